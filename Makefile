@@ -1,0 +1,52 @@
+# make run, make test: nothing else is needed after a clone. The other targets are for those who
+# work on Rollcall itself.
+
+GO      ?= go
+BIN     := bin/rollcall
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+export ROLLCALL_BIN := $(CURDIR)/$(BIN)
+
+.PHONY: build run test check bench fuzz soak vuln clients clean
+
+build:
+	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/rollcall
+
+# A CP cluster of three processes: HTTP on 127.0.0.1:8761 to 8763. Ctrl-C stops it, data stays.
+run: build
+	@exec $(BIN) dev --nodes 3
+
+# The clients that the integration tests drive, from their package registries.
+clients:
+	$(MAKE) -C integration/clients
+
+test: build clients
+	$(GO) test -race -shuffle=on -timeout 20m ./...
+
+check:
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) test -run 'TestImports|TestStateMachine' .
+
+# Ratios against named baselines; takes some minutes. docs/benchmarks.md explains the rows.
+bench: build
+	$(BIN) bench ratios
+
+FUZZTIME ?= 30s
+fuzz:
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
+	  done; done
+
+# The fault tests again and again, for an hour unless SOAK says otherwise.
+SOAK ?= 1h
+soak: build
+	ROLLCALL_SOAK=$(SOAK) $(GO) test -run 'Soak' -timeout 24h -v ./integration
+
+vuln:
+	$(GO) tool govulncheck ./...
+
+clean:
+	rm -rf bin data

@@ -1,0 +1,92 @@
+package rollcall_test
+
+import (
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/seed-20419f34/rollcall"
+
+// allowed is the import graph of docs/architecture.md: which of our own packages the non-test code
+// of each package may import. A package without a row is an error. "*" means everything.
+var allowed = map[string][]string{
+	"cmd/rollcall":    {"*"},
+	"integration":     {"client", "fsm/registry", "fsm/kv", "httpd/eureka", "httpd/consul"},
+	"httpd":           {"httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
+	"replication":     {"httpd/eureka", "fsm/registry"},
+	"store":           {"fsm", "fsm/registry", "fsm/kv"},
+	"client":          {"httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
+	"httpd/eureka":    {"fsm/registry"},
+	"httpd/consul":    {"fsm/kv", "fsm/registry"},
+	"fsm":             {"fsm/registry", "fsm/kv"},
+	"fsm/registry":    {},
+	"fsm/kv":          {},
+	"httpd/ratelimit": {},
+}
+
+// forbidden lists what the deterministic state machine must not import: a network, an operating
+// system or a source of randomness would make replicas differ.
+var forbidden = []string{"net", "os", "math/rand", "crypto/rand"}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var pkgs []goPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := dec.Decode(&p); err == io.EOF {
+			return pkgs
+		} else if err != nil {
+			t.Fatalf("go list's output: %v", err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func TestImportsRunOneWay(t *testing.T) {
+	for _, p := range packages(t) {
+		name, ok := strings.CutPrefix(p.ImportPath, module+"/")
+		if !ok {
+			continue // the module root holds this test only
+		}
+		row, ok := allowed[name]
+		if !ok {
+			t.Errorf("package %s has no row in the import graph; add one here and to docs/architecture.md", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			own, ok := strings.CutPrefix(imp, module+"/")
+			if ok && !slices.Contains(row, own) && !slices.Contains(row, "*") {
+				t.Errorf("%s imports %s; allowed are %v", name, own, row)
+			}
+		}
+	}
+}
+
+func TestStateMachineImportsNothingThatDiffersBetweenReplicas(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		if name != "fsm" && !strings.HasPrefix(name, "fsm/") {
+			continue
+		}
+		for _, imp := range p.Imports {
+			for _, bad := range forbidden {
+				if imp == bad || strings.HasPrefix(imp, bad+"/") {
+					t.Errorf("%s imports %s", name, imp)
+				}
+			}
+		}
+	}
+}

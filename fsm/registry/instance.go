@@ -1,0 +1,175 @@
+package registry
+
+import "strings"
+
+// Status is an instance's status. The zero value is Unknown.
+type Status uint8
+
+// The five words of the protocol; no other word may ever be emitted.
+const (
+	Unknown Status = iota
+	Up
+	Down
+	Starting
+	OutOfService
+)
+
+var statusNames = [...]string{Unknown: "UNKNOWN", Up: "UP", Down: "DOWN", Starting: "STARTING", OutOfService: "OUT_OF_SERVICE"}
+
+// String returns the word used on the wire, upper case.
+func (s Status) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return statusNames[Unknown]
+}
+
+// ParseStatus returns the status of an exact upper-case word; ok is false for any other text.
+func ParseStatus(word string) (s Status, ok bool) {
+	for i, name := range statusNames {
+		if name == word {
+			return Status(i), true
+		}
+	}
+	return Unknown, false
+}
+
+// Action says what the last change of an instance was (actionType on the wire).
+type Action uint8
+
+// The actions of the protocol. A re-registration is ActionAdded too.
+const (
+	ActionNone Action = iota
+	ActionAdded
+	ActionModified
+	ActionDeleted
+)
+
+var actionNames = [...]string{ActionNone: "", ActionAdded: "ADDED", ActionModified: "MODIFIED", ActionDeleted: "DELETED"}
+
+// String returns the word used on the wire, "" for ActionNone.
+func (a Action) String() string {
+	if int(a) < len(actionNames) {
+		return actionNames[a]
+	}
+	return ""
+}
+
+// Key names an instance. App is upper case; ID is case-sensitive and unique inside its application.
+type Key struct{ App, ID string }
+
+// NewKey returns the key of an instance, with the application's name in the registry's form.
+func NewKey(app, id string) Key { return Key{App: strings.ToUpper(app), ID: id} }
+
+// String returns APP/id.
+func (k Key) String() string { return k.App + "/" + k.ID }
+
+// Port is a port number and whether the instance listens there.
+type Port struct {
+	Number  uint16
+	Enabled bool
+}
+
+// Pair is one entry of a metadata map. Order is kept as the client gave it.
+type Pair struct{ Key, Value string }
+
+// The data center names of the protocol.
+const (
+	MyOwn   = "MyOwn"
+	Netflix = "Netflix"
+	Amazon  = "Amazon"
+)
+
+// DataCenter is an instance's dataCenterInfo. Metadata belongs to Amazon only.
+type DataCenter struct {
+	Name     string
+	Metadata []Pair
+}
+
+// Value returns the metadata value of key, "" if there is none.
+func (d DataCenter) Value(key string) string { return lookup(d.Metadata, key) }
+
+// Defaults of a lease, in seconds, where the client gives none or a number below one.
+const (
+	DefaultRenewalInterval = 30
+	DefaultDuration        = 90
+)
+
+// Bounds of a lease, in seconds; what lies outside is clamped, never refused (a client that gets a
+// 400 for its registration believes the server to be broken).
+const (
+	MinDuration, MaxDuration               = 3, 24 * 60 * 60
+	MinRenewalInterval, MaxRenewalInterval = 1, 60 * 60
+)
+
+// Instance is what a client says of itself, plus the status and override that the registry decided.
+// An Instance is immutable once it was given to Apply. Empty strings mean "not given".
+type Instance struct {
+	InstanceID      string // as given; see ID
+	HostName        string
+	App             string // upper case
+	IPAddr          string
+	SID             string // shown unless "", "na" or "unknown"
+	Status          Status // as reported; in a View: as decided by the rules
+	Overridden      Status // Unknown means none
+	Port            Port
+	SecurePort      Port
+	CountryID       int32
+	DataCenter      DataCenter
+	RenewalInterval int32 // seconds; 0 means not given
+	Duration        int32 // seconds; 0 means not given
+	Metadata        []Pair
+	AppGroup        string // upper case
+	HomePageURL     string
+	StatusPageURL   string
+	HealthCheckURL  string
+	SecureHealthURL string
+	VIP             string // comma-separated
+	SecureVIP       string // comma-separated
+	ASG             string
+	LastDirty       int64 // lastDirtyTimestamp, ms since the epoch by the client's clock; 0 means not given
+}
+
+// ID returns the instance's id: instanceId, else the Amazon instance-id, else the host name
+// (upstream: InstanceInfo.getId).
+func (i *Instance) ID() string {
+	if i.InstanceID != "" {
+		return i.InstanceID
+	}
+	if i.DataCenter.Name == Amazon {
+		if id := i.DataCenter.Value("instance-id"); id != "" {
+			return id
+		}
+	}
+	return i.HostName
+}
+
+// Key returns the instance's key.
+func (i *Instance) Key() Key { return Key{App: i.App, ID: i.ID()} }
+
+// Meta returns the metadata value of key, "" if there is none.
+func (i *Instance) Meta(key string) string { return lookup(i.Metadata, key) }
+
+func lookup(pairs []Pair, key string) string {
+	for _, p := range pairs {
+		if p.Key == key {
+			return p.Value
+		}
+	}
+	return ""
+}
+
+// ClampLease returns interval and duration in seconds with defaults for numbers below one and the
+// bounds applied, and whether a bound changed one of them.
+func ClampLease(interval, duration int32) (i, d int32, clamped bool) {
+	i, d = interval, duration
+	if i <= 0 {
+		i = DefaultRenewalInterval
+	}
+	if d <= 0 {
+		d = DefaultDuration
+	}
+	ci := min(max(i, MinRenewalInterval), MaxRenewalInterval)
+	cd := min(max(d, MinDuration), MaxDuration)
+	return ci, cd, ci != i || cd != d
+}

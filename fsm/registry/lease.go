@@ -1,0 +1,32 @@
+package registry
+
+// Lease wraps an instance with the server's side of its registration. A Lease is immutable: a
+// change replaces it. Renewals do not: they are kept beside it, see View.LastRenewal.
+// Times ending in At are ms since the epoch by the proposer's wall clock, unless said otherwise.
+type Lease struct {
+	Instance     *Instance // with the status and override that the rules decided
+	Handle       Handle
+	Interval     int32 // seconds, clamped
+	Duration     int32 // seconds, clamped
+	RegisteredAt int64 // of this lease; a re-registration starts a new one
+	ServiceUpAt  int64 // first time UP; survives re-registration; 0 = never
+	EvictedAt    int64 // when it was removed; 0 in a live lease
+	UpdatedAt    int64 // last change that the server made (lastUpdatedTimestamp)
+	RenewedAt    Stamp // last renewal as of the last change
+	Action       Action
+	Life         uint32 // 1 at first; one more each time the key is registered again after a removal
+	Registered   Index  // of the (re-)registration
+	Changed      Index  // of the last change
+	ChangedLease int64  // lease clock of the last change, ms
+	Origin       Origin // of the last (re-)registration
+}
+
+// Expired says whether the lease's one duration has passed at now (lease clock, ms), given its last
+// renewal and an additional time granted to all (ms). It ends strictly after the last millisecond.
+// A renewal gives one duration, not two as upstream (Lease.renew adds the duration a second time).
+func (l *Lease) Expired(now, renewed, additional int64) bool {
+	return l.EvictedAt > 0 || now > renewed+int64(l.Duration)*1000+additional
+}
+
+// Key returns the instance's key.
+func (l *Lease) Key() Key { return l.Instance.Key() }

@@ -1,0 +1,136 @@
+package registry
+
+// Index counts the operations that changed what readers see, one step per operation. Renewals,
+// ticks, refused operations and those that change nothing take none.
+type Index uint64
+
+// Stamp is the time of a log entry. Lease is the lease clock in ms: it decides expiry, runs only
+// while a leader serves, and is never compared with a wall clock. Wall is ms since the epoch, for
+// the timestamps that clients see.
+type Stamp struct{ Lease, Wall int64 }
+
+// Origin says who sent an operation, and so which status rules hold (a replicated one skips
+// LeaseExists and is compared by lastDirtyTimestamp both ways).
+type Origin struct {
+	Kind OriginKind
+	DC   string // the remote datacenter's name, for RemoteDC only
+}
+
+// OriginKind tells clients, nodes of the own datacenter and remote datacenters apart.
+type OriginKind uint8
+
+// The origins.
+const (
+	Client OriginKind = iota
+	LocalPeer
+	RemoteDC
+)
+
+// FromClient is the origin of what a client sent.
+var FromClient = Origin{Kind: Client}
+
+// FromEureka is the origin of what an unnamed Eureka server replicated.
+var FromEureka = Origin{Kind: RemoteDC, DC: "eureka"}
+
+// Replicated says that another server had the operation first.
+func (o Origin) Replicated() bool { return o.Kind != Client }
+
+// Handle is the log's short name of a lease: a slot of a table and the generation of its content.
+// The zero Handle names nothing; generations start at 1 and are never reused.
+type Handle struct{ Slot, Gen uint32 }
+
+// Op is one operation: the closed set of structs below.
+type Op interface{ isOp() }
+
+// Register adds an instance or replaces it; see Registry for the conflict rule. Result.Handle names
+// the lease.
+type Register struct{ Instance *Instance }
+
+// Renew is a heartbeat. In log entries Handle stands for Key wherever the sender knew one; a dead
+// handle is answered GoneHandle and is then sent again by name.
+type Renew struct {
+	Key        Key
+	Handle     Handle
+	LastDirty  int64  // ms; 0 means not given: no comparison
+	Overridden Status // the sender's override, replication only; Unknown means none
+}
+
+// Cancel removes an instance and its override.
+type Cancel struct{ Key Key }
+
+// SetOverride forces a status until DeleteOverride, whatever the client says (except DOWN and
+// STARTING, which win). LastDirty is taken over if newer than the stored one.
+type SetOverride struct {
+	Key       Key
+	Status    Status
+	LastDirty int64
+}
+
+// DeleteOverride ends an override; the instance falls back to Fallback (normally Unknown, which
+// makes its next heartbeat a 404 and so the client register again).
+type DeleteOverride struct {
+	Key       Key
+	Fallback  Status
+	LastDirty int64
+}
+
+// UpdateMetadata merges pairs into an instance's metadata; nothing can be removed.
+type UpdateMetadata struct {
+	Key   Key
+	Pairs []Pair
+}
+
+// Epoch is a leadership: the Raft term and index of its Establish entry.
+type Epoch struct{ Term, Index uint64 }
+
+// EvictItem names one lease as the proposer saw it. Apply drops the item if anything differs.
+type EvictItem struct {
+	Handle     Handle
+	Registered Index // Lease.Registered
+	RenewedAt  int64 // lease clock, ms
+}
+
+// Evict removes expired leases. It is fenced: only an entry of Epoch's own term, under that epoch,
+// takes effect.
+type Evict struct {
+	Epoch Epoch
+	Items []EvictItem
+}
+
+func (Register) isOp()       {}
+func (Renew) isOp()          {}
+func (Cancel) isOp()         {}
+func (SetOverride) isOp()    {}
+func (DeleteOverride) isOp() {}
+func (UpdateMetadata) isOp() {}
+func (Evict) isOp()          {}
+
+// Outcome is what became of an operation.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Done: the operation took effect, or what it asks for holds already.
+	Done Outcome = iota
+	// NotFound: there is no such lease, or (Renew) its status is UNKNOWN. The client registers again.
+	NotFound
+	// Newer: Renew, the sender's copy is newer than the stored one. The lease was renewed; the
+	// sender is to register.
+	Newer
+	// Older: Renew by a replicator, the stored copy is newer; the sender takes it over.
+	Older
+	// KeptExisting: Register, the stored instance was newer and stays, in a new lease.
+	KeptExisting
+	// GoneHandle: Renew by a handle whose generation is dead.
+	GoneHandle
+	// Refused: Evict under another epoch.
+	Refused
+)
+
+// Result is the answer to one operation.
+type Result struct {
+	Outcome Outcome
+	Index   Index  // of the change; 0 if there was none
+	Handle  Handle // Register: the lease's handle
+	Count   int    // Evict: how many leases went
+}

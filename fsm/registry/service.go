@@ -1,0 +1,78 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Errors of a Service that a caller can act on. Messages are never compared.
+var (
+	// ErrNoLeader: nothing was done, because no leader (or no majority) could be reached in time.
+	ErrNoLeader = errors.New("no leader")
+	// ErrUnknownOutcome: nobody knows whether the operation took effect. It must be reported
+	// neither as success nor as failure.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+	// ErrTooLarge: an operation is larger than a log entry may be. Nothing was done.
+	ErrTooLarge = errors.New("operation too large")
+	// ErrTooOld: the change list no longer reaches back to the index asked for. Fetch everything.
+	ErrTooOld = errors.New("index too old")
+	// ErrClosed: the node is shutting down. Nothing was done.
+	ErrClosed = errors.New("shutting down")
+)
+
+// Consistency is how fresh a read must be.
+type Consistency uint8
+
+// The consistencies.
+const (
+	// Linearizable: includes every operation that was acknowledged, by any node, before the read began.
+	Linearizable Consistency = iota
+	// Leader: what the node that believes to be leader has; may be stale after a pause or partition.
+	Leader
+	// Stale: what this node has, without asking anybody.
+	Stale
+)
+
+var consistencyNames = [...]string{Linearizable: "linearizable", Leader: "leader", Stale: "stale"}
+
+// String returns the word used in queries, headers and settings.
+func (c Consistency) String() string { return consistencyNames[c] }
+
+// ParseConsistency is the inverse of String.
+func ParseConsistency(word string) (Consistency, bool) {
+	for i, name := range consistencyNames {
+		if name == word {
+			return Consistency(i), true
+		}
+	}
+	return 0, false
+}
+
+// Service is the registry as its users see it, in any mode. Safe for concurrent use.
+type Service interface {
+	// Apply performs ops in order, one result per op. The context bounds the wait, not the effect:
+	// an operation that was sent when it ends has an unknown outcome. Errors: ErrNoLeader,
+	// ErrUnknownOutcome, ErrTooLarge, ErrClosed.
+	Apply(ctx context.Context, origin Origin, ops ...Op) ([]Result, error)
+	// View returns the state, at least as new as read demands. Errors: ErrNoLeader, ErrClosed, or
+	// the context's; Stale never fails.
+	View(ctx context.Context, read Consistency) (*View, error)
+	// Health says what this node knows about itself, without asking anybody.
+	Health() Health
+}
+
+// Health is one node's state as it sees it.
+type Health struct {
+	// Ready: the node has loaded its state and may serve reads.
+	Ready bool
+	// Quorum: a leader is known, or this node leads.
+	Quorum bool
+	// Leads: this node is the established leader.
+	Leads bool
+	// Age is the time since this node was last known to be current: 0 on the leader, the time since
+	// the leader's last message elsewhere.
+	Age time.Duration
+	// Suspended: no lease is ended now, because leadership is too young (or there is none).
+	Suspended bool
+}
