@@ -1,0 +1,33 @@
+package httpd
+
+import "context"
+
+// Cluster tells what this node knows about the nodes of its cluster.
+type Cluster interface {
+	// Status answers from memory where it can; the context bounds what it must ask of others. What
+	// it cannot learn in time it leaves empty.
+	Status(ctx context.Context) ClusterStatus
+}
+
+// ClusterStatus is the answer of GET /v1/rollcall/status. The Handler fills in Node, Version, Ready
+// and Quorum itself.
+type ClusterStatus struct {
+	Node      string       `json:"node"`       // who answers
+	Version   string       `json:"version"`    // of the program
+	Mode      string       `json:"mode"`       // cp or ap
+	ClusterID string       `json:"cluster_id"` // empty until the first leader was established
+	Leader    string       `json:"leader"`     // a node's name; empty: none is known
+	Term      uint64       `json:"term"`
+	Ready     bool         `json:"ready"`  // the answering node has loaded its state
+	Quorum    bool         `json:"quorum"` // the answering node knows a leader, or leads
+	Nodes     []NodeStatus `json:"nodes"`  // sorted by ID
+}
+
+// NodeStatus is one node of a cluster.
+type NodeStatus struct {
+	ID      string `json:"id"`      // its name
+	HTTP    string `json:"http"`    // address of its HTTP listener
+	Cluster string `json:"cluster"` // address of its node-to-node listener
+	Role    string `json:"role"`    // leader or follower; unknown if it could not be asked
+	Applied uint64 `json:"applied"` // index of the newest applied entry; 0 if it could not be asked
+}
