@@ -1,0 +1,124 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// CallLimit bounds one HTTP call: twice what the server may take at most to say "unknown".
+const CallLimit = 10 * time.Second
+
+// Answer is what one HTTP call came to. Status 0 means that no answer arrived; Err says why.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	Err    error
+	Took   time.Duration
+}
+
+// Outcome is what a client knows after a call about the operation that it asked for.
+type Outcome int
+
+// The outcomes. Only Unknown leaves open whether the operation took effect.
+const (
+	Done Outcome = iota
+	NotFound
+	Refused
+	Unknown
+)
+
+// String names the outcome in failures.
+func (o Outcome) String() string {
+	return [...]string{"done", "not found", "refused", "unknown"}[o]
+}
+
+// Outcome judges a write's answer. A connection that could not be made sent nothing; one that broke
+// may have.
+func (a Answer) Outcome() Outcome {
+	var op *net.OpError
+	switch {
+	case a.Status/100 == 2:
+		return Done
+	case a.Status == http.StatusNotFound:
+		return NotFound
+	case a.Status == http.StatusServiceUnavailable:
+		return Refused
+	case a.Status == 0 && errors.As(a.Err, &op) && op.Op == "dial":
+		return Refused
+	}
+	return Unknown
+}
+
+// String shows the answer in failures.
+func (a Answer) String() string {
+	if a.Err != nil {
+		return a.Err.Error()
+	}
+	return fmt.Sprintf("%d %.200q after %v", a.Status, a.Body, a.Took.Round(time.Millisecond))
+}
+
+// Request is one call to a node. Method is GET unless set.
+type Request struct {
+	Method      string
+	Path        string
+	Body        []byte
+	ContentType string
+	Accept      string
+}
+
+// transport is shared by all plain calls, so that connections are kept alive.
+var transport = &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
+
+// CloseIdleConnections ends the kept-alive connections of all calls.
+func CloseIdleConnections() { transport.CloseIdleConnections() }
+
+// Do performs a call; whatever goes wrong is in the answer.
+func (n *Node) Do(r Request) Answer {
+	ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
+	defer cancel()
+	began := time.Now()
+	answer := n.do(ctx, r)
+	answer.Took = time.Since(began)
+	return answer
+}
+
+func (n *Node) do(ctx context.Context, r Request) Answer {
+	req, err := http.NewRequestWithContext(ctx, r.Method, n.URL()+r.Path, bytes.NewReader(r.Body))
+	if err != nil {
+		return Answer{Err: err}
+	}
+	if r.ContentType != "" {
+		req.Header.Set("Content-Type", r.ContentType)
+	}
+	req.Header.Set("Accept", "application/json")
+	if r.Accept != "" {
+		req.Header.Set("Accept", r.Accept)
+	}
+	resp, err := n.roundTripper().RoundTrip(req)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}
+}
+
+func (n *Node) roundTripper() http.RoundTripper {
+	if n.tls != nil {
+		return n.tls.transport
+	}
+	return transport
+}
+
+// Get is Do for a GET that asks for JSON.
+func (n *Node) Get(path string) Answer { return n.Do(Request{Path: path}) }

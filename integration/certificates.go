@@ -1,0 +1,108 @@
+package integration
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Certificates is a certificate authority made for one test.
+type Certificates struct {
+	CA string // PEM file of the authority's certificate
+
+	dir       string
+	cert      *x509.Certificate
+	key       *ecdsa.PrivateKey
+	transport *http.Transport // trusts the authority
+}
+
+// NewCertificates makes an authority in a temporary directory.
+func NewCertificates(t testing.TB) *Certificates {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	key := newKey(t)
+	c := &Certificates{dir: t.TempDir(), key: key, cert: template}
+	der := c.sign(t, template, key)
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cert = cert
+	c.CA = c.write(t, "ca.pem", "CERTIFICATE", der)
+	roots := x509.NewCertPool()
+	roots.AddCert(cert)
+	c.transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	t.Cleanup(c.transport.CloseIdleConnections)
+	return c
+}
+
+// Issue writes a certificate for a node, for both directions, that names it and the loopback
+// address, and returns the paths of certificate and key.
+func (c *Certificates) Issue(t testing.TB, name string) (certFile, keyFile string) {
+	t.Helper()
+	key := newKey(t)
+	der := c.sign(t, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		DNSNames: []string{name, "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}, key)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.write(t, name+".pem", "CERTIFICATE", der), c.write(t, name+"-key.pem", "PRIVATE KEY", keyDER)
+}
+
+// Settings are the keys that make a node use TLS on both its listeners.
+func (c *Certificates) Settings(t testing.TB, node string) map[string]string {
+	t.Helper()
+	cert, key := c.Issue(t, node)
+	return map[string]string{
+		"http.tls.cert": cert, "http.tls.key": key,
+		"cluster.tls.cert": cert, "cluster.tls.key": key, "cluster.tls.ca": c.CA,
+	}
+}
+
+func (c *Certificates) sign(t testing.TB, template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, &key.PublicKey, c.key)
+	if err != nil {
+		t.Fatalf("sign certificate: %v", err)
+	}
+	return der
+}
+
+func (c *Certificates) write(t testing.TB, name, kind string, der []byte) string {
+	t.Helper()
+	path := filepath.Join(c.dir, name)
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatalf("make key: %v", err)
+	}
+	return key
+}

@@ -1,0 +1,93 @@
+package driver;
+
+import com.netflix.appinfo.ApplicationInfoManager;
+import com.netflix.appinfo.EurekaInstanceConfig;
+import com.netflix.appinfo.InstanceInfo;
+import com.netflix.appinfo.InstanceInfo.InstanceStatus;
+import com.netflix.appinfo.MyDataCenterInstanceConfig;
+import com.netflix.appinfo.providers.EurekaConfigBasedInstanceInfoProvider;
+import com.netflix.config.ConfigurationManager;
+import com.netflix.discovery.DefaultEurekaClientConfig;
+import com.netflix.discovery.DiscoveryClient;
+import com.netflix.discovery.EurekaClient;
+import com.netflix.discovery.shared.Application;
+import com.netflix.discovery.shared.resolver.DefaultEndpoint;
+import com.netflix.discovery.shared.transport.EurekaHttpClient;
+import com.netflix.discovery.shared.transport.EurekaHttpResponse;
+import com.netflix.discovery.shared.transport.TransportClientFactory;
+import com.netflix.discovery.shared.transport.jersey3.Jersey3TransportClientFactories;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.commons.configuration.AbstractConfiguration;
+
+/** One instance of the stock client, configured by its own properties as a service would do. */
+final class NetflixClient {
+    private ApplicationInfoManager manager;
+    private EurekaClient client;
+    private TransportClientFactory transport;
+    private EurekaHttpClient http;
+
+    void start(String url, String app, String id) {
+        configure(url, app, id);
+        EurekaInstanceConfig config = new MyDataCenterInstanceConfig();
+        manager = new ApplicationInfoManager(config, new EurekaConfigBasedInstanceInfoProvider(config).get());
+        DefaultEurekaClientConfig settings = new DefaultEurekaClientConfig();
+        Jersey3TransportClientFactories factories = new Jersey3TransportClientFactories();
+        client = new DiscoveryClient(manager, settings, factories);
+        manager.setInstanceStatus(InstanceStatus.UP);
+
+        // The client has no call for overrides; operators' tools use its transport, and so do we.
+        transport = factories.newTransportClientFactory(settings, List.of(), manager.getInfo());
+        http = transport.newClient(new DefaultEndpoint(url));
+    }
+
+    private static void configure(String url, String app, String id) {
+        AbstractConfiguration properties = ConfigurationManager.getConfigInstance();
+        Map.ofEntries(
+            Map.entry("eureka.serviceUrl.default", url),
+            Map.entry("eureka.name", app),
+            Map.entry("eureka.vipAddress", app),
+            Map.entry("eureka.instanceId", id),
+            Map.entry("eureka.port", "8080"),
+            Map.entry("eureka.lease.renewalInterval", "1"),
+            Map.entry("eureka.lease.duration", "30"),
+            Map.entry("eureka.client.refresh.interval", "1"),
+            Map.entry("eureka.shouldFilterOnlyUpInstances", "false"),
+            Map.entry("eureka.shouldUseDns", "false"),
+            Map.entry("eureka.preferSameZone", "true")
+        ).forEach(properties::setProperty);
+    }
+
+    /** What the client's own cache holds of an application: id to status. */
+    Map<String, String> discover(String app) {
+        Map<String, String> found = new TreeMap<>();
+        Application application = client.getApplication(app);
+        if (application != null) {
+            application.getInstancesAsIsFromEureka().forEach(i -> found.put(i.getId(), i.getStatus().name()));
+        }
+        return found;
+    }
+
+    void override(String status) {
+        InstanceInfo own = manager.getInfo();
+        expect200(http.statusUpdate(own.getAppName(), own.getId(), InstanceStatus.valueOf(status), own));
+    }
+
+    void restore() {
+        InstanceInfo own = manager.getInfo();
+        expect200(http.deleteStatusOverride(own.getAppName(), own.getId(), own));
+    }
+
+    private static void expect200(EurekaHttpResponse<Void> response) {
+        if (response.getStatusCode() != 200) {
+            throw new IllegalStateException("answered " + response.getStatusCode());
+        }
+    }
+
+    void stop() {
+        client.shutdown();
+        http.shutdown();
+        transport.shutdown();
+    }
+}

@@ -1,0 +1,153 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ReadyLimit is how long a cluster, a restarted node or an election may take: ten times and more
+// what it takes on an idle machine.
+const ReadyLimit = 60 * time.Second
+
+// Config says what a cluster is like; the zero Config is three plain nodes.
+type Config struct {
+	Nodes    int                                 // 0: 3
+	Settings map[string]string                   // for all nodes, by key of the configuration file
+	Of       func(node string) map[string]string // more settings for one node; nil: none
+	TLS      *Certificates                       // how tests trust the HTTP listeners; nil: plain HTTP
+}
+
+// Cluster is a set of real server processes on loopback.
+type Cluster struct {
+	Nodes []*Node
+	t     testing.TB
+}
+
+// StartCluster starts a cluster and waits until every node serves. It ends with the test; if that
+// failed, the end of each node's log is printed.
+func StartCluster(t testing.TB, cfg Config) *Cluster {
+	t.Helper()
+	c := NewCluster(t, cfg)
+	c.Start()
+	return c
+}
+
+// NewCluster lays a cluster out without starting it, for tests that change settings first.
+func NewCluster(t testing.TB, cfg Config) *Cluster {
+	t.Helper()
+	if cfg.Nodes == 0 {
+		cfg.Nodes = 3
+	}
+	c := &Cluster{t: t}
+	dir := t.TempDir()
+	t.Cleanup(c.report) // runs after the processes have ended: cleanups run last in, first out
+	for i := range cfg.Nodes {
+		n := newNode(t, dir, fmt.Sprintf("n%d", i+1))
+		maps.Copy(n.Settings, cfg.Settings)
+		if cfg.Of != nil {
+			maps.Copy(n.Settings, cfg.Of(n.Name))
+		}
+		n.tls = cfg.TLS
+		c.Nodes = append(c.Nodes, n)
+	}
+	c.introduce()
+	return c
+}
+
+// introduce tells every node the addresses of all.
+func (c *Cluster) introduce() {
+	var addrs []string
+	for _, n := range c.Nodes {
+		addrs = append(addrs, n.Cluster)
+	}
+	for _, n := range c.Nodes {
+		n.Settings["cluster.join"] = strings.Join(addrs, ",")
+		n.Settings["cluster.bootstrap-expect"] = fmt.Sprint(len(c.Nodes))
+	}
+}
+
+// Start starts all nodes and waits until they serve.
+func (c *Cluster) Start() {
+	c.t.Helper()
+	for _, n := range c.Nodes {
+		n.Start(c.t)
+	}
+	c.WaitReady()
+}
+
+func (c *Cluster) report() {
+	if !c.t.Failed() {
+		return
+	}
+	for _, n := range c.Nodes {
+		c.t.Logf("the end of %s's log:\n%s", n.Name, tail(n.log, 40))
+	}
+}
+
+// WaitReady waits until every running node serves and has caught up.
+func (c *Cluster) WaitReady() {
+	c.t.Helper()
+	for _, n := range c.Nodes {
+		if n.Running() {
+			n.WaitReady(c.t)
+		}
+	}
+}
+
+// Leader waits until the nodes among (none given: all that run) agree that one of them leads, and
+// returns it.
+func (c *Cluster) Leader(among ...*Node) *Node {
+	c.t.Helper()
+	if len(among) == 0 {
+		among = c.Running()
+	}
+	var leader *Node
+	Eventually(c.t, ReadyLimit, "a leader is agreed on", func() (err error) {
+		leader, err = agreedLeader(among)
+		return err
+	})
+	return leader
+}
+
+func agreedLeader(among []*Node) (*Node, error) {
+	votes := map[string]int{}
+	for _, n := range among {
+		status, err := n.Status()
+		if err != nil {
+			return nil, err
+		}
+		votes[status.Leader]++
+	}
+	for _, n := range among {
+		if votes[n.Name] == len(among) {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("named as the leader: %v", votes)
+}
+
+// Running returns the nodes whose process has not ended, paused ones included.
+func (c *Cluster) Running() []*Node {
+	var running []*Node
+	for _, n := range c.Nodes {
+		if n.Running() {
+			running = append(running, n)
+		}
+	}
+	return running
+}
+
+// Others returns the nodes except those given.
+func (c *Cluster) Others(not ...*Node) []*Node {
+	var others []*Node
+	for _, n := range c.Nodes {
+		if !slices.Contains(not, n) {
+			others = append(others, n)
+		}
+	}
+	return others
+}

@@ -1,0 +1,132 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Instance is what tests register and read back: the part of Eureka's document that they look at.
+type Instance struct {
+	App, ID  string
+	Status   string // empty: UP
+	Duration int    // of the lease, seconds; 0: 90
+	Metadata map[string]string
+}
+
+// document is Eureka's JSON of a registration, in the Java client's spelling.
+func (i Instance) document() []byte {
+	status, duration := i.Status, i.Duration
+	if status == "" {
+		status = "UP"
+	}
+	if duration == 0 {
+		duration = 90
+	}
+	doc, err := json.Marshal(map[string]any{"instance": map[string]any{
+		"instanceId": i.ID, "app": strings.ToUpper(i.App), "hostName": "127.0.0.1", "ipAddr": "127.0.0.1",
+		"status": status, "vipAddress": i.App, "secureVipAddress": i.App,
+		"port":           map[string]any{"$": 8080, "@enabled": "true"},
+		"securePort":     map[string]any{"$": 443, "@enabled": "false"},
+		"dataCenterInfo": map[string]any{"@class": "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", "name": "MyOwn"},
+		"leaseInfo":      map[string]any{"renewalIntervalInSecs": max(1, duration/3), "durationInSecs": duration},
+		"metadata":       i.Metadata,
+	}})
+	if err != nil {
+		panic(err) // strings and numbers only: cannot happen
+	}
+	return doc
+}
+
+// path is the resource of an instance under the default base.
+func path(app, id string) string {
+	return "/eureka/apps/" + url.PathEscape(strings.ToUpper(app)) + "/" + url.PathEscape(id)
+}
+
+// Register registers i at the node.
+func (n *Node) Register(i Instance) Answer {
+	return n.Do(Request{Method: http.MethodPost, Path: "/eureka/apps/" + url.PathEscape(i.App), Body: i.document(), ContentType: "application/json"})
+}
+
+// Renew sends a heartbeat.
+func (n *Node) Renew(app, id string) Answer {
+	return n.Do(Request{Method: http.MethodPut, Path: path(app, id)})
+}
+
+// Cancel takes an instance out.
+func (n *Node) Cancel(app, id string) Answer {
+	return n.Do(Request{Method: http.MethodDelete, Path: path(app, id)})
+}
+
+// Override forces a status, as an operator does.
+func (n *Node) Override(app, id, status string) Answer {
+	return n.Do(Request{Method: http.MethodPut, Path: path(app, id) + "/status?value=" + status})
+}
+
+// EndOverride ends a forced status.
+func (n *Node) EndOverride(app, id string) Answer {
+	return n.Do(Request{Method: http.MethodDelete, Path: path(app, id) + "/status"})
+}
+
+// Listed is an instance as the server shows it.
+type Listed struct {
+	InstanceID string            `json:"instanceId"`
+	App        string            `json:"app"`
+	Status     string            `json:"status"`
+	Overridden string            `json:"overriddenStatus"`
+	Metadata   map[string]string `json:"metadata"`
+	LeaseInfo  struct {
+		Renewed int64 `json:"lastRenewalTimestamp"`
+	} `json:"leaseInfo"`
+}
+
+// Lookup reads one instance; nil without an error means that the node says 404.
+func (n *Node) Lookup(app, id string) (*Listed, error) {
+	answer := n.Get(path(app, id))
+	switch answer.Status {
+	case http.StatusNotFound:
+		return nil, nil
+	case http.StatusOK:
+	default:
+		return nil, fmt.Errorf("node %s: %s/%s: %v", n.Name, app, id, answer)
+	}
+	var doc struct{ Instance Listed }
+	if err := json.Unmarshal(answer.Body, &doc); err != nil {
+		return nil, fmt.Errorf("node %s: %s/%s: %w", n.Name, app, id, err)
+	}
+	return &doc.Instance, nil
+}
+
+// Listing reads the whole registry with the default consistency: instances by id. Ids must be
+// unique over all applications.
+func (n *Node) Listing() (map[string]Listed, error) { return n.ListingOf("/eureka/apps") }
+
+// ListingOf is Listing for any path that answers with an applications document.
+func (n *Node) ListingOf(path string) (map[string]Listed, error) {
+	answer := n.Get(path)
+	if answer.Status != http.StatusOK {
+		return nil, fmt.Errorf("node %s: %s: %v", n.Name, path, answer)
+	}
+	return ParseListing(answer.Body)
+}
+
+// ParseListing decodes an applications document: instances by id.
+func ParseListing(body []byte) (map[string]Listed, error) {
+	var doc struct {
+		Applications struct {
+			Application []struct{ Instance []Listed }
+		}
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, fmt.Errorf("applications document: %w", err)
+	}
+	found := map[string]Listed{}
+	for _, app := range doc.Applications.Application {
+		for _, instance := range app.Instance {
+			found[instance.InstanceID] = instance
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,60 @@
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+)
+
+// The ports that tests use lie below the range from which the system takes ports for outgoing
+// connections: a killed node's port would otherwise be taken by some client before its restart.
+const (
+	lowestPort  = 10_000
+	highestPort = 30_000
+)
+
+// ports remembers what this process gave out, so that two tests never get the same port between the
+// check that it is free and its use.
+var ports = struct {
+	sync.Mutex
+	given map[int]bool
+}{given: map[int]bool{}}
+
+// FreePort returns a port of 127.0.0.1 on which nobody listens, and which nobody in this test
+// process will get again.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	for range 1000 {
+		port := lowestPort + rand.IntN(highestPort-lowestPort)
+		if claim(port) {
+			return port
+		}
+	}
+	t.Fatalf("no free port between %d and %d", lowestPort, highestPort)
+	return 0
+}
+
+// FreeAddr is FreePort as an address to listen on.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	return loopback(FreePort(t))
+}
+
+func claim(port int) bool {
+	ports.Lock()
+	defer ports.Unlock()
+	if ports.given[port] {
+		return false
+	}
+	l, err := net.Listen("tcp", loopback(port))
+	if err != nil {
+		return false
+	}
+	l.Close()
+	ports.given[port] = true
+	return true
+}
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
