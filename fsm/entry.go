@@ -1,29 +1,31 @@
 package fsm
 
-import "github.com/seed-20419f34/rollcall/fsm/registry"
+import (
+	"encoding/binary"
+	"fmt"
 
-// BatchID names a batch of operations so that it takes effect at most once, however often it is
-// sent. Node is the server id, Boot a counter in its data directory, Seq counts its batches from 1.
-type BatchID struct {
-	Node     string
-	Boot     uint64
-	Seq      uint64
-	Answered uint64 // every batch numbered up to this one has been answered or given up
-}
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
 
-// Item is one operation of a batch and who sent it.
-type Item struct {
-	Origin registry.Origin
-	Op     registry.Op
-}
+const entryVersion = 1
 
-// AppendBatch appends the encoding of a batch. Renew operations with a Handle are encoded without
-// their key: at most 14 bytes each. docs/formats/log-entry.md describes it.
-func AppendBatch(dst []byte, id BatchID, items []Item) []byte { panic("not written") }
+// The kinds of log entries. Never renumber one.
+const (
+	entryWrite     = 1
+	entryEstablish = 2
+)
 
 // AppendWrite appends the encoding of a log entry that applies batches (as AppendBatch encoded
 // them) in order. Without batches it is a tick: it only moves the lease clock.
-func AppendWrite(dst []byte, stamp registry.Stamp, batches ...[]byte) []byte { panic("not written") }
+func AppendWrite(dst []byte, stamp registry.Stamp, batches ...[]byte) []byte {
+	dst = append(dst, entryVersion, entryWrite)
+	dst = appendStamp(dst, stamp)
+	dst = binary.AppendUvarint(dst, uint64(len(batches)))
+	for _, b := range batches {
+		dst = appendBytes(dst, b)
+	}
+	return dst
+}
 
 // Establish is the first entry of a leadership.
 type Establish struct {
@@ -32,19 +34,54 @@ type Establish struct {
 }
 
 // AppendEstablish appends the encoding of an Establish entry.
-func AppendEstablish(dst []byte, e Establish) []byte { panic("not written") }
-
-// BatchResult is the answer to one batch of an entry.
-type BatchResult struct {
-	ID BatchID
-	// Refused: the batch was numbered at or below what its node reports as answered, or came from an
-	// older boot; it had no effect, now and earlier it may have had one.
-	Refused bool
-	Results []registry.Result // one per item
+func AppendEstablish(dst []byte, e Establish) []byte {
+	dst = append(dst, entryVersion, entryEstablish)
+	return appendString(appendString(dst, e.Node), e.Cluster)
 }
 
-// AppendResults appends the encoding of a batch's results, for the node-to-node channel.
-func AppendResults(dst []byte, r BatchResult) []byte { panic("not written") }
+// entry is a decoded log entry: an Establish, or else a Write.
+type entry struct {
+	establish *Establish
+	stamp     registry.Stamp
+	batches   []batch
+}
 
-// ParseResults is the inverse of AppendResults.
-func ParseResults(b []byte) (BatchResult, error) { panic("not written") }
+func parseEntry(b []byte) (entry, error) {
+	d := decoder{b: b}
+	d.version(entryVersion)
+	var e entry
+	switch kind := d.byte(); {
+	case d.err != nil:
+	case kind == entryWrite:
+		e.stamp = d.stamp()
+		e.batches = d.batches()
+	case kind == entryEstablish:
+		e.establish = &Establish{Node: d.string(), Cluster: d.string()}
+	default:
+		d.fail("entry of unknown kind %d", kind)
+	}
+	if err := d.end(); err != nil {
+		return entry{}, err
+	}
+	return e, nil
+}
+
+func (d *decoder) batches() []batch {
+	n := d.count(2) // a length and a version
+	if n == 0 {
+		return nil
+	}
+	batches := make([]batch, n)
+	for i := range batches {
+		b := d.bytes()
+		if d.err != nil {
+			return nil
+		}
+		var err error
+		if batches[i], err = parseBatch(b); err != nil {
+			d.err = fmt.Errorf("batch %d: %w", i, err)
+			return nil
+		}
+	}
+	return batches
+}

@@ -1,18 +1,41 @@
 package fsm
 
 import (
-	"io"
+	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
+// maxStampLead is how far, in ms, one entry may move the lease clock. A leader's clock runs at most
+// two seconds ahead of its entries, so more is a defect, and following it would end every lease.
+const maxStampLead = 60 * 60 * 1000
+
 // Machine is the replicated state: the registry, the memory of answered batches, and the index of
 // the newest applied entry. Its methods are safe for concurrent use: Apply, Restore and Snapshot are
 // called by Raft's one goroutine, Expired by the evictor, View by everybody (and never blocks).
-type Machine struct{}
+type Machine struct {
+	// published is replaced as a whole by every entry, with mu held.
+	published atomic.Pointer[published]
+
+	mu       sync.Mutex // guards the following
+	registry *registry.Registry
+	memory   memory
+}
+
+// published is what readers see: one pointer, so that a view never comes with another view's index.
+type published struct {
+	index uint64
+	view  *registry.View
+}
 
 // NewMachine returns an empty state.
-func NewMachine() *Machine { panic("not written") }
+func NewMachine() *Machine {
+	m := &Machine{registry: registry.New(), memory: memory{}}
+	m.publish(0)
+	return m
+}
 
 // Applied is what an entry brought about.
 type Applied struct {
@@ -24,26 +47,95 @@ type Applied struct {
 // Apply performs one log entry. An error means that this node cannot go on (an entry that it cannot
 // decode, of a newer version, or out of order): every replica must do the same with an entry, so the
 // caller stops the node. The state is unchanged then.
-func (m *Machine) Apply(index, term uint64, entry []byte) (Applied, error) { panic("not written") }
+//
+// A stamp more than an hour ahead of the lease clock is not followed; the entry takes effect at the
+// clock's present time.
+func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
+	e, err := parseEntry(b)
+	if err != nil {
+		return Applied{}, fmt.Errorf("log entry %d: %w", index, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if newest := m.Index(); index <= newest {
+		return Applied{}, fmt.Errorf("log entry %d: out of order, entry %d was applied before it", index, newest)
+	}
+	var done Applied
+	if e.establish != nil {
+		done.Epoch = registry.Epoch{Term: term, Index: index}
+		m.registry.Establish(done.Epoch, e.establish.Cluster)
+	} else {
+		done.Batches = m.write(term, e)
+	}
+	done.Clock = m.registry.Clock()
+	m.publish(index)
+	return done, nil
+}
 
-// Index is the Raft index of the newest applied entry that View contains.
-func (m *Machine) Index() uint64 { panic("not written") }
+func (m *Machine) write(term uint64, e entry) []BatchResult {
+	clock := m.registry.Clock()
+	if e.stamp.Lease > clock.Lease+maxStampLead {
+		e.stamp.Lease = clock.Lease
+	}
+	m.registry.Advance(e.stamp) // for entries whose batches have no effect; otherwise it does no harm
+	if len(e.batches) == 0 {
+		return nil
+	}
+	results := make([]BatchResult, len(e.batches))
+	for i, b := range e.batches {
+		results[i] = m.once(term, e.stamp, b)
+	}
+	return results
+}
+
+// once applies a batch unless that was done before.
+func (m *Machine) once(term uint64, stamp registry.Stamp, b batch) BatchResult {
+	answer := BatchResult{ID: b.id}
+	what, remembered := m.memory.judge(b.id)
+	switch what {
+	case refused:
+		answer.Refused = true
+	case repeated:
+		answer.Results = remembered
+	case fresh:
+		answer.Results = m.perform(term, stamp, b.items)
+		m.memory.remember(b.id, answer.Results)
+	}
+	return answer
+}
+
+func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) []registry.Result {
+	if len(items) == 0 {
+		return nil
+	}
+	results := make([]registry.Result, len(items))
+	for i, it := range items {
+		results[i] = m.registry.Apply(stamp, term, it.Origin, it.Op)
+	}
+	return results
+}
+
+func (m *Machine) publish(index uint64) {
+	m.published.Store(&published{index: index, view: m.registry.View()})
+}
+
+// Index is the Raft index of the newest applied entry. A View that is asked for afterwards contains
+// that entry.
+func (m *Machine) Index() uint64 { return m.published.Load().index }
 
 // View is the registry after the newest applied entry.
-func (m *Machine) View() *registry.View { panic("not written") }
+func (m *Machine) View() *registry.View { return m.published.Load().view }
 
 // Expired is Registry.Expired.
-func (m *Machine) Expired(now int64, limit int) []registry.EvictItem { panic("not written") }
+func (m *Machine) Expired(now int64, limit int) []registry.EvictItem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.registry.Expired(now, limit)
+}
 
 // Snapshot freezes the state in milliseconds; the frozen copy is written while Apply goes on.
-func (m *Machine) Snapshot() *Snapshot { panic("not written") }
-
-// Snapshot is a frozen state.
-type Snapshot struct{}
-
-// WriteTo writes version, counts, state and checksum (docs/formats/snapshot.md). Equal states give
-// equal bytes.
-func (s *Snapshot) WriteTo(w io.Writer) (int64, error) { panic("not written") }
-
-// Restore reads a snapshot completely, verifies it, and only then replaces the state in one step.
-func (m *Machine) Restore(r io.Reader) error { panic("not written") }
+func (m *Machine) Snapshot() *Snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &Snapshot{index: m.Index(), nodes: m.memory.freeze(), registry: m.registry.Freeze()}
+}

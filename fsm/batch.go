@@ -1,0 +1,90 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+const batchVersion = 1
+
+// BatchID names a batch of operations so that it takes effect at most once, however often it is
+// sent. Node is the server id, Boot a counter in its data directory, Seq counts its batches from 1.
+type BatchID struct {
+	Node     string
+	Boot     uint64
+	Seq      uint64
+	Answered uint64 // every batch numbered up to this one has been answered or given up
+}
+
+// Item is one operation of a batch and who sent it.
+type Item struct {
+	Origin registry.Origin
+	Op     registry.Op
+}
+
+// AppendBatch appends the encoding of a batch. Renew operations with a Handle are encoded without
+// their key: at most 14 bytes each, while handles have slots below 2^21 and generations below 2^28.
+// docs/formats/log-entry.md describes it. It panics on an operation outside the closed set, and on
+// a Register without an instance.
+func AppendBatch(dst []byte, id BatchID, items []Item) []byte {
+	dst = append(dst, batchVersion)
+	dst = appendBatchID(dst, id)
+	dst = binary.AppendUvarint(dst, uint64(len(items)))
+	for _, it := range items {
+		dst = appendItem(dst, it)
+	}
+	return dst
+}
+
+// ParseBatch is the inverse of AppendBatch. It accepts exactly what Apply can decode: a leader that
+// gets a batch from another node proposes nothing that would stop the cluster. Errors wrap
+// ErrNewerVersion or ErrCorrupt. Nothing returned refers to b.
+func ParseBatch(b []byte) (BatchID, []Item, error) {
+	parsed, err := parseBatch(b)
+	if err != nil {
+		return BatchID{}, nil, fmt.Errorf("batch: %w", err)
+	}
+	return parsed.id, parsed.items, nil
+}
+
+// batch is a decoded batch.
+type batch struct {
+	id    BatchID
+	items []Item
+}
+
+func parseBatch(b []byte) (batch, error) {
+	d := decoder{b: b}
+	d.version(batchVersion)
+	parsed := batch{id: d.batchID(), items: d.items()}
+	return parsed, d.end()
+}
+
+func (d *decoder) items() []Item {
+	n := d.count(minItemSize)
+	if n == 0 {
+		return nil
+	}
+	items := make([]Item, n)
+	for i := range items {
+		items[i] = d.item()
+		if d.err != nil {
+			d.err = fmt.Errorf("operation %d: %w", i, d.err)
+			return nil
+		}
+	}
+	return items
+}
+
+func appendBatchID(dst []byte, id BatchID) []byte {
+	dst = appendString(dst, id.Node)
+	dst = binary.AppendUvarint(dst, id.Boot)
+	dst = binary.AppendUvarint(dst, id.Seq)
+	return binary.AppendUvarint(dst, id.Answered)
+}
+
+func (d *decoder) batchID() BatchID {
+	return BatchID{Node: d.string(), Boot: d.uvarint(), Seq: d.uvarint(), Answered: d.uvarint()}
+}

@@ -1,0 +1,268 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func TestBatchSurvivesItsEncoding(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id := genBatchID().Draw(t, "id")
+		items := nilIfEmpty(rapid.SliceOfN(genItem(), 0, 5).Draw(t, "items"))
+		gotID, gotItems, err := ParseBatch(AppendBatch(nil, id, items))
+		if err != nil {
+			t.Fatalf("ParseBatch(%+v, %+v): %v", id, items, err)
+		}
+		if gotID != id {
+			t.Errorf("id: got %+v, want %+v", gotID, id)
+		}
+		if !reflect.DeepEqual(gotItems, items) {
+			t.Errorf("items: got %+v, want %+v", gotItems, items)
+		}
+	})
+}
+
+func TestEntrySurvivesItsEncoding(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		stamp := registry.Stamp{Lease: rapid.Int64().Draw(t, "lease"), Wall: rapid.Int64().Draw(t, "wall")}
+		want := entry{stamp: stamp}
+		var encoded [][]byte
+		for range rapid.IntRange(0, 3).Draw(t, "batches") {
+			b := batch{id: genBatchID().Draw(t, "id"), items: nilIfEmpty(rapid.SliceOfN(genItem(), 0, 3).Draw(t, "items"))}
+			want.batches = append(want.batches, b)
+			encoded = append(encoded, AppendBatch(nil, b.id, b.items))
+		}
+		got, err := parseEntry(AppendWrite(nil, stamp, encoded...))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %+v, %v, want %+v", got, err, want)
+		}
+	})
+}
+
+func TestEstablishSurvivesItsEncoding(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := Establish{Node: rapid.String().Draw(t, "node"), Cluster: rapid.String().Draw(t, "cluster")}
+		got, err := parseEntry(AppendEstablish(nil, want))
+		if err != nil || got.establish == nil || *got.establish != want {
+			t.Fatalf("got %+v, %v, want %+v", got, err, want)
+		}
+	})
+}
+
+func TestResultsSurviveTheirEncoding(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := BatchResult{
+			ID:      genBatchID().Draw(t, "id"),
+			Refused: rapid.Bool().Draw(t, "refused"),
+			Results: nilIfEmpty(rapid.SliceOfN(genResult(), 0, 5).Draw(t, "results")),
+		}
+		got, err := ParseResults(AppendResults(nil, want))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %+v, %v, want %+v", got, err, want)
+		}
+	})
+}
+
+// Whoever adds a field to one of the registry's types finds out here that the formats do not carry it.
+func TestEveryFieldIsEncoded(t *testing.T) {
+	roundTrips := map[string]struct {
+		value any
+		trip  func(any) (any, error)
+	}{
+		"lease": {&registry.LeaseState{}, func(v any) (any, error) {
+			d := decoder{b: appendLeaseState(nil, *v.(*registry.LeaseState))}
+			got := d.leaseState()
+			return &got, d.end()
+		}},
+		"removal": {&registry.Removal{}, func(v any) (any, error) {
+			d := decoder{b: appendRemoval(nil, *v.(*registry.Removal))}
+			got := d.removal()
+			return &got, d.end()
+		}},
+		"recent": {&registry.Recent{}, func(v any) (any, error) {
+			d := decoder{b: appendRecent(nil, *v.(*registry.Recent))}
+			got := d.recent()
+			return &got, d.end()
+		}},
+		"result": {&registry.Result{}, func(v any) (any, error) {
+			d := decoder{b: appendResult(nil, *v.(*registry.Result))}
+			got := d.result()
+			return &got, d.end()
+		}},
+		"register":        opTrip[registry.Register](),
+		"cancel":          opTrip[registry.Cancel](),
+		"set override":    opTrip[registry.SetOverride](),
+		"delete override": opTrip[registry.DeleteOverride](),
+		"update metadata": opTrip[registry.UpdateMetadata](),
+		"evict":           opTrip[registry.Evict](),
+	}
+	for name, rt := range roundTrips {
+		t.Run(name, func(t *testing.T) {
+			next := uint64(0)
+			fill(t, reflect.ValueOf(rt.value).Elem(), &next)
+			got, err := rt.trip(rt.value)
+			if err != nil || !reflect.DeepEqual(got, rt.value) {
+				t.Errorf("got %+v, %v, want %+v", got, err, rt.value)
+			}
+		})
+	}
+}
+
+func opTrip[T registry.Op]() struct {
+	value any
+	trip  func(any) (any, error)
+} {
+	return struct {
+		value any
+		trip  func(any) (any, error)
+	}{new(T), func(v any) (any, error) {
+		d := decoder{b: appendItem(nil, Item{Op: *v.(*T)})}
+		got := d.item().Op.(T)
+		return &got, d.end()
+	}}
+}
+
+// fill gives every field a value of its own that is valid and not zero.
+func fill(t *testing.T, v reflect.Value, next *uint64) {
+	*next++
+	switch v.Interface().(type) {
+	case registry.Status:
+		v.SetUint(uint64(registry.OutOfService))
+		return
+	case registry.Action:
+		v.SetUint(uint64(registry.ActionDeleted))
+		return
+	case registry.OriginKind:
+		v.SetUint(uint64(registry.RemoteDC))
+		return
+	case registry.ChangeKind:
+		v.SetUint(uint64(registry.Evicted))
+		return
+	case registry.Outcome:
+		v.SetUint(uint64(registry.Refused))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem(), next)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i), next)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(t, v.Index(0), next)
+		fill(t, v.Index(1), next)
+	case reflect.String:
+		v.SetString(strings.Repeat("x", int(*next)))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(int64(*next))
+	case reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(*next)
+	default:
+		t.Fatalf("no value for a field of type %s: add one here and to the formats", v.Type())
+	}
+}
+
+func TestRenewalByHandleTakesFourteenBytes(t *testing.T) {
+	largest := registry.Renew{
+		Key:       registry.Key{App: "ORDERS", ID: "orders-1"}, // not encoded
+		Handle:    registry.Handle{Slot: 1<<21 - 1, Gen: 1<<28 - 1},
+		LastDirty: 1<<42 - 1, // the year 2109
+	}
+	if got := appendItem(nil, Item{Origin: registry.FromClient, Op: largest}); len(got) > 14 {
+		t.Errorf("%d bytes (% x), want at most 14", len(got), got)
+	}
+}
+
+func TestOriginOfAClientTakesNoByte(t *testing.T) {
+	op := registry.Cancel{Key: registry.Key{App: "A", ID: "b"}}
+	got := appendItem(nil, Item{Origin: registry.FromClient, Op: op})
+	if want := []byte{byte(opCancel), 1, 'A', 1, 'b'}; !bytes.Equal(got, want) {
+		t.Errorf("got % x, want % x", got, want)
+	}
+}
+
+func TestAnswerToARenewalTakesOneByte(t *testing.T) {
+	if got := appendResult(nil, registry.Result{Outcome: registry.Done}); len(got) != 1 {
+		t.Errorf("got % x, want one byte", got)
+	}
+}
+
+func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
+	item := func(b ...byte) []byte { return append([]byte{batchVersion, 0, 0, 1, 0, 1}, b...) }
+	for _, c := range []struct {
+		name  string
+		batch []byte
+		want  string
+	}{
+		{"nothing at all", nil, "ends too early"},
+		{"version 0", []byte{0}, "version 0"},
+		{"number that never ends", append([]byte{batchVersion, 0}, bytes.Repeat([]byte{0xff}, 11)...), "64 bits"},
+		{"number that is cut short", []byte{batchVersion, 0, 0x80}, "cut short"},
+		{"number with needless bytes", []byte{batchVersion, 0, 0x80, 0}, "needless"},
+		{"string longer than what is left", []byte{batchVersion, 5, 'a'}, "5 elements announced, 1 bytes left"},
+		{"string longer than memory", append([]byte{batchVersion}, binary.AppendUvarint(nil, math.MaxUint64)...), "announced"},
+		{"more operations than bytes", []byte{batchVersion, 0, 0, 1, 0, 100, 1, 1, 1}, "100 elements announced"},
+		{"bytes after the last operation", item(byte(opCancel), 0, 0, 7), "1 bytes too many"},
+		{"operation of kind 0", item(0, 0, 0), "unknown kind 0"},
+		{"operation of unknown kind", item(63, 0, 0), "unknown kind 63"},
+		{"origin that does not exist", item(0xc0|byte(opCancel), 0, 0), "origin 3"},
+		{"renewal of slot beyond 32 bits", item(append([]byte{byte(opRenewHandle)}, 0xff, 0xff, 0xff, 0xff, 0x7f, 1, 0)...), "32 bits"},
+		{"renewal by the zero handle", item(byte(opRenewHandle), 0, 0, 0), "without a generation"},
+		{"override that is none", item(byte(opRenewHandleOverride), 0, 1, 0, 0), "no override"},
+		{"status that does not exist", item(byte(opSetOverride), 0, 0, 5, 0), "status 5"},
+		{"instance with bytes left", item(append([]byte{byte(opRegister), 30}, make([]byte, 30)...)...), "too many"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, _, err := ParseBatch(c.batch)
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("ParseBatch(% x): got %v, want ErrCorrupt that says %q", c.batch, err, c.want)
+			}
+		})
+	}
+}
+
+func TestNewerVersionIsNotCalledCorrupt(t *testing.T) {
+	newerBatch := AppendBatch(nil, BatchID{}, nil)
+	newerBatch[0] = batchVersion + 1
+	newerEntry := AppendWrite(nil, registry.Stamp{})
+	newerEntry[0] = entryVersion + 1
+	newerResults := AppendResults(nil, BatchResult{})
+	newerResults[0] = resultsVersion + 1
+	_, _, batchErr := ParseBatch(newerBatch)
+	_, entryErr := parseEntry(newerEntry)
+	_, insideErr := parseEntry(AppendWrite(nil, registry.Stamp{}, newerBatch))
+	_, resultsErr := ParseResults(newerResults)
+	for name, err := range map[string]error{
+		"batch": batchErr, "entry": entryErr, "batch in an entry": insideErr, "results": resultsErr,
+	} {
+		if !errors.Is(err, ErrNewerVersion) || errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: got %v, want ErrNewerVersion", name, err)
+		}
+	}
+}
+
+func TestRegistrationKeepsNothingElseOfItsBatchAlive(t *testing.T) {
+	b := AppendBatch(nil, BatchID{Node: "n"}, []Item{{Op: registry.Register{Instance: &registry.Instance{App: "ORDERS", HostName: "h"}}}})
+	_, items, err := ParseBatch(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(b)
+	if got := items[0].Op.(registry.Register).Instance; got.App != "ORDERS" || got.HostName != "h" {
+		t.Errorf("got %+v after the buffer was overwritten, want what was encoded", got)
+	}
+}

@@ -1,0 +1,152 @@
+package fsm
+
+import (
+	"math"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// The generators draw whatever the formats can carry, sensible or not.
+
+func genStatus() *rapid.Generator[registry.Status] {
+	return rapid.Map(rapid.ByteMax(lastStatus), func(b byte) registry.Status { return registry.Status(b) })
+}
+
+func genPort() *rapid.Generator[registry.Port] {
+	return rapid.Custom(func(t *rapid.T) registry.Port {
+		return registry.Port{Number: rapid.Uint16().Draw(t, "number"), Enabled: rapid.Bool().Draw(t, "enabled")}
+	})
+}
+
+func genPairs() *rapid.Generator[[]registry.Pair] {
+	pair := rapid.Custom(func(t *rapid.T) registry.Pair {
+		return registry.Pair{Key: rapid.String().Draw(t, "key"), Value: rapid.String().Draw(t, "value")}
+	})
+	return rapid.Map(rapid.SliceOfN(pair, 0, 4), nilIfEmpty)
+}
+
+func nilIfEmpty[T any](s []T) []T {
+	if len(s) == 0 {
+		return nil
+	}
+	return s
+}
+
+func genInstance() *rapid.Generator[*registry.Instance] {
+	return rapid.Custom(func(t *rapid.T) *registry.Instance {
+		text := func(name string) string { return rapid.String().Draw(t, name) }
+		return &registry.Instance{
+			InstanceID: text("id"), HostName: text("host"), App: text("app"), IPAddr: text("ip"), SID: text("sid"),
+			Status: genStatus().Draw(t, "status"), Overridden: genStatus().Draw(t, "override"),
+			Port: genPort().Draw(t, "port"), SecurePort: genPort().Draw(t, "securePort"),
+			CountryID:       rapid.Int32().Draw(t, "country"),
+			DataCenter:      registry.DataCenter{Name: text("dc"), Metadata: genPairs().Draw(t, "dcMetadata")},
+			RenewalInterval: rapid.Int32().Draw(t, "interval"), Duration: rapid.Int32().Draw(t, "duration"),
+			Metadata: genPairs().Draw(t, "metadata"), AppGroup: text("group"),
+			HomePageURL: text("home"), StatusPageURL: text("statusPage"), HealthCheckURL: text("health"),
+			SecureHealthURL: text("secureHealth"), VIP: text("vip"), SecureVIP: text("secureVIP"), ASG: text("asg"),
+			LastDirty: rapid.Int64().Draw(t, "dirty"),
+		}
+	})
+}
+
+func genKey() *rapid.Generator[registry.Key] {
+	return rapid.Custom(func(t *rapid.T) registry.Key {
+		return registry.Key{App: rapid.String().Draw(t, "app"), ID: rapid.String().Draw(t, "id")}
+	})
+}
+
+// genHandle draws handles that name something.
+func genHandle() *rapid.Generator[registry.Handle] {
+	return rapid.Custom(func(t *rapid.T) registry.Handle {
+		return registry.Handle{Slot: rapid.Uint32().Draw(t, "slot"), Gen: rapid.Uint32Min(1).Draw(t, "generation")}
+	})
+}
+
+func genRenew() *rapid.Generator[registry.Op] {
+	return rapid.Custom(func(t *rapid.T) registry.Op {
+		op := registry.Renew{LastDirty: rapid.Int64().Draw(t, "dirty"), Overridden: genStatus().Draw(t, "override")}
+		if rapid.Bool().Draw(t, "byHandle") {
+			op.Handle = genHandle().Draw(t, "handle")
+			return op
+		}
+		op.Key = genKey().Draw(t, "key")
+		return op
+	})
+}
+
+func genEvict() *rapid.Generator[registry.Op] {
+	item := rapid.Custom(func(t *rapid.T) registry.EvictItem {
+		return registry.EvictItem{
+			Handle:     genHandle().Draw(t, "handle"),
+			Registered: registry.Index(rapid.Uint64().Draw(t, "registered")),
+			RenewedAt:  rapid.Int64().Draw(t, "renewed"),
+		}
+	})
+	return rapid.Custom(func(t *rapid.T) registry.Op {
+		return registry.Evict{
+			Epoch: registry.Epoch{Term: rapid.Uint64().Draw(t, "term"), Index: rapid.Uint64().Draw(t, "index")},
+			Items: nilIfEmpty(rapid.SliceOfN(item, 0, 4).Draw(t, "items")),
+		}
+	})
+}
+
+// genOp draws from every kind of the closed set.
+func genOp() *rapid.Generator[registry.Op] {
+	return rapid.OneOf(
+		genRenew(),
+		rapid.Custom(func(t *rapid.T) registry.Op {
+			return registry.Register{Instance: genInstance().Draw(t, "instance")}
+		}),
+		rapid.Custom(func(t *rapid.T) registry.Op { return registry.Cancel{Key: genKey().Draw(t, "key")} }),
+		rapid.Custom(func(t *rapid.T) registry.Op {
+			return registry.SetOverride{Key: genKey().Draw(t, "key"), Status: genStatus().Draw(t, "status"),
+				LastDirty: rapid.Int64().Draw(t, "dirty")}
+		}),
+		rapid.Custom(func(t *rapid.T) registry.Op {
+			return registry.DeleteOverride{Key: genKey().Draw(t, "key"), Fallback: genStatus().Draw(t, "fallback"),
+				LastDirty: rapid.Int64().Draw(t, "dirty")}
+		}),
+		rapid.Custom(func(t *rapid.T) registry.Op {
+			return registry.UpdateMetadata{Key: genKey().Draw(t, "key"), Pairs: genPairs().Draw(t, "pairs")}
+		}),
+		genEvict(),
+	)
+}
+
+func genOrigin() *rapid.Generator[registry.Origin] {
+	return rapid.OneOf(
+		rapid.Just(registry.FromClient),
+		rapid.Just(registry.Origin{Kind: registry.LocalPeer}),
+		rapid.Just(registry.FromEureka),
+		rapid.Map(rapid.String(), func(dc string) registry.Origin {
+			return registry.Origin{Kind: registry.RemoteDC, DC: dc}
+		}),
+	)
+}
+
+func genItem() *rapid.Generator[Item] {
+	return rapid.Custom(func(t *rapid.T) Item {
+		return Item{Origin: genOrigin().Draw(t, "origin"), Op: genOp().Draw(t, "op")}
+	})
+}
+
+func genBatchID() *rapid.Generator[BatchID] {
+	return rapid.Custom(func(t *rapid.T) BatchID {
+		return BatchID{Node: rapid.String().Draw(t, "node"), Boot: rapid.Uint64().Draw(t, "boot"),
+			Seq: rapid.Uint64().Draw(t, "seq"), Answered: rapid.Uint64().Draw(t, "answered")}
+	})
+}
+
+func genResult() *rapid.Generator[registry.Result] {
+	return rapid.Custom(func(t *rapid.T) registry.Result {
+		return registry.Result{
+			Outcome: registry.Outcome(rapid.ByteMax(lastOutcome).Draw(t, "outcome")),
+			Index:   registry.Index(rapid.Uint64().Draw(t, "index")),
+			Handle:  registry.Handle{Slot: rapid.Uint32().Draw(t, "slot"), Gen: rapid.Uint32().Draw(t, "generation")},
+			Count:   rapid.IntRange(0, math.MaxInt).Draw(t, "count"),
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+const resultsVersion = 1
+
+// BatchResult is the answer to one batch of an entry.
+type BatchResult struct {
+	ID BatchID
+	// Refused: the batch was numbered at or below what its node reports as answered, or came from an
+	// older boot; it had no effect now, and earlier it may have had one.
+	Refused bool
+	Results []registry.Result // one per item; shared with the machine's memory, not to be changed
+}
+
+// AppendResults appends the encoding of a batch's results, for the node-to-node channel.
+func AppendResults(dst []byte, r BatchResult) []byte {
+	dst = append(dst, resultsVersion)
+	dst = appendBatchID(dst, r.ID)
+	dst = appendBool(dst, r.Refused)
+	return appendResultList(dst, r.Results)
+}
+
+// ParseResults is the inverse of AppendResults. Errors wrap ErrNewerVersion or ErrCorrupt.
+func ParseResults(b []byte) (BatchResult, error) {
+	d := decoder{b: b}
+	d.version(resultsVersion)
+	r := BatchResult{ID: d.batchID(), Refused: d.bool(), Results: d.resultList()}
+	if err := d.end(); err != nil {
+		return BatchResult{}, fmt.Errorf("results of a batch: %w", err)
+	}
+	return r, nil
+}
+
+// A result's first byte: the outcome, and which of the other fields follow because they are not
+// zero. The answer to a renewal is one byte.
+const (
+	outcomeMask = 0x0f
+	hasIndex    = 0x10
+	hasHandle   = 0x20
+	hasCount    = 0x40
+	resultBits  = outcomeMask | hasIndex | hasHandle | hasCount
+)
+
+func appendResultList(dst []byte, results []registry.Result) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(results)))
+	for _, r := range results {
+		dst = appendResult(dst, r)
+	}
+	return dst
+}
+
+func (d *decoder) resultList() []registry.Result {
+	n := d.count(1)
+	if n == 0 {
+		return nil
+	}
+	results := make([]registry.Result, n)
+	for i := range results {
+		results[i] = d.result()
+	}
+	return results
+}
+
+func appendResult(dst []byte, r registry.Result) []byte {
+	first := len(dst)
+	dst = append(dst, byte(r.Outcome))
+	if r.Index != 0 {
+		dst[first] |= hasIndex
+		dst = binary.AppendUvarint(dst, uint64(r.Index))
+	}
+	if r.Handle != (registry.Handle{}) {
+		dst[first] |= hasHandle
+		dst = appendHandle(dst, r.Handle)
+	}
+	if r.Count != 0 {
+		dst[first] |= hasCount
+		dst = binary.AppendUvarint(dst, uint64(r.Count))
+	}
+	return dst
+}
+
+func (d *decoder) result() registry.Result {
+	first := d.byte()
+	if first&^resultBits != 0 || first&outcomeMask > lastOutcome {
+		d.fail("result of unknown form %#x", first)
+		return registry.Result{}
+	}
+	r := registry.Result{Outcome: registry.Outcome(first & outcomeMask)}
+	if first&hasIndex != 0 {
+		r.Index = d.index()
+		d.present(r.Index != 0)
+	}
+	if first&hasHandle != 0 {
+		r.Handle = d.handle()
+		d.present(r.Handle != registry.Handle{})
+	}
+	if first&hasCount != 0 {
+		v := d.uvarint()
+		d.present(v != 0 && v <= math.MaxInt)
+		r.Count = int(v)
+	}
+	return r
+}
+
+func (d *decoder) present(ok bool) {
+	if !ok {
+		d.fail("a field of a result that is announced and zero, or out of range")
+	}
+}

@@ -1,0 +1,124 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"hash/crc64"
+	"io"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+const (
+	snapshotMagic   = "ROLLCALL"
+	snapshotVersion = 1
+	checksumSize    = 8
+	// flushSize is how much of a snapshot is collected before it is written.
+	flushSize = 256 << 10
+)
+
+var checksumTable = crc64.MakeTable(crc64.ECMA)
+
+// Snapshot is a frozen state.
+type Snapshot struct {
+	index    uint64
+	nodes    []frozenNode
+	registry registry.Frozen
+}
+
+// WriteTo writes version, counts, state and checksum (docs/formats/snapshot.md). Equal states give
+// equal bytes.
+func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
+	sw := &snapshotWriter{w: w}
+	sw.buf = append(append(sw.buf, snapshotMagic...), snapshotVersion)
+	sw.record(s.header().append)
+	s.writeMemory(sw)
+	s.writeRegistry(sw)
+	err := sw.close()
+	return sw.n, err
+}
+
+func (s *Snapshot) writeMemory(w *snapshotWriter) {
+	for _, n := range s.nodes {
+		w.record(func(b []byte) []byte { return appendNode(b, n) })
+		for _, a := range n.answers {
+			w.record(func(b []byte) []byte { return appendAnswer(b, a) })
+		}
+	}
+}
+
+func (s *Snapshot) writeRegistry(w *snapshotWriter) {
+	f := &s.registry
+	for _, slot := range f.Free {
+		w.number(slot)
+	}
+	for _, l := range f.Leases {
+		w.record(func(b []byte) []byte { return appendLeaseState(b, l) })
+	}
+	for _, r := range f.Removals {
+		w.record(func(b []byte) []byte { return appendRemoval(b, r) })
+	}
+	for _, r := range f.Registered {
+		w.record(func(b []byte) []byte { return appendRecent(b, r) })
+	}
+	for _, r := range f.Canceled {
+		w.record(func(b []byte) []byte { return appendRecent(b, r) })
+	}
+}
+
+// snapshotWriter collects records, writes them in large pieces and keeps the checksum. Its first
+// error sticks.
+type snapshotWriter struct {
+	w   io.Writer
+	buf []byte
+	sum uint64
+	n   int64
+	err error
+}
+
+// record adds what appendTo appends, preceded by its length.
+func (w *snapshotWriter) record(appendTo func([]byte) []byte) {
+	if w.err != nil {
+		return
+	}
+	start := len(w.buf)
+	w.buf = prefixLength(appendTo(w.buf), start)
+	w.flushIfLarge()
+}
+
+// number adds a number without a length.
+func (w *snapshotWriter) number(v uint32) {
+	if w.err != nil {
+		return
+	}
+	w.buf = appendUint32(w.buf, v)
+	w.flushIfLarge()
+}
+
+func (w *snapshotWriter) flushIfLarge() {
+	if len(w.buf) >= flushSize {
+		w.flush()
+	}
+}
+
+func (w *snapshotWriter) flush() {
+	w.sum = crc64.Update(w.sum, checksumTable, w.buf)
+	w.write()
+}
+
+func (w *snapshotWriter) write() {
+	if w.err != nil {
+		return
+	}
+	n, err := w.w.Write(w.buf)
+	w.err = err
+	w.n += int64(n)
+	w.buf = w.buf[:0]
+}
+
+// close writes what is left and the checksum of everything before it.
+func (w *snapshotWriter) close() error {
+	w.flush()
+	w.buf = binary.BigEndian.AppendUint64(w.buf, w.sum)
+	w.write()
+	return w.err
+}
