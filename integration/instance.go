@@ -92,11 +92,17 @@ func (n *Node) Lookup(app, id string) (*Listed, error) {
 	default:
 		return nil, fmt.Errorf("node %s: %s/%s: %v", n.Name, app, id, answer)
 	}
+	instance, err := ParseInstance(answer.Body)
+	return &instance, err
+}
+
+// ParseInstance decodes a document of one instance.
+func ParseInstance(body []byte) (Listed, error) {
 	var doc struct{ Instance Listed }
-	if err := json.Unmarshal(answer.Body, &doc); err != nil {
-		return nil, fmt.Errorf("node %s: %s/%s: %w", n.Name, app, id, err)
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return Listed{}, fmt.Errorf("instance document: %w", err)
 	}
-	return &doc.Instance, nil
+	return doc.Instance, nil
 }
 
 // Listing reads the whole registry with the default consistency: instances by id. Ids must be

@@ -1,0 +1,156 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// kills is how often the leader dies in one test: ROLLCALL_KILLS, or 20.
+func kills(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("ROLLCALL_KILLS")
+	if text == "" {
+		return 20
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("ROLLCALL_KILLS: %v", err)
+	}
+	return n
+}
+
+// killLeader ends the leader as kill -9 does, waits for another one, starts the dead node again and
+// waits until it has caught up. The load goes through followers throughout.
+func killLeader(t *testing.T, c *Cluster, l *load) {
+	t.Helper()
+	dead := c.Leader()
+	others := c.Others(dead)
+	l.use(others)
+	dead.Kill()
+	leader := c.Leader(others...)
+	l.use(c.Others(dead, leader))
+	dead.Start(t)
+	dead.WaitReady(t)
+	l.use(c.Others(leader))
+}
+
+func TestLeaderKilledAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	l := startLoad(t, 10, 40, 3, c.Others(c.Leader()))
+	for range kills(t) {
+		killLeader(t, c, l)
+	}
+	l.stop()
+	c.WaitReady()
+	l.check(t, c.Nodes)
+}
+
+func TestSoakLeaderKilledAgainAndAgain(t *testing.T) {
+	text := os.Getenv("ROLLCALL_SOAK")
+	if text == "" {
+		t.Skip("set ROLLCALL_SOAK to a duration, such as 1h")
+	}
+	soak, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("ROLLCALL_SOAK: %v", err)
+	}
+	c := StartCluster(t, Config{})
+	for end := time.Now().Add(soak); time.Now().Before(end); {
+		l := startLoad(t, 10, 40, 3, c.Others(c.Leader()))
+		for range 20 {
+			killLeader(t, c, l)
+		}
+		l.stop()
+		c.WaitReady()
+		l.check(t, c.Nodes)
+		emptyRegistry(t, c.Nodes[0])
+	}
+}
+
+// emptyRegistry cancels everything, so that the next round of a soak begins anew.
+func emptyRegistry(t *testing.T, n *Node) {
+	t.Helper()
+	listing, err := n.Listing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, instance := range listing {
+		if answer := n.Cancel(instance.App, id); answer.Outcome() != Done {
+			t.Fatalf("cancel %s: %v", id, answer)
+		}
+	}
+}
+
+// mustRegister registers an instance and expects success.
+func mustRegister(t *testing.T, n *Node, i Instance) {
+	t.Helper()
+	if answer := n.Register(i); answer.Status != 204 {
+		t.Fatalf("register %s/%s at %s: %v, want 204", i.App, i.ID, n.Name, answer)
+	}
+}
+
+// mustList reads the registry of a node.
+func mustList(t *testing.T, n *Node) map[string]Listed {
+	t.Helper()
+	listing, err := n.Listing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listing
+}
+
+func TestWholeClusterKilledNobodyEvicted(t *testing.T) {
+	t.Parallel()
+	const lease = 3
+	c := StartCluster(t, Config{})
+	l := startLoad(t, lease, 12, 0, c.Nodes)
+	mustRegister(t, c.Nodes[1], Instance{App: "MORTAL", ID: "dead", Duration: lease})
+	for _, n := range c.Nodes {
+		n.Kill()
+	}
+	Pass(t, 2*lease*time.Second) // the outage outlasts every lease
+	back := time.Now()
+	c.Start()
+
+	// Those that went on trying are all there; the one that died with the cluster gets a whole
+	// lease after the outage, and then goes.
+	awaitEviction(t, c, "dead", lease, back)
+	l.stop()
+	l.check(t, c.Nodes)
+}
+
+func TestDeadInstanceGoesAfterItsLeaseAndLiveOnesStay(t *testing.T) {
+	t.Parallel()
+	const lease = 3
+	c := StartCluster(t, Config{})
+	l := startLoad(t, lease, 6, 0, c.Nodes)
+	renewed := time.Now()
+	mustRegister(t, c.Nodes[1], Instance{App: "MORTAL", ID: "dead", Duration: lease})
+	awaitEviction(t, c, "dead", lease, renewed)
+	l.stop()
+	l.check(t, c.Nodes)
+}
+
+// awaitEviction waits until no node lists id, and fails if one of them drops it earlier than one
+// lease (in seconds) after from.
+func awaitEviction(t *testing.T, c *Cluster, id string, lease int, from time.Time) {
+	t.Helper()
+	duration := time.Duration(lease) * time.Second
+	for _, n := range c.Nodes {
+		Eventually(t, 10*duration, fmt.Sprintf("%s is evicted from node %s", id, n.Name), func() error {
+			if _, listed := mustList(t, n)[id]; listed {
+				return errors.New("still listed")
+			}
+			return nil
+		})
+	}
+	if took := time.Since(from); took < duration {
+		t.Errorf("%s went after %v, its lease is %v", id, took, duration)
+	}
+	t.Logf("%s went after %v, its lease is %v", id, time.Since(from), duration)
+}

@@ -1,0 +1,51 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain builds the program under test, unless ROLLCALL_BIN names one, and looks for goroutines
+// that tests left behind.
+func TestMain(m *testing.M) {
+	remove, err := build()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(quietly{m}, goleak.Cleanup(func(code int) {
+		remove()
+		os.Exit(code)
+	}))
+}
+
+// quietly closes the connections that were kept alive before leaks are looked for.
+type quietly struct{ m *testing.M }
+
+func (q quietly) Run() int {
+	code := q.m.Run()
+	CloseIdleConnections()
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections() // fargo's
+	return code
+}
+
+func build() (remove func(), err error) {
+	if os.Getenv("ROLLCALL_BIN") != "" {
+		return func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "rollcall")
+	if err != nil {
+		return nil, err
+	}
+	bin := filepath.Join(dir, "rollcall")
+	if out, err := exec.Command("go", "build", "-o", bin, "../cmd/rollcall").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the program under test: %w\n%s", err, out)
+	}
+	return func() { os.RemoveAll(dir) }, os.Setenv("ROLLCALL_BIN", bin)
+}

@@ -1,0 +1,138 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// noticeAfter is when a node must know that its majority is gone.
+const noticeAfter = 3 * time.Second
+
+// losses are the ways to lose two of three nodes, and to get them back.
+var losses = []struct {
+	name   string
+	lose   func(*testing.T, *Node)
+	regain func(*testing.T, *Node)
+}{
+	{"paused", func(t *testing.T, n *Node) { n.Pause(t) }, func(t *testing.T, n *Node) { n.Resume(t) }},
+	{"killed", func(_ *testing.T, n *Node) { n.Kill() }, func(t *testing.T, n *Node) { n.Start(t) }},
+}
+
+func TestMinorityRefusesWritesAndLinearizableReads(t *testing.T) {
+	for _, loss := range losses {
+		for _, leaderStays := range []bool{true, false} {
+			t.Run(fmt.Sprintf("others %s, leader stays %v", loss.name, leaderStays), func(t *testing.T) {
+				t.Parallel()
+				c := StartCluster(t, Config{})
+				left := c.Leader()
+				if !leaderStays {
+					left = c.Others(left)[0]
+				}
+				mustRegister(t, left, Instance{App: "BEFORE", ID: "before"})
+				for _, n := range c.Others(left) {
+					loss.lose(t, n)
+				}
+				Pass(t, noticeAfter)
+				mustRefuse(t, left)
+				mustServeStale(t, left, "/eureka/apps?consistency=stale")
+				for _, n := range c.Others(left) {
+					loss.regain(t, n)
+				}
+				c.WaitReady()
+				mustHaveForgotten(t, c)
+			})
+		}
+	}
+}
+
+// refused is what a node without a majority must not do: every route that writes, and reads that
+// must be linearizable.
+var refused = []Request{
+	{Method: http.MethodPost, Path: "/eureka/apps/REFUSED", Body: Instance{App: "REFUSED", ID: "refused"}.document(), ContentType: "application/json"},
+	{Method: http.MethodPut, Path: path("BEFORE", "before")},
+	{Method: http.MethodDelete, Path: path("BEFORE", "before")},
+	{Method: http.MethodPut, Path: path("BEFORE", "before") + "/status?value=OUT_OF_SERVICE"},
+	{Method: http.MethodDelete, Path: path("BEFORE", "before") + "/status"},
+	{Method: http.MethodPut, Path: path("BEFORE", "before") + "/metadata?a=b"},
+	{Path: "/eureka/apps"},
+	{Path: "/eureka/apps/delta"},
+	{Path: "/eureka/apps/BEFORE"},
+	{Path: path("BEFORE", "before")},
+	{Path: "/eureka/instances/before"},
+	{Path: "/eureka/vips/BEFORE"},
+	{Path: "/eureka/apps?consistency=linearizable"},
+}
+
+func mustRefuse(t *testing.T, n *Node) {
+	t.Helper()
+	for _, r := range refused {
+		answer := n.Do(r)
+		if answer.Status != http.StatusServiceUnavailable {
+			t.Errorf("%s %s without a majority: %v, want 503", r.Method, r.Path, answer)
+		}
+		if answer.Took > time.Second {
+			t.Logf("%s %s was refused after %v; the promise is one second", r.Method, r.Path, answer.Took)
+		}
+	}
+}
+
+// mustServeStale expects an answer that says how old it is and shows what was there before.
+func mustServeStale(t *testing.T, n *Node, resource string) {
+	t.Helper()
+	answer := n.Get(resource)
+	if answer.Status != http.StatusOK {
+		t.Fatalf("%s: %v, want 200", resource, answer)
+	}
+	if got := answer.Header.Get("X-Rollcall-Consistency"); got != "stale" {
+		t.Errorf("%s: X-Rollcall-Consistency %q, want stale", resource, got)
+	}
+	if age := answer.Header.Get("X-Rollcall-Age"); age == "" || age == "0" {
+		t.Errorf("%s: X-Rollcall-Age %q, want more than 0", resource, age)
+	}
+	listing, err := ParseListing(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, listed := listing["before"]; !listed {
+		t.Errorf("%s does not show what was registered before the loss: %s", resource, answer.Body)
+	}
+}
+
+// mustHaveForgotten expects, on every node of a whole cluster, that nothing refused took effect.
+func mustHaveForgotten(t *testing.T, c *Cluster) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		listing := mustList(t, n)
+		if _, listed := listing["refused"]; listed {
+			t.Errorf("node %s: a refused registration took effect", n.Name)
+		}
+		before, listed := listing["before"]
+		if !listed {
+			t.Errorf("node %s: a refused cancel took effect", n.Name)
+		}
+		if before.Status != "UP" || before.Metadata["a"] != "" {
+			t.Errorf("node %s: a refused change took effect: %+v", n.Name, before)
+		}
+	}
+}
+
+func TestStaleWithoutQuorumServesStockClientsInAMinority(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{Settings: map[string]string{"reads.eureka": "stale-without-quorum"}})
+	left := c.Others(c.Leader())[0]
+	mustRegister(t, c.Nodes[0], Instance{App: "BEFORE", ID: "before"})
+	answer := left.Get("/eureka/apps")
+	if got := answer.Header.Get("X-Rollcall-Consistency"); got != "linearizable" {
+		t.Errorf("with a majority: X-Rollcall-Consistency %q, want linearizable", got)
+	}
+	for _, n := range c.Others(left) {
+		n.Pause(t)
+	}
+	Pass(t, noticeAfter)
+	mustServeStale(t, left, "/eureka/apps")
+	if answer := left.Get("/eureka/apps?consistency=linearizable"); answer.Status != http.StatusServiceUnavailable {
+		t.Errorf("an explicitly linearizable read: %v, want 503", answer)
+	}
+}
