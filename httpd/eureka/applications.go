@@ -1,0 +1,157 @@
+package eureka
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// A document of the whole registry is assembled in this order; where it says separator, AppendSeparator
+// goes between two neighbours:
+//
+//	AppendApplicationsHead
+//	  per application, with separators:  AppendApplicationHead, instances with separators, AppendApplicationTail
+//	AppendApplicationsTail
+
+// AppendApplicationsHead appends what stands before the first application. version is
+// versions__delta, hash is apps__hashcode; the same values must go to AppendApplicationsTail.
+func AppendApplicationsHead(dst []byte, f Format, version, hash string) []byte {
+	if f.XML {
+		dst = append(dst, "<applications>"...)
+		if f.Compact {
+			return dst
+		}
+		return appendVersionElements(dst, version, hash)
+	}
+	dst = append(dst, `{"applications":{`...)
+	if !f.Compact {
+		dst = append(appendVersion(dst, version, hash), ',')
+	}
+	return append(dst, `"application":[`...)
+}
+
+// AppendApplicationsTail appends what stands after the last application. The compact form has
+// version and hash here.
+func AppendApplicationsTail(dst []byte, f Format, version, hash string) []byte {
+	if f.XML {
+		if f.Compact {
+			dst = appendVersionElements(dst, version, hash)
+		}
+		return append(dst, "</applications>"...)
+	}
+	dst = append(dst, ']')
+	if f.Compact {
+		dst = appendVersion(append(dst, ','), version, hash)
+	}
+	return append(dst, "}}"...)
+}
+
+func appendVersion(dst []byte, version, hash string) []byte {
+	dst = appendQuoted(append(dst, `"versions__delta":`...), version)
+	return appendQuoted(append(dst, `,"apps__hashcode":`...), hash)
+}
+
+func appendVersionElements(dst []byte, version, hash string) []byte {
+	dst = appendElement(dst, "versions__delta", version)
+	return appendElement(dst, "apps__hashcode", hash)
+}
+
+// AppendApplicationHead appends what stands before the first instance of an application. JSON's
+// list is there even if it stays empty: strict clients need it.
+func AppendApplicationHead(dst []byte, f Format, name string) []byte {
+	if f.XML {
+		return appendElement(append(dst, "<application>"...), "name", name)
+	}
+	dst = appendQuoted(append(dst, `{"name":`...), name)
+	return append(dst, `,"instance":[`...)
+}
+
+// AppendApplicationTail appends what stands after the last instance of an application.
+func AppendApplicationTail(dst []byte, f Format) []byte {
+	if f.XML {
+		return append(dst, "</application>"...)
+	}
+	return append(dst, "]}"...)
+}
+
+// AppendSeparator appends what stands between two applications and between two instances.
+func AppendSeparator(dst []byte, f Format) []byte {
+	if f.XML {
+		return dst
+	}
+	return append(dst, ',')
+}
+
+// AppendApplications appends a whole document of leases that are grouped by application, with their
+// last renewal as of their last change.
+func AppendApplications(dst []byte, f Format, version, hash string, leases iter.Seq[*registry.Lease]) []byte {
+	dst = AppendApplicationsHead(dst, f, version, hash)
+	app, open := "", false
+	for l := range leases {
+		switch {
+		case !open:
+			dst = AppendApplicationHead(dst, f, l.Instance.App)
+		case l.Instance.App != app:
+			dst = AppendSeparator(AppendApplicationTail(dst, f), f)
+			dst = AppendApplicationHead(dst, f, l.Instance.App)
+		default:
+			dst = AppendSeparator(dst, f)
+		}
+		app, open = l.Instance.App, true
+		dst = AppendInstance(dst, f, l, l.RenewedAt)
+	}
+	if open {
+		dst = AppendApplicationTail(dst, f)
+	}
+	return AppendApplicationsTail(dst, f, version, hash)
+}
+
+// AppendDelta appends the document of a delta.
+func AppendDelta(dst []byte, f Format, d registry.Delta) []byte {
+	return AppendApplications(dst, f, strconv.FormatUint(d.Version, 10), d.HashCode, slices.Values(d.Leases))
+}
+
+// AppendVIP appends the answer to a query by VIP address; its hash covers the listed leases only.
+// leases is ranged over twice.
+func AppendVIP(dst []byte, f Format, leases iter.Seq[*registry.Lease]) []byte {
+	return AppendApplications(dst, f, VIPVersion, hashCode(leases), leases)
+}
+
+// AppendApplication appends the document of one application.
+func AppendApplication(dst []byte, f Format, name string, leases iter.Seq[*registry.Lease]) []byte {
+	if !f.XML {
+		dst = append(dst, `{"application":`...)
+	}
+	dst = AppendApplicationHead(dst, f, name)
+	first := true
+	for l := range leases {
+		if !first {
+			dst = AppendSeparator(dst, f)
+		}
+		first = false
+		dst = AppendInstance(dst, f, l, l.RenewedAt)
+	}
+	dst = AppendApplicationTail(dst, f)
+	if !f.XML {
+		dst = append(dst, '}')
+	}
+	return dst
+}
+
+// hashCode is apps__hashcode of some leases: NAME_COUNT_ per status, names in lexicographic order.
+func hashCode(leases iter.Seq[*registry.Lease]) string {
+	var counts [256]int // by Status, whatever its value
+	for l := range leases {
+		counts[l.Instance.Status]++
+	}
+	var hash []byte
+	for _, s := range []registry.Status{registry.Down, registry.OutOfService, registry.Starting, registry.Unknown, registry.Up} {
+		if counts[s] > 0 {
+			hash = append(append(hash, s.String()...), '_')
+			hash = append(strconv.AppendInt(hash, int64(counts[s]), 10), '_')
+		}
+	}
+	return string(hash)
+}

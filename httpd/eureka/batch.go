@@ -1,0 +1,259 @@
+package eureka
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// ItemAction says what an item of a replication batch asks for.
+type ItemAction uint8
+
+// The actions of the protocol.
+const (
+	NoAction ItemAction = iota // none was given
+	Register
+	Heartbeat
+	Cancel
+	StatusUpdate
+	DeleteStatusOverride
+)
+
+var itemActionNames = [...]string{NoAction: "", Register: "Register", Heartbeat: "Heartbeat", Cancel: "Cancel",
+	StatusUpdate: "StatusUpdate", DeleteStatusOverride: "DeleteStatusOverride"}
+
+// String returns the word used on the wire, "" for NoAction.
+func (a ItemAction) String() string {
+	if int(a) < len(itemActionNames) {
+		return itemActionNames[a]
+	}
+	return ""
+}
+
+// parseItemAction is the inverse of String.
+func parseItemAction(text []byte) (ItemAction, error) {
+	for a, name := range itemActionNames {
+		if name == string(text) {
+			return ItemAction(a), nil
+		}
+	}
+	return NoAction, unparsable("action %q: it must be one of %q", clip(text), itemActionNames[1:])
+}
+
+// Item is one element of a replication batch (upstream: ReplicationInstance).
+type Item struct {
+	Action     ItemAction
+	App        string // upper case
+	ID         string
+	LastDirty  int64           // ms since the epoch; 0 means not given
+	Overridden registry.Status // Unknown means none, and is not written
+	Status     registry.Status // counts only if HasStatus
+	HasStatus  bool            // one of the five words was given
+	Lease      *registry.Lease // Register only, else nil
+	// Invalid is why Lease cannot be registered, for an item that was read; nil if it can.
+	Invalid error
+}
+
+// AppendBatch appends the body of a replication request. It holds no key besides those of the
+// protocol: a peer drops the whole batch for one that it does not know.
+func AppendBatch(dst []byte, items []Item) []byte {
+	dst = append(dst, `{"replicationList":[`...)
+	for n := range items {
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendItem(dst, &items[n])
+	}
+	return append(dst, "]}"...)
+}
+
+func appendItem(dst []byte, item *Item) []byte {
+	dst = appendQuoted(append(dst, `{"appName":`...), item.App)
+	dst = appendQuoted(append(dst, `,"id":`...), item.ID)
+	if item.LastDirty != 0 {
+		dst = appendNumber(dst, `,"lastDirtyTimestamp":`, item.LastDirty)
+	}
+	if item.Overridden != registry.Unknown {
+		dst = appendMember(dst, `,"overriddenStatus":`, item.Overridden.String())
+	}
+	if item.HasStatus {
+		dst = appendMember(dst, `,"status":`, item.Status.String())
+	}
+	if item.Lease != nil {
+		dst = appendInstanceObject(append(dst, `,"instanceInfo":`...), Format{}, item.Lease, item.Lease.RenewedAt, false)
+	}
+	dst = appendMember(dst, `,"action":`, item.Action.String())
+	return append(dst, '}')
+}
+
+// Refusal is the status of the answer to an item that asks for nothing that could be done: 400 for
+// an instance or a name that is not valid, 500 (as upstream) for an item that lacks what its action
+// needs. It is 0 for an item that is to be applied.
+func (i *Item) Refusal() int {
+	switch {
+	case i.Action == NoAction,
+		i.Action == Register && i.Lease == nil && i.Invalid == nil,
+		i.Action == StatusUpdate && !i.HasStatus,
+		i.Action == DeleteStatusOverride && i.LastDirty == 0:
+		return http.StatusInternalServerError
+	case i.Invalid != nil:
+		return http.StatusBadRequest
+	}
+	return 0
+}
+
+// ItemResult is the answer to one item (upstream: ReplicationInstanceResponse).
+type ItemResult struct {
+	Status  int             // of HTTP
+	Lease   *registry.Lease // the stored instance, with the 409 to a Heartbeat only
+	Renewed registry.Stamp  // of Lease
+}
+
+// AppendBatchResponse appends the answer to a replication request: one result per item, in order.
+func AppendBatchResponse(dst []byte, results []ItemResult) []byte {
+	dst = append(dst, `{"responseList":[`...)
+	for n, result := range results {
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendNumber(dst, `{"statusCode":`, int64(result.Status))
+		if result.Lease != nil {
+			dst = appendInstanceObject(append(dst, `,"responseEntity":`...), Format{}, result.Lease, result.Renewed, false)
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, "]}"...)
+}
+
+// DecodeBatch reads the body of a replication request, strictly as upstream does: one unknown key
+// or action refuses it all with ErrUnparsable. An instance that cannot be registered spoils its own
+// item only.
+func DecodeBatch(body []byte) ([]Item, error) {
+	s := newScanner(body)
+	items := []Item{}
+	found := false
+	for m := s.object(); m.next(); {
+		if string(m.key) != "replicationList" {
+			return nil, unparsable("unknown key %q in a replication batch", clip(m.key))
+		}
+		found = true
+		for e := s.array(); e.next(); {
+			items = append(items, s.item())
+		}
+	}
+	if err := s.end(); err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, unparsable(`JSON lacks the key "replicationList"`)
+	}
+	return items, nil
+}
+
+func (s *scanner) item() Item {
+	var item Item
+	var instance []byte
+	for m := s.object(); m.next(); {
+		if string(m.key) == "instanceInfo" {
+			instance = s.raw()
+			continue
+		}
+		text, given := s.scalar()
+		s.failed(item.set(m.key, text, given))
+	}
+	if s.err != nil {
+		return item
+	}
+	item.Invalid = item.checkNames()
+	if item.Invalid == nil && item.Action == Register && instance != nil {
+		item.Lease, item.Invalid = readReplicated(instance, item.App)
+	}
+	return item
+}
+
+// set sets a field to the text of its value; given is false for null.
+func (i *Item) set(name, text []byte, given bool) (err error) {
+	switch string(name) {
+	case "appName":
+		i.App = registry.NewKey(string(text), "").App
+	case "id":
+		i.ID = string(text)
+	case "lastDirtyTimestamp":
+		err = setTimestamp(&i.LastDirty, text)
+	case "overriddenStatus":
+		i.Overridden = parseStatus(text)
+	case "status":
+		i.Status, i.HasStatus = registry.ParseStatus(string(text))
+	case "action":
+		i.Action, err = parseItemAction(text)
+	default:
+		return unparsable("unknown key %q in an item of a replication batch", clip(name))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrUnparsable, name, err)
+	}
+	return nil
+}
+
+func (i *Item) checkNames() error {
+	if err := CheckApp(i.App); err != nil {
+		return err
+	}
+	return CheckID(i.ID)
+}
+
+// readReplicated reads the bare instance of an item; it is nil if the item has none.
+func readReplicated(object []byte, app string) (*registry.Lease, error) {
+	s := scanner{data: object}
+	if s.null() {
+		return nil, nil
+	}
+	d := s.instance()
+	if s.err != nil {
+		return nil, s.err
+	}
+	if _, err := d.register(app); err != nil {
+		return nil, err
+	}
+	return d.finish(), nil
+}
+
+// DecodeBatchResponse reads a peer's answer to a replication request. It ignores what it does not
+// know. The error is ErrUnparsable.
+func DecodeBatchResponse(body []byte) ([]ItemResult, error) {
+	s := newScanner(body)
+	var results []ItemResult
+	for m := s.object(); m.next(); {
+		if string(m.key) == "responseList" {
+			s.each(func() { results = append(results, s.itemResult()) })
+		} else {
+			s.skip()
+		}
+	}
+	if err := s.end(); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+func (s *scanner) itemResult() ItemResult {
+	var result ItemResult
+	for m := s.object(); m.next(); {
+		switch string(m.key) {
+		case "statusCode":
+			text, _ := s.scalar()
+			var status int32
+			s.failed(setInt32(&status, text))
+			result.Status = int(status)
+		case "responseEntity":
+			if !s.null() {
+				result.Lease = s.instance().finish()
+				result.Renewed = result.Lease.RenewedAt
+			}
+		default:
+			s.skip()
+		}
+	}
+	return result
+}

@@ -1,0 +1,282 @@
+package eureka
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// draft is an instance while it is being read, in whatever form. It begins with the values that
+// upstream's full codec assumes for what a document leaves out.
+type draft struct {
+	lease         registry.Lease
+	instance      *registry.Instance
+	hasDataCenter bool
+}
+
+func newDraft() *draft {
+	return &draft{instance: &registry.Instance{
+		Status:     registry.Up,
+		Port:       registry.Port{Number: 7001, Enabled: true},
+		SecurePort: registry.Port{Number: 7002},
+		CountryID:  1,
+	}}
+}
+
+// finish returns the lease that was read; its own times are those that a server showed.
+func (d *draft) finish() *registry.Lease {
+	l := d.lease
+	l.Instance = d.instance
+	l.Interval, l.Duration, _ = registry.ClampLease(d.instance.RenewalInterval, d.instance.Duration)
+	return &l
+}
+
+// isStructure says whether an instance has a field of this name that is more than a scalar.
+func isStructure(name []byte) bool {
+	switch string(name) {
+	case "port", "securePort", "dataCenterInfo", "leaseInfo", "metadata":
+		return true
+	}
+	return false
+}
+
+// isScalar says whether an instance has a scalar field of this name that is not ignored.
+func (d *draft) isScalar(name []byte) bool {
+	switch string(name) {
+	case "status", "overriddenStatus", "overriddenstatus", "countryId", "lastUpdatedTimestamp",
+		"lastDirtyTimestamp", "actionType", "app", "appGroupName", "sid":
+		return true
+	}
+	return d.textField(name) != nil
+}
+
+// textField returns where a field that is kept as it was given is kept.
+func (d *draft) textField(name []byte) *string {
+	i := d.instance
+	switch string(name) {
+	case "instanceId":
+		return &i.InstanceID
+	case "hostName":
+		return &i.HostName
+	case "ipAddr":
+		return &i.IPAddr
+	case "homePageUrl":
+		return &i.HomePageURL
+	case "statusPageUrl":
+		return &i.StatusPageURL
+	case "healthCheckUrl":
+		return &i.HealthCheckURL
+	case "secureHealthCheckUrl":
+		return &i.SecureHealthURL
+	case "vipAddress":
+		return &i.VIP
+	case "secureVipAddress":
+		return &i.SecureVIP
+	case "asgName":
+		return &i.ASG
+	}
+	return nil
+}
+
+// setScalar sets a field that isScalar knows to the text of its value.
+func (d *draft) setScalar(name, text []byte) (err error) {
+	i := d.instance
+	switch string(name) {
+	case "status":
+		i.Status = parseStatus(text)
+	case "overriddenStatus", "overriddenstatus": // the later one wins, as upstream
+		i.Overridden = parseStatus(text)
+	case "countryId":
+		err = setInt32(&i.CountryID, text)
+	case "lastUpdatedTimestamp":
+		err = setTimestamp(&d.lease.UpdatedAt, text)
+	case "lastDirtyTimestamp":
+		err = setTimestamp(&i.LastDirty, text)
+	case "actionType":
+		d.lease.Action = parseAction(text)
+	case "app":
+		i.App = strings.ToUpper(string(text))
+	case "appGroupName":
+		i.AppGroup = strings.ToUpper(string(text))
+	case "sid":
+		i.SID = shownSID(string(text))
+	default:
+		*d.textField(name) = string(text)
+	}
+	if err != nil {
+		return unparsable("%s: %w", name, err)
+	}
+	return nil
+}
+
+// isLeaseField says whether leaseInfo has a field of this name.
+func isLeaseField(name []byte) bool {
+	switch string(name) {
+	case "renewalIntervalInSecs", "durationInSecs", "registrationTimestamp", "lastRenewalTimestamp",
+		"renewalTimestamp", "evictionTimestamp", "serviceUpTimestamp":
+		return true
+	}
+	return false
+}
+
+// setLease sets a field that isLeaseField knows to the text of its value.
+func (d *draft) setLease(name, text []byte) (err error) {
+	switch string(name) {
+	case "renewalIntervalInSecs":
+		err = setSeconds(&d.instance.RenewalInterval, text)
+	case "durationInSecs":
+		err = setSeconds(&d.instance.Duration, text)
+	case "registrationTimestamp":
+		err = setTimestamp(&d.lease.RegisteredAt, text)
+	case "lastRenewalTimestamp", "renewalTimestamp": // the second is an old name
+		err = setTimestamp(&d.lease.RenewedAt.Wall, text)
+	case "evictionTimestamp":
+		err = setTimestamp(&d.lease.EvictedAt, text)
+	case "serviceUpTimestamp":
+		err = setTimestamp(&d.lease.ServiceUpAt, text)
+	}
+	if err != nil {
+		return unparsable("leaseInfo %s: %w", name, err)
+	}
+	return nil
+}
+
+// setDataCenter checks the name of a data center; metadata belongs to Amazon only.
+func (d *draft) setDataCenter(name string, metadata []registry.Pair) error {
+	d.hasDataCenter = true
+	switch name {
+	case registry.Amazon:
+		d.instance.DataCenter.Metadata = metadata
+	case registry.MyOwn, registry.Netflix, "":
+	default:
+		return unparsable("dataCenterInfo name %q: it must be %s, %s or %s", name, registry.MyOwn, registry.Netflix, registry.Amazon)
+	}
+	d.instance.DataCenter.Name = name
+	return nil
+}
+
+// setMetadata drops what marks a Java class, which is no entry of the map.
+func (d *draft) setMetadata(pairs []registry.Pair) {
+	if len(pairs) == 1 && pairs[0] == (registry.Pair{Key: "class", Value: emptyMapClass}) {
+		return
+	}
+	d.instance.Metadata = pairs
+}
+
+// appendEntry adds an entry of a map, unless it is the mark of a Java class.
+func appendEntry(pairs []registry.Pair, key, value string) []registry.Pair {
+	if key == "@class" {
+		return pairs
+	}
+	return append(pairs, registry.Pair{Key: key, Value: value})
+}
+
+// parseStatus reads a status word in any case; any other text is UNKNOWN.
+func parseStatus(text []byte) registry.Status {
+	status, _ := registry.ParseStatus(strings.ToUpper(string(bytes.TrimSpace(text))))
+	return status
+}
+
+// parseAction reads an actionType; any other text is none.
+func parseAction(text []byte) registry.Action {
+	for _, a := range []registry.Action{registry.ActionAdded, registry.ActionModified, registry.ActionDeleted} {
+		if a.String() == string(text) {
+			return a
+		}
+	}
+	return registry.ActionNone
+}
+
+// parseInteger reads a whole number, also in the notation of a fraction or an exponent, whose
+// fraction is cut off as upstream does. A number outside int64 is an error of strconv.ErrRange and
+// comes with the nearest int64.
+func parseInteger(text []byte) (int64, error) {
+	text = bytes.TrimSpace(text)
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	if err == nil || errors.Is(err, strconv.ErrRange) {
+		return n, err
+	}
+	if len(bytes.Trim(text, "0123456789+-.eE")) > 0 {
+		return 0, err // no names of infinities, no hexadecimal fractions
+	}
+	f, err := strconv.ParseFloat(string(text), 64)
+	switch {
+	case f >= math.MaxInt64:
+		return math.MaxInt64, strconv.ErrRange
+	case f <= math.MinInt64:
+		return math.MinInt64, strconv.ErrRange
+	}
+	return int64(f), err
+}
+
+// An empty text, which fargo sends for what is not set, leaves the default in the following four.
+
+// setTimestamp reads ms since the epoch. A negative number is taken as not given.
+func setTimestamp(to *int64, text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	n, err := parseInteger(text)
+	*to = max(n, 0)
+	return err
+}
+
+// setSeconds reads a duration in seconds; what an int32 cannot hold becomes the nearest that it can,
+// because a lease out of bounds is clamped later and not refused.
+func setSeconds(to *int32, text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	n, err := parseInteger(text)
+	*to = int32(min(max(n, 0), math.MaxInt32))
+	if errors.Is(err, strconv.ErrRange) {
+		return nil
+	}
+	return err
+}
+
+func setInt32(to *int32, text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	n, err := parseInteger(text)
+	if err == nil && n != int64(int32(n)) {
+		err = strconv.ErrRange
+	}
+	*to = int32(n)
+	return err
+}
+
+// setPort reads a port's number.
+func setPort(to *registry.Port, text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	n, err := parseInteger(text)
+	if err != nil || n < 0 || n > math.MaxUint16 {
+		return unparsable("port %q: it must be a number from 0 to 65535", clip(text))
+	}
+	to.Number = uint16(n)
+	return nil
+}
+
+// setEnabled reads a port's flag.
+func setEnabled(to *registry.Port, text []byte) error {
+	switch strings.ToLower(string(text)) {
+	case "true", "1":
+		to.Enabled = true
+	case "false", "0":
+		to.Enabled = false
+	case "":
+	default:
+		return unparsable("port enabled %q: it must be true or false", clip(text))
+	}
+	return nil
+}
+
+// clip shortens what a client sent for the text of an error.
+func clip(text []byte) []byte { return text[:min(len(text), 64)] }

@@ -1,0 +1,92 @@
+package eureka
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// StatusInfo is what a server says of itself (upstream: com.netflix.eureka.util.StatusInfo).
+type StatusInfo struct {
+	General             []registry.Pair // generalStats, in order: environment, num-of-cpus, total-avail-memory, ...
+	RegisteredReplicas  string          // URLs, joined with ", "
+	AvailableReplicas   string          // URLs, each followed by ","
+	UnavailableReplicas string          // URLs, each followed by ","
+	Instance            *registry.Lease // the server's own, with its last renewal in RenewedAt
+	Healthy             *bool           // nil unless a minimum of available peers is configured
+}
+
+func (s *StatusInfo) applicationStats() []registry.Pair {
+	return []registry.Pair{
+		{Key: "registered-replicas", Value: s.RegisteredReplicas},
+		{Key: "available-replicas", Value: s.AvailableReplicas},
+		{Key: "unavailable-replicas", Value: s.UnavailableReplicas},
+	}
+}
+
+// AppendStatusInfo appends the status document.
+func AppendStatusInfo(dst []byte, f Format, s *StatusInfo) []byte {
+	if f.XML {
+		return appendStatusElement(dst, f, s)
+	}
+	dst = appendPairs(append(dst, `{"generalStats":`...), slices.Values(s.General))
+	dst = appendPairs(append(dst, `,"applicationStats":`...), slices.Values(s.applicationStats()))
+	dst = appendInstanceObject(append(dst, `,"instanceInfo":`...), Format{}, s.Instance, s.Instance.RenewedAt, true)
+	if s.Healthy != nil {
+		dst = append(append(dst, `,"healthy":`...), boolText(*s.Healthy)...)
+	}
+	return append(dst, '}')
+}
+
+func appendStatusElement(dst []byte, f Format, s *StatusInfo) []byte {
+	dst = appendOpen(dst, statusInfoClass)
+	dst = appendStats(dst, "generalStats", s.General)
+	dst = appendStats(dst, "applicationStats", s.applicationStats())
+	dst = appendInstanceElement(dst, Format{XML: true, V1: f.V1}, "instanceInfo", s.Instance, s.Instance.RenewedAt, true)
+	if s.Healthy != nil {
+		dst = appendElement(dst, "isHeathly", boolText(*s.Healthy)) // upstream's spelling
+	}
+	return appendClose(dst, statusInfoClass)
+}
+
+func appendStats(dst []byte, name string, stats []registry.Pair) []byte {
+	dst = appendOpen(dst, name)
+	for _, p := range stats {
+		dst = appendPairElement(dst, p)
+	}
+	return appendClose(dst, name)
+}
+
+// AppendStatusOverrides appends the document of all overrides, a JSON object from id to status. Of
+// instances of several applications with the same id the first one is shown: the document has no
+// place for the application.
+func AppendStatusOverrides(dst []byte, leases iter.Seq[*registry.Lease]) []byte {
+	seen := map[string]bool{}
+	return appendPairs(dst, func(yield func(registry.Pair) bool) {
+		for l := range leases {
+			id := l.Instance.ID()
+			if l.Instance.Overridden == registry.Unknown || seen[id] {
+				continue
+			}
+			seen[id] = true
+			if !yield(registry.Pair{Key: id, Value: l.Instance.Overridden.String()}) {
+				return
+			}
+		}
+	})
+}
+
+// appendPairs appends a JSON object of texts.
+func appendPairs(dst []byte, pairs iter.Seq[registry.Pair]) []byte {
+	dst = append(dst, '{')
+	first := true
+	for p := range pairs {
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = appendPair(dst, p)
+	}
+	return append(dst, '}')
+}
