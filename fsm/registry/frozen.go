@@ -1,5 +1,7 @@
 package registry
 
+import "slices"
+
 // Frozen is the whole state of a Registry at one moment, for a snapshot: a few pointers and a copy
 // of the renewal times, made in milliseconds and valid while the registry goes on. Everything that
 // has an order has a canonical one, so equal registries freeze to equal values.
@@ -25,8 +27,11 @@ type LeaseState struct {
 	Renewed Stamp
 }
 
-// Removal is the record of one removal. Lease is the instance as it was when it went while the delta
-// still shows it, and reduced to its key, life and lastDirtyTimestamp afterwards (Full tells).
+// Removal is the record of one removal. While the delta still shows it (Full), Lease is the instance
+// as it was when it went. Afterwards it is reduced: of the instance its id, application and
+// lastDirtyTimestamp are left, of the lease EvictedAt, Action, Life, Changed, ChangedLease and Origin.
+// A record is dropped when its key is registered again, else kept for 24 h of lease clock; there are
+// at most 100,000.
 type Removal struct {
 	Kind  ChangeKind
 	Full  bool
@@ -34,8 +39,43 @@ type Removal struct {
 }
 
 // Freeze captures the state.
-func (r *Registry) Freeze() Frozen { panic("not written") }
+func (r *Registry) Freeze() Frozen {
+	return Frozen{
+		Index:       r.index,
+		Clock:       r.clock,
+		Epoch:       r.epoch,
+		Established: r.established,
+		Cluster:     r.cluster,
+		Slots:       uint32(len(r.handles.leases)),
+		Generation:  r.handles.generation,
+		Free:        r.freeSlots(),
+		Leases:      r.leaseStates(),
+		Removals:    r.removals(),
+		Pruned:      r.tables.pruned,
+		Registered:  slices.Clone(r.tables.registered),
+		Canceled:    slices.Clone(r.tables.canceled),
+	}
+}
 
-// Thaw builds a registry from a frozen state, verifying what can be verified (handles unique and
-// inside the table, order, indexes not above Index): a snapshot that lies is refused as a whole.
-func Thaw(f Frozen) (*Registry, error) { panic("not written") }
+func (r *Registry) freeSlots() []uint32 {
+	free := slices.Clone(r.handles.free)
+	slices.Reverse(free) // the table uses the last one first
+	return free
+}
+
+func (r *Registry) leaseStates() []LeaseState {
+	states := make([]LeaseState, 0, r.tables.size)
+	for l := range r.View().Leases() {
+		states = append(states, LeaseState{Lease: l, Renewed: r.renewed(l)})
+	}
+	return states
+}
+
+func (r *Registry) removals() []Removal {
+	removals := make([]Removal, 0, r.tables.removed.Len())
+	r.tables.removed.Scan(func(_ Index, rec Removal) bool {
+		removals = append(removals, rec)
+		return true
+	})
+	return removals
+}

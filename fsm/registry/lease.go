@@ -14,11 +14,11 @@ type Lease struct {
 	UpdatedAt    int64 // last change that the server made (lastUpdatedTimestamp)
 	RenewedAt    Stamp // last renewal as of the last change
 	Action       Action
-	Life         uint32 // 1 at first; one more each time the key is registered again after a removal
+	Life         uint32 // 1 at first; one more each time the key is registered anew after a removal
 	Registered   Index  // of the (re-)registration
 	Changed      Index  // of the last change
 	ChangedLease int64  // lease clock of the last change, ms
-	Origin       Origin // of the last (re-)registration
+	Origin       Origin // of the last (re-)registration; in a record of removal, of the removal
 }
 
 // Expired says whether the lease's one duration has passed at now (lease clock, ms), given its last

@@ -1,7 +1,8 @@
 package registry
 
-// Index counts the operations that changed what readers see, one step per operation. Renewals,
-// ticks, refused operations and those that change nothing take none.
+// Index counts the changes that readers see, one step per operation; an Evict counts one per lease
+// it removes, so that a reader of the change list can stop between any two. Renewals, ticks, refused
+// operations and those that change nothing take none.
 type Index uint64
 
 // Stamp is the time of a log entry. Lease is the lease clock in ms: it decides expiry, runs only
@@ -91,7 +92,7 @@ type EvictItem struct {
 }
 
 // Evict removes expired leases. It is fenced: only an entry of Epoch's own term, under that epoch,
-// takes effect.
+// takes effect. Each removal is a change with an Index of its own.
 type Evict struct {
 	Epoch Epoch
 	Items []EvictItem
@@ -123,14 +124,15 @@ const (
 	KeptExisting
 	// GoneHandle: Renew by a handle whose generation is dead.
 	GoneHandle
-	// Refused: Evict under another epoch.
+	// Refused: Evict under another epoch; a replicated Register that is not newer than the cancel of
+	// its instance.
 	Refused
 )
 
 // Result is the answer to one operation.
 type Result struct {
 	Outcome Outcome
-	Index   Index  // of the change; 0 if there was none
+	Index   Index  // of the (last) change; 0 if there was none
 	Handle  Handle // Register: the lease's handle
 	Count   int    // Evict: how many leases went
 }

@@ -1,34 +1,129 @@
 package registry
 
+import "fmt"
+
+// maxLead is how far (ms of lease clock) the stamp of an operation may be ahead of the state. The
+// leader writes at least one entry per second while leases exist, so a stamp that leads by more was
+// made by a defect; believing it would end every lease at once.
+const maxLead = 60 * 60 * 1000
+
 // Registry is the mutable state. It belongs to one goroutine at a time.
-type Registry struct{}
+type Registry struct {
+	index       Index
+	clock       Stamp
+	epoch       Epoch
+	established int64 // lease clock when the epoch was established, ms
+	cluster     string
+	handles     handles
+	expiry      expiry
+	records     map[Key]Index // of removals, in tables.removed
+	reduced     Index         // the newest record of a removal that was reduced
+	tables      tables
+	shared      *tables // the copy of tables that views get; nil if they changed since it was made
+}
 
 // New returns an empty registry.
-func New() *Registry { panic("not written") }
+func New() *Registry {
+	return &Registry{
+		handles: handles{slots: make(map[Key]uint32)},
+		records: make(map[Key]Index),
+		tables:  newTables(),
+	}
+}
 
 // Apply performs one operation at a time told by stamp; term is the Raft term of its log entry.
 // It never fails: what cannot be done is an Outcome.
-func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result { panic("not written") }
+func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result {
+	r.Advance(stamp)
+	switch op := op.(type) {
+	case Renew:
+		return r.renew(origin, op)
+	case Register:
+		return r.register(origin, op.Instance)
+	case Cancel:
+		return r.cancel(origin, op.Key)
+	case SetOverride:
+		return r.setOverride(op)
+	case DeleteOverride:
+		return r.deleteOverride(op)
+	case UpdateMetadata:
+		return r.updateMetadata(op)
+	case Evict:
+		return r.evict(term, origin, op)
+	default:
+		// Op is a closed set: this is an operation that somebody added and did not finish.
+		panic(fmt.Sprintf("registry: no rule for %T", op))
+	}
+}
 
 // Advance moves the lease clock without an operation (an entry that carries none) and prunes what
-// has become too old. Apply calls it by itself.
-func (r *Registry) Advance(stamp Stamp) { panic("not written") }
+// has become too old. Apply calls it by itself. Neither half of the clock goes back; a stamp more
+// than an hour of lease clock ahead is not believed, and what it came with happens at the old time.
+func (r *Registry) Advance(stamp Stamp) {
+	if stamp.Lease > r.clock.Lease+maxLead {
+		return
+	}
+	step := r.clock.Lease / deltaStep
+	r.clock.Lease = max(r.clock.Lease, stamp.Lease)
+	r.clock.Wall = max(r.clock.Wall, stamp.Wall)
+	if r.clock.Lease/deltaStep != step {
+		r.sweep()
+	}
+}
 
 // Establish starts an epoch: from now on only its Evicts take effect, and grace begins. cluster is
 // kept at its first value.
-func (r *Registry) Establish(epoch Epoch, cluster string) { panic("not written") }
+func (r *Registry) Establish(epoch Epoch, cluster string) {
+	r.epoch = epoch
+	r.established = r.clock.Lease
+	if r.cluster == "" {
+		r.cluster = cluster
+	}
+}
 
 // Epoch is the current leadership.
-func (r *Registry) Epoch() Epoch { panic("not written") }
+func (r *Registry) Epoch() Epoch { return r.epoch }
 
 // Clock is the lease clock's newest stamp.
-func (r *Registry) Clock() Stamp { panic("not written") }
+func (r *Registry) Clock() Stamp { return r.clock }
 
-// Expired returns leases that have ended at now (lease clock, ms), oldest end first, at most limit:
-// those whose one duration has passed since their last renewal, and for which
-// min(duration, renewal interval + 5 s) has passed since the epoch was established. It costs
-// O(due leases), not a walk; a lease that is returned and not evicted is returned again.
-func (r *Registry) Expired(now int64, limit int) []EvictItem { panic("not written") }
+// View returns the present state for readers. It costs a handful of small allocations after a
+// change, and one after anything else.
+func (r *Registry) View() *View {
+	if r.shared == nil {
+		r.shared = r.tables.share()
+	}
+	return &View{index: r.index, stamp: r.clock, epoch: r.cluster, tables: r.shared}
+}
 
-// View returns the present state for readers.
-func (r *Registry) View() *View { panic("not written") }
+// renewed is the last renewal of a live lease.
+func (r *Registry) renewed(l *Lease) Stamp {
+	s, _ := r.tables.renewals.last(l.Handle)
+	return s
+}
+
+// renewLease notes that a live lease was renewed now. It is no change.
+func (r *Registry) renewLease(l *Lease) { r.tables.renewals.renew(l.Handle.Slot, r.clock) }
+
+// change replaces a live lease's instance in place: the lease goes on.
+func (r *Registry) change(old *Lease, instance *Instance) Result {
+	l := *old
+	l.Instance = instance
+	l.Action = ActionModified
+	l.RenewedAt = r.renewed(old)
+	r.mark(&l)
+	r.handles.put(&l)
+	r.tables.replace(old, &l)
+	return Result{Index: r.index}
+}
+
+// mark takes the next Index for a change of l.
+func (r *Registry) mark(l *Lease) {
+	r.index++
+	r.shared = nil
+	l.Changed, l.ChangedLease = r.index, r.clock.Lease
+	l.UpdatedAt = r.clock.Wall
+	if l.Instance.Status == Up && l.ServiceUpAt == 0 {
+		l.ServiceUpAt = r.clock.Wall
+	}
+}

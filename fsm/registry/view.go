@@ -1,13 +1,19 @@
 package registry
 
-import "iter"
+import (
+	"fmt"
+	"iter"
+
+	"github.com/tidwall/btree"
+)
 
 // View is the registry at one moment: immutable, safe for any number of readers, cheap to make (the
 // trees behind it are copy-on-write). Only LastRenewal looks at live data.
 type View struct {
-	index Index
-	stamp Stamp
-	epoch string
+	index  Index
+	stamp  Stamp
+	epoch  string
+	tables *tables
 }
 
 // App is one application of a View: a name and its leases, sorted by id. An application without
@@ -16,6 +22,9 @@ type App struct {
 	Name string
 	// Changed is the Index of the last change of any of its instances.
 	Changed Index
+
+	edition uint64 // of the tables that may write it
+	leases  btree.Map[string, *Lease]
 }
 
 // Index is the number of the last change contained in the view.
@@ -29,58 +38,92 @@ func (v *View) Stamp() Stamp { return v.stamp }
 func (v *View) Epoch() string { return v.epoch }
 
 // Len is the number of leases.
-func (v *View) Len() int { panic("not written") }
+func (v *View) Len() int { return v.tables.size }
 
 // Lease returns one lease.
-func (v *View) Lease(key Key) (*Lease, bool) { panic("not written") }
+func (v *View) Lease(key Key) (*Lease, bool) {
+	app, ok := v.tables.apps.Get(key.App)
+	if !ok {
+		return nil, false
+	}
+	return app.leases.Get(key.ID)
+}
 
-// LastRenewal returns when a lease was last renewed, live: it may be newer than the view.
-func (v *View) LastRenewal(l *Lease) Stamp { panic("not written") }
+// LastRenewal returns when a lease was last renewed, live: it may be newer than the view. Of a lease
+// that is gone by now, it is the last renewal that the lease itself knows of.
+func (v *View) LastRenewal(l *Lease) Stamp {
+	if s, ok := v.tables.renewals.last(l.Handle); ok {
+		return s
+	}
+	return l.RenewedAt
+}
 
 // App returns one application, by its upper-case name.
-func (v *View) App(name string) (*App, bool) { panic("not written") }
+func (v *View) App(name string) (*App, bool) { return v.tables.apps.Get(name) }
 
 // Apps yields the applications, sorted by name.
-func (v *View) Apps() iter.Seq[*App] { panic("not written") }
+func (v *View) Apps() iter.Seq[*App] {
+	return func(yield func(*App) bool) {
+		v.tables.apps.Scan(func(_ string, app *App) bool { return yield(app) })
+	}
+}
 
 // Leases yields all leases, sorted by application and id.
-func (v *View) Leases() iter.Seq[*Lease] { panic("not written") }
+func (v *View) Leases() iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		v.tables.apps.Scan(func(_ string, app *App) bool {
+			more := true
+			app.leases.Scan(func(_ string, l *Lease) bool {
+				more = yield(l)
+				return more
+			})
+			return more
+		})
+	}
+}
 
 // Len is the number of the application's leases.
-func (a *App) Len() int { panic("not written") }
+func (a *App) Len() int { return a.leases.Len() }
 
 // Leases yields the application's leases, sorted by id.
-func (a *App) Leases() iter.Seq[*Lease] { panic("not written") }
+func (a *App) Leases() iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		a.leases.Scan(func(_ string, l *Lease) bool { return yield(l) })
+	}
+}
 
 // ByID yields the leases with an id in whatever application, sorted by application, by an index.
-func (v *View) ByID(id string) iter.Seq[*Lease] { panic("not written") }
+func (v *View) ByID(id string) iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		v.tables.ids.Ascend(Key{ID: id}, func(key Key) bool {
+			return key.ID == id && yield(v.mustLease(key))
+		})
+	}
+}
 
 // ByVIP yields the leases that have vip among the comma-separated parts of their VIP address,
 // sorted by application and id, by an index. Parts are compared exactly: no trimming, case matters.
-func (v *View) ByVIP(vip string) iter.Seq[*Lease] { panic("not written") }
+func (v *View) ByVIP(vip string) iter.Seq[*Lease] { return v.byVIP(v.tables.vips, vip) }
 
 // BySecureVIP is ByVIP for the secure VIP address.
-func (v *View) BySecureVIP(vip string) iter.Seq[*Lease] { panic("not written") }
+func (v *View) BySecureVIP(vip string) iter.Seq[*Lease] { return v.byVIP(v.tables.secureVIPs, vip) }
 
-// HashCode is apps__hashcode: for each status with instances, in lexicographic order, NAME_COUNT_.
-// Source: com.netflix.discovery.shared.Applications.getReconcileHashCode.
-func (v *View) HashCode() string { panic("not written") }
-
-// Delta is what changed within the delta window (180 s of lease clock, cut in steps of 30 s, so an
-// entry lives 180 to 210 s): each instance once, in its current or last state, grouped by
-// application, sorted by application, and inside it removed instances after the others.
-type Delta struct {
-	Leases   []*Lease
-	HashCode string // of the whole registry, of the same moment
-	// Version changes with every change and every step, and never goes back within an epoch.
-	Version uint64
+func (v *View) byVIP(index *btree.BTreeG[vipEntry], vip string) iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		index.Ascend(vipEntry{vip: vip}, func(e vipEntry) bool {
+			return e.vip == vip && yield(v.mustLease(e.key))
+		})
+	}
 }
 
-// DeltaStep numbers the 30 s steps of the lease clock; two deltas of one Index and one step are equal.
-func (v *View) DeltaStep() int64 { panic("not written") }
-
-// Delta cuts the delta out of the change list: O(changes in the window).
-func (v *View) Delta() Delta { panic("not written") }
+// mustLease returns the lease of a key that an index of the same tables holds.
+func (v *View) mustLease(key Key) *Lease {
+	l, ok := v.Lease(key)
+	if !ok {
+		panic(fmt.Sprintf("registry: %s is in an index and not in the table", key))
+	}
+	return l
+}
 
 // Recent is an entry of one of the two recent queues.
 type Recent struct {
@@ -89,29 +132,7 @@ type Recent struct {
 }
 
 // RecentlyRegistered yields the last 1000 registrations, re-registrations included, newest first.
-func (v *View) RecentlyRegistered() iter.Seq[Recent] { panic("not written") }
+func (v *View) RecentlyRegistered() iter.Seq[Recent] { return v.tables.registered.newestFirst() }
 
 // RecentlyCanceled yields the last 1000 cancels, of unknown instances and evictions too, newest first.
-func (v *View) RecentlyCanceled() iter.Seq[Recent] { panic("not written") }
-
-// Change is an element of the change list: a live instance at its last change, or the record of a
-// removal.
-type Change struct {
-	Index Index
-	Lease *Lease // a removed one has EvictedAt set; after the delta window only its key, life and dirty timestamp are kept
-	Kind  ChangeKind
-}
-
-// ChangeKind says what a Change is.
-type ChangeKind uint8
-
-// The kinds. Evicted and Canceled are records of removal.
-const (
-	Live ChangeKind = iota
-	Canceled
-	Evicted
-)
-
-// Changes returns the elements of the change list after an index, oldest first, at most limit (0: all).
-// It fails with ErrTooOld if records newer than after were pruned already.
-func (v *View) Changes(after Index, limit int) ([]Change, error) { panic("not written") }
+func (v *View) RecentlyCanceled() iter.Seq[Recent] { return v.tables.canceled.newestFirst() }

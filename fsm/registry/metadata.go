@@ -1,0 +1,37 @@
+package registry
+
+import "slices"
+
+// updateMetadata merges pairs into an instance's metadata and renews the lease. Upstream registers
+// the stored instance again under its old lastDirtyTimestamp, so that peers and the client's next
+// registration undo it; here the timestamp goes up by one, the least that peers take for newer, so
+// that the client's next change still wins if its clock is behind. The lease goes on and the action
+// is MODIFIED: clients treat it as they treat ADDED.
+func (r *Registry) updateMetadata(op UpdateMetadata) Result {
+	l := r.handles.byKey(op.Key)
+	if l == nil {
+		return Result{Outcome: NotFound}
+	}
+	r.renewLease(l)
+	merged := merge(l.Instance.Metadata, op.Pairs)
+	if slices.Equal(merged, l.Instance.Metadata) {
+		return Result{}
+	}
+	c := *l.Instance
+	c.Metadata, c.LastDirty = merged, after(c.LastDirty)
+	return r.change(l, &c)
+}
+
+// merge returns pairs with those of update in it: the value of a known key is replaced in its place,
+// a new key comes last.
+func merge(pairs, update []Pair) []Pair {
+	merged := slices.Clone(pairs)
+	for _, p := range update {
+		if at := slices.IndexFunc(merged, func(q Pair) bool { return q.Key == p.Key }); at >= 0 {
+			merged[at] = p
+			continue
+		}
+		merged = append(merged, p)
+	}
+	return merged
+}

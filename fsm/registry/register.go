@@ -1,0 +1,128 @@
+package registry
+
+import "math"
+
+// register adds an instance or replaces it.
+// Source: com.netflix.eureka.registry.AbstractInstanceRegistry.register.
+func (r *Registry) register(origin Origin, in *Instance) Result {
+	in = withAmazonID(in)
+	key := in.Key()
+	if old := r.handles.byKey(key); old != nil {
+		return r.registerAgain(origin, old, in)
+	}
+	return r.registerNew(origin, key, in)
+}
+
+// registerNew registers an instance that has no lease.
+func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
+	life := uint32(1)
+	dirty := r.dirty(in, 0)
+	if rec, ok := r.record(key); ok {
+		dirty = r.dirty(in, rec.Lease.Instance.LastDirty)
+		newer := dirty > rec.Lease.Instance.LastDirty
+		if origin.Replicated() && !newer && rec.Kind == Canceled {
+			// What another server sent before it heard of the cancel must not undo it.
+			return Result{Outcome: Refused}
+		}
+		life = rec.Lease.Life
+		if newer || !origin.Replicated() {
+			life++
+		}
+		r.supersede(key)
+	}
+	status := decide(in.Status, in.Overridden, Unknown, origin.Replicated())
+	l := &Lease{Instance: in.with(status, in.Overridden, dirty), Handle: r.handles.assign(), Life: life, Origin: origin}
+	r.tables.renewals.grow(len(r.handles.leases))
+	r.begin(l)
+	r.tables.add(l)
+	r.tables.renewals.begin(l.Handle, r.clock)
+	r.expiry.add(l.Handle.Slot, r.end(l))
+	return Result{Index: r.index, Handle: l.Handle}
+}
+
+// registerAgain registers an instance that has a lease: it gets a new one, with the newer of the two
+// instances in it.
+func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result {
+	stored := old.Instance
+	dirty := r.dirty(in, stored.LastDirty)
+	chosen, outcome := in, Done
+	if keeps(stored, dirty) {
+		chosen, dirty, origin, outcome = stored, stored.LastDirty, old.Origin, KeptExisting
+	}
+	override := stored.Overridden
+	if override == Unknown {
+		override = chosen.Overridden
+	}
+	status := decide(chosen.Status, override, stored.Status, origin.Replicated())
+	instance := chosen.with(status, override, dirty)
+	if outcome == Done && origin.Replicated() && instance.equal(stored) {
+		r.renewLease(old)
+		return Result{Handle: old.Handle}
+	}
+	l := &Lease{Instance: instance, Handle: old.Handle, Life: old.Life, ServiceUpAt: old.ServiceUpAt, Origin: origin}
+	r.begin(l)
+	r.tables.replace(old, l)
+	r.tables.reindex(old, l)
+	r.renewLease(l)
+	r.expiry.move(l.Handle.Slot, r.end(l))
+	return Result{Outcome: outcome, Index: r.index, Handle: l.Handle}
+}
+
+// keeps says whether a stored instance stays although one with a timestamp of dirty registers: if it
+// is newer. One without a status never stays. It waits for its client to register again (every
+// heartbeat is refused), which would wait for ever if the override that was deleted had brought a
+// timestamp from a clock that runs ahead of the client's (Netflix/eureka issue 955).
+func keeps(stored *Instance, dirty int64) bool {
+	return stored.LastDirty > dirty && stored.Status != Unknown
+}
+
+// begin fills in what a registration sets in a new lease, and makes it the lease of its handle.
+func (r *Registry) begin(l *Lease) {
+	l.Interval, l.Duration, _ = ClampLease(l.Instance.RenewalInterval, l.Instance.Duration)
+	l.RegisteredAt = r.clock.Wall
+	l.RenewedAt = r.clock
+	l.Action = ActionAdded
+	r.mark(l)
+	l.Registered = r.index
+	r.handles.put(l)
+	r.handles.name(l)
+	r.tables.registered = r.tables.registered.with(Recent{Wall: r.clock.Wall, Key: l.Key()})
+}
+
+// dirty is the lastDirtyTimestamp of an incoming instance. A client that gives none has changed now,
+// and in any case after what is stored.
+func (r *Registry) dirty(in *Instance, stored int64) int64 {
+	if in.LastDirty != 0 {
+		return in.LastDirty
+	}
+	return max(r.clock.Wall, after(stored))
+}
+
+// after is the next millisecond, if there is one.
+func after(t int64) int64 {
+	if t == math.MaxInt64 {
+		return t
+	}
+	return t + 1
+}
+
+// withAmazonID returns an instance of an Amazon data center with its id in the data center's
+// metadata, where clients look for it.
+func withAmazonID(in *Instance) *Instance {
+	if in.DataCenter.Name != Amazon || in.DataCenter.Value("instance-id") != "" {
+		return in
+	}
+	c := *in
+	c.DataCenter.Metadata = merge(c.DataCenter.Metadata, []Pair{{"instance-id", in.ID()}})
+	return &c
+}
+
+// with returns the instance with what the registry decides of it, itself if nothing differs.
+func (i *Instance) with(status, override Status, dirty int64) *Instance {
+	if i.Status == status && i.Overridden == override && i.LastDirty == dirty {
+		return i
+	}
+	c := *i
+	c.Status, c.Overridden, c.LastDirty = status, override, dirty
+	return &c
+}

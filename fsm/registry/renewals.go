@@ -1,0 +1,73 @@
+package registry
+
+import "sync/atomic"
+
+const renewalsPerChunk = 1024
+
+// renewal is the last renewal of the lease in one slot. Generation 0 means that the slot is free.
+type renewal struct {
+	generation  atomic.Uint32
+	lease, wall atomic.Int64
+}
+
+// renewals is the table of last renewals by slot. One goroutine writes; any number of readers look
+// at it without locks, through views made before or after a write. It grows by chunks that never
+// move, so that a reader's chunk stays the live one.
+type renewals struct {
+	chunks atomic.Pointer[[]*[renewalsPerChunk]renewal]
+}
+
+func newRenewals() *renewals {
+	t := new(renewals)
+	t.chunks.Store(new([]*[renewalsPerChunk]renewal))
+	return t
+}
+
+// grow makes room for a number of slots.
+func (t *renewals) grow(slots int) {
+	old := *t.chunks.Load()
+	need := (slots + renewalsPerChunk - 1) / renewalsPerChunk
+	if need <= len(old) {
+		return
+	}
+	chunks := make([]*[renewalsPerChunk]renewal, need)
+	for i := copy(chunks, old); i < need; i++ {
+		chunks[i] = new([renewalsPerChunk]renewal)
+	}
+	t.chunks.Store(&chunks)
+}
+
+func (t *renewals) at(slot uint32) *renewal {
+	return &(*t.chunks.Load())[slot/renewalsPerChunk][slot%renewalsPerChunk]
+}
+
+// begin gives a slot to a lease.
+func (t *renewals) begin(h Handle, s Stamp) {
+	e := t.at(h.Slot)
+	e.lease.Store(s.Lease)
+	e.wall.Store(s.Wall)
+	e.generation.Store(h.Gen)
+}
+
+// end frees a slot; from now on readers of its last lease fall back to what the lease says.
+func (t *renewals) end(slot uint32) { t.at(slot).generation.Store(0) }
+
+// renew notes a renewal of the lease in a slot.
+func (t *renewals) renew(slot uint32, s Stamp) {
+	e := t.at(slot)
+	e.lease.Store(s.Lease)
+	e.wall.Store(s.Wall)
+}
+
+// last returns the last renewal of a lease, or ok false if its slot is free or has another lease.
+// A reader that meets a renewal in the middle may get its lease clock and the wall time of the one
+// before; each of the two is right for itself.
+func (t *renewals) last(h Handle) (s Stamp, ok bool) {
+	e := t.at(h.Slot)
+	if e.generation.Load() != h.Gen {
+		return Stamp{}, false
+	}
+	s = Stamp{Lease: e.lease.Load(), Wall: e.wall.Load()}
+	// Generations are never used twice: if it is the same after reading, it was all the time.
+	return s, e.generation.Load() == h.Gen
+}

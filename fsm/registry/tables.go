@@ -1,0 +1,180 @@
+package registry
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// indexDegree keeps the nodes of the secondary indexes small: each change copies a path of them.
+const indexDegree = 16
+
+// tables is what a View shows. Its trees are copy-on-write: share costs a few allocations, and what
+// is shared is never written again.
+type tables struct {
+	edition    uint64 // counts the shares: an App of an older edition may be in a View
+	apps       *btree.Map[string, *App]
+	ids        *btree.BTreeG[Key]      // by id, then application
+	vips       *btree.BTreeG[vipEntry] // by part of the VIP address, then key
+	secureVIPs *btree.BTreeG[vipEntry]
+	live       *btree.Map[Index, *Lease]  // each live instance at its last change
+	removed    *btree.Map[Index, Removal] // the records of removals
+	pruned     Index                      // the newest record that was pruned
+	size       int                        // leases
+	counts     [len(statusNames)]int      // leases by status
+	registered recent
+	canceled   recent
+	renewals   *renewals
+}
+
+// vipEntry says that an instance has vip among the parts of its address.
+type vipEntry struct {
+	vip string
+	key Key
+}
+
+func newTables() tables {
+	return tables{
+		apps:       new(btree.Map[string, *App]),
+		ids:        newIndex(compareIDs),
+		vips:       newIndex(compareVIPs),
+		secureVIPs: newIndex(compareVIPs),
+		live:       new(btree.Map[Index, *Lease]),
+		removed:    new(btree.Map[Index, Removal]),
+		renewals:   newRenewals(),
+	}
+}
+
+func newIndex[T any](compare func(a, b T) int) *btree.BTreeG[T] {
+	less := func(a, b T) bool { return compare(a, b) < 0 }
+	return btree.NewBTreeGOptions(less, btree.Options{Degree: indexDegree, NoLocks: true})
+}
+
+func compareIDs(a, b Key) int {
+	if c := strings.Compare(a.ID, b.ID); c != 0 {
+		return c
+	}
+	return strings.Compare(a.App, b.App)
+}
+
+func compareVIPs(a, b vipEntry) int {
+	if c := strings.Compare(a.vip, b.vip); c != 0 {
+		return c
+	}
+	return compareKeys(a.key, b.key)
+}
+
+func compareKeys(a, b Key) int {
+	if c := strings.Compare(a.App, b.App); c != 0 {
+		return c
+	}
+	return strings.Compare(a.ID, b.ID)
+}
+
+// share returns a copy for views.
+func (t *tables) share() *tables {
+	c := *t
+	c.apps, c.live, c.removed = t.apps.Copy(), t.live.Copy(), t.removed.Copy()
+	c.ids, c.vips, c.secureVIPs = t.ids.Copy(), t.vips.Copy(), t.secureVIPs.Copy()
+	t.edition++
+	return &c
+}
+
+// add enters a new lease.
+func (t *tables) add(l *Lease) {
+	t.size++
+	t.set(l)
+	t.index(l)
+}
+
+// replace puts l in the place of old, the lease of the same key.
+func (t *tables) replace(old, l *Lease) {
+	t.counts[old.Instance.Status]--
+	t.live.Delete(old.Changed)
+	t.set(l)
+}
+
+// set enters a lease everywhere but in the secondary indexes.
+func (t *tables) set(l *Lease) {
+	key := l.Key()
+	t.counts[l.Instance.Status]++
+	t.live.Set(l.Changed, l)
+	app := t.editable(key.App)
+	app.leases.Set(key.ID, l)
+	app.Changed = max(app.Changed, l.Changed)
+}
+
+// delete takes a lease out; changed is the Index of its removal.
+func (t *tables) delete(l *Lease, changed Index) {
+	key := l.Key()
+	t.size--
+	t.counts[l.Instance.Status]--
+	t.live.Delete(l.Changed)
+	t.unindex(l)
+	app := t.editable(key.App)
+	app.leases.Delete(key.ID)
+	app.Changed = changed
+	if app.leases.Len() == 0 {
+		t.apps.Delete(key.App)
+	}
+}
+
+// editable returns an application that no View has, making or copying it where needed.
+func (t *tables) editable(name string) *App {
+	app, ok := t.apps.Get(name)
+	switch {
+	case !ok:
+		// The name outlives the instance that brought it, and must not keep its memory.
+		app = &App{Name: strings.Clone(name), edition: t.edition}
+	case app.edition == t.edition:
+		return app
+	default:
+		app = &App{Name: app.Name, Changed: app.Changed, edition: t.edition, leases: *app.leases.Copy()}
+	}
+	t.apps.Set(app.Name, app)
+	return app
+}
+
+// reindex puts l in the place of old, the lease of the same key, in the secondary indexes. They then
+// hold strings of the present instance, and do not keep alive those of the first.
+func (t *tables) reindex(old, l *Lease) {
+	if old.Instance.VIP != l.Instance.VIP || old.Instance.SecureVIP != l.Instance.SecureVIP {
+		t.unindex(old)
+	}
+	t.index(l)
+}
+
+// index enters a lease in the secondary indexes.
+func (t *tables) index(l *Lease) {
+	key := l.Key()
+	t.ids.Set(key)
+	for vip := range parts(l.Instance.VIP) {
+		t.vips.Set(vipEntry{vip, key})
+	}
+	for vip := range parts(l.Instance.SecureVIP) {
+		t.secureVIPs.Set(vipEntry{vip, key})
+	}
+}
+
+func (t *tables) unindex(l *Lease) {
+	key := l.Key()
+	t.ids.Delete(key)
+	for vip := range parts(l.Instance.VIP) {
+		t.vips.Delete(vipEntry{vip, key})
+	}
+	for vip := range parts(l.Instance.SecureVIP) {
+		t.secureVIPs.Delete(vipEntry{vip, key})
+	}
+}
+
+// parts yields the parts of a comma-separated address that are not empty.
+func parts(address string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for part := range strings.SplitSeq(address, ",") {
+			if part != "" && !yield(part) {
+				return
+			}
+		}
+	}
+}
