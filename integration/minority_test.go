@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -88,8 +89,9 @@ func mustServeStale(t *testing.T, n *Node, resource string) {
 	if got := answer.Header.Get("X-Rollcall-Consistency"); got != "stale" {
 		t.Errorf("%s: X-Rollcall-Consistency %q, want stale", resource, got)
 	}
-	if age := answer.Header.Get("X-Rollcall-Age"); age == "" || age == "0" {
-		t.Errorf("%s: X-Rollcall-Age %q, want more than 0", resource, age)
+	age, err := strconv.ParseFloat(answer.Header.Get("X-Rollcall-Age"), 64)
+	if err != nil || age < noticeAfter.Seconds() {
+		t.Errorf("%s: X-Rollcall-Age %v (%v), want the %v and more since the loss", resource, age, err, noticeAfter)
 	}
 	listing, err := ParseListing(answer.Body)
 	if err != nil {
