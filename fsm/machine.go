@@ -8,10 +8,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// maxStampLead is how far, in ms, one entry may move the lease clock. A leader's clock runs at most
-// two seconds ahead of its entries, so more is a defect, and following it would end every lease.
-const maxStampLead = 60 * 60 * 1000
-
 // Machine is the replicated state: the registry, the memory of answered batches, and the index of
 // the newest applied entry. Its methods are safe for concurrent use: Apply, Restore and Snapshot are
 // called by Raft's one goroutine, Expired by the evictor, View by everybody (and never blocks).
@@ -47,9 +43,6 @@ type Applied struct {
 // Apply performs one log entry. An error means that this node cannot go on (an entry that it cannot
 // decode, of a newer version, or out of order): every replica must do the same with an entry, so the
 // caller stops the node. The state is unchanged then.
-//
-// A stamp more than an hour ahead of the lease clock is not followed; the entry takes effect at the
-// clock's present time.
 func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 	e, err := parseEntry(b)
 	if err != nil {
@@ -73,11 +66,7 @@ func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 }
 
 func (m *Machine) write(term uint64, e entry) []BatchResult {
-	clock := m.registry.Clock()
-	if e.stamp.Lease > clock.Lease+maxStampLead {
-		e.stamp.Lease = clock.Lease
-	}
-	m.registry.Advance(e.stamp) // for entries whose batches have no effect; otherwise it does no harm
+	m.registry.Advance(e.stamp) // what follows may be nothing, or without effect
 	if len(e.batches) == 0 {
 		return nil
 	}

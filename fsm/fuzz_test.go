@@ -1,0 +1,188 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"hash/crc64"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime/metrics"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// addGolden seeds a fuzz target with the golden files whose names begin with prefix.
+func addGolden(f *testing.F, prefix string, strip func([]byte) []byte) {
+	f.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", prefix+"*.hex"))
+	if err != nil || len(paths) == 0 {
+		f.Fatalf("no golden files %s*: %v", prefix, err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		b, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
+		if err != nil {
+			f.Fatalf("%s: %v", path, err)
+		}
+		f.Add(strip(b))
+	}
+}
+
+func whole(b []byte) []byte { return b }
+
+// checkAllocated fails if decode allocates out of proportion to its n bytes of input. An operation
+// in memory is up to a hundred times as large as the shortest one on disk.
+func checkAllocated(t *testing.T, n int, decode func()) {
+	t.Helper()
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	before := sample[0].Value.Uint64()
+	decode()
+	metrics.Read(sample)
+	if got, limit := sample[0].Value.Uint64()-before, uint64(n)*200+4<<20; got > limit {
+		t.Errorf("decoding %d bytes allocated %d, want at most %d", n, got, limit)
+	}
+}
+
+func (e entry) encode() []byte {
+	if e.establish != nil {
+		return AppendEstablish(nil, *e.establish)
+	}
+	var batches [][]byte
+	for _, b := range e.batches {
+		batches = append(batches, AppendBatch(nil, b.id, b.items))
+	}
+	return AppendWrite(nil, e.stamp, batches...)
+}
+
+func FuzzApplyEntry(f *testing.F) {
+	addGolden(f, "entry-", whole)
+	for _, op := range goldenOps() {
+		f.Add(AppendWrite(nil, registry.Stamp{Lease: 1, Wall: 2}, AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{{Op: op}})))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var e entry
+		var err error
+		checkAllocated(t, len(b), func() { e, err = parseEntry(b) })
+		m := NewMachine()
+		_, applyErr := m.Apply(7, 3, b)
+		if err != nil {
+			if applyErr == nil || m.Index() != 0 {
+				t.Fatalf("Apply: %v at index %d, want an error and no effect, because of %v", applyErr, m.Index(), err)
+			}
+			return
+		}
+		if applyErr != nil || m.Index() != 7 {
+			t.Fatalf("Apply of a valid entry: %v, index %d", applyErr, m.Index())
+		}
+		if again := e.encode(); !bytes.Equal(again, b) {
+			t.Fatalf("encoded again:\n%x, want\n%x", again, b)
+		}
+	})
+}
+
+func FuzzParseBatch(f *testing.F) {
+	addGolden(f, "batch", whole)
+	for _, op := range goldenOps() {
+		f.Add(AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{{Origin: registry.FromEureka, Op: op}}))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		checkAllocated(t, len(b), func() {
+			id, items, err := ParseBatch(b)
+			if err != nil {
+				return
+			}
+			if again := AppendBatch(nil, id, items); !bytes.Equal(again, b) {
+				t.Fatalf("encoded again:\n%x, want\n%x", again, b)
+			}
+		})
+	})
+}
+
+func FuzzParseResults(f *testing.F) {
+	addGolden(f, "results", whole)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		checkAllocated(t, len(b), func() {
+			r, err := ParseResults(b)
+			if err != nil {
+				return
+			}
+			if again := AppendResults(nil, r); !bytes.Equal(again, b) {
+				t.Fatalf("encoded again:\n%x, want\n%x", again, b)
+			}
+		})
+	})
+}
+
+// FuzzRestore feeds what stands between preamble and checksum, which it adds, so that mutations get
+// past them.
+func FuzzRestore(f *testing.F) {
+	addGolden(f, "snapshot", func(b []byte) []byte {
+		return b[len(snapshotMagic)+1 : len(b)-checksumSize]
+	})
+	f.Add(seal(nil))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		b := seal(content)
+		checkAllocated(t, len(b), func() { checkReadSnapshot(t, b) })
+		m := NewMachine()
+		if err := m.Restore(bytes.NewReader(b)); err != nil {
+			if m.Index() != 0 || m.View().Len() != 0 {
+				t.Fatalf("Restore failed with %v and left index %d, %d leases", err, m.Index(), m.View().Len())
+			}
+			return
+		}
+		if again := snapshotOf(t, m); !bytes.Equal(again, b) {
+			t.Fatalf("written again:\n%x, want\n%x", again, b)
+		}
+	})
+}
+
+func checkReadSnapshot(t *testing.T, b []byte) {
+	s, err := readSnapshot(bytes.NewReader(b))
+	if err != nil {
+		return
+	}
+	var again bytes.Buffer
+	if _, err := s.WriteTo(&again); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(again.Bytes(), b) {
+		t.Fatalf("written again:\n%x, want\n%x", again.Bytes(), b)
+	}
+}
+
+// seal puts preamble and checksum around content.
+func seal(content []byte) []byte {
+	b := append([]byte(snapshotMagic), snapshotVersion)
+	b = append(b, content...)
+	return binary.BigEndian.AppendUint64(b, crc64.Checksum(b, checksumTable))
+}
+
+func snapshotOf(t testing.TB, m *Machine) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	n, err := m.Snapshot().WriteTo(&b)
+	if err != nil || n != int64(b.Len()) {
+		t.Fatalf("WriteTo: %d bytes, %v, want %d", n, err, b.Len())
+	}
+	return b.Bytes()
+}
+
+func TestGoldenSnapshotIsReadBack(t *testing.T) {
+	want := goldenSnapshot()
+	var b bytes.Buffer
+	if _, err := want.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readSnapshot(&b)
+	if err != nil || !reflect.DeepEqual(&got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}

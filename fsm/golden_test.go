@@ -1,0 +1,160 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+// golden compares bytes with a file of hex digits. A difference means that logs and snapshots which
+// exist on disks are no longer read as they were written: raise the format's version, keep reading
+// the old one, and give the new one a file of its own.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".hex")
+	if *update {
+		if err := os.WriteFile(path, hexLines(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (go test -run Golden -update writes it)", err)
+	}
+	want, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: the format has changed\ngot  %x\nwant %x", name, got, want)
+	}
+}
+
+func hexLines(b []byte) []byte {
+	var lines bytes.Buffer
+	for len(b) > 0 {
+		n := min(len(b), 32)
+		lines.WriteString(hex.EncodeToString(b[:n]))
+		lines.WriteByte('\n')
+		b = b[n:]
+	}
+	return lines.Bytes()
+}
+
+func goldenInstance() *registry.Instance {
+	return &registry.Instance{
+		InstanceID: "orders-1", HostName: "orders-1.example.com", App: "ORDERS", IPAddr: "192.0.2.1", SID: "na",
+		Status: registry.Up, Overridden: registry.OutOfService,
+		Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 443}, CountryID: 1,
+		DataCenter: registry.DataCenter{Name: registry.Amazon,
+			Metadata: []registry.Pair{{Key: "availability-zone", Value: "us-east-1c"}}},
+		RenewalInterval: 30, Duration: 90,
+		Metadata: []registry.Pair{{Key: "version", Value: "1.10"}, {Key: "zone", Value: "a"}},
+		AppGroup: "SHOP", HomePageURL: "http://orders-1/", StatusPageURL: "http://orders-1/info",
+		HealthCheckURL: "http://orders-1/health", SecureHealthURL: "https://orders-1/health",
+		VIP: "orders,shop", SecureVIP: "orders-tls", ASG: "orders-asg", LastDirty: 1_700_000_000_123,
+	}
+}
+
+var goldenKey = registry.Key{App: "ORDERS", ID: "orders-1"}
+
+func goldenOps() map[string]registry.Op {
+	handle := registry.Handle{Slot: 300, Gen: 70_000}
+	return map[string]registry.Op{
+		"renew-handle": registry.Renew{Handle: handle, LastDirty: 1_700_000_000_123},
+		"renew-key":    registry.Renew{Key: goldenKey, LastDirty: 1_700_000_000_123, Overridden: registry.Down},
+		"renew-handle-override": registry.Renew{Handle: handle, LastDirty: 1_700_000_000_123,
+			Overridden: registry.OutOfService},
+		"register":     registry.Register{Instance: goldenInstance()},
+		"cancel":       registry.Cancel{Key: goldenKey},
+		"set-override": registry.SetOverride{Key: goldenKey, Status: registry.OutOfService, LastDirty: 1_700_000_000_124},
+		"delete-override": registry.DeleteOverride{Key: goldenKey, Fallback: registry.Starting,
+			LastDirty: 1_700_000_000_125},
+		"update-metadata": registry.UpdateMetadata{Key: goldenKey, Pairs: []registry.Pair{{Key: "zone", Value: "b"}}},
+		"evict": registry.Evict{Epoch: registry.Epoch{Term: 3, Index: 1000},
+			Items: []registry.EvictItem{{Handle: handle, Registered: 17, RenewedAt: 123_456}}},
+	}
+}
+
+func TestGoldenOperations(t *testing.T) {
+	origins := map[registry.OriginKind]registry.Origin{
+		registry.Client: registry.FromClient, registry.LocalPeer: {Kind: registry.LocalPeer}, registry.RemoteDC: registry.FromEureka,
+	}
+	for name, op := range goldenOps() {
+		t.Run(name, func(t *testing.T) {
+			golden(t, "op-"+name, appendItem(nil, Item{Origin: registry.FromClient, Op: op}))
+		})
+	}
+	for kind, origin := range origins {
+		golden(t, "origin-"+[]string{"client", "local-peer", "remote-dc"}[kind],
+			appendItem(nil, Item{Origin: origin, Op: registry.Cancel{Key: goldenKey}}))
+	}
+}
+
+func TestGoldenEntries(t *testing.T) {
+	stamp := registry.Stamp{Lease: 61_000, Wall: 1_700_000_000_200}
+	batch := AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Answered: 39},
+		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["cancel"]}})
+	golden(t, "batch", batch)
+	golden(t, "entry-tick", AppendWrite(nil, stamp))
+	golden(t, "entry-write", AppendWrite(nil, stamp, batch, batch))
+	golden(t, "entry-establish", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
+}
+
+func TestGoldenResults(t *testing.T) {
+	golden(t, "results", AppendResults(nil, BatchResult{
+		ID: BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Answered: 39},
+		Results: []registry.Result{{Outcome: registry.Done}, {Outcome: registry.NotFound},
+			{Index: 18, Handle: registry.Handle{Slot: 300, Gen: 70_000}}, {Index: 19, Count: 2}},
+	}))
+	golden(t, "results-refused", AppendResults(nil, BatchResult{ID: BatchID{Node: "n1", Boot: 1, Seq: 1, Answered: 1}, Refused: true}))
+}
+
+func TestGoldenSnapshot(t *testing.T) {
+	var b bytes.Buffer
+	if _, err := goldenSnapshot().WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "snapshot", b.Bytes())
+}
+
+// goldenSnapshot is written from values, so that the file shows the format and not the registry's rules.
+func goldenSnapshot() *Snapshot {
+	lease := &registry.Lease{
+		Instance: goldenInstance(), Handle: registry.Handle{Slot: 2, Gen: 4}, Interval: 30, Duration: 90,
+		RegisteredAt: 1_700_000_000_100, ServiceUpAt: 1_700_000_000_050, UpdatedAt: 1_700_000_000_100,
+		RenewedAt: registry.Stamp{Lease: 60_000, Wall: 1_700_000_000_100}, Action: registry.ActionAdded,
+		Life: 2, Registered: 5, Changed: 5, ChangedLease: 60_000, Origin: registry.FromEureka,
+	}
+	gone := &registry.Lease{
+		Instance:  &registry.Instance{InstanceID: "carts-1", App: "CARTS", LastDirty: 1_699_999_999_000},
+		EvictedAt: 1_700_000_000_090, Action: registry.ActionDeleted, Life: 1, Changed: 4, ChangedLease: 59_000,
+	}
+	return &Snapshot{
+		index: 1234,
+		nodes: []frozenNode{
+			{name: "n1-7f3a", nodeMemory: nodeMemory{boot: 2, answered: 39, answers: []answer{
+				{seq: 40, results: []registry.Result{{Index: 5, Handle: lease.Handle}}},
+				{seq: 41, results: []registry.Result{{}, {Outcome: registry.NotFound}}},
+			}}},
+			{name: "n2-11c0", nodeMemory: nodeMemory{boot: 1, answered: 7}},
+		},
+		registry: registry.Frozen{
+			Index: 5, Clock: registry.Stamp{Lease: 61_000, Wall: 1_700_000_001_100},
+			Epoch: registry.Epoch{Term: 3, Index: 1000}, Established: 50_000, Cluster: "c-5d21",
+			Slots: 3, Generation: 4, Free: []uint32{1, 0},
+			Leases:   []registry.LeaseState{{Lease: lease, Renewed: registry.Stamp{Lease: 60_500, Wall: 1_700_000_000_600}}},
+			Removals: []registry.Removal{{Kind: registry.Canceled, Lease: gone}}, Pruned: 1,
+			Registered: []registry.Recent{{Wall: 1_700_000_000_100, Key: goldenKey}},
+			Canceled:   []registry.Recent{{Wall: 1_700_000_000_090, Key: gone.Key()}},
+		},
+	}
+}

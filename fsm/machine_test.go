@@ -1,0 +1,278 @@
+package fsm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// node sends batches to a machine as one node of a cluster does.
+type node struct {
+	t     testing.TB
+	m     *Machine
+	id    BatchID
+	index uint64
+	stamp registry.Stamp
+}
+
+func newNode(t testing.TB) *node {
+	return &node{t: t, m: NewMachine(), id: BatchID{Node: "n1", Boot: 1},
+		stamp: registry.Stamp{Lease: 1000, Wall: 1_700_000_000_000}}
+}
+
+const term = 3
+
+// write applies ops as the next batch.
+func (n *node) write(ops ...registry.Op) []registry.Result {
+	n.t.Helper()
+	n.id.Seq++
+	r := n.apply(n.batch(ops...)).Batches[0]
+	if r.Refused || len(r.Results) != len(ops) {
+		n.t.Fatalf("batch %+v: got %+v, want %d results", n.id, r, len(ops))
+	}
+	return r.Results
+}
+
+func (n *node) batch(ops ...registry.Op) []byte {
+	items := make([]Item, len(ops))
+	for i, op := range ops {
+		items[i] = Item{Origin: registry.FromClient, Op: op}
+	}
+	return AppendBatch(nil, n.id, items)
+}
+
+// apply applies batches as one entry.
+func (n *node) apply(batches ...[]byte) Applied {
+	n.t.Helper()
+	n.index++
+	done, err := n.m.Apply(n.index, term, AppendWrite(nil, n.stamp, batches...))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return done
+}
+
+func (n *node) establish() registry.Epoch {
+	n.t.Helper()
+	n.index++
+	done, err := n.m.Apply(n.index, term, AppendEstablish(nil, Establish{Node: n.id.Node, Cluster: "c1"}))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return done.Epoch
+}
+
+func instance(app, id string) *registry.Instance {
+	return &registry.Instance{InstanceID: id, App: app, HostName: id + ".example.com", Status: registry.Up,
+		VIP: strings.ToLower(app), DataCenter: registry.DataCenter{Name: registry.MyOwn},
+		RenewalInterval: 30, Duration: 90, LastDirty: 1_700_000_000_000}
+}
+
+func TestWriteAppliesBatchesInOrder(t *testing.T) {
+	n := newNode(t)
+	key := registry.Key{App: "ORDERS", ID: "1"}
+	n.id.Seq = 1
+	first := n.batch(registry.Register{Instance: instance("ORDERS", "1")}, registry.Cancel{Key: key})
+	n.id.Seq = 2
+	second := n.batch(registry.Renew{Key: key})
+	done := n.apply(first, second)
+	var got []registry.Outcome
+	for _, b := range done.Batches {
+		for _, r := range b.Results {
+			got = append(got, r.Outcome)
+		}
+	}
+	if want := []registry.Outcome{registry.Done, registry.Done, registry.NotFound}; !reflect.DeepEqual(got, want) {
+		t.Errorf("outcomes %v, want %v", got, want)
+	}
+	if done.Batches[1].ID != n.id {
+		t.Errorf("second answer is for %+v, want %+v", done.Batches[1].ID, n.id)
+	}
+}
+
+func TestRepeatedBatchHasItsAnswerAndNoEffect(t *testing.T) {
+	n := newNode(t)
+	n.id.Seq = 1
+	register := n.batch(registry.Register{Instance: instance("ORDERS", "1")})
+	first := n.apply(register).Batches[0]
+	n.write(registry.Cancel{Key: registry.Key{App: "ORDERS", ID: "1"}})
+	index := n.m.View().Index()
+
+	again := n.apply(register).Batches[0]
+	if !reflect.DeepEqual(again, first) {
+		t.Errorf("answer %+v, want %+v", again, first)
+	}
+	if got := n.m.View(); got.Len() != 0 || got.Index() != index {
+		t.Errorf("%d leases at index %d, want none at %d: the registration took effect twice", got.Len(), got.Index(), index)
+	}
+}
+
+func TestAnsweredBatchIsRefusedWithoutEffect(t *testing.T) {
+	n := newNode(t)
+	n.id.Seq = 1
+	late := n.batch(registry.Register{Instance: instance("ORDERS", "1")})
+	n.id = BatchID{Node: n.id.Node, Boot: 1, Seq: 2, Answered: 1}
+	n.apply(n.batch())
+	got := n.apply(late).Batches[0]
+	if !got.Refused || got.Results != nil || n.m.View().Len() != 0 {
+		t.Errorf("got %+v and %d leases, want a refusal and none", got, n.m.View().Len())
+	}
+}
+
+func TestTickMovesTheLeaseClockOnly(t *testing.T) {
+	n := newNode(t)
+	n.write(registry.Register{Instance: instance("ORDERS", "1")})
+	before := n.m.View().Index()
+	n.stamp.Lease += 700
+	if got := n.apply().Clock; got != n.stamp {
+		t.Errorf("clock %+v, want %+v", got, n.stamp)
+	}
+	if v := n.m.View(); v.Index() != before || v.Stamp() != n.stamp {
+		t.Errorf("view at index %d and %+v, want %d and %+v", v.Index(), v.Stamp(), before, n.stamp)
+	}
+}
+
+func TestEstablishReturnsEpochAndClock(t *testing.T) {
+	n := newNode(t)
+	n.apply()
+	done, err := n.m.Apply(9, 4, AppendEstablish(nil, Establish{Node: "n1", Cluster: "c1"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (registry.Epoch{Term: 4, Index: 9}); done.Epoch != want || done.Clock != n.stamp || done.Batches != nil {
+		t.Errorf("got %+v, want epoch %+v, clock %+v", done, want, n.stamp)
+	}
+	if got := n.m.View().Epoch(); got != "c1" {
+		t.Errorf("view of epoch %q, want c1", got)
+	}
+}
+
+func TestUndecodableEntryChangesNothing(t *testing.T) {
+	n := newNode(t)
+	n.write(registry.Register{Instance: instance("ORDERS", "1")})
+	want := snapshotOf(t, n.m)
+	good := n.batch(registry.Cancel{Key: registry.Key{App: "ORDERS", ID: "1"}})
+	newer := append([]byte{batchVersion + 1}, good[1:]...)
+	unknown := AppendBatch(nil, BatchID{Node: "n1", Boot: 1, Seq: 9}, []Item{{Op: registry.Cancel{}}})
+	unknown[len(unknown)-3] = 44
+	for _, c := range []struct {
+		name  string
+		entry []byte
+		want  error
+		says  string
+	}{
+		{"empty", nil, ErrCorrupt, "early"},
+		{"newer entry", []byte{entryVersion + 1, 99, 99}, ErrNewerVersion, "newer version"},
+		{"unknown kind of entry", []byte{entryVersion, 77}, ErrCorrupt, "entry of unknown kind 77"},
+		{"cut short behind a good batch", AppendWrite(nil, n.stamp, good, good)[:len(good)+25], ErrCorrupt, ""},
+		{"newer batch behind a good one", AppendWrite(nil, n.stamp, good, newer), ErrNewerVersion, "batch 1"},
+		{"unknown operation behind a good batch", AppendWrite(nil, n.stamp, good, unknown), ErrCorrupt, "batch 1: operation 0: corrupt at byte 9: operation of unknown kind 44"},
+		{"something behind the last batch", append(AppendWrite(nil, n.stamp, good), 0), ErrCorrupt, "too many"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := n.m.Apply(4711, term, c.entry)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), "log entry 4711: ") || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want log entry 4711: %v … %s", err, c.want, c.says)
+			}
+			if got := snapshotOf(t, n.m); !bytes.Equal(got, want) {
+				t.Errorf("the state changed")
+			}
+		})
+	}
+}
+
+func TestEntryOutOfOrderIsAnError(t *testing.T) {
+	m := NewMachine()
+	tick := AppendWrite(nil, registry.Stamp{Lease: 1})
+	if _, err := m.Apply(5, term, tick); err != nil {
+		t.Fatal(err)
+	}
+	for _, index := range []uint64{0, 4, 5} {
+		if _, err := m.Apply(index, term, tick); err == nil || m.Index() != 5 {
+			t.Errorf("entry %d after 5: got %v, index %d, want an error and 5", index, err, m.Index())
+		}
+	}
+	if _, err := m.Apply(8, term, tick); err != nil || m.Index() != 8 {
+		t.Errorf("entry 8 after 5: got %v, index %d, want 8 (Raft has entries of its own)", err, m.Index())
+	}
+}
+
+func TestEvictionIsFencedByEpochAndTerm(t *testing.T) {
+	n := newNode(t)
+	n.write(registry.Register{Instance: instance("ORDERS", "1")})
+	epoch := n.establish()
+	n.stamp.Lease += 100_000
+	n.apply()
+	due := n.m.Expired(n.stamp.Lease, 10)
+	if len(due) != 1 {
+		t.Fatalf("expired leases: %+v, want one", due)
+	}
+	stale := registry.Epoch{Term: epoch.Term, Index: epoch.Index - 1}
+	if got := n.write(registry.Evict{Epoch: stale, Items: due})[0]; got.Outcome != registry.Refused {
+		t.Errorf("evict under an older epoch: got %+v, want it refused", got)
+	}
+	if got := n.write(registry.Evict{Epoch: epoch, Items: due})[0]; got.Outcome != registry.Done || got.Count != 1 {
+		t.Errorf("evict under the epoch: got %+v, want one lease gone", got)
+	}
+	if n.m.View().Len() != 0 {
+		t.Error("the lease is still there")
+	}
+}
+
+// Readers that saw an index must get a view that contains its entry; entry i has the stamp i.
+func TestViewContainsTheEntryOfTheIndexSeenBefore(t *testing.T) {
+	m := NewMachine()
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	reader := func(read func() error) {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := read(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 3 {
+		reader(func() error {
+			index := m.Index()
+			v := m.View()
+			if got := v.Stamp().Lease; got < int64(index) {
+				return fmt.Errorf("view of entry %d after index %d", got, index)
+			}
+			for l := range v.Leases() {
+				v.LastRenewal(l)
+			}
+			return nil
+		})
+	}
+	reader(func() error {
+		_, err := m.Snapshot().WriteTo(io.Discard)
+		m.Expired(1<<40, 10)
+		return err
+	})
+	for i := uint64(1); i <= 300; i++ {
+		id := BatchID{Node: "n", Boot: 1, Seq: i, Answered: i - 1}
+		inst := instance("ORDERS", fmt.Sprint(i%20))
+		items := []Item{{Op: registry.Register{Instance: inst}}, {Op: registry.Renew{Key: inst.Key()}}}
+		stamp := registry.Stamp{Lease: int64(i), Wall: int64(i)}
+		if _, err := m.Apply(i, term, AppendWrite(nil, stamp, AppendBatch(nil, id, items))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}

@@ -1,0 +1,107 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// run judges a batch as the machine does, with results that carry its number.
+func (m memory) run(id BatchID) (verdict, registry.Index) {
+	what, results := m.judge(id)
+	if what == fresh {
+		results = []registry.Result{{Index: registry.Index(id.Boot*1000 + id.Seq)}}
+		m.remember(id, results)
+	}
+	if len(results) == 0 {
+		return what, 0
+	}
+	return what, results[0].Index
+}
+
+func TestBatchesAreJudgedByWhatTheirNodeReported(t *testing.T) {
+	type step struct {
+		id    BatchID
+		want  verdict
+		index registry.Index
+	}
+	batch := func(boot, seq, answered uint64) BatchID {
+		return BatchID{Node: "a", Boot: boot, Seq: seq, Answered: answered}
+	}
+	for _, c := range []struct {
+		name  string
+		steps []step
+	}{
+		{"new numbers are applied in any order", []step{
+			{batch(1, 2, 0), fresh, 1002}, {batch(1, 1, 0), fresh, 1001}, {batch(1, 3, 0), fresh, 1003},
+		}},
+		{"a repetition gets the same answer", []step{
+			{batch(1, 1, 0), fresh, 1001}, {batch(1, 2, 0), fresh, 1002}, {batch(1, 1, 0), repeated, 1001}, {batch(1, 2, 0), repeated, 1002},
+		}},
+		{"what was reported as answered is refused", []step{
+			{batch(1, 1, 0), fresh, 1001}, {batch(1, 3, 2), fresh, 1003}, {batch(1, 1, 0), refused, 0}, {batch(1, 2, 0), refused, 0},
+		}},
+		{"a report never goes back", []step{
+			{batch(1, 5, 4), fresh, 1005}, {batch(1, 6, 0), fresh, 1006}, {batch(1, 4, 0), refused, 0}, {batch(1, 5, 4), repeated, 1005},
+		}},
+		{"a repetition may report too", []step{
+			{batch(1, 1, 0), fresh, 1001}, {batch(1, 2, 0), fresh, 1002}, {batch(1, 2, 1), repeated, 1002}, {batch(1, 1, 0), refused, 0},
+		}},
+		{"a newer boot replaces the older", []step{
+			{batch(1, 1, 0), fresh, 1001}, {batch(2, 1, 0), fresh, 2001}, {batch(1, 1, 0), refused, 0}, {batch(1, 2, 0), refused, 0}, {batch(2, 1, 0), repeated, 2001},
+		}},
+		{"number 0 does not exist", []step{{batch(1, 0, 0), refused, 0}}},
+		{"a batch that calls itself answered is refused", []step{{batch(1, 3, 3), refused, 0}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := memory{}
+			for i, s := range c.steps {
+				if got, index := m.run(s.id); got != s.want || index != s.index {
+					t.Fatalf("step %d, %+v: got verdict %d with result %d, want %d with %d", i, s.id, got, index, s.want, s.index)
+				}
+			}
+		})
+	}
+}
+
+func TestNodesDoNotShareNumbers(t *testing.T) {
+	m := memory{}
+	for _, node := range []string{"a", "b", ""} {
+		if got, _ := m.run(BatchID{Node: node, Boot: 1, Seq: 1}); got != fresh {
+			t.Errorf("node %q: got verdict %d, want fresh", node, got)
+		}
+	}
+}
+
+func TestForgottenAnswersAreRefusedNotRepeated(t *testing.T) {
+	m := memory{}
+	for seq := uint64(1); seq <= maxAnswers+3; seq++ {
+		m.run(BatchID{Node: "a", Boot: 1, Seq: seq})
+	}
+	if got := len(m["a"].answers); got != maxAnswers {
+		t.Errorf("%d answers are remembered, want %d", got, maxAnswers)
+	}
+	for seq, want := range map[uint64]verdict{1: refused, 3: refused, 4: repeated, maxAnswers + 3: repeated} {
+		if got, _ := m.run(BatchID{Node: "a", Boot: 1, Seq: seq}); got != want {
+			t.Errorf("batch %d: got verdict %d, want %d", seq, got, want)
+		}
+	}
+}
+
+func TestFrozenMemoryIsSortedAndDoesNotChange(t *testing.T) {
+	m := memory{}
+	for _, node := range []string{"c", "a", "b"} {
+		m.run(BatchID{Node: node, Boot: 1, Seq: 1})
+	}
+	frozen := m.freeze()
+	m.run(BatchID{Node: "a", Boot: 1, Seq: 3, Answered: 2})
+	m.run(BatchID{Node: "b", Boot: 2, Seq: 1})
+	var got string
+	for _, n := range frozen {
+		got += fmt.Sprintf("%s/%d/%d/%d ", n.name, n.boot, n.answered, n.answers[0].seq)
+	}
+	if want := "a/1/0/1 b/1/0/1 c/1/0/1 "; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,231 @@
+package fsm
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// lived returns a machine that has something in every section of its snapshot.
+func lived(t testing.TB) *node {
+	n := newNode(t)
+	n.establish()
+	registered := n.write(
+		registry.Register{Instance: instance("ORDERS", "1")},
+		registry.Register{Instance: goldenInstance()},
+		registry.Register{Instance: instance("CARTS", "1")},
+		registry.Register{Instance: instance("CARTS", "2")},
+	)
+	n.stamp.Lease += 1000
+	n.stamp.Wall += 1000
+	n.write(registry.Renew{Handle: registered[0].Handle}, registry.Cancel{Key: registry.Key{App: "CARTS", ID: "1"}})
+	n.stamp.Lease += 300_000 // its record loses the content
+	n.write(registry.Cancel{Key: registry.Key{App: "CARTS", ID: "2"}})
+	return n
+}
+
+func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
+	n := lived(t)
+	want := snapshotOf(t, n.m)
+	m := NewMachine()
+	if err := m.Restore(iotest.HalfReader(bytes.NewReader(want))); err != nil {
+		t.Fatal(err)
+	}
+	if got := snapshotOf(t, m); !bytes.Equal(got, want) {
+		t.Errorf("the restored machine writes another snapshot:\n%x\n%x", got, want)
+	}
+	if m.Index() != n.m.Index() || m.View().HashCode() != n.m.View().HashCode() {
+		t.Errorf("index %d, %s, want %d, %s", m.Index(), m.View().HashCode(), n.m.Index(), n.m.View().HashCode())
+	}
+	s := m.Snapshot()
+	if f := s.registry; len(s.nodes) == 0 || len(f.Free) == 0 || len(f.Leases) == 0 || len(f.Removals) < 2 || len(f.Registered) == 0 || len(f.Canceled) == 0 {
+		t.Errorf("a section of the test's snapshot is empty: %+v", s)
+	}
+}
+
+func TestRepetitionIsRememberedAcrossASnapshot(t *testing.T) {
+	n := newNode(t)
+	n.id.Seq = 1
+	register := n.batch(registry.Register{Instance: instance("ORDERS", "1")})
+	first := n.apply(register)
+	restored := NewMachine()
+	if err := restored.Restore(bytes.NewReader(snapshotOf(t, n.m))); err != nil {
+		t.Fatal(err)
+	}
+	n.m = restored
+	index := restored.View().Index()
+	again := n.apply(register)
+	if got, want := again.Batches[0].Results[0], first.Batches[0].Results[0]; got != want || restored.View().Index() != index {
+		t.Errorf("got %+v at index %d, want %+v at %d", got, restored.View().Index(), want, index)
+	}
+}
+
+func TestSnapshotIsOfOneMoment(t *testing.T) {
+	n := lived(t)
+	want := snapshotOf(t, n.m)
+	frozen := n.m.Snapshot()
+	n.stamp.Lease += 5000
+	n.write(registry.Register{Instance: instance("LATER", "1")}, registry.Renew{Key: registry.Key{App: "ORDERS", ID: "1"}},
+		registry.Cancel{Key: registry.Key{App: "ORDERS", ID: "orders-1"}})
+	var got bytes.Buffer
+	if _, err := frozen.WriteTo(&got); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Error("entries that were applied after Snapshot are in it")
+	}
+}
+
+// checkRefused restores b over a machine with state, which must stay.
+func checkRefused(t *testing.T, n *node, r io.Reader, want error) {
+	t.Helper()
+	before, index := n.m.View(), n.m.Index()
+	if err := n.m.Restore(r); !errors.Is(err, want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+	if n.m.View() != before || n.m.Index() != index {
+		t.Fatal("the state was replaced all the same")
+	}
+}
+
+func TestCorruptedSnapshotIsRefusedWhereverItIsHit(t *testing.T) {
+	n := lived(t)
+	good := snapshotOf(t, n.m)
+	for i := range good {
+		for _, flip := range []byte{1, 0x80, 0xff} {
+			bad := bytes.Clone(good)
+			bad[i] ^= flip
+			err := n.m.Restore(bytes.NewReader(bad))
+			if err == nil {
+				t.Fatalf("byte %d of %d xor %#x was accepted", i, len(good), flip)
+			}
+		}
+		checkRefused(t, n, bytes.NewReader(good[:i]), ErrCorrupt)
+	}
+	checkRefused(t, n, bytes.NewReader(append(bytes.Clone(good), 0)), ErrCorrupt)
+	if got := snapshotOf(t, n.m); !bytes.Equal(got, good) {
+		t.Error("the state changed")
+	}
+}
+
+func TestSnapshotThatLiesIsRefused(t *testing.T) {
+	n := lived(t)
+	rewrite := func(change func(*Snapshot)) []byte {
+		s, err := readSnapshot(bytes.NewReader(snapshotOf(t, n.m)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&s)
+		var b bytes.Buffer
+		if _, err := s.WriteTo(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	content := func(b []byte) []byte { return b[len(snapshotMagic)+1 : len(b)-checksumSize] }
+	good := rewrite(func(*Snapshot) {})
+	newer := bytes.Clone(good)
+	newer[len(snapshotMagic)]++
+	for _, c := range []struct {
+		name     string
+		snapshot []byte
+		want     error
+	}{
+		{"empty", nil, ErrCorrupt},
+		{"another file", []byte("PK\x03\x04 and so on, a zip archive"), ErrCorrupt},
+		{"newer version", newer, ErrNewerVersion},
+		{"record after the last section", seal(append(content(good), 1, 0)), ErrCorrupt},
+		{"leases out of order", rewrite(func(s *Snapshot) {
+			l := s.registry.Leases
+			l[0], l[1] = l[1], l[0]
+		}), ErrCorrupt},
+		{"two leases with one handle", rewrite(func(s *Snapshot) {
+			s.registry.Leases[0].Lease.Handle = s.registry.Leases[1].Lease.Handle
+		}), ErrCorrupt},
+		{"change newer than the index", rewrite(func(s *Snapshot) {
+			s.registry.Leases[0].Lease.Changed = s.registry.Index + 1
+		}), ErrCorrupt},
+		{"nodes out of order", rewrite(func(s *Snapshot) { s.nodes = append(s.nodes, s.nodes[0]) }), ErrCorrupt},
+		{"answers out of order", rewrite(func(s *Snapshot) {
+			s.nodes[0].answers = append(s.nodes[0].answers, s.nodes[0].answers[0])
+		}), ErrCorrupt},
+		{"answer to what counts as answered", rewrite(func(s *Snapshot) { s.nodes[0].answered = s.nodes[0].answers[0].seq }), ErrCorrupt},
+		{"more answers than are remembered", rewrite(func(s *Snapshot) {
+			s.nodes[0].answers = nil
+			for seq := range uint64(maxAnswers + 1) {
+				s.nodes[0].answers = append(s.nodes[0].answers, answer{seq: seq + 1})
+			}
+		}), ErrCorrupt},
+	} {
+		t.Run(c.name, func(t *testing.T) { checkRefused(t, n, bytes.NewReader(c.snapshot), c.want) })
+	}
+}
+
+func TestAnnouncedLengthsCostNoMemory(t *testing.T) {
+	huge := []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
+	counts := header{counts: counts{nodes: 1 << 60, free: 1 << 60, leases: 1 << 60}}.append(nil)
+	for name, content := range map[string][]byte{
+		"length of a record":    huge,
+		"numbers of records":    append([]byte{byte(len(counts))}, counts...),
+		"length of a string":    {6, 0, 0, 0, 0, 0, 0},
+		"what ends in a length": append([]byte{byte(len(counts))}, append(counts, huge...)...),
+	} {
+		checkAllocated(t, 0, func() {
+			if _, err := readSnapshot(bytes.NewReader(seal(content))); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s: got %v, want ErrCorrupt", name, err)
+			}
+		})
+	}
+}
+
+func TestRestoreReportsItsReadersError(t *testing.T) {
+	n := lived(t)
+	broken := errors.New("disk on fire")
+	good := snapshotOf(t, n.m)
+	for _, at := range []int{0, 4, 30, len(good) - 3, len(good)} {
+		checkRefused(t, n, io.MultiReader(bytes.NewReader(good[:at]), iotest.ErrReader(broken)), broken)
+	}
+}
+
+func TestWriteToReportsItsWritersError(t *testing.T) {
+	s := lived(t).m.Snapshot()
+	full := errors.New("no space left")
+	for writes := range 2 {
+		if _, err := s.WriteTo(&failingWriter{err: full, good: writes}); !errors.Is(err, full) {
+			t.Errorf("after %d good writes: got %v, want %v", writes, err, full)
+		}
+	}
+}
+
+// failingWriter fails after a number of good writes.
+type failingWriter struct {
+	err  error
+	good int
+}
+
+func (w *failingWriter) Write(b []byte) (int, error) {
+	if w.good == 0 {
+		return 0, w.err
+	}
+	w.good--
+	return len(b), nil
+}
+
+func TestLargeRecordIsReadInSteps(t *testing.T) {
+	n := newNode(t)
+	inst := instance("ORDERS", "1")
+	inst.HomePageURL = strings.Repeat("long", flushSize)
+	n.write(registry.Register{Instance: inst})
+	m := NewMachine()
+	if err := m.Restore(bytes.NewReader(snapshotOf(t, n.m))); err != nil {
+		t.Fatal(err)
+	}
+	if l, ok := m.View().Lease(inst.Key()); !ok || l.Instance.HomePageURL != inst.HomePageURL {
+		t.Error("the restored instance differs")
+	}
+}

@@ -1,0 +1,206 @@
+package fsm
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// twins apply the same log, one of them straight, the other through snapshots. Whatever they answer
+// must be equal: a node that restarts or joins is such a twin of the others.
+type twins struct {
+	straight, restored *Machine
+	index, term        uint64
+	stamp              registry.Stamp
+	epoch              registry.Epoch
+	handles            []registry.Handle // given out so far, dead ones too
+	sent               [][]byte          // batches, to be sent again
+	ids                map[string]BatchID
+}
+
+func newTwins() *twins {
+	return &twins{straight: NewMachine(), restored: NewMachine(), term: 1,
+		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}}
+}
+
+func TestTwinThatGoesThroughSnapshotsStaysEqual(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tw := newTwins()
+		t.Repeat(map[string]func(*rapid.T){
+			"write":     tw.write,
+			"write 2":   tw.write, // more often than the rest
+			"evict":     tw.evict,
+			"establish": tw.establish,
+			"restore":   tw.restore,
+		})
+		tw.compare(t)
+	})
+}
+
+// write applies an entry of new and repeated batches.
+func (tw *twins) write(t *rapid.T) {
+	var batches [][]byte
+	for range rapid.IntRange(0, 3).Draw(t, "batches") {
+		if len(tw.sent) > 0 && rapid.IntRange(0, 4).Draw(t, "again") == 0 {
+			batches = append(batches, rapid.SampledFrom(tw.sent).Draw(t, "repeated"))
+			continue
+		}
+		items := rapid.SliceOfN(tw.item(), 0, 4).Draw(t, "items")
+		batches = append(batches, tw.batch(t, items))
+	}
+	tw.apply(t, batches)
+}
+
+func (tw *twins) evict(t *rapid.T) {
+	tw.pass(t)
+	due := tw.straight.Expired(tw.stamp.Lease, 3)
+	if other := tw.restored.Expired(tw.stamp.Lease, 3); !slices.Equal(due, other) {
+		t.Fatalf("expired: %+v, and on the restored twin %+v", due, other)
+	}
+	op := registry.Evict{Epoch: tw.epoch, Items: due}
+	if rapid.IntRange(0, 5).Draw(t, "stale") == 0 {
+		op.Epoch.Index--
+	}
+	tw.apply(t, [][]byte{tw.batch(t, []Item{{Op: op}})})
+}
+
+func (tw *twins) establish(t *rapid.T) {
+	tw.term++
+	done := tw.both(t, AppendEstablish(nil, Establish{Node: "n1", Cluster: "c1"}))
+	tw.epoch = done.Epoch
+}
+
+func (tw *twins) restore(t *rapid.T) {
+	var b bytes.Buffer
+	if _, err := tw.restored.Snapshot().WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	fresh := NewMachine()
+	if err := fresh.Restore(&b); err != nil {
+		t.Fatal(err)
+	}
+	tw.restored = fresh
+}
+
+// compare asks the twins for everything that readers and the leader ask for.
+func (tw *twins) compare(t *rapid.T) {
+	var a, b bytes.Buffer
+	if _, err := tw.straight.Snapshot().WriteTo(&a); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tw.restored.Snapshot().WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a.Bytes(), b.Bytes()) {
+		t.Fatalf("the snapshots differ:\n%x\n%x", a.Bytes(), b.Bytes())
+	}
+	v, w := tw.straight.View(), tw.restored.View()
+	if d, e := v.Delta(), w.Delta(); !reflect.DeepEqual(d, e) {
+		t.Fatalf("the deltas differ:\n%+v\n%+v", d, e)
+	}
+	changes, err := v.Changes(0, 0)
+	others, otherErr := w.Changes(0, 0)
+	if !reflect.DeepEqual(changes, others) || (err == nil) != (otherErr == nil) {
+		t.Fatalf("the change lists differ:\n%+v %v\n%+v %v", changes, err, others, otherErr)
+	}
+	for l := range v.Leases() {
+		if got, want := w.LastRenewal(l), v.LastRenewal(l); got != want {
+			t.Fatalf("%s was renewed at %+v, and on the restored twin at %+v", l.Key(), want, got)
+		}
+	}
+	far := tw.stamp.Lease + 1_000_000
+	if due, other := tw.straight.Expired(far, 100), tw.restored.Expired(far, 100); !slices.Equal(due, other) {
+		t.Fatalf("expired: %+v, and on the restored twin %+v", due, other)
+	}
+}
+
+// pass lets time go by: mostly little, sometimes more than a lease or the delta window.
+func (tw *twins) pass(t *rapid.T) {
+	ms := rapid.OneOf(rapid.Int64Range(0, 2000), rapid.Int64Range(0, 200_000)).Draw(t, "ms")
+	tw.stamp.Lease += ms
+	tw.stamp.Wall += ms
+}
+
+func (tw *twins) apply(t *rapid.T, batches [][]byte) {
+	tw.pass(t)
+	done := tw.both(t, AppendWrite(nil, tw.stamp, batches...))
+	for _, b := range done.Batches {
+		for _, r := range b.Results {
+			if r.Handle.Gen != 0 {
+				tw.handles = append(tw.handles, r.Handle)
+			}
+		}
+	}
+}
+
+func (tw *twins) both(t *rapid.T, entry []byte) Applied {
+	tw.index += rapid.Uint64Range(1, 2).Draw(t, "step")
+	done, err := tw.straight.Apply(tw.index, tw.term, entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := tw.restored.Apply(tw.index, tw.term, entry)
+	if err != nil || !reflect.DeepEqual(done, other) {
+		t.Fatalf("entry %d: %+v, and on the restored twin %+v, %v", tw.index, done, other, err)
+	}
+	return done
+}
+
+// batch numbers items as one of two nodes does, which restarts now and then.
+func (tw *twins) batch(t *rapid.T, items []Item) []byte {
+	node := rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")
+	id := tw.ids[node]
+	if id.Boot == 0 || rapid.IntRange(0, 20).Draw(t, "reboot") == 0 {
+		id = BatchID{Node: node, Boot: id.Boot + 1}
+	}
+	id.Seq++
+	if rapid.Bool().Draw(t, "report") {
+		id.Answered = rapid.Uint64Range(id.Answered, id.Seq-1).Draw(t, "answered")
+	}
+	tw.ids[node] = id
+	b := AppendBatch(nil, id, items)
+	tw.sent = append(tw.sent, b)
+	return b
+}
+
+func (tw *twins) item() *rapid.Generator[Item] {
+	return rapid.Custom(func(t *rapid.T) Item {
+		origin := rapid.SampledFrom([]registry.Origin{registry.FromClient, registry.FromClient, registry.FromEureka, {Kind: registry.LocalPeer}})
+		return Item{Origin: origin.Draw(t, "origin"), Op: tw.op(t)}
+	})
+}
+
+// op draws operations on few instances, so that they meet.
+func (tw *twins) op(t *rapid.T) registry.Op {
+	key := registry.Key{App: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "app"), ID: rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "id")}
+	dirty := rapid.Int64Range(0, 5).Draw(t, "dirty")
+	status := genStatus().Draw(t, "status")
+	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	case 0, 1, 2:
+		i := instance(key.App, key.ID)
+		i.Status, i.LastDirty = status, dirty
+		i.Overridden = genStatus().Draw(t, "override")
+		i.Duration = rapid.Int32Range(0, 120).Draw(t, "duration")
+		i.Metadata = nilIfEmpty(rapid.SliceOfN(rapid.SampledFrom([]registry.Pair{{Key: "k", Value: "v"}, {Key: "l"}}), 0, 2).Draw(t, "metadata"))
+		return registry.Register{Instance: i}
+	case 3, 4:
+		if len(tw.handles) > 0 {
+			return registry.Renew{Handle: rapid.SampledFrom(tw.handles).Draw(t, "handle"), LastDirty: dirty}
+		}
+		fallthrough
+	case 5:
+		return registry.Renew{Key: key, LastDirty: dirty, Overridden: status}
+	case 6:
+		return registry.Cancel{Key: key}
+	case 7:
+		return registry.SetOverride{Key: key, Status: status, LastDirty: dirty}
+	case 8:
+		return registry.DeleteOverride{Key: key, Fallback: status, LastDirty: dirty}
+	}
+	return registry.UpdateMetadata{Key: key, Pairs: []registry.Pair{{Key: "k", Value: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "value")}}}
+}
