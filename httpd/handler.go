@@ -3,6 +3,7 @@ package httpd
 import (
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,16 +11,26 @@ import (
 
 // Handler serves every route of a node. Safe for concurrent use.
 type Handler struct {
-	config Config
-	router *mux.Router
+	config       Config
+	router       *mux.Router
+	appsPrefixes []string // of the heartbeat route: each base path with /apps/
+	metrics      *metrics
+	documents    *documents
+	started      time.Time
 }
 
-// New checks the configuration and builds the routes. It starts nothing.
+// New checks the configuration and builds the routes. It starts nothing. Every error of the
+// configuration is reported at once.
 func New(c Config) (*Handler, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	h := &Handler{config: c.withDefaults(), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
+	c = c.withDefaults()
+	h := &Handler{config: c, router: mux.NewRouter().SkipClean(true).UseEncodedPath(), started: time.Now()}
+	h.documents = newDocuments(c.Service)
+	h.metrics = newMetrics(c.Metrics, c.Service, h.documents.bytes)
+	h.documents.built = h.metrics.built
+	h.routes()
 	return h, nil
 }
 
@@ -33,9 +44,104 @@ func (c Config) withDefaults() Config {
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()
 	}
+	if c.Cluster == nil {
+		c.Cluster = alone{}
+	}
 	c.Limits = c.Limits.withDefaults()
 	return c
 }
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.router.ServeHTTP(w, r) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPut {
+		if app, id, ok := h.matchRenew(r.URL); ok {
+			h.serveRenew(w, r, app, id)
+			return
+		}
+	}
+	h.serveRouted(w, r)
+}
+
+// answer is a ResponseWriter that remembers what was answered, for the metrics.
+type answer struct {
+	http.ResponseWriter
+	route  string // its template; "none" until one matched
+	status int    // 0 until the header was written
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(p []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	return a.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// serveRouted answers whatever is not an ordinary heartbeat.
+func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	a := &answer{ResponseWriter: w, route: "none"}
+	defer func() {
+		h.recovered(a, recover())
+		if a.status == 0 {
+			a.status = http.StatusOK // net/http's answer to a handler that wrote nothing
+		}
+		h.metrics.answered(a.route, r.Method, a.status, time.Since(start))
+	}()
+	routed, err := h.admit(r)
+	if err != nil {
+		h.fail(a, formOfPath(r.URL.Path), err)
+		return
+	}
+	h.router.ServeHTTP(a, routed)
+}
+
+// admit checks what must hold for every request and gives its path the form that the routes have.
+func (h *Handler) admit(r *http.Request) (*http.Request, error) {
+	if err := checkBounds(r, maxMetaParams); err != nil {
+		return nil, err
+	}
+	if !knownMethod(r.Method) {
+		return nil, &refusal{status: http.StatusMethodNotAllowed, allow: allMethods}
+	}
+	clean, err := cleanPath(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	routed := new(http.Request)
+	*routed = *r
+	routed.URL = clean
+	return routed, nil
+}
+
+// checkBounds refuses a request line that is out of bounds.
+func checkBounds(r *http.Request, params int) error {
+	if len(r.RequestURI) > maxURIBytes {
+		return errURITooLong
+	}
+	return checkQuery(r.URL.RawQuery, params)
+}
+
+// recovered ends a handler that panicked: 500 without a text, and a line in the log.
+func (h *Handler) recovered(w http.ResponseWriter, cause any) {
+	if cause == nil {
+		return
+	}
+	if cause == http.ErrAbortHandler {
+		panic(cause) // net/http's own way to drop a connection
+	}
+	h.metrics.panics.Inc()
+	h.config.Log.Error("handler panicked", "cause", cause, "stack", stack())
+	w.WriteHeader(http.StatusInternalServerError)
+}

@@ -1,0 +1,145 @@
+package httpd
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// batch is POST peerreplication/batch: what a peer's clients did, applied in order as one unit of
+// work, because peers wait 200 ms for the answer. Every item has its own status. A batch is refused
+// as a whole only where the sender may try it again (503), or where it never can succeed: the sender
+// drops all items of a batch that is answered anything else.
+func (h *Handler) batch(w http.ResponseWriter, r *http.Request) error {
+	items, err := h.readBatch(w, r)
+	if err != nil {
+		return err
+	}
+	results, err := h.applyBatch(r.Context(), items)
+	if err != nil {
+		return retryBatch(err)
+	}
+	respondEureka(w, r, http.StatusOK, eureka.Format{}, eureka.AppendBatchResponse(nil, results))
+	return nil
+}
+
+func (h *Handler) readBatch(w http.ResponseWriter, r *http.Request) ([]eureka.Item, error) {
+	body, err := readBody(w, r, h.config.Limits.BatchBytes)
+	if err != nil {
+		return nil, err
+	}
+	f, err := bodyFormat(r.Header.Get("Content-Type"), body)
+	if err != nil {
+		return nil, err
+	}
+	items, err := eureka.DecodeBatch(body) // JSON only; XML does not parse as such
+	return items, unparsable(f, err)
+}
+
+// retryBatch makes the sender try again: every item is safe to repeat, whatever became of it. Peers
+// take 503 only as a reason to.
+func retryBatch(err error) error {
+	if errors.Is(err, registry.ErrUnknownOutcome) {
+		return &refusal{status: http.StatusServiceUnavailable, unknown: true, retry: true}
+	}
+	return err
+}
+
+// applyBatch returns one result per item, in order.
+func (h *Handler) applyBatch(ctx context.Context, items []eureka.Item) ([]eureka.ItemResult, error) {
+	answers := make([]eureka.ItemResult, len(items))
+	var ops []registry.Op
+	var asked []int // the item of each operation
+	for i := range items {
+		if answers[i].Status = h.refuseItem(&items[i]); answers[i].Status == 0 {
+			ops, asked = append(ops, opOf(&items[i])), append(asked, i)
+		}
+	}
+	if len(ops) == 0 {
+		return answers, nil
+	}
+	results, err := h.config.Service.Apply(ctx, registry.FromEureka, ops...)
+	if err != nil {
+		err = writeOutcome(err)
+		h.countBatch(ops, func(int) string { return errorOutcome(err) })
+		return nil, err
+	}
+	h.countBatch(ops, func(n int) string { return outcomeNames[results[n].Outcome] })
+	for n, result := range results {
+		answers[asked[n]].Status = itemStatus(result.Outcome)
+	}
+	return answers, h.addConflicts(ctx, items, answers)
+}
+
+func (h *Handler) countBatch(ops []registry.Op, outcome func(n int) string) {
+	for n, op := range ops {
+		h.metrics.count(op, registry.FromEureka, outcome(n))
+	}
+}
+
+// refuseItem is the status of an item that is not to be applied, 0 for all others.
+func (h *Handler) refuseItem(item *eureka.Item) int {
+	if status := item.Refusal(); status != 0 {
+		return status
+	}
+	if item.Action != eureka.Register {
+		return 0
+	}
+	if err := h.checkQuota(item.Lease.Instance.Key()); err != nil {
+		return failureOf(err).status
+	}
+	return 0
+}
+
+// opOf is the operation of an item that Refusal lets pass.
+func opOf(item *eureka.Item) registry.Op {
+	key := registry.NewKey(item.App, item.ID)
+	switch item.Action {
+	case eureka.Register:
+		return registry.Register{Instance: item.Lease.Instance}
+	case eureka.Cancel:
+		return registry.Cancel{Key: key}
+	case eureka.StatusUpdate:
+		return registry.SetOverride{Key: key, Status: item.Status, LastDirty: item.LastDirty}
+	case eureka.DeleteStatusOverride:
+		return registry.DeleteOverride{Key: key, Fallback: item.Status, LastDirty: item.LastDirty}
+	default:
+		return registry.Renew{Key: key, LastDirty: item.LastDirty, Overridden: item.Overridden}
+	}
+}
+
+func itemStatus(outcome registry.Outcome) int {
+	switch outcome {
+	case registry.Done, registry.KeptExisting:
+		return http.StatusOK
+	case registry.Older:
+		return http.StatusConflict
+	}
+	return http.StatusNotFound
+}
+
+// addConflicts adds the stored instances to answers of 409, for the sender to take over.
+func (h *Handler) addConflicts(ctx context.Context, items []eureka.Item, answers []eureka.ItemResult) error {
+	var v freshView
+	for i := range answers {
+		if answers[i].Status != http.StatusConflict {
+			continue
+		}
+		if v.View == nil {
+			var err error
+			if v, err = h.viewAfterWrite(ctx); err != nil {
+				return err
+			}
+		}
+		lease, ok := v.Lease(registry.NewKey(items[i].App, items[i].ID))
+		if !ok {
+			answers[i].Status = http.StatusNotFound // gone meanwhile: the sender is to register it
+			continue
+		}
+		answers[i].Lease, answers[i].Renewed = lease, v.LastRenewal(lease)
+	}
+	return nil
+}

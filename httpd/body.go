@@ -1,0 +1,112 @@
+package httpd
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// maxRatio is how far a compressed body may expand; registrations reach about 20.
+const maxRatio = 100
+
+var (
+	errBodyTooLarge = &refusal{status: http.StatusRequestEntityTooLarge}
+	errBodyBroken   = &refusal{status: http.StatusBadRequest}
+	errBodyEncoding = &refusal{status: http.StatusUnsupportedMediaType, text: "the body's Content-Encoding must be gzip or none"}
+	errBodyType     = &refusal{status: http.StatusUnsupportedMediaType, text: "the body's Content-Type must be application/json or application/xml"}
+)
+
+// readBody reads a body of at most limit bytes, decoded. A body that breaks off is refused: what
+// came of it must have no effect.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
+		return nil, errBodyTooLarge
+	}
+	body := http.MaxBytesReader(w, r.Body, limit)
+	switch strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding"))) {
+	case "", "identity":
+		return readAll(body)
+	case "gzip":
+		return readCompressed(body, limit)
+	}
+	return nil, errBodyEncoding
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(r)
+	if err != nil {
+		return nil, bodyError(err)
+	}
+	return body, nil
+}
+
+func bodyError(err error) error {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return errBodyTooLarge
+	}
+	return errBodyBroken
+}
+
+func readCompressed(compressed io.Reader, limit int64) ([]byte, error) {
+	counted := &countingReader{from: compressed}
+	decoder, err := gzip.NewReader(counted)
+	if err != nil {
+		return nil, bodyError(err)
+	}
+	body, err := readAll(io.LimitReader(decoder, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(body)) > limit || int64(len(body)) > maxRatio*counted.n {
+		return nil, errBodyTooLarge
+	}
+	return body, nil
+}
+
+type countingReader struct {
+	from io.Reader
+	n    int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// ignoreBody reads and drops a body that means nothing by the protocol (Jersey clients send {} with
+// every PUT). One that is too large or breaks off is refused all the same.
+func ignoreBody(w http.ResponseWriter, r *http.Request, limit int64) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	if r.ContentLength > limit {
+		return errBodyTooLarge
+	}
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, limit)); err != nil {
+		return bodyError(err)
+	}
+	return nil
+}
+
+// bodyFormat says how a body is written: by its Content-Type, or by its first character where there
+// is none or one that says nothing (curl -d calls everything a form).
+func bodyFormat(contentType string, body []byte) (eureka.Format, error) {
+	kind, _, _ := strings.Cut(contentType, ";")
+	kind = strings.ToLower(strings.TrimSpace(kind))
+	switch {
+	case kind == "application/json", strings.HasSuffix(kind, "+json"), kind == "text/json":
+		return eureka.Format{}, nil
+	case kind == "application/xml", strings.HasSuffix(kind, "+xml"), kind == "text/xml":
+		return eureka.Format{XML: true}, nil
+	case kind == "", kind == "application/x-www-form-urlencoded", strings.HasPrefix(kind, "text/"):
+		return eureka.Format{XML: bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("<"))}, nil
+	}
+	return eureka.Format{}, errBodyType
+}

@@ -1,0 +1,176 @@
+package httpd
+
+import (
+	"bytes"
+	"hash/crc32"
+	"slices"
+
+	"github.com/klauspost/compress/flate"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// A document of the whole registry is made of chunks: runs of leases in order. Where a chunk ends is
+// decided by the leases themselves, not by counting from the start, so that a lease that comes or
+// goes moves no other boundary: one change costs the encoding of one chunk, however long the
+// document is.
+const (
+	meanChunk = 128 // leases; a power of two
+	maxChunk  = 512 // leases
+)
+
+// lead is what the text of a chunk begins with.
+type lead uint8
+
+const (
+	leadFirst   lead = iota // the document's first application
+	leadNewApp              // the end of the last application, and another one
+	leadSameApp             // an application that the chunk before began
+)
+
+// chunk is the encoded form of a run of leases.
+type chunk struct {
+	leases []*registry.Lease
+	lead   lead
+	data   []byte // the text, or its deflated form that ends on a byte boundary
+	sum    checksum
+}
+
+// endsChunk says that a lease is the last of its chunk. Handles survive re-registrations, so a chunk
+// keeps its borders while its leases change.
+func endsChunk(l *registry.Lease) bool {
+	// The finalizer of MurmurHash3: neighbouring handles must not end neighbouring chunks.
+	h := uint64(l.Handle.Slot)<<32 | uint64(l.Handle.Gen)
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	h ^= h >> 33
+	return h%meanChunk == 0
+}
+
+// is says whether the chunk holds exactly these leases, in the same state.
+func (c *chunk) is(leases []*registry.Lease, lead lead) bool {
+	return c.lead == lead && slices.Equal(c.leases, leases)
+}
+
+// chunker encodes chunks of one representation. It keeps its buffers for the next ones.
+type chunker struct {
+	format     eureka.Format
+	compressed bool
+	text       []byte
+	deflated   bytes.Buffer
+	deflater   *flate.Writer
+}
+
+// encode makes the chunk of leases.
+func (c *chunker) encode(leases []*registry.Lease, lead lead) *chunk {
+	c.text = c.text[:0]
+	for i, l := range leases {
+		if i > 0 {
+			lead = leadOf(leases[i-1], l)
+		}
+		c.text = appendLead(c.text, c.format, lead, l.Instance.App)
+		c.text = eureka.AppendInstance(c.text, c.format, l, l.RenewedAt)
+	}
+	made := c.finish(c.text)
+	made.leases = slices.Clone(leases)
+	return made
+}
+
+// finish makes a chunk of a text that is not of leases.
+func (c *chunker) finish(text []byte) *chunk {
+	data := text
+	if c.compressed {
+		data = c.deflate(text)
+	}
+	return &chunk{data: bytes.Clone(data), sum: sumOf(text)}
+}
+
+// deflate compresses a text without reference to any other, up to a byte boundary. Writing to memory
+// does not fail.
+func (c *chunker) deflate(text []byte) []byte {
+	c.deflated.Reset()
+	if c.deflater == nil {
+		c.deflater, _ = flate.NewWriter(&c.deflated, flate.BestSpeed) // the level is valid
+	} else {
+		c.deflater.Reset(&c.deflated)
+	}
+	_, _ = c.deflater.Write(text)
+	_ = c.deflater.Flush()
+	return c.deflated.Bytes()
+}
+
+// leadOf is what stands between two neighbours; before is nil for the first lease of all.
+func leadOf(before, l *registry.Lease) lead {
+	switch {
+	case before == nil:
+		return leadFirst
+	case before.Instance.App != l.Instance.App:
+		return leadNewApp
+	}
+	return leadSameApp
+}
+
+func appendLead(dst []byte, f eureka.Format, lead lead, app string) []byte {
+	switch lead {
+	case leadSameApp:
+		return eureka.AppendSeparator(dst, f)
+	case leadNewApp:
+		dst = eureka.AppendSeparator(eureka.AppendApplicationTail(dst, f), f)
+	}
+	return eureka.AppendApplicationHead(dst, f, app)
+}
+
+// checksum is the CRC-32 and the size of a text, and what it takes to append it to another.
+type checksum struct {
+	crc   uint32
+	size  int64
+	shift uint32 // x^(8·size) modulo the polynomial
+}
+
+func sumOf(text []byte) checksum {
+	return checksum{crc: crc32.ChecksumIEEE(text), size: int64(len(text)), shift: shiftOf(int64(len(text)))}
+}
+
+// then is the checksum of two texts one after the other, without reading them (source: zlib,
+// crc32_combine).
+func (s checksum) then(next checksum) checksum {
+	return checksum{
+		crc:   multiply(next.shift, s.crc) ^ next.crc,
+		size:  s.size + next.size,
+		shift: multiply(next.shift, s.shift),
+	}
+}
+
+const one = 1 << 31 // x^0: CRC-32 keeps its coefficients in reversed order
+
+// multiply is a·b modulo CRC-32's polynomial.
+func multiply(a, b uint32) uint32 {
+	var product uint32
+	for m := uint32(one); m != 0; m >>= 1 {
+		if a&m != 0 {
+			product ^= b
+		}
+		carry := b & 1
+		b >>= 1
+		if carry != 0 {
+			b ^= crc32.IEEE
+		}
+	}
+	return product
+}
+
+// shiftOf is x^(8·bytes) modulo CRC-32's polynomial.
+func shiftOf(bytes int64) uint32 {
+	power := uint32(one >> 8) // x^8
+	shift := uint32(one)
+	for ; bytes > 0; bytes >>= 1 {
+		if bytes&1 != 0 {
+			shift = multiply(power, shift)
+		}
+		power = multiply(power, power)
+	}
+	return shift
+}

@@ -1,0 +1,255 @@
+package httpd
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"iter"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// pages are the dashboard's templates, with the style sheet put into each page: a page needs nothing
+// but itself.
+var pages = template.Must(template.New("pages").Funcs(template.FuncMap{"style": style}).ParseFS(assets, "assets/*.html"))
+
+// style is trusted: it is part of the program.
+func style() (template.CSS, error) {
+	sheet, err := assets.ReadFile("assets/style.css")
+	return template.CSS(sheet), err
+}
+
+const (
+	shownEvents    = 10 // per queue, on the front page
+	shownInstances = 50 // per application and status
+)
+
+// page is what the templates show.
+type page struct {
+	Title      string
+	Cluster    ClusterStatus
+	Warnings   []string
+	Index      string
+	Instances  int
+	Statuses   []statusCount
+	Apps       []shownApp
+	Registered []shownEvent
+	Canceled   []shownEvent
+	Self       []fact
+}
+
+type statusCount struct {
+	Status string
+	Count  int
+}
+
+type shownApp struct {
+	Name   string
+	Count  int
+	Groups []statusGroup
+}
+
+// statusGroup is an application's instances of one status.
+type statusGroup struct {
+	Status    string
+	Count     int
+	Instances []linkedInstance
+	More      int // how many are not listed
+}
+
+type linkedInstance struct {
+	ID   string
+	Link string // empty unless it is an http or https address
+}
+
+type shownEvent struct{ At, App, ID string }
+
+type fact struct{ Name, Value string }
+
+// dashboard is GET /: what this node has, without asking anybody for it.
+func (h *Handler) dashboard(w http.ResponseWriter, r *http.Request) error {
+	p, v, err := h.newPage(r, "Rollcall: registry", shownEvents)
+	if err != nil {
+		return err
+	}
+	p.Index = formatIndex(v.Epoch(), v.Index())
+	p.Warnings = warningsOf(h.config.Service.Health(), p.Cluster)
+	p.Instances = v.Len()
+	p.Statuses = statusesOf(v.View)
+	p.Apps = appsOf(v.View)
+	p.Self = h.selfFacts()
+	return h.render(w, r, "dashboard", p)
+}
+
+// lastN is GET /lastn: the two recent queues, newest first.
+func (h *Handler) lastN(w http.ResponseWriter, r *http.Request) error {
+	p, _, err := h.newPage(r, "Rollcall: last 1000", -1)
+	if err != nil {
+		return err
+	}
+	return h.render(w, r, "lastn", p)
+}
+
+func (h *Handler) newPage(r *http.Request, title string, events int) (page, freshView, error) {
+	v, err := h.viewAt(r.Context(), registry.Stale)
+	if err != nil {
+		return page{}, v, err
+	}
+	return page{
+		Title:      title,
+		Cluster:    h.clusterNow(r.Context()),
+		Registered: shownEventsOf(v.RecentlyRegistered(), events),
+		Canceled:   shownEventsOf(v.RecentlyCanceled(), events),
+	}, v, nil
+}
+
+// render sends a page that may load nothing and run nothing, whatever is in it.
+func (h *Handler) render(w http.ResponseWriter, r *http.Request, name string, p page) error {
+	var html bytes.Buffer
+	if err := pages.ExecuteTemplate(&html, name, p); err != nil {
+		return fmt.Errorf("render %s: %w", name, err)
+	}
+	header := w.Header()
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cache-Control", "no-store")
+	respond(w, r, http.StatusOK, "text/html; charset=utf-8", html.Bytes())
+	return nil
+}
+
+func warningsOf(health registry.Health, cluster ClusterStatus) []string {
+	var warnings []string
+	if !health.Ready {
+		warnings = append(warnings, "This node is still loading its state and answers no fetch of the registry.")
+	}
+	if !health.Quorum {
+		warnings = append(warnings, "No leader is known to this node: nothing can be registered, and what is shown may be old by "+health.Age.Round(time.Millisecond).String()+".")
+	}
+	if health.Quorum && health.Leads && health.Suspended {
+		warnings = append(warnings, "No lease is ended at present: this leader is too young to know who is alive.")
+	}
+	return warnings
+}
+
+// statusOrder is how the dashboard lists statuses.
+var statusOrder = []registry.Status{registry.Up, registry.Starting, registry.Down, registry.OutOfService, registry.Unknown}
+
+func statusesOf(v *registry.View) []statusCount {
+	counts := statusCounts(v.HashCode())
+	var shown []statusCount
+	for _, s := range statusOrder {
+		if counts[s] > 0 {
+			shown = append(shown, statusCount{s.String(), counts[s]})
+		}
+	}
+	return shown
+}
+
+func appsOf(v *registry.View) []shownApp {
+	var shown []shownApp
+	for app := range v.Apps() {
+		shown = append(shown, shownApp{Name: app.Name, Count: app.Len(), Groups: groupsOf(app)})
+	}
+	return shown
+}
+
+func groupsOf(app *registry.App) []statusGroup {
+	byStatus := map[registry.Status]*statusGroup{}
+	for l := range app.Leases() {
+		group := byStatus[l.Instance.Status]
+		if group == nil {
+			group = &statusGroup{Status: l.Instance.Status.String()}
+			byStatus[l.Instance.Status] = group
+		}
+		group.add(l.Instance)
+	}
+	var groups []statusGroup
+	for _, s := range statusOrder {
+		if group := byStatus[s]; group != nil {
+			groups = append(groups, *group)
+		}
+	}
+	return groups
+}
+
+func (g *statusGroup) add(i *registry.Instance) {
+	g.Count++
+	if len(g.Instances) == shownInstances {
+		g.More++
+		return
+	}
+	g.Instances = append(g.Instances, linkedInstance{ID: i.ID(), Link: safeLink(i.StatusPageURL)})
+}
+
+// safeLink lets only web addresses be links; what an instance says of itself is not trusted.
+func safeLink(address string) string {
+	lower := strings.ToLower(address)
+	if strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://") {
+		return address
+	}
+	return ""
+}
+
+// shownEventsOf shows at most limit events, all if it is negative.
+func shownEventsOf(queue iter.Seq[registry.Recent], limit int) []shownEvent {
+	var events []shownEvent
+	for r := range queue {
+		if len(events) == limit {
+			break
+		}
+		events = append(events, shownEvent{At: time.UnixMilli(r.Wall).UTC().Format(time.DateTime), App: r.Key.App, ID: r.Key.ID})
+	}
+	return events
+}
+
+// selfFacts are what upstream's dashboard calls general info.
+func (h *Handler) selfFacts() []fact {
+	memory := readMemory()
+	return []fact{
+		{"Version", h.config.Version},
+		{"Current time", time.Now().Format("2006-01-02T15:04:05 -0700")},
+		{"Uptime", uptime(time.Since(h.started))},
+		{"Reads of Eureka clients", h.config.Reads.String()},
+		{"Memory in use", memory.usage()},
+		{"Processors", strconv.Itoa(runtime.NumCPU())},
+		{"Goroutines", strconv.Itoa(runtime.NumGoroutine())},
+	}
+}
+
+// memory is the process's memory in bytes.
+type memory struct{ used, total uint64 }
+
+func readMemory() memory {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return memory{used: m.HeapAlloc, total: m.Sys}
+}
+
+// usage is in the form of upstream's status document: 112mb (28%).
+func (m memory) usage() string {
+	return fmt.Sprintf("%dmb (%d%%)", m.used>>20, m.used*100/max(m.total, 1))
+}
+
+// uptime is in the form of upstream's status document: 1 day 03:07.
+func uptime(d time.Duration) string {
+	minutes := int(d / time.Minute)
+	clock := fmt.Sprintf("%02d:%02d", minutes/60%24, minutes%60)
+	switch days := minutes / (24 * 60); days {
+	case 0:
+		return clock
+	case 1:
+		return "1 day " + clock
+	default:
+		return fmt.Sprintf("%d days %s", days, clock)
+	}
+}

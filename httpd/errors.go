@@ -1,0 +1,145 @@
+package httpd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// refusal is an error whose answer the one who found it knows best.
+type refusal struct {
+	status    int
+	text      string // for the client; "" where the protocol wants an empty answer
+	mediaType string // of text; "": plain text
+	allow     string // the methods of the route, with 405
+	unknown   bool   // nobody knows whether the write happened
+	retry     bool   // the same request may succeed soon
+	cause     error  // for the log
+}
+
+func (r *refusal) Error() string {
+	if r.text == "" {
+		return http.StatusText(r.status)
+	}
+	return r.text
+}
+
+func badRequest(text string) error { return &refusal{status: http.StatusBadRequest, text: text} }
+
+// Unwrap returns what is not the client's business.
+func (r *refusal) Unwrap() error { return r.cause }
+
+// notFound is empty on Eureka's routes: its clients decode whatever body they get.
+var notFound = &refusal{status: http.StatusNotFound}
+
+// failureOf maps every error of every handler to its answer.
+func failureOf(err error) refusal {
+	var refused *refusal
+	var invalid *eureka.ValidationError
+	switch {
+	case errors.As(err, &refused):
+		return *refused
+	case errors.As(err, &invalid):
+		return refusal{status: http.StatusBadRequest, text: invalid.Text}
+	case errors.Is(err, registry.ErrUnknownOutcome):
+		return refusal{status: http.StatusGatewayTimeout, unknown: true}
+	case errors.Is(err, registry.ErrNoLeader), errors.Is(err, registry.ErrClosed):
+		return refusal{status: http.StatusServiceUnavailable, retry: true}
+	case errors.Is(err, registry.ErrTooLarge):
+		return refusal{status: http.StatusRequestEntityTooLarge}
+	case errors.Is(err, registry.ErrTooOld):
+		return refusal{status: http.StatusGone}
+	}
+	return refusal{status: http.StatusInternalServerError}
+}
+
+// writeOutcome settles the error of an Apply: a wait that ended says nothing about the effect.
+func writeOutcome(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return errors.Join(registry.ErrUnknownOutcome, err)
+	}
+	return err
+}
+
+// readOutcome settles the error of a View: a read that took too long has no other outcome.
+func readOutcome(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return errors.Join(registry.ErrNoLeader, err)
+	}
+	return err
+}
+
+// errorForm is how an API words its errors.
+type errorForm uint8
+
+const (
+	emptyForm  errorForm = iota // nothing but the status
+	eurekaForm                  // the protocol's text, if it has one
+	jsonForm                    // {"error": "…"}
+)
+
+// fail answers err.
+func (h *Handler) fail(w http.ResponseWriter, form errorForm, err error) {
+	f := failureOf(err)
+	if f.status == http.StatusInternalServerError {
+		h.config.Log.Error("request failed", "err", err)
+	}
+	f.headers(w.Header())
+	body := f.text
+	switch form {
+	case emptyForm:
+		body = ""
+	case jsonForm:
+		body, f.mediaType = jsonError(f, err), "application/json"
+	}
+	if body == "" {
+		w.WriteHeader(f.status)
+		return
+	}
+	if f.mediaType == "" {
+		f.mediaType = "text/plain; charset=utf-8"
+	}
+	w.Header().Set("Content-Type", f.mediaType)
+	w.WriteHeader(f.status)
+	_, _ = w.Write([]byte(body)) // a client that went away is nobody's error
+}
+
+func (f refusal) headers(header http.Header) {
+	if f.unknown {
+		header.Set("X-Rollcall-Outcome", "unknown")
+	}
+	if f.retry {
+		header.Set("Retry-After", "1")
+	}
+	if f.allow != "" {
+		header.Set("Allow", f.allow)
+	}
+	if f.status == http.StatusRequestEntityTooLarge {
+		// What is left of the body is not worth reading.
+		header.Set("Connection", "close")
+	}
+}
+
+// jsonError words an error for our own API; what is not the client's business stays in the log.
+func jsonError(f refusal, err error) string {
+	text := f.text
+	switch {
+	case text != "":
+	case f.status == http.StatusInternalServerError || f.status == http.StatusNotFound || f.status == http.StatusMethodNotAllowed:
+		text = http.StatusText(f.status)
+	case f.unknown:
+		text = "nobody knows whether the operation took effect; read before trying again"
+	case errors.Is(err, registry.ErrClosed):
+		text = "this node is shutting down; ask another one"
+	case errors.Is(err, registry.ErrNoLeader):
+		text = "no leader could be reached; try again, or read with consistency=stale"
+	default:
+		text = http.StatusText(f.status)
+	}
+	encoded, _ := json.Marshal(map[string]string{"error": text}) // strings always encode
+	return string(encoded)
+}

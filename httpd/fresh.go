@@ -1,0 +1,83 @@
+package httpd
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// freshView is a view and how it was read.
+type freshView struct {
+	*registry.View
+	read registry.Consistency
+	age  time.Duration // since this node was known to be current; for leader and stale reads
+}
+
+// view reads the registry as fresh as the request asks for, or as the settings say.
+func (h *Handler) view(r *http.Request) (freshView, error) {
+	read, asked, err := consistencyParam(r.URL.RawQuery)
+	if err != nil {
+		return freshView{}, err
+	}
+	if asked {
+		return h.viewAt(r.Context(), read)
+	}
+	switch h.config.Reads {
+	case ReadsStale:
+		return h.viewAt(r.Context(), registry.Stale)
+	case ReadsStaleWithoutQuorum:
+		return h.viewOrStale(r.Context())
+	}
+	return h.viewAt(r.Context(), registry.Linearizable)
+}
+
+// viewOrStale does not wait for a quorum that is known to be gone.
+func (h *Handler) viewOrStale(ctx context.Context) (freshView, error) {
+	if h.config.Service.Health().Quorum {
+		v, err := h.viewAt(ctx, registry.Linearizable)
+		if err == nil || !errors.Is(err, registry.ErrNoLeader) {
+			return v, err
+		}
+	}
+	return h.viewAt(ctx, registry.Stale)
+}
+
+func (h *Handler) viewAt(ctx context.Context, read registry.Consistency) (freshView, error) {
+	v, err := h.config.Service.View(ctx, read)
+	if err != nil {
+		return freshView{}, readOutcome(err)
+	}
+	fresh := freshView{View: v, read: read}
+	if read != registry.Linearizable {
+		fresh.age = h.config.Service.Health().Age
+	}
+	return fresh, nil
+}
+
+// label says in the answer's header how fresh it is. index is that of the document sent, which may
+// be newer than the view.
+func (v freshView) label(header http.Header, index registry.Index) {
+	header.Set("X-Rollcall-Index", formatIndex(v.Epoch(), index))
+	header.Set("X-Rollcall-Consistency", v.read.String())
+	if v.read != registry.Linearizable {
+		header.Set("X-Rollcall-Age", strconv.FormatFloat(v.age.Seconds(), 'f', 3, 64))
+	}
+}
+
+// formatIndex writes an index with the history that it belongs to.
+func formatIndex(epoch string, index registry.Index) string {
+	return epoch + "-" + strconv.FormatUint(uint64(index), 10)
+}
+
+// staleView is what this node has, which a Service always has; nil only if it breaks that promise.
+func staleView(s registry.Service) *registry.View {
+	v, err := s.View(context.Background(), registry.Stale)
+	if err != nil {
+		return nil
+	}
+	return v
+}

@@ -1,0 +1,162 @@
+package httpd
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// alone is the Cluster of a node that was given none.
+type alone struct{}
+
+// Status implements Cluster.
+func (alone) Status(context.Context) ClusterStatus { return ClusterStatus{} }
+
+// clusterNow is what this node knows of its cluster, with its own part filled in.
+func (h *Handler) clusterNow(ctx context.Context) ClusterStatus {
+	s := h.config.Cluster.Status(ctx)
+	health := h.config.Service.Health()
+	s.Node, s.Version, s.Ready, s.Quorum = h.config.Node, h.config.Version, health.Ready, health.Quorum
+	if s.Nodes == nil {
+		s.Nodes = []NodeStatus{}
+	}
+	return s
+}
+
+// clusterStatus is GET /v1/rollcall/status.
+func (h *Handler) clusterStatus(w http.ResponseWriter, r *http.Request) error {
+	return respondJSON(w, r, h.clusterNow(r.Context()))
+}
+
+// shownInstance is an instance in our own API. Times are ms since the epoch.
+type shownInstance struct {
+	App         string         `json:"app"`
+	ID          string         `json:"id"`
+	Status      string         `json:"status"`
+	Overridden  string         `json:"overridden,omitempty"`
+	Host        string         `json:"host"`
+	IP          string         `json:"ip"`
+	Port        int            `json:"port,omitempty"`
+	SecurePort  int            `json:"secure_port,omitempty"`
+	VIP         string         `json:"vip,omitempty"`
+	Lease       int32          `json:"lease_seconds"`
+	Interval    int32          `json:"interval_seconds"`
+	LastRenewal int64          `json:"last_renewal"`
+	Registered  int64          `json:"registered"`
+	Index       registry.Index `json:"index"` // of the instance's last change
+}
+
+func show(v *registry.View, l *registry.Lease) shownInstance {
+	i := l.Instance
+	s := shownInstance{
+		App: i.App, ID: i.ID(), Status: i.Status.String(), Host: i.HostName, IP: i.IPAddr, VIP: i.VIP,
+		Port: openPort(i.Port), SecurePort: openPort(i.SecurePort),
+		Lease: l.Duration, Interval: l.Interval,
+		LastRenewal: v.LastRenewal(l).Wall, Registered: l.RegisteredAt, Index: l.Changed,
+	}
+	if i.Overridden != registry.Unknown {
+		s.Overridden = i.Overridden.String()
+	}
+	return s
+}
+
+// openPort is a port's number, 0 if the instance does not listen there.
+func openPort(p registry.Port) int {
+	if !p.Enabled {
+		return 0
+	}
+	return int(p.Number)
+}
+
+// listInstances is GET /v1/rollcall/apps, with app=NAME for one application.
+func (h *Handler) listInstances(w http.ResponseWriter, r *http.Request) error {
+	name, one, err := param(r.URL.RawQuery, "app")
+	if err != nil {
+		return err
+	}
+	v, err := h.view(r)
+	if err != nil {
+		return err
+	}
+	v.label(w.Header(), v.Index())
+	leases := v.Leases()
+	if one {
+		leases = leasesOf(v.View, strings.ToUpper(name))
+	}
+	shown := []shownInstance{} // shown as an empty list, not as null
+	for l := range leases {
+		shown = append(shown, show(v.View, l))
+	}
+	return respondJSON(w, r, shown)
+}
+
+func leasesOf(v *registry.View, app string) iter.Seq[*registry.Lease] {
+	a, ok := v.App(app)
+	if !ok {
+		return func(func(*registry.Lease) bool) {}
+	}
+	return a.Leases()
+}
+
+// recentEvents are the two recent queues, newest first.
+type recentEvents struct {
+	Registered []recentEvent `json:"registered"`
+	Canceled   []recentEvent `json:"canceled"`
+}
+
+// recentEvent is an entry of a recent queue.
+type recentEvent struct {
+	At  int64  `json:"at"` // ms since the epoch
+	App string `json:"app"`
+	ID  string `json:"id"`
+}
+
+func eventsOf(v *registry.View) recentEvents {
+	return recentEvents{Registered: recents(v.RecentlyRegistered()), Canceled: recents(v.RecentlyCanceled())}
+}
+
+func recents(queue iter.Seq[registry.Recent]) []recentEvent {
+	events := []recentEvent{}
+	for r := range queue {
+		events = append(events, recentEvent{At: r.Wall, App: r.Key.App, ID: r.Key.ID})
+	}
+	return events
+}
+
+// events is GET /v1/rollcall/events.
+func (h *Handler) events(w http.ResponseWriter, r *http.Request) error {
+	v, err := h.view(r)
+	if err != nil {
+		return err
+	}
+	v.label(w.Header(), v.Index())
+	return respondJSON(w, r, eventsOf(v.View))
+}
+
+// healthz is GET /healthz: the process answers.
+func healthz(w http.ResponseWriter, r *http.Request) error {
+	respond(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
+	return nil
+}
+
+// readyz is GET /readyz: the node may be asked.
+func (h *Handler) readyz(w http.ResponseWriter, r *http.Request) error {
+	if !h.config.Service.Health().Ready {
+		return &refusal{status: http.StatusServiceUnavailable, text: "not ready: the node is still loading its state or has not heard of a leader yet"}
+	}
+	respond(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte("ready\n"))
+	return nil
+}
+
+func respondJSON(w http.ResponseWriter, r *http.Request, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	respond(w, r, http.StatusOK, "application/json", append(body, '\n'))
+	return nil
+}

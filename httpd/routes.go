@@ -1,0 +1,139 @@
+package httpd
+
+import (
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/gorilla/mux"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// endpoint is a handler that leaves the wording of errors to fail.
+type endpoint func(w http.ResponseWriter, r *http.Request) error
+
+// allMethods are the methods that any route has.
+const allMethods = "GET, HEAD, PUT, POST, DELETE"
+
+func knownMethod(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete:
+		return true
+	}
+	return false
+}
+
+// routes builds the router: Eureka's resources under each base path, then everything else.
+func (h *Handler) routes() {
+	for _, base := range h.config.BasePaths {
+		h.eurekaRoutes(base)
+	}
+	h.ownRoutes()
+	h.router.NotFoundHandler = h.unrouted(func(*http.Request) error { return notFound })
+	h.router.MethodNotAllowedHandler = h.unrouted(func(r *http.Request) error {
+		return &refusal{status: http.StatusMethodNotAllowed, allow: h.allowed(r)}
+	})
+}
+
+// eurekaRoutes adds the endpoints of the protocol under one base path.
+func (h *Handler) eurekaRoutes(base string) {
+	h.appsPrefixes = append(h.appsPrefixes, base+"/apps/")
+	v1 := strings.EqualFold(base[strings.LastIndex(base, "/")+1:], "v1")
+	read := func(path string, e func(w http.ResponseWriter, r *http.Request, v1 bool) error) {
+		h.eureka(base, path, eurekaForm, func(w http.ResponseWriter, r *http.Request) error { return e(w, r, v1) }, http.MethodGet, http.MethodHead)
+	}
+	read("/apps", h.fullList)
+	read("/apps/delta", h.delta)
+	read("/apps/{app}", h.application)
+	read("/apps/{app}/{id}", h.instance)
+	read("/instances/{id}", h.instanceAnywhere)
+	read("/vips/{vip}", h.vip)
+	read("/svips/{svip}", h.secureVIP)
+	read("/status", h.serverStatus)
+	read("/serverinfo/statusoverrides", h.statusOverrides)
+	h.eureka(base, "/apps/{app}", eurekaForm, h.register, http.MethodPost)
+	h.eureka(base, "/apps/{app}/{id}", emptyForm, h.renewRouted, http.MethodPut)
+	h.eureka(base, "/apps/{app}/{id}", emptyForm, h.cancel, http.MethodDelete)
+	h.eureka(base, "/apps/{app}/{id}/status", eurekaForm, h.setStatus, http.MethodPut)
+	h.eureka(base, "/apps/{app}/{id}/status", eurekaForm, h.deleteStatus, http.MethodDelete)
+	h.eurekaRoute(base, "/apps/{app}/{id}/metadata", maxMetaParams, eurekaForm, h.updateMetadata, http.MethodPut)
+	h.eureka(base, "/peerreplication/batch", eurekaForm, h.batch, http.MethodPost)
+	h.eureka(base, "/asg/{asg}/status", emptyForm, h.autoScalingGroup, http.MethodPut)
+}
+
+func (h *Handler) eureka(base, path string, form errorForm, e endpoint, methods ...string) {
+	h.eurekaRoute(base, path, maxParams, form, e, methods...)
+}
+
+func (h *Handler) eurekaRoute(base, path string, params int, form errorForm, e endpoint, methods ...string) {
+	h.router.Handle(base+path, h.handle("{base}"+path, params, form, e)).Methods(methods...)
+}
+
+// ownRoutes adds our own API and what an operator looks at.
+func (h *Handler) ownRoutes() {
+	get := func(path string, form errorForm, e endpoint) {
+		h.router.Handle(path, h.handle(path, maxParams, form, e)).Methods(http.MethodGet, http.MethodHead)
+	}
+	get("/v1/rollcall/status", jsonForm, h.clusterStatus)
+	get("/v1/rollcall/apps", jsonForm, h.listInstances)
+	get("/v1/rollcall/events", jsonForm, h.events)
+	get("/healthz", jsonForm, healthz)
+	get("/readyz", jsonForm, h.readyz)
+	get("/serverinfo/statusoverrides", eurekaForm, func(w http.ResponseWriter, r *http.Request) error {
+		return h.statusOverrides(w, r, false)
+	})
+	get("/", eurekaForm, h.dashboard)
+	get("/lastn", eurekaForm, h.lastN)
+	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{})
+	get("/metrics", eurekaForm, func(w http.ResponseWriter, r *http.Request) error {
+		exposed.ServeHTTP(w, r)
+		return nil
+	})
+}
+
+// handle turns an endpoint into a handler; template is the metrics' name of the route.
+func (h *Handler) handle(template string, params int, form errorForm, e endpoint) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a, ok := w.(*answer); ok {
+			a.route = template
+		}
+		err := checkQuery(r.URL.RawQuery, params)
+		if err == nil {
+			err = e(w, r)
+		}
+		if err != nil {
+			h.fail(w, form, err)
+		}
+	})
+}
+
+// unrouted answers requests that no route takes.
+func (h *Handler) unrouted(why func(*http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.fail(w, formOfPath(r.URL.Path), why(r))
+	})
+}
+
+// allowed lists the methods that the routes of a path take, for the Allow header.
+func (h *Handler) allowed(r *http.Request) string {
+	var methods []string
+	for method := range strings.SplitSeq(allMethods, ", ") {
+		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		var match mux.RouteMatch
+		if h.router.Match(probe, &match) && match.MatchErr == nil {
+			methods = append(methods, method)
+		}
+	}
+	return strings.Join(methods, ", ")
+}
+
+// formOfPath is how a path's API words errors when no route was found for it: Eureka's clients get
+// nothing, because they decode whatever they get.
+func formOfPath(path string) errorForm {
+	if strings.HasPrefix(path, "/v1/") {
+		return jsonForm
+	}
+	return emptyForm
+}
+
+func stack() string { return string(debug.Stack()) }

@@ -1,0 +1,107 @@
+package httpd
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// serverApp is the application that a server shows itself as, as upstream does.
+const serverApp = "EUREKA"
+
+// serverStatus is GET status: what this node says of itself in the protocol's own form.
+func (h *Handler) serverStatus(w http.ResponseWriter, r *http.Request, v1 bool) error {
+	f := fullFormat(r, v1)
+	respondEureka(w, r, http.StatusOK, f, eureka.AppendStatusInfo(nil, f, h.statusInfo(h.clusterNow(r.Context()), schemeOf(r))))
+	return nil
+}
+
+// schemeOf is the scheme of the listener that was asked; the other nodes have the same.
+func schemeOf(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://"
+	}
+	return "http://"
+}
+
+func (h *Handler) statusInfo(cluster ClusterStatus, scheme string) *eureka.StatusInfo {
+	memory := readMemory()
+	info := &eureka.StatusInfo{
+		General: []registry.Pair{
+			{Key: "environment", Value: "rollcall " + h.config.Version},
+			{Key: "num-of-cpus", Value: strconv.Itoa(runtime.NumCPU())},
+			{Key: "total-avail-memory", Value: fmt.Sprintf("%dmb", memory.total>>20)},
+			{Key: "current-memory-usage", Value: memory.usage()},
+			{Key: "server-uptime", Value: uptime(time.Since(h.started))},
+		},
+		Instance: h.ownLease(cluster),
+	}
+	var registered []string
+	for _, n := range cluster.Nodes {
+		if n.ID == cluster.Node {
+			continue
+		}
+		address := scheme + n.HTTP + "/eureka/"
+		registered = append(registered, address)
+		if n.Role == "unknown" || n.Role == "" {
+			info.UnavailableReplicas += address + ","
+		} else {
+			info.AvailableReplicas += address + ","
+		}
+	}
+	info.RegisteredReplicas = strings.Join(registered, ", ")
+	return info
+}
+
+// ownLease is this node as an instance. It is in no registry: a node's life is the cluster's
+// business, not a lease's.
+func (h *Handler) ownLease(cluster ClusterStatus) *registry.Lease {
+	host, port := h.ownAddress(cluster)
+	status := registry.Up
+	if !cluster.Ready {
+		status = registry.Starting
+	}
+	started := h.started.UnixMilli()
+	return &registry.Lease{
+		Instance: &registry.Instance{
+			InstanceID: cluster.Node, HostName: host, IPAddr: host, App: serverApp, Status: status,
+			Port: registry.Port{Number: port, Enabled: true}, SecurePort: registry.Port{Number: 443},
+			CountryID: 1, DataCenter: registry.DataCenter{Name: registry.MyOwn}, VIP: "eureka", LastDirty: started,
+		},
+		Interval: registry.DefaultRenewalInterval, Duration: registry.DefaultDuration,
+		RegisteredAt: started, ServiceUpAt: started, UpdatedAt: started, Action: registry.ActionAdded,
+		RenewedAt: registry.Stamp{Wall: time.Now().UnixMilli()},
+	}
+}
+
+func (h *Handler) ownAddress(cluster ClusterStatus) (host string, port uint16) {
+	for _, n := range cluster.Nodes {
+		if n.ID != cluster.Node {
+			continue
+		}
+		host, text, err := net.SplitHostPort(n.HTTP)
+		number, _ := strconv.ParseUint(text, 10, 16)
+		if err == nil {
+			return host, uint16(number)
+		}
+	}
+	return cluster.Node, 0
+}
+
+// statusOverrides is GET serverinfo/statusoverrides: always JSON.
+func (h *Handler) statusOverrides(w http.ResponseWriter, r *http.Request, _ bool) error {
+	v, err := h.view(r)
+	if err != nil {
+		return err
+	}
+	v.label(w.Header(), v.Index())
+	respondEureka(w, r, http.StatusOK, eureka.Format{}, eureka.AppendStatusOverrides(nil, v.Leases()))
+	return nil
+}

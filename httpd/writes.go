@@ -1,0 +1,268 @@
+package httpd
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gorilla/mux"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// isReplication says that another server had the request first. Exactly true counts, as upstream.
+func isReplication(r *http.Request) bool {
+	values := r.Header["X-Netflix-Discovery-Replication"]
+	return len(values) > 0 && values[0] == "true"
+}
+
+func originOf(r *http.Request) registry.Origin {
+	if isReplication(r) {
+		return registry.FromEureka
+	}
+	return registry.FromClient
+}
+
+// pathVar is a segment of a routed path, unescaped. cleanPath escaped it, so it unescapes.
+func pathVar(r *http.Request, name string) string {
+	value, _ := url.PathUnescape(mux.Vars(r)[name])
+	return value
+}
+
+func pathKey(r *http.Request) registry.Key {
+	return registry.NewKey(pathVar(r, "app"), pathVar(r, "id"))
+}
+
+// apply performs one operation and counts it.
+func (h *Handler) apply(r *http.Request, op registry.Op) (registry.Result, error) {
+	origin := originOf(r)
+	results, err := h.config.Service.Apply(r.Context(), origin, op)
+	if err != nil {
+		err = writeOutcome(err)
+		h.metrics.count(op, origin, errorOutcome(err))
+		return registry.Result{}, err
+	}
+	h.metrics.count(op, origin, outcomeNames[results[0].Outcome])
+	return results[0], nil
+}
+
+// errorOutcome is the metrics' word for an Apply that failed.
+func errorOutcome(err error) string {
+	switch {
+	case errors.Is(err, registry.ErrUnknownOutcome):
+		return "unknown"
+	case errors.Is(err, registry.ErrNoLeader):
+		return "no_leader"
+	}
+	return "error"
+}
+
+// labelWrite names the version of the registry that the write made, if it made one.
+func (h *Handler) labelWrite(header http.Header, result registry.Result) {
+	if result.Index == 0 {
+		return
+	}
+	if v := staleView(h.config.Service); v != nil {
+		header.Set("X-Rollcall-Index", formatIndex(v.Epoch(), result.Index))
+	}
+}
+
+// viewAfterWrite shows at least what was just written; without a quorum, what this node has.
+func (h *Handler) viewAfterWrite(ctx context.Context) (freshView, error) {
+	return h.viewOrStale(ctx)
+}
+
+// register is POST apps/{app}. It answers 204 and nothing else: clients take 200 for a failure.
+func (h *Handler) register(w http.ResponseWriter, r *http.Request) error {
+	body, err := readBody(w, r, h.config.Limits.RegisterBytes)
+	if err != nil {
+		return err
+	}
+	f, err := bodyFormat(r.Header.Get("Content-Type"), body)
+	if err != nil {
+		return err
+	}
+	instance, err := eureka.DecodeRegistration(body, f, pathVar(r, "app"))
+	if err != nil {
+		return unparsable(f, err)
+	}
+	if err := h.checkQuota(instance.Key()); err != nil {
+		return err
+	}
+	result, err := h.apply(r, registry.Register{Instance: instance})
+	if err != nil {
+		return err
+	}
+	labelClamped(w.Header(), instance)
+	h.labelWrite(w.Header(), result)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// unparsable words the error of a body that cannot be read in the body's own form; another error is
+// left as it is.
+func unparsable(f eureka.Format, err error) error {
+	if !errors.Is(err, eureka.ErrUnparsable) {
+		return err
+	}
+	return &refusal{status: http.StatusBadRequest, text: string(eureka.AppendParseError(nil, f)), mediaType: mediaType(f), cause: err}
+}
+
+// checkQuota refuses instances that are new where there are too many. It looks at this node's copy,
+// so it may be late by the registrations under way.
+func (h *Handler) checkQuota(key registry.Key) error {
+	v := staleView(h.config.Service)
+	if v == nil {
+		return nil
+	}
+	if _, exists := v.Lease(key); exists {
+		return nil
+	}
+	if v.Len() >= h.config.Limits.InstancesTotal {
+		return &refusal{status: http.StatusInsufficientStorage, text: "the registry is full"}
+	}
+	if app, ok := v.App(key.App); ok && app.Len() >= h.config.Limits.InstancesInApp {
+		return &refusal{status: http.StatusTooManyRequests, text: "the application has too many instances"}
+	}
+	return nil
+}
+
+// labelClamped says which lease times were out of bounds and what was taken instead.
+func labelClamped(header http.Header, instance *registry.Instance) {
+	interval, duration, clamped := registry.ClampLease(instance.RenewalInterval, instance.Duration)
+	if !clamped {
+		return
+	}
+	var said []string
+	if instance.RenewalInterval > 0 && interval != instance.RenewalInterval {
+		said = append(said, "renewalIntervalInSecs="+strconv.Itoa(int(interval)))
+	}
+	if instance.Duration > 0 && duration != instance.Duration {
+		said = append(said, "durationInSecs="+strconv.Itoa(int(duration)))
+	}
+	header.Set("X-Rollcall-Lease-Clamped", strings.Join(said, ", "))
+}
+
+// change performs an operation on an existing instance: 200, or 404 if there is none, both empty.
+func (h *Handler) change(w http.ResponseWriter, r *http.Request, op registry.Op) error {
+	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
+		return err
+	}
+	result, err := h.apply(r, op)
+	if err != nil {
+		return err
+	}
+	if result.Outcome == registry.NotFound {
+		return notFound
+	}
+	h.labelWrite(w.Header(), result)
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// cancel is DELETE apps/{app}/{id}.
+func (h *Handler) cancel(w http.ResponseWriter, r *http.Request) error {
+	return h.change(w, r, registry.Cancel{Key: pathKey(r)})
+}
+
+// setStatus is PUT apps/{app}/{id}/status.
+func (h *Handler) setStatus(w http.ResponseWriter, r *http.Request) error {
+	status, err := statusParam(r.URL.RawQuery, true)
+	if err != nil {
+		return err
+	}
+	dirty, err := dirtyParam(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	return h.change(w, r, registry.SetOverride{Key: pathKey(r), Status: status, LastDirty: dirty})
+}
+
+// deleteStatus is DELETE apps/{app}/{id}/status.
+func (h *Handler) deleteStatus(w http.ResponseWriter, r *http.Request) error {
+	fallback, err := statusParam(r.URL.RawQuery, false)
+	if err != nil {
+		return err
+	}
+	dirty, err := dirtyParam(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	return h.change(w, r, registry.DeleteOverride{Key: pathKey(r), Fallback: fallback, LastDirty: dirty})
+}
+
+// updateMetadata is PUT apps/{app}/{id}/metadata: every parameter is an entry.
+func (h *Handler) updateMetadata(w http.ResponseWriter, r *http.Request) error {
+	pairs, err := metadataParams(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	if err := h.checkMetadata(pathKey(r), pairs); err != nil {
+		return err
+	}
+	return h.change(w, r, registry.UpdateMetadata{Key: pathKey(r), Pairs: pairs})
+}
+
+// checkMetadata bounds what an instance's metadata would become. Like the quota it looks at this
+// node's copy.
+func (h *Handler) checkMetadata(key registry.Key, pairs []registry.Pair) error {
+	var stored []registry.Pair
+	if v := staleView(h.config.Service); v != nil {
+		if lease, ok := v.Lease(key); ok {
+			stored = lease.Instance.Metadata
+		}
+	}
+	return eureka.CheckMetadata(mergePairs(stored, pairs))
+}
+
+// mergePairs overwrites entries of stored and adds new ones at the end.
+func mergePairs(stored, pairs []registry.Pair) []registry.Pair {
+	merged := slices.Clone(stored)
+	for _, p := range pairs {
+		at := slices.IndexFunc(merged, func(m registry.Pair) bool { return m.Key == p.Key })
+		if at >= 0 {
+			merged[at] = p
+			continue
+		}
+		merged = append(merged, p)
+	}
+	return merged
+}
+
+// metadataParams keeps the order of the query and the first value of a repeated key.
+func metadataParams(query string) ([]registry.Pair, error) {
+	var pairs []registry.Pair
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(query, "&") {
+		if part == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(part, "=")
+		key, err := unescapeParam(key)
+		if err != nil {
+			return nil, err
+		}
+		if value, err = unescapeParam(value); err != nil {
+			return nil, err
+		}
+		if key == "" || seen[key] {
+			continue
+		}
+		seen[key] = true
+		pairs = append(pairs, registry.Pair{Key: key, Value: value})
+	}
+	return pairs, nil
+}
+
+// autoScalingGroup is PUT asg/{asg}/status, which exists on AWS only (upstream: ASGResource).
+func (h *Handler) autoScalingGroup(w http.ResponseWriter, r *http.Request) error {
+	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
+		return err
+	}
+	return &refusal{status: http.StatusBadRequest}
+}
