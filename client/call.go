@@ -1,0 +1,134 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+const jsonType = "application/json"
+
+// call is one request, to whichever server.
+type call struct {
+	method string
+	path   []string // segments, not escaped
+	query  url.Values
+	body   []byte // JSON; nil: none
+	write  bool   // it changes something
+}
+
+// answer is what a server said, if its status is below 500 or there is no use in asking another one.
+type answer struct {
+	server string
+	status int
+	body   []byte
+	// repeated: an earlier try of the same call, at another server, may have taken effect.
+	repeated bool
+}
+
+// do sends a call to the server that answered last, and to the others in order while none gives an
+// answer. An unknown outcome ends it, because a server has spent its time on it already.
+func (c *Client) do(ctx context.Context, q call) (answer, error) {
+	var errs []error
+	maybe := false
+	first := int(c.current.Load())
+	for i := range c.servers {
+		n := (first + i) % len(c.servers)
+		a, err := c.try(ctx, c.servers[n], q)
+		if err == nil {
+			c.current.Store(int64(n))
+			a.repeated = maybe
+			return a, nil
+		}
+		maybe = maybe || q.write && mayHaveWritten(err)
+		errs = append(errs, err)
+		if errors.Is(err, ErrUnknownOutcome) || ctx.Err() != nil {
+			break
+		}
+	}
+	err := errors.Join(errs...)
+	if maybe && !errors.Is(err, ErrUnknownOutcome) {
+		err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+	}
+	return answer{}, err
+}
+
+func (c *Client) try(ctx context.Context, server string, q call) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	req, err := q.request(ctx, server)
+	if err != nil {
+		return answer{}, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	if resp.Header.Get(outcomeHeader) == "unknown" {
+		return answer{}, fmt.Errorf("%s: %w", server, ErrUnknownOutcome)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return answer{}, fmt.Errorf("read the answer of %s: %w", server, err)
+	}
+	a := answer{server: server, status: resp.StatusCode, body: body}
+	if err := a.refusal(); err != nil && err.elsewhere() {
+		return answer{}, err
+	}
+	return a, nil
+}
+
+// outcomeHeader says of a 504 that a write may have taken effect.
+const outcomeHeader = "X-Rollcall-Outcome"
+
+func (q call) request(ctx context.Context, server string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, q.method, q.url(server), bytes.NewReader(q.body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", jsonType)
+	if q.body != nil {
+		req.Header.Set("Content-Type", jsonType)
+	}
+	return req, nil
+}
+
+// url escapes each segment by itself, because an id may contain a slash.
+func (q call) url(server string) string {
+	var b strings.Builder
+	b.WriteString(server)
+	for _, segment := range q.path {
+		b.WriteString("/" + url.PathEscape(segment))
+	}
+	if len(q.query) > 0 {
+		b.WriteString("?" + q.query.Encode())
+	}
+	return b.String()
+}
+
+// refusal is the answer as an error, nil if it is a success.
+func (a answer) refusal() *StatusError {
+	if a.status < 300 {
+		return nil
+	}
+	const longest = 300
+	text := strings.TrimSpace(string(a.body[:min(len(a.body), longest)]))
+	return &StatusError{Server: a.server, Status: a.status, Message: text}
+}
+
+// want turns an answer that is no success into an error.
+func (a answer) want() error {
+	switch {
+	case a.status < 300:
+		return nil
+	case a.status == http.StatusNotFound:
+		return ErrNotRegistered
+	}
+	return a.refusal()
+}

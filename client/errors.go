@@ -1,0 +1,52 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+)
+
+// Errors that a caller can act on.
+var (
+	// ErrNotRegistered: the cluster has no such instance. Register it (again).
+	ErrNotRegistered = errors.New("not registered")
+	// ErrUnknownOutcome: nobody knows whether the write took effect. Repeat it, or read.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+)
+
+// StatusError is an answer that is neither what was asked for nor one of the errors above.
+type StatusError struct {
+	Server  string // base URL of who answered
+	Status  int    // of HTTP
+	Message string // what the server says about it; may be empty
+}
+
+// Error names server, status and the server's words.
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("%s answered %d %s", e.Server, e.Status, http.StatusText(e.Status))
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
+
+// elsewhere says whether another server may do better.
+func (e *StatusError) elsewhere() bool {
+	switch e.Status {
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// mayHaveWritten says whether a write may have taken effect although this came back. A 503 says that
+// nothing was done, and without a connection nothing was sent.
+func mayHaveWritten(err error) bool {
+	var status *StatusError
+	if errors.As(err, &status) {
+		return status.Status != http.StatusServiceUnavailable
+	}
+	var op *net.OpError
+	return !errors.As(err, &op) || op.Op != "dial"
+}
