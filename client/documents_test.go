@@ -1,0 +1,106 @@
+package client
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+func fixture(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile("../httpd/eureka/testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestRegisterSendsWhatTheServerReads(t *testing.T) {
+	want := &registry.Instance{
+		InstanceID: "orders-1", HostName: "orders-1.example.com", App: "ORDERS", IPAddr: "10.0.0.11",
+		Status: registry.Starting, Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 8443},
+		CountryID: 1, DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 10, Duration: 30,
+		Metadata: []registry.Pair{{Key: "zone", Value: "a"}}, VIP: "orders", LastDirty: 1767225599500,
+	}
+	var got *registry.Instance
+	c := servers{"a": func(r *http.Request) (*http.Response, error) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		if got, err = eureka.DecodeRegistration(body, eureka.Format{}, "orders"); err != nil {
+			return answered(400, err.Error())
+		}
+		return answered(204, "")
+	}}.client(t, "a")
+	if err := c.Register(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the server reads\n%+v, want\n%+v", got, want)
+	}
+}
+
+func TestAppsReadsTheRegistry(t *testing.T) {
+	apps, err := servers{"a": always(200, fixture(t, "apps.json"))}.client(t, "a").Apps(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]int)
+	for _, app := range apps {
+		got[app.Name] = len(app.Leases)
+	}
+	if want := map[string]int{"ORDERS": 2, "USERS": 1}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestInstancesOfAnUnknownApplicationAreNone(t *testing.T) {
+	got, err := servers{"a": always(404, "")}.client(t, "a").Instances(t.Context(), "nobody")
+	if err != nil || len(got) != 0 {
+		t.Errorf("got %v, %v, want none and no error", got, err)
+	}
+}
+
+func TestInstancesReadsOneApplication(t *testing.T) {
+	got, err := servers{"a": always(200, fixture(t, "application.json"))}.client(t, "a").Instances(t.Context(), "orders")
+	if err != nil || len(got) != 2 || got[0].Key() != registry.NewKey("ORDERS", "orders-1.example.internal:orders:8080") {
+		t.Errorf("got %v, %v, want the two of the fixture", got, err)
+	}
+}
+
+func TestADocumentThatCannotBeReadIsAnError(t *testing.T) {
+	c := servers{"a": always(200, "<html>")}.client(t, "a")
+	if _, err := c.Apps(t.Context()); err == nil {
+		t.Error("Apps: no error")
+	}
+	if _, err := c.Instances(t.Context(), "orders"); err == nil {
+		t.Error("Instances: no error")
+	}
+	if _, err := c.Status(t.Context()); err == nil {
+		t.Error("Status: no error")
+	}
+}
+
+func TestReadsAskForTheConsistencyThatWasConfigured(t *testing.T) {
+	var query string
+	transport := servers{"a": func(r *http.Request) (*http.Response, error) {
+		query = r.URL.RawQuery
+		return answered(404, "")
+	}}
+	c, err := New(Config{Servers: []string{"http://a/"}, HTTPClient: &http.Client{Transport: transport}, Consistency: "stale"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Instances(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	if query != "consistency=stale" {
+		t.Errorf("query %q, want consistency=stale", query)
+	}
+}

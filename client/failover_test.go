@@ -1,0 +1,119 @@
+package client
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+var key = registry.NewKey("orders", "orders-1")
+
+func TestAWriteHasThreeOutcomes(t *testing.T) {
+	unknown := always(504, "", "X-Rollcall-Outcome", "unknown")
+	for _, tc := range []struct {
+		name          string
+		first, second func(*http.Request) (*http.Response, error)
+		want          error // nil: done
+		status        int   // of the StatusError; 0: none
+	}{
+		{name: "done", first: always(200, ""), second: cutOff},
+		{name: "unknown instance", first: always(404, ""), second: cutOff, want: ErrNotRegistered},
+		{name: "refused", first: always(400, "no"), second: always(200, ""), status: 400},
+		{name: "no leader there, done elsewhere", first: always(503, ""), second: always(200, "")},
+		{name: "no leader anywhere", first: always(503, ""), second: always(503, ""), status: 503},
+		{name: "nobody listens there, done elsewhere", first: unreachable, second: always(200, "")},
+		{name: "nobody listens there, unknown instance elsewhere", first: unreachable, second: always(404, ""), want: ErrNotRegistered},
+		{name: "the server does not know", first: unknown, second: always(200, ""), want: ErrUnknownOutcome},
+		{name: "cut off, done elsewhere", first: cutOff, second: always(200, "")},
+		{name: "cut off, nobody elsewhere", first: cutOff, second: unreachable, want: ErrUnknownOutcome},
+		{name: "cut off, no leader elsewhere", first: cutOff, second: always(503, ""), want: ErrUnknownOutcome},
+		{name: "cut off, gone elsewhere", first: cutOff, second: always(404, "")},
+		{name: "a proxy's timeout, nobody elsewhere", first: always(504, ""), second: unreachable, want: ErrUnknownOutcome},
+		{name: "no answer, done elsewhere", first: silent, second: always(200, "")},
+		{name: "no answer anywhere", first: silent, second: silent, want: ErrUnknownOutcome},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := servers{"a": tc.first, "b": tc.second}.client(t, "a", "b")
+				err := c.Cancel(t.Context(), key)
+				if tc.want != nil && !errors.Is(err, tc.want) {
+					t.Errorf("Cancel: %v, want %v", err, tc.want)
+				}
+				var status *StatusError
+				if tc.status != 0 && (!errors.As(err, &status) || status.Status != tc.status || errors.Is(err, ErrUnknownOutcome)) {
+					t.Errorf("Cancel: %v, want a plain status %d", err, tc.status)
+				}
+				if tc.want == nil && tc.status == 0 && err != nil {
+					t.Errorf("Cancel: %v, want success", err)
+				}
+			})
+		})
+	}
+}
+
+func TestAFailedReadIsNeverAnUnknownOutcome(t *testing.T) {
+	c := servers{"a": cutOff, "b": unreachable}.client(t, "a", "b")
+	if _, err := c.Apps(t.Context()); err == nil || errors.Is(err, ErrUnknownOutcome) {
+		t.Errorf("Apps: %v, want an error that is not an unknown outcome", err)
+	}
+}
+
+func TestTheServerThatAnsweredIsAskedFirstNextTime(t *testing.T) {
+	j := newJournal()
+	down := true
+	flaky := func(r *http.Request) (*http.Response, error) {
+		if down {
+			return unreachable(r)
+		}
+		return answered(200, "")
+	}
+	c := servers{"a": j.around(flaky), "b": always(200, "")}.client(t, "a", "b")
+	for range 3 {
+		if err := c.Renew(t.Context(), key, 0); err != nil {
+			t.Fatal(err)
+		}
+		down = false
+	}
+	if got := len(j.lines); got != 1 {
+		t.Errorf("the first server was asked %d times, want once, before the second one answered", got)
+	}
+}
+
+func TestASilentServerCostsOneTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := servers{"a": silent, "b": always(200, "")}.client(t, "a", "b")
+		start := time.Now()
+		if err := c.Renew(t.Context(), key, 0); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != DefaultTimeout {
+			t.Errorf("took %v, want %v", took, DefaultTimeout)
+		}
+	})
+}
+
+func TestIDsAreEscapedAsOneSegment(t *testing.T) {
+	j := newJournal()
+	c := servers{"a": j.around(always(200, ""))}.client(t, "a")
+	if err := c.SetStatus(t.Context(), registry.NewKey("orders", "a/b c?#:1"), registry.OutOfService); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := j.String(), "PUT /eureka/v2/apps/ORDERS/a%2Fb%20c%3F%23:1/status"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestConfigReportsEveryMistake(t *testing.T) {
+	_, err := New(Config{Servers: []string{"127.0.0.1:8761", "ftp://a"}, Timeout: -1})
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) != 3 {
+		t.Errorf("got %v, want three mistakes", err)
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("no error without servers")
+	}
+}

@@ -1,0 +1,92 @@
+package client
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// servers is a cluster in memory, in the place of the network: one function per host.
+type servers map[string]func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (s servers) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		defer r.Body.Close()
+	}
+	return s[r.URL.Host](r)
+}
+
+// client returns a client for hosts of s, in this order.
+func (s servers) client(t *testing.T, hosts ...string) *Client {
+	t.Helper()
+	var urls []string
+	for _, h := range hosts {
+		urls = append(urls, "http://"+h)
+	}
+	c, err := New(Config{Servers: urls, HTTPClient: &http.Client{Transport: s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func answered(status int, body string, header ...string) (*http.Response, error) {
+	h := make(http.Header)
+	for i := 0; i+1 < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body))}, nil
+}
+
+// always answers every request alike.
+func always(status int, body string, header ...string) func(*http.Request) (*http.Response, error) {
+	return func(*http.Request) (*http.Response, error) { return answered(status, body, header...) }
+}
+
+// unreachable is a server that nobody listens for.
+func unreachable(*http.Request) (*http.Response, error) {
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+}
+
+// cutOff is a server that takes a request and dies.
+func cutOff(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+
+// silent is a server that takes a request and never answers.
+func silent(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// journal records requests as "METHOD path?query", with the time since it was made.
+type journal struct {
+	start time.Time
+	mu    sync.Mutex
+	lines []string
+	times []time.Duration
+}
+
+func newJournal() *journal { return &journal{start: time.Now()} }
+
+// around records what it passes on.
+func (j *journal) around(next func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		j.mu.Lock()
+		j.lines = append(j.lines, r.Method+" "+cmp.Or(r.URL.RawPath, r.URL.Path))
+		j.times = append(j.times, time.Since(j.start))
+		j.mu.Unlock()
+		return next(r)
+	}
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Join(j.lines, "\n")
+}
