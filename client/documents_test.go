@@ -55,7 +55,7 @@ func TestAppsReadsTheRegistry(t *testing.T) {
 	for _, app := range apps {
 		got[app.Name] = len(app.Leases)
 	}
-	if want := map[string]int{"ORDERS": 2, "USERS": 1}; !reflect.DeepEqual(got, want) {
+	if want := map[string]int{"BILLING": 1, "ORDERS": 2}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
