@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -38,4 +39,12 @@ func Pass(t testing.TB, d time.Duration) {
 	case <-t.Context().Done():
 		t.Fatal("the test was ended while time passed")
 	}
+}
+
+// notYet is the answer of a probe that counts.
+func notYet(have, want int) error {
+	if have >= want {
+		return nil
+	}
+	return fmt.Errorf("%d of %d so far", have, want)
 }

@@ -55,10 +55,7 @@ func startLoad(t *testing.T, lease, keepers, churners int, nodes []*Node) *load 
 		l.workers.Go(func() { l.churn(ctx, fmt.Sprintf("churn-%d", i)) })
 	}
 	Eventually(t, ReadyLimit, "kept instances are registered", func() error {
-		if n := l.settled("kept-"); n < keepers {
-			return fmt.Errorf("%d of %d", n, keepers)
-		}
-		return nil
+		return notYet(l.settled("kept-"), keepers)
 	})
 	return l
 }

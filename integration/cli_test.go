@@ -1,0 +1,104 @@
+package integration
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// rollcall runs one command of the program to its end and returns its standard output.
+func rollcall(t *testing.T, args ...string) []byte {
+	t.Helper()
+	out, err := exec.Command(Binary(t), args...).Output()
+	if err != nil {
+		t.Fatalf("rollcall %s: %v", strings.Join(args, " "), err)
+	}
+	return out
+}
+
+func decode(t *testing.T, document []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(document, into); err != nil {
+		t.Fatalf("%v in %s", err, document)
+	}
+}
+
+func TestStatusCommandDescribesTheClusterOnEveryNode(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	for _, n := range c.Nodes {
+		var status Status
+		decode(t, rollcall(t, "status", "-o", "json", "--addr", n.URL()), &status)
+		if status.Mode != "cp" || status.ClusterID == "" || status.Leader != leader.Name || status.Term == 0 {
+			t.Errorf("status at %s: %+v, want mode cp, an id, leader %s and a term", n.Name, status, leader.Name)
+		}
+		if len(status.Nodes) != len(c.Nodes) {
+			t.Fatalf("status at %s: %d nodes, want %d", n.Name, len(status.Nodes), len(c.Nodes))
+		}
+		for i, got := range status.Nodes {
+			want := NodeStatus{ID: c.Nodes[i].Name, HTTP: c.Nodes[i].HTTP, Cluster: c.Nodes[i].Cluster, Role: "follower", Applied: got.Applied}
+			if c.Nodes[i] == leader {
+				want.Role = "leader"
+			}
+			if got != want || got.Applied == 0 {
+				t.Errorf("status at %s: %+v, want %+v with something applied", n.Name, got, want)
+			}
+		}
+	}
+}
+
+func TestCommandsRegisterListAndCancel(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	first, last := c.Nodes[0].URL(), c.Nodes[2].URL()
+	rollcall(t, "register", "orders", "--id", "orders-1", "--host", "localhost", "--ip", "127.0.0.1", "--port", "8080", "--addr", first)
+	if got := listed(t, last); !slices.Equal(got, []string{"ORDERS/orders-1/UP"}) {
+		t.Errorf("ls at another node: %q, want the instance", got)
+	}
+	rollcall(t, "cancel", "orders", "orders-1", "--addr", last)
+	if got := listed(t, first); len(got) != 0 {
+		t.Errorf("ls after the cancel: %q, want nothing", got)
+	}
+}
+
+// listed is what `rollcall ls -o json` shows: APP/id/STATUS.
+func listed(t *testing.T, addr string) []string {
+	t.Helper()
+	var instances []struct{ App, ID, Status string }
+	decode(t, rollcall(t, "ls", "-o", "json", "--addr", addr), &instances)
+	var names []string
+	for _, i := range instances {
+		names = append(names, i.App+"/"+i.ID+"/"+i.Status)
+	}
+	return names
+}
+
+func TestRegisterHeartbeatKeepsAliveUntilInterrupted(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	n := c.Nodes[1]
+	keeper, err := Launch(t, filepath.Join(t.TempDir(), "log"), nil, "register", "orders", "--id", "orders-1",
+		"--lease", "3s", "--interval", "1s", "--heartbeat", "--addr", n.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	life := lifeCycle{Cluster: c, app: "ORDERS", id: "orders-1"}
+	life.everywhere(t, "UP")
+	for range 4 { // longer than its lease
+		awaitRenewal(t, n, "ORDERS", "orders-1")
+	}
+	keeper.Signal(t, syscall.SIGINT)
+	if code := keeper.ExitCode(t, StopLimit); code != 0 {
+		t.Errorf("exit code %d after Ctrl-C, want 0; it said:\n%s", code, keeper.Output(t))
+	}
+	for _, n := range c.Nodes {
+		if _, listed := mustList(t, n)["orders-1"]; listed {
+			t.Errorf("node %s lists the instance after Ctrl-C", n.Name)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// single is the settings of a cluster of one.
+var single = Config{Nodes: 1}
+
+// mustRefuseToStart starts a node that must end by itself with an error, and say each of the words.
+func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
+	t.Helper()
+	if err := os.WriteFile(n.log, nil, 0o600); err != nil { // what earlier processes said does not count
+		t.Fatal(err)
+	}
+	n.Start(t)
+	if code := n.ExitCode(t, ReadyLimit); code == 0 {
+		t.Errorf("exit code 0, want an error")
+	}
+	said := n.Output(t)
+	for _, word := range words {
+		if !strings.Contains(said, word) {
+			t.Errorf("it does not say %q:\n%s", word, said)
+		}
+	}
+	if strings.Contains(said, "panic") || strings.Contains(said, "goroutine ") {
+		t.Errorf("it did not refuse, it crashed:\n%s", said)
+	}
+}
+
+func TestDataDirectoryOfAnotherNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, single)
+	n := c.Nodes[0]
+	n.Stop(t)
+	n.Settings["node.name"] = "somebody-else"
+	mustRefuseToStart(t, n, n.Dir, `"n1"`, `"somebody-else"`)
+}
+
+func TestDataDirectoryOfAnotherClusterIsRefused(t *testing.T) {
+	t.Parallel()
+	own, other := StartCluster(t, Config{}), StartCluster(t, Config{})
+	status, err := other.Nodes[2].Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stray := own.Nodes[2]
+	stray.Stop(t)
+	other.Nodes[2].Stop(t)
+	stray.Settings["data.dir"] = other.Nodes[2].Dir
+	mustRefuseToStart(t, stray, status.ClusterID, "cluster")
+}
+
+func TestCorruptDataDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, corrupt := range map[string]func(t *testing.T, dir string) (named string){
+		"identity that is not JSON": func(t *testing.T, dir string) string {
+			overwrite(t, filepath.Join(dir, "identity.json"), "not an identity")
+			return "identity.json"
+		},
+		"identity that is cut off": func(t *testing.T, dir string) string {
+			cutOff(t, filepath.Join(dir, "identity.json"))
+			return "identity.json"
+		},
+		"identity that is missing": func(t *testing.T, dir string) string {
+			if err := os.Remove(filepath.Join(dir, "identity.json")); err != nil {
+				t.Fatal(err)
+			}
+			return "identity.json"
+		},
+		"log that is something else": func(t *testing.T, dir string) string {
+			file := logFile(t, dir)
+			overwrite(t, file, strings.Repeat("not a log ", 10_000))
+			return filepath.Base(file)
+		},
+		"log that is cut off": func(t *testing.T, dir string) string {
+			file := logFile(t, dir)
+			cutOff(t, file)
+			return filepath.Base(file)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := StartCluster(t, single).Nodes[0]
+			mustRegister(t, n, Instance{App: "LOST", ID: "lost"})
+			n.Stop(t)
+			mustRefuseToStart(t, n, corrupt(t, n.Dir))
+		})
+	}
+}
+
+// logFile finds the file of the Raft log in a data directory: the largest one.
+func logFile(t *testing.T, dir string) (largest string) {
+	t.Helper()
+	var size int64
+	err := filepath.Walk(dir, func(file string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() && info.Size() > size {
+			largest, size = file, info.Size()
+		}
+		return err
+	})
+	if err != nil || largest == "" {
+		t.Fatalf("no log in %s: %v", dir, err)
+	}
+	return largest
+}
+
+func overwrite(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cutOff keeps the first bytes of a file, as a copy that was interrupted.
+func cutOff(t *testing.T, file string) {
+	t.Helper()
+	if err := os.Truncate(file, 100); err != nil {
+		t.Fatal(err)
+	}
+}

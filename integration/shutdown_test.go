@@ -1,0 +1,36 @@
+package integration
+
+import (
+	"testing"
+	"time"
+)
+
+// TestLeaderStopsGracefullyUnderLoad stops the leader as a service manager does: it hands leadership
+// over, answers who waits, and nothing that was acknowledged is lost.
+func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	followers := c.Others(leader)
+	l := startLoad(t, 10, 10, 4, followers)
+	began := time.Now()
+	leader.Stop(t)
+	t.Logf("the leader ended %v after SIGTERM", time.Since(began))
+	next := c.Leader(followers...)
+	t.Logf("%s led %v after SIGTERM", next.Name, time.Since(began))
+	awaitProgress(t, l)
+	t.Logf("writes were acknowledged again %v after SIGTERM", time.Since(began))
+	leader.Start(t)
+	c.WaitReady()
+	l.stop()
+	l.check(t, c.Nodes)
+}
+
+// awaitProgress waits until ten more ids were registered than now.
+func awaitProgress(t *testing.T, l *load) {
+	t.Helper()
+	goal := l.settled("churn-") + 10
+	Eventually(t, ReadyLimit, "the load makes progress", func() error {
+		return notYet(l.settled("churn-"), goal)
+	})
+}

@@ -1,0 +1,87 @@
+package integration
+
+import (
+	"maps"
+	"testing"
+)
+
+// tlsCluster is a cluster whose every listener uses certificates of ca.
+func tlsCluster(t *testing.T, ca *Certificates) Config {
+	return Config{TLS: ca, Of: func(node string) map[string]string { return ca.Settings(t, node) }}
+}
+
+func TestClusterOverMutualTLSServesHTTPS(t *testing.T) {
+	t.Parallel()
+	ca := NewCertificates(t)
+	c := StartCluster(t, tlsCluster(t, ca))
+	follower := c.Others(c.Leader())[0]
+	mustRegister(t, follower, Instance{App: "SECRET", ID: "s"})
+	for _, n := range c.Nodes {
+		if _, listed := mustList(t, n)["s"]; !listed {
+			t.Errorf("node %s does not list what was registered over TLS", n.Name)
+		}
+	}
+	plain := *follower
+	plain.tls = nil
+	if answer := plain.Get("/eureka/apps"); answer.Status == 200 {
+		t.Errorf("plain HTTP on the TLS port: %v, want a refusal", answer)
+	}
+}
+
+// TestNodeWithForeignCertificateCannotJoin puts a node in the place of a stopped one, with its
+// directory and name, but with a certificate of another authority.
+func TestNodeWithForeignCertificateCannotJoin(t *testing.T) {
+	t.Parallel()
+	ca := NewCertificates(t)
+	c := StartCluster(t, tlsCluster(t, ca))
+	stranger := c.Others(c.Leader())[0]
+	stranger.Stop(t)
+	mustRegister(t, c.Leader(c.Others(stranger)...), Instance{App: "SECRET", ID: "s"})
+
+	foreign := NewCertificates(t)
+	maps.Copy(stranger.Settings, foreign.Settings(t, stranger.Name))
+	stranger.tls = foreign
+	stranger.Start(t)
+	mustStayOutside(t, stranger)
+
+	maps.Copy(stranger.Settings, ca.Settings(t, stranger.Name))
+	stranger.tls = ca
+	stranger.Kill()
+	stranger.Start(t)
+	stranger.WaitReady(t)
+	if _, listed := mustList(t, stranger)["s"]; !listed {
+		t.Error("with its own certificate the node does not catch up")
+	}
+}
+
+// mustStayOutside watches a node for a while in which it would have joined many times over: it may
+// end, or serve what it has, but it must not learn what was written without it.
+func mustStayOutside(t *testing.T, n *Node) {
+	t.Helper()
+	for range 10 {
+		Pass(t, noticeAfter/10)
+		if !n.Running() {
+			return
+		}
+		if n.Get("/eureka/apps?consistency=linearizable").Status == 200 {
+			t.Fatal("a node with a certificate of another authority serves linearizable reads")
+		}
+		if listing, err := n.ListingOf("/eureka/apps?consistency=stale"); err == nil {
+			if _, listed := listing["s"]; listed {
+				t.Fatal("a node with a certificate of another authority got the log")
+			}
+		}
+	}
+}
+
+func TestPlainListenersOutsideLoopbackAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"http.addr", "cluster.addr"} {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			n := NewCluster(t, single).Nodes[0]
+			n.Settings[key] = "0.0.0.0:0"
+			mustRefuseToStart(t, n, key, "TLS", "--insecure")
+		})
+	}
+}
