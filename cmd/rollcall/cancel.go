@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func newCancelCommand() *cobra.Command {
+	var c connection
+	cmd := &cobra.Command{
+		Use:     "cancel APP/ID",
+		Short:   "Remove an instance",
+		Example: "  rollcall cancel ORDERS/orders-1",
+		Args:    usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := parseKey(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			cl, err := c.open(nil)
+			if err != nil {
+				return err
+			}
+			if err := cl.Cancel(cmd.Context(), key); err != nil {
+				return err
+			}
+			return c.out.print(cmd.OutOrStdout(), done{Done: "canceled", App: key.App, ID: key.ID})
+		},
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+// parseKey splits APP/ID at the first slash: ids may contain further ones.
+func parseKey(text string) (registry.Key, error) {
+	app, id, ok := strings.Cut(text, "/")
+	if !ok || app == "" || id == "" {
+		return registry.Key{}, fmt.Errorf("%q does not name an instance; write APP/ID, as ls shows them", text)
+	}
+	return registry.NewKey(app, id), nil
+}
+
+// done says what became of one instance.
+type done struct {
+	Done   string `json:"done"`
+	App    string `json:"app"`
+	ID     string `json:"id"`
+	Status string `json:"status,omitempty"`
+}
+
+func (d done) table() [][]string {
+	row := []string{d.Done, d.App + "/" + d.ID}
+	if d.Status != "" {
+		row = append(row, d.Status)
+	}
+	return [][]string{row}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"crypto/tls"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// certificate is a key pair in two files that may be replaced at any time.
+type certificate struct {
+	cert, key string
+	// warn is told, once per attempt, why a changed pair was not taken over.
+	warn func(error)
+
+	mu      sync.Mutex
+	pair    *tls.Certificate
+	changed [2]time.Time // of the files, when they were last looked at
+}
+
+// openCertificate reads the pair for the first time; later failures leave the old pair in use.
+func openCertificate(cert, key string, warn func(error)) (*certificate, error) {
+	c := &certificate{cert: cert, key: key, warn: warn}
+	changed, err := c.modified()
+	if err != nil {
+		return nil, err
+	}
+	return c, c.read(changed)
+}
+
+// get implements tls.Config.GetCertificate. It costs two stats per handshake.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed, err := c.modified()
+	if err == nil && changed != c.changed {
+		// Looked at once per change: a pair that is half replaced is read again when its other
+		// file changes.
+		err = c.read(changed)
+	}
+	if err != nil {
+		c.warn(err)
+	}
+	return c.pair, nil
+}
+
+func (c *certificate) read(changed [2]time.Time) error {
+	c.changed = changed
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return err
+	}
+	c.pair = &pair
+	return nil
+}
+
+func (c *certificate) modified() (at [2]time.Time, err error) {
+	for i, path := range []string{c.cert, c.key} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return at, err
+		}
+		at[i] = info.ModTime()
+	}
+	return at, nil
+}
+
+// expiry is a metric: the end of the served certificate, in seconds since the epoch.
+func (c *certificate) expiry() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rollcall_http_certificate_expiry_timestamp_seconds",
+		Help: "When the certificate of the HTTP listener ends, in seconds since the epoch.",
+	}, func() float64 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return float64(c.pair.Leaf.NotAfter.Unix())
+	})
+}

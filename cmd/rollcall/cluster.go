@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// cluster shows the store's nodes to package httpd.
+type cluster struct{ store *store.Raft }
+
+// Status implements httpd.Cluster.
+func (c cluster) Status(ctx context.Context) httpd.ClusterStatus {
+	s := c.store.Status(ctx)
+	status := httpd.ClusterStatus{Mode: modeCP, ClusterID: s.ClusterID, Leader: s.Leader, Term: s.Term}
+	for _, n := range s.Nodes {
+		status.Nodes = append(status.Nodes, httpd.NodeStatus{ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied})
+	}
+	return status
+}
+
+// drainingService is a registry that is not ready any more once the node shuts down, so that load
+// balancers leave before the port closes.
+type drainingService struct {
+	registry.Service
+	draining *atomic.Bool
+}
+
+// Health implements registry.Service.
+func (s drainingService) Health() registry.Health {
+	h := s.Service.Health()
+	h.Ready = h.Ready && !s.draining.Load()
+	return h
+}

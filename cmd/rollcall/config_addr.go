@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+)
+
+func (c *Config) validateAddresses() error {
+	errs := []error{
+		checkAddr("http.addr", c.HTTP.Addr),
+		checkAddr("cluster.addr", c.Cluster.Addr),
+		checkAdvertise("http", c.HTTP.Addr, c.HTTP.Advertise),
+		checkAdvertise("cluster", c.Cluster.Addr, c.Cluster.Advertise),
+	}
+	for _, addr := range c.Cluster.Join {
+		errs = append(errs, checkDialable("cluster.join", addr))
+	}
+	for _, node := range slices.Sorted(maps.Keys(c.Cluster.Dial)) {
+		errs = append(errs, checkDialable("cluster.dial: "+node, c.Cluster.Dial[node]))
+	}
+	return errors.Join(errs...)
+}
+
+// checkAddr wants host:port with a port by number; the host may be empty, for all interfaces.
+func checkAddr(name, addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("%s: %q is not an address of the form host:port", name, addr)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%s: %q has no port number from 0 to 65535", name, addr)
+	}
+	return nil
+}
+
+// checkDialable wants an address that another node can dial.
+func checkDialable(name, addr string) error {
+	if err := checkAddr(name, addr); err != nil {
+		return err
+	}
+	if allInterfaces(addr) {
+		return fmt.Errorf("%s: %q names no host that can be dialled", name, addr)
+	}
+	return nil
+}
+
+// checkAdvertise: an address that stands for all interfaces tells others nothing.
+func checkAdvertise(section, addr, advertise string) error {
+	switch {
+	case advertise != "":
+		return checkDialable(section+".advertise", advertise)
+	case checkAddr("", addr) == nil && allInterfaces(addr):
+		return fmt.Errorf("%s.advertise: is required, because %s.addr %q names no host that others can dial", section, section, addr)
+	}
+	return nil
+}
+
+func allInterfaces(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// loopback says whether a listener on addr is out of reach of other machines.
+func loopback(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// LimitsConfig bounds what requests may cost.
+type LimitsConfig struct {
+	RegisterBytes  int64 `yaml:"register-bytes" help:"largest body of a registration, in bytes after decompression; 413 above it"`
+	IgnoredBytes   int64 `yaml:"ignored-bytes" help:"largest body of a call that has none by the protocol, in bytes; 413 above it"`
+	BatchBytes     int64 `yaml:"batch-bytes" help:"largest replication batch, in bytes after decompression; 413 above it"`
+	InstancesTotal int   `yaml:"instances-total" help:"most instances of all applications; a new one above it is answered 507"`
+	InstancesInApp int   `yaml:"instances-in-app" help:"most instances of one application; a new one above it is answered 429"`
+	Connections    int   `yaml:"connections" help:"most HTTP connections at a time; further ones wait to be accepted"`
+}
+
+func defaultLimits() LimitsConfig {
+	return LimitsConfig{
+		RegisterBytes:  256 << 10,
+		IgnoredBytes:   64 << 10,
+		BatchBytes:     8 << 20,
+		InstancesTotal: 1_000_000,
+		InstancesInApp: 10_000,
+		Connections:    10_000,
+	}
+}
+
+func (l *LimitsConfig) validate() error {
+	return errors.Join(
+		atLeast("limits.register-bytes", l.RegisterBytes, 1),
+		atLeast("limits.ignored-bytes", l.IgnoredBytes, 1),
+		atLeast("limits.batch-bytes", l.BatchBytes, 1),
+		atLeast("limits.instances-total", l.InstancesTotal, 1),
+		atLeast("limits.instances-in-app", l.InstancesInApp, 1),
+		atLeast("limits.connections", l.Connections, 1),
+	)
+}
+
+func (l *LimitsConfig) http() httpd.Limits {
+	return httpd.Limits{
+		RegisterBytes:  l.RegisterBytes,
+		IgnoredBytes:   l.IgnoredBytes,
+		BatchBytes:     l.BatchBytes,
+		InstancesTotal: l.InstancesTotal,
+		InstancesInApp: l.InstancesInApp,
+	}
+}

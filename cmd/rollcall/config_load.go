@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+)
+
+// source says where a setting came from.
+type source string
+
+// The sources, strongest first.
+const (
+	fromFlag    source = "flag"
+	fromEnv     source = "env"
+	fromFile    source = "file"
+	fromDefault source = "default"
+)
+
+// settings is a loaded configuration and the source of each of its keys, by name.
+type settings struct {
+	*Config
+	sources map[string]source
+}
+
+// inputs are the places that settings are loaded from.
+type inputs struct {
+	flags *pflag.FlagSet               // with addConfigFlags
+	env   func(string) (string, bool)  // os.LookupEnv
+	read  func(string) ([]byte, error) // os.ReadFile
+}
+
+func fromProcess(flags *pflag.FlagSet) inputs {
+	return inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile}
+}
+
+const configFlag = "config"
+
+// addConfigFlags adds --config and one flag per key. The flags hold text; load parses it, so that
+// all mistakes can be reported at once.
+func addConfigFlags(flags *pflag.FlagSet) {
+	flags.String(configFlag, "", "YAML file with settings; each of its keys is also a flag and an environment variable")
+	defaults := defaultConfig()
+	for _, k := range configKeys() {
+		v := &textFlag{kind: k.kind(), text: k.format(defaults)}
+		f := flags.VarPF(v, k.flag(), "", k.help)
+		if v.kind == "bool" {
+			f.NoOptDefVal = "true"
+		}
+	}
+}
+
+// textFlag is a flag whose text is parsed later. A list or map may be given in parts.
+type textFlag struct {
+	kind, text string
+	given      bool
+}
+
+func (f *textFlag) String() string { return f.text }
+func (f *textFlag) Type() string   { return f.kind }
+
+func (f *textFlag) Set(text string) error {
+	if f.given && (f.kind == "list" || f.kind == "map") {
+		text = f.text + "," + text
+	}
+	f.text, f.given = text, true
+	return nil
+}
+
+// load merges flags, environment, file and defaults, in this order, and validates the result. The
+// error joins every mistake found.
+func load(in inputs) (settings, error) {
+	s := settings{Config: defaultConfig(), sources: make(map[string]source)}
+	var errs []error
+	file, err := readConfigFile(in)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, k := range configKeys() {
+		src, err := s.resolve(k, in, file)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		s.sources[k.name] = src
+	}
+	if len(errs) > 0 {
+		// Validating what was only partly understood would report mistakes that nobody made.
+		return s, errors.Join(errs...)
+	}
+	return s, s.Validate()
+}
+
+// resolve sets one key from its strongest source. An empty environment variable counts as not set,
+// because container files cannot leave one out.
+func (s settings) resolve(k key, in inputs, file fileValues) (source, error) {
+	if in.flags.Changed(k.flag()) {
+		return fromFlag, prefix("flag --"+k.flag(), k.set(s.Config, in.flags.Lookup(k.flag()).Value.String()))
+	}
+	if text, ok := in.env(k.env()); ok && text != "" {
+		return fromEnv, prefix("environment variable "+k.env(), k.set(s.Config, text))
+	}
+	if v, ok := file[k.name]; ok {
+		return fromFile, prefix(v.place(k.name), k.set(s.Config, v.text))
+	}
+	return fromDefault, nil
+}
+
+func prefix(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func readConfigFile(in inputs) (fileValues, error) {
+	path, err := in.flags.GetString(configFlag)
+	if err != nil || path == "" {
+		return nil, err
+	}
+	data, err := in.read(path)
+	if err != nil {
+		return nil, fmt.Errorf("flag --%s: %w", configFlag, err)
+	}
+	return parseConfigFile(path, data)
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+)
+
+func newConfigCommand() *cobra.Command {
+	return groupCommand("config", "Look at a server's configuration", newConfigShowCommand())
+}
+
+func newConfigShowCommand() *cobra.Command {
+	var effective bool
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print the settings as YAML, each with where it came from (flag, env, file or default)",
+		Example: "  rollcall config show --config rollcall.yaml\n" +
+			"  rollcall config show --effective --config rollcall.yaml",
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := load(fromProcess(cmd.Flags()))
+			if err != nil {
+				return usageError{err}
+			}
+			return s.write(cmd.OutOrStdout(), effective)
+		},
+	}
+	cmd.Flags().BoolVar(&effective, "effective", false, "print defaults too")
+	addConfigFlags(cmd.Flags())
+	return cmd
+}
+
+// write prints the settings as a file that would load to the same, with their sources as comments;
+// those left at their defaults only if all is set. No setting is a secret: secrets are in files, of
+// which only the names are printed.
+func (s settings) write(w io.Writer, all bool) error {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	for _, k := range configKeys() {
+		src := s.sources[k.name]
+		if src == fromDefault && !all {
+			continue
+		}
+		if err := s.add(root, k, src); err != nil {
+			return err
+		}
+	}
+	enc := yaml.NewEncoder(w)
+	enc.SetIndent(2)
+	if len(root.Content) == 0 {
+		_, err := io.WriteString(w, "# nothing is set; --effective prints the defaults\n")
+		return err
+	}
+	return enc.Encode(root)
+}
+
+func (s settings) add(root *yaml.Node, k key, src source) error {
+	value := new(yaml.Node)
+	if err := value.Encode(k.field(s.Config).Interface()); err != nil {
+		return err
+	}
+	value.Style = yaml.FlowStyle
+	if value.Kind == yaml.ScalarNode {
+		value.Style = 0
+	}
+	value.LineComment = string(src)
+	parent := root
+	parts := strings.Split(k.name, ".")
+	for _, section := range parts[:len(parts)-1] {
+		parent = child(parent, section)
+	}
+	parent.Content = append(parent.Content, scalar(parts[len(parts)-1]), value)
+	return nil
+}
+
+// child returns the section of a mapping, made if it is missing.
+func child(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
+		}
+	}
+	section := &yaml.Node{Kind: yaml.MappingNode}
+	n.Content = append(n.Content, scalar(name), section)
+	return section
+}
+
+func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+const modeCP = "cp"
+
+// readsEureka are the words of reads.eureka.
+var readsEureka = []string{httpd.ReadsLinearizable.String(), httpd.ReadsStaleWithoutQuorum.String(), httpd.ReadsStale.String()}
+
+var (
+	logLevels  = []string{"debug", "info", "warn", "error"}
+	logFormats = []string{"text", "json"}
+)
+
+// nodeName is what a name may look like: it is part of cluster.dial's flag form and of a server id
+// (package store holds the same rule, for its directories).
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+
+// Validate reports every mistake at once, each with the key to change and what would be right.
+func (c *Config) Validate() error {
+	return errors.Join(
+		c.validateNode(),
+		c.validateAddresses(),
+		c.validateExposure(),
+		c.validateTLS(),
+		c.validateCommit(),
+		c.validateRaft(),
+		c.Limits.validate(),
+		oneOf("reads.eureka", c.Reads.Eureka, readsEureka),
+		oneOf("log.level", c.Log.Level, logLevels),
+		oneOf("log.format", c.Log.Format, logFormats),
+		atLeast("gc.percent", c.GC.Percent, 0),
+	)
+}
+
+func (c *Config) validateNode() error {
+	var errs []error
+	if c.Mode != modeCP {
+		errs = append(errs, unofferedMode("mode", c.Mode))
+	}
+	if c.Data.Dir == "" {
+		errs = append(errs, errors.New("data.dir: is required: the directory that holds the node's log and snapshots"))
+	}
+	if c.Node.Name != "" && !nodeName.MatchString(c.Node.Name) {
+		errs = append(errs, fmt.Errorf("node.name: %q is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", c.Node.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// unofferedMode refuses a mode in the words of the key or flag that asked for it.
+func unofferedMode(name, mode string) error {
+	return fmt.Errorf("%s: %q is not offered: this version offers %s (Raft) only", name, mode, modeCP)
+}
+
+func (c *Config) validateCommit() error {
+	return errors.Join(
+		atLeast("commit.in-flight", c.Commit.InFlight, 1),
+		atLeast("cluster.bootstrap-expect", c.Cluster.BootstrapExpect, 1),
+		c.validateExpect(),
+		atLeast("eviction.interval", c.Eviction.Interval, 10*time.Millisecond),
+	)
+}
+
+// validateExpect: a node that waits for others it is not told of would wait for ever.
+func (c *Config) validateExpect() error {
+	if c.Cluster.BootstrapExpect > 1 && len(c.Cluster.Join) == 0 {
+		return fmt.Errorf("cluster.join: is required with cluster.bootstrap-expect %d: the node-to-node addresses of the nodes to wait for", c.Cluster.BootstrapExpect)
+	}
+	return nil
+}
+
+// validateRaft holds the rules of hashicorp/raft (ValidateConfig), in the words of our keys.
+func (c *Config) validateRaft() error {
+	r := &c.Raft
+	errs := []error{
+		atLeast("raft.heartbeat-timeout", r.HeartbeatTimeout, 5*time.Millisecond),
+		atLeast("raft.election-timeout", r.ElectionTimeout, 5*time.Millisecond),
+		atLeast("raft.lease-timeout", r.LeaseTimeout, 5*time.Millisecond),
+		atLeast("raft.commit-timeout", r.CommitTimeout, time.Millisecond),
+		atLeast("raft.snapshot-interval", r.SnapshotInterval, 5*time.Millisecond),
+		atLeast("raft.snapshot-threshold", r.SnapshotThreshold, 1),
+	}
+	if r.LeaseTimeout > r.HeartbeatTimeout {
+		errs = append(errs, fmt.Errorf("raft.lease-timeout: %v is longer than raft.heartbeat-timeout %v", r.LeaseTimeout, r.HeartbeatTimeout))
+	}
+	if r.ElectionTimeout < r.HeartbeatTimeout {
+		errs = append(errs, fmt.Errorf("raft.election-timeout: %v is shorter than raft.heartbeat-timeout %v", r.ElectionTimeout, r.HeartbeatTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+func oneOf(name, value string, words []string) error {
+	if slices.Contains(words, value) {
+		return nil
+	}
+	return fmt.Errorf("%s: %q is none of %q", name, value, words)
+}
+
+func atLeast[T int | int64 | uint64 | time.Duration](name string, value, least T) error {
+	if value >= least {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is below %v", name, value, least)
+}
+
+// name is the node's name, by default the first label of the host's.
+func (c *Config) name() (string, error) {
+	if c.Node.Name != "" {
+		return c.Node.Name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("node.name: not given, and the host name is unknown: %w", err)
+	}
+	host, _, _ = strings.Cut(host, ".")
+	if !nodeName.MatchString(host) {
+		return "", fmt.Errorf("node.name: not given, and the host name %q cannot serve as one", host)
+	}
+	return host, nil
+}

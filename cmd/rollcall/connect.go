@@ -1,0 +1,94 @@
+package main
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/client"
+)
+
+const (
+	addrEnv     = "ROLLCALL_ADDR"
+	defaultAddr = "http://127.0.0.1:8761"
+)
+
+// connection is the flags of every command that talks to a cluster.
+type connection struct {
+	addr          string
+	ca, cert, key string
+	consistency   string
+	out           output
+}
+
+func (c *connection) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&c.addr, "addr", "", "servers, separated by commas and tried in order (environment: "+addrEnv+"; default "+defaultAddr+")")
+	f.StringVar(&c.ca, "ca", "", "PEM file with the authority of the servers' certificates, if the system does not know it")
+	f.StringVar(&c.cert, "cert", "", "PEM file with this client's certificate, if the servers want one")
+	f.StringVar(&c.key, "key", "", "PEM file with its key")
+	c.out.addFlag(cmd)
+}
+
+// open returns a client for the servers that flags, environment or default name.
+func (c *connection) open(log *slog.Logger) (*client.Client, error) {
+	if err := c.out.validate(); err != nil {
+		return nil, usageError{err}
+	}
+	httpClient, err := c.httpClient()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	cl, err := client.New(client.Config{
+		Servers:     c.servers(os.Getenv(addrEnv)),
+		HTTPClient:  httpClient,
+		Consistency: c.consistency,
+		Log:         log,
+	})
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--addr: %w", err)}
+	}
+	return cl, nil
+}
+
+// servers completes addresses that are given without a scheme.
+func (c *connection) servers(env string) []string {
+	servers := splitList(cmp.Or(c.addr, env, defaultAddr))
+	for i, s := range servers {
+		if !strings.Contains(s, "://") {
+			servers[i] = "http://" + s
+		}
+	}
+	return servers
+}
+
+func (c *connection) httpClient() (*http.Client, error) {
+	if (c.cert == "") != (c.key == "") {
+		return nil, errors.New("--cert and --key belong together; give both or none")
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.ca != "" {
+		pool, err := readPool(c.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--ca: %w", err)
+		}
+		config.RootCAs = pool
+	}
+	if c.cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+		if err != nil {
+			return nil, fmt.Errorf("--cert and --key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = config
+	return &http.Client{Transport: transport}, nil
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/net/netutil"
+
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// node is the parts of one server, opened and wired, nothing of it running yet.
+type node struct {
+	log       *slog.Logger
+	store     *store.Raft
+	listeners []listener
+	draining  *atomic.Bool // set when the node shuts down: it is not ready any more
+}
+
+// openNode binds the ports first: they fail at once, and before the data directory was touched.
+func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
+	name, err := c.name()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	n := &node{log: log.With("node", name), draining: new(atomic.Bool)}
+	defer func() {
+		if err != nil {
+			n.closePorts()
+		}
+	}()
+	metrics := newMetrics()
+	port, err := n.openHTTP(c, metrics)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.openProfiler(c.PProf.Addr); err != nil {
+		return nil, err
+	}
+	if n.store, err = store.OpenRaft(c.storeConfig(name, port.Addr(), n.log, metrics)); err != nil {
+		return nil, err
+	}
+	return n, n.handle(c, name, metrics)
+}
+
+// openHTTP binds the HTTP port; handle says later what is served on it.
+func (n *node) openHTTP(c *Config, metrics prometheus.Registerer) (net.Listener, error) {
+	pair, err := c.HTTP.TLS.open(func(err error) { n.log.Warn("the changed certificate cannot be used", "err", err) })
+	if err != nil {
+		return nil, err
+	}
+	server := httpd.NewServer(c.HTTP.Addr, nil, n.log)
+	if pair != nil {
+		metrics.MustRegister(pair.expiry())
+		if server.TLSConfig, err = c.HTTP.TLS.config(pair); err != nil {
+			return nil, err
+		}
+	}
+	l, err := listen("http.addr", c.HTTP.Addr)
+	if err != nil {
+		return nil, err
+	}
+	n.listeners = append(n.listeners, listener{"http.addr", netutil.LimitListener(l, c.Limits.Connections), server})
+	return l, nil
+}
+
+// handle puts the routes behind the HTTP port.
+func (n *node) handle(c *Config, name string, metrics *prometheus.Registry) error {
+	reads, ok := httpd.ParseEurekaReads(c.Reads.Eureka)
+	if !ok {
+		return fmt.Errorf("reads.eureka: %q is unknown", c.Reads.Eureka)
+	}
+	handler, err := httpd.New(httpd.Config{
+		Service: drainingService{n.store, n.draining},
+		Cluster: cluster{n.store},
+		Node:    name,
+		Version: version,
+		Reads:   reads,
+		Log:     n.log,
+		Metrics: metrics,
+		Limits:  c.Limits.http(),
+	})
+	if err != nil {
+		return err
+	}
+	n.listeners[0].server.Handler = handler
+	return nil
+}
+
+func (n *node) closePorts() {
+	for _, l := range n.listeners {
+		l.Close()
+	}
+}
+
+func newMetrics() *prometheus.Registry {
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return metrics
+}
+
+// storeConfig translates the settings; http is the address that was bound.
+func (c *Config) storeConfig(name string, http net.Addr, log *slog.Logger, metrics prometheus.Registerer) store.RaftConfig {
+	config := store.RaftConfig{
+		Node:              name,
+		DataDir:           c.Data.Dir,
+		ClusterAddr:       c.Cluster.Addr,
+		ClusterAdvertise:  c.Cluster.Advertise,
+		HTTPAdvertise:     cmp.Or(c.HTTP.Advertise, http.String()),
+		Join:              c.Cluster.Join,
+		BootstrapExpect:   c.Cluster.BootstrapExpect,
+		Dial:              c.Cluster.Dial,
+		InFlight:          c.Commit.InFlight,
+		NoBatching:        !c.Commit.Batching,
+		HeartbeatTimeout:  c.Raft.HeartbeatTimeout,
+		ElectionTimeout:   c.Raft.ElectionTimeout,
+		LeaseTimeout:      c.Raft.LeaseTimeout,
+		CommitTimeout:     c.Raft.CommitTimeout,
+		SnapshotInterval:  c.Raft.SnapshotInterval,
+		SnapshotThreshold: c.Raft.SnapshotThreshold,
+		TrailingLogs:      c.Raft.TrailingLogs,
+		EvictionInterval:  c.Eviction.Interval,
+		Log:               log,
+		Metrics:           metrics,
+	}
+	if c.Cluster.TLS.Cert != "" {
+		config.TLS = &store.TLSFiles{Cert: c.Cluster.TLS.Cert, Key: c.Cluster.TLS.Key, CA: c.Cluster.TLS.CA}
+	}
+	return config
+}

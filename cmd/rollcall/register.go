@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func newRegisterCommand() *cobra.Command {
+	var c connection
+	var o registerOptions
+	cmd := &cobra.Command{
+		Use:   "register APP",
+		Short: "Register an instance, and with --heartbeat keep it alive until Ctrl-C",
+		Example: "  rollcall register orders --port 8080 --heartbeat\n" +
+			"  rollcall register orders --id orders-1 --host orders-1.example.com --ip 10.0.0.11 --meta zone=a --lease 30s --interval 10s",
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			instance, err := o.instance(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			log := slog.New(slog.DiscardHandler)
+			if o.heartbeat {
+				log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			}
+			cl, err := c.open(log)
+			if err != nil {
+				return err
+			}
+			if o.heartbeat {
+				return keepAlive(cmd.Context(), cl, instance, cmd.OutOrStdout())
+			}
+			if err := cl.Register(cmd.Context(), instance); err != nil {
+				return err
+			}
+			key := instance.Key()
+			return c.out.print(cmd.OutOrStdout(), done{Done: "registered", App: key.App, ID: key.ID, Status: instance.Status.String()})
+		},
+	}
+	c.addFlags(cmd)
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+// keepAlive renews the instance until ctx ends, which cancels it.
+func keepAlive(ctx context.Context, cl *client.Client, instance *registry.Instance, out io.Writer) error {
+	if err := cl.Heartbeat(ctx, instance); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "canceled %s\n", instance.Key())
+	return err
+}

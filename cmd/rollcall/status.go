@@ -1,0 +1,54 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/client"
+)
+
+func newStatusCommand() *cobra.Command {
+	var c connection
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Show the cluster: its leader, its nodes and how far each has applied the log",
+		Example: "  rollcall status\n  rollcall status -o json --addr http://127.0.0.1:8762",
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := c.open(nil)
+			if err != nil {
+				return err
+			}
+			status, err := cl.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.out.print(cmd.OutOrStdout(), clusterStatus{status})
+		},
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+// clusterStatus is a cluster's status as a table: a line for the cluster, one per node.
+type clusterStatus struct{ client.Status }
+
+func (s clusterStatus) table() [][]string {
+	rows := [][]string{
+		{"CLUSTER", "MODE", "LEADER", "TERM", "QUORUM"},
+		{s.ClusterID, s.Mode, s.Leader, strconv.FormatUint(s.Term, 10), yesNo(s.Quorum)},
+		{"NODE", "ROLE", "HTTP", "NODE-TO-NODE", "APPLIED"},
+	}
+	for _, n := range s.Nodes {
+		rows = append(rows, []string{n.ID, n.Role, n.HTTP, n.Cluster, strconv.FormatUint(n.Applied, 10)})
+	}
+	return rows
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
