@@ -1,0 +1,225 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/rpc"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// nodeCalls are the methods of the node channel, in the form that net/rpc wants. A node answers for
+// itself only: "not the leader" is an answer, never a reason to ask somebody else.
+type nodeCalls struct{ s *Raft }
+
+// Answers of Commit, ReadIndex and Join.
+const (
+	answerOK uint8 = iota
+	answerNotLeader
+	answerUnknown
+	answerRefused
+)
+
+// CommitReply and the other types of the node channel are exported because net/rpc asks for it; they
+// are of no use outside this package.
+type CommitReply struct {
+	Answer  uint8
+	Results []byte // fsm.AppendResults
+}
+
+// Commit commits a batch on the leader.
+func (n *nodeCalls) Commit(encoded []byte, reply *CommitReply) error {
+	if _, _, err := fsm.ParseBatch(encoded); err != nil {
+		return fmt.Errorf("batch: %w", err)
+	}
+	if n.s.lead.Load() == nil {
+		reply.Answer = answerNotLeader
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerWait)
+	defer cancel()
+	res, err := n.s.committer.propose(ctx, encoded)
+	switch {
+	case errors.Is(err, errNotSent):
+		reply.Answer = answerNotLeader
+	case err != nil:
+		reply.Answer = answerUnknown
+	default:
+		reply.Results = fsm.AppendResults(nil, res)
+	}
+	return nil
+}
+
+// commitAt commits a batch at another node.
+func (s *Raft) commitAt(ctx context.Context, address string, encoded []byte) (fsm.BatchResult, error) {
+	var reply CommitReply
+	err := s.peers.call(ctx, address, "Node.Commit", encoded, &reply)
+	switch {
+	case err != nil:
+		return fsm.BatchResult{}, err
+	case reply.Answer == answerNotLeader:
+		return fsm.BatchResult{}, fmt.Errorf("%w: %s: %w", errNotSent, address, errNotLeader)
+	case reply.Answer != answerOK:
+		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, registry.ErrUnknownOutcome)
+	}
+	return fsm.ParseResults(reply.Results)
+}
+
+// IndexReply answers ReadIndex.
+type IndexReply struct {
+	Answer uint8
+	Index  uint64
+}
+
+// ReadIndex says how far the leader has applied; with verify only after proof that it leads.
+func (n *nodeCalls) ReadIndex(verify bool, reply *IndexReply) error {
+	ctx, cancel := context.WithTimeout(context.Background(), readAttempt)
+	defer cancel()
+	var err error
+	if verify {
+		// Followers' rounds join the leader's own: one proof serves all nodes.
+		reply.Index, err = n.s.joinLeaderRound(ctx)
+	} else {
+		reply.Index, err = n.s.leaderIndex(ctx, false)
+	}
+	if err != nil {
+		reply.Answer = answerNotLeader
+	}
+	return nil
+}
+
+func (s *Raft) joinLeaderRound(ctx context.Context) (uint64, error) {
+	if s.lead.Load() == nil {
+		return 0, errNotLeader
+	}
+	return s.reads.join(ctx)
+}
+
+func (s *Raft) readIndexAt(ctx context.Context, address string, verify bool) (uint64, error) {
+	var reply IndexReply
+	if err := s.peers.call(ctx, address, "Node.ReadIndex", verify, &reply); err != nil {
+		if ctx.Err() != nil {
+			s.peers.hangUp(address)
+		}
+		return 0, err
+	}
+	if reply.Answer != answerOK {
+		return 0, fmt.Errorf("%s: %w", address, errNotLeader)
+	}
+	return reply.Index, nil
+}
+
+// Term says in which term the node is.
+func (n *nodeCalls) Term(_ struct{}, term *uint64) error {
+	*term = n.s.raft.CurrentTerm()
+	return nil
+}
+
+// termOf asks a voter for its term. One question to each voter is under way at a time: a node that
+// hangs would collect them by the thousand, and the answers of the others make the majority.
+func (s *Raft) termOf(server raft.Server) (uint64, error) {
+	address := s.peers.addressOf(server)
+	if _, busy := s.asking.LoadOrStore(address, struct{}{}); busy {
+		return 0, errors.New("an earlier question is still open")
+	}
+	defer s.asking.Delete(address)
+	ctx, cancel := context.WithTimeout(context.Background(), readAttempt)
+	defer cancel()
+	var term uint64
+	err := s.peers.call(ctx, address, "Node.Term", struct{}{}, &term)
+	if ctx.Err() != nil {
+		s.peers.hangUp(address)
+	}
+	return term, err
+}
+
+// NodeState is what a node says of itself.
+type NodeState struct {
+	ServerID  string
+	Cluster   string // "" while it belongs to none
+	Addr      string // node-to-node, as advertised
+	HTTP      string
+	Role      string
+	LeaderID  string
+	Term      uint64
+	Applied   uint64   // newest log entry in its view
+	LastIndex uint64   // newest log entry on its disk
+	Members   []string // server ids of its configuration
+}
+
+// State says what a node knows of itself.
+func (n *nodeCalls) State(_ struct{}, reply *NodeState) error {
+	*reply = n.s.state()
+	return nil
+}
+
+func (s *Raft) state() NodeState {
+	st := NodeState{
+		ServerID:  s.id.ServerID,
+		Cluster:   s.clusterID(),
+		Addr:      s.net.Addr().String(),
+		HTTP:      s.cfg.HTTPAdvertise,
+		Role:      roles[s.raft.State()],
+		Term:      s.raft.CurrentTerm(),
+		Applied:   s.machine.Index(),
+		LastIndex: s.raft.LastIndex(),
+	}
+	if l := s.leader.Load(); l != nil {
+		st.LeaderID = l.id
+	}
+	if f := s.raft.GetConfiguration(); f.Error() == nil {
+		for _, server := range f.Configuration().Servers {
+			st.Members = append(st.Members, string(server.ID))
+		}
+	}
+	return st
+}
+
+var roles = map[raft.RaftState]string{
+	raft.Leader:    "leader",
+	raft.Follower:  "follower",
+	raft.Candidate: "candidate",
+	raft.Shutdown:  "stopped",
+}
+
+func (s *Raft) stateAt(ctx context.Context, address string) (NodeState, error) {
+	var st NodeState
+	err := s.peers.call(ctx, address, "Node.State", struct{}{}, &st)
+	return st, err
+}
+
+// serveCalls answers the calls that come over one connection. When the connection ends, calls that
+// are still being served end within their own time limits.
+func (s *Raft) serveCalls(server *rpc.Server) func(net.Conn, hello) {
+	return func(conn net.Conn, _ hello) { server.ServeConn(conn) }
+}
+
+// askAll calls do for every address at once and returns when all have ended.
+func askAll[T any](ctx context.Context, addresses []string, limit time.Duration, do func(context.Context, string) (T, error)) []answer[T] {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answers := make(chan answer[T], len(addresses))
+	for _, address := range addresses {
+		go func() {
+			v, err := do(ctx, address)
+			answers <- answer[T]{address: address, value: v, err: err}
+		}()
+	}
+	all := make([]answer[T], 0, len(addresses))
+	for range addresses {
+		all = append(all, <-answers)
+	}
+	return all
+}
+
+type answer[T any] struct {
+	address string
+	value   T
+	err     error
+}

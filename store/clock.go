@@ -1,0 +1,72 @@
+package store
+
+import (
+	"sync"
+	"time"
+)
+
+// Bounds of the lease clock.
+const (
+	// maxStep is the most that one reading may add: a pause, a frozen machine or a clock jump is
+	// charged to nobody.
+	maxStep = 500 * time.Millisecond
+	// maxLead is how far the clock may run ahead of the newest applied entry, so that time in which
+	// nothing could be committed is not charged either.
+	maxLead = 2 * time.Second
+	// clockInterval is the longest time between two readings while the clock runs.
+	clockInterval = 100 * time.Millisecond
+)
+
+// leaseClock is the running lease clock of a leader. It advances at every reading, by monotonic time
+// only, and stands still while stopped. Wall clocks of two nodes are never compared.
+type leaseClock struct {
+	mu      sync.Mutex
+	running bool
+	value   time.Duration
+	applied time.Duration
+	last    time.Time
+	stalls  int
+}
+
+// start makes the clock go on from base, which the leader's Establish entry returned.
+func (c *leaseClock) start(base int64, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.value = time.Duration(base) * time.Millisecond
+	c.applied = c.value
+	c.last = now
+	c.running = true
+	c.stalls++ // whatever was decided before this leadership is no basis for an eviction
+}
+
+func (c *leaseClock) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = false
+}
+
+// observe tells the clock the stamp of an applied entry.
+func (c *leaseClock) observe(stamp int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.applied = max(c.applied, time.Duration(stamp)*time.Millisecond)
+}
+
+// read advances the clock to now and returns it in ms, with the number of stalls noticed so far: a
+// caller that sees the number change must not believe what it knew before.
+func (c *leaseClock) read(now time.Time) (ms int64, stalls int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running {
+		step := now.Sub(c.last)
+		if step > maxStep {
+			step = maxStep
+			c.stalls++
+		}
+		if step > 0 {
+			c.value = max(c.value, min(c.value+step, c.applied+maxLead))
+			c.last = now
+		}
+	}
+	return c.value.Milliseconds(), c.stalls
+}

@@ -1,0 +1,205 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+)
+
+// raftDir is the part of the data directory that hashicorp/raft owns.
+const raftDir = "raft"
+
+// hungDisk is how long one call to the disk may take before the node gives itself up: a leader whose
+// disk hangs would otherwise keep its leadership for ever, because heartbeats go on beside it.
+const hungDisk = 5 * time.Second
+
+// disk is the log and stable store with fail-stop: after an error nobody knows what the disk really
+// has (a failed fsync may have dropped pages, a failed append may be there), so the first one ends
+// the node. fail is called once with the reason.
+type disk struct {
+	bolt *raftboltdb.BoltStore
+	fail func(error)
+	vote *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
+
+	mu      sync.Mutex
+	started map[string]time.Time // running calls by name
+}
+
+// openDisk opens raft/log.db below dir.
+func openDisk(dir string, fail func(error)) (*disk, error) {
+	path := filepath.Join(dir, raftDir, "log.db")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("raft directory: %w", err)
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		if err := createBolt(path); err != nil {
+			return nil, err
+		}
+	}
+	bolt, err := openBolt(path)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, explainBolt(err))
+	}
+	return &disk{bolt: bolt, fail: fail, started: map[string]time.Time{}}, nil
+}
+
+func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
+	// bbolt panics on some kinds of damage instead of returning an error.
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errCorrupt, p)
+		}
+	}()
+	return raftboltdb.New(raftboltdb.Options{
+		Path: path,
+		BoltOptions: &bbolt.Options{
+			Timeout:        2 * time.Second,
+			NoFreelistSync: true,
+			FreelistType:   bbolt.FreelistMapType,
+		},
+		MsgpackUseNewTimeFormat: true,
+	})
+}
+
+var errCorrupt = errors.New("the file is corrupt")
+
+func explainBolt(err error) error {
+	switch {
+	case errors.Is(err, bbolterrors.ErrTimeout):
+		return fmt.Errorf("another process has it open (%w)", err)
+	case errors.Is(err, errCorrupt), strings.Contains(err.Error(), "invalid database"), strings.Contains(err.Error(), "checksum"), strings.Contains(err.Error(), "file size too small"), strings.Contains(err.Error(), "version mismatch"):
+		return fmt.Errorf("the log is corrupt (%w): give the node an empty data directory and let it join again", err)
+	}
+	return err
+}
+
+// createBolt makes the file under another name first: bbolt's first initialisation is not safe
+// against a loss of power, a rename is.
+func createBolt(path string) error {
+	tmp := path + ".new"
+	if err := os.RemoveAll(tmp); err != nil {
+		return fmt.Errorf("create log: %w", err)
+	}
+	bolt, err := openBolt(tmp)
+	if err != nil {
+		return fmt.Errorf("create log: %w", err)
+	}
+	if err := bolt.Close(); err != nil {
+		return fmt.Errorf("create log: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("create log: %w", err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// removeUnfinishedSnapshots deletes what a failed snapshot leaves behind: the file store keeps such
+// directories, and on a full disk they keep it full.
+func removeUnfinishedSnapshots(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, raftDir, "snapshots", "*.tmp"))
+	if err != nil {
+		return fmt.Errorf("list unfinished snapshots: %w", err)
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove unfinished snapshot: %w", err)
+		}
+	}
+	return nil
+}
+
+// do runs one call that writes, watched and fail-stop.
+func (d *disk) do(name string, call func() error) error {
+	d.mu.Lock()
+	d.started[name] = time.Now()
+	d.mu.Unlock()
+	err := call()
+	d.mu.Lock()
+	delete(d.started, name)
+	d.mu.Unlock()
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+		d.fail(err)
+	}
+	return err
+}
+
+// hung returns the name of a call that has run for longer than hungDisk, "" if there is none.
+func (d *disk) hung(now time.Time) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, since := range d.started { // any one of them will do
+		if now.Sub(since) > hungDisk {
+			return name
+		}
+	}
+	return ""
+}
+
+// FirstIndex implements raft.LogStore.
+func (d *disk) FirstIndex() (uint64, error) { return d.bolt.FirstIndex() }
+
+// LastIndex implements raft.LogStore.
+func (d *disk) LastIndex() (uint64, error) { return d.bolt.LastIndex() }
+
+// GetLog implements raft.LogStore.
+func (d *disk) GetLog(index uint64, log *raft.Log) error { return d.bolt.GetLog(index, log) }
+
+// StoreLog implements raft.LogStore.
+func (d *disk) StoreLog(log *raft.Log) error { return d.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs implements raft.LogStore.
+func (d *disk) StoreLogs(logs []*raft.Log) error {
+	return d.do("append to the log", func() error { return d.bolt.StoreLogs(logs) })
+}
+
+// DeleteRange implements raft.LogStore.
+func (d *disk) DeleteRange(from, to uint64) error {
+	return d.do("truncate the log", func() error { return d.bolt.DeleteRange(from, to) })
+}
+
+// Keys under which hashicorp/raft stores its vote (raft.go, persistVote).
+const (
+	keyVoteTerm = "LastVoteTerm"
+	keyVoteCand = "LastVoteCand"
+)
+
+// Set implements raft.StableStore. The vote's candidate is stored before its term, the other way
+// round than raft asks: a crash between the two then leaves an old term with a new candidate, which
+// is harmless, instead of a new term with the old candidate, who would be granted that vote without
+// a look at his log.
+func (d *disk) Set(key, val []byte) error {
+	err := d.do("store the vote", func() error { return d.bolt.Set(key, val) })
+	if err != nil || string(key) != keyVoteCand || d.vote == nil {
+		return err
+	}
+	term := *d.vote
+	d.vote = nil
+	return d.do("store the vote", func() error { return d.bolt.SetUint64([]byte(keyVoteTerm), term) })
+}
+
+// Get implements raft.StableStore. A missing key is an error whose text raft compares.
+func (d *disk) Get(key []byte) ([]byte, error) { return d.bolt.Get(key) }
+
+// SetUint64 implements raft.StableStore.
+func (d *disk) SetUint64(key []byte, val uint64) error {
+	if string(key) == keyVoteTerm {
+		d.vote = &val
+		return nil
+	}
+	return d.do("store the term", func() error { return d.bolt.SetUint64(key, val) })
+}
+
+// GetUint64 implements raft.StableStore.
+func (d *disk) GetUint64(key []byte) (uint64, error) { return d.bolt.GetUint64(key) }
+
+func (d *disk) close() error { return d.bolt.Close() }

@@ -1,0 +1,48 @@
+package store
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are the store's figures.
+type metrics struct {
+	entries    prometheus.Counter
+	operations prometheus.Counter
+	batch      prometheus.Histogram
+	forwarded  prometheus.Counter
+	resent     prometheus.Counter
+	unknown    prometheus.Counter
+	rounds     *prometheus.CounterVec
+	elections  prometheus.Counter
+	evicted    prometheus.Counter
+	leads      prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "rollcall", Subsystem: "store", Name: name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	m := &metrics{
+		entries:    counter("entries_proposed_total", "Log entries that this node proposed as leader."),
+		operations: counter("operations_total", "Operations that callers of this node asked for."),
+		forwarded:  counter("batches_forwarded_total", "Batches that this node sent to the leader."),
+		resent:     counter("batches_resent_total", "Batches that were sent more than once."),
+		unknown:    counter("unknown_outcomes_total", "Operations whose outcome could not be found out in time."),
+		elections:  counter("leaderships_total", "Times that this node became the established leader."),
+		evicted:    counter("evictions_total", "Leases that this node evicted as leader."),
+		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "rollcall", Subsystem: "store", Name: "batch_operations",
+			Help: "Operations per batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 13),
+		}),
+		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "rollcall", Subsystem: "store", Name: "read_rounds_total",
+			Help: "Rounds that confirmed linearizable reads, by result.",
+		}, []string{"result"}),
+		leads: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "rollcall", Subsystem: "store", Name: "leader",
+			Help: "1 while this node is the established leader.",
+		}),
+	}
+	reg.MustRegister(m.batch, m.rounds, m.leads)
+	return m
+}

@@ -1,0 +1,358 @@
+package store
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Node-to-node connections share one port. The first byte tells what the connection carries; then
+// both sides say who they are, and neither goes on with a stranger.
+const (
+	streamRaft byte = 'R' // hashicorp/raft's transport
+	streamNode byte = 'N' // calls between nodes, see peers.go
+)
+
+const (
+	helloVersion     = 1
+	handshakeTimeout = 5 * time.Second
+	maxConnections   = 512
+)
+
+// hello is what each side says first.
+type hello struct {
+	Cluster  string // "" while the node has neither bootstrapped nor joined
+	ServerID string
+}
+
+// errForeign means that the peer belongs to another cluster.
+type errForeign struct{ own, peer hello }
+
+func (e *errForeign) Error() string {
+	return fmt.Sprintf("node %s belongs to cluster %q, this node to cluster %q", nameOf(e.peer.ServerID), e.peer.Cluster, e.own.Cluster)
+}
+
+func writeHello(w io.Writer, h hello) error {
+	b := []byte{helloVersion, byte(len(h.Cluster))}
+	b = append(b, h.Cluster...)
+	b = append(b, byte(len(h.ServerID)))
+	b = append(b, h.ServerID...)
+	_, err := w.Write(b)
+	return err
+}
+
+func readHello(r io.Reader) (hello, error) {
+	var version [1]byte
+	if _, err := io.ReadFull(r, version[:]); err != nil {
+		return hello{}, err
+	}
+	if version[0] != helloVersion {
+		return hello{}, fmt.Errorf("peer speaks version %d of the node-to-node protocol, this node %d", version[0], helloVersion)
+	}
+	cluster, err := readField(r)
+	if err != nil {
+		return hello{}, err
+	}
+	id, err := readField(r)
+	return hello{Cluster: cluster, ServerID: id}, err
+}
+
+func readField(r io.Reader) (string, error) {
+	var n [1]byte
+	if _, err := io.ReadFull(r, n[:]); err != nil {
+		return "", err
+	}
+	b := make([]byte, n[0])
+	_, err := io.ReadFull(r, b)
+	return string(b), err
+}
+
+// network owns the node-to-node port: it listens, shakes hands, and hands connections to Raft or to
+// the node channel. It implements raft.StreamLayer.
+type network struct {
+	listener  net.Listener
+	advertise addr
+	tls       *tls.Config // nil: plain
+	self      func() hello
+	serveNode func(net.Conn, hello) // owns the connection
+	log       *slog.Logger
+
+	raftConns chan net.Conn
+	done      chan struct{}
+	fenced    atomic.Bool
+	wg        sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]byte // open ones, and what they carry
+}
+
+type addr string
+
+func (addr) Network() string  { return "tcp" }
+func (a addr) String() string { return string(a) }
+
+// listenNetwork opens the port; serve must be called before anything is accepted.
+func listenNetwork(listen, advertise string, files *TLSFiles, log *slog.Logger) (*network, error) {
+	n := &network{advertise: addr(advertise), log: log, raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]byte{}}
+	if files != nil {
+		var err error
+		if n.tls, err = files.config(); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.addr: %w", err)
+	}
+	n.listener = l
+	if advertise == "" {
+		n.advertise = addr(l.Addr().String())
+	}
+	return n, nil
+}
+
+// serve accepts until Close.
+func (n *network) serve() {
+	defer n.wg.Done()
+	for {
+		conn, err := n.listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				n.log.Warn("node-to-node port: accept failed", "err", err)
+			}
+			select {
+			case <-n.done:
+				return
+			case <-time.After(50 * time.Millisecond): // out of file descriptors, most likely
+				continue
+			}
+		}
+		n.wg.Add(1)
+		go func() {
+			defer n.wg.Done()
+			n.accept(conn)
+		}()
+	}
+}
+
+func (n *network) accept(conn net.Conn) {
+	if n.tls != nil {
+		conn = tls.Server(conn, n.tls)
+	}
+	if !n.track(conn, 0) {
+		conn.Close()
+		return
+	}
+	kind, peer, err := n.welcome(conn)
+	if err != nil {
+		n.log.Debug("node-to-node port: connection refused", "remote", conn.RemoteAddr().String(), "err", err)
+		n.drop(conn)
+		return
+	}
+	n.track(conn, kind)
+	switch kind {
+	case streamNode:
+		n.serveNode(conn, peer)
+		n.drop(conn)
+	case streamRaft:
+		select {
+		case n.raftConns <- &trackedConn{Conn: conn, n: n}:
+		case <-n.done:
+			n.drop(conn)
+		}
+	}
+}
+
+// welcome is the accepting side of the handshake.
+func (n *network) welcome(conn net.Conn) (kind byte, peer hello, err error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return 0, hello{}, err
+	}
+	var first [1]byte
+	if _, err := io.ReadFull(conn, first[:]); err != nil {
+		return 0, hello{}, err
+	}
+	if first[0] != streamRaft && first[0] != streamNode {
+		return 0, hello{}, fmt.Errorf("first byte %#x is neither %q nor %q", first[0], streamRaft, streamNode)
+	}
+	if peer, err = readHello(conn); err != nil {
+		return 0, hello{}, err
+	}
+	own := n.self()
+	if err := writeHello(conn, own); err != nil {
+		return 0, hello{}, err
+	}
+	if err := n.judge(conn, first[0], own, peer); err != nil {
+		return 0, hello{}, err
+	}
+	return first[0], peer, conn.SetDeadline(time.Time{})
+}
+
+// judge decides whether to talk to a peer. Raft's messages pass only within one known cluster; the
+// node channel is open to nodes that have none yet, for it is how they find one.
+func (n *network) judge(conn net.Conn, kind byte, own, peer hello) error {
+	if err := verifyPeer(conn, peer.ServerID); err != nil {
+		return err
+	}
+	if own.Cluster != "" && peer.Cluster != "" && own.Cluster != peer.Cluster {
+		return &errForeign{own: own, peer: peer}
+	}
+	if kind == streamRaft && (own.Cluster == "" || peer.Cluster == "") {
+		return errors.New("no cluster yet")
+	}
+	return nil
+}
+
+// dial opens a connection and shakes hands.
+func (n *network) dial(kind byte, address string, timeout time.Duration) (net.Conn, hello, error) {
+	if n.fenced.Load() {
+		return nil, hello{}, errFenced
+	}
+	conn, err := net.DialTimeout("tcp", address, timeout)
+	if err != nil {
+		return nil, hello{}, err
+	}
+	if n.tls != nil {
+		conn = tls.Client(conn, n.tls)
+	}
+	peer, err := n.greet(conn, kind, timeout)
+	if err == nil && !n.track(conn, kind) {
+		err = net.ErrClosed
+	}
+	if err != nil {
+		conn.Close()
+		return nil, peer, fmt.Errorf("handshake with %s: %w", address, err)
+	}
+	return &trackedConn{Conn: conn, n: n}, peer, nil
+}
+
+// greet is the dialling side of the handshake.
+func (n *network) greet(conn net.Conn, kind byte, timeout time.Duration) (hello, error) {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return hello{}, err
+	}
+	own := n.self()
+	w := bufio.NewWriter(conn)
+	w.WriteByte(kind) // the error comes with Flush
+	if err := writeHello(w, own); err != nil {
+		return hello{}, err
+	}
+	if err := w.Flush(); err != nil {
+		return hello{}, err
+	}
+	peer, err := readHello(conn)
+	if err != nil {
+		return hello{}, err
+	}
+	if err := n.judge(conn, kind, own, peer); err != nil {
+		return peer, err
+	}
+	return peer, conn.SetDeadline(time.Time{})
+}
+
+var errFenced = errors.New("this node has stopped talking after a disk error")
+
+// fence ends all Raft traffic of this node, for good: the others elect a new leader, even if this
+// process cannot end because it is stuck in the kernel.
+func (n *network) fence() {
+	n.fenced.Store(true)
+	n.closeConns()
+}
+
+// track remembers an open connection; false means the network is closed or full.
+func (n *network) track(conn net.Conn, kind byte) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, known := n.conns[conn]
+	if n.conns == nil || n.fenced.Load() || (!known && len(n.conns) >= maxConnections) {
+		return false
+	}
+	n.conns[conn] = kind
+	return true
+}
+
+func (n *network) drop(conn net.Conn) {
+	conn.Close()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.conns, conn)
+}
+
+func (n *network) closeConns() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for conn := range n.conns {
+		conn.Close()
+	}
+	clear(n.conns)
+}
+
+// Accept implements net.Listener for Raft.
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case conn := <-n.raftConns:
+		return conn, nil
+	case <-n.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Dial implements raft.StreamLayer.
+func (n *network) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	if timeout <= 0 {
+		timeout = handshakeTimeout
+	}
+	conn, _, err := n.dial(streamRaft, string(address), timeout)
+	return conn, err
+}
+
+// Addr implements net.Listener: the address that other nodes use.
+func (n *network) Addr() net.Addr { return n.advertise }
+
+// Close implements net.Listener. It may be called more than once.
+func (n *network) Close() error {
+	n.mu.Lock()
+	select {
+	case <-n.done:
+		n.mu.Unlock()
+		return nil
+	default:
+	}
+	close(n.done)
+	n.mu.Unlock()
+	err := n.listener.Close()
+	n.closeConns()
+	return err
+}
+
+// wait returns when every goroutine of a closed network has ended.
+func (n *network) wait() { n.wg.Wait() }
+
+// trackedConn tells the network when it is closed, and refuses to write once the node is fenced.
+type trackedConn struct {
+	net.Conn
+	n *network
+}
+
+// Write implements net.Conn.
+func (c *trackedConn) Write(b []byte) (int, error) {
+	if c.n.fenced.Load() {
+		return 0, errFenced
+	}
+	return c.Conn.Write(b)
+}
+
+// Close implements net.Conn.
+func (c *trackedConn) Close() error {
+	c.n.drop(c.Conn)
+	return nil
+}

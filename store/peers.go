@@ -1,0 +1,174 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/rpc"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// The node channel: calls between the nodes of a cluster, by net/rpc over connections that network
+// shook hands on. A call is never passed on to a third node.
+
+// dialTimeout bounds a connection attempt of the node channel, handshake included.
+const dialTimeout = time.Second
+
+// errNotSent wraps errors of calls that certainly never reached the peer.
+var errNotSent = errors.New("not sent")
+
+// peers holds one connection to each other node, made when first needed.
+type peers struct {
+	net      *network
+	override map[string]string // node name -> address to dial instead
+
+	mu     sync.Mutex
+	closed bool
+	links  map[string]*link // by address
+}
+
+// link is a connection to one address, or the attempt to make one.
+type link struct {
+	ready  chan struct{} // closed when client and err are set
+	client *rpc.Client
+	err    error
+}
+
+func newPeers(n *network, override map[string]string) *peers {
+	return &peers{net: n, override: override, links: map[string]*link{}}
+}
+
+// addressOf is where to dial a server.
+func (p *peers) addressOf(s raft.Server) string {
+	return p.dialAddress(string(s.ID), string(s.Address))
+}
+
+func (p *peers) dialAddress(serverID, address string) string {
+	if o, ok := p.override[nameOf(serverID)]; ok {
+		return o
+	}
+	return address
+}
+
+// reach waits until there is a connection to an address. Its errors wrap errNotSent.
+func (p *peers) reach(ctx context.Context, address string, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	_, err := p.connected(ctx, address)
+	return err
+}
+
+func (p *peers) connected(ctx context.Context, address string) (*link, error) {
+	l := p.link(address)
+	select {
+	case <-l.ready:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("reach %s: %w: %w", address, errNotSent, ctx.Err())
+	}
+	if l.err != nil {
+		return nil, fmt.Errorf("reach %s: %w: %w", address, errNotSent, l.err)
+	}
+	return l, nil
+}
+
+// call invokes a method of the node channel. An error that wraps errNotSent means that the peer
+// certainly did not get it; after any other error nobody knows.
+func (p *peers) call(ctx context.Context, address, method string, args, reply any) error {
+	l, err := p.connected(ctx, address)
+	if err != nil {
+		return fmt.Errorf("call %s: %w", method, err)
+	}
+	call := l.client.Go(method, args, reply, make(chan *rpc.Call, 1))
+	select {
+	case <-call.Done:
+	case <-ctx.Done():
+		return fmt.Errorf("call %s at %s: %w", method, address, ctx.Err())
+	}
+	if call.Error == nil {
+		return nil
+	}
+	if _, answered := call.Error.(rpc.ServerError); !answered {
+		p.forget(address, l)
+	}
+	return fmt.Errorf("call %s at %s: %w", method, address, call.Error)
+}
+
+// link returns the connection to an address, dialling it if there is none.
+func (p *peers) link(address string) *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l, ok := p.links[address]; ok {
+		return l
+	}
+	l := &link{ready: make(chan struct{})}
+	if p.closed {
+		l.err = errors.New("shutting down")
+		close(l.ready)
+		return l
+	}
+	p.links[address] = l
+	go p.connect(address, l) // ends within dialTimeout
+	return l
+}
+
+func (p *peers) connect(address string, l *link) {
+	conn, _, err := p.net.dial(streamNode, address, dialTimeout)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer close(l.ready)
+	switch {
+	case err != nil:
+		l.err = err
+	case p.closed:
+		conn.Close()
+		l.err = errors.New("shutting down")
+	default:
+		l.client = rpc.NewClient(conn)
+		return
+	}
+	delete(p.links, address) // the next call tries again
+}
+
+// forget drops a connection that failed, so that the next call dials anew.
+func (p *peers) forget(address string, l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.links[address] == l {
+		delete(p.links, address)
+	}
+	l.client.Close()
+}
+
+// hangUp drops the connection to an address whose node does not answer: calls that wait on it end,
+// and a node that comes back is not kept waiting behind what it missed.
+func (p *peers) hangUp(address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, ok := p.links[address]
+	if !ok {
+		return
+	}
+	select {
+	case <-l.ready:
+		delete(p.links, address)
+		l.client.Close()
+	default: // still dialling; it has a time limit of its own
+	}
+}
+
+func (p *peers) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, l := range p.links {
+		select {
+		case <-l.ready:
+			l.client.Close()
+		default: // connect sees closed
+		}
+	}
+	clear(p.links)
+}

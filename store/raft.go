@@ -1,0 +1,459 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/rpc"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// RaftConfig says how a node of a CP cluster runs. Zero values mean what is said beside them.
+type RaftConfig struct {
+	Node             string            // name of this node, unique in the cluster; required
+	DataDir          string            // belongs to this node alone; required
+	ClusterAddr      string            // node-to-node listen address; required
+	ClusterAdvertise string            // what other nodes dial; "": the listen address
+	HTTPAdvertise    string            // this node's HTTP address, shown to users
+	Join             []string          // node-to-node addresses of the cluster; its own may be among them
+	BootstrapExpect  int               // how many nodes found the cluster; 0: 1
+	Dial             map[string]string // node name -> address to dial instead of the advertised one
+	TLS              *TLSFiles         // nil: plain connections
+
+	InFlight   int  // log entries in flight at a time; 0: 2
+	NoBatching bool // one log entry per write, for comparison only
+
+	HeartbeatTimeout  time.Duration // 0: 1 s
+	ElectionTimeout   time.Duration // 0: 1 s
+	LeaseTimeout      time.Duration // 0: 500 ms; a leader that hears no majority for so long steps down
+	CommitTimeout     time.Duration // 0: 5 ms; how soon idle followers learn what is committed
+	SnapshotInterval  time.Duration // 0: 120 s
+	SnapshotThreshold uint64        // entries between snapshots; 0: 8192
+	TrailingLogs      uint64        // entries kept behind a snapshot; 0: 20480
+	EvictionInterval  time.Duration // 0: 1 s
+
+	Log     *slog.Logger          // nil: discards
+	Metrics prometheus.Registerer // nil: none
+}
+
+func (c *RaftConfig) setDefaults() {
+	setDefault(&c.BootstrapExpect, 1)
+	setDefault(&c.InFlight, 2)
+	setDefault(&c.HeartbeatTimeout, time.Second)
+	setDefault(&c.ElectionTimeout, time.Second)
+	setDefault(&c.LeaseTimeout, 500*time.Millisecond)
+	setDefault(&c.CommitTimeout, 5*time.Millisecond)
+	setDefault(&c.SnapshotInterval, 120*time.Second)
+	setDefault(&c.SnapshotThreshold, 8192)
+	setDefault(&c.TrailingLogs, 20480)
+	setDefault(&c.EvictionInterval, time.Second)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	if c.NoBatching {
+		// As many as there are callers: what a server without group commit would have.
+		c.InFlight = 4096
+	}
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// snapshotsKept is how many snapshots stay: should the newest be damaged, an older one and the
+// trailing log still give the whole state.
+const snapshotsKept = 3
+
+// Raft is the registry in CP mode. It implements registry.Service.
+type Raft struct {
+	cfg     RaftConfig
+	log     *slog.Logger
+	metrics *metrics
+	id      *identity
+	idMu    sync.Mutex // guards id.Cluster
+	machine *fsm.Machine
+	disk    *disk
+	net     *network
+	peers   *peers
+	raft    *raft.Raft
+	clock   leaseClock
+
+	notify    chan bool                  // Raft's word on this node's leadership
+	leader    atomic.Pointer[leaderView] // who leads, as far as this node knows
+	lead      atomic.Pointer[leadership] // set while this node is the established leader
+	changed   broadcast                  // fires when leader or lead changed
+	applied   broadcast                  // fires when an entry was applied
+	reads     *rounds[uint64]            // linearizable reads
+	indexes   *rounds[uint64]            // reads in mode "leader"
+	asking    sync.Map                   // addresses that a question for the term is open at
+	committer *committer
+	ready     atomic.Bool
+	opened    time.Time
+	proposed  atomic.Int64 // UnixNano of the last entry this node proposed
+
+	closing   chan struct{} // closed when the node stops
+	closeOnce sync.Once
+	fatal     chan error
+	failOnce  sync.Once
+}
+
+// OpenRaft opens the data directory and the node-to-node port, and loads what the directory holds.
+// Nothing is answered before Run.
+func OpenRaft(cfg RaftConfig) (*Raft, error) {
+	cfg.setDefaults()
+	s := &Raft{
+		cfg:     cfg,
+		log:     cfg.Log,
+		metrics: newMetrics(cfg.Metrics),
+		machine: fsm.NewMachine(),
+		notify:  make(chan bool, 16),
+		closing: make(chan struct{}),
+		fatal:   make(chan error, 1),
+		opened:  time.Now(),
+	}
+	s.reads = newRounds(s.readRound)
+	s.indexes = newRounds(s.indexRound)
+	s.committer = newCommitter(s)
+	if err := s.open(); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Raft) open() error {
+	var err error
+	if s.net, err = listenNetwork(s.cfg.ClusterAddr, s.cfg.ClusterAdvertise, s.cfg.TLS, s.log); err != nil {
+		return err
+	}
+	if s.id, err = openIdentity(s.cfg.DataDir, s.cfg.Node); err != nil {
+		return err
+	}
+	if s.disk, err = openDisk(s.cfg.DataDir, s.fail); err != nil {
+		return err
+	}
+	s.net.self = func() hello { return hello{Cluster: s.clusterID(), ServerID: s.id.ServerID} }
+	s.peers = newPeers(s.net, s.cfg.Dial)
+	calls := rpc.NewServer()
+	if err := calls.RegisterName("Node", &nodeCalls{s}); err != nil {
+		return fmt.Errorf("node channel: %w", err)
+	}
+	s.net.serveNode = s.serveCalls(calls)
+	return s.openRaft()
+}
+
+func (s *Raft) openRaft() error {
+	dir := filepath.Join(s.cfg.DataDir, raftDir)
+	if err := removeUnfinishedSnapshots(s.cfg.DataDir); err != nil {
+		return err
+	}
+	logger := newRaftLogger(s.log)
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, logger)
+	if err != nil {
+		return fmt.Errorf("open snapshots in %s: %w", dir, err)
+	}
+	cache, err := raft.NewLogCache(512, s.disk)
+	if err != nil {
+		return fmt.Errorf("log cache: %w", err)
+	}
+	transport := raft.NewNetworkTransportWithConfig(s.transportConfig(logger))
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(s.id.ServerID)
+	conf.HeartbeatTimeout = s.cfg.HeartbeatTimeout
+	conf.ElectionTimeout = s.cfg.ElectionTimeout
+	conf.LeaderLeaseTimeout = s.cfg.LeaseTimeout
+	conf.CommitTimeout = s.cfg.CommitTimeout
+	conf.SnapshotInterval = s.cfg.SnapshotInterval
+	conf.SnapshotThreshold = s.cfg.SnapshotThreshold
+	conf.TrailingLogs = s.cfg.TrailingLogs
+	conf.MaxAppendEntries = 512
+	conf.NoLegacyTelemetry = true
+	conf.NotifyCh = s.notify
+	conf.Logger = logger
+	if s.raft, err = newRaft(conf, &stateMachine{s: s}, cache, s.disk, snapshots, transport); err != nil {
+		transport.Close()
+		return fmt.Errorf("load %s: %w", dir, err)
+	}
+	return nil
+}
+
+func (s *Raft) transportConfig(logger hclog.Logger) *raft.NetworkTransportConfig {
+	conf := &raft.NetworkTransportConfig{
+		Logger:          logger,
+		Stream:          s.net,
+		MaxPool:         3,
+		MaxRPCsInFlight: 2, // docs/adr/0003: fail-stop on disk errors makes pipelining safe
+		Timeout:         10 * time.Second,
+	}
+	if len(s.cfg.Dial) > 0 {
+		conf.ServerAddressProvider = dialProvider{s}
+	}
+	return conf
+}
+
+// newRaft is raft.NewRaft; a log that lacks what the snapshots need is an error, not a panic.
+func newRaft(conf *raft.Config, state raft.FSM, logs raft.LogStore, stable raft.StableStore, snaps raft.SnapshotStore, t raft.Transport) (r *raft.Raft, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errCorrupt, p)
+		}
+	}()
+	return raft.NewRaft(conf, state, logs, stable, snaps, t)
+}
+
+// Run serves until ctx ends; it then gives leadership away, saves a snapshot, answers every waiting
+// caller and returns nil. A fatal error (of the disk, or a data directory that belongs elsewhere)
+// ends it too: this node has then already stopped talking to the others, and the process should end.
+func (s *Raft) Run(ctx context.Context) error {
+	inner, stop := context.WithCancel(context.Background())
+	defer stop()
+	var tasks sync.WaitGroup
+	s.net.wg.Add(1)
+	go s.net.serve()
+	for _, task := range []func(context.Context){
+		s.watchDisk, s.watchLeader, s.followNotify, s.committer.run, s.committer.sweep,
+		s.reads.run, s.indexes.run, s.becomeReady, s.findCluster,
+	} {
+		tasks.Go(func() { task(inner) })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+		s.leave()
+	case err = <-s.fatal:
+		s.log.Error("this node stops", "err", err)
+	}
+	s.closeOnce.Do(func() { close(s.closing) })
+	stop()
+	if err != nil {
+		// The disk may hang for ever; whoever called us ends the process.
+		s.net.fence()
+		s.net.Close()
+		return err
+	}
+	tasks.Wait()
+	return s.close()
+}
+
+// fail ends the node: the first reason counts. The others must be able to elect before this
+// process ends, which a hung disk may prevent, so talking stops first.
+func (s *Raft) fail(err error) {
+	s.failOnce.Do(func() {
+		s.net.fence()
+		s.fatal <- err
+	})
+}
+
+// leave gives leadership away and saves a snapshot, so that the next start is quick. Both are
+// favours: if they fail or take too long, the node stops anyway.
+func (s *Raft) leave() {
+	if s.raft.State() == raft.Leader {
+		if err := waitFuture(s.raft.LeadershipTransfer(), 3*time.Second); err != nil {
+			s.log.Warn("leadership was not handed over", "err", err)
+		}
+	}
+	if s.machine.Index() == 0 {
+		return
+	}
+	if err := waitFuture(s.raft.Snapshot(), 10*time.Second); err != nil {
+		s.log.Warn("no snapshot at shutdown", "err", err)
+	}
+}
+
+// close releases what open took. Callers that still wait are answered by the contexts of Run.
+func (s *Raft) close() error {
+	s.closeOnce.Do(func() { close(s.closing) })
+	var errs []error
+	if s.raft != nil {
+		errs = append(errs, s.raft.Shutdown().Error())
+	}
+	if s.peers != nil {
+		s.peers.close()
+	}
+	if s.net != nil {
+		errs = append(errs, s.net.Close())
+		s.net.wait()
+	}
+	if s.disk != nil {
+		errs = append(errs, s.disk.close())
+	}
+	return errors.Join(errs...)
+}
+
+// waitFuture waits for a future of hashicorp/raft, which may never be answered, for at most limit.
+func waitFuture(f raft.Future, limit time.Duration) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-t.C:
+		return fmt.Errorf("no answer within %v", limit)
+	}
+}
+
+// watchDisk notices calls to the disk that do not return.
+func (s *Raft) watchDisk(ctx context.Context) {
+	tick := time.NewTicker(hungDisk / 5)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			if name := s.disk.hung(now); name != "" {
+				s.fail(fmt.Errorf("%s takes longer than %v: the disk hangs", name, hungDisk))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Raft) clusterID() string {
+	s.idMu.Lock()
+	defer s.idMu.Unlock()
+	return s.id.Cluster
+}
+
+// adoptCluster writes down, once and for all, which cluster this node belongs to.
+func (s *Raft) adoptCluster(id string) error {
+	s.idMu.Lock()
+	defer s.idMu.Unlock()
+	s.id.Cluster = id
+	return s.id.save()
+}
+
+// Health implements registry.Service.
+func (s *Raft) Health() registry.Health {
+	if s.lead.Load() != nil {
+		return registry.Health{Ready: s.ready.Load(), Quorum: true, Leads: true}
+	}
+	known := s.leader.Load() != nil
+	contact := s.raft.LastContact()
+	if contact.IsZero() {
+		contact = s.opened
+	}
+	return registry.Health{Ready: s.ready.Load(), Quorum: known, Age: time.Since(contact), Suspended: !known}
+}
+
+// becomeReady notices the first linearizable read that this node could have answered: from then on
+// it serves at least the state of its start.
+func (s *Raft) becomeReady(ctx context.Context) {
+	for ctx.Err() == nil {
+		if _, err := s.View(ctx, registry.Linearizable); err == nil {
+			s.ready.Store(true)
+			s.log.Info("ready", "instances", s.machine.View().Len())
+			return
+		}
+	}
+}
+
+// stateMachine feeds Raft's committed entries to the machine.
+type stateMachine struct {
+	s      *Raft
+	broken error // set once; no further entry may be applied
+}
+
+// Apply implements raft.FSM. The response is an fsm.Applied or an error.
+func (f *stateMachine) Apply(l *raft.Log) any {
+	if f.broken != nil {
+		return f.broken
+	}
+	applied, err := f.s.machine.Apply(l.Index, l.Term, l.Data)
+	if err != nil {
+		f.broken = fmt.Errorf("apply log entry %d: %w", l.Index, err)
+		f.s.fail(f.broken)
+		return f.broken
+	}
+	f.s.clock.observe(applied.Clock.Lease)
+	f.s.applied.fire()
+	return applied
+}
+
+// Snapshot implements raft.FSM.
+func (f *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
+	return frozen{f.s.machine.Snapshot()}, nil
+}
+
+// Restore implements raft.FSM.
+func (f *stateMachine) Restore(r io.ReadCloser) error {
+	err := f.s.machine.Restore(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return fmt.Errorf("restore snapshot: %w", err)
+	}
+	f.s.applied.fire()
+	return nil
+}
+
+// frozen adapts a snapshot of the machine to Raft.
+type frozen struct{ *fsm.Snapshot }
+
+// Persist implements raft.FSMSnapshot.
+func (f frozen) Persist(sink raft.SnapshotSink) error {
+	if _, err := f.WriteTo(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot.
+func (f frozen) Release() {}
+
+// dialProvider tells Raft's transport where to dial a server, where addresses are overridden.
+type dialProvider struct{ s *Raft }
+
+// ServerAddr implements raft.ServerAddressProvider; an error makes Raft take the address that the
+// cluster's configuration holds.
+func (d dialProvider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	if o, ok := d.s.cfg.Dial[nameOf(string(id))]; ok {
+		return raft.ServerAddress(o), nil
+	}
+	if id == raft.ServerID(d.s.id.ServerID) {
+		return raft.ServerAddress(d.s.net.Addr().String()), nil
+	}
+	return "", fmt.Errorf("cluster.dial does not name %q", nameOf(string(id)))
+}
+
+// broadcast wakes everybody who waits.
+type broadcast struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// wait returns a channel that is closed by the next fire.
+func (b *broadcast) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
+
+func (b *broadcast) fire() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
+}

@@ -1,0 +1,321 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// limit is how long a test waits for what normally takes well under a second.
+const limit = 30 * time.Second
+
+// testCluster is a cluster of nodes in this process, on loopback.
+type testCluster struct {
+	t     *testing.T
+	dir   string
+	nodes []*testNode
+	tune  func(*RaftConfig)
+}
+
+type testNode struct {
+	*Raft
+	cfg  RaftConfig
+	stop context.CancelFunc
+	done chan error
+}
+
+// startCluster starts n nodes that found a cluster, and waits until all are ready.
+func startCluster(t *testing.T, n int, tune func(*RaftConfig)) *testCluster {
+	t.Helper()
+	c := &testCluster{t: t, dir: t.TempDir(), tune: tune}
+	// The first start of each node learns its port; the others need to know it.
+	var join []string
+	for range n {
+		join = append(join, freePort(t))
+	}
+	for i := range n {
+		c.nodes = append(c.nodes, c.open(i, join, n))
+	}
+	t.Cleanup(c.stopAll)
+	for i := range c.nodes {
+		c.waitReady(i)
+	}
+	return c
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	n, err := listenNetwork("127.0.0.1:0", "", nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	return n.Addr().String()
+}
+
+func (c *testCluster) open(i int, join []string, expect int) *testNode {
+	c.t.Helper()
+	cfg := RaftConfig{
+		Node: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
+		ClusterAddr: join[i], Join: join, BootstrapExpect: expect,
+		HeartbeatTimeout: 500 * time.Millisecond, ElectionTimeout: 500 * time.Millisecond, LeaseTimeout: 250 * time.Millisecond,
+		EvictionInterval: 100 * time.Millisecond,
+		Log:              slog.New(slog.NewTextHandler(c.t.Output(), nil)).With("on", fmt.Sprintf("n%d", i+1)),
+	}
+	if c.tune != nil {
+		c.tune(&cfg)
+	}
+	return c.start(cfg)
+}
+
+func (c *testCluster) start(cfg RaftConfig) *testNode {
+	c.t.Helper()
+	s, err := OpenRaft(cfg)
+	if err != nil {
+		c.t.Fatalf("open %s: %v", cfg.Node, err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	n := &testNode{Raft: s, cfg: cfg, stop: stop, done: make(chan error, 1)}
+	go func() { n.done <- s.Run(ctx) }()
+	return n
+}
+
+func (n *testNode) halt() error {
+	n.stop()
+	err := <-n.done
+	n.done <- err
+	return err
+}
+
+func (c *testCluster) stopAll() {
+	var all sync.WaitGroup
+	for _, n := range c.nodes {
+		all.Go(func() {
+			if err := n.halt(); err != nil {
+				c.t.Errorf("stop %s: %v", n.cfg.Node, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (c *testCluster) restart(i int) {
+	c.t.Helper()
+	if err := c.nodes[i].halt(); err != nil {
+		c.t.Fatalf("stop %s: %v", c.nodes[i].cfg.Node, err)
+	}
+	c.nodes[i] = c.start(c.nodes[i].cfg)
+	c.waitReady(i)
+}
+
+func (c *testCluster) waitReady(i int) {
+	c.t.Helper()
+	eventually(c.t, fmt.Sprintf("node %d is ready", i+1), func() bool { return c.nodes[i].Health().Ready })
+}
+
+func (c *testCluster) leader() int {
+	c.t.Helper()
+	at := -1
+	eventually(c.t, "somebody leads", func() bool {
+		for i, n := range c.nodes {
+			if n.Health().Leads {
+				at = i
+				return true
+			}
+		}
+		return false
+	})
+	return at
+}
+
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	end := time.Now().Add(limit)
+	for !cond() {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v until %s", limit, what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func instance(app, id string, duration int32) *registry.Instance {
+	return &registry.Instance{
+		InstanceID: id, App: app, HostName: id + ".example", IPAddr: "10.0.0.1", Status: registry.Up,
+		DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 1, Duration: duration,
+	}
+}
+
+func (n *testNode) apply(t *testing.T, op registry.Op) registry.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	res, err := n.Apply(ctx, registry.FromClient, op)
+	if err != nil {
+		t.Fatalf("%s: apply %T: %v", n.cfg.Node, op, err)
+	}
+	return res[0]
+}
+
+func (n *testNode) read(t *testing.T, read registry.Consistency) *registry.View {
+	t.Helper()
+	v, err := n.View(context.Background(), read)
+	if err != nil {
+		t.Fatalf("%s: %v read: %v", n.cfg.Node, read, err)
+	}
+	return v
+}
+
+func TestWriteOnAnyNodeIsSeenByLinearizableReadsOnAllNodes(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	for i := range 30 {
+		writer := c.nodes[i%3]
+		id := fmt.Sprintf("i%d", i)
+		if got := writer.apply(t, registry.Register{Instance: instance("ORDERS", id, 90)}); got.Outcome != registry.Done {
+			t.Fatalf("register %s: %+v", id, got)
+		}
+		for _, reader := range c.nodes {
+			if _, ok := reader.read(t, registry.Linearizable).Lease(registry.NewKey("orders", id)); !ok {
+				t.Errorf("%s registered on %s is missing on %s", id, writer.cfg.Node, reader.cfg.Node)
+			}
+		}
+	}
+}
+
+func TestRenewalOfAnUnknownLeaseIsNotFoundOnEveryNode(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	for _, n := range c.nodes {
+		if got := n.apply(t, registry.Renew{Key: registry.NewKey("a", "nobody")}); got.Outcome != registry.NotFound {
+			t.Errorf("%s: got %v, want NotFound", n.cfg.Node, got.Outcome)
+		}
+	}
+}
+
+func TestStateSurvivesTheRestartOfAllNodes(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	for i := range 20 {
+		c.nodes[i%3].apply(t, registry.Register{Instance: instance("A", fmt.Sprintf("i%d", i), 90)})
+	}
+	c.nodes[0].apply(t, registry.Cancel{Key: registry.NewKey("A", "i7")})
+	c.stopAll()
+	for i, n := range c.nodes {
+		c.nodes[i] = c.start(n.cfg)
+	}
+	for i := range c.nodes {
+		c.waitReady(i)
+		if got := c.nodes[i].read(t, registry.Linearizable).Len(); got != 19 {
+			t.Errorf("%s has %d instances after the restart, want 19", c.nodes[i].cfg.Node, got)
+		}
+	}
+}
+
+func TestWriteDuringALeaderChangeSucceedsOrSaysThatItIsUnknown(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	var writers sync.WaitGroup
+	var mu sync.Mutex
+	acknowledged := map[string]bool{}
+	ctx, cancel := context.WithCancel(context.Background())
+	for w := range 6 {
+		writers.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				id := fmt.Sprintf("w%d-%d", w, i)
+				_, err := c.nodes[w%3].Apply(context.Background(), registry.FromClient, registry.Register{Instance: instance("A", id, 600)})
+				if err != nil && !errors.Is(err, registry.ErrNoLeader) && !errors.Is(err, registry.ErrUnknownOutcome) && !errors.Is(err, registry.ErrClosed) {
+					t.Errorf("write %s: %v", id, err)
+				}
+				if err == nil {
+					mu.Lock()
+					acknowledged[id] = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for range 3 {
+		old := c.leader()
+		if err := waitFuture(c.nodes[old].raft.LeadershipTransfer(), limit); err != nil {
+			t.Logf("transfer: %v", err)
+		}
+		eventually(t, "another node leads", func() bool { l := c.leader(); return l != old })
+	}
+	cancel()
+	writers.Wait()
+	if len(acknowledged) == 0 {
+		t.Fatal("no write was acknowledged")
+	}
+	for _, n := range c.nodes {
+		v := n.read(t, registry.Linearizable)
+		for id := range acknowledged {
+			if _, ok := v.Lease(registry.NewKey("A", id)); !ok {
+				t.Errorf("%s was acknowledged and is missing on %s", id, n.cfg.Node)
+			}
+		}
+	}
+	t.Logf("%d writes acknowledged", len(acknowledged))
+}
+
+func TestDeadInstanceGoesAfterItsDurationAndALiveOneStays(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "dead", 3)})
+	c.nodes[1].apply(t, registry.Register{Instance: instance("A", "alive", 3)})
+	ctx, cancel := context.WithCancel(context.Background())
+	var beats sync.WaitGroup
+	beats.Go(func() {
+		for ctx.Err() == nil {
+			if got := c.nodes[2].apply(t, registry.Renew{Key: registry.NewKey("A", "alive")}); got.Outcome != registry.Done {
+				t.Errorf("renewal of the live instance: %v", got.Outcome)
+			}
+			pause(ctx, nil, 300*time.Millisecond)
+		}
+	})
+	defer beats.Wait()
+	defer cancel()
+	for _, n := range c.nodes {
+		eventually(t, "the dead instance is gone on "+n.cfg.Node, func() bool {
+			v := n.read(t, registry.Linearizable)
+			if _, ok := v.Lease(registry.NewKey("A", "alive")); !ok {
+				t.Fatalf("the live instance is missing on %s", n.cfg.Node)
+			}
+			_, there := v.Lease(registry.NewKey("A", "dead"))
+			return !there
+		})
+	}
+}
+
+func TestMinorityRefusesWritesAndLinearizableReadsAndServesStaleOnes(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 90)})
+	last := c.leader()
+	for _, n := range c.nodes {
+		n.read(t, registry.Linearizable) // so that everybody has applied the registration
+	}
+	for i, n := range c.nodes {
+		if i != last {
+			if err := n.halt(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	alone := c.nodes[last]
+	eventually(t, "the loss of the majority is noticed", func() bool { return !alone.Health().Quorum })
+	if _, err := alone.Apply(context.Background(), registry.FromClient, registry.Cancel{Key: registry.NewKey("A", "i")}); !errors.Is(err, registry.ErrNoLeader) {
+		t.Errorf("write: got %v, want ErrNoLeader", err)
+	}
+	if _, err := alone.View(context.Background(), registry.Linearizable); !errors.Is(err, registry.ErrNoLeader) {
+		t.Errorf("linearizable read: got %v, want ErrNoLeader", err)
+	}
+	if got := alone.read(t, registry.Stale).Len(); got != 1 {
+		t.Errorf("stale read has %d instances, want 1", got)
+	}
+}

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// readAttempt bounds one attempt to confirm a read, so that a node that hangs does not use up the
+// time of everybody who waits.
+const readAttempt = 300 * time.Millisecond
+
+// View implements registry.Service.
+//
+// A linearizable read needs proof that, at some moment after it began, no other leader can have
+// acknowledged anything: the leader asks the voters for their terms, and a majority that still
+// answers the leader's own term is that proof, since a later leader would have had to raise the
+// term of a majority first. (raft.VerifyLeader is no such proof: it counts answers to messages that
+// were sent before it was called, and those of non-voters.) The read is then served from any node
+// that has applied what the leader had applied when the proof began.
+func (s *Raft) View(ctx context.Context, read registry.Consistency) (*registry.View, error) {
+	if read == registry.Stale || (read == registry.Leader && s.lead.Load() != nil) {
+		return s.machine.View(), nil
+	}
+	select {
+	case <-s.closing:
+		return nil, registry.ErrClosed
+	default:
+	}
+	outer := ctx
+	ctx, cancel := context.WithTimeout(ctx, noLeaderWait)
+	defer cancel()
+	rounds := s.reads
+	if read == registry.Leader {
+		rounds = s.indexes
+	}
+	index, err := rounds.join(ctx)
+	if err == nil {
+		err = s.waitApplied(ctx, index)
+	}
+	if err == nil {
+		return s.machine.View(), nil
+	}
+	if outer.Err() != nil {
+		return nil, outer.Err()
+	}
+	return nil, fmt.Errorf("%v read: %w", read, registry.ErrNoLeader)
+}
+
+// waitApplied waits until this node has applied the log up to index.
+func (s *Raft) waitApplied(ctx context.Context, index uint64) error {
+	for {
+		more := s.applied.wait()
+		if s.machine.Index() >= index {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// readRound finds out, for all who wait, how far a linearizable read must have applied.
+func (s *Raft) readRound(ctx context.Context) (uint64, error) {
+	index, err := s.retryRound(ctx, true)
+	result := "confirmed"
+	if err != nil {
+		result = "failed"
+	}
+	s.metrics.rounds.WithLabelValues(result).Inc()
+	return index, err
+}
+
+// indexRound is readRound without the proof: what the node that believes to lead has applied.
+func (s *Raft) indexRound(ctx context.Context) (uint64, error) { return s.retryRound(ctx, false) }
+
+func (s *Raft) retryRound(ctx context.Context, verify bool) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, noLeaderWait)
+	defer cancel()
+	for {
+		changed := s.changed.wait()
+		index, err := s.readIndex(ctx, verify)
+		if err == nil {
+			return index, nil
+		}
+		pause(ctx, changed, retryPause)
+		if ctx.Err() != nil {
+			return 0, err
+		}
+	}
+}
+
+// readIndex makes one attempt, here or at the leader.
+func (s *Raft) readIndex(ctx context.Context, verify bool) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, readAttempt)
+	defer cancel()
+	if s.lead.Load() != nil {
+		return s.leaderIndex(ctx, verify)
+	}
+	leader := s.leader.Load()
+	if leader == nil || leader.id == s.id.ServerID {
+		return 0, registry.ErrNoLeader
+	}
+	defer context.AfterFunc(leader.gone, cancel)()
+	return s.readIndexAt(ctx, s.peers.dialAddress(leader.id, leader.address), verify)
+}
+
+// leaderIndex answers for the established leader. Its own applied index covers every acknowledged
+// write: those of its term are acknowledged after it applied them, older ones came before Establish.
+func (s *Raft) leaderIndex(ctx context.Context, verify bool) (uint64, error) {
+	l := s.lead.Load()
+	if l == nil {
+		return 0, errNotLeader
+	}
+	index := s.machine.Index()
+	if verify {
+		if err := s.termQuorum(ctx, l.epoch.Term); err != nil {
+			return 0, err
+		}
+	}
+	return index, nil
+}
+
+// termQuorum asks the voters for their terms and succeeds when a majority of them, this node among
+// them, answers exactly term. Every question is asked after the call began.
+func (s *Raft) termQuorum(ctx context.Context, term uint64) error {
+	f := s.raft.GetConfiguration()
+	if err := f.Error(); err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	answers := make(chan bool, len(f.Configuration().Servers))
+	voters, asked := 0, 0
+	for _, server := range f.Configuration().Servers {
+		if server.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if server.ID == raft.ServerID(s.id.ServerID) {
+			continue
+		}
+		asked++
+		go func() { // ends within readAttempt
+			t, err := s.termOf(server)
+			answers <- err == nil && t == term
+		}()
+	}
+	same := 1 // this node, checked at the end
+	for ; same <= voters/2 && asked > 0; asked-- {
+		select {
+		case yes := <-answers:
+			if yes {
+				same++
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	switch {
+	case same <= voters/2:
+		return errors.New("no majority is in this leader's term")
+	case s.raft.CurrentTerm() != term || s.raft.State() != raft.Leader:
+		return errNotLeader
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"context"
+	"sync"
+)
+
+// rounds lets everybody who waits for the same answer share one attempt to get it. Who joins is
+// served by an attempt that begins after it joined, never by the one that is running: that is what
+// makes a shared read round linearizable.
+type rounds[T any] struct {
+	attempt func(context.Context) (T, error)
+
+	mu      sync.Mutex
+	next    *round[T]
+	arrived chan struct{} // holds one token while next is not nil
+}
+
+type round[T any] struct {
+	done  chan struct{}
+	value T
+	err   error
+}
+
+func newRounds[T any](attempt func(context.Context) (T, error)) *rounds[T] {
+	return &rounds[T]{attempt: attempt, arrived: make(chan struct{}, 1)}
+}
+
+// join waits for the next attempt.
+func (r *rounds[T]) join(ctx context.Context) (T, error) {
+	r.mu.Lock()
+	if r.next == nil {
+		r.next = &round[T]{done: make(chan struct{})}
+		r.arrived <- struct{}{}
+	}
+	mine := r.next
+	r.mu.Unlock()
+	select {
+	case <-mine.done:
+		return mine.value, mine.err
+	case <-ctx.Done():
+		var zero T
+		return zero, ctx.Err()
+	}
+}
+
+// run makes attempts, one at a time, until ctx ends; who waits then gets the context's error.
+func (r *rounds[T]) run(ctx context.Context) {
+	for {
+		select {
+		case <-r.arrived:
+		case <-ctx.Done():
+			return
+		}
+		r.mu.Lock()
+		now := r.next
+		r.next = nil
+		r.mu.Unlock()
+		now.value, now.err = r.attempt(ctx)
+		close(now.done)
+	}
+}
