@@ -235,6 +235,51 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 	}
 }
 
+func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
+	result := func(b ...byte) []byte { return append([]byte{resultsVersion, 0, 0, 1, 0, 0, 1}, b...) }
+	maxCount := binary.AppendUvarint([]byte{hasCount}, math.MaxInt)
+	for _, c := range []struct {
+		name    string
+		results []byte
+		want    string // "" if it is good
+	}{
+		{"largest count", result(maxCount...), ""},
+		{"count beyond an int", result(binary.AppendUvarint([]byte{hasCount}, math.MaxInt+1)...), "out of range"},
+		{"count of zero", result(hasCount, 0), "announced and zero"},
+		{"index of zero", result(hasIndex, 0), "announced and zero"},
+		{"handle of zeros", result(hasHandle, 0, 0), "announced and zero"},
+		{"unknown outcome", result(lastOutcome + 1), "unknown form 0x7"},
+		{"unknown field", result(0x80), "unknown form 0x80"},
+		{"refused neither yes nor no", []byte{resultsVersion, 0, 0, 1, 0, 2, 0}, "truth value 2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := ParseResults(c.results)
+			if c.want == "" {
+				if err != nil {
+					t.Errorf("ParseResults(% x): %v", c.results, err)
+				}
+				return
+			}
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("ParseResults(% x): got %v, want %q", c.results, err, c.want)
+			}
+		})
+	}
+}
+
+func TestPortsAndNumbersBeyondTheirTypeAreRefused(t *testing.T) {
+	for name, decode := range map[string]func(*decoder){
+		"port":   func(d *decoder) { d.port() },
+		"uint32": func(d *decoder) { d.uint32() },
+		"int32":  func(d *decoder) { d.int32() },
+	} {
+		d := decoder{b: binary.AppendUvarint(nil, math.MaxUint32+1)}
+		if decode(&d); !errors.Is(d.err, ErrCorrupt) {
+			t.Errorf("%s of 2^32: got %v, want ErrCorrupt", name, d.err)
+		}
+	}
+}
+
 func TestNewerVersionIsNotCalledCorrupt(t *testing.T) {
 	newerBatch := AppendBatch(nil, BatchID{}, nil)
 	newerBatch[0] = batchVersion + 1

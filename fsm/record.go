@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"encoding/binary"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -177,7 +178,7 @@ func appendOrigin(dst []byte, o registry.Origin) []byte {
 func (d *decoder) origin() registry.Origin {
 	o := registry.Origin{Kind: registry.OriginKind(d.enum(lastOrigin, "origin"))}
 	if o.Kind == registry.RemoteDC {
-		o.DC = d.string()
+		o.DC = strings.Clone(d.string()) // it outlives the instance, in the record of its removal
 	}
 	return o
 }

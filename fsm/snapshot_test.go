@@ -150,6 +150,7 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		{"change newer than the index", rewrite(func(s *Snapshot) {
 			s.registry.Leases[0].Lease.Changed = s.registry.Index + 1
 		}), ErrCorrupt},
+		{"removal that is none", rewrite(func(s *Snapshot) { s.registry.Removals[0].Kind = registry.Live }), ErrCorrupt},
 		{"nodes out of order", rewrite(func(s *Snapshot) { s.nodes = append(s.nodes, s.nodes[0]) }), ErrCorrupt},
 		{"answers out of order", rewrite(func(s *Snapshot) {
 			s.nodes[0].answers = append(s.nodes[0].answers, s.nodes[0].answers[0])
@@ -214,6 +215,29 @@ func (w *failingWriter) Write(b []byte) (int, error) {
 	}
 	w.good--
 	return len(b), nil
+}
+
+// largestWrite remembers the largest piece that it was given.
+type largestWrite struct{ size int }
+
+func (w *largestWrite) Write(b []byte) (int, error) {
+	w.size = max(w.size, len(b))
+	return len(b), nil
+}
+
+func TestSnapshotIsWrittenInPieces(t *testing.T) {
+	s := goldenSnapshot()
+	for range 10_000 {
+		s.registry.Leases = append(s.registry.Leases, s.registry.Leases[0])
+	}
+	var w largestWrite
+	n, err := s.WriteTo(&w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.size > 2*flushSize || n < 10*flushSize {
+		t.Errorf("largest piece of %d bytes: %d, want at most %d of at least %d", n, w.size, 2*flushSize, 10*flushSize)
+	}
 }
 
 func TestLargeRecordIsReadInSteps(t *testing.T) {
