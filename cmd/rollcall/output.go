@@ -38,7 +38,8 @@ func (o output) print(w io.Writer, value tabler) error {
 	return printTable(w, value.table())
 }
 
-// tabler is what can be shown as a table: rows of cells, the first of them the head.
+// tabler is what can be shown as a table: rows of cells, the first of them the head. An empty row
+// ends a table; what follows is another one, with columns of its own.
 type tabler interface{ table() [][]string }
 
 func printTable(w io.Writer, rows [][]string) error {
@@ -47,6 +48,7 @@ func printTable(w io.Writer, rows [][]string) error {
 		for i, cell := range row {
 			row[i] = printable(cell)
 		}
+		// A line without a tab ends the columns of those before it.
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
 	return tw.Flush()

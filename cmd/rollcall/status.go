@@ -31,13 +31,14 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
-// clusterStatus is a cluster's status as a table: a line for the cluster, one per node.
+// clusterStatus is a cluster's status as two tables: the cluster, and its nodes.
 type clusterStatus struct{ client.Status }
 
 func (s clusterStatus) table() [][]string {
 	rows := [][]string{
 		{"CLUSTER", "MODE", "LEADER", "TERM", "QUORUM"},
 		{s.ClusterID, s.Mode, s.Leader, strconv.FormatUint(s.Term, 10), yesNo(s.Quorum)},
+		{},
 		{"NODE", "ROLE", "HTTP", "NODE-TO-NODE", "APPLIED"},
 	}
 	for _, n := range s.Nodes {

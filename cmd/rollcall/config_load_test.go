@@ -1,0 +1,174 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// loadWith loads settings from a command line, an environment and a file's text ("": no file).
+func loadWith(t *testing.T, args []string, env map[string]string, file string) (settings, error) {
+	t.Helper()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	addConfigFlags(flags)
+	if file != "" {
+		args = append(args, "--config", "c.yaml")
+	}
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return load(inputs{
+		flags: flags,
+		env:   func(name string) (string, bool) { v, ok := env[name]; return v, ok },
+		read:  func(string) ([]byte, error) { return []byte(file), nil },
+	})
+}
+
+func TestTheStrongestSourceDecides(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		env  map[string]string
+		file string
+		want string
+		from source
+	}{
+		{name: "default", want: "127.0.0.1:8761", from: fromDefault},
+		{name: "file", file: "http: {addr: '127.0.0.1:1'}", want: "127.0.0.1:1", from: fromFile},
+		{name: "environment over file", file: "http: {addr: '127.0.0.1:1'}", env: map[string]string{"ROLLCALL_HTTP_ADDR": "127.0.0.1:2"}, want: "127.0.0.1:2", from: fromEnv},
+		{name: "empty environment is none", file: "http: {addr: '127.0.0.1:1'}", env: map[string]string{"ROLLCALL_HTTP_ADDR": ""}, want: "127.0.0.1:1", from: fromFile},
+		{name: "flag over all", args: []string{"--http-addr", "127.0.0.1:3"}, file: "http: {addr: '127.0.0.1:1'}", env: map[string]string{"ROLLCALL_HTTP_ADDR": "127.0.0.1:2"}, want: "127.0.0.1:3", from: fromFlag},
+		{name: "flag that repeats the default", args: []string{"--http-addr", "127.0.0.1:8761"}, file: "http: {addr: '127.0.0.1:1'}", want: "127.0.0.1:8761", from: fromFlag},
+		{name: "key without a value", file: "http:\n  addr:\n", want: "127.0.0.1:8761", from: fromDefault},
+		{name: "section without keys", file: "http:\n", want: "127.0.0.1:8761", from: fromDefault},
+		{name: "file of comments", file: "# nothing\n", want: "127.0.0.1:8761", from: fromDefault},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, err := loadWith(t, append(tc.args, "--data-dir", "d"), tc.env, tc.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.HTTP.Addr != tc.want || s.sources["http.addr"] != tc.from {
+				t.Errorf("http.addr is %s from %s, want %s from %s", s.HTTP.Addr, s.sources["http.addr"], tc.want, tc.from)
+			}
+		})
+	}
+}
+
+func TestEveryTypeOfValueIsReadFromEverySource(t *testing.T) {
+	want := *defaultConfig()
+	want.Data.Dir = "d"
+	want.Insecure = true
+	want.Commit = CommitConfig{InFlight: 3}
+	want.Raft.HeartbeatTimeout, want.Raft.ElectionTimeout = 700*time.Millisecond, 700*time.Millisecond
+	want.Raft.TrailingLogs = 7
+	want.Limits.BatchBytes = 9
+	want.Cluster.Join = []string{"127.0.0.1:1", "127.0.0.1:2"}
+	want.Cluster.Dial = map[string]string{"a": "127.0.0.1:3", "b": "127.0.0.1:4"}
+	values := map[string]string{
+		"data.dir": "d", "insecure": "true", "commit.in-flight": "3", "commit.batching": "false",
+		"raft.heartbeat-timeout": "700ms", "raft.election-timeout": "700ms", "raft.trailing-logs": "7",
+		"limits.batch-bytes": "9", "cluster.join": "127.0.0.1:1, 127.0.0.1:2", "cluster.dial": "a=127.0.0.1:3,b=127.0.0.1:4",
+	}
+	var args []string
+	env := make(map[string]string)
+	for name, value := range values {
+		args = append(args, "--"+key{name: name}.flag()+"="+value)
+		env[key{name: name}.env()] = value
+	}
+	const file = `
+data: {dir: d}
+insecure: true
+commit: {in-flight: 3, batching: false}
+raft:
+  heartbeat-timeout: 700ms
+  election-timeout: 700ms
+  trailing-logs: 7
+limits: {batch-bytes: 9}
+cluster:
+  join: ["127.0.0.1:1", "127.0.0.1:2"]
+  dial: {a: "127.0.0.1:3", b: "127.0.0.1:4"}
+`
+	for name, source := range map[string]func() (settings, error){
+		"flags":       func() (settings, error) { return loadWith(t, args, nil, "") },
+		"environment": func() (settings, error) { return loadWith(t, nil, env, "") },
+		"file":        func() (settings, error) { return loadWith(t, nil, nil, file) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := source()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(*s.Config, want) {
+				t.Errorf("got\n%+v, want\n%+v", *s.Config, want)
+			}
+		})
+	}
+}
+
+func TestListsAndMapsMayBeGivenInParts(t *testing.T) {
+	s, err := loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1", "--cluster-join=b:2", "--cluster-dial=x=a:1", "--cluster-dial=y=b:2"}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Cluster.Join) != 2 || len(s.Cluster.Dial) != 2 {
+		t.Errorf("got %v and %v, want two of each", s.Cluster.Join, s.Cluster.Dial)
+	}
+}
+
+func TestMistakesNameTheirPlace(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		env  map[string]string
+		file string
+		want []string // one per mistake
+	}{
+		{name: "unknown keys", file: "http:\n  adress: x\ndatta: {}\nraft: {timeout: 1s}\n", want: []string{"c.yaml:2: unknown key http.adress", "c.yaml:3: unknown key datta", "c.yaml:4: unknown key raft.timeout"}},
+		{name: "key given twice", file: "http:\n  addr: a:1\n  addr: b:1\n", want: []string{"c.yaml:3: key http.addr is given twice"}},
+		{name: "value for a section", file: "http: 8761\n", want: []string{"c.yaml:1: http is a section"}},
+		{name: "list for a text", file: "http: {addr: [a]}\n", want: []string{"c.yaml:1: key http.addr wants a text"}},
+		{name: "map for a list", file: "cluster: {join: {a: b}}\n", want: []string{"c.yaml:1: key cluster.join wants a list"}},
+		{name: "list of lists", file: "cluster: {join: [[a]]}\n", want: []string{"c.yaml:1: key cluster.join wants plain"}},
+		{name: "not a mapping", file: "- a\n", want: []string{"c.yaml:1: the file is a section"}},
+		{name: "not YAML", file: "a: [\n", want: []string{"c.yaml: yaml:"}},
+		{name: "two documents", file: "insecure: true\n---\ninsecure: false\n", want: []string{"more than one YAML document"}},
+		{name: "duration without a unit", file: "raft:\n  heartbeat-timeout: 5\n", want: []string{`c.yaml:2: raft.heartbeat-timeout: "5" is not a duration with its unit`}},
+		{name: "one in each source",
+			args: []string{"--commit-in-flight=two"}, env: map[string]string{"ROLLCALL_INSECURE": "maybe"}, file: "cluster: {dial: nowhere}\n",
+			want: []string{`environment variable ROLLCALL_INSECURE: "maybe" is not true or false`, `flag --commit-in-flight: "two" is not a number`, `c.yaml:1: cluster.dial: "nowhere" is not of the form name=address`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := loadWith(t, append(tc.args, "--data-dir=d"), tc.env, tc.file)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error does not say %q:\n%v", want, err)
+				}
+			}
+			if got := len(strings.Split(err.Error(), "\n")); got != len(tc.want) {
+				t.Errorf("%d mistakes reported, want %d:\n%v", got, len(tc.want), err)
+			}
+		})
+	}
+}
+
+func TestAMissingFileIsAMistake(t *testing.T) {
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	addConfigFlags(flags)
+	missing := filepath.Join(t.TempDir(), "missing.yaml")
+	if err := flags.Parse([]string{"--config", missing}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := load(inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile})
+	if err == nil || !strings.Contains(err.Error(), missing) {
+		t.Errorf("got %v, want an error that names %s", err, missing)
+	}
+}

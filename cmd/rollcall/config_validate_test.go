@@ -1,0 +1,134 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func validConfig() *Config {
+	c := defaultConfig()
+	c.Data.Dir = "d"
+	return c
+}
+
+func TestValidateNamesTheKey(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Config)
+		want   string // "": valid
+	}{
+		{name: "defaults", change: func(*Config) {}},
+		{name: "mode ap", change: func(c *Config) { c.Mode = "ap" }, want: "mode: \"ap\" is not offered"},
+		{name: "no data directory", change: func(c *Config) { c.Data.Dir = "" }, want: "data.dir: is required"},
+		{name: "name with a dot", change: func(c *Config) { c.Node.Name = "a.b" }, want: "node.name: "},
+		{name: "address without a port", change: func(c *Config) { c.HTTP.Addr = "localhost" }, want: "http.addr: \"localhost\" is not an address"},
+		{name: "port out of range", change: func(c *Config) { c.Cluster.Addr = "127.0.0.1:70000" }, want: "cluster.addr: "},
+		{name: "port by name", change: func(c *Config) { c.HTTP.Addr = "127.0.0.1:http" }, want: "http.addr: "},
+		{name: "all interfaces, not advertised", change: func(c *Config) { c.HTTP.Addr, c.Insecure = ":8761", true }, want: "http.advertise: is required"},
+		{name: "all interfaces, advertised", change: func(c *Config) {
+			c.Cluster.Addr, c.Cluster.Advertise, c.Insecure = "0.0.0.0:7761", "10.0.0.1:7761", true
+		}},
+		{name: "advertised to nobody", change: func(c *Config) { c.Cluster.Advertise = "[::]:7761" }, want: "cluster.advertise: "},
+		{name: "joining nobody", change: func(c *Config) { c.Cluster.Join = []string{":7761"} }, want: "cluster.join: "},
+		{name: "dialling nobody", change: func(c *Config) { c.Cluster.Dial = map[string]string{"n2": "x"} }, want: "cluster.dial: n2: "},
+		{name: "waiting for strangers", change: func(c *Config) { c.Cluster.BootstrapExpect = 3 }, want: "cluster.join: is required"},
+		{name: "waiting for none", change: func(c *Config) { c.Cluster.BootstrapExpect = 0 }, want: "cluster.bootstrap-expect: 0 is below 1"},
+		{name: "nothing in flight", change: func(c *Config) { c.Commit.InFlight = 0 }, want: "commit.in-flight: 0 is below 1"},
+		{name: "no election", change: func(c *Config) { c.Raft.ElectionTimeout = 0 }, want: "raft.election-timeout: 0s is below 5ms"},
+		{name: "lease longer than heartbeat", change: func(c *Config) { c.Raft.LeaseTimeout = 2 * time.Second }, want: "raft.lease-timeout: 2s is longer"},
+		{name: "election shorter than heartbeat", change: func(c *Config) { c.Raft.ElectionTimeout = 600 * time.Millisecond }, want: "raft.election-timeout: 600ms is shorter"},
+		{name: "eviction without a pause", change: func(c *Config) { c.Eviction.Interval = 0 }, want: "eviction.interval: "},
+		{name: "unknown reads", change: func(c *Config) { c.Reads.Eureka = "fresh" }, want: "reads.eureka: \"fresh\" is none of"},
+		{name: "no instances", change: func(c *Config) { c.Limits.InstancesTotal = 0 }, want: "limits.instances-total: "},
+		{name: "unknown level", change: func(c *Config) { c.Log.Level = "loud" }, want: "log.level: "},
+		{name: "unknown format", change: func(c *Config) { c.Log.Format = "xml" }, want: "log.format: "},
+		{name: "negative percentage", change: func(c *Config) { c.GC.Percent = -1 }, want: "gc.percent: "},
+		{name: "certificate without key", change: func(c *Config) { c.HTTP.TLS.Cert = os.Args[0] }, want: "http.tls: cert and key belong together"},
+		{name: "client authority without certificate", change: func(c *Config) { c.HTTP.TLS.ClientCA = os.Args[0] }, want: "http.tls.client-ca: needs"},
+		{name: "two of three", change: func(c *Config) { c.Cluster.TLS.Cert, c.Cluster.TLS.CA = os.Args[0], os.Args[0] }, want: "cluster.tls: cert, key and ca belong together"},
+		{name: "missing file", change: func(c *Config) {
+			c.HTTP.TLS.ClientCA, c.HTTP.TLS.Cert, c.HTTP.TLS.Key = "missing.pem", os.Args[0], os.Args[0]
+		}, want: "http.tls.client-ca: stat missing.pem"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := validConfig()
+			tc.change(c)
+			err := c.Validate()
+			if tc.want == "" && err != nil {
+				t.Errorf("got %v, want it valid", err)
+			}
+			if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("got %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestValidateReportsEveryMistakeAtOnce(t *testing.T) {
+	c := validConfig()
+	c.Mode, c.Data.Dir, c.HTTP.Addr, c.Log.Level, c.Raft.CommitTimeout = "ap", "", "x", "loud", 0
+	err := c.Validate()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, key := range []string{"mode:", "data.dir:", "http.addr:", "log.level:", "raft.commit-timeout:"} {
+		if !strings.Contains(err.Error(), key) {
+			t.Errorf("%s is missing in\n%v", key, err)
+		}
+	}
+	if got := len(strings.Split(err.Error(), "\n")); got != 5 {
+		t.Errorf("%d lines, want one for each of 5 mistakes:\n%v", got, err)
+	}
+}
+
+func TestListenersStayOnLoopbackUnlessTLSOrInsecure(t *testing.T) {
+	const wide, local = "10.0.0.1:1", "127.0.0.1:1"
+	for _, tc := range []struct {
+		name   string
+		change func(*Config)
+		want   string // "": allowed
+	}{
+		{name: "loopback", change: func(c *Config) { c.HTTP.Addr, c.Cluster.Addr = local, "[::1]:2" }},
+		{name: "localhost", change: func(c *Config) { c.HTTP.Addr = "localhost:1" }},
+		{name: "HTTP without TLS", change: func(c *Config) { c.HTTP.Addr = wide }, want: "http.addr: \"10.0.0.1:1\" can be reached from other machines without TLS; set http.tls.cert and http.tls.key"},
+		{name: "HTTP on all interfaces", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Advertise = ":1", wide }, want: "http.addr: "},
+		{name: "node-to-node without TLS", change: func(c *Config) { c.Cluster.Addr = wide }, want: "cluster.addr: \"10.0.0.1:1\" can be reached from other machines without TLS; set cluster.tls.cert"},
+		{name: "TLS of HTTP does not cover node-to-node", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.Cert, c.Cluster.Addr = wide, "c", wide }, want: "cluster.addr: "},
+		{name: "insecure", change: func(c *Config) { c.HTTP.Addr, c.Cluster.Addr, c.Insecure = wide, wide, true }},
+		{name: "TLS", change: func(c *Config) {
+			c.HTTP.Addr, c.HTTP.TLS.Cert, c.Cluster.Addr, c.Cluster.TLS.Cert = wide, "c", wide, "c"
+		}},
+		{name: "profiler, even insecure", change: func(c *Config) { c.PProf.Addr, c.Insecure = wide, true }, want: "pprof.addr: \"10.0.0.1:1\" is not loopback"},
+		{name: "profiler on loopback", change: func(c *Config) { c.PProf.Addr = local }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := validConfig()
+			tc.change(c)
+			err := c.validateExposure()
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
+	for _, tc := range []struct {
+		mode os.FileMode
+		ok   bool
+	}{{0o600, true}, {0o640, true}, {0o400, true}, {0o644, false}, {0o660, false}, {0o700, false}} {
+		path := filepath.Join(t.TempDir(), "key.pem")
+		if err := os.WriteFile(path, nil, tc.mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, tc.mode); err != nil { // whatever the umask
+			t.Fatal(err)
+		}
+		if err := checkKeyFile("http.tls.key", path); (err == nil) != tc.ok {
+			t.Errorf("mode %#o: %v, want allowed: %v", tc.mode, err, tc.ok)
+		}
+	}
+}
