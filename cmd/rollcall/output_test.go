@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func sampleStatus() clusterStatus {
+	return clusterStatus{client.Status{
+		Node: "node1", Mode: "cp", ClusterID: "c0ffee", Leader: "node2", Term: 3, Ready: true, Quorum: true,
+		Nodes: []client.NodeStatus{
+			{ID: "node1", HTTP: "127.0.0.1:8761", Cluster: "127.0.0.1:7761", Role: "follower", Applied: 41},
+			{ID: "node2", HTTP: "127.0.0.1:8762", Cluster: "127.0.0.1:7762", Role: "leader", Applied: 42},
+			{ID: "node3", Cluster: "127.0.0.1:7763", Role: "unknown"},
+		},
+	}}
+}
+
+func sampleInstances() instanceList {
+	return newInstanceList([]*registry.Lease{
+		{Interval: 10, Duration: 30, RegisteredAt: 1000, RenewedAt: registry.Stamp{Wall: 2000}, Instance: &registry.Instance{
+			InstanceID: "orders-1", App: "ORDERS", HostName: "orders-1.example.com", IPAddr: "10.0.0.1", Status: registry.OutOfService,
+			Overridden: registry.OutOfService, Port: registry.Port{Number: 80, Enabled: true}, SecurePort: registry.Port{Number: 443, Enabled: true},
+			VIP: "orders", Metadata: []registry.Pair{{Key: "zone", Value: "a"}}}},
+		{Interval: 30, Duration: 90, Instance: &registry.Instance{
+			InstanceID: "x\n\x1b[2Jy", App: "USERS", HostName: "users-1", IPAddr: "10.0.0.2", Status: registry.Up,
+			Port: registry.Port{Number: 80}, SecurePort: registry.Port{Number: 443, Enabled: true}}},
+	})
+}
+
+func sampleEvents() recentEvents {
+	return recentEvents{client.Events{
+		Registered: []client.Event{{At: 3000, App: "ORDERS", ID: "orders-1"}, {At: 1000, App: "USERS", ID: "users-1"}},
+		Canceled:   []client.Event{{At: 2000, App: "ORDERS", ID: "orders-1"}},
+	}}
+}
+
+func TestTables(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		value tabler
+		want  string
+	}{
+		{name: "status", value: sampleStatus(), want: `CLUSTER  MODE  LEADER  TERM  QUORUM
+c0ffee   cp    node2   3     yes
+
+NODE   ROLE      HTTP            NODE-TO-NODE    APPLIED
+node1  follower  127.0.0.1:8761  127.0.0.1:7761  41
+node2  leader    127.0.0.1:8762  127.0.0.1:7762  42
+node3  unknown   -               127.0.0.1:7763  0
+`},
+		{name: "instances, with what could drive a terminal", value: sampleInstances(), want: `APP     ID        STATUS          HOST                  IP        PORT         VIP     LEASE
+ORDERS  orders-1  OUT_OF_SERVICE  orders-1.example.com  10.0.0.1  80,443(tls)  orders  30s
+USERS   x??[2Jy   UP              users-1               10.0.0.2  443(tls)     -       90s
+`},
+		{name: "no instances", value: newInstanceList(nil), want: "APP  ID  STATUS  HOST  IP  PORT  VIP  LEASE\n"},
+		{name: "events, in one order", value: sampleEvents(), want: `TIME                  EVENT       APP     ID
+1970-01-01T00:00:03Z  registered  ORDERS  orders-1
+1970-01-01T00:00:02Z  canceled    ORDERS  orders-1
+1970-01-01T00:00:01Z  registered  USERS   users-1
+`},
+		{name: "done", value: done{Done: "overridden", App: "ORDERS", ID: "orders-1", Status: "DOWN"}, want: "overridden  ORDERS/orders-1  DOWN\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := asTable.print(&out, tc.value); err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", out.String(), tc.want)
+			}
+		})
+	}
+}
+
+func TestJSON(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		value tabler
+		want  string
+	}{
+		{name: "instances", value: sampleInstances()[:1], want: `[
+  {
+    "app": "ORDERS",
+    "id": "orders-1",
+    "status": "OUT_OF_SERVICE",
+    "overridden": "OUT_OF_SERVICE",
+    "host": "orders-1.example.com",
+    "ip": "10.0.0.1",
+    "port": 80,
+    "secure_port": 443,
+    "vip": "orders",
+    "lease_seconds": 30,
+    "interval_seconds": 10,
+    "last_renewal": 2000,
+    "registered": 1000,
+    "metadata": {
+      "zone": "a"
+    }
+  }
+]
+`},
+		{name: "no instances", value: newInstanceList(nil), want: "[]\n"},
+		{name: "status", value: clusterStatus{client.Status{Mode: "cp", ClusterID: "c", Leader: "n", Term: 1, Nodes: []client.NodeStatus{{ID: "n", HTTP: "h", Cluster: "c", Role: "leader", Applied: 2}}}}, want: `{
+  "node": "",
+  "version": "",
+  "mode": "cp",
+  "cluster_id": "c",
+  "leader": "n",
+  "term": 1,
+  "ready": false,
+  "quorum": false,
+  "nodes": [
+    {
+      "id": "n",
+      "http": "h",
+      "cluster": "c",
+      "role": "leader",
+      "applied": 2
+    }
+  ]
+}
+`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := asJSON.print(&out, tc.value); err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", out.String(), tc.want)
+			}
+		})
+	}
+}
