@@ -1,8 +1,7 @@
 package eureka
 
 import (
-	"fmt"
-	"net/http"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -87,7 +86,7 @@ func appendItem(dst []byte, item *Item) []byte {
 	return append(dst, '}')
 }
 
-// Refusal is the status of the answer to an item that asks for nothing that could be done: 400 for
+// Refusal is the statusCode of the answer to an item that asks for nothing that could be done: 400 for
 // an instance or a name that is not valid, 500 (as upstream) for an item that lacks what its action
 // needs. It is 0 for an item that is to be applied.
 func (i *Item) Refusal() int {
@@ -96,16 +95,16 @@ func (i *Item) Refusal() int {
 		i.Action == Register && i.Lease == nil && i.Invalid == nil,
 		i.Action == StatusUpdate && !i.HasStatus,
 		i.Action == DeleteStatusOverride && i.LastDirty == 0:
-		return http.StatusInternalServerError
+		return 500
 	case i.Invalid != nil:
-		return http.StatusBadRequest
+		return 400
 	}
 	return 0
 }
 
 // ItemResult is the answer to one item (upstream: ReplicationInstanceResponse).
 type ItemResult struct {
-	Status  int             // of HTTP
+	Status  int             // statusCode, one of HTTP's
 	Lease   *registry.Lease // the stored instance, with the 409 to a Heartbeat only
 	Renewed registry.Stamp  // of Lease
 }
@@ -176,7 +175,7 @@ func (s *scanner) item() Item {
 func (i *Item) set(name, text []byte, given bool) (err error) {
 	switch string(name) {
 	case "appName":
-		i.App = registry.NewKey(string(text), "").App
+		i.App = strings.ToUpper(string(text))
 	case "id":
 		i.ID = string(text)
 	case "lastDirtyTimestamp":
@@ -191,7 +190,7 @@ func (i *Item) set(name, text []byte, given bool) (err error) {
 		return unparsable("unknown key %q in an item of a replication batch", clip(name))
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrUnparsable, name, err)
+		return unparsable("%s: %w", name, err)
 	}
 	return nil
 }
@@ -244,7 +243,9 @@ func (s *scanner) itemResult() ItemResult {
 		case "statusCode":
 			text, _ := s.scalar()
 			var status int32
-			s.failed(setInt32(&status, text))
+			if err := setInt32(&status, text); err != nil {
+				s.failed(unparsable("statusCode: %w", err))
+			}
 			result.Status = int(status)
 		case "responseEntity":
 			if !s.null() {

@@ -1,0 +1,132 @@
+package eureka_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+func TestBatchesAreReadAsTheyWereWritten(t *testing.T) {
+	items, err := eureka.DecodeBatch(fixture(t, "batch-request.json"))
+	if want := batchItems(); err != nil || !reflect.DeepEqual(items, want) {
+		t.Errorf("got %+v, %v, want %+v", items, err, want)
+	}
+	results, err := eureka.DecodeBatchResponse(fixture(t, "batch-response.json"))
+	if want := batchResults(); err != nil || !reflect.DeepEqual(results, want) {
+		t.Errorf("got %+v, %v, want %+v", results, err, want)
+	}
+}
+
+func TestAnswersOfOtherServersAreReadTolerantly(t *testing.T) {
+	got, err := eureka.DecodeBatchResponse([]byte(`{"x":1,"responseList":[{"statusCode":"200","y":{}},{"statusCode":409,"responseEntity":null}]}`))
+	if want := []eureka.ItemResult{{Status: 200}, {Status: 409}}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, body := range []string{``, `[]`, `{"responseList":[3]}`, `{"responseList":[{"statusCode":"x"}]}`, `{"responseList":[{"responseEntity":3}]}`} {
+		if _, err := eureka.DecodeBatchResponse([]byte(body)); !errors.Is(err, eureka.ErrUnparsable) {
+			t.Errorf("%s: error %v, want ErrUnparsable", body, err)
+		}
+	}
+}
+
+func TestABatchIsReadStrictly(t *testing.T) {
+	tests := []struct{ name, body string }{
+		{"unknown key beside the list", `{"replicationList":[],"x":1}`},
+		{"unknown key in an item", `{"replicationList":[{"appName":"A","id":"i","action":"Cancel","x":null}]}`},
+		{"unknown action", `{"replicationList":[{"appName":"A","id":"i","action":"cancel"}]}`},
+		{"no list", `{}`},
+		{"list null", `{"replicationList":null}`},
+		{"list an object", `{"replicationList":{}}`},
+		{"item null", `{"replicationList":[null]}`},
+		{"text an object", `{"replicationList":[{"appName":{}}]}`},
+		{"timestamp a word", `{"replicationList":[{"lastDirtyTimestamp":"x"}]}`},
+		{"instance not well-formed", `{"replicationList":[{"instanceInfo":{"port":}}]}`},
+		{"duplicate key in an instance", `{"replicationList":[{"instanceInfo":{"x":1,"x":1}}]}`},
+		{"trailing data", `{"replicationList":[]}1`},
+	}
+	for _, tt := range tests {
+		if items, err := eureka.DecodeBatch([]byte(tt.body)); !errors.Is(err, eureka.ErrUnparsable) {
+			t.Errorf("%s: got %+v and error %v, want ErrUnparsable", tt.name, items, err)
+		}
+	}
+}
+
+func TestItemsAreReadAsPeersSpellThem(t *testing.T) {
+	item := func(members string) eureka.Item {
+		t.Helper()
+		items, err := eureka.DecodeBatch([]byte(`{"replicationList":[{"appName":"orders","id":"i1",` + members + `}]}`))
+		if err != nil || len(items) != 1 {
+			t.Fatalf("%s: %v", members, err)
+		}
+		return items[0]
+	}
+	key := eureka.Item{App: "ORDERS", ID: "i1"}
+	heartbeat, update := key, key
+	heartbeat.Action, heartbeat.LastDirty = eureka.Heartbeat, 5
+	update.Action, update.Status, update.HasStatus = eureka.StatusUpdate, registry.Unknown, true
+	tests := []struct {
+		members string
+		want    eureka.Item
+	}{
+		{`"action":"Heartbeat","lastDirtyTimestamp":"5","overriddenStatus":null,"status":null,"instanceInfo":null`, heartbeat},
+		{`"action":"Heartbeat","lastDirtyTimestamp":5,"overriddenStatus":"WEIRD","status":"up"`, heartbeat},
+		{`"action":"StatusUpdate","status":"UNKNOWN"`, update},
+		{`"action":null`, key},
+	}
+	for _, tt := range tests {
+		if got := item(tt.members); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: got %+v, want %+v", tt.members, got, tt.want)
+		}
+	}
+}
+
+// TestOneBadItemSpoilsNoOther gives each item its own answer.
+func TestOneBadItemSpoilsNoOther(t *testing.T) {
+	const key = `"appName":"orders","id":"i1",`
+	tests := []struct {
+		name, item string
+		want       int
+	}{
+		{"good", `{` + key + `"action":"Register","instanceInfo":{` + minimal + `}}`, 0},
+		{"port a word", `{` + key + `"action":"Register","instanceInfo":{` + minimal + `,"port":"x"}}`, 400},
+		{"instance too deep for its fields", `{` + key + `"action":"Register","instanceInfo":{` + minimal + `,"metadata":{"a":{}}}}`, 400},
+		{"instance of another application", `{"appName":"PAY","id":"i1","action":"Register","instanceInfo":{` + minimal + `}}`, 400},
+		{"instance an array", `{` + key + `"action":"Register","instanceInfo":[]}`, 400},
+		{"instance without host name", `{` + key + `"action":"Register","instanceInfo":{"instanceId":"i1"}}`, 400},
+		{"instance lacking", `{` + key + `"action":"Register"}`, 500},
+		{"instance null", `{` + key + `"action":"Register","instanceInfo":null}`, 500},
+		{"application lacking", `{"id":"i","action":"Cancel"}`, 400},
+		{"id lacking", `{"appName":"A","action":"Heartbeat"}`, 400},
+		{"id of two dots", `{"appName":"A","id":"..","action":"Cancel"}`, 400},
+		{"action lacking", `{` + key + `"status":"UP"}`, 500},
+		{"heartbeat", `{` + key + `"action":"Heartbeat"}`, 0},
+		{"cancel", `{` + key + `"action":"Cancel"}`, 0},
+		{"status update", `{` + key + `"action":"StatusUpdate","status":"DOWN"}`, 0},
+		{"status update without status", `{` + key + `"action":"StatusUpdate"}`, 500},
+		{"status update to another word", `{` + key + `"action":"StatusUpdate","status":"Down"}`, 500},
+		{"override deletion", `{` + key + `"action":"DeleteStatusOverride","status":"UNKNOWN","lastDirtyTimestamp":1}`, 0},
+		{"override deletion without timestamp", `{` + key + `"action":"DeleteStatusOverride","status":"UNKNOWN"}`, 500},
+	}
+	body := `{"replicationList":[`
+	for i, tt := range tests {
+		if i > 0 {
+			body += ","
+		}
+		body += tt.item
+	}
+	items, err := eureka.DecodeBatch([]byte(body + `]}`))
+	if err != nil || len(items) != len(tests) {
+		t.Fatalf("%d items, %v", len(items), err)
+	}
+	for i, tt := range tests {
+		if got := items[i].Refusal(); got != tt.want {
+			t.Errorf("%s: got %d (%v), want %d", tt.name, got, items[i].Invalid, tt.want)
+		}
+	}
+	if items[0].Lease == nil || items[0].Lease.Key() != registry.NewKey("orders", "i1") {
+		t.Errorf("good item: got %+v", items[0].Lease)
+	}
+}

@@ -1,0 +1,237 @@
+package eureka_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+var (
+	full    = eureka.Format{}
+	compact = eureka.Format{Compact: true}
+	inXML   = eureka.Format{XML: true}
+)
+
+// TestDocumentsEqualTheReferenceDocuments compares with documents that upstream's own codecs, and
+// the JavaScript and Go clients, have read: same tokens, in the same order, of the same types.
+func TestDocumentsEqualTheReferenceDocuments(t *testing.T) {
+	apps := []*registry.Lease{orders1(), orders2(), billing()}
+	after := []*registry.Lease{orders1(), orders2Back(), orders3()}
+	const hash, hashAfter = "OUT_OF_SERVICE_1_UP_2_", "STARTING_1_UP_2_"
+	delta := registry.Delta{Leases: []*registry.Lease{orders2Back(), orders3(), billingGone()}, HashCode: hashAfter, Version: 7}
+	healthy := true
+	status := &eureka.StatusInfo{
+		General: []registry.Pair{
+			{Key: "environment", Value: "test"}, {Key: "num-of-cpus", Value: "4"}, {Key: "total-avail-memory", Value: "388mb"},
+			{Key: "current-memory-usage", Value: "112mb (28%)"}, {Key: "server-uptime", Value: "1 day 03:07"},
+		},
+		RegisteredReplicas: "http://eureka-b.example.internal:8761/eureka/",
+		AvailableReplicas:  "http://eureka-b.example.internal:8761/eureka/,",
+		Instance:           server(),
+		Healthy:            &healthy,
+	}
+	statusWithoutMinimum := *status
+	statusWithoutMinimum.Healthy = nil
+	all := func(f eureka.Format) []byte {
+		return eureka.AppendApplications(nil, f, eureka.FullVersion, hash, slices.Values(apps))
+	}
+	none := slices.Values([]*registry.Lease(nil))
+	tests := []struct {
+		file string
+		got  []byte
+	}{
+		{"apps.json", all(full)},
+		{"apps.xml", all(inXML)},
+		{"apps-compact.json", all(compact)},
+		{"apps-compact.xml", all(eureka.Format{XML: true, Compact: true})},
+		{"apps-empty.json", eureka.AppendApplications(nil, full, eureka.FullVersion, "", none)},
+		{"apps-empty.xml", eureka.AppendApplications(nil, inXML, eureka.FullVersion, "", none)},
+		{"apps-after-delta.json", eureka.AppendApplications(nil, full, eureka.FullVersion, hashAfter, slices.Values(after))},
+		{"delta.json", eureka.AppendDelta(nil, full, delta)},
+		{"delta.xml", eureka.AppendDelta(nil, inXML, delta)},
+		{"delta-empty.json", eureka.AppendDelta(nil, full, registry.Delta{HashCode: hashAfter, Version: 8})},
+		{"application.json", eureka.AppendApplication(nil, full, "ORDERS", slices.Values(apps[:2]))},
+		{"application.xml", eureka.AppendApplication(nil, inXML, "ORDERS", slices.Values(apps[:2]))},
+		{"instance.json", eureka.AppendInstanceDocument(nil, full, apps[0], apps[0].RenewedAt)},
+		{"instance.xml", eureka.AppendInstanceDocument(nil, inXML, apps[0], apps[0].RenewedAt)},
+		{"vip.json", eureka.AppendVIP(nil, full, slices.Values(apps[2:]))},
+		{"vip.xml", eureka.AppendVIP(nil, inXML, slices.Values(apps[2:]))},
+		{"heartbeat-conflict.json", eureka.AppendInstanceDocument(nil, full, billingNewer(), billingNewer().RenewedAt)},
+		{"batch-request.json", eureka.AppendBatch(nil, batchItems())},
+		{"batch-response.json", eureka.AppendBatchResponse(nil, batchResults())},
+		{"status.json", eureka.AppendStatusInfo(nil, full, status)},
+		{"status.xml", eureka.AppendStatusInfo(nil, inXML, &statusWithoutMinimum)},
+		{"statusoverrides.json", eureka.AppendStatusOverrides(nil, slices.Values(apps))},
+	}
+	for _, tt := range tests {
+		t.Run(tt.file, func(t *testing.T) {
+			if got, want := tokens(t, tt.got), tokens(t, fixture(t, tt.file)); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func batchItems() []eureka.Item {
+	item := func(action eureka.ItemAction, l *registry.Lease, status registry.Status) eureka.Item {
+		return eureka.Item{Action: action, App: l.Instance.App, ID: l.Instance.ID(), LastDirty: l.Instance.LastDirty,
+			Overridden: l.Instance.Overridden, Status: status, HasStatus: true}
+	}
+	register := item(eureka.Register, orders1(), registry.Up)
+	register.Lease = orders1()
+	return []eureka.Item{
+		register,
+		item(eureka.Heartbeat, orders2(), registry.OutOfService),
+		item(eureka.Heartbeat, billing(), registry.Up),
+		{Action: eureka.Heartbeat, App: "CATALOG", ID: "catalog-1:8080", LastDirty: 1767225599800, Status: registry.Up, HasStatus: true},
+		item(eureka.StatusUpdate, orders1(), registry.OutOfService),
+		item(eureka.DeleteStatusOverride, orders1(), registry.Unknown),
+		{Action: eureka.Cancel, App: "LEDGER", ID: "ledger-1.example.internal"},
+	}
+}
+
+func batchResults() []eureka.ItemResult {
+	conflict := billingNewer()
+	return []eureka.ItemResult{{Status: 200}, {Status: 200}, {Status: 409, Lease: conflict, Renewed: conflict.RenewedAt},
+		{Status: 404}, {Status: 200}, {Status: 200}, {Status: 404}}
+}
+
+func TestHealthyAppearsOnlyWithAMinimumOfPeers(t *testing.T) {
+	healthy := false
+	with := eureka.StatusInfo{Instance: server(), Healthy: &healthy}
+	if got := string(eureka.AppendStatusInfo(nil, inXML, &with)); !strings.HasSuffix(got, `<isHeathly>false</isHeathly></com.netflix.eureka.util.StatusInfo>`) {
+		t.Errorf("XML with a minimum of peers: %s", got)
+	}
+	without := eureka.StatusInfo{Instance: server()}
+	if got := string(eureka.AppendStatusInfo(nil, full, &without)); strings.Contains(got, `"healthy"`) {
+		t.Errorf("JSON without a minimum of peers: %s", got)
+	}
+}
+
+func TestErrorBodiesEqualTheReferenceBodies(t *testing.T) {
+	var reference struct {
+		Cases []struct{ Request, Body string }
+	}
+	if err := json.Unmarshal(fixture(t, "errors.json"), &reference); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for _, c := range reference.Cases {
+		want[c.Request] = c.Body
+	}
+	tests := []struct{ request, got string }{
+		{"POST apps/{app} with unparsable JSON", string(eureka.AppendParseError(nil, full))},
+		{"POST apps/{app} with unparsable XML", string(eureka.AppendParseError(nil, inXML))},
+		{"POST apps/ORDERS, no usable id", refusal(t, `{"instance":{"app":"ORDERS"}}`)},
+		{"POST apps/ORDERS, hostName missing or empty", refusal(t, `{"instance":{"instanceId":"i"}}`)},
+		{"POST apps/ORDERS, ipAddr missing or empty", refusal(t, `{"instance":{"hostName":"h","ipAddr":""}}`)},
+		{"POST apps/ORDERS with app PAY", refusal(t, `{"instance":{"hostName":"h","ipAddr":"1","app":"pay"}}`)},
+		{"POST apps/ORDERS without dataCenterInfo", refusal(t, `{"instance":{"hostName":"h","ipAddr":"1","app":"orders"}}`)},
+		{"POST apps/ORDERS with dataCenterInfo lacking a name", refusal(t, `{"instance":{"hostName":"h","ipAddr":"1","app":"orders","dataCenterInfo":{}}}`)},
+	}
+	for _, tt := range tests {
+		if w, ok := want[tt.request]; !ok || tt.got != w {
+			t.Errorf("%s: got %q, want %q", tt.request, tt.got, w)
+		}
+	}
+}
+
+// refusal returns the text of the error for a registration under ORDERS.
+func refusal(t *testing.T, body string) string {
+	t.Helper()
+	_, err := eureka.DecodeRegistration([]byte(body), full, "orders")
+	if err == nil {
+		t.Fatalf("%s: accepted", body)
+	}
+	return err.Error()
+}
+
+// TestChunksMakeTheSameDocumentAsAWhole proves that a document may be assembled from cached parts.
+func TestChunksMakeTheSameDocumentAsAWhole(t *testing.T) {
+	leases := []*registry.Lease{orders1(), orders2(), billing()}
+	for _, f := range []eureka.Format{full, compact, inXML, {XML: true, Compact: true}, {XML: true, V1: true}} {
+		part := func(l *registry.Lease) []byte { return eureka.AppendInstance(nil, f, l, l.RenewedAt) }
+		doc := eureka.AppendApplicationsHead(nil, f, "1", "H_1_")
+		doc = eureka.AppendApplicationHead(doc, f, "ORDERS")
+		doc = append(doc, part(leases[0])...)
+		doc = append(eureka.AppendSeparator(doc, f), part(leases[1])...)
+		doc = eureka.AppendSeparator(eureka.AppendApplicationTail(doc, f), f)
+		doc = append(eureka.AppendApplicationHead(doc, f, "BILLING"), part(leases[2])...)
+		doc = eureka.AppendApplicationsTail(eureka.AppendApplicationTail(doc, f), f, "1", "H_1_")
+		want := eureka.AppendApplications(nil, f, "1", "H_1_", slices.Values(leases))
+		if string(doc) != string(want) {
+			t.Errorf("%+v: got\n%s\nwant\n%s", f, doc, want)
+		}
+	}
+}
+
+func TestVersion1KnowsThreeStatusesInXML(t *testing.T) {
+	tests := []struct {
+		format eureka.Format
+		status registry.Status
+		want   string
+	}{
+		{eureka.Format{XML: true, V1: true}, registry.Up, "<status>UP</status><overriddenstatus>OUT_OF_SERVICE<"},
+		{eureka.Format{XML: true, V1: true}, registry.Starting, "<status>STARTING</status>"},
+		{eureka.Format{XML: true, V1: true}, registry.Down, "<status>DOWN</status>"},
+		{eureka.Format{XML: true, V1: true}, registry.OutOfService, "<status>DOWN</status><overriddenstatus>OUT_OF_SERVICE<"},
+		{eureka.Format{XML: true, V1: true}, registry.Unknown, "<status>DOWN</status>"},
+		{eureka.Format{XML: true, V1: true, Compact: true}, registry.OutOfService, "<status>DOWN</status>"},
+		{inXML, registry.OutOfService, "<status>OUT_OF_SERVICE</status>"},
+		{eureka.Format{V1: true}, registry.OutOfService, `"status":"OUT_OF_SERVICE"`},
+	}
+	for _, tt := range tests {
+		l := orders2()
+		l.Instance.Status = tt.status
+		if got := string(eureka.AppendInstance(nil, tt.format, l, l.RenewedAt)); !strings.Contains(got, tt.want) {
+			t.Errorf("%+v %v: %s lacks %s", tt.format, tt.status, got, tt.want)
+		}
+	}
+}
+
+func TestAnInstanceWithoutALeaseIsShownWithTheDefaults(t *testing.T) {
+	l := orders1()
+	l.Interval, l.Duration = 0, 0
+	if got := string(eureka.AppendInstance(nil, full, l, l.RenewedAt)); !strings.Contains(got, `"renewalIntervalInSecs":30,"durationInSecs":90,`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestLeaseInfoShowsTheFieldsOfTheLease is behaviour S2-03.
+func TestLeaseInfoShowsTheFieldsOfTheLease(t *testing.T) {
+	l := orders1()
+	l.Interval, l.Duration, l.RegisteredAt, l.EvictedAt, l.ServiceUpAt = 1, 2, 3, 5, 6
+	renewed := registry.Stamp{Lease: 99, Wall: 4}
+	wantJSON := `"leaseInfo":{"renewalIntervalInSecs":1,"durationInSecs":2,"registrationTimestamp":3,` +
+		`"lastRenewalTimestamp":4,"evictionTimestamp":5,"serviceUpTimestamp":6}`
+	if got := string(eureka.AppendInstance(nil, full, l, renewed)); !strings.Contains(got, wantJSON) {
+		t.Errorf("JSON %s lacks %s", got, wantJSON)
+	}
+	wantXML := "<leaseInfo><renewalIntervalInSecs>1</renewalIntervalInSecs><durationInSecs>2</durationInSecs>" +
+		"<registrationTimestamp>3</registrationTimestamp><lastRenewalTimestamp>4</lastRenewalTimestamp>" +
+		"<evictionTimestamp>5</evictionTimestamp><serviceUpTimestamp>6</serviceUpTimestamp></leaseInfo>"
+	if got := string(eureka.AppendInstance(nil, inXML, l, renewed)); !strings.Contains(got, wantXML) {
+		t.Errorf("XML %s lacks %s", got, wantXML)
+	}
+}
+
+func TestAppendingAllocatesNothing(t *testing.T) {
+	dst := make([]byte, 0, 1<<16)
+	l, odd := billing(), orders2()
+	odd.Instance.Metadata = []registry.Pair{{Key: "ключ 9", Value: "\x00\xff \u20ac <&>'"}}
+	for _, f := range []eureka.Format{full, compact, inXML, {XML: true, Compact: true}} {
+		allocs := testing.AllocsPerRun(20, func() {
+			dst = eureka.AppendInstanceDocument(dst[:0], f, l, l.RenewedAt)
+			dst = eureka.AppendInstance(dst, f, odd, odd.RenewedAt)
+			dst = eureka.AppendApplicationsHead(dst, f, "1", "UP_1_")
+			dst = eureka.AppendApplicationHead(dst, f, "BILLING")
+		})
+		if allocs != 0 {
+			t.Errorf("%+v: %v allocations", f, allocs)
+		}
+	}
+}
