@@ -121,7 +121,8 @@ func itemStatus(outcome registry.Outcome) int {
 	return http.StatusNotFound
 }
 
-// addConflicts adds the stored instances to answers of 409, for the sender to take over.
+// addConflicts adds the stored instances to answers of 409, for the sender to take over. One that is
+// gone meanwhile, perhaps by a later item, is left out.
 func (h *Handler) addConflicts(ctx context.Context, items []eureka.Item, answers []eureka.ItemResult) error {
 	var v freshView
 	for i := range answers {
@@ -134,12 +135,9 @@ func (h *Handler) addConflicts(ctx context.Context, items []eureka.Item, answers
 				return err
 			}
 		}
-		lease, ok := v.Lease(registry.NewKey(items[i].App, items[i].ID))
-		if !ok {
-			answers[i].Status = http.StatusNotFound // gone meanwhile: the sender is to register it
-			continue
+		if lease, ok := v.Lease(registry.NewKey(items[i].App, items[i].ID)); ok {
+			answers[i].Lease, answers[i].Renewed = lease, v.LastRenewal(lease)
 		}
-		answers[i].Lease, answers[i].Renewed = lease, v.LastRenewal(lease)
 	}
 	return nil
 }

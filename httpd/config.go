@@ -105,14 +105,14 @@ func orDefault[T int | int64](value, def T) T {
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Service == nil {
-		errs = append(errs, errors.New("Service is nil; a handler needs a registry"))
+		errs = append(errs, errors.New("http: Service is nil; a handler needs a registry"))
 	}
 	if int(c.Reads) >= len(eurekaReadsNames) {
-		errs = append(errs, fmt.Errorf("Reads is %d; want one of %s", c.Reads, strings.Join(eurekaReadsNames[:], ", ")))
+		errs = append(errs, fmt.Errorf("http: Reads is %d; want one of %s", c.Reads, strings.Join(eurekaReadsNames[:], ", ")))
 	}
 	for _, base := range c.BasePaths {
 		if !strings.HasPrefix(base, "/") || strings.HasSuffix(base, "/") || strings.Contains(base, "//") {
-			errs = append(errs, fmt.Errorf("BasePaths has %q; a base path starts with a slash, does not end in one and has no empty segment", base))
+			errs = append(errs, fmt.Errorf("http: BasePaths has %q; a base path starts with a slash, does not end in one and has no empty segment", base))
 		}
 	}
 	return errors.Join(append(errs, c.Limits.validate())...)
@@ -125,7 +125,7 @@ func (l Limits) validate() error {
 		"InstancesTotal": int64(l.InstancesTotal), "InstancesInApp": int64(l.InstancesInApp),
 	} {
 		if value < 0 {
-			errs = append(errs, fmt.Errorf("Limits.%s is %d; want 0 for the default, or more", name, value))
+			errs = append(errs, fmt.Errorf("http: Limits.%s is %d; want 0 for the default, or more", name, value))
 		}
 	}
 	return errors.Join(errs...)

@@ -124,9 +124,8 @@ func (h *Handler) renewConflict(w http.ResponseWriter, r *http.Request, key regi
 	}
 	lease, ok := v.Lease(key)
 	if !ok {
-		// Gone meanwhile: the sender is to register it.
-		w.WriteHeader(http.StatusNotFound)
-		return http.StatusNotFound, nil
+		w.WriteHeader(http.StatusConflict) // gone meanwhile: there is nothing to take over
+		return http.StatusConflict, nil
 	}
 	writeInstance(w, r, http.StatusConflict, fullFormat(r, false), v, lease)
 	return http.StatusConflict, nil

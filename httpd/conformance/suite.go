@@ -1,0 +1,30 @@
+package conformance
+
+import (
+	"io/fs"
+	"testing"
+)
+
+// Target is a server to test.
+type Target struct {
+	// URL is its scheme and host; Eureka's resources are under /eureka, /eureka/v1, /eureka/v2 and /v2.
+	URL string
+	// Fixtures holds register-*.json and register-*.xml, bodies of real clients' registrations.
+	Fixtures fs.FS
+}
+
+// Run runs the suite.
+func Run(t *testing.T, target Target) {
+	for _, group := range [][]check{traps, writes, reads, renewals, overrides, registrations, batches, others} {
+		for _, c := range group {
+			t.Run(c.name, func(t *testing.T) { c.run(t, newClient(t, target.URL)) })
+		}
+	}
+	t.Run("EveryClientsRegistrationIsShownInBothForms", func(t *testing.T) { registerFixtures(t, target) })
+}
+
+// check is one behaviour.
+type check struct {
+	name string
+	run  func(t *testing.T, c *client)
+}

@@ -1,0 +1,20 @@
+package httpd_test
+
+import (
+	"net/http/httptest"
+	"os"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/conformance"
+)
+
+func TestConformance(t *testing.T) {
+	handler, err := httpd.New(httpd.Config{Service: newMemory(), Node: "n1", Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	conformance.Run(t, conformance.Target{URL: server.URL, Fixtures: os.DirFS("eureka/testdata")})
+}

@@ -1,0 +1,90 @@
+package httpd_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// memory is a registry.Service in one process, without durability, whose health and errors a test
+// decides.
+type memory struct {
+	mu       sync.Mutex
+	registry *registry.Registry
+	started  time.Time
+	health   registry.Health
+	applyErr error
+	viewErr  error // of linearizable and leader reads
+	applies  int   // calls of Apply
+	reads    []registry.Consistency
+}
+
+func newMemory() *memory {
+	m := &memory{registry: registry.New(), started: time.Now(), health: registry.Health{Ready: true, Quorum: true, Leads: true}}
+	m.registry.Establish(registry.Epoch{Term: 1, Index: 1}, "test")
+	return m
+}
+
+func (m *memory) stamp() registry.Stamp {
+	return registry.Stamp{Lease: time.Since(m.started).Milliseconds() + 1, Wall: time.Now().UnixMilli()}
+}
+
+// Apply implements registry.Service.
+func (m *memory) Apply(_ context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.applies++
+	if m.applyErr != nil {
+		return nil, m.applyErr
+	}
+	results := make([]registry.Result, len(ops))
+	for i, op := range ops {
+		results[i] = m.registry.Apply(m.stamp(), 1, origin, op)
+	}
+	return results, nil
+}
+
+// View implements registry.Service.
+func (m *memory) View(_ context.Context, read registry.Consistency) (*registry.View, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads = append(m.reads[max(0, len(m.reads)-8):], read)
+	if m.viewErr != nil && read != registry.Stale {
+		return nil, m.viewErr
+	}
+	return m.registry.View(), nil
+}
+
+// Health implements registry.Service.
+func (m *memory) Health() registry.Health {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.health
+}
+
+// set changes what the service does.
+func (m *memory) set(change func(m *memory)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(m)
+}
+
+// count is how often Apply was called.
+func (m *memory) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.applies
+}
+
+// apply performs operations that must succeed.
+func (m *memory) apply(t testing.TB, ops ...registry.Op) []registry.Result {
+	t.Helper()
+	results, err := m.Apply(context.Background(), registry.FromClient, ops...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
