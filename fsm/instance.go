@@ -13,6 +13,7 @@ const (
 	lastAction  = byte(registry.ActionDeleted)
 	lastOrigin  = byte(registry.RemoteDC)
 	lastOutcome = byte(registry.Refused)
+	lastKind    = byte(registry.Evicted)
 )
 
 func appendInstance(dst []byte, i *registry.Instance) []byte {

@@ -110,15 +110,8 @@ func appendRemoval(dst []byte, r registry.Removal) []byte {
 }
 
 func (d *decoder) removal() registry.Removal {
-	return registry.Removal{Kind: d.removalKind(), Full: d.bool(), Lease: d.lease()}
-}
-
-func (d *decoder) removalKind() registry.ChangeKind {
-	kind := registry.ChangeKind(d.enum(byte(registry.Evicted), "kind of removal"))
-	if kind == registry.Live {
-		d.fail("a removal that is none (kind %d)", kind)
-	}
-	return kind
+	kind := registry.ChangeKind(d.enum(lastKind, "kind of removal"))
+	return registry.Removal{Kind: kind, Full: d.bool(), Lease: d.lease()}
 }
 
 func appendRecent(dst []byte, r registry.Recent) []byte {
