@@ -1,0 +1,155 @@
+package registry
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestLeaseExpired(t *testing.T) {
+	tests := []struct {
+		name       string
+		lease      Lease
+		now        int64
+		additional int64
+		want       bool
+	}{
+		{"before its end", Lease{Duration: 90}, 90_999, 0, false},
+		{"at its end", Lease{Duration: 90}, 91_000, 0, false},
+		{"after its end", Lease{Duration: 90}, 91_001, 0, true},
+		{"at its end with additional time", Lease{Duration: 90}, 91_010, 10, false},
+		{"after its end with additional time", Lease{Duration: 90}, 91_011, 10, true},
+		{"cancelled", Lease{Duration: 90, EvictedAt: 1}, 1000, 0, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.lease.Expired(tt.now, 1000, tt.additional); got != tt.want {
+				t.Errorf("at %d: %t, want %t", tt.now, got, tt.want)
+			}
+		})
+	}
+}
+
+// A lease ends strictly after one duration since its last renewal, and not before the grace of the
+// epoch: min(duration, renewal interval + 5 s).
+func TestExpiredEndsExactly(t *testing.T) {
+	tests := []struct {
+		name               string
+		interval, duration int32
+		renewed            []int64 // ms after the registration
+		established        int64   // ms after the registration; 0: before it
+		end                int64   // the last ms of the lease, after the registration
+	}{
+		{"never renewed", 30, 90, nil, 0, 90_000},
+		{"renewed: one duration, not two", 30, 90, []int64{30_000, 60_000}, 0, 150_000},
+		{"own duration", 2, 10, []int64{4000}, 0, 14_000},
+		{"renewed later than the grace", 30, 90, []int64{50_000}, 1000, 140_000},
+		{"grace is the interval and 5 s", 30, 90, nil, 85_000, 120_000},
+		{"grace is at most the duration", 30, 10, nil, 8000, 18_000},
+		{"established after the end", 2, 10, nil, 20_000, 27_000},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			in := instance(orders1, Up, 100)
+			in.RenewalInterval, in.Duration = tt.interval, tt.duration
+			start := g.now.Lease
+			h := g.register(in).Handle
+			for _, at := range tt.renewed {
+				g.now.Lease = start + at
+				if got := g.Expired(g.now.Lease-1, 1); len(got) != 0 {
+					t.Errorf("expired before the renewal at %d: %v", at, got)
+				}
+				g.client(Renew{Handle: h})
+			}
+			if tt.established > 0 {
+				g.Advance(Stamp{Lease: start + tt.established})
+				g.Establish(Epoch{1, 1}, "c")
+			}
+			if got := g.Expired(start+tt.end, 1); len(got) != 0 {
+				t.Errorf("at its end: %v, want none", got)
+			}
+			want := []EvictItem{{Handle: h, Registered: 1, RenewedAt: g.View().LastRenewal(g.lease(orders1)).Lease}}
+			for range 2 {
+				if got := g.Expired(start+tt.end+1, 1); !slices.Equal(got, want) {
+					t.Errorf("after its end: %v, want %v, each time", got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestExpiredFollowsAReregistrationWithAShorterLease(t *testing.T) {
+	g := newRig(t)
+	in := instance(orders1, Up, 100)
+	in.Duration = 600
+	g.register(in)
+	in = instance(orders1, Up, 200)
+	in.Duration = 3
+	h := g.register(in).Handle
+	if got := g.Expired(g.now.Lease+3001, 10); len(got) != 1 || got[0].Handle != h {
+		t.Errorf("got %v, want the lease once", got)
+	}
+}
+
+func TestExpiredListsTheOldestEndFirst(t *testing.T) {
+	g := newRig(t)
+	register := func(id string, duration int32) Handle {
+		in := instance(Key{"ORDERS", id}, Up, 100)
+		in.Duration = duration
+		return g.register(in).Handle
+	}
+	a, b, c, d := register("a", 20), register("b", 10), register("c", 30), register("d", 10)
+	g.pass(5000)
+	g.client(Renew{Handle: b}) // ends between d and a
+	handles := func(items []EvictItem) (hs []Handle) {
+		for _, item := range items {
+			hs = append(hs, item.Handle)
+		}
+		return hs
+	}
+	if got, want := handles(g.Expired(g.now.Lease+16_000, 10)), []Handle{d, b, a}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got, want := handles(g.Expired(g.now.Lease+26_000, 2)), []Handle{d, b}; !slices.Equal(got, want) {
+		t.Errorf("two of them: got %v, want %v", got, want)
+	}
+	g.client(Cancel{Key{"ORDERS", "b"}})
+	if got, want := handles(g.Expired(g.now.Lease+26_000, 10)), []Handle{d, a, c}; !slices.Equal(got, want) {
+		t.Errorf("after a cancel: got %v, want %v", got, want)
+	}
+	if got := g.Expired(g.now.Lease+26_000, 0); len(got) != 0 {
+		t.Errorf("none of them: got %v", got)
+	}
+}
+
+// The heap finds what a walk over all leases finds, so no live lease is ever offered for eviction.
+func TestExpiredIsWhatAWalkFinds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := New()
+		now := Stamp{Lease: 1000, Wall: startOfWall}
+		for _, s := range drawSteps.Draw(t, "steps") {
+			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
+			s.take(r, now)
+			v := r.View()
+			due := map[Handle]bool{}
+			for l := range v.Leases() {
+				renewed := v.LastRenewal(l).Lease
+				grace := min(int64(l.Duration)*1000, int64(l.Interval)*1000+5000)
+				if l.Expired(now.Lease, renewed, 0) && now.Lease > r.established+grace {
+					due[l.Handle] = true
+				}
+			}
+			got := r.Expired(now.Lease, 100)
+			for _, item := range got {
+				if !due[item.Handle] {
+					t.Fatalf("at %d: %v is offered and lives", now.Lease, item)
+				}
+			}
+			if len(got) != len(due) {
+				t.Fatalf("at %d: got %v, want %v", now.Lease, got, due)
+			}
+		}
+	})
+}

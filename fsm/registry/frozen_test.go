@@ -1,0 +1,164 @@
+package registry
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Two registries live through the same steps; one is frozen and thawed in the middle.
+func TestFrozenAndThawedRegistryGoesOnAsIfNothingHappened(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := New(), New()
+		now := Stamp{Lease: 1000, Wall: startOfWall}
+		steps := drawSteps.Draw(t, "steps")
+		thaw := rapid.IntRange(0, len(steps)-1).Draw(t, "thawed before step")
+		for i, s := range steps {
+			if i == thaw {
+				b = thawed(t, b)
+			}
+			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
+			if got, want := s.take(b, now), s.take(a, now); got != want {
+				t.Fatalf("step %d %+v: got %+v, want %+v", i, s, got, want)
+			}
+			if err := check(a); err != nil {
+				t.Fatalf("step %d %+v: %v", i, s, err)
+			}
+			if err := check(b); err != nil {
+				t.Fatalf("step %d %+v, thawed: %v", i, s, err)
+			}
+		}
+		if got, want := b.Freeze(), a.Freeze(); !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %+v\nwant %+v", got, want)
+		}
+		if got, want := b.View().Delta(), a.View().Delta(); !reflect.DeepEqual(got, want) {
+			t.Fatalf("delta %+v\nwant %+v", got, want)
+		}
+		later := now.Lease + 700_000
+		if got, want := b.Expired(later, 100), a.Expired(later, 100); !slices.Equal(got, want) {
+			t.Fatalf("expired %v\nwant %v", got, want)
+		}
+		checkApps(t, a.View(), b.View())
+	})
+}
+
+func thawed(t *rapid.T, r *Registry) *Registry {
+	frozen := r.Freeze()
+	thawed, err := Thaw(frozen)
+	if err != nil {
+		t.Fatalf("thaw: %v", err)
+	}
+	if got := thawed.Freeze(); !reflect.DeepEqual(got, frozen) {
+		t.Fatalf("thawed %+v\nwant %+v", got, frozen)
+	}
+	return thawed
+}
+
+// checkApps checks that no application of a thawed registry seems older than it is.
+func checkApps(t *rapid.T, want, got *View) {
+	for app := range want.Apps() {
+		thawed, ok := got.App(app.Name)
+		if !ok || thawed.Changed < app.Changed || thawed.Changed > max(app.Changed, got.tables.pruned) {
+			t.Fatalf("application %s: %+v, want changed at %d or at what was pruned, %d", app.Name, thawed, app.Changed, got.tables.pruned)
+		}
+	}
+}
+
+func TestFrozenStateDoesNotChange(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.register(instance(orders2, Up, 100))
+	g.client(Cancel{orders2})
+	frozen := g.Freeze()
+	before, err := Thaw(frozen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.pass(300_000)
+	g.client(Renew{Key: orders1})
+	g.register(instance(orders2, Up, 200))
+	g.client(Cancel{orders1})
+	if got := before.Freeze(); !reflect.DeepEqual(got, frozen) {
+		t.Errorf("got %+v\nwant %+v", frozen, got)
+	}
+}
+
+// Each lie that a snapshot can tell, alone.
+func TestThawRefusesAStateThatLies(t *testing.T) {
+	lease := func(change func(l *Lease)) func(f *Frozen) {
+		return func(f *Frozen) {
+			l := *f.Leases[1].Lease
+			change(&l)
+			f.Leases[1].Lease = &l
+		}
+	}
+	record := func(at int, change func(m *Removal, l *Lease)) func(f *Frozen) {
+		return func(f *Frozen) {
+			l := *f.Removals[at].Lease
+			change(&f.Removals[at], &l)
+			f.Removals[at].Lease = &l
+		}
+	}
+	rename := func(l *Lease, key Key) {
+		i := *l.Instance
+		i.App, i.InstanceID = key.App, key.ID
+		l.Instance = &i
+	}
+	tests := []struct {
+		name  string
+		spoil func(f *Frozen)
+		want  string
+	}{
+		{"slot outside the table", lease(func(l *Lease) { l.Handle.Slot = 9 }), "slot 9 is outside"},
+		{"slot twice", lease(func(l *Lease) { l.Handle.Slot = 0 }), "slot 0 is outside the table of 4 or there twice"},
+		{"free slot in use", func(f *Frozen) { f.Free[0] = 1 }, "slot 1 is outside the table of 4 or there twice"},
+		{"slots without use", func(f *Frozen) { f.Slots = 5 }, "5 slots, but 2 leases and 2 free"},
+		{"generation 0", lease(func(l *Lease) { l.Handle.Gen = 0 }), "generation 0 is not in 1 to 4"},
+		{"generation not given out", lease(func(l *Lease) { l.Handle.Gen = 5 }), "generation 5 is not in 1 to 4"},
+		{"generation twice", lease(func(l *Lease) { l.Handle.Gen = 1 }), "generation 1 is there twice"},
+		{"order", func(f *Frozen) { slices.Reverse(f.Leases) }, "is not after"},
+		{"instance twice", lease(func(l *Lease) { rename(l, orders1) }), "is not after"},
+		{"live and removed", lease(func(l *Lease) { l.EvictedAt = 1 }), "it is live and was removed"},
+		{"registered after its change", lease(func(l *Lease) { l.Registered = 9 }), "registered at 9"},
+		{"change not made yet", lease(func(l *Lease) { l.Changed = 9 }), "index 9 is not in 1 to 6"},
+		{"index twice", lease(func(l *Lease) { l.Changed, l.Registered = 1, 1 }), "index 1 is there twice"},
+		{"duration", lease(func(l *Lease) { l.Duration = 0 }), "duration 0 s"},
+		{"interval", lease(func(l *Lease) { l.Interval = 4000 }), "renewal interval 4000 s"},
+		{"status", lease(func(l *Lease) { i := *l.Instance; i.Status = 9; l.Instance = &i }), "status 9"},
+		{"renewed in the future", func(f *Frozen) { f.Leases[0].Renewed.Lease = 1 << 40 }, "after the lease clock"},
+		{"no lease", func(f *Frozen) { f.Leases[1].Lease = nil }, "a lease without an instance"},
+		{"no instance", lease(func(l *Lease) { l.Instance = nil }), "a lease without an instance"},
+		{"record without lease", func(f *Frozen) { f.Removals[0].Lease = nil }, "without an instance"},
+		{"record of a live instance", record(0, func(_ *Removal, l *Lease) { rename(l, orders1) }), "is live or was removed twice"},
+		{"removed twice", func(f *Frozen) { f.Removals[1].Lease = f.Removals[0].Lease }, "is live or was removed twice"},
+		{"records' order", func(f *Frozen) { slices.Reverse(f.Removals) }, "is not after"},
+		{"kind", record(0, func(m *Removal, _ *Lease) { m.Kind = Live }), "unknown kind 0"},
+		{"no time of removal", record(0, func(_ *Removal, l *Lease) { l.EvictedAt = 0 }), "without its time"},
+		{"record in the future", record(1, func(_ *Removal, l *Lease) { l.Changed = 9 }), "index 9 is not in 1 to 6"},
+		{"reduced after full", record(1, func(m *Removal, _ *Lease) { m.Full = false }), "reduced, but an older one is not"},
+		{"record that is pruned", func(f *Frozen) { f.Pruned = 5 }, "index 5 is not after 5"},
+		{"pruned in the future", func(f *Frozen) { f.Pruned, f.Removals = 9, nil }, "up to 9 are pruned"},
+		{"recent queue", func(f *Frozen) { f.Canceled = make([]Recent, 1001) }, "1001 entries"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			for _, key := range []Key{orders1, orders2, {"USERS", "1"}, {"USERS", "2"}} {
+				g.register(instance(key, Up, 100))
+			}
+			g.client(Cancel{Key{"USERS", "1"}})
+			g.client(Cancel{Key{"USERS", "2"}})
+			f := g.Freeze()
+			if _, err := Thaw(f); err != nil {
+				t.Fatalf("the true state: %v", err)
+			}
+			tt.spoil(&f)
+			if _, err := Thaw(f); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want an error with %q", err, tt.want)
+			}
+		})
+	}
+}

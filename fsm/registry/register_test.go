@@ -1,0 +1,361 @@
+package registry
+
+import (
+	"math"
+	"reflect"
+	"testing"
+)
+
+func TestFirstRegistrationMakesALease(t *testing.T) {
+	g := newRig(t)
+	in := instance(orders1, Up, 100)
+	res := g.register(in)
+	want := &Lease{
+		Instance: in, Handle: Handle{Slot: 0, Gen: 1}, Interval: 30, Duration: 90,
+		RegisteredAt: startOfWall, ServiceUpAt: startOfWall, UpdatedAt: startOfWall, RenewedAt: g.now,
+		Action: ActionAdded, Life: 1, Registered: 1, Changed: 1, ChangedLease: 1000, Origin: FromClient,
+	}
+	got := g.lease(orders1)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if got.Instance != in {
+		t.Error("an instance of which nothing was decided differently was copied")
+	}
+	if res.Handle != want.Handle || res.Index != 1 {
+		t.Errorf("result %+v, want the lease's handle and index 1", res)
+	}
+}
+
+func TestLeaseTimesAreClampedAndDefaulted(t *testing.T) {
+	tests := []struct {
+		name                       string
+		interval, duration         int32
+		wantInterval, wantDuration int32
+	}{
+		{"not given", 0, 0, 30, 90},
+		{"negative", -1, -5, 30, 90},
+		{"given", 2, 10, 2, 10},
+		{"duration only", 0, 10, 30, 10},
+		{"too short", 1, 1, 1, 3},
+		{"too long", math.MaxInt32, math.MaxInt32, 3600, 86400},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			in := instance(orders1, Up, 100)
+			in.RenewalInterval, in.Duration = tt.interval, tt.duration
+			g.register(in)
+			if l := g.lease(orders1); l.Interval != tt.wantInterval || l.Duration != tt.wantDuration {
+				t.Errorf("got %d/%d s, want %d/%d", l.Interval, l.Duration, tt.wantInterval, tt.wantDuration)
+			}
+		})
+	}
+}
+
+// The conflict rule by lastDirtyTimestamp, and what a new lease starts with.
+func TestRegisterAgain(t *testing.T) {
+	tests := []struct {
+		name      string
+		dirty     int64 // the stored one is 100
+		outcome   Outcome
+		wantHost  string
+		wantDirty int64
+	}{
+		{"newer is taken", 101, Done, "new", 101},
+		{"equal is taken", 100, Done, "new", 100},
+		{"older keeps the existing", 99, KeptExisting, "old", 100},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			in := instance(orders1, Up, 100)
+			in.HostName = "old"
+			first := g.register(in)
+			g.pass(5000)
+			in = instance(orders1, Up, tt.dirty)
+			in.HostName = "new"
+			res := g.client(Register{in})
+			if res.Outcome != tt.outcome || res.Index != 2 || res.Handle != first.Handle {
+				t.Errorf("got %+v, want outcome %d, index 2, handle %v", res, tt.outcome, first.Handle)
+			}
+			l := g.lease(orders1)
+			if l.Instance.HostName != tt.wantHost || l.Instance.LastDirty != tt.wantDirty {
+				t.Errorf("got host %q dirty %d, want %q %d", l.Instance.HostName, l.Instance.LastDirty, tt.wantHost, tt.wantDirty)
+			}
+			want := Lease{
+				Instance: l.Instance, Handle: first.Handle, Interval: 30, Duration: 90,
+				RegisteredAt: g.now.Wall, ServiceUpAt: startOfWall, UpdatedAt: g.now.Wall, RenewedAt: g.now,
+				Action: ActionAdded, Life: 1, Registered: 2, Changed: 2, ChangedLease: g.now.Lease,
+			}
+			if *l != want {
+				t.Errorf("got %+v\nwant %+v", *l, want)
+			}
+		})
+	}
+}
+
+// Netflix/eureka issue 802: UP reached this server first, then a peer's copy of the earlier
+// STARTING. The late one must neither win nor lend its status to the newer timestamp.
+func TestIssue802LateReplicaOfAnOlderRegistrationDoesNotWin(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 1464710678627))
+	g.pass(500)
+	if res := g.peer(Register{instance(orders1, Starting, 1464710678020)}); res.Outcome != KeptExisting {
+		t.Errorf("got %+v, want KeptExisting", res)
+	}
+	if l := g.lease(orders1); l.Instance.Status != Up || l.Instance.LastDirty != 1464710678627 || l.Origin != FromClient {
+		t.Errorf("got %s at %d from %v, want the client's UP", l.Instance.Status, l.Instance.LastDirty, l.Origin)
+	}
+	if res := g.client(Renew{Key: orders1, LastDirty: 1464710678627}); res.Outcome != Done {
+		t.Errorf("heartbeat after it: %+v, want Done", res)
+	}
+}
+
+func TestMissingDirtyTimestampIsSetByTheServer(t *testing.T) {
+	tests := []struct {
+		name   string
+		before func(g *rig)
+		want   int64
+	}{
+		{"the time of receipt", func(*rig) {}, startOfWall},
+		{"after an older one", func(g *rig) { g.register(instance(orders1, Up, 50)) }, startOfWall},
+		{"after a newer one", func(g *rig) { g.register(instance(orders1, Up, startOfWall+9)) }, startOfWall + 10},
+		{"after a newer record of removal", func(g *rig) {
+			g.register(instance(orders1, Up, startOfWall+9))
+			g.client(Cancel{orders1})
+		}, startOfWall + 10},
+		{"after the last millisecond of all", func(g *rig) { g.register(instance(orders1, Up, math.MaxInt64)) }, math.MaxInt64},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			tt.before(g)
+			g.register(instance(orders1, Up, 0))
+			if got := g.lease(orders1).Instance.LastDirty; got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestServiceUpIsTheFirstTimeUp(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Starting, 100))
+	if got := g.lease(orders1).ServiceUpAt; got != 0 {
+		t.Errorf("STARTING: service up at %d, want 0", got)
+	}
+	g.pass(1000)
+	g.register(instance(orders1, Up, 200))
+	first := g.now.Wall
+	for dirty, status := range []Status{Down, Up, Starting, Up} {
+		g.pass(1000)
+		g.register(instance(orders1, status, int64(300+dirty)))
+		if got := g.lease(orders1).ServiceUpAt; got != first {
+			t.Errorf("re-registered %s: service up at %d, want %d as at first", status, got, first)
+		}
+	}
+}
+
+func TestReplicatedRegisterThatEqualsTheStoredIsARenewal(t *testing.T) {
+	g := newRig(t)
+	first := g.register(instance(orders1, Up, 100))
+	g.client(SetOverride{Key: orders1, Status: OutOfService})
+	before := g.lease(orders1)
+	g.pass(7000)
+	// The peer says what it was told: UP, and knows of no override.
+	res := g.peer(Register{instance(orders1, Up, 100)})
+	if res != (Result{Handle: first.Handle}) {
+		t.Errorf("got %+v, want Done without an index", res)
+	}
+	if g.lease(orders1) != before {
+		t.Error("the lease was changed")
+	}
+	if got := g.View().LastRenewal(before); got != g.now {
+		t.Errorf("last renewal %v, want %v", got, g.now)
+	}
+	if res := g.client(Register{instance(orders1, Up, 100)}); res.Index == 0 {
+		t.Error("the same from a client is a new registration, and had no index")
+	}
+	changed := instance(orders1, Up, 100)
+	changed.Metadata = []Pair{{"zone", "a"}}
+	if res := g.peer(Register{changed}); res.Index == 0 || g.lease(orders1).Origin != FromEureka {
+		t.Errorf("a replicated change: %+v, want an index and the peer's origin", res)
+	}
+}
+
+// A change in any field is seen, so that none is forgotten when one is added.
+func TestInstancesDifferInEveryField(t *testing.T) {
+	full := Instance{
+		Metadata:   []Pair{{"a", "b"}},
+		DataCenter: DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-1"}}},
+	}
+	if o := full; !full.equal(&o) {
+		t.Fatal("an instance does not equal its copy")
+	}
+	var mutate func(path string, v reflect.Value, changed *Instance)
+	mutate = func(path string, v reflect.Value, changed *Instance) {
+		old := reflect.ValueOf(v.Interface())
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				mutate(path+"."+v.Type().Field(i).Name, v.Field(i), changed)
+			}
+			return
+		case reflect.String:
+			v.SetString(v.String() + "x")
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
+		case reflect.Slice:
+			v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+		case reflect.Uint8, reflect.Uint16:
+			v.SetUint(v.Uint() + 1)
+		case reflect.Int32, reflect.Int64:
+			v.SetInt(v.Int() + 1)
+		default:
+			t.Fatalf("%s: no mutation for kind %s", path, v.Kind())
+		}
+		if full.equal(changed) {
+			t.Errorf("a change of %s is not seen", path)
+		}
+		v.Set(old)
+	}
+	changed := full
+	mutate("Instance", reflect.ValueOf(&changed).Elem(), &changed)
+}
+
+func TestRegisterAfterARemoval(t *testing.T) {
+	remove := map[ChangeKind]func(g *rig, h Handle){
+		Canceled: func(g *rig, _ Handle) { g.client(Cancel{orders1}) },
+		Evicted: func(g *rig, h Handle) {
+			l := g.lease(orders1)
+			g.client(Evict{Epoch: g.Epoch(), Items: []EvictItem{{h, l.Registered, g.now.Lease}}})
+		},
+	}
+	tests := []struct {
+		name    string
+		removal ChangeKind
+		origin  Origin
+		dirty   int64 // of the removed instance: 100
+		outcome Outcome
+		life    uint32
+	}{
+		{"client after cancel, newer", Canceled, FromClient, 101, Done, 2},
+		{"client after cancel, equal", Canceled, FromClient, 100, Done, 2},
+		{"client after cancel, older", Canceled, FromClient, 99, Done, 2},
+		{"client after eviction", Evicted, FromClient, 100, Done, 2},
+		{"replica after cancel, newer", Canceled, FromEureka, 101, Done, 2},
+		{"replica after cancel, equal", Canceled, FromEureka, 100, Refused, 0},
+		{"replica after cancel, older", Canceled, FromEureka, 99, Refused, 0},
+		{"replica after eviction, newer", Evicted, FromEureka, 101, Done, 2},
+		{"replica after eviction, equal: the same life", Evicted, FromEureka, 100, Done, 1},
+		{"replica after eviction, older: the same life", Evicted, FromEureka, 99, Done, 1},
+		{"node of the own datacenter after cancel", Canceled, Origin{Kind: LocalPeer}, 100, Refused, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			first := g.register(instance(orders1, Up, 100))
+			remove[tt.removal](g, first.Handle)
+			g.pass(1000)
+			res := g.apply(tt.origin, Register{instance(orders1, Up, tt.dirty)})
+			if res.Outcome != tt.outcome {
+				t.Fatalf("got outcome %d, want %d", res.Outcome, tt.outcome)
+			}
+			l, live := g.View().Lease(orders1)
+			if tt.outcome == Refused {
+				if live || res.Index != 0 || g.inDelta()[orders1] != ActionDeleted {
+					t.Errorf("refused, but live %t, result %+v, delta %v", live, res, g.inDelta())
+				}
+				return
+			}
+			if l.Life != tt.life || l.Handle == first.Handle || l.Action != ActionAdded || l.ServiceUpAt != g.now.Wall {
+				t.Errorf("got %+v, want life %d, a new handle, ADDED, service up now", l, tt.life)
+			}
+			if len(g.Freeze().Removals) != 0 {
+				t.Error("the record of the removal is still there")
+			}
+		})
+	}
+}
+
+func TestAmazonInstanceGetsItsIDWrittenIntoItsDataCenter(t *testing.T) {
+	g := newRig(t)
+	in := instance(orders1, Up, 100)
+	in.DataCenter = DataCenter{Name: Amazon, Metadata: []Pair{{"ami-id", "ami-7"}, {"instance-id", ""}}}
+	g.register(in)
+	got := g.lease(orders1).Instance.DataCenter.Metadata
+	want := []Pair{{"ami-id", "ami-7"}, {"instance-id", "orders-1"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if in.DataCenter.Value("instance-id") != "" {
+		t.Error("the instance that was given was written")
+	}
+	in = instance(orders2, Up, 100)
+	in.InstanceID, in.DataCenter = "", DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-42"}}}
+	g.register(in)
+	if l := g.lease(Key{"ORDERS", "i-42"}); l.Instance != in {
+		t.Error("an instance with an Amazon id was copied")
+	}
+}
+
+func TestClientBringsItsOwnOverride(t *testing.T) {
+	g := newRig(t)
+	in := instance(orders1, Up, 100)
+	in.Overridden = OutOfService
+	g.register(in)
+	if i := g.lease(orders1).Instance; i.Status != OutOfService || i.Overridden != OutOfService {
+		t.Errorf("got %s, override %s, want OUT_OF_SERVICE twice", i.Status, i.Overridden)
+	}
+	in = instance(orders1, Up, 200)
+	in.Overridden = Down
+	g.register(in)
+	if i := g.lease(orders1).Instance; i.Status != OutOfService || i.Overridden != OutOfService {
+		t.Errorf("a second one: got %s, override %s; the stored one holds", i.Status, i.Overridden)
+	}
+}
+
+func TestOverrideBelongsToOneApplicationAndGoesWithTheLease(t *testing.T) {
+	for name, remove := range map[string]func(g *rig){
+		"cancel": func(g *rig) { g.client(Cancel{orders1}) },
+		"eviction": func(g *rig) {
+			l := g.lease(orders1)
+			g.client(Evict{Items: []EvictItem{{l.Handle, l.Registered, g.View().LastRenewal(l).Lease}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t)
+			twin := Key{"BILLING", orders1.ID}
+			g.register(instance(orders1, Up, 100))
+			g.register(instance(twin, Up, 100))
+			g.client(SetOverride{Key: orders1, Status: OutOfService})
+			g.register(instance(twin, Up, 200))
+			if got := g.status(twin); got != Up {
+				t.Errorf("the same id of another application: %s, want UP", got)
+			}
+			remove(g)
+			g.register(instance(orders1, Up, 200))
+			if i := g.lease(orders1).Instance; i.Status != Up || i.Overridden != Unknown {
+				t.Errorf("after the removal: %s, override %s, want UP without", i.Status, i.Overridden)
+			}
+		})
+	}
+}
+
+func TestSlotIsKeptOverReregistrationAndReusedAfterRemoval(t *testing.T) {
+	g := newRig(t)
+	first := g.register(instance(orders1, Up, 100)).Handle
+	second := g.register(instance(orders2, Up, 100)).Handle
+	if again := g.register(instance(orders1, Up, 200)).Handle; again != first {
+		t.Errorf("re-registration: handle %v, want %v", again, first)
+	}
+	g.client(Cancel{orders1})
+	g.client(Cancel{orders2})
+	if got, want := g.Freeze().Free, []uint32{second.Slot, first.Slot}; !reflect.DeepEqual(got, want) {
+		t.Errorf("free slots %v, want %v", got, want)
+	}
+	if got, want := g.register(instance(billing1, Up, 100)).Handle, (Handle{second.Slot, 3}); got != want {
+		t.Errorf("next handle %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,169 @@
+package registry
+
+import "testing"
+
+// The answers of a renewal by the sender's lastDirtyTimestamp; the stored one is 100. The lease is
+// renewed whatever the answer.
+func TestRenewComparesTimestamps(t *testing.T) {
+	tests := []struct {
+		name   string
+		dirty  int64
+		origin Origin
+		want   Outcome
+	}{
+		{"client, equal", 100, FromClient, Done},
+		{"client, newer", 101, FromClient, Newer},
+		{"client, older", 99, FromClient, Done},
+		{"client, not given", 0, FromClient, Done},
+		{"replicated, equal", 100, FromEureka, Done},
+		{"replicated, newer", 101, FromEureka, Newer},
+		{"replicated, older", 99, FromEureka, Older},
+		{"replicated, not given", 0, FromEureka, Done},
+		{"own datacenter, older", 99, Origin{Kind: LocalPeer}, Older},
+	}
+	for _, byHandle := range []bool{false, true} {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				g := newRig(t)
+				op := Renew{Key: orders1, LastDirty: tt.dirty}
+				if h := g.register(instance(orders1, Up, 100)).Handle; byHandle {
+					op = Renew{Handle: h, LastDirty: tt.dirty}
+				}
+				before := g.lease(orders1)
+				g.pass(20_000)
+				if got := g.apply(tt.origin, op); got != (Result{Outcome: tt.want}) {
+					t.Errorf("got %+v, want outcome %d and no index", got, tt.want)
+				}
+				if g.lease(orders1) != before || before.RenewedAt == g.now {
+					t.Error("a renewal changed the lease")
+				}
+				if got := g.View().LastRenewal(before); got != g.now {
+					t.Errorf("last renewal %v, want %v", got, g.now)
+				}
+			})
+		}
+	}
+}
+
+func TestRenewOfUnknownInstanceIsNotFound(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	for _, key := range []Key{orders2, {"BILLING", orders1.ID}, {"orders", orders1.ID}, {}} {
+		if got := g.client(Renew{Key: key}); got != (Result{Outcome: NotFound}) {
+			t.Errorf("renew %s: %+v, want NotFound", key, got)
+		}
+	}
+}
+
+func TestRenewAfterRemovalIsNotFoundByNameAndGoneByHandle(t *testing.T) {
+	g := newRig(t)
+	dead := g.register(instance(orders1, Up, 100)).Handle
+	g.client(Cancel{orders1})
+	if got := g.client(Renew{Key: orders1}); got.Outcome != NotFound {
+		t.Errorf("by name: %+v, want NotFound", got)
+	}
+	if got := g.client(Renew{Handle: dead}); got.Outcome != GoneHandle {
+		t.Errorf("by handle: %+v, want GoneHandle", got)
+	}
+	live := g.register(instance(orders2, Up, 100)).Handle
+	if live.Slot != dead.Slot {
+		t.Fatalf("the slot was not used again: %v after %v", live, dead)
+	}
+	if got := g.client(Renew{Handle: dead}); got.Outcome != GoneHandle {
+		t.Errorf("by the handle of the slot's last lease: %+v, want GoneHandle", got)
+	}
+	if got := g.client(Renew{Handle: Handle{Slot: 1 << 31, Gen: 1}}); got.Outcome != GoneHandle {
+		t.Errorf("by a handle outside the table: %+v, want GoneHandle", got)
+	}
+}
+
+func TestRenewWithoutStatusIsNotFoundAndRenewsNothing(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Unknown, 100))
+	before := g.View().LastRenewal(g.lease(orders1))
+	g.pass(1000)
+	for _, origin := range []Origin{FromClient, FromEureka} {
+		if got := g.apply(origin, Renew{Key: orders1, LastDirty: 100}); got != (Result{Outcome: NotFound}) {
+			t.Errorf("from %v: %+v, want NotFound", origin, got)
+		}
+	}
+	if got := g.View().LastRenewal(g.lease(orders1)); got != before {
+		t.Errorf("renewed at %v, want %v as before", got, before)
+	}
+}
+
+func TestReplicatedRenewBringsAnOverride(t *testing.T) {
+	tests := []struct {
+		name       string
+		dirty      int64 // stored: 100
+		origin     Origin
+		stored     Status
+		overridden Status
+		want       Status
+		changed    bool
+	}{
+		{"newer stores it", 101, FromEureka, Unknown, OutOfService, OutOfService, true},
+		{"newer replaces it", 101, FromEureka, Up, OutOfService, OutOfService, true},
+		{"newer with the same", 101, FromEureka, OutOfService, OutOfService, OutOfService, false},
+		{"newer without", 101, FromEureka, OutOfService, Unknown, OutOfService, false},
+		{"equal", 100, FromEureka, Unknown, OutOfService, Unknown, false},
+		{"older", 99, FromEureka, Unknown, OutOfService, Unknown, false},
+		{"a client's is not heard", 101, FromClient, Unknown, OutOfService, Unknown, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			if tt.stored != Unknown {
+				g.client(SetOverride{Key: orders1, Status: tt.stored})
+			}
+			g.pass(1000)
+			res := g.apply(tt.origin, Renew{Key: orders1, LastDirty: tt.dirty, Overridden: tt.overridden})
+			if (res.Index != 0) != tt.changed {
+				t.Errorf("result %+v, want an index: %t", res, tt.changed)
+			}
+			if got := g.lease(orders1).Instance; got.Overridden != tt.want || got.LastDirty != 100 {
+				t.Errorf("override %s, dirty %d, want %s, 100", got.Overridden, got.LastDirty, tt.want)
+			}
+			if tt.changed && g.inDelta()[orders1] != ActionModified {
+				t.Errorf("delta %v, want MODIFIED", g.inDelta())
+			}
+		})
+	}
+}
+
+// Upstream corrects the status silently; clients then see it up to three minutes later.
+func TestStatusChangeFoundByARenewalIsAChange(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Starting, 100))
+	g.register(instance(orders1, Up, 150))
+	g.peer(Renew{Key: orders1, LastDirty: 200, Overridden: OutOfService})
+	g.pass(300_000)
+	g.Advance(g.now)
+	if len(g.View().Delta().Leases) != 0 || g.status(orders1) != Up {
+		t.Fatal("the override was applied before a renewal")
+	}
+	res := g.client(Renew{Key: orders1, LastDirty: 150})
+	if res.Outcome != Done || res.Index != 4 {
+		t.Errorf("got %+v, want Done with index 4", res)
+	}
+	l := g.lease(orders1)
+	if l.Instance.Status != OutOfService || l.Instance.LastDirty != 150 || l.RenewedAt != g.now || l.UpdatedAt != g.now.Wall {
+		t.Errorf("got %+v of %+v, want OUT_OF_SERVICE at the same dirty timestamp, renewed and updated now", l, l.Instance)
+	}
+	if g.inDelta()[orders1] != ActionModified || g.View().HashCode() != "OUT_OF_SERVICE_1_" {
+		t.Errorf("delta %v, hash %s", g.inDelta(), g.View().HashCode())
+	}
+	if res := g.client(Renew{Key: orders1, LastDirty: 150}); res.Index != 0 {
+		t.Errorf("the next renewal: %+v, want no index", res)
+	}
+}
+
+func TestRenewByHandleAllocatesNothing(t *testing.T) {
+	g := newRig(t)
+	h := g.register(instance(orders1, Up, 100)).Handle
+	var op Op = Renew{Handle: h, LastDirty: 100}
+	if n := testing.AllocsPerRun(100, func() { g.client(op) }); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}

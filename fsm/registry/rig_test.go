@@ -1,0 +1,93 @@
+package registry
+
+import (
+	"slices"
+	"testing"
+)
+
+// rig is a registry and the time that it is told.
+type rig struct {
+	*Registry
+	t   testing.TB
+	now Stamp
+}
+
+const startOfWall = 1_700_000_000_000
+
+var (
+	orders1  = Key{"ORDERS", "orders-1"}
+	orders2  = Key{"ORDERS", "orders-2"}
+	billing1 = Key{"BILLING", "billing-1"}
+)
+
+func newRig(t testing.TB) *rig {
+	return &rig{Registry: New(), t: t, now: Stamp{Lease: 1000, Wall: startOfWall}}
+}
+
+func (g *rig) pass(ms int64) {
+	g.now.Lease += ms
+	g.now.Wall += ms
+}
+
+func (g *rig) apply(origin Origin, op Op) Result {
+	return g.Apply(g.now, g.Epoch().Term, origin, op)
+}
+
+func (g *rig) client(op Op) Result { return g.apply(FromClient, op) }
+
+func (g *rig) peer(op Op) Result { return g.apply(FromEureka, op) }
+
+// register registers what a client tells and fails the test unless it is taken.
+func (g *rig) register(i *Instance) Result {
+	g.t.Helper()
+	res := g.client(Register{i})
+	if res.Outcome != Done || res.Index == 0 {
+		g.t.Fatalf("register %s: %+v, want it done with an index", i.Key(), res)
+	}
+	return res
+}
+
+func (g *rig) lease(key Key) *Lease {
+	g.t.Helper()
+	l, ok := g.View().Lease(key)
+	if !ok {
+		g.t.Fatalf("%s has no lease", key)
+	}
+	return l
+}
+
+func (g *rig) status(key Key) Status {
+	g.t.Helper()
+	return g.lease(key).Instance.Status
+}
+
+// inDelta returns the actions of the delta by key.
+func (g *rig) inDelta() map[Key]Action {
+	actions := make(map[Key]Action)
+	for _, l := range g.View().Delta().Leases {
+		actions[l.Key()] = l.Action
+	}
+	return actions
+}
+
+func instance(key Key, status Status, dirty int64) *Instance {
+	return &Instance{
+		InstanceID: key.ID, HostName: "host-" + key.ID, App: key.App, IPAddr: "10.0.0.1",
+		Status: status, LastDirty: dirty, VIP: key.App, DataCenter: DataCenter{Name: MyOwn},
+	}
+}
+
+func keysOf(leases func(yield func(*Lease) bool)) []Key {
+	var keys []Key
+	for l := range leases {
+		keys = append(keys, l.Key())
+	}
+	return keys
+}
+
+func wantKeys(t testing.TB, what string, got []Key, want ...Key) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}

@@ -1,0 +1,266 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+)
+
+func TestViewListsInOrder(t *testing.T) {
+	g := newRig(t)
+	twin := Key{"BILLING", orders1.ID}
+	for _, key := range []Key{orders2, billing1, orders1, twin} {
+		g.register(instance(key, Up, 100))
+	}
+	v := g.View()
+	wantKeys(t, "leases", keysOf(v.Leases()), billing1, twin, orders1, orders2)
+	var names []string
+	for app := range v.Apps() {
+		names = append(names, app.Name)
+	}
+	if want := []string{"BILLING", "ORDERS"}; !slices.Equal(names, want) {
+		t.Errorf("applications %v, want %v", names, want)
+	}
+	app, ok := v.App("ORDERS")
+	if !ok || app.Len() != 2 || app.Changed != 3 {
+		t.Fatalf("ORDERS: %+v, %t, want 2 leases, changed at 3", app, ok)
+	}
+	wantKeys(t, "ORDERS", keysOf(app.Leases()), orders1, orders2)
+	wantKeys(t, "by id", keysOf(v.ByID(orders1.ID)), twin, orders1)
+	wantKeys(t, "by unknown id", keysOf(v.ByID("orders")))
+	if _, ok := v.App("orders"); ok {
+		t.Error("an application was found by its name in lower case")
+	}
+	if _, ok := v.Lease(Key{"BILLING", orders2.ID}); ok {
+		t.Error("a lease was found in another application")
+	}
+}
+
+func TestIterationCanStopEarly(t *testing.T) {
+	g := newRig(t)
+	for _, key := range []Key{orders1, orders2, billing1} {
+		g.register(instance(key, Up, 100))
+	}
+	v := g.View()
+	for name, leases := range map[string]func(func(*Lease) bool){
+		"Leases": v.Leases(), "ByVIP": v.ByVIP("ORDERS"), "ByID": v.ByID(orders1.ID),
+	} {
+		n := 0
+		for range leases {
+			n++
+			break
+		}
+		if n != 1 {
+			t.Errorf("%s went on after break: %d", name, n)
+		}
+	}
+}
+
+func TestByVIPMatchesPartsExactly(t *testing.T) {
+	g := newRig(t)
+	register := func(key Key, vip, secure string) {
+		in := instance(key, Up, 100)
+		in.VIP, in.SecureVIP = vip, secure
+		g.register(in)
+	}
+	register(orders1, "a,b", "s")
+	register(orders2, "b,b", "s,a")
+	register(billing1, "A, b,", "")
+	tests := []struct {
+		vip    string
+		want   []Key
+		secure []Key
+	}{
+		{"a", []Key{orders1}, []Key{orders2}},
+		{"b", []Key{orders1, orders2}, nil},
+		{" b", []Key{billing1}, nil},
+		{"A", []Key{billing1}, nil},
+		{"s", nil, []Key{orders1, orders2}},
+		{"a,b", nil, nil},
+		{"", nil, nil},
+	}
+	for _, tt := range tests {
+		wantKeys(t, "vip "+tt.vip, keysOf(g.View().ByVIP(tt.vip)), tt.want...)
+		wantKeys(t, "secure vip "+tt.vip, keysOf(g.View().BySecureVIP(tt.vip)), tt.secure...)
+	}
+	register(orders1, "c", "s") // no longer a and b
+	g.client(Cancel{orders2})
+	wantKeys(t, "vip a after it moved", keysOf(g.View().ByVIP("a")))
+	wantKeys(t, "vip b after it moved", keysOf(g.View().ByVIP("b")))
+	wantKeys(t, "vip c after it moved", keysOf(g.View().ByVIP("c")), orders1)
+	wantKeys(t, "secure vip s after a cancel", keysOf(g.View().BySecureVIP("s")), orders1)
+}
+
+func TestHashCodeCountsByStatusInLexicographicOrder(t *testing.T) {
+	g := newRig(t)
+	if got := g.View().HashCode(); got != "" {
+		t.Errorf("empty registry: %q, want none", got)
+	}
+	statuses := map[Status]int{Up: 10, Down: 1, OutOfService: 2, Unknown: 3, Starting: 4}
+	for status, n := range statuses {
+		for i := range n {
+			g.register(instance(Key{"ORDERS", fmt.Sprint(status, i)}, status, 100))
+		}
+	}
+	if got, want := g.View().HashCode(), "DOWN_1_OUT_OF_SERVICE_2_STARTING_4_UNKNOWN_3_UP_10_"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestViewDoesNotChange(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.register(instance(orders2, Up, 100))
+	v := g.View()
+	app, _ := v.App("ORDERS")
+	stamp, first := v.Stamp(), g.lease(orders1)
+	g.pass(1000)
+	g.register(instance(orders1, Down, 200))
+	g.register(instance(billing1, Up, 200))
+	g.client(Cancel{orders2})
+	wantKeys(t, "leases", keysOf(v.Leases()), orders1, orders2)
+	wantKeys(t, "application", keysOf(app.Leases()), orders1, orders2)
+	wantKeys(t, "by vip", keysOf(v.ByVIP("ORDERS")), orders1, orders2)
+	if got, _ := v.Lease(orders1); got != first || v.Index() != 2 || app.Changed != 2 || v.Len() != 2 ||
+		v.HashCode() != "UP_2_" || v.Stamp() != stamp {
+		t.Errorf("index %d, changed %d, %d leases, hash %s at %v", v.Index(), app.Changed, v.Len(), v.HashCode(), v.Stamp())
+	}
+	if changes, err := v.Changes(0, 0); err != nil || len(changes) != 2 {
+		t.Errorf("changes %v, %v", changes, err)
+	}
+}
+
+func TestRenewalMovesTheViewsStampAndNotItsIndex(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	old := g.View()
+	g.pass(1000)
+	g.client(Renew{Key: orders1})
+	v := g.View()
+	if v.Index() != old.Index() || v.Stamp() != g.now || v.tables != old.tables {
+		t.Errorf("index %d at %v, want %d at %v, and the trees of before", v.Index(), v.Stamp(), old.Index(), g.now)
+	}
+	if got := old.LastRenewal(g.lease(orders1)); got != g.now {
+		t.Errorf("an old view shows the renewal of %v, want the live one, %v", got, g.now)
+	}
+}
+
+func TestLastRenewalOfARemovedLeaseIsItsOwn(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	old := g.View()
+	first, _ := old.Lease(orders1)
+	g.pass(1000)
+	g.client(Renew{Key: orders1})
+	renewed := g.now
+	g.pass(1000)
+	g.client(Cancel{orders1})
+	if got := old.LastRenewal(first); got != first.RenewedAt {
+		t.Errorf("after the cancel: %v, want the lease's own %v", got, first.RenewedAt)
+	}
+	if rec := g.View().Delta().Leases[0]; rec.RenewedAt != renewed || g.View().LastRenewal(rec) != renewed {
+		t.Errorf("the record says %v, want the last renewal %v", rec.RenewedAt, renewed)
+	}
+	g.pass(1000)
+	if h := g.register(instance(orders2, Up, 100)).Handle; h.Slot != first.Handle.Slot {
+		t.Fatalf("the slot was not used again: %v", h)
+	}
+	if got := old.LastRenewal(first); got != first.RenewedAt {
+		t.Errorf("after the slot got another lease: %v, want %v", got, first.RenewedAt)
+	}
+}
+
+func TestRenewalTableGrowsUnderReaders(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	old := g.View()
+	l, _ := old.Lease(orders1)
+	for i := range 3 * renewalsPerChunk {
+		g.register(instance(Key{"ORDERS", fmt.Sprint(i)}, Up, 100))
+	}
+	g.pass(1000)
+	g.client(Renew{Key: orders1})
+	if got := old.LastRenewal(l); got != g.now {
+		t.Errorf("got %v, want %v", got, g.now)
+	}
+}
+
+// Views are read by many goroutines while the state goes on; the race detector looks on.
+func TestViewsAreReadWhileOperationsAreApplied(t *testing.T) {
+	g := newRig(t)
+	for i := range 100 {
+		g.register(instance(Key{"ORDERS", fmt.Sprint(i)}, Up, 100))
+	}
+	views := make(chan *View)
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for v := range views {
+				if err := readAll(v); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		views <- g.View()
+		key := Key{"ORDERS", fmt.Sprint(i % 120)}
+		g.client(Renew{Key: key})
+		g.client(Register{instance(Key{"ORDERS", fmt.Sprint(i % 130)}, Down, int64(100+i))})
+		g.client(SetOverride{Key: key, Status: OutOfService})
+		g.client(Cancel{Key{"ORDERS", fmt.Sprint(i * 7 % 150)}})
+		g.pass(1000)
+	}
+	close(views)
+	readers.Wait()
+}
+
+// readAll reads everything that a view has and checks that it is of one moment.
+func readAll(v *View) error {
+	n := 0
+	for l := range v.Leases() {
+		n++
+		v.LastRenewal(l)
+		if !slices.Contains(keysOf(v.ByID(l.Key().ID)), l.Key()) {
+			return fmt.Errorf("%s is not found by its id", l.Key())
+		}
+	}
+	if byVIP := len(keysOf(v.ByVIP("ORDERS"))); n != v.Len() || n != byVIP {
+		return fmt.Errorf("%d leases in the list, %d by VIP, %d counted", n, byVIP, v.Len())
+	}
+	changes, err := v.Changes(0, 0)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if c.Index > v.Index() {
+			return fmt.Errorf("change %d in a view of %d", c.Index, v.Index())
+		}
+	}
+	if d := v.Delta(); d.HashCode != v.HashCode() {
+		return fmt.Errorf("delta of %s in a view of %s", d.HashCode, v.HashCode())
+	}
+	if n := len(slices.Collect(v.RecentlyRegistered())); n > recentLength {
+		return fmt.Errorf("%d recent registrations", n)
+	}
+	return nil
+}
+
+// The registry belongs to one goroutine at a time; whoever takes turns needs no more than a mutex.
+func TestOneApplicationIsRegisteredByManyInTurn(t *testing.T) {
+	g := newRig(t)
+	var mu sync.Mutex
+	var clients sync.WaitGroup
+	for i := range 64 {
+		clients.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			g.register(instance(Key{"ORDERS", fmt.Sprint(i)}, Up, 100))
+		})
+	}
+	clients.Wait()
+	if app, _ := g.View().App("ORDERS"); app.Len() != 64 || g.View().HashCode() != "UP_64_" {
+		t.Errorf("%d instances, hash %s, want 64", app.Len(), g.View().HashCode())
+	}
+}
