@@ -12,7 +12,7 @@ import (
 // certificate is a key pair in two files that may be replaced at any time.
 type certificate struct {
 	cert, key string
-	// warn is told, once per attempt, why a changed pair was not taken over.
+	// warn is told, once per change, why a changed pair was not taken over.
 	warn func(error)
 
 	mu      sync.Mutex
@@ -30,16 +30,19 @@ func openCertificate(cert, key string, warn func(error)) (*certificate, error) {
 	return c, c.read(changed)
 }
 
-// get implements tls.Config.GetCertificate. It costs two stats per handshake.
+// get implements tls.Config.GetCertificate. It costs two stats per handshake. Each change of the
+// files is looked at once: a pair that is half replaced is read again when its other half changes.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	changed, err := c.modified()
-	if err == nil && changed != c.changed {
-		// Looked at once per change: a pair that is half replaced is read again when its other
-		// file changes.
+	if changed == c.changed {
+		return c.pair, nil
+	}
+	if err == nil {
 		err = c.read(changed)
 	}
+	c.changed = changed
 	if err != nil {
 		c.warn(err)
 	}
@@ -47,20 +50,23 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 func (c *certificate) read(changed [2]time.Time) error {
-	c.changed = changed
+	if err := checkKeyFile("http.tls.key", c.key); err != nil {
+		return err
+	}
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 	if err != nil {
 		return err
 	}
-	c.pair = &pair
+	c.pair, c.changed = &pair, changed
 	return nil
 }
 
+// modified says when the files changed last; zero times if one cannot be looked at.
 func (c *certificate) modified() (at [2]time.Time, err error) {
 	for i, path := range []string{c.cert, c.key} {
 		info, err := os.Stat(path)
 		if err != nil {
-			return at, err
+			return [2]time.Time{}, err
 		}
 		at[i] = info.ModTime()
 	}

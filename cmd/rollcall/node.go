@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,9 +19,9 @@ import (
 // node is the parts of one server, opened and wired, nothing of it running yet.
 type node struct {
 	log       *slog.Logger
-	store     *store.Raft
-	listeners []listener
-	draining  *atomic.Bool // set when the node shuts down: it is not ready any more
+	runStore  func(context.Context) error // see store.Raft.Run
+	listeners []listener                  // the first one serves the HTTP API
+	draining  *atomic.Bool                // set when the node shuts down: it is not ready any more
 }
 
 // openNode binds the ports first: they fail at once, and before the data directory was touched.
@@ -43,10 +44,12 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	if err := n.openProfiler(c.PProf.Addr); err != nil {
 		return nil, err
 	}
-	if n.store, err = store.OpenRaft(c.storeConfig(name, port.Addr(), n.log, metrics)); err != nil {
+	raft, err := store.OpenRaft(c.storeConfig(name, port.Addr(), n.log, metrics))
+	if err != nil {
 		return nil, err
 	}
-	return n, n.handle(c, name, metrics)
+	n.runStore = raft.Run
+	return n, n.handle(c, name, raft, metrics)
 }
 
 // openHTTP binds the HTTP port; handle says later what is served on it.
@@ -71,14 +74,14 @@ func (n *node) openHTTP(c *Config, metrics prometheus.Registerer) (net.Listener,
 }
 
 // handle puts the routes behind the HTTP port.
-func (n *node) handle(c *Config, name string, metrics *prometheus.Registry) error {
+func (n *node) handle(c *Config, name string, raft *store.Raft, metrics *prometheus.Registry) error {
 	reads, ok := httpd.ParseEurekaReads(c.Reads.Eureka)
 	if !ok {
 		return fmt.Errorf("reads.eureka: %q is unknown", c.Reads.Eureka)
 	}
 	handler, err := httpd.New(httpd.Config{
-		Service: drainingService{n.store, n.draining},
-		Cluster: cluster{n.store},
+		Service: drainingService{raft, n.draining},
+		Cluster: cluster{raft},
 		Node:    name,
 		Version: version,
 		Reads:   reads,

@@ -59,7 +59,7 @@ func (n *node) run(ctx context.Context) error {
 	storeCtx, stopStore := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStore()
 	stored := make(chan error, 1)
-	go func() { stored <- n.store.Run(storeCtx) }()
+	go func() { stored <- n.runStore(storeCtx) }()
 	served := make(chan error, len(n.listeners))
 	for _, l := range n.listeners {
 		go func() { served <- l.serve() }()

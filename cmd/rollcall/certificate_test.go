@@ -1,0 +1,132 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// writePair makes a certificate for 127.0.0.1 with this serial number and writes it and its key as
+// if they had changed at that second.
+func writePair(t *testing.T, dir string, serial int64) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	privateDER, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	writeAt(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), serial)
+	writeAt(t, key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: privateDER}), serial)
+	return cert, key
+}
+
+func writeAt(t *testing.T, path string, content []byte, second int64) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Unix(second, 0)
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func serial(t *testing.T, c *certificate) int64 {
+	t.Helper()
+	pair, err := c.get(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair.Leaf.SerialNumber.Int64()
+}
+
+func TestARenewedCertificateIsServedWithoutARestart(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := openCertificate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil); err == nil {
+		t.Fatal("no error without files")
+	}
+	cert, key := writePair(t, dir, 1)
+	c, err := openCertificate(cert, key, func(err error) { t.Errorf("warning: %v", err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := serial(t, c); got != 1 {
+		t.Errorf("serves certificate %d, want 1", got)
+	}
+	writePair(t, dir, 2)
+	if got := serial(t, c); got != 2 {
+		t.Errorf("serves certificate %d after the renewal, want 2", got)
+	}
+}
+
+func TestACertificateThatCannotBeUsedLeavesTheOldOneAndIsReportedOnce(t *testing.T) {
+	for name, spoil := range map[string]func(cert, key string){
+		"not PEM":                    func(cert, _ string) { writeAt(t, cert, []byte("x"), 3) },
+		"gone":                       func(cert, _ string) { os.Remove(cert) },
+		"of another key":             func(cert, _ string) { other, _ := writePair(t, t.TempDir(), 3); os.Rename(other, cert) },
+		"key readable for the world": func(cert, key string) { writePair(t, filepath.Dir(cert), 3); os.Chmod(key, 0o644) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cert, key := writePair(t, t.TempDir(), 1)
+			warnings := 0
+			c, err := openCertificate(cert, key, func(error) { warnings++ })
+			if err != nil {
+				t.Fatal(err)
+			}
+			spoil(cert, key)
+			for range 3 {
+				if got := serial(t, c); got != 1 {
+					t.Errorf("serves certificate %d, want the old one", got)
+				}
+			}
+			if warnings != 1 {
+				t.Errorf("%d warnings, want one", warnings)
+			}
+			if err := os.Remove(key); err != nil {
+				t.Fatal(err)
+			}
+			writePair(t, filepath.Dir(cert), 4)
+			if got := serial(t, c); got != 4 {
+				t.Errorf("serves certificate %d after the repair, want 4", got)
+			}
+		})
+	}
+}
+
+func TestHTTPRefusesTLSBelow12AndStrangers(t *testing.T) {
+	cert, key := writePair(t, t.TempDir(), 1)
+	settings := HTTPTLSConfig{Cert: cert, Key: key, ClientCA: cert}
+	pair, err := settings.open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := settings.config(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.MinVersion != tls.VersionTLS12 || config.ClientAuth != tls.RequireAndVerifyClientCert || config.ClientCAs == nil {
+		t.Errorf("least version %#x, client certificates %v", config.MinVersion, config.ClientAuth)
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// oneNode is a node that founds a cluster by itself.
+func oneNode(t *testing.T) *Config {
+	t.Helper()
+	c := defaultConfig()
+	c.Node.Name = "n1"
+	c.Data.Dir = filepath.Join(t.TempDir(), "data")
+	c.HTTP.Addr, c.Cluster.Addr = "127.0.0.1:0", "127.0.0.1:0"
+	c.Raft.HeartbeatTimeout, c.Raft.ElectionTimeout, c.Raft.LeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// started runs a node until the returned function is called, which gives its result.
+func started(t *testing.T, n *node) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx) }()
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+func status(url string) int {
+	resp, err := http.Get(url)
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+func TestANodeServesUntilItIsToldToStop(t *testing.T) {
+	n, err := openNode(oneNode(t), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := started(t, n)
+	url := "http://" + n.listeners[0].Addr().String()
+	deadline := time.After(30 * time.Second) // it takes some 100 ms
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for status(url+"/readyz") != http.StatusOK {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("the node is not ready")
+		}
+	}
+	if err := stop(); err != nil {
+		t.Errorf("run: %v, want nil after a stop", err)
+	}
+	if got := status(url + "/healthz"); got != 0 {
+		t.Errorf("it still answers: %d", got)
+	}
+}
+
+func TestATakenPortIsNamedWithItsKeyBeforeTheDataIsTouched(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, tc := range []struct {
+		key string
+		set func(c *Config, addr string)
+	}{
+		{"http.addr", func(c *Config, addr string) { c.HTTP.Addr = addr }},
+		{"cluster.addr", func(c *Config, addr string) { c.Cluster.Addr = addr }},
+		{"pprof.addr", func(c *Config, addr string) { c.PProf.Addr = addr }},
+	} {
+		c := oneNode(t)
+		tc.set(c, taken.Addr().String())
+		_, err := openNode(c, quiet)
+		if err == nil || !strings.Contains(err.Error(), tc.key) || !strings.Contains(err.Error(), taken.Addr().String()) {
+			t.Errorf("%s taken: %v, want key and address in it", tc.key, err)
+		}
+		if matches, _ := filepath.Glob(c.Data.Dir); len(matches) > 0 {
+			t.Errorf("%s taken: the data directory was made", tc.key)
+		}
+	}
+}
+
+// fakeNode is a node around a handler, with a store that the test plays.
+func fakeNode(t *testing.T, store func(context.Context) error, h http.Handler) *node {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &node{
+		log: quiet, runStore: store, draining: new(atomic.Bool),
+		listeners: []listener{{"http.addr", l, &http.Server{Handler: h}}},
+	}
+}
+
+func TestAStoreThatMustNotGoOnClosesTheListenersAndIsFatal(t *testing.T) {
+	broken := errors.New("disk broke")
+	n := fakeNode(t, func(context.Context) error { return broken }, nil)
+	err := n.run(t.Context())
+	if !errors.Is(err, broken) || exitCode(io.Discard, err) != exitFatal {
+		t.Errorf("run: %v, want the store's error as a fatal one", err)
+	}
+	if got := status("http://" + n.listeners[0].Addr().String()); got != 0 {
+		t.Errorf("it still answers: %d", got)
+	}
+}
+
+func TestAListenerThatFailsEndsTheNode(t *testing.T) {
+	n := fakeNode(t, func(ctx context.Context) error { <-ctx.Done(); return nil }, nil)
+	n.listeners[0].Close()
+	if err := n.run(t.Context()); err == nil || !strings.Contains(err.Error(), "http.addr") {
+		t.Errorf("run: %v, want an error that names http.addr", err)
+	}
+}
+
+func TestRequestsUnderWayAreAnsweredByAStoreThatStillRuns(t *testing.T) {
+	arrived, stopping := make(chan bool), make(chan bool)
+	var storeRuns atomic.Bool
+	storeRuns.Store(true)
+	var n *node
+	n = fakeNode(t,
+		func(ctx context.Context) error {
+			<-ctx.Done()
+			storeRuns.Store(false)
+			return nil
+		},
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			close(arrived)
+			<-stopping
+			if !storeRuns.Load() || !n.draining.Load() {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}))
+	stop := started(t, n)
+	answer := make(chan int, 1)
+	go func() { answer <- status("http://" + n.listeners[0].Addr().String()) }()
+	<-arrived
+	n.listeners[0].server.RegisterOnShutdown(func() { close(stopping) })
+	if err := stop(); err != nil {
+		t.Errorf("run: %v", err)
+	}
+	if got := <-answer; got != http.StatusOK {
+		t.Errorf("the request was answered with %d, want 200", got)
+	}
+}
+
+func TestAServerEndsWithItsParentOnlyIfAsked(t *testing.T) {
+	asked := func(string) (string, bool) { return "1", true }
+	notAsked := func(string) (string, bool) { return "", false }
+
+	r, w := io.Pipe()
+	ctx, cancel := untilParentEnds(t.Context(), asked, r)
+	defer cancel()
+	if ctx.Err() != nil {
+		t.Error("it ended while its parent lives")
+	}
+	w.Close()
+	<-ctx.Done()
+
+	ctx, cancel = untilParentEnds(t.Context(), notAsked, strings.NewReader(""))
+	defer cancel()
+	if ctx.Err() != nil {
+		t.Error("it ended with its input although nobody asked for that")
+	}
+}
+
+func TestProfilesHaveAListenerOfTheirOwn(t *testing.T) {
+	n := &node{log: quiet}
+	if err := n.openProfiler("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	l := n.listeners[0]
+	served := make(chan error, 1)
+	go func() { served <- l.serve() }()
+	if got := status("http://" + l.Addr().String() + "/debug/pprof/"); got != http.StatusOK {
+		t.Errorf("answered %d, want 200", got)
+	}
+	l.server.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
