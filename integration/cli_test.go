@@ -60,7 +60,7 @@ func TestCommandsRegisterListAndCancel(t *testing.T) {
 	if got := listed(t, last); !slices.Equal(got, []string{"ORDERS/orders-1/UP"}) {
 		t.Errorf("ls at another node: %q, want the instance", got)
 	}
-	rollcall(t, "cancel", "orders", "orders-1", "--addr", last)
+	rollcall(t, "cancel", "orders/orders-1", "--addr", last)
 	if got := listed(t, first); len(got) != 0 {
 		t.Errorf("ls after the cancel: %q, want nothing", got)
 	}

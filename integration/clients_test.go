@@ -19,29 +19,50 @@ func need(t *testing.T, file, advice string) {
 	t.Skipf("clients/%s is missing: %s", file, advice)
 }
 
-// TestEurekaJSClientLifeCycle drives npm's eureka-js-client, with delta fetches.
+// TestEurekaJSClientLifeCycle drives npm's eureka-js-client.
 func TestEurekaJSClientLifeCycle(t *testing.T) {
 	need(t, "node/node_modules/.stamp", "run make clients")
 	t.Parallel()
 	testLifeCycle(t, func(t *testing.T) stockClient {
-		return startDriver(t, "node", false, "node", "driver.js")
+		return startDriver(t, "node", "node", "driver.js")
 	})
 }
 
-// TestPyEurekaClientLifeCycle drives PyPI's py_eureka_client.
+// TestEurekaJSClientFollowsDeltas: with shouldUseDelta it never fetches the whole registry again, so
+// every change must reach it by delta. It ignores ADDED for an instance that it knows, of any
+// server, and so never sees the end of an override: that step is left out.
+func TestEurekaJSClientFollowsDeltas(t *testing.T) {
+	need(t, "node/node_modules/.stamp", "run make clients")
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	client := startDriver(t, "node", "node", "driver.js")
+	client.delta = true
+	life := lifeCycle{Cluster: c, through: c.Nodes[1], client: client, app: "DELTA", id: "127.0.0.1:delta:8080"}
+	life.starts(t)
+	life.discovers(t)
+	life.isOverridden(t)
+	life.stops(t)
+}
+
+// TestPyEurekaClientLifeCycle drives PyPI's py_eureka_client, which reads XML and follows deltas.
 func TestPyEurekaClientLifeCycle(t *testing.T) {
 	need(t, "python/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
 	t.Parallel()
 	testLifeCycle(t, func(t *testing.T) stockClient {
-		return startDriver(t, "python", true, ".venv/bin/python", "driver.py")
+		d := startDriver(t, "python", ".venv/bin/python", "driver.py")
+		d.overrides = true
+		return d
 	})
 }
 
-// TestNetflixJavaClientLifeCycle drives the original client, com.netflix.eureka:eureka-client.
+// TestNetflixJavaClientLifeCycle drives the original client, com.netflix.eureka:eureka-client, which
+// follows deltas and compares their hash.
 func TestNetflixJavaClientLifeCycle(t *testing.T) {
 	need(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
 	testLifeCycle(t, func(t *testing.T) stockClient {
-		return startDriver(t, "java", true, "java", "-Xmx128m", "-jar", "target/driver.jar")
+		d := startDriver(t, "java", "java", "-Xmx128m", "-jar", "target/driver.jar")
+		d.overrides = true
+		return d
 	})
 }

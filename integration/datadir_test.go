@@ -49,7 +49,9 @@ func TestDataDirectoryOfAnotherClusterIsRefused(t *testing.T) {
 	}
 	stray := own.Nodes[2]
 	stray.Stop(t)
-	other.Nodes[2].Stop(t)
+	for _, n := range other.Nodes {
+		n.Stop(t)
+	}
 	stray.Settings["data.dir"] = other.Nodes[2].Dir
 	mustRefuseToStart(t, stray, status.ClusterID, "cluster")
 }

@@ -19,6 +19,7 @@ type driver struct {
 	stdin     io.WriteCloser
 	answers   chan driverAnswer // closed when the program has ended
 	overrides bool              // the client has calls for overrides
+	delta     bool              // the client is to fetch deltas, where that is a setting
 }
 
 type driverCommand struct {
@@ -27,6 +28,7 @@ type driverCommand struct {
 	App    string `json:"app,omitempty"`
 	ID     string `json:"id,omitempty"`
 	Status string `json:"status,omitempty"`
+	Delta  bool   `json:"delta,omitempty"`
 }
 
 type driverAnswer struct {
@@ -35,7 +37,7 @@ type driverAnswer struct {
 }
 
 // startDriver runs a program in a directory under clients/. It ends with the test.
-func startDriver(t *testing.T, dir string, overrides bool, program string, args ...string) *driver {
+func startDriver(t *testing.T, dir string, program string, args ...string) *driver {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "stderr")
 	stderr, err := os.Create(log)
@@ -57,7 +59,7 @@ func startDriver(t *testing.T, dir string, overrides bool, program string, args 
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start the %s client: %v", dir, err)
 	}
-	d := &driver{stdin: stdin, answers: make(chan driverAnswer), overrides: overrides}
+	d := &driver{stdin: stdin, answers: make(chan driverAnswer)}
 	go d.read(stdout)
 	t.Cleanup(func() {
 		stdin.Close()
@@ -104,7 +106,7 @@ func (d *driver) do(command driverCommand) (driverAnswer, error) {
 }
 
 func (d *driver) Start(url, app, id string) error {
-	_, err := d.do(driverCommand{Do: "start", URL: url, App: app, ID: id})
+	_, err := d.do(driverCommand{Do: "start", URL: url, App: app, ID: id, Delta: d.delta})
 	return err
 }
 

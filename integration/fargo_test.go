@@ -12,7 +12,7 @@ import (
 
 // TestFargoLifeCycle drives github.com/hudl/fargo, which speaks XML by default and JSON on request.
 func TestFargoLifeCycle(t *testing.T) {
-	logging.SetLevel(logging.ERROR, "fargo")
+	logging.SetLevel(logging.CRITICAL, "fargo")
 	for name, json := range map[string]bool{"XML": false, "JSON": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,7 @@ func (i Instance) document() []byte {
 		duration = 90
 	}
 	doc, err := json.Marshal(map[string]any{"instance": map[string]any{
-		"instanceId": i.ID, "app": strings.ToUpper(i.App), "hostName": "127.0.0.1", "ipAddr": "127.0.0.1",
+		"instanceId": i.ID, "app": strings.ToUpper(i.App), "hostName": "localhost", "ipAddr": "127.0.0.1",
 		"status": status, "vipAddress": i.App, "secureVipAddress": i.App,
 		"port":           map[string]any{"$": 8080, "@enabled": "true"},
 		"securePort":     map[string]any{"$": 443, "@enabled": "false"},

@@ -11,10 +11,10 @@ const logger = { warn: log('warn'), info: log('info'), debug: () => {}, error: l
 
 let client;
 
-function configuration({ url, app, id }) {
+function configuration({ url, app, id, delta }) {
   return {
     logger,
-    shouldUseDelta: true,
+    shouldUseDelta: Boolean(delta),
     instance: {
       instanceId: id,
       app,
