@@ -26,6 +26,8 @@ var allowed = map[string][]string{
 	"fsm/registry":    {},
 	"fsm/kv":          {},
 	"httpd/ratelimit": {},
+	// The protocol's test suite: tests import it, nothing else does.
+	"httpd/conformance": {"httpd/eureka", "fsm/registry"},
 }
 
 // forbidden lists what the deterministic state machine must not import: a network, an operating

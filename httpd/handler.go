@@ -112,6 +112,9 @@ func (h *Handler) admit(r *http.Request) (*http.Request, error) {
 	if err := checkBounds(r, maxMetaParams); err != nil {
 		return nil, err
 	}
+	if r.ProtoMajor > 1 && r.TLS == nil {
+		return nil, badRequest("HTTP/2 is spoken over TLS only")
+	}
 	if !knownMethod(r.Method) {
 		return nil, &refusal{status: http.StatusMethodNotAllowed, allow: allMethods}
 	}

@@ -1,0 +1,306 @@
+package httpd_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+func decimal(n int) string { return strconv.Itoa(n) }
+
+// register is a raw registration of ORDERS/i1.
+func register(body string, headers ...string) string {
+	return request("POST", "/eureka/apps/ORDERS", body, headers...)
+}
+
+func nested(depth int) string {
+	return strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
+}
+
+// withField is the registration with another field in the instance.
+func withField(field string) string {
+	return strings.Replace(instanceJSON, `"status":"UP"`, `"status":"UP",`+field, 1)
+}
+
+func manyPairs(n int) string {
+	var pairs []string
+	for i := range n {
+		pairs = append(pairs, fmt.Sprintf(`"k%d":"v"`, i))
+	}
+	return `"metadata":{` + strings.Join(pairs, ",") + `}`
+}
+
+// badRequests are the inputs of which none may have an effect.
+var badRequests = []struct {
+	name    string
+	request string
+	status  int
+}{
+	{"a header block beyond the limit", register(instanceJSON, "X-Large: "+strings.Repeat("a", 20<<10)), 431},
+	{"five thousand headers", register(instanceJSON, slices.Repeat([]string{"A: b"}, 5000)...), 431},
+	{"a URI beyond the header limit", request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a", 30<<10), instanceJSON), 431},
+	{"a URI beyond 2 KiB", request("POST", "/eureka/apps/ORDERS?a="+strings.Repeat("a", 2<<10), instanceJSON), 414},
+	{"two different lengths", register(instanceJSON, "Content-Length: 5"), 400},
+	{"a signed length", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: +5\r\n\r\n{}   ", 400},
+	{"a negative length", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: -5\r\n\r\n", 400},
+	{"a length of 20 digits", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
+	{"an unknown transfer coding", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: xchunked\r\n\r\n", 501},
+	{"a space before the colon", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nAccept : a\r\n\r\n", 400},
+	{"a chunk size that is no number", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + instanceJSON + "\r\n0\r\n\r\n", 400},
+	{"a bad chunk after a whole document", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\nzz\r\n", len(instanceJSON), instanceJSON), 400},
+	{"a chunk extension of 8 KiB", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x;%s\r\n%s\r\n0\r\n\r\n", len(instanceJSON), strings.Repeat("e", 8<<10), instanceJSON), 400},
+	{"no host", "POST /eureka/apps/ORDERS HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 400},
+	{"two hosts", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 0\r\n\r\n", 400},
+	{"HTTP/3.0", "POST /eureka/apps/ORDERS HTTP/3.0\r\nHost: node\r\n\r\n", 505},
+	{"CONNECT", "CONNECT node:443 HTTP/1.1\r\nHost: node:443\r\n\r\n", 405},
+	{"TRACE", request("TRACE", "/eureka/apps", ""), 405},
+	{"an unknown method", request("EXPLODE", "/eureka/apps/ORDERS/i1", ""), 405},
+	{"a zero byte in the application", request("POST", "/eureka/apps/ORD%00ERS", instanceJSON), 400},
+	{"a line break in an id", request("PUT", "/eureka/apps/ORDERS/i1%0d%0aX:y", ""), 400},
+	{"invalid UTF-8 in an id", request("PUT", "/eureka/apps/ORDERS/%ff%fe", ""), 400},
+	{"a broken escape in an id", request("PUT", "/eureka/apps/ORDERS/%zz", ""), 400},
+	{"escaped dots as application", request("POST", "/eureka/apps/%2e%2e", instanceJSON), 400},
+	{"a dot as id", request("PUT", "/eureka/apps/ORDERS/.", ""), 400},
+	{"dots as a segment", request("POST", "/eureka/v2/../apps/ORDERS", instanceJSON), 400},
+	{"a name of 256 bytes", request("PUT", "/eureka/apps/ORDERS/"+strings.Repeat("i", 256), ""), 400},
+	{"a body beyond the limit", register(withField(`"x":"` + strings.Repeat("a", 256<<10) + `"`)), 413},
+	{"a chunked body beyond the limit", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", 300<<10, strings.Repeat(" ", 300<<10)), 413},
+	{"a body where none belongs, beyond the limit", request("PUT", "/eureka/apps/ORDERS/i1", strings.Repeat("a", 65<<10)), 413},
+	{"a compressed body that is larger inside", register(gzipped(withField(`"x":"`+strings.Repeat("abcdefgh", 40<<10)+`"`)), "Content-Encoding: gzip"), 413},
+	{"a compressed body of zeros", register(gzipped(strings.Repeat(" ", 250<<10)+instanceJSON), "Content-Encoding: gzip"), 413},
+	{"a body that is not gzip", register(instanceJSON, "Content-Encoding: gzip"), 400},
+	{"a gzip body that is cut off", register(gzipped(instanceJSON)[:100], "Content-Encoding: gzip"), 400},
+	{"another coding", register(instanceJSON, "Content-Encoding: br"), 415},
+	{"another type", register(instanceJSON, "Content-Type: application/octet-stream"), 415},
+	{"an undefined entity", register(strings.Replace(instanceXML, "<hostName>h", "<hostName>&bad;", 1)), 400},
+	{"a document type", register("<!DOCTYPE instance>" + instanceXML), 400},
+	{"an external entity", register(`<!DOCTYPE i [<!ENTITY x SYSTEM "file:///etc/hostname">]>` + strings.Replace(instanceXML, "<hostName>h", "<hostName>&x;", 1)), 400},
+	{"XML of 20,000 levels", register(strings.Replace(instanceXML, "<status>", strings.Repeat("<a>", 20000)+strings.Repeat("</a>", 20000)+"<status>", 1)), 400},
+	{"XML of 65 levels", register(strings.Replace(instanceXML, "<status>", strings.Repeat("<a>", 65)+strings.Repeat("</a>", 65)+"<status>", 1)), 400},
+	{"XML with trailing content", register(instanceXML + "<instance/>"), 400},
+	{"XML in another character set", register(`<?xml version="1.0" encoding="ISO-8859-1"?>` + instanceXML), 400},
+	{"JSON of 10,000 levels", register(withField(`"x":` + nested(10000))), 400},
+	{"JSON of 65 levels", register(withField(`"x":` + nested(65))), 400},
+	{"a key twice", register(withField(`"app":"ORDERS"`)), 400},
+	{"JSON with trailing data", register(instanceJSON + "{}"), 400},
+	{"invalid UTF-8 in JSON", register(strings.Replace(instanceJSON, `"hostName":"h"`, "\"hostName\":\"h\xff\"", 1)), 400},
+	{"257 metadata entries", register(withField(manyPairs(257))), 400},
+	{"65 KiB of metadata", register(withField(`"metadata":{"k":"` + strings.Repeat("v", 65<<10) + `"}`)), 400},
+	{"a port of -1", register(strings.Replace(instanceJSON, "8080", "-1", 1)), 400},
+	{"a port of 99999", register(strings.Replace(instanceJSON, "8080", "99999", 1)), 400},
+	{"another application in the body", request("POST", "/eureka/apps/OTHER", instanceJSON), 400},
+	{"a timestamp that is no number", request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=now", ""), 400},
+	{"33 parameters", request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a=b&", 32)+"a=b", instanceJSON), 400},
+	{"33 parameters on a heartbeat", request("PUT", "/eureka/apps/ORDERS/i1?"+strings.Repeat("a=b&", 32)+"a=b", ""), 400},
+	{"257 metadata parameters", request("PUT", "/eureka/apps/ORDERS/i1/metadata?"+strings.Repeat("a=b&", 256)+"a=b", ""), 400},
+	{"an unknown consistency", request("GET", "/eureka/apps?consistency=eventual", ""), 400},
+}
+
+func TestBadRequestsAreRefusedWithoutEffect(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	for _, row := range badRequests {
+		t.Run(row.name, func(t *testing.T) {
+			got := n.send(t, row.request)
+			if got.status != row.status {
+				t.Errorf("got %d %q, want %d", got.status, got.body, row.status)
+			}
+			if row.status == 405 && got.header.Get("Allow") == "" {
+				t.Error("405 without Allow")
+			}
+			if row.status == 413 && !got.closed {
+				t.Error("413 leaves the connection open")
+			}
+			if n.count() > 0 {
+				t.Fatal("the request had an effect")
+			}
+		})
+	}
+	if got := gathered(t, metrics, "rollcall_http_panics_total", nil); got != 0 {
+		t.Errorf("%v handlers panicked", got)
+	}
+}
+
+// oddRequests look strange and are to be accepted: each registers ORDERS/i1.
+var oddRequests = []struct {
+	name    string
+	request string
+}{
+	{"length and chunks together", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(instanceJSON), instanceJSON)},
+	{"lines ended by a line feed alone", strings.Replace(register(instanceJSON), "\r\n", "\n", -1)},
+	{"a folded header", register(instanceJSON, "Accept: application/json,", " text/html")},
+	{"another host in the target", request("POST", "http://elsewhere.example/eureka/apps/ORDERS", instanceJSON)},
+	{"double slashes", request("POST", "//eureka//apps//ORDERS//", instanceJSON)},
+	{"no type", register(instanceJSON)},
+	{"no type, XML", register(instanceXML)},
+	{"the type of a form", register(instanceJSON, "Content-Type: application/x-www-form-urlencoded")},
+	{"a structured JSON type", register(instanceJSON, "Content-Type: application/vnd.x+json; charset=utf-8")},
+	{"a compressed body", register(gzipped(instanceJSON), "Content-Encoding: gzip", "Content-Type: application/json")},
+	{"32 parameters", request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a=b&", 31)+"a=b", instanceJSON)},
+	{"an unknown field", register(withField(`"x":{"y":[1,2,{"z":null}]}`))},
+	{"256 metadata entries", register(withField(manyPairs(256)))},
+	{"a lease of 30 years", register(withField(`"leaseInfo":{"durationInSecs":999999999}`))},
+	{"a timestamp in the far future", register(withField(`"lastDirtyTimestamp":"9000000000000000000"`))},
+	{"a key in another case is another key", register(withField(`"APP":"PAY"`))},
+}
+
+func TestOddRequestsAreAccepted(t *testing.T) {
+	for _, row := range oddRequests {
+		t.Run(row.name, func(t *testing.T) {
+			n := newNode(t, httpd.Config{}, nil)
+			if got := n.send(t, row.request); got.status != http.StatusNoContent {
+				t.Fatalf("got %d %q, want 204", got.status, got.body)
+			}
+			if !n.registered("ORDERS", "i1") {
+				t.Error("the instance is not registered")
+			}
+		})
+	}
+}
+
+func TestAnEscapedSlashStaysInsideTheID(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "a/b")})
+	if got := n.send(t, request("PUT", "/eureka/apps/ORDERS/a%2Fb", "")); got.status != 200 {
+		t.Errorf("the escaped slash: got %d, want 200", got.status)
+	}
+	if got := n.send(t, request("PUT", "/eureka/apps/ORDERS/a/b", "")); got.status != 404 {
+		t.Errorf("the bare slash: got %d, want 404", got.status)
+	}
+}
+
+func TestTheHTTP2PrefaceOnClearTextIsRefused(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	if got := n.send(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); got.status != http.StatusBadRequest {
+		t.Errorf("got %d, want 400", got.status)
+	}
+}
+
+func TestASlowHeaderIsCutOff(t *testing.T) {
+	n := newNode(t, httpd.Config{}, func(s *http.Server) { s.ReadHeaderTimeout = 50 * time.Millisecond })
+	conn := n.dial(t)
+	if _, err := io.WriteString(conn, "GET /eureka/apps HTTP/1.1\r\nHo"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatalf("the connection was not closed: %v", err)
+	}
+	if len(answer) > 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") {
+		t.Errorf("got %q, want 400 or nothing", answer)
+	}
+}
+
+func TestASlowBodyIsCutOffWithoutEffect(t *testing.T) {
+	n := newNode(t, httpd.Config{}, func(s *http.Server) { s.ReadTimeout = 50 * time.Millisecond })
+	for _, target := range []string{"POST /eureka/apps/ORDERS", "PUT /eureka/apps/ORDERS/i1", "POST /eureka/peerreplication/batch/"} {
+		conn := n.dial(t)
+		if _, err := io.WriteString(conn, target+" HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		if got := readReply(t, conn, target); got.status != http.StatusBadRequest {
+			t.Errorf("%s: got %d, want 400", target, got.status)
+		}
+		if rest, err := io.ReadAll(conn); err != nil || len(rest) > 0 {
+			t.Errorf("%s: got %q, %v, want the connection closed", target, rest, err)
+		}
+	}
+	if n.count() > 0 {
+		t.Error("a request had an effect")
+	}
+}
+
+func TestAConnectionThatBreaksInABodyHasNoEffect(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	conn := n.dial(t)
+	if _, err := io.WriteString(conn, "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: "+decimal(len(instanceJSON)+1)+"\r\n\r\n"+instanceJSON); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readReply(t, conn, "POST"); got.status != http.StatusBadRequest {
+		t.Errorf("got %d, want 400", got.status)
+	}
+	if n.count() > 0 {
+		t.Error("the request had an effect")
+	}
+}
+
+func TestServersHaveTheBoundsOfTheThreatModel(t *testing.T) {
+	s := httpd.NewServer("127.0.0.1:0", http.NotFoundHandler(), nil)
+	if s.ReadHeaderTimeout != 5*time.Second || s.ReadTimeout != 15*time.Second || s.WriteTimeout != 30*time.Second || s.IdleTimeout != 90*time.Second {
+		t.Errorf("timeouts are %v, %v, %v, %v", s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout)
+	}
+	if s.HTTP2.MaxConcurrentStreams != 100 {
+		t.Errorf("a connection may have %d streams, want 100", s.HTTP2.MaxConcurrentStreams)
+	}
+}
+
+func TestQuotasRefuseNewInstancesAndLetOthersGoOn(t *testing.T) {
+	n := newNode(t, httpd.Config{Limits: httpd.Limits{InstancesInApp: 2, InstancesTotal: 3}}, nil)
+	for _, key := range []registry.Key{{App: "A", ID: "1"}, {App: "A", ID: "2"}} {
+		n.apply(t, registry.Register{Instance: newInstance(key.App, key.ID)})
+	}
+	post := func(app, id string) int {
+		body := strings.NewReplacer("ORDERS", app, "i1", id).Replace(instanceJSON)
+		return n.send(t, request("POST", "/eureka/apps/"+app, body)).status
+	}
+	if got := post("A", "3"); got != http.StatusTooManyRequests {
+		t.Errorf("a third instance of an application of two: got %d, want 429", got)
+	}
+	if got := post("B", "1"); got != http.StatusNoContent {
+		t.Errorf("another application: got %d, want 204", got)
+	}
+	if got := post("C", "1"); got != http.StatusInsufficientStorage {
+		t.Errorf("a fourth instance of three: got %d, want 507", got)
+	}
+	if got := post("A", "2"); got != http.StatusNoContent {
+		t.Errorf("re-registration: got %d, want 204", got)
+	}
+	if got := n.send(t, request("PUT", "/eureka/apps/A/1", "")).status; got != http.StatusOK {
+		t.Errorf("heartbeat: got %d, want 200", got)
+	}
+}
+
+func TestAPanicIs500WithoutTextAndCounted(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Service: panicking{newMemory()}, Metrics: metrics}, nil)
+	for _, target := range []string{"PUT /eureka/apps/A/1", "DELETE /eureka/apps/A/1", "GET /eureka/apps"} {
+		method, path, _ := strings.Cut(target, " ")
+		got := n.send(t, request(method, path, ""))
+		if got.status != http.StatusInternalServerError || got.body != "" {
+			t.Errorf("%s: got %d %q, want 500 and no text", target, got.status, got.body)
+		}
+	}
+	if got := gathered(t, metrics, "rollcall_http_panics_total", nil); got != 3 {
+		t.Errorf("%v panics are counted, want 3", got)
+	}
+}
+
+// panicking is a service with defects.
+type panicking struct{ *memory }
+
+// Apply implements registry.Service.
+func (panicking) Apply(context.Context, registry.Origin, ...registry.Op) ([]registry.Result, error) {
+	panic("a defect of Apply")
+}
+
+// View implements registry.Service. Metrics are still collected.
+func (p panicking) View(ctx context.Context, read registry.Consistency) (*registry.View, error) {
+	if read != registry.Stale {
+		panic("a defect of View")
+	}
+	return p.memory.View(ctx, read)
+}

@@ -1,0 +1,148 @@
+package httpd_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// gathered is the sum of a metric's series that have these labels.
+func gathered(t testing.TB, metrics *prometheus.Registry, name string, labels map[string]string) float64 {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, found := 0.0, false
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		found = true
+	series:
+		for _, series := range family.GetMetric() {
+			left := len(labels)
+			for _, label := range series.GetLabel() {
+				want, wanted := labels[label.GetName()]
+				if wanted && want != label.GetValue() {
+					continue series
+				}
+				if wanted {
+					left--
+				}
+			}
+			if left == 0 {
+				sum += series.GetCounter().GetValue() + series.GetGauge().GetValue() + float64(series.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	if !found {
+		t.Fatalf("there is no metric %s", name)
+	}
+	return sum
+}
+
+func TestOperationsAreCountedByActionOriginAndOutcome(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	peer := "x-netflix-discovery-replication: true"
+	for _, r := range []string{
+		register(instanceJSON), register(instanceJSON, peer),
+		request("PUT", "/eureka/apps/ORDERS/i1", ""), request("PUT", "/eureka/apps/ORDERS/i1", "", peer), request("PUT", "/eureka/apps/ORDERS/i2", ""),
+		request("PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""), request("DELETE", "/eureka/apps/ORDERS/i1/status", ""),
+		request("PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", ""),
+		request("DELETE", "/eureka/apps/ORDERS/i1", ""), request("DELETE", "/eureka/apps/ORDERS/i1", ""),
+		request("POST", "/eureka/peerreplication/batch", `{"replicationList":[{"appName":"A","id":"1","action":"Cancel"},{"appName":"A","id":"1","action":"Heartbeat"}]}`),
+	} {
+		n.send(t, r)
+	}
+	for _, row := range []struct {
+		action, origin, outcome string
+		want                    float64
+	}{
+		{"register", "client", "done", 1}, {"register", "replication", "done", 1},
+		{"renew", "client", "done", 1}, {"renew", "replication", "done", 1}, {"renew", "client", "not_found", 1}, {"renew", "replication", "not_found", 1},
+		{"status", "client", "done", 1}, {"status_delete", "client", "done", 1}, {"metadata", "client", "done", 1},
+		{"cancel", "client", "done", 1}, {"cancel", "client", "not_found", 1}, {"cancel", "replication", "not_found", 1},
+	} {
+		labels := map[string]string{"action": row.action, "origin": row.origin, "outcome": row.outcome}
+		if got := gathered(t, metrics, "rollcall_registry_operations_total", labels); got != row.want {
+			t.Errorf("%v: got %v, want %v", labels, got, row.want)
+		}
+	}
+}
+
+func TestFailedOperationsAreCountedByTheirError(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	for outcome, err := range map[string]error{"unknown": registry.ErrUnknownOutcome, "no_leader": registry.ErrNoLeader, "error": registry.ErrClosed} {
+		n.set(func(m *memory) { m.applyErr = err })
+		n.send(t, request("PUT", "/eureka/apps/A/1", ""))
+		n.send(t, request("DELETE", "/eureka/apps/A/1", ""))
+		for _, action := range []string{"renew", "cancel"} {
+			labels := map[string]string{"action": action, "origin": "client", "outcome": outcome}
+			if got := gathered(t, metrics, "rollcall_registry_operations_total", labels); got != 1 {
+				t.Errorf("%v: got %v, want 1", labels, got)
+			}
+		}
+	}
+}
+
+func TestRequestsAreCountedByRouteTemplate(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	for _, r := range []string{
+		request("PUT", "/eureka/apps/A/1", ""), request("PUT", "/v2/apps/A/2/", ""), request("GET", "/eureka/apps/A", ""),
+		request("GET", "/no/such/path", ""), request("BREW", "/eureka/apps", ""), request("GET", "/v1/rollcall/status", ""),
+	} {
+		n.send(t, r)
+	}
+	for _, row := range []struct {
+		route, method, code string
+		want                float64
+	}{
+		{"{base}/apps/{app}/{id}", "PUT", "404", 2},
+		{"{base}/apps/{app}", "GET", "404", 1},
+		{"none", "GET", "404", 1},
+		{"none", "other", "405", 1},
+		{"/v1/rollcall/status", "GET", "200", 1},
+	} {
+		labels := map[string]string{"route": row.route, "method": row.method, "code": row.code}
+		if got := gathered(t, metrics, "rollcall_http_requests_total", labels); got != row.want {
+			t.Errorf("%v: got %v, want %v", labels, got, row.want)
+		}
+		delete(labels, "code")
+		if got := gathered(t, metrics, "rollcall_http_request_duration_seconds", labels); got != row.want {
+			t.Errorf("durations of %v: got %v, want %v", labels, got, row.want)
+		}
+	}
+}
+
+func TestInstancesAreCountedByStatus(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	for id, status := range map[string]registry.Status{"1": registry.Up, "2": registry.Up, "3": registry.OutOfService} {
+		instance := newInstance("A", id)
+		instance.Status = status
+		n.apply(t, registry.Register{Instance: instance})
+	}
+	for status, want := range map[string]float64{"UP": 2, "OUT_OF_SERVICE": 1, "DOWN": 0, "STARTING": 0, "UNKNOWN": 0} {
+		if got := gathered(t, metrics, "rollcall_registry_instances", map[string]string{"status": status}); got != want {
+			t.Errorf("%s: got %v, want %v", status, got, want)
+		}
+	}
+}
+
+func TestMetricsAreExposed(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.send(t, request("PUT", "/eureka/apps/A/1", ""))
+	got := n.send(t, request("GET", "/metrics", ""))
+	if got.status != http.StatusOK || !strings.Contains(got.body, `rollcall_registry_operations_total{action="renew",origin="client",outcome="not_found"} 1`) {
+		t.Errorf("got %d %.300q", got.status, got.body)
+	}
+}

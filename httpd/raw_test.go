@@ -1,0 +1,146 @@
+package httpd_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// liveness bounds what must happen soon: ten times what it should take, and more where the machine is
+// shared.
+const liveness = 10 * time.Second
+
+// node is a handler behind a real server, over a registry in memory.
+type node struct {
+	*memory
+	handler *httpd.Handler
+	addr    string
+}
+
+// newNode starts a node with the server's own settings; change may adapt them to the test.
+func newNode(t testing.TB, config httpd.Config, change func(*http.Server)) *node {
+	t.Helper()
+	n := &node{memory: newMemory()}
+	if config.Service == nil {
+		config.Service = n.memory
+	}
+	handler, err := httpd.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.handler = handler
+	server := httpd.NewServer("127.0.0.1:0", handler, nil)
+	if change != nil {
+		change(server)
+	}
+	listener, err := net.Listen("tcp", server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.addr = listener.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Close()
+		<-served
+	})
+	return n
+}
+
+// dial opens a connection that gives up after the liveness limit.
+func (n *node) dial(t testing.TB) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", n.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(liveness)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// reply is an answer read from a raw connection.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+	closed bool // the server said that it ends the connection
+}
+
+// send writes bytes as they are and reads one answer. The write may fail when the server has
+// answered and closed before it read everything.
+func (n *node) send(t testing.TB, request string) reply {
+	t.Helper()
+	conn := n.dial(t)
+	go func() { _, _ = io.WriteString(conn, request) }()
+	return readReply(t, conn, request)
+}
+
+func readReply(t testing.TB, conn net.Conn, request string) reply {
+	t.Helper()
+	method, _, _ := strings.Cut(request, " ")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		t.Fatalf("%.100q: %v", request, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil && !resp.Close { // a connection that is closed on what was not read may break the answer
+		t.Fatalf("%.100q: read the answer: %v", request, err)
+	}
+	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), closed: resp.Close}
+}
+
+// request is a well-formed request with these header lines and body.
+func request(method, target, body string, headers ...string) string {
+	lines := []string{method + " " + target + " HTTP/1.1", "Host: node"}
+	lines = append(lines, headers...)
+	if body != "" {
+		lines = append(lines, "Content-Length: "+decimal(len(body)))
+	}
+	return strings.Join(lines, "\r\n") + "\r\n\r\n" + body
+}
+
+// instanceJSON is a registration of ORDERS/i1.
+const instanceJSON = `{"instance":{"instanceId":"i1","hostName":"h","app":"ORDERS","ipAddr":"10.0.0.1","status":"UP",` +
+	`"port":{"$":8080,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"},` +
+	`"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"}}}`
+
+const instanceXML = `<instance><instanceId>i1</instanceId><hostName>h</hostName><app>ORDERS</app><ipAddr>10.0.0.1</ipAddr>` +
+	`<status>UP</status><dataCenterInfo class="x"><name>MyOwn</name></dataCenterInfo></instance>`
+
+// newInstance is an instance as a client registers it.
+func newInstance(app, id string) *registry.Instance {
+	return &registry.Instance{
+		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.1", Status: registry.Up, CountryID: 1,
+		Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 443},
+		DataCenter: registry.DataCenter{Name: registry.MyOwn}, VIP: strings.ToLower(app), LastDirty: 1000,
+	}
+}
+
+// registered says whether an instance is in the registry.
+func (m *memory) registered(app, id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.registry.View().Lease(registry.NewKey(app, id))
+	return ok
+}
+
+func gzipped(text string) string {
+	var buf bytes.Buffer
+	w := gzip.NewWriter(&buf)
+	_, _ = io.WriteString(w, text) // memory does not fail
+	_ = w.Close()
+	return buf.String()
+}
