@@ -24,7 +24,7 @@ type NodeStatus struct {
 	ID      string `json:"id"`
 	HTTP    string `json:"http"`    // address of its HTTP listener
 	Cluster string `json:"cluster"` // address of its node-to-node listener
-	Role    string `json:"role"`    // leader, follower, or unknown if it could not be asked
+	Role    string `json:"role"`    // leader, follower, candidate, learner (no vote yet), stopped or unreachable
 	Applied uint64 `json:"applied"` // newest applied log entry; 0 if it could not be asked
 }
 

@@ -38,7 +38,7 @@ func fromProcess(flags *pflag.FlagSet) inputs {
 
 const configFlag = "config"
 
-// addConfigFlags adds --config and one flag per key. The flags hold text; load parses it, so that
+// addConfigFlags adds --config and one flag per key. The flags hold text; loadSettings parses it, so that
 // all mistakes can be reported at once.
 func addConfigFlags(flags *pflag.FlagSet) {
 	flags.String(configFlag, "", "YAML file with settings; each of its keys is also a flag and an environment variable")
@@ -69,9 +69,9 @@ func (f *textFlag) Set(text string) error {
 	return nil
 }
 
-// load merges flags, environment, file and defaults, in this order, and validates the result. The
+// loadSettings merges flags, environment, file and defaults, in this order, and validates the result. The
 // error joins every mistake found.
-func load(in inputs) (settings, error) {
+func loadSettings(in inputs) (settings, error) {
 	s := settings{Config: defaultConfig(), sources: make(map[string]source)}
 	var errs []error
 	file, err := readConfigFile(in)

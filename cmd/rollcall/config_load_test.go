@@ -22,7 +22,7 @@ func loadWith(t *testing.T, args []string, env map[string]string, file string) (
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	return load(inputs{
+	return loadSettings(inputs{
 		flags: flags,
 		env:   func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		read:  func(string) ([]byte, error) { return []byte(file), nil },
@@ -167,7 +167,7 @@ func TestAMissingFileIsAMistake(t *testing.T) {
 	if err := flags.Parse([]string{"--config", missing}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := load(inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile})
+	_, err := loadSettings(inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile})
 	if err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("got %v, want an error that names %s", err, missing)
 	}

@@ -21,7 +21,7 @@ func newConfigShowCommand() *cobra.Command {
 			"  rollcall config show --effective --config rollcall.yaml",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := load(fromProcess(cmd.Flags()))
+			s, err := loadSettings(fromProcess(cmd.Flags()))
 			if err != nil {
 				return usageError{err}
 			}

@@ -24,7 +24,7 @@ func newServerCommand() *cobra.Command {
 			"  rollcall server --config /etc/rollcall.yaml",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := load(fromProcess(cmd.Flags()))
+			s, err := loadSettings(fromProcess(cmd.Flags()))
 			if err != nil {
 				return usageError{err}
 			}
