@@ -65,17 +65,18 @@ type chunker struct {
 }
 
 // encode makes the chunk of leases.
-func (c *chunker) encode(leases []*registry.Lease, lead lead) *chunk {
+func (c *chunker) encode(leases []*registry.Lease, begin lead) *chunk {
 	c.text = c.text[:0]
+	next := begin
 	for i, l := range leases {
 		if i > 0 {
-			lead = leadOf(leases[i-1], l)
+			next = leadOf(leases[i-1], l)
 		}
-		c.text = appendLead(c.text, c.format, lead, l.Instance.App)
+		c.text = appendLead(c.text, c.format, next, l.Instance.App)
 		c.text = eureka.AppendInstance(c.text, c.format, l, l.RenewedAt)
 	}
 	made := c.finish(c.text)
-	made.leases = slices.Clone(leases)
+	made.leases, made.lead = slices.Clone(leases), begin
 	return made
 }
 

@@ -1,0 +1,318 @@
+package httpd
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// bare is a registry.Service for documents, which only read.
+type bare struct {
+	mu       sync.Mutex
+	registry *registry.Registry
+	clock    int64
+}
+
+func newBare() *bare {
+	b := &bare{registry: registry.New()}
+	b.registry.Establish(registry.Epoch{Term: 1, Index: 1}, "test")
+	return b
+}
+
+// Apply implements registry.Service.
+func (b *bare) Apply(_ context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	results := make([]registry.Result, len(ops))
+	for i, op := range ops {
+		b.clock++
+		results[i] = b.registry.Apply(registry.Stamp{Lease: b.clock, Wall: 1_700_000_000_000 + b.clock}, 1, origin, op)
+	}
+	return results, nil
+}
+
+// View implements registry.Service.
+func (b *bare) View(context.Context, registry.Consistency) (*registry.View, error) {
+	return b.view(), nil
+}
+
+// Health implements registry.Service.
+func (b *bare) Health() registry.Health { return registry.Health{Ready: true, Quorum: true} }
+
+func (b *bare) view() *registry.View {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.registry.View()
+}
+
+func (b *bare) apply(ops ...registry.Op) {
+	_, _ = b.Apply(context.Background(), registry.FromClient, ops...)
+}
+
+// sample is an instance of about 1.1 KB in JSON.
+func sample(app, id string, dirty int64) *registry.Instance {
+	return &registry.Instance{
+		InstanceID: id, HostName: id + ".example.internal", App: app, IPAddr: "10.1.2.3", Status: registry.Up, CountryID: 1,
+		Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 443},
+		DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 30, Duration: 90, LastDirty: dirty,
+		Metadata: []registry.Pair{
+			{Key: "zone", Value: "zone-a"}, {Key: "management.port", Value: "8081"},
+			{Key: "version", Value: "1.10"}, {Key: "commit", Value: strings.Repeat("0123456789", 4)},
+		},
+		HomePageURL:   "http://" + id + ".example.internal:8080/",
+		StatusPageURL: "http://" + id + ".example.internal:8080/actuator/info", HealthCheckURL: "http://" + id + ".example.internal:8080/actuator/health",
+		VIP: strings.ToLower(app), SecureVIP: strings.ToLower(app),
+	}
+}
+
+// filled has n instances in applications of 100.
+func filled(n int) *bare {
+	b := newBare()
+	for i := range n {
+		b.apply(registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i/100), fmt.Sprintf("instance-%06d", i), 1)})
+	}
+	return b
+}
+
+func newTestDocuments(s registry.Service) *documents {
+	d := newDocuments(s)
+	d.built = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "built"}, []string{"kind", "form"})
+	return d
+}
+
+// textOf is the text of a document, decompressed by another implementation than the one under test.
+func textOf(t testing.TB, doc *document, rep representation) string {
+	t.Helper()
+	joined := bytes.Join(doc.parts, nil)
+	if int64(len(joined)) != doc.size {
+		t.Fatalf("the document says it has %d bytes, it has %d", doc.size, len(joined))
+	}
+	if !rep.gzip {
+		return string(joined)
+	}
+	r, err := gzip.NewReader(bytes.NewReader(joined))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r) // checks the checksum and the length too
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func representations() []representation {
+	var all []representation
+	for _, f := range []eureka.Format{{}, {Compact: true}, {XML: true}, {XML: true, Compact: true}, {XML: true, V1: true}, {XML: true, Compact: true, V1: true}} {
+		all = append(all, representation{format: f}, representation{format: f, gzip: true})
+	}
+	return all
+}
+
+// A document that was built from pieces again and again is the one that is written in one go.
+func TestDocumentsFromChunksAreTheWholeDocument(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		b := newBare()
+		d := newTestDocuments(b)
+		rep := rapid.SampledFrom(representations()).Draw(rt, "representation")
+		for range rapid.IntRange(1, 4).Draw(rt, "rounds") {
+			first, n := rapid.IntRange(0, 400).Draw(rt, "first"), rapid.IntRange(0, 300).Draw(rt, "n")
+			apps, cancel := rapid.IntRange(1, 200).Draw(rt, "apps"), rapid.Bool().Draw(rt, "cancel")
+			for i := first; i < first+n; i++ {
+				app, id := fmt.Sprintf("A%d", i%apps), fmt.Sprint(i)
+				if cancel {
+					b.apply(registry.Cancel{Key: registry.NewKey(app, id)})
+					continue
+				}
+				b.apply(registry.Register{Instance: sample(app, id, b.clock+1)})
+			}
+			v := b.view()
+			want := string(eureka.AppendApplications(nil, rep.format, eureka.FullVersion, v.HashCode(), v.Leases()))
+			if got := textOf(t, d.full(v, rep), rep); got != want {
+				rt.Fatalf("%+v: got %.300q, want %.300q", rep, got, want)
+			}
+		}
+	})
+}
+
+func TestOneChangeEncodesOneChunk(t *testing.T) {
+	b := filled(5000)
+	var l list
+	rep := representation{gzip: true}
+	for _, change := range []struct {
+		name string
+		op   registry.Op
+		most int
+	}{
+		{"nothing", nil, 0},
+		{"a re-registration", registry.Register{Instance: sample("APP0020", "instance-002042", 2)}, 1},
+		{"a new instance", registry.Register{Instance: sample("APP0020", "instance-002042-b", 1)}, 2},
+		{"a cancel", registry.Cancel{Key: registry.NewKey("APP0030", "instance-003001")}, 2},
+		{"a cancel of the first", registry.Cancel{Key: registry.NewKey("APP0000", "instance-000000")}, 2},
+	} {
+		l.rebuild(b.view(), rep)
+		before := map[*chunk]bool{}
+		for _, c := range l.chunks {
+			before[c] = true
+		}
+		if change.op != nil {
+			b.apply(change.op)
+		}
+		l.rebuild(b.view(), rep)
+		encoded := 0
+		for _, c := range l.chunks {
+			if !before[c] {
+				encoded++
+			}
+		}
+		if encoded > change.most {
+			t.Errorf("%s: %d of %d chunks were encoded, want at most %d", change.name, encoded, len(l.chunks), change.most)
+		}
+	}
+	for _, c := range l.chunks {
+		if len(c.leases) > maxChunk {
+			t.Errorf("a chunk has %d leases", len(c.leases))
+		}
+	}
+	if mean := 5000 / len(l.chunks); mean < meanChunk/3 || mean > meanChunk*3 {
+		t.Errorf("a chunk has %d leases on average, want about %d", mean, meanChunk)
+	}
+}
+
+func TestADocumentIsBuiltOncePerVersionHoweverManyAsk(t *testing.T) {
+	b := filled(300)
+	d := newTestDocuments(b)
+	for version := range 3 {
+		v := b.view()
+		var asking sync.WaitGroup
+		for range 32 {
+			asking.Go(func() { d.full(v, representation{}) })
+		}
+		asking.Wait()
+		if got := testutil.ToFloat64(d.built.WithLabelValues("full", "json")); got != float64(version+1) {
+			t.Errorf("version %d: %v documents were built", version, got)
+		}
+		b.apply(registry.Register{Instance: sample("APP0001", "another", int64(version+1))})
+	}
+}
+
+func TestAnOlderReadIsAnsweredFromANewerDocument(t *testing.T) {
+	b := filled(10)
+	d := newTestDocuments(b)
+	old := b.view()
+	b.apply(registry.Register{Instance: sample("NEW", "instance", 1)})
+	if doc := d.full(old, representation{}); doc.index != b.view().Index() {
+		t.Errorf("the document is of index %d, want the newest, %d", doc.index, b.view().Index())
+	}
+}
+
+func TestADocumentOfAnotherHistoryIsNotUsed(t *testing.T) {
+	doc := &document{epoch: "restored", index: 1 << 40}
+	if doc.covers(filled(1).view()) {
+		t.Error("a document of another epoch counts as new")
+	}
+}
+
+func TestRepresentationsThatNobodyAsksForAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := filled(300)
+		d := newTestDocuments(b)
+		rare, common := representation{format: eureka.Format{Compact: true}}, representation{}
+		d.full(b.view(), rare)
+		for range 12 {
+			d.full(b.view(), common)
+			time.Sleep(time.Minute) // virtual
+		}
+		d.full(b.view(), common)
+		if d.lists[rare.slot()].current.Load() != nil || d.lists[rare.slot()].chunks != nil {
+			t.Error("the unused representation is kept")
+		}
+		if d.lists[common.slot()].current.Load() == nil {
+			t.Error("the used representation was dropped")
+		}
+		if got, want := d.bytes(), float64(d.lists[common.slot()].held.Load()); got != want || want == 0 {
+			t.Errorf("%v bytes are reported, want %v", got, want)
+		}
+		if got := textOf(t, d.full(b.view(), rare), rare); !strings.Contains(got, "instance-000299") {
+			t.Error("the dropped representation is not built again")
+		}
+	})
+}
+
+func TestDeltasAreCutAnewForEachVersionAndStep(t *testing.T) {
+	b := filled(5)
+	d := newTestDocuments(b)
+	built := func() float64 { return testutil.ToFloat64(d.built.WithLabelValues("delta", "json")) }
+	for range 3 {
+		d.delta(b.view(), representation{})
+		d.delta(b.view(), representation{gzip: true})
+	}
+	if built() != 1 {
+		t.Errorf("%v deltas were built of one version", built())
+	}
+	b.apply(registry.Cancel{Key: registry.NewKey("APP0000", "instance-000001")})
+	if got := string(d.delta(b.view(), representation{}).data); !strings.Contains(got, "DELETED") || built() != 2 {
+		t.Errorf("after a change: %v were built, got %.200q", built(), got)
+	}
+	b.registry.Advance(registry.Stamp{Lease: b.clock + 31_000, Wall: 1})
+	d.delta(b.view(), representation{})
+	if built() != 3 {
+		t.Errorf("after a step of the lease clock: %v were built, want 3", built())
+	}
+}
+
+func TestChecksumsOfPartsAddUp(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		sum := sumOf(nil)
+		var all []byte
+		for range rapid.IntRange(0, 5).Draw(rt, "parts") {
+			part := rapid.SliceOfN(rapid.Byte(), 0, 5000).Draw(rt, "part")
+			sum, all = sum.then(sumOf(part)), append(all, part...)
+		}
+		if want := crc32.ChecksumIEEE(all); sum.crc != want || sum.size != int64(len(all)) {
+			rt.Fatalf("got %08x of %d bytes, want %08x of %d", sum.crc, sum.size, want, len(all))
+		}
+	})
+}
+
+// BenchmarkRebuildAfterOneChange10k is the time from one change among 10,000 instances until the
+// new full JSON document is ready, plain and compressed. Goal: 5 ms.
+func BenchmarkRebuildAfterOneChange10k(b *testing.B) {
+	s := filled(10_000)
+	d := newTestDocuments(s)
+	plain, packed := representation{}, representation{gzip: true}
+	d.full(s.view(), plain)
+	d.full(s.view(), packed)
+	dirty := int64(1)
+	for b.Loop() {
+		dirty++
+		i := int(dirty*7919) % 10_000
+		s.apply(registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i/100), fmt.Sprintf("instance-%06d", i), dirty)})
+		v := s.view()
+		d.full(v, plain)
+		d.full(v, packed)
+	}
+}
+
+func BenchmarkFirstBuild10k(b *testing.B) {
+	s := filled(10_000)
+	for b.Loop() {
+		d := newTestDocuments(s)
+		d.full(s.view(), representation{gzip: true})
+	}
+}
