@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -162,5 +165,20 @@ func TestConfigShowPrintsTheEffectiveSettings(t *testing.T) {
 	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir", "d", "--insecure")
 	if code != exitOK || !strings.Contains(stdout, "insecure: true # flag\n") || !strings.Contains(stdout, "election-timeout: 1s # default\n") {
 		t.Errorf("exit %d, %s, printed\n%s", code, stderr, stdout)
+	}
+}
+
+func TestAnAuthorityOfTheServersCanBeGiven(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))
+	defer s.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := rollcall(t, "status", "--addr", s.URL, "--ca", ca); code != exitOK {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	if _, _, code := rollcall(t, "status", "--addr", s.URL); code != exitError {
+		t.Errorf("exit %d without the authority, want %d", code, exitError)
 	}
 }
