@@ -64,7 +64,7 @@ func (a Answer) String() string {
 	return fmt.Sprintf("%d %.200q after %v", a.Status, a.Body, a.Took.Round(time.Millisecond))
 }
 
-// Request is one call to a node. Method is GET unless set.
+// Request is one call to a node; an empty Method is GET.
 type Request struct {
 	Method      string
 	Path        string

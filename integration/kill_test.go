@@ -33,9 +33,11 @@ func killLeader(t *testing.T, c *Cluster, l *load) {
 	dead.Kill()
 	leader := c.Leader(others...)
 	l.use(c.Others(dead, leader))
+	l.awaitProgress(t)
 	dead.Start(t)
 	dead.WaitReady(t)
 	l.use(c.Others(leader))
+	l.awaitProgress(t)
 }
 
 func TestLeaderKilledAgainAndAgain(t *testing.T) {

@@ -110,6 +110,19 @@ func (h *history) note(client int, c call, r reply, began, ended time.Duration) 
 	})
 }
 
+func (h *history) length() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.operations)
+}
+
+// awaitProgress waits until the history is longer by some hundred operations.
+func (h *history) awaitProgress(t *testing.T) {
+	t.Helper()
+	goal := h.length() + 300
+	Eventually(t, ReadyLimit, "the history goes on", func() error { return notYet(h.length(), goal) })
+}
+
 func (c call) perform(n *Node) reply {
 	switch c.action {
 	case register:
@@ -148,12 +161,14 @@ func TestHistoriesUnderKillsAreLinearizable(t *testing.T) {
 	t.Cleanup(clients.Wait)
 	t.Cleanup(stop)
 	for range kills {
+		h.awaitProgress(t)
 		n := c.Nodes[rand.IntN(len(c.Nodes))]
 		n.Kill()
 		c.Leader(c.Others(n)...)
 		n.Start(t)
 		n.WaitReady(t)
 	}
+	h.awaitProgress(t)
 	stop()
 	clients.Wait()
 

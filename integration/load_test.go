@@ -99,6 +99,15 @@ func (l *load) settled(prefix string) int {
 	return n
 }
 
+// awaitProgress waits until the churners have registered some more, so that faults hit a cluster at
+// work and not one that still recovers.
+func (l *load) awaitProgress(t *testing.T) {
+	t.Helper()
+	const some = 30
+	goal := l.settled("churn-") + some
+	Eventually(t, ReadyLimit, "the load makes progress", func() error { return notYet(l.settled("churn-"), goal) })
+}
+
 func (l *load) fail(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

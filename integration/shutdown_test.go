@@ -18,19 +18,10 @@ func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
 	t.Logf("the leader ended %v after SIGTERM", time.Since(began))
 	next := c.Leader(followers...)
 	t.Logf("%s led %v after SIGTERM", next.Name, time.Since(began))
-	awaitProgress(t, l)
+	l.awaitProgress(t)
 	t.Logf("writes were acknowledged again %v after SIGTERM", time.Since(began))
 	leader.Start(t)
 	c.WaitReady()
 	l.stop()
 	l.check(t, c.Nodes)
-}
-
-// awaitProgress waits until ten more ids were registered than now.
-func awaitProgress(t *testing.T, l *load) {
-	t.Helper()
-	goal := l.settled("churn-") + 10
-	Eventually(t, ReadyLimit, "the load makes progress", func() error {
-		return notYet(l.settled("churn-"), goal)
-	})
 }
