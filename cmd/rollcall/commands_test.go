@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/pem"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -169,7 +170,9 @@ func TestConfigShowPrintsTheEffectiveSettings(t *testing.T) {
 }
 
 func TestAnAuthorityOfTheServersCanBeGiven(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
 	defer s.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {

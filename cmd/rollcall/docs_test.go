@@ -70,7 +70,7 @@ func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
 		for _, sub := range cmd.Commands() {
 			check(sub)
 		}
-		if !cmd.HasParent() || cmd.HasSubCommands() {
+		if !cmd.HasParent() || cmd.HasSubCommands() || cmd.Hidden {
 			return
 		}
 		_, section, ok := strings.Cut(text, "\n## "+cmd.CommandPath()+"\n")
