@@ -37,6 +37,7 @@ func TestMinorityRefusesWritesAndLinearizableReads(t *testing.T) {
 				for _, n := range c.Others(left) {
 					loss.lose(t, n)
 				}
+				mustNotAcknowledge(t, left)
 				Pass(t, noticeAfter)
 				mustRefuse(t, left)
 				mustServeStale(t, left, "/eureka/apps?consistency=stale")
@@ -48,6 +49,23 @@ func TestMinorityRefusesWritesAndLinearizableReads(t *testing.T) {
 			})
 		}
 	}
+}
+
+// mustNotAcknowledge writes while the node may not have noticed the loss: the outcome is unknown, and
+// said to be, or nothing was done.
+func mustNotAcknowledge(t *testing.T, n *Node) {
+	t.Helper()
+	answer := n.Register(Instance{App: "CAUGHT", ID: "caught"})
+	switch answer.Status {
+	case http.StatusServiceUnavailable:
+	case http.StatusGatewayTimeout:
+		if got := answer.Header.Get("X-Rollcall-Outcome"); got != "unknown" {
+			t.Errorf("a write caught by the loss: X-Rollcall-Outcome %q, want unknown", got)
+		}
+	default:
+		t.Errorf("a write caught by the loss: %v, want 503 or 504", answer)
+	}
+	t.Logf("a write caught by the loss was answered %v", answer)
 }
 
 // refused is what a node without a majority must not do: every route that writes, and reads that
