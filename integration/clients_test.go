@@ -57,11 +57,17 @@ func TestPyEurekaClientLifeCycle(t *testing.T) {
 
 // TestNetflixJavaClientLifeCycle drives the original client, com.netflix.eureka:eureka-client, which
 // follows deltas and compares their hash.
-func TestNetflixJavaClientLifeCycle(t *testing.T) {
+func TestNetflixJavaClientLifeCycle(t *testing.T) { testJavaClient(t, "netflix") }
+
+// TestSpringCloudClientLifeCycle drives a Spring Boot application with Spring Cloud's own transport,
+// RestClient, which reads strictly and registers in a spelling of its own.
+func TestSpringCloudClientLifeCycle(t *testing.T) { testJavaClient(t, "spring") }
+
+func testJavaClient(t *testing.T, module string) {
 	need(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
 	testLifeCycle(t, func(t *testing.T) stockClient {
-		d := startDriver(t, "java", "java", "-Xmx128m", "-jar", "target/driver.jar")
+		d := startDriver(t, "java", "java", "-Xmx192m", "-jar", module+"/target/driver.jar")
 		d.overrides = true
 		return d
 	})

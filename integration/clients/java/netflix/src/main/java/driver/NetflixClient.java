@@ -16,19 +16,25 @@ import com.netflix.discovery.shared.transport.EurekaHttpClient;
 import com.netflix.discovery.shared.transport.EurekaHttpResponse;
 import com.netflix.discovery.shared.transport.TransportClientFactory;
 import com.netflix.discovery.shared.transport.jersey3.Jersey3TransportClientFactories;
+import java.io.IOException;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.commons.configuration.AbstractConfiguration;
 
-/** One instance of the stock client, configured by its own properties as a service would do. */
-final class NetflixClient {
+/** The original client, configured by its own properties as a service would do. */
+public final class NetflixClient implements StockClient {
     private ApplicationInfoManager manager;
     private EurekaClient client;
     private TransportClientFactory transport;
     private EurekaHttpClient http;
 
-    void start(String url, String app, String id) {
+    public static void main(String[] args) throws IOException {
+        Commands.perform(new NetflixClient());
+    }
+
+    @Override
+    public void start(String url, String app, String id) {
         configure(url, app, id);
         EurekaInstanceConfig config = new MyDataCenterInstanceConfig();
         manager = new ApplicationInfoManager(config, new EurekaConfigBasedInstanceInfoProvider(config).get());
@@ -59,8 +65,8 @@ final class NetflixClient {
         ).forEach(properties::setProperty);
     }
 
-    /** What the client's own cache holds of an application: id to status. */
-    Map<String, String> discover(String app) {
+    @Override
+    public Map<String, String> discover(String app) {
         Map<String, String> found = new TreeMap<>();
         Application application = client.getApplication(app);
         if (application != null) {
@@ -69,12 +75,14 @@ final class NetflixClient {
         return found;
     }
 
-    void override(String status) {
+    @Override
+    public void override(String status) {
         InstanceInfo own = manager.getInfo();
         expect200(http.statusUpdate(own.getAppName(), own.getId(), InstanceStatus.valueOf(status), own));
     }
 
-    void restore() {
+    @Override
+    public void restore() {
         InstanceInfo own = manager.getInfo();
         expect200(http.deleteStatusOverride(own.getAppName(), own.getId(), own));
     }
@@ -85,7 +93,8 @@ final class NetflixClient {
         }
     }
 
-    void stop() {
+    @Override
+    public void stop() {
         client.shutdown();
         http.shutdown();
         transport.shutdown();

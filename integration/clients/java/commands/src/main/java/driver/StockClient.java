@@ -1,0 +1,19 @@
+package driver;
+
+import java.util.Map;
+
+/** One instance of a stock client, which registers, renews and fetches by itself once started. */
+public interface StockClient {
+    void start(String url, String app, String id);
+
+    /** What the client's own cache holds of an application: status by instance id. */
+    Map<String, String> discover(String app);
+
+    /** Forces the instance's status. */
+    void override(String status);
+
+    /** Ends the forced status. */
+    void restore();
+
+    void stop();
+}
