@@ -3,6 +3,7 @@ package httpd
 import (
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/gorilla/mux"
@@ -25,22 +26,35 @@ func knownMethod(method string) bool {
 
 // routes builds the router: Eureka's resources under each base path, then everything else.
 func (h *Handler) routes() {
-	for _, base := range h.config.BasePaths {
+	h.answerUnrouted(h.router)
+	// The longest first: /eureka is the beginning of /eureka/v2.
+	for _, base := range slices.SortedFunc(slices.Values(h.config.BasePaths), func(a, b string) int { return len(b) - len(a) }) {
 		h.eurekaRoutes(base)
 	}
 	h.ownRoutes()
-	h.router.NotFoundHandler = h.unrouted(func(*http.Request) error { return notFound })
-	h.router.MethodNotAllowedHandler = h.unrouted(func(r *http.Request) error {
-		return &refusal{status: http.StatusMethodNotAllowed, allow: h.allowed(r)}
-	})
+}
+
+// answerUnrouted sets what a router answers to requests that none of its routes takes.
+func (h *Handler) answerUnrouted(router *mux.Router) {
+	router.NotFoundHandler = http.HandlerFunc(h.unrouted)
+	router.MethodNotAllowedHandler = http.HandlerFunc(h.unrouted)
 }
 
 // eurekaRoutes adds the endpoints of the protocol under one base path.
 func (h *Handler) eurekaRoutes(base string) {
 	h.appsPrefixes = append(h.appsPrefixes, base+"/apps/")
 	v1 := strings.EqualFold(base[strings.LastIndex(base, "/")+1:], "v1")
+	under := h.router.PathPrefix(base).Subrouter()
+	h.answerUnrouted(under)
+	add := func(path string, form errorForm, e endpoint, methods ...string) {
+		params := maxParams
+		if strings.HasSuffix(path, "/metadata") {
+			params = maxMetaParams
+		}
+		under.Handle(path, h.handle("{base}"+path, params, form, e)).Methods(methods...)
+	}
 	read := func(path string, e func(w http.ResponseWriter, r *http.Request, v1 bool) error) {
-		h.eureka(base, path, eurekaForm, func(w http.ResponseWriter, r *http.Request) error { return e(w, r, v1) }, http.MethodGet, http.MethodHead)
+		add(path, eurekaForm, func(w http.ResponseWriter, r *http.Request) error { return e(w, r, v1) }, http.MethodGet, http.MethodHead)
 	}
 	read("/apps", h.fullList)
 	read("/apps/delta", h.delta)
@@ -51,22 +65,14 @@ func (h *Handler) eurekaRoutes(base string) {
 	read("/svips/{svip}", h.secureVIP)
 	read("/status", h.serverStatus)
 	read("/serverinfo/statusoverrides", h.statusOverrides)
-	h.eureka(base, "/apps/{app}", eurekaForm, h.register, http.MethodPost)
-	h.eureka(base, "/apps/{app}/{id}", emptyForm, h.renewRouted, http.MethodPut)
-	h.eureka(base, "/apps/{app}/{id}", emptyForm, h.cancel, http.MethodDelete)
-	h.eureka(base, "/apps/{app}/{id}/status", eurekaForm, h.setStatus, http.MethodPut)
-	h.eureka(base, "/apps/{app}/{id}/status", eurekaForm, h.deleteStatus, http.MethodDelete)
-	h.eurekaRoute(base, "/apps/{app}/{id}/metadata", maxMetaParams, eurekaForm, h.updateMetadata, http.MethodPut)
-	h.eureka(base, "/peerreplication/batch", eurekaForm, h.batch, http.MethodPost)
-	h.eureka(base, "/asg/{asg}/status", emptyForm, h.autoScalingGroup, http.MethodPut)
-}
-
-func (h *Handler) eureka(base, path string, form errorForm, e endpoint, methods ...string) {
-	h.eurekaRoute(base, path, maxParams, form, e, methods...)
-}
-
-func (h *Handler) eurekaRoute(base, path string, params int, form errorForm, e endpoint, methods ...string) {
-	h.router.Handle(base+path, h.handle("{base}"+path, params, form, e)).Methods(methods...)
+	add("/apps/{app}", eurekaForm, h.register, http.MethodPost)
+	add("/apps/{app}/{id}", emptyForm, h.renewRouted, http.MethodPut)
+	add("/apps/{app}/{id}", emptyForm, h.cancel, http.MethodDelete)
+	add("/apps/{app}/{id}/status", eurekaForm, h.setStatus, http.MethodPut)
+	add("/apps/{app}/{id}/status", eurekaForm, h.deleteStatus, http.MethodDelete)
+	add("/apps/{app}/{id}/metadata", eurekaForm, h.updateMetadata, http.MethodPut)
+	add("/peerreplication/batch", eurekaForm, h.batch, http.MethodPost)
+	add("/asg/{asg}/status", emptyForm, h.autoScalingGroup, http.MethodPut)
 }
 
 // ownRoutes adds our own API and what an operator looks at.
@@ -107,11 +113,14 @@ func (h *Handler) handle(template string, params int, form errorForm, e endpoint
 	})
 }
 
-// unrouted answers requests that no route takes.
-func (h *Handler) unrouted(why func(*http.Request) error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.fail(w, formOfPath(r.URL.Path), why(r))
-	})
+// unrouted answers requests that no route takes: 405 if one of the path takes another method. It
+// finds that out by itself, because the router forgets it within a base path (mux v1.8.1, Route.Match).
+func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
+	err := error(notFound)
+	if allow := h.allowed(r); allow != "" {
+		err = &refusal{status: http.StatusMethodNotAllowed, allow: allow}
+	}
+	h.fail(w, formOfPath(r.URL.Path), err)
 }
 
 // allowed lists the methods that the routes of a path take, for the Allow header.

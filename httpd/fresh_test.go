@@ -1,0 +1,233 @@
+package httpd_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// lastRead is how the service was last read.
+func (m *memory) lastRead() registry.Consistency {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reads[len(m.reads)-1]
+}
+
+// readRoutes are all routes whose answer comes from the registry.
+var readRoutes = []string{
+	"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS", "/eureka/apps/ORDERS/i1", "/eureka/instances/i1",
+	"/eureka/vips/orders", "/eureka/svips/orders", "/serverinfo/statusoverrides", "/v1/rollcall/apps", "/v1/rollcall/events",
+}
+
+func TestReadsAreAsFreshAsConfiguredOrAskedFor(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		config httpd.EurekaReads
+		query  string
+		quorum bool
+		want   registry.Consistency
+	}{
+		{"the default", httpd.ReadsLinearizable, "", true, registry.Linearizable},
+		{"asked for leader", httpd.ReadsLinearizable, "?consistency=leader", true, registry.Leader},
+		{"asked for stale", httpd.ReadsLinearizable, "?consistency=stale", true, registry.Stale},
+		{"configured stale", httpd.ReadsStale, "", true, registry.Stale},
+		{"configured stale, asked for linearizable", httpd.ReadsStale, "?regions=a&consistency=linearizable", true, registry.Linearizable},
+		{"stale without quorum, with quorum", httpd.ReadsStaleWithoutQuorum, "", true, registry.Linearizable},
+		{"stale without quorum, without", httpd.ReadsStaleWithoutQuorum, "", false, registry.Stale},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			n := newNode(t, httpd.Config{Reads: row.config}, nil)
+			n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+			n.set(func(m *memory) {
+				m.health.Quorum = row.quorum
+				m.health.Age = 1234567 * time.Microsecond
+				if !row.quorum {
+					m.viewErr = registry.ErrNoLeader
+				}
+			})
+			for _, path := range readRoutes {
+				got := n.send(t, request("GET", path+row.query, ""))
+				if got.status != http.StatusOK {
+					t.Fatalf("GET %s: got %d", path, got.status)
+				}
+				if word := got.header.Get("X-Rollcall-Consistency"); word != row.want.String() {
+					t.Errorf("GET %s: X-Rollcall-Consistency is %q, want %q", path, word, row.want)
+				}
+				if index := got.header.Get("X-Rollcall-Index"); index != "test-1" {
+					t.Errorf("GET %s: X-Rollcall-Index is %q, want test-1", path, index)
+				}
+				age := map[bool]string{true: "", false: "1.235"}[row.want == registry.Linearizable]
+				if got := got.header.Get("X-Rollcall-Age"); got != age {
+					t.Errorf("GET %s: X-Rollcall-Age is %q, want %q", path, got, age)
+				}
+			}
+		})
+	}
+}
+
+func TestReadsWithoutAQuorumAre503UnlessStaleOnesAreAllowed(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	for name, err := range map[string]error{"no leader": registry.ErrNoLeader, "closed": registry.ErrClosed, "too late": context.DeadlineExceeded} {
+		n.set(func(m *memory) { m.viewErr = err })
+		for _, path := range readRoutes {
+			got := n.send(t, request("GET", path, ""))
+			if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "1" {
+				t.Errorf("%s: GET %s: got %d with Retry-After %q, want 503 and 1", name, path, got.status, got.header.Get("Retry-After"))
+			}
+			if strings.HasPrefix(path, "/v1/") != strings.HasPrefix(got.body, `{"error":`) {
+				t.Errorf("%s: GET %s: the body is %q", name, path, got.body)
+			}
+			if got := n.send(t, request("GET", path+"?consistency=stale", "")); got.status != http.StatusOK {
+				t.Errorf("%s: GET %s stale: got %d, want 200", name, path, got.status)
+			}
+		}
+	}
+}
+
+func TestReadsOfTheRegistryAreGatedUntilItIsLoaded(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.set(func(m *memory) { m.health.Ready = false })
+	for path, want := range map[string]int{
+		"/eureka/apps": 403, "/eureka/apps/delta": 403, "/eureka/apps/ORDERS": 403, "/eureka/vips/orders": 403, "/eureka/svips/orders": 403,
+		"/eureka/apps/ORDERS/i1": 200, "/eureka/instances/i1": 200, "/eureka/status": 200,
+		"/readyz": 503, "/healthz": 200, "/": 200,
+	} {
+		got := n.send(t, request("GET", path, ""))
+		if got.status != want {
+			t.Errorf("GET %s: got %d, want %d", path, got.status, want)
+		}
+		if want == 403 && got.body != "" {
+			t.Errorf("GET %s: the body is %q, want none", path, got.body)
+		}
+	}
+	if got := n.send(t, request("PUT", "/eureka/apps/ORDERS/i1", "")); got.status != 200 {
+		t.Errorf("a heartbeat: got %d, want 200", got.status)
+	}
+	n.set(func(m *memory) { m.health.Ready = true })
+	for _, path := range []string{"/eureka/apps", "/readyz"} {
+		if got := n.send(t, request("GET", path, "")); got.status != 200 {
+			t.Errorf("GET %s when loaded: got %d, want 200", path, got.status)
+		}
+	}
+}
+
+// writeRoutes are all routes that change the registry.
+var writeRoutes = []string{
+	register(instanceJSON),
+	request("PUT", "/eureka/apps/ORDERS/i1", ""),
+	request("PUT", "/eureka/apps/ORDERS/i1/", ""),
+	request("DELETE", "/eureka/apps/ORDERS/i1", ""),
+	request("PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""),
+	request("DELETE", "/eureka/apps/ORDERS/i1/status", ""),
+	request("PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", ""),
+}
+
+const batchJSON = `{"replicationList":[{"appName":"A","id":"1","action":"Heartbeat"}]}`
+
+func TestFailedWritesAreNeitherSuccessNorFailureWhereNobodyKnows(t *testing.T) {
+	for _, row := range []struct {
+		name                 string
+		err                  error
+		status, batch        int
+		retry, outcome       string
+		batchRetry, batchOut string
+	}{
+		{"no leader", registry.ErrNoLeader, 503, 503, "1", "", "1", ""},
+		{"shutting down", registry.ErrClosed, 503, 503, "1", "", "1", ""},
+		{"unknown", registry.ErrUnknownOutcome, 504, 503, "", "unknown", "1", "unknown"},
+		{"too late", context.DeadlineExceeded, 504, 503, "", "unknown", "1", "unknown"},
+		{"gone", context.Canceled, 504, 503, "", "unknown", "1", "unknown"},
+		{"too large", registry.ErrTooLarge, 413, 413, "", "", "", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			n := newNode(t, httpd.Config{}, nil)
+			n.set(func(m *memory) { m.applyErr = row.err })
+			check := func(r string, status int, retry, outcome string) {
+				t.Helper()
+				got := n.send(t, r)
+				if got.status != status || got.body != "" {
+					t.Errorf("%.50q: got %d %q, want %d and no body", r, got.status, got.body, status)
+				}
+				if v := got.header.Get("Retry-After"); v != retry {
+					t.Errorf("%.50q: Retry-After is %q, want %q", r, v, retry)
+				}
+				if v := got.header.Get("X-Rollcall-Outcome"); v != outcome {
+					t.Errorf("%.50q: X-Rollcall-Outcome is %q, want %q", r, v, outcome)
+				}
+			}
+			for _, r := range writeRoutes {
+				check(r, row.status, row.retry, row.outcome)
+			}
+			check(request("POST", "/eureka/peerreplication/batch", batchJSON), row.batch, row.batchRetry, row.batchOut)
+		})
+	}
+}
+
+func TestWritesNameTheVersionThatTheyMade(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	for _, row := range []struct{ request, want string }{
+		{register(instanceJSON), "test-1"},
+		{request("PUT", "/eureka/apps/ORDERS/i1", ""), ""},
+		{request("PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""), "test-2"},
+		{request("DELETE", "/eureka/apps/ORDERS/i1/status?value=UP", ""), "test-3"},
+		{request("PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", ""), "test-4"},
+		{request("DELETE", "/eureka/apps/ORDERS/i1", ""), "test-5"},
+	} {
+		got := n.send(t, row.request)
+		if index := got.header.Get("X-Rollcall-Index"); index != row.want {
+			t.Errorf("%.60q: X-Rollcall-Index is %q, want %q", row.request, index, row.want)
+		}
+	}
+}
+
+func TestABatchIsOneOperation(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	item := `{"appName":"A","id":"1","action":"Heartbeat"}`
+	body := `{"replicationList":[` + strings.Repeat(item+",", 249) + item + `]}`
+	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", body)); got.status != 200 {
+		t.Fatalf("got %d", got.status)
+	}
+	if got := n.count(); got != 1 {
+		t.Errorf("the service was called %d times, want once", got)
+	}
+}
+
+func TestABatchMayBeEightMiB(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	pad := func(size int) string {
+		body := `{"replicationList":[{"appName":"A","id":"1","action":"Heartbeat"}]}`
+		return body + strings.Repeat(" ", size-len(body))
+	}
+	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", pad(8<<20))); got.status != 200 {
+		t.Errorf("8 MiB: got %d, want 200", got.status)
+	}
+	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", pad(8<<20+1))); got.status != 413 {
+		t.Errorf("8 MiB and a byte: got %d, want 413", got.status)
+	}
+	var items []string
+	for i := range 2000 {
+		items = append(items, `{"appName":"A","id":"host-`+decimal(i*7919)+`:a:8080","lastDirtyTimestamp":`+decimal(1_700_000_000_000+i*104729)+`,"action":"Heartbeat"}`)
+	}
+	many := `{"replicationList":[` + strings.Join(items, ",") + `]}`
+	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", gzipped(many), "Content-Encoding: gzip")); got.status != 200 {
+		t.Errorf("2,000 items, compressed: got %d, want 200", got.status)
+	}
+}
+
+func TestBatchItemsOverTheQuotaAreRefusedOneByOne(t *testing.T) {
+	n := newNode(t, httpd.Config{Limits: httpd.Limits{InstancesInApp: 1}}, nil)
+	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i0")})
+	instance := strings.TrimSuffix(strings.TrimPrefix(instanceJSON, `{"instance":`), "}")
+	body := `{"replicationList":[{"appName":"ORDERS","id":"i1","action":"Register","instanceInfo":` + instance + `},{"appName":"ORDERS","id":"i0","action":"Heartbeat"}]}`
+	got := n.send(t, request("POST", "/eureka/peerreplication/batch", body))
+	if got.status != 200 || got.body != `{"responseList":[{"statusCode":429},{"statusCode":200}]}` {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+}

@@ -1,0 +1,188 @@
+package httpd_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// cluster is a fixed httpd.Cluster.
+type cluster httpd.ClusterStatus
+
+// Status implements httpd.Cluster.
+func (c cluster) Status(context.Context) httpd.ClusterStatus { return httpd.ClusterStatus(c) }
+
+var threeNodes = cluster{
+	Mode: "cp", ClusterID: "c1", Leader: "n2", Term: 7,
+	Nodes: []httpd.NodeStatus{
+		{ID: "n1", HTTP: "127.0.0.1:8761", Cluster: "127.0.0.1:7761", Role: "follower", Applied: 41},
+		{ID: "n2", HTTP: "127.0.0.1:8762", Cluster: "127.0.0.1:7762", Role: "leader", Applied: 42},
+		{ID: "n3", HTTP: "127.0.0.1:8763", Cluster: "127.0.0.1:7763", Role: "unknown"},
+	},
+}
+
+func TestTheClustersStatusIsShown(t *testing.T) {
+	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1", Version: "v1"}, nil)
+	want := `{"node":"n1","version":"v1","mode":"cp","cluster_id":"c1","leader":"n2","term":7,"ready":true,"quorum":true,"nodes":[` +
+		`{"id":"n1","http":"127.0.0.1:8761","cluster":"127.0.0.1:7761","role":"follower","applied":41},` +
+		`{"id":"n2","http":"127.0.0.1:8762","cluster":"127.0.0.1:7762","role":"leader","applied":42},` +
+		`{"id":"n3","http":"127.0.0.1:8763","cluster":"127.0.0.1:7763","role":"unknown","applied":0}]}` + "\n"
+	if got := n.send(t, request("GET", "/v1/rollcall/status", "")); got.body != want {
+		t.Errorf("got  %s\nwant %s", got.body, want)
+	}
+}
+
+func TestANodeWithoutAClusterHasNoNodes(t *testing.T) {
+	n := newNode(t, httpd.Config{Node: "n1"}, nil)
+	if got := n.send(t, request("GET", "/v1/rollcall/status", "")); !strings.Contains(got.body, `"nodes":[]`) {
+		t.Errorf("got %s, want an empty list of nodes", got.body)
+	}
+}
+
+func TestInstancesAreListed(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	instance := newInstance("ORDERS", "i1")
+	instance.Duration, instance.RenewalInterval = 30, 10
+	n.apply(t, registry.Register{Instance: instance}, registry.Register{Instance: newInstance("PAY", "p1")},
+		registry.SetOverride{Key: instance.Key(), Status: registry.OutOfService})
+	list := func(query string) []map[string]any {
+		var instances []map[string]any
+		got := n.send(t, request("GET", "/v1/rollcall/apps"+query, ""))
+		if err := json.Unmarshal([]byte(got.body), &instances); err != nil {
+			t.Fatalf("%s: %v in %s", query, err, got.body)
+		}
+		return instances
+	}
+	for query, want := range map[string]int{"": 2, "?app=orders": 1, "?app=none": 0} {
+		if got := len(list(query)); got != want {
+			t.Errorf("%q lists %d instances, want %d", query, got, want)
+		}
+	}
+	got := list("?app=ORDERS")[0]
+	for key, want := range map[string]any{
+		"app": "ORDERS", "id": "i1", "status": "OUT_OF_SERVICE", "overridden": "OUT_OF_SERVICE", "host": "host-i1", "ip": "10.0.0.1",
+		"port": 8080.0, "vip": "orders", "lease_seconds": 30.0, "interval_seconds": 10.0, "index": 3.0,
+	} {
+		if got[key] != want {
+			t.Errorf("%s is %v, want %v", key, got[key], want)
+		}
+	}
+	for _, key := range []string{"last_renewal", "registered"} {
+		if ms, ok := got[key].(float64); !ok || ms < 1_600_000_000_000 {
+			t.Errorf("%s is %v, want ms since the epoch", key, got[key])
+		}
+	}
+}
+
+func TestRecentEventsAreShownNewestFirst(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.apply(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("A", "2")}, registry.Cancel{Key: registry.NewKey("A", "1")})
+	var events struct{ Registered, Canceled []struct{ App, ID string } }
+	got := n.send(t, request("GET", "/v1/rollcall/events", ""))
+	if err := json.Unmarshal([]byte(got.body), &events); err != nil {
+		t.Fatal(err)
+	}
+	if len(events.Registered) != 2 || events.Registered[0].ID != "2" || events.Registered[1].ID != "1" {
+		t.Errorf("registered: %+v", events.Registered)
+	}
+	if len(events.Canceled) != 1 || events.Canceled[0].ID != "1" || events.Canceled[0].App != "A" {
+		t.Errorf("canceled: %+v", events.Canceled)
+	}
+	page := n.send(t, request("GET", "/lastn", "")).body
+	if first, second := strings.Index(page, "<code>2</code>"), strings.Index(page, "<code>1</code>"); first < 0 || second < first {
+		t.Errorf("the page shows 2 at %d and 1 at %d, want 2 first", first, second)
+	}
+}
+
+func TestErrorsOfTheOwnAPIAreJSON(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	for path, want := range map[string]int{
+		"/v1/rollcall/apps?consistency=eventual": 400, "/v1/rollcall/nothing": 404, "/v1/rollcall/%00": 400,
+		"/v1/rollcall/apps?" + strings.Repeat("a&", 40): 400, "/v1/rollcall/apps?app=%zz": 400,
+	} {
+		got := n.send(t, request("GET", path, ""))
+		var doc struct{ Error string }
+		if err := json.Unmarshal([]byte(got.body), &doc); err != nil || doc.Error == "" || got.status != want {
+			t.Errorf("GET %s: got %d %q, want %d and an error in JSON", path, got.status, got.body, want)
+		}
+		if kind := got.header.Get("Content-Type"); kind != "application/json" {
+			t.Errorf("GET %s: Content-Type is %q", path, kind)
+		}
+	}
+	if got := n.send(t, request("POST", "/v1/rollcall/apps", "")); got.status != 405 || got.header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: got %d, Allow %q", got.status, got.header.Get("Allow"))
+	}
+}
+
+func TestTheDashboardEscapesWhatInstancesSayOfThemselves(t *testing.T) {
+	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1"}, nil)
+	const script = `<script>alert("x")</script>`
+	for id, link := range map[string]string{script: "javascript:alert(1)", "web": "https://web.example/info", "data": "data:text/html,x", "upper": "HTTP://upper.example/"} {
+		instance := newInstance("A"+script, id)
+		instance.StatusPageURL = link
+		n.apply(t, registry.Register{Instance: instance})
+	}
+	for _, path := range []string{"/", "/lastn"} {
+		got := n.send(t, request("GET", path, ""))
+		if got.status != http.StatusOK || !strings.HasPrefix(got.header.Get("Content-Type"), "text/html") {
+			t.Fatalf("GET %s: got %d %q", path, got.status, got.header.Get("Content-Type"))
+		}
+		for _, bad := range []string{"<script", "javascript:", "data:text", "src=", "<link"} {
+			if strings.Contains(got.body, bad) {
+				t.Errorf("GET %s has %q in it", path, bad)
+			}
+		}
+		if policy := got.header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") {
+			t.Errorf("GET %s: Content-Security-Policy is %q", path, policy)
+		}
+	}
+	page := n.send(t, request("GET", "/", "")).body
+	for _, good := range []string{`href="https://web.example/info"`, `href="HTTP://upper.example/"`, "&lt;script&gt;", "127.0.0.1:8762", "leader"} {
+		if !strings.Contains(page, good) {
+			t.Errorf("the page lacks %q", good)
+		}
+	}
+}
+
+func TestTheDashboardShowsWhatIsWrong(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.set(func(m *memory) { m.health = registry.Health{} })
+	page := n.send(t, request("GET", "/", "")).body
+	for _, want := range []string{"still loading its state", "No leader is known"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
+func TestTheServersStatusListsItsReplicas(t *testing.T) {
+	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1"}, nil)
+	var doc struct {
+		ApplicationStats map[string]string
+		InstanceInfo     struct {
+			HostName string
+			Port     map[string]any
+		}
+	}
+	got := n.send(t, request("GET", "/eureka/status", "", "Accept: application/json"))
+	if err := json.Unmarshal([]byte(got.body), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"registered-replicas":  "http://127.0.0.1:8762/eureka/, http://127.0.0.1:8763/eureka/",
+		"available-replicas":   "http://127.0.0.1:8762/eureka/,",
+		"unavailable-replicas": "http://127.0.0.1:8763/eureka/,",
+	} {
+		if got := doc.ApplicationStats[key]; got != want {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+	if doc.InstanceInfo.HostName != "127.0.0.1" || doc.InstanceInfo.Port["$"] != 8761.0 {
+		t.Errorf("the own instance is at %v", doc.InstanceInfo)
+	}
+}
