@@ -1,0 +1,213 @@
+package httpd
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/mux"
+	"go.yaml.in/yaml/v3"
+)
+
+// openAPI is what the tests look at in docs/openapi.yaml.
+type openAPI struct {
+	OpenAPI   string                          `yaml:"openapi"`
+	BasePaths []string                        `yaml:"x-base-paths"`
+	Paths     map[string]map[string]yaml.Node `yaml:"paths"`
+}
+
+func readOpenAPI(t *testing.T) (doc openAPI, raw any) {
+	t.Helper()
+	file, err := os.ReadFile("../docs/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(file, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(file, &raw); err != nil {
+		t.Fatal(err)
+	}
+	return doc, raw
+}
+
+// routesOf lists the routes of a handler as METHOD template. HEAD, which goes with GET, is left out,
+// and base paths are replaced by the one that the file uses.
+func routesOf(t *testing.T, h *Handler) []string {
+	t.Helper()
+	found := map[string]bool{}
+	err := h.router.Walk(func(route *mux.Route, _ *mux.Router, _ []*mux.Route) error {
+		template, err := route.GetPathTemplate()
+		if err != nil {
+			return err
+		}
+		methods, err := route.GetMethods()
+		if err != nil {
+			return nil // a base path
+		}
+		for _, method := range methods {
+			if method != http.MethodHead {
+				found[method+" "+withoutBase(h, template)] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+func withoutBase(h *Handler, template string) string {
+	for _, prefix := range h.appsPrefixes {
+		base := strings.TrimSuffix(prefix, "/apps/")
+		if rest, ok := strings.CutPrefix(template, base+"/"); ok {
+			return "/eureka/" + rest
+		}
+	}
+	return template
+}
+
+func TestRoutesAndOpenAPIAgree(t *testing.T) {
+	doc, _ := readOpenAPI(t)
+	h, err := New(Config{Service: newBare()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for path, item := range doc.Paths {
+		for method := range item {
+			if method != "parameters" {
+				documented = append(documented, strings.ToUpper(method)+" "+path)
+			}
+		}
+	}
+	slices.Sort(documented)
+	routes := routesOf(t, h)
+	for _, route := range routes {
+		if !slices.Contains(documented, route) {
+			t.Errorf("docs/openapi.yaml lacks %s", route)
+		}
+	}
+	for _, route := range documented {
+		if !slices.Contains(routes, route) {
+			t.Errorf("there is no route %s", route)
+		}
+	}
+	if !slices.Equal(doc.BasePaths, DefaultBasePaths()) {
+		t.Errorf("x-base-paths is %v, want %v", doc.BasePaths, DefaultBasePaths())
+	}
+}
+
+// What is matched by hand is what the router has, under every base path.
+func TestHeartbeatsMatchedByHandAreARouteOfTheRouter(t *testing.T) {
+	h, err := New(Config{Service: newBare()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, base := range DefaultBasePaths() {
+		target := &url.URL{Path: base + "/apps/A/i1"}
+		if app, id, ok := h.matchRenew(target); !ok || app != "A" || id != "i1" {
+			t.Errorf("%s is not recognized", target)
+		}
+		var match mux.RouteMatch
+		if !h.router.Match(&http.Request{Method: http.MethodPut, URL: target}, &match) || match.MatchErr != nil {
+			t.Errorf("the router does not have %s", target)
+		}
+		if template, _ := match.Route.GetPathTemplate(); template != base+"/apps/{app}/{id}" {
+			t.Errorf("the router has %s as %s", target, template)
+		}
+	}
+	for _, path := range []string{"/eureka/apps/A", "/eureka/apps/A/", "/eureka/apps//i1", "/eureka/apps/A/i1/status", "/eureka/apps/A/i1/", "/eureka/apps/A/..",
+		"/eureka/apps/./i1", "/other/apps/A/i1", "/eureka/apps/A/\x00", "/eureka/apps/A/\xff", "/eureka/apps/A/" + strings.Repeat("i", 256)} {
+		if _, _, ok := h.matchRenew(&url.URL{Path: path}); ok {
+			t.Errorf("%q is taken for an ordinary heartbeat", path)
+		}
+	}
+	if _, _, ok := h.matchRenew(&url.URL{Path: "/eureka/apps/A/a/b", RawPath: "/eureka/apps/A/a%2Fb"}); ok {
+		t.Error("an escaped slash is taken for an ordinary heartbeat")
+	}
+}
+
+func TestOpenAPIIsComplete(t *testing.T) {
+	doc, raw := readOpenAPI(t)
+	if !strings.HasPrefix(doc.OpenAPI, "3.1.") {
+		t.Errorf("openapi is %q, want 3.1", doc.OpenAPI)
+	}
+	ids := map[string]bool{}
+	for path, item := range doc.Paths {
+		for method, node := range item {
+			if method == "parameters" {
+				continue
+			}
+			var operation struct {
+				OperationID string               `yaml:"operationId"`
+				Summary     string               `yaml:"summary"`
+				Responses   map[string]yaml.Node `yaml:"responses"`
+			}
+			if err := node.Decode(&operation); err != nil {
+				t.Fatalf("%s %s: %v", method, path, err)
+			}
+			if operation.OperationID == "" || ids[operation.OperationID] || operation.Summary == "" || len(operation.Responses) == 0 {
+				t.Errorf("%s %s lacks an operationId of its own, a summary or responses", method, path)
+			}
+			ids[operation.OperationID] = true
+		}
+		for _, name := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(path, -1) {
+			if !hasPathParameter(raw, path, name[1]) {
+				t.Errorf("%s does not describe {%s}", path, name[1])
+			}
+		}
+	}
+	eachRef(raw, func(ref string) {
+		if resolve(raw, ref) == nil {
+			t.Errorf("%s leads nowhere", ref)
+		}
+	})
+}
+
+func hasPathParameter(raw any, path, name string) bool {
+	parameters, _ := raw.(map[string]any)["paths"].(map[string]any)[path].(map[string]any)["parameters"].([]any)
+	return slices.ContainsFunc(parameters, func(p any) bool {
+		parameter := p.(map[string]any)
+		if ref, ok := parameter["$ref"].(string); ok {
+			parameter, _ = resolve(raw, ref).(map[string]any)
+		}
+		return parameter["in"] == "path" && parameter["name"] == name
+	})
+}
+
+// resolve follows a reference inside the document; nil if it leads nowhere.
+func resolve(raw any, ref string) any {
+	for key := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
+		object, ok := raw.(map[string]any)
+		if !ok {
+			return nil
+		}
+		raw = object[key]
+	}
+	return raw
+}
+
+func eachRef(node any, visit func(ref string)) {
+	switch node := node.(type) {
+	case map[string]any:
+		for key, value := range node {
+			if key == "$ref" {
+				visit(fmt.Sprint(value))
+				continue
+			}
+			eachRef(value, visit)
+		}
+	case []any:
+		for _, value := range node {
+			eachRef(value, visit)
+		}
+	}
+}
