@@ -33,8 +33,9 @@ func TestWokenLeaderNeverAnswersStale(t *testing.T) {
 		woken.Resume(t)
 		reads.finish(time.Now().Add(wakeWindow))
 		answered += reads.answered
-		for _, stale := range reads.stale {
-			t.Errorf("stop %d: %s, paused while the others acknowledged %d, answered %s", stop, woken.Name, stop, stale)
+		if len(reads.stale) > 0 {
+			t.Errorf("stop %d: %s, paused while the others acknowledged %d, answered stale %d times, such as %s",
+				stop, woken.Name, stop, len(reads.stale), reads.stale[0])
 		}
 	}
 	t.Logf("%d reads answered within %v of waking, over %d stops", answered, wakeWindow, stops)
