@@ -33,7 +33,7 @@ func (s *Raft) findCluster(ctx context.Context) {
 		if s.clusterID() == "" {
 			err = s.search(ctx)
 		} else if s.leader.Load() == nil {
-			err = s.recognise(ctx)
+			s.recognise(ctx)
 		}
 		if err != nil && err.Error() != said {
 			said = err.Error()
@@ -143,30 +143,18 @@ func (s *Raft) join(ctx context.Context, st NodeState) error {
 }
 
 // recognise stops a node that started with the data of another cluster, or that was removed from
-// its own.
-func (s *Raft) recognise(ctx context.Context) error {
-	addresses := slices.Clone(s.cfg.Join)
-	members, err := s.members()
-	if err != nil {
-		return err
-	}
-	for _, m := range members {
-		if m.ID != raft.ServerID(s.id.ServerID) {
-			addresses = append(addresses, s.peers.addressOf(m))
-		}
-	}
-	slices.Sort(addresses)
+// its own. Where the cluster is, cluster.join says; where the log says it is does not count, for the
+// log may be the wrong one.
+func (s *Raft) recognise(ctx context.Context) {
 	var foreign *errForeign
 	friends := 0
-	for _, a := range askAll(ctx, slices.Compact(addresses), askLimit, s.stateAt) {
-		var f *errForeign
+	for _, a := range askAll(ctx, s.cfg.Join, askLimit, s.stateAt) {
 		switch {
-		case errors.As(a.err, &f):
-			foreign = f
+		case errors.As(a.err, &foreign):
 		case a.err != nil || a.value.ServerID == s.id.ServerID || a.value.Cluster == "":
 		case a.value.LeaderID != "" && len(a.value.Members) > 0 && !slices.Contains(a.value.Members, s.id.ServerID):
 			s.fail(fmt.Errorf("this node was removed from cluster %s: to take it in again, start it with an empty data directory", s.clusterID()))
-			return nil
+			return
 		default:
 			friends++
 		}
@@ -174,7 +162,6 @@ func (s *Raft) recognise(ctx context.Context) error {
 	if foreign != nil && friends == 0 {
 		s.fail(fmt.Errorf("data directory %s belongs to cluster %s, but %w: use the data directory of this cluster, or correct cluster.join", s.cfg.DataDir, s.clusterID(), foreign))
 	}
-	return nil
 }
 
 // JoinArgs asks for membership.

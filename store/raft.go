@@ -82,6 +82,9 @@ func setDefault[T comparable](v *T, def T) {
 // trailing log still give the whole state.
 const snapshotsKept = 3
 
+// fatalClose bounds the attempt to close properly after a fatal error.
+const fatalClose = 2 * time.Second
+
 // Raft is the registry in CP mode. It implements registry.Service.
 type Raft struct {
 	cfg     RaftConfig
@@ -243,14 +246,19 @@ func (s *Raft) Run(ctx context.Context) error {
 	}
 	s.closeOnce.Do(func() { close(s.closing) })
 	stop()
-	if err != nil {
-		// The disk may hang for ever; whoever called us ends the process.
-		s.net.fence()
-		s.net.Close()
-		return err
+	closed := make(chan error, 1)
+	go func() {
+		tasks.Wait()
+		closed <- s.close()
+	}()
+	if err == nil {
+		return <-closed
 	}
-	tasks.Wait()
-	return s.close()
+	select {
+	case <-closed:
+	case <-time.After(fatalClose): // a disk that hangs would keep us for ever
+	}
+	return err
 }
 
 // fail ends the node: the first reason counts. The others must be able to elect before this

@@ -110,15 +110,6 @@ func (c *testCluster) stopAll() {
 	all.Wait()
 }
 
-func (c *testCluster) restart(i int) {
-	c.t.Helper()
-	if err := c.nodes[i].halt(); err != nil {
-		c.t.Fatalf("stop %s: %v", c.nodes[i].cfg.Node, err)
-	}
-	c.nodes[i] = c.start(c.nodes[i].cfg)
-	c.waitReady(i)
-}
-
 func (c *testCluster) waitReady(i int) {
 	c.t.Helper()
 	eventually(c.t, fmt.Sprintf("node %d is ready", i+1), func() bool { return c.nodes[i].Health().Ready })

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"testing"
+	"time"
+)
+
+func TestLeaseClock(t *testing.T) {
+	begin := time.Now()
+	at := func(d time.Duration) time.Time { return begin.Add(d) }
+	tests := []struct {
+		name string
+		do   func(c *leaseClock)
+		at   time.Duration
+		want int64
+	}{
+		{"stands still before a leadership", func(c *leaseClock) {}, time.Hour, 0},
+		{"goes on from the base", func(c *leaseClock) { c.start(7000, begin) }, 0, 7000},
+		{"runs with the monotonic time", func(c *leaseClock) { c.start(0, begin) }, 100 * time.Millisecond, 100},
+		{"a pause is charged with one step at most", func(c *leaseClock) { c.start(0, begin) }, time.Hour, 500},
+		{"does not go back", func(c *leaseClock) {
+			c.start(0, begin)
+			c.read(at(300 * time.Millisecond))
+		}, 100 * time.Millisecond, 300},
+		{"stands still after a leadership", func(c *leaseClock) {
+			c.start(0, begin)
+			c.read(at(200 * time.Millisecond))
+			c.stop()
+		}, 400 * time.Millisecond, 200},
+		{"runs at most two seconds ahead of what was applied", func(c *leaseClock) {
+			c.start(0, begin)
+			for d := time.Duration(0); d < 10*time.Second; d += 100 * time.Millisecond {
+				c.read(at(d))
+			}
+		}, 10 * time.Second, 2000},
+		{"goes on when an entry was applied", func(c *leaseClock) {
+			c.start(0, begin)
+			for d := time.Duration(0); d < 10*time.Second; d += 100 * time.Millisecond {
+				c.read(at(d))
+			}
+			c.observe(2000)
+		}, 10 * time.Second, 2100},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var c leaseClock
+			tt.do(&c)
+			if got, _ := c.read(at(tt.at)); got != tt.want {
+				t.Errorf("read at +%v: got %d ms, want %d ms", tt.at, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestLeaseClockCountsStalls(t *testing.T) {
+	begin := time.Now()
+	var c leaseClock
+	c.start(0, begin)
+	_, before := c.read(begin.Add(100 * time.Millisecond))
+	_, same := c.read(begin.Add(200 * time.Millisecond))
+	_, after := c.read(begin.Add(900 * time.Millisecond))
+	if same != before || after != before+1 {
+		t.Errorf("stalls %d, %d, %d: want one more only after the pause", before, same, after)
+	}
+}

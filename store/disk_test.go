@@ -1,0 +1,130 @@
+package store
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// closedDisk is a disk whose every write fails.
+func closedDisk(t *testing.T, fail func(error)) *disk {
+	t.Helper()
+	d, err := openDisk(t.TempDir(), fail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.close(); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestEveryFailedWriteStopsTheNode(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(*disk) error
+	}{
+		{"append to the log", func(d *disk) error { return d.StoreLog(&raft.Log{Index: 1, Term: 1}) }},
+		{"truncate the log", func(d *disk) error { return d.DeleteRange(1, 2) }},
+		{"store the vote", func(d *disk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }},
+		{"store the term", func(d *disk) error { return d.SetUint64([]byte("CurrentTerm"), 7) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var reason error
+			d := closedDisk(t, func(err error) { reason = err })
+			if err := tt.do(d); err == nil {
+				t.Fatal("the write succeeded on a closed file")
+			}
+			if reason == nil || !strings.Contains(reason.Error(), tt.name) {
+				t.Errorf("the node was stopped for %v, want a reason that names %q", reason, tt.name)
+			}
+		})
+	}
+}
+
+func TestVoteIsStoredCandidateFirst(t *testing.T) {
+	d, err := openDisk(t.TempDir(), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	vote := func(term uint64, candidate string) {
+		t.Helper()
+		if err := d.SetUint64([]byte(keyVoteTerm), term); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Set([]byte(keyVoteCand), []byte(candidate)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vote(4, "n1")
+	// A crash between the two writes of the next vote: what was stored up to here must not look
+	// like a vote for n1 in term 5.
+	if err := d.SetUint64([]byte(keyVoteTerm), 5); err != nil {
+		t.Fatal(err)
+	}
+	if term, err := d.bolt.GetUint64([]byte(keyVoteTerm)); err != nil || term != 4 {
+		t.Errorf("term %d on disk (%v) before the candidate is, want 4", term, err)
+	}
+	vote(5, "n2")
+	term, errTerm := d.GetUint64([]byte(keyVoteTerm))
+	candidate, errCand := d.Get([]byte(keyVoteCand))
+	if term != 5 || !bytes.Equal(candidate, []byte("n2")) || errTerm != nil || errCand != nil {
+		t.Errorf("vote for %q in term %d (%v, %v), want n2 in 5", candidate, term, errTerm, errCand)
+	}
+}
+
+func TestHungCallIsNoticed(t *testing.T) {
+	d := &disk{started: map[string]time.Time{"append to the log": time.Now()}}
+	if got := d.hung(time.Now()); got != "" {
+		t.Errorf("%q hangs at once", got)
+	}
+	if got := d.hung(time.Now().Add(hungDisk + time.Second)); got != "append to the log" {
+		t.Errorf("got %q, want the call that hangs", got)
+	}
+}
+
+func TestDamagedLogIsRefusedWithWordsNotWithAPanic(t *testing.T) {
+	dir := t.TempDir()
+	d, err := openDisk(dir, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, raftDir, "log.db")
+	size := func() int64 {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}()
+	if err := os.WriteFile(path, bytes.Repeat([]byte{0xff}, int(size)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openDisk(dir, func(error) {}); err == nil || !strings.Contains(err.Error(), "corrupt") {
+		t.Errorf("got %v, want an error that says corrupt", err)
+	}
+}
+
+func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	left := filepath.Join(dir, raftDir, "snapshots", "2-17-1.tmp")
+	if err := os.MkdirAll(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeUnfinishedSnapshots(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("%s is still there (%v)", left, err)
+	}
+}

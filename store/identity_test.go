@@ -1,0 +1,89 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestIdentityIsKeptAndBootsAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	first, err := openIdentity(dir, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := openIdentity(dir, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.ServerID != second.ServerID || nameOf(first.ServerID) != "n1" {
+		t.Errorf("server ids %q and %q: want the same one, of n1", first.ServerID, second.ServerID)
+	}
+	if second.Boot != first.Boot+1 {
+		t.Errorf("boots %d and %d: want one more", first.Boot, second.Boot)
+	}
+}
+
+func TestTwoNodesOfOneNameGetDifferentServerIDs(t *testing.T) {
+	a, errA := openIdentity(t.TempDir(), "n1")
+	b, errB := openIdentity(t.TempDir(), "n1")
+	if errA != nil || errB != nil {
+		t.Fatal(errA, errB)
+	}
+	if a.ServerID == b.ServerID {
+		t.Errorf("both are %q", a.ServerID)
+	}
+}
+
+func TestDataDirectoryThatDoesNotFitIsRefused(t *testing.T) {
+	tests := []struct {
+		name, file, node string
+		want             []string // parts of the error
+	}{
+		{"another node's", `{"version":1,"mode":"cp","node":"n2","server_id":"n2.aa"}`, "n1", []string{`belongs to node "n2"`, `this node is "n1"`}},
+		{"another mode's", `{"version":1,"mode":"ap","node":"n1","server_id":"n1.aa"}`, "n1", []string{`mode "ap"`, `mode "cp"`}},
+		{"a newer version's", `{"version":99,"mode":"cp","node":"n1","server_id":"n1.aa"}`, "n1", []string{"newer version"}},
+		{"not JSON", `{"version":1,`, "n1", []string{"corrupt"}},
+		{"empty", ``, "n1", []string{"corrupt"}},
+		{"without a server id", `{"version":1,"mode":"cp","node":"n1"}`, "n1", []string{"corrupt"}},
+		{"bad node name", ``, "n 1", []string{"node name", "letters"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "identity.json"), []byte(tt.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := openIdentity(dir, tt.node)
+			if err == nil {
+				t.Fatal("was accepted")
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestLogWithoutAnIdentityIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, raftDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openIdentity(dir, "n1"); err == nil {
+		t.Error("a directory with a log and no identity was accepted")
+	}
+}
+
+func TestClusterIDDependsOnTheFoundersAlone(t *testing.T) {
+	a := clusterIDOf([]string{"n1.aa", "n2.bb", "n3.cc"})
+	if b := clusterIDOf([]string{"n3.cc", "n1.aa", "n2.bb"}); a != b {
+		t.Errorf("order matters: %s and %s", a, b)
+	}
+	if b := clusterIDOf([]string{"n1.aa", "n2.bb", "n3.dd"}); a == b {
+		t.Errorf("different founders make the same cluster %s", a)
+	}
+}

@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func TestStatusNamesEveryNodeAndTheLeader(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	leader := c.nodes[c.leader()].cfg.Node
+	for _, n := range c.nodes {
+		var st Status
+		eventually(t, "everybody answers "+n.cfg.Node, func() bool {
+			st = n.Status(context.Background())
+			for _, node := range st.Nodes {
+				if !node.Reachable {
+					return false
+				}
+			}
+			return st.Leader == leader
+		})
+		if st.ClusterID == "" || st.Term == 0 || len(st.Nodes) != 3 {
+			t.Errorf("%s: %+v", n.cfg.Node, st)
+		}
+		for _, node := range st.Nodes {
+			if want := map[bool]string{true: "leader", false: "follower"}[node.ID == leader]; node.Role != want {
+				t.Errorf("%s says that %s is %s, want %s", n.cfg.Node, node.ID, node.Role, want)
+			}
+		}
+	}
+}
+
+func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 90)})
+	lost := (c.leader() + 1) % 3
+	if err := c.nodes[lost].halt(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(c.nodes[lost].cfg.DataDir); err != nil {
+		t.Fatal(err)
+	}
+	c.nodes[lost] = c.start(c.nodes[lost].cfg)
+	name := c.nodes[lost].cfg.Node
+	ask := func() error { return c.nodes[lost].search(context.Background()) }
+	if err := ask(); err == nil || !strings.Contains(err.Error(), "members remove "+name) {
+		t.Fatalf("search of the new %s: %v, want a refusal that names the remedy", name, err)
+	}
+	other := c.nodes[(lost+1)%3]
+	if err := other.RemoveMember(context.Background(), name); err != nil {
+		t.Fatal(err)
+	}
+	c.waitReady(lost)
+	if got := c.nodes[lost].read(t, registry.Linearizable).Len(); got != 1 {
+		t.Errorf("the new %s has %d instances, want 1", name, got)
+	}
+	eventually(t, "the newcomer votes", func() bool {
+		members, err := other.members()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range members {
+			if nameOf(string(m.ID)) == name {
+				return m.Suffrage == 0
+			}
+		}
+		return false
+	})
+}
+
+func TestRemovedNodeStopsWithAReason(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	gone := (c.leader() + 1) % 3
+	if err := c.nodes[(gone+1)%3].RemoveMember(context.Background(), c.nodes[gone].cfg.Node); err != nil {
+		t.Fatal(err)
+	}
+	err := <-c.nodes[gone].done
+	c.nodes[gone].done <- nil // stopAll looks again
+	if err == nil || !strings.Contains(err.Error(), "removed from cluster") {
+		t.Errorf("the removed node ended with %v", err)
+	}
+}
+
+func TestRemovingAnUnknownNodeSaysSo(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	if err := c.nodes[0].RemoveMember(context.Background(), "n9"); !errors.Is(err, ErrUnknownMember) {
+		t.Errorf("got %v, want ErrUnknownMember", err)
+	}
+}
+
+func TestDataOfAnotherClusterIsRefused(t *testing.T) {
+	a := startCluster(t, 3, nil)
+	b := startCluster(t, 3, nil)
+	// Node 2 of cluster a is started with the directory of node 2 of cluster b.
+	for _, c := range []*testCluster{a, b} {
+		if err := c.nodes[1].halt(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := a.nodes[1].cfg
+	cfg.DataDir = filepath.Join(b.dir, "n2")
+	stray := a.start(cfg)
+	err := <-stray.done
+	if err == nil || !strings.Contains(err.Error(), "belongs to cluster") {
+		t.Errorf("the node ended with %v, want a reason that names the clusters", err)
+	}
+}

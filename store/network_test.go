@@ -1,0 +1,232 @@
+package store
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// testNetwork is a network that answers hellos as h.
+func testNetwork(t *testing.T, h hello, files *TLSFiles) *network {
+	t.Helper()
+	n, err := listenNetwork("127.0.0.1:0", "", files, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.self = func() hello { return h }
+	n.serveNode = func(c net.Conn, _ hello) { io.Copy(c, c) }
+	n.wg.Add(1)
+	go n.serve()
+	t.Cleanup(func() {
+		n.Close()
+		n.wait()
+	})
+	return n
+}
+
+func TestHandshake(t *testing.T) {
+	tests := []struct {
+		name         string
+		kind         byte
+		own, peer    hello
+		wantErr      string
+		wantForeigns bool
+	}{
+		{name: "same cluster", kind: streamNode, own: hello{"c", "n1.aa"}, peer: hello{"c", "n2.bb"}},
+		{name: "node channel before there is a cluster", kind: streamNode, own: hello{"", "n1.aa"}, peer: hello{"", "n2.bb"}},
+		{name: "node channel of a newcomer", kind: streamNode, own: hello{"", "n1.aa"}, peer: hello{"c", "n2.bb"}},
+		{name: "another cluster", kind: streamNode, own: hello{"c", "n1.aa"}, peer: hello{"d", "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
+		{name: "raft before there is a cluster", kind: streamRaft, own: hello{"", "n1.aa"}, peer: hello{"c", "n2.bb"}, wantErr: "no cluster yet"},
+		{name: "raft of another cluster", kind: streamRaft, own: hello{"c", "n1.aa"}, peer: hello{"d", "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := testNetwork(t, tt.peer, nil)
+			client := testNetwork(t, tt.own, nil)
+			conn, peer, err := client.dial(tt.kind, server.Addr().String(), limit)
+			if tt.wantErr == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				conn.Close()
+				if peer != tt.peer {
+					t.Errorf("peer is %+v, want %+v", peer, tt.peer)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+				t.Errorf("got %v, want an error with %q", err, tt.wantErr)
+			}
+			var foreign *errForeign
+			if errors.As(err, &foreign) != tt.wantForeigns {
+				t.Errorf("%v: is a foreign cluster: %v, want %v", err, !tt.wantForeigns, tt.wantForeigns)
+			}
+		})
+	}
+}
+
+func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
+	server := testNetwork(t, hello{"c", "n1.aa"}, nil)
+	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x00", "N\x63"} {
+		conn, err := net.Dial("tcp", server.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, first); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: the connection stays open", first)
+		}
+	}
+}
+
+func TestFencedNodeNeitherDialsNorWrites(t *testing.T) {
+	server := testNetwork(t, hello{"c", "n2.bb"}, nil)
+	client := testNetwork(t, hello{"c", "n1.aa"}, nil)
+	conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.fence()
+	if _, err := conn.Write([]byte("x")); err == nil {
+		t.Error("a fenced node still writes")
+	}
+	if _, _, err := client.dial(streamRaft, server.Addr().String(), limit); !errors.Is(err, errFenced) {
+		t.Errorf("dial of a fenced node: %v, want errFenced", err)
+	}
+}
+
+func FuzzReadHello(f *testing.F) {
+	f.Add("\x01\x01c\x05n1.aa")
+	f.Add("\x01\xff")
+	f.Fuzz(func(t *testing.T, s string) {
+		h, err := readHello(strings.NewReader(s))
+		if err != nil {
+			return
+		}
+		var b strings.Builder
+		if err := writeHello(&b, h); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(s, b.String()) {
+			t.Errorf("%q read as %+v, written as %q", s, h, b.String())
+		}
+	})
+}
+
+// authority signs certificates for nodes.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority{cert: cert, key: key, file: writePEM(t, "CERTIFICATE", der)}
+}
+
+func (a authority) issue(t *testing.T, node string) *TLSFiles {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: node}, DNSNames: []string{node},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &TLSFiles{Cert: writePEM(t, "CERTIFICATE", der), Key: writePEM(t, "EC PRIVATE KEY", raw), CA: a.file}
+}
+
+func writePEM(t *testing.T, kind string, der []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestMutualTLS(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	server := testNetwork(t, hello{"c", "n2.bb"}, ours.issue(t, "n2"))
+	tests := []struct {
+		name  string
+		own   hello
+		files *TLSFiles
+		ok    bool
+	}{
+		{"a node with its own certificate", hello{"c", "n1.aa"}, ours.issue(t, "n1"), true},
+		{"a node with another node's certificate", hello{"c", "n1.aa"}, ours.issue(t, "n3"), false},
+		{"a certificate of another authority", hello{"c", "n1.aa"}, theirs.issue(t, "n1"), false},
+		{"no TLS", hello{"c", "n1.aa"}, nil, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client := testNetwork(t, tt.own, tt.files)
+			conn, _, err := client.dial(streamNode, server.Addr().String(), 2*time.Second)
+			if err == nil {
+				// The server may find out only after the client was content; then it hangs up.
+				err = echo(conn)
+				conn.Close()
+			}
+			if (err == nil) != tt.ok {
+				t.Errorf("got error %v, want success: %v", err, tt.ok)
+			}
+		})
+	}
+}
+
+func echo(conn net.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("x")); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, make([]byte, 1))
+	return err
+}

@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestRoundsShareAnAttemptThatBeginsAfterTheyJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var attempts atomic.Int64
+		r := newRounds(func(context.Context) (int64, error) {
+			n := attempts.Add(1)
+			time.Sleep(time.Second)
+			return n, nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { r.run(ctx) })
+		join := func(want int64) {
+			all.Go(func() {
+				if got, err := r.join(ctx); got != want || err != nil {
+					t.Errorf("got attempt %d, error %v; want attempt %d", got, err, want)
+				}
+			})
+		}
+		join(1)
+		synctest.Wait() // the first attempt is running now
+		for range 1000 {
+			join(2)
+		}
+		time.Sleep(3 * time.Second)
+		if got := attempts.Load(); got != 2 {
+			t.Errorf("%d attempts served everybody, want 2", got)
+		}
+		cancel()
+		all.Wait()
+	})
+}
+
+func TestRoundsJoinEndsWithItsContext(t *testing.T) {
+	r := newRounds(func(context.Context) (int, error) { return 0, nil })
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := r.join(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+}
