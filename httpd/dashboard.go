@@ -120,7 +120,6 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, name string, p 
 	}
 	header := w.Header()
 	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "no-store")
 	respond(w, r, http.StatusOK, "text/html; charset=utf-8", html.Bytes())

@@ -21,11 +21,15 @@ type refusal struct {
 	cause     error  // for the log
 }
 
+// Error says what was wrong, for the log.
 func (r *refusal) Error() string {
-	if r.text == "" {
-		return http.StatusText(r.status)
+	switch {
+	case r.cause != nil:
+		return r.cause.Error()
+	case r.text != "":
+		return r.text
 	}
-	return r.text
+	return http.StatusText(r.status)
 }
 
 func badRequest(text string) error { return &refusal{status: http.StatusBadRequest, text: text} }
@@ -87,6 +91,8 @@ func (h *Handler) fail(w http.ResponseWriter, form errorForm, err error) {
 	f := failureOf(err)
 	if f.status == http.StatusInternalServerError {
 		h.config.Log.Error("request failed", "err", err)
+	} else {
+		h.config.Log.Debug("request refused", "status", f.status, "err", err)
 	}
 	f.headers(w.Header())
 	body := f.text
@@ -104,6 +110,7 @@ func (h *Handler) fail(w http.ResponseWriter, form errorForm, err error) {
 		f.mediaType = "text/plain; charset=utf-8"
 	}
 	w.Header().Set("Content-Type", f.mediaType)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(f.status)
 	_, _ = w.Write([]byte(body)) // a client that went away is nobody's error
 }

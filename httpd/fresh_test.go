@@ -11,13 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
-// lastRead is how the service was last read.
-func (m *memory) lastRead() registry.Consistency {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.reads[len(m.reads)-1]
-}
-
 // readRoutes are all routes whose answer comes from the registry.
 var readRoutes = []string{
 	"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS", "/eureka/apps/ORDERS/i1", "/eureka/instances/i1",

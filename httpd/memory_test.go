@@ -19,7 +19,6 @@ type memory struct {
 	applyErr error
 	viewErr  error // of linearizable and leader reads
 	applies  int   // calls of Apply
-	reads    []registry.Consistency
 }
 
 func newMemory() *memory {
@@ -51,7 +50,6 @@ func (m *memory) Apply(_ context.Context, origin registry.Origin, ops ...registr
 func (m *memory) View(_ context.Context, read registry.Consistency) (*registry.View, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.reads = append(m.reads[max(0, len(m.reads)-8):], read)
 	if m.viewErr != nil && read != registry.Stale {
 		return nil, m.viewErr
 	}

@@ -18,6 +18,7 @@ const minCompressed = 1 << 10
 func respond(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", contentType)
+	header.Set("X-Content-Type-Options", "nosniff")
 	header.Add("Vary", "Accept-Encoding")
 	if len(body) > minCompressed && wantsGzip(r) {
 		header.Set("Content-Encoding", "gzip")

@@ -9,7 +9,8 @@ import (
 type Target struct {
 	// URL is its scheme and host; Eureka's resources are under /eureka, /eureka/v1, /eureka/v2 and /v2.
 	URL string
-	// Fixtures holds register-*.json and register-*.xml, bodies of real clients' registrations.
+	// Fixtures holds register-*.json and register-*.xml, bodies of real clients' registrations, and
+	// decoder-matrix.json, spellings of a registration of ORDERS and the answers to them.
 	Fixtures fs.FS
 }
 
@@ -21,6 +22,7 @@ func Run(t *testing.T, target Target) {
 		}
 	}
 	t.Run("EveryClientsRegistrationIsShownInBothForms", func(t *testing.T) { registerFixtures(t, target) })
+	t.Run("EverySpellingOfARegistrationIsAnsweredAsItShould", func(t *testing.T) { registerSpellings(t, target) })
 }
 
 // check is one behaviour.

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -198,4 +199,30 @@ func registerFixture(t *testing.T, c *client, fixtures fs.FS, name string) {
 		}
 	}
 	c.do(http.MethodDelete, path, "")
+}
+
+// registerSpellings registers in all spellings that clients and attackers were seen to use.
+func registerSpellings(t *testing.T, target Target) {
+	file, err := fs.ReadFile(target.Fixtures, "decoder-matrix.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var matrix struct {
+		Variants []struct{ Name, Body, Server string }
+	}
+	if err := json.Unmarshal(file, &matrix); err != nil || len(matrix.Variants) == 0 {
+		t.Fatalf("decoder-matrix.json: %v, %d variants", err, len(matrix.Variants))
+	}
+	for _, row := range matrix.Variants {
+		t.Run(row.Name, func(t *testing.T) {
+			c := newClient(t, target.URL)
+			c.do(http.MethodDelete, "/eureka/apps/ORDERS/i1", "")
+			a := c.do(http.MethodPost, "/eureka/apps/ORDERS", row.Body, "Content-Type", "application/json")
+			if got := fmt.Sprint(a.status); !strings.HasPrefix(row.Server, got) {
+				t.Errorf("got %s %q, want %s", got, a.body, row.Server)
+			}
+			c.want(http.StatusOK, http.MethodGet, "/eureka/apps", "") // whatever was accepted can be shown
+			c.do(http.MethodDelete, "/eureka/apps/ORDERS/i1", "")
+		})
+	}
 }
