@@ -186,9 +186,17 @@ func statuses(t *testing.T, doc map[string]any) map[string]string {
 func eachInstance(t *testing.T, doc map[string]any, visit func(key string, instance any)) {
 	for _, app := range at(t, doc, "applications", "application").([]any) {
 		for _, instance := range at(t, app, "instance").([]any) {
-			visit(text(t, app, "name")+"/"+text(t, instance, "instanceId"), instance)
+			visit(text(t, app, "name")+"/"+idOf(t, instance), instance)
 		}
 	}
+}
+
+// idOf is the id of an instance, which may have none of its own.
+func idOf(t *testing.T, instance any) string {
+	if id, ok := instance.(map[string]any)["instanceId"].(string); ok {
+		return id
+	}
+	return text(t, instance, "hostName")
 }
 
 // applyDelta does to a list what a client does with a delta.
