@@ -43,7 +43,7 @@ func (h *Handler) readBatch(w http.ResponseWriter, r *http.Request) ([]eureka.It
 // take 503 only as a reason to.
 func retryBatch(err error) error {
 	if errors.Is(err, registry.ErrUnknownOutcome) {
-		return &refusal{status: http.StatusServiceUnavailable, unknown: true, retry: true}
+		return &refusal{status: http.StatusServiceUnavailable, unknown: true, retry: true, cause: err}
 	}
 	return err
 }
