@@ -30,6 +30,7 @@ func newRootCommand() *cobra.Command {
 		newOverrideCommand(),
 		newEventsCommand(),
 		newConfigCommand(),
+		newBenchCommand(),
 		newVersionCommand(),
 	)
 	root.SilenceUsage = true  // an error is one line, not one line under forty of usage

@@ -1,0 +1,7 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newBenchCommand() *cobra.Command {
+	return groupCommand("bench", "Measure", newBenchRatiosCommand(), newBenchBareCommand(), newBenchRaftCommand())
+}

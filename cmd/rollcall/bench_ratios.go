@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// ratiosOptions are the flags of bench ratios.
+type ratiosOptions struct {
+	rounds   int
+	window   time.Duration
+	quick    bool
+	data     string
+	out      []string
+	profiles string
+	form     output
+}
+
+func newBenchRatiosCommand() *cobra.Command {
+	var o ratiosOptions
+	cmd := &cobra.Command{
+		Use:   "ratios",
+		Short: "Measure this machine's clusters against named baselines",
+		Long: "Starts clusters of three processes with default settings, and what they are compared with: a bare\n" +
+			"net/http handler, the bare Raft library, and a cluster that makes one log entry per write. Measures\n" +
+			"them in turn, and prints ratios with their floors and goals; docs/benchmarks.md explains the rows.\n" +
+			"On four cores or more a missed floor is an error.",
+		Example: "  rollcall bench ratios\n" +
+			"  rollcall bench ratios --quick\n" +
+			"  rollcall bench ratios --out docs/benchmarks.md --out ratios.json",
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return usageError{err}
+			}
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.rounds, "rounds", 3, "times that everything is measured")
+	f.DurationVar(&o.window, "window", 4*time.Second, "how long each load counts")
+	f.BoolVar(&o.quick, "quick", false, "one short round with few instances, to see that everything works; floors do not count")
+	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
+	f.StringArrayVar(&o.out, "out", nil, "file for the result, .json or .md; in an existing .md only the part between the marks is replaced (repeatable)")
+	f.StringVar(&o.profiles, "profiles", "", "directory for CPU profiles of the leader and a follower under renewals; empty: none")
+	o.form.addFlag(cmd)
+	return cmd
+}
+
+func (o ratiosOptions) validate() error {
+	var errs []error
+	if o.rounds < 1 {
+		errs = append(errs, fmt.Errorf("--rounds: %d is less than 1", o.rounds))
+	}
+	if o.window < 10*time.Millisecond {
+		errs = append(errs, fmt.Errorf("--window: %v is less than 10ms", o.window))
+	}
+	for _, path := range o.out {
+		if ext := filepath.Ext(path); ext != ".json" && ext != ".md" {
+			errs = append(errs, fmt.Errorf("--out: %s ends neither in .json nor in .md", path))
+		}
+	}
+	return errors.Join(append(errs, o.form.validate())...)
+}
+
+// run measures everything and reports it.
+func (o ratiosOptions) run(ctx context.Context, out, progress io.Writer) error {
+	if err := clearSettings(); err != nil {
+		return err
+	}
+	dir, remove, err := temporaryData(o.data)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	r := &report{Version: version, Date: time.Now().UTC().Format(time.DateOnly), Plan: o.plan(), figures: newFigures()}
+	if r.Machine, err = describeMachine(dir); err != nil {
+		return err
+	}
+	run := &ratiosRun{ratiosPlan: r.Plan, dir: dir, figures: r.figures, progress: progress, began: time.Now(), profiles: o.profiles}
+	if err := run.all(ctx); err != nil {
+		return err
+	}
+	if r.Rows, err = r.evaluate(); err != nil {
+		return err
+	}
+	return o.publish(r, out)
+}
+
+// publish prints and writes the report; a missed floor that counts is an error, and so are wrong answers.
+func (o ratiosOptions) publish(r *report, out io.Writer) error {
+	if err := o.form.print(out, r); err != nil {
+		return err
+	}
+	if o.form == asTable {
+		for _, remark := range r.remarks() {
+			fmt.Fprintln(out, remark)
+		}
+	}
+	var errs []error
+	for _, path := range o.out {
+		errs = append(errs, r.write(path))
+	}
+	if len(r.wrong) > 0 {
+		errs = append(errs, fmt.Errorf("wrong answers: %v", r.wrong))
+	}
+	if names := r.missed(); len(names) > 0 && r.Plan.uncounted(r.Machine) == "" {
+		errs = append(errs, fmt.Errorf("floors were missed: %s", strings.Join(names, "; ")))
+	}
+	return errors.Join(errs...)
+}
+
+// clearSettings keeps the environment's settings from the nodes: they are measured with the defaults.
+func clearSettings() error {
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "ROLLCALL_") {
+			if err := os.Unsetenv(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// temporaryData makes a directory below data, and data where it is missing.
+func temporaryData(data string) (dir string, remove func(), err error) {
+	_, err = os.Stat(data)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return "", nil, fmt.Errorf("--data: %w", err)
+	}
+	if dir, err = os.MkdirTemp(data, "ratios-"); err != nil {
+		return "", nil, fmt.Errorf("--data: %w", err)
+	}
+	return dir, func() {
+		os.RemoveAll(dir)
+		if missing {
+			os.Remove(data) // unless somebody put something into it meanwhile
+		}
+	}, nil
+}
+
+// ratiosPlan is how much is measured.
+type ratiosPlan struct {
+	rounds       int
+	warm, window time.Duration
+	instances    int // of the clusters for renewals and fetches
+	few, many    int // of the clusters that show the cost of a large registry
+	quick        bool
+}
+
+func (o ratiosOptions) plan() ratiosPlan {
+	if o.quick {
+		return ratiosPlan{rounds: 1, warm: 100 * time.Millisecond, window: 300 * time.Millisecond, instances: 1000, few: 100, many: 5000, quick: true}
+	}
+	return ratiosPlan{rounds: o.rounds, warm: min(o.window/4, time.Second), window: o.window, instances: 10_000, few: 1000, many: 100_000}
+}
+
+// String says the plan in a sentence's part.
+func (p ratiosPlan) String() string {
+	return fmt.Sprintf("%d rounds of %v for each figure; %s instances, few: %s, many: %s",
+		p.rounds, p.window, shortNumber(float64(p.instances)), shortNumber(float64(p.few)), shortNumber(float64(p.many)))
+}
+
+// uncounted says why floors do not count, empty if they do.
+func (p ratiosPlan) uncounted(m machine) string {
+	const enough = 4
+	switch {
+	case p.quick:
+		return "this was a quick run"
+	case m.Cores < enough:
+		return fmt.Sprintf("they are for %d cores or more, and this machine has %d", enough, m.Cores)
+	}
+	return ""
+}

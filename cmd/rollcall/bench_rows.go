@@ -1,0 +1,132 @@
+package main
+
+import "fmt"
+
+// Names of what is measured.
+const (
+	renew64       figureName = "renew, 64 connections to the leader"
+	renew256      figureName = "renew, 256 connections to the leader"
+	renew1024     figureName = "renew, 1024 connections to the leader"
+	renewSpread   figureName = "renew, 256 connections over all three nodes"
+	renewSingly   figureName = "renew, 256 connections, one log entry per write"
+	bare64        figureName = "bare net/http, 64 connections"
+	bare256       figureName = "bare net/http, 256 connections"
+	bare1024      figureName = "bare net/http, 1024 connections"
+	register256   figureName = "register, 256 connections to the leader"
+	registerSolo  figureName = "register, 256 connections, one log entry per write"
+	loneRenew     figureName = "renew, one connection, p50"
+	loneApply     figureName = "bare hashicorp/raft, one Apply at a time, p50"
+	pacedP50      figureName = "renew, 10,000/s open loop over 256 connections, p50"
+	pacedP99      figureName = "renew, 10,000/s open loop over 256 connections, p99"
+	fullFixed     figureName = "fixed payload of the full fetch's size, 8 connections"
+	fullCached    figureName = "full fetch, gzip, stale, 8 connections"
+	fullConfirmed figureName = "full fetch, gzip, linearizable, 8 connections"
+	deltaFixed    figureName = "fixed payload of the delta's size, 64 connections"
+	deltaCached   figureName = "delta fetch, gzip, stale, 64 connections"
+	rebuild       figureName = "from a change to the new full document"
+	renewQuiet    figureName = "renew, 256 connections, nothing else"
+	renewBusy     figureName = "renew, 256 connections, beside 10 full fetches/s and 10 registrations/s"
+	renewFew      figureName = "renew, 256 connections, few instances"
+	renewMany     figureName = "renew, 256 connections, many instances"
+	heapEach      figureName = "live heap per instance, many instances, JSON and XML fetched"
+	restartReady  figureName = "restart after SIGTERM until ready, many instances"
+)
+
+// ratioRow is one line of the result: a figure, or its ratio to another one of the same round.
+type ratioRow struct {
+	name        string
+	of          figureName
+	over        figureName // empty: the figure itself
+	floor, goal float64    // 0: none
+	lower       bool       // is better
+}
+
+// ratioRows are what the benchmark is for. Floors and goals count from four cores on, all processes and the
+// load on the same machine.
+var ratioRows = []ratioRow{
+	{name: "renew over bare, 256 connections", of: renew256, over: bare256, floor: 0.33, goal: 0.45},
+	{name: "renew over bare, 1024 connections", of: renew1024, over: bare1024, floor: 0.55, goal: 0.62},
+	{name: "renew over bare, 64 connections", of: renew64, over: bare64, floor: 0.14, goal: 0.18},
+	{name: "renew over one entry per write", of: renew256, over: renewSingly, floor: 1.5, goal: 1.8},
+	{name: "register over one entry per write", of: register256, over: registerSolo, floor: 1.3, goal: 1.5},
+	{name: "renew over all nodes over leader only", of: renewSpread, over: renew256, floor: 0.6, goal: 0.7},
+	{name: "p99 at 10,000/s over p50 of a lone renew", of: pacedP99, over: loneRenew, floor: 8, goal: 5, lower: true},
+	{name: "p50 at 10,000/s over p50 of a lone renew", of: pacedP50, over: loneRenew, lower: true},
+	{name: "lone renew over lone raft Apply, p50", of: loneRenew, over: loneApply, floor: 1.4, goal: 1.2, lower: true},
+	{name: "full fetch, stale, over fixed payload", of: fullCached, over: fullFixed, floor: 0.8, goal: 0.9},
+	{name: "full fetch, linearizable, over fixed payload", of: fullConfirmed, over: fullFixed},
+	{name: "delta fetch over fixed payload", of: deltaCached, over: deltaFixed, floor: 0.7, goal: 0.85},
+	{name: "from a change to the new full document", of: rebuild, floor: 15, goal: 5, lower: true},
+	{name: "renew beside fetches and registrations over quiet", of: renewBusy, over: renewQuiet, floor: 0.7, goal: 0.85},
+	{name: "renew with many instances over few", of: renewMany, over: renewFew, floor: 0.8, goal: 0.9},
+	{name: "live heap per instance", of: heapEach, floor: 6, goal: 4, lower: true},
+	{name: "restart until ready", of: restartReady, floor: 3, goal: 1, lower: true},
+}
+
+// verdict is how a row did.
+type verdict string
+
+// The verdicts.
+const (
+	noVerdict verdict = "–" // nothing is asked
+	missed    verdict = "missed"
+	met       verdict = "ok"
+	goalMet   verdict = "goal"
+)
+
+// rowResult is a row with what came out.
+type rowResult struct {
+	ratioRow
+	unit   string
+	values []float64 // one per round
+	spread
+	verdict verdict
+}
+
+// evaluate works out all rows. It is an error if something was not measured in every round.
+func (f *figures) evaluate() ([]rowResult, error) {
+	var results []rowResult
+	for _, r := range ratioRows {
+		values, unit, err := f.rowValues(r)
+		if err != nil {
+			return nil, err
+		}
+		s := spreadOf(values)
+		results = append(results, rowResult{r, unit, values, s, r.judge(s.Median)})
+	}
+	return results, nil
+}
+
+func (f *figures) rowValues(r ratioRow) (values []float64, unit string, err error) {
+	of := f.find(r.of)
+	if of == nil {
+		return nil, "", fmt.Errorf("%q was not measured", r.of)
+	}
+	if r.over == "" {
+		return of.Values, of.Unit, nil
+	}
+	over := f.find(r.over)
+	if over == nil || len(over.Values) != len(of.Values) {
+		return nil, "", fmt.Errorf("%q was not measured as often as %q", r.over, r.of)
+	}
+	for i, v := range of.Values {
+		values = append(values, v/over.Values[i])
+	}
+	return values, "×", nil
+}
+
+func (r ratioRow) judge(value float64) verdict {
+	reaches := func(limit float64) bool { return value >= limit }
+	if r.lower {
+		reaches = func(limit float64) bool { return value <= limit }
+	}
+	switch {
+	case r.floor == 0:
+		return noVerdict
+	case reaches(r.goal):
+		return goalMet
+	case reaches(r.floor):
+		return met
+	}
+	return missed
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"time"
+)
+
+// ratiosRun is one run of bench ratios.
+type ratiosRun struct {
+	ratiosPlan
+	*figures
+	dir      string
+	progress io.Writer
+	began    time.Time
+	profiles string // directory; empty: none
+
+	bare string // address of the bare handler
+}
+
+// all measures everything. Its parts follow each other so that few processes live at a time, and so
+// that the last registration lies behind when the delta is fetched.
+func (r *ratiosRun) all(ctx context.Context) error {
+	processes, err := newBenchProcesses()
+	if err != nil {
+		return err
+	}
+	defer processes.stop()
+	if err := r.startBare(ctx, processes); err != nil {
+		return err
+	}
+	if err := r.writesAndFetches(ctx); err != nil {
+		return err
+	}
+	return r.scale(ctx)
+}
+
+func (r *ratiosRun) startBare(ctx context.Context, processes *benchProcesses) error {
+	ports, err := freePorts(1)
+	if err != nil {
+		return err
+	}
+	n := devNode{number: 1, http: localhost(ports[0]), dir: filepath.Join(r.dir, "bare")}
+	r.bare = n.http
+	if err := processes.run(n, []string{"bench", "bare", "--http-addr", n.http}); err != nil {
+		return err
+	}
+	return awaitOK(ctx, "http://"+r.bare+barePath(0))
+}
+
+// cluster starts a cluster and registers instances.
+func (r *ratiosRun) cluster(ctx context.Context, name string, fleets []benchFleet, settings ...string) (*benchCluster, error) {
+	r.say("starting the cluster %q", name)
+	c, err := startBenchCluster(ctx, filepath.Join(r.dir, name), settings...)
+	if err != nil {
+		return nil, fmt.Errorf("cluster %q: %w", name, err)
+	}
+	for _, f := range fleets {
+		if err := c.register(ctx, f); err != nil {
+			c.stop()
+			return nil, fmt.Errorf("cluster %q: %w", name, err)
+		}
+	}
+	return c, nil
+}
+
+// say reports progress.
+func (r *ratiosRun) say(format string, args ...any) {
+	fmt.Fprintf(r.progress, "%4.0f s  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// record adds a figure to this round.
+func (r *ratiosRun) record(name figureName, unit string, value float64) {
+	r.add(name, unit, value)
+	r.say("%s: %s %s", name, shortNumber(value), unit)
+}
+
+// renewals is a load of renewals in this plan's measure.
+func (r *ratiosRun) renewals(conns int, requests workload) httpLoad {
+	return httpLoad{conns: conns, requests: requests, want: http.StatusOK, warm: r.warm, window: r.window}
+}
+
+// rate measures a load at its targets.
+func (r *ratiosRun) rate(ctx context.Context, name figureName, l httpLoad) (*loadResult, error) {
+	result, err := l.closed(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	r.wronged(name, result.wrong)
+	return result, nil
+}
+
+// recordRate measures and records a load at its targets.
+func (r *ratiosRun) recordRate(ctx context.Context, name figureName, l httpLoad) error {
+	result, err := r.rate(ctx, name, l)
+	if err == nil {
+		r.record(name, "/s", result.rate)
+	}
+	return err
+}
+
+// recordLeaderRate measures and records a load at a cluster's leader.
+func (r *ratiosRun) recordLeaderRate(ctx context.Context, name figureName, c *benchCluster, l httpLoad) error {
+	return r.steady(ctx, name, c, func(leader string) (func(), error) {
+		l.targets = []string{leader}
+		result, err := r.rate(ctx, name, l)
+		return func() { r.record(name, "/s", result.rate) }, err
+	})
+}
+
+// steady measures while nobody else becomes the leader: an election in between would be what was
+// measured. What measure returns keeps the result.
+func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster, measure func(leader string) (keep func(), err error)) error {
+	const tries = 3
+	for range tries {
+		before, err := c.leader(ctx)
+		if err != nil {
+			return err
+		}
+		keep, err := measure(c.nodes[before].http)
+		if err != nil {
+			return err
+		}
+		after, err := c.leader(ctx)
+		if err != nil {
+			return err
+		}
+		if after == before {
+			keep()
+			return nil
+		}
+		r.note("Leadership moved during %q, which was measured again.", name)
+		r.say("leadership moved during %q: once more", name)
+	}
+	return fmt.Errorf("%s: leadership moved in each of %d tries", name, tries)
+}
