@@ -69,23 +69,6 @@ type proposal struct {
 	err   error
 }
 
-// batch is a number of calls on their way.
-type batch struct {
-	calls   []*call
-	seq     uint64
-	encoded []byte
-	oldest  time.Time // arrival of the call that has waited longest
-	sent    time.Time // when it was first sent; zero: it certainly never was
-}
-
-// deadline is when the callers of a batch are told that it failed or that nobody knows.
-func (b *batch) deadline() time.Time {
-	if b.sent.IsZero() {
-		return b.oldest.Add(noLeaderWait)
-	}
-	return b.sent.Add(answerWait)
-}
-
 func newCommitter(s *Raft) *committer {
 	return &committer{
 		s:     s,
@@ -93,89 +76,6 @@ func newCommitter(s *Raft) *committer {
 		wake:  make(chan struct{}, 1),
 		open:  map[uint64]struct{}{},
 	}
-}
-
-// Apply implements registry.Service.
-func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
-	items := make([]fsm.Item, len(ops))
-	for i, op := range ops {
-		items[i] = fsm.Item{Origin: origin, Op: s.shorten(op)}
-	}
-	results, err := s.applyItems(ctx, items)
-	if err != nil {
-		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
-	}
-	return s.resendByName(ctx, items, ops, results)
-}
-
-// shorten replaces the name of a renewal by the lease's handle, where this node knows one.
-func (s *Raft) shorten(op registry.Op) registry.Op {
-	renew, ok := op.(registry.Renew)
-	if !ok || renew.Overridden != registry.Unknown {
-		return op
-	}
-	if l, ok := s.machine.View().Lease(renew.Key); ok {
-		renew.Handle = l.Handle
-		return renew
-	}
-	return op
-}
-
-// resendByName repeats, once and by name, the renewals whose handle turned out to be dead: this
-// node's view was behind.
-func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registry.Op, results []registry.Result) ([]registry.Result, error) {
-	var again []fsm.Item
-	var where []int
-	for i, r := range results {
-		if r.Outcome == registry.GoneHandle {
-			again = append(again, fsm.Item{Origin: items[i].Origin, Op: ops[i]})
-			where = append(where, i)
-		}
-	}
-	if len(again) == 0 {
-		return results, nil
-	}
-	second, err := s.applyItems(ctx, again)
-	if err != nil {
-		return nil, fmt.Errorf("apply %d operations by name: %w", len(again), err)
-	}
-	for i, r := range second {
-		results[where[i]] = r
-	}
-	return results, nil
-}
-
-// applyItems commits items in order, in as few batches as their size allows.
-func (s *Raft) applyItems(ctx context.Context, items []fsm.Item) ([]registry.Result, error) {
-	if len(items) == 1 {
-		return s.committer.commit(ctx, items, sizeOf(items[0]))
-	}
-	var results []registry.Result
-	for len(items) > 0 {
-		n, size := 0, 0
-		for n < len(items) {
-			more := sizeOf(items[n])
-			if n > 0 && size+more > maxBatchBytes {
-				break
-			}
-			n, size = n+1, size+more
-		}
-		part, err := s.committer.commit(ctx, items[:n], size)
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, part...)
-		items = items[n:]
-	}
-	return results, nil
-}
-
-// sizeOf is the encoded size of an item, or a little more.
-func sizeOf(item fsm.Item) int {
-	if r, ok := item.Op.(registry.Renew); ok {
-		return 24 + len(r.Key.App) + len(r.Key.ID)
-	}
-	return len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{item}))
 }
 
 // commit waits until items took effect, in order and in one batch.
@@ -252,8 +152,9 @@ func (c *committer) run(ctx context.Context) {
 		if err != nil {
 			return
 		}
+		e, err := c.launch(own, proposals)
 		flying.Go(func() {
-			c.fly(ctx, own, proposals)
+			c.land(ctx, own, proposals, e, err)
 			<-c.slots
 		})
 	}
@@ -313,47 +214,30 @@ func (c *committer) takeCalls() (calls []*call, size int) {
 	return calls, size
 }
 
-// seal gives a batch its number and encodes it. The caller holds mu.
-func (c *committer) seal(calls []*call) *batch {
-	c.seq++
-	c.open[c.seq] = struct{}{}
-	answered := c.seq
-	for n := range c.open {
-		answered = min(answered, n-1)
-	}
-	b := &batch{calls: calls, seq: c.seq, oldest: calls[0].arrived}
-	items := make([]fsm.Item, 0, len(calls))
-	for _, k := range calls {
-		items = append(items, k.items...)
-	}
-	c.s.metrics.batch.Observe(float64(len(items)))
-	b.encoded = fsm.AppendBatch(nil, fsm.BatchID{Node: c.s.id.ServerID, Boot: c.s.id.Boot, Seq: b.seq, Answered: answered}, items)
-	return b
-}
-
-// fly sends what was taken and answers everybody concerned.
-func (c *committer) fly(ctx context.Context, own *batch, proposals []*proposal) {
-	if c.s.lead.Load() == nil {
-		c.refuse(proposals, fmt.Errorf("%w: %w", errNotSent, errNotLeader))
-		if own != nil {
-			c.settle(ctx, own)
-		}
-		return
-	}
-	started := time.Now()
-	var encoded [][]byte
+// launch proposes what was taken as one entry, if this node leads.
+func (c *committer) launch(own *batch, proposals []*proposal) (*entry, error) {
+	encoded := make([][]byte, 0, 1+len(proposals))
 	if own != nil {
 		encoded = append(encoded, own.encoded)
 	}
 	for _, p := range proposals {
 		encoded = append(encoded, p.batch)
 	}
-	results, err := c.s.proposeEntry(ctx, encoded...)
+	return c.s.propose(encoded...)
+}
+
+// land waits for an entry that launch proposed, and answers everybody concerned. This node's own
+// batch goes to the leader if this node is not (any longer).
+func (c *committer) land(ctx context.Context, own *batch, proposals []*proposal, e *entry, err error) {
+	var results []fsm.BatchResult
+	if err == nil {
+		results, err = e.results(ctx)
+	}
 	if err != nil {
 		c.refuse(proposals, err)
 		if own != nil {
 			if !errors.Is(err, errNotSent) {
-				own.sent = started
+				own.sent = e.started
 			}
 			c.settle(ctx, own)
 		}
@@ -374,88 +258,6 @@ func (c *committer) refuse(proposals []*proposal, err error) {
 		p.err = err
 		close(p.done)
 	}
-}
-
-// settle sends a batch to whoever leads, again and again under the same number, until it is
-// answered or its time is up.
-func (c *committer) settle(ctx context.Context, b *batch) {
-	for attempt := 0; ; attempt++ {
-		changed := c.s.changed.wait()
-		if time.Now().After(b.deadline()) || ctx.Err() != nil {
-			c.giveUp(b)
-			return
-		}
-		if attempt > 0 {
-			c.s.metrics.resent.Inc()
-		}
-		started := time.Now()
-		res, err := c.s.submit(ctx, b)
-		if err == nil {
-			c.finish(b, res)
-			return
-		}
-		if b.sent.IsZero() && !errors.Is(err, errNotSent) {
-			b.sent = started
-		}
-		pause(ctx, changed, retryPause)
-	}
-}
-
-// pause waits a little, or until woken.
-func pause(ctx context.Context, woken <-chan struct{}, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-woken:
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// finish gives every call of an answered batch its results.
-func (c *committer) finish(b *batch, res fsm.BatchResult) {
-	c.forget(b)
-	want := 0
-	for _, k := range b.calls {
-		want += len(k.items)
-	}
-	if res.Refused || len(res.Results) != want {
-		// The state machine no longer remembers the answer. That cannot happen to a batch that is
-		// still open, but were it to happen, nobody could say what became of it.
-		c.answer(b, registry.ErrUnknownOutcome)
-		return
-	}
-	for _, k := range b.calls {
-		k.results = res.Results[:len(k.items):len(k.items)]
-		res.Results = res.Results[len(k.items):]
-		close(k.done)
-	}
-}
-
-// giveUp answers the calls of a batch whose time is up.
-func (c *committer) giveUp(b *batch) {
-	c.forget(b)
-	if b.sent.IsZero() {
-		c.answer(b, registry.ErrNoLeader)
-		return
-	}
-	c.s.metrics.unknown.Add(float64(len(b.calls)))
-	c.answer(b, registry.ErrUnknownOutcome)
-}
-
-func (c *committer) answer(b *batch, err error) {
-	for _, k := range b.calls {
-		k.err = err
-		close(k.done)
-	}
-}
-
-// forget counts a batch as answered: its number tells the state machine, with the next batch, that
-// a late copy of it must not take effect any more.
-func (c *committer) forget(b *batch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.open, b.seq)
 }
 
 // sweep answers calls that found no slot in time: they certainly took no effect.

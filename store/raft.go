@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/rpc"
 	"path/filepath"
@@ -14,69 +13,10 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
-
-// RaftConfig says how a node of a CP cluster runs. Zero values mean what is said beside them.
-type RaftConfig struct {
-	Node             string            // name of this node, unique in the cluster; required
-	DataDir          string            // belongs to this node alone; required
-	ClusterAddr      string            // node-to-node listen address; required
-	ClusterAdvertise string            // what other nodes dial; "": the listen address
-	HTTPAdvertise    string            // this node's HTTP address, shown to users
-	Join             []string          // node-to-node addresses of the cluster; its own may be among them
-	BootstrapExpect  int               // how many nodes found the cluster; 0: 1
-	Dial             map[string]string // node name -> address to dial instead of the advertised one
-	TLS              *TLSFiles         // nil: plain connections
-
-	InFlight   int  // log entries in flight at a time; 0: 2
-	NoBatching bool // one log entry per write, for comparison only
-
-	HeartbeatTimeout  time.Duration // 0: 1 s
-	ElectionTimeout   time.Duration // 0: 1 s
-	LeaseTimeout      time.Duration // 0: 500 ms; a leader that hears no majority for so long steps down
-	CommitTimeout     time.Duration // 0: 5 ms; how soon idle followers learn what is committed
-	SnapshotInterval  time.Duration // 0: 120 s
-	SnapshotThreshold uint64        // entries between snapshots; 0: 8192
-	TrailingLogs      uint64        // entries kept behind a snapshot; 0: 20480
-	EvictionInterval  time.Duration // 0: 1 s
-
-	Log     *slog.Logger          // nil: discards
-	Metrics prometheus.Registerer // nil: none
-}
-
-func (c *RaftConfig) setDefaults() {
-	setDefault(&c.BootstrapExpect, 1)
-	setDefault(&c.InFlight, 2)
-	setDefault(&c.HeartbeatTimeout, time.Second)
-	setDefault(&c.ElectionTimeout, time.Second)
-	setDefault(&c.LeaseTimeout, 500*time.Millisecond)
-	setDefault(&c.CommitTimeout, 5*time.Millisecond)
-	setDefault(&c.SnapshotInterval, 120*time.Second)
-	setDefault(&c.SnapshotThreshold, 8192)
-	setDefault(&c.TrailingLogs, 20480)
-	setDefault(&c.EvictionInterval, time.Second)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Metrics == nil {
-		c.Metrics = prometheus.NewRegistry()
-	}
-	if c.NoBatching {
-		// As many as there are callers: what a server without group commit would have.
-		c.InFlight = 4096
-	}
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
-}
 
 // snapshotsKept is how many snapshots stay: should the newest be damaged, an older one and the
 // trailing log still give the whole state.
@@ -375,57 +315,6 @@ func (s *Raft) becomeReady(ctx context.Context) {
 	}
 }
 
-// stateMachine feeds Raft's committed entries to the machine.
-type stateMachine struct {
-	s      *Raft
-	broken error // set once; no further entry may be applied
-}
-
-// Apply implements raft.FSM. The response is an fsm.Applied or an error.
-func (f *stateMachine) Apply(l *raft.Log) any {
-	if f.broken != nil {
-		return f.broken
-	}
-	applied, err := f.s.machine.Apply(l.Index, l.Term, l.Data)
-	if err != nil {
-		f.broken = fmt.Errorf("apply log entry %d: %w", l.Index, err)
-		f.s.fail(f.broken)
-		return f.broken
-	}
-	f.s.clock.observe(applied.Clock.Lease)
-	f.s.applied.fire()
-	return applied
-}
-
-// Snapshot implements raft.FSM.
-func (f *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
-	return frozen{f.s.machine.Snapshot()}, nil
-}
-
-// Restore implements raft.FSM.
-func (f *stateMachine) Restore(r io.ReadCloser) error {
-	err := f.s.machine.Restore(r)
-	if err = errors.Join(err, r.Close()); err != nil {
-		return fmt.Errorf("restore snapshot: %w", err)
-	}
-	f.s.applied.fire()
-	return nil
-}
-
-// frozen adapts a snapshot of the machine to Raft.
-type frozen struct{ *fsm.Snapshot }
-
-// Persist implements raft.FSMSnapshot.
-func (f frozen) Persist(sink raft.SnapshotSink) error {
-	if _, err := f.WriteTo(sink); err != nil {
-		return errors.Join(err, sink.Cancel())
-	}
-	return sink.Close()
-}
-
-// Release implements raft.FSMSnapshot.
-func (f frozen) Release() {}
-
 // dialProvider tells Raft's transport where to dial a server, where addresses are overridden.
 type dialProvider struct{ s *Raft }
 
@@ -439,29 +328,4 @@ func (d dialProvider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 		return raft.ServerAddress(d.s.net.Addr().String()), nil
 	}
 	return "", fmt.Errorf("cluster.dial does not name %q", nameOf(string(id)))
-}
-
-// broadcast wakes everybody who waits.
-type broadcast struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// wait returns a channel that is closed by the next fire.
-func (b *broadcast) wait() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch == nil {
-		b.ch = make(chan struct{})
-	}
-	return b.ch
-}
-
-func (b *broadcast) fire() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch != nil {
-		close(b.ch)
-		b.ch = nil
-	}
 }

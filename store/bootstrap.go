@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/raft"
+)
+
+// findCluster finds or founds the cluster of a node that belongs to none, and checks, whenever no
+// leader is known, that the cluster which the data directory belongs to is the one that is there.
+func (s *Raft) findCluster(ctx context.Context) {
+	var said string
+	for ctx.Err() == nil {
+		var err error
+		if s.clusterID() == "" {
+			err = s.search(ctx)
+		} else if s.leader.Load() == nil {
+			s.recognise(ctx)
+		}
+		if err != nil && err.Error() != said {
+			said = err.Error()
+			s.log.Warn("not in a cluster yet", "err", err)
+		}
+		pause(ctx, nil, searchInterval)
+	}
+}
+
+// search makes one attempt to become part of a cluster. A cluster is founded only by nodes that all
+// see each other and of which none has ever been in one; every founder computes the same list.
+func (s *Raft) search(ctx context.Context) error {
+	if members, err := s.members(); err != nil {
+		return err
+	} else if len(members) > 0 { // a crash came between founding and writing it down
+		return s.adoptCluster(clusterIDOf(idsOf(members)))
+	}
+	founders := []raft.Server{{ID: raft.ServerID(s.id.ServerID), Address: raft.ServerAddress(s.net.Addr().String())}}
+	for _, a := range askAll(ctx, s.cfg.Join, askLimit, s.stateAt) {
+		switch {
+		case a.err != nil || a.value.ServerID == s.id.ServerID:
+			continue
+		case a.value.Cluster != "":
+			return s.join(ctx, a.value)
+		}
+		founders = append(founders, raft.Server{ID: raft.ServerID(a.value.ServerID), Address: raft.ServerAddress(a.value.Addr)})
+	}
+	founders = uniqueServers(founders)
+	if err := checkFounders(founders, s.cfg.BootstrapExpect); err != nil {
+		return err
+	}
+	if err := s.raft.BootstrapCluster(raft.Configuration{Servers: founders}).Error(); err != nil {
+		return fmt.Errorf("found the cluster: %w", err)
+	}
+	id := clusterIDOf(idsOf(founders))
+	s.log.Info("founded a cluster", "cluster", id, "nodes", len(founders))
+	return s.adoptCluster(id)
+}
+
+func checkFounders(founders []raft.Server, expect int) error {
+	if len(founders) != expect {
+		return fmt.Errorf("%d of %d nodes are there (cluster.bootstrap-expect); waiting for the others in cluster.join", len(founders), expect)
+	}
+	names := map[string]bool{}
+	for _, f := range founders {
+		name := nameOf(string(f.ID))
+		if names[name] {
+			return fmt.Errorf("two nodes are named %q: give each node a node.name of its own", name)
+		}
+		names[name] = true
+	}
+	return nil
+}
+
+func uniqueServers(servers []raft.Server) []raft.Server {
+	slices.SortFunc(servers, func(a, b raft.Server) int {
+		switch {
+		case a.ID < b.ID:
+			return -1
+		case a.ID > b.ID:
+			return 1
+		}
+		return 0
+	})
+	return slices.CompactFunc(servers, func(a, b raft.Server) bool { return a.ID == b.ID })
+}
+
+func idsOf(servers []raft.Server) []string {
+	ids := make([]string, len(servers))
+	for i, server := range servers {
+		ids[i] = string(server.ID)
+	}
+	return ids
+}
+
+func (s *Raft) members() ([]raft.Server, error) {
+	f := s.raft.GetConfiguration()
+	if err := f.Error(); err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return f.Configuration().Servers, nil
+}
+
+// join makes this node a member of the cluster that a node belongs to: it is one already if that
+// node founded the cluster together with this one, else the leader has to take it in.
+func (s *Raft) join(ctx context.Context, st NodeState) error {
+	if slices.Contains(st.Members, s.id.ServerID) {
+		return s.adoptCluster(st.Cluster)
+	}
+	err := fmt.Errorf("cluster %s has no leader that could take this node in", st.Cluster)
+	for _, address := range s.cfg.Join {
+		var reply JoinReply
+		args := JoinArgs{ServerID: s.id.ServerID, Addr: s.net.Addr().String()}
+		ctx, cancel := context.WithTimeout(ctx, changeLimit)
+		callErr := s.peers.call(ctx, address, "Node.Join", args, &reply)
+		cancel()
+		switch {
+		case callErr != nil || reply.Answer == answerNotLeader:
+			continue
+		case reply.Answer == answerOK:
+			s.log.Info("joined a cluster", "cluster", st.Cluster)
+			return s.adoptCluster(st.Cluster)
+		}
+		err = errors.New(reply.Reason)
+	}
+	return err
+}
+
+// recognise stops a node that started with the data of another cluster, or that was removed from
+// its own. Where the cluster is, cluster.join says; where the log says it is does not count, for the
+// log may be the wrong one.
+func (s *Raft) recognise(ctx context.Context) {
+	var foreign *errForeign
+	friends := 0
+	for _, a := range askAll(ctx, s.cfg.Join, askLimit, s.stateAt) {
+		switch {
+		case errors.As(a.err, &foreign):
+		case a.err != nil || a.value.ServerID == s.id.ServerID || a.value.Cluster == "":
+		case a.value.LeaderID != "" && len(a.value.Members) > 0 && !slices.Contains(a.value.Members, s.id.ServerID):
+			s.fail(fmt.Errorf("this node was removed from cluster %s: to take it in again, start it with an empty data directory", s.clusterID()))
+			return
+		default:
+			friends++
+		}
+	}
+	if foreign != nil && friends == 0 {
+		s.fail(fmt.Errorf("data directory %s belongs to cluster %s, but %w: use the data directory of this cluster, or correct cluster.join", s.cfg.DataDir, s.clusterID(), foreign))
+	}
+}

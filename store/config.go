@@ -1,0 +1,66 @@
+package store
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// RaftConfig says how a node of a CP cluster runs. Zero values mean what is said beside them.
+type RaftConfig struct {
+	Node             string            // name of this node, unique in the cluster; required
+	DataDir          string            // belongs to this node alone; required
+	ClusterAddr      string            // node-to-node listen address; required
+	ClusterAdvertise string            // what other nodes dial; "": the listen address
+	HTTPAdvertise    string            // this node's HTTP address, shown to users
+	Join             []string          // node-to-node addresses of the cluster; its own may be among them
+	BootstrapExpect  int               // how many nodes found the cluster; 0: 1
+	Dial             map[string]string // node name -> address to dial instead of the advertised one
+	TLS              *TLSFiles         // nil: plain connections
+
+	InFlight   int  // log entries in flight at a time; 0: 2
+	NoBatching bool // one log entry per write, for comparison only
+
+	HeartbeatTimeout  time.Duration // 0: 1 s
+	ElectionTimeout   time.Duration // 0: 1 s
+	LeaseTimeout      time.Duration // 0: 500 ms; a leader that hears no majority for so long steps down
+	CommitTimeout     time.Duration // 0: 5 ms; how soon idle followers learn what is committed
+	SnapshotInterval  time.Duration // 0: 120 s
+	SnapshotThreshold uint64        // entries between snapshots; 0: 8192
+	TrailingLogs      uint64        // entries kept behind a snapshot; 0: 20480
+	EvictionInterval  time.Duration // 0: 1 s
+
+	Log     *slog.Logger          // nil: discards
+	Metrics prometheus.Registerer // nil: none
+}
+
+func (c *RaftConfig) setDefaults() {
+	setDefault(&c.BootstrapExpect, 1)
+	setDefault(&c.InFlight, 2)
+	setDefault(&c.HeartbeatTimeout, time.Second)
+	setDefault(&c.ElectionTimeout, time.Second)
+	setDefault(&c.LeaseTimeout, 500*time.Millisecond)
+	setDefault(&c.CommitTimeout, 5*time.Millisecond)
+	setDefault(&c.SnapshotInterval, 120*time.Second)
+	setDefault(&c.SnapshotThreshold, 8192)
+	setDefault(&c.TrailingLogs, 20480)
+	setDefault(&c.EvictionInterval, time.Second)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	if c.NoBatching {
+		// As many as there are callers: what a server without group commit would have.
+		c.InFlight = 4096
+	}
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}

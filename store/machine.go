@@ -1,0 +1,62 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+)
+
+// stateMachine feeds Raft's committed entries to the machine.
+type stateMachine struct {
+	s      *Raft
+	broken error // set once; no further entry may be applied
+}
+
+// Apply implements raft.FSM. The response is an fsm.Applied or an error.
+func (f *stateMachine) Apply(l *raft.Log) any {
+	if f.broken != nil {
+		return f.broken
+	}
+	applied, err := f.s.machine.Apply(l.Index, l.Term, l.Data)
+	if err != nil {
+		f.broken = fmt.Errorf("apply log entry %d: %w", l.Index, err)
+		f.s.fail(f.broken)
+		return f.broken
+	}
+	f.s.clock.observe(applied.Clock.Lease)
+	f.s.applied.fire()
+	return applied
+}
+
+// Snapshot implements raft.FSM.
+func (f *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
+	return frozen{f.s.machine.Snapshot()}, nil
+}
+
+// Restore implements raft.FSM.
+func (f *stateMachine) Restore(r io.ReadCloser) error {
+	err := f.s.machine.Restore(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return fmt.Errorf("restore snapshot: %w", err)
+	}
+	f.s.applied.fire()
+	return nil
+}
+
+// frozen adapts a snapshot of the machine to Raft.
+type frozen struct{ *fsm.Snapshot }
+
+// Persist implements raft.FSMSnapshot.
+func (f frozen) Persist(sink raft.SnapshotSink) error {
+	if _, err := f.WriteTo(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot.
+func (f frozen) Release() {}

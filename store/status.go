@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hashicorp/raft"
+)
+
+// Status is the cluster as one node sees it now.
+type Status struct {
+	ClusterID string
+	Leader    string // node name; "" if none is known
+	Term      uint64
+	Nodes     []NodeStatus // sorted by name
+}
+
+// NodeStatus is one node. Of a node that does not answer only ID, Cluster and Role are known.
+type NodeStatus struct {
+	ID        string // node name
+	HTTP      string // its HTTP address
+	Cluster   string // its node-to-node address
+	Role      string // leader, follower, candidate, learner (no vote yet), stopped or unreachable
+	Applied   uint64 // newest log entry in its view
+	Reachable bool
+}
+
+// Status asks every node how it is.
+func (s *Raft) Status(ctx context.Context) Status {
+	own := s.state()
+	st := Status{ClusterID: own.Cluster, Leader: nameOf(own.LeaderID), Term: own.Term}
+	members, err := s.members()
+	if err != nil || len(members) == 0 {
+		members = []raft.Server{{ID: raft.ServerID(own.ServerID), Address: raft.ServerAddress(own.Addr)}}
+	}
+	var addresses []string
+	for _, m := range members {
+		if string(m.ID) != own.ServerID {
+			addresses = append(addresses, s.peers.addressOf(m))
+		}
+	}
+	states := map[string]NodeState{own.ServerID: own}
+	for _, a := range askAll(ctx, addresses, askLimit, s.stateAt) {
+		if a.err == nil {
+			states[a.value.ServerID] = a.value
+		}
+	}
+	for _, m := range members {
+		st.Nodes = append(st.Nodes, nodeStatus(m, states))
+	}
+	slices.SortFunc(st.Nodes, func(a, b NodeStatus) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	return st
+}
+
+func nodeStatus(m raft.Server, states map[string]NodeState) NodeStatus {
+	n := NodeStatus{ID: nameOf(string(m.ID)), Cluster: string(m.Address), Role: "unreachable"}
+	state, ok := states[string(m.ID)]
+	if !ok {
+		return n
+	}
+	n.HTTP, n.Role, n.Applied, n.Reachable = state.HTTP, state.Role, state.Applied, true
+	if m.Suffrage == raft.Nonvoter && n.Role == "follower" {
+		n.Role = "learner"
+	}
+	return n
+}
