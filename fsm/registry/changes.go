@@ -81,7 +81,7 @@ func (r *Registry) supersede(key Key) {
 }
 
 // sweep ends a delta step: records that left the delta window are reduced, and those that are too
-// old are pruned. Each record is touched once by either.
+// old are pruned. It costs O(removals in the delta window and those pruned).
 func (r *Registry) sweep() {
 	r.reduce(deltaCut(r.clock.Lease))
 	for {
@@ -93,21 +93,19 @@ func (r *Registry) sweep() {
 	}
 }
 
-// reduce reduces the records of removals before cut. Those up to r.reduced are reduced already.
+// reduce reduces the records of removals before cut. Those that are not reduced yet are the newest.
 func (r *Registry) reduce(cut int64) {
 	var old []Removal
-	r.tables.removed.Ascend(r.reduced+1, func(_ Index, rec Removal) bool {
-		if rec.Lease.ChangedLease >= cut {
-			return false
+	r.tables.removed.Reverse(func(_ Index, rec Removal) bool {
+		if rec.Full && rec.Lease.ChangedLease < cut {
+			old = append(old, rec)
 		}
-		old = append(old, rec)
-		return true
+		return rec.Full
 	})
 	for _, rec := range old {
 		rec = rec.reduced()
-		r.reduced = rec.Lease.Changed
-		r.tables.removed.Set(r.reduced, rec)
-		r.records[rec.Lease.Key()] = r.reduced // with the new strings
+		r.tables.removed.Set(rec.Lease.Changed, rec)
+		r.records[rec.Lease.Key()] = rec.Lease.Changed // with the new strings
 		r.shared = nil
 	}
 }

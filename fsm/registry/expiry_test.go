@@ -101,14 +101,17 @@ func TestExpiredListsTheOldestEndFirst(t *testing.T) {
 		return g.register(in).Handle
 	}
 	a, b, c, d := register("a", 20), register("b", 10), register("c", 30), register("d", 10)
-	g.pass(5000)
-	g.client(Renew{Handle: b}) // ends between d and a
 	handles := func(items []EvictItem) (hs []Handle) {
 		for _, item := range items {
 			hs = append(hs, item.Handle)
 		}
 		return hs
 	}
+	if got, want := handles(g.Expired(g.now.Lease+11_000, 10)), []Handle{b, d}; !slices.Equal(got, want) {
+		t.Errorf("two that end together: got %v, want %v, by slot", got, want)
+	}
+	g.pass(5000)
+	g.client(Renew{Handle: b}) // ends between d and a
 	if got, want := handles(g.Expired(g.now.Lease+16_000, 10)), []Handle{d, b, a}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

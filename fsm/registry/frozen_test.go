@@ -86,6 +86,27 @@ func TestFrozenStateDoesNotChange(t *testing.T) {
 	}
 }
 
+func TestThawedApplicationIsNotOlderThanItWas(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.register(instance(orders2, Up, 100))
+	g.client(Cancel{orders2})
+	for range 26 { // until the record of it is pruned
+		g.pass(maxLead)
+		g.Advance(g.now)
+	}
+	if f := g.Freeze(); f.Pruned != 3 || len(f.Removals) != 0 {
+		t.Fatalf("pruned to %d, %d records, want 3, none", f.Pruned, len(f.Removals))
+	}
+	thawed, err := Thaw(g.Freeze())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if app, _ := thawed.View().App("ORDERS"); app.Changed != 3 {
+		t.Errorf("changed at %d, want 3", app.Changed)
+	}
+}
+
 // Each lie that a snapshot can tell, alone.
 func TestThawRefusesAStateThatLies(t *testing.T) {
 	lease := func(change func(l *Lease)) func(f *Frozen) {

@@ -21,6 +21,9 @@ func (s step) take(r *Registry, now Stamp) Result {
 	if s.epoch != (Epoch{}) {
 		r.Establish(s.epoch, "cluster")
 	}
+	for r.Clock().Lease+maxLead < now.Lease { // the clock moves by an hour at most
+		r.Advance(Stamp{Lease: r.Clock().Lease + maxLead, Wall: now.Wall})
+	}
 	switch {
 	case s.evict > 0:
 		r.Advance(now)
@@ -37,11 +40,11 @@ var (
 	drawOrigin = rapid.SampledFrom([]Origin{FromClient, FromClient, FromClient, FromEureka, {Kind: LocalPeer}})
 	drawStatus = rapid.SampledFrom([]Status{Up, Up, Up, Down, Starting, OutOfService, Unknown})
 	drawDirty  = rapid.SampledFrom([]int64{0, 100, 101, 102, 103, startOfWall, startOfWall + 60_000})
-	drawPass   = rapid.SampledFrom([]int64{0, 0, 1, 999, 5000, 29_999, 30_000, 61_000, maxLead})
+	drawPass   = rapid.SampledFrom([]int64{0, 0, 0, 1, 999, 999, 5000, 5000, 29_999, 30_000, 30_000, 61_000, 61_000, maxRemovalAge / 2})
 	drawKey    = rapid.Custom(func(t *rapid.T) Key {
 		return Key{
-			App: rapid.SampledFrom([]string{"BILLING", "ORDERS", "USERS"}).Draw(t, "app"),
-			ID:  rapid.SampledFrom([]string{"1", "2", "3", "4"}).Draw(t, "id"),
+			App: rapid.SampledFrom([]string{"BILLING", "ORDERS"}).Draw(t, "app"),
+			ID:  rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "id"),
 		}
 	})
 	drawInstance = rapid.Custom(func(t *rapid.T) *Instance {
@@ -55,14 +58,14 @@ var (
 	drawStep = rapid.Custom(func(t *rapid.T) step {
 		s := step{pass: drawPass.Draw(t, "pass"), origin: drawOrigin.Draw(t, "origin")}
 		key, dirty := drawKey.Draw(t, "key"), drawDirty.Draw(t, "dirty")
-		switch rapid.IntRange(0, 11).Draw(t, "kind") {
+		switch rapid.IntRange(0, 12).Draw(t, "kind") {
 		case 0, 1, 2, 3:
 			s.op = Register{drawInstance.Draw(t, "instance")}
 		case 4, 5:
 			s.op = Renew{Key: key, LastDirty: dirty, Overridden: drawStatus.Draw(t, "override")}
 		case 6:
 			s.op = Renew{Handle: Handle{Slot: rapid.Uint32Range(0, 5).Draw(t, "slot"), Gen: rapid.Uint32Range(1, 8).Draw(t, "gen")}}
-		case 7:
+		case 7, 12:
 			s.op = Cancel{key}
 		case 8:
 			s.op = SetOverride{Key: key, Status: drawStatus.Draw(t, "override"), LastDirty: dirty}
@@ -76,7 +79,7 @@ var (
 		}
 		return s
 	})
-	drawSteps = rapid.SliceOfN(drawStep, 1, 60)
+	drawSteps = rapid.SliceOfN(drawStep, 30, 200)
 )
 
 // check verifies that everything the registry keeps twice agrees.

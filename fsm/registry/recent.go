@@ -9,16 +9,13 @@ import (
 const recentLength = 1000
 
 // recent is the newest entries of a queue, newest last. Entries are appended behind what copies of
-// the header can see and never overwritten, so a copy is a snapshot.
+// the header can see and never overwritten, so a copy is a snapshot; when the array is full, append
+// moves what is left to a larger one.
 type recent []Recent
 
 func (q recent) with(e Recent) recent {
 	if len(q) == recentLength {
 		q = q[1:]
-	}
-	if len(q) == cap(q) {
-		// Room for as many again, so that the copy is paid once in a thousand times.
-		q = append(make(recent, 0, len(q)+recentLength), q...)
 	}
 	return append(q, e)
 }

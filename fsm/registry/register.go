@@ -40,32 +40,33 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 	return Result{Index: r.index, Handle: l.Handle}
 }
 
-// registerAgain registers an instance that has a lease: it gets a new one, with the newer of the two
-// instances in it.
+// registerAgain registers an instance that has a lease. Kept or replaced, it gets a new one; only
+// what another server sends and is known already renews the old one.
 func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result {
 	stored := old.Instance
 	dirty := r.dirty(in, stored.LastDirty)
-	chosen, outcome := in, Done
 	if keeps(stored, dirty) {
-		chosen, dirty, origin, outcome = stored, stored.LastDirty, old.Origin, KeptExisting
+		res := r.restart(old, stored.decided(stored, origin, stored.LastDirty), old.Origin)
+		res.Outcome = KeptExisting
+		return res
 	}
-	override := stored.Overridden
-	if override == Unknown {
-		override = chosen.Overridden
-	}
-	status := decide(chosen.Status, override, stored.Status, origin.Replicated())
-	instance := chosen.with(status, override, dirty)
-	if outcome == Done && origin.Replicated() && instance.equal(stored) {
+	instance := in.decided(stored, origin, dirty)
+	if origin.Replicated() && instance.equal(stored) {
 		r.renewLease(old)
 		return Result{Handle: old.Handle}
 	}
+	return r.restart(old, instance, origin)
+}
+
+// restart replaces a lease by a new one of the same key and handle.
+func (r *Registry) restart(old *Lease, instance *Instance, origin Origin) Result {
 	l := &Lease{Instance: instance, Handle: old.Handle, Life: old.Life, ServiceUpAt: old.ServiceUpAt, Origin: origin}
 	r.begin(l)
 	r.tables.replace(old, l)
 	r.tables.reindex(old, l)
 	r.renewLease(l)
 	r.expiry.move(l.Handle.Slot, r.end(l))
-	return Result{Outcome: outcome, Index: r.index, Handle: l.Handle}
+	return Result{Index: r.index, Handle: l.Handle}
 }
 
 // keeps says whether a stored instance stays although one with a timestamp of dirty registers: if it
@@ -115,6 +116,16 @@ func withAmazonID(in *Instance) *Instance {
 	c := *in
 	c.DataCenter.Metadata = merge(c.DataCenter.Metadata, []Pair{{"instance-id", in.ID()}})
 	return &c
+}
+
+// decided returns the instance that registers in the place of a stored one: the override that is
+// stored holds, else it may bring one, and the rules give its status.
+func (i *Instance) decided(stored *Instance, origin Origin, dirty int64) *Instance {
+	override := stored.Overridden
+	if override == Unknown {
+		override = i.Overridden
+	}
+	return i.with(decide(i.Status, override, stored.Status, origin.Replicated()), override, dirty)
 }
 
 // with returns the instance with what the registry decides of it, itself if nothing differs.

@@ -91,6 +91,9 @@ func TestRegisterAgain(t *testing.T) {
 			if *l != want {
 				t.Errorf("got %+v\nwant %+v", *l, want)
 			}
+			if got := g.View().LastRenewal(l); got != g.now {
+				t.Errorf("last renewal %v, want %v", got, g.now)
+			}
 		})
 	}
 }
@@ -101,14 +104,26 @@ func TestIssue802LateReplicaOfAnOlderRegistrationDoesNotWin(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 1464710678627))
 	g.pass(500)
-	if res := g.peer(Register{instance(orders1, Starting, 1464710678020)}); res.Outcome != KeptExisting {
-		t.Errorf("got %+v, want KeptExisting", res)
+	if res := g.peer(Register{instance(orders1, Starting, 1464710678020)}); res.Outcome != KeptExisting || res.Index != 2 {
+		t.Errorf("got %+v, want KeptExisting in a new lease at 2", res)
 	}
 	if l := g.lease(orders1); l.Instance.Status != Up || l.Instance.LastDirty != 1464710678627 || l.Origin != FromClient {
 		t.Errorf("got %s at %d from %v, want the client's UP", l.Instance.Status, l.Instance.LastDirty, l.Origin)
 	}
 	if res := g.client(Renew{Key: orders1, LastDirty: 1464710678627}); res.Outcome != Done {
 		t.Errorf("heartbeat after it: %+v, want Done", res)
+	}
+}
+
+func TestOlderReplicaOfAPeersInstanceKeepsItInANewLease(t *testing.T) {
+	g := newRig(t)
+	g.peer(Register{instance(orders1, Up, 200)})
+	g.pass(1000)
+	if res := g.apply(Origin{Kind: LocalPeer}, Register{instance(orders1, Up, 100)}); res.Outcome != KeptExisting || res.Index != 2 {
+		t.Errorf("got %+v, want KeptExisting in a new lease at 2", res)
+	}
+	if l := g.lease(orders1); l.Origin != FromEureka || l.RegisteredAt != g.now.Wall {
+		t.Errorf("got %+v, want the first peer's, registered now", l)
 	}
 }
 
@@ -307,6 +322,13 @@ func TestClientBringsItsOwnOverride(t *testing.T) {
 	g.register(in)
 	if i := g.lease(orders1).Instance; i.Status != OutOfService || i.Overridden != OutOfService {
 		t.Errorf("got %s, override %s, want OUT_OF_SERVICE twice", i.Status, i.Overridden)
+	}
+	g.register(instance(orders2, Up, 100))
+	in = instance(orders2, Up, 200)
+	in.Overridden = OutOfService
+	g.register(in)
+	if i := g.lease(orders2).Instance; i.Status != OutOfService || i.Overridden != OutOfService {
+		t.Errorf("when it registers again: got %s, override %s, want OUT_OF_SERVICE twice", i.Status, i.Overridden)
 	}
 	in = instance(orders1, Up, 200)
 	in.Overridden = Down

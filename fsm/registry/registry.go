@@ -17,7 +17,6 @@ type Registry struct {
 	handles     handles
 	expiry      expiry
 	records     map[Key]Index // of removals, in tables.removed
-	reduced     Index         // the newest record of a removal that was reduced
 	tables      tables
 	shared      *tables // the copy of tables that views get; nil if they changed since it was made
 }

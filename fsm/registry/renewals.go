@@ -64,10 +64,8 @@ func (t *renewals) renew(slot uint32, s Stamp) {
 // before; each of the two is right for itself.
 func (t *renewals) last(h Handle) (s Stamp, ok bool) {
 	e := t.at(h.Slot)
-	if e.generation.Load() != h.Gen {
-		return Stamp{}, false
-	}
 	s = Stamp{Lease: e.lease.Load(), Wall: e.wall.Load()}
-	// Generations are never used twice: if it is the same after reading, it was all the time.
+	// A generation is never used twice, and whoever knows h came after its beginning: if the slot is
+	// h's after reading, it was so all the time.
 	return s, e.generation.Load() == h.Gen
 }

@@ -46,9 +46,6 @@ func (r *Registry) thawRemovals(f Frozen) {
 	for _, rec := range f.Removals {
 		r.tables.removed.Set(rec.Lease.Changed, rec)
 		r.records[rec.Lease.Key()] = rec.Lease.Changed
-		if !rec.Full {
-			r.reduced = rec.Lease.Changed
-		}
 		r.touchApp(rec.Lease.Instance.App, rec.Lease.Changed)
 	}
 	// A record that was pruned may have been an application's last change. Which one is not known

@@ -1,0 +1,187 @@
+package registry
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// payload is an instance of about 1 KB in all, its strings its own as after decoding.
+func payload(i int) *Instance {
+	id := fmt.Sprintf("host-%06d.example.internal:orders:8080", i)
+	host := fmt.Sprintf("host-%06d.example.internal", i)
+	return &Instance{
+		InstanceID: id, HostName: host, App: fmt.Sprintf("APPLICATION-%03d", i%200), IPAddr: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255),
+		Status: Up, LastDirty: startOfWall, Port: Port{8080, true}, SecurePort: Port{443, false}, CountryID: 1,
+		DataCenter: DataCenter{Name: MyOwn}, RenewalInterval: 30, Duration: 90,
+		Metadata:    []Pair{{"management.port", "8081"}, {"zone", strings.Clone("eu-1a")}, {"build", strings.Repeat("x", 200)}},
+		HomePageURL: "http://" + host + ":8080/", StatusPageURL: "http://" + host + ":8080/actuator/info",
+		HealthCheckURL: "http://" + host + ":8080/actuator/health",
+		VIP:            fmt.Sprintf("application-%03d", i%200), SecureVIP: fmt.Sprintf("application-%03d", i%200),
+	}
+}
+
+func filled(n int) *rig {
+	g := newRig(nil)
+	for i := range n {
+		g.client(Register{payload(i)})
+	}
+	return g
+}
+
+func BenchmarkRenewByHandle(b *testing.B) {
+	g := filled(100_000)
+	ops := make([]Op, 4096)
+	for i := range ops {
+		slot := i * 7919 % 100_000
+		ops[i] = Renew{Handle: Handle{Slot: uint32(slot), Gen: uint32(slot + 1)}, LastDirty: startOfWall}
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if res := g.client(ops[i%len(ops)]); res.Outcome != Done {
+			b.Fatal(res)
+		}
+	}
+}
+
+func BenchmarkRenewByName(b *testing.B) {
+	g := filled(100_000)
+	ops := make([]Op, 4096)
+	for i := range ops {
+		ops[i] = Renew{Key: payload(i * 7919 % 100_000).Key(), LastDirty: startOfWall}
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if res := g.client(ops[i%len(ops)]); res.Outcome != Done {
+			b.Fatal(res)
+		}
+	}
+}
+
+// A registration of a new instance and its removal, with a view made after each, as if each were a
+// log entry of its own.
+func BenchmarkRegister(b *testing.B) {
+	for _, existing := range []int{1000, 100_000} {
+		b.Run(fmt.Sprintf("existing=%d", existing), func(b *testing.B) {
+			g := filled(existing)
+			in := payload(existing + 1)
+			register, cancel := Op(Register{in}), Op(Cancel{in.Key()})
+			b.ReportAllocs()
+			for b.Loop() {
+				g.client(register)
+				g.View()
+				g.client(cancel)
+				g.View()
+			}
+		})
+	}
+}
+
+// 64 re-registrations in one log entry.
+func BenchmarkReregisterBatch(b *testing.B) {
+	g := filled(100_000)
+	ops := make([]Op, 64)
+	for i := range ops {
+		ops[i] = Register{payload(i * 997)}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, op := range ops {
+			g.client(op)
+		}
+		g.View()
+	}
+}
+
+func BenchmarkView(b *testing.B) {
+	g := filled(100_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		g.View()
+	}
+}
+
+func BenchmarkFreeze100k(b *testing.B) {
+	g := filled(100_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		g.Freeze()
+	}
+}
+
+func BenchmarkThaw100k(b *testing.B) {
+	f := filled(100_000).Freeze()
+	for b.Loop() {
+		if _, err := Thaw(f); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A look for expired leases when none of 100,000 is due, and when 100 are.
+func BenchmarkExpired100k(b *testing.B) {
+	for _, due := range []int{0, 100} {
+		b.Run(fmt.Sprintf("due=%d", due), func(b *testing.B) {
+			g := filled(100_000 - due)
+			late := g.now.Lease + 90_000
+			g.pass(1)
+			for i := range due {
+				in := payload(200_000 + i)
+				in.Duration = 3
+				g.client(Register{in})
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if got := len(g.Expired(late, 1000)); got != due {
+					b.Fatal(got)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkDelta(b *testing.B) {
+	g := filled(100_000)
+	g.pass(400_000)
+	for i := range 500 {
+		g.client(Register{payload(i)})
+	}
+	v := g.View()
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(v.Delta().Leases); n != 500 {
+			b.Fatal(n)
+		}
+	}
+}
+
+// Bytes of live heap per registered instance, its own strings included and apart.
+func BenchmarkMemory100k(b *testing.B) {
+	const n = 100_000
+	for b.Loop() {
+		empty := liveHeap()
+		instances := make([]*Instance, n)
+		for i := range instances {
+			instances[i] = payload(i)
+		}
+		given := liveHeap()
+		g := newRig(nil)
+		for _, in := range instances {
+			g.client(Register{in})
+		}
+		v := g.View()
+		all := liveHeap()
+		b.ReportMetric(float64(given-empty)/n, "instance-B")
+		b.ReportMetric(float64(all-given)/n, "registry-B")
+		runtime.KeepAlive(v)
+		runtime.KeepAlive(instances)
+	}
+}
+
+func liveHeap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
