@@ -24,6 +24,8 @@ type load struct {
 	fates    map[string]fate
 	failures []string
 	counts   map[string]int
+	lastDone time.Time
+	gap      time.Duration // the longest time without an acknowledgement
 }
 
 // fate is what must hold for an id at the end.
@@ -37,7 +39,7 @@ const (
 
 const (
 	retryAfter = 200 * time.Millisecond
-	churnEvery = 40 * time.Millisecond
+	churnEvery = 20 * time.Millisecond
 )
 
 // startLoad starts a load whose kept instances have leases of so many seconds, and waits until all
@@ -78,6 +80,14 @@ func (l *load) count(what string, outcome Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts[what+" "+outcome.String()]++
+	if outcome != Done {
+		return
+	}
+	now := time.Now()
+	if !l.lastDone.IsZero() {
+		l.gap = max(l.gap, now.Sub(l.lastDone))
+	}
+	l.lastDone = now
 }
 
 func (l *load) decide(id string, f fate) {
@@ -103,7 +113,7 @@ func (l *load) settled(prefix string) int {
 // work and not one that still recovers.
 func (l *load) awaitProgress(t *testing.T) {
 	t.Helper()
-	const some = 30
+	const some = 150
 	goal := l.settled("churn-") + some
 	Eventually(t, ReadyLimit, "the load makes progress", func() error { return notYet(l.settled("churn-"), goal) })
 }
@@ -203,7 +213,7 @@ func (l *load) check(t *testing.T, nodes []*Node) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.Logf("outcomes: %v", l.counts)
+	t.Logf("outcomes: %v; longest time without an acknowledgement: %v", l.counts, l.gap)
 	for _, failure := range l.failures {
 		t.Error(failure)
 	}

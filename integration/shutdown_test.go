@@ -19,7 +19,6 @@ func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
 	next := c.Leader(followers...)
 	t.Logf("%s led %v after SIGTERM", next.Name, time.Since(began))
 	l.awaitProgress(t)
-	t.Logf("writes were acknowledged again %v after SIGTERM", time.Since(began))
 	leader.Start(t)
 	c.WaitReady()
 	l.stop()
