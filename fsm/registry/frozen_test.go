@@ -133,9 +133,9 @@ func TestThawRefusesAStateThatLies(t *testing.T) {
 		spoil func(f *Frozen)
 		want  string
 	}{
-		{"slot outside the table", lease(func(l *Lease) { l.Handle.Slot = 9 }), "slot 9 is outside"},
-		{"slot twice", lease(func(l *Lease) { l.Handle.Slot = 0 }), "slot 0 is outside the table of 4 or there twice"},
-		{"free slot in use", func(f *Frozen) { f.Free[0] = 1 }, "slot 1 is outside the table of 4 or there twice"},
+		{"slot outside the table", lease(func(l *Lease) { l.Handle.Slot = 9 }), "slot 1 is not there once"},
+		{"slot twice", lease(func(l *Lease) { l.Handle.Slot = 0 }), "slot 1 is not there once"},
+		{"free slot in use", func(f *Frozen) { f.Free[0] = 1 }, "slot 2 is not there once"},
 		{"slots without use", func(f *Frozen) { f.Slots = 5 }, "5 slots, but 2 leases and 2 free"},
 		{"generation 0", lease(func(l *Lease) { l.Handle.Gen = 0 }), "generation 0 is not in 1 to 4"},
 		{"generation not given out", lease(func(l *Lease) { l.Handle.Gen = 5 }), "generation 5 is not in 1 to 4"},
@@ -144,7 +144,7 @@ func TestThawRefusesAStateThatLies(t *testing.T) {
 		{"instance twice", lease(func(l *Lease) { rename(l, orders1) }), "is not after"},
 		{"live and removed", lease(func(l *Lease) { l.EvictedAt = 1 }), "it is live and was removed"},
 		{"registered after its change", lease(func(l *Lease) { l.Registered = 9 }), "registered at 9"},
-		{"change not made yet", lease(func(l *Lease) { l.Changed = 9 }), "index 9 is not in 1 to 6"},
+		{"change not made yet", lease(func(l *Lease) { l.Changed = 9 }), "index 9, but the last one given out is 6"},
 		{"index twice", lease(func(l *Lease) { l.Changed, l.Registered = 1, 1 }), "index 1 is there twice"},
 		{"duration", lease(func(l *Lease) { l.Duration = 0 }), "duration 0 s"},
 		{"interval", lease(func(l *Lease) { l.Interval = 4000 }), "renewal interval 4000 s"},
@@ -152,16 +152,16 @@ func TestThawRefusesAStateThatLies(t *testing.T) {
 		{"renewed in the future", func(f *Frozen) { f.Leases[0].Renewed.Lease = 1 << 40 }, "after the lease clock"},
 		{"no lease", func(f *Frozen) { f.Leases[1].Lease = nil }, "a lease without an instance"},
 		{"no instance", lease(func(l *Lease) { l.Instance = nil }), "a lease without an instance"},
-		{"record without lease", func(f *Frozen) { f.Removals[0].Lease = nil }, "without an instance"},
+		{"record without lease", func(f *Frozen) { f.Removals[0].Lease = nil }, "record of removal without an instance"},
 		{"record of a live instance", record(0, func(_ *Removal, l *Lease) { rename(l, orders1) }), "is live or was removed twice"},
 		{"removed twice", func(f *Frozen) { f.Removals[1].Lease = f.Removals[0].Lease }, "is live or was removed twice"},
 		{"records' order", func(f *Frozen) { slices.Reverse(f.Removals) }, "is not after"},
 		{"kind", record(0, func(m *Removal, _ *Lease) { m.Kind = Live }), "unknown kind 0"},
 		{"no time of removal", record(0, func(_ *Removal, l *Lease) { l.EvictedAt = 0 }), "without its time"},
-		{"record in the future", record(1, func(_ *Removal, l *Lease) { l.Changed = 9 }), "index 9 is not in 1 to 6"},
+		{"record in the future", record(1, func(_ *Removal, l *Lease) { l.Changed = 9 }), "index 9, but the last one given out is 6"},
 		{"reduced after full", record(1, func(m *Removal, _ *Lease) { m.Full = false }), "reduced, but an older one is not"},
 		{"record that is pruned", func(f *Frozen) { f.Pruned = 5 }, "index 5 is not after 5"},
-		{"pruned in the future", func(f *Frozen) { f.Pruned, f.Removals = 9, nil }, "up to 9 are pruned"},
+		{"pruned in the future", func(f *Frozen) { f.Pruned, f.Removals = 9, nil }, "index 9, but the last one given out is 6"},
 		{"recent queue", func(f *Frozen) { f.Canceled = make([]Recent, 1001) }, "1001 entries"},
 	}
 	for _, tt := range tests {

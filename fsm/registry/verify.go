@@ -1,0 +1,155 @@
+package registry
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// verify checks what the state's own operations keep true. Each check relies on those before it.
+func (f *Frozen) verify() error {
+	checks := []func() error{f.verifyContents, f.verifySlots, f.verifyLeases, f.verifyRemovals, f.verifyIndexes, f.verifyRecent}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Frozen) verifyContents() error {
+	hollow := func(l *Lease) bool { return l == nil || l.Instance == nil }
+	if slices.ContainsFunc(f.Leases, func(s LeaseState) bool { return hollow(s.Lease) }) {
+		return errors.New("a lease without an instance")
+	}
+	if slices.ContainsFunc(f.Removals, func(m Removal) bool { return hollow(m.Lease) }) {
+		return errors.New("a record of removal without an instance")
+	}
+	return nil
+}
+
+// verifySlots checks that every slot of the table is either free or has one lease.
+func (f *Frozen) verifySlots() error {
+	if uint64(f.Slots) != uint64(len(f.Leases)+len(f.Free)) {
+		return fmt.Errorf("%d slots, but %d leases and %d free slots", f.Slots, len(f.Leases), len(f.Free))
+	}
+	used := slices.Clone(f.Free)
+	for _, s := range f.Leases {
+		used = append(used, s.Lease.Handle.Slot)
+	}
+	slices.Sort(used)
+	for i, slot := range used {
+		if slot != uint32(i) {
+			return fmt.Errorf("slot %d is not there once", i)
+		}
+	}
+	return nil
+}
+
+func (f *Frozen) verifyLeases() error {
+	generations := make([]uint32, 0, len(f.Leases))
+	for i, s := range f.Leases {
+		if i > 0 && compareKeys(f.Leases[i-1].Lease.Key(), s.Lease.Key()) >= 0 {
+			return fmt.Errorf("lease %s is not after %s", s.Lease.Key(), f.Leases[i-1].Lease.Key())
+		}
+		if err := f.verifyLive(s); err != nil {
+			return fmt.Errorf("lease %s: %w", s.Lease.Key(), err)
+		}
+		generations = append(generations, s.Lease.Handle.Gen)
+	}
+	if twice, ok := repeated(generations); ok {
+		return fmt.Errorf("generation %d is there twice", twice)
+	}
+	return nil
+}
+
+func (f *Frozen) verifyLive(s LeaseState) error {
+	l := s.Lease
+	switch {
+	case l.Handle.Gen == 0 || l.Handle.Gen > f.Generation:
+		return fmt.Errorf("generation %d is not in 1 to %d", l.Handle.Gen, f.Generation)
+	case l.EvictedAt != 0:
+		return errors.New("it is live and was removed")
+	case l.Registered == 0 || l.Registered > l.Changed:
+		return fmt.Errorf("registered at %d, after its last change at %d", l.Registered, l.Changed)
+	case l.Duration < MinDuration || l.Duration > MaxDuration:
+		return fmt.Errorf("duration %d s is not in %d to %d", l.Duration, MinDuration, MaxDuration)
+	case l.Interval < MinRenewalInterval || l.Interval > MaxRenewalInterval:
+		return fmt.Errorf("renewal interval %d s is not in %d to %d", l.Interval, MinRenewalInterval, MaxRenewalInterval)
+	case int(l.Instance.Status) >= len(statusNames) || int(l.Instance.Overridden) >= len(statusNames):
+		return fmt.Errorf("status %d or override %d has no name", l.Instance.Status, l.Instance.Overridden)
+	case s.Renewed.Lease > f.Clock.Lease:
+		return fmt.Errorf("renewed at %d, after the lease clock's %d", s.Renewed.Lease, f.Clock.Lease)
+	}
+	return nil
+}
+
+func (f *Frozen) verifyRemovals() error {
+	seen := make(map[Key]struct{}, len(f.Removals))
+	before := Removal{Lease: &Lease{Changed: f.Pruned}}
+	for _, rec := range f.Removals {
+		key := rec.Lease.Key()
+		_, live := slices.BinarySearchFunc(f.Leases, key, func(s LeaseState, key Key) int { return compareKeys(s.Lease.Key(), key) })
+		if _, twice := seen[key]; twice || live {
+			return fmt.Errorf("removal of %s: the instance is live or was removed twice", key)
+		}
+		seen[key] = struct{}{}
+		if err := rec.verifyAfter(before); err != nil {
+			return fmt.Errorf("removal of %s: %w", key, err)
+		}
+		before = rec
+	}
+	return nil
+}
+
+// verifyAfter checks a record of removal, given the one before it.
+func (m Removal) verifyAfter(before Removal) error {
+	switch {
+	case m.Kind != Canceled && m.Kind != Evicted:
+		return fmt.Errorf("unknown kind %d", m.Kind)
+	case m.Lease.EvictedAt <= 0:
+		return errors.New("without its time")
+	case m.Lease.Changed <= before.Lease.Changed:
+		return fmt.Errorf("index %d is not after %d", m.Lease.Changed, before.Lease.Changed)
+	case before.Full && !m.Full:
+		return errors.New("reduced, but an older one is not")
+	}
+	return nil
+}
+
+// verifyIndexes checks that every change has an Index of its own, and that it was given out.
+func (f *Frozen) verifyIndexes() error {
+	indexes := make([]Index, 0, len(f.Leases)+len(f.Removals)+1)
+	for _, s := range f.Leases {
+		indexes = append(indexes, s.Lease.Changed)
+	}
+	for _, m := range f.Removals {
+		indexes = append(indexes, m.Lease.Changed)
+	}
+	if twice, ok := repeated(indexes); ok {
+		return fmt.Errorf("index %d is there twice", twice)
+	}
+	if newest := slices.Max(append(indexes, f.Pruned)); newest > f.Index {
+		return fmt.Errorf("a change has index %d, but the last one given out is %d", newest, f.Index)
+	}
+	return nil
+}
+
+func (f *Frozen) verifyRecent() error {
+	if n := max(len(f.Registered), len(f.Canceled)); n > recentLength {
+		return fmt.Errorf("a recent queue has %d entries, more than %d", n, recentLength)
+	}
+	return nil
+}
+
+// repeated sorts values and returns one that is there twice, if any is.
+func repeated[T cmp.Ordered](values []T) (twice T, ok bool) {
+	slices.Sort(values)
+	for i := 1; i < len(values); i++ {
+		if values[i-1] == values[i] {
+			return values[i], true
+		}
+	}
+	return twice, false
+}
