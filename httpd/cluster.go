@@ -26,8 +26,8 @@ type ClusterStatus struct {
 // NodeStatus is one node of a cluster.
 type NodeStatus struct {
 	ID      string `json:"id"`      // its name
-	HTTP    string `json:"http"`    // address of its HTTP listener
+	HTTP    string `json:"http"`    // address of its HTTP listener; empty if it could not be asked
 	Cluster string `json:"cluster"` // address of its node-to-node listener
-	Role    string `json:"role"`    // leader or follower; unknown if it could not be asked
+	Role    string `json:"role"`    // leader, follower, candidate, learner (no vote yet), stopped or unreachable
 	Applied uint64 `json:"applied"` // index of the newest applied entry; 0 if it could not be asked
 }

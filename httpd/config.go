@@ -56,6 +56,8 @@ type Config struct {
 	Service registry.Service
 	// Cluster tells about the nodes. Nil: only this node is shown.
 	Cluster Cluster
+	// Members changes the nodes. Nil: they cannot be changed here, and the routes for it answer 501.
+	Members Members
 	// Node is the name of this node; Version that of the program. Both are shown, nothing more.
 	Node, Version string
 	// Reads is the freshness of Eureka reads that carry no consistency parameter.

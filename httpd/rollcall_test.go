@@ -22,7 +22,7 @@ var threeNodes = cluster{
 	Nodes: []httpd.NodeStatus{
 		{ID: "n1", HTTP: "127.0.0.1:8761", Cluster: "127.0.0.1:7761", Role: "follower", Applied: 41},
 		{ID: "n2", HTTP: "127.0.0.1:8762", Cluster: "127.0.0.1:7762", Role: "leader", Applied: 42},
-		{ID: "n3", HTTP: "127.0.0.1:8763", Cluster: "127.0.0.1:7763", Role: "unknown"},
+		{ID: "n3", Cluster: "127.0.0.1:7763", Role: "unreachable"},
 	},
 }
 
@@ -31,7 +31,7 @@ func TestTheClustersStatusIsShown(t *testing.T) {
 	want := `{"node":"n1","version":"v1","mode":"cp","cluster_id":"c1","leader":"n2","term":7,"ready":true,"quorum":true,"nodes":[` +
 		`{"id":"n1","http":"127.0.0.1:8761","cluster":"127.0.0.1:7761","role":"follower","applied":41},` +
 		`{"id":"n2","http":"127.0.0.1:8762","cluster":"127.0.0.1:7762","role":"leader","applied":42},` +
-		`{"id":"n3","http":"127.0.0.1:8763","cluster":"127.0.0.1:7763","role":"unknown","applied":0}]}` + "\n"
+		`{"id":"n3","http":"","cluster":"127.0.0.1:7763","role":"unreachable","applied":0}]}` + "\n"
 	if got := n.send(t, request("GET", "/v1/rollcall/status", "")); got.body != want {
 		t.Errorf("got  %s\nwant %s", got.body, want)
 	}
@@ -174,9 +174,9 @@ func TestTheServersStatusListsItsReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{
-		"registered-replicas":  "http://127.0.0.1:8762/eureka/, http://127.0.0.1:8763/eureka/",
+		"registered-replicas":  "http://127.0.0.1:8762/eureka/, http://n3/eureka/",
 		"available-replicas":   "http://127.0.0.1:8762/eureka/,",
-		"unavailable-replicas": "http://127.0.0.1:8763/eureka/,",
+		"unavailable-replicas": "http://n3/eureka/,",
 	} {
 		if got := doc.ApplicationStats[key]; got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)

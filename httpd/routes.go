@@ -75,6 +75,9 @@ func (h *Handler) eurekaRoutes(base string) {
 	add("/asg/{asg}/status", emptyForm, h.autoScalingGroup, http.MethodPut)
 }
 
+// memberPath is the resource of one node of the cluster.
+const memberPath = "/v1/rollcall/members/{name}"
+
 // ownRoutes adds our own API and what an operator looks at.
 func (h *Handler) ownRoutes() {
 	get := func(path string, form errorForm, e endpoint) {
@@ -83,6 +86,7 @@ func (h *Handler) ownRoutes() {
 	get("/v1/rollcall/status", jsonForm, h.clusterStatus)
 	get("/v1/rollcall/apps", jsonForm, h.listInstances)
 	get("/v1/rollcall/events", jsonForm, h.events)
+	h.router.Handle(memberPath, h.handle(memberPath, maxParams, jsonForm, h.removeMember)).Methods(http.MethodDelete)
 	get("/healthz", jsonForm, healthz)
 	get("/readyz", jsonForm, h.readyz)
 	get("/serverinfo/statusoverrides", eurekaForm, func(w http.ResponseWriter, r *http.Request) error {

@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -48,9 +49,9 @@ func (h *Handler) statusInfo(cluster ClusterStatus, scheme string) *eureka.Statu
 		if n.ID == cluster.Node {
 			continue
 		}
-		address := scheme + n.HTTP + "/eureka/"
+		address := scheme + cmp.Or(n.HTTP, n.ID) + "/eureka/" // a node that cannot be asked is known by name
 		registered = append(registered, address)
-		if n.Role == "unknown" || n.Role == "" {
+		if n.Role == "unreachable" || n.Role == "" {
 			info.UnavailableReplicas += address + ","
 		} else {
 			info.AvailableReplicas += address + ","

@@ -1,0 +1,65 @@
+package httpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Members changes which nodes the cluster has.
+type Members interface {
+	// Remove takes the node of a name out of the cluster for good. It ends within the time of a
+	// write, 4 s. Errors: ErrUnknownMember, ErrMembership, registry.ErrNoLeader (nothing was done),
+	// registry.ErrUnknownOutcome.
+	Remove(ctx context.Context, name string) error
+}
+
+// Errors of Members.
+var (
+	// ErrUnknownMember: the cluster has no node of that name.
+	ErrUnknownMember = errors.New("no such node")
+	// ErrMembership: the change was refused and nothing was done. The text of the error, which says
+	// why, is shown to the caller.
+	ErrMembership = errors.New("membership was not changed")
+)
+
+// removedMember is the answer to a removal.
+type removedMember struct {
+	Removed string `json:"removed"` // the node's name
+}
+
+// removeMember is DELETE /v1/rollcall/members/{name}.
+func (h *Handler) removeMember(w http.ResponseWriter, r *http.Request) error {
+	if h.config.Members == nil {
+		return &refusal{status: http.StatusNotImplemented, text: "this node takes no part in a cluster with members; ask a node in mode cp"}
+	}
+	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
+		return err
+	}
+	name := pathVar(r, "name")
+	if err := h.config.Members.Remove(r.Context(), name); err != nil {
+		return memberRefusal(name, writeOutcome(err))
+	}
+	h.config.Log.Info("a node was removed", "removed", name, "by", r.RemoteAddr)
+	return respondJSON(w, r, removedMember{name})
+}
+
+// memberRefusal words what only a change of members can meet.
+func memberRefusal(name string, err error) error {
+	switch {
+	case errors.Is(err, registry.ErrUnknownOutcome):
+		return err
+	case errors.Is(err, ErrUnknownMember):
+		text := fmt.Sprintf("the cluster has no node %q; GET /v1/rollcall/status lists its nodes", name)
+		return &refusal{status: http.StatusNotFound, text: text, cause: err}
+	case errors.Is(err, ErrMembership):
+		return &refusal{status: http.StatusServiceUnavailable, text: err.Error(), cause: err}
+	case errors.Is(err, registry.ErrNoLeader):
+		text := fmt.Sprintf("node %q was not removed: no leader could be reached; try again when a majority of the nodes is up", name)
+		return &refusal{status: http.StatusServiceUnavailable, text: text, retry: true, cause: err}
+	}
+	return err
+}
