@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,9 +118,17 @@ func (a answer) refusal() *StatusError {
 	if a.status < 300 {
 		return nil
 	}
+	return &StatusError{Server: a.server, Status: a.status, Message: a.message()}
+}
+
+// message is what the server says: the error of Rollcall's own API, or the beginning of a text.
+func (a answer) message() string {
+	var doc struct{ Error string }
+	if err := json.Unmarshal(a.body, &doc); err == nil && doc.Error != "" {
+		return doc.Error
+	}
 	const longest = 300
-	text := strings.TrimSpace(string(a.body[:min(len(a.body), longest)]))
-	return &StatusError{Server: a.server, Status: a.status, Message: text}
+	return strings.TrimSpace(string(a.body[:min(len(a.body), longest)]))
 }
 
 // want turns an answer that is no success into an error.

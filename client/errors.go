@@ -11,6 +11,8 @@ import (
 var (
 	// ErrNotRegistered: the cluster has no such instance. Register it (again).
 	ErrNotRegistered = errors.New("not registered")
+	// ErrUnknownMember: the cluster has no node of that name. Status lists its nodes.
+	ErrUnknownMember = errors.New("the cluster has no such node")
 	// ErrUnknownOutcome: nobody knows whether the write took effect. Repeat it, or read.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )
