@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -21,6 +22,37 @@ func (c cluster) Status(ctx context.Context) httpd.ClusterStatus {
 	}
 	return status
 }
+
+// members lets package httpd change the store's nodes.
+type members struct {
+	store interface {
+		RemoveMember(ctx context.Context, name string) error
+	}
+}
+
+// Remove implements httpd.Members.
+func (m members) Remove(ctx context.Context, name string) error {
+	err := m.store.RemoveMember(ctx, name)
+	switch {
+	case errors.Is(err, store.ErrUnknownMember):
+		return inTermsOf{err, httpd.ErrUnknownMember}
+	case errors.Is(err, store.ErrMembership):
+		return inTermsOf{err, httpd.ErrMembership}
+	}
+	return err
+}
+
+// inTermsOf is an error that another package knows as a sentinel of its own.
+type inTermsOf struct {
+	error
+	sentinel error
+}
+
+// Is makes errors.Is find the sentinel.
+func (e inTermsOf) Is(target error) bool { return target == e.sentinel }
+
+// Unwrap returns the error in the words of who made it.
+func (e inTermsOf) Unwrap() error { return e.error }
 
 // drainingService is a registry that is not ready any more once the node shuts down, so that load
 // balancers leave before the port closes.

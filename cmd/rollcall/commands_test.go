@@ -68,6 +68,10 @@ func TestCommandsSendWhatTheyAreAskedTo(t *testing.T) {
 		{name: "end an override", args: []string{"override", "orders/orders-1", "--delete"}, status: 200, want: "DELETE /eureka/v2/apps/ORDERS/orders-1/status", prints: "override deleted  ORDERS/orders-1\n"},
 		{name: "status", args: []string{"status"}, status: 200, body: "{}", want: "GET /v1/rollcall/status", prints: "LEADER"},
 		{name: "events", args: []string{"events"}, status: 200, body: "{}", want: "GET /v1/rollcall/events", prints: "EVENT"},
+		{name: "members", args: []string{"members"}, status: 200, body: `{"nodes":[{"id":"n1","role":"learner"}]}`, want: "GET /v1/rollcall/status", prints: "n1    learner"},
+		{name: "members in JSON", args: []string{"members", "-o", "json"}, status: 200, body: `{}`, want: "GET /v1/rollcall/status", prints: "[]\n"},
+		{name: "remove a member", args: []string{"members", "remove", "n1"}, status: 200, body: `{"removed":"n1"}`, want: "DELETE /v1/rollcall/members/n1", prints: "removed  n1\n"},
+		{name: "remove a member, in JSON", args: []string{"members", "remove", "n1", "-o", "json"}, status: 200, want: "DELETE /v1/rollcall/members/n1", prints: `"removed": "n1"`},
 		{name: "ls", args: []string{"ls", "--consistency", "stale"}, status: 200, body: `{"applications":{"application":[]}}`, want: "GET /eureka/v2/apps?consistency=stale", prints: "VIP"},
 		{name: "ls of one", args: []string{"ls", "orders", "-o", "json"}, status: 404, want: "GET /eureka/v2/apps/orders", prints: "[]\n"},
 		{name: "register", args: []string{"register", "orders", "--id=orders-1"}, status: 204, want: "POST /eureka/v2/apps/ORDERS", prints: "registered  ORDERS/orders-1  UP\n"},
@@ -123,6 +127,9 @@ func TestExitCodesTellMistakesFromFailures(t *testing.T) {
 		says string
 	}{
 		{name: "unknown instance", args: []string{"cancel", "a/b", "--addr", s.URL}, code: exitError, says: "cancel A/b: not registered"},
+		{name: "unknown member", args: []string{"members", "remove", "n9", "--addr", s.URL}, code: exitError, says: `remove node "n9": the cluster has no such node`},
+		{name: "no member", args: []string{"members", "remove"}, code: exitUsage, says: "accepts 1 arg"},
+		{name: "unknown subcommand of members", args: []string{"members", "n9"}, code: exitUsage, says: "unknown command"},
 		{name: "nobody there", args: []string{"status", "--addr", "127.0.0.1:1"}, code: exitError, says: "connection refused"},
 		{name: "unknown command", args: []string{"frobnicate"}, code: exitUsage, says: "unknown command"},
 		{name: "unknown subcommand", args: []string{"config", "frobnicate"}, code: exitUsage, says: "unknown command"},

@@ -29,6 +29,7 @@ func newRootCommand() *cobra.Command {
 		newCancelCommand(),
 		newOverrideCommand(),
 		newEventsCommand(),
+		newMembersCommand(),
 		newConfigCommand(),
 		newBenchCommand(),
 		newVersionCommand(),

@@ -82,6 +82,7 @@ func (n *node) handle(c *Config, name string, raft *store.Raft, metrics *prometh
 	handler, err := httpd.New(httpd.Config{
 		Service: drainingService{raft, n.draining},
 		Cluster: cluster{raft},
+		Members: members{raft},
 		Node:    name,
 		Version: version,
 		Reads:   reads,

@@ -14,7 +14,7 @@ func sampleStatus() clusterStatus {
 		Nodes: []client.NodeStatus{
 			{ID: "node1", HTTP: "127.0.0.1:8761", Cluster: "127.0.0.1:7761", Role: "follower", Applied: 41},
 			{ID: "node2", HTTP: "127.0.0.1:8762", Cluster: "127.0.0.1:7762", Role: "leader", Applied: 42},
-			{ID: "node3", Cluster: "127.0.0.1:7763", Role: "unknown"},
+			{ID: "node3", Cluster: "127.0.0.1:7763", Role: "unreachable"},
 		},
 	}}
 }
@@ -47,10 +47,10 @@ func TestTables(t *testing.T) {
 		{name: "status", value: sampleStatus(), want: `CLUSTER  MODE  LEADER  TERM  QUORUM
 c0ffee   cp    node2   3     yes
 
-NODE   ROLE      HTTP            NODE-TO-NODE    APPLIED
-node1  follower  127.0.0.1:8761  127.0.0.1:7761  41
-node2  leader    127.0.0.1:8762  127.0.0.1:7762  42
-node3  unknown   -               127.0.0.1:7763  0
+NODE   ROLE         HTTP            NODE-TO-NODE    APPLIED
+node1  follower     127.0.0.1:8761  127.0.0.1:7761  41
+node2  leader       127.0.0.1:8762  127.0.0.1:7762  42
+node3  unreachable  -               127.0.0.1:7763  0
 `},
 		{name: "instances, with what could drive a terminal", value: sampleInstances(), want: `APP     ID        STATUS          HOST                  IP        PORT         VIP     LEASE
 ORDERS  orders-1  OUT_OF_SERVICE  orders-1.example.com  10.0.0.1  80,443(tls)  orders  30s

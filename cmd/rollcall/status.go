@@ -39,12 +39,8 @@ func (s clusterStatus) table() [][]string {
 		{"CLUSTER", "MODE", "LEADER", "TERM", "QUORUM"},
 		{s.ClusterID, s.Mode, s.Leader, strconv.FormatUint(s.Term, 10), yesNo(s.Quorum)},
 		{},
-		{"NODE", "ROLE", "HTTP", "NODE-TO-NODE", "APPLIED"},
 	}
-	for _, n := range s.Nodes {
-		rows = append(rows, []string{n.ID, n.Role, n.HTTP, n.Cluster, strconv.FormatUint(n.Applied, 10)})
-	}
-	return rows
+	return append(rows, memberList(s.Nodes).table()...)
 }
 
 func yesNo(b bool) string {

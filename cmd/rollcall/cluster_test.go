@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// removing is a store that answers every removal alike.
+type removing struct{ err error }
+
+func (r removing) RemoveMember(context.Context, string) error { return r.err }
+
+func TestFailedRemovalsAreGivenInTheTermsOfTheAPI(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		err  error // of the store
+		want error // as httpd knows it
+	}{
+		{name: "unknown node", err: store.ErrUnknownMember, want: httpd.ErrUnknownMember},
+		{name: "refused", err: store.ErrMembership, want: httpd.ErrMembership},
+		{name: "no leader", err: registry.ErrNoLeader, want: registry.ErrNoLeader},
+		{name: "unknown outcome", err: registry.ErrUnknownOutcome, want: registry.ErrUnknownOutcome},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cause := fmt.Errorf("remove node \"n1\": %w: a reason", tc.err)
+			got := members{removing{cause}}.Remove(t.Context(), "n1")
+			if !errors.Is(got, tc.want) || got.Error() != cause.Error() {
+				t.Errorf("got %v, want %v in the words %q", got, tc.want, cause)
+			}
+		})
+	}
+	if err := (members{removing{}}).Remove(t.Context(), "n1"); err != nil {
+		t.Errorf("a removal that succeeded: %v", err)
+	}
+}
