@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // findCluster finds or founds the cluster of a node that belongs to none, and checks, whenever no
@@ -18,11 +20,11 @@ func (s *Raft) findCluster(ctx context.Context) {
 		if s.clusterID() == "" {
 			err = s.search(ctx)
 		} else if s.leader.Load() == nil {
-			s.recognise(ctx)
+			err = s.recognise(ctx)
 		}
 		if err != nil && err.Error() != said {
 			said = err.Error()
-			s.log.Warn("not in a cluster yet", "err", err)
+			s.log.Warn("not in touch with a cluster", "err", err)
 		}
 		pause(ctx, nil, searchInterval)
 	}
@@ -108,19 +110,26 @@ func (s *Raft) join(ctx context.Context, st NodeState) error {
 	if slices.Contains(st.Members, s.id.ServerID) {
 		return s.adoptCluster(st.Cluster)
 	}
-	err := fmt.Errorf("cluster %s has no leader that could take this node in", st.Cluster)
+	if err := s.askIn(ctx); err != nil {
+		return fmt.Errorf("join cluster %s: %w", st.Cluster, err)
+	}
+	s.log.Info("joined a cluster", "cluster", st.Cluster)
+	return s.adoptCluster(st.Cluster)
+}
+
+// askIn asks whoever leads to take this node in, or to note its new address.
+func (s *Raft) askIn(ctx context.Context) error {
+	err := registry.ErrNoLeader
 	for _, address := range s.cfg.Join {
-		var reply JoinReply
 		args := JoinArgs{ServerID: s.id.ServerID, Addr: s.net.Addr().String()}
 		ctx, cancel := context.WithTimeout(ctx, changeLimit)
-		callErr := s.peers.call(ctx, address, "Node.Join", args, &reply)
+		reply, callErr := invoke[JoinReply](ctx, s.peers, address, "Node.Join", args)
 		cancel()
 		switch {
 		case callErr != nil || reply.Answer == answerNotLeader:
 			continue
 		case reply.Answer == answerOK:
-			s.log.Info("joined a cluster", "cluster", st.Cluster)
-			return s.adoptCluster(st.Cluster)
+			return nil
 		}
 		err = errors.New(reply.Reason)
 	}
@@ -128,9 +137,9 @@ func (s *Raft) join(ctx context.Context, st NodeState) error {
 }
 
 // recognise stops a node that started with the data of another cluster, or that was removed from
-// its own. Where the cluster is, cluster.join says; where the log says it is does not count, for the
-// log may be the wrong one.
-func (s *Raft) recognise(ctx context.Context) {
+// its own; and it tells the cluster of a new address of this node. Where the cluster is,
+// cluster.join says; where the log says it is does not count, for the log may be the wrong one.
+func (s *Raft) recognise(ctx context.Context) error {
 	var foreign *errForeign
 	friends := 0
 	for _, a := range askAll(ctx, s.cfg.Join, askLimit, s.stateAt) {
@@ -139,7 +148,7 @@ func (s *Raft) recognise(ctx context.Context) {
 		case a.err != nil || a.value.ServerID == s.id.ServerID || a.value.Cluster == "":
 		case a.value.LeaderID != "" && len(a.value.Members) > 0 && !slices.Contains(a.value.Members, s.id.ServerID):
 			s.fail(fmt.Errorf("this node was removed from cluster %s: to take it in again, start it with an empty data directory", s.clusterID()))
-			return
+			return nil
 		default:
 			friends++
 		}
@@ -147,4 +156,19 @@ func (s *Raft) recognise(ctx context.Context) {
 	if foreign != nil && friends == 0 {
 		s.fail(fmt.Errorf("data directory %s belongs to cluster %s, but %w: use the data directory of this cluster, or correct cluster.join", s.cfg.DataDir, s.clusterID(), foreign))
 	}
+	if friends == 0 || !s.moved() {
+		return nil
+	}
+	if err := s.askIn(ctx); err != nil {
+		return fmt.Errorf("tell the cluster that this node has moved to %s: %w", s.net.Addr(), err)
+	}
+	return nil
+}
+
+// moved says that the cluster knows this node by another address than it has now.
+func (s *Raft) moved() bool {
+	members, err := s.members()
+	return err == nil && slices.ContainsFunc(members, func(m raft.Server) bool {
+		return m.ID == raft.ServerID(s.id.ServerID) && string(m.Address) != s.net.Addr().String()
+	})
 }

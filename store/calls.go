@@ -18,12 +18,13 @@ import (
 // itself only: "not the leader" is an answer, never a reason to ask somebody else.
 type nodeCalls struct{ s *Raft }
 
-// Answers of Commit, ReadIndex and Join.
+// Answers of Commit, ReadIndex, Join and Remove.
 const (
 	answerOK uint8 = iota
 	answerNotLeader
 	answerUnknown
 	answerRefused
+	answerNoSuchNode
 )
 
 // CommitReply and the other types of the node channel are exported because net/rpc asks for it; they
@@ -58,8 +59,7 @@ func (n *nodeCalls) Commit(encoded []byte, reply *CommitReply) error {
 
 // commitAt commits a batch at another node.
 func (s *Raft) commitAt(ctx context.Context, address string, encoded []byte) (fsm.BatchResult, error) {
-	var reply CommitReply
-	err := s.peers.call(ctx, address, "Node.Commit", encoded, &reply)
+	reply, err := invoke[CommitReply](ctx, s.peers, address, "Node.Commit", encoded)
 	switch {
 	case err != nil:
 		return fsm.BatchResult{}, err
@@ -102,8 +102,8 @@ func (s *Raft) joinLeaderRound(ctx context.Context) (uint64, error) {
 }
 
 func (s *Raft) readIndexAt(ctx context.Context, address string, verify bool) (uint64, error) {
-	var reply IndexReply
-	if err := s.peers.call(ctx, address, "Node.ReadIndex", verify, &reply); err != nil {
+	reply, err := invoke[IndexReply](ctx, s.peers, address, "Node.ReadIndex", verify)
+	if err != nil {
 		if ctx.Err() != nil {
 			s.peers.hangUp(address)
 		}
@@ -131,8 +131,7 @@ func (s *Raft) termOf(server raft.Server) (uint64, error) {
 	defer s.asking.Delete(address)
 	ctx, cancel := context.WithTimeout(context.Background(), readAttempt)
 	defer cancel()
-	var term uint64
-	err := s.peers.call(ctx, address, "Node.Term", struct{}{}, &term)
+	term, err := invoke[uint64](ctx, s.peers, address, "Node.Term", struct{}{})
 	if ctx.Err() != nil {
 		s.peers.hangUp(address)
 	}
@@ -189,9 +188,7 @@ var roles = map[raft.RaftState]string{
 }
 
 func (s *Raft) stateAt(ctx context.Context, address string) (NodeState, error) {
-	var st NodeState
-	err := s.peers.call(ctx, address, "Node.State", struct{}{}, &st)
-	return st, err
+	return invoke[NodeState](ctx, s.peers, address, "Node.State", struct{}{})
 }
 
 // serveCalls answers the calls that come over one connection. When the connection ends, calls that

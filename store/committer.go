@@ -18,11 +18,13 @@ const (
 	maxOpBytes    = 1 << 20   // one operation may be as large as this
 	maxEntryBytes = 1 << 20   // batches that share an entry
 
-	// noLeaderWait is how long a write that was not sent waits for a leader. Eureka's clients give
-	// up after 8 s and try another server, so an early, certain "no" serves them better.
-	noLeaderWait = time.Second
-	// answerWait is how long a write that was sent waits for its answer.
-	answerWait = 4 * time.Second
+	// noLeaderWait is how long a write that was not sent waits for a leader: its caller is told "no"
+	// within a second. Eureka's clients give up after 8 s and try another server, so an early,
+	// certain "no" serves them better.
+	noLeaderWait = 850 * time.Millisecond
+	// answerWait is how long a write that was sent waits for its answer: its caller is told "unknown"
+	// within four seconds.
+	answerWait = 3800 * time.Millisecond
 	// retryPause is the pause between two attempts to send a batch.
 	retryPause = 20 * time.Millisecond
 )
@@ -262,7 +264,7 @@ func (c *committer) refuse(proposals []*proposal, err error) {
 
 // sweep answers calls that found no slot in time: they certainly took no effect.
 func (c *committer) sweep(ctx context.Context) {
-	tick := time.NewTicker(noLeaderWait / 20)
+	tick := time.NewTicker(noLeaderWait / 40)
 	defer tick.Stop()
 	for {
 		select {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -47,17 +46,22 @@ func (s *Raft) takeIn(args JoinArgs) JoinReply {
 		return JoinReply{Answer: answerRefused, Reason: err.Error()}
 	}
 	name := nameOf(args.ServerID)
+	add := s.raft.AddNonvoter
 	for _, m := range members {
-		if m.ID != raft.ServerID(args.ServerID) && nameOf(string(m.ID)) == name {
+		switch {
+		case nameOf(string(m.ID)) != name:
+		case m.ID != raft.ServerID(args.ServerID):
 			return JoinReply{Answer: answerRefused, Reason: fmt.Sprintf(
 				"the cluster knows node %q with another data directory (server id %s): remove that one first (rollcall members remove %s), or choose another node.name", name, m.ID, name)}
+		case m.Suffrage == raft.Voter:
+			add = s.raft.AddVoter // it has moved: the same vote at another address
 		}
 	}
-	f := s.raft.AddNonvoter(raft.ServerID(args.ServerID), raft.ServerAddress(args.Addr), 0, changeLimit)
+	f := add(raft.ServerID(args.ServerID), raft.ServerAddress(args.Addr), 0, changeLimit)
 	if err := waitFuture(f, changeLimit); err != nil {
 		return JoinReply{Answer: answerRefused, Reason: fmt.Sprintf("take node %q in: %v", name, err)}
 	}
-	s.log.Info("took a node in", "node", name, "address", args.Addr)
+	s.log.Info("member", "node", name, "address", args.Addr)
 	return JoinReply{Answer: answerOK}
 }
 
@@ -101,65 +105,4 @@ func (p *promoter) consider(ctx context.Context, m raft.Server) {
 		return
 	}
 	p.s.log.Info("newcomer votes", "node", nameOf(string(m.ID)))
-}
-
-// Errors of RemoveMember that a caller can act on.
-var (
-	// ErrUnknownMember: the cluster has no node of that name.
-	ErrUnknownMember = errors.New("no such node")
-	// ErrMembership: the change was refused, or nobody knows whether it was made; look before you retry.
-	ErrMembership = errors.New("membership was not changed")
-)
-
-// RemoveMember takes a node out of the cluster for good: its data directory is of no use any more,
-// its name is free again. It works on any node.
-func (s *Raft) RemoveMember(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, changeLimit)
-	defer cancel()
-	var reply JoinReply
-	leader := s.leader.Load()
-	switch {
-	case s.lead.Load() != nil:
-		reply = s.putOut(name)
-	case leader == nil:
-		return fmt.Errorf("remove node %q: %w: no leader", name, ErrMembership)
-	default:
-		if err := s.peers.call(ctx, s.peers.dialAddress(leader.id, leader.address), "Node.Remove", name, &reply); err != nil {
-			return fmt.Errorf("remove node %q: %w: %w", name, ErrMembership, err)
-		}
-	}
-	switch reply.Answer {
-	case answerOK:
-		return nil
-	case answerUnknown:
-		return fmt.Errorf("remove node %q: %w", name, ErrUnknownMember)
-	}
-	return fmt.Errorf("remove node %q: %w: %s", name, ErrMembership, reply.Reason)
-}
-
-// Remove takes a node out of the cluster; answerUnknown means that there is none of that name.
-func (n *nodeCalls) Remove(name string, reply *JoinReply) error {
-	*reply = n.s.putOut(name)
-	return nil
-}
-
-func (s *Raft) putOut(name string) JoinReply {
-	if s.lead.Load() == nil {
-		return JoinReply{Answer: answerNotLeader, Reason: errNotLeader.Error()}
-	}
-	members, err := s.members()
-	if err != nil {
-		return JoinReply{Answer: answerRefused, Reason: err.Error()}
-	}
-	for _, m := range members {
-		if nameOf(string(m.ID)) != name {
-			continue
-		}
-		if err := waitFuture(s.raft.RemoveServer(m.ID, 0, changeLimit), changeLimit); err != nil {
-			return JoinReply{Answer: answerRefused, Reason: err.Error()}
-		}
-		s.log.Info("removed a node", "node", name)
-		return JoinReply{Answer: answerOK}
-	}
-	return JoinReply{Answer: answerUnknown}
 }

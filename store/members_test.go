@@ -74,6 +74,23 @@ func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) 
 	})
 }
 
+func TestNodeThatMovedTellsTheCluster(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	moved := (c.leader() + 1) % 3
+	if err := c.nodes[moved].halt(); err != nil {
+		t.Fatal(err)
+	}
+	cfg := c.nodes[moved].cfg
+	cfg.ClusterAddr = freePort(t)
+	c.nodes[moved] = c.start(cfg)
+	c.waitReady(moved)
+	for _, n := range c.nodes[moved].Status(context.Background()).Nodes {
+		if n.ID == cfg.Node && n.Cluster != cfg.ClusterAddr {
+			t.Errorf("the cluster knows %s at %s, it is at %s", n.ID, n.Cluster, cfg.ClusterAddr)
+		}
+	}
+}
+
 func TestRemovedNodeStopsWithAReason(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	gone := (c.leader() + 1) % 3

@@ -74,26 +74,28 @@ func (p *peers) connected(ctx context.Context, address string) (*link, error) {
 	return l, nil
 }
 
-// call invokes a method of the node channel. An error that wraps errNotSent means that the peer
-// certainly did not get it; after any other error nobody knows.
-func (p *peers) call(ctx context.Context, address, method string, args, reply any) error {
+// invoke calls a method of the node channel. An error that wraps errNotSent means that the peer
+// certainly did not get it; after any other nobody knows.
+func invoke[R any](ctx context.Context, p *peers, address, method string, args any) (R, error) {
+	var none R
 	l, err := p.connected(ctx, address)
 	if err != nil {
-		return fmt.Errorf("call %s: %w", method, err)
+		return none, fmt.Errorf("call %s: %w", method, err)
 	}
-	call := l.client.Go(method, args, reply, make(chan *rpc.Call, 1))
+	reply := new(R) // net/rpc may still write into it after we stopped waiting
+	c := l.client.Go(method, args, reply, make(chan *rpc.Call, 1))
 	select {
-	case <-call.Done:
+	case <-c.Done:
 	case <-ctx.Done():
-		return fmt.Errorf("call %s at %s: %w", method, address, ctx.Err())
+		return none, fmt.Errorf("call %s at %s: %w", method, address, ctx.Err())
 	}
-	if call.Error == nil {
-		return nil
+	if c.Error == nil {
+		return *reply, nil
 	}
-	if _, answered := call.Error.(rpc.ServerError); !answered {
+	if _, answered := c.Error.(rpc.ServerError); !answered {
 		p.forget(address, l)
 	}
-	return fmt.Errorf("call %s at %s: %w", method, address, call.Error)
+	return none, fmt.Errorf("call %s at %s: %w", method, address, c.Error)
 }
 
 // link returns the connection to an address, dialling it if there is none.

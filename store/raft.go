@@ -246,6 +246,9 @@ func (s *Raft) close() error {
 	return errors.Join(errs...)
 }
 
+// errNoAnswer: nobody knows what became of what was asked for.
+var errNoAnswer = errors.New("no answer")
+
 // waitFuture waits for a future of hashicorp/raft, which may never be answered, for at most limit.
 func waitFuture(f raft.Future, limit time.Duration) error {
 	done := make(chan error, 1)
@@ -256,7 +259,7 @@ func waitFuture(f raft.Future, limit time.Duration) error {
 	case err := <-done:
 		return err
 	case <-t.C:
-		return fmt.Errorf("no answer within %v", limit)
+		return fmt.Errorf("%w within %v", errNoAnswer, limit)
 	}
 }
 
