@@ -45,8 +45,7 @@ func (s *Raft) askForRemoval(ctx context.Context, name string) error {
 	if leader == nil || leader.id == s.id.ServerID {
 		return registry.ErrNoLeader
 	}
-	var reply JoinReply
-	err := s.peers.call(ctx, s.peers.dialAddress(leader.id, leader.address), "Node.Remove", name, &reply)
+	reply, err := invoke[JoinReply](ctx, s.peers, s.peers.dialAddress(leader.id, leader.address), "Node.Remove", name)
 	switch {
 	case errors.Is(err, errNotSent):
 		return fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
