@@ -128,6 +128,8 @@ func (s *Raft) openRaft() error {
 	conf.SnapshotThreshold = s.cfg.SnapshotThreshold
 	conf.TrailingLogs = s.cfg.TrailingLogs
 	conf.MaxAppendEntries = 512
+	// A leader that was removed must still say so, and close what it has open: recognise ends it.
+	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
 	conf.NotifyCh = s.notify
 	conf.Logger = logger
