@@ -1,0 +1,76 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// voteLimit is how long a newcomer may take until it votes: ten times the 10 s for which it must
+// have kept up before.
+const voteLimit = 100 * time.Second
+
+// TestNodeThatLostItsDataComesBackAfterItWasRemoved does what docs/operations.md tells operators to do.
+func TestNodeThatLostItsDataComesBackAfterItWasRemoved(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	lost, other := c.Others(leader)[0], c.Others(leader)[1]
+	mustRegister(t, leader, Instance{App: "orders", ID: "before"})
+
+	lost.Kill()
+	if err := os.RemoveAll(lost.Dir); err != nil {
+		t.Fatal(err)
+	}
+	mustRegister(t, leader, Instance{App: "orders", ID: "meanwhile"})
+	lost.Start(t)
+	mustBeToldToRemove(t, lost)
+
+	rollcall(t, "members", "remove", lost.Name, "--addr", other.URL())
+	lost.WaitReady(t)
+	own, err := lost.ListingOf("/eureka/apps?consistency=stale")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"before", "meanwhile"} {
+		if _, ok := own[id]; !ok {
+			t.Errorf("the new %s does not have %q", lost.Name, id)
+		}
+	}
+
+	awaitVote(t, leader, lost)
+	other.Kill() // the majority is now the leader and the newcomer
+	c.WaitReady()
+	mustRegister(t, lost, Instance{App: "orders", ID: "after"})
+}
+
+// mustBeToldToRemove waits until the log of a node that is not let in names the remedy.
+func mustBeToldToRemove(t *testing.T, n *Node) {
+	t.Helper()
+	Eventually(t, ReadyLimit, "the log of "+n.Name+" names the remedy", func() error {
+		if !strings.Contains(n.Output(t), "rollcall members remove "+n.Name) {
+			return fmt.Errorf("it says:\n%s", tail(n.log, 5))
+		}
+		return nil
+	})
+	if n.Ready() == nil {
+		t.Errorf("%s is ready though it is no member", n.Name)
+	}
+}
+
+// awaitVote waits until a newcomer is a follower, no longer a learner, in the list of members.
+func awaitVote(t *testing.T, through, newcomer *Node) {
+	t.Helper()
+	Eventually(t, voteLimit, newcomer.Name+" votes", func() error {
+		var members []NodeStatus
+		decode(t, rollcall(t, "members", "-o", "json", "--addr", through.URL()), &members)
+		i := slices.IndexFunc(members, func(m NodeStatus) bool { return m.ID == newcomer.Name })
+		if i < 0 || members[i].Role != "follower" {
+			return fmt.Errorf("the members are %+v", members)
+		}
+		return nil
+	})
+}
