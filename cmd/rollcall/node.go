@@ -22,6 +22,7 @@ type node struct {
 	runStore  func(context.Context) error // see store.Raft.Run
 	listeners []listener                  // the first one serves the HTTP API
 	draining  *atomic.Bool                // set when the node shuts down: it is not ready any more
+	limits    shutdownLimits
 }
 
 // openNode binds the ports first: they fail at once, and before the data directory was touched.
@@ -30,7 +31,7 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	n := &node{log: log.With("node", name), draining: new(atomic.Bool)}
+	n := &node{log: log.With("node", name), draining: new(atomic.Bool), limits: defaultShutdownLimits()}
 	defer func() {
 		if err != nil {
 			n.closePorts()

@@ -47,12 +47,17 @@ func runServer(ctx context.Context, c *Config, log *slog.Logger) error {
 	return n.run(ctx)
 }
 
-// Bounds of a shutdown. Requests take milliseconds, unless the cluster is in trouble; the store
-// hands over leadership and saves a snapshot, both of which it may be unable to do.
-const (
-	drainWithin = 2 * time.Second
-	closeWithin = 7 * time.Second
-)
+// shutdownLimits bounds the steps of a shutdown, together below the 10 s after which service
+// managers and dev lose patience.
+type shutdownLimits struct {
+	drain  time.Duration // for requests under way: they take milliseconds, unless the cluster is in trouble
+	store  time.Duration // to hand over leadership and save a snapshot, both of which may be impossible
+	answer time.Duration // for requests that waited until the store answered them by its end
+}
+
+func defaultShutdownLimits() shutdownLimits {
+	return shutdownLimits{drain: 2 * time.Second, store: 7 * time.Second, answer: 500 * time.Millisecond}
+}
 
 // run serves until ctx ends (nil, or an error if the shutdown failed) or a part of the node fails.
 func (n *node) run(ctx context.Context) error {
@@ -71,38 +76,51 @@ func (n *node) run(ctx context.Context) error {
 	case err := <-served:
 		n.closeListeners()
 		stopStore()
-		return errors.Join(err, awaitStore(stored))
+		return errors.Join(err, n.awaitStore(stored))
 	case <-ctx.Done():
 	}
 	n.log.Info("shutting down")
 	n.draining.Store(true)
-	n.drain()
+	late := n.drain(n.limits.drain) != nil
 	stopStore()
-	return awaitStore(stored)
+	err := n.awaitStore(stored)
+	if late {
+		n.endRequests()
+	}
+	return err
+}
+
+// endRequests ends what is under way after the store has answered whoever still waited for it.
+func (n *node) endRequests() {
+	if err := n.drain(n.limits.answer); err != nil {
+		n.log.Warn("requests were cut off", "err", err)
+		n.closeListeners()
+	}
 }
 
 // awaitStore gives up in the end: a crash is something that the data directory survives.
-func awaitStore(stored <-chan error) error {
-	timer := time.NewTimer(closeWithin)
+func (n *node) awaitStore(stored <-chan error) error {
+	timer := time.NewTimer(n.limits.store)
 	defer timer.Stop()
 	select {
 	case err := <-stored:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("the store did not close within %v", closeWithin)
+		return fmt.Errorf("the store did not close within %v", n.limits.store)
 	}
 }
 
-// drain stops accepting and waits for the requests under way. The store still answers them.
-func (n *node) drain() {
-	ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
+// drain stops accepting and waits for the requests under way. It cuts none off.
+func (n *node) drain(limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	var errs []error
 	for _, l := range n.listeners {
 		if err := l.server.Shutdown(ctx); err != nil {
-			n.log.Warn("requests were cut off", "listener", l.key, "err", err)
-			l.server.Close()
+			errs = append(errs, fmt.Errorf("%s: %w", l.key, err))
 		}
 	}
+	return errors.Join(errs...)
 }
 
 func (n *node) closeListeners() {

@@ -110,7 +110,7 @@ func fakeNode(t *testing.T, store func(context.Context) error, h http.Handler) *
 		t.Fatal(err)
 	}
 	return &node{
-		log: quiet, runStore: store, draining: new(atomic.Bool),
+		log: quiet, runStore: store, draining: new(atomic.Bool), limits: defaultShutdownLimits(),
 		listeners: []listener{{"http.addr", l, &http.Server{Handler: h}}},
 	}
 }
@@ -163,6 +163,63 @@ func TestRequestsUnderWayAreAnsweredByAStoreThatStillRuns(t *testing.T) {
 	}
 	if got := <-answer; got != http.StatusOK {
 		t.Errorf("the request was answered with %d, want 200", got)
+	}
+}
+
+// asked sends a request to a node, waits until its handler has it, and returns where the answer's
+// status will be, 0 if the connection is cut.
+func asked(n *node, arrived <-chan bool) <-chan int {
+	answer := make(chan int, 1)
+	go func() { answer <- status("http://" + n.listeners[0].Addr().String()) }()
+	<-arrived
+	return answer
+}
+
+func TestARequestThatWaitsForTheStoreIsAnsweredWhenTheStoreEnds(t *testing.T) {
+	arrived, ended := make(chan bool), make(chan bool)
+	n := fakeNode(t,
+		func(ctx context.Context) error {
+			<-ctx.Done()
+			close(ended)
+			return nil
+		},
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			close(arrived)
+			<-ended
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}))
+	n.limits.drain, n.limits.answer = time.Millisecond, 10*time.Second // the latter ends with the answer
+	stop := started(t, n)
+	answer := asked(n, arrived)
+	if err := stop(); err != nil {
+		t.Errorf("run: %v", err)
+	}
+	if got := <-answer; got != http.StatusServiceUnavailable {
+		t.Errorf("the request was answered with %d, want 503", got)
+	}
+}
+
+func TestNothingThatHangsKeepsANodeFromEnding(t *testing.T) {
+	arrived, never := make(chan bool), make(chan bool)
+	n := fakeNode(t,
+		func(context.Context) error { <-never; return nil },
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(arrived); <-never }))
+	t.Cleanup(func() { close(never) })
+	n.limits = shutdownLimits{drain: time.Millisecond, store: time.Millisecond, answer: time.Millisecond}
+	stop := started(t, n)
+	answer := asked(n, arrived)
+	if err := stop(); err == nil || !strings.Contains(err.Error(), "store did not close") {
+		t.Errorf("run: %v, want an error that names the store", err)
+	}
+	if got := <-answer; got != 0 {
+		t.Errorf("the request was answered with %d, want a cut connection", got)
+	}
+}
+
+func TestAShutdownEndsBeforeServiceManagersLosePatience(t *testing.T) {
+	l := defaultShutdownLimits()
+	if total := l.drain + l.store + l.answer; total >= stopWithin {
+		t.Errorf("a shutdown may take %v, dev kills after %v", total, stopWithin)
 	}
 }
 
