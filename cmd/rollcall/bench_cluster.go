@@ -114,7 +114,7 @@ func awaitOK(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("%s is not 200 after %v", url, readyWithin))
 	defer cancel()
 	for {
-		if body, err := get(ctx, url); err == nil {
+		if body, err := getOK(ctx, url); err == nil {
 			return body.Close()
 		}
 		select {
@@ -127,7 +127,7 @@ func awaitOK(ctx context.Context, url string) error {
 
 // getText returns the body of a 200.
 func getText(ctx context.Context, url string) (string, error) {
-	body, err := get(ctx, url)
+	body, err := getOK(ctx, url)
 	if err != nil {
 		return "", err
 	}
@@ -136,8 +136,8 @@ func getText(ctx context.Context, url string) (string, error) {
 	return string(text), err
 }
 
-// get returns the body of a 200. The caller closes it.
-func get(ctx context.Context, url string) (io.ReadCloser, error) {
+// getOK returns the body of a 200. The caller closes it.
+func getOK(ctx context.Context, url string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err

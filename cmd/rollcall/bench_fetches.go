@@ -17,7 +17,13 @@ func (r *ratiosRun) fetches(ctx context.Context, c *benchCluster, renewed worklo
 		return err
 	}
 	rig := fetchRig{r, c, renewed, changed.changes()}
-	return r.inRounds(ctx, rig.delta, rig.full, rig.rebuilds, rig.busy)
+	if err := r.inRounds(ctx, rig.delta, rig.full, rig.rebuilds, rig.busy); err != nil {
+		return err
+	}
+	if err := r.profile(ctx, "delta", c, rig.fetching(64, deltaStale)); err != nil {
+		return err
+	}
+	return r.profile(ctx, "full", c, rig.fetching(8, fullStale))
 }
 
 type fetchRig struct {
@@ -27,8 +33,8 @@ type fetchRig struct {
 	changed workload
 }
 
-// deltaChanges make a delta of about 5 KB before compression.
-const deltaChanges = 5
+// deltaChanges make a delta of some 5 KB, compressed.
+const deltaChanges = 40
 
 // smallDelta waits until the registrations so far have left the delta, and puts a few changes into it.
 // A quick run takes the delta as it is.

@@ -11,24 +11,24 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// profile writes CPU profiles of the leader and of a follower under renewals, if they are wanted.
-func (r writeRig) profile(ctx context.Context) error {
+// profile writes CPU profiles of the leader and of a follower under a load on the leader, if profiles
+// are wanted. It is a load of its own, since to be profiled costs a node something.
+func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l httpLoad) error {
 	if r.profiles == "" {
 		return nil
 	}
 	if err := os.MkdirAll(r.profiles, 0o755); err != nil {
 		return fmt.Errorf("--profiles: %w", err)
 	}
-	leader, err := r.batching.leader(ctx)
+	leader, err := c.leader(ctx)
 	if err != nil {
 		return err
 	}
-	follower := (leader + 1) % len(r.batching.nodes)
-	l := r.renewals(256, r.renewed)
-	l.targets = []string{r.batching.nodes[leader].http}
+	r.say("profiling: %s", name)
+	l.targets = []string{c.nodes[leader].http}
 	var g errgroup.Group
-	g.Go(func() error { return r.fetchProfile(ctx, r.batching.profilers[leader], "leader") })
-	g.Go(func() error { return r.fetchProfile(ctx, r.batching.profilers[follower], "follower") })
+	g.Go(func() error { return r.fetchProfile(ctx, c.profilers[leader], name+"-leader") })
+	g.Go(func() error { return r.fetchProfile(ctx, c.profilers[(leader+1)%len(c.nodes)], name+"-follower") })
 	g.Go(func() error {
 		_, err := l.closed(ctx)
 		return err
@@ -36,10 +36,10 @@ func (r writeRig) profile(ctx context.Context) error {
 	return g.Wait()
 }
 
-// fetchProfile takes a profile for about as long as the load lasts.
-func (r writeRig) fetchProfile(ctx context.Context, profiler, name string) error {
+// fetchProfile takes a profile for about as long as a load lasts.
+func (r *ratiosRun) fetchProfile(ctx context.Context, profiler, name string) error {
 	seconds := math.Ceil((r.warm + r.window).Seconds())
-	body, err := get(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", profiler, seconds))
+	body, err := getOK(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", profiler, seconds))
 	if err != nil {
 		return err
 	}

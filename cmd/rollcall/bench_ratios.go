@@ -51,7 +51,7 @@ func newBenchRatiosCommand() *cobra.Command {
 	f.BoolVar(&o.quick, "quick", false, "one short round with few instances, to see that everything works; floors do not count")
 	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
 	f.StringArrayVar(&o.out, "out", nil, "file for the result, .json or .md; in an existing .md only the part between the marks is replaced (repeatable)")
-	f.StringVar(&o.profiles, "profiles", "", "directory for CPU profiles of the leader and a follower under renewals; empty: none")
+	f.StringVar(&o.profiles, "profiles", "", "directory for CPU profiles of the leader and a follower under renewals and fetches; empty: none")
 	o.form.addFlag(cmd)
 	return cmd
 }

@@ -110,6 +110,9 @@ func (f *figures) rowValues(r ratioRow) (values []float64, unit string, err erro
 		return nil, "", fmt.Errorf("%q was not measured as often as %q", r.over, r.of)
 	}
 	for i, v := range of.Values {
+		if over.Values[i] == 0 {
+			return nil, "", fmt.Errorf("%q came out as nothing in round %d", r.over, i+1)
+		}
 		values = append(values, v/over.Values[i])
 	}
 	return values, "×", nil

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // ratiosRun is one run of bench ratios.
@@ -51,17 +53,48 @@ func (r *ratiosRun) startBare(ctx context.Context, processes *benchProcesses) er
 	return awaitOK(ctx, "http://"+r.bare+barePath(0))
 }
 
-// cluster starts a cluster and registers instances.
-func (r *ratiosRun) cluster(ctx context.Context, name string, fleets []benchFleet, settings ...string) (*benchCluster, error) {
-	r.say("starting the cluster %q", name)
-	c, err := startBenchCluster(ctx, filepath.Join(r.dir, name), settings...)
-	if err != nil {
-		return nil, fmt.Errorf("cluster %q: %w", name, err)
+// clusterSpec is a cluster to be started.
+type clusterSpec struct {
+	name     string
+	fleets   []benchFleet // to be registered
+	settings []string     // other than the defaults
+}
+
+// clusters starts clusters at the same time. The caller stops them; after an error none is left.
+func (r *ratiosRun) clusters(ctx context.Context, specs ...clusterSpec) (clusters []*benchCluster, err error) {
+	clusters = make([]*benchCluster, len(specs))
+	var g errgroup.Group
+	for i, spec := range specs {
+		r.say("starting the cluster %q", spec.name)
+		g.Go(func() (err error) {
+			clusters[i], err = r.cluster(ctx, spec)
+			return err
+		})
 	}
-	for _, f := range fleets {
+	if err := g.Wait(); err != nil {
+		stopClusters(clusters)
+		return nil, err
+	}
+	return clusters, nil
+}
+
+func stopClusters(clusters []*benchCluster) {
+	for _, c := range clusters {
+		if c != nil {
+			c.stop()
+		}
+	}
+}
+
+func (r *ratiosRun) cluster(ctx context.Context, spec clusterSpec) (*benchCluster, error) {
+	c, err := startBenchCluster(ctx, filepath.Join(r.dir, spec.name), spec.settings...)
+	if err != nil {
+		return nil, fmt.Errorf("cluster %q: %w", spec.name, err)
+	}
+	for _, f := range spec.fleets {
 		if err := c.register(ctx, f); err != nil {
 			c.stop()
-			return nil, fmt.Errorf("cluster %q: %w", name, err)
+			return nil, fmt.Errorf("cluster %q: %w", spec.name, err)
 		}
 	}
 	return c, nil

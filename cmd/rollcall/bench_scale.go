@@ -13,16 +13,14 @@ import (
 // scale measures what a large registry costs.
 func (r *ratiosRun) scale(ctx context.Context) error {
 	few, many := benchFleet{"few", r.few}, benchFleet{"many", r.many}
-	small, err := r.cluster(ctx, "few-instances", []benchFleet{few})
+	clusters, err := r.clusters(ctx,
+		clusterSpec{name: "few-instances", fleets: []benchFleet{few}},
+		clusterSpec{name: "many-instances", fleets: []benchFleet{many}})
 	if err != nil {
 		return err
 	}
-	defer small.stop()
-	large, err := r.cluster(ctx, "many-instances", []benchFleet{many})
-	if err != nil {
-		return err
-	}
-	defer large.stop()
+	defer stopClusters(clusters)
+	small, large := clusters[0], clusters[1]
 	renewFewLoad, renewManyLoad := r.renewals(256, few.renewals()), r.renewals(256, many.renewals())
 	err = r.inRounds(ctx, func(ctx context.Context) error {
 		if err := r.recordLeaderRate(ctx, renewFew, small, renewFewLoad); err != nil {

@@ -30,18 +30,19 @@ func (r *ratiosRun) writesAndFetches(ctx context.Context) error {
 		return err
 	}
 	defer rig.raft.stop()
-	if rig.batching, err = r.cluster(ctx, "default", []benchFleet{renewed, changed}); err != nil {
+	fleets := []benchFleet{renewed, changed}
+	clusters, err := r.clusters(ctx,
+		clusterSpec{name: "default", fleets: fleets},
+		clusterSpec{name: "one-entry-per-write", fleets: fleets, settings: []string{"--commit-batching=false"}})
+	if err != nil {
 		return err
 	}
-	defer rig.batching.stop()
-	if rig.singly, err = r.cluster(ctx, "one-entry-per-write", []benchFleet{renewed, changed}, "--commit-batching=false"); err != nil {
-		return err
-	}
-	defer rig.singly.stop()
+	defer stopClusters(clusters)
+	rig.batching, rig.singly = clusters[0], clusters[1]
 	if err := r.inRounds(ctx, rig.registers, rig.renews); err != nil {
 		return err
 	}
-	if err := rig.profile(ctx); err != nil {
+	if err := r.profile(ctx, "renew", rig.batching, r.renewals(256, rig.renewed)); err != nil {
 		return err
 	}
 	rig.raft.stop()

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// benchServer serves a handler and counts what it was sent.
+type benchServer struct {
+	addr     string
+	requests atomic.Int64
+}
+
+func newBenchServer(t *testing.T, handler func(n int64, w http.ResponseWriter, r *http.Request)) *benchServer {
+	t.Helper()
+	s := new(benchServer)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler(s.requests.Add(1), w, r)
+	}))
+	t.Cleanup(server.Close)
+	s.addr = server.Listener.Addr().String()
+	return s
+}
+
+func ok(int64, http.ResponseWriter, *http.Request) {}
+
+// get1 asks for anything.
+func get1(int, int) func() []byte {
+	return func() []byte { return []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+}
+
+// times is a workload that ends after n requests of each connection.
+func times(n int, w workload) workload {
+	return func(conn, conns int) func() []byte {
+		next, left := w(conn, conns), n
+		return func() []byte {
+			if left--; left < 0 {
+				return nil
+			}
+			return next()
+		}
+	}
+}
+
+func TestEveryRequestOfALoadIsSentAndCountedOnce(t *testing.T) {
+	a, b := newBenchServer(t, ok), newBenchServer(t, ok)
+	l := httpLoad{targets: []string{a.addr, b.addr}, conns: 4, requests: times(50, get1), want: 200}
+	r, err := l.closed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.right != 200 || len(r.wrong) != 0 || r.rate <= 0 || r.latency.TotalCount() != 200 {
+		t.Errorf("%d right at %f/s, %d latencies, wrong: %v, want 200 right", r.right, r.rate, r.latency.TotalCount(), r.wrong)
+	}
+	if a.requests.Load() != 100 || b.requests.Load() != 100 {
+		t.Errorf("the targets got %d and %d requests, want 100 each", a.requests.Load(), b.requests.Load())
+	}
+}
+
+func TestWrongAnswersAreCountedByWhatIsWrong(t *testing.T) {
+	s := newBenchServer(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
+		switch n % 4 {
+		case 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 2:
+			panic(http.ErrAbortHandler) // closes the connection without an answer
+		}
+	})
+	l := httpLoad{targets: []string{s.addr}, conns: 1, requests: times(40, get1), want: 200}
+	r, err := l.closed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "10 × status 503 instead of 200, 10 × unexpected EOF"
+	if r.right != 20 || r.wrong.String() != want {
+		t.Errorf("%d right, wrong: %v, want 20 and %s", r.right, r.wrong, want)
+	}
+}
+
+func TestALoadOnlyCountsItsWindow(t *testing.T) {
+	s := newBenchServer(t, ok)
+	l := httpLoad{targets: []string{s.addr}, conns: 2, requests: get1, want: 200, warm: 100 * time.Millisecond, window: 100 * time.Millisecond}
+	r, err := l.closed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent := int(s.requests.Load()); r.right == 0 || r.right >= sent {
+		t.Errorf("counted %d of %d requests, want some but not those of the warm-up", r.right, sent)
+	}
+	if rate := float64(r.right) / l.window.Seconds(); rate != r.rate {
+		t.Errorf("%f/s, want %f/s", r.rate, rate)
+	}
+}
+
+func TestTheSizeOfBodiesIsReported(t *testing.T) {
+	s := newBenchServer(t, func(_ int64, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "200000") // more than one read
+		io.WriteString(w, strings.Repeat("x", 200_000))
+	})
+	l := httpLoad{targets: []string{s.addr}, conns: 1, requests: times(3, get1), want: 200}
+	r, err := l.closed(t.Context())
+	if err != nil || r.body != 200_000 || r.right != 3 {
+		t.Errorf("%d answers of %d bytes, wrong: %v, %v, want 3 of 200000", r.right, r.body, r.wrong, err)
+	}
+}
+
+func TestALoadEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := newBenchServer(t, func(n int64, _ http.ResponseWriter, _ *http.Request) {
+		if n == 10 {
+			cancel()
+		}
+	})
+	l := httpLoad{targets: []string{s.addr}, conns: 1, requests: get1, want: 200, window: time.Hour}
+	if _, err := l.closed(ctx); err != context.Canceled {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if _, err := l.open(ctx, 100); err != context.Canceled {
+		t.Errorf("open loop: got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestALoadWithoutAServerIsAnError(t *testing.T) {
+	l := httpLoad{targets: []string{"127.0.0.1:1"}, conns: 2, requests: get1, want: 200}
+	if _, err := l.closed(t.Context()); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("got %v, want an error that names the address", err)
+	}
+}
+
+// A server that stalls for half a second answers one slow request to a client that waits, but is slow
+// to all those who would have come meanwhile.
+func TestTheOpenLoopDoesNotOmitWhatAStallKeptFromBeingSent(t *testing.T) {
+	const (
+		stall = 500 * time.Millisecond
+		rate  = 200.0
+		slow  = stall / 2
+	)
+	stalling := func(n int64, _ http.ResponseWriter, _ *http.Request) {
+		if n == 20 {
+			<-time.After(stall)
+		}
+	}
+	slowOnes := func(r *loadResult) (n int64) {
+		for _, bar := range r.latency.Distribution() {
+			if bar.From >= slow.Microseconds() {
+				n += bar.Count
+			}
+		}
+		return n
+	}
+	l := httpLoad{conns: 1, requests: get1, want: 200, window: time.Second}
+
+	l.targets = []string{newBenchServer(t, stalling).addr}
+	open, err := l.open(t.Context(), rate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Due in the first half of the stall, and so later than half of it.
+	atLeast := int64(rate * slow.Seconds() * 0.8)
+	if got := slowOnes(open); got < atLeast || open.right != int(rate) {
+		t.Errorf("the open loop counted %d of %d requests as slower than %v, want at least %d of %v", got, open.right, slow, atLeast, rate)
+	}
+
+	l.targets = []string{newBenchServer(t, stalling).addr}
+	closed, err := l.closed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := slowOnes(closed); got < 1 || got >= atLeast {
+		t.Errorf("the closed loop counted %d requests as slower than %v: the stall should be one of them, and there was no other", got, slow)
+	}
+}
+
+func TestThePacerSpreadsItsTimesOverTheConnections(t *testing.T) {
+	p := newPacer(1000, 3, 10*time.Millisecond)
+	p.run(t.Context())
+	var all [10]time.Time
+	counts := make([]int, 3)
+	for conn := range 3 {
+		for at := range p.due(conn) {
+			all[conn+3*counts[conn]] = at
+			counts[conn]++
+		}
+	}
+	if counts[0] != 4 || counts[1] != 3 || counts[2] != 3 {
+		t.Fatalf("the connections got %v times, want 4, 3 and 3", counts)
+	}
+	for i := 1; i < len(all); i++ {
+		if step := all[i].Sub(all[i-1]); step != time.Millisecond {
+			t.Errorf("time %d is %v after the one before, want 1ms", i, step)
+		}
+	}
+	if time.Now().Before(all[9]) {
+		t.Error("times were given out before they had come")
+	}
+}

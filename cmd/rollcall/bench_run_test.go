@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// TestMain lets the tests' own program be what bench starts: a node, or a baseline.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == "server" || os.Args[1] == "bench") {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// shortRun measures as little as it can.
+func shortRun(t *testing.T) *ratiosRun {
+	return &ratiosRun{
+		ratiosPlan: ratiosPlan{rounds: 1, window: 50 * time.Millisecond, instances: 200, few: 50, many: 200, quick: true},
+		figures:    newFigures(),
+		dir:        t.TempDir(),
+		progress:   t.Output(),
+		began:      time.Now(),
+	}
+}
+
+// The rest of a run differs from this part in nothing but which loads it sends.
+func TestARunMeasuresRealClusters(t *testing.T) {
+	run := shortRun(t)
+	if err := run.scale(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range map[figureName]int{renewFew: 1, renewMany: 1, heapEach: 3, restartReady: 3} {
+		f := run.find(name)
+		if f == nil || len(f.Values) != values {
+			t.Errorf("%s: got %+v, want %d values", name, f, values)
+			continue
+		}
+		if s := spreadOf(f.Values); s.Min <= 0 {
+			t.Errorf("%s: got %v", name, s)
+		}
+	}
+	if len(run.wrong) > 0 {
+		t.Errorf("wrong answers: %v", run.wrong)
+	}
+}
+
+func TestTheBareHandlerIsAProcess(t *testing.T) {
+	run := shortRun(t)
+	processes, err := newBenchProcesses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer processes.stop()
+	if err := run.startBare(t.Context(), processes); err != nil {
+		t.Fatal(err)
+	}
+	l := httpLoad{targets: []string{run.bare}, conns: 2, requests: times(5, benchFleet{"a", 10}.renewals()), want: 200}
+	if r, err := l.closed(t.Context()); err != nil || r.right != 10 {
+		t.Errorf("%+v, %v, want 10 right answers", r, err)
+	}
+}
+
+func TestTheBareRaftCommits(t *testing.T) {
+	c, err := startBareRaft(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.stop()
+	if ms, err := c.apply(t.Context()); err != nil || ms <= 0 {
+		t.Errorf("an Apply takes %f ms, %v", ms, err)
+	}
+}
