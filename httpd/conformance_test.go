@@ -18,3 +18,8 @@ func TestConformance(t *testing.T) {
 	defer server.Close()
 	conformance.Run(t, conformance.Target{URL: server.URL, Fixtures: os.DirFS("eureka/testdata")})
 }
+
+func TestConformanceWhereConnectionsAreTakenOver(t *testing.T) {
+	n := newNode(t, httpd.Config{Node: "n1", Version: "test"}, nil)
+	conformance.Run(t, conformance.Target{URL: "http://" + n.addr, Fixtures: os.DirFS("eureka/testdata")})
+}

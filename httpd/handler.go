@@ -3,6 +3,7 @@ package httpd
 import (
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -17,6 +18,7 @@ type Handler struct {
 	metrics      *metrics
 	documents    *documents
 	started      time.Time
+	heartbeats   atomic.Pointer[heartbeats] // set by Serve
 }
 
 // New checks the configuration and builds the routes. It starts nothing. Every error of the

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -48,9 +49,13 @@ func newNode(t testing.TB, config httpd.Config, change func(*http.Server)) *node
 	}
 	n.addr = listener.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- handler.Serve(server, listener) }()
 	t.Cleanup(func() {
 		server.Close()
+		handler.Close()
+		if err := handler.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
 		<-served
 	})
 	return n

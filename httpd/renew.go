@@ -21,8 +21,12 @@ func (h *Handler) matchRenew(u *url.URL) (app, id string, ok bool) {
 	if u.RawPath != "" {
 		return "", "", false
 	}
-	for _, prefix := range h.appsPrefixes {
-		if rest, found := strings.CutPrefix(u.Path, prefix); found {
+	return matchPlain(u.Path, h.appsPrefixes)
+}
+
+func matchPlain(path string, prefixes []string) (app, id string, ok bool) {
+	for _, prefix := range prefixes {
+		if rest, found := strings.CutPrefix(path, prefix); found {
 			app, id, _ = strings.Cut(rest, "/")
 			return app, id, plainName(app) && plainName(id)
 		}
@@ -43,10 +47,15 @@ func plainName(name string) bool {
 	return true
 }
 
-// serveRenew answers a heartbeat that matchRenew recognized.
+// serveRenew answers a heartbeat that matchRenew recognized, and perhaps those that follow.
 func (h *Handler) serveRenew(w http.ResponseWriter, r *http.Request, app, id string) {
+	h.takeOver(w, r, h.beat(w, r, app, id))
+}
+
+// beat answers one heartbeat and returns the status answered.
+func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string) (status int) {
 	start := time.Now()
-	status := http.StatusInternalServerError
+	status = http.StatusInternalServerError
 	defer func() {
 		h.recovered(w, recover())
 		h.metrics.answeredRenew(status, time.Since(start))
@@ -59,6 +68,7 @@ func (h *Handler) serveRenew(w http.ResponseWriter, r *http.Request, app, id str
 		status = failureOf(err).status
 		h.fail(w, emptyForm, err)
 	}
+	return status
 }
 
 // renewRouted answers a heartbeat that came through the router.

@@ -131,6 +131,9 @@ func (s *Raft) openRaft() error {
 	// A leader that was removed must still say so, and close what it has open: recognise ends it.
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
+	// Without batching many callers propose at once; let Raft take them together, as it would in any
+	// server that has no group commit of its own, or the comparison would flatter ours.
+	conf.BatchApplyCh = s.cfg.NoBatching
 	conf.NotifyCh = s.notify
 	conf.Logger = logger
 	if s.raft, err = newRaft(conf, &stateMachine{s: s}, cache, s.disk, snapshots, transport); err != nil {

@@ -35,6 +35,8 @@ type HTTPConfig struct {
 	Addr      string        `yaml:"addr" help:"address that serves the HTTP API"`
 	Advertise string        `yaml:"advertise" help:"address at which clients reach the HTTP API, shown by status; empty: http.addr"`
 	TLS       HTTPTLSConfig `yaml:"tls"`
+	// HeartbeatTakeover is explained in docs/adr/0007.
+	HeartbeatTakeover bool `yaml:"heartbeat-takeover" help:"read connections that carry heartbeats, without TLS, without net/http: the same answers for less CPU"`
 }
 
 // HTTPTLSConfig names the files of the HTTP listener's TLS.
@@ -113,7 +115,7 @@ type GCConfig struct {
 func defaultConfig() *Config {
 	return &Config{
 		Mode:    modeCP,
-		HTTP:    HTTPConfig{Addr: "127.0.0.1:8761"},
+		HTTP:    HTTPConfig{Addr: "127.0.0.1:8761", HeartbeatTakeover: true},
 		Cluster: ClusterConfig{Addr: "127.0.0.1:7761", BootstrapExpect: 1},
 		Reads:   ReadsConfig{Eureka: "linearizable"},
 		Commit:  CommitConfig{InFlight: 2, Batching: true},

@@ -70,7 +70,7 @@ func (n *node) openHTTP(c *Config, metrics prometheus.Registerer) (net.Listener,
 	if err != nil {
 		return nil, err
 	}
-	n.listeners = append(n.listeners, listener{"http.addr", netutil.LimitListener(l, c.Limits.Connections), server})
+	n.listeners = append(n.listeners, listener{key: "http.addr", Listener: netutil.LimitListener(l, c.Limits.Connections), server: server})
 	return l, nil
 }
 
@@ -95,6 +95,9 @@ func (n *node) handle(c *Config, name string, raft *store.Raft, metrics *prometh
 		return err
 	}
 	n.listeners[0].server.Handler = handler
+	if c.HTTP.HeartbeatTakeover {
+		n.listeners[0].handler = handler
+	}
 	return nil
 }
 

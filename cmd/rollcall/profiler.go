@@ -18,7 +18,7 @@ func (n *node) openProfiler(addr string) error {
 	}
 	server := httpd.NewServer(addr, profiles(), n.log)
 	server.WriteTimeout = 0 // a profile takes as long as it is asked to
-	n.listeners = append(n.listeners, listener{"pprof.addr", l, server})
+	n.listeners = append(n.listeners, listener{key: "pprof.addr", Listener: l, server: server})
 	return nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/httpd"
 )
 
 func newServerCommand() *cobra.Command {
@@ -116,7 +118,7 @@ func (n *node) drain(limit time.Duration) error {
 	defer cancel()
 	var errs []error
 	for _, l := range n.listeners {
-		if err := l.server.Shutdown(ctx); err != nil {
+		if err := l.shutdown(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", l.key, err))
 		}
 	}
@@ -126,6 +128,9 @@ func (n *node) drain(limit time.Duration) error {
 func (n *node) closeListeners() {
 	for _, l := range n.listeners {
 		l.server.Close()
+		if l.handler != nil {
+			l.handler.Close()
+		}
 	}
 }
 
@@ -133,7 +138,16 @@ func (n *node) closeListeners() {
 type listener struct {
 	key string // the setting that names its address
 	net.Listener
-	server *http.Server
+	server  *http.Server
+	handler *httpd.Handler // takes over connections for heartbeats; nil: none are
+}
+
+func (l listener) shutdown(ctx context.Context) error {
+	err := l.server.Shutdown(ctx)
+	if l.handler != nil {
+		err = errors.Join(err, l.handler.Shutdown(ctx))
+	}
+	return err
 }
 
 // listen binds an address. Taken ports are the most frequent reason of a failed start, so the error
@@ -149,9 +163,12 @@ func listen(key, addr string) (net.Listener, error) {
 // serve returns nil after the server was shut down.
 func (l listener) serve() error {
 	var err error
-	if l.server.TLSConfig != nil {
+	switch {
+	case l.server.TLSConfig != nil:
 		err = l.server.ServeTLS(l.Listener, "", "")
-	} else {
+	case l.handler != nil:
+		err = l.handler.Serve(l.server, l.Listener)
+	default:
 		err = l.server.Serve(l.Listener)
 	}
 	if errors.Is(err, http.ErrServerClosed) {

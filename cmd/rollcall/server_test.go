@@ -111,7 +111,7 @@ func fakeNode(t *testing.T, store func(context.Context) error, h http.Handler) *
 	}
 	return &node{
 		log: quiet, runStore: store, draining: new(atomic.Bool), limits: defaultShutdownLimits(),
-		listeners: []listener{{"http.addr", l, &http.Server{Handler: h}}},
+		listeners: []listener{{key: "http.addr", Listener: l, server: &http.Server{Handler: h}}},
 	}
 }
 

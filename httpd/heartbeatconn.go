@@ -1,0 +1,270 @@
+package httpd
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// takeOver serves further heartbeats on the connection of r, if r is at least the second one in a
+// row and the connection can be taken over. w is answered by the caller before.
+func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) bool {
+	b := h.heartbeats.Load()
+	if b == nil || r.TLS != nil || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
+		return false
+	}
+	count, ok := r.Context().Value(beatsInARow{}).(*int)
+	if !ok {
+		return false
+	}
+	if *count++; *count < 2 {
+		return false
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return false
+	}
+	if !b.begin(conn) {
+		conn.Close()
+		return true
+	}
+	c := &beatConn{h: h, b: b, conn: conn, in: buffered.Reader, w: bareWriter{header: w.Header()}}
+	c.r = (&http.Request{Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
+	c.w.status = status
+	c.serve()
+	return true
+}
+
+// beatConn is a connection that was taken over.
+type beatConn struct {
+	h    *Handler
+	b    *heartbeats
+	conn net.Conn
+	in   *bufio.Reader
+	r    *http.Request // used again for each heartbeat
+	w    bareWriter
+	out  []byte
+	set  time.Time // when the time limits were set
+}
+
+// serve answers the heartbeat that net/http read, and then those that follow.
+func (c *beatConn) serve() {
+	back := false
+	defer func() { c.b.end(c.conn, c.in, back) }()
+	for c.write() {
+		if !c.wait() {
+			return
+		}
+		beat, size, ok := parseBeat(c.ahead(), c.h.appsPrefixes)
+		if !ok {
+			back = true
+			return
+		}
+		c.r.URL.Path, c.r.URL.RawQuery, c.r.RequestURI = beat.path, beat.query, beat.target
+		c.w.reset()
+		c.h.beat(&c.w, c.r, beat.app, beat.id)
+		if _, err := c.in.Discard(size); err != nil {
+			return
+		}
+	}
+}
+
+// wait returns when something was sent; false means that the connection has ended.
+func (c *beatConn) wait() bool {
+	if c.in.Buffered() > 0 {
+		return true
+	}
+	now := time.Now()
+	if now.Sub(c.set) > beatRefresh {
+		c.set = now
+		if err := c.conn.SetDeadline(now.Add(beatTimeout)); err != nil {
+			return false
+		}
+	}
+	if !c.b.idle(c.conn, true) {
+		return false
+	}
+	_, err := c.in.Peek(1)
+	return c.b.idle(c.conn, false) && err == nil
+}
+
+func (c *beatConn) ahead() []byte {
+	ahead, _ := c.in.Peek(c.in.Buffered())
+	return ahead
+}
+
+// write sends the answer that w holds; false means that the connection has ended.
+func (c *beatConn) write() bool {
+	c.out = c.w.appendTo(c.out[:0])
+	_, err := c.conn.Write(c.out)
+	return err == nil
+}
+
+// bareWriter collects an answer.
+type bareWriter struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+// Header implements http.ResponseWriter.
+func (w *bareWriter) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *bareWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (w *bareWriter) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	w.body = append(w.body, p...)
+	return len(p), nil
+}
+
+func (w *bareWriter) reset() {
+	clear(w.header)
+	w.status, w.body = 0, w.body[:0]
+}
+
+// appendTo writes the answer as HTTP/1.1. A handler that wrote nothing has answered 200.
+func (w *bareWriter) appendTo(dst []byte) []byte {
+	status := w.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	dst = append(dst, "HTTP/1.1 "...)
+	dst = strconv.AppendInt(dst, int64(status), 10)
+	dst = append(dst, ' ')
+	dst = append(dst, http.StatusText(status)...)
+	dst = append(dst, "\r\nDate: "...)
+	dst = append(dst, httpDate(time.Now())...)
+	for name, values := range w.header { // the order of different fields has no meaning
+		for _, v := range values {
+			dst = append(dst, "\r\n"...)
+			dst = append(dst, name...)
+			dst = append(dst, ": "...)
+			dst = append(dst, v...)
+		}
+	}
+	dst = append(dst, "\r\nContent-Length: "...)
+	dst = strconv.AppendInt(dst, int64(len(w.body)), 10)
+	dst = append(dst, "\r\n\r\n"...)
+	return append(dst, w.body...)
+}
+
+// plainBeat is a heartbeat's request line, taken apart.
+type plainBeat struct{ target, path, query, app, id string }
+
+// parseBeat reads a heartbeat from the beginning of b and returns its size. ok is false for whatever
+// is not plainly, completely and unmistakably one: another request, an incomplete one, a body, a
+// header field that might mean something.
+func parseBeat(b []byte, prefixes []string) (beat plainBeat, size int, ok bool) {
+	end := bytes.Index(b, []byte("\r\n\r\n"))
+	if end < 0 {
+		return beat, 0, false
+	}
+	line, fields, _ := bytes.Cut(b[:end], []byte("\r\n"))
+	if !plainFields(fields) {
+		return beat, 0, false
+	}
+	line, isPut := bytes.CutPrefix(line, []byte("PUT "))
+	line, isHTTP := bytes.CutSuffix(line, []byte(" HTTP/1.1"))
+	if !isPut || !isHTTP || !plainTarget(line) {
+		return beat, 0, false
+	}
+	beat.target = string(line)
+	beat.path, beat.query = beat.target, ""
+	if i := bytes.IndexByte(line, '?'); i >= 0 {
+		beat.path, beat.query = beat.target[:i], beat.target[i+1:]
+	}
+	beat.app, beat.id, ok = matchPlain(beat.path, prefixes)
+	return beat, end + len("\r\n\r\n"), ok
+}
+
+// plainTarget says that a target has only characters that stand for themselves in its path; the
+// query is judged by those who read it.
+func plainTarget(target []byte) bool {
+	inPath := true
+	for _, c := range target {
+		if c <= ' ' || c > '~' || c == '#' || (inPath && (c == '%' || c == '\\')) {
+			return false
+		}
+		inPath = inPath && c != '?'
+	}
+	return true
+}
+
+// plainField says of each header field that a heartbeat may carry without meaning anything, or
+// anything else, for it. What is not here is left to net/http.
+var plainField = map[string]bool{
+	"accept": true, "accept-encoding": true, "accept-language": true, "accept-charset": true,
+	"content-type": true, "user-agent": true, "cache-control": true, "pragma": true,
+	"x-eureka-accept": true, "discoveryidentity-name": true, "discoveryidentity-version": true,
+	"discoveryidentity-id": true, "x-discovery-allowredirect": true,
+}
+
+// plainFields says that header fields are well formed, name one host, and that all others are plain.
+func plainFields(fields []byte) bool {
+	hosts := 0
+	for len(fields) > 0 {
+		var field []byte
+		field, fields, _ = bytes.Cut(fields, []byte("\r\n"))
+		name, value, found := bytes.Cut(field, []byte(":"))
+		if !found || !plainValue(value) {
+			return false
+		}
+		var lower [32]byte
+		if len(name) > len(lower) {
+			return false
+		}
+		for i, c := range name {
+			if 'A' <= c && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			lower[i] = c
+		}
+		switch key := lower[:len(name)]; {
+		case plainField[string(key)]:
+		case string(key) == "host":
+			if hosts++; !plainHost(bytes.TrimSpace(value)) {
+				return false
+			}
+		case string(key) == "content-length":
+			if string(bytes.TrimSpace(value)) != "0" {
+				return false
+			}
+		case string(key) == "connection":
+			if !bytes.EqualFold(bytes.TrimSpace(value), []byte("keep-alive")) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return hosts == 1
+}
+
+func plainValue(value []byte) bool {
+	for _, c := range value {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+func plainHost(host []byte) bool {
+	for _, c := range host {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '-' || c == ':' || c == '[' || c == ']') {
+			return false
+		}
+	}
+	return len(host) > 0
+}

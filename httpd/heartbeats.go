@@ -1,0 +1,184 @@
+package httpd
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Clients send heartbeats over connections that carry little else, and net/http spends more on each
+// than the registry does. So the second heartbeat in a row makes the handler take its connection
+// over: from then on plain heartbeats are read and answered here, by the same code that answers them
+// elsewhere, and whatever is not plainly a heartbeat is left unread and given back to net/http with
+// the connection. Only requests that both would understand alike are ever read here; docs/adr/0007
+// has the reasons and the figures.
+
+// heartbeats are the connections that the handler has taken over.
+type heartbeats struct {
+	returned chan net.Conn // back to net/http
+	stopped  chan struct{} // closed when nothing goes back any more
+
+	mu      sync.Mutex
+	closing bool
+	conns   map[net.Conn]bool // taken over; true while it waits for a request
+	ended   sync.WaitGroup
+}
+
+// Idle and write time limits of a connection, and how old they may get before they are set anew:
+// setting them costs as much as a heartbeat.
+const (
+	beatTimeout = 90 * time.Second
+	beatRefresh = 5 * time.Second
+)
+
+// beatsInARow is the key of a connection's counter of heartbeats in its context.
+type beatsInARow struct{}
+
+// Serve serves on l until server is shut down or closed, as server.Serve does, and lets the handler
+// take over connections for heartbeats. It is for connections without TLS, and may be called once.
+func (h *Handler) Serve(server *http.Server, l net.Listener) error {
+	b := &heartbeats{returned: make(chan net.Conn), stopped: make(chan struct{}), conns: map[net.Conn]bool{}}
+	h.heartbeats.Store(b)
+	server.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, beatsInARow{}, new(int))
+	}
+	server.RegisterOnShutdown(b.shut)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(&returnedListener{b, l.Addr()}) }()
+	err := server.Serve(l)
+	b.shut()
+	<-served // it has ended because nothing is returned any more
+	return err
+}
+
+// Shutdown waits until the heartbeats under way on connections that were taken over are answered,
+// which http.Server.Shutdown does not know of. It cuts none off; its error is the context's.
+func (h *Handler) Shutdown(ctx context.Context) error {
+	b := h.heartbeats.Load()
+	if b == nil {
+		return nil
+	}
+	b.shut()
+	done := make(chan struct{})
+	go func() { // ends with the last connection, which Close can enforce
+		b.ended.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close cuts off connections that were taken over, which http.Server.Close does not know of.
+func (h *Handler) Close() {
+	if b := h.heartbeats.Load(); b != nil {
+		b.shut()
+		b.cut()
+	}
+}
+
+// shut closes what is idle, and what is not after its answer.
+func (b *heartbeats) shut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closing {
+		b.closing = true
+		close(b.stopped)
+	}
+	for conn, idle := range b.conns {
+		if idle {
+			conn.Close()
+		}
+	}
+}
+
+func (b *heartbeats) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for conn := range b.conns {
+		conn.Close()
+	}
+}
+
+// begin notes a connection; false means that the server is shutting down.
+func (b *heartbeats) begin(conn net.Conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closing {
+		return false
+	}
+	b.conns[conn] = false
+	b.ended.Add(1)
+	return true
+}
+
+// idle notes whether a connection waits for a request; false means that it is to be closed now.
+func (b *heartbeats) idle(conn net.Conn, waits bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.conns[conn] = waits
+	return !b.closing
+}
+
+// end forgets a connection; unless it is closed, net/http gets it back with what was read but not
+// consumed.
+func (b *heartbeats) end(conn net.Conn, rest *bufio.Reader, back bool) {
+	b.mu.Lock()
+	delete(b.conns, conn)
+	b.mu.Unlock()
+	defer b.ended.Done()
+	if !back || conn.SetDeadline(time.Time{}) != nil {
+		conn.Close()
+		return
+	}
+	ahead, _ := rest.Peek(rest.Buffered())
+	select {
+	case b.returned <- &resumedConn{Conn: conn, ahead: ahead}:
+	case <-b.stopped:
+		conn.Close()
+	}
+}
+
+// returnedListener hands connections back to net/http.
+type returnedListener struct {
+	b    *heartbeats
+	addr net.Addr
+}
+
+// Accept implements net.Listener.
+func (l *returnedListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.b.returned:
+		return conn, nil
+	case <-l.b.stopped:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener; what ends it is the end of the other listener.
+func (l *returnedListener) Close() error { return nil }
+
+// Addr implements net.Listener.
+func (l *returnedListener) Addr() net.Addr { return l.addr }
+
+// resumedConn is a connection of which some bytes were read ahead.
+type resumedConn struct {
+	net.Conn
+	ahead []byte
+}
+
+// Read implements net.Conn.
+func (c *resumedConn) Read(p []byte) (int, error) {
+	if len(c.ahead) > 0 {
+		n := copy(p, c.ahead)
+		c.ahead = c.ahead[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}

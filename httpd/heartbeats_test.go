@@ -1,0 +1,265 @@
+package httpd_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+const plainHeartbeat = "PUT /eureka/apps/ORDERS/i1?status=UP&lastDirtyTimestamp=1000 HTTP/1.1\r\nHost: node\r\nAccept: */*\r\n\r\n"
+
+// line is a connection with its reader, so that answers can be read one after the other.
+type line struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (n *node) line(t testing.TB) line {
+	t.Helper()
+	conn := n.dial(t)
+	return line{conn, bufio.NewReader(conn)}
+}
+
+// ask sends a request and reads the answer.
+func (l line) ask(t testing.TB, request string) reply {
+	t.Helper()
+	go func() { _, _ = io.WriteString(l, request) }() // the server may answer before it has read everything
+	return l.read(t, request)
+}
+
+func (l line) read(t testing.TB, request string) reply {
+	t.Helper()
+	method, _, _ := strings.Cut(request, " ")
+	resp, err := http.ReadResponse(l.in, &http.Request{Method: method})
+	if err != nil {
+		t.Fatalf("%.100q: %v", request, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil && !resp.Close {
+		t.Fatalf("%.100q: read the answer: %v", request, err)
+	}
+	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), closed: resp.Close}
+}
+
+// takenOver is a connection on which heartbeats were sent until the handler took it over.
+func (n *node) takenOver(t testing.TB) line {
+	t.Helper()
+	n.register(newInstance("ORDERS", "i1"))
+	l := n.line(t)
+	for range 3 {
+		if got := l.ask(t, plainHeartbeat); got.status != 200 {
+			t.Fatalf("heartbeat: got %d, want 200", got.status)
+		}
+	}
+	if !n.handler.TookOver(l.LocalAddr().String()) {
+		t.Fatal("the connection was not taken over after three heartbeats")
+	}
+	return l
+}
+
+// renewalTime is what differs between two answers about one instance: it is shown live.
+var renewalTime = regexp.MustCompile(`<lastRenewalTimestamp>\d+<`)
+
+func (m *memory) register(i *registry.Instance) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.registry.Apply(m.stamp(), 1, registry.FromClient, registry.Register{Instance: i})
+}
+
+func TestATakenOverConnectionAnswersAsAnyOther(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	requests := map[string]string{
+		"a heartbeat":                      plainHeartbeat,
+		"without a query":                  request("PUT", "/eureka/apps/ORDERS/i1", ""),
+		"of an unknown instance":           request("PUT", "/eureka/v2/apps/ORDERS/nobody", ""),
+		"of a newer instance":              request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=2000", ""),
+		"of an older instance":             request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=1", ""),
+		"with a timestamp that is none":    request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=x", ""),
+		"in lower case":                    request("PUT", "/eureka/apps/orders/i1", ""),
+		"with an empty body":               request("PUT", "/eureka/apps/ORDERS/i1", "", "Content-Length: 0"),
+		"with the body of Jersey clients":  request("PUT", "/eureka/apps/ORDERS/i1", "{}", "Content-Type: application/json"),
+		"with a chunked body":              "PUT /eureka/apps/ORDERS/i1 HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+		"with an escaped id":               request("PUT", "/eureka/apps/ORDERS/i%31", ""),
+		"with doubled slashes":             request("PUT", "/eureka//apps/ORDERS/i1", ""),
+		"by a replicator, older":           request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=1", "", "x-netflix-discovery-replication: true"),
+		"with a field nobody knows":        request("PUT", "/eureka/apps/ORDERS/i1", "", "X-Whatever: 1"),
+		"in bare lines":                    "PUT /eureka/apps/ORDERS/i1 HTTP/1.1\nHost: node\n\n",
+		"in absolute form":                 request("PUT", "http://elsewhere/eureka/apps/ORDERS/i1", ""),
+		"as HTTP/1.0":                      "PUT /eureka/apps/ORDERS/i1 HTTP/1.0\r\nHost: node\r\n\r\n",
+		"that ends the connection":         request("PUT", "/eureka/apps/ORDERS/i1", "", "Connection: close"),
+		"expecting to be told to continue": request("PUT", "/eureka/apps/ORDERS/i1", "", "Expect: 100-continue", "Content-Length: 0"),
+		"a read":                           request("GET", "/eureka/apps/ORDERS", ""),
+		"a status":                         request("PUT", "/eureka/apps/ORDERS/i1/status?value=NOTHING", ""),
+		"metadata":                         request("PUT", "/eureka/apps/ORDERS/nobody/metadata?a=b", ""),
+	}
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		t.Run(name, func(t *testing.T) {
+			warm := n.takenOver(t)
+			got := warm.ask(t, requests[name])
+			want := n.send(t, requests[name])
+			for _, r := range []*reply{&got, &want} {
+				r.header.Del("Date")
+				r.body = renewalTime.ReplaceAllString(r.body, "")
+			}
+			if got.status != want.status || got.body != want.body || got.closed != want.closed || !maps.EqualFunc(got.header, want.header, slices.Equal) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestBadRequestsAreRefusedOnATakenOverConnectionToo(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	for _, row := range badRequests {
+		t.Run(row.name, func(t *testing.T) {
+			if got := n.takenOver(t).ask(t, row.request); got.status != row.status {
+				t.Errorf("got %d %q, want %d", got.status, got.body, row.status)
+			}
+		})
+	}
+}
+
+func TestHeartbeatsAndOtherRequestsMixOnOneConnection(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	l := n.takenOver(t)
+	for i := range 3 {
+		if got := l.ask(t, request("GET", "/eureka/apps/ORDERS/i1", "")); got.status != 200 || !strings.Contains(got.body, "i1") {
+			t.Fatalf("read %d: got %d %q", i, got.status, got.body)
+		}
+		for range 3 {
+			if got := l.ask(t, plainHeartbeat); got.status != 200 {
+				t.Fatalf("heartbeat after read %d: got %d", i, got.status)
+			}
+		}
+	}
+}
+
+func TestPipelinedHeartbeatsAreAnsweredInOrder(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	l := n.takenOver(t)
+	unknown := request("PUT", "/eureka/apps/ORDERS/nobody", "")
+	read := request("GET", "/eureka/apps/ORDERS/i1", "")
+	if _, err := io.WriteString(l, plainHeartbeat+unknown+plainHeartbeat+read+plainHeartbeat); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{200, 404, 200, 200, 200} {
+		method := "PUT"
+		if i == 3 {
+			method = "GET"
+		}
+		if got := l.read(t, method+" "); got.status != want {
+			t.Errorf("answer %d: got %d, want %d", i, got.status, want)
+		}
+	}
+}
+
+func TestAHeartbeatInPiecesIsAnswered(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	for cut := 1; cut < len(plainHeartbeat); cut += 17 {
+		l := n.takenOver(t)
+		if _, err := io.WriteString(l, plainHeartbeat[:cut]); err != nil {
+			t.Fatal(err)
+		}
+		// Given back to net/http, which waits for the rest with its own time limit.
+		eventually(t, "the connection is given back", func() bool { return !n.handler.TookOver(l.LocalAddr().String()) })
+		if got := l.ask(t, plainHeartbeat[cut:]); got.status != 200 {
+			t.Fatalf("cut at %d: got %d", cut, got.status)
+		}
+		l.Close()
+	}
+}
+
+func TestAFailedHeartbeatOnATakenOverConnectionSaysWhatIsKnown(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	l := n.takenOver(t)
+	for _, row := range []struct {
+		err    error
+		status int
+		header string
+	}{
+		{registry.ErrNoLeader, 503, "Retry-After"},
+		{registry.ErrUnknownOutcome, 504, "X-Rollcall-Outcome"},
+	} {
+		n.fail(row.err)
+		got := l.ask(t, plainHeartbeat)
+		if got.status != row.status || got.header.Get(row.header) == "" || got.body != "" {
+			t.Errorf("%v: got %+v, want %d with %s and no body", row.err, got, row.status, row.header)
+		}
+	}
+	n.fail(nil)
+	if got := l.ask(t, plainHeartbeat); got.status != 200 || got.header.Get("X-Rollcall-Outcome") != "" {
+		t.Errorf("after the failures: got %+v", got)
+	}
+}
+
+func (m *memory) fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.applyErr = err
+}
+
+func TestShutdownAnswersTheHeartbeatUnderWayAndClosesIdleConnections(t *testing.T) {
+	slow := &slowService{memory: newMemory(), begun: make(chan struct{}), release: make(chan struct{})}
+	n := newNode(t, httpd.Config{Service: slow}, nil)
+	n.memory = slow.memory
+	idle, busy := n.takenOver(t), n.takenOver(t)
+	slow.hold.Store(true)
+	if _, err := io.WriteString(busy, plainHeartbeat); err != nil {
+		t.Fatal(err)
+	}
+	<-slow.begun
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := n.handler.Shutdown(ctx); err == nil {
+		t.Error("Shutdown returned while a heartbeat was under way")
+	}
+	if _, err := idle.in.ReadByte(); err != io.EOF {
+		t.Errorf("the idle connection: got %v, want its end", err)
+	}
+	close(slow.release)
+	if got := busy.read(t, "PUT "); got.status != 200 {
+		t.Errorf("the heartbeat under way: got %d, want 200", got.status)
+	}
+	if err := n.handler.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzHeartbeatsAreReadAsNetHTTPReadsThem holds the reader of taken-over connections to net/http's:
+// whatever it accepts, net/http must accept too, and understand alike.
+func FuzzHeartbeatsAreReadAsNetHTTPReadsThem(f *testing.F) {
+	f.Add(plainHeartbeat)
+	f.Add(plainHeartbeat + "GET / HTTP/1.1\r\n\r\n")
+	f.Add(request("PUT", "/v2/apps/A/b?x=%zz;&", "", "Connection: keep-alive", "Content-Length: 0"))
+	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost:a\r\nHost: b\r\n\r\n")
+	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\n accept: b\r\n\r\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		target, app, id, size, ok := httpd.ParseBeat([]byte(s), []string{"/eureka/apps/", "/v2/apps/"})
+		if !ok {
+			return
+		}
+		in := bufio.NewReader(strings.NewReader(s))
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			t.Fatalf("%q was accepted, net/http says %v", s, err)
+		}
+		rest, _ := io.ReadAll(in)
+		path := fmt.Sprintf("%s/%s", app, id)
+		if r.Method != "PUT" || r.RequestURI != target || !strings.HasSuffix(r.URL.Path, "/apps/"+path) || r.ContentLength != 0 || r.Close || len(r.TransferEncoding) > 0 || len(s)-len(rest) != size {
+			t.Errorf("%q was read as %q of %d bytes, net/http reads %+v and leaves %d bytes", s, target, size, r, len(rest))
+		}
+	})
+}

@@ -1,0 +1,36 @@
+package httpd_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// slowService holds writes back while hold is set, until release is closed.
+type slowService struct {
+	*memory
+	hold           atomic.Bool
+	begun, release chan struct{}
+}
+
+// Apply implements registry.Service.
+func (s *slowService) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	if s.hold.Load() {
+		close(s.begun)
+		<-s.release
+	}
+	return s.memory.Apply(ctx, origin, ops...)
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(liveness); !holds(); {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v until %s", liveness, what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
