@@ -100,3 +100,16 @@ func TestFetchesAskForCompressedJSON(t *testing.T) {
 		t.Errorf("%s with %v", r.URL, r.Header)
 	}
 }
+
+// The size is what the floors of documents and heap are about.
+func TestAnInstanceOfAFleetHasAbout1100BytesInDocuments(t *testing.T) {
+	f := benchFleet{"renewed", 100_000}
+	for _, i := range []int{0, 99_999} {
+		instance := registration(t, f.registration(i), f.app(i))
+		lease := &registry.Lease{Instance: instance, Interval: instance.RenewalInterval, Duration: instance.Duration, RegisteredAt: benchDirty, ServiceUpAt: benchDirty, UpdatedAt: benchDirty}
+		text := eureka.AppendInstance(nil, eureka.Format{}, lease, registry.Stamp{Wall: benchDirty})
+		if len(text) < 1050 || len(text) > 1200 {
+			t.Errorf("instance %d has %d bytes: %s", i, len(text), text)
+		}
+	}
+}

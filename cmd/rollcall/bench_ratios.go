@@ -167,8 +167,12 @@ func (o ratiosOptions) plan() ratiosPlan {
 
 // String says the plan in a sentence's part.
 func (p ratiosPlan) String() string {
-	return fmt.Sprintf("%d rounds of %v for each figure; %s instances, few: %s, many: %s",
-		p.rounds, p.window, shortNumber(float64(p.instances)), shortNumber(float64(p.few)), shortNumber(float64(p.many)))
+	rounds := "one round"
+	if p.rounds > 1 {
+		rounds = fmt.Sprintf("%d rounds", p.rounds)
+	}
+	return fmt.Sprintf("%s of %v for each figure; %s instances, few: %s, many: %s",
+		rounds, p.window, shortNumber(float64(p.instances)), shortNumber(float64(p.few)), shortNumber(float64(p.many)))
 }
 
 // uncounted says why floors do not count, empty if they do.
