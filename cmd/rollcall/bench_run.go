@@ -153,6 +153,7 @@ func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster
 		if err != nil {
 			return err
 		}
+		settleDisk()
 		keep, err := measure(c.nodes[before].http)
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ func (r *ratiosRun) writesAndFetches(ctx context.Context) error {
 	}
 	defer stopClusters(clusters)
 	rig.batching, rig.singly = clusters[0], clusters[1]
-	if err := r.inRounds(ctx, rig.registers, rig.renews); err != nil {
+	if err := r.inRounds(ctx, rig.renews, rig.registers); err != nil {
 		return err
 	}
 	if err := r.profile(ctx, "renew", rig.batching, r.renewals(256, rig.renewed)); err != nil {
