@@ -1,0 +1,36 @@
+package rollcall_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestBehavioursNameTestsThatExist keeps docs/behaviours.md honest: whatever it names as a proof must
+// be a test, fuzz target or benchmark of the project, and a subtest the name of a row of a table.
+func TestBehavioursNameTestsThatExist(t *testing.T) {
+	doc, err := os.ReadFile("docs/behaviours.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := exec.Command("git", "grep", "-h", "--untracked", "-E", `func |"[A-Z]`, "--", "*.go").Output()
+	if err != nil {
+		t.Fatalf("git grep: %v", err)
+	}
+	names := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9_/]*)`").FindAllStringSubmatch(string(doc), -1)
+	if len(names) == 0 {
+		t.Fatal("docs/behaviours.md names no test")
+	}
+	for _, m := range names {
+		function, row, isRow := strings.Cut(m[1], "/")
+		if !bytes.Contains(sources, []byte("func "+function+"(")) {
+			t.Errorf("docs/behaviours.md names %s, but there is no func %s", m[1], function)
+		}
+		if isRow && !bytes.Contains(sources, []byte(`"`+row+`"`)) {
+			t.Errorf("docs/behaviours.md names %s, but no table has a row %q", m[1], row)
+		}
+	}
+}
