@@ -4,7 +4,6 @@
 GO      ?= go
 BIN     := bin/rollcall
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-export ROLLCALL_BIN := $(CURDIR)/$(BIN)
 
 .PHONY: build run test check bench fuzz soak vuln clients clean
 
@@ -19,8 +18,10 @@ run: build
 clients:
 	$(MAKE) -C integration/clients
 
-test: build clients
-	$(GO) test -race -shuffle=on -timeout 20m ./...
+# The processes of the integration tests have the race detector, too.
+test: clients
+	$(GO) build -race -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
+	ROLLCALL_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 20m ./...
 
 check:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
@@ -37,13 +38,13 @@ FUZZTIME ?= 30s
 fuzz:
 	@set -e; for pkg in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s $$pkg; \
 	  done; done
 
 # The fault tests again and again, for an hour unless SOAK says otherwise.
 SOAK ?= 1h
 soak: build
-	ROLLCALL_SOAK=$(SOAK) $(GO) test -run 'Soak' -timeout 24h -v ./integration
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_SOAK=$(SOAK) $(GO) test -run 'Soak' -timeout 24h -v ./integration
 
 vuln:
 	$(GO) tool govulncheck ./...

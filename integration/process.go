@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -59,8 +60,23 @@ func Launch(t testing.TB, log string, env []string, args ...string) (*Process, e
 		defer close(p.exited)
 		_ = cmd.Wait() // how it ended is in ProcessState
 	}()
-	t.Cleanup(p.Kill)
+	t.Cleanup(func() {
+		p.Kill()
+		p.checkLog(t)
+	})
 	return p, nil
+}
+
+// checkLog fails the test over what no process may ever print: a panic, or a data race, which a
+// program built with the race detector reports.
+func (p *Process) checkLog(t testing.TB) {
+	t.Helper()
+	out := p.Output(t)
+	for _, cry := range []string{"WARNING: DATA RACE", "\npanic: ", "\nfatal error: "} {
+		if i := strings.Index(out, cry); i >= 0 {
+			t.Errorf("%s: the process cried:\n%.4000s", filepath.Base(p.log), out[i:])
+		}
+	}
 }
 
 // Pid is the process id.

@@ -146,7 +146,7 @@ func (s *Raft) recognise(ctx context.Context) error {
 		switch {
 		case errors.As(a.err, &foreign):
 		case a.err != nil || a.value.ServerID == s.id.ServerID || a.value.Cluster == "":
-		case a.value.LeaderID != "" && len(a.value.Members) > 0 && !slices.Contains(a.value.Members, s.id.ServerID):
+		case s.isWithout(a.value):
 			s.fail(fmt.Errorf("this node was removed from cluster %s: to take it in again, start it with an empty data directory", s.clusterID()))
 			return nil
 		default:
@@ -163,6 +163,12 @@ func (s *Raft) recognise(ctx context.Context) error {
 		return fmt.Errorf("tell the cluster that this node has moved to %s: %w", s.net.Addr(), err)
 	}
 	return nil
+}
+
+// isWithout says that the node of a state leads the cluster and does not count this node among its
+// members. A follower's word would not do: it may be behind, and this node have joined just now.
+func (s *Raft) isWithout(st NodeState) bool {
+	return st.LeaderID == st.ServerID && st.Term >= s.raft.CurrentTerm() && !slices.Contains(st.Members, s.id.ServerID)
 }
 
 // moved says that the cluster knows this node by another address than it has now.

@@ -22,6 +22,12 @@ import (
 // trailing log still give the whole state.
 const snapshotsKept = 3
 
+// Bounds of the favours that a node does the others and itself when it leaves.
+const (
+	handoverLimit = 2 * time.Second
+	snapshotLimit = 4 * time.Second
+)
+
 // fatalClose bounds the attempt to close properly after a fatal error.
 const fatalClose = 2 * time.Second
 
@@ -219,14 +225,14 @@ func (s *Raft) fail(err error) {
 // favours: if they fail or take too long, the node stops anyway.
 func (s *Raft) leave() {
 	if s.raft.State() == raft.Leader {
-		if err := waitFuture(s.raft.LeadershipTransfer(), 3*time.Second); err != nil {
+		if err := waitFuture(s.raft.LeadershipTransfer(), handoverLimit); err != nil {
 			s.log.Warn("leadership was not handed over", "err", err)
 		}
 	}
 	if s.machine.Index() == 0 {
 		return
 	}
-	if err := waitFuture(s.raft.Snapshot(), 10*time.Second); err != nil {
+	if err := waitFuture(s.raft.Snapshot(), snapshotLimit); err != nil {
 		s.log.Warn("no snapshot at shutdown", "err", err)
 	}
 }
