@@ -1,11 +1,9 @@
 package store
 
 import (
-	"bufio"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -27,54 +25,6 @@ const (
 	handshakeTimeout = 5 * time.Second
 	maxConnections   = 512
 )
-
-// hello is what each side says first.
-type hello struct {
-	Cluster  string // "" while the node has neither bootstrapped nor joined
-	ServerID string
-}
-
-// errForeign means that the peer belongs to another cluster.
-type errForeign struct{ own, peer hello }
-
-func (e *errForeign) Error() string {
-	return fmt.Sprintf("node %s belongs to cluster %q, this node to cluster %q", nameOf(e.peer.ServerID), e.peer.Cluster, e.own.Cluster)
-}
-
-func writeHello(w io.Writer, h hello) error {
-	b := []byte{helloVersion, byte(len(h.Cluster))}
-	b = append(b, h.Cluster...)
-	b = append(b, byte(len(h.ServerID)))
-	b = append(b, h.ServerID...)
-	_, err := w.Write(b)
-	return err
-}
-
-func readHello(r io.Reader) (hello, error) {
-	var version [1]byte
-	if _, err := io.ReadFull(r, version[:]); err != nil {
-		return hello{}, err
-	}
-	if version[0] != helloVersion {
-		return hello{}, fmt.Errorf("peer speaks version %d of the node-to-node protocol, this node %d", version[0], helloVersion)
-	}
-	cluster, err := readField(r)
-	if err != nil {
-		return hello{}, err
-	}
-	id, err := readField(r)
-	return hello{Cluster: cluster, ServerID: id}, err
-}
-
-func readField(r io.Reader) (string, error) {
-	var n [1]byte
-	if _, err := io.ReadFull(r, n[:]); err != nil {
-		return "", err
-	}
-	b := make([]byte, n[0])
-	_, err := io.ReadFull(r, b)
-	return string(b), err
-}
 
 // network owns the node-to-node port: it listens, shakes hands, and hands connections to Raft or to
 // the node channel. It implements raft.StreamLayer.
@@ -172,46 +122,6 @@ func (n *network) accept(conn net.Conn) {
 	}
 }
 
-// welcome is the accepting side of the handshake.
-func (n *network) welcome(conn net.Conn) (kind byte, peer hello, err error) {
-	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-		return 0, hello{}, err
-	}
-	var first [1]byte
-	if _, err := io.ReadFull(conn, first[:]); err != nil {
-		return 0, hello{}, err
-	}
-	if first[0] != streamRaft && first[0] != streamNode {
-		return 0, hello{}, fmt.Errorf("first byte %#x is neither %q nor %q", first[0], streamRaft, streamNode)
-	}
-	if peer, err = readHello(conn); err != nil {
-		return 0, hello{}, err
-	}
-	own := n.self()
-	if err := writeHello(conn, own); err != nil {
-		return 0, hello{}, err
-	}
-	if err := n.judge(conn, first[0], own, peer); err != nil {
-		return 0, hello{}, err
-	}
-	return first[0], peer, conn.SetDeadline(time.Time{})
-}
-
-// judge decides whether to talk to a peer. Raft's messages pass only within one known cluster; the
-// node channel is open to nodes that have none yet, for it is how they find one.
-func (n *network) judge(conn net.Conn, kind byte, own, peer hello) error {
-	if err := verifyPeer(conn, peer.ServerID); err != nil {
-		return err
-	}
-	if own.Cluster != "" && peer.Cluster != "" && own.Cluster != peer.Cluster {
-		return &errForeign{own: own, peer: peer}
-	}
-	if kind == streamRaft && (own.Cluster == "" || peer.Cluster == "") {
-		return errors.New("no cluster yet")
-	}
-	return nil
-}
-
 // dial opens a connection and shakes hands.
 func (n *network) dial(kind byte, address string, timeout time.Duration) (net.Conn, hello, error) {
 	if n.fenced.Load() {
@@ -233,30 +143,6 @@ func (n *network) dial(kind byte, address string, timeout time.Duration) (net.Co
 		return nil, peer, fmt.Errorf("handshake with %s: %w", address, err)
 	}
 	return &trackedConn{Conn: conn, n: n}, peer, nil
-}
-
-// greet is the dialling side of the handshake.
-func (n *network) greet(conn net.Conn, kind byte, timeout time.Duration) (hello, error) {
-	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
-		return hello{}, err
-	}
-	own := n.self()
-	w := bufio.NewWriter(conn)
-	w.WriteByte(kind) // the error comes with Flush
-	if err := writeHello(w, own); err != nil {
-		return hello{}, err
-	}
-	if err := w.Flush(); err != nil {
-		return hello{}, err
-	}
-	peer, err := readHello(conn)
-	if err != nil {
-		return hello{}, err
-	}
-	if err := n.judge(conn, kind, own, peer); err != nil {
-		return peer, err
-	}
-	return peer, conn.SetDeadline(time.Time{})
 }
 
 var errFenced = errors.New("this node has stopped talking after a disk error")

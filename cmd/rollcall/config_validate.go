@@ -62,9 +62,14 @@ func unofferedMode(name, mode string) error {
 	return fmt.Errorf("%s: %q is not offered: this version offers %s (Raft) only", name, mode, modeCP)
 }
 
+// maxInFlight is half of the unanswered batches that the state machine remembers for a node; it could
+// not tell a repeated batch from a new one beyond that.
+const maxInFlight = 32
+
 func (c *Config) validateCommit() error {
 	return errors.Join(
 		atLeast("commit.in-flight", c.Commit.InFlight, 1),
+		atMost("commit.in-flight", c.Commit.InFlight, maxInFlight),
 		atLeast("cluster.bootstrap-expect", c.Cluster.BootstrapExpect, 1),
 		c.validateExpect(),
 		atLeast("eviction.interval", c.Eviction.Interval, 10*time.Millisecond),
@@ -111,6 +116,13 @@ func atLeast[T int | int64 | uint64 | time.Duration](name string, value, least T
 		return nil
 	}
 	return fmt.Errorf("%s: %v is below %v", name, value, least)
+}
+
+func atMost(name string, value, most int) error {
+	if value <= most {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is above %v", name, value, most)
 }
 
 // name is the node's name, by default the first label of the host's.

@@ -37,6 +37,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{name: "waiting for strangers", change: func(c *Config) { c.Cluster.BootstrapExpect = 3 }, want: "cluster.join: is required"},
 		{name: "waiting for none", change: func(c *Config) { c.Cluster.BootstrapExpect = 0 }, want: "cluster.bootstrap-expect: 0 is below 1"},
 		{name: "nothing in flight", change: func(c *Config) { c.Commit.InFlight = 0 }, want: "commit.in-flight: 0 is below 1"},
+		{name: "too much in flight", change: func(c *Config) { c.Commit.InFlight = 33 }, want: "commit.in-flight: 33 is above 32"},
 		{name: "no election", change: func(c *Config) { c.Raft.ElectionTimeout = 0 }, want: "raft.election-timeout: 0s is below 5ms"},
 		{name: "lease longer than heartbeat", change: func(c *Config) { c.Raft.LeaseTimeout = 2 * time.Second }, want: "raft.lease-timeout: 2s is longer"},
 		{name: "election shorter than heartbeat", change: func(c *Config) { c.Raft.ElectionTimeout = 600 * time.Millisecond }, want: "raft.election-timeout: 600ms is shorter"},
