@@ -20,8 +20,9 @@ type Node struct {
 	Dir      string            // the data directory
 	Settings map[string]string // by key of the configuration file
 
-	tls *Certificates // how tests trust the HTTP listener; nil: plain HTTP
-	log string
+	within []string      // a command that runs what follows it in the place of itself; none: nothing
+	tls    *Certificates // how tests trust the HTTP listener; nil: plain HTTP
+	log    string
 }
 
 // newNode fills in what every node has; the test may change Settings until it starts the node.
@@ -51,7 +52,7 @@ func (n *Node) args() []string {
 // Start starts the node's process, which must not run.
 func (n *Node) Start(t testing.TB) {
 	t.Helper()
-	p, err := Launch(t, n.log, nil, n.args()...)
+	p, err := launch(t, n.log, nil, slices.Concat(n.within, []string{Binary(t)}, n.args()))
 	if err != nil {
 		t.Fatalf("start node %s: %v", n.Name, err)
 	}

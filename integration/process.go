@@ -40,12 +40,17 @@ type Process struct {
 // When the test ends, so does the process.
 func Launch(t testing.TB, log string, env []string, args ...string) (*Process, error) {
 	t.Helper()
+	return launch(t, log, env, append([]string{Binary(t)}, args...))
+}
+
+func launch(t testing.TB, log string, env, command []string) (*Process, error) {
+	t.Helper()
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close() // the child has its own descriptor
-	cmd := exec.Command(Binary(t), args...)
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(append(os.Environ(), "ROLLCALL_PARENT_PIPE=1"), env...)
 	stdin, err := cmd.StdinPipe()

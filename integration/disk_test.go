@@ -1,0 +1,81 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ownDisk runs a node with a data directory on a disk of its own, of so many MiB, in a mount
+// namespace that ends with it.
+func ownDisk(t *testing.T, n *Node, mib int) {
+	t.Helper()
+	if out, err := exec.Command("unshare", "-Urm", "true").CombinedOutput(); err != nil {
+		advice := fmt.Sprintf("unshare -Urm does not work here (%v: %s): allow unprivileged user namespaces, or run as root", err, out)
+		if os.Getenv("ROLLCALL_TEST_ALL") == "1" {
+			t.Fatal(advice)
+		}
+		t.Skip(advice)
+	}
+	if err := os.MkdirAll(n.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mount := fmt.Sprintf(`mount -t tmpfs -o size=%dm none "$0" && exec "$@"`, mib)
+	n.within = []string{"unshare", "-Urm", "sh", "-c", mount, n.Dir}
+}
+
+// TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn fills the disk of one node: it must end by itself,
+// with the exit code that says so, and nothing that was acknowledged may be missing afterwards.
+func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
+	t.Parallel()
+	c := NewCluster(t, Config{})
+	for _, n := range c.Nodes[:2] {
+		ownDisk(t, n, 64)
+	}
+	small := c.Nodes[2]
+	ownDisk(t, small, 4)
+	c.Start()
+
+	acknowledged := map[string]bool{}
+	pad := strings.Repeat("x", 60_000)
+	deadline := time.Now().Add(ReadyLimit)
+	for i := 0; small.Running(); i++ {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s still runs after %d registrations of 60 KB on a disk of 4 MiB", small.Name, i)
+		}
+		id := fmt.Sprintf("i%d", i)
+		if c.Nodes[i%2].Register(Instance{App: "FULL", ID: id, Duration: 600, Metadata: map[string]string{"pad": pad}}).Status == 204 {
+			acknowledged[id] = true
+		}
+	}
+	if code := small.ExitCode(t, StopLimit); code != 3 {
+		t.Errorf("%s ended with exit code %d, want 3", small.Name, code)
+	}
+	if out := small.Output(t); !strings.Contains(out, "no space left on device") {
+		t.Errorf("the log of %s does not say that its disk is full:\n%s", small.Name, tail(small.log, 10))
+	}
+	t.Logf("%s ended after %d acknowledged registrations", small.Name, len(acknowledged))
+
+	others := c.Nodes[:2]
+	c.Leader(others...)
+	for _, n := range others {
+		Eventually(t, ReadyLimit, "writes go on through "+n.Name, func() error {
+			if answer := n.Register(Instance{App: "AFTER", ID: "of-" + n.Name}); answer.Status != 204 {
+				return fmt.Errorf("register: %v", answer)
+			}
+			return nil
+		})
+		listing, err := n.Listing()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range acknowledged {
+			if _, ok := listing[id]; !ok {
+				t.Errorf("%s lacks %s, which was acknowledged", n.Name, id)
+			}
+		}
+	}
+}
