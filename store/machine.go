@@ -27,6 +27,7 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 		f.s.fail(f.broken)
 		return f.broken
 	}
+	f.s.unsaved.Store(true)
 	f.s.clock.observe(applied.Clock.Lease)
 	f.s.applied.fire()
 	return applied
@@ -34,6 +35,7 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 
 // Snapshot implements raft.FSM.
 func (f *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
+	f.s.unsaved.Store(false)
 	return frozen{f.s.machine.Snapshot()}, nil
 }
 

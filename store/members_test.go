@@ -84,10 +84,15 @@ func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 	cfg.ClusterAddr = freePort(t)
 	c.nodes[moved] = c.start(cfg)
 	c.waitReady(moved)
-	for _, n := range c.nodes[moved].Status(context.Background()).Nodes {
-		if n.ID == cfg.Node && n.Cluster != cfg.ClusterAddr {
-			t.Errorf("the cluster knows %s at %s, it is at %s", n.ID, n.Cluster, cfg.ClusterAddr)
-		}
+	for _, node := range c.nodes {
+		eventually(t, node.cfg.Node+" knows the new address", func() bool {
+			for _, n := range node.Status(context.Background()).Nodes {
+				if n.ID == cfg.Node {
+					return n.Cluster == cfg.ClusterAddr
+				}
+			}
+			return false
+		})
 	}
 }
 

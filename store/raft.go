@@ -57,6 +57,7 @@ type Raft struct {
 	ready     atomic.Bool
 	opened    time.Time
 	proposed  atomic.Int64 // UnixNano of the last entry this node proposed
+	unsaved   atomic.Bool  // entries were applied after the newest snapshot
 
 	closing   chan struct{} // closed when the node stops
 	closeOnce sync.Once
@@ -229,11 +230,11 @@ func (s *Raft) leave() {
 			s.log.Warn("leadership was not handed over", "err", err)
 		}
 	}
-	if s.machine.Index() == 0 {
+	if !s.unsaved.Load() {
 		return
 	}
 	if err := waitFuture(s.raft.Snapshot(), snapshotLimit); err != nil {
-		s.log.Warn("no snapshot at shutdown", "err", err)
+		s.log.Info("no snapshot at shutdown", "err", err)
 	}
 }
 
