@@ -50,7 +50,7 @@ func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registr
 	}
 	second, err := s.applyItems(ctx, again)
 	if err != nil {
-		return nil, fmt.Errorf("apply %d operations by name: %w", len(again), err)
+		return nil, fmt.Errorf("apply %d operations by name: %w", len(again), partly(len(results)-len(again), err))
 	}
 	for i, r := range second {
 		results[where[i]] = r
@@ -58,29 +58,49 @@ func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registr
 	return results, nil
 }
 
-// applyItems commits items in order, in as few batches as their size allows.
+// applyItems commits items in order, in as few batches as their size allows. None is committed if one
+// is too large.
 func (s *Raft) applyItems(ctx context.Context, items []fsm.Item) ([]registry.Result, error) {
-	if len(items) == 1 {
-		return s.committer.commit(ctx, items, sizeOf(items[0]))
+	var few [8]int // most calls are one heartbeat
+	sizes := few[:0]
+	for i, item := range items {
+		size := sizeOf(item)
+		if size > maxOpBytes {
+			return nil, fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, maxOpBytes, registry.ErrTooLarge)
+		}
+		sizes = append(sizes, size)
 	}
 	var results []registry.Result
 	for len(items) > 0 {
-		n, size := 0, 0
-		for n < len(items) {
-			more := sizeOf(items[n])
-			if n > 0 && size+more > maxBatchBytes {
-				break
-			}
-			n, size = n+1, size+more
-		}
+		n, size := fit(sizes)
 		part, err := s.committer.commit(ctx, items[:n], size)
 		if err != nil {
-			return nil, err
+			return nil, partly(len(results), err)
+		}
+		if n == len(items) && results == nil {
+			return part, nil
 		}
 		results = append(results, part...)
-		items = items[n:]
+		items, sizes = items[n:], sizes[n:]
 	}
 	return results, nil
+}
+
+// fit says how many operations make a batch, one at least, and their size together.
+func fit(sizes []int) (n, size int) {
+	for n < len(sizes) && (n == 0 || size+sizes[n] <= maxBatchBytes) {
+		size += sizes[n]
+		n++
+	}
+	return n, size
+}
+
+// partly is the error of a call of which so many operations took effect already: "no" would be wrong.
+func partly(done int, err error) error {
+	if done == 0 {
+		return err
+	}
+	return fmt.Errorf("%d operations took effect, of those after them: %w (%v)", done, registry.ErrUnknownOutcome, err)
 }
 
 // sizeOf is the encoded size of an item, or a little more.

@@ -33,7 +33,7 @@ func (s *Raft) findCluster(ctx context.Context) {
 // search makes one attempt to become part of a cluster. A cluster is founded only by nodes that all
 // see each other and of which none has ever been in one; every founder computes the same list.
 func (s *Raft) search(ctx context.Context) error {
-	if members, err := s.members(); err != nil {
+	if members, _, err := s.members(); err != nil {
 		return err
 	} else if len(members) > 0 { // a crash came between founding and writing it down
 		return s.adoptCluster(clusterIDOf(idsOf(members)))
@@ -96,12 +96,14 @@ func idsOf(servers []raft.Server) []string {
 	return ids
 }
 
-func (s *Raft) members() ([]raft.Server, error) {
+// members returns the servers of the newest configuration and its index, by which Raft refuses a
+// change that was decided on an older one.
+func (s *Raft) members() (servers []raft.Server, index uint64, err error) {
 	f := s.raft.GetConfiguration()
 	if err := f.Error(); err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, 0, fmt.Errorf("read the configuration: %w", err)
 	}
-	return f.Configuration().Servers, nil
+	return f.Configuration().Servers, f.Index(), nil
 }
 
 // join makes this node a member of the cluster that a node belongs to: it is one already if that
@@ -173,7 +175,7 @@ func (s *Raft) isWithout(st NodeState) bool {
 
 // moved says that the cluster knows this node by another address than it has now.
 func (s *Raft) moved() bool {
-	members, err := s.members()
+	members, _, err := s.members()
 	return err == nil && slices.ContainsFunc(members, func(m raft.Server) bool {
 		return m.ID == raft.ServerID(s.id.ServerID) && string(m.Address) != s.net.Addr().String()
 	})

@@ -172,10 +172,8 @@ func (s *Raft) state() NodeState {
 	if l := s.leader.Load(); l != nil {
 		st.LeaderID = l.id
 	}
-	if f := s.raft.GetConfiguration(); f.Error() == nil {
-		for _, server := range f.Configuration().Servers {
-			st.Members = append(st.Members, string(server.ID))
-		}
+	if members, _, err := s.members(); err == nil {
+		st.Members = idsOf(members)
 	}
 	return st
 }

@@ -82,9 +82,6 @@ func newCommitter(s *Raft) *committer {
 
 // commit waits until items took effect, in order and in one batch.
 func (c *committer) commit(ctx context.Context, items []fsm.Item, size int) ([]registry.Result, error) {
-	if size > maxOpBytes {
-		return nil, fmt.Errorf("%d bytes, at most %d are allowed: %w", size, maxOpBytes, registry.ErrTooLarge)
-	}
 	k := &call{items: items, size: size, arrived: time.Now(), done: make(chan struct{})}
 	if !c.enqueue(k) {
 		return nil, registry.ErrClosed

@@ -29,7 +29,6 @@ var errNotLeader = errors.New("this node does not lead")
 // proposes entries, confirms reads and evicts.
 type leadership struct {
 	epoch registry.Epoch
-	ended context.Context
 }
 
 // followNotify begins and ends leaderships as Raft tells. Two "true" in a row mean that leadership
@@ -71,7 +70,7 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 	if err != nil {
 		if ctx.Err() == nil {
 			s.log.Warn("could not establish leadership, passing it on", "err", err)
-			if err := waitFuture(s.raft.LeadershipTransfer(), establishTimeout); err != nil {
+			if err := waitFuture(ctx, s.raft.LeadershipTransfer(), establishTimeout); err != nil {
 				s.log.Warn("leadership was not handed over", "err", err)
 			}
 		}
@@ -80,17 +79,19 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 	s.clock.start(base.Lease, time.Now())
 	s.lead.Store(l)
 	s.changed.fire()
+	// At once, and not when the work below notices: until then this node's writes would be offered to
+	// its own Raft, which no longer takes them.
+	context.AfterFunc(ctx, func() {
+		s.lead.CompareAndSwap(l, nil)
+		s.changed.fire()
+	})
 	s.metrics.elections.Inc()
 	s.metrics.leads.Set(1)
 	s.log.Info("leading", "term", l.epoch.Term, "epoch", l.epoch.Index)
-	defer func() {
-		s.lead.Store(nil)
-		s.clock.stop()
-		s.changed.fire()
-		s.metrics.leads.Set(0)
-		s.log.Info("no longer leading", "term", l.epoch.Term)
-	}()
 	s.work(ctx, l)
+	s.clock.stop()
+	s.metrics.leads.Set(0)
+	s.log.Info("no longer leading", "term", l.epoch.Term)
 }
 
 // establish commits the first entry of a leadership: only when it was applied does this node know
@@ -104,7 +105,7 @@ func (s *Raft) establish(ctx context.Context) (*leadership, registry.Stamp, erro
 	if now := s.raft.CurrentTerm(); now != applied.Epoch.Term {
 		return nil, registry.Stamp{}, fmt.Errorf("establish leadership: the term is %d already, the entry is of term %d", now, applied.Epoch.Term)
 	}
-	return &leadership{epoch: applied.Epoch, ended: ctx}, applied.Clock, nil
+	return &leadership{epoch: applied.Epoch}, applied.Clock, nil
 }
 
 // work is what a leader does beside answering: it keeps the lease clock going, ends leases, and

@@ -41,7 +41,7 @@ func (s *Raft) takeIn(args JoinArgs) JoinReply {
 	if s.lead.Load() == nil {
 		return JoinReply{Answer: answerNotLeader}
 	}
-	members, err := s.members()
+	members, index, err := s.members()
 	if err != nil {
 		return JoinReply{Answer: answerRefused, Reason: err.Error()}
 	}
@@ -57,8 +57,8 @@ func (s *Raft) takeIn(args JoinArgs) JoinReply {
 			add = s.raft.AddVoter // it has moved: the same vote at another address
 		}
 	}
-	f := add(raft.ServerID(args.ServerID), raft.ServerAddress(args.Addr), 0, changeLimit)
-	if err := waitFuture(f, changeLimit); err != nil {
+	f := add(raft.ServerID(args.ServerID), raft.ServerAddress(args.Addr), index, changeLimit)
+	if err := waitFuture(context.Background(), f, changeLimit); err != nil {
 		return JoinReply{Answer: answerRefused, Reason: fmt.Sprintf("take node %q in: %v", name, err)}
 	}
 	s.log.Info("member", "node", name, "address", args.Addr)
@@ -72,21 +72,23 @@ type promoter struct {
 }
 
 func (p *promoter) round(ctx context.Context) {
-	members, err := p.s.members()
+	members, index, err := p.s.members()
 	if err != nil {
 		return
 	}
 	for _, m := range members {
 		if m.Suffrage == raft.Nonvoter {
-			p.consider(ctx, m)
+			p.consider(ctx, m, index)
 		}
 	}
 }
 
-func (p *promoter) consider(ctx context.Context, m raft.Server) {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+// consider judges a newcomer of the configuration with an index: one that was removed since must not
+// come back with a vote.
+func (p *promoter) consider(ctx context.Context, m raft.Server, index uint64) {
+	asked, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	st, err := p.s.stateAt(ctx, p.s.peers.addressOf(m))
+	st, err := p.s.stateAt(asked, p.s.peers.addressOf(m))
 	if err != nil || st.Applied+promoteWithin < p.s.machine.Index() {
 		delete(p.since, m.ID)
 		return
@@ -100,7 +102,7 @@ func (p *promoter) consider(ctx context.Context, m raft.Server) {
 	if time.Since(p.since[m.ID]) < promoteAfter {
 		return
 	}
-	if err := waitFuture(p.s.raft.AddVoter(m.ID, m.Address, 0, changeLimit), changeLimit); err != nil {
+	if err := waitFuture(ctx, p.s.raft.AddVoter(m.ID, m.Address, index, changeLimit), changeLimit); err != nil {
 		p.s.log.Warn("newcomer did not become a voter", "node", nameOf(string(m.ID)), "err", err)
 		return
 	}

@@ -61,7 +61,7 @@ func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) 
 		t.Errorf("the new %s has %d instances, want 1", name, got)
 	}
 	eventually(t, "the newcomer votes", func() bool {
-		members, err := other.members()
+		members, _, err := other.members()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -226,14 +226,14 @@ func (s *Raft) fail(err error) {
 // favours: if they fail or take too long, the node stops anyway.
 func (s *Raft) leave() {
 	if s.raft.State() == raft.Leader {
-		if err := waitFuture(s.raft.LeadershipTransfer(), handoverLimit); err != nil {
+		if err := waitFuture(context.Background(), s.raft.LeadershipTransfer(), handoverLimit); err != nil {
 			s.log.Warn("leadership was not handed over", "err", err)
 		}
 	}
 	if !s.unsaved.Load() {
 		return
 	}
-	if err := waitFuture(s.raft.Snapshot(), snapshotLimit); err != nil {
+	if err := waitFuture(context.Background(), s.raft.Snapshot(), snapshotLimit); err != nil {
 		s.log.Info("no snapshot at shutdown", "err", err)
 	}
 }
@@ -262,7 +262,7 @@ func (s *Raft) close() error {
 var errNoAnswer = errors.New("no answer")
 
 // waitFuture waits for a future of hashicorp/raft, which may never be answered, for at most limit.
-func waitFuture(f raft.Future, limit time.Duration) error {
+func waitFuture(ctx context.Context, f raft.Future, limit time.Duration) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
 	t := time.NewTimer(limit)
@@ -272,6 +272,8 @@ func waitFuture(f raft.Future, limit time.Duration) error {
 		return err
 	case <-t.C:
 		return fmt.Errorf("%w within %v", errNoAnswer, limit)
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
 	}
 }
 

@@ -235,7 +235,7 @@ func TestWriteDuringALeaderChangeSucceedsOrSaysThatItIsUnknown(t *testing.T) {
 	}
 	for range 3 {
 		old := c.leader()
-		if err := waitFuture(c.nodes[old].raft.LeadershipTransfer(), limit); err != nil {
+		if err := waitFuture(context.Background(), c.nodes[old].raft.LeadershipTransfer(), limit); err != nil {
 			t.Logf("transfer: %v", err)
 		}
 		eventually(t, "another node leads", func() bool { l := c.leader(); return l != old })

@@ -131,13 +131,13 @@ func (s *Raft) leaderIndex(ctx context.Context, verify bool) (uint64, error) {
 // termQuorum asks the voters for their terms and succeeds when a majority of them, this node among
 // them, answers exactly term. Every question is asked after the call began.
 func (s *Raft) termQuorum(ctx context.Context, term uint64) error {
-	f := s.raft.GetConfiguration()
-	if err := f.Error(); err != nil {
-		return fmt.Errorf("read the configuration: %w", err)
+	members, _, err := s.members()
+	if err != nil {
+		return err
 	}
-	answers := make(chan bool, len(f.Configuration().Servers))
+	answers := make(chan bool, len(members))
 	voters, asked := 0, 0
-	for _, server := range f.Configuration().Servers {
+	for _, server := range members {
 		if server.Suffrage != raft.Voter {
 			continue
 		}

@@ -80,11 +80,10 @@ func (s *Raft) putOut(name string) JoinReply {
 	if s.lead.Load() == nil {
 		return JoinReply{Answer: answerNotLeader}
 	}
-	f := s.raft.GetConfiguration()
-	if err := f.Error(); err != nil {
+	members, index, err := s.members()
+	if err != nil {
 		return JoinReply{Answer: answerRefused, Reason: err.Error()}
 	}
-	members := f.Configuration().Servers
 	i := slices.IndexFunc(members, func(m raft.Server) bool { return nameOf(string(m.ID)) == name })
 	if i < 0 {
 		return JoinReply{Answer: answerNoSuchNode}
@@ -93,7 +92,7 @@ func (s *Raft) putOut(name string) JoinReply {
 		return JoinReply{Answer: answerRefused, Reason: err.Error()}
 	}
 	// The index makes Raft refuse if somebody changed the members since they were looked at.
-	err := waitFuture(s.raft.RemoveServer(members[i].ID, f.Index(), removeLimit), removeLimit)
+	err = waitFuture(context.Background(), s.raft.RemoveServer(members[i].ID, index, removeLimit), removeLimit)
 	if err == nil {
 		s.log.Info("removed a node", "node", name)
 	}

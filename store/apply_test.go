@@ -1,0 +1,60 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// padded is a registration of about so many bytes.
+func padded(id string, size int) registry.Register {
+	i := instance("A", id, 90)
+	i.Metadata = []registry.Pair{{Key: "pad", Value: strings.Repeat("x", size)}}
+	return registry.Register{Instance: i}
+}
+
+func TestOperationsBeyondOneBatchTakeEffectInOrder(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	var ops []registry.Op
+	for i := range 20 {
+		ops = append(ops, padded(fmt.Sprintf("i%d", i), 60<<10)) // five batches
+	}
+	ops = append(ops, registry.Cancel{Key: registry.NewKey("A", "i0")})
+	results, err := c.nodes[0].Apply(context.Background(), registry.FromClient, ops...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(results); i++ {
+		if results[i].Outcome != registry.Done || results[i].Index <= results[i-1].Index {
+			t.Errorf("operation %d: %+v after %+v, want done and a higher index", i, results[i], results[i-1])
+		}
+	}
+	if got := c.nodes[0].read(t, registry.Linearizable).Len(); got != 19 {
+		t.Errorf("%d instances, want 19", got)
+	}
+}
+
+func TestNothingIsDoneIfOneOperationIsTooLarge(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	_, err := c.nodes[0].Apply(context.Background(), registry.FromClient, padded("small", 10), padded("huge", maxOpBytes))
+	if !errors.Is(err, registry.ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", err)
+	}
+	if got := c.nodes[0].read(t, registry.Linearizable).Len(); got != 0 {
+		t.Errorf("%d instances, want none", got)
+	}
+}
+
+func TestACallThatWasDonePartlyIsUnknown(t *testing.T) {
+	if err := partly(0, registry.ErrNoLeader); !errors.Is(err, registry.ErrNoLeader) {
+		t.Errorf("nothing done: got %v, want ErrNoLeader", err)
+	}
+	err := partly(3, registry.ErrNoLeader)
+	if !errors.Is(err, registry.ErrUnknownOutcome) || errors.Is(err, registry.ErrNoLeader) {
+		t.Errorf("some done: got %v, want ErrUnknownOutcome and not ErrNoLeader", err)
+	}
+}
