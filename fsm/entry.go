@@ -31,6 +31,8 @@ func AppendWrite(dst []byte, stamp registry.Stamp, batches ...[]byte) []byte {
 type Establish struct {
 	Node    string // server id of the leader
 	Cluster string // cluster id; the first one stays
+	// Settings decide how leases end from here on; nil: as before.
+	Settings *registry.Settings
 }
 
 // AppendEstablish appends the encoding of an Establish entry.

@@ -122,6 +122,13 @@ func (m *Machine) Expired(now int64, limit int) []registry.EvictItem {
 	return m.registry.Expired(now, limit)
 }
 
+// Ending is Registry.Ending.
+func (m *Machine) Ending(now int64) []registry.Op {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.registry.Ending(now)
+}
+
 // Snapshot freezes the state in milliseconds; the frozen copy is written while Apply goes on.
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()

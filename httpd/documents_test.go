@@ -51,6 +51,12 @@ func (b *bare) View(context.Context, registry.Consistency) (*registry.View, erro
 	return b.view(), nil
 }
 
+// Changes implements registry.Service; nothing here watches.
+func (b *bare) Changes(ctx context.Context, _ registry.Index, _ registry.Selector) (registry.Changes, error) {
+	<-ctx.Done()
+	return registry.Changes{}, ctx.Err()
+}
+
 // Health implements registry.Service.
 func (b *bare) Health() registry.Health { return registry.Health{Ready: true, Quorum: true} }
 

@@ -14,6 +14,7 @@ import (
 type memory struct {
 	mu       sync.Mutex
 	registry *registry.Registry
+	watchers registry.Watchers
 	started  time.Time
 	health   registry.Health
 	applyErr error
@@ -43,6 +44,7 @@ func (m *memory) Apply(_ context.Context, origin registry.Origin, ops ...registr
 	for i, op := range ops {
 		results[i] = m.registry.Apply(m.stamp(), 1, origin, op)
 	}
+	m.watchers.Publish(m.registry.View())
 	return results, nil
 }
 
@@ -54,6 +56,17 @@ func (m *memory) View(_ context.Context, read registry.Consistency) (*registry.V
 		return nil, m.viewErr
 	}
 	return m.registry.View(), nil
+}
+
+// Changes implements registry.Service.
+func (m *memory) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
+	return m.watchers.Await(ctx, m.view, after, which)
+}
+
+func (m *memory) view() *registry.View {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.registry.View()
 }
 
 // Health implements registry.Service.

@@ -22,11 +22,13 @@ type Change struct {
 // ChangeKind says what a Change is.
 type ChangeKind uint8
 
-// The kinds. Evicted and Canceled are records of removal.
+// The kinds. Evicted and Canceled are records of removal; Hidden is a live lease in quarantine, which
+// readers take for removed.
 const (
 	Live ChangeKind = iota
 	Canceled
 	Evicted
+	Hidden
 )
 
 // Changes returns the elements of the change list after an index, oldest first, at most limit (0: all).

@@ -19,23 +19,40 @@ type Frozen struct {
 	Pruned      Index     // newest record of removal that was pruned; 0: none
 	Registered  []Recent  // newest last
 	Canceled    []Recent
+
+	Settings     Settings
+	Preservation Preservation
+	Transitions  []Preservation // newest last, the present one included; at most 50
+	Expectation  ExpectationState
+}
+
+// ExpectationState is upstream's bookkeeping, see Expectation.
+type ExpectationState struct {
+	Clients    uint32
+	Minute     int64 // which minute of the lease clock Current belongs to
+	Current    uint32
+	Last       uint32 // of the minute before
+	NextUpdate int64  // lease clock, ms
 }
 
 // LeaseState is a live lease and its last renewal, sorted by application and id.
 type LeaseState struct {
 	Lease   *Lease
 	Renewed Stamp
+	History []Event // oldest first, at most 16
 }
 
 // Removal is the record of one removal. While the delta still shows it (Full), Lease is the instance
 // as it was when it went. Afterwards it is reduced: of the instance its id, application and
-// lastDirtyTimestamp are left, of the lease EvictedAt, Action, Life, Changed, ChangedLease and Origin.
+// lastDirtyTimestamp are left, of the lease EvictedAt, Action, Life, Changed, ChangedLease, Origin and
+// Quarantine.
 // A record is dropped when its key is registered again, else kept for 24 h of lease clock; there are
 // at most 100,000.
 type Removal struct {
-	Kind  ChangeKind
-	Full  bool
-	Lease *Lease
+	Kind    ChangeKind
+	Full    bool
+	Lease   *Lease
+	History []Event // of the instance, up to and with its removal; kept when the record is reduced
 }
 
 // Freeze captures the state.

@@ -14,12 +14,36 @@ type Lease struct {
 	UpdatedAt    int64 // last change that the server made (lastUpdatedTimestamp)
 	RenewedAt    Stamp // last renewal as of the last change
 	Action       Action
-	Life         uint32 // 1 at first; one more each time the key is registered anew after a removal
-	Registered   Index  // of the (re-)registration
-	Changed      Index  // of the last change
-	ChangedLease int64  // lease clock of the last change, ms
-	Origin       Origin // of the last (re-)registration; in a record of removal, of the removal
+	Life         uint32       // 1 at first; one more each time the key is registered anew after a removal
+	Registered   Index        // of the (re-)registration
+	Changed      Index        // of the last change
+	ChangedLease int64        // lease clock of the last change, ms
+	Origin       Origin       // of the last (re-)registration; in a record of removal, of the removal
+	BeganLease   int64        // lease clock when the life began, ms; a re-registration keeps it
+	StartedLease int64        // lease clock of the (re-)registration, ms
+	Override     *Override    // details of the override; nil if there is none or nothing is known of it
+	Quarantine   *Quarantined // nil: listed
 }
+
+// Override is what is known of an override beside its status (Instance.Overridden). Immutable.
+type Override struct {
+	By       Act
+	At       Stamp
+	Until    int64  // lease clock, ms, at which it ends; 0: never
+	Reported Status // what the client reported last; the instance gets it back when the override ends
+	Set      Index  // of the SetOverride
+}
+
+// Quarantined says why and until when an instance is hidden. Immutable.
+type Quarantined struct {
+	By    Act
+	At    Stamp
+	Until int64 // lease clock, ms
+	Set   Index // of the Quarantine, or of the registration that brought it back
+}
+
+// Local says that the lease belongs to the own datacenter.
+func (l *Lease) Local() bool { return l.Origin.Kind != RemoteDC }
 
 // Expired says whether the lease's one duration has passed at now (lease clock, ms), given its last
 // renewal and an additional time granted to all (ms). It ends strictly after the last millisecond.

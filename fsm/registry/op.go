@@ -1,8 +1,8 @@
 package registry
 
 // Index counts the changes that readers see, one step per operation; an Evict counts one per lease
-// it removes, so that a reader of the change list can stop between any two. Renewals, ticks, refused
-// operations and those that change nothing take none.
+// it removes, so that a reader of the change list can stop between any two. Renewals, ticks,
+// transitions of self-preservation, refused operations and those that change nothing take none.
 type Index uint64
 
 // Stamp is the time of a log entry. Lease is the lease clock in ms: it decides expiry, runs only
@@ -59,12 +59,14 @@ type Renew struct {
 // Cancel removes an instance and its override.
 type Cancel struct{ Key Key }
 
-// SetOverride forces a status until DeleteOverride, whatever the client says (except DOWN and
-// STARTING, which win). LastDirty is taken over if newer than the stored one.
+// SetOverride forces a status until DeleteOverride or its end, whatever the client says (except DOWN
+// and STARTING, which win). LastDirty is taken over if newer than the stored one.
 type SetOverride struct {
 	Key       Key
 	Status    Status
 	LastDirty int64
+	For       int64 // ms of lease clock after which the leader ends it; 0: never
+	By        Act
 }
 
 // DeleteOverride ends an override; the instance falls back to Fallback (normally Unknown, which
@@ -73,6 +75,44 @@ type DeleteOverride struct {
 	Key       Key
 	Fallback  Status
 	LastDirty int64
+	By        Act
+}
+
+// EndOverride ends an override at its time: the instance gets the status that its client reported
+// last. The leader proposes it, fenced like Evict; Set is Override.Set of the override it means.
+type EndOverride struct {
+	Epoch  Epoch
+	Handle Handle
+	Set    Index
+}
+
+// Quarantine hides an instance from every list and delta for a time, while its heartbeats and
+// registrations are accepted. For (ms of lease clock) of 0 ends a quarantine now. It survives a
+// cancel: an instance that registers again before its end is hidden again.
+type Quarantine struct {
+	Key Key
+	For int64
+	By  Act
+}
+
+// EndQuarantine ends a quarantine at its time, as EndOverride does an override.
+type EndQuarantine struct {
+	Epoch  Epoch
+	Handle Handle
+	Set    Index
+}
+
+// SelfPreservation is a transition of self-preservation. The leader's own (By is zero) are fenced
+// like Evict, and take effect only in the state From. An operator's may go to PreservationReleased
+// (from on or held) or PreservationHeld (from any state; For, in ms of lease clock, is required).
+// It takes no Index: no list changes.
+type SelfPreservation struct {
+	Epoch   Epoch
+	From    PreservationState
+	To      PreservationState
+	For     int64
+	By      Act
+	Figures Figures
 }
 
 // UpdateMetadata merges pairs into an instance's metadata; nothing can be removed.
@@ -91,7 +131,7 @@ type EvictItem struct {
 	RenewedAt  int64 // lease clock, ms
 }
 
-// Evict removes expired leases. It is fenced: only an entry of Epoch's own term, under that epoch,
+// Evict removes expired leases, the victims of one round. It is fenced: only an entry of Epoch's own term, under that epoch,
 // takes effect. Each removal is a change with an Index of its own.
 type Evict struct {
 	Epoch Epoch
@@ -105,6 +145,11 @@ func (SetOverride) isOp()    {}
 func (DeleteOverride) isOp() {}
 func (UpdateMetadata) isOp() {}
 func (Evict) isOp()          {}
+
+func (EndOverride) isOp()      {}
+func (Quarantine) isOp()       {}
+func (EndQuarantine) isOp()    {}
+func (SelfPreservation) isOp() {}
 
 // Outcome is what became of an operation.
 type Outcome uint8
@@ -124,8 +169,8 @@ const (
 	KeptExisting
 	// GoneHandle: Renew by a handle whose generation is dead.
 	GoneHandle
-	// Refused: Evict under another epoch; a replicated Register that is not newer than the cancel of
-	// its instance.
+	// Refused: an operation of the leader under another epoch; a SelfPreservation that does not fit
+	// the present state; a replicated Register that is not newer than the cancel of its instance.
 	Refused
 )
 

@@ -80,6 +80,14 @@ func (r *Registry) Establish(epoch Epoch, cluster string) {
 	}
 }
 
+// Configure sets how leases end, from now on. Whoever establishes an epoch says it first.
+func (r *Registry) Configure(s Settings) { panic("not written") }
+
+// Ending returns what is due at a moment of the lease clock (ms): an EndOverride or EndQuarantine,
+// under the present epoch, for each override and quarantine whose time has passed, oldest first. It
+// costs O(due).
+func (r *Registry) Ending(now int64) []Op { panic("not written") }
+
 // Epoch is the current leadership.
 func (r *Registry) Epoch() Epoch { return r.epoch }
 

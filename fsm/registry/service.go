@@ -58,6 +58,10 @@ type Service interface {
 	// View returns the state, at least as new as read demands. Errors: ErrNoLeader, ErrClosed, or
 	// the context's; Stale never fails.
 	View(ctx context.Context, read Consistency) (*View, error)
+	// Changes blocks until something selected changed after an index, and returns it, oldest first: each
+	// instance once, at its last change. An index ahead of this node's waits too. Errors: ErrTooOld
+	// (fetch everything, and go on from that answer's index), ErrClosed, or the context's.
+	Changes(ctx context.Context, after Index, which Selector) (Changes, error)
 	// Health says what this node knows about itself, without asking anybody.
 	Health() Health
 }
@@ -75,4 +79,7 @@ type Health struct {
 	Age time.Duration
 	// Suspended: no lease is ended now, because leadership is too young (or there is none).
 	Suspended bool
+	// Clock is the lease clock, ms: the running one on the leader, elsewhere the stamp of the newest
+	// applied operation, which may be up to 2 s older.
+	Clock int64
 }

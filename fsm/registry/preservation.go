@@ -1,0 +1,53 @@
+package registry
+
+// PreservationState says whether evictions are withheld, and why.
+type PreservationState uint8
+
+// The states of self-preservation.
+const (
+	// PreservationOff: leases are evicted when they end.
+	PreservationOff PreservationState = iota
+	// PreservationOn: too few leases are fresh; evictions are withheld until the condition is false,
+	// the bound is reached or an operator releases them.
+	PreservationOn
+	// PreservationReleased: evictions go on although the condition holds; it cannot come on again
+	// until the condition was false once.
+	PreservationReleased
+	// PreservationHeld: an operator withholds evictions until a time.
+	PreservationHeld
+)
+
+var preservationNames = [...]string{PreservationOff: "off", PreservationOn: "on", PreservationReleased: "released", PreservationHeld: "held"}
+
+// String returns the word used in answers, metrics and commands.
+func (s PreservationState) String() string { return preservationNames[s] }
+
+// Withholds says that no lease is evicted in this state.
+func (s PreservationState) Withholds() bool { return s == PreservationOn || s == PreservationHeld }
+
+// Preservation is self-preservation at one moment: its state and the transition that led to it.
+type Preservation struct {
+	State   PreservationState
+	Since   Stamp
+	Until   int64 // lease clock, ms, at which it ends by itself; 0: at no time
+	By      Act   // an operator; the zero Act: it happened by itself
+	Figures Figures
+}
+
+// Figures are the numbers of self-preservation. Only leases of the own datacenter count.
+type Figures struct {
+	Leases  uint32 // leases, counted or not
+	Counted uint32 // those older than one interval since their life began
+	Fresh   uint32 // of the counted: renewed lately enough, see Freshness
+	Expired uint32 // of all: those that have ended and are not evicted
+	// Upstream's formula at the same moment.
+	Renewals  uint32 // of the last complete minute
+	Threshold uint32 // renewals per minute at or below which upstream stops evicting
+}
+
+// Act says who did something and why, as they said themselves. The zero Act is a protocol without
+// such fields, or the registry itself.
+type Act struct{ Author, Reason string }
+
+// transitionsKept is how many transitions of self-preservation are remembered.
+const transitionsKept = 50
