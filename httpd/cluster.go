@@ -30,4 +30,7 @@ type NodeStatus struct {
 	Cluster string `json:"cluster"` // address of its node-to-node listener
 	Role    string `json:"role"`    // leader, follower, candidate, learner (no vote yet), stopped or unreachable
 	Applied uint64 `json:"applied"` // index of the newest applied entry; 0 if it could not be asked
+	// Index is the version of the node's registry, as in X-Rollcall-Index; empty if it could not be
+	// asked. A change is on every node when no node's is older.
+	Index string `json:"index,omitempty"`
 }

@@ -18,6 +18,7 @@ type refusal struct {
 	allow     string // the methods of the route, with 405
 	unknown   bool   // nobody knows whether the write happened
 	retry     bool   // the same request may succeed soon
+	index     string // where to go on after everything was fetched, with 410; in JSON only
 	cause     error  // for the log
 }
 
@@ -147,6 +148,10 @@ func jsonError(f refusal, err error) string {
 	default:
 		text = http.StatusText(f.status)
 	}
-	encoded, _ := json.Marshal(map[string]string{"error": text}) // strings always encode
+	said := map[string]string{"error": text}
+	if f.index != "" {
+		said["index"] = f.index
+	}
+	encoded, _ := json.Marshal(said) // strings always encode
 	return string(encoded)
 }
