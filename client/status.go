@@ -26,6 +26,8 @@ type NodeStatus struct {
 	Cluster string `json:"cluster"` // address of its node-to-node listener
 	Role    string `json:"role"`    // leader, follower, candidate, learner (no vote yet), stopped or unreachable
 	Applied uint64 `json:"applied"` // newest applied log entry; 0 if it could not be asked
+	// Index is the newest change that the node has applied, as epoch-index; "" if it could not be asked.
+	Index string `json:"index,omitempty"`
 }
 
 // Status asks one node about the cluster.
@@ -62,6 +64,11 @@ func (c *Client) readJSON(ctx context.Context, into any, path ...string) error {
 	if err != nil {
 		return err
 	}
+	return a.decode(into)
+}
+
+// decode reads a document of Rollcall's own API, or says why there is none.
+func (a answer) decode(into any) error {
 	if refusal := a.refusal(); refusal != nil {
 		return refusal
 	}

@@ -1,0 +1,100 @@
+package client
+
+import (
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// readSSE reads a stream to its end, which is nil if it was io.EOF.
+func readSSE(r io.Reader) (events []sseEvent, err error) {
+	s := newSSEReader(r)
+	for {
+		e, err := s.next()
+		if errors.Is(err, io.EOF) {
+			return events, nil
+		}
+		if err != nil {
+			return events, err
+		}
+		events = append(events, e)
+	}
+}
+
+func TestStreamsAreReadAsTheStandardSays(t *testing.T) {
+	for _, tc := range []struct {
+		name, stream string
+		want         []sseEvent
+	}{
+		{name: "nothing"},
+		{name: "an event", stream: "event: change\nid: a-1\ndata: {}\n\n", want: []sseEvent{{name: "change", id: "a-1", data: "{}"}}},
+		{name: "two events", stream: "data: 1\n\nevent: x\ndata: 2\n\n", want: []sseEvent{{data: "1"}, {name: "x", data: "2"}}},
+		{name: "an id alone", stream: "id: a-1\n: still here\n\n", want: []sseEvent{{id: "a-1"}}},
+		{name: "a comment alone", stream: ": still here\n\n"},
+		{name: "a name alone names nothing after it", stream: "event: x\n\ndata: 1\n\n", want: []sseEvent{{data: "1"}}},
+		{name: "many lines of data", stream: "data: a\ndata: b\n\n", want: []sseEvent{{data: "a\nb"}}},
+		{name: "no space, and more than one", stream: "data:a\ndata:  b\n\n", want: []sseEvent{{data: "a\n b"}}},
+		{name: "a colon in the value", stream: "data: a:b\n\n", want: []sseEvent{{data: "a:b"}}},
+		{name: "a field without a colon", stream: "data\ndata: a\n\n", want: []sseEvent{{data: "\na"}}},
+		{name: "unknown fields", stream: "retry: 10\nfoo: bar\ndata: a\n\n", want: []sseEvent{{data: "a"}}},
+		{name: "an id with a null is none", stream: "id: a\x00b\ndata: a\n\n", want: []sseEvent{{data: "a"}}},
+		{name: "CR LF", stream: "event: x\r\ndata: a\r\n\r\ndata: b\r\n\r\n", want: []sseEvent{{name: "x", data: "a"}, {data: "b"}}},
+		{name: "CR", stream: "event: x\rdata: a\r\rdata: b\r\r", want: []sseEvent{{name: "x", data: "a"}, {data: "b"}}},
+		{name: "a byte order mark", stream: "\ufeffdata: a\n\n", want: []sseEvent{{data: "a"}}},
+		{name: "cut before the empty line", stream: "data: a\n\ndata: b\n", want: []sseEvent{{data: "a"}}},
+		{name: "cut in a line", stream: "data: a\n\ndata: b", want: []sseEvent{{data: "a"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := readSSE(strings.NewReader(tc.stream))
+			if err != nil || !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("got %q, %v, want %q", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestEventsAreBounded(t *testing.T) {
+	for name, stream := range map[string]string{
+		"a line without end":  "data: " + strings.Repeat("x", longestSSE),
+		"data of many lines":  strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", longestSSE/1000+1),
+		"a comment for ever ": ":" + strings.Repeat(" ", longestSSE+1),
+	} {
+		if _, err := readSSE(strings.NewReader(stream)); !errors.Is(err, errLongSSE) {
+			t.Errorf("%s: %v, want %v", name, err, errLongSSE)
+		}
+	}
+}
+
+func TestAnEventIsThereAsSoonAsItsEmptyLineIs(t *testing.T) {
+	for name, newline := range map[string]string{"LF": "\n", "CR LF": "\r\n", "CR": "\r"} {
+		t.Run(name, func(t *testing.T) {
+			r, w := io.Pipe()
+			defer w.Close()
+			go io.WriteString(w, "data: a"+newline+newline) // and the stream stays open
+			if e, err := newSSEReader(r).next(); err != nil || e.data != "a" {
+				t.Errorf("got %q, %v", e, err)
+			}
+		})
+	}
+}
+
+func FuzzSSE(f *testing.F) {
+	for _, seed := range []string{"", "data: a\n\n", "event: x\r\nid: 1\r\n\r\n", ":\r\r\ndata\rdata\r\r\n", "\ufeffid: \x00\n\n", "data: a\n\ndata: b"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, stream string) {
+		whole, err := readSSE(strings.NewReader(stream))
+		pieces, err2 := readSSE(iotest.OneByteReader(strings.NewReader(stream)))
+		if !reflect.DeepEqual(whole, pieces) || (err == nil) != (err2 == nil) {
+			t.Errorf("%q is %q, %v at once, and %q, %v byte by byte", stream, whole, err, pieces, err2)
+		}
+		for _, e := range whole {
+			if strings.ContainsAny(e.name+e.id, "\r\n") || strings.Contains(e.data, "\r") {
+				t.Errorf("%q has %q, with a line end", stream, e)
+			}
+		}
+	})
+}
