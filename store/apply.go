@@ -21,11 +21,6 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 	return s.resendByName(ctx, items, ops, results)
 }
 
-// Changes implements registry.Service.
-func (s *Raft) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
-	panic("not written")
-}
-
 // shorten replaces the name of a renewal by the lease's handle, where this node knows one.
 func (s *Raft) shorten(op registry.Op) registry.Op {
 	renew, ok := op.(registry.Renew)

@@ -147,9 +147,10 @@ type NodeState struct {
 	Role      string
 	LeaderID  string
 	Term      uint64
-	Applied   uint64   // newest log entry in its view
-	LastIndex uint64   // newest log entry on its disk
-	Members   []string // server ids of its configuration
+	Applied   uint64         // newest log entry in its view
+	Index     registry.Index // of its view
+	LastIndex uint64         // newest log entry on its disk
+	Members   []string       // server ids of its configuration
 }
 
 // State says what a node knows of itself.
@@ -167,6 +168,7 @@ func (s *Raft) state() NodeState {
 		Role:      roles[s.raft.State()],
 		Term:      s.raft.CurrentTerm(),
 		Applied:   s.machine.Index(),
+		Index:     s.machine.View().Index(),
 		LastIndex: s.raft.LastIndex(),
 	}
 	if l := s.leader.Load(); l != nil {

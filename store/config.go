@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // RaftConfig says how a node of a CP cluster runs. Zero values mean what is said beside them.
@@ -29,7 +31,10 @@ type RaftConfig struct {
 	SnapshotInterval  time.Duration // 0: 120 s
 	SnapshotThreshold uint64        // entries between snapshots; 0: 8192
 	TrailingLogs      uint64        // entries kept behind a snapshot; 0: 20480
-	EvictionInterval  time.Duration // 0: 1 s
+	EvictionInterval  time.Duration // of lease clock, between rounds; 0: 1 s
+
+	Settings      registry.Settings // the cluster's, while this node leads; zero: registry.DefaultSettings()
+	EvictionTimer bool              // evict when upstream would: every 60 s, first 60 s after this node was established as leader
 
 	Log     *slog.Logger          // nil: discards
 	Metrics prometheus.Registerer // nil: none
@@ -46,6 +51,7 @@ func (c *RaftConfig) setDefaults() {
 	setDefault(&c.SnapshotThreshold, 8192)
 	setDefault(&c.TrailingLogs, 20480)
 	setDefault(&c.EvictionInterval, time.Second)
+	setDefault(&c.Settings, registry.DefaultSettings())
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -2,39 +2,217 @@ package store
 
 import (
 	"context"
+	"log/slog"
+	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// evictor ends leases for one leadership.
-type evictor struct {
-	s        *Raft
-	epoch    registry.Epoch
-	believed int // stalls of the clock up to which this node's knowledge was confirmed
+// evictionBatch bounds one Evict entry.
+const evictionBatch = 1000
+
+// evictionEnv is what an evictor needs of the store that it works for.
+type evictionEnv struct {
+	epoch registry.Epoch // the leadership; without consensus, the boot
+	// clock reads the lease clock (ms), and says how many stalls it noticed so far.
+	clock func() (now int64, stalls int)
+	// confirm makes sure, after a stall, that what this node knows is still the truth.
+	confirm func(context.Context) bool
+	view    func() *registry.View
+	expired func(now int64, limit int) []registry.EvictItem
+	ending  func(now int64) []registry.Op
+	apply   func(context.Context, ...registry.Op) ([]registry.Result, error)
+	draw    func(k int) int // a random number in [0, k)
+
+	interval time.Duration // between rounds
+	upstream bool          // evict when upstream's timer would, see upstreamTimer
+	log      *slog.Logger
+	metrics  evictionMetrics
 }
 
-// round evicts what is due. After a stall (a pause of the process, a new leadership) it first makes
-// sure, by a committed entry, that this node still leads and has applied what came in between.
-func (e *evictor) round(ctx context.Context) {
-	now, stalls := e.s.clock.read(time.Now())
-	if stalls != e.believed {
-		if e.s.tick(ctx) {
-			e.believed = stalls
+// evictor ends leases, overrides and quarantines at their time, and leads self-preservation from
+// state to state, for one leadership (without consensus: for as long as the node runs).
+//
+// Rounds and the share. A round may evict at most a share of the registry, and between two rounds at
+// least one interval of lease clock passes, unless the earlier one found nothing due: then it has
+// left its share unused, and the next one begins as soon as something is due, which is looked for at
+// every reading of the clock (it costs a look at the top of a heap). So no interval takes more than
+// the share, and yet a lone crash is noticed within a tenth of a second of the end of its lease and
+// not only at the next tick. While evictions are withheld, nobody looks. A new leadership begins with
+// a grace that is longer than an interval, so the share holds across leaderships too.
+//
+// All times are the lease clock's: what it does not charge to the leases delays a round as well.
+type evictor struct {
+	evictionEnv
+	believed int   // stalls of the clock up to which this node's knowledge was confirmed
+	next     int64 // when the next round begins at the latest
+	unused   bool  // the last round found nothing due
+	timer    upstreamTimer
+	seen     registry.Preservation // the newest transition that was logged
+	failing  bool                  // the last proposal was not committed, and that was logged
+}
+
+// newEvictor starts an evictor for a leadership that was just established.
+func newEvictor(env evictionEnv) *evictor {
+	now, _ := env.clock()
+	return &evictor{evictionEnv: env, timer: upstreamTimer{last: now}, seen: env.view().Preservation()}
+}
+
+// run ends leases until ctx ends.
+func (e *evictor) run(ctx context.Context) {
+	tick := time.NewTicker(clockInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			e.step(ctx)
+		case <-ctx.Done():
+			return
 		}
+	}
+}
+
+// step holds a round if it is time for one. A panic costs that round only.
+func (e *evictor) step(ctx context.Context) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.metrics.panics.Inc()
+			e.log.Error("eviction round panicked", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	now, stalls := e.clock()
+	if stalls != e.believed {
+		e.catchUp(ctx, now, stalls)
 		return
 	}
-	items := e.s.machine.Expired(now, evictionBatch)
-	if len(items) == 0 {
+	if now >= e.next || e.unused && len(e.expired(now, 1)) > 0 {
+		e.round(ctx, now)
+	}
+}
+
+// catchUp comes back from a stall (a pause of the process, a new leadership): it makes sure that what
+// came in between was applied, and gives whoever could not be heard one interval to renew.
+func (e *evictor) catchUp(ctx context.Context, now int64, stalls int) {
+	if !e.confirm(ctx) {
 		return
 	}
-	results, err := e.s.Apply(ctx, registry.FromClient, registry.Evict{Epoch: e.epoch, Items: items})
-	if err != nil {
-		e.s.log.Warn("eviction was not committed", "leases", len(items), "err", err)
+	e.believed = stalls
+	e.next, e.unused = now+e.interval.Milliseconds(), false
+}
+
+// round does what is due, in an order in which nothing that was decided before is outdated by what
+// comes after: first whether evictions are withheld, last the evictions.
+func (e *evictor) round(ctx context.Context, now int64) {
+	e.next, e.unused = now+e.interval.Milliseconds(), false
+	additional, evicts := e.turn(now)
+	figures := e.view().Freshness(now)
+	decided := e.transit(ctx, now, figures)
+	e.noteTransitions(ctx)
+	if !decided || !e.end(ctx, now) || !evicts || e.view().Preservation().State.Withholds() {
 		return
 	}
-	if n := results[0].Count; n > 0 {
-		e.s.metrics.evicted.Add(float64(n))
-		e.s.log.Info("evicted", "leases", n)
+	due := e.expired(now-additional, int(figures.Leases))
+	e.unused = len(due) == 0 && !e.upstream
+	e.evict(ctx, due)
+}
+
+// turn says whether this round may evict, and the time (ms) that it grants to every lease.
+func (e *evictor) turn(now int64) (additional int64, evicts bool) {
+	if !e.upstream {
+		return 0, true
 	}
+	if !e.timer.due(now) {
+		return 0, false
+	}
+	return e.timer.run(now), true
+}
+
+// transit makes the transition of self-preservation that is due. It fails if one was due and is not
+// made: then this round must not go by the old state.
+func (e *evictor) transit(ctx context.Context, now int64, figures registry.Figures) bool {
+	op, due := e.view().NextPreservation(now, figures)
+	if !due {
+		return true
+	}
+	op.Epoch = e.epoch
+	results, ok := e.propose(ctx, op)
+	return ok && results[0].Outcome == registry.Done
+}
+
+// end ends overrides and quarantines whose time has passed.
+func (e *evictor) end(ctx context.Context, now int64) bool {
+	ops := e.ending(now)
+	if len(ops) == 0 {
+		return true
+	}
+	_, ok := e.propose(ctx, ops...)
+	return ok
+}
+
+// evict removes the share of the due leases that one round may take.
+func (e *evictor) evict(ctx context.Context, due []registry.EvictItem) {
+	if len(due) == 0 {
+		return
+	}
+	all := len(due)
+	evicted := 0
+	for items := range slices.Chunk(e.view().Victims(due, e.draw), evictionBatch) {
+		if e.view().Preservation().State.Withholds() {
+			break // an operator's hold came between two entries
+		}
+		results, ok := e.propose(ctx, registry.Evict{Epoch: e.epoch, Items: items})
+		if !ok {
+			break
+		}
+		evicted += results[0].Count
+	}
+	if evicted > 0 {
+		e.metrics.evicted.Add(float64(evicted))
+		e.log.Info("evicted", "leases", evicted, "due", all, "left", e.view().Len())
+	}
+}
+
+// propose applies operations of a round. That they could not be applied is said once, until some
+// were.
+func (e *evictor) propose(ctx context.Context, ops ...registry.Op) ([]registry.Result, bool) {
+	results, err := e.apply(ctx, ops...)
+	if err != nil && !e.failing && ctx.Err() == nil {
+		e.log.Warn("eviction round was not committed", "operations", len(ops), "err", err)
+	}
+	e.failing = err != nil
+	return results, err == nil
+}
+
+// noteTransitions logs and counts the transitions of self-preservation since the last call, an
+// operator's too.
+func (e *evictor) noteTransitions(ctx context.Context) {
+	v := e.view()
+	var unseen []registry.Preservation
+	for _, p := range v.Transitions() {
+		if p == e.seen {
+			break
+		}
+		unseen = append(unseen, p)
+	}
+	if len(unseen) == 0 {
+		return
+	}
+	e.seen = unseen[0]
+	for _, p := range slices.Backward(unseen) {
+		e.metrics.transitions.WithLabelValues(p.State.String()).Inc()
+		e.logTransition(ctx, v, p)
+	}
+}
+
+func (e *evictor) logTransition(ctx context.Context, v *registry.View, p registry.Preservation) {
+	level, message := slog.LevelInfo, "self-preservation lets evictions go on"
+	if p.State.Withholds() {
+		level, message = slog.LevelWarn, "self-preservation withholds evictions"
+	}
+	_, reason := v.Condition(p.Figures)
+	e.log.Log(ctx, level, message, "state", p.State.String(), "reason", reason,
+		"leases", p.Figures.Leases, "counted", p.Figures.Counted, "fresh", p.Figures.Fresh, "expired", p.Figures.Expired,
+		"author", p.By.Author, "note", p.By.Reason)
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
@@ -19,8 +22,6 @@ const (
 	// tickAge is how old the last entry may get while leases exist, before the leader writes an
 	// empty one: followers and the next leader learn the lease clock from entries.
 	tickAge = time.Second
-	// evictionBatch bounds one Evict entry.
-	evictionBatch = 1000
 )
 
 var errNotLeader = errors.New("this node does not lead")
@@ -28,7 +29,9 @@ var errNotLeader = errors.New("this node does not lead")
 // leadership is the time between Establish and the loss of leadership. Only within it this node
 // proposes entries, confirms reads and evicts.
 type leadership struct {
-	epoch registry.Epoch
+	epoch       registry.Epoch
+	established int64       // lease clock, ms
+	young       atomic.Bool // no lease can end yet, see allInGrace
 }
 
 // followNotify begins and ends leaderships as Raft tells. Two "true" in a row mean that leadership
@@ -66,7 +69,7 @@ func (s *Raft) beginLeadership(ctx context.Context) (end func()) {
 
 // serveAsLeader establishes this node as leader and does a leader's work until ctx ends.
 func (s *Raft) serveAsLeader(ctx context.Context) {
-	l, base, err := s.establish(ctx)
+	l, err := s.establish(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.log.Warn("could not establish leadership, passing it on", "err", err)
@@ -76,7 +79,8 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 		}
 		return
 	}
-	s.clock.start(base.Lease, time.Now())
+	s.clock.start(l.established, time.Now())
+	l.young.Store(allInGrace(s.machine.View(), l.established, l.established))
 	s.lead.Store(l)
 	s.changed.fire()
 	// At once, and not when the work below notices: until then this node's writes would be offered to
@@ -96,28 +100,28 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 
 // establish commits the first entry of a leadership: only when it was applied does this node know
 // everything that earlier leaders acknowledged.
-func (s *Raft) establish(ctx context.Context) (*leadership, registry.Stamp, error) {
-	first := fsm.AppendEstablish(nil, fsm.Establish{Node: s.id.ServerID, Cluster: s.clusterID()})
+func (s *Raft) establish(ctx context.Context) (*leadership, error) {
+	first := fsm.AppendEstablish(nil, fsm.Establish{Node: s.id.ServerID, Cluster: s.clusterID(), Settings: &s.cfg.Settings})
 	applied, err := s.begin(first).wait(ctx, establishTimeout)
 	if err != nil {
-		return nil, registry.Stamp{}, fmt.Errorf("establish leadership: %w", err)
+		return nil, fmt.Errorf("establish leadership: %w", err)
 	}
 	if now := s.raft.CurrentTerm(); now != applied.Epoch.Term {
-		return nil, registry.Stamp{}, fmt.Errorf("establish leadership: the term is %d already, the entry is of term %d", now, applied.Epoch.Term)
+		return nil, fmt.Errorf("establish leadership: the term is %d already, the entry is of term %d", now, applied.Epoch.Term)
 	}
-	return &leadership{epoch: applied.Epoch}, applied.Clock, nil
+	return &leadership{epoch: applied.Epoch, established: applied.Clock.Lease}, nil
 }
 
 // work is what a leader does beside answering: it keeps the lease clock going, ends leases, and
 // makes newcomers voters.
 func (s *Raft) work(ctx context.Context, l *leadership) {
+	var evicting sync.WaitGroup
+	defer evicting.Wait()
+	evicting.Go(func() { newEvictor(s.evictionEnv(l)).run(ctx) })
 	clock := time.NewTicker(clockInterval)
 	defer clock.Stop()
-	eviction := time.NewTicker(s.cfg.EvictionInterval)
-	defer eviction.Stop()
-	members := time.NewTicker(time.Second)
-	defer members.Stop()
-	evictor := evictor{s: s, epoch: l.epoch}
+	slow := time.NewTicker(time.Second)
+	defer slow.Stop()
 	promoter := promoter{s: s}
 	for {
 		select {
@@ -125,14 +129,49 @@ func (s *Raft) work(ctx context.Context, l *leadership) {
 			return
 		case now := <-clock.C:
 			s.clock.read(now)
-			if s.machine.View().Len() > 0 && now.UnixNano()-s.proposed.Load() > int64(tickAge) {
+			if needsClock(s.machine.View()) && now.UnixNano()-s.proposed.Load() > int64(tickAge) {
 				s.tick(ctx)
 			}
-		case <-eviction.C:
-			evictor.round(ctx)
-		case <-members.C:
+		case <-slow.C:
+			l.grow(s.leaseTime())
 			promoter.round(ctx)
 		}
+	}
+}
+
+// evictionEnv is what the evictor of a leadership needs.
+func (s *Raft) evictionEnv(l *leadership) evictionEnv {
+	return evictionEnv{
+		epoch:   l.epoch,
+		clock:   func() (int64, int) { return s.clock.read(time.Now()) },
+		confirm: s.tick,
+		view:    s.machine.View,
+		expired: s.machine.Expired,
+		ending:  s.machine.Ending,
+		apply: func(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+			return s.Apply(ctx, registry.FromClient, ops...)
+		},
+		draw:     rand.IntN,
+		interval: s.cfg.EvictionInterval,
+		upstream: s.cfg.EvictionTimer,
+		log:      s.log,
+		metrics:  s.metrics.eviction,
+	}
+}
+
+// needsClock says that something in the state waits for a time of the lease clock. Otherwise an idle
+// cluster writes nothing, and the clock stands still.
+func needsClock(v *registry.View) bool {
+	for range everyLease(v) {
+		return true
+	}
+	return v.Preservation().State != registry.PreservationOff
+}
+
+// grow notices, once, that leases can end.
+func (l *leadership) grow(v *registry.View, now int64) {
+	if l.young.Load() && !allInGrace(v, l.established, now) {
+		l.young.Store(false)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // stateMachine feeds Raft's committed entries to the machine.
@@ -29,7 +30,10 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	}
 	f.s.unsaved.Store(true)
 	f.s.clock.observe(applied.Clock.Lease)
-	f.s.applied.fire()
+	f.publish()
+	if applied.Epoch != (registry.Epoch{}) {
+		f.noteSettings()
+	}
 	return applied
 }
 
@@ -45,8 +49,23 @@ func (f *stateMachine) Restore(r io.ReadCloser) error {
 	if err = errors.Join(err, r.Close()); err != nil {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
-	f.s.applied.fire()
+	f.publish()
+	f.noteSettings()
 	return nil
+}
+
+// publish wakes those who wait for the newest state.
+func (f *stateMachine) publish() {
+	f.s.watchers.Publish(f.s.machine.View())
+	f.s.applied.fire()
+}
+
+// noteSettings compares what an Establish brought with this node's own settings. Leaderships of the
+// past, which a node goes through again when it starts, are no news: becomeReady looks afterwards.
+func (f *stateMachine) noteSettings() {
+	if f.s.ready.Load() {
+		f.s.settings.note(f.s.machine.View().Settings())
+	}
 }
 
 // frozen adapts a snapshot of the machine to Raft.

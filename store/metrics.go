@@ -12,8 +12,8 @@ type metrics struct {
 	unknown    prometheus.Counter
 	rounds     *prometheus.CounterVec
 	elections  prometheus.Counter
-	evicted    prometheus.Counter
 	leads      prometheus.Gauge
+	eviction   evictionMetrics
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -29,7 +29,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		resent:     counter("batches_resent_total", "Batches that were sent more than once."),
 		unknown:    counter("unknown_outcomes_total", "Operations whose outcome could not be found out in time."),
 		elections:  counter("leaderships_total", "Times that this node became the established leader."),
-		evicted:    counter("evictions_total", "Leases that this node evicted as leader."),
 		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "rollcall", Subsystem: "store", Name: "batch_operations",
 			Help: "Operations per batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 13),
@@ -42,6 +41,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Namespace: "rollcall", Subsystem: "store", Name: "leader",
 			Help: "1 while this node is the established leader.",
 		}),
+		eviction: newEvictionMetrics(reg),
 	}
 	reg.MustRegister(m.batch, m.rounds, m.leads)
 	return m

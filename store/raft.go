@@ -50,19 +50,21 @@ type Raft struct {
 	lead      atomic.Pointer[leadership] // set while this node is the established leader
 	changed   broadcast                  // fires when leader or lead changed
 	applied   broadcast                  // fires when an entry was applied
-	reads     *rounds[uint64]            // linearizable reads
-	indexes   *rounds[uint64]            // reads in mode "leader"
-	asking    sync.Map                   // addresses that a question for the term is open at
+	watchers  registry.Watchers          // wait for changes
+	settings  settingsWatch
+	reads     *rounds[uint64] // linearizable reads
+	indexes   *rounds[uint64] // reads in mode "leader"
+	asking    sync.Map        // addresses that a question for the term is open at
 	committer *committer
 	ready     atomic.Bool
 	opened    time.Time
 	proposed  atomic.Int64 // UnixNano of the last entry this node proposed
 	unsaved   atomic.Bool  // entries were applied after the newest snapshot
 
-	closing   chan struct{} // closed when the node stops
-	closeOnce sync.Once
-	fatal     chan error
-	failOnce  sync.Once
+	closing  context.Context // ends when the node stops
+	stop     context.CancelFunc
+	fatal    chan error
+	failOnce sync.Once
 }
 
 // OpenRaft opens the data directory and the node-to-node port, and loads what the directory holds.
@@ -75,10 +77,12 @@ func OpenRaft(cfg RaftConfig) (*Raft, error) {
 		metrics: newMetrics(cfg.Metrics),
 		machine: fsm.NewMachine(),
 		notify:  make(chan bool, 16),
-		closing: make(chan struct{}),
 		fatal:   make(chan error, 1),
 		opened:  time.Now(),
 	}
+	s.closing, s.stop = context.WithCancel(context.Background())
+	s.settings = settingsWatch{own: cfg.Settings, log: cfg.Log}
+	cfg.Metrics.MustRegister(preservationGauges{s.leaseTime}, s.suspendedGauge())
 	s.reads = newRounds(s.readRound)
 	s.indexes = newRounds(s.indexRound)
 	s.committer = newCommitter(s)
@@ -196,7 +200,7 @@ func (s *Raft) Run(ctx context.Context) error {
 	case err = <-s.fatal:
 		s.log.Error("this node stops", "err", err)
 	}
-	s.closeOnce.Do(func() { close(s.closing) })
+	s.stop()
 	stop()
 	closed := make(chan error, 1)
 	go func() {
@@ -240,7 +244,7 @@ func (s *Raft) leave() {
 
 // close releases what open took. Callers that still wait are answered by the contexts of Run.
 func (s *Raft) close() error {
-	s.closeOnce.Do(func() { close(s.closing) })
+	s.stop()
 	var errs []error
 	if s.raft != nil {
 		errs = append(errs, s.raft.Shutdown().Error())
@@ -307,19 +311,6 @@ func (s *Raft) adoptCluster(id string) error {
 	return s.id.save()
 }
 
-// Health implements registry.Service.
-func (s *Raft) Health() registry.Health {
-	if s.lead.Load() != nil {
-		return registry.Health{Ready: s.ready.Load(), Quorum: true, Leads: true}
-	}
-	known := s.leader.Load() != nil
-	contact := s.raft.LastContact()
-	if contact.IsZero() {
-		contact = s.opened
-	}
-	return registry.Health{Ready: s.ready.Load(), Quorum: known, Age: time.Since(contact), Suspended: !known}
-}
-
 // becomeReady notices the first linearizable read that this node could have answered: from then on
 // it serves at least the state of its start.
 func (s *Raft) becomeReady(ctx context.Context) {
@@ -327,6 +318,7 @@ func (s *Raft) becomeReady(ctx context.Context) {
 		if _, err := s.View(ctx, registry.Linearizable); err == nil {
 			s.ready.Store(true)
 			s.log.Info("ready", "instances", s.machine.View().Len())
+			s.settings.note(s.machine.View().Settings())
 			return
 		}
 	}

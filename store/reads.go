@@ -27,10 +27,8 @@ func (s *Raft) View(ctx context.Context, read registry.Consistency) (*registry.V
 	if read == registry.Stale || (read == registry.Leader && s.lead.Load() != nil) {
 		return s.machine.View(), nil
 	}
-	select {
-	case <-s.closing:
+	if s.closing.Err() != nil {
 		return nil, registry.ErrClosed
-	default:
 	}
 	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, noLeaderWait)

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // Status is the cluster as one node sees it now.
@@ -17,11 +19,12 @@ type Status struct {
 
 // NodeStatus is one node. Of a node that does not answer only ID, Cluster and Role are known.
 type NodeStatus struct {
-	ID        string // node name
-	HTTP      string // its HTTP address
-	Cluster   string // its node-to-node address
-	Role      string // leader, follower, candidate, learner (no vote yet), stopped or unreachable
-	Applied   uint64 // newest log entry in its view
+	ID        string         // node name
+	HTTP      string         // its HTTP address
+	Cluster   string         // its node-to-node address
+	Role      string         // leader, follower, candidate, learner (no vote yet), stopped or unreachable
+	Applied   uint64         // newest log entry in its view
+	Index     registry.Index // of its view: a node that has reached a change's index has applied it
 	Reachable bool
 }
 
@@ -63,7 +66,7 @@ func nodeStatus(m raft.Server, states map[string]NodeState) NodeStatus {
 	if !ok {
 		return n
 	}
-	n.HTTP, n.Role, n.Applied, n.Reachable = state.HTTP, state.Role, state.Applied, true
+	n.HTTP, n.Role, n.Applied, n.Index, n.Reachable = state.HTTP, state.Role, state.Applied, state.Index, true
 	if m.Suffrage == raft.Nonvoter && n.Role == "follower" {
 		n.Role = "learner"
 	}

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// evictionMetrics are an evictor's counters.
+type evictionMetrics struct {
+	evicted     prometheus.Counter
+	panics      prometheus.Counter
+	transitions *prometheus.CounterVec
+}
+
+func newEvictionMetrics(reg prometheus.Registerer) evictionMetrics {
+	m := evictionMetrics{
+		evicted: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "rollcall", Subsystem: "store", Name: "evictions_total",
+			Help: "Leases that this node evicted as leader.",
+		}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "rollcall", Subsystem: "store", Name: "eviction_panics_total",
+			Help: "Eviction rounds that panicked; each is a defect.",
+		}),
+		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "rollcall", Subsystem: "self_preservation", Name: "transitions_total",
+			Help: "Transitions of self-preservation that this node saw as leader, by the new state.",
+		}, []string{"to"}),
+	}
+	reg.MustRegister(m.evicted, m.panics, m.transitions)
+	return m
+}
+
+// preservationGauges shows self-preservation at the moment of a scrape. It walks all leases.
+type preservationGauges struct {
+	// now returns the newest view, and the lease clock (ms) as far as this node knows it.
+	now func() (*registry.View, int64)
+}
+
+func preservationDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("rollcall_self_preservation_"+name, help, labels, nil)
+}
+
+var (
+	stateDesc     = preservationDesc("state", "1 for the state that self-preservation is in.", "state")
+	conditionDesc = preservationDesc("condition", "1 while the condition for self-preservation holds, whatever its state.")
+	thresholdDesc = preservationDesc("threshold", "Share of fresh leases at or below which self-preservation comes on.")
+	leasesDesc    = preservationDesc("leases", "Leases, by what self-preservation makes of them: all, counted (old enough), fresh (counted and renewed lately), expired.", "kind")
+	withheldDesc  = preservationDesc("withheld", "Expired leases whose eviction is withheld.")
+	clientsDesc   = preservationDesc("upstream_expected_clients", "Clients that upstream's formula expects to send renewals.")
+	requiredDesc  = preservationDesc("upstream_threshold", "Renewals per minute at or below which upstream's formula stops evictions.")
+	renewalsDesc  = preservationDesc("upstream_renewals_last_minute", "Renewals in the last complete minute.")
+)
+
+// Describe implements prometheus.Collector.
+func (preservationGauges) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{stateDesc, conditionDesc, thresholdDesc, leasesDesc, withheldDesc, clientsDesc, requiredDesc, renewalsDesc} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g preservationGauges) Collect(metrics chan<- prometheus.Metric) {
+	v, now := g.now()
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	figures, state, expectation := v.Freshness(now), v.Preservation().State, v.Expectation()
+	for _, s := range []registry.PreservationState{registry.PreservationOff, registry.PreservationOn, registry.PreservationReleased, registry.PreservationHeld} {
+		gauge(stateDesc, number(s == state), s.String())
+	}
+	holds, _ := v.Condition(figures)
+	gauge(conditionDesc, number(holds))
+	gauge(thresholdDesc, shareOf(v.Settings().Threshold))
+	gauge(leasesDesc, float64(figures.Leases), "all")
+	gauge(leasesDesc, float64(figures.Counted), "counted")
+	gauge(leasesDesc, float64(figures.Fresh), "fresh")
+	gauge(leasesDesc, float64(figures.Expired), "expired")
+	gauge(withheldDesc, float64(figures.Expired)*number(state.Withholds()))
+	gauge(clientsDesc, float64(expectation.Clients))
+	gauge(requiredDesc, float64(expectation.Threshold))
+	gauge(renewalsDesc, float64(expectation.Renewals))
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
