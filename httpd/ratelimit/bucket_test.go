@@ -1,0 +1,247 @@
+package ratelimit
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// admitted calls as often as there are tokens, and returns how many there were.
+func admitted(b *Bucket, burst int, rate, now int64) int {
+	n := 0
+	for b.AcquireAt(burst, rate, now) {
+		n++
+	}
+	return n
+}
+
+func TestRatesArePerSecondOrPerMinute(t *testing.T) {
+	for _, unit := range []time.Duration{time.Second, time.Minute} {
+		if _, err := New(unit); err != nil {
+			t.Errorf("%v: %v", unit, err)
+		}
+	}
+	for _, unit := range []time.Duration{0, -time.Second, time.Millisecond, time.Hour, time.Second + 1} {
+		if _, err := New(unit); err == nil || !strings.Contains(err.Error(), unit.String()) {
+			t.Errorf("%v: the error is %v, want one that names the unit", unit, err)
+		}
+	}
+}
+
+func TestTokensComeBackOneByOne(t *testing.T) {
+	type call struct{ at, tokens int64 } // all that there are at that time, in ms
+	for _, row := range []struct {
+		name  string
+		unit  time.Duration
+		burst int
+		rate  int64
+		calls []call
+	}{
+		{"2000 a second, burst 10: two per ms", time.Second, 10, 2000,
+			[]call{{0, 10}, {0, 0}, {1, 2}, {2, 2}, {3, 2}, {5, 4}, {10, 10}, {100, 10}, {100, 0}}},
+		{"500 a second: one per 2 ms", time.Second, 10, 500,
+			[]call{{0, 10}, {1, 0}, {2, 1}, {3, 0}, {4, 1}, {7, 1}, {8, 1}, {9, 0}, {10, 1}}},
+		{"4 a minute, burst 2", time.Minute, 2, 4,
+			[]call{{0, 2}, {14_999, 0}, {15_000, 1}, {29_999, 0}, {31_000, 1}, {44_999, 0}, {45_000, 1}, {120_000, 2}}},
+		{"300 a second: three per 10 ms", time.Second, 1, 300,
+			[]call{{0, 1}, {3, 0}, {4, 1}, {6, 0}, {7, 1}, {9, 0}, {10, 1}, {13, 0}, {14, 1}}},
+		{"no burst", time.Second, 1, 1, []call{{0, 1}, {999, 0}, {1000, 1}, {5000, 1}, {5000, 0}}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBucket(t, row.unit)
+			for _, c := range row.calls {
+				if got := admitted(b, row.burst, row.rate, c.at); int64(got) != c.tokens {
+					t.Errorf("at %d ms: got %d tokens, want %d", c.at, got, c.tokens)
+				}
+			}
+		})
+	}
+}
+
+func TestZeroOrLessLimitsNothing(t *testing.T) {
+	for _, row := range []struct {
+		burst int
+		rate  int64
+	}{{0, 500}, {-1, 500}, {10, 0}, {10, -1}, {0, 0}} {
+		b := newBucket(t, time.Second)
+		for range 100 {
+			if !b.AcquireAt(row.burst, row.rate, 1) || b.WaitAt(row.burst, row.rate, 1) != 0 {
+				t.Fatalf("burst %d, rate %d: refused", row.burst, row.rate)
+			}
+		}
+		if got := admitted(b, 3, 1, 1); got != 3 {
+			t.Errorf("burst %d, rate %d: these calls took tokens; %d of 3 are left", row.burst, row.rate, got)
+		}
+	}
+}
+
+// Whatever the rate, and however its tokens and the ms fall: no fraction is lost, and none is given twice.
+func TestInTheLongRunTheRateIsWithinOneToken(t *testing.T) {
+	const end = 60_000 // ms
+	for _, unit := range []time.Duration{time.Second, time.Minute} {
+		for _, rate := range []int64{1, 4, 7, 100, 300, 500, 700, 999, 1000, 1001, 1500, 2000, 2500, 9999} {
+			for _, every := range []int64{1, 3} { // ms between calls
+				b := newBucket(t, unit)
+				burst := int(rate) // so that no step brings more than the bucket holds
+				admitted(b, burst, rate, 0)
+				got := int64(0)
+				for now := every; now <= end; now += every {
+					got += int64(admitted(b, burst, rate, now))
+				}
+				if want := end * rate / unit.Milliseconds(); got < want-1 || got > want+1 {
+					t.Errorf("%d per %v, asked every %d ms: %d tokens in a minute, want %d", rate, unit, every, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestOverloadIsAdmittedSmoothly(t *testing.T) {
+	const burst, rate, perMS = 10, 2000, 25 // demand is twelve times the rate
+	b := newBucket(t, time.Second)
+	for window := range 100 { // of 10 ms
+		n := 0
+		for ms := range 10 {
+			for range perMS {
+				if b.AcquireAt(burst, rate, int64(10*window+ms)) {
+					n++
+				}
+			}
+		}
+		want := 20
+		if window == 0 {
+			want = burst + 9*2 // the bucket was full, and nine ms brought two each
+		}
+		if n != want {
+			t.Errorf("window %d of 10 ms: admitted %d, want %d", window, n, want)
+		}
+	}
+}
+
+func TestABurstThatShrinksIsObeyedFromTheNextRefillOn(t *testing.T) {
+	b := newBucket(t, time.Second)
+	if got := admitted(b, 10, 1000, 0); got != 10 {
+		t.Fatalf("got %d of 10", got)
+	}
+	if got := admitted(b, 3, 1000, 0); got != 0 {
+		t.Errorf("a smaller burst at once: got %d tokens, want none", got)
+	}
+	if got := admitted(b, 3, 1000, 1); got != 1 {
+		t.Errorf("after 1 ms: got %d tokens, want 1 and not the 10 that were out to come back first", got)
+	}
+	if got := admitted(b, 10, 1000, 1); got != 7 {
+		t.Errorf("a larger burst: got %d tokens, want the 7 more", got)
+	}
+}
+
+func TestAClockThatGoesBackStopsNothingForLongerThanAUnit(t *testing.T) {
+	b := newBucket(t, time.Second)
+	admitted(b, 5, 1000, 10_000)
+	if got := admitted(b, 5, 1000, 9_500); got != 0 {
+		t.Errorf("a late caller got %d tokens", got)
+	}
+	if got := admitted(b, 5, 1000, 10_002); got != 2 {
+		t.Errorf("2 ms after the refill: got %d tokens, want 2 whatever a late caller said", got)
+	}
+	if got := admitted(b, 5, 1000, 1_000); got != 0 {
+		t.Errorf("set back by 9 s: got %d tokens at once", got)
+	}
+	if got := admitted(b, 5, 1000, 1_003); got != 3 {
+		t.Errorf("3 ms later: got %d tokens, want 3", got)
+	}
+}
+
+func TestTheBucketsOwnClockIsTimeThatPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(t, time.Second)
+		for i := range 3 {
+			if got := b.Acquire(2, 4); got != (i < 2) {
+				t.Errorf("call %d: got %v", i+1, got)
+			}
+		}
+		if got := b.Wait(2, 4); got != 250*time.Millisecond {
+			t.Fatalf("the wait is %v, want 250ms", got)
+		}
+		time.Sleep(250 * time.Millisecond) // virtual
+		if b.Wait(2, 4) != 0 || !b.Acquire(2, 4) || b.Acquire(2, 4) {
+			t.Error("after the wait there is not exactly one token")
+		}
+	})
+}
+
+// All callers of an instant together get what one caller would get: none is refused because it comes
+// while another one refills.
+func TestManyCallersGetExactlyTheTokensOfAnInstant(t *testing.T) {
+	const callers, burst, rate = 64, 10, 2000
+	b, m := newBucket(t, time.Second), model{unit: 1000}
+	for _, now := range []int64{0, 0, 1, 2, 5, 6, 11, 11, 12, 1000, 1001, 1004} {
+		var got atomic.Int32
+		var start, calls sync.WaitGroup
+		start.Add(1)
+		for range callers {
+			calls.Go(func() {
+				start.Wait()
+				if b.AcquireAt(burst, rate, now) {
+					got.Add(1)
+				}
+			})
+		}
+		start.Done()
+		calls.Wait()
+		want := int32(0)
+		for range callers {
+			if m.acquire(burst, rate, now) {
+				want++
+			}
+		}
+		if got.Load() != want {
+			t.Errorf("at %d ms: %d of %d callers were admitted, want %d", now, got.Load(), callers, want)
+		}
+	}
+}
+
+// A client that wants its local changes known at once may register on demand twice in a row, and then
+// four times a minute where it looks for changes every 30 s by itself.
+func ExampleBucket_AcquireAt() {
+	const burst, intervalSeconds = 2, 30
+	b, err := New(time.Minute)
+	if err != nil {
+		panic(err)
+	}
+	for _, ms := range []int64{0, 1000, 2000, 14_000, 15_000} {
+		fmt.Println(ms, b.AcquireAt(burst, 60*burst/intervalSeconds, ms))
+	}
+	fmt.Println(b.WaitAt(burst, 60*burst/intervalSeconds, 16_000))
+	// Output:
+	// 0 true
+	// 1000 true
+	// 2000 false
+	// 14000 false
+	// 15000 true
+	// 14s
+}
+
+func BenchmarkAcquire(b *testing.B) {
+	for name, burst := range map[string]int{"refused": 1, "admitted": 1 << 40} {
+		b.Run(name, func(b *testing.B) {
+			bucket := newBucket(b, time.Second)
+			b.ReportAllocs()
+			for b.Loop() {
+				bucket.Acquire(burst, 1)
+			}
+		})
+	}
+}
+
+func BenchmarkAcquireByMany(b *testing.B) {
+	bucket := newBucket(b, time.Second)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			bucket.Acquire(10, 500)
+		}
+	})
+}
