@@ -7,7 +7,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-const batchVersion = 1
+// batchVersion is the newest; a batch has the lowest version that knows all its operations.
+const batchVersion = 2
 
 // BatchID names a batch of operations so that it takes effect at most once, however often it is
 // sent. Node is the server id, Boot a counter in its data directory, Seq counts its batches from 1.
@@ -29,7 +30,7 @@ type Item struct {
 // docs/formats/log-entry.md describes it. It panics on an operation outside the closed set, and on
 // a Register without an instance.
 func AppendBatch(dst []byte, id BatchID, items []Item) []byte {
-	dst = append(dst, batchVersion)
+	dst = append(dst, versionOf(items))
 	dst = appendBatchID(dst, id)
 	dst = binary.AppendUvarint(dst, uint64(len(items)))
 	for _, it := range items {
@@ -59,7 +60,20 @@ func parseBatch(b []byte) (batch, error) {
 	d := decoder{b: b}
 	d.version(batchVersion)
 	parsed := batch{id: d.batchID(), items: d.items()}
+	if d.err == nil && d.format > 1 {
+		d.lowest(versionOf(parsed.items))
+	}
 	return parsed, d.end()
+}
+
+// versionOf is the lowest version of a batch that can carry items.
+func versionOf(items []Item) byte {
+	for _, it := range items {
+		if kindOf(it.Op) > lastOfVersion1 {
+			return 2
+		}
+	}
+	return 1
 }
 
 func (d *decoder) items() []Item {

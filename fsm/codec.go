@@ -23,9 +23,10 @@ var (
 // Only the shortest encoding of a number is accepted. So every value has one encoding, and replicas
 // can compare bytes instead of values.
 type decoder struct {
-	b   []byte
-	off int
-	err error
+	b      []byte
+	off    int
+	err    error
+	format byte // version of the format that b is in
 
 	share bool   // strings are cut out of text instead of copied one by one
 	text  string // a copy of b, made for the first string; "" until then
@@ -45,12 +46,20 @@ func (d *decoder) fail(format string, args ...any) {
 
 // version reads the version byte that every format begins with.
 func (d *decoder) version(newest byte) {
-	switch v := d.byte(); {
+	d.format = d.byte()
+	switch {
 	case d.err != nil:
-	case v == 0:
+	case d.format == 0:
 		d.fail("version 0, want 1 to %d", newest)
-	case v > newest:
-		d.err = fmt.Errorf("%w: format version %d, this program reads up to %d", ErrNewerVersion, v, newest)
+	case d.format > newest:
+		d.err = fmt.Errorf("%w: format version %d, this program reads up to %d", ErrNewerVersion, d.format, newest)
+	}
+}
+
+// lowest refuses a version above the one that the content needs, which is the one that writers use.
+func (d *decoder) lowest(needed byte) {
+	if d.err == nil && d.format > needed {
+		d.fail("format version %d of what version %d can say", d.format, needed)
 	}
 }
 

@@ -51,8 +51,12 @@ func TestEntrySurvivesItsEncoding(t *testing.T) {
 func TestEstablishSurvivesItsEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Establish{Node: rapid.String().Draw(t, "node"), Cluster: rapid.String().Draw(t, "cluster")}
+		if rapid.Bool().Draw(t, "withSettings") {
+			s := genSettings().Draw(t, "settings")
+			want.Settings = &s
+		}
 		got, err := parseEntry(AppendEstablish(nil, want))
-		if err != nil || got.establish == nil || *got.establish != want {
+		if err != nil || !reflect.DeepEqual(got.establish, &want) {
 			t.Fatalf("got %+v, %v, want %+v", got, err, want)
 		}
 	})
@@ -72,38 +76,42 @@ func TestResultsSurviveTheirEncoding(t *testing.T) {
 	})
 }
 
+// newest returns a decoder of what this program writes, without the version in front.
+func newest(b []byte) decoder { return decoder{b: b, format: max(batchVersion, snapshotVersion)} }
+
 // Whoever adds a field to one of the registry's types finds out here that the formats do not carry it.
 func TestEveryFieldIsEncoded(t *testing.T) {
 	roundTrips := map[string]struct {
 		value any
 		trip  func(any) (any, error)
 	}{
-		"lease": {&registry.LeaseState{}, func(v any) (any, error) {
-			d := decoder{b: appendLeaseState(nil, *v.(*registry.LeaseState))}
-			got := d.leaseState()
-			return &got, d.end()
+		"snapshot": {&registry.Frozen{}, func(v any) (any, error) {
+			var b bytes.Buffer
+			if _, err := (&Snapshot{registry: *v.(*registry.Frozen)}).WriteTo(&b); err != nil {
+				return nil, err
+			}
+			got, err := readSnapshot(&b)
+			return &got.registry, err
 		}},
-		"removal": {&registry.Removal{}, func(v any) (any, error) {
-			d := decoder{b: appendRemoval(nil, *v.(*registry.Removal))}
-			got := d.removal()
-			return &got, d.end()
-		}},
-		"recent": {&registry.Recent{}, func(v any) (any, error) {
-			d := decoder{b: appendRecent(nil, *v.(*registry.Recent))}
-			got := d.recent()
-			return &got, d.end()
+		"establish": {&Establish{}, func(v any) (any, error) {
+			got, err := parseEntry(AppendEstablish(nil, *v.(*Establish)))
+			return got.establish, err
 		}},
 		"result": {&registry.Result{}, func(v any) (any, error) {
 			d := decoder{b: appendResult(nil, *v.(*registry.Result))}
 			got := d.result()
 			return &got, d.end()
 		}},
-		"register":        opTrip[registry.Register](),
-		"cancel":          opTrip[registry.Cancel](),
-		"set override":    opTrip[registry.SetOverride](),
-		"delete override": opTrip[registry.DeleteOverride](),
-		"update metadata": opTrip[registry.UpdateMetadata](),
-		"evict":           opTrip[registry.Evict](),
+		"register":          opTrip[registry.Register](),
+		"cancel":            opTrip[registry.Cancel](),
+		"set override":      opTrip[registry.SetOverride](),
+		"delete override":   opTrip[registry.DeleteOverride](),
+		"update metadata":   opTrip[registry.UpdateMetadata](),
+		"evict":             opTrip[registry.Evict](),
+		"end override":      opTrip[registry.EndOverride](),
+		"quarantine":        opTrip[registry.Quarantine](),
+		"end quarantine":    opTrip[registry.EndQuarantine](),
+		"self-preservation": opTrip[registry.SelfPreservation](),
 	}
 	for name, rt := range roundTrips {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +133,7 @@ func opTrip[T registry.Op]() struct {
 		value any
 		trip  func(any) (any, error)
 	}{new(T), func(v any) (any, error) {
-		d := decoder{b: appendItem(nil, Item{Op: *v.(*T)})}
+		d := newest(appendItem(nil, Item{Op: *v.(*T)}))
 		got := d.item().Op.(T)
 		return &got, d.end()
 	}}
@@ -149,6 +157,12 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 		return
 	case registry.Outcome:
 		v.SetUint(uint64(registry.Refused))
+		return
+	case registry.PreservationState:
+		v.SetUint(uint64(registry.PreservationHeld))
+		return
+	case registry.EventKind:
+		v.SetUint(uint64(registry.EventEvicted))
 		return
 	}
 	switch v.Kind() {
@@ -202,7 +216,9 @@ func TestAnswerToARenewalTakesOneByte(t *testing.T) {
 }
 
 func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
-	item := func(b ...byte) []byte { return append([]byte{batchVersion, 0, 0, 1, 0, 1}, b...) }
+	item := func(b ...byte) []byte { return append([]byte{1, 0, 0, 1, 0, 1}, b...) }
+	item2 := func(b ...byte) []byte { return append([]byte{2, 0, 0, 1, 0, 1}, b...) }
+	long := append(binary.AppendUvarint(nil, maxNote+1), bytes.Repeat([]byte{'x'}, maxNote+1)...)
 	for _, c := range []struct {
 		name  string
 		batch []byte
@@ -225,6 +241,16 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 		{"override that is none", item(byte(opRenewHandleOverride), 0, 1, 0, 0), "no override"},
 		{"status that does not exist", item(byte(opSetOverride), 0, 0, 5, 0), "status 5"},
 		{"instance with bytes left", item(append([]byte{byte(opRegister), 30}, make([]byte, 30)...)...), "too many"},
+		{"operation that its version did not have", item(byte(opEndOverride), 0, 0, 0, 1, 0), "unknown kind 12"},
+		{"operation of unknown kind in version 2", item2(byte(opSelfPreservation)+1, 0, 0), "unknown kind 16"},
+		{"version 2 of what version 1 can say", item2(byte(opCancel), 0, 0), "version 2 of what version 1 can say"},
+		{"version 2 of nothing", []byte{2, 0, 0, 1, 0, 0}, "version 2 of what version 1 can say"},
+		{"override with an end that is none", item2(byte(opSetOverrideBy), 0, 0, 1, 0, 0, 0, 0), "details of an override"},
+		{"override removed by nobody", item2(byte(opDeleteOverrideBy), 0, 0, 1, 0, 0, 0), "details of an override"},
+		{"author without end", item2(append([]byte{byte(opQuarantine), 0, 0, 0}, append(long, 0)...)...), "author or reason of 1025 bytes"},
+		{"reason without end", item2(append([]byte{byte(opQuarantine), 0, 0, 0, 0}, long...)...), "author or reason of 1025 bytes"},
+		{"state that does not exist", item2(byte(opSelfPreservation), 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0), "state of self-preservation 4"},
+		{"figure beyond 32 bits", item2(append([]byte{byte(opSelfPreservation), 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0)...), "32 bits"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := ParseBatch(c.batch)
@@ -262,6 +288,80 @@ func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
 			}
 			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("ParseResults(% x): got %v, want %q", c.results, err, c.want)
+			}
+		})
+	}
+}
+
+func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
+	establish := AppendEstablish(nil, Establish{Settings: &registry.Settings{}})
+	whole := func(threshold uint64) []byte {
+		b := append(establish[:5:5], binary.AppendUvarint(nil, threshold)...)
+		return append(b, establish[6:]...)
+	}
+	if _, err := parseEntry(whole(1_000_000)); err != nil {
+		t.Fatalf("threshold of 1: %v", err)
+	}
+	for _, c := range []struct {
+		name  string
+		entry []byte
+		want  string
+	}{
+		{"share above the whole", whole(1_000_001), "share of 1000001 millionths"},
+		{"settings cut short", establish[:len(establish)-1], "ends too early"},
+		{"settings in version 1", append([]byte{1}, establish[1:]...), "8 bytes too many"},
+		{"no settings in version 2", append([]byte{2}, AppendEstablish(nil, Establish{})[1:]...), "ends too early"},
+		{"tick of version 2", append([]byte{2}, AppendWrite(nil, registry.Stamp{})[1:]...), "version 2 of what version 1 can say"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := parseEntry(c.entry)
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("parseEntry(% x): got %v, want ErrCorrupt that says %q", c.entry, err, c.want)
+			}
+		})
+	}
+}
+
+// What a caller should not have asked for must not become an entry that stops every node.
+func TestWhatExceedsItsBoundIsCutWhereItIsEncoded(t *testing.T) {
+	long := strings.Repeat("x", maxNote+1)
+	_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: registry.Quarantine{By: registry.Act{Author: long, Reason: long}}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := registry.Act{Author: long[:maxNote], Reason: long[:maxNote]}
+	if got := items[0].Op.(registry.Quarantine).By; got != want {
+		t.Errorf("author and reason of %d and %d bytes, want %d", len(got.Author), len(got.Reason), maxNote)
+	}
+	e, err := parseEntry(AppendEstablish(nil, Establish{Settings: &registry.Settings{Threshold: registry.Whole + 1}}))
+	if err != nil || e.establish.Settings.Threshold != registry.Whole {
+		t.Errorf("threshold above 1: got %+v, %v, want 1", e.establish, err)
+	}
+}
+
+func TestBatchHasTheLowestVersionThatKnowsItsOperations(t *testing.T) {
+	override := registry.SetOverride{Key: goldenKey, Status: registry.OutOfService}
+	ends, said := override, override
+	ends.For, said.By = 1, registry.Act{Reason: "r"}
+	for _, c := range []struct {
+		name string
+		ops  []registry.Op
+		want byte
+	}{
+		{"nothing", nil, 1},
+		{"override without details", []registry.Op{override, registry.DeleteOverride{Key: goldenKey}}, 1},
+		{"override with an end", []registry.Op{ends}, 2},
+		{"override with a reason", []registry.Op{said}, 2},
+		{"override removed with an author", []registry.Op{registry.DeleteOverride{By: registry.Act{Author: "a"}}}, 2},
+		{"something new behind something old", []registry.Op{override, registry.Cancel{Key: goldenKey}, registry.EndQuarantine{}}, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var items []Item
+			for _, op := range c.ops {
+				items = append(items, Item{Op: op})
+			}
+			if got := AppendBatch([]byte("before"), BatchID{}, items)[len("before")]; got != c.want {
+				t.Errorf("version %d, want %d", got, c.want)
 			}
 		})
 	}

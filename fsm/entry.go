@@ -7,7 +7,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-const entryVersion = 1
+// entryVersion is the newest. An Establish with settings has it; everything else has version 1.
+const entryVersion = 2
 
 // The kinds of log entries. Never renumber one.
 const (
@@ -18,7 +19,7 @@ const (
 // AppendWrite appends the encoding of a log entry that applies batches (as AppendBatch encoded
 // them) in order. Without batches it is a tick: it only moves the lease clock.
 func AppendWrite(dst []byte, stamp registry.Stamp, batches ...[]byte) []byte {
-	dst = append(dst, entryVersion, entryWrite)
+	dst = append(dst, 1, entryWrite)
 	dst = appendStamp(dst, stamp)
 	dst = binary.AppendUvarint(dst, uint64(len(batches)))
 	for _, b := range batches {
@@ -31,14 +32,20 @@ func AppendWrite(dst []byte, stamp registry.Stamp, batches ...[]byte) []byte {
 type Establish struct {
 	Node    string // server id of the leader
 	Cluster string // cluster id; the first one stays
-	// Settings decide how leases end from here on; nil: as before.
+	// Settings decide how leases end from here on; nil: as before. A Threshold above the whole is the
+	// whole.
 	Settings *registry.Settings
 }
 
 // AppendEstablish appends the encoding of an Establish entry.
 func AppendEstablish(dst []byte, e Establish) []byte {
-	dst = append(dst, entryVersion, entryEstablish)
-	return appendString(appendString(dst, e.Node), e.Cluster)
+	if e.Settings == nil {
+		dst = append(dst, 1, entryEstablish)
+		return appendString(appendString(dst, e.Node), e.Cluster)
+	}
+	dst = append(dst, 2, entryEstablish)
+	dst = appendString(appendString(dst, e.Node), e.Cluster)
+	return appendSettings(dst, *e.Settings)
 }
 
 // entry is a decoded log entry: an Establish, or else a Write.
@@ -55,10 +62,11 @@ func parseEntry(b []byte) (entry, error) {
 	switch kind := d.byte(); {
 	case d.err != nil:
 	case kind == entryWrite:
+		d.lowest(1)
 		e.stamp = d.stamp()
 		e.batches = d.batches()
 	case kind == entryEstablish:
-		e.establish = &Establish{Node: d.string(), Cluster: d.string()}
+		e.establish = d.establish()
 	default:
 		d.fail("entry of unknown kind %d", kind)
 	}
@@ -66,6 +74,15 @@ func parseEntry(b []byte) (entry, error) {
 		return entry{}, err
 	}
 	return e, nil
+}
+
+func (d *decoder) establish() *Establish {
+	e := &Establish{Node: d.string(), Cluster: d.string()}
+	if d.format > 1 {
+		s := d.settings()
+		e.Settings = &s
+	}
+	return e
 }
 
 func (d *decoder) batches() []batch {

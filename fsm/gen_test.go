@@ -87,8 +87,57 @@ func genEvict() *rapid.Generator[registry.Op] {
 	})
 	return rapid.Custom(func(t *rapid.T) registry.Op {
 		return registry.Evict{
-			Epoch: registry.Epoch{Term: rapid.Uint64().Draw(t, "term"), Index: rapid.Uint64().Draw(t, "index")},
+			Epoch: genEpoch().Draw(t, "epoch"),
 			Items: nilIfEmpty(rapid.SliceOfN(item, 0, 4).Draw(t, "items")),
+		}
+	})
+}
+
+// genAct draws what an operator may say: often nothing.
+func genAct() *rapid.Generator[registry.Act] {
+	note := rapid.StringN(0, 20, maxNote)
+	return rapid.OneOf(rapid.Just(registry.Act{}), rapid.Custom(func(t *rapid.T) registry.Act {
+		return registry.Act{Author: note.Draw(t, "author"), Reason: note.Draw(t, "reason")}
+	}))
+}
+
+func genEpoch() *rapid.Generator[registry.Epoch] {
+	return rapid.Custom(func(t *rapid.T) registry.Epoch {
+		return registry.Epoch{Term: rapid.Uint64().Draw(t, "term"), Index: rapid.Uint64().Draw(t, "index")}
+	})
+}
+
+func genEndOverride() *rapid.Generator[registry.EndOverride] {
+	return rapid.Custom(func(t *rapid.T) registry.EndOverride {
+		return registry.EndOverride{Epoch: genEpoch().Draw(t, "epoch"), Handle: genHandle().Draw(t, "handle"),
+			Set: registry.Index(rapid.Uint64().Draw(t, "set"))}
+	})
+}
+
+func genSelfPreservation() *rapid.Generator[registry.Op] {
+	state := rapid.Map(rapid.ByteMax(lastState), func(b byte) registry.PreservationState { return registry.PreservationState(b) })
+	return rapid.Custom(func(t *rapid.T) registry.Op {
+		number := func(name string) uint32 { return rapid.Uint32().Draw(t, name) }
+		return registry.SelfPreservation{
+			Epoch: genEpoch().Draw(t, "epoch"), From: state.Draw(t, "from"), To: state.Draw(t, "to"),
+			For: rapid.Int64().Draw(t, "for"), By: genAct().Draw(t, "by"),
+			Figures: registry.Figures{Leases: number("leases"), Counted: number("counted"), Fresh: number("fresh"),
+				Expired: number("expired"), Renewals: number("renewals"), Threshold: number("threshold")},
+		}
+	})
+}
+
+func genSettings() *rapid.Generator[registry.Settings] {
+	return rapid.Custom(func(t *rapid.T) registry.Settings {
+		return registry.Settings{
+			SelfPreservation:  rapid.Bool().Draw(t, "selfPreservation"),
+			Threshold:         registry.Share(rapid.Uint32Max(uint32(registry.Whole)).Draw(t, "threshold")),
+			Population:        rapid.Uint32().Draw(t, "population"),
+			Bound:             rapid.Int64().Draw(t, "bound"),
+			Expectation:       rapid.Bool().Draw(t, "expectation"),
+			ExpectedInterval:  rapid.Uint32().Draw(t, "interval"),
+			ExpectationUpdate: rapid.Int64().Draw(t, "update"),
+			DoubledLease:      rapid.Bool().Draw(t, "doubled"),
 		}
 	})
 }
@@ -103,12 +152,19 @@ func genOp() *rapid.Generator[registry.Op] {
 		rapid.Custom(func(t *rapid.T) registry.Op { return registry.Cancel{Key: genKey().Draw(t, "key")} }),
 		rapid.Custom(func(t *rapid.T) registry.Op {
 			return registry.SetOverride{Key: genKey().Draw(t, "key"), Status: genStatus().Draw(t, "status"),
-				LastDirty: rapid.Int64().Draw(t, "dirty")}
+				LastDirty: rapid.Int64().Draw(t, "dirty"), By: genAct().Draw(t, "by"),
+				For: rapid.OneOf(rapid.Just(int64(0)), rapid.Int64()).Draw(t, "for")}
 		}),
 		rapid.Custom(func(t *rapid.T) registry.Op {
 			return registry.DeleteOverride{Key: genKey().Draw(t, "key"), Fallback: genStatus().Draw(t, "fallback"),
-				LastDirty: rapid.Int64().Draw(t, "dirty")}
+				LastDirty: rapid.Int64().Draw(t, "dirty"), By: genAct().Draw(t, "by")}
 		}),
+		rapid.Map(genEndOverride(), func(op registry.EndOverride) registry.Op { return op }),
+		rapid.Custom(func(t *rapid.T) registry.Op {
+			return registry.Quarantine{Key: genKey().Draw(t, "key"), For: rapid.Int64().Draw(t, "for"), By: genAct().Draw(t, "by")}
+		}),
+		rapid.Map(genEndOverride(), func(op registry.EndOverride) registry.Op { return registry.EndQuarantine(op) }),
+		genSelfPreservation(),
 		rapid.Custom(func(t *rapid.T) registry.Op {
 			return registry.UpdateMetadata{Key: genKey().Draw(t, "key"), Pairs: genPairs().Draw(t, "pairs")}
 		}),

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -25,17 +26,22 @@ func golden(t *testing.T, name string, got []byte) {
 			t.Fatal(err)
 		}
 	}
+	if want := readGolden(t, path); !bytes.Equal(got, want) {
+		t.Errorf("%s: the format has changed\ngot  %x\nwant %x", name, got, want)
+	}
+}
+
+func readGolden(t testing.TB, path string) []byte {
+	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatalf("%v (go test -run Golden -update writes it)", err)
 	}
-	want, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
+	b, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s: the format has changed\ngot  %x\nwant %x", name, got, want)
-	}
+	return b
 }
 
 func hexLines(b []byte) []byte {
@@ -81,7 +87,25 @@ func goldenOps() map[string]registry.Op {
 		"update-metadata": registry.UpdateMetadata{Key: goldenKey, Pairs: []registry.Pair{{Key: "zone", Value: "b"}}},
 		"evict": registry.Evict{Epoch: registry.Epoch{Term: 3, Index: 1000},
 			Items: []registry.EvictItem{{Handle: handle, Registered: 17, RenewedAt: 123_456}}},
+		"set-override-by": registry.SetOverride{Key: goldenKey, Status: registry.OutOfService, LastDirty: 1_700_000_000_124,
+			For: 600_000, By: goldenAct},
+		"delete-override-by": registry.DeleteOverride{Key: goldenKey, LastDirty: 1_700_000_000_125, By: goldenAct},
+		"end-override":       registry.EndOverride{Epoch: registry.Epoch{Term: 3, Index: 1000}, Handle: handle, Set: 18},
+		"quarantine":         registry.Quarantine{Key: goldenKey, For: 600_000, By: goldenAct},
+		"end-quarantine":     registry.EndQuarantine{Epoch: registry.Epoch{Term: 3, Index: 1000}, Handle: handle, Set: 19},
+		"self-preservation": registry.SelfPreservation{Epoch: registry.Epoch{Term: 3, Index: 1000}, From: registry.PreservationOff,
+			To: registry.PreservationHeld, For: 1_800_000, By: goldenAct, Figures: goldenFigures},
 	}
+}
+
+var (
+	goldenAct     = registry.Act{Author: "amy", Reason: "disk is full"}
+	goldenFigures = registry.Figures{Leases: 20, Counted: 18, Fresh: 8, Expired: 3, Renewals: 36, Threshold: 34}
+)
+
+func goldenSettings() *registry.Settings {
+	return &registry.Settings{SelfPreservation: true, Threshold: 850_000, Population: 10, Bound: 3_600_000, Expectation: true,
+		ExpectedInterval: 30, ExpectationUpdate: 900_000, DoubledLease: true}
 }
 
 func TestGoldenOperations(t *testing.T) {
@@ -107,6 +131,9 @@ func TestGoldenEntries(t *testing.T) {
 	golden(t, "entry-tick", AppendWrite(nil, stamp))
 	golden(t, "entry-write", AppendWrite(nil, stamp, batch, batch))
 	golden(t, "entry-establish", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
+	golden(t, "batch-v2", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Answered: 40},
+		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["quarantine"]}}))
+	golden(t, "entry-establish-v2", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21", Settings: goldenSettings()}))
 }
 
 func TestGoldenResults(t *testing.T) {
@@ -123,11 +150,53 @@ func TestGoldenSnapshot(t *testing.T) {
 	if _, err := goldenSnapshot().WriteTo(&b); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "snapshot", b.Bytes())
+	golden(t, "snapshot-v2", b.Bytes())
 }
+
+// The file was written when there was no other version. Version 1 has no writer any more.
+func TestSnapshotOfVersion1IsRead(t *testing.T) {
+	got, err := readSnapshot(bytes.NewReader(readGolden(t, snapshotOfVersion1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := goldenSnapshotV1()
+	want.registry.Settings = registry.DefaultSettings()
+	want.registry.Expectation = registry.ExpectationState{Clients: 1, Minute: 1, NextUpdate: 61_000 + 15*60_000}
+	if !reflect.DeepEqual(&got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+var snapshotOfVersion1 = filepath.Join("testdata", "snapshot.hex")
 
 // goldenSnapshot is written from values, so that the file shows the format and not the registry's rules.
 func goldenSnapshot() *Snapshot {
+	s := goldenSnapshotV1()
+	f := &s.registry
+	since := registry.Stamp{Lease: 60_000, Wall: 1_700_000_000_100}
+	l := f.Leases[0].Lease
+	l.BeganLease, l.StartedLease = 20_000, 60_000
+	l.Override = &registry.Override{By: goldenAct, At: since, Until: 660_000, Reported: registry.Up, Set: 3}
+	l.Quarantine = &registry.Quarantined{By: goldenAct, At: since, Until: 90_000, Set: 5}
+	f.Leases[0].History = []registry.Event{
+		{At: registry.Stamp{Lease: 20_000, Wall: 1_699_999_960_100}, Kind: registry.EventRegistered, Times: 1, Status: registry.Starting,
+			Origin: registry.FromEureka},
+		{At: since, Kind: registry.EventOverridden, Times: 2, Status: registry.OutOfService, For: 600_000, By: goldenAct},
+	}
+	f.Removals[0].History = []registry.Event{
+		{At: registry.Stamp{Lease: 59_000, Wall: 1_700_000_000_090}, Kind: registry.EventCanceled, Times: 1, Status: registry.Up}}
+	f.Settings = *goldenSettings()
+	f.Transitions = []registry.Preservation{
+		{State: registry.PreservationOn, Since: registry.Stamp{Lease: 55_000, Wall: 1_699_999_995_100}, Until: 3_655_000, Figures: goldenFigures},
+		{State: registry.PreservationReleased, Since: since, By: goldenAct, Figures: goldenFigures},
+	}
+	f.Preservation = f.Transitions[1]
+	f.Expectation = registry.ExpectationState{Clients: 20, Minute: 1, Current: 2, Last: 36, NextUpdate: 900_000}
+	return s
+}
+
+// goldenSnapshotV1 is what version 1 could say.
+func goldenSnapshotV1() *Snapshot {
 	lease := &registry.Lease{
 		Instance: goldenInstance(), Handle: registry.Handle{Slot: 2, Gen: 4}, Interval: 30, Duration: 90,
 		RegisteredAt: 1_700_000_000_100, ServiceUpAt: 1_700_000_000_050, UpdatedAt: 1_700_000_000_100,

@@ -13,7 +13,9 @@ const (
 	lastAction  = byte(registry.ActionDeleted)
 	lastOrigin  = byte(registry.RemoteDC)
 	lastOutcome = byte(registry.Refused)
-	lastKind    = byte(registry.Evicted)
+	lastKind    = byte(registry.Evicted) // of a removal: Hidden is the kind of a live instance
+	lastState   = byte(registry.PreservationHeld)
+	lastEvent   = byte(registry.EventEvicted)
 )
 
 func appendInstance(dst []byte, i *registry.Instance) []byte {

@@ -56,13 +56,20 @@ func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 	var done Applied
 	if e.establish != nil {
 		done.Epoch = registry.Epoch{Term: term, Index: index}
-		m.registry.Establish(done.Epoch, e.establish.Cluster)
+		m.establish(done.Epoch, *e.establish)
 	} else {
 		done.Batches = m.write(term, e)
 	}
 	done.Clock = m.registry.Clock()
 	m.publish(index)
 	return done, nil
+}
+
+func (m *Machine) establish(epoch registry.Epoch, e Establish) {
+	if e.Settings != nil {
+		m.registry.Configure(*e.Settings)
+	}
+	m.registry.Establish(epoch, e.Cluster)
 }
 
 func (m *Machine) write(term uint64, e entry) []BatchResult {

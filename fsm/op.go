@@ -21,6 +21,16 @@ const (
 	opUpdateMetadata
 	opEvict
 	opRenewHandleOverride // a replicated renewal whose sender knew the handle
+
+	// Since version 2 of a batch.
+	opSetOverrideBy    // with its end, author or reason
+	opDeleteOverrideBy // with its author or reason
+	opEndOverride
+	opQuarantine
+	opEndQuarantine
+	opSelfPreservation
+
+	lastOfVersion1 = opRenewHandleOverride
 )
 
 const (
@@ -59,13 +69,21 @@ func kindOf(op registry.Op) opKind {
 	case registry.Cancel:
 		return opCancel
 	case registry.SetOverride:
-		return opSetOverride
+		return setOverrideKind(op)
 	case registry.DeleteOverride:
-		return opDeleteOverride
+		return deleteOverrideKind(op)
 	case registry.UpdateMetadata:
 		return opUpdateMetadata
 	case registry.Evict:
 		return opEvict
+	case registry.EndOverride:
+		return opEndOverride
+	case registry.Quarantine:
+		return opQuarantine
+	case registry.EndQuarantine:
+		return opEndQuarantine
+	case registry.SelfPreservation:
+		return opSelfPreservation
 	}
 	panic(fmt.Sprintf("fsm: %T has no encoding: the set of operations is closed", op))
 }
@@ -90,19 +108,30 @@ func appendOp(dst []byte, kind opKind, op registry.Op) []byte {
 	case registry.Cancel:
 		return appendKey(dst, op.Key)
 	case registry.SetOverride:
-		return appendInt64(append(appendKey(dst, op.Key), byte(op.Status)), op.LastDirty)
+		return appendSetOverride(dst, kind, op)
 	case registry.DeleteOverride:
-		return appendInt64(append(appendKey(dst, op.Key), byte(op.Fallback)), op.LastDirty)
+		return appendDeleteOverride(dst, kind, op)
 	case registry.UpdateMetadata:
 		return appendPairs(appendKey(dst, op.Key), op.Pairs)
 	case registry.Evict:
 		return appendEvict(dst, op)
+	case registry.EndOverride:
+		return appendEnd(dst, op)
+	case registry.Quarantine:
+		return appendAct(appendInt64(appendKey(dst, op.Key), op.For), op.By)
+	case registry.EndQuarantine:
+		return appendEnd(dst, registry.EndOverride(op))
+	case registry.SelfPreservation:
+		return appendSelfPreservation(dst, op)
 	}
 	return dst // unreachable: kindOf has seen op
 }
 
-// op is the inverse of appendOp. It returns nil if kind is unknown.
+// op is the inverse of appendOp. It returns nil if kind is unknown to the version that is read.
 func (d *decoder) op(kind opKind) registry.Op {
+	if kind > lastOfVersion1 {
+		return d.op2(kind)
+	}
 	switch kind {
 	case opRenewHandle, opRenewHandleOverride, opRenewKey:
 		return d.renew(kind)
@@ -111,14 +140,40 @@ func (d *decoder) op(kind opKind) registry.Op {
 	case opCancel:
 		return registry.Cancel{Key: d.key()}
 	case opSetOverride:
-		return registry.SetOverride{Key: d.key(), Status: d.status(), LastDirty: d.int64()}
+		return d.setOverride()
 	case opDeleteOverride:
-		return registry.DeleteOverride{Key: d.key(), Fallback: d.status(), LastDirty: d.int64()}
+		return d.deleteOverride()
 	case opUpdateMetadata:
 		return registry.UpdateMetadata{Key: d.key(), Pairs: d.pairs()}
 	case opEvict:
 		return d.evict()
 	}
+	return d.unknown(kind)
+}
+
+// op2 reads the operations that version 2 brought.
+func (d *decoder) op2(kind opKind) registry.Op {
+	if d.format < 2 {
+		return d.unknown(kind)
+	}
+	switch kind {
+	case opSetOverrideBy:
+		return d.setOverrideBy()
+	case opDeleteOverrideBy:
+		return d.deleteOverrideBy()
+	case opEndOverride:
+		return d.endOverride()
+	case opQuarantine:
+		return registry.Quarantine{Key: d.key(), For: d.int64(), By: d.act()}
+	case opEndQuarantine:
+		return registry.EndQuarantine(d.endOverride())
+	case opSelfPreservation:
+		return d.selfPreservation()
+	}
+	return d.unknown(kind)
+}
+
+func (d *decoder) unknown(kind opKind) registry.Op {
 	d.fail("operation of unknown kind %d", kind)
 	return nil
 }

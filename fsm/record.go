@@ -17,17 +17,18 @@ type header struct {
 
 // counts are the numbers of records of the sections, in their order. A node's answers follow it, and
 // their number is in its record.
-type counts struct{ nodes, free, leases, removals, registered, canceled uint64 }
+type counts struct{ nodes, free, leases, removals, registered, canceled, transitions uint64 }
 
 func (s *Snapshot) header() header {
 	f := s.registry
 	return header{index: s.index, registry: f, counts: counts{
-		nodes:      uint64(len(s.nodes)),
-		free:       uint64(len(f.Free)),
-		leases:     uint64(len(f.Leases)),
-		removals:   uint64(len(f.Removals)),
-		registered: uint64(len(f.Registered)),
-		canceled:   uint64(len(f.Canceled)),
+		nodes:       uint64(len(s.nodes)),
+		free:        uint64(len(f.Free)),
+		leases:      uint64(len(f.Leases)),
+		removals:    uint64(len(f.Removals)),
+		registered:  uint64(len(f.Registered)),
+		canceled:    uint64(len(f.Canceled)),
+		transitions: uint64(len(f.Transitions)),
 	}}
 }
 
@@ -43,14 +44,16 @@ func (h header) append(dst []byte) []byte {
 	dst = appendUint32(dst, f.Generation)
 	dst = binary.AppendUvarint(dst, uint64(f.Pruned))
 	c := h.counts
-	for _, n := range []uint64{c.nodes, c.free, c.leases, c.removals, c.registered, c.canceled} {
+	for _, n := range []uint64{c.nodes, c.free, c.leases, c.removals, c.registered, c.canceled, c.transitions} {
 		dst = binary.AppendUvarint(dst, n)
 	}
-	return dst
+	dst = appendSettings(dst, f.Settings)
+	dst = appendPreservation(dst, f.Preservation)
+	return appendExpectation(dst, f.Expectation)
 }
 
 func (d *decoder) header() header {
-	return header{
+	h := header{
 		index: d.uvarint(),
 		registry: registry.Frozen{
 			Index:       d.index(),
@@ -71,6 +74,13 @@ func (d *decoder) header() header {
 			canceled:   d.uvarint(),
 		},
 	}
+	if d.format > 1 {
+		h.counts.transitions = d.uvarint()
+		h.registry.Settings = d.settings()
+		h.registry.Preservation = d.preservation()
+		h.registry.Expectation = d.expectation()
+	}
+	return h
 }
 
 func appendNode(dst []byte, n frozenNode) []byte {
@@ -98,20 +108,22 @@ func appendAnswer(dst []byte, a answer) []byte {
 func (d *decoder) answer() answer { return answer{seq: d.uvarint(), results: d.resultList()} }
 
 func appendLeaseState(dst []byte, l registry.LeaseState) []byte {
-	return appendStamp(appendLease(dst, l.Lease), l.Renewed)
+	dst = appendStamp(appendLease(dst, l.Lease), l.Renewed)
+	return appendHistory(dst, l.History)
 }
 
 func (d *decoder) leaseState() registry.LeaseState {
-	return registry.LeaseState{Lease: d.lease(), Renewed: d.stamp()}
+	return registry.LeaseState{Lease: d.lease(), Renewed: d.stamp(), History: d.history()}
 }
 
 func appendRemoval(dst []byte, r registry.Removal) []byte {
-	return appendLease(appendBool(append(dst, byte(r.Kind)), r.Full), r.Lease)
+	dst = appendLease(appendBool(append(dst, byte(r.Kind)), r.Full), r.Lease)
+	return appendHistory(dst, r.History)
 }
 
 func (d *decoder) removal() registry.Removal {
 	kind := registry.ChangeKind(d.enum(lastKind, "kind of removal"))
-	return registry.Removal{Kind: kind, Full: d.bool(), Lease: d.lease()}
+	return registry.Removal{Kind: kind, Full: d.bool(), Lease: d.lease(), History: d.history()}
 }
 
 func appendRecent(dst []byte, r registry.Recent) []byte {
@@ -137,11 +149,14 @@ func appendLease(dst []byte, l *registry.Lease) []byte {
 	dst = binary.AppendUvarint(dst, uint64(l.Registered))
 	dst = binary.AppendUvarint(dst, uint64(l.Changed))
 	dst = appendInt64(dst, l.ChangedLease)
-	return appendOrigin(dst, l.Origin)
+	dst = appendOrigin(dst, l.Origin)
+	dst = appendInt64(dst, l.BeganLease)
+	dst = appendInt64(dst, l.StartedLease)
+	return appendActs(dst, l)
 }
 
 func (d *decoder) lease() *registry.Lease {
-	return &registry.Lease{
+	l := &registry.Lease{
 		Instance:     d.instance(),
 		Handle:       d.handle(),
 		Interval:     d.int32(),
@@ -158,6 +173,11 @@ func (d *decoder) lease() *registry.Lease {
 		ChangedLease: d.int64(),
 		Origin:       d.origin(),
 	}
+	if d.format > 1 {
+		l.BeganLease, l.StartedLease = d.int64(), d.int64()
+		d.acts(l)
+	}
+	return l
 }
 
 func appendOrigin(dst []byte, o registry.Origin) []byte {

@@ -53,7 +53,22 @@ func readSnapshot(r io.Reader) (Snapshot, error) {
 	f.Removals = section(sr, "removal", h.counts.removals, (*decoder).removal)
 	f.Registered = section(sr, "recent registration", h.counts.registered, (*decoder).recent)
 	f.Canceled = section(sr, "recent cancel", h.counts.canceled, (*decoder).recent)
+	f.Transitions = section(sr, "transition", h.counts.transitions, (*decoder).preservation)
+	if sr.format == 1 {
+		upgrade(f)
+	}
 	return s, sr.close()
+}
+
+// upgrade gives a state of version 1 what it does not say, as if the leases had begun with the clock:
+// of the past only the number of leases is known.
+func upgrade(f *registry.Frozen) {
+	f.Settings = registry.DefaultSettings()
+	f.Expectation = registry.ExpectationState{
+		Clients:    uint32(max(len(f.Leases), 1)),
+		Minute:     f.Clock.Lease / 60_000,
+		NextUpdate: f.Clock.Lease + f.Settings.ExpectationUpdate,
+	}
 }
 
 // section reads n records. What is allocated follows what was read, whatever n says.
@@ -106,6 +121,8 @@ type snapshotReader struct {
 	sum  uint64
 	body []byte // of the record at hand; reused
 	err  error
+
+	format byte // the snapshot's version
 }
 
 func (r *snapshotReader) fail(format string, args ...any) {
@@ -138,7 +155,7 @@ func (r *snapshotReader) preamble() {
 	}
 	d := decoder{b: b[len(snapshotMagic):]}
 	d.version(snapshotVersion)
-	r.err = d.end()
+	r.format, r.err = d.format, d.end()
 	r.sum = crc64.Update(r.sum, checksumTable, b[:])
 }
 
@@ -149,6 +166,7 @@ func (r *snapshotReader) record(what string, decode func(*decoder)) {
 		return
 	}
 	d := newSharing(r.body)
+	d.format = r.format
 	decode(&d)
 	if err := d.end(); err != nil {
 		r.err = fmt.Errorf("%s: %w", what, err)

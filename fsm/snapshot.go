@@ -10,7 +10,7 @@ import (
 
 const (
 	snapshotMagic   = "ROLLCALL"
-	snapshotVersion = 1
+	snapshotVersion = 2 // what is written; version 1 is read, too
 	checksumSize    = 8
 	// flushSize is how much of a snapshot is collected before it is written.
 	flushSize = 256 << 10
@@ -62,6 +62,9 @@ func (s *Snapshot) writeRegistry(w *snapshotWriter) {
 	}
 	for _, r := range f.Canceled {
 		w.record(func(b []byte) []byte { return appendRecent(b, r) })
+	}
+	for _, p := range f.Transitions {
+		w.record(func(b []byte) []byte { return appendPreservation(b, p) })
 	}
 }
 

@@ -127,7 +127,7 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		}
 		return b.Bytes()
 	}
-	content := func(b []byte) []byte { return b[len(snapshotMagic)+1 : len(b)-checksumSize] }
+	content := func(b []byte) []byte { return b[len(snapshotMagic) : len(b)-checksumSize] }
 	good := rewrite(func(*Snapshot) {})
 	newer := bytes.Clone(good)
 	newer[len(snapshotMagic)]++
@@ -151,6 +151,7 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 			s.registry.Leases[0].Lease.Changed = s.registry.Index + 1
 		}), ErrCorrupt},
 		{"removal that is none", rewrite(func(s *Snapshot) { s.registry.Removals[0].Kind = registry.Live }), ErrCorrupt},
+		{"removal of what is only hidden", rewrite(func(s *Snapshot) { s.registry.Removals[0].Kind = registry.Hidden }), ErrCorrupt},
 		{"nodes out of order", rewrite(func(s *Snapshot) { s.nodes = append(s.nodes, s.nodes[0]) }), ErrCorrupt},
 		{"answers out of order", rewrite(func(s *Snapshot) {
 			s.nodes[0].answers = append(s.nodes[0].answers, s.nodes[0].answers[0])
@@ -177,7 +178,7 @@ func TestAnnouncedLengthsCostNoMemory(t *testing.T) {
 		"what ends in a length": append([]byte{byte(len(counts))}, append(counts, huge...)...),
 	} {
 		checkAllocated(t, 0, func() {
-			if _, err := readSnapshot(bytes.NewReader(seal(content))); !errors.Is(err, ErrCorrupt) {
+			if _, err := readSnapshot(bytes.NewReader(seal(append([]byte{snapshotVersion}, content...)))); !errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s: got %v, want ErrCorrupt", name, err)
 			}
 		})

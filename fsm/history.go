@@ -1,0 +1,50 @@
+package fsm
+
+import (
+	"encoding/binary"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func appendHistory(dst []byte, events []registry.Event) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(events)))
+	for _, e := range events {
+		dst = appendEvent(dst, e)
+	}
+	return dst
+}
+
+// history reads what is remembered of an instance; version 1 remembered nothing.
+func (d *decoder) history() []registry.Event {
+	if d.format < 2 {
+		return nil
+	}
+	n := d.count(9) // an event's fields
+	if n == 0 {
+		return nil
+	}
+	events := make([]registry.Event, n)
+	for i := range events {
+		events[i] = d.event()
+	}
+	return events
+}
+
+func appendEvent(dst []byte, e registry.Event) []byte {
+	dst = append(appendStamp(dst, e.At), byte(e.Kind))
+	dst = append(appendUint32(dst, e.Times), byte(e.Status))
+	dst = appendInt64(appendOrigin(dst, e.Origin), e.For)
+	return appendAct(dst, e.By)
+}
+
+func (d *decoder) event() registry.Event {
+	return registry.Event{
+		At:     d.stamp(),
+		Kind:   registry.EventKind(d.enum(lastEvent, "event")),
+		Times:  d.uint32(),
+		Status: d.status(),
+		Origin: d.origin(),
+		For:    d.int64(),
+		By:     d.act(),
+	}
+}
