@@ -19,6 +19,7 @@ type Handler struct {
 	documents    *documents
 	started      time.Time
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
+	watches      *watches
 }
 
 // New checks the configuration and builds the routes. It starts nothing. Every error of the
@@ -32,6 +33,7 @@ func New(c Config) (*Handler, error) {
 	h.documents = newDocuments(c.Service)
 	h.metrics = newMetrics(c.Metrics, c.Service, h.documents.bytes)
 	h.documents.built = h.metrics.built
+	h.watches = newWatches(c.Limits.Watchers, c.Metrics)
 	h.routes()
 	return h, nil
 }

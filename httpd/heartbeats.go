@@ -46,6 +46,7 @@ func (h *Handler) Serve(server *http.Server, l net.Listener) error {
 		return context.WithValue(ctx, beatsInARow{}, new(int))
 	}
 	server.RegisterOnShutdown(b.shut)
+	server.RegisterOnShutdown(h.EndWatches)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(&returnedListener{b, l.Addr()}) }()
 	err := server.Serve(l)

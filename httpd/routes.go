@@ -75,6 +75,9 @@ func (h *Handler) eurekaRoutes(base string) {
 	add("/asg/{asg}/status", emptyForm, h.autoScalingGroup, http.MethodPut)
 }
 
+// watchPath is where changes are watched.
+const watchPath = "/v1/rollcall/watch"
+
 // memberPath is the resource of one node of the cluster.
 const memberPath = "/v1/rollcall/members/{name}"
 
@@ -86,6 +89,8 @@ func (h *Handler) ownRoutes() {
 	get("/v1/rollcall/status", jsonForm, h.clusterStatus)
 	get("/v1/rollcall/apps", jsonForm, h.listInstances)
 	get("/v1/rollcall/events", jsonForm, h.events)
+	// No HEAD: the headers of a watch say nothing, and its body has no end.
+	h.router.Handle(watchPath, h.handle(watchPath, maxParams, jsonForm, h.watch)).Methods(http.MethodGet)
 	h.router.Handle(memberPath, h.handle(memberPath, maxParams, jsonForm, h.removeMember)).Methods(http.MethodDelete)
 	get("/healthz", jsonForm, healthz)
 	get("/readyz", jsonForm, h.readyz)

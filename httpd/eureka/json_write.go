@@ -5,6 +5,10 @@ import (
 	"unicode/utf8"
 )
 
+// AppendText appends a JSON string, as the documents of this package have them, for documents that
+// hold such documents.
+func AppendText(dst []byte, text string) []byte { return appendQuoted(dst, text) }
+
 // appendQuoted appends a JSON string. Bytes that are not UTF-8 become U+FFFD: one bad value must
 // not make a document with a thousand instances unreadable.
 func appendQuoted(dst []byte, text string) []byte {

@@ -1,0 +1,93 @@
+package httpd
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	fullPiece = 32 << 10 // what is collected before it is written
+	maxPiece  = 64 << 10 // what is written at once, under one time limit
+)
+
+var pieces = sync.Pool{New: func() any {
+	b := make([]byte, 0, maxPiece)
+	return &b
+}}
+
+// watchWriter collects what a watcher is sent and writes it in pieces, each with a time limit of its
+// own: the server's limit for a whole answer means nothing to one that has no end. A buffer is held
+// only while there is something to send.
+type watchWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	pace    pace
+	pooled  *[]byte
+	buf     []byte
+	slow    bool // a piece took longer than pace.slow
+}
+
+func newWatchWriter(w http.ResponseWriter, p pace) *watchWriter {
+	out := &watchWriter{w: w, control: http.NewResponseController(w), pace: p}
+	out.take()
+	return out
+}
+
+// take gets a buffer.
+func (o *watchWriter) take() {
+	if o.pooled == nil {
+		o.pooled = pieces.Get().(*[]byte)
+		o.buf = (*o.pooled)[:0]
+	}
+}
+
+// release gives the buffer back, unless one large change made it grow.
+func (o *watchWriter) release() {
+	if o.pooled != nil && cap(o.buf) <= 2*maxPiece {
+		*o.pooled = o.buf
+		pieces.Put(o.pooled)
+	}
+	o.pooled, o.buf = nil, nil
+}
+
+// full says that what was collected is to be written.
+func (o *watchWriter) full() bool { return len(o.buf) >= fullPiece }
+
+// flush writes what was collected. It fails when the reader took nothing for pace.cut, or went away.
+func (o *watchWriter) flush() error {
+	for rest := o.buf; len(rest) > 0; {
+		n := min(len(rest), maxPiece)
+		if err := o.piece(rest[:n]); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	o.buf = o.buf[:0]
+	return nil
+}
+
+func (o *watchWriter) piece(p []byte) error {
+	begun := time.Now()
+	err := o.control.SetWriteDeadline(begun.Add(o.pace.cut))
+	if err == nil {
+		_, err = o.w.Write(p)
+	}
+	if err == nil {
+		err = o.control.Flush()
+	}
+	took := time.Since(begun)
+	o.slow = o.slow || took > o.pace.slow
+	if err != nil {
+		o.pooled = nil // HTTP/2 may still read from it
+	}
+	if err != nil && took >= o.pace.cut {
+		return fmt.Errorf("%w for %v: %w", errReadsNothing, o.pace.cut, err)
+	}
+	return err
+}
+
+// errReadsNothing: a watcher was cut off.
+var errReadsNothing = errors.New("the watcher read nothing")
