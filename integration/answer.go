@@ -71,6 +71,7 @@ type Request struct {
 	Body        []byte
 	ContentType string
 	Accept      string
+	Identity    string // of a DiscoveryIdentity-Name header, as Java clients send; empty: none
 }
 
 // transport is shared by all plain calls, so that connections are kept alive.
@@ -100,6 +101,9 @@ func (n *Node) do(ctx context.Context, r Request) Answer {
 	req.Header.Set("Accept", "application/json")
 	if r.Accept != "" {
 		req.Header.Set("Accept", r.Accept)
+	}
+	if r.Identity != "" {
+		req.Header.Set("DiscoveryIdentity-Name", r.Identity)
 	}
 	resp, err := n.roundTripper().RoundTrip(req)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestStatusCommandDescribesTheClusterOnEveryNode(t *testing.T) {
 			t.Fatalf("status at %s: %d nodes, want %d", n.Name, len(status.Nodes), len(c.Nodes))
 		}
 		for i, got := range status.Nodes {
-			want := NodeStatus{ID: c.Nodes[i].Name, HTTP: c.Nodes[i].HTTP, Cluster: c.Nodes[i].Cluster, Role: "follower", Applied: got.Applied}
+			want := NodeStatus{ID: c.Nodes[i].Name, HTTP: c.Nodes[i].HTTP, Cluster: c.Nodes[i].Cluster, Role: "follower", Applied: got.Applied, Index: got.Index}
 			if c.Nodes[i] == leader {
 				want.Role = "leader"
 			}

@@ -76,6 +76,7 @@ type Listed struct {
 	App        string            `json:"app"`
 	Status     string            `json:"status"`
 	Overridden string            `json:"overriddenStatus"`
+	Action     string            `json:"actionType"`
 	Metadata   map[string]string `json:"metadata"`
 	LeaseInfo  struct {
 		Renewed int64 `json:"lastRenewalTimestamp"`

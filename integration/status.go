@@ -1,11 +1,5 @@
 package integration
 
-import (
-	"encoding/json"
-	"fmt"
-	"net/http"
-)
-
 // Status is what `rollcall status -o json` and GET /v1/rollcall/status say.
 type Status struct {
 	Mode      string       `json:"mode"`
@@ -22,17 +16,8 @@ type NodeStatus struct {
 	Cluster string `json:"cluster"`
 	Role    string `json:"role"`
 	Applied uint64 `json:"applied"`
+	Index   string `json:"index"` // of the registry on that node; empty: it did not say
 }
 
 // Status asks the node for its view of the cluster.
-func (n *Node) Status() (Status, error) {
-	answer := n.Get("/v1/rollcall/status")
-	if answer.Status != http.StatusOK {
-		return Status{}, fmt.Errorf("status of %s: %v", n.Name, answer)
-	}
-	var status Status
-	if err := json.Unmarshal(answer.Body, &status); err != nil {
-		return Status{}, fmt.Errorf("status of %s: %w", n.Name, err)
-	}
-	return status, nil
-}
+func (n *Node) Status() (Status, error) { return ask[Status](n, "/v1/rollcall/status") }

@@ -1,0 +1,107 @@
+package integration
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestLeaderLossEvictsOnlyTheDead takes the leader away for longer than a lease, while everybody but
+// one renews through followers. The dead one goes under the next leader, not before clients have had
+// time to come back to it, and its story is told by all nodes and after all of them have restarted.
+func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name          string
+		lose, bringUp func(*testing.T, *Node)
+	}{
+		{"killed", func(_ *testing.T, n *Node) { n.Kill() }, func(t *testing.T, n *Node) { n.Start(t) }},
+		{"paused", func(t *testing.T, n *Node) { n.Pause(t) }, func(t *testing.T, n *Node) { n.Resume(t) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			const lease = 3
+			c := StartCluster(t, Config{})
+			leader := c.Leader()
+			others := c.Others(leader)
+			l := startLoad(t, lease, 6, 0, others)
+			mustRegister(t, others[0], Instance{App: "MORTAL", ID: "dead", Duration: lease})
+			lost := time.Now()
+			tc.lose(t, leader)
+			c.Leader(others...)
+			back := time.Now()
+
+			for _, n := range others {
+				awaitGone(t, n, "dead", lease)
+			}
+			gone := time.Now()
+			if took := gone.Sub(lost); took < lease*time.Second {
+				t.Errorf("the dead instance went %v after the leader was lost, the next one has to give %d s of grace", took, lease)
+			}
+			t.Logf("it went %v after the end of the next leader's grace", gone.Sub(back)-lease*time.Second)
+			tc.bringUp(t, leader)
+			leader.WaitReady(t)
+			l.use(c.Nodes)
+			Pass(t, lease*time.Second) // in which a leader of old would evict
+			l.stop()
+			l.check(t, c.Nodes)
+			mustTellTheStory(t, c)
+		})
+	}
+}
+
+// awaitGone waits until a node does not list an instance whose lease has so many seconds.
+func awaitGone(t *testing.T, n *Node, id string, lease int) {
+	t.Helper()
+	Eventually(t, 10*time.Duration(lease)*time.Second, id+" is gone from node "+n.Name, func() error {
+		if _, listed := mustList(t, n)[id]; listed {
+			return errors.New("still listed")
+		}
+		return nil
+	})
+}
+
+// mustTellTheStory expects all nodes to say what became of the dead instance, now and after a restart
+// of all.
+func mustTellTheStory(t *testing.T, c *Cluster) {
+	t.Helper()
+	before := mustExplainAlike(t, c.Nodes, "MORTAL", "dead")
+	if before.State != "gone" || before.Removed == nil || before.Removed.Kind != "evicted" {
+		t.Errorf("the dead instance is explained by %+v, want gone by eviction", before)
+	}
+	if got := happened(before); !slices.Equal(got, []string{"registered", "evicted"}) {
+		t.Errorf("its history is %v, want registered and evicted", got)
+	}
+	if last := before.History[len(before.History)-1]; last.Text == "" {
+		t.Errorf("%+v does not say why", last)
+	}
+	for _, n := range c.Nodes {
+		n.Stop(t)
+	}
+	c.Start()
+	after := mustExplainAlike(t, c.Nodes, "MORTAL", "dead")
+	if !slices.Equal(after.History, before.History) || after.State != before.State {
+		t.Errorf("after the restart it is explained by %+v, before by %+v", after, before)
+	}
+}
+
+// happened are the words of a history.
+func happened(e *Explanation) []string {
+	var what []string
+	for _, event := range e.History {
+		what = append(what, event.What)
+	}
+	return what
+}
+
+// TestNothingIsExplainedOfWhatNeverWas asks every node for an instance that nobody registered.
+func TestNothingIsExplainedOfWhatNeverWas(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	for _, n := range c.Nodes {
+		if e, err := n.Explain("NOBODY", "never"); e != nil || err != nil {
+			t.Errorf("node %s explains what never was by %+v, %v, want 404", n.Name, e, err)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hudl/fargo"
+)
+
+// actLimit is how long the end of an act with a time may take to show: ten times the time and more.
+const actLimit = 60 * time.Second
+
+func TestTimedOverrideEndsByItselfAcrossALeaderKill(t *testing.T) {
+	t.Parallel()
+	const forced = 5 * time.Second
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	others := c.Others(leader)
+	mustRegister(t, others[0], Instance{App: "ORDERS", ID: "orders-1"})
+	began := time.Now()
+	if answer := others[0].OverrideFor("ORDERS", "orders-1", "OUT_OF_SERVICE", forced, "ann", "deploy 7"); answer.Status != http.StatusOK {
+		t.Fatalf("override: %v, want 200", answer)
+	}
+	leader.Kill()
+	c.Leader(others...)
+	if answer := others[1].Renew("ORDERS", "orders-1"); answer.Status != http.StatusOK {
+		t.Errorf("renewal while overridden: %v, want 200", answer)
+	}
+	for _, n := range others {
+		e, err := n.Explain("ORDERS", "orders-1")
+		if err != nil || e == nil || e.Status != "OUT_OF_SERVICE" || e.Reported != "UP" || e.Override == nil || e.Override.Author != "ann" || e.Override.Reason != "deploy 7" || e.Override.Until == 0 {
+			t.Fatalf("node %s explains the override by %+v, %v, want ann's until a time", n.Name, e, err)
+		}
+	}
+	for _, n := range others {
+		awaitStatus(t, n, "ORDERS", "orders-1", "UP")
+	}
+	if took := time.Since(began); took < forced {
+		t.Errorf("the override ended after %v, it was set for %v", took, forced)
+	}
+	e := mustExplainAlike(t, others, "ORDERS", "orders-1")
+	if got := happened(e); !slices.Equal(got, []string{"registered", "overridden", "override ended"}) || e.Override != nil {
+		t.Errorf("explained by %+v, want no override any more", e)
+	}
+}
+
+// awaitStatus waits until a node lists an instance with a status.
+func awaitStatus(t *testing.T, n *Node, app, id, want string) {
+	t.Helper()
+	Eventually(t, actLimit, fmt.Sprintf("node %s shows %s as %q", n.Name, id, want), func() error {
+		instance, err := n.Lookup(app, id)
+		if err == nil && statusOf(instance) != want {
+			err = fmt.Errorf("it shows %q", statusOf(instance))
+		}
+		return err
+	})
+}
+
+func TestQuarantineHidesOnEveryNodeAndEndsByItself(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	for _, id := range []string{"sick", "well"} {
+		mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: id})
+	}
+	rollcall(t, "quarantine", "ORDERS/sick", "--for", "10m", "--author", "ann", "--reason", "it answers nonsense", "--addr", c.Nodes[1].URL())
+	for _, n := range c.Nodes {
+		mustHide(t, n)
+	}
+	if got := fargoSees(t, c.Nodes[2], "ORDERS"); !slices.Equal(got, []string{"well"}) {
+		t.Errorf("fargo sees %v, want the well one only", got)
+	}
+	rollcall(t, "quarantine", "ORDERS/sick", "--end", "--addr", c.Nodes[2].URL())
+	for _, n := range c.Nodes {
+		mustListExactly(t, n, []string{"sick", "well"})
+	}
+	mustReturnFromQuarantine(t, c, 3*time.Second)
+	if got := fargoSees(t, c.Nodes[2], "ORDERS"); !slices.Equal(got, []string{"sick", "well"}) {
+		t.Errorf("fargo sees %v, want both", got)
+	}
+	want := []string{"registered", "quarantined", "quarantine ended", "quarantined", "quarantine ended"}
+	if got := happened(mustExplainAlike(t, c.Nodes, "ORDERS", "sick")); !slices.Equal(got, want) {
+		t.Errorf("the history is %v, want %v", got, want)
+	}
+}
+
+// mustHide expects that no list of a node has the instance in quarantine, that its heartbeats are
+// accepted, and that the node says who hid it.
+func mustHide(t *testing.T, n *Node) {
+	t.Helper()
+	for _, list := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/vips/orders", "/eureka/svips/orders"} {
+		answer := n.Get(list)
+		if body := string(answer.Body); answer.Status != http.StatusOK || strings.Contains(body, `"sick"`) || !strings.Contains(body, `"well"`) {
+			t.Errorf("node %s: %s is %d %s, want the well one only", n.Name, list, answer.Status, body)
+		}
+	}
+	if delta, err := n.ListingOf("/eureka/apps/delta"); err != nil || delta["sick"].Action != "DELETED" || delta["well"].Action != "ADDED" {
+		t.Errorf("node %s: the delta is %+v, %v, want the hidden one as deleted", n.Name, delta, err)
+	}
+	for _, single := range []string{"/eureka/apps/ORDERS/sick", "/eureka/instances/sick"} {
+		if answer := n.Get(single); answer.Status != http.StatusNotFound {
+			t.Errorf("node %s: %s is answered %v, want 404", n.Name, single, answer)
+		}
+	}
+	if answer := n.Renew("ORDERS", "sick"); answer.Status != http.StatusOK {
+		t.Errorf("node %s: a heartbeat in quarantine is answered %v, want 200", n.Name, answer)
+	}
+	e, err := n.Explain("ORDERS", "sick")
+	if err != nil || e == nil || e.State != "quarantined" || e.Quarantine == nil || e.Quarantine.Author != "ann" || e.Quarantine.Reason != "it answers nonsense" {
+		t.Errorf("node %s explains it by %+v, %v, want ann's quarantine", n.Name, e, err)
+	}
+}
+
+// mustReturnFromQuarantine hides the instance for a time and expects it back on every node, not
+// earlier.
+func mustReturnFromQuarantine(t *testing.T, c *Cluster, hidden time.Duration) {
+	t.Helper()
+	began := time.Now()
+	if answer := c.Nodes[0].Quarantine("ORDERS", "sick", hidden, "ann", "once more"); answer.Status != http.StatusOK {
+		t.Fatalf("quarantine: %v, want 200", answer)
+	}
+	for _, n := range c.Nodes {
+		awaitStatus(t, n, "ORDERS", "sick", "UP")
+	}
+	if took := time.Since(began); took < hidden {
+		t.Errorf("the quarantine ended after %v, it was set for %v", took, hidden)
+	}
+}
+
+// fargoSees are the sorted ids of an application that a stock client finds at a node.
+func fargoSees(t *testing.T, n *Node, app string) []string {
+	t.Helper()
+	f := fargoClient{conn: fargo.NewConn(n.Eureka())}
+	picture, err := f.Discover(app)
+	if err != nil {
+		t.Fatalf("fargo at %s: %v", n.Name, err)
+	}
+	return slices.Sorted(maps.Keys(picture))
+}
+
+// TestDrainReturnsWhenEveryNodeHasAppliedIt pauses a node, so that drain must go on waiting for it.
+func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
+	t.Parallel()
+	const settle = 2 * time.Second
+	c := StartCluster(t, Config{})
+	late := c.Others(c.Leader())[0]
+	addr := c.Others(late)[0].URL()
+	mustRegister(t, c.Leader(), Instance{App: "ORDERS", ID: "orders-1"})
+	late.Pause(t)
+	drain, err := Launch(t, filepath.Join(t.TempDir(), "log"), nil, "drain", "ORDERS/orders-1", "--settle", settle.String(), "--timeout", "50s", "--addr", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range c.Others(late) {
+		awaitStatus(t, n, "ORDERS", "orders-1", "OUT_OF_SERVICE")
+	}
+	Pass(t, 2*settle)
+	if !drain.Running() {
+		t.Fatalf("drain ended while %s had not applied it; it said:\n%s", late.Name, drain.Output(t))
+	}
+	resumed := time.Now()
+	late.Resume(t)
+	if code := drain.ExitCode(t, ReadyLimit); code != 0 {
+		t.Fatalf("exit code %d, want 0; it said:\n%s", code, drain.Output(t))
+	}
+	if took := time.Since(resumed); took < settle {
+		t.Errorf("drain ended %v after the last node could apply it, the settle time is %v", took, settle)
+	}
+	for _, n := range c.Nodes {
+		listing, err := n.ListingOf("/eureka/apps?consistency=stale")
+		if err != nil || listing["orders-1"].Status != "OUT_OF_SERVICE" {
+			t.Errorf("node %s, read stale, lists %+v, %v, want it out of service", n.Name, listing, err)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// herdLimit is how long the leases of a herd may take to show what became of them: ten times a lease
+// and the rounds after it.
+const herdLimit = 10 * 2 * herdLease * time.Second
+
+func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	h := startHerd(t, "HERD", 20, c.Nodes)
+	awaitFigures(t, c.Nodes[0], "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
+	silent := h.silence(12)
+
+	for _, n := range c.Nodes {
+		p := awaitFigures(t, n, "on", PreservationFigures{Leases: 20, Counted: 20, Fresh: 8, Expired: 12})
+		mustWithhold(t, n, p, silent)
+	}
+	mustSayWhyOnTheCommandLine(t, c, silent[0])
+	Pass(t, herdLease*time.Second) // some rounds in which they would go
+	for _, n := range c.Nodes {
+		mustListExactly(t, n, h.ids())
+	}
+
+	rollcall(t, "self-preservation", "release", "--author", "ann", "--reason", "the rack is gone", "--addr", c.Nodes[1].URL())
+	for _, n := range c.Nodes {
+		awaitListing(t, n, h.ids()[len(silent):])
+		mustTellOfTheRelease(t, n)
+	}
+	mustHaveGoneByShares(t, c, "HERD", silent, 20)
+	h.stop()
+	h.check(t)
+}
+
+// awaitFigures waits until a node says that self-preservation is in a state, with certain numbers.
+func awaitFigures(t *testing.T, n *Node, state string, want PreservationFigures) (p Preservation) {
+	t.Helper()
+	Eventually(t, herdLimit, fmt.Sprintf("self-preservation is %s on node %s, with %+v", state, n.Name, want), func() (err error) {
+		if p, err = n.Preservation(); err == nil && (p.State != state || p.Figures != want) {
+			err = fmt.Errorf("%+v", p)
+		}
+		return err
+	})
+	return p
+}
+
+// awaitListing waits until a node lists these instances and no other.
+func awaitListing(t *testing.T, n *Node, want []string) {
+	t.Helper()
+	Eventually(t, herdLimit, fmt.Sprintf("node %s lists %v", n.Name, want), func() error {
+		if got := listedIDs(t, n); !slices.Equal(got, want) {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+}
+
+// mustWithhold expects that a node tells why nobody is evicted, and who would be.
+func mustWithhold(t *testing.T, n *Node, p Preservation, silent []string) {
+	t.Helper()
+	if p.Withheld != len(silent) || !strings.Contains(p.Reason, "8") || !strings.Contains(p.Reason, "20") {
+		t.Errorf("node %s withholds %d evictions because %q, want %d and the numbers", n.Name, p.Withheld, p.Reason, len(silent))
+	}
+	var overdue []string
+	for _, app := range p.Applications {
+		for _, o := range app.Overdue {
+			overdue = append(overdue, app.App+"/"+o.ID)
+		}
+	}
+	slices.Sort(overdue)
+	var want []string
+	for _, id := range silent {
+		want = append(want, "HERD/"+id)
+	}
+	if !slices.Equal(overdue, want) {
+		t.Errorf("node %s calls %v overdue, want %v", n.Name, overdue, want)
+	}
+}
+
+// mustSayWhyOnTheCommandLine expects the same reason from the commands, whichever node is asked.
+func mustSayWhyOnTheCommandLine(t *testing.T, c *Cluster, id string) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		var p Preservation
+		decode(t, rollcall(t, "self-preservation", "-o", "json", "--addr", n.URL()), &p)
+		if p.State != "on" || p.Withheld != 12 {
+			t.Errorf("self-preservation at %s: %+v, want on with 12 withheld", n.Name, p)
+		}
+		if table := rollcall(t, "self-preservation", "status", "--addr", n.URL()); !strings.Contains(string(table), p.Reason) {
+			t.Errorf("self-preservation status at %s prints\n%s\nwithout %q", n.Name, table, p.Reason)
+		}
+		var e Explanation
+		decode(t, rollcall(t, "explain", "HERD/"+id, "-o", "json", "--addr", n.URL()), &e)
+		if e.State != "listed" || !e.Expired || !e.SelfPreservation.Withholds {
+			t.Errorf("explain at %s: %+v, want listed, expired and withheld", n.Name, e)
+		}
+		if table := rollcall(t, "explain", "HERD/"+id, "--addr", n.URL()); !strings.Contains(strings.ToLower(string(table)), "self-preservation") {
+			t.Errorf("explain at %s prints\n%s\nwithout self-preservation's part", n.Name, table)
+		}
+	}
+}
+
+// mustTellOfTheRelease expects that self-preservation went on, was released by the operator, and is off
+// again since everybody who is left is fresh.
+func mustTellOfTheRelease(t *testing.T, n *Node) {
+	t.Helper()
+	Eventually(t, herdLimit, "self-preservation is off again on node "+n.Name, func() error {
+		p, err := n.Preservation()
+		if err == nil && p.State != "off" {
+			err = fmt.Errorf("%+v", p)
+		}
+		return err
+	})
+	p, err := n.Preservation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := states(p); !slices.Equal(got, []string{"off", "released", "on"}) {
+		t.Fatalf("node %s remembers %v, want off after released after on", n.Name, got)
+	}
+	if r := p.Transitions[1]; r.Author != "ann" || !strings.Contains(r.Reason, "the rack is gone") {
+		t.Errorf("node %s remembers the release as %+v", n.Name, r)
+	}
+}
+
+// states are the remembered transitions, newest first.
+func states(p Preservation) []string {
+	var states []string
+	for _, tr := range p.Transitions {
+		states = append(states, tr.State)
+	}
+	return states
+}
+
+// mustHaveGoneByShares expects that instances were evicted in rounds of at most 15 % of what was left
+// of a registry of size; those of a round have their eviction's time in common.
+func mustHaveGoneByShares(t *testing.T, c *Cluster, app string, gone []string, size int) {
+	t.Helper()
+	rounds := map[int64]int{}
+	for _, id := range gone {
+		e := mustExplainAlike(t, c.Nodes, app, id)
+		last := e.History[len(e.History)-1]
+		if e.State != "gone" || e.Removed == nil || e.Removed.Kind != "evicted" || last.What != "evicted" {
+			t.Fatalf("%s is explained by %+v, want that it was evicted", id, e)
+		}
+		rounds[last.At]++
+	}
+	for _, at := range slices.Sorted(maps.Keys(rounds)) {
+		n := rounds[at]
+		if limit := size - size*85/100; n > limit {
+			t.Errorf("a round took %d of %d, want at most %d; rounds: %v", n, size, limit, rounds)
+		}
+		size -= n
+	}
+}
+
+// mustExplainAlike expects the same history of an instance from every node, and returns it.
+func mustExplainAlike(t *testing.T, nodes []*Node, app, id string) *Explanation {
+	t.Helper()
+	var first *Explanation
+	for _, n := range nodes {
+		e, err := n.Explain(app, id)
+		if err != nil || e == nil || len(e.History) == 0 {
+			t.Fatalf("node %s explains %s/%s by %+v, %v, want a history", n.Name, app, id, e, err)
+		}
+		if first == nil {
+			first = e
+		}
+		if !reflect.DeepEqual(e.History, first.History) || e.State != first.State {
+			t.Errorf("node %s explains %s/%s by %+v, %s by %+v", n.Name, app, id, e, nodes[0].Name, first)
+		}
+	}
+	return first
+}
+
+func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	h := startHerd(t, "HERD", 20, c.Nodes)
+	awaitFigures(t, c.Nodes[0], "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
+	h.silence(12)
+	awaitFigures(t, c.Nodes[1], "on", PreservationFigures{Leases: 20, Counted: 20, Fresh: 8, Expired: 12})
+	h.wake()
+	for _, n := range c.Nodes {
+		p := awaitFigures(t, n, "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
+		if p.Withheld != 0 || p.Transitions[0].Author != "" {
+			t.Errorf("node %s: %+v, want nothing withheld and no operator", n.Name, p)
+		}
+		mustListExactly(t, n, h.ids())
+	}
+	h.stop()
+	h.check(t)
+}
+
+// TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an
+// election last, so that the lease has ended when the hold does.
+func TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
+	t.Parallel()
+	const hold = 10 * time.Second
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	others := c.Others(leader)
+	began := time.Now()
+	rollcall(t, "self-preservation", "hold", "--for", hold.String(), "--author", "ann", "--reason", "the network is moved", "--addr", others[0].URL())
+	mustRegister(t, others[0], Instance{App: "MORTAL", ID: "dead", Duration: herdLease})
+	leader.Kill()
+	for _, n := range others {
+		awaitHeldBeyondLease(t, n)
+	}
+	for _, n := range others {
+		awaitListing(t, n, nil)
+	}
+	if took := time.Since(began); took < hold {
+		t.Errorf("the dead instance went after %v, evictions were held for %v", took, hold)
+	}
+	for _, n := range others {
+		if p, err := n.Preservation(); err != nil || p.State != "off" {
+			t.Errorf("node %s: %+v, %v, want off", n.Name, p, err)
+		}
+	}
+	mustRefuseToRelease(t, others[0])
+}
+
+// awaitHeldBeyondLease waits until a node says that the operator's hold keeps the instance whose lease
+// has ended.
+func awaitHeldBeyondLease(t *testing.T, n *Node) {
+	t.Helper()
+	Eventually(t, ReadyLimit, "the hold keeps an ended lease on node "+n.Name, func() error {
+		p, err := n.Preservation()
+		if err != nil {
+			return err
+		}
+		if p.State != "held" || p.Author != "ann" || p.Note != "the network is moved" || p.Until == 0 {
+			t.Fatalf("node %s: %+v, want held by ann until a time", n.Name, p)
+		}
+		return notYet(p.Withheld, 1)
+	})
+}
+
+// mustRefuseToRelease expects that there is nothing to release, from the interface and the command.
+func mustRefuseToRelease(t *testing.T, n *Node) {
+	t.Helper()
+	if answer := n.Release("ann", "again"); answer.Status != 409 {
+		t.Errorf("release while off: %v, want 409", answer)
+	}
+	out, err := exec.Command(Binary(t), "self-preservation", "release", "--author", "ann", "--reason", "again", "--addr", n.URL()).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "nothing to release") {
+		t.Errorf("the command to release while off: %v, it said %s", err, out)
+	}
+}

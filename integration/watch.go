@@ -1,0 +1,156 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Event is one server-sent event.
+type Event struct{ ID, Name, Data string }
+
+// Change is the data of an event named change, and what long polls and `rollcall watch -o json` show.
+type Change struct {
+	Index, Action, Why, App, ID, Status string
+	Instance                            json.RawMessage
+}
+
+// Position is the number of the change, which the epoch stands before.
+func (c Change) Position(t testing.TB) uint64 {
+	t.Helper()
+	return position(t, c.Index)
+}
+
+// position is the number in an index as the server writes it, epoch-number.
+func position(t testing.TB, index string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(index[strings.LastIndexByte(index, '-')+1:], 10, 64)
+	if err != nil {
+		t.Fatalf("index %q: %v", index, err)
+	}
+	return n
+}
+
+// Stream is a watch that is read as fast as it comes.
+type Stream struct {
+	node string
+	body io.ReadCloser
+
+	mu     sync.Mutex
+	events []Event
+	err    error // how it ended; nil: it goes on
+}
+
+// Watch opens an event stream with a query ("": everything from now on) and waits for its answer. It
+// ends with the test.
+func (n *Node) Watch(t testing.TB, query string) *Stream {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/v1/rollcall/watch?"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := n.roundTripper().RoundTrip(req)
+	if err != nil {
+		cancel()
+		t.Fatalf("watch %q at %s: %v", query, n.Name, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		cancel()
+		resp.Body.Close()
+		t.Fatalf("watch %q at %s: %s, want 200", query, n.Name, resp.Status)
+	}
+	s := &Stream{node: n.Name, body: resp.Body}
+	var reader sync.WaitGroup
+	reader.Go(s.read)
+	t.Cleanup(func() {
+		cancel()
+		resp.Body.Close()
+		reader.Wait()
+	})
+	return s
+}
+
+// read takes events until the stream ends.
+func (s *Stream) read() {
+	err := readEvents(s.body, func(e Event) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.events = append(s.events, e)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// readEvents hands every event of a stream to each and returns how the stream ended: io.EOF if the
+// server ended it. A block without a name is what keeps a quiet stream alive, and no event.
+func readEvents(stream io.Reader, each func(Event)) error {
+	lines := bufio.NewReader(stream)
+	var e Event
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		field, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ": ")
+		switch field {
+		case "":
+			if e.Name != "" {
+				each(e)
+			}
+			e = Event{}
+		case "id":
+			e.ID = value
+		case "event":
+			e.Name = value
+		case "data":
+			e.Data += value
+		}
+	}
+}
+
+// Changes are the changes that arrived so far, in their order. An end of the stream, a mark other than
+// the start or a change under an id that is not its index fails the test.
+func (s *Stream) Changes(t testing.TB) []Change {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		t.Fatalf("the stream from %s ended: %v", s.node, s.err)
+	}
+	var changes []Change
+	for i, e := range s.events {
+		if e.Name == "start" && i == 0 {
+			continue
+		}
+		var c Change
+		if err := json.Unmarshal([]byte(e.Data), &c); err != nil || e.Name != "change" || c.Index != e.ID {
+			t.Fatalf("event %d from %s is %+v (%v), want a change under its own index", i, s.node, e, err)
+		}
+		changes = append(changes, c)
+	}
+	return changes
+}
+
+// AwaitChange waits until the stream has brought the change of an index and returns all up to now.
+func (s *Stream) AwaitChange(t testing.TB, index string) []Change {
+	t.Helper()
+	var changes []Change
+	Eventually(t, ReadyLimit, "the stream from "+s.node+" brings "+index, func() error {
+		changes = s.Changes(t)
+		if len(changes) == 0 || position(t, changes[len(changes)-1].Index) < position(t, index) {
+			return fmt.Errorf("%d changes so far", len(changes))
+		}
+		return nil
+	})
+	return changes
+}
