@@ -72,6 +72,8 @@ type Config struct {
 	Metrics *prometheus.Registry
 	// Limits bounds what a request may cost.
 	Limits Limits
+	// RateLimit limits fetches of the registry. Zero: nothing is limited.
+	RateLimit RateLimit
 }
 
 // DefaultBasePaths are those of Netflix's and Spring Cloud's servers.
@@ -119,7 +121,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("http: BasePaths has %q; a base path starts with a slash, does not end in one and has no empty segment", base))
 		}
 	}
-	return errors.Join(append(errs, c.Limits.validate())...)
+	return errors.Join(append(errs, c.Limits.validate(), c.RateLimit.validate())...)
 }
 
 func (l Limits) validate() error {

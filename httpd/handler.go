@@ -17,6 +17,7 @@ type Handler struct {
 	appsPrefixes []string // of the heartbeat route: each base path with /apps/
 	metrics      *metrics
 	documents    *documents
+	limiter      *limiter
 	started      time.Time
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
 	watches      *watches
@@ -33,6 +34,10 @@ func New(c Config) (*Handler, error) {
 	h.documents = newDocuments(c.Service)
 	h.metrics = newMetrics(c.Metrics, c.Service, h.documents.bytes)
 	h.documents.built = h.metrics.built
+	var err error
+	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {
+		return nil, err
+	}
 	h.watches = newWatches(c.Limits.Watchers, c.Metrics)
 	h.routes()
 	return h, nil
@@ -104,6 +109,9 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 		h.metrics.answered(a.route, r.Method, a.status, time.Since(start))
 	}()
 	routed, err := h.admit(r)
+	if err == nil {
+		err = h.limit(a, r, routed)
+	}
 	if err != nil {
 		h.fail(a, formOfPath(r.URL.Path), err)
 		return

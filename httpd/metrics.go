@@ -19,6 +19,8 @@ type metrics struct {
 	panics     prometheus.Counter
 	built      *prometheus.CounterVec
 	renew      renewMetrics
+
+	rateLimited, wouldLimit *prometheus.CounterVec // by target
 }
 
 // renewMetrics are the resolved counters of the most frequent request.
@@ -58,11 +60,18 @@ func newMetrics(reg prometheus.Registerer, service registry.Service, documentByt
 		built: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_http_documents_built_total", Help: "Cached documents built, by kind and form.",
 		}, []string{"kind", "form"}),
+		rateLimited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rollcall_http_rate_limited_total", Help: "Fetches refused by the rate limiter, by target (upstream: numOfRateLimitedRequests).",
+		}, []string{"target"}),
+		wouldLimit: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rollcall_http_rate_would_limit_total",
+			Help: "Fetches that the rate limiter would have refused if it were enabled, by target (upstream: numOfRateLimitedRequestCandidates).",
+		}, []string{"target"}),
 	}
 	kept := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_http_documents_bytes", Help: "Bytes of cached documents.",
 	}, documentBytes)
-	reg.MustRegister(m.requests, m.durations, m.operations, m.panics, m.built, kept, instanceGauge{service})
+	reg.MustRegister(m.requests, m.durations, m.operations, m.panics, m.built, m.rateLimited, m.wouldLimit, kept, instanceGauge{service})
 	m.renew = m.resolveRenew()
 	return m
 }

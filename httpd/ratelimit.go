@@ -1,0 +1,186 @@
+package httpd
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/httpd/ratelimit"
+)
+
+// RateLimit are the settings of the limiter of registry fetches, see docs/protocol/rate-limiter.md.
+// The zero value limits nothing and counts nothing.
+type RateLimit struct {
+	// Enabled: refuse with 503. Otherwise what would have been refused is only counted.
+	Enabled bool
+	// BurstSize is how many fetches may come at once; the full fetches among them have a bucket of
+	// their own, of the same size. Zero or less: there is no limit.
+	BurstSize int
+	// FetchRate is how many fetches a second are served in the long run, FullFetchRate how many of the
+	// whole registry. Zero or less: there is no limit.
+	FetchRate, FullFetchRate int64
+	// ThrottleStandard: no client is privileged, not even those in Privileged.
+	ThrottleStandard bool
+	// Privileged are the values of DiscoveryIdentity-Name that are not limited, beside the standard
+	// clients DefaultClient and DefaultServer.
+	Privileged []string
+}
+
+// DefaultRateLimit has upstream's numbers, and is not enabled.
+func DefaultRateLimit() RateLimit {
+	return RateLimit{BurstSize: 10, FetchRate: 500, FullFetchRate: 100}
+}
+
+func (l RateLimit) validate() error {
+	for _, name := range l.Privileged {
+		if name == "" {
+			return errors.New("http: RateLimit.Privileged has an empty name; it would be that of every client that sends none")
+		}
+	}
+	return nil
+}
+
+// target is what a request fetches, as the limiter tells requests apart.
+type target uint8
+
+const (
+	notLimited target = iota
+	fullFetch
+	deltaFetch
+	applicationFetch
+)
+
+// fetches are the targets that have a limit.
+var fetches = [...]struct{ name, route string }{
+	fullFetch:        {"full", "{base}/apps"},
+	deltaFetch:       {"delta", "{base}/apps/delta"},
+	applicationFetch: {"application", "{base}/apps/{app}"},
+}
+
+// targetOf tells what is fetched by upstream's rule: a GET whose path, still escaped, matches
+// ^.*/apps(/[^/]*)?$ (RateLimitingFilter). So apps/delta/ has no limit, and an application called APPS
+// counts as everything.
+func targetOf(method, path string) target {
+	if method != http.MethodGet {
+		return notLimited
+	}
+	if strings.HasSuffix(path, "/apps") {
+		return fullFetch
+	}
+	slash := strings.LastIndexByte(path, '/')
+	if slash < 0 || !strings.HasSuffix(path[:slash], "/apps") {
+		return notLimited
+	}
+	switch path[slash+1:] {
+	case "":
+		return fullFetch
+	case "delta":
+		return deltaFetch
+	}
+	return applicationFetch
+}
+
+// limiter refuses fetches of the registry when there are too many. Heartbeats and all other writes
+// never come here: they are cheap, and what the registry lives on.
+type limiter struct {
+	rules             atomic.Pointer[limitRules]
+	all, full         *ratelimit.Bucket
+	refused, shadowed [len(fetches)]prometheus.Counter // by target
+}
+
+// limitRules are settings with the names that they make privileged.
+type limitRules struct {
+	RateLimit
+	privileged map[string]bool
+}
+
+func newLimiter(settings RateLimit, m *metrics) (*limiter, error) {
+	all, err := ratelimit.New(time.Second)
+	if err != nil {
+		return nil, err
+	}
+	full, err := ratelimit.New(time.Second)
+	if err != nil {
+		return nil, err
+	}
+	l := &limiter{all: all, full: full}
+	for t, fetch := range fetches {
+		if fetch.name != "" {
+			l.refused[t] = m.rateLimited.WithLabelValues(fetch.name)
+			l.shadowed[t] = m.wouldLimit.WithLabelValues(fetch.name)
+		}
+	}
+	l.set(settings)
+	return l, nil
+}
+
+// set replaces the settings. The tokens that are out stay out.
+func (l *limiter) set(settings RateLimit) {
+	rules := &limitRules{RateLimit: settings, privileged: map[string]bool{}}
+	if !settings.ThrottleStandard {
+		rules.privileged["DefaultClient"], rules.privileged["DefaultServer"] = true, true
+		for _, name := range settings.Privileged {
+			rules.privileged[name] = name != ""
+		}
+	}
+	l.rules.Store(rules)
+}
+
+// SetRateLimit replaces the settings of the limiter while it is at work.
+func (h *Handler) SetRateLimit(settings RateLimit) { h.limiter.set(settings) }
+
+// errRateLimited is empty, as upstream's. A token is there within a second, at any rate.
+var errRateLimited = &refusal{status: http.StatusServiceUnavailable, retry: true}
+
+// limit refuses a fetch that has no token. routed is the request as the routes see it, r as it came.
+func (h *Handler) limit(a *answer, r, routed *http.Request) error {
+	t := targetOf(r.Method, r.URL.EscapedPath())
+	if t == notLimited || !h.underBase(routed.URL.Path) || !h.limiter.refuses(t, r.Header) {
+		return nil
+	}
+	a.route = fetches[t].route
+	return errRateLimited
+}
+
+// underBase says whether a path in the form of the routes is one of Eureka's.
+func (h *Handler) underBase(path string) bool {
+	for _, base := range h.config.BasePaths {
+		if rest, ok := strings.CutPrefix(path, base); ok && strings.HasPrefix(rest, "/") {
+			return true
+		}
+	}
+	return false
+}
+
+// refuses takes the tokens for a fetch, and counts it if there are too few.
+func (l *limiter) refuses(t target, header http.Header) bool {
+	rules := l.rules.Load()
+	if rules.passes(header) || l.acquire(t, rules) {
+		return false
+	}
+	if rules.Enabled {
+		l.refused[t].Inc()
+	} else {
+		l.shadowed[t].Inc()
+	}
+	return rules.Enabled
+}
+
+// acquire asks the bucket of full fetches first, so that a full fetch that is refused there takes
+// nothing from the others.
+func (l *limiter) acquire(t target, rules *limitRules) bool {
+	if t == fullFetch && !l.full.Acquire(rules.BurstSize, rules.FullFetchRate) {
+		return false
+	}
+	return l.all.Acquire(rules.BurstSize, rules.FetchRate)
+}
+
+// passes says that the client is privileged; of several names the first one counts.
+func (r *limitRules) passes(header http.Header) bool {
+	names := header["Discoveryidentity-Name"]
+	return len(names) > 0 && r.privileged[names[0]]
+}
