@@ -1,6 +1,10 @@
 package registry
 
-import "container/heap"
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+)
 
 // renewalGrace is what a client is given, beyond one renewal interval, to come back after an epoch
 // was established: one that was refused during the election tries again only at its next beat.
@@ -13,18 +17,20 @@ type expiry struct {
 	order    []uint32 // slots, as a heap
 	end      []int64  // by slot, lease clock ms: not later than the lease's end
 	position []int32  // by slot: where it is in order
+	found    []uint32 // what ended returned last, for its memory
 }
 
 // Len is a method of heap.Interface, as the next four are.
 func (e *expiry) Len() int { return len(e.order) }
 
 // Less orders by end, then by slot, so that the order is the same on every node.
-func (e *expiry) Less(i, j int) bool {
-	a, b := e.order[i], e.order[j]
-	if e.end[a] != e.end[b] {
-		return e.end[a] < e.end[b]
+func (e *expiry) Less(i, j int) bool { return e.compare(e.order[i], e.order[j]) < 0 }
+
+func (e *expiry) compare(a, b uint32) int {
+	if c := cmp.Compare(e.end[a], e.end[b]); c != 0 {
+		return c
 	}
-	return a < b
+	return cmp.Compare(a, b)
 }
 
 func (e *expiry) Swap(i, j int) {
@@ -61,34 +67,85 @@ func (e *expiry) move(slot uint32, end int64) {
 
 func (e *expiry) remove(slot uint32) { heap.Remove(e, int(e.position[slot])) }
 
-// Expired returns leases that have ended at now (lease clock, ms), oldest end first, at most limit:
-// those whose one duration has passed since their last renewal, and for which
-// min(duration, renewal interval + 5 s) has passed since the epoch was established. It costs
-// O(due leases), not a walk; a lease that is returned and not evicted is returned again.
-func (r *Registry) Expired(now int64, limit int) []EvictItem {
-	var due []EvictItem
-	for len(due) < limit && r.expiry.Len() > 0 {
-		slot := r.expiry.order[0]
-		if now <= r.expiry.end[slot] {
-			break
+// ended returns the slots whose known end is before now, in no order. Below one that is not there is
+// none, so it costs O(those returned). The result is valid until the next call.
+func (e *expiry) ended(now int64) []uint32 {
+	found := e.found[:0]
+	visit := func(at int) {
+		if at < len(e.order) && e.end[e.order[at]] < now {
+			found = append(found, e.order[at])
 		}
-		l := r.handles.leases[slot]
-		if end := r.end(l); end > r.expiry.end[slot] {
-			r.expiry.move(slot, end)
-			continue
-		}
-		heap.Pop(&r.expiry)
-		due = append(due, EvictItem{Handle: l.Handle, Registered: l.Registered, RenewedAt: r.renewed(l).Lease})
 	}
-	for _, item := range due {
-		heap.Push(&r.expiry, item.Handle.Slot)
+	visit(0)
+	for i := 0; i < len(found); i++ {
+		at := int(e.position[found[i]])
+		visit(2*at + 1)
+		visit(2*at + 2)
+	}
+	e.found = found
+	return found
+}
+
+// Expired returns leases that have ended at now (lease clock, ms), oldest end first, at most limit:
+// those that Ends says have ended. It costs O(due leases), not a walk; a lease that is returned and
+// not evicted is returned again.
+func (r *Registry) Expired(now int64, limit int) []EvictItem {
+	due := r.due(now)
+	slices.SortFunc(due, r.expiry.compare)
+	due = due[:min(len(due), max(limit, 0))]
+	items := make([]EvictItem, len(due))
+	for i, slot := range due {
+		l := r.handles.leases[slot]
+		items[i] = EvictItem{Handle: l.Handle, Registered: l.Registered, RenewedAt: r.renewed(l).Lease}
+	}
+	return items
+}
+
+// due returns the slots of leases that have ended at now, and corrects the ends of those that were
+// renewed since they were last looked at.
+func (r *Registry) due(now int64) []uint32 {
+	found := r.expiry.ended(now)
+	due := found[:0]
+	for _, slot := range found {
+		end := r.end(r.handles.leases[slot])
+		if end > r.expiry.end[slot] {
+			r.expiry.move(slot, end)
+		}
+		if end < now {
+			due = append(due, slot)
+		}
 	}
 	return due
 }
 
+// reorder looks at all leases again, after their ends may have become earlier.
+func (r *Registry) reorder() {
+	for _, slot := range r.expiry.order {
+		r.expiry.end[slot] = r.end(r.handles.leases[slot])
+	}
+	heap.Init(&r.expiry)
+}
+
 // end is the last millisecond of a live lease, by the lease clock.
 func (r *Registry) end(l *Lease) int64 {
+	return l.end(r.renewed(l).Lease, r.established, r.settings.DoubledLease)
+}
+
+// Ends is the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration
+// after the last renewal, or the grace after the present leadership was established.
+func (v *View) Ends(l *Lease) int64 {
+	return l.end(v.LastRenewal(l).Lease, v.established, v.settings.DoubledLease)
+}
+
+// end is the last moment of a lease: one duration after its last renewal, but not before
+// min(duration, renewal interval + 5 s) after the leadership was established. doubled gives a second
+// duration to a lease that was renewed since its registration, as Lease.renew upstream does.
+func (l *Lease) end(renewed, established int64, doubled bool) int64 {
 	duration := int64(l.Duration) * 1000
 	grace := min(duration, int64(l.Interval)*1000+renewalGrace)
-	return max(r.renewed(l).Lease+duration, r.established+grace)
+	life := duration
+	if doubled && renewed > l.StartedLease {
+		life = 2 * duration
+	}
+	return max(renewed+life, established+grace)
 }

@@ -1,5 +1,12 @@
 package registry
 
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+)
+
 // AppFreshness is one application's part of Freshness.
 type AppFreshness struct {
 	App                             string
@@ -26,59 +33,103 @@ const overdueShown = 20
 //     where 2·interval exceeds it.
 //
 // It walks all leases, without a lock; renewal times are live.
-func (v *View) Freshness(now int64) Figures { panic("not written") }
+func (v *View) Freshness(now int64) Figures {
+	f := Figures{
+		Renewals:  v.expectation.renewals(now),
+		Threshold: v.settings.renewalThreshold(v.expectation.Clients),
+	}
+	for l := range v.own() {
+		s := v.sight(l, now)
+		f.Leases++
+		f.Counted += one(s.counted)
+		f.Fresh += one(s.fresh)
+		f.Expired += one(s.ends < 0)
+	}
+	return f
+}
 
 // FreshnessByApp is Freshness per application, sorted by name.
-func (v *View) FreshnessByApp(now int64) []AppFreshness { panic("not written") }
-
-// Condition says whether self-preservation should be on, given figures that Freshness counted: the
-// one function for the decision and for every metric and answer. reason is a sentence with the numbers.
-func (v *View) Condition(f Figures) (holds bool, reason string) { panic("not written") }
-
-// NextPreservation is the transition of self-preservation that is due at a moment of the lease clock,
-// given figures that Freshness counted; ok is false if none is. The caller fills in the epoch.
-func (v *View) NextPreservation(now int64, f Figures) (op SelfPreservation, ok bool) {
-	panic("not written")
+func (v *View) FreshnessByApp(now int64) []AppFreshness {
+	at := make(map[string]int)
+	var apps []AppFreshness
+	for l := range v.own() {
+		key := l.Key()
+		i, ok := at[key.App]
+		if !ok {
+			i = len(apps)
+			at[key.App] = i
+			apps = append(apps, AppFreshness{App: key.App})
+		}
+		apps[i].add(key, v.sight(l, now))
+	}
+	for i := range apps {
+		apps[i].longestFirst()
+	}
+	slices.SortFunc(apps, func(a, b AppFreshness) int { return strings.Compare(a.App, b.App) })
+	return apps
 }
 
-// Preservation is self-preservation now.
-func (v *View) Preservation() Preservation { panic("not written") }
-
-// Transitions are the last transitions of self-preservation, newest first.
-func (v *View) Transitions() []Preservation { panic("not written") }
-
-// Settings are those of the present leadership.
-func (v *View) Settings() Settings { panic("not written") }
-
-// Expectation is upstream's bookkeeping at the view's moment.
-type Expectation struct {
-	Clients   uint32 // expectedNumberOfClientsSendingRenews
-	Threshold uint32 // numberOfRenewsPerMinThreshold
-	Renewals  uint32 // of the last complete minute (renewsLastMin)
-	Sliding   uint32 // of the last 60 s, estimated from the two buckets
-	Allows    bool   // upstream would evict: Threshold > 0 and Renewals > Threshold
+func (a *AppFreshness) add(key Key, s sight) {
+	a.Leases++
+	a.Counted += one(s.counted)
+	a.Fresh += one(s.fresh)
+	a.Expired += one(s.ends < 0)
+	if s.counted && !s.fresh {
+		a.Overdue = append(a.Overdue, Overdue{Key: key, Silent: s.silent, Ends: s.ends})
+	}
 }
 
-// Expectation returns upstream's figures, which decide only under Settings.Expectation.
-func (v *View) Expectation() Expectation { panic("not written") }
+// longestFirst sorts what is overdue by silence, then by id, and cuts it.
+func (a *AppFreshness) longestFirst() {
+	slices.SortFunc(a.Overdue, func(x, y Overdue) int {
+		return cmp.Or(cmp.Compare(y.Silent, x.Silent), compareKeys(x.Key, y.Key))
+	})
+	a.Overdue = slices.Clip(a.Overdue[:min(len(a.Overdue), overdueShown)])
+}
 
-// Victims draws the leases that one eviction round may take: of those due, at most
-// n - threshold·n for a registry of n leases, at random by a partial Knuth shuffle; draw(k) returns a
-// number in [0, k). due is reordered. Source: AbstractInstanceRegistry.evict.
-func (v *View) Victims(due []EvictItem, draw func(k int) int) []EvictItem { panic("not written") }
+// own yields the live leases of the own datacenter, listed or not, in the order of their changes.
+func (v *View) own() iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		v.tables.live.Scan(func(_ Index, l *Lease) bool { return !l.Local() || yield(l) })
+	}
+}
 
-// Ends is the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration
-// after the last renewal, or the grace after the present leadership was established.
-func (v *View) Ends(l *Lease) int64 { panic("not written") }
+// sight is what self-preservation sees of one lease.
+type sight struct {
+	counted, fresh bool
+	silent, ends   int64 // ms: since the last renewal, until the end
+}
 
-// Find returns a live lease, quarantined or not, for operators; ok is false if there is none.
-func (v *View) Find(key Key) (l *Lease, ok bool) { panic("not written") }
+func (v *View) sight(l *Lease, now int64) sight {
+	renewed := v.LastRenewal(l).Lease
+	s := sight{
+		counted: now-l.BeganLease > l.youth(),
+		silent:  now - renewed,
+		ends:    l.end(renewed, v.established, v.settings.DoubledLease) - now,
+	}
+	s.fresh = s.counted && s.silent <= l.freshFor()
+	return s
+}
 
-// Quarantined yields the quarantined leases, sorted by application and id.
-func (v *View) Quarantined(yield func(*Lease) bool) { panic("not written") }
+// youth is how long (ms) a life that began does not count: it says nothing before its client was to
+// renew it once. An interval that is long for the duration is not believed.
+func (l *Lease) youth() int64 {
+	return min(int64(l.Interval)*1000, int64(l.Duration)*1000/3)
+}
 
-// Removal returns the record of a removal; ok is false if there is none, or no longer. It walks the records.
-func (v *View) Removal(key Key) (rec Removal, ok bool) { panic("not written") }
+// freshFor is how long (ms) after a renewal a lease is fresh. A client that intends to renew less
+// than twice per duration is given all of it.
+func (l *Lease) freshFor() int64 {
+	two, duration := 2*int64(l.Interval)*1000, int64(l.Duration)*1000
+	if two > duration {
+		return duration
+	}
+	return min(two, duration*2/3)
+}
 
-// History returns what is remembered of an instance, live or gone, oldest first; live as LastRenewal is.
-func (v *View) History(key Key) []Event { panic("not written") }
+func one(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -71,6 +71,11 @@ func (r *Registry) Freeze() Frozen {
 		Pruned:      r.tables.pruned,
 		Registered:  slices.Clone(r.tables.registered),
 		Canceled:    slices.Clone(r.tables.canceled),
+
+		Settings:     r.settings,
+		Preservation: r.preservation(),
+		Transitions:  slices.Clone(r.transitions),
+		Expectation:  r.expectation,
 	}
 }
 

@@ -1,5 +1,7 @@
 package registry
 
+import "slices"
+
 // PreservationState says whether evictions are withheld, and why.
 type PreservationState uint8
 
@@ -49,5 +51,109 @@ type Figures struct {
 // such fields, or the registry itself.
 type Act struct{ Author, Reason string }
 
-// transitionsKept is how many transitions of self-preservation are remembered.
-const transitionsKept = 50
+// Bounds of self-preservation.
+const (
+	transitionsKept = 50                      // how many transitions are remembered
+	maxHold         = 7 * 24 * 60 * 60 * 1000 // ms of lease clock that an operator may hold it
+)
+
+// Preservation is self-preservation now.
+func (v *View) Preservation() Preservation { return newest(v.transitions) }
+
+// Transitions are the last transitions of self-preservation, newest first.
+func (v *View) Transitions() []Preservation {
+	transitions := slices.Clone(v.transitions)
+	slices.Reverse(transitions)
+	return transitions
+}
+
+// NextPreservation is the transition of self-preservation that is due at a moment of the lease clock,
+// given figures that Freshness counted; ok is false if none is. The caller fills in the epoch.
+func (v *View) NextPreservation(now int64, f Figures) (op SelfPreservation, ok bool) {
+	holds, _ := v.Condition(f)
+	p := v.Preservation()
+	next := p.next(now, holds)
+	if next == p.State {
+		return SelfPreservation{}, false
+	}
+	return SelfPreservation{From: p.State, To: next, Figures: f}, true
+}
+
+// next is the state that self-preservation takes by itself at a moment.
+func (p Preservation) next(now int64, holds bool) PreservationState {
+	switch {
+	case p.State == PreservationHeld && !p.over(now):
+		return PreservationHeld
+	case !holds:
+		return PreservationOff
+	case p.State == PreservationOff || p.State == PreservationHeld:
+		return PreservationOn
+	case p.over(now):
+		return PreservationReleased
+	default:
+		return p.State
+	}
+}
+
+// over says that the time of a state has passed.
+func (p Preservation) over(now int64) bool { return p.Until > 0 && now >= p.Until }
+
+// preservation is self-preservation now.
+func (r *Registry) preservation() Preservation { return newest(r.transitions) }
+
+// newest is the last of transitions; before the first one self-preservation is off.
+func newest(transitions []Preservation) Preservation {
+	if len(transitions) == 0 {
+		return Preservation{}
+	}
+	return transitions[len(transitions)-1]
+}
+
+// preserve is a transition of self-preservation, if it fits the present state. No reader of the
+// registry's content sees it, so it takes no Index.
+func (r *Registry) preserve(term uint64, op SelfPreservation) Result {
+	if !r.mayPreserve(term, op) {
+		return Result{Outcome: Refused}
+	}
+	p := Preservation{State: op.To, Since: r.clock, By: op.By, Figures: op.Figures}
+	switch op.To {
+	case PreservationOn:
+		p.Until = r.settings.boundFrom(r.clock.Lease)
+	case PreservationHeld:
+		p.Until = r.clock.Lease + op.For
+	}
+	if len(r.transitions) == transitionsKept {
+		r.transitions = r.transitions[1:]
+	}
+	r.transitions = append(r.transitions, p)
+	return Result{}
+}
+
+// mayPreserve says whether a transition is allowed: to an operator some, whatever he believed the
+// state to be, to the leader what it saw to be due, if that is still so.
+func (r *Registry) mayPreserve(term uint64, op SelfPreservation) bool {
+	p := r.preservation()
+	if op.By != (Act{}) {
+		return p.allows(op)
+	}
+	return r.leads(term, op.Epoch) && op.From == p.State && p.leadsTo(op.To, r.clock.Lease)
+}
+
+// allows says whether an operator's act fits a state.
+func (p Preservation) allows(op SelfPreservation) bool {
+	switch op.To {
+	case PreservationReleased:
+		return p.State.Withholds()
+	case PreservationHeld:
+		return 0 < op.For && op.For <= maxHold
+	default:
+		return false
+	}
+}
+
+// leadsTo says whether a state goes over to another one by itself, at a moment, with the condition
+// true or false: Apply does not count, but it knows the time. A hold that an operator prolonged
+// meanwhile does not end when the one before would have.
+func (p Preservation) leadsTo(to PreservationState, now int64) bool {
+	return to != p.State && (to == p.next(now, true) || to == p.next(now, false))
+}

@@ -16,7 +16,11 @@ type Registry struct {
 	cluster     string
 	handles     handles
 	expiry      expiry
+	ends        ends
 	records     map[Key]Index // of removals, in tables.removed
+	settings    Settings
+	transitions []Preservation // of self-preservation, newest last: the present one
+	expectation ExpectationState
 	tables      tables
 	shared      *tables // the copy of tables that views get; nil if they changed since it was made
 }
@@ -24,9 +28,12 @@ type Registry struct {
 // New returns an empty registry.
 func New() *Registry {
 	return &Registry{
-		handles: handles{slots: make(map[Key]uint32)},
-		records: make(map[Key]Index),
-		tables:  newTables(),
+		handles:     handles{slots: make(map[Key]uint32)},
+		ends:        newEnds(),
+		records:     make(map[Key]Index),
+		settings:    DefaultSettings(),
+		expectation: newExpectation(DefaultSettings()),
+		tables:      newTables(),
 	}
 }
 
@@ -42,13 +49,21 @@ func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result 
 	case Cancel:
 		return r.cancel(origin, op.Key)
 	case SetOverride:
-		return r.setOverride(op)
+		return r.setOverride(origin, op)
 	case DeleteOverride:
-		return r.deleteOverride(op)
+		return r.deleteOverride(origin, op)
+	case EndOverride:
+		return r.endOverride(term, origin, op)
+	case Quarantine:
+		return r.quarantine(origin, op)
+	case EndQuarantine:
+		return r.endQuarantine(term, origin, op)
 	case UpdateMetadata:
-		return r.updateMetadata(op)
+		return r.updateMetadata(origin, op)
 	case Evict:
 		return r.evict(term, origin, op)
+	case SelfPreservation:
+		return r.preserve(term, op)
 	default:
 		// Op is a closed set: this is an operation that somebody added and did not finish.
 		panic(fmt.Sprintf("registry: no rule for %T", op))
@@ -67,6 +82,10 @@ func (r *Registry) Advance(stamp Stamp) {
 	r.clock.Wall = max(r.clock.Wall, stamp.Wall)
 	if r.clock.Lease/deltaStep != step {
 		r.sweep()
+		r.expectation.roll(r.clock.Lease) // a minute is two steps
+	}
+	if r.clock.Lease >= r.expectation.NextUpdate {
+		r.recount()
 	}
 }
 
@@ -80,14 +99,6 @@ func (r *Registry) Establish(epoch Epoch, cluster string) {
 	}
 }
 
-// Configure sets how leases end, from now on. Whoever establishes an epoch says it first.
-func (r *Registry) Configure(s Settings) { panic("not written") }
-
-// Ending returns what is due at a moment of the lease clock (ms): an EndOverride or EndQuarantine,
-// under the present epoch, for each override and quarantine whose time has passed, oldest first. It
-// costs O(due).
-func (r *Registry) Ending(now int64) []Op { panic("not written") }
-
 // Epoch is the current leadership.
 func (r *Registry) Epoch() Epoch { return r.epoch }
 
@@ -100,7 +111,16 @@ func (r *Registry) View() *View {
 	if r.shared == nil {
 		r.shared = r.tables.share()
 	}
-	return &View{index: r.index, stamp: r.clock, epoch: r.cluster, tables: r.shared}
+	return &View{
+		index:       r.index,
+		stamp:       r.clock,
+		epoch:       r.cluster,
+		tables:      r.shared,
+		established: r.established,
+		settings:    r.settings,
+		transitions: r.transitions,
+		expectation: r.expectation,
+	}
 }
 
 // renewed is the last renewal of a live lease.
@@ -112,15 +132,26 @@ func (r *Registry) renewed(l *Lease) Stamp {
 // renewLease notes that a live lease was renewed now. It is no change.
 func (r *Registry) renewLease(l *Lease) { r.tables.renewals.renew(l.Handle.Slot, r.clock) }
 
-// change replaces a live lease's instance in place: the lease goes on.
-func (r *Registry) change(old *Lease, instance *Instance) Result {
+// change replaces a live lease's instance in place: the lease goes on. The details of an override end
+// with the override; e is what happened.
+func (r *Registry) change(old *Lease, instance *Instance, origin Origin, e Event) Result {
 	l := *old
 	l.Instance = instance
-	l.Action = ActionModified
+	if instance.Overridden != old.Instance.Overridden {
+		l.Override = nil
+	}
+	return r.exchange(old, &l, ActionModified, origin, e)
+}
+
+// exchange puts l, a changed copy, in the place of a live lease: the lease goes on.
+func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, e Event) Result {
+	l.Action = action
 	l.RenewedAt = r.renewed(old)
-	r.mark(&l)
-	r.handles.put(&l)
-	r.tables.replace(old, &l)
+	r.mark(l)
+	r.handles.put(l)
+	r.tables.replace(old, l)
+	r.ends.replace(old, l)
+	r.note(l, origin, e)
 	return Result{Index: r.index}
 }
 

@@ -1,5 +1,11 @@
 package registry
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // Settings decide how leases end. They travel in the Establish entry of each leadership and are part
 // of the state, so that every node explains a lease alike, whatever its own file says.
 type Settings struct {
@@ -32,11 +38,14 @@ type Share uint32
 // Whole is a share of 1.
 const Whole Share = 1_000_000
 
+// defaultThreshold is upstream's renewalPercentThreshold.
+const defaultThreshold Share = 850_000
+
 // DefaultSettings hold until a leader says otherwise.
 func DefaultSettings() Settings {
 	return Settings{
 		SelfPreservation:  true,
-		Threshold:         850_000,
+		Threshold:         defaultThreshold,
 		Population:        10,
 		Bound:             60 * 60 * 1000,
 		ExpectedInterval:  30,
@@ -46,3 +55,50 @@ func DefaultSettings() Settings {
 
 // Of is the share of n, rounded down: upstream's (int) (n * renewalPercentThreshold).
 func (s Share) Of(n int) int { return int(uint64(n) * uint64(s) / uint64(Whole)) }
+
+// String writes a share as a decimal fraction, such as 0.85.
+func (s Share) String() string {
+	whole, rest := s/Whole, s%Whole
+	if rest == 0 {
+		return fmt.Sprint(uint32(whole))
+	}
+	return fmt.Sprintf("%d.%s", uint32(whole), strings.TrimRight(fmt.Sprintf("%06d", uint32(rest)), "0"))
+}
+
+// Configure sets how leases end, from now on. Whoever establishes an epoch says it first. What no
+// setting can mean counts as the nearest that it can: an entry of the log is never refused.
+func (r *Registry) Configure(s Settings) {
+	s.Threshold = min(s.Threshold, Whole)
+	s.Bound, s.ExpectationUpdate = max(s.Bound, 0), max(s.ExpectationUpdate, 0)
+	doubled := s.DoubledLease != r.settings.DoubledLease
+	r.settings = s
+	if doubled {
+		r.reorder()
+	}
+	r.rebound()
+	r.expectation.NextUpdate = min(r.expectation.NextUpdate, r.clock.Lease+s.ExpectationUpdate)
+}
+
+// rebound applies the bound to self-preservation that is on already: an operator who changes it
+// means the present incident.
+func (r *Registry) rebound() {
+	p := r.preservation()
+	if p.State != PreservationOn {
+		return
+	}
+	p.Until = r.settings.boundFrom(p.Since.Lease)
+	r.transitions = slices.Clone(r.transitions) // views have the old one
+	r.transitions[len(r.transitions)-1] = p
+}
+
+// boundFrom is the moment (lease clock, ms) at which self-preservation that came on by itself at a
+// moment is released; 0: never.
+func (s Settings) boundFrom(since int64) int64 {
+	if s.Bound == 0 || s.Expectation {
+		return 0
+	}
+	return since + s.Bound
+}
+
+// Settings are those of the present leadership.
+func (v *View) Settings() Settings { return v.settings }

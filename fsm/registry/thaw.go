@@ -14,6 +14,7 @@ func Thaw(f Frozen) (*Registry, error) {
 	r := New()
 	r.index, r.clock, r.epoch = f.Index, f.Clock, f.Epoch
 	r.established, r.cluster = f.Established, f.Cluster
+	r.settings, r.transitions, r.expectation = f.Settings, slices.Clone(f.Transitions), f.Expectation
 	r.tables.registered, r.tables.canceled = slices.Clone(f.Registered), slices.Clone(f.Canceled)
 	r.thawHandles(f)
 	for _, s := range f.Leases {

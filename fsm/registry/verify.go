@@ -9,7 +9,8 @@ import (
 
 // verify checks what the state's own operations keep true. Each check relies on those before it.
 func (f *Frozen) verify() error {
-	checks := []func() error{f.verifyContents, f.verifySlots, f.verifyLeases, f.verifyRemovals, f.verifyIndexes, f.verifyRecent}
+	checks := []func() error{f.verifyContents, f.verifySlots, f.verifyLeases, f.verifyRemovals, f.verifyIndexes, f.verifyRecent,
+		f.verifySettings, f.verifyTransitions, f.verifyExpectation}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -139,6 +140,48 @@ func (f *Frozen) verifyIndexes() error {
 func (f *Frozen) verifyRecent() error {
 	if n := max(len(f.Registered), len(f.Canceled)); n > recentLength {
 		return fmt.Errorf("a recent queue has %d entries, more than %d", n, recentLength)
+	}
+	return nil
+}
+
+func (f *Frozen) verifySettings() error {
+	switch s := f.Settings; {
+	case s.Threshold > Whole:
+		return fmt.Errorf("a threshold of %s is more than the whole", s.Threshold)
+	case s.Bound < 0 || s.ExpectationUpdate < 0:
+		return fmt.Errorf("a bound of %d ms or an update every %d ms is negative", s.Bound, s.ExpectationUpdate)
+	}
+	return nil
+}
+
+// verifyTransitions checks the transitions of self-preservation, of which the last is the present one.
+func (f *Frozen) verifyTransitions() error {
+	if n := len(f.Transitions); n > transitionsKept {
+		return fmt.Errorf("%d transitions of self-preservation, more than %d", n, transitionsKept)
+	}
+	before := int64(0)
+	for _, p := range f.Transitions {
+		if int(p.State) >= len(preservationNames) {
+			return fmt.Errorf("unknown state %d of self-preservation", p.State)
+		}
+		if at := p.Since.Lease; at < before || at > f.Clock.Lease {
+			return fmt.Errorf("self-preservation changed at %d, after a change at %d, at a lease clock of %d", at, before, f.Clock.Lease)
+		}
+		before = p.Since.Lease
+	}
+	if f.Preservation != newest(f.Transitions) {
+		return errors.New("self-preservation is not what its last transition made of it")
+	}
+	return nil
+}
+
+func (f *Frozen) verifyExpectation() error {
+	e := f.Expectation
+	switch {
+	case e.Minute < 0 || e.Minute > f.Clock.Lease/minute:
+		return fmt.Errorf("renewals are counted in minute %d, at a lease clock of %d", e.Minute, f.Clock.Lease)
+	case e.NextUpdate > f.Clock.Lease+f.Settings.ExpectationUpdate:
+		return fmt.Errorf("the expectation is updated at %d, at a lease clock of %d and every %d ms", e.NextUpdate, f.Clock.Lease, f.Settings.ExpectationUpdate)
 	}
 	return nil
 }
