@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -18,9 +19,17 @@ func (c cluster) Status(ctx context.Context) httpd.ClusterStatus {
 	s := c.store.Status(ctx)
 	status := httpd.ClusterStatus{Mode: modeCP, ClusterID: s.ClusterID, Leader: s.Leader, Term: s.Term}
 	for _, n := range s.Nodes {
-		status.Nodes = append(status.Nodes, httpd.NodeStatus{ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied})
+		status.Nodes = append(status.Nodes, nodeStatus(s.ClusterID, n))
 	}
 	return status
+}
+
+func nodeStatus(epoch string, n store.NodeStatus) httpd.NodeStatus {
+	shown := httpd.NodeStatus{ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied}
+	if n.Reachable {
+		shown.Index = epoch + "-" + strconv.FormatUint(uint64(n.Index), 10)
+	}
+	return shown
 }
 
 // members lets package httpd change the store's nodes.

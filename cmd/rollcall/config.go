@@ -9,20 +9,22 @@ import (
 // docs/operations.md from them and from the help tags. A zero value is never a default: see
 // defaultConfig.
 type Config struct {
-	Mode     string         `yaml:"mode" help:"how operations are ordered; this version offers cp (Raft) only"`
-	Node     NodeConfig     `yaml:"node"`
-	HTTP     HTTPConfig     `yaml:"http"`
-	Cluster  ClusterConfig  `yaml:"cluster"`
-	Data     DataConfig     `yaml:"data"`
-	Insecure bool           `yaml:"insecure" help:"allow addresses other than loopback without TLS: anyone who reaches them can change the registry"`
-	Reads    ReadsConfig    `yaml:"reads"`
-	Commit   CommitConfig   `yaml:"commit"`
-	Raft     RaftConfig     `yaml:"raft"`
-	Eviction EvictionConfig `yaml:"eviction"`
-	Limits   LimitsConfig   `yaml:"limits"`
-	PProf    PProfConfig    `yaml:"pprof"`
-	Log      LogConfig      `yaml:"log"`
-	GC       GCConfig       `yaml:"gc"`
+	Mode             string                 `yaml:"mode" help:"how operations are ordered; this version offers cp (Raft) only"`
+	Node             NodeConfig             `yaml:"node"`
+	HTTP             HTTPConfig             `yaml:"http"`
+	Cluster          ClusterConfig          `yaml:"cluster"`
+	Data             DataConfig             `yaml:"data"`
+	Insecure         bool                   `yaml:"insecure" help:"allow addresses other than loopback without TLS: anyone who reaches them can change the registry"`
+	Reads            ReadsConfig            `yaml:"reads"`
+	Commit           CommitConfig           `yaml:"commit"`
+	Raft             RaftConfig             `yaml:"raft"`
+	Eviction         EvictionConfig         `yaml:"eviction"`
+	SelfPreservation SelfPreservationConfig `yaml:"self-preservation"`
+	EurekaCompat     EurekaCompatConfig     `yaml:"eureka-compat"`
+	Limits           LimitsConfig           `yaml:"limits"`
+	PProf            PProfConfig            `yaml:"pprof"`
+	Log              LogConfig              `yaml:"log"`
+	GC               GCConfig               `yaml:"gc"`
 }
 
 // NodeConfig names the node.
@@ -90,11 +92,6 @@ type RaftConfig struct {
 	TrailingLogs      uint64        `yaml:"trailing-logs" help:"log entries kept behind a snapshot, for followers that lag"`
 }
 
-// EvictionConfig is the end of leases.
-type EvictionConfig struct {
-	Interval time.Duration `yaml:"interval" help:"how often the leader looks for expired leases"`
-}
-
 // PProfConfig is the profiler's listener.
 type PProfConfig struct {
 	Addr string `yaml:"addr" help:"loopback address that serves /debug/pprof/; empty: none"`
@@ -128,9 +125,11 @@ func defaultConfig() *Config {
 			SnapshotInterval:  2 * time.Minute,
 			TrailingLogs:      20480,
 		},
-		Eviction: EvictionConfig{Interval: time.Second},
-		Limits:   defaultLimits(),
-		Log:      LogConfig{Level: "info", Format: "text"},
-		GC:       GCConfig{Percent: 200},
+		Eviction:         EvictionConfig{Interval: time.Second},
+		SelfPreservation: defaultSelfPreservation(),
+		EurekaCompat:     defaultEurekaCompat(),
+		Limits:           defaultLimits(),
+		Log:              LogConfig{Level: "info", Format: "text"},
+		GC:               GCConfig{Percent: 200},
 	}
 }

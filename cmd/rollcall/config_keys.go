@@ -47,7 +47,7 @@ func (k key) kind() string {
 	switch k.field(&Config{}).Interface().(type) {
 	case bool:
 		return "bool"
-	case int, int64, uint64:
+	case int, int64, uint64, float64:
 		return "number"
 	case time.Duration:
 		return "duration"
@@ -73,6 +73,8 @@ func (k key) set(c *Config, text string) error {
 		return parseInto(p, parseInt64, text, "a number such as 65536")
 	case *uint64:
 		return parseInto(p, parseUint64, text, "a number, zero or more")
+	case *float64:
+		return parseInto(p, parseFloat64, text, "a number such as 0.85")
 	case *time.Duration:
 		return parseInto(p, time.ParseDuration, text, "a duration with its unit, such as 500ms or 2s")
 	case *[]string:
@@ -106,5 +108,6 @@ func parseInto[T any](dst *T, parse func(string) (T, error), text, want string) 
 	return nil
 }
 
-func parseInt64(text string) (int64, error)   { return strconv.ParseInt(text, 10, 64) }
-func parseUint64(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
+func parseInt64(text string) (int64, error)     { return strconv.ParseInt(text, 10, 64) }
+func parseUint64(text string) (uint64, error)   { return strconv.ParseUint(text, 10, 64) }
+func parseFloat64(text string) (float64, error) { return strconv.ParseFloat(text, 64) }

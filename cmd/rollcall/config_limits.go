@@ -13,6 +13,7 @@ type LimitsConfig struct {
 	BatchBytes     int64 `yaml:"batch-bytes" help:"largest replication batch, in bytes after decompression; 413 above it"`
 	InstancesTotal int   `yaml:"instances-total" help:"most instances of all applications; a new one above it is answered 507"`
 	InstancesInApp int   `yaml:"instances-in-app" help:"most instances of one application; a new one above it is answered 429"`
+	Watchers       int   `yaml:"watchers" help:"most watches at a time, long polls included; a further one is answered 503"`
 	Connections    int   `yaml:"connections" help:"most HTTP connections at a time; further ones wait to be accepted"`
 }
 
@@ -23,6 +24,7 @@ func defaultLimits() LimitsConfig {
 		BatchBytes:     8 << 20,
 		InstancesTotal: 1_000_000,
 		InstancesInApp: 10_000,
+		Watchers:       10_000,
 		Connections:    10_000,
 	}
 }
@@ -34,6 +36,7 @@ func (l *LimitsConfig) validate() error {
 		atLeast("limits.batch-bytes", l.BatchBytes, 1),
 		atLeast("limits.instances-total", l.InstancesTotal, 1),
 		atLeast("limits.instances-in-app", l.InstancesInApp, 1),
+		atLeast("limits.watchers", l.Watchers, 1),
 		atLeast("limits.connections", l.Connections, 1),
 	)
 }
@@ -45,5 +48,6 @@ func (l *LimitsConfig) http() httpd.Limits {
 		BatchBytes:     l.BatchBytes,
 		InstancesTotal: l.InstancesTotal,
 		InstancesInApp: l.InstancesInApp,
+		Watchers:       l.Watchers,
 	}
 }

@@ -89,6 +89,7 @@ func loadSettings(in inputs) (settings, error) {
 		// Validating what was only partly understood would report mistakes that nobody made.
 		return s, errors.Join(errs...)
 	}
+	s.EurekaCompat.expand()
 	return s, s.Validate()
 }
 

@@ -35,6 +35,8 @@ func (c *Config) Validate() error {
 		c.validateTLS(),
 		c.validateCommit(),
 		c.validateRaft(),
+		c.SelfPreservation.validate(),
+		c.EurekaCompat.validate(),
 		c.Limits.validate(),
 		oneOf("reads.eureka", c.Reads.Eureka, readsEureka),
 		oneOf("log.level", c.Log.Level, logLevels),

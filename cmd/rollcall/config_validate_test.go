@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +43,17 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{name: "lease longer than heartbeat", change: func(c *Config) { c.Raft.LeaseTimeout = 2 * time.Second }, want: "raft.lease-timeout: 2s is longer"},
 		{name: "election shorter than heartbeat", change: func(c *Config) { c.Raft.ElectionTimeout = 600 * time.Millisecond }, want: "raft.election-timeout: 600ms is shorter"},
 		{name: "eviction without a pause", change: func(c *Config) { c.Eviction.Interval = 0 }, want: "eviction.interval: "},
+		{name: "threshold 0", change: func(c *Config) { c.SelfPreservation.Threshold = 0 }},
+		{name: "threshold 1", change: func(c *Config) { c.SelfPreservation.Threshold = 1 }},
+		{name: "threshold in percent", change: func(c *Config) { c.SelfPreservation.Threshold = 85 }, want: "self-preservation.renewal-percent-threshold: 85 is not a share between 0 and 1"},
+		{name: "negative threshold", change: func(c *Config) { c.SelfPreservation.Threshold = -0.1 }, want: "self-preservation.renewal-percent-threshold: "},
+		{name: "threshold that is no number", change: func(c *Config) { c.SelfPreservation.Threshold = math.NaN() }, want: "self-preservation.renewal-percent-threshold: "},
+		{name: "negative population", change: func(c *Config) { c.SelfPreservation.Population = -1 }, want: "self-preservation.min-instances: -1 is below 0"},
+		{name: "withheld for ever", change: func(c *Config) { c.SelfPreservation.MaxDuration = 0 }},
+		{name: "withheld for no time", change: func(c *Config) { c.SelfPreservation.MaxDuration = time.Microsecond }, want: "self-preservation.max-duration: 1µs is below 1s"},
+		{name: "expectation of half a second", change: func(c *Config) { c.EurekaCompat.ExpectedRenewalInterval = 500 * time.Millisecond }, want: "eureka-compat.expected-client-renewal-interval: 500ms is not a whole number of seconds"},
+		{name: "threshold updated all the time", change: func(c *Config) { c.EurekaCompat.ThresholdUpdateInterval = 0 }, want: "eureka-compat.renewal-threshold-update-interval: 0s is below 1s"},
+		{name: "no watchers", change: func(c *Config) { c.Limits.Watchers = 0 }, want: "limits.watchers: "},
 		{name: "unknown reads", change: func(c *Config) { c.Reads.Eureka = "fresh" }, want: "reads.eureka: \"fresh\" is none of"},
 		{name: "no instances", change: func(c *Config) { c.Limits.InstancesTotal = 0 }, want: "limits.instances-total: "},
 		{name: "unknown level", change: func(c *Config) { c.Log.Level = "loud" }, want: "log.level: "},

@@ -37,6 +37,7 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 			n.closePorts()
 		}
 	}()
+	c.warn(n.log)
 	metrics := newMetrics()
 	port, err := n.openHTTP(c, metrics)
 	if err != nil {
@@ -137,6 +138,8 @@ func (c *Config) storeConfig(name string, http net.Addr, log *slog.Logger, metri
 		SnapshotThreshold: c.Raft.SnapshotThreshold,
 		TrailingLogs:      c.Raft.TrailingLogs,
 		EvictionInterval:  c.Eviction.Interval,
+		Settings:          c.leases(),
+		EvictionTimer:     c.EurekaCompat.EvictionTimer,
 		Log:               log,
 		Metrics:           metrics,
 	}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func TestLeasesEndAsTheRegistryWouldByDefault(t *testing.T) {
+	if got, want := defaultConfig().leases(), registry.DefaultSettings(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestSettingsOfLeasesReachTheRegistry(t *testing.T) {
+	s, err := loadWith(t, []string{
+		"--data-dir=d", "--self-preservation-enabled=false", "--self-preservation-renewal-percent-threshold=0.333333",
+		"--self-preservation-min-instances=3", "--self-preservation-max-duration=0s", "--eureka-compat-expectation",
+		"--eureka-compat-expected-client-renewal-interval=10s", "--eureka-compat-renewal-threshold-update-interval=90s", "--eureka-compat-doubled-lease",
+	}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := registry.Settings{
+		Threshold: 333_333, Population: 3, Expectation: true, ExpectedInterval: 10, ExpectationUpdate: 90_000, DoubledLease: true,
+	}
+	if got := s.leases(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestAThresholdOfZeroIsAccepted(t *testing.T) {
+	s, err := loadWith(t, []string{"--data-dir=d", "--self-preservation-renewal-percent-threshold=0", "--self-preservation-enabled=false"}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.leases(); got.Threshold != 0 || got.SelfPreservation {
+		t.Errorf("got %+v, want a threshold of 0 without self-preservation", got)
+	}
+}
+
+func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		want EurekaCompatConfig
+	}{
+		{name: "none", want: EurekaCompatConfig{}},
+		{name: "one", args: []string{"--eureka-compat-eviction-timer"}, want: EurekaCompatConfig{EvictionTimer: true}},
+		{name: "all", args: []string{"--eureka-compat-all"}, want: EurekaCompatConfig{All: true, DoubledLease: true, EvictionTimer: true, Expectation: true, ReadOnlyCache: true}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, err := loadWith(t, append(tc.args, "--data-dir=d"), nil, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.want.ExpectedRenewalInterval, tc.want.ThresholdUpdateInterval = 30*time.Second, 15*time.Minute
+			if s.EurekaCompat != tc.want {
+				t.Errorf("got %+v, want %+v", s.EurekaCompat, tc.want)
+			}
+			if store := s.storeConfig("n1", &net.TCPAddr{}, nil, nil); store.EvictionTimer != tc.want.EvictionTimer || store.Settings != s.leases() {
+				t.Errorf("the store gets timer %v and %+v", store.EvictionTimer, store.Settings)
+			}
+		})
+	}
+}
+
+func TestAThresholdThatKeepsEverythingIsWarnedOf(t *testing.T) {
+	for _, tc := range []struct {
+		threshold float64
+		warned    bool
+	}{{1, true}, {0.9999999, true}, {0.999, false}, {0, false}, {0.85, false}} {
+		c := oneNode(t)
+		c.SelfPreservation.Threshold = tc.threshold
+		var said bytes.Buffer
+		n, err := openNode(c, slog.New(slog.NewTextHandler(&said, nil)))
+		if err != nil {
+			t.Fatalf("threshold %v: %v, want it allowed", tc.threshold, err)
+		}
+		if err := started(t, n)(); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Contains(said.String(), "nothing is ever evicted"); got != tc.warned {
+			t.Errorf("threshold %v: warned %v, want %v:\n%s", tc.threshold, got, tc.warned, &said)
+		}
+	}
+}

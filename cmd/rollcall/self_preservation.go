@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func newSelfPreservationCommand() *cobra.Command {
+	cmd := newPreservationStatusCommand("self-preservation", "Say whether evictions are withheld and why, or decide it")
+	cmd.Example = "  rollcall self-preservation\n  rollcall self-preservation -o json"
+	cmd.AddCommand(
+		newPreservationStatusCommand("status", "Say whether evictions are withheld, and why"),
+		newPreservationReleaseCommand(),
+		newPreservationHoldCommand(),
+	)
+	return cmd
+}
+
+func newPreservationStatusCommand(use, short string) *cobra.Command {
+	var c connection
+	cmd := &cobra.Command{
+		Use:     use,
+		Short:   short,
+		Example: "  rollcall self-preservation status",
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.preservation(cmd, func(ctx context.Context, cl *client.Client) (client.SelfPreservation, error) {
+				return cl.SelfPreservation(ctx)
+			})
+		},
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+func newPreservationReleaseCommand() *cobra.Command {
+	var c connection
+	var o operator
+	cmd := &cobra.Command{
+		Use:   "release",
+		Short: "Let evictions go on",
+		Long: "Ends self-preservation that is on or held: leases that have ended are evicted. It cannot come on\n" +
+			"again by itself until enough leases were fresh once.",
+		Example: `  rollcall self-preservation release --reason "the twelve hosts are gone for good"`,
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.preservation(cmd, func(ctx context.Context, cl *client.Client) (client.SelfPreservation, error) {
+				return cl.ReleaseSelfPreservation(ctx, o.act())
+			})
+		},
+	}
+	c.addFlags(cmd)
+	o.addFlags(cmd)
+	return cmd
+}
+
+func newPreservationHoldCommand() *cobra.Command {
+	var c connection
+	var o operator
+	var d time.Duration
+	cmd := &cobra.Command{
+		Use:     "hold",
+		Short:   "Withhold every eviction for a time",
+		Example: `  rollcall self-preservation hold --for 30m --reason "network works in zone b"`,
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkFor(d); err != nil {
+				return usageError{err}
+			}
+			return c.preservation(cmd, func(ctx context.Context, cl *client.Client) (client.SelfPreservation, error) {
+				return cl.HoldSelfPreservation(ctx, o.act(), d)
+			})
+		},
+	}
+	c.addFlags(cmd)
+	o.addFlags(cmd)
+	cmd.Flags().DurationVar(&d, "for", 0, "how long, from 1s to 168h (required)")
+	return cmd
+}
+
+// longestAct is the longest time that an operator's act may last.
+const longestAct = 168 * time.Hour
+
+// checkFor wants the length of an act.
+func checkFor(d time.Duration) error {
+	switch {
+	case d == 0:
+		return errors.New("--for: is required: how long, such as 30m")
+	case d < time.Second || d > longestAct:
+		return fmt.Errorf("--for: %v is not between 1s and 168h", d)
+	}
+	return nil
+}
+
+// preservation prints what holds after do.
+func (c *connection) preservation(cmd *cobra.Command, do func(context.Context, *client.Client) (client.SelfPreservation, error)) error {
+	cl, err := c.open(nil)
+	if err != nil {
+		return err
+	}
+	p, err := do(cmd.Context(), cl)
+	if err != nil {
+		return err
+	}
+	return c.out.print(cmd.OutOrStdout(), preservation{p})
+}
+
+// preservation is self-preservation as text: the reason, the state with its numbers, who is overdue,
+// and how it came to this.
+type preservation struct{ client.SelfPreservation }
+
+func (p preservation) table() [][]string {
+	rows := [][]string{
+		{p.Reason},
+		{},
+		{"STATE", "SINCE", "UNTIL", "BY", "NOTE", "WITHHELD"},
+		{p.State, clockTime(p.Since), clockTime(p.Until), p.Author, p.Note, count(p.Withheld)},
+		{},
+		{"APP", "LEASES", "COUNTED", "FRESH", "EXPIRED"},
+	}
+	for _, a := range p.Applications {
+		rows = append(rows, figuresRow(a.App, a.Figures))
+	}
+	rows = append(rows, figuresRow("(all)", p.Figures))
+	rows = append(rows, p.overdue()...)
+	return append(rows, p.transitions()...)
+}
+
+func figuresRow(name string, f client.Figures) []string {
+	return []string{name, count(f.Leases), count(f.Counted), count(f.Fresh), count(f.Expired)}
+}
+
+// overdue is a table of the leases that are not fresh, if there are any.
+func (p preservation) overdue() [][]string {
+	rows := [][]string{{}, {"OVERDUE", "SILENT", "ENDS IN"}}
+	for _, a := range p.Applications {
+		for _, o := range a.Overdue {
+			rows = append(rows, []string{registry.NewKey(a.App, o.ID).String(), lasting(o.SilentMS), lasting(o.EndsInMS)})
+		}
+	}
+	if len(rows) == 2 {
+		return nil
+	}
+	return rows
+}
+
+// transitions is a table of what happened, newest first, if anything did.
+func (p preservation) transitions() [][]string {
+	if len(p.Transitions) == 0 {
+		return nil
+	}
+	rows := [][]string{{}, {"TIME", "BECAME", "BY", "COUNTED", "FRESH", "EXPIRED", "REASON"}}
+	for _, t := range p.Transitions {
+		rows = append(rows, []string{clockTime(t.At), t.State, t.Author, count(t.Counted), count(t.Fresh), count(t.Expired), t.Reason})
+	}
+	return rows
+}
+
+func count(n uint32) string { return strconv.FormatUint(uint64(n), 10) }

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/client"
+)
+
+func newWatchCommand() *cobra.Command {
+	var c connection
+	var index string
+	cmd := &cobra.Command{
+		Use:   "watch [APP]",
+		Short: "Print every change as it happens, of one application or of all, until Ctrl-C",
+		Long: "Prints a line for every change, until Ctrl-C: when it came, what it was, of which instance, its\n" +
+			"status and why. It fails over between the servers and goes on where it was. If changes may have\n" +
+			"been missed, standard error says so.",
+		Example: "  rollcall watch\n" +
+			"  rollcall watch ORDERS -o json\n" +
+			"  rollcall watch --index a1f79bff3c19188a-42",
+		Args: usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config := client.WatchConfig{Index: index}
+			if len(args) == 1 {
+				config.App = args[0]
+			}
+			cl, err := c.open(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			if err != nil {
+				return err
+			}
+			p := watchPrinter{out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), form: c.out, now: time.Now}
+			return cl.Watch(cmd.Context(), config, p.print)
+		},
+	}
+	c.addFlags(cmd)
+	cmd.Flags().StringVar(&index, "index", "", "go on after this index, as an earlier watch or X-Rollcall-Index gave it (default: from now)")
+	return cmd
+}
+
+// watchPrinter prints the events of a watch, a line for each.
+type watchPrinter struct {
+	out, errs io.Writer
+	form      output
+	now       func() time.Time
+}
+
+func (p watchPrinter) print(event client.WatchEvent) error {
+	if p.form == asJSON {
+		enc := json.NewEncoder(p.out)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(newWatchLine(event))
+	}
+	switch e := event.(type) {
+	case client.WatchStart:
+		_, err := fmt.Fprintf(p.errs, "watching %s, after %s\n", printable(e.Server), printable(e.Index))
+		return err
+	case client.WatchReset:
+		_, err := fmt.Fprintf(p.errs, "changes before %s may have been missed: %s\n", printable(e.Index), printable(e.Reason))
+		return err
+	case client.WatchChange:
+		_, err := fmt.Fprintf(p.out, "%s  %-8s  %s  %s  %s\n", p.now().UTC().Format("2006-01-02T15:04:05.000Z"),
+			printable(e.Action), printable(e.Key().String()), printable(e.Status), printable(e.Why))
+		return err
+	}
+	return nil
+}
+
+// watchLine is an event of a watch in JSON. Scripts rely on its members' names.
+type watchLine struct {
+	Event    string         `json:"event"` // start, change or reset
+	Index    string         `json:"index"`
+	Server   string         `json:"server,omitempty"` // of start
+	Reason   string         `json:"reason,omitempty"` // of reset
+	Action   string         `json:"action,omitempty"` // this and the rest: of change
+	Why      string         `json:"why,omitempty"`
+	App      string         `json:"app,omitempty"`
+	ID       string         `json:"id,omitempty"`
+	Status   string         `json:"status,omitempty"`
+	Instance *shownInstance `json:"instance,omitempty"`
+}
+
+func newWatchLine(event client.WatchEvent) watchLine {
+	switch e := event.(type) {
+	case client.WatchStart:
+		return watchLine{Event: "start", Index: e.Index, Server: e.Server}
+	case client.WatchReset:
+		return watchLine{Event: "reset", Index: e.Index, Reason: e.Reason}
+	case client.WatchChange:
+		line := watchLine{Event: "change", Index: e.Index, Action: e.Action, Why: e.Why, App: e.App, ID: e.ID, Status: e.Status}
+		if e.Instance != nil {
+			shown := show(e.Instance)
+			line.Instance = &shown
+		}
+		return line
+	}
+	return watchLine{}
+}
