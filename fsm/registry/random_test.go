@@ -10,14 +10,18 @@ import (
 
 // step is one random step of a registry's life, the same on every registry it is taken on.
 type step struct {
-	pass   int64 // ms before it
-	origin Origin
-	op     Op    // nil: only the clock moves
-	evict  int   // at most so many of what has expired
-	epoch  Epoch // established if not zero
+	pass     int64 // ms before it
+	origin   Origin
+	op       Op        // nil: only the clock moves
+	evict    int       // at most so many of what has expired
+	epoch    Epoch     // established if not zero
+	settings *Settings // configured if there are any
 }
 
 func (s step) take(r *Registry, now Stamp) Result {
+	if s.settings != nil {
+		r.Configure(*s.settings)
+	}
 	if s.epoch != (Epoch{}) {
 		r.Establish(s.epoch, "cluster")
 	}
@@ -55,10 +59,30 @@ var (
 		i.Overridden = rapid.SampledFrom([]Status{Unknown, Unknown, Unknown, OutOfService}).Draw(t, "override")
 		return i
 	})
+	drawSettings = rapid.Custom(func(t *rapid.T) *Settings {
+		s := DefaultSettings()
+		s.SelfPreservation, s.Expectation = rapid.Bool().Draw(t, "self-preservation"), rapid.Bool().Draw(t, "expectation")
+		s.Threshold = rapid.SampledFrom([]Share{0, 500_000, defaultThreshold, Whole}).Draw(t, "threshold")
+		s.Population = rapid.Uint32Range(0, 4).Draw(t, "population")
+		s.Bound = rapid.SampledFrom([]int64{0, 10_000, 60_000}).Draw(t, "bound")
+		s.ExpectationUpdate = rapid.SampledFrom([]int64{1000, 900_000}).Draw(t, "update")
+		s.DoubledLease = rapid.Bool().Draw(t, "doubled")
+		return &s
+	})
+	drawPreservation = rapid.Custom(func(t *rapid.T) SelfPreservation {
+		state := rapid.SampledFrom([]PreservationState{PreservationOff, PreservationOn, PreservationReleased, PreservationHeld})
+		return SelfPreservation{
+			Epoch: rapid.SampledFrom([]Epoch{{}, {1, 1}, {2, 2}}).Draw(t, "epoch"),
+			From:  state.Draw(t, "from"),
+			To:    state.Draw(t, "to"),
+			For:   rapid.SampledFrom([]int64{0, 5000, 60_000}).Draw(t, "for"),
+			By:    rapid.SampledFrom([]Act{{}, {"ann", "maintenance"}}).Draw(t, "by"),
+		}
+	})
 	drawStep = rapid.Custom(func(t *rapid.T) step {
 		s := step{pass: drawPass.Draw(t, "pass"), origin: drawOrigin.Draw(t, "origin")}
 		key, dirty := drawKey.Draw(t, "key"), drawDirty.Draw(t, "dirty")
-		switch rapid.IntRange(0, 12).Draw(t, "kind") {
+		switch rapid.IntRange(0, 14).Draw(t, "kind") {
 		case 0, 1, 2, 3:
 			s.op = Register{drawInstance.Draw(t, "instance")}
 		case 4, 5:
@@ -76,6 +100,10 @@ var (
 		case 11:
 			s.evict = rapid.IntRange(0, 3).Draw(t, "evict")
 			s.epoch = rapid.SampledFrom([]Epoch{{}, {}, {1, 1}, {2, 2}}).Draw(t, "epoch")
+		case 13:
+			s.settings = drawSettings.Draw(t, "settings")
+		case 14:
+			s.op = drawPreservation.Draw(t, "self-preservation")
 		}
 		return s
 	})
