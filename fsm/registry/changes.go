@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 )
 
@@ -34,25 +35,85 @@ const (
 // Changes returns the elements of the change list after an index, oldest first, at most limit (0: all).
 // It fails with ErrTooOld if records newer than after were pruned already.
 func (v *View) Changes(after Index, limit int) ([]Change, error) {
-	if after < v.tables.pruned {
-		return nil, fmt.Errorf("changes after %d, removals up to %d are forgotten: %w", after, v.tables.pruned, ErrTooOld)
-	}
-	if after >= v.index {
-		return nil, nil
+	if err := v.reachesBack(after); err != nil {
+		return nil, err
 	}
 	var changes []Change
-	live, removed := v.tables.live.Iter(), v.tables.removed.Iter()
-	moreLive, moreRemoved := live.Seek(after+1), removed.Seek(after+1)
-	for (moreLive || moreRemoved) && (limit == 0 || len(changes) < limit) {
-		if moreLive && (!moreRemoved || live.Key() < removed.Key()) {
-			changes = append(changes, Change{Index: live.Key(), Lease: live.Value(), Kind: Live})
-			moreLive = live.Next()
-			continue
+	for c := range v.since(after) {
+		if changes = append(changes, c); len(changes) == limit {
+			break
 		}
-		changes = append(changes, Change{Index: removed.Key(), Lease: removed.Value().Lease, Kind: removed.Value().Kind})
-		moreRemoved = removed.Next()
 	}
 	return changes, nil
+}
+
+// ChangesOf returns the selected ones of the changes after an index, oldest first. It fails as
+// Changes does.
+func (v *View) ChangesOf(after Index, which Selector) ([]Change, error) {
+	if err := v.reachesBack(after); err != nil {
+		return nil, err
+	}
+	var changes []Change
+	for c := range v.since(after) {
+		if which.Selects(c.Lease.Key()) {
+			changes = append(changes, c)
+		}
+	}
+	return changes, nil
+}
+
+// reachesBack fails with ErrTooOld if the change list does not have all changes after an index.
+func (v *View) reachesBack(after Index) error {
+	if after < v.tables.pruned {
+		return fmt.Errorf("changes after %d, removals up to %d are forgotten: %w", after, v.tables.pruned, ErrTooOld)
+	}
+	return nil
+}
+
+// since yields the elements of the change list after an index, oldest first.
+func (v *View) since(after Index) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		if after >= v.index {
+			return
+		}
+		live, removed := v.tables.live.Iter(), v.tables.removed.Iter()
+		moreLive, moreRemoved := live.Seek(after+1), removed.Seek(after+1)
+		for moreLive || moreRemoved {
+			var c Change
+			if moreLive && (!moreRemoved || live.Key() < removed.Key()) {
+				c = changeOf(live.Value())
+				moreLive = live.Next()
+			} else {
+				rec := removed.Value()
+				c = Change{Index: removed.Key(), Lease: rec.Lease, Kind: rec.Kind}
+				moreRemoved = removed.Next()
+			}
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// changeOf is the last change of a live lease.
+func changeOf(l *Lease) Change {
+	c := Change{Index: l.Changed, Lease: l, Kind: Live}
+	if l.Quarantine != nil {
+		c.Kind = Hidden
+	}
+	return c
+}
+
+// Removal returns the record of a removal; ok is false if there is none, or no longer. It walks the
+// records, newest first.
+func (v *View) Removal(key Key) (rec Removal, ok bool) {
+	v.tables.removed.Reverse(func(_ Index, m Removal) bool {
+		if ok = m.Lease.Key() == key; ok {
+			rec = m
+		}
+		return !ok
+	})
+	return rec, ok
 }
 
 // record returns the record of a key's removal; ok is false if there is none, or no longer.
@@ -120,11 +181,11 @@ func (r *Registry) prune() {
 	r.shared = nil
 }
 
-// reduced returns the record without what only the delta needs. The key is copied, because it must
+// reduced returns the record without what only the delta needs. Strings are copied, because they must
 // not keep alive the memory that the instance came in.
 func (m Removal) reduced() Removal {
 	l := m.Lease
-	return Removal{Kind: m.Kind, Lease: &Lease{
+	return Removal{Kind: m.Kind, History: cloneEvents(m.History), Lease: &Lease{
 		Instance: &Instance{
 			InstanceID: strings.Clone(l.Instance.ID()),
 			App:        strings.Clone(l.Instance.App),
@@ -136,5 +197,6 @@ func (m Removal) reduced() Removal {
 		Changed:      l.Changed,
 		ChangedLease: l.ChangedLease,
 		Origin:       l.Origin,
+		Quarantine:   l.Quarantine.clone(),
 	}}
 }

@@ -31,6 +31,7 @@ func (v *View) HashCode() string {
 // entry lives 180 to 210 s): each instance once, in its current or last state, grouped by
 // application, sorted by application, and inside it removed instances after the others (a Java client
 // that does not know an application adopts the delta's as a whole, and corrects it by what follows).
+// A quarantined instance is shown as a removed one.
 type Delta struct {
 	Leases   []*Lease
 	HashCode string // of the whole registry, of the same moment
@@ -48,6 +49,9 @@ func (v *View) Delta() Delta {
 	v.tables.live.Reverse(func(_ Index, l *Lease) bool {
 		if l.ChangedLease < cut {
 			return false
+		}
+		if l.Quarantine != nil {
+			l = l.hidden()
 		}
 		leases = append(leases, l)
 		return true
@@ -76,7 +80,7 @@ func compareInDelta(a, b *Lease) int {
 	if c := strings.Compare(ka.App, kb.App); c != 0 {
 		return c
 	}
-	if gone := a.EvictedAt > 0; gone != (b.EvictedAt > 0) {
+	if gone := a.Action == ActionDeleted; gone != (b.Action == ActionDeleted) {
 		if gone {
 			return 1
 		}

@@ -86,9 +86,9 @@ func (r *Registry) freeSlots() []uint32 {
 }
 
 func (r *Registry) leaseStates() []LeaseState {
-	states := make([]LeaseState, 0, r.tables.size)
-	for l := range r.View().Leases() {
-		states = append(states, LeaseState{Lease: l, Renewed: r.renewed(l)})
+	states := make([]LeaseState, 0, r.tables.live.Len())
+	for l := range r.View().all() {
+		states = append(states, LeaseState{Lease: l, Renewed: r.renewed(l), History: r.tables.renewals.past(l.Handle).events()})
 	}
 	return states
 }

@@ -1,5 +1,7 @@
 package registry
 
+import "slices"
+
 // eventsKept is how many events of an instance are remembered, over all its lives.
 const eventsKept = 16
 
@@ -44,3 +46,36 @@ var eventNames = [...]string{
 
 // String returns the words used in answers.
 func (k EventKind) String() string { return eventNames[k] }
+
+// note remembers an event of a live lease, as it is afterwards.
+func (r *Registry) note(l *Lease, origin Origin, e Event) {
+	history := &r.tables.renewals.at(l.Handle.Slot).history
+	history.Store(history.Load().with(r.event(l, origin, e)))
+}
+
+// event fills in what is the same for all events: the time, who sent the operation, and the status.
+func (r *Registry) event(l *Lease, origin Origin, e Event) Event {
+	e.At, e.Times, e.Origin, e.Status = r.clock, 1, origin, l.Instance.Status
+	if e.Kind == EventOverridden {
+		e.Status = l.Instance.Overridden
+	}
+	return e
+}
+
+// noteLate notes that a heartbeat, which is about to be counted, comes late.
+func (r *Registry) noteLate(l *Lease, origin Origin) {
+	silent := r.clock.Lease - r.renewed(l).Lease
+	if silent*2 > int64(l.Interval)*3000 {
+		r.note(l, origin, Event{Kind: EventRenewedLate, For: silent})
+	}
+}
+
+// History returns what is remembered of an instance, live or gone, oldest first; live as LastRenewal
+// is. It is empty if the instance went after the view was made.
+func (v *View) History(key Key) []Event {
+	if l, ok := v.Find(key); ok {
+		return v.tables.renewals.past(l.Handle).events()
+	}
+	rec, _ := v.Removal(key)
+	return slices.Clone(rec.History)
+}

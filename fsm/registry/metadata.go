@@ -7,7 +7,7 @@ import "slices"
 // registration undo it; here the timestamp goes up by one, the least that peers take for newer, so
 // that the client's next change still wins if its clock is behind. The lease goes on and the action
 // is MODIFIED: clients treat it as they treat ADDED.
-func (r *Registry) updateMetadata(op UpdateMetadata) Result {
+func (r *Registry) updateMetadata(origin Origin, op UpdateMetadata) Result {
 	l := r.handles.byKey(op.Key)
 	if l == nil {
 		return Result{Outcome: NotFound}
@@ -19,7 +19,7 @@ func (r *Registry) updateMetadata(op UpdateMetadata) Result {
 	}
 	c := *l.Instance
 	c.Metadata, c.LastDirty = merged, after(c.LastDirty)
-	return r.change(l, &c)
+	return r.change(l, &c, origin, Event{Kind: EventMetadata})
 }
 
 // merge returns pairs with those of update in it: the value of a known key is replaced in its place,

@@ -17,7 +17,9 @@ func (r *Registry) register(origin Origin, in *Instance) Result {
 func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 	life := uint32(1)
 	dirty := r.dirty(in, 0)
-	if rec, ok := r.record(key); ok {
+	var quarantine *Quarantined
+	rec, ok := r.record(key)
+	if ok {
 		dirty = r.dirty(in, rec.Lease.Instance.LastDirty)
 		newer := dirty > rec.Lease.Instance.LastDirty
 		if origin.Replicated() && !newer && rec.Kind == Canceled {
@@ -28,15 +30,22 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 		if newer || !origin.Replicated() {
 			life++
 		}
+		quarantine = rec.Lease.Quarantine.again(r.clock.Lease, r.index+1)
 		r.supersede(key)
 	}
 	status := decide(in.Status, in.Overridden, Unknown, origin.Replicated())
-	l := &Lease{Instance: in.with(status, in.Overridden, dirty), Handle: r.handles.assign(), Life: life, Origin: origin}
+	l := &Lease{
+		Instance: in.with(status, in.Overridden, dirty), Handle: r.handles.assign(), Life: life, Origin: origin,
+		BeganLease: r.clock.Lease, Quarantine: quarantine,
+	}
 	r.tables.renewals.grow(len(r.handles.leases))
 	r.begin(l)
 	r.tables.add(l)
-	r.tables.renewals.begin(l.Handle, r.clock)
+	r.tables.renewals.begin(l.Handle, r.clock, pastOf(rec.History))
+	r.note(l, origin, Event{Kind: EventRegistered})
 	r.expiry.add(l.Handle.Slot, r.end(l))
+	r.ends.replace(&Lease{}, l)
+	r.expectation.join()
 	return Result{Index: r.index, Handle: l.Handle}
 }
 
@@ -46,26 +55,36 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	stored := old.Instance
 	dirty := r.dirty(in, stored.LastDirty)
 	if keeps(stored, dirty) {
-		res := r.restart(old, stored.decided(stored, origin, stored.LastDirty), old.Origin)
+		l := &Lease{Instance: stored.decided(stored, origin, stored.LastDirty), Override: old.Override, Origin: old.Origin}
+		res := r.restart(old, l)
+		r.note(l, origin, Event{Kind: EventKept})
 		res.Outcome = KeptExisting
 		return res
 	}
-	instance := in.decided(stored, origin, dirty)
-	if origin.Replicated() && instance.equal(stored) {
+	l := &Lease{Instance: in.decided(stored, origin, dirty), Override: old.Override.reportedBy(in), Origin: origin}
+	if origin.Replicated() && l.Instance.equal(stored) && l.Override == old.Override {
+		r.noteLate(old, origin)
 		r.renewLease(old)
 		return Result{Handle: old.Handle}
 	}
-	return r.restart(old, instance, origin)
+	res := r.restart(old, l)
+	kind := EventReregistered
+	if l.Instance.Status != stored.Status {
+		kind = EventStatus
+	}
+	r.note(l, origin, Event{Kind: kind})
+	return res
 }
 
-// restart replaces a lease by a new one of the same key and handle.
-func (r *Registry) restart(old *Lease, instance *Instance, origin Origin) Result {
-	l := &Lease{Instance: instance, Handle: old.Handle, Life: old.Life, ServiceUpAt: old.ServiceUpAt, Origin: origin}
+// restart replaces a lease by l, a new one of the same key, which gets the old one's handle.
+func (r *Registry) restart(old, l *Lease) Result {
+	l.Handle, l.Life, l.BeganLease = old.Handle, old.Life, old.BeganLease
+	l.ServiceUpAt, l.Quarantine = old.ServiceUpAt, old.Quarantine
 	r.begin(l)
 	r.tables.replace(old, l)
-	r.tables.reindex(old, l)
 	r.renewLease(l)
 	r.expiry.move(l.Handle.Slot, r.end(l))
+	r.ends.replace(old, l)
 	return Result{Index: r.index, Handle: l.Handle}
 }
 
@@ -82,6 +101,7 @@ func (r *Registry) begin(l *Lease) {
 	l.Interval, l.Duration, _ = ClampLease(l.Instance.RenewalInterval, l.Instance.Duration)
 	l.RegisteredAt = r.clock.Wall
 	l.RenewedAt = r.clock
+	l.StartedLease = r.clock.Lease
 	l.Action = ActionAdded
 	r.mark(l)
 	l.Registered = r.index

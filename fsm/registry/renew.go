@@ -19,11 +19,13 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 	if status == Unknown {
 		return Result{Outcome: NotFound}
 	}
+	r.noteLate(l, origin)
 	r.renewLease(l)
+	r.expectation.Current++
 	var changed Result
 	if status != i.Status {
 		i = i.with(status, i.Overridden, i.LastDirty)
-		changed = r.change(l, i)
+		changed = r.change(l, i, origin, Event{Kind: EventStatus})
 	}
 	return r.compare(origin, op, i, changed)
 }
@@ -37,7 +39,8 @@ func (r *Registry) compare(origin Origin, op Renew, stored *Instance, res Result
 	case op.LastDirty > stored.LastDirty:
 		if origin.Replicated() && op.Overridden != Unknown && op.Overridden != stored.Overridden {
 			l := r.handles.byKey(stored.Key())
-			res = r.change(l, stored.with(stored.Status, op.Overridden, stored.LastDirty))
+			i := stored.with(stored.Status, op.Overridden, stored.LastDirty)
+			res = r.change(l, i, origin, Event{Kind: EventOverridden})
 		}
 		res.Outcome = Newer
 	case origin.Replicated():

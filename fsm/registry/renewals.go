@@ -4,10 +4,11 @@ import "sync/atomic"
 
 const renewalsPerChunk = 1024
 
-// renewal is the last renewal of the lease in one slot. Generation 0 means that the slot is free.
+// renewal is the last renewal of the lease in one slot, and what is remembered of it. Generation 0 means that the slot is free.
 type renewal struct {
 	generation  atomic.Uint32
 	lease, wall atomic.Int64
+	history     atomic.Pointer[past]
 }
 
 // renewals is the table of last renewals by slot. One goroutine writes; any number of readers look
@@ -42,15 +43,20 @@ func (t *renewals) at(slot uint32) *renewal {
 }
 
 // begin gives a slot to a lease.
-func (t *renewals) begin(h Handle, s Stamp) {
+func (t *renewals) begin(h Handle, s Stamp, p *past) {
 	e := t.at(h.Slot)
+	e.history.Store(p)
 	e.lease.Store(s.Lease)
 	e.wall.Store(s.Wall)
 	e.generation.Store(h.Gen)
 }
 
 // end frees a slot; from now on readers of its last lease fall back to what the lease says.
-func (t *renewals) end(slot uint32) { t.at(slot).generation.Store(0) }
+func (t *renewals) end(slot uint32) {
+	e := t.at(slot)
+	e.generation.Store(0)
+	e.history.Store(nil)
+}
 
 // renew notes a renewal of the lease in a slot.
 func (t *renewals) renew(slot uint32, s Stamp) {
@@ -68,4 +74,14 @@ func (t *renewals) last(h Handle) (s Stamp, ok bool) {
 	// A generation is never used twice, and whoever knows h came after its beginning: if the slot is
 	// h's after reading, it was so all the time.
 	return s, e.generation.Load() == h.Gen
+}
+
+// past is what is remembered of a lease, nil if its slot is free or has another lease.
+func (t *renewals) past(h Handle) *past {
+	e := t.at(h.Slot)
+	p := e.history.Load()
+	if e.generation.Load() != h.Gen {
+		return nil
+	}
+	return p
 }

@@ -18,14 +18,16 @@ type tables struct {
 	ids        *btree.BTreeG[Key]      // by id, then application
 	vips       *btree.BTreeG[vipEntry] // by part of the VIP address, then key
 	secureVIPs *btree.BTreeG[vipEntry]
-	live       *btree.Map[Index, *Lease]  // each live instance at its last change
-	removed    *btree.Map[Index, Removal] // the records of removals
-	pruned     Index                      // the newest record that was pruned
-	size       int                        // leases
-	counts     [len(statusNames)]int      // leases by status
-	registered recent
-	canceled   recent
-	renewals   *renewals
+	size       int                   // leases in the tables above
+	counts     [len(statusNames)]int // the same by status
+
+	quarantined *btree.BTreeG[*Lease]      // in none of the tables above; by application and id
+	live        *btree.Map[Index, *Lease]  // each live instance, quarantined or not, at its last change
+	removed     *btree.Map[Index, Removal] // the records of removals
+	pruned      Index                      // the newest record that was pruned
+	registered  recent
+	canceled    recent
+	renewals    *renewals
 }
 
 // vipEntry says that an instance has vip among the parts of its address.
@@ -36,13 +38,14 @@ type vipEntry struct {
 
 func newTables() tables {
 	return tables{
-		apps:       new(btree.Map[string, *App]),
-		ids:        newIndex(compareIDs),
-		vips:       newIndex(compareVIPs),
-		secureVIPs: newIndex(compareVIPs),
-		live:       new(btree.Map[Index, *Lease]),
-		removed:    new(btree.Map[Index, Removal]),
-		renewals:   newRenewals(),
+		apps:        new(btree.Map[string, *App]),
+		ids:         newIndex(compareIDs),
+		vips:        newIndex(compareVIPs),
+		secureVIPs:  newIndex(compareVIPs),
+		quarantined: newIndex(compareLeases),
+		live:        new(btree.Map[Index, *Lease]),
+		removed:     new(btree.Map[Index, Removal]),
+		renewals:    newRenewals(),
 	}
 }
 
@@ -72,51 +75,91 @@ func compareKeys(a, b Key) int {
 	return strings.Compare(a.ID, b.ID)
 }
 
+func compareLeases(a, b *Lease) int { return compareKeys(a.Key(), b.Key()) }
+
 // share returns a copy for views.
 func (t *tables) share() *tables {
 	c := *t
 	c.apps, c.live, c.removed = t.apps.Copy(), t.live.Copy(), t.removed.Copy()
 	c.ids, c.vips, c.secureVIPs = t.ids.Copy(), t.vips.Copy(), t.secureVIPs.Copy()
+	c.quarantined = t.quarantined.Copy()
 	t.edition++
 	return &c
 }
 
 // add enters a new lease.
 func (t *tables) add(l *Lease) {
+	t.live.Set(l.Changed, l)
+	t.list(l)
+}
+
+// replace puts l in the place of old, the lease of the same key.
+func (t *tables) replace(old, l *Lease) {
+	t.live.Delete(old.Changed)
+	t.live.Set(l.Changed, l)
+	if old.Quarantine != nil || l.Quarantine != nil {
+		t.unlist(old, l.Changed)
+		t.list(l)
+		return
+	}
+	t.counts[old.Instance.Status]--
+	t.set(l)
+	if l.Registered != old.Registered {
+		t.reindex(old, l)
+	}
+}
+
+// delete takes a lease out; changed is the Index of its removal.
+func (t *tables) delete(l *Lease, changed Index) {
+	t.live.Delete(l.Changed)
+	t.unlist(l, changed)
+}
+
+// list enters a lease where readers look for it: in the lists, or among the quarantined.
+func (t *tables) list(l *Lease) {
+	if l.Quarantine != nil {
+		t.quarantined.Set(l)
+		t.touch(l.Instance.App, l.Changed)
+		return
+	}
 	t.size++
 	t.set(l)
 	t.index(l)
 }
 
-// replace puts l in the place of old, the lease of the same key.
-func (t *tables) replace(old, l *Lease) {
-	t.counts[old.Instance.Status]--
-	t.live.Delete(old.Changed)
-	t.set(l)
-}
-
-// set enters a lease everywhere but in the secondary indexes.
-func (t *tables) set(l *Lease) {
+// unlist is the inverse of list; changed is the Index of the change that does it.
+func (t *tables) unlist(l *Lease, changed Index) {
 	key := l.Key()
-	t.counts[l.Instance.Status]++
-	t.live.Set(l.Changed, l)
-	app := t.editable(key.App)
-	app.leases.Set(key.ID, l)
-	app.Changed = max(app.Changed, l.Changed)
-}
-
-// delete takes a lease out; changed is the Index of its removal.
-func (t *tables) delete(l *Lease, changed Index) {
-	key := l.Key()
+	if l.Quarantine != nil {
+		t.quarantined.Delete(l)
+		t.touch(key.App, changed)
+		return
+	}
 	t.size--
 	t.counts[l.Instance.Status]--
-	t.live.Delete(l.Changed)
 	t.unindex(l)
 	app := t.editable(key.App)
 	app.leases.Delete(key.ID)
 	app.Changed = changed
 	if app.leases.Len() == 0 {
 		t.apps.Delete(key.App)
+	}
+}
+
+// set enters a lease in its application.
+func (t *tables) set(l *Lease) {
+	key := l.Key()
+	t.counts[l.Instance.Status]++
+	app := t.editable(key.App)
+	app.leases.Set(key.ID, l)
+	app.Changed = max(app.Changed, l.Changed)
+}
+
+// touch notes a change of an application, if it has instances that are listed.
+func (t *tables) touch(name string, changed Index) {
+	if _, ok := t.apps.Get(name); ok {
+		app := t.editable(name)
+		app.Changed = max(app.Changed, changed)
 	}
 }
 
@@ -136,8 +179,8 @@ func (t *tables) editable(name string) *App {
 	return app
 }
 
-// reindex puts l in the place of old, the lease of the same key, in the secondary indexes. They then
-// hold strings of the present instance, and do not keep alive those of the first.
+// reindex puts l, a re-registration, in the place of old in the secondary indexes. They then hold
+// strings of the present instance, and do not keep alive those of the first.
 func (t *tables) reindex(old, l *Lease) {
 	if old.Instance.VIP != l.Instance.VIP || old.Instance.SecureVIP != l.Instance.SecureVIP {
 		t.unindex(old)

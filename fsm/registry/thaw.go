@@ -37,8 +37,9 @@ func (r *Registry) thawLease(s LeaseState) {
 	r.handles.put(s.Lease)
 	r.handles.name(s.Lease)
 	r.tables.add(s.Lease)
-	r.tables.renewals.begin(s.Lease.Handle, s.Renewed)
+	r.tables.renewals.begin(s.Lease.Handle, s.Renewed, pastOf(s.History))
 	r.expiry.add(s.Lease.Handle.Slot, r.end(s.Lease))
+	r.ends.replace(&Lease{}, s.Lease)
 }
 
 func (r *Registry) thawRemovals(f Frozen) {
@@ -46,20 +47,15 @@ func (r *Registry) thawRemovals(f Frozen) {
 	for _, rec := range f.Removals {
 		r.tables.removed.Set(rec.Lease.Changed, rec)
 		r.records[rec.Lease.Key()] = rec.Lease.Changed
-		r.touchApp(rec.Lease.Instance.App, rec.Lease.Changed)
+		r.tables.touch(rec.Lease.Instance.App, rec.Lease.Changed)
+	}
+	for l := range r.View().Quarantined {
+		r.tables.touch(l.Instance.App, l.Changed)
 	}
 	// A record that was pruned may have been an application's last change. Which one is not known
 	// any more, so all applications count as changed then: at worst a document is built once more.
 	for app := range r.View().Apps() {
-		r.touchApp(app.Name, f.Pruned)
+		r.tables.touch(app.Name, f.Pruned)
 	}
 	r.shared = nil
-}
-
-// touchApp notes a change of an application, if it still exists.
-func (r *Registry) touchApp(name string, changed Index) {
-	if _, ok := r.tables.apps.Get(name); ok {
-		app := r.tables.editable(name)
-		app.Changed = max(app.Changed, changed)
-	}
 }

@@ -8,16 +8,23 @@ import (
 )
 
 // View is the registry at one moment: immutable, safe for any number of readers, cheap to make (the
-// trees behind it are copy-on-write). Only LastRenewal looks at live data.
+// trees behind it are copy-on-write). Quarantined leases are there for those only who ask for them.
+// Renewals and what follows from them (LastRenewal, Ends, Freshness, History) are live data.
 type View struct {
 	index  Index
 	stamp  Stamp
 	epoch  string
 	tables *tables
+
+	// What decides how leases end.
+	established int64
+	settings    Settings
+	transitions []Preservation // newest last
+	expectation ExpectationState
 }
 
-// App is one application of a View: a name and its leases, sorted by id. An application without
-// instances does not exist.
+// App is one application of a View: a name and its leases, sorted by id, without the quarantined. An
+// application without instances does not exist.
 type App struct {
 	Name string
 	// Changed is the Index of the last change of any of its instances.
@@ -37,10 +44,13 @@ func (v *View) Stamp() Stamp { return v.stamp }
 // epochs cannot be compared. Empty until the first leader was established.
 func (v *View) Epoch() string { return v.epoch }
 
-// Len is the number of leases.
+// Len is the number of leases, without the quarantined.
 func (v *View) Len() int { return v.tables.size }
 
-// Lease returns one lease.
+// Total is the number of leases, quarantined ones included.
+func (v *View) Total() int { return v.tables.live.Len() }
+
+// Lease returns one lease that is not quarantined.
 func (v *View) Lease(key Key) (*Lease, bool) {
 	app, ok := v.tables.apps.Get(key.App)
 	if !ok {
@@ -68,7 +78,7 @@ func (v *View) Apps() iter.Seq[*App] {
 	}
 }
 
-// Leases yields all leases, sorted by application and id.
+// Leases yields all leases but the quarantined, sorted by application and id.
 func (v *View) Leases() iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		v.tables.apps.Scan(func(_ string, app *App) bool {

@@ -1,0 +1,77 @@
+package registry
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/tidwall/btree"
+)
+
+// end is the end of an override or a quarantine.
+type end struct {
+	at     int64 // lease clock, ms
+	set    Index // of what ends; no two share one
+	handle Handle
+	op     func(Epoch, Handle, Index) Op
+}
+
+// ends are the ends that lie ahead or are due, in the order of time. They are derived from the leases,
+// and so no part of a snapshot.
+type ends struct{ tree *btree.BTreeG[end] }
+
+func newEnds() ends {
+	return ends{newIndex(func(a, b end) int {
+		if c := cmp.Compare(a.at, b.at); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.set, b.set)
+	})}
+}
+
+// replace notes the ends of l instead of those of old, the lease of the same key. Either may be the
+// zero Lease: there is none.
+func (e ends) replace(old, l *Lease) {
+	if old.Override == l.Override && old.Quarantine == l.Quarantine {
+		return
+	}
+	old.ends(func(end end) { e.tree.Delete(end) })
+	l.ends(func(end end) { e.tree.Set(end) })
+}
+
+func (l *Lease) ends(do func(end)) {
+	if o := l.Override; o != nil && o.Until > 0 {
+		do(end{o.Until, o.Set, l.Handle, func(e Epoch, h Handle, set Index) Op { return EndOverride{e, h, set} }})
+	}
+	if q := l.Quarantine; q != nil {
+		do(end{q.Until, q.Set, l.Handle, func(e Epoch, h Handle, set Index) Op { return EndQuarantine{e, h, set} }})
+	}
+}
+
+// Ending returns what is due at a moment of the lease clock (ms): an EndOverride or EndQuarantine,
+// under the present epoch, for each override and quarantine whose time has passed, oldest first. It
+// costs O(due).
+func (r *Registry) Ending(now int64) []Op {
+	var due []Op
+	r.ends.tree.Scan(func(e end) bool {
+		if e.at > now {
+			return false
+		}
+		due = append(due, e.op(r.epoch, e.handle, e.set))
+		return true
+	})
+	return due
+}
+
+// leads says whether an operation of the leader, in an entry of a term, was proposed under the
+// present epoch.
+func (r *Registry) leads(term uint64, epoch Epoch) bool {
+	return term == epoch.Term && epoch == r.epoch
+}
+
+// later is the lease clock some ms after now; what is too far for the clock is its last moment.
+func later(now, ms int64) int64 {
+	if ms > math.MaxInt64-now {
+		return math.MaxInt64
+	}
+	return now + ms
+}

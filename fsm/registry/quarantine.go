@@ -1,0 +1,134 @@
+package registry
+
+import (
+	"iter"
+	"strings"
+)
+
+// quarantine hides an instance, or ends its quarantine. Its lease goes on and is not renewed: the
+// operator is not the client. The record of a removal cannot be quarantined, but its quarantine,
+// which waits for the instance to come back, can be ended.
+func (r *Registry) quarantine(origin Origin, op Quarantine) Result {
+	l := r.handles.byKey(op.Key)
+	switch {
+	case l == nil && op.For <= 0:
+		return r.forgetQuarantine(origin, op)
+	case l == nil:
+		return Result{Outcome: NotFound}
+	case op.For <= 0:
+		return r.show(origin, l, op.By)
+	}
+	q := &Quarantined{By: op.By, At: r.clock, Until: later(r.clock.Lease, op.For), Set: r.index + 1}
+	if old := l.Quarantine; old != nil && old.By == q.By && old.Until == q.Until {
+		return Result{}
+	}
+	hidden := *l
+	hidden.Quarantine = q
+	return r.exchange(l, &hidden, ActionModified, origin, Event{Kind: EventQuarantined, For: op.For, By: op.By})
+}
+
+// endQuarantine lists an instance again, unless the epoch is over or the quarantine is another one by
+// now.
+func (r *Registry) endQuarantine(term uint64, origin Origin, op EndQuarantine) Result {
+	if !r.leads(term, op.Epoch) {
+		return Result{Outcome: Refused}
+	}
+	l := r.handles.byHandle(op.Handle)
+	if l == nil || l.Quarantine == nil || l.Quarantine.Set != op.Set {
+		return Result{Outcome: NotFound}
+	}
+	return r.show(origin, l, Act{})
+}
+
+// show lists an instance again: for readers it is a new one.
+func (r *Registry) show(origin Origin, l *Lease, by Act) Result {
+	if l.Quarantine == nil {
+		return Result{}
+	}
+	shown := *l
+	shown.Quarantine = nil
+	return r.exchange(l, &shown, ActionAdded, origin, Event{Kind: EventQuarantineEnded, By: by})
+}
+
+// forgetQuarantine ends the quarantine of an instance that is gone: it will be listed when it
+// registers again. No list changes, so it takes no Index.
+func (r *Registry) forgetQuarantine(origin Origin, op Quarantine) Result {
+	rec, ok := r.record(op.Key)
+	if !ok {
+		return Result{Outcome: NotFound}
+	}
+	if rec.Lease.Quarantine == nil {
+		return Result{}
+	}
+	l := *rec.Lease
+	l.Quarantine = nil
+	rec.Lease = &l
+	rec.History = pastOf(rec.History).with(r.event(&l, origin, Event{Kind: EventQuarantineEnded, By: op.By})).events()
+	r.tables.removed.Set(l.Changed, rec)
+	r.shared = nil
+	return Result{}
+}
+
+// again is the quarantine of an instance that comes back: that of its record of removal, if its time
+// has not passed.
+func (q *Quarantined) again(now int64, set Index) *Quarantined {
+	if q == nil || q.Until <= now {
+		return nil
+	}
+	c := *q
+	c.Set = set
+	return &c
+}
+
+func (q *Quarantined) clone() *Quarantined {
+	if q == nil {
+		return nil
+	}
+	c := *q
+	c.By = c.By.clone()
+	return &c
+}
+
+func (a Act) clone() Act {
+	return Act{Author: strings.Clone(a.Author), Reason: strings.Clone(a.Reason)}
+}
+
+// hidden is a quarantined lease as the delta shows it.
+func (l *Lease) hidden() *Lease {
+	c := *l
+	c.Action = ActionDeleted
+	return &c
+}
+
+// Find returns a live lease, quarantined or not, for operators; ok is false if there is none.
+func (v *View) Find(key Key) (l *Lease, ok bool) {
+	if l, ok := v.Lease(key); ok {
+		return l, true
+	}
+	return v.tables.quarantined.Get(&Lease{Instance: &Instance{InstanceID: key.ID, App: key.App}})
+}
+
+// Quarantined yields the quarantined leases, sorted by application and id.
+func (v *View) Quarantined(yield func(*Lease) bool) { v.tables.quarantined.Scan(yield) }
+
+// all yields all leases, quarantined ones included, sorted by application and id.
+func (v *View) all() iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		hidden := v.tables.quarantined.Iter()
+		more := hidden.First()
+		for l := range v.Leases() {
+			for more && compareLeases(hidden.Item(), l) < 0 {
+				if !yield(hidden.Item()) {
+					return
+				}
+				more = hidden.Next()
+			}
+			if !yield(l) {
+				return
+			}
+		}
+		for more && yield(hidden.Item()) {
+			more = hidden.Next()
+		}
+	}
+}
