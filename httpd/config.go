@@ -74,6 +74,9 @@ type Config struct {
 	Limits Limits
 	// RateLimit limits fetches of the registry. Zero: nothing is limited.
 	RateLimit RateLimit
+	// ReadOnlyCache: reads of lists that do not ask for a consistency are answered up to 30 s late, as
+	// upstream's servers do, and labelled stale.
+	ReadOnlyCache bool
 }
 
 // DefaultBasePaths are those of Netflix's and Spring Cloud's servers.

@@ -61,10 +61,14 @@ func (h *Handler) viewAt(ctx context.Context, read registry.Consistency) (freshV
 // label says in the answer's header how fresh it is. index is that of the document sent, which may
 // be newer than the view.
 func (v freshView) label(header http.Header, index registry.Index) {
-	header.Set("X-Rollcall-Index", formatIndex(v.Epoch(), index))
-	header.Set("X-Rollcall-Consistency", v.read.String())
-	if v.read != registry.Linearizable {
-		header.Set("X-Rollcall-Age", strconv.FormatFloat(v.age.Seconds(), 'f', 3, 64))
+	labelFresh(header, formatIndex(v.Epoch(), index), v.read, v.age)
+}
+
+func labelFresh(header http.Header, index string, read registry.Consistency, age time.Duration) {
+	header.Set("X-Rollcall-Index", index)
+	header.Set("X-Rollcall-Consistency", read.String())
+	if read != registry.Linearizable {
+		header.Set("X-Rollcall-Age", strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
 	}
 }
 

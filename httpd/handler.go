@@ -18,6 +18,7 @@ type Handler struct {
 	metrics      *metrics
 	documents    *documents
 	limiter      *limiter
+	readOnly     *readOnly // nil: there is none
 	started      time.Time
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
 	watches      *watches
@@ -32,8 +33,11 @@ func New(c Config) (*Handler, error) {
 	c = c.withDefaults()
 	h := &Handler{config: c, router: mux.NewRouter().SkipClean(true).UseEncodedPath(), started: time.Now()}
 	h.documents = newDocuments(c.Service)
-	h.metrics = newMetrics(c.Metrics, c.Service, h.documents.bytes)
+	h.metrics = newMetrics(c.Metrics, c.Service, h.keptBytes)
 	h.documents.built = h.metrics.built
+	if c.ReadOnlyCache {
+		h.readOnly = newReadOnly(c.Service, h.documents.count)
+	}
 	var err error
 	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {
 		return nil, err
@@ -58,6 +62,14 @@ func (c Config) withDefaults() Config {
 	}
 	c.Limits = c.Limits.withDefaults()
 	return c
+}
+
+// keptBytes is the size of all documents that are kept.
+func (h *Handler) keptBytes() float64 {
+	if h.readOnly == nil {
+		return h.documents.bytes()
+	}
+	return h.documents.bytes() + h.readOnly.bytes()
 }
 
 // ServeHTTP implements http.Handler.

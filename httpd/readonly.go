@@ -1,0 +1,259 @@
+package httpd
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// refreshEvery is how old the answers of the read-only cache get: they are made anew at the multiples
+// of it since the epoch (upstream: responseCacheUpdateIntervalMs). maxCached bounds how many there are;
+// a read beyond that is answered as if there were no cache.
+const (
+	refreshEvery = 30 * time.Second
+	maxCached    = 4096
+)
+
+// readOnly is upstream's read-only response cache, for those who want its behaviour: an answer is made
+// when it is first asked for, and then again at every multiple of refreshEvery, so it is up to that
+// much behind the registry, and so is the news that an application is unknown. All answers of one
+// refresh are made from one view, but only when somebody asks for them. Nothing runs while nobody does.
+type readOnly struct {
+	service   registry.Service
+	built     func(kind string, f eureka.Format)
+	refreshed atomic.Pointer[moment] // the last refresh; nil before the first
+
+	mu      sync.Mutex // guards what follows
+	answers map[answerKey]*cachedAnswer
+	ticking bool // a refresh is due
+}
+
+// moment is what this node had at a time, and how old that was then.
+type moment struct {
+	view *registry.View
+	at   time.Time
+	age  time.Duration
+}
+
+// answerKey names an answer: what was asked for, and in which form.
+type answerKey struct {
+	entity entity
+	name   string // of the application or the address
+	rep    representation
+}
+
+// entity is what upstream caches answers about.
+type entity uint8
+
+const (
+	allApps entity = iota
+	allAppsDelta
+	oneApp
+	oneVIP
+	oneSecureVIP
+)
+
+// entities are their names in the metrics, and the variables of their routes.
+var entities = [...]struct{ name, variable string }{
+	allApps: {"full", ""}, allAppsDelta: {"delta", ""}, oneApp: {"application", "app"}, oneVIP: {"vip", "vip"}, oneSecureVIP: {"svip", "svip"},
+}
+
+// cachedAnswer is the answer to one key.
+type cachedAnswer struct {
+	used atomic.Int64 // when it was last asked for, ms since the epoch
+	held atomic.Int64 // bytes kept
+
+	mu   sync.Mutex // guards what follows
+	made madeAnswer
+}
+
+// madeAnswer is an answer and what it was made from. It is never changed.
+type madeAnswer struct {
+	version version
+	at      time.Time     // the moment for which it holds; zero: there is none yet
+	age     time.Duration // of the node's registry at that moment
+	found   bool          // false: 404
+	body    []byte
+	packed  bool // body is a gzip stream
+}
+
+// version tells two answers to one key apart.
+type version struct {
+	epoch string
+	index registry.Index
+	step  int64 // of the delta
+}
+
+func newReadOnly(s registry.Service, built func(kind string, f eureka.Format)) *readOnly {
+	return &readOnly{service: s, built: built, answers: map[answerKey]*cachedAnswer{}}
+}
+
+// readEndpoint is an endpoint for reads of the protocol.
+type readEndpoint func(w http.ResponseWriter, r *http.Request, v1 bool) error
+
+// cached puts the read-only cache before an endpoint, if there is one. A request that says how fresh
+// its answer must be passes it by.
+func (h *Handler) cached(e entity, fresh readEndpoint) readEndpoint {
+	if h.readOnly == nil {
+		return fresh
+	}
+	return func(w http.ResponseWriter, r *http.Request, v1 bool) error {
+		if !h.config.Service.Health().Ready {
+			return errNotReadable
+		}
+		if _, asked, err := consistencyParam(r.URL.RawQuery); asked || err != nil {
+			return fresh(w, r, v1)
+		}
+		key := answerKey{entity: e, name: nameOf(e, r), rep: representation{format: formatOf(r, v1), gzip: wantsGzip(r)}}
+		made, ok := h.readOnly.get(key)
+		if !ok {
+			return fresh(w, r, v1)
+		}
+		return made.send(w, key.rep)
+	}
+}
+
+func nameOf(e entity, r *http.Request) string {
+	variable := entities[e].variable
+	if variable == "" {
+		return ""
+	}
+	name := pathVar(r, variable)
+	if e == oneApp {
+		name = strings.ToUpper(name)
+	}
+	return name
+}
+
+// send answers, and says how old the answer is.
+func (m madeAnswer) send(w http.ResponseWriter, rep representation) error {
+	labelFresh(w.Header(), formatIndex(m.version.epoch, m.version.index), registry.Stale, m.age+time.Since(m.at))
+	if !m.found {
+		return notFound
+	}
+	rep.gzip = m.packed
+	respondReady(w, rep, int64(len(m.body)), m.body)
+	return nil
+}
+
+// get returns the answer to a key as of the last refresh, or as of its first use if that was later. ok
+// is false if the cache is full.
+func (c *readOnly) get(key answerKey) (made madeAnswer, ok bool) {
+	now := time.Now()
+	a := c.answer(key, now)
+	if a == nil {
+		return madeAnswer{}, false
+	}
+	a.used.Store(now.UnixMilli())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.made.at.IsZero() {
+		a.made = c.renew(a.made, key, c.now())
+	} else if m := c.refreshed.Load(); m != nil && m.at.After(a.made.at) {
+		a.made = c.renew(a.made, key, m)
+	}
+	a.held.Store(int64(len(a.made.body)))
+	return a.made, true
+}
+
+// answer finds or adds the answer to a key; nil if there are too many.
+func (c *readOnly) answer(key answerKey, now time.Time) *cachedAnswer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := c.answers[key]; a != nil || len(c.answers) >= maxCached {
+		return a
+	}
+	a := new(cachedAnswer)
+	a.used.Store(now.UnixMilli())
+	c.answers[key] = a
+	if !c.ticking {
+		c.schedule(now)
+	}
+	return a
+}
+
+// schedule makes the next multiple of refreshEvery a refresh. The caller holds mu.
+func (c *readOnly) schedule(now time.Time) {
+	c.ticking = true
+	time.AfterFunc(refreshEvery-time.Duration(now.UnixNano())%refreshEvery, c.refresh)
+}
+
+// refresh notes what there is now, and forgets the answers that nobody asks for any more.
+func (c *readOnly) refresh() {
+	m := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, a := range c.answers {
+		if m.at.UnixMilli()-a.used.Load() >= keepUnused.Milliseconds() {
+			delete(c.answers, key)
+		}
+	}
+	if c.ticking = len(c.answers) > 0; !c.ticking {
+		c.refreshed.Store(nil) // it would keep an old registry in memory
+		return
+	}
+	c.refreshed.Store(m)
+	c.schedule(m.at)
+}
+
+// now is what this node has, whether it is up to date or not. Its age was looked at first, so that an
+// answer is never older than it says.
+func (c *readOnly) now() *moment {
+	m := &moment{at: time.Now(), age: c.service.Health().Age}
+	m.view = staleView(c.service)
+	return m
+}
+
+// renew is the answer to key as of m. What did not change since the old one is not made again.
+func (c *readOnly) renew(old madeAnswer, key answerKey, m *moment) madeAnswer {
+	made := madeAnswer{at: m.at, age: m.age, version: version{epoch: m.view.Epoch(), index: m.view.Index()}}
+	if key.entity == allAppsDelta {
+		made.version.step = m.view.DeltaStep()
+	}
+	if !old.at.IsZero() && old.version == made.version {
+		made.found, made.body, made.packed = old.found, old.body, old.packed
+		return made
+	}
+	c.built(entities[key.entity].name, key.rep.format)
+	made.body, made.found = encode(m.view, key)
+	if key.rep.gzip && len(made.body) > minCompressed {
+		made.body, made.packed = compress(made.body), true
+	}
+	return made
+}
+
+// encode makes the answer to key; false: there is no such application.
+func encode(v *registry.View, key answerKey) ([]byte, bool) {
+	f := key.rep.format
+	switch key.entity {
+	case allApps:
+		return eureka.AppendApplications(nil, f, eureka.FullVersion, v.HashCode(), v.Leases()), true
+	case allAppsDelta:
+		return eureka.AppendDelta(nil, f, v.Delta()), true
+	case oneVIP:
+		return eureka.AppendVIP(nil, f, v.ByVIP(key.name)), true
+	case oneSecureVIP:
+		return eureka.AppendVIP(nil, f, v.BySecureVIP(key.name)), true
+	}
+	app, ok := v.App(key.name)
+	if !ok {
+		return nil, false
+	}
+	return eureka.AppendApplication(nil, f, app.Name, app.Leases()), true
+}
+
+// bytes is the size of everything kept.
+func (c *readOnly) bytes() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var n int64
+	for _, a := range c.answers {
+		n += a.held.Load()
+	}
+	return float64(n)
+}
