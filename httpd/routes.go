@@ -53,16 +53,16 @@ func (h *Handler) eurekaRoutes(base string) {
 		}
 		under.Handle(path, h.handle("{base}"+path, params, form, e)).Methods(methods...)
 	}
-	read := func(path string, e func(w http.ResponseWriter, r *http.Request, v1 bool) error) {
+	read := func(path string, e readEndpoint) {
 		add(path, eurekaForm, func(w http.ResponseWriter, r *http.Request) error { return e(w, r, v1) }, http.MethodGet, http.MethodHead)
 	}
-	read("/apps", h.fullList)
-	read("/apps/delta", h.delta)
-	read("/apps/{app}", h.application)
+	read("/apps", h.cached(allApps, h.fullList))
+	read("/apps/delta", h.cached(allAppsDelta, h.delta))
+	read("/apps/{app}", h.cached(oneApp, h.application))
 	read("/apps/{app}/{id}", h.instance)
 	read("/instances/{id}", h.instanceAnywhere)
-	read("/vips/{vip}", h.vip)
-	read("/svips/{svip}", h.secureVIP)
+	read("/vips/{vip}", h.cached(oneVIP, h.vip))
+	read("/svips/{svip}", h.cached(oneSecureVIP, h.secureVIP))
 	read("/status", h.serverStatus)
 	read("/serverinfo/statusoverrides", h.statusOverrides)
 	add("/apps/{app}", eurekaForm, h.register, http.MethodPost)
