@@ -75,9 +75,6 @@ func (h *Handler) eurekaRoutes(base string) {
 	add("/asg/{asg}/status", emptyForm, h.autoScalingGroup, http.MethodPut)
 }
 
-// watchPath is where changes are watched.
-const watchPath = "/v1/rollcall/watch"
-
 // memberPath is the resource of one node of the cluster.
 const memberPath = "/v1/rollcall/members/{name}"
 
@@ -89,9 +86,21 @@ func (h *Handler) ownRoutes() {
 	get("/v1/rollcall/status", jsonForm, h.clusterStatus)
 	get("/v1/rollcall/apps", jsonForm, h.listInstances)
 	get("/v1/rollcall/events", jsonForm, h.events)
+	get("/v1/rollcall/settings", jsonForm, h.settings)
+	get("/v1/rollcall/self-preservation", jsonForm, h.selfPreservation)
+	get("/v1/rollcall/apps/{app}/{id}/explain", jsonForm, h.explain)
+	one := func(method, path string, e endpoint) {
+		h.router.Handle(path, h.handle(path, maxParams, jsonForm, e)).Methods(method)
+	}
+	one(http.MethodPost, "/v1/rollcall/self-preservation/release", h.releasePreservation)
+	one(http.MethodPost, "/v1/rollcall/self-preservation/hold", h.holdPreservation)
+	one(http.MethodPut, "/v1/rollcall/apps/{app}/{id}/override", h.override)
+	one(http.MethodDelete, "/v1/rollcall/apps/{app}/{id}/override", h.endOverride)
+	one(http.MethodPut, "/v1/rollcall/apps/{app}/{id}/quarantine", h.quarantine)
+	one(http.MethodDelete, "/v1/rollcall/apps/{app}/{id}/quarantine", h.endQuarantine)
+	one(http.MethodDelete, memberPath, h.removeMember)
 	// No HEAD: the headers of a watch say nothing, and its body has no end.
-	h.router.Handle(watchPath, h.handle(watchPath, maxParams, jsonForm, h.watch)).Methods(http.MethodGet)
-	h.router.Handle(memberPath, h.handle(memberPath, maxParams, jsonForm, h.removeMember)).Methods(http.MethodDelete)
+	one(http.MethodGet, "/v1/rollcall/watch", h.watch)
 	get("/healthz", jsonForm, healthz)
 	get("/readyz", jsonForm, h.readyz)
 	get("/serverinfo/statusoverrides", eurekaForm, func(w http.ResponseWriter, r *http.Request) error {

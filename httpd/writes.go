@@ -38,9 +38,13 @@ func pathKey(r *http.Request) registry.Key {
 	return registry.NewKey(pathVar(r, "app"), pathVar(r, "id"))
 }
 
-// apply performs one operation and counts it.
+// apply performs one operation of the protocol and counts it.
 func (h *Handler) apply(r *http.Request, op registry.Op) (registry.Result, error) {
-	origin := originOf(r)
+	return h.applyFrom(r, originOf(r), op)
+}
+
+// applyFrom performs one operation and counts it.
+func (h *Handler) applyFrom(r *http.Request, origin registry.Origin, op registry.Op) (registry.Result, error) {
 	results, err := h.config.Service.Apply(r.Context(), origin, op)
 	if err != nil {
 		err = writeOutcome(err)

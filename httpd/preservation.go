@@ -1,0 +1,233 @@
+package httpd
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// preservation is the answer of GET /v1/rollcall/self-preservation. Times are ms since the epoch.
+type preservation struct {
+	State        string                `json:"state"`
+	Reason       string                `json:"reason"` // sentences
+	Since        int64                 `json:"since"`  // 0: always
+	Until        int64                 `json:"until,omitempty"`
+	Author       string                `json:"author"` // empty: it happened by itself
+	Note         string                `json:"note"`
+	Enabled      bool                  `json:"enabled"`
+	Threshold    float64               `json:"threshold"`
+	Population   uint32                `json:"population"`
+	Condition    bool                  `json:"condition"`
+	Withheld     uint32                `json:"withheld"`
+	Figures      shownFigures          `json:"figures"`
+	Upstream     upstreamFormula       `json:"upstream"`
+	Applications []appFigures          `json:"applications"`
+	Transitions  []shownPreservingStep `json:"transitions"` // newest first
+	Clock        string                `json:"clock"`
+}
+
+type shownFigures struct {
+	Leases  uint32 `json:"leases"`
+	Counted uint32 `json:"counted"`
+	Fresh   uint32 `json:"fresh"`
+	Expired uint32 `json:"expired"`
+}
+
+// upstreamFormula is Eureka's own bookkeeping at the same leaseClock.
+type upstreamFormula struct {
+	Decides         bool   `json:"decides"` // eureka-compat.expectation
+	ExpectedClients uint32 `json:"expected_clients"`
+	Threshold       uint32 `json:"threshold"`
+	LastMinute      uint32 `json:"renewals_last_minute"`
+	Sliding         uint32 `json:"renewals_sliding"`
+	Allows          bool   `json:"allows_eviction"`
+}
+
+type appFigures struct {
+	App string `json:"app"`
+	shownFigures
+	Overdue []overdue `json:"overdue"` // longest silence first
+}
+
+type overdue struct {
+	ID     string `json:"id"`
+	Silent int64  `json:"silent_ms"`
+	Ends   int64  `json:"ends_in_ms"`
+}
+
+type shownPreservingStep struct {
+	State   string `json:"state"`
+	At      int64  `json:"at"`
+	Author  string `json:"author"`
+	Reason  string `json:"reason"`
+	Counted uint32 `json:"counted"`
+	Fresh   uint32 `json:"fresh"`
+	Expired uint32 `json:"expired"`
+}
+
+// selfPreservation is GET /v1/rollcall/self-preservation.
+func (h *Handler) selfPreservation(w http.ResponseWriter, r *http.Request) error {
+	v, err := h.view(r)
+	if err != nil {
+		return err
+	}
+	v.label(w.Header(), v.Index())
+	return respondJSON(w, r, preservationOf(v.View, h.clockOf(v.View)))
+}
+
+func preservationOf(v *registry.View, at leaseClock) preservation {
+	p, f, s := v.Preservation(), v.Freshness(at.now), v.Settings()
+	holds, why := v.Condition(f)
+	shown := preservation{
+		State: p.State.String(), Reason: preservationReason(v, at, f, why), Since: p.Since.Wall,
+		Author: p.By.Author, Note: p.By.Reason,
+		Enabled: s.SelfPreservation, Threshold: shareOf(s.Threshold), Population: s.Population, Condition: holds,
+		Figures: shownFigures{f.Leases, f.Counted, f.Fresh, f.Expired}, Upstream: upstreamOf(v),
+		Applications: appsFigures(v, at.now), Transitions: transitionsOf(v), Clock: at.kind(),
+	}
+	if p.Until != 0 {
+		shown.Until = at.wall(p.Until)
+	}
+	if p.State.Withholds() {
+		shown.Withheld = f.Expired
+	}
+	return shown
+}
+
+func upstreamOf(v *registry.View) upstreamFormula {
+	e := v.Expectation()
+	return upstreamFormula{
+		Decides: v.Settings().Expectation, ExpectedClients: e.Clients, Threshold: e.Threshold,
+		LastMinute: e.Renewals, Sliding: e.Sliding, Allows: e.Allows,
+	}
+}
+
+func appsFigures(v *registry.View, now int64) []appFigures {
+	shown := []appFigures{}
+	for _, a := range v.FreshnessByApp(now) {
+		app := appFigures{App: a.App, shownFigures: shownFigures{a.Leases, a.Counted, a.Fresh, a.Expired}, Overdue: []overdue{}}
+		for _, o := range a.Overdue {
+			app.Overdue = append(app.Overdue, overdue{ID: o.Key.ID, Silent: o.Silent, Ends: o.Ends})
+		}
+		shown = append(shown, app)
+	}
+	return shown
+}
+
+func transitionsOf(v *registry.View) []shownPreservingStep {
+	shown := []shownPreservingStep{}
+	for _, p := range v.Transitions() {
+		shown = append(shown, shownPreservingStep{
+			State: p.State.String(), At: p.Since.Wall, Author: p.By.Author, Reason: p.By.Reason,
+			Counted: p.Figures.Counted, Fresh: p.Figures.Fresh, Expired: p.Figures.Expired,
+		})
+	}
+	return shown
+}
+
+// preservationReason says in sentences what self-preservation does, why, until when, and what an
+// operator can do; why is the condition's own sentence.
+func preservationReason(v *registry.View, at leaseClock, f registry.Figures, why string) string {
+	p := v.Preservation()
+	switch p.State {
+	case registry.PreservationOn:
+		return fmt.Sprintf("Self-preservation is on since %s: %s. Evictions are withheld%s: %s. It goes off by itself when enough leases are fresh; %s lets evictions go on now.",
+			shownTime(p.Since.Wall), why, untilText(p, at, ", at the latest until "), endedLeases(f), releaseCall)
+	case registry.PreservationHeld:
+		return fmt.Sprintf("%s. Evictions are withheld%s: %s. Without the hold: %s. %s ends it.",
+			byWhom("Held", p), untilText(p, at, " until "), endedLeases(f), why, releaseCall)
+	case registry.PreservationReleased:
+		how := "It was on for as long as it may be, and released itself at " + shownTime(p.Since.Wall)
+		if p.By != (registry.Act{}) {
+			how = byWhom("Released", p)
+		}
+		return fmt.Sprintf("%s. Evictions go on although %s. It can come on again after that was not so once.", how, why)
+	}
+	if !v.Settings().SelfPreservation {
+		return fmt.Sprintf("%s. Leases are evicted when they end.", capitalized(why))
+	}
+	return fmt.Sprintf("Self-preservation is off: %s. Leases are evicted when they end.", why)
+}
+
+// releaseCall is what an operator calls to let evictions go on.
+const releaseCall = "POST /v1/rollcall/self-preservation/release"
+
+func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// byWhom says who brought a state about, when and why.
+func byWhom(what string, p registry.Preservation) string {
+	text := fmt.Sprintf("%s by %s at %s", what, p.By.Author, shownTime(p.Since.Wall))
+	if p.By.Reason != "" {
+		text += " (" + p.By.Reason + ")"
+	}
+	return text
+}
+
+func untilText(p registry.Preservation, at leaseClock, lead string) string {
+	if p.Until == 0 {
+		return ""
+	}
+	return lead + shownTime(at.wall(p.Until))
+}
+
+func endedLeases(f registry.Figures) string {
+	if f.Expired == 1 {
+		return "1 lease has ended"
+	}
+	return fmt.Sprintf("%d leases have ended", f.Expired)
+}
+
+// releasePreservation is POST /v1/rollcall/self-preservation/release.
+func (h *Handler) releasePreservation(w http.ResponseWriter, r *http.Request) error {
+	return h.preserve(w, r, registry.SelfPreservation{To: registry.PreservationReleased})
+}
+
+// holdPreservation is POST /v1/rollcall/self-preservation/hold.
+func (h *Handler) holdPreservation(w http.ResponseWriter, r *http.Request) error {
+	length, err := forParam(r.URL.RawQuery, true)
+	if err != nil {
+		return err
+	}
+	return h.preserve(w, r, registry.SelfPreservation{To: registry.PreservationHeld, For: length})
+}
+
+// preserve performs an operator's transition, with the numbers as this node sees them, and answers
+// with what holds then.
+func (h *Handler) preserve(w http.ResponseWriter, r *http.Request, op registry.SelfPreservation) error {
+	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
+		return err
+	}
+	var err error
+	if op.By, err = actOf(r); err != nil {
+		return err
+	}
+	before := staleView(h.config.Service)
+	if before == nil {
+		return registry.ErrClosed
+	}
+	op.From, op.Figures = before.Preservation().State, before.Freshness(h.clockOf(before).now)
+	result, err := h.applyFrom(r, registry.FromClient, op)
+	if err != nil {
+		return err
+	}
+	after, err := h.viewAfterWrite(r.Context())
+	if err != nil {
+		return err
+	}
+	if result.Outcome == registry.Refused {
+		return &refusal{status: http.StatusConflict, text: refusedRelease(after.Preservation())}
+	}
+	h.config.Log.Info("an operator changed self-preservation", "state", op.To, "for_ms", op.For, "author", op.By.Author, "reason", op.By.Reason)
+	after.label(w.Header(), after.Index())
+	return respondJSON(w, r, preservationOf(after.View, h.clockOf(after.View)))
+}
+
+// refusedRelease says why there was nothing to release.
+func refusedRelease(p registry.Preservation) string {
+	if p.State == registry.PreservationReleased {
+		return fmt.Sprintf("self-preservation is released since %s: there is nothing to release", shownTime(p.Since.Wall))
+	}
+	return fmt.Sprintf("self-preservation is %s: there is nothing to release", p.State)
+}

@@ -1,0 +1,127 @@
+package httpd
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// summaryOf says of a live instance what an operator asks at night: is it shown, as what and by
+// whose will, is it alive, and if it is not, why it is still there.
+func summaryOf(e *explanation, health registry.Health, s registry.Settings) string {
+	sentences := []string{presence(e)}
+	if e.Override != nil {
+		sentences = append(sentences, forced(e))
+	}
+	sentences = append(sentences, leaseSentence(e))
+	if e.Expired {
+		sentences = append(sentences, whyStill(e, health, s))
+	}
+	if e.Clock == "applied" {
+		sentences = append(sentences, "These times are of the newest entry that this node applied, up to 2s old while a leader serves.")
+	}
+	return strings.Join(sentences, " ")
+}
+
+func presence(e *explanation) string {
+	name := e.App + "/" + e.ID
+	if q := e.Quarantine; q != nil {
+		return fmt.Sprintf("%s is in quarantine until %s, by %s: it is in no list, and its heartbeats are accepted.", name, shownTime(q.Until), said(*q))
+	}
+	return fmt.Sprintf("%s is listed as %s.", name, e.Status)
+}
+
+func forced(e *explanation) string {
+	o := e.Override
+	text := fmt.Sprintf("%s is forced by an override of which no more is known", o.Status)
+	if o.Since != 0 {
+		text = fmt.Sprintf("%s is forced since %s, by %s", o.Status, shownTime(o.Since), said(o.actDetails))
+	}
+	if o.Until != 0 {
+		text += ", until " + shownTime(o.Until)
+	}
+	if e.Reported != "" {
+		text += "; the instance itself reports " + e.Reported
+	}
+	return text + "."
+}
+
+// said is who did something, and why if it was said.
+func said(by actDetails) string {
+	author := by.Author
+	if author == "" {
+		author = "a client of Eureka's API"
+	}
+	if by.Reason == "" {
+		return author
+	}
+	return author + " (" + by.Reason + ")"
+}
+
+func leaseSentence(e *explanation) string {
+	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", shownSpan(e.Silent), shownTime(e.LastRenewal))
+	if e.Expired {
+		return fmt.Sprintf("%s, and its lease of %ds ended %s ago, at %s.", renewed, e.Lease, shownSpan(-e.ExpiresIn), shownTime(e.ExpiresAt))
+	}
+	return fmt.Sprintf("%s; unless it is renewed its lease of %ds ends in %s, at %s.", renewed, e.Lease, shownSpan(e.ExpiresIn), shownTime(e.ExpiresAt))
+}
+
+// whyStill says why an instance whose lease has ended was not evicted.
+func whyStill(e *explanation, health registry.Health, s registry.Settings) string {
+	switch {
+	case e.SelfPreservation.Withholds:
+		return "It is not evicted because evictions are withheld. " + e.SelfPreservation.Reason
+	case !health.Quorum:
+		return "It is not evicted because there is no leader that this node knows, and without one nothing changes."
+	case s.Threshold >= registry.Whole:
+		return "It is not evicted because self-preservation.renewal-percent-threshold is 1, which leaves nothing for an eviction round to take."
+	case health.Leads && health.Suspended:
+		return "It is not evicted yet because the leader is too young to know who is alive."
+	}
+	return "It goes with one of the next eviction rounds, each of which takes a part of the registry."
+}
+
+// epitaphOf says of an instance that is gone when and why it went.
+func epitaphOf(e *explanation, rec registry.Removal) string {
+	text := fmt.Sprintf("%s/%s is gone: it was canceled at %s", e.App, e.ID, shownTime(e.Removed.At))
+	if rec.Kind == registry.Evicted {
+		text = fmt.Sprintf("%s/%s is gone: its lease ended, and it was evicted at %s", e.App, e.ID, shownTime(e.Removed.At))
+	}
+	if n := len(rec.History); n > 0 {
+		text += manner(rec.History[n-1])
+	}
+	if q := e.Quarantine; q != nil {
+		text += fmt.Sprintf(". If it registers before %s it is in quarantine, by %s", shownTime(q.Until), said(*q))
+	}
+	return text + "."
+}
+
+// manner is what the event of a removal knows about it.
+func manner(last registry.Event) string {
+	switch last.Kind {
+	case registry.EventEvicted:
+		text := ""
+		if last.For > 0 {
+			text = fmt.Sprintf(", %s after its last renewal", shownSpan(last.For))
+		}
+		if last.By.Reason != "" {
+			text += " (" + last.By.Reason + ")"
+		}
+		return text
+	case registry.EventCanceled:
+		return " " + bySender(last.Origin)
+	}
+	return ""
+}
+
+// bySender says who sent an operation.
+func bySender(o registry.Origin) string {
+	switch o.Kind {
+	case registry.LocalPeer:
+		return "by another node"
+	case registry.RemoteDC:
+		return "by a server of datacenter " + o.DC
+	}
+	return "by a client"
+}
