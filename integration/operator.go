@@ -19,6 +19,12 @@ type Preservation struct {
 	Figures      PreservationFigures
 	Applications []OverdueApp
 	Transitions  []Transition // newest first
+	Upstream     struct {
+		Decides   bool
+		Clients   int `json:"expected_clients"`
+		Threshold int
+		Allows    bool `json:"allows_eviction"`
+	}
 }
 
 // PreservationFigures are the numbers of self-preservation.

@@ -1,0 +1,122 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+)
+
+// TestOnlyTheDoubledLeaseOutlivesItsDuration renews two instances on a cluster with upstream's lease
+// and on one without.
+func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
+	t.Parallel()
+	const lease = 3
+	for _, tc := range []struct {
+		name     string
+		settings map[string]string
+		renewed  int // seconds that a renewed lease lasts
+	}{
+		{"default", nil, lease},
+		{"doubled", map[string]string{"eureka-compat.doubled-lease": "true"}, 2 * lease},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := StartCluster(t, Config{Settings: tc.settings})
+			for _, id := range []string{"renewed", "registered"} {
+				mustRegister(t, c.Nodes[0], Instance{App: "MORTAL", ID: id, Duration: lease})
+			}
+			mustEndWithin(t, c, "registered", 0, lease)
+			renewed := time.Now()
+			if answer := c.Nodes[1].Renew("MORTAL", "renewed"); answer.Status != 200 {
+				t.Fatalf("renew: %v, want 200", answer)
+			}
+			mustEndWithin(t, c, "renewed", tc.renewed-lease, tc.renewed)
+			awaitEviction(t, c, "renewed", tc.renewed, renewed)
+		})
+	}
+}
+
+// mustEndWithin expects every node to say that a lease ends in more than least and at most most
+// seconds.
+func mustEndWithin(t *testing.T, c *Cluster, id string, least, most int) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		e, err := n.Explain("MORTAL", id)
+		if err != nil || e == nil || e.ExpiresIn <= int64(least)*1000 || e.ExpiresIn > int64(most)*1000 {
+			t.Errorf("node %s explains %s by %+v, %v, want that it ends in more than %d and at most %d s", n.Name, id, e, err, least, most)
+		}
+	}
+}
+
+// TestReadOnlyCacheShowsChangesLate looks for a change that the cache does not have yet. It is
+// refreshed every 30 s, which may happen between a change and the look at it, but not twice running.
+func TestReadOnlyCacheShowsChangesLate(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{Nodes: 1, Settings: map[string]string{"eureka-compat.read-only-cache": "true"}})
+	n := c.Nodes[0]
+	mustList(t, n)
+	var id string
+	late := false
+	for i := 0; i < 2 && !late; i++ {
+		id = fmt.Sprintf("orders-%d", i)
+		mustRegister(t, n, Instance{App: "ORDERS", ID: id})
+		_, listed := mustList(t, n)[id]
+		late = !listed
+	}
+	if !late {
+		t.Fatal("every change was listed at once")
+	}
+	if instance, err := n.Lookup("ORDERS", id); err != nil || instance == nil {
+		t.Errorf("the instance itself: %v, %v, want it at once", instance, err)
+	}
+	Eventually(t, 5*time.Minute, "the change is listed", func() error {
+		if _, listed := mustList(t, n)[id]; !listed {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// TestUpstreamsFormulaKeepsALoneInstanceForEver brings back what upstream does to a server with few
+// clients: its threshold of 3 renewals a minute is never exceeded.
+func TestUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{Settings: map[string]string{"eureka-compat.expectation": "true", "eureka-compat.doubled-lease": "true"}})
+	mustAgreeOnSettings(t, c)
+	mustRegister(t, c.Nodes[0], Instance{App: "MORTAL", ID: "dead", Duration: 3})
+	for _, n := range c.Nodes {
+		Eventually(t, herdLimit, "upstream's formula keeps the instance on node "+n.Name, func() error {
+			p, err := n.Preservation()
+			if err != nil {
+				return err
+			}
+			if u := p.Upstream; p.State != "on" || p.Withheld != 1 || !u.Decides || u.Allows || u.Clients != 2 || u.Threshold != 3 {
+				return fmt.Errorf("%+v", p)
+			}
+			return nil
+		})
+	}
+}
+
+// mustAgreeOnSettings expects the settings of the leader on all nodes.
+func mustAgreeOnSettings(t *testing.T, c *Cluster) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		settings, err := ask[map[string]any](n, "/v1/rollcall/settings")
+		want := map[string]any{
+			"self-preservation.enabled":                       true,
+			"self-preservation.renewal-percent-threshold":     0.85,
+			"self-preservation.min-instances":                 10.0,
+			"self-preservation.max-duration":                  "1h0m0s",
+			"eureka-compat.expectation":                       true,
+			"eureka-compat.doubled-lease":                     true,
+			"eureka-compat.expected-client-renewal-interval":  "30s",
+			"eureka-compat.renewal-threshold-update-interval": "15m0s",
+		}
+		if err != nil || !maps.Equal(settings, want) {
+			t.Errorf("node %s has the settings %v, %v, want %v", n.Name, settings, err, want)
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// watcher is a `rollcall watch` with JSON output.
+type watcher struct{ *Process }
+
+// watchLine is one line that it prints: a Change, unless Event names something else.
+type watchLine struct {
+	Event string
+	Change
+}
+
+// startWatcher runs the command against nodes, in their order, and waits until it watches.
+func startWatcher(t *testing.T, nodes []*Node, args ...string) watcher {
+	t.Helper()
+	var addrs []string
+	for _, n := range nodes {
+		addrs = append(addrs, n.URL())
+	}
+	args = append([]string{"watch", "-o", "json", "--addr", strings.Join(addrs, ",")}, args...)
+	p, err := Launch(t, filepath.Join(t.TempDir(), "log"), nil, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watcher{p}
+	Eventually(t, ReadyLimit, "rollcall watch begins", func() error { return notYet(len(w.lines(t)), 1) })
+	return w
+}
+
+// lines are those that were printed whole so far; what the command says on standard error is not
+// among them.
+func (w watcher) lines(t *testing.T) []watchLine {
+	t.Helper()
+	var lines []watchLine
+	for line := range strings.Lines(w.Output(t)) {
+		if !strings.HasPrefix(line, "{") || !strings.HasSuffix(line, "\n") {
+			continue
+		}
+		var l watchLine
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("rollcall watch printed %q: %v", line, err)
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// changes are the changes that it printed so far. That it may have missed some fails the test.
+func (w watcher) changes(t *testing.T) []Change {
+	t.Helper()
+	var changes []Change
+	for _, l := range w.lines(t) {
+		switch l.Event {
+		case "change":
+			changes = append(changes, l.Change)
+		case "reset":
+			t.Fatalf("rollcall watch may have missed something: %+v", l)
+		}
+	}
+	return changes
+}
+
+func TestWatchCommandPrintsWhatHappensOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	w := startWatcher(t, c.Nodes[:1], "orders")
+	mustRegister(t, c.Nodes[1], Instance{App: "ELSE", ID: "else-1"})
+	began := time.Now()
+	mustRegister(t, c.Nodes[1], Instance{App: "ORDERS", ID: "orders-1"})
+	Eventually(t, ReadyLimit, "the registration is printed", func() error { return notYet(len(w.changes(t)), 1) })
+	t.Logf("printed after %v", time.Since(began))
+	if answer := c.Nodes[2].Cancel("ORDERS", "orders-1"); answer.Status != http.StatusOK {
+		t.Fatalf("cancel: %v", answer)
+	}
+	Eventually(t, ReadyLimit, "the cancel is printed", func() error { return notYet(len(w.changes(t)), 2) })
+	for i, want := range []Change{
+		{Action: "ADDED", Why: "registered", App: "ORDERS", ID: "orders-1", Status: "UP"},
+		{Action: "DELETED", Why: "canceled", App: "ORDERS", ID: "orders-1", Status: "UP"},
+	} {
+		got := w.changes(t)[i]
+		want.Index, want.Instance = got.Index, got.Instance
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("change %d is %+v, want %+v", i, got, want)
+		}
+	}
+}
+
+// TestWatchCommandMissesAndRepeatsNothingWhileNodesDie kills the leader again and again, or every node
+// once and so the one that the command is connected to, while instances are registered.
+func TestWatchCommandMissesAndRepeatsNothingWhileNodesDie(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		next func(c *Cluster, turn int) *Node
+	}{
+		{"the leader", func(c *Cluster, _ int) *Node { return c.Leader() }},
+		{"each in turn", func(c *Cluster, turn int) *Node { return c.Nodes[turn] }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := StartCluster(t, Config{})
+			w := startWatcher(t, c.Nodes)
+			r := startRecorder(t, c.Nodes)
+			for turn := range c.Nodes {
+				r.awaitProgress(t)
+				victim := tc.next(c, turn)
+				r.use(c.Others(victim))
+				victim.Kill()
+				r.awaitProgress(t)
+				victim.Start(t)
+				victim.WaitReady(t)
+				r.use(c.Nodes)
+			}
+			r.awaitProgress(t)
+			r.stop()
+			r.check(t, func() []Change { return w.changes(t) })
+		})
+	}
+}
+
+// recorder registers instances, each once and one after the other, and remembers the index under which
+// each was acknowledged.
+type recorder struct {
+	cancel context.CancelFunc
+	worker sync.WaitGroup
+
+	mu    sync.Mutex
+	nodes []*Node
+	tried []string
+	acked map[string]string // index by id
+	last  string            // the newest index
+}
+
+func startRecorder(t *testing.T, nodes []*Node) *recorder {
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &recorder{cancel: cancel, nodes: nodes, acked: map[string]string{}}
+	r.worker.Go(func() { r.run(ctx) })
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *recorder) run(ctx context.Context) {
+	for i := 0; pause(ctx, churnEvery/4); i++ {
+		id := fmt.Sprintf("recorded-%05d", i)
+		answer := r.try(id).Register(Instance{App: "RECORDED", ID: id})
+		if answer.Outcome() == Done {
+			r.note(id, answer.Header.Get("X-Rollcall-Index"))
+		}
+	}
+}
+
+// try notes that a registration is sent and to which node.
+func (r *recorder) try(id string) *Node {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tried = append(r.tried, id)
+	return r.nodes[rand.IntN(len(r.nodes))]
+}
+
+func (r *recorder) note(id, index string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acked[id], r.last = index, index
+}
+
+func (r *recorder) use(nodes []*Node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.nodes = nodes
+}
+
+func (r *recorder) stop() {
+	r.cancel()
+	r.worker.Wait()
+}
+
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.acked)
+}
+
+func (r *recorder) awaitProgress(t *testing.T) {
+	t.Helper()
+	const some = 50
+	goal := r.count() + some
+	Eventually(t, ReadyLimit, "registrations are acknowledged", func() error { return notYet(r.count(), goal) })
+}
+
+// check compares what a watch brought with what was acknowledged: everything, once, in order, and
+// nothing but what was tried.
+func (r *recorder) check(t *testing.T, changes func() []Change) {
+	t.Helper()
+	Eventually(t, ReadyLimit, "the watch has come to "+r.last, func() error {
+		if seen := changes(); len(seen) == 0 || seen[len(seen)-1].Position(t) < position(t, r.last) {
+			return fmt.Errorf("%d changes so far", len(seen))
+		}
+		return nil
+	})
+	seen := map[string]Change{}
+	before := uint64(0)
+	for _, c := range changes() {
+		if at := c.Position(t); at <= before {
+			t.Errorf("%+v came after %d", c, before)
+		} else {
+			before = at
+		}
+		if first, twice := seen[c.ID]; twice {
+			t.Errorf("%s came twice, at %s and %s", c.ID, first.Index, c.Index)
+		}
+		seen[c.ID] = c
+		if c.Action != "ADDED" || !slices.Contains(r.tried, c.ID) {
+			t.Errorf("%+v is nothing that was registered", c)
+		}
+	}
+	for id, index := range r.acked {
+		if seen[id].Index != index {
+			t.Errorf("%s was acknowledged at %s, and the watch shows it at %q", id, index, seen[id].Index)
+		}
+	}
+	t.Logf("%d of %d registrations acknowledged, %d changes seen", len(r.acked), len(r.tried), len(seen))
+}
+
+// TestEveryNodeStreamsTheSameEvents compares the streams of three nodes, byte by byte.
+func TestEveryNodeStreamsTheSameEvents(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	var streams []*Stream
+	for _, n := range c.Nodes {
+		streams = append(streams, n.Watch(t, ""))
+	}
+	one := c.Nodes[0].Watch(t, "app=orders")
+	wantOne := 0
+	for i, act := range []struct {
+		app string
+		do  func(*Node) Answer
+	}{
+		{"ORDERS", func(n *Node) Answer { return n.Register(Instance{App: "ORDERS", ID: "a"}) }},
+		{"BILLS", func(n *Node) Answer { return n.Register(Instance{App: "BILLS", ID: "b"}) }},
+		{"ORDERS", func(n *Node) Answer { return n.Override("ORDERS", "a", "OUT_OF_SERVICE") }},
+		{"BILLS", func(n *Node) Answer { return n.Quarantine("BILLS", "b", time.Hour, "ann", "why not") }},
+		{"ORDERS", func(n *Node) Answer { return n.Cancel("ORDERS", "a") }},
+	} {
+		if answer := act.do(c.Nodes[i%len(c.Nodes)]); answer.Outcome() != Done {
+			t.Fatalf("act %d: %v", i, answer)
+		}
+		for _, s := range streams {
+			Eventually(t, ReadyLimit, "the change reaches "+s.node, func() error { return notYet(len(s.Changes(t)), i+1) })
+		}
+		if act.app == "ORDERS" {
+			wantOne++
+		}
+	}
+	first := streams[0].Changes(t)
+	for _, s := range streams[1:] {
+		if got := s.Changes(t); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", first) {
+			t.Errorf("%s streams\n%+v\n%s streams\n%+v", s.node, got, streams[0].node, first)
+		}
+	}
+	var actions []string
+	for _, change := range first {
+		actions = append(actions, change.Action+" "+change.Why)
+	}
+	if want := []string{"ADDED registered", "ADDED registered", "MODIFIED changed", "DELETED quarantined", "DELETED canceled"}; !slices.Equal(actions, want) {
+		t.Errorf("streamed %v, want %v", actions, want)
+	}
+	if got := one.AwaitChange(t, first[len(first)-1].Index); len(got) != wantOne {
+		t.Errorf("the stream of one application brought %+v, want %d changes", got, wantOne)
+	}
+}
+
+// TestLongPollGoesOnAtAnotherNode asks one node after the other for what came after the index that the
+// one before gave.
+func TestLongPollGoesOnAtAnotherNode(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	index := mustPoll(t, c.Nodes[0], "wait=0s").Index
+	for i, n := range c.Nodes {
+		id := fmt.Sprintf("polled-%d", i)
+		polled := make(chan poll, 1)
+		go func() { polled <- pollNode(n, "wait=30s&app=polled&index="+index) }()
+		mustRegister(t, c.Others(n)[0], Instance{App: "OTHER", ID: "other-" + id}) // wakes nobody
+		mustRegister(t, c.Others(n)[0], Instance{App: "POLLED", ID: id})
+		got := <-polled
+		if got.err != nil || len(got.Changes) != 1 || got.Changes[0].ID != id {
+			t.Fatalf("node %s: %+v, want the registration of %s", n.Name, got, id)
+		}
+		index = got.Index
+	}
+	if answer := c.Nodes[0].Get("/v1/rollcall/watch?wait=1s&index=elsewhere-1"); answer.Status != http.StatusGone {
+		t.Errorf("an index of another registry: %v, want 410", answer)
+	}
+	if answer := c.Nodes[0].Get("/v1/rollcall/watch?wait=1s&index=" + index + "000"); answer.Status != http.StatusBadRequest {
+		t.Errorf("an index from the future: %v, want 400", answer)
+	}
+}
+
+// poll is the answer to a long poll.
+type poll struct {
+	Index   string
+	Changes []Change
+	err     error
+}
+
+func mustPoll(t *testing.T, n *Node, query string) poll {
+	t.Helper()
+	p := pollNode(n, query)
+	if p.err != nil {
+		t.Fatal(p.err)
+	}
+	return p
+}
+
+func pollNode(n *Node, query string) poll {
+	p, err := ask[poll](n, "/v1/rollcall/watch?"+query)
+	p.err = err
+	return p
+}
