@@ -87,8 +87,18 @@ func (r *Registry) freeSlots() []uint32 {
 
 func (r *Registry) leaseStates() []LeaseState {
 	states := make([]LeaseState, 0, r.tables.live.Len())
+	var room []Event // for the histories of many leases: an allocation for each would cost the most
 	for l := range r.View().all() {
-		states = append(states, LeaseState{Lease: l, Renewed: r.renewed(l), History: r.tables.renewals.past(l.Handle).events()})
+		if cap(room)-len(room) < eventsKept {
+			room = make([]Event, 0, 256*eventsKept)
+		}
+		state := LeaseState{Lease: l, Renewed: r.renewed(l)}
+		if past := r.tables.renewals.past(l.Handle); past != nil {
+			first := len(room)
+			room = past.appendTo(room)
+			state.History = slices.Clip(room[first:])
+		}
+		states = append(states, state)
 	}
 	return states
 }

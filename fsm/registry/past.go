@@ -80,16 +80,25 @@ func (p *past) event() Event {
 }
 
 // events are the last ones, oldest first.
-func (p *past) events() []Event {
+func (p *past) events() []Event { return p.appendTo(nil) }
+
+// appendTo appends the last events, oldest first.
+func (p *past) appendTo(dst []Event) []Event {
+	n := p.length()
+	dst = slices.Grow(dst, n)[:len(dst)+n]
+	for i := range n {
+		dst[len(dst)-1-i] = p.event()
+		p = p.before
+	}
+	return dst
+}
+
+// length is the number of events that are remembered.
+func (p *past) length() int {
 	if p == nil {
-		return nil
+		return 0
 	}
-	events := make([]Event, 0, min(int(p.depth), eventsKept))
-	for ; p != nil && len(events) < eventsKept; p = p.before {
-		events = append(events, p.event())
-	}
-	slices.Reverse(events)
-	return events
+	return min(int(p.depth), eventsKept)
 }
 
 // cloneEvents copies events with their strings.
