@@ -56,7 +56,7 @@ func (f *feed) read() ([]registry.Change, error) {
 	if v.Epoch() != f.at.epoch {
 		return nil, errForeign // its index says nothing here
 	}
-	changes, err := changesOf(v, f.at.index, f.which)
+	changes, err := v.ChangesOf(f.at.index, f.which)
 	if err != nil {
 		return nil, err
 	}
@@ -103,10 +103,4 @@ var lostText = map[string]string{
 	"too_old": "the index is too old: removals after it are forgotten; fetch everything and go on from this index",
 	"foreign": "the index belongs to another history of the registry; fetch everything and go on from this index",
 	"slow":    "you read too slowly; fetch everything and watch again",
-}
-
-// changesOf returns the changes of v that are selected.
-func changesOf(v *registry.View, after registry.Index, which registry.Selector) ([]registry.Change, error) {
-	changes, err := v.Changes(after, 0)
-	return slices.DeleteFunc(changes, func(c registry.Change) bool { return !which.Selects(c.Lease.Key()) }), err
 }

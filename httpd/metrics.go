@@ -142,6 +142,10 @@ func actionName(op registry.Op) string {
 		return "status_delete"
 	case registry.UpdateMetadata:
 		return "metadata"
+	case registry.Quarantine:
+		return "quarantine"
+	case registry.SelfPreservation:
+		return "self_preservation"
 	}
 	return "other"
 }

@@ -95,3 +95,15 @@ func consistencyParam(query string) (read registry.Consistency, ok bool, err err
 	}
 	return read, true, nil
 }
+
+// flagParam reads a parameter that is true or false; false if it is not given.
+func flagParam(query, name string) (bool, error) {
+	word, ok, err := param(query, name)
+	switch {
+	case err != nil || !ok:
+		return false, err
+	case word != "true" && word != "false":
+		return false, badRequest(name + " must be true or false")
+	}
+	return word == "true", nil
+}

@@ -1,10 +1,12 @@
 package httpd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -48,9 +50,12 @@ type shownInstance struct {
 	LastRenewal int64          `json:"last_renewal"`
 	Registered  int64          `json:"registered"`
 	Index       registry.Index `json:"index"` // of the instance's last change
+
+	Override         *overrideDetails `json:"override,omitempty"`
+	QuarantinedUntil int64            `json:"quarantined_until,omitempty"` // only with quarantined=true
 }
 
-func show(v *registry.View, l *registry.Lease) shownInstance {
+func show(v *registry.View, at leaseClock, l *registry.Lease) shownInstance {
 	i := l.Instance
 	s := shownInstance{
 		App: i.App, ID: i.ID(), Status: i.Status.String(), Host: i.HostName, IP: i.IPAddr, VIP: i.VIP,
@@ -59,7 +64,10 @@ func show(v *registry.View, l *registry.Lease) shownInstance {
 		LastRenewal: v.LastRenewal(l).Wall, Registered: l.RegisteredAt, Index: l.Changed,
 	}
 	if i.Overridden != registry.Unknown {
-		s.Overridden = i.Overridden.String()
+		s.Overridden, s.Override = i.Overridden.String(), overrideOf(l, at)
+	}
+	if l.Quarantine != nil {
+		s.QuarantinedUntil = at.wall(l.Quarantine.Until)
 	}
 	return s
 }
@@ -72,9 +80,14 @@ func openPort(p registry.Port) int {
 	return int(p.Number)
 }
 
-// listInstances is GET /v1/rollcall/apps, with app=NAME for one application.
+// listInstances is GET /v1/rollcall/apps, with app=NAME for one application, and quarantined=true for
+// those too that no other list shows.
 func (h *Handler) listInstances(w http.ResponseWriter, r *http.Request) error {
-	name, one, err := param(r.URL.RawQuery, "app")
+	name, _, err := param(r.URL.RawQuery, "app")
+	if err != nil {
+		return err
+	}
+	hidden, err := flagParam(r.URL.RawQuery, "quarantined")
 	if err != nil {
 		return err
 	}
@@ -83,23 +96,42 @@ func (h *Handler) listInstances(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v.label(w.Header(), v.Index())
-	leases := v.Leases()
-	if one {
-		leases = leasesOf(v.View, strings.ToUpper(name))
+	name = strings.ToUpper(name)
+	leases := slices.Collect(leasesOf(v.View, name))
+	if hidden {
+		leases = withQuarantined(leases, v.View, registry.Selector{App: name})
 	}
+	at := h.clockOf(v.View)
 	shown := []shownInstance{} // shown as an empty list, not as null
-	for l := range leases {
-		shown = append(shown, show(v.View, l))
+	for _, l := range leases {
+		shown = append(shown, show(v.View, at, l))
 	}
 	return respondJSON(w, r, shown)
 }
 
+// leasesOf are the leases of one application; "": all.
 func leasesOf(v *registry.View, app string) iter.Seq[*registry.Lease] {
+	if app == "" {
+		return v.Leases()
+	}
 	a, ok := v.App(app)
 	if !ok {
 		return func(func(*registry.Lease) bool) {}
 	}
 	return a.Leases()
+}
+
+// withQuarantined adds the quarantined leases that are selected, in the order of the list.
+func withQuarantined(leases []*registry.Lease, v *registry.View, which registry.Selector) []*registry.Lease {
+	for l := range v.Quarantined {
+		if which.Selects(l.Key()) {
+			leases = append(leases, l)
+		}
+	}
+	slices.SortFunc(leases, func(a, b *registry.Lease) int {
+		return cmp.Or(strings.Compare(a.Instance.App, b.Instance.App), strings.Compare(a.Instance.ID(), b.Instance.ID()))
+	})
+	return leases
 }
 
 // recentEvents are the two recent queues, newest first.

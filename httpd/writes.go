@@ -124,10 +124,10 @@ func (h *Handler) checkQuota(key registry.Key) error {
 	if v == nil {
 		return nil
 	}
-	if _, exists := v.Lease(key); exists {
+	if _, exists := v.Find(key); exists {
 		return nil
 	}
-	if v.Len() >= h.config.Limits.InstancesTotal {
+	if v.Total() >= h.config.Limits.InstancesTotal {
 		return &refusal{status: http.StatusInsufficientStorage, text: "the registry is full"}
 	}
 	if app, ok := v.App(key.App); ok && app.Len() >= h.config.Limits.InstancesInApp {
@@ -217,7 +217,7 @@ func (h *Handler) updateMetadata(w http.ResponseWriter, r *http.Request) error {
 func (h *Handler) checkMetadata(key registry.Key, pairs []registry.Pair) error {
 	var stored []registry.Pair
 	if v := staleView(h.config.Service); v != nil {
-		if lease, ok := v.Lease(key); ok {
+		if lease, ok := v.Find(key); ok {
 			stored = lease.Instance.Metadata
 		}
 	}
