@@ -62,7 +62,8 @@ func (n *node) apply(batches ...[]byte) Applied {
 func (n *node) establish() registry.Epoch {
 	n.t.Helper()
 	n.index++
-	done, err := n.m.Apply(n.index, term, AppendEstablish(nil, Establish{Node: n.id.Node, Cluster: "c1"}))
+	settings := registry.DefaultSettings()
+	done, err := n.m.Apply(n.index, term, AppendEstablish(nil, Establish{Node: n.id.Node, Cluster: "c1", Settings: &settings}))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -151,6 +152,58 @@ func TestEstablishReturnsEpochAndClock(t *testing.T) {
 	}
 	if got := n.m.View().Epoch(); got != "c1" {
 		t.Errorf("view of epoch %q, want c1", got)
+	}
+}
+
+func TestSettingsStayUntilALeaderSaysOtherwise(t *testing.T) {
+	n := newNode(t)
+	establish := func(s *registry.Settings) registry.Settings {
+		n.index++
+		if _, err := n.m.Apply(n.index, term, AppendEstablish(nil, Establish{Settings: s})); err != nil {
+			t.Fatal(err)
+		}
+		return n.m.View().Settings()
+	}
+	for _, c := range []struct {
+		name string
+		s    *registry.Settings
+		want registry.Settings
+	}{
+		{"none at first", nil, registry.DefaultSettings()},
+		{"some", goldenSettings(), *goldenSettings()},
+		{"none later", nil, *goldenSettings()},
+	} {
+		if got := establish(c.s); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestOverridesAndQuarantinesEndAtTheirTime(t *testing.T) {
+	n := newNode(t)
+	epoch := n.establish()
+	n.write(registry.Register{Instance: instance("ORDERS", "1")}, registry.Register{Instance: instance("ORDERS", "2")})
+	one, two := registry.Key{App: "ORDERS", ID: "1"}, registry.Key{App: "ORDERS", ID: "2"}
+	n.write(registry.SetOverride{Key: one, Status: registry.OutOfService, For: 5000}, registry.Quarantine{Key: two, For: 6000})
+	if due := n.m.Ending(n.stamp.Lease + 4000); due != nil {
+		t.Errorf("ending 4 s later: %+v, want nothing", due)
+	}
+	n.stamp.Lease += 7000
+	due := n.m.Ending(n.stamp.Lease)
+	if len(due) != 2 || due[0].(registry.EndOverride).Epoch != epoch || due[1].(registry.EndQuarantine).Epoch != epoch {
+		t.Fatalf("ending: %+v, want the override and then the quarantine, under %+v", due, epoch)
+	}
+	for i, r := range n.write(due...) {
+		if r.Outcome != registry.Done || r.Index == 0 {
+			t.Errorf("%+v: got %+v, want it done", due[i], r)
+		}
+	}
+	v := n.m.View()
+	if l, ok := v.Lease(one); !ok || l.Instance.Status != registry.Up || l.Instance.Overridden != registry.Unknown {
+		t.Errorf("overridden until 5 s: %+v, want it UP again", l)
+	}
+	if _, ok := v.Lease(two); !ok || v.Len() != 2 {
+		t.Errorf("quarantined until 6 s: it is not listed, with %d leases", v.Len())
 	}
 }
 

@@ -25,7 +25,10 @@ func lived(t testing.TB) *node {
 	n.stamp.Wall += 1000
 	n.write(registry.Renew{Handle: registered[0].Handle}, registry.Cancel{Key: registry.Key{App: "CARTS", ID: "1"}})
 	n.stamp.Lease += 300_000 // its record loses the content
-	n.write(registry.Cancel{Key: registry.Key{App: "CARTS", ID: "2"}})
+	n.write(registry.Cancel{Key: registry.Key{App: "CARTS", ID: "2"}},
+		registry.SetOverride{Key: goldenKey, Status: registry.OutOfService, For: 60_000, By: goldenAct},
+		registry.Quarantine{Key: registry.Key{App: "ORDERS", ID: "1"}, For: 60_000, By: goldenAct},
+		registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: goldenAct})
 	return n
 }
 
@@ -45,6 +48,47 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 	s := m.Snapshot()
 	if f := s.registry; len(s.nodes) == 0 || len(f.Free) == 0 || len(f.Leases) == 0 || len(f.Removals) < 2 || len(f.Registered) == 0 || len(f.Canceled) == 0 {
 		t.Errorf("a section of the test's snapshot is empty: %+v", s)
+	}
+	if f := s.registry; len(f.Transitions) == 0 || f.Preservation.State != registry.PreservationHeld ||
+		f.Leases[0].Lease.Quarantine == nil || f.Leases[1].Lease.Override == nil || len(f.Leases[0].History) == 0 || len(f.Removals[0].History) == 0 {
+		t.Errorf("a part of the test's snapshot is empty: %+v", s)
+	}
+}
+
+func TestMachineGoesOnFromASnapshotOfVersion1(t *testing.T) {
+	n := newNode(t)
+	if err := n.m.Restore(bytes.NewReader(readGolden(t, snapshotOfVersion1))); err != nil {
+		t.Fatal(err)
+	}
+	n.id, n.index = BatchID{Node: "n1-7f3a", Boot: 2, Seq: 40, Answered: 39}, n.m.Index()
+	n.stamp = registry.Stamp{Lease: 62_000, Wall: 1_700_000_002_100}
+	if again := n.apply(n.batch()).Batches[0]; again.Results[0].Index != 5 {
+		t.Errorf("batch 40 again: got %+v, want the answer that was remembered", again)
+	}
+	n.id.Seq = 41
+	l, _ := n.m.View().Lease(goldenKey)
+	for _, r := range n.write(
+		registry.Renew{Handle: l.Handle},
+		registry.SetOverride{Key: goldenKey, Status: registry.Down, For: 1000, By: goldenAct},
+		registry.Quarantine{Key: goldenKey, For: 1000, By: goldenAct},
+	) {
+		if r.Outcome != registry.Done {
+			t.Errorf("got %+v, want it done", r)
+		}
+	}
+	if due := n.m.Ending(64_000); len(due) != 2 {
+		t.Errorf("ending: %+v, want the override and the quarantine", due)
+	}
+	if due := n.m.Expired(62_000+90_000+1, 1); len(due) != 1 || due[0].RenewedAt != 62_000 {
+		t.Errorf("expired: %+v, want the lease, renewed at 62000", due)
+	}
+	written := snapshotOf(t, n.m)
+	again := NewMachine()
+	if err := again.Restore(bytes.NewReader(written)); err != nil {
+		t.Fatal(err)
+	}
+	if got := snapshotOf(t, again); !bytes.Equal(got, written) {
+		t.Errorf("the snapshot that it writes is not restored as it is:\n%x\n%x", got, written)
 	}
 }
 

@@ -35,6 +35,8 @@ func TestTwinThatGoesThroughSnapshotsStaysEqual(t *testing.T) {
 			"write":     tw.write,
 			"write 2":   tw.write, // more often than the rest
 			"evict":     tw.evict,
+			"end":       tw.end,
+			"preserve":  tw.preserve,
 			"establish": tw.establish,
 			"restore":   tw.restore,
 		})
@@ -69,9 +71,55 @@ func (tw *twins) evict(t *rapid.T) {
 	tw.apply(t, [][]byte{tw.batch(t, []Item{{Op: op}})})
 }
 
+// end ends overrides and quarantines at their time, or later, when they may be others by then.
+func (tw *twins) end(t *rapid.T) {
+	tw.pass(t)
+	due, other := tw.straight.Ending(tw.stamp.Lease), tw.restored.Ending(tw.stamp.Lease)
+	if !reflect.DeepEqual(due, other) {
+		t.Fatalf("ending: %+v, and on the restored twin %+v", due, other)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "late") == 0 {
+		tw.write(t)
+	}
+	var items []Item
+	for _, op := range due {
+		items = append(items, Item{Op: op})
+	}
+	tw.apply(t, [][]byte{tw.batch(t, items)})
+}
+
+// preserve proposes the transition of self-preservation that is due.
+func (tw *twins) preserve(t *rapid.T) {
+	tw.pass(t)
+	now := tw.stamp.Lease
+	v, w := tw.straight.View(), tw.restored.View()
+	op, due := v.NextPreservation(now, v.Freshness(now))
+	if other, otherDue := w.NextPreservation(now, w.Freshness(now)); other != op || otherDue != due {
+		t.Fatalf("transition: %+v %t, and on the restored twin %+v %t", op, due, other, otherDue)
+	}
+	if !due {
+		return
+	}
+	op.Epoch = tw.epoch
+	tw.apply(t, [][]byte{tw.batch(t, []Item{{Op: op}})})
+}
+
 func (tw *twins) establish(t *rapid.T) {
 	tw.term++
-	done := tw.both(t, AppendEstablish(nil, Establish{Node: "n1", Cluster: "c1"}))
+	e := Establish{Node: "n1", Cluster: "c1"}
+	if rapid.Bool().Draw(t, "withSettings") {
+		e.Settings = &registry.Settings{
+			SelfPreservation:  rapid.IntRange(0, 3).Draw(t, "selfPreservation") > 0,
+			Threshold:         rapid.SampledFrom([]registry.Share{0, 500_000, 850_000, registry.Whole}).Draw(t, "threshold"),
+			Population:        rapid.Uint32Max(3).Draw(t, "population"),
+			Bound:             rapid.SampledFrom([]int64{0, 30_000}).Draw(t, "bound"),
+			Expectation:       rapid.IntRange(0, 3).Draw(t, "expectation") == 0,
+			ExpectedInterval:  30,
+			ExpectationUpdate: 60_000,
+			DoubledLease:      rapid.Bool().Draw(t, "doubled"),
+		}
+	}
+	done := tw.both(t, AppendEstablish(nil, e))
 	tw.epoch = done.Epoch
 }
 
@@ -117,7 +165,46 @@ func (tw *twins) compare(t *rapid.T) {
 	if due, other := tw.straight.Expired(far, 100), tw.restored.Expired(far, 100); !slices.Equal(due, other) {
 		t.Fatalf("expired: %+v, and on the restored twin %+v", due, other)
 	}
+	if due, other := tw.straight.Ending(far), tw.restored.Ending(far); !reflect.DeepEqual(due, other) {
+		t.Fatalf("ending: %+v, and on the restored twin %+v", due, other)
+	}
+	tw.compareExplanations(t, v, w)
 }
+
+// compareExplanations compares what is told to operators.
+func (tw *twins) compareExplanations(t *rapid.T, v, w *registry.View) {
+	for _, now := range []int64{tw.stamp.Lease, tw.stamp.Lease + 50_000} {
+		if a, b := v.FreshnessByApp(now), w.FreshnessByApp(now); !reflect.DeepEqual(a, b) {
+			t.Fatalf("freshness at %d: %+v, and on the restored twin %+v", now, a, b)
+		}
+	}
+	for what, told := range map[string]func(*registry.View) any{
+		"preservation": func(v *registry.View) any { return v.Preservation() },
+		"transitions":  func(v *registry.View) any { return v.Transitions() },
+		"settings":     func(v *registry.View) any { return v.Settings() },
+		"expectation":  func(v *registry.View) any { return v.Expectation() },
+		"quarantined":  func(v *registry.View) any { return slices.Collect(v.Quarantined) },
+		"histories":    histories,
+	} {
+		if a, b := told(v), told(w); !reflect.DeepEqual(a, b) {
+			t.Fatalf("%s: %+v, and on the restored twin %+v", what, a, b)
+		}
+	}
+}
+
+// histories are those of all instances that the twins know.
+func histories(v *registry.View) any {
+	all := make(map[registry.Key][]registry.Event)
+	for _, app := range twinApps {
+		for _, id := range twinIDs {
+			key := registry.Key{App: app, ID: id}
+			all[key] = v.History(key)
+		}
+	}
+	return all
+}
+
+var twinApps, twinIDs = []string{"A", "B"}, []string{"1", "2", "3"}
 
 // pass lets time go by: mostly little, sometimes more than a lease or the delta window.
 func (tw *twins) pass(t *rapid.T) {
@@ -177,10 +264,12 @@ func (tw *twins) item() *rapid.Generator[Item] {
 
 // op draws operations on few instances, so that they meet.
 func (tw *twins) op(t *rapid.T) registry.Op {
-	key := registry.Key{App: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "app"), ID: rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "id")}
+	key := registry.Key{App: rapid.SampledFrom(twinApps).Draw(t, "app"), ID: rapid.SampledFrom(twinIDs).Draw(t, "id")}
 	dirty := rapid.Int64Range(0, 5).Draw(t, "dirty")
 	status := genStatus().Draw(t, "status")
-	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	by := rapid.SampledFrom([]registry.Act{{}, {Author: "amy"}, {Author: "bob", Reason: "disk is full"}}).Draw(t, "by")
+	length := rapid.SampledFrom([]int64{0, 1000, 100_000}).Draw(t, "for")
+	switch rapid.IntRange(0, 11).Draw(t, "kind") {
 	case 0, 1, 2:
 		i := instance(key.App, key.ID)
 		i.Status, i.LastDirty = status, dirty
@@ -198,9 +287,14 @@ func (tw *twins) op(t *rapid.T) registry.Op {
 	case 6:
 		return registry.Cancel{Key: key}
 	case 7:
-		return registry.SetOverride{Key: key, Status: status, LastDirty: dirty}
+		return registry.SetOverride{Key: key, Status: status, LastDirty: dirty, For: length, By: by}
 	case 8:
-		return registry.DeleteOverride{Key: key, Fallback: status, LastDirty: dirty}
+		return registry.DeleteOverride{Key: key, Fallback: status, LastDirty: dirty, By: by}
+	case 9:
+		return registry.Quarantine{Key: key, For: length, By: by}
+	case 10:
+		to := rapid.SampledFrom([]registry.PreservationState{registry.PreservationReleased, registry.PreservationHeld}).Draw(t, "to")
+		return registry.SelfPreservation{To: to, For: length, By: by}
 	}
 	return registry.UpdateMetadata{Key: key, Pairs: []registry.Pair{{Key: "k", Value: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "value")}}}
 }
