@@ -48,7 +48,7 @@ type evictor struct {
 	evictionEnv
 	believed int   // stalls of the clock up to which this node's knowledge was confirmed
 	next     int64 // when the next round begins at the latest
-	unused   bool  // the last round found nothing due
+	early    bool  // it may begin earlier, if there is something to evict
 	timer    upstreamTimer
 	seen     registry.Preservation // the newest transition that was logged
 	failing  bool                  // the last proposal was not committed, and that was logged
@@ -87,9 +87,17 @@ func (e *evictor) step(ctx context.Context) {
 		e.catchUp(ctx, now, stalls)
 		return
 	}
-	if now >= e.next || e.unused && len(e.expired(now, 1)) > 0 {
+	if now >= e.next || e.early && e.due(now) {
 		e.round(ctx, now)
 	}
+}
+
+// due says that there is something to evict.
+func (e *evictor) due(now int64) bool {
+	if e.upstream {
+		return e.timer.due(now)
+	}
+	return len(e.expired(now, 1)) > 0
 }
 
 // catchUp comes back from a stall (a pause of the process, a new leadership): it makes sure that what
@@ -99,13 +107,13 @@ func (e *evictor) catchUp(ctx context.Context, now int64, stalls int) {
 		return
 	}
 	e.believed = stalls
-	e.next, e.unused = now+e.interval.Milliseconds(), false
+	e.next, e.early = now+e.interval.Milliseconds(), false
 }
 
 // round does what is due, in an order in which nothing that was decided before is outdated by what
 // comes after: first whether evictions are withheld, last the evictions.
 func (e *evictor) round(ctx context.Context, now int64) {
-	e.next, e.unused = now+e.interval.Milliseconds(), false
+	e.next, e.early = now+e.interval.Milliseconds(), e.upstream
 	additional, evicts := e.turn(now)
 	figures := e.view().Freshness(now)
 	decided := e.transit(ctx, now, figures)
@@ -114,7 +122,7 @@ func (e *evictor) round(ctx context.Context, now int64) {
 		return
 	}
 	due := e.expired(now-additional, int(figures.Leases))
-	e.unused = len(due) == 0 && !e.upstream
+	e.early = e.upstream || len(due) == 0
 	e.evict(ctx, due)
 }
 

@@ -1,0 +1,268 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// evictionRig is a leader without the other nodes, in a bubble of virtual time: the state machine, fed
+// with encoded entries as Raft would, the lease clock, and the evictor. Clients send their renewals as
+// told. It belongs to one goroutine.
+type evictionRig struct {
+	t        *testing.T
+	machine  *fsm.Machine
+	clock    leaseClock
+	settings registry.Settings
+	upstream bool
+	evictor  *evictor
+	metrics  *prometheus.Registry
+	counters evictionMetrics
+	log      *bytes.Buffer
+
+	index, term, seq uint64
+	begun            time.Time
+	written          time.Time // the newest entry
+	clients          map[registry.Key]*rigClient
+	gone             map[registry.Key]time.Duration // since begun
+
+	// before, if not nil, is told every proposal of the evictor before it is applied.
+	before func(ops []registry.Op)
+}
+
+// rigClient renews one lease.
+type rigClient struct {
+	every time.Duration // 0: silent
+	next  time.Time
+}
+
+// inBubble runs a test with a rig, whose node leads, in a bubble of virtual time.
+func inBubble(t *testing.T, settings registry.Settings, upstream bool, do func(g *evictionRig)) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &evictionRig{
+			t: t, machine: fsm.NewMachine(), settings: settings, upstream: upstream,
+			metrics: prometheus.NewRegistry(), log: new(bytes.Buffer), begun: time.Now(),
+			clients: map[registry.Key]*rigClient{}, gone: map[registry.Key]time.Duration{},
+		}
+		g.counters = newEvictionMetrics(g.metrics)
+		g.metrics.MustRegister(preservationGauges{func() (*registry.View, int64) {
+			now, _ := g.clock.read(time.Now())
+			return g.machine.View(), now
+		}})
+		g.lead()
+		do(g)
+	})
+}
+
+// lead establishes a leadership.
+func (g *evictionRig) lead() {
+	g.term++
+	applied := g.entry(fsm.AppendEstablish(nil, fsm.Establish{Node: "n1", Cluster: "c", Settings: &g.settings}))
+	g.clock.start(applied.Clock.Lease, time.Now())
+	g.evictor = newEvictor(evictionEnv{
+		epoch:   applied.Epoch,
+		clock:   func() (int64, int) { return g.clock.read(time.Now()) },
+		confirm: func(context.Context) bool { g.tick(); return true },
+		view:    g.machine.View,
+		expired: g.machine.Expired,
+		ending:  g.machine.Ending,
+		apply: func(_ context.Context, ops ...registry.Op) ([]registry.Result, error) {
+			if g.before != nil {
+				g.before(ops)
+			}
+			return g.apply(ops...), nil
+		},
+		draw:     rand.New(rand.NewPCG(1, 2)).IntN,
+		interval: time.Second,
+		upstream: g.upstream,
+		log:      slog.New(slog.NewTextHandler(g.log, nil)),
+		metrics:  g.counters,
+	})
+}
+
+// lose ends the leadership.
+func (g *evictionRig) lose() {
+	g.clock.stop()
+	g.evictor = nil
+}
+
+func (g *evictionRig) entry(encoded []byte) fsm.Applied {
+	g.t.Helper()
+	g.index++
+	applied, err := g.machine.Apply(g.index, g.term, encoded)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.clock.observe(applied.Clock.Lease)
+	g.written = time.Now()
+	return applied
+}
+
+func (g *evictionRig) stamp() registry.Stamp {
+	now, _ := g.clock.read(time.Now())
+	return registry.Stamp{Lease: now, Wall: time.Now().UnixMilli()}
+}
+
+func (g *evictionRig) tick() { g.entry(fsm.AppendWrite(nil, g.stamp())) }
+
+// apply performs operations as one batch in an entry of its own.
+func (g *evictionRig) apply(ops ...registry.Op) []registry.Result {
+	g.t.Helper()
+	items := make([]fsm.Item, len(ops))
+	for i, op := range ops {
+		items[i] = fsm.Item{Origin: registry.FromClient, Op: op}
+	}
+	g.seq++
+	id := fsm.BatchID{Node: "n1", Boot: 1, Seq: g.seq, Answered: g.seq - 1}
+	return g.entry(fsm.AppendWrite(nil, g.stamp(), fsm.AppendBatch(nil, id, items))).Batches[0].Results
+}
+
+// register adds an instance whose client renews every so often; 0: never.
+func (g *evictionRig) register(id string, interval, duration int32, every time.Duration) registry.Key {
+	g.t.Helper()
+	i := instance("A", id, duration)
+	i.RenewalInterval = interval
+	if got := g.apply(registry.Register{Instance: i})[0]; got.Outcome != registry.Done {
+		g.t.Fatalf("register %s: %+v", id, got)
+	}
+	g.clients[i.Key()] = &rigClient{every: every, next: time.Now().Add(every)}
+	return i.Key()
+}
+
+// registerMany registers instances i1, i2, … with a renewal every interval.
+func (g *evictionRig) registerMany(n int, interval, duration int32) []registry.Key {
+	g.t.Helper()
+	keys := make([]registry.Key, n)
+	for i := range keys {
+		keys[i] = g.register(fmt.Sprintf("i%d", i+1), interval, duration, time.Duration(interval)*time.Second)
+	}
+	return keys
+}
+
+// silence stops the renewals of instances.
+func (g *evictionRig) silence(keys ...registry.Key) {
+	for _, k := range keys {
+		g.clients[k].every = 0
+	}
+}
+
+// resume renews instances now, and then every so often again.
+func (g *evictionRig) resume(every time.Duration, keys ...registry.Key) {
+	for _, k := range keys {
+		g.clients[k].every, g.clients[k].next = every, time.Now()
+	}
+}
+
+// pass lets time go by in steps of the clock. In each the evictor has its turn before the clients: the
+// order that is worse for them.
+func (g *evictionRig) pass(d time.Duration) {
+	g.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		time.Sleep(min(clockInterval, time.Until(end)))
+		if g.evictor == nil {
+			continue
+		}
+		g.clock.read(time.Now())
+		if needsClock(g.machine.View()) && time.Since(g.written) > tickAge {
+			g.tick()
+		}
+		g.evictor.step(context.Background())
+		g.noteGone()
+		g.beat()
+	}
+}
+
+func (g *evictionRig) beat() {
+	for key, c := range g.clients {
+		if _, gone := g.gone[key]; gone || c.every == 0 || time.Now().Before(c.next) {
+			continue
+		}
+		c.next = c.next.Add(c.every)
+		g.apply(registry.Renew{Key: key})
+	}
+}
+
+func (g *evictionRig) noteGone() {
+	for key := range g.clients {
+		if _, before := g.gone[key]; before {
+			continue
+		}
+		if _, ok := g.machine.View().Find(key); !ok {
+			g.gone[key] = time.Since(g.begun)
+		}
+	}
+}
+
+func (g *evictionRig) state() registry.PreservationState {
+	return g.machine.View().Preservation().State
+}
+
+// wantState fails the test unless self-preservation is in a state.
+func (g *evictionRig) wantState(want registry.PreservationState) {
+	g.t.Helper()
+	if got := g.machine.View().Preservation(); got.State != want {
+		g.t.Fatalf("after %v self-preservation is %+v, want it %v", time.Since(g.begun), got, want)
+	}
+}
+
+// wantGone fails the test unless an instance went at a time since the beginning, or a little later.
+func (g *evictionRig) wantGone(key registry.Key, at time.Duration) {
+	g.t.Helper()
+	got, ok := g.gone[key]
+	if !ok {
+		g.t.Errorf("%v is still there after %v, want it gone after %v", key, time.Since(g.begun), at)
+	} else if late := got - at; late <= 0 || late > 2*clockInterval {
+		g.t.Errorf("%v went after %v, want it gone just after %v", key, got, at)
+	}
+}
+
+func (g *evictionRig) wantNobodyGone() {
+	g.t.Helper()
+	if len(g.gone) > 0 {
+		g.t.Errorf("after %v these are gone: %v, want nobody gone", time.Since(g.begun), g.gone)
+	}
+}
+
+// metric is the value of a metric with at most one label.
+func (g *evictionRig) metric(name, label string) float64 {
+	g.t.Helper()
+	families, err := g.metrics.Gather()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && (label == "" || len(m.GetLabel()) > 0 && m.GetLabel()[0].GetValue() == label) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	g.t.Fatalf("no metric %s %s", name, label)
+	return 0
+}
+
+// logged counts the lines of the log that contain all words.
+func (g *evictionRig) logged(words ...string) int {
+	n := 0
+	for line := range strings.Lines(g.log.String()) {
+		all := true
+		for _, w := range words {
+			all = all && strings.Contains(line, w)
+		}
+		if all {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,387 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func TestALeaseEndsOneDurationAfterItsLastRenewal(t *testing.T) {
+	tests := []struct {
+		name               string
+		interval, duration int32
+		renewed            time.Duration // the last time, since the registration
+	}{
+		{"short lease, never renewed", 1, 3, 0},
+		{"short lease", 1, 3, 4 * time.Second},
+		{"ordinary lease", 30, 90, 60 * time.Second},
+		{"long lease", 600, 3600, 1200 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+				g.pass(350 * time.Millisecond) // so that no lease ends when a round is due anyway
+				start := time.Since(g.begun)
+				key := g.register("i", tt.interval, tt.duration, time.Duration(tt.interval)*time.Second)
+				g.pass(tt.renewed)
+				g.silence(key)
+				lease := time.Duration(tt.duration) * time.Second
+				g.pass(lease + time.Second)
+				g.wantGone(key, start+tt.renewed+lease)
+			})
+		})
+	}
+}
+
+func TestNoIntervalTakesMoreThanTheShare(t *testing.T) {
+	settings := registry.DefaultSettings()
+	settings.SelfPreservation = false
+	inBubble(t, settings, false, func(g *evictionRig) {
+		keys := g.registerMany(20, 1, 3)
+		g.pass(10 * time.Second)
+		// They end one after the other, 50 ms apart: each early enough to be noticed at once.
+		dead := keys[:10]
+		for _, k := range dead {
+			g.silence(k)
+			g.pass(50 * time.Millisecond)
+		}
+		g.pass(20 * time.Second)
+		var at []time.Duration
+		for _, k := range dead {
+			gone, ok := g.gone[k]
+			if !ok {
+				t.Fatalf("%v is still there", k)
+			}
+			at = append(at, gone)
+		}
+		slices.Sort(at)
+		for i := 3; i < len(at); i++ { // of 20, at most 3 go in an interval
+			if within := at[i] - at[i-3]; within < time.Second {
+				t.Errorf("evictions at %v: four within %v, want at most three in an interval", at, within)
+			}
+		}
+		if len(g.gone) != len(dead) {
+			t.Errorf("gone are %v, want only those that fell silent", g.gone)
+		}
+	})
+}
+
+func TestALoneCrashIsNoticedBetweenTwoRounds(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.registerMany(20, 1, 3)
+		for i := range 10 {
+			g.pass(1370 * time.Millisecond) // out of step with the rounds
+			start := time.Since(g.begun)
+			key := g.register(fmt.Sprintf("lone%d", i), 1, 3, 0)
+			g.pass(5 * time.Second)
+			g.wantGone(key, start+3*time.Second)
+		}
+	})
+}
+
+func TestVictimsShareEntriesOfBoundedSize(t *testing.T) {
+	settings := registry.DefaultSettings()
+	settings.SelfPreservation, settings.Threshold = false, 0
+	inBubble(t, settings, false, func(g *evictionRig) {
+		g.pass(time.Second)
+		for i := range 2 * evictionBatch {
+			g.register(fmt.Sprintf("i%d", i), 1, 3, 0)
+		}
+		g.register("last", 1, 3, 0)
+		var sizes []int
+		g.before = func(ops []registry.Op) {
+			if evict, ok := ops[0].(registry.Evict); ok {
+				sizes = append(sizes, len(evict.Items))
+			}
+		}
+		g.pass(5 * time.Second)
+		if want := []int{evictionBatch, evictionBatch, 1}; !slices.Equal(sizes, want) {
+			t.Errorf("entries with %v leases, want %v", sizes, want)
+		}
+	})
+}
+
+func TestAHoldStopsARoundBetweenTwoEntries(t *testing.T) {
+	settings := registry.DefaultSettings()
+	settings.SelfPreservation, settings.Threshold = false, 0
+	inBubble(t, settings, false, func(g *evictionRig) {
+		g.pass(time.Second)
+		for i := range evictionBatch + 1 {
+			g.register(fmt.Sprintf("i%d", i), 1, 3, 0)
+		}
+		held := false
+		g.before = func(ops []registry.Op) {
+			if _, ok := ops[0].(registry.Evict); ok && !held {
+				held = true
+				g.apply(hold(time.Minute))
+			}
+		}
+		g.pass(5 * time.Second)
+		if got := len(g.gone); got != evictionBatch {
+			t.Errorf("%d leases went, want %d: the hold came before the second entry", got, evictionBatch)
+		}
+	})
+}
+
+func hold(d time.Duration) registry.SelfPreservation {
+	return registry.SelfPreservation{To: registry.PreservationHeld, For: d.Milliseconds(), By: registry.Act{Author: "ann", Reason: "moving racks"}}
+}
+
+func release() registry.SelfPreservation {
+	return registry.SelfPreservation{To: registry.PreservationReleased, By: registry.Act{Author: "bob", Reason: "they are dead"}}
+}
+
+func TestSelfPreservationHoldsWhatFellSilentAtOnceUntilReleased(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		keys := g.registerMany(20, 1, 3)
+		g.pass(10 * time.Second)
+		g.wantState(registry.PreservationOff)
+		g.silence(keys[:12]...)
+		g.pass(30 * time.Second)
+		g.wantNobodyGone()
+		g.wantState(registry.PreservationOn)
+		if got := g.metric("rollcall_self_preservation_withheld", ""); got != 12 {
+			t.Errorf("%v evictions withheld, want 12", got)
+		}
+
+		g.apply(release())
+		var evictions []int
+		for range 6 {
+			before := len(g.gone)
+			g.pass(time.Second)
+			evictions = append(evictions, len(g.gone)-before)
+		}
+		if want := []int{3, 3, 3, 2, 1, 0}; !slices.Equal(evictions, want) {
+			t.Errorf("evicted per second after the release: %v, want %v", evictions, want)
+		}
+		for _, k := range keys[12:] {
+			if _, gone := g.gone[k]; gone {
+				t.Errorf("%v renewed all the time and is gone", k)
+			}
+		}
+		g.wantState(registry.PreservationOff) // too few are left
+		g.wantLoggedTransitions([]string{
+			"level=WARN state=on", "level=INFO state=released author=bob", "level=INFO state=off",
+		})
+	})
+}
+
+// wantLoggedTransitions fails the test unless the log has exactly these transitions, and the metrics
+// count them. Each is given as the attributes that its line must have.
+func (g *evictionRig) wantLoggedTransitions(want []string) {
+	g.t.Helper()
+	if got := g.logged("self-preservation"); got != len(want) {
+		g.t.Errorf("%d transitions logged, want %d:\n%s", got, len(want), g.log)
+	}
+	counted := 0.
+	for _, state := range []string{"on", "released", "off", "held"} {
+		n := 0
+		for _, w := range want {
+			if fields := append(strings.Fields(w), "counted=", "fresh="); slices.Contains(fields, "state="+state) {
+				n++
+				if g.logged(fields...) == 0 {
+					g.t.Errorf("no line with %v in\n%s", fields, g.log)
+				}
+			}
+		}
+		if n > 0 {
+			counted += g.metric("rollcall_self_preservation_transitions_total", state)
+		}
+	}
+	if int(counted) != len(want) {
+		g.t.Errorf("%v transitions counted, want %d", counted, len(want))
+	}
+}
+
+func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		keys := g.registerMany(20, 1, 3)
+		g.pass(10 * time.Second)
+		g.silence(keys[:12]...)
+		g.pass(time.Minute)
+		g.wantState(registry.PreservationOn)
+		g.resume(time.Second, keys[:12]...)
+		g.pass(3 * time.Second)
+		g.wantState(registry.PreservationOff)
+		g.wantNobodyGone()
+		g.wantLoggedTransitions([]string{"level=WARN state=on", "level=INFO state=off"})
+	})
+}
+
+func TestSelfPreservationIsBoundInTime(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		keys := g.registerMany(20, 1, 3)
+		g.pass(10 * time.Second)
+		g.silence(keys[:12]...)
+		g.pass(5 * time.Second)
+		on := g.machine.View().Preservation().Since.Lease
+		g.wantState(registry.PreservationOn)
+		g.pass(time.Hour - 10*time.Second)
+		g.wantState(registry.PreservationOn)
+		g.wantNobodyGone()
+		g.pass(20 * time.Second)
+		if len(g.gone) != 12 {
+			t.Errorf("gone are %v, want the twelve silent ones", g.gone)
+		}
+		transitions := g.machine.View().Transitions()
+		i := slices.IndexFunc(transitions, func(p registry.Preservation) bool { return p.State == registry.PreservationReleased })
+		if i < 0 {
+			t.Fatalf("transitions %+v: want a release", transitions)
+		}
+		if after := transitions[i].Since.Lease - on; after < time.Hour.Milliseconds() || after > time.Hour.Milliseconds()+1100 {
+			t.Errorf("released after %d ms, want an hour", after)
+		}
+	})
+}
+
+func TestAnOperatorsHoldEndsAtItsTime(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		keys := g.registerMany(3, 1, 3) // too few for self-preservation by itself
+		g.pass(10 * time.Second)
+		g.apply(hold(30 * time.Second))
+		g.silence(keys[0])
+		g.pass(29 * time.Second)
+		g.wantState(registry.PreservationHeld)
+		g.wantNobodyGone()
+		g.pass(3 * time.Second)
+		g.wantState(registry.PreservationOff)
+		if _, gone := g.gone[keys[0]]; !gone || len(g.gone) != 1 {
+			t.Errorf("gone are %v, want %v", g.gone, keys[0])
+		}
+		g.wantLoggedTransitions([]string{"level=WARN state=held author=ann", "level=INFO state=off"})
+	})
+}
+
+func TestAPauseOfTheProcessEvictsNobodyWhoRenewsRightAfter(t *testing.T) {
+	for _, frozen := range []time.Duration{600 * time.Millisecond, 4 * time.Second, time.Hour} {
+		t.Run(frozen.String(), func(t *testing.T) {
+			inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+				keys := g.registerMany(20, 1, 3)
+				late := g.register("late", 1, 3, 0)
+				g.pass(10500 * time.Millisecond)
+				delete(g.gone, late) // never renewed
+				late = g.register("late", 1, 3, 0)
+				g.pass(2800 * time.Millisecond)
+				before := len(g.gone)
+				time.Sleep(frozen)
+				g.pass(clockInterval) // in which the evictor comes first
+				g.resume(time.Second, append(keys, late)...)
+				g.pass(5 * time.Second)
+				if len(g.gone) != before {
+					t.Errorf("gone are %v", g.gone)
+				}
+			})
+		})
+	}
+}
+
+func TestTimeWithoutALeaderIsChargedToNobody(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		keys := g.registerMany(20, 1, 3)
+		dead, slow := g.register("dead", 1, 3, 0), g.register("slow", 10, 30, 0)
+		g.pass(2 * time.Second)
+		g.lose()
+		g.pass(10 * time.Minute)
+		g.lead()
+		established := time.Since(g.begun)
+		g.pass(2 * time.Second) // clients that were refused come back within an interval
+		g.resume(time.Second, keys...)
+		g.pass(40 * time.Second)
+		g.wantGone(dead, established+3*time.Second)
+		g.wantGone(slow, established+28*time.Second) // what it had left, and more than its grace
+		if len(g.gone) != 2 {
+			t.Errorf("gone are %v, want the two dead ones", g.gone)
+		}
+	})
+}
+
+func TestAPanicCostsOneRound(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		key := g.register("i", 1, 3, 0)
+		panics := 0
+		g.before = func([]registry.Op) {
+			if panics++; panics <= 2 {
+				panic("a defect")
+			}
+		}
+		g.pass(7 * time.Second)
+		g.wantGone(key, 5*time.Second)
+		if got := g.metric("rollcall_store_eviction_panics_total", ""); got != 2 {
+			t.Errorf("%v panics counted, want 2", got)
+		}
+		if got := g.logged("level=ERROR", "a defect"); got != 2 {
+			t.Errorf("%d panics logged, want 2:\n%s", got, g.log)
+		}
+	})
+}
+
+func TestALeaderChangeInTheMiddleOfARoundEvictsNobodyTwice(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		key := g.register("i", 1, 3, 0)
+		old := g.evictor
+		refused := false
+		g.before = func(ops []registry.Op) {
+			if g.evictor == old {
+				refused = true
+				g.lead() // the entry of the old leader comes after the new leader's first
+			}
+		}
+		g.pass(3500 * time.Millisecond)
+		if !refused {
+			t.Fatal("the old leader proposed nothing")
+		}
+		g.wantNobodyGone()
+		established := time.Since(g.begun)
+		g.pass(5 * time.Second)
+		if at, ok := g.gone[key]; !ok || at > established+3*time.Second+2*clockInterval {
+			t.Errorf("gone at %v (%v), want within a grace of %v", at, ok, established)
+		}
+		if got := g.metric("rollcall_store_evictions_total", ""); got != 1 {
+			t.Errorf("%v evictions counted, want 1", got)
+		}
+	})
+}
+
+func TestOverridesAndQuarantinesEndAtTheirTime(t *testing.T) {
+	for _, upstream := range []bool{false, true} {
+		t.Run(fmt.Sprintf("upstream's timer %v", upstream), func(t *testing.T) {
+			inBubble(t, registry.DefaultSettings(), upstream, func(g *evictionRig) {
+				keys := g.registerMany(2, 1, 90)
+				g.pass(5 * time.Second)
+				g.apply(
+					registry.SetOverride{Key: keys[0], Status: registry.OutOfService, For: 10_000},
+					registry.Quarantine{Key: keys[1], For: 10_000},
+				)
+				overridden := func() bool {
+					l, _ := g.machine.View().Lease(keys[0])
+					return l.Instance.Overridden == registry.OutOfService
+				}
+				listed := func() bool {
+					_, ok := g.machine.View().Lease(keys[1])
+					return ok
+				}
+				g.pass(9 * time.Second)
+				if !overridden() || listed() {
+					t.Errorf("after 9 s: overridden %v, listed %v, want it so for 10 s", overridden(), listed())
+				}
+				g.pass(2500 * time.Millisecond)
+				if overridden() || !listed() {
+					t.Errorf("after 11.5 s: overridden %v, listed %v, want neither in force", overridden(), listed())
+				}
+			})
+		})
+	}
+}
+
+func TestAQuarantinedInstanceAloneKeepsTheClockGoing(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		key := g.register("i", 1, 3, 0)
+		g.apply(registry.Quarantine{Key: key, For: time.Hour.Milliseconds()})
+		g.pass(4 * time.Second)
+		g.wantGone(key, 3*time.Second)
+	})
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// stock are the settings with every compatibility switch on.
+func stock() registry.Settings {
+	s := registry.DefaultSettings()
+	s.Expectation, s.DoubledLease = true, true
+	return s
+}
+
+func TestStockRenewedLeaseEndsTwoDurationsAfterItsRenewal(t *testing.T) {
+	inBubble(t, stock(), true, func(g *evictionRig) {
+		g.registerMany(40, 30, 90)
+		g.pass(10 * time.Second)
+		renewed, never := g.register("renewed", 30, 90, 30*time.Second), g.register("never", 30, 90, 0)
+		g.pass(130 * time.Second)
+		g.silence(renewed) // after renewals at 40, 70, 100 and 130 s
+		g.pass(10 * time.Minute)
+		// Two durations after 130 s are 310 s; upstream's timer fires every 60 s.
+		g.wantGone(renewed, 6*time.Minute-clockInterval)
+		// One duration after 10 s.
+		g.wantGone(never, 2*time.Minute-clockInterval)
+		if len(g.gone) != 2 {
+			t.Errorf("gone are %v, want the two silent ones", g.gone)
+		}
+	})
+}
+
+func TestStockFirstRoundComesOneIntervalAfterOpening(t *testing.T) {
+	settings := stock()
+	settings.SelfPreservation = false
+	inBubble(t, settings, true, func(g *evictionRig) {
+		dead := g.register("dead", 1, 3, 0)
+		g.pass(30 * time.Second)
+		g.wantNobodyGone()
+		g.lose()
+		g.lead()
+		reopened := time.Since(g.begun)
+		g.pass(61 * time.Second)
+		g.wantGone(dead, reopened+time.Minute-clockInterval)
+	})
+}
+
+func TestStockTimerCompensatesForLateRuns(t *testing.T) {
+	var timer upstreamTimer
+	for _, run := range []struct{ at, want int64 }{{0, 0}, {60_000, 0}, {120_010, 10}, {179_900, 0}} {
+		if got := timer.run(run.at); got != run.want {
+			t.Errorf("run at %d ms: compensation %d ms, want %d ms", run.at, got, run.want)
+		}
+	}
+}
+
+func TestStockCompensationIsGrantedToEveryLease(t *testing.T) {
+	settings := stock()
+	settings.SelfPreservation = false
+	inBubble(t, settings, true, func(g *evictionRig) {
+		g.register("alive", 30, 90, 30*time.Second)
+		g.pass(70 * time.Second) // the first run is at 60 s
+		keys := g.registerMany(10, 30, 55)
+		g.silence(keys...) // they end at 125 s
+		g.pass(49 * time.Second)
+		confirm := g.evictor.confirm
+		g.evictor.confirm = func(context.Context) bool { return false } // the run of 120 s cannot take place
+		time.Sleep(time.Second)                                         // a stall
+		g.pass(10 * time.Second)
+		g.evictor.confirm = confirm
+		g.pass(45 * time.Second)
+		g.wantNobodyGone() // the run at about 130 s granted 10 s
+		g.pass(30 * time.Second)
+		if len(g.gone) == 0 {
+			t.Error("nobody went with the run that came in time")
+		}
+	})
+}
+
+func TestStockExpectationDoesNotFollowALargeFall(t *testing.T) {
+	inBubble(t, stock(), true, func(g *evictionRig) {
+		keys := g.registerMany(100, 30, 90)
+		g.pass(10 * time.Minute)
+		g.wantState(registry.PreservationOff)
+		g.silence(keys[:20]...)
+		g.pass(6 * time.Hour)
+		g.wantNobodyGone()
+		g.wantState(registry.PreservationOn)
+		got := g.machine.View().Expectation()
+		if want := (registry.Expectation{Clients: 100, Threshold: 170, Renewals: 160}); got.Clients != want.Clients || got.Threshold != want.Threshold || got.Renewals != want.Renewals || got.Allows {
+			t.Errorf("expectation %+v, want %+v: it still waits for those that are gone", got, want)
+		}
+	})
+}
+
+func TestStockStandaloneServerNeverExpiresItsOnlyApplication(t *testing.T) {
+	inBubble(t, stock(), true, func(g *evictionRig) {
+		key := g.register("only", 30, 90, 30*time.Second)
+		g.pass(10 * time.Minute)
+		got := g.machine.View().Expectation()
+		if got.Clients != 2 || got.Threshold != 3 || got.Renewals != 2 || got.Allows {
+			t.Errorf("expectation %+v, want 2 clients, threshold 3, 2 renewals and no eviction", got)
+		}
+		g.silence(key)
+		g.pass(6 * time.Hour)
+		g.wantNobodyGone()
+		g.wantState(registry.PreservationOn)
+	})
+}

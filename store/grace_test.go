@@ -1,0 +1,71 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func TestExpiryIsSuspendedUntilTheShortestGraceIsOver(t *testing.T) {
+	type lease struct{ interval, duration int32 }
+	tests := []struct {
+		name   string
+		leases []lease
+		want   time.Duration // for so long
+	}{
+		{"nothing can end", nil, -1},
+		{"ordinary lease: an interval and five seconds", []lease{{30, 90}}, 35 * time.Second},
+		{"short lease: its duration", []lease{{1, 3}}, 3 * time.Second},
+		{"the shortest of several", []lease{{30, 90}, {10, 30}, {60, 180}}, 15 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+				for i, l := range tt.leases {
+					g.register(string(rune('a'+i)), l.interval, l.duration, 0)
+				}
+				v, established := g.machine.View(), int64(7000)
+				end := established + tt.want.Milliseconds()
+				if tt.want >= 0 && !allInGrace(v, established, end) {
+					t.Errorf("not suspended %v after the leadership began", tt.want)
+				}
+				if allInGrace(v, established, end+1) {
+					t.Errorf("still suspended more than %v after the leadership began", tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestAQuarantinedLeaseIsWithinItsGraceToo(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.apply(registry.Quarantine{Key: g.register("i", 1, 3, 0), For: 60_000})
+		if v := g.machine.View(); !allInGrace(v, 0, 3000) || allInGrace(v, 0, 3001) {
+			t.Error("want it suspended for three seconds")
+		}
+	})
+}
+
+func TestHealthSaysThatExpiryIsSuspendedWhileTheLeadershipIsYoung(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	n := c.nodes[c.leader()]
+	if n.Health().Suspended {
+		t.Error("suspended although there is no lease that could end")
+	}
+	n.apply(t, registry.Register{Instance: instance("A", "i", 60)}) // its grace: 6 s
+	clock := n.Health().Clock
+	eventually(t, "the clock runs", func() bool { return n.Health().Clock > clock })
+	if err := waitFuture(t.Context(), n.raft.LeadershipTransfer(), limit); err != nil {
+		t.Fatal(err)
+	}
+	var next *testNode
+	eventually(t, "another node leads", func() bool { next = c.nodes[c.leader()]; return next != n })
+	if !next.Health().Suspended {
+		t.Errorf("%s leads since now and does not say that expiry is suspended", next.cfg.Node)
+	}
+	if got := next.Health().Clock; got < clock-maxLead.Milliseconds() {
+		t.Errorf("the clock of %s shows %d ms, that of %s showed %d ms before", next.cfg.Node, got, n.cfg.Node, clock)
+	}
+	eventually(t, "the grace is over", func() bool { return !next.Health().Suspended })
+}
