@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ type step struct {
 	evict    int       // at most so many of what has expired
 	epoch    Epoch     // established if not zero
 	settings *Settings // configured if there are any
+	end      bool      // the overrides and quarantines whose time has passed
 }
 
 func (s step) take(r *Registry, now Stamp) Result {
@@ -29,6 +31,12 @@ func (s step) take(r *Registry, now Stamp) Result {
 		r.Advance(Stamp{Lease: r.Clock().Lease + maxLead, Wall: now.Wall})
 	}
 	switch {
+	case s.end:
+		var res Result
+		for _, op := range r.Ending(now.Lease) {
+			res = r.Apply(now, r.Epoch().Term, s.origin, op)
+		}
+		return res
 	case s.evict > 0:
 		r.Advance(now)
 		return r.Apply(now, r.Epoch().Term, s.origin, Evict{Epoch: r.Epoch(), Items: r.Expired(now.Lease, s.evict)})
@@ -59,6 +67,8 @@ var (
 		i.Overridden = rapid.SampledFrom([]Status{Unknown, Unknown, Unknown, OutOfService}).Draw(t, "override")
 		return i
 	})
+	drawAct      = rapid.SampledFrom([]Act{{}, {"ann", "maintenance"}, {"bob", ""}})
+	drawFor      = rapid.SampledFrom([]int64{0, 5000, 60_000, 60_000})
 	drawSettings = rapid.Custom(func(t *rapid.T) *Settings {
 		s := DefaultSettings()
 		s.SelfPreservation, s.Expectation = rapid.Bool().Draw(t, "self-preservation"), rapid.Bool().Draw(t, "expectation")
@@ -82,7 +92,7 @@ var (
 	drawStep = rapid.Custom(func(t *rapid.T) step {
 		s := step{pass: drawPass.Draw(t, "pass"), origin: drawOrigin.Draw(t, "origin")}
 		key, dirty := drawKey.Draw(t, "key"), drawDirty.Draw(t, "dirty")
-		switch rapid.IntRange(0, 14).Draw(t, "kind") {
+		switch rapid.IntRange(0, 18).Draw(t, "kind") {
 		case 0, 1, 2, 3:
 			s.op = Register{drawInstance.Draw(t, "instance")}
 		case 4, 5:
@@ -92,7 +102,10 @@ var (
 		case 7, 12:
 			s.op = Cancel{key}
 		case 8:
-			s.op = SetOverride{Key: key, Status: drawStatus.Draw(t, "override"), LastDirty: dirty}
+			s.op = SetOverride{
+				Key: key, Status: drawStatus.Draw(t, "override"), LastDirty: dirty,
+				For: drawFor.Draw(t, "for"), By: drawAct.Draw(t, "by"),
+			}
 		case 9:
 			s.op = DeleteOverride{Key: key, Fallback: drawStatus.Draw(t, "fallback"), LastDirty: dirty}
 		case 10:
@@ -104,48 +117,109 @@ var (
 			s.settings = drawSettings.Draw(t, "settings")
 		case 14:
 			s.op = drawPreservation.Draw(t, "self-preservation")
+		case 15, 16, 17:
+			s.op = Quarantine{Key: key, For: drawFor.Draw(t, "for"), By: drawAct.Draw(t, "by")}
+		case 18:
+			s.end = true
 		}
 		return s
 	})
 	drawSteps = rapid.SliceOfN(drawStep, 30, 200)
 )
 
-// check verifies that everything the registry keeps twice agrees.
+// check verifies that everything the registry keeps twice agrees. The table of handles is taken for
+// the truth.
 func check(r *Registry) error {
 	v := r.View()
-	leases := slices.Collect(v.Leases())
-	byID, byVIP, bySecureVIP := map[string]int{}, map[string]int{}, map[string]int{}
-	var counts [len(statusNames)]int
-	for _, l := range leases {
-		key := l.Key()
-		counts[l.Instance.Status]++
-		byID[key.ID]++
-		countParts(byVIP, l.Instance.VIP)
-		countParts(bySecureVIP, l.Instance.SecureVIP)
-		if r.handles.byKey(key) != l || r.handles.byHandle(l.Handle) != l {
-			return fmt.Errorf("%s: the handle table has another lease", key)
+	all := slices.DeleteFunc(slices.Clone(r.handles.leases), func(l *Lease) bool { return l == nil })
+	slices.SortFunc(all, compareLeases)
+	var ends int
+	for _, l := range all {
+		if err := checkLive(r, v, l); err != nil {
+			return fmt.Errorf("%s: %w", l.Key(), err)
 		}
-		if c, err := v.Changes(l.Changed-1, 1); err == nil && (len(c) != 1 || c[0].Lease != l) {
-			return fmt.Errorf("%s: not in the change list at %d", key, l.Changed)
-		}
-		if at := r.expiry.position[l.Handle.Slot]; r.expiry.order[at] != l.Handle.Slot || r.expiry.end[l.Handle.Slot] > r.end(l) {
-			return fmt.Errorf("%s: not in the heap, or later than its end", key)
-		}
-		if _, removed := r.record(key); removed {
-			return fmt.Errorf("%s: live, with a record of removal", key)
-		}
+		l.ends(func(end) { ends++ })
 	}
-	n := len(leases)
-	if counts != v.tables.counts || v.Len() != n || len(r.handles.slots) != n || r.expiry.Len() != n || v.tables.live.Len() != n {
-		return fmt.Errorf("%d leases by status %v; counted %v, %d, slots %d, heap %d, change list %d",
-			n, counts, v.tables.counts, v.Len(), len(r.handles.slots), r.expiry.Len(), v.tables.live.Len())
+	if n := len(all); len(r.handles.slots) != n || r.expiry.Len() != n || v.tables.live.Len() != n || v.Total() != n {
+		return fmt.Errorf("%d leases; slots %d, heap %d, change list %d, total %d", n, len(r.handles.slots), r.expiry.Len(), v.tables.live.Len(), v.Total())
+	}
+	if r.ends.tree.Len() != ends {
+		return fmt.Errorf("%d ends, kept %d", ends, r.ends.tree.Len())
 	}
 	if v.tables.removed.Len() != len(r.records) {
 		return fmt.Errorf("%d records, %d by key", v.tables.removed.Len(), len(r.records))
 	}
-	for id, n := range byID {
-		if got := len(keysOf(v.ByID(id))); got != n {
-			return fmt.Errorf("by id %s: %d, want %d", id, got, n)
+	if got := slices.Collect(v.all()); !slices.Equal(got, all) {
+		return fmt.Errorf("all leases are %v, want %v", got, all)
+	}
+	hidden := slices.DeleteFunc(slices.Clone(all), func(l *Lease) bool { return l.Quarantine == nil })
+	if got := slices.Collect(v.Quarantined); !slices.Equal(got, hidden) {
+		return fmt.Errorf("quarantined are %v, want %v", got, hidden)
+	}
+	return checkLists(v, slices.DeleteFunc(all, func(l *Lease) bool { return l.Quarantine != nil }))
+}
+
+// checkLive verifies what is kept of a live lease, quarantined or not.
+func checkLive(r *Registry, v *View, l *Lease) error {
+	key, kind := l.Key(), Live
+	if l.Quarantine != nil {
+		kind = Hidden
+	}
+	if r.handles.byKey(key) != l || r.handles.byHandle(l.Handle) != l {
+		return errors.New("the handle table has another lease")
+	}
+	if got, ok := v.Find(key); !ok || got != l {
+		return fmt.Errorf("found %v, want %v", got, l)
+	}
+	if got, ok := v.Lease(key); ok != (kind == Live) || ok && got != l {
+		return fmt.Errorf("listed %v, want %v, kind %d", got, l, kind)
+	}
+	if c, err := v.Changes(l.Changed-1, 1); err == nil && (len(c) != 1 || c[0].Lease != l || c[0].Kind != kind) {
+		return fmt.Errorf("not in the change list at %d as kind %d", l.Changed, kind)
+	}
+	if at := r.expiry.position[l.Handle.Slot]; r.expiry.order[at] != l.Handle.Slot || r.expiry.end[l.Handle.Slot] > r.end(l) {
+		return errors.New("not in the heap, or later than its end")
+	}
+	if _, removed := r.record(key); removed {
+		return errors.New("live, with a record of removal")
+	}
+	if l.Override != nil && l.Instance.Overridden == Unknown {
+		return fmt.Errorf("details %+v of no override", *l.Override)
+	}
+	if history := v.History(key); len(history) == 0 || len(history) > eventsKept {
+		return fmt.Errorf("%d events, want 1 to %d", len(history), eventsKept)
+	}
+	missing := 0
+	l.ends(func(e end) {
+		if _, ok := r.ends.tree.Get(e); !ok {
+			missing++
+		}
+	})
+	if missing > 0 {
+		return fmt.Errorf("%d of its ends are not kept", missing)
+	}
+	return nil
+}
+
+// checkLists verifies that readers find the leases that are listed, and no others.
+func checkLists(v *View, listed []*Lease) error {
+	byID, byVIP, bySecureVIP := map[string]int{}, map[string]int{}, map[string]int{}
+	var counts [len(statusNames)]int
+	for _, l := range listed {
+		counts[l.Instance.Status]++
+		byID[l.Key().ID]++
+		countParts(byVIP, l.Instance.VIP)
+		countParts(bySecureVIP, l.Instance.SecureVIP)
+	}
+	if got := slices.Collect(v.Leases()); !slices.Equal(got, listed) {
+		return fmt.Errorf("listed are %v, want %v", got, listed)
+	}
+	if counts != v.tables.counts || v.Len() != len(listed) {
+		return fmt.Errorf("%d listed by status %v; counted %v, %d", len(listed), counts, v.tables.counts, v.Len())
+	}
+	for _, id := range []string{"1", "2", "3"} {
+		if got := len(keysOf(v.ByID(id))); got != byID[id] {
+			return fmt.Errorf("by id %s: %d, want %d", id, got, byID[id])
 		}
 	}
 	for _, vip := range []string{"a", "b", "c"} {
