@@ -21,6 +21,7 @@ type Config struct {
 	Eviction         EvictionConfig         `yaml:"eviction"`
 	SelfPreservation SelfPreservationConfig `yaml:"self-preservation"`
 	EurekaCompat     EurekaCompatConfig     `yaml:"eureka-compat"`
+	RateLimiter      RateLimiterConfig      `yaml:"rate-limiter"`
 	Limits           LimitsConfig           `yaml:"limits"`
 	PProf            PProfConfig            `yaml:"pprof"`
 	Log              LogConfig              `yaml:"log"`
@@ -128,6 +129,7 @@ func defaultConfig() *Config {
 		Eviction:         EvictionConfig{Interval: time.Second},
 		SelfPreservation: defaultSelfPreservation(),
 		EurekaCompat:     defaultEurekaCompat(),
+		RateLimiter:      defaultRateLimiter(),
 		Limits:           defaultLimits(),
 		Log:              LogConfig{Level: "info", Format: "text"},
 		GC:               GCConfig{Percent: 200},

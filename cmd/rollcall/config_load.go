@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+
+	"github.com/seed-20419f34/rollcall/client"
 )
 
 // source says where a setting came from.
@@ -23,6 +25,7 @@ const (
 type settings struct {
 	*Config
 	sources map[string]source
+	cluster client.Settings // what the cluster has, by key; nil: it was not asked
 }
 
 // inputs are the places that settings are loaded from.

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-20419f34/rollcall/client"
 )
 
 func newConfigCommand() *cobra.Command {
@@ -13,24 +17,47 @@ func newConfigCommand() *cobra.Command {
 }
 
 func newConfigShowCommand() *cobra.Command {
+	var c connection
 	var effective bool
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print the settings as YAML, each with where it came from (flag, env, file or default)",
+		Long: "Prints the settings as YAML, each with where it came from: flag, env, file or default. With\n" +
+			"--effective and --addr, those that decide how leases end are compared with what the leader brought\n" +
+			"to the cluster.",
 		Example: "  rollcall config show --config rollcall.yaml\n" +
-			"  rollcall config show --effective --config rollcall.yaml",
+			"  rollcall config show --effective --config rollcall.yaml\n" +
+			"  rollcall config show --effective --config rollcall.yaml --addr http://127.0.0.1:8761",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.addr != "" && !effective {
+				return usageError{errors.New("--addr: give --effective too: the cluster's settings are compared with all")}
+			}
 			s, err := loadSettings(fromProcess(cmd.Flags()))
 			if err != nil {
 				return usageError{err}
+			}
+			if c.addr != "" {
+				if s.cluster, err = c.settings(cmd.Context()); err != nil {
+					return err
+				}
 			}
 			return s.write(cmd.OutOrStdout(), effective)
 		},
 	}
 	cmd.Flags().BoolVar(&effective, "effective", false, "print defaults too")
+	c.addServerFlags(cmd.Flags())
 	addConfigFlags(cmd.Flags())
 	return cmd
+}
+
+// settings asks the cluster for the settings that it shares.
+func (c *connection) settings(ctx context.Context) (client.Settings, error) {
+	cl, err := c.client(nil)
+	if err != nil {
+		return nil, err
+	}
+	return cl.Settings(ctx)
 }
 
 // write prints the settings as a file that would load to the same, with their sources as comments;
@@ -65,7 +92,7 @@ func (s settings) add(root *yaml.Node, k key, src source) error {
 	if value.Kind == yaml.ScalarNode {
 		value.Style = 0
 	}
-	value.LineComment = string(src)
+	value.LineComment = string(src) + s.difference(k)
 	parent := root
 	parts := strings.Split(k.name, ".")
 	for _, section := range parts[:len(parts)-1] {
@@ -73,6 +100,19 @@ func (s settings) add(root *yaml.Node, k key, src source) error {
 	}
 	parent.Content = append(parent.Content, scalar(parts[len(parts)-1]), value)
 	return nil
+}
+
+// difference says that the cluster has another value; "" if it has not, or was not asked.
+func (s settings) difference(k key) string {
+	text, shared := s.cluster[k.name]
+	if !shared {
+		return ""
+	}
+	cluster := *s.Config
+	if err := k.set(&cluster, text); err == nil && k.format(&cluster) == k.format(s.Config) {
+		return ""
+	}
+	return ", but the cluster has " + printable(text)
 }
 
 // child returns the section of a mapping, made if it is missing.

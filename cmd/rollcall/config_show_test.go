@@ -52,3 +52,42 @@ func TestEffectiveSettingsLoadToTheSame(t *testing.T) {
 		t.Errorf("%d keys are marked as defaults, want %d:\n%s", got, want, out.String())
 	}
 }
+
+func TestSettingsThatDifferFromTheClustersAreMarked(t *testing.T) {
+	s := newFakeServer(t, 200, `{"self-preservation.enabled":true,"self-preservation.renewal-percent-threshold":0.850,"self-preservation.min-instances":20,
+		"self-preservation.max-duration":"60m","eureka-compat.expectation":true,"unknown.key":1}`)
+	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir=d", "--addr", s.URL)
+	if code != exitOK {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	if want := "GET /v1/rollcall/settings"; len(s.requests) != 1 || s.requests[0] != want {
+		t.Errorf("sent %q, want %q", s.requests, want)
+	}
+	var marked []string
+	for line := range strings.Lines(stdout) {
+		if strings.Contains(line, "the cluster has") {
+			marked = append(marked, strings.TrimSpace(line))
+		}
+	}
+	want := []string{"min-instances: 10 # default, but the cluster has 20", "expectation: false # default, but the cluster has true"}
+	if !reflect.DeepEqual(marked, want) {
+		t.Errorf("marked %q, want %q", marked, want)
+	}
+}
+
+func TestSettingsAreNotComparedWithAClusterThatCannotBeAsked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"nobody there":        {args: []string{"--effective", "--addr", "127.0.0.1:1"}, code: exitError, says: "read the cluster's settings"},
+		"no URL":              {args: []string{"--effective", "--addr", "ftp://a"}, code: exitUsage, says: "--addr"},
+		"without --effective": {args: []string{"--addr", "127.0.0.1:1"}, code: exitUsage, says: "give --effective too"},
+	} {
+		stdout, stderr, code := rollcall(t, append([]string{"config", "show", "--data-dir=d"}, tc.args...)...)
+		if code != tc.code || !strings.Contains(stderr, tc.says) || stdout != "" {
+			t.Errorf("%s: exit %d, said %q, printed %q, want exit %d and %q", name, code, stderr, stdout, tc.code, tc.says)
+		}
+	}
+}

@@ -37,6 +37,7 @@ func (c *Config) Validate() error {
 		c.validateRaft(),
 		c.SelfPreservation.validate(),
 		c.EurekaCompat.validate(),
+		c.RateLimiter.validate(),
 		c.Limits.validate(),
 		oneOf("reads.eureka", c.Reads.Eureka, readsEureka),
 		oneOf("log.level", c.Log.Level, logLevels),

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/seed-20419f34/rollcall/client"
 )
@@ -29,12 +30,16 @@ type connection struct {
 }
 
 func (c *connection) addFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
+	c.addServerFlags(cmd.Flags())
+	c.out.addFlag(cmd)
+}
+
+// addServerFlags adds the flags that say whom to talk to.
+func (c *connection) addServerFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.addr, "addr", "", "servers, separated by commas and tried in order (environment: "+addrEnv+"; default "+defaultAddr+")")
 	f.StringVar(&c.ca, "ca", "", "PEM file with the authority of the servers' certificates, if the system does not know it")
 	f.StringVar(&c.cert, "cert", "", "PEM file with this client's certificate, if the servers want one")
 	f.StringVar(&c.key, "key", "", "PEM file with its key")
-	c.out.addFlag(cmd)
 }
 
 // open returns a client for the servers that flags, environment or default name.
@@ -42,6 +47,11 @@ func (c *connection) open(log *slog.Logger) (*client.Client, error) {
 	if err := c.out.validate(); err != nil {
 		return nil, usageError{err}
 	}
+	return c.client(log)
+}
+
+// client is open for commands that have no choice of output.
+func (c *connection) client(log *slog.Logger) (*client.Client, error) {
 	httpClient, err := c.httpClient()
 	if err != nil {
 		return nil, usageError{err}

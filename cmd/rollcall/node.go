@@ -23,6 +23,7 @@ type node struct {
 	listeners []listener                  // the first one serves the HTTP API
 	draining  *atomic.Bool                // set when the node shuts down: it is not ready any more
 	limits    shutdownLimits
+	setRate   func(httpd.RateLimit) // of the HTTP API, while it is served
 }
 
 // openNode binds the ports first: they fail at once, and before the data directory was touched.
@@ -91,11 +92,16 @@ func (n *node) handle(c *Config, name string, raft *store.Raft, metrics *prometh
 		Log:     n.log,
 		Metrics: metrics,
 		Limits:  c.Limits.http(),
+
+		RateLimit:     c.RateLimiter.http(),
+		ReadOnlyCache: c.EurekaCompat.ReadOnlyCache,
 	})
 	if err != nil {
 		return err
 	}
+	n.setRate = handler.SetRateLimit
 	n.listeners[0].server.Handler = handler
+	n.listeners[0].server.RegisterOnShutdown(handler.EndWatches) // they would outlast any patience
 	if c.HTTP.HeartbeatTakeover {
 		n.listeners[0].handler = handler
 	}

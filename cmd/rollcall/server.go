@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,31 +22,40 @@ func newServerCommand() *cobra.Command {
 		Short: "Run one node",
 		Long: "Runs one node until SIGTERM or Ctrl-C. Every flag but --config is a key of the file with dashes\n" +
 			"for dots, and an environment variable too; docs/operations.md lists them. Order: flag,\n" +
-			"environment, file, default.",
+			"environment, file, default. SIGHUP makes it read them again and take over rate-limiter.*.",
 		Example: "  rollcall server --data-dir /var/lib/rollcall\n" +
 			"  rollcall server --config /etc/rollcall.yaml",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := loadSettings(fromProcess(cmd.Flags()))
+			load := func() (settings, error) { return loadSettings(fromProcess(cmd.Flags())) }
+			s, err := load()
 			if err != nil {
 				return usageError{err}
 			}
 			ctx, cancel := untilParentEnds(cmd.Context(), os.LookupEnv, cmd.InOrStdin())
 			defer cancel()
-			return runServer(ctx, s.Config, newLogger(cmd.ErrOrStderr(), s.Log))
+			return runServer(ctx, s.Config, load, newLogger(cmd.ErrOrStderr(), s.Log))
 		},
 	}
 	addConfigFlags(cmd.Flags())
 	return cmd
 }
 
-// runServer runs a node until ctx ends or the node must not go on.
-func runServer(ctx context.Context, c *Config, log *slog.Logger) error {
+// runServer runs a node until ctx ends or the node must not go on. load reads the settings again.
+func runServer(ctx context.Context, c *Config, load func() (settings, error), log *slog.Logger) error {
+	hup, stop := hangups()
+	defer stop()
 	setGC(c.GC)
 	n, err := openNode(c, log)
 	if err != nil {
 		return err
 	}
+	r := reloader{load: load, apply: n.setRate, log: n.log, running: *c}
+	ctx, cancel := context.WithCancel(ctx)
+	var reloading sync.WaitGroup
+	reloading.Go(func() { r.run(ctx, hup) })
+	defer reloading.Wait()
+	defer cancel()
 	return n.run(ctx)
 }
 

@@ -51,13 +51,9 @@ func status(url string) int {
 	return resp.StatusCode
 }
 
-func TestANodeServesUntilItIsToldToStop(t *testing.T) {
-	n, err := openNode(oneNode(t), quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := started(t, n)
-	url := "http://" + n.listeners[0].Addr().String()
+// awaitReady waits until a node may serve.
+func awaitReady(t *testing.T, url string) {
+	t.Helper()
 	deadline := time.After(30 * time.Second) // it takes some 100 ms
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -68,6 +64,16 @@ func TestANodeServesUntilItIsToldToStop(t *testing.T) {
 			t.Fatal("the node is not ready")
 		}
 	}
+}
+
+func TestANodeServesUntilItIsToldToStop(t *testing.T) {
+	n, err := openNode(oneNode(t), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := started(t, n)
+	url := "http://" + n.listeners[0].Addr().String()
+	awaitReady(t, url)
 	if err := stop(); err != nil {
 		t.Errorf("run: %v, want nil after a stop", err)
 	}
@@ -99,6 +105,36 @@ func TestATakenPortIsNamedWithItsKeyBeforeTheDataIsTouched(t *testing.T) {
 		if matches, _ := filepath.Glob(c.Data.Dir); len(matches) > 0 {
 			t.Errorf("%s taken: the data directory was made", tc.key)
 		}
+	}
+}
+
+func TestWatchesEndWithTheNode(t *testing.T) {
+	for _, takeover := range []bool{true, false} {
+		c := oneNode(t)
+		c.HTTP.HeartbeatTakeover = takeover
+		n, err := openNode(c, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.limits.drain = 20 * time.Second // it takes milliseconds
+		stop := started(t, n)
+		url := "http://" + n.listeners[0].Addr().String()
+		awaitReady(t, url)
+		resp, err := http.Get(url + "/v1/rollcall/watch")
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := stop(); err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if took := time.Since(start); took > n.limits.drain {
+			t.Errorf("takeover %v: the watch kept the node up for %v", takeover, took)
+		}
+		if _, err := io.ReadAll(resp.Body); err != nil {
+			t.Errorf("takeover %v: the watch was cut off: %v", takeover, err)
+		}
+		resp.Body.Close()
 	}
 }
 

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// reloader reads the settings of a running node again.
+type reloader struct {
+	load    func() (settings, error)
+	apply   func(httpd.RateLimit)
+	log     *slog.Logger
+	running Config // what the node runs with
+}
+
+// hangups returns where SIGHUP arrives, which ends the process otherwise, until stop is called.
+func hangups() (hup <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	return c, func() { signal.Stop(c) }
+}
+
+// run reloads at each signal until ctx ends.
+func (r *reloader) run(ctx context.Context, hup <-chan os.Signal) {
+	for {
+		select {
+		case <-hup:
+			r.reload()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reload takes over what can change while the node runs, and says what cannot. Settings with a
+// mistake leave everything as it is.
+func (r *reloader) reload() {
+	s, err := r.load()
+	if err != nil {
+		r.log.Error("the settings were not read again, the old ones hold", "err", err)
+		return
+	}
+	now, later := r.changes(s.Config)
+	r.running.RateLimiter = s.RateLimiter
+	r.apply(s.RateLimiter.http())
+	r.log.Info("the settings were read again", "changed", now)
+	if len(later) > 0 {
+		r.log.Warn("settings have changed that need a restart", "keys", later)
+	}
+}
+
+// reloaded is the section that can change while the node runs.
+const reloaded = "rate-limiter."
+
+// changes lists the keys that differ from what runs: those that hold from now on, and those that need
+// a restart.
+func (r *reloader) changes(c *Config) (now, later []string) {
+	for _, k := range configKeys() {
+		switch changed := k.format(c) != k.format(&r.running); {
+		case changed && strings.HasPrefix(k.name, reloaded):
+			now = append(now, k.name)
+		case changed:
+			later = append(later, k.name)
+		}
+	}
+	return now, later
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+func TestAReloadTakesOverTheRateLimiterAndNothingElse(t *testing.T) {
+	before := *defaultConfig()
+	limited := before
+	limited.RateLimiter = RateLimiterConfig{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, Throttle: true, Privileged: []string{"a"}}
+	other := before
+	other.Log.Level, other.Eviction.Interval = "debug", 7
+	for _, tc := range []struct {
+		name string
+		load func() (settings, error)
+		want []httpd.RateLimit // as applied
+		says []string
+	}{
+		{name: "the limiter", load: func() (settings, error) { return settings{Config: &limited}, nil },
+			want: []httpd.RateLimit{{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, ThrottleStandard: true, Privileged: []string{"a"}}},
+			says: []string{"level=INFO", "rate-limiter.burst-size"}},
+		{name: "something else", load: func() (settings, error) { return settings{Config: &other}, nil },
+			want: []httpd.RateLimit{before.RateLimiter.http()},
+			says: []string{"level=WARN", "need a restart", "[eviction.interval log.level]"}},
+		{name: "a mistake", load: func() (settings, error) { return settings{Config: &limited}, errors.New("c.yaml:1: no") },
+			says: []string{"level=ERROR", "the old ones hold", "c.yaml:1: no"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var said bytes.Buffer
+			var applied []httpd.RateLimit
+			r := reloader{load: tc.load, apply: func(l httpd.RateLimit) { applied = append(applied, l) }, running: before, log: slog.New(slog.NewTextHandler(&said, nil))}
+			r.reload()
+			if !reflect.DeepEqual(applied, tc.want) {
+				t.Errorf("applied %+v, want %+v", applied, tc.want)
+			}
+			for _, want := range tc.says {
+				if !strings.Contains(said.String(), want) {
+					t.Errorf("it says %q, want %q in it", &said, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAReloadComparesWithTheOneBefore(t *testing.T) {
+	c := *defaultConfig()
+	c.RateLimiter.BurstSize = 5
+	var said bytes.Buffer
+	r := reloader{load: func() (settings, error) { return settings{Config: &c}, nil }, apply: func(httpd.RateLimit) {}, running: *defaultConfig(), log: slog.New(slog.NewTextHandler(&said, nil))}
+	r.reload()
+	said.Reset()
+	r.reload()
+	if !strings.Contains(said.String(), "changed=[]") {
+		t.Errorf("a second reload says %q, want that nothing has changed", &said)
+	}
+}
+
+func TestASignalReachesTheReloader(t *testing.T) {
+	hup, stop := hangups()
+	defer stop()
+	reloaded := make(chan bool)
+	r := reloader{load: func() (settings, error) { close(reloaded); return settings{}, errors.New("stop here") }, log: quiet}
+	go r.run(t.Context(), hup)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	<-reloaded
+}
+
+// fetches asks n times for the whole registry, and returns the last status.
+func fetches(url string, n int) (last int) {
+	for range n {
+		last = status(url + "/eureka/apps")
+	}
+	return last
+}
+
+func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
+	c := oneNode(t)
+	n, err := openNode(c, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := started(t, n)
+	url := "http://" + n.listeners[0].Addr().String()
+	awaitReady(t, url)
+
+	file := filepath.Join(t.TempDir(), "rollcall.yaml")
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	addConfigFlags(flags)
+	if err := flags.Parse([]string{"--config", file, "--data-dir", c.Data.Dir}); err != nil {
+		t.Fatal(err)
+	}
+	r := reloader{load: func() (settings, error) { return loadSettings(fromProcess(flags)) }, apply: n.setRate, running: *c, log: quiet}
+	const few = "rate-limiter: {enabled: true, burst-size: 1, registry-fetch-average-rate: 1, full-fetch-average-rate: 1}"
+	for _, step := range []struct {
+		name, file string
+		want       int
+	}{
+		{name: "off", file: "", want: http.StatusOK},
+		{name: "on", file: few, want: http.StatusServiceUnavailable},
+		{name: "a mistake changes nothing", file: "rate-limiter: {enabled: perhaps}", want: http.StatusServiceUnavailable},
+		{name: "off again", file: "rate-limiter: {enabled: false}", want: http.StatusOK},
+	} {
+		if err := os.WriteFile(file, []byte(step.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.reload()
+		if got := fetches(url, 20); got != step.want {
+			t.Errorf("%s: the last of many fetches is answered %d, want %d", step.name, got, step.want)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
