@@ -18,3 +18,10 @@ func ParseBeat(b []byte, prefixes []string) (target, app, id string, size int, o
 	beat, size, ok := parseBeat(b, prefixes)
 	return beat.target, beat.app, beat.id, size, ok
 }
+
+// CachedAnswers is the number of answers in the read-only cache.
+func (h *Handler) CachedAnswers() int {
+	h.readOnly.mu.Lock()
+	defer h.readOnly.mu.Unlock()
+	return len(h.readOnly.answers)
+}

@@ -1,0 +1,299 @@
+package httpd_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// one is an enabled limiter with a single token a second in each bucket.
+func one() httpd.RateLimit {
+	return httpd.RateLimit{Enabled: true, BurstSize: 1, FetchRate: 1, FullFetchRate: 1}
+}
+
+// limited is the number of fetches of a target that were refused, or would have been.
+func limited(t testing.TB, metrics *prometheus.Registry, name, target string) float64 {
+	t.Helper()
+	return gathered(t, metrics, "rollcall_http_rate_"+name+"_total", map[string]string{"target": target})
+}
+
+func TestFetchesBeyondTheRateAreRefusedByTheirTarget(t *testing.T) {
+	for _, row := range []struct {
+		path, target string // "": not limited
+		status       int
+	}{
+		{"/eureka/apps", "full", 200}, {"/eureka/apps/", "full", 200}, {"//eureka/v2//apps?regions=a", "full", 200}, {"/v2/apps", "full", 200}, {"/eureka/v1/apps?consistency=stale", "full", 200},
+		{"/eureka/apps/delta", "delta", 200}, {"/v2/apps/delta", "delta", 200},
+		{"/eureka/apps/ORDERS", "application", 200}, {"/eureka/apps/orders?x=/apps", "application", 200}, {"/eureka/apps/NONE", "application", 404},
+		{"/eureka/apps/delta/", "", 200}, {"/eureka/apps/ORDERS/i1", "", 200}, {"/eureka/instances/i1", "", 200},
+		{"/eureka/vips/orders", "", 200}, {"/eureka/svips/orders", "", 200}, {"/eureka/status", "", 200},
+		{"/v1/rollcall/apps", "", 200}, {"/no/such/apps", "", 404}, {"/metrics", "", 200},
+	} {
+		t.Run(row.path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				metrics := prometheus.NewRegistry()
+				n := newVirtualNode(t, httpd.Config{RateLimit: one(), Metrics: metrics})
+				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+				refused := row.status
+				if row.target != "" {
+					refused = http.StatusServiceUnavailable
+				}
+				for i, want := range []int{row.status, refused, refused} {
+					if got := n.send(t, "GET", row.path, ""); got.status != want {
+						t.Errorf("fetch %d: got %d, want %d", i+1, got.status, want)
+					}
+				}
+				for _, target := range []string{"full", "delta", "application"} {
+					want := map[bool]float64{true: 2}[target == row.target]
+					if got := limited(t, metrics, "limited", target); got != want {
+						t.Errorf("refused as %s: got %v, want %v", target, got, want)
+					}
+				}
+				time.Sleep(time.Second) // virtual
+				if got := n.send(t, "GET", row.path, ""); got.status != row.status {
+					t.Errorf("a second later: got %d, want %d", got.status, row.status)
+				}
+			})
+		})
+	}
+}
+
+func TestARefusedFetchIsEmptyAndSaysWhenToComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		n := newVirtualNode(t, httpd.Config{RateLimit: one(), Metrics: metrics})
+		n.send(t, "GET", "/eureka/apps", "", "Accept: application/json")
+		got := n.send(t, "GET", "/eureka/apps", "", "Accept: application/json")
+		if got.status != 503 || got.body != "" || got.header.Get("Retry-After") != "1" || got.header.Get("Content-Length") != "0" {
+			t.Errorf("got %d %q with %v, want 503, no body and Retry-After: 1", got.status, got.body, got.header)
+		}
+		labels := map[string]string{"route": "{base}/apps", "code": "503"}
+		if got := gathered(t, metrics, "rollcall_http_requests_total", labels); got != 1 {
+			t.Errorf("%v answers are counted as %v, want 1", got, labels)
+		}
+	})
+}
+
+func TestPrivilegedClientsTakeNoTokens(t *testing.T) {
+	for _, row := range []struct {
+		name, identity string
+		throttle       bool
+		passes         bool
+	}{
+		{"Java client", "DefaultClient", false, true},
+		{"peer", "DefaultServer", false, true},
+		{"listed", "batch-loader", false, true},
+		{"not listed", "Batch-Loader", false, false},
+		{"no identity", "", false, false},
+		{"Java client, standard clients throttled", "DefaultClient", true, false},
+		{"peer, standard clients throttled", "DefaultServer", true, false},
+		{"listed, standard clients throttled", "batch-loader", true, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				settings := one()
+				settings.ThrottleStandard, settings.Privileged = row.throttle, []string{"batch-loader"}
+				n := newVirtualNode(t, httpd.Config{RateLimit: settings})
+				var headers []string
+				if row.identity != "" {
+					headers = []string{"DiscoveryIdentity-Name: " + row.identity}
+				}
+				for i := range 5 {
+					want := http.StatusOK
+					if i > 0 && !row.passes {
+						want = http.StatusServiceUnavailable
+					}
+					if got := n.send(t, "GET", "/eureka/apps", "", headers...); got.status != want {
+						t.Errorf("fetch %d: got %d, want %d", i+1, got.status, want)
+					}
+				}
+				anonymous := map[bool]int{true: 200, false: 503}[row.passes]
+				if got := n.send(t, "GET", "/eureka/apps", ""); got.status != anonymous {
+					t.Errorf("another client afterwards: got %d, want %d", got.status, anonymous)
+				}
+			})
+		})
+	}
+}
+
+func TestAFullFetchTakesATokenFromBothBuckets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNode(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 5, FetchRate: 1, FullFetchRate: 1}})
+		statuses := func(path string, times int) []int {
+			var got []int
+			for range times {
+				got = append(got, n.send(t, "GET", path, "").status)
+			}
+			return got
+		}
+		if got, want := statuses("/eureka/apps/delta", 3), []int{200, 200, 200}; !slices.Equal(got, want) {
+			t.Fatalf("deltas: got %v, want %v", got, want)
+		}
+		// Both buckets serve a full fetch: the common one has two tokens left.
+		if got, want := statuses("/eureka/apps", 5), []int{200, 200, 503, 503, 503}; !slices.Equal(got, want) {
+			t.Fatalf("full fetches: got %v, want %v", got, want)
+		}
+		time.Sleep(time.Second) // virtual; one token more in each
+		if got, want := statuses("/eureka/apps", 2), []int{200, 503}; !slices.Equal(got, want) {
+			t.Errorf("full fetches a second later: got %v, want %v", got, want)
+		}
+	})
+}
+
+func TestARefusedFullFetchTakesNoTokenFromTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNode(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 3, FetchRate: 1000, FullFetchRate: 1}})
+		for i := range 3 {
+			n.send(t, "GET", "/eureka/apps", "")
+			if i < 2 {
+				time.Sleep(time.Millisecond) // virtual; the common token is back, that of full fetches is not
+			}
+		}
+		time.Sleep(10 * time.Millisecond) // virtual
+		for range 20 {
+			if got := n.send(t, "GET", "/eureka/apps", ""); got.status != 503 {
+				t.Fatalf("a full fetch too many: got %d", got.status)
+			}
+		}
+		for i := range 3 {
+			if got := n.send(t, "GET", "/eureka/apps/delta", ""); got.status != 200 {
+				t.Errorf("delta %d: got %d; the refused full fetches took its token", i+1, got.status)
+			}
+		}
+	})
+}
+
+func TestADisabledLimiterCountsWhatItWouldRefuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		n := newVirtualNode(t, httpd.Config{RateLimit: httpd.DefaultRateLimit(), Metrics: metrics})
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		for range 15 {
+			for _, path := range []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS"} {
+				if got := n.send(t, "GET", path, ""); got.status != 200 {
+					t.Errorf("GET %s: got %d", path, got.status)
+				}
+			}
+		}
+		// The burst of ten served four of the full fetches, three deltas and three applications.
+		for target, want := range map[string]float64{"full": 11, "delta": 12, "application": 12} {
+			if got := limited(t, metrics, "would_limit", target); got != want {
+				t.Errorf("would have been refused as %s: got %v, want %v", target, got, want)
+			}
+			if got := limited(t, metrics, "limited", target); got != 0 {
+				t.Errorf("refused as %s: got %v, want none", target, got)
+			}
+		}
+	})
+}
+
+func TestTheLimitChangesWhileItIsAtWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNode(t, httpd.Config{RateLimit: httpd.DefaultRateLimit()})
+		delta := func(headers ...string) int { return n.send(t, "GET", "/eureka/apps/delta", "", headers...).status }
+		for range 12 {
+			if got := delta(); got != 200 {
+				t.Fatalf("disabled: got %d", got)
+			}
+		}
+		settings := httpd.DefaultRateLimit()
+		settings.Enabled, settings.Privileged = true, []string{"loader"}
+		n.handler.SetRateLimit(settings)
+		settings.Privileged[0] = "changed by the caller"
+		if got := delta(); got != 503 {
+			t.Errorf("enabled when the tokens were out: got %d, want 503", got)
+		}
+		if got := delta("DiscoveryIdentity-Name: loader"); got != 200 {
+			t.Errorf("a client that became privileged: got %d, want 200", got)
+		}
+		settings.BurstSize = 12
+		n.handler.SetRateLimit(settings)
+		if got := []int{delta(), delta(), delta()}; !slices.Equal(got, []int{200, 200, 503}) {
+			t.Errorf("with a burst of two more: got %v", got)
+		}
+		n.handler.SetRateLimit(httpd.RateLimit{Enabled: true})
+		for range 50 {
+			if got := delta(); got != 200 {
+				t.Fatalf("no burst and no rate: got %d, want no limit", got)
+			}
+		}
+	})
+}
+
+func TestEachHandlerHasItsOwnTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 2 {
+			n := newVirtualNode(t, httpd.Config{RateLimit: one()})
+			if got := n.send(t, "GET", "/eureka/apps", ""); got.status != 200 {
+				t.Errorf("the first fetch from a node: got %d", got.status)
+			}
+		}
+	})
+}
+
+func TestWritesHeadAndPeersAreNeverLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNode(t, httpd.Config{RateLimit: one()})
+		n.send(t, "GET", "/eureka/apps", "")
+		if got := n.send(t, "GET", "/eureka/apps", ""); got.status != 503 {
+			t.Fatalf("the limiter has a token left: got %d", got.status)
+		}
+		for range 20 {
+			for _, r := range []struct {
+				method, target, body string
+				want                 int
+			}{
+				{"POST", "/eureka/apps/ORDERS", instanceJSON, 204},
+				{"PUT", "/eureka/apps/ORDERS/i1", "", 200}, {"PUT", "/eureka/apps/ORDERS/i1/", "", 200},
+				{"PUT", "/eureka/apps/ORDERS/i1/status?value=UP", "", 200}, {"PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", "", 200},
+				{"POST", "/eureka/peerreplication/batch/", batchJSON, 200},
+				{"HEAD", "/eureka/apps", "", 200}, {"HEAD", "/eureka/apps/ORDERS", "", 200},
+				{"DELETE", "/eureka/apps/ORDERS/i1", "", 200},
+			} {
+				if got := n.send(t, r.method, r.target, r.body, "Content-Type: application/json"); got.status != r.want {
+					t.Fatalf("%s %s: got %d, want %d", r.method, r.target, got.status, r.want)
+				}
+			}
+		}
+	})
+}
+
+// Spring's and JavaScript's clients send no identity, so the limiter is about them: its defaults must
+// leave them enough. Here 300 of them start within three seconds and then fetch as they do.
+func TestTheDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		settings := httpd.DefaultRateLimit()
+		settings.Enabled = true
+		n := newVirtualNode(t, httpd.Config{RateLimit: settings})
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		fetch := func(path string) {
+			for i := range 300 {
+				agent := []string{"Java/17.0.1", "node-fetch/1.0"}[i%2]
+				if got := n.send(t, "GET", path, "", "Accept: application/json", "User-Agent: "+agent); got.status != 200 {
+					t.Fatalf("client %d: GET %s: got %d", i, path, got.status)
+				}
+				time.Sleep(10 * time.Millisecond) // virtual
+			}
+		}
+		fetch("/eureka/apps/")
+		for range 3 {
+			time.Sleep(27 * time.Second) // virtual; every client comes again after 30 s
+			fetch("/eureka/apps/delta")
+		}
+	})
+}
+
+func TestAnEmptyNameCannotBePrivileged(t *testing.T) {
+	_, err := httpd.New(httpd.Config{Service: newMemory(), RateLimit: httpd.RateLimit{Privileged: []string{"a", ""}}})
+	if err == nil || !strings.Contains(err.Error(), "RateLimit.Privileged") {
+		t.Errorf("got %v, want an error that names RateLimit.Privileged", err)
+	}
+}

@@ -1,0 +1,285 @@
+package httpd_test
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// cachedRoutes are the routes that the read-only cache answers, and a word that is in the answer once
+// ORDERS/i2 is registered.
+var cachedRoutes = map[string]string{
+	"/eureka/apps": "i2", "/eureka/apps/delta": "i2", "/eureka/apps/ORDERS": "i2", "/eureka/apps/orders": "i2",
+	"/eureka/vips/orders": "i2", "/eureka/svips/orders": "i2", "/eureka/v1/apps/": "i2",
+}
+
+// toMultiple sleeps until the given time after the next multiple of 30 s since the epoch.
+func toMultiple(after time.Duration) {
+	const every = 30 * time.Second
+	time.Sleep(every - time.Duration(time.Now().UnixNano())%every + after) // virtual
+}
+
+func secure(i *registry.Instance) *registry.Instance {
+	i.SecureVIP = i.VIP
+	return i
+}
+
+func TestAReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
+	for path, word := range cachedRoutes {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+				n.apply(t, registry.Register{Instance: secure(newInstance("ORDERS", "i1"))})
+				toMultiple(10 * time.Second)
+				check := func(when, index, age string, shown bool) {
+					t.Helper()
+					got := n.send(t, "GET", path, "", "Accept: application/json")
+					if got.status != 200 || strings.Contains(got.body, word) != shown {
+						t.Errorf("%s: got %d %s; shown should be %v", when, got.status, got.body, shown)
+					}
+					for name, want := range map[string]string{"X-Rollcall-Consistency": "stale", "X-Rollcall-Index": index, "X-Rollcall-Age": age} {
+						if value := got.header.Get(name); value != want {
+							t.Errorf("%s: %s is %q, want %q", when, name, value, want)
+						}
+					}
+				}
+				check("first read", "test-1", "0.000", false)
+				time.Sleep(5 * time.Second) // virtual
+				n.apply(t, registry.Register{Instance: secure(newInstance("ORDERS", "i2"))})
+				time.Sleep(5*time.Second - time.Millisecond) // virtual
+				n.set(func(m *memory) { m.health.Age = 100 * time.Millisecond })
+				check("10 s later, after the change", "test-1", "9.999", false)
+				toMultiple(-time.Millisecond)
+				check("before the multiple", "test-1", "19.999", false)
+				time.Sleep(2 * time.Millisecond) // virtual
+				check("after the multiple", "test-2", "0.101", true)
+				time.Sleep(5 * time.Second) // virtual
+				n.apply(t, registry.Cancel{Key: registry.NewKey("ORDERS", "i2")})
+				time.Sleep(50 * time.Second) // virtual; two multiples, the last 25 s ago
+				index := "test-3"
+				check("after two multiples without a read", index, "25.101", strings.HasSuffix(path, "delta"))
+			})
+		})
+	}
+}
+
+// What is read for the first time after a refresh is as of the refresh, if it was asked for before.
+func TestAllAnswersOfARefreshAreOfOneMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+		n.apply(t, registry.Register{Instance: secure(newInstance("ORDERS", "i1"))})
+		for path := range cachedRoutes {
+			n.send(t, "GET", path, "")
+		}
+		toMultiple(time.Second)
+		n.apply(t, registry.Register{Instance: secure(newInstance("ORDERS", "i2"))})
+		for path, word := range cachedRoutes {
+			got := n.send(t, "GET", path, "")
+			if strings.Contains(got.body, word) || got.header.Get("X-Rollcall-Index") != "test-1" || got.header.Get("X-Rollcall-Age") != "1.000" {
+				t.Errorf("GET %s: got %v %s, want what there was a second ago", path, got.header, got.body)
+			}
+			form := n.send(t, "GET", path, "", "X-Eureka-Accept: compact", "Accept: application/json")
+			if !strings.Contains(form.body, word) || form.header.Get("X-Rollcall-Age") != "0.000" {
+				t.Errorf("GET %s in a form that nobody asked for yet: got %v %s", path, form.header, form.body)
+			}
+		}
+	})
+}
+
+func TestAReadOnlyCacheKeepsThatAnApplicationIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+		toMultiple(time.Second)
+		check := func(when string, want int) {
+			t.Helper()
+			got := n.send(t, "GET", "/eureka/apps/ORDERS", "")
+			if got.status != want || got.header.Get("X-Rollcall-Consistency") != "stale" || want == 404 && got.body != "" {
+				t.Errorf("%s: got %d %q with %v, want %d", when, got.status, got.body, got.header, want)
+			}
+		}
+		check("unknown", 404)
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		check("just registered", 404)
+		toMultiple(time.Millisecond)
+		check("after the multiple", 200)
+		n.apply(t, registry.Cancel{Key: registry.NewKey("ORDERS", "i1")})
+		check("just cancelled", 200)
+		toMultiple(time.Millisecond)
+		check("after the next multiple", 404)
+	})
+}
+
+func TestTheReadOnlyCacheIsPassedByWhereItShould(t *testing.T) {
+	for _, row := range []struct {
+		name, path string
+		cached     bool // by the configuration
+	}{
+		{"linearizable", "/eureka/apps?consistency=linearizable", true},
+		{"leader", "/eureka/apps/ORDERS?x=y&consistency=leader", true},
+		{"stale", "/eureka/apps/delta?consistency=stale", true},
+		{"an instance", "/eureka/apps/ORDERS/i1", true},
+		{"an instance by its id", "/eureka/instances/i1", true},
+		{"our own list", "/v1/rollcall/apps", true},
+		{"off", "/eureka/apps", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newVirtualNode(t, httpd.Config{ReadOnlyCache: row.cached})
+				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+				for _, path := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/apps/delta", row.path} {
+					n.send(t, "GET", path, "")
+				}
+				changed := newInstance("ORDERS", "i1")
+				changed.HostName, changed.LastDirty = "host-changed", 2000
+				n.apply(t, registry.Register{Instance: changed})
+				got := n.send(t, "GET", row.path, "")
+				if got.status != 200 || !strings.Contains(got.body, "host-changed") || got.header.Get("X-Rollcall-Index") != "test-2" {
+					t.Errorf("got %d with %v and %s, want the change", got.status, got.header, got.body)
+				}
+			})
+		})
+	}
+	n := newNode(t, httpd.Config{ReadOnlyCache: true}, nil)
+	if got := n.send(t, request("GET", "/eureka/apps?consistency=fresh", "")); got.status != 400 {
+		t.Errorf("an unknown consistency: got %d, want 400", got.status)
+	}
+	n.set(func(m *memory) { m.health.Ready = false })
+	if got := n.send(t, request("GET", "/eureka/apps", "")); got.status != 403 {
+		t.Errorf("a registry that is still being loaded: got %d, want 403", got.status)
+	}
+}
+
+// Upstream's servers answer from their caches whatever happens around them.
+func TestAReadOnlyCacheAnswersWithoutAQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.set(func(m *memory) { m.viewErr, m.health.Age = registry.ErrNoLeader, 3*time.Second })
+		got := n.send(t, "GET", "/eureka/apps", "")
+		if got.status != 200 || got.header.Get("X-Rollcall-Consistency") != "stale" || got.header.Get("X-Rollcall-Age") != "3.000" {
+			t.Errorf("got %d with %v, want 200, stale, 3 s old", got.status, got.header)
+		}
+	})
+}
+
+func TestCachedAnswersAreThoseWithoutTheCache(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	cached, fresh := newNode(t, httpd.Config{ReadOnlyCache: true, Metrics: metrics}, nil), newNode(t, httpd.Config{}, nil)
+	for _, n := range []*node{cached, fresh} {
+		for i := range 20 {
+			instance := secure(newInstance("ORDERS", fmt.Sprint("i", i)))
+			if _, err := n.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for path := range cachedRoutes {
+		for _, form := range [][]string{{"Accept: application/json"}, {"Accept: application/xml"}, {"Accept: application/json", "X-Eureka-Accept: compact"}, {"Accept: application/json", "Accept-Encoding: gzip"}} {
+			r := request("GET", path, "", form...)
+			got, want := cached.send(t, r), fresh.send(t, r)
+			for _, name := range []string{"Content-Type", "Content-Encoding"} {
+				if got.header.Get(name) != want.header.Get(name) {
+					t.Errorf("GET %s %v: %s is %q, want %q", path, form, name, got.header.Get(name), want.header.Get(name))
+				}
+			}
+			if got, want := stable(t, got), stable(t, want); got != want {
+				t.Errorf("GET %s %v: got %.300s, want %.300s", path, form, got, want)
+			}
+		}
+	}
+	if got := gathered(t, metrics, "rollcall_http_documents_bytes", nil); got == 0 {
+		t.Error("no bytes are counted")
+	}
+}
+
+// serverTimes are the times that a server sets, in either format.
+var serverTimes = regexp.MustCompile(`((?:Timestamp|lastUpdatedTimestamp|lastDirtyTimestamp)"?[:>]"?)\d+`)
+
+// stable is the text of an answer without the times, which differ between two servers.
+func stable(t testing.TB, r reply) string {
+	t.Helper()
+	text := r.body
+	if r.header.Get("Content-Encoding") == "gzip" {
+		packed, err := gzip.NewReader(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := io.ReadAll(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = string(all)
+	}
+	return serverTimes.ReplaceAllString(text, "$1…")
+}
+
+func TestAnAnswerIsMadeOnceForEachVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true, Metrics: metrics})
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		for round, want := range []float64{1, 1, 2} {
+			for range 3 {
+				n.send(t, "GET", "/eureka/apps/ORDERS", "")
+			}
+			if got := gathered(t, metrics, "rollcall_http_documents_built_total", map[string]string{"kind": "application"}); got != want {
+				t.Errorf("round %d: %v answers were made so far, want %v", round, got, want)
+			}
+			if round == 1 {
+				n.apply(t, registry.Register{Instance: newInstance("OTHER", "i1")})
+			}
+			toMultiple(time.Second)
+		}
+	})
+}
+
+func TestAReadOnlyCacheIsBoundedAndForgetsWhatNobodyAsksFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.send(t, "GET", "/eureka/apps/ORDERS", "")
+		for i := range 5000 {
+			if got := n.send(t, "GET", fmt.Sprint("/eureka/apps/JUNK", i), ""); got.status != 404 {
+				t.Fatalf("junk: got %d", got.status)
+			}
+		}
+		if got := n.handler.CachedAnswers(); got != 4096 {
+			t.Errorf("%d answers are kept, want 4096", got)
+		}
+		got := n.send(t, "GET", "/eureka/apps", "")
+		if got.status != 200 || got.header.Get("X-Rollcall-Consistency") != "linearizable" {
+			t.Errorf("a read that finds the cache full: got %d with %v, want an answer as without a cache", got.status, got.header)
+		}
+		for range 12 {
+			n.send(t, "GET", "/eureka/apps/ORDERS", "")
+			time.Sleep(time.Minute) // virtual
+		}
+		if got := n.handler.CachedAnswers(); got != 1 {
+			t.Errorf("%d answers are kept after 12 minutes, want the one that is used", got)
+		}
+		time.Sleep(12 * time.Minute) // virtual
+		if got := n.handler.CachedAnswers(); got != 0 {
+			t.Errorf("%d answers are kept that nobody asks for", got)
+		}
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
+		if got := n.send(t, "GET", "/eureka/apps/ORDERS", ""); !strings.Contains(got.body, "i2") {
+			t.Errorf("a first read after all were forgotten: got %s", got.body)
+		}
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
+		toMultiple(time.Millisecond)
+		if got := n.send(t, "GET", "/eureka/apps/ORDERS", ""); got.status != http.StatusOK || !strings.Contains(got.body, "i3") {
+			t.Errorf("after the next multiple: got %d %s", got.status, got.body)
+		}
+	})
+}
