@@ -1,0 +1,68 @@
+package registry
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestThawRefusesActsAndHistoriesThatLie(t *testing.T) {
+	lease := func(change func(l *Lease)) func(f *Frozen) {
+		return func(f *Frozen) {
+			l := *f.Leases[0].Lease
+			change(&l)
+			f.Leases[0].Lease = &l
+		}
+	}
+	override := func(change func(o *Override)) func(f *Frozen) {
+		return lease(func(l *Lease) {
+			o := *l.Override
+			change(&o)
+			l.Override = &o
+		})
+	}
+	quarantine := func(change func(q *Quarantined)) func(f *Frozen) {
+		return lease(func(l *Lease) {
+			q := *l.Quarantine
+			change(&q)
+			l.Quarantine = &q
+		})
+	}
+	tests := []struct {
+		name  string
+		spoil func(f *Frozen)
+		want  string
+	}{
+		{"no override", lease(func(l *Lease) { l.Instance = l.Instance.with(Up, Unknown, 100) }), "override that it does not have"},
+		{"reported", override(func(o *Override) { o.Reported = 9 }), "reported status 9"},
+		{"overridden never", override(func(o *Override) { o.Set = 0 }), "overridden at 0"},
+		{"overridden later", override(func(o *Override) { o.Set = 9 }), "overridden at 9"},
+		{"quarantined never", quarantine(func(q *Quarantined) { q.Set = 0 }), "quarantined at 0"},
+		{"quarantined later", quarantine(func(q *Quarantined) { q.Set = 9 }), "quarantined at 9"},
+		{"set together", quarantine(func(q *Quarantined) { q.Set = 2 }), "were set at 2"},
+		{"too many events", func(f *Frozen) { f.Leases[0].History = make([]Event, 17) }, "17 events"},
+		{"kind of event", func(f *Frozen) { f.Leases[0].History[0].Kind = 99 }, "unknown kind 99"},
+		{"status of an event", func(f *Frozen) { f.Leases[0].History[0].Status = 9 }, "status 9"},
+		{"event never", func(f *Frozen) { f.Leases[0].History[0].Times = 0 }, "never happened"},
+		{"event in the future", func(f *Frozen) { f.Leases[0].History[2].At.Lease = 1 << 40 }, "in the future"},
+		{"events out of order", func(f *Frozen) { f.Leases[0].History[1].At.Lease = 1 }, "out of order"},
+		{"event of one that is gone", func(f *Frozen) { f.Removals[0].History[0].Kind = 99 }, "removal of ORDERS/orders-2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			g.client(SetOverride{Key: orders1, Status: OutOfService, For: 5000})
+			g.client(Quarantine{Key: orders1, For: 5000})
+			g.register(instance(orders2, Up, 100))
+			g.client(Cancel{orders2})
+			f := g.Freeze()
+			if _, err := Thaw(f); err != nil {
+				t.Fatalf("the true state: %v", err)
+			}
+			tt.spoil(&f)
+			if _, err := Thaw(f); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want an error with %q", err, tt.want)
+			}
+		})
+	}
+}
