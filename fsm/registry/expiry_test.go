@@ -137,11 +137,22 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 			s.take(r, now)
 			v := r.View()
 			due := map[Handle]bool{}
-			for l := range v.Leases() {
+			for _, l := range r.handles.leases {
+				if l == nil {
+					continue
+				}
 				renewed := v.LastRenewal(l).Lease
 				grace := min(int64(l.Duration)*1000, int64(l.Interval)*1000+5000)
-				if l.Expired(now.Lease, renewed, 0) && now.Lease > r.established+grace {
+				additional := int64(0)
+				if r.settings.DoubledLease && renewed > l.StartedLease {
+					additional = int64(l.Duration) * 1000
+				}
+				ended := l.Expired(now.Lease, renewed, additional) && now.Lease > r.established+grace
+				if ended {
 					due[l.Handle] = true
+				}
+				if ends := v.Ends(l); ended != (now.Lease > ends) {
+					t.Fatalf("at %d: %s ends at %d by its view; ended: %t", now.Lease, l.Key(), ends, ended)
 				}
 			}
 			got := r.Expired(now.Lease, 100)
@@ -155,4 +166,76 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Upstream's Lease.renew adds the duration once more, so that a lease that was renewed lives two of
+// them: 180 s by default. One that was only registered lives one.
+func TestDoubledLeaseLivesTwoDurationsOnceRenewed(t *testing.T) {
+	const whole = 90_000
+	tests := []struct {
+		name    string
+		after   []Op  // each 10 s after the one before; the first follows the registration
+		renewed int64 // true time of the last renewal, after the registration
+		lives   int64 // after that
+	}{
+		{"never renewed", nil, 0, whole},
+		{"renewed", []Op{Renew{Key: orders1}}, 10_000, 2 * whole},
+		{"renewed twice: not three durations", []Op{Renew{Key: orders1}, Renew{Key: orders1}}, 20_000, 2 * whole},
+		{"renewed by an override", []Op{SetOverride{Key: orders1, Status: Up}}, 10_000, 2 * whole},
+		{"registered again after its renewal", []Op{Renew{Key: orders1}, Register{instance(orders1, Up, 200)}}, 20_000, whole},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			s := DefaultSettings()
+			s.DoubledLease = true
+			g.Configure(s)
+			start := g.now.Lease
+			g.register(instance(orders1, Up, 100))
+			for _, op := range tt.after {
+				g.pass(10_000)
+				g.client(op)
+			}
+			l, v := g.lease(orders1), g.View()
+			if got := v.LastRenewal(l).Lease - start; got != tt.renewed {
+				t.Errorf("last renewal after %d ms, want the true %d", got, tt.renewed)
+			}
+			want := tt.renewed + tt.lives
+			if got := v.Ends(l) - start; got != want {
+				t.Errorf("ends after %d ms, want %d", got, want)
+			}
+			if got := g.Expired(start+want, 1); len(got) != 0 {
+				t.Errorf("at its end: %v, want none", got)
+			}
+			if got := g.Expired(start+want+1, 1); len(got) != 1 {
+				t.Errorf("after its end: %v, want the lease", got)
+			}
+		})
+	}
+}
+
+func TestLeasesEndEarlierAtOnceWhenTheDoubledLeaseIsSwitchedOff(t *testing.T) {
+	g := newRig(t)
+	s := DefaultSettings()
+	s.DoubledLease = true
+	g.Configure(s)
+	keys := []Key{orders1, orders2, billing1}
+	for _, key := range keys {
+		g.register(instance(key, Up, 100))
+	}
+	g.pass(1000)
+	for _, key := range keys {
+		g.client(Renew{Key: key})
+	}
+	end := g.now.Lease + 90_000
+	if got := g.Expired(end+1, 10); len(got) != 0 {
+		t.Fatalf("doubled: %v, want none", got)
+	}
+	if got := g.Expired(end+90_001, 10); len(got) != 3 {
+		t.Fatalf("doubled, after two durations: %v, want all", got)
+	}
+	g.Configure(DefaultSettings())
+	if got := g.Expired(end+1, 10); len(got) != 3 {
+		t.Errorf("one duration again: %v, want all", got)
+	}
 }

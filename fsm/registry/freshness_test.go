@@ -1,0 +1,285 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// leased is an instance that renews at an interval and lives for a duration, in seconds.
+func leased(key Key, interval, duration int32) *Instance {
+	in := instance(key, Up, 100)
+	in.RenewalInterval, in.Duration = interval, duration
+	return in
+}
+
+// One lease, by its own interval and duration: when it begins to count, and how long it is fresh.
+func TestFreshnessOfOneLease(t *testing.T) {
+	tests := []struct {
+		name               string
+		interval, duration int32 // s
+		youth, fresh       int64 // ms
+	}{
+		{"the usual lease: two missed renewals of three", 30, 90, 30_000, 60_000},
+		{"a quick one", 1, 3, 1000, 2000},
+		{"a quick renewal of a long lease", 5, 90, 5000, 10_000},
+		{"two intervals exceed two thirds of the duration", 40, 90, 30_000, 60_000},
+		{"two intervals are the duration", 45, 90, 30_000, 60_000},
+		{"two intervals exceed the duration: all of it", 46, 90, 30_000, 90_000},
+		{"an interval above the duration", 300, 90, 30_000, 90_000},
+		{"a duration that three does not divide", 10, 10, 3333, 10_000},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(leased(orders1, tt.interval, tt.duration))
+			began := g.now.Lease
+			at := func(ms int64) Figures {
+				f := g.View().Freshness(began + ms)
+				return Figures{Leases: f.Leases, Counted: f.Counted, Fresh: f.Fresh, Expired: f.Expired}
+			}
+			end := int64(tt.duration) * 1000
+			for _, want := range []struct {
+				ms      int64
+				figures Figures
+			}{
+				{0, Figures{Leases: 1}},
+				{tt.youth, Figures{Leases: 1}},
+				{tt.youth + 1, Figures{Leases: 1, Counted: 1, Fresh: 1}},
+				{tt.fresh, Figures{Leases: 1, Counted: 1, Fresh: 1}},
+				{tt.fresh + 1, Figures{Leases: 1, Counted: 1, Expired: one(tt.fresh == end)}},
+				{end, Figures{Leases: 1, Counted: 1, Fresh: one(tt.fresh == end)}},
+				{end + 1, Figures{Leases: 1, Counted: 1, Expired: 1}},
+			} {
+				if got := at(want.ms); got != want.figures {
+					t.Errorf("after %d ms: %+v, want %+v", want.ms, got, want.figures)
+				}
+			}
+		})
+	}
+}
+
+// A client that registers again and again instead of renewing is as old as its life; one that comes
+// back after its end begins a new one.
+func TestReregistrationDoesNotMakeYoung(t *testing.T) {
+	g := newRig(t)
+	g.register(leased(orders1, 30, 90))
+	g.pass(30_001)
+	g.register(leased(orders1, 30, 90))
+	if f := g.View().Freshness(g.now.Lease); f.Counted != 1 || f.Fresh != 1 {
+		t.Errorf("registered again: %+v, want it counted", f)
+	}
+	g.client(Cancel{orders1})
+	g.register(leased(orders1, 30, 90))
+	if f := g.View().Freshness(g.now.Lease); f.Counted != 0 {
+		t.Errorf("in a new life: %+v, want it not counted", f)
+	}
+}
+
+func TestOnlyLeasesOfTheOwnDatacenterCount(t *testing.T) {
+	g := newRig(t)
+	g.register(leased(orders1, 1, 3))
+	g.apply(Origin{Kind: LocalPeer}, Register{leased(orders2, 1, 3)})
+	g.peer(Register{leased(billing1, 1, 3)})
+	g.client(Quarantine{Key: orders2, For: 60_000, By: ann})
+	g.pass(10_000)
+	f, n := g.View().Freshness(g.now.Lease), uint32(2)
+	f.Renewals, f.Threshold = 0, 0
+	if want := (Figures{Leases: n, Counted: n, Expired: n}); f != want {
+		t.Errorf("got %+v, want %+v: not the remote one, but the quarantined", f, want)
+	}
+	apps := g.View().FreshnessByApp(g.now.Lease)
+	if len(apps) != 1 || apps[0].App != "ORDERS" || apps[0].Leases != 2 {
+		t.Errorf("got %+v, want both of ORDERS", apps)
+	}
+}
+
+// Each lease's own interval counts, so that quick and slow clients are judged alike.
+func TestEachLeaseIsJudgedByItsOwnInterval(t *testing.T) {
+	g := newRig(t)
+	for i := range 10 {
+		g.register(leased(Key{"QUICK", fmt.Sprint(i)}, 1, 3))
+		g.register(leased(Key{"SLOW", fmt.Sprint(i)}, 30, 90))
+	}
+	renew := func(app string) {
+		for i := range 10 {
+			g.client(Renew{Key: Key{app, fmt.Sprint(i)}})
+		}
+	}
+	for second := range int64(120) {
+		g.pass(1000)
+		renew("QUICK")
+		if second%30 == 29 {
+			renew("SLOW")
+		}
+		f := g.View().Freshness(g.now.Lease)
+		if holds, why := g.View().Condition(f); holds || f.Fresh != f.Counted {
+			t.Fatalf("after %d s: %+v, %s, want all fresh", second+1, f, why)
+		}
+	}
+	for range 3 { // the quick ones stop: they were due three times, the others not once
+		g.pass(1000)
+	}
+	f := g.View().Freshness(g.now.Lease)
+	if holds, why := g.View().Condition(f); !holds || f.Counted != 20 || f.Fresh != 10 {
+		t.Errorf("got %+v, %s, want half of them not fresh", f, why)
+	}
+}
+
+// What is taken away on purpose is no failure, in steps of whatever size; and nothing is left of it
+// that could drift (Netflix/eureka issue 1247).
+func TestShrinkingByCancelsNeverTurnsSelfPreservationOn(t *testing.T) {
+	for _, step := range []int{1, 7, 40, 99} {
+		t.Run(fmt.Sprintf("%d at once", step), func(t *testing.T) {
+			g := running(t, 100, DefaultSettings())
+			for alive := 100; alive > 0; {
+				for range min(step, alive) {
+					alive--
+					g.client(Cancel{keyed(alive)})
+				}
+				g.live(alive, 60_000)
+				v := g.View()
+				if op, ok := v.NextPreservation(g.now.Lease, v.Freshness(g.now.Lease)); ok {
+					t.Fatalf("%d alive: it goes to %s for %+v", alive, op.To, op.Figures)
+				}
+			}
+		})
+	}
+}
+
+// After a fall that was evicted under a release, what is left is the new whole: it turns off, and
+// protects the rest as it did the others. Upstream's threshold stays where it was.
+func TestTheConditionFollowsTheLeasesThatAreThere(t *testing.T) {
+	g := running(t, 100, DefaultSettings())
+	g.live(50, 3*60_000)
+	v := g.View()
+	if holds, why := v.Condition(v.Freshness(g.now.Lease)); !holds {
+		t.Fatalf("half of them gone: %s, want it to hold", why)
+	}
+	for g.round(seeded(1)) > 0 {
+	}
+	v = g.View()
+	f := v.Freshness(g.now.Lease)
+	if holds, why := v.Condition(f); holds || f.Leases != 50 {
+		t.Errorf("%+v: %s, want it off", f, why)
+	}
+	g.live(40, 3*60_000)
+	v = g.View()
+	if holds, why := v.Condition(v.Freshness(g.now.Lease)); !holds {
+		t.Errorf("a fifth of the rest gone: %s, want it to hold", why)
+	}
+}
+
+func TestFreshnessByAppSaysWhoIsOverdue(t *testing.T) {
+	g := newRig(t)
+	g.register(leased(Key{"QUIET", "young"}, 30, 90))
+	g.register(leased(orders2, 30, 90))
+	g.pass(10_000)
+	g.register(leased(orders1, 30, 90))
+	g.register(leased(billing1, 30, 90))
+	g.pass(75_000)
+	g.client(Cancel{Key{"QUIET", "young"}})
+	g.register(leased(Key{"QUIET", "young"}, 30, 90))
+	g.client(Renew{Key: billing1})
+	g.pass(10_000)
+	want := []AppFreshness{
+		{App: "BILLING", Leases: 1, Counted: 1, Fresh: 1},
+		{App: "ORDERS", Leases: 2, Counted: 2, Expired: 1, Overdue: []Overdue{
+			{Key: orders2, Silent: 95_000, Ends: -5000},
+			{Key: orders1, Silent: 85_000, Ends: 5000},
+		}},
+		{App: "QUIET", Leases: 1},
+	}
+	equal := func(a, b AppFreshness) bool {
+		return slices.Equal(a.Overdue, b.Overdue) && a.App == b.App &&
+			[4]uint32{a.Leases, a.Counted, a.Fresh, a.Expired} == [4]uint32{b.Leases, b.Counted, b.Fresh, b.Expired}
+	}
+	if got := g.View().FreshnessByApp(g.now.Lease); !slices.EqualFunc(got, want, equal) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestAtMost20OverdueAreShownPerApplication(t *testing.T) {
+	g := newRig(t)
+	for i := range 30 {
+		g.register(leased(keyed(29-i), 1, 3))
+	}
+	g.pass(2500)
+	apps := g.View().FreshnessByApp(g.now.Lease)
+	if len(apps) != 1 || apps[0].Counted != 30 || len(apps[0].Overdue) != 20 {
+		t.Fatalf("got %+v, want 20 of 30", apps)
+	}
+	for i, o := range apps[0].Overdue {
+		if o.Key != keyed(i) {
+			t.Errorf("%d: %s, want %s: the same silence, so by id", i, o.Key, keyed(i))
+		}
+	}
+}
+
+// Grace after a leader was established prolongs leases, not the time within which they are fresh.
+func TestFreshnessCountsAsExpiredWhatEndsSays(t *testing.T) {
+	g := newRig(t)
+	g.register(leased(orders1, 30, 90))
+	g.pass(91_000)
+	g.Advance(g.now)
+	g.Establish(Epoch{1, 1}, "c")
+	if f := g.View().Freshness(g.now.Lease); f.Counted != 1 || f.Fresh != 0 || f.Expired != 0 {
+		t.Errorf("in the grace: %+v, want it neither fresh nor expired", f)
+	}
+	if f := g.View().Freshness(g.now.Lease + 35_001); f.Expired != 1 {
+		t.Errorf("after the grace: %+v, want it expired", f)
+	}
+}
+
+// naive counts what Freshness counts; times are thirds of a millisecond, so that nothing is rounded.
+func naive(r *Registry, now int64) Figures {
+	var f Figures
+	for _, l := range r.handles.leases {
+		if l == nil || l.Origin.Kind == RemoteDC {
+			continue
+		}
+		f.Leases++
+		f.Expired += one(now > r.end(l))
+		interval, duration := 3000*int64(l.Interval), 3000*int64(l.Duration)
+		if 3*(now-l.BeganLease) <= min(interval, duration/3) {
+			continue
+		}
+		f.Counted++
+		within := min(2*interval, duration*2/3)
+		if 2*interval > duration {
+			within = duration
+		}
+		f.Fresh += one(3*(now-r.renewed(l).Lease) <= within)
+	}
+	return f
+}
+
+func TestFreshnessIsWhatTheRuleSays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := New()
+		now := Stamp{Lease: 1000, Wall: startOfWall}
+		for _, s := range drawSteps.Draw(t, "steps") {
+			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
+			s.take(r, now)
+			v := r.View()
+			got, want := v.Freshness(now.Lease), naive(r, now.Lease)
+			got.Renewals, got.Threshold = 0, 0 // upstream's
+			if got != want {
+				t.Fatalf("at %d: %+v, want %+v", now.Lease, got, want)
+			}
+			var sum Figures
+			for _, a := range v.FreshnessByApp(now.Lease) {
+				sum.Leases, sum.Counted = sum.Leases+a.Leases, sum.Counted+a.Counted
+				sum.Fresh, sum.Expired = sum.Fresh+a.Fresh, sum.Expired+a.Expired
+				if overdue := a.Counted - a.Fresh; uint32(len(a.Overdue)) != min(overdue, overdueShown) {
+					t.Fatalf("at %d: %+v, want %d overdue", now.Lease, a, overdue)
+				}
+			}
+			if sum != got {
+				t.Fatalf("at %d: %+v by application, want %+v", now.Lease, sum, got)
+			}
+		}
+	})
+}

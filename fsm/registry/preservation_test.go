@@ -1,0 +1,341 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+var (
+	ann       = Act{Author: "ann", Reason: "maintenance"}
+	allStates = []PreservationState{PreservationOff, PreservationOn, PreservationReleased, PreservationHeld}
+
+	// Figures for which the condition of the default settings is true, and for which it is not.
+	bad  = Figures{Leases: 20, Counted: 20, Fresh: 8}
+	good = Figures{Leases: 20, Counted: 20, Fresh: 20}
+)
+
+const (
+	hour    = 60 * 60 * 1000
+	holding = 30 * 60 * 1000 // of the hold that in makes
+)
+
+// in brings self-preservation into a state, as the log does.
+func (g *rig) in(state PreservationState) {
+	g.t.Helper()
+	switch state {
+	case PreservationOn:
+		g.decide(bad)
+	case PreservationReleased:
+		g.decide(bad)
+		g.client(SelfPreservation{To: PreservationReleased, By: ann})
+	case PreservationHeld:
+		g.client(SelfPreservation{To: PreservationHeld, For: holding, By: ann})
+	}
+	if got := g.View().Preservation().State; got != state {
+		g.t.Fatalf("self-preservation is %s, want %s", got, state)
+	}
+}
+
+// decide does what the leader does in a round with figures, and says what became of it.
+func (g *rig) decide(f Figures) (op SelfPreservation, taken bool) {
+	g.t.Helper()
+	op, ok := g.View().NextPreservation(g.now.Lease, f)
+	if !ok {
+		return op, false
+	}
+	op.Epoch = g.Epoch()
+	if res := g.client(op); res.Outcome != Done {
+		g.t.Fatalf("%+v: %+v, want what was due to be done", op, res)
+	}
+	return op, true
+}
+
+// Every state and everything that can happen in it.
+func TestSelfPreservation(t *testing.T) {
+	const (
+		off, on, released, held = PreservationOff, PreservationOn, PreservationReleased, PreservationHeld
+		refused                 = PreservationState(99)
+	)
+	counted := func(f Figures, after int64) func(g *rig) Result {
+		return func(g *rig) Result {
+			g.pass(after)
+			g.decide(f)
+			return Result{}
+		}
+	}
+	act := func(op SelfPreservation) func(g *rig) Result {
+		return func(g *rig) Result {
+			op.By = ann
+			return g.client(op)
+		}
+	}
+	tests := []struct {
+		event string
+		do    func(g *rig) Result
+		want  [4]PreservationState // after off, on, released, held
+	}{
+		{"the condition holds", counted(bad, 0), [4]PreservationState{on, on, released, held}},
+		{"the condition does not hold", counted(good, 0), [4]PreservationState{off, off, off, held}},
+		{"the condition holds before the hold is over", counted(bad, holding-1), [4]PreservationState{on, on, released, held}},
+		{"the condition holds when the hold is over", counted(bad, holding), [4]PreservationState{on, on, released, on}},
+		{"the condition does not hold when the hold is over", counted(good, holding), [4]PreservationState{off, off, off, off}},
+		{"the condition holds just within the bound", counted(bad, hour-1), [4]PreservationState{on, on, released, on}},
+		{"the condition holds at the bound", counted(bad, hour), [4]PreservationState{on, released, released, on}},
+		{"the condition does not hold at the bound", counted(good, hour), [4]PreservationState{off, off, off, off}},
+		{"an operator releases", act(SelfPreservation{To: released}), [4]PreservationState{refused, released, refused, released}},
+		{"an operator holds", act(SelfPreservation{To: held, For: 1000}), [4]PreservationState{held, held, held, held}},
+		{"an operator holds, whatever he believes it to be", act(SelfPreservation{From: released, To: held, For: 1000}), [4]PreservationState{held, held, held, held}},
+		{"an operator holds for a week", act(SelfPreservation{To: held, For: maxHold}), [4]PreservationState{held, held, held, held}},
+		{"an operator holds for longer", act(SelfPreservation{To: held, For: maxHold + 1}), [4]PreservationState{refused, refused, refused, refused}},
+		{"an operator holds without a time", act(SelfPreservation{To: held}), [4]PreservationState{refused, refused, refused, refused}},
+		{"an operator holds for a time before now", act(SelfPreservation{To: held, For: -1}), [4]PreservationState{refused, refused, refused, refused}},
+		{"an operator switches off", act(SelfPreservation{To: off}), [4]PreservationState{refused, refused, refused, refused}},
+		{"an operator switches on", act(SelfPreservation{To: on, For: 1000}), [4]PreservationState{refused, refused, refused, refused}},
+	}
+	for _, tt := range tests {
+		for i, state := range allStates {
+			t.Run(fmt.Sprintf("%s/%s", state, tt.event), func(t *testing.T) {
+				g := newRig(t)
+				g.in(state)
+				before := g.View()
+				res := tt.do(g)
+				after := g.View()
+				if tt.want[i] == refused {
+					if res != (Result{Outcome: Refused}) || !slices.Equal(after.Transitions(), before.Transitions()) {
+						t.Errorf("got %+v and %+v, want it refused", res, after.Preservation())
+					}
+					return
+				}
+				if got := after.Preservation().State; got != tt.want[i] || res.Outcome != Done {
+					t.Errorf("got %s, %+v, want %s", got, res, tt.want[i])
+				}
+				if after.Index() != before.Index() || res.Index != 0 {
+					t.Errorf("it took an index: %d, %d", after.Index(), res.Index)
+				}
+			})
+		}
+	}
+}
+
+func TestTransitionsSayWhoWhenWhyAndUntilWhen(t *testing.T) {
+	g := newRig(t)
+	start := g.now
+	g.decide(bad)
+	g.pass(1000)
+	g.client(SelfPreservation{To: PreservationReleased, By: ann})
+	g.pass(1000)
+	g.client(SelfPreservation{To: PreservationHeld, For: 5000, By: ann, Figures: good})
+	g.pass(5000)
+	g.decide(good)
+	at := func(ms int64) Stamp { return Stamp{Lease: start.Lease + ms, Wall: start.Wall + ms} }
+	want := []Preservation{
+		{State: PreservationOff, Since: at(7000), Figures: good},
+		{State: PreservationHeld, Since: at(2000), Until: start.Lease + 7000, By: ann, Figures: good},
+		{State: PreservationReleased, Since: at(1000), By: ann},
+		{State: PreservationOn, Since: start, Until: start.Lease + hour, Figures: bad},
+	}
+	if got := g.View().Transitions(); !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// Released means that it does not come on again for the same reason: the condition must have been
+// false once.
+func TestReleasedSelfPreservationComesOnAgainOnlyAfterTheConditionWasFalse(t *testing.T) {
+	releases := map[string]func(g *rig){
+		"by an operator": func(g *rig) { g.client(SelfPreservation{To: PreservationReleased, By: ann}) },
+		"by the bound": func(g *rig) {
+			g.pass(hour)
+			g.decide(bad)
+		},
+	}
+	for name, release := range releases {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t)
+			g.in(PreservationOn)
+			release(g)
+			for range 50 {
+				g.pass(hour / 2)
+				if op, ok := g.decide(bad); ok {
+					t.Fatalf("it went to %s while the condition held", op.To)
+				}
+			}
+			states := []PreservationState{}
+			for _, f := range []Figures{good, bad} {
+				g.decide(f)
+				states = append(states, g.View().Preservation().State)
+			}
+			if want := []PreservationState{PreservationOff, PreservationOn}; !slices.Equal(states, want) {
+				t.Errorf("when it was false, and then true: %v, want %v", states, want)
+			}
+		})
+	}
+}
+
+// What a leader proposes takes effect only under its own leadership, and in the state that it saw.
+func TestTransitionsOfTheLeaderAreFenced(t *testing.T) {
+	epoch := Epoch{Term: 3, Index: 7}
+	tests := []struct {
+		name  string
+		state PreservationState
+		term  uint64
+		op    SelfPreservation
+		want  Outcome
+	}{
+		{"as it should be", PreservationOff, 3, SelfPreservation{Epoch: epoch, To: PreservationOn}, Done},
+		{"entry of another term", PreservationOff, 4, SelfPreservation{Epoch: epoch, To: PreservationOn}, Refused},
+		{"epoch of another term", PreservationOff, 3, SelfPreservation{Epoch: Epoch{2, 7}, To: PreservationOn}, Refused},
+		{"another epoch of the term", PreservationOff, 3, SelfPreservation{Epoch: Epoch{3, 6}, To: PreservationOn}, Refused},
+		{"no epoch", PreservationOff, 0, SelfPreservation{To: PreservationOn}, Refused},
+		{"an operator released it meanwhile", PreservationReleased, 3, SelfPreservation{Epoch: epoch, From: PreservationOn, To: PreservationOff}, Refused},
+		{"an operator holds it meanwhile", PreservationHeld, 3, SelfPreservation{Epoch: epoch, From: PreservationOn, To: PreservationOff}, Refused},
+		{"a hold that is not over", PreservationHeld, 3, SelfPreservation{Epoch: epoch, From: PreservationHeld, To: PreservationOff}, Refused},
+		{"a bound that is not reached", PreservationOn, 3, SelfPreservation{Epoch: epoch, From: PreservationOn, To: PreservationReleased}, Refused},
+		{"released without having been on", PreservationOff, 3, SelfPreservation{Epoch: epoch, To: PreservationReleased}, Refused},
+		{"on without having been off", PreservationReleased, 3, SelfPreservation{Epoch: epoch, From: PreservationReleased, To: PreservationOn}, Refused},
+		{"a hold of its own", PreservationOff, 3, SelfPreservation{Epoch: epoch, To: PreservationHeld, For: 1000}, Refused},
+		{"no transition", PreservationOn, 3, SelfPreservation{Epoch: epoch, From: PreservationOn, To: PreservationOn}, Refused},
+		{"a state that does not exist", PreservationOff, 3, SelfPreservation{Epoch: epoch, To: 9}, Refused},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.Establish(epoch, "c")
+			g.in(tt.state)
+			before := g.View().Transitions()
+			res := g.Apply(g.now, tt.term, FromClient, tt.op)
+			if changed := len(g.View().Transitions()) > len(before); res.Outcome != tt.want || changed != (tt.want == Done) {
+				t.Errorf("got %+v, transition %t, want %d", res, changed, tt.want)
+			}
+		})
+	}
+}
+
+// An operator's act is nobody's under an epoch: it holds whoever leads when it arrives.
+func TestOperatorsActsAreNotFenced(t *testing.T) {
+	g := newRig(t)
+	g.Establish(Epoch{3, 7}, "c")
+	res := g.Apply(g.now, 9, FromClient, SelfPreservation{Epoch: Epoch{1, 1}, To: PreservationHeld, For: 1000, By: ann})
+	if got := g.View().Preservation(); res.Outcome != Done || got.State != PreservationHeld {
+		t.Errorf("got %+v, %+v, want it held", res, got)
+	}
+}
+
+// The end of a hold that a leader proposed must not end the one that replaced it meanwhile.
+func TestAHoldThatReplacesAnotherLastsItsOwnTime(t *testing.T) {
+	g := newRig(t)
+	g.in(PreservationHeld)
+	g.pass(holding)
+	end, ok := g.View().NextPreservation(g.now.Lease, good)
+	if !ok || end.To != PreservationOff {
+		t.Fatalf("got %+v %t, want the end of the hold", end, ok)
+	}
+	g.client(SelfPreservation{To: PreservationHeld, For: hour, By: ann})
+	end.Epoch = g.Epoch()
+	if res := g.client(end); res.Outcome != Refused {
+		t.Errorf("got %+v, want the stale end refused", res)
+	}
+	if got := g.View().Preservation(); got.State != PreservationHeld || got.Until != g.now.Lease+hour {
+		t.Errorf("got %+v, want it held for an hour", got)
+	}
+}
+
+func TestTheLast50TransitionsAreKept(t *testing.T) {
+	g := newRig(t)
+	var early *View
+	for i := range 120 {
+		g.pass(1)
+		g.client(SelfPreservation{To: PreservationHeld, For: int64(i + 1), By: ann})
+		if i == 59 {
+			early = g.View()
+		}
+	}
+	for v, newest := range map[*View]int64{early: 60, g.View(): 120} {
+		got := v.Transitions()
+		if len(got) != 50 {
+			t.Fatalf("%d transitions, want 50", len(got))
+		}
+		for i, p := range got {
+			if length := p.Until - p.Since.Lease; length != newest-int64(i) {
+				t.Errorf("transition %d is the hold of %d ms, want %d", i, length, newest-int64(i))
+			}
+		}
+	}
+}
+
+// Other settings that a new leader brings hold for what is on already.
+func TestSettingsChangeSelfPreservationThatIsOn(t *testing.T) {
+	with := func(change func(s *Settings)) Settings {
+		s := DefaultSettings()
+		change(&s)
+		return s
+	}
+	tests := []struct {
+		name     string
+		settings Settings
+		until    int64 // after it came on; 0: at no time
+		next     [2]PreservationState
+	}{ // next: with the condition true after 59 minutes, and after 61
+		{"as before", DefaultSettings(), hour, [2]PreservationState{PreservationOn, PreservationReleased}},
+		{"a shorter bound", with(func(s *Settings) { s.Bound = 1000 }), 1000, [2]PreservationState{PreservationReleased, PreservationReleased}},
+		{"a longer bound", with(func(s *Settings) { s.Bound = 2 * hour }), 2 * hour, [2]PreservationState{PreservationOn, PreservationOn}},
+		{"no bound", with(func(s *Settings) { s.Bound = 0 }), 0, [2]PreservationState{PreservationOn, PreservationOn}},
+		{"upstream's formula has no bound", with(func(s *Settings) { s.Expectation = true }), 0, [2]PreservationState{PreservationOn, PreservationOn}},
+		{"switched off", with(func(s *Settings) { s.SelfPreservation = false }), hour, [2]PreservationState{PreservationOff, PreservationOff}},
+	}
+	for _, tt := range tests {
+		for i, after := range []int64{59 * minute, 61 * minute} {
+			t.Run(fmt.Sprintf("%s, after %d min", tt.name, after/minute), func(t *testing.T) {
+				g := newRig(t)
+				g.in(PreservationOn)
+				before := g.View()
+				since := before.Preservation()
+				g.Configure(tt.settings)
+				want := since
+				want.Until = 0
+				if tt.until > 0 {
+					want.Until = since.Since.Lease + tt.until
+				}
+				if got := g.View().Preservation(); got != want {
+					t.Errorf("got %+v, want %+v", got, want)
+				}
+				if before.Preservation() != since {
+					t.Errorf("a view from before changed: %+v", before.Preservation())
+				}
+				g.pass(after / 2)
+				g.Advance(g.now) // the clock believes in an hour at a time
+				g.pass(after / 2)
+				g.decide(bad)
+				if got := g.View().Preservation().State; got != tt.next[i] {
+					t.Errorf("then %s, want %s", got, tt.next[i])
+				}
+			})
+		}
+	}
+}
+
+// Switched off, it does not come on by itself; an operator's hold works, and ends.
+func TestSwitchedOffSelfPreservationCanBeHeld(t *testing.T) {
+	s := DefaultSettings()
+	s.SelfPreservation = false
+	g := newRig(t)
+	g.Configure(s)
+	if op, ok := g.decide(bad); ok {
+		t.Errorf("it came on by itself: %+v", op)
+	}
+	g.in(PreservationHeld)
+	g.pass(holding)
+	if op, ok := g.decide(bad); !ok || op.To != PreservationOff {
+		t.Errorf("after the hold: %+v %t, want it off", op, ok)
+	}
+}
+
+func TestPreservationWithholds(t *testing.T) {
+	want := map[PreservationState]bool{PreservationOn: true, PreservationHeld: true}
+	for _, state := range allStates {
+		if got := state.Withholds(); got != want[state] {
+			t.Errorf("%s withholds: %t, want %t", state, got, want[state])
+		}
+	}
+}

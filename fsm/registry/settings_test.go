@@ -1,0 +1,77 @@
+package registry
+
+import "testing"
+
+func TestShareString(t *testing.T) {
+	tests := map[Share]string{0: "0", 1: "0.000001", 850_000: "0.85", 100_000: "0.1", 999_999: "0.999999", Whole: "1", 1_500_000: "1.5"}
+	for share, want := range tests {
+		if got := share.String(); got != want {
+			t.Errorf("%d: %q, want %q", uint32(share), got, want)
+		}
+	}
+}
+
+func TestShareOfIsRoundedDown(t *testing.T) {
+	tests := []struct {
+		share Share
+		n     int
+		want  int
+	}{
+		{850_000, 20, 17}, {850_000, 17, 14}, {850_000, 14, 11}, {850_000, 1, 0}, {850_000, 0, 0},
+		{0, 20, 0}, {Whole, 20, 20}, {850_000, 100_000_000, 85_000_000},
+	}
+	for _, tt := range tests {
+		if got := tt.share.Of(tt.n); got != tt.want {
+			t.Errorf("%s of %d: %d, want %d", tt.share, tt.n, got, tt.want)
+		}
+	}
+}
+
+func TestSettingsAreTheDefaultsUntilConfigured(t *testing.T) {
+	g := newRig(t)
+	if got := g.View().Settings(); got != DefaultSettings() {
+		t.Errorf("got %+v, want the defaults", got)
+	}
+	s := Settings{Threshold: 500_000, Population: 3, Bound: 1000, Expectation: true, ExpectedInterval: 10, ExpectationUpdate: 5000, DoubledLease: true}
+	before := g.View()
+	g.Configure(s)
+	if got := g.View().Settings(); got != s {
+		t.Errorf("got %+v, want %+v", got, s)
+	}
+	if got := before.Settings(); got != DefaultSettings() {
+		t.Errorf("a view from before: %+v, want the defaults", got)
+	}
+}
+
+// An entry of the log is never refused, so what no setting can mean counts as what is nearest.
+func TestConfigureTakesTheNearestThatASettingCanMean(t *testing.T) {
+	g := newRig(t)
+	g.Configure(Settings{Threshold: Whole + 1, Bound: -1, ExpectationUpdate: -1})
+	if got, want := g.View().Settings(), (Settings{Threshold: Whole}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if _, err := Thaw(g.Freeze()); err != nil {
+		t.Errorf("thaw: %v", err)
+	}
+}
+
+func TestAShorterUpdateIntervalHoldsAtOnce(t *testing.T) {
+	g := newRig(t)
+	for i := range 5 {
+		g.register(instance(keyed(i), Up, 100))
+	}
+	s := DefaultSettings()
+	s.ExpectationUpdate = 60_000
+	g.Configure(s)
+	g.pass(59_999)
+	g.Advance(g.now)
+	g.wantClients("before a minute", 6)
+	g.pass(1)
+	g.Advance(g.now)
+	g.wantClients("after a minute", 5+1) // 5 is not above 0.85 of 6
+	s.SelfPreservation = false
+	g.Configure(s)
+	g.pass(60_000)
+	g.Advance(g.now)
+	g.wantClients("after another, self-preservation off", 5)
+}
