@@ -1,0 +1,364 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// keeper is an operator.
+var keeper = Act{Author: "keeper", Reason: "looks odd"}
+
+// endings applies what is due now, as the leader does.
+func (g *rig) endings() []Result {
+	var results []Result
+	for _, op := range g.Ending(g.now.Lease) {
+		results = append(results, g.client(op))
+	}
+	return results
+}
+
+func (g *rig) find(key Key) *Lease {
+	g.t.Helper()
+	l, ok := g.View().Find(key)
+	if !ok {
+		g.t.Fatalf("%s has no lease", key)
+	}
+	return l
+}
+
+func TestQuarantineHidesAnInstanceFromEveryReader(t *testing.T) {
+	g := newRig(t)
+	for _, key := range []Key{orders1, orders2, billing1} {
+		in := instance(key, Up, 100)
+		in.SecureVIP = "s"
+		g.register(in)
+	}
+	g.pass(5000)
+	want := Result{Index: 4}
+	if res := g.client(Quarantine{Key: orders1, For: 60_000, By: keeper}); res != want {
+		t.Fatalf("got %+v, want %+v", res, want)
+	}
+	g.client(Quarantine{Key: billing1, For: 60_000})
+	v := g.View()
+	wantKeys(t, "all", keysOf(v.Leases()), orders2)
+	wantKeys(t, "by id", keysOf(v.ByID(orders1.ID)))
+	wantKeys(t, "by VIP", keysOf(v.ByVIP("ORDERS")), orders2)
+	wantKeys(t, "by secure VIP", keysOf(v.BySecureVIP("s")), orders2)
+	wantKeys(t, "quarantined", keysOf(v.Quarantined), billing1, orders1)
+	if _, ok := v.Lease(orders1); ok {
+		t.Error("it has a lease for readers")
+	}
+	if _, ok := v.App("BILLING"); ok {
+		t.Error("an application whose only instance is quarantined exists")
+	}
+	if app, _ := v.App("ORDERS"); app.Len() != 1 || app.Changed != 4 {
+		t.Errorf("application of %d instances, changed at %d; want 1, 4", app.Len(), app.Changed)
+	}
+	if v.Len() != 1 || v.Total() != 3 || v.HashCode() != "UP_1_" {
+		t.Errorf("%d listed of %d, hash %s; want 1 of 3, UP_1_", v.Len(), v.Total(), v.HashCode())
+	}
+	l := g.find(orders1)
+	details := Quarantined{By: keeper, At: g.now, Until: g.now.Lease + 60_000, Set: 4}
+	if l.Quarantine == nil || *l.Quarantine != details || l.Instance.Status != Up || l.Registered != 1 {
+		t.Errorf("got %+v, %+v; want it UP and quarantined %+v", l, l.Quarantine, details)
+	}
+	if got := v.LastRenewal(l); got.Lease != 1000 {
+		t.Errorf("renewed at %d by the operator, want only by its client at 1000", got.Lease)
+	}
+}
+
+func TestQuarantinedInstanceIsRemovedInTheDeltaAndHiddenInTheChangeList(t *testing.T) {
+	g := newRig(t)
+	a, b, c := Key{"ORDERS", "a"}, Key{"ORDERS", "b"}, Key{"ORDERS", "c"}
+	for _, key := range []Key{a, b, c} {
+		g.register(instance(key, Up, 100))
+	}
+	g.client(Quarantine{Key: a, For: 60_000})
+	g.client(Cancel{b})
+	d := g.View().Delta()
+	shown := ""
+	for _, l := range d.Leases {
+		shown += l.Key().ID + " " + l.Action.String() + ", "
+	}
+	if want := "c ADDED, a DELETED, b DELETED, "; shown != want || d.HashCode != "UP_1_" {
+		t.Errorf("delta %s hash %s, want %s UP_1_", shown, d.HashCode, want)
+	}
+	if got := g.find(a).Action; got == ActionDeleted {
+		t.Error("the lease itself was marked as removed")
+	}
+	changes, err := g.View().Changes(3, 0)
+	if err != nil || len(changes) != 2 || changes[0].Kind != Hidden || changes[0].Lease != g.find(a) || changes[1].Kind != Canceled {
+		t.Errorf("changes %+v, %v; want the hidden lease and the cancel", changes, err)
+	}
+	g.client(Quarantine{Key: a, By: keeper}) // now
+	if got := g.inDelta()[a]; got != ActionAdded {
+		t.Errorf("after its end: %q, want ADDED", got)
+	}
+	changes, _ = g.View().Changes(5, 0)
+	if len(changes) != 1 || changes[0].Kind != Live || changes[0].Index != 6 {
+		t.Errorf("after its end: %+v, want a live lease at 6", changes)
+	}
+}
+
+func TestQuarantinedInstanceIsServedAndStaysHidden(t *testing.T) {
+	tests := []struct {
+		name string
+		op   Op
+		want Outcome
+	}{
+		{"heartbeat", Renew{Key: orders1, LastDirty: 100}, Done},
+		{"heartbeat by handle", Renew{Handle: Handle{Slot: 0, Gen: 1}}, Done},
+		{"registration", Register{instance(orders1, Down, 200)}, Done},
+		{"older registration", Register{instance(orders1, Up, 50)}, KeptExisting},
+		{"metadata", UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", "v"}}}, Done},
+		{"override", SetOverride{Key: orders1, Status: OutOfService}, Done},
+		{"longer quarantine", Quarantine{Key: orders1, For: 120_000}, Done},
+		{"cancel", Cancel{orders1}, Done},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			g.register(instance(orders2, Up, 100))
+			g.client(Quarantine{Key: orders1, For: 60_000})
+			g.pass(1000)
+			if res := g.client(tt.op); res.Outcome != tt.want {
+				t.Errorf("got %+v, want outcome %d", res, tt.want)
+			}
+			wantKeys(t, "listed", keysOf(g.View().Leases()), orders2)
+			if err := check(g.Registry); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestQuarantinedInstanceThatFallsSilentIsEvicted(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.client(Quarantine{Key: orders1, For: 600_000})
+	g.pass(90_001)
+	res := g.client(Evict{Items: g.Expired(g.now.Lease, 10)})
+	if _, ok := g.View().Find(orders1); res.Count != 1 || ok {
+		t.Errorf("got %+v, found %t; want it evicted", res, ok)
+	}
+	if got := g.Ending(g.now.Lease + 600_000); len(got) != 0 {
+		t.Errorf("%v is to end, want nothing: it is gone", got)
+	}
+}
+
+func TestQuarantineEndsAtItsTime(t *testing.T) {
+	g := newRig(t)
+	g.Establish(Epoch{2, 7}, "cluster")
+	handle := g.register(instance(orders1, Up, 100)).Handle
+	g.client(Quarantine{Key: orders1, For: 60_000, By: keeper})
+	g.pass(59_999)
+	if got := g.Ending(g.now.Lease); len(got) != 0 {
+		t.Fatalf("before its time: %v", got)
+	}
+	g.pass(1)
+	want := Op(EndQuarantine{Epoch: Epoch{2, 7}, Handle: handle, Set: 2})
+	if got := g.Ending(g.now.Lease); !slices.Equal(got, []Op{want}) {
+		t.Fatalf("at its time: %v, want %v", got, want)
+	}
+	if res := g.client(want); res != (Result{Index: 3}) {
+		t.Errorf("got %+v, want done at 3", res)
+	}
+	if l := g.lease(orders1); l.Quarantine != nil || l.Action != ActionAdded || l.Changed != 3 || l.Registered != 1 {
+		t.Errorf("got %+v, want it listed as added, in the same lease", l)
+	}
+	if got := g.Ending(g.now.Lease); len(got) != 0 {
+		t.Errorf("afterwards: %v", got)
+	}
+}
+
+func TestEndOfAQuarantineIsFenced(t *testing.T) {
+	tests := []struct {
+		name   string
+		before Op // applied after the end was proposed
+		change func(op *EndQuarantine)
+		term   uint64
+		want   Outcome
+	}{
+		{"another term", nil, func(*EndQuarantine) {}, 3, Refused},
+		{"another epoch", nil, func(op *EndQuarantine) { op.Epoch.Index++ }, 2, Refused},
+		{"another quarantine", Quarantine{Key: orders1, For: 90_000}, func(*EndQuarantine) {}, 2, NotFound},
+		{"ended already", Quarantine{Key: orders1}, func(*EndQuarantine) {}, 2, NotFound},
+		{"gone", Cancel{orders1}, func(*EndQuarantine) {}, 2, NotFound},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.Establish(Epoch{2, 7}, "cluster")
+			g.register(instance(orders1, Up, 100))
+			g.client(Quarantine{Key: orders1, For: 60_000})
+			g.pass(60_000)
+			op := g.Ending(g.now.Lease)[0].(EndQuarantine)
+			if tt.before != nil {
+				g.client(tt.before)
+			}
+			tt.change(&op)
+			index := g.View().Index()
+			if res := g.Apply(g.now, tt.term, FromClient, op); res != (Result{Outcome: tt.want}) || g.View().Index() != index {
+				t.Errorf("got %+v, want outcome %d without effect", res, tt.want)
+			}
+		})
+	}
+}
+
+func TestQuarantineSetAgain(t *testing.T) {
+	tests := []struct {
+		name    string
+		pass    int64
+		again   Quarantine
+		changes bool
+	}{
+		{"the same at once", 0, Quarantine{For: 60_000, By: keeper}, false},
+		{"the same later ends later", 1000, Quarantine{For: 60_000, By: keeper}, true},
+		{"shorter", 0, Quarantine{For: 30_000, By: keeper}, true},
+		{"by another", 0, Quarantine{For: 60_000}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			g.client(Quarantine{Key: orders1, For: 60_000, By: keeper})
+			g.pass(tt.pass)
+			tt.again.Key = orders1
+			res := g.client(tt.again)
+			if res.Outcome != Done || (res.Index != 0) != tt.changes {
+				t.Errorf("got %+v, want a change: %t", res, tt.changes)
+			}
+			if got, want := g.find(orders1).Quarantine.Until, g.now.Lease+tt.again.For; got != want {
+				t.Errorf("until %d, want %d", got, want)
+			}
+		})
+	}
+}
+
+func TestQuarantineOfWhatIsNotThere(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	for _, op := range []Quarantine{{Key: orders2, For: 1000}, {Key: orders2}} {
+		if res := g.client(op); res != (Result{Outcome: NotFound}) {
+			t.Errorf("%+v of an unknown instance: %+v, want not found", op, res)
+		}
+	}
+	if res := g.client(Quarantine{Key: orders1}); res != (Result{}) {
+		t.Errorf("end of a quarantine that is none: %+v, want done without a change", res)
+	}
+}
+
+func TestQuarantineThatNeverEndsEndsWithTheClock(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.client(Quarantine{Key: orders1, For: 1<<63 - 1})
+	if got := g.Ending(g.now.Lease + maxRemovalAge); len(got) != 0 {
+		t.Errorf("%v is to end", got)
+	}
+}
+
+func TestQuarantineSurvivesARemoval(t *testing.T) {
+	evict := func(g *rig) {
+		g.pass(90_001)
+		g.client(Evict{Items: g.Expired(g.now.Lease, 10)})
+	}
+	tests := []struct {
+		name   string
+		remove func(g *rig)
+		pass   int64
+		hidden bool
+	}{
+		{"cancel", func(g *rig) { g.client(Cancel{orders1}) }, 1000, true},
+		{"eviction", evict, 1000, true},
+		{"record that was reduced", func(g *rig) { g.client(Cancel{orders1}) }, 300_000, true},
+		{"until its time", func(g *rig) { g.client(Cancel{orders1}) }, 599_999, true},
+		{"not beyond its time", func(g *rig) { g.client(Cancel{orders1}) }, 600_000, false},
+		{"not if it was ended meanwhile", func(g *rig) { g.client(Cancel{orders1}); g.client(Quarantine{Key: orders1, By: keeper}) }, 1000, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			g.client(Quarantine{Key: orders1, For: 600_000, By: keeper})
+			until := g.find(orders1).Quarantine.Until
+			tt.remove(g)
+			g.pass(tt.pass)
+			res := g.client(Register{instance(orders1, Up, 200)})
+			l := g.find(orders1)
+			if (l.Quarantine != nil) != tt.hidden {
+				t.Fatalf("registered again: quarantine %+v, want one: %t", l.Quarantine, tt.hidden)
+			}
+			if !tt.hidden {
+				return
+			}
+			if q := l.Quarantine; q.Until != until || q.By != keeper || q.Set != res.Index || q.Set != l.Registered {
+				t.Errorf("quarantine %+v, want by the same until %d, set at %d", q, until, res.Index)
+			}
+			g.pass(until - g.now.Lease)
+			if got := g.endings(); len(got) != 1 || got[0].Outcome != Done {
+				t.Errorf("at its time: %+v, want it ended", got)
+			}
+			g.lease(orders1)
+		})
+	}
+}
+
+// Whatever happens to an instance, it is hidden exactly from its quarantine until that ends.
+func TestInstanceIsHiddenFromItsQuarantineToTheEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := New()
+		now := Stamp{Lease: 1000, Wall: startOfWall}
+		until := map[Key]int64{} // of those in quarantine, live or gone
+		for _, s := range drawSteps.Draw(t, "steps") {
+			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
+			before := r.View()
+			ending := r.Ending(now.Lease)
+			s.take(r, now)
+			if q, ok := s.op.(Quarantine); ok && q.For <= 0 {
+				delete(until, q.Key)
+			} else if _, live := before.Find(q.Key); ok && live {
+				until[q.Key] = now.Lease + q.For
+			}
+			for key, at := range until {
+				_, live := before.Find(key)
+				ended := s.end && slices.ContainsFunc(ending, func(op Op) bool { _, ok := op.(EndQuarantine); return ok && live && at <= now.Lease })
+				if ended || !live && at <= now.Lease { // nobody ends that of one that is gone: it has no effect any more
+					delete(until, key)
+				}
+			}
+			v := r.View()
+			for l := range v.all() {
+				at, want := until[l.Key()]
+				if want != (l.Quarantine != nil) || want && l.Quarantine.Until != at {
+					t.Fatalf("%s after %+v: quarantine %+v, want one: %t, until %d", l.Key(), s, l.Quarantine, want, at)
+				}
+			}
+		}
+	})
+}
+
+func TestEndingIsInTheOrderOfTime(t *testing.T) {
+	g := newRig(t)
+	var want []Op
+	for i, ms := range []int64{3000, 1000, 2000, 1000} {
+		key := Key{"ORDERS", fmt.Sprint(i)}
+		g.register(instance(key, Up, 100))
+		g.client(SetOverride{Key: key, Status: Down, For: ms})
+		g.client(Quarantine{Key: key, For: ms})
+	}
+	for _, slot := range []uint32{1, 3, 2, 0} { // of one time: as they were set
+		h := Handle{Slot: slot, Gen: slot + 1}
+		set := Index(slot*3 + 2)
+		want = append(want, EndOverride{Handle: h, Set: set}, EndQuarantine{Handle: h, Set: set + 1})
+	}
+	if got := g.Ending(g.now.Lease + 3000); !slices.Equal(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+	if got := g.Ending(g.now.Lease + 2999); !slices.Equal(got, want[:6]) {
+		t.Errorf("a moment before the last: got %v\nwant %v", got, want[:6])
+	}
+}
