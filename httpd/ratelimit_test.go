@@ -296,4 +296,14 @@ func TestAnEmptyNameCannotBePrivileged(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "RateLimit.Privileged") {
 		t.Errorf("got %v, want an error that names RateLimit.Privileged", err)
 	}
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNode(t, httpd.Config{})
+		settings := one()
+		settings.Privileged = []string{""}
+		n.handler.SetRateLimit(settings)
+		n.send(t, "GET", "/eureka/apps", "", "DiscoveryIdentity-Name: ")
+		if got := n.send(t, "GET", "/eureka/apps", "", "DiscoveryIdentity-Name: "); got.status != 503 {
+			t.Errorf("a client with an empty name: got %d, want 503", got.status)
+		}
+	})
 }

@@ -244,6 +244,26 @@ func TestAnAnswerIsMadeOnceForEachVersion(t *testing.T) {
 	})
 }
 
+// The delta changes with the lease clock, too: without any change to the registry it gets shorter.
+func TestACachedDeltaForgetsChangesInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		for _, row := range []struct {
+			wait  time.Duration
+			shown bool
+		}{{0, true}, {2 * time.Minute, true}, {2 * time.Minute, false}} {
+			time.Sleep(row.wait) // virtual
+			n.apply(t, registry.Renew{Key: registry.NewKey("ORDERS", "i1")})
+			toMultiple(time.Second)
+			got := n.send(t, "GET", "/eureka/apps/delta", "")
+			if strings.Contains(got.body, "i1") != row.shown || got.header.Get("X-Rollcall-Index") != "test-1" {
+				t.Errorf("%v later: got %s with %v; shown should be %v", row.wait, got.body, got.header, row.shown)
+			}
+		}
+	})
+}
+
 func TestAReadOnlyCacheIsBoundedAndForgetsWhatNobodyAsksFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
