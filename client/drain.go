@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (c *Client) behind(ctx context.Context, index string) error {
 	for _, n := range status.Nodes {
 		switch {
 		case n.Index == "":
-			late = append(late, fmt.Sprintf("%s (%s) is %s", n.ID, n.HTTP, n.Role))
+			late = append(late, fmt.Sprintf("%s (%s) is %s", n.ID, cmp.Or(n.HTTP, n.Cluster), n.Role))
 		case !reached(n.Index, index):
 			late = append(late, fmt.Sprintf("%s (%s) is at %s, before %s", n.ID, n.HTTP, n.Index, index))
 		}

@@ -1,0 +1,299 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// open is a body that ends with its request and says nothing.
+type open struct{ ctx context.Context }
+
+func (o open) Read([]byte) (int, error) {
+	<-o.ctx.Done()
+	return 0, o.ctx.Err()
+}
+
+// stream answers with events and stays open.
+func stream(events ...string) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		resp, err := answered(200, "")
+		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(strings.Join(events, "")), open{r.Context()}))
+		return resp, err
+	}
+}
+
+// cut answers with events and dies.
+func cut(events ...string) func(*http.Request) (*http.Response, error) {
+	return always(200, strings.Join(events, ""))
+}
+
+func started(n int) string {
+	return fmt.Sprintf("event: start\nid: e-%d\ndata: {\"index\":\"e-%d\"}\n\n", n, n)
+}
+
+func changed(n int) string {
+	return fmt.Sprintf("event: change\nid: e-%d\ndata: {\"index\":\"e-%d\",\"action\":\"ADDED\",\"why\":\"registered\",\"app\":\"ORDERS\",\"id\":\"o%d\",\"status\":\"UP\"}\n\n", n, n, n)
+}
+
+const wasReset = "event: reset\nid: e-30\ndata: {\"reason\":\"too old\",\"index\":\"e-30\"}\n\n"
+
+// asked records the queries that reach a server.
+type asked struct {
+	mu      sync.Mutex
+	queries []string
+}
+
+func (a *asked) around(next func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		a.mu.Lock()
+		a.queries = append(a.queries, r.URL.Path+"?"+r.URL.RawQuery)
+		a.mu.Unlock()
+		return next(r)
+	}
+}
+
+// told is what a watch tells, as words.
+type told struct {
+	words []string
+	until string // the word that ends it
+}
+
+var errEnough = errors.New("enough")
+
+func (l *told) each(event WatchEvent) error {
+	var word string
+	switch e := event.(type) {
+	case WatchStart:
+		word = "start " + e.Index
+	case WatchChange:
+		word = "change " + e.Index
+	case WatchReset:
+		word = "reset " + e.Index
+	}
+	l.words = append(l.words, word)
+	if word == l.until {
+		return errEnough
+	}
+	return nil
+}
+
+func TestAWatchGoesOnWhereItWas(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		config WatchConfig
+		a, b   func(*http.Request) (*http.Response, error)
+		words  []string // the last one ends it
+		asks   []string // queries of b
+	}{
+		{name: "one server",
+			a: stream(started(5), changed(6), changed(7)), words: []string{"start e-5", "change e-6", "change e-7"}},
+		{name: "cut off after a change", config: WatchConfig{App: "orders"},
+			a: cut(started(5), changed(6)), b: stream(started(6), changed(7)), words: []string{"start e-5", "change e-6", "start e-6", "change e-7"}, asks: []string{"app=ORDERS&index=e-6"}},
+		{name: "cut off before anything", config: WatchConfig{Index: "e-4"},
+			a: cut(), b: stream(started(4), changed(5)), words: []string{"start e-4", "change e-5"}, asks: []string{"index=e-4"}},
+		{name: "cut off in the middle of a change",
+			a: cut(started(5), strings.TrimSuffix(changed(6), "\n")), b: stream(started(5), changed(6)), words: []string{"start e-5", "start e-5", "change e-6"}, asks: []string{"index=e-5"}},
+		{name: "cut off after a mark",
+			a: cut(started(5), "id: e-9\n: nothing happens\n\n"), b: stream(started(9), changed(10)), words: []string{"start e-5", "start e-9", "change e-10"}, asks: []string{"index=e-9"}},
+		{name: "cut off after a reset",
+			a: cut(started(5), wasReset), b: stream(started(30), changed(31)), words: []string{"start e-5", "reset e-30", "start e-30", "change e-31"}, asks: []string{"index=e-30"}},
+		{name: "a reset on the way",
+			a: stream(started(5), wasReset, changed(31)), words: []string{"start e-5", "reset e-30", "change e-31"}},
+		{name: "an event of another version",
+			a: cut(started(5), "event: weather\nid: e-6\ndata: fine\n\n"), b: stream(started(6), changed(7)), words: []string{"start e-5", "start e-6", "change e-7"}, asks: []string{"index=e-6"}},
+		{name: "nobody listens", a: unreachable, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "no leader", a: always(503, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "too many watchers", a: always(429, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "no answer", a: silent, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "silence", a: stream(started(5), changed(6)), b: stream(started(6)), words: []string{"start e-5", "change e-6", "start e-6"}, asks: []string{"index=e-6"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var b asked
+				got := told{until: tc.words[len(tc.words)-1]}
+				err := servers{"a": tc.a, "b": b.around(tc.b)}.client(t, "a", "b").Watch(t.Context(), tc.config, got.each)
+				if err != errEnough || !reflect.DeepEqual(got.words, tc.words) {
+					t.Errorf("told %q, %v, want %q", got.words, err, tc.words)
+				}
+				var want []string
+				for _, q := range tc.asks {
+					want = append(want, "/v1/rollcall/watch?"+q)
+				}
+				if !reflect.DeepEqual(b.queries, want) {
+					t.Errorf("the second server is asked for %q, want %q", b.queries, want)
+				}
+			})
+		})
+	}
+}
+
+func TestAChangeIsToldWithItsInstance(t *testing.T) {
+	const change = `event: change
+data: {"index":"e-6","action":"DELETED","why":"evicted","app":"ORDERS","id":"orders-1","status":"OUT_OF_SERVICE","instance":%s}
+
+`
+	for _, tc := range []struct {
+		name, instance string
+		want           *registry.Instance
+	}{
+		{name: "with an instance", instance: `{"instanceId":"orders-1","app":"ORDERS","ipAddr":"10.0.0.1","status":"OUT_OF_SERVICE","port":{"$":80,"@enabled":"true"}}`,
+			want: &registry.Instance{InstanceID: "orders-1", App: "ORDERS", IPAddr: "10.0.0.1", Status: registry.OutOfService, Port: registry.Port{Number: 80, Enabled: true}}},
+		{name: "without", instance: "null"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got WatchChange
+			c := servers{"a": stream(fmt.Sprintf(change, tc.instance))}.client(t, "a")
+			err := c.Watch(t.Context(), WatchConfig{}, func(e WatchEvent) error { got = e.(WatchChange); return errEnough })
+			if err != errEnough {
+				t.Fatal(err)
+			}
+			if (got.Instance == nil) != (tc.want == nil) {
+				t.Fatalf("got the instance %+v, want %+v", got.Instance, tc.want)
+			}
+			if i := got.Instance; i != nil && (i.Key() != got.Key() || i.Instance.IPAddr != tc.want.IPAddr || i.Instance.Status != tc.want.Status || i.Instance.Port != tc.want.Port) {
+				t.Errorf("got %+v, want %+v", i.Instance, tc.want)
+			}
+			got.Instance = nil
+			if want := (WatchChange{Index: "e-6", Action: "DELETED", Why: "evicted", App: "ORDERS", ID: "orders-1", Status: "OUT_OF_SERVICE"}); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestAWatchThatIsRefusedEnds(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		answer func(*http.Request) (*http.Response, error)
+		says   string
+	}{
+		{name: "a malformed index", answer: always(400, `{"error":"index: no"}`), says: "watch: http://a answered 400 Bad Request: index: no"},
+		{name: "not offered", answer: always(501, ""), says: "501"},
+		{name: "an event that cannot be read", answer: stream("event: change\ndata: {\n\n"), says: `event "change" of http://a`},
+		{name: "an instance that cannot be read", answer: stream("event: change\ndata: {\"app\":\"A\",\"id\":\"b\",\"instance\":1}\n\n"), says: "instance A/b"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := servers{"a": tc.answer}.client(t, "a").Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return nil })
+			if err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("got %v, want %q in it", err, tc.says)
+			}
+		})
+	}
+}
+
+func TestAWatchEndsWithItsContext(t *testing.T) {
+	for name, server := range map[string]func(*http.Request) (*http.Response, error){
+		"while nothing happens": stream(started(5)), "while nobody answers": silent, "while nobody is there": unreachable,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				start := time.Now()
+				err := servers{"a": server}.client(t, "a").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return nil })
+				if took := time.Since(start); err != nil || took != 3*time.Second {
+					t.Errorf("got %v after %v, want nil after 3s", err, took)
+				}
+			})
+		})
+	}
+}
+
+func TestAWatchThatFindsNobodyTriesMoreAndMoreSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := (servers{"a": j.around(unreachable)}).client(t, "a").Watch(ctx, WatchConfig{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := 1; i < len(j.times); i++ {
+			if pause, longest := j.times[i]-j.times[i-1], min(shortestRetry<<min(i-1, 10), longestRetry); pause >= longest {
+				t.Errorf("pause %d is %v, want less than %v", i, pause, longest)
+			}
+		}
+		// On average a pause is half of the longest one.
+		if fewest, most := int(time.Hour/longestRetry), 3*int(time.Hour/longestRetry); len(j.times) < fewest || len(j.times) > most {
+			t.Errorf("%d tries in an hour, want %d to %d", len(j.times), fewest, most)
+		}
+	})
+}
+
+// watchServer is a real server that streams what it is given.
+func watchServer(t *testing.T, events <-chan string) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		flush := http.NewResponseController(w).Flush
+		for flush() == nil {
+			select {
+			case e := <-events:
+				io.WriteString(w, e)
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+func TestAWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	events, others := make(chan string), make(chan string)
+	a, b := watchServer(t, events), watchServer(t, others)
+	transport := new(http.Transport)
+	c, err := New(Config{Servers: []string{a.URL, b.URL}, HTTPClient: &http.Client{Transport: transport}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan string)
+	ended := make(chan error, 1)
+	go func() {
+		got := told{until: "change e-7"}
+		ended <- c.Watch(t.Context(), WatchConfig{}, func(e WatchEvent) error {
+			err := got.each(e)
+			heard <- got.words[len(got.words)-1]
+			return err
+		})
+	}()
+	expect := func(want string) {
+		t.Helper()
+		if got := <-heard; got != want {
+			t.Errorf("heard %q, want %q", got, want)
+		}
+	}
+	events <- started(5)
+	expect("start e-5")
+	events <- changed(6)
+	expect("change e-6")
+	a.CloseClientConnections()
+	others <- started(6)
+	expect("start e-6")
+	others <- changed(7)
+	expect("change e-7")
+	if err := <-ended; err != errEnough {
+		t.Errorf("Watch: %v", err)
+	}
+	transport.CloseIdleConnections()
+	a.Close()
+	b.Close()
+	goleak.VerifyNone(t, before)
+}
