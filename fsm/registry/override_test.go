@@ -159,3 +159,186 @@ func TestIssue955ClientComesBackAfterItsOverrideWasDeleted(t *testing.T) {
 		})
 	}
 }
+
+func TestOverrideHasDetails(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.pass(1000)
+	g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000, By: keeper})
+	want := Override{By: keeper, At: g.now, Until: g.now.Lease + 60_000, Reported: Up, Set: 2}
+	if got := g.lease(orders1).Override; got == nil || *got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	g.pass(1000)
+	g.client(Renew{Key: orders1, LastDirty: 100})
+	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", "v"}}})
+	if got := g.lease(orders1).Override; got == nil || *got != want {
+		t.Errorf("after a heartbeat and other metadata: %+v, want %+v", got, want)
+	}
+	g.client(DeleteOverride{Key: orders1, Fallback: Unknown, By: keeper})
+	if got := g.lease(orders1).Override; got != nil {
+		t.Errorf("after its end: %+v, want none", got)
+	}
+}
+
+func TestOverrideSetAgain(t *testing.T) {
+	const first, second = Index(2), Index(3)
+	tests := []struct {
+		name  string
+		pass  int64
+		again SetOverride
+		set   Index
+		until int64 // after the registration
+	}{
+		{"the same at once", 0, SetOverride{Status: Down, For: 60_000, By: keeper}, first, 60_000},
+		{"the same later ends later", 1000, SetOverride{Status: Down, For: 60_000, By: keeper}, second, 61_000},
+		{"without an end", 0, SetOverride{Status: Down, By: keeper}, second, 0},
+		{"by another", 0, SetOverride{Status: Down, For: 60_000}, second, 60_000},
+		{"another status", 0, SetOverride{Status: OutOfService, For: 60_000, By: keeper}, second, 60_000},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			began := g.now.Lease
+			g.client(SetOverride{Key: orders1, Status: Down, For: 60_000, By: keeper})
+			g.pass(tt.pass)
+			tt.again.Key = orders1
+			res := g.client(tt.again)
+			if changed := tt.set == second; res.Outcome != Done || (res.Index != 0) != changed {
+				t.Errorf("got %+v, want a change: %t", res, changed)
+			}
+			want := Override{By: tt.again.By, At: g.now, Reported: Up, Set: tt.set}
+			if tt.until > 0 {
+				want.Until = began + tt.until
+			}
+			if got := g.lease(orders1).Override; *got != want {
+				t.Errorf("got %+v, want %+v", *got, want)
+			}
+		})
+	}
+}
+
+func TestOverrideRemembersWhatTheClientReported(t *testing.T) {
+	brings := func(status Status, dirty int64) *Instance {
+		in := instance(orders1, status, dirty)
+		in.Overridden = status
+		return in
+	}
+	tests := []struct {
+		name   string
+		before []Op // the override
+		after  []Op
+		want   Status
+	}{
+		{"before the override", nil, nil, Up},
+		{"before a second one", []Op{SetOverride{Key: orders1, Status: Down}}, nil, Up},
+		{"by a later registration", nil, []Op{Register{instance(orders1, Down, 200)}}, Down},
+		{"by the last of them", nil, []Op{Register{instance(orders1, Down, 200)}, Register{instance(orders1, Up, 300)}}, Up},
+		{"not by one that is older", nil, []Op{Register{instance(orders1, Down, 50)}}, Up},
+		{"not by one that has the override in it", []Op{Register{instance(orders1, Starting, 150)}}, []Op{Register{brings(OutOfService, 200)}}, Starting},
+		{"not known of one that came with an override", []Op{Register{brings(OutOfService, 150)}}, nil, Unknown},
+		{"known of one that came with an override and DOWN", []Op{Register{func() *Instance { in := brings(OutOfService, 150); in.Status = Down; return in }()}}, nil, Down},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			for _, op := range tt.before {
+				g.client(op)
+			}
+			g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000, By: keeper})
+			for _, op := range tt.after {
+				g.client(op)
+			}
+			if got := g.lease(orders1).Override; got == nil || got.Reported != tt.want || got.By != keeper {
+				t.Fatalf("got %+v, want reported %s, and who did it", got, tt.want)
+			}
+			g.pass(60_000)
+			if got := g.endings(); len(got) != 1 || got[0].Outcome != Done || got[0].Index == 0 {
+				t.Fatalf("at its time: %+v, want it ended, a change", got)
+			}
+			l := g.lease(orders1)
+			if l.Instance.Status != tt.want || l.Instance.Overridden != Unknown || l.Override != nil || l.Action != ActionModified {
+				t.Errorf("ended: %s, override %s, %+v, %s; want %s, none, MODIFIED", l.Instance.Status, l.Instance.Overridden, l.Override, l.Action, tt.want)
+			}
+		})
+	}
+}
+
+// Another server's copy of what is stored already is no registration, but it may tell what the client
+// reports now.
+func TestReplicatedRegistrationTellsWhatTheClientReports(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, OutOfService, 100))
+	g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000})
+	g.peer(Register{instance(orders1, Up, 100)})
+	if got := g.lease(orders1).Override.Reported; got != Up {
+		t.Errorf("reported %s, want UP", got)
+	}
+	index := g.View().Index()
+	if res := g.peer(Register{instance(orders1, Up, 100)}); res.Index != 0 || g.View().Index() != index {
+		t.Errorf("the same again: %+v, want no change", res)
+	}
+}
+
+func TestOverrideThatAnInstanceBringsHasNoDetails(t *testing.T) {
+	g := newRig(t)
+	in := instance(orders1, Up, 100)
+	in.Overridden = OutOfService
+	g.register(in)
+	if got := g.lease(orders1).Override; got != nil {
+		t.Errorf("registered: %+v, want none", got)
+	}
+	if res := g.client(SetOverride{Key: orders1, Status: OutOfService}); res != (Result{}) {
+		t.Errorf("set again by nobody: %+v, want done without a change", res)
+	}
+	g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000})
+	g.peer(Renew{Key: orders1, LastDirty: 200, Overridden: Down}) // another server has a newer one
+	if l := g.lease(orders1); l.Override != nil || l.Instance.Overridden != Down || len(g.Ending(g.now.Lease+60_000)) != 0 {
+		t.Errorf("replaced by another server's: %+v, %+v; want DOWN without details or end", l.Instance.Overridden, l.Override)
+	}
+}
+
+func TestOverrideToUnknownIsNone(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.client(SetOverride{Key: orders1, Status: Unknown, For: 60_000, By: keeper})
+	if l := g.lease(orders1); l.Override != nil || l.Instance.Status != Unknown {
+		t.Errorf("got %s, %+v; want UNKNOWN without details", l.Instance.Status, l.Override)
+	}
+}
+
+func TestEndOfAnOverrideIsFenced(t *testing.T) {
+	tests := []struct {
+		name   string
+		before Op // applied after the end was proposed
+		change func(op *EndOverride)
+		term   uint64
+		want   Outcome
+	}{
+		{"another term", nil, func(*EndOverride) {}, 3, Refused},
+		{"another epoch", nil, func(op *EndOverride) { op.Epoch.Index++ }, 2, Refused},
+		{"another override", SetOverride{Key: orders1, Status: Down, For: 90_000}, func(*EndOverride) {}, 2, NotFound},
+		{"ended already", DeleteOverride{Key: orders1}, func(*EndOverride) {}, 2, NotFound},
+		{"gone", Cancel{orders1}, func(*EndOverride) {}, 2, NotFound},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.Establish(Epoch{2, 7}, "cluster")
+			g.register(instance(orders1, Up, 100))
+			g.client(SetOverride{Key: orders1, Status: Down, For: 60_000})
+			g.pass(60_000)
+			op := g.Ending(g.now.Lease)[0].(EndOverride)
+			if tt.before != nil {
+				g.client(tt.before)
+			}
+			tt.change(&op)
+			index := g.View().Index()
+			if res := g.Apply(g.now, tt.term, FromClient, op); res != (Result{Outcome: tt.want}) || g.View().Index() != index {
+				t.Errorf("got %+v, want outcome %d without effect", res, tt.want)
+			}
+		})
+	}
+}
