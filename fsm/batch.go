@@ -52,14 +52,15 @@ func ParseBatch(b []byte) (BatchID, []Item, error) {
 
 // batch is a decoded batch.
 type batch struct {
-	id    BatchID
-	items []Item
+	id      BatchID
+	items   []Item
+	version byte
 }
 
 func parseBatch(b []byte) (batch, error) {
 	d := decoder{b: b}
 	d.version(batchVersion)
-	parsed := batch{id: d.batchID(), items: d.items()}
+	parsed := batch{id: d.batchID(), items: d.items(), version: d.format}
 	if d.err == nil && d.format > 1 {
 		d.lowest(versionOf(parsed.items))
 	}

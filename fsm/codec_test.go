@@ -34,10 +34,12 @@ func TestBatchSurvivesItsEncoding(t *testing.T) {
 func TestEntrySurvivesItsEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		stamp := registry.Stamp{Lease: rapid.Int64().Draw(t, "lease"), Wall: rapid.Int64().Draw(t, "wall")}
-		want := entry{stamp: stamp}
+		want := entry{stamp: stamp, version: 1}
 		var encoded [][]byte
 		for range rapid.IntRange(0, 3).Draw(t, "batches") {
 			b := batch{id: genBatchID().Draw(t, "id"), items: nilIfEmpty(rapid.SliceOfN(genItem(), 0, 3).Draw(t, "items"))}
+			b.version = versionOf(b.items)
+			want.version = max(want.version, b.version)
 			want.batches = append(want.batches, b)
 			encoded = append(encoded, AppendBatch(nil, b.id, b.items))
 		}
@@ -87,7 +89,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 	}{
 		"snapshot": {&registry.Frozen{}, func(v any) (any, error) {
 			var b bytes.Buffer
-			if _, err := (&Snapshot{registry: *v.(*registry.Frozen)}).WriteTo(&b); err != nil {
+			if _, err := (&Snapshot{version: snapshotVersion, registry: *v.(*registry.Frozen)}).WriteTo(&b); err != nil {
 				return nil, err
 			}
 			got, err := readSnapshot(&b)

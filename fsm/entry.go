@@ -53,18 +53,22 @@ type entry struct {
 	establish *Establish
 	stamp     registry.Stamp
 	batches   []batch
+	version   byte // the newest of anything in it
 }
 
 func parseEntry(b []byte) (entry, error) {
 	d := decoder{b: b}
 	d.version(entryVersion)
-	var e entry
+	e := entry{version: d.format}
 	switch kind := d.byte(); {
 	case d.err != nil:
 	case kind == entryWrite:
 		d.lowest(1)
 		e.stamp = d.stamp()
 		e.batches = d.batches()
+		for _, b := range e.batches {
+			e.version = max(e.version, b.version)
+		}
 	case kind == entryEstablish:
 		e.establish = d.establish()
 	default:

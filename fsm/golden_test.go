@@ -151,9 +151,13 @@ func TestGoldenSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "snapshot-v2", b.Bytes())
+	b.Reset()
+	if _, err := goldenSnapshotV1().WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "snapshot", b.Bytes())
 }
 
-// The file was written when there was no other version. Version 1 has no writer any more.
 func TestSnapshotOfVersion1IsRead(t *testing.T) {
 	got, err := readSnapshot(bytes.NewReader(readGolden(t, snapshotOfVersion1)))
 	if err != nil {
@@ -172,6 +176,7 @@ var snapshotOfVersion1 = filepath.Join("testdata", "snapshot.hex")
 // goldenSnapshot is written from values, so that the file shows the format and not the registry's rules.
 func goldenSnapshot() *Snapshot {
 	s := goldenSnapshotV1()
+	s.version = 2
 	f := &s.registry
 	since := registry.Stamp{Lease: 60_000, Wall: 1_700_000_000_100}
 	l := f.Leases[0].Lease
@@ -208,7 +213,8 @@ func goldenSnapshotV1() *Snapshot {
 		EvictedAt: 1_700_000_000_090, Action: registry.ActionDeleted, Life: 1, Changed: 4, ChangedLease: 59_000,
 	}
 	return &Snapshot{
-		index: 1234,
+		version: 1,
+		index:   1234,
 		nodes: []frozenNode{
 			{name: "n1-7f3a", nodeMemory: nodeMemory{boot: 2, answered: 39, answers: []answer{
 				{seq: 40, results: []registry.Result{{Index: 5, Handle: lease.Handle}}},

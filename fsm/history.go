@@ -6,7 +6,11 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-func appendHistory(dst []byte, events []registry.Event) []byte {
+// appendHistory encodes what is remembered of an instance; version 1 remembered nothing.
+func appendHistory(dst []byte, version byte, events []registry.Event) []byte {
+	if version < 2 {
+		return dst
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(events)))
 	for _, e := range events {
 		dst = appendEvent(dst, e)
@@ -14,7 +18,6 @@ func appendHistory(dst []byte, events []registry.Event) []byte {
 	return dst
 }
 
-// history reads what is remembered of an instance; version 1 remembered nothing.
 func (d *decoder) history() []registry.Event {
 	if d.format < 2 {
 		return nil

@@ -18,6 +18,7 @@ type Machine struct {
 	mu       sync.Mutex // guards the following
 	registry *registry.Registry
 	memory   memory
+	version  byte // the newest that was applied: a snapshot of the state has it
 }
 
 // published is what readers see: one pointer, so that a view never comes with another view's index.
@@ -28,7 +29,7 @@ type published struct {
 
 // NewMachine returns an empty state.
 func NewMachine() *Machine {
-	m := &Machine{registry: registry.New(), memory: memory{}}
+	m := &Machine{registry: registry.New(), memory: memory{}, version: 1}
 	m.publish(0)
 	return m
 }
@@ -52,6 +53,11 @@ func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 	defer m.mu.Unlock()
 	if newest := m.Index(); index <= newest {
 		return Applied{}, fmt.Errorf("log entry %d: out of order, entry %d was applied before it", index, newest)
+	}
+	if e.version > m.version {
+		if err := m.upgrade(e.version); err != nil {
+			return Applied{}, fmt.Errorf("log entry %d: %w", index, err)
+		}
 	}
 	var done Applied
 	if e.establish != nil {
@@ -140,5 +146,5 @@ func (m *Machine) Ending(now int64) []registry.Op {
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &Snapshot{index: m.Index(), nodes: m.memory.freeze(), registry: m.registry.Freeze()}
+	return &Snapshot{version: m.version, index: m.Index(), nodes: m.memory.freeze(), registry: m.registry.Freeze()}
 }

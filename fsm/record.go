@@ -10,6 +10,7 @@ import (
 // header is the first record of a snapshot: everything that is one value, and how many records of
 // each section follow.
 type header struct {
+	version  byte
 	index    uint64 // of the newest applied entry
 	registry registry.Frozen
 	counts   counts
@@ -21,7 +22,7 @@ type counts struct{ nodes, free, leases, removals, registered, canceled, transit
 
 func (s *Snapshot) header() header {
 	f := s.registry
-	return header{index: s.index, registry: f, counts: counts{
+	return header{version: s.version, index: s.index, registry: f, counts: counts{
 		nodes:       uint64(len(s.nodes)),
 		free:        uint64(len(f.Free)),
 		leases:      uint64(len(f.Leases)),
@@ -44,9 +45,13 @@ func (h header) append(dst []byte) []byte {
 	dst = appendUint32(dst, f.Generation)
 	dst = binary.AppendUvarint(dst, uint64(f.Pruned))
 	c := h.counts
-	for _, n := range []uint64{c.nodes, c.free, c.leases, c.removals, c.registered, c.canceled, c.transitions} {
+	for _, n := range []uint64{c.nodes, c.free, c.leases, c.removals, c.registered, c.canceled} {
 		dst = binary.AppendUvarint(dst, n)
 	}
+	if h.version < 2 {
+		return dst
+	}
+	dst = binary.AppendUvarint(dst, c.transitions)
 	dst = appendSettings(dst, f.Settings)
 	dst = appendPreservation(dst, f.Preservation)
 	return appendExpectation(dst, f.Expectation)
@@ -54,7 +59,8 @@ func (h header) append(dst []byte) []byte {
 
 func (d *decoder) header() header {
 	h := header{
-		index: d.uvarint(),
+		version: d.format,
+		index:   d.uvarint(),
 		registry: registry.Frozen{
 			Index:       d.index(),
 			Clock:       d.stamp(),
@@ -107,18 +113,18 @@ func appendAnswer(dst []byte, a answer) []byte {
 
 func (d *decoder) answer() answer { return answer{seq: d.uvarint(), results: d.resultList()} }
 
-func appendLeaseState(dst []byte, l registry.LeaseState) []byte {
-	dst = appendStamp(appendLease(dst, l.Lease), l.Renewed)
-	return appendHistory(dst, l.History)
+func appendLeaseState(dst []byte, version byte, l registry.LeaseState) []byte {
+	dst = appendStamp(appendLease(dst, version, l.Lease), l.Renewed)
+	return appendHistory(dst, version, l.History)
 }
 
 func (d *decoder) leaseState() registry.LeaseState {
 	return registry.LeaseState{Lease: d.lease(), Renewed: d.stamp(), History: d.history()}
 }
 
-func appendRemoval(dst []byte, r registry.Removal) []byte {
-	dst = appendLease(appendBool(append(dst, byte(r.Kind)), r.Full), r.Lease)
-	return appendHistory(dst, r.History)
+func appendRemoval(dst []byte, version byte, r registry.Removal) []byte {
+	dst = appendLease(appendBool(append(dst, byte(r.Kind)), r.Full), version, r.Lease)
+	return appendHistory(dst, version, r.History)
 }
 
 func (d *decoder) removal() registry.Removal {
@@ -134,7 +140,7 @@ func (d *decoder) recent() registry.Recent {
 	return registry.Recent{Wall: d.int64(), Key: d.key()}
 }
 
-func appendLease(dst []byte, l *registry.Lease) []byte {
+func appendLease(dst []byte, version byte, l *registry.Lease) []byte {
 	dst = appendInstance(dst, l.Instance)
 	dst = appendHandle(dst, l.Handle)
 	dst = appendInt32(dst, l.Interval)
@@ -150,6 +156,9 @@ func appendLease(dst []byte, l *registry.Lease) []byte {
 	dst = binary.AppendUvarint(dst, uint64(l.Changed))
 	dst = appendInt64(dst, l.ChangedLease)
 	dst = appendOrigin(dst, l.Origin)
+	if version < 2 {
+		return dst
+	}
 	dst = appendInt64(dst, l.BeganLease)
 	dst = appendInt64(dst, l.StartedLease)
 	return appendActs(dst, l)

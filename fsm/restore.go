@@ -26,7 +26,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	remembered := thawMemory(s.nodes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.registry, m.memory = thawed, remembered
+	m.registry, m.memory, m.version = thawed, remembered, s.version
 	m.publish(s.index)
 	return nil
 }
@@ -45,7 +45,7 @@ func readSnapshot(r io.Reader) (Snapshot, error) {
 	sr.preamble()
 	var h header
 	sr.record("header", func(d *decoder) { h = d.header() })
-	s := Snapshot{index: h.index, registry: h.registry}
+	s := Snapshot{version: h.version, index: h.index, registry: h.registry}
 	s.nodes = sr.nodes(h.counts.nodes)
 	f := &s.registry
 	f.Free = sr.free(h.counts.free)
@@ -54,21 +54,10 @@ func readSnapshot(r io.Reader) (Snapshot, error) {
 	f.Registered = section(sr, "recent registration", h.counts.registered, (*decoder).recent)
 	f.Canceled = section(sr, "recent cancel", h.counts.canceled, (*decoder).recent)
 	f.Transitions = section(sr, "transition", h.counts.transitions, (*decoder).preservation)
-	if sr.format == 1 {
-		upgrade(f)
+	if s.version == 1 {
+		beginVersion2(f)
 	}
 	return s, sr.close()
-}
-
-// upgrade gives a state of version 1 what it does not say, as if the leases had begun with the clock:
-// of the past only the number of leases is known.
-func upgrade(f *registry.Frozen) {
-	f.Settings = registry.DefaultSettings()
-	f.Expectation = registry.ExpectationState{
-		Clients:    uint32(max(len(f.Leases), 1)),
-		Minute:     f.Clock.Lease / 60_000,
-		NextUpdate: f.Clock.Lease + f.Settings.ExpectationUpdate,
-	}
 }
 
 // section reads n records. What is allocated follows what was read, whatever n says.

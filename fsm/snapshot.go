@@ -10,7 +10,7 @@ import (
 
 const (
 	snapshotMagic   = "ROLLCALL"
-	snapshotVersion = 2 // what is written; version 1 is read, too
+	snapshotVersion = 2 // the newest; a state that nothing of version 2 has changed is written as version 1
 	checksumSize    = 8
 	// flushSize is how much of a snapshot is collected before it is written.
 	flushSize = 256 << 10
@@ -20,6 +20,7 @@ var checksumTable = crc64.MakeTable(crc64.ECMA)
 
 // Snapshot is a frozen state.
 type Snapshot struct {
+	version  byte
 	index    uint64
 	nodes    []frozenNode
 	registry registry.Frozen
@@ -29,7 +30,7 @@ type Snapshot struct {
 // equal bytes.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	sw := &snapshotWriter{w: w}
-	sw.buf = append(append(sw.buf, snapshotMagic...), snapshotVersion)
+	sw.buf = append(append(sw.buf, snapshotMagic...), s.version)
 	sw.record(s.header().append)
 	s.writeMemory(sw)
 	s.writeRegistry(sw)
@@ -52,10 +53,10 @@ func (s *Snapshot) writeRegistry(w *snapshotWriter) {
 		w.number(slot)
 	}
 	for _, l := range f.Leases {
-		w.record(func(b []byte) []byte { return appendLeaseState(b, l) })
+		w.record(func(b []byte) []byte { return appendLeaseState(b, s.version, l) })
 	}
 	for _, r := range f.Removals {
-		w.record(func(b []byte) []byte { return appendRemoval(b, r) })
+		w.record(func(b []byte) []byte { return appendRemoval(b, s.version, r) })
 	}
 	for _, r := range f.Registered {
 		w.record(func(b []byte) []byte { return appendRecent(b, r) })

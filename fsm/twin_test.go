@@ -21,6 +21,7 @@ type twins struct {
 	handles            []registry.Handle // given out so far, dead ones too
 	sent               [][]byte          // batches, to be sent again
 	ids                map[string]BatchID
+	old                bool // the leader knows version 1 only
 }
 
 func newTwins() *twins {
@@ -31,6 +32,7 @@ func newTwins() *twins {
 func TestTwinThatGoesThroughSnapshotsStaysEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tw := newTwins()
+		tw.establish(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"write":     tw.write,
 			"write 2":   tw.write, // more often than the rest
@@ -40,6 +42,34 @@ func TestTwinThatGoesThroughSnapshotsStaysEqual(t *testing.T) {
 			"establish": tw.establish,
 			"restore":   tw.restore,
 		})
+		tw.compare(t)
+	})
+}
+
+// A node that is upgraded has its past from a snapshot of version 1, or from the log since; the past
+// of one twin is made of both. What they tell of it differs until something of version 2 is applied.
+func TestTwinsWithPastsOfVersion1AreEqualFromVersion2On(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tw := newTwins()
+		tw.old = true
+		tw.establish(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"write":     tw.write,
+			"write 2":   tw.write,
+			"evict":     tw.evict,
+			"establish": tw.establish,
+			"restore":   tw.restore,
+		})
+		if tw.straight.Snapshot().version != 1 {
+			t.Fatal("the snapshots are not of version 1, although nothing of version 2 was applied")
+		}
+		tw.compareSnapshots(t)
+		tw.old = false
+		tw.establish(t)
+		tw.compare(t)
+		for range 3 {
+			tw.write(t)
+		}
 		tw.compare(t)
 	})
 }
@@ -107,7 +137,7 @@ func (tw *twins) preserve(t *rapid.T) {
 func (tw *twins) establish(t *rapid.T) {
 	tw.term++
 	e := Establish{Node: "n1", Cluster: "c1"}
-	if rapid.Bool().Draw(t, "withSettings") {
+	if !tw.old {
 		e.Settings = &registry.Settings{
 			SelfPreservation:  rapid.IntRange(0, 3).Draw(t, "selfPreservation") > 0,
 			Threshold:         rapid.SampledFrom([]registry.Share{0, 500_000, 850_000, registry.Whole}).Draw(t, "threshold"),
@@ -137,6 +167,11 @@ func (tw *twins) restore(t *rapid.T) {
 
 // compare asks the twins for everything that readers and the leader ask for.
 func (tw *twins) compare(t *rapid.T) {
+	tw.compareSnapshots(t)
+	tw.compareViews(t)
+}
+
+func (tw *twins) compareSnapshots(t *rapid.T) {
 	var a, b bytes.Buffer
 	if _, err := tw.straight.Snapshot().WriteTo(&a); err != nil {
 		t.Fatal(err)
@@ -147,6 +182,9 @@ func (tw *twins) compare(t *rapid.T) {
 	if !bytes.Equal(a.Bytes(), b.Bytes()) {
 		t.Fatalf("the snapshots differ:\n%x\n%x", a.Bytes(), b.Bytes())
 	}
+}
+
+func (tw *twins) compareViews(t *rapid.T) {
 	v, w := tw.straight.View(), tw.restored.View()
 	if d, e := v.Delta(), w.Delta(); !reflect.DeepEqual(d, e) {
 		t.Fatalf("the deltas differ:\n%+v\n%+v", d, e)
@@ -269,12 +307,16 @@ func (tw *twins) op(t *rapid.T) registry.Op {
 	status := genStatus().Draw(t, "status")
 	by := rapid.SampledFrom([]registry.Act{{}, {Author: "amy"}, {Author: "bob", Reason: "disk is full"}}).Draw(t, "by")
 	length := rapid.SampledFrom([]int64{0, 1000, 100_000}).Draw(t, "for")
-	switch rapid.IntRange(0, 11).Draw(t, "kind") {
+	kinds := 11
+	if tw.old {
+		kinds, by, length = 9, registry.Act{}, 0
+	}
+	switch rapid.IntRange(0, kinds).Draw(t, "kind") {
 	case 0, 1, 2:
 		i := instance(key.App, key.ID)
 		i.Status, i.LastDirty = status, dirty
 		i.Overridden = genStatus().Draw(t, "override")
-		i.Duration = rapid.Int32Range(0, 120).Draw(t, "duration")
+		i.Duration = rapid.SampledFrom([]int32{0, 20, 90}).Draw(t, "duration")
 		i.Metadata = nilIfEmpty(rapid.SliceOfN(rapid.SampledFrom([]registry.Pair{{Key: "k", Value: "v"}, {Key: "l"}}), 0, 2).Draw(t, "metadata"))
 		return registry.Register{Instance: i}
 	case 3, 4:
@@ -290,9 +332,9 @@ func (tw *twins) op(t *rapid.T) registry.Op {
 		return registry.SetOverride{Key: key, Status: status, LastDirty: dirty, For: length, By: by}
 	case 8:
 		return registry.DeleteOverride{Key: key, Fallback: status, LastDirty: dirty, By: by}
-	case 9:
-		return registry.Quarantine{Key: key, For: length, By: by}
 	case 10:
+		return registry.Quarantine{Key: key, For: length, By: by}
+	case 11:
 		to := rapid.SampledFrom([]registry.PreservationState{registry.PreservationReleased, registry.PreservationHeld}).Draw(t, "to")
 		return registry.SelfPreservation{To: to, For: length, By: by}
 	}

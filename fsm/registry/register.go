@@ -62,9 +62,10 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 		return res
 	}
 	l := &Lease{Instance: in.decided(stored, origin, dirty), Override: old.Override.reportedBy(in), Origin: origin}
-	if origin.Replicated() && l.Instance.equal(stored) && l.Override == old.Override {
+	if origin.Replicated() && l.Instance.equal(stored) {
 		r.noteLate(old, origin)
 		r.renewLease(old)
+		r.know(old, l.Override)
 		return Result{Handle: old.Handle}
 	}
 	res := r.restart(old, l)
@@ -74,6 +75,20 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	}
 	r.note(l, origin, Event{Kind: kind})
 	return res
+}
+
+// know keeps what a registration told of an override. It is no change: readers see none, and before
+// overrides had details there was none.
+func (r *Registry) know(old *Lease, details *Override) {
+	if details == old.Override {
+		return
+	}
+	l := *old
+	l.Override = details
+	r.shared = nil
+	r.handles.put(&l)
+	r.tables.replace(old, &l)
+	r.ends.replace(old, &l)
 }
 
 // restart replaces a lease by l, a new one of the same key, which gets the old one's handle.
