@@ -119,9 +119,9 @@ func BenchmarkThaw100k(b *testing.B) {
 	}
 }
 
-// A look for expired leases when none of 100,000 is due, and when 100 are.
+// A look for expired leases when none of 100,000 is due, and when 100 or 1000 are.
 func BenchmarkExpired100k(b *testing.B) {
-	for _, due := range []int{0, 100} {
+	for _, due := range []int{0, 100, 1000} {
 		b.Run(fmt.Sprintf("due=%d", due), func(b *testing.B) {
 			g := filled(100_000 - due)
 			late := g.now.Lease + 90_000
@@ -138,6 +138,44 @@ func BenchmarkExpired100k(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A round each second among 100,000 leases that are renewed every 30 s: most of what it finds was
+// renewed since, and is put back.
+func BenchmarkExpiredRound100k(b *testing.B) {
+	const n = 100_000
+	g := filled(n)
+	renewSome := func(second int) {
+		for slot := second % 30; slot < n; slot += 30 {
+			g.client(Renew{Handle: Handle{Slot: uint32(slot), Gen: uint32(slot + 1)}})
+		}
+	}
+	for second := range 300 {
+		g.pass(1000)
+		renewSome(second)
+		g.Expired(g.now.Lease, 1000)
+	}
+	b.ResetTimer()
+	for second := range b.N {
+		b.StopTimer()
+		g.pass(1000)
+		renewSome(second)
+		b.StartTimer()
+		if due := g.Expired(g.now.Lease, 1000); len(due) != 0 {
+			b.Fatal(due)
+		}
+	}
+}
+
+// What the leader counts in each round.
+func BenchmarkFreshness100k(b *testing.B) {
+	v := filled(100_000).View()
+	b.ReportAllocs()
+	for b.Loop() {
+		if f := v.Freshness(100_000); f.Counted != 100_000 {
+			b.Fatal(f)
+		}
 	}
 }
 

@@ -100,5 +100,5 @@ func (r *Registry) recount() {
 	if leases*uint64(Whole) > expected*uint64(r.settings.Threshold) || !r.settings.SelfPreservation {
 		r.expectation.Clients = uint32(leases)
 	}
-	r.expectation.NextUpdate = r.clock.Lease + r.settings.ExpectationUpdate
+	r.expectation.NextUpdate = later(r.clock.Lease, r.settings.ExpectationUpdate)
 }

@@ -41,6 +41,9 @@ func TestFrozenAndThawedRegistryGoesOnAsIfNothingHappened(t *testing.T) {
 		if got, want := b.Expired(later, 100), a.Expired(later, 100); !slices.Equal(got, want) {
 			t.Fatalf("expired %v\nwant %v", got, want)
 		}
+		if got, want := b.View().Freshness(later), a.View().Freshness(later); got != want {
+			t.Fatalf("freshness %+v\nwant %+v", got, want)
+		}
 		checkApps(t, a.View(), b.View())
 	})
 }
@@ -123,6 +126,9 @@ func TestThawRefusesAStateThatLies(t *testing.T) {
 			f.Removals[at].Lease = &l
 		}
 	}
+	transition := func(change func(p *Preservation)) func(f *Frozen) {
+		return func(f *Frozen) { change(&f.Transitions[0]) }
+	}
 	rename := func(l *Lease, key Key) {
 		i := *l.Instance
 		i.App, i.InstanceID = key.App, key.ID
@@ -162,6 +168,21 @@ func TestThawRefusesAStateThatLies(t *testing.T) {
 		{"reduced after full", record(1, func(m *Removal, _ *Lease) { m.Full = false }), "reduced, but an older one is not"},
 		{"record that is pruned", func(f *Frozen) { f.Pruned = 5 }, "index 5 is not after 5"},
 		{"pruned in the future", func(f *Frozen) { f.Pruned, f.Removals = 9, nil }, "index 9, but the last one given out is 6"},
+		{"life begun after its registration", lease(func(l *Lease) { l.BeganLease = l.StartedLease + 1 }), "its life began at 1001"},
+		{"registered after its renewal", lease(func(l *Lease) { l.StartedLease++ }), "its registration was at 1001"},
+		{"threshold", func(f *Frozen) { f.Settings.Threshold = Whole + 1 }, "a threshold of 1.000001"},
+		{"bound", func(f *Frozen) { f.Settings.Bound = -1 }, "a bound of -1 ms"},
+		{"update", func(f *Frozen) { f.Settings.ExpectationUpdate = -1 }, "an update every -1 ms"},
+		{"transitions", func(f *Frozen) { f.Transitions = make([]Preservation, 51) }, "51 transitions"},
+		{"state of self-preservation", transition(func(p *Preservation) { p.State = 4 }), "unknown state 4"},
+		{"transition in the future", transition(func(p *Preservation) { p.Since.Lease = 1001 }), "changed at 1001, after a change at 0, at a lease clock of 1000"},
+		{"transitions' order", transition(func(p *Preservation) { p.Since.Lease = -1 }), "changed at -1"},
+		{"hold without an end", transition(func(p *Preservation) { p.Until = 0 }), "held without an end"},
+		{"self-preservation that nothing led to", func(f *Frozen) { f.Preservation.State = PreservationOn }, "not what its last transition made of it"},
+		{"self-preservation without a transition", func(f *Frozen) { f.Transitions = nil }, "not what its last transition made of it"},
+		{"minute in the future", func(f *Frozen) { f.Expectation.Minute = 1 }, "in minute 1, at a lease clock of 1000"},
+		{"minute before the first", func(f *Frozen) { f.Expectation.Minute = -1 }, "in minute -1"},
+		{"update that does not come", func(f *Frozen) { f.Expectation.NextUpdate = 901_001 }, "updated at 901001"},
 		{"recent queue", func(f *Frozen) { f.Canceled = make([]Recent, 1001) }, "1001 entries"},
 	}
 	for _, tt := range tests {
@@ -172,6 +193,7 @@ func TestThawRefusesAStateThatLies(t *testing.T) {
 			}
 			g.client(Cancel{Key{"USERS", "1"}})
 			g.client(Cancel{Key{"USERS", "2"}})
+			g.in(PreservationHeld)
 			f := g.Freeze()
 			if _, err := Thaw(f); err != nil {
 				t.Fatalf("the true state: %v", err)

@@ -76,7 +76,7 @@ func (r *Registry) Configure(s Settings) {
 		r.reorder()
 	}
 	r.rebound()
-	r.expectation.NextUpdate = min(r.expectation.NextUpdate, r.clock.Lease+s.ExpectationUpdate)
+	r.expectation.NextUpdate = min(r.expectation.NextUpdate, later(r.clock.Lease, s.ExpectationUpdate))
 }
 
 // rebound applies the bound to self-preservation that is on already: an operator who changes it
@@ -97,7 +97,7 @@ func (s Settings) boundFrom(since int64) int64 {
 	if s.Bound == 0 || s.Expectation {
 		return 0
 	}
-	return since + s.Bound
+	return later(since, s.Bound)
 }
 
 // Settings are those of the present leadership.

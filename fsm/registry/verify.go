@@ -82,6 +82,8 @@ func (f *Frozen) verifyLive(s LeaseState) error {
 		return fmt.Errorf("status %d or override %d has no name", l.Instance.Status, l.Instance.Overridden)
 	case s.Renewed.Lease > f.Clock.Lease:
 		return fmt.Errorf("renewed at %d, after the lease clock's %d", s.Renewed.Lease, f.Clock.Lease)
+	case l.BeganLease > l.StartedLease || l.StartedLease > s.Renewed.Lease:
+		return fmt.Errorf("its life began at %d, its registration was at %d, its last renewal at %d", l.BeganLease, l.StartedLease, s.Renewed.Lease)
 	}
 	return nil
 }
@@ -167,6 +169,9 @@ func (f *Frozen) verifyTransitions() error {
 		if at := p.Since.Lease; at < before || at > f.Clock.Lease {
 			return fmt.Errorf("self-preservation changed at %d, after a change at %d, at a lease clock of %d", at, before, f.Clock.Lease)
 		}
+		if p.State == PreservationHeld && p.Until == 0 {
+			return errors.New("self-preservation is held without an end")
+		}
 		before = p.Since.Lease
 	}
 	if f.Preservation != newest(f.Transitions) {
@@ -180,7 +185,7 @@ func (f *Frozen) verifyExpectation() error {
 	switch {
 	case e.Minute < 0 || e.Minute > f.Clock.Lease/minute:
 		return fmt.Errorf("renewals are counted in minute %d, at a lease clock of %d", e.Minute, f.Clock.Lease)
-	case e.NextUpdate > f.Clock.Lease+f.Settings.ExpectationUpdate:
+	case e.NextUpdate > later(f.Clock.Lease, f.Settings.ExpectationUpdate):
 		return fmt.Errorf("the expectation is updated at %d, at a lease clock of %d and every %d ms", e.NextUpdate, f.Clock.Lease, f.Settings.ExpectationUpdate)
 	}
 	return nil

@@ -4,7 +4,7 @@ package registry
 // n - threshold·n for a registry of n leases, at random by a partial Knuth shuffle; draw(k) returns a
 // number in [0, k). due is reordered. Source: AbstractInstanceRegistry.evict.
 func (v *View) Victims(due []EvictItem, draw func(k int) int) []EvictItem {
-	n := v.tables.live.Len()
+	n := v.Total()
 	victims := min(len(due), n-v.settings.kept().Of(n))
 	for i := range victims {
 		next := i + draw(len(due)-i)
