@@ -21,25 +21,26 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			const lease = 3
+			const lease, longer = 3, 6 // seconds: of those who renew, and of the dead one
 			c := StartCluster(t, Config{})
 			leader := c.Leader()
 			others := c.Others(leader)
 			l := startLoad(t, lease, 6, 0, others)
-			mustRegister(t, others[0], Instance{App: "MORTAL", ID: "dead", Duration: lease})
+			mustRegister(t, others[0], Instance{App: "MORTAL", ID: "dead", Duration: longer})
+			Pass(t, longer*time.Second/3) // so that its own end comes before that of the grace
 			lost := time.Now()
 			tc.lose(t, leader)
 			c.Leader(others...)
 			back := time.Now()
 
 			for _, n := range others {
-				awaitGone(t, n, "dead", lease)
+				awaitGone(t, n, "dead", longer)
 			}
 			gone := time.Now()
-			if took := gone.Sub(lost); took < lease*time.Second {
-				t.Errorf("the dead instance went %v after the leader was lost, the next one has to give %d s of grace", took, lease)
+			if took := gone.Sub(lost); took < longer*time.Second {
+				t.Errorf("the dead instance went %v after the leader was lost, the next one has to give %d s of grace", took, longer)
 			}
-			t.Logf("it went %v after the end of the next leader's grace", gone.Sub(back)-lease*time.Second)
+			t.Logf("it went %v after the end of the next leader's grace", gone.Sub(back)-longer*time.Second)
 			tc.bringUp(t, leader)
 			leader.WaitReady(t)
 			l.use(c.Nodes)

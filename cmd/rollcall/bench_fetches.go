@@ -50,7 +50,7 @@ func (r *ratiosRun) smallDelta(ctx context.Context, c *benchCluster, changed ben
 	if err := r.awaitEmptyDelta(ctx, target); err != nil {
 		return err
 	}
-	few := benchFleet{"delta", deltaChanges}
+	few := benchFleet{name: "delta", size: deltaChanges}
 	return c.register(ctx, few)
 }
 

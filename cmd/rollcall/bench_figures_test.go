@@ -71,7 +71,7 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	f := measured()
 	f.find(renew256).Values = []float64{50, 10}
 	f.find(bare256).Values = []float64{100, 40}
-	rows, err := f.evaluate()
+	rows, err := f.evaluate(ratioRows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestWhatWasNotMeasuredIsAnError(t *testing.T) {
 	} {
 		f := measured()
 		tc.forget(f)
-		if _, err := f.evaluate(); err == nil {
+		if _, err := f.evaluate(ratioRows); err == nil {
 			t.Errorf("%s: that is no error", tc.name)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -11,9 +12,16 @@ import (
 // benchFleet is instances that a load registers and renews: size of them, a hundred per application,
 // each about 1.1 KB in the documents that clients fetch.
 type benchFleet struct {
-	name string
-	size int
+	name  string
+	size  int
+	lease benchLease // zero: endlessLease
 }
+
+// benchLease is what an instance says of its lease, in seconds.
+type benchLease struct{ interval, duration int }
+
+// endlessLease outlasts any run, because not every instance is renewed all the time.
+var endlessLease = benchLease{30, 86400}
 
 // benchDirty is the lastDirtyTimestamp of a fleet's registrations, in ms since the epoch.
 const benchDirty = 1767225599000
@@ -35,20 +43,21 @@ func (f benchFleet) renewal(i int) []byte {
 		"Host: rollcall\r\nAccept: application/json\r\n\r\n", f.app(i), f.id(i), benchDirty)
 }
 
-// registration is what Spring sends. The lease outlasts any run, because no instance is renewed all the
-// time; the commit's hash varies, so that compression finds no more in it than in real instances.
+// registration is what Spring sends. The commit's hash varies, so that compression finds no more in it
+// than in real instances.
 func (f benchFleet) registration(i int) []byte {
 	host, app := f.host(i), f.app(i)
+	lease := cmp.Or(f.lease, endlessLease)
 	random := rand.New(rand.NewPCG(1, uint64(i)))
 	body := fmt.Appendf(nil, `{"instance":{"instanceId":%q,"app":%q,"hostName":%q,"ipAddr":"10.%d.%d.%d","status":"UP","overriddenStatus":"UNKNOWN",`+
 		`"port":{"$":8080,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"},"countryId":1,`+
 		`"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},`+
-		`"leaseInfo":{"renewalIntervalInSecs":30,"durationInSecs":86400},`+
+		`"leaseInfo":{"renewalIntervalInSecs":%d,"durationInSecs":%d},`+
 		`"metadata":{"management.port":"8081","zone":"zone-%c","commit":"%016x"},`+
 		`"homePageUrl":"http://%s:8080/","statusPageUrl":"http://%s:8081/actuator/info","healthCheckUrl":"http://%s:8081/actuator/health",`+
 		`"vipAddress":%q,"secureVipAddress":%q,"isCoordinatingDiscoveryServer":"false",`+
 		`"lastUpdatedTimestamp":"%d","lastDirtyTimestamp":"%d","actionType":"ADDED"}}`,
-		f.id(i), app, host, i>>16&0xff, i>>8&0xff, i&0xff, 'a'+i%3, random.Uint64(), host, host, host, app, app, benchDirty, benchDirty)
+		f.id(i), app, host, i>>16&0xff, i>>8&0xff, i&0xff, lease.interval, lease.duration, 'a'+i%3, random.Uint64(), host, host, host, app, app, benchDirty, benchDirty)
 	head := fmt.Appendf(nil, "POST /eureka/apps/%s HTTP/1.1\r\nHost: rollcall\r\nAccept: application/json\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", app, len(body))
 	return append(head, body...)

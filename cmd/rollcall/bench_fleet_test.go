@@ -42,7 +42,7 @@ func registration(t *testing.T, request []byte, app string) *registry.Instance {
 }
 
 func TestAFleetsRequestsAreWhatClientsSend(t *testing.T) {
-	f := benchFleet{"svc", 300}
+	f := benchFleet{name: "svc", size: 300}
 	i := registration(t, f.registration(250), f.app(250))
 	if i.ID() != f.id(250) || i.LastDirty != benchDirty || i.RenewalInterval != 30 || i.Duration < 3600 || i.Status != registry.Up {
 		t.Errorf("the server reads %+v", i)
@@ -55,7 +55,7 @@ func TestAFleetsRequestsAreWhatClientsSend(t *testing.T) {
 }
 
 func TestAFleetIsSharedAmongConnections(t *testing.T) {
-	f := benchFleet{"svc", 10}
+	f := benchFleet{name: "svc", size: 10}
 	registered, renewed := map[string]int{}, map[string]int{}
 	renewals := f.renewals()
 	for conn := range 4 {
@@ -82,7 +82,7 @@ func TestAFleetIsSharedAmongConnections(t *testing.T) {
 }
 
 func TestEveryChangeIsNewer(t *testing.T) {
-	f := benchFleet{"svc", 3}
+	f := benchFleet{name: "svc", size: 3}
 	next := f.changes()(1, 2) // only instance 1
 	last := int64(benchDirty)
 	for range 5 {
@@ -103,7 +103,7 @@ func TestFetchesAskForCompressedJSON(t *testing.T) {
 
 // The size is what the floors of documents and heap are about.
 func TestAnInstanceOfAFleetHasAbout1100BytesInDocuments(t *testing.T) {
-	f := benchFleet{"renewed", 100_000}
+	f := benchFleet{name: "renewed", size: 100_000}
 	for _, i := range []int{0, 99_999} {
 		instance := registration(t, f.registration(i), f.app(i))
 		lease := &registry.Lease{Instance: instance, Interval: instance.RenewalInterval, Duration: instance.Duration, RegisteredAt: benchDirty, ServiceUpAt: benchDirty, UpdatedAt: benchDirty}

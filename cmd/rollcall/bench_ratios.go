@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ type ratiosOptions struct {
 	rounds   int
 	window   time.Duration
 	quick    bool
+	only     []string
 	data     string
 	out      []string
 	profiles string
@@ -36,6 +38,7 @@ func newBenchRatiosCommand() *cobra.Command {
 			"On four cores or more a missed floor is an error.",
 		Example: "  rollcall bench ratios\n" +
 			"  rollcall bench ratios --quick\n" +
+			"  rollcall bench ratios --only leases\n" +
 			"  rollcall bench ratios --out docs/benchmarks.md --out ratios.json",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,6 +52,7 @@ func newBenchRatiosCommand() *cobra.Command {
 	f.IntVar(&o.rounds, "rounds", 3, "times that everything is measured")
 	f.DurationVar(&o.window, "window", 4*time.Second, "how long each load counts")
 	f.BoolVar(&o.quick, "quick", false, "one short round with few instances, to see that everything works; floors do not count")
+	f.StringSliceVar(&o.only, "only", nil, "measure only these parts: load, scale, leases (default: all)")
 	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
 	f.StringArrayVar(&o.out, "out", nil, "file for the result, .json or .md; in an existing .md only the part between the marks is replaced (repeatable)")
 	f.StringVar(&o.profiles, "profiles", "", "directory for CPU profiles of the leader and a follower under renewals and fetches; empty: none")
@@ -64,9 +68,17 @@ func (o ratiosOptions) validate() error {
 	if o.window < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("--window: %v is less than 10ms", o.window))
 	}
+	for _, part := range o.only {
+		if !slices.Contains(benchParts, benchPart(part)) {
+			errs = append(errs, fmt.Errorf("--only: there is no part %q; parts are %v", part, benchParts))
+		}
+	}
 	for _, path := range o.out {
-		if ext := filepath.Ext(path); ext != ".json" && ext != ".md" {
+		switch ext := filepath.Ext(path); {
+		case ext != ".json" && ext != ".md":
 			errs = append(errs, fmt.Errorf("--out: %s ends neither in .json nor in .md", path))
+		case ext == ".md" && len(o.only) > 0:
+			errs = append(errs, fmt.Errorf("--out: a page holds whole runs; %s needs one without --only", path))
 		}
 	}
 	return errors.Join(append(errs, o.form.validate())...)
@@ -90,7 +102,7 @@ func (o ratiosOptions) run(ctx context.Context, out, progress io.Writer) error {
 	if err := run.all(ctx); err != nil {
 		return err
 	}
-	if r.Rows, err = r.evaluate(); err != nil {
+	if r.Rows, err = r.evaluate(r.Plan.rows()); err != nil {
 		return err
 	}
 	return o.publish(r, out)
@@ -155,14 +167,37 @@ type ratiosPlan struct {
 	warm, window time.Duration
 	instances    int // of the clusters for renewals and fetches
 	few, many    int // of the clusters that show the cost of a large registry
+	crashed      int // instances, one after the other
+	watchers     int
+	changes      int // that the watchers see
 	quick        bool
+	parts        []benchPart
 }
 
 func (o ratiosOptions) plan() ratiosPlan {
-	if o.quick {
-		return ratiosPlan{rounds: 1, warm: 100 * time.Millisecond, window: 300 * time.Millisecond, instances: 1000, few: 100, many: 5000, quick: true}
+	p := ratiosPlan{
+		rounds: o.rounds, warm: min(o.window/4, time.Second), window: o.window, instances: 10_000, few: 1000, many: 100_000,
+		crashed: 150, watchers: 1000, changes: 100, parts: o.parts(),
 	}
-	return ratiosPlan{rounds: o.rounds, warm: min(o.window/4, time.Second), window: o.window, instances: 10_000, few: 1000, many: 100_000}
+	if o.quick {
+		p.rounds, p.warm, p.window, p.quick = 1, 100*time.Millisecond, 300*time.Millisecond, true
+		p.instances, p.few, p.many = 1000, 100, 5000
+		p.crashed, p.watchers, p.changes = 10, 60, 10
+	}
+	return p
+}
+
+// parts are those to be measured, each once.
+func (o ratiosOptions) parts() []benchPart {
+	if len(o.only) == 0 {
+		return benchParts
+	}
+	return slices.DeleteFunc(slices.Clone(benchParts), func(part benchPart) bool { return !slices.Contains(o.only, string(part)) })
+}
+
+// rows are those that the plan's parts measure.
+func (p ratiosPlan) rows() []ratioRow {
+	return slices.DeleteFunc(slices.Clone(ratioRows), func(r ratioRow) bool { return !slices.Contains(p.parts, r.in) })
 }
 
 // String says the plan in a sentence's part.
@@ -171,8 +206,9 @@ func (p ratiosPlan) String() string {
 	if p.rounds > 1 {
 		rounds = fmt.Sprintf("%d rounds", p.rounds)
 	}
-	return fmt.Sprintf("%s of %v for each figure; %s instances, few: %s, many: %s",
-		rounds, p.window, shortNumber(float64(p.instances)), shortNumber(float64(p.few)), shortNumber(float64(p.many)))
+	return fmt.Sprintf("%s of %v for each figure; %s instances, few: %s, many: %s; %d crashes; %s watchers, %d changes",
+		rounds, p.window, shortNumber(float64(p.instances)), shortNumber(float64(p.few)), shortNumber(float64(p.many)),
+		p.crashed, shortNumber(float64(p.watchers)), p.changes)
 }
 
 // uncounted says why floors do not count, empty if they do.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,7 +15,7 @@ func reported(t *testing.T, cores int) *report {
 	t.Helper()
 	r := &report{Version: "v1", Date: "2026-01-02", Machine: machine{CPU: "Some CPU", Cores: cores}, Plan: ratiosPlan{rounds: 2, many: 100_000}, figures: measured()}
 	var err error
-	if r.Rows, err = r.evaluate(); err != nil {
+	if r.Rows, err = r.evaluate(ratioRows); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -122,10 +123,28 @@ func TestAPageKeepsItsProse(t *testing.T) {
 }
 
 func TestBenchRefusesWhatItCannotDo(t *testing.T) {
-	for flag, value := range map[string]string{"--rounds": "0", "--window": "1ms", "--out": "result.txt", "--output": "xml"} {
-		_, stderr, code := rollcall(t, "bench", "ratios", flag, value)
-		if code != exitUsage || !strings.Contains(stderr, flag) {
-			t.Errorf("%s %s: exit %d, said %q", flag, value, code, stderr)
+	for flag, values := range map[string][]string{
+		"--rounds": {"0"}, "--window": {"1ms"}, "--out": {"result.txt", "page.md --only=scale"}, "--only": {"speed"}, "--output": {"xml"},
+	} {
+		for _, value := range values {
+			args := append([]string{"bench", "ratios", flag}, strings.Fields(value)...)
+			_, stderr, code := rollcall(t, args...)
+			if code != exitUsage || !strings.Contains(stderr, flag) {
+				t.Errorf("%s %s: exit %d, said %q", flag, value, code, stderr)
+			}
+		}
+	}
+}
+
+func TestAPartIsMeasuredWithItsRowsOnly(t *testing.T) {
+	plan := ratiosOptions{only: []string{"leases", "scale", "leases"}}.plan()
+	if want := []benchPart{scalePart, leasesPart}; !slices.Equal(plan.parts, want) {
+		t.Errorf("parts %v, want %v", plan.parts, want)
+	}
+	for _, r := range ratioRows {
+		kept := slices.ContainsFunc(plan.rows(), func(k ratioRow) bool { return k.name == r.name })
+		if want := r.in != loadPart; kept != want {
+			t.Errorf("%s of part %s: kept %t, want %t", r.name, r.in, kept, want)
 		}
 	}
 }

@@ -30,10 +30,15 @@ const (
 	renewMany     figureName = "renew, 256 connections, many instances"
 	heapEach      figureName = "live heap per instance, many instances, JSON and XML fetched"
 	restartReady  figureName = "restart after SIGTERM until ready, many instances"
+	crashP50      figureName = "from the end of a crashed instance's lease to its absence on every node, p50"
+	crashP99      figureName = "from the end of a crashed instance's lease to its absence on every node, p99"
+	arrivalP50    figureName = "from a change to its arrival at a watcher, 1,000 watchers, p50"
+	arrivalP99    figureName = "from a change to its arrival at a watcher, 1,000 watchers, p99"
 )
 
 // ratioRow is one line of the result: a figure, or its ratio to another one of the same round.
 type ratioRow struct {
+	in          benchPart
 	name        string
 	of          figureName
 	over        figureName // empty: the figure itself
@@ -44,23 +49,25 @@ type ratioRow struct {
 // ratioRows are what the benchmark is for. Floors and goals count from four cores on, all processes and the
 // load on the same machine.
 var ratioRows = []ratioRow{
-	{name: "renew over bare, 256 connections", of: renew256, over: bare256, floor: 0.33, goal: 0.45},
-	{name: "renew over bare, 1024 connections", of: renew1024, over: bare1024, floor: 0.55, goal: 0.62},
-	{name: "renew over bare, 64 connections", of: renew64, over: bare64, floor: 0.14, goal: 0.18},
-	{name: "renew over one entry per write", of: renew256, over: renewSingly, floor: 1.5, goal: 1.8},
-	{name: "register over one entry per write", of: register256, over: registerSolo, floor: 1.3, goal: 1.5},
-	{name: "renew over all nodes over leader only", of: renewSpread, over: renew256, floor: 0.6, goal: 0.7},
-	{name: "p99 at 10,000/s over p50 of a lone renew", of: pacedP99, over: loneRenew, floor: 8, goal: 5, lower: true},
-	{name: "p50 at 10,000/s over p50 of a lone renew", of: pacedP50, over: loneRenew, lower: true},
-	{name: "lone renew over lone raft Apply, p50", of: loneRenew, over: loneApply, floor: 1.4, goal: 1.2, lower: true},
-	{name: "full fetch, stale, over fixed payload", of: fullCached, over: fullFixed, floor: 0.8, goal: 0.9},
-	{name: "full fetch, linearizable, over fixed payload", of: fullConfirmed, over: fullFixed},
-	{name: "delta fetch over fixed payload", of: deltaCached, over: deltaFixed, floor: 0.7, goal: 0.85},
-	{name: "from a change to the new full document", of: rebuild, floor: 15, goal: 5, lower: true},
-	{name: "renew beside fetches and registrations over quiet", of: renewBusy, over: renewQuiet, floor: 0.7, goal: 0.85},
-	{name: "renew with many instances over few", of: renewMany, over: renewFew, floor: 0.8, goal: 0.9},
-	{name: "live heap per instance", of: heapEach, floor: 6, goal: 4, lower: true},
-	{name: "restart until ready", of: restartReady, floor: 3, goal: 1, lower: true},
+	{in: loadPart, name: "renew over bare, 256 connections", of: renew256, over: bare256, floor: 0.33, goal: 0.45},
+	{in: loadPart, name: "renew over bare, 1024 connections", of: renew1024, over: bare1024, floor: 0.55, goal: 0.62},
+	{in: loadPart, name: "renew over bare, 64 connections", of: renew64, over: bare64, floor: 0.14, goal: 0.18},
+	{in: loadPart, name: "renew over one entry per write", of: renew256, over: renewSingly, floor: 1.5, goal: 1.8},
+	{in: loadPart, name: "register over one entry per write", of: register256, over: registerSolo, floor: 1.3, goal: 1.5},
+	{in: loadPart, name: "renew over all nodes over leader only", of: renewSpread, over: renew256, floor: 0.6, goal: 0.7},
+	{in: loadPart, name: "p99 at 10,000/s over p50 of a lone renew", of: pacedP99, over: loneRenew, floor: 8, goal: 5, lower: true},
+	{in: loadPart, name: "p50 at 10,000/s over p50 of a lone renew", of: pacedP50, over: loneRenew, lower: true},
+	{in: loadPart, name: "lone renew over lone raft Apply, p50", of: loneRenew, over: loneApply, floor: 1.4, goal: 1.2, lower: true},
+	{in: loadPart, name: "full fetch, stale, over fixed payload", of: fullCached, over: fullFixed, floor: 0.8, goal: 0.9},
+	{in: loadPart, name: "full fetch, linearizable, over fixed payload", of: fullConfirmed, over: fullFixed},
+	{in: loadPart, name: "delta fetch over fixed payload", of: deltaCached, over: deltaFixed, floor: 0.7, goal: 0.85},
+	{in: loadPart, name: "from a change to the new full document", of: rebuild, floor: 15, goal: 5, lower: true},
+	{in: loadPart, name: "renew beside fetches and registrations over quiet", of: renewBusy, over: renewQuiet, floor: 0.7, goal: 0.85},
+	{in: scalePart, name: "renew with many instances over few", of: renewMany, over: renewFew, floor: 0.8, goal: 0.9},
+	{in: scalePart, name: "live heap per instance", of: heapEach, floor: 6, goal: 4, lower: true},
+	{in: scalePart, name: "restart until ready", of: restartReady, floor: 3, goal: 1, lower: true},
+	{in: leasesPart, name: "end of a crashed instance's lease until no node lists it, p99", of: crashP99, floor: 1.5, goal: 1.2, lower: true},
+	{in: leasesPart, name: "from a change to 1,000 watchers, p99", of: arrivalP99, floor: 100, goal: 50, lower: true},
 }
 
 // verdict is how a row did.
@@ -83,10 +90,10 @@ type rowResult struct {
 	verdict verdict
 }
 
-// evaluate works out all rows. It is an error if something was not measured in every round.
-func (f *figures) evaluate() ([]rowResult, error) {
+// evaluate works out rows. It is an error if something was not measured in every round.
+func (f *figures) evaluate(rows []ratioRow) ([]rowResult, error) {
 	var results []rowResult
-	for _, r := range ratioRows {
+	for _, r := range rows {
 		values, unit, err := f.rowValues(r)
 		if err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 // shortRun measures as little as it can.
 func shortRun(t *testing.T) *ratiosRun {
 	return &ratiosRun{
-		ratiosPlan: ratiosPlan{rounds: 1, window: 50 * time.Millisecond, instances: 200, few: 50, many: 200, quick: true},
+		ratiosPlan: ratiosPlan{rounds: 1, window: 50 * time.Millisecond, instances: 200, few: 50, many: 200, crashed: 3, watchers: 6, changes: 3, quick: true},
 		figures:    newFigures(),
 		dir:        t.TempDir(),
 		progress:   t.Output(),
@@ -46,6 +46,22 @@ func TestARunMeasuresRealClusters(t *testing.T) {
 	}
 }
 
+func TestCrashesAndWatchersAreMeasuredOnARealCluster(t *testing.T) {
+	t.Parallel()
+	run := shortRun(t)
+	if err := run.leases(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []figureName{crashP50, crashP99, arrivalP50, arrivalP99} {
+		if f := run.find(name); f == nil || len(f.Values) != 1 || f.Values[0] <= 0 {
+			t.Errorf("%s: got %+v, want one value", name, f)
+		}
+	}
+	if len(run.wrong) > 0 {
+		t.Errorf("wrong answers: %v", run.wrong)
+	}
+}
+
 func TestTheBareHandlerIsAProcess(t *testing.T) {
 	run := shortRun(t)
 	processes, err := newBenchProcesses()
@@ -56,7 +72,7 @@ func TestTheBareHandlerIsAProcess(t *testing.T) {
 	if err := run.startBare(t.Context(), processes); err != nil {
 		t.Fatal(err)
 	}
-	l := httpLoad{targets: []string{run.bare}, conns: 2, requests: times(5, benchFleet{"a", 10}.renewals()), want: 200}
+	l := httpLoad{targets: []string{run.bare}, conns: 2, requests: times(5, benchFleet{name: "a", size: 10}.renewals()), want: 200}
 	if r, err := l.closed(t.Context()); err != nil || r.right != 10 {
 		t.Errorf("%+v, %v, want 10 right answers", r, err)
 	}

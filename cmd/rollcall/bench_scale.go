@@ -12,7 +12,7 @@ import (
 
 // scale measures what a large registry costs.
 func (r *ratiosRun) scale(ctx context.Context) error {
-	few, many := benchFleet{"few", r.few}, benchFleet{"many", r.many}
+	few, many := benchFleet{name: "few", size: r.few}, benchFleet{name: "many", size: r.many}
 	clusters, err := r.clusters(ctx,
 		clusterSpec{name: "few-instances", fleets: []benchFleet{few}},
 		clusterSpec{name: "many-instances", fleets: []benchFleet{many}})

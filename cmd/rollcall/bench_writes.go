@@ -22,8 +22,8 @@ type writeRig struct {
 
 // writesAndFetches measures all that needs a registry of ordinary size.
 func (r *ratiosRun) writesAndFetches(ctx context.Context) error {
-	renewed := benchFleet{"renewed", r.instances}
-	changed := benchFleet{"changed", min(2560, r.instances)}
+	renewed := benchFleet{name: "renewed", size: r.instances}
+	changed := benchFleet{name: "changed", size: min(2560, r.instances)}
 	rig := writeRig{ratiosRun: r, renewed: renewed.renewals(), changed: changed}
 	var err error
 	if rig.raft, err = startBareRaft(filepath.Join(r.dir, "raft")); err != nil {
