@@ -94,6 +94,7 @@ func (w *watch) follow(ctx context.Context) error {
 		return err
 	}
 	defer body.Close()
+	silence.Reset(watchSilence)
 	stream := newSSEReader(watchedReader{body, silence})
 	for {
 		event, err := stream.next()

@@ -233,6 +233,35 @@ func TestAWatchThatFindsNobodyTriesMoreAndMoreSeldom(t *testing.T) {
 	})
 }
 
+// ticking is a body that says nothing but a mark, now and then.
+type ticking struct {
+	ctx   context.Context
+	every time.Duration
+}
+
+func (b ticking) Read(p []byte) (int, error) {
+	if !wait(b.ctx, b.every) {
+		return 0, b.ctx.Err()
+	}
+	return copy(p, ": nothing happens\n\n"), nil
+}
+
+func TestAQuietWatchStaysWithItsServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal()
+		quiet := j.around(func(r *http.Request) (*http.Response, error) {
+			resp, err := answered(200, "")
+			resp.Body = io.NopCloser(ticking{r.Context(), 15 * time.Second})
+			return resp, err
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := (servers{"a": quiet}).client(t, "a").Watch(ctx, WatchConfig{}, nil); err != nil || len(j.lines) != 1 {
+			t.Errorf("got %v after %d tries, want one that lasts", err, len(j.lines))
+		}
+	})
+}
+
 // watchServer is a real server that streams what it is given.
 func watchServer(t *testing.T, events <-chan string) *httptest.Server {
 	t.Helper()
