@@ -20,12 +20,60 @@ type memory struct {
 	applyErr error
 	viewErr  error // of linearizable and leader reads
 	applies  int   // calls of Apply
+	wakes    int   // returns of Changes with changes
 }
 
 func newMemory() *memory {
 	m := &memory{registry: registry.New(), started: time.Now(), health: registry.Health{Ready: true, Quorum: true, Leads: true}}
 	m.registry.Establish(registry.Epoch{Term: 1, Index: 1}, "test")
 	return m
+}
+
+// lead does once what a leader does all the time: it moves self-preservation, ends overrides and
+// quarantines, and evicts all leases that ended, unless evictions are withheld.
+func (m *memory) lead() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.stamp().Lease
+	m.registry.Advance(m.stamp())
+	v := m.registry.View()
+	if op, due := v.NextPreservation(now, v.Freshness(now)); due {
+		op.Epoch = m.registry.Epoch()
+		m.perform(op)
+	}
+	for _, op := range m.registry.Ending(now) {
+		m.perform(op)
+	}
+	if due := m.registry.Expired(now, 1000); len(due) > 0 && !m.registry.View().Preservation().State.Withholds() {
+		m.perform(registry.Evict{Epoch: m.registry.Epoch(), Items: due})
+	}
+	m.watchers.Publish(m.registry.View())
+}
+
+func (m *memory) perform(op registry.Op) {
+	m.registry.Apply(m.stamp(), 1, registry.FromClient, op)
+}
+
+// leadAlways leads until the test ends.
+func (m *memory) leadAlways(t testing.TB) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				m.lead()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-stopped
+	})
 }
 
 func (m *memory) stamp() registry.Stamp {
@@ -60,7 +108,11 @@ func (m *memory) View(_ context.Context, read registry.Consistency) (*registry.V
 
 // Changes implements registry.Service.
 func (m *memory) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
-	return m.watchers.Await(ctx, m.view, after, which)
+	changes, err := m.watchers.Await(ctx, m.view, after, which)
+	if err == nil {
+		m.set(func(m *memory) { m.wakes++ })
+	}
+	return changes, err
 }
 
 func (m *memory) view() *registry.View {
@@ -73,7 +125,11 @@ func (m *memory) view() *registry.View {
 func (m *memory) Health() registry.Health {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.health
+	health := m.health
+	if health.Leads {
+		health.Clock = m.stamp().Lease
+	}
+	return health
 }
 
 // set changes what the service does.

@@ -149,3 +149,13 @@ func gzipped(text string) string {
 	_ = w.Close()
 	return buf.String()
 }
+
+// readHead reads an answer up to its body.
+func readHead(t testing.TB, conn net.Conn) *http.Response {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}

@@ -1,0 +1,93 @@
+package httpd_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// bubbled is a handler behind a server with its own settings, in a bubble of testing/synctest. Its
+// connections hold nothing back: a write waits for its reader, so a slow reader is slow by the
+// bubble's clock.
+type bubbled struct {
+	*memory
+	handler *httpd.Handler
+	server  *http.Server
+	pipes   *pipes
+}
+
+func newBubbled(t *testing.T, config httpd.Config) *bubbled {
+	t.Helper()
+	n := &bubbled{memory: newMemory(), pipes: &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}}
+	config.Service = n.memory
+	var err error
+	if n.handler, err = httpd.New(config); err != nil {
+		t.Fatal(err)
+	}
+	n.server = httpd.NewServer("", n.handler, nil)
+	served := make(chan error, 1)
+	go func() { served <- n.handler.Serve(n.server, n.pipes) }()
+	t.Cleanup(func() {
+		n.server.Close()
+		n.handler.Close()
+		<-served
+	})
+	return n
+}
+
+// begin sends a request and returns the answer, of which no more than the header has been read.
+func (n *bubbled) begin(t *testing.T, request string) (*http.Response, error) {
+	conn, err := n.pipes.dial(context.Background(), "", "")
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, request); err != nil {
+		return nil, err
+	}
+	method, _, _ := strings.Cut(request, " ")
+	return http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+}
+
+// ask reads a whole answer.
+func (n *bubbled) ask(t *testing.T, request string) (reply, error) {
+	resp, err := n.begin(t, request)
+	if err != nil {
+		return reply{}, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	return reply{status: resp.StatusCode, header: resp.Header, body: string(body)}, err
+}
+
+func (n *bubbled) get(t *testing.T, target string, headers ...string) reply {
+	t.Helper()
+	got, err := n.ask(t, request("GET", target, "", headers...))
+	if err != nil {
+		t.Fatalf("%s: %v", target, err)
+	}
+	return got
+}
+
+// stream opens a watch.
+func (n *bubbled) stream(t *testing.T, query string, headers ...string) *events {
+	t.Helper()
+	resp, err := n.begin(t, request("GET", "/v1/rollcall/watch"+query, "", headers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newEvents(t, resp.Body)
+}
+
+// watch opens a watch and reads its start.
+func (n *bubbled) watch(t *testing.T, query string, headers ...string) *events {
+	t.Helper()
+	s := n.stream(t, query, headers...)
+	s.start = s.want("start")
+	return s
+}

@@ -1,0 +1,75 @@
+package httpd_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// event is a server-sent event as a browser understands it. One without a name and data is an id alone.
+type event struct {
+	name, id, comment string
+	data              struct {
+		Index, Action, Why, App, ID, Status, Reason string
+		Instance                                    map[string]any
+	}
+	text string // of data
+	at   time.Time
+}
+
+// events reads a stream of events.
+type events struct {
+	t     testing.TB
+	in    *bufio.Reader
+	start event
+}
+
+func newEvents(t testing.TB, body io.Reader) *events { return &events{t: t, in: bufio.NewReader(body)} }
+
+// next reads an event; ok is false at the end of the stream.
+func (s *events) next() (e event, ok bool) {
+	s.t.Helper()
+	for {
+		line, err := s.in.ReadString('\n')
+		if err == io.EOF && line == "" && e.name+e.id == "" {
+			return e, false
+		}
+		if err != nil {
+			s.t.Fatalf("the stream broke off after %+v: %v", e, err)
+		}
+		line = strings.TrimSuffix(line, "\n")
+		field, value, _ := strings.Cut(line, ": ")
+		switch field {
+		case "":
+			if line == "" {
+				e.at = time.Now()
+				return e, true
+			}
+			e.comment = value
+		case "event":
+			e.name = value
+		case "id":
+			e.id = value
+		case "data":
+			e.text = value
+			if err := json.Unmarshal([]byte(value), &e.data); err != nil {
+				s.t.Fatalf("%v in %q", err, value)
+			}
+		default:
+			s.t.Fatalf("a line of an unknown kind: %q", line)
+		}
+	}
+}
+
+// want reads an event, which must have a name.
+func (s *events) want(name string) event {
+	s.t.Helper()
+	e, ok := s.next()
+	if !ok || e.name != name {
+		s.t.Fatalf("got %+v, %v, want an event %q", e, ok, name)
+	}
+	return e
+}

@@ -1,0 +1,101 @@
+package httpd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// poll is the answer of a long poll.
+type poll struct {
+	Index   string
+	Changes []struct{ Index, ID string }
+}
+
+func (n *bubbled) poll(t *testing.T, query string) poll {
+	t.Helper()
+	got := n.get(t, "/v1/rollcall/watch"+query)
+	var p poll
+	if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.status != 200 || p.Changes == nil || got.header.Get("X-Rollcall-Index") != p.Index {
+		t.Fatalf("%s: %d %s, %v", query, got.status, got.body, err)
+	}
+	return p
+}
+
+func TestALongPollAnswersAtOnceWhatChangedAlready(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		n.apply(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("B", "2")})
+		for _, wait := range []string{"0s", "10m"} {
+			begun := time.Now()
+			if p := n.poll(t, "?index=test-0&app=a&wait="+wait); p.Index != "test-2" || len(p.Changes) != 1 || p.Changes[0].ID != "1" || p.Changes[0].Index != "test-1" {
+				t.Errorf("got %+v", p)
+			}
+			if took := time.Since(begun); took != 0 {
+				t.Errorf("it took %v", took)
+			}
+		}
+	})
+}
+
+func TestALongPollAnswersWhenSomethingChanges(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		begun := time.Now()
+		time.AfterFunc(9*time.Minute, func() { n.apply(t, registry.Register{Instance: newInstance("A", "1")}) })
+		p := n.poll(t, "?index=test-0&wait=10m")
+		if took := time.Since(begun); p.Index != "test-1" || len(p.Changes) != 1 || took != 9*time.Minute {
+			t.Errorf("got %+v after %v", p, took)
+		}
+	})
+}
+
+func TestALongPollEndsInTimeAndSaysWhereToGoOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		begun := time.Now()
+		time.AfterFunc(time.Second, func() { n.apply(t, registry.Register{Instance: newInstance("OTHER", "1")}) })
+		p := n.poll(t, "?index=test-0&app=A&wait=10m")
+		if took := time.Since(begun); p.Index != "test-1" || len(p.Changes) != 0 || took != 10*time.Minute {
+			t.Errorf("got %+v after %v", p, took)
+		}
+		if p := n.poll(t, "?wait=0s"); p.Index != "test-1" || len(p.Changes) != 0 {
+			t.Errorf("without an index: got %+v, want where it is now", p)
+		}
+	})
+}
+
+func TestManyChangesAreReadInParts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		const many = 5000
+		for i := range many {
+			n.apply(t, registry.Register{Instance: newInstance("A", fmt.Sprint(i))})
+		}
+		at, next := "test-0", 0
+		for range 3 {
+			p := n.poll(t, "?wait=1m&index="+at)
+			for _, c := range p.Changes {
+				if c.ID != fmt.Sprint(next) {
+					t.Fatalf("got %+v, want %d", c, next)
+				}
+				next++
+			}
+			at = p.Index
+		}
+		if next != many || at != fmt.Sprintf("test-%d", many) {
+			t.Errorf("three polls got %d changes up to %s", next, at)
+		}
+		s := n.watch(t, "?index=test-0")
+		for i := range many {
+			e := s.want("change")
+			if e.data.ID != fmt.Sprint(i) || !e.at.Equal(s.start.at) {
+				t.Fatalf("got %s after %v, want %d at once", e.text, e.at.Sub(s.start.at), i)
+			}
+		}
+	})
+}

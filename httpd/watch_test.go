@@ -1,0 +1,373 @@
+package httpd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// bubble runs a test in virtual time.
+func bubble(t *testing.T, test func(t *testing.T)) { synctest.Test(t, test) }
+
+func keyOf(id string) registry.Key { return registry.NewKey("ORDERS", id) }
+
+// changedLater is an instance as its client changed it after its first registration.
+func changedLater(i *registry.Instance) *registry.Instance {
+	i.LastDirty += 1000
+	return i
+}
+
+// watchedLife is what happens to an instance, and what a watcher is told of it.
+var watchedLife = []struct {
+	op                  registry.Op
+	action, why, status string
+}{
+	{registry.Register{Instance: newInstance("ORDERS", "i1")}, "ADDED", "registered", "UP"},
+	{registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService}, "MODIFIED", "changed", "OUT_OF_SERVICE"},
+	{registry.DeleteOverride{Key: keyOf("i1"), Fallback: registry.Down}, "MODIFIED", "changed", "DOWN"},
+	{registry.UpdateMetadata{Key: keyOf("i1"), Pairs: []registry.Pair{{Key: "line", Value: "one\ntwo"}}}, "MODIFIED", "changed", "DOWN"},
+	{registry.Register{Instance: changedLater(newInstance("ORDERS", "i1"))}, "ADDED", "registered", "UP"},
+	{registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: registry.Act{Author: "ops"}}, "DELETED", "quarantined", "UP"},
+	{registry.Quarantine{Key: keyOf("i1"), By: registry.Act{Author: "ops"}}, "ADDED", "changed", "UP"},
+	{registry.Cancel{Key: keyOf("i1")}, "DELETED", "canceled", "UP"},
+}
+
+func TestAWatcherIsToldOfEveryChangeAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "before")})
+		s := n.watch(t, "")
+		if s.start.id != "test-1" || s.start.data.Index != "test-1" {
+			t.Errorf("it starts with %+v, want test-1", s.start)
+		}
+		for i, row := range watchedLife {
+			time.Sleep(time.Second) // nothing was sent lately
+			begun := time.Now()
+			n.apply(t, row.op)
+			e, index := s.want("change"), fmt.Sprintf("test-%d", i+2)
+			if e.id != index || e.data.Index != index || e.data.Action != row.action || e.data.Why != row.why || e.data.Status != row.status || e.data.App != "ORDERS" || e.data.ID != "i1" {
+				t.Errorf("%T: got %s %s, want %s %s %s %s", row.op, e.id, e.text, index, row.action, row.why, row.status)
+			}
+			if e.data.Instance["instanceId"] != "i1" || e.data.Instance["actionType"] != row.action || e.data.Instance["status"] != row.status {
+				t.Errorf("%T: the instance is %v", row.op, e.data.Instance)
+			}
+			if !e.at.Equal(begun) {
+				t.Errorf("%T: it took %v", row.op, e.at.Sub(begun))
+			}
+		}
+	})
+}
+
+func TestAnEvictionIsSaidToBeOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		n.leadAlways(t)
+		s := n.watch(t, "")
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		s.want("change")
+		for {
+			e, ok := s.next()
+			if ok && e.name == "" {
+				continue // it takes 90 s
+			}
+			if e.data.Action != "DELETED" || e.data.Why != "evicted" {
+				t.Errorf("got %s", e.text)
+			}
+			return
+		}
+	})
+}
+
+func TestWhatIsOnlyRememberedOfARemovalIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Cancel{Key: keyOf("i1")})
+		time.Sleep(10 * time.Minute)
+		n.lead() // moves the clock: the record is reduced
+		want := `{"index":"test-2","action":"DELETED","why":"canceled","app":"ORDERS","id":"i1"}`
+		s := n.watch(t, "?index=test-1")
+		if e := s.want("change"); e.text != want {
+			t.Errorf("got %s, want %s", e.text, want)
+		}
+		if got := n.get(t, "/v1/rollcall/watch?index=test-1&wait=1s").body; got != `{"index":"test-2","changes":[`+want+"]}\n" {
+			t.Errorf("the poll got %s", got)
+		}
+	})
+}
+
+func TestAWatchIsResumedWithoutAGapOrADuplicate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		for i := range 10 {
+			n.apply(t, registry.Register{Instance: newInstance("ORDERS", fmt.Sprint("i", i))})
+		}
+		for _, row := range []struct{ name, query, header string }{
+			{"by index", "?index=test-4", "X: y"},
+			{"by Last-Event-ID", "", "Last-Event-ID: test-4"},
+			{"by Last-Event-ID before index", "?index=test-9", "Last-Event-ID: test-4"},
+			{"in lower case", "?app=orders&index=test-4", "X: y"},
+		} {
+			s := n.watch(t, row.query, row.header)
+			if s.start.id != "test-4" {
+				t.Errorf("%s: it starts at %s", row.name, s.start.id)
+			}
+			for i := 4; i < 10; i++ {
+				if e := s.want("change"); e.data.ID != fmt.Sprint("i", i) || e.id != fmt.Sprintf("test-%d", i+1) {
+					t.Errorf("%s: got %s %s, want i%d", row.name, e.id, e.text, i)
+				}
+			}
+		}
+	})
+}
+
+func TestWhatChangesWithinTheGapIsSentTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		s := n.watch(t, "")
+		time.Sleep(time.Second)
+		begun := time.Now()
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		if e := s.want("change"); e.at.Sub(begun) != 0 {
+			t.Errorf("the first change took %v", e.at.Sub(begun))
+		}
+		for _, status := range []registry.Status{registry.Down, registry.Starting, registry.OutOfService} {
+			time.Sleep(10 * time.Millisecond)
+			n.apply(t, registry.SetOverride{Key: keyOf("i1"), Status: status}, registry.Register{Instance: newInstance("ORDERS", status.String())})
+		}
+		var told []string
+		for range 4 {
+			e := s.want("change")
+			told = append(told, e.data.ID+" "+e.data.Status)
+			if took := e.at.Sub(begun); took != 50*time.Millisecond {
+				t.Errorf("%s came after %v, want 50ms", e.text, took)
+			}
+		}
+		if got, want := strings.Join(told, ", "), "DOWN UP, STARTING UP, i1 OUT_OF_SERVICE, OUT_OF_SERVICE UP"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
+// The server's time limits for a whole request would end it after half a minute.
+func TestAQuietWatchLivesAndKnowsWhereItIs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		s := n.watch(t, "?app=ORDERS")
+		begun := time.Now()
+		for i := range 240 {
+			n.apply(t, registry.Register{Instance: newInstance("OTHER", "i1")})
+			e, ok := s.next()
+			if want := fmt.Sprintf("test-%d", i+1); !ok || e.name != "" || e.id != want || e.comment != "age 0.000" {
+				t.Fatalf("got %+v, %v, want only the id %s", e, ok, want)
+			}
+		}
+		if took := time.Since(begun).Round(time.Minute); took != time.Hour {
+			t.Errorf("240 signs of life took %v, want an hour", took)
+		}
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		s.want("change")
+	})
+}
+
+func TestOtherApplicationsDoNotWakeAWatcher(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		s := n.watch(t, "?app=ORDERS")
+		for range 100 {
+			n.apply(t, registry.Register{Instance: newInstance("OTHER", "i1")})
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		if n.woken() != 0 {
+			t.Errorf("it was woken %d times", n.woken())
+		}
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		if e := s.want("change"); e.id != "test-101" || n.woken() != 1 {
+			t.Errorf("got %s after %d wakes, want test-101 after 1", e.text, n.woken())
+		}
+	})
+}
+
+func (m *memory) woken() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wakes
+}
+
+func TestAPositionThatIsLostIsReset(t *testing.T) {
+	for _, row := range []struct{ name, index, reason string }{
+		{"too old", "test-1", "too_old"},
+		{"of another history", "other-3", "foreign"},
+		{"of another history, ahead", "other-300", "foreign"},
+		{"of no history", "-0", "foreign"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				metrics := prometheus.NewRegistry()
+				n := newBubbled(t, httpd.Config{Metrics: metrics})
+				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Cancel{Key: keyOf("i1")})
+				n.forgetRemovals()
+				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
+				s := n.watch(t, "?index="+row.index)
+				if s.start.id != row.index { // it is cut off here, and has lost nothing
+					t.Errorf("it starts at %s", s.start.id)
+				}
+				if e := s.want("reset"); e.id != "test-3" || e.data.Index != "test-3" || !strings.Contains(e.data.Reason, "fetch everything") {
+					t.Errorf("got %s %s", e.id, e.text)
+				}
+				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
+				if e := s.want("change"); e.id != "test-4" {
+					t.Errorf("it goes on with %s", e.id)
+				}
+				got := n.get(t, "/v1/rollcall/watch?wait=1m&index="+row.index)
+				var doc struct{ Error, Index string }
+				if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != http.StatusGone || doc.Index != "test-4" || !strings.Contains(doc.Error, "fetch everything") {
+					t.Errorf("the poll got %d %s", got.status, got.body)
+				}
+				if got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": row.reason}); got != 2 {
+					t.Errorf("%v resets were counted as %s, want 2", got, row.reason)
+				}
+			})
+		})
+	}
+}
+
+// forgetRemovals lets so much time pass that records of removals are pruned.
+func (m *memory) forgetRemovals() {
+	for range 60 {
+		time.Sleep(30 * time.Minute)
+		m.set(func(m *memory) { m.registry.Advance(m.stamp()) })
+	}
+}
+
+func TestAWatchThatCannotBeginSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		for _, row := range []struct {
+			name, query, header string
+			status              int
+			says                string
+		}{
+			{name: "from the future", query: "?index=test-2", status: 400, says: "has not happened yet"},
+			{name: "from the future, resumed", header: "Last-Event-ID: test-2", status: 400, says: "has not happened yet"},
+			{name: "without an epoch", query: "?index=1", status: 400, says: "epoch-index"},
+			{name: "without a number", query: "?index=test-", status: 400, says: "epoch-index"},
+			{name: "an empty one", query: "?index=", status: 400, says: "epoch-index"},
+			{name: "a negative one", query: "?index=test--1x", status: 400, says: "epoch-index"},
+			{name: "a number too many", query: "?index=test-18446744073709551616", status: 400, says: "epoch-index"},
+			{name: "spelled otherwise", query: "?index=test-01", status: 400, says: "epoch-index"},
+			{name: "a line break", query: "?index=te%0ast-1", status: 400, says: "epoch-index"},
+			{name: "a malformed id", header: "Last-Event-ID: x", status: 400, says: "epoch-index"},
+			{name: "a negative wait", query: "?wait=-1s", status: 400, says: "0s to 10m"},
+			{name: "an endless wait", query: "?wait=11m", status: 400, says: "0s to 10m"},
+			{name: "a wait without a unit", query: "?wait=30", status: 400, says: "0s to 10m"},
+			{name: "an unknown consistency", query: "?consistency=x", status: 400, says: "linearizable"},
+		} {
+			headers := []string{"Accept-Encoding: gzip"}
+			if row.header != "" {
+				headers = append(headers, row.header)
+			}
+			got := n.get(t, "/v1/rollcall/watch"+row.query, headers...)
+			var doc struct{ Error string }
+			if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != row.status || !strings.Contains(doc.Error, row.says) {
+				t.Errorf("%s: got %d %s, want %d %q", row.name, got.status, got.body, row.status, row.says)
+			}
+		}
+		n.set(func(m *memory) { m.viewErr = registry.ErrNoLeader })
+		for _, query := range []string{"", "?wait=1s", "?index=test-2", "?index=other-1"} {
+			if got := n.get(t, "/v1/rollcall/watch"+query); got.status != 503 || got.header.Get("Retry-After") == "" {
+				t.Errorf("%q without a quorum: got %d %s", query, got.status, got.body)
+			}
+		}
+		for _, query := range []string{"?consistency=stale", "?index=test-1"} { // needs nobody
+			n.watch(t, query)
+		}
+	})
+}
+
+func TestAStreamIsNeverCompressedAndHasNoHead(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	conn := n.dial(t)
+	if _, err := io.WriteString(conn, request("GET", "/v1/rollcall/watch", "", "Accept-Encoding: gzip")); err != nil {
+		t.Fatal(err)
+	}
+	resp := readHead(t, conn)
+	for name, want := range map[string]string{"Content-Type": "text/event-stream", "Content-Encoding": "", "Cache-Control": "no-store", "Content-Length": ""} {
+		if got := resp.Header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	newEvents(t, resp.Body).want("start")
+	if got := n.send(t, request("HEAD", "/v1/rollcall/watch", "")); got.status != 405 || got.header.Get("Allow") != "GET" {
+		t.Errorf("HEAD: got %d, Allow %q", got.status, got.header.Get("Allow"))
+	}
+}
+
+func TestThereAreAtMostSoManyWatchers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		n := newBubbled(t, httpd.Config{Metrics: metrics, Limits: httpd.Limits{Watchers: 2}})
+		n.watch(t, "")
+		go func() { _, _ = n.ask(t, request("GET", "/v1/rollcall/watch?wait=1s", "")) }() // its place counts, not its answer
+		synctest.Wait()
+		if got := gathered(t, metrics, "rollcall_http_watchers", nil); got != 2 {
+			t.Errorf("%v watchers are counted, want 2", got)
+		}
+		for _, query := range []string{"", "?wait=0s"} {
+			if got := n.get(t, "/v1/rollcall/watch"+query); got.status != 503 || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "limits.watchers") {
+				t.Errorf("%q: got %d %s", query, got.status, got.body)
+			}
+		}
+		time.Sleep(time.Second) // the poll ends
+		synctest.Wait()
+		n.watch(t, "")
+		if got := n.get(t, "/v1/rollcall/watch"); got.status != 503 {
+			t.Errorf("got %d, want 503: its place was taken again", got.status)
+		}
+	})
+}
+
+func TestShutdownEndsWatches(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		s := n.watch(t, "")
+		polled := make(chan reply, 1)
+		go func() {
+			got, _ := n.ask(t, request("GET", "/v1/rollcall/watch?wait=10m&index=test-1", "")) // an error leaves no answer
+			polled <- got
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		down := make(chan error, 1)
+		go func() { down <- n.server.Shutdown(t.Context()) }()
+		if e, ok := s.next(); ok {
+			t.Errorf("the stream has %+v, want its end", e)
+		}
+		if got := <-polled; got.status != 200 || got.body != `{"index":"test-1","changes":[]}`+"\n" {
+			t.Errorf("the poll got %d %s", got.status, got.body)
+		}
+		if err := <-down; err != nil || time.Since(begun) > time.Second {
+			t.Errorf("shutdown: %v after %v", err, time.Since(begun))
+		}
+	})
+}
+
+func TestAWatchThatBeginsAtShutdownIsRefused(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.handler.EndWatches()
+	if got := n.send(t, request("GET", "/v1/rollcall/watch", "")); got.status != 503 || !strings.Contains(got.body, "shutting down") {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+}
