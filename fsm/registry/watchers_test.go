@@ -1,0 +1,415 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// watched is a registry with watchers, as whoever orders operations has it.
+type watched struct {
+	*rig
+	Watchers
+	newest atomic.Pointer[View]
+	asked  atomic.Int64 // calls of newestView: they count how often waits are looked at
+}
+
+func newWatched(t testing.TB) *watched {
+	w := &watched{rig: newRig(t)}
+	w.publish()
+	return w
+}
+
+func (w *watched) publish() {
+	view := w.View()
+	w.newest.Store(view)
+	w.Publish(view)
+}
+
+// do performs operations, each with a view of its own.
+func (w *watched) do(ops ...Op) {
+	for _, op := range ops {
+		w.client(op)
+		w.publish()
+	}
+}
+
+func (w *watched) newestView() *View {
+	w.asked.Add(1)
+	return w.newest.Load()
+}
+
+// wait is an Await under way.
+type wait struct {
+	changes Changes
+	err     error
+	done    bool
+}
+
+func (w *watched) await(ctx context.Context, after Index, app string) *wait {
+	wait := new(wait)
+	go func() {
+		wait.changes, wait.err = w.Await(ctx, w.newestView, after, Selector{App: app})
+		wait.done = true
+	}()
+	synctest.Wait()
+	return wait
+}
+
+func (w *wait) want(t *testing.T, keys ...Key) {
+	t.Helper()
+	synctest.Wait()
+	if !w.done || w.err != nil {
+		t.Fatalf("done %t, %v; want changes of %v", w.done, w.err, keys)
+	}
+	var got []Key
+	for _, c := range w.changes.Items {
+		got = append(got, c.Lease.Key())
+	}
+	wantKeys(t, "changes", got, keys...)
+}
+
+func (w *wait) wantNone(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	if w.done {
+		t.Fatalf("got %+v, %v; want it to wait", w.changes, w.err)
+	}
+}
+
+// inBubble runs a test whose waits end with it.
+func inBubble(t *testing.T, test func(t *testing.T, ctx context.Context, w *watched)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer func() {
+			cancel()
+			synctest.Wait()
+		}()
+		test(t, ctx, newWatched(t))
+	})
+}
+
+func TestAwaitReturnsWhatIsThereAlready(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
+		w.do(Register{instance(orders1, Up, 100)}, Register{instance(billing1, Up, 100)}, Register{instance(orders2, Up, 100)})
+		w.await(ctx, 0, "").want(t, orders1, billing1, orders2)
+		w.await(ctx, 1, "").want(t, billing1, orders2)
+		orders := w.await(ctx, 0, "ORDERS")
+		orders.want(t, orders1, orders2)
+		if got := orders.changes.View.Index(); got != 3 {
+			t.Errorf("view of index %d, want 3", got)
+		}
+	})
+}
+
+func TestAwaitWakesForWhatWasSelected(t *testing.T) {
+	changes := []struct {
+		name string
+		op   Op
+		kind ChangeKind
+	}{
+		{"registration", Register{instance(orders2, Up, 100)}, Live},
+		{"override", SetOverride{Key: orders1, Status: Down}, Live},
+		{"cancel", Cancel{orders1}, Canceled},
+		{"quarantine", Quarantine{Key: orders1, For: 60_000}, Hidden},
+	}
+	for _, tt := range changes {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
+				w.do(Register{instance(orders1, Up, 100)}, Register{instance(billing1, Up, 100)})
+				orders, billing, all := w.await(ctx, 2, "ORDERS"), w.await(ctx, 2, "BILLING"), w.await(ctx, 2, "")
+				w.do(Renew{Key: orders1}) // no change
+				orders.wantNone(t)
+				w.do(tt.op)
+				for _, wait := range []*wait{orders, all} {
+					synctest.Wait()
+					if !wait.done || len(wait.changes.Items) != 1 || wait.changes.Items[0].Kind != tt.kind || wait.changes.Items[0].Index != 3 {
+						t.Errorf("got %+v, %v; want kind %d at 3", wait.changes, wait.err, tt.kind)
+					}
+				}
+				billing.wantNone(t)
+				w.do(Cancel{billing1})
+				billing.want(t, billing1)
+			})
+		})
+	}
+}
+
+func TestAwaitReturnsSeveralChangesOfOneView(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
+		wait := w.await(ctx, 0, "ORDERS")
+		for _, key := range []Key{orders1, billing1, orders2, orders1} {
+			w.client(Register{instance(key, Up, 100)})
+		}
+		w.publish()
+		wait.want(t, orders2, orders1)
+	})
+}
+
+func TestAwaitIsNotWokenByOtherApplications(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
+		orders := w.await(ctx, 0, "ORDERS")
+		asked := w.asked.Load()
+		for i := range 100 {
+			w.do(Register{instance(Key{"BILLING", fmt.Sprint(i)}, Up, 100)})
+			orders.wantNone(t)
+		}
+		if got := w.asked.Load(); got != asked {
+			t.Errorf("looked %d times at states in which nothing selected had changed", got-asked)
+		}
+		w.do(Register{instance(orders1, Up, 100)})
+		orders.want(t, orders1)
+	})
+}
+
+// A wait that others' changes have overtaken must not start to read the change list at its beginning,
+// nor be told that it is too old when the records of its beginning are forgotten.
+func TestAwaitGoesOnOverWhatIsNotSelected(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
+		w.do(Register{instance(orders1, Up, 100)}, Register{instance(billing1, Up, 100)}, Cancel{billing1})
+		orders, all := w.await(ctx, 1, "ORDERS"), w.await(ctx, 3, "")
+		for range 30 { // until the record of the cancel is forgotten
+			w.pass(maxLead)
+			w.Advance(w.now)
+			w.publish()
+		}
+		if w.View().tables.pruned != 3 {
+			t.Fatalf("pruned to %d, want 3", w.View().tables.pruned)
+		}
+		if _, err := w.View().ChangesOf(1, Selector{}); !errors.Is(err, ErrTooOld) {
+			t.Fatalf("changes after 1: %v, want ErrTooOld", err)
+		}
+		w.do(Cancel{orders1})
+		orders.want(t, orders1)
+		all.want(t, orders1)
+	})
+}
+
+func TestAwaitOfAnIndexAheadWaitsForTheNext(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
+		wait := w.await(ctx, 2, "")
+		w.do(Register{instance(orders1, Up, 100)}, Register{instance(orders1, Up, 200)})
+		wait.wantNone(t)
+		w.do(Register{instance(orders2, Up, 100)})
+		wait.want(t, orders2)
+	})
+}
+
+func TestAwaitOfAnIndexThatIsForgottenIsTooOld(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
+		w.do(Register{instance(orders1, Up, 100)}, Cancel{orders1})
+		for range 30 {
+			w.pass(maxLead)
+			w.do(UpdateMetadata{Key: orders2}) // unknown: only the clock moves
+		}
+		for _, app := range []string{"", "BILLING"} {
+			if wait := w.await(ctx, 1, app); !wait.done || !errors.Is(wait.err, ErrTooOld) {
+				t.Errorf("application %q: done %t, %v; want ErrTooOld", app, wait.done, wait.err)
+			}
+		}
+		w.await(ctx, 2, "").wantNone(t)
+	})
+}
+
+func TestAwaitEndsWithItsContext(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		w.do(Register{instance(billing1, Up, 100)})
+		first, second := w.await(ctx, 0, "ORDERS"), w.await(ctx, 0, "ORDERS")
+		other := w.await(t.Context(), 1, "BILLING")
+		time.Sleep(30 * time.Second)
+		for _, wait := range []*wait{first, second} {
+			synctest.Wait()
+			if !wait.done || !errors.Is(wait.err, context.DeadlineExceeded) {
+				t.Errorf("done %t, %v; want the context's error", wait.done, wait.err)
+			}
+			if wait.changes.View == nil || wait.changes.View.Index() != 1 || len(wait.changes.Items) != 0 {
+				t.Errorf("got %+v, want a view of 1 to go on from, without items", wait.changes)
+			}
+		}
+		if _, waits := w.topics["ORDERS"]; waits || len(w.topics) != 1 {
+			t.Errorf("%d topics, want only that of the wait that goes on", len(w.topics))
+		}
+		w.do(Cancel{billing1})
+		other.want(t, billing1)
+		if len(w.topics) != 0 {
+			t.Errorf("%d topics without a wait", len(w.topics))
+		}
+	})
+}
+
+// A snapshot can put another state in the place of the present one.
+func TestAwaitAcrossARestore(t *testing.T) {
+	// restored is a state in which ORDERS/orders-1 changed last, at an index, and billing-1 went.
+	restored := func(t *testing.T, index Index, forget bool) *Registry {
+		g := newRig(t)
+		g.register(instance(billing1, Up, 100))
+		g.client(Cancel{billing1})
+		for g.index < index {
+			g.register(instance(orders1, Up, 100))
+		}
+		for range 30 * map[bool]int{true: 1}[forget] {
+			g.pass(maxLead)
+			g.Advance(g.now)
+		}
+		return g.Registry
+	}
+	tests := []struct {
+		name     string
+		index    Index
+		forget   bool // the record of the cancel
+		orders   string
+		billing  string
+		nextOnly bool // the wait for ORDERS ends only with the next change
+	}{
+		{"newer", 10, false, "orders-1", "billing-1", false},
+		{"newer, with removals forgotten", 10, true, "too old", "too old", false},
+		{"older", 3, false, "", "", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
+				var after Index
+				if tt.nextOnly {
+					w.do(Register{instance(billing1, Up, 100)}, Register{instance(billing1, Up, 100)}, Register{instance(billing1, Up, 100)}, Register{instance(billing1, Up, 100)})
+					after = 4
+				}
+				orders, billing := w.await(ctx, after, "ORDERS"), w.await(ctx, after, "BILLING")
+				w.Registry = restored(t, tt.index, tt.forget)
+				w.publish()
+				for _, want := range []struct {
+					wait   *wait
+					result string
+				}{{orders, tt.orders}, {billing, tt.billing}} {
+					if got := want.wait.result(); got != want.result {
+						t.Errorf("got %q, want %q", got, want.result)
+					}
+				}
+				if tt.nextOnly {
+					w.do(Register{instance(orders1, Up, 100)}) // 4: not after 4
+					orders.wantNone(t)
+					w.do(Register{instance(orders1, Up, 100)})
+					orders.want(t, orders1)
+				}
+			})
+		})
+	}
+}
+
+// result is the last instance that changed, "too old", or "" while it waits.
+func (w *wait) result() string {
+	synctest.Wait()
+	switch {
+	case errors.Is(w.err, ErrTooOld):
+		return "too old"
+	case !w.done:
+		return ""
+	default:
+		return w.changes.Items[len(w.changes.Items)-1].Lease.Key().ID
+	}
+}
+
+// Watchers that follow the changes see the last change of every instance that they selected, whatever
+// falls between two waits, and each change once.
+func TestNoChangeIsMissedBetweenWaits(t *testing.T) {
+	const apps, watchersPerApp, steps = 8, 4, 3000
+	w := newWatched(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	random := rand.New(rand.NewPCG(1, 2))
+	name := func(app int) string { return fmt.Sprintf("APP-%d", app) }
+
+	var following sync.WaitGroup
+	for app := range apps + 1 { // the last ones follow all
+		which := Selector{App: name(app)}
+		if app == apps {
+			which.App = ""
+		}
+		for range watchersPerApp {
+			following.Go(func() {
+				if err := w.follow(ctx, which, steps); err != nil {
+					t.Errorf("watcher of %q: %v", which.App, err)
+				}
+			})
+		}
+	}
+	for i := range steps {
+		key := Key{name(random.IntN(apps)), fmt.Sprint(random.IntN(3))}
+		switch op := random.IntN(4); {
+		case i == steps-1: // the end of the story, for everybody
+			for app := range apps {
+				w.client(Register{instance(Key{name(app), "last"}, Up, 100)})
+			}
+		case op == 0:
+			w.client(Cancel{key})
+		case op == 1:
+			w.client(Quarantine{Key: key, For: int64(random.IntN(2)) * 1000})
+		default:
+			w.client(Register{instance(key, Up, int64(100+i))})
+		}
+		if random.IntN(4) > 0 || i == steps-1 { // several in one view
+			w.publish()
+		}
+	}
+	following.Wait()
+}
+
+// follow follows the changes until it has seen the last instance of each application that it
+// selected, and compares what it made of them with the content at the end.
+func (w *watched) follow(ctx context.Context, which Selector, most int) error {
+	content := map[Key]*Lease{}
+	var after Index
+	for range most {
+		changes, err := w.Await(ctx, w.newestView, after, which)
+		if err != nil {
+			return err
+		}
+		for _, c := range changes.Items {
+			switch {
+			case c.Index <= after || !which.Selects(c.Lease.Key()):
+				return fmt.Errorf("after %d: got %s at %d", after, c.Lease.Key(), c.Index)
+			case c.Kind == Live:
+				content[c.Lease.Key()] = c.Lease
+			default:
+				delete(content, c.Lease.Key())
+			}
+		}
+		after = changes.View.Index()
+		want, last := map[Key]*Lease{}, 0
+		for l := range changes.View.Leases() {
+			if which.Selects(l.Key()) {
+				want[l.Key()] = l
+			}
+			if l.Key().ID == "last" {
+				last++
+			}
+		}
+		if err := sameContent(content, want); err != nil {
+			return fmt.Errorf("at %d: %w", after, err)
+		}
+		if last > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("more than %d answers", most)
+}
+
+func sameContent(got, want map[Key]*Lease) error {
+	for key, l := range want {
+		if got[key] != l {
+			return fmt.Errorf("%s: got %v, want %v", key, got[key], l)
+		}
+	}
+	if len(got) != len(want) {
+		return fmt.Errorf("%d instances, want %d", len(got), len(want))
+	}
+	return nil
+}
