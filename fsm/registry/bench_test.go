@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -222,4 +223,66 @@ func liveHeap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// A change and its view are published, while nobody waits, while 10,000 wait for 200 applications (50
+// are woken by a change), and while all of them wait for everything. The time is that of Publish
+// alone: whoever orders operations waits for it.
+func BenchmarkPublish(b *testing.B) {
+	for _, tt := range []struct {
+		name  string
+		waits int
+		app   func(i int) string
+	}{
+		{"waiting=0", 0, nil},
+		{"waiting=10000", 10_000, func(i int) string { return fmt.Sprintf("APPLICATION-%03d", i%200) }},
+		{"waiting=10000,for=all", 10_000, func(int) string { return "" }},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			w := newWatched(b)
+			for i := range 1000 {
+				w.client(Register{payload(i)})
+			}
+			w.publish()
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			after := w.View().Index()
+			for i := range tt.waits {
+				go w.followWithout(ctx, after, Selector{App: tt.app(i)})
+			}
+			for w.waits() < tt.waits {
+				runtime.Gosched()
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				w.client(Register{payload(i % 1000)})
+				view := w.View()
+				w.newest.Store(view)
+				b.StartTimer()
+				w.Publish(view)
+			}
+		})
+	}
+}
+
+// followWithout follows the changes without looking at them.
+func (w *watched) followWithout(ctx context.Context, after Index, which Selector) {
+	for {
+		changes, err := w.Await(ctx, w.newestView, after, which)
+		if err != nil {
+			return
+		}
+		after = changes.View.Index()
+	}
+}
+
+// waits is the number of waits under way.
+func (w *watched) waits() (n int) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for _, t := range w.topics {
+		n += t.waiting
+	}
+	return n
 }
