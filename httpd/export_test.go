@@ -1,5 +1,11 @@
 package httpd
 
+import (
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
 // TookOver says whether the handler reads the connection from a client's address itself now.
 func (h *Handler) TookOver(client string) bool {
 	b := h.heartbeats.Load()
@@ -24,4 +30,15 @@ func (h *Handler) CachedAnswers() int {
 	h.readOnly.mu.Lock()
 	defer h.readOnly.mu.Unlock()
 	return len(h.readOnly.answers)
+}
+
+// SetPace shortens the times of watches for the tests that cannot run in virtual time.
+func (h *Handler) SetPace(gap, quiet, slow, cut time.Duration) {
+	h.watches.pace = pace{gap, quiet, slow, cut}
+}
+
+// ParsePosition makes parsePosition known to the tests.
+func ParsePosition(text string) (epoch string, index registry.Index, back string, ok bool) {
+	p, err := parsePosition(text)
+	return p.epoch, p.index, p.String(), err == nil
 }

@@ -1,0 +1,261 @@
+package httpd_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+func TestASlowWatcherGetsAResetAsItsLastEvent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		n := newBubbled(t, httpd.Config{Metrics: metrics})
+		s := n.watch(t, "")
+		n.apply(t, registry.Register{Instance: newInstance("A", "1")})
+		time.Sleep(4 * time.Second) // not too slow yet
+		s.want("change")
+		n.apply(t, registry.Register{Instance: newInstance("A", "2")})
+		time.Sleep(6 * time.Second)
+		n.apply(t, registry.Register{Instance: newInstance("A", "3")})
+		if e := s.want("change"); e.id != "test-2" {
+			t.Errorf("got %s, want what it was slow to read", e.text)
+		}
+		if e := s.want("reset"); e.id != "test-3" || !strings.Contains(e.data.Reason, "too slowly") {
+			t.Errorf("got %s %s", e.id, e.text)
+		}
+		if e, ok := s.next(); ok {
+			t.Errorf("got %+v after the reset, want the end", e)
+		}
+		if got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "slow"}); got != 1 {
+			t.Errorf("%v slow watchers are counted", got)
+		}
+		if got := gathered(t, metrics, "rollcall_http_watch_events_total", nil); got != 2 {
+			t.Errorf("%v events are counted, want 2", got)
+		}
+	})
+}
+
+func TestAWatcherThatReadsNothingIsCutOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		n := newBubbled(t, httpd.Config{Metrics: metrics})
+		resp, err := n.begin(t, request("GET", "/v1/rollcall/watch", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		newEvents(t, resp.Body).want("start")
+		n.apply(t, registry.Register{Instance: newInstance("A", "1")})
+		time.Sleep(31 * time.Second)
+		if rest, err := io.ReadAll(resp.Body); err == nil {
+			t.Errorf("the stream ended in order, after %q", rest)
+		}
+		if got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "cut"}); got != 1 {
+			t.Errorf("%v cut watchers are counted", got)
+		}
+		if got := gathered(t, metrics, "rollcall_http_watchers", nil); got != 0 {
+			t.Errorf("%v watchers are left", got)
+		}
+	})
+}
+
+func TestALargeChangeArrivesWhole(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		s := n.watch(t, "")
+		for _, size := range []int{31 << 10, 32 << 10, 64 << 10, 65 << 10, 250 << 10} {
+			n.apply(t, registry.Register{Instance: largeInstance("A", fmt.Sprint(size), size)})
+			e := s.want("change")
+			if got := len(e.data.Instance["metadata"].(map[string]any)["large"].(string)); got != size {
+				t.Errorf("%d bytes of %d arrived", got, size)
+			}
+		}
+	})
+}
+
+func largeInstance(app, id string, size int) *registry.Instance {
+	i := newInstance(app, id)
+	i.Metadata = []registry.Pair{{Key: "large", Value: strings.Repeat("x", size)}}
+	return i
+}
+
+// narrow is a listener whose connections buffer as little as the system lets them, and tell how long
+// their writes take.
+type narrow struct {
+	net.Listener
+	mu     sync.Mutex
+	writes map[*narrowConn]time.Time // under way
+}
+
+type narrowConn struct {
+	*net.TCPConn
+	l *narrow
+}
+
+// Accept implements net.Listener.
+func (l *narrow) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	tcp := conn.(*net.TCPConn)
+	return &narrowConn{tcp, l}, tcp.SetWriteBuffer(4 << 10)
+}
+
+// Write implements net.Conn.
+func (c *narrowConn) Write(p []byte) (int, error) {
+	c.l.mu.Lock()
+	c.l.writes[c] = time.Now()
+	c.l.mu.Unlock()
+	defer func() {
+		c.l.mu.Lock()
+		delete(c.l.writes, c)
+		c.l.mu.Unlock()
+	}()
+	return c.TCPConn.Write(p)
+}
+
+// blocked counts writes that are under way for longer than d.
+func (l *narrow) blocked(d time.Duration) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, begun := range l.writes {
+		if time.Since(begun) > d {
+			n++
+		}
+	}
+	return n
+}
+
+// dialNarrow opens a watch on a connection that buffers little.
+func dialNarrow(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, request("GET", "/v1/rollcall/watch?index=test-0", "")); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func TestAThousandSlowWatchersHarmNobody(t *testing.T) {
+	const (
+		slowWatchers = 1000
+		instances    = 100
+		size         = 8 << 10
+		slow         = 200 * time.Millisecond
+	)
+	metrics := prometheus.NewRegistry()
+	n, l := newNarrowNode(t, httpd.Config{Metrics: metrics}, slow)
+	churn := func() {
+		for i := range instances {
+			n.apply(t, registry.Register{Instance: largeInstance("CHURN", fmt.Sprint(i), size)})
+		}
+	}
+	before := heap()
+	churn() // much more than a connection holds
+	conns := make([]net.Conn, slowWatchers)
+	for i := range conns {
+		conns[i] = dialNarrow(t, l.Addr().String())
+	}
+	healthy := newEvents(t, n.watchRaw(t, "?app=HEALTHY"))
+	healthy.want("start")
+	eventually(t, "all others are too slow", func() bool { return l.blocked(slow) == slowWatchers })
+	for i := range 20 {
+		churn()
+		n.apply(t, registry.Register{Instance: newInstance("HEALTHY", fmt.Sprint(i))})
+		if e := healthy.want("change"); e.data.ID != fmt.Sprint(i) {
+			t.Errorf("the healthy watcher got %s, want %d", e.text, i)
+		}
+	}
+	// A piece and the change that filled it, and what a connection takes, for each; not what waits.
+	if grew := heap() - before; grew > slowWatchers*160<<10 {
+		t.Errorf("the heap grew by %d MiB for %d watchers that wait for %d KiB each", grew>>20, slowWatchers, instances*size>>10)
+	}
+	var reading sync.WaitGroup
+	for _, conn := range conns {
+		reading.Go(func() {
+			if last, err := lastEvent(conn); err != nil || last != "reset" {
+				t.Errorf("the last event is %q, %v; want a reset", last, err)
+			}
+		})
+	}
+	reading.Wait()
+	eventually(t, "the slow ones have gone", func() bool { return gathered(t, metrics, "rollcall_http_watchers", nil) == 1 })
+	if got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "slow"}); got != slowWatchers {
+		t.Errorf("%v slow watchers are counted, want %d", got, slowWatchers)
+	}
+}
+
+func newNarrowNode(t *testing.T, config httpd.Config, slow time.Duration) (*node, *narrow) {
+	t.Helper()
+	n := newNode(t, config, nil)
+	n.handler.SetPace(50*time.Millisecond, 15*time.Second, slow, 10*liveness)
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &narrow{Listener: inner, writes: map[*narrowConn]time.Time{}}
+	server := httpd.NewServer("", n.handler, nil)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Close()
+		<-served
+	})
+	return n, l
+}
+
+// watchRaw opens a watch on an ordinary connection.
+func (n *node) watchRaw(t *testing.T, query string) io.Reader {
+	t.Helper()
+	conn := n.dial(t)
+	if _, err := io.WriteString(conn, request("GET", "/v1/rollcall/watch"+query, "")); err != nil {
+		t.Fatal(err)
+	}
+	return readHead(t, conn).Body
+}
+
+// lastEvent reads a stream, which must end in good order, and returns the name of its last event.
+func lastEvent(conn net.Conn) (name string, err error) {
+	if err := conn.SetDeadline(time.Now().Add(10 * liveness)); err != nil {
+		return "", err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return "", err
+	}
+	stream, err := io.ReadAll(resp.Body)
+	for line := range strings.SplitSeq(string(stream), "\n") {
+		if event, ok := strings.CutPrefix(line, "event: "); ok {
+			name = event
+		}
+	}
+	return name, err
+}
+
+// heap is how many bytes of the heap are in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
