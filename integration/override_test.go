@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hudl/fargo"
+	"github.com/op/go-logging"
 )
 
 // actLimit is how long the end of an act with a time may take to show: ten times the time and more.
@@ -93,7 +94,7 @@ func TestQuarantineHidesOnEveryNodeAndEndsByItself(t *testing.T) {
 // accepted, and that the node says who hid it.
 func mustHide(t *testing.T, n *Node) {
 	t.Helper()
-	for _, list := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/vips/orders", "/eureka/svips/orders"} {
+	for _, list := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/vips/ORDERS", "/eureka/svips/ORDERS"} {
 		answer := n.Get(list)
 		if body := string(answer.Body); answer.Status != http.StatusOK || strings.Contains(body, `"sick"`) || !strings.Contains(body, `"well"`) {
 			t.Errorf("node %s: %s is %d %s, want the well one only", n.Name, list, answer.Status, body)
@@ -135,6 +136,7 @@ func mustReturnFromQuarantine(t *testing.T, c *Cluster, hidden time.Duration) {
 // fargoSees are the sorted ids of an application that a stock client finds at a node.
 func fargoSees(t *testing.T, n *Node, app string) []string {
 	t.Helper()
+	logging.SetLevel(logging.CRITICAL, "fargo")
 	f := fargoClient{conn: fargo.NewConn(n.Eureka())}
 	picture, err := f.Discover(app)
 	if err != nil {

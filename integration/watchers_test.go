@@ -63,8 +63,8 @@ func TestSlowWatchersAreSentAwayAndDelayNobody(t *testing.T) {
 		all, slow  = 1000, 100
 		slowAfter  = 5 * time.Second // when a node takes a reader for slow
 		cutAfter   = 30 * time.Second
-		bulks      = 40
-		bulk       = 200 << 10 // bytes; what no socket's buffers take, together
+		bulks      = 120
+		bulk       = 60 << 10 // bytes; together more than a socket's buffers take
 		changes    = 5
 		eachWithin = 10 * time.Second
 	)
