@@ -129,6 +129,21 @@ func TestSelfPreservationIsReleasedAndHeld(t *testing.T) {
 	}
 }
 
+func TestQuarantinedAreThoseThatNoOtherListShows(t *testing.T) {
+	var sent string
+	c := servers{"a": func(r *http.Request) (*http.Response, error) {
+		sent = r.URL.RequestURI()
+		return answered(200, `[{"app":"A","id":"1","status":"UP"},{"app":"A","id":"2","status":"UP","host":"h","ip":"i","last_renewal":3,"quarantined_until":4}]`)
+	}}.client(t, "a")
+	got, err := c.Quarantined(t.Context(), "A")
+	if want := []Quarantined{{App: "A", ID: "2", Status: "UP", Host: "h", IP: "i", LastRenewal: 3, Until: 4}}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	if want := "/v1/rollcall/apps?app=A&quarantined=true"; sent != want {
+		t.Errorf("asked for %s, want %s", sent, want)
+	}
+}
+
 func TestSettingsKeepTheirSpelling(t *testing.T) {
 	got, err := servers{"a": always(200, `{"a":true,"b":0.85,"c":1000000,"d":"1h0m0s"}`)}.client(t, "a").Settings(t.Context())
 	if want := (Settings{"a": "true", "b": "0.85", "c": "1000000", "d": "1h0m0s"}); err != nil || !reflect.DeepEqual(got, want) {

@@ -68,9 +68,13 @@ func (c *Client) Instances(ctx context.Context, app string) ([]*registry.Lease, 
 
 // read gets a document of the registry at the client's consistency.
 func (c *Client) read(ctx context.Context, path ...string) (answer, error) {
-	q := call{method: http.MethodGet, path: path}
+	return c.query(ctx, make(url.Values), path...)
+}
+
+// query is read with parameters, to which it adds the consistency.
+func (c *Client) query(ctx context.Context, parameters url.Values, path ...string) (answer, error) {
 	if c.consistency != "" {
-		q.query = url.Values{"consistency": {c.consistency}}
+		parameters.Set("consistency", c.consistency)
 	}
-	return c.do(ctx, q)
+	return c.do(ctx, call{method: http.MethodGet, path: path, query: parameters})
 }

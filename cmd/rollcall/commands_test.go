@@ -92,6 +92,10 @@ func TestCommandsSendWhatTheyAreAskedTo(t *testing.T) {
 		{name: "remove a member, in JSON", args: []string{"members", "remove", "n1", "-o", "json"}, status: 200, want: "DELETE /v1/rollcall/members/n1", prints: `"removed": "n1"`},
 		{name: "ls", args: []string{"ls", "--consistency", "stale"}, status: 200, body: `{"applications":{"application":[]}}`, want: "GET /eureka/v2/apps?consistency=stale", prints: "VIP"},
 		{name: "ls of one", args: []string{"ls", "orders", "-o", "json"}, status: 404, want: "GET /eureka/v2/apps/orders", prints: "[]\n"},
+		{name: "ls of the quarantined", args: []string{"ls", "--quarantined"}, status: 200, body: `[{"app":"A","id":"1"},{"app":"A","id":"2","quarantined_until":1000}]`,
+			want: "GET /v1/rollcall/apps?quarantined=true", prints: "UNTIL\nA    2"},
+		{name: "ls of the quarantined of one", args: []string{"ls", "orders", "--quarantined", "-o", "json", "--consistency=stale"}, status: 200, body: `[{"app":"ORDERS","id":"1"}]`,
+			want: "GET /v1/rollcall/apps?app=orders&consistency=stale&quarantined=true", prints: "[]\n"},
 		{name: "register", args: []string{"register", "orders", "--id=orders-1"}, status: 204, want: "POST /eureka/v2/apps/ORDERS", prints: "registered  ORDERS/orders-1  UP\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -12,15 +12,24 @@ import (
 
 func newLsCommand() *cobra.Command {
 	var c connection
+	var quarantined bool
 	cmd := &cobra.Command{
-		Use:     "ls [APP]",
-		Short:   "List the instances, of one application or of all",
-		Example: "  rollcall ls\n  rollcall ls ORDERS -o json\n  rollcall ls --consistency stale",
-		Args:    usageArgs(cobra.MaximumNArgs(1)),
+		Use:   "ls [APP]",
+		Short: "List the instances, of one application or of all",
+		Example: "  rollcall ls\n  rollcall ls ORDERS -o json\n  rollcall ls --consistency stale\n" +
+			"  rollcall ls --quarantined",
+		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.open(nil)
 			if err != nil {
 				return err
+			}
+			if quarantined {
+				hidden, err := cl.Quarantined(cmd.Context(), appOf(args))
+				if err != nil {
+					return err
+				}
+				return c.out.print(cmd.OutOrStdout(), append(quarantineList{}, hidden...))
 			}
 			found, err := list(cmd.Context(), cl, args)
 			if err != nil {
@@ -31,12 +40,21 @@ func newLsCommand() *cobra.Command {
 	}
 	c.addFlags(cmd)
 	cmd.Flags().StringVar(&c.consistency, "consistency", "", "linearizable, leader or stale (default: what the server is set to)")
+	cmd.Flags().BoolVar(&quarantined, "quarantined", false, "list those that are in quarantine, which no other list shows")
 	return cmd
 }
 
+// appOf is the application that the arguments name; "": all.
+func appOf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
 func list(ctx context.Context, cl *client.Client, args []string) ([]*registry.Lease, error) {
-	if len(args) == 1 {
-		return cl.Instances(ctx, args[0])
+	if app := appOf(args); app != "" {
+		return cl.Instances(ctx, app)
 	}
 	apps, err := cl.Apps(ctx)
 	if err != nil {
@@ -122,4 +140,15 @@ func (i shownInstance) ports() string {
 		return strconv.Itoa(i.SecurePort) + "(tls)"
 	}
 	return strconv.Itoa(i.Port) + "," + strconv.Itoa(i.SecurePort) + "(tls)"
+}
+
+// quarantineList is the instances in quarantine, an empty list rather than null.
+type quarantineList []client.Quarantined
+
+func (l quarantineList) table() [][]string {
+	rows := [][]string{{"APP", "ID", "STATUS", "HOST", "IP", "LAST RENEWAL", "UNTIL"}}
+	for _, q := range l {
+		rows = append(rows, []string{q.App, q.ID, q.Status, q.Host, q.IP, clockTime(q.LastRenewal), clockTime(q.Until)})
+	}
+	return rows
 }

@@ -38,6 +38,27 @@ func sampleEvents() recentEvents {
 	}}
 }
 
+func sampleExplanation() explanation {
+	return explanation{client.Explanation{
+		Summary: "A/b is gone.\nIt was evicted.",
+		History: []client.HistoryEvent{
+			{At: 1000, What: "registered", Text: "as UP", Times: 1},
+			{At: 2000, What: "overridden", Text: "DOWN", Times: 2, Author: "anna", Reason: "\x1b[2J"},
+		},
+	}}
+}
+
+func samplePreservation() preservation {
+	return preservation{client.SelfPreservation{
+		State: "on", Reason: "8 of 20 leases are fresh.", Since: 1000, Until: 3601000, Withheld: 12, Figures: client.Figures{Leases: 21, Counted: 20, Fresh: 8, Expired: 12},
+		Applications: []client.AppFigures{
+			{App: "BILLING", Figures: client.Figures{Leases: 1}},
+			{App: "ORDERS", Figures: client.Figures{Leases: 20, Counted: 20, Fresh: 8, Expired: 12}, Overdue: []client.Overdue{{ID: "orders-1", SilentMS: 4200, EndsInMS: -1200}}},
+		},
+		Transitions: []client.PreservationStep{{State: "on", At: 1000, Counted: 20, Fresh: 8, Expired: 12, Reason: "8 of 20"}},
+	}}
+}
+
 func TestTables(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -61,6 +82,39 @@ USERS   x??[2Jy   UP              users-1               10.0.0.2  443(tls)     -
 1970-01-01T00:00:03Z  registered  ORDERS  orders-1
 1970-01-01T00:00:02Z  canceled    ORDERS  orders-1
 1970-01-01T00:00:01Z  registered  USERS   users-1
+`},
+		{name: "explanation", value: sampleExplanation(), want: `A/b is gone.?It was evicted.
+
+TIME                  EVENT       TIMES  DETAILS  BY    REASON
+1970-01-01T00:00:01Z  registered  1      as UP    -     -
+1970-01-01T00:00:02Z  overridden  2      DOWN     anna  ?[2J
+`},
+		{name: "self-preservation that is on", value: samplePreservation(), want: `8 of 20 leases are fresh.
+
+STATE  SINCE                 UNTIL                 BY  NOTE  WITHHELD
+on     1970-01-01T00:00:01Z  1970-01-01T01:00:01Z  -   -     12
+
+APP      LEASES  COUNTED  FRESH  EXPIRED
+BILLING  1       0        0      0
+ORDERS   20      20       8      12
+(all)    21      20       8      12
+
+OVERDUE          SILENT  ENDS IN
+ORDERS/orders-1  4.2s    -1.2s
+
+TIME                  BECAME  BY  COUNTED  FRESH  EXPIRED  REASON
+1970-01-01T00:00:01Z  on      -   20       8      12       8 of 20
+`},
+		{name: "self-preservation of an empty registry", value: preservation{client.SelfPreservation{State: "off", Reason: "no lease is counted."}}, want: `no lease is counted.
+
+STATE  SINCE  UNTIL  BY  NOTE  WITHHELD
+off    -      -      -   -     0
+
+APP    LEASES  COUNTED  FRESH  EXPIRED
+(all)  0       0        0      0
+`},
+		{name: "quarantined", value: quarantineList{{App: "ORDERS", ID: "orders-1", Status: "UP", Host: "h", IP: "10.0.0.1", LastRenewal: 1000, Until: 2000}}, want: `APP     ID        STATUS  HOST  IP        LAST RENEWAL          UNTIL
+ORDERS  orders-1  UP      h     10.0.0.1  1970-01-01T00:00:01Z  1970-01-01T00:00:02Z
 `},
 		{name: "done", value: done{Done: "overridden", App: "ORDERS", ID: "orders-1", Status: "DOWN"}, want: "overridden  ORDERS/orders-1  DOWN\n"},
 	} {

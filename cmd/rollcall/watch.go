@@ -26,16 +26,12 @@ func newWatchCommand() *cobra.Command {
 			"  rollcall watch --index a1f79bff3c19188a-42",
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			config := client.WatchConfig{Index: index}
-			if len(args) == 1 {
-				config.App = args[0]
-			}
 			cl, err := c.open(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 			if err != nil {
 				return err
 			}
 			p := watchPrinter{out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), form: c.out, now: time.Now}
-			return cl.Watch(cmd.Context(), config, p.print)
+			return cl.Watch(cmd.Context(), client.WatchConfig{App: appOf(args), Index: index}, p.print)
 		},
 	}
 	c.addFlags(cmd)

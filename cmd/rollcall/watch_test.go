@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
+)
+
+const watchStream = `event: start
+id: e-5
+data: {"index":"e-5"}
+
+event: change
+id: e-6
+data: {"index":"e-6","action":"ADDED","why":"registered","app":"ORDERS","id":"orders-1","status":"UP","instance":{"instanceId":"orders-1","app":"ORDERS","status":"UP","port":{"$":80,"@enabled":"true"}}}
+
+event: reset
+id: e-9
+data: {"index":"e-9","reason":"too old"}
+
+event: change
+id: e-10
+data: {"index":"e-10","action":"DELETED","why":"evicted","app":"ORDERS","id":"x\u001b[2J","status":"UP"}
+
+`
+
+// watched runs a watch on a server that sends watchStream until it is cut off after the line that
+// ends with last.
+func watched(t *testing.T, last string, args ...string) (stdout, stderr string, code int, asked string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.Method + " " + r.URL.RequestURI()
+		io.WriteString(w, watchStream)
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := &endingWriter{last: last, end: cancel}
+	var errs bytes.Buffer
+	root := newRootCommand()
+	root.SetArgs(append([]string{"watch", "--addr", s.URL}, args...))
+	root.SetOut(out)
+	root.SetErr(&errs)
+	code = exitCode(&errs, root.ExecuteContext(ctx))
+	return out.String(), strings.ReplaceAll(errs.String(), s.URL, "SERVER"), code, asked
+}
+
+// endingWriter ends something when a text was written.
+type endingWriter struct {
+	bytes.Buffer
+	last string
+	end  func()
+}
+
+func (w *endingWriter) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if strings.Contains(w.String(), w.last) {
+		w.end()
+	}
+	return n, err
+}
+
+func TestWatchPrintsALineForEachChange(t *testing.T) {
+	stdout, stderr, code, asked := watched(t, "evicted", "orders", "--index", "e-5")
+	lines := strings.Split(stdout, "\n")
+	if code != exitOK || len(lines) != 3 ||
+		!strings.HasSuffix(lines[0], "Z  ADDED     ORDERS/orders-1  UP  registered") || !strings.HasSuffix(lines[1], "Z  DELETED   ORDERS/x?[2J  UP  evicted") {
+		t.Errorf("exit %d, printed %q", code, lines)
+	}
+	if _, err := time.Parse("2006-01-02T15:04:05.000Z", strings.Fields(stdout)[0]); err != nil {
+		t.Error(err)
+	}
+	if want := "watching SERVER, after e-5\nchanges before e-9 may have been missed: too old\n"; stderr != want {
+		t.Errorf("said %q, want %q", stderr, want)
+	}
+	if want := "GET /v1/rollcall/watch?app=ORDERS&index=e-5"; asked != want {
+		t.Errorf("sent %q, want %q", asked, want)
+	}
+}
+
+func TestWatchPrintsAJSONLineForEachEvent(t *testing.T) {
+	stdout, _, code, _ := watched(t, "evicted", "-o", "json")
+	_, rest, _ := strings.Cut(stdout, "\n") // the first one names the server
+	const want = `{"event":"change","index":"e-6","action":"ADDED","why":"registered","app":"ORDERS","id":"orders-1","status":"UP","instance":{"app":"ORDERS","id":"orders-1","status":"UP","host":"","ip":"","port":80,"lease_seconds":90,"interval_seconds":30,"last_renewal":0,"registered":0}}
+{"event":"reset","index":"e-9","reason":"too old"}
+{"event":"change","index":"e-10","action":"DELETED","why":"evicted","app":"ORDERS","id":"x\u001b[2J","status":"UP"}
+`
+	if code != exitOK || rest != want || !strings.HasPrefix(stdout, `{"event":"start","index":"e-5","server":"http://`) {
+		t.Errorf("exit %d, printed\n%s\nwant a start and\n%s", code, stdout, want)
+	}
+}
+
+func TestAWatchEndsWhenNobodyReads(t *testing.T) {
+	broken := errors.New("broken pipe")
+	p := watchPrinter{out: failing{broken}, errs: io.Discard, now: time.Now}
+	for _, form := range []output{asTable, asJSON} {
+		p.form = form
+		if err := p.print(client.WatchChange{}); !errors.Is(err, broken) {
+			t.Errorf("%s: %v, want the writer's error", form, err)
+		}
+	}
+}
+
+type failing struct{ error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.error }
+
+func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
+	var requests []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests = append(requests, r.Method+" "+r.URL.RequestURI())
+		io.WriteString(w, `{"index":"e-7","nodes":[{"id":"n1","index":"e-7"}]}`)
+	}))
+	defer s.Close()
+	stdout, stderr, code := rollcall(t, "drain", "orders/orders-1", "--settle=0s", "--author=me", "--addr", s.URL)
+	if code != exitOK || stdout != "drained  ORDERS/orders-1  OUT_OF_SERVICE\n" {
+		t.Errorf("exit %d, printed %q and %q", code, stdout, stderr)
+	}
+	want := []string{"PUT /v1/rollcall/apps/ORDERS/orders-1/override?author=me&value=OUT_OF_SERVICE", "GET /v1/rollcall/status"}
+	if strings.Join(requests, "\n") != strings.Join(want, "\n") {
+		t.Errorf("sent %q, want %q", requests, want)
+	}
+}
+
+func TestDrainNamesTheNodeThatIsMissing(t *testing.T) {
+	s := newFakeServer(t, 200, `{"index":"e-7","nodes":[{"id":"n1","index":"e-7"},{"id":"n2","cluster":"10.0.0.2:7761","role":"unreachable"}]}`)
+	_, stderr, code := rollcall(t, "drain", "orders/orders-1", "--settle=0s", "--timeout=100ms", "--addr", s.URL)
+	if code != exitError || !strings.Contains(stderr, "n2 (10.0.0.2:7761) is unreachable") {
+		t.Errorf("exit %d, said %q", code, stderr)
+	}
+}
