@@ -382,6 +382,43 @@ func TestPortsAndNumbersBeyondTheirTypeAreRefused(t *testing.T) {
 	}
 }
 
+func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
+	lease := &registry.Lease{Instance: goldenInstance()}
+	removal := func(kind registry.ChangeKind) []byte {
+		return appendRemoval(nil, snapshotVersion, registry.Removal{Kind: kind, Lease: lease})
+	}
+	event := appendHistory(nil, snapshotVersion, []registry.Event{{Kind: registry.EventEvicted + 1}})
+	acts := appendActs(nil, lease)
+	acts[0] = lastActs + 1
+	for _, c := range []struct {
+		name   string
+		record []byte
+		decode func(*decoder)
+		want   string // "" if it is good
+	}{
+		{"removal by eviction", removal(registry.Evicted), func(d *decoder) { d.removal() }, ""},
+		{"removal of what is only hidden", removal(registry.Hidden), func(d *decoder) { d.removal() }, "kind of removal 3"},
+		{"event that does not exist", event, func(d *decoder) { d.history() }, "event 12"},
+		{"more events than bytes", []byte{100, 0}, func(d *decoder) { d.history() }, "100 elements announced"},
+		{"acts that do not exist", acts, func(d *decoder) { d.acts(lease) }, "acts 4"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newest(c.record)
+			c.decode(&d)
+			err := d.end()
+			if c.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
 func TestNewerVersionIsNotCalledCorrupt(t *testing.T) {
 	newerBatch := AppendBatch(nil, BatchID{}, nil)
 	newerBatch[0] = batchVersion + 1
