@@ -68,6 +68,24 @@ func BenchmarkApplyRenewals(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*renewals), "ns/renewal")
 }
 
+// BenchmarkParseRenewals is what decoding has in BenchmarkApplyRenewals.
+func BenchmarkParseRenewals(b *testing.B) {
+	const renewals = 100
+	var items []Item
+	for i := range renewals {
+		h := registry.Handle{Slot: uint32(i * 997), Gen: uint32(i*997 + 1)}
+		items = append(items, Item{Op: registry.Renew{Handle: h, LastDirty: 1_700_000_000_000}})
+	}
+	entry := AppendWrite(nil, registry.Stamp{Lease: 1}, AppendBatch(nil, BatchID{Node: "n1", Boot: 1, Seq: 1}, items))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := parseEntry(entry); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*renewals), "ns/renewal")
+}
+
 func BenchmarkApplyRegister(b *testing.B) {
 	n, _ := populated(b)
 	entry := AppendBatch(nil, BatchID{}, []Item{{Op: registry.Register{Instance: largeInstance(0)}}})
