@@ -1,5 +1,6 @@
-// Package registry is the service registry as a pure state machine: instances, leases, status
-// overrides, their conflict rules, the change list and the delta that is cut from it.
+// Package registry is the service registry as a pure state machine: instances, leases and how
+// they end, self-preservation, status overrides, quarantines, their conflict rules, the change list and
+// the delta that is cut from it.
 //
 // State changes only through [Registry.Apply], which is told the time and never reads a clock,
 // draws a random number or starts a goroutine; the same operations in the same order give the same
