@@ -35,6 +35,7 @@ func largeInstance(i int) *registry.Instance {
 func populated(b *testing.B) (*node, []registry.Handle) {
 	b.Helper()
 	n := newNode(b)
+	n.establish()
 	var handles []registry.Handle
 	for first := 0; first < population; first += 200 {
 		var ops []registry.Op
