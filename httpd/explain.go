@@ -26,7 +26,7 @@ type explanation struct {
 // lifeExplained is the lease of a live instance.
 type lifeExplained struct {
 	Status      string `json:"status"`
-	Reported    string `json:"reported,omitempty"` // by the client, last; unknown under an override of an older format
+	Reported    string `json:"reported,omitempty"` // by the client, last; empty if an override hides it
 	Registered  int64  `json:"registered"`
 	Lease       int32  `json:"lease_seconds"`
 	Interval    int32  `json:"interval_seconds"`
@@ -45,7 +45,7 @@ type actDetails struct {
 	Until  int64  `json:"until,omitempty"` // 0: without end
 }
 
-// overrideDetails is an override; who set it is not known of one that a peer brought.
+// overrideDetails is an override; nothing more than its status is known of one that came with the instance.
 type overrideDetails struct {
 	Status string `json:"status"`
 	actDetails
@@ -136,7 +136,7 @@ func reportedStatus(l *registry.Lease) string {
 	switch {
 	case l.Instance.Overridden == registry.Unknown:
 		return l.Instance.Status.String()
-	case l.Override != nil:
+	case l.Override != nil && l.Override.Reported != registry.Unknown:
 		return l.Override.Reported.String()
 	}
 	return ""

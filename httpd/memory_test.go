@@ -30,7 +30,7 @@ func newMemory() *memory {
 }
 
 // lead does once what a leader does all the time: it moves self-preservation, ends overrides and
-// quarantines, and evicts all leases that ended, unless evictions are withheld.
+// quarantines, and evicts its share of the leases that ended, unless evictions are withheld.
 func (m *memory) lead() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +45,7 @@ func (m *memory) lead() {
 		m.perform(op)
 	}
 	if due := m.registry.Expired(now, 1000); len(due) > 0 && !m.registry.View().Preservation().State.Withholds() {
-		m.perform(registry.Evict{Epoch: m.registry.Epoch(), Items: due})
+		m.perform(registry.Evict{Epoch: m.registry.Epoch(), Items: m.registry.View().Victims(due, func(int) int { return 0 })})
 	}
 	m.watchers.Publish(m.registry.View())
 }

@@ -61,10 +61,14 @@ func said(by actDetails) string {
 
 func leaseSentence(e *explanation) string {
 	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", shownSpan(e.Silent), shownTime(e.LastRenewal))
-	if e.Expired {
-		return fmt.Sprintf("%s, and its lease of %ds ended %s ago, at %s.", renewed, e.Lease, shownSpan(-e.ExpiresIn), shownTime(e.ExpiresAt))
+	lease := fmt.Sprintf("its lease of %ds", e.Lease)
+	if more := e.Silent + e.ExpiresIn - int64(e.Lease)*1000; more > 0 {
+		lease += fmt.Sprintf(", prolonged by %s after a change of leader or by eureka-compat.doubled-lease,", shownSpan(more))
 	}
-	return fmt.Sprintf("%s; unless it is renewed its lease of %ds ends in %s, at %s.", renewed, e.Lease, shownSpan(e.ExpiresIn), shownTime(e.ExpiresAt))
+	if e.Expired {
+		return fmt.Sprintf("%s, and %s ended %s ago, at %s.", renewed, lease, shownSpan(-e.ExpiresIn), shownTime(e.ExpiresAt))
+	}
+	return fmt.Sprintf("%s; unless it is renewed %s ends in %s, at %s.", renewed, lease, shownSpan(e.ExpiresIn), shownTime(e.ExpiresAt))
 }
 
 // whyStill says why an instance whose lease has ended was not evicted.

@@ -1,0 +1,322 @@
+package httpd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// explained is what the tests look at in an explanation.
+type explained struct {
+	App, ID, State, Summary, Status, Reported, Clock string
+	Expired                                          bool
+	ExpiresIn                                        int64 `json:"expires_in_ms"`
+	ExpiresAt                                        int64 `json:"expires_at"`
+	Silent                                           int64 `json:"silent_ms"`
+	Override                                         *struct {
+		Status, Author, Reason string
+		Since, Until           int64
+	}
+	Quarantine *struct {
+		Author, Reason string
+		Since, Until   int64
+	}
+	Removed *struct {
+		At   int64
+		Kind string
+	}
+	SelfPreservation struct {
+		State, Reason string
+		Withholds     bool
+	} `json:"self_preservation"`
+	History []struct {
+		At                         int64
+		What, Text, Author, Reason string
+		Times                      int
+	}
+}
+
+// story is what was told about an instance, one line per event.
+func (e explained) story() string {
+	var lines []string
+	for _, h := range e.History {
+		line := fmt.Sprintf("%s: %s", h.What, h.Text)
+		if h.Times != 1 {
+			line += fmt.Sprintf(" ×%d", h.Times)
+		}
+		if h.Author+h.Reason != "" {
+			line += fmt.Sprintf(" by %s (%s)", h.Author, h.Reason)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (n *bubbled) explain(t *testing.T, id string) explained {
+	t.Helper()
+	got := n.get(t, "/v1/rollcall/apps/orders/"+id+"/explain?consistency=stale")
+	var e explained
+	if err := json.Unmarshal([]byte(got.body), &e); err != nil || got.status != http.StatusOK {
+		t.Fatalf("%s: %d %s, %v", id, got.status, got.body, err)
+	}
+	if e.App != "ORDERS" || e.ID != id {
+		t.Errorf("it explains %s/%s", e.App, e.ID)
+	}
+	return e
+}
+
+var ops = registry.Act{Author: "ops", Reason: "deploy 12"}
+
+// A bubble begins at midnight of 2000-01-01; leases are 90 s, heartbeats due every 30 s.
+func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
+	minute := time.Minute.Milliseconds()
+	for _, row := range []struct {
+		name    string
+		happens func(t *testing.T, n *bubbled)
+		state   string
+		summary string
+		story   string
+	}{
+		{
+			name:  "alive",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				time.Sleep(12 * time.Second)
+			},
+			summary: "ORDERS/i1 is listed as UP. It was last renewed 12s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m18s, at 2000-01-01 00:01:30 UTC.",
+			story:   "registered: registered as UP by a client",
+		},
+		{
+			name:  "overridden for a time",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				n.apply(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 10 * minute, By: ops})
+			},
+			summary: "ORDERS/i1 is listed as OUT_OF_SERVICE. OUT_OF_SERVICE is forced since 2000-01-01 00:00:00 UTC, by ops (deploy 12), until 2000-01-01 00:10:00 UTC; the instance itself reports UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
+			story: "registered: registered as UP by a client\n" +
+				"overridden: OUT_OF_SERVICE forced for 10m by ops (deploy 12)",
+		},
+		{
+			name:  "overridden by a client",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				n.apply(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.Down})
+			},
+			summary: "ORDERS/i1 is listed as DOWN. DOWN is forced since 2000-01-01 00:00:00 UTC, by a client of Eureka's API; the instance itself reports UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
+			story: "registered: registered as UP by a client\n" +
+				"overridden: DOWN forced without end",
+		},
+		{
+			name:  "quarantined",
+			state: "quarantined",
+			happens: func(t *testing.T, n *bubbled) {
+				n.apply(t, registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops})
+			},
+			summary: "ORDERS/i1 is in quarantine until 2000-01-01 00:10:00 UTC, by ops (deploy 12): it is in no list, and its heartbeats are accepted. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
+			story: "registered: registered as UP by a client\n" +
+				"quarantined: taken out of every list for 10m by ops (deploy 12)",
+		},
+		{
+			name:  "dead and kept",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				n.fleet(t, 20, 8, 2*time.Minute)
+			},
+			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because evictions are withheld. Self-preservation is on since 2000-01-01 00:01:10 UTC: 8 of 21 leases were renewed in time, not above the threshold of 0.85. Evictions are withheld, at the latest until 2000-01-01 01:01:10 UTC: 13 leases have ended. It goes off by itself when enough leases are fresh; POST /v1/rollcall/self-preservation/release lets evictions go on now.",
+			story:   "registered: registered as UP by a client",
+		},
+		{
+			name:  "dead and held",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				n.apply(t, registry.SelfPreservation{To: registry.PreservationHeld, For: 30 * minute, By: ops})
+				time.Sleep(2 * time.Minute)
+				n.lead()
+			},
+			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because evictions are withheld. Held by ops at 2000-01-01 00:00:00 UTC (deploy 12). Evictions are withheld until 2000-01-01 00:30:00 UTC: 1 lease has ended. Without the hold: 0 of 1 leases were renewed in time, too few for self-preservation, which needs 10. POST /v1/rollcall/self-preservation/release ends it.",
+			story:   "registered: registered as UP by a client",
+		},
+		{
+			name:  "dead, and nothing may be taken",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				settings := registry.DefaultSettings()
+				settings.Threshold = registry.Whole
+				n.set(func(m *memory) { m.registry.Configure(settings) })
+				time.Sleep(2 * time.Minute)
+				n.lead()
+			},
+			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because self-preservation.renewal-percent-threshold is 1, which leaves nothing for an eviction round to take.",
+			story:   "registered: registered as UP by a client",
+		},
+		{
+			name:  "dead, and the leader is young",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				time.Sleep(2 * time.Minute)
+				n.set(func(m *memory) { m.health.Suspended = true })
+			},
+			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted yet because the leader is too young to know who is alive.",
+			story:   "registered: registered as UP by a client",
+		},
+		{
+			name:  "after a change of leader",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				time.Sleep(time.Minute)
+				n.set(func(m *memory) {
+					m.registry.Advance(m.stamp())
+					m.registry.Establish(registry.Epoch{Term: 2, Index: 9}, "test")
+				})
+			},
+			summary: "ORDERS/i1 is listed as UP. It was last renewed 1m ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s, prolonged by 5s after a change of leader or by eureka-compat.doubled-lease, ends in 35s, at 2000-01-01 00:01:35 UTC.",
+			story:   "registered: registered as UP by a client",
+		},
+		{
+			name:  "dead, and nobody leads",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				time.Sleep(2 * time.Minute)
+				n.set(func(m *memory) { m.registry.Advance(m.stamp()); m.health = registry.Health{Ready: true} })
+			},
+			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because there is no leader that this node knows, and without one nothing changes. These times are of the newest entry that this node applied, up to 2s old while a leader serves.",
+			story:   "registered: registered as UP by a client",
+		},
+		{
+			name:  "dead, and next in turn",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				time.Sleep(2 * time.Minute)
+			},
+			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It goes with one of the next eviction rounds, each of which takes a part of the registry.",
+			story:   "registered: registered as UP by a client",
+		},
+		{
+			name:  "evicted",
+			state: "gone",
+			happens: func(t *testing.T, n *bubbled) {
+				time.Sleep(2 * time.Minute)
+				n.lead()
+			},
+			summary: "ORDERS/i1 is gone: its lease ended, and it was evicted at 2000-01-01 00:02:00 UTC, 2m after its last renewal.",
+			story: "registered: registered as UP by a client\n" +
+				"evicted: evicted 2m after the last renewal",
+		},
+		{
+			name:  "canceled in quarantine",
+			state: "gone",
+			happens: func(t *testing.T, n *bubbled) {
+				n.apply(t, registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops}, registry.Cancel{Key: keyOf("i1")})
+			},
+			summary: "ORDERS/i1 is gone: it was canceled at 2000-01-01 00:00:00 UTC by a client. If it registers before 2000-01-01 00:10:00 UTC it is in quarantine, by ops (deploy 12).",
+			story: "registered: registered as UP by a client\n" +
+				"quarantined: taken out of every list for 10m by ops (deploy 12)\n" +
+				"canceled: canceled by a client",
+		},
+		{
+			name:  "a long life",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				for range 3 {
+					time.Sleep(80 * time.Second)
+					n.apply(t, registry.Renew{Key: keyOf("i1")})
+				}
+				n.apply(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 1000, By: ops},
+					registry.UpdateMetadata{Key: keyOf("i1"), Pairs: []registry.Pair{{Key: "a", Value: "b"}}},
+					registry.Quarantine{Key: keyOf("i1"), For: 1000, By: ops})
+				time.Sleep(2 * time.Second)
+				n.lead()
+				later := changedLater(newInstance("ORDERS", "i1"))
+				later.Status = registry.Down
+				n.apply(t, registry.Register{Instance: later}, registry.Register{Instance: newInstance("ORDERS", "i1")})
+			},
+			summary: "ORDERS/i1 is listed as DOWN. It was last renewed 0s ago, at 2000-01-01 00:04:02 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:05:32 UTC.",
+			story: "registered: registered as UP by a client\n" +
+				"renewed late: renewed 1m20s after the renewal before ×3\n" +
+				"overridden: OUT_OF_SERVICE forced for 1s by ops (deploy 12)\n" +
+				"metadata changed: metadata changed by a client\n" +
+				"quarantined: taken out of every list for 1s by ops (deploy 12)\n" +
+				"override ended: override ended; status became UP\n" +
+				"quarantine ended: listed again as UP\n" +
+				"status changed: status became DOWN by a client\n" +
+				"older registration kept out: an older registration by a client was not taken over; the lease began anew",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				n := newBubbled(t, httpd.Config{})
+				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+				row.happens(t, n)
+				e := n.explain(t, "i1")
+				if e.State != row.state || e.Summary != row.summary {
+					t.Errorf("%s: got  %s\nwant %s", e.State, e.Summary, row.summary)
+				}
+				if got := e.story(); got != row.story {
+					t.Errorf("the story is\n%s\nwant\n%s", got, row.story)
+				}
+			})
+		})
+	}
+}
+
+// fleet registers so many instances and lets time pass, in which only some of them renew.
+func (n *bubbled) fleet(t *testing.T, all, renewing int, d time.Duration) {
+	t.Helper()
+	for i := range all {
+		n.apply(t, registry.Register{Instance: newInstance("FLEET", fmt.Sprint(i))})
+	}
+	for range int(d / (10 * time.Second)) {
+		time.Sleep(10 * time.Second)
+		for i := range renewing {
+			n.apply(t, registry.Renew{Key: registry.NewKey("FLEET", fmt.Sprint(i))})
+		}
+		n.lead()
+	}
+}
+
+func TestAnExplanationHasTheFactsAsFields(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		midnight := time.Now().UnixMilli()
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")},
+			registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 600_000, By: ops},
+			registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: ops})
+		time.Sleep(10 * time.Second)
+		e := n.explain(t, "i1")
+		if e.Status != "OUT_OF_SERVICE" || e.Reported != "UP" || e.Clock != "running" || e.Expired || e.Silent != 10_000 || e.ExpiresIn != 80_000 || e.ExpiresAt != midnight+90_000 || e.Removed != nil {
+			t.Errorf("got %+v", e)
+		}
+		if o := e.Override; o == nil || o.Status != "OUT_OF_SERVICE" || o.Author != "ops" || o.Reason != "deploy 12" || o.Since != midnight || o.Until != midnight+600_000 {
+			t.Errorf("the override is %+v", o)
+		}
+		if q := e.Quarantine; q == nil || q.Author != "ops" || q.Reason != "deploy 12" || q.Since != midnight || q.Until != midnight+60_000 {
+			t.Errorf("the quarantine is %+v", q)
+		}
+		if p := e.SelfPreservation; p.State != "off" || p.Withholds || p.Reason != "Self-preservation is off: no lease is older than one renewal interval. Leases are evicted when they end." {
+			t.Errorf("self-preservation is %+v", p)
+		}
+		n.apply(t, registry.Cancel{Key: keyOf("i1")})
+		e = n.explain(t, "i1")
+		if e.Status != "" || e.Removed == nil || e.Removed.Kind != "canceled" || e.Removed.At != midnight+10_000 {
+			t.Errorf("after the cancel: %+v", e)
+		}
+		n.set(func(m *memory) { m.health.Leads = false })
+		if e := n.explain(t, "i1"); e.Clock != "applied" {
+			t.Errorf("the clock of a follower is %q", e.Clock)
+		}
+	})
+}
+
+func TestNothingIsExplainedOfWhatIsNotRemembered(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	got := n.send(t, request("GET", "/v1/rollcall/apps/ORDERS/i1/explain", ""))
+	if got.status != 404 || !strings.Contains(got.body, `"error":"nothing is remembered of ORDERS/i1`) {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+}
