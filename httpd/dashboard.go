@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"iter"
 	"net/http"
+	"net/url"
 	"runtime"
 	"strconv"
 	"strings"
@@ -42,10 +43,23 @@ type page struct {
 	Instances  int
 	Statuses   []statusCount
 	Apps       []shownApp
+	Preserving shownPreserving
+	Quarantine []shownQuarantine
 	Registered []shownEvent
 	Canceled   []shownEvent
 	Self       []fact
 }
+
+// shownPreserving is self-preservation on the front page.
+type shownPreserving struct {
+	State, Reason, Since, Until string // the times are empty if there are none
+	Withheld                    uint32
+	Figures                     shownFigures
+	Threshold                   float64
+}
+
+// shownQuarantine is an instance that no list shows.
+type shownQuarantine struct{ App, ID, Status, Until, By, Explain string }
 
 type statusCount struct {
 	Status string
@@ -67,8 +81,9 @@ type statusGroup struct {
 }
 
 type linkedInstance struct {
-	ID   string
-	Link string // empty unless it is an http or https address
+	ID      string
+	Link    string // empty unless it is an http or https address
+	Explain string // path of what is known of it
 }
 
 type shownEvent struct{ At, App, ID string }
@@ -86,6 +101,9 @@ func (h *Handler) dashboard(w http.ResponseWriter, r *http.Request) error {
 	p.Instances = v.Len()
 	p.Statuses = statusesOf(v.View)
 	p.Apps = appsOf(v.View)
+	at := h.clockOf(v.View)
+	p.Preserving = preservingOf(v.View, at)
+	p.Quarantine = quarantinedOf(v.View, at)
 	p.Self = h.selfFacts()
 	return h.render(w, r, "dashboard", p)
 }
@@ -187,7 +205,36 @@ func (g *statusGroup) add(i *registry.Instance) {
 		g.More++
 		return
 	}
-	g.Instances = append(g.Instances, linkedInstance{ID: i.ID(), Link: safeLink(i.StatusPageURL)})
+	g.Instances = append(g.Instances, linkedInstance{ID: i.ID(), Link: safeLink(i.StatusPageURL), Explain: explainPath(i.Key())})
+}
+
+// explainPath is where an instance is explained.
+func explainPath(key registry.Key) string {
+	return "/v1/rollcall/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID) + "/explain?consistency=stale"
+}
+
+func preservingOf(v *registry.View, at leaseClock) shownPreserving {
+	p := preservationNow(v, at)
+	shown := shownPreserving{State: p.State, Reason: p.Reason, Withheld: p.Withheld, Figures: p.Figures, Threshold: p.Threshold}
+	if p.Since != 0 {
+		shown.Since = shownTime(p.Since)
+	}
+	if p.Until != 0 {
+		shown.Until = shownTime(p.Until)
+	}
+	return shown
+}
+
+func quarantinedOf(v *registry.View, at leaseClock) []shownQuarantine {
+	var shown []shownQuarantine
+	for l := range v.Quarantined {
+		q := quarantineOf(l.Quarantine, at)
+		shown = append(shown, shownQuarantine{
+			App: l.Instance.App, ID: l.Instance.ID(), Status: l.Instance.Status.String(),
+			Until: shownTime(q.Until), By: said(*q), Explain: explainPath(l.Key()),
+		})
+	}
+	return shown
 }
 
 // safeLink lets only web addresses be links; what an instance says of itself is not trusted.

@@ -78,14 +78,20 @@ func (h *Handler) selfPreservation(w http.ResponseWriter, r *http.Request) error
 }
 
 func preservationOf(v *registry.View, at leaseClock) preservation {
+	p := preservationNow(v, at)
+	p.Applications, p.Transitions = appsFigures(v, at.now), transitionsOf(v)
+	return p
+}
+
+// preservationNow is preservationOf without what came before and the single applications.
+func preservationNow(v *registry.View, at leaseClock) preservation {
 	p, f, s := v.Preservation(), v.Freshness(at.now), v.Settings()
 	holds, why := v.Condition(f)
 	shown := preservation{
 		State: p.State.String(), Reason: preservationReason(v, at, f, why), Since: p.Since.Wall,
 		Author: p.By.Author, Note: p.By.Reason,
 		Enabled: s.SelfPreservation, Threshold: shareOf(s.Threshold), Population: s.Population, Condition: holds,
-		Figures: shownFigures{f.Leases, f.Counted, f.Fresh, f.Expired}, Upstream: upstreamOf(v),
-		Applications: appsFigures(v, at.now), Transitions: transitionsOf(v), Clock: at.kind(),
+		Figures: shownFigures{f.Leases, f.Counted, f.Fresh, f.Expired}, Upstream: upstreamOf(v), Clock: at.kind(),
 	}
 	if p.Until != 0 {
 		shown.Until = at.wall(p.Until)
