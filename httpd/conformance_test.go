@@ -10,7 +10,9 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	handler, err := httpd.New(httpd.Config{Service: newMemory(), Node: "n1", Version: "test"})
+	service := newMemory()
+	service.leadAlways(t)
+	handler, err := httpd.New(httpd.Config{Service: service, Node: "n1", Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,5 +23,6 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceWhereConnectionsAreTakenOver(t *testing.T) {
 	n := newNode(t, httpd.Config{Node: "n1", Version: "test"}, nil)
+	n.leadAlways(t)
 	conformance.Run(t, conformance.Target{URL: "http://" + n.addr, Fixtures: os.DirFS("eureka/testdata")})
 }

@@ -1,0 +1,126 @@
+package conformance
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// acts are what operators do and are told.
+var acts = []check{
+	{"AnOverrideWithAnEndEnds", func(t *testing.T, c *client) {
+		c.register(registration{id: "i1"})
+		c.want(http.StatusOK, http.MethodPut, c.own("i1", "/override?value=OUT_OF_SERVICE&for=1s&author=ops&reason=test"), "")
+		c.wantStatus("i1", "OUT_OF_SERVICE")
+		doc := c.explain("i1")
+		if text(t, doc, "override", "author") != "ops" || text(t, doc, "override", "reason") != "test" || text(t, doc, "reported") != "UP" {
+			t.Errorf("it is explained as %v", doc)
+		}
+		c.eventually("the override ends", func() bool { return c.status("i1") == "UP" })
+	}},
+	{"TheQuarantinedAreInNoListAndRenew", func(t *testing.T, c *client) {
+		hidden, shown := "hidden-of-"+c.app, "shown-of-"+c.app
+		c.register(registration{id: hidden, vip: c.app})
+		c.register(registration{id: shown, vip: c.app})
+		c.want(http.StatusOK, http.MethodPut, c.own(hidden, "/quarantine?for=1h"), "")
+		for _, path := range []string{"/eureka/apps", "/eureka/apps/" + c.app, "/eureka/vips/" + c.app, "/eureka/svips/" + c.app, "/v1/rollcall/apps?app=" + c.app} {
+			body := c.want(http.StatusOK, http.MethodGet, path, "", "Accept", "application/json").body
+			if strings.Contains(body, "host.hidden-of-"+c.app) || !strings.Contains(body, "host.shown-of-"+c.app) {
+				t.Errorf("GET %s shows the wrong one: %.300s", path, body)
+			}
+		}
+		c.want(http.StatusNotFound, http.MethodGet, c.path(hidden, ""), "")
+		c.wantEmpty(http.StatusOK, http.MethodPut, c.path(hidden, ""), "")
+		if got := c.inDelta(hidden); got != "DELETED" {
+			t.Errorf("the delta shows it as %q, want DELETED", got)
+		}
+		if body := c.want(http.StatusOK, http.MethodGet, "/v1/rollcall/apps?quarantined=true&app="+c.app, "").body; !strings.Contains(body, `"quarantined_until":`) {
+			t.Errorf("asked for, it is not listed: %s", body)
+		}
+		if doc := c.explain(hidden); text(t, doc, "state") != "quarantined" {
+			t.Errorf("it is explained as %v", doc)
+		}
+		c.want(http.StatusOK, http.MethodDelete, c.own(hidden, "/quarantine"), "")
+		c.wantStatus(hidden, "UP")
+		if got := c.inDelta(hidden); got != "ADDED" {
+			t.Errorf("the delta shows it as %q, want ADDED", got)
+		}
+	}},
+	{"AQuarantineSurvivesACancelAndEnds", func(t *testing.T, c *client) {
+		c.register(registration{id: "i1", dirty: 1000})
+		c.want(http.StatusOK, http.MethodPut, c.own("i1", "/quarantine?for=2s"), "")
+		c.wantEmpty(http.StatusOK, http.MethodDelete, c.path("i1", ""), "")
+		c.register(registration{id: "i1", dirty: 2000})
+		if state := text(t, c.explain("i1"), "state"); state != "quarantined" && state != "listed" { // listed if this took 2 s
+			t.Errorf("it is %s", state)
+		}
+		c.eventually("it is listed", func() bool { return c.do(http.MethodGet, c.path("i1", ""), "").status == http.StatusOK })
+	}},
+	{"ALifeIsExplainedAlsoWhenItIsOver", func(t *testing.T, c *client) {
+		c.want(http.StatusNotFound, http.MethodGet, c.own("i1", "/explain"), "")
+		c.register(registration{id: "i1"})
+		if doc := c.explain("i1"); text(t, doc, "state") != "listed" || text(t, doc, "status") != "UP" || !strings.Contains(text(t, doc, "summary"), c.app+"/i1 is listed as UP.") {
+			t.Errorf("alive, it is explained as %v", doc)
+		}
+		c.wantEmpty(http.StatusOK, http.MethodDelete, c.path("i1", ""), "")
+		doc := c.explain("i1")
+		if text(t, doc, "state") != "gone" || text(t, doc, "removed", "kind") != "canceled" || !strings.Contains(text(t, doc, "summary"), "it was canceled at") {
+			t.Errorf("gone, it is explained as %v", doc)
+		}
+		history := at(t, doc, "history").([]any)
+		if len(history) != 2 || text(t, history[0], "what") != "registered" || text(t, history[1], "what") != "canceled" {
+			t.Errorf("its history is %v", history)
+		}
+	}},
+	{"SelfPreservationIsExplained", func(t *testing.T, c *client) {
+		doc := c.getJSON("/v1/rollcall/self-preservation")
+		for _, key := range []string{"state", "reason", "since", "author", "note", "enabled", "threshold", "population", "condition", "withheld", "figures", "upstream", "applications", "transitions", "clock"} {
+			at(t, doc, key)
+		}
+	}},
+	{"TheClustersSettingsAreShown", func(t *testing.T, c *client) {
+		doc := c.getJSON("/v1/rollcall/settings")
+		for _, key := range []string{"self-preservation.enabled", "self-preservation.renewal-percent-threshold", "eureka-compat.expectation"} {
+			at(t, doc, key)
+		}
+	}},
+	{"ActsOnUnknownInstancesAre404", func(t *testing.T, c *client) {
+		for _, rest := range []string{"/override?value=UP", "/quarantine?for=1m"} {
+			for _, method := range []string{http.MethodPut, http.MethodDelete} {
+				c.want(http.StatusNotFound, method, c.own("i1", rest), "")
+			}
+		}
+	}},
+}
+
+func (c *client) explain(id string) map[string]any {
+	c.t.Helper()
+	return c.getJSON(c.own(id, "/explain"))
+}
+
+// inDelta is the actionType that the delta shows of an instance of the client's application.
+func (c *client) inDelta(id string) string {
+	c.t.Helper()
+	for _, app := range at(c.t, c.getJSON("/eureka/apps/delta"), "applications", "application").([]any) {
+		if text(c.t, app, "name") != c.app {
+			continue
+		}
+		for _, instance := range at(c.t, app, "instance").([]any) {
+			if text(c.t, instance, "instanceId") == id {
+				return text(c.t, instance, "actionType")
+			}
+		}
+	}
+	return ""
+}
+
+// eventually waits for what a server does by itself.
+func (c *client) eventually(what string, holds func() bool) {
+	c.t.Helper()
+	for end := time.Now().Add(liveness); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			c.t.Fatalf("waited %v until %s", liveness, what)
+		}
+	}
+}
