@@ -21,7 +21,7 @@ var threeNodes = cluster{
 	Mode: "cp", ClusterID: "c1", Leader: "n2", Term: 7,
 	Nodes: []httpd.NodeStatus{
 		{ID: "n1", HTTP: "127.0.0.1:8761", Cluster: "127.0.0.1:7761", Role: "follower", Applied: 41},
-		{ID: "n2", HTTP: "127.0.0.1:8762", Cluster: "127.0.0.1:7762", Role: "leader", Applied: 42},
+		{ID: "n2", HTTP: "127.0.0.1:8762", Cluster: "127.0.0.1:7762", Role: "leader", Applied: 42, Index: "c1-17"},
 		{ID: "n3", Cluster: "127.0.0.1:7763", Role: "unreachable"},
 	},
 }
@@ -30,7 +30,7 @@ func TestTheClustersStatusIsShown(t *testing.T) {
 	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1", Version: "v1"}, nil)
 	want := `{"node":"n1","version":"v1","mode":"cp","cluster_id":"c1","leader":"n2","term":7,"ready":true,"quorum":true,"nodes":[` +
 		`{"id":"n1","http":"127.0.0.1:8761","cluster":"127.0.0.1:7761","role":"follower","applied":41},` +
-		`{"id":"n2","http":"127.0.0.1:8762","cluster":"127.0.0.1:7762","role":"leader","applied":42},` +
+		`{"id":"n2","http":"127.0.0.1:8762","cluster":"127.0.0.1:7762","role":"leader","applied":42,"index":"c1-17"},` +
 		`{"id":"n3","http":"","cluster":"127.0.0.1:7763","role":"unreachable","applied":0}]}` + "\n"
 	if got := n.send(t, request("GET", "/v1/rollcall/status", "")); got.body != want {
 		t.Errorf("got  %s\nwant %s", got.body, want)
