@@ -39,3 +39,14 @@ func TestFailedRemovalsAreGivenInTheTermsOfTheAPI(t *testing.T) {
 		t.Errorf("a removal that succeeded: %v", err)
 	}
 }
+
+func TestANodesIndexIsThatOfItsAnswers(t *testing.T) {
+	n := store.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: 7, Reachable: true}
+	want := httpd.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: "c0ffee-7"}
+	if got := nodeStatus("c0ffee", n); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := nodeStatus("c0ffee", store.NodeStatus{ID: "n1", Role: "unreachable"}); got.Index != "" {
+		t.Errorf("a node that did not answer is at %q, want no index", got.Index)
+	}
+}

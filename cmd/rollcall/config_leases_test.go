@@ -66,6 +66,9 @@ func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
 			if store := s.storeConfig("n1", &net.TCPAddr{}, nil, nil); store.EvictionTimer != tc.want.EvictionTimer || store.Settings != s.leases() {
 				t.Errorf("the store gets timer %v and %+v", store.EvictionTimer, store.Settings)
 			}
+			if http, err := s.httpConfig("n1", nil, nil); err != nil || http.ReadOnlyCache != tc.want.ReadOnlyCache {
+				t.Errorf("the HTTP API gets cache %v, %v", http.ReadOnlyCache, err)
+			}
 		})
 	}
 }

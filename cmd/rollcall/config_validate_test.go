@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd"
 )
 
 func validConfig() *Config {
@@ -143,5 +145,13 @@ func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
 		if err := checkKeyFile("http.tls.key", path); (err == nil) != tc.ok {
 			t.Errorf("mode %#o: %v, want allowed: %v", tc.mode, err, tc.ok)
 		}
+	}
+}
+
+func TestLimitsReachTheHTTPAPI(t *testing.T) {
+	got := (&LimitsConfig{RegisterBytes: 1, IgnoredBytes: 2, BatchBytes: 3, InstancesTotal: 4, InstancesInApp: 5, Watchers: 6}).http()
+	want := httpd.Limits{RegisterBytes: 1, IgnoredBytes: 2, BatchBytes: 3, InstancesTotal: 4, InstancesInApp: 5, Watchers: 6}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -78,24 +78,12 @@ func (n *node) openHTTP(c *Config, metrics prometheus.Registerer) (net.Listener,
 
 // handle puts the routes behind the HTTP port.
 func (n *node) handle(c *Config, name string, raft *store.Raft, metrics *prometheus.Registry) error {
-	reads, ok := httpd.ParseEurekaReads(c.Reads.Eureka)
-	if !ok {
-		return fmt.Errorf("reads.eureka: %q is unknown", c.Reads.Eureka)
+	config, err := c.httpConfig(name, n.log, metrics)
+	if err != nil {
+		return err
 	}
-	handler, err := httpd.New(httpd.Config{
-		Service: drainingService{raft, n.draining},
-		Cluster: cluster{raft},
-		Members: members{raft},
-		Node:    name,
-		Version: version,
-		Reads:   reads,
-		Log:     n.log,
-		Metrics: metrics,
-		Limits:  c.Limits.http(),
-
-		RateLimit:     c.RateLimiter.http(),
-		ReadOnlyCache: c.EurekaCompat.ReadOnlyCache,
-	})
+	config.Service, config.Cluster, config.Members = drainingService{raft, n.draining}, cluster{raft}, members{raft}
+	handler, err := httpd.New(config)
 	if err != nil {
 		return err
 	}
@@ -121,6 +109,24 @@ func newMetrics() *prometheus.Registry {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return metrics
+}
+
+// httpConfig translates the settings.
+func (c *Config) httpConfig(name string, log *slog.Logger, metrics *prometheus.Registry) (httpd.Config, error) {
+	reads, ok := httpd.ParseEurekaReads(c.Reads.Eureka)
+	if !ok {
+		return httpd.Config{}, fmt.Errorf("reads.eureka: %q is unknown", c.Reads.Eureka)
+	}
+	return httpd.Config{
+		Node:          name,
+		Version:       version,
+		Reads:         reads,
+		Log:           log,
+		Metrics:       metrics,
+		Limits:        c.Limits.http(),
+		RateLimit:     c.RateLimiter.http(),
+		ReadOnlyCache: c.EurekaCompat.ReadOnlyCache,
+	}, nil
 }
 
 // storeConfig translates the settings; http is the address that was bound.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -24,6 +25,16 @@ func hangups() (hup <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
 	return c, func() { signal.Stop(c) }
+}
+
+// during reloads at each signal while do runs, and returns its error.
+func (r *reloader) during(ctx context.Context, hup <-chan os.Signal, do func(context.Context) error) error {
+	done, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var reloading sync.WaitGroup
+	reloading.Go(func() { r.run(done, hup) })
+	defer reloading.Wait()
+	defer cancel()
+	return do(ctx)
 }
 
 // run reloads at each signal until ctx ends.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -96,10 +97,6 @@ func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := started(t, n)
-	url := "http://" + n.listeners[0].Addr().String()
-	awaitReady(t, url)
-
 	file := filepath.Join(t.TempDir(), "rollcall.yaml")
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	addConfigFlags(flags)
@@ -107,6 +104,12 @@ func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := reloader{load: func() (settings, error) { return loadSettings(fromProcess(flags)) }, apply: n.setRate, running: *c, log: quiet}
+	hup := make(chan os.Signal)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.during(ctx, hup, n.run) }()
+	url := "http://" + n.listeners[0].Addr().String()
+	awaitReady(t, url)
 	const few = "rate-limiter: {enabled: true, burst-size: 1, registry-fetch-average-rate: 1, full-fetch-average-rate: 1}"
 	for _, step := range []struct {
 		name, file string
@@ -120,12 +123,14 @@ func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
 		if err := os.WriteFile(file, []byte(step.file), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r.reload()
+		hup <- syscall.SIGHUP
+		hup <- syscall.SIGHUP // is taken when the first one has taken effect
 		if got := refuses(url); got != step.refuses {
 			t.Errorf("%s: fetches are refused: %v, want %v", step.name, got, step.refuses)
 		}
 	}
-	if err := stop(); err != nil {
+	cancel()
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,12 +50,7 @@ func runServer(ctx context.Context, c *Config, load func() (settings, error), lo
 		return err
 	}
 	r := reloader{load: load, apply: n.setRate, log: n.log, running: *c}
-	ctx, cancel := context.WithCancel(ctx)
-	var reloading sync.WaitGroup
-	reloading.Go(func() { r.run(ctx, hup) })
-	defer reloading.Wait()
-	defer cancel()
-	return n.run(ctx)
+	return r.during(ctx, hup, n.run)
 }
 
 // shutdownLimits bounds the steps of a shutdown, together below the 10 s after which service
