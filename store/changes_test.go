@@ -27,6 +27,17 @@ func (n *testNode) await(t *testing.T, app string) <-chan awaited {
 	return done
 }
 
+func receive(t *testing.T, done <-chan awaited) awaited {
+	t.Helper()
+	select {
+	case got := <-done:
+		return got
+	case <-time.After(limit):
+		t.Fatal("nobody was woken")
+		return awaited{}
+	}
+}
+
 func TestAChangeOnOneNodeWakesThoseWhoWaitOnEveryNode(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	var waiting, elsewhere []<-chan awaited
@@ -36,18 +47,14 @@ func TestAChangeOnOneNodeWakesThoseWhoWaitOnEveryNode(t *testing.T) {
 	}
 	want := c.nodes[0].apply(t, registry.Register{Instance: instance("ORDERS", "o1", 90)})
 	for i, done := range waiting {
-		select {
-		case got := <-done:
-			if got.err != nil || len(got.changes.Items) != 1 || got.changes.Items[0].Index != want.Index || got.changes.View.Index() < want.Index {
-				t.Errorf("%s: %+v, want the change %d", c.nodes[i].cfg.Node, got, want.Index)
-			}
-		case <-time.After(limit):
-			t.Fatalf("%s: nobody was woken", c.nodes[i].cfg.Node)
+		got := receive(t, done)
+		if got.err != nil || len(got.changes.Items) != 1 || got.changes.Items[0].Index != want.Index || got.changes.View.Index() < want.Index {
+			t.Errorf("%s: %+v, want the change %d", c.nodes[i].cfg.Node, got, want.Index)
 		}
 	}
 	want = c.nodes[1].apply(t, registry.Register{Instance: instance("BILLING", "b1", 90)})
 	for i, done := range elsewhere {
-		got := <-done
+		got := receive(t, done)
 		if got.err != nil || len(got.changes.Items) != 1 || got.changes.Items[0].Index != want.Index {
 			t.Errorf("%s: %+v, want only the change %d: the other application is none of its business", c.nodes[i].cfg.Node, got, want.Index)
 		}
@@ -60,7 +67,7 @@ func TestWhoWaitsForChangesIsToldThatTheNodeCloses(t *testing.T) {
 	if err := c.nodes[0].halt(); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-done; !errors.Is(got.err, registry.ErrClosed) {
+	if got := receive(t, done); !errors.Is(got.err, registry.ErrClosed) {
 		t.Errorf("got %+v, want ErrClosed", got)
 	}
 }

@@ -141,7 +141,15 @@ func TestSelfPreservationHoldsWhatFellSilentAtOnceUntilReleased(t *testing.T) {
 		g.pass(10 * time.Second)
 		g.wantState(registry.PreservationOff)
 		g.silence(keys[:12]...)
+		g.pass(2500 * time.Millisecond)
+		g.wantState(registry.PreservationOn)
+		expired := g.evictor.expired
+		g.evictor.expired = func(int64, int) []registry.EvictItem {
+			t.Error("looked for expired leases while evictions are withheld")
+			return nil
+		}
 		g.pass(30 * time.Second)
+		g.evictor.expired = expired
 		g.wantNobodyGone()
 		g.wantState(registry.PreservationOn)
 		if got := g.metric("rollcall_self_preservation_withheld", ""); got != 12 {

@@ -86,7 +86,7 @@ func TestStockExpectationDoesNotFollowALargeFall(t *testing.T) {
 		g.pass(10 * time.Minute)
 		g.wantState(registry.PreservationOff)
 		g.silence(keys[:20]...)
-		g.pass(6 * time.Hour)
+		g.pass(2 * time.Hour)
 		g.wantNobodyGone()
 		g.wantState(registry.PreservationOn)
 		got := g.machine.View().Expectation()
@@ -105,7 +105,7 @@ func TestStockStandaloneServerNeverExpiresItsOnlyApplication(t *testing.T) {
 			t.Errorf("expectation %+v, want 2 clients, threshold 3, 2 renewals and no eviction", got)
 		}
 		g.silence(key)
-		g.pass(6 * time.Hour)
+		g.pass(2 * time.Hour)
 		g.wantNobodyGone()
 		g.wantState(registry.PreservationOn)
 	})
