@@ -2,6 +2,7 @@ package httpd_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -228,6 +229,9 @@ func newNarrowNode(t *testing.T, config httpd.Config, slow time.Duration) (*node
 func (n *node) watchRaw(t *testing.T, query string) io.Reader {
 	t.Helper()
 	conn := n.dial(t)
+	if err := conn.SetDeadline(time.Now().Add(10 * liveness)); err != nil { // it lives as long as the test
+		t.Fatal(err)
+	}
 	if _, err := io.WriteString(conn, request("GET", "/v1/rollcall/watch"+query, "")); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +240,7 @@ func (n *node) watchRaw(t *testing.T, query string) io.Reader {
 
 // lastEvent reads a stream, which must end in good order, and returns the name of its last event.
 func lastEvent(conn net.Conn) (name string, err error) {
-	if err := conn.SetDeadline(time.Now().Add(10 * liveness)); err != nil {
+	if err := errors.Join(conn.SetDeadline(time.Now().Add(10*liveness)), conn.(*net.TCPConn).SetReadBuffer(1<<20)); err != nil {
 		return "", err
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
