@@ -112,7 +112,7 @@ func checkDelta(t *rapid.T, old, now *View) {
 		seen[l.Key()] = true
 		switch l.Action {
 		case ActionAdded, ActionModified:
-			content[l.Key()] = l
+			content[l.Key()] = shown{l.Instance, l.Changed}
 		case ActionDeleted:
 			delete(content, l.Key())
 		default:
@@ -132,10 +132,16 @@ func checkDelta(t *rapid.T, old, now *View) {
 	}
 }
 
-func contentOf(v *View) map[Key]*Lease {
-	content := make(map[Key]*Lease, v.Len())
+// shown is what readers see of a lease: what the registry knows of an override can change without it.
+type shown struct {
+	instance *Instance
+	changed  Index
+}
+
+func contentOf(v *View) map[Key]shown {
+	content := make(map[Key]shown, v.Len())
 	for l := range v.Leases() {
-		content[l.Key()] = l
+		content[l.Key()] = shown{l.Instance, l.Changed}
 	}
 	return content
 }

@@ -211,14 +211,14 @@ func TestHistoryOfAnEvictionSaysHowLongItWasSilentAndWhyItWasNotWithheld(t *test
 
 func TestHistoryKeepsTheLast16Events(t *testing.T) {
 	g, want := newRig(t), []Event(nil)
-	for i := range 200 {
+	for i := range 700 { // more than a byte counts
 		g.pass(1000)
 		status := []Status{Up, Down}[i%2]
 		kind := EventStatus
 		switch {
 		case i == 0:
 			kind = EventRegistered
-		case i%20 == 0: // of the records of removals too
+		case i%300 == 0: // of the records of removals too
 			g.client(Cancel{orders1})
 			want = append(want, Event{At: g.now, Times: 1, Kind: EventCanceled, Status: Down})
 			kind = EventRegistered

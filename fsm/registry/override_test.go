@@ -272,13 +272,11 @@ func TestReplicatedRegistrationTellsWhatTheClientReports(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, OutOfService, 100))
 	g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000})
-	g.peer(Register{instance(orders1, Up, 100)})
+	if res := g.peer(Register{instance(orders1, Up, 100)}); res.Outcome != Done || res.Index != 0 || g.View().Index() != 2 {
+		t.Errorf("got %+v, index %d; want no change after 2", res, g.View().Index())
+	}
 	if got := g.lease(orders1).Override.Reported; got != Up {
 		t.Errorf("reported %s, want UP", got)
-	}
-	index := g.View().Index()
-	if res := g.peer(Register{instance(orders1, Up, 100)}); res.Index != 0 || g.View().Index() != index {
-		t.Errorf("the same again: %+v, want no change", res)
 	}
 }
 
@@ -340,5 +338,14 @@ func TestEndOfAnOverrideIsFenced(t *testing.T) {
 				t.Errorf("got %+v, want outcome %d without effect", res, tt.want)
 			}
 		})
+	}
+}
+
+func TestOverrideWithoutAnEndDoesNotEnd(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.client(SetOverride{Key: orders1, Status: Down, By: keeper})
+	if got := g.Ending(1<<63 - 1); len(got) != 0 {
+		t.Errorf("%v is to end", got)
 	}
 }

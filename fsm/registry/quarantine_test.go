@@ -341,6 +341,38 @@ func TestInstanceIsHiddenFromItsQuarantineToTheEnd(t *testing.T) {
 	})
 }
 
+// Documents of an application are made anew whenever it changed.
+func TestApplicationChangesWithItsQuarantinedInstances(t *testing.T) {
+	tests := []struct {
+		name string
+		op   Op
+	}{
+		{"registration", Register{instance(orders1, Down, 200)}},
+		{"override", SetOverride{Key: orders1, Status: Down}},
+		{"longer quarantine", Quarantine{Key: orders1, For: 120_000}},
+		{"end of the quarantine", Quarantine{Key: orders1}},
+		{"cancel", Cancel{orders1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			g.register(instance(orders2, Up, 100))
+			g.client(Quarantine{Key: orders1, For: 60_000})
+			index := g.client(tt.op).Index
+			thawed, err := Thaw(g.Freeze())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, v := range map[string]*View{"live": g.View(), "thawed": thawed.View()} {
+				if app, _ := v.App("ORDERS"); index != 4 || app.Changed != index {
+					t.Errorf("%s: changed at %d by change %d, want 4", name, app.Changed, index)
+				}
+			}
+		})
+	}
+}
+
 func TestEndingIsInTheOrderOfTime(t *testing.T) {
 	g := newRig(t)
 	var want []Op

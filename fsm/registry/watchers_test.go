@@ -175,11 +175,8 @@ func TestAwaitGoesOnOverWhatIsNotSelected(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
 		w.do(Register{instance(orders1, Up, 100)}, Register{instance(billing1, Up, 100)}, Cancel{billing1})
 		orders, all := w.await(ctx, 1, "ORDERS"), w.await(ctx, 3, "")
-		for range 30 { // until the record of the cancel is forgotten
-			w.pass(maxLead)
-			w.Advance(w.now)
-			w.publish()
-		}
+		w.forgetRemovals()
+		w.publish()
 		if w.View().tables.pruned != 3 {
 			t.Fatalf("pruned to %d, want 3", w.View().tables.pruned)
 		}
@@ -205,10 +202,8 @@ func TestAwaitOfAnIndexAheadWaitsForTheNext(t *testing.T) {
 func TestAwaitOfAnIndexThatIsForgottenIsTooOld(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
 		w.do(Register{instance(orders1, Up, 100)}, Cancel{orders1})
-		for range 30 {
-			w.pass(maxLead)
-			w.do(UpdateMetadata{Key: orders2}) // unknown: only the clock moves
-		}
+		w.forgetRemovals()
+		w.publish()
 		for _, app := range []string{"", "BILLING"} {
 			if wait := w.await(ctx, 1, app); !wait.done || !errors.Is(wait.err, ErrTooOld) {
 				t.Errorf("application %q: done %t, %v; want ErrTooOld", app, wait.done, wait.err)
@@ -246,61 +241,80 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A snapshot can put another state in the place of the present one.
+func TestAwaitGoesOnWhenAnotherOfItsKindEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
+		short, cancel := context.WithCancel(ctx)
+		first, second := w.await(short, 0, "ORDERS"), w.await(ctx, 0, "ORDERS")
+		cancel()
+		synctest.Wait()
+		if !first.done {
+			t.Fatal("it goes on without its context")
+		}
+		w.do(Register{instance(orders1, Up, 100)})
+		second.want(t, orders1)
+	})
+}
+
+// A snapshot can put another state in the place of the present one, which is at 6 here.
 func TestAwaitAcrossARestore(t *testing.T) {
-	// restored is a state in which ORDERS/orders-1 changed last, at an index, and billing-1 went.
-	restored := func(t *testing.T, index Index, forget bool) *Registry {
-		g := newRig(t)
-		g.register(instance(billing1, Up, 100))
-		g.client(Cancel{billing1})
-		for g.index < index {
-			g.register(instance(orders1, Up, 100))
-		}
-		for range 30 * map[bool]int{true: 1}[forget] {
-			g.pass(maxLead)
-			g.Advance(g.now)
-		}
-		return g.Registry
-	}
 	tests := []struct {
 		name     string
-		index    Index
-		forget   bool // the record of the cancel
-		orders   string
+		restored func(g *rig) // over a cancel of billing-1 at 2
+		after    Index
+		orders   string // what a wait for ORDERS returns
 		billing  string
-		nextOnly bool // the wait for ORDERS ends only with the next change
 	}{
-		{"newer", 10, false, "orders-1", "billing-1", false},
-		{"newer, with removals forgotten", 10, true, "too old", "too old", false},
-		{"older", 3, false, "", "", true},
+		{"newer", func(g *rig) { g.registerUpTo(10) }, 6, "orders-1", ""},
+		{"newer, with removals forgotten", func(g *rig) {
+			g.registerUpTo(10)
+			g.client(Cancel{orders1})
+			g.forgetRemovals()
+		}, 6, "too old", "too old"},
+		{"older", func(g *rig) { g.registerUpTo(3) }, 1, "orders-1", "billing-1"},
+		{"older than what was waited for", func(g *rig) { g.registerUpTo(3) }, 6, "", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
-				var after Index
-				if tt.nextOnly {
-					w.do(Register{instance(billing1, Up, 100)}, Register{instance(billing1, Up, 100)}, Register{instance(billing1, Up, 100)}, Register{instance(billing1, Up, 100)})
-					after = 4
+				for range 6 {
+					w.do(Register{instance(Key{"USERS", "1"}, Up, 100)})
 				}
-				orders, billing := w.await(ctx, after, "ORDERS"), w.await(ctx, after, "BILLING")
-				w.Registry = restored(t, tt.index, tt.forget)
+				orders, billing := w.await(ctx, tt.after, "ORDERS"), w.await(ctx, tt.after, "BILLING")
+				other := newRig(t)
+				other.register(instance(billing1, Up, 100))
+				other.client(Cancel{billing1})
+				tt.restored(other)
+				w.rig = other
 				w.publish()
-				for _, want := range []struct {
-					wait   *wait
-					result string
-				}{{orders, tt.orders}, {billing, tt.billing}} {
-					if got := want.wait.result(); got != want.result {
-						t.Errorf("got %q, want %q", got, want.result)
-					}
+				if got := orders.result(); got != tt.orders {
+					t.Errorf("ORDERS: got %q, want %q", got, tt.orders)
 				}
-				if tt.nextOnly {
-					w.do(Register{instance(orders1, Up, 100)}) // 4: not after 4
-					orders.wantNone(t)
+				if got := billing.result(); got != tt.billing {
+					t.Errorf("BILLING: got %q, want %q", got, tt.billing)
+				}
+				for w.index < 12 { // life goes on
 					w.do(Register{instance(orders1, Up, 100)})
-					orders.want(t, orders1)
+				}
+				if orders.result() == "" {
+					t.Error("the wait was not woken by what came after the restore")
 				}
 			})
 		})
+	}
+}
+
+// registerUpTo registers orders-1 until the state has an index.
+func (g *rig) registerUpTo(index Index) {
+	for g.index < index {
+		g.register(instance(orders1, Up, 100))
+	}
+}
+
+// forgetRemovals lets a day pass.
+func (g *rig) forgetRemovals() {
+	for at := g.now.Lease; g.now.Lease < at+maxRemovalAge+deltaStep; {
+		g.pass(maxLead)
+		g.Advance(g.now)
 	}
 }
 
