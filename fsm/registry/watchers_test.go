@@ -173,8 +173,10 @@ func TestAwaitIsNotWokenByOtherApplications(t *testing.T) {
 // nor be told that it is too old when the records of its beginning are forgotten.
 func TestAwaitGoesOnOverWhatIsNotSelected(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
-		w.do(Register{instance(orders1, Up, 100)}, Register{instance(billing1, Up, 100)}, Cancel{billing1})
-		orders, all := w.await(ctx, 1, "ORDERS"), w.await(ctx, 3, "")
+		w.do(Register{instance(orders1, Up, 100)})
+		orders := w.await(ctx, 1, "ORDERS")
+		w.do(Register{instance(billing1, Up, 100)}, Cancel{billing1})
+		all := w.await(ctx, 3, "")
 		w.forgetRemovals()
 		w.publish()
 		if w.View().tables.pruned != 3 {
