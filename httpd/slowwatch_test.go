@@ -179,7 +179,11 @@ func TestAThousandSlowWatchersHarmNobody(t *testing.T) {
 	}
 	healthy := newEvents(t, n.watchRaw(t, "?app=HEALTHY"))
 	healthy.want("start")
-	eventually(t, "all others are too slow", func() bool { return l.blocked(slow) == slowWatchers })
+	slowOnes := func() float64 {
+		return gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "slow"})
+	}
+	// On a busy machine some are told already, because what they did not read fits into the network.
+	eventually(t, "all others are too slow", func() bool { return l.blocked(slow)+int(slowOnes()) >= slowWatchers })
 	for i := range 20 {
 		churn()
 		n.apply(t, registry.Register{Instance: newInstance("HEALTHY", fmt.Sprint(i))})
@@ -201,7 +205,7 @@ func TestAThousandSlowWatchersHarmNobody(t *testing.T) {
 	}
 	reading.Wait()
 	eventually(t, "the slow ones have gone", func() bool { return gathered(t, metrics, "rollcall_http_watchers", nil) == 1 })
-	if got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "slow"}); got != slowWatchers {
+	if got := slowOnes(); got != slowWatchers {
 		t.Errorf("%v slow watchers are counted, want %d", got, slowWatchers)
 	}
 }
