@@ -37,8 +37,8 @@ type evictionRig struct {
 	clients          map[registry.Key]*rigClient
 	gone             map[registry.Key]time.Duration // since begun
 
-	// before, if not nil, is told every proposal of the evictor before it is applied.
-	before func(ops []registry.Op)
+	// before, if not nil, is told every proposal of the evictor before it is applied; an error prevents it.
+	before func(ops []registry.Op) error
 }
 
 // rigClient renews one lease.
@@ -79,7 +79,9 @@ func (g *evictionRig) lead() {
 		ending:  g.machine.Ending,
 		apply: func(_ context.Context, ops ...registry.Op) ([]registry.Result, error) {
 			if g.before != nil {
-				g.before(ops)
+				if err := g.before(ops); err != nil {
+					return nil, err
+				}
 			}
 			return g.apply(ops...), nil
 		},

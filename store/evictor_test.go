@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,10 +94,11 @@ func TestVictimsShareEntriesOfBoundedSize(t *testing.T) {
 		}
 		g.register("last", 1, 3, 0)
 		var sizes []int
-		g.before = func(ops []registry.Op) {
+		g.before = func(ops []registry.Op) error {
 			if evict, ok := ops[0].(registry.Evict); ok {
 				sizes = append(sizes, len(evict.Items))
 			}
+			return nil
 		}
 		g.pass(5 * time.Second)
 		if want := []int{evictionBatch, evictionBatch, 1}; !slices.Equal(sizes, want) {
@@ -114,11 +116,12 @@ func TestAHoldStopsARoundBetweenTwoEntries(t *testing.T) {
 			g.register(fmt.Sprintf("i%d", i), 1, 3, 0)
 		}
 		held := false
-		g.before = func(ops []registry.Op) {
+		g.before = func(ops []registry.Op) error {
 			if _, ok := ops[0].(registry.Evict); ok && !held {
 				held = true
 				g.apply(hold(time.Minute))
 			}
+			return nil
 		}
 		g.pass(5 * time.Second)
 		if got := len(g.gone); got != evictionBatch {
@@ -152,8 +155,16 @@ func TestSelfPreservationHoldsWhatFellSilentAtOnceUntilReleased(t *testing.T) {
 		g.evictor.expired = expired
 		g.wantNobodyGone()
 		g.wantState(registry.PreservationOn)
-		if got := g.metric("rollcall_self_preservation_withheld", ""); got != 12 {
-			t.Errorf("%v evictions withheld, want 12", got)
+		for _, m := range []struct {
+			name, label string
+			want        float64
+		}{
+			{"state", "on", 1}, {"state", "off", 0}, {"condition", "", 1}, {"withheld", "", 12}, {"threshold", "", 0.85},
+			{"leases", "all", 20}, {"leases", "counted", 20}, {"leases", "fresh", 8}, {"leases", "expired", 12},
+		} {
+			if got := g.metric("rollcall_self_preservation_"+m.name, m.label); got != m.want {
+				t.Errorf("metric %s %s: got %v, want %v", m.name, m.label, got, m.want)
+			}
 		}
 
 		g.apply(release())
@@ -203,6 +214,30 @@ func (g *evictionRig) wantLoggedTransitions(want []string) {
 	if int(counted) != len(want) {
 		g.t.Errorf("%v transitions counted, want %d", counted, len(want))
 	}
+}
+
+func TestNothingIsEvictedByAStateThatCouldNotBeLeft(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		keys := g.registerMany(20, 1, 3)
+		g.pass(10 * time.Second)
+		committed := errors.New("no majority")
+		g.before = func(ops []registry.Op) error {
+			if _, ok := ops[0].(registry.SelfPreservation); ok {
+				return committed
+			}
+			return nil
+		}
+		g.silence(keys[:12]...)
+		g.pass(30 * time.Second)
+		g.wantState(registry.PreservationOff)
+		g.wantNobodyGone()
+		if got := g.logged("level=WARN", "not committed", "no majority"); got != 1 {
+			t.Errorf("the failure was logged %d times, want once:\n%s", got, g.log)
+		}
+		committed = nil
+		g.pass(2 * time.Second)
+		g.wantState(registry.PreservationOn)
+	})
 }
 
 func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
@@ -311,10 +346,11 @@ func TestAPanicCostsOneRound(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		key := g.register("i", 1, 3, 0)
 		panics := 0
-		g.before = func([]registry.Op) {
+		g.before = func([]registry.Op) error {
 			if panics++; panics <= 2 {
 				panic("a defect")
 			}
+			return nil
 		}
 		g.pass(7 * time.Second)
 		g.wantGone(key, 5*time.Second)
@@ -332,11 +368,12 @@ func TestALeaderChangeInTheMiddleOfARoundEvictsNobodyTwice(t *testing.T) {
 		key := g.register("i", 1, 3, 0)
 		old := g.evictor
 		refused := false
-		g.before = func(ops []registry.Op) {
+		g.before = func([]registry.Op) error {
 			if g.evictor == old {
 				refused = true
 				g.lead() // the entry of the old leader comes after the new leader's first
 			}
+			return nil
 		}
 		g.pass(3500 * time.Millisecond)
 		if !refused {

@@ -36,6 +36,22 @@ func TestStatusNamesEveryNodeAndTheLeader(t *testing.T) {
 	}
 }
 
+func TestStatusSaysWhichNodesHaveAppliedAChange(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	change := c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 90)}).Index
+	for _, n := range c.nodes {
+		eventually(t, n.cfg.Node+" knows that all nodes have applied it", func() bool {
+			st := n.Status(context.Background())
+			for _, node := range st.Nodes {
+				if node.Index < change {
+					return false
+				}
+			}
+			return len(st.Nodes) == 3
+		})
+	}
+}
+
 func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 90)})
