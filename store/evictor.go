@@ -121,7 +121,7 @@ func (e *evictor) round(ctx context.Context, now int64) {
 	if !decided || !e.end(ctx, now) || !evicts || e.view().Preservation().State.Withholds() {
 		return
 	}
-	due := e.expired(now-additional, int(figures.Leases))
+	due := e.expired(now-additional, e.view().Total())
 	e.early = e.upstream || len(due) == 0
 	e.evict(ctx, due)
 }
@@ -178,7 +178,7 @@ func (e *evictor) evict(ctx context.Context, due []registry.EvictItem) {
 	}
 	if evicted > 0 {
 		e.metrics.evicted.Add(float64(evicted))
-		e.log.Info("evicted", "leases", evicted, "due", all, "left", e.view().Len())
+		e.log.Info("evicted", "leases", evicted, "due", all, "left", e.view().Total())
 	}
 }
 

@@ -121,9 +121,14 @@ func (g *evictionRig) tick() { g.entry(fsm.AppendWrite(nil, g.stamp())) }
 // apply performs operations as one batch in an entry of its own.
 func (g *evictionRig) apply(ops ...registry.Op) []registry.Result {
 	g.t.Helper()
+	return g.applyFrom(registry.FromClient, ops...)
+}
+
+func (g *evictionRig) applyFrom(origin registry.Origin, ops ...registry.Op) []registry.Result {
+	g.t.Helper()
 	items := make([]fsm.Item, len(ops))
 	for i, op := range ops {
-		items[i] = fsm.Item{Origin: registry.FromClient, Op: op}
+		items[i] = fsm.Item{Origin: origin, Op: op}
 	}
 	g.seq++
 	id := fsm.BatchID{Node: "n1", Boot: 1, Seq: g.seq, Answered: g.seq - 1}

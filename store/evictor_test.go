@@ -422,6 +422,19 @@ func TestOverridesAndQuarantinesEndAtTheirTime(t *testing.T) {
 	}
 }
 
+func TestALeaseOfAnotherDatacenterEndsThoughItCountsForNothing(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		i := instance("A", "far", 3)
+		g.applyFrom(registry.FromEureka, registry.Register{Instance: i})
+		g.clients[i.Key()] = &rigClient{}
+		g.pass(4 * time.Second)
+		g.wantGone(i.Key(), 3*time.Second)
+		if got := g.metric("rollcall_self_preservation_leases", "all"); got != 0 {
+			t.Errorf("%v leases of the own datacenter, want none", got)
+		}
+	})
+}
+
 func TestAQuarantinedInstanceAloneKeepsTheClockGoing(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		key := g.register("i", 1, 3, 0)

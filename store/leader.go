@@ -162,10 +162,7 @@ func (s *Raft) evictionEnv(l *leadership) evictionEnv {
 // needsClock says that something in the state waits for a time of the lease clock. Otherwise an idle
 // cluster writes nothing, and the clock stands still.
 func needsClock(v *registry.View) bool {
-	for range everyLease(v) {
-		return true
-	}
-	return v.Preservation().State != registry.PreservationOff
+	return v.Total() > 0 || v.Preservation().State != registry.PreservationOff
 }
 
 // grow notices, once, that leases can end.

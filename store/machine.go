@@ -64,7 +64,7 @@ func (f *stateMachine) publish() {
 // past, which a node goes through again when it starts, are no news: becomeReady looks afterwards.
 func (f *stateMachine) noteSettings() {
 	if f.s.ready.Load() {
-		f.s.settings.note(f.s.machine.View().Settings())
+		f.s.settings.note()
 	}
 }
 

@@ -81,7 +81,7 @@ func OpenRaft(cfg RaftConfig) (*Raft, error) {
 		opened:  time.Now(),
 	}
 	s.closing, s.stop = context.WithCancel(context.Background())
-	s.settings = settingsWatch{own: cfg.Settings, log: cfg.Log}
+	s.settings = settingsWatch{own: cfg.Settings, state: func() registry.Settings { return s.machine.View().Settings() }, log: cfg.Log}
 	cfg.Metrics.MustRegister(preservationGauges{s.leaseTime}, s.suspendedGauge())
 	s.reads = newRounds(s.readRound)
 	s.indexes = newRounds(s.indexRound)
@@ -318,7 +318,7 @@ func (s *Raft) becomeReady(ctx context.Context) {
 		if _, err := s.View(ctx, registry.Linearizable); err == nil {
 			s.ready.Store(true)
 			s.log.Info("ready", "instances", s.machine.View().Len())
-			s.settings.note(s.machine.View().Settings())
+			s.settings.note()
 			return
 		}
 	}

@@ -13,18 +13,19 @@ import (
 // settingsWatch says when the settings that hold in the cluster, which are those of whoever leads,
 // are not this node's own: an operator who changed one file of three wants to know.
 type settingsWatch struct {
-	own registry.Settings
-	log *slog.Logger
+	own   registry.Settings
+	state func() registry.Settings // those that hold now
+	log   *slog.Logger
 
 	mu   sync.Mutex
 	said string // what was logged last; "": they agree
 }
 
-// note compares the settings in the state with this node's own, and logs a change of the result.
-func (w *settingsWatch) note(state registry.Settings) {
-	differs := differences(state, w.own)
+// note compares the settings that hold with this node's own, and logs a change of the result.
+func (w *settingsWatch) note() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	differs := differences(w.state(), w.own)
 	if differs == w.said {
 		return
 	}

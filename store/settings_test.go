@@ -42,11 +42,11 @@ func TestDifferencesAreNamedByTheirKeys(t *testing.T) {
 
 func TestADifferenceIsLoggedOncePerChange(t *testing.T) {
 	var log bytes.Buffer
-	w := settingsWatch{own: registry.DefaultSettings(), log: slog.New(slog.NewTextHandler(&log, nil))}
-	other := registry.DefaultSettings()
-	other.Population = 3
-	for _, state := range []registry.Settings{w.own, w.own, other, other, other, w.own, other} {
-		w.note(state)
+	state := registry.DefaultSettings()
+	w := settingsWatch{own: state, state: func() registry.Settings { return state }, log: slog.New(slog.NewTextHandler(&log, nil))}
+	for _, population := range []uint32{10, 10, 3, 3, 3, 10, 3} {
+		state.Population = population
+		w.note()
 	}
 	if warned, calmed := strings.Count(log.String(), "level=WARN"), strings.Count(log.String(), "level=INFO"); warned != 2 || calmed != 1 {
 		t.Errorf("%d warnings and %d all-clears, want 2 and 1:\n%s", warned, calmed, log.String())
