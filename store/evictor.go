@@ -48,7 +48,7 @@ type evictor struct {
 	evictionEnv
 	believed int   // stalls of the clock up to which this node's knowledge was confirmed
 	next     int64 // when the next round begins at the latest
-	early    bool  // it may begin earlier, if there is something to evict
+	early    bool  // it may begin earlier, if there is something to end
 	timer    upstreamTimer
 	seen     registry.Preservation // the newest transition that was logged
 	failing  bool                  // the last proposal was not committed, and that was logged
@@ -92,9 +92,12 @@ func (e *evictor) step(ctx context.Context) {
 	}
 }
 
-// due says that there is something to evict.
+// due says that there is something to end.
 func (e *evictor) due(now int64) bool {
-	if e.upstream {
+	switch {
+	case len(e.ending(now)) > 0:
+		return true
+	case e.upstream:
 		return e.timer.due(now)
 	}
 	return len(e.expired(now, 1)) > 0

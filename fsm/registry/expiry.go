@@ -142,10 +142,15 @@ func (v *View) Ends(l *Lease) int64 {
 // duration to a lease that was renewed since its registration, as Lease.renew upstream does.
 func (l *Lease) end(renewed, established int64, doubled bool) int64 {
 	duration := int64(l.Duration) * 1000
-	grace := min(duration, int64(l.Interval)*1000+renewalGrace)
 	life := duration
 	if doubled && renewed > l.StartedLease {
 		life = 2 * duration
 	}
-	return max(renewed+life, established+grace)
+	return max(renewed+life, established+l.Grace())
+}
+
+// Grace is the time (ms of lease clock) after the establishment of a leadership within which the
+// lease does not end.
+func (l *Lease) Grace() int64 {
+	return min(int64(l.Duration)*1000, int64(l.Interval)*1000+renewalGrace)
 }
