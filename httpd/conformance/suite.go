@@ -16,6 +16,7 @@ type Target struct {
 
 // Run runs the suite.
 func Run(t *testing.T, target Target) {
+	t.Cleanup(transport.CloseIdleConnections)
 	for _, group := range [][]check{traps, writes, reads, renewals, overrides, registrations, batches, others, watches, acts} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) { c.run(t, newClient(t, target.URL)) })
