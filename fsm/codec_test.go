@@ -166,6 +166,11 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 	case registry.EventKind:
 		v.SetUint(uint64(registry.EventEvicted))
 		return
+	case registry.History:
+		var events []registry.Event
+		fill(t, reflect.ValueOf(&events).Elem(), next)
+		v.Set(reflect.ValueOf(registry.HistoryOf(events)))
+		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -400,6 +405,7 @@ func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 		{"removal of what is only hidden", removal(registry.Hidden), func(d *decoder) { d.removal() }, "kind of removal 3"},
 		{"event that does not exist", event, func(d *decoder) { d.history() }, "event 12"},
 		{"more events than bytes", []byte{100, 0}, func(d *decoder) { d.history() }, "100 elements announced"},
+		{"more events than are kept", append([]byte{17}, make([]byte, 17*9)...), func(d *decoder) { d.history() }, "17 events"},
 		{"acts that do not exist", acts, func(d *decoder) { d.acts(lease) }, "acts 4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

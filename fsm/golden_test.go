@@ -183,13 +183,13 @@ func goldenSnapshot() *Snapshot {
 	l.BeganLease, l.StartedLease = 20_000, 60_000
 	l.Override = &registry.Override{By: goldenAct, At: since, Until: 660_000, Reported: registry.Up, Set: 3}
 	l.Quarantine = &registry.Quarantined{By: goldenAct, At: since, Until: 90_000, Set: 5}
-	f.Leases[0].History = []registry.Event{
+	f.Leases[0].History = registry.HistoryOf([]registry.Event{
 		{At: registry.Stamp{Lease: 20_000, Wall: 1_699_999_960_100}, Kind: registry.EventRegistered, Times: 1, Status: registry.Starting,
 			Origin: registry.FromEureka},
 		{At: since, Kind: registry.EventOverridden, Times: 2, Status: registry.OutOfService, For: 600_000, By: goldenAct},
-	}
-	f.Removals[0].History = []registry.Event{
-		{At: registry.Stamp{Lease: 59_000, Wall: 1_700_000_000_090}, Kind: registry.EventCanceled, Times: 1, Status: registry.Up}}
+	})
+	f.Removals[0].History = registry.HistoryOf([]registry.Event{
+		{At: registry.Stamp{Lease: 59_000, Wall: 1_700_000_000_090}, Kind: registry.EventCanceled, Times: 1, Status: registry.Up}})
 	f.Settings = *goldenSettings()
 	f.Transitions = []registry.Preservation{
 		{State: registry.PreservationOn, Since: registry.Stamp{Lease: 55_000, Wall: 1_699_999_995_100}, Until: 3_655_000, Figures: goldenFigures},

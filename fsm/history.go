@@ -18,19 +18,20 @@ func appendHistory(dst []byte, version byte, events []registry.Event) []byte {
 	return dst
 }
 
-func (d *decoder) history() []registry.Event {
+func (d *decoder) history() registry.History {
 	if d.format < 2 {
-		return nil
+		return registry.History{}
 	}
 	n := d.count(9) // an event's fields
-	if n == 0 {
-		return nil
+	if n > registry.EventsKept {
+		d.fail("%d events of an instance, want at most %d", n, registry.EventsKept)
+		return registry.History{}
 	}
 	events := make([]registry.Event, n)
 	for i := range events {
 		events[i] = d.event()
 	}
-	return events
+	return registry.HistoryOf(events)
 }
 
 func appendEvent(dst []byte, e registry.Event) []byte {

@@ -115,7 +115,7 @@ func (d *decoder) answer() answer { return answer{seq: d.uvarint(), results: d.r
 
 func appendLeaseState(dst []byte, version byte, l registry.LeaseState) []byte {
 	dst = appendStamp(appendLease(dst, version, l.Lease), l.Renewed)
-	return appendHistory(dst, version, l.History)
+	return appendHistory(dst, version, l.History.Events())
 }
 
 func (d *decoder) leaseState() registry.LeaseState {
@@ -124,7 +124,7 @@ func (d *decoder) leaseState() registry.LeaseState {
 
 func appendRemoval(dst []byte, version byte, r registry.Removal) []byte {
 	dst = appendLease(appendBool(append(dst, byte(r.Kind)), r.Full), version, r.Lease)
-	return appendHistory(dst, version, r.History)
+	return appendHistory(dst, version, r.History.Events())
 }
 
 func (d *decoder) removal() registry.Removal {

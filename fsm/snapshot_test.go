@@ -50,7 +50,7 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 		t.Errorf("a section of the test's snapshot is empty: %+v", s)
 	}
 	if f := s.registry; len(f.Transitions) == 0 || f.Preservation.State != registry.PreservationHeld ||
-		f.Leases[0].Lease.Quarantine == nil || f.Leases[1].Lease.Override == nil || len(f.Leases[0].History) == 0 || len(f.Removals[0].History) == 0 {
+		f.Leases[0].Lease.Quarantine == nil || f.Leases[1].Lease.Override == nil || len(f.Leases[0].History.Events()) == 0 || len(f.Removals[0].History.Events()) == 0 {
 		t.Errorf("a part of the test's snapshot is empty: %+v", s)
 	}
 }

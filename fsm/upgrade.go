@@ -24,10 +24,10 @@ func (m *Machine) upgrade(version byte) error {
 // forget leaves what a snapshot of version 1 says.
 func forget(f *registry.Frozen) {
 	for i, s := range f.Leases {
-		f.Leases[i].Lease, f.Leases[i].History = leaseOfVersion1(s.Lease), nil
+		f.Leases[i].Lease, f.Leases[i].History = leaseOfVersion1(s.Lease), registry.History{}
 	}
 	for i, r := range f.Removals {
-		f.Removals[i].Lease, f.Removals[i].History = leaseOfVersion1(r.Lease), nil
+		f.Removals[i].Lease, f.Removals[i].History = leaseOfVersion1(r.Lease), registry.History{}
 	}
 }
 

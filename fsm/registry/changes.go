@@ -185,7 +185,7 @@ func (r *Registry) prune() {
 // not keep alive the memory that the instance came in.
 func (m Removal) reduced() Removal {
 	l := m.Lease
-	return Removal{Kind: m.Kind, History: cloneEvents(m.History), Lease: &Lease{
+	return Removal{Kind: m.Kind, History: m.History, Lease: &Lease{
 		Instance: &Instance{
 			InstanceID: strings.Clone(l.Instance.ID()),
 			App:        strings.Clone(l.Instance.App),

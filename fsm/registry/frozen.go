@@ -39,7 +39,7 @@ type ExpectationState struct {
 type LeaseState struct {
 	Lease   *Lease
 	Renewed Stamp
-	History []Event // oldest first, at most 16
+	History History
 }
 
 // Removal is the record of one removal. While the delta still shows it (Full), Lease is the instance
@@ -52,7 +52,7 @@ type Removal struct {
 	Kind    ChangeKind
 	Full    bool
 	Lease   *Lease
-	History []Event // of the instance, up to and with its removal; kept when the record is reduced
+	History History // of the instance, up to and with its removal; kept when the record is reduced
 }
 
 // Freeze captures the state.
@@ -87,18 +87,8 @@ func (r *Registry) freeSlots() []uint32 {
 
 func (r *Registry) leaseStates() []LeaseState {
 	states := make([]LeaseState, 0, r.tables.live.Len())
-	var room []Event // for the histories of many leases: an allocation for each would cost the most
 	for l := range r.View().all() {
-		if cap(room)-len(room) < eventsKept {
-			room = make([]Event, 0, 256*eventsKept)
-		}
-		state := LeaseState{Lease: l, Renewed: r.renewed(l)}
-		if past := r.tables.renewals.past(l.Handle); past != nil {
-			first := len(room)
-			room = past.appendTo(room)
-			state.History = slices.Clip(room[first:])
-		}
-		states = append(states, state)
+		states = append(states, LeaseState{Lease: l, Renewed: r.renewed(l), History: History{r.tables.renewals.past(l.Handle)}})
 	}
 	return states
 }

@@ -1,9 +1,7 @@
 package registry
 
-import "slices"
-
-// eventsKept is how many events of an instance are remembered, over all its lives.
-const eventsKept = 16
+// EventsKept is how many events of an instance are remembered, over all its lives.
+const EventsKept = 16
 
 // Event is something that happened to an instance.
 type Event struct {
@@ -77,5 +75,5 @@ func (v *View) History(key Key) []Event {
 		return v.tables.renewals.past(l.Handle).events()
 	}
 	rec, _ := v.Removal(key)
-	return slices.Clone(rec.History)
+	return rec.History.Events()
 }

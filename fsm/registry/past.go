@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// pastLimit is how long a chain of events may become before it is cut to eventsKept.
-const pastLimit = 2 * eventsKept
+// pastLimit is how long a chain of events may become before it is cut to EventsKept.
+const pastLimit = 2 * EventsKept
 
 // past is an instance's newest event and those before it. It is immutable, so that readers may look
 // at it while the next event is put in front; an event costs one small allocation.
@@ -27,12 +27,26 @@ type who struct {
 	by     Act
 }
 
-// pastOf is the past with these events, oldest first. Their strings are copied, because they may come
-// out of a buffer with much else in it.
+// History is what is remembered of an instance: immutable, and copied without its events. The zero
+// History is empty.
+type History struct{ newest *past }
+
+// HistoryOf remembers events, oldest first; of more than EventsKept the last. Their strings are
+// copied, because they may come out of a buffer with much else in it.
+func HistoryOf(events []Event) History {
+	return History{pastOf(cloneEvents(events[max(0, len(events)-EventsKept):]))}
+}
+
+// Events are those of the history, oldest first, at most EventsKept.
+func (h History) Events() []Event { return h.newest.events() }
+
+// pastOf is the past with these events, oldest first.
 func pastOf(events []Event) *past {
 	var p *past
-	for _, e := range cloneEvents(events) {
-		p = p.link(e)
+	chain := make([]past, len(events))
+	for i, e := range events {
+		chain[i] = p.followedBy(e)
+		p = &chain[i]
 	}
 	return p
 }
@@ -53,7 +67,12 @@ func (p *past) with(e Event) *past {
 
 // link puts an event in front.
 func (p *past) link(e Event) *past {
-	n := &past{before: p, at: e.At, lasted: e.For, times: e.Times, kind: e.Kind, status: e.Status, depth: 1}
+	n := p.followedBy(e)
+	return &n
+}
+
+func (p *past) followedBy(e Event) past {
+	n := past{before: p, at: e.At, lasted: e.For, times: e.Times, kind: e.Kind, status: e.Status, depth: 1}
 	if p != nil {
 		n.depth = p.depth + 1
 	}
@@ -80,17 +99,17 @@ func (p *past) event() Event {
 }
 
 // events are the last ones, oldest first.
-func (p *past) events() []Event { return p.appendTo(nil) }
-
-// appendTo appends the last events, oldest first.
-func (p *past) appendTo(dst []Event) []Event {
+func (p *past) events() []Event {
 	n := p.length()
-	dst = slices.Grow(dst, n)[:len(dst)+n]
+	if n == 0 {
+		return nil
+	}
+	events := make([]Event, n)
 	for i := range n {
-		dst[len(dst)-1-i] = p.event()
+		events[n-1-i] = p.event()
 		p = p.before
 	}
-	return dst
+	return events
 }
 
 // length is the number of events that are remembered.
@@ -98,10 +117,10 @@ func (p *past) length() int {
 	if p == nil {
 		return 0
 	}
-	return min(int(p.depth), eventsKept)
+	return min(int(p.depth), EventsKept)
 }
 
-// cloneEvents copies events with their strings.
+// cloneEvents copies events with their strings, which may be part of a buffer with much else in it.
 func cloneEvents(events []Event) []Event {
 	events = slices.Clone(events)
 	for i := range events {

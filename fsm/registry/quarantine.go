@@ -63,7 +63,7 @@ func (r *Registry) forgetQuarantine(origin Origin, op Quarantine) Result {
 	l := *rec.Lease
 	l.Quarantine = nil
 	rec.Lease = &l
-	rec.History = pastOf(rec.History).with(r.event(&l, origin, Event{Kind: EventQuarantineEnded, By: op.By})).events()
+	rec.History.newest = rec.History.newest.with(r.event(&l, origin, Event{Kind: EventQuarantineEnded, By: op.By}))
 	r.tables.removed.Set(l.Changed, rec)
 	r.shared = nil
 	return Result{}

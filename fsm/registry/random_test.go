@@ -186,8 +186,8 @@ func checkLive(r *Registry, v *View, l *Lease) error {
 	if l.Override != nil && l.Instance.Overridden == Unknown {
 		return fmt.Errorf("details %+v of no override", *l.Override)
 	}
-	if history := v.History(key); len(history) == 0 || len(history) > eventsKept {
-		return fmt.Errorf("%d events, want 1 to %d", len(history), eventsKept)
+	if history := v.History(key); len(history) == 0 || len(history) > EventsKept {
+		return fmt.Errorf("%d events, want 1 to %d", len(history), EventsKept)
 	}
 	missing := 0
 	l.ends(func(e end) {

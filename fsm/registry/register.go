@@ -41,7 +41,7 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 	r.tables.renewals.grow(len(r.handles.leases))
 	r.begin(l)
 	r.tables.add(l)
-	r.tables.renewals.begin(l.Handle, r.clock, pastOf(rec.History))
+	r.tables.renewals.begin(l.Handle, r.clock, rec.History.newest)
 	r.note(l, origin, Event{Kind: EventRegistered})
 	r.expiry.add(l.Handle.Slot, r.end(l))
 	r.ends.replace(&Lease{}, l)

@@ -54,7 +54,7 @@ func (r *Registry) remove(old *Lease, kind ChangeKind, origin Origin, e Event) {
 	l.RenewedAt = r.renewed(old)
 	l.Origin = origin
 	r.mark(&l)
-	history := r.tables.renewals.past(old.Handle).with(r.event(&l, origin, e)).events()
+	history := History{r.tables.renewals.past(old.Handle).with(r.event(&l, origin, e))}
 	r.tables.delete(old, r.index)
 	r.ends.replace(old, &Lease{})
 	r.tables.renewals.end(old.Handle.Slot)

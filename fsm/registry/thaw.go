@@ -37,7 +37,7 @@ func (r *Registry) thawLease(s LeaseState) {
 	r.handles.put(s.Lease)
 	r.handles.name(s.Lease)
 	r.tables.add(s.Lease)
-	r.tables.renewals.begin(s.Lease.Handle, s.Renewed, pastOf(s.History))
+	r.tables.renewals.begin(s.Lease.Handle, s.Renewed, s.History.newest)
 	r.expiry.add(s.Lease.Handle.Slot, r.end(s.Lease))
 	r.ends.replace(&Lease{}, s.Lease)
 }
