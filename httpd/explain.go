@@ -85,8 +85,9 @@ func (h *Handler) explanationOf(v *registry.View, key registry.Key) (e explanati
 	figures := v.Freshness(at.now)
 	p := v.Preservation()
 	_, why := v.Condition(figures)
+	history := v.History(key)
 	e = explanation{
-		App: key.App, ID: key.ID, Clock: at.kind(), History: shownHistoryOf(v.History(key)),
+		App: key.App, ID: key.ID, Clock: at.kind(), History: shownHistoryOf(history),
 		SelfPreservation: preservationShare{p.State.String(), p.State.Withholds(), preservationReason(v, at, figures, why)},
 	}
 	if l, live := v.Find(key); live {
@@ -99,7 +100,7 @@ func (h *Handler) explanationOf(v *registry.View, key registry.Key) (e explanati
 		return explanation{}, false
 	}
 	e.gone(rec, at)
-	e.Summary = epitaphOf(&e, rec)
+	e.Summary = epitaphOf(&e, history)
 	return e, true
 }
 

@@ -220,6 +220,18 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 				"canceled: canceled by a client",
 		},
 		{
+			name:  "canceled in a quarantine that is over",
+			state: "gone",
+			happens: func(t *testing.T, n *bubbled) {
+				n.apply(t, registry.Quarantine{Key: keyOf("i1"), For: minute, By: ops}, registry.Cancel{Key: keyOf("i1")})
+				time.Sleep(2 * time.Minute)
+			},
+			summary: "ORDERS/i1 is gone: it was canceled at 2000-01-01 00:00:00 UTC by a client.",
+			story: "registered: registered as UP by a client\n" +
+				"quarantined: taken out of every list for 1m by ops (deploy 12)\n" +
+				"canceled: canceled by a client",
+		},
+		{
 			name:  "a long life",
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {

@@ -13,6 +13,9 @@ import (
 // none when the time has passed or the node shuts down. It answers at most maxRead; the next poll
 // gets the others at once.
 func (h *Handler) longPoll(ctx context.Context, w http.ResponseWriter, f *feed, wait time.Duration) error {
+	out := newWatchWriter(w, h.watches.pace)
+	out.pause()
+	defer out.end()
 	changes, err := f.next(ctx, wait)
 	if reason := lost(err); reason != "" {
 		return h.gone(f, reason, err)
@@ -25,8 +28,7 @@ func (h *Handler) longPoll(ctx context.Context, w http.ResponseWriter, f *feed, 
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Rollcall-Index", f.at.String())
-	out := newWatchWriter(w, h.watches.pace)
-	defer out.release()
+	out.begin()
 	out.buf = append(eureka.AppendText(append(out.buf, `{"index":`...), f.at.String()), `,"changes":[`...)
 	for i, c := range changes {
 		if i > 0 {

@@ -87,13 +87,13 @@ func whyStill(e *explanation, health registry.Health, s registry.Settings) strin
 }
 
 // epitaphOf says of an instance that is gone when and why it went.
-func epitaphOf(e *explanation, rec registry.Removal) string {
+func epitaphOf(e *explanation, history []registry.Event) string {
 	text := fmt.Sprintf("%s/%s is gone: it was canceled at %s", e.App, e.ID, shownTime(e.Removed.At))
-	if rec.Kind == registry.Evicted {
+	if e.Removed.Kind == "evicted" {
 		text = fmt.Sprintf("%s/%s is gone: its lease ended, and it was evicted at %s", e.App, e.ID, shownTime(e.Removed.At))
 	}
-	if n := len(rec.History); n > 0 {
-		text += manner(rec.History[n-1])
+	if n := len(history); n > 0 {
+		text += manner(history[n-1])
 	}
 	if q := e.Quarantine; q != nil {
 		text += fmt.Sprintf(". If it registers before %s it is in quarantine, by %s", shownTime(q.Until), said(*q))

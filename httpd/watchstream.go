@@ -29,7 +29,7 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, f *feed) er
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // nginx holds answers back otherwise
 	s := &stream{feed: f, out: newWatchWriter(w, h.watches.pace), watches: h.watches, age: func() time.Duration { return h.config.Service.Health().Age }}
-	defer s.out.release()
+	defer s.out.end()
 	err := s.run(ctx)
 	switch {
 	case errors.Is(err, errReadsNothing):
@@ -41,6 +41,7 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, f *feed) er
 }
 
 func (s *stream) run(ctx context.Context) error {
+	s.out.begin()
 	s.event("start", s.position)
 	if err := s.out.flush(); err != nil {
 		return err
@@ -68,8 +69,8 @@ func (s *stream) run(ctx context.Context) error {
 
 // next waits for changes, and holds no buffer meanwhile.
 func (s *stream) next(ctx context.Context) ([]registry.Change, error) {
-	s.out.release()
-	defer s.out.take()
+	s.out.pause()
+	defer s.out.begin()
 	return s.feed.next(ctx, s.watches.pace.quiet)
 }
 

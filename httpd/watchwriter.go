@@ -31,17 +31,28 @@ type watchWriter struct {
 }
 
 func newWatchWriter(w http.ResponseWriter, p pace) *watchWriter {
-	out := &watchWriter{w: w, control: http.NewResponseController(w), pace: p}
-	out.take()
-	return out
+	return &watchWriter{w: w, control: http.NewResponseController(w), pace: p}
 }
 
-// take gets a buffer.
-func (o *watchWriter) take() {
+// begin gets a buffer.
+func (o *watchWriter) begin() {
 	if o.pooled == nil {
 		o.pooled = pieces.Get().(*[]byte)
 		o.buf = (*o.pooled)[:0]
 	}
+}
+
+// pause says that nothing will be sent for a while. A time limit would end a stream of HTTP/2 then,
+// and the server has set one for the request. A failure shows at the next write.
+func (o *watchWriter) pause() {
+	_ = o.control.SetWriteDeadline(time.Time{})
+	o.release()
+}
+
+// end leaves net/http its time to end the answer.
+func (o *watchWriter) end() {
+	_ = o.control.SetWriteDeadline(time.Now().Add(o.pace.cut)) // else the connection has broken
+	o.release()
 }
 
 // release gives the buffer back, unless one large change made it grow.
