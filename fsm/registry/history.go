@@ -60,14 +60,6 @@ func (r *Registry) event(l *Lease, origin Origin, e Event) Event {
 	return e
 }
 
-// noteLate notes that a heartbeat, which is about to be counted, comes late.
-func (r *Registry) noteLate(l *Lease, origin Origin) {
-	silent := r.clock.Lease - r.renewed(l).Lease
-	if silent*2 > int64(l.Interval)*3000 {
-		r.note(l, origin, Event{Kind: EventRenewedLate, For: silent})
-	}
-}
-
 // History returns what is remembered of an instance, live or gone, oldest first; live as LastRenewal
 // is. It is empty if the instance went after the view was made.
 func (v *View) History(key Key) []Event {

@@ -63,8 +63,7 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	}
 	l := &Lease{Instance: in.decided(stored, origin, dirty), Override: old.Override.reportedBy(in), Origin: origin}
 	if origin.Replicated() && l.Instance.equal(stored) {
-		r.noteLate(old, origin)
-		r.renewLease(old)
+		r.heartbeat(old, origin)
 		r.know(old, l.Override)
 		return Result{Handle: old.Handle}
 	}

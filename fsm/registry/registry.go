@@ -132,6 +132,14 @@ func (r *Registry) renewed(l *Lease) Stamp {
 // renewLease notes that a live lease was renewed now. It is no change.
 func (r *Registry) renewLease(l *Lease) { r.tables.renewals.renew(l.Handle.Slot, r.clock) }
 
+// heartbeat is renewLease by the client itself, of whom it is remembered if it is late.
+func (r *Registry) heartbeat(l *Lease, origin Origin) {
+	silent := r.clock.Lease - r.tables.renewals.renew(l.Handle.Slot, r.clock)
+	if silent*2 > int64(l.Interval)*3000 {
+		r.note(l, origin, Event{Kind: EventRenewedLate, For: silent})
+	}
+}
+
 // change replaces a live lease's instance in place: the lease goes on. The details of an override end
 // with the override; e is what happened.
 func (r *Registry) change(old *Lease, instance *Instance, origin Origin, e Event) Result {

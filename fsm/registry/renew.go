@@ -19,8 +19,7 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 	if status == Unknown {
 		return Result{Outcome: NotFound}
 	}
-	r.noteLate(l, origin)
-	r.renewLease(l)
+	r.heartbeat(l, origin)
 	r.expectation.Current++
 	var changed Result
 	if status != i.Status {

@@ -58,11 +58,13 @@ func (t *renewals) end(slot uint32) {
 	e.history.Store(nil)
 }
 
-// renew notes a renewal of the lease in a slot.
-func (t *renewals) renew(slot uint32, s Stamp) {
+// renew notes a renewal of the lease in a slot, and returns the lease clock of the one before.
+func (t *renewals) renew(slot uint32, s Stamp) (before int64) {
 	e := t.at(slot)
+	before = e.lease.Load()
 	e.lease.Store(s.Lease)
 	e.wall.Store(s.Wall)
+	return before
 }
 
 // last returns the last renewal of a lease, or ok false if its slot is free or has another lease.
