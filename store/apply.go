@@ -27,7 +27,7 @@ func (s *Raft) shorten(op registry.Op) registry.Op {
 	if !ok || renew.Overridden != registry.Unknown {
 		return op
 	}
-	if l, ok := s.machine.View().Lease(renew.Key); ok {
+	if l, ok := s.machine.View().Find(renew.Key); ok {
 		renew.Handle = l.Handle
 		return renew
 	}
