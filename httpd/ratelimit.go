@@ -138,12 +138,21 @@ var errRateLimited = &refusal{status: http.StatusServiceUnavailable, retry: true
 
 // limit refuses a fetch that has no token. routed is the request as the routes see it, r as it came.
 func (h *Handler) limit(a *answer, r, routed *http.Request) error {
-	t := targetOf(r.Method, r.URL.EscapedPath())
+	t := targetOf(r.Method, singleSlashes(r.URL.EscapedPath()))
 	if t == notLimited || !h.underBase(routed.URL.Path) || !h.limiter.refuses(t, r.Header) {
 		return nil
 	}
 	a.route = fetches[t].route
 	return errRateLimited
+}
+
+// singleSlashes is a path in which slashes that follow each other are one, as the routes take them:
+// upstream does not serve apps//, so it needs no limit there.
+func singleSlashes(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return path
 }
 
 // underBase says whether a path in the form of the routes is one of Eureka's.

@@ -30,7 +30,7 @@ func TestFetchesBeyondTheRateAreRefusedByTheirTarget(t *testing.T) {
 		path, target string // "": not limited
 		status       int
 	}{
-		{"/eureka/apps", "full", 200}, {"/eureka/apps/", "full", 200}, {"//eureka/v2//apps?regions=a", "full", 200}, {"/v2/apps", "full", 200}, {"/eureka/v1/apps?consistency=stale", "full", 200},
+		{"/eureka/apps", "full", 200}, {"/eureka/apps/", "full", 200}, {"/eureka/apps//", "full", 200}, {"/eureka/apps///delta", "delta", 200}, {"//eureka/v2//apps?regions=a", "full", 200}, {"/v2/apps", "full", 200}, {"/eureka/v1/apps?consistency=stale", "full", 200},
 		{"/eureka/apps/delta", "delta", 200}, {"/v2/apps/delta", "delta", 200},
 		{"/eureka/apps/ORDERS", "application", 200}, {"/eureka/apps/orders?x=/apps", "application", 200}, {"/eureka/apps/NONE", "application", 404},
 		{"/eureka/apps/delta/", "", 200}, {"/eureka/apps/ORDERS/i1", "", 200}, {"/eureka/instances/i1", "", 200},
