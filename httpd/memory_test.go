@@ -45,7 +45,7 @@ func (m *memory) lead() {
 		m.perform(op)
 	}
 	if due := m.registry.Expired(now, 1000); len(due) > 0 && !m.registry.View().Preservation().State.Withholds() {
-		m.perform(registry.Evict{Epoch: m.registry.Epoch(), Items: m.registry.View().Victims(due, func(int) int { return 0 })})
+		m.perform(registry.Evict{Epoch: m.registry.Epoch(), Items: registry.Victims(due, m.registry.View().RoundLimit(0), func(int) int { return 0 })})
 	}
 	m.watchers.Publish(m.registry.View())
 }

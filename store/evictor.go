@@ -35,23 +35,30 @@ type evictionEnv struct {
 // evictor ends leases, overrides and quarantines at their time, and leads self-preservation from
 // state to state, for one leadership (without consensus: for as long as the node runs).
 //
-// Rounds and the share. A round may evict at most a share of the registry, and between two rounds at
-// least one interval of lease clock passes, unless the earlier one found nothing due: then it has
-// left its share unused, and the next one begins as soon as something is due, which is looked for at
-// every reading of the clock (it costs a look at the top of a heap). So no interval takes more than
-// the share, and yet a lone crash is noticed within a tenth of a second of the end of its lease and
-// not only at the next tick. While evictions are withheld, nobody looks. A new leadership begins with
-// a grace that is longer than an interval, so the share holds across leaderships too.
+// Rounds and the share. A round is held once per interval, and as soon as something is due, which is
+// looked for at every reading of the clock (it costs a look at the top of a heap): a crash is noticed
+// within a tenth of a second of the end of its lease and not only at the next tick. But in no stretch
+// of one interval, wherever it begins, more is evicted than the share of the registry: what was taken
+// within the last interval counts, and when the share is used up nobody looks until some of it is
+// free again. Nor does anybody look while evictions are withheld. A new leadership begins with a
+// grace that is longer than an interval, so the share holds across leaderships too.
 //
 // All times are the lease clock's: what it does not charge to the leases delays a round as well.
 type evictor struct {
 	evictionEnv
-	believed int   // stalls of the clock up to which this node's knowledge was confirmed
-	next     int64 // when the next round begins at the latest
-	early    bool  // it may begin earlier, if there is something to end
+	believed int    // stalls of the clock up to which this node's knowledge was confirmed
+	next     int64  // when the next round begins at the latest
+	early    bool   // it may begin earlier, if there is something to end
+	takes    []take // of the last interval
 	timer    upstreamTimer
 	seen     registry.Preservation // the newest transition that was logged
 	failing  bool                  // the last proposal was not committed, and that was logged
+}
+
+// take is what a round evicted.
+type take struct {
+	at     int64 // lease clock, ms
+	leases int
 }
 
 // newEvictor starts an evictor for a leadership that was just established.
@@ -100,7 +107,17 @@ func (e *evictor) due(now int64) bool {
 	case e.upstream:
 		return e.timer.due(now)
 	}
-	return len(e.expired(now, 1)) > 0
+	return e.left(now) > 0 && len(e.expired(now, 1)) > 0
+}
+
+// left is how many leases may be evicted now.
+func (e *evictor) left(now int64) int {
+	e.takes = slices.DeleteFunc(e.takes, func(t take) bool { return now-t.at >= e.interval.Milliseconds() })
+	taken := 0
+	for _, t := range e.takes {
+		taken += t.leases
+	}
+	return e.view().RoundLimit(taken)
 }
 
 // catchUp comes back from a stall (a pause of the process, a new leadership): it makes sure that what
@@ -124,9 +141,7 @@ func (e *evictor) round(ctx context.Context, now int64) {
 	if !decided || !e.end(ctx, now) || !evicts || e.view().Preservation().State.Withholds() {
 		return
 	}
-	due := e.expired(now-additional, e.view().Total())
-	e.early = e.upstream || len(due) == 0
-	e.evict(ctx, due)
+	e.early = e.evict(ctx, now, e.expired(now-additional, e.view().Total())) || e.upstream
 }
 
 // turn says whether this round may evict, and the time (ms) that it grants to every lease.
@@ -162,19 +177,20 @@ func (e *evictor) end(ctx context.Context, now int64) bool {
 	return ok
 }
 
-// evict removes the share of the due leases that one round may take.
-func (e *evictor) evict(ctx context.Context, due []registry.EvictItem) {
-	if len(due) == 0 {
-		return
-	}
+// evict removes the share of the due leases that is left. It fails if an entry of it was not
+// committed, or is not to be.
+func (e *evictor) evict(ctx context.Context, now int64, due []registry.EvictItem) (ok bool) {
 	all := len(due)
 	evicted := 0
-	for items := range slices.Chunk(e.view().Victims(due, e.draw), evictionBatch) {
+	ok = true
+	for items := range slices.Chunk(registry.Victims(due, e.left(now), e.draw), evictionBatch) {
 		if e.view().Preservation().State.Withholds() {
-			break // an operator's hold came between two entries
+			ok = false // an operator's hold came between two entries
+			break
 		}
-		results, ok := e.propose(ctx, registry.Evict{Epoch: e.epoch, Items: items})
-		if !ok {
+		e.takes = append(e.takes, take{now, len(items)}) // an entry that seems lost may still take effect
+		var results []registry.Result
+		if results, ok = e.propose(ctx, registry.Evict{Epoch: e.epoch, Items: items}); !ok {
 			break
 		}
 		evicted += results[0].Count
@@ -183,6 +199,7 @@ func (e *evictor) evict(ctx context.Context, due []registry.EvictItem) {
 		e.metrics.evicted.Add(float64(evicted))
 		e.log.Info("evicted", "leases", evicted, "due", all, "left", e.view().Total())
 	}
+	return ok
 }
 
 // propose applies operations of a round. That they could not be applied is said once, until some

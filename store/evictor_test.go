@@ -84,6 +84,24 @@ func TestALoneCrashIsNoticedBetweenTwoRounds(t *testing.T) {
 	})
 }
 
+func TestCrashesInShortOrderAreEachNoticedAtOnce(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.registerMany(40, 1, 3) // the share is more than three
+		g.pass(10 * time.Second)
+		var keys []registry.Key
+		var ends []time.Duration
+		for i := range 3 {
+			g.pass(230 * time.Millisecond)
+			ends = append(ends, time.Since(g.begun)+3*time.Second)
+			keys = append(keys, g.register(fmt.Sprintf("lone%d", i), 1, 3, 0))
+		}
+		g.pass(5 * time.Second)
+		for i, key := range keys {
+			g.wantGone(key, ends[i])
+		}
+	})
+}
+
 func TestVictimsShareEntriesOfBoundedSize(t *testing.T) {
 	settings := registry.DefaultSettings()
 	settings.SelfPreservation, settings.Threshold = false, 0

@@ -1,11 +1,17 @@
 package registry
 
-// Victims draws the leases that one eviction round may take: of those due, at most
-// n - threshold·n for a registry of n leases, at random by a partial Knuth shuffle; draw(k) returns a
-// number in [0, k). due is reordered. Source: AbstractInstanceRegistry.evict.
-func (v *View) Victims(due []EvictItem, draw func(k int) int) []EvictItem {
-	n := v.Total()
-	victims := min(len(due), n-v.settings.kept().Of(n))
+// RoundLimit is how many leases may be evicted in the rest of an eviction interval in which taken
+// were evicted already: of the n at its beginning, n - threshold·n together.
+// Source: AbstractInstanceRegistry.evict.
+func (v *View) RoundLimit(taken int) int {
+	n := v.Total() + taken
+	return max(0, n-v.settings.kept().Of(n)-taken)
+}
+
+// Victims draws limit of the leases that are due, or all if there are not more, at random by a partial
+// Knuth shuffle; draw(k) returns a number in [0, k). due is reordered.
+func Victims(due []EvictItem, limit int, draw func(k int) int) []EvictItem {
+	victims := min(len(due), limit)
 	for i := range victims {
 		next := i + draw(len(due)-i)
 		due[i], due[next] = due[next], due[i]

@@ -27,7 +27,7 @@ func halfDead(t *testing.T, s Settings) *rig {
 
 // round evicts what one round may take, and says how many went.
 func (g *rig) round(draw func(k int) int) int {
-	victims := g.View().Victims(g.Expired(g.now.Lease, 1000), draw)
+	victims := Victims(g.Expired(g.now.Lease, 1000), g.View().RoundLimit(0), draw)
 	return g.client(Evict{Epoch: g.Epoch(), Items: victims}).Count
 }
 
@@ -82,7 +82,7 @@ func TestVictimsAreDifferentOnesOfTheDue(t *testing.T) {
 	known := slices.Clone(due)
 	var asked []int
 	draw := seeded(7)
-	victims := g.View().Victims(due, func(k int) int {
+	victims := Victims(due, g.View().RoundLimit(0), func(k int) int {
 		asked = append(asked, k)
 		return draw(k)
 	})
@@ -115,7 +115,7 @@ func TestNoApplicationLosesMoreThanItsShareOnAverage(t *testing.T) {
 	v := g.View()
 	lost := map[string]int{}
 	for seed := range uint64(rounds) {
-		victims := v.Victims(g.Expired(g.now.Lease, 1000), seeded(seed))
+		victims := Victims(g.Expired(g.now.Lease, 1000), v.RoundLimit(0), seeded(seed))
 		if len(victims) != 15 {
 			t.Fatalf("%d victims, want 15 of 100", len(victims))
 		}
