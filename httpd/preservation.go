@@ -158,7 +158,7 @@ func preservationReason(v *registry.View, at leaseClock, f registry.Figures, why
 }
 
 // releaseCall is what an operator calls to let evictions go on.
-const releaseCall = "POST /v1/rollcall/self-preservation/release"
+const releaseCall = "`rollcall self-preservation release` (POST /v1/rollcall/self-preservation/release)"
 
 func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 

@@ -13,7 +13,7 @@ type Event struct {
 	// For is a time in ms: of a late renewal and an eviction, the time since the last renewal; of an
 	// override and a quarantine, its length (0: without end).
 	For int64
-	By  Act // who and why; of an eviction, why if not only because the lease ended
+	By  Act // who and why; of an eviction, what let it go on, if self-preservation withheld it
 }
 
 // EventKind says what an Event is.

@@ -185,9 +185,15 @@ func TestHistoryOfAnEvictionSaysHowLongItWasSilentAndWhyItWasNotWithheld(t *test
 	}{
 		{"self-preservation off", nil, "evicted UP for 90001"},
 		{"released", []SelfPreservation{{To: PreservationHeld, For: 1000, By: keeper}, {To: PreservationReleased, By: keeper}},
-			"evicted UP for 90001 by keeper: self-preservation was released: looks odd"},
+			"evicted UP for 120000 by keeper: self-preservation was released: looks odd"},
 		{"released by its bound", []SelfPreservation{{To: PreservationOn}, {From: PreservationOn, To: PreservationReleased}},
-			"evicted UP for 90001 by : self-preservation was released when its time had passed"},
+			"evicted UP for 120000 by : self-preservation was released when its time had passed"},
+		{"released, and off since", []SelfPreservation{{To: PreservationHeld, For: 1000, By: keeper}, {To: PreservationReleased, By: keeper}, {From: PreservationReleased, To: PreservationOff}},
+			"evicted UP for 180000 by keeper: self-preservation was released: looks odd"},
+		{"withheld until it was off by itself", []SelfPreservation{{To: PreservationHeld, For: 1000, By: keeper}, {To: PreservationHeld, For: 50_000, By: keeper}, {From: PreservationHeld, To: PreservationOff}},
+			"evicted UP for 180000 by : self-preservation withheld it until it went off"},
+		{"off before it ended", []SelfPreservation{{To: PreservationHeld, For: 1000, By: keeper}, {From: PreservationHeld, To: PreservationOff}},
+			"evicted UP for 120000"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -202,7 +208,7 @@ func TestHistoryOfAnEvictionSaysHowLongItWasSilentAndWhyItWasNotWithheld(t *test
 				}
 				g.pass(60_000)
 			}
-			g.pass(1000 + 90_001 - g.now.Lease)
+			g.pass(max(0, 1000+90_001-g.now.Lease))
 			g.client(Evict{Items: g.Expired(g.now.Lease, 1)})
 			wantHistory(t, g.View(), orders1, "registered UP", tt.want)
 		})

@@ -1,5 +1,7 @@
 package registry
 
+import "slices"
+
 // cancel removes an instance and its override. A cancel is compared with no timestamp, and noted in
 // the recent queue whether or not the instance is known.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.internalCancel.
@@ -20,30 +22,34 @@ func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
 		return Result{Outcome: Refused}
 	}
 	var res Result
-	why := r.released()
 	for _, item := range op.Items {
 		l := r.handles.byHandle(item.Handle)
 		if l == nil || l.Registered != item.Registered || r.renewed(l).Lease != item.RenewedAt {
 			continue
 		}
-		r.remove(l, Evicted, origin, Event{Kind: EventEvicted, For: r.clock.Lease - item.RenewedAt, By: why})
+		r.remove(l, Evicted, origin, Event{Kind: EventEvicted, For: r.clock.Lease - item.RenewedAt, By: r.withheld(r.end(l))})
 		res.Count++
 		res.Index = r.index
 	}
 	return res
 }
 
-// released says why leases can be evicted, if self-preservation would withhold that had it not been
-// released; the zero Act says that it would not.
-func (r *Registry) released() Act {
-	switch p := r.preservation(); {
-	case p.State != PreservationReleased:
-		return Act{}
-	case p.By == Act{}:
-		return Act{Reason: "self-preservation was released when its time had passed"}
-	default:
-		return Act{Author: p.By.Author, Reason: "self-preservation was released: " + p.By.Reason}
+// withheld says what let evictions go on, if self-preservation withheld that of a lease which ended at
+// a moment, or would have; the zero Act: it did not.
+func (r *Registry) withheld(end int64) Act {
+	for i, p := range slices.Backward(r.transitions) {
+		switch {
+		case p.State == PreservationReleased && p.By == Act{}:
+			return Act{Reason: "self-preservation was released when its time had passed"}
+		case p.State == PreservationReleased:
+			return Act{Author: p.By.Author, Reason: "self-preservation was released: " + p.By.Reason}
+		case p.State.Withholds() && i < len(r.transitions)-1:
+			return Act{Reason: "self-preservation withheld it until it went off"}
+		case p.Since.Lease <= end:
+			return Act{}
+		}
 	}
+	return Act{}
 }
 
 // remove takes a live lease out and leaves the record of its removal; e is what happened.
