@@ -1,12 +1,7 @@
 package main
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/spf13/cobra"
-
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 func newCancelCommand() *cobra.Command {
@@ -17,11 +12,7 @@ func newCancelCommand() *cobra.Command {
 		Example: "  rollcall cancel ORDERS/orders-1",
 		Args:    usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := parseKey(args[0])
-			if err != nil {
-				return usageError{err}
-			}
-			cl, err := c.open(nil)
+			key, cl, err := c.about(args[0])
 			if err != nil {
 				return err
 			}
@@ -33,15 +24,6 @@ func newCancelCommand() *cobra.Command {
 	}
 	c.addFlags(cmd)
 	return cmd
-}
-
-// parseKey splits APP/ID at the first slash: ids may contain further ones.
-func parseKey(text string) (registry.Key, error) {
-	app, id, ok := strings.Cut(text, "/")
-	if !ok || app == "" || id == "" {
-		return registry.Key{}, fmt.Errorf("%q does not name an instance; write APP/ID, as ls shows them", text)
-	}
-	return registry.NewKey(app, id), nil
 }
 
 // done says what became of one instance.

@@ -173,7 +173,7 @@ func TestExitCodesTellMistakesFromFailures(t *testing.T) {
 		{name: "quarantine for too long", args: []string{"quarantine", "a/b", "--for", "169h"}, code: exitUsage, says: "--for: 169h0m0s is not between"},
 		{name: "end a quarantine later", args: []string{"quarantine", "a/b", "--end", "--for", "1m"}, code: exitUsage, says: "not both"},
 		{name: "hold for ever", args: []string{"self-preservation", "hold"}, code: exitUsage, says: "--for: is required"},
-		{name: "drain in no time", args: []string{"drain", "a/b", "--settle", "1m"}, code: exitUsage, says: "--timeout: 1m0s leaves no time beside --settle 1m0s"},
+		{name: "drain in no time", args: []string{"drain", "a/b", "--timeout", "0s"}, code: exitUsage, says: "--timeout: 0s leaves no time for the nodes"},
 		{name: "drain backwards", args: []string{"drain", "a/b", "--settle", "-1s"}, code: exitUsage, says: "--settle: -1s is negative"},
 		{name: "explain nothing", args: []string{"explain", "a"}, code: exitUsage, says: "write APP/ID"},
 		{name: "explain a stranger", args: []string{"explain", "a/b", "--addr", s.URL}, code: exitError, says: "explain A/b: not registered, and nothing is remembered of it"},

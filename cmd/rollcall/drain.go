@@ -21,21 +21,17 @@ func newDrainCommand() *cobra.Command {
 			"applied that, and then for the time that polling clients need to fetch it. Afterwards nobody\n" +
 			"calls the instance any more. The override stays until it is deleted.",
 		Example: "  rollcall drain ORDERS/orders-1\n" +
-			"  rollcall drain ORDERS/orders-1 --settle 60s --timeout 2m --reason \"kernel update\"",
+			"  rollcall drain ORDERS/orders-1 --settle 60s --reason \"kernel update\"",
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkDrain(settle, timeout); err != nil {
 				return usageError{err}
 			}
-			key, err := parseKey(args[0])
-			if err != nil {
-				return usageError{err}
-			}
-			cl, err := c.open(nil)
+			key, cl, err := c.about(args[0])
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout+settle)
 			defer cancel()
 			if err := cl.Drain(ctx, key, settle, o.act()); err != nil {
 				return err
@@ -46,7 +42,7 @@ func newDrainCommand() *cobra.Command {
 	c.addFlags(cmd)
 	o.addFlags(cmd)
 	cmd.Flags().DurationVar(&settle, "settle", 30*time.Second, "time for polling clients, after every node has applied it")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "longest time for all of it")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "longest time to wait for the nodes, before --settle begins")
 	return cmd
 }
 
@@ -54,8 +50,8 @@ func checkDrain(settle, timeout time.Duration) error {
 	if settle < 0 {
 		return fmt.Errorf("--settle: %v is negative", settle)
 	}
-	if timeout <= settle {
-		return fmt.Errorf("--timeout: %v leaves no time beside --settle %v", timeout, settle)
+	if timeout <= 0 {
+		return fmt.Errorf("--timeout: %v leaves no time for the nodes", timeout)
 	}
 	return nil
 }

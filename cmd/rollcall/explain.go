@@ -14,11 +14,7 @@ func newExplainCommand() *cobra.Command {
 		Example: "  rollcall explain ORDERS/orders-1",
 		Args:    usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := parseKey(args[0])
-			if err != nil {
-				return usageError{err}
-			}
-			cl, err := c.open(nil)
+			key, cl, err := c.about(args[0])
 			if err != nil {
 				return err
 			}

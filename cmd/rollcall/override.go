@@ -58,11 +58,7 @@ func (o *overrideOptions) check(args []string) error {
 
 // override sets the status that the second argument names, or ends an override if there is none.
 func (c *connection) override(cmd *cobra.Command, args []string, o overrideOptions) (done, error) {
-	key, err := parseKey(args[0])
-	if err != nil {
-		return done{}, usageError{err}
-	}
-	cl, err := c.open(nil)
+	key, cl, err := c.about(args[0])
 	if err != nil {
 		return done{}, err
 	}

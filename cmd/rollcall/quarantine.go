@@ -24,11 +24,7 @@ func newQuarantineCommand() *cobra.Command {
 			if err := checkQuarantine(d, end); err != nil {
 				return usageError{err}
 			}
-			key, err := parseKey(args[0])
-			if err != nil {
-				return usageError{err}
-			}
-			cl, err := c.open(nil)
+			key, cl, err := c.about(args[0])
 			if err != nil {
 				return err
 			}

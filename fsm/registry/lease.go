@@ -47,7 +47,8 @@ func (l *Lease) Local() bool { return l.Origin.Kind != RemoteDC }
 
 // Expired says whether the lease's one duration has passed at now (lease clock, ms), given its last
 // renewal and an additional time granted to all (ms). It ends strictly after the last millisecond.
-// A renewal gives one duration, not two as upstream (Lease.renew adds the duration a second time).
+// A renewal gives one duration, not two as upstream (Lease.renew adds the duration a second time);
+// View.Ends knows of grace and of Settings.DoubledLease.
 func (l *Lease) Expired(now, renewed, additional int64) bool {
 	return l.EvictedAt > 0 || now > renewed+int64(l.Duration)*1000+additional
 }
