@@ -40,7 +40,7 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 			if took := gone.Sub(lost); took < longer*time.Second {
 				t.Errorf("the dead instance went %v after the leader was lost, the next one has to give %d s of grace", took, longer)
 			}
-			t.Logf("it went %v after the end of the next leader's grace", gone.Sub(back)-longer*time.Second)
+			t.Logf("it went %v after the leader was lost; the next one, which gives %d s of grace, was known %v after that at the latest", gone.Sub(lost), longer, back.Sub(lost))
 			tc.bringUp(t, leader)
 			leader.WaitReady(t)
 			l.use(c.Nodes)
