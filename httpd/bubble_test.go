@@ -12,7 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
-// bubbled is a handler behind a server with its own settings, in a bubble of testing/synctest. Its
+// bubbled is a handler behind a server with its own settings, and a client, in a bubble of
+// testing/synctest. Its
 // connections hold nothing back: a write waits for its reader, so a slow reader is slow by the
 // bubble's clock.
 type bubbled struct {
@@ -20,6 +21,7 @@ type bubbled struct {
 	handler *httpd.Handler
 	server  *http.Server
 	pipes   *pipes
+	client  *http.Client
 }
 
 func newBubbled(t *testing.T, config httpd.Config) *bubbled {
@@ -33,7 +35,10 @@ func newBubbled(t *testing.T, config httpd.Config) *bubbled {
 	n.server = httpd.NewServer("", n.handler, nil)
 	served := make(chan error, 1)
 	go func() { served <- n.handler.Serve(n.server, n.pipes) }()
+	transport := &http.Transport{DialContext: n.pipes.dial, DisableCompression: true}
+	n.client = &http.Client{Transport: transport}
 	t.Cleanup(func() {
+		transport.CloseIdleConnections()
 		n.server.Close()
 		n.handler.Close()
 		<-served
@@ -90,4 +95,63 @@ func (n *bubbled) watch(t *testing.T, query string, headers ...string) *events {
 	s := n.stream(t, query, headers...)
 	s.start = s.want("start")
 	return s
+}
+
+// send sends a request with these header lines and returns its answer.
+func (n *bubbled) send(t testing.TB, method, target, body string, headers ...string) reply {
+	t.Helper()
+	r, err := http.NewRequest(method, "http://node"+target, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Set(name, value)
+	}
+	resp, err := n.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{status: resp.StatusCode, header: resp.Header, body: string(text)}
+}
+
+// pipes is a listener in memory. Who waits for a pipe lets the time of a bubble go on, which a socket
+// does not.
+type pipes struct {
+	dialed chan net.Conn
+	closed chan struct{}
+}
+
+// Accept implements net.Listener.
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.dialed:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+// Addr implements net.Listener.
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.dialed <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

@@ -40,7 +40,7 @@ func TestFetchesBeyondTheRateAreRefusedByTheirTarget(t *testing.T) {
 		t.Run(row.path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				metrics := prometheus.NewRegistry()
-				n := newVirtualNode(t, httpd.Config{RateLimit: one(), Metrics: metrics})
+				n := newBubbled(t, httpd.Config{RateLimit: one(), Metrics: metrics})
 				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 				refused := row.status
 				if row.target != "" {
@@ -69,7 +69,7 @@ func TestFetchesBeyondTheRateAreRefusedByTheirTarget(t *testing.T) {
 func TestARefusedFetchIsEmptyAndSaysWhenToComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
-		n := newVirtualNode(t, httpd.Config{RateLimit: one(), Metrics: metrics})
+		n := newBubbled(t, httpd.Config{RateLimit: one(), Metrics: metrics})
 		n.send(t, "GET", "/eureka/apps", "", "Accept: application/json")
 		got := n.send(t, "GET", "/eureka/apps", "", "Accept: application/json")
 		if got.status != 503 || got.body != "" || got.header.Get("Retry-After") != "1" || got.header.Get("Content-Length") != "0" {
@@ -101,7 +101,7 @@ func TestPrivilegedClientsTakeNoTokens(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				settings := one()
 				settings.ThrottleStandard, settings.Privileged = row.throttle, []string{"batch-loader"}
-				n := newVirtualNode(t, httpd.Config{RateLimit: settings})
+				n := newBubbled(t, httpd.Config{RateLimit: settings})
 				var headers []string
 				if row.identity != "" {
 					headers = []string{"DiscoveryIdentity-Name: " + row.identity}
@@ -126,7 +126,7 @@ func TestPrivilegedClientsTakeNoTokens(t *testing.T) {
 
 func TestAFullFetchTakesATokenFromBothBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNode(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 5, FetchRate: 1, FullFetchRate: 1}})
+		n := newBubbled(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 5, FetchRate: 1, FullFetchRate: 1}})
 		statuses := func(path string, times int) []int {
 			var got []int
 			for range times {
@@ -150,7 +150,7 @@ func TestAFullFetchTakesATokenFromBothBuckets(t *testing.T) {
 
 func TestARefusedFullFetchTakesNoTokenFromTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNode(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 3, FetchRate: 1000, FullFetchRate: 1}})
+		n := newBubbled(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 3, FetchRate: 1000, FullFetchRate: 1}})
 		for i := range 3 {
 			n.send(t, "GET", "/eureka/apps", "")
 			if i < 2 {
@@ -174,7 +174,7 @@ func TestARefusedFullFetchTakesNoTokenFromTheOthers(t *testing.T) {
 func TestADisabledLimiterCountsWhatItWouldRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
-		n := newVirtualNode(t, httpd.Config{RateLimit: httpd.DefaultRateLimit(), Metrics: metrics})
+		n := newBubbled(t, httpd.Config{RateLimit: httpd.DefaultRateLimit(), Metrics: metrics})
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		for range 15 {
 			for _, path := range []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS"} {
@@ -197,7 +197,7 @@ func TestADisabledLimiterCountsWhatItWouldRefuse(t *testing.T) {
 
 func TestTheLimitChangesWhileItIsAtWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNode(t, httpd.Config{RateLimit: httpd.DefaultRateLimit()})
+		n := newBubbled(t, httpd.Config{RateLimit: httpd.DefaultRateLimit()})
 		delta := func(headers ...string) int { return n.send(t, "GET", "/eureka/apps/delta", "", headers...).status }
 		for range 12 {
 			if got := delta(); got != 200 {
@@ -231,7 +231,7 @@ func TestTheLimitChangesWhileItIsAtWork(t *testing.T) {
 func TestEachHandlerHasItsOwnTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 2 {
-			n := newVirtualNode(t, httpd.Config{RateLimit: one()})
+			n := newBubbled(t, httpd.Config{RateLimit: one()})
 			if got := n.send(t, "GET", "/eureka/apps", ""); got.status != 200 {
 				t.Errorf("the first fetch from a node: got %d", got.status)
 			}
@@ -241,7 +241,7 @@ func TestEachHandlerHasItsOwnTokens(t *testing.T) {
 
 func TestWritesHeadAndPeersAreNeverLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNode(t, httpd.Config{RateLimit: one()})
+		n := newBubbled(t, httpd.Config{RateLimit: one()})
 		n.send(t, "GET", "/eureka/apps", "")
 		if got := n.send(t, "GET", "/eureka/apps", ""); got.status != 503 {
 			t.Fatalf("the limiter has a token left: got %d", got.status)
@@ -272,7 +272,7 @@ func TestTheDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := httpd.DefaultRateLimit()
 		settings.Enabled = true
-		n := newVirtualNode(t, httpd.Config{RateLimit: settings})
+		n := newBubbled(t, httpd.Config{RateLimit: settings})
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		fetch := func(path string) {
 			for i := range 300 {
@@ -297,7 +297,7 @@ func TestAnEmptyNameCannotBePrivileged(t *testing.T) {
 		t.Errorf("got %v, want an error that names RateLimit.Privileged", err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNode(t, httpd.Config{})
+		n := newBubbled(t, httpd.Config{})
 		settings := one()
 		settings.Privileged = []string{""}
 		n.handler.SetRateLimit(settings)

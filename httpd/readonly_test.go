@@ -39,7 +39,7 @@ func TestAReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
 	for path, word := range cachedRoutes {
 		t.Run(path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+				n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 				n.apply(t, registry.Register{Instance: secure(newInstance("ORDERS", "i1"))})
 				toMultiple(10 * time.Second)
 				check := func(when, index, age string, shown bool) {
@@ -77,7 +77,7 @@ func TestAReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
 // What is read for the first time after a refresh is as of the refresh, if it was asked for before.
 func TestAllAnswersOfARefreshAreOfOneMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		n.apply(t, registry.Register{Instance: secure(newInstance("ORDERS", "i1"))})
 		for path := range cachedRoutes {
 			n.send(t, "GET", path, "")
@@ -99,7 +99,7 @@ func TestAllAnswersOfARefreshAreOfOneMoment(t *testing.T) {
 
 func TestAReadOnlyCacheKeepsThatAnApplicationIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		toMultiple(time.Second)
 		check := func(when string, want int) {
 			t.Helper()
@@ -135,7 +135,7 @@ func TestTheReadOnlyCacheIsPassedByWhereItShould(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := newVirtualNode(t, httpd.Config{ReadOnlyCache: row.cached})
+				n := newBubbled(t, httpd.Config{ReadOnlyCache: row.cached})
 				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 				for _, path := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/apps/delta", row.path} {
 					n.send(t, "GET", path, "")
@@ -163,7 +163,7 @@ func TestTheReadOnlyCacheIsPassedByWhereItShould(t *testing.T) {
 // Upstream's servers answer from their caches whatever happens around them.
 func TestAReadOnlyCacheAnswersWithoutAQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		n.set(func(m *memory) { m.viewErr, m.health.Age = registry.ErrNoLeader, 3*time.Second })
 		got := n.send(t, "GET", "/eureka/apps", "")
@@ -227,7 +227,7 @@ func stable(t testing.TB, r reply) string {
 func TestAnAnswerIsMadeOnceForEachVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
-		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true, Metrics: metrics})
+		n := newBubbled(t, httpd.Config{ReadOnlyCache: true, Metrics: metrics})
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		for round, want := range []float64{1, 1, 2} {
 			for range 3 {
@@ -247,7 +247,7 @@ func TestAnAnswerIsMadeOnceForEachVersion(t *testing.T) {
 // The delta changes with the lease clock, too: without any change to the registry it gets shorter.
 func TestACachedDeltaForgetsChangesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		for _, row := range []struct {
 			wait  time.Duration
@@ -266,7 +266,7 @@ func TestACachedDeltaForgetsChangesInTime(t *testing.T) {
 
 func TestAReadOnlyCacheIsBoundedAndForgetsWhatNobodyAsksFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNode(t, httpd.Config{ReadOnlyCache: true})
+		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		n.send(t, "GET", "/eureka/apps/ORDERS", "")
 		for i := range 5000 {
