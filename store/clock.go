@@ -2,6 +2,7 @@ package store
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +27,7 @@ type leaseClock struct {
 	applied time.Duration
 	last    time.Time
 	stalls  int
+	seen    atomic.Int64 // value in ms, for readers that must not wait
 }
 
 // start makes the clock go on from base, which the leader's Establish entry returned.
@@ -36,6 +38,7 @@ func (c *leaseClock) start(base int64, now time.Time) {
 	c.applied = c.value
 	c.last = now
 	c.running = true
+	c.seen.Store(base)
 	c.stalls++ // whatever was decided before this leadership is no basis for an eviction
 }
 
@@ -68,5 +71,11 @@ func (c *leaseClock) read(now time.Time) (ms int64, stalls int) {
 			c.last = now
 		}
 	}
-	return c.value.Milliseconds(), c.stalls
+	ms = c.value.Milliseconds()
+	c.seen.Store(ms)
+	return ms, c.stalls
 }
+
+// glance returns the clock in ms as of its last reading, without advancing it and without a lock. While
+// the clock runs that is at most clockInterval old.
+func (c *leaseClock) glance() int64 { return c.seen.Load() }

@@ -48,7 +48,18 @@ func TestLeaseClock(t *testing.T) {
 			if got, _ := c.read(at(tt.at)); got != tt.want {
 				t.Errorf("read at +%v: got %d ms, want %d ms", tt.at, got, tt.want)
 			}
+			if got := c.glance(); got != tt.want {
+				t.Errorf("a glance after it: got %d ms, want %d ms", got, tt.want)
+			}
 		})
+	}
+}
+
+func TestAGlanceShowsTheNewBaseAtOnce(t *testing.T) {
+	var c leaseClock
+	c.start(7000, time.Now())
+	if got := c.glance(); got != 7000 {
+		t.Errorf("got %d ms, want the base of the leadership, 7000 ms", got)
 	}
 }
 

@@ -179,6 +179,7 @@ func TestSelfPreservationHoldsWhatFellSilentAtOnceUntilReleased(t *testing.T) {
 		}{
 			{"state", "on", 1}, {"state", "off", 0}, {"condition", "", 1}, {"withheld", "", 12}, {"threshold", "", 0.85},
 			{"leases", "all", 20}, {"leases", "counted", 20}, {"leases", "fresh", 8}, {"leases", "expired", 12},
+			{"upstream_renewals_last_minute", "", 0}, {"renewals_sliding", "", float64(g.machine.View().Expectation().Sliding)},
 		} {
 			if got := g.metric("rollcall_self_preservation_"+m.name, m.label); got != m.want {
 				t.Errorf("metric %s %s: got %v, want %v", m.name, m.label, got, m.want)

@@ -16,12 +16,11 @@ import (
 // them says so until it loses its leadership.
 func (s *Raft) Health() registry.Health {
 	h := registry.Health{Ready: s.ready.Load(), Suspended: s.suspended()}
-	_, h.Clock = s.leaseTime()
 	if s.lead.Load() != nil {
-		h.Quorum, h.Leads = true, true
+		h.Quorum, h.Leads, h.Clock = true, true, s.clock.glance() // every fetch comes here
 		return h
 	}
-	h.Quorum = s.leader.Load() != nil
+	h.Quorum, h.Clock = s.leader.Load() != nil, s.machine.View().Stamp().Lease
 	contact := s.raft.LastContact()
 	if contact.IsZero() {
 		contact = s.opened

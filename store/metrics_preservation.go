@@ -51,11 +51,12 @@ var (
 	clientsDesc   = preservationDesc("upstream_expected_clients", "Clients that upstream's formula expects to send renewals.")
 	requiredDesc  = preservationDesc("upstream_threshold", "Renewals per minute at or below which upstream's formula stops evictions.")
 	renewalsDesc  = preservationDesc("upstream_renewals_last_minute", "Renewals in the last complete minute.")
+	slidingDesc   = preservationDesc("renewals_sliding", "Renewals in the last 60 s, estimated from two buckets of a minute.")
 )
 
 // Describe implements prometheus.Collector.
 func (preservationGauges) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{stateDesc, conditionDesc, thresholdDesc, leasesDesc, withheldDesc, clientsDesc, requiredDesc, renewalsDesc} {
+	for _, d := range []*prometheus.Desc{stateDesc, conditionDesc, thresholdDesc, leasesDesc, withheldDesc, clientsDesc, requiredDesc, renewalsDesc, slidingDesc} {
 		descs <- d
 	}
 }
@@ -81,6 +82,7 @@ func (g preservationGauges) Collect(metrics chan<- prometheus.Metric) {
 	gauge(clientsDesc, float64(expectation.Clients))
 	gauge(requiredDesc, float64(expectation.Threshold))
 	gauge(renewalsDesc, float64(expectation.Renewals))
+	gauge(slidingDesc, float64(expectation.Sliding))
 }
 
 func number(b bool) float64 {

@@ -65,4 +65,5 @@ var settings = []struct {
 
 func milliseconds(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
+// shareOf is a share as configurations write it; package registry has no floating-point numbers.
 func shareOf(s registry.Share) float64 { return float64(s) / float64(registry.Whole) }

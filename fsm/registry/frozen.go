@@ -87,7 +87,7 @@ func (r *Registry) freeSlots() []uint32 {
 
 func (r *Registry) leaseStates() []LeaseState {
 	states := make([]LeaseState, 0, r.tables.live.Len())
-	for l := range r.View().all() {
+	for l := range r.View().All() {
 		states = append(states, LeaseState{Lease: l, Renewed: r.renewed(l), History: History{r.tables.renewals.past(l.Handle)}})
 	}
 	return states

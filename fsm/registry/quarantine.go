@@ -111,8 +111,8 @@ func (v *View) Find(key Key) (l *Lease, ok bool) {
 // Quarantined yields the quarantined leases, sorted by application and id.
 func (v *View) Quarantined(yield func(*Lease) bool) { v.tables.quarantined.Scan(yield) }
 
-// all yields all leases, quarantined ones included, sorted by application and id.
-func (v *View) all() iter.Seq[*Lease] {
+// All yields all leases, quarantined ones included, sorted by application and id.
+func (v *View) All() iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		hidden := v.tables.quarantined.Iter()
 		more := hidden.First()

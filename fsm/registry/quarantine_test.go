@@ -331,7 +331,7 @@ func TestInstanceIsHiddenFromItsQuarantineToTheEnd(t *testing.T) {
 				}
 			}
 			v := r.View()
-			for l := range v.all() {
+			for l := range v.All() {
 				at, want := until[l.Key()]
 				if want != (l.Quarantine != nil) || want && l.Quarantine.Until != at {
 					t.Fatalf("%s after %+v: quarantine %+v, want one: %t, until %d", l.Key(), s, l.Quarantine, want, at)

@@ -149,7 +149,7 @@ func check(r *Registry) error {
 	if v.tables.removed.Len() != len(r.records) {
 		return fmt.Errorf("%d records, %d by key", v.tables.removed.Len(), len(r.records))
 	}
-	if got := slices.Collect(v.all()); !slices.Equal(got, all) {
+	if got := slices.Collect(v.All()); !slices.Equal(got, all) {
 		return fmt.Errorf("all leases are %v, want %v", got, all)
 	}
 	hidden := slices.DeleteFunc(slices.Clone(all), func(l *Lease) bool { return l.Quarantine == nil })

@@ -79,7 +79,7 @@ type Health struct {
 	Age time.Duration
 	// Suspended: no lease is ended now, because leadership is too young (or there is none).
 	Suspended bool
-	// Clock is the lease clock, ms: the running one on the leader, elsewhere the stamp of the newest
-	// applied operation, which may be up to 2 s older.
+	// Clock is the lease clock, ms: the running one on the leader, at most 100 ms ago, elsewhere the
+	// stamp of the newest applied operation, which may be up to 2 s older.
 	Clock int64
 }
