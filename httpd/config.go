@@ -58,6 +58,11 @@ type Config struct {
 	Cluster Cluster
 	// Members changes the nodes. Nil: they cannot be changed here, and the routes for it answer 501.
 	Members Members
+	// Peers is the replication to other servers. Nil: there is none, and its routes answer 501.
+	Peers Peers
+	// EurekaSender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
+	// and an address (host:port). Nil: all are "eureka".
+	EurekaSender func(identity, address string) string
 	// Node is the name of this node; Version that of the program. Both are shown, nothing more.
 	Node, Version string
 	// Reads is the freshness of Eureka reads that carry no consistency parameter.

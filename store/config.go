@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -35,6 +36,10 @@ type RaftConfig struct {
 
 	Settings      registry.Settings // the cluster's, while this node leads; zero: registry.DefaultSettings()
 	EvictionTimer bool              // evict when upstream would: every 60 s, first 60 s after this node was established as leader
+
+	Spares SparePolicy // of leases of other datacenters; nil: they end like all others
+	// Answer answers what other nodes ask this one while it leads (see AskLeader); nil: an error.
+	Answer func(ctx context.Context, question []byte) ([]byte, error)
 
 	Log     *slog.Logger          // nil: discards
 	Metrics prometheus.Registerer // nil: none

@@ -24,6 +24,10 @@ type Frozen struct {
 	Preservation Preservation
 	Transitions  []Preservation // newest last, the present one included; at most 50
 	Expectation  ExpectationState
+
+	Links   []Link // by name, as the next two
+	Senders []Sender
+	Peers   []PeerState
 }
 
 // ExpectationState is upstream's bookkeeping, see Expectation.
@@ -40,12 +44,15 @@ type LeaseState struct {
 	Lease   *Lease
 	Renewed Stamp
 	History History
+	// Client and Remote are the last renewals (lease clock, ms) by a client of this datacenter and by a
+	// replicator; 0: none in this life.
+	Client, Remote int64
 }
 
 // Removal is the record of one removal. While the delta still shows it (Full), Lease is the instance
 // as it was when it went. Afterwards it is reduced: of the instance its id, application and
-// lastDirtyTimestamp are left, of the lease EvictedAt, Action, Life, Changed, ChangedLease, Origin and
-// Quarantine.
+// lastDirtyTimestamp are left, of the lease EvictedAt, Action, Life, Edit, Changed, ChangedLease, Origin,
+// Owner and Quarantine.
 // A record is dropped when its key is registered again, else kept for 24 h of lease clock; there are
 // at most 100,000.
 type Removal struct {

@@ -23,6 +23,18 @@ type Lease struct {
 	StartedLease int64        // lease clock of the (re-)registration, ms
 	Override     *Override    // details of the override; nil if there is none or nothing is known of it
 	Quarantine   *Quarantined // nil: listed
+
+	// Owner is the remote datacenter (or Eureka server) that the instance belongs to; "": the own one. A
+	// client's Register makes it the own one. In a record of removal: the owner before.
+	Owner string
+	// Edit counts what operators decided of this life: overrides, their ends, quarantines. See Version.
+	Edit uint32
+	// What is to be told to whom: the last change that a client of this datacenter made (told to all
+	// peers), and the last that came from a remote datacenter (told to nodes of the own one).
+	ByClient, ByRemote Index
+	// What is to be told to Eureka servers: the last change of what the client says (registration,
+	// metadata), and of the override.
+	Described, Overrode Index
 }
 
 // Override is what is known of an override beside its status (Instance.Overridden). Immutable.
@@ -43,7 +55,7 @@ type Quarantined struct {
 }
 
 // Local says that the lease belongs to the own datacenter.
-func (l *Lease) Local() bool { return l.Origin.Kind != RemoteDC }
+func (l *Lease) Local() bool { return l.Owner == "" }
 
 // Expired says whether the lease's one duration has passed at now (lease clock, ms), given its last
 // renewal and an additional time granted to all (ms). It ends strictly after the last millisecond.

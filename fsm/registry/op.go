@@ -14,7 +14,7 @@ type Stamp struct{ Lease, Wall int64 }
 // LeaseExists and is compared by lastDirtyTimestamp both ways).
 type Origin struct {
 	Kind OriginKind
-	DC   string // the remote datacenter's name, for RemoteDC only
+	DC   string // the remote datacenter's or Eureka server's name, for RemoteDC only
 }
 
 // OriginKind tells clients, nodes of the own datacenter and remote datacenters apart.
@@ -53,7 +53,11 @@ type Renew struct {
 	Key        Key
 	Handle     Handle
 	LastDirty  int64  // ms; 0 means not given: no comparison
-	Overridden Status // the sender's override, replication only; Unknown means none
+	Overridden Status // the sender's override, replication by Eureka servers only; Unknown means none
+	// Life and Age are given by other Rollcall servers only: the life that was renewed (0: not given,
+	// no comparison), and how long ago that was (ms). The version is then (Life, LastDirty).
+	Life uint32
+	Age  int64
 }
 
 // Cancel removes an instance and its override.
@@ -163,14 +167,16 @@ const (
 	// Newer: Renew, the sender's copy is newer than the stored one. The lease was renewed; the
 	// sender is to register.
 	Newer
-	// Older: Renew by a replicator, the stored copy is newer; the sender takes it over.
+	// Older: an operation of a replicator, the stored copy is newer (of a Replica: one of its halves
+	// is; the other was taken if it is newer itself); the sender takes it over.
 	Older
 	// KeptExisting: Register, the stored instance was newer and stays, in a new lease.
 	KeptExisting
 	// GoneHandle: Renew by a handle whose generation is dead.
 	GoneHandle
 	// Refused: an operation of the leader under another epoch; a SelfPreservation that does not fit
-	// the present state; a replicated Register that is not newer than the cancel of its instance.
+	// the present state; a replicated Register, Replica or Renew that is not newer than the cancel of
+	// its instance; a Replica whose lease has ended.
 	Refused
 )
 

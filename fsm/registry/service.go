@@ -17,6 +17,9 @@ var (
 	ErrTooLarge = errors.New("operation too large")
 	// ErrTooOld: the change list no longer reaches back to the index asked for. Fetch everything.
 	ErrTooOld = errors.New("index too old")
+	// ErrNotOffered: without consensus nobody can say that a read includes what other nodes
+	// acknowledged. Only a Stale one can be answered.
+	ErrNotOffered = errors.New("not offered without consensus")
 	// ErrClosed: the node is shutting down. Nothing was done.
 	ErrClosed = errors.New("shutting down")
 )
@@ -55,8 +58,8 @@ type Service interface {
 	// an operation that was sent when it ends has an unknown outcome. Errors: ErrNoLeader,
 	// ErrUnknownOutcome, ErrTooLarge, ErrClosed.
 	Apply(ctx context.Context, origin Origin, ops ...Op) ([]Result, error)
-	// View returns the state, at least as new as read demands. Errors: ErrNoLeader, ErrClosed, or
-	// the context's; Stale never fails.
+	// View returns the state, at least as new as read demands. Errors: ErrNoLeader, ErrNotOffered,
+	// ErrClosed, or the context's; Stale never fails.
 	View(ctx context.Context, read Consistency) (*View, error)
 	// Changes blocks until something selected changed after an index, and returns it, oldest first: each
 	// instance once, at its last change. An index ahead of this node's waits too. Errors: ErrTooOld
@@ -75,7 +78,8 @@ type Health struct {
 	// Leads: this node is the established leader.
 	Leads bool
 	// Age is the time since this node was last known to be current: 0 on the leader, the time since
-	// the leader's last message elsewhere.
+	// the leader's last message elsewhere; without consensus the time since the node of the own
+	// datacenter that was silent longest was heard (0: there is no other).
 	Age time.Duration
 	// Suspended: no lease is ended now, because leadership is too young (or there is none).
 	Suspended bool

@@ -1,0 +1,78 @@
+package replication
+
+import (
+	"context"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// facts are what a task tells a peer of one instance.
+type facts uint8
+
+const (
+	registered facts = 1 << iota // what the client says of itself, changed or new
+	overridden                   // an override was set, ended or deleted
+	heartbeat                    // it was renewed
+	canceled                     // it was removed; alone
+)
+
+// task is what a peer is to be told of one instance. All but a removal is read from the registry when
+// it is sent, so that the newest state goes and the queue holds no copies. Its id in the dispatcher is
+// its key: there is one task per instance, and none while one is on its way (upstream's id has the
+// action in it, so that a Register can overtake the Cancel of its instance).
+type task struct {
+	key   registry.Key
+	facts facts
+	// first is the oldest change that the task tells, 0 if it tells none (a heartbeat): the cursor stays
+	// below it until the task was transmitted.
+	first registry.Index
+	// began: the instance's life began after the cursor, so that a Eureka server may know an older one.
+	began bool
+	// remove is the removal, with canceled.
+	remove registry.Remove
+	// tries counts how often an answer made a new task of this one.
+	tries int
+}
+
+// merge is the task that tells what two tasks of one instance do, of which newer was made later: a
+// cancel clears everything before it, a registration clears a cancel and a heartbeat, and a heartbeat
+// is dropped beside anything else, for all of that renews as well.
+func merge(older, newer task) task { panic("not written") }
+
+// link transmits to one peer.
+type link interface {
+	batcher.Processor[task]
+	// run does what is to be done beside tasks, until ctx ends: it keeps the link known to be alive.
+	run(ctx context.Context) error
+	// compare compares with the peer. With repair it returns the tasks that make the peer equal too.
+	// ErrNoDigests: it cannot; then the tasks, with repair, are everything.
+	compare(ctx context.Context, repair bool) (Diff, []task, error)
+	// url is the one in use, without user info.
+	url() string
+}
+
+// linkEnv is what a link needs.
+type linkEnv struct {
+	config Config
+	peer   PeerConfig
+	// view is the newest state of this node, and clock the lease clock (ms).
+	view  func() *registry.View
+	clock func() int64
+	// submit queues a task, such as the Register that an answer of 404 asks for.
+	submit func(task)
+	// sent counts a fact that the peer took ("register", "heartbeat", "cancel", "override").
+	sent func(fact string)
+	// succeeded and failed note the end of a call, for the status; failed takes a sentence.
+	succeeded func()
+	failed    func(err error)
+	// origin is what the peer's own instances, which it sends back as newer, are applied as.
+	origin registry.Origin
+}
+
+// The links by kind.
+var _ = []func(linkEnv) link{newRollcallLink, newEurekaLink}
+
+func newRollcallLink(env linkEnv) link { panic("not written") }
+
+func newEurekaLink(env linkEnv) link { panic("not written") }
