@@ -27,7 +27,7 @@ func newBenchProcesses() (*benchProcesses, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return &benchProcesses{&devCluster{out: io.Discard, deaths: make(chan *devChild, 64)}, binary}, nil
+	return &benchProcesses{&devCluster{out: io.Discard, leads: true, deaths: make(chan *devChild, 64)}, binary}, nil
 }
 
 // run starts a process that lives until stop.
@@ -51,6 +51,7 @@ type benchCluster struct {
 // startBenchCluster starts a new cluster below dir. The caller stops it.
 func startBenchCluster(ctx context.Context, dir string, settings ...string) (_ *benchCluster, err error) {
 	const nodes = 3
+	o := devOptions{nodes: nodes, mode: modeCP, dcs: 1}
 	ports, err := freePorts(3 * nodes)
 	if err != nil {
 		return nil, err
@@ -66,13 +67,13 @@ func startBenchCluster(ctx context.Context, dir string, settings ...string) (_ *
 		}
 	}()
 	for i := range nodes {
-		n := devNode{number: i + 1, http: localhost(ports[3*i]), cluster: localhost(ports[3*i+1])}
+		n := devNode{dc: 1, number: i + 1, http: localhost(ports[3*i]), cluster: localhost(ports[3*i+1])}
 		n.dir = filepath.Join(dir, n.name())
 		c.nodes = append(c.nodes, n)
 		c.profilers = append(c.profilers, localhost(ports[3*i+2]))
 	}
 	for i, n := range c.nodes {
-		c.args = append(c.args, append(append(n.serverArgs(c.nodes), "--pprof-addr", c.profilers[i]), settings...))
+		c.args = append(c.args, append(append(o.serverArgs(n, c.nodes), "--pprof-addr", c.profilers[i]), settings...))
 		if err := c.run(n, c.args[i]); err != nil {
 			return nil, err
 		}

@@ -9,7 +9,8 @@ import (
 // docs/operations.md from them and from the help tags. A zero value is never a default: see
 // defaultConfig.
 type Config struct {
-	Mode             string                 `yaml:"mode" help:"how operations are ordered; this version offers cp (Raft) only"`
+	Mode             string                 `yaml:"mode" help:"how operations are ordered: cp (by Raft, in a cluster) or ap (by each node for itself, as Eureka does)"`
+	Datacenter       string                 `yaml:"datacenter" help:"name of the datacenter that this node belongs to; unique among those that replicate to each other"`
 	Node             NodeConfig             `yaml:"node"`
 	HTTP             HTTPConfig             `yaml:"http"`
 	Cluster          ClusterConfig          `yaml:"cluster"`
@@ -22,6 +23,7 @@ type Config struct {
 	SelfPreservation SelfPreservationConfig `yaml:"self-preservation"`
 	EurekaCompat     EurekaCompatConfig     `yaml:"eureka-compat"`
 	RateLimiter      RateLimiterConfig      `yaml:"rate-limiter"`
+	Replication      ReplicationConfig      `yaml:"replication"`
 	Limits           LimitsConfig           `yaml:"limits"`
 	PProf            PProfConfig            `yaml:"pprof"`
 	Log              LogConfig              `yaml:"log"`
@@ -68,7 +70,9 @@ type ClusterTLSConfig struct {
 
 // DataConfig is where state is kept.
 type DataConfig struct {
-	Dir string `yaml:"dir" help:"directory of the node's log and snapshots; belongs to one node of one cluster (required)"`
+	Dir          string        `yaml:"dir" help:"directory of the node's state; belongs to one node of one cluster, in one mode (required)"`
+	Sync         string        `yaml:"sync" help:"mode ap: when changes are on disk: interval (written behind, every data.sync-interval), always (before the answer) or none (when the node stops)"`
+	SyncInterval time.Duration `yaml:"sync-interval" help:"mode ap: how often changes are written behind"`
 }
 
 // ReadsConfig is what readers get who cannot ask for a consistency.
@@ -112,11 +116,13 @@ type GCConfig struct {
 // defaultConfig is what holds where nothing was set.
 func defaultConfig() *Config {
 	return &Config{
-		Mode:    modeCP,
-		HTTP:    HTTPConfig{Addr: "127.0.0.1:8761", HeartbeatTakeover: true},
-		Cluster: ClusterConfig{Addr: "127.0.0.1:7761", BootstrapExpect: 1},
-		Reads:   ReadsConfig{Eureka: "linearizable"},
-		Commit:  CommitConfig{InFlight: 2, Batching: true},
+		Mode:       modeCP,
+		Datacenter: "dc1",
+		Data:       DataConfig{Sync: "interval", SyncInterval: time.Second},
+		HTTP:       HTTPConfig{Addr: "127.0.0.1:8761", HeartbeatTakeover: true},
+		Cluster:    ClusterConfig{Addr: "127.0.0.1:7761", BootstrapExpect: 1},
+		Reads:      ReadsConfig{Eureka: "linearizable"},
+		Commit:     CommitConfig{InFlight: 2, Batching: true},
 		Raft: RaftConfig{
 			HeartbeatTimeout:  time.Second,
 			ElectionTimeout:   time.Second,
@@ -130,6 +136,7 @@ func defaultConfig() *Config {
 		SelfPreservation: defaultSelfPreservation(),
 		EurekaCompat:     defaultEurekaCompat(),
 		RateLimiter:      defaultRateLimiter(),
+		Replication:      defaultReplication(),
 		Limits:           defaultLimits(),
 		Log:              LogConfig{Level: "info", Format: "text"},
 		GC:               GCConfig{Percent: 200},

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/httpd"
 )
 
 // source says where a setting came from.
@@ -93,6 +94,9 @@ func loadSettings(in inputs) (settings, error) {
 		return s, errors.Join(errs...)
 	}
 	s.EurekaCompat.expand()
+	if s.Mode == modeAP && s.sources["reads.eureka"] == fromDefault {
+		s.Reads.Eureka = httpd.ReadsStale.String() // there is nothing else
+	}
 	return s, s.Validate()
 }
 

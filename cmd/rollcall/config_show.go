@@ -61,8 +61,8 @@ func (c *connection) settings(ctx context.Context) (client.Settings, error) {
 }
 
 // write prints the settings as a file that would load to the same, with their sources as comments;
-// those left at their defaults only if all is set. No setting is a secret: secrets are in files, of
-// which only the names are printed.
+// those left at their defaults only if all is set. Secrets are not printed: of files only the names, of
+// URLs everything but the password.
 func (s settings) write(w io.Writer, all bool) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, k := range configKeys() {
@@ -85,7 +85,7 @@ func (s settings) write(w io.Writer, all bool) error {
 
 func (s settings) add(root *yaml.Node, k key, src source) error {
 	value := new(yaml.Node)
-	if err := value.Encode(k.field(s.Config).Interface()); err != nil {
+	if err := value.Encode(redact(k.field(s.Config).Interface())); err != nil {
 		return err
 	}
 	value.Style = yaml.FlowStyle

@@ -12,12 +12,18 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
-const modeCP = "cp"
+// The modes.
+const (
+	modeCP = "cp"
+	modeAP = "ap"
+)
 
 // readsEureka are the words of reads.eureka.
 var readsEureka = []string{httpd.ReadsLinearizable.String(), httpd.ReadsStaleWithoutQuorum.String(), httpd.ReadsStale.String()}
 
 var (
+	modes      = []string{modeCP, modeAP}
+	syncs      = []string{"interval", "always", "none"}
 	logLevels  = []string{"debug", "info", "warn", "error"}
 	logFormats = []string{"text", "json"}
 )
@@ -38,6 +44,7 @@ func (c *Config) Validate() error {
 		c.SelfPreservation.validate(),
 		c.EurekaCompat.validate(),
 		c.RateLimiter.validate(),
+		c.validateReplication(),
 		c.Limits.validate(),
 		oneOf("reads.eureka", c.Reads.Eureka, readsEureka),
 		oneOf("log.level", c.Log.Level, logLevels),
@@ -48,21 +55,18 @@ func (c *Config) Validate() error {
 
 func (c *Config) validateNode() error {
 	var errs []error
-	if c.Mode != modeCP {
-		errs = append(errs, unofferedMode("mode", c.Mode))
-	}
+	errs = append(errs, oneOf("mode", c.Mode, modes), oneOf("data.sync", c.Data.Sync, syncs),
+		atLeast("data.sync-interval", c.Data.SyncInterval, time.Millisecond))
 	if c.Data.Dir == "" {
-		errs = append(errs, errors.New("data.dir: is required: the directory that holds the node's log and snapshots"))
+		errs = append(errs, errors.New("data.dir: is required: the directory that holds the node's state"))
+	}
+	if c.Mode == modeAP && c.Reads.Eureka != httpd.ReadsStale.String() {
+		errs = append(errs, fmt.Errorf("reads.eureka: %q is not offered in mode ap, where every node answers by what it has: stale", c.Reads.Eureka))
 	}
 	if c.Node.Name != "" && !nodeName.MatchString(c.Node.Name) {
 		errs = append(errs, fmt.Errorf("node.name: %q is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", c.Node.Name))
 	}
 	return errors.Join(errs...)
-}
-
-// unofferedMode refuses a mode in the words of the key or flag that asked for it.
-func unofferedMode(name, mode string) error {
-	return fmt.Errorf("%s: %q is not offered: this version offers %s (Raft) only", name, mode, modeCP)
 }
 
 // maxInFlight is half of the unanswered batches that the state machine remembers for a node; it could

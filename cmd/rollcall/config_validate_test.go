@@ -24,7 +24,11 @@ func TestValidateNamesTheKey(t *testing.T) {
 		want   string // "": valid
 	}{
 		{name: "defaults", change: func(*Config) {}},
-		{name: "mode ap", change: func(c *Config) { c.Mode = "ap" }, want: "mode: \"ap\" is not offered"},
+		{name: "mode ap", change: func(c *Config) { c.Mode, c.Reads.Eureka = "ap", "stale" }},
+		{name: "mode ap with linearizable reads", change: func(c *Config) { c.Mode = "ap" }, want: "reads.eureka: \"linearizable\" is not offered in mode ap"},
+		{name: "another mode", change: func(c *Config) { c.Mode = "ca" }, want: "mode: \"ca\" is none of"},
+		{name: "another sync", change: func(c *Config) { c.Data.Sync = "often" }, want: "data.sync: \"often\" is none of"},
+		{name: "datacenter with a space", change: func(c *Config) { c.Datacenter = "my dc" }, want: "datacenter: \"my dc\" is not a name"},
 		{name: "no data directory", change: func(c *Config) { c.Data.Dir = "" }, want: "data.dir: is required"},
 		{name: "name with a dot", change: func(c *Config) { c.Node.Name = "a.b" }, want: "node.name: "},
 		{name: "address without a port", change: func(c *Config) { c.HTTP.Addr = "localhost" }, want: "http.addr: \"localhost\" is not an address"},
@@ -84,7 +88,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 
 func TestValidateReportsEveryMistakeAtOnce(t *testing.T) {
 	c := validConfig()
-	c.Mode, c.Data.Dir, c.HTTP.Addr, c.Log.Level, c.Raft.CommitTimeout = "ap", "", "x", "loud", 0
+	c.Mode, c.Data.Dir, c.HTTP.Addr, c.Log.Level, c.Raft.CommitTimeout = "ca", "", "x", "loud", 0
 	err := c.Validate()
 	if err == nil {
 		t.Fatal("no error")

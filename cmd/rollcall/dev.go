@@ -25,10 +25,14 @@ func newDevCommand() *cobra.Command {
 		Short: "Run a local cluster, one process per node, until Ctrl-C",
 		Long: "Starts the nodes of a local cluster as processes of their own, prints a line for each and then\n" +
 			"\"ready\", and stops them at Ctrl-C. A node that dies is reported, not restarted. Node i serves\n" +
-			"HTTP on port P+i-1 and the other nodes on port P+i-1001. The nodes inherit the environment, so\n" +
-			"ROLLCALL_LOG_LEVEL=debug and the like reach all of them.",
-		Example: "  rollcall dev --nodes 3",
-		Args:    usageArgs(cobra.NoArgs),
+			"HTTP on port P+i-1 and, in mode cp, the other nodes on port P+i-1001. With --dcs M there are M\n" +
+			"datacenters of N nodes, dc1, dc2 and so on, that replicate to each other; those of dc2 use ports that\n" +
+			"are higher by 100. The nodes inherit the environment, so ROLLCALL_LOG_LEVEL=debug and the like reach\n" +
+			"all of them.",
+		Example: "  rollcall dev --nodes 3\n" +
+			"  rollcall dev --mode ap\n" +
+			"  rollcall dev --mode cp --dcs 2",
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return usageError{err}
@@ -37,46 +41,55 @@ func newDevCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.nodes, "nodes", 3, "nodes of the cluster")
-	f.StringVar(&o.mode, "mode", modeCP, "how operations are ordered; this version offers cp only")
-	f.IntVar(&o.dcs, "dcs", 1, "datacenters; this version offers one only")
+	f.IntVar(&o.nodes, "nodes", 3, "nodes of each datacenter")
+	f.StringVar(&o.mode, "mode", modeCP, "how operations are ordered: cp or ap")
+	f.IntVar(&o.dcs, "dcs", 1, "datacenters")
 	f.IntVar(&o.httpPort, "http-port", 8761, "HTTP port of the first node")
 	f.StringVar(&o.data, "data", "data", "directory of the nodes' data and logs")
 	return cmd
 }
+
+// maxDCs keeps the node-to-node ports of the last datacenter below the HTTP ports of the first.
+const maxDCs = 9
+
+// dcPortsApart is how far the ports of two neighbouring datacenters lie apart.
+const dcPortsApart = 100
 
 // clusterPortsBelow is how far the node-to-node ports lie below the HTTP ports.
 const clusterPortsBelow = 1000
 
 func (o devOptions) validate() error {
 	var errs []error
-	if o.mode != modeCP {
-		errs = append(errs, unofferedMode("--mode", o.mode))
-	}
-	if o.dcs != 1 {
-		errs = append(errs, fmt.Errorf("--dcs: %d datacenters are not offered: this version offers one only", o.dcs))
+	errs = append(errs, oneOf("--mode", o.mode, modes))
+	if o.dcs < 1 || o.dcs > maxDCs {
+		errs = append(errs, fmt.Errorf("--dcs: %d is not a number from 1 to %d", o.dcs, maxDCs))
 	}
 	if o.nodes < 1 || o.nodes > 99 {
 		errs = append(errs, fmt.Errorf("--nodes: %d is not a number from 1 to 99", o.nodes))
 	}
-	if o.httpPort <= clusterPortsBelow || o.httpPort+o.nodes-1 > 65535 {
-		errs = append(errs, fmt.Errorf("--http-port: %d leaves no room for the ports of %d nodes between 1 and 65535", o.httpPort, o.nodes))
+	if last := o.httpPort + (o.dcs-1)*dcPortsApart + o.nodes - 1; o.httpPort <= clusterPortsBelow || last > 65535 {
+		errs = append(errs, fmt.Errorf("--http-port: %d leaves no room for the ports of %d nodes between 1 and 65535", o.httpPort, o.dcs*o.nodes))
 	}
 	return errors.Join(errs...)
 }
 
-// devNode is one node of the local cluster, numbered from 1.
+// devNode is one node of a local cluster, numbered from 1 within its datacenter.
 type devNode struct {
+	dc            int // from 1
 	number        int
-	http, cluster string // addresses
+	http, cluster string // addresses; cluster is empty in mode ap
 	dir           string // of its data and log
 }
 
 func (n devNode) name() string { return "node" + strconv.Itoa(n.number) }
 
+func (n devNode) datacenter() string { return datacenterName(n.dc) }
+
+func datacenterName(dc int) string { return "dc" + strconv.Itoa(dc) }
+
 // line is what dev prints for a node; scripts read it.
 func (n devNode) line(pid int) string {
-	return fmt.Sprintf("node=%d dc=dc1 http=%s pid=%d", n.number, n.http, pid)
+	return fmt.Sprintf("node=%d dc=%s http=%s pid=%d", n.number, n.datacenter(), n.http, pid)
 }
 
 // readyWithin bounds the start of a cluster, data directories that must be read again included.

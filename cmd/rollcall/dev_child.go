@@ -71,7 +71,7 @@ func (c *devChild) stop() {
 
 // obituary says how a process ended and what it said last. It may be called once done is closed.
 func (c *devChild) obituary() string {
-	return fmt.Sprintf("node=%d pid=%d ended: %v; the end of %s:\n%s", c.number, c.cmd.Process.Pid, c.cmd.ProcessState, c.log, lastLines(c.log, 5))
+	return fmt.Sprintf("node=%d dc=%s pid=%d ended: %v; the end of %s:\n%s", c.number, c.datacenter(), c.cmd.Process.Pid, c.cmd.ProcessState, c.log, lastLines(c.log, 5))
 }
 
 // lastLines returns the last n lines of a file, indented, as far as they lie in its last 8 KiB.

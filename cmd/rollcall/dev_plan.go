@@ -11,37 +11,68 @@ import (
 	"strings"
 )
 
-// plan lays out the nodes' addresses and directories.
+// plan lays out the nodes' addresses and directories, one datacenter after the other.
 func (o devOptions) plan() []devNode {
-	nodes := make([]devNode, o.nodes)
-	for i := range nodes {
-		n := &nodes[i]
-		n.number = i + 1
-		n.http = localhost(o.httpPort + i)
-		n.cluster = localhost(o.httpPort + i - clusterPortsBelow)
-		n.dir = filepath.Join(o.data, n.name())
+	var nodes []devNode
+	for dc := 1; dc <= o.dcs; dc++ {
+		for number := 1; number <= o.nodes; number++ {
+			port := o.httpPort + (dc-1)*dcPortsApart + number - 1
+			n := devNode{dc: dc, number: number, http: localhost(port)}
+			if o.mode == modeCP {
+				n.cluster = localhost(port - clusterPortsBelow)
+			}
+			n.dir = filepath.Join(o.dataOf(dc), n.name())
+			nodes = append(nodes, n)
+		}
 	}
 	return nodes
+}
+
+// dataOf is where a datacenter's nodes have their directories.
+func (o devOptions) dataOf(dc int) string {
+	if dc == 1 {
+		return o.data
+	}
+	return filepath.Join(o.data, datacenterName(dc))
 }
 
 func localhost(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // serverArgs are the arguments of a node's process.
-func (n devNode) serverArgs(all []devNode) []string {
-	join := make([]string, len(all))
-	for i, other := range all {
-		join[i] = other.cluster
-	}
-	return []string{
+func (o devOptions) serverArgs(n devNode, all []devNode) []string {
+	args := []string{
 		"server",
-		"--mode", modeCP,
+		"--mode", o.mode,
+		"--datacenter", n.datacenter(),
 		"--node-name", n.name(),
 		"--http-addr", n.http,
-		"--cluster-addr", n.cluster,
-		"--cluster-join", strings.Join(join, ","),
-		"--cluster-bootstrap-expect", strconv.Itoa(len(all)),
 		"--data-dir", filepath.Join(n.dir, "data"),
 	}
+	http, cluster := addressesByDC(all)
+	if o.mode == modeCP {
+		args = append(args,
+			"--cluster-addr", n.cluster,
+			"--cluster-join", strings.Join(cluster[n.dc], ","),
+			"--cluster-bootstrap-expect", strconv.Itoa(o.nodes))
+	} else {
+		args = append(args, "--replication-nodes", strings.Join(http[n.dc], ","))
+	}
+	for dc := 1; dc <= o.dcs; dc++ {
+		if dc != n.dc {
+			args = append(args, "--replication-datacenters", datacenterName(dc)+"="+strings.Join(http[dc], " "))
+		}
+	}
+	return args
+}
+
+// addressesByDC lists the HTTP URLs and the node-to-node addresses of each datacenter.
+func addressesByDC(nodes []devNode) (http, cluster map[int][]string) {
+	http, cluster = make(map[int][]string), make(map[int][]string)
+	for _, n := range nodes {
+		http[n.dc] = append(http[n.dc], "http://"+n.http)
+		cluster[n.dc] = append(cluster[n.dc], n.cluster)
+	}
+	return http, cluster
 }
 
 // checkPorts finds the ports that other processes hold, before any node is started, so that a
@@ -49,7 +80,10 @@ func (n devNode) serverArgs(all []devNode) []string {
 func checkPorts(nodes []devNode) error {
 	var errs []error
 	for _, n := range nodes {
-		errs = append(errs, checkPort(n.http, "HTTP", n.name()), checkPort(n.cluster, "node-to-node", n.name()))
+		errs = append(errs, checkPort(n.http, "HTTP", n.name()))
+		if n.cluster != "" {
+			errs = append(errs, checkPort(n.cluster, "node-to-node", n.name()))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w\nuse other ports with --http-port (node-to-node ports lie %d below the HTTP ports), or stop what holds these", err, clusterPortsBelow)
@@ -65,15 +99,26 @@ func checkPort(addr, what, node string) error {
 	return l.Close()
 }
 
-// checkData refuses a directory that holds a cluster of another size: its nodes would look for each
+// checkData refuses a directory that holds clusters of another size: its nodes would look for each
 // other in vain, or not at all.
 func (o devOptions) checkData() error {
-	entries, err := os.ReadDir(o.data)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	for dc := 1; dc <= o.dcs; dc++ {
+		found, err := countNodes(o.dataOf(dc))
+		if err != nil {
+			return fmt.Errorf("--data: %w", err)
+		}
+		if found != 0 && found != o.nodes {
+			return fmt.Errorf("--data: %s holds a cluster of %d nodes; run dev with --nodes %d, or with another --data", o.dataOf(dc), found, found)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("--data: %w", err)
+	return nil
+}
+
+// countNodes counts the directories of nodes in a directory, which need not exist.
+func countNodes(dir string) (int, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
 	}
 	found := 0
 	for _, e := range entries {
@@ -83,8 +128,5 @@ func (o devOptions) checkData() error {
 			}
 		}
 	}
-	if found != 0 && found != o.nodes {
-		return fmt.Errorf("--data: %s holds a cluster of %d nodes; run dev with --nodes %d, or with another --data", o.data, found, found)
-	}
-	return nil
+	return found, err
 }

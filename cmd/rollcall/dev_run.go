@@ -23,10 +23,10 @@ func runDev(ctx context.Context, o devOptions, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	d := &devCluster{out: out, deaths: make(chan *devChild, len(nodes))}
+	d := &devCluster{out: out, leads: o.mode == modeCP, deaths: make(chan *devChild, len(nodes))}
 	defer d.stop()
 	for _, n := range nodes {
-		c, err := n.start(binary, n.serverArgs(nodes))
+		c, err := n.start(binary, o.serverArgs(n, nodes))
 		if err != nil {
 			return err
 		}
@@ -43,6 +43,7 @@ func runDev(ctx context.Context, o devOptions, out io.Writer) error {
 // devCluster is the processes of a running local cluster.
 type devCluster struct {
 	out      io.Writer
+	leads    bool // the nodes have a leader
 	children []*devChild
 	deaths   chan *devChild // room for all, so that nobody waits to die
 }
@@ -55,7 +56,8 @@ func (d *devCluster) watch(c *devChild) {
 	}()
 }
 
-// awaitReady returns nil when every node may serve and a leader is known, or when ctx has ended.
+// awaitReady returns nil when every node may serve and knows a leader if it is to have one, or when ctx
+// has ended.
 func (d *devCluster) awaitReady(ctx context.Context) error {
 	const every = 50 * time.Millisecond
 	ticker := time.NewTicker(every)
@@ -80,15 +82,15 @@ func (d *devCluster) awaitReady(ctx context.Context) error {
 
 func (d *devCluster) ready(ctx context.Context) bool {
 	for _, c := range d.children {
-		if !c.ready(ctx) {
+		if !c.ready(ctx, d.leads) {
 			return false
 		}
 	}
 	return true
 }
 
-// ready asks the node whether it may serve and knows a leader.
-func (c *devChild) ready(ctx context.Context) bool {
+// ready asks the node whether it may serve and, if there is to be one, knows a leader.
+func (c *devChild) ready(ctx context.Context, leader bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	url := "http://" + c.http
@@ -101,8 +103,8 @@ func (c *devChild) ready(ctx context.Context) bool {
 		return false
 	}
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return false
+	if resp.StatusCode != http.StatusOK || !leader {
+		return resp.StatusCode == http.StatusOK
 	}
 	cl, err := client.New(client.Config{Servers: []string{url}})
 	if err != nil {

@@ -21,8 +21,12 @@ func TestDevRefusesWhatItCannotOffer(t *testing.T) {
 		want   string // "": valid
 	}{
 		{name: "defaults", change: func(*devOptions) {}},
-		{name: "mode ap", change: func(o *devOptions) { o.mode = "ap" }, want: `--mode: "ap" is not offered: this version offers cp (Raft) only`},
-		{name: "two datacenters", change: func(o *devOptions) { o.dcs = 2 }, want: "--dcs: 2 datacenters are not offered: this version offers one only"},
+		{name: "mode ap", change: func(o *devOptions) { o.mode = "ap" }},
+		{name: "another mode", change: func(o *devOptions) { o.mode = "ca" }, want: `--mode: "ca" is none of ["cp" "ap"]`},
+		{name: "two datacenters", change: func(o *devOptions) { o.dcs = 2 }},
+		{name: "no datacenter", change: func(o *devOptions) { o.dcs = 0 }, want: "--dcs: "},
+		{name: "too many datacenters", change: func(o *devOptions) { o.dcs = 10 }, want: "--dcs: 10 is not a number from 1 to 9"},
+		{name: "ports of the last datacenter above 65535", change: func(o *devOptions) { o.dcs, o.httpPort = 9, 65000 }, want: "--http-port: "},
 		{name: "no nodes", change: func(o *devOptions) { o.nodes = 0 }, want: "--nodes: "},
 		{name: "ports below 1", change: func(o *devOptions) { o.httpPort = 1000 }, want: "--http-port: "},
 		{name: "ports above 65535", change: func(o *devOptions) { o.httpPort = 65534 }, want: "--http-port: "},
@@ -39,27 +43,38 @@ func TestDevRefusesWhatItCannotOffer(t *testing.T) {
 }
 
 func TestDevLaysOutPortsAndDirectories(t *testing.T) {
-	got := devOptions{nodes: 2, httpPort: 8761, data: "data"}.plan()
+	got := devOptions{nodes: 2, mode: modeCP, dcs: 2, httpPort: 8761, data: "data"}.plan()
 	want := []devNode{
-		{number: 1, http: "127.0.0.1:8761", cluster: "127.0.0.1:7761", dir: "data/node1"},
-		{number: 2, http: "127.0.0.1:8762", cluster: "127.0.0.1:7762", dir: "data/node2"},
+		{dc: 1, number: 1, http: "127.0.0.1:8761", cluster: "127.0.0.1:7761", dir: "data/node1"},
+		{dc: 1, number: 2, http: "127.0.0.1:8762", cluster: "127.0.0.1:7762", dir: "data/node2"},
+		{dc: 2, number: 1, http: "127.0.0.1:8861", cluster: "127.0.0.1:7861", dir: "data/dc2/node1"},
+		{dc: 2, number: 2, http: "127.0.0.1:8862", cluster: "127.0.0.1:7862", dir: "data/dc2/node2"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if line := got[1].line(42); line != "node=2 dc=dc1 http=127.0.0.1:8762 pid=42" {
+	if line := got[3].line(42); line != "node=2 dc=dc2 http=127.0.0.1:8862 pid=42" {
 		t.Errorf("prints %q", line)
 	}
 }
 
 func TestDevStartsServersThatTheSettingsAllow(t *testing.T) {
-	nodes := devOptions{nodes: 3, httpPort: 8761, data: "data"}.plan()
-	s, err := loadWith(t, nodes[1].serverArgs(nodes)[1:], nil, "")
+	o := devOptions{nodes: 3, mode: modeCP, dcs: 3, httpPort: 8761, data: "data"}
+	nodes := o.plan()
+	s, err := loadWith(t, o.serverArgs(nodes[1], nodes)[1:], nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.Node.Name != "node2" || s.HTTP.Addr != nodes[1].http || s.Cluster.Addr != nodes[1].cluster || s.Cluster.BootstrapExpect != 3 ||
-		len(s.Cluster.Join) != 3 || s.Data.Dir != "data/node2/data" {
+		len(s.Cluster.Join) != 3 || s.Data.Dir != "data/node2/data" || s.Datacenter != "dc1" || len(s.Replication.Datacenters) != 2 ||
+		s.Replication.Datacenters["dc3"] != "http://127.0.0.1:8961 http://127.0.0.1:8962 http://127.0.0.1:8963" {
+		t.Errorf("got %+v", s.Config)
+	}
+	o.mode = modeAP
+	if s, err = loadWith(t, o.serverArgs(nodes[8], nodes)[1:], nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	if s.Datacenter != "dc3" || len(s.Replication.Nodes) != 3 || s.Replication.Nodes[2] != "http://127.0.0.1:8963" || len(s.Cluster.Join) != 0 {
 		t.Errorf("got %+v", s.Config)
 	}
 }
@@ -94,7 +109,7 @@ func TestDevRefusesTheDataOfAClusterOfAnotherSize(t *testing.T) {
 		data  string
 		ok    bool
 	}{{3, data, true}, {5, data, false}, {5, t.TempDir(), true}, {5, filepath.Join(data, "missing"), true}} {
-		if err := (devOptions{nodes: tc.nodes, data: tc.data}).checkData(); (err == nil) != tc.ok {
+		if err := (devOptions{nodes: tc.nodes, dcs: 1, data: tc.data}).checkData(); (err == nil) != tc.ok {
 			t.Errorf("%d nodes on %s: %v, want allowed: %v", tc.nodes, tc.data, err, tc.ok)
 		}
 	}
@@ -103,7 +118,7 @@ func TestDevRefusesTheDataOfAClusterOfAnotherSize(t *testing.T) {
 // shell starts a node whose process is a shell script.
 func shell(t *testing.T, d *devCluster, number int, script string) *devChild {
 	t.Helper()
-	n := devNode{number: number, http: "127.0.0.1:0", dir: filepath.Join(t.TempDir(), "node")}
+	n := devNode{dc: 1, number: number, http: "127.0.0.1:0", dir: filepath.Join(t.TempDir(), "node")}
 	c, err := n.start("/bin/sh", []string{"-c", script})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +164,7 @@ func TestDevReportsANodeThatDiesAndGoesOn(t *testing.T) {
 		}
 		lines += line
 	}
-	if !strings.Contains(lines, "node=1 pid=") || !strings.Contains(lines, "exit status 7") {
+	if !strings.Contains(lines, "node=1 dc=dc1 pid=") || !strings.Contains(lines, "exit status 7") {
 		t.Errorf("it says %q, want node and exit", lines)
 	}
 	cancel()

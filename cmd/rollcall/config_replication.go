@@ -1,0 +1,329 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/replication"
+)
+
+// ReplicationConfig is to whom changes are carried, and how.
+type ReplicationConfig struct {
+	Nodes       []string          `yaml:"nodes" help:"mode ap: URLs of the datacenter's nodes, such as http://10.0.0.1:8761, this one allowed among them"`
+	Datacenters map[string]string `yaml:"datacenters" help:"other Rollcall datacenters by name, each with the URLs of its nodes, separated by spaces"`
+	Eureka      map[string]string `yaml:"eureka" help:"Netflix Eureka servers by a name for each, with the service URL, such as http://user:password@10.0.0.9:8761/eureka"`
+
+	OnCut    map[string]string `yaml:"on-cut" help:"by datacenter or Eureka server: what becomes of its instances whose time has passed while the link is cut: keep (the default), keep-for:1h, expire"`
+	Rates    map[string]string `yaml:"rates" help:"by peer: the most tasks per second that are sent to it; not given: no limit"`
+	Timeouts map[string]string `yaml:"timeouts" help:"by peer: a replication.read-timeout of its own"`
+	Single   []string          `yaml:"single" help:"Eureka servers that get one call per item instead of batches"`
+
+	BatchSize       int           `yaml:"batch-size" help:"most tasks of one batch"`
+	BatchDelay      time.Duration `yaml:"batch-delay" help:"how long a task waits for others, from its first submission; a full batch goes at once (maxBatchingDelay)"`
+	Queue           int           `yaml:"queue" help:"most pending tasks per peer (maxElementsInPeerReplicationPool)"`
+	Workers         int           `yaml:"workers" help:"batches on their way at a time, per peer (maxThreadsForPeerReplication)"`
+	CongestionDelay time.Duration `yaml:"congestion-delay" help:"pause after a peer was busy or slow"`
+	NetworkDelay    time.Duration `yaml:"network-delay" help:"pause after a peer could not be reached"`
+	MaxDelay        time.Duration `yaml:"max-delay" help:"bound of both pauses"`
+	Backoff         bool          `yaml:"backoff" help:"let both pauses grow, with a random part; false: always the same, as upstream"`
+	Expiry          time.Duration `yaml:"expiry" help:"after which a cancel or status change is read anew instead of tried again (maxTimeForReplication)"`
+	ConnectTimeout  time.Duration `yaml:"connect-timeout" help:"time to reach a peer (peerNodeConnectTimeoutMs)"`
+	ReadTimeout     time.Duration `yaml:"read-timeout" help:"time for a peer's answer (peerNodeReadTimeoutMs)"`
+	DigestInterval  time.Duration `yaml:"digest-interval" help:"time between two comparisons with a Rollcall peer"`
+	WaitWhenEmpty   time.Duration `yaml:"wait-when-empty" help:"mode ap: how long lists are refused after a start that found no instance anywhere (waitTimeInMsWhenSyncEmpty)"`
+
+	TLS ReplicationTLSConfig `yaml:"tls"`
+}
+
+// ReplicationTLSConfig is how peers with https URLs are trusted, and what they are shown.
+type ReplicationTLSConfig struct {
+	CA   string `yaml:"ca" help:"PEM file with the authorities of the peers' certificates; empty: the system's"`
+	Cert string `yaml:"cert" help:"PEM file with the certificate that is shown to peers that ask for one"`
+	Key  string `yaml:"key" help:"PEM file with its key, of mode 0640 or narrower"`
+}
+
+func defaultReplication() ReplicationConfig {
+	return ReplicationConfig{
+		BatchSize: 250, BatchDelay: 500 * time.Millisecond, Queue: 10_000, Workers: 20,
+		CongestionDelay: time.Second, NetworkDelay: 100 * time.Millisecond, MaxDelay: 30 * time.Second, Backoff: true,
+		Expiry: 30 * time.Second, ConnectTimeout: time.Second, ReadTimeout: 5 * time.Second, DigestInterval: time.Minute,
+	}
+}
+
+// mostBatched bounds a batch: upstream's servers take 250, and a Rollcall peer 8 MiB.
+const mostBatched = 1000
+
+func (c *Config) validateReplication() error {
+	r := &c.Replication
+	errs := []error{
+		atLeast("replication.batch-size", r.BatchSize, 1),
+		atMost("replication.batch-size", r.BatchSize, mostBatched),
+		atLeast("replication.batch-delay", r.BatchDelay, time.Millisecond),
+		atLeast("replication.queue", r.Queue, r.BatchSize),
+		atLeast("replication.workers", r.Workers, 1),
+		atMost("replication.workers", r.Workers, 1000),
+		atLeast("replication.congestion-delay", r.CongestionDelay, time.Millisecond),
+		atLeast("replication.network-delay", r.NetworkDelay, time.Millisecond),
+		atLeast("replication.max-delay", r.MaxDelay, time.Millisecond),
+		atLeast("replication.expiry", r.Expiry, time.Second),
+		atLeast("replication.connect-timeout", r.ConnectTimeout, time.Millisecond),
+		atLeast("replication.read-timeout", r.ReadTimeout, time.Millisecond),
+		atLeast("replication.digest-interval", r.DigestInterval, time.Second),
+		atLeast("replication.wait-when-empty", r.WaitWhenEmpty, 0),
+		checkFile("replication.tls.ca", r.TLS.CA),
+		checkFile("replication.tls.cert", r.TLS.Cert),
+		checkKeyFile("replication.tls.key", r.TLS.Key),
+		c.validateNodes(),
+		c.validatePeerNames(),
+		r.validateNamed(),
+	}
+	if (r.TLS.Cert == "") != (r.TLS.Key == "") {
+		errs = append(errs, errors.New("replication.tls: cert and key belong together; give both or none"))
+	}
+	if !nodeName.MatchString(c.Datacenter) {
+		errs = append(errs, fmt.Errorf("datacenter: %q is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", c.Datacenter))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateNodes() error {
+	var errs []error
+	if c.Mode != modeAP && len(c.Replication.Nodes) > 0 {
+		errs = append(errs, errors.New("replication.nodes: is for mode ap; in mode cp the nodes of a datacenter find each other by cluster.join"))
+	}
+	for _, u := range c.Replication.Nodes {
+		errs = append(errs, checkBaseURL("replication.nodes", u))
+	}
+	return errors.Join(errs...)
+}
+
+// validatePeerNames checks the names and URLs of other datacenters and Eureka servers.
+func (c *Config) validatePeerNames() error {
+	r := &c.Replication
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(r.Datacenters)) {
+		key := "replication.datacenters: " + name
+		errs = append(errs, checkPeerName(key, name))
+		if name == c.Datacenter {
+			errs = append(errs, fmt.Errorf("%s: is this node's own datacenter", key))
+		}
+		urls := strings.Fields(r.Datacenters[name])
+		if len(urls) == 0 {
+			errs = append(errs, fmt.Errorf("%s: has no URL", key))
+		}
+		for _, u := range urls {
+			errs = append(errs, checkBaseURL(key, u))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Eureka)) {
+		key := "replication.eureka: " + name
+		errs = append(errs, checkPeerName(key, name), checkURL(key, r.Eureka[name]))
+		if _, twice := r.Datacenters[name]; twice || name == c.Datacenter {
+			errs = append(errs, fmt.Errorf("%s: is the name of a datacenter too", key))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validateNamed checks the settings of single peers.
+func (r *ReplicationConfig) validateNamed() error {
+	var errs []error
+	named := func(key string, values map[string]string, local bool, check func(string) error) {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if !r.has(name, local) {
+				errs = append(errs, fmt.Errorf("%s: %s: there is no peer of that name", key, name))
+			}
+			errs = append(errs, prefix(key+": "+name, check(values[name])))
+		}
+	}
+	named("replication.on-cut", r.OnCut, false, func(text string) error { _, err := parseCutPolicy(text); return err })
+	named("replication.rates", r.Rates, true, func(text string) error { _, err := parseRate(text); return err })
+	named("replication.timeouts", r.Timeouts, true, func(text string) error { _, err := parseTimeout(text); return err })
+	for _, name := range r.Single {
+		if _, ok := r.Eureka[name]; !ok {
+			errs = append(errs, fmt.Errorf("replication.single: %s: there is no Eureka server of that name", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// has says whether there is a peer of a name; local: nodes of the own datacenter count too.
+func (r *ReplicationConfig) has(name string, local bool) bool {
+	_, dc := r.Datacenters[name]
+	_, eureka := r.Eureka[name]
+	return dc || eureka || local && slices.ContainsFunc(r.Nodes, func(u string) bool { return hostOf(u) == name })
+}
+
+func checkPeerName(key, name string) error {
+	if nodeName.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("%s: is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", key)
+}
+
+// checkURL wants an absolute HTTP URL. The text may hold a password, so errors do not repeat it.
+func checkURL(key, text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("%s: is not a URL of the form http://host:port or https://host:port", key)
+	}
+	return nil
+}
+
+// checkBaseURL is checkURL for a Rollcall node: what follows the host is known.
+func checkBaseURL(key, text string) error {
+	if err := checkURL(key, text); err != nil {
+		return err
+	}
+	if u, _ := url.Parse(text); strings.Trim(u.Path, "/") != "" {
+		return fmt.Errorf("%s: %q has a path; give scheme, host and port only", key, u.Redacted())
+	}
+	return nil
+}
+
+// hostOf is the host and port of a URL that was checked.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// parseCutPolicy reads keep, keep-for:1h or expire.
+func parseCutPolicy(text string) (replication.CutPolicy, error) {
+	switch span, kept := strings.CutPrefix(text, "keep-for:"); {
+	case text == "keep":
+		return replication.CutPolicy{Keep: true}, nil
+	case text == "expire":
+		return replication.CutPolicy{}, nil
+	case kept:
+		if d, err := time.ParseDuration(span); err == nil && d > 0 {
+			return replication.CutPolicy{Keep: true, For: d}, nil
+		}
+	}
+	return replication.CutPolicy{}, fmt.Errorf("%q is none of keep, keep-for:1h (with any duration) and expire", text)
+}
+
+func parseRate(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q is not a number of tasks per second, such as 5000", text)
+	}
+	return n, nil
+}
+
+func parseTimeout(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is not a duration with its unit, such as 500ms or 2s", text)
+	}
+	return d, nil
+}
+
+// peers translates the settings; own are the addresses of this node, which is no peer of itself.
+func (c *Config) peers(own ...string) ([]replication.PeerConfig, error) {
+	r := &c.Replication
+	trust, err := r.TLS.open()
+	if err != nil {
+		return nil, err
+	}
+	var peers []replication.PeerConfig
+	for _, u := range r.Nodes {
+		if host := hostOf(u); !slices.Contains(own, host) {
+			peers = append(peers, r.peer(replication.Node, host, trust, u))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Datacenters)) {
+		peers = append(peers, r.peer(replication.Datacenter, name, trust, strings.Fields(r.Datacenters[name])...))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Eureka)) {
+		p := r.peer(replication.Eureka, name, trust, r.Eureka[name])
+		p.Single = slices.Contains(r.Single, name)
+		peers = append(peers, p)
+	}
+	return peers, nil
+}
+
+func (r *ReplicationConfig) peer(kind replication.Kind, name string, trust *tls.Config, urls ...string) replication.PeerConfig {
+	p := replication.PeerConfig{
+		Name: name, Kind: kind, OnCut: replication.CutPolicy{Keep: true}, TLS: trust,
+		BatchSize: r.BatchSize, BatchDelay: r.BatchDelay, Queue: r.Queue, Workers: r.Workers,
+		CongestionDelay: r.CongestionDelay, NetworkDelay: r.NetworkDelay, MaxDelay: r.MaxDelay, Backoff: r.Backoff,
+		Expiry: r.Expiry, ConnectTimeout: r.ConnectTimeout, ReadTimeout: r.ReadTimeout,
+	}
+	for _, u := range urls {
+		p.URLs = append(p.URLs, strings.TrimRight(u, "/"))
+	}
+	// What is said of this peer alone was checked by Validate.
+	if text, ok := r.OnCut[name]; ok {
+		p.OnCut, _ = parseCutPolicy(text)
+	}
+	if text, ok := r.Rates[name]; ok {
+		p.Rate, _ = parseRate(text)
+	}
+	if text, ok := r.Timeouts[name]; ok {
+		p.ReadTimeout, _ = parseTimeout(text)
+	}
+	return p
+}
+
+// open reads the files; nil if none is configured.
+func (c *ReplicationTLSConfig) open() (*tls.Config, error) {
+	if c.CA == "" && c.Cert == "" {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CA != "" {
+		pool, err := readPool(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("replication.tls.ca: %w", err)
+		}
+		config.RootCAs = pool
+	}
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("replication.tls.cert and replication.tls.key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// redact returns a value of Config as it may be shown: without the passwords in its URLs.
+func redact(value any) any {
+	switch v := value.(type) {
+	case []string:
+		shown := make([]string, len(v))
+		for i, text := range v {
+			shown[i] = redactURLs(text)
+		}
+		return shown
+	case map[string]string:
+		shown := make(map[string]string, len(v))
+		for name, text := range v {
+			shown[name] = redactURLs(text)
+		}
+		return shown
+	}
+	return value
+}
+
+// redactURLs hides the passwords of URLs that are separated by spaces.
+func redactURLs(text string) string {
+	words := strings.Fields(text)
+	for i, word := range words {
+		if u, err := url.Parse(word); err == nil && u.User != nil {
+			words[i] = u.Redacted()
+		}
+	}
+	return strings.Join(words, " ")
+}

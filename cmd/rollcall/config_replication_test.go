@@ -1,0 +1,118 @@
+package main
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/replication"
+)
+
+func TestValidateNamesThePeer(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Config)
+		want   string // "": valid
+	}{
+		{name: "everything", change: func(c *Config) {
+			c.Replication.Datacenters = map[string]string{"dc2": "http://10.0.0.1:8761 https://10.0.0.2:8761/"}
+			c.Replication.Eureka = map[string]string{"old": "http://user:pw@10.0.0.9:8761/eureka"}
+			c.Replication.OnCut = map[string]string{"dc2": "keep-for:1h", "old": "expire"}
+			c.Replication.Rates = map[string]string{"dc2": "5000"}
+			c.Replication.Timeouts = map[string]string{"old": "200ms"}
+			c.Replication.Single = []string{"old"}
+		}},
+		{name: "nodes in mode cp", change: func(c *Config) { c.Replication.Nodes = []string{"http://10.0.0.1:8761"} }, want: "replication.nodes: is for mode ap"},
+		{name: "nodes in mode ap", change: func(c *Config) {
+			c.Mode, c.Reads.Eureka, c.Replication.Nodes = modeAP, "stale", []string{"http://10.0.0.1:8761"}
+			c.Replication.Rates = map[string]string{"10.0.0.1:8761": "1"}
+		}},
+		{name: "node with a path", change: func(c *Config) {
+			c.Mode, c.Reads.Eureka, c.Replication.Nodes = modeAP, "stale", []string{"http://10.0.0.1:8761/eureka"}
+		}, want: "replication.nodes: \"http://10.0.0.1:8761/eureka\" has a path"},
+		{name: "own datacenter", change: func(c *Config) { c.Replication.Datacenters = map[string]string{"dc1": "http://h:1"} }, want: "replication.datacenters: dc1: is this node's own datacenter"},
+		{name: "no URL", change: func(c *Config) { c.Replication.Datacenters = map[string]string{"dc2": " "} }, want: "replication.datacenters: dc2: has no URL"},
+		{name: "no scheme", change: func(c *Config) { c.Replication.Datacenters = map[string]string{"dc2": "h:1"} }, want: "replication.datacenters: dc2: is not a URL"},
+		{name: "bad name", change: func(c *Config) { c.Replication.Eureka = map[string]string{"a.b": "http://h:1"} }, want: "replication.eureka: a.b: is not a name"},
+		{name: "one name twice", change: func(c *Config) {
+			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
+			c.Replication.Eureka = map[string]string{"dc2": "http://h:2"}
+		}, want: "replication.eureka: dc2: is the name of a datacenter too"},
+		{name: "policy for nobody", change: func(c *Config) { c.Replication.OnCut = map[string]string{"dc9": "keep"} }, want: "replication.on-cut: dc9: there is no peer of that name"},
+		{name: "unknown policy", change: func(c *Config) {
+			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
+			c.Replication.OnCut = map[string]string{"dc2": "keep-for:ever"}
+		}, want: "replication.on-cut: dc2: \"keep-for:ever\" is none of"},
+		{name: "rate that is none", change: func(c *Config) {
+			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
+			c.Replication.Rates = map[string]string{"dc2": "fast"}
+		}, want: "replication.rates: dc2: \"fast\" is not a number"},
+		{name: "queue below a batch", change: func(c *Config) { c.Replication.Queue = 10 }, want: "replication.queue: 10 is below 250"},
+		{name: "batch too large", change: func(c *Config) { c.Replication.BatchSize = 5000 }, want: "replication.batch-size: 5000 is above 1000"},
+		{name: "half a certificate", change: func(c *Config) { c.Replication.TLS.Cert = "/dev/null" }, want: "replication.tls: cert and key belong together"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := validConfig()
+			tc.change(c)
+			err := c.Validate()
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestPeersAreWhatTheSettingsSayWithoutTheNodeItself(t *testing.T) {
+	c := validConfig()
+	c.Mode = modeAP
+	c.Replication.Nodes = []string{"http://10.0.0.1:8761", "http://10.0.0.2:8761/"}
+	c.Replication.Datacenters = map[string]string{"dc2": "http://10.1.0.1:8761 http://10.1.0.2:8761"}
+	c.Replication.Eureka = map[string]string{"old": "http://10.9.0.1:8761/eureka/"}
+	c.Replication.OnCut = map[string]string{"dc2": "keep-for:1h"}
+	c.Replication.Timeouts = map[string]string{"old": "200ms"}
+	c.Replication.Single = []string{"old"}
+	peers, err := c.peers("10.0.0.1:8761")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range peers {
+		names = append(names, p.Name+" "+strings.Join(p.URLs, " "))
+	}
+	want := []string{"10.0.0.2:8761 http://10.0.0.2:8761", "dc2 http://10.1.0.1:8761 http://10.1.0.2:8761", "old http://10.9.0.1:8761/eureka"}
+	if !reflect.DeepEqual(names, want) {
+		t.Fatalf("got %q, want %q", names, want)
+	}
+	if dc2 := peers[1]; dc2.OnCut != (replication.CutPolicy{Keep: true, For: time.Hour}) || dc2.ReadTimeout != 5*time.Second || dc2.Single {
+		t.Errorf("dc2 is %+v", dc2)
+	}
+	if old := peers[2]; old.ReadTimeout != 200*time.Millisecond || !old.Single || old.Kind != replication.Eureka || !old.OnCut.Keep {
+		t.Errorf("old is %+v", old)
+	}
+}
+
+func TestReadsInModeAPAreStaleUnlessSomebodyAsksForMore(t *testing.T) {
+	s, err := loadWith(t, []string{"--data-dir", "d", "--mode", "ap"}, nil, "")
+	if err != nil || s.Reads.Eureka != "stale" {
+		t.Errorf("reads.eureka is %q, %v", s.Reads.Eureka, err)
+	}
+	if _, err := loadWith(t, []string{"--data-dir", "d", "--mode", "ap", "--reads-eureka", "linearizable"}, nil, ""); err == nil {
+		t.Error("linearizable reads are accepted")
+	}
+}
+
+func TestPasswordsOfPeersAreNotShown(t *testing.T) {
+	s, err := loadWith(t, []string{"--data-dir", "d", "--replication-eureka", "old=http://user:secret@h:8761/eureka",
+		"--replication-datacenters", "dc2=http://user:secret@h:1 http://user:secret@h:2"}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := s.write(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "secret") || !strings.Contains(out.String(), "http://user:xxxxx@h:2") {
+		t.Errorf("it prints\n%s", out.String())
+	}
+}
