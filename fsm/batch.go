@@ -8,7 +8,7 @@ import (
 )
 
 // batchVersion is the newest; a batch has the lowest version that knows all its operations.
-const batchVersion = 2
+const batchVersion = 3
 
 // BatchID names a batch of operations so that it takes effect at most once, however often it is
 // sent. Node is the server id, Boot a counter in its data directory, Seq counts its batches from 1.
@@ -69,12 +69,11 @@ func parseBatch(b []byte) (batch, error) {
 
 // versionOf is the lowest version of a batch that can carry items.
 func versionOf(items []Item) byte {
+	lowest := byte(1)
 	for _, it := range items {
-		if kindOf(it.Op) > lastOfVersion1 {
-			return 2
-		}
+		lowest = max(lowest, kindOf(it.Op).version())
 	}
-	return 1
+	return lowest
 }
 
 func (d *decoder) items() []Item {

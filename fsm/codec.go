@@ -149,6 +149,10 @@ func (d *decoder) string() string {
 	return d.text[d.off-len(b) : d.off]
 }
 
+// lasting reads a string that outlives what it was read with, as a lease's owner does in the record of
+// its removal.
+func (d *decoder) lasting() string { return string(d.bytes()) }
+
 // end refuses what is left and returns the first error.
 func (d *decoder) end() error {
 	if d.err == nil && d.left() > 0 {
@@ -174,6 +178,28 @@ func appendBool(dst []byte, v bool) []byte {
 		return append(dst, 1)
 	}
 	return append(dst, 0)
+}
+
+// appendList encodes how many elements there are, and each of them.
+func appendList[T any](dst []byte, all []T, each func([]byte, T) []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(all)))
+	for _, v := range all {
+		dst = each(dst, v)
+	}
+	return dst
+}
+
+// list is the inverse of appendList, of elements that take at least size bytes; nil if there are none.
+func list[T any](d *decoder, size int, each func(*decoder) T) []T {
+	n := d.count(size)
+	if n == 0 {
+		return nil
+	}
+	all := make([]T, n)
+	for i := range all {
+		all[i] = each(d)
+	}
+	return all
 }
 
 // prefixLength inserts the length of dst[start:] before it.

@@ -30,8 +30,28 @@ const (
 	opEndQuarantine
 	opSelfPreservation
 
+	// Since version 3 of a batch.
+	opReplica
+	opRemove
+	opRenewLife // by name, with its life or its age
+	opContact
+	opAckPeer
+	opPausePeer
+
 	lastOfVersion1 = opRenewHandleOverride
+	lastOfVersion2 = opSelfPreservation
 )
+
+// version is that of the batches that brought the kind.
+func (k opKind) version() byte {
+	switch {
+	case k > lastOfVersion2:
+		return 3
+	case k > lastOfVersion1:
+		return 2
+	}
+	return 1
+}
 
 const (
 	opKindMask  = 0x3f
@@ -85,11 +105,30 @@ func kindOf(op registry.Op) opKind {
 	case registry.SelfPreservation:
 		return opSelfPreservation
 	}
+	return kindOfReplication(op)
+}
+
+// kindOfReplication is kindOf for what other servers tell, and what is remembered of them.
+func kindOfReplication(op registry.Op) opKind {
+	switch op.(type) {
+	case registry.Replica:
+		return opReplica
+	case registry.Remove:
+		return opRemove
+	case registry.Contact:
+		return opContact
+	case registry.AckPeer:
+		return opAckPeer
+	case registry.PausePeer:
+		return opPausePeer
+	}
 	panic(fmt.Sprintf("fsm: %T has no encoding: the set of operations is closed", op))
 }
 
 func renewKind(op registry.Renew) opKind {
 	switch {
+	case op.Life != 0 || op.Age != 0:
+		return opRenewLife // by name, whether there is a handle or not
 	case op.Handle.Gen == 0: // names nothing
 		return opRenewKey
 	case op.Overridden == registry.Unknown:
@@ -103,8 +142,7 @@ func appendOp(dst []byte, kind opKind, op registry.Op) []byte {
 	case registry.Renew:
 		return appendRenew(dst, kind, op)
 	case registry.Register:
-		start := len(dst)
-		return prefixLength(appendInstance(dst, op.Instance), start)
+		return appendBody(dst, op.Instance)
 	case registry.Cancel:
 		return appendKey(dst, op.Key)
 	case registry.SetOverride:
@@ -123,20 +161,35 @@ func appendOp(dst []byte, kind opKind, op registry.Op) []byte {
 		return appendEnd(dst, registry.EndOverride(op))
 	case registry.SelfPreservation:
 		return appendSelfPreservation(dst, op)
+	case registry.Replica:
+		return appendReplica(dst, op)
+	case registry.Remove:
+		return appendRemove(dst, op)
+	case registry.Contact:
+		return appendContact(dst, op)
+	case registry.AckPeer:
+		return binary.AppendUvarint(appendString(dst, op.Peer), uint64(op.Cursor))
+	case registry.PausePeer:
+		return appendAct(appendBool(appendString(dst, op.Peer), op.Paused), op.By)
 	}
 	return dst // unreachable: kindOf has seen op
 }
 
 // op is the inverse of appendOp. It returns nil if kind is unknown to the version that is read.
 func (d *decoder) op(kind opKind) registry.Op {
-	if kind > lastOfVersion1 {
+	switch version := kind.version(); {
+	case version > d.format:
+		return d.unknown(kind)
+	case version == 3:
+		return d.op3(kind)
+	case version == 2:
 		return d.op2(kind)
 	}
 	switch kind {
 	case opRenewHandle, opRenewHandleOverride, opRenewKey:
 		return d.renew(kind)
 	case opRegister:
-		return d.register()
+		return registry.Register{Instance: d.body()}
 	case opCancel:
 		return registry.Cancel{Key: d.key()}
 	case opSetOverride:
@@ -153,9 +206,6 @@ func (d *decoder) op(kind opKind) registry.Op {
 
 // op2 reads the operations that version 2 brought.
 func (d *decoder) op2(kind opKind) registry.Op {
-	if d.format < 2 {
-		return d.unknown(kind)
-	}
 	switch kind {
 	case opSetOverrideBy:
 		return d.setOverrideBy()
@@ -173,15 +223,36 @@ func (d *decoder) op2(kind opKind) registry.Op {
 	return d.unknown(kind)
 }
 
+// op3 reads the operations that version 3 brought.
+func (d *decoder) op3(kind opKind) registry.Op {
+	switch kind {
+	case opReplica:
+		return d.replica()
+	case opRemove:
+		return d.remove()
+	case opRenewLife:
+		return d.renewLife()
+	case opContact:
+		return d.contact()
+	case opAckPeer:
+		return registry.AckPeer{Peer: d.string(), Cursor: d.index()}
+	case opPausePeer:
+		return registry.PausePeer{Peer: d.string(), Paused: d.bool(), By: d.act()}
+	}
+	return d.unknown(kind)
+}
+
 func (d *decoder) unknown(kind opKind) registry.Op {
 	d.fail("operation of unknown kind %d", kind)
 	return nil
 }
 
 func appendRenew(dst []byte, kind opKind, op registry.Renew) []byte {
-	if kind == opRenewKey {
-		dst = appendInt64(appendKey(dst, op.Key), op.LastDirty)
-		return append(dst, byte(op.Overridden))
+	switch kind {
+	case opRenewKey:
+		return appendRenewKey(dst, op)
+	case opRenewLife:
+		return appendInt64(appendUint32(appendRenewKey(dst, op), op.Life), op.Age)
 	}
 	dst = appendInt64(appendHandle(dst, op.Handle), op.LastDirty)
 	if kind == opRenewHandleOverride {
@@ -190,9 +261,13 @@ func appendRenew(dst []byte, kind opKind, op registry.Renew) []byte {
 	return dst
 }
 
+func appendRenewKey(dst []byte, op registry.Renew) []byte {
+	return append(appendInt64(appendKey(dst, op.Key), op.LastDirty), byte(op.Overridden))
+}
+
 func (d *decoder) renew(kind opKind) registry.Renew {
 	if kind == opRenewKey {
-		return registry.Renew{Key: d.key(), LastDirty: d.int64(), Overridden: d.status()}
+		return d.renewKey()
 	}
 	op := registry.Renew{Handle: d.handle(), LastDirty: d.int64()}
 	if op.Handle.Gen == 0 {
@@ -206,18 +281,37 @@ func (d *decoder) renew(kind opKind) registry.Renew {
 	return op
 }
 
-// register decodes the instance from a copy of its own: entry buffers are large, and none of their
-// other content may be kept alive by a registration.
-func (d *decoder) register() registry.Register {
+func (d *decoder) renewKey() registry.Renew {
+	return registry.Renew{Key: d.key(), LastDirty: d.int64(), Overridden: d.status()}
+}
+
+func (d *decoder) renewLife() registry.Renew {
+	op := d.renewKey()
+	op.Life, op.Age = d.uint32(), d.int64()
+	if renewKind(op) != opRenewLife {
+		d.fail("renewal with neither life nor age")
+	}
+	return op
+}
+
+// appendBody encodes an instance with its length in front.
+func appendBody(dst []byte, i *registry.Instance) []byte {
+	start := len(dst)
+	return prefixLength(appendInstance(dst, i), start)
+}
+
+// body decodes an instance from a copy of its own: entry buffers are large, and none of their other
+// content may be kept alive by a registration.
+func (d *decoder) body() *registry.Instance {
 	if d.err != nil {
-		return registry.Register{}
+		return nil
 	}
 	body := newSharing(d.bytes())
-	op := registry.Register{Instance: body.instance()}
+	i := body.instance()
 	if err := body.end(); d.err == nil && err != nil {
 		d.err = fmt.Errorf("instance that ends at byte %d: %w", d.off, err)
 	}
-	return op
+	return i
 }
 
 func appendEvict(dst []byte, op registry.Evict) []byte {

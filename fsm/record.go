@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"encoding/binary"
-	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -18,7 +17,12 @@ type header struct {
 
 // counts are the numbers of records of the sections, in their order. A node's answers follow it, and
 // their number is in its record.
-type counts struct{ nodes, free, leases, removals, registered, canceled, transitions uint64 }
+type counts struct {
+	nodes, free, leases, removals, registered, canceled uint64
+
+	transitions           uint64 // since version 2
+	links, senders, peers uint64 // since version 3
+}
 
 func (s *Snapshot) header() header {
 	f := s.registry
@@ -30,47 +34,32 @@ func (s *Snapshot) header() header {
 		registered:  uint64(len(f.Registered)),
 		canceled:    uint64(len(f.Canceled)),
 		transitions: uint64(len(f.Transitions)),
+		links:       uint64(len(f.Links)),
+		senders:     uint64(len(f.Senders)),
+		peers:       uint64(len(f.Peers)),
 	}}
 }
 
 func (h header) append(dst []byte) []byte {
-	f := &h.registry
-	dst = binary.AppendUvarint(dst, h.index)
-	dst = binary.AppendUvarint(dst, uint64(f.Index))
-	dst = appendStamp(dst, f.Clock)
-	dst = appendEpoch(dst, f.Epoch)
-	dst = appendInt64(dst, f.Established)
-	dst = appendString(dst, f.Cluster)
-	dst = appendUint32(dst, f.Slots)
-	dst = appendUint32(dst, f.Generation)
-	dst = binary.AppendUvarint(dst, uint64(f.Pruned))
 	c := h.counts
-	for _, n := range []uint64{c.nodes, c.free, c.leases, c.removals, c.registered, c.canceled} {
-		dst = binary.AppendUvarint(dst, n)
+	dst = binary.AppendUvarint(dst, h.index)
+	dst = appendPlace(dst, h.registry)
+	dst = appendNumbers(dst, c.nodes, c.free, c.leases, c.removals, c.registered, c.canceled)
+	if h.version > 1 {
+		dst = appendNumbers(dst, c.transitions)
+		dst = appendConduct(dst, h.registry)
 	}
-	if h.version < 2 {
-		return dst
+	if h.version > 2 {
+		dst = appendNumbers(dst, c.links, c.senders, c.peers)
 	}
-	dst = binary.AppendUvarint(dst, c.transitions)
-	dst = appendSettings(dst, f.Settings)
-	dst = appendPreservation(dst, f.Preservation)
-	return appendExpectation(dst, f.Expectation)
+	return dst
 }
 
 func (d *decoder) header() header {
 	h := header{
-		version: d.format,
-		index:   d.uvarint(),
-		registry: registry.Frozen{
-			Index:       d.index(),
-			Clock:       d.stamp(),
-			Epoch:       d.epoch(),
-			Established: d.int64(),
-			Cluster:     d.string(),
-			Slots:       d.uint32(),
-			Generation:  d.uint32(),
-			Pruned:      d.index(),
-		},
+		version:  d.format,
+		index:    d.uvarint(),
+		registry: d.place(),
 		counts: counts{
 			nodes:      d.uvarint(),
 			free:       d.uvarint(),
@@ -82,11 +71,55 @@ func (d *decoder) header() header {
 	}
 	if d.format > 1 {
 		h.counts.transitions = d.uvarint()
-		h.registry.Settings = d.settings()
-		h.registry.Preservation = d.preservation()
-		h.registry.Expectation = d.expectation()
+		d.conduct(&h.registry)
+	}
+	if d.format > 2 {
+		h.counts.links, h.counts.senders, h.counts.peers = d.uvarint(), d.uvarint(), d.uvarint()
 	}
 	return h
+}
+
+func appendNumbers(dst []byte, numbers ...uint64) []byte {
+	for _, n := range numbers {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return dst
+}
+
+// appendPlace encodes where a registry stands: its indexes, clock, epoch and table of handles.
+func appendPlace(dst []byte, f registry.Frozen) []byte {
+	dst = binary.AppendUvarint(dst, uint64(f.Index))
+	dst = appendStamp(dst, f.Clock)
+	dst = appendEpoch(dst, f.Epoch)
+	dst = appendInt64(dst, f.Established)
+	dst = appendString(dst, f.Cluster)
+	dst = appendUint32(dst, f.Slots)
+	dst = appendUint32(dst, f.Generation)
+	return binary.AppendUvarint(dst, uint64(f.Pruned))
+}
+
+func (d *decoder) place() registry.Frozen {
+	return registry.Frozen{
+		Index:       d.index(),
+		Clock:       d.stamp(),
+		Epoch:       d.epoch(),
+		Established: d.int64(),
+		Cluster:     d.string(),
+		Slots:       d.uint32(),
+		Generation:  d.uint32(),
+		Pruned:      d.index(),
+	}
+}
+
+// appendConduct encodes what decides how leases end.
+func appendConduct(dst []byte, f registry.Frozen) []byte {
+	dst = appendSettings(dst, f.Settings)
+	dst = appendPreservation(dst, f.Preservation)
+	return appendExpectation(dst, f.Expectation)
+}
+
+func (d *decoder) conduct(f *registry.Frozen) {
+	f.Settings, f.Preservation, f.Expectation = d.settings(), d.preservation(), d.expectation()
 }
 
 func appendNode(dst []byte, n frozenNode) []byte {
@@ -115,11 +148,19 @@ func (d *decoder) answer() answer { return answer{seq: d.uvarint(), results: d.r
 
 func appendLeaseState(dst []byte, version byte, l registry.LeaseState) []byte {
 	dst = appendStamp(appendLease(dst, version, l.Lease), l.Renewed)
-	return appendHistory(dst, version, l.History.Events())
+	dst = appendHistory(dst, version, l.History.Events())
+	if version < 3 {
+		return dst
+	}
+	return appendInt64(appendInt64(dst, l.Client), l.Remote)
 }
 
 func (d *decoder) leaseState() registry.LeaseState {
-	return registry.LeaseState{Lease: d.lease(), Renewed: d.stamp(), History: d.history()}
+	l := registry.LeaseState{Lease: d.lease(), Renewed: d.stamp(), History: d.history()}
+	if d.format > 2 {
+		l.Client, l.Remote = d.int64(), d.int64()
+	}
+	return l
 }
 
 func appendRemoval(dst []byte, version byte, r registry.Removal) []byte {
@@ -161,7 +202,11 @@ func appendLease(dst []byte, version byte, l *registry.Lease) []byte {
 	}
 	dst = appendInt64(dst, l.BeganLease)
 	dst = appendInt64(dst, l.StartedLease)
-	return appendActs(dst, l)
+	dst = appendActs(dst, l)
+	if version < 3 {
+		return dst
+	}
+	return appendOwnership(dst, l)
 }
 
 func (d *decoder) lease() *registry.Lease {
@@ -186,7 +231,21 @@ func (d *decoder) lease() *registry.Lease {
 		l.BeganLease, l.StartedLease = d.int64(), d.int64()
 		d.acts(l)
 	}
+	if d.format > 2 {
+		d.ownership(l)
+	}
 	return l
+}
+
+// appendOwnership encodes whose a lease is, and what is to be told of it to whom.
+func appendOwnership(dst []byte, l *registry.Lease) []byte {
+	dst = appendUint32(appendString(dst, l.Owner), l.Edit)
+	return appendNumbers(dst, uint64(l.ByClient), uint64(l.ByRemote), uint64(l.Described), uint64(l.Overrode))
+}
+
+func (d *decoder) ownership(l *registry.Lease) {
+	l.Owner, l.Edit = d.lasting(), d.uint32()
+	l.ByClient, l.ByRemote, l.Described, l.Overrode = d.index(), d.index(), d.index(), d.index()
 }
 
 func appendOrigin(dst []byte, o registry.Origin) []byte {
@@ -200,7 +259,7 @@ func appendOrigin(dst []byte, o registry.Origin) []byte {
 func (d *decoder) origin() registry.Origin {
 	o := registry.Origin{Kind: registry.OriginKind(d.enum(lastOrigin, "origin"))}
 	if o.Kind == registry.RemoteDC {
-		o.DC = strings.Clone(d.string()) // it outlives the instance, in the record of its removal
+		o.DC = d.lasting()
 	}
 	return o
 }

@@ -54,8 +54,14 @@ func readSnapshot(r io.Reader) (Snapshot, error) {
 	f.Registered = section(sr, "recent registration", h.counts.registered, (*decoder).recent)
 	f.Canceled = section(sr, "recent cancel", h.counts.canceled, (*decoder).recent)
 	f.Transitions = section(sr, "transition", h.counts.transitions, (*decoder).preservation)
-	if s.version == 1 {
+	f.Links = section(sr, "link", h.counts.links, (*decoder).link)
+	f.Senders = section(sr, "sender", h.counts.senders, (*decoder).sender)
+	f.Peers = section(sr, "peer", h.counts.peers, (*decoder).peer)
+	if s.version < 2 {
 		beginVersion2(f)
+	}
+	if s.version < 3 {
+		beginVersion3(f)
 	}
 	return s, sr.close()
 }

@@ -10,7 +10,7 @@ import (
 
 const (
 	snapshotMagic   = "ROLLCALL"
-	snapshotVersion = 2 // the newest; a state that nothing of version 2 has changed is written as version 1
+	snapshotVersion = 3 // the newest; a state is written as the newest version of what was applied to it
 	checksumSize    = 8
 	// flushSize is how much of a snapshot is collected before it is written.
 	flushSize = 256 << 10
@@ -66,6 +66,24 @@ func (s *Snapshot) writeRegistry(w *snapshotWriter) {
 	}
 	for _, p := range f.Transitions {
 		w.record(func(b []byte) []byte { return appendPreservation(b, p) })
+	}
+	s.writePeers(w)
+}
+
+// writePeers writes what is known of other servers, of which versions 1 and 2 know nothing.
+func (s *Snapshot) writePeers(w *snapshotWriter) {
+	if s.version < 3 {
+		return
+	}
+	f := &s.registry
+	for _, l := range f.Links {
+		w.record(func(b []byte) []byte { return appendLink(b, l) })
+	}
+	for _, c := range f.Senders {
+		w.record(func(b []byte) []byte { return appendSender(b, c) })
+	}
+	for _, p := range f.Peers {
+		w.record(func(b []byte) []byte { return appendPeer(b, p) })
 	}
 }
 

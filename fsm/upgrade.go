@@ -7,12 +7,16 @@ import (
 )
 
 // upgrade makes the state one of a newer version, because something of that version is about to be
-// applied. What its past left that version 1 cannot say is forgotten first: of the nodes of a cluster
-// some have read the same past from a snapshot of version 1, and from here on all must be equal.
+// applied. What its past left that the state's present version cannot say is forgotten first: of the
+// nodes of a cluster some have read the same past from a snapshot of that version, and from here on
+// all must be equal.
 func (m *Machine) upgrade(version byte) error {
 	f := m.registry.Freeze()
-	forget(&f)
-	beginVersion2(&f)
+	if m.version < 2 {
+		forget(&f)
+		beginVersion2(&f)
+	}
+	beginVersion3(&f) // of a state below version 3, since there is none above
 	thawed, err := registry.Thaw(f)
 	if err != nil {
 		return fmt.Errorf("make the state one of version %d: %w", version, err)
@@ -46,4 +50,45 @@ func beginVersion2(f *registry.Frozen) {
 		Minute:     f.Clock.Lease / 60_000,
 		NextUpdate: f.Clock.Lease + f.Settings.ExpectationUpdate,
 	}
+}
+
+// beginVersion3 gives a state what version 2 does not say. It follows from what version 2 says, and
+// replaces whatever the state knows better.
+func beginVersion3(f *registry.Frozen) {
+	for i, s := range f.Leases {
+		f.Leases[i].Lease, f.Leases[i].Client, f.Leases[i].Remote = leaseSinceVersion2(s.Lease), 0, 0
+	}
+	for i, r := range f.Removals {
+		f.Removals[i].Lease = recordSinceVersion2(r.Lease)
+	}
+	f.Links, f.Senders, f.Peers = nil, nil, nil
+}
+
+// leaseSinceVersion2 has a lease belong to whoever registered it last, who also counts as the author of
+// its last change.
+func leaseSinceVersion2(l *registry.Lease) *registry.Lease {
+	c := recordSinceVersion2(l)
+	switch l.Origin.Kind {
+	case registry.Client:
+		c.ByClient = l.Changed
+	case registry.RemoteDC:
+		c.ByRemote = l.Changed
+	}
+	c.Described = l.Registered
+	if l.Instance.Overridden != registry.Unknown {
+		c.Overrode = l.Changed
+	}
+	return c
+}
+
+// recordSinceVersion2 leaves of the lease in a record of removal what version 2 says: of who is to be
+// told, the record's own origin and index say enough.
+func recordSinceVersion2(l *registry.Lease) *registry.Lease {
+	c := *l
+	c.Owner, c.Edit = "", 0
+	if l.Origin.Kind == registry.RemoteDC {
+		c.Owner = l.Origin.DC
+	}
+	c.ByClient, c.ByRemote, c.Described, c.Overrode = 0, 0, 0, 0
+	return &c
 }
