@@ -18,7 +18,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	results, err := h.applyBatch(r.Context(), items)
+	results, err := h.applyBatch(r.Context(), h.serverOf(r), items)
 	if err != nil {
 		return retryBatch(err)
 	}
@@ -49,7 +49,7 @@ func retryBatch(err error) error {
 }
 
 // applyBatch returns one result per item, in order.
-func (h *Handler) applyBatch(ctx context.Context, items []eureka.Item) ([]eureka.ItemResult, error) {
+func (h *Handler) applyBatch(ctx context.Context, origin registry.Origin, items []eureka.Item) ([]eureka.ItemResult, error) {
 	answers := make([]eureka.ItemResult, len(items))
 	var ops []registry.Op
 	var asked []int // the item of each operation
@@ -61,22 +61,22 @@ func (h *Handler) applyBatch(ctx context.Context, items []eureka.Item) ([]eureka
 	if len(ops) == 0 {
 		return answers, nil
 	}
-	results, err := h.config.Service.Apply(ctx, registry.FromEureka, ops...)
+	results, err := h.perform(ctx, origin, ops...)
 	if err != nil {
 		err = writeOutcome(err)
-		h.countBatch(ops, func(int) string { return errorOutcome(err) })
+		h.countBatch(origin, ops, func(int) string { return errorOutcome(err) })
 		return nil, err
 	}
-	h.countBatch(ops, func(n int) string { return outcomeNames[results[n].Outcome] })
+	h.countBatch(origin, ops, func(n int) string { return outcomeNames[results[n].Outcome] })
 	for n, result := range results {
 		answers[asked[n]].Status = itemStatus(result.Outcome)
 	}
 	return answers, h.addConflicts(ctx, items, answers)
 }
 
-func (h *Handler) countBatch(ops []registry.Op, outcome func(n int) string) {
+func (h *Handler) countBatch(origin registry.Origin, ops []registry.Op, outcome func(n int) string) {
 	for n, op := range ops {
-		h.metrics.count(op, registry.FromEureka, outcome(n))
+		h.metrics.count(op, origin, outcome(n))
 	}
 }
 

@@ -85,8 +85,8 @@ func (h *Handler) renew(w http.ResponseWriter, r *http.Request, key registry.Key
 	if err != nil {
 		return 0, err
 	}
-	origin := originOf(r)
-	results, err := h.config.Service.Apply(r.Context(), origin, op)
+	origin := h.originOf(r)
+	results, err := h.perform(r.Context(), origin, op)
 	if err != nil {
 		err = writeOutcome(err)
 		h.metrics.count(op, origin, errorOutcome(err))

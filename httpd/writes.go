@@ -15,19 +15,6 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// isReplication says that another server had the request first. Exactly true counts, as upstream.
-func isReplication(r *http.Request) bool {
-	values := r.Header["X-Netflix-Discovery-Replication"]
-	return len(values) > 0 && values[0] == "true"
-}
-
-func originOf(r *http.Request) registry.Origin {
-	if isReplication(r) {
-		return registry.FromEureka
-	}
-	return registry.FromClient
-}
-
 // pathVar is a segment of a routed path, unescaped. cleanPath escaped it, so it unescapes.
 func pathVar(r *http.Request, name string) string {
 	value, _ := url.PathUnescape(mux.Vars(r)[name])
@@ -40,12 +27,12 @@ func pathKey(r *http.Request) registry.Key {
 
 // apply performs one operation of the protocol and counts it.
 func (h *Handler) apply(r *http.Request, op registry.Op) (registry.Result, error) {
-	return h.applyFrom(r, originOf(r), op)
+	return h.applyFrom(r, h.originOf(r), op)
 }
 
 // applyFrom performs one operation and counts it.
 func (h *Handler) applyFrom(r *http.Request, origin registry.Origin, op registry.Op) (registry.Result, error) {
-	results, err := h.config.Service.Apply(r.Context(), origin, op)
+	results, err := h.perform(r.Context(), origin, op)
 	if err != nil {
 		err = writeOutcome(err)
 		h.metrics.count(op, origin, errorOutcome(err))
