@@ -38,7 +38,38 @@ type task struct {
 // merge is the task that tells what two tasks of one instance do, of which newer was made later: a
 // cancel clears everything before it, a registration clears a cancel and a heartbeat, and a heartbeat
 // is dropped beside anything else, for all of that renews as well.
-func merge(older, newer task) task { panic("not written") }
+func merge(older, newer task) task {
+	if newer.facts == heartbeat {
+		return older.with(newer, older)
+	}
+	if newer.facts&canceled != 0 {
+		return older.with(newer, newer)
+	}
+	live := newer
+	live.facts |= older.facts &^ (canceled | heartbeat)
+	live.facts &^= heartbeat
+	if older.facts&canceled != 0 {
+		live.facts |= registered
+		live.began = true
+	}
+	live.began = live.began || older.began
+	return older.with(newer, live)
+}
+
+// with is merged, with what two tasks have in common whatever they tell.
+func (older task) with(newer, merged task) task {
+	merged.first = earlier(older.first, newer.first)
+	merged.tries = max(older.tries, newer.tries)
+	return merged
+}
+
+// earlier is the lower of two changes, of which 0 is none.
+func earlier(a, b registry.Index) registry.Index {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
 
 // link transmits to one peer.
 type link interface {
@@ -50,6 +81,12 @@ type link interface {
 	compare(ctx context.Context, repair bool) (Diff, []task, error)
 	// url is the one in use, without user info.
 	url() string
+}
+
+// actor is a link that also tells an operator's act that is in no change list: those to nodes of the
+// own datacenter.
+type actor interface {
+	act(ctx context.Context, op registry.SelfPreservation) batcher.Result
 }
 
 // linkEnv is what a link needs.
