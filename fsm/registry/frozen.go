@@ -64,6 +64,29 @@ type Removal struct {
 
 // Freeze captures the state.
 func (r *Registry) Freeze() Frozen {
+	f := r.frozen()
+	f.Free, f.Leases, f.Removals = r.freeSlots(), r.leaseStates(), r.removals()
+	return f
+}
+
+// FreezeSince captures what was changed after an index, for a disk that has the state up to there: the
+// live leases and the records of removals with a newer Index, each by Index ascending, and all else as
+// Freeze does, without Free. Where Pruned is newer than the index it is not all: Freeze is needed.
+func (r *Registry) FreezeSince(after Index) Frozen {
+	f := r.frozen()
+	r.tables.live.Ascend(after+1, func(_ Index, l *Lease) bool {
+		f.Leases = append(f.Leases, r.leaseState(l))
+		return true
+	})
+	r.tables.removed.Ascend(after+1, func(_ Index, rec Removal) bool {
+		f.Removals = append(f.Removals, rec)
+		return true
+	})
+	return f
+}
+
+// frozen is all of the state that is no list of leases, slots or records of removals.
+func (r *Registry) frozen() Frozen {
 	return Frozen{
 		Index:       r.index,
 		Clock:       r.clock,
@@ -72,9 +95,6 @@ func (r *Registry) Freeze() Frozen {
 		Cluster:     r.cluster,
 		Slots:       uint32(len(r.handles.leases)),
 		Generation:  r.handles.generation,
-		Free:        r.freeSlots(),
-		Leases:      r.leaseStates(),
-		Removals:    r.removals(),
 		Pruned:      r.tables.pruned,
 		Registered:  slices.Clone(r.tables.registered),
 		Canceled:    slices.Clone(r.tables.canceled),
@@ -95,9 +115,13 @@ func (r *Registry) freeSlots() []uint32 {
 func (r *Registry) leaseStates() []LeaseState {
 	states := make([]LeaseState, 0, r.tables.live.Len())
 	for l := range r.View().All() {
-		states = append(states, LeaseState{Lease: l, Renewed: r.renewed(l), History: History{r.tables.renewals.past(l.Handle)}})
+		states = append(states, r.leaseState(l))
 	}
 	return states
+}
+
+func (r *Registry) leaseState(l *Lease) LeaseState {
+	return LeaseState{Lease: l, Renewed: r.renewed(l), History: History{r.tables.renewals.past(l.Handle)}}
 }
 
 func (r *Registry) removals() []Removal {
