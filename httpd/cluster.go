@@ -9,18 +9,19 @@ type Cluster interface {
 	Status(ctx context.Context) ClusterStatus
 }
 
-// ClusterStatus is the answer of GET /v1/rollcall/status. The Handler fills in Node, Version, Ready
-// and Quorum itself.
+// ClusterStatus is the answer of GET /v1/rollcall/status. The Handler fills in Node, Datacenter,
+// Version, Ready and Quorum itself.
 type ClusterStatus struct {
-	Node      string       `json:"node"`       // who answers
-	Version   string       `json:"version"`    // of the program
-	Mode      string       `json:"mode"`       // cp or ap
-	ClusterID string       `json:"cluster_id"` // empty until the first leader was established
-	Leader    string       `json:"leader"`     // a node's name; empty: none is known
-	Term      uint64       `json:"term"`
-	Ready     bool         `json:"ready"`  // the answering node has loaded its state
-	Quorum    bool         `json:"quorum"` // the answering node knows a leader, or leads
-	Nodes     []NodeStatus `json:"nodes"`  // sorted by ID
+	Node       string       `json:"node"`       // who answers
+	Datacenter string       `json:"datacenter"` // its datacenter; empty: it was given no name
+	Version    string       `json:"version"`    // of the program
+	Mode       string       `json:"mode"`       // cp or ap
+	ClusterID  string       `json:"cluster_id"` // empty until the first leader was established
+	Leader     string       `json:"leader"`     // a node's name; empty: none is known
+	Term       uint64       `json:"term"`
+	Ready      bool         `json:"ready"`  // the answering node has loaded its state
+	Quorum     bool         `json:"quorum"` // the answering node knows a leader, or leads, or needs none and is ready
+	Nodes      []NodeStatus `json:"nodes"`  // sorted by ID
 }
 
 // NodeStatus is one node of a cluster.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -63,8 +64,15 @@ type Config struct {
 	// EurekaSender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
 	// and an address (host:port). Nil: all are "eureka".
 	EurekaSender func(identity, address string) string
-	// Node is the name of this node; Version that of the program. Both are shown, nothing more.
-	Node, Version string
+	// Node is the name of this node, Datacenter that of its datacenter; Version that of the program.
+	// They are shown, nothing more.
+	Node, Datacenter, Version string
+	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that
+	// always runs, and there is no leader. It decides what people are told, nothing more.
+	WithoutConsensus bool
+	// WaitWhenEmpty is how long fetches are answered 403 after the node became ready with an empty
+	// registry (upstream: waitTimeInMsWhenSyncEmpty). Zero: not at all.
+	WaitWhenEmpty time.Duration
 	// Reads is the freshness of Eureka reads that carry no consistency parameter.
 	Reads EurekaReads
 	// BasePaths are where Eureka's resources live. Nil: DefaultBasePaths. A base whose last segment
@@ -123,6 +131,9 @@ func (c *Config) Validate() error {
 	}
 	if int(c.Reads) >= len(eurekaReadsNames) {
 		errs = append(errs, fmt.Errorf("http: Reads is %d; want one of %s", c.Reads, strings.Join(eurekaReadsNames[:], ", ")))
+	}
+	if c.WaitWhenEmpty < 0 {
+		errs = append(errs, fmt.Errorf("http: WaitWhenEmpty is %v; want 0 for no wait, or more", c.WaitWhenEmpty))
 	}
 	for _, base := range c.BasePaths {
 		if !strings.HasPrefix(base, "/") || strings.HasSuffix(base, "/") || strings.Contains(base, "//") {

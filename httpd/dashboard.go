@@ -97,7 +97,7 @@ func (h *Handler) dashboard(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p.Index = formatIndex(v.Epoch(), v.Index())
-	p.Warnings = warningsOf(h.config.Service.Health(), p.Cluster)
+	p.Warnings = h.warnings(h.config.Service.Health())
 	p.Instances = v.Len()
 	p.Statuses = statusesOf(v.View)
 	p.Apps = appsOf(v.View)
@@ -144,16 +144,19 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, name string, p 
 	return nil
 }
 
-func warningsOf(health registry.Health, cluster ClusterStatus) []string {
+func (h *Handler) warnings(health registry.Health) []string {
 	var warnings []string
 	if !health.Ready {
 		warnings = append(warnings, "This node is still loading its state and answers no fetch of the registry.")
 	}
-	if !health.Quorum {
+	if !health.Quorum && !h.config.WithoutConsensus {
 		warnings = append(warnings, "No leader is known to this node: nothing can be registered, and what is shown may be old by "+health.Age.Round(time.Millisecond).String()+".")
 	}
 	if health.Quorum && health.Leads && health.Suspended {
 		warnings = append(warnings, "No lease is ended at present: this leader is too young to know who is alive.")
+	}
+	if h.config.WithoutConsensus && health.Ready && health.Suspended {
+		warnings = append(warnings, "No lease is ended at present: this node became ready too short a time ago to know who is alive.")
 	}
 	return warnings
 }

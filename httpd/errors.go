@@ -44,10 +44,13 @@ var notFound = &refusal{status: http.StatusNotFound}
 // failureOf maps every error of every handler to its answer.
 func failureOf(err error) refusal {
 	var refused *refusal
+	var byPeers *PeerRefusal
 	var invalid *eureka.ValidationError
 	switch {
 	case errors.As(err, &refused):
 		return *refused
+	case errors.As(err, &byPeers):
+		return refusal{status: byPeers.Status, text: byPeers.Text, retry: byPeers.Status == http.StatusServiceUnavailable}
 	case errors.As(err, &invalid):
 		return refusal{status: http.StatusBadRequest, text: invalid.Text}
 	case errors.Is(err, registry.ErrUnknownOutcome):
@@ -58,9 +61,14 @@ func failureOf(err error) refusal {
 		return refusal{status: http.StatusRequestEntityTooLarge}
 	case errors.Is(err, registry.ErrTooOld):
 		return refusal{status: http.StatusGone}
+	case errors.Is(err, registry.ErrNotOffered):
+		return refusal{status: http.StatusNotImplemented, text: notOffered}
 	}
 	return refusal{status: http.StatusInternalServerError}
 }
+
+// notOffered is for those who ask a node without consensus for more than it can know.
+const notOffered = "consistency=linearizable and consistency=leader need a cluster with consensus (mode cp): each node of this one accepts writes by itself, and none can know what the others have acknowledged; ask for consistency=stale, which is the default here"
 
 // writeOutcome settles the error of an Apply: a wait that ended says nothing about the effect.
 func writeOutcome(err error) error {

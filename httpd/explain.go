@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -14,6 +15,7 @@ type explanation struct {
 	ID      string `json:"id"`
 	State   string `json:"state"`   // listed, quarantined or gone
 	Summary string `json:"summary"` // sentences
+	ownerLink
 	*lifeExplained
 	Clock            string            `json:"clock"`
 	Override         *overrideDetails  `json:"override,omitempty"`
@@ -72,7 +74,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) error {
 	}
 	v.label(w.Header(), v.Index())
 	key := pathKey(r)
-	e, ok := h.explanationOf(v.View, key)
+	e, ok := h.explanationOf(r.Context(), v.View, key)
 	if !ok {
 		return &refusal{status: http.StatusNotFound, text: fmt.Sprintf("nothing is remembered of %s: it was never registered, or it is gone for more than 24 hours", key)}
 	}
@@ -80,7 +82,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) error {
 }
 
 // explanationOf is what v knows of an instance; ok is false if it knows nothing.
-func (h *Handler) explanationOf(v *registry.View, key registry.Key) (e explanation, ok bool) {
+func (h *Handler) explanationOf(ctx context.Context, v *registry.View, key registry.Key) (e explanation, ok bool) {
 	at := h.clockOf(v)
 	figures := v.Freshness(at.now)
 	p := v.Preservation()
@@ -92,7 +94,10 @@ func (h *Handler) explanationOf(v *registry.View, key registry.Key) (e explanati
 	}
 	if l, live := v.Find(key); live {
 		e.live(v, at, l)
-		e.Summary = summaryOf(&e, h.config.Service.Health(), v.Settings())
+		e.Summary = summaryOf(&e, circumstances{
+			health: h.config.Service.Health(), settings: v.Settings(), alone: h.config.WithoutConsensus,
+			owner: h.contactWith(ctx, v, at.now, l.Owner),
+		})
 		return e, true
 	}
 	rec, known := v.Removal(key)
@@ -107,6 +112,7 @@ func (h *Handler) explanationOf(v *registry.View, key registry.Key) (e explanati
 // live fills in what is known of a live lease.
 func (e *explanation) live(v *registry.View, at leaseClock, l *registry.Lease) {
 	e.State = "listed"
+	e.ownerLink = ownerLinkOf(v, at.now, l.Owner)
 	renewed, ends := v.LastRenewal(l), v.Ends(l)
 	e.lifeExplained = &lifeExplained{
 		Status: l.Instance.Status.String(), Reported: reportedStatus(l), Registered: l.RegisteredAt,

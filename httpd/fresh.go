@@ -32,13 +32,22 @@ func (h *Handler) view(r *http.Request) (freshView, error) {
 	case ReadsStaleWithoutQuorum:
 		return h.viewOrStale(r.Context())
 	}
-	return h.viewAt(r.Context(), registry.Linearizable)
+	return h.newest(r.Context())
 }
 
-// viewOrStale does not wait for a quorum that is known to be gone.
+// newest is linearizable; without consensus, which offers no such reads, it is what this node has.
+func (h *Handler) newest(ctx context.Context) (freshView, error) {
+	v, err := h.viewAt(ctx, registry.Linearizable)
+	if errors.Is(err, registry.ErrNotOffered) {
+		return h.viewAt(ctx, registry.Stale)
+	}
+	return v, err
+}
+
+// viewOrStale is newest, but does not wait for a quorum that is known to be gone.
 func (h *Handler) viewOrStale(ctx context.Context) (freshView, error) {
 	if h.config.Service.Health().Quorum {
-		v, err := h.viewAt(ctx, registry.Linearizable)
+		v, err := h.newest(ctx)
 		if err == nil || !errors.Is(err, registry.ErrNoLeader) {
 			return v, err
 		}

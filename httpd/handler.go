@@ -22,6 +22,7 @@ type Handler struct {
 	started      time.Time
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
 	watches      *watches
+	gate         gate
 }
 
 // New checks the configuration and builds the routes. It starts nothing. Every error of the
@@ -31,7 +32,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	h := &Handler{config: c, router: mux.NewRouter().SkipClean(true).UseEncodedPath(), started: time.Now()}
+	h := &Handler{config: c, router: mux.NewRouter().SkipClean(true).UseEncodedPath(), started: time.Now(), gate: gate{service: c.Service, wait: c.WaitWhenEmpty}}
 	h.documents = newDocuments(c.Service)
 	h.metrics = newMetrics(c.Metrics, c.Service, h.keptBytes)
 	h.documents.built = h.metrics.built
@@ -112,6 +113,7 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // serveRouted answers whatever is not an ordinary heartbeat.
 func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
+	h.gate.look()
 	a := &answer{ResponseWriter: w, route: "none"}
 	defer func() {
 		h.recovered(a, recover())

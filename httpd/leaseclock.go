@@ -11,14 +11,15 @@ import (
 type leaseClock struct {
 	now     int64 // lease clock, ms
 	stamp   registry.Stamp
-	running bool // it is the leader's own clock; elsewhere that of the newest applied operation
+	running bool // it is the leader's own clock, or this node's; elsewhere that of the newest applied operation
 }
 
-// clockOf is now, for v: the leader's running clock on the leader, elsewhere what was applied.
+// clockOf is now, for v: the running clock on the leader and without consensus, elsewhere what was
+// applied.
 func (h *Handler) clockOf(v *registry.View) leaseClock {
 	health := h.config.Service.Health()
 	stamp := v.Stamp()
-	return leaseClock{now: max(health.Clock, stamp.Lease), stamp: stamp, running: health.Leads}
+	return leaseClock{now: max(health.Clock, stamp.Lease), stamp: stamp, running: health.Leads || h.config.WithoutConsensus}
 }
 
 // kind is the word for it in answers.

@@ -103,7 +103,7 @@ func (h *Handler) cached(e entity, fresh readEndpoint) readEndpoint {
 		return fresh
 	}
 	return func(w http.ResponseWriter, r *http.Request, v1 bool) error {
-		if !h.config.Service.Health().Ready {
+		if !h.gate.isOpen() {
 			return errNotReadable
 		}
 		if _, asked, err := consistencyParam(r.URL.RawQuery); asked || err != nil {

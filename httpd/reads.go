@@ -9,13 +9,13 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// errNotReadable is the protocol's answer of a server that has not loaded its registry: a client
-// takes it as "ask another server".
+// errNotReadable is the protocol's answer of a server that has not loaded its registry, or found
+// nothing to load: a client takes it as "ask another server".
 var errNotReadable = &refusal{status: http.StatusForbidden}
 
 // gatedView is view for the routes that must not show a registry that is still being loaded.
 func (h *Handler) gatedView(r *http.Request) (freshView, error) {
-	if !h.config.Service.Health().Ready {
+	if !h.gate.isOpen() {
 		return freshView{}, errNotReadable
 	}
 	return h.view(r)

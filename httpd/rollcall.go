@@ -22,7 +22,8 @@ func (alone) Status(context.Context) ClusterStatus { return ClusterStatus{} }
 func (h *Handler) clusterNow(ctx context.Context) ClusterStatus {
 	s := h.config.Cluster.Status(ctx)
 	health := h.config.Service.Health()
-	s.Node, s.Version, s.Ready, s.Quorum = h.config.Node, h.config.Version, health.Ready, health.Quorum
+	s.Node, s.Datacenter, s.Version = h.config.Node, h.config.Datacenter, h.config.Version
+	s.Ready, s.Quorum = health.Ready, health.Quorum
 	if s.Nodes == nil {
 		s.Nodes = []NodeStatus{}
 	}
@@ -50,9 +51,11 @@ type shownInstance struct {
 	LastRenewal int64          `json:"last_renewal"`
 	Registered  int64          `json:"registered"`
 	Index       registry.Index `json:"index"` // of the instance's last change
+	ownerLink
 
-	Override         *overrideDetails `json:"override,omitempty"`
-	QuarantinedUntil int64            `json:"quarantined_until,omitempty"` // only with quarantined=true
+	Metadata         map[string]string `json:"metadata,omitempty"`
+	Override         *overrideDetails  `json:"override,omitempty"`
+	QuarantinedUntil int64             `json:"quarantined_until,omitempty"` // only with quarantined=true
 }
 
 func show(v *registry.View, at leaseClock, l *registry.Lease) shownInstance {
@@ -62,6 +65,7 @@ func show(v *registry.View, at leaseClock, l *registry.Lease) shownInstance {
 		Port: openPort(i.Port), SecurePort: openPort(i.SecurePort),
 		Lease: l.Duration, Interval: l.Interval,
 		LastRenewal: v.LastRenewal(l).Wall, Registered: l.RegisteredAt, Index: l.Changed,
+		ownerLink: ownerLinkOf(v, at.now, l.Owner), Metadata: metadataOf(i),
 	}
 	if i.Overridden != registry.Unknown {
 		s.Overridden, s.Override = i.Overridden.String(), overrideOf(l, at)
@@ -70,6 +74,17 @@ func show(v *registry.View, at leaseClock, l *registry.Lease) shownInstance {
 		s.QuarantinedUntil = at.wall(l.Quarantine.Until)
 	}
 	return s
+}
+
+func metadataOf(i *registry.Instance) map[string]string {
+	if len(i.Metadata) == 0 {
+		return nil
+	}
+	pairs := make(map[string]string, len(i.Metadata))
+	for _, p := range i.Metadata {
+		pairs[p.Key] = p.Value
+	}
+	return pairs
 }
 
 // openPort is a port's number, 0 if the instance does not listen there.

@@ -27,8 +27,8 @@ var threeNodes = cluster{
 }
 
 func TestTheClustersStatusIsShown(t *testing.T) {
-	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1", Version: "v1"}, nil)
-	want := `{"node":"n1","version":"v1","mode":"cp","cluster_id":"c1","leader":"n2","term":7,"ready":true,"quorum":true,"nodes":[` +
+	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1", Datacenter: "dc1", Version: "v1"}, nil)
+	want := `{"node":"n1","datacenter":"dc1","version":"v1","mode":"cp","cluster_id":"c1","leader":"n2","term":7,"ready":true,"quorum":true,"nodes":[` +
 		`{"id":"n1","http":"127.0.0.1:8761","cluster":"127.0.0.1:7761","role":"follower","applied":41},` +
 		`{"id":"n2","http":"127.0.0.1:8762","cluster":"127.0.0.1:7762","role":"leader","applied":42,"index":"c1-17"},` +
 		`{"id":"n3","http":"","cluster":"127.0.0.1:7763","role":"unreachable","applied":0}]}` + "\n"

@@ -99,6 +99,7 @@ func (h *Handler) ownRoutes() {
 	one(http.MethodPut, "/v1/rollcall/apps/{app}/{id}/quarantine", h.quarantine)
 	one(http.MethodDelete, "/v1/rollcall/apps/{app}/{id}/quarantine", h.endQuarantine)
 	one(http.MethodDelete, memberPath, h.removeMember)
+	h.peerRoutes(get, one)
 	// No HEAD: the headers of a watch say nothing, and its body has no end.
 	one(http.MethodGet, "/v1/rollcall/watch", h.watch)
 	get("/healthz", jsonForm, healthz)
@@ -113,6 +114,18 @@ func (h *Handler) ownRoutes() {
 		exposed.ServeHTTP(w, r)
 		return nil
 	})
+}
+
+// peerRoutes adds what other servers of Rollcall call, and what operators do about them.
+func (h *Handler) peerRoutes(get func(path string, form errorForm, e endpoint), one func(method, path string, e endpoint)) {
+	one(http.MethodPost, "/v1/rollcall/replication", h.exchange(Peers.Receive))
+	one(http.MethodPost, "/v1/rollcall/replication/digest", h.exchange(Peers.Compare))
+	one(http.MethodGet, "/v1/rollcall/replication/state", h.withPeers(h.replicationState))
+	get("/v1/rollcall/peers", jsonForm, h.withPeers(h.peers))
+	one(http.MethodGet, "/v1/rollcall/peers/{name}/diff", h.withPeers(h.diffPeer))
+	one(http.MethodPost, "/v1/rollcall/peers/{name}/repair", h.withPeers(h.repairPeer))
+	one(http.MethodPost, "/v1/rollcall/peers/{name}/pause", h.withPeers(h.pausePeer))
+	one(http.MethodPost, "/v1/rollcall/peers/{name}/resume", h.withPeers(h.resumePeer))
 }
 
 // handle turns an endpoint into a handler; template is the metrics' name of the route.

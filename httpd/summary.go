@@ -7,16 +7,27 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
+// circumstances are what a summary needs beside the instance itself.
+type circumstances struct {
+	health   registry.Health
+	settings registry.Settings
+	alone    bool // each node decides by itself, without a leader
+	owner    contact
+}
+
 // summaryOf says of a live instance what an operator asks at night: is it shown, as what and by
 // whose will, is it alive, and if it is not, why it is still there.
-func summaryOf(e *explanation, health registry.Health, s registry.Settings) string {
+func summaryOf(e *explanation, c circumstances) string {
 	sentences := []string{presence(e)}
 	if e.Override != nil {
 		sentences = append(sentences, forced(e))
 	}
-	sentences = append(sentences, leaseSentence(e))
-	if e.Expired {
-		sentences = append(sentences, whyStill(e, health, s))
+	sentences = append(sentences, leaseSentence(e, c))
+	if c.owner.datacenter != "" {
+		sentences = append(sentences, c.owner.sentence())
+	}
+	if e.Expired && !c.owner.keeps() {
+		sentences = append(sentences, whyStill(e, c))
 	}
 	if e.Clock == "applied" {
 		sentences = append(sentences, "These times are of the newest entry that this node applied, up to 2s old while a leader serves.")
@@ -59,11 +70,11 @@ func said(by actDetails) string {
 	return author + " (" + by.Reason + ")"
 }
 
-func leaseSentence(e *explanation) string {
+func leaseSentence(e *explanation, c circumstances) string {
 	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", shownSpan(e.Silent), shownTime(e.LastRenewal))
 	lease := fmt.Sprintf("its lease of %ds", e.Lease)
 	if more := e.Silent + e.ExpiresIn - int64(e.Lease)*1000; more > 0 {
-		lease += fmt.Sprintf(", prolonged by %s after a change of leader or by eureka-compat.doubled-lease,", shownSpan(more))
+		lease += fmt.Sprintf(", prolonged by %s %s or by eureka-compat.doubled-lease,", shownSpan(more), whyProlonged(c))
 	}
 	if e.Expired {
 		return fmt.Sprintf("%s, and %s ended %s ago, at %s.", renewed, lease, shownSpan(-e.ExpiresIn), shownTime(e.ExpiresAt))
@@ -71,16 +82,30 @@ func leaseSentence(e *explanation) string {
 	return fmt.Sprintf("%s; unless it is renewed %s ends in %s, at %s.", renewed, lease, shownSpan(e.ExpiresIn), shownTime(e.ExpiresAt))
 }
 
+func whyProlonged(c circumstances) string {
+	switch {
+	case c.owner.datacenter != "":
+		return "because its heartbeats come through another datacenter"
+	case c.alone:
+		return "after the start of this node"
+	}
+	return "after a change of leader"
+}
+
 // whyStill says why an instance whose lease has ended was not evicted.
-func whyStill(e *explanation, health registry.Health, s registry.Settings) string {
+func whyStill(e *explanation, c circumstances) string {
 	switch {
 	case e.SelfPreservation.Withholds:
 		return "It is not evicted because evictions are withheld. " + e.SelfPreservation.Reason
-	case !health.Quorum:
+	case c.alone && !c.health.Ready:
+		return "It is not evicted because this node is still loading its state."
+	case !c.health.Quorum:
 		return "It is not evicted because there is no leader that this node knows, and without one nothing changes."
-	case s.Threshold >= registry.Whole:
+	case c.settings.Threshold >= registry.Whole:
 		return "It is not evicted because self-preservation.renewal-percent-threshold is 1, which leaves nothing for an eviction round to take."
-	case health.Leads && health.Suspended:
+	case c.alone && c.health.Suspended:
+		return "It is not evicted yet because this node became ready too short a time ago to know who is alive."
+	case c.health.Leads && c.health.Suspended:
 		return "It is not evicted yet because the leader is too young to know who is alive."
 	}
 	return "It goes with one of the next eviction rounds, each of which takes a part of the registry."

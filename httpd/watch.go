@@ -19,6 +19,7 @@ type watchRequest struct {
 	from    position
 	resumes bool                 // from was given
 	read    registry.Consistency // of now, where it begins without from
+	asked   bool                 // read was given
 	wait    time.Duration
 	polls   bool // wait was given: a long poll, not a stream
 }
@@ -51,7 +52,7 @@ func readWatch(r *http.Request) (ask watchRequest, err error) {
 		return ask, err
 	}
 	ask.which.App = strings.ToUpper(app)
-	if ask.read, _, err = consistencyParam(r.URL.RawQuery); err != nil { // linearizable, if it is not given
+	if ask.read, ask.asked, err = consistencyParam(r.URL.RawQuery); err != nil {
 		return ask, err
 	}
 	if ask.wait, ask.polls, err = waitParam(r.URL.RawQuery); err != nil {
@@ -92,11 +93,7 @@ func (h *Handler) openFeed(ctx context.Context, ask watchRequest) (*feed, error)
 	if ask.resumes && v != nil && v.Epoch() == ask.from.epoch && v.Index() >= ask.from.index {
 		return f, nil
 	}
-	read := ask.read
-	if ask.resumes {
-		read = registry.Linearizable
-	}
-	fresh, err := h.viewAt(ctx, read)
+	fresh, err := h.viewToWatch(ctx, ask)
 	switch {
 	case err != nil:
 		return nil, err
@@ -106,4 +103,12 @@ func (h *Handler) openFeed(ctx context.Context, ask watchRequest) (*feed, error)
 		return nil, badRequest(fmt.Sprintf("index %s has not happened yet; the registry is at %s", ask.from, positionOf(fresh.View)))
 	}
 	return f, nil // a foreign position is found by the first read
+}
+
+// viewToWatch is the view at which a watcher begins, or with which its position is compared.
+func (h *Handler) viewToWatch(ctx context.Context, ask watchRequest) (freshView, error) {
+	if ask.asked && !ask.resumes {
+		return h.viewAt(ctx, ask.read)
+	}
+	return h.newest(ctx)
 }

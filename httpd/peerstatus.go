@@ -1,0 +1,57 @@
+package httpd
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// peersStatus is what this package shows of Peers.Status. Times are ms since the epoch, spans ms.
+type peersStatus struct {
+	Sender string       `json:"sender"` // the node that sends; empty: every node
+	Peers  []peerStatus `json:"peers"`
+}
+
+type peerStatus struct {
+	Name        string    `json:"name"`
+	Kind        string    `json:"kind"`
+	State       string    `json:"state"`
+	Reason      string    `json:"reason"`
+	LagChanges  uint64    `json:"lag_changes"`
+	LagMillis   int64     `json:"lag_ms"`
+	LastSuccess int64     `json:"last_success"`
+	Incoming    *incoming `json:"incoming"`
+}
+
+type incoming struct {
+	Instances int    `json:"instances"`
+	Heard     *int64 `json:"heard_ms"`
+	Cut       bool   `json:"cut"`
+	OnCut     string `json:"on_cut"`
+	Kept      int    `json:"kept"`
+}
+
+// peerStatus is the state of replication; empty if there is none or it cannot be told.
+func (h *Handler) peerStatus(ctx context.Context) peersStatus {
+	var s peersStatus
+	if h.config.Peers == nil {
+		return s
+	}
+	doc, err := h.config.Peers.Status(ctx)
+	if err == nil {
+		err = json.Unmarshal(doc, &s)
+	}
+	if err != nil {
+		h.config.Log.Warn("the state of the peers cannot be shown", "err", err)
+	}
+	return s
+}
+
+// onCut is the policy for the leases of a peer while its link is cut; "" if it is no peer.
+func (s peersStatus) onCut(peer string) string {
+	for _, p := range s.Peers {
+		if p.Name == peer && p.Incoming != nil {
+			return p.Incoming.OnCut
+		}
+	}
+	return ""
+}
