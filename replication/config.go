@@ -2,7 +2,11 @@ package replication
 
 import (
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +23,11 @@ const (
 	Datacenter             // another Rollcall datacenter
 	Eureka                 // a Netflix Eureka server, a datacenter of its own
 )
+
+var kindNames = [...]string{Node: "node", Datacenter: "datacenter", Eureka: "eureka"}
+
+// String returns the word used in answers.
+func (k Kind) String() string { return kindNames[k] }
 
 // CutPolicy says what becomes of a peer's instances whose time has passed while its link is cut.
 type CutPolicy struct {
@@ -70,4 +79,153 @@ type Config struct {
 	Digest    time.Duration // between comparisons; 0: 60 s
 	Log       *slog.Logger  // nil: discards
 	Metrics   prometheus.Registerer
+}
+
+// Defaults of a Config and its peers.
+const (
+	defaultBatchSize       = 250
+	defaultBatchDelay      = 500 * time.Millisecond
+	defaultQueue           = 10_000
+	defaultWorkers         = 20
+	defaultCongestionDelay = time.Second
+	defaultNetworkDelay    = 100 * time.Millisecond
+	defaultMaxDelay        = 30 * time.Second
+	defaultExpiry          = 30 * time.Second
+	defaultConnectTimeout  = time.Second
+	defaultReadTimeout     = 5 * time.Second
+	defaultDigest          = time.Minute
+)
+
+// withDefaults fills in what was left at zero.
+func (c Config) withDefaults() Config {
+	c.Digest = or(c.Digest, defaultDigest)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	peers := make([]PeerConfig, len(c.Peers))
+	for i, p := range c.Peers {
+		peers[i] = p.withDefaults()
+	}
+	c.Peers = peers
+	return c
+}
+
+func (p PeerConfig) withDefaults() PeerConfig {
+	p.BatchSize = or(p.BatchSize, defaultBatchSize)
+	p.BatchDelay = or(p.BatchDelay, defaultBatchDelay)
+	p.Queue = or(p.Queue, defaultQueue)
+	p.Workers = or(p.Workers, defaultWorkers)
+	p.CongestionDelay = or(p.CongestionDelay, defaultCongestionDelay)
+	p.NetworkDelay = or(p.NetworkDelay, defaultNetworkDelay)
+	p.MaxDelay = or(p.MaxDelay, defaultMaxDelay)
+	p.Expiry = or(p.Expiry, defaultExpiry)
+	p.ConnectTimeout = or(p.ConnectTimeout, defaultConnectTimeout)
+	p.ReadTimeout = or(p.ReadTimeout, defaultReadTimeout)
+	return p
+}
+
+func or[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}
+
+// validate reports every mistake at once.
+func (c Config) validate() error {
+	var errs []error
+	if c.Service == nil {
+		errs = append(errs, errors.New("Service is missing"))
+	}
+	if c.Datacenter == "" {
+		errs = append(errs, errors.New("Datacenter must name the own datacenter"))
+	}
+	if c.Node == "" {
+		errs = append(errs, errors.New("Node must name the own node"))
+	}
+	if c.Sender == nil {
+		errs = append(errs, errors.New("Sender is missing"))
+	}
+	if c.Digest < 0 {
+		errs = append(errs, fmt.Errorf("Digest is %v: it must not be negative", c.Digest))
+	}
+	names := make(map[string]bool)
+	for i, p := range c.Peers {
+		for _, err := range p.mistakes(c) {
+			errs = append(errs, fmt.Errorf("peer %s: %w", p.label(i), err))
+		}
+		if p.Name != "" && names[p.Name] {
+			errs = append(errs, fmt.Errorf("peer %s: another peer has this name", p.label(i)))
+		}
+		names[p.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+// label names the peer at a place of the configuration.
+func (p PeerConfig) label(place int) string {
+	if p.Name == "" {
+		return fmt.Sprintf("number %d", place+1)
+	}
+	return p.Name
+}
+
+// mistakes are what is wrong with the peer for itself.
+func (p PeerConfig) mistakes(c Config) []error {
+	var errs []error
+	wrong := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	wrong(p.Name == "", "Name is missing")
+	wrong(p.Name == c.Datacenter && p.Kind != Node, "it has the name of the own datacenter")
+	wrong(p.Kind > Eureka, "Kind is %d: it must be Node, Datacenter or Eureka", p.Kind)
+	wrong(p.Kind == Node && c.Consensus, "the nodes of a datacenter with consensus do not replicate to each other")
+	wrong(p.Single && p.Kind != Eureka, "Single is for Eureka servers only")
+	wrong(len(p.URLs) == 0, "URLs is empty")
+	wrong(p.Kind == Eureka && len(p.URLs) > 1, "it has %d URLs: each Eureka server is a peer of its own", len(p.URLs))
+	for _, text := range p.URLs {
+		if err := checkURL(text); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"BatchSize", int64(p.BatchSize)}, {"BatchDelay", int64(p.BatchDelay)}, {"Queue", int64(p.Queue)}, {"Workers", int64(p.Workers)},
+		{"CongestionDelay", int64(p.CongestionDelay)}, {"NetworkDelay", int64(p.NetworkDelay)}, {"MaxDelay", int64(p.MaxDelay)},
+		{"Expiry", int64(p.Expiry)}, {"Rate", int64(p.Rate)}, {"ConnectTimeout", int64(p.ConnectTimeout)},
+		{"ReadTimeout", int64(p.ReadTimeout)}, {"OnCut.For", int64(p.OnCut.For)},
+	} {
+		wrong(n.value < 0, "%s must not be negative", n.name)
+	}
+	return errs
+}
+
+// checkURL refuses what is no absolute URL of HTTP. It never shows user info.
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return errors.New("a URL cannot be parsed: it must be like http://host:port")
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("URL %q must be absolute, like http://host:port", u.Redacted())
+	}
+	if strings.HasSuffix(u.Path, "/") || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("URL %q must have no slash at its end, no query and no fragment", u.Redacted())
+	}
+	return nil
+}
+
+// withoutUser is a URL as it may be shown.
+func withoutUser(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	u.User = nil
+	return u.String()
 }

@@ -1,0 +1,166 @@
+package replication
+
+import (
+	"sync"
+
+	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// everything is the first change of a task that belongs to a repair without a known cursor: as if it
+// told all there ever was. If it is given up the cursor is unknown again.
+const everything registry.Index = 1
+
+// cursor knows how far a peer was told the change list: what was read, and which changes are in tasks
+// that were not transmitted yet. A task that is given up takes the reading back to before it.
+//
+// Reading the list once is not a straight way. An instance stands in it at its last change, so one
+// that was changed at 5 and again at 9 is found at 9 only, and a reader that has come to 7 has not seen
+// the change at 5. So a change counts as read when the reader has caught up with the newest state, and
+// until then the reading of whoever starts anew begins where this one began.
+type cursor struct {
+	mu      sync.Mutex
+	known   bool
+	place   place
+	rewinds int // how often a task that was given up took place back
+	waiting btree.Map[registry.Index, waiting]
+}
+
+// place is where the reading of the change list is.
+type place struct {
+	after registry.Index // every change up to it was read; what is newer is to be told
+	upto  registry.Index // elements of the list up to it were read since
+	// clock is the lease clock (ms) at which everything up to after was read: lives that began later are
+	// new to the peer. 0: not known.
+	clock   int64
+	rewinds int
+}
+
+// waiting is a change that a task tells which was not transmitted yet.
+type waiting struct {
+	tasks int   // that tell it as their first
+	since int64 // lease clock of the change, ms
+}
+
+// newCursor goes on from what is known of the peer; known is false if nothing is.
+func newCursor(at registry.Index, known bool) *cursor {
+	return &cursor{known: known, place: place{after: at, upto: at}}
+}
+
+// reading is where to read on; ok is false if the list does not say what the peer lacks.
+func (c *cursor) reading() (at place, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at = c.place
+	at.rewinds = c.rewinds
+	return at, c.known
+}
+
+// read notes that elements of the list up to upto were read, beginning at from, from a view made at a
+// moment of the lease clock (ms); all says that this was its end. It notes nothing if something read
+// before was given up meanwhile.
+func (c *cursor) read(from place, upto registry.Index, clock int64, all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rewinds != from.rewinds || !c.known {
+		return
+	}
+	c.place.upto = upto
+	if all {
+		c.place = place{after: upto, upto: upto, clock: clock}
+	}
+}
+
+// lose says that the list does not tell any more what the peer lacks.
+func (c *cursor) lose() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = false
+}
+
+// found says that a comparison found what the peer lacks of a view, and that tasks which tell it wait:
+// reading goes on after that view.
+func (c *cursor) found(view *registry.View) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = true
+	c.place = place{after: view.Index(), upto: view.Index(), clock: view.Stamp().Lease}
+}
+
+// add notes a task that tells changes from first on, the last made at a moment of the lease clock (ms).
+func (c *cursor) add(first registry.Index, since int64) {
+	if first == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, ok := c.waiting.Get(first)
+	if !ok {
+		w.since = since
+	}
+	w.tasks++
+	c.waiting.Set(first, w)
+}
+
+// done notes that a task which was added is no more: it was transmitted, or is part of another one.
+func (c *cursor) done(first registry.Index) {
+	if first == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remove(first)
+}
+
+// giveUp takes the reading back to before a task that was not transmitted.
+func (c *cursor) giveUp(first registry.Index) {
+	if first == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remove(first)
+	c.rewinds++
+	if first == everything {
+		c.known = false
+	}
+	// Which lives are new to the peer is not known of that time.
+	c.place.after, c.place.upto, c.place.clock = min(c.place.after, first-1), min(c.place.upto, first-1), 0
+}
+
+func (c *cursor) remove(first registry.Index) {
+	w, ok := c.waiting.Get(first)
+	if w.tasks--; ok && w.tasks > 0 {
+		c.waiting.Set(first, w)
+		return
+	}
+	c.waiting.Delete(first)
+}
+
+// reached is the cursor: the peer knows every change up to it. 0: nothing is known of it.
+func (c *cursor) reached() registry.Index {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return 0
+	}
+	if first, _, ok := c.waiting.Min(); ok {
+		return min(first-1, c.place.after)
+	}
+	return c.place.after
+}
+
+// queued is how many changes wait in tasks, and the lease clock (ms) of the oldest; 0: none does.
+func (c *cursor) queued() (changes int, since int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting.Scan(func(_ registry.Index, w waiting) bool {
+		changes += w.tasks
+		if since == 0 || w.since < since {
+			since = w.since
+		}
+		return true
+	})
+	return changes, since
+}
