@@ -16,6 +16,8 @@ const ReadyLimit = 60 * time.Second
 // Config says what a cluster is like; the zero Config is three plain nodes.
 type Config struct {
 	Nodes    int                                 // 0: 3
+	AP       bool                                // without consensus: each node replicates to the others
+	DC       string                              // the datacenter's name; "": the default
 	Settings map[string]string                   // for all nodes, by key of the configuration file
 	Of       func(node string) map[string]string // more settings for one node; nil: none
 	TLS      *Certificates                       // how tests trust the HTTP listeners; nil: plain HTTP
@@ -24,6 +26,7 @@ type Config struct {
 // Cluster is a set of real server processes on loopback.
 type Cluster struct {
 	Nodes []*Node
+	ap    bool
 	t     testing.TB
 }
 
@@ -42,11 +45,17 @@ func NewCluster(t testing.TB, cfg Config) *Cluster {
 	if cfg.Nodes == 0 {
 		cfg.Nodes = 3
 	}
-	c := &Cluster{t: t}
+	c := &Cluster{ap: cfg.AP, t: t}
 	dir := t.TempDir()
 	t.Cleanup(c.report) // runs after the processes have ended: cleanups run last in, first out
 	for i := range cfg.Nodes {
 		n := newNode(t, dir, fmt.Sprintf("n%d", i+1))
+		if n.AP = cfg.AP; n.AP {
+			n.Settings["mode"] = "ap"
+		}
+		if cfg.DC != "" {
+			n.Settings["datacenter"] = cfg.DC
+		}
 		maps.Copy(n.Settings, cfg.Settings)
 		if cfg.Of != nil {
 			maps.Copy(n.Settings, cfg.Of(n.Name))
@@ -60,11 +69,16 @@ func NewCluster(t testing.TB, cfg Config) *Cluster {
 
 // introduce tells every node the addresses of all.
 func (c *Cluster) introduce() {
-	var addrs []string
+	var addrs, urls []string
 	for _, n := range c.Nodes {
 		addrs = append(addrs, n.Cluster)
+		urls = append(urls, n.URL())
 	}
 	for _, n := range c.Nodes {
+		if c.ap {
+			n.Settings["replication.nodes"] = strings.Join(urls, ",")
+			continue
+		}
 		n.Settings["cluster.join"] = strings.Join(addrs, ",")
 		n.Settings["cluster.bootstrap-expect"] = fmt.Sprint(len(c.Nodes))
 	}

@@ -1,0 +1,261 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// replicated is how long a change may take to be everywhere: ten times the second that it takes, and
+// more, because a node that was away is tried again after a pause that grows.
+const replicated = 60 * time.Second
+
+// mustConverge waits until all nodes list the same instances in the same status, and returns them.
+func mustConverge(t *testing.T, nodes []*Node) map[string]string {
+	t.Helper()
+	var all map[string]string
+	Eventually(t, replicated, "all nodes list the same", func() error {
+		all = nil
+		for _, n := range nodes {
+			listing, err := n.Listing()
+			if err != nil {
+				return err
+			}
+			shown := statuses(listing)
+			if all == nil {
+				all = shown
+			}
+			if !maps.Equal(all, shown) {
+				return fmt.Errorf("node %s lists %s, node %s %s", nodes[0].HTTP, summary(all), n.HTTP, summary(shown))
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// statuses are the listed instances, by id.
+func statuses(listing map[string]Listed) map[string]string {
+	shown := make(map[string]string, len(listing))
+	for id, instance := range listing {
+		shown[id] = instance.Status + " " + instance.Overridden
+	}
+	return shown
+}
+
+func summary(shown map[string]string) string {
+	if len(shown) > 20 {
+		return fmt.Sprintf("%d instances", len(shown))
+	}
+	return fmt.Sprint(shown)
+}
+
+func wantListed(ids ...string) func(map[string]Listed) error {
+	slices.Sort(ids)
+	return func(listing map[string]Listed) error {
+		if got := slices.Sorted(maps.Keys(listing)); !slices.Equal(got, ids) {
+			return fmt.Errorf("listed are %d: %.300s, want %d: %.300s", len(got), strings.Join(got, " "), len(ids), strings.Join(ids, " "))
+		}
+		return nil
+	}
+}
+
+// awaitListing waits until a node's listing is as it should be.
+func awaitListing(t *testing.T, n *Node, want func(map[string]Listed) error) {
+	t.Helper()
+	Eventually(t, replicated, "the listing of node "+n.HTTP, func() error {
+		listing, err := n.Listing()
+		if err != nil {
+			return err
+		}
+		return want(listing)
+	})
+}
+
+func TestNodesWithoutConsensusShowWhatIsRegisteredAtOneAndGoOnWithoutAnother(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{AP: true})
+	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "first"})
+	began := time.Now()
+	for _, n := range c.Nodes[1:] {
+		awaitListing(t, n, wantListed("first"))
+	}
+	t.Logf("on the others after %v", time.Since(began).Round(time.Millisecond))
+
+	away := c.Nodes[2]
+	away.Stop(t)
+	mustRegister(t, c.Nodes[1], Instance{App: "ORDERS", ID: "second"})
+	awaitListing(t, c.Nodes[0], wantListed("first", "second"))
+	if answer := c.Nodes[0].Cancel("ORDERS", "first"); answer.Status != http.StatusOK {
+		t.Fatalf("cancel: %v", answer)
+	}
+	awaitListing(t, c.Nodes[1], wantListed("second"))
+
+	away.Start(t)
+	away.WaitReady(t)
+	listing, err := away.Listing()
+	if err == nil {
+		err = wantListed("second")(listing)
+	}
+	if err != nil {
+		t.Errorf("the node that was away says that it is ready, and: %v", err)
+	}
+}
+
+func TestALoneNodeWithoutConsensusHasAfterAKillWhatItAcknowledged(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{AP: true, Nodes: 1, Settings: map[string]string{"data.sync": "always"}})
+	n := c.Nodes[0]
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, fmt.Sprintf("orders-%02d", i))
+		mustRegister(t, n, Instance{App: "ORDERS", ID: ids[i]})
+	}
+	if answer := n.Cancel("ORDERS", ids[0]); answer.Status != http.StatusOK {
+		t.Fatalf("cancel: %v", answer)
+	}
+	if answer := n.Override("ORDERS", ids[1], "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
+		t.Fatalf("override: %v", answer)
+	}
+	n.Kill()
+	n.Start(t)
+	n.WaitReady(t)
+	listing := mustList(t, n)
+	if err := wantListed(ids[1:]...)(listing); err != nil {
+		t.Error(err)
+	}
+	if got := listing[ids[1]]; got.Status != "OUT_OF_SERVICE" || got.Overridden != "OUT_OF_SERVICE" {
+		t.Errorf("the overridden instance is %+v", got)
+	}
+}
+
+func TestExplicitlyLinearizableReadsAreNotOfferedWithoutConsensus(t *testing.T) {
+	t.Parallel()
+	n := StartCluster(t, Config{AP: true, Nodes: 1}).Nodes[0]
+	for _, path := range []string{"/eureka/apps?consistency=linearizable", "/v1/rollcall/apps?consistency=leader"} {
+		if answer := n.Get(path); answer.Status != http.StatusNotImplemented || len(answer.Body) == 0 {
+			t.Errorf("%s: %v, want 501 with a sentence", path, answer)
+		}
+	}
+	if answer := n.Get("/eureka/apps"); answer.Header.Get("X-Rollcall-Consistency") != "stale" || answer.Header.Get("X-Rollcall-Age") == "" {
+		t.Errorf("a plain read is labelled %v", answer.Header)
+	}
+}
+
+// newSeparable lays out nodes without consensus that reach each other through proxies only.
+func newSeparable(t *testing.T, nodes int) (*Cluster, network) {
+	t.Helper()
+	c, links := NewCluster(t, Config{AP: true, Nodes: nodes, Settings: map[string]string{"replication.digest-interval": "2s"}}), network{}
+	for _, from := range c.Nodes {
+		var urls []string
+		for _, to := range c.Others(from) {
+			p := NewProxy(t, to.HTTP)
+			links[[2]string{from.Name, to.Name}] = p
+			urls = append(urls, "http://"+p.Addr())
+		}
+		from.Settings["replication.nodes"] = strings.Join(urls, ",")
+	}
+	c.Start()
+	return c, links
+}
+
+// TestBothSidesOfACutAcceptAndConverge registers, cancels and overrides on both sides of a cut.
+func TestBothSidesOfACutAcceptAndConverge(t *testing.T) {
+	t.Parallel()
+	c, links := newSeparable(t, 3)
+	alone, pair := c.Nodes[0], c.Nodes[1:]
+	want := map[string]string{}
+	for i := range 30 {
+		id := fmt.Sprintf("before-%02d", i)
+		mustRegister(t, c.Nodes[i%3], Instance{App: "BEFORE", ID: id})
+		want[id] = "UP UNKNOWN"
+	}
+	mustConverge(t, c.Nodes)
+
+	links.isolate(alone.Name)
+	for i := range 30 {
+		id := fmt.Sprintf("during-%02d", i)
+		mustRegister(t, c.Nodes[i%3], Instance{App: "DURING", ID: id})
+		want[id] = "UP UNKNOWN"
+	}
+	for i := range 10 { // five on either side
+		id, n := fmt.Sprintf("before-%02d", i), []*Node{alone, pair[0]}[i%2]
+		if answer := n.Cancel("BEFORE", id); answer.Status != http.StatusOK {
+			t.Fatalf("cancel of %s: %v", id, answer)
+		}
+		delete(want, id)
+	}
+	for i := 10; i < 20; i++ {
+		id, n := fmt.Sprintf("before-%02d", i), []*Node{alone, pair[1]}[i%2]
+		if answer := n.Override("BEFORE", id, "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
+			t.Fatalf("override of %s: %v", id, answer)
+		}
+		want[id] = "OUT_OF_SERVICE OUT_OF_SERVICE"
+	}
+	// The same instance on both sides: registered anew here, overridden there. Both must last.
+	mustRegister(t, alone, Instance{App: "BEFORE", ID: "before-20", Metadata: map[string]string{"version": "2"}})
+	if answer := pair[0].Override("BEFORE", "before-20", "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
+		t.Fatalf("override: %v", answer)
+	}
+	want["before-20"] = "OUT_OF_SERVICE OUT_OF_SERVICE"
+	links.heal()
+	began := time.Now()
+	if got := mustConverge(t, c.Nodes); !maps.Equal(got, want) {
+		Eventually(t, replicated, "the nodes have everything of both sides", func() error {
+			if got = mustConverge(t, c.Nodes); !maps.Equal(got, want) {
+				return fmt.Errorf("listed are %v\nwant %v", got, want)
+			}
+			return nil
+		})
+	}
+	t.Logf("converged %v after healing", time.Since(began).Round(time.Millisecond))
+	for _, n := range c.Nodes {
+		if instance, err := n.Lookup("BEFORE", "before-20"); err != nil || instance == nil || instance.Metadata["version"] != "2" {
+			t.Errorf("node %s shows %+v, %v of what was registered anew on one side", n.Name, instance, err)
+		}
+		mustAgreeWithPeers(t, n)
+	}
+}
+
+// mustAgreeWithPeers expects a node to find no difference between itself and its peers.
+func mustAgreeWithPeers(t *testing.T, n *Node) {
+	t.Helper()
+	all, err := n.Peers()
+	if err != nil || len(all.Peers) == 0 {
+		t.Fatalf("peers of node %s: %+v, %v", n.Name, all, err)
+	}
+	for _, p := range all.Peers {
+		Eventually(t, replicated, "node "+n.Name+" and "+p.Name+" are equal", func() error {
+			diff, err := n.DiffWith(p.Name)
+			if err == nil && diff != (Diff{}) {
+				err = fmt.Errorf("they differ: %+v", diff)
+			}
+			return err
+		})
+	}
+}
+
+// TestAnOperatorsReleaseReachesTheOtherNodes: without consensus each node has its own
+// self-preservation, but what an operator says holds on all.
+func TestAnOperatorsHoldReachesTheOtherNodes(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{AP: true})
+	answer := c.Nodes[0].Do(Request{Method: http.MethodPost, Path: "/v1/rollcall/self-preservation/hold?for=10m&author=ann&reason=move"})
+	if answer.Status != http.StatusOK {
+		t.Fatalf("hold: %v", answer)
+	}
+	for _, n := range c.Nodes {
+		Eventually(t, replicated, "node "+n.Name+" is held", func() error {
+			p, err := n.SelfPreservation()
+			if err == nil && (p.State != "held" || p.Author != "ann" || p.Note != "move") {
+				err = errors.New(p.State + " by " + p.Author)
+			}
+			return err
+		})
+	}
+}
