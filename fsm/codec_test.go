@@ -114,6 +114,25 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 		"quarantine":        opTrip[registry.Quarantine](),
 		"end quarantine":    opTrip[registry.EndQuarantine](),
 		"self-preservation": opTrip[registry.SelfPreservation](),
+		"replica":           opTrip[registry.Replica](),
+		"remove":            opTrip[registry.Remove](),
+		"contact":           opTrip[registry.Contact](),
+		"ack peer":          opTrip[registry.AckPeer](),
+		"pause peer":        opTrip[registry.PausePeer](),
+		"lease on disk": {&registry.LeaseState{}, func(v any) (any, error) {
+			got, err := ParseLeaseState(AppendLeaseState(nil, *v.(*registry.LeaseState)))
+			return &got, err
+		}},
+		"removal on disk": {&registry.Removal{}, func(v any) (any, error) {
+			got, err := ParseRemoval(AppendRemoval(nil, *v.(*registry.Removal)))
+			return &got, err
+		}},
+		"registry on disk": {&registry.Frozen{}, func(v any) (any, error) {
+			f := v.(*registry.Frozen)
+			got, err := ParseFrozen(AppendFrozen(nil, *f))
+			f.Leases, f.Removals, f.Free = nil, nil, nil
+			return &got, err
+		}},
 	}
 	for name, rt := range roundTrips {
 		t.Run(name, func(t *testing.T) {
@@ -224,8 +243,10 @@ func TestAnswerToARenewalTakesOneByte(t *testing.T) {
 
 func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 	item := func(b ...byte) []byte { return append([]byte{1, 0, 0, 1, 0, 1}, b...) }
+	item3 := func(b ...byte) []byte { return append([]byte{3, 0, 0, 1, 0, 1}, b...) }
 	item2 := func(b ...byte) []byte { return append([]byte{2, 0, 0, 1, 0, 1}, b...) }
 	long := append(binary.AppendUvarint(nil, maxNote+1), bytes.Repeat([]byte{'x'}, maxNote+1)...)
+	replica := appendItem(nil, Item{Op: registry.Replica{Instance: &registry.Instance{}}})
 	for _, c := range []struct {
 		name  string
 		batch []byte
@@ -258,6 +279,16 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 		{"reason without end", item2(append([]byte{byte(opQuarantine), 0, 0, 0, 0}, long...)...), "author or reason of 1025 bytes"},
 		{"state that does not exist", item2(byte(opSelfPreservation), 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0), "state of self-preservation 4"},
 		{"figure beyond 32 bits", item2(append([]byte{byte(opSelfPreservation), 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0)...), "32 bits"},
+		{"operation that version 2 did not have", item2(byte(opAckPeer), 0, 0), "unknown kind 20"},
+		{"operation of unknown kind in version 3", item3(byte(opPausePeer)+1, 0, 0), "unknown kind 22"},
+		{"version 3 of what version 2 can say", item3(byte(opQuarantine), 0, 0, 0, 0, 0), "version 3 of what version 2 can say"},
+		{"version 3 of what version 1 can say", item3(byte(opCancel), 0, 0), "version 3 of what version 1 can say"},
+		{"renewal of no life, no time ago", item3(byte(opRenewLife), 0, 0, 0, 0, 0, 0), "neither life nor age"},
+		{"replica without an instance", item3(byte(opReplica), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "instance that ends at byte 8"},
+		{"replica with a status that does not exist", item3(append(replica[:len(replica)-7:len(replica)-7], 5, 0, 0, 0, 0, 0, 0)...), "status 5"},
+		{"removal of another kind", item3(byte(opRemove), 0, 0, 2, 0, 0, 0, 0), "truth value 2"},
+		{"life beyond 32 bits", item3(byte(opRemove), 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0), "32 bits"},
+		{"pause that is neither", item3(byte(opPausePeer), 0, 2, 0, 0), "truth value 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := ParseBatch(c.batch)
@@ -360,6 +391,9 @@ func TestBatchHasTheLowestVersionThatKnowsItsOperations(t *testing.T) {
 		{"override with an end", []registry.Op{ends}, 2},
 		{"override with a reason", []registry.Op{said}, 2},
 		{"override removed with an author", []registry.Op{registry.DeleteOverride{By: registry.Act{Author: "a"}}}, 2},
+		{"renewal of a life", []registry.Op{registry.Renew{Key: goldenKey, Life: 1}}, 3},
+		{"renewal some time ago", []registry.Op{registry.Renew{Key: goldenKey, Age: 1}}, 3},
+		{"cursor between older things", []registry.Op{override, registry.AckPeer{}, registry.EndQuarantine{}}, 3},
 		{"something new behind something old", []registry.Op{override, registry.Cancel{Key: goldenKey}, registry.EndQuarantine{}}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -436,8 +470,14 @@ func TestNewerVersionIsNotCalledCorrupt(t *testing.T) {
 	_, entryErr := parseEntry(newerEntry)
 	_, insideErr := parseEntry(AppendWrite(nil, registry.Stamp{}, newerBatch))
 	_, resultsErr := ParseResults(newerResults)
+	f := goldenSnapshot().registry
+	newer := func(b []byte) []byte { return append([]byte{snapshotVersion + 1}, b[1:]...) }
+	_, leaseErr := ParseLeaseState(newer(AppendLeaseState(nil, f.Leases[0])))
+	_, removalErr := ParseRemoval(newer(AppendRemoval(nil, f.Removals[0])))
+	_, registryErr := ParseFrozen(newer(AppendFrozen(nil, f)))
 	for name, err := range map[string]error{
 		"batch": batchErr, "entry": entryErr, "batch in an entry": insideErr, "results": resultsErr,
+		"lease": leaseErr, "removal": removalErr, "registry": registryErr,
 	} {
 		if !errors.Is(err, ErrNewerVersion) || errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: got %v, want ErrNewerVersion", name, err)
@@ -446,13 +486,85 @@ func TestNewerVersionIsNotCalledCorrupt(t *testing.T) {
 }
 
 func TestRegistrationKeepsNothingElseOfItsBatchAlive(t *testing.T) {
-	b := AppendBatch(nil, BatchID{Node: "n"}, []Item{{Op: registry.Register{Instance: &registry.Instance{App: "ORDERS", HostName: "h"}}}})
+	inst := &registry.Instance{App: "ORDERS", HostName: "h"}
+	b := AppendBatch(nil, BatchID{Node: "n"}, []Item{{Op: registry.Register{Instance: inst}}, {Op: registry.Replica{Instance: inst, Owner: "dc2"}}})
 	_, items, err := ParseBatch(b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	clear(b)
-	if got := items[0].Op.(registry.Register).Instance; got.App != "ORDERS" || got.HostName != "h" {
+	if got := items[0].Op.(registry.Register).Instance; !reflect.DeepEqual(got, inst) {
 		t.Errorf("got %+v after the buffer was overwritten, want what was encoded", got)
+	}
+	if got := items[1].Op.(registry.Replica); !reflect.DeepEqual(got.Instance, inst) || got.Owner != "dc2" {
+		t.Errorf("got %+v of %+v after the buffer was overwritten, want what was encoded", got, got.Instance)
+	}
+}
+
+func TestRenewalOfALifeIsEncodedByName(t *testing.T) {
+	want := registry.Renew{Key: goldenKey, LastDirty: 7, Life: 2, Age: 30}
+	op := want
+	op.Handle = registry.Handle{Slot: 1, Gen: 1}
+	_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: op}}))
+	if err != nil || items[0].Op != want {
+		t.Errorf("got %+v, %v, want %+v", items, err, want)
+	}
+}
+
+func TestRemovalOfNoKindIsEncodedAsACancel(t *testing.T) {
+	for _, kind := range []registry.ChangeKind{registry.Live, registry.Canceled, registry.Hidden} {
+		_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: registry.Remove{Kind: kind}}}))
+		if err != nil || items[0].Op.(registry.Remove).Kind != registry.Canceled {
+			t.Errorf("kind %d: got %+v, %v, want it canceled", kind, items, err)
+		}
+	}
+}
+
+func TestRecordsOfTheLocalDiskThatNoEncoderWritesAreRefused(t *testing.T) {
+	f := goldenSnapshot().registry
+	for _, c := range []struct {
+		name   string
+		record []byte
+		again  func([]byte) ([]byte, error)
+	}{
+		{"lease", AppendLeaseState(nil, f.Leases[0]), leaseStateAgain},
+		{"removal", AppendRemoval(nil, f.Removals[0]), removalAgain},
+		{"registry", AppendFrozen(nil, f), frozenAgain},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			older := append([]byte{firstOfDisk - 1}, c.record[1:]...)
+			for want, bad := range map[string][]byte{
+				"it ends too early":       nil,
+				"version 0":               append([]byte{0}, c.record[1:]...),
+				"version 2, want 3 to 3":  older,
+				"1 bytes too many":        append(c.record[:len(c.record):len(c.record)], 0),
+				c.name + " on disk: corr": c.record[:len(c.record)-1],
+			} {
+				if _, err := c.again(bad); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want ErrCorrupt that says %q", err, want)
+				}
+			}
+			if again, err := c.again(c.record); err != nil || !bytes.Equal(again, c.record) {
+				t.Errorf("encoded again: %x, %v, want %x", again, err, c.record)
+			}
+		})
+	}
+}
+
+func TestRecordsOfTheLocalDiskReferToNothingOfTheirBuffer(t *testing.T) {
+	f := goldenSnapshot().registry
+	lease, removal, frozen := AppendLeaseState(nil, f.Leases[0]), AppendRemoval(nil, f.Removals[0]), AppendFrozen(nil, f)
+	l, leaseErr := ParseLeaseState(lease)
+	r, removalErr := ParseRemoval(removal)
+	g, registryErr := ParseFrozen(frozen)
+	if err := errors.Join(leaseErr, removalErr, registryErr); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range [][]byte{lease, removal, frozen} {
+		clear(b)
+	}
+	g.Leases, g.Removals, g.Free = []registry.LeaseState{l}, []registry.Removal{r}, f.Free
+	if !reflect.DeepEqual(g, f) {
+		t.Errorf("got %+v after the buffers were overwritten, want %+v", g, f)
 	}
 }

@@ -142,6 +142,45 @@ func genSettings() *rapid.Generator[registry.Settings] {
 	})
 }
 
+func genRenewLife() *rapid.Generator[registry.Op] {
+	return rapid.Custom(func(t *rapid.T) registry.Op {
+		op := registry.Renew{Key: genKey().Draw(t, "key"), LastDirty: rapid.Int64().Draw(t, "dirty"),
+			Overridden: genStatus().Draw(t, "override"), Age: rapid.Int64().Draw(t, "age")}
+		if op.Age == 0 || rapid.Bool().Draw(t, "ofLife") {
+			op.Life = rapid.Uint32Min(1).Draw(t, "life")
+		}
+		return op
+	})
+}
+
+func genReplica() *rapid.Generator[registry.Op] {
+	return rapid.Custom(func(t *rapid.T) registry.Op {
+		return registry.Replica{Instance: genInstance().Draw(t, "instance"),
+			Life: rapid.Uint32().Draw(t, "life"), Edit: rapid.Uint32().Draw(t, "edit"),
+			Owner: rapid.String().Draw(t, "owner"), Age: rapid.Int64().Draw(t, "age"),
+			Overridden: genStatus().Draw(t, "override"), OverrideBy: genAct().Draw(t, "overrideBy"),
+			OverrideFor: rapid.Int64().Draw(t, "overrideFor"), QuarantineFor: rapid.Int64().Draw(t, "quarantineFor"),
+			QuarantineBy: genAct().Draw(t, "quarantineBy")}
+	})
+}
+
+func genRemove() *rapid.Generator[registry.Op] {
+	kinds := []registry.ChangeKind{registry.Canceled, registry.Evicted}
+	return rapid.Custom(func(t *rapid.T) registry.Op {
+		return registry.Remove{Key: genKey().Draw(t, "key"), Kind: rapid.SampledFrom(kinds).Draw(t, "kind"),
+			Life: rapid.Uint32().Draw(t, "life"), LastDirty: rapid.Int64().Draw(t, "dirty"),
+			Owner: rapid.String().Draw(t, "owner"), Age: rapid.Int64().Draw(t, "age")}
+	})
+}
+
+func genContact() *rapid.Generator[registry.Op] {
+	return rapid.Custom(func(t *rapid.T) registry.Op {
+		return registry.Contact{DC: rapid.String().Draw(t, "dc"), Sender: rapid.String().Draw(t, "sender"),
+			Boot: rapid.Uint64().Draw(t, "boot"), Clock: rapid.Int64().Draw(t, "clock"),
+			Cut: rapid.Int64().Draw(t, "cut"), Age: rapid.Int64().Draw(t, "age")}
+	})
+}
+
 // genOp draws from every kind of the closed set.
 func genOp() *rapid.Generator[registry.Op] {
 	return rapid.OneOf(
@@ -169,6 +208,16 @@ func genOp() *rapid.Generator[registry.Op] {
 			return registry.UpdateMetadata{Key: genKey().Draw(t, "key"), Pairs: genPairs().Draw(t, "pairs")}
 		}),
 		genEvict(),
+		genRenewLife(),
+		genReplica(),
+		genRemove(),
+		genContact(),
+		rapid.Custom(func(t *rapid.T) registry.Op {
+			return registry.AckPeer{Peer: rapid.String().Draw(t, "peer"), Cursor: registry.Index(rapid.Uint64().Draw(t, "cursor"))}
+		}),
+		rapid.Custom(func(t *rapid.T) registry.Op {
+			return registry.PausePeer{Peer: rapid.String().Draw(t, "peer"), Paused: rapid.Bool().Draw(t, "paused"), By: genAct().Draw(t, "by")}
+		}),
 	)
 }
 

@@ -95,6 +95,14 @@ func goldenOps() map[string]registry.Op {
 		"end-quarantine":     registry.EndQuarantine{Epoch: registry.Epoch{Term: 3, Index: 1000}, Handle: handle, Set: 19},
 		"self-preservation": registry.SelfPreservation{Epoch: registry.Epoch{Term: 3, Index: 1000}, From: registry.PreservationOff,
 			To: registry.PreservationHeld, For: 1_800_000, By: goldenAct, Figures: goldenFigures},
+		"replica": registry.Replica{Instance: goldenInstance(), Life: 2, Edit: 3, Owner: "dc2", Age: 1500, Overridden: registry.OutOfService,
+			OverrideBy: goldenAct, OverrideFor: 600_000, QuarantineFor: 90_000, QuarantineBy: registry.Act{Author: "bob"}},
+		"remove": registry.Remove{Key: goldenKey, Kind: registry.Evicted, Life: 2, LastDirty: 1_700_000_000_123, Owner: "dc2", Age: 91_000},
+		"renew-life": registry.Renew{Key: goldenKey, LastDirty: 1_700_000_000_123, Overridden: registry.Down, Life: 2,
+			Age: 1500},
+		"contact":    registry.Contact{DC: "dc2", Sender: "n3-90aa", Boot: 3, Clock: 123_456, Cut: 15_000, Age: 1200},
+		"ack-peer":   registry.AckPeer{Peer: "dc2", Cursor: 300},
+		"pause-peer": registry.PausePeer{Peer: "dc2", Paused: true, By: goldenAct},
 	}
 }
 
@@ -133,6 +141,8 @@ func TestGoldenEntries(t *testing.T) {
 	golden(t, "entry-establish", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
 	golden(t, "batch-v2", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Answered: 40},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["quarantine"]}}))
+	golden(t, "batch-v3", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Answered: 41},
+		[]Item{{Op: goldenOps()["quarantine"]}, {Origin: registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, Op: goldenOps()["renew-life"]}}))
 	golden(t, "entry-establish-v2", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21", Settings: goldenSettings()}))
 }
 
@@ -146,28 +156,41 @@ func TestGoldenResults(t *testing.T) {
 }
 
 func TestGoldenSnapshot(t *testing.T) {
-	var b bytes.Buffer
-	if _, err := goldenSnapshot().WriteTo(&b); err != nil {
-		t.Fatal(err)
+	for file, s := range map[string]*Snapshot{
+		"snapshot": goldenSnapshotV1(), "snapshot-v2": goldenSnapshotV2(), "snapshot-v3": goldenSnapshot(),
+	} {
+		var b bytes.Buffer
+		if _, err := s.WriteTo(&b); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, file, b.Bytes())
 	}
-	golden(t, "snapshot-v2", b.Bytes())
-	b.Reset()
-	if _, err := goldenSnapshotV1().WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "snapshot", b.Bytes())
 }
 
-func TestSnapshotOfVersion1IsRead(t *testing.T) {
-	got, err := readSnapshot(bytes.NewReader(readGolden(t, snapshotOfVersion1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := goldenSnapshotV1()
-	want.registry.Settings = registry.DefaultSettings()
-	want.registry.Expectation = registry.ExpectationState{Clients: 1, Minute: 1, NextUpdate: 61_000 + 15*60_000}
-	if !reflect.DeepEqual(&got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
+func TestGoldenRecordsOfTheLocalDisk(t *testing.T) {
+	f := goldenSnapshot().registry
+	golden(t, "disk-lease", AppendLeaseState(nil, f.Leases[0]))
+	golden(t, "disk-removal", AppendRemoval(nil, f.Removals[0]))
+	golden(t, "disk-registry", AppendFrozen(nil, f))
+}
+
+// What an older version did not say is made up when its snapshot is read.
+func TestSnapshotOfAnOlderVersionIsRead(t *testing.T) {
+	v1, v2 := goldenSnapshotV1(), goldenSnapshotV2()
+	v1.registry.Settings = registry.DefaultSettings()
+	v1.registry.Expectation = registry.ExpectationState{Clients: 1, Minute: 1, NextUpdate: 61_000 + 15*60_000}
+	for file, want := range map[string]*Snapshot{"snapshot.hex": v1, "snapshot-v2.hex": v2} {
+		t.Run(file, func(t *testing.T) {
+			l := want.registry.Leases[0].Lease
+			l.Owner, l.ByRemote, l.Described, l.Overrode = "eureka", 5, 5, 5
+			got, err := readSnapshot(bytes.NewReader(readGolden(t, filepath.Join("testdata", file))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(&got, want) {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
 	}
 }
 
@@ -175,6 +198,25 @@ var snapshotOfVersion1 = filepath.Join("testdata", "snapshot.hex")
 
 // goldenSnapshot is written from values, so that the file shows the format and not the registry's rules.
 func goldenSnapshot() *Snapshot {
+	s := goldenSnapshotV2()
+	s.version = 3
+	f := &s.registry
+	l := f.Leases[0].Lease
+	l.Owner, l.Edit = "dc2", 3
+	l.ByClient, l.ByRemote, l.Described, l.Overrode = 5, 4, 2, 3
+	f.Leases[0].Client, f.Leases[0].Remote = 60_400, 60_500
+	f.Removals[0].Lease.Owner, f.Removals[0].Lease.Edit = "dc3", 1
+	f.Links = []registry.Link{{DC: "dc2", Heard: 60_500, Since: 20_000, Cut: 15_000}, {DC: "dc3", Heard: 30_000, Since: 30_000, Cut: 15_000}}
+	f.Senders = []registry.Sender{{Name: "c-77e0", Boot: 3, Clock: 123_456}}
+	f.Peers = []registry.PeerState{
+		{Name: "dc2", Cursor: 4, Known: true},
+		{Name: "dc3", Paused: true, By: goldenAct, Since: registry.Stamp{Lease: 58_000, Wall: 1_699_999_998_100}},
+	}
+	return s
+}
+
+// goldenSnapshotV2 is what version 2 could say.
+func goldenSnapshotV2() *Snapshot {
 	s := goldenSnapshotV1()
 	s.version = 2
 	f := &s.registry

@@ -174,7 +174,7 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 	content := func(b []byte) []byte { return b[len(snapshotMagic) : len(b)-checksumSize] }
 	good := rewrite(func(*Snapshot) {})
 	newer := bytes.Clone(good)
-	newer[len(snapshotMagic)]++
+	newer[len(snapshotMagic)] = snapshotVersion + 1
 	for _, c := range []struct {
 		name     string
 		snapshot []byte
@@ -214,7 +214,7 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 
 func TestAnnouncedLengthsCostNoMemory(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
-	counts := header{version: snapshotVersion, counts: counts{nodes: 1 << 60, free: 1 << 60, leases: 1 << 60}}.append(nil)
+	counts := header{version: snapshotVersion, counts: counts{nodes: 1 << 60, free: 1 << 60, leases: 1 << 60, peers: 1 << 60}}.append(nil)
 	for name, content := range map[string][]byte{
 		"length of a record":    huge,
 		"numbers of records":    append([]byte{byte(len(counts))}, counts...),

@@ -21,57 +21,70 @@ type twins struct {
 	handles            []registry.Handle // given out so far, dead ones too
 	sent               [][]byte          // batches, to be sent again
 	ids                map[string]BatchID
-	old                bool // the leader knows version 1 only
+	version            byte // of the newest operations that are drawn
 }
 
 func newTwins() *twins {
 	return &twins{straight: NewMachine(), restored: NewMachine(), term: 1,
-		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}}
+		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}, version: batchVersion}
 }
 
 func TestTwinThatGoesThroughSnapshotsStaysEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tw := newTwins()
 		tw.establish(t)
-		t.Repeat(map[string]func(*rapid.T){
-			"write":     tw.write,
-			"write 2":   tw.write, // more often than the rest
-			"evict":     tw.evict,
-			"end":       tw.end,
-			"preserve":  tw.preserve,
-			"establish": tw.establish,
-			"restore":   tw.restore,
-		})
+		tw.contact(t) // makes the state one of the newest version
+		t.Repeat(tw.actions())
 		tw.compare(t)
 	})
 }
 
-// A node that is upgraded has its past from a snapshot of version 1, or from the log since; the past
-// of one twin is made of both. What they tell of it differs until something of version 2 is applied.
-func TestTwinsWithPastsOfVersion1AreEqualFromVersion2On(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		tw := newTwins()
-		tw.old = true
-		tw.establish(t)
-		t.Repeat(map[string]func(*rapid.T){
-			"write":     tw.write,
-			"write 2":   tw.write,
-			"evict":     tw.evict,
-			"establish": tw.establish,
-			"restore":   tw.restore,
+// A node that is upgraded has its past from a snapshot of an older version, or from the log since; the
+// past of one twin is made of both. What they tell of it differs until something newer is applied.
+func TestTwinsWithPastsOfAnOlderVersionAreEqualFromTheNextOn(t *testing.T) {
+	for name, version := range map[string]struct{ past, next byte }{"1 and 2": {1, 2}, "1 and 3": {1, 3}, "2 and 3": {2, 3}} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) { checkUpgradedTwins(t, version.past, version.next) })
 		})
-		if tw.straight.Snapshot().version != 1 {
-			t.Fatal("the snapshots are not of version 1, although nothing of version 2 was applied")
-		}
-		tw.compareSnapshots(t)
-		tw.old = false
-		tw.establish(t)
-		tw.compare(t)
-		for range 3 {
-			tw.write(t)
-		}
-		tw.compare(t)
-	})
+	}
+}
+
+func checkUpgradedTwins(t *rapid.T, past, next byte) {
+	tw := newTwins()
+	tw.version = past
+	tw.establish(t)
+	t.Repeat(tw.actions())
+	if got := tw.straight.Snapshot().version; got != past {
+		t.Fatalf("the snapshots are of version %d, although nothing newer than %d was applied", got, past)
+	}
+	tw.compareSnapshots(t)
+	tw.version = next
+	if tw.establish(t); next > 2 {
+		tw.contact(t)
+	}
+	tw.compare(t)
+	for range 3 {
+		tw.write(t)
+	}
+	tw.compare(t)
+}
+
+// actions are what happens to the twins at their version.
+func (tw *twins) actions() map[string]func(*rapid.T) {
+	actions := map[string]func(*rapid.T){
+		"write":     tw.write,
+		"write 2":   tw.write, // more often than the rest
+		"evict":     tw.evict,
+		"establish": tw.establish,
+		"restore":   tw.restore,
+	}
+	if tw.version > 1 {
+		actions["end"], actions["preserve"] = tw.end, tw.preserve
+	}
+	if tw.version > 2 {
+		actions["contact"] = tw.contact
+	}
+	return actions
 }
 
 // write applies an entry of new and repeated batches.
@@ -86,6 +99,19 @@ func (tw *twins) write(t *rapid.T) {
 		batches = append(batches, tw.batch(t, items))
 	}
 	tw.apply(t, batches)
+}
+
+// contact notes that another server was heard, or what it knows.
+func (tw *twins) contact(t *rapid.T) {
+	peer := rapid.SampledFrom(twinDCs).Draw(t, "peer")
+	op := rapid.SampledFrom([]registry.Op{
+		registry.Contact{DC: peer, Sender: "s", Boot: 1, Clock: tw.stamp.Lease, Cut: 15_000},
+		registry.Contact{DC: peer, Cut: 1000, Age: 500},
+		registry.AckPeer{Peer: peer, Cursor: tw.straight.View().Index()},
+		registry.PausePeer{Peer: peer, Paused: true, By: goldenAct},
+		registry.PausePeer{Peer: peer},
+	}).Draw(t, "op")
+	tw.apply(t, [][]byte{tw.batch(t, []Item{{Op: op}})})
 }
 
 func (tw *twins) evict(t *rapid.T) {
@@ -137,7 +163,7 @@ func (tw *twins) preserve(t *rapid.T) {
 func (tw *twins) establish(t *rapid.T) {
 	tw.term++
 	e := Establish{Node: "n1", Cluster: "c1"}
-	if !tw.old {
+	if tw.version > 1 {
 		e.Settings = &registry.Settings{
 			SelfPreservation:  rapid.IntRange(0, 3).Draw(t, "selfPreservation") > 0,
 			Threshold:         rapid.SampledFrom([]registry.Share{0, 500_000, 850_000, registry.Whole}).Draw(t, "threshold"),
@@ -186,14 +212,11 @@ func (tw *twins) compareSnapshots(t *rapid.T) {
 
 func (tw *twins) compareViews(t *rapid.T) {
 	v, w := tw.straight.View(), tw.restored.View()
-	if d, e := v.Delta(), w.Delta(); !reflect.DeepEqual(d, e) {
+	d, e := v.Delta(), w.Delta()
+	if got, want := tw.known(e.Leases), tw.known(d.Leases); !bytes.Equal(got, want) || d.HashCode != e.HashCode || d.Version != e.Version {
 		t.Fatalf("the deltas differ:\n%+v\n%+v", d, e)
 	}
-	changes, err := v.Changes(0, 0)
-	others, otherErr := w.Changes(0, 0)
-	if !reflect.DeepEqual(changes, others) || (err == nil) != (otherErr == nil) {
-		t.Fatalf("the change lists differ:\n%+v %v\n%+v %v", changes, err, others, otherErr)
-	}
+	tw.compareChanges(t, v, w)
 	for l := range v.Leases() {
 		if got, want := w.LastRenewal(l), v.LastRenewal(l); got != want {
 			t.Fatalf("%s was renewed at %+v, and on the restored twin at %+v", l.Key(), want, got)
@@ -207,6 +230,30 @@ func (tw *twins) compareViews(t *rapid.T) {
 		t.Fatalf("ending: %+v, and on the restored twin %+v", due, other)
 	}
 	tw.compareExplanations(t, v, w)
+}
+
+func (tw *twins) compareChanges(t *rapid.T, v, w *registry.View) {
+	changes, err := v.Changes(0, 0)
+	others, otherErr := w.Changes(0, 0)
+	if len(changes) != len(others) || (err == nil) != (otherErr == nil) {
+		t.Fatalf("the change lists differ:\n%+v %v\n%+v %v", changes, err, others, otherErr)
+	}
+	for i, a := range changes {
+		b := others[i]
+		same := bytes.Equal(tw.known([]*registry.Lease{a.Lease}), tw.known([]*registry.Lease{b.Lease}))
+		if !same || a.Index != b.Index || a.Kind != b.Kind {
+			t.Fatalf("change %+v of %+v, and on the restored twin %+v of %+v", a, a.Lease, b, b.Lease)
+		}
+	}
+}
+
+// known is what the twins must agree on about leases: what their version says.
+func (tw *twins) known(leases []*registry.Lease) []byte {
+	var b []byte
+	for _, l := range leases {
+		b = appendLease(b, tw.straight.Snapshot().version, l)
+	}
+	return b
 }
 
 // compareExplanations compares what is told to operators.
@@ -223,6 +270,7 @@ func (tw *twins) compareExplanations(t *rapid.T, v, w *registry.View) {
 		"expectation":  func(v *registry.View) any { return v.Expectation() },
 		"quarantined":  func(v *registry.View) any { return slices.Collect(v.Quarantined) },
 		"histories":    histories,
+		"peers":        peers,
 	} {
 		if a, b := told(v), told(w); !reflect.DeepEqual(a, b) {
 			t.Fatalf("%s: %+v, and on the restored twin %+v", what, a, b)
@@ -241,6 +289,18 @@ func histories(v *registry.View) any {
 	}
 	return all
 }
+
+// peers is what is known of the other servers that the twins hear of.
+func peers(v *registry.View) any {
+	all := make(map[string]any)
+	for _, dc := range twinDCs {
+		link, ok := v.Link(dc)
+		all[dc] = []any{link, ok, v.Peer(dc)}
+	}
+	return []any{all, v.Sender("s")}
+}
+
+var twinDCs = []string{"dc2", "eureka"}
 
 var twinApps, twinIDs = []string{"A", "B"}, []string{"1", "2", "3"}
 
@@ -295,7 +355,8 @@ func (tw *twins) batch(t *rapid.T, items []Item) []byte {
 
 func (tw *twins) item() *rapid.Generator[Item] {
 	return rapid.Custom(func(t *rapid.T) Item {
-		origin := rapid.SampledFrom([]registry.Origin{registry.FromClient, registry.FromClient, registry.FromEureka, {Kind: registry.LocalPeer}})
+		origin := rapid.SampledFrom([]registry.Origin{registry.FromClient, registry.FromClient, registry.FromEureka, {Kind: registry.LocalPeer},
+			{Kind: registry.RemoteDC, DC: "dc2"}})
 		return Item{Origin: origin.Draw(t, "origin"), Op: tw.op(t)}
 	})
 }
@@ -307,17 +368,14 @@ func (tw *twins) op(t *rapid.T) registry.Op {
 	status := genStatus().Draw(t, "status")
 	by := rapid.SampledFrom([]registry.Act{{}, {Author: "amy"}, {Author: "bob", Reason: "disk is full"}}).Draw(t, "by")
 	length := rapid.SampledFrom([]int64{0, 1000, 100_000}).Draw(t, "for")
-	kinds := 11
-	if tw.old {
-		kinds, by, length = 9, registry.Act{}, 0
+	kinds := []int{9, 11, 15}[tw.version-1]
+	if tw.version < 2 {
+		by, length = registry.Act{}, 0
 	}
 	switch rapid.IntRange(0, kinds).Draw(t, "kind") {
 	case 0, 1, 2:
-		i := instance(key.App, key.ID)
-		i.Status, i.LastDirty = status, dirty
+		i := tw.instance(t, key, status, dirty)
 		i.Overridden = genStatus().Draw(t, "override")
-		i.Duration = rapid.SampledFrom([]int32{0, 20, 90}).Draw(t, "duration")
-		i.Metadata = nilIfEmpty(rapid.SliceOfN(rapid.SampledFrom([]registry.Pair{{Key: "k", Value: "v"}, {Key: "l"}}), 0, 2).Draw(t, "metadata"))
 		return registry.Register{Instance: i}
 	case 3, 4:
 		if len(tw.handles) > 0 {
@@ -337,6 +395,38 @@ func (tw *twins) op(t *rapid.T) registry.Op {
 	case 11:
 		to := rapid.SampledFrom([]registry.PreservationState{registry.PreservationReleased, registry.PreservationHeld}).Draw(t, "to")
 		return registry.SelfPreservation{To: to, For: length, By: by}
+	case 12, 13, 14, 15:
+		return tw.told(t, key, status, dirty, by, length)
 	}
 	return registry.UpdateMetadata{Key: key, Pairs: []registry.Pair{{Key: "k", Value: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "value")}}}
+}
+
+// told draws what another Rollcall server tells.
+func (tw *twins) told(t *rapid.T, key registry.Key, status registry.Status, dirty int64, by registry.Act, length int64) registry.Op {
+	life := rapid.Uint32Range(1, 3).Draw(t, "life")
+	age := rapid.SampledFrom([]int64{0, 1000, 50_000, 200_000}).Draw(t, "age")
+	owner := rapid.SampledFrom([]string{"", "dc2"}).Draw(t, "owner")
+	switch rapid.IntRange(0, 3).Draw(t, "what") {
+	case 0:
+		return registry.Renew{Key: key, LastDirty: dirty, Life: life, Age: age}
+	case 1:
+		kind := rapid.SampledFrom([]registry.ChangeKind{registry.Canceled, registry.Evicted}).Draw(t, "removal")
+		return registry.Remove{Key: key, Kind: kind, Life: life, LastDirty: dirty, Owner: owner, Age: age}
+	}
+	op := registry.Replica{Instance: tw.instance(t, key, status, dirty), Life: life, Edit: rapid.Uint32Max(3).Draw(t, "edit"), Owner: owner, Age: age}
+	if op.Overridden = genStatus().Draw(t, "override"); op.Overridden != registry.Unknown {
+		op.OverrideBy, op.OverrideFor = by, length
+	}
+	if op.QuarantineFor = length; length > 0 {
+		op.QuarantineBy = by
+	}
+	return op
+}
+
+func (tw *twins) instance(t *rapid.T, key registry.Key, status registry.Status, dirty int64) *registry.Instance {
+	i := instance(key.App, key.ID)
+	i.Status, i.LastDirty = status, dirty
+	i.Duration = rapid.SampledFrom([]int32{0, 20, 90}).Draw(t, "duration")
+	i.Metadata = nilIfEmpty(rapid.SliceOfN(rapid.SampledFrom([]registry.Pair{{Key: "k", Value: "v"}, {Key: "l"}}), 0, 2).Draw(t, "metadata"))
+	return i
 }

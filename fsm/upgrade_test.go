@@ -2,17 +2,20 @@ package fsm
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// applyEntriesOfVersion1 applies a random log as version 1 of the program wrote it, and returns the
-// snapshot that it made of the state afterwards. The file has index, term and length before each entry.
-func applyEntriesOfVersion1(t *testing.T, m *Machine) (snapshot []byte) {
+// applyEntriesOf applies a random log as a version of the program wrote it, and returns the snapshot
+// that it made of the state afterwards. The file has index, term and length before each entry.
+func applyEntriesOf(t *testing.T, version byte, m *Machine) (snapshot []byte) {
 	t.Helper()
-	d := decoder{b: readGolden(t, filepath.Join("testdata", "v1-log.hex"))}
+	name := filepath.Join("testdata", fmt.Sprintf("v%d-log", version))
+	d := decoder{b: readGolden(t, name+".hex")}
 	for d.left() > 0 {
 		index, entryTerm, entry := d.uvarint(), d.uvarint(), d.bytes()
 		if d.err != nil {
@@ -22,30 +25,43 @@ func applyEntriesOfVersion1(t *testing.T, m *Machine) (snapshot []byte) {
 			t.Fatal(err)
 		}
 	}
-	return readGolden(t, filepath.Join("testdata", "v1-log-snapshot.hex"))
+	return readGolden(t, name+"-snapshot.hex")
 }
 
-// While nodes of both versions serve one cluster, they must come to the same state.
-func TestLogOfVersion1GivesTheStateThatVersion1Had(t *testing.T) {
-	m := NewMachine()
-	want := applyEntriesOfVersion1(t, m)
-	if got := snapshotOf(t, m); !bytes.Equal(got, want) {
-		t.Errorf("the snapshot differs from that of version 1:\n%x\n%x", got, want)
+// While nodes of two versions serve one cluster, they must come to the same state.
+func TestLogOfAnOlderVersionGivesTheStateThatItHad(t *testing.T) {
+	for _, version := range []byte{1, 2} {
+		m := NewMachine()
+		want := applyEntriesOf(t, version, m)
+		if got := snapshotOf(t, m); !bytes.Equal(got, want) || got[len(snapshotMagic)] != version {
+			t.Errorf("the snapshot differs from that of version %d:\n%x\n%x", version, got, want)
+		}
 	}
 }
 
-func TestFirstEntryOfVersion2MakesNodesEqualWhateverTheirPast(t *testing.T) {
+func TestFirstEntryOfAVersionMakesNodesEqualWhateverTheirPast(t *testing.T) {
 	settings := registry.DefaultSettings()
 	establish := AppendEstablish(nil, Establish{Node: "n1", Cluster: "c1", Settings: &settings})
-	quarantine := AppendWrite(nil, registry.Stamp{}, AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{{Op: registry.Quarantine{}}}))
-	for name, entry := range map[string][]byte{"settings": establish, "operation": quarantine} {
-		t.Run(name, func(t *testing.T) {
+	batch := func(op registry.Op) []byte {
+		return AppendWrite(nil, registry.Stamp{}, AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{{Op: op}}))
+	}
+	for _, c := range []struct {
+		name       string
+		past, next byte
+		entry      []byte
+	}{
+		{"settings after version 1", 1, 2, establish},
+		{"operation after version 1", 1, 2, batch(registry.Quarantine{})},
+		{"operation of version 3 after version 1", 1, 3, batch(registry.AckPeer{Peer: "dc2", Cursor: 1})},
+		{"operation of version 3 after version 2", 2, 3, batch(registry.AckPeer{Peer: "dc2", Cursor: 1})},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			replayed, restored := NewMachine(), NewMachine()
-			if err := restored.Restore(bytes.NewReader(applyEntriesOfVersion1(t, replayed))); err != nil {
+			if err := restored.Restore(bytes.NewReader(applyEntriesOf(t, c.past, replayed))); err != nil {
 				t.Fatal(err)
 			}
 			for _, m := range []*Machine{replayed, restored} {
-				if _, err := m.Apply(m.Index()+1, term, entry); err != nil {
+				if _, err := m.Apply(m.Index()+1, term, c.entry); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -53,8 +69,56 @@ func TestFirstEntryOfVersion2MakesNodesEqualWhateverTheirPast(t *testing.T) {
 			if !bytes.Equal(got, want) {
 				t.Errorf("the node that was restored has another state than the one that read the log:\n%x\n%x", got, want)
 			}
-			if v := want[len(snapshotMagic)]; v != 2 {
-				t.Errorf("snapshot of version %d, want 2", v)
+			if v := want[len(snapshotMagic)]; v != c.next {
+				t.Errorf("snapshot of version %d, want %d", v, c.next)
+			}
+		})
+	}
+}
+
+// What version 3 adds follows from what version 2 says, not from what a node knows better.
+func TestVersion3FollowsFromVersion2(t *testing.T) {
+	set := func(change func(*registry.Lease)) *registry.Lease {
+		l := &registry.Lease{Instance: &registry.Instance{App: "A", InstanceID: "1"}, Registered: 3, Changed: 7}
+		change(l)
+		return l
+	}
+	better := func(l *registry.Lease) {
+		l.Owner, l.Edit, l.ByClient, l.ByRemote, l.Described, l.Overrode = "dc9", 9, 9, 9, 9, 9
+	}
+	dc2 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
+	for _, c := range []struct {
+		name         string
+		lease        func(*registry.Lease)
+		live, record func(*registry.Lease)
+	}{
+		{"of a client", func(*registry.Lease) {},
+			func(l *registry.Lease) { l.ByClient, l.Described = 7, 3 },
+			func(*registry.Lease) {}},
+		{"of a remote datacenter", func(l *registry.Lease) { l.Origin = dc2 },
+			func(l *registry.Lease) { l.Owner, l.ByRemote, l.Described = "dc2", 7, 3 },
+			func(l *registry.Lease) { l.Owner = "dc2" }},
+		{"of a node of the own datacenter", func(l *registry.Lease) { l.Origin.Kind = registry.LocalPeer },
+			func(l *registry.Lease) { l.Described = 3 },
+			func(*registry.Lease) {}},
+		{"with an override", func(l *registry.Lease) { l.Instance.Overridden = registry.Down },
+			func(l *registry.Lease) { l.ByClient, l.Described, l.Overrode = 7, 3, 7 },
+			func(*registry.Lease) {}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			known := func() *registry.Lease { l := set(c.lease); better(l); return l }
+			f := registry.Frozen{
+				Leases:   []registry.LeaseState{{Lease: known(), Client: 9, Remote: 9}},
+				Removals: []registry.Removal{{Lease: known()}},
+				Links:    []registry.Link{{DC: "dc2"}}, Senders: []registry.Sender{{Name: "s"}}, Peers: []registry.PeerState{{Name: "dc2"}},
+			}
+			beginVersion3(&f)
+			live, record := set(c.lease), set(c.lease)
+			c.live(live)
+			c.record(record)
+			want := registry.Frozen{Leases: []registry.LeaseState{{Lease: live}}, Removals: []registry.Removal{{Lease: record}}}
+			if !reflect.DeepEqual(f, want) {
+				t.Errorf("got %+v and %+v of %+v, want %+v and %+v", f.Leases[0].Lease, f.Removals[0].Lease, f, live, record)
 			}
 		})
 	}
@@ -73,5 +137,11 @@ func TestUpgradeHappensOnce(t *testing.T) {
 	l, ok := n.m.View().Lease(registry.Key{App: "ORDERS", ID: "1"})
 	if got := n.m.Snapshot().version; got != 2 || !ok || l.Override == nil || l.Override.By != goldenAct {
 		t.Errorf("version %d, lease %+v, want 2 and the override with its author", got, l)
+	}
+	n.write(registry.AckPeer{Peer: "dc2", Cursor: 2})
+	n.establish()
+	n.write(registry.SetOverride{Key: registry.Key{App: "ORDERS", ID: "1"}, Status: registry.Down})
+	if got, peer := n.m.Snapshot().version, n.m.View().Peer("dc2"); got != 3 || peer.Cursor != 2 {
+		t.Errorf("version %d, peer %+v, want 3 and the cursor at 2", got, peer)
 	}
 }
