@@ -24,7 +24,10 @@ var (
 )
 
 // Replicator is a node's side of all replication. Safe for concurrent use.
-type Replicator struct{ config Config }
+type Replicator struct {
+	config  Config
+	eurekas eurekaSenders
+}
 
 // New checks the configuration, every mistake at once. It starts nothing.
 func New(c Config) (*Replicator, error) { return &Replicator{config: c}, nil }
@@ -54,10 +57,6 @@ func (r *Replicator) Compare(ctx context.Context, message []byte) (answer []byte
 func (r *Replicator) State(ctx context.Context, datacenter string, w io.Writer) error {
 	panic("not written")
 }
-
-// EurekaSender is the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may
-// be empty) and an address (host:port): that of the peer with such a host, else "eureka".
-func (r *Replicator) EurekaSender(identity, address string) string { panic("not written") }
 
 // Cut is how long a datacenter or Eureka server may be silent before its link counts as cut.
 func (r *Replicator) Cut(dc string) time.Duration { panic("not written") }

@@ -111,5 +111,3 @@ type linkEnv struct {
 var _ = []func(linkEnv) link{newRollcallLink, newEurekaLink}
 
 func newRollcallLink(env linkEnv) link { panic("not written") }
-
-func newEurekaLink(env linkEnv) link { panic("not written") }

@@ -1,0 +1,177 @@
+package replication
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync/atomic"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// A Eureka server is told what it would be told by a server of its own kind (upstream:
+// PeerEurekaNode, ReplicationTaskProcessor): the same documents, and nothing beyond them, because it
+// drops a whole batch over one key that it does not know.
+
+// Bounds of one replication document.
+const (
+	maxItems = 250 // upstream's own servers never send more
+	// maxDocument is far below what servers of our own kind accept (8 MiB), also with one instance more.
+	maxDocument = 4 << 20
+)
+
+// eurekaLink transmits to one Eureka server. Safe for concurrent use.
+type eurekaLink struct {
+	env     linkEnv
+	service *url.URL // without user info and without a slash at the end
+	user    *url.Userinfo
+	client  *http.Client
+	refuses atomic.Bool // the last answers refused something: it was logged
+}
+
+func newEurekaLink(env linkEnv) link {
+	service, err := url.Parse(env.peer.URLs[0])
+	if err != nil {
+		panic("replication: a peer's URL was not checked: " + err.Error())
+	}
+	l := &eurekaLink{env: env, user: service.User, client: newEurekaClient(env.peer)}
+	service.User = nil
+	l.service = service
+	return l
+}
+
+func (l *eurekaLink) url() string { return l.service.String() }
+
+// Process implements batcher.Processor.
+func (l *eurekaLink) Process(ctx context.Context, t task) batcher.Result {
+	return l.ProcessBatch(ctx, []task{t})
+}
+
+// ProcessBatch implements batcher.Processor. Where a part fails the whole is sent again: every item
+// can be repeated.
+func (l *eurekaLink) ProcessBatch(ctx context.Context, tasks []task) batcher.Result {
+	v := l.env.view()
+	var all []told
+	for _, t := range tasks {
+		all = append(all, tell(v, t)...)
+	}
+	if l.env.peer.Single {
+		return l.sendOneByOne(ctx, all)
+	}
+	for some := range slices.Chunk(all, maxItems) {
+		if result := l.sendBatch(ctx, some); result != batcher.Success {
+			return result
+		}
+	}
+	return batcher.Success
+}
+
+// told is an item of a batch, or a call, and the task that it is a part of.
+type told struct {
+	eureka.Item
+	task task
+}
+
+// fact is the word of the status for what an item tells.
+func (t told) fact() string {
+	switch t.Action {
+	case eureka.Register:
+		return "register"
+	case eureka.Heartbeat:
+		return "heartbeat"
+	case eureka.Cancel:
+		return "cancel"
+	}
+	return "override"
+}
+
+// tell is what the server is to be told of an instance, in order: its present state as far as the task
+// asks for it. Of one that is gone there is nothing to tell; its removal is a task of its own. What is
+// in quarantine is taken from a server that knows no such thing, and comes back by the 404 that
+// answers the next heartbeat after it.
+func tell(v *registry.View, t task) []told {
+	if t.facts&canceled != 0 {
+		return []told{cancelOf(t)}
+	}
+	l, ok := v.Find(t.key)
+	switch {
+	case !ok:
+		return nil
+	case l.Quarantine != nil && t.facts&(registered|overridden) == 0:
+		return nil
+	case l.Quarantine != nil:
+		return []told{cancelOf(t)}
+	case t.facts&registered != 0:
+		return tellRegistered(v, l, t)
+	case t.facts&overridden != 0:
+		return []told{overrideOf(l, t)}
+	}
+	beat := eurekaItem(eureka.Heartbeat, t, l)
+	beat.Overridden = l.Instance.Overridden
+	return []told{beat}
+}
+
+// tellRegistered tells what a client says of itself. The override that the server has for the name
+// outlives a registration, so it is told after it where it may be another one: that of an earlier
+// life, or one that was changed. An override that the client's own DOWN or STARTING is stronger than
+// is shown only if the instance registers after it.
+func tellRegistered(v *registry.View, l *registry.Lease, t task) []told {
+	register := eurekaItem(eureka.Register, t, l)
+	shown := *l
+	shown.RenewedAt = v.LastRenewal(l)
+	register.Lease = &shown
+	if !t.began && t.facts&overridden == 0 {
+		return []told{register}
+	}
+	all := []told{register, overrideOf(l, t)}
+	if i := l.Instance; i.Overridden != registry.Unknown && i.Status != i.Overridden {
+		all = append(all, register)
+	}
+	return all
+}
+
+func eurekaItem(action eureka.ItemAction, t task, l *registry.Lease) told {
+	i := l.Instance
+	return told{task: t, Item: eureka.Item{
+		Action: action, App: t.key.App, ID: t.key.ID, LastDirty: i.LastDirty, Status: i.Status, HasStatus: true,
+	}}
+}
+
+func cancelOf(t task) told {
+	return told{task: t, Item: eureka.Item{Action: eureka.Cancel, App: t.key.App, ID: t.key.ID}}
+}
+
+// overrideOf tells the override, or that there is none and what the status is instead.
+func overrideOf(l *registry.Lease, t task) told {
+	if l.Instance.Overridden == registry.Unknown {
+		return eurekaItem(eureka.DeleteStatusOverride, t, l)
+	}
+	set := eurekaItem(eureka.StatusUpdate, t, l)
+	set.Status = l.Instance.Overridden
+	return set
+}
+
+// compare tells everything, for a server that cannot be compared with: what is here and belongs to
+// this datacenter, and what was removed here.
+func (l *eurekaLink) compare(_ context.Context, repair bool) (Diff, []task, error) {
+	if !repair {
+		return Diff{}, nil, ErrNoDigests
+	}
+	v := l.env.view()
+	var all []task
+	for lease := range v.All() {
+		if lease.Local() {
+			all = append(all, task{key: lease.Key(), facts: registered, began: true})
+		}
+	}
+	now := l.env.clock()
+	for rec := range v.Removals() {
+		if rec.Lease.Local() && rec.Lease.Origin != l.env.origin {
+			all = append(all, task{key: rec.Lease.Key(), facts: canceled, remove: v.RemoveOf(rec, now)})
+		}
+	}
+	return Diff{}, all, ErrNoDigests
+}

@@ -1,0 +1,139 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// Eureka servers register with one another, as an application of this name, and show a peer as
+// available only if an instance of it has the host of the peer's URL.
+const serverApp = "EUREKA"
+
+const (
+	selfInterval = registry.DefaultRenewalInterval * time.Second
+	leaveLimit   = time.Second // for the last call, when the node stops sending
+)
+
+// run keeps this node registered with the server, as a client of it. Nothing of the replication
+// depends on that: where it fails it is tried again, and no more.
+func (l *eurekaLink) run(ctx context.Context) error {
+	self := &eurekaSelf{eurekaLink: l, lease: selfLease(ctx, l.env.config.HTTP, time.Now())}
+	tick := time.NewTicker(selfInterval)
+	defer tick.Stop()
+	for {
+		self.note(ctx, self.beat(ctx))
+		select {
+		case <-ctx.Done():
+			self.leave(ctx)
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// eurekaSelf is this node's own registration. It belongs to run.
+type eurekaSelf struct {
+	*eurekaLink
+	lease      *registry.Lease
+	registered bool
+	failing    bool
+}
+
+// beat renews the registration, or makes it.
+func (s *eurekaSelf) beat(ctx context.Context) error {
+	if s.registered {
+		i := s.lease.Instance
+		target := instancePath(i.Key()) + "?status=" + i.Status.String() + "&lastDirtyTimestamp=" + strconv.FormatInt(i.LastDirty, 10)
+		answer, err := s.ask(ctx, false, http.MethodPut, target, nil)
+		if err != nil || answer.ok() {
+			return err
+		}
+		s.registered = false
+		if answer.status != http.StatusNotFound {
+			return refusedCall(http.MethodPut, target, answer)
+		}
+	}
+	return s.register(ctx)
+}
+
+func (s *eurekaSelf) register(ctx context.Context) error {
+	const target = "/apps/" + serverApp
+	answer, err := s.ask(ctx, false, http.MethodPost, target, eureka.AppendInstanceDocument(nil, eureka.Format{}, s.lease, s.lease.RenewedAt))
+	if err != nil {
+		return err
+	}
+	if !answer.ok() {
+		return refusedCall(http.MethodPost, target, answer)
+	}
+	s.registered = true
+	return nil
+}
+
+// leave cancels the registration after ctx has ended; who is gone without a word is evicted in time.
+func (s *eurekaSelf) leave(ctx context.Context) {
+	if !s.registered {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
+	defer cancel()
+	if _, err := s.ask(ctx, false, http.MethodDelete, instancePath(s.lease.Key()), nil); err != nil {
+		s.env.config.Log.Debug("this node stays registered with a Eureka server until that evicts it", "peer", s.env.peer.Name, "err", err)
+	}
+}
+
+// note logs once per change of state.
+func (s *eurekaSelf) note(ctx context.Context, err error) {
+	if ctx.Err() != nil || s.failing == (err != nil) {
+		return
+	}
+	s.failing = err != nil
+	if s.failing {
+		s.env.config.Log.Warn("this node cannot register with a Eureka server", "peer", s.env.peer.Name, "err", err)
+		return
+	}
+	s.env.config.Log.Info("this node is registered with a Eureka server", "peer", s.env.peer.Name)
+}
+
+// selfLease is this node as an instance that listens at an address (host:port).
+func selfLease(ctx context.Context, address string, now time.Time) *registry.Lease {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	number, _ := strconv.ParseUint(port, 10, 16)
+	page := "http://" + address + "/"
+	return &registry.Lease{
+		Interval: registry.DefaultRenewalInterval, Duration: registry.DefaultDuration,
+		UpdatedAt: now.UnixMilli(), Action: registry.ActionAdded,
+		Instance: &registry.Instance{
+			InstanceID: fmt.Sprintf("%s:rollcall:%d", host, number), HostName: host, App: serverApp, IPAddr: ipOf(ctx, host),
+			Status: registry.Up, Port: registry.Port{Number: uint16(number), Enabled: true}, SecurePort: registry.Port{Number: 443},
+			CountryID: 1, DataCenter: registry.DataCenter{Name: registry.MyOwn},
+			RenewalInterval: registry.DefaultRenewalInterval, Duration: registry.DefaultDuration,
+			HomePageURL: page, StatusPageURL: page, HealthCheckURL: page + "healthz",
+			VIP: "eureka", SecureVIP: "eureka", LastDirty: now.UnixMilli(),
+		},
+	}
+}
+
+// ipOf is the address of a host, for what shows one; the host itself if it cannot be told.
+func ipOf(ctx context.Context, host string) string {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return host
+	}
+	ctx, cancel := context.WithTimeout(ctx, defaultConnectTimeout)
+	defer cancel()
+	addresses, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil || len(addresses) == 0 {
+		return host
+	}
+	return addresses[0]
+}
