@@ -65,8 +65,8 @@ func wantListed(ids ...string) func(map[string]Listed) error {
 	}
 }
 
-// awaitListing waits until a node's listing is as it should be.
-func awaitListing(t *testing.T, n *Node, want func(map[string]Listed) error) {
+// awaitListed waits until a node's listing is as it should be.
+func awaitListed(t *testing.T, n *Node, want func(map[string]Listed) error) {
 	t.Helper()
 	Eventually(t, replicated, "the listing of node "+n.HTTP, func() error {
 		listing, err := n.Listing()
@@ -83,18 +83,18 @@ func TestNodesWithoutConsensusShowWhatIsRegisteredAtOneAndGoOnWithoutAnother(t *
 	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "first"})
 	began := time.Now()
 	for _, n := range c.Nodes[1:] {
-		awaitListing(t, n, wantListed("first"))
+		awaitListed(t, n, wantListed("first"))
 	}
 	t.Logf("on the others after %v", time.Since(began).Round(time.Millisecond))
 
 	away := c.Nodes[2]
 	away.Stop(t)
 	mustRegister(t, c.Nodes[1], Instance{App: "ORDERS", ID: "second"})
-	awaitListing(t, c.Nodes[0], wantListed("first", "second"))
+	awaitListed(t, c.Nodes[0], wantListed("first", "second"))
 	if answer := c.Nodes[0].Cancel("ORDERS", "first"); answer.Status != http.StatusOK {
 		t.Fatalf("cancel: %v", answer)
 	}
-	awaitListing(t, c.Nodes[1], wantListed("second"))
+	awaitListed(t, c.Nodes[1], wantListed("second"))
 
 	away.Start(t)
 	away.WaitReady(t)
@@ -251,7 +251,7 @@ func TestAnOperatorsHoldReachesTheOtherNodes(t *testing.T) {
 	}
 	for _, n := range c.Nodes {
 		Eventually(t, replicated, "node "+n.Name+" is held", func() error {
-			p, err := n.SelfPreservation()
+			p, err := n.Preservation()
 			if err == nil && (p.State != "held" || p.Author != "ann" || p.Note != "move") {
 				err = errors.New(p.State + " by " + p.Author)
 			}

@@ -42,7 +42,7 @@ func TestDatacentersTellEachOtherEverythingOnceWithoutEcho(t *testing.T) {
 		mustRegister(t, there[1], Instance{App: "ORDERS", ID: "there"})
 		mustRegister(t, here[2], Instance{App: "ORDERS", ID: "mortal"})
 		for _, n := range d.Nodes() {
-			awaitListing(t, n, wantListed("here", "there", "mortal"))
+			awaitListed(t, n, wantListed("here", "there", "mortal"))
 		}
 		if answer := here[1].Override("ORDERS", "here", "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
 			t.Fatalf("override: %v", answer)
@@ -54,7 +54,7 @@ func TestDatacentersTellEachOtherEverythingOnceWithoutEcho(t *testing.T) {
 			t.Fatalf("cancel: %v", answer)
 		}
 		for _, n := range d.Nodes() {
-			awaitListing(t, n, wantListed("here", "there"))
+			awaitListed(t, n, wantListed("here", "there"))
 			awaitStatus(t, n, "ORDERS", "here", "OUT_OF_SERVICE")
 			awaitStatus(t, n, "ORDERS", "there", "DOWN")
 		}
@@ -145,7 +145,7 @@ func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 	mustRegister(t, here, Instance{App: "ORDERS", ID: "stays"})
 	mustRegister(t, there, Instance{App: "ORDERS", ID: "theirs"})
 	for _, n := range d.Nodes() {
-		awaitListing(t, n, wantListed("canceled", "stays", "theirs"))
+		awaitListed(t, n, wantListed("canceled", "stays", "theirs"))
 	}
 
 	d.Cut()
@@ -171,7 +171,7 @@ func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 	pushOut(t, here)
 
 	d.Heal()
-	awaitListing(t, there, wantListed(ids...))
+	awaitListed(t, there, wantListed(ids...))
 	Eventually(t, replicated, "the repair is told", func() error {
 		p, err := here.Peer("dc2")
 		switch {
@@ -182,7 +182,7 @@ func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 		}
 		return nil
 	})
-	awaitListing(t, here, wantListed(ids...))
+	awaitListed(t, here, wantListed(ids...))
 }
 
 // pushOut makes the node forget its records of removals, by more of other instances than it remembers.
@@ -227,7 +227,7 @@ func TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy(t *testing.T) {
 				there.Start(t)
 				there.WaitReady(t)
 				mustRegister(t, d.Clusters[0].Nodes[0], Instance{App: "ORDERS", ID: "remote", Duration: lease})
-				awaitListing(t, there, wantListed("remote"))
+				awaitListed(t, there, wantListed("remote"))
 				d.Cut()
 				if tc.stays {
 					Eventually(t, 5*time.Minute, "the link counts as cut", func() error {
@@ -242,7 +242,7 @@ func TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy(t *testing.T) {
 						t.Error("it is gone")
 					}
 					d.Heal()
-					awaitListing(t, there, wantListed()) // it died long ago, and now that is told
+					awaitListed(t, there, wantListed()) // it died long ago, and now that is told
 					return
 				}
 				Eventually(t, 5*time.Minute, "it goes", func() error { return wantListed()(mustList(t, there)) })
