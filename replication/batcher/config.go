@@ -1,19 +1,8 @@
 package batcher
 
 import (
-	"context"
+	"log/slog"
 	"time"
-)
-
-// Result is what became of a transmission (upstream: TaskProcessor.ProcessingResult).
-type Result uint8
-
-// The results.
-const (
-	Success        Result = iota
-	Congestion            // the receiver is busy (503) or slow (read timeout): all again, after CongestionRetryDelay
-	TransientError        // the receiver cannot be reached: all again, after NetworkFailureRetry
-	PermanentError        // these tasks can never succeed: a batch is split to find which, a single task is dropped
 )
 
 // Drop is why a task was given up.
@@ -27,15 +16,6 @@ const (
 	Stopped               // the dispatcher was stopped with it pending
 )
 
-// Processor transmits tasks (upstream: TaskProcessor). It is called by several workers at once, but
-// never with an id that another call still has. It returns when ctx ends.
-type Processor[T any] interface {
-	// Process transmits one task; a dispatcher with a WorkloadSize of 1 calls it.
-	Process(ctx context.Context, task T) Result
-	// ProcessBatch transmits tasks in order. The result holds for all of them.
-	ProcessBatch(ctx context.Context, tasks []T) Result
-}
-
 // Config is what a Dispatcher needs. Processor is required; a zero number means the default of upstream's
 // peer replication.
 type Config[K comparable, T any] struct {
@@ -43,11 +23,14 @@ type Config[K comparable, T any] struct {
 	Processor Processor[T]
 	// Merge makes one task of a pending one and a newer one of the same id; nil: the newer one replaces
 	// the older one. The place in the order, and the time that counts for the delay, stay the older one's.
+	// What was merged expires when the later of both does, what was replaced does with the newer one.
 	Merge func(older, newer T) T
 	// Done is told of each task that was transmitted, Dropped of each that was given up. Both are called
 	// by the acceptor and must not block or call the dispatcher, except its Process. Nil: nobody is told.
 	Done    func(id K, task T)
 	Dropped func(id K, task T, why Drop)
+	// Log is told of calls of the Processor that panicked. Nil: discards.
+	Log *slog.Logger
 
 	MaxBufferSize        int           // pending tasks; 0: 10000. A task beyond drops the oldest
 	WorkloadSize         int           // tasks of one batch; 0: 250. 1: single-item form, no delay
@@ -56,18 +39,51 @@ type Config[K comparable, T any] struct {
 	CongestionRetryDelay time.Duration // 0: 1 s
 	NetworkFailureRetry  time.Duration // 0: 100 ms
 	MaxRetryDelay        time.Duration // 0: 30 s, the bound of both
-	// Backoff doubles the delay with every failure in a row, up to MaxRetryDelay, and draws a part of it
-	// at random (upstream: always the same delay).
+	// Backoff doubles the delay with every failure in a row, up to MaxRetryDelay, and draws the second
+	// half of it at random (upstream: always the same delay). A success ends the row.
 	Backoff bool
-	// Rate is the most tasks per second that are handed out; 0: no limit.
+	// Rate is the most tasks per second that are handed out; 0: no limit. A batch is no larger.
 	Rate int
 }
 
-// Stats are the counters and gauges of upstream's AcceptorExecutor and TaskExecutors, by their names.
-type Stats struct {
-	AcceptedTasks, ReplayedTasks, ExpiredTasks, OverriddenTasks, QueueOverflows uint64
-	AcceptorQueueSize, ReprocessQueueSize, QueueSize, PendingJobRequests        int
-	InFlight                                                                    int // tasks that workers have
-	SuccessfulExecutions, TransientErrors, PermanentErrors, CongestionIssues    uint64
-	LastBatchSize                                                               int
+// complete puts the defaults in.
+func (c Config[K, T]) complete() Config[K, T] {
+	fill(&c.MaxBufferSize, 10_000)
+	fill(&c.WorkloadSize, 250)
+	workers := 20
+	if c.single() {
+		workers = 1
+	}
+	fill(&c.WorkerCount, workers)
+	fill(&c.MaxBatchingDelay, 500*time.Millisecond)
+	fill(&c.CongestionRetryDelay, time.Second)
+	fill(&c.NetworkFailureRetry, 100*time.Millisecond)
+	fill(&c.MaxRetryDelay, 30*time.Second)
+	if c.Done == nil {
+		c.Done = func(K, T) {}
+	}
+	if c.Dropped == nil {
+		c.Dropped = func(K, T, Drop) {}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func fill[N int | time.Duration](number *N, otherwise N) {
+	if *number <= 0 {
+		*number = otherwise
+	}
+}
+
+// single says whether tasks are handed out one by one and without delay.
+func (c *Config[K, T]) single() bool { return c.WorkloadSize == 1 }
+
+// batch is how many tasks are handed out at once.
+func (c *Config[K, T]) batch() int {
+	if c.Rate > 0 {
+		return min(c.WorkloadSize, c.Rate)
+	}
+	return c.WorkloadSize
 }

@@ -2,29 +2,57 @@ package batcher
 
 import (
 	"context"
+	"runtime/pprof"
 	"time"
 )
 
 // Dispatcher accepts tasks for one receiver (upstream: TaskDispatcher). Safe for concurrent use.
-type Dispatcher[K comparable, T any] struct{ config Config[K, T] }
+type Dispatcher[K comparable, T any] struct {
+	config Config[K, T]
+	inbox  *inbox[K, T]
+}
 
 // New makes a dispatcher. It starts nothing.
-func New[K comparable, T any](c Config[K, T]) *Dispatcher[K, T] { return &Dispatcher[K, T]{c} }
+func New[K comparable, T any](c Config[K, T]) *Dispatcher[K, T] {
+	return &Dispatcher[K, T]{config: c.complete(), inbox: newInbox[K, T]()}
+}
 
 // Process accepts a task and returns at once. Expiry is when it is of no use any more; zero: never.
-// After Run has ended the task is dropped as Stopped.
-func (d *Dispatcher[K, T]) Process(id K, task T, expiry time.Time) { panic("not written") }
+// After Run has ended the task is dropped as Stopped, before Process returns.
+func (d *Dispatcher[K, T]) Process(id K, task T, expiry time.Time) {
+	h := &holder[K, T]{id: id, task: task, expiry: expiry, first: time.Now()}
+	if !d.inbox.accept(h) {
+		d.config.Dropped(id, task, Stopped)
+	}
+}
 
-// Run transmits until ctx ends. It then waits for transmissions under way, and either tries to send what
-// is pending for at most drain (0: not at all) or drops it.
-func (d *Dispatcher[K, T]) Run(ctx context.Context, drain time.Duration) error { panic("not written") }
+// Run transmits until ctx ends, and may be called once. It then either tries to send what is pending for
+// at most drain (0: not at all), without batching delay, or drops it as Stopped. Transmissions under way
+// have as long; then their context ends, and Run waits for them. It returns nil.
+func (d *Dispatcher[K, T]) Run(ctx context.Context, drain time.Duration) error {
+	sending, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	e := newExecutor(&d.config, d.inbox)
+	e.start(sending)
+	a := newAcceptor(&d.config, d.inbox, e.work)
+	pprof.Do(ctx, labels("TaskAcceptor-"+d.config.Name), func(ctx context.Context) {
+		a.serve(ctx.Done())
+		if drain > 0 {
+			a.drain(drain)
+		}
+		cut()
+		e.stop()
+		a.close()
+	})
+	return nil
+}
 
-// Room is how many more tasks of new ids fit without an overflow.
-func (d *Dispatcher[K, T]) Room() int { panic("not written") }
+// Room is how many more tasks of new ids fit without an overflow, even if all that workers have comes back.
+func (d *Dispatcher[K, T]) Room() int { return d.inbox.room(d.config.MaxBufferSize) }
 
 // Freed receives a value when Room has grown, or when nothing is pending or in flight any more. Values
 // are not counted: whoever receives one looks.
-func (d *Dispatcher[K, T]) Freed() <-chan struct{} { panic("not written") }
+func (d *Dispatcher[K, T]) Freed() <-chan struct{} { return d.inbox.freed }
 
 // Stats are the present numbers.
-func (d *Dispatcher[K, T]) Stats() Stats { panic("not written") }
+func (d *Dispatcher[K, T]) Stats() Stats { return d.inbox.snapshot() }

@@ -1,0 +1,269 @@
+package batcher
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// acceptor owns the tasks and decides when which are handed out (upstream: AcceptorExecutor). It is one
+// goroutine. It sleeps until a task, a report or a request arrives, or the moment comes at which a
+// hand-out is due.
+type acceptor[K comparable, T any] struct {
+	config *Config[K, T]
+	inbox  *inbox[K, T]
+	work   chan<- work[K, T]
+
+	pending  map[K]*holder[K, T]
+	order    order[K, T]       // of pending
+	inFlight map[K]struct{}    // ids that workers have, or that are in split
+	blocked  int               // of pending, those whose id is in flight
+	split    [][]*holder[K, T] // parts of batches that were refused as a whole
+	requests int               // workers that wait for work
+	shaper   trafficShaper
+	pacer    pacer
+	hurry    bool // what is pending is due at once
+
+	stats   Stats
+	settled int // since the last publish
+	used    mail[K, T]
+	timer   *time.Timer
+}
+
+func newAcceptor[K comparable, T any](c *Config[K, T], b *inbox[K, T], w chan<- work[K, T]) *acceptor[K, T] {
+	a := &acceptor[K, T]{
+		config:   c,
+		inbox:    b,
+		work:     w,
+		pending:  map[K]*holder[K, T]{},
+		inFlight: map[K]struct{}{},
+		shaper: newTrafficShaper(c.CongestionRetryDelay, c.NetworkFailureRetry, c.MaxRetryDelay,
+			c.Backoff, rand.Int64N),
+		pacer: pacer{rate: c.Rate},
+		timer: time.NewTimer(time.Hour),
+	}
+	a.timer.Stop()
+	return a
+}
+
+// serve hands out work until stop is closed.
+func (a *acceptor[K, T]) serve(stop <-chan struct{}) {
+	for {
+		a.step()
+		select {
+		case <-a.inbox.wake:
+		case <-a.timer.C:
+		case <-stop:
+			return
+		}
+	}
+}
+
+// drain hands out work, as soon as workers ask for it, until nothing is left or the time is over.
+func (a *acceptor[K, T]) drain(most time.Duration) {
+	a.hurry = true
+	over := time.NewTimer(most)
+	defer over.Stop()
+	for {
+		a.step()
+		if a.inbox.idle() {
+			return
+		}
+		select {
+		case <-a.inbox.wake:
+		case <-a.timer.C:
+		case <-over.C:
+			return
+		}
+	}
+}
+
+// close drops what is left, when no worker has anything any more.
+func (a *acceptor[K, T]) close() {
+	a.timer.Stop()
+	a.inbox.close()
+	a.collect(time.Now())
+	for _, part := range a.split {
+		a.land(part)
+		for _, h := range part {
+			a.drop(h, Stopped)
+		}
+	}
+	a.split = nil
+	for a.order.head != nil {
+		a.drop(a.forget(a.order.head), Stopped)
+	}
+	a.requests = 0
+	a.publish()
+}
+
+// step takes in all that was left, before it hands out anything: what is handed out is the newest.
+func (a *acceptor[K, T]) step() {
+	now := time.Now()
+	a.collect(now)
+	if wait, ok := a.assign(now); ok {
+		a.timer.Reset(wait)
+	} else {
+		a.timer.Stop()
+	}
+	a.publish()
+}
+
+// collect empties the inputs, first what workers gave back, then what is new.
+func (a *acceptor[K, T]) collect(now time.Time) {
+	m := a.inbox.take(a.used)
+	a.used = m
+	a.requests += m.requests
+	for _, r := range m.reports {
+		a.conclude(r, now)
+	}
+	for i := len(m.reports) - 1; i >= 0; i-- {
+		if r := m.reports[i]; r.result.again() {
+			a.reprocess(r.work.tasks, now)
+		}
+	}
+	for _, h := range m.accepted {
+		a.accept(h)
+	}
+}
+
+// conclude takes in what became of a piece of work, except for the tasks that are to be sent again.
+func (a *acceptor[K, T]) conclude(r report[K, T], now time.Time) {
+	tasks := r.work.tasks
+	n := uint64(len(tasks))
+	a.shaper.note(r.result, r.work.started, now)
+	switch r.result {
+	case Success:
+		a.stats.SuccessfulExecutions += n
+		a.land(tasks)
+		for _, h := range tasks {
+			a.settled++
+			a.config.Done(h.id, h.task)
+		}
+	case Congestion:
+		a.stats.CongestionIssues += n
+		a.land(tasks)
+	case TransientError:
+		a.stats.TransientErrors += n
+		a.land(tasks)
+	default:
+		a.refuse(tasks)
+	}
+}
+
+// refuse isolates the task that spoils a batch: the batch is split in halves until that task is alone,
+// and dropped. The ids stay in flight meanwhile.
+func (a *acceptor[K, T]) refuse(tasks []*holder[K, T]) {
+	if len(tasks) == 1 {
+		a.land(tasks)
+		a.drop(tasks[0], Permanent)
+		return
+	}
+	half := len(tasks) / 2
+	a.split = append(a.split, tasks[:half], tasks[half:])
+}
+
+// land notes that tasks are not in flight any more.
+func (a *acceptor[K, T]) land(tasks []*holder[K, T]) {
+	for _, h := range tasks {
+		delete(a.inFlight, h.id)
+		if _, ok := a.pending[h.id]; ok {
+			a.blocked--
+		}
+	}
+}
+
+// reprocess puts tasks that were given back at the head, the newest first, so that they stand in their
+// old order. When the buffer is full, the oldest of them are dropped.
+func (a *acceptor[K, T]) reprocess(tasks []*holder[K, T], now time.Time) {
+	a.stats.ReplayedTasks += uint64(len(tasks))
+	for i := len(tasks) - 1; i >= 0; i-- {
+		h := tasks[i]
+		newer, superseded := a.pending[h.id]
+		switch {
+		case h.expired(now):
+			a.drop(h, Expired)
+		case superseded:
+			a.supersede(h, newer)
+		case a.full():
+			a.drop(h, Overflow)
+		default:
+			a.pending[h.id] = h
+			a.order.prepend(h)
+		}
+	}
+}
+
+// supersede makes one task of one that was given back and the pending one that was submitted while it
+// was on its way. Upstream drops the older one; but what it tells may be more than what the newer one
+// does (a heartbeat after a registration that never arrived), so they are merged, as they would be if
+// both were pending. The older one's place is at the head.
+func (a *acceptor[K, T]) supersede(older, newer *holder[K, T]) {
+	a.merge(older, newer)
+	a.order.remove(newer)
+	a.pending[older.id] = older
+	a.order.prepend(older)
+}
+
+// accept puts a new task at the end, or into the pending one of its id, whose place it takes. A task
+// beyond the buffer drops the oldest.
+func (a *acceptor[K, T]) accept(h *holder[K, T]) {
+	if older, ok := a.pending[h.id]; ok {
+		a.merge(older, h)
+		return
+	}
+	if a.full() {
+		a.drop(a.forget(a.order.head), Overflow)
+	}
+	a.pending[h.id] = h
+	a.order.append(h)
+	if a.isInFlight(h) {
+		a.blocked++
+	}
+}
+
+// merge makes the older task say what both do.
+func (a *acceptor[K, T]) merge(older, newer *holder[K, T]) {
+	a.stats.OverriddenTasks++
+	a.settled++
+	if a.config.Merge == nil {
+		older.task, older.expiry = newer.task, newer.expiry
+		return
+	}
+	older.task, older.expiry = a.config.Merge(older.task, newer.task), later(older.expiry, newer.expiry)
+}
+
+// forget takes a task out of the pending ones.
+func (a *acceptor[K, T]) forget(h *holder[K, T]) *holder[K, T] {
+	delete(a.pending, h.id)
+	a.order.remove(h)
+	if a.isInFlight(h) {
+		a.blocked--
+	}
+	return h
+}
+
+// drop gives a task up that is neither pending nor in flight.
+func (a *acceptor[K, T]) drop(h *holder[K, T], why Drop) {
+	switch why {
+	case Expired:
+		a.stats.ExpiredTasks++
+	case Overflow:
+		a.stats.QueueOverflows++
+	case Permanent:
+		a.stats.PermanentErrors++
+	case Stopped:
+		a.stats.StoppedTasks++
+	}
+	a.settled++
+	a.config.Dropped(h.id, h.task, why)
+}
+
+func (a *acceptor[K, T]) full() bool { return len(a.pending) >= a.config.MaxBufferSize }
+
+func (a *acceptor[K, T]) publish() {
+	a.stats.QueueSize = len(a.pending)
+	a.stats.InFlight = len(a.inFlight)
+	a.stats.PendingJobRequests = a.requests
+	a.inbox.publish(a.stats, a.settled)
+	a.settled = 0
+}

@@ -1,0 +1,101 @@
+package batcher
+
+import "time"
+
+// assign hands out what is due to workers that asked for it. It returns how long it is until more will
+// be due if nothing happens before; ok is false if only an event can change that.
+func (a *acceptor[K, T]) assign(now time.Time) (wait time.Duration, ok bool) {
+	for a.requests > 0 {
+		wait, ok := a.untilDue(now)
+		if !ok {
+			return 0, false
+		}
+		if wait = max(wait, a.shaper.delay(now), a.pacer.delay(now)); wait > 0 {
+			return wait, true
+		}
+		if tasks := a.next(now); len(tasks) > 0 {
+			a.handOut(tasks, now)
+		}
+	}
+	return 0, false
+}
+
+// untilDue is how long it is until the next hand-out is due, as far as the tasks themselves say. A batch
+// is due when it is full, when the buffer is, or when its oldest task has waited for the delay.
+func (a *acceptor[K, T]) untilDue(now time.Time) (wait time.Duration, ok bool) {
+	free := len(a.pending) - a.blocked
+	switch {
+	case len(a.split) > 0:
+		return 0, true
+	case free == 0:
+		return 0, false
+	case a.hurry, a.config.single(), free >= a.config.batch(), a.full():
+		return 0, true
+	}
+	return max(a.oldest().first.Add(a.config.MaxBatchingDelay).Sub(now), 0), true
+}
+
+// oldest is the first task whose id is not in flight. There is one.
+func (a *acceptor[K, T]) oldest() *holder[K, T] {
+	h := a.order.head
+	for a.isInFlight(h) {
+		h = h.after
+	}
+	return h
+}
+
+// next takes the tasks of one hand-out: a part of a split batch, or a batch from the front without the
+// ids in flight. Expired ones are dropped; none may be left.
+func (a *acceptor[K, T]) next(now time.Time) []*holder[K, T] {
+	if n := len(a.split); n > 0 {
+		part := a.split[n-1]
+		a.split = a.split[:n-1]
+		a.land(part)
+		return a.unexpired(part, now)
+	}
+	var tasks []*holder[K, T]
+	for h := a.order.head; h != nil && len(tasks) < a.config.batch(); {
+		following := h.after
+		switch {
+		case a.isInFlight(h):
+		case h.expired(now):
+			a.drop(a.forget(h), Expired)
+		default:
+			tasks = append(tasks, a.forget(h))
+		}
+		h = following
+	}
+	return tasks
+}
+
+// unexpired drops those of the tasks that are of no use any more.
+func (a *acceptor[K, T]) unexpired(tasks []*holder[K, T], now time.Time) []*holder[K, T] {
+	useful := tasks[:0]
+	for _, h := range tasks {
+		if h.expired(now) {
+			a.drop(h, Expired)
+			continue
+		}
+		useful = append(useful, h)
+	}
+	return useful
+}
+
+// handOut gives tasks to a worker that asked.
+func (a *acceptor[K, T]) handOut(tasks []*holder[K, T], now time.Time) {
+	for _, h := range tasks {
+		a.inFlight[h.id] = struct{}{}
+		if _, ok := a.pending[h.id]; ok {
+			a.blocked++
+		}
+	}
+	a.requests--
+	a.stats.LastBatchSize = len(tasks)
+	a.pacer.take(len(tasks), now)
+	a.work <- work[K, T]{tasks, now}
+}
+
+func (a *acceptor[K, T]) isInFlight(h *holder[K, T]) bool {
+	_, ok := a.inFlight[h.id]
+	return ok
+}

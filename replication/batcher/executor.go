@@ -1,0 +1,77 @@
+package batcher
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"runtime/pprof"
+	"sync"
+	"time"
+)
+
+// work is what a worker gets at once (upstream: a list of TaskHolders).
+type work[K comparable, T any] struct {
+	tasks   []*holder[K, T]
+	started time.Time // when it was handed out
+}
+
+// executor runs the workers (upstream: TaskExecutors, BatchWorkerRunnable, SingleTaskWorkerRunnable).
+// They pull: a worker is handed nothing that it did not ask for, so what waits for a slow receiver waits
+// among the pending tasks, where it can still be merged, expire or be dropped.
+type executor[K comparable, T any] struct {
+	config *Config[K, T]
+	inbox  *inbox[K, T]
+	work   chan work[K, T] // as many fit as there are workers, so that handing out never blocks
+	group  sync.WaitGroup
+}
+
+func newExecutor[K comparable, T any](c *Config[K, T], b *inbox[K, T]) *executor[K, T] {
+	return &executor[K, T]{config: c, inbox: b, work: make(chan work[K, T], c.WorkerCount)}
+}
+
+// start starts the workers. Their transmissions end with ctx at the latest.
+func (e *executor[K, T]) start(ctx context.Context) {
+	name := "TaskBatchingWorker-"
+	if e.config.single() {
+		name = "TaskNonBatchingWorker-"
+	}
+	for range e.config.WorkerCount {
+		e.group.Go(func() { pprof.Do(ctx, labels(name+e.config.Name), e.worker) })
+	}
+}
+
+// stop waits until every worker has reported what it had.
+func (e *executor[K, T]) stop() {
+	close(e.work)
+	e.group.Wait()
+}
+
+func (e *executor[K, T]) worker(ctx context.Context) {
+	e.inbox.ask()
+	for w := range e.work {
+		e.inbox.report(w, e.run(ctx, w))
+	}
+}
+
+// run transmits one piece of work. A mistake in the Processor costs the task that shows it, and never
+// a worker.
+func (e *executor[K, T]) run(ctx context.Context, w work[K, T]) (r Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			r = PermanentError
+			e.config.Log.Error("processor panicked", "dispatcher", e.config.Name, "tasks", len(w.tasks),
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	if e.config.single() {
+		return e.config.Processor.Process(ctx, w.tasks[0].task)
+	}
+	tasks := make([]T, len(w.tasks))
+	for i, h := range w.tasks {
+		tasks[i] = h.task
+	}
+	return e.config.Processor.ProcessBatch(ctx, tasks)
+}
+
+// labels name a goroutine in profiles as upstream names its threads.
+func labels(thread string) pprof.LabelSet { return pprof.Labels("thread", thread) }

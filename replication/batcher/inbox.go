@@ -1,0 +1,132 @@
+package batcher
+
+import "sync"
+
+// inbox is what the acceptor shares with callers and workers: what they leave for it, and what it lets
+// be known. All of the rest of its state is its own.
+type inbox[K comparable, T any] struct {
+	wake  chan struct{} // holds a token while something waits for the acceptor
+	freed chan struct{} // holds a token when a task is settled
+
+	mu       sync.Mutex
+	closed   bool
+	left     mail[K, T]
+	load     int    // tasks accepted and not settled: neither transmitted, nor dropped, nor merged
+	accepted uint64 // tasks ever given to Process
+	refused  uint64 // of these, those that came after the end
+	stats    Stats  // as the acceptor last published them
+}
+
+// mail is what was left for the acceptor.
+type mail[K comparable, T any] struct {
+	accepted []*holder[K, T] // the acceptor queue, oldest first
+	reports  []report[K, T]  // the reprocess queue, oldest first, and successes
+	requests int             // workers that ask for work
+}
+
+// report is what a worker says of its work.
+type report[K comparable, T any] struct {
+	work   work[K, T]
+	result Result
+}
+
+func newInbox[K comparable, T any]() *inbox[K, T] {
+	return &inbox[K, T]{wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+}
+
+// accept leaves a task. It returns false after the end.
+func (b *inbox[K, T]) accept(h *holder[K, T]) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.accepted++
+	if b.closed {
+		b.refused++
+		return false
+	}
+	b.load++
+	b.left.accepted = append(b.left.accepted, h)
+	signal(b.wake)
+	return true
+}
+
+// ask leaves a worker's request for work.
+func (b *inbox[K, T]) ask() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left.requests++
+	signal(b.wake)
+}
+
+// report leaves what became of a worker's work, and its request for more.
+func (b *inbox[K, T]) report(w work[K, T], r Result) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left.reports = append(b.left.reports, report[K, T]{w, r})
+	b.left.requests++
+	signal(b.wake)
+}
+
+// take returns what was left. The slices of used, which the caller took before, are used again.
+func (b *inbox[K, T]) take(used mail[K, T]) mail[K, T] {
+	clear(used.accepted)
+	clear(used.reports)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := b.left
+	b.left = mail[K, T]{accepted: used.accepted[:0], reports: used.reports[:0]}
+	return m
+}
+
+// publish lets the numbers be known, and that so many tasks were settled since the last time.
+func (b *inbox[K, T]) publish(s Stats, settled int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stats = s
+	b.load -= settled
+	if settled > 0 {
+		signal(b.freed)
+	}
+}
+
+// close refuses what comes from now on.
+func (b *inbox[K, T]) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+}
+
+// idle says whether every task is settled.
+func (b *inbox[K, T]) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.load == 0
+}
+
+func (b *inbox[K, T]) room(size int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(size-b.load, 0)
+}
+
+func (b *inbox[K, T]) snapshot() Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.stats
+	s.AcceptedTasks = b.accepted
+	s.StoppedTasks += b.refused
+	s.AcceptorQueueSize = len(b.left.accepted)
+	for _, r := range b.left.reports {
+		if r.result.again() {
+			s.ReprocessQueueSize += len(r.work.tasks)
+		}
+	}
+	return s
+}
+
+// signal leaves a token, if there is none.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

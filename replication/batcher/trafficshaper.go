@@ -1,0 +1,77 @@
+package batcher
+
+import "time"
+
+// trafficShaper tells how long the hand-outs of the whole dispatcher are held back after failures
+// (upstream: TrafficShaper).
+type trafficShaper struct {
+	congestion, network pause
+}
+
+// pause is the delay after failures of one kind.
+type pause struct {
+	shortest, longest time.Duration
+	grows             bool
+	random            func(n int64) int64 // a number in [0, n)
+
+	last time.Time     // of the last failure; zero: there is none that counts
+	full time.Duration // the present delay before its random part was drawn; zero: no failure in this row
+	rest time.Duration // what is waited after last
+}
+
+func newTrafficShaper(congestion, network, longest time.Duration, grows bool, random func(int64) int64) trafficShaper {
+	of := func(shortest time.Duration) pause {
+		return pause{shortest: min(shortest, longest), longest: longest, grows: grows, random: random}
+	}
+	return trafficShaper{congestion: of(congestion), network: of(network)}
+}
+
+// note takes in the result of a transmission that was handed out at started.
+func (s *trafficShaper) note(r Result, started, now time.Time) {
+	switch r {
+	case Success:
+		s.congestion.full, s.network.full = 0, 0
+	case Congestion:
+		s.congestion.fail(started, now)
+	case TransientError:
+		s.network.fail(started, now)
+	}
+}
+
+// delay is how long nothing may be handed out from now on.
+func (s *trafficShaper) delay(now time.Time) time.Duration {
+	return max(s.congestion.left(now), s.network.left(now))
+}
+
+// fail begins the pause anew. It grows only when the transmission was begun after the last failure: when
+// the receiver goes away under twenty workers that is one failure, not twenty in a row.
+func (p *pause) fail(started, now time.Time) {
+	if p.full == 0 {
+		p.draw(p.shortest)
+	} else if p.grows && started.After(p.last) {
+		p.draw(min(2*p.full, p.longest))
+	}
+	p.last = now
+}
+
+// draw sets the delay. With growth, half of it is random, so that the senders that a receiver lost at
+// one moment do not come back at one.
+func (p *pause) draw(full time.Duration) {
+	p.full, p.rest = full, full
+	if p.grows {
+		p.rest = full/2 + time.Duration(p.random(int64(full-full/2)+1))
+	}
+}
+
+// left is the rest of the pause. A clock that went back behind the failure ends it, for nobody knows how
+// long ago that was.
+func (p *pause) left(now time.Time) time.Duration {
+	if p.last.IsZero() {
+		return 0
+	}
+	if gone := now.Sub(p.last); gone >= 0 && gone < p.rest {
+		return p.rest - gone
+	}
+	p.last = time.Time{}
+	return 0
+}
