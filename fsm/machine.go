@@ -142,6 +142,13 @@ func (m *Machine) Ending(now int64) []registry.Op {
 	return m.registry.Ending(now)
 }
 
+// Owner is Registry.Owner.
+func (m *Machine) Owner(h registry.Handle) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.registry.Owner(h)
+}
+
 // Snapshot freezes the state in milliseconds; the frozen copy is written while Apply goes on.
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()

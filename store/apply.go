@@ -21,10 +21,11 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 	return s.resendByName(ctx, items, ops, results)
 }
 
-// shorten replaces the name of a renewal by the lease's handle, where this node knows one.
+// shorten replaces the name of a renewal by the lease's handle, where this node knows one. What another
+// server renewed stays as it is: its record has more to say than a handle has room for.
 func (s *Raft) shorten(op registry.Op) registry.Op {
 	renew, ok := op.(registry.Renew)
-	if !ok || renew.Overridden != registry.Unknown {
+	if !ok || renew.Overridden != registry.Unknown || renew.Life != 0 || renew.Age != 0 {
 		return op
 	}
 	if l, ok := s.machine.View().Find(renew.Key); ok {
@@ -106,7 +107,7 @@ func partly(done int, err error) error {
 // sizeOf is the encoded size of an item, or a little more.
 func sizeOf(item fsm.Item) int {
 	if r, ok := item.Op.(registry.Renew); ok {
-		return 24 + len(r.Key.App) + len(r.Key.ID)
+		return 44 + len(r.Key.App) + len(r.Key.ID) + len(item.Origin.DC)
 	}
 	return len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{item}))
 }

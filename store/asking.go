@@ -1,12 +1,82 @@
 package store
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// askTimeout bounds a question to the leader.
+const askTimeout = 5 * time.Second
+
+// errNoAnswerHere: a question came to a node that was given nothing to answer with.
+var errNoAnswerHere = errors.New("this node answers no questions")
 
 // WhileLeading calls do each time this node was established as leader, with a context that ends when
 // it leads no longer, and waits for its return before the next time. It returns when ctx ends or the
 // node stops.
-func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context)) { panic("not written") }
+func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	var last *leadership
+	for {
+		l, err := s.awaitLeadership(ctx, last)
+		if err != nil {
+			return
+		}
+		l.during(ctx, do)
+		last = l
+	}
+}
 
-// AskLeader has the leader answer a question by its RaftConfig.Answer; on the leader, its own. Errors:
-// registry.ErrNoLeader, or what Answer returned, as text.
-func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) { panic("not written") }
+// awaitLeadership waits until this node leads, in another leadership than the last.
+func (s *Raft) awaitLeadership(ctx context.Context, last *leadership) (*leadership, error) {
+	for {
+		changed := s.changed.wait()
+		if l := s.lead.Load(); l != nil && l != last {
+			return l, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// during calls do with a context that ends with the leadership.
+func (l *leadership) during(ctx context.Context, do func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.lost, cancel)()
+	do(ctx)
+}
+
+// AskLeader has the leader answer a question by its RaftConfig.Answer; on the leader, its own. It waits 5 s
+// at most. Errors: registry.ErrNoLeader, or what Answer returned, as text.
+func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	if s.lead.Load() != nil {
+		return s.answer(ctx, question)
+	}
+	leader := s.leader.Load()
+	if leader == nil || leader.id == s.id.ServerID {
+		return nil, fmt.Errorf("ask the leader: %w", registry.ErrNoLeader)
+	}
+	defer context.AfterFunc(leader.gone, cancel)()
+	return s.askAt(ctx, s.peers.dialAddress(leader.id, leader.address), question)
+}
+
+// answer answers a question, on the leader.
+func (s *Raft) answer(ctx context.Context, question []byte) ([]byte, error) {
+	if s.cfg.Answer == nil {
+		return nil, errNoAnswerHere
+	}
+	return s.cfg.Answer(ctx, question)
+}

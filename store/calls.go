@@ -18,7 +18,7 @@ import (
 // itself only: "not the leader" is an answer, never a reason to ask somebody else.
 type nodeCalls struct{ s *Raft }
 
-// Answers of Commit, ReadIndex, Join and Remove.
+// Answers of Commit, ReadIndex, Ask, Join and Remove.
 const (
 	answerOK uint8 = iota
 	answerNotLeader
@@ -113,6 +113,45 @@ func (s *Raft) readIndexAt(ctx context.Context, address string, verify bool) (ui
 		return 0, fmt.Errorf("%s: %w", address, errNotLeader)
 	}
 	return reply.Index, nil
+}
+
+// AskReply answers Ask.
+type AskReply struct {
+	Answer uint8
+	Bytes  []byte
+	Error  string // of the one who was to answer; "": none
+}
+
+// Ask has the leader answer a question that another node was asked.
+func (n *nodeCalls) Ask(question []byte, reply *AskReply) error {
+	l := n.s.lead.Load()
+	if l == nil {
+		reply.Answer = answerNotLeader
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(l.lost, askTimeout)
+	defer cancel()
+	answer, err := n.s.answer(ctx, question)
+	if err != nil {
+		reply.Answer, reply.Error = answerRefused, err.Error()
+		return nil
+	}
+	reply.Bytes = answer
+	return nil
+}
+
+// askAt asks a question at another node.
+func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]byte, error) {
+	reply, err := invoke[AskReply](ctx, s.peers, address, "Node.Ask", question)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
+	case reply.Answer == answerNotLeader:
+		return nil, fmt.Errorf("%s: %w", address, registry.ErrNoLeader)
+	case reply.Answer != answerOK:
+		return nil, errors.New(reply.Error)
+	}
+	return reply.Bytes, nil
 }
 
 // Term says in which term the node is.

@@ -9,10 +9,15 @@ import (
 
 // Changes implements registry.Service.
 func (s *Raft) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
+	return awaitChanges(ctx, s.closing, &s.watchers, s.machine.View, after, which)
+}
+
+// awaitChanges is Service.Changes of a node that stops when closing ends.
+func awaitChanges(ctx, closing context.Context, watchers *registry.Watchers, newest func() *registry.View, after registry.Index, which registry.Selector) (registry.Changes, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.closing, cancel)()
-	changes, err := s.watchers.Await(waiting, s.machine.View, after, which)
+	defer context.AfterFunc(closing, cancel)()
+	changes, err := watchers.Await(waiting, newest, after, which)
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
 		return registry.Changes{}, registry.ErrClosed
 	}

@@ -23,8 +23,12 @@ type evictionEnv struct {
 	view    func() *registry.View
 	expired func(now int64, limit int) []registry.EvictItem
 	ending  func(now int64) []registry.Op
-	apply   func(context.Context, ...registry.Op) ([]registry.Result, error)
-	draw    func(k int) int // a random number in [0, k)
+	// owner is the datacenter of a lease, and spares says whether those of another one stay for now; nil:
+	// they end like all others.
+	owner  func(registry.Handle) string
+	spares SparePolicy
+	apply  func(context.Context, ...registry.Op) ([]registry.Result, error)
+	draw   func(k int) int // a random number in [0, k)
 
 	interval time.Duration // between rounds
 	upstream bool          // evict when upstream's timer would, see upstreamTimer
@@ -141,7 +145,11 @@ func (e *evictor) round(ctx context.Context, now int64) {
 	if !decided || !e.end(ctx, now) || !evicts || e.view().Preservation().State.Withholds() {
 		return
 	}
-	e.early = e.evict(ctx, now, e.expired(now-additional, e.view().Total())) || e.upstream
+	ended := e.expired(now-additional, e.view().Total())
+	all := len(ended)
+	due := e.spare(now, ended)
+	// Leases that stay are still the first to be looked at: between the rounds nobody looks then.
+	e.early = e.evict(ctx, now, due) && len(due) == all || e.upstream
 }
 
 // turn says whether this round may evict, and the time (ms) that it grants to every lease.

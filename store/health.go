@@ -47,9 +47,9 @@ func (s *Raft) leaseTime() (*registry.View, int64) {
 	return v, now
 }
 
-func (s *Raft) suspendedGauge() prometheus.Collector {
+func suspendedGauge(suspended func() bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "rollcall", Subsystem: "store", Name: "expiry_suspended",
-		Help: "1 while no lease can end: no leader is known, or it leads for less than the shortest grace.",
-	}, func() float64 { return number(s.suspended()) })
+		Help: "1 while no lease can end: no leader is known (in AP mode: the node is not ready), or it leads (is ready) for less than the shortest grace.",
+	}, func() float64 { return number(suspended()) })
 }

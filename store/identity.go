@@ -18,21 +18,30 @@ import (
 // identityVersion is the version of the identity file's format.
 const identityVersion = 1
 
-// modeCP is written into the identity of a data directory that holds a Raft log.
-const modeCP = "cp"
+// The modes, as they are written into the identity of a data directory.
+const (
+	modeCP = "cp" // it holds a Raft log
+	modeAP = "ap" // it holds a node's own registry
+)
 
-// identity says whom a data directory belongs to: one mode, one node, one cluster. It lies beside
-// the log as identity.json.
+// owner is who wants to use a data directory.
+type owner struct{ mode, node, datacenter string }
+
+// identity says whom a data directory belongs to: one mode, one node, one cluster or datacenter. It
+// lies beside the data as identity.json.
 type identity struct {
 	Version int    `json:"version"`
 	Mode    string `json:"mode"`
 	Node    string `json:"node"`
+	// Datacenter is there in AP mode only: a CP cluster goes by its id.
+	Datacenter string `json:"datacenter,omitempty"`
 	// ServerID is the name and a random part, so that a node whose directory was lost cannot be
 	// mistaken for the one that promised to remember the log.
 	ServerID string `json:"server_id"`
-	// Cluster is empty until the node has bootstrapped or joined.
+	// Cluster is empty until the node has bootstrapped or joined, and in AP mode.
 	Cluster string `json:"cluster"`
-	// Boot counts the starts; batches of an older boot are refused by the state machine.
+	// Boot counts the starts. In CP mode batches of an older boot are refused by the state machine; in
+	// AP mode indexes of different boots are of different epochs.
 	Boot uint64 `json:"boot"`
 
 	path string
@@ -41,17 +50,17 @@ type identity struct {
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 // openIdentity reads the identity of dir, or makes one for an empty directory, and counts the start.
-func openIdentity(dir, node string) (*identity, error) {
-	if !nodeName.MatchString(node) {
-		return nil, fmt.Errorf("node name %q: want 1 to 63 letters, digits, '-' or '_', beginning with a letter or digit", node)
+func openIdentity(dir string, who owner) (*identity, error) {
+	if !nodeName.MatchString(who.node) {
+		return nil, fmt.Errorf("node name %q: want 1 to 63 letters, digits, '-' or '_', beginning with a letter or digit", who.node)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	path := filepath.Join(dir, "identity.json")
-	id, err := readIdentity(path, node)
+	id, err := readIdentity(path, who)
 	if errors.Is(err, fs.ErrNotExist) {
-		id, err = newIdentity(dir, node)
+		id, err = newIdentity(dir, who)
 	}
 	if err != nil {
 		return nil, err
@@ -61,7 +70,7 @@ func openIdentity(dir, node string) (*identity, error) {
 	return id, id.save()
 }
 
-func readIdentity(path, node string) (*identity, error) {
+func readIdentity(path string, who owner) (*identity, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
@@ -75,29 +84,41 @@ func readIdentity(path, node string) (*identity, error) {
 		return nil, fmt.Errorf("%s was written by a newer version of rollcall (format %d, this one reads up to %d)", path, id.Version, identityVersion)
 	case id.Version != identityVersion || id.ServerID == "" || id.Node == "":
 		return nil, fmt.Errorf("%s is corrupt (version %d, node %q, server id %q): restore it from a copy, or give the node an empty data directory", path, id.Version, id.Node, id.ServerID)
-	case id.Mode != modeCP:
-		return nil, fmt.Errorf("data directory %s belongs to a node in mode %q, this node runs in mode %q: use another directory", filepath.Dir(path), id.Mode, modeCP)
-	case id.Node != node:
-		return nil, fmt.Errorf("data directory %s belongs to node %q, this node is %q: use its own directory or set node.name to %[2]q", filepath.Dir(path), id.Node, node)
 	}
-	return id, nil
+	return id, id.fits(filepath.Dir(path), who)
 }
 
-func newIdentity(dir, node string) (*identity, error) {
+// fits says why a directory is not for somebody.
+func (id *identity) fits(dir string, who owner) error {
+	switch {
+	case id.Mode != who.mode:
+		return fmt.Errorf("data directory %s belongs to a node in mode %q, this node runs in mode %q: use another directory", dir, id.Mode, who.mode)
+	case id.Node != who.node:
+		return fmt.Errorf("data directory %s belongs to node %q, this node is %q: use its own directory or set node.name to %[2]q", dir, id.Node, who.node)
+	case id.Datacenter != who.datacenter:
+		return fmt.Errorf("data directory %s belongs to datacenter %q, this node is in %q: use another directory or set datacenter to %[2]q", dir, id.Datacenter, who.datacenter)
+	}
+	return nil
+}
+
+func newIdentity(dir string, who owner) (*identity, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	for _, e := range entries {
-		if e.Name() == raftDir {
-			return nil, fmt.Errorf("data directory %s has a log but no identity.json: restore the file from a copy, or give the node an empty data directory", dir)
+		if e.Name() == raftDir || e.Name() == localFile {
+			return nil, fmt.Errorf("data directory %s has %s but no identity.json: restore the file from a copy, or give the node an empty data directory", dir, e.Name())
 		}
 	}
 	random := make([]byte, 6)
 	if _, err := rand.Read(random); err != nil {
 		return nil, fmt.Errorf("draw a server id: %w", err)
 	}
-	return &identity{Version: identityVersion, Mode: modeCP, Node: node, ServerID: node + "." + hex.EncodeToString(random)}, nil
+	return &identity{
+		Version: identityVersion, Mode: who.mode, Node: who.node, Datacenter: who.datacenter,
+		ServerID: who.node + "." + hex.EncodeToString(random),
+	}, nil
 }
 
 // save writes the identity so that a crash leaves the old file or the new one.

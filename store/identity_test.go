@@ -9,11 +9,11 @@ import (
 
 func TestIdentityIsKeptAndBootsAreCounted(t *testing.T) {
 	dir := t.TempDir()
-	first, err := openIdentity(dir, "n1")
+	first, err := openIdentity(dir, owner{mode: modeCP, node: "n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := openIdentity(dir, "n1")
+	second, err := openIdentity(dir, owner{mode: modeCP, node: "n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,8 +26,8 @@ func TestIdentityIsKeptAndBootsAreCounted(t *testing.T) {
 }
 
 func TestTwoNodesOfOneNameGetDifferentServerIDs(t *testing.T) {
-	a, errA := openIdentity(t.TempDir(), "n1")
-	b, errB := openIdentity(t.TempDir(), "n1")
+	a, errA := openIdentity(t.TempDir(), owner{mode: modeCP, node: "n1"})
+	b, errB := openIdentity(t.TempDir(), owner{mode: modeCP, node: "n1"})
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
 	}
@@ -55,7 +55,7 @@ func TestDataDirectoryThatDoesNotFitIsRefused(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "identity.json"), []byte(tt.file), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := openIdentity(dir, tt.node)
+			_, err := openIdentity(dir, owner{mode: modeCP, node: tt.node})
 			if err == nil {
 				t.Fatal("was accepted")
 			}
@@ -73,7 +73,7 @@ func TestLogWithoutAnIdentityIsRefused(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, raftDir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openIdentity(dir, "n1"); err == nil {
+	if _, err := openIdentity(dir, owner{mode: modeCP, node: "n1"}); err == nil {
 		t.Error("a directory with a log and no identity was accepted")
 	}
 }

@@ -29,6 +29,7 @@ var errNotLeader = errors.New("this node does not lead")
 // leadership is the time between Establish and the loss of leadership. Only within it this node
 // proposes entries, confirms reads and evicts.
 type leadership struct {
+	lost        context.Context // ends with it
 	epoch       registry.Epoch
 	established int64       // lease clock, ms
 	young       atomic.Bool // no lease can end yet, see allInGrace
@@ -109,7 +110,7 @@ func (s *Raft) establish(ctx context.Context) (*leadership, error) {
 	if now := s.raft.CurrentTerm(); now != applied.Epoch.Term {
 		return nil, fmt.Errorf("establish leadership: the term is %d already, the entry is of term %d", now, applied.Epoch.Term)
 	}
-	return &leadership{epoch: applied.Epoch, established: applied.Clock.Lease}, nil
+	return &leadership{lost: ctx, epoch: applied.Epoch, established: applied.Clock.Lease}, nil
 }
 
 // work is what a leader does beside answering: it keeps the lease clock going, ends leases, and
@@ -148,6 +149,8 @@ func (s *Raft) evictionEnv(l *leadership) evictionEnv {
 		view:    s.machine.View,
 		expired: s.machine.Expired,
 		ending:  s.machine.Ending,
+		owner:   s.machine.Owner,
+		spares:  s.cfg.Spares,
 		apply: func(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 			return s.Apply(ctx, registry.FromClient, ops...)
 		},

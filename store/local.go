@@ -2,7 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,35 +51,221 @@ type LocalConfig struct {
 	Metrics prometheus.Registerer // nil: none
 }
 
+func (c *LocalConfig) setDefaults() {
+	setDefault(&c.SyncInterval, time.Second)
+	setDefault(&c.EvictionInterval, time.Second)
+	setDefault(&c.Settings, registry.DefaultSettings())
+	if c.Age == nil {
+		c.Age = func() time.Duration { return 0 }
+	}
+	if c.Copy == nil {
+		c.Copy = func(context.Context) error { return nil }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+}
+
 // Local is the registry in AP mode: the same state machine without consensus. Operations are performed
 // where they arrive, and answered at once; the disk follows. It implements registry.Service.
-type Local struct{ cfg LocalConfig }
+type Local struct {
+	cfg     LocalConfig
+	log     *slog.Logger
+	metrics *localMetrics
+	id      *identity
+	disk    *localDisk
+	clock   leaseClock
+
+	view     atomic.Pointer[registry.View] // the newest
+	watchers registry.Watchers             // wait for changes
+	lead     atomic.Pointer[leadership]    // of this node over itself, from its start or its readiness on
+	ready    atomic.Bool
+
+	begun   chan struct{}   // closed when Run begins
+	closing context.Context // ends when the node stops
+	stop    context.CancelFunc
+	wake    chan struct{} // holds a token while something is to be written at once
+	fatal   chan error
+
+	mu       sync.Mutex // guards the following
+	registry *registry.Registry
+	serving  bool           // between the beginning and the end of Run
+	next     *flush         // the one that will contain what is changed now
+	dirty    bool           // there is something to write
+	flushed  registry.Index // what the disk has
+	written  int64          // lease clock that the disk has, ms
+}
 
 // OpenLocal opens the data directory and loads what it holds. Nothing is answered before Run.
-func OpenLocal(cfg LocalConfig) (*Local, error) { panic("not written") }
+func OpenLocal(cfg LocalConfig) (*Local, error) {
+	cfg.setDefaults()
+	s := &Local{
+		cfg:   cfg,
+		log:   cfg.Log,
+		begun: make(chan struct{}),
+		wake:  make(chan struct{}, 1),
+		fatal: make(chan error, 1),
+		next:  newFlush(),
+	}
+	s.closing, s.stop = context.WithCancel(context.Background())
+	if err := s.open(); err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.metrics = newLocalMetrics(s)
+	return s, nil
+}
+
+func (s *Local) open() (err error) {
+	if s.id, err = openIdentity(s.cfg.DataDir, owner{mode: modeAP, node: s.cfg.Node, datacenter: s.cfg.Datacenter}); err != nil {
+		return err
+	}
+	if s.disk, err = openLocalDisk(s.cfg.DataDir); err != nil {
+		return err
+	}
+	if err := s.load(); err != nil {
+		return errors.Join(err, s.disk.close())
+	}
+	return nil
+}
+
+// load makes the registry out of what the disk has, and reserves the indexes of this start.
+func (s *Local) load() (err error) {
+	if s.registry, err = s.disk.load(); err != nil {
+		return err
+	}
+	s.registry.Configure(s.cfg.Settings)
+	s.establish()
+	s.publish()
+	f := s.registry.FreezeSince(s.registry.View().Index())
+	s.flushed, s.written = f.Index, f.Clock.Lease
+	return s.disk.write(saved{frozen: f, after: f.Index})
+}
 
 // Identity names the node in its data directory (a name that no other directory has), and counts its
 // starts.
-func (s *Local) Identity() (serverID string, boot uint64) { panic("not written") }
+func (s *Local) Identity() (serverID string, boot uint64) { return s.id.ServerID, s.id.Boot }
 
 // Run serves until ctx ends; it then writes what is not on disk yet and returns nil. An error of the
 // disk ends it too.
-func (s *Local) Run(ctx context.Context) error { panic("not written") }
-
-// Apply implements registry.Service.
-func (s *Local) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
-	panic("not written")
+//
+// Operations are performed from its beginning on, so that what clients and other nodes send is not
+// lost while Copy is at work; leases end only when that is done and everybody had time to renew.
+func (s *Local) Run(ctx context.Context) error {
+	inner, stop := context.WithCancel(context.Background())
+	defer stop()
+	s.begin()
+	var tasks sync.WaitGroup
+	for _, task := range []func(context.Context){s.keepTime, s.keepSaving, s.serve} {
+		tasks.Go(func() { task(inner) })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-s.fatal:
+		s.log.Error("this node stops", "err", err)
+	}
+	s.end()
+	stop()
+	tasks.Wait()
+	return s.close(err)
 }
 
-// View implements registry.Service: ErrNotOffered for anything but Stale.
-func (s *Local) View(ctx context.Context, read registry.Consistency) (*registry.View, error) {
-	panic("not written")
+// begin lets operations in.
+func (s *Local) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock.start(s.registry.Clock().Lease, time.Now())
+	s.serving = true
+	close(s.begun)
 }
 
-// Changes implements registry.Service.
-func (s *Local) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
-	panic("not written")
+// end lets no operation in any more, and ends the wait for changes.
+func (s *Local) end() {
+	s.mu.Lock()
+	s.serving = false
+	s.mu.Unlock()
+	s.stop()
+	s.clock.stop()
 }
 
-// Health implements registry.Service.
-func (s *Local) Health() registry.Health { panic("not written") }
+// close writes what is left, if the disk can still be trusted, and answers whoever waits for that.
+func (s *Local) close(err error) error {
+	if err == nil {
+		err = s.save(true)
+	}
+	s.next.end(err)
+	return errors.Join(err, s.disk.close())
+}
+
+// establish makes this node the leader of itself, in the epoch of its boot: leases get grace from now on.
+// The caller holds mu.
+func (s *Local) establish() {
+	epoch := registry.Epoch{Term: s.id.Boot, Index: 1}
+	s.registry.Establish(epoch, fmt.Sprintf("%s-%d", s.id.ServerID, s.id.Boot))
+	now := s.registry.Clock().Lease
+	l := &leadership{epoch: epoch, established: now}
+	l.young.Store(allInGrace(s.registry.View(), now, now))
+	s.lead.Store(l)
+}
+
+// serve makes the node ready and then ends leases until ctx ends.
+func (s *Local) serve(ctx context.Context) {
+	if err := s.cfg.Copy(ctx); err != nil && ctx.Err() == nil {
+		s.log.Warn("could not take over what the other nodes have: serving what is here", "err", err)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	s.establish()
+	s.publish()
+	s.mu.Unlock()
+	s.ready.Store(true)
+	s.log.Info("ready", "instances", s.view.Load().Len(), "boot", s.id.Boot)
+	newEvictor(s.evictionEnv()).run(ctx)
+}
+
+// evictionEnv is what the evictor needs.
+func (s *Local) evictionEnv() evictionEnv {
+	return evictionEnv{
+		epoch: s.lead.Load().epoch,
+		clock: func() (int64, int) { return s.clock.read(time.Now()) },
+		// Nobody else decides, so what this node knows is the truth, also after a stall.
+		confirm: func(context.Context) bool { return true },
+		view:    s.view.Load,
+		expired: s.expired,
+		ending:  s.ending,
+		owner:   s.owner,
+		spares:  s.cfg.Spares,
+		apply: func(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+			return s.Apply(ctx, registry.FromClient, ops...)
+		},
+		draw:     rand.IntN,
+		interval: s.cfg.EvictionInterval,
+		upstream: s.cfg.EvictionTimer,
+		log:      s.log,
+		metrics:  s.metrics.eviction,
+	}
+}
+
+func (s *Local) expired(now int64, limit int) []registry.EvictItem {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registry.Expired(now, limit)
+}
+
+func (s *Local) ending(now int64) []registry.Op {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registry.Ending(now)
+}
+
+func (s *Local) owner(h registry.Handle) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registry.Owner(h)
+}

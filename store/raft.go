@@ -82,7 +82,7 @@ func OpenRaft(cfg RaftConfig) (*Raft, error) {
 	}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.settings = settingsWatch{own: cfg.Settings, state: func() registry.Settings { return s.machine.View().Settings() }, log: cfg.Log}
-	cfg.Metrics.MustRegister(preservationGauges{s.leaseTime}, s.suspendedGauge())
+	cfg.Metrics.MustRegister(preservationGauges{s.leaseTime}, suspendedGauge(s.suspended))
 	s.reads = newRounds(s.readRound)
 	s.indexes = newRounds(s.indexRound)
 	s.committer = newCommitter(s)
@@ -98,7 +98,7 @@ func (s *Raft) open() error {
 	if s.net, err = listenNetwork(s.cfg.ClusterAddr, s.cfg.ClusterAdvertise, s.cfg.TLS, s.log); err != nil {
 		return err
 	}
-	if s.id, err = openIdentity(s.cfg.DataDir, s.cfg.Node); err != nil {
+	if s.id, err = openIdentity(s.cfg.DataDir, owner{mode: modeCP, node: s.cfg.Node}); err != nil {
 		return err
 	}
 	if s.disk, err = openDisk(s.cfg.DataDir, s.fail); err != nil {

@@ -60,3 +60,11 @@ func (s *Raft) noteLeader() {
 	}
 	s.changed.fire()
 }
+
+// Leader is the name of the node that leads, as far as this node knows; "": it knows none.
+func (s *Raft) Leader() string {
+	if v := s.leader.Load(); v != nil {
+		return nameOf(v.id)
+	}
+	return ""
+}

@@ -1,0 +1,123 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+const (
+	// renewalsAge is how old (lease clock) the renewals on disk may get, and the lease clock itself, where
+	// nothing else is to be written. After a crash clients seem to have been silent for so long.
+	renewalsAge = 10 * time.Second
+	// reserved is by how much the index jumps at each start: more than a node gives out before it
+	// writes. An index is so never given out twice, also where the disk is written when the node stops.
+	reserved registry.Index = 1 << 20
+)
+
+// flush is one write to the disk, and what becomes of it, for all who wait for it.
+type flush struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+func newFlush() *flush { return &flush{done: make(chan struct{})} }
+
+func (f *flush) end(err error) {
+	f.err = err
+	close(f.done)
+}
+
+// wait waits for a flush. What it contains was performed: that it failed, or could not be waited for,
+// leaves open whether it outlasts the node.
+func (f *flush) wait(ctx context.Context) error {
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, ctx.Err())
+	}
+	if f.err != nil {
+		return fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, f.err)
+	}
+	return nil
+}
+
+// spoil notes that the state has what the disk has not, and returns the flush that a caller is to wait
+// for, if it is. The caller holds mu.
+func (s *Local) spoil(e effect) *flush {
+	s.dirty = true
+	waits := e == telling && s.cfg.Sync == SyncAlways
+	if waits || s.view.Load().Index() >= s.flushed+reserved/2 {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+	if waits {
+		return s.next
+	}
+	return nil
+}
+
+// keepSaving writes to the disk what changed, until ctx ends: at its time, and at once where somebody
+// waits or the reserved indexes are half used. One flush is under way at a time; what comes meanwhile
+// shares the next.
+func (s *Local) keepSaving(ctx context.Context) {
+	var due <-chan time.Time // never
+	if s.cfg.Sync != SyncNone {
+		tick := time.NewTicker(s.cfg.SyncInterval)
+		defer tick.Stop()
+		due = tick.C
+	}
+	for {
+		select {
+		case <-due:
+		case <-s.wake:
+		case <-ctx.Done():
+			return
+		}
+		if err := s.save(false); err != nil {
+			s.fatal <- err
+			return
+		}
+	}
+}
+
+// save writes what changed since the last time, if anything did; last also writes the renewals, whatever
+// their age.
+func (s *Local) save(last bool) error {
+	s.mu.Lock()
+	if !s.dirty && !last {
+		s.mu.Unlock()
+		return nil
+	}
+	f, what := s.next, s.freeze(last)
+	s.next, s.dirty = newFlush(), false
+	s.mu.Unlock()
+
+	began := time.Now()
+	err := s.disk.write(what)
+	s.metrics.noteFlush(what, time.Since(began))
+	f.end(err)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flushed, s.written = what.frozen.Index, what.frozen.Clock.Lease
+	return nil
+}
+
+// freeze captures what the disk has not. The caller holds mu.
+func (s *Local) freeze(last bool) saved {
+	what := saved{frozen: s.registry.FreezeSince(s.flushed), after: s.flushed, view: s.registry.View()}
+	if what.frozen.Pruned > s.flushed {
+		// Something was removed, and its record pruned, between two flushes: nothing says any more that
+		// the disk has what is gone.
+		what.frozen, what.whole = s.registry.Freeze(), true
+	}
+	what.renewals = last || what.frozen.Clock.Lease-s.disk.renewed >= renewalsAge.Milliseconds()
+	return what
+}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// load makes a registry out of what the disk has: an empty one, if that is nothing. Its indexes begin
+// beyond all that were given out before.
+func (d *localDisk) load() (*registry.Registry, error) {
+	f, err := d.read()
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", d.bolt.Path(), explainLocal(err))
+	}
+	if f == nil {
+		return registry.New(), nil
+	}
+	d.noteMarks(*f)
+	f.Index += reserved
+	f.Cluster = "" // each start is a history of its own
+	r, err := registry.Thaw(*f)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", d.bolt.Path(), explainLocal(err))
+	}
+	return r, nil
+}
+
+func (d *localDisk) noteMarks(f registry.Frozen) {
+	d.marks = marks{renewed: f.Clock.Lease}
+	for _, rec := range f.Removals {
+		d.removed = rec.Lease.Changed
+		if !rec.Full {
+			d.reduced = rec.Lease.Changed
+		}
+	}
+}
+
+// read reads the file; nil: nothing was written yet.
+func (d *localDisk) read() (f *registry.Frozen, err error) {
+	defer recoverDamage(&err)
+	err = d.bolt.View(func(tx *bbolt.Tx) error {
+		for _, name := range buckets {
+			if tx.Bucket(name) == nil {
+				return fmt.Errorf("there is no bucket %q", name)
+			}
+		}
+		b := tx.Bucket(bucketState).Get(keyRegistry)
+		if b == nil {
+			return nil
+		}
+		frozen, err := fsm.ParseFrozen(b)
+		if err != nil {
+			return err
+		}
+		f = &frozen
+		return errors.Join(readLeases(tx, f), readRemovals(tx, f))
+	})
+	return f, err
+}
+
+// readLeases reads the leases, and gives each a handle anew: the table of handles is not kept.
+func readLeases(tx *bbolt.Tx, f *registry.Frozen) error {
+	renewals := tx.Bucket(bucketRenewals)
+	err := tx.Bucket(bucketLeases).ForEach(func(name, b []byte) error {
+		l, err := fsm.ParseLeaseState(b)
+		if err == nil {
+			if later := renewals.Get(name); later != nil {
+				err = readRenewal(later, &l)
+			}
+		}
+		f.Leases = append(f.Leases, l)
+		return err
+	})
+	slices.SortFunc(f.Leases, func(a, b registry.LeaseState) int {
+		x, y := a.Lease.Key(), b.Lease.Key()
+		return cmp.Or(strings.Compare(x.App, y.App), strings.Compare(x.ID, y.ID))
+	})
+	for i := range f.Leases {
+		l := *f.Leases[i].Lease
+		l.Handle = registry.Handle{Slot: uint32(i), Gen: uint32(i + 1)}
+		f.Leases[i].Lease = &l
+	}
+	f.Slots, f.Generation, f.Free = uint32(len(f.Leases)), uint32(len(f.Leases)), nil
+	return err
+}
+
+// readRemovals reads the records of removals, in the order of their indexes.
+func readRemovals(tx *bbolt.Tx, f *registry.Frozen) error {
+	return tx.Bucket(bucketRemovals).ForEach(func(_, b []byte) error {
+		rec, err := fsm.ParseRemoval(b)
+		f.Removals = append(f.Removals, rec)
+		return err
+	})
+}

@@ -1,0 +1,154 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// localWriter writes one transaction. Its first error sticks.
+type localWriter struct {
+	saved
+	marks
+	tx  *bbolt.Tx
+	err error
+
+	leases, renewals, removals, removed *bbolt.Bucket
+}
+
+func (w *localWriter) write() error {
+	if w.whole {
+		w.clear()
+	}
+	w.leases, w.renewals = w.tx.Bucket(bucketLeases), w.tx.Bucket(bucketRenewals)
+	w.removals, w.removed = w.tx.Bucket(bucketRemovals), w.tx.Bucket(bucketRemoved)
+	for _, l := range w.frozen.Leases {
+		w.live(l)
+	}
+	w.reduce()
+	for _, rec := range w.frozen.Removals {
+		w.gone(rec)
+	}
+	w.prune()
+	if w.saved.renewals {
+		w.renew()
+	}
+	w.put(w.tx.Bucket(bucketState), keyRegistry, fsm.AppendFrozen(nil, w.frozen))
+	return w.err
+}
+
+// clear drops everything.
+func (w *localWriter) clear() {
+	for _, name := range buckets {
+		if err := w.tx.DeleteBucket(name); err != nil && !errors.Is(err, bbolterrors.ErrBucketNotFound) {
+			w.fail(err)
+		}
+	}
+	w.fail(createBuckets(w.tx))
+	w.marks = marks{}
+}
+
+// live enters a lease, and takes out the record of the removal before it, if there is one.
+func (w *localWriter) live(l registry.LeaseState) {
+	name := nameOnDisk(l.Lease.Key())
+	w.put(w.leases, name, fsm.AppendLeaseState(nil, l))
+	w.delete(w.renewals, name)
+	w.forget(name)
+}
+
+// gone enters the record of a removal, and takes out the lease.
+func (w *localWriter) gone(rec registry.Removal) {
+	name := nameOnDisk(rec.Lease.Key())
+	w.delete(w.leases, name)
+	w.delete(w.renewals, name)
+	w.forget(name)
+	w.put(w.removed, name, indexOnDisk(rec.Lease.Changed))
+	w.record(rec)
+}
+
+func (w *localWriter) record(rec registry.Removal) {
+	w.put(w.removals, indexOnDisk(rec.Lease.Changed), fsm.AppendRemoval(nil, rec))
+	w.marks.removed = max(w.marks.removed, rec.Lease.Changed)
+	if !rec.Full {
+		w.reduced = max(w.reduced, rec.Lease.Changed)
+	}
+}
+
+// forget takes out the record of a removal.
+func (w *localWriter) forget(name []byte) {
+	if index := w.removed.Get(name); index != nil {
+		w.delete(w.removals, index)
+		w.delete(w.removed, name)
+	}
+}
+
+// prune takes out the records that were pruned.
+func (w *localWriter) prune() {
+	for {
+		index, b := w.removals.Cursor().First()
+		if index == nil || binary.BigEndian.Uint64(index) > uint64(w.frozen.Pruned) || w.err != nil {
+			return
+		}
+		rec, err := fsm.ParseRemoval(b)
+		w.fail(err)
+		if err == nil {
+			w.forget(nameOnDisk(rec.Lease.Key()))
+		}
+	}
+}
+
+// reduce enters anew the records that were reduced since they were written. The reduced ones are the
+// oldest, on the disk as in the registry: so it is done at the latest when a record is written that is
+// reduced already.
+func (w *localWriter) reduce() {
+	fresh := w.frozen.Removals
+	if w.whole || w.marks.removed <= w.reduced || !w.saved.renewals && (len(fresh) == 0 || fresh[0].Full) {
+		return
+	}
+	for rec := range w.view.Removals() {
+		if rec.Full || rec.Lease.Changed > w.after {
+			return
+		}
+		if rec.Lease.Changed > w.reduced {
+			w.record(rec)
+		}
+	}
+}
+
+// renew enters the renewals of leases that did not change. They are live, and may be newer than what is
+// written beside them.
+func (w *localWriter) renew() {
+	now := w.frozen.Clock.Lease
+	for l := range w.view.All() {
+		last := w.view.LastRenewal(l)
+		if l.Changed > w.after || last.Lease < w.renewed {
+			continue
+		}
+		last.Lease = min(last.Lease, now)
+		w.put(w.renewals, nameOnDisk(l.Key()), appendRenewal(nil, registry.LeaseState{Renewed: last}))
+	}
+	w.renewed = now
+}
+
+func (w *localWriter) put(to *bbolt.Bucket, key, value []byte) {
+	if w.err == nil {
+		w.err = to.Put(key, value)
+	}
+}
+
+func (w *localWriter) delete(from *bbolt.Bucket, key []byte) {
+	if w.err == nil {
+		w.err = from.Delete(key)
+	}
+}
+
+func (w *localWriter) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
