@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 const jsonType = "application/json"
@@ -21,6 +23,8 @@ type call struct {
 	query  url.Values
 	body   []byte // JSON; nil: none
 	write  bool   // it changes something
+	// patience bounds one try; 0: the client's timeout.
+	patience time.Duration
 }
 
 // answer is what a server said, if its status is below 500 or there is no use in asking another one.
@@ -60,7 +64,7 @@ func (c *Client) do(ctx context.Context, q call) (answer, error) {
 }
 
 func (c *Client) try(ctx context.Context, server string, q call) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(q.patience, c.timeout))
 	defer cancel()
 	req, err := q.request(ctx, server)
 	if err != nil {

@@ -13,6 +13,8 @@ var (
 	ErrNotRegistered = errors.New("not registered")
 	// ErrUnknownMember: the cluster has no node of that name. Status lists its nodes.
 	ErrUnknownMember = errors.New("the cluster has no such node")
+	// ErrUnknownPeer: the cluster replicates with no server of that name. Peers lists them.
+	ErrUnknownPeer = errors.New("no such peer")
 	// ErrUnknownOutcome: nobody knows whether the write took effect. Repeat it, or read.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )

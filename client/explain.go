@@ -15,8 +15,10 @@ import (
 type Explanation struct {
 	App              string             `json:"app"`
 	ID               string             `json:"id"`
-	State            string             `json:"state"`   // listed, quarantined or gone
-	Summary          string             `json:"summary"` // all of it, in sentences
+	State            string             `json:"state"`                // listed, quarantined or gone
+	Summary          string             `json:"summary"`              // all of it, in sentences
+	Datacenter       string             `json:"datacenter,omitempty"` // that it belongs to; empty: the cluster's own
+	UnheardMS        int64              `json:"unheard_ms,omitempty"` // ms of lease clock since that was heard; 0: its link is not cut
 	Status           string             `json:"status"`
 	Reported         string             `json:"reported"` // the status that the instance reported last
 	Registered       int64              `json:"registered"`

@@ -8,15 +8,16 @@ import (
 
 // Status is a cluster as one of its nodes sees it (GET /v1/rollcall/status).
 type Status struct {
-	Node      string       `json:"node"`       // who answered
-	Version   string       `json:"version"`    // of its program
-	Mode      string       `json:"mode"`       // cp
-	ClusterID string       `json:"cluster_id"` // empty until the first leader was established
-	Leader    string       `json:"leader"`     // a node's id; empty: none is known
-	Term      uint64       `json:"term"`
-	Ready     bool         `json:"ready"`  // the answering node has loaded its state
-	Quorum    bool         `json:"quorum"` // the answering node knows a leader, or leads
-	Nodes     []NodeStatus `json:"nodes"`
+	Node       string       `json:"node"`       // who answered
+	Datacenter string       `json:"datacenter"` // its datacenter
+	Version    string       `json:"version"`    // of its program
+	Mode       string       `json:"mode"`       // cp or ap
+	ClusterID  string       `json:"cluster_id"` // empty until the first leader was established
+	Leader     string       `json:"leader"`     // a node's id; empty: none is known
+	Term       uint64       `json:"term"`
+	Ready      bool         `json:"ready"`  // the answering node has loaded its state
+	Quorum     bool         `json:"quorum"` // the answering node knows a leader, or leads, or needs none
+	Nodes      []NodeStatus `json:"nodes"`
 }
 
 // NodeStatus is one node of a cluster.

@@ -35,6 +35,7 @@ func newRootCommand() *cobra.Command {
 		newEventsCommand(),
 		newSelfPreservationCommand(),
 		newMembersCommand(),
+		newPeersCommand(),
 		newConfigCommand(),
 		newBenchCommand(),
 		newVersionCommand(),

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 func sampleStatus() clusterStatus {
@@ -20,15 +19,17 @@ func sampleStatus() clusterStatus {
 }
 
 func sampleInstances() instanceList {
-	return newInstanceList([]*registry.Lease{
-		{Interval: 10, Duration: 30, RegisteredAt: 1000, RenewedAt: registry.Stamp{Wall: 2000}, Instance: &registry.Instance{
-			InstanceID: "orders-1", App: "ORDERS", HostName: "orders-1.example.com", IPAddr: "10.0.0.1", Status: registry.OutOfService,
-			Overridden: registry.OutOfService, Port: registry.Port{Number: 80, Enabled: true}, SecurePort: registry.Port{Number: 443, Enabled: true},
-			VIP: "orders", Metadata: []registry.Pair{{Key: "zone", Value: "a"}}}},
-		{Interval: 30, Duration: 90, Instance: &registry.Instance{
-			InstanceID: "x\n\x1b[2Jy", App: "USERS", HostName: "users-1", IPAddr: "10.0.0.2", Status: registry.Up,
-			Port: registry.Port{Number: 80}, SecurePort: registry.Port{Number: 443, Enabled: true}}},
-	})
+	return instanceList{
+		{App: "ORDERS", ID: "orders-1", Status: "OUT_OF_SERVICE", Overridden: "OUT_OF_SERVICE", Host: "orders-1.example.com", IP: "10.0.0.1", Port: 80, SecurePort: 443, VIP: "orders",
+			Lease: 30, Interval: 10, LastRenewal: 2000, Registered: 1000, Metadata: map[string]string{"zone": "a"}},
+		{App: "USERS", ID: "x\n\x1b[2Jy", Status: "UP", Host: "users-1", IP: "10.0.0.2", SecurePort: 443, Lease: 90, Interval: 30},
+	}
+}
+
+func remoteInstances() instanceList {
+	list := sampleInstances()
+	list[0].Datacenter, list[0].UnheardMS = "dc2", 41000
+	return append(list, client.Instance{App: "USERS", ID: "u2", Status: "UP", Host: "h", IP: "10.0.0.3", Lease: 90, Datacenter: "old"})
 }
 
 func sampleEvents() recentEvents {
@@ -77,7 +78,12 @@ node3  unreachable  -               127.0.0.1:7763  0
 ORDERS  orders-1  OUT_OF_SERVICE  orders-1.example.com  10.0.0.1  80,443(tls)  orders  30s
 USERS   x??[2Jy   UP              users-1               10.0.0.2  443(tls)     -       90s
 `},
-		{name: "no instances", value: newInstanceList(nil), want: "APP  ID  STATUS  HOST  IP  PORT  VIP  LEASE\n"},
+		{name: "instances of other datacenters", value: remoteInstances(), want: `APP     ID        STATUS          HOST                  IP        PORT         VIP     LEASE  DATACENTER
+ORDERS  orders-1  OUT_OF_SERVICE  orders-1.example.com  10.0.0.1  80,443(tls)  orders  30s    dc2 (unheard for 41s)
+USERS   x??[2Jy   UP              users-1               10.0.0.2  443(tls)     -       90s    -
+USERS   u2        UP              h                     10.0.0.3  -            -       90s    old
+`},
+		{name: "no instances", value: instanceList{}, want: "APP  ID  STATUS  HOST  IP  PORT  VIP  LEASE\n"},
 		{name: "events, in one order", value: sampleEvents(), want: `TIME                  EVENT       APP     ID
 1970-01-01T00:00:03Z  registered  ORDERS  orders-1
 1970-01-01T00:00:02Z  canceled    ORDERS  orders-1
@@ -157,9 +163,10 @@ func TestJSON(t *testing.T) {
   }
 ]
 `},
-		{name: "no instances", value: newInstanceList(nil), want: "[]\n"},
+		{name: "no instances", value: instanceList{}, want: "[]\n"},
 		{name: "status", value: clusterStatus{client.Status{Mode: "cp", ClusterID: "c", Leader: "n", Term: 1, Nodes: []client.NodeStatus{{ID: "n", HTTP: "h", Cluster: "c", Role: "leader", Applied: 2}}}}, want: `{
   "node": "",
+  "datacenter": "",
   "version": "",
   "mode": "cp",
   "cluster_id": "c",

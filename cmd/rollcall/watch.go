@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 func newWatchCommand() *cobra.Command {
@@ -69,16 +70,16 @@ func (p watchPrinter) print(event client.WatchEvent) error {
 
 // watchLine is an event of a watch in JSON. Scripts rely on its members' names.
 type watchLine struct {
-	Event    string         `json:"event"` // start, change or reset
-	Index    string         `json:"index"`
-	Server   string         `json:"server,omitempty"` // of start
-	Reason   string         `json:"reason,omitempty"` // of reset
-	Action   string         `json:"action,omitempty"` // this and the rest: of change
-	Why      string         `json:"why,omitempty"`
-	App      string         `json:"app,omitempty"`
-	ID       string         `json:"id,omitempty"`
-	Status   string         `json:"status,omitempty"`
-	Instance *shownInstance `json:"instance,omitempty"`
+	Event    string           `json:"event"` // start, change or reset
+	Index    string           `json:"index"`
+	Server   string           `json:"server,omitempty"` // of start
+	Reason   string           `json:"reason,omitempty"` // of reset
+	Action   string           `json:"action,omitempty"` // this and the rest: of change
+	Why      string           `json:"why,omitempty"`
+	App      string           `json:"app,omitempty"`
+	ID       string           `json:"id,omitempty"`
+	Status   string           `json:"status,omitempty"`
+	Instance *client.Instance `json:"instance,omitempty"`
 }
 
 func newWatchLine(event client.WatchEvent) watchLine {
@@ -96,4 +97,32 @@ func newWatchLine(event client.WatchEvent) watchLine {
 		return line
 	}
 	return watchLine{}
+}
+
+// show is an instance as ls shows it, from what Eureka's documents tell.
+func show(l *registry.Lease) client.Instance {
+	i := l.Instance
+	s := client.Instance{
+		App: i.App, ID: i.ID(), Status: i.Status.String(), Host: i.HostName, IP: i.IPAddr, VIP: i.VIP,
+		Port: openPort(i.Port), SecurePort: openPort(i.SecurePort),
+		Lease: l.Duration, Interval: l.Interval, LastRenewal: l.RenewedAt.Wall, Registered: l.RegisteredAt,
+	}
+	if i.Overridden != registry.Unknown {
+		s.Overridden = i.Overridden.String()
+	}
+	if len(i.Metadata) > 0 {
+		s.Metadata = make(map[string]string, len(i.Metadata))
+	}
+	for _, p := range i.Metadata {
+		s.Metadata[p.Key] = p.Value
+	}
+	return s
+}
+
+// openPort is the port's number, 0 if the instance does not listen there.
+func openPort(p registry.Port) int {
+	if !p.Enabled {
+		return 0
+	}
+	return int(p.Number)
 }

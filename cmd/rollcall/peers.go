@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func newPeersCommand() *cobra.Command {
+	cmd := newPeersStatusCommand("peers", "Say how replication to other servers is, compare with one, or act on it")
+	cmd.Example = "  rollcall peers\n  rollcall peers -o json"
+	cmd.AddCommand(
+		newPeersStatusCommand("status", "Say how replication to other servers is"),
+		newPeersDiffCommand(),
+		newPeersRepairCommand(),
+		newPeersPauseCommand(),
+		newPeersResumeCommand(),
+	)
+	return cmd
+}
+
+func newPeersStatusCommand(use, short string) *cobra.Command {
+	var c connection
+	cmd := &cobra.Command{
+		Use:     use,
+		Short:   short,
+		Example: "  rollcall peers status",
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := c.open(nil)
+			if err != nil {
+				return err
+			}
+			found, err := cl.Peers(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if found.Peers == nil {
+				found.Peers = []client.Peer{} // JSON shows an empty list, not null
+			}
+			return c.out.print(cmd.OutOrStdout(), peers{found})
+		},
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+func newPeersDiffCommand() *cobra.Command {
+	return newPeersCompareCommand(&cobra.Command{
+		Use:     "diff NAME",
+		Short:   "Say what a peer has otherwise than it should, and change nothing",
+		Example: "  rollcall peers diff dc2",
+	}, (*client.Client).PeerDiff)
+}
+
+func newPeersRepairCommand() *cobra.Command {
+	return newPeersCompareCommand(&cobra.Command{
+		Use:   "repair NAME",
+		Short: "Send a peer what it lacks now",
+		Long: "Compares with a peer and sends it what it lacks or has older, and the removal of what it should not\n" +
+			"have. A Eureka server, which cannot be compared with, is sent everything. Servers repair by\n" +
+			"themselves; this is for those who do not want to wait.",
+		Example: "  rollcall peers repair dc2",
+	}, (*client.Client).RepairPeer)
+}
+
+// newPeersCompareCommand completes a command that shows what differs.
+func newPeersCompareCommand(cmd *cobra.Command, compare func(*client.Client, context.Context, string) (client.PeerDiff, error)) *cobra.Command {
+	var c connection
+	cmd.Args = usageArgs(cobra.ExactArgs(1))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cl, err := c.open(nil)
+		if err != nil {
+			return err
+		}
+		diff, err := compare(cl, cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if diff.Items == nil {
+			diff.Items = []client.DiffedItem{}
+		}
+		return c.out.print(cmd.OutOrStdout(), peerDiff{diff})
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+func newPeersPauseCommand() *cobra.Command {
+	return newPeersActCommand(&cobra.Command{
+		Use:   "pause NAME",
+		Short: "Send nothing to a peer until it is resumed",
+		Long: "Stops the sending to a peer, on whatever node does it. Nothing is lost: what changes meanwhile is\n" +
+			"sent after `rollcall peers resume`. What the peer sends is still taken.",
+		Example: `  rollcall peers pause dc2 --reason "its registry is being rebuilt"`,
+	}, "paused", (*client.Client).PausePeer)
+}
+
+func newPeersResumeCommand() *cobra.Command {
+	return newPeersActCommand(&cobra.Command{
+		Use:     "resume NAME",
+		Short:   "Go on sending to a peer",
+		Example: "  rollcall peers resume dc2",
+	}, "resumed", (*client.Client).ResumePeer)
+}
+
+// newPeersActCommand completes a command that acts on a peer; did is what it has done then.
+func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client, context.Context, string, registry.Act) error) *cobra.Command {
+	var c connection
+	var o operator
+	cmd.Args = usageArgs(cobra.ExactArgs(1))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cl, err := c.open(nil)
+		if err != nil {
+			return err
+		}
+		if err := act(cl, cmd.Context(), args[0], o.act()); err != nil {
+			return err
+		}
+		return c.out.print(cmd.OutOrStdout(), actedOnPeer{Done: did, Peer: args[0]})
+	}
+	c.addFlags(cmd)
+	o.addFlags(cmd)
+	return cmd
+}
+
+// peers is the state of replication as up to three tables: what is sent, what comes, what was repaired.
+type peers struct{ client.Peers }
+
+func (p peers) table() [][]string {
+	rows := [][]string{{"NAME", "KIND", "STATE", "LAG(CHANGES)", "LAG(TIME)", "LAST SUCCESS", "REASON"}}
+	for _, peer := range p.Peers.Peers {
+		rows = append(rows, []string{
+			peer.Name, peer.Kind, peer.State, strconv.FormatUint(peer.LagChanges, 10), lasting(peer.LagMS), clockTime(peer.LastSuccess), peer.Reason,
+		})
+	}
+	rows = append(rows, p.incoming()...)
+	return append(rows, p.repairs()...)
+}
+
+// incoming is a table of the datacenters and Eureka servers that send, if there are any.
+func (p peers) incoming() [][]string {
+	rows := [][]string{{}, {"FROM", "INSTANCES", "LAST HEARD", "LINK", "ON CUT", "KEPT"}}
+	for _, peer := range p.Peers.Peers {
+		in := peer.Incoming
+		if in == nil {
+			continue
+		}
+		heard, link := "never", "up"
+		if in.HeardMS != nil {
+			heard = lasting(*in.HeardMS) + " ago"
+		}
+		if in.Cut {
+			link = "cut"
+		}
+		rows = append(rows, []string{peer.Name, strconv.Itoa(in.Instances), heard, link, in.OnCut, strconv.Itoa(in.Kept)})
+	}
+	return unlessEmpty(rows)
+}
+
+// repairs is a table of the last repair of each peer, if there was one.
+func (p peers) repairs() [][]string {
+	rows := [][]string{{}, {"REPAIRED", "TIME", "WHY", "SENT", "REMOVED"}}
+	for _, peer := range p.Peers.Peers {
+		if r := peer.LastRepair; r != nil {
+			rows = append(rows, []string{peer.Name, clockTime(r.At), r.Reason, strconv.Itoa(r.Sent), strconv.Itoa(r.Removed)})
+		}
+	}
+	return unlessEmpty(rows)
+}
+
+// unlessEmpty leaves out a further table that has only a head.
+func unlessEmpty(rows [][]string) [][]string {
+	if len(rows) == 2 {
+		return nil
+	}
+	return rows
+}
+
+// peerDiff is a comparison as two tables: the numbers, and the instances.
+type peerDiff struct{ client.PeerDiff }
+
+func (d peerDiff) table() [][]string {
+	rows := [][]string{
+		{"APPS", "MISSING", "EXTRA"},
+		{strconv.Itoa(d.Apps), strconv.Itoa(d.Missing), strconv.Itoa(d.Extra)},
+	}
+	items := [][]string{{}, {"INSTANCE", "THE PEER'S"}}
+	for _, i := range d.Items {
+		items = append(items, []string{registry.NewKey(i.App, i.ID).String(), i.What})
+	}
+	return append(rows, unlessEmpty(items)...)
+}
+
+// actedOnPeer says what was done.
+type actedOnPeer struct {
+	Done string `json:"done"`
+	Peer string `json:"peer"`
+}
+
+func (a actedOnPeer) table() [][]string { return [][]string{{a.Done, a.Peer}} }
