@@ -3,6 +3,7 @@ package httpd
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // peersStatus is what this package shows of Peers.Status. Times are ms since the epoch, spans ms.
@@ -30,12 +31,18 @@ type incoming struct {
 	Kept      int    `json:"kept"`
 }
 
+// statusPatience bounds what a page or an explanation waits for the state of replication, which
+// another node may have to be asked for.
+const statusPatience = time.Second
+
 // peerStatus is the state of replication; empty if there is none or it cannot be told.
 func (h *Handler) peerStatus(ctx context.Context) peersStatus {
 	var s peersStatus
 	if h.config.Peers == nil {
 		return s
 	}
+	ctx, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
 	doc, err := h.config.Peers.Status(ctx)
 	if err == nil {
 		err = json.Unmarshal(doc, &s)

@@ -42,7 +42,7 @@ func newPeersStatusCommand(use, short string) *cobra.Command {
 			if found.Peers == nil {
 				found.Peers = []client.Peer{} // JSON shows an empty list, not null
 			}
-			return c.out.print(cmd.OutOrStdout(), peers{found})
+			return c.out.print(cmd.OutOrStdout(), peerTables{found})
 		},
 	}
 	c.addFlags(cmd)
@@ -128,10 +128,10 @@ func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client,
 	return cmd
 }
 
-// peers is the state of replication as up to three tables: what is sent, what comes, what was repaired.
-type peers struct{ client.Peers }
+// peerTables is the state of replication as up to three tables: what is sent, what comes, what was repaired.
+type peerTables struct{ client.Peers }
 
-func (p peers) table() [][]string {
+func (p peerTables) table() [][]string {
 	rows := [][]string{{"NAME", "KIND", "STATE", "LAG(CHANGES)", "LAG(TIME)", "LAST SUCCESS", "REASON"}}
 	for _, peer := range p.Peers.Peers {
 		rows = append(rows, []string{
@@ -143,7 +143,7 @@ func (p peers) table() [][]string {
 }
 
 // incoming is a table of the datacenters and Eureka servers that send, if there are any.
-func (p peers) incoming() [][]string {
+func (p peerTables) incoming() [][]string {
 	rows := [][]string{{}, {"FROM", "INSTANCES", "LAST HEARD", "LINK", "ON CUT", "KEPT"}}
 	for _, peer := range p.Peers.Peers {
 		in := peer.Incoming
@@ -163,7 +163,7 @@ func (p peers) incoming() [][]string {
 }
 
 // repairs is a table of the last repair of each peer, if there was one.
-func (p peers) repairs() [][]string {
+func (p peerTables) repairs() [][]string {
 	rows := [][]string{{}, {"REPAIRED", "TIME", "WHY", "SENT", "REMOVED"}}
 	for _, peer := range p.Peers.Peers {
 		if r := peer.LastRepair; r != nil {

@@ -67,7 +67,7 @@ func TestCommandsAboutPeersThatFailSayWhy(t *testing.T) {
 
 func TestPeersAreShownWithWhatComesAndWhatWasRepaired(t *testing.T) {
 	heard := int64(41000)
-	found := peers{client.Peers{Peers: []client.Peer{
+	found := peerTables{client.Peers{Peers: []client.Peer{
 		{Name: "127.0.0.1:8762", Kind: "node", State: "ok", LastSuccess: 1000},
 		{Name: "dc2", Kind: "datacenter", State: "failing", Reason: "dial tcp: connection refused", LagChanges: 5000, LagMS: 90500, LastSuccess: 2000,
 			LastRepair: &client.PeerRepair{At: 3000, Reason: "too-old", Sent: 12, Removed: 3},
@@ -91,7 +91,7 @@ dc2       1970-01-01T00:00:03Z  too-old  12    3
 		t.Errorf("%v, got\n%s\nwant\n%s", err, out.String(), want)
 	}
 	out.Reset()
-	if err := asTable.print(&out, peers{}); err != nil || strings.Count(out.String(), "\n") != 1 {
+	if err := asTable.print(&out, peerTables{}); err != nil || strings.Count(out.String(), "\n") != 1 {
 		t.Errorf("%v, without peers it prints\n%s\nwant one head", err, out.String())
 	}
 }
