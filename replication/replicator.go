@@ -3,8 +3,10 @@ package replication
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -26,31 +28,76 @@ var (
 // Replicator is a node's side of all replication. Safe for concurrent use.
 type Replicator struct {
 	config  Config
+	peers   []*peer
 	eurekas eurekaSenders
 }
 
 // New checks the configuration, every mistake at once. It starts nothing.
-func New(c Config) (*Replicator, error) { return &Replicator{config: c}, nil }
+func New(c Config) (*Replicator, error) { return newReplicator(c, newLink) }
+
+func newReplicator(c Config, newLink func(linkEnv) link) (*Replicator, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	r := &Replicator{config: c}
+	m := newMetrics(c.Metrics, r)
+	for _, p := range c.Peers {
+		r.peers = append(r.peers, newPeer(c, p, m, newLink))
+	}
+	return r, nil
+}
+
+// newLink makes the link of a peer's kind.
+func newLink(env linkEnv) link {
+	if env.peer.Kind == Eureka {
+		return newEurekaLink(env)
+	}
+	return newRollcallLink(env)
+}
 
 // Run sends to all peers until ctx ends: with consensus, for one leadership; else for as long as the
-// node runs.
-func (r *Replicator) Run(ctx context.Context) error { panic("not written") }
+// node runs. It returns nil then, or registry.ErrClosed.
+func (r *Replicator) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	after := newest(r.config.Service).Index()
+	g.Go(func() error { return r.watch(ctx, after) })
+	g.Go(func() error { return r.acknowledge(ctx) })
+	for _, p := range r.peers {
+		g.Go(func() error {
+			p.run(ctx)
+			return nil
+		})
+	}
+	err := g.Wait()
+	r.acknowledgeLast(ctx)
+	return err
+}
+
+// watch wakes the peers when something changed after an index. One wait serves all of them.
+func (r *Replicator) watch(ctx context.Context, after registry.Index) error {
+	for {
+		c, err := r.config.Service.Changes(ctx, after, registry.Selector{})
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, registry.ErrTooOld):
+			after = newest(r.config.Service).Index()
+		case err != nil:
+			return fmt.Errorf("wait for changes after %d: %w", after, err)
+		default:
+			after = c.View.Index()
+		}
+		for _, p := range r.peers {
+			p.poke()
+		}
+	}
+}
 
 // Copy takes over what the other nodes of the own datacenter have, when this one has started. It
 // returns nil when it has it, when there is no other node, or when none of the others has been ready
 // for some seconds; else an error, after its tries.
 func (r *Replicator) Copy(ctx context.Context) error { panic("not written") }
-
-// Receive applies a message of a Rollcall peer and returns the answer. Errors: ErrMalformed,
-// ErrStranger, or registry.Service's.
-func (r *Replicator) Receive(ctx context.Context, message []byte) (answer []byte, err error) {
-	panic("not written")
-}
-
-// Compare answers a peer's digests with what differs here. Errors: as Receive.
-func (r *Replicator) Compare(ctx context.Context, message []byte) (answer []byte, err error) {
-	panic("not written")
-}
 
 // State writes everything, for the start-up copy of a node of the own datacenter that names itself.
 // Errors before the first byte: ErrStranger; registry.ErrNoLeader while this node is not ready itself.
@@ -58,33 +105,69 @@ func (r *Replicator) State(ctx context.Context, datacenter string, w io.Writer) 
 	panic("not written")
 }
 
-// Cut is how long a datacenter or Eureka server may be silent before its link counts as cut.
-func (r *Replicator) Cut(dc string) time.Duration { panic("not written") }
-
-// Spares says whether leases of another datacenter, whose time has passed, stay for now: its link is
-// cut, and that is the peer's policy. Heard is how long ago (lease clock) it was last heard; ok is
-// false if it never was.
-func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool { panic("not written") }
-
-// Age is the time since the node of the own datacenter that was silent longest was last reached; 0 if
-// there is none.
-func (r *Replicator) Age() time.Duration { panic("not written") }
-
 // Act tells the other nodes of the own datacenter an operator's act that is in no list.
-func (r *Replicator) Act(op registry.SelfPreservation) { panic("not written") }
-
-// Status is the state of every peer, in the order of the configuration.
-func (r *Replicator) Status() []PeerStatus { panic("not written") }
+func (r *Replicator) Act(op registry.SelfPreservation) {
+	for _, p := range r.peers {
+		if s := p.sending(); s != nil {
+			s.tellAct(op)
+		}
+	}
+}
 
 // Diff compares with a peer and changes nothing. Errors: ErrUnknownPeer, ErrNotSending, ErrNoDigests, or the
 // transport's.
-func (r *Replicator) Diff(ctx context.Context, peer string) (Diff, error) { panic("not written") }
+func (r *Replicator) Diff(ctx context.Context, peer string) (Diff, error) {
+	s, err := r.session(peer)
+	if err != nil {
+		return Diff{}, err
+	}
+	d, _, err := s.link.compare(ctx, false)
+	return d, err
+}
 
 // Repair compares with a peer and sends what it lacks; for a Eureka server, everything. It returns when the
 // comparison is done and what differs is queued. Errors: as Diff.
-func (r *Replicator) Repair(ctx context.Context, peer string) (Diff, error) { panic("not written") }
+func (r *Replicator) Repair(ctx context.Context, peer string) (Diff, error) {
+	s, err := r.session(peer)
+	if err != nil {
+		return Diff{}, err
+	}
+	return s.repair(ctx)
+}
 
-// Pause stops the sending to a peer, or resumes it, whichever node does it now or later.
+// Pause stops the sending to a peer, or resumes it, whichever node does it now or later. Errors:
+// ErrUnknownPeer, or registry.Service's.
 func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by registry.Act) error {
-	panic("not written")
+	p, err := r.peer(peer)
+	if err != nil {
+		return err
+	}
+	_, err = r.config.Service.Apply(ctx, registry.FromClient, registry.PausePeer{Peer: peer, Paused: paused, By: by})
+	if err != nil {
+		return fmt.Errorf("pause %s: %w", peer, err)
+	}
+	p.poke()
+	return nil
+}
+
+func (r *Replicator) peer(name string) (*peer, error) {
+	for _, p := range r.peers {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %q", ErrUnknownPeer, name)
+}
+
+// session is a peer's present one.
+func (r *Replicator) session(name string) (*session, error) {
+	p, err := r.peer(name)
+	if err != nil {
+		return nil, err
+	}
+	s := p.sending()
+	if s == nil {
+		return nil, p.notSending()
+	}
+	return s, nil
 }

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -33,6 +34,9 @@ type task struct {
 	remove registry.Remove
 	// tries counts how often an answer made a new task of this one.
 	tries int
+	// queued is when the task, or the oldest that was merged into it, was queued; asOf is when remove was
+	// right.
+	queued, asOf time.Time
 }
 
 // merge is the task that tells what two tasks of one instance do, of which newer was made later: a
@@ -60,6 +64,7 @@ func merge(older, newer task) task {
 func (older task) with(newer, merged task) task {
 	merged.first = earlier(older.first, newer.first)
 	merged.tries = max(older.tries, newer.tries)
+	merged.queued = older.queued
 	return merged
 }
 
@@ -106,8 +111,5 @@ type linkEnv struct {
 	// origin is what the peer's own instances, which it sends back as newer, are applied as.
 	origin registry.Origin
 }
-
-// The links by kind.
-var _ = []func(linkEnv) link{newRollcallLink, newEurekaLink}
 
 func newRollcallLink(env linkEnv) link { panic("not written") }

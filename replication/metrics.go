@@ -1,0 +1,169 @@
+package replication
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// metrics are the figures of all peers. What a status knows already is read from it when somebody asks,
+// under upstream's names where upstream has one (eurekaServer.replication.acceptedTasks is
+// rollcall_replication_accepted_tasks_total).
+type metrics struct {
+	replicator *Replicator
+	waiting    *prometheus.HistogramVec
+	stats      []statMetric
+	figures    []figureMetric
+	byWord     []wordMetric
+}
+
+type statMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(batcher.Stats) float64
+}
+
+type figureMetric struct {
+	desc  *prometheus.Desc
+	value func(PeerStatus) (value float64, ok bool)
+}
+
+type wordMetric struct {
+	desc   *prometheus.Desc
+	values func(PeerStatus) map[string]uint64
+}
+
+// newMetrics registers the figures with reg, unless it is nil.
+func newMetrics(reg prometheus.Registerer, r *Replicator) *metrics {
+	m := &metrics{
+		replicator: r,
+		// Upstream calls it executionTime, though it is the time before the execution.
+		waiting: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "rollcall", Subsystem: "replication", Name: "waiting_seconds",
+			Help:    "Time that the oldest task of a batch had waited when it was sent.",
+			Buckets: []float64{.05, .1, .25, .5, .6, .75, 1, 2.5, 5, 10, 30},
+		}, []string{"peer"}),
+		stats:   statMetrics(),
+		figures: figureMetrics(),
+		byWord: []wordMetric{
+			{desc("sent_total", "Facts that the peer took.", "fact"), func(s PeerStatus) map[string]uint64 { return s.Sent }},
+			{desc("dropped_tasks_total", "Tasks that were given up; those that tell a change are read again, unless the peer refused them.", "reason"), func(s PeerStatus) map[string]uint64 { return s.Dropped }},
+			{desc("repairs_total", "Comparisons that found something to send.", "reason"), func(s PeerStatus) map[string]uint64 { return s.Repairs }},
+		},
+	}
+	if reg != nil {
+		reg.MustRegister(m.waiting, m)
+	}
+	return m
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("rollcall_replication_"+name, help, append([]string{"peer"}, labels...), nil)
+}
+
+func statMetrics() []statMetric {
+	counter := func(name, help string, value func(batcher.Stats) uint64) statMetric {
+		return statMetric{desc(name, help), prometheus.CounterValue, func(s batcher.Stats) float64 { return float64(value(s)) }}
+	}
+	gauge := func(name, help string, value func(batcher.Stats) int) statMetric {
+		return statMetric{desc(name, help), prometheus.GaugeValue, func(s batcher.Stats) float64 { return float64(value(s)) }}
+	}
+	type stats = batcher.Stats
+	return []statMetric{
+		counter("accepted_tasks_total", "Tasks that were queued.", func(s stats) uint64 { return s.AcceptedTasks }),
+		counter("replayed_tasks_total", "Tasks that are to be sent again.", func(s stats) uint64 { return s.ReplayedTasks }),
+		counter("expired_tasks_total", "Tasks that waited too long.", func(s stats) uint64 { return s.ExpiredTasks }),
+		counter("overridden_tasks_total", "Tasks that became part of another one of their instance.", func(s stats) uint64 { return s.OverriddenTasks }),
+		counter("queue_overflows_total", "Tasks that were dropped because the buffer was full.", func(s stats) uint64 { return s.QueueOverflows }),
+		gauge("acceptor_queue_size", "Tasks that the acceptor has not looked at yet.", func(s stats) int { return s.AcceptorQueueSize }),
+		gauge("reprocess_queue_size", "Tasks given back that the acceptor has not looked at yet.", func(s stats) int { return s.ReprocessQueueSize }),
+		gauge("queue_size", "Pending tasks.", func(s stats) int { return s.QueueSize }),
+		gauge("pending_job_requests", "Workers that wait for work.", func(s stats) int { return s.PendingJobRequests }),
+		gauge("in_flight_tasks", "Tasks that workers have.", func(s stats) int { return s.InFlight }),
+		gauge("batch_size", "Tasks of the last batch.", func(s stats) int { return s.LastBatchSize }),
+		counter("successful_executions_total", "Tasks that were transmitted.", func(s stats) uint64 { return s.SuccessfulExecutions }),
+		counter("transient_errors_total", "Tasks whose transmission found nobody.", func(s stats) uint64 { return s.TransientErrors }),
+		counter("permanent_errors_total", "Tasks that the peer refused.", func(s stats) uint64 { return s.PermanentErrors }),
+		counter("congestion_issues_total", "Tasks whose transmission found the peer busy.", func(s stats) uint64 { return s.CongestionIssues }),
+	}
+}
+
+func figureMetrics() []figureMetric {
+	seconds := func(ms int64) float64 { return float64(ms) / 1000 }
+	always := func(value func(PeerStatus) float64) func(PeerStatus) (float64, bool) {
+		return func(s PeerStatus) (float64, bool) { return value(s), true }
+	}
+	incoming := func(value func(Incoming) float64) func(PeerStatus) (float64, bool) {
+		return func(s PeerStatus) (float64, bool) {
+			if s.Incoming == nil {
+				return 0, false
+			}
+			return value(*s.Incoming), true
+		}
+	}
+	return []figureMetric{
+		{desc("lag_changes", "Changes that the peer does not know yet."), always(func(s PeerStatus) float64 { return float64(s.LagChanges) })},
+		{desc("lag_seconds", "Age of the oldest change that the peer does not know yet."), always(func(s PeerStatus) float64 { return seconds(s.LagMillis) })},
+		{desc("sending", "1 while this node sends to the peer."), always(func(s PeerStatus) float64 { return one(s.State == StateOK || s.State == StateFailing) })},
+		{desc("failing", "1 if the last transmission failed."), always(func(s PeerStatus) float64 { return one(s.State == StateFailing) })},
+		{desc("last_success_timestamp_seconds", "When the peer answered last."), func(s PeerStatus) (float64, bool) {
+			return seconds(s.LastSuccess), s.LastSuccess > 0
+		}},
+		{desc("incoming_instances", "Instances that belong to the peer."), incoming(func(in Incoming) float64 { return float64(in.Instances) })},
+		{desc("incoming_kept_instances", "Of these, those that are kept though their time has passed."), incoming(func(in Incoming) float64 { return float64(in.Kept) })},
+		{desc("incoming_cut", "1 while the link from the peer counts as cut."), incoming(func(in Incoming) float64 { return one(in.Cut) })},
+		{desc("incoming_heard_seconds", "Time since the peer was heard."), func(s PeerStatus) (float64, bool) {
+			if s.Incoming == nil || s.Incoming.Heard == nil {
+				return 0, false
+			}
+			return seconds(*s.Incoming.Heard), true
+		}},
+	}
+}
+
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, s := range m.stats {
+		to <- s.desc
+	}
+	for _, f := range m.figures {
+		to <- f.desc
+	}
+	for _, w := range m.byWord {
+		to <- w.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	for i, status := range m.replicator.Status() {
+		stats := m.replicator.peers[i].stats()
+		for _, s := range m.stats {
+			to <- prometheus.MustNewConstMetric(s.desc, s.kind, s.value(stats), status.Name)
+		}
+		for _, f := range m.figures {
+			if value, ok := f.value(status); ok {
+				to <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, value, status.Name)
+			}
+		}
+		for _, w := range m.byWord {
+			for word, n := range w.values(status) {
+				to <- prometheus.MustNewConstMetric(w.desc, prometheus.CounterValue, float64(n), status.Name, word)
+			}
+		}
+	}
+}
+
+// waited notes how long the oldest task of a batch had waited when it was sent.
+func (m *metrics) waited(peer string, d time.Duration) {
+	m.waiting.WithLabelValues(peer).Observe(d.Seconds())
+}
