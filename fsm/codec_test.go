@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -566,5 +567,29 @@ func TestRecordsOfTheLocalDiskReferToNothingOfTheirBuffer(t *testing.T) {
 	g.Leases, g.Removals, g.Free = []registry.LeaseState{l}, []registry.Removal{r}, f.Free
 	if !reflect.DeepEqual(g, f) {
 		t.Errorf("got %+v after the buffers were overwritten, want %+v", g, f)
+	}
+}
+
+// The least size of an element bounds how many are believed to follow.
+func TestListsOfEmptyElementsAreRead(t *testing.T) {
+	const many = 100
+	for name, want := range map[string]registry.Frozen{
+		"recent registrations": {Registered: make([]registry.Recent, many)},
+		"recent cancels":       {Canceled: make([]registry.Recent, many)},
+		"transitions":          {Transitions: make([]registry.Preservation, many)},
+		"links":                {Links: make([]registry.Link, many)},
+		"senders":              {Senders: make([]registry.Sender, many)},
+		"peers":                {Peers: make([]registry.PeerState, many)},
+	} {
+		b := AppendFrozen(nil, want)
+		if got, err := ParseFrozen(b); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
+		}
+	}
+	for _, op := range []registry.Op{registry.AckPeer{}, registry.PausePeer{}, registry.Contact{}, registry.Cancel{}} {
+		items := slices.Repeat([]Item{{Op: op}}, many)
+		if _, got, err := ParseBatch(AppendBatch(nil, BatchID{}, items)); err != nil || !reflect.DeepEqual(got, items) {
+			t.Errorf("%T: got %+v, %v, want %d", op, got, err, many)
+		}
 	}
 }

@@ -174,6 +174,18 @@ func TestGoldenRecordsOfTheLocalDisk(t *testing.T) {
 	golden(t, "disk-registry", AppendFrozen(nil, f))
 }
 
+func TestSnapshotOfVersion2LeavesOutWhatVersion3Adds(t *testing.T) {
+	s := goldenSnapshot()
+	s.version = 2
+	var b bytes.Buffer
+	if _, err := s.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := readGolden(t, filepath.Join("testdata", "snapshot-v2.hex")); !bytes.Equal(b.Bytes(), want) {
+		t.Errorf("got\n%x, want\n%x", b.Bytes(), want)
+	}
+}
+
 // What an older version did not say is made up when its snapshot is read.
 func TestSnapshotOfAnOlderVersionIsRead(t *testing.T) {
 	v1, v2 := goldenSnapshotV1(), goldenSnapshotV2()
