@@ -18,9 +18,9 @@ import (
 
 // Bounds of one replication document.
 const (
-	maxItems = 250 // upstream's own servers never send more
-	// maxDocument is far below what servers of our own kind accept (8 MiB), also with one instance more.
-	maxDocument = 4 << 20
+	maxEurekaItems = 250 // upstream's own servers never send more
+	// maxEurekaDocument is far below what servers of our own kind accept (8 MiB), also with one instance more.
+	maxEurekaDocument = 4 << 20
 )
 
 // eurekaLink transmits to one Eureka server. Safe for concurrent use.
@@ -54,14 +54,14 @@ func (l *eurekaLink) Process(ctx context.Context, t task) batcher.Result {
 // can be repeated.
 func (l *eurekaLink) ProcessBatch(ctx context.Context, tasks []task) batcher.Result {
 	v := l.env.view()
-	var all []told
+	var all []eurekaPart
 	for _, t := range tasks {
-		all = append(all, tell(v, t)...)
+		all = append(all, partsOf(v, t)...)
 	}
 	if l.env.peer.Single {
 		return l.sendOneByOne(ctx, all)
 	}
-	for some := range slices.Chunk(all, maxItems) {
+	for some := range slices.Chunk(all, maxEurekaItems) {
 		if result := l.sendBatch(ctx, some); result != batcher.Success {
 			return result
 		}
@@ -69,14 +69,14 @@ func (l *eurekaLink) ProcessBatch(ctx context.Context, tasks []task) batcher.Res
 	return batcher.Success
 }
 
-// told is an item of a batch, or a call, and the task that it is a part of.
-type told struct {
+// eurekaPart is an item of a batch, or a call, and the task that it is a part of.
+type eurekaPart struct {
 	eureka.Item
 	task task
 }
 
 // fact is the word of the status for what an item tells.
-func (t told) fact() string {
+func (t eurekaPart) fact() string {
 	switch t.Action {
 	case eureka.Register:
 		return "register"
@@ -88,13 +88,13 @@ func (t told) fact() string {
 	return "override"
 }
 
-// tell is what the server is to be told of an instance, in order: its present state as far as the task
+// partsOf is what the server is to be told of an instance, in order: its present state as far as the task
 // asks for it. Of one that is gone there is nothing to tell; its removal is a task of its own. What is
 // in quarantine is taken from a server that knows no such thing, and comes back by the 404 that
 // answers the next heartbeat after it.
-func tell(v *registry.View, t task) []told {
+func partsOf(v *registry.View, t task) []eurekaPart {
 	if t.facts&canceled != 0 {
-		return []told{cancelOf(t)}
+		return []eurekaPart{cancelOf(t)}
 	}
 	l, ok := v.Find(t.key)
 	switch {
@@ -103,49 +103,49 @@ func tell(v *registry.View, t task) []told {
 	case l.Quarantine != nil && t.facts&(registered|overridden) == 0:
 		return nil
 	case l.Quarantine != nil:
-		return []told{cancelOf(t)}
+		return []eurekaPart{cancelOf(t)}
 	case t.facts&registered != 0:
-		return tellRegistered(v, l, t)
+		return registeredParts(v, l, t)
 	case t.facts&overridden != 0:
-		return []told{overrideOf(l, t)}
+		return []eurekaPart{overrideOf(l, t)}
 	}
 	beat := eurekaItem(eureka.Heartbeat, t, l)
 	beat.Overridden = l.Instance.Overridden
-	return []told{beat}
+	return []eurekaPart{beat}
 }
 
-// tellRegistered tells what a client says of itself. The override that the server has for the name
+// registeredParts tells what a client says of itself. The override that the server has for the name
 // outlives a registration, so it is told after it where it may be another one: that of an earlier
 // life, or one that was changed. An override that the client's own DOWN or STARTING is stronger than
 // is shown only if the instance registers after it.
-func tellRegistered(v *registry.View, l *registry.Lease, t task) []told {
+func registeredParts(v *registry.View, l *registry.Lease, t task) []eurekaPart {
 	register := eurekaItem(eureka.Register, t, l)
 	shown := *l
 	shown.RenewedAt = v.LastRenewal(l)
 	register.Lease = &shown
 	if !t.began && t.facts&overridden == 0 {
-		return []told{register}
+		return []eurekaPart{register}
 	}
-	all := []told{register, overrideOf(l, t)}
+	all := []eurekaPart{register, overrideOf(l, t)}
 	if i := l.Instance; i.Overridden != registry.Unknown && i.Status != i.Overridden {
 		all = append(all, register)
 	}
 	return all
 }
 
-func eurekaItem(action eureka.ItemAction, t task, l *registry.Lease) told {
+func eurekaItem(action eureka.ItemAction, t task, l *registry.Lease) eurekaPart {
 	i := l.Instance
-	return told{task: t, Item: eureka.Item{
+	return eurekaPart{task: t, Item: eureka.Item{
 		Action: action, App: t.key.App, ID: t.key.ID, LastDirty: i.LastDirty, Status: i.Status, HasStatus: true,
 	}}
 }
 
-func cancelOf(t task) told {
-	return told{task: t, Item: eureka.Item{Action: eureka.Cancel, App: t.key.App, ID: t.key.ID}}
+func cancelOf(t task) eurekaPart {
+	return eurekaPart{task: t, Item: eureka.Item{Action: eureka.Cancel, App: t.key.App, ID: t.key.ID}}
 }
 
 // overrideOf tells the override, or that there is none and what the status is instead.
-func overrideOf(l *registry.Lease, t task) told {
+func overrideOf(l *registry.Lease, t task) eurekaPart {
 	if l.Instance.Overridden == registry.Unknown {
 		return eurekaItem(eureka.DeleteStatusOverride, t, l)
 	}

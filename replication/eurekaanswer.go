@@ -15,7 +15,7 @@ const maxTries = 3
 
 // analyse does what the answers to items ask for: what the server does not know it is told as a
 // registration, and what it has newer is taken over here (upstream: InstanceReplicationTask.handleFailure).
-func (l *eurekaLink) analyse(ctx context.Context, all []told, results []eureka.ItemResult) {
+func (l *eurekaLink) analyse(ctx context.Context, all []eurekaPart, results []eureka.ItemResult) {
 	var refused error
 	var newer []*registry.Instance
 	for n := range all {
@@ -56,12 +56,9 @@ func (l *eurekaLink) tellAgain(t task) bool {
 	return true
 }
 
-// noteRefused notes what was refused, and logs it once per change of state. Whatever it was, it is not
-// sent again.
+// noteRefused logs what was refused, once per change of state. Whatever it was, it is not sent again; the
+// call itself was answered.
 func (l *eurekaLink) noteRefused(err error) {
-	if err != nil {
-		l.env.failed(err)
-	}
 	if before := l.refuses.Swap(err != nil); !before && err != nil {
 		l.env.config.Log.Warn("a Eureka server refuses an item", "peer", l.env.peer.Name, "err", err)
 	}
@@ -69,7 +66,7 @@ func (l *eurekaLink) noteRefused(err error) {
 
 // newer returns the server's instance if it is newer than the one here. A server that says so without
 // showing its own is asked for it; one whose own is not newer is told ours.
-func (l *eurekaLink) newer(ctx context.Context, t told, r eureka.ItemResult) ([]*registry.Instance, error) {
+func (l *eurekaLink) newer(ctx context.Context, t eurekaPart, r eureka.ItemResult) ([]*registry.Instance, error) {
 	theirs := r.Lease
 	if theirs == nil {
 		var err error

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
-// maxAnswer bounds what is read of a Eureka server's answer: 250 instances at their largest.
-const maxAnswer = 64 << 20
+// maxEurekaAnswer bounds what is read of a Eureka server's answer: 250 instances at their largest.
+const maxEurekaAnswer = 64 << 20
 
 func newEurekaClient(p PeerConfig) *http.Client {
 	return &http.Client{
@@ -106,11 +106,11 @@ func (l *eurekaLink) exchange(r *http.Request) (eurekaAnswer, error) {
 		return eurekaAnswer{}, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxEurekaAnswer+1))
 	if err != nil {
 		return eurekaAnswer{}, fmt.Errorf("%s %s: the answer broke off: %w", r.Method, r.URL, err)
 	}
-	if len(body) > maxAnswer {
+	if len(body) > maxEurekaAnswer {
 		return eurekaAnswer{}, fmt.Errorf("%s %s: %w", r.Method, r.URL, errAnswerTooLarge)
 	}
 	return eurekaAnswer{resp.StatusCode, body}, nil
@@ -143,13 +143,13 @@ const batchPath = "/peerreplication/batch/"
 
 // sendBatch sends one document, in parts where it would get too large, and does what the answer asks
 // for.
-func (l *eurekaLink) sendBatch(ctx context.Context, all []told) batcher.Result {
+func (l *eurekaLink) sendBatch(ctx context.Context, all []eurekaPart) batcher.Result {
 	items := make([]eureka.Item, len(all))
 	for n := range all {
 		items[n] = all[n].Item
 	}
 	body := eureka.AppendBatch(nil, items)
-	if half := len(all) / 2; half > 0 && len(body) > maxDocument {
+	if half := len(all) / 2; half > 0 && len(body) > maxEurekaDocument {
 		if result := l.sendBatch(ctx, all[:half]); result != batcher.Success {
 			return result
 		}

@@ -18,7 +18,7 @@ func instancePath(key registry.Key) string {
 
 // sendOneByOne makes one call per item, those of clients with the mark of replication, for servers that
 // take no batches. A refusal is final where the server will not tell more about it.
-func (l *eurekaLink) sendOneByOne(ctx context.Context, all []told) batcher.Result {
+func (l *eurekaLink) sendOneByOne(ctx context.Context, all []eurekaPart) batcher.Result {
 	result := batcher.Success
 	for n := range all {
 		answer, err := l.call(ctx, all[n])
@@ -37,7 +37,7 @@ func (l *eurekaLink) sendOneByOne(ctx context.Context, all []told) batcher.Resul
 }
 
 // call makes the call of one item. What is answered as to an item of a batch comes back as such.
-func (l *eurekaLink) call(ctx context.Context, t told) (eureka.ItemResult, error) {
+func (l *eurekaLink) call(ctx context.Context, t eurekaPart) (eureka.ItemResult, error) {
 	method, target, body := callOf(t)
 	answer, err := l.ask(ctx, true, method, target, body)
 	if err != nil {
@@ -55,7 +55,7 @@ func (l *eurekaLink) call(ctx context.Context, t told) (eureka.ItemResult, error
 }
 
 // callOf is the call of a client that an item stands for.
-func callOf(t told) (method, target string, body []byte) {
+func callOf(t eurekaPart) (method, target string, body []byte) {
 	target = instancePath(t.task.key)
 	dirty := strconv.FormatInt(t.LastDirty, 10)
 	switch t.Action {

@@ -1,0 +1,413 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// eurekaSide is a registry of ours with a link to a Eureka server, without a dispatcher: a test hands
+// the tasks over itself.
+type eurekaSide struct {
+	*memory
+	link *eurekaLink
+	log  *strings.Builder
+
+	mu        sync.Mutex
+	submitted []task
+	sent      []string
+	successes int
+	failures  []string
+}
+
+func newEurekaSide(t testing.TB, peer PeerConfig) *eurekaSide {
+	s := &eurekaSide{memory: newMemory(), log: &strings.Builder{}}
+	peer.Kind = Eureka
+	if peer.Name == "" {
+		peer.Name = "old"
+	}
+	config := Config{Service: s.memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
+	s.link = newEurekaLink(linkEnv{
+		config: config, peer: peer.withDefaults(), view: s.memory.view, clock: s.memory.clock,
+		submit:    func(t task) { s.note(func() { s.submitted = append(s.submitted, t) }) },
+		sent:      func(fact string) { s.note(func() { s.sent = append(s.sent, fact) }) },
+		succeeded: func() { s.note(func() { s.successes++ }) },
+		failed:    func(err error) { s.note(func() { s.failures = append(s.failures, err.Error()) }) },
+		origin:    registry.Origin{Kind: registry.RemoteDC, DC: peer.Name},
+	}).(*eurekaLink)
+	t.Cleanup(s.link.client.CloseIdleConnections)
+	return s
+}
+
+func (s *eurekaSide) note(what func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	what()
+}
+
+// tell transmits tasks, which must succeed, and those that the answers ask for.
+func (s *eurekaSide) tell(t testing.TB, tasks ...task) {
+	t.Helper()
+	for rounds := 0; len(tasks) > 0; rounds++ {
+		if rounds > 20 {
+			t.Fatalf("answers ask for more and more tasks: %+v", tasks)
+		}
+		if got := s.link.ProcessBatch(t.Context(), tasks); got != batcher.Success {
+			t.Fatalf("transmission of %+v: result %d, failures %q; want success", tasks, got, s.failures)
+		}
+		tasks, s.submitted = s.submitted, nil
+	}
+}
+
+// has checks one instance here: "-" if there is none, else its status and override.
+func (s *eurekaSide) has(t testing.TB, app, id, want string) {
+	t.Helper()
+	got := "-"
+	if l, ok := s.memory.view().Find(registry.NewKey(app, id)); ok {
+		got = l.Instance.Status.String()
+		if l.Instance.Overridden != registry.Unknown {
+			got += " overridden " + l.Instance.Overridden.String()
+		}
+	}
+	if got != want {
+		t.Errorf("%s/%s here is %s, want %s", app, id, got, want)
+	}
+}
+
+func (f *fakeEureka) has(t testing.TB, want ...string) {
+	t.Helper()
+	if got := f.show(); got != strings.Join(want, "\n") {
+		t.Errorf("the Eureka server has\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+func key(app, id string) registry.Key { return registry.NewKey(app, id) }
+
+func register(i *registry.Instance) registry.Op { return registry.Register{Instance: i} }
+
+func TestAFactBecomesTheItemsThatAEurekaServerKnows(t *testing.T) {
+	override := registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.OutOfService}
+	down := instance("ORDERS", "i1", 2000)
+	down.Status = registry.Down
+	hide := registry.Quarantine{Key: key("ORDERS", "i1"), For: 60_000}
+	for _, c := range []struct {
+		name string
+		ops  []registry.Op // after a registration
+		task task
+		want []string // action, status, override, dirty
+	}{
+		{"registered", nil, task{facts: registered}, []string{"Register UP  1000"}},
+		{"registered in a life that the server may not know", nil, task{facts: registered, began: true},
+			[]string{"Register UP  1000", "DeleteStatusOverride UP  1000"}},
+		{"registered anew, with an override", []registry.Op{override}, task{facts: registered, began: true},
+			[]string{"Register OUT_OF_SERVICE  1000", "StatusUpdate OUT_OF_SERVICE  1000"}},
+		{"registered and overridden", []registry.Op{override}, task{facts: registered | overridden},
+			[]string{"Register OUT_OF_SERVICE  1000", "StatusUpdate OUT_OF_SERVICE  1000"}},
+		{"down is stronger than the override", []registry.Op{override, register(down)}, task{facts: registered | overridden},
+			[]string{"Register DOWN  2000", "StatusUpdate OUT_OF_SERVICE  2000", "Register DOWN  2000"}},
+		{"overridden", []registry.Op{override}, task{facts: overridden}, []string{"StatusUpdate OUT_OF_SERVICE  1000"}},
+		{"an override deleted", []registry.Op{override, registry.DeleteOverride{Key: key("ORDERS", "i1"), LastDirty: 3000}},
+			task{facts: overridden}, []string{"DeleteStatusOverride UNKNOWN  3000"}},
+		{"renewed", nil, task{facts: heartbeat}, []string{"Heartbeat UP  1000"}},
+		{"renewed under an override", []registry.Op{override}, task{facts: heartbeat}, []string{"Heartbeat OUT_OF_SERVICE OUT_OF_SERVICE 1000"}},
+		{"canceled", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, task{facts: canceled}, []string{"Cancel   0"}},
+		{"gone, and its cancel is another task", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, task{facts: registered}, nil},
+		{"registered in quarantine", []registry.Op{hide}, task{facts: registered | overridden}, []string{"Cancel   0"}},
+		{"renewed in quarantine", []registry.Op{hide}, task{facts: heartbeat}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFakeEureka(t)
+			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+			s.apply(t, append([]registry.Op{register(instance("ORDERS", "i1", 1000))}, c.ops...)...)
+			c.task.key = key("orders", "i1")
+			if got := s.link.Process(t.Context(), c.task); got != batcher.Success {
+				t.Fatalf("result %d, failures %q", got, s.failures)
+			}
+			var got []string
+			batches, _ := f.received()
+			for _, b := range batches {
+				for _, i := range b.Items {
+					got = append(got, strings.Join([]string{i.Action, i.Status, i.Overridden, formatDirty(i)}, " "))
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%+v was told as\n%q, want\n%q", c.task, got, c.want)
+			}
+		})
+	}
+}
+
+func TestAnOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
+	f := newFakeEureka(t)
+	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	k := key("ORDERS", "i1")
+	steps := []struct {
+		name string
+		op   registry.Op
+		told facts
+		want string
+	}{
+		{"registered", register(instance("ORDERS", "i1", 1000)), registered, "ORDERS/i1 UP 1000"},
+		{"out of service", registry.SetOverride{Key: k, Status: registry.OutOfService}, overridden, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
+		{"registered again", register(instance("ORDERS", "i1", 2000)), registered, "ORDERS/i1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE"},
+		{"deleted", registry.DeleteOverride{Key: k, Fallback: registry.Down, LastDirty: 2500}, overridden, "ORDERS/i1 DOWN 2500"},
+		{"up again", register(instance("ORDERS", "i1", 3000)), registered, "ORDERS/i1 UP 3000"},
+		{"canceled", registry.Cancel{Key: k}, canceled, ""},
+	}
+	for _, step := range steps {
+		s.apply(t, step.op)
+		s.tell(t, task{key: k, facts: step.told})
+		if got := f.show(); got != step.want {
+			t.Fatalf("%s: the Eureka server has %q, want %q", step.name, got, step.want)
+		}
+	}
+	if want := []string{"register", "override", "register", "override", "register", "cancel"}; !slices.Equal(s.sent, want) {
+		t.Errorf("counted as sent: %q, want %q", s.sent, want)
+	}
+}
+
+// A life that began while the server knew an older one must not inherit that one's override.
+func TestANewLifeEndsTheOverrideOfAnOldOneAtAEurekaServer(t *testing.T) {
+	f := newFakeEureka(t)
+	f.clientCall(t, "POST", "/apps/ORDERS", clientOf("ORDERS", "i1", 500), 204)
+	f.clientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
+	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	s.apply(t, register(instance("ORDERS", "i1", 1000)))
+	s.tell(t, task{key: key("ORDERS", "i1"), facts: registered, began: true})
+	f.has(t, "ORDERS/i1 UP 1000")
+}
+
+func TestAnAnswerOf404BringsTheWholeInstance(t *testing.T) {
+	override := registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.OutOfService}
+	for _, single := range []bool{false, true} {
+		for _, c := range []struct {
+			name string
+			ops  []registry.Op
+			fact facts
+			want string
+		}{
+			{"heartbeat", nil, heartbeat, "ORDERS/i1 UP 1000"},
+			{"heartbeat under an override", []registry.Op{override}, heartbeat, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
+			{"override set", []registry.Op{override}, overridden, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
+			{"override deleted", []registry.Op{override, registry.DeleteOverride{Key: key("ORDERS", "i1"), Fallback: registry.Up, LastDirty: 1000}}, overridden, "ORDERS/i1 UP 1000"},
+		} {
+			t.Run(c.name+map[bool]string{true: " by single calls"}[single], func(t *testing.T) {
+				f := newFakeEureka(t)
+				s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: single})
+				s.apply(t, append([]registry.Op{register(instance("ORDERS", "i1", 1000))}, c.ops...)...)
+				s.tell(t, task{key: key("ORDERS", "i1"), facts: c.fact})
+				f.has(t, c.want)
+			})
+		}
+	}
+}
+
+func TestAServerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
+	f := newFakeEureka(t)
+	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	s.apply(t, register(instance("ORDERS", "i1", 1000)))
+	f.failWith(answerWith(200, `{"responseList":[{"statusCode":404}]}`))
+	s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat, tries: maxTries - 1})
+	if len(s.submitted) != 0 || !strings.Contains(s.log.String(), "ORDERS/i1") {
+		t.Errorf("submitted %+v, log %q; want no more tasks, and a line about ORDERS/i1", s.submitted, s.log)
+	}
+}
+
+func TestANewerInstanceComesHomeWithAnAnswerOf409(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		single bool
+		hide   bool // the answer of 409 does not show the instance
+	}{{"batch", false, false}, {"batch without the instance", false, true}, {"single calls", true, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFakeEureka(t)
+			f.clientCall(t, "POST", "/apps/ORDERS", clientOf("ORDERS", "i1", 5000), 204)
+			f.clientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
+			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: c.single})
+			s.apply(t, register(instance("ORDERS", "i1", 1000)))
+			if c.hide {
+				f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":409}]}`)))
+			}
+			s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat})
+			s.has(t, "ORDERS", "i1", "OUT_OF_SERVICE overridden OUT_OF_SERVICE")
+			l, _ := s.memory.view().Find(key("ORDERS", "i1"))
+			if l.Instance.LastDirty != 5000 || l.Owner != "old" {
+				t.Errorf("taken over: lastDirty %d, owner %q; want 5000, old", l.Instance.LastDirty, l.Owner)
+			}
+		})
+	}
+}
+
+func TestAnAnswerOf409WithoutAnInstanceThatIsNewerBringsOurs(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		has  *fakeInstance
+	}{{"it has none", nil}, {"it has an older one", clientOf("ORDERS", "i1", 500)}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFakeEureka(t)
+			if c.has != nil {
+				f.clientCall(t, "POST", "/apps/ORDERS", c.has, 204)
+			}
+			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+			s.apply(t, register(instance("ORDERS", "i1", 1000)))
+			f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":409}]}`)))
+			if got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: heartbeat}); got != batcher.Success {
+				t.Fatalf("result %d", got)
+			}
+			f.failWith(nil)
+			s.tell(t, s.submitted...)
+			f.has(t, "ORDERS/i1 UP 1000")
+		})
+	}
+}
+
+// What an answer shows is checked as if it registered here.
+func TestAConflictThatIsNoInstanceIsNotTakenOver(t *testing.T) {
+	for _, c := range []struct{ name, entity string }{
+		{"another instance", `{"instanceId":"i2","app":"ORDERS","hostName":"h","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
+		{"no host", `{"instanceId":"i1","app":"ORDERS","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
+		{"another application", `{"instanceId":"i1","app":"X","hostName":"h","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFakeEureka(t)
+			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+			s.apply(t, register(instance("ORDERS", "i1", 1000)))
+			f.failWith(answerWith(200, `{"responseList":[{"statusCode":409,"responseEntity":`+c.entity+`}]}`))
+			s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat})
+			if v := s.memory.view(); v.Index() != 1 || v.Len() != 1 {
+				t.Errorf("after the answer the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())
+			}
+			if !strings.Contains(s.log.String(), "cannot be taken over") {
+				t.Errorf("log %q does not say so", s.log)
+			}
+		})
+	}
+}
+
+func TestABatchNeverHasMoreThan250Items(t *testing.T) {
+	f := newFakeEureka(t)
+	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	var tasks []task
+	for n := range 250 {
+		i := instance("ORDERS", "i"+string(rune('a'+n%26))+strings.Repeat("x", n/26), 1000)
+		s.apply(t, register(i))
+		tasks = append(tasks, task{key: i.Key(), facts: registered, began: true})
+	}
+	s.tell(t, tasks...)
+	batches, _ := f.received()
+	if len(batches) != 2 || len(batches[0].Items) != 250 || len(batches[1].Items) != 250 {
+		t.Errorf("500 items came in %d batches, want 2 of 250", len(batches))
+	}
+}
+
+// Large instances make a document large long before it has 250 items.
+func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
+	f := newFakeEureka(t)
+	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	var tasks []task
+	for n := range 200 {
+		i := instance("ORDERS", "i"+strings.Repeat("x", n), 1000)
+		i.Metadata = []registry.Pair{{Key: "large", Value: strings.Repeat("y", 60<<10)}}
+		s.apply(t, register(i))
+		tasks = append(tasks, task{key: i.Key(), facts: registered})
+	}
+	s.tell(t, tasks...)
+	batches, _ := f.received()
+	items := 0
+	for _, b := range batches {
+		items += len(b.Items)
+		if len(b.Body) > maxEurekaDocument {
+			t.Errorf("a document of %d items has %d bytes, want at most %d", len(b.Items), len(b.Body), maxEurekaDocument)
+		}
+	}
+	if items != 200 {
+		t.Errorf("%d items arrived, want 200", items)
+	}
+}
+
+func TestARepairTellsAEurekaServerEverything(t *testing.T) {
+	f := newFakeEureka(t)
+	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	theirs := instance("BILLING", "b1", 1000)
+	s.apply(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)), registry.Cancel{Key: key("ORDERS", "i2")})
+	if _, err := s.memory.Apply(t.Context(), s.link.env.origin, register(theirs)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.link.compare(t.Context(), false); !errors.Is(err, ErrNoDigests) {
+		t.Fatalf("comparison: %v, want ErrNoDigests", err)
+	}
+	_, tasks, err := s.link.compare(t.Context(), true)
+	if !errors.Is(err, ErrNoDigests) {
+		t.Fatalf("repair: %v, want ErrNoDigests", err)
+	}
+	s.tell(t, tasks...)
+	want := []string{"Register ORDERS/i1", "DeleteStatusOverride ORDERS/i1", "Cancel ORDERS/i2"}
+	if got := f.actions(); !slices.Equal(got, want) {
+		t.Errorf("a repair sent %q, want %q: what is ours, and nothing of the server's own", got, want)
+	}
+}
+
+// The node registers as one server registers with another, and goes when it stops sending.
+func TestANodeIsRegisteredAtAEurekaServerWhileItSends(t *testing.T) {
+	f := newFakeEureka(t)
+	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	stop := runLink(t, s.link)
+	eventually(t, "the node is registered", func() bool { return strings.HasPrefix(f.show(), "EUREKA/127.0.0.1:rollcall:8761 UP") })
+	stop()
+	f.has(t)
+	_, calls := f.received()
+	for _, c := range calls {
+		if c.Replicated || c.Header.Get("DiscoveryIdentity-Name") != "DefaultServer" {
+			t.Errorf("%s: replicated %v, identity %q; want a client's call of a server", c.What, c.Replicated, c.Header.Get("DiscoveryIdentity-Name"))
+		}
+	}
+	if s.successes != 0 || len(s.failures) != 0 {
+		t.Errorf("the registration counted as %d transmissions that succeeded, %q that failed; want none", s.successes, s.failures)
+	}
+}
+
+func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
+	f := newFakeEureka(t)
+	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	self := &eurekaSelf{eurekaLink: s.link, lease: selfLease(t.Context(), "rollcall.invalid:8761", time.Now())}
+	for _, before := range []func(){func() {}, func() {}, f.forget} {
+		before()
+		if err := self.beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.show(); !strings.HasPrefix(got, "EUREKA/rollcall.invalid:rollcall:8761 UP") {
+			t.Errorf("the server has %q, want this node", got)
+		}
+	}
+	_, calls := f.received()
+	var what []string
+	for _, c := range calls {
+		method, _, _ := strings.Cut(c.What, " ")
+		what = append(what, method)
+	}
+	if want := []string{"POST", "PUT", "PUT", "POST"}; !slices.Equal(what, want) {
+		t.Errorf("calls %q, want %q", what, want)
+	}
+}
+
+// runLink runs what a link does beside tasks, until the function that it returns is called.
+func runLink(t testing.TB, l link) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.run(ctx) }()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("run ended with %v, want nil", err)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package replication
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// answerWith answers in the place of a server.
+func answerWith(status int, body string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		w.Write([]byte(body))
+		return true
+	}
+}
+
+func onlyBatches(fail func(http.ResponseWriter, *http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		return strings.Contains(r.URL.Path, "/batch") && fail(w, r)
+	}
+}
+
+func hang(_ http.ResponseWriter, r *http.Request) bool {
+	<-r.Context().Done()
+	return true
+}
+
+// cutOff answers with half of what it announces.
+func cutOff(w http.ResponseWriter, _ *http.Request) bool {
+	w.Header().Set("Content-Length", "1000")
+	w.Write([]byte(`{"responseList":[{"statusCode":200`))
+	panic(http.ErrAbortHandler)
+}
+
+func drop(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
+
+func formatDirty(i fakeItem) string { return strconv.FormatInt(int64(i.LastDirty), 10) }
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestWhatAFaultOfAEurekaServerMeans(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		fail func(http.ResponseWriter, *http.Request) bool
+		want batcher.Result
+		says string
+	}{
+		{"503", answerWith(503, ""), batcher.Congestion, "503"},
+		{"hang", hang, batcher.Congestion, "exceeded"},
+		{"closes at once", drop, batcher.TransientError, "EOF"},
+		{"closes in the middle", cutOff, batcher.TransientError, "broke off"},
+		{"400", answerWith(400, ""), batcher.PermanentError, "400"},
+		{"401", answerWith(401, ""), batcher.PermanentError, "401"},
+		{"429", answerWith(429, ""), batcher.PermanentError, "429"},
+		{"500", answerWith(500, "oops"), batcher.PermanentError, "500"},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) bool {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+			return true
+		}, batcher.PermanentError, "307"},
+		{"garbage", answerWith(200, "<html>"), batcher.PermanentError, "cannot be read"},
+		{"too few answers", answerWith(200, `{"responseList":[]}`), batcher.Success, "1 items were answered by 0 results"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeEureka(t)
+			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, ConnectTimeout: 200 * time.Millisecond, ReadTimeout: 100 * time.Millisecond})
+			s.apply(t, register(instance("ORDERS", "i1", 1000)))
+			f.failWith(c.fail)
+			got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
+			if got != c.want || len(s.failures) != 1 || !strings.Contains(s.failures[0], c.says) || len(s.sent)+s.successes != 0 {
+				t.Errorf("result %d, failures %q, sent %q; want %d and one failure with %q", got, s.failures, s.sent, c.want, c.says)
+			}
+		})
+	}
+}
+
+func TestAServerThatCannotBeReachedIsAFailureOfTheNetwork(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	for _, url := range []string{"http://u:secret@" + closed.Addr().String() + "/eureka", "http://u:secret@no-such-host.invalid/eureka"} {
+		s := newEurekaSide(t, PeerConfig{URLs: []string{url}, ConnectTimeout: 100 * time.Millisecond})
+		s.apply(t, register(instance("ORDERS", "i1", 1000)))
+		got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
+		if got != batcher.TransientError || len(s.failures) != 1 {
+			t.Errorf("%s: result %d, failures %q; want a transient error", url, got, s.failures)
+		}
+		if text := strings.Join(append(s.failures, s.link.url(), s.log.String()), " "); strings.Contains(text, "secret") {
+			t.Errorf("%s: the password is shown: %s", url, text)
+		}
+	}
+}
+
+func TestAnItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
+	f := newFakeEureka(t)
+	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	s.apply(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)))
+	f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":500},{"statusCode":404}]}`)))
+	result := s.link.ProcessBatch(t.Context(), []task{
+		{key: key("ORDERS", "i1"), facts: registered}, {key: key("ORDERS", "i2"), facts: heartbeat},
+	})
+	if result != batcher.Success || len(s.submitted) != 1 || s.submitted[0].key.ID != "i2" || s.submitted[0].facts != registered {
+		t.Errorf("result %d, then told %+v; want success, and the registration of i2", result, s.submitted)
+	}
+	if !strings.Contains(s.log.String(), "Register of ORDERS/i1 was answered 500") {
+		t.Errorf("log %q does not name the item that was refused", s.log)
+	}
+}
+
+// The real server's decoder refuses a batch for one thing that it does not know. What we send, it reads:
+// every action, with every field that an instance can have.
+func TestWhatWeSendHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
+	f := newFakeEureka(t)
+	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	full := instance("ORDERS", "i1", 1000)
+	full.SID, full.AppGroup, full.ASG = "7", "SHOP", "orders-v1"
+	full.HomePageURL, full.StatusPageURL, full.HealthCheckURL, full.SecureHealthURL = "http://h/", "http://h/s", "http://h/h", "https://h/h"
+	full.SecureVIP, full.SecurePort = "orders-s", registry.Port{Number: 8443, Enabled: true}
+	full.Metadata = []registry.Pair{{Key: "zone", Value: "a"}, {Key: `odd "key"`, Value: "ä\n"}}
+	s.apply(t, register(full), register(instance("ORDERS", "i2", 1000)), registry.SetOverride{Key: key("ORDERS", "i2"), Status: registry.Down})
+	s.tell(t,
+		task{key: key("ORDERS", "i1"), facts: registered, began: true}, task{key: key("ORDERS", "i2"), facts: registered | overridden},
+		task{key: key("ORDERS", "i3"), facts: canceled})
+	s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat}, task{key: key("ORDERS", "i2"), facts: heartbeat})
+	batches, _ := f.received()
+	for _, b := range batches {
+		if b.Items == nil {
+			t.Errorf("the server cannot read %s", b.Body)
+		}
+		for _, i := range b.Items {
+			if i.Instance != nil && i.Instance.lacks() != "" {
+				t.Errorf("the instance of %s lacks %s", b.Body, i.Instance.lacks())
+			}
+		}
+	}
+	f.has(t, "ORDERS/i1 UP 1000", "ORDERS/i2 DOWN 1000 overridden DOWN")
+	if len(s.submitted)+len(s.failures) != 0 {
+		t.Errorf("the answers asked for %+v, failures %q; want none", s.submitted, s.failures)
+	}
+}
+
+func TestServersKnowOneAnotherByTheirHeaders(t *testing.T) {
+	f := newFakeEureka(t)
+	f.user = "us:pass"
+	s := newEurekaSide(t, PeerConfig{URLs: []string{strings.Replace(f.service(), "://", "://us:pass@", 1)}})
+	s.apply(t, register(instance("ORDERS", "i1", 1000)))
+	s.tell(t, task{key: key("ORDERS", "i1"), facts: registered})
+	batches, _ := f.received()
+	if len(batches) != 1 {
+		t.Fatalf("%d batches arrived with the password of the URL, want 1", len(batches))
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json", "DiscoveryIdentity-Name": "DefaultServer",
+		"DiscoveryIdentity-Version": "1.0", "DiscoveryIdentity-Id": "127.0.0.1", "x-netflix-discovery-replication": "true",
+	} {
+		if got := batches[0].Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestSingleCallsAreThoseOfClientsWithTheMarkOfReplication(t *testing.T) {
+	f := newFakeEureka(t)
+	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: true})
+	id := "host:a#1.[3.?]!"
+	i := instance("ORDERS", id, 1000)
+	k := i.Key()
+	s.apply(t, register(i))
+	s.tell(t, task{key: k, facts: registered, began: true})
+	s.apply(t, registry.SetOverride{Key: k, Status: registry.OutOfService})
+	s.tell(t, task{key: k, facts: overridden})
+	s.tell(t, task{key: k, facts: heartbeat})
+	s.apply(t, registry.Cancel{Key: k})
+	s.tell(t, task{key: k, facts: canceled})
+	path := "/eureka/apps/ORDERS/host:a%231.%5B3.%3F%5D%21"
+	want := []string{
+		"POST /eureka/apps/ORDERS",
+		"DELETE " + path + "/status?lastDirtyTimestamp=1000&value=UP",
+		"PUT " + path + "/status?lastDirtyTimestamp=1000&value=OUT_OF_SERVICE",
+		"PUT " + path + "?lastDirtyTimestamp=1000&overriddenstatus=OUT_OF_SERVICE&status=OUT_OF_SERVICE",
+		"DELETE " + path,
+	}
+	_, calls := f.received()
+	for n, c := range calls {
+		if n >= len(want) || c.What != want[n] || !c.Replicated || c.Status/100 != 2 {
+			t.Errorf("call %d: %s, replicated %v, answered %d; want %s", n, c.What, c.Replicated, c.Status, want[min(n, len(want)-1)])
+		}
+	}
+	if len(calls) != len(want) {
+		t.Errorf("%d calls, want %d", len(calls), len(want))
+	}
+}
+
+func TestASingleCallThatIsRefusedIsFinalForItsTask(t *testing.T) {
+	for status, want := range map[int]batcher.Result{400: batcher.PermanentError, 500: batcher.PermanentError, 503: batcher.Congestion} {
+		f := newFakeEureka(t)
+		s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: true})
+		s.apply(t, register(instance("ORDERS", "i1", 1000)))
+		f.failWith(answerWith(status, ""))
+		if got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered}); got != want || len(s.failures) != 1 {
+			t.Errorf("answered %d: result %d, failures %q; want %d", status, got, s.failures, want)
+		}
+	}
+}

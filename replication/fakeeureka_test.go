@@ -1,0 +1,315 @@
+package replication
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// fakeEureka is a Netflix Eureka server under /eureka: it takes clients and peers, and is a peer and a
+// client itself (fakepeer_test.go). One key of a batch that it does not know, one action that is not
+// written exactly, and the whole batch is 400 and has no effect.
+type fakeEureka struct {
+	*httptest.Server
+	client *http.Client // for what it sends itself
+
+	mu       sync.Mutex
+	registry fakeRegistry
+	pending  []fakeItem                                    // what its clients did, for its peer
+	batches  []fakeBatch                                   // that it was sent, refused ones included
+	calls    []fakeCall                                    // all others
+	user     string                                        // user:password that it asks for; "": nothing
+	fail     func(http.ResponseWriter, *http.Request) bool // answers in its place, if it returns true
+}
+
+// fakeBatch is a replication document; Items is nil if it could not be read.
+type fakeBatch struct {
+	Header http.Header
+	Body   string
+	Items  []fakeItem
+}
+
+type fakeCall struct {
+	What       string // method, path and query
+	Header     http.Header
+	Body       string
+	Replicated bool
+	Status     int
+}
+
+// fakeItem is an element of replicationList.
+type fakeItem struct {
+	App        string        `json:"appName"`
+	ID         string        `json:"id"`
+	LastDirty  fakeNumber    `json:"lastDirtyTimestamp,omitempty"`
+	Overridden string        `json:"overriddenStatus,omitempty"`
+	Status     string        `json:"status,omitempty"`
+	Instance   *fakeInstance `json:"instanceInfo,omitempty"`
+	Action     string        `json:"action"`
+}
+
+// fakeNumber is ms since the epoch as a number, text also read.
+type fakeNumber int64
+
+func (n *fakeNumber) UnmarshalJSON(text []byte) error { return (*fakeTime)(n).UnmarshalJSON(text) }
+
+// fakeResponse is an element of responseList.
+type fakeResponse struct {
+	Status   int           `json:"statusCode"`
+	Instance *fakeInstance `json:"responseEntity,omitempty"`
+}
+
+func newFakeEureka(t testing.TB) *fakeEureka {
+	f := &fakeEureka{client: &http.Client{Timeout: fakeReadTimeout}}
+	f.forget()
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(func() {
+		f.client.CloseIdleConnections()
+		f.Close()
+	})
+	return f
+}
+
+// service is its URL as peers are configured with it.
+func (f *fakeEureka) service() string { return f.URL + "/eureka" }
+
+// forget empties the registry, as a restart does.
+func (f *fakeEureka) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.registry = fakeRegistry{apps: map[string]map[string]*fakeInstance{}, overrides: map[string]string{}}
+	f.pending = nil
+}
+
+// failWith has all requests answered by something else; nil ends that.
+func (f *fakeEureka) failWith(fail func(http.ResponseWriter, *http.Request) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = fail
+}
+
+// ServeHTTP implements http.Handler.
+func (f *fakeEureka) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fail := f.fail; fail != nil {
+		f.mu.Unlock()
+		done := fail(w, r)
+		f.mu.Lock()
+		if done {
+			return
+		}
+	}
+	if user, password, _ := r.BasicAuth(); f.user != "" && user+":"+password != f.user {
+		w.WriteHeader(401)
+		return
+	}
+	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.EscapedPath(), "/eureka"), "/v2")
+	switch {
+	case path == "/peerreplication/batch/" && r.Method == "POST":
+		f.batch(w, r, body)
+	case path == "/apps/" && r.Method == "GET":
+		f.list(w, f.all())
+	case path == "/apps/delta" && r.Method == "GET":
+		f.list(w, f.registry.recent)
+	default:
+		f.single(w, r, path, body)
+	}
+}
+
+// batch is PeerReplicationResource.batchReplication.
+func (f *fakeEureka) batch(w http.ResponseWriter, r *http.Request, body []byte) {
+	var list struct {
+		Items []fakeItem `json:"replicationList"`
+	}
+	err := decodeStrictly(body, &list)
+	for _, i := range list.Items {
+		if !slices.Contains([]string{"Register", "Heartbeat", "Cancel", "StatusUpdate", "DeleteStatusOverride"}, i.Action) {
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	if err != nil || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		f.batches = append(f.batches, fakeBatch{Header: r.Header, Body: string(body)})
+		w.WriteHeader(400)
+		return
+	}
+	f.batches = append(f.batches, fakeBatch{Header: r.Header, Body: string(body), Items: list.Items})
+	responses := []fakeResponse{}
+	for _, i := range list.Items {
+		responses = append(responses, f.item(i))
+	}
+	answerJSON(w, 200, map[string]any{"responseList": responses})
+}
+
+// item is PeerReplicationResource.dispatch.
+func (f *fakeEureka) item(i fakeItem) fakeResponse {
+	switch i.Action {
+	case "Register":
+		if i.Instance == nil {
+			return fakeResponse{Status: 500}
+		}
+		if i.Instance.lacks() == "" {
+			f.registry.register(*i.Instance, true)
+		}
+		return fakeResponse{Status: 200} // also where it was refused
+	case "Heartbeat":
+		status, newer := f.registry.renew(i.App, i.ID, fakeTime(i.LastDirty), i.Overridden, true)
+		return fakeResponse{Status: status, Instance: newer}
+	case "Cancel":
+		return fakeResponse{Status: f.registry.cancel(i.App, i.ID)}
+	case "StatusUpdate":
+		if i.Status == "" {
+			return fakeResponse{Status: 500}
+		}
+		return fakeResponse{Status: f.registry.setOverride(i.App, i.ID, i.Status, fakeTime(i.LastDirty))}
+	}
+	if i.LastDirty == 0 {
+		return fakeResponse{Status: 500}
+	}
+	return fakeResponse{Status: f.registry.deleteOverride(i.App, i.ID, i.Status, fakeTime(i.LastDirty))}
+}
+
+// single is a call of a client, or of a peer that sends no batches.
+func (f *fakeEureka) single(w http.ResponseWriter, r *http.Request, path string, body []byte) {
+	replicated := r.Header.Get("x-netflix-discovery-replication") == "true"
+	query := r.URL.Query()
+	dirty, err := strconv.ParseInt(query.Get("lastDirtyTimestamp"), 10, 64)
+	if query.Has("lastDirtyTimestamp") && err != nil {
+		w.WriteHeader(500)
+		return
+	}
+	segments := strings.Split(strings.TrimPrefix(path, "/apps/"), "/")
+	for n := range segments {
+		segments[n], _ = pathUnescape(segments[n])
+	}
+	status, shown := 405, (*fakeInstance)(nil)
+	var item fakeItem
+	switch app, id := segments[0], segments[min(1, len(segments)-1)]; {
+	case len(segments) == 1 && r.Method == "POST":
+		item.Action = "Register"
+		status, item.Instance = f.registerCall(app, body, replicated)
+		if item.Instance != nil {
+			id = item.Instance.id()
+		}
+		item.App, item.ID = app, id
+	case len(segments) == 2 && r.Method == "PUT":
+		item = fakeItem{Action: "Heartbeat", App: app, ID: id}
+		status, shown = f.registry.renew(app, id, fakeTime(dirty), query.Get("overriddenstatus"), replicated)
+	case len(segments) == 2 && r.Method == "DELETE":
+		item = fakeItem{Action: "Cancel", App: app, ID: id}
+		status = f.registry.cancel(app, id)
+	case len(segments) == 2 && r.Method == "GET":
+		if shown = f.registry.find(app, id); shown != nil {
+			status = 200
+		} else {
+			status = 404
+		}
+	case len(segments) == 3 && r.Method == "PUT":
+		item = fakeItem{Action: "StatusUpdate", App: app, ID: id}
+		status = f.registry.setOverride(app, id, query.Get("value"), fakeTime(dirty))
+	case len(segments) == 3 && r.Method == "DELETE":
+		item = fakeItem{Action: "DeleteStatusOverride", App: app, ID: id}
+		fallback := query.Get("value")
+		if fallback == "" {
+			fallback = "UNKNOWN"
+		}
+		status = f.registry.deleteOverride(app, id, fallback, fakeTime(dirty))
+	}
+	f.calls = append(f.calls, fakeCall{
+		What: r.Method + " " + r.URL.String(), Header: r.Header, Body: string(body), Replicated: replicated, Status: status,
+	})
+	if !replicated && status/100 == 2 && item.Action != "" {
+		f.toldPeer(item)
+	}
+	if shown != nil {
+		answerJSON(w, status, map[string]any{"instance": shown})
+		return
+	}
+	w.WriteHeader(status)
+}
+
+// registerCall is ApplicationResource.addInstance.
+func (f *fakeEureka) registerCall(app string, body []byte, replicated bool) (int, *fakeInstance) {
+	var document struct {
+		Instance *fakeInstance `json:"instance"`
+	}
+	if decodeStrictly(body, &document) != nil || document.Instance == nil || document.Instance.lacks() != "" || !strings.EqualFold(document.Instance.App, app) {
+		return 400, nil
+	}
+	submitted := *document.Instance
+	submitted.Status = f.registry.register(*document.Instance, replicated).Status
+	return 204, &submitted
+}
+
+func (f *fakeEureka) all() []*fakeInstance {
+	var all []*fakeInstance
+	for _, app := range slices.Sorted(maps.Keys(f.registry.apps)) {
+		for _, id := range slices.Sorted(maps.Keys(f.registry.apps[app])) {
+			all = append(all, f.registry.apps[app][id])
+		}
+	}
+	return all
+}
+
+func (f *fakeEureka) list(w http.ResponseWriter, all []*fakeInstance) {
+	type application struct {
+		Name     string          `json:"name"`
+		Instance []*fakeInstance `json:"instance"`
+	}
+	var apps []application
+	for _, i := range all {
+		apps = append(apps, application{i.App, []*fakeInstance{i}})
+	}
+	answerJSON(w, 200, map[string]any{"applications": map[string]any{"versions__delta": "1", "apps__hashcode": "", "application": apps}})
+}
+
+func answerJSON(w http.ResponseWriter, status int, document any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(document)
+}
+
+// show is the registry as a text, one line per instance, sorted.
+func (f *fakeEureka) show() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var lines []string
+	for _, i := range f.all() {
+		line := i.App + "/" + i.id() + " " + i.Status + " " + strconv.FormatInt(int64(i.LastDirty), 10)
+		if i.Overridden != "UNKNOWN" {
+			line += " overridden " + i.Overridden
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// actions are those of all items that it was sent, in order, as "Action app/id".
+func (f *fakeEureka) actions() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []string
+	for _, b := range f.batches {
+		for _, i := range b.Items {
+			all = append(all, i.Action+" "+i.App+"/"+i.ID)
+		}
+	}
+	return all
+}
+
+// received clears what it was sent and returns it.
+func (f *fakeEureka) received() ([]fakeBatch, []fakeCall) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	batches, calls := f.batches, f.calls
+	f.batches, f.calls = nil, nil
+	return batches, calls
+}

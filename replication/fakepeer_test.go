@@ -1,0 +1,148 @@
+package replication
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a fake Eureka server sends: its clients' writes as batches to its peer, whose answers it obeys
+// as upstream does, and its own registration, heartbeats and fetches as a client of the peer.
+
+// fakeReadTimeout is how long a Spring Cloud server waits for a peer's answer.
+const fakeReadTimeout = 200 * time.Millisecond
+
+func pathUnescape(segment string) (string, error) { return url.PathUnescape(segment) }
+
+// toldPeer queues what a client did, with the instance as it is now. f.mu is held.
+func (f *fakeEureka) toldPeer(i fakeItem) {
+	i.App = strings.ToUpper(i.App)
+	if stored := f.registry.find(i.App, i.ID); stored != nil && i.Action != "Cancel" {
+		i.LastDirty, i.Status = fakeNumber(stored.LastDirty), stored.Status
+		if i.Action == "Heartbeat" && stored.Overridden != "UNKNOWN" {
+			i.Overridden = stored.Overridden
+		}
+	}
+	f.pending = append(f.pending, i)
+}
+
+// replicate sends what is pending to its peer, and then what the answers ask for, until nothing is
+// left. A peer that is too slow is sent the batch again. It returns the statuses of all items.
+func (f *fakeEureka) replicate(t testing.TB, peer string) []int {
+	t.Helper()
+	var statuses []int
+	for tries := 0; ; {
+		f.mu.Lock()
+		items := f.pending[:min(250, len(f.pending))]
+		f.mu.Unlock()
+		if len(items) == 0 {
+			return statuses
+		}
+		responses, err := f.send(peer, items)
+		if err != nil {
+			if tries++; tries > 20 {
+				t.Fatalf("the peer refuses a batch again and again: %v", err)
+			}
+			continue
+		}
+		f.mu.Lock()
+		f.pending = f.pending[len(items):]
+		for n, r := range responses {
+			statuses = append(statuses, r.Status)
+			f.answered(items[n], r)
+		}
+		f.mu.Unlock()
+	}
+}
+
+// answered is InstanceReplicationTask.handleSuccess and handleFailure. f.mu is held.
+func (f *fakeEureka) answered(i fakeItem, r fakeResponse) {
+	stored := f.registry.find(i.App, i.ID)
+	switch {
+	case i.Action == "Heartbeat" && r.Status == 404 && stored != nil:
+		copied := *stored
+		f.toldPeer(fakeItem{Action: "Register", App: i.App, ID: i.ID, Instance: &copied})
+	case i.Action == "Heartbeat" && r.Instance != nil:
+		if o := r.Instance.Overridden; o != "UNKNOWN" {
+			f.registry.overrides[i.ID] = o
+		}
+		f.registry.register(*r.Instance, true)
+	}
+}
+
+// send posts one batch as JerseyReplicationClient.submitBatchUpdates does: without the header that
+// marks single calls.
+func (f *fakeEureka) send(peer string, items []fakeItem) ([]fakeResponse, error) {
+	body, err := json.Marshal(map[string]any{"replicationList": items})
+	if err != nil {
+		return nil, err
+	}
+	status, answer, err := f.ask("POST", peer+"/peerreplication/batch/", body)
+	if err != nil {
+		return nil, err
+	}
+	if status != 200 {
+		return nil, fmt.Errorf("status %d: %s", status, answer)
+	}
+	var list struct {
+		Responses []fakeResponse `json:"responseList"`
+	}
+	if err := decodeStrictly(answer, &list); err != nil {
+		return nil, err
+	}
+	if len(list.Responses) != len(items) {
+		return nil, fmt.Errorf("%d answers to %d items", len(list.Responses), len(items))
+	}
+	return list.Responses, nil
+}
+
+func (f *fakeEureka) ask(method, target string, body []byte) (int, []byte, error) {
+	r, err := http.NewRequest(method, target, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("DiscoveryIdentity-Name", "DefaultServer")
+	r.Header.Set("DiscoveryIdentity-Version", "1.0")
+	r.Header.Set("DiscoveryIdentity-Id", "127.0.0.1")
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := f.client.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// clientCall is a call of one of its own clients, which must be answered with a status.
+func (f *fakeEureka) clientCall(t testing.TB, method, path string, instance *fakeInstance, want int) {
+	t.Helper()
+	var body []byte
+	if instance != nil {
+		body, _ = json.Marshal(map[string]any{"instance": instance})
+	}
+	status, answer, err := f.ask(method, f.service()+path, body)
+	if err != nil || status != want {
+		t.Fatalf("%s %s at the Eureka server: %d %s, %v; want %d", method, path, status, answer, err, want)
+	}
+}
+
+// clientOf is an instance as Netflix's client registers it.
+func clientOf(app, id string, dirty int64) *fakeInstance {
+	return &fakeInstance{
+		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.2", Status: "UP", Overridden: "UNKNOWN",
+		Port: &fakePort{8080, "true"}, SecurePort: &fakePort{443, "false"}, CountryID: 1,
+		DataCenter: &fakeDataCenter{"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", "MyOwn"},
+		Lease:      &fakeLease{Interval: 30, Duration: 90}, Metadata: map[string]string{"@class": "java.util.Collections$EmptyMap"},
+		VIP: "orders", CoordinatingServer: "false", LastUpdated: fakeTime(dirty), LastDirty: fakeTime(dirty), Action: "ADDED",
+	}
+}
