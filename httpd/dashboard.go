@@ -44,6 +44,8 @@ type page struct {
 	Statuses   []statusCount
 	Apps       []shownApp
 	Preserving shownPreserving
+	Sender     string // the node that sends to the peers; empty: every node
+	Peers      []shownPeer
 	Quarantine []shownQuarantine
 	Registered []shownEvent
 	Canceled   []shownEvent
@@ -84,6 +86,7 @@ type linkedInstance struct {
 	ID      string
 	Link    string // empty unless it is an http or https address
 	Explain string // path of what is known of it
+	Owner   string // the datacenter that it belongs to; empty: the own one
 }
 
 type shownEvent struct{ At, App, ID string }
@@ -104,6 +107,8 @@ func (h *Handler) dashboard(w http.ResponseWriter, r *http.Request) error {
 	at := h.clockOf(v.View)
 	p.Preserving = preservingOf(v.View, at)
 	p.Quarantine = quarantinedOf(v.View, at)
+	replication := h.peerStatus(r.Context())
+	p.Sender, p.Peers = replication.Sender, replication.shown()
 	p.Self = h.selfFacts()
 	return h.render(w, r, "dashboard", p)
 }
@@ -191,7 +196,7 @@ func groupsOf(app *registry.App) []statusGroup {
 			group = &statusGroup{Status: l.Instance.Status.String()}
 			byStatus[l.Instance.Status] = group
 		}
-		group.add(l.Instance)
+		group.add(l)
 	}
 	var groups []statusGroup
 	for _, s := range statusOrder {
@@ -202,13 +207,14 @@ func groupsOf(app *registry.App) []statusGroup {
 	return groups
 }
 
-func (g *statusGroup) add(i *registry.Instance) {
+func (g *statusGroup) add(l *registry.Lease) {
+	i := l.Instance
 	g.Count++
 	if len(g.Instances) == shownInstances {
 		g.More++
 		return
 	}
-	g.Instances = append(g.Instances, linkedInstance{ID: i.ID(), Link: safeLink(i.StatusPageURL), Explain: explainPath(i.Key())})
+	g.Instances = append(g.Instances, linkedInstance{ID: i.ID(), Link: safeLink(i.StatusPageURL), Explain: explainPath(i.Key()), Owner: l.Owner})
 }
 
 // explainPath is where an instance is explained.

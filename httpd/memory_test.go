@@ -2,6 +2,7 @@ package httpd_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ type memory struct {
 	health   registry.Health
 	applyErr error
 	viewErr  error // of linearizable and leader reads
+	alone    bool  // without consensus
 	applies  int   // calls of Apply
 	wakes    int   // returns of Changes with changes
 }
@@ -103,6 +105,9 @@ func (m *memory) View(_ context.Context, read registry.Consistency) (*registry.V
 	if m.viewErr != nil && read != registry.Stale {
 		return nil, m.viewErr
 	}
+	if m.alone && read != registry.Stale {
+		return nil, fmt.Errorf("view: %w", registry.ErrNotOffered)
+	}
 	return m.registry.View(), nil
 }
 
@@ -128,6 +133,9 @@ func (m *memory) Health() registry.Health {
 	health := m.health
 	if health.Leads {
 		health.Clock = m.stamp().Lease
+	}
+	if m.alone {
+		health.Leads, health.Quorum, health.Clock = false, health.Ready, m.stamp().Lease
 	}
 	return health
 }

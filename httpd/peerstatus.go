@@ -62,3 +62,36 @@ func (s peersStatus) onCut(peer string) string {
 	}
 	return ""
 }
+
+// shownPeer is a peer on the front page.
+type shownPeer struct {
+	Name, Kind, State, Reason string
+	LagChanges                uint64
+	Lag, LastSuccess          string // LastSuccess is empty if there was none
+	Incoming                  *shownIncoming
+}
+
+// shownIncoming is what comes from another datacenter.
+type shownIncoming struct {
+	Instances, Kept int
+	Heard, OnCut    string // Heard is empty if it never was
+	Cut             bool
+}
+
+func (s peersStatus) shown() []shownPeer {
+	var shown []shownPeer
+	for _, p := range s.Peers {
+		row := shownPeer{Name: p.Name, Kind: p.Kind, State: p.State, Reason: p.Reason, LagChanges: p.LagChanges, Lag: shownSpan(p.LagMillis)}
+		if p.LastSuccess != 0 {
+			row.LastSuccess = shownTime(p.LastSuccess)
+		}
+		if in := p.Incoming; in != nil {
+			row.Incoming = &shownIncoming{Instances: in.Instances, Kept: in.Kept, OnCut: in.OnCut, Cut: in.Cut}
+			if in.Heard != nil {
+				row.Incoming.Heard = shownSpan(*in.Heard)
+			}
+		}
+		shown = append(shown, row)
+	}
+	return shown
+}

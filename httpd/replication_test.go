@@ -1,0 +1,283 @@
+package httpd_test
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// peers is an httpd.Peers that answers everything alike and remembers what it was asked.
+type peers struct {
+	err    error
+	status string // answer of Status; "": {}
+	asked  []string
+	state  func(w io.Writer) error
+}
+
+func (p *peers) answer(asked string) (json.RawMessage, error) {
+	p.asked = append(p.asked, asked)
+	if p.err != nil {
+		return nil, p.err
+	}
+	return json.RawMessage(`{"done":true}`), nil
+}
+
+// Receive implements httpd.Peers.
+func (p *peers) Receive(_ context.Context, message []byte) ([]byte, error) {
+	return p.answer(fmt.Sprintf("receive %d %.20s", len(message), message))
+}
+
+// Compare implements httpd.Peers.
+func (p *peers) Compare(_ context.Context, message []byte) ([]byte, error) {
+	return p.answer(fmt.Sprintf("compare %d %.20s", len(message), message))
+}
+
+// State implements httpd.Peers.
+func (p *peers) State(ctx context.Context, datacenter string, w io.Writer) error {
+	if _, err := p.answer("state " + datacenter); err != nil {
+		return err
+	}
+	return errors.Join(p.state(w), ctx.Err())
+}
+
+// Cut implements httpd.Peers.
+func (p *peers) Cut(string) time.Duration { return time.Minute }
+
+// Status implements httpd.Peers.
+func (p *peers) Status(context.Context) (json.RawMessage, error) {
+	if p.status != "" {
+		return json.RawMessage(p.status), p.err
+	}
+	return p.answer("status")
+}
+
+// Diff implements httpd.Peers.
+func (p *peers) Diff(_ context.Context, peer string) (json.RawMessage, error) {
+	return p.answer("diff " + peer)
+}
+
+// Repair implements httpd.Peers.
+func (p *peers) Repair(_ context.Context, peer string) (json.RawMessage, error) {
+	return p.answer("repair " + peer)
+}
+
+// Pause implements httpd.Peers.
+func (p *peers) Pause(_ context.Context, peer string, paused bool, by registry.Act) error {
+	_, err := p.answer(fmt.Sprintf("pause %s %t by %s (%s)", peer, paused, by.Author, by.Reason))
+	return err
+}
+
+// peerRequests are all requests about peers, and what they ask of an httpd.Peers.
+var peerRequests = []struct {
+	method, path, body string
+	asks               string
+	status             int
+}{
+	{"POST", "/v1/rollcall/replication", `{"version":1}`, `receive 13 {"version":1}`, 200},
+	{"POST", "/v1/rollcall/replication/digest", `{"version":1}`, `compare 13 {"version":1}`, 200},
+	{"GET", "/v1/rollcall/replication/state?datacenter=dc%201", "", "state dc 1", 200},
+	{"GET", "/v1/rollcall/peers", "", "status", 200},
+	{"GET", "/v1/rollcall/peers/10.0.0.1:8761/diff", "", "diff 10.0.0.1:8761", 200},
+	{"POST", "/v1/rollcall/peers/http:%2F%2Fa:1%2Feureka/repair", "{}", "repair http://a:1/eureka", 200},
+	{"POST", "/v1/rollcall/peers/dc%32/pause?author=ops&reason=works", "", "pause dc2 true by ops (works)", 204},
+	{"POST", "/v1/rollcall/peers/dc2/resume", "", "pause dc2 false by from 127.0.0.1 ()", 204},
+}
+
+func writeNothing(io.Writer) error { return nil }
+
+func TestRequestsAboutPeersReachReplication(t *testing.T) {
+	for _, row := range peerRequests {
+		t.Run(row.asks, func(t *testing.T) {
+			p := &peers{state: writeNothing}
+			n := newNode(t, httpd.Config{Peers: p}, nil)
+			got := n.send(t, request(row.method, row.path, row.body))
+			if got.status != row.status {
+				t.Errorf("got %d %s, want %d", got.status, got.body, row.status)
+			}
+			if want := "{\"done\":true}"; row.status == 200 && !strings.HasPrefix(row.asks, "state") && strings.TrimSpace(got.body) != want {
+				t.Errorf("got %q, want %q", got.body, want)
+			}
+			if len(p.asked) != 1 || p.asked[0] != row.asks {
+				t.Errorf("asked %q, want %q", p.asked, row.asks)
+			}
+		})
+	}
+}
+
+func TestANodeWithoutPeersSaysSo(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	for _, row := range peerRequests {
+		got := n.send(t, request(row.method, row.path, row.body))
+		if got.status != http.StatusNotImplemented || !strings.Contains(got.body, "replication.nodes") {
+			t.Errorf("%s %s: got %d %s, want 501 and what would be right", row.method, row.path, got.status, got.body)
+		}
+	}
+}
+
+func TestErrorsOfReplicationAreAnsweredAsTheyAre(t *testing.T) {
+	refused := func(status int) error {
+		return fmt.Errorf("ask dc2: %w", &httpd.PeerRefusal{Status: status, Text: "because it is so"})
+	}
+	for _, row := range []struct {
+		name             string
+		err              error
+		status           int
+		toSender, toAsks string // texts: of the routes of other servers, and of operators
+		retry            string
+		unknown          bool
+		senderStatus     int // if it differs
+	}{
+		{name: "malformed", err: refused(400), status: 400, toSender: "because it is so", toAsks: "because it is so"},
+		{name: "stranger", err: refused(403), status: 403, toSender: "because it is so", toAsks: "because it is so"},
+		{name: "unknown peer", err: refused(404), status: 404, toSender: "because it is so", toAsks: "because it is so"},
+		{name: "no digests", err: refused(409), status: 409, toSender: "because it is so", toAsks: "because it is so"},
+		{name: "unreachable", err: refused(503), status: 503, toSender: "because it is so", toAsks: "because it is so", retry: "1"},
+		{name: "no leader", err: registry.ErrNoLeader, status: 503, toSender: "no leader", toAsks: "no leader", retry: "1"},
+		{name: "shutting down", err: registry.ErrClosed, status: 503, toSender: "shutting down", toAsks: "shutting down", retry: "1"},
+		{name: "unknown outcome", err: registry.ErrUnknownOutcome, status: 504, toSender: "nobody knows", toAsks: "nobody knows", unknown: true, senderStatus: 503},
+		{name: "a defect", err: errors.New("secret"), status: 500, toSender: "Internal Server Error", toAsks: "Internal Server Error"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			n := newNode(t, httpd.Config{Peers: &peers{err: row.err}}, nil)
+			for _, r := range peerRequests {
+				got := n.send(t, request(r.method, r.path, r.body))
+				status, says := row.status, row.toAsks
+				if r.method == "POST" && strings.Contains(r.path, "/replication") {
+					says = row.toSender
+					if row.senderStatus != 0 {
+						status = row.senderStatus
+					}
+				}
+				var doc struct{ Error string }
+				if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != status || !strings.Contains(doc.Error, says) || strings.Contains(got.body, "secret") {
+					t.Errorf("%s %s: got %d %s, want %d and an error in JSON with %q", r.method, r.path, got.status, got.body, status, says)
+				}
+				if unknown := got.header.Get("X-Rollcall-Outcome") == "unknown"; unknown != row.unknown {
+					t.Errorf("%s %s: the outcome is told as unknown: %t, want %t", r.method, r.path, unknown, row.unknown)
+				}
+				if retry := got.header.Get("Retry-After"); row.retry != "" && retry != row.retry {
+					t.Errorf("%s %s: Retry-After is %q, want %q", r.method, r.path, retry, row.retry)
+				}
+			}
+		})
+	}
+}
+
+func TestMessagesOfPeersMayBeEightMiB(t *testing.T) {
+	for _, path := range []string{"/v1/rollcall/replication", "/v1/rollcall/replication/digest"} {
+		p := &peers{}
+		n := newNode(t, httpd.Config{Peers: p}, nil)
+		random := make([]byte, 4<<20) // a body that gets a hundred times smaller by compression is refused
+		_, _ = rand.NewChaCha8([32]byte{}).Read(random)
+		varied := hex.EncodeToString(random)
+		for _, row := range []struct {
+			name, body string
+			headers    []string
+			status     int
+		}{
+			{"8 MiB", strings.Repeat("a", 8<<20), nil, 200},
+			{"8 MiB and a byte", strings.Repeat("a", 8<<20+1), nil, 413},
+			{"8 MiB, compressed", gzipped(varied), []string{"Content-Encoding: gzip"}, 200},
+			{"8 MiB and a byte, compressed", gzipped(varied + "a"), []string{"Content-Encoding: gzip"}, 413},
+			{"compressed in another way", "a", []string{"Content-Encoding: br"}, 415},
+		} {
+			p.asked = nil
+			got := n.send(t, request("POST", path, row.body, row.headers...))
+			if got.status != row.status {
+				t.Errorf("%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
+			}
+			if row.status == 200 && (len(p.asked) != 1 || !strings.Contains(p.asked[0], fmt.Sprint(" ", 8<<20, " "))) {
+				t.Errorf("%s: it was asked %q", row.name, p.asked)
+			}
+			if row.status != 200 && len(p.asked) != 0 {
+				t.Errorf("%s: it was asked %q, want nothing", row.name, p.asked)
+			}
+		}
+	}
+}
+
+// A copy takes as long as it takes, if each piece of it is read in time.
+func TestACopyOfTheStateOutlastsTheServersTimeLimits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const lines = 30
+		p := &peers{state: func(w io.Writer) error {
+			for i := range lines {
+				time.Sleep(10 * time.Second) // virtual
+				if _, err := fmt.Fprintf(w, "%d%s\n", i, strings.Repeat(".", 64<<10)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+		n := newBubbled(t, httpd.Config{Peers: p})
+		got := n.get(t, "/v1/rollcall/replication/state?datacenter=dc1")
+		if got.status != 200 || strings.Count(got.body, "\n") != lines || got.header.Get("Content-Type") != "application/x-ndjson" {
+			t.Errorf("got %d, %d lines with %v, want %d", got.status, strings.Count(got.body, "\n"), got.header, lines)
+		}
+	})
+}
+
+func TestACopyOfTheStateThatFailsBreaksOff(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		sent int // bytes before it fails
+		want int // status; 0: none, the answer breaks off
+	}{
+		{"before it began", 10, 500},
+		{"in the middle", 1 << 20, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := &peers{state: func(w io.Writer) error {
+				if _, err := io.WriteString(w, strings.Repeat(".", row.sent)); err != nil {
+					return err
+				}
+				return errors.New("failed")
+			}}
+			n := newNode(t, httpd.Config{Peers: p}, nil)
+			resp, err := http.Get("http://" + n.addr + "/v1/rollcall/replication/state?datacenter=dc1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			_, err = io.ReadAll(resp.Body)
+			if broke := err != nil; broke != (row.want == 0) || !broke && resp.StatusCode != row.want {
+				t.Errorf("got %d, %v, want %d (0: broken off)", resp.StatusCode, err, row.want)
+			}
+			http.DefaultClient.CloseIdleConnections()
+		})
+	}
+}
+
+func TestACopyThatNobodyReadsIsCutOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		failed := make(chan error, 1)
+		p := &peers{state: func(w io.Writer) error {
+			for {
+				if _, err := io.WriteString(w, strings.Repeat(".", 1<<20)); err != nil {
+					failed <- err
+					return err
+				}
+			}
+		}}
+		n := newBubbled(t, httpd.Config{Peers: p})
+		begun := time.Now()
+		if _, err := n.begin(t, request("GET", "/v1/rollcall/replication/state?datacenter=dc1", "")); err != nil {
+			t.Fatal(err)
+		}
+		<-failed
+		if took := time.Since(begun); took < 30*time.Second || took > time.Minute {
+			t.Errorf("it was cut off after %v, want 30s", took)
+		}
+	})
+}
