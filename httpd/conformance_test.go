@@ -18,11 +18,20 @@ func TestConformance(t *testing.T) {
 	}
 	server := httptest.NewServer(handler)
 	defer server.Close()
-	conformance.Run(t, conformance.Target{URL: server.URL, Fixtures: os.DirFS("eureka/testdata")})
+	conformance.Run(t, conformance.Target{URL: server.URL, Fixtures: os.DirFS("eureka/testdata"), Consensus: true})
 }
 
 func TestConformanceWhereConnectionsAreTakenOver(t *testing.T) {
 	n := newNode(t, httpd.Config{Node: "n1", Version: "test"}, nil)
+	n.leadAlways(t)
+	conformance.Run(t, conformance.Target{URL: "http://" + n.addr, Fixtures: os.DirFS("eureka/testdata"), Consensus: true})
+}
+
+func TestConformanceWithoutConsensus(t *testing.T) {
+	config := aloneConfig()
+	config.Node, config.Version = "n1", "test"
+	n := newNode(t, config, nil)
+	n.set(func(m *memory) { m.alone = true })
 	n.leadAlways(t)
 	conformance.Run(t, conformance.Target{URL: "http://" + n.addr, Fixtures: os.DirFS("eureka/testdata")})
 }

@@ -16,9 +16,10 @@ import (
 // client calls the server under test. It follows no redirect and decompresses nothing, as the
 // clients of the protocol do not.
 type client struct {
-	t    *testing.T
-	base string // scheme and host
-	app  string // an application of its own, upper case
+	t         *testing.T
+	base      string // scheme and host
+	app       string // an application of its own, upper case
+	consensus bool   // see Target
 }
 
 var transport = &http.Transport{DisableCompression: true}
@@ -26,9 +27,10 @@ var transport = &http.Transport{DisableCompression: true}
 // clock makes application names differ between runs against one server.
 var clock atomic.Int64
 
-func newClient(t *testing.T, base string) *client {
+func newClient(t *testing.T, target Target) *client {
 	clock.CompareAndSwap(0, time.Now().UnixMilli())
-	return &client{t: t, base: base, app: "CONFORM" + strings.ToUpper(strconv.FormatInt(clock.Add(1), 36))}
+	app := "CONFORM" + strings.ToUpper(strconv.FormatInt(clock.Add(1), 36))
+	return &client{t: t, base: target.URL, app: app, consensus: target.Consensus}
 }
 
 // answer is what came back.

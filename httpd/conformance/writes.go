@@ -160,7 +160,7 @@ func registerFixtures(t *testing.T, target Target) {
 		t.Fatalf("no register-* fixtures: %v", err)
 	}
 	for _, name := range names {
-		t.Run(name, func(t *testing.T) { registerFixture(t, newClient(t, target.URL), target.Fixtures, name) })
+		t.Run(name, func(t *testing.T) { registerFixture(t, newClient(t, target), target.Fixtures, name) })
 	}
 }
 
@@ -215,7 +215,7 @@ func registerSpellings(t *testing.T, target Target) {
 	}
 	for _, row := range matrix.Variants {
 		t.Run(row.Name, func(t *testing.T) {
-			c := newClient(t, target.URL)
+			c := newClient(t, target)
 			c.do(http.MethodDelete, "/eureka/apps/ORDERS/i1", "")
 			a := c.do(http.MethodPost, "/eureka/apps/ORDERS", row.Body, "Content-Type", "application/json")
 			if got := fmt.Sprint(a.status); !strings.HasPrefix(row.Server, got) {

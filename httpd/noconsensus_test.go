@@ -1,0 +1,129 @@
+package httpd_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// aloneConfig is of a node without consensus.
+func aloneConfig() httpd.Config {
+	return httpd.Config{Reads: httpd.ReadsStale, WithoutConsensus: true, Datacenter: "dc1"}
+}
+
+// newAlone starts a node without consensus that heard of another one 1.5 s ago.
+func newAlone(t *testing.T, config httpd.Config) *node {
+	t.Helper()
+	n := newNode(t, config, nil)
+	n.set(func(m *memory) { m.alone, m.health.Age = true, 1500*time.Millisecond })
+	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	return n
+}
+
+// ownReads are the reads of our own API beside those of readRoutes.
+var ownReads = []string{"/v1/rollcall/settings", "/v1/rollcall/self-preservation", "/v1/rollcall/apps/ORDERS/i1/explain"}
+
+func TestWithoutConsensusOnlyWhatTheNodeHasCanBeAskedFor(t *testing.T) {
+	n := newAlone(t, aloneConfig())
+	for _, path := range append(append([]string{"/v1/rollcall/watch"}, readRoutes...), ownReads...) {
+		for _, word := range []string{"linearizable", "leader"} {
+			got := n.send(t, request("GET", path+"?consistency="+word, ""))
+			if got.status != http.StatusNotImplemented || !strings.Contains(got.body, "ask for consistency=stale") {
+				t.Errorf("GET %s %s: got %d %q, want 501 and what to ask for", path, word, got.status, got.body)
+			}
+			if isJSON := json.Valid([]byte(got.body)); isJSON != strings.HasPrefix(path, "/v1/") {
+				t.Errorf("GET %s %s: the body is %q", path, word, got.body)
+			}
+		}
+		if path == "/v1/rollcall/watch" {
+			path += "?wait=0s"
+		}
+		if got := n.send(t, request("GET", path, "")); got.status != http.StatusOK {
+			t.Errorf("GET %s: got %d %s, want 200", path, got.status, got.body)
+		}
+	}
+}
+
+// Whatever the setting is: a node without consensus answers with what it has.
+func TestWithoutConsensusReadsAreStaleAndSaySo(t *testing.T) {
+	for _, reads := range []httpd.EurekaReads{httpd.ReadsStale, httpd.ReadsLinearizable, httpd.ReadsStaleWithoutQuorum} {
+		config := aloneConfig()
+		config.Reads = reads
+		n := newAlone(t, config)
+		for _, path := range append(append([]string{}, readRoutes...), ownReads...) {
+			got := n.send(t, request("GET", path, ""))
+			word, age := got.header.Get("X-Rollcall-Consistency"), got.header.Get("X-Rollcall-Age")
+			if got.status != http.StatusOK || word != "stale" || age != "1.500" {
+				t.Errorf("%v: GET %s: got %d, %s, age %s; want 200, stale, 1.500", reads, path, got.status, word, age)
+			}
+		}
+	}
+}
+
+func TestWithoutConsensusWatchesBeginAtOnce(t *testing.T) {
+	n := newAlone(t, aloneConfig())
+	for _, row := range []struct {
+		name, query string
+		status      int
+	}{
+		{"from now", "?wait=0s", 200},
+		{"from now, stale", "?wait=0s&consistency=stale", 200},
+		{"from an index", "?wait=0s&index=test-0", 200},
+		{"from an index that has not happened", "?wait=0s&index=test-2", 400},
+		{"from an index of another history", "?wait=0s&index=node2-1", 410},
+	} {
+		got := n.send(t, request("GET", "/v1/rollcall/watch"+row.query, ""))
+		if got.status != row.status {
+			t.Errorf("%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
+		}
+	}
+}
+
+func TestWithoutConsensusActsAreAnsweredWithWhatHoldsThen(t *testing.T) {
+	n := newAlone(t, aloneConfig())
+	for _, row := range []struct{ method, path, says string }{
+		{"PUT", "/v1/rollcall/apps/ORDERS/i1/override?value=DOWN", `"index":"test-2"`},
+		{"PUT", "/v1/rollcall/apps/ORDERS/i1/quarantine?for=1m", `"index":"test-3"`},
+		{"POST", "/v1/rollcall/self-preservation/hold?for=1m", `"state":"held"`},
+	} {
+		got := n.send(t, request(row.method, row.path, ""))
+		if got.status != http.StatusOK || !strings.Contains(got.body, row.says) {
+			t.Errorf("%s %s: got %d %s, want 200 and %s", row.method, row.path, got.status, got.body, row.says)
+		}
+	}
+	older := `{"replicationList":[{"appName":"ORDERS","id":"i1","action":"Heartbeat","lastDirtyTimestamp":1}]}`
+	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", older)); got.status != http.StatusOK {
+		t.Errorf("a batch with a conflict: got %d %s, want 200", got.status, got.body)
+	}
+}
+
+func TestWithoutConsensusNobodyIsToldOfLeaders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, aloneConfig())
+		n.set(func(m *memory) { m.alone, m.health.Suspended = true, true })
+		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		time.Sleep(2 * time.Minute) // virtual
+		for _, row := range []struct {
+			name         string
+			ready        bool
+			page, reason string
+		}{
+			{"loading", false, "still loading its state", "It is not evicted because this node is still loading its state."},
+			{"young", true, "this node became ready too short a time ago", "It is not evicted yet because this node became ready too short a time ago to know who is alive."},
+		} {
+			n.set(func(m *memory) { m.health.Ready = row.ready })
+			e, page := n.explain(t, "i1"), n.get(t, "/").body
+			if !strings.HasSuffix(e.Summary, row.reason) || e.Clock != "running" {
+				t.Errorf("%s: by a %s clock it says %s", row.name, e.Clock, e.Summary)
+			}
+			if !strings.Contains(page, row.page) || strings.Contains(page, "No leader") || strings.Contains(page, "this leader") {
+				t.Errorf("%s: the page has no %q, or tells of a leader", row.name, row.page)
+			}
+		}
+	})
+}
