@@ -62,7 +62,8 @@ func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	if s.lead.Load() != nil {
+	if l := s.lead.Load(); l != nil {
+		defer context.AfterFunc(l.lost, cancel)()
 		return s.answer(ctx, question)
 	}
 	leader := s.leader.Load()

@@ -112,12 +112,18 @@ func (s *Local) save(last bool) error {
 
 // freeze captures what the disk has not. The caller holds mu.
 func (s *Local) freeze(last bool) saved {
-	what := saved{frozen: s.registry.FreezeSince(s.flushed), after: s.flushed, view: s.registry.View()}
-	if what.frozen.Pruned > s.flushed {
-		// Something was removed, and its record pruned, between two flushes: nothing says any more that
-		// the disk has what is gone.
-		what.frozen, what.whole = s.registry.Freeze(), true
-	}
+	what := capture(s.registry, s.flushed)
 	what.renewals = last || what.frozen.Clock.Lease-s.disk.renewed >= renewalsAge.Milliseconds()
+	return what
+}
+
+// capture captures what changed after an index.
+func capture(r *registry.Registry, after registry.Index) saved {
+	what := saved{frozen: r.FreezeSince(after), after: after, view: r.View()}
+	if what.frozen.Pruned > after {
+		// Something was removed, and its record pruned, since the disk was written: nothing says any more
+		// that the disk has what is gone.
+		what.frozen, what.whole = r.Freeze(), true
+	}
 	return what
 }

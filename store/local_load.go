@@ -71,14 +71,18 @@ func readLeases(tx *bbolt.Tx, f *registry.Frozen) error {
 	renewals := tx.Bucket(bucketRenewals)
 	err := tx.Bucket(bucketLeases).ForEach(func(name, b []byte) error {
 		l, err := fsm.ParseLeaseState(b)
-		if err == nil {
-			if later := renewals.Get(name); later != nil {
-				err = readRenewal(later, &l)
-			}
+		if err != nil {
+			return err
 		}
 		f.Leases = append(f.Leases, l)
-		return err
+		if later := renewals.Get(name); later != nil {
+			err = readRenewal(later, &f.Leases[len(f.Leases)-1])
+		}
+		return errors.Join(err, given(l.Lease, f.Index))
 	})
+	if err != nil {
+		return err
+	}
 	slices.SortFunc(f.Leases, func(a, b registry.LeaseState) int {
 		x, y := a.Lease.Key(), b.Lease.Key()
 		return cmp.Or(strings.Compare(x.App, y.App), strings.Compare(x.ID, y.ID))
@@ -88,15 +92,27 @@ func readLeases(tx *bbolt.Tx, f *registry.Frozen) error {
 		l.Handle = registry.Handle{Slot: uint32(i), Gen: uint32(i + 1)}
 		f.Leases[i].Lease = &l
 	}
-	f.Slots, f.Generation, f.Free = uint32(len(f.Leases)), uint32(len(f.Leases)), nil
-	return err
+	f.Slots, f.Generation = uint32(len(f.Leases)), uint32(len(f.Leases))
+	return nil
 }
 
 // readRemovals reads the records of removals, in the order of their indexes.
 func readRemovals(tx *bbolt.Tx, f *registry.Frozen) error {
 	return tx.Bucket(bucketRemovals).ForEach(func(_, b []byte) error {
 		rec, err := fsm.ParseRemoval(b)
+		if err != nil {
+			return err
+		}
 		f.Removals = append(f.Removals, rec)
-		return err
+		return given(rec.Lease, f.Index)
 	})
+}
+
+// given checks that the index of a change was given out when the file was written: the registry itself
+// would look only after the indexes have jumped.
+func given(l *registry.Lease, newest registry.Index) error {
+	if l.Changed > newest {
+		return fmt.Errorf("%s has index %d, but the last one given out is %d: %w", l.Key(), l.Changed, newest, fsm.ErrCorrupt)
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -13,16 +14,16 @@ import (
 // of 32 KiB, and page-sized ones are slow.
 const maxName = 512
 
-// nameOnDisk is the key under which the file has an instance. It is only ever compared: what it says is in
-// the value too.
+// nameOnDisk is the key under which the file has an instance: application, a zero byte, id, in the order of
+// a view's leases, because bbolt enters many keys quickly in their order only. Where that would be too long
+// or ambiguous it is a checksum, behind a zero byte. It is only ever compared: the value says the same.
 func nameOnDisk(key registry.Key) []byte {
-	name := binary.AppendUvarint(nil, uint64(len(key.App)))
-	name = append(append(name, key.App...), key.ID...)
-	if len(name) <= maxName {
-		return name
+	if n := len(key.App) + 1 + len(key.ID); n <= maxName && key.App != "" && strings.IndexByte(key.App, 0) < 0 {
+		return append(append(append(make([]byte, 0, n), key.App...), 0), key.ID...)
 	}
-	sum := sha256.Sum256(name)
-	return append([]byte("sha256:"), sum[:]...)
+	name := binary.AppendUvarint(nil, uint64(len(key.App)))
+	sum := sha256.Sum256(append(append(name, key.App...), key.ID...))
+	return append([]byte{0}, sum[:]...)
 }
 
 // indexOnDisk is the key under which the file has a record of a removal: in the order of the indexes.

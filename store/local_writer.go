@@ -1,8 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
@@ -27,12 +29,15 @@ func (w *localWriter) write() error {
 	}
 	w.leases, w.renewals = w.tx.Bucket(bucketLeases), w.tx.Bucket(bucketRenewals)
 	w.removals, w.removed = w.tx.Bucket(bucketRemovals), w.tx.Bucket(bucketRemoved)
-	for _, l := range w.frozen.Leases {
-		w.live(l)
+	for _, l := range byName(w.frozen.Leases, func(l registry.LeaseState) *registry.Lease { return l.Lease }) {
+		w.live(l.name, l.record)
+	}
+	for _, rec := range byName(w.frozen.Removals, func(rec registry.Removal) *registry.Lease { return rec.Lease }) {
+		w.gone(rec.name, rec.record)
 	}
 	w.reduce()
 	for _, rec := range w.frozen.Removals {
-		w.gone(rec)
+		w.record(rec)
 	}
 	w.prune()
 	if w.saved.renewals {
@@ -53,24 +58,38 @@ func (w *localWriter) clear() {
 	w.marks = marks{}
 }
 
+// named is a record and the key that it gets.
+type named[T any] struct {
+	name   []byte
+	record T
+}
+
+// byName sorts records by their keys.
+func byName[T any](records []T, lease func(T) *registry.Lease) []named[T] {
+	sorted := make([]named[T], len(records))
+	for i, r := range records {
+		sorted[i] = named[T]{nameOnDisk(lease(r).Key()), r}
+	}
+	slices.SortFunc(sorted, func(a, b named[T]) int { return bytes.Compare(a.name, b.name) })
+	return sorted
+}
+
 // live enters a lease, and takes out the record of the removal before it, if there is one.
-func (w *localWriter) live(l registry.LeaseState) {
-	name := nameOnDisk(l.Lease.Key())
+func (w *localWriter) live(name []byte, l registry.LeaseState) {
 	w.put(w.leases, name, fsm.AppendLeaseState(nil, l))
 	w.delete(w.renewals, name)
 	w.forget(name)
 }
 
-// gone enters the record of a removal, and takes out the lease.
-func (w *localWriter) gone(rec registry.Removal) {
-	name := nameOnDisk(rec.Lease.Key())
+// gone takes out a lease, and the record of the removal before the one that will be entered.
+func (w *localWriter) gone(name []byte, rec registry.Removal) {
 	w.delete(w.leases, name)
 	w.delete(w.renewals, name)
 	w.forget(name)
 	w.put(w.removed, name, indexOnDisk(rec.Lease.Changed))
-	w.record(rec)
 }
 
+// record enters the record of a removal.
 func (w *localWriter) record(rec registry.Removal) {
 	w.put(w.removals, indexOnDisk(rec.Lease.Changed), fsm.AppendRemoval(nil, rec))
 	w.marks.removed = max(w.marks.removed, rec.Lease.Changed)
@@ -89,16 +108,18 @@ func (w *localWriter) forget(name []byte) {
 
 // prune takes out the records that were pruned.
 func (w *localWriter) prune() {
-	for {
-		index, b := w.removals.Cursor().First()
-		if index == nil || binary.BigEndian.Uint64(index) > uint64(w.frozen.Pruned) || w.err != nil {
+	var pruned [][]byte // a cursor must not see its bucket change
+	c := w.removals.Cursor()
+	for index, b := c.First(); index != nil && binary.BigEndian.Uint64(index) <= uint64(w.frozen.Pruned); index, b = c.Next() {
+		rec, err := fsm.ParseRemoval(b)
+		if err != nil {
+			w.fail(err)
 			return
 		}
-		rec, err := fsm.ParseRemoval(b)
-		w.fail(err)
-		if err == nil {
-			w.forget(nameOnDisk(rec.Lease.Key()))
-		}
+		pruned = append(pruned, nameOnDisk(rec.Lease.Key()))
+	}
+	for _, name := range pruned {
+		w.forget(name)
 	}
 }
 

@@ -1,0 +1,341 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// diskRig is a registry and its file, without a node.
+type diskRig struct {
+	registry *registry.Registry
+	disk     *localDisk
+	dir      string
+	clock    registry.Stamp
+	flushed  registry.Index
+}
+
+func newDiskRig(dir string) (*diskRig, error) {
+	g := &diskRig{registry: registry.New(), dir: dir}
+	return g, g.open()
+}
+
+func (g *diskRig) open() (err error) {
+	if g.disk, err = openLocalDisk(g.dir); err == nil {
+		g.disk.bolt.NoSync = true // nobody pulls the plug
+	}
+	return err
+}
+
+func (g *diskRig) apply(op registry.Op) registry.Result {
+	return g.registry.Apply(g.clock, 1, registry.FromClient, op)
+}
+
+// pass moves the lease clock in steps that the registry believes.
+func (g *diskRig) pass(d time.Duration) {
+	for ; d > 0; d -= time.Hour {
+		step := min(d, time.Hour).Milliseconds()
+		g.clock.Lease += step
+		g.clock.Wall += step
+		g.registry.Advance(g.clock)
+	}
+}
+
+// flush writes what changed, as a node does.
+func (g *diskRig) flush(renewals bool) error {
+	what := capture(g.registry, g.flushed)
+	what.renewals = renewals
+	g.flushed = what.frozen.Index
+	return g.disk.write(what)
+}
+
+// reopen loads the file anew and returns what is in it.
+func (g *diskRig) reopen() (registry.Frozen, error) {
+	if err := g.disk.close(); err != nil {
+		return registry.Frozen{}, err
+	}
+	if err := g.open(); err != nil {
+		return registry.Frozen{}, err
+	}
+	r, err := g.disk.load()
+	if err != nil {
+		return registry.Frozen{}, err
+	}
+	return r.Freeze(), nil
+}
+
+// asLoaded is a state as it is after a start: with handles of its own, indexes that begin later, and of the
+// histories of live instances as much as was written with their last change.
+func asLoaded(f registry.Frozen) registry.Frozen {
+	f.Index += reserved
+	f.Cluster, f.Free = "", nil
+	f.Slots, f.Generation = uint32(len(f.Leases)), uint32(len(f.Leases))
+	f.Leases = slices.Clone(f.Leases)
+	for i, s := range f.Leases {
+		l := *s.Lease
+		l.Handle = registry.Handle{Slot: uint32(i), Gen: uint32(i + 1)}
+		f.Leases[i].Lease, f.Leases[i].History = &l, registry.History{}
+	}
+	return f
+}
+
+func withoutHistories(f registry.Frozen) registry.Frozen {
+	for i := range f.Leases {
+		f.Leases[i].History = registry.History{}
+	}
+	return f
+}
+
+func TestWhatIsWrittenIsWhatIsLoaded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp("", "rollcall")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		g, err := newDiskRig(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { g.disk.close() }()
+		g.clock = registry.Stamp{Lease: 1000, Wall: 1_700_000_000_000}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			g.step(t)
+		}
+		if err := g.flush(true); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := g.reopen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := withoutHistories(loaded), asLoaded(g.registry.Freeze())
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("loaded\n%+v\nwant\n%+v", got, want)
+		}
+	})
+}
+
+// step is something that happens to a node: operations, time, writes.
+func (g *diskRig) step(t *rapid.T) {
+	key := registry.NewKey(rapid.SampledFrom([]string{"A", "AB", "B"}).Draw(t, "app"), rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "id"))
+	switch rapid.IntRange(0, 8).Draw(t, "what") {
+	case 0, 1:
+		g.apply(registry.Register{Instance: instance(key.App, key.ID, 90)})
+	case 2:
+		g.apply(registry.Renew{Key: key})
+	case 3:
+		g.apply(registry.Cancel{Key: key})
+	case 4:
+		g.apply(registry.SetOverride{Key: key, Status: registry.OutOfService, For: 1000, By: registry.Act{Author: "a", Reason: "r"}})
+	case 5:
+		g.apply(registry.Quarantine{Key: key, For: 5000})
+	case 6:
+		g.pass(time.Duration(rapid.SampledFrom([]int{1, 30, 300, 10_000, 90_000}).Draw(t, "seconds")) * time.Second)
+	default:
+		if err := g.flush(rapid.Bool().Draw(t, "renewals")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWhatIsNoLongerKnownIsNotOnDisk(t *testing.T) {
+	counts := func(t *testing.T, g *diskRig) (n [5]int) {
+		err := g.disk.bolt.View(func(tx *bbolt.Tx) error {
+			for i, name := range buckets {
+				n[i] = tx.Bucket(name).Stats().KeyN
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	key := registry.NewKey("A", "x")
+	tests := []struct {
+		name string
+		do   func(*diskRig)
+		want [5]int // state, leases, renewals, removals, removed
+	}{
+		{"a lease that was renewed", func(g *diskRig) { g.pass(time.Minute); g.apply(registry.Renew{Key: key}) }, [5]int{1, 1, 1, 0, 0}},
+		{"a removal", func(g *diskRig) { g.apply(registry.Cancel{Key: key}) }, [5]int{1, 0, 0, 1, 1}},
+		{"a registration after it", func(g *diskRig) {
+			g.apply(registry.Cancel{Key: key})
+			g.flush(true)
+			g.apply(registry.Register{Instance: instance("A", "x", 90)})
+		}, [5]int{1, 1, 0, 0, 0}},
+		{"a second removal", func(g *diskRig) {
+			g.apply(registry.Cancel{Key: key})
+			g.flush(true)
+			g.apply(registry.Register{Instance: instance("A", "x", 90)})
+			g.apply(registry.Cancel{Key: key})
+		}, [5]int{1, 0, 0, 1, 1}},
+		{"a record that was pruned", func(g *diskRig) {
+			g.apply(registry.Cancel{Key: key})
+			g.flush(true)
+			g.pass(25 * time.Hour)
+		}, [5]int{1, 0, 0, 0, 0}},
+		{"a record that was pruned before it was written", func(g *diskRig) {
+			g.apply(registry.Cancel{Key: key})
+			g.pass(25 * time.Hour)
+		}, [5]int{1, 0, 0, 0, 0}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g, err := newDiskRig(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { g.disk.close() }()
+			g.apply(registry.Register{Instance: instance("A", "x", 90)})
+			if err := g.flush(true); err != nil {
+				t.Fatal(err)
+			}
+			tt.do(g)
+			if err := g.flush(true); err != nil {
+				t.Fatal(err)
+			}
+			if got := counts(t, g); got != tt.want {
+				t.Errorf("the buckets %s have %v keys, want %v", buckets, got, tt.want)
+			}
+			if _, err := g.reopen(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestManyLeasesAreWrittenInOneGo(t *testing.T) {
+	g, err := newDiskRig(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { g.disk.close() }()
+	const many = 20_000
+	for i := range many {
+		g.apply(registry.Register{Instance: instance(fmt.Sprint("A", i%7), fmt.Sprint("i", i), 90)})
+	}
+	if err := g.flush(true); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := g.reopen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(loaded.Leases) != many {
+		t.Errorf("%d leases, want %d", len(loaded.Leases), many)
+	}
+}
+
+func TestAnInstanceHasOneNameOnDisk(t *testing.T) {
+	long := strings.Repeat("x", 40_000)
+	keys := []registry.Key{
+		{App: "A", ID: "b"}, {App: "A", ID: "B"}, {App: "Ab"}, {App: "", ID: "Ab"}, {App: "A\x00b"}, {App: "A", ID: "\x00b"},
+		{App: "A\x00", ID: "b"}, {App: long, ID: "a"}, {App: long + "a"}, {App: "A", ID: long}, {},
+	}
+	names := map[string]registry.Key{}
+	for _, k := range keys {
+		name := nameOnDisk(k)
+		if len(name) == 0 || len(name) > maxName {
+			t.Errorf("%.20v has a name of %d bytes, want 1 to %d", k, len(name), maxName)
+		}
+		if other, twice := names[string(name)]; twice {
+			t.Errorf("%.20v and %.20v have the name %q", k, other, name)
+		}
+		names[string(name)] = k
+	}
+	if bytes.Compare(nameOnDisk(registry.Key{App: "A", ID: "z"}), nameOnDisk(registry.Key{App: "AB", ID: "a"})) >= 0 {
+		t.Error("the names are not in the order of application and id")
+	}
+}
+
+func TestADamagedFileIsRefusedWithWords(t *testing.T) {
+	in := func(bucket, key, value []byte) func(*testing.T, string) {
+		return func(t *testing.T, path string) {
+			bolt, err := openLocalBolt(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = bolt.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put(key, value) })
+			if err := errors.Join(err, bolt.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	name := nameOnDisk(registry.NewKey("A", "x"))
+	tests := []struct {
+		name   string
+		damage func(*testing.T, string)
+		want   string
+	}{
+		{"overwritten", func(t *testing.T, path string) {
+			if err := os.WriteFile(path, bytes.Repeat([]byte{0xff}, 64<<10), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "damaged"},
+		{"cut short", func(t *testing.T, path string) {
+			if err := os.Truncate(path, 5000); err != nil {
+				t.Fatal(err)
+			}
+		}, "damaged"},
+		{"a lease that is none", in(bucketLeases, name, []byte{3, 0xff}), "damaged"},
+		{"a lease of a newer version", in(bucketLeases, name, []byte{99}), "newer version"},
+		{"a renewal that is none", in(bucketRenewals, name, []byte{1, 2}), "damaged"},
+		{"a renewal of a newer version", in(bucketRenewals, name, []byte{99}), "newer version"},
+		{"a removal that is none", in(bucketRemovals, indexOnDisk(7), nil), "damaged"},
+		{"a state that is none", in(bucketState, keyRegistry, []byte{3}), "damaged"},
+		{"a state that does not fit the leases", func(t *testing.T, path string) {
+			other, err := newDiskRig(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.disk.close()
+			if err := other.flush(true); err != nil {
+				t.Fatal(err)
+			}
+			var state []byte
+			err = other.disk.bolt.View(func(tx *bbolt.Tx) error {
+				state = bytes.Clone(tx.Bucket(bucketState).Get(keyRegistry))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			in(bucketState, keyRegistry, state)(t, path)
+		}, "damaged"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g, err := newDiskRig(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.apply(registry.Register{Instance: instance("A", "x", 90)})
+			if err := errors.Join(g.flush(true), g.disk.close()); err != nil {
+				t.Fatal(err)
+			}
+			tt.damage(t, filepath.Join(g.dir, localFile))
+			d, err := openLocalDisk(g.dir)
+			if err == nil {
+				defer d.close()
+				_, err = d.load()
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), localFile) {
+				t.Errorf("got %v, want an error that names %s and says %q", err, localFile, tt.want)
+			}
+		})
+	}
+}
