@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"golang.org/x/sync/errgroup"
 
@@ -92,17 +91,6 @@ func (r *Replicator) watch(ctx context.Context, after registry.Index) error {
 			p.poke()
 		}
 	}
-}
-
-// Copy takes over what the other nodes of the own datacenter have, when this one has started. It
-// returns nil when it has it, when there is no other node, or when none of the others has been ready
-// for some seconds; else an error, after its tries.
-func (r *Replicator) Copy(ctx context.Context) error { panic("not written") }
-
-// State writes everything, for the start-up copy of a node of the own datacenter that names itself.
-// Errors before the first byte: ErrStranger; registry.ErrNoLeader while this node is not ready itself.
-func (r *Replicator) State(ctx context.Context, datacenter string, w io.Writer) error {
-	panic("not written")
 }
 
 // Act tells the other nodes of the own datacenter an operator's act that is in no list.

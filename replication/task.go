@@ -111,5 +111,3 @@ type linkEnv struct {
 	// origin is what the peer's own instances, which it sends back as newer, are applied as.
 	origin registry.Origin
 }
-
-func newRollcallLink(env linkEnv) link { panic("not written") }

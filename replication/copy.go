@@ -1,0 +1,272 @@
+package replication
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// How long and how often a start-up copy is tried.
+const (
+	copyPatience = 3 * time.Second        // for another node to be ready
+	copyPause    = 200 * time.Millisecond // between looking for one
+	copyTries    = 5                      // transfers that break
+	copyRetry    = time.Second            // between them
+	copyChunk    = 500                    // items applied together
+	maxStateLine = maxMessage
+)
+
+// errNotReady: a node has no state to give, now or at all.
+var errNotReady = errors.New("not ready to be copied from")
+
+// Copy takes over what the other nodes of the own datacenter have, when this one has started. It
+// returns nil when it has it, when there is no other node, or when none of the others has been ready
+// for some seconds; else an error, after its tries.
+func (r *Replicator) Copy(ctx context.Context) error {
+	var others []*copySource
+	for _, p := range r.config.Peers {
+		if p.Kind == Node && !r.config.Consensus {
+			others = append(others, r.newCopySource(p))
+		}
+	}
+	defer func() {
+		for _, o := range others {
+			o.client.CloseIdleConnections()
+		}
+	}()
+	for broken := 0; ; {
+		err := r.copyFromAny(ctx, others)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errNotReady):
+			r.config.Log.Info("no other node was ready to be copied from", "nodes", len(others), "err", err)
+			return nil
+		}
+		if broken++; broken == copyTries {
+			return fmt.Errorf("copy the state, %d tries: %w", copyTries, err)
+		}
+		r.config.Log.Warn("the copy of the state broke", "err", err)
+		if err := pause(ctx, copyRetry); err != nil {
+			return err
+		}
+	}
+}
+
+// copyFromAny copies from the first node that is ready, and waits for one for a while.
+func (r *Replicator) copyFromAny(ctx context.Context, others []*copySource) error {
+	deadline := time.Now().Add(copyPatience)
+	for {
+		last := errNotReady
+		candidates := 0
+		for _, o := range others {
+			if o.self {
+				continue
+			}
+			candidates++
+			if last = o.copy(ctx); !errors.Is(last, errNotReady) {
+				return last
+			}
+		}
+		if candidates == 0 || !time.Now().Before(deadline) {
+			return last
+		}
+		if err := pause(ctx, copyPause); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits, or returns the context's error.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// copySource is a node to copy from.
+type copySource struct {
+	*Replicator
+	peer   PeerConfig
+	client *http.Client
+	self   bool // it turned out to be this node
+}
+
+func (r *Replicator) newCopySource(p PeerConfig) *copySource {
+	return &copySource{Replicator: r, peer: p, client: newEurekaClient(p)}
+}
+
+// copy takes over what the node has. errNotReady: it cannot be had there now. Any other error broke the
+// transfer: a part of it may have been applied, which is no harm.
+func (c *copySource) copy(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// A node that falls silent is given up. The time runs anew with every piece that comes.
+	patience := time.AfterFunc(c.peer.ConnectTimeout+c.peer.ReadTimeout, cancel)
+	defer patience.Stop()
+	target := c.peer.URLs[0] + statePath + "?datacenter=" + url.QueryEscape(c.config.Datacenter)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", c.peer.Name, errNotReady, withoutURL(err))
+	}
+	resp, err := c.client.Do(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", c.peer.Name, errNotReady, withoutURL(err))
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %w: %w", c.peer.Name, errNotReady, refusal(r, resp))
+	}
+	t := &transfer{Replicator: c.Replicator, from: c.peer.Name, began: time.Now()}
+	t.lines = bufio.NewReaderSize(&pieces{resp.Body, func() { patience.Reset(c.peer.ReadTimeout) }}, 64<<10)
+	err = t.run(ctx)
+	if errors.Is(err, errSelf) {
+		c.self = true
+		return errNotReady
+	}
+	if err != nil {
+		return fmt.Errorf("from %s: %w", c.peer.Name, err)
+	}
+	c.config.Log.Info("copied the state", "from", c.peer.Name, "items", t.items, "invalid", t.invalid, "took", time.Since(t.began))
+	return nil
+}
+
+// pieces tells of every piece that is read.
+type pieces struct {
+	io.Reader
+	came func()
+}
+
+// Read implements io.Reader.
+func (p *pieces) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	if n > 0 {
+		p.came()
+	}
+	return n, err
+}
+
+// errSelf: the node that answered is the one that asked.
+var errSelf = errors.New("this node itself")
+
+// transfer is a state on its way here. It is validated as messages are: an item that is not valid is
+// left out.
+type transfer struct {
+	*Replicator
+	from    string
+	lines   *bufio.Reader
+	began   time.Time
+	items   int
+	invalid int
+	ops     []registry.Op
+}
+
+// run applies the whole state.
+func (t *transfer) run(ctx context.Context) error {
+	if err := t.head(); err != nil {
+		return err
+	}
+	for {
+		var line stateLine
+		if err := t.next(&line); err != nil {
+			return err
+		}
+		if line.End {
+			if line.Items != t.items {
+				return malformed("%d items came, of %d", t.items, line.Items)
+			}
+			return t.flush(ctx)
+		}
+		t.add(&line.wireItem)
+		if len(t.ops) < copyChunk {
+			continue
+		}
+		if err := t.flush(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// head reads the first line, and notes that its node was heard.
+func (t *transfer) head() error {
+	var h messageHead
+	if err := t.next(&h); err != nil {
+		return err
+	}
+	if err := h.check(); err != nil {
+		return err
+	}
+	switch {
+	case h.Datacenter != t.config.Datacenter:
+		return malformed("a state of datacenter %q; this one is %s", clip(h.Datacenter), t.config.Datacenter)
+	case h.Node == t.config.Node:
+		return errSelf
+	}
+	t.ops = append(t.ops, registry.Contact{Sender: h.Sender, Boot: h.Boot, Clock: h.Clock})
+	t.ops = append(t.ops, t.overheard(&h)...)
+	return nil
+}
+
+// next reads a line.
+func (t *transfer) next(to any) error {
+	text, err := readLine(t.lines)
+	if err != nil {
+		return err
+	}
+	return decode(text, to)
+}
+
+// readLine reads a line of at most maxStateLine bytes; an end without one is unexpected.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return bytes.TrimSuffix(line, []byte{'\n'}), nil
+		case errors.Is(err, io.EOF):
+			return nil, io.ErrUnexpectedEOF
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		case len(line) > maxStateLine:
+			return nil, malformed("a line of more than %d bytes", maxStateLine)
+		}
+	}
+}
+
+// add takes an item up. Its ages are as of the beginning of the transfer.
+func (t *transfer) add(item *wireItem) {
+	t.items++
+	op, err := item.op(itemContext{late: time.Since(t.began).Milliseconds(), local: true})
+	if _, isAct := op.(registry.SelfPreservation); err == nil && !isAct {
+		t.ops = append(t.ops, op)
+		return
+	}
+	if t.invalid++; t.invalid == 1 {
+		t.config.Log.Warn("left out an item of a copied state, and all like it", "from", t.from, "app", clip(item.App), "id", clip(item.ID), "err", err)
+	}
+}
+
+// flush applies what was taken up.
+func (t *transfer) flush(ctx context.Context) error {
+	ops := t.ops
+	t.ops = nil
+	if _, err := applyAll(ctx, t.config.Service, registry.Origin{Kind: registry.LocalPeer}, ops); err != nil {
+		return fmt.Errorf("apply %d items: %w", len(ops), err)
+	}
+	return nil
+}

@@ -1,0 +1,309 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// contactEvery is how often (ms of the sender's lease clock) a peer that sends is noted as heard.
+const contactEvery = 1000
+
+// maxEntities bounds (bytes) the instances that go back with an answer: what does not fit is found by
+// the next comparison.
+const maxEntities = maxMessage / 2
+
+// Receive applies a message of a Rollcall peer and returns the answer. Errors: ErrMalformed,
+// ErrStranger, or registry.Service's; with those nothing is known to have been applied, and the
+// message can be sent again.
+func (r *Replicator) Receive(ctx context.Context, message []byte) (answer []byte, err error) {
+	m, err := decodeMessage(message)
+	if err != nil {
+		return nil, err
+	}
+	origin, err := r.originOf(m.Datacenter, m.Node)
+	if err != nil {
+		return nil, err
+	}
+	view, err := r.config.Service.View(ctx, registry.Stale)
+	if err != nil {
+		return nil, fmt.Errorf("receive from %s: %w", m.Node, err)
+	}
+	in := r.intakeOf(view, &m, origin)
+	if err := r.take(ctx, origin, in); err != nil {
+		return nil, fmt.Errorf("apply %d items of %s: %w", len(m.Items), m.Node, err)
+	}
+	r.config.Log.Debug("message of a peer", "from", m.Node, "datacenter", m.Datacenter, "sequence", m.Sequence, "items", len(m.Items), "late_ms", in.late)
+	if view, err = r.config.Service.View(ctx, registry.Stale); err != nil {
+		return nil, fmt.Errorf("answer %s: %w", m.Node, err)
+	}
+	return r.answerTo(view, in)
+}
+
+// originOf is what a datacenter's items are applied as, if it may send here.
+func (r *Replicator) originOf(datacenter, node string) (registry.Origin, error) {
+	if datacenter != r.config.Datacenter {
+		for _, p := range r.config.Peers {
+			if p.Kind == Datacenter && p.Name == datacenter {
+				return registry.Origin{Kind: registry.RemoteDC, DC: datacenter}, nil
+			}
+		}
+		return registry.Origin{}, fmt.Errorf("datacenter %q: %w of %s", clip(datacenter), ErrStranger, r.config.Datacenter)
+	}
+	switch {
+	case r.config.Consensus:
+		return registry.Origin{}, fmt.Errorf("datacenter %q: %w, it is this one, whose nodes agree by consensus", datacenter, ErrStranger)
+	case node == r.config.Node:
+		return registry.Origin{}, fmt.Errorf("node %q: %w, it is this one, or has its name", node, ErrStranger)
+	}
+	return registry.Origin{Kind: registry.LocalPeer}, nil
+}
+
+// intake is a message on its way into the registry.
+type intake struct {
+	late    int64 // ms, as itemContext
+	ops     []registry.Op
+	items   []int // per op, the item that asked for it; -1: none did
+	results []itemResult
+	applied []registry.Result // per op
+}
+
+// intakeOf are the operations of a message, the contacts first. Items that are not valid have their
+// results already.
+func (r *Replicator) intakeOf(view *registry.View, m *message, origin registry.Origin) *intake {
+	in := &intake{
+		late:    view.Sender(m.Sender).Late(m.Boot, m.Clock),
+		results: make([]itemResult, len(m.Items)),
+	}
+	for _, contact := range r.contacts(view, &m.messageHead, origin, in.late) {
+		in.add(-1, contact)
+	}
+	c := itemContext{late: in.late, local: origin.Kind == registry.LocalPeer}
+	for n := range m.Items {
+		op, err := m.Items[n].op(c)
+		switch {
+		case err != nil:
+			in.results[n] = itemResult{Status: itemInvalid, Error: err.Error()}
+		case told(view, op, in.late):
+			in.results[n] = itemResult{Status: itemDone}
+		default:
+			in.add(n, op)
+		}
+	}
+	return in
+}
+
+func (in *intake) add(item int, op registry.Op) {
+	in.items = append(in.items, item)
+	in.ops = append(in.ops, op)
+}
+
+// contacts note that a message came: of its sender, and, of a node of the own datacenter, of those that
+// it heard itself.
+func (r *Replicator) contacts(view *registry.View, h *messageHead, origin registry.Origin, late int64) []registry.Op {
+	if late > 0 || !contactDue(view, h, origin) {
+		return nil // what is late is no sign of life
+	}
+	contacts := []registry.Op{registry.Contact{
+		DC: origin.DC, Sender: h.Sender, Boot: h.Boot, Clock: h.Clock, Cut: r.Cut(origin.DC).Milliseconds(),
+	}}
+	if origin.Kind != registry.LocalPeer {
+		return contacts
+	}
+	return append(contacts, r.overheard(h)...)
+}
+
+// contactDue says whether a second of the sender's clock has passed since it was last noted, or it
+// never was.
+func contactDue(view *registry.View, h *messageHead, origin registry.Origin) bool {
+	if origin.Kind == registry.RemoteDC {
+		if _, ok := view.Link(origin.DC); !ok {
+			return true
+		}
+	}
+	known := view.Sender(h.Sender)
+	return known == (registry.Sender{}) || known.Boot != h.Boot || h.Clock >= known.Clock+contactEvery
+}
+
+// overheardLater is added (ms) to the age of what another node heard. It is more than a message is on
+// its way: with less, two nodes that tell each other of a link would keep it alive for ever.
+const overheardLater = 1000
+
+// overheard are the contacts that a node of the own datacenter tells of.
+func (r *Replicator) overheard(h *messageHead) []registry.Op {
+	var contacts []registry.Op
+	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
+		if dc != r.config.Datacenter {
+			contacts = append(contacts, registry.Contact{DC: dc, Cut: r.Cut(dc).Milliseconds(), Age: later(h.Heard[dc], overheardLater)})
+		}
+	}
+	return contacts
+}
+
+// Bounds (ms) within which two messages about one operator's act mean the same.
+const (
+	actsDiffer = 2000
+	actsExpire = 10_000
+)
+
+// told says that an operator's act has been heard here before, or was overtaken: unlike everything
+// else that is sent twice, it would take effect twice.
+func told(view *registry.View, op registry.Op, late int64) bool {
+	act, ok := op.(registry.SelfPreservation)
+	if !ok {
+		return false
+	}
+	now := view.Preservation()
+	until := view.Stamp().Lease + act.For
+	again := now.State == act.To && now.By == act.By && (act.To == registry.PreservationReleased || until <= now.Until+actsDiffer)
+	return again || late > actsExpire
+}
+
+// take applies the operations of a message, together.
+func (r *Replicator) take(ctx context.Context, origin registry.Origin, in *intake) error {
+	if len(in.ops) == 0 {
+		return nil
+	}
+	applied, err := applyAll(ctx, r.config.Service, origin, in.ops)
+	in.applied = applied
+	return err
+}
+
+// tooLarge is the outcome of an operation that no log entry can hold.
+const tooLarge registry.Outcome = 255
+
+// applyAll applies operations in order. One that is too large is left out, with an outcome of
+// tooLarge.
+func applyAll(ctx context.Context, service registry.Service, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
+	results, err := service.Apply(ctx, origin, ops...)
+	if !errors.Is(err, registry.ErrTooLarge) {
+		return results, err
+	}
+	if len(ops) == 1 {
+		return []registry.Result{{Outcome: tooLarge}}, nil
+	}
+	half := len(ops) / 2
+	first, err := applyAll(ctx, service, origin, ops[:half])
+	if err != nil {
+		return nil, err
+	}
+	second, err := applyAll(ctx, service, origin, ops[half:])
+	return append(first, second...), err
+}
+
+// answerTo says what became of each item.
+func (r *Replicator) answerTo(view *registry.View, in *intake) ([]byte, error) {
+	e := &entities{view: view, now: r.config.Service.Health().Clock, left: maxEntities, asked: in.ops}
+	for n, item := range in.items {
+		if item >= 0 {
+			in.results[item] = e.resultOf(in.ops[n], in.applied[n].Outcome)
+		}
+	}
+	return encode(answer{Datacenter: r.config.Datacenter, Node: r.config.Node, Results: in.results})
+}
+
+// entities makes results with what is stored here, as long as there is room in the answer.
+type entities struct {
+	view    *registry.View
+	now     int64 // lease clock, ms
+	left    int   // bytes
+	asked   []registry.Op
+	records map[registry.Key]registry.Removal // of what was asked about; nil: not looked for yet
+}
+
+// record is that of an instance's removal. The first call finds those of all that was asked about, for
+// that takes a walk over all records.
+func (e *entities) record(key registry.Key) (rec registry.Removal, ok bool) {
+	if e.records == nil {
+		e.records = make(map[registry.Key]registry.Removal)
+		asked := make(map[registry.Key]bool)
+		for _, op := range e.asked {
+			if key, ok := keyOf(op); ok {
+				asked[key] = true
+			}
+		}
+		for rec := range e.view.Removals() {
+			if key := rec.Lease.Key(); asked[key] {
+				e.records[key] = rec
+			}
+		}
+	}
+	rec, ok = e.records[key]
+	return rec, ok
+}
+
+// resultOf is the result of an item.
+func (e *entities) resultOf(op registry.Op, outcome registry.Outcome) itemResult {
+	key, ok := keyOf(op)
+	if !ok {
+		return itemResult{Status: itemDone} // an operator's act, which fits the state here or does not
+	}
+	switch outcome {
+	case registry.NotFound:
+		return notFound(op)
+	case registry.Newer:
+		return itemResult{Status: itemUnknown, Error: "an older one is stored here"}
+	case registry.Older:
+		return e.older(key)
+	case registry.Refused:
+		return e.gone(key)
+	case tooLarge:
+		return itemResult{Status: itemInvalid, Error: "larger than an operation may be"}
+	}
+	return itemResult{Status: itemDone}
+}
+
+// notFound is the result where there is nothing: that is what a removal asks for.
+func notFound(op registry.Op) itemResult {
+	if _, ok := op.(registry.Remove); ok {
+		return itemResult{Status: itemDone}
+	}
+	return itemResult{Status: itemUnknown, Error: "not registered here"}
+}
+
+// older is the result where a newer copy is stored.
+func (e *entities) older(key registry.Key) itemResult {
+	l, ok := e.view.Find(key)
+	if !ok {
+		return e.gone(key)
+	}
+	item := replicaItem(e.view.ReplicaOf(l, e.now))
+	return itemResult{Status: itemOlder, Register: e.room(&item)}
+}
+
+// gone is the result where the instance was removed, or its lease has ended.
+func (e *entities) gone(key registry.Key) itemResult {
+	rec, ok := e.record(key)
+	if !ok {
+		return itemResult{Status: itemGone, Error: "its lease has ended"}
+	}
+	item := removeItem(e.view.RemoveOf(rec, e.now))
+	return itemResult{Status: itemGone, Remove: e.room(&item)}
+}
+
+// room returns the item if there is room for it.
+func (e *entities) room(item *wireItem) *wireItem {
+	text, err := encode(item)
+	if err != nil || len(text) > e.left {
+		return nil
+	}
+	e.left -= len(text)
+	return item
+}
+
+// keyOf is the instance that an item's operation is about; ok is false if it is about none.
+func keyOf(op registry.Op) (key registry.Key, ok bool) {
+	switch op := op.(type) {
+	case registry.Replica:
+		return op.Instance.Key(), true
+	case registry.Renew:
+		return op.Key, true
+	case registry.Remove:
+		return op.Key, true
+	}
+	return registry.Key{}, false
+}

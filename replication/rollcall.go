@@ -1,0 +1,122 @@
+package replication
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// messagePath is the endpoint of messages; those of digests and of the state are below it.
+const messagePath = "/v1/rollcall/replication"
+
+// keepAlive is how long nothing may be sent before an empty message is: a peer that hears nothing takes
+// the link for cut.
+const keepAlive = 5 * time.Second
+
+// rollcallLink transmits to Rollcall servers: a node of the own datacenter, or another datacenter, of
+// which any node will do.
+type rollcallLink struct {
+	env   linkEnv
+	calls *rollcallCalls
+	log   *slog.Logger
+
+	mu       sync.Mutex
+	sequence uint64
+	sent     time.Time // when the last message was begun
+}
+
+func newRollcallLink(env linkEnv) link {
+	return &rollcallLink{env: env, calls: newRollcallCalls(env.peer), log: env.config.Log.With("peer", env.peer.Name)}
+}
+
+// url implements link.
+func (l *rollcallLink) url() string { return l.calls.inUse() }
+
+// run implements link: it sends an empty message at first, and whenever nothing else was sent for a
+// while.
+func (l *rollcallLink) run(ctx context.Context) error {
+	defer l.calls.client.CloseIdleConnections()
+	due := time.NewTimer(0)
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-due.C:
+		}
+		if l.silence() >= keepAlive {
+			l.send(ctx, nil)
+		}
+		due.Reset(max(keepAlive-l.silence(), keepAlive/10))
+	}
+}
+
+// silence is the time since a message was last begun; very long if none ever was.
+func (l *rollcallLink) silence() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.sent)
+}
+
+// head is what the next message begins with.
+func (l *rollcallLink) head() messageHead {
+	h := headOf(l.env.config, l.env.clock())
+	if l.env.peer.Kind == Node {
+		h.Heard = heard(l.env.config, l.env.view(), h.Clock)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sequence++
+	h.Sequence, l.sent = l.sequence, time.Now()
+	return h
+}
+
+func headOf(c Config, clock int64) messageHead {
+	sender, boot := c.Sender()
+	return messageHead{Version: wireVersion, Datacenter: c.Datacenter, Node: c.Node, Sender: sender, Boot: boot, Clock: clock}
+}
+
+// heard is how long ago (ms) this node heard each peer that is no node of its datacenter.
+func heard(c Config, v *registry.View, now int64) map[string]int64 {
+	ages := make(map[string]int64)
+	for _, p := range c.Peers {
+		if p.Kind == Node {
+			continue
+		}
+		if known, ok := v.Link(p.Name); ok {
+			ages[p.Name] = ageToWire(now - known.Heard)
+		}
+	}
+	return ages
+}
+
+// Process implements batcher.Processor.
+func (l *rollcallLink) Process(ctx context.Context, one task) batcher.Result {
+	return l.ProcessBatch(ctx, []task{one})
+}
+
+// ProcessBatch implements batcher.Processor. The messages of one batch go one after the other; one that
+// fails has those before it sent again with it, which changes nothing there.
+func (l *rollcallLink) ProcessBatch(ctx context.Context, tasks []task) batcher.Result {
+	for _, part := range cutTells(l.tells(tasks)) {
+		if result := l.send(ctx, part); result != batcher.Success {
+			return result
+		}
+	}
+	return batcher.Success
+}
+
+// act implements actor.
+func (l *rollcallLink) act(ctx context.Context, op registry.SelfPreservation) batcher.Result {
+	item := preserveItem(op)
+	text, err := encode(&item)
+	if err != nil {
+		l.env.failed(err)
+		return batcher.PermanentError
+	}
+	return l.send(ctx, []tell{{item: text}})
+}

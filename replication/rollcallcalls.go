@@ -1,0 +1,142 @@
+package replication
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// rollcallCalls makes calls to a peer that can be reached at several URLs: the one that answered last,
+// and if it cannot, the others in turn.
+type rollcallCalls struct {
+	peer   PeerConfig
+	client *http.Client
+
+	mu sync.Mutex
+	at int // of peer.URLs, the one in use
+}
+
+func newRollcallCalls(p PeerConfig) *rollcallCalls {
+	return &rollcallCalls{peer: p, client: newEurekaClient(p)}
+}
+
+func (c *rollcallCalls) current() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *rollcallCalls) use(at int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at % len(c.peer.URLs)
+}
+
+// inUse is the URL in use, without user info.
+func (c *rollcallCalls) inUse() string { return withoutUser(c.peer.URLs[c.current()]) }
+
+// post sends a body and returns the answer of at most limit bytes. A node that cannot be reached, or is
+// busy, is passed over for the next one; one that does not answer in time has taken the time there
+// was, and the next call begins with another. The error is a *callError.
+func (c *rollcallCalls) post(ctx context.Context, path string, body []byte, limit int64) ([]byte, error) {
+	first := c.current()
+	var busy, failed error
+	for n := range c.peer.URLs {
+		at := (first + n) % len(c.peer.URLs)
+		answer, err := c.try(ctx, c.peer.URLs[at]+path, body, limit)
+		switch {
+		case err == nil:
+			c.use(at)
+			return answer, nil
+		case ctx.Err() != nil:
+			return nil, &callError{batcher.TransientError, ctx.Err()}
+		case errors.Is(err, errSlow):
+			c.use(at + 1)
+			return nil, err
+		case resultOf(err) == batcher.PermanentError:
+			return nil, err
+		case resultOf(err) == batcher.Congestion:
+			busy = err
+		default:
+			failed = err
+		}
+	}
+	if busy != nil {
+		return nil, busy
+	}
+	return nil, failed
+}
+
+// errSlow: there was no answer in time.
+var errSlow = errors.New("no answer in time")
+
+// try makes one call.
+func (c *rollcallCalls) try(ctx context.Context, target string, body []byte, limit int64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.peer.ConnectTimeout+c.peer.ReadTimeout)
+	defer cancel()
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, &callError{batcher.PermanentError, withoutURL(err)}
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := c.exchange(r, limit)
+	if err == nil {
+		return answer, nil
+	}
+	if _, known := errors.AsType[*callError](err); known {
+		return nil, err
+	}
+	result := failureOf(err, connected.Load())
+	if result == batcher.Congestion {
+		err = fmt.Errorf("%w: %w", errSlow, err)
+	}
+	return nil, &callError{result, fmt.Errorf("POST %s: %w", withoutUser(target), err)}
+}
+
+// withoutURL is an error of a call without the URL, which may hold a password.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// exchange makes a call and reads the whole answer, which must be one of success.
+func (c *rollcallCalls) exchange(r *http.Request, limit int64) ([]byte, error) {
+	resp, err := c.client.Do(r)
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, refusal(r, resp)
+	}
+	answer, err := readBounded(resp.Body, limit)
+	if errors.Is(err, ErrMalformed) {
+		return nil, &callError{batcher.PermanentError, fmt.Errorf("POST %s: the answer has %w", r.URL.Path, err)}
+	}
+	return answer, err
+}
+
+// refusal is an answer of another status than 200, with the sentence that came with it.
+func refusal(r *http.Request, resp *http.Response) error {
+	const sentence = 300
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, sentence))
+	result := batcher.PermanentError
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		result = batcher.Congestion
+	}
+	return &callError{result, fmt.Errorf("%s %s was answered %s %s", r.Method, r.URL.Path, resp.Status, strings.TrimSpace(string(text)))}
+}

@@ -1,0 +1,92 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// digestPath is the endpoint of comparisons.
+const digestPath = messagePath + "/digest"
+
+// compare implements link. Between datacenters the own instances are compared, between nodes all. The
+// peer lists the applications that differ, part by part, so that neither side has more at a time than
+// a part of them.
+func (l *rollcallLink) compare(ctx context.Context, repair bool) (Diff, []task, error) {
+	s := scope{view: l.env.view(), now: l.env.clock(), all: l.env.peer.Kind == Node}
+	c := comparison{scope: s, consensus: l.env.config.Consensus}
+	digests := s.digests()
+	apps := slices.Sorted(maps.Keys(digests))
+	for q, more := l.question(apps, digests, ""), true; more; {
+		a, err := l.ask(ctx, q)
+		if err != nil {
+			l.env.failed(err)
+			return Diff{}, nil, err
+		}
+		c.add(a.Apps)
+		after := q.Until
+		if a.More {
+			after = slices.Max(slices.Collect(maps.Keys(a.Apps)))
+		}
+		more = after != ""
+		q = l.question(apps, digests, after)
+	}
+	l.env.succeeded()
+	if !repair {
+		c.tasks = nil
+	}
+	return c.diff, c.tasks, nil
+}
+
+// question asks about the applications after one: as many of the own ones as a message holds.
+func (l *rollcallLink) question(apps []string, digests map[string]wireDigest, after string) *digestQuestion {
+	q := &digestQuestion{
+		Version: wireVersion, Datacenter: l.env.config.Datacenter, Node: l.env.config.Node,
+		After: after, Apps: make(map[string]wireDigest),
+	}
+	if l.env.peer.Kind == Datacenter {
+		q.Owner = l.env.config.Datacenter
+	}
+	begin, found := slices.BinarySearch(apps, after)
+	if found {
+		begin++
+	}
+	end := min(begin+maxDigestApps, len(apps))
+	for _, app := range apps[begin:end] {
+		q.Apps[app] = digests[app]
+	}
+	if end < len(apps) {
+		q.Until = apps[end-1]
+	}
+	return q
+}
+
+// ask sends a question. The answer says nothing about applications that were not asked about, so the
+// questions that follow come to an end.
+func (l *rollcallLink) ask(ctx context.Context, q *digestQuestion) (*digestAnswer, error) {
+	body, err := encode(q)
+	if err != nil {
+		return nil, err
+	}
+	text, err := l.calls.post(ctx, digestPath, body, maxDigestAnswer)
+	if err != nil {
+		return nil, err
+	}
+	var a digestAnswer
+	if err := decode(text, &a); err != nil {
+		return nil, &callError{batcher.PermanentError, fmt.Errorf("the answer to digests cannot be read: %w", err)}
+	}
+	for app := range a.Apps {
+		if !q.covers(app) {
+			return nil, &callError{batcher.PermanentError, fmt.Errorf("the answer to digests tells of %q, which was not asked about", clip(app))}
+		}
+	}
+	if a.More && len(a.Apps) == 0 {
+		return nil, &callError{batcher.PermanentError, errors.New("the answer to digests has more, and nothing before it")}
+	}
+	return &a, nil
+}

@@ -1,0 +1,132 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// send sends a message and does what its answer asks for. Items that the peer refuses make all of it
+// permanent, so that the dispatcher finds them.
+func (l *rollcallLink) send(ctx context.Context, tells []tell) batcher.Result {
+	results, err := l.exchange(ctx, tells)
+	if err != nil {
+		l.env.failed(err)
+		return resultOf(err)
+	}
+	if refused := firstRefused(tells, results); refused != nil {
+		l.env.failed(refused)
+		return batcher.PermanentError
+	}
+	if err := l.bringHome(ctx, results); err != nil {
+		l.env.failed(err)
+		return batcher.TransientError
+	}
+	l.env.succeeded()
+	for n, t := range tells {
+		l.follow(t, results[n])
+	}
+	return batcher.Success
+}
+
+// exchange sends a message and reads its answer. The error is a *callError.
+func (l *rollcallLink) exchange(ctx context.Context, tells []tell) ([]itemResult, error) {
+	items := make([][]byte, len(tells))
+	for n, t := range tells {
+		items[n] = t.item
+	}
+	body, err := appendMessage(nil, l.head(), items)
+	if err != nil {
+		return nil, &callError{batcher.PermanentError, err}
+	}
+	text, err := l.calls.post(ctx, messagePath, body, maxMessage)
+	if err != nil {
+		return nil, err
+	}
+	var a answer
+	if err := decode(text, &a); err != nil {
+		return nil, &callError{batcher.PermanentError, fmt.Errorf("the answer cannot be read: %w", err)}
+	}
+	if len(a.Results) != len(items) {
+		return nil, &callError{batcher.PermanentError, fmt.Errorf("%d items were answered by %d results", len(items), len(a.Results))}
+	}
+	return a.Results, nil
+}
+
+// firstRefused is an error about the first item that the peer refused and always will; nil: there is
+// none.
+func firstRefused(tells []tell, results []itemResult) error {
+	for n, result := range results {
+		switch result.Status {
+		case itemDone, itemUnknown, itemOlder, itemGone:
+		default:
+			return fmt.Errorf("%s of %s was answered %d: %s", tells[n].fact, tells[n].task.key, result.Status, clip(result.Error))
+		}
+	}
+	return nil
+}
+
+// follow does what the peer's result for one item asks for.
+func (l *rollcallLink) follow(t tell, result itemResult) {
+	switch {
+	case result.Status == itemDone && t.fact != "":
+		l.env.sent(t.fact)
+	case result.Status == itemUnknown && t.task.tries < maxTries:
+		l.env.submit(task{key: t.task.key, facts: registered, tries: t.task.tries + 1})
+	}
+}
+
+// bringHome applies what the peer has newer, or removed, and sent back: what belongs to the peer as the
+// peer's, and what it has newer of the own datacenter as the own one's.
+func (l *rollcallLink) bringHome(ctx context.Context, results []itemResult) error {
+	var theirs, own []registry.Op
+	for _, result := range results {
+		for _, item := range []*wireItem{result.Register, result.Remove} {
+			switch op, isOwn := l.returned(item); {
+			case op == nil:
+			case isOwn:
+				own = append(own, op)
+			default:
+				theirs = append(theirs, op)
+			}
+		}
+	}
+	if err := l.take(ctx, l.env.origin, theirs); err != nil {
+		return err
+	}
+	return l.take(ctx, registry.Origin{Kind: registry.LocalPeer}, own)
+}
+
+func (l *rollcallLink) take(ctx context.Context, origin registry.Origin, ops []registry.Op) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	if _, err := applyAll(ctx, l.env.config.Service, origin, ops); err != nil {
+		return fmt.Errorf("take over %d instances that %s has newer: %w", len(ops), l.env.peer.Name, err)
+	}
+	return nil
+}
+
+// returned is the operation of an item that came back; nil if there is none to apply. What another
+// datacenter has of a third one, that one tells by itself.
+func (l *rollcallLink) returned(item *wireItem) (op registry.Op, own bool) {
+	if item == nil || item.Do != doRegister && item.Do != doRemove {
+		return nil, false
+	}
+	op, err := item.op(itemContext{local: true}) // so that the owner is told
+	if err != nil {
+		l.log.Warn("the peer sent back what is not valid", "app", clip(item.App), "id", clip(item.ID), "err", err)
+		return nil, false
+	}
+	r, ok := op.(registry.Replica)
+	if !ok || l.env.peer.Kind == Node || r.Owner == "" {
+		return op, false
+	}
+	if r.Owner != l.env.config.Datacenter {
+		return nil, false
+	}
+	r.Owner = ""
+	return r, true
+}
