@@ -26,7 +26,8 @@ type Config[K comparable, T any] struct {
 	// What was merged expires when the later of both does, what was replaced does with the newer one.
 	Merge func(older, newer T) T
 	// Done is told of each task that was transmitted, Dropped of each that was given up. Both are called
-	// by the acceptor and must not block or call the dispatcher, except its Process. Nil: nobody is told.
+	// by the acceptor and must not block or call the dispatcher, except its Process. A task that overflows
+	// or expires may be told before an older one of its id that is in flight. Nil: nobody is told.
 	Done    func(id K, task T)
 	Dropped func(id K, task T, why Drop)
 	// Log is told of calls of the Processor that panicked. Nil: discards.

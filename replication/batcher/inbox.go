@@ -2,6 +2,9 @@ package batcher
 
 import "sync"
 
+// maxReused is the largest capacity of a slice of the inbox that is used again.
+const maxReused = 4096
+
 // inbox is what the acceptor shares with callers and workers: what they leave for it, and what it lets
 // be known. All of the rest of its state is its own.
 type inbox[K comparable, T any] struct {
@@ -68,12 +71,11 @@ func (b *inbox[K, T]) report(w work[K, T], r Result) {
 
 // take returns what was left. The slices of used, which the caller took before, are used again.
 func (b *inbox[K, T]) take(used mail[K, T]) mail[K, T] {
-	clear(used.accepted)
-	clear(used.reports)
+	empty := mail[K, T]{accepted: emptied(used.accepted), reports: emptied(used.reports)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m := b.left
-	b.left = mail[K, T]{accepted: used.accepted[:0], reports: used.reports[:0]}
+	b.left = empty
 	return m
 }
 
@@ -121,6 +123,15 @@ func (b *inbox[K, T]) snapshot() Stats {
 		}
 	}
 	return s
+}
+
+// emptied is a slice to be used again, unless a burst has made it so large that it is better given back.
+func emptied[E any](used []E) []E {
+	if cap(used) > maxReused {
+		return nil
+	}
+	clear(used)
+	return used[:0]
 }
 
 // signal leaves a token, if there is none.

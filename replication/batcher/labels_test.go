@@ -1,0 +1,35 @@
+package batcher
+
+import (
+	"bytes"
+	"runtime/pprof"
+	"strings"
+	"testing"
+)
+
+func TestGoroutinesAreLabelledAsUpstreamsThreads(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		workload int
+		want     []string
+	}{
+		{"batches", 0, []string{"TaskAcceptor-dc2", "TaskBatchingWorker-dc2"}},
+		{"single items", 1, []string{"TaskAcceptor-dc2", "TaskNonBatchingWorker-dc2"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				r := running(t, Config[string, string]{WorkloadSize: row.workload})
+				r.submit("")
+				var profile bytes.Buffer
+				if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+					t.Fatal(err)
+				}
+				for _, label := range row.want {
+					if !strings.Contains(profile.String(), `"`+label+`"`) {
+						t.Errorf("no goroutine is labelled %q", label)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,241 @@
+package batcher
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestResultDecidesWhatBecomesOfATask(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		result  Result
+		calls   string
+		done    string
+		dropped []string
+		stats   Stats
+	}{
+		{"success", Success, "500ms a1 b1", "a1 b1", nil, Stats{SuccessfulExecutions: 2}},
+		{"congestion", Congestion, "500ms a1 b1; 1.5s a1 b1", "a1 b1", nil,
+			Stats{SuccessfulExecutions: 2, CongestionIssues: 2, ReplayedTasks: 2}},
+		{"transient error", TransientError, "500ms a1 b1; 600ms a1 b1", "a1 b1", nil,
+			Stats{SuccessfulExecutions: 2, TransientErrors: 2, ReplayedTasks: 2}},
+		{"no known result", PermanentError + 1, "500ms a1; 500ms a1 b1; 500ms b1", "a1 b1", nil, Stats{SuccessfulExecutions: 2}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				r := running(t, Config[string, string]{}, answer{result: row.result})
+				r.submit("a1 b1")
+				r.at(time.Minute)
+				r.wantCalls(row.calls)
+				r.wantDone(row.done)
+				r.wantDropped(row.dropped...)
+				r.wantStats(row.stats, counters)
+			})
+		})
+	}
+}
+
+// counters picks what counts results, and what was given back and dropped.
+func counters(s Stats) Stats {
+	return Stats{
+		ReplayedTasks: s.ReplayedTasks, ExpiredTasks: s.ExpiredTasks, OverriddenTasks: s.OverriddenTasks,
+		QueueOverflows: s.QueueOverflows, StoppedTasks: s.StoppedTasks,
+		SuccessfulExecutions: s.SuccessfulExecutions, TransientErrors: s.TransientErrors,
+		PermanentErrors: s.PermanentErrors, CongestionIssues: s.CongestionIssues,
+	}
+}
+
+func TestFailureHoldsBackTheWholeDispatcher(t *testing.T) {
+	in(t, func(t *testing.T) {
+		r := running(t, Config[string, string]{WorkloadSize: 2}, answer{result: Congestion})
+		r.submit("a1 b1")
+		r.submit("c1 d1 e1 f1")
+		r.at(999 * ms)
+		r.wantCalls("0s a1 b1")
+		r.at(time.Second)
+		r.wantCalls("0s a1 b1; 1s a1 b1; 1s c1 d1; 1s e1 f1")
+	})
+}
+
+func TestRetriedTaskNeedsNoNewDelay(t *testing.T) {
+	in(t, func(t *testing.T) {
+		r := running(t, Config[string, string]{}, answer{result: TransientError}, answer{result: TransientError})
+		r.submit("a1")
+		r.at(550 * ms)
+		r.submit("b1")
+		r.at(time.Second)
+		r.wantCalls("500ms a1; 600ms a1 b1; 700ms a1 b1")
+	})
+}
+
+func TestNothingIsHandedOutDuringAPauseAndTheAcceptorSleepsThroughIt(t *testing.T) {
+	in(t, func(t *testing.T) {
+		r := running(t, Config[string, string]{CongestionRetryDelay: 20 * time.Second}, answer{result: Congestion})
+		r.submit("a1")
+		r.at(time.Second)
+		if r.published(func() { r.at(20499 * ms) }) {
+			t.Error("the acceptor woke up during the pause")
+		}
+		r.at(20500 * ms)
+		r.wantCalls("500ms a1; 20.5s a1")
+	})
+}
+
+func TestPauseOfUpstreamStaysTheSameInARow(t *testing.T) {
+	in(t, func(t *testing.T) {
+		again := answer{result: Congestion}
+		r := running(t, Config[string, string]{}, again, again, again)
+		r.submit("a1")
+		r.at(time.Minute)
+		r.wantCalls("500ms a1; 1.5s a1; 2.5s a1; 3.5s a1")
+	})
+}
+
+func TestPauseGrowsToItsBoundAndASuccessResetsIt(t *testing.T) {
+	in(t, func(t *testing.T) {
+		again := answer{result: TransientError}
+		r := running(t, Config[string, string]{Backoff: true, NetworkFailureRetry: time.Second, MaxRetryDelay: 4 * time.Second},
+			again, again, again, again, answer{}, again)
+		r.submit("a1")
+		r.at(time.Minute)
+		r.submit("b1")
+		r.at(2 * time.Minute)
+		for i, most := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
+			r.wantPause(i, most)
+		}
+		r.wantPause(5, time.Second)
+		r.wantDone("a1 b1")
+	})
+}
+
+// wantPause checks the pause after a call: at most so long, and at least half of it.
+func (r *rig) wantPause(call int, most time.Duration) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if got := r.calls[call+1].at - r.calls[call].at; got < most/2 || got > most {
+		r.t.Errorf("the pause after call %d was %v, want %v to %v", call, got, most/2, most)
+	}
+}
+
+func TestPanickingProcessorCostsOnlyTheTaskThatShowsIt(t *testing.T) {
+	mistake := answer{when: func(tasks []string) Result {
+		for _, task := range tasks {
+			if task == "c1" {
+				panic("a mistake")
+			}
+		}
+		return Success
+	}}
+	for _, row := range []struct {
+		name     string
+		workload int
+		calls    int
+	}{
+		{"batches", 0, 6}, // all; two halves; d with c and e; then c alone
+		{"single items", 1, 5},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				var log bytes.Buffer
+				c := Config[string, string]{WorkloadSize: row.workload, WorkerCount: 1, Log: slog.New(slog.NewTextHandler(&log, nil))}
+				r := running(t, c, slices.Repeat([]answer{mistake}, 10)...)
+				r.submit("a1 b1 c1 d1")
+				r.at(time.Second)
+				r.submit("e1")
+				r.at(2 * time.Second)
+				r.wantDone("a1 b1 d1 e1")
+				r.wantDropped("c1 permanent")
+				if len(r.calls) != row.calls {
+					t.Errorf("got %d calls, want %d: %v", len(r.calls), row.calls, r.calls)
+				}
+				for _, text := range []string{"processor panicked", "a mistake", "dispatcher=dc2", "rig_test.go"} {
+					if !strings.Contains(log.String(), text) {
+						t.Errorf("the log has no %q: %s", text, &log)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestPoisonTaskIsIsolatedAndTheOthersGoOn(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		poison []string // in the order in which they are found
+		calls  int      // at most
+	}{
+		{"one of 250", []string{"cd1"}, 1 + 2*8},
+		{"the first and the last", []string{"jp1", "aa1"}, 1 + 2*2*8},
+		{"two neighbours", []string{"ab1", "aa1"}, 1 + 2*9},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				refuse := answer{when: func(tasks []string) Result {
+					for _, poison := range row.poison {
+						if slices.Contains(tasks, poison) {
+							return PermanentError
+						}
+					}
+					return Success
+				}}
+				r := running(t, Config[string, string]{WorkerCount: 1}, slices.Repeat([]answer{refuse}, 100)...)
+				r.submit(many(250))
+				var dropped []string
+				for _, poison := range row.poison {
+					dropped = append(dropped, poison+" permanent")
+				}
+				r.wantDropped(dropped...)
+				r.wantStats(Stats{SuccessfulExecutions: 250 - uint64(len(dropped)), PermanentErrors: uint64(len(dropped))}, counters)
+				if len(r.calls) > row.calls {
+					t.Errorf("it took %d calls, want %d at most", len(r.calls), row.calls)
+				}
+			})
+		})
+	}
+}
+
+func TestIDsOfASplitBatchAreInFlightUntilTheirPartIsDone(t *testing.T) {
+	in(t, func(t *testing.T) {
+		slow := answer{after: 10 * time.Second}
+		r := running(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, answer{after: time.Second, result: PermanentError}, slow, slow)
+		r.submit("a1 b1 c1 d1")
+		r.submit("a2 b2 c2 d2")
+		r.at(2 * time.Second)
+		r.wantCalls("0s a1 b1 c1 d1; 1s c1 d1")
+		r.wantStats(Stats{QueueSize: 4, InFlight: 4}, func(s Stats) Stats { return Stats{QueueSize: s.QueueSize, InFlight: s.InFlight} })
+		r.at(30 * time.Second)
+		r.wantCalls("0s a1 b1 c1 d1; 1s c1 d1; 11s a1 b1; 21s a2 b2 c2 d2")
+	})
+}
+
+func TestPartOfASplitBatchMeetsAllOtherResults(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		part   Result
+		expiry time.Duration
+		calls  string
+		done   string
+		drops  []string
+	}{
+		{"success", Success, 0, "0s a1 b1; 0s b1; 0s a1", "a1 b1", nil},
+		{"congestion", Congestion, 0, "0s a1 b1; 0s b1; 1s a1; 1s b1", "a1 b1", nil},
+		{"permanent error", PermanentError, 0, "0s a1 b1; 0s b1; 0s a1", "a1", []string{"b1 permanent"}},
+		{"congestion, then expired", Congestion, 900 * ms, "0s a1 b1; 0s b1", "", []string{"a1 expired", "b1 expired"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				r := running(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, answer{result: PermanentError}, answer{result: row.part})
+				r.until(row.expiry, "a1 b1")
+				r.at(2 * time.Second)
+				r.wantCalls(row.calls)
+				r.wantDone(row.done)
+				r.wantDropped(row.drops...)
+			})
+		})
+	}
+}
