@@ -6,8 +6,9 @@ import (
 )
 
 // acceptor owns the tasks and decides when which are handed out (upstream: AcceptorExecutor). It is one
-// goroutine. It sleeps until a task, a report or a request arrives, or the moment comes at which a
-// hand-out is due.
+// goroutine. It sleeps until the moment comes at which a hand-out is due, or a worker reports or asks, or
+// so many tasks have come that a batch or the buffer is full: it is not woken for each task, because that
+// would cost more than all the rest.
 type acceptor[K comparable, T any] struct {
 	config *Config[K, T]
 	inbox  *inbox[K, T]
@@ -93,19 +94,20 @@ func (a *acceptor[K, T]) close() {
 		a.drop(a.forget(a.order.head), Stopped)
 	}
 	a.requests = 0
-	a.publish()
+	a.publish(1)
 }
 
 // step takes in all that was left, before it hands out anything: what is handed out is the newest.
 func (a *acceptor[K, T]) step() {
 	now := time.Now()
 	a.collect(now)
-	if wait, ok := a.assign(now); ok {
-		a.timer.Reset(wait)
+	n := a.assign(now)
+	if n.timer > 0 {
+		a.timer.Reset(n.timer)
 	} else {
 		a.timer.Stop()
 	}
-	a.publish()
+	a.publish(n.tasks)
 }
 
 // collect empties the inputs, first what workers gave back, then what is new.
@@ -260,10 +262,12 @@ func (a *acceptor[K, T]) drop(h *holder[K, T], why Drop) {
 
 func (a *acceptor[K, T]) full() bool { return len(a.pending) >= a.config.MaxBufferSize }
 
-func (a *acceptor[K, T]) publish() {
+// publish lets the numbers be known, and sleeps on until so many new tasks wait, or as many as fill the
+// buffer.
+func (a *acceptor[K, T]) publish(patience int) {
 	a.stats.QueueSize = len(a.pending)
 	a.stats.InFlight = len(a.inFlight)
 	a.stats.PendingJobRequests = a.requests
-	a.inbox.publish(a.stats, a.settled)
+	a.inbox.publish(a.stats, a.settled, max(min(patience, a.config.MaxBufferSize-len(a.pending)), 1))
 	a.settled = 0
 }

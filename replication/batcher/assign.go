@@ -2,38 +2,49 @@ package batcher
 
 import "time"
 
-// assign hands out what is due to workers that asked for it. It returns how long it is until more will
-// be due if nothing happens before; ok is false if only an event can change that.
-func (a *acceptor[K, T]) assign(now time.Time) (wait time.Duration, ok bool) {
+// nap is how long the acceptor may sleep when no worker wakes it.
+type nap struct {
+	timer time.Duration // 0: for ever
+	tasks int           // new tasks that wake it
+}
+
+// assign hands out what is due to workers that asked for it, and returns when more can be due.
+func (a *acceptor[K, T]) assign(now time.Time) nap {
 	for a.requests > 0 {
 		wait, ok := a.untilDue(now)
 		if !ok {
-			return 0, false
+			return nap{tasks: 1}
 		}
-		if wait = max(wait, a.shaper.delay(now), a.pacer.delay(now)); wait > 0 {
-			return wait, true
+		held := max(a.shaper.delay(now), a.pacer.delay(now))
+		switch {
+		case wait > held:
+			return nap{wait, a.config.batch() - a.free()}
+		case held > 0:
+			return nap{held, a.config.batch()}
 		}
 		if tasks := a.next(now); len(tasks) > 0 {
 			a.handOut(tasks, now)
 		}
 	}
-	return 0, false
+	return nap{tasks: a.config.batch()}
 }
 
 // untilDue is how long it is until the next hand-out is due, as far as the tasks themselves say. A batch
 // is due when it is full, when the buffer is, or when its oldest task has waited for the delay.
 func (a *acceptor[K, T]) untilDue(now time.Time) (wait time.Duration, ok bool) {
-	free := len(a.pending) - a.blocked
 	switch {
 	case len(a.split) > 0:
 		return 0, true
-	case free == 0:
+	case a.free() == 0:
 		return 0, false
-	case a.hurry, a.config.single(), free >= a.config.batch(), a.full():
+	case a.hurry, a.config.single(), a.free() >= a.config.batch(), a.full():
 		return 0, true
 	}
 	return max(a.oldest().first.Add(a.config.MaxBatchingDelay).Sub(now), 0), true
 }
+
+// free is how many tasks are pending whose id is not in flight.
+func (a *acceptor[K, T]) free() int { return len(a.pending) - a.blocked }
 
 // oldest is the first task whose id is not in flight. There is one.
 func (a *acceptor[K, T]) oldest() *holder[K, T] {

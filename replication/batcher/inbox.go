@@ -14,6 +14,7 @@ type inbox[K comparable, T any] struct {
 	mu       sync.Mutex
 	closed   bool
 	left     mail[K, T]
+	patience int    // so many tasks in left wake the acceptor
 	load     int    // tasks accepted and not settled: neither transmitted, nor dropped, nor merged
 	accepted uint64 // tasks ever given to Process
 	refused  uint64 // of these, those that came after the end
@@ -48,7 +49,7 @@ func (b *inbox[K, T]) accept(h *holder[K, T]) bool {
 	}
 	b.load++
 	b.left.accepted = append(b.left.accepted, h)
-	signal(b.wake)
+	b.rouse()
 	return true
 }
 
@@ -79,10 +80,20 @@ func (b *inbox[K, T]) take(used mail[K, T]) mail[K, T] {
 	return m
 }
 
-// publish lets the numbers be known, and that so many tasks were settled since the last time.
-func (b *inbox[K, T]) publish(s Stats, settled int) {
+// rouse wakes the acceptor if enough tasks wait for it. The caller holds mu.
+func (b *inbox[K, T]) rouse() {
+	if len(b.left.accepted) >= b.patience {
+		signal(b.wake)
+	}
+}
+
+// publish lets the numbers be known, and that so many tasks were settled since the last time. The
+// acceptor need not be woken before so many tasks as patience says wait for it.
+func (b *inbox[K, T]) publish(s Stats, settled, patience int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.patience = patience
+	b.rouse()
 	b.stats = s
 	b.load -= settled
 	if settled > 0 {

@@ -115,14 +115,14 @@ func TestTaskGivenBackIsMergedIntoTheNewerPendingOne(t *testing.T) {
 
 func TestFullBufferDropsTheOldestOfWhatIsGivenBack(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{MaxBufferSize: 3, WorkloadSize: 3, WorkerCount: 1},
+		r := running(t, Config[string, string]{MaxBufferSize: 4, WorkloadSize: 3, WorkerCount: 1},
 			answer{after: time.Second, result: Congestion})
 		r.submit("a1 b1 c1")
-		r.submit("d1 e1")
+		r.submit("d1 e1 f1")
 		r.at(2 * time.Second)
-		r.wantCalls("0s a1 b1 c1; 2s c1 d1 e1")
+		r.wantCalls("0s a1 b1 c1; 2s c1 d1 e1; 2s f1")
 		r.wantDropped("b1 overflow", "a1 overflow")
-		r.wantStats(Stats{QueueOverflows: 2, CongestionIssues: 3, ReplayedTasks: 3, SuccessfulExecutions: 3}, counters)
+		r.wantStats(Stats{QueueOverflows: 2, CongestionIssues: 3, ReplayedTasks: 3, SuccessfulExecutions: 4}, counters)
 	})
 }
 
