@@ -34,6 +34,7 @@ var keyRegistry = []byte("registry")
 // localDisk is the file that a node without consensus keeps its registry in. Each write is one
 // transaction: a crash leaves the state of some write, whole. It belongs to one goroutine at a time.
 type localDisk struct {
+	path string
 	bolt *bbolt.DB
 	marks
 }
@@ -66,7 +67,7 @@ func openLocalDisk(dir string) (*localDisk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, explainLocal(err))
 	}
-	return &localDisk{bolt: bolt}, nil
+	return &localDisk{path: path, bolt: bolt}, nil
 }
 
 func openLocalBolt(path string) (bolt *bbolt.DB, err error) {
@@ -135,7 +136,7 @@ func (d *localDisk) write(what saved) error {
 		return w.write()
 	})
 	if err != nil {
-		return fmt.Errorf("write %s: %w", d.bolt.Path(), err)
+		return fmt.Errorf("write %s: %w", d.path, err)
 	}
 	d.marks = w.marks
 	return nil

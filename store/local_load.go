@@ -18,7 +18,7 @@ import (
 func (d *localDisk) load() (*registry.Registry, error) {
 	f, err := d.read()
 	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", d.bolt.Path(), explainLocal(err))
+		return nil, fmt.Errorf("load %s: %w", d.path, explainLocal(err))
 	}
 	if f == nil {
 		return registry.New(), nil
@@ -28,7 +28,7 @@ func (d *localDisk) load() (*registry.Registry, error) {
 	f.Cluster = "" // each start is a history of its own
 	r, err := registry.Thaw(*f)
 	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", d.bolt.Path(), explainLocal(err))
+		return nil, fmt.Errorf("load %s: %w", d.path, explainLocal(err))
 	}
 	return r, nil
 }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -24,7 +27,9 @@ type localRig struct {
 // startLocal starts a node on an empty directory.
 func startLocal(t *testing.T, tune func(*LocalConfig)) *localRig {
 	t.Helper()
-	g := &localRig{t: t, cfg: LocalConfig{Node: "n1", Datacenter: "dc1", DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
+	g := &localRig{t: t, cfg: LocalConfig{
+		Node: "n1", Datacenter: "dc1", DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}}
 	if tune != nil {
 		tune(&g.cfg)
 	}
@@ -33,8 +38,10 @@ func startLocal(t *testing.T, tune func(*LocalConfig)) *localRig {
 	return g
 }
 
+// start opens the node's directory and runs it.
 func (g *localRig) start() {
 	g.t.Helper()
+	g.cfg.Metrics = prometheus.NewRegistry()
 	s, err := OpenLocal(g.cfg)
 	if err != nil {
 		g.t.Fatal(err)
@@ -63,16 +70,19 @@ func (g *localRig) restart() {
 
 func (g *localRig) apply(ops ...registry.Op) []registry.Result {
 	g.t.Helper()
-	return g.applyFrom(registry.FromClient, ops...)
-}
-
-func (g *localRig) applyFrom(origin registry.Origin, ops ...registry.Op) []registry.Result {
-	g.t.Helper()
-	res, err := g.Apply(context.Background(), origin, ops...)
+	res, err := g.Apply(context.Background(), registry.FromClient, ops...)
 	if err != nil {
 		g.t.Fatalf("apply %T: %v", ops[0], err)
 	}
 	return res
+}
+
+// register registers instances of application A with a lease of some seconds, renewed every second.
+func (g *localRig) register(duration int32, ids ...string) {
+	g.t.Helper()
+	for _, id := range ids {
+		g.apply(registry.Register{Instance: instance("A", id, duration)})
+	}
 }
 
 func (g *localRig) now() *registry.View {
@@ -89,32 +99,363 @@ func (g *localRig) has(id string) bool {
 	return ok
 }
 
-func TestWhatWasStoppedProperlyIsThereAfterwards(t *testing.T) {
-	for _, sync := range []Sync{SyncInterval, SyncAlways, SyncNone} {
-		t.Run(fmt.Sprint(sync), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := startLocal(t, func(c *LocalConfig) { c.Sync = sync })
-				for i := range 5 {
-					g.apply(registry.Register{Instance: instance("A", fmt.Sprint("i", i), 90)})
-				}
+// onDisk is the index of the newest change that is on disk.
+func (g *localRig) onDisk() registry.Index {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.flushed
+}
+
+// localBubble runs a test with a node in a bubble of virtual time.
+func localBubble(t *testing.T, tune func(*LocalConfig), do func(t *testing.T, g *localRig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := startLocal(t, tune)
+		synctest.Wait()
+		do(t, g)
+	})
+}
+
+var syncs = map[string]Sync{"interval": SyncInterval, "always": SyncAlways, "none": SyncNone}
+
+func TestWhatAProperStopLeavesIsThereAfterwards(t *testing.T) {
+	for name, sync := range syncs {
+		t.Run(name, func(t *testing.T) {
+			localBubble(t, func(c *LocalConfig) { c.Sync = sync }, func(t *testing.T, g *localRig) {
+				g.register(90, "i0", "i1", "i2")
+				g.apply(registry.SetOverride{Key: registry.NewKey("A", "i1"), Status: registry.OutOfService})
+				g.apply(registry.Cancel{Key: registry.NewKey("A", "i2")})
+				time.Sleep(20 * time.Second)
+				g.apply(registry.Renew{Key: registry.NewKey("A", "i0")})
 				before := g.now()
 				g.restart()
+				after := g.now()
 				for l := range before.All() {
-					if got, ok := g.now().Find(l.Key()); !ok || got.Changed != l.Changed || got.Life != l.Life {
+					got, ok := after.Find(l.Key())
+					if !ok || got.Changed != l.Changed || got.Life != l.Life || got.Instance.Status != l.Instance.Status {
 						t.Errorf("%v is %+v afterwards, want %+v", l.Key(), got, l)
+					} else if after.LastRenewal(got) != before.LastRenewal(l) {
+						t.Errorf("%v was renewed at %v, want %v", l.Key(), after.LastRenewal(got), before.LastRenewal(l))
 					}
 				}
-				if got := g.now(); got.Total() != 5 || got.Epoch() == before.Epoch() || got.Index() <= before.Index() {
-					t.Errorf("%d instances in epoch %s at %d; before: %s at %d", got.Total(), got.Epoch(), got.Index(), before.Epoch(), before.Index())
+				if after.Total() != 2 {
+					t.Errorf("%d instances, want 2", after.Total())
+				}
+				if _, ok := after.Removal(registry.NewKey("A", "i2")); !ok {
+					t.Error("the record of a removal is gone")
 				}
 			})
 		})
 	}
 }
 
+func TestEachStartIsAnEpochWithIndexesOfItsOwn(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		epochs := map[string]bool{}
+		newest := registry.Index(0)
+		for range 4 {
+			g.register(90, "i0")
+			v := g.now()
+			id, boot := g.Identity()
+			if want := fmt.Sprintf("%s-%d", id, boot); v.Epoch() != want || epochs[want] {
+				t.Errorf("epoch %s, want %s, and no epoch twice", v.Epoch(), want)
+			}
+			if v.Index() <= newest {
+				t.Errorf("index %d after %d", v.Index(), newest)
+			}
+			epochs[v.Epoch()], newest = true, v.Index()
+			g.restart()
+		}
+	})
+}
+
+func TestIndexesAreNotGivenOutTwiceAfterStartsWithoutAChange(t *testing.T) {
+	localBubble(t, func(c *LocalConfig) { c.Sync = SyncNone }, func(t *testing.T, g *localRig) {
+		g.register(90, "i0")
+		g.restart()
+		first := g.onDisk()
+		g.restart()
+		if second := g.onDisk(); first < reserved || second != first+reserved {
+			t.Errorf("the starts begin at %d and %d, want the second %d further", first, second, reserved)
+		}
+	})
+}
+
+func TestTheClockGoesOnWhereItStood(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		g.register(90, "i0")
+		time.Sleep(30 * time.Second)
+		if err := g.halt(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		g.start()
+		synctest.Wait()
+		if got := g.now().Stamp().Lease; got < 29_900 || got > 30_100 {
+			t.Errorf("the lease clock shows %d ms after 30 s and an hour at rest, want 30 s", got)
+		}
+	})
+}
+
+func TestChangesAreOnDiskWhenTheSettingSays(t *testing.T) {
+	tests := []struct {
+		name          string
+		sync          Sync
+		atOnce, later bool
+	}{
+		{"interval", SyncInterval, false, true},
+		{"always", SyncAlways, true, true},
+		{"none", SyncNone, false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			localBubble(t, func(c *LocalConfig) { c.Sync, c.SyncInterval = tt.sync, 3*time.Second }, func(t *testing.T, g *localRig) {
+				g.register(90, "i0")
+				if got := g.onDisk() == 1; got != tt.atOnce {
+					t.Errorf("with the answer: on disk %v, want %v", got, tt.atOnce)
+				}
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				if got := g.onDisk() == 1; got != tt.later {
+					t.Errorf("after the interval: on disk %v, want %v", got, tt.later)
+				}
+			})
+		})
+	}
+}
+
+func TestHalfOfTheReservedIndexesAreNotPassedWithoutAWrite(t *testing.T) {
+	localBubble(t, func(c *LocalConfig) { c.Sync = SyncNone }, func(t *testing.T, g *localRig) {
+		g.register(90, "i0")
+		g.restart()
+		g.mu.Lock()
+		g.flushed = g.now().Index() - reserved/2 // as if it had done as much since
+		g.mu.Unlock()
+		g.register(90, "i1")
+		synctest.Wait()
+		if got, want := g.onDisk(), g.now().Index(); got != want {
+			t.Errorf("the disk has %d, want %d", got, want)
+		}
+	})
+}
+
+func TestRenewalsAreWrittenSeldomAndNotPublished(t *testing.T) {
+	localBubble(t, func(c *LocalConfig) { c.Sync = SyncAlways }, func(t *testing.T, g *localRig) {
+		g.register(90, "i0")
+		time.Sleep(time.Second + clockInterval/2)
+		before, writes := g.now(), g.writes()
+		for range 100 {
+			g.apply(registry.Renew{Key: registry.NewKey("A", "i0")})
+		}
+		if g.now() != before {
+			t.Error("a renewal published a view")
+		}
+		if got := g.writes(); got != writes {
+			t.Errorf("%d renewals made %d writes", 100, got-writes)
+		}
+		time.Sleep(renewalsAge + 2*time.Second)
+		if got := g.writes(); got != writes+1 {
+			t.Errorf("%d writes after %v, want 1: for the clock and the renewals", got-writes, renewalsAge)
+		}
+	})
+}
+
+// writes is how often the node wrote its disk.
+func (g *localRig) writes() uint64 {
+	g.t.Helper()
+	families, err := g.cfg.Metrics.(*prometheus.Registry).Gather()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "rollcall_store_flush_seconds" {
+			return f.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	g.t.Fatal("no metric of the writes")
+	return 0
+}
+
+func TestAllWhoWaitForTheDiskShareTheNextWrite(t *testing.T) {
+	g := startLocal(t, func(c *LocalConfig) { c.Sync, c.SyncInterval = SyncAlways, time.Hour })
+	eventually(t, "ready", func() bool { return g.Health().Ready })
+	busy, err := g.disk.bolt.Begin(true) // the disk takes its time
+	if err != nil {
+		t.Fatal(err)
+	}
+	const callers = 50
+	before := g.writes()
+	done := make(chan error, callers)
+	for i := range callers {
+		go func() {
+			_, err := g.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", fmt.Sprint("i", i), 90)})
+			done <- err
+		}()
+	}
+	eventually(t, "all are performed", func() bool { return g.now().Total() == callers })
+	if len(done) > 0 {
+		t.Errorf("%d were answered before anything was written", len(done))
+	}
+	if err := busy.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for range callers {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := g.writes() - before; got > 2 {
+		t.Errorf("%d writes for %d callers, want the one under way and the next", got, callers)
+	}
+}
+
+func TestWhoDoesNotWaitForTheDiskIsToldThatNobodyKnows(t *testing.T) {
+	g := startLocal(t, func(c *LocalConfig) { c.Sync = SyncAlways })
+	eventually(t, "ready", func() bool { return g.Health().Ready })
+	busy, err := g.disk.bolt.Begin(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Rollback()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = g.Apply(ctx, registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
+	if !errors.Is(err, registry.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want ErrUnknownOutcome and the context's error", err)
+	}
+}
+
+func TestADiskErrorStopsTheNode(t *testing.T) {
+	for name, sync := range syncs {
+		t.Run(name, func(t *testing.T) {
+			localBubble(t, func(c *LocalConfig) { c.Sync = sync }, func(t *testing.T, g *localRig) {
+				if err := g.disk.close(); err != nil {
+					t.Fatal(err)
+				}
+				_, err := g.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
+				if waits := sync == SyncAlways; errors.Is(err, registry.ErrUnknownOutcome) != waits || !waits && err != nil {
+					t.Errorf("who waits for the disk was told %v", err)
+				}
+				if sync != SyncNone { // it finds out when it stops
+					time.Sleep(2 * time.Second)
+					synctest.Wait()
+					if _, err := g.Apply(t.Context(), registry.FromClient, registry.Cancel{Key: registry.NewKey("A", "i0")}); !errors.Is(err, registry.ErrClosed) {
+						t.Errorf("a call after the error was told %v, want ErrClosed", err)
+					}
+				}
+				if err := g.halt(); err == nil || !strings.Contains(err.Error(), localFile) {
+					t.Errorf("Run returned %v, want an error that names %s", err, localFile)
+				}
+			})
+		})
+	}
+}
+
+func TestANodeIsReadyWhenItHasTakenOverWhatTheOthersHave(t *testing.T) {
+	var copied chan error // of the bubble
+	copying := func(ctx context.Context) error {
+		select {
+		case err := <-copied:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for name, result := range map[string]error{"they have been asked": nil, "nobody could be asked": errors.New("unreachable")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				copied = make(chan error)
+				g := startLocal(t, func(c *LocalConfig) { c.Copy = copying })
+				g.register(90, "i0")
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if h := g.Health(); h.Ready || h.Quorum || !h.Suspended {
+					t.Errorf("before: %+v, want it not ready", h)
+				}
+				if !g.has("i0") {
+					t.Error("what was written before the node was ready is not there")
+				}
+				copied <- result
+				synctest.Wait()
+				if h := g.Health(); !h.Ready || !h.Quorum || h.Leads {
+					t.Errorf("afterwards: %+v, want it ready, and no leader", h)
+				}
+			})
+		})
+	}
+	t.Run("it is stopped before", func(t *testing.T) {
+		localBubble(t, func(c *LocalConfig) { copied, c.Copy = make(chan error), copying }, func(t *testing.T, g *localRig) {
+			if err := g.halt(); err != nil || g.Health().Ready {
+				t.Errorf("Run returned %v, ready %v, want neither", err, g.Health().Ready)
+			}
+		})
+	})
+}
+
+func TestLeasesEndByThemselves(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		g.register(90, "stays")
+		g.register(6, "goes")
+		time.Sleep(6 * time.Second)
+		if !g.has("goes") {
+			t.Error("it went before its time")
+		}
+		time.Sleep(2 * clockInterval)
+		if g.has("goes") || !g.has("stays") {
+			t.Errorf("a moment later: %v and %v, want it gone and the other there", g.has("goes"), g.has("stays"))
+		}
+	})
+}
+
+func TestNoLeaseEndsBeforeItsClientHadTimeToComeBack(t *testing.T) {
+	var copied chan struct{}
+	localBubble(t, func(c *LocalConfig) {
+		copied = make(chan struct{})
+		c.Copy = func(context.Context) error { <-copied; return nil }
+	}, func(t *testing.T, g *localRig) {
+		g.register(6, "i0")
+		time.Sleep(time.Minute) // in which nobody could tell it of a renewal
+		copied <- struct{}{}
+		time.Sleep(5 * time.Second)
+		if h := g.Health(); !g.has("i0") || !h.Suspended {
+			t.Errorf("5 s after the node was ready: there %v, suspended %v, want both", g.has("i0"), h.Suspended)
+		}
+		time.Sleep(2 * time.Second)
+		if h := g.Health(); g.has("i0") {
+			t.Errorf("after the grace it is still there: %+v", h)
+		}
+	})
+}
+
+func TestSuspensionEndsWithTheGrace(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		g.register(90, "i0")
+		g.restart()
+		synctest.Wait()
+		if !g.Health().Suspended {
+			t.Error("not suspended although no lease can end")
+		}
+		time.Sleep(8 * time.Second) // interval + 5 s, noticed within a second
+		if g.Health().Suspended {
+			t.Error("suspended although the lease can end")
+		}
+	})
+}
+
+func TestOverridesEndAtTheirTime(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		key := registry.NewKey("A", "i0")
+		g.register(90, "i0")
+		g.apply(registry.SetOverride{Key: key, Status: registry.OutOfService, For: 3000})
+		time.Sleep(4 * time.Second)
+		if l, ok := g.now().Find(key); !ok || l.Instance.Status != registry.Up {
+			t.Errorf("the status is %v, want UP again", l.Instance.Status)
+		}
+	})
+}
+
 func TestOtherReadsThanStaleAreNotOffered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := startLocal(t, nil)
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		for _, read := range []registry.Consistency{registry.Linearizable, registry.Leader} {
 			if _, err := g.View(t.Context(), read); !errors.Is(err, registry.ErrNotOffered) {
 				t.Errorf("%v read: %v, want ErrNotOffered", read, err)
@@ -123,17 +464,107 @@ func TestOtherReadsThanStaleAreNotOffered(t *testing.T) {
 	})
 }
 
-func TestALoneNodeIsReadyAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := startLocal(t, nil)
-		synctest.Wait()
-		h := g.Health()
-		if !h.Ready || !h.Quorum || h.Leads {
-			t.Errorf("%+v, want it ready, with a quorum and no leader", h)
-		}
-		time.Sleep(time.Second)
-		if now := g.Health().Clock; now < 900 {
-			t.Errorf("the clock shows %d ms after a second", now)
+func TestHealthTellsTheAgeAndTheClock(t *testing.T) {
+	localBubble(t, func(c *LocalConfig) { c.Age = func() time.Duration { return 7 * time.Second } }, func(t *testing.T, g *localRig) {
+		time.Sleep(time.Second + clockInterval/2)
+		if h := g.Health(); h.Age != 7*time.Second || h.Clock != 1000 {
+			t.Errorf("age %v and clock %d ms, want 7s and 1000 ms", h.Age, h.Clock)
 		}
 	})
+}
+
+func TestChangesWakeThoseWhoWaitForThem(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		type told struct {
+			changes registry.Changes
+			err     error
+		}
+		await := func(app string) <-chan told {
+			done := make(chan told, 1)
+			go func() {
+				changes, err := g.Changes(t.Context(), g.now().Index(), registry.Selector{App: app})
+				done <- told{changes, err}
+			}()
+			synctest.Wait()
+			return done
+		}
+		a, b := await("A"), await("B")
+		g.register(90, "i0")
+		if got := <-a; got.err != nil || len(got.changes.Items) != 1 || got.changes.Items[0].Index != 1 {
+			t.Errorf("got %+v, want the change 1", got)
+		}
+		if len(b) > 0 {
+			t.Errorf("who waits for another application was told %+v", <-b)
+		}
+		if err := g.halt(); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-b; !errors.Is(got.err, registry.ErrClosed) {
+			t.Errorf("at the end: %+v, want ErrClosed", got)
+		}
+	})
+}
+
+func TestNothingIsDoneIfAnOperationIsTooLargeForALog(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		_, err := g.Apply(t.Context(), registry.FromClient, padded("small", 10), padded("huge", maxOpBytes))
+		if !errors.Is(err, registry.ErrTooLarge) || g.now().Total() != 0 {
+			t.Errorf("got %v and %d instances, want ErrTooLarge and none", err, g.now().Total())
+		}
+	})
+}
+
+func TestALargeBatchIsPerformedInOrder(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		var ops []registry.Op
+		for i := range 3*applyStep + 1 {
+			ops = append(ops, registry.Register{Instance: instance("A", fmt.Sprint("i", i), 90)})
+		}
+		for i, r := range g.apply(ops...) {
+			if r.Outcome != registry.Done || r.Index != registry.Index(i+1) {
+				t.Fatalf("operation %d: %+v, want it done with index %d", i, r, i+1)
+			}
+		}
+	})
+}
+
+func TestCallsBeforeRunWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		impatient, giveUp := context.WithTimeout(t.Context(), time.Second)
+		defer giveUp()
+		register := registry.Register{Instance: instance("A", "i0", 90)}
+		if _, err := s.Apply(impatient, registry.FromClient, register); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("who gave up was told %v", err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Apply(t.Context(), registry.FromClient, register)
+			done <- err
+		}()
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Fatalf("answered before Run: %v", <-done)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestADirectoryInUseIsRefused(t *testing.T) {
+	g := startLocal(t, nil)
+	if s, err := OpenLocal(g.cfg); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("got %v and %v, want an error that says another process has it", s, err)
+	}
 }
