@@ -197,6 +197,8 @@ func (m Removal) reduced() Removal {
 		Changed:      l.Changed,
 		ChangedLease: l.ChangedLease,
 		Origin:       l.Origin,
+		Owner:        strings.Clone(l.Owner),
+		Edit:         l.Edit,
 		Quarantine:   l.Quarantine.clone(),
 	}}
 }

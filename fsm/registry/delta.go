@@ -60,7 +60,9 @@ func (v *View) Delta() Delta {
 		if !rec.Full {
 			return false
 		}
-		leases = append(leases, rec.Lease)
+		if rec.Lease.wasHere() {
+			leases = append(leases, rec.Lease)
+		}
 		return true
 	})
 	slices.SortFunc(leases, compareInDelta)

@@ -10,10 +10,19 @@ import (
 // end is the end of an override or a quarantine.
 type end struct {
 	at     int64 // lease clock, ms
-	set    Index // of what ends; no two share one
+	set    Index // of what ends; no two of a kind share one
+	kind   endKind
 	handle Handle
 	op     func(Epoch, Handle, Index) Op
 }
+
+// endKind says what ends.
+type endKind uint8
+
+const (
+	endOfOverride endKind = iota
+	endOfQuarantine
+)
 
 // ends are the ends that lie ahead or are due, in the order of time. They are derived from the leases,
 // and so no part of a snapshot.
@@ -21,10 +30,7 @@ type ends struct{ tree *btree.BTreeG[end] }
 
 func newEnds() ends {
 	return ends{newIndex(func(a, b end) int {
-		if c := cmp.Compare(a.at, b.at); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.set, b.set)
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.set, b.set), cmp.Compare(a.kind, b.kind))
 	})}
 }
 
@@ -40,10 +46,10 @@ func (e ends) replace(old, l *Lease) {
 
 func (l *Lease) ends(do func(end)) {
 	if o := l.Override; o != nil && o.Until > 0 {
-		do(end{o.Until, o.Set, l.Handle, func(e Epoch, h Handle, set Index) Op { return EndOverride{e, h, set} }})
+		do(end{o.Until, o.Set, endOfOverride, l.Handle, func(e Epoch, h Handle, set Index) Op { return EndOverride{e, h, set} }})
 	}
 	if q := l.Quarantine; q != nil {
-		do(end{q.Until, q.Set, l.Handle, func(e Epoch, h Handle, set Index) Op { return EndQuarantine{e, h, set} }})
+		do(end{q.Until, q.Set, endOfQuarantine, l.Handle, func(e Epoch, h Handle, set Index) Op { return EndQuarantine{e, h, set} }})
 	}
 }
 

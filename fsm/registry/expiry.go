@@ -128,25 +128,47 @@ func (r *Registry) reorder() {
 
 // end is the last millisecond of a live lease, by the lease clock.
 func (r *Registry) end(l *Lease) int64 {
-	return l.end(r.renewed(l).Lease, r.established, r.settings.DoubledLease)
+	return r.known.end(l, r.renewed(l).Lease, r.established, r.settings.DoubledLease)
 }
 
 // Ends is the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration
-// after the last renewal, or the grace after the present leadership was established.
+// after the last renewal, or the grace after the present leadership was established. A lease of another
+// datacenter is given 30 s more, for the way of its renewals, and one whole duration after the link
+// was heard again.
 func (v *View) Ends(l *Lease) int64 {
-	return l.end(v.LastRenewal(l).Lease, v.established, v.settings.DoubledLease)
+	return v.known.end(l, v.LastRenewal(l).Lease, v.established, v.settings.DoubledLease)
 }
 
-// end is the last moment of a lease: one duration after its last renewal, but not before
-// min(duration, renewal interval + 5 s) after the leadership was established. doubled gives a second
-// duration to a lease that was renewed since its registration, as Lease.renew upstream does.
-func (l *Lease) end(renewed, established int64, doubled bool) int64 {
-	duration := int64(l.Duration) * 1000
-	life := duration
-	if doubled && renewed > l.StartedLease {
-		life = 2 * duration
+// wayOfRenewals is what a lease of another datacenter is given (ms), for its renewals come later.
+const wayOfRenewals = 30_000
+
+// end is the last moment of a lease of whatever owner.
+func (k *known) end(l *Lease, renewed, established int64, doubled bool) int64 {
+	end := l.end(renewed, established, doubled)
+	if l.Local() {
+		return end
 	}
-	return max(renewed+life, established+l.Grace())
+	end = max(end, l.lived(renewed, doubled)+wayOfRenewals)
+	if link, ok := find(k.links, l.Owner); ok {
+		end = max(end, link.Since+int64(l.Duration)*1000)
+	}
+	return end
+}
+
+// end is the last moment of a lease of the own datacenter: one duration after its last renewal, but not
+// before min(duration, renewal interval + 5 s) after the leadership was established.
+func (l *Lease) end(renewed, established int64, doubled bool) int64 {
+	return max(l.lived(renewed, doubled), established+l.Grace())
+}
+
+// lived is when a lease has lived one duration after its last renewal. doubled gives a second duration
+// to a lease that was renewed since its registration, as Lease.renew upstream does.
+func (l *Lease) lived(renewed int64, doubled bool) int64 {
+	duration := int64(l.Duration) * 1000
+	if doubled && renewed > l.StartedLease {
+		return renewed + 2*duration
+	}
+	return renewed + duration
 }
 
 // Grace is the time (ms of lease clock) after the establishment of a leadership within which the

@@ -50,7 +50,8 @@ type LeaseState struct {
 }
 
 // Removal is the record of one removal. While the delta still shows it (Full), Lease is the instance
-// as it was when it went. Afterwards it is reduced: of the instance its id, application and
+// as it was when it went; of one that was only removed elsewhere (Registered is 0), the delta shows
+// nothing. Afterwards it is reduced: of the instance its id, application and
 // lastDirtyTimestamp are left, of the lease EvictedAt, Action, Life, Edit, Changed, ChangedLease, Origin,
 // Owner and Quarantine.
 // A record is dropped when its key is registered again, else kept for 24 h of lease clock; there are
@@ -103,6 +104,10 @@ func (r *Registry) frozen() Frozen {
 		Preservation: r.preservation(),
 		Transitions:  slices.Clone(r.transitions),
 		Expectation:  r.expectation,
+
+		Links:   r.known.links, // never written again, as the next two
+		Senders: r.known.senders,
+		Peers:   r.known.peers,
 	}
 }
 
@@ -121,7 +126,11 @@ func (r *Registry) leaseStates() []LeaseState {
 }
 
 func (r *Registry) leaseState(l *Lease) LeaseState {
-	return LeaseState{Lease: l, Renewed: r.renewed(l), History: History{r.tables.renewals.past(l.Handle)}}
+	slot := r.tables.renewals.at(l.Handle.Slot)
+	return LeaseState{
+		Lease: l, Renewed: r.renewed(l), History: History{r.tables.renewals.past(l.Handle)},
+		Client: slot.client, Remote: slot.remote,
+	}
 }
 
 func (r *Registry) removals() []Removal {

@@ -33,6 +33,8 @@ const (
 	EventMetadata
 	EventCanceled
 	EventEvicted
+	EventOwned // it belonged to another datacenter, and belongs to the own one now, where its client renews it
+	EventCeded // it belongs to another datacenter now, see Lease.Owner
 )
 
 var eventNames = [...]string{
@@ -40,6 +42,7 @@ var eventNames = [...]string{
 	EventRenewedLate: "renewed late", EventStatus: "status changed", EventOverridden: "overridden",
 	EventOverrideEnded: "override ended", EventQuarantined: "quarantined", EventQuarantineEnded: "quarantine ended",
 	EventMetadata: "metadata changed", EventCanceled: "canceled", EventEvicted: "evicted",
+	EventOwned: "taken over from another datacenter", EventCeded: "given to another datacenter",
 }
 
 // String returns the words used in answers.

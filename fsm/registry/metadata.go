@@ -12,7 +12,7 @@ func (r *Registry) updateMetadata(origin Origin, op UpdateMetadata) Result {
 	if l == nil {
 		return Result{Outcome: NotFound}
 	}
-	r.renewLease(l)
+	r.renewLease(l, origin)
 	merged := merge(l.Instance.Metadata, op.Pairs)
 	if slices.Equal(merged, l.Instance.Metadata) {
 		return Result{}

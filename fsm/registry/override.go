@@ -8,7 +8,7 @@ func (r *Registry) setOverride(origin Origin, op SetOverride) Result {
 	if old == nil {
 		return Result{Outcome: NotFound}
 	}
-	r.renewLease(old)
+	r.renewLease(old, origin)
 	details := r.override(old, op)
 	if i := old.Instance; i.Status == op.Status && i.Overridden == op.Status && old.Override.says(details) {
 		return Result{}
@@ -16,6 +16,7 @@ func (r *Registry) setOverride(origin Origin, op SetOverride) Result {
 	l := *old
 	l.Instance = old.Instance.with(op.Status, op.Status, max(old.Instance.LastDirty, op.LastDirty))
 	l.Override = details
+	l.Edit++
 	return r.exchange(old, &l, ActionModified, origin, Event{Kind: EventOverridden, For: op.For, By: op.By})
 }
 
@@ -71,12 +72,12 @@ func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
 	if l == nil {
 		return Result{Outcome: NotFound}
 	}
-	r.renewLease(l)
+	r.renewLease(l, origin)
 	if l.Instance.Overridden == Unknown {
 		return Result{}
 	}
 	instance := l.Instance.with(op.Fallback, Unknown, max(l.Instance.LastDirty, op.LastDirty))
-	return r.change(l, instance, origin, Event{Kind: EventOverrideEnded, By: op.By})
+	return r.edit(l, instance, origin, Event{Kind: EventOverrideEnded, By: op.By})
 }
 
 // endOverride ends an override at its time, unless the epoch is over or the override is another one by
@@ -90,5 +91,5 @@ func (r *Registry) endOverride(term uint64, origin Origin, op EndOverride) Resul
 		return Result{Outcome: NotFound}
 	}
 	instance := l.Instance.with(l.Override.Reported, Unknown, l.Instance.LastDirty)
-	return r.change(l, instance, origin, Event{Kind: EventOverrideEnded})
+	return r.edit(l, instance, origin, Event{Kind: EventOverrideEnded})
 }

@@ -7,3 +7,94 @@ func (r *Registry) Owner(h Handle) string {
 	}
 	return ""
 }
+
+// owner is the datacenter that an instance belongs to after a registration; before is the one until
+// then.
+func (o Origin) owner(before string) string {
+	switch o.Kind {
+	case Client:
+		return ""
+	case RemoteDC:
+		return o.DC
+	default:
+		return before
+	}
+}
+
+// renewOwner makes an instance that was renewed belong to those to whom its client talks.
+func (r *Registry) renewOwner(l *Lease, origin Origin) Result {
+	switch {
+	case origin.Kind == Client && !l.Local():
+		return r.takeOver(l)
+	case origin.Kind == RemoteDC && l.Local():
+		return r.cede(l, origin)
+	}
+	return Result{}
+}
+
+// takeOver makes an instance of another datacenter, which a client renewed here, the own one's, if its
+// owner cannot be heard or does not hear the client any more: it will not tell whether it lives. Without
+// a link there is no owner who would ever say anything else.
+func (r *Registry) takeOver(l *Lease) Result {
+	link, ok := find(r.known.links, l.Owner)
+	if !ok || !link.Silent(r.clock.Lease) && r.hears(l, r.tables.renewals.at(l.Handle.Slot).remote) {
+		return Result{}
+	}
+	return r.own(l)
+}
+
+// own makes an instance the own datacenter's because its clients renew it here.
+func (r *Registry) own(l *Lease) Result {
+	owned := *l
+	owned.Owner = ""
+	return r.exchange(l, &owned, ActionModified, FromClient, Event{Kind: EventOwned})
+}
+
+// cede gives an instance of the own datacenter to the remote one that is heard to renew it, if no client
+// has renewed it here for long. Else both would own it, after its client was away for a while.
+func (r *Registry) cede(l *Lease, origin Origin) Result {
+	if _, ok := find(r.known.links, origin.DC); !ok || !r.deserted(l) {
+		return Result{}
+	}
+	c := *l
+	c.Owner = origin.DC
+	return r.exchange(l, &c, ActionModified, origin, Event{Kind: EventCeded})
+}
+
+// deserted says that no client of the own datacenter has renewed a lease for long.
+func (r *Registry) deserted(l *Lease) bool {
+	return !r.hears(l, r.tables.renewals.at(l.Handle.Slot).client)
+}
+
+// hears says whether whoever renewed a lease last at a moment may still be there: two intervals have
+// not passed.
+func (r *Registry) hears(l *Lease, renewed int64) bool {
+	return r.clock.Lease-renewed <= 2*int64(l.Interval)*1000
+}
+
+// owner is the datacenter that an instance belongs to by what a server tells; before is the one until
+// then. A remote datacenter speaks for itself only.
+func (op Replica) owner(origin Origin, before string) string {
+	switch {
+	case origin.Kind == LocalPeer:
+		return op.Owner
+	case origin.Kind == RemoteDC && op.Owner != "" && before != "":
+		return before
+	}
+	return origin.owner(before)
+}
+
+// ownerAfter is the owner of an instance after a merge: he who told what its client said last. Where both
+// tell the same, a remote owner may be replaced by whoever says that it is the owner now; the own
+// datacenter only if no client renews the instance here, while one does there.
+func (r *Registry) ownerAfter(origin Origin, m encounter) string {
+	before := m.old.Owner
+	after := m.op.owner(origin, before)
+	if m.client < 0 {
+		return before
+	}
+	if m.client == 0 && before == "" && !(r.deserted(m.old) && r.hears(m.old, r.ago(m.op.Age).Lease)) {
+		return before
+	}
+	return after
+}

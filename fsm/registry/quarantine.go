@@ -24,6 +24,7 @@ func (r *Registry) quarantine(origin Origin, op Quarantine) Result {
 	}
 	hidden := *l
 	hidden.Quarantine = q
+	hidden.Edit++
 	return r.exchange(l, &hidden, ActionModified, origin, Event{Kind: EventQuarantined, For: op.For, By: op.By})
 }
 
@@ -47,6 +48,7 @@ func (r *Registry) show(origin Origin, l *Lease, by Act) Result {
 	}
 	shown := *l
 	shown.Quarantine = nil
+	shown.Edit++
 	return r.exchange(l, &shown, ActionAdded, origin, Event{Kind: EventQuarantineEnded, By: by})
 }
 

@@ -35,13 +35,23 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 	}
 	status := decide(in.Status, in.Overridden, Unknown, origin.Replicated())
 	l := &Lease{
-		Instance: in.with(status, in.Overridden, dirty), Handle: r.handles.assign(), Life: life, Origin: origin,
-		BeganLease: r.clock.Lease, Quarantine: quarantine,
+		Instance: in.with(status, in.Overridden, dirty), Life: life, Origin: origin, Owner: origin.owner(""), Quarantine: quarantine,
 	}
+	return r.enter(origin, l, r.clock, rec.History)
+}
+
+// enter makes l, a new lease, that of its key, last renewed at a moment; before is what is remembered
+// of the instance.
+func (r *Registry) enter(origin Origin, l *Lease, renewed Stamp, before History) Result {
+	l.Handle, l.BeganLease = r.handles.assign(), renewed.Lease
 	r.tables.renewals.grow(len(r.handles.leases))
-	r.begin(l)
+	r.begin(l, origin, renewed)
+	if l.Instance.Overridden != Unknown {
+		l.Overrode = r.index
+	}
 	r.tables.add(l)
-	r.tables.renewals.begin(l.Handle, r.clock, rec.History.newest)
+	r.tables.renewals.begin(l.Handle, renewed, before.newest)
+	r.tables.renewals.hear(l, origin, renewed.Lease)
 	r.note(l, origin, Event{Kind: EventRegistered})
 	r.expiry.add(l.Handle.Slot, r.end(l))
 	r.ends.replace(&Lease{}, l)
@@ -55,19 +65,28 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	stored := old.Instance
 	dirty := r.dirty(in, stored.LastDirty)
 	if keeps(stored, dirty) {
-		l := &Lease{Instance: stored.decided(stored, origin, stored.LastDirty), Override: old.Override, Origin: old.Origin}
-		res := r.restart(old, l)
+		l := old.again(stored.decided(stored, origin, stored.LastDirty), old.Override, old.Origin)
+		if origin.Kind == Client {
+			l.Owner = ""
+		}
+		res := r.restart(origin, old, l, r.clock)
 		r.note(l, origin, Event{Kind: EventKept})
 		res.Outcome = KeptExisting
 		return res
 	}
-	l := &Lease{Instance: in.decided(stored, origin, dirty), Override: old.Override.reportedBy(in), Origin: origin}
+	l := old.again(in.decided(stored, origin, dirty), old.Override.reportedBy(in), origin)
 	if origin.Replicated() && l.Instance.equal(stored) {
 		r.heartbeat(old, origin)
 		r.know(old, l.Override)
 		return Result{Handle: old.Handle}
 	}
-	res := r.restart(old, l)
+	l.Owner = origin.owner(old.Owner)
+	if r.outlives(origin, old, l) {
+		l.Life, l.Edit = old.Life+1, 0
+	} else if l.Instance.Overridden != stored.Overridden {
+		l.Edit++
+	}
+	res := r.restart(origin, old, l, r.clock)
 	kind := EventReregistered
 	if l.Instance.Status != stored.Status {
 		kind = EventStatus
@@ -90,13 +109,39 @@ func (r *Registry) know(old *Lease, details *Override) {
 	r.ends.replace(old, &l)
 }
 
-// restart replaces a lease by l, a new one of the same key, which gets the old one's handle.
-func (r *Registry) restart(old, l *Lease) Result {
-	l.Handle, l.Life, l.BeganLease = old.Handle, old.Life, old.BeganLease
-	l.ServiceUpAt, l.Quarantine = old.ServiceUpAt, old.Quarantine
-	r.begin(l)
+// again is the lease of a registration in the place of l, until it begins.
+func (l *Lease) again(i *Instance, o *Override, origin Origin) *Lease {
+	c := *l
+	c.Instance, c.Override, c.Origin = i, o, origin
+	return &c
+}
+
+// outlives says whether l, a registration in the place of old, begins a new life, which is newer than
+// old on every server: where it is not newer by its timestamp, servers that keep copies of old would
+// undo it.
+func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
+	if !r.known.any() {
+		return false
+	}
+	switch before, now := old.Instance, l.Instance; {
+	case now.LastDirty != before.LastDirty:
+		return now.LastDirty < before.LastDirty
+	case origin.Replicated(): // the same of two servers is settled alike on all
+		return false
+	default:
+		return l.reported() != old.reported() || now.Fingerprint() != before.Fingerprint()
+	}
+}
+
+// restart replaces a lease by l, a registration of the same key, last renewed at a moment.
+func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
+	r.begin(l, origin, renewed)
+	if l.Instance.Overridden != old.Instance.Overridden {
+		l.Overrode = r.index
+	}
 	r.tables.replace(old, l)
-	r.renewLease(l)
+	r.tables.renewals.renew(l.Handle.Slot, renewed)
+	r.tables.renewals.hear(l, origin, renewed.Lease)
 	r.expiry.move(l.Handle.Slot, r.end(l))
 	r.ends.replace(old, l)
 	return Result{Index: r.index, Handle: l.Handle}
@@ -111,14 +156,14 @@ func keeps(stored *Instance, dirty int64) bool {
 }
 
 // begin fills in what a registration sets in a new lease, and makes it the lease of its handle.
-func (r *Registry) begin(l *Lease) {
+func (r *Registry) begin(l *Lease, origin Origin, renewed Stamp) {
 	l.Interval, l.Duration, _ = ClampLease(l.Instance.RenewalInterval, l.Instance.Duration)
 	l.RegisteredAt = r.clock.Wall
-	l.RenewedAt = r.clock
-	l.StartedLease = r.clock.Lease
+	l.RenewedAt = renewed
+	l.StartedLease = renewed.Lease
 	l.Action = ActionAdded
-	r.mark(l)
-	l.Registered = r.index
+	r.mark(l, origin)
+	l.Registered, l.Described = r.index, r.index
 	r.handles.put(l)
 	r.handles.name(l)
 	r.tables.registered = r.tables.registered.with(Recent{Wall: r.clock.Wall, Key: l.Key()})

@@ -21,6 +21,7 @@ type Registry struct {
 	settings    Settings
 	transitions []Preservation // of self-preservation, newest last: the present one
 	expectation ExpectationState
+	known       *known // of other servers
 	tables      tables
 	shared      *tables // the copy of tables that views get; nil if they changed since it was made
 }
@@ -33,6 +34,7 @@ func New() *Registry {
 		records:     make(map[Key]Index),
 		settings:    DefaultSettings(),
 		expectation: newExpectation(DefaultSettings()),
+		known:       new(known),
 		tables:      newTables(),
 	}
 }
@@ -64,6 +66,16 @@ func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result 
 		return r.evict(term, origin, op)
 	case SelfPreservation:
 		return r.preserve(term, op)
+	case Replica:
+		return r.replica(origin, op)
+	case Remove:
+		return r.removeVersion(origin, op)
+	case Contact:
+		return r.contact(op)
+	case AckPeer:
+		return r.ackPeer(op)
+	case PausePeer:
+		return r.pausePeer(op)
 	default:
 		// Op is a closed set: this is an operation that somebody added and did not finish.
 		panic(fmt.Sprintf("registry: no rule for %T", op))
@@ -120,6 +132,7 @@ func (r *Registry) View() *View {
 		settings:    r.settings,
 		transitions: r.transitions,
 		expectation: r.expectation,
+		known:       r.known,
 	}
 }
 
@@ -130,44 +143,100 @@ func (r *Registry) renewed(l *Lease) Stamp {
 }
 
 // renewLease notes that a live lease was renewed now. It is no change.
-func (r *Registry) renewLease(l *Lease) { r.tables.renewals.renew(l.Handle.Slot, r.clock) }
+func (r *Registry) renewLease(l *Lease, origin Origin) {
+	r.tables.renewals.renew(l.Handle.Slot, r.clock)
+	r.tables.renewals.beat(l, origin, r.clock.Lease)
+}
 
 // heartbeat is renewLease by the client itself, of whom it is remembered if it is late.
-func (r *Registry) heartbeat(l *Lease, origin Origin) {
-	silent := r.clock.Lease - r.tables.renewals.renew(l.Handle.Slot, r.clock)
+func (r *Registry) heartbeat(l *Lease, origin Origin) { r.heartbeatAt(l, origin, r.clock) }
+
+func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
+	silent := at.Lease - r.tables.renewals.renew(l.Handle.Slot, at)
+	r.tables.renewals.beat(l, origin, at.Lease)
 	if silent*2 > int64(l.Interval)*3000 {
 		r.note(l, origin, Event{Kind: EventRenewedLate, For: silent})
 	}
 }
 
-// change replaces a live lease's instance in place: the lease goes on. The details of an override end
-// with the override; e is what happened.
+// heartbeatAgo is a heartbeat some ms ago, of which another server tells now. It says whether the lease
+// is renewed by that: not if it was renewed later than that already.
+func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
+	at := r.ago(ms)
+	if at.Lease < r.renewed(l).Lease {
+		r.tables.renewals.hear(l, origin, at.Lease)
+		return false
+	}
+	r.heartbeatAt(l, origin, at)
+	return true
+}
+
+// maxAgo bounds (ms) how long ago another server may say that something was. No lease lives as long.
+const maxAgo = 7 * 24 * 60 * 60 * 1000
+
+// ago is the moment some ms ago.
+func (r *Registry) ago(ms int64) Stamp {
+	ms = min(max(ms, 0), maxAgo)
+	return Stamp{Lease: r.clock.Lease - ms, Wall: r.clock.Wall - ms}
+}
+
+// change replaces a live lease's instance in place: the lease goes on. e is what happened.
 func (r *Registry) change(old *Lease, instance *Instance, origin Origin, e Event) Result {
 	l := *old
 	l.Instance = instance
-	if instance.Overridden != old.Instance.Overridden {
-		l.Override = nil
-	}
+	return r.exchange(old, &l, ActionModified, origin, e)
+}
+
+// edit is change where the override is another one, or ended. Its details end with it.
+func (r *Registry) edit(old *Lease, instance *Instance, origin Origin, e Event) Result {
+	l := *old
+	l.Instance, l.Override = instance, nil
+	l.Edit++
 	return r.exchange(old, &l, ActionModified, origin, e)
 }
 
 // exchange puts l, a changed copy, in the place of a live lease: the lease goes on.
-func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, e Event) Result {
+func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events ...Event) Result {
 	l.Action = action
 	l.RenewedAt = r.renewed(old)
-	r.mark(l)
+	r.mark(l, origin)
+	for _, e := range events {
+		l.date(e.Kind)
+	}
 	r.handles.put(l)
 	r.tables.replace(old, l)
 	r.ends.replace(old, l)
-	r.note(l, origin, e)
+	if l.Owner != old.Owner { // it may end earlier now
+		r.expiry.move(l.Handle.Slot, r.end(l))
+	}
+	for _, e := range events {
+		r.note(l, origin, e)
+	}
 	return Result{Index: r.index}
 }
 
-// mark takes the next Index for a change of l.
-func (r *Registry) mark(l *Lease) {
+// date notes that the last change of l was of a kind that Eureka servers are told.
+func (l *Lease) date(kind EventKind) {
+	switch kind {
+	case EventMetadata, EventStatus:
+		l.Described = l.Changed
+	case EventOverridden, EventOverrideEnded:
+		l.Overrode = l.Changed
+	}
+}
+
+// mark takes the next Index for a change of l. What a node of the own datacenter sent counts for
+// nobody: it tells the others itself.
+func (r *Registry) mark(l *Lease, origin Origin) {
 	r.index++
 	r.shared = nil
 	l.Changed, l.ChangedLease = r.index, r.clock.Lease
+	switch origin.Kind {
+	case Client:
+		l.ByClient = r.index
+	case RemoteDC:
+		l.ByRemote = r.index
+	}
 	l.UpdatedAt = r.clock.Wall
 	if l.Instance.Status == Up && l.ServiceUpAt == 0 {
 		l.ServiceUpAt = r.clock.Wall

@@ -27,7 +27,8 @@ func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
 		if l == nil || l.Registered != item.Registered || r.renewed(l).Lease != item.RenewedAt {
 			continue
 		}
-		r.remove(l, Evicted, origin, Event{Kind: EventEvicted, For: r.clock.Lease - item.RenewedAt, By: r.withheld(r.end(l))})
+		end := l.end(item.RenewedAt, r.established, r.settings.DoubledLease)
+		r.remove(l, Evicted, origin, Event{Kind: EventEvicted, For: r.clock.Lease - item.RenewedAt, By: r.withheld(end)})
 		res.Count++
 		res.Index = r.index
 	}
@@ -54,12 +55,16 @@ func (r *Registry) withheld(end int64) Act {
 
 // remove takes a live lease out and leaves the record of its removal; e is what happened.
 func (r *Registry) remove(old *Lease, kind ChangeKind, origin Origin, e Event) {
-	l := *old
+	r.removeAs(old, *old, kind, origin, e)
+}
+
+// removeAs is remove with the record saying l of what it was.
+func (r *Registry) removeAs(old *Lease, l Lease, kind ChangeKind, origin Origin, e Event) {
 	l.Action = ActionDeleted
 	l.EvictedAt = max(r.clock.Wall, 1) // 0 would say that it lives
 	l.RenewedAt = r.renewed(old)
 	l.Origin = origin
-	r.mark(&l)
+	r.mark(&l, origin)
 	history := History{r.tables.renewals.past(old.Handle).with(r.event(&l, origin, e))}
 	r.tables.delete(old, r.index)
 	r.ends.replace(old, &Lease{})

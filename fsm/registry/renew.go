@@ -1,32 +1,54 @@
 package registry
 
 // renew is a heartbeat. The lease is renewed before the timestamps are compared, so also where the
-// answer is Newer or Older; only an instance without a status is not renewed.
+// answer is Newer or Older; only an instance without a status is not renewed, and none by what was
+// heard of a life that is over.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.renew, InstanceResource.renewLease.
 func (r *Registry) renew(origin Origin, op Renew) Result {
 	l := r.handles.byHandle(op.Handle)
 	if op.Handle == (Handle{}) {
 		l = r.handles.byKey(op.Key)
 		if l == nil {
-			return Result{Outcome: NotFound}
+			return r.renewUnknown(op)
 		}
 	}
 	if l == nil {
 		return Result{Outcome: GoneHandle}
+	}
+	if op.Life != 0 && op.Life < l.Life {
+		return Result{Outcome: Older}
 	}
 	i := l.Instance
 	status := decide(i.Status, i.Overridden, i.Status, origin.Replicated())
 	if status == Unknown {
 		return Result{Outcome: NotFound}
 	}
-	r.heartbeat(l, origin)
-	r.expectation.Current++
 	var changed Result
+	if r.heartbeatAgo(l, origin, op.Age) {
+		r.expectation.Current++
+		changed = r.renewOwner(l, origin)
+	}
 	if status != i.Status {
 		i = i.with(status, i.Overridden, i.LastDirty)
-		changed = r.change(l, i, origin, Event{Kind: EventStatus})
+		changed = r.change(r.handles.byHandle(l.Handle), i, origin, Event{Kind: EventStatus})
+	}
+	if op.Life > l.Life {
+		changed.Outcome = Newer
+		return changed
 	}
 	return r.compare(origin, op, i, changed)
+}
+
+// renewUnknown answers the renewal of an instance that has no lease. What another server heard before it
+// heard of the cancel it is to forget.
+func (r *Registry) renewUnknown(op Renew) Result {
+	if op.Life == 0 {
+		return Result{Outcome: NotFound}
+	}
+	if rec, ok := r.record(op.Key); ok && rec.Kind == Canceled && rec.Lease.compareVersion(op.Life, op.LastDirty) >= 0 {
+		return Result{Outcome: Refused}
+	}
+	return Result{Outcome: NotFound}
 }
 
 // compare answers a renewal by the timestamps of the sender's and the stored instance. A server that
@@ -39,7 +61,7 @@ func (r *Registry) compare(origin Origin, op Renew, stored *Instance, res Result
 		if origin.Replicated() && op.Overridden != Unknown && op.Overridden != stored.Overridden {
 			l := r.handles.byKey(stored.Key())
 			i := stored.with(stored.Status, op.Overridden, stored.LastDirty)
-			res = r.change(l, i, origin, Event{Kind: EventOverridden})
+			res = r.edit(l, i, origin, Event{Kind: EventOverridden})
 		}
 		res.Outcome = Newer
 	case origin.Replicated():

@@ -9,6 +9,10 @@ type renewal struct {
 	generation  atomic.Uint32
 	lease, wall atomic.Int64
 	history     atomic.Pointer[past]
+	beats       [2]atomic.Uint64 // the last one by teller
+	// Of the writer alone: the last renewals by clients of the own datacenter, and by others (lease
+	// clock, ms; 0: none).
+	client, remote int64
 }
 
 // renewals is the table of last renewals by slot. One goroutine writes; any number of readers look
@@ -16,6 +20,7 @@ type renewal struct {
 // move, so that a reader's chunk stays the live one.
 type renewals struct {
 	chunks atomic.Pointer[[]*[renewalsPerChunk]renewal]
+	beats  atomic.Uint64 // the newest Beat
 }
 
 func newRenewals() *renewals {
@@ -48,6 +53,10 @@ func (t *renewals) begin(h Handle, s Stamp, p *past) {
 	e.history.Store(p)
 	e.lease.Store(s.Lease)
 	e.wall.Store(s.Wall)
+	e.client, e.remote = 0, 0
+	for i := range e.beats {
+		e.beats[i].Store(0)
+	}
 	e.generation.Store(h.Gen)
 }
 

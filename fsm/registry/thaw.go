@@ -14,6 +14,7 @@ func Thaw(f Frozen) (*Registry, error) {
 	r := New()
 	r.index, r.clock, r.epoch = f.Index, f.Clock, f.Epoch
 	r.established, r.cluster = f.Established, f.Cluster
+	r.known = &known{links: f.Links, senders: f.Senders, peers: f.Peers}
 	r.settings, r.transitions, r.expectation = f.Settings, slices.Clone(f.Transitions), f.Expectation
 	r.tables.registered, r.tables.canceled = slices.Clone(f.Registered), slices.Clone(f.Canceled)
 	r.thawHandles(f)
@@ -38,6 +39,8 @@ func (r *Registry) thawLease(s LeaseState) {
 	r.handles.name(s.Lease)
 	r.tables.add(s.Lease)
 	r.tables.renewals.begin(s.Lease.Handle, s.Renewed, s.History.newest)
+	slot := r.tables.renewals.at(s.Lease.Handle.Slot)
+	slot.client, slot.remote = s.Client, s.Remote
 	r.expiry.add(s.Lease.Handle.Slot, r.end(s.Lease))
 	r.ends.replace(&Lease{}, s.Lease)
 }

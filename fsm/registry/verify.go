@@ -10,7 +10,7 @@ import (
 // verify checks what the state's own operations keep true. Each check relies on those before it.
 func (f *Frozen) verify() error {
 	checks := []func() error{f.verifyContents, f.verifySlots, f.verifyLeases, f.verifyRemovals, f.verifyIndexes, f.verifyRecent,
-		f.verifyDetails, f.verifyHistories, f.verifySettings, f.verifyTransitions, f.verifyExpectation}
+		f.verifyDetails, f.verifyHistories, f.verifySettings, f.verifyTransitions, f.verifyExpectation, f.verifyKnown}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -84,6 +84,10 @@ func (f *Frozen) verifyLive(s LeaseState) error {
 		return fmt.Errorf("renewed at %d, after the lease clock's %d", s.Renewed.Lease, f.Clock.Lease)
 	case l.BeganLease > l.StartedLease || l.StartedLease > s.Renewed.Lease:
 		return fmt.Errorf("its life began at %d, its registration was at %d, its last renewal at %d", l.BeganLease, l.StartedLease, s.Renewed.Lease)
+	case max(l.ByClient, l.ByRemote, l.Described, l.Overrode) > l.Changed:
+		return fmt.Errorf("a part of it changed at %d, after its last change at %d", max(l.ByClient, l.ByRemote, l.Described, l.Overrode), l.Changed)
+	case max(s.Client, s.Remote) > s.Renewed.Lease:
+		return fmt.Errorf("somebody renewed it at %d, after its last renewal at %d", max(s.Client, s.Remote), s.Renewed.Lease)
 	}
 	return nil
 }

@@ -5,19 +5,22 @@ import (
 	"fmt"
 )
 
-// verifyDetails checks what is known of overrides and quarantines. Each was set by a change of its
-// own, which is how two that end together are told apart.
+// verifyDetails checks what is known of overrides and quarantines. A change sets at most one of each,
+// which is how two that end together are told apart.
 func (f *Frozen) verifyDetails() error {
-	var set []Index
+	var set [2][]Index
 	for _, s := range f.Leases {
 		l := s.Lease
 		if err := l.verifyDetails(); err != nil {
 			return fmt.Errorf("lease %s: %w", l.Key(), err)
 		}
-		l.ends(func(e end) { set = append(set, e.set) })
+		l.ends(func(e end) { set[e.kind] = append(set[e.kind], e.set) })
 	}
-	if twice, ok := repeated(set); ok {
-		return fmt.Errorf("two overrides or quarantines were set at %d", twice)
+	if twice, ok := repeated(set[endOfOverride]); ok {
+		return fmt.Errorf("two overrides were set at %d", twice)
+	}
+	if twice, ok := repeated(set[endOfQuarantine]); ok {
+		return fmt.Errorf("two quarantines were set at %d", twice)
 	}
 	return nil
 }

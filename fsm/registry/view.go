@@ -21,6 +21,7 @@ type View struct {
 	settings    Settings
 	transitions []Preservation // newest last
 	expectation ExpectationState
+	known       *known
 }
 
 // App is one application of a View: a name and its leases, sorted by id, without the quarantined. An

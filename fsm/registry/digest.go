@@ -1,0 +1,101 @@
+package registry
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"iter"
+)
+
+// settlingTime is how long (ms of lease clock) after a change of an instance two servers need not
+// agree on it yet.
+const settlingTime = 10_000
+
+// Digest sums up an application's instances; equal sets have equal digests.
+type Digest struct {
+	Count uint32
+	Sum   uint64 // of Lease.Sum, modulo 2^64
+}
+
+// Settled yields the live leases, quarantined ones included, that two servers can be expected to
+// agree on at a moment of the lease clock (ms): unchanged for 10 s, and not ended. They are sorted by
+// application and id. all is false: only those of an owner ("": the own datacenter).
+func (v *View) Settled(now int64, all bool, owner string) iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		for l := range v.All() {
+			if (all || l.Owner == owner) && now-l.ChangedLease >= settlingTime && v.Ends(l) >= now && !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+// Sum is an instance's part of a digest: over its id, version, reported status, override, quarantine
+// (there or not) and Fingerprint. Two servers with equal copies have equal sums.
+func (l *Lease) Sum() uint64 {
+	var space [256]byte
+	b := appendText(space[:0], l.Key().ID)
+	b = binary.AppendUvarint(b, uint64(l.Life))
+	b = binary.AppendVarint(b, l.Instance.LastDirty)
+	b = binary.AppendUvarint(b, uint64(l.Edit))
+	b = append(b, byte(l.reported()), byte(l.Instance.Overridden))
+	b = appendFlag(b, l.Quarantine != nil)
+	return hashOf(binary.BigEndian.AppendUint64(b, l.Instance.Fingerprint()))
+}
+
+// Fingerprint is a number that differs, in all likelihood, where two instances do: over everything
+// that their clients say (with the lease times as they count), but the status and the override.
+func (i *Instance) Fingerprint() uint64 {
+	var space [1024]byte
+	b := i.appendIdentity(space[:0])
+	b = i.appendAddress(b)
+	b = i.appendLinks(b)
+	b = appendPairs(b, i.Metadata)
+	b = appendPairs(appendText(b, i.DataCenter.Name), i.DataCenter.Metadata)
+	interval, duration, _ := ClampLease(i.RenewalInterval, i.Duration)
+	b = binary.AppendVarint(binary.AppendVarint(b, int64(interval)), int64(duration))
+	return hashOf(binary.AppendVarint(b, i.LastDirty))
+}
+
+func (i *Instance) appendIdentity(b []byte) []byte {
+	for _, s := range []string{i.InstanceID, i.HostName, i.App, i.SID, i.AppGroup, i.ASG} {
+		b = appendText(b, s)
+	}
+	return binary.AppendVarint(b, int64(i.CountryID))
+}
+
+func (i *Instance) appendAddress(b []byte) []byte {
+	b = appendText(appendText(appendText(b, i.IPAddr), i.VIP), i.SecureVIP)
+	for _, p := range []Port{i.Port, i.SecurePort} {
+		b = appendFlag(binary.BigEndian.AppendUint16(b, p.Number), p.Enabled)
+	}
+	return b
+}
+
+func (i *Instance) appendLinks(b []byte) []byte {
+	for _, s := range []string{i.HomePageURL, i.StatusPageURL, i.HealthCheckURL, i.SecureHealthURL} {
+		b = appendText(b, s)
+	}
+	return b
+}
+
+func appendPairs(b []byte, pairs []Pair) []byte {
+	b = binary.AppendUvarint(b, uint64(len(pairs)))
+	for _, p := range pairs {
+		b = appendText(appendText(b, p.Key), p.Value)
+	}
+	return b
+}
+
+// appendText puts the length before a text, so that no two lists of texts give the same bytes.
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendFlag(b []byte, flag bool) []byte { return append(b, byte(one(flag))) }
+
+// hashOf is the same in every process, as digests of different servers are compared.
+func hashOf(b []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(b)
+	return h.Sum64()
+}

@@ -1,0 +1,171 @@
+package registry
+
+import "cmp"
+
+// encounter is an instance that is stored and told by another server, and which of the two is the newer:
+// above 0 the incoming one, below 0 the stored one, 0: they are equal.
+type encounter struct {
+	old *Lease
+	op  Replica
+
+	client   int // what its client says, by life, lastDirtyTimestamp, then content
+	operator int // what operators decided, by life, edit, then content
+	// status is the reported status. It comes with what the client says; if that is equal, with what
+	// operators decided, because the end of an override leaves a status.
+	status int
+}
+
+func newEncounter(origin Origin, old *Lease, op Replica) encounter {
+	m := encounter{old: old, op: op}
+	if m.client = cmp.Compare(op.Life, old.Life); m.client != 0 {
+		m.operator, m.status = m.client, m.client
+		return m
+	}
+	first := preferred(origin, old.Owner)
+	m.client = cmp.Compare(op.Instance.LastDirty, old.Instance.LastDirty)
+	if m.client == 0 {
+		m.client = first.of(cmp.Compare(op.Instance.Fingerprint(), old.Instance.Fingerprint()))
+	}
+	m.operator = cmp.Compare(op.Edit, old.Edit)
+	if m.operator == 0 {
+		m.operator = first.of(cmp.Or(
+			cmp.Compare(op.Overridden, old.Instance.Overridden),
+			cmp.Compare(one(op.QuarantineFor > 0), one(old.Quarantine != nil)),
+		))
+	}
+	m.status = cmp.Or(m.client, m.operator, first.of(cmp.Compare(op.Instance.Status, old.reported())))
+	return m
+}
+
+// preference is whose copy counts as newer where the versions are equal and the contents are not.
+type preference uint8
+
+const (
+	preferGreater preference = iota
+	preferIncoming
+	preferStored
+)
+
+// preferred prefers the owner's datacenter, if that is one of the two.
+func preferred(origin Origin, owner string) preference {
+	switch {
+	case origin.Kind != RemoteDC:
+		return preferGreater
+	case owner == origin.DC:
+		return preferIncoming
+	case owner == "":
+		return preferStored
+	}
+	return preferGreater
+}
+
+// of turns the comparison of two contents into one of copies.
+func (p preference) of(c int) int {
+	switch {
+	case c == 0 || p == preferGreater:
+		return c
+	case p == preferIncoming:
+		return 1
+	default:
+		return -1
+	}
+}
+
+// takes says that something of the incoming copy is newer, keeps that something of the stored one is.
+func (m encounter) takes() bool { return max(m.client, m.operator, m.status) > 0 }
+func (m encounter) keeps() bool { return min(m.client, m.operator, m.status) < 0 }
+
+// mergeReplica takes over what is newer of an instance that has a lease here. It is a renewal as well,
+// unless it tells of a life that is over.
+func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
+	res := Result{Handle: old.Handle}
+	m := newEncounter(origin, old, op)
+	if op.Life >= old.Life {
+		next := *old
+		next.Owner = r.ownerAfter(origin, m)
+		r.heartbeatAgo(&next, origin, op.Age)
+		if m.takes() || next.Owner != old.Owner {
+			res.Index = r.take(origin, m, next)
+		}
+	}
+	if m.keeps() {
+		res.Outcome = Older
+	}
+	return res
+}
+
+// take makes next, a copy of the stored lease with its owner, what the merge makes of it.
+func (r *Registry) take(origin Origin, m encounter, next Lease) Index {
+	l, i, status, override := &next, m.old.Instance, m.old.reported(), m.old.Instance.Overridden
+	if m.client > 0 {
+		i, l.Life, l.Origin = m.op.Instance, m.op.Life, origin
+	}
+	if m.operator > 0 {
+		override = m.op.Overridden
+		r.decideAs(l, m.op)
+	}
+	if m.status > 0 {
+		status = m.op.Instance.Status
+	}
+	l.Override = l.Override.hiding(status, override, r.clock, r.index+1)
+	l.describe(i, status, override)
+	var events []Event
+	if m.operator > 0 {
+		events = decisions(m.old, l, m.op)
+	}
+	events = append(events, m.ownership(l)...)
+	if m.client > 0 {
+		return r.replace(origin, m.old, l, events)
+	}
+	if l.Instance.Status != m.old.Instance.Status && len(events) == 0 {
+		events = append(events, Event{Kind: EventStatus})
+	}
+	action := ActionModified
+	if m.old.Quarantine != nil && l.Quarantine == nil {
+		action = ActionAdded // for readers it is a new one
+	}
+	return r.exchange(m.old, l, action, origin, events...).Index
+}
+
+// replace is restart by what another server's client said, when it was last renewed.
+func (r *Registry) replace(origin Origin, old, l *Lease, events []Event) Index {
+	renewed := r.renewed(old)
+	if l.Life > old.Life {
+		l.BeganLease = renewed.Lease
+	}
+	res := r.restart(origin, old, l, renewed)
+	kind := EventReregistered
+	if l.Instance.Status != old.Instance.Status {
+		kind = EventStatus
+	}
+	r.note(l, origin, Event{Kind: kind})
+	r.noteAll(l, origin, events)
+	return res.Index
+}
+
+// hiding returns the details of an override (nil: nothing is known of it) that hides a reported status.
+func (o *Override) hiding(reported, override Status, now Stamp, set Index) *Override {
+	switch {
+	case override == Unknown || o == nil && reported == Unknown:
+		return nil
+	case o == nil:
+		return &Override{At: now, Reported: reported, Set: set}
+	case o.Reported == reported:
+		return o
+	}
+	c := *o
+	c.Reported = reported
+	return &c
+}
+
+// ownership is the event of another owner; none, if that came with a registration.
+func (m encounter) ownership(l *Lease) []Event {
+	switch {
+	case m.client > 0 || l.Owner == m.old.Owner:
+		return nil
+	case l.Local():
+		return []Event{{Kind: EventOwned}}
+	default:
+		return []Event{{Kind: EventCeded}}
+	}
+}

@@ -1,0 +1,92 @@
+package registry
+
+import "strings"
+
+// Remove is a versioned removal that another Rollcall server had first: it removes lives up to Life
+// whose lastDirtyTimestamp is not newer, and leaves a record (also where nothing was stored, so that
+// what was sent before it and comes after it changes nothing).
+//
+// An eviction (Kind Evicted) is refused by whoever owns the instance or has heard a client's renewal
+// less than Age ago; the owner of an instance that was refused so is the own datacenter from then on.
+type Remove struct {
+	Key       Key
+	Kind      ChangeKind // Canceled or Evicted
+	Life      uint32
+	LastDirty int64
+	Owner     string // as Replica.Owner
+	Age       int64  // ms since the last renewal, as the sender knows
+}
+
+// removeVersion removes what another server removed, unless what is stored is newer.
+func (r *Registry) removeVersion(origin Origin, op Remove) Result {
+	op.Life = max(op.Life, 1)
+	old := r.handles.byKey(op.Key)
+	if old == nil {
+		return r.leaveRecord(origin, op)
+	}
+	if old.compareVersion(op.Life, op.LastDirty) > 0 {
+		return Result{Outcome: Older}
+	}
+	if op.Kind == Evicted {
+		if res := r.defend(origin, old, op); res.Outcome == Older {
+			return res
+		}
+	}
+	l := *old
+	l.Life, l.Instance = op.Life, old.Instance.with(old.Instance.Status, old.Instance.Overridden, op.LastDirty)
+	r.removeAs(old, l, op.Kind, origin, op.event())
+	return Result{Index: r.index}
+}
+
+func (op Remove) event() Event {
+	if op.Kind == Evicted {
+		return Event{Kind: EventEvicted, For: op.Age}
+	}
+	return Event{Kind: EventCanceled}
+}
+
+// defend answers Older to the eviction of an instance that lives as far as is known here.
+func (r *Registry) defend(origin Origin, l *Lease, op Remove) Result {
+	heard := r.tables.renewals.at(l.Handle.Slot).client
+	switch {
+	case heard > 0 && heard > r.ago(op.Age).Lease && !l.Local():
+		res := r.own(l)
+		res.Outcome = Older
+		return res
+	case heard > 0 && heard > r.ago(op.Age).Lease, l.Local() && origin.Kind != LocalPeer:
+		return Result{Outcome: Older}
+	}
+	return Result{}
+}
+
+// leaveRecord notes the removal of an instance that is not stored, unless a record says as much already:
+// one that is newer, or equal and refuses as much.
+func (r *Registry) leaveRecord(origin Origin, op Remove) Result {
+	rec, ok := r.record(op.Key)
+	l := Lease{Instance: &Instance{App: strings.Clone(op.Key.App), InstanceID: strings.Clone(op.Key.ID)}}
+	if ok {
+		l = *rec.Lease
+		c := l.compareVersion(op.Life, op.LastDirty)
+		if c > 0 || c == 0 && (rec.Kind == op.Kind || rec.Kind == Canceled) {
+			return Result{}
+		}
+	}
+	l.Instance = l.Instance.with(l.Instance.Status, l.Instance.Overridden, op.LastDirty)
+	l.Life, l.Origin, l.Owner = op.Life, origin, op.owner(origin)
+	l.Action, l.EvictedAt = ActionDeleted, max(r.clock.Wall, 1)
+	r.mark(&l, origin)
+	r.supersede(op.Key)
+	r.tables.touch(op.Key.App, r.index)
+	r.noteCancel(l.Key())
+	history := History{rec.History.newest.with(r.event(&l, origin, op.event()))}
+	r.remember(Removal{Kind: op.Kind, Full: true, Lease: &l, History: history})
+	return Result{Index: r.index}
+}
+
+// owner is the datacenter that a removed instance belonged to.
+func (op Remove) owner(origin Origin) string {
+	if origin.Kind == RemoteDC {
+		return origin.DC
+	}
+	return op.Owner
+}
