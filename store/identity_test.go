@@ -68,13 +68,46 @@ func TestDataDirectoryThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-func TestLogWithoutAnIdentityIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, raftDir), 0o700); err != nil {
-		t.Fatal(err)
+func TestDataDirectoryOfAnotherModeOrDatacenterIsRefused(t *testing.T) {
+	ap := owner{mode: modeAP, node: "n1", datacenter: "dc1"}
+	tests := []struct {
+		name          string
+		first, second owner
+		want          []string // parts of the error; none: it is accepted
+	}{
+		{"the same", ap, ap, nil},
+		{"CP, then AP", owner{mode: modeCP, node: "n1"}, ap, []string{`mode "cp"`, `mode "ap"`, "another directory"}},
+		{"AP, then CP", ap, owner{mode: modeCP, node: "n1"}, []string{`mode "ap"`, `mode "cp"`, "another directory"}},
+		{"another datacenter", ap, owner{mode: modeAP, node: "n1", datacenter: "dc2"}, []string{`datacenter "dc1"`, `"dc2"`, "set datacenter"}},
 	}
-	if _, err := openIdentity(dir, owner{mode: modeCP, node: "n1"}); err == nil {
-		t.Error("a directory with a log and no identity was accepted")
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if _, err := openIdentity(dir, tt.first); err != nil {
+				t.Fatal(err)
+			}
+			_, err := openIdentity(dir, tt.second)
+			if (err == nil) != (tt.want == nil) {
+				t.Fatalf("got %v, want an error that says %q", err, tt.want)
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestDataWithoutAnIdentityIsRefused(t *testing.T) {
+	for _, left := range []string{raftDir, localFile} {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, left), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openIdentity(dir, owner{mode: modeCP, node: "n1"}); err == nil || !strings.Contains(err.Error(), left) {
+			t.Errorf("a directory with %s and no identity: %v, want an error that names it", left, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -15,7 +16,13 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killedDir); dir != "" {
+		workUntilKilled(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // limit is how long a test waits for what normally takes well under a second.
 const limit = 30 * time.Second

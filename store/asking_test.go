@@ -1,0 +1,178 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// moveLeadership has another node than the present leader lead, and returns which.
+func (c *testCluster) moveLeadership() int {
+	c.t.Helper()
+	from := c.leader()
+	to := (from + 1) % len(c.nodes)
+	eventually(c.t, "leadership is moved", func() bool {
+		if at := c.leader(); at != to {
+			n := c.nodes[to]
+			future := c.nodes[at].raft.LeadershipTransferToServer(raft.ServerID(n.id.ServerID), raft.ServerAddress(n.net.Addr().String()))
+			if err := waitFuture(context.Background(), future, limit); err != nil {
+				c.t.Logf("transfer: %v", err)
+			}
+		}
+		return c.nodes[to].Health().Leads
+	})
+	return to
+}
+
+func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	var running [3]atomic.Int32
+	returned := make(chan int, len(c.nodes))
+	for i, n := range c.nodes {
+		go func() {
+			n.WhileLeading(ctx, func(ctx context.Context) {
+				if running[i].Add(1) > 1 {
+					t.Errorf("%s: called again before it returned", n.cfg.Node)
+				}
+				if _, err := n.View(ctx, registry.Linearizable); err != nil && ctx.Err() == nil {
+					t.Errorf("%s: a read of the established leader: %v", n.cfg.Node, err)
+				}
+				<-ctx.Done()
+				running[i].Add(-1)
+			})
+			returned <- i
+		}()
+	}
+	runsOn := func(at int) func() bool {
+		return func() bool {
+			for i := range running {
+				if (running[i].Load() == 1) != (i == at) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	eventually(t, "it runs on the leader", runsOn(c.leader()))
+	eventually(t, "it runs on the next leader", runsOn(c.moveLeadership()))
+	eventually(t, "it runs on the one after", runsOn(c.moveLeadership()))
+	stopped := c.leader()
+	if err := c.nodes[stopped].halt(); err != nil {
+		t.Error(err)
+	}
+	if got := <-returned; got != stopped {
+		t.Errorf("it ended on node %d, want the one that was stopped, %d", got+1, stopped+1)
+	}
+	stop()
+	<-returned
+	<-returned
+}
+
+func TestWorkOfTheLeaderThatEndsEarlyIsNotBegunAgain(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	calls := 0
+	done := make(chan struct{})
+	first := make(chan struct{}, 2)
+	go func() {
+		defer close(done)
+		c.nodes[0].WhileLeading(ctx, func(context.Context) { calls++; first <- struct{}{} })
+	}()
+	<-first
+	c.nodes[0].changed.fire() // news, but not of another leadership
+	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i0", 90)})
+	stop()
+	<-done
+	if calls != 1 {
+		t.Errorf("called %d times in one leadership", calls)
+	}
+}
+
+func TestTheLeaderAnswersWhoeverAsks(t *testing.T) {
+	c := startCluster(t, 3, func(cfg *RaftConfig) {
+		name := cfg.Node
+		cfg.Answer = func(_ context.Context, question []byte) ([]byte, error) {
+			if string(question) == "impossible" {
+				return nil, fmt.Errorf("%s cannot", name)
+			}
+			return fmt.Appendf(nil, "%s heard %s", name, question), nil
+		}
+	})
+	for range 2 {
+		eventually(t, "all know the leader", func() bool {
+			leader := c.nodes[c.leader()].cfg.Node
+			for _, n := range c.nodes {
+				if n.Leader() != leader {
+					return false
+				}
+			}
+			return true
+		})
+		leader := c.nodes[c.leader()].cfg.Node
+		for _, n := range c.nodes {
+			got, err := n.AskLeader(t.Context(), []byte("this"))
+			if want := leader + " heard this"; err != nil || string(got) != want {
+				t.Errorf("%s was told %q (%v), want %q", n.cfg.Node, got, err, want)
+			}
+			if _, err := n.AskLeader(t.Context(), []byte("impossible")); err == nil || !strings.Contains(err.Error(), leader+" cannot") || errors.Is(err, registry.ErrNoLeader) {
+				t.Errorf("%s was told %v, want what the leader said", n.cfg.Node, err)
+			}
+		}
+		c.moveLeadership()
+	}
+}
+
+func TestQuestionsThatNobodyAnswers(t *testing.T) {
+	c := startCluster(t, 3, func(cfg *RaftConfig) {
+		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	leader := c.leader()
+	asked := c.nodes[(leader+1)%3]
+	t.Run("the caller gives up", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 1)
+		defer cancel()
+		if _, err := asked.AskLeader(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the context's error", err)
+		}
+	})
+	t.Run("the leader goes", func(t *testing.T) {
+		done := make(chan error, 1)
+		go func() {
+			_, err := asked.AskLeader(t.Context(), nil)
+			done <- err
+		}()
+		if err := c.nodes[leader].halt(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err == nil {
+			t.Error("got an answer of nobody")
+		}
+	})
+	t.Run("there is no leader", func(t *testing.T) {
+		if err := c.nodes[(leader+2)%3].halt(); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "the last one knows no leader", func() bool { return asked.Leader() == "" })
+		if _, err := asked.AskLeader(t.Context(), nil); !errors.Is(err, registry.ErrNoLeader) {
+			t.Errorf("got %v, want ErrNoLeader", err)
+		}
+	})
+}
+
+func TestANodeWithoutAnAnswerSaysSo(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	if _, err := c.nodes[0].AskLeader(t.Context(), nil); !errors.Is(err, errNoAnswerHere) {
+		t.Errorf("got %v, want that it answers no questions", err)
+	}
+}

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Environment of the process that is killed: this test's binary, run once more.
+const (
+	killedDir  = "ROLLCALL_TEST_KILLED_DIR"
+	killedSync = "ROLLCALL_TEST_KILLED_SYNC"
+)
+
+// killedOp is the nth operation, from 1, of the process that is killed. Each is a change.
+func killedOp(n int) registry.Op {
+	id := func(n int) string { return fmt.Sprint("i", n) }
+	switch {
+	case n%3 == 0:
+		return registry.Cancel{Key: registry.NewKey("A", id(n-2))}
+	case n%9 == 8:
+		return registry.SetOverride{Key: registry.NewKey("A", id(n-1)), Status: registry.OutOfService}
+	}
+	return registry.Register{Instance: instance("A", id(n), 90)}
+}
+
+// workUntilKilled runs a node that performs one operation after the other, and prints the number of each
+// that was answered.
+func workUntilKilled(dir string) {
+	sync, err := strconv.Atoi(os.Getenv(killedSync))
+	if err != nil {
+		panic(err)
+	}
+	s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: dir, Sync: Sync(sync), SyncInterval: 2 * time.Millisecond})
+	if err != nil {
+		panic(err)
+	}
+	go s.Run(context.Background())
+	for n := 1; ; n++ {
+		if _, err := s.Apply(context.Background(), registry.FromClient, killedOp(n)); err != nil {
+			panic(err)
+		}
+		fmt.Println(n)
+	}
+}
+
+// killAfter runs a node in a process of its own, kills it after some operations were answered, and returns
+// the last one that is known to be.
+func killAfter(t *testing.T, dir string, sync Sync, operations int) int {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), killedDir+"="+dir, killedSync+"="+strconv.Itoa(int(sync)))
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	answered := 0
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if answered, err = strconv.Atoi(lines.Text()); err != nil {
+			t.Errorf("the process printed %q", lines.Text())
+			break
+		}
+		if answered == operations {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the process ended by itself")
+	}
+	return answered
+}
+
+func TestAKillLeavesTheStateOfOneWrite(t *testing.T) {
+	tests := []struct {
+		name       string
+		sync       Sync
+		operations int
+	}{
+		{"always", SyncAlways, 100},
+		{"interval", SyncInterval, 5000},
+		{"none", SyncNone, 5000},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			answered := killAfter(t, dir, tt.sync, tt.operations)
+			d, err := openLocalDisk(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.close()
+			r, err := d.load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := r.View()
+			there := int(got.Index() - reserved)
+			t.Logf("%d operations were answered, %d are there", answered, there)
+			if tt.sync == SyncAlways && there < answered || tt.sync == SyncInterval && there == 0 || tt.sync == SyncNone && there != 0 {
+				t.Errorf("%d operations were answered, %d are there", answered, there)
+			}
+			model := registry.New()
+			for n := 1; n <= there; n++ {
+				model.Apply(registry.Stamp{}, 1, registry.FromClient, killedOp(n))
+			}
+			if got, want := contents(got), contents(model.View()); !reflect.DeepEqual(got, want) {
+				t.Errorf("of %d operations there is\n%v\nwant\n%v", there, got, want)
+			}
+		})
+	}
+}
+
+// contents is what there is, and what was removed.
+func contents(v *registry.View) map[string]string {
+	found := map[string]string{}
+	for l := range v.All() {
+		found[l.Key().String()] = fmt.Sprintf("%v at %d, life %d", l.Instance.Status, l.Changed, l.Life)
+	}
+	for rec := range v.Removals() {
+		found[rec.Lease.Key().String()] = fmt.Sprintf("removed at %d, life %d", rec.Lease.Changed, rec.Lease.Life)
+	}
+	return found
+}
