@@ -11,8 +11,8 @@ func (h *Handler) TookOver(client string) bool {
 	b := h.heartbeats.Load()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for conn := range b.conns {
-		if conn.RemoteAddr().String() == client {
+	for c := range b.conns {
+		if c.conn.RemoteAddr().String() == client {
 			return true
 		}
 	}

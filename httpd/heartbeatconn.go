@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,13 +29,13 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) b
 	if err != nil {
 		return false
 	}
-	if !b.begin(conn) {
-		conn.Close()
-		return true
-	}
 	c := &beatConn{h: h, b: b, conn: conn, in: buffered.Reader, w: bareWriter{header: w.Header()}}
 	c.r = (&http.Request{Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
 	c.w.status = status
+	if !b.begin(c) {
+		conn.Close()
+		return true
+	}
 	c.serve()
 	return true
 }
@@ -49,12 +50,13 @@ type beatConn struct {
 	w    bareWriter
 	out  []byte
 	set  time.Time // when the time limits were set
+	idle atomic.Bool
 }
 
 // serve answers the heartbeat that net/http read, and then those that follow.
 func (c *beatConn) serve() {
 	back := false
-	defer func() { c.b.end(c.conn, c.in, back) }()
+	defer func() { c.b.end(c, back) }()
 	for c.write() {
 		if !c.wait() {
 			return
@@ -85,11 +87,14 @@ func (c *beatConn) wait() bool {
 			return false
 		}
 	}
-	if !c.b.idle(c.conn, true) {
+	// Whichever comes second, this mark or the shutdown's, sees the other.
+	c.idle.Store(true)
+	if c.b.closing.Load() {
 		return false
 	}
 	_, err := c.in.Peek(1)
-	return c.b.idle(c.conn, false) && err == nil
+	c.idle.Store(false)
+	return err == nil && !c.b.closing.Load()
 }
 
 func (c *beatConn) ahead() []byte {

@@ -1,11 +1,11 @@
 package httpd
 
 import (
-	"bufio"
 	"context"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,11 +20,11 @@ import (
 type heartbeats struct {
 	returned chan net.Conn // back to net/http
 	stopped  chan struct{} // closed when nothing goes back any more
+	closing  atomic.Bool
 
-	mu      sync.Mutex
-	closing bool
-	conns   map[net.Conn]bool // taken over; true while it waits for a request
-	ended   sync.WaitGroup
+	mu    sync.Mutex // guards conns; no heartbeat takes it
+	conns map[*beatConn]struct{}
+	ended sync.WaitGroup
 }
 
 // Idle and write time limits of a connection, and how old they may get before they are set anew:
@@ -40,7 +40,7 @@ type beatsInARow struct{}
 // Serve serves on l until server is shut down or closed, as server.Serve does, and lets the handler
 // take over connections for heartbeats. It is for connections without TLS, and may be called once.
 func (h *Handler) Serve(server *http.Server, l net.Listener) error {
-	b := &heartbeats{returned: make(chan net.Conn), stopped: make(chan struct{}), conns: map[net.Conn]bool{}}
+	b := &heartbeats{returned: make(chan net.Conn), stopped: make(chan struct{}), conns: map[*beatConn]struct{}{}}
 	h.heartbeats.Store(b)
 	server.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
 		return context.WithValue(ctx, beatsInARow{}, new(int))
@@ -88,13 +88,12 @@ func (h *Handler) Close() {
 func (b *heartbeats) shut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.closing {
-		b.closing = true
+	if b.closing.CompareAndSwap(false, true) {
 		close(b.stopped)
 	}
-	for conn, idle := range b.conns {
-		if idle {
-			conn.Close()
+	for c := range b.conns {
+		if c.idle.Load() {
+			c.conn.Close()
 		}
 	}
 }
@@ -102,47 +101,38 @@ func (b *heartbeats) shut() {
 func (b *heartbeats) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for conn := range b.conns {
-		conn.Close()
+	for c := range b.conns {
+		c.conn.Close()
 	}
 }
 
 // begin notes a connection; false means that the server is shutting down.
-func (b *heartbeats) begin(conn net.Conn) bool {
+func (b *heartbeats) begin(c *beatConn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closing {
+	if b.closing.Load() {
 		return false
 	}
-	b.conns[conn] = false
+	b.conns[c] = struct{}{}
 	b.ended.Add(1)
 	return true
 }
 
-// idle notes whether a connection waits for a request; false means that it is to be closed now.
-func (b *heartbeats) idle(conn net.Conn, waits bool) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.conns[conn] = waits
-	return !b.closing
-}
-
 // end forgets a connection; unless it is closed, net/http gets it back with what was read but not
 // consumed.
-func (b *heartbeats) end(conn net.Conn, rest *bufio.Reader, back bool) {
+func (b *heartbeats) end(c *beatConn, back bool) {
 	b.mu.Lock()
-	delete(b.conns, conn)
+	delete(b.conns, c)
 	b.mu.Unlock()
 	defer b.ended.Done()
-	if !back || conn.SetDeadline(time.Time{}) != nil {
-		conn.Close()
+	if !back || c.conn.SetDeadline(time.Time{}) != nil {
+		c.conn.Close()
 		return
 	}
-	ahead, _ := rest.Peek(rest.Buffered())
 	select {
-	case b.returned <- &resumedConn{Conn: conn, ahead: ahead}:
+	case b.returned <- &resumedConn{Conn: c.conn, ahead: c.ahead()}:
 	case <-b.stopped:
-		conn.Close()
+		c.conn.Close()
 	}
 }
 
