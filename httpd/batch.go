@@ -80,6 +80,10 @@ func (h *Handler) countBatch(origin registry.Origin, ops []registry.Op, outcome 
 	}
 }
 
+// maxItemBytes bounds an instance in a batch: more than any registration may have, and less than an
+// operation, so that one too large does not spoil the others.
+const maxItemBytes = 512 << 10
+
 // refuseItem is the status of an item that is not to be applied, 0 for all others.
 func (h *Handler) refuseItem(item *eureka.Item) int {
 	if status := item.Refusal(); status != 0 {
@@ -87,6 +91,9 @@ func (h *Handler) refuseItem(item *eureka.Item) int {
 	}
 	if item.Action != eureka.Register {
 		return 0
+	}
+	if len(eureka.AppendInstance(nil, eureka.Format{}, item.Lease, item.Lease.RenewedAt)) > maxItemBytes {
+		return http.StatusRequestEntityTooLarge
 	}
 	if err := h.checkQuota(item.Lease.Instance.Key()); err != nil {
 		return failureOf(err).status
