@@ -27,9 +27,14 @@ func (c cluster) Status(ctx context.Context) httpd.ClusterStatus {
 func nodeStatus(epoch string, n store.NodeStatus) httpd.NodeStatus {
 	shown := httpd.NodeStatus{ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied}
 	if n.Reachable {
-		shown.Index = epoch + "-" + strconv.FormatUint(uint64(n.Index), 10)
+		shown.Index = formatIndex(epoch, n.Index)
 	}
 	return shown
+}
+
+// formatIndex is the form of an index on the wire.
+func formatIndex(epoch string, index registry.Index) string {
+	return epoch + "-" + strconv.FormatUint(uint64(index), 10)
 }
 
 // members lets package httpd change the store's nodes.

@@ -19,7 +19,7 @@ import (
 // node is the parts of one server, opened and wired, nothing of it running yet.
 type node struct {
 	log       *slog.Logger
-	runStore  func(context.Context) error // see store.Raft.Run
+	runStore  func(context.Context) error // see engine.run
 	listeners []listener                  // the first one serves the HTTP API
 	draining  *atomic.Bool                // set when the node shuts down: it is not ready any more
 	limits    shutdownLimits
@@ -47,12 +47,14 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	if err := n.openProfiler(c.PProf.Addr); err != nil {
 		return nil, err
 	}
-	raft, err := store.OpenRaft(c.storeConfig(name, port.Addr(), n.log, metrics))
+	env := engineEnv{name: name, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: metrics}
+	env.own = []string{env.http, c.HTTP.Addr, port.Addr().String()}
+	e, err := c.openEngine(env)
 	if err != nil {
 		return nil, err
 	}
-	n.runStore = raft.Run
-	return n, n.handle(c, name, raft, metrics)
+	n.runStore = e.run
+	return n, n.handle(c, name, e, metrics)
 }
 
 // openHTTP binds the HTTP port; handle says later what is served on it.
@@ -77,12 +79,13 @@ func (n *node) openHTTP(c *Config, metrics prometheus.Registerer) (net.Listener,
 }
 
 // handle puts the routes behind the HTTP port.
-func (n *node) handle(c *Config, name string, raft *store.Raft, metrics *prometheus.Registry) error {
+func (n *node) handle(c *Config, name string, e *engine, metrics *prometheus.Registry) error {
 	config, err := c.httpConfig(name, n.log, metrics)
 	if err != nil {
 		return err
 	}
-	config.Service, config.Cluster, config.Members = drainingService{raft, n.draining}, cluster{raft}, members{raft}
+	config.Service, config.Cluster, config.Members = drainingService{e.service, n.draining}, e.cluster, e.members
+	config.Peers, config.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	handler, err := httpd.New(config)
 	if err != nil {
 		return err
@@ -126,17 +129,19 @@ func (c *Config) httpConfig(name string, log *slog.Logger, metrics *prometheus.R
 		Limits:        c.Limits.http(),
 		RateLimit:     c.RateLimiter.http(),
 		ReadOnlyCache: c.EurekaCompat.ReadOnlyCache,
+		Datacenter:    c.Datacenter,
+		WaitWhenEmpty: c.waitWhenEmpty(),
 	}, nil
 }
 
-// storeConfig translates the settings; http is the address that was bound.
-func (c *Config) storeConfig(name string, http net.Addr, log *slog.Logger, metrics prometheus.Registerer) store.RaftConfig {
+// raftConfig translates the settings.
+func (c *Config) raftConfig(env engineEnv) store.RaftConfig {
 	config := store.RaftConfig{
-		Node:              name,
+		Node:              env.name,
 		DataDir:           c.Data.Dir,
 		ClusterAddr:       c.Cluster.Addr,
 		ClusterAdvertise:  c.Cluster.Advertise,
-		HTTPAdvertise:     cmp.Or(c.HTTP.Advertise, http.String()),
+		HTTPAdvertise:     env.http,
 		Join:              c.Cluster.Join,
 		BootstrapExpect:   c.Cluster.BootstrapExpect,
 		Dial:              c.Cluster.Dial,
@@ -152,11 +157,27 @@ func (c *Config) storeConfig(name string, http net.Addr, log *slog.Logger, metri
 		EvictionInterval:  c.Eviction.Interval,
 		Settings:          c.leases(),
 		EvictionTimer:     c.EurekaCompat.EvictionTimer,
-		Log:               log,
-		Metrics:           metrics,
+		Log:               env.log,
+		Metrics:           env.metrics,
 	}
 	if c.Cluster.TLS.Cert != "" {
 		config.TLS = &store.TLSFiles{Cert: c.Cluster.TLS.Cert, Key: c.Cluster.TLS.Key, CA: c.Cluster.TLS.CA}
 	}
 	return config
+}
+
+// localConfig translates the settings.
+func (c *Config) localConfig(env engineEnv) store.LocalConfig {
+	return store.LocalConfig{
+		Node:             env.name,
+		Datacenter:       c.Datacenter,
+		DataDir:          c.Data.Dir,
+		Sync:             map[string]store.Sync{"always": store.SyncAlways, "none": store.SyncNone}[c.Data.Sync],
+		SyncInterval:     c.Data.SyncInterval,
+		EvictionInterval: c.Eviction.Interval,
+		EvictionTimer:    c.EurekaCompat.EvictionTimer,
+		Settings:         c.leases(),
+		Log:              env.log,
+		Metrics:          env.metrics,
+	}
 }

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/replication"
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// engine is what orders a node's operations and replicates them, in either mode. Nothing of it runs yet.
+type engine struct {
+	service registry.Service
+	run     func(context.Context) error // until ctx ends (nil), or the node must not go on
+	cluster httpd.Cluster
+	members httpd.Members // nil: nodes are not members of anything
+	peers   *peers
+}
+
+// engineEnv is what both engines need.
+type engineEnv struct {
+	name    string
+	http    string   // the node's address for clients
+	own     []string // all addresses that are known to be the node's
+	log     *slog.Logger
+	metrics *prometheus.Registry
+}
+
+// openEngine opens the data directory by which mode the settings say: from here on nobody asks.
+func (c *Config) openEngine(env engineEnv) (*engine, error) {
+	if c.Mode == modeAP {
+		return c.openLocal(env)
+	}
+	return c.openRaft(env)
+}
+
+// openRaft makes the engine of a node of a cluster: while it leads it sends to the peers.
+func (c *Config) openRaft(env engineEnv) (*engine, error) {
+	p := &peers{datacenter: c.Datacenter, node: env.name}
+	config := c.raftConfig(env)
+	config.Spares = p.spares
+	config.Answer = p.answer
+	raft, err := store.OpenRaft(config)
+	if err != nil {
+		return nil, err
+	}
+	p.ask = raft.AskLeader
+	p.sends = raft.Leader
+	err = c.openPeers(p, env, raft, func() (string, uint64) {
+		v, _ := raft.View(context.Background(), registry.Stale) // never fails
+		return v.Epoch(), 0
+	})
+	if err != nil {
+		return nil, errors.Join(err, abandon(raft.Run))
+	}
+	run := func(ctx context.Context) error {
+		return together(ctx, raft.Run, func(ctx context.Context) {
+			raft.WhileLeading(ctx, func(ctx context.Context) { p.send(ctx, env.log) })
+		})
+	}
+	return &engine{service: raft, run: run, cluster: cluster{raft}, members: members{raft}, peers: p}, nil
+}
+
+// openLocal makes the engine of a node without consensus: once it has what the others have, it sends
+// to all peers.
+func (c *Config) openLocal(env engineEnv) (*engine, error) {
+	p := &peers{datacenter: c.Datacenter, node: env.name}
+	config := c.localConfig(env)
+	config.Spares = p.spares
+	config.Age = p.age
+	copied := make(chan struct{})
+	config.Copy = func(ctx context.Context) error {
+		defer close(copied)
+		return p.replicator.Copy(ctx)
+	}
+	local, err := store.OpenLocal(config)
+	if err != nil {
+		return nil, err
+	}
+	p.ask = p.answer
+	p.sends = func() string { return "" }
+	if err := c.openPeers(p, env, local, local.Identity); err != nil {
+		return nil, errors.Join(err, abandon(local.Run))
+	}
+	run := func(ctx context.Context) error {
+		return together(ctx, local.Run, func(ctx context.Context) {
+			select {
+			case <-copied:
+				p.send(ctx, env.log)
+			case <-ctx.Done():
+			}
+		})
+	}
+	return &engine{service: actingService{local, p.replicator}, run: run, cluster: nodes{env.name, env.http, c.Datacenter, p.replicator, local}, peers: p}, nil
+}
+
+// openPeers makes the replicator of a node.
+func (c *Config) openPeers(p *peers, env engineEnv, service registry.Service, sender func() (string, uint64)) error {
+	configs, err := c.peers(env.own...)
+	if err != nil {
+		return err
+	}
+	p.replicator, err = replication.New(replication.Config{
+		Service:    service,
+		Datacenter: c.Datacenter,
+		Node:       env.name,
+		HTTP:       env.http,
+		Sender:     sender,
+		Consensus:  c.Mode == modeCP,
+		Peers:      configs,
+		Digest:     c.Replication.DigestInterval,
+		Log:        env.log,
+		Metrics:    env.metrics,
+	})
+	return err
+}
+
+// abandon closes what was opened and will not run.
+func abandon(run func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return run(ctx)
+}
+
+// together runs the store, and beside it what works with it, which ends before the store does: what it
+// still has to note needs the store.
+func together(ctx context.Context, run func(context.Context) error, beside func(context.Context)) error {
+	inner, stop := context.WithCancel(ctx)
+	outer, stopStore := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopStore()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer stopStore()
+		beside(inner)
+		<-inner.Done()
+	})
+	err := run(outer)
+	stop()
+	wg.Wait()
+	return err
+}
+
+// actingService is a registry of which the operator's acts on self-preservation are told to the other
+// nodes of the datacenter: without consensus each node has its own.
+type actingService struct {
+	registry.Service
+	replicator *replication.Replicator
+}
+
+// Apply implements registry.Service.
+func (s actingService) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	results, err := s.Service.Apply(ctx, origin, ops...)
+	if err != nil || origin != registry.FromClient {
+		return results, err
+	}
+	for i, op := range ops {
+		if act, ok := op.(registry.SelfPreservation); ok && results[i].Outcome == registry.Done {
+			s.replicator.Act(act)
+		}
+	}
+	return results, nil
+}
+
+// waitWhenEmpty is for how long after its start a node without instances answers no lists.
+func (c *Config) waitWhenEmpty() time.Duration {
+	if c.Mode != modeAP {
+		return 0 // the cluster knows what there is
+	}
+	return c.Replication.WaitWhenEmpty
+}
