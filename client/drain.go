@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +28,7 @@ func (c *Client) Drain(ctx context.Context, key registry.Key, settle time.Durati
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	if err := c.awaitNodes(ctx, index); err != nil {
+	if err := c.awaitNodes(ctx, key, index); err != nil {
 		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE, but not everywhere yet: %w", key, err)
 	}
 	if !wait(ctx, settle) {
@@ -35,11 +37,12 @@ func (c *Client) Drain(ctx context.Context, key registry.Key, settle time.Durati
 	return nil
 }
 
-// awaitNodes waits until every node has applied the change of an index.
-func (c *Client) awaitNodes(ctx context.Context, index string) error {
+// awaitNodes waits until every node shows that an instance is out of service, which was done by the
+// change of an index.
+func (c *Client) awaitNodes(ctx context.Context, key registry.Key, index string) error {
 	var late error
 	for {
-		behind := c.behind(ctx, index)
+		behind := c.behind(ctx, key, index)
 		if behind == nil || refused(behind) {
 			return behind
 		}
@@ -52,8 +55,8 @@ func (c *Client) awaitNodes(ctx context.Context, index string) error {
 	}
 }
 
-// behind names the nodes that have not applied the change of an index; nil if all have.
-func (c *Client) behind(ctx context.Context, index string) error {
+// behind names the nodes that do not show yet what awaitNodes waits for; nil if all do.
+func (c *Client) behind(ctx context.Context, key registry.Key, index string) error {
 	status, err := c.Status(ctx)
 	if err != nil {
 		return err
@@ -61,6 +64,10 @@ func (c *Client) behind(ctx context.Context, index string) error {
 	var late []string
 	for _, n := range status.Nodes {
 		switch {
+		case status.Mode == "ap": // each node counts its own changes
+			if err := c.drained(ctx, n, key); err != nil {
+				late = append(late, fmt.Sprintf("%s (%s): %v", n.ID, n.HTTP, err))
+			}
 		case n.Index == "":
 			late = append(late, fmt.Sprintf("%s (%s) is %s", n.ID, cmp.Or(n.HTTP, n.Cluster), n.Role))
 		case !reached(n.Index, index):
@@ -72,6 +79,27 @@ func (c *Client) behind(ctx context.Context, index string) error {
 		return errors.New(strings.Join(late, ", "))
 	case len(status.Nodes) == 0:
 		return errors.New("the cluster names no nodes")
+	}
+	return nil
+}
+
+// drained asks a node whether it knows of an instance's override, or does not show it at all. The
+// status itself says less: an instance that reports DOWN stays so.
+func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) error {
+	scheme, _, _ := strings.Cut(c.servers[0], "://") // all nodes have the same
+	q := call{method: http.MethodGet, path: []string{"v1", "rollcall", "apps"}, query: url.Values{"app": {key.App}}}
+	a, err := c.try(ctx, scheme+"://"+n.HTTP, q)
+	var shown []Instance
+	if err == nil {
+		err = a.decode(&shown)
+	}
+	if err != nil {
+		return err
+	}
+	for _, i := range shown {
+		if i.ID == key.ID && i.Overridden != registry.OutOfService.String() {
+			return fmt.Errorf("shows it as %s", i.Status)
+		}
 	}
 	return nil
 }
