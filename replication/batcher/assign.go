@@ -37,7 +37,7 @@ func (a *acceptor[K, T]) untilDue(now time.Time) (wait time.Duration, ok bool) {
 		return 0, true
 	case a.free() == 0:
 		return 0, false
-	case a.hurry, a.config.single(), a.free() >= a.config.batch(), a.full():
+	case a.hurry, a.free() >= a.config.batch(), a.full():
 		return 0, true
 	}
 	return max(a.oldest().first.Add(a.config.MaxBatchingDelay).Sub(now), 0), true
@@ -64,7 +64,7 @@ func (a *acceptor[K, T]) next(now time.Time) []*holder[K, T] {
 		a.land(part)
 		return a.unexpired(part, now)
 	}
-	var tasks []*holder[K, T]
+	tasks := make([]*holder[K, T], 0, min(a.free(), a.config.batch()))
 	for h := a.order.head; h != nil && len(tasks) < a.config.batch(); {
 		following := h.after
 		switch {

@@ -245,15 +245,17 @@ func TestIDInFlightIsNotHandedOutAgain(t *testing.T) {
 	})
 }
 
-func TestBlockedTasksDoNotFillABatch(t *testing.T) {
+func TestBlockedTasksMakeNoBatchDue(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{WorkloadSize: 2}, answer{after: 3 * time.Second})
 		r.submit("a1 b1")
-		r.submit("a2 b2 c1")
-		r.at(499 * ms)
+		r.submit("a2 b2")
+		r.at(100 * ms)
+		r.submit("c1")
+		r.at(599 * ms)
 		r.wantCalls("0s a1 b1")
-		r.at(500 * ms)
-		r.wantCalls("0s a1 b1; 500ms c1")
+		r.at(600 * ms)
+		r.wantCalls("0s a1 b1; 600ms c1")
 	})
 }
 
@@ -280,6 +282,30 @@ func TestNothingMovesWhileNothingHappens(t *testing.T) {
 			t.Error("the acceptor woke up within an hour in which nothing was due")
 		}
 	})
+}
+
+func TestAcceptorIsNotWokenByTasksThatMakeNothingDue(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		answer answer
+		before string
+	}{
+		{"while a batch waits for its delay", answer{}, ""},
+		{"during a pause", answer{result: Congestion}, "x1"},
+		{"while every worker is busy", answer{after: time.Hour}, "x1"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				r := running(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, row.answer)
+				r.submit(row.before)
+				r.at(600 * ms)
+				r.submit("a1")
+				if r.published(func() { r.submit("b1 c1") }) {
+					t.Error("the acceptor woke up")
+				}
+			})
+		})
+	}
 }
 
 func TestCallerNeverWaits(t *testing.T) {

@@ -14,9 +14,11 @@ type Stats struct {
 	PermanentErrors      uint64 // dropped as Permanent
 	CongestionIssues     uint64
 
+	// What waits is the sum of these three: the acceptor looks at the first two only when it has to.
 	AcceptorQueueSize  int // accepted, not looked at yet
 	ReprocessQueueSize int // given back, not looked at yet
 	QueueSize          int // pending
+
 	InFlight           int // handed to workers, those that wait as part of a split batch included
 	PendingJobRequests int // workers that wait for work
 	LastBatchSize      int

@@ -64,13 +64,24 @@ func TestStopDropsWhatIsLeftOfASplitBatch(t *testing.T) {
 
 func TestDrainSendsWhatIsPendingWithoutDelay(t *testing.T) {
 	in(t, func(t *testing.T) {
+		r := idle(t, Config[string, string]{})
+		ended := r.run(5 * time.Second)
+		r.submit("a1 b1")
+		r.end()
+		r.wantEnd(ended, 0)
+		r.wantCalls("0s a1 b1")
+	})
+}
+
+func TestDrainSendsWhatComesWhileThereIsTime(t *testing.T) {
+	in(t, func(t *testing.T) {
 		slow := answer{after: time.Second}
 		r := idle(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, slow, slow, slow)
 		ended := r.run(5 * time.Second)
 		r.submit("a1 b1 c1 d1 e1")
 		r.end()
 		r.at(500 * ms)
-		r.submit("f1") // comes while there is time
+		r.submit("f1")
 		r.wantEnd(ended, 3*time.Second)
 		r.wantCalls("0s a1 b1; 1s c1 d1; 2s e1 f1")
 		r.wantDone("a1 b1 c1 d1 e1 f1")

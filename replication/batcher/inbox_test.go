@@ -1,0 +1,55 @@
+package batcher
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestAcceptorIsWokenByWhatCameWhileItWorked(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		patience int // that it goes to sleep with
+		want     bool
+	}{
+		{"enough", 2, true},
+		{"too little", 3, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newInbox[string, string]()
+			b.publish(Stats{}, 0, 5)
+			b.accept(&holder[string, string]{id: "a"})
+			b.accept(&holder[string, string]{id: "b"})
+			b.publish(Stats{}, 0, row.patience)
+			if got := len(b.wake) == 1; got != row.want {
+				t.Errorf("it is woken: %t, want %t", got, row.want)
+			}
+		})
+	}
+}
+
+func TestInboxKeepsNothingThatWasTaken(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		tasks int
+		reuse bool
+	}{
+		{"a usual load", 10, true},
+		{"a burst", 10 * maxReused, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newInbox[string, string]()
+			for range row.tasks {
+				b.accept(&holder[string, string]{id: "a"})
+			}
+			m := b.take(mail[string, string]{})
+			b.take(m)
+			if got := cap(b.left.accepted) > 0; got != row.reuse {
+				t.Errorf("the slice is used again: %t, want %t", got, row.reuse)
+			}
+			kept := b.left.accepted[:cap(b.left.accepted)]
+			if slices.ContainsFunc(kept, func(h *holder[string, string]) bool { return h != nil }) {
+				t.Error("tasks that were taken are still referred to")
+			}
+		})
+	}
+}
