@@ -184,7 +184,7 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 		v.SetUint(uint64(registry.PreservationHeld))
 		return
 	case registry.EventKind:
-		v.SetUint(uint64(registry.EventEvicted))
+		v.SetUint(uint64(registry.EventCeded))
 		return
 	case registry.History:
 		var events []registry.Event
@@ -427,7 +427,10 @@ func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 	removal := func(kind registry.ChangeKind) []byte {
 		return appendRemoval(nil, snapshotVersion, registry.Removal{Kind: kind, Lease: lease})
 	}
-	event := appendHistory(nil, snapshotVersion, []registry.Event{{Kind: registry.EventEvicted + 1}})
+	event := func(kind registry.EventKind) []byte {
+		return appendHistory(nil, snapshotVersion, []registry.Event{{Kind: kind}})
+	}
+	history2 := func(d *decoder) { d.format = 2; d.history() }
 	acts := appendActs(nil, lease)
 	acts[0] = lastActs + 1
 	for _, c := range []struct {
@@ -438,7 +441,10 @@ func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 	}{
 		{"removal by eviction", removal(registry.Evicted), func(d *decoder) { d.removal() }, ""},
 		{"removal of what is only hidden", removal(registry.Hidden), func(d *decoder) { d.removal() }, "kind of removal 3"},
-		{"event that does not exist", event, func(d *decoder) { d.history() }, "event 12"},
+		{"last event of version 3", event(registry.EventCeded), func(d *decoder) { d.history() }, ""},
+		{"event that does not exist", event(registry.EventCeded + 1), func(d *decoder) { d.history() }, "event 14"},
+		{"last event of version 2", event(registry.EventEvicted), history2, ""},
+		{"event that version 2 did not have", event(registry.EventEvicted + 1), history2, "event 12"},
 		{"more events than bytes", []byte{100, 0}, func(d *decoder) { d.history() }, "100 elements announced"},
 		{"more events than are kept", append([]byte{17}, make([]byte, 17*9)...), func(d *decoder) { d.history() }, "17 events"},
 		{"acts that do not exist", acts, func(d *decoder) { d.acts(lease) }, "acts 4"},

@@ -44,11 +44,19 @@ func appendEvent(dst []byte, e registry.Event) []byte {
 func (d *decoder) event() registry.Event {
 	return registry.Event{
 		At:     d.stamp(),
-		Kind:   registry.EventKind(d.enum(lastEvent, "event")),
+		Kind:   d.eventKind(),
 		Times:  d.uint32(),
 		Status: d.status(),
 		Origin: d.origin(),
 		For:    d.int64(),
 		By:     d.act(),
 	}
+}
+
+func (d *decoder) eventKind() registry.EventKind {
+	last := lastEvent
+	if d.format < 3 {
+		last = lastEventOfVersion2
+	}
+	return registry.EventKind(d.enum(last, "event"))
 }

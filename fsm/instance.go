@@ -15,7 +15,9 @@ const (
 	lastOutcome = byte(registry.Refused)
 	lastKind    = byte(registry.Evicted) // of a removal: Hidden is the kind of a live instance
 	lastState   = byte(registry.PreservationHeld)
-	lastEvent   = byte(registry.EventEvicted)
+	lastEvent   = byte(registry.EventCeded)
+
+	lastEventOfVersion2 = byte(registry.EventEvicted)
 )
 
 func appendInstance(dst []byte, i *registry.Instance) []byte {

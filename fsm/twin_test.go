@@ -22,6 +22,10 @@ type twins struct {
 	sent               [][]byte          // batches, to be sent again
 	ids                map[string]BatchID
 	version            byte // of the newest operations that are drawn
+	// parted: one of them was restored from a snapshot below version 3, which does not say who owns an
+	// instance, and nothing of a newer version was applied since. What a leader would propose may differ
+	// then, as it depends on the owner; what comes of it may not.
+	parted bool
 }
 
 func newTwins() *twins {
@@ -117,7 +121,7 @@ func (tw *twins) contact(t *rapid.T) {
 func (tw *twins) evict(t *rapid.T) {
 	tw.pass(t)
 	due := tw.straight.Expired(tw.stamp.Lease, 3)
-	if other := tw.restored.Expired(tw.stamp.Lease, 3); !slices.Equal(due, other) {
+	if other := tw.restored.Expired(tw.stamp.Lease, 3); !tw.parted && !slices.Equal(due, other) {
 		t.Fatalf("expired: %+v, and on the restored twin %+v", due, other)
 	}
 	op := registry.Evict{Epoch: tw.epoch, Items: due}
@@ -150,7 +154,7 @@ func (tw *twins) preserve(t *rapid.T) {
 	now := tw.stamp.Lease
 	v, w := tw.straight.View(), tw.restored.View()
 	op, due := v.NextPreservation(now, v.Freshness(now))
-	if other, otherDue := w.NextPreservation(now, w.Freshness(now)); other != op || otherDue != due {
+	if other, otherDue := w.NextPreservation(now, w.Freshness(now)); !tw.parted && (other != op || otherDue != due) {
 		t.Fatalf("transition: %+v %t, and on the restored twin %+v %t", op, due, other, otherDue)
 	}
 	if !due {
@@ -189,6 +193,7 @@ func (tw *twins) restore(t *rapid.T) {
 		t.Fatal(err)
 	}
 	tw.restored = fresh
+	tw.parted = tw.parted || fresh.version < 3
 }
 
 // compare asks the twins for everything that readers and the leader ask for.
@@ -223,7 +228,7 @@ func (tw *twins) compareViews(t *rapid.T) {
 		}
 	}
 	far := tw.stamp.Lease + 1_000_000
-	if due, other := tw.straight.Expired(far, 100), tw.restored.Expired(far, 100); !slices.Equal(due, other) {
+	if due, other := tw.straight.Expired(far, 100), tw.restored.Expired(far, 100); !tw.parted && !slices.Equal(due, other) {
 		t.Fatalf("expired: %+v, and on the restored twin %+v", due, other)
 	}
 	if due, other := tw.straight.Ending(far), tw.restored.Ending(far); !reflect.DeepEqual(due, other) {
@@ -259,7 +264,7 @@ func (tw *twins) known(leases []*registry.Lease) []byte {
 // compareExplanations compares what is told to operators.
 func (tw *twins) compareExplanations(t *rapid.T, v, w *registry.View) {
 	for _, now := range []int64{tw.stamp.Lease, tw.stamp.Lease + 50_000} {
-		if a, b := v.FreshnessByApp(now), w.FreshnessByApp(now); !reflect.DeepEqual(a, b) {
+		if a, b := v.FreshnessByApp(now), w.FreshnessByApp(now); !tw.parted && !reflect.DeepEqual(a, b) {
 			t.Fatalf("freshness at %d: %+v, and on the restored twin %+v", now, a, b)
 		}
 	}
@@ -325,6 +330,7 @@ func (tw *twins) apply(t *rapid.T, batches [][]byte) {
 
 func (tw *twins) both(t *rapid.T, entry []byte) Applied {
 	tw.index += rapid.Uint64Range(1, 2).Draw(t, "step")
+	version := tw.straight.version
 	done, err := tw.straight.Apply(tw.index, tw.term, entry)
 	if err != nil {
 		t.Fatal(err)
@@ -332,6 +338,9 @@ func (tw *twins) both(t *rapid.T, entry []byte) Applied {
 	other, err := tw.restored.Apply(tw.index, tw.term, entry)
 	if err != nil || !reflect.DeepEqual(done, other) {
 		t.Fatalf("entry %d: %+v, and on the restored twin %+v, %v", tw.index, done, other, err)
+	}
+	if tw.straight.version > version {
+		tw.parted = false
 	}
 	return done
 }
