@@ -74,7 +74,7 @@ func leaseSentence(e *explanation, c circumstances) string {
 	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", shownSpan(e.Silent), shownTime(e.LastRenewal))
 	lease := fmt.Sprintf("its lease of %ds", e.Lease)
 	if more := e.Silent + e.ExpiresIn - int64(e.Lease)*1000; more > 0 {
-		lease += fmt.Sprintf(", prolonged by %s %s or by eureka-compat.doubled-lease,", shownSpan(more), whyProlonged(c))
+		lease += fmt.Sprintf(", prolonged by %s %s,", shownSpan(more), whyProlonged(c))
 	}
 	if e.Expired {
 		return fmt.Sprintf("%s, and %s ended %s ago, at %s.", renewed, lease, shownSpan(-e.ExpiresIn), shownTime(e.ExpiresAt))
@@ -85,11 +85,11 @@ func leaseSentence(e *explanation, c circumstances) string {
 func whyProlonged(c circumstances) string {
 	switch {
 	case c.owner.datacenter != "":
-		return "because its heartbeats come through another datacenter"
+		return "because it belongs to another datacenter"
 	case c.alone:
-		return "after the start of this node"
+		return "after the start of this node or by eureka-compat.doubled-lease"
 	}
-	return "after a change of leader"
+	return "after a change of leader or by eureka-compat.doubled-lease"
 }
 
 // whyStill says why an instance whose lease has ended was not evicted.
