@@ -169,16 +169,30 @@ func TestEachStartIsAnEpochWithIndexesOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestIndexesAreNotGivenOutTwiceAfterStartsWithoutAChange(t *testing.T) {
-	localBubble(t, func(c *LocalConfig) { c.Sync = SyncNone }, func(t *testing.T, g *localRig) {
+func TestIndexesAreNotGivenOutTwiceIfAStartWasKilled(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		g.register(90, "i0")
-		g.restart()
-		first := g.onDisk()
-		g.restart()
-		if second := g.onDisk(); first < reserved || second != first+reserved {
-			t.Errorf("the starts begin at %d and %d, want the second %d further", first, second, reserved)
+		if err := g.halt(); err != nil {
+			t.Fatal(err)
+		}
+		killed, err := OpenLocal(g.cfg.with(prometheus.NewRegistry()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		given := killed.view.Load().Index() + reserved/2
+		if err := killed.disk.close(); err != nil {
+			t.Fatal(err)
+		}
+		g.start()
+		if got := g.now().Index(); got < given {
+			t.Errorf("it begins at %d, but the start before may have come to %d", got, given)
 		}
 	})
+}
+
+func (c LocalConfig) with(metrics prometheus.Registerer) LocalConfig {
+	c.Metrics = metrics
+	return c
 }
 
 func TestTheClockGoesOnWhereItStood(t *testing.T) {
@@ -323,6 +337,30 @@ func TestWhoDoesNotWaitForTheDiskIsToldThatNobodyKnows(t *testing.T) {
 	if !errors.Is(err, registry.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want ErrUnknownOutcome and the context's error", err)
 	}
+}
+
+func TestWhoWaitsForAWriteThatIsNotMadeIsToldThatNobodyKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Sync: SyncAlways})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.begin()
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
+			done <- err
+		}()
+		synctest.Wait()
+		s.end()
+		reason := errors.New("disk gone")
+		if err := s.close(reason); !errors.Is(err, reason) {
+			t.Errorf("the node ended with %v, want the reason", err)
+		}
+		if err := <-done; !errors.Is(err, registry.ErrUnknownOutcome) {
+			t.Errorf("got %v, want ErrUnknownOutcome", err)
+		}
+	})
 }
 
 func TestADiskErrorStopsTheNode(t *testing.T) {
