@@ -115,7 +115,7 @@ func (l *rollcallLink) returned(item *wireItem) (op registry.Op, own bool) {
 	if item == nil || item.Do != doRegister && item.Do != doRemove {
 		return nil, false
 	}
-	op, err := item.op(itemContext{local: true}) // so that the owner is told
+	op, err := item.op(itemContext{})
 	if err != nil {
 		l.log.Warn("the peer sent back what is not valid", "app", clip(item.App), "id", clip(item.ID), "err", err)
 		return nil, false

@@ -354,17 +354,13 @@ func TestWhatComesLateIsOlder(t *testing.T) {
 	}
 }
 
-func TestOtherDatacentersSpeakForThemselvesOnly(t *testing.T) {
-	_, items := aMessage()
-	op, err := items[0].op(itemContext{})
-	if err != nil || op.(registry.Replica).Owner != "" {
-		t.Errorf("a registration: got %+v, %v, want no owner", op, err)
+func TestOperatorsActsAreTakenFromTheOwnDatacenterOnly(t *testing.T) {
+	item := preserveItem(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000, By: registry.Act{Author: "ann"}})
+	if op, err := item.op(itemContext{}); err == nil {
+		t.Errorf("got %+v, want an error", op)
 	}
-	if op, err = items[4].op(itemContext{}); err != nil || op.(registry.Remove).Owner != "" {
-		t.Errorf("a removal: got %+v, %v, want no owner", op, err)
-	}
-	if op, err = items[5].op(itemContext{}); err == nil {
-		t.Errorf("an act: got %+v, want an error", op)
+	if _, err := item.op(itemContext{local: true}); err != nil {
+		t.Error(err)
 	}
 }
 

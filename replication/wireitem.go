@@ -152,7 +152,7 @@ func (i *wireItem) replica(c itemContext) (registry.Op, error) {
 	if instance.ID() != i.ID {
 		return nil, fmt.Errorf("the instance's id is %q, that of the item %q", clip(instance.ID()), clip(i.ID))
 	}
-	r := registry.Replica{Instance: instance, Life: i.Life, Edit: i.Edit, Owner: i.ownerFrom(c), Age: later(i.Age, c.late)}
+	r := registry.Replica{Instance: instance, Life: i.Life, Edit: i.Edit, Owner: i.Owner, Age: later(i.Age, c.late)}
 	if o := i.Override; o != nil {
 		if r.Overridden, err = parseOverride(o); err != nil {
 			return nil, err
@@ -182,15 +182,6 @@ func parseOverride(o *wireOverride) (registry.Status, error) {
 	return status, nil
 }
 
-// ownerFrom is whom the instance belongs to: only nodes of the own datacenter are believed in what
-// they say of others.
-func (i *wireItem) ownerFrom(c itemContext) string {
-	if c.local {
-		return i.Owner
-	}
-	return ""
-}
-
 func (i *wireItem) remove(c itemContext) (registry.Op, error) {
 	if err := i.checkVersioned(); err != nil {
 		return nil, err
@@ -204,7 +195,7 @@ func (i *wireItem) remove(c itemContext) (registry.Op, error) {
 		return nil, fmt.Errorf("removed why %q: it must be %s or %s", clip(i.Why), whyCanceled, whyEvicted)
 	}
 	return registry.Remove{
-		Key: i.key(), Kind: kind, Life: i.Life, LastDirty: i.Dirty, Owner: i.ownerFrom(c), Age: later(i.Age, c.late),
+		Key: i.key(), Kind: kind, Life: i.Life, LastDirty: i.Dirty, Owner: i.Owner, Age: later(i.Age, c.late),
 	}, nil
 }
 

@@ -1,0 +1,564 @@
+package replication
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Everything that a client does on one side is on the other one once, and nothing comes back.
+func TestChangesFlowBothWaysWithoutEcho(t *testing.T) {
+	for _, kind := range []struct {
+		name  string
+		sites func(testing.TB) (a, b *site)
+	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
+		t.Run(kind.name, func(t *testing.T) {
+			a, b := kind.sites(t)
+			for _, way := range []struct{ from, to *site }{{a, b}, {b, a}} {
+				flow(t, way.from, way.to)
+			}
+			if n := [2]int{a.view().Total(), b.view().Total()}; n != [2]int{4, 4} {
+				t.Errorf("%v instances, want 4 at each", n)
+			}
+		})
+	}
+}
+
+func flow(t *testing.T, from, to *site) {
+	t.Helper()
+	id, other := "of "+from.config.Node, "also of "+from.config.Node
+	act := registry.Act{Author: "ann", Reason: "disk"}
+	for _, step := range []struct {
+		name string
+		ops  []registry.Op
+		has  func(l *registry.Lease) bool
+	}{
+		{"register", []registry.Op{registry.Register{Instance: instance("ORDERS", id, 1)}, registry.Register{Instance: instance("ORDERS", other, 1)}},
+			func(l *registry.Lease) bool { return l.Instance.Status == registry.Up && l.Life == 1 }},
+		{"override", []registry.Op{registry.SetOverride{Key: ordersID(id), Status: registry.OutOfService, By: act, For: 60_000}},
+			func(l *registry.Lease) bool {
+				return l.Instance.Status == registry.OutOfService && l.Override != nil && l.Override.By == act && l.Override.Until > 0
+			}},
+		{"quarantine", []registry.Op{registry.Quarantine{Key: ordersID(id), For: 60_000, By: act}},
+			func(l *registry.Lease) bool { return l.Quarantine != nil && l.Quarantine.By == act }},
+		{"end of the quarantine", []registry.Op{registry.Quarantine{Key: ordersID(id)}},
+			func(l *registry.Lease) bool { return l.Quarantine == nil }},
+		{"end of the override", []registry.Op{registry.DeleteOverride{Key: ordersID(id), Fallback: registry.Up}},
+			func(l *registry.Lease) bool {
+				return l.Instance.Status == registry.Up && l.Instance.Overridden == registry.Unknown
+			}},
+		{"metadata", []registry.Op{registry.UpdateMetadata{Key: ordersID(id), Pairs: []registry.Pair{{Key: "a", Value: "b"}}}},
+			func(l *registry.Lease) bool { return l.Instance.Meta("a") == "b" }},
+		{"register again", []registry.Op{registry.Cancel{Key: ordersID(id)}, registry.Register{Instance: instance("ORDERS", id, 9)}},
+			func(l *registry.Lease) bool { return l.Life == 2 && l.Instance.LastDirty == 9 }},
+	} {
+		before := from.view().Index()
+		from.apply(t, step.ops...)
+		from.tellChanges(t, before)
+		if l := to.lease(t, id); !step.has(l) {
+			t.Fatalf("%s: got %+v of %+v", step.name, l, l.Instance)
+		}
+		if want := ownerAt(from, to); to.lease(t, id).Owner != want {
+			t.Errorf("%s: owner %q, want %q", step.name, to.lease(t, id).Owner, want)
+		}
+		equal(t, from, to)
+		echo := to.came(messagePath)
+		to.tellChanges(t, 0)
+		if n := len(to.came(messagePath)) - len(echo); n != 0 {
+			t.Errorf("%s: %d messages to itself", step.name, n)
+		}
+	}
+	before := from.view().Index()
+	from.apply(t, registry.Cancel{Key: ordersID(other)})
+	from.tellChanges(t, before)
+	to.without(t, other)
+	from.apply(t, registry.Register{Instance: instance("ORDERS", other, 2)})
+	from.tellChanges(t, before)
+	equal(t, from, to)
+	if got := [3]int{from.taken("register"), from.taken("cancel"), from.taken("heartbeat")}; got[0] < 8 || got[1] != 1 || got[2] != 0 {
+		t.Errorf("counted %v facts", got)
+	}
+}
+
+// ownerAt is whom the instances of one site belong to at the other.
+func ownerAt(from, to *site) string {
+	if from.config.Datacenter == to.config.Datacenter {
+		return ""
+	}
+	return from.config.Datacenter
+}
+
+func TestAHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
+	a, b := twoDatacenters(t)
+	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.tellChanges(t, 0)
+	both(a, b, 20*time.Second)
+	a.apply(t, registry.Renew{Key: ordersID("1")})
+	a.pass(5 * time.Second) // for which the task waits
+	b.pass(5 * time.Second)
+	index := b.view().Index()
+	a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+	silent := b.clock() - b.view().LastRenewal(b.lease(t, "1")).Lease
+	if silent < 5000 || silent > 10_000 {
+		t.Errorf("renewed %d ms ago, want 5 s or a little more", silent)
+	}
+	if now := b.view().Index(); now != index {
+		t.Errorf("a renewal took index %d", now)
+	}
+	if n := a.taken("heartbeat"); n != 1 {
+		t.Errorf("%d heartbeats counted, want 1", n)
+	}
+}
+
+func TestAHeartbeatOfWhatIsUnknownBringsTheWhole(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		there int64 // lastDirtyTimestamp of the peer's copy; 0: none
+	}{{"unknown", 0}, {"older", 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			a, b := twoDatacenters(t)
+			if c.there > 0 {
+				a.apply(t, registry.Register{Instance: instance("ORDERS", "1", c.there)})
+				a.tellChanges(t, 0)
+			}
+			before := a.taken("register")
+			a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 5)})
+			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+			if got := b.lease(t, "1").Instance.LastDirty; got != 5 {
+				t.Errorf("timestamp %d, want 5", got)
+			}
+			if got := [2]int{a.taken("heartbeat"), a.taken("register") - before}; got != [2]int{0, 1} {
+				t.Errorf("counted %v, want one register alone", got)
+			}
+		})
+	}
+}
+
+func TestAPeerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
+	a, b := twoDatacenters(t)
+	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 5)})
+	a.tell(t, task{key: ordersID("1"), facts: heartbeat, tries: maxTries})
+	b.without(t, "1")
+}
+
+func TestWhatThePeerHasNewerComesHome(t *testing.T) {
+	for _, kind := range []struct {
+		name  string
+		sites func(testing.TB) (a, b *site)
+	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
+		t.Run(kind.name, func(t *testing.T) {
+			a, b := kind.sites(t)
+			a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
+			a.tellChanges(t, 0)
+			// Meanwhile each side has changed a half that the other one does not know of.
+			b.apply(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService})
+			a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 7)})
+			b.apply(t, registry.Register{Instance: instance("ORDERS", "2", 7)})
+			a.tell(t, task{key: ordersID("1"), facts: registered}, task{key: ordersID("2"), facts: heartbeat})
+			l := a.lease(t, "1")
+			if l.Instance.LastDirty != 7 || l.Instance.Overridden != registry.OutOfService || l.Owner != "" {
+				t.Errorf("got %+v of %+v, want both halves, and the owner that it had", l, l.Instance)
+			}
+			if m := a.lease(t, "2"); m.Instance.LastDirty != 7 || m.Owner != ownerAt(b, a) {
+				t.Errorf("got %+v of %+v, want the newer one, and its owner", m, m.Instance)
+			}
+			equal(t, a, b)
+		})
+	}
+}
+
+// A client may change at one datacenter what belongs to another.
+func TestAChangeElsewhereLeavesTheOwner(t *testing.T) {
+	a, b := twoDatacenters(t)
+	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.tellChanges(t, 0)
+	before := b.view().Index()
+	b.apply(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService},
+		registry.UpdateMetadata{Key: ordersID("1"), Pairs: []registry.Pair{{Key: "a", Value: "b"}}})
+	b.tellChanges(t, before)
+	equal(t, a, b)
+	if got := [2]string{a.lease(t, "1").Owner, b.lease(t, "1").Owner}; got != [2]string{"", "dc1"} {
+		t.Errorf("owners %q, want dc1 at both", got)
+	}
+}
+
+func TestWhatWasCanceledAtThePeerIsNotRevived(t *testing.T) {
+	a, b := twoNodes(t)
+	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
+	a.tellChanges(t, 0)
+	b.apply(t, registry.Cancel{Key: ordersID("1")}, registry.Cancel{Key: ordersID("2")})
+	a.tell(t, task{key: ordersID("1"), facts: registered}, task{key: ordersID("2"), facts: heartbeat})
+	for _, id := range []string{"1", "2"} {
+		a.without(t, id)
+		b.without(t, id)
+	}
+}
+
+func TestALeaseThatEndedIsNotTakenOver(t *testing.T) {
+	a, b := twoDatacenters(t)
+	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.pass(5 * time.Minute)
+	a.tellChanges(t, 0)
+	b.without(t, "1")
+	a.lease(t, "1") // nothing came home: this side ends it by itself
+}
+
+func TestAnEvictionIsRefusedByWhoeverHeardTheClient(t *testing.T) {
+	a, b := twoDatacenters(t)
+	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
+	a.tellChanges(t, 0)
+	both(a, b, time.Minute)
+	b.apply(t, registry.Renew{Key: ordersID("1")})
+	both(a, b, 40*time.Second)
+	before := a.view().Index()
+	a.evict()
+	a.tellChanges(t, before)
+	if l := b.lease(t, "1"); l.Owner != "" {
+		t.Errorf("owner %q, want the datacenter that heard the client", l.Owner)
+	}
+	b.without(t, "2")
+	if l := a.lease(t, "1"); l.Owner != "dc2" {
+		t.Errorf("owner %q, want the peer that sent it back", l.Owner)
+	}
+}
+
+// Whatever is sent again changes nothing, and renews nothing.
+func TestReplaysChangeNothing(t *testing.T) {
+	for _, kind := range []struct {
+		name  string
+		sites func(testing.TB) (a, b *site)
+	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
+		t.Run(kind.name, func(t *testing.T) {
+			a, b := kind.sites(t)
+			tellAll := func(ops ...registry.Op) {
+				before := a.view().Index()
+				a.apply(t, ops...)
+				a.tellChanges(t, before)
+				both(a, b, 2*time.Second)
+			}
+			tellAll(registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
+			tellAll(registry.SetOverride{Key: ordersID("1"), Status: registry.Down})
+			tellAll(registry.Renew{Key: ordersID("1")})
+			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+			tellAll(registry.DeleteOverride{Key: ordersID("1"), Fallback: registry.Up})
+			tellAll(registry.Cancel{Key: ordersID("2")})
+			both(a, b, 30*time.Second)
+			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+			old := b.came(messagePath)
+
+			index := b.view().Index()
+			renewed := b.view().LastRenewal(b.lease(t, "1")).Lease
+			linked, _ := b.view().Link("dc1")
+			both(a, b, 20*time.Second)
+			for _, r := range old {
+				if _, err := b.Receive(context.Background(), r.body); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if now := b.view().Index(); now != index {
+				t.Errorf("the index went from %d to %d", index, now)
+			}
+			// The last one is no older than the newest that is known, and was on its way for 20 s, which
+			// nobody can tell from here.
+			if now := b.view().LastRenewal(b.lease(t, "1")).Lease; now > renewed+20_500 {
+				t.Errorf("renewed at %d, was %d", now, renewed)
+			}
+			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+			renewed = b.view().LastRenewal(b.lease(t, "1")).Lease
+			heard, _ := b.view().Link("dc1")
+			both(a, b, 20*time.Second)
+			for _, r := range old {
+				if _, err := b.Receive(context.Background(), r.body); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if now := b.view().LastRenewal(b.lease(t, "1")).Lease; now > renewed+500 {
+				t.Errorf("renewed at %d, was %d, by messages that are late", now, renewed)
+			}
+			if again, _ := b.view().Link("dc1"); again != heard || heard.Heard < linked.Heard {
+				t.Errorf("the link went from %+v over %+v to %+v", linked, heard, again)
+			}
+			b.without(t, "2")
+			equal(t, a, b)
+		})
+	}
+}
+
+func TestAnOperatorsActIsTakenOnce(t *testing.T) {
+	a, b := twoNodes(t)
+	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	by := registry.Act{Author: "ann", Reason: "cut"}
+	hold := registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: by}
+	send := func(op registry.SelfPreservation) {
+		t.Helper()
+		if result := a.only().act(context.Background(), op); result != 0 {
+			t.Fatalf("result %d: %v", result, a.noted())
+		}
+	}
+	send(hold)
+	send(hold)
+	if p := b.view().Preservation(); p.State != registry.PreservationHeld || p.By != by {
+		t.Fatalf("got %+v, want held by ann", p)
+	}
+	if n := len(b.view().Transitions()); n != 1 {
+		t.Errorf("%d transitions, want 1", n)
+	}
+	held := b.came(messagePath)[0]
+	longer := hold
+	longer.For = 120_000
+	send(longer)
+	release := registry.SelfPreservation{To: registry.PreservationReleased, By: by}
+	send(release)
+	if p := b.view().Preservation(); p.State != registry.PreservationReleased {
+		t.Fatalf("got %+v, want released", p)
+	}
+	both(a, b, 30*time.Second)
+	a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+	transitions := len(b.view().Transitions())
+	if transitions != 3 {
+		t.Errorf("%d transitions, want held, longer and released", transitions)
+	}
+	if _, err := b.Receive(context.Background(), held.body); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b.view().Transitions()); n != transitions {
+		t.Errorf("a message of half a minute ago brought %+v", b.view().Preservation())
+	}
+}
+
+func TestABatchWithOneBadItemAppliesTheOthers(t *testing.T) {
+	a, b := twoDatacenters(t)
+	head := a.only().head()
+	good := func(id string) wireItem {
+		return replicaItem(registry.Replica{Instance: instance("ORDERS", id, 1), Life: 1})
+	}
+	bad := good("2")
+	bad.Life = 0
+	body := write(t, head, good("1"), bad, good("3"))
+	text, err := b.Receive(context.Background(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got answer
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	var statuses []int
+	for _, r := range got.Results {
+		statuses = append(statuses, r.Status)
+	}
+	if !reflect.DeepEqual(statuses, []int{200, 400, 200}) || !strings.Contains(got.Results[1].Error, "life 0") {
+		t.Errorf("got %s", text)
+	}
+	b.lease(t, "1")
+	b.without(t, "2")
+	b.lease(t, "3")
+}
+
+func TestAMessageIsOneApply(t *testing.T) {
+	a, b := twoDatacenters(t)
+	for n := range 20 {
+		a.apply(t, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
+	}
+	a.tellChanges(t, 0)
+	var applies int
+	var first registry.Op
+	b.set(func(m *memory) { applies, first = m.applies, m.applied[0] })
+	if contact, ok := first.(registry.Contact); applies != 1 || !ok || contact.DC != "dc1" || contact.Cut != datacenterCut.Milliseconds() {
+		t.Errorf("%d calls of Apply, the first operation %+v; want one that begins with a contact of dc1", applies, first)
+	}
+}
+
+func TestContactsAreNotedOncePerSecond(t *testing.T) {
+	a, b := twoNodes(t)
+	contacts := func() (n int) {
+		b.set(func(m *memory) {
+			for _, op := range m.applied {
+				if _, ok := op.(registry.Contact); ok {
+					n++
+				}
+			}
+		})
+		return n
+	}
+	for range 3 {
+		a.only().send(context.Background(), nil)
+	}
+	if n := contacts(); n != 1 {
+		t.Errorf("%d contacts of three messages at once, want 1", n)
+	}
+	a.pass(time.Second)
+	a.only().send(context.Background(), nil)
+	if n := contacts(); n != 2 {
+		t.Errorf("%d contacts after a second, want 2", n)
+	}
+}
+
+// What another node has heard counts, but never as younger than it can be: else two nodes would keep a
+// dead link alive.
+func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
+	a, b := newSite(), newSite()
+	far := PeerConfig{Name: "dc9", Kind: Datacenter, URLs: []string{"http://127.0.0.1:1"}}
+	a.become(t, "dc1", "n1", false, PeerConfig{Name: "b", Kind: Node, URLs: []string{b.server.URL}}, far)
+	b.become(t, "dc1", "n2", false, PeerConfig{Name: "a", Kind: Node, URLs: []string{a.server.URL}}, far)
+	a.pass(time.Minute)
+	b.pass(time.Minute)
+	a.apply(t, registry.Contact{DC: "dc9", Cut: 15_000})
+	silent := func(s *site) time.Duration {
+		l, ok := s.view().Link("dc9")
+		if !ok {
+			t.Fatalf("%s has not heard of dc9", s.config.Node)
+		}
+		return time.Duration(s.clock()-l.Heard) * time.Millisecond
+	}
+	for range 20 {
+		a.links["b"].send(context.Background(), nil)
+		b.links["a"].send(context.Background(), nil)
+		both(a, b, time.Second)
+	}
+	for _, s := range []*site{a, b} {
+		if d := silent(s); d < 20*time.Second || d > 25*time.Second {
+			t.Errorf("at %s dc9 is silent for %v, want 20 s or a little more", s.config.Node, d)
+		}
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	a, b := twoNodes(t)
+	c, d := twoDatacenters(t)
+	message := func(datacenter, node string) []byte {
+		return write(t, messageHead{Version: 1, Datacenter: datacenter, Node: node, Sender: "s"})
+	}
+	for _, e := range []struct {
+		name             string
+		at               *site
+		datacenter, node string
+		stranger         bool
+	}{
+		{"another datacenter", a, "dc7", "n9", true},
+		{"a node", a, "dc1", "n9", false},
+		{"the node itself", b, "dc1", "n2", true},
+		{"a peer datacenter", d, "dc1", "n1", false},
+		{"a node where nodes agree by consensus", c, "dc1", "n2", true},
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			_, err := e.at.Receive(context.Background(), message(e.datacenter, e.node))
+			if errors.Is(err, ErrStranger) != e.stranger {
+				t.Errorf("a message: got %v, want ErrStranger: %v", err, e.stranger)
+			}
+			q := digestQuestion{Version: 1, Datacenter: e.datacenter, Node: e.node}
+			if e.datacenter != e.at.config.Datacenter {
+				q.Owner = e.datacenter
+			}
+			body, _ := encode(&q)
+			if _, err = e.at.Compare(context.Background(), body); errors.Is(err, ErrStranger) != e.stranger {
+				t.Errorf("a comparison: got %v, want ErrStranger: %v", err, e.stranger)
+			}
+		})
+	}
+	for name, err := range map[string]error{
+		"a datacenter that is a peer": d.State(context.Background(), "dc1", nil),
+		"the own one, by consensus":   d.State(context.Background(), "dc2", nil),
+		"another one":                 a.State(context.Background(), "dc7", nil),
+	} {
+		if !errors.Is(err, ErrStranger) {
+			t.Errorf("the state for %s: got %v, want ErrStranger", name, err)
+		}
+	}
+}
+
+func TestErrorsOfTheRegistryAreThoseOfTheAnswer(t *testing.T) {
+	a, b := twoDatacenters(t)
+	b.set(func(m *memory) { m.applyErr = registry.ErrUnknownOutcome })
+	_, err := b.Receive(context.Background(), write(t, a.only().head()))
+	if !errors.Is(err, registry.ErrUnknownOutcome) {
+		t.Errorf("got %v, want ErrUnknownOutcome", err)
+	}
+}
+
+// choosy refuses what no log entry can hold.
+type choosy struct {
+	*memory
+	most int
+}
+
+func (c choosy) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	for _, op := range ops {
+		if r, ok := op.(registry.Replica); ok && len(r.Instance.HomePageURL) > c.most {
+			return nil, registry.ErrTooLarge
+		}
+	}
+	return c.memory.Apply(ctx, origin, ops...)
+}
+
+func TestAnItemTooLargeToBeStoredSpoilsNoOther(t *testing.T) {
+	a, b := twoDatacenters(t)
+	b.config.Service = choosy{b.memory, 1000}
+	var items []wireItem
+	for n := range 7 {
+		i := instance("ORDERS", fmt.Sprint(n), 1)
+		if n == 4 {
+			i.HomePageURL = strings.Repeat("x", 1001)
+		}
+		items = append(items, replicaItem(registry.Replica{Instance: i, Life: 1}))
+	}
+	text, err := b.Receive(context.Background(), write(t, a.only().head(), items...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got answer
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	for n, r := range got.Results {
+		want := 200
+		if n == 4 {
+			want = 400
+		}
+		if r.Status != want {
+			t.Errorf("item %d: got %+v, want %d", n, r, want)
+		}
+	}
+	if n := b.view().Total(); n != 6 {
+		t.Errorf("%d are stored, want 6", n)
+	}
+}
+
+// An answer stays within what senders read, however much is newer here.
+func TestAnAnswerIsBounded(t *testing.T) {
+	a, b := twoDatacenters(t)
+	var items []wireItem
+	for n := range 12 {
+		i := instance("ORDERS", fmt.Sprint(n), 9)
+		i.HomePageURL = strings.Repeat("x", 900_000)
+		b.apply(t, registry.Register{Instance: i})
+		items = append(items, renewItem(i.Key(), registry.Version{Life: 1, LastDirty: 1}, 0))
+	}
+	text, err := b.Receive(context.Background(), write(t, a.only().head(), items...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got answer
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for n, r := range got.Results {
+		if r.Status != 409 {
+			t.Errorf("item %d: got %d, want 409", n, r.Status)
+		}
+		if r.Register != nil {
+			told++
+		}
+	}
+	if len(text) > maxMessage || told == 0 || told == len(items) {
+		t.Errorf("%d bytes with %d of %d instances", len(text), told, len(items))
+	}
+}

@@ -1,0 +1,268 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// site is a Rollcall server: a registry, what it answers its peers, and its links to them.
+type site struct {
+	*memory
+	*Replicator
+	server *httptest.Server
+	links  map[string]*rollcallLink
+
+	mu       sync.Mutex
+	fail     func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
+	requests []recorded                                        // that came
+	tasks    []task                                            // that answers asked for
+	told     map[string]int                                    // facts that peers took
+	failures []error
+}
+
+// recorded is a request as it came.
+type recorded struct {
+	path string
+	body []byte
+}
+
+func newSite() *site {
+	s := &site{memory: newMemory(), links: make(map[string]*rollcallLink), told: make(map[string]int)}
+	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
+	return s
+}
+
+// serve answers as the HTTP side does.
+func (s *site) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, recorded{r.URL.Path, body})
+	fail := s.fail
+	s.mu.Unlock()
+	if fail != nil && fail(w, r) {
+		return
+	}
+	var answer []byte
+	switch r.URL.Path {
+	case messagePath:
+		answer, err = s.Receive(r.Context(), body)
+	case digestPath:
+		answer, err = s.Compare(r.Context(), body)
+	case statePath:
+		err = s.State(r.Context(), r.URL.Query().Get("datacenter"), w)
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	if err != nil {
+		http.Error(w, err.Error(), statusFor(err))
+		return
+	}
+	w.Write(answer)
+}
+
+func statusFor(err error) int {
+	switch {
+	case errors.Is(err, ErrMalformed):
+		return http.StatusBadRequest
+	case errors.Is(err, ErrStranger):
+		return http.StatusForbidden
+	}
+	return http.StatusServiceUnavailable
+}
+
+// become gives the site its part and its peers.
+func (s *site) become(t testing.TB, datacenter, node string, consensus bool, peers ...PeerConfig) {
+	t.Helper()
+	var err error
+	s.Replicator, err = New(Config{
+		Service: s.memory, Datacenter: datacenter, Node: node, Consensus: consensus, Peers: peers,
+		Sender: func() (string, uint64) { return "of " + node, 1 },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range s.config.Peers {
+		if p.Kind != Eureka {
+			s.links[p.Name] = s.linkTo(p)
+		}
+	}
+	t.Cleanup(func() {
+		s.server.Close()
+		for _, l := range s.links {
+			l.calls.client.CloseIdleConnections()
+		}
+	})
+}
+
+func (s *site) linkTo(p PeerConfig) *rollcallLink {
+	origin := registry.Origin{Kind: registry.LocalPeer}
+	if p.Kind == Datacenter {
+		origin = registry.Origin{Kind: registry.RemoteDC, DC: p.Name}
+	}
+	note := func(what func()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		what()
+	}
+	return newRollcallLink(linkEnv{
+		config: s.config, peer: p, view: s.view, clock: s.clock, origin: origin,
+		submit:    func(t task) { note(func() { s.tasks = append(s.tasks, t) }) },
+		sent:      func(fact string) { note(func() { s.told[fact]++ }) },
+		succeeded: func() {},
+		failed:    func(err error) { note(func() { s.failures = append(s.failures, err) }) },
+	}).(*rollcallLink)
+}
+
+// only is the one link of a site.
+func (s *site) only() *rollcallLink {
+	for _, l := range s.links {
+		return l
+	}
+	return nil
+}
+
+// two datacenters that agree by consensus each.
+func twoDatacenters(t testing.TB) (a, b *site) {
+	t.Helper()
+	a, b = newSite(), newSite()
+	a.become(t, "dc1", "n1", true, PeerConfig{Name: "dc2", Kind: Datacenter, URLs: []string{b.server.URL}})
+	b.become(t, "dc2", "n4", true, PeerConfig{Name: "dc1", Kind: Datacenter, URLs: []string{a.server.URL}})
+	return a, b
+}
+
+// two nodes of one datacenter without consensus.
+func twoNodes(t testing.TB) (a, b *site) {
+	t.Helper()
+	a, b = newSite(), newSite()
+	a.become(t, "dc1", "n1", false, PeerConfig{Name: "b", Kind: Node, URLs: []string{b.server.URL}})
+	b.become(t, "dc1", "n2", false, PeerConfig{Name: "a", Kind: Node, URLs: []string{a.server.URL}})
+	return a, b
+}
+
+// tell sends tasks, which must succeed, and then those that the answers ask for.
+func (s *site) tell(t testing.TB, tasks ...task) {
+	t.Helper()
+	for len(tasks) > 0 {
+		if result := s.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {
+			t.Fatalf("result %d: %v", result, s.noted())
+		}
+		s.mu.Lock()
+		tasks, s.tasks = s.tasks, nil
+		s.mu.Unlock()
+	}
+}
+
+// tellChanges tells what changed at a site after an index, as the feed does.
+func (s *site) tellChanges(t testing.TB, after registry.Index) {
+	t.Helper()
+	v := s.view()
+	changes, err := v.Changes(after, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tasks []task
+	for _, c := range changes {
+		switch {
+		case c.Kind == registry.Canceled || c.Kind == registry.Evicted:
+			if c.Lease.Origin.Kind == registry.Client {
+				rec, _ := v.Removal(c.Lease.Key())
+				tasks = append(tasks, task{key: c.Lease.Key(), facts: canceled, first: c.Index, remove: v.RemoveOf(rec, s.clock())})
+			}
+		case c.Lease.ByClient > after:
+			tasks = append(tasks, task{key: c.Lease.Key(), facts: registered, first: c.Index})
+		}
+	}
+	s.tell(t, tasks...)
+}
+
+// noted are the failures so far.
+func (s *site) noted() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.failures)
+}
+
+// answering has the site answer like this, or as it should (nil).
+func (s *site) answering(fail func(http.ResponseWriter, *http.Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = fail
+}
+
+// came are the requests so far for a path.
+func (s *site) came(path string) []recorded {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.requests), func(r recorded) bool { return r.path != path })
+}
+
+// facts is how often a fact was taken by peers.
+func (s *site) taken(fact string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told[fact]
+}
+
+// lease is that of ORDERS/id, which must be there.
+func (s *site) lease(t testing.TB, id string) *registry.Lease {
+	t.Helper()
+	l, ok := s.view().Find(ordersID(id))
+	if !ok {
+		t.Fatalf("%s is not at %s", ordersID(id), s.config.Node)
+	}
+	return l
+}
+
+// without fails if ORDERS/id is there.
+func (s *site) without(t testing.TB, id string) {
+	t.Helper()
+	if l, ok := s.view().Find(ordersID(id)); ok {
+		t.Fatalf("%s is at %s: %+v", ordersID(id), s.config.Node, l)
+	}
+}
+
+// equal fails unless both sites have the same, but for owners and times.
+func equal(t testing.TB, a, b *site) {
+	t.Helper()
+	sums := func(s *site) map[registry.Key]uint64 {
+		all := make(map[registry.Key]uint64)
+		for l := range s.view().All() {
+			all[l.Key()] = l.Sum()
+		}
+		return all
+	}
+	here, there := sums(a), sums(b)
+	for key, sum := range here {
+		if there[key] != sum {
+			l, _ := a.view().Find(key)
+			m, _ := b.view().Find(key)
+			t.Errorf("%s: %s has %+v of %+v\n%s has %+v", key, a.config.Node, l, l.Instance, b.config.Node, m)
+		}
+		delete(there, key)
+	}
+	for key := range there {
+		t.Errorf("%s is at %s only", key, b.config.Node)
+	}
+}
+
+func ordersID(id string) registry.Key { return registry.Key{App: "ORDERS", ID: id} }
+
+// both lets the same time pass at both sites.
+func both(a, b *site, d time.Duration) {
+	a.pass(d)
+	b.pass(d)
+}
