@@ -125,6 +125,15 @@ func (r *Registry) leaseStates() []LeaseState {
 	return states
 }
 
+// StateOf is the state of the live lease of a handle, as Freeze captures it; ok is false if there is none.
+func (r *Registry) StateOf(h Handle) (s LeaseState, ok bool) {
+	l := r.handles.byHandle(h)
+	if l == nil {
+		return LeaseState{}, false
+	}
+	return r.leaseState(l), true
+}
+
 func (r *Registry) leaseState(l *Lease) LeaseState {
 	slot := r.tables.renewals.at(l.Handle.Slot)
 	return LeaseState{
