@@ -20,6 +20,8 @@ func lived(t testing.TB) *node {
 		registry.Register{Instance: goldenInstance()},
 		registry.Register{Instance: instance("CARTS", "1")},
 		registry.Register{Instance: instance("CARTS", "2")},
+		registry.Contact{DC: "dc2", Sender: "n3-90aa", Boot: 3, Clock: 123_456, Cut: 15_000},
+		registry.PausePeer{Peer: "dc2", Paused: true, By: goldenAct},
 	)
 	n.stamp.Lease += 1000
 	n.stamp.Wall += 1000
@@ -52,6 +54,9 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 	if f := s.registry; len(f.Transitions) == 0 || f.Preservation.State != registry.PreservationHeld ||
 		f.Leases[0].Lease.Quarantine == nil || f.Leases[1].Lease.Override == nil || len(f.Leases[0].History.Events()) == 0 || len(f.Removals[0].History.Events()) == 0 {
 		t.Errorf("a part of the test's snapshot is empty: %+v", s)
+	}
+	if f := s.registry; len(f.Links) == 0 || len(f.Senders) == 0 || len(f.Peers) == 0 || f.Leases[0].Client == 0 || f.Leases[0].Lease.ByClient == 0 {
+		t.Errorf("a part of the test's snapshot that version 3 brought is empty: %+v", s)
 	}
 }
 
@@ -197,6 +202,9 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		}), ErrCorrupt},
 		{"removal that is none", rewrite(func(s *Snapshot) { s.registry.Removals[0].Kind = registry.Live }), ErrCorrupt},
 		{"removal of what is only hidden", rewrite(func(s *Snapshot) { s.registry.Removals[0].Kind = registry.Hidden }), ErrCorrupt},
+		{"links out of order", rewrite(func(s *Snapshot) { s.registry.Links = append(s.registry.Links, s.registry.Links[0]) }), ErrCorrupt},
+		{"senders out of order", rewrite(func(s *Snapshot) { s.registry.Senders = append(s.registry.Senders, s.registry.Senders[0]) }), ErrCorrupt},
+		{"peers out of order", rewrite(func(s *Snapshot) { s.registry.Peers = append(s.registry.Peers, s.registry.Peers[0]) }), ErrCorrupt},
 		{"nodes out of order", rewrite(func(s *Snapshot) { s.nodes = append(s.nodes, s.nodes[0]) }), ErrCorrupt},
 		{"answers out of order", rewrite(func(s *Snapshot) {
 			s.nodes[0].answers = append(s.nodes[0].answers, s.nodes[0].answers[0])

@@ -235,6 +235,35 @@ func (tw *twins) compareViews(t *rapid.T) {
 		t.Fatalf("ending: %+v, and on the restored twin %+v", due, other)
 	}
 	tw.compareExplanations(t, v, w)
+	if !tw.parted {
+		tw.compareTold(t, v, w)
+	}
+}
+
+// compareTold compares what is told to other servers, and the sums that they compare.
+func (tw *twins) compareTold(t *rapid.T, v, w *registry.View) {
+	now := tw.stamp.Lease
+	for l := range v.All() {
+		other, _ := w.Find(l.Key())
+		if a, b := v.ReplicaOf(l, now), w.ReplicaOf(other, now); !reflect.DeepEqual(a, b) || l.Sum() != other.Sum() {
+			t.Fatalf("told of %s: %+v (sum %x), and by the restored twin %+v (sum %x)", l.Key(), a, l.Sum(), b, other.Sum())
+		}
+	}
+	removes := func(v *registry.View) (all []registry.Remove) {
+		for rec := range v.Removals() {
+			all = append(all, v.RemoveOf(rec, now))
+		}
+		return all
+	}
+	if a, b := removes(v), removes(w); !slices.Equal(a, b) {
+		t.Fatalf("removals that are told: %+v, and by the restored twin %+v", a, b)
+	}
+	for _, owner := range append(twinDCs, "") {
+		a, b := slices.Collect(v.Settled(now+20_000, false, owner)), slices.Collect(w.Settled(now+20_000, false, owner))
+		if !bytes.Equal(tw.known(a), tw.known(b)) {
+			t.Fatalf("settled leases of %q: %+v, and on the restored twin %+v", owner, a, b)
+		}
+	}
 }
 
 func (tw *twins) compareChanges(t *rapid.T, v, w *registry.View) {
