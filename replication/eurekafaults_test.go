@@ -37,6 +37,7 @@ func hang(_ http.ResponseWriter, r *http.Request) bool {
 func cutOff(w http.ResponseWriter, _ *http.Request) bool {
 	w.Header().Set("Content-Length", "1000")
 	w.Write([]byte(`{"responseList":[{"statusCode":200`))
+	http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
 }
 
@@ -46,6 +47,7 @@ func formatDirty(i fakeItem) string { return strconv.FormatInt(int64(i.LastDirty
 
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
+
 	deadline := time.Now().Add(20 * time.Second)
 	for !holds() {
 		if time.Now().After(deadline) {

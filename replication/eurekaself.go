@@ -19,6 +19,7 @@ const serverApp = "EUREKA"
 
 const (
 	selfInterval = registry.DefaultRenewalInterval * time.Second
+	selfRetry    = 5 * time.Second
 	leaveLimit   = time.Second // for the last call, when the node stops sending
 )
 
@@ -26,15 +27,21 @@ const (
 // depends on that: where it fails it is tried again, and no more.
 func (l *eurekaLink) run(ctx context.Context) error {
 	self := &eurekaSelf{eurekaLink: l, lease: selfLease(ctx, l.env.config.HTTP, time.Now())}
-	tick := time.NewTicker(selfInterval)
-	defer tick.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for {
-		self.note(ctx, self.beat(ctx))
 		select {
 		case <-ctx.Done():
 			self.leave(ctx)
 			return nil
-		case <-tick.C:
+		case <-next.C:
+		}
+		err := self.beat(ctx)
+		self.note(ctx, err)
+		if err != nil {
+			next.Reset(selfRetry)
+		} else {
+			next.Reset(selfInterval)
 		}
 	}
 }

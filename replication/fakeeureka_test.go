@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"maps"
@@ -98,16 +99,15 @@ func (f *fakeEureka) failWith(fail func(http.ResponseWriter, *http.Request) bool
 // ServeHTTP implements http.Handler.
 func (f *fakeEureka) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	f.mu.Lock()
+	fail := f.fail
+	f.mu.Unlock()
+	if fail != nil && fail(w, r) {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if fail := f.fail; fail != nil {
-		f.mu.Unlock()
-		done := fail(w, r)
-		f.mu.Lock()
-		if done {
-			return
-		}
-	}
 	if user, password, _ := r.BasicAuth(); f.user != "" && user+":"+password != f.user {
 		w.WriteHeader(401)
 		return

@@ -1,0 +1,348 @@
+package replication
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// circle is a node of ours and a Eureka server that replicate to each other, ours all the time, and the
+// other one when the test says so.
+type circle struct {
+	*memory
+	fake       *fakeEureka
+	replicator *Replicator
+	service    string // the node's URL as the Eureka server is configured with it
+}
+
+// eurekaPeers is what the node's HTTP side needs of a Replicator here.
+type eurekaPeers struct {
+	httpd.Peers
+	replicator *Replicator
+}
+
+func (p eurekaPeers) Cut(server string) time.Duration { return p.replicator.Cut(server) }
+
+func newCircle(t *testing.T) *circle {
+	t.Helper()
+	c := &circle{memory: newMemory(), fake: newFakeEureka(t)}
+	var err error
+	c.replicator, err = New(Config{
+		Service: c.memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Consensus: true,
+		Sender: func() (string, uint64) { return "cluster", 0 },
+		Peers:  []PeerConfig{{Name: "old", Kind: Eureka, URLs: []string{c.fake.service()}, BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := httpd.New(httpd.Config{
+		Service: c.memory, Peers: eurekaPeers{replicator: c.replicator}, EurekaSender: c.replicator.EurekaSender,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	c.service = server.URL + "/eureka"
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.replicator.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+		server.Close()
+	})
+	// From here on both sides change under the eyes of the replicator.
+	c.fake.hasSoon(t, selfLine)
+	return c
+}
+
+// selfLine stands for the node's own registration, whose timestamp is that of its start.
+const selfLine = "EUREKA/127.0.0.1:rollcall:8761 UP"
+
+// hasSoon waits until the server has exactly these instances.
+func (f *fakeEureka) hasSoon(t testing.TB, want ...string) {
+	t.Helper()
+	var got []string
+	defer func() {
+		if t.Failed() {
+			t.Logf("it has %q", got)
+		}
+	}()
+	eventually(t, fmt.Sprintf("the Eureka server has %q", want), func() bool {
+		got = strings.Split(f.show(), "\n")
+		for n, line := range got {
+			if strings.HasPrefix(line, selfLine) {
+				got[n] = selfLine
+			}
+		}
+		return slices.Equal(got, want)
+	})
+}
+
+func (c *circle) hasHere(t testing.TB, want ...string) {
+	t.Helper()
+	var got []string
+	for l := range c.view().All() {
+		line := fmt.Sprintf("%s %s %d", l.Key(), l.Instance.Status, l.Instance.LastDirty)
+		if l.Instance.Overridden != registry.Unknown {
+			line += " overridden " + l.Instance.Overridden.String()
+		}
+		if strings.HasPrefix(line, selfLine) {
+			line = selfLine // the server tells the node of its own registration, as of every other
+		}
+		if l.Owner != "" {
+			line += " of " + l.Owner
+		}
+		got = append(got, line)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("here are\n%q, want\n%q", got, want)
+	}
+}
+
+func TestBothSidesTellEachOtherEverythingOnceAndNothingComesBack(t *testing.T) {
+	c := newCircle(t)
+	f := c.fake
+	ours, theirs := key("ORDERS", "i1"), "/apps/BILLING/b1"
+
+	c.apply(t, register(instance("ORDERS", "i1", 1000)))
+	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 2000), 204)
+	f.replicate(t, c.service)
+	f.hasSoon(t, "BILLING/b1 UP 2000", selfLine, "ORDERS/i1 UP 1000")
+	c.hasHere(t, "BILLING/b1 UP 2000 of old", selfLine+" of old", "ORDERS/i1 UP 1000")
+
+	c.apply(t, registry.SetOverride{Key: ours, Status: registry.OutOfService})
+	f.clientCall(t, "PUT", theirs+"/status?value=OUT_OF_SERVICE&lastDirtyTimestamp=2000", nil, 200)
+	f.clientCall(t, "PUT", theirs+"?lastDirtyTimestamp=2000", nil, 200)
+	f.replicate(t, c.service)
+	f.hasSoon(t, "BILLING/b1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE", selfLine, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE")
+	c.hasHere(t, "BILLING/b1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE of old", selfLine+" of old", "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE")
+
+	c.apply(t, registry.DeleteOverride{Key: ours, Fallback: registry.Up, LastDirty: 1000}, registry.Renew{Key: ours, LastDirty: 1000})
+	f.clientCall(t, "DELETE", theirs+"/status?value=UP&lastDirtyTimestamp=2000", nil, 200)
+	f.replicate(t, c.service)
+	f.hasSoon(t, "BILLING/b1 UP 2000", selfLine, "ORDERS/i1 UP 1000")
+	c.hasHere(t, "BILLING/b1 UP 2000 of old", selfLine+" of old", "ORDERS/i1 UP 1000")
+
+	f.clientCall(t, "DELETE", theirs, nil, 200)
+	f.replicate(t, c.service)
+	c.apply(t, registry.Cancel{Key: ours})
+	f.hasSoon(t, selfLine)
+	c.hasHere(t, selfLine+" of old")
+
+	// The change list is sent in order: what is behind all of that has brought it all along.
+	c.apply(t, register(instance("ORDERS", "last", 1000)))
+	f.hasSoon(t, selfLine, "ORDERS/last UP 1000")
+	for _, action := range f.actions() {
+		if strings.Contains(action, "BILLING") {
+			t.Errorf("the server was sent %s, which came from it", action)
+		}
+	}
+}
+
+func TestAServerThatComesBackEmptyIsFilledAgainByHeartbeats(t *testing.T) {
+	c := newCircle(t)
+	var want []string
+	var all []registry.Op
+	for n := range 20 {
+		i := instance("ORDERS", fmt.Sprintf("i%02d", n), 1000)
+		all = append(all, registry.Renew{Key: i.Key(), LastDirty: 1000})
+		want = append(want, fmt.Sprintf("ORDERS/i%02d UP 1000", n))
+		c.apply(t, register(i))
+	}
+	c.fake.hasSoon(t, append([]string{selfLine}, want...)...)
+	c.fake.forget()
+	c.apply(t, all...)
+	c.fake.hasSoon(t, want...)
+}
+
+func TestNothingIsLostWhileAServerFails(t *testing.T) {
+	for name, fail := range map[string]func(http.ResponseWriter, *http.Request) bool{
+		"503": answerWith(503, ""), "closes": drop, "closes in the middle": cutOff,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCircle(t)
+			failed := make(chan struct{}, 1000)
+			c.fake.failWith(onlyBatches(func(w http.ResponseWriter, r *http.Request) bool {
+				failed <- struct{}{}
+				return fail(w, r)
+			}))
+			c.apply(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)))
+			<-failed
+			c.apply(t, registry.Cancel{Key: key("ORDERS", "i2")}, registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
+			<-failed
+			c.fake.failWith(nil)
+			c.fake.hasSoon(t, selfLine, "ORDERS/i1 DOWN 1000 overridden DOWN")
+		})
+	}
+}
+
+func TestAnItemThatMakesAServerRefuseTheBatchIsFoundAndDroppedAlone(t *testing.T) {
+	c := newCircle(t)
+	refused := make(chan int, 1000)
+	c.fake.failWith(onlyBatches(func(w http.ResponseWriter, r *http.Request) bool {
+		return refusePoison(w, r, refused)
+	}))
+	var ops []registry.Op
+	want := []string{selfLine}
+	for n := range 16 {
+		id := fmt.Sprintf("i%02d", n)
+		if n == 5 {
+			id = "poison"
+		} else {
+			want = append(want, "ORDERS/"+id+" UP 1000")
+		}
+		ops = append(ops, register(instance("ORDERS", id, 1000)))
+	}
+	c.apply(t, ops...)
+	c.fake.hasSoon(t, want...)
+	eventually(t, "the poison is counted as dropped", func() bool {
+		return c.replicator.Status()[0].Dropped["permanent"] == 1
+	})
+}
+
+// refusePoison refuses a batch that has an instance of that name, and notes with how many others it came.
+func refusePoison(w http.ResponseWriter, r *http.Request, refused chan<- int) bool {
+	var list struct {
+		Items []json.RawMessage `json:"replicationList"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&list); err != nil || !slices.ContainsFunc(list.Items, func(i json.RawMessage) bool {
+		return strings.Contains(string(i), `"poison"`)
+	}) {
+		return false
+	}
+	refused <- len(list.Items)
+	w.WriteHeader(400)
+	return true
+}
+
+func TestTheOtherSideDoesWhatOurAnswersAskFor(t *testing.T) {
+	c := newCircle(t)
+	f := c.fake
+	// 404 on a heartbeat: it registers.
+	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 2000), 204)
+	f.mu.Lock()
+	f.pending = nil // the registration was lost
+	f.mu.Unlock()
+	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
+	if got := f.replicate(t, c.service); !slices.Equal(got, []int{404, 200}) {
+		t.Errorf("answers %v, want 404 for the heartbeat and 200 for the registration", got)
+	}
+	c.hasHere(t, "BILLING/b1 UP 2000 of old")
+	// 409: it takes over what is newer here.
+	if _, err := c.Apply(t.Context(), registry.FromClient, register(instance("BILLING", "b1", 9000))); err != nil {
+		t.Fatal(err)
+	}
+	f.hasSoon(t, "BILLING/b1 UP 9000", selfLine)
+	f.mu.Lock()
+	f.registry.apps["BILLING"]["b1"].LastDirty = 2000 // as if that had not come yet
+	f.mu.Unlock()
+	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
+	if got := f.replicate(t, c.service); !slices.Equal(got, []int{409}) {
+		t.Errorf("answers %v, want 409", got)
+	}
+	f.hasSoon(t, "BILLING/b1 UP 9000", selfLine)
+}
+
+func TestABatchThatIsPlayedAgainChangesNothing(t *testing.T) {
+	c := newCircle(t)
+	f := c.fake
+	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 2000), 204)
+	f.clientCall(t, "PUT", "/apps/BILLING/b1/status?value=DOWN&lastDirtyTimestamp=2000", nil, 200)
+	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
+	old := slices.Clone(f.pending)
+	f.replicate(t, c.service)
+	before := c.view().Index()
+	if _, err := f.send(c.service, old); err != nil {
+		t.Fatal(err)
+	}
+	if now := c.view().Index(); now != before {
+		t.Errorf("the replay moved the registry from %d to %d", before, now)
+	}
+}
+
+// A Eureka server is a client of its peers: it registers itself, renews, and fetches what they have.
+func TestAEurekaServerIsAClientOfOurs(t *testing.T) {
+	c := newCircle(t)
+	f := c.fake
+	self := clientOf("EUREKA", "old.example:eureka:8761", 3000)
+	body, err := json.Marshal(map[string]any{"instance": self})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, answer, err := f.ask("POST", c.service+"/apps/EUREKA", body); status != 204 || len(answer) != 0 || err != nil {
+		t.Fatalf("its registration was answered %d %q, %v", status, answer, err)
+	}
+	if status, answer, err := f.ask("PUT", c.service+"/apps/EUREKA/old.example:eureka:8761?status=UP&lastDirtyTimestamp=3000", nil); status != 200 || len(answer) != 0 || err != nil {
+		t.Fatalf("its heartbeat was answered %d %q, %v", status, answer, err)
+	}
+	for _, path := range []string{"/apps/", "/apps/delta"} {
+		status, answer, err := f.ask("GET", c.service+path, nil)
+		var fetched struct {
+			Applications struct {
+				Version string `json:"versions__delta"`
+				Hash    string `json:"apps__hashcode"`
+				Apps    []struct {
+					Name      string          `json:"name"`
+					Instances []*fakeInstance `json:"instance"`
+				} `json:"application"`
+			} `json:"applications"`
+		}
+		if err == nil {
+			err = decodeStrictly(answer, &fetched)
+		}
+		if err != nil || status != 200 || len(fetched.Applications.Apps) != 1 || len(fetched.Applications.Apps[0].Instances) != 1 {
+			t.Fatalf("GET %s was answered %d %s, %v; want the one instance", path, status, answer, err)
+		}
+		if lacks := fetched.Applications.Apps[0].Instances[0].lacks(); lacks != "" {
+			t.Errorf("GET %s: the instance lacks %s", path, lacks)
+		}
+	}
+}
+
+func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
+	r, err := New(Config{
+		Service: newMemory(), Datacenter: "dc1", Node: "n1", Sender: func() (string, uint64) { return "c", 0 }, Consensus: true,
+		Peers: []PeerConfig{
+			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://10.0.0.9:8761"}},
+			{Name: "a", Kind: Eureka, URLs: []string{"http://u:p@10.0.0.1:8761/eureka"}},
+			{Name: "b", Kind: Eureka, URLs: []string{"http://10.0.0.2:8761/eureka"}},
+			{Name: "b2", Kind: Eureka, URLs: []string{"http://10.0.0.2:8762/eureka"}},
+			{Name: "c", Kind: Eureka, URLs: []string{"http://localhost:8761/eureka"}},
+			{Name: "d", Kind: Eureka, URLs: []string{"http://no-such-host.invalid:8761/eureka"}},
+			{Name: "e", Kind: Eureka, URLs: []string{"http://[2001:db8::1]:8761/eureka"}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, identity, address, want string }{
+		{"address", "", "10.0.0.1:55555", "a"},
+		{"identity", "10.0.0.1", "10.9.9.9:55555", "a"},
+		{"identity before address", "10.0.0.1", "10.0.0.2:55555", "a"},
+		{"unknown identity", "10.9.9.9", "10.0.0.2:55555", "b"},
+		{"a host that is looked up", "", "127.0.0.1:55555", "c"},
+		{"the host's name as identity", "localhost", "10.9.9.9:1", "c"},
+		{"a host that cannot be looked up", "no-such-host.invalid", "10.9.9.9:1", "d"},
+		{"mapped address", "", "[::ffff:10.0.0.2]:55555", "b"},
+		{"another spelling", "2001:0db8:0::1", "10.9.9.9:1", "e"},
+		{"a datacenter is none", "", "10.0.0.9:55555", "eureka"},
+		{"nobody", "", "10.9.9.9:55555", "eureka"},
+		{"nothing", "", "", "eureka"},
+	} {
+		if got := r.EurekaSender(c.identity, c.address); got != c.want {
+			t.Errorf("%s: EurekaSender(%q, %q) is %q, want %q", c.name, c.identity, c.address, got, c.want)
+		}
+	}
+}
