@@ -78,55 +78,34 @@ func (l *rollcallLink) follow(t tell, result itemResult) {
 	}
 }
 
-// bringHome applies what the peer has newer, or removed, and sent back: what belongs to the peer as the
-// peer's, and what it has newer of the own datacenter as the own one's.
+// bringHome applies what the peer has newer, or removed, and sent back.
 func (l *rollcallLink) bringHome(ctx context.Context, results []itemResult) error {
-	var theirs, own []registry.Op
+	var ops []registry.Op
 	for _, result := range results {
 		for _, item := range []*wireItem{result.Register, result.Remove} {
-			switch op, isOwn := l.returned(item); {
-			case op == nil:
-			case isOwn:
-				own = append(own, op)
-			default:
-				theirs = append(theirs, op)
+			if op := l.returned(item); op != nil {
+				ops = append(ops, op)
 			}
 		}
 	}
-	if err := l.take(ctx, l.env.origin, theirs); err != nil {
-		return err
-	}
-	return l.take(ctx, registry.Origin{Kind: registry.LocalPeer}, own)
-}
-
-func (l *rollcallLink) take(ctx context.Context, origin registry.Origin, ops []registry.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	if _, err := applyAll(ctx, l.env.config.Service, origin, ops); err != nil {
+	if _, err := applyAll(ctx, l.env.config.Service, l.env.origin, ops); err != nil {
 		return fmt.Errorf("take over %d instances that %s has newer: %w", len(ops), l.env.peer.Name, err)
 	}
 	return nil
 }
 
-// returned is the operation of an item that came back; nil if there is none to apply. What another
-// datacenter has of a third one, that one tells by itself.
-func (l *rollcallLink) returned(item *wireItem) (op registry.Op, own bool) {
+// returned is the operation of an item that came back; nil if there is none to apply.
+func (l *rollcallLink) returned(item *wireItem) registry.Op {
 	if item == nil || item.Do != doRegister && item.Do != doRemove {
-		return nil, false
+		return nil
 	}
 	op, err := item.op(itemContext{})
 	if err != nil {
 		l.log.Warn("the peer sent back what is not valid", "app", clip(item.App), "id", clip(item.ID), "err", err)
-		return nil, false
+		return nil
 	}
-	r, ok := op.(registry.Replica)
-	if !ok || l.env.peer.Kind == Node || r.Owner == "" {
-		return op, false
-	}
-	if r.Owner != l.env.config.Datacenter {
-		return nil, false
-	}
-	r.Owner = ""
-	return r, true
+	return op
 }

@@ -1,0 +1,290 @@
+package replication
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// sender is a datacenter whose peer has these URLs.
+func sender(t testing.TB, urls ...string) *site {
+	t.Helper()
+	s := newSite()
+	s.become(t, "dc1", "n1", true, PeerConfig{
+		Name: "dc2", Kind: Datacenter, URLs: urls, ConnectTimeout: 2 * time.Second, ReadTimeout: 100 * time.Millisecond,
+	})
+	s.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	return s
+}
+
+// receiver is the datacenter to send to.
+func receiver(t testing.TB) *site {
+	t.Helper()
+	s := newSite()
+	s.become(t, "dc2", "n4", true, PeerConfig{Name: "dc1", Kind: Datacenter, URLs: []string{"http://127.0.0.1:1"}})
+	return s
+}
+
+// closed is a URL at which nobody listens.
+func closed() string {
+	s := httptest.NewServer(nil)
+	s.Close()
+	return s.URL
+}
+
+var aTask = task{key: ordersID("1"), facts: registered}
+
+func answers(text string) func(http.ResponseWriter, *http.Request) bool {
+	return answerWith(http.StatusOK, text)
+}
+
+func TestWhatAFaultOfAPeerMeans(t *testing.T) {
+	far := receiver(t)
+	for _, c := range []struct {
+		name string
+		fail func(http.ResponseWriter, *http.Request) bool
+		want batcher.Result
+		says string
+	}{
+		{"none", nil, batcher.Success, ""},
+		{"503", answerWith(503, "no leader"), batcher.Congestion, "503 Service Unavailable no leader"},
+		{"hangs", hang, batcher.Congestion, "no answer in time"},
+		{"closes at once", drop, batcher.TransientError, "EOF"},
+		{"closes in the middle", cutOff, batcher.TransientError, "EOF"},
+		{"400", answerWith(400, "version 1 is not known here"), batcher.PermanentError, "version 1 is not known here"},
+		{"403", answerWith(403, "not a peer"), batcher.PermanentError, "403 Forbidden not a peer"},
+		{"404", answerWith(404, ""), batcher.PermanentError, "404"},
+		{"413", answerWith(413, ""), batcher.PermanentError, "413"},
+		{"500", answerWith(500, ""), batcher.PermanentError, "500"},
+		{"a redirect", answerWith(302, ""), batcher.PermanentError, "302"},
+		{"garbage", answers("<html>"), batcher.PermanentError, "the answer cannot be read: malformed message"},
+		{"too few results", answers(`{"results":[]}`), batcher.PermanentError, "1 items were answered by 0 results"},
+		{"too many results", answers(`{"results":[{"status":200},{"status":200}]}`), batcher.PermanentError, "answered by 2 results"},
+		{"an item that is refused", answers(`{"results":[{"status":400,"error":"life 0"}]}`), batcher.PermanentError, "register of ORDERS/1 was answered 400: life 0"},
+		{"a status that does not exist", answers(`{"results":[{"status":299}]}`), batcher.PermanentError, "answered 299"},
+		{"an endless answer", func(w http.ResponseWriter, r *http.Request) bool {
+			chunk := bytes.Repeat([]byte(" "), 1<<20)
+			for range maxMessage>>20 + 1 {
+				w.Write(chunk)
+			}
+			return true
+		}, batcher.PermanentError, "more than 8388608 bytes"},
+		{"what is newer, but not valid", answers(`{"results":[{"status":409,"register":{"do":"register","app":"ORDERS"}}]}`), batcher.Success, ""},
+		{"what nobody asked for", answers(`{"results":[{"status":200,"register":{"do":"renew","app":"ORDERS","id":"1","life":1}}]}`), batcher.Success, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			near := sender(t, far.server.URL)
+			near.only().calls.peer.ReadTimeout = 200 * time.Millisecond
+			if c.want != batcher.Congestion {
+				near.only().calls.peer.ReadTimeout = 20 * time.Second
+			}
+			far.answering(c.fail)
+			if got := near.only().Process(context.Background(), aTask); got != c.want {
+				t.Errorf("result %d, want %d", got, c.want)
+			}
+			failures := fmt.Sprint(near.noted())
+			if len(near.noted()) > 0 != (c.want != batcher.Success) || !strings.Contains(failures, c.says) {
+				t.Errorf("failures %s, want one that says %q", failures, c.says)
+			}
+		})
+	}
+}
+
+func TestAnEndedCallIsTriedAgain(t *testing.T) {
+	far := receiver(t)
+	far.answering(hang)
+	near := sender(t, far.server.URL)
+	near.only().calls.peer.ReadTimeout = time.Minute
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan batcher.Result)
+	go func() { result <- near.only().Process(ctx, aTask) }()
+	eventually(t, "the call arrives", func() bool { return len(far.came(messagePath)) == 1 })
+	cancel()
+	if got := <-result; got != batcher.TransientError {
+		t.Errorf("result %d, want %d", got, batcher.TransientError)
+	}
+}
+
+func TestCallsFailOverAmongURLs(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		first func(http.ResponseWriter, *http.Request) bool // nil: nobody listens
+		calls int                                           // until it is there
+	}{
+		{"nobody listens", nil, 1},
+		{"closes", drop, 1},
+		{"503", answerWith(503, ""), 1},
+		{"hangs", hang, 2}, // one call has the time of one answer
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bad, far := receiver(t), receiver(t)
+			bad.answering(c.first)
+			first := bad.server.URL
+			if c.first == nil {
+				first = closed()
+			}
+			near := sender(t, first, far.server.URL)
+			if c.name != "hangs" {
+				near.only().calls.peer.ReadTimeout = 20 * time.Second
+			}
+			got := batcher.TransientError
+			for range c.calls {
+				got = near.only().Process(context.Background(), aTask)
+			}
+			if got != batcher.Success {
+				t.Fatalf("result %d after %d calls: %v", got, c.calls, near.noted())
+			}
+			far.lease(t, "1")
+			if u := near.only().url(); u != far.server.URL {
+				t.Errorf("%s is in use, want %s", u, far.server.URL)
+			}
+			before := len(bad.came(messagePath))
+			near.tell(t, aTask)
+			if n := len(bad.came(messagePath)); n != before {
+				t.Error("the next call went to the bad one again")
+			}
+		})
+	}
+}
+
+func TestBusyCountsMoreThanUnreachable(t *testing.T) {
+	far := receiver(t)
+	far.answering(answerWith(503, ""))
+	near := sender(t, closed(), far.server.URL, closed())
+	near.only().calls.peer.ReadTimeout = 20 * time.Second
+	if got := near.only().Process(context.Background(), aTask); got != batcher.Congestion {
+		t.Errorf("result %d, want %d", got, batcher.Congestion)
+	}
+}
+
+// Passwords are sent, and shown nowhere.
+func TestUserInfoIsSentAndNotShown(t *testing.T) {
+	far := receiver(t)
+	var user, password string
+	far.answering(func(_ http.ResponseWriter, r *http.Request) bool {
+		user, password, _ = r.BasicAuth()
+		return false
+	})
+	near := sender(t, strings.Replace(far.server.URL, "http://", "http://ann:secret@", 1))
+	near.tell(t, aTask)
+	if user != "ann" || password != "secret" {
+		t.Errorf("sent %q and %q", user, password)
+	}
+	far.server.Close()
+	near.only().Process(context.Background(), aTask)
+	if shown := near.only().url() + fmt.Sprint(near.noted()); len(near.noted()) == 0 || strings.Contains(shown, "secret") || strings.Contains(shown, "ann") {
+		t.Errorf("shown: %s", shown)
+	}
+}
+
+func TestThereIsNothingToSayOfWhatIsGone(t *testing.T) {
+	far := receiver(t)
+	near := sender(t, far.server.URL)
+	gone := ordersID("gone")
+	for _, f := range []facts{registered, overridden, heartbeat} {
+		near.tell(t, task{key: gone, facts: f})
+	}
+	if n := len(far.came(messagePath)); n != 0 {
+		t.Errorf("%d messages, want none", n)
+	}
+	near.tell(t, task{key: gone, facts: registered}, aTask)
+	if n := len(far.came(messagePath)); n != 1 {
+		t.Errorf("%d messages, want one of the other", n)
+	}
+}
+
+func TestFactsAreCountedWhenThePeerTookThem(t *testing.T) {
+	far := receiver(t)
+	near := sender(t, far.server.URL)
+	near.apply(t, registry.Register{Instance: instance("ORDERS", "2", 1)})
+	remove := registry.Remove{Key: ordersID("3"), Kind: registry.Canceled, Life: 1}
+	near.tell(t, aTask, task{key: ordersID("2"), facts: overridden}, task{key: ordersID("3"), facts: canceled, remove: remove})
+	near.tell(t, task{key: ordersID("1"), facts: heartbeat})
+	for _, fact := range []string{"register", "override", "cancel", "heartbeat"} {
+		if n := near.taken(fact); n != 1 {
+			t.Errorf("%d of %s, want 1", n, fact)
+		}
+	}
+}
+
+func TestALargeBatchIsCut(t *testing.T) {
+	far := receiver(t)
+	near := sender(t, far.server.URL)
+	near.only().calls.peer.ReadTimeout = 20 * time.Second
+	var tasks []task
+	for n := range 12 {
+		i := instance("ORDERS", fmt.Sprint("big-", n), 1)
+		i.HomePageURL = strings.Repeat("<", 1<<20)
+		near.apply(t, registry.Register{Instance: i})
+		tasks = append(tasks, task{key: i.Key(), facts: registered})
+	}
+	near.tell(t, tasks...)
+	came := far.came(messagePath)
+	for _, r := range came {
+		if len(r.body) > maxMessage {
+			t.Errorf("a message of %d bytes", len(r.body))
+		}
+	}
+	if n := far.view().Total(); len(came) != 2 || n != 12 {
+		t.Errorf("%d messages brought %d instances, want 2 and 12", len(came), n)
+	}
+}
+
+// A link says at once that it is there, and then whenever nothing else was sent for a while.
+func TestALinkIsKeptAlive(t *testing.T) {
+	far := receiver(t)
+	near := sender(t, far.server.URL)
+	stop := runLink(t, near.only())
+	defer stop()
+	eventually(t, "the far side hears of the link", func() bool {
+		_, ok := far.view().Link("dc1")
+		return ok
+	})
+	near.only().mu.Lock()
+	near.only().sent = time.Now().Add(-keepAlive)
+	near.only().mu.Unlock()
+	eventually(t, "another message", func() bool { return len(far.came(messagePath)) >= 2 })
+	for _, r := range far.came(messagePath) {
+		if m, err := decodeMessage(r.body); err != nil || len(m.Items) != 0 {
+			t.Errorf("got %s, %v; want no items", r.body, err)
+		}
+	}
+}
+
+func TestMessagesAreNumbered(t *testing.T) {
+	far := receiver(t)
+	near := sender(t, far.server.URL)
+	for range 3 {
+		near.tell(t, aTask)
+	}
+	for n, r := range far.came(messagePath) {
+		m, err := decodeMessage(r.body)
+		if err != nil || m.Sequence != uint64(n+1) || m.Sender != "of n1" || m.Boot != 1 || m.Clock == 0 {
+			t.Errorf("message %d: got %+v, %v", n, m.messageHead, err)
+		}
+	}
+}
+
+// What comes back while this side has no leader is sent again with its task.
+func TestWhatComesHomeIsNotLost(t *testing.T) {
+	a, b := twoDatacenters(t)
+	b.apply(t, registry.Register{Instance: instance("ORDERS", "1", 9)})
+	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.set(func(m *memory) { m.applyErr = registry.ErrNoLeader })
+	if got := a.only().Process(context.Background(), aTask); got != batcher.TransientError {
+		t.Errorf("result %d, want %d", got, batcher.TransientError)
+	}
+	a.set(func(m *memory) { m.applyErr = nil })
+	a.tell(t, aTask)
+	if got := a.lease(t, "1").Instance.LastDirty; got != 9 {
+		t.Errorf("timestamp %d, want that of the peer's", got)
+	}
+}
