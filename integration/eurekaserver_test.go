@@ -1,0 +1,137 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+)
+
+// startEurekaServer runs a published Eureka server, Spring Cloud's with Netflix's own inside, as a
+// peer of a node, with the settings that it comes with but for how often it is a client of the node.
+// What it offers to clients is used as that of a node.
+func startEurekaServer(t *testing.T, addr string, peer *Node) *Node {
+	t.Helper()
+	need(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(t.TempDir(), "eureka.log")
+	p, err := launch(t, log, nil, []string{"java", "-Xmx256m", "-jar", "clients/java/server/target/driver.jar",
+		"--server.address=" + host, "--server.port=" + port,
+		// A server that finds its own host in a URL takes the URL for its own, whatever the port.
+		"--eureka.instance.hostname=localhost",
+		"--eureka.instance.lease-renewal-interval-in-seconds=1",
+		"--eureka.client.service-url.defaultZone=" + peer.Eureka(),
+		"--eureka.client.registry-fetch-interval-seconds=1",
+	})
+	if err != nil {
+		t.Fatalf("start the Eureka server: %v", err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of the Eureka server's log:\n%s", tail(log, 40))
+		}
+	})
+	server := &Node{Process: p, Name: "eureka", HTTP: addr, log: log}
+	Eventually(t, ReadyLimit, "the Eureka server answers", func() error {
+		if answer := server.Get("/eureka/apps/"); answer.Status != http.StatusOK {
+			return fmt.Errorf("apps/: %v", answer)
+		}
+		return nil
+	})
+	return server
+}
+
+// awaitOn waits until a server shows an instance in a status; "": not at all.
+func awaitOn(t *testing.T, server *Node, app, id, status string) {
+	t.Helper()
+	Eventually(t, replicated, fmt.Sprintf("%s shows %s as %q", server.Name, id, status), func() error {
+		shown, err := server.Lookup(app, id)
+		switch {
+		case err != nil:
+			return err
+		case shown == nil && status == "":
+			return nil
+		case shown == nil:
+			return errors.New("it is not there")
+		case shown.Status != status:
+			return fmt.Errorf("it is %s", shown.Status)
+		}
+		return nil
+	})
+}
+
+func mustDo(t *testing.T, what string, answer Answer) {
+	t.Helper()
+	if answer.Outcome() != Done {
+		t.Fatalf("%s: %v", what, answer)
+	}
+}
+
+// TestAPublishedEurekaServerIsAPeer: both tell each other registrations, overrides, their ends and
+// cancels; what one forgets the next heartbeat brings back; what is newer on the other side is taken
+// over; and nothing goes back to where it came from.
+func TestAPublishedEurekaServerIsAPeer(t *testing.T) {
+	t.Parallel()
+	addr := FreeAddr(t)
+	c := StartCluster(t, Config{Nodes: 1, Settings: map[string]string{"replication.eureka": "old=http://" + addr + "/eureka"}})
+	ours := c.Nodes[0]
+	theirs := startEurekaServer(t, addr, ours)
+
+	// Each is a client of the other.
+	awaitOn(t, theirs, "EUREKA", "127.0.0.1:rollcall:"+portOf(t, ours.HTTP), "UP")
+	Eventually(t, replicated, "the Eureka server is registered with the node", func() error {
+		listing, err := ours.Listing()
+		if err == nil && len(listing) < 2 {
+			err = fmt.Errorf("listed are %s", summary(statuses(listing)))
+		}
+		return err
+	})
+
+	for _, way := range []struct {
+		id       string
+		from, to *Node
+	}{{"ours", ours, theirs}, {"theirs", theirs, ours}} {
+		const app = "ORDERS"
+		mustDo(t, "register", way.from.Register(Instance{App: app, ID: way.id}))
+		awaitOn(t, way.to, app, way.id, "UP")
+		mustDo(t, "override", way.from.Override(app, way.id, "OUT_OF_SERVICE"))
+		awaitOn(t, way.to, app, way.id, "OUT_OF_SERVICE")
+		mustDo(t, "end of the override", way.from.EndOverride(app, way.id))
+		awaitOn(t, way.to, app, way.id, "UNKNOWN")
+		mustDo(t, "register again", way.from.Register(Instance{App: app, ID: way.id}))
+		awaitOn(t, way.to, app, way.id, "UP")
+		mustDo(t, "override on the other side", way.to.Override(app, way.id, "DOWN"))
+		awaitOn(t, way.from, app, way.id, "DOWN")
+		mustDo(t, "its end", way.to.Do(Request{Method: http.MethodDelete, Path: path(app, way.id) + "/status?value=UP"}))
+		awaitOn(t, way.from, app, way.id, "UP")
+		mustDo(t, "cancel", way.from.Cancel(app, way.id))
+		awaitOn(t, way.to, app, way.id, "")
+	}
+
+	// What a batch took away behind the back of the sender comes back by the next heartbeat.
+	mustDo(t, "register", ours.Register(Instance{App: "ORDERS", ID: "lost"}))
+	awaitOn(t, theirs, "ORDERS", "lost", "UP")
+	mustDo(t, "batch", theirs.Do(Request{Method: http.MethodPost, Path: "/eureka/peerreplication/batch/", ContentType: "application/json",
+		Body: []byte(`{"replicationList":[{"appName":"ORDERS","id":"lost","action":"Cancel"}]}`)}))
+	awaitOn(t, theirs, "ORDERS", "lost", "")
+	mustDo(t, "heartbeat", ours.Renew("ORDERS", "lost"))
+	awaitOn(t, theirs, "ORDERS", "lost", "UP")
+
+	if status, err := ours.Peer("old"); err != nil || status.State != "ok" || len(status.Dropped) > 0 || status.Incoming == nil || status.Incoming.Cut {
+		t.Errorf("the node says of the Eureka server %+v, %v; want it ok, nothing dropped and its link alive", status, err)
+	}
+}
+
+func portOf(t *testing.T, addr string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
