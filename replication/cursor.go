@@ -81,13 +81,16 @@ func (c *cursor) lose() {
 	c.known = false
 }
 
-// found says that a comparison found what the peer lacks of a view, and that tasks which tell it wait:
-// reading goes on after that view.
+// found says that a comparison found what the peer lacks of a view, and that tasks which tell it wait.
+// Reading goes on after what was compared: what had changed only lately was not.
 func (c *cursor) found(view *registry.View) {
+	now := view.Stamp().Lease
+	settled := view.SettledIndex(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = true
-	c.place = place{after: view.Index(), upto: view.Index(), clock: view.Stamp().Lease}
+	// Which lives are new to the peer is not known of that time.
+	c.place = place{after: settled, upto: settled}
 }
 
 // add notes a task that tells changes from first on, the last made at a moment of the lease clock (ms).
@@ -153,18 +156,21 @@ func (c *cursor) reached() registry.Index {
 	return c.place.after
 }
 
-// queued is how many changes wait in tasks, and the lease clock (ms) of the oldest; 0: none does.
-func (c *cursor) queued() (changes int, since int64) {
+// queued is how many tasks wait that tell changes which reading will not come to again, and the lease
+// clock (ms) of the oldest change that any task tells; 0: none does.
+func (c *cursor) queued() (tasks int, since int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waiting.Scan(func(_ registry.Index, w waiting) bool {
-		changes += w.tasks
+	c.waiting.Scan(func(first registry.Index, w waiting) bool {
+		if first <= c.place.upto {
+			tasks += w.tasks
+		}
 		if since == 0 || w.since < since {
 			since = w.since
 		}
 		return true
 	})
-	return changes, since
+	return tasks, since
 }
 
 const (

@@ -138,7 +138,7 @@ func (s *session) untilDigest() time.Duration {
 
 // fill queues as much as there is room for: first what a repair found, which is older, then changes.
 func (s *session) fill(ctx context.Context) {
-	for s.queueBacklog() {
+	for ctx.Err() == nil && s.queueBacklog() {
 		if _, known := s.cursor.reading(); !known {
 			s.compareAll(ctx)
 			return
@@ -336,9 +336,20 @@ func (s *session) find(ctx context.Context, reason string) finding {
 	f := finding{reason: reason, view: s.view()}
 	f.diff, f.tasks, f.err = s.link.compare(ctx, true)
 	if errors.Is(f.err, ErrNoDigests) {
-		f.diff, f.err = Diff{Missing: len(f.tasks)}, nil
+		f.diff, f.err = Diff{Missing: live(f.tasks)}, nil
 	}
 	return f
+}
+
+// live is how many tasks tell of instances that are there.
+func live(tasks []task) int {
+	n := 0
+	for _, t := range tasks {
+		if t.facts&canceled == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // take queues what a comparison found.

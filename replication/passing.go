@@ -40,10 +40,7 @@ func (p *peer) tellLive(l *registry.Lease, from place) (t task, ok bool) {
 		t.facts |= overridden
 	}
 	if t.facts == 0 {
-		if p.Kind == Eureka {
-			return task{}, false // it has no word for the rest, such as a quarantine
-		}
-		t.facts = registered
+		t.facts = registered // such as a quarantine, which is a part of the whole state
 	}
 	// Whoever starts anew after a part of this was told must find the rest.
 	t.first = oldestAfter(from.after, l.Described, l.Overrode, first)

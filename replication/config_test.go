@@ -1,0 +1,69 @@
+package replication
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func validConfig() Config {
+	return Config{
+		Service: newMemory(), Datacenter: "dc1", Node: "n1",
+		Sender: func() (string, uint64) { return "dc1", 0 },
+	}
+}
+
+func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
+	c := Config{
+		Datacenter: "dc1", Consensus: true, Digest: -time.Second,
+		Peers: []PeerConfig{
+			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1", "ftp://b:1"}, Queue: -1},
+			{Name: "dc2", Kind: Datacenter, URLs: []string{"a:1/"}},
+			{Name: "n2", Kind: Node, URLs: []string{"http://a:1/"}},
+			{Kind: Eureka, URLs: []string{"http://a:1/eureka", "http://b:1/eureka"}},
+			{Name: "dc1", Kind: Datacenter, Single: true},
+		},
+	}
+	_, err := New(c)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{
+		"Service is missing", "Node must name the own node", "Sender is missing", "Digest is -1s",
+		`peer dc2: URL "ftp://b:1" must be absolute`, "peer dc2: Queue must not be negative", "peer dc2: another peer has this name",
+		"peer n2: the nodes of a datacenter with consensus do not replicate to each other",
+		`peer n2: URL "http://a:1/" must have no slash at its end`,
+		"peer number 4: Name is missing", "peer number 4: it has 2 URLs: each Eureka server is a peer of its own",
+		"peer dc1: it has the name of the own datacenter", "peer dc1: Single is for Eureka servers only", "peer dc1: URLs is empty",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("does not say %q:\n%v", want, err)
+		}
+	}
+}
+
+func TestMistakesDoNotShowPasswords(t *testing.T) {
+	for _, u := range []string{"ftp://user:secret@a:1", "http://user:secret@a:1/", "http://user:secret@a:b"} {
+		c := validConfig()
+		c.Peers = []PeerConfig{{Name: "dc2", Kind: Datacenter, URLs: []string{u}}}
+		_, err := New(c)
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v", u, err)
+		}
+	}
+}
+
+func TestZeroNumbersAreDefaults(t *testing.T) {
+	c := validConfig()
+	c.Peers = []PeerConfig{{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1"}, Queue: 7}}
+	got := c.withDefaults()
+	p := got.Peers[0]
+	if got.Digest != time.Minute || p.BatchSize != 250 || p.BatchDelay != 500*time.Millisecond || p.Queue != 7 ||
+		p.Workers != 20 || p.CongestionDelay != time.Second || p.NetworkDelay != 100*time.Millisecond ||
+		p.MaxDelay != 30*time.Second || p.Expiry != 30*time.Second || p.ConnectTimeout != time.Second || p.ReadTimeout != 5*time.Second {
+		t.Errorf("got %+v", got)
+	}
+	if c.Peers[0].BatchSize != 0 {
+		t.Error("the caller's configuration was changed")
+	}
+}

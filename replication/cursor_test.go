@@ -1,0 +1,143 @@
+package replication
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func TestCursorStaysBelowWhatWaits(t *testing.T) {
+	c := newCursor(10, true)
+	at, _ := c.reading()
+	c.add(12, 0)
+	c.add(15, 0)
+	c.read(at, 20, 1, true)
+	for _, step := range []struct {
+		done, want registry.Index
+	}{{15, 11}, {12, 20}} {
+		c.done(step.done)
+		if got := c.reached(); got != step.want {
+			t.Errorf("with %d transmitted: at %d, want %d", step.done, got, step.want)
+		}
+	}
+}
+
+func TestCursorCountsReadingOnlyWhenItHasCaughtUp(t *testing.T) {
+	c := newCursor(10, true)
+	at, _ := c.reading()
+	c.read(at, 17, 1, false)
+	if got := c.reached(); got != 10 {
+		t.Errorf("in the middle of the list: at %d, want 10", got)
+	}
+	if at, _ = c.reading(); at.upto != 17 || at.after != 10 {
+		t.Errorf("goes on at %d with what is after %d, want 17 and 10", at.upto, at.after)
+	}
+	c.read(at, 30, 1, true)
+	if got := c.reached(); got != 30 {
+		t.Errorf("at the end of the list: at %d, want 30", got)
+	}
+}
+
+func TestCursorGoesBackToBeforeWhatIsGivenUp(t *testing.T) {
+	c := newCursor(10, true)
+	at, _ := c.reading()
+	c.add(12, 0)
+	c.add(15, 0)
+	c.read(at, 20, 7, true)
+	at, _ = c.reading()
+	c.giveUp(15)
+	c.read(at, 30, 8, true) // was under way
+	at, _ = c.reading()
+	if at.after != 14 || at.upto != 14 || at.clock != 0 {
+		t.Errorf("goes on at %d with what is after %d (clock %d), want 14, 14 and 0", at.upto, at.after, at.clock)
+	}
+	if got := c.reached(); got != 11 {
+		t.Errorf("at %d, want 11", got)
+	}
+	c.done(12)
+	if got := c.reached(); got != 14 {
+		t.Errorf("at %d, want 14", got)
+	}
+}
+
+func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
+	m := newMemory()
+	m.apply(t, registry.Register{Instance: instance("A", "1", 1)}, registry.Register{Instance: instance("A", "2", 1)})
+	c := newCursor(0, false)
+	if _, known := c.reading(); known {
+		t.Fatal("known from the beginning")
+	}
+	repair := func() {
+		c.add(everything, 0)
+		c.add(everything, 0)
+		c.found(m.view())
+	}
+	repair()
+	if at, known := c.reading(); !known || at.after != 2 {
+		t.Errorf("reads after %d (known %v), want 2", at.after, known)
+	}
+	c.done(everything)
+	if got := c.reached(); got != 0 {
+		t.Errorf("with half of the repair transmitted: at %d, want 0", got)
+	}
+	c.giveUp(everything)
+	if _, known := c.reading(); known {
+		t.Error("a part of the repair was given up, and the cursor is known")
+	}
+	repair()
+	c.done(everything)
+	c.done(everything)
+	if got := c.reached(); got != 2 {
+		t.Errorf("repaired: at %d, want 2", got)
+	}
+}
+
+// Whatever is queued, merged, transmitted and given up in whatever order: no change is waiting, or to
+// be read again, below the cursor.
+func TestCursorNeverPassesWhatThePeerDoesNotKnow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCursor(5, true)
+		newest := registry.Index(5)
+		missing := map[registry.Index]bool{} // changes that the peer does not know
+		var queued []registry.Index
+		pick := func() (at registry.Index) {
+			i := rapid.IntRange(0, len(queued)-1).Draw(t, "task")
+			at = queued[i]
+			queued = append(queued[:i], queued[i+1:]...)
+			return at
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch action := rapid.IntRange(0, 3).Draw(t, "action"); {
+			case action == 0:
+				newest++
+				missing[newest] = true
+			case action == 1: // read up to some index
+				at, _ := c.reading()
+				if at.upto >= newest {
+					break
+				}
+				upto := registry.Index(rapid.Uint64Range(uint64(at.upto)+1, uint64(newest)).Draw(t, "upto"))
+				for i := at.upto + 1; i <= upto; i++ {
+					if missing[i] {
+						c.add(i, 0)
+						queued = append(queued, i)
+					}
+				}
+				c.read(at, upto, 0, upto == newest)
+			case action == 2 && len(queued) > 0:
+				at := pick()
+				delete(missing, at)
+				c.done(at)
+			case action == 3 && len(queued) > 0:
+				c.giveUp(pick())
+			}
+			for i := range missing {
+				if i <= c.reached() {
+					t.Fatalf("the cursor is at %d, and %d was not transmitted", c.reached(), i)
+				}
+			}
+		}
+	})
+}

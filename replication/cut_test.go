@@ -1,0 +1,125 @@
+package replication
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+func TestWhichRemoteLeasesAreSpared(t *testing.T) {
+	keep, keepFor, expire := CutPolicy{Keep: true}, CutPolicy{Keep: true, For: time.Hour}, CutPolicy{}
+	for _, tt := range []struct {
+		name   string
+		policy CutPolicy
+		kind   Kind
+		dc     string
+		heard  time.Duration
+		never  bool
+		fails  bool // what is sent to it
+		want   bool
+	}{
+		{name: "heard just now", policy: keep, kind: Datacenter, heard: 15 * time.Second},
+		{name: "cut", policy: keep, kind: Datacenter, heard: 15*time.Second + 1, want: true},
+		{name: "cut for long", policy: keep, kind: Datacenter, heard: 1000 * time.Hour, want: true},
+		{name: "never heard", policy: keep, kind: Datacenter, never: true, want: true},
+		{name: "cut for less than it is kept", policy: keepFor, kind: Datacenter, heard: time.Hour, want: true},
+		{name: "cut for longer than it is kept", policy: keepFor, kind: Datacenter, heard: time.Hour + 1},
+		{name: "kept for a time from a contact that never was", policy: keepFor, kind: Datacenter, never: true},
+		{name: "left to expire", policy: expire, kind: Datacenter, heard: time.Hour},
+		{name: "a datacenter that is no peer", policy: keep, kind: Datacenter, dc: "dc9", heard: time.Hour},
+		{name: "a node is no datacenter", policy: keep, kind: Node, heard: time.Hour},
+		{name: "a Eureka server that takes what is sent", policy: keep, kind: Eureka, heard: time.Hour},
+		{name: "a Eureka server that does not", policy: keep, kind: Eureka, heard: time.Hour, fails: true, want: true},
+		{name: "a Eureka server within its time", policy: keep, kind: Eureka, heard: 90 * time.Second, fails: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := validConfig()
+			c.Peers = []PeerConfig{{Name: "dc2", Kind: tt.kind, URLs: []string{"http://a:1"}, OnCut: tt.policy}}
+			r, err := newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.fails {
+				r.peers[0].failed(errRefused)
+			}
+			if got := r.Spares(or(tt.dc, "dc2"), tt.heard, !tt.never); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCutIsByKind(t *testing.T) {
+	c := validConfig()
+	c.Peers = []PeerConfig{
+		{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1"}},
+		{Name: "old", Kind: Eureka, URLs: []string{"http://b:1/eureka"}},
+	}
+	r, err := newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dc, want := range map[string]time.Duration{"dc2": 15 * time.Second, "old": 90 * time.Second, "eureka": 90 * time.Second} {
+		if got := r.Cut(dc); got != want {
+			t.Errorf("%s: got %v, want %v", dc, got, want)
+		}
+	}
+}
+
+func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 1)...)
+		fars := map[string]*far{"n2": newFar(), "n3": newFar(), "dc2": newFar()}
+		fars["n3"].fail(batcher.TransientError)
+		fars["dc2"].fail(batcher.TransientError)
+		n2, n3 := datacenter("n2"), datacenter("n3")
+		n2.Kind, n3.Kind = Node, Node
+		settle(time.Minute)
+		r := replicateAs(t, Config{Service: m}, fars, n2, n3, datacenter("dc2"))
+		defer r.stop()
+		settle(10 * time.Second)
+		if got := r.Age(); got != 10*time.Second {
+			t.Errorf("got %v, want the 10 s since the start, in which n3 was not reached", got)
+		}
+		fars["n3"].fail(batcher.Success)
+		for range 3 {
+			m.apply(t, registry.Renew{Key: ordersKey(0)})
+			settle(2 * time.Second)
+		}
+		if got := r.Age(); got > 2*time.Second {
+			t.Errorf("got %v, though every node was reached 2 s ago", got)
+		}
+	})
+}
+
+func TestAStatusTellsWhatComesIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 1)...)
+		from := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
+		for _, op := range []registry.Op{
+			registry.Contact{DC: "dc2", Cut: 15000},
+			registry.Replica{Instance: instance("BILLING", "b-1", 1), Life: 1},
+			registry.Replica{Instance: instance("BILLING", "b-2", 1), Life: 1},
+		} {
+			if _, err := m.Apply(t.Context(), from, op); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f := newFar()
+		r := replicate(t, m, map[string]*far{"dc2": f, "dc3": newFar()}, datacenter("dc2"), datacenter("dc3"))
+		defer r.stop()
+		m.pass(10 * time.Minute)
+		in := r.Status()[0].Incoming
+		if in == nil || in.Instances != 2 || in.Kept != 2 || !in.Cut || in.OnCut != "keep" || in.Heard == nil || *in.Heard < 600_000 {
+			t.Errorf("got %+v, want 2 instances, both kept in a cut of 10 minutes", in)
+		}
+		if in := r.Status()[1].Incoming; in == nil || in.Instances != 0 || in.Heard != nil || !in.Cut {
+			t.Errorf("of a datacenter that was never heard: %+v", in)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// nothing is a link that takes everything at once, so that what is measured is what comes before it.
+type nothing struct{ farLink }
+
+func (l nothing) ProcessBatch(context.Context, []task) batcher.Result {
+	l.env.succeeded()
+	return batcher.Success
+}
+
+// BenchmarkFeedOfHeartbeats sends 3,333 heartbeats per second, of 100,000 leases, to one peer, and tells
+// how much of a core that takes, without the link and without the renewals themselves. It runs for real
+// time.
+func BenchmarkFeedOfHeartbeats(b *testing.B) {
+	const leases, perTick, tick = 100_000, 333, 100 * time.Millisecond
+	m := newMemory()
+	handles := make([]registry.Handle, leases)
+	for i := range handles {
+		i1 := instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)
+		handles[i] = m.registry.Apply(m.stamp(), 1, registry.FromClient, registry.Register{Instance: i1}).Handle
+	}
+	m.apply(b, registry.AckPeer{Peer: "dc2", Cursor: m.view().Index()})
+	measure := func(sends bool) (share float64, sent uint64) {
+		c := Config{
+			Service: m, Datacenter: "dc1", Node: "n1", Consensus: true,
+			Sender: func() (string, uint64) { return "dc1", 0 }, Peers: []PeerConfig{datacenter("dc2")},
+		}
+		r, err := newReplicator(c, func(env linkEnv) link { return nothing{farLink{env, newFar()}} })
+		if err != nil {
+			b.Fatal(err)
+		}
+		run := &replicating{Replicator: r, t: b}
+		if sends {
+			run.start()
+			defer run.stop()
+		}
+		next := 0
+		began, used := time.Now(), cpu(b)
+		ticker := time.NewTicker(tick)
+		defer ticker.Stop()
+		for range 50 {
+			<-ticker.C
+			m.set(func(m *memory) {
+				for range perTick {
+					m.registry.Apply(m.stamp(), 1, registry.FromClient, registry.Renew{Handle: handles[next]})
+					next = (next + 1) % leases
+				}
+			})
+		}
+		return float64(cpu(b)-used) / float64(time.Since(began)), run.peers[0].stats().SuccessfulExecutions
+	}
+	for b.Loop() {
+		idle, _ := measure(false)
+		busy, sent := measure(true)
+		b.ReportMetric((busy-idle)*100, "%core")
+		b.ReportMetric(float64(sent)/5, "heartbeats/s")
+	}
+}
+
+// cpu is the time that the process has used of all cores.
+func cpu(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// BenchmarkFeedOfChanges reads changes and queues them: the cost of one.
+func BenchmarkFeedOfChanges(b *testing.B) {
+	const changes = 10_000
+	m := newMemory()
+	for _, op := range registers(0, changes) {
+		m.registry.Apply(m.stamp(), 1, registry.FromClient, op)
+	}
+	v := m.view()
+	p := &peer{PeerConfig: datacenter("dc2"), config: Config{Consensus: true}}
+	b.ReportAllocs()
+	for b.Loop() {
+		list, err := v.Changes(0, changes)
+		if err != nil {
+			b.Fatal(err)
+		}
+		told := 0
+		for _, c := range list {
+			if _, ok := p.tell(v, c, place{}, 0); ok {
+				told++
+			}
+		}
+		if told != changes {
+			b.Fatalf("%d changes are told, want %d", told, changes)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/changes, "ns/change")
+}

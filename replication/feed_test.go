@@ -1,0 +1,673 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+func registers(from, to int) []registry.Op {
+	var ops []registry.Op
+	for i := from; i < to; i++ {
+		ops = append(ops, registry.Register{Instance: instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)})
+	}
+	return ops
+}
+
+func ordersKey(i int) registry.Key { return registry.NewKey("ORDERS", fmt.Sprintf("orders-%d", i)) }
+
+// wantSame fails unless a peer has what belongs to the datacenter, and nothing else.
+func wantSame(t testing.TB, m *memory, f *far) {
+	t.Helper()
+	want, got := owned(m.view()), f.knows()
+	if maps.Equal(want, got) {
+		return
+	}
+	t.Errorf("the peer has %d instances, want %d", len(got), len(want))
+	for key, c := range want {
+		if g, ok := got[key]; !ok || g != c {
+			t.Fatalf("%s: the peer has %+v (there: %v), want %+v", key, g, ok, c)
+		}
+	}
+	for key := range got {
+		if _, ok := want[key]; !ok {
+			t.Fatalf("%s: the peer has it, and should not", key)
+		}
+	}
+}
+
+// known starts a peer that has all there is, so that only what comes then is to be told.
+func known(t testing.TB, m *memory, name string) *far {
+	t.Helper()
+	f := newFar()
+	f.has = owned(m.view())
+	if at := m.view().Index(); at > 0 {
+		m.apply(t, registry.AckPeer{Peer: name, Cursor: at})
+	}
+	return f
+}
+
+func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 1)...)
+		f := known(t, m, "dc2")
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		synctest.Wait()
+		m.apply(t, registers(1, 3)...)
+		m.apply(t, registry.SetOverride{Key: ordersKey(0), Status: registry.OutOfService})
+		m.apply(t, registry.Cancel{Key: ordersKey(1)})
+		settle(501 * time.Millisecond)
+		synctest.Wait()
+		wantSame(t, m, f)
+		if len(f.heard().tasks) != 3 || f.heard().calls != 1 {
+			t.Errorf("%d tasks in %d calls, want 3 in 1", len(f.heard().tasks), f.heard().calls)
+		}
+		if s := r.only(); s.State != StateOK || s.Reason != "" || s.LagChanges != 0 || s.LagMillis != 0 {
+			t.Errorf("status %+v, want ok without a lag", s)
+		}
+	})
+}
+
+func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		f := newFar()
+		m.apply(t, registers(0, 10)...)
+		first := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		settle(3 * time.Second)
+		first.stop()
+		told := len(f.heard().tasks)
+		m.apply(t, registers(10, 12)...)
+		second := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer second.stop()
+		settle(3 * time.Second)
+		wantSame(t, m, f)
+		if got := len(f.heard().tasks) - told; got != 2 {
+			t.Errorf("%d tasks after the restart, want the 2 that are new", got)
+		}
+	})
+}
+
+func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(9999, 10000)...)
+		f := known(t, m, "dc2")
+		f.delay = 20 * time.Millisecond
+		peer := datacenter("dc2")
+		peer.Workers, peer.Queue = 2, 1000
+		first := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		for i := range 50 {
+			m.apply(t, registers(100*i, 100*i+100)...)
+			m.apply(t, registry.Cancel{Key: ordersKey(100 * i)}, registry.SetOverride{Key: ordersKey(100*i + 1), Status: registry.OutOfService})
+			settle(10 * time.Millisecond)
+			if i == 25 {
+				settle(400 * time.Millisecond)
+				m.set(func(m *memory) { m.applyErr = registry.ErrNoLeader }) // it cannot say how far it came
+				first.stop()
+				m.set(func(m *memory) { m.applyErr = nil })
+				if n := len(f.knows()); n == 0 || n >= 2500 {
+					t.Errorf("the peer has %d instances when the first node stops, want some of 2500", n)
+				}
+				second := replicate(t, m, map[string]*far{"dc2": f}, peer)
+				defer second.stop()
+			}
+		}
+		settle(20 * time.Second)
+		wantSame(t, m, f)
+		if f.heard().repairs != 0 {
+			t.Errorf("%d comparisons, want none", f.heard().repairs)
+		}
+	})
+}
+
+func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 1)...)
+		f := known(t, m, "dc2")
+		f.delay = 100 * time.Millisecond
+		peer := datacenter("dc2")
+		peer.Queue, peer.BatchSize, peer.Workers = 20, 5, 2
+		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		defer r.stop()
+		m.apply(t, registers(1, 500)...)
+		settle(200 * time.Millisecond)
+		if s := r.only(); s.Pending+s.InFlight > 20 || s.LagChanges < 400 {
+			t.Errorf("%d tasks pending and in flight, %d changes behind: want at most 20, at least 400", s.Pending+s.InFlight, s.LagChanges)
+		}
+		settle(20 * time.Second)
+		wantSame(t, m, f)
+		if s := r.only(); len(s.Dropped) != 0 || s.LagChanges != 0 {
+			t.Errorf("dropped %v, lag %d: want nothing", s.Dropped, s.LagChanges)
+		}
+	})
+}
+
+func TestChangesOverflowAndAreReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 1)...)
+		f := known(t, m, "dc2")
+		f.delay = time.Second
+		peer := datacenter("dc2")
+		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
+		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		defer r.stop()
+		synctest.Wait()
+		m.apply(t, registers(1, 11)...)
+		synctest.Wait()
+		// What answers ask for knows of no room.
+		for i := range 15 {
+			r.peers[0].sending().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, task{facts: heartbeat}, time.Time{})
+		}
+		synctest.Wait()
+		if got := r.only().Dropped["overflow"]; got < 10 {
+			t.Fatalf("%d overflowed, want so many that changes were among them", got)
+		}
+		settle(30 * time.Second)
+		wantSame(t, m, f)
+		if got := m.view().Peer("dc2").Cursor; got != m.view().Index() {
+			t.Errorf("cursor at %d, want %d", got, m.view().Index())
+		}
+	})
+}
+
+func TestACutOfAnyLengthHeals(t *testing.T) {
+	for _, cut := range []time.Duration{10 * time.Second, 10 * time.Minute, 3 * time.Hour} {
+		t.Run(cut.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory()
+				m.apply(t, registers(0, 100)...)
+				f := known(t, m, "dc2")
+				peer := datacenter("dc2")
+				peer.Queue, peer.BatchSize = 50, 10
+				r := replicate(t, m, map[string]*far{"dc2": f}, peer)
+				defer r.stop()
+				f.fail(batcher.TransientError)
+				m.apply(t, registers(100, 300)...)
+				for i := range 50 {
+					m.apply(t, registry.Cancel{Key: ordersKey(i)})
+				}
+				settle(cut)
+				s := r.only()
+				if s.State != StateFailing || s.LagChanges != 250 {
+					t.Errorf("state %s, lag %d: want failing, 250", s.State, s.LagChanges)
+				}
+				if want := fmt.Sprintf("%v; 250 changes are waiting since %v", errRefused, cut); s.Reason != want {
+					t.Errorf("reason %q, want %q", s.Reason, want)
+				}
+				if s.Pending+s.InFlight > 50 {
+					t.Errorf("%d tasks pending and in flight, want at most 50", s.Pending+s.InFlight)
+				}
+				f.fail(batcher.Success)
+				settle(5 * time.Second)
+				wantSame(t, m, f)
+				if s := r.only(); s.State != StateOK || s.LagChanges != 0 {
+					t.Errorf("healed: state %s, lag %d: want ok, 0", s.State, s.LagChanges)
+				}
+				if f.heard().repairs != 0 && cut < time.Minute {
+					t.Errorf("%d comparisons, want none: the list tells everything", f.heard().repairs)
+				}
+			})
+		})
+	}
+}
+
+func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 1)...)
+		f := known(t, m, "dc2")
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		by := registry.Act{Author: "alice", Reason: "maintenance"}
+		pause := func(paused bool) {
+			t.Helper()
+			if err := r.Pause(context.Background(), "dc2", paused, by); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		pause(true)
+		before := m.view().Peer("dc2").Cursor
+		m.apply(t, registers(1, 4)...)
+		m.apply(t, registry.Renew{Key: ordersKey(0)})
+		settle(time.Hour)
+		if f.heard().calls+f.heard().repairs != 0 {
+			t.Errorf("%d calls while paused", f.heard().calls+f.heard().repairs)
+		}
+		s := r.only()
+		if want := "paused by alice: maintenance; 3 changes are waiting since 1h0m0s"; s.State != StatePaused || s.Reason != want {
+			t.Errorf("state %s, reason %q, want %q", s.State, s.Reason, want)
+		}
+		if got := m.view().Peer("dc2").Cursor; got != before {
+			t.Errorf("cursor went from %d to %d", before, got)
+		}
+		if _, err := r.Diff(context.Background(), "dc2"); !errors.Is(err, ErrNotSending) {
+			t.Errorf("Diff: %v, want %v", err, ErrNotSending)
+		}
+		pause(false)
+		settle(time.Second)
+		wantSame(t, m, f)
+	})
+}
+
+func TestWhatWaitsWhenAPeerIsPausedIsToldLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 1)...)
+		f := known(t, m, "dc2")
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		synctest.Wait()
+		m.apply(t, registers(1, 4)...)
+		synctest.Wait()
+		for _, paused := range []bool{true, false} {
+			if err := r.Pause(context.Background(), "dc2", paused, registry.Act{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if got := r.only().Dropped["stopped"]; got != 3 {
+			t.Errorf("%d tasks were dropped by the pause, want 3", got)
+		}
+		settle(time.Second)
+		wantSame(t, m, f)
+	})
+}
+
+func TestAPauseOfAnotherNodeIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		f := newFar()
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		synctest.Wait()
+		m.apply(t, registry.PausePeer{Peer: "dc2", Paused: true})
+		settle(time.Second)
+		if got := r.only().State; got != StatePaused {
+			t.Errorf("state %s, want %s", got, StatePaused)
+		}
+		m.apply(t, registry.PausePeer{Peer: "dc2"})
+		settle(time.Second)
+		if got := r.only().State; got != StateOK {
+			t.Errorf("state %s, want %s", got, StateOK)
+		}
+	})
+}
+
+func TestAPeerOfWhichNothingIsKnownIsRepaired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 600)...)
+		f := newFar()
+		f.has[registry.NewKey("GONE", "gone-1")] = copied{version: registry.Version{Life: 1}}
+		f.fail(batcher.TransientError)
+		peer := datacenter("dc2")
+		peer.Queue = 100 // the rest of the repair waits
+		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		defer r.stop()
+		settle(5 * time.Second)
+		if s := r.only(); s.State != StateFailing || s.LagChanges != 600 || s.Cursor != "" {
+			t.Errorf("state %s, lag %d, cursor %q: want failing, 600, none", s.State, s.LagChanges, s.Cursor)
+		}
+		f.fail(batcher.Success)
+		settle(10 * time.Second)
+		wantSame(t, m, f)
+		s := r.only()
+		if s.Repairs["first"] != 1 || s.Repair == nil || s.Repair.Sent != 600 || s.Repair.Removed != 1 {
+			t.Errorf("repairs %v, the last %+v: want one that sent 600 and removed 1", s.Repairs, s.Repair)
+		}
+		if got := m.view().Peer("dc2"); !got.Known || got.Cursor != m.view().Index() {
+			t.Errorf("the state keeps %+v, want a cursor at %d", got, m.view().Index())
+		}
+	})
+}
+
+func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 600)...)
+		f := newFar()
+		f.result = func(tasks []task) batcher.Result {
+			if tasks == nil {
+				return batcher.Success // it can be compared with
+			}
+			return batcher.TransientError
+		}
+		peer := datacenter("dc2")
+		peer.Queue = 100
+		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		settle(time.Minute)
+		r.stop()
+		if got := m.view().Peer("dc2"); got.Known {
+			t.Errorf("the state keeps a cursor: %+v", got)
+		}
+		f.fail(batcher.Success)
+		next := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		defer next.stop()
+		settle(10 * time.Second)
+		wantSame(t, m, f)
+	})
+}
+
+func TestAPeerThatTheListDoesNotReachAnyMoreIsRepaired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 100)...)
+		f := known(t, m, "dc2")
+		for i := range 50 {
+			m.apply(t, registry.Cancel{Key: ordersKey(i)})
+		}
+		m.pass(25 * time.Hour)
+		m.apply(t, registers(100, 110)...)
+		if _, err := m.view().Changes(m.view().Peer("dc2").Cursor, 1); !errors.Is(err, registry.ErrTooOld) {
+			t.Fatalf("the list still reaches back: %v", err)
+		}
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		settle(5 * time.Second)
+		wantSame(t, m, f)
+		if got := r.only().Repairs["too-old"]; got != 1 {
+			t.Errorf("%d repairs because the list is too short, want 1", got)
+		}
+		m.apply(t, registers(110, 120)...)
+		settle(time.Second)
+		wantSame(t, m, f)
+	})
+}
+
+func TestWhatDiffersAnywayIsRepairedByDigest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 10)...)
+		f := known(t, m, "dc2")
+		delete(f.has, ordersKey(3))
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		settle(50 * time.Second)
+		if f.heard().repairs != 0 {
+			t.Errorf("%d comparisons in the first 50 s, want none", f.heard().repairs)
+		}
+		settle(20 * time.Second)
+		wantSame(t, m, f)
+		if s := r.only(); s.Repairs["digest"] != 1 || f.heard().repairs != 1 {
+			t.Errorf("%v repairs of %d comparisons, want one", s.Repairs, f.heard().repairs)
+		}
+	})
+}
+
+func TestOperatorsCompareAndRepair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 10)...)
+		f := known(t, m, "dc2")
+		delete(f.has, ordersKey(3))
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		synctest.Wait()
+		for _, ask := range []func(context.Context, string) (Diff, error){r.Diff, r.Repair} {
+			got, err := ask(context.Background(), "dc2")
+			if err != nil || got.Missing != 1 || got.Extra != 0 {
+				t.Errorf("got %+v, %v: want 1 missing", got, err)
+			}
+		}
+		settle(time.Second)
+		wantSame(t, m, f)
+		if got := r.only().Repairs["asked"]; got != 1 {
+			t.Errorf("%d repairs that were asked for, want 1", got)
+		}
+		if _, err := r.Diff(context.Background(), "dc9"); !errors.Is(err, ErrUnknownPeer) {
+			t.Errorf("another peer: %v, want %v", err, ErrUnknownPeer)
+		}
+	})
+}
+
+func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 1)...)
+		f := known(t, m, "dc2")
+		refuses := true
+		f.result = func(tasks []task) batcher.Result {
+			for _, one := range tasks {
+				if refuses && one.key == ordersKey(5) {
+					return batcher.PermanentError
+				}
+			}
+			return batcher.Success
+		}
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		m.apply(t, registers(1, 10)...)
+		settle(5 * time.Second)
+		if got := len(f.knows()); got != 9 {
+			t.Errorf("the peer has %d instances, want all 10 but the refused one", got)
+		}
+		if s := r.only(); s.Dropped["permanent"] != 1 || s.LagChanges != 0 {
+			t.Errorf("dropped %v, lag %d: want 1 that is permanent, and no lag", s.Dropped, s.LagChanges)
+		}
+		f.set(func(*far) { refuses = false })
+		settle(2 * time.Minute)
+		wantSame(t, m, f)
+	})
+}
+
+func TestASlowPeerDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 1)...)
+		slow, fast := known(t, m, "dc2"), known(t, m, "dc3")
+		slow.delay = time.Hour
+		peer := datacenter("dc2")
+		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
+		r := replicate(t, m, map[string]*far{"dc2": slow, "dc3": fast}, peer, datacenter("dc3"))
+		defer r.stop()
+		for i := range 20 {
+			m.apply(t, registers(50*i+1, 50*i+51)...)
+			settle(600 * time.Millisecond)
+			wantSame(t, m, fast)
+		}
+	})
+}
+
+func TestHeartbeatsAreToldOncePerRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 3)...)
+		f := known(t, m, "dc2")
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		synctest.Wait()
+		for range 4 {
+			m.apply(t, registry.Renew{Key: ordersKey(1)})
+			settle(2 * time.Second)
+		}
+		if want := map[registry.Key]int{ordersKey(1): 4}; !maps.Equal(f.heard().beats, want) {
+			t.Errorf("heartbeats %v, want %v", f.heard().beats, want)
+		}
+	})
+}
+
+func TestAHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 3)...)
+		f := known(t, m, "dc2")
+		delete(f.has, ordersKey(1))
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		synctest.Wait()
+		m.apply(t, registry.Renew{Key: ordersKey(1)})
+		settle(2 * time.Second)
+		wantSame(t, m, f)
+	})
+}
+
+func TestAnAnswerDoesNotOvertakeARemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 3)...)
+		f := known(t, m, "dc2")
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		synctest.Wait()
+		m.apply(t, registry.Cancel{Key: ordersKey(1)})
+		synctest.Wait()
+		r.peers[0].submit(task{key: ordersKey(1), facts: registered})
+		settle(time.Second)
+		wantSame(t, m, f)
+	})
+}
+
+func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 200)...)
+		f := known(t, m, "dc2")
+		peer := datacenter("dc2")
+		peer.Queue = 50
+		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		defer r.stop()
+		f.fail(batcher.TransientError)
+		m.apply(t, registers(200, 201)...)
+		for range 20 {
+			for i := range 200 {
+				m.apply(t, registry.Renew{Key: ordersKey(i)})
+			}
+			settle(30 * time.Second)
+		}
+		if s := r.only(); s.Pending+s.InFlight > 50 {
+			t.Errorf("%d tasks pending and in flight, want at most 50", s.Pending+s.InFlight)
+		}
+		f.fail(batcher.Success)
+		settle(5 * time.Second)
+		wantSame(t, m, f)
+		if len(f.heard().beats) == 0 {
+			t.Error("no heartbeat came through after the cut")
+		}
+	})
+}
+
+func TestOperatorsActsGoToNodesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		node, remote := newFar(), newFar()
+		node.fail(batcher.Congestion)
+		peer := datacenter("n2")
+		peer.Kind = Node
+		r := replicateAs(t, Config{Service: m}, map[string]*far{"n2": node, "dc2": remote}, peer, datacenter("dc2"))
+		defer r.stop()
+		synctest.Wait()
+		r.Act(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000})
+		r.Act(registry.SelfPreservation{To: registry.PreservationReleased})
+		settle(3 * time.Second)
+		node.set(func(f *far) { f.result = nil })
+		settle(3 * time.Second)
+		if len(node.heard().acts) == 0 || node.heard().acts[len(node.heard().acts)-1].To != registry.PreservationReleased {
+			t.Errorf("the node was told %+v, want the last act at the end", node.heard().acts)
+		}
+		if len(remote.heard().acts) != 0 {
+			t.Errorf("the datacenter was told %+v", remote.heard().acts)
+		}
+	})
+}
+
+func TestAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 1)...)
+		f := known(t, m, "dc2")
+		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		defer r.stop()
+		m.apply(t, registers(1, 5)...)
+		at := m.view().Index()
+		m.set(func(m *memory) { m.applyErr = registry.ErrNoLeader })
+		settle(5 * time.Second)
+		if got := m.view().Peer("dc2").Cursor; got == at {
+			t.Fatal("acknowledged without a leader")
+		}
+		m.set(func(m *memory) { m.applyErr, m.applies = nil, 0 })
+		settle(10 * time.Second)
+		if got := m.view().Peer("dc2").Cursor; got != at || m.applies != 1 {
+			t.Errorf("cursor at %d after %d operations, want %d after 1", got, m.applies, at)
+		}
+	})
+}
+
+// Whatever clients do, however calls fail, and whenever a node is killed and another goes on from the
+// cursor in the state: in the end the peer has the same set, without a comparison.
+func TestNothingIsLostWhateverHappens(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemory()
+			m.apply(t, registers(0, 1)...)
+			f := known(t, m, "dc2")
+			peer := datacenter("dc2")
+			peer.Queue = rapid.IntRange(2, 12).Draw(rt, "queue")
+			peer.BatchSize = rapid.IntRange(2, 4).Draw(rt, "batch")
+			peer.Workers = rapid.IntRange(1, 3).Draw(rt, "workers")
+			peer.Expiry = time.Duration(rapid.IntRange(1, 5).Draw(rt, "expiry")) * time.Second
+			f.delay = time.Duration(rapid.IntRange(0, 700).Draw(rt, "delay")) * time.Millisecond
+			c := Config{Service: m, Consensus: true, Digest: 1000 * time.Hour}
+			r := replicateAs(t, c, map[string]*far{"dc2": f}, peer)
+			remote := registry.Origin{Kind: registry.RemoteDC, DC: "dc3"}
+			for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+				key := ordersKey(rapid.IntRange(0, 9).Draw(rt, "instance"))
+				switch rapid.IntRange(0, 9).Draw(rt, "action") {
+				case 0, 1, 2:
+					m.apply(t, registry.Register{Instance: instance(key.App, key.ID, m.clock())})
+				case 3:
+					m.apply(t, registry.Cancel{Key: key})
+				case 4:
+					m.apply(t, registry.SetOverride{Key: key, Status: registry.OutOfService})
+				case 5:
+					m.apply(t, registry.DeleteOverride{Key: key, Fallback: registry.Up})
+				case 6: // another datacenter moves the instance in the list
+					if _, err := m.Apply(context.Background(), remote, registry.SetOverride{Key: key, Status: registry.Down}); err != nil {
+						t.Fatal(err)
+					}
+				case 7:
+					f.fail(rapid.SampledFrom([]batcher.Result{batcher.Success, batcher.Congestion, batcher.TransientError}).Draw(rt, "result"))
+				case 8:
+					m.set(func(m *memory) { m.applyErr = registry.ErrNoLeader })
+					r.stop()
+					m.set(func(m *memory) { m.applyErr = nil })
+					r = replicateAs(t, c, map[string]*far{"dc2": f}, peer)
+				case 9:
+					settle(time.Duration(rapid.IntRange(1, 4000).Draw(rt, "pause")) * time.Millisecond)
+				}
+			}
+			f.fail(batcher.Success)
+			settle(2 * time.Minute)
+			r.stop()
+			want, got := owned(m.view()), f.knows()
+			for key, c := range want {
+				if got[key].version.Life != c.version.Life || got[key].version.LastDirty != c.version.LastDirty {
+					t.Errorf("%s: the peer has %+v, want %+v", key, got[key], c)
+				}
+			}
+			if len(want) != len(got) {
+				t.Errorf("the peer has %v, want %v", got, want)
+			}
+			if f.heard().repairs != 0 {
+				t.Errorf("%d comparisons", f.heard().repairs)
+			}
+			if t.Failed() {
+				rt.Fatal("lost something")
+			}
+		})
+	})
+}

@@ -1,0 +1,275 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+var errRefused = errors.New("cannot connect: connection refused")
+
+// far is what a peer has that understands everything, and how it answers. It lives on when another
+// node takes over the sending.
+type far struct {
+	mu  sync.Mutex
+	has map[registry.Key]copied
+	hearing
+	result func([]task) batcher.Result // of no tasks: of a comparison or an act; nil: Success
+	delay  time.Duration
+}
+
+// hearing is what a peer was told.
+type hearing struct {
+	tasks   []task
+	beats   map[registry.Key]int
+	acts    []registry.SelfPreservation
+	calls   int
+	repairs int // comparisons for one
+}
+
+// copied is what a peer knows of an instance.
+type copied struct {
+	version    registry.Version
+	overridden registry.Status
+}
+
+func newFar() *far {
+	return &far{has: make(map[registry.Key]copied), hearing: hearing{beats: make(map[registry.Key]int)}}
+}
+
+// set changes how the peer behaves.
+func (f *far) set(change func(f *far)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+// fail has every call end like this, or succeed again.
+func (f *far) fail(result batcher.Result) {
+	f.set(func(f *far) { f.result = func([]task) batcher.Result { return result } })
+}
+
+// heard is what the peer was told so far.
+func (f *far) heard() hearing {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.hearing
+	h.tasks, h.acts, h.beats = slices.Clone(h.tasks), slices.Clone(h.acts), maps.Clone(h.beats)
+	return h
+}
+
+// knows is a copy of all that the peer has.
+func (f *far) knows() map[registry.Key]copied {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.has)
+}
+
+// farLink is a link to it.
+type farLink struct {
+	env linkEnv
+	far *far
+}
+
+func (l farLink) url() string { return l.env.peer.URLs[0] }
+
+func (l farLink) run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (l farLink) Process(ctx context.Context, t task) batcher.Result {
+	return l.ProcessBatch(ctx, []task{t})
+}
+
+func (l farLink) ProcessBatch(ctx context.Context, tasks []task) batcher.Result {
+	l.far.mu.Lock()
+	defer l.far.mu.Unlock()
+	l.far.calls++
+	if !l.wait(ctx) {
+		return batcher.TransientError
+	}
+	if l.far.result != nil {
+		if result := l.far.result(tasks); result != batcher.Success {
+			l.env.failed(errRefused)
+			return result
+		}
+	}
+	for _, t := range tasks {
+		l.take(t)
+	}
+	l.env.succeeded()
+	return batcher.Success
+}
+
+// wait is the peer's slowness; it ends with the call.
+func (l farLink) wait(ctx context.Context) bool {
+	if l.far.delay == 0 {
+		return true
+	}
+	delay := l.far.delay
+	l.far.mu.Unlock()
+	defer l.far.mu.Lock()
+	select {
+	case <-time.After(delay):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// take is what the peer does with a task: it reads the state of this moment, as real links do.
+func (l farLink) take(t task) {
+	l.far.tasks = append(l.far.tasks, t)
+	if t.facts&canceled != 0 {
+		if c, ok := l.far.has[t.key]; ok && c.version.Life <= t.remove.Life {
+			delete(l.far.has, t.key)
+		}
+		return
+	}
+	lease, ok := l.env.view().Find(t.key)
+	if !ok {
+		return
+	}
+	if t.facts&heartbeat != 0 {
+		l.far.beats[t.key]++
+		if _, ok := l.far.has[t.key]; !ok {
+			l.env.submit(task{key: t.key, facts: registered})
+		}
+		return
+	}
+	l.far.has[t.key] = copyOf(lease)
+}
+
+func copyOf(l *registry.Lease) copied {
+	return copied{version: l.Version(), overridden: l.Instance.Overridden}
+}
+
+// compare finds what the owner's instances lack at the peer, and what is too much there.
+func (l farLink) compare(ctx context.Context, repair bool) (Diff, []task, error) {
+	l.far.mu.Lock()
+	defer l.far.mu.Unlock()
+	if repair {
+		l.far.repairs++
+	}
+	if l.far.result != nil && l.far.result(nil) != batcher.Success {
+		l.env.failed(errRefused)
+		return Diff{}, nil, errRefused
+	}
+	var d Diff
+	var tasks []task
+	here := make(map[registry.Key]bool)
+	for lease := range l.env.view().All() {
+		here[lease.Key()] = true
+		if c, ok := l.far.has[lease.Key()]; lease.Local() && (!ok || c != copyOf(lease)) {
+			d.Missing++
+			tasks = append(tasks, task{key: lease.Key(), facts: registered | overridden})
+		}
+	}
+	for key, c := range l.far.has {
+		if !here[key] {
+			d.Extra++
+			tasks = append(tasks, task{key: key, facts: canceled, remove: registry.Remove{Key: key, Kind: registry.Evicted, Life: c.version.Life}})
+		}
+	}
+	if !repair {
+		return d, nil, nil
+	}
+	return d, tasks, nil
+}
+
+// act makes it an actor.
+func (l farLink) act(_ context.Context, op registry.SelfPreservation) batcher.Result {
+	l.far.mu.Lock()
+	defer l.far.mu.Unlock()
+	if l.far.result != nil {
+		return l.far.result(nil)
+	}
+	l.far.acts = append(l.far.acts, op)
+	return batcher.Success
+}
+
+// replicating is a Replicator that runs.
+type replicating struct {
+	*Replicator
+	t    testing.TB
+	ends context.CancelFunc
+	done chan error
+}
+
+// datacenter is a peer of that kind, with what a test wants of it.
+func datacenter(name string) PeerConfig {
+	return PeerConfig{Name: name, Kind: Datacenter, URLs: []string{"http://" + name + ":8761"}, OnCut: CutPolicy{Keep: true}}
+}
+
+// replicate runs a Replicator of a datacenter with consensus. fars are by name of the peer.
+func replicate(t testing.TB, m registry.Service, fars map[string]*far, peers ...PeerConfig) *replicating {
+	t.Helper()
+	return replicateAs(t, Config{Service: m, Consensus: true}, fars, peers...)
+}
+
+func replicateAs(t testing.TB, c Config, fars map[string]*far, peers ...PeerConfig) *replicating {
+	t.Helper()
+	c.Datacenter, c.Node, c.Peers = "dc1", "n1", peers
+	c.Sender = func() (string, uint64) { return "dc1", 0 }
+	c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	r, err := newReplicator(c, func(env linkEnv) link { return farLink{env, fars[env.peer.Name]} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &replicating{Replicator: r, t: t}
+	run.start()
+	return run
+}
+
+func (r *replicating) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.ends, r.done = cancel, make(chan error, 1)
+	go func() { r.done <- r.Run(ctx) }()
+}
+
+// stop ends the sending, and waits for its end.
+func (r *replicating) stop() {
+	r.t.Helper()
+	r.ends()
+	if err := <-r.done; err != nil {
+		r.t.Errorf("Run: %v", err)
+	}
+}
+
+// only is the status of the one peer.
+func (r *replicating) only() PeerStatus {
+	r.t.Helper()
+	all := r.Status()
+	if len(all) != 1 {
+		r.t.Fatalf("%d peers, want 1", len(all))
+	}
+	return all[0]
+}
+
+// owned is what a peer should have of a state: all that belongs to its datacenter.
+func owned(v *registry.View) map[registry.Key]copied {
+	all := make(map[registry.Key]copied)
+	for l := range v.All() {
+		if l.Local() {
+			all[l.Key()] = copyOf(l)
+		}
+	}
+	return all
+}
+
+// settle lets time pass, and then everybody come to rest.
+func settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
