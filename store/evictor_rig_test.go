@@ -26,6 +26,7 @@ type evictionRig struct {
 	clock    leaseClock
 	settings registry.Settings
 	upstream bool
+	spares   SparePolicy
 	evictor  *evictor
 	metrics  *prometheus.Registry
 	counters evictionMetrics
@@ -77,6 +78,10 @@ func (g *evictionRig) lead() {
 		view:    g.machine.View,
 		expired: g.machine.Expired,
 		ending:  g.machine.Ending,
+		owner:   g.machine.Owner,
+		spares: func(dc string, heard time.Duration, ok bool) bool {
+			return g.spares != nil && g.spares(dc, heard, ok)
+		},
 		apply: func(_ context.Context, ops ...registry.Op) ([]registry.Result, error) {
 			if g.before != nil {
 				if err := g.before(ops); err != nil {

@@ -41,18 +41,9 @@ type localDisk struct {
 
 // marks say how far the disk has what takes no index of its own.
 type marks struct {
-	renewed int64          // lease clock of the newest renewal that it may have, ms
-	reduced registry.Index // the records of removals up to it are reduced
-	removed registry.Index // the newest record of a removal
-}
-
-// saved is what one write brings to the disk.
-type saved struct {
-	frozen   registry.Frozen // what changed after an index
-	after    registry.Index
-	whole    bool           // frozen is everything, and what the disk has is gone
-	view     *registry.View // of the same moment
-	renewals bool           // those of leases that did not change are to be written too
+	renewedTo  int64          // lease clock of the last write that had renewals, ms
+	reducedTo  registry.Index // the records of removals up to it are reduced
+	recordedTo registry.Index // the newest record of a removal
 }
 
 // openLocalDisk opens registry.db below dir, or makes it.

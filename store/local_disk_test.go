@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -39,8 +40,10 @@ func (g *diskRig) open() (err error) {
 	return err
 }
 
-func (g *diskRig) apply(op registry.Op) registry.Result {
-	return g.registry.Apply(g.clock, 1, registry.FromClient, op)
+func (g *diskRig) apply(op registry.Op) { g.applyFrom(registry.FromClient, op) }
+
+func (g *diskRig) applyFrom(origin registry.Origin, op registry.Op) {
+	g.registry.Apply(g.clock, 1, origin, op)
 }
 
 // pass moves the lease clock in steps that the registry believes.
@@ -56,7 +59,11 @@ func (g *diskRig) pass(d time.Duration) {
 // flush writes what changed, as a node does.
 func (g *diskRig) flush(renewals bool) error {
 	what := capture(g.registry, g.flushed)
-	what.renewals = renewals
+	if what.renewed = renewals; renewals {
+		for _, l := range what.renewedSince(math.MinInt64) {
+			what.addRenewal(g.registry.StateOf(l.Handle))
+		}
+	}
 	g.flushed = what.frozen.Index
 	return g.disk.write(what)
 }
@@ -131,7 +138,10 @@ func TestWhatIsWrittenIsWhatIsLoaded(t *testing.T) {
 // step is something that happens to a node: operations, time, writes.
 func (g *diskRig) step(t *rapid.T) {
 	key := registry.NewKey(rapid.SampledFrom([]string{"A", "AB", "B"}).Draw(t, "app"), rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "id"))
-	switch rapid.IntRange(0, 8).Draw(t, "what") {
+	by := registry.Act{Author: "a", Reason: "r"}
+	dc2 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
+	number := func(what string) int64 { return int64(rapid.IntRange(1, 5).Draw(t, what)) }
+	switch rapid.IntRange(0, 14).Draw(t, "what") {
 	case 0, 1:
 		g.apply(registry.Register{Instance: instance(key.App, key.ID, 90)})
 	case 2:
@@ -139,10 +149,24 @@ func (g *diskRig) step(t *rapid.T) {
 	case 3:
 		g.apply(registry.Cancel{Key: key})
 	case 4:
-		g.apply(registry.SetOverride{Key: key, Status: registry.OutOfService, For: 1000, By: registry.Act{Author: "a", Reason: "r"}})
+		g.apply(registry.SetOverride{Key: key, Status: registry.OutOfService, For: 1000, By: by})
 	case 5:
 		g.apply(registry.Quarantine{Key: key, For: 5000})
 	case 6:
+		g.applyFrom(dc2, registry.Replica{
+			Instance: instance(key.App, key.ID, 90), Life: uint32(number("life")), Edit: uint32(number("edit")),
+			Age: 100 * number("age"), Overridden: registry.Down, OverrideBy: by, OverrideFor: 9000,
+		})
+	case 7:
+		g.applyFrom(dc2, registry.Remove{Key: key, Kind: registry.Canceled, Life: uint32(number("life")), LastDirty: number("dirty")})
+	case 8:
+		g.applyFrom(dc2, registry.Renew{Key: key, Life: uint32(number("life")), LastDirty: number("dirty"), Age: 100 * number("age")})
+	case 9:
+		g.applyFrom(dc2, registry.Contact{DC: "dc2", Sender: "s2", Boot: 1, Clock: 1000 * number("clock"), Cut: 15_000})
+	case 10:
+		g.apply(registry.AckPeer{Peer: "dc2", Cursor: registry.Index(number("cursor"))})
+		g.apply(registry.PausePeer{Peer: "dc3", Paused: true, By: by})
+	case 11:
 		g.pass(time.Duration(rapid.SampledFrom([]int{1, 30, 300, 10_000, 90_000}).Draw(t, "seconds")) * time.Second)
 	default:
 		if err := g.flush(rapid.Bool().Draw(t, "renewals")); err != nil {

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -93,10 +95,16 @@ func (s *Local) save(last bool) error {
 		s.mu.Unlock()
 		return nil
 	}
-	f, what := s.next, s.freeze(last)
+	f, what := s.next, capture(s.registry, s.flushed)
 	s.next, s.dirty = newFlush(), false
 	s.mu.Unlock()
 
+	switch {
+	case last:
+		s.addRenewals(&what, math.MinInt64)
+	case what.frozen.Clock.Lease-s.disk.renewedTo >= renewalsAge.Milliseconds():
+		s.addRenewals(&what, s.disk.renewedTo-renewalsAge.Milliseconds())
+	}
 	began := time.Now()
 	err := s.disk.write(what)
 	s.metrics.noteFlush(what, time.Since(began))
@@ -110,20 +118,16 @@ func (s *Local) save(last bool) error {
 	return nil
 }
 
-// freeze captures what the disk has not. The caller holds mu.
-func (s *Local) freeze(last bool) saved {
-	what := capture(s.registry, s.flushed)
-	what.renewals = last || what.frozen.Clock.Lease-s.disk.renewed >= renewalsAge.Milliseconds()
-	return what
-}
-
-// capture captures what changed after an index.
-func capture(r *registry.Registry, after registry.Index) saved {
-	what := saved{frozen: r.FreezeSince(after), after: after, view: r.View()}
-	if what.frozen.Pruned > after {
-		// Something was removed, and its record pruned, since the disk was written: nothing says any more
-		// that the disk has what is gone.
-		what.frozen, what.whole = r.Freeze(), true
+// addRenewals adds the renewals, at or after a moment of the lease clock (ms), of leases that did not change,
+// a few at a time: nobody is to wait until all have been looked at. Other nodes tell renewals late: those that
+// were due the last time and came afterwards are looked for once more.
+func (s *Local) addRenewals(what *saved, since int64) {
+	what.renewed = true
+	for leases := range slices.Chunk(what.renewedSince(since), applyStep) {
+		s.mu.Lock()
+		for _, l := range leases {
+			what.addRenewal(s.registry.StateOf(l.Handle))
+		}
+		s.mu.Unlock()
 	}
-	return what
 }

@@ -34,11 +34,11 @@ func (d *localDisk) load() (*registry.Registry, error) {
 }
 
 func (d *localDisk) noteMarks(f registry.Frozen) {
-	d.marks = marks{renewed: f.Clock.Lease}
+	d.marks = marks{renewedTo: f.Clock.Lease}
 	for _, rec := range f.Removals {
-		d.removed = rec.Lease.Changed
+		d.recordedTo = rec.Lease.Changed
 		if !rec.Full {
-			d.reduced = rec.Lease.Changed
+			d.reducedTo = rec.Lease.Changed
 		}
 	}
 }

@@ -40,8 +40,11 @@ func (w *localWriter) write() error {
 		w.record(rec)
 	}
 	w.prune()
-	if w.saved.renewals {
-		w.renew()
+	if w.renewed {
+		for _, l := range w.saved.renewals {
+			w.put(w.renewals, nameOnDisk(l.Lease.Key()), appendRenewal(nil, l))
+		}
+		w.renewedTo = w.frozen.Clock.Lease
 	}
 	w.put(w.tx.Bucket(bucketState), keyRegistry, fsm.AppendFrozen(nil, w.frozen))
 	return w.err
@@ -92,9 +95,9 @@ func (w *localWriter) gone(name []byte, rec registry.Removal) {
 // record enters the record of a removal.
 func (w *localWriter) record(rec registry.Removal) {
 	w.put(w.removals, indexOnDisk(rec.Lease.Changed), fsm.AppendRemoval(nil, rec))
-	w.marks.removed = max(w.marks.removed, rec.Lease.Changed)
+	w.recordedTo = max(w.recordedTo, rec.Lease.Changed)
 	if !rec.Full {
-		w.reduced = max(w.reduced, rec.Lease.Changed)
+		w.reducedTo = max(w.reducedTo, rec.Lease.Changed)
 	}
 }
 
@@ -128,32 +131,17 @@ func (w *localWriter) prune() {
 // reduced already.
 func (w *localWriter) reduce() {
 	fresh := w.frozen.Removals
-	if w.whole || w.marks.removed <= w.reduced || !w.saved.renewals && (len(fresh) == 0 || fresh[0].Full) {
+	if w.whole || w.recordedTo <= w.reducedTo || !w.renewed && (len(fresh) == 0 || fresh[0].Full) {
 		return
 	}
 	for rec := range w.view.Removals() {
 		if rec.Full || rec.Lease.Changed > w.after {
 			return
 		}
-		if rec.Lease.Changed > w.reduced {
+		if rec.Lease.Changed > w.reducedTo {
 			w.record(rec)
 		}
 	}
-}
-
-// renew enters the renewals of leases that did not change. They are live, and may be newer than what is
-// written beside them.
-func (w *localWriter) renew() {
-	now := w.frozen.Clock.Lease
-	for l := range w.view.All() {
-		last := w.view.LastRenewal(l)
-		if l.Changed > w.after || last.Lease < w.renewed {
-			continue
-		}
-		last.Lease = min(last.Lease, now)
-		w.put(w.renewals, nameOnDisk(l.Key()), appendRenewal(nil, registry.LeaseState{Renewed: last}))
-	}
-	w.renewed = now
 }
 
 func (w *localWriter) put(to *bbolt.Bucket, key, value []byte) {

@@ -1,0 +1,48 @@
+package store
+
+import "github.com/seed-20419f34/rollcall/fsm/registry"
+
+// saved is what one write brings to the disk.
+type saved struct {
+	frozen registry.Frozen // what changed after an index
+	after  registry.Index
+	whole  bool           // frozen is everything, and what the disk has is gone
+	view   *registry.View // of the same moment
+
+	renewed  bool                  // the renewals of leases that did not change are there too
+	renewals []registry.LeaseState // of them only the times count
+}
+
+// capture captures what changed after an index.
+func capture(r *registry.Registry, after registry.Index) saved {
+	what := saved{frozen: r.FreezeSince(after), after: after, view: r.View()}
+	if what.frozen.Pruned > after {
+		// Something was removed, and its record pruned, since the disk was written: nothing says any more
+		// that the disk has what is gone.
+		what.frozen, what.whole = r.Freeze(), true
+	}
+	return what
+}
+
+// renewedSince returns the leases that did not change, but were renewed at or after a moment of the lease
+// clock (ms), in the order of their names.
+func (w *saved) renewedSince(at int64) []*registry.Lease {
+	var leases []*registry.Lease
+	for l := range w.view.All() {
+		if l.Changed <= w.after && w.view.LastRenewal(l).Lease >= at {
+			leases = append(leases, l)
+		}
+	}
+	return leases
+}
+
+// addRenewal adds the renewals of a lease that is still there. They may be newer than all else that is
+// written, whose clock they must not pass.
+func (w *saved) addRenewal(s registry.LeaseState, ok bool) {
+	if !ok {
+		return
+	}
+	now := w.frozen.Clock.Lease
+	s.Renewed.Lease, s.Client, s.Remote = min(s.Renewed.Lease, now), min(s.Client, now), min(s.Remote, now)
+	w.renewals = append(w.renewals, s)
+}
