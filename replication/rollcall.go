@@ -23,6 +23,7 @@ type rollcallLink struct {
 	env   linkEnv
 	calls *rollcallCalls
 	log   *slog.Logger
+	every time.Duration // keepAlive
 
 	mu       sync.Mutex
 	sequence uint64
@@ -30,7 +31,9 @@ type rollcallLink struct {
 }
 
 func newRollcallLink(env linkEnv) link {
-	return &rollcallLink{env: env, calls: newRollcallCalls(env.peer), log: env.config.Log.With("peer", env.peer.Name)}
+	return &rollcallLink{
+		env: env, calls: newRollcallCalls(env.peer), log: env.config.Log.With("peer", env.peer.Name), every: keepAlive,
+	}
 }
 
 // url implements link.
@@ -48,10 +51,10 @@ func (l *rollcallLink) run(ctx context.Context) error {
 			return nil
 		case <-due.C:
 		}
-		if l.silence() >= keepAlive {
+		if l.silence() >= l.every {
 			l.send(ctx, nil)
 		}
-		due.Reset(max(keepAlive-l.silence(), keepAlive/10))
+		due.Reset(l.every - l.silence())
 	}
 }
 
