@@ -233,6 +233,9 @@ func TestShutdownAnswersTheHeartbeatUnderWayAndClosesIdleConnections(t *testing.
 	if got := busy.read(t, "PUT "); got.status != 200 {
 		t.Errorf("the heartbeat under way: got %d, want 200", got.status)
 	}
+	if _, err := busy.in.ReadByte(); err != io.EOF {
+		t.Errorf("after its answer: got %v, want the connection's end", err)
+	}
 	if err := n.handler.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}

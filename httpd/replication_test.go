@@ -1,6 +1,7 @@
 package httpd_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -23,6 +24,7 @@ type peers struct {
 	status string // answer of Status; "": {}
 	asked  []string
 	state  func(w io.Writer) error
+	takes  time.Duration // a comparison
 }
 
 func (p *peers) answer(asked string) (json.RawMessage, error) {
@@ -63,8 +65,13 @@ func (p *peers) Status(context.Context) (json.RawMessage, error) {
 }
 
 // Diff implements httpd.Peers.
-func (p *peers) Diff(_ context.Context, peer string) (json.RawMessage, error) {
-	return p.answer("diff " + peer)
+func (p *peers) Diff(ctx context.Context, peer string) (json.RawMessage, error) {
+	select {
+	case <-time.After(p.takes):
+		return p.answer("diff " + peer)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("ask %s: %w", peer, ctx.Err())
+	}
 }
 
 // Repair implements httpd.Peers.
@@ -174,34 +181,32 @@ func TestErrorsOfReplicationAreAnsweredAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestMessagesOfPeersMayBeEightMiB(t *testing.T) {
+func TestMessagesOfPeersMayBeEightMiBDecoded(t *testing.T) {
+	random := make([]byte, 32<<10) // a body that gets a hundred times smaller by compression is refused
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
+	varied := hex.EncodeToString(random)
 	for _, path := range []string{"/v1/rollcall/replication", "/v1/rollcall/replication/digest"} {
-		p := &peers{}
-		n := newNode(t, httpd.Config{Peers: p}, nil)
-		random := make([]byte, 4<<20) // a body that gets a hundred times smaller by compression is refused
-		_, _ = rand.NewChaCha8([32]byte{}).Read(random)
-		varied := hex.EncodeToString(random)
 		for _, row := range []struct {
 			name, body string
+			limit      int64 // 0: the default
 			headers    []string
 			status     int
 		}{
-			{"8 MiB", strings.Repeat("a", 8<<20), nil, 200},
-			{"8 MiB and a byte", strings.Repeat("a", 8<<20+1), nil, 413},
-			{"8 MiB, compressed", gzipped(varied), []string{"Content-Encoding: gzip"}, 200},
-			{"8 MiB and a byte, compressed", gzipped(varied + "a"), []string{"Content-Encoding: gzip"}, 413},
-			{"compressed in another way", "a", []string{"Content-Encoding: br"}, 415},
+			{name: "8 MiB", body: strings.Repeat("a", 8<<20), status: 200},
+			{name: "8 MiB and a byte", body: strings.Repeat("a", 8<<20+1), status: 413},
+			{name: "the limit, compressed", body: gzipped(varied), limit: 64 << 10, headers: []string{"Content-Encoding: gzip"}, status: 200},
+			{name: "a byte more, compressed", body: gzipped(varied + "a"), limit: 64 << 10, headers: []string{"Content-Encoding: gzip"}, status: 413},
+			{name: "compressed in another way", body: "a", headers: []string{"Content-Encoding: br"}, status: 415},
 		} {
-			p.asked = nil
+			p := &peers{}
+			n := newNode(t, httpd.Config{Peers: p, Limits: httpd.Limits{BatchBytes: row.limit}}, nil)
 			got := n.send(t, request("POST", path, row.body, row.headers...))
 			if got.status != row.status {
 				t.Errorf("%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
 			}
-			if row.status == 200 && (len(p.asked) != 1 || !strings.Contains(p.asked[0], fmt.Sprint(" ", 8<<20, " "))) {
+			size := fmt.Sprint(" ", cmp.Or(row.limit, 8<<20), " ")
+			if took := len(p.asked) == 1 && strings.Contains(p.asked[0], size); took != (row.status == 200) {
 				t.Errorf("%s: it was asked %q", row.name, p.asked)
-			}
-			if row.status != 200 && len(p.asked) != 0 {
-				t.Errorf("%s: it was asked %q, want nothing", row.name, p.asked)
 			}
 		}
 	}
@@ -280,4 +285,22 @@ func TestACopyThatNobodyReadsIsCutOff(t *testing.T) {
 			t.Errorf("it was cut off after %v, want 30s", took)
 		}
 	})
+}
+
+func TestAComparisonMayTakeTwoMinutes(t *testing.T) {
+	for _, row := range []struct {
+		takes  time.Duration
+		status int
+		says   string
+	}{
+		{2*time.Minute - time.Second, 200, `"done":true`},
+		{2*time.Minute + time.Second, 503, "the comparison did not end within 2m0s"},
+	} {
+		bubble(t, func(t *testing.T) {
+			n := newBubbled(t, httpd.Config{Peers: &peers{takes: row.takes}})
+			if got := n.get(t, "/v1/rollcall/peers/dc2/diff"); got.status != row.status || !strings.Contains(got.body, row.says) {
+				t.Errorf("%v: got %d %s, want %d %s", row.takes, got.status, got.body, row.status, row.says)
+			}
+		})
+	}
 }
