@@ -1,0 +1,83 @@
+package replication
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// The file is a batch as Netflix's own server writes it. What we tell of the same instances is the
+// same, key by key, but for times that each server has for itself.
+func TestOurItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
+	body, err := os.ReadFile("testdata/eureka-batch.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	items, err := eureka.DecodeBatch(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := looseItems(t, body)
+	for n, i := range items {
+		t.Run(i.Action.String()+" "+i.ID, func(t *testing.T) {
+			f := newFakeEureka(t)
+			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+			k := key(i.App, i.ID)
+			in := instance(i.App, i.ID, i.LastDirty)
+			if i.Lease != nil {
+				in = i.Lease.Instance
+			}
+			s.apply(t, register(in))
+			told := task{key: k, facts: registered}
+			switch i.Action {
+			case eureka.Heartbeat:
+				told.facts = heartbeat
+				if i.Overridden != registry.Unknown {
+					s.apply(t, registry.SetOverride{Key: k, Status: i.Overridden})
+				}
+			case eureka.StatusUpdate:
+				told.facts = overridden
+				s.apply(t, registry.SetOverride{Key: k, Status: i.Status})
+			case eureka.DeleteStatusOverride:
+				told.facts = overridden
+				s.apply(t, registry.SetOverride{Key: k, Status: registry.Down}, registry.DeleteOverride{Key: k, Fallback: i.Status})
+			case eureka.Cancel:
+				told.facts = canceled
+			}
+			if got := s.link.Process(t.Context(), told); got != 0 {
+				t.Fatalf("result %d, failures %q", got, s.failures)
+			}
+			batches, _ := f.received()
+			if got := looseItems(t, []byte(batches[0].Body))[0]; !reflect.DeepEqual(got, theirs[n]) {
+				t.Errorf("told as\n%v, want\n%v", got, theirs[n])
+			}
+		})
+	}
+}
+
+// looseItems are the items of a batch as they are written, without the times of the server.
+func looseItems(t testing.TB, body []byte) []map[string]any {
+	t.Helper()
+	var list struct {
+		Items []map[string]any `json:"replicationList"`
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range list.Items {
+		instance, ok := i["instanceInfo"].(map[string]any)
+		if !ok {
+			continue
+		}
+		instance["lastUpdatedTimestamp"] = "its own"
+		lease := instance["leaseInfo"].(map[string]any)
+		for _, name := range []string{"registrationTimestamp", "lastRenewalTimestamp", "serviceUpTimestamp"} {
+			lease[name] = "its own"
+		}
+	}
+	return list.Items
+}
