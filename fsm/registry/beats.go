@@ -16,10 +16,9 @@ const (
 	toldByRemote
 )
 
-// hear notes when whose renewal of a lease was the last. A node of the own datacenter speaks for those
-// who renew the lease in general, which are the owner's clients.
-func (t *renewals) hear(l *Lease, origin Origin, at int64) {
-	e := t.at(l.Handle.Slot)
+// hear notes when whose renewal of the lease in a slot was the last. A node of the own datacenter speaks
+// for those who renew the lease in general, which are the owner's clients.
+func (e *renewal) hear(l *Lease, origin Origin, at int64) {
 	if origin.Kind == Client || origin.Kind == LocalPeer && l.Local() {
 		e.client = max(e.client, at)
 		return
@@ -27,15 +26,18 @@ func (t *renewals) hear(l *Lease, origin Origin, at int64) {
 	e.remote = max(e.remote, at)
 }
 
-// beat is hear of a renewal that is to be told, if it is.
-func (t *renewals) beat(l *Lease, origin Origin, at int64) {
-	t.hear(l, origin, at)
+// beat notes a renewal of a lease that is to be told, and returns the lease clock of the one before.
+func (t *renewals) beat(l *Lease, origin Origin, s Stamp) (before int64) {
+	e := t.at(l.Handle.Slot)
+	before = e.renew(s)
+	e.hear(l, origin, s.Lease)
 	switch origin.Kind {
 	case Client:
-		t.count(&t.at(l.Handle.Slot).beats[toldByClient])
+		t.count(&e.beats[toldByClient])
 	case RemoteDC:
-		t.count(&t.at(l.Handle.Slot).beats[toldByRemote])
+		t.count(&e.beats[toldByRemote])
 	}
+	return before
 }
 
 // count makes the next Beat that of a slot. It is there before it counts as the newest: whoever sees

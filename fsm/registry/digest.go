@@ -29,6 +29,22 @@ func (v *View) Settled(now int64, all bool, owner string) iter.Seq[*Lease] {
 	}
 }
 
+// SettledIndex is the newest index of the change list up to which all changes are settled at a moment
+// of the lease clock (ms): what is newer, comparisons may leave out, and readers of the list must tell.
+func (v *View) SettledIndex(now int64) Index {
+	settled := v.tables.pruned
+	old := func(l *Lease) bool {
+		if now-l.ChangedLease < settlingTime {
+			return true
+		}
+		settled = max(settled, l.Changed)
+		return false
+	}
+	v.tables.live.Reverse(func(_ Index, l *Lease) bool { return old(l) })
+	v.tables.removed.Reverse(func(_ Index, m Removal) bool { return old(m.Lease) })
+	return settled
+}
+
 // Sum is an instance's part of a digest: over its id, version, reported status, override, quarantine
 // (there or not) and Fingerprint. Two servers with equal copies have equal sums.
 func (l *Lease) Sum() uint64 {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -147,7 +148,14 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 				if r.settings.DoubledLease && renewed > l.StartedLease {
 					additional = int64(l.Duration) * 1000
 				}
-				ended := l.Expired(now.Lease, renewed, additional) && now.Lease > r.established+grace
+				since := int64(math.MinInt64) // the link was heard
+				if l.Owner != "" {
+					additional += 30_000
+					if link, ok := v.Link(l.Owner); ok {
+						since = link.Since + int64(l.Duration)*1000
+					}
+				}
+				ended := l.Expired(now.Lease, renewed, additional) && now.Lease > max(r.established+grace, since)
 				if ended {
 					due[l.Handle] = true
 				}

@@ -151,7 +151,7 @@ func TestThawRefusesAStateThatLies(t *testing.T) {
 		{"live and removed", lease(func(l *Lease) { l.EvictedAt = 1 }), "it is live and was removed"},
 		{"registered after its change", lease(func(l *Lease) { l.Registered = 9 }), "registered at 9"},
 		{"change not made yet", lease(func(l *Lease) { l.Changed = 9 }), "index 9, but the last one given out is 6"},
-		{"index twice", lease(func(l *Lease) { l.Changed, l.Registered = 1, 1 }), "index 1 is there twice"},
+		{"index twice", lease(func(l *Lease) { l.Changed, l.Registered, l.Described, l.ByClient = 1, 1, 1, 1 }), "index 1 is there twice"},
 		{"duration", lease(func(l *Lease) { l.Duration = 0 }), "duration 0 s"},
 		{"interval", lease(func(l *Lease) { l.Interval = 4000 }), "renewal interval 4000 s"},
 		{"status", lease(func(l *Lease) { i := *l.Instance; i.Status = 9; l.Instance = &i }), "status 9"},

@@ -21,7 +21,7 @@ func newEncounter(origin Origin, old *Lease, op Replica) encounter {
 		m.operator, m.status = m.client, m.client
 		return m
 	}
-	first := preferred(origin, old.Owner)
+	first := preferred(origin, old.Owner, op)
 	m.client = cmp.Compare(op.Instance.LastDirty, old.Instance.LastDirty)
 	if m.client == 0 {
 		m.client = first.of(cmp.Compare(op.Instance.Fingerprint(), old.Instance.Fingerprint()))
@@ -46,17 +46,15 @@ const (
 	preferStored
 )
 
-// preferred prefers the owner's datacenter, if that is one of the two.
-func preferred(origin Origin, owner string) preference {
+// preferred prefers the copy of him who says that the instance is his own, if only one of the two does.
+func preferred(origin Origin, owner string, op Replica) preference {
 	switch {
-	case origin.Kind != RemoteDC:
+	case origin.Kind != RemoteDC || (owner == "") == (op.Owner == ""):
 		return preferGreater
-	case owner == origin.DC:
-		return preferIncoming
 	case owner == "":
 		return preferStored
 	}
-	return preferGreater
+	return preferIncoming
 }
 
 // of turns the comparison of two contents into one of copies.

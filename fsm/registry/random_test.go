@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"pgregory.net/rapid"
@@ -49,7 +50,7 @@ func (s step) take(r *Registry, now Stamp) Result {
 }
 
 var (
-	drawOrigin = rapid.SampledFrom([]Origin{FromClient, FromClient, FromClient, FromEureka, {Kind: LocalPeer}})
+	drawOrigin = rapid.SampledFrom([]Origin{FromClient, FromClient, FromClient, FromEureka, {Kind: LocalPeer}, {Kind: RemoteDC, DC: "dc2"}})
 	drawStatus = rapid.SampledFrom([]Status{Up, Up, Up, Down, Starting, OutOfService, Unknown})
 	drawDirty  = rapid.SampledFrom([]int64{0, 100, 101, 102, 103, startOfWall, startOfWall + 60_000})
 	drawPass   = rapid.SampledFrom([]int64{0, 0, 0, 1, 999, 999, 5000, 5000, 29_999, 30_000, 30_000, 61_000, 61_000, maxRemovalAge / 2})
@@ -89,10 +90,32 @@ var (
 			By:    rapid.SampledFrom([]Act{{}, {"ann", "maintenance"}}).Draw(t, "by"),
 		}
 	})
+	drawLife    = rapid.Uint32Range(0, 3)
+	drawAge     = rapid.SampledFrom([]int64{0, 0, 1, 5000, 61_000, 120_001, -1, math.MaxInt64})
+	drawOwner   = rapid.SampledFrom([]string{"", "eureka", "dc2"})
+	drawReplica = rapid.Custom(func(t *rapid.T) Replica {
+		i := drawInstance.Draw(t, "instance")
+		i.Overridden = Unknown
+		return Replica{
+			Instance: i, Life: drawLife.Draw(t, "life"), Edit: rapid.Uint32Range(0, 3).Draw(t, "edit"),
+			Owner: drawOwner.Draw(t, "owner"), Age: drawAge.Draw(t, "age"),
+			Overridden:  rapid.SampledFrom([]Status{Unknown, Unknown, OutOfService, Down}).Draw(t, "override"),
+			OverrideBy:  drawAct.Draw(t, "override by"),
+			OverrideFor: drawFor.Draw(t, "override for"), QuarantineFor: drawFor.Draw(t, "quarantine for"),
+			QuarantineBy: drawAct.Draw(t, "quarantine by"),
+		}
+	})
+	drawPeerOp = rapid.Custom(func(t *rapid.T) Op {
+		name := rapid.SampledFrom([]string{"dc2", "n2"}).Draw(t, "peer")
+		if rapid.Bool().Draw(t, "pause") {
+			return PausePeer{Peer: name, Paused: rapid.Bool().Draw(t, "paused"), By: drawAct.Draw(t, "by")}
+		}
+		return AckPeer{Peer: name, Cursor: Index(rapid.Uint64Range(0, 100).Draw(t, "cursor"))}
+	})
 	drawStep = rapid.Custom(func(t *rapid.T) step {
 		s := step{pass: drawPass.Draw(t, "pass"), origin: drawOrigin.Draw(t, "origin")}
 		key, dirty := drawKey.Draw(t, "key"), drawDirty.Draw(t, "dirty")
-		switch rapid.IntRange(0, 18).Draw(t, "kind") {
+		switch rapid.IntRange(0, 24).Draw(t, "kind") {
 		case 0, 1, 2, 3:
 			s.op = Register{drawInstance.Draw(t, "instance")}
 		case 4, 5:
@@ -121,6 +144,23 @@ var (
 			s.op = Quarantine{Key: key, For: drawFor.Draw(t, "for"), By: drawAct.Draw(t, "by")}
 		case 18:
 			s.end = true
+		case 19, 20:
+			s.op = drawReplica.Draw(t, "replica")
+		case 21:
+			s.op = Remove{
+				Key: key, Kind: rapid.SampledFrom([]ChangeKind{Canceled, Evicted}).Draw(t, "kind of removal"),
+				Life: drawLife.Draw(t, "life"), LastDirty: dirty, Owner: drawOwner.Draw(t, "owner"), Age: drawAge.Draw(t, "age"),
+			}
+		case 22:
+			s.op = Contact{
+				DC: drawOwner.Draw(t, "dc"), Sender: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "sender"),
+				Boot: rapid.Uint64Range(1, 2).Draw(t, "boot"), Clock: rapid.Int64Range(0, 10).Draw(t, "clock"),
+				Cut: rapid.SampledFrom([]int64{-1, 0, 15_000}).Draw(t, "cut"), Age: drawAge.Draw(t, "age"),
+			}
+		case 23:
+			s.op = drawPeerOp.Draw(t, "peer")
+		case 24:
+			s.op = Renew{Key: key, LastDirty: dirty, Life: drawLife.Draw(t, "life"), Age: drawAge.Draw(t, "age")}
 		}
 		return s
 	})

@@ -51,7 +51,7 @@ func (r *Registry) enter(origin Origin, l *Lease, renewed Stamp, before History)
 	}
 	r.tables.add(l)
 	r.tables.renewals.begin(l.Handle, renewed, before.newest)
-	r.tables.renewals.hear(l, origin, renewed.Lease)
+	r.tables.renewals.at(l.Handle.Slot).hear(l, origin, renewed.Lease)
 	r.note(l, origin, Event{Kind: EventRegistered})
 	r.expiry.add(l.Handle.Slot, r.end(l))
 	r.ends.replace(&Lease{}, l)
@@ -140,8 +140,9 @@ func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
 		l.Overrode = r.index
 	}
 	r.tables.replace(old, l)
-	r.tables.renewals.renew(l.Handle.Slot, renewed)
-	r.tables.renewals.hear(l, origin, renewed.Lease)
+	slot := r.tables.renewals.at(l.Handle.Slot)
+	slot.renew(renewed)
+	slot.hear(l, origin, renewed.Lease)
 	r.expiry.move(l.Handle.Slot, r.end(l))
 	r.ends.replace(old, l)
 	return Result{Index: r.index, Handle: l.Handle}

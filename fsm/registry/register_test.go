@@ -14,7 +14,7 @@ func TestFirstRegistrationMakesALease(t *testing.T) {
 		Instance: in, Handle: Handle{Slot: 0, Gen: 1}, Interval: 30, Duration: 90,
 		RegisteredAt: startOfWall, ServiceUpAt: startOfWall, UpdatedAt: startOfWall, RenewedAt: g.now,
 		Action: ActionAdded, Life: 1, Registered: 1, Changed: 1, ChangedLease: 1000, Origin: FromClient,
-		BeganLease: 1000, StartedLease: 1000,
+		BeganLease: 1000, StartedLease: 1000, ByClient: 1, Described: 1,
 	}
 	got := g.lease(orders1)
 	if !reflect.DeepEqual(got, want) {
@@ -88,7 +88,7 @@ func TestRegisterAgain(t *testing.T) {
 				Instance: l.Instance, Handle: first.Handle, Interval: 30, Duration: 90,
 				RegisteredAt: g.now.Wall, ServiceUpAt: startOfWall, UpdatedAt: g.now.Wall, RenewedAt: g.now,
 				Action: ActionAdded, Life: 1, Registered: 2, Changed: 2, ChangedLease: g.now.Lease,
-				BeganLease: 1000, StartedLease: g.now.Lease,
+				BeganLease: 1000, StartedLease: g.now.Lease, ByClient: 2, Described: 2,
 			}
 			if *l != want {
 				t.Errorf("got %+v\nwant %+v", *l, want)

@@ -143,17 +143,13 @@ func (r *Registry) renewed(l *Lease) Stamp {
 }
 
 // renewLease notes that a live lease was renewed now. It is no change.
-func (r *Registry) renewLease(l *Lease, origin Origin) {
-	r.tables.renewals.renew(l.Handle.Slot, r.clock)
-	r.tables.renewals.beat(l, origin, r.clock.Lease)
-}
+func (r *Registry) renewLease(l *Lease, origin Origin) { r.tables.renewals.beat(l, origin, r.clock) }
 
 // heartbeat is renewLease by the client itself, of whom it is remembered if it is late.
 func (r *Registry) heartbeat(l *Lease, origin Origin) { r.heartbeatAt(l, origin, r.clock) }
 
 func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
-	silent := at.Lease - r.tables.renewals.renew(l.Handle.Slot, at)
-	r.tables.renewals.beat(l, origin, at.Lease)
+	silent := at.Lease - r.tables.renewals.beat(l, origin, at)
 	if silent*2 > int64(l.Interval)*3000 {
 		r.note(l, origin, Event{Kind: EventRenewedLate, For: silent})
 	}
@@ -162,9 +158,13 @@ func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
 // heartbeatAgo is a heartbeat some ms ago, of which another server tells now. It says whether the lease
 // is renewed by that: not if it was renewed later than that already.
 func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
+	if ms == 0 {
+		r.heartbeat(l, origin)
+		return true
+	}
 	at := r.ago(ms)
 	if at.Lease < r.renewed(l).Lease {
-		r.tables.renewals.hear(l, origin, at.Lease)
+		r.tables.renewals.at(l.Handle.Slot).hear(l, origin, at.Lease)
 		return false
 	}
 	r.heartbeatAt(l, origin, at)

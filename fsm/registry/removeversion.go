@@ -72,7 +72,7 @@ func (r *Registry) leaveRecord(origin Origin, op Remove) Result {
 		}
 	}
 	l.Instance = l.Instance.with(l.Instance.Status, l.Instance.Overridden, op.LastDirty)
-	l.Life, l.Origin, l.Owner = op.Life, origin, op.owner(origin)
+	l.Life, l.Origin, l.Owner = op.Life, origin, strings.Clone(op.owner(origin))
 	l.Action, l.EvictedAt = ActionDeleted, max(r.clock.Wall, 1)
 	r.mark(&l, origin)
 	r.supersede(op.Key)

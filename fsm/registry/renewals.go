@@ -68,8 +68,7 @@ func (t *renewals) end(slot uint32) {
 }
 
 // renew notes a renewal of the lease in a slot, and returns the lease clock of the one before.
-func (t *renewals) renew(slot uint32, s Stamp) (before int64) {
-	e := t.at(slot)
+func (e *renewal) renew(s Stamp) (before int64) {
 	before = e.lease.Load()
 	e.lease.Store(s.Lease)
 	e.wall.Store(s.Wall)

@@ -41,7 +41,17 @@ func TestThawRefusesActsAndHistoriesThatLie(t *testing.T) {
 		{"overridden later", override(func(o *Override) { o.Set = 9 }), "overridden at 9"},
 		{"quarantined never", quarantine(func(q *Quarantined) { q.Set = 0 }), "quarantined at 0"},
 		{"quarantined later", quarantine(func(q *Quarantined) { q.Set = 9 }), "quarantined at 9"},
-		{"set together", quarantine(func(q *Quarantined) { q.Set = 2 }), "were set at 2"},
+		{"two overrides set together", func(f *Frozen) {
+			other := *f.Leases[1].Lease
+			other.Override = f.Leases[0].Lease.Override
+			other.Instance = other.Instance.with(Up, OutOfService, 100)
+			f.Leases[1].Lease = &other
+		}, "two overrides were set at 2"},
+		{"two quarantines set together", func(f *Frozen) {
+			other := *f.Leases[1].Lease
+			other.Quarantine = f.Leases[0].Lease.Quarantine
+			f.Leases[1].Lease = &other
+		}, "two quarantines were set at 3"},
 		{"kind of event", lived(0, func(e *Event) { e.Kind = 99 }), "unknown kind 99"},
 		{"status of an event", lived(0, func(e *Event) { e.Status = 9 }), "status 9"},
 		{"event never", lived(0, func(e *Event) { e.Times = 0 }), "never happened"},
@@ -59,6 +69,7 @@ func TestThawRefusesActsAndHistoriesThatLie(t *testing.T) {
 			g.client(Quarantine{Key: orders1, For: 5000})
 			g.register(instance(orders2, Up, 100))
 			g.client(Cancel{orders2})
+			g.register(instance(Key{"USERS", "1"}, Up, 100))
 			f := g.Freeze()
 			if _, err := Thaw(f); err != nil {
 				t.Fatalf("the true state: %v", err)
