@@ -136,19 +136,19 @@ func or[T comparable](value, fallback T) T {
 func (c Config) validate() error {
 	var errs []error
 	if c.Service == nil {
-		errs = append(errs, errors.New("Service is missing"))
+		errs = append(errs, errors.New("there is no Service"))
 	}
 	if c.Datacenter == "" {
-		errs = append(errs, errors.New("Datacenter must name the own datacenter"))
+		errs = append(errs, errors.New("the own datacenter must have a name (Datacenter)"))
 	}
 	if c.Node == "" {
-		errs = append(errs, errors.New("Node must name the own node"))
+		errs = append(errs, errors.New("the own node must have a name (Node)"))
 	}
 	if c.Sender == nil {
-		errs = append(errs, errors.New("Sender is missing"))
+		errs = append(errs, errors.New("there is no Sender"))
 	}
 	if c.Digest < 0 {
-		errs = append(errs, fmt.Errorf("Digest is %v: it must not be negative", c.Digest))
+		errs = append(errs, fmt.Errorf("the time between comparisons must not be negative, and is %v (Digest)", c.Digest))
 	}
 	names := make(map[string]bool)
 	for i, p := range c.Peers {

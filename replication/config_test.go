@@ -29,7 +29,7 @@ func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{
-		"Service is missing", "Node must name the own node", "Sender is missing", "Digest is -1s",
+		"there is no Service", "the own node must have a name (Node)", "there is no Sender", "must not be negative, and is -1s (Digest)",
 		`peer dc2: URL "ftp://b:1" must be absolute`, "peer dc2: Queue must not be negative", "peer dc2: another peer has this name",
 		"peer n2: the nodes of a datacenter with consensus do not replicate to each other",
 		`peer n2: URL "http://a:1/" must have no slash at its end`,

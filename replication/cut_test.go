@@ -78,17 +78,17 @@ func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
 		fars["dc2"].fail(batcher.TransientError)
 		n2, n3 := datacenter("n2"), datacenter("n3")
 		n2.Kind, n3.Kind = Node, Node
-		settle(time.Minute)
+		elapse(time.Minute)
 		r := replicateAs(t, Config{Service: m}, fars, n2, n3, datacenter("dc2"))
 		defer r.stop()
-		settle(10 * time.Second)
+		elapse(10 * time.Second)
 		if got := r.Age(); got != 10*time.Second {
 			t.Errorf("got %v, want the 10 s since the start, in which n3 was not reached", got)
 		}
 		fars["n3"].fail(batcher.Success)
 		for range 3 {
 			m.apply(t, registry.Renew{Key: ordersKey(0)})
-			settle(2 * time.Second)
+			elapse(2 * time.Second)
 		}
 		if got := r.Age(); got > 2*time.Second {
 			t.Errorf("got %v, though every node was reached 2 s ago", got)

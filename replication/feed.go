@@ -306,7 +306,7 @@ func (s *session) givenUp(_ registry.Key, t task, why batcher.Drop) {
 
 // digest compares with the peer, if it can be, and if nothing else is to be done first.
 func (s *session) digest(ctx context.Context) {
-	if s.Kind == Eureka || s.comparing || len(s.backlog) > 0 || s.failing() {
+	if s.Kind == Eureka || s.comparing || len(s.backlog) > 0 {
 		return
 	}
 	s.compare(ctx, repairDigest)

@@ -67,7 +67,7 @@ func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
 		m.apply(t, registers(1, 3)...)
 		m.apply(t, registry.SetOverride{Key: ordersKey(0), Status: registry.OutOfService})
 		m.apply(t, registry.Cancel{Key: ordersKey(1)})
-		settle(501 * time.Millisecond)
+		elapse(501 * time.Millisecond)
 		synctest.Wait()
 		wantSame(t, m, f)
 		if len(f.heard().tasks) != 3 || f.heard().calls != 1 {
@@ -85,13 +85,13 @@ func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
 		f := newFar()
 		m.apply(t, registers(0, 10)...)
 		first := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
-		settle(3 * time.Second)
+		elapse(3 * time.Second)
 		first.stop()
 		told := len(f.heard().tasks)
 		m.apply(t, registers(10, 12)...)
 		second := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer second.stop()
-		settle(3 * time.Second)
+		elapse(3 * time.Second)
 		wantSame(t, m, f)
 		if got := len(f.heard().tasks) - told; got != 2 {
 			t.Errorf("%d tasks after the restart, want the 2 that are new", got)
@@ -111,9 +111,9 @@ func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 		for i := range 50 {
 			m.apply(t, registers(100*i, 100*i+100)...)
 			m.apply(t, registry.Cancel{Key: ordersKey(100 * i)}, registry.SetOverride{Key: ordersKey(100*i + 1), Status: registry.OutOfService})
-			settle(10 * time.Millisecond)
+			elapse(10 * time.Millisecond)
 			if i == 25 {
-				settle(400 * time.Millisecond)
+				elapse(400 * time.Millisecond)
 				m.set(func(m *memory) { m.applyErr = registry.ErrNoLeader }) // it cannot say how far it came
 				first.stop()
 				m.set(func(m *memory) { m.applyErr = nil })
@@ -124,7 +124,7 @@ func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 				defer second.stop()
 			}
 		}
-		settle(20 * time.Second)
+		elapse(20 * time.Second)
 		wantSame(t, m, f)
 		if f.heard().repairs != 0 {
 			t.Errorf("%d comparisons, want none", f.heard().repairs)
@@ -143,11 +143,11 @@ func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
 		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		defer r.stop()
 		m.apply(t, registers(1, 500)...)
-		settle(200 * time.Millisecond)
+		elapse(200 * time.Millisecond)
 		if s := r.only(); s.Pending+s.InFlight > 20 || s.LagChanges < 400 {
 			t.Errorf("%d tasks pending and in flight, %d changes behind: want at most 20, at least 400", s.Pending+s.InFlight, s.LagChanges)
 		}
-		settle(20 * time.Second)
+		elapse(20 * time.Second)
 		wantSame(t, m, f)
 		if s := r.only(); len(s.Dropped) != 0 || s.LagChanges != 0 {
 			t.Errorf("dropped %v, lag %d: want nothing", s.Dropped, s.LagChanges)
@@ -176,7 +176,7 @@ func TestChangesOverflowAndAreReadAgain(t *testing.T) {
 		if got := r.only().Dropped["overflow"]; got < 10 {
 			t.Fatalf("%d overflowed, want so many that changes were among them", got)
 		}
-		settle(30 * time.Second)
+		elapse(30 * time.Second)
 		wantSame(t, m, f)
 		if got := m.view().Peer("dc2").Cursor; got != m.view().Index() {
 			t.Errorf("cursor at %d, want %d", got, m.view().Index())
@@ -200,7 +200,7 @@ func TestACutOfAnyLengthHeals(t *testing.T) {
 				for i := range 50 {
 					m.apply(t, registry.Cancel{Key: ordersKey(i)})
 				}
-				settle(cut)
+				elapse(cut)
 				s := r.only()
 				if s.State != StateFailing || s.LagChanges != 250 {
 					t.Errorf("state %s, lag %d: want failing, 250", s.State, s.LagChanges)
@@ -212,7 +212,7 @@ func TestACutOfAnyLengthHeals(t *testing.T) {
 					t.Errorf("%d tasks pending and in flight, want at most 50", s.Pending+s.InFlight)
 				}
 				f.fail(batcher.Success)
-				settle(5 * time.Second)
+				elapse(5 * time.Second)
 				wantSame(t, m, f)
 				if s := r.only(); s.State != StateOK || s.LagChanges != 0 {
 					t.Errorf("healed: state %s, lag %d: want ok, 0", s.State, s.LagChanges)
@@ -244,7 +244,7 @@ func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 		before := m.view().Peer("dc2").Cursor
 		m.apply(t, registers(1, 4)...)
 		m.apply(t, registry.Renew{Key: ordersKey(0)})
-		settle(time.Hour)
+		elapse(time.Hour)
 		if f.heard().calls+f.heard().repairs != 0 {
 			t.Errorf("%d calls while paused", f.heard().calls+f.heard().repairs)
 		}
@@ -259,7 +259,7 @@ func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 			t.Errorf("Diff: %v, want %v", err, ErrNotSending)
 		}
 		pause(false)
-		settle(time.Second)
+		elapse(time.Second)
 		wantSame(t, m, f)
 	})
 }
@@ -283,7 +283,7 @@ func TestWhatWaitsWhenAPeerIsPausedIsToldLater(t *testing.T) {
 		if got := r.only().Dropped["stopped"]; got != 3 {
 			t.Errorf("%d tasks were dropped by the pause, want 3", got)
 		}
-		settle(time.Second)
+		elapse(time.Second)
 		wantSame(t, m, f)
 	})
 }
@@ -296,12 +296,12 @@ func TestAPauseOfAnotherNodeIsNoticed(t *testing.T) {
 		defer r.stop()
 		synctest.Wait()
 		m.apply(t, registry.PausePeer{Peer: "dc2", Paused: true})
-		settle(time.Second)
+		elapse(time.Second)
 		if got := r.only().State; got != StatePaused {
 			t.Errorf("state %s, want %s", got, StatePaused)
 		}
 		m.apply(t, registry.PausePeer{Peer: "dc2"})
-		settle(time.Second)
+		elapse(time.Second)
 		if got := r.only().State; got != StateOK {
 			t.Errorf("state %s, want %s", got, StateOK)
 		}
@@ -319,12 +319,12 @@ func TestAPeerOfWhichNothingIsKnownIsRepaired(t *testing.T) {
 		peer.Queue = 100 // the rest of the repair waits
 		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		defer r.stop()
-		settle(5 * time.Second)
+		elapse(5 * time.Second)
 		if s := r.only(); s.State != StateFailing || s.LagChanges != 600 || s.Cursor != "" {
 			t.Errorf("state %s, lag %d, cursor %q: want failing, 600, none", s.State, s.LagChanges, s.Cursor)
 		}
 		f.fail(batcher.Success)
-		settle(10 * time.Second)
+		elapse(10 * time.Second)
 		wantSame(t, m, f)
 		s := r.only()
 		if s.Repairs["first"] != 1 || s.Repair == nil || s.Repair.Sent != 600 || s.Repair.Removed != 1 {
@@ -350,7 +350,7 @@ func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
 		peer := datacenter("dc2")
 		peer.Queue = 100
 		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
-		settle(time.Minute)
+		elapse(time.Minute)
 		r.stop()
 		if got := m.view().Peer("dc2"); got.Known {
 			t.Errorf("the state keeps a cursor: %+v", got)
@@ -358,7 +358,7 @@ func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
 		f.fail(batcher.Success)
 		next := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		defer next.stop()
-		settle(10 * time.Second)
+		elapse(10 * time.Second)
 		wantSame(t, m, f)
 	})
 }
@@ -378,13 +378,13 @@ func TestAPeerThatTheListDoesNotReachAnyMoreIsRepaired(t *testing.T) {
 		}
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
-		settle(5 * time.Second)
+		elapse(5 * time.Second)
 		wantSame(t, m, f)
 		if got := r.only().Repairs["too-old"]; got != 1 {
 			t.Errorf("%d repairs because the list is too short, want 1", got)
 		}
 		m.apply(t, registers(110, 120)...)
-		settle(time.Second)
+		elapse(time.Second)
 		wantSame(t, m, f)
 	})
 }
@@ -397,11 +397,11 @@ func TestWhatDiffersAnywayIsRepairedByDigest(t *testing.T) {
 		delete(f.has, ordersKey(3))
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
-		settle(50 * time.Second)
+		elapse(50 * time.Second)
 		if f.heard().repairs != 0 {
 			t.Errorf("%d comparisons in the first 50 s, want none", f.heard().repairs)
 		}
-		settle(20 * time.Second)
+		elapse(20 * time.Second)
 		wantSame(t, m, f)
 		if s := r.only(); s.Repairs["digest"] != 1 || f.heard().repairs != 1 {
 			t.Errorf("%v repairs of %d comparisons, want one", s.Repairs, f.heard().repairs)
@@ -424,7 +424,7 @@ func TestOperatorsCompareAndRepair(t *testing.T) {
 				t.Errorf("got %+v, %v: want 1 missing", got, err)
 			}
 		}
-		settle(time.Second)
+		elapse(time.Second)
 		wantSame(t, m, f)
 		if got := r.only().Repairs["asked"]; got != 1 {
 			t.Errorf("%d repairs that were asked for, want 1", got)
@@ -452,7 +452,7 @@ func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		m.apply(t, registers(1, 10)...)
-		settle(5 * time.Second)
+		elapse(5 * time.Second)
 		if got := len(f.knows()); got != 9 {
 			t.Errorf("the peer has %d instances, want all 10 but the refused one", got)
 		}
@@ -460,7 +460,7 @@ func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
 			t.Errorf("dropped %v, lag %d: want 1 that is permanent, and no lag", s.Dropped, s.LagChanges)
 		}
 		f.set(func(*far) { refuses = false })
-		settle(2 * time.Minute)
+		elapse(2 * time.Minute)
 		wantSame(t, m, f)
 	})
 }
@@ -477,7 +477,7 @@ func TestASlowPeerDelaysNoOther(t *testing.T) {
 		defer r.stop()
 		for i := range 20 {
 			m.apply(t, registers(50*i+1, 50*i+51)...)
-			settle(600 * time.Millisecond)
+			elapse(600 * time.Millisecond)
 			wantSame(t, m, fast)
 		}
 	})
@@ -493,7 +493,7 @@ func TestHeartbeatsAreToldOncePerRenewal(t *testing.T) {
 		synctest.Wait()
 		for range 4 {
 			m.apply(t, registry.Renew{Key: ordersKey(1)})
-			settle(2 * time.Second)
+			elapse(2 * time.Second)
 		}
 		if want := map[registry.Key]int{ordersKey(1): 4}; !maps.Equal(f.heard().beats, want) {
 			t.Errorf("heartbeats %v, want %v", f.heard().beats, want)
@@ -511,7 +511,7 @@ func TestAHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
 		defer r.stop()
 		synctest.Wait()
 		m.apply(t, registry.Renew{Key: ordersKey(1)})
-		settle(2 * time.Second)
+		elapse(2 * time.Second)
 		wantSame(t, m, f)
 	})
 }
@@ -527,7 +527,7 @@ func TestAnAnswerDoesNotOvertakeARemoval(t *testing.T) {
 		m.apply(t, registry.Cancel{Key: ordersKey(1)})
 		synctest.Wait()
 		r.peers[0].submit(task{key: ordersKey(1), facts: registered})
-		settle(time.Second)
+		elapse(time.Second)
 		wantSame(t, m, f)
 	})
 }
@@ -547,13 +547,13 @@ func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
 			for i := range 200 {
 				m.apply(t, registry.Renew{Key: ordersKey(i)})
 			}
-			settle(30 * time.Second)
+			elapse(30 * time.Second)
 		}
 		if s := r.only(); s.Pending+s.InFlight > 50 {
 			t.Errorf("%d tasks pending and in flight, want at most 50", s.Pending+s.InFlight)
 		}
 		f.fail(batcher.Success)
-		settle(5 * time.Second)
+		elapse(5 * time.Second)
 		wantSame(t, m, f)
 		if len(f.heard().beats) == 0 {
 			t.Error("no heartbeat came through after the cut")
@@ -573,9 +573,9 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 		synctest.Wait()
 		r.Act(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000})
 		r.Act(registry.SelfPreservation{To: registry.PreservationReleased})
-		settle(3 * time.Second)
+		elapse(3 * time.Second)
 		node.set(func(f *far) { f.result = nil })
-		settle(3 * time.Second)
+		elapse(3 * time.Second)
 		if len(node.heard().acts) == 0 || node.heard().acts[len(node.heard().acts)-1].To != registry.PreservationReleased {
 			t.Errorf("the node was told %+v, want the last act at the end", node.heard().acts)
 		}
@@ -595,12 +595,12 @@ func TestAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
 		m.apply(t, registers(1, 5)...)
 		at := m.view().Index()
 		m.set(func(m *memory) { m.applyErr = registry.ErrNoLeader })
-		settle(5 * time.Second)
+		elapse(5 * time.Second)
 		if got := m.view().Peer("dc2").Cursor; got == at {
 			t.Fatal("acknowledged without a leader")
 		}
 		m.set(func(m *memory) { m.applyErr, m.applies = nil, 0 })
-		settle(10 * time.Second)
+		elapse(10 * time.Second)
 		if got := m.view().Peer("dc2").Cursor; got != at || m.applies != 1 {
 			t.Errorf("cursor at %d after %d operations, want %d after 1", got, m.applies, at)
 		}
@@ -647,11 +647,11 @@ func TestNothingIsLostWhateverHappens(t *testing.T) {
 					m.set(func(m *memory) { m.applyErr = nil })
 					r = replicateAs(t, c, map[string]*far{"dc2": f}, peer)
 				case 9:
-					settle(time.Duration(rapid.IntRange(1, 4000).Draw(rt, "pause")) * time.Millisecond)
+					elapse(time.Duration(rapid.IntRange(1, 4000).Draw(rt, "pause")) * time.Millisecond)
 				}
 			}
 			f.fail(batcher.Success)
-			settle(2 * time.Minute)
+			elapse(2 * time.Minute)
 			r.stop()
 			want, got := owned(m.view()), f.knows()
 			for key, c := range want {

@@ -21,14 +21,14 @@ func TestMetricsGoOnOverSessions(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		r := replicateAs(t, Config{Service: m, Consensus: true, Metrics: reg}, map[string]*far{"dc2": f}, datacenter("dc2"))
 		m.apply(t, registers(1, 4)...)
-		settle(2 * time.Second)
+		elapse(2 * time.Second)
 		r.stop()
 		r.start()
 		f.fail(batcher.TransientError)
-		settle(time.Second)
+		elapse(time.Second)
 		m.apply(t, registers(4, 6)...)
 		m.apply(t, registry.Renew{Key: ordersKey(0)})
-		settle(3 * time.Second)
+		elapse(3 * time.Second)
 		defer r.stop()
 		want := `
 # HELP rollcall_replication_accepted_tasks_total Tasks that were queued.

@@ -268,8 +268,8 @@ func owned(v *registry.View) map[registry.Key]copied {
 	return all
 }
 
-// settle lets time pass, and then everybody come to rest.
-func settle(d time.Duration) {
+// elapse lets time pass, and then everybody come to rest.
+func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
