@@ -2,6 +2,7 @@ package replication
 
 import (
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -65,6 +66,8 @@ func TestCursorGoesBackToBeforeWhatIsGivenUp(t *testing.T) {
 func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
 	m := newMemory()
 	m.apply(t, registry.Register{Instance: instance("A", "1", 1)}, registry.Register{Instance: instance("A", "2", 1)})
+	m.pass(time.Minute)
+	m.apply(t, registry.Register{Instance: instance("A", "young", 1)}) // which a comparison leaves out
 	c := newCursor(0, false)
 	if _, known := c.reading(); known {
 		t.Fatal("known from the beginning")
