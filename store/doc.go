@@ -13,5 +13,15 @@
 //
 // A linearizable read shares a round with all reads that wait at that moment (reads.go).
 //
-// The package knows nothing of HTTP and nothing of peers in other datacenters.
+// Local is the registry in AP mode: every node has its own, and performs operations as they arrive.
+//
+//  1. Apply performs them under one lock, stamped with this node's lease clock, and publishes a new view
+//     unless they were renewals (local_apply.go).
+//  2. What changed is written to one bbolt file, a transaction at a time: behind, or before the answer
+//     (local_flush.go, local_writer.go). After a crash the node has what the last transaction made whole.
+//  3. A start loads the file (local_load.go), lets operations in, takes over what the other nodes have, and
+//     only then is ready and ends leases (local.go), by the same evictor as a leader (evictor.go).
+//
+// The package knows nothing of HTTP and nothing of how peers are told: whoever tells them reads Changes, and
+// runs under WhileLeading in CP mode (asking.go).
 package store

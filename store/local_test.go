@@ -601,8 +601,9 @@ func TestCallsBeforeRunWait(t *testing.T) {
 }
 
 func TestADirectoryInUseIsRefused(t *testing.T) {
-	g := startLocal(t, nil)
-	if s, err := OpenLocal(g.cfg); err == nil || !strings.Contains(err.Error(), "another process") {
-		t.Errorf("got %v and %v, want an error that says another process has it", s, err)
-	}
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		if s, err := OpenLocal(g.cfg); err == nil || !strings.Contains(err.Error(), "another process") {
+			t.Errorf("got %v and %v, want an error that says another process has it", s, err)
+		}
+	})
 }
