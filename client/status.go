@@ -25,7 +25,7 @@ type NodeStatus struct {
 	ID      string `json:"id"`
 	HTTP    string `json:"http"`    // address of its HTTP listener
 	Cluster string `json:"cluster"` // address of its node-to-node listener
-	Role    string `json:"role"`    // leader, follower, candidate, learner (no vote yet), stopped or unreachable
+	Role    string `json:"role"`    // leader, follower, candidate, learner (no vote yet), stopped, unreachable, or serving (mode ap)
 	Applied uint64 `json:"applied"` // newest applied log entry; 0 if it could not be asked
 	// Index is the newest change that the node has applied, as epoch-index; "" if it could not be asked.
 	Index string `json:"index,omitempty"`

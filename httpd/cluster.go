@@ -29,7 +29,7 @@ type NodeStatus struct {
 	ID      string `json:"id"`      // its name
 	HTTP    string `json:"http"`    // address of its HTTP listener; empty if it could not be asked
 	Cluster string `json:"cluster"` // address of its node-to-node listener
-	Role    string `json:"role"`    // leader, follower, candidate, learner (no vote yet), stopped or unreachable
+	Role    string `json:"role"`    // leader, follower, candidate, learner (no vote yet), stopped, unreachable, or serving (without consensus)
 	Applied uint64 `json:"applied"` // index of the newest applied entry; 0 if it could not be asked
 	// Index is the version of the node's registry, as in X-Rollcall-Index; empty if it could not be
 	// asked. A change is on every node when no node's is older.
