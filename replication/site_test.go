@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
@@ -236,7 +238,7 @@ func (s *site) without(t testing.TB, id string) {
 }
 
 // equal fails unless both sites have the same, but for owners and times.
-func equal(t testing.TB, a, b *site) {
+func equal(t rapid.TB, a, b *site) {
 	t.Helper()
 	sums := func(s *site) map[registry.Key]uint64 {
 		all := make(map[registry.Key]uint64)

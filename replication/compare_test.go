@@ -1,0 +1,435 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// settle lets changes become old enough to be compared.
+func settle(a, b *site) { both(a, b, 11*time.Second) }
+
+func (s *site) diff(t testing.TB, repair bool) (Diff, []task) {
+	t.Helper()
+	d, tasks, err := s.only().compare(context.Background(), repair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, tasks
+}
+
+// repair compares, and sends what is lacking.
+func (s *site) repair(t testing.TB) {
+	t.Helper()
+	_, tasks := s.diff(t, true)
+	s.tell(t, tasks...)
+}
+
+func wantDiff(t testing.TB, got Diff, missing, extra int, want ...string) {
+	t.Helper()
+	var all []string
+	for _, i := range got.Items {
+		all = append(all, i.ID+" "+i.What)
+	}
+	slices.Sort(all)
+	slices.Sort(want)
+	if !slices.Equal(all, want) || got.Missing != missing || got.Extra != extra || got.Apps != min(len(want), 1) {
+		t.Errorf("got %q in %d applications, missing %d, extra %d; want %q, %d and %d", all, got.Apps, got.Missing, got.Extra, want, missing, extra)
+	}
+}
+
+func registerAll(t testing.TB, s *site, dirty int64, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		s.apply(t, registry.Register{Instance: instance("ORDERS", id, dirty)})
+	}
+}
+
+func cancelAll(t testing.TB, s *site, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		s.apply(t, registry.Cancel{Key: ordersID(id)})
+	}
+}
+
+// forget prunes all records of removals.
+func forget(t testing.TB, s *site) {
+	t.Helper()
+	s.set(func(m *memory) {
+		frozen := m.registry.Freeze()
+		for _, rec := range frozen.Removals {
+			frozen.Pruned = rec.Lease.Changed
+		}
+		frozen.Removals = nil
+		pruned, err := registry.Thaw(frozen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.registry = pruned
+	})
+}
+
+// Each datacenter repairs what is its own, whatever its records still tell.
+func TestADatacenterRepairsItsOwn(t *testing.T) {
+	a, b := twoDatacenters(t)
+	registerAll(t, a, 1, "same", "older", "overridden", "newer", "canceled", "pruned", "kept")
+	a.tellChanges(t, 0)
+	registerAll(t, b, 1, "theirs")
+	b.tellChanges(t, 0)
+	b.apply(t, registry.Renew{Key: ordersID("kept")}) // its client is there now
+	cancelAll(t, a, "pruned", "kept")
+	forget(t, a)
+	cancelAll(t, a, "canceled")
+	registerAll(t, a, 1, "missing")
+	registerAll(t, a, 5, "older")
+	a.apply(t, registry.SetOverride{Key: ordersID("overridden"), Status: registry.OutOfService})
+	b.apply(t, registry.SetOverride{Key: ordersID("newer"), Status: registry.OutOfService})
+	settle(a, b)
+
+	d, tasks := a.diff(t, false)
+	wantDiff(t, d, 3, 3, "missing missing", "older older", "overridden older", "newer newer", "canceled extra", "pruned extra", "kept extra")
+	if len(tasks) != 0 {
+		t.Errorf("%d tasks without repair", len(tasks))
+	}
+	d, _ = b.diff(t, false)
+	wantDiff(t, d, 0, 0)
+
+	a.repair(t)
+	b.without(t, "canceled")
+	b.without(t, "pruned")
+	if l := b.lease(t, "kept"); l.Owner != "" {
+		t.Errorf("owner %q of what was renewed by its client there", l.Owner)
+	}
+	equal(t, a, b)
+	settle(a, b)
+	d, _ = a.diff(t, true)
+	wantDiff(t, d, 0, 0)
+}
+
+// A node may not have heard of what another one of its datacenter sends.
+func TestANodeAloneRemovesOnlyWhatWasCanceled(t *testing.T) {
+	a, b := newSite(), newSite()
+	a.become(t, "dc1", "n1", false, PeerConfig{Name: "dc2", Kind: Datacenter, URLs: []string{b.server.URL}})
+	b.become(t, "dc2", "n4", true, PeerConfig{Name: "dc1", Kind: Datacenter, URLs: []string{a.server.URL}})
+	registerAll(t, a, 1, "canceled", "pruned", "evicted")
+	a.tellChanges(t, 0)
+	cancelAll(t, a, "pruned")
+	forget(t, a)
+	cancelAll(t, a, "canceled")
+	both(a, b, 95*time.Second)
+	a.evict()
+	settle(a, b) // it lasts a little longer elsewhere
+	d, _ := a.diff(t, false)
+	wantDiff(t, d, 0, 3, "canceled extra", "pruned extra", "evicted extra")
+	a.repair(t)
+	b.without(t, "canceled")
+	b.lease(t, "pruned")
+	b.lease(t, "evicted")
+}
+
+func TestNodesBecomeEqual(t *testing.T) {
+	a, b := twoNodes(t)
+	registerAll(t, a, 1, "same", "older", "both", "tie", "canceled", "canceled there", "back", "evicted")
+	a.tellChanges(t, 0)
+	registerAll(t, a, 1, "missing")
+	registerAll(t, b, 1, "there")
+	registerAll(t, a, 5, "older", "both")
+	b.apply(t, registry.Quarantine{Key: ordersID("both"), For: 600_000})
+	tie := *instance("ORDERS", "tie", 3)
+	a.apply(t, registry.Register{Instance: &tie})
+	other := tie
+	other.VIP = "other"
+	b.apply(t, registry.Register{Instance: &other})
+	cancelAll(t, a, "canceled", "back")
+	cancelAll(t, b, "canceled there")
+	registerAll(t, b, 9, "back")
+	settle(a, b)
+
+	d, tasks := a.diff(t, false)
+	wantDiff(t, d, 5, 1, "missing missing", "older older", "both different", "tie different", "canceled extra", "canceled there missing", "there newer", "back newer")
+	if len(tasks) != 0 {
+		t.Errorf("%d tasks without repair", len(tasks))
+	}
+	a.repair(t)
+	b.repair(t)
+	for _, s := range []*site{a, b} {
+		s.without(t, "canceled")
+		s.without(t, "canceled there")
+		if l := s.lease(t, "both"); l.Quarantine == nil || l.Instance.LastDirty != 5 {
+			t.Errorf("got %+v of %+v, want both halves", l, l.Instance)
+		}
+		if l := s.lease(t, "back"); l.Instance.LastDirty != 9 {
+			t.Errorf("got %+v, want what came back", l.Instance)
+		}
+	}
+	equal(t, a, b)
+	settle(a, b)
+	d, _ = a.diff(t, true)
+	wantDiff(t, d, 0, 0)
+}
+
+// Every node ends leases by itself, so a peer that still hears the client is right.
+func TestWhatANodeEvictedComesBack(t *testing.T) {
+	a, b := twoNodes(t)
+	registerAll(t, a, 1, "1")
+	a.tellChanges(t, 0)
+	both(a, b, 50*time.Second)
+	b.apply(t, registry.Renew{Key: ordersID("1")})
+	both(a, b, 50*time.Second)
+	a.evict()
+	settle(a, b)
+	a.without(t, "1")
+	a.repair(t)
+	b.lease(t, "1")
+	b.repair(t)
+	a.lease(t, "1")
+}
+
+func TestWhatIsOnItsWayIsNoDifference(t *testing.T) {
+	a, b := twoDatacenters(t)
+	registerAll(t, a, 1, "1", "2")
+	a.tellChanges(t, 0)
+	settle(a, b)
+	registerAll(t, a, 1, "3")
+	registerAll(t, a, 2, "1")
+	cancelAll(t, a, "2")
+	d, _ := a.diff(t, true)
+	wantDiff(t, d, 0, 0)
+	settle(a, b)
+	d, _ = a.diff(t, true)
+	wantDiff(t, d, 2, 1, "1 older", "2 extra", "3 missing")
+}
+
+// What has a difference is listed in parts, so that neither side holds more.
+func TestLargeDifferencesAreTakenInParts(t *testing.T) {
+	a, b := twoDatacenters(t)
+	const apps, each = 30, 1000
+	var ops []registry.Op
+	for app := range apps {
+		for n := range each {
+			ops = append(ops, registry.Register{Instance: instance(fmt.Sprintf("APP-%02d", app), fmt.Sprint(n), 1)})
+		}
+	}
+	a.apply(t, ops...)
+	if _, err := b.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc1"}, ops...); err != nil {
+		t.Fatal(err)
+	}
+	for app := range apps {
+		a.apply(t, registry.Cancel{Key: registry.Key{App: fmt.Sprintf("APP-%02d", app), ID: "7"}})
+	}
+	settle(a, b)
+	d, tasks := a.diff(t, true)
+	if d.Apps != apps || d.Missing != 0 || d.Extra != apps || len(tasks) != apps {
+		t.Errorf("got %d applications, missing %d, extra %d, %d tasks; want %d, 0, %d and %d", d.Apps, d.Missing, d.Extra, len(tasks), apps, apps, apps)
+	}
+	if n := len(b.came(digestPath)); n != 2 {
+		t.Errorf("%d questions, want 2", n)
+	}
+}
+
+func TestOneApplicationIsNeverCutInParts(t *testing.T) {
+	a, b := twoDatacenters(t)
+	var ops []registry.Op
+	for n := range maxDigestEntries + 1 {
+		ops = append(ops, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
+	}
+	a.apply(t, ops...)
+	if _, err := b.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc1"}, ops[1:]...); err != nil {
+		t.Fatal(err)
+	}
+	settle(a, b)
+	d, _ := a.diff(t, true)
+	wantDiff(t, d, 1, 0, "0 missing")
+}
+
+// The listed differences are bounded, the numbers and the tasks are not.
+func TestTheListOfDifferencesIsBounded(t *testing.T) {
+	a, b := twoDatacenters(t)
+	var ops []registry.Op
+	for n := range maxDiffItems + 5 {
+		ops = append(ops, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
+	}
+	a.apply(t, ops...)
+	settle(a, b)
+	d, tasks := a.diff(t, true)
+	if len(d.Items) != maxDiffItems || d.Missing != len(ops) || len(tasks) != len(ops) {
+		t.Errorf("got %d items, missing %d, %d tasks; want %d, and %d twice", len(d.Items), d.Missing, len(tasks), maxDiffItems, len(ops))
+	}
+}
+
+// Together the questions are about every application, each once.
+func TestQuestionsCoverEverythingOnce(t *testing.T) {
+	a, _ := twoDatacenters(t)
+	for _, count := range []int{0, 1, maxDigestApps, maxDigestApps + 1, 2*maxDigestApps + 7} {
+		digests := make(map[string]wireDigest, count)
+		var apps []string
+		for n := range count {
+			app := fmt.Sprintf("APP-%06d", n)
+			apps = append(apps, app)
+			digests[app] = wireDigest{Count: 1}
+		}
+		asked, questions := 0, 0
+		for after := ""; ; {
+			q := a.only().question(apps, digests, after)
+			questions++
+			for app := range q.Apps {
+				if !q.covers(app) {
+					t.Fatalf("of %d: the question after %q names %q", count, after, app)
+				}
+			}
+			if !q.covers("APP-000000x") && after == "" || q.Until == "" && !q.covers("ZZZ") {
+				t.Fatalf("of %d: the question after %q until %q leaves out what the asker has not", count, after, q.Until)
+			}
+			asked += len(q.Apps)
+			if after = q.Until; after == "" {
+				break
+			}
+		}
+		if want := max(1, (count+maxDigestApps-1)/maxDigestApps); asked != count || questions != want {
+			t.Errorf("of %d applications %d were asked about in %d questions, want %d", count, asked, questions, want)
+		}
+	}
+}
+
+func TestABadAnswerToDigestsIsAnError(t *testing.T) {
+	a, b := twoDatacenters(t)
+	patience(a, 100*time.Millisecond)
+	registerAll(t, a, 1, "1")
+	settle(a, b)
+	for _, c := range []struct {
+		name string
+		fail func(http.ResponseWriter, *http.Request) bool
+		says string
+	}{
+		{"503", answerWith(503, "no leader"), "no leader"},
+		{"hangs", hang, "no answer in time"},
+		{"garbage", answers("<html>"), "the answer to digests cannot be read"},
+		{"a sum that is none", answers(`{"apps":{"ORDERS":[{"id":"1","sum":"xyz"}]}}`), `sum "xyz"`},
+		{"more of nothing", answers(`{"apps":{},"more":true}`), "has more, and nothing before it"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b.answering(c.fail)
+			d, tasks, err := a.only().compare(context.Background(), true)
+			if err == nil || !strings.Contains(err.Error(), c.says) || len(tasks) != 0 || d.Apps != 0 {
+				t.Errorf("got %v, %+v, %d tasks; want an error that says %q", err, d, len(tasks), c.says)
+			}
+		})
+	}
+}
+
+// A peer that answers what was not asked cannot keep the asker asking.
+func TestAnAnswerMustBeAboutTheQuestion(t *testing.T) {
+	a, b := twoDatacenters(t)
+	asked := 0
+	b.answering(func(w http.ResponseWriter, r *http.Request) bool {
+		asked++
+		return answers(`{"apps":{"ORDERS":[]},"more":true}`)(w, r)
+	})
+	_, _, err := a.only().compare(context.Background(), true)
+	if err == nil || !strings.Contains(err.Error(), "was not asked about") || asked != 2 {
+		t.Errorf("got %v after %d questions, want an error after 2", err, asked)
+	}
+}
+
+func TestBadQuestionsAreRefused(t *testing.T) {
+	_, b := twoDatacenters(t)
+	n, _ := twoNodes(t)
+	for _, c := range []struct {
+		name string
+		at   *site
+		body string
+		says string
+	}{
+		{"garbage", b, `{`, "unexpected end"},
+		{"a newer version", b, `{"version":2}`, "version 2"},
+		{"no node", b, `{"version":1,"datacenter":"dc1"}`, "datacenter and node"},
+		{"a digest of three", b, `{"version":1,"datacenter":"dc1","node":"n1","owner":"dc1","apps":{"A":[1,"0","0"]}}`, "3 parts"},
+		{"a digest of a negative number", b, `{"version":1,"datacenter":"dc1","node":"n1","owner":"dc1","apps":{"A":[-1,"0"]}}`, "cannot unmarshal"},
+		{"no owner", b, `{"version":1,"datacenter":"dc1","node":"n1"}`, `owner must be "dc1"`},
+		{"another owner", b, `{"version":1,"datacenter":"dc1","node":"n1","owner":"dc2"}`, `owner is "dc2"`},
+		{"an owner between nodes", n, `{"version":1,"datacenter":"dc1","node":"n9","owner":"dc1"}`, "nothing from a node of the own one"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := c.at.Compare(context.Background(), []byte(c.body))
+			if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want ErrMalformed that says %q", err, c.says)
+			}
+		})
+	}
+}
+
+// FuzzDigests: whatever comes is refused or answered.
+func FuzzDigests(f *testing.F) {
+	_, b := twoDatacenters(f)
+	registerAll(f, b, 1, "1")
+	f.Add([]byte(`{"version":1,"datacenter":"dc1","node":"n1","owner":"dc1","after":"A","until":"Z","apps":{"ORDERS":[1,"ff"]}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if _, err := b.Compare(context.Background(), body); err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrStranger) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Whatever happened on two sides while nothing, or only some of it, was told: after one comparison by
+// each they are equal, and what was canceled last is not there.
+func TestAnyTwoSitesBecomeEqual(t *testing.T) {
+	for _, kind := range []struct {
+		name  string
+		sites func(testing.TB) (a, b *site)
+	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
+		t.Run(kind.name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				a, b := kind.sites(t)
+				defer a.server.Close()
+				defer b.server.Close()
+				dirty := int64(1)
+				for n := range rapid.IntRange(1, 25).Draw(rt, "steps") {
+					s := a
+					if rapid.Bool().Draw(rt, "at b") {
+						s = b
+					}
+					key := ordersID(rapid.SampledFrom([]string{"1", "2", "3"}).Draw(rt, "id"))
+					before := s.view().Index()
+					dirty += rapid.Int64Range(0, 1).Draw(rt, "newer")
+					switch rapid.IntRange(0, 6).Draw(rt, "what") {
+					case 0, 1:
+						i := instance("ORDERS", key.ID, dirty)
+						i.VIP = fmt.Sprint(n)
+						s.apply(t, registry.Register{Instance: i})
+					case 2:
+						s.apply(t, registry.Cancel{Key: key})
+					case 3:
+						s.apply(t, registry.SetOverride{Key: key, Status: registry.OutOfService})
+					case 4:
+						s.apply(t, registry.DeleteOverride{Key: key, Fallback: registry.Up})
+					case 5:
+						s.apply(t, registry.Quarantine{Key: key, For: rapid.SampledFrom([]int64{0, 600_000}).Draw(rt, "for")})
+					case 6:
+						s.apply(t, registry.UpdateMetadata{Key: key, Pairs: []registry.Pair{{Key: "a", Value: fmt.Sprint(n)}}})
+					}
+					if rapid.Bool().Draw(rt, "told") {
+						s.tellChanges(t, before)
+					}
+				}
+				for range 2 {
+					settle(a, b)
+					a.repair(t)
+					b.repair(t)
+				}
+				equal(rt, a, b)
+				if rt.Failed() {
+					rt.Fatalf("not equal")
+				}
+			})
+		})
+	}
+}
