@@ -131,6 +131,8 @@ func (c *Config) httpConfig(name string, log *slog.Logger, metrics *prometheus.R
 		ReadOnlyCache: c.EurekaCompat.ReadOnlyCache,
 		Datacenter:    c.Datacenter,
 		WaitWhenEmpty: c.waitWhenEmpty(),
+
+		WithoutConsensus: c.Mode == modeAP,
 	}, nil
 }
 
