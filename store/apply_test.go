@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -56,5 +58,49 @@ func TestACallThatWasDonePartlyIsUnknown(t *testing.T) {
 	err := partly(3, registry.ErrNoLeader)
 	if !errors.Is(err, registry.ErrUnknownOutcome) || errors.Is(err, registry.ErrNoLeader) {
 		t.Errorf("some done: got %v, want ErrUnknownOutcome and not ErrNoLeader", err)
+	}
+}
+
+func TestOnlyWhatAClientRenewsIsShortened(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	key := registry.NewKey("A", "i0")
+	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i0", 90)})
+	tests := []struct {
+		name  string
+		renew registry.Renew
+		short bool
+	}{
+		{"a client's", registry.Renew{Key: key, LastDirty: 5}, true},
+		{"with an override", registry.Renew{Key: key, Overridden: registry.Down}, false},
+		{"of a life", registry.Renew{Key: key, Life: 1}, false},
+		{"of some time ago", registry.Renew{Key: key, Age: 1}, false},
+		{"of an unknown instance", registry.Renew{Key: registry.NewKey("A", "i1")}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := c.nodes[0].shorten(tt.renew).(registry.Renew)
+			if (got.Handle != registry.Handle{}) != tt.short {
+				t.Errorf("got %+v, want a handle: %v", got, tt.short)
+			}
+		})
+	}
+}
+
+func TestTheSizeOfARenewalIsNotUnderestimated(t *testing.T) {
+	i := fsm.Item{
+		Origin: registry.Origin{Kind: registry.RemoteDC, DC: strings.Repeat("d", 63)},
+		Op:     registry.Renew{Key: registry.NewKey("APP", "id"), LastDirty: math.MaxInt64, Overridden: registry.Down, Life: math.MaxUint32, Age: math.MaxInt64},
+	}
+	empty := len(fsm.AppendBatch(nil, fsm.BatchID{}, nil))
+	if got, want := sizeOf(i), len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{i}))-empty; got < want {
+		t.Errorf("%d bytes, but it takes %d", got, want)
+	}
+}
+
+func TestAReplicaIsBoundedAsARegistrationIs(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	large := registry.Replica{Instance: padded("huge", maxOpBytes).Instance, Life: 1}
+	if _, err := c.nodes[0].Apply(context.Background(), registry.FromEureka, large); !errors.Is(err, registry.ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", err)
 	}
 }
