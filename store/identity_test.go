@@ -99,15 +99,17 @@ func TestDataDirectoryOfAnotherModeOrDatacenterIsRefused(t *testing.T) {
 	}
 }
 
-func TestDataWithoutAnIdentityIsRefused(t *testing.T) {
-	for _, left := range []string{raftDir, localFile} {
-		dir := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(dir, left), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := openIdentity(dir, owner{mode: modeCP, node: "n1"}); err == nil || !strings.Contains(err.Error(), left) {
-			t.Errorf("a directory with %s and no identity: %v, want an error that names it", left, err)
-		}
+func TestLogWithoutAnIdentityIsRefused(t *testing.T) { refusedWithoutIdentity(t, raftDir) }
+
+func TestRegistryWithoutAnIdentityIsRefused(t *testing.T) { refusedWithoutIdentity(t, localFile) }
+
+func refusedWithoutIdentity(t *testing.T, left string) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, left), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openIdentity(dir, owner{mode: modeCP, node: "n1"}); err == nil || !strings.Contains(err.Error(), left) {
+		t.Errorf("a directory with %s and no identity: %v, want an error that names it", left, err)
 	}
 }
 
