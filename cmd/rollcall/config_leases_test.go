@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -63,8 +62,12 @@ func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
 			if s.EurekaCompat != tc.want {
 				t.Errorf("got %+v, want %+v", s.EurekaCompat, tc.want)
 			}
-			if store := s.storeConfig("n1", &net.TCPAddr{}, nil, nil); store.EvictionTimer != tc.want.EvictionTimer || store.Settings != s.leases() {
-				t.Errorf("the store gets timer %v and %+v", store.EvictionTimer, store.Settings)
+			raft, local := s.raftConfig(engineEnv{}), s.localConfig(engineEnv{})
+			if raft.EvictionTimer != tc.want.EvictionTimer || raft.Settings != s.leases() {
+				t.Errorf("a node of a cluster gets timer %v and %+v", raft.EvictionTimer, raft.Settings)
+			}
+			if local.EvictionTimer != tc.want.EvictionTimer || local.Settings != s.leases() {
+				t.Errorf("a node without consensus gets timer %v and %+v", local.EvictionTimer, local.Settings)
 			}
 			if http, err := s.httpConfig("n1", nil, nil); err != nil || http.ReadOnlyCache != tc.want.ReadOnlyCache {
 				t.Errorf("the HTTP API gets cache %v, %v", http.ReadOnlyCache, err)
