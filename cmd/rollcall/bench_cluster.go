@@ -40,19 +40,22 @@ func (p *benchProcesses) run(n devNode, args []string) error {
 	return nil
 }
 
+// benchNodes is how many nodes a cluster has.
+const benchNodes = 3
+
 // benchCluster is three server processes with default settings, but for those it was started with.
 type benchCluster struct {
 	*benchProcesses
+	options   devOptions
 	nodes     []devNode
 	profilers []string // addresses of the nodes' profilers
 	args      [][]string
 }
 
-// startBenchCluster starts a new cluster below dir. The caller stops it.
-func startBenchCluster(ctx context.Context, dir string, settings ...string) (_ *benchCluster, err error) {
-	const nodes = 3
-	o := devOptions{nodes: nodes, mode: modeCP, dcs: 1}
-	ports, err := freePorts(3 * nodes)
+// layOutCluster finds ports for a cluster of one of the datacenters. Nothing runs yet.
+func layOutCluster(dir string, o devOptions, dc int) (*benchCluster, error) {
+	o.nodes = benchNodes
+	ports, err := freePorts(3 * o.nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -60,28 +63,44 @@ func startBenchCluster(ctx context.Context, dir string, settings ...string) (_ *
 	if err != nil {
 		return nil, err
 	}
-	c := &benchCluster{benchProcesses: processes}
+	processes.leads = o.mode == modeCP
+	c := &benchCluster{benchProcesses: processes, options: o}
+	for i := range o.nodes {
+		n := devNode{dc: dc, number: i + 1, http: localhost(ports[3*i]), cluster: localhost(ports[3*i+1])}
+		n.dir = filepath.Join(dir, n.name())
+		c.nodes = append(c.nodes, n)
+		c.profilers = append(c.profilers, localhost(ports[3*i+2]))
+	}
+	return c, nil
+}
+
+// startBenchCluster starts a new cluster below dir, the only datacenter there is. The caller stops it.
+func startBenchCluster(ctx context.Context, dir, mode string, settings ...string) (*benchCluster, error) {
+	c, err := layOutCluster(dir, devOptions{mode: mode, dcs: 1}, 1)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.start(ctx, c.nodes, settings...)
+}
+
+// start starts the processes and waits until they are ready. seen are the nodes of all datacenters, at
+// the addresses at which this one reaches them. After an error nothing runs.
+func (c *benchCluster) start(ctx context.Context, seen []devNode, settings ...string) (err error) {
 	defer func() {
 		if err != nil {
 			c.stop()
 		}
 	}()
-	for i := range nodes {
-		n := devNode{dc: 1, number: i + 1, http: localhost(ports[3*i]), cluster: localhost(ports[3*i+1])}
-		n.dir = filepath.Join(dir, n.name())
-		c.nodes = append(c.nodes, n)
-		c.profilers = append(c.profilers, localhost(ports[3*i+2]))
-	}
 	for i, n := range c.nodes {
-		c.args = append(c.args, append(append(o.serverArgs(n, c.nodes), "--pprof-addr", c.profilers[i]), settings...))
+		c.args = append(c.args, append(append(c.options.serverArgs(n, seen), "--pprof-addr", c.profilers[i]), settings...))
 		if err := c.run(n, c.args[i]); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := c.awaitReady(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	return c, ctx.Err()
+	return ctx.Err()
 }
 
 // restart ends a node by SIGTERM, starts it again, and returns the time from its start until it may
@@ -163,9 +182,22 @@ func (c *benchCluster) addrs() []string {
 	return addrs
 }
 
-// leader returns the number of the leader in nodes.
+// client is a client of the cluster, whichever node answers.
+func (c *benchCluster) client() (*client.Client, error) {
+	var servers []string
+	for _, addr := range c.addrs() {
+		servers = append(servers, "http://"+addr)
+	}
+	return client.New(client.Config{Servers: servers})
+}
+
+// leader returns the number of the leader in nodes. Without consensus all are alike, and it is the
+// first.
 func (c *benchCluster) leader(ctx context.Context) (int, error) {
-	cl, err := client.New(client.Config{Servers: []string{"http://" + c.nodes[0].http, "http://" + c.nodes[1].http}})
+	if !c.leads {
+		return 0, nil
+	}
+	cl, err := c.client()
 	if err != nil {
 		return 0, err
 	}

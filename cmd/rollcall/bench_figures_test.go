@@ -102,9 +102,9 @@ func TestWhatWasNotMeasuredIsAnError(t *testing.T) {
 	}
 }
 
-func TestGoalsAreBeyondFloors(t *testing.T) {
+func TestGoalsAreFloorsOrBeyond(t *testing.T) {
 	for _, r := range ratioRows {
-		if r.floor != 0 && r.judge(r.floor) != met || r.goal != 0 && r.judge(r.goal) != goalMet {
+		if r.floor != r.goal && r.judge(r.floor) != met || r.goal != 0 && r.judge(r.goal) != goalMet {
 			t.Errorf("%s: floor %v, goal %v", r.name, r.floor, r.goal)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// profile writes CPU profiles of the leader and of a follower under a load on the leader, if profiles
-// are wanted. It is a load of its own, since to be profiled costs a node something.
+// profile writes CPU profiles of the leader and of a follower under a load on the leader, or without
+// consensus of the node under load and one that it tells of it, if profiles are wanted. It is a load of its own, since to be profiled costs a node something.
 func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l httpLoad) error {
 	if r.profiles == "" {
 		return nil
@@ -27,8 +27,12 @@ func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l
 	r.say("profiling: %s", name)
 	l.targets = []string{c.nodes[leader].http}
 	var g errgroup.Group
-	g.Go(func() error { return r.fetchProfile(ctx, c.profilers[leader], name+"-leader") })
-	g.Go(func() error { return r.fetchProfile(ctx, c.profilers[(leader+1)%len(c.nodes)], name+"-follower") })
+	here, elsewhere := "leader", "follower"
+	if !c.leads {
+		here, elsewhere = "loaded", "told"
+	}
+	g.Go(func() error { return r.fetchProfile(ctx, c.profilers[leader], name+"-"+here) })
+	g.Go(func() error { return r.fetchProfile(ctx, c.profilers[(leader+1)%len(c.nodes)], name+"-"+elsewhere) })
 	g.Go(func() error {
 		_, err := l.closed(ctx)
 		return err

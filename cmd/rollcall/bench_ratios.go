@@ -19,6 +19,7 @@ import (
 type ratiosOptions struct {
 	rounds   int
 	window   time.Duration
+	cut      time.Duration
 	quick    bool
 	only     []string
 	data     string
@@ -39,6 +40,7 @@ func newBenchRatiosCommand() *cobra.Command {
 		Example: "  rollcall bench ratios\n" +
 			"  rollcall bench ratios --quick\n" +
 			"  rollcall bench ratios --only leases\n" +
+			"  rollcall bench ratios --only replication --cut 10m\n" +
 			"  rollcall bench ratios --out docs/benchmarks.md --out ratios.json",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,8 +53,9 @@ func newBenchRatiosCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&o.rounds, "rounds", 3, "times that everything is measured")
 	f.DurationVar(&o.window, "window", 4*time.Second, "how long each load counts")
+	f.DurationVar(&o.cut, "cut", time.Minute, "how long the link between two datacenters is cut")
 	f.BoolVar(&o.quick, "quick", false, "one short round with few instances, to see that everything works; floors do not count")
-	f.StringSliceVar(&o.only, "only", nil, "measure only these parts: load, scale, leases (default: all)")
+	f.StringSliceVar(&o.only, "only", nil, "measure only these parts: load, scale, leases, replication (default: all)")
 	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
 	f.StringArrayVar(&o.out, "out", nil, "file for the result, .json or .md; in an existing .md only the part between the marks is replaced (repeatable)")
 	f.StringVar(&o.profiles, "profiles", "", "directory for CPU profiles of the leader and a follower under renewals and fetches; empty: none")
@@ -67,6 +70,9 @@ func (o ratiosOptions) validate() error {
 	}
 	if o.window < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("--window: %v is less than 10ms", o.window))
+	}
+	if o.cut < 10*time.Millisecond {
+		errs = append(errs, fmt.Errorf("--cut: %v is less than 10ms", o.cut))
 	}
 	for _, part := range o.only {
 		if !slices.Contains(benchParts, benchPart(part)) {
@@ -166,10 +172,11 @@ type ratiosPlan struct {
 	rounds       int
 	warm, window time.Duration
 	instances    int // of the clusters for renewals and fetches
-	few, many    int // of the clusters that show the cost of a large registry
+	few, many    int // of the clusters that show the cost of a large registry, and of what is replicated
 	crashed      int // instances, one after the other
 	watchers     int
 	changes      int // that the watchers see
+	cut          time.Duration
 	quick        bool
 	parts        []benchPart
 }
@@ -177,12 +184,12 @@ type ratiosPlan struct {
 func (o ratiosOptions) plan() ratiosPlan {
 	p := ratiosPlan{
 		rounds: o.rounds, warm: min(o.window/4, time.Second), window: o.window, instances: 10_000, few: 1000, many: 100_000,
-		crashed: 150, watchers: 1000, changes: 100, parts: o.parts(),
+		crashed: 150, watchers: 1000, changes: 100, cut: o.cut, parts: o.parts(),
 	}
 	if o.quick {
 		p.rounds, p.warm, p.window, p.quick = 1, 100*time.Millisecond, 300*time.Millisecond, true
 		p.instances, p.few, p.many = 1000, 100, 5000
-		p.crashed, p.watchers, p.changes = 10, 60, 10
+		p.crashed, p.watchers, p.changes, p.cut = 10, 60, 10, 5*time.Second
 	}
 	return p
 }
@@ -206,9 +213,9 @@ func (p ratiosPlan) String() string {
 	if p.rounds > 1 {
 		rounds = fmt.Sprintf("%d rounds", p.rounds)
 	}
-	return fmt.Sprintf("%s of %v for each figure; %s instances, few: %s, many: %s; %d crashes; %s watchers, %d changes",
+	return fmt.Sprintf("%s of %v for each figure; %s instances, few: %s, many: %s; %d crashes; %s watchers, %d changes; a cut of %v",
 		rounds, p.window, shortNumber(float64(p.instances)), shortNumber(float64(p.few)), shortNumber(float64(p.many)),
-		p.crashed, shortNumber(float64(p.watchers)), p.changes)
+		p.crashed, shortNumber(float64(p.watchers)), p.changes, p.cut)
 }
 
 // uncounted says why floors do not count, empty if they do.

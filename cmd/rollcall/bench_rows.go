@@ -9,6 +9,9 @@ const (
 	renew1024     figureName = "renew, 1024 connections to the leader"
 	renewSpread   figureName = "renew, 256 connections over all three nodes"
 	renewSingly   figureName = "renew, 256 connections, one log entry per write"
+	renewAP64     figureName = "renew without consensus, 64 connections to one node"
+	renewAP256    figureName = "renew without consensus, 256 connections to one node"
+	renewAP1024   figureName = "renew without consensus, 1024 connections to one node"
 	bare64        figureName = "bare net/http, 64 connections"
 	bare256       figureName = "bare net/http, 256 connections"
 	bare1024      figureName = "bare net/http, 1024 connections"
@@ -34,6 +37,14 @@ const (
 	crashP99      figureName = "from the end of a crashed instance's lease to its absence on every node, p99"
 	arrivalP50    figureName = "from a change to its arrival at a watcher, 1,000 watchers, p50"
 	arrivalP99    figureName = "from a change to its arrival at a watcher, 1,000 watchers, p99"
+	crossingP50   figureName = "from a change's acknowledgement to a watcher in another datacenter, 1,000/s, p50"
+	crossingP99   figureName = "from a change's acknowledgement to a watcher in another datacenter, 1,000/s, p99"
+	cpuPaused     figureName = "CPU of the leader under heartbeats, peer paused"
+	cpuSending    figureName = "CPU of the leader under heartbeats, peer told of them"
+	cpuForPeer    figureName = "CPU of the leader for the peer's heartbeats"
+	healing       figureName = "from the end of a cut until the other datacenter knows everything"
+	cutResident   figureName = "growth of the leader's resident memory in a cut"
+	cutHeap       figureName = "growth of the leader's live heap in a cut"
 )
 
 // ratioRow is one line of the result: a figure, or its ratio to another one of the same round.
@@ -52,6 +63,9 @@ var ratioRows = []ratioRow{
 	{in: loadPart, name: "renew over bare, 256 connections", of: renew256, over: bare256, floor: 0.33, goal: 0.45},
 	{in: loadPart, name: "renew over bare, 1024 connections", of: renew1024, over: bare1024, floor: 0.55, goal: 0.62},
 	{in: loadPart, name: "renew over bare, 64 connections", of: renew64, over: bare64, floor: 0.14, goal: 0.18},
+	{in: loadPart, name: "renew without consensus over bare, 256 connections", of: renewAP256, over: bare256, floor: 0.75, goal: 0.75},
+	{in: loadPart, name: "renew without consensus over bare, 1024 connections", of: renewAP1024, over: bare1024},
+	{in: loadPart, name: "renew without consensus over bare, 64 connections", of: renewAP64, over: bare64},
 	{in: loadPart, name: "renew over one entry per write", of: renew256, over: renewSingly, floor: 1.5, goal: 1.8},
 	{in: loadPart, name: "register over one entry per write", of: register256, over: registerSolo, floor: 1.3, goal: 1.5},
 	{in: loadPart, name: "renew over all nodes over leader only", of: renewSpread, over: renew256, floor: 0.6, goal: 0.7},
@@ -68,6 +82,10 @@ var ratioRows = []ratioRow{
 	{in: scalePart, name: "restart until ready", of: restartReady, floor: 3, goal: 1, lower: true},
 	{in: leasesPart, name: "end of a crashed instance's lease until no node lists it, p99", of: crashP99, floor: 1.5, goal: 1.2, lower: true},
 	{in: leasesPart, name: "from a change to 1,000 watchers, p99", of: arrivalP99, floor: 100, goal: 50, lower: true},
+	{in: replicationPart, name: "from a change acknowledged here to a watcher there, 1,000/s, p99", of: crossingP99, floor: 0.75, goal: 0.75, lower: true},
+	{in: replicationPart, name: "CPU of the sender for the peer's heartbeats", of: cpuForPeer, floor: 15, goal: 15, lower: true},
+	{in: replicationPart, name: "from the end of a cut until everything is known there", of: healing, floor: 30, goal: 30, lower: true},
+	{in: replicationPart, name: "growth of the sender's memory in a cut", of: cutResident, floor: 64, goal: 64, lower: true},
 }
 
 // verdict is how a row did.

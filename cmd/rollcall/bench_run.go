@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,18 +30,21 @@ type benchPart string
 // The parts, in the order in which they are measured: few processes live at a time, and the last
 // registration lies behind when the delta is fetched.
 const (
-	loadPart   benchPart = "load"
-	scalePart  benchPart = "scale"
-	leasesPart benchPart = "leases"
+	loadPart        benchPart = "load"
+	scalePart       benchPart = "scale"
+	leasesPart      benchPart = "leases"
+	replicationPart benchPart = "replication"
 )
 
-var benchParts = []benchPart{loadPart, scalePart, leasesPart}
+var benchParts = []benchPart{loadPart, scalePart, leasesPart, replicationPart}
 
 // all measures the parts of the plan.
 func (r *ratiosRun) all(ctx context.Context) error {
+	measures := map[benchPart]func(context.Context) error{
+		loadPart: r.load, scalePart: r.scale, leasesPart: r.leases, replicationPart: r.replication,
+	}
 	for _, part := range r.parts {
-		measure := map[benchPart]func(context.Context) error{loadPart: r.load, scalePart: r.scale, leasesPart: r.leases}[part]
-		if err := measure(ctx); err != nil {
+		if err := measures[part](ctx); err != nil {
 			return err
 		}
 	}
@@ -76,6 +80,7 @@ func (r *ratiosRun) startBare(ctx context.Context, processes *benchProcesses) er
 // clusterSpec is a cluster to be started.
 type clusterSpec struct {
 	name     string
+	mode     string       // empty: with consensus
 	fleets   []benchFleet // to be registered
 	settings []string     // other than the defaults
 }
@@ -107,7 +112,7 @@ func stopClusters(clusters []*benchCluster) {
 }
 
 func (r *ratiosRun) cluster(ctx context.Context, spec clusterSpec) (*benchCluster, error) {
-	c, err := startBenchCluster(ctx, filepath.Join(r.dir, spec.name), spec.settings...)
+	c, err := startBenchCluster(ctx, filepath.Join(r.dir, spec.name), cmp.Or(spec.mode, modeCP), spec.settings...)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %q: %w", spec.name, err)
 	}

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 // shortRun measures as little as it can.
 func shortRun(t *testing.T) *ratiosRun {
 	return &ratiosRun{
-		ratiosPlan: ratiosPlan{rounds: 1, window: 50 * time.Millisecond, instances: 200, few: 50, many: 200, crashed: 3, watchers: 6, changes: 3, quick: true},
+		ratiosPlan: ratiosPlan{rounds: 1, window: 50 * time.Millisecond, instances: 200, few: 50, many: 200, crashed: 3, watchers: 6, changes: 3, cut: 500 * time.Millisecond, quick: true},
 		figures:    newFigures(),
 		dir:        t.TempDir(),
 		progress:   t.Output(),
@@ -59,6 +59,44 @@ func TestCrashesAndWatchersAreMeasuredOnARealCluster(t *testing.T) {
 	}
 	if len(run.wrong) > 0 {
 		t.Errorf("wrong answers: %v", run.wrong)
+	}
+}
+
+func TestTwoDatacentersAreMeasuredAndEndEqual(t *testing.T) {
+	t.Parallel()
+	run := shortRun(t)
+	if err := run.replication(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []figureName{crossingP50, crossingP99, cpuPaused, cpuSending, cpuForPeer, healing, cutResident, cutHeap} {
+		if f := run.find(name); f == nil || len(f.Values) != 1 {
+			t.Errorf("%s: got %+v, want one value", name, f)
+		}
+	}
+	for _, name := range []figureName{crossingP99, healing} {
+		if f := run.find(name); f != nil && f.Values[0] <= 0 {
+			t.Errorf("%s: got %v", name, f.Values)
+		}
+	}
+	if len(run.wrong) > 0 {
+		t.Errorf("wrong answers: %v", run.wrong)
+	}
+}
+
+func TestAClusterWithoutConsensusIsUnderLoadAtItsFirstNode(t *testing.T) {
+	t.Parallel()
+	run := shortRun(t)
+	f := benchFleet{name: "renewed", size: run.few}
+	clusters, err := run.clusters(t.Context(), clusterSpec{name: "ap", mode: modeAP, fleets: []benchFleet{f}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopClusters(clusters)
+	if err := run.recordLeaderRate(t.Context(), renewAP256, clusters[0], run.renewals(3, f.renewals())); err != nil {
+		t.Fatal(err)
+	}
+	if v := run.find(renewAP256); v == nil || v.Values[0] <= 0 || len(run.wrong) > 0 {
+		t.Errorf("got %+v, wrong answers: %v", v, run.wrong)
 	}
 }
 

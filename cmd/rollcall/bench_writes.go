@@ -15,6 +15,7 @@ const pacedRate = 10_000
 type writeRig struct {
 	*ratiosRun
 	batching, singly *benchCluster // default settings; one log entry per write
+	local            *benchCluster // without consensus
 	raft             *bareRaftCluster
 	renewed          workload
 	changed          benchFleet
@@ -33,20 +34,25 @@ func (r *ratiosRun) writesAndFetches(ctx context.Context) error {
 	fleets := []benchFleet{renewed, changed}
 	clusters, err := r.clusters(ctx,
 		clusterSpec{name: "default", fleets: fleets},
-		clusterSpec{name: "one-entry-per-write", fleets: fleets, settings: []string{"--commit-batching=false"}})
+		clusterSpec{name: "one-entry-per-write", fleets: fleets, settings: []string{"--commit-batching=false"}},
+		clusterSpec{name: "without-consensus", mode: modeAP, fleets: fleets[:1]})
 	if err != nil {
 		return err
 	}
 	defer stopClusters(clusters)
-	rig.batching, rig.singly = clusters[0], clusters[1]
+	rig.batching, rig.singly, rig.local = clusters[0], clusters[1], clusters[2]
 	if err := r.inRounds(ctx, rig.renews, rig.registers); err != nil {
 		return err
 	}
 	if err := r.profile(ctx, "renew", rig.batching, r.renewals(256, rig.renewed)); err != nil {
 		return err
 	}
+	if err := r.profile(ctx, "renew-ap", rig.local, r.renewals(256, rig.renewed)); err != nil {
+		return err
+	}
 	rig.raft.stop()
 	rig.singly.stop()
+	rig.local.stop()
 	return r.fetches(ctx, rig.batching, rig.renewed, changed)
 }
 
@@ -76,10 +82,10 @@ func (r writeRig) registers(ctx context.Context) error {
 func (r writeRig) renews(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		r.lone, r.paced,
-		r.closed(64, renew64, bare64),
-		r.closed(256, renew256, bare256),
+		r.closed(64, renew64, bare64, renewAP64),
+		r.closed(256, renew256, bare256, renewAP256),
 		r.singles, r.spread,
-		r.closed(1024, renew1024, bare1024),
+		r.closed(1024, renew1024, bare1024, renewAP1024),
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -88,15 +94,18 @@ func (r writeRig) renews(ctx context.Context) error {
 	return nil
 }
 
-// closed measures renewals and the bare handler right after each other.
-func (r writeRig) closed(conns int, renew, bare figureName) func(context.Context) error {
+// closed measures renewals, the bare handler and renewals without consensus right after each other.
+func (r writeRig) closed(conns int, renew, bare, renewAP figureName) func(context.Context) error {
 	return func(ctx context.Context) error {
 		l := r.renewals(conns, r.renewed)
 		if err := r.recordLeaderRate(ctx, renew, r.batching, l); err != nil {
 			return err
 		}
 		l.targets = []string{r.bare}
-		return r.recordRate(ctx, bare, l)
+		if err := r.recordRate(ctx, bare, l); err != nil {
+			return err
+		}
+		return r.recordLeaderRate(ctx, renewAP, r.local, l)
 	}
 }
 

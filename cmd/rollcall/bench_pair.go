@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-20419f34/rollcall/client"
+)
+
+// benchPair is two datacenters that replicate to each other with default settings, over a link that can
+// be cut. Clients are at the first one, here.
+type benchPair struct {
+	here, there *benchCluster
+	link        []*benchProxy // one before each node of either datacenter
+	fleets      int           // that were drawn
+}
+
+// Bounds of what a pair may take, so that a link that never heals ends the run.
+const (
+	pairLook  = 50 * time.Millisecond // how often the peers are asked how far they are
+	pairLimit = 5 * time.Minute
+)
+
+// startPair starts both datacenters at the same time. The caller stops them.
+func (r *ratiosRun) startPair(ctx context.Context) (_ *benchPair, err error) {
+	p := new(benchPair)
+	defer func() {
+		if err != nil {
+			p.stop()
+		}
+	}()
+	o := devOptions{mode: modeCP, dcs: 2}
+	for dc, c := range []**benchCluster{&p.here, &p.there} {
+		if *c, err = layOutCluster(filepath.Join(r.dir, "replication", datacenterName(dc+1)), o, dc+1); err != nil {
+			return nil, err
+		}
+	}
+	r.say("starting two datacenters")
+	return p, p.start(ctx)
+}
+
+func (p *benchPair) start(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, c := range [][2]*benchCluster{{p.here, p.there}, {p.there, p.here}} {
+		seen, err := p.proxied(c[1].nodes)
+		if err != nil {
+			return errors.Join(err, g.Wait())
+		}
+		g.Go(func() error { return c[0].start(ctx, append(seen, c[0].nodes...)) })
+	}
+	return g.Wait()
+}
+
+// proxied are nodes at the addresses of new proxies before them.
+func (p *benchPair) proxied(nodes []devNode) ([]devNode, error) {
+	var seen []devNode
+	for _, n := range nodes {
+		proxy, err := startProxy(n.http)
+		if err != nil {
+			return nil, err
+		}
+		p.link = append(p.link, proxy)
+		n.http = proxy.addr()
+		seen = append(seen, n)
+	}
+	return seen, nil
+}
+
+func (p *benchPair) stop() {
+	for _, c := range []*benchCluster{p.here, p.there} {
+		if c != nil {
+			c.stop()
+		}
+	}
+	for _, proxy := range p.link {
+		proxy.stop()
+	}
+}
+
+func (p *benchPair) cut() {
+	for _, proxy := range p.link {
+		proxy.cut.Store(true)
+	}
+}
+
+func (p *benchPair) heal() {
+	for _, proxy := range p.link {
+		proxy.heal()
+	}
+}
+
+// fleet draws instances that nobody has registered yet.
+func (p *benchPair) fleet(name string, size int) benchFleet {
+	p.fleets++
+	return benchFleet{name: name + strconv.Itoa(p.fleets), size: size}
+}
+
+// peer asks how the first datacenter is with the second one.
+func (p *benchPair) peer(ctx context.Context) (client.Peer, error) {
+	return onlyPeer(ctx, p.here)
+}
+
+// onlyPeer asks how a datacenter is with the other one.
+func onlyPeer(ctx context.Context, c *benchCluster) (client.Peer, error) {
+	cl, err := c.client()
+	if err != nil {
+		return client.Peer{}, err
+	}
+	peers, err := cl.Peers(ctx)
+	if err != nil {
+		return client.Peer{}, err
+	}
+	if len(peers.Peers) != 1 {
+		return client.Peer{}, fmt.Errorf("%s has %d peers, want 1", peers.Node, len(peers.Peers))
+	}
+	return peers.Peers[0], nil
+}
+
+// index is the newest change of the first datacenter.
+func (p *benchPair) index(ctx context.Context) (uint64, error) {
+	leader, err := p.here.leader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	cl, err := p.here.client()
+	if err != nil {
+		return 0, err
+	}
+	status, err := cl.Status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range status.Nodes {
+		if n.HTTP == p.here.nodes[leader].http {
+			return indexNumber(n.Index)
+		}
+	}
+	return 0, fmt.Errorf("%s does not know the node at %s", status.Node, p.here.nodes[leader].http)
+}
+
+// indexNumber is the counter in an index of the form epoch-number.
+func indexNumber(index string) (uint64, error) {
+	number, err := strconv.ParseUint(index[strings.LastIndex(index, "-")+1:], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no index", index)
+	}
+	return number, nil
+}
+
+// awaitTold waits until the second datacenter knows every change of the first up to an index, and
+// comparing finds no difference. Changes that come meanwhile do not matter.
+func (p *benchPair) awaitTold(ctx context.Context, index uint64) error {
+	err := await(ctx, fmt.Sprintf("the other datacenter knows every change up to %d", index), func(ctx context.Context) (bool, error) {
+		peer, err := p.peer(ctx)
+		if err != nil || peer.Cursor == "" {
+			return false, err
+		}
+		cursor, err := indexNumber(peer.Cursor)
+		return cursor >= index, err
+	})
+	if err != nil {
+		return err
+	}
+	return awaitSame(ctx, p.here, datacenterName(2))
+}
+
+// awaitEqual waits until each datacenter was told everything of the other one, and comparing finds no
+// difference. It is for times without changes.
+func (p *benchPair) awaitEqual(ctx context.Context) error {
+	for dc, c := range []*benchCluster{p.here, p.there} {
+		err := await(ctx, datacenterName(dc+1)+" has told everything", func(ctx context.Context) (bool, error) {
+			peer, err := onlyPeer(ctx, c)
+			return peer.State == "ok" && peer.Reason == "" && peer.LagChanges == 0, err
+		})
+		if err != nil {
+			return err
+		}
+		if err := awaitSame(ctx, c, datacenterName(2-dc)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitSame waits until comparing with a peer finds no difference.
+func awaitSame(ctx context.Context, c *benchCluster, peer string) error {
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	return await(ctx, "comparing with "+peer+" finds no difference", func(ctx context.Context) (bool, error) {
+		d, err := cl.PeerDiff(ctx, peer)
+		return d.Missing == 0 && d.Extra == 0, err
+	})
+}
+
+// await asks again and again until the answer is yes. An error is a no: who asks during an election gets
+// some.
+func await(ctx context.Context, what string, reached func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, pairLimit, errors.New("waited in vain"))
+	defer cancel()
+	for {
+		yes, err := reached(ctx)
+		if yes && err == nil {
+			return nil
+		}
+		if !pauseBench(ctx, pairLook) {
+			return fmt.Errorf("wait until %s: %w", what, errors.Join(context.Cause(ctx), err))
+		}
+	}
+}

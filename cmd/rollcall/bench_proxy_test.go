@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// echoServer answers with what it gets.
+func echoServer(t *testing.T) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", localhost(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go echo(conn)
+		}
+	}()
+	return l.Addr().String()
+}
+
+func echo(conn net.Conn) {
+	defer conn.Close()
+	b := make([]byte, 1)
+	for {
+		if _, err := conn.Read(b); err != nil {
+			return
+		}
+		if _, err := conn.Write(b); err != nil {
+			return
+		}
+	}
+}
+
+func dialTest(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// echoed sends a byte and waits for it for so long.
+func echoed(t *testing.T, conn net.Conn, patience time.Duration) error {
+	t.Helper()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte{'x'}); err != nil {
+		return err
+	}
+	_, err := conn.Read(make([]byte, 1))
+	return err
+}
+
+func TestACutProxyIsSilentUntilItIsHealed(t *testing.T) {
+	const (
+		patience = 10 * time.Second
+		silence  = 50 * time.Millisecond
+	)
+	p, err := startProxy(echoServer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.stop()
+	before := dialTest(t, p.addr())
+	if err := echoed(t, before, patience); err != nil {
+		t.Fatalf("before the cut: %v", err)
+	}
+	p.cut.Store(true)
+	during := dialTest(t, p.addr())
+	for name, conn := range map[string]net.Conn{"connection from before": before, "new connection": during} {
+		if err := echoed(t, conn, silence); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s in the cut: got %v, want nothing for %v", name, err, silence)
+		}
+	}
+	p.heal()
+	if err := echoed(t, before, patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection from before the cut: got %v, want that it was closed", err)
+	}
+	if err := echoed(t, dialTest(t, p.addr()), patience); err != nil {
+		t.Errorf("after the cut: %v", err)
+	}
+}
+
+func TestAStoppedProxyClosesItsConnections(t *testing.T) {
+	p, err := startProxy(echoServer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := dialTest(t, p.addr())
+	if err := echoed(t, conn, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	p.stop() // returns when both ends are closed
+	if err := echoed(t, conn, 10*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v, want that the connection was closed", err)
+	}
+}
