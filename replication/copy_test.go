@@ -1,0 +1,343 @@
+package replication
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// starting is a node of dc1 that has just started, beside others at these URLs.
+func starting(t testing.TB, urls ...string) *site {
+	t.Helper()
+	s := newSite()
+	var peers []PeerConfig
+	for n, u := range urls {
+		peers = append(peers, PeerConfig{Name: fmt.Sprint("peer-", n), Kind: Node, URLs: []string{u}})
+	}
+	s.become(t, "dc1", "n9", false, peers...)
+	return s
+}
+
+// running is a node of dc1 with something in it.
+func running(t testing.TB, node string) *site {
+	t.Helper()
+	s := newSite()
+	s.become(t, "dc1", node, false, PeerConfig{Name: "dc3", Kind: Datacenter, URLs: []string{closed()}})
+	registerAll(t, s, 1, "1", "2", "3", "4")
+	s.apply(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService, By: registry.Act{Author: "ann"}, For: 600_000})
+	s.apply(t, registry.Quarantine{Key: ordersID("2"), For: 600_000})
+	cancelAll(t, s, "3")
+	registerAll(t, s, 1, "3")
+	cancelAll(t, s, "4")
+	if _, err := s.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc3"},
+		registry.Contact{DC: "dc3", Cut: 15_000}, registry.Register{Instance: instance("ORDERS", "far", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestACopyIsEqual(t *testing.T) {
+	old := running(t, "n1")
+	old.pass(20 * time.Second)
+	node := starting(t, old.server.URL)
+	node.pass(time.Minute)
+	// What this node has of before it stopped is older, and some of it is gone.
+	registerAll(t, node, 1, "4")
+	if err := node.Copy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, old, node)
+	if l := node.lease(t, "far"); l.Owner != "dc3" {
+		t.Errorf("owner %q, want dc3", l.Owner)
+	}
+	l := node.lease(t, "1")
+	if silent := node.clock() - node.view().LastRenewal(l).Lease; silent < 20_000 || silent > 25_000 {
+		t.Errorf("renewed %d ms ago, want 20 s and what the copy took", silent)
+	}
+	if rest := l.Override.Until - node.clock(); rest < 575_000 || rest > 580_000 {
+		t.Errorf("the override lasts %d ms, want 580 s less what the copy took", rest)
+	}
+	if link, ok := node.view().Link("dc3"); !ok || node.clock()-link.Heard < 20_000 {
+		t.Errorf("got link %+v, %v; want that dc3 was heard 20 s ago, or a little more", link, ok)
+	}
+	if _, err := node.Apply(context.Background(), registry.Origin{Kind: registry.LocalPeer}, registry.Replica{Instance: instance("ORDERS", "4", 1), Life: 1}); err != nil {
+		t.Fatal(err)
+	}
+	node.without(t, "4")
+}
+
+func TestALargeCopyIsAppliedInChunks(t *testing.T) {
+	old := running(t, "n1")
+	var ops []registry.Op
+	for n := range 3 * copyChunk {
+		ops = append(ops, registry.Register{Instance: instance("PRICES", fmt.Sprint(n), 1)})
+	}
+	old.apply(t, ops...)
+	node := starting(t, old.server.URL)
+	if err := node.Copy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, old, node)
+	node.set(func(m *memory) {
+		if m.applies != 4 {
+			t.Errorf("%d calls of Apply, want 4", m.applies)
+		}
+	})
+}
+
+func TestANodeAloneHasNothingToCopy(t *testing.T) {
+	node := starting(t)
+	begun := time.Now()
+	if err := node.Copy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > copyPatience {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A node that is listed among its own peers does not copy from itself, whatever its address is there.
+func TestANodeDoesNotCopyFromItself(t *testing.T) {
+	old := running(t, "n1")
+	node := newSite()
+	node.become(t, "dc1", "n9", false,
+		PeerConfig{Name: "self", Kind: Node, URLs: []string{node.server.URL}}, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}})
+	if err := node.Copy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, old, node)
+
+	alone := newSite()
+	alone.become(t, "dc1", "n9", false, PeerConfig{Name: "self", Kind: Node, URLs: []string{alone.server.URL}})
+	if err := alone.Copy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(alone.came(statePath)); n != 1 {
+		t.Errorf("it asked itself %d times, want once", n)
+	}
+}
+
+func TestTheFirstNodeThatIsReadyIsCopied(t *testing.T) {
+	busy, stranger, old := running(t, "n1"), running(t, "n2"), running(t, "n3")
+	busy.set(func(m *memory) { m.notReady = true })
+	stranger.answering(answerWith(403, "not a peer"))
+	registerAll(t, old, 1, "more")
+	node := starting(t, closed(), busy.server.URL, stranger.server.URL, old.server.URL)
+	if err := node.Copy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	node.lease(t, "more")
+}
+
+// A node that becomes ready while another one looks for it is copied.
+func TestANodeIsWaitedFor(t *testing.T) {
+	old := running(t, "n1")
+	old.set(func(m *memory) { m.notReady = true })
+	node := starting(t, old.server.URL)
+	copied := make(chan error)
+	go func() { copied <- node.Copy(context.Background()) }()
+	eventually(t, "it asks twice", func() bool { return len(old.came(statePath)) >= 2 })
+	old.set(func(m *memory) { m.notReady = false })
+	if err := <-copied; err != nil {
+		t.Fatal(err)
+	}
+	equal(t, old, node)
+}
+
+func TestNodesThatStartTogetherDoNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	other := running(t, "n1")
+	other.set(func(m *memory) { m.notReady = true })
+	node := starting(t, other.server.URL, closed())
+	begun := time.Now()
+	if err := node.Copy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took < copyPatience/2 {
+		t.Errorf("it gave up after %v", took)
+	}
+}
+
+// breaking serves a state that breaks so many times.
+func breaking(s *site, times int, how func(w http.ResponseWriter, state []byte)) {
+	s.answering(func(w http.ResponseWriter, r *http.Request) bool {
+		if len(s.came(statePath)) > times {
+			return false
+		}
+		var state bytes.Buffer
+		if err := s.State(r.Context(), "dc1", &state); err != nil {
+			http.Error(w, err.Error(), 503)
+			return true
+		}
+		how(w, state.Bytes())
+		return true
+	})
+}
+
+func TestABrokenCopyIsBegunAgain(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		how  func(w http.ResponseWriter, state []byte)
+	}{
+		{"closes in the middle", func(w http.ResponseWriter, state []byte) {
+			w.Write(state[:len(state)/2])
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}},
+		{"without an end", func(w http.ResponseWriter, state []byte) {
+			w.Write(state[:bytes.LastIndexByte(state[:len(state)-1], '\n')+1])
+		}},
+		{"a line is missing", func(w http.ResponseWriter, state []byte) {
+			lines := bytes.SplitAfter(state, []byte("\n"))
+			w.Write(bytes.Join(slices.Delete(lines, 2, 3), nil))
+		}},
+		{"garbage", func(w http.ResponseWriter, state []byte) { io.WriteString(w, "<html>\n") }},
+		{"a newer version", func(w http.ResponseWriter, state []byte) {
+			w.Write(bytes.Replace(state, []byte(`"version":1`), []byte(`"version":2`), 1))
+		}},
+		{"another datacenter", func(w http.ResponseWriter, state []byte) {
+			w.Write(bytes.Replace(state, []byte(`"datacenter":"dc1"`), []byte(`"datacenter":"dc2"`), 1))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			old := running(t, "n1")
+			breaking(old, 1, c.how)
+			node := starting(t, old.server.URL)
+			if err := node.Copy(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(old.came(statePath)); n != 2 {
+				t.Errorf("%d tries, want 2", n)
+			}
+			equal(t, old, node)
+		})
+	}
+}
+
+func TestACopyThatAlwaysBreaksIsAnError(t *testing.T) {
+	t.Parallel()
+	old := running(t, "n1")
+	breaking(old, 100, func(w http.ResponseWriter, state []byte) { w.Write(state[:len(state)-1]) })
+	node := starting(t, old.server.URL)
+	err := node.Copy(context.Background())
+	if n := len(old.came(statePath)); !errors.Is(err, io.ErrUnexpectedEOF) || n != copyTries {
+		t.Errorf("got %v after %d tries, want an unexpected end after %d", err, n, copyTries)
+	}
+}
+
+func TestACopyFromANodeThatFallsSilentIsBegunAgain(t *testing.T) {
+	old := running(t, "n1")
+	released := make(chan struct{})
+	defer close(released)
+	breaking(old, 1, func(w http.ResponseWriter, state []byte) {
+		w.Write(state[:len(state)/2])
+		http.NewResponseController(w).Flush()
+		<-released
+	})
+	node := newSite()
+	node.become(t, "dc1", "n9", false, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}, ReadTimeout: 100 * time.Millisecond})
+	if err := node.Copy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, old, node)
+}
+
+func TestACopyEndsWithItsContext(t *testing.T) {
+	old := running(t, "n1")
+	old.answering(hang)
+	node := starting(t, old.server.URL)
+	ctx, cancel := context.WithCancel(context.Background())
+	copied := make(chan error)
+	go func() { copied <- node.Copy(ctx) }()
+	eventually(t, "it asks", func() bool { return len(old.came(statePath)) == 1 })
+	cancel()
+	if err := <-copied; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that it was canceled", err)
+	}
+}
+
+func TestWhatIsNotValidIsLeftOutOfACopy(t *testing.T) {
+	old := running(t, "n1")
+	breaking(old, 1, func(w http.ResponseWriter, state []byte) {
+		lines := bytes.SplitAfter(state, []byte("\n"))
+		text := bytes.Join(slices.Insert(lines, 2,
+			[]byte(`{"do":"register","app":"ORDERS","id":"bad","life":0}`+"\n"),
+			[]byte(`{"do":"self-preservation","to":"held","for":1000,"author":"ann"}`+"\n")), nil)
+		n := len(lines) - 3 // without the head, the end and what is behind it
+		w.Write(bytes.Replace(text, fmt.Appendf(nil, `"items":%d`, n), fmt.Appendf(nil, `"items":%d`, n+2), 1))
+	})
+	node := starting(t, old.server.URL)
+	if err := node.Copy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(old.came(statePath)); n != 1 {
+		t.Errorf("%d tries, want 1", n)
+	}
+	equal(t, old, node)
+	if p := node.view().Preservation(); p.State != registry.PreservationOff {
+		t.Errorf("self-preservation is %v", p.State)
+	}
+}
+
+func TestAStateIsNotGivenByANodeThatHasNone(t *testing.T) {
+	old := running(t, "n1")
+	old.set(func(m *memory) { m.notReady = true })
+	var state bytes.Buffer
+	if err := old.State(context.Background(), "dc1", &state); !errors.Is(err, registry.ErrNoLeader) || state.Len() > 0 {
+		t.Errorf("got %v and %d bytes, want ErrNoLeader and none", err, state.Len())
+	}
+}
+
+func TestAStateThatCannotBeWrittenIsAnError(t *testing.T) {
+	old := running(t, "n1")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := old.State(ctx, "dc1", io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that it was canceled", err)
+	}
+	r, w := io.Pipe()
+	r.Close()
+	if err := old.State(context.Background(), "dc1", w); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("got %v, want a closed pipe", err)
+	}
+}
+
+func TestLinesOfAStateAreBounded(t *testing.T) {
+	_, err := readLine(bufio.NewReader(strings.NewReader(strings.Repeat("x", maxStateLine+(1<<20)))))
+	if !errors.Is(err, ErrMalformed) {
+		t.Errorf("got %v, want ErrMalformed", err)
+	}
+	line, err := readLine(bufio.NewReaderSize(strings.NewReader(strings.Repeat("x", 100_000)+"\nnext"), 16))
+	if err != nil || len(line) != 100_000 {
+		t.Errorf("got %d bytes, %v, want 100000", len(line), err)
+	}
+}
+
+// FuzzState: whatever comes is refused or taken over.
+func FuzzState(f *testing.F) {
+	old := running(f, "n1")
+	var state bytes.Buffer
+	if err := old.State(context.Background(), "dc1", &state); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(state.Bytes())
+	node := starting(f)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		tr := &transfer{Replicator: node.Replicator, from: "n1", lines: bufio.NewReader(bytes.NewReader(text)), began: time.Now()}
+		err := tr.run(context.Background())
+		if err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errSelf) {
+			t.Fatal(err)
+		}
+	})
+}
