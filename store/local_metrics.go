@@ -42,5 +42,5 @@ func (m *localMetrics) noteFlush(what saved, took time.Duration) {
 func (s *Local) unwritten() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return uint64(s.registry.View().Index() - s.flushed)
+	return uint64(s.view.Load().Index() - s.flushed)
 }

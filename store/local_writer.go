@@ -27,6 +27,9 @@ func (w *localWriter) write() error {
 	if w.whole {
 		w.clear()
 	}
+	if w.err != nil {
+		return w.err
+	}
 	w.leases, w.renewals = w.tx.Bucket(bucketLeases), w.tx.Bucket(bucketRenewals)
 	w.removals, w.removed = w.tx.Bucket(bucketRemovals), w.tx.Bucket(bucketRemoved)
 	for _, l := range byName(w.frozen.Leases, func(l registry.LeaseState) *registry.Lease { return l.Lease }) {
