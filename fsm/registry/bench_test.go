@@ -181,6 +181,56 @@ func BenchmarkFreshness100k(b *testing.B) {
 	}
 }
 
+// A walk for the renewals of the last half second, among 100,000 leases that are renewed every 30 s.
+func BenchmarkRenewedAfter100k(b *testing.B) {
+	const n, told = 100_000, 1667
+	g := filled(n)
+	after := g.View().Beats()
+	for slot := range told {
+		g.client(Renew{Handle: Handle{Slot: uint32(slot * 59), Gen: uint32(slot*59 + 1)}})
+	}
+	v := g.View()
+	b.ReportAllocs()
+	for b.Loop() {
+		found := 0
+		for range v.RenewedAfter(after, true) {
+			found++
+		}
+		if found != told {
+			b.Fatal(found)
+		}
+	}
+}
+
+// All sums, for a comparison with one peer.
+func BenchmarkSettledSums100k(b *testing.B) {
+	g := filled(100_000)
+	v := g.View()
+	b.ReportAllocs()
+	for b.Loop() {
+		var sum Digest
+		for l := range v.Settled(g.now.Lease+settlingTime, true, "") {
+			sum.Count++
+			sum.Sum += l.Sum()
+		}
+		if sum.Count != 100_000 {
+			b.Fatal(sum)
+		}
+	}
+}
+
+// An equal copy of a stored instance is told, as a repair or a start-up copy does.
+func BenchmarkEqualReplica(b *testing.B) {
+	g := filled(100_000)
+	op := Op(g.View().ReplicaOf(g.lease(payload(7).Key()), g.now.Lease))
+	b.ReportAllocs()
+	for b.Loop() {
+		if res := g.apply(fromNode, op); res.Outcome != Done || res.Index != 0 {
+			b.Fatal(res)
+		}
+	}
+}
+
 func BenchmarkDelta(b *testing.B) {
 	g := filled(100_000)
 	g.pass(400_000)

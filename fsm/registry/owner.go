@@ -72,17 +72,9 @@ func (r *Registry) hears(l *Lease, renewed int64) bool {
 	return r.clock.Lease-renewed <= 2*int64(l.Interval)*1000
 }
 
-// owner is the datacenter that an instance belongs to by what a server tells; before is the one until
-// then. A remote datacenter speaks for itself only.
-func (op Replica) owner(origin Origin, before string) string {
-	switch {
-	case origin.Kind == LocalPeer:
-		return op.Owner
-	case origin.Kind == RemoteDC && op.Owner != "" && before != "":
-		return before
-	}
-	return origin.owner(before)
-}
+// owner is the datacenter that an instance belongs to by what a server tells: a node of the own
+// datacenter may name any, a remote datacenter is known to have it at least.
+func (op Replica) owner(origin Origin) string { return origin.owner(op.Owner) }
 
 // ownerAfter is the owner of an instance after a merge: he who told what its client said last, unless he
 // is a remote datacenter that says that it is not the owner. Where both tell the same, a remote owner may
@@ -90,12 +82,11 @@ func (op Replica) owner(origin Origin, before string) string {
 // instance here, while one does there.
 func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	before := m.old.Owner
-	after := m.op.owner(origin, before)
 	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" {
 		return before
 	}
 	if m.client == 0 && before == "" && !(r.deserted(m.old) && r.hears(m.old, r.ago(m.op.Age).Lease)) {
 		return before
 	}
-	return after
+	return m.op.owner(origin)
 }

@@ -83,10 +83,5 @@ func (r *Registry) leaveRecord(origin Origin, op Remove) Result {
 	return Result{Index: r.index}
 }
 
-// owner is the datacenter that a removed instance belonged to.
-func (op Remove) owner(origin Origin) string {
-	if origin.Kind == RemoteDC {
-		return origin.DC
-	}
-	return op.Owner
-}
+// owner is the datacenter that a removed instance belonged to, as Replica.owner.
+func (op Remove) owner(origin Origin) string { return origin.owner(op.Owner) }

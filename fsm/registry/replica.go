@@ -5,7 +5,8 @@ package registry
 // renewal, and no change.
 //
 // Halves of equal version that differ (two servers decided at the same moment) are settled alike on
-// both sides: those of the owner's datacenter win, else those with the greater Fingerprint.
+// both sides: those of the owner's datacenter win, if only one of the two says that it is the owner, else
+// those with the greater Fingerprint.
 type Replica struct {
 	// Instance is what its client said last: Status is the reported one, Overridden is Unknown.
 	Instance *Instance
@@ -55,7 +56,7 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	if _, duration, _ := ClampLease(op.Instance.RenewalInterval, op.Instance.Duration); op.Age > int64(duration)*1000+wayOfRenewals {
 		return Result{Outcome: Refused}
 	}
-	l := &Lease{Life: op.Life, Origin: origin, Owner: op.owner(origin, "")}
+	l := &Lease{Life: op.Life, Origin: origin, Owner: op.owner(origin)}
 	r.decideAs(l, op)
 	l.describe(op.Instance, op.Instance.Status, op.Overridden)
 	outcome := Done

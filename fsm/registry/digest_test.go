@@ -1,0 +1,277 @@
+package registry
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// Servers compare these numbers, so they are the same in every process and every version.
+func TestFingerprintAndSumAreTheSameEverywhere(t *testing.T) {
+	g := newRig(t)
+	g.register(payload(7))
+	g.client(SetOverride{Key: payload(7).Key(), Status: OutOfService})
+	l := g.lease(payload(7).Key())
+	const fingerprint, sum = 0xf230034ed73ad271, 0x2b2edef85372c7e1
+	if got := l.Instance.Fingerprint(); got != fingerprint {
+		t.Errorf("fingerprint %#x, want %#x", got, uint64(fingerprint))
+	}
+	if got := l.Sum(); got != sum {
+		t.Errorf("sum %#x, want %#x", got, uint64(sum))
+	}
+}
+
+// All fields but those that are compared apart.
+func TestFingerprintIsOfEveryFieldThatAClientSays(t *testing.T) {
+	apart := []string{"Status", "Overridden"}
+	full := payload(7)
+	full.DataCenter = DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-1"}}}
+	seen := map[uint64]string{full.Fingerprint(): "the instance"}
+	fields := reflect.TypeFor[Instance]()
+	for i := range fields.NumField() {
+		c := *full
+		name := fields.Field(i).Name
+		vary(t, reflect.ValueOf(&c).Elem().Field(i))
+		before, same := seen[c.Fingerprint()]
+		if same != slices.Contains(apart, name) {
+			t.Errorf("with another %s it is that of %q", name, before)
+		}
+		seen[c.Fingerprint()] = name
+	}
+}
+
+// vary changes a field of an instance.
+func vary(t *testing.T, v reflect.Value) {
+	switch field := v.Addr().Interface().(type) {
+	case *string:
+		*field += "x"
+	case *Status:
+		*field++
+	case *Port:
+		field.Enabled = !field.Enabled
+	case *DataCenter:
+		field.Metadata = append(slices.Clone(field.Metadata), Pair{"a", "b"})
+	case *[]Pair:
+		*field = append(slices.Clone(*field), Pair{"a", "b"})
+	case *int32:
+		*field++
+	case *int64:
+		*field++
+	default:
+		t.Fatalf("no variation of a %s", v.Type())
+	}
+}
+
+func TestFingerprintTellsTextsApartAndLeaseTimesAsTheyCount(t *testing.T) {
+	fingerprint := func(change func(*Instance)) uint64 {
+		i := payload(7)
+		change(i)
+		return i.Fingerprint()
+	}
+	moved := fingerprint(func(i *Instance) { i.HostName, i.IPAddr = i.HostName+"1", i.IPAddr[1:] })
+	paired := fingerprint(func(i *Instance) { i.Metadata = []Pair{{"ab", "c"}} })
+	tests := []struct {
+		name  string
+		a, b  uint64
+		equal bool
+	}{
+		{"text in another field", fingerprint(func(*Instance) {}), moved, false},
+		{"text in another part of a pair", fingerprint(func(i *Instance) { i.Metadata = []Pair{{"a", "bc"}} }), paired, false},
+		{"port", fingerprint(func(i *Instance) { i.Port.Number = 1 }), fingerprint(func(i *Instance) { i.Port.Number = 2 }), false},
+		{"no duration is the default", fingerprint(func(i *Instance) { i.Duration = 0 }), fingerprint(func(i *Instance) { i.Duration = 90 }), true},
+		{"too short an interval is the shortest", fingerprint(func(i *Instance) { i.Duration = 1 }), fingerprint(func(i *Instance) { i.Duration = 3 }), true},
+	}
+	for _, tt := range tests {
+		if (tt.a == tt.b) != tt.equal {
+			t.Errorf("%s: %#x and %#x, want them equal: %t", tt.name, tt.a, tt.b, tt.equal)
+		}
+	}
+}
+
+func TestSumIsOfVersionAndDecisions(t *testing.T) {
+	base := func() Lease { return Lease{Instance: instance(orders1, Up, 100), Life: 1} }
+	tests := []struct {
+		name   string
+		change func(l *Lease)
+		same   bool
+	}{
+		{"id", func(l *Lease) { l.Instance = instance(Key{"ORDERS", "x"}, Up, 100) }, false},
+		{"life", func(l *Lease) { l.Life++ }, false},
+		{"lastDirtyTimestamp", func(l *Lease) { l.Instance = instance(orders1, Up, 101) }, false},
+		{"edit", func(l *Lease) { l.Edit++ }, false},
+		{"status", func(l *Lease) { l.Instance = instance(orders1, Down, 100) }, false},
+		{"override", func(l *Lease) { l.Instance = l.Instance.with(Up, Down, 100) }, false},
+		{"quarantine", func(l *Lease) { l.Quarantine = &Quarantined{} }, false},
+		{"metadata", func(l *Lease) {
+			i := *l.Instance
+			i.Metadata = []Pair{{"a", "b"}}
+			l.Instance = &i
+		}, false},
+		{"owner", func(l *Lease) { l.Owner = "dc2" }, true},
+		{"what this server did with it", func(l *Lease) { l.Changed, l.ServiceUpAt, l.RenewedAt = 7, 7, Stamp{7, 7} }, true},
+	}
+	for _, tt := range tests {
+		a, b := base(), base()
+		tt.change(&b)
+		if (a.Sum() == b.Sum()) != tt.same {
+			t.Errorf("%s: %#x and %#x, want them equal: %t", tt.name, a.Sum(), b.Sum(), tt.same)
+		}
+	}
+	a, b := base(), base()
+	a.Instance, a.Override = a.Instance.with(OutOfService, OutOfService, 100), &Override{Reported: Up, Until: 5}
+	b.Instance, b.Override = b.Instance.with(OutOfService, OutOfService, 100), &Override{Reported: Up, Set: 9}
+	if a.Sum() != b.Sum() {
+		t.Errorf("the same override, known differently: %#x and %#x", a.Sum(), b.Sum())
+	}
+}
+
+func TestSettledAreThoseThatTwoServersCanAgreeOn(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.register(instance(orders2, Up, 100))
+	g.client(Quarantine{Key: orders2, For: 600_000})
+	g.apply(fromDC2, Register{instance(billing1, Up, 100)})
+	settled := func(all bool, owner string) []Key { return keysOf(g.View().Settled(g.now.Lease, all, owner)) }
+	g.pass(9_999)
+	wantKeys(t, "a moment too early", settled(true, ""))
+	g.pass(1)
+	wantKeys(t, "all", settled(true, ""), billing1, orders1, orders2)
+	wantKeys(t, "own", settled(false, ""), orders1, orders2)
+	wantKeys(t, "of dc2", settled(false, "dc2"), billing1)
+	g.client(UpdateMetadata{orders1, []Pair{{"a", "b"}}})
+	wantKeys(t, "changed lately", settled(true, ""), billing1, orders2)
+	g.pass(80_000)
+	wantKeys(t, "at the end of a lease", settled(true, ""), billing1, orders1, orders2)
+	g.pass(1)
+	wantKeys(t, "after it", settled(true, ""), billing1, orders1)
+	for range g.View().Settled(g.now.Lease, true, "") {
+		break // readers may stop
+	}
+}
+
+// What is heard from others is not told as if it had happened here.
+func TestRenewalsAreToldOfWhomTheyConcern(t *testing.T) {
+	tests := []struct {
+		name           string
+		origin         Origin
+		op             Op
+		toAll, toNodes bool
+	}{
+		{"client", FromClient, Renew{Key: orders1}, true, true},
+		{"Eureka server", FromEureka, Renew{Key: orders1, LastDirty: 100}, false, true},
+		{"datacenter", fromDC2, Renew{Key: orders1, Life: 1, LastDirty: 100}, false, true},
+		{"datacenter, not newer than what is known", fromDC2, Renew{Key: orders1, Life: 1, LastDirty: 100, Age: 5000}, false, false},
+		{"datacenter's equal copy", fromDC2, replicaAt(Up, 100), false, true},
+		{"node", fromNode, Renew{Key: orders1, Life: 1, LastDirty: 100}, false, false},
+		{"node's equal copy", fromNode, replicaAt(Up, 100), false, false},
+		{"datacenter, of another life", fromDC2, Renew{Key: orders1, Life: 2, LastDirty: 100}, false, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			g.register(instance(orders2, Up, 100))
+			g.client(Renew{Key: orders2})
+			after := g.View().Beats()
+			g.pass(2000)
+			g.apply(tt.origin, tt.op)
+			want := func(told bool) []Key {
+				if told {
+					return []Key{orders1}
+				}
+				return nil
+			}
+			wantKeys(t, "to all", keysOf(g.View().RenewedAfter(after, false)), want(tt.toAll)...)
+			wantKeys(t, "to nodes", keysOf(g.View().RenewedAfter(after, true)), want(tt.toNodes)...)
+			wantKeys(t, "after that", keysOf(g.View().RenewedAfter(g.View().Beats(), true)))
+		})
+	}
+}
+
+func TestBeatsOfASlotsLastLeaseAreNotTheNextOnes(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	before := g.View()
+	g.client(Renew{Key: orders1})
+	g.client(Cancel{orders1})
+	g.register(instance(orders2, Up, 100))
+	wantKeys(t, "now", keysOf(g.View().RenewedAfter(0, true)))
+	wantKeys(t, "by an old view", keysOf(before.RenewedAfter(0, true)))
+	for i := range 3 {
+		g.register(instance(Key{"ORDERS", fmt.Sprint(i)}, Up, 100))
+		g.client(Renew{Key: Key{"ORDERS", fmt.Sprint(i)}})
+	}
+	for range g.View().RenewedAfter(0, true) {
+		break // readers may stop
+	}
+}
+
+// The answers to a renewal that another Rollcall server tells; stored is life 2 at 100, renewed 60 s ago.
+func TestRenewComparesLivesFirst(t *testing.T) {
+	tests := []struct {
+		name    string
+		op      Renew
+		want    Outcome
+		renewed bool
+	}{
+		{"the same", Renew{Life: 2, LastDirty: 100}, Done, true},
+		{"no timestamp", Renew{Life: 2}, Done, true},
+		{"newer", Renew{Life: 2, LastDirty: 101}, Newer, true},
+		{"older", Renew{Life: 2, LastDirty: 99}, Older, true},
+		{"a later life", Renew{Life: 3, LastDirty: 1}, Newer, true},
+		{"an earlier life", Renew{Life: 1, LastDirty: 500}, Older, false},
+	}
+	for _, origin := range []Origin{fromNode, fromDC2} {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				g := newRig(t)
+				g.apply(fromDC2, replicaAt(Up, 100, lifeOf(2)))
+				l := g.lease(orders1)
+				want := g.now
+				g.pass(60_000)
+				if tt.renewed {
+					want = Stamp{g.now.Lease - 7000, g.now.Wall - 7000}
+				}
+				op := tt.op
+				op.Key, op.Age = orders1, 7000
+				if res := g.apply(origin, op); res != (Result{Outcome: tt.want}) {
+					t.Errorf("got %+v, want outcome %d and no index", res, tt.want)
+				}
+				if got := g.View().LastRenewal(l); got != want || g.lease(orders1) != l {
+					t.Errorf("renewed at %v, want %v", got, want)
+				}
+			})
+		}
+	}
+}
+
+func TestRenewOfWhatIsNotStoredAsksWhetherItWasCanceled(t *testing.T) {
+	tests := []struct {
+		name string
+		kind ChangeKind // of the removal of life 2 at 100
+		op   Renew
+		want Outcome
+	}{
+		{"never here", Live, Renew{Life: 2, LastDirty: 100}, NotFound},
+		{"canceled", Canceled, Renew{Life: 2, LastDirty: 100}, Refused},
+		{"canceled a later life", Canceled, Renew{Life: 1, LastDirty: 500}, Refused},
+		{"canceled before", Canceled, Renew{Life: 2, LastDirty: 101}, NotFound},
+		{"canceled an earlier life", Canceled, Renew{Life: 3, LastDirty: 1}, NotFound},
+		{"evicted", Evicted, Renew{Life: 2, LastDirty: 100}, NotFound},
+		{"canceled, by a Eureka server", Canceled, Renew{LastDirty: 100}, NotFound},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			if tt.kind != Live {
+				g.apply(fromNode, Remove{Key: orders1, Kind: tt.kind, Life: 2, LastDirty: 100})
+			}
+			op := tt.op
+			op.Key = orders1
+			if res := g.apply(fromDC2, op); res != (Result{Outcome: tt.want}) {
+				t.Errorf("got %+v, want outcome %d", res, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,188 @@
+package registry
+
+import "testing"
+
+const cut = 15_000 // ms of silence
+
+// heard notes a contact with dc2 now.
+func (g *rig) heard() { g.apply(fromDC2, Contact{DC: "dc2", Cut: cut}) }
+
+func TestWhoRegistersAnInstanceLastOwnsIt(t *testing.T) {
+	tests := []struct {
+		name   string
+		first  Origin
+		origin Origin
+		op     Op
+		want   string
+	}{
+		{"client", fromDC2, FromClient, Register{instance(orders1, Up, 100)}, ""},
+		{"client, of an older one", fromDC2, FromClient, Register{instance(orders1, Up, 99)}, ""},
+		{"Eureka server", FromClient, FromEureka, Register{instance(orders1, Up, 101)}, "eureka"},
+		{"Eureka server, the same", FromClient, FromEureka, Register{instance(orders1, Up, 100)}, ""},
+		{"Eureka server, an older one", FromClient, FromEureka, Register{instance(orders1, Up, 99)}, ""},
+		{"datacenter, newer", FromClient, fromDC2, replicaAt(Up, 101), "dc2"},
+		{"datacenter, older", FromClient, fromDC2, replicaAt(Up, 99), ""},
+		{"datacenter, the same", FromClient, fromDC2, replicaAt(Up, 100), ""},
+		{"datacenter, the same of a third", FromEureka, fromDC2, replicaAt(Up, 100), "dc2"},
+		{"datacenter, newer of an instance that is not its own", FromClient, fromDC2, replicaAt(Up, 101, ownedBy("dc1")), ""},
+		{"node, newer", FromClient, fromNode, replicaAt(Up, 101, ownedBy("dc3")), "dc3"},
+		{"node, its own", fromDC2, fromNode, replicaAt(Up, 100), ""},
+		{"override elsewhere", FromClient, fromDC2, replicaAt(Up, 100, overriddenTo(Down, 1)), ""},
+		{"override here", fromDC2, FromClient, SetOverride{Key: orders1, Status: Down}, "dc2"},
+		{"renewal here", fromDC2, FromClient, Renew{Key: orders1}, "dc2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.apply(tt.first, Register{instance(orders1, Up, 100)})
+			h := g.lease(orders1).Handle
+			g.apply(tt.origin, tt.op)
+			if l := g.lease(orders1); l.Owner != tt.want || g.Owner(h) != tt.want || l.Local() != (tt.want == "") {
+				t.Errorf("owner %q, want %q", l.Owner, tt.want)
+			}
+			if err := check(g.Registry); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The interval is 30 s: a renewal counts for one minute.
+func TestRenewalHereTakesOverWhatItsOwnerDoesNotHear(t *testing.T) {
+	tests := []struct {
+		name  string
+		after func(g *rig)
+		taken bool
+	}{
+		{"no link is known", func(g *rig) { g.pass(80_000) }, false},
+		{"the owner renewed it lately", func(g *rig) {
+			g.heard()
+			g.pass(60_000)
+			g.heard()
+		}, false},
+		{"the owner has not renewed it for two intervals", func(g *rig) {
+			g.heard()
+			g.pass(60_001)
+			g.heard()
+		}, true},
+		{"the owner renewed it since", func(g *rig) {
+			g.heard()
+			g.pass(60_001)
+			g.heard()
+			g.apply(fromDC2, Renew{Key: orders1, Life: 1, LastDirty: 100, Age: 1000})
+		}, false},
+		{"the link is not cut yet", func(g *rig) {
+			g.heard()
+			g.pass(cut)
+		}, false},
+		{"the link is cut", func(g *rig) {
+			g.heard()
+			g.pass(cut + 1)
+		}, true},
+		{"another link is cut", func(g *rig) {
+			g.apply(FromEureka, Contact{DC: "eureka", Cut: cut})
+			g.pass(cut + 1)
+			g.heard()
+		}, false},
+	}
+	for _, byHandle := range []bool{false, true} {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				g := newRig(t)
+				op := Renew{Key: orders1}
+				if h := g.apply(fromDC2, replicaAt(Up, 100)).Handle; byHandle {
+					op = Renew{Handle: h}
+				}
+				tt.after(g)
+				res := g.client(op)
+				l := g.lease(orders1)
+				if l.Local() != tt.taken || (res.Index != 0) != tt.taken || (l.ByClient == res.Index) != tt.taken && tt.taken {
+					t.Errorf("owner %q, result %+v, changed at %d by a client, want it taken over: %t", l.Owner, res, l.ByClient, tt.taken)
+				}
+				events := g.View().History(orders1)
+				if last := events[len(events)-1]; (last.Kind == EventOwned) != tt.taken {
+					t.Errorf("last event %v, want taken over: %t", last.Kind, tt.taken)
+				}
+				if err := check(g.Registry); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// After a client was away at another datacenter and has come back, only one of the two owns it.
+func TestInstanceThatNoClientRenewsHereIsGivenToWhoHearsIt(t *testing.T) {
+	renewed := Renew{Key: orders1, Life: 1, LastDirty: 100}
+	tests := []struct {
+		name   string
+		linked bool
+		silent int64 // ms since the client's renewal here
+		op     Op
+		given  bool
+	}{
+		{"renewed there, lately here", true, 60_000, renewed, false},
+		{"renewed there, not here", true, 60_001, renewed, true},
+		{"renewed there long ago", true, 80_000, Renew{Key: orders1, Life: 1, LastDirty: 100, Age: 80_001}, false},
+		{"renewed there, no link known", false, 60_001, renewed, false},
+		{"claimed, lately renewed here", true, 60_000, replicaAt(Up, 100), false},
+		{"claimed, not renewed here", true, 60_001, replicaAt(Up, 100), true},
+		{"claimed, renewed neither here nor there", true, 60_001, replicaAt(Up, 100, ageOf(60_001)), false},
+		{"told of, not claimed", true, 60_001, replicaAt(Up, 100, ownedBy("dc1")), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			if tt.linked {
+				g.heard()
+			}
+			g.pass(tt.silent)
+			res := g.apply(fromDC2, tt.op)
+			l := g.lease(orders1)
+			if (l.Owner == "dc2") != tt.given || (res.Index != 0) != tt.given {
+				t.Fatalf("owner %q, result %+v, want it given: %t", l.Owner, res, tt.given)
+			}
+			events := g.View().History(orders1)
+			if last := events[len(events)-1]; tt.given && (last.Kind != EventCeded || last.Origin != fromDC2 || l.ByRemote != res.Index) {
+				t.Errorf("last event %+v, changed at %d by a remote datacenter, want it given to dc2 at %d", last, l.ByRemote, res.Index)
+			}
+			if err := check(g.Registry); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A node's client is a client of the datacenter; what it tells of another's instance its owner's client did.
+func TestRenewalToldByANodeCountsForTheOwner(t *testing.T) {
+	state := func(g *rig) LeaseState { return g.Freeze().Leases[0] }
+	for _, owner := range []string{"", "dc2"} {
+		g := newRig(t)
+		g.apply(fromNode, replicaAt(Up, 100, ownedBy(owner)))
+		g.pass(10_000)
+		g.apply(fromNode, Renew{Key: orders1, Life: 1, LastDirty: 100, Age: 1000})
+		want := LeaseState{Client: g.now.Lease - 1000}
+		if owner != "" {
+			want = LeaseState{Remote: want.Client}
+		}
+		if got := state(g); got.Client != want.Client || got.Remote != want.Remote {
+			t.Errorf("owner %q: client %d, remote %d, want %d, %d", owner, got.Client, got.Remote, want.Client, want.Remote)
+		}
+	}
+}
+
+// Only the owner's datacenter counts an instance for self-preservation.
+func TestInstancesOfOthersAreNotCounted(t *testing.T) {
+	g := newRig(t)
+	g.heard()
+	g.apply(fromDC2, replicaAt(Up, 100))
+	if f := g.View().Freshness(g.now.Lease); f.Leases != 0 {
+		t.Errorf("got %+v, want none", f)
+	}
+	g.pass(cut + 1)
+	g.client(Renew{Key: orders1})
+	if f := g.View().Freshness(g.now.Lease); f.Leases != 1 {
+		t.Errorf("taken over: got %+v, want one", f)
+	}
+}

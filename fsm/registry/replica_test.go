@@ -1,0 +1,407 @@
+package registry
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+)
+
+var fromDC2 = Origin{Kind: RemoteDC, DC: "dc2"}
+
+// replicaAt is a replica of orders-1 as another server tells it right now.
+func replicaAt(status Status, dirty int64, change ...func(*Replica)) Replica {
+	op := Replica{Instance: instance(orders1, status, dirty), Life: 1}
+	for _, c := range change {
+		c(&op)
+	}
+	return op
+}
+
+func overriddenTo(s Status, edit uint32) func(*Replica) {
+	return func(op *Replica) {
+		op.Overridden, op.Edit = s, edit
+		op.OverrideBy = Act{"ann", "maintenance"}
+	}
+}
+
+func hiddenFor(ms int64, edit uint32) func(*Replica) {
+	return func(op *Replica) { op.QuarantineFor, op.QuarantineBy, op.Edit = ms, Act{"bob", "broken"}, edit }
+}
+
+func hostOf(name string) func(*Replica) {
+	return func(op *Replica) {
+		i := *op.Instance
+		i.HostName = name
+		op.Instance = &i
+	}
+}
+
+func lifeOf(n uint32) func(*Replica) { return func(op *Replica) { op.Life = n } }
+func ageOf(ms int64) func(*Replica)  { return func(op *Replica) { op.Age = ms } }
+func ownedBy(dc string) func(*Replica) {
+	return func(op *Replica) { op.Owner = dc }
+}
+
+// Stored is life 1 at 100, overridden to OUT_OF_SERVICE as edit 1; its client said UP.
+func TestReplicaIsMergedByHalves(t *testing.T) {
+	type want struct {
+		outcome    Outcome
+		changed    bool
+		host       string
+		status     Status
+		overridden Status
+		reported   Status
+		edit       uint32
+		action     Action
+	}
+	kept := want{Done, false, "host-orders-1", OutOfService, OutOfService, Up, 1, ActionModified}
+	older := kept
+	older.outcome = Older
+	tests := []struct {
+		name string
+		op   Replica
+		want want
+	}{
+		{"equal", replicaAt(Up, 100, overriddenTo(OutOfService, 1)), kept},
+		{"older in both halves", replicaAt(Up, 99), older},
+		{"newer client, older operators", replicaAt(Starting, 101, hostOf("new")),
+			want{Older, true, "new", Starting, OutOfService, Starting, 1, ActionAdded}},
+		{"newer client, equal operators", replicaAt(Up, 101, hostOf("new"), overriddenTo(OutOfService, 1)),
+			want{Done, true, "new", OutOfService, OutOfService, Up, 1, ActionAdded}},
+		{"older client, newer operators", replicaAt(Up, 99, hostOf("old"), overriddenTo(Down, 2)),
+			want{Older, true, "host-orders-1", Down, Down, Up, 2, ActionModified}},
+		{"equal client, override ended", replicaAt(Up, 100, overriddenTo(Unknown, 2)),
+			want{Done, true, "host-orders-1", Up, Unknown, Up, 2, ActionModified}},
+		{"override deleted with a fallback", replicaAt(Down, 100, overriddenTo(Unknown, 2)),
+			want{Done, true, "host-orders-1", Down, Unknown, Down, 2, ActionModified}},
+		{"override deleted without one", replicaAt(Unknown, 100, overriddenTo(Unknown, 2)),
+			want{Done, true, "host-orders-1", Unknown, Unknown, Unknown, 2, ActionModified}},
+		{"both newer", replicaAt(Down, 101, hostOf("new"), overriddenTo(Unknown, 2)),
+			want{Done, true, "new", Down, Unknown, Down, 2, ActionAdded}},
+		{"newer life takes all", replicaAt(Up, 50, hostOf("new"), lifeOf(2)),
+			want{Done, true, "new", Up, Unknown, Up, 0, ActionAdded}},
+		{"tie of operators, greater override", replicaAt(Up, 100, overriddenTo(OutOfService, 1), hiddenFor(5000, 1)),
+			want{Done, true, "host-orders-1", OutOfService, OutOfService, Up, 1, ActionModified}},
+		{"tie of operators, smaller override", replicaAt(Up, 100, overriddenTo(Down, 1)), older},
+		{"tie of what was reported, greater", replicaAt(Down, 100, overriddenTo(OutOfService, 1)),
+			want{Done, true, "host-orders-1", Down, OutOfService, Down, 1, ActionModified}},
+		{"tie of what was reported, smaller", replicaAt(Unknown, 100, overriddenTo(OutOfService, 1)), older},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			first := g.register(instance(orders1, Up, 100))
+			g.client(SetOverride{Key: orders1, Status: OutOfService, By: Act{"ann", "maintenance"}})
+			before := g.View().Index()
+			res := g.apply(fromNode, tt.op)
+			l, _ := g.View().Find(orders1)
+			i := l.Instance
+			got := want{res.Outcome, res.Index > before, i.HostName, i.Status, i.Overridden, l.reported(), l.Edit, l.Action}
+			if got != tt.want || res.Handle != first.Handle {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+			if told := g.View().ReplicaOf(l, g.now.Lease); told.Instance.Status != tt.want.reported || told.Overridden != tt.want.overridden {
+				t.Errorf("told on as %+v of %+v", told, told.Instance)
+			}
+			if err := check(g.Registry); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Of one version, the incoming copy's host makes its fingerprint the greater or the smaller one.
+func TestTieIsDecidedByTheOwnersDatacenter(t *testing.T) {
+	var greater, smaller string
+	for i := 0; greater == "" || smaller == ""; i++ {
+		host := fmt.Sprint("other-", i)
+		if replicaAt(Up, 100, hostOf(host)).Instance.Fingerprint() > instance(orders1, Up, 100).Fingerprint() {
+			greater = host
+		} else {
+			smaller = host
+		}
+	}
+	tests := []struct {
+		name   string
+		stored Origin // who registered what is stored
+		origin Origin
+		owner  string // as told
+		host   string
+		taken  bool
+	}{
+		{"nodes, greater", FromClient, fromNode, "", greater, true},
+		{"nodes, smaller", FromClient, fromNode, "", smaller, false},
+		{"from its owner, greater", fromDC2, fromDC2, "", greater, true},
+		{"from its owner, smaller", fromDC2, fromDC2, "", smaller, true},
+		{"at its owner, greater", FromClient, fromDC2, "dc1", greater, false},
+		{"at its owner, smaller", FromClient, fromDC2, "dc1", smaller, false},
+		{"both say that they own it, greater", FromClient, fromDC2, "", greater, true},
+		{"both say that they own it, smaller", FromClient, fromDC2, "", smaller, false},
+		{"neither owns it, greater", FromEureka, fromDC2, "dc3", greater, true},
+		{"neither owns it, smaller", FromEureka, fromDC2, "dc3", smaller, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.apply(tt.stored, Register{instance(orders1, Up, 100)})
+			res := g.apply(tt.origin, replicaAt(Up, 100, hostOf(tt.host), ownedBy(tt.owner)))
+			if got := g.lease(orders1).Instance.HostName == tt.host; got != tt.taken || (res.Outcome == Older) == tt.taken {
+				t.Errorf("taken %t, result %+v, want taken %t", got, res, tt.taken)
+			}
+		})
+	}
+}
+
+func TestReplicaOfAnInstanceThatIsNotStored(t *testing.T) {
+	cancelAt := func(life uint32, dirty int64) func(*rig) {
+		return func(g *rig) { g.apply(fromNode, Remove{Key: orders1, Kind: Canceled, Life: life, LastDirty: dirty}) }
+	}
+	evictAt := func(life uint32, dirty int64) func(*rig) {
+		return func(g *rig) { g.apply(fromNode, Remove{Key: orders1, Kind: Evicted, Life: life, LastDirty: dirty}) }
+	}
+	tests := []struct {
+		name   string
+		before func(*rig)
+		op     Replica
+		taken  bool
+	}{
+		{"never here", func(*rig) {}, replicaAt(Up, 100, lifeOf(3)), true},
+		{"canceled at the same version", cancelAt(3, 100), replicaAt(Up, 100, lifeOf(3)), false},
+		{"canceled before", cancelAt(3, 99), replicaAt(Up, 100, lifeOf(3)), true},
+		{"canceled an earlier life", cancelAt(2, 500), replicaAt(Up, 100, lifeOf(3)), true},
+		{"canceled a later life", cancelAt(4, 1), replicaAt(Up, 100, lifeOf(3)), false},
+		{"evicted", evictAt(3, 100), replicaAt(Up, 100, lifeOf(3)), true},
+		{"evicted in a later life", evictAt(4, 100), replicaAt(Up, 100, lifeOf(3)), true},
+		{"within its lease and the way", func(*rig) {}, replicaAt(Up, 100, lifeOf(3), ageOf(120_000)), true},
+		{"its lease has ended", func(*rig) {}, replicaAt(Up, 100, lifeOf(3), ageOf(120_001)), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			tt.before(g)
+			g.pass(200_000)
+			res := g.apply(fromDC2, tt.op)
+			l, live := g.View().Lease(orders1)
+			if live != tt.taken || (res.Outcome == Refused) == tt.taken || (res.Index > 0) != tt.taken {
+				t.Fatalf("live %t, %+v, want taken %t", live, res, tt.taken)
+			}
+			if !live {
+				return
+			}
+			at := Stamp{g.now.Lease - tt.op.Age, g.now.Wall - tt.op.Age}
+			if l.Life != 3 || l.Owner != "dc2" || l.Handle != res.Handle || l.ByRemote != res.Index || l.ByClient != 0 {
+				t.Errorf("got %+v, want life 3 of dc2, changed by a remote datacenter at %d", l, res.Index)
+			}
+			if got := g.View().LastRenewal(l); got != at || l.StartedLease != at.Lease {
+				t.Errorf("renewed at %v, started at %d, want %v", got, l.StartedLease, at)
+			}
+			if err := check(g.Registry); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestReplicaBringsWhatOperatorsDecided(t *testing.T) {
+	g := newRig(t)
+	op := replicaAt(Up, 100, overriddenTo(Down, 7), hiddenFor(60_000, 7))
+	op.OverrideFor = 30_000
+	g.apply(fromDC2, op)
+	l, _ := g.View().Find(orders1)
+	if o, want := l.Override, (&Override{By: op.OverrideBy, At: g.now, Until: g.now.Lease + 30_000, Reported: Up, Set: 1}); !reflect.DeepEqual(o, want) {
+		t.Errorf("override %+v, want %+v", o, want)
+	}
+	if q, want := l.Quarantine, (&Quarantined{By: op.QuarantineBy, At: g.now, Until: g.now.Lease + 60_000, Set: 1}); !reflect.DeepEqual(q, want) {
+		t.Errorf("quarantine %+v, want %+v", q, want)
+	}
+	if l.Edit != 7 || l.Instance.Status != Down {
+		t.Errorf("got %+v of %+v, want edit 7 and DOWN", l, l.Instance)
+	}
+	var kinds []EventKind
+	for _, e := range g.View().History(orders1) {
+		kinds = append(kinds, e.Kind)
+	}
+	if want := []EventKind{EventRegistered, EventOverridden, EventQuarantined}; !reflect.DeepEqual(kinds, want) {
+		t.Errorf("events %v, want %v", kinds, want)
+	}
+	g.pass(10_000)
+	op.Age, op.OverrideFor, op.QuarantineFor = 10_000, 20_000, 50_000
+	if got := g.View().ReplicaOf(l, g.now.Lease); !reflect.DeepEqual(got, withOwner(op, "dc2")) {
+		t.Errorf("told on as %+v\nwant %+v", got, withOwner(op, "dc2"))
+	}
+	g.pass(90_000)
+	if got := g.View().ReplicaOf(l, g.now.Lease); got.OverrideFor != 1 || got.QuarantineFor != 1 {
+		t.Errorf("due and not ended: told as %+v, want the shortest rest", got)
+	}
+	if got := g.Ending(g.now.Lease); len(got) != 2 {
+		t.Errorf("ending %v, want the override and the quarantine", got)
+	}
+}
+
+func withOwner(op Replica, dc string) Replica {
+	op.Owner = dc
+	return op
+}
+
+// An instance that brought its override has a status that its client did not report.
+func TestOverrideThatAnInstanceBroughtIsTold(t *testing.T) {
+	a, b := newRig(t), newRig(t)
+	in := instance(orders1, Up, 100)
+	in.Overridden = OutOfService
+	a.register(in)
+	b.apply(fromNode, a.View().ReplicaOf(a.lease(orders1), a.now.Lease))
+	l := b.lease(orders1)
+	if l.Instance.Status != OutOfService || l.Instance.Overridden != OutOfService || l.Override != nil {
+		t.Errorf("got %+v of %+v, want it OUT_OF_SERVICE without details", l, l.Instance)
+	}
+	if l.Sum() != a.lease(orders1).Sum() {
+		t.Error("the copies differ")
+	}
+}
+
+func TestEqualReplicaIsARenewalSomeTimeAgo(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	before := g.lease(orders1)
+	g.pass(60_000)
+	renewed := func(age, want int64) {
+		t.Helper()
+		if res := g.apply(fromNode, replicaAt(Up, 100, ageOf(age))); res.Outcome != Done || res.Index != 0 {
+			t.Errorf("%d ms ago: %+v, want no change", age, res)
+		}
+		if got := g.View().LastRenewal(before).Lease; got != want || g.lease(orders1) != before {
+			t.Errorf("%d ms ago: renewed at %d, want %d", age, got, want)
+		}
+	}
+	renewed(20_000, 41_000)
+	renewed(50_000, 41_000) // an older one moves nothing
+	renewed(0, 61_000)
+	g.pass(10_000)
+	g.apply(fromNode, replicaAt(Up, 99))
+	if got := g.View().LastRenewal(before); got != g.now {
+		t.Errorf("an older copy of the same life: renewed at %v, want %v", got, g.now)
+	}
+	g.client(Cancel{orders1})
+	g.register(instance(orders1, Up, 100))
+	g.pass(10_000)
+	if res := g.apply(fromNode, replicaAt(Up, 999)); res.Outcome != Older || g.View().LastRenewal(g.lease(orders1)) == g.now {
+		t.Errorf("a life that is over: %+v, renewed at %v", res, g.now)
+	}
+}
+
+// Two that registered the same life, each knowing of the quarantine or not, agree that there is one.
+func TestQuarantineSurvivesACancelAndARegistrationElsewhere(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.client(Quarantine{Key: orders1, For: 60_000})
+	g.client(Cancel{orders1})
+	res := g.apply(fromNode, replicaAt(Up, 100, lifeOf(2)))
+	if l, _ := g.View().Find(orders1); l.Quarantine == nil || l.Quarantine.Set != res.Index || res.Outcome != Older {
+		t.Errorf("got %+v, result %+v, want it hidden, and the sender told", l, res)
+	}
+	if err := check(g.Registry); err != nil {
+		t.Error(err)
+	}
+}
+
+// A client whose clock went back, or that changes without a new timestamp, is newer than its copies all
+// the same: it begins a new life, where there are copies.
+func TestRegistrationThatIsNotNewerBeginsANewLifeWhereOthersHaveCopies(t *testing.T) {
+	renamed := replicaAt(Up, 100, hostOf("new")).Instance
+	tests := []struct {
+		name   string
+		known  bool
+		before func(*rig)
+		origin Origin
+		in     *Instance
+		life   uint32
+	}{
+		{"newer", true, func(*rig) {}, FromClient, instance(orders1, Down, 101), 1},
+		{"the same", true, func(*rig) {}, FromClient, instance(orders1, Up, 100), 1},
+		{"another status", true, func(*rig) {}, FromClient, instance(orders1, Down, 100), 2},
+		{"another host", true, func(*rig) {}, FromClient, renamed, 2},
+		{"another host, nobody has copies", false, func(*rig) {}, FromClient, renamed, 1},
+		{"another host, of a Eureka server", true, func(*rig) {}, FromEureka, renamed, 1},
+		{"older than one without a status", true, func(g *rig) {
+			g.client(SetOverride{Key: orders1, Status: Down})
+			g.client(DeleteOverride{Key: orders1, LastDirty: 500})
+		}, FromClient, instance(orders1, Up, 100), 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			if tt.known {
+				g.apply(fromNode, Contact{Sender: "n2"})
+			}
+			g.register(instance(orders1, Up, 100))
+			tt.before(g)
+			g.apply(tt.origin, Register{tt.in})
+			if l := g.lease(orders1); l.Life != tt.life || l.Instance.LastDirty != tt.in.LastDirty || l.Edit != 0 {
+				t.Errorf("got %+v, dirty %d, want life %d, dirty %d", l, l.Instance.LastDirty, tt.life, tt.in.LastDirty)
+			}
+		})
+	}
+}
+
+// What is to be told to whom, by the last change: indexes, 0 for never. The registration is 1.
+func TestChangesSayToWhomTheyAreToBeTold(t *testing.T) {
+	type marks struct {
+		byClient, byRemote, described, overrode Index
+		edit                                    uint32
+	}
+	tests := []struct {
+		name   string
+		origin Origin
+		op     Op
+		want   marks
+	}{
+		{"client registers again", FromClient, Register{instance(orders1, Up, 101)}, marks{2, 0, 2, 0, 0}},
+		{"Eureka server registers", FromEureka, Register{instance(orders1, Up, 101)}, marks{1, 2, 2, 0, 0}},
+		{"metadata", FromClient, UpdateMetadata{orders1, []Pair{{"a", "b"}}}, marks{2, 0, 2, 0, 0}},
+		{"override", FromClient, SetOverride{Key: orders1, Status: Down}, marks{2, 0, 1, 2, 1}},
+		{"override by a Eureka server", FromEureka, SetOverride{Key: orders1, Status: Down}, marks{1, 2, 1, 2, 1}},
+		{"override in a Eureka server's renewal", FromEureka, Renew{Key: orders1, LastDirty: 101, Overridden: Down}, marks{1, 2, 1, 2, 1}},
+		{"quarantine", FromClient, Quarantine{Key: orders1, For: 1000}, marks{2, 0, 1, 0, 1}},
+		{"node, newer", fromNode, replicaAt(Up, 101), marks{1, 0, 2, 0, 0}},
+		{"node, override", fromNode, replicaAt(Up, 100, overriddenTo(Down, 1)), marks{1, 0, 1, 2, 1}},
+		{"node, quarantine", fromNode, replicaAt(Up, 100, hiddenFor(1000, 3)), marks{1, 0, 1, 0, 3}},
+		{"datacenter, newer", fromDC2, replicaAt(Up, 101), marks{1, 2, 2, 0, 0}},
+		{"datacenter, both", fromDC2, replicaAt(Up, 101, overriddenTo(Down, 2)), marks{1, 2, 2, 2, 2}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			g.apply(tt.origin, tt.op)
+			l, _ := g.View().Find(orders1)
+			if got := (marks{l.ByClient, l.ByRemote, l.Described, l.Overrode, l.Edit}); got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestEndsOfOverridesAndQuarantinesAreEdits(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.client(SetOverride{Key: orders1, Status: Down, For: 1000})
+	g.client(Quarantine{Key: orders1, For: 1000})
+	g.pass(1000)
+	g.endings()
+	if l := g.lease(orders1); l.Edit != 4 || l.Overrode != 4 || l.ByClient != 5 {
+		t.Errorf("got %+v, want edit 4, overrode 4, told at 5", l)
+	}
+	g.client(SetOverride{Key: orders1, Status: Down})
+	g.client(DeleteOverride{Key: orders1, Fallback: Up})
+	g.client(DeleteOverride{Key: orders1, Fallback: Up})
+	g.client(Quarantine{Key: orders1, For: 1000})
+	g.client(Quarantine{Key: orders1})
+	if l := g.lease(orders1); l.Edit != 8 {
+		t.Errorf("got %+v, want edit 8", l)
+	}
+	g.client(Cancel{orders1})
+	g.register(instance(orders1, Up, 100))
+	if l := g.lease(orders1); l.Edit != 0 || l.Life != 2 {
+		t.Errorf("in its next life: got %+v, want edit 0", l)
+	}
+}
