@@ -176,7 +176,7 @@ func breaking(s *site, times int, how func(w http.ResponseWriter, state []byte))
 		}
 		var state bytes.Buffer
 		if err := s.State(r.Context(), "dc1", &state); err != nil {
-			http.Error(w, err.Error(), 503)
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return true
 		}
 		how(w, state.Bytes())
