@@ -100,16 +100,10 @@ func TestAStatusTellsWhatComesIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		m.apply(t, registers(0, 1)...)
-		from := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
-		for _, op := range []registry.Op{
+		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"},
 			registry.Contact{DC: "dc2", Cut: 15000},
 			registry.Replica{Instance: instance("BILLING", "b-1", 1), Life: 1},
-			registry.Replica{Instance: instance("BILLING", "b-2", 1), Life: 1},
-		} {
-			if _, err := m.Apply(t.Context(), from, op); err != nil {
-				t.Fatal(err)
-			}
-		}
+			registry.Replica{Instance: instance("BILLING", "b-2", 1), Life: 1})
 		f := newFar()
 		r := replicate(t, m, map[string]*far{"dc2": f, "dc3": newFar()}, datacenter("dc2"), datacenter("dc3"))
 		defer r.stop()

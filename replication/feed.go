@@ -293,7 +293,7 @@ var dropNames = [...]string{
 }
 
 // givenUp is told by the dispatcher. What the peer refuses is left to the next comparison; everything
-// else is read again.
+// else is read again, when the dispatcher says that there is room.
 func (s *session) givenUp(_ registry.Key, t task, why batcher.Drop) {
 	s.dropped(dropNames[why])
 	if why == batcher.Permanent {
@@ -301,7 +301,6 @@ func (s *session) givenUp(_ registry.Key, t task, why batcher.Drop) {
 		return
 	}
 	s.cursor.giveUp(t.first)
-	s.poke()
 }
 
 // digest compares with the peer, if it can be, and if nothing else is to be done first.

@@ -14,10 +14,9 @@ func (p *peer) tell(v *registry.View, c registry.Change, from place, now int64) 
 		if !p.tellsRemoval(c) {
 			return task{}, false
 		}
-		return task{
-			key: c.Lease.Key(), facts: canceled, first: c.Index,
-			remove: v.RemoveOf(registry.Removal{Kind: c.Kind, Lease: c.Lease}, now),
-		}, true
+		// A reduced record does not know when it was registered.
+		rec := registry.Removal{Kind: c.Kind, Full: c.Lease.Registered > 0, Lease: c.Lease}
+		return task{key: c.Lease.Key(), facts: canceled, first: c.Index, remove: v.RemoveOf(rec, now)}, true
 	default:
 		return p.tellLive(c.Lease, from)
 	}

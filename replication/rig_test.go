@@ -33,6 +33,7 @@ type hearing struct {
 	tasks   []task
 	beats   map[registry.Key]int
 	acts    []registry.SelfPreservation
+	runs    int // of the link
 	calls   int
 	repairs int // comparisons for one
 }
@@ -84,6 +85,7 @@ type farLink struct {
 func (l farLink) url() string { return l.env.peer.URLs[0] }
 
 func (l farLink) run(ctx context.Context) error {
+	l.far.set(func(f *far) { f.runs++ })
 	<-ctx.Done()
 	return nil
 }
@@ -272,4 +274,12 @@ func owned(v *registry.View) map[registry.Key]copied {
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// applyAs performs operations that another server had first, which must not fail.
+func applyAs(t testing.TB, m *memory, origin registry.Origin, ops ...registry.Op) {
+	t.Helper()
+	if _, err := m.Apply(context.Background(), origin, ops...); err != nil {
+		t.Fatal(err)
+	}
 }
