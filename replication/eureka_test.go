@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -214,10 +215,14 @@ func TestAServerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
 	f := newFakeEureka(t)
 	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
 	s.apply(t, register(instance("ORDERS", "i1", 1000)))
-	f.failWith(answerWith(200, `{"responseList":[{"statusCode":404}]}`))
-	s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat, tries: maxTries - 1})
-	if len(s.submitted) != 0 || !strings.Contains(s.log.String(), "ORDERS/i1") {
-		t.Errorf("submitted %+v, log %q; want no more tasks, and a line about ORDERS/i1", s.submitted, s.log)
+	calls := 0
+	f.failWith(func(w http.ResponseWriter, r *http.Request) bool {
+		calls++
+		return answerWith(200, `{"responseList":[{"statusCode":200},{"statusCode":404}]}`)(w, r)
+	})
+	s.tell(t, task{key: key("ORDERS", "i1"), facts: registered, began: true})
+	if calls != 1+maxTries || !strings.Contains(s.log.String(), "ORDERS/i1") {
+		t.Errorf("%d calls, log %q; want %d calls, and a line about ORDERS/i1", calls, s.log, 1+maxTries)
 	}
 }
 
@@ -232,7 +237,7 @@ func TestANewerInstanceComesHomeWithAnAnswerOf409(t *testing.T) {
 			f.clientCall(t, "POST", "/apps/ORDERS", clientOf("ORDERS", "i1", 5000), 204)
 			f.clientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
 			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: c.single})
-			s.apply(t, register(instance("ORDERS", "i1", 1000)))
+			s.apply(t, register(instance("ORDERS", "i1", 1000)), registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
 			if c.hide {
 				f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":409}]}`)))
 			}
@@ -341,6 +346,11 @@ func TestARepairTellsAEurekaServerEverything(t *testing.T) {
 	if _, err := s.memory.Apply(t.Context(), s.link.env.origin, register(theirs)); err != nil {
 		t.Fatal(err)
 	}
+	others := instance("LEDGER", "l1", 1000)
+	dc2 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
+	if _, err := s.memory.Apply(t.Context(), dc2, register(others), registry.Cancel{Key: others.Key()}); err != nil {
+		t.Fatal(err)
+	}
 	if _, _, err := s.link.compare(t.Context(), false); !errors.Is(err, ErrNoDigests) {
 		t.Fatalf("comparison: %v, want ErrNoDigests", err)
 	}
@@ -351,7 +361,7 @@ func TestARepairTellsAEurekaServerEverything(t *testing.T) {
 	s.tell(t, tasks...)
 	want := []string{"Register ORDERS/i1", "DeleteStatusOverride ORDERS/i1", "Cancel ORDERS/i2"}
 	if got := f.actions(); !slices.Equal(got, want) {
-		t.Errorf("a repair sent %q, want %q: what is ours, and nothing of the server's own", got, want)
+		t.Errorf("a repair sent %q, want %q: what is ours, and nothing of the server's own or another datacenter's", got, want)
 	}
 }
 

@@ -51,7 +51,7 @@ func (l *eurekaLink) tellAgain(t task) bool {
 		return false
 	}
 	t.tries++
-	t.facts = registered | t.facts&overridden
+	t.facts = registered // it brings an override along, and a server that forgot the instance forgot its override
 	l.env.submit(t)
 	return true
 }
