@@ -182,8 +182,8 @@ func TestExitCodesTellMistakesFromFailures(t *testing.T) {
 		{name: "watch two applications", args: []string{"watch", "a", "b"}, code: exitUsage, says: "accepts at most 1 arg"},
 		{name: "override with another word", args: []string{"override", "a/b", "ON"}, code: exitUsage, says: "STATUS"},
 		{name: "server without a data directory", args: []string{"server"}, code: exitUsage, says: "data.dir"},
-		{name: "configuration with a mistake", args: []string{"config", "show", "--mode", "ap"}, code: exitUsage, says: "mode"},
-		{name: "dev in another mode", args: []string{"dev", "--mode", "ap", "--dcs", "2"}, code: exitUsage, says: "--dcs"},
+		{name: "configuration with a mistake", args: []string{"config", "show", "--mode", "ca"}, code: exitUsage, says: "mode"},
+		{name: "dev in another mode", args: []string{"dev", "--mode", "ca", "--dcs", "10"}, code: exitUsage, says: "--dcs"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			stdout, stderr, code := rollcall(t, tc.args...)

@@ -45,6 +45,8 @@ func TestEffectiveSettingsLoadToTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, out.String())
 	}
+	noEmptyMaps(again.Config)
+	noEmptyMaps(s.Config)
 	if !reflect.DeepEqual(again.Config, s.Config) {
 		t.Errorf("got\n%+v, want\n%+v", again.Config, s.Config)
 	}
