@@ -242,6 +242,25 @@ func TestACutOfAnyLengthHeals(t *testing.T) {
 	}
 }
 
+func TestAPeerThatAnswersOtherwiseIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, registers(0, 1)...)
+		f := known(t, m, "dc2")
+		peer := datacenter("dc2")
+		peer.NetworkDelay, peer.MaxDelay = time.Hour, time.Hour
+		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		defer r.stop()
+		f.fail(batcher.TransientError)
+		m.apply(t, registers(1, 10)...)
+		elapse(10 * time.Second)
+		f.fail(batcher.Success)
+		r.peers[0].succeeded() // the link's sign of life was answered
+		elapse(time.Second)
+		wantSame(t, m, f)
+	})
+}
+
 func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

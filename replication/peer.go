@@ -196,6 +196,9 @@ func (p *peer) succeeded() {
 	if p.record.failing {
 		p.record.failing = false
 		p.log.Info("peer answers again")
+		if p.session != nil {
+			p.session.tasks.Reached()
+		}
 		p.poke()
 	}
 }
@@ -244,6 +247,7 @@ func sum(before, now batcher.Stats) batcher.Stats {
 	now.ExpiredTasks += before.ExpiredTasks
 	now.OverriddenTasks += before.OverriddenTasks
 	now.QueueOverflows += before.QueueOverflows
+	now.StoppedTasks += before.StoppedTasks
 	now.SuccessfulExecutions += before.SuccessfulExecutions
 	now.TransientErrors += before.TransientErrors
 	now.PermanentErrors += before.PermanentErrors

@@ -118,6 +118,9 @@ func (a *acceptor[K, T]) collect(now time.Time) {
 	for _, r := range m.reports {
 		a.conclude(r, now)
 	}
+	if m.reached {
+		a.shaper.reached()
+	}
 	for i := len(m.reports) - 1; i >= 0; i-- {
 		if r := m.reports[i]; r.result.again() {
 			a.reprocess(r.work.tasks, now)

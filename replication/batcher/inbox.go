@@ -26,6 +26,7 @@ type mail[K comparable, T any] struct {
 	accepted []*holder[K, T] // the acceptor queue, oldest first
 	reports  []report[K, T]  // the reprocess queue, oldest first, and successes
 	requests int             // workers that ask for work
+	reached  bool            // the receiver was, by other means
 }
 
 // report is what a worker says of its work.
@@ -67,6 +68,14 @@ func (b *inbox[K, T]) report(w work[K, T], r Result) {
 	defer b.mu.Unlock()
 	b.left.reports = append(b.left.reports, report[K, T]{w, r})
 	b.left.requests++
+	signal(b.wake)
+}
+
+// reach leaves that the receiver was reached.
+func (b *inbox[K, T]) reach() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left.reached = true
 	signal(b.wake)
 }
 

@@ -95,6 +95,28 @@ func TestPauseOfUpstreamStaysTheSameInARow(t *testing.T) {
 	})
 }
 
+func TestReachingTheReceiverOtherwiseEndsThePauseAfterNetworkFailuresOnly(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		result Result
+		want   string
+	}{
+		{"network failure", TransientError, "500ms a1; 5s a1"},
+		{"congestion", Congestion, "500ms a1; 20.5s a1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				r := running(t, Config[string, string]{CongestionRetryDelay: 20 * time.Second, NetworkFailureRetry: 20 * time.Second}, answer{result: tt.result})
+				r.submit("a1")
+				r.at(5 * time.Second)
+				r.Reached()
+				r.at(time.Minute)
+				r.wantCalls(tt.want)
+			})
+		})
+	}
+}
+
 func TestPauseGrowsToItsBoundAndASuccessResetsIt(t *testing.T) {
 	in(t, func(t *testing.T) {
 		again := answer{result: TransientError}

@@ -38,6 +38,9 @@ func (s *trafficShaper) note(r Result, started, now time.Time) {
 	}
 }
 
+// reached ends the pause after network failures.
+func (s *trafficShaper) reached() { s.network.full, s.network.last = 0, time.Time{} }
+
 // delay is how long nothing may be handed out from now on.
 func (s *trafficShaper) delay(now time.Time) time.Duration {
 	return max(s.congestion.left(now), s.network.left(now))
