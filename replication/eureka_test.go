@@ -318,7 +318,7 @@ func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
 	f := newFakeEureka(t)
 	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
 	var tasks []task
-	for n := range 200 {
+	for n := range 80 {
 		i := instance("ORDERS", "i"+strings.Repeat("x", n), 1000)
 		i.Metadata = []registry.Pair{{Key: "large", Value: strings.Repeat("y", 60<<10)}}
 		s.apply(t, register(i))
@@ -333,8 +333,8 @@ func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
 			t.Errorf("a document of %d items has %d bytes, want at most %d", len(b.Items), len(b.Body), maxEurekaDocument)
 		}
 	}
-	if items != 200 {
-		t.Errorf("%d items arrived, want 200", items)
+	if items != 80 {
+		t.Errorf("%d items arrived, want 80", items)
 	}
 }
 
