@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -52,17 +53,45 @@ func TestStatusCommandDescribesTheClusterOnEveryNode(t *testing.T) {
 	}
 }
 
+func TestStatusCommandDescribesTheNodesWithoutConsensus(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{AP: true, Nodes: 2, DC: "east"})
+	for _, n := range c.Nodes {
+		Eventually(t, replicated, "node "+n.Name+" reaches the other one", func() error {
+			var status Status
+			decode(t, rollcall(t, "status", "-o", "json", "--addr", n.URL()), &status)
+			if status.Mode != "ap" || status.ClusterID != "east" || status.Leader != "" || len(status.Nodes) != len(c.Nodes) {
+				return fmt.Errorf("its status is %+v, want mode ap, east, no leader and %d nodes", status, len(c.Nodes))
+			}
+			for _, shown := range status.Nodes {
+				if shown.Role != "serving" || shown.HTTP == n.HTTP && (shown.ID != n.Name || shown.Index == "") {
+					return fmt.Errorf("it shows %+v", shown)
+				}
+			}
+			return nil
+		})
+	}
+}
+
 func TestCommandsRegisterListAndCancel(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
-	first, last := c.Nodes[0].URL(), c.Nodes[2].URL()
-	rollcall(t, "register", "orders", "--id", "orders-1", "--host", "localhost", "--ip", "127.0.0.1", "--port", "8080", "--addr", first)
-	if got := listed(t, last); !slices.Equal(got, []string{"ORDERS/orders-1/UP"}) {
-		t.Errorf("ls at another node: %q, want the instance", got)
-	}
-	rollcall(t, "cancel", "orders/orders-1", "--addr", last)
-	if got := listed(t, first); len(got) != 0 {
-		t.Errorf("ls after the cancel: %q, want nothing", got)
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, fewer(ap, 2))
+		first, last := c.Nodes[0], c.Nodes[len(c.Nodes)-1]
+		rollcall(t, "register", "orders", "--id", "orders-1", "--host", "localhost", "--ip", "127.0.0.1", "--port", "8080", "--addr", first.URL())
+		c.mustOnEvery(t, "ls", wantLs(t, "ORDERS/orders-1/UP"))
+		rollcall(t, "cancel", "orders/orders-1", "--addr", last.URL())
+		c.mustOnEvery(t, "ls after the cancel", wantLs(t))
+	})
+}
+
+// wantLs is what `rollcall ls` at a node must show.
+func wantLs(t *testing.T, want ...string) func(*Node) error {
+	return func(n *Node) error {
+		if got := listed(t, n.URL()); !slices.Equal(got, want) {
+			return fmt.Errorf("%q, want %q", got, want)
+		}
+		return nil
 	}
 }
 
@@ -80,25 +109,23 @@ func listed(t *testing.T, addr string) []string {
 
 func TestRegisterHeartbeatKeepsAliveUntilInterrupted(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
-	n := c.Nodes[1]
-	keeper, err := Launch(t, filepath.Join(t.TempDir(), "log"), nil, "register", "orders", "--id", "orders-1",
-		"--lease", "3s", "--interval", "1s", "--heartbeat", "--addr", n.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	life := lifeCycle{Cluster: c, app: "ORDERS", id: "orders-1"}
-	life.everywhere(t, "UP")
-	for range 4 { // longer than its lease
-		awaitRenewal(t, n, "ORDERS", "orders-1")
-	}
-	keeper.Signal(t, syscall.SIGINT)
-	if code := keeper.ExitCode(t, StopLimit); code != 0 {
-		t.Errorf("exit code %d after Ctrl-C, want 0; it said:\n%s", code, keeper.Output(t))
-	}
-	for _, n := range c.Nodes {
-		if _, listed := mustList(t, n)["orders-1"]; listed {
-			t.Errorf("node %s lists the instance after Ctrl-C", n.Name)
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, fewer(ap, 2))
+		n := c.Nodes[1]
+		keeper, err := Launch(t, filepath.Join(t.TempDir(), "log"), nil, "register", "orders", "--id", "orders-1",
+			"--lease", "3s", "--interval", "1s", "--heartbeat", "--addr", n.URL())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		life := lifeCycle{Cluster: c, app: "ORDERS", id: "orders-1"}
+		life.everywhere(t, "UP")
+		for range 4 { // longer than its lease
+			awaitRenewal(t, n, "ORDERS", "orders-1")
+		}
+		keeper.Signal(t, syscall.SIGINT)
+		if code := keeper.ExitCode(t, StopLimit); code != 0 {
+			t.Errorf("exit code %d after Ctrl-C, want 0; it said:\n%s", code, keeper.Output(t))
+		}
+		c.mustListEverywhere(t)
+	})
 }

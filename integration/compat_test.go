@@ -23,17 +23,21 @@ func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			c := StartCluster(t, Config{Settings: tc.settings})
-			for _, id := range []string{"renewed", "registered"} {
-				mustRegister(t, c.Nodes[0], Instance{App: "MORTAL", ID: id, Duration: lease})
-			}
-			mustEndWithin(t, c, "registered", 0, lease)
-			renewed := time.Now()
-			if answer := c.Nodes[1].Renew("MORTAL", "renewed"); answer.Status != 200 {
-				t.Fatalf("renew: %v, want 200", answer)
-			}
-			mustEndWithin(t, c, "renewed", tc.renewed-lease, tc.renewed)
-			awaitEviction(t, c, "renewed", tc.renewed, renewed)
+			eachMode(t, func(t *testing.T, ap bool) {
+				cfg := fewer(ap, 1)
+				cfg.Settings = tc.settings
+				c := StartCluster(t, cfg)
+				for _, id := range []string{"renewed", "registered"} {
+					mustRegister(t, c.Nodes[0], Instance{App: "MORTAL", ID: id, Duration: lease})
+				}
+				mustEndWithin(t, c, "registered", 0, lease)
+				renewed := time.Now()
+				if answer := c.Nodes[1%len(c.Nodes)].Renew("MORTAL", "renewed"); answer.Status != 200 {
+					t.Fatalf("renew: %v, want 200", answer)
+				}
+				mustEndWithin(t, c, "renewed", tc.renewed-lease, tc.renewed)
+				awaitEviction(t, c, "renewed", tc.renewed, renewed)
+			})
 		})
 	}
 }
@@ -54,28 +58,30 @@ func mustEndWithin(t *testing.T, c *Cluster, id string, least, most int) {
 // refreshed every 30 s, which may happen between a change and the look at it, but not twice running.
 func TestReadOnlyCacheShowsChangesLate(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{Nodes: 1, Settings: map[string]string{"eureka-compat.read-only-cache": "true"}})
-	n := c.Nodes[0]
-	mustList(t, n)
-	var id string
-	late := false
-	for i := 0; i < 2 && !late; i++ {
-		id = fmt.Sprintf("orders-%d", i)
-		mustRegister(t, n, Instance{App: "ORDERS", ID: id})
-		_, listed := mustList(t, n)[id]
-		late = !listed
-	}
-	if !late {
-		t.Fatal("every change was listed at once")
-	}
-	if instance, err := n.Lookup("ORDERS", id); err != nil || instance == nil {
-		t.Errorf("the instance itself: %v, %v, want it at once", instance, err)
-	}
-	Eventually(t, 5*time.Minute, "the change is listed", func() error {
-		if _, listed := mustList(t, n)[id]; !listed {
-			return errors.New("not yet")
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, Config{AP: ap, Nodes: 1, Settings: map[string]string{"eureka-compat.read-only-cache": "true"}})
+		n := c.Nodes[0]
+		mustList(t, n)
+		var id string
+		late := false
+		for i := 0; i < 2 && !late; i++ {
+			id = fmt.Sprintf("orders-%d", i)
+			mustRegister(t, n, Instance{App: "ORDERS", ID: id})
+			_, listed := mustList(t, n)[id]
+			late = !listed
 		}
-		return nil
+		if !late {
+			t.Fatal("every change was listed at once")
+		}
+		if instance, err := n.Lookup("ORDERS", id); err != nil || instance == nil {
+			t.Errorf("the instance itself: %v, %v, want it at once", instance, err)
+		}
+		Eventually(t, 5*time.Minute, "the change is listed", func() error {
+			if _, listed := mustList(t, n)[id]; !listed {
+				return errors.New("not yet")
+			}
+			return nil
+		})
 	})
 }
 
@@ -83,24 +89,28 @@ func TestReadOnlyCacheShowsChangesLate(t *testing.T) {
 // clients: its threshold of 3 renewals a minute is never exceeded.
 func TestUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{Settings: map[string]string{"eureka-compat.expectation": "true", "eureka-compat.doubled-lease": "true"}})
-	mustAgreeOnSettings(t, c)
-	mustRegister(t, c.Nodes[0], Instance{App: "MORTAL", ID: "dead", Duration: 3})
-	for _, n := range c.Nodes {
-		Eventually(t, herdLimit, "upstream's formula keeps the instance on node "+n.Name, func() error {
-			p, err := n.Preservation()
-			if err != nil {
-				return err
-			}
-			if u := p.Upstream; p.State != "on" || p.Withheld != 1 || !u.Decides || u.Allows || u.Clients != 2 || u.Threshold != 3 {
-				return fmt.Errorf("%+v", p)
-			}
-			return nil
-		})
-	}
+	eachMode(t, func(t *testing.T, ap bool) {
+		cfg := fewer(ap, 2)
+		cfg.Settings = map[string]string{"eureka-compat.expectation": "true", "eureka-compat.doubled-lease": "true"}
+		c := StartCluster(t, cfg)
+		mustAgreeOnSettings(t, c)
+		mustRegister(t, c.Nodes[0], Instance{App: "MORTAL", ID: "dead", Duration: 3})
+		for _, n := range c.Nodes {
+			Eventually(t, herdLimit, "upstream's formula keeps the instance on node "+n.Name, func() error {
+				p, err := n.Preservation()
+				if err != nil {
+					return err
+				}
+				if u := p.Upstream; p.State != "on" || p.Withheld != 1 || !u.Decides || u.Allows || u.Clients != 2 || u.Threshold != 3 {
+					return fmt.Errorf("%+v", p)
+				}
+				return nil
+			})
+		}
+	})
 }
 
-// mustAgreeOnSettings expects the settings of the leader on all nodes.
+// mustAgreeOnSettings expects the settings of the leader, or of each, on all nodes.
 func mustAgreeOnSettings(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes {

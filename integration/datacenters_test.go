@@ -10,17 +10,6 @@ import (
 	"time"
 )
 
-// eachMode runs a test with and without consensus.
-func eachMode(t *testing.T, test func(t *testing.T, ap bool)) {
-	t.Helper()
-	for _, ap := range []bool{false, true} {
-		t.Run(map[bool]string{false: "cp", true: "ap"}[ap], func(t *testing.T) {
-			t.Parallel()
-			test(t, ap)
-		})
-	}
-}
-
 // index is the version of the node's registry.
 func index(t *testing.T, n *Node) string {
 	t.Helper()
@@ -138,7 +127,7 @@ func change(t *testing.T, n *Node, id string, mortal bool) {
 func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 	t.Parallel()
 	d := StartDatacenters(t, 2, Config{Nodes: 1, Settings: map[string]string{
-		"replication.queue": "250", "replication.digest-interval": "1h", "replication.read-timeout": "500ms", "replication.max-delay": "1s",
+		"replication.queue": "250", "replication.digest-interval": "1h", "replication.read-timeout": "2s", "replication.max-delay": "1s",
 	}})
 	here, there := d.Clusters[0].Nodes[0], d.Clusters[1].Nodes[0]
 	mustRegister(t, here, Instance{App: "ORDERS", ID: "canceled"})

@@ -99,10 +99,11 @@ func happened(e *Explanation) []string {
 // TestNothingIsExplainedOfWhatNeverWas asks every node for an instance that nobody registered.
 func TestNothingIsExplainedOfWhatNeverWas(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
-	for _, n := range c.Nodes {
-		if e, err := n.Explain("NOBODY", "never"); e != nil || err != nil {
-			t.Errorf("node %s explains what never was by %+v, %v, want 404", n.Name, e, err)
+	eachMode(t, func(t *testing.T, ap bool) {
+		for _, n := range StartCluster(t, fewer(ap, 1)).Nodes {
+			if e, err := n.Explain("NOBODY", "never"); e != nil || err != nil {
+				t.Errorf("node %s explains what never was by %+v, %v, want 404", n.Name, e, err)
+			}
 		}
-	}
+	})
 }

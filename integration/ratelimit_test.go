@@ -50,44 +50,46 @@ const (
 
 func TestRateLimiterRefusesFetchesByClassAndFollowsItsFile(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "node.yaml")
-	limits{burst: 3, rate: 1, fullRate: 1, privileged: "ops"}.write(t, file)
-	c := StartCluster(t, Config{Nodes: 1, Settings: map[string]string{"config": file}})
-	n := limitedNode{c.Nodes[0], file}
-	mustRegister(t, n.Node, Instance{App: "ORDERS", ID: "orders-1"})
+	eachMode(t, func(t *testing.T, ap bool) {
+		file := filepath.Join(t.TempDir(), "node.yaml")
+		limits{burst: 3, rate: 1, fullRate: 1, privileged: "ops"}.write(t, file)
+		c := StartCluster(t, Config{AP: ap, Nodes: 1, Settings: map[string]string{"config": file}})
+		n := limitedNode{c.Nodes[0], file}
+		mustRegister(t, n.Node, Instance{App: "ORDERS", ID: "orders-1"})
 
-	// Switched off it refuses nobody, and counts whom it would have.
-	n.mustServe(t, 20, "", fullPath, deltaPath, appPath)
-	if counted := metric(t, n.Node, `rollcall_http_rate_would_limit_total{target="full"}`); counted == 0 {
-		t.Error("a limiter that is off has counted nothing")
-	}
-
-	// Full fetches have a bucket of their own, which is the only one that runs dry.
-	n.use(t, limits{enabled: true, burst: 3, rate: unlimited, fullRate: 1, privileged: "ops"}, func() error { return n.refuses(fullPath) })
-	n.mustPassAtMost(t, fullPath, 3, 1)
-	n.mustServe(t, 20, "", deltaPath, appPath)
-	n.mustServe(t, 20, "DefaultClient", fullPath)
-	n.mustServe(t, 20, "ops", fullPath)
-
-	// The common bucket is that of all fetches.
-	n.use(t, limits{enabled: true, burst: 2, rate: 1, fullRate: unlimited}, func() error { return n.refuses(deltaPath) })
-	for _, path := range []string{fullPath, deltaPath, appPath} {
-		n.mustPassAtMost(t, path, 2, 1)
-	}
-	n.mustServe(t, 20, "", appPath+"/orders-1", "/eureka/v2/vips/ORDERS")
-	n.mustServe(t, 20, "DefaultServer", fullPath, deltaPath, appPath)
-	n.mustAcceptHeartbeats(t, 20)
-
-	// A larger burst holds at once, and standard clients lose their privilege.
-	n.use(t, limits{enabled: true, burst: 1000, rate: 1, fullRate: 1}, func() error { return n.serves(20, "", fullPath) })
-	n.use(t, limits{enabled: true, burst: 1, rate: 1, fullRate: 1, throttleStandard: true}, func() error { return n.refuses(fullPath) })
-	Eventually(t, ReadyLimit, "DefaultClient is refused", func() error {
-		if n.serves(20, "DefaultClient", fullPath) == nil {
-			return fmt.Errorf("20 full fetches were served")
+		// Switched off it refuses nobody, and counts whom it would have.
+		n.mustServe(t, 20, "", fullPath, deltaPath, appPath)
+		if counted := metric(t, n.Node, `rollcall_http_rate_would_limit_total{target="full"}`); counted == 0 {
+			t.Error("a limiter that is off has counted nothing")
 		}
-		return nil
+
+		// Full fetches have a bucket of their own, which is the only one that runs dry.
+		n.use(t, limits{enabled: true, burst: 3, rate: unlimited, fullRate: 1, privileged: "ops"}, func() error { return n.refuses(fullPath) })
+		n.mustPassAtMost(t, fullPath, 3, 1)
+		n.mustServe(t, 20, "", deltaPath, appPath)
+		n.mustServe(t, 20, "DefaultClient", fullPath)
+		n.mustServe(t, 20, "ops", fullPath)
+
+		// The common bucket is that of all fetches.
+		n.use(t, limits{enabled: true, burst: 2, rate: 1, fullRate: unlimited}, func() error { return n.refuses(deltaPath) })
+		for _, path := range []string{fullPath, deltaPath, appPath} {
+			n.mustPassAtMost(t, path, 2, 1)
+		}
+		n.mustServe(t, 20, "", appPath+"/orders-1", "/eureka/v2/vips/ORDERS")
+		n.mustServe(t, 20, "DefaultServer", fullPath, deltaPath, appPath)
+		n.mustAcceptHeartbeats(t, 20)
+
+		// A larger burst holds at once, and standard clients lose their privilege.
+		n.use(t, limits{enabled: true, burst: 1000, rate: 1, fullRate: 1}, func() error { return n.serves(20, "", fullPath) })
+		n.use(t, limits{enabled: true, burst: 1, rate: 1, fullRate: 1, throttleStandard: true}, func() error { return n.refuses(fullPath) })
+		Eventually(t, ReadyLimit, "DefaultClient is refused", func() error {
+			if n.serves(20, "DefaultClient", fullPath) == nil {
+				return fmt.Errorf("20 full fetches were served")
+			}
+			return nil
+		})
+		n.mustAcceptHeartbeats(t, 20)
 	})
-	n.mustAcceptHeartbeats(t, 20)
 }
 
 // refuses returns nil if one of twenty fetches is refused as it should be.

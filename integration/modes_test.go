@@ -1,0 +1,52 @@
+package integration
+
+import (
+	"testing"
+)
+
+// eachMode runs a test with and without consensus.
+func eachMode(t *testing.T, test func(t *testing.T, ap bool)) {
+	t.Helper()
+	for _, ap := range []bool{false, true} {
+		t.Run(map[bool]string{false: "cp", true: "ap"}[ap], func(t *testing.T) {
+			t.Parallel()
+			test(t, ap)
+		})
+	}
+}
+
+// fewer is three nodes with consensus, and without it as many as a test needs that is about what one
+// node does, or two tell each other.
+func fewer(ap bool, nodes int) Config {
+	if !ap {
+		nodes = 3
+	}
+	return Config{AP: ap, Nodes: nodes}
+}
+
+// mustOnEvery expects something of every node, which must say so at once with consensus, and without it
+// as soon as the others have told it.
+func (c *Cluster) mustOnEvery(t *testing.T, what string, probe func(n *Node) error) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		if n.AP {
+			Eventually(t, replicated, what+" on node "+n.Name, func() error { return probe(n) })
+			continue
+		}
+		if err := probe(n); err != nil {
+			t.Errorf("%s on node %s: %v", what, n.Name, err)
+		}
+	}
+}
+
+// mustListEverywhere expects every node to list these instances and no other.
+func (c *Cluster) mustListEverywhere(t *testing.T, ids ...string) {
+	t.Helper()
+	c.mustOnEvery(t, "the listing", func(n *Node) error {
+		listing, err := n.Listing()
+		if err != nil {
+			return err
+		}
+		return wantListed(ids...)(listing)
+	})
+}
