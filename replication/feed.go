@@ -3,8 +3,6 @@ package replication
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -17,18 +15,8 @@ import (
 // errPaused ends a session whose peer was paused.
 var errPaused = errors.New("paused")
 
-const (
-	readAtOnce  = 1000        // elements of the change list that are looked at together
-	repairRetry = time.Second // after a comparison that failed, where nothing can be sent without it
-)
-
-// The reasons of repairs.
-const (
-	repairFirst  = "first"   // nothing is known of the peer
-	repairTooOld = "too-old" // the change list does not reach back
-	repairDigest = "digest"  // the comparison that is made anyway
-	repairAsked  = "asked"   // by an operator
-)
+// readAtOnce is how many elements of the change list are looked at together.
+const readAtOnce = 1000
 
 // session is the sending to a peer from one moment to the next pause, end of leadership or end of the
 // node. Its feed, one goroutine, makes tasks of what the peer is to be told; the dispatcher has no others
@@ -45,6 +33,7 @@ type session struct {
 	making sync.Mutex
 
 	found chan finding
+	ended chan struct{} // closed when nobody takes what is found any more
 	// The following belong to the feed.
 	beat       registry.Beat // up to which renewals were queued
 	backlog    []task        // of repairs, that did not find room yet
@@ -54,19 +43,9 @@ type session struct {
 	comparison sync.WaitGroup
 }
 
-// finding is what a comparison found.
-type finding struct {
-	reason string
-	view   *registry.View // from before the comparison
-	diff   Diff
-	tasks  []task
-	err    error
-	queued chan struct{} // closed when the tasks are queued; nil: nobody waits
-}
-
 func newSession(p *peer) *session {
 	state := p.view().Peer(p.Name)
-	s := &session{peer: p, from: state.Cursor, found: make(chan finding), why: repairFirst}
+	s := &session{peer: p, from: state.Cursor, found: make(chan finding), ended: make(chan struct{}), why: repairFirst}
 	// A cursor ahead of the list is of a state that was lost.
 	at := max(state.Cursor, p.cursor())
 	known := (state.Known || at > 0) && at <= p.view().Index()
@@ -104,6 +83,7 @@ func (s *session) run(ctx context.Context) error {
 
 // feed makes tasks, whenever something happens that may need some.
 func (s *session) feed(ctx context.Context) error {
+	defer close(s.ended)
 	s.beat = s.view().Beats()
 	beat := time.NewTicker(s.BatchDelay)
 	defer beat.Stop()
@@ -128,12 +108,6 @@ func (s *session) feed(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// untilDigest varies, so that peers are not compared with all at the same time.
-func (s *session) untilDigest() time.Duration {
-	d := s.config.Digest
-	return d - d/10 + rand.N(d/5+1)
 }
 
 // fill queues as much as there is room for: first what a repair found, which is older, then changes.
@@ -301,164 +275,4 @@ func (s *session) givenUp(_ registry.Key, t task, why batcher.Drop) {
 		return
 	}
 	s.cursor.giveUp(t.first)
-}
-
-// digest compares with the peer, if it can be, and if nothing else is to be done first.
-func (s *session) digest(ctx context.Context) {
-	if s.Kind == Eureka || s.comparing || len(s.backlog) > 0 {
-		return
-	}
-	s.compare(ctx, repairDigest)
-}
-
-// compareAll compares because nothing can be sent without it.
-func (s *session) compareAll(ctx context.Context) {
-	if !s.comparing && time.Since(s.compared) >= repairRetry {
-		s.compare(ctx, s.why)
-	}
-}
-
-// compare compares beside the feed, because the peer may be slow.
-func (s *session) compare(ctx context.Context, reason string) {
-	s.comparing, s.compared = true, time.Now()
-	s.comparison.Go(func() {
-		f := s.find(ctx, reason)
-		select {
-		case s.found <- f:
-		case <-ctx.Done():
-		}
-	})
-}
-
-// find compares, for a repair.
-func (s *session) find(ctx context.Context, reason string) finding {
-	f := finding{reason: reason, view: s.view()}
-	f.diff, f.tasks, f.err = s.link.compare(ctx, true)
-	if errors.Is(f.err, ErrNoDigests) {
-		f.diff, f.err = Diff{Missing: live(f.tasks)}, nil
-	}
-	return f
-}
-
-// live is how many tasks tell of instances that are there.
-func live(tasks []task) int {
-	n := 0
-	for _, t := range tasks {
-		if t.facts&canceled == 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// take queues what a comparison found.
-func (s *session) take(f finding) {
-	if f.queued == nil {
-		s.comparing = false
-	}
-	if f.err != nil {
-		s.log.Debug("comparison failed", "reason", f.reason, "err", f.err)
-		return
-	}
-	if f.reason == repairFirst || f.reason == repairTooOld {
-		// The cursor stays unknown until all of it was transmitted.
-		for i := range f.tasks {
-			f.tasks[i].first = everything
-			s.cursor.add(everything, f.view.Stamp().Lease)
-		}
-		s.cursor.found(f.view)
-	}
-	if len(f.tasks) > 0 {
-		s.repaired(f.reason, f.diff)
-	}
-	s.backlog = append(s.backlog, f.tasks...)
-	if f.queued != nil {
-		close(f.queued)
-	}
-}
-
-// repair compares because an operator wants it, and returns when what differs is queued.
-func (s *session) repair(ctx context.Context) (Diff, error) {
-	f := s.find(ctx, repairAsked)
-	if f.err != nil {
-		return Diff{}, f.err
-	}
-	f.queued = make(chan struct{})
-	select {
-	case s.found <- f:
-	case <-ctx.Done():
-		return Diff{}, ctx.Err()
-	}
-	<-f.queued
-	return f.diff, nil
-}
-
-// transmission is the link, as the dispatcher sees it: it brings the ages of removals up to date.
-type transmission struct{ *peer }
-
-// Process implements batcher.Processor.
-func (t transmission) Process(ctx context.Context, one task) batcher.Result {
-	return t.link.Process(ctx, t.aged([]task{one})[0])
-}
-
-// ProcessBatch implements batcher.Processor.
-func (t transmission) ProcessBatch(ctx context.Context, tasks []task) batcher.Result {
-	return t.link.ProcessBatch(ctx, t.aged(tasks))
-}
-
-func (t transmission) aged(tasks []task) []task {
-	now := time.Now()
-	aged := make([]task, len(tasks))
-	oldest := now
-	for i, one := range tasks {
-		if one.queued.Before(oldest) {
-			oldest = one.queued
-		}
-		one.remove.Age += now.Sub(one.asOf).Milliseconds()
-		aged[i] = one
-	}
-	t.metrics.waited(t.Name, now.Sub(oldest))
-	return aged
-}
-
-// newActs is the dispatcher of operators' acts: in single-item form, without delay. Of two that wait the
-// newer one counts.
-func newActs(p *peer, a actor) *batcher.Dispatcher[struct{}, registry.SelfPreservation] {
-	return batcher.New(batcher.Config[struct{}, registry.SelfPreservation]{
-		Name: p.Name + " acts", Processor: acting{a}, WorkloadSize: 1,
-		CongestionRetryDelay: p.CongestionDelay, NetworkFailureRetry: p.NetworkDelay, MaxRetryDelay: p.MaxDelay, Backoff: p.Backoff,
-	})
-}
-
-// acting is a link that tells acts.
-type acting struct{ actor }
-
-// Process implements batcher.Processor.
-func (a acting) Process(ctx context.Context, op registry.SelfPreservation) batcher.Result {
-	return a.act(ctx, op)
-}
-
-// ProcessBatch implements batcher.Processor; in single-item form nobody calls it.
-func (a acting) ProcessBatch(ctx context.Context, ops []registry.SelfPreservation) batcher.Result {
-	for _, op := range ops {
-		if result := a.act(ctx, op); result != batcher.Success {
-			return result
-		}
-	}
-	return batcher.Success
-}
-
-// tell queues an operator's act.
-func (s *session) tellAct(op registry.SelfPreservation) {
-	if s.acts != nil {
-		s.acts.Process(struct{}{}, op, time.Now().Add(s.Expiry))
-	}
-}
-
-// notSending is the error of what needs a session where there is none.
-func (p *peer) notSending() error {
-	if p.paused() {
-		return fmt.Errorf("%w to %s: it is paused", ErrNotSending, p.Name)
-	}
-	return fmt.Errorf("%w to %s", ErrNotSending, p.Name)
 }

@@ -466,6 +466,19 @@ func TestOperatorsCompareAndRepair(t *testing.T) {
 		if got := r.only().Repairs["asked"]; got != 1 {
 			t.Errorf("%d repairs that were asked for, want 1", got)
 		}
+		f.set(func(f *far) { f.slow = time.Second })
+		done := make(chan error)
+		go func() {
+			_, err := r.Repair(context.Background(), "dc2")
+			done <- err
+		}()
+		synctest.Wait()
+		if err := r.Pause(context.Background(), "dc2", true, registry.Act{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; !errors.Is(err, ErrNotSending) {
+			t.Errorf("paused meanwhile: %v, want %v", err, ErrNotSending)
+		}
 		if _, err := r.Diff(context.Background(), "dc9"); !errors.Is(err, ErrUnknownPeer) {
 			t.Errorf("another peer: %v, want %v", err, ErrUnknownPeer)
 		}

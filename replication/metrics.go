@@ -35,9 +35,8 @@ type wordMetric struct {
 	values func(PeerStatus) map[string]uint64
 }
 
-// newMetrics registers the figures with reg, unless it is nil.
-func newMetrics(reg prometheus.Registerer, r *Replicator) *metrics {
-	m := &metrics{
+func newMetrics(r *Replicator) *metrics {
+	return &metrics{
 		replicator: r,
 		// Upstream calls it executionTime, though it is the time before the execution.
 		waiting: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -53,10 +52,6 @@ func newMetrics(reg prometheus.Registerer, r *Replicator) *metrics {
 			{desc("repairs_total", "Comparisons that found something to send.", "reason"), func(s PeerStatus) map[string]uint64 { return s.Repairs }},
 		},
 	}
-	if reg != nil {
-		reg.MustRegister(m.waiting, m)
-	}
-	return m
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -77,6 +72,7 @@ func statMetrics() []statMetric {
 		counter("expired_tasks_total", "Tasks that waited too long.", func(s stats) uint64 { return s.ExpiredTasks }),
 		counter("overridden_tasks_total", "Tasks that became part of another one of their instance.", func(s stats) uint64 { return s.OverriddenTasks }),
 		counter("queue_overflows_total", "Tasks that were dropped because the buffer was full.", func(s stats) uint64 { return s.QueueOverflows }),
+		counter("stopped_tasks_total", "Tasks that were queued or in flight when the sending ended.", func(s stats) uint64 { return s.StoppedTasks }),
 		gauge("acceptor_queue_size", "Tasks that the acceptor has not looked at yet.", func(s stats) int { return s.AcceptorQueueSize }),
 		gauge("reprocess_queue_size", "Tasks given back that the acceptor has not looked at yet.", func(s stats) int { return s.ReprocessQueueSize }),
 		gauge("queue_size", "Pending tasks.", func(s stats) int { return s.QueueSize }),

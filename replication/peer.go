@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -134,6 +135,14 @@ func (p *peer) sending() *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.session
+}
+
+// notSending is the error of what needs a session where there is none.
+func (p *peer) notSending() error {
+	if p.paused() {
+		return fmt.Errorf("%w to %s: it is paused", ErrNotSending, p.Name)
+	}
+	return fmt.Errorf("%w to %s", ErrNotSending, p.Name)
 }
 
 // submit queues what an answer of the peer asks for.

@@ -40,9 +40,12 @@ func newReplicator(c Config, newLink func(linkEnv) link) (*Replicator, error) {
 	}
 	c = c.withDefaults()
 	r := &Replicator{config: c}
-	m := newMetrics(c.Metrics, r)
+	m := newMetrics(r)
 	for _, p := range c.Peers {
 		r.peers = append(r.peers, newPeer(c, p, m, newLink))
+	}
+	if c.Metrics != nil {
+		c.Metrics.MustRegister(m, m.waiting)
 	}
 	return r, nil
 }

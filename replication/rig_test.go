@@ -26,6 +26,7 @@ type far struct {
 	hearing
 	result func([]task) batcher.Result // of no tasks: of a comparison or an act; nil: Success
 	delay  time.Duration
+	slow   time.Duration // of comparisons
 }
 
 // hearing is what a peer was told.
@@ -164,6 +165,10 @@ func (l farLink) compare(ctx context.Context, repair bool) (Diff, []task, error)
 	if repair {
 		l.far.repairs++
 	}
+	slow := l.far.slow
+	l.far.mu.Unlock()
+	time.Sleep(slow)
+	l.far.mu.Lock()
 	if l.far.result != nil && l.far.result(nil) != batcher.Success {
 		l.env.failed(errRefused)
 		return Diff{}, nil, errRefused
