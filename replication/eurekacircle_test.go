@@ -346,3 +346,21 @@ func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
 		}
 	}
 }
+
+// A Eureka server's cancel names no version, so one that is sent again, or comes late, takes a live
+// instance away. The server's next heartbeat for it is answered 404, and brings it back as it is.
+func TestACancelThatIsPlayedAgainIsHealedByTheNextHeartbeat(t *testing.T) {
+	c := newCircle(t)
+	f := c.fake
+	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 1000), 204)
+	f.clientCall(t, "DELETE", "/apps/BILLING/b1", nil, 200)
+	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 2000), 204)
+	f.replicate(t, c.service)
+	if _, err := f.send(c.service, []fakeItem{{Action: "Cancel", App: "BILLING", ID: "b1"}}); err != nil {
+		t.Fatal(err)
+	}
+	c.hasHere(t, selfLine+" of old")
+	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
+	f.replicate(t, c.service)
+	c.hasHere(t, "BILLING/b1 UP 2000 of old", selfLine+" of old")
+}

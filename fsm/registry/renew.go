@@ -9,7 +9,7 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 	if op.Handle == (Handle{}) {
 		l = r.handles.byKey(op.Key)
 		if l == nil {
-			return r.renewUnknown(op)
+			return r.renewUnknown(origin, op)
 		}
 	}
 	if l == nil {
@@ -40,15 +40,34 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 }
 
 // renewUnknown answers the renewal of an instance that has no lease. What another server heard before it
-// heard of the cancel it is to forget.
-func (r *Registry) renewUnknown(op Renew) Result {
-	if op.Life == 0 {
+// heard of the cancel it is to forget; a Eureka server, which tells no lives, may take its own cancel back.
+func (r *Registry) renewUnknown(origin Origin, op Renew) Result {
+	rec, ok := r.record(op.Key)
+	if !ok || rec.Kind != Canceled {
 		return Result{Outcome: NotFound}
 	}
-	if rec, ok := r.record(op.Key); ok && rec.Kind == Canceled && rec.Lease.compareVersion(op.Life, op.LastDirty) >= 0 {
+	if op.Life > 0 && rec.Lease.compareVersion(op.Life, op.LastDirty) >= 0 {
 		return Result{Outcome: Refused}
 	}
+	if op.Life == 0 && origin.Kind == RemoteDC && origin == rec.Lease.Origin && op.LastDirty >= rec.Lease.Instance.LastDirty {
+		r.pardon(rec)
+	}
 	return Result{Outcome: NotFound}
+}
+
+// pardon lets an instance come back that a Eureka server canceled and then renewed: it lives there, and
+// the cancel was one of before that was sent again. The Register which the server's sender makes of the
+// answer is no newer than the cancel, so the record stops refusing it, and counts a life of which no other
+// server has heard that it was canceled. It is no change: readers see none.
+func (r *Registry) pardon(rec Removal) {
+	if !r.known.any() {
+		return // nodes of the version before this one do not know of it
+	}
+	l := *rec.Lease
+	l.Life++
+	rec.Kind, rec.Lease = Evicted, &l
+	r.tables.removed.Set(l.Changed, rec)
+	r.shared = nil
 }
 
 // compare answers a renewal by the timestamps of the sender's and the stored instance. A server that
