@@ -222,7 +222,8 @@ func BenchmarkSettledSums100k(b *testing.B) {
 // An equal copy of a stored instance is told, as a repair or a start-up copy does.
 func BenchmarkEqualReplica(b *testing.B) {
 	g := filled(100_000)
-	op := Op(g.View().ReplicaOf(g.lease(payload(7).Key()), g.now.Lease))
+	l, _ := g.View().Lease(payload(7).Key())
+	op := Op(g.View().ReplicaOf(l, g.now.Lease))
 	b.ReportAllocs()
 	for b.Loop() {
 		if res := g.apply(fromNode, op); res.Outcome != Done || res.Index != 0 {

@@ -49,7 +49,7 @@ func TestRemovalRecordIsReducedAfterTheDeltaWindowAndForgottenAfterADay(t *testi
 	in := instance(orders1, Up, 100)
 	in.InstanceID = "" // the id is the host name
 	key := in.Key()
-	g.register(in)
+	g.apply(fromDC2, Replica{Instance: in, Life: 1, Edit: 3})
 	g.client(Cancel{key})
 	canceled := g.now.Lease
 	record := func(at int64) *Removal {
@@ -67,7 +67,7 @@ func TestRemovalRecordIsReducedAfterTheDeltaWindowAndForgottenAfterADay(t *testi
 	if rec == nil || rec.Full || rec.Lease.Key() != key || rec.Lease.Instance.IPAddr != "" {
 		t.Fatalf("after 210 s: %+v, want a reduced lease of the same key", rec)
 	}
-	want := Lease{Instance: rec.Lease.Instance, EvictedAt: startOfWall, Action: ActionDeleted, Life: 1, Changed: 2, ChangedLease: canceled}
+	want := Lease{Instance: rec.Lease.Instance, EvictedAt: startOfWall, Action: ActionDeleted, Life: 1, Edit: 3, Owner: "dc2", Changed: 2, ChangedLease: canceled}
 	if *rec.Lease != want || rec.Lease.Instance.LastDirty != 100 {
 		t.Errorf("after 210 s: %+v dirty %d, want %+v, 100", *rec.Lease, rec.Lease.Instance.LastDirty, want)
 	}

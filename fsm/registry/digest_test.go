@@ -197,6 +197,8 @@ func TestBeatsOfASlotsLastLeaseAreNotTheNextOnes(t *testing.T) {
 	g.client(Cancel{orders1})
 	g.register(instance(orders2, Up, 100))
 	wantKeys(t, "now", keysOf(g.View().RenewedAfter(0, true)))
+	g.client(Renew{Key: orders2})
+	wantKeys(t, "renewed", keysOf(g.View().RenewedAfter(0, true)), orders2)
 	wantKeys(t, "by an old view", keysOf(before.RenewedAfter(0, true)))
 	for i := range 3 {
 		g.register(instance(Key{"ORDERS", fmt.Sprint(i)}, Up, 100))

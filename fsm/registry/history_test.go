@@ -215,6 +215,18 @@ func TestHistoryOfAnEvictionSaysHowLongItWasSilentAndWhyItWasNotWithheld(t *test
 	}
 }
 
+// What nodes of all versions remember of an eviction is the same: the end that a lease has by itself counts.
+func TestHistoryOfAnEvictionDoesNotDependOnTheLink(t *testing.T) {
+	g := newRig(t)
+	g.apply(fromDC2, Register{instance(orders1, Up, 100)})
+	g.client(SelfPreservation{To: PreservationHeld, For: 1000, By: keeper})
+	g.pass(100_000) // after its end, and before the one that its datacenter gives it
+	g.client(SelfPreservation{From: PreservationHeld, To: PreservationOff})
+	g.pass(20_001)
+	g.client(Evict{Items: g.Expired(g.now.Lease, 1)})
+	wantHistory(t, g.View(), orders1, "registered UP replicated", "evicted UP for 120001 by : self-preservation withheld it until it went off")
+}
+
 func TestHistoryKeepsTheLast16Events(t *testing.T) {
 	g, want := newRig(t), []Event(nil)
 	for i := range 700 { // more than a byte counts

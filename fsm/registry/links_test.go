@@ -146,6 +146,13 @@ func TestPeerStateKeepsTheNewestCursor(t *testing.T) {
 		g.register(instance(orders1, Up, 100))
 	}
 	view := g.View()
+	g.heard()
+	linked := g.View()
+	g.pass(1)
+	g.heard()
+	if l, _ := linked.Link("dc2"); l.Heard == g.now.Lease {
+		t.Error("a view's link changed")
+	}
 	steps := []struct {
 		name string
 		op   Op

@@ -172,6 +172,29 @@ func TestRenewalToldByANodeCountsForTheOwner(t *testing.T) {
 	}
 }
 
+// A registration counts as hearing the client, whoever was the owner before.
+func TestRegistrationCountsAsARenewalOfWhoMadeIt(t *testing.T) {
+	tests := []struct {
+		name           string
+		origin         Origin
+		op             Op
+		client, remote int64
+	}{
+		{"client", FromClient, Register{instance(orders1, Up, 101)}, 5000, 1000},
+		{"datacenter", fromDC2, replicaAt(Up, 101), 0, 5000},
+		{"node, taken over there", fromNode, replicaAt(Up, 100), 5000, 1000},
+	}
+	for _, tt := range tests {
+		g := newRig(t)
+		g.apply(fromDC2, replicaAt(Up, 100))
+		g.pass(4000)
+		g.apply(tt.origin, tt.op)
+		if s := g.Freeze().Leases[0]; s.Client != tt.client || s.Remote != tt.remote {
+			t.Errorf("%s: by a client at %d, elsewhere at %d, want %d, %d", tt.name, s.Client, s.Remote, tt.client, tt.remote)
+		}
+	}
+}
+
 // Only the owner's datacenter counts an instance for self-preservation.
 func TestInstancesOfOthersAreNotCounted(t *testing.T) {
 	g := newRig(t)

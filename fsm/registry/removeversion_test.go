@@ -166,6 +166,22 @@ func TestEvictionElsewhereIsRefusedByWhoHeardMore(t *testing.T) {
 	}
 }
 
+// Documents of an application are made anew whenever it changed, also after a restart.
+func TestApplicationChangesWithTheRecordsOfItsInstances(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders2, Up, 100))
+	g.apply(fromNode, Remove{Key: orders1, Kind: Canceled, Life: 1, LastDirty: 100})
+	thawed, err := Thaw(g.Freeze())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]*View{"live": g.View(), "thawed": thawed.View()} {
+		if app, _ := v.App("ORDERS"); app.Changed != 2 {
+			t.Errorf("%s: changed at %d, want 2", name, app.Changed)
+		}
+	}
+}
+
 func TestRecordIsToldWithTheTimeOfItsLastRenewal(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))

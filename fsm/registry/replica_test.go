@@ -302,6 +302,27 @@ func TestQuarantineSurvivesACancelAndARegistrationElsewhere(t *testing.T) {
 	if err := check(g.Registry); err != nil {
 		t.Error(err)
 	}
+	g.client(Cancel{orders1})
+	g.apply(fromNode, replicaAt(Up, 100, lifeOf(3), hiddenFor(0, 2)))
+	if l := g.lease(orders1); l.Edit != 2 {
+		t.Errorf("ended by an operator elsewhere: got %+v, want it listed", l)
+	}
+}
+
+// What another server says of a later life begins one.
+func TestReplicaOfALaterLifeBeginsWhenItWasLastRenewed(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.pass(50_000)
+	g.apply(fromDC2, replicaAt(Up, 100, lifeOf(2), ageOf(4000)))
+	want := g.now.Lease - 4000
+	if l := g.lease(orders1); l.BeganLease != want || l.StartedLease != want || g.Freeze().Leases[0].Remote != want {
+		t.Errorf("got %+v, want it begun and renewed by dc2 at %d", l, want)
+	}
+	g.apply(fromNode, Replica{Instance: instance(orders2, Up, 100)})
+	if l := g.lease(orders2); l.Life != 1 {
+		t.Errorf("told without a life: got %+v, want life 1", l)
+	}
 }
 
 // A client whose clock went back, or that changes without a new timestamp, is newer than its copies all
@@ -358,6 +379,7 @@ func TestChangesSayToWhomTheyAreToBeTold(t *testing.T) {
 		{"client registers again", FromClient, Register{instance(orders1, Up, 101)}, marks{2, 0, 2, 0, 0}},
 		{"Eureka server registers", FromEureka, Register{instance(orders1, Up, 101)}, marks{1, 2, 2, 0, 0}},
 		{"metadata", FromClient, UpdateMetadata{orders1, []Pair{{"a", "b"}}}, marks{2, 0, 2, 0, 0}},
+		{"client brings an override", FromClient, Register{instance(orders1, Up, 101).with(Up, Down, 101)}, marks{2, 0, 2, 2, 1}},
 		{"override", FromClient, SetOverride{Key: orders1, Status: Down}, marks{2, 0, 1, 2, 1}},
 		{"override by a Eureka server", FromEureka, SetOverride{Key: orders1, Status: Down}, marks{1, 2, 1, 2, 1}},
 		{"override in a Eureka server's renewal", FromEureka, Renew{Key: orders1, LastDirty: 101, Overridden: Down}, marks{1, 2, 1, 2, 1}},
@@ -366,6 +388,7 @@ func TestChangesSayToWhomTheyAreToBeTold(t *testing.T) {
 		{"node, override", fromNode, replicaAt(Up, 100, overriddenTo(Down, 1)), marks{1, 0, 1, 2, 1}},
 		{"node, quarantine", fromNode, replicaAt(Up, 100, hiddenFor(1000, 3)), marks{1, 0, 1, 0, 3}},
 		{"datacenter, newer", fromDC2, replicaAt(Up, 101), marks{1, 2, 2, 0, 0}},
+		{"datacenter, a later life overridden", fromDC2, replicaAt(Up, 101, lifeOf(2), overriddenTo(Down, 1)), marks{1, 2, 2, 2, 1}},
 		{"datacenter, both", fromDC2, replicaAt(Up, 101, overriddenTo(Down, 2)), marks{1, 2, 2, 2, 2}},
 	}
 	for _, tt := range tests {
@@ -378,6 +401,16 @@ func TestChangesSayToWhomTheyAreToBeTold(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestFirstRegistrationWithAnOverrideIsAChangeOfIt(t *testing.T) {
+	for _, op := range []Op{Register{instance(orders1, Up, 100).with(Up, Down, 100)}, replicaAt(Up, 100, overriddenTo(Down, 1))} {
+		g := newRig(t)
+		g.client(op)
+		if l := g.lease(orders1); l.Overrode != 1 || l.Described != 1 {
+			t.Errorf("%+v: got %+v, want both changed at 1", op, l)
+		}
 	}
 }
 
