@@ -419,14 +419,47 @@ func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
 		return time.Duration(s.clock()-l.Heard) * time.Millisecond
 	}
 	for range 20 {
-		a.links["b"].send(context.Background(), nil)
-		b.links["a"].send(context.Background(), nil)
-		both(a, b, time.Second)
+		for _, way := range []struct {
+			link *rollcallLink
+			to   *site
+		}{{a.links["b"], b}, {b.links["a"], a}} {
+			body := write(t, way.link.head())
+			both(a, b, 500*time.Millisecond) // on its way
+			if _, err := way.to.Receive(context.Background(), body); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	for _, s := range []*site{a, b} {
 		if d := silent(s); d < 20*time.Second || d > 25*time.Second {
 			t.Errorf("at %s dc9 is silent for %v, want 20 s or a little more", s.config.Node, d)
 		}
+	}
+}
+
+func TestWhatIsNoSignOfLife(t *testing.T) {
+	a, b := twoDatacenters(t)
+	old := a.only().head()
+	newer := old
+	newer.Boot++
+	receive := func(s *site, h messageHead) {
+		t.Helper()
+		if _, err := s.Receive(context.Background(), write(t, h)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive(b, newer)
+	before, _ := b.view().Link("dc1")
+	b.pass(5 * time.Second)
+	receive(b, old)
+	if after, _ := b.view().Link("dc1"); after != before {
+		t.Errorf("a message of before the sender's last start: got %+v, want %+v", after, before)
+	}
+
+	n, _ := twoNodes(t)
+	receive(n, messageHead{Version: 1, Datacenter: "dc1", Node: "n2", Sender: "s", Heard: map[string]int64{"dc1": 5}})
+	if l, ok := n.view().Link("dc1"); ok {
+		t.Errorf("the own datacenter was heard: %+v", l)
 	}
 }
 

@@ -243,6 +243,7 @@ func TestALargeBatchIsCut(t *testing.T) {
 func TestALinkIsKeptAlive(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
+	near.only().every = time.Hour
 	stop := runLink(t, near.only())
 	eventually(t, "the far side hears of the link", func() bool {
 		_, ok := far.view().Link("dc1")
