@@ -33,11 +33,32 @@ func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 
 func TestDataDirectoryOfAnotherNodeIsRefused(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, single)
-	n := c.Nodes[0]
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, Config{AP: ap, Nodes: 1})
+		n := c.Nodes[0]
+		n.Stop(t)
+		n.Settings["node.name"] = "somebody-else"
+		mustRefuseToStart(t, n, n.Dir, `"n1"`, `"somebody-else"`)
+	})
+}
+
+func TestDataDirectoryOfTheOtherModeIsRefused(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, ap bool) {
+		n := StartCluster(t, Config{AP: ap, Nodes: 1}).Nodes[0]
+		n.Stop(t)
+		delete(n.Settings, "replication.nodes")
+		n.Settings["mode"] = map[bool]string{false: "ap", true: "cp"}[ap]
+		mustRefuseToStart(t, n, n.Dir, `"ap"`, `"cp"`)
+	})
+}
+
+func TestDataDirectoryOfAnotherDatacenterIsRefusedWithoutConsensus(t *testing.T) {
+	t.Parallel()
+	n := StartCluster(t, Config{AP: true, Nodes: 1, DC: "east"}).Nodes[0]
 	n.Stop(t)
-	n.Settings["node.name"] = "somebody-else"
-	mustRefuseToStart(t, n, n.Dir, `"n1"`, `"somebody-else"`)
+	n.Settings["datacenter"] = "west"
+	mustRefuseToStart(t, n, n.Dir, `"east"`, `"west"`)
 }
 
 func TestDataDirectoryOfAnotherClusterIsRefused(t *testing.T) {
@@ -73,29 +94,32 @@ func TestCorruptDataDirectoryIsRefused(t *testing.T) {
 			}
 			return "identity.json"
 		},
-		"log that is something else": func(t *testing.T, dir string) string {
-			file := logFile(t, dir)
+		"data that is something else": func(t *testing.T, dir string) string {
+			file := dataFile(t, dir)
 			overwrite(t, file, strings.Repeat("not a log ", 10_000))
 			return filepath.Base(file)
 		},
-		"log that is cut off": func(t *testing.T, dir string) string {
-			file := logFile(t, dir)
+		"data that is cut off": func(t *testing.T, dir string) string {
+			file := dataFile(t, dir)
 			cutOff(t, file)
 			return filepath.Base(file)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := StartCluster(t, single).Nodes[0]
-			mustRegister(t, n, Instance{App: "LOST", ID: "lost"})
-			n.Stop(t)
-			mustRefuseToStart(t, n, corrupt(t, n.Dir))
+			eachMode(t, func(t *testing.T, ap bool) {
+				n := StartCluster(t, Config{AP: ap, Nodes: 1}).Nodes[0]
+				mustRegister(t, n, Instance{App: "LOST", ID: "lost"})
+				n.Stop(t)
+				mustRefuseToStart(t, n, corrupt(t, n.Dir))
+			})
 		})
 	}
 }
 
-// logFile finds the file of the Raft log in a data directory: the largest one.
-func logFile(t *testing.T, dir string) (largest string) {
+// dataFile finds the file of the Raft log, or of what a node without consensus has, in a data directory:
+// the largest one.
+func dataFile(t *testing.T, dir string) (largest string) {
 	t.Helper()
 	var size int64
 	err := filepath.Walk(dir, func(file string, info os.FileInfo, err error) error {
@@ -105,7 +129,7 @@ func logFile(t *testing.T, dir string) (largest string) {
 		return err
 	})
 	if err != nil || largest == "" {
-		t.Fatalf("no log in %s: %v", dir, err)
+		t.Fatalf("no data in %s: %v", dir, err)
 	}
 	return largest
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,52 +13,58 @@ import (
 )
 
 // TestRegistrationIsVisibleAtOnceOnEveryNode sends what real clients send, through a follower, and
-// reads it from all nodes in both forms without waiting.
+// reads it from all nodes in both forms without waiting, and without consensus as soon as it is there.
 func TestRegistrationIsVisibleAtOnceOnEveryNode(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../httpd/eureka/testdata/register-*")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no registrations to send: %v", err)
 	}
-	c := StartCluster(t, Config{})
-	follower := c.Others(c.Leader())[0]
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			body, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			app, id, contentType := identify(t, file, body)
-			answer := follower.Do(Request{Method: http.MethodPost, Path: "/eureka/apps/" + app, Body: body, ContentType: contentType})
-			if answer.Status != http.StatusNoContent {
-				t.Fatalf("register: %v, want 204", answer)
-			}
-			for _, n := range c.Nodes {
-				mustShow(t, n, app, id)
-			}
-			if answer := c.Nodes[0].Cancel(app, id); answer.Status != http.StatusOK {
-				t.Fatalf("cancel: %v, want 200", answer)
-			}
-			for _, n := range c.Nodes {
-				if answer := n.Get(path(app, id)); answer.Status != http.StatusNotFound {
-					t.Errorf("node %s after the cancel: %v, want 404", n.Name, answer)
-				}
-			}
-		})
-	}
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, fewer(ap, 2))
+		through := c.Nodes[1]
+		if !ap {
+			through = c.Others(c.Leader())[0]
+		}
+		for _, file := range files {
+			t.Run(filepath.Base(file), func(t *testing.T) { registerEverywhere(t, c, through, file) })
+		}
+	})
 }
 
-// mustShow expects one instance, alone and within the list, in JSON and XML.
-func mustShow(t *testing.T, n *Node, app, id string) {
-	t.Helper()
+func registerEverywhere(t *testing.T, c *Cluster, through *Node, file string) {
+	body, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, id, contentType := identify(t, file, body)
+	answer := through.Do(Request{Method: http.MethodPost, Path: "/eureka/apps/" + app, Body: body, ContentType: contentType})
+	if answer.Status != http.StatusNoContent {
+		t.Fatalf("register: %v, want 204", answer)
+	}
+	c.mustOnEvery(t, "the registration", func(n *Node) error { return shows(n, app, id) })
+	if answer := c.Nodes[0].Cancel(app, id); answer.Status != http.StatusOK {
+		t.Fatalf("cancel: %v, want 200", answer)
+	}
+	c.mustOnEvery(t, "the instance after its cancel", func(n *Node) error {
+		if answer := n.Get(path(app, id)); answer.Status != http.StatusNotFound {
+			return fmt.Errorf("%v, want 404", answer)
+		}
+		return nil
+	})
+}
+
+// shows returns nil if a node shows an instance, alone and within the lists, in JSON and XML.
+func shows(n *Node, app, id string) error {
 	for _, form := range []string{"application/json", "application/xml"} {
 		for _, resource := range []string{path(app, id), "/eureka/apps/", "/eureka/v2/apps/" + app} {
 			answer := n.Do(Request{Path: resource, Accept: form})
 			if answer.Status != http.StatusOK || !bytes.Contains(answer.Body, []byte(id)) {
-				t.Errorf("node %s: %s as %s: %v, want 200 with %q in it", n.Name, resource, form, answer, id)
+				return fmt.Errorf("%s as %s: %v, want 200 with %q in it", resource, form, answer, id)
 			}
 		}
 	}
+	return nil
 }
 
 // named is what a registration says about its own name, in either form.

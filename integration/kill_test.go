@@ -107,34 +107,42 @@ func mustList(t *testing.T, n *Node) map[string]Listed {
 
 func TestWholeClusterKilledNobodyEvicted(t *testing.T) {
 	t.Parallel()
-	const lease = 3
-	c := StartCluster(t, Config{})
-	l := startLoad(t, lease, 12, 0, c.Nodes)
-	mustRegister(t, c.Nodes[1], Instance{App: "MORTAL", ID: "dead", Duration: lease})
-	for _, n := range c.Nodes {
-		n.Kill()
-	}
-	Pass(t, 2*lease*time.Second) // the outage outlasts every lease
-	back := time.Now()
-	c.Start()
+	eachMode(t, func(t *testing.T, ap bool) {
+		const lease = 3
+		cfg := fewer(ap, 2)
+		if ap {
+			cfg.Settings = map[string]string{"data.sync": "always"}
+		}
+		c := StartCluster(t, cfg)
+		l := startLoad(t, lease, 12, 0, c.Nodes)
+		mustRegister(t, c.Nodes[1], Instance{App: "MORTAL", ID: "dead", Duration: lease})
+		for _, n := range c.Nodes {
+			n.Kill()
+		}
+		Pass(t, 2*lease*time.Second) // the outage outlasts every lease
+		back := time.Now()
+		c.Start()
 
-	// Those that went on trying are all there; the one that died with the cluster gets a whole
-	// lease after the outage, and then goes.
-	awaitEviction(t, c, "dead", lease, back)
-	l.stop()
-	l.check(t, c.Nodes)
+		// Those that went on trying are all there; the one that died with the cluster gets a whole
+		// lease after the outage, and then goes.
+		awaitEviction(t, c, "dead", lease, back)
+		l.stop()
+		l.check(t, c.Nodes)
+	})
 }
 
 func TestDeadInstanceGoesAfterItsLeaseAndLiveOnesStay(t *testing.T) {
 	t.Parallel()
-	const lease = 3
-	c := StartCluster(t, Config{})
-	l := startLoad(t, lease, 6, 0, c.Nodes)
-	renewed := time.Now()
-	mustRegister(t, c.Nodes[1], Instance{App: "MORTAL", ID: "dead", Duration: lease})
-	awaitEviction(t, c, "dead", lease, renewed)
-	l.stop()
-	l.check(t, c.Nodes)
+	eachMode(t, func(t *testing.T, ap bool) {
+		const lease = 3
+		c := StartCluster(t, fewer(ap, 2))
+		l := startLoad(t, lease, 6, 0, c.Nodes)
+		renewed := time.Now()
+		mustRegister(t, c.Nodes[1], Instance{App: "MORTAL", ID: "dead", Duration: lease})
+		awaitEviction(t, c, "dead", lease, renewed)
+		l.stop()
+		l.check(t, c.Nodes)
+	})
 }
 
 // awaitEviction waits until no node lists id, and fails if one of them drops it earlier than one

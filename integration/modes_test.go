@@ -1,8 +1,6 @@
 package integration
 
-import (
-	"testing"
-)
+import "testing"
 
 // eachMode runs a test with and without consensus.
 func eachMode(t *testing.T, test func(t *testing.T, ap bool)) {
@@ -49,4 +47,14 @@ func (c *Cluster) mustListEverywhere(t *testing.T, ids ...string) {
 		}
 		return wantListed(ids...)(listing)
 	})
+}
+
+// whoAgree are the nodes of some that tell the same history of an instance: all with consensus, and
+// without it each for itself, because what one is told it writes down in its own words and at its own
+// time.
+func whoAgree(nodes []*Node) []*Node {
+	if nodes[0].AP {
+		return nodes[:1]
+	}
+	return nodes
 }

@@ -17,38 +17,48 @@ import (
 // actLimit is how long the end of an act with a time may take to show: ten times the time and more.
 const actLimit = 60 * time.Second
 
+// TestTimedOverrideEndsByItselfAcrossALeaderKill takes the leader away while the override holds;
+// without consensus a node that has nothing to do with it.
 func TestTimedOverrideEndsByItselfAcrossALeaderKill(t *testing.T) {
 	t.Parallel()
 	const forced = 5 * time.Second
-	c := StartCluster(t, Config{})
-	leader := c.Leader()
-	others := c.Others(leader)
-	mustRegister(t, others[0], Instance{App: "ORDERS", ID: "orders-1"})
-	began := time.Now()
-	if answer := others[0].OverrideFor("ORDERS", "orders-1", "OUT_OF_SERVICE", forced, "ann", "deploy 7"); answer.Status != http.StatusOK {
-		t.Fatalf("override: %v, want 200", answer)
-	}
-	leader.Kill()
-	c.Leader(others...)
-	if answer := others[1].Renew("ORDERS", "orders-1"); answer.Status != http.StatusOK {
-		t.Errorf("renewal while overridden: %v, want 200", answer)
-	}
-	for _, n := range others {
-		e, err := n.Explain("ORDERS", "orders-1")
-		if err != nil || e == nil || e.Status != "OUT_OF_SERVICE" || e.Reported != "UP" || e.Override == nil || e.Override.Author != "ann" || e.Override.Reason != "deploy 7" || e.Override.Until == 0 {
-			t.Fatalf("node %s explains the override by %+v, %v, want ann's until a time", n.Name, e, err)
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, Config{AP: ap})
+		lost := c.Nodes[2]
+		if !ap {
+			lost = c.Leader()
 		}
-	}
-	for _, n := range others {
-		awaitStatus(t, n, "ORDERS", "orders-1", "UP")
-	}
-	if took := time.Since(began); took < forced {
-		t.Errorf("the override ended after %v, it was set for %v", took, forced)
-	}
-	e := mustExplainAlike(t, others, "ORDERS", "orders-1")
-	if got := happened(e); !slices.Equal(got, []string{"registered", "overridden", "override ended"}) || e.Override != nil {
-		t.Errorf("explained by %+v, want no override any more", e)
-	}
+		others := c.Others(lost)
+		mustRegister(t, others[0], Instance{App: "ORDERS", ID: "orders-1"})
+		began := time.Now()
+		if answer := others[0].OverrideFor("ORDERS", "orders-1", "OUT_OF_SERVICE", forced, "ann", "deploy 7"); answer.Status != http.StatusOK {
+			t.Fatalf("override: %v, want 200", answer)
+		}
+		lost.Kill()
+		if !ap {
+			c.Leader(others...)
+		}
+		for _, n := range others {
+			awaitStatus(t, n, "ORDERS", "orders-1", "OUT_OF_SERVICE")
+			if answer := n.Renew("ORDERS", "orders-1"); answer.Status != http.StatusOK {
+				t.Errorf("renewal while overridden: %v, want 200", answer)
+			}
+			e, err := n.Explain("ORDERS", "orders-1")
+			if err != nil || e == nil || e.Status != "OUT_OF_SERVICE" || e.Reported != "UP" || e.Override == nil || e.Override.Author != "ann" || e.Override.Reason != "deploy 7" || e.Override.Until == 0 {
+				t.Fatalf("node %s explains the override by %+v, %v, want ann's until a time", n.Name, e, err)
+			}
+		}
+		for _, n := range others {
+			awaitStatus(t, n, "ORDERS", "orders-1", "UP")
+		}
+		if took := time.Since(began); took < forced {
+			t.Errorf("the override ended after %v, it was set for %v", took, forced)
+		}
+		e := mustExplainAlike(t, whoAgree(others), "ORDERS", "orders-1")
+		if got := happened(e); !slices.Equal(got, []string{"registered", "overridden", "override ended"}) || e.Override != nil {
+			t.Errorf("explained by %+v, want no override any more", e)
+		}
+	})
 }
 
 // awaitStatus waits until a node lists an instance with a status.
@@ -65,29 +75,32 @@ func awaitStatus(t *testing.T, n *Node, app, id, want string) {
 
 func TestQuarantineHidesOnEveryNodeAndEndsByItself(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
-	for _, id := range []string{"sick", "well"} {
-		mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: id})
-	}
-	rollcall(t, "quarantine", "ORDERS/sick", "--for", "10m", "--author", "ann", "--reason", "it answers nonsense", "--addr", c.Nodes[1].URL())
-	for _, n := range c.Nodes {
-		mustHide(t, n)
-	}
-	if got := fargoSees(t, c.Nodes[2], "ORDERS"); !slices.Equal(got, []string{"well"}) {
-		t.Errorf("fargo sees %v, want the well one only", got)
-	}
-	rollcall(t, "quarantine", "ORDERS/sick", "--end", "--addr", c.Nodes[2].URL())
-	for _, n := range c.Nodes {
-		mustListExactly(t, n, []string{"sick", "well"})
-	}
-	mustReturnFromQuarantine(t, c, 3*time.Second)
-	if got := fargoSees(t, c.Nodes[2], "ORDERS"); !slices.Equal(got, []string{"sick", "well"}) {
-		t.Errorf("fargo sees %v, want both", got)
-	}
-	want := []string{"registered", "quarantined", "quarantine ended", "quarantined", "quarantine ended"}
-	if got := happened(mustExplainAlike(t, c.Nodes, "ORDERS", "sick")); !slices.Equal(got, want) {
-		t.Errorf("the history is %v, want %v", got, want)
-	}
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, fewer(ap, 2))
+		last := c.Nodes[len(c.Nodes)-1]
+		for _, id := range []string{"sick", "well"} {
+			mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: id})
+		}
+		c.mustListEverywhere(t, "sick", "well")
+		rollcall(t, "quarantine", "ORDERS/sick", "--for", "10m", "--author", "ann", "--reason", "it answers nonsense", "--addr", c.Nodes[1].URL())
+		c.mustListEverywhere(t, "well")
+		for _, n := range c.Nodes {
+			mustHide(t, n)
+		}
+		if got := fargoSees(t, last, "ORDERS"); !slices.Equal(got, []string{"well"}) {
+			t.Errorf("fargo sees %v, want the well one only", got)
+		}
+		rollcall(t, "quarantine", "ORDERS/sick", "--end", "--addr", last.URL())
+		c.mustListEverywhere(t, "sick", "well")
+		mustReturnFromQuarantine(t, c, 3*time.Second)
+		if got := fargoSees(t, last, "ORDERS"); !slices.Equal(got, []string{"sick", "well"}) {
+			t.Errorf("fargo sees %v, want both", got)
+		}
+		want := []string{"registered", "quarantined", "quarantine ended", "quarantined", "quarantine ended"}
+		if got := happened(mustExplainAlike(t, whoAgree(c.Nodes), "ORDERS", "sick")); !slices.Equal(got, want) {
+			t.Errorf("the history is %v, want %v", got, want)
+		}
+	})
 }
 
 // mustHide expects that no list of a node has the instance in quarantine, that its heartbeats are
@@ -148,35 +161,41 @@ func fargoSees(t *testing.T, n *Node, app string) []string {
 // TestDrainReturnsWhenEveryNodeHasAppliedIt pauses a node, so that drain must go on waiting for it.
 func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
 	t.Parallel()
-	const settle = 2 * time.Second
-	c := StartCluster(t, Config{})
-	late := c.Others(c.Leader())[0]
-	addr := c.Others(late)[0].URL()
-	mustRegister(t, c.Leader(), Instance{App: "ORDERS", ID: "orders-1"})
-	late.Pause(t)
-	drain, err := Launch(t, filepath.Join(t.TempDir(), "log"), nil, "drain", "ORDERS/orders-1", "--settle", settle.String(), "--timeout", "50s", "--addr", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range c.Others(late) {
-		awaitStatus(t, n, "ORDERS", "orders-1", "OUT_OF_SERVICE")
-	}
-	Pass(t, 2*settle)
-	if !drain.Running() {
-		t.Fatalf("drain ended while %s had not applied it; it said:\n%s", late.Name, drain.Output(t))
-	}
-	resumed := time.Now()
-	late.Resume(t)
-	if code := drain.ExitCode(t, ReadyLimit); code != 0 {
-		t.Fatalf("exit code %d, want 0; it said:\n%s", code, drain.Output(t))
-	}
-	if took := time.Since(resumed); took < settle {
-		t.Errorf("drain ended %v after the last node could apply it, the settle time is %v", took, settle)
-	}
-	for _, n := range c.Nodes {
-		listing, err := n.ListingOf("/eureka/apps?consistency=stale")
-		if err != nil || listing["orders-1"].Status != "OUT_OF_SERVICE" {
-			t.Errorf("node %s, read stale, lists %+v, %v, want it out of service", n.Name, listing, err)
+	eachMode(t, func(t *testing.T, ap bool) {
+		const settle = 2 * time.Second
+		c := StartCluster(t, Config{AP: ap})
+		late := c.Nodes[2]
+		if !ap {
+			late = c.Others(c.Leader())[0]
 		}
-	}
+		addr := c.Others(late)[0].URL()
+		mustRegister(t, c.Others(late)[0], Instance{App: "ORDERS", ID: "orders-1"})
+		c.mustListEverywhere(t, "orders-1")
+		late.Pause(t)
+		drain, err := Launch(t, filepath.Join(t.TempDir(), "log"), nil, "drain", "ORDERS/orders-1", "--settle", settle.String(), "--timeout", "50s", "--addr", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range c.Others(late) {
+			awaitStatus(t, n, "ORDERS", "orders-1", "OUT_OF_SERVICE")
+		}
+		Pass(t, 2*settle)
+		if !drain.Running() {
+			t.Fatalf("drain ended while %s had not applied it; it said:\n%s", late.Name, drain.Output(t))
+		}
+		resumed := time.Now()
+		late.Resume(t)
+		if code := drain.ExitCode(t, ReadyLimit); code != 0 {
+			t.Fatalf("exit code %d, want 0; it said:\n%s", code, drain.Output(t))
+		}
+		if took := time.Since(resumed); took < settle {
+			t.Errorf("drain ended %v after the last node could apply it, the settle time is %v", took, settle)
+		}
+		for _, n := range c.Nodes {
+			listing, err := n.ListingOf("/eureka/apps?consistency=stale")
+			if err != nil || listing["orders-1"].Status != "OUT_OF_SERVICE" {
+				t.Errorf("node %s, read stale, lists %+v, %v, want it out of service", n.Name, listing, err)
+			}
+		}
+	})
 }

@@ -17,29 +17,31 @@ const herdLimit = 10 * 2 * herdLease * time.Second
 
 func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
-	h := startHerd(t, "HERD", 20, c.Nodes)
-	awaitFigures(t, c.Nodes[0], "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
-	silent := h.silence(12)
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, fewer(ap, 1))
+		h := startHerd(t, "HERD", 20, c.Nodes)
+		awaitFigures(t, c.Nodes[0], "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
+		silent := h.silence(12)
 
-	for _, n := range c.Nodes {
-		p := awaitFigures(t, n, "on", PreservationFigures{Leases: 20, Counted: 20, Fresh: 8, Expired: 12})
-		mustWithhold(t, n, p, silent)
-	}
-	mustSayWhyOnTheCommandLine(t, c, silent[0])
-	Pass(t, herdLease*time.Second) // some rounds in which they would go
-	for _, n := range c.Nodes {
-		mustListExactly(t, n, h.ids())
-	}
+		for _, n := range c.Nodes {
+			p := awaitFigures(t, n, "on", PreservationFigures{Leases: 20, Counted: 20, Fresh: 8, Expired: 12})
+			mustWithhold(t, n, p, silent)
+		}
+		mustSayWhyOnTheCommandLine(t, c, silent[0])
+		Pass(t, herdLease*time.Second) // some rounds in which they would go
+		for _, n := range c.Nodes {
+			mustListExactly(t, n, h.ids())
+		}
 
-	rollcall(t, "self-preservation", "release", "--author", "ann", "--reason", "the rack is gone", "--addr", c.Nodes[1].URL())
-	for _, n := range c.Nodes {
-		awaitListing(t, n, h.ids()[len(silent):])
-		mustTellOfTheRelease(t, n)
-	}
-	mustHaveGoneByShares(t, c, "HERD", silent, 20)
-	h.stop()
-	h.check(t)
+		rollcall(t, "self-preservation", "release", "--author", "ann", "--reason", "the rack is gone", "--addr", c.Nodes[len(c.Nodes)-1].URL())
+		for _, n := range c.Nodes {
+			awaitListing(t, n, h.ids()[len(silent):])
+			mustTellOfTheRelease(t, n)
+		}
+		mustHaveGoneByShares(t, c, "HERD", silent, 20)
+		h.stop()
+		h.check(t)
+	})
 }
 
 // awaitFigures waits until a node says that self-preservation is in a state, with certain numbers.
@@ -185,21 +187,23 @@ func mustExplainAlike(t *testing.T, nodes []*Node, app, id string) *Explanation 
 
 func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
-	h := startHerd(t, "HERD", 20, c.Nodes)
-	awaitFigures(t, c.Nodes[0], "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
-	h.silence(12)
-	awaitFigures(t, c.Nodes[1], "on", PreservationFigures{Leases: 20, Counted: 20, Fresh: 8, Expired: 12})
-	h.wake()
-	for _, n := range c.Nodes {
-		p := awaitFigures(t, n, "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
-		if p.Withheld != 0 || p.Transitions[0].Author != "" {
-			t.Errorf("node %s: %+v, want nothing withheld and no operator", n.Name, p)
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, fewer(ap, 1))
+		h := startHerd(t, "HERD", 20, c.Nodes)
+		awaitFigures(t, c.Nodes[0], "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
+		h.silence(12)
+		awaitFigures(t, c.Nodes[len(c.Nodes)-1], "on", PreservationFigures{Leases: 20, Counted: 20, Fresh: 8, Expired: 12})
+		h.wake()
+		for _, n := range c.Nodes {
+			p := awaitFigures(t, n, "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
+			if p.Withheld != 0 || p.Transitions[0].Author != "" {
+				t.Errorf("node %s: %+v, want nothing withheld and no operator", n.Name, p)
+			}
+			mustListExactly(t, n, h.ids())
 		}
-		mustListExactly(t, n, h.ids())
-	}
-	h.stop()
-	h.check(t)
+		h.stop()
+		h.check(t)
+	})
 }
 
 // TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an

@@ -75,27 +75,29 @@ func (w watcher) changes(t *testing.T) []Change {
 
 func TestWatchCommandPrintsWhatHappensOnAnotherNode(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
-	w := startWatcher(t, c.Nodes[:1], "orders")
-	mustRegister(t, c.Nodes[1], Instance{App: "ELSE", ID: "else-1"})
-	began := time.Now()
-	mustRegister(t, c.Nodes[1], Instance{App: "ORDERS", ID: "orders-1"})
-	Eventually(t, ReadyLimit, "the registration is printed", func() error { return notYet(len(w.changes(t)), 1) })
-	t.Logf("printed after %v", time.Since(began))
-	if answer := c.Nodes[2].Cancel("ORDERS", "orders-1"); answer.Status != http.StatusOK {
-		t.Fatalf("cancel: %v", answer)
-	}
-	Eventually(t, ReadyLimit, "the cancel is printed", func() error { return notYet(len(w.changes(t)), 2) })
-	for i, want := range []Change{
-		{Action: "ADDED", Why: "registered", App: "ORDERS", ID: "orders-1", Status: "UP"},
-		{Action: "DELETED", Why: "canceled", App: "ORDERS", ID: "orders-1", Status: "UP"},
-	} {
-		got := w.changes(t)[i]
-		want.Index, want.Instance = got.Index, got.Instance
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("change %d is %+v, want %+v", i, got, want)
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, fewer(ap, 2))
+		w := startWatcher(t, c.Nodes[:1], "orders")
+		mustRegister(t, c.Nodes[1], Instance{App: "ELSE", ID: "else-1"})
+		began := time.Now()
+		mustRegister(t, c.Nodes[1], Instance{App: "ORDERS", ID: "orders-1"})
+		Eventually(t, ReadyLimit, "the registration is printed", func() error { return notYet(len(w.changes(t)), 1) })
+		t.Logf("printed after %v", time.Since(began))
+		if answer := c.Nodes[len(c.Nodes)-1].Cancel("ORDERS", "orders-1"); answer.Status != http.StatusOK {
+			t.Fatalf("cancel: %v", answer)
 		}
-	}
+		Eventually(t, ReadyLimit, "the cancel is printed", func() error { return notYet(len(w.changes(t)), 2) })
+		for i, want := range []Change{
+			{Action: "ADDED", Why: "registered", App: "ORDERS", ID: "orders-1", Status: "UP"},
+			{Action: "DELETED", Why: "canceled", App: "ORDERS", ID: "orders-1", Status: "UP"},
+		} {
+			got := w.changes(t)[i]
+			want.Index, want.Instance = got.Index, got.Instance
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("change %d is %+v, want %+v", i, got, want)
+			}
+		}
+	})
 }
 
 // TestWatchCommandMissesAndRepeatsNothingWhileNodesDie kills the leader again and again, or every node
@@ -234,51 +236,65 @@ func (r *recorder) check(t *testing.T, changes func() []Change) {
 	t.Logf("%d of %d registrations acknowledged, %d changes seen", len(r.acked), len(r.tried), len(seen))
 }
 
-// TestEveryNodeStreamsTheSameEvents compares the streams of three nodes, byte by byte.
+// TestEveryNodeStreamsTheSameEvents compares the streams of all nodes, byte by byte, and without
+// consensus what happened to whom.
 func TestEveryNodeStreamsTheSameEvents(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
-	var streams []*Stream
-	for _, n := range c.Nodes {
-		streams = append(streams, n.Watch(t, ""))
-	}
-	one := c.Nodes[0].Watch(t, "app=orders")
-	wantOne := 0
-	for i, act := range []struct {
-		app string
-		do  func(*Node) Answer
-	}{
-		{"ORDERS", func(n *Node) Answer { return n.Register(Instance{App: "ORDERS", ID: "a"}) }},
-		{"BILLS", func(n *Node) Answer { return n.Register(Instance{App: "BILLS", ID: "b"}) }},
-		{"ORDERS", func(n *Node) Answer { return n.Override("ORDERS", "a", "OUT_OF_SERVICE") }},
-		{"BILLS", func(n *Node) Answer { return n.Quarantine("BILLS", "b", time.Hour, "ann", "why not") }},
-		{"ORDERS", func(n *Node) Answer { return n.Cancel("ORDERS", "a") }},
-	} {
-		if answer := act.do(c.Nodes[i%len(c.Nodes)]); answer.Outcome() != Done {
-			t.Fatalf("act %d: %v", i, answer)
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, fewer(ap, 2))
+		var streams []*Stream
+		for _, n := range c.Nodes {
+			streams = append(streams, n.Watch(t, ""))
 		}
-		for _, s := range streams {
-			Eventually(t, ReadyLimit, "the change reaches "+s.node, func() error { return notYet(len(s.Changes(t)), i+1) })
+		one := c.Nodes[0].Watch(t, "app=orders")
+		wantOne := 0
+		for i, act := range []struct {
+			app string
+			do  func(*Node) Answer
+		}{
+			{"ORDERS", func(n *Node) Answer { return n.Register(Instance{App: "ORDERS", ID: "a"}) }},
+			{"BILLS", func(n *Node) Answer { return n.Register(Instance{App: "BILLS", ID: "b"}) }},
+			{"ORDERS", func(n *Node) Answer { return n.Override("ORDERS", "a", "OUT_OF_SERVICE") }},
+			{"BILLS", func(n *Node) Answer { return n.Quarantine("BILLS", "b", time.Hour, "ann", "why not") }},
+			{"ORDERS", func(n *Node) Answer { return n.Cancel("ORDERS", "a") }},
+		} {
+			if answer := act.do(c.Nodes[i%len(c.Nodes)]); answer.Outcome() != Done {
+				t.Fatalf("act %d: %v", i, answer)
+			}
+			for _, s := range streams {
+				Eventually(t, ReadyLimit, "the change reaches "+s.node, func() error { return notYet(len(s.Changes(t)), i+1) })
+			}
+			if act.app == "ORDERS" {
+				wantOne++
+			}
 		}
-		if act.app == "ORDERS" {
-			wantOne++
+		first := streams[0].Changes(t)
+		for _, s := range streams[1:] {
+			if got := s.Changes(t); !slices.EqualFunc(got, first, sameEvent(ap)) {
+				t.Errorf("%s streams\n%+v\n%s streams\n%+v", s.node, got, streams[0].node, first)
+			}
 		}
-	}
-	first := streams[0].Changes(t)
-	for _, s := range streams[1:] {
-		if got := s.Changes(t); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", first) {
-			t.Errorf("%s streams\n%+v\n%s streams\n%+v", s.node, got, streams[0].node, first)
+		var actions []string
+		for _, change := range first {
+			actions = append(actions, change.Action+" "+change.Why)
 		}
-	}
-	var actions []string
-	for _, change := range first {
-		actions = append(actions, change.Action+" "+change.Why)
-	}
-	if want := []string{"ADDED registered", "ADDED registered", "MODIFIED changed", "DELETED quarantined", "DELETED canceled"}; !slices.Equal(actions, want) {
-		t.Errorf("streamed %v, want %v", actions, want)
-	}
-	if got := one.AwaitChange(t, first[len(first)-1].Index); len(got) != wantOne {
-		t.Errorf("the stream of one application brought %+v, want %d changes", got, wantOne)
+		if want := []string{"ADDED registered", "ADDED registered", "MODIFIED changed", "DELETED quarantined", "DELETED canceled"}; !slices.Equal(actions, want) {
+			t.Errorf("streamed %v, want %v", actions, want)
+		}
+		if got := one.AwaitChange(t, first[len(first)-1].Index); len(got) != wantOne {
+			t.Errorf("the stream of one application brought %+v, want %d changes", got, wantOne)
+		}
+	})
+}
+
+// sameEvent compares two changes. Without consensus each node counts its own changes, and notes the time
+// of its own.
+func sameEvent(ap bool) func(a, b Change) bool {
+	return func(a, b Change) bool {
+		if ap {
+			a.Index, a.Instance = b.Index, b.Instance
+		}
+		return fmt.Sprintf("%+v", a) == fmt.Sprintf("%+v", b)
 	}
 }
 
@@ -289,21 +305,48 @@ func TestLongPollGoesOnAtAnotherNode(t *testing.T) {
 	c := StartCluster(t, Config{})
 	index := mustPoll(t, c.Nodes[0], "wait=0s").Index
 	for i, n := range c.Nodes {
-		id := fmt.Sprintf("polled-%d", i)
-		polled := make(chan poll, 1)
-		go func() { polled <- pollNode(n, "wait=30s&app=polled&index="+index) }()
-		mustRegister(t, c.Others(n)[0], Instance{App: "OTHER", ID: "other-" + id}) // wakes nobody
-		mustRegister(t, c.Others(n)[0], Instance{App: "POLLED", ID: id})
-		got := <-polled
-		if got.err != nil || len(got.Changes) != 1 || got.Changes[0].ID != id {
-			t.Fatalf("node %s: %+v, want the registration of %s", n.Name, got, id)
-		}
-		index = got.Index
+		index = mustPollOn(t, n, c.Others(n)[0], index, fmt.Sprintf("polled-%d", i))
 	}
-	if answer := c.Nodes[0].Get("/v1/rollcall/watch?wait=1s&index=elsewhere-1"); answer.Status != http.StatusGone {
+	mustRefusePolls(t, c.Nodes[0], index)
+}
+
+// TestLongPollWithoutConsensusIsOfOneNode asks the same node again and again. Another one's index means
+// nothing to it.
+func TestLongPollWithoutConsensusIsOfOneNode(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{AP: true, Nodes: 2})
+	n, other := c.Nodes[0], c.Nodes[1]
+	index := mustPoll(t, n, "wait=0s").Index
+	for i := range 3 {
+		index = mustPollOn(t, n, other, index, fmt.Sprintf("polled-%d", i))
+	}
+	mustRefusePolls(t, n, index)
+	if answer := other.Get("/v1/rollcall/watch?wait=1s&index=" + index); answer.Status != http.StatusGone {
+		t.Errorf("another node's index: %v, want 410", answer)
+	}
+}
+
+// mustPollOn polls a node from an index on, while an instance is registered elsewhere, and returns the
+// index that it came to.
+func mustPollOn(t *testing.T, n, elsewhere *Node, index, id string) string {
+	t.Helper()
+	polled := make(chan poll, 1)
+	go func() { polled <- pollNode(n, "wait=30s&app=polled&index="+index) }()
+	mustRegister(t, elsewhere, Instance{App: "OTHER", ID: "other-" + id}) // wakes nobody
+	mustRegister(t, elsewhere, Instance{App: "POLLED", ID: id})
+	got := <-polled
+	if got.err != nil || len(got.Changes) != 1 || got.Changes[0].ID != id {
+		t.Fatalf("node %s: %+v, want the registration of %s", n.Name, got, id)
+	}
+	return got.Index
+}
+
+func mustRefusePolls(t *testing.T, n *Node, index string) {
+	t.Helper()
+	if answer := n.Get("/v1/rollcall/watch?wait=1s&index=elsewhere-1"); answer.Status != http.StatusGone {
 		t.Errorf("an index of another registry: %v, want 410", answer)
 	}
-	if answer := c.Nodes[0].Get("/v1/rollcall/watch?wait=1s&index=" + index + "000"); answer.Status != http.StatusBadRequest {
+	if answer := n.Get("/v1/rollcall/watch?wait=1s&index=" + index + "000"); answer.Status != http.StatusBadRequest {
 		t.Errorf("an index from the future: %v, want 400", answer)
 	}
 }
