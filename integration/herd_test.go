@@ -28,22 +28,29 @@ type herd struct {
 	failures []string
 }
 
-// member is one instance of a herd, with a node of its own that it renews through.
+// member is one instance of a herd, with a node that it renews through.
 type member struct {
 	id     string
-	node   *Node
+	node   atomic.Pointer[Node]
 	silent atomic.Bool
 }
 
 // startHerd registers instances, spread over the nodes, and renews them until the test ends.
 func startHerd(t *testing.T, app string, size int, nodes []*Node) *herd {
 	t.Helper()
+	return startHerdOf(t, app, size, herdLease, nodes)
+}
+
+// startHerdOf is startHerd with leases of so many seconds.
+func startHerdOf(t *testing.T, app string, size, lease int, nodes []*Node) *herd {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	h := &herd{app: app, cancel: cancel}
 	t.Cleanup(h.stop)
 	for i := range size {
-		m := &member{id: fmt.Sprintf("member-%02d", i), node: nodes[i%len(nodes)]}
-		mustRegister(t, m.node, Instance{App: app, ID: m.id, Duration: herdLease})
+		m := &member{id: fmt.Sprintf("member-%02d", i)}
+		m.node.Store(nodes[i%len(nodes)])
+		mustRegister(t, m.node.Load(), Instance{App: app, ID: m.id, Duration: lease})
 		h.members = append(h.members, m)
 		h.workers.Go(func() { h.keep(ctx, m) })
 	}
@@ -56,10 +63,11 @@ func (h *herd) keep(ctx context.Context, m *member) {
 		if m.silent.Load() {
 			continue
 		}
-		switch answer := m.node.Renew(h.app, m.id); answer.Outcome() {
+		node := m.node.Load()
+		switch answer := node.Renew(h.app, m.id); answer.Outcome() {
 		case Done:
 		case NotFound:
-			h.fail("a renewal of %s through %s was answered %v", m.id, m.node.Name, answer)
+			h.fail("a renewal of %s through %s was answered %v", m.id, node.Name, answer)
 			return
 		default:
 			wait = retryAfter
@@ -79,6 +87,13 @@ func (h *herd) silence(members int) []string {
 		m.silent.Store(true)
 	}
 	return h.ids()[:members]
+}
+
+// use spreads the members over other nodes.
+func (h *herd) use(nodes []*Node) {
+	for i, m := range h.members {
+		m.node.Store(nodes[i%len(nodes)])
+	}
 }
 
 // wake lets everybody renew again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,9 +14,11 @@ import (
 
 // load works on a cluster through the nodes it is told to use, and remembers what was acknowledged:
 // keepers register one instance each and keep it alive; churners register new ids all the time and
-// cancel every second one.
+// cancel every second one. With consensus every call goes to another node. Without it a worker stays
+// with its node until that fails, as stock clients do, for the others hear of everything later.
 type load struct {
-	lease   int // duration of kept instances, seconds; they are renewed five times in it
+	lease   int  // duration of kept instances, seconds; they are renewed five times in it
+	sticky  bool // a worker stays with its node
 	nodes   atomic.Pointer[[]*Node]
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
@@ -47,14 +50,14 @@ const (
 func startLoad(t *testing.T, lease, keepers, churners int, nodes []*Node) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{lease: lease, cancel: cancel, fates: map[string]fate{}, counts: map[string]int{}}
+	l := &load{lease: lease, sticky: nodes[0].AP, cancel: cancel, fates: map[string]fate{}, counts: map[string]int{}}
 	t.Cleanup(l.stop)
 	l.use(nodes)
 	for i := range keepers {
-		l.workers.Go(func() { l.keep(ctx, fmt.Sprintf("kept-%d", i)) })
+		l.workers.Go(func() { l.worker().keep(ctx, fmt.Sprintf("kept-%d", i)) })
 	}
 	for i := range churners {
-		l.workers.Go(func() { l.churn(ctx, fmt.Sprintf("churn-%d", i)) })
+		l.workers.Go(func() { l.worker().churn(ctx, fmt.Sprintf("churn-%d", i)) })
 	}
 	Eventually(t, ReadyLimit, "kept instances are registered", func() error {
 		return notYet(l.settled("kept-"), keepers)
@@ -74,6 +77,49 @@ func (l *load) stop() {
 func (l *load) node() *Node {
 	nodes := *l.nodes.Load()
 	return nodes[rand.IntN(len(nodes))]
+}
+
+// worker is one of those who make the load.
+type worker struct {
+	*load
+	at    *Node // where it stays; nil: anywhere
+	moved bool  // it came to its node after another one had failed, and has not heard that it is known here
+}
+
+func (l *load) worker() *worker { return &worker{load: l} }
+
+// node is where the worker's next call goes.
+func (w *worker) node() *Node {
+	if !w.sticky {
+		return w.load.node()
+	}
+	if w.at != nil && slices.Contains(*w.nodes.Load(), w.at) {
+		return w.at
+	}
+	w.move()
+	return w.at
+}
+
+// move goes to a node that the last call did not go to, if there is one.
+func (w *worker) move() {
+	nodes := slices.DeleteFunc(slices.Clone(*w.nodes.Load()), func(n *Node) bool { return n == w.at })
+	if len(nodes) == 0 {
+		return
+	}
+	w.moved = w.at != nil
+	w.at = nodes[rand.IntN(len(nodes))]
+}
+
+// heed counts the outcome of a call, and moves away from a node that failed.
+func (w *worker) heed(what string, outcome Outcome) {
+	w.count(what, outcome)
+	switch {
+	case !w.sticky:
+	case outcome == Done:
+		w.moved = false
+	case outcome != NotFound:
+		w.move()
+	}
 }
 
 func (l *load) count(what string, outcome Outcome) {
@@ -125,74 +171,81 @@ func (l *load) fail(format string, args ...any) {
 }
 
 // keep registers one instance and renews it. From its first acknowledged registration on it must
-// never be told that it is gone.
-func (l *load) keep(ctx context.Context, id string) {
-	for pause(ctx, 0) {
-		outcome := l.node().Register(Instance{App: "KEPT", ID: id, Duration: l.lease}).Outcome()
-		l.count("keeper's register", outcome)
-		if outcome == Done {
-			break
-		}
-		pause(ctx, retryAfter)
-	}
-	if ctx.Err() != nil {
+// never be told that it is gone, but where it comes new without consensus: then it registers again, as
+// stock clients do.
+func (w *worker) keep(ctx context.Context, id string) {
+	if !w.register(ctx, id) {
 		return
 	}
-	l.decide(id, present)
-	renewEvery := time.Duration(l.lease) * time.Second / 5
+	w.decide(id, present)
+	renewEvery := time.Duration(w.lease) * time.Second / 5
 	for wait := renewEvery; pause(ctx, wait); {
-		node := l.node()
+		node := w.node()
 		answer := node.Renew("KEPT", id)
-		l.count("renew", answer.Outcome())
-		switch answer.Outcome() {
-		case Done:
+		known := !w.moved
+		w.heed("renew", answer.Outcome())
+		switch {
+		case answer.Outcome() == Done:
 			wait = renewEvery
-		case NotFound:
-			l.fail("%s was evicted though it was kept alive: a renewal through %s was answered %v", id, node.Name, answer)
-			return
-		default:
+		case answer.Outcome() != NotFound:
 			wait = retryAfter
+		case known:
+			w.fail("%s was evicted though it was kept alive: a renewal through %s was answered %v", id, node.Name, answer)
+			return
+		case !w.register(ctx, id):
+			return
 		}
 	}
 }
 
+// register registers a kept instance, and says whether that was done before the load ended.
+func (w *worker) register(ctx context.Context, id string) bool {
+	for pause(ctx, 0) {
+		outcome := w.node().Register(Instance{App: "KEPT", ID: id, Duration: w.lease}).Outcome()
+		w.heed("keeper's register", outcome)
+		if outcome == Done {
+			return true
+		}
+		pause(ctx, retryAfter)
+	}
+	return false
+}
+
 // churn registers ids of its own, each once, and cancels every second one.
-func (l *load) churn(ctx context.Context, name string) {
+func (w *worker) churn(ctx context.Context, name string) {
 	for i := 0; pause(ctx, churnEvery); i++ {
 		id := fmt.Sprintf("%s-%d", name, i)
-		outcome := l.node().Register(Instance{App: "CHURN", ID: id, Duration: 24 * 3600}).Outcome()
-		l.count("register", outcome)
+		outcome := w.node().Register(Instance{App: "CHURN", ID: id, Duration: 24 * 3600}).Outcome()
+		w.heed("register", outcome)
 		if outcome != Done {
 			continue
 		}
-		l.decide(id, present)
+		w.decide(id, present)
 		if i%2 == 1 {
-			l.cancelOne(ctx, id)
+			w.cancelOne(ctx, id)
 		}
 	}
 }
 
 // cancelOne cancels an id whose registration was acknowledged, until the outcome is known or can
 // no longer be.
-func (l *load) cancelOne(ctx context.Context, id string) {
+func (w *worker) cancelOne(ctx context.Context, id string) {
 	for {
-		answer := l.node().Cancel("CHURN", id)
-		outcome := answer.Outcome()
-		l.count("cancel", outcome)
-		switch outcome {
-		case Done:
-			l.decide(id, absent)
+		answer := w.node().Cancel("CHURN", id)
+		outcome, known := answer.Outcome(), !w.moved
+		w.heed("cancel", outcome)
+		switch {
+		case outcome == Done:
+			w.decide(id, absent)
 			return
-		case NotFound:
-			l.fail("%s was acknowledged, and its first cancel answered %v", id, answer)
+		case outcome == NotFound && known:
+			w.fail("%s was acknowledged, and its first cancel answered %v", id, answer)
 			return
-		case Unknown:
-			l.decide(id, open)
+		case outcome != Refused: // without consensus, the node may not have heard of it
+			w.decide(id, open)
 			return
-		case Refused:
-			if !pause(ctx, retryAfter) {
-				return
-			}
+		case !pause(ctx, retryAfter):
+			return
 		}
 	}
 }

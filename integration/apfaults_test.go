@@ -1,0 +1,78 @@
+package integration
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestNodesKilledUnderLoadWithoutConsensusLoseNothing kills one node after the other, while clients turn
+// to the others. What a dead node alone knew comes back with it, for its disk has what it acknowledged;
+// and what was cancelled meanwhile does not.
+func TestNodesKilledUnderLoadWithoutConsensusLoseNothing(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{AP: true, Settings: map[string]string{"data.sync": "always", "replication.max-delay": "2s"}})
+	l := startLoad(t, 10, 20, 6, c.Nodes)
+	for turn := range 2 * len(c.Nodes) {
+		l.awaitProgress(t)
+		victim := c.Nodes[turn%len(c.Nodes)]
+		victim.Kill()
+		l.awaitProgress(t)
+		victim.Start(t)
+		victim.WaitReady(t)
+	}
+	l.awaitProgress(t)
+	l.stop()
+	mustConverge(t, c.Nodes)
+	l.check(t, c.Nodes)
+	for _, n := range c.Nodes {
+		mustAgreeWithPeers(t, n)
+	}
+}
+
+// TestANodeThatWasPausedEvictsNobodyWhoRenewsElsewhere freezes a node for longer than a lease, while its
+// clients turn to the others. A lease is, as by default, a few times what the others wait at most until
+// they try a node again.
+func TestANodeThatWasPausedEvictsNobodyWhoRenewsElsewhere(t *testing.T) {
+	t.Parallel()
+	const lease = 9 // seconds
+	c := StartCluster(t, Config{AP: true, Settings: map[string]string{"replication.max-delay": "2s", "replication.read-timeout": "1s"}})
+	asleep, others := c.Nodes[2], c.Nodes[:2]
+	h := startHerdOf(t, "HERD", 7, lease, c.Nodes) // with two more, too few for self-preservation
+	dead, alive := h.ids()[:1], h.ids()[1:]
+	mustRegister(t, asleep, Instance{App: "ORDERS", ID: "canceled"})
+	c.mustListEverywhere(t, append(h.ids(), "canceled")...)
+	var streams []*Stream
+	for _, n := range c.Nodes {
+		streams = append(streams, n.Watch(t, "app=herd"))
+	}
+
+	h.use(others)
+	h.silence(len(dead))
+	asleep.Pause(t)
+	mustRegister(t, others[0], Instance{App: "ORDERS", ID: "new"})
+	if answer := others[1].Cancel("ORDERS", "canceled"); answer.Status != http.StatusOK {
+		t.Fatalf("cancel: %v", answer)
+	}
+	left := append(slices.Clone(alive), "new")
+	for _, n := range others {
+		awaitListed(t, n, wantListed(left...)) // so that it lasted longer than a lease
+	}
+	asleep.Resume(t)
+	c.mustListEverywhere(t, left...)
+	Pass(t, 2*lease*time.Second)
+	c.mustListEverywhere(t, left...)
+	for _, s := range streams {
+		for _, change := range s.Changes(t) {
+			if change.Action == "DELETED" && slices.Contains(alive, change.ID) {
+				t.Errorf("%s evicted %s, which renewed elsewhere: %+v", s.node, change.ID, change)
+			}
+		}
+	}
+	h.stop()
+	h.check(t)
+	for _, n := range c.Nodes {
+		mustAgreeWithPeers(t, n)
+	}
+}
