@@ -28,6 +28,9 @@ const (
 	snapshotLimit = 4 * time.Second
 )
 
+// transportTimeout bounds one request of Raft to another node.
+const transportTimeout = 10 * time.Second
+
 // fatalClose bounds the attempt to close properly after a fatal error.
 const fatalClose = 2 * time.Second
 
@@ -128,7 +131,7 @@ func (s *Raft) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("log cache: %w", err)
 	}
-	transport := raft.NewNetworkTransportWithConfig(s.transportConfig(logger))
+	transport := &transport{raft.NewNetworkTransportWithConfig(s.transportConfig(logger)), s.closing}
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(s.id.ServerID)
 	conf.HeartbeatTimeout = s.cfg.HeartbeatTimeout
@@ -160,7 +163,7 @@ func (s *Raft) transportConfig(logger hclog.Logger) *raft.NetworkTransportConfig
 		Stream:          s.net,
 		MaxPool:         3,
 		MaxRPCsInFlight: 2, // docs/adr/0003: fail-stop on disk errors makes pipelining safe
-		Timeout:         10 * time.Second,
+		Timeout:         transportTimeout,
 	}
 	if len(s.cfg.Dial) > 0 {
 		conf.ServerAddressProvider = dialProvider{s}

@@ -1,0 +1,53 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// pipelineLimit is how long the handing over of one request may take: longer than an answer may, after
+// which the connection is given up anyway.
+const pipelineLimit = transportTimeout + time.Second
+
+// transport is hashicorp/raft's, whose pipelines end by themselves where they would hang. When a follower
+// refuses a request, raft stops to read the answers of the pipeline; a sender that waits at that moment to
+// hand over its next request then waits for ever, with the follower left behind and the node unable to
+// stop (pipelineDecode in raft's replication.go, AppendEntries in net_transport.go).
+type transport struct {
+	*raft.NetworkTransport
+	closing context.Context // ends when the node stops
+}
+
+// AppendEntriesPipeline implements raft.Transport.
+func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	return newPipeline(t.closing, p), nil
+}
+
+// pipeline is a pipeline that nobody waits in for longer than pipelineLimit.
+type pipeline struct {
+	raft.AppendPipeline
+	detach func() bool // from the context that closes it
+}
+
+func newPipeline(closing context.Context, p raft.AppendPipeline) *pipeline {
+	return &pipeline{AppendPipeline: p, detach: context.AfterFunc(closing, func() { p.Close() })}
+}
+
+// AppendEntries implements raft.AppendPipeline.
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	hung := time.AfterFunc(pipelineLimit, func() { p.Close() })
+	defer hung.Stop()
+	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+// Close implements raft.AppendPipeline.
+func (p *pipeline) Close() error {
+	p.detach()
+	return p.AppendPipeline.Close()
+}
