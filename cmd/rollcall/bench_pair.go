@@ -102,11 +102,6 @@ func (p *benchPair) fleet(name string, size int) benchFleet {
 	return benchFleet{name: name + strconv.Itoa(p.fleets), size: size}
 }
 
-// peer asks how the first datacenter is with the second one.
-func (p *benchPair) peer(ctx context.Context) (client.Peer, error) {
-	return onlyPeer(ctx, p.here)
-}
-
 // onlyPeer asks how a datacenter is with the other one.
 func onlyPeer(ctx context.Context, c *benchCluster) (client.Peer, error) {
 	cl, err := c.client()
@@ -158,7 +153,7 @@ func indexNumber(index string) (uint64, error) {
 // comparing finds no difference. Changes that come meanwhile do not matter.
 func (p *benchPair) awaitTold(ctx context.Context, index uint64) error {
 	err := await(ctx, fmt.Sprintf("the other datacenter knows every change up to %d", index), func(ctx context.Context) (bool, error) {
-		peer, err := p.peer(ctx)
+		peer, err := onlyPeer(ctx, p.here)
 		if err != nil || peer.Cursor == "" {
 			return false, err
 		}

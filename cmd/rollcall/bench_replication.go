@@ -87,13 +87,29 @@ func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 		if err := p.resume(ctx); err != nil {
 			return nil, err
 		}
+		before, err := p.beatsTold(ctx)
+		if err != nil {
+			return nil, err
+		}
+		begin := time.Now()
 		sending, err := r.cpuShare(ctx, leader)
+		if err != nil {
+			return nil, err
+		}
+		after, err := p.beatsTold(ctx)
 		return func() {
 			r.record(cpuPaused, "%", paused)
 			r.record(cpuSending, "%", sending)
 			r.record(cpuForPeer, "%", sending-paused)
+			r.record(beatsTold, "/s", float64(after-before)/time.Since(begin).Seconds())
 		}, err
 	})
+}
+
+// beatsTold is how many heartbeats the second datacenter was told of.
+func (p *benchPair) beatsTold(ctx context.Context) (uint64, error) {
+	peer, err := onlyPeer(ctx, p.here)
+	return peer.Sent["heartbeat"], err
 }
 
 // benchAct is who pauses peers.

@@ -68,7 +68,7 @@ func TestTwoDatacentersAreMeasuredAndEndEqual(t *testing.T) {
 	if err := run.replication(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []figureName{crossingP50, crossingP99, cpuPaused, cpuSending, cpuForPeer, healing, cutResident, cutHeap} {
+	for _, name := range []figureName{crossingP50, crossingP99, cpuPaused, cpuSending, cpuForPeer, beatsTold, healing, cutResident, cutHeap, cutGoal} {
 		if f := run.find(name); f == nil || len(f.Values) != 1 {
 			t.Errorf("%s: got %+v, want one value", name, f)
 		}
