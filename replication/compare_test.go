@@ -239,7 +239,7 @@ func TestLargeDifferencesAreTakenInParts(t *testing.T) {
 func TestOneApplicationIsNeverCutInParts(t *testing.T) {
 	a, b := twoDatacenters(t)
 	var ops []registry.Op
-	for n := range maxDigestEntries + 1 {
+	for n := range maxDigestEntries + 2 {
 		ops = append(ops, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
 	}
 	a.apply(t, ops...)

@@ -76,6 +76,22 @@ func TestACopyIsEqual(t *testing.T) {
 	node.without(t, "4")
 }
 
+func TestACopyIsOlderByTheTimeItTakes(t *testing.T) {
+	old, node := running(t, "n1"), starting(t)
+	var state bytes.Buffer
+	if err := old.State(context.Background(), "dc1", &state); err != nil {
+		t.Fatal(err)
+	}
+	node.pass(time.Minute)
+	slow := &transfer{Replicator: node.Replicator, from: "n1", lines: bufio.NewReader(&state), began: time.Now().Add(-20 * time.Second)}
+	if err := slow.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if silent := node.clock() - node.view().LastRenewal(node.lease(t, "3")).Lease; silent < 20_000 || silent > 25_000 {
+		t.Errorf("renewed %d ms ago, want 20 s or a little more", silent)
+	}
+}
+
 func TestALargeCopyIsAppliedInChunks(t *testing.T) {
 	old := running(t, "n1")
 	var ops []registry.Op

@@ -1,0 +1,163 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// runPair has two sites replicate to each other until the test ends.
+func runPair(t testing.TB, kind Kind) (a, b *site) {
+	t.Helper()
+	a, b = newSite(), newSite()
+	to := func(name string, s *site) PeerConfig {
+		return PeerConfig{Name: name, Kind: kind, URLs: []string{s.server.URL}, BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}
+	}
+	if kind == Node {
+		a.become(t, "dc1", "n1", false, to("b", b))
+		b.become(t, "dc1", "n2", false, to("a", a))
+	} else {
+		a.become(t, "dc1", "n1", true, to("dc2", b))
+		b.become(t, "dc2", "n4", true, to("dc1", a))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	for _, s := range []*site{a, b} {
+		go func() { ended <- s.Run(ctx) }()
+	}
+	t.Cleanup(func() {
+		cancel()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return a, b
+}
+
+// items is how many items came to a site.
+func (s *site) items(t testing.TB) (n int) {
+	t.Helper()
+	for _, r := range s.came(messagePath) {
+		m, err := decodeMessage(r.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(m.Items)
+	}
+	return n
+}
+
+func same(a, b *site) bool {
+	if a.view().Total() != b.view().Total() {
+		return false
+	}
+	for l := range a.view().All() {
+		if m, ok := b.view().Find(l.Key()); !ok || l.Sum() != m.Sum() {
+			return false
+		}
+	}
+	return true
+}
+
+// Two whole replicators: changes flow both ways at once, are there once, and then there is silence.
+func TestTwoReplicatorsAgreeAndFallSilent(t *testing.T) {
+	for _, kind := range []Kind{Node, Datacenter} {
+		t.Run(kind.String(), func(t *testing.T) {
+			a, b := runPair(t, kind)
+			const each = 300
+			for n := range each {
+				registerAll(t, a, 1, fmt.Sprint("a-", n))
+				registerAll(t, b, 1, fmt.Sprint("b-", n))
+			}
+			eventually(t, "both have all", func() bool { return a.view().Total() == 2*each && same(a, b) })
+			for n := range each / 2 {
+				cancelAll(t, a, fmt.Sprint("a-", n))
+				b.apply(t, registry.SetOverride{Key: ordersID(fmt.Sprint("b-", n)), Status: registry.OutOfService})
+			}
+			eventually(t, "both have what is left", func() bool { return a.view().Total() == each+each/2 && same(a, b) })
+
+			index := [2]registry.Index{a.view().Index(), b.view().Index()}
+			sent := [2]int{a.items(t), b.items(t)}
+			for range 3 { // comparisons take nothing up again
+				for _, s := range []*site{a, b} {
+					if d, err := s.Repair(context.Background(), s.config.Peers[0].Name); err != nil || d.Apps != 0 {
+						t.Errorf("got %+v, %v, want no difference", d, err)
+					}
+				}
+			}
+			if now := [2]registry.Index{a.view().Index(), b.view().Index()}; now != index {
+				t.Errorf("the indexes went from %v to %v", index, now)
+			}
+			if now := [2]int{a.items(t), b.items(t)}; now != sent {
+				t.Errorf("%v items had come, and then %v", sent, now)
+			}
+		})
+	}
+}
+
+// What is told while a peer is not there arrives when it is, however it was away.
+func TestAPeerThatWasAwayCatchesUp(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		away func(s *site)
+	}{
+		{"busy", func(s *site) { s.answering(answerWith(503, "")) }},
+		{"closes", func(s *site) { s.answering(drop) }},
+		{"garbage", func(s *site) { s.answering(answers("<html>")) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, b := runPair(t, Datacenter)
+			registerAll(t, a, 1, "1", "2", "3")
+			eventually(t, "the peer has them", func() bool { return same(a, b) })
+			c.away(b)
+			registerAll(t, a, 2, "1")
+			cancelAll(t, a, "2")
+			registerAll(t, b, 1, "theirs")
+			eventually(t, "the other way is open", func() bool {
+				_, ok := a.view().Find(ordersID("theirs"))
+				return ok
+			})
+			eventually(t, "it fails", func() bool { return a.Status()[0].LastError != nil })
+			b.answering(nil)
+			if c.name == "garbage" { // that is nothing to wait for, so a comparison finds it
+				both(a, b, 11*time.Second)
+				if _, err := a.Repair(context.Background(), "dc2"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			eventually(t, "both are equal", func() bool { return same(a, b) })
+		})
+	}
+}
+
+func BenchmarkBatchOfHeartbeats(b *testing.B) {
+	near, far := twoDatacenters(b)
+	var tasks []task
+	var ops []registry.Op
+	for n := range defaultBatchSize {
+		i := instance("ORDERS", fmt.Sprintf("orders-%03d.example.com:orders:8080", n), 1_700_000_000_000)
+		ops = append(ops, registry.Register{Instance: i})
+		tasks = append(tasks, task{key: i.Key(), facts: heartbeat})
+	}
+	near.apply(b, ops...)
+	near.tellChanges(b, 0)
+	far.answering(func(w http.ResponseWriter, _ *http.Request) bool { return answers(heartbeatAnswer)(w, nil) })
+	b.ReportAllocs()
+	for b.Loop() {
+		if result := near.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {
+			b.Fatal(result)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(tasks)), "ns/heartbeat")
+}
+
+// heartbeatAnswer is that of a peer that knows all.
+var heartbeatAnswer = `{"datacenter":"dc2","node":"n4","results":[` + strings.Repeat(`{"status":200},`, defaultBatchSize-1) + `{"status":200}]}`
