@@ -106,7 +106,7 @@ type copySource struct {
 }
 
 func (r *Replicator) newCopySource(p PeerConfig) *copySource {
-	return &copySource{Replicator: r, peer: p, client: newEurekaClient(p)}
+	return &copySource{Replicator: r, peer: p, client: newClient(p)}
 }
 
 // copy takes over what the node has. errNotReady: it cannot be had there now. Any other error broke the

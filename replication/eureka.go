@@ -37,7 +37,7 @@ func newEurekaLink(env linkEnv) link {
 	if err != nil {
 		panic("replication: a peer's URL was not checked: " + err.Error())
 	}
-	l := &eurekaLink{env: env, user: service.User, client: newEurekaClient(env.peer)}
+	l := &eurekaLink{env: env, user: service.User, client: newClient(env.peer)}
 	service.User = nil
 	l.service = service
 	return l

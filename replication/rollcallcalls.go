@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
@@ -27,7 +28,7 @@ type rollcallCalls struct {
 }
 
 func newRollcallCalls(p PeerConfig) *rollcallCalls {
-	return &rollcallCalls{peer: p, client: newEurekaClient(p)}
+	return &rollcallCalls{peer: p, client: newClient(p)}
 }
 
 func (c *rollcallCalls) current() int {
@@ -45,15 +46,23 @@ func (c *rollcallCalls) use(at int) {
 // inUse is the URL in use, without user info.
 func (c *rollcallCalls) inUse() string { return withoutUser(c.peer.URLs[c.current()]) }
 
-// post sends a body and returns the answer of at most limit bytes. A node that cannot be reached, or is
+// rollcallCall is a call to be made.
+type rollcallCall struct {
+	path  string
+	body  []byte
+	limit int64         // bytes of the answer
+	wait  time.Duration // for the answer, beside the time to connect
+}
+
+// post makes a call and returns the answer. A node that cannot be reached, or is
 // busy, is passed over for the next one; one that does not answer in time has taken the time there
 // was, and the next call begins with another. The error is a *callError.
-func (c *rollcallCalls) post(ctx context.Context, path string, body []byte, limit int64) ([]byte, error) {
+func (c *rollcallCalls) post(ctx context.Context, call rollcallCall) ([]byte, error) {
 	first := c.current()
 	var busy, failed error
 	for n := range c.peer.URLs {
 		at := (first + n) % len(c.peer.URLs)
-		answer, err := c.try(ctx, c.peer.URLs[at]+path, body, limit)
+		answer, err := c.try(ctx, c.peer.URLs[at]+call.path, call)
 		switch {
 		case err == nil:
 			c.use(at)
@@ -80,18 +89,18 @@ func (c *rollcallCalls) post(ctx context.Context, path string, body []byte, limi
 // errSlow: there was no answer in time.
 var errSlow = errors.New("no answer in time")
 
-// try makes one call.
-func (c *rollcallCalls) try(ctx context.Context, target string, body []byte, limit int64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.peer.ConnectTimeout+c.peer.ReadTimeout)
+// try makes a call to one URL.
+func (c *rollcallCalls) try(ctx context.Context, target string, call rollcallCall) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.peer.ConnectTimeout+call.wait)
 	defer cancel()
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(call.body))
 	if err != nil {
 		return nil, &callError{batcher.PermanentError, withoutURL(err)}
 	}
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := c.exchange(r, limit)
+	answer, err := c.exchange(r, call.limit)
 	if err == nil {
 		return answer, nil
 	}

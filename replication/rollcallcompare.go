@@ -65,6 +65,10 @@ func (l *rollcallLink) question(apps []string, digests map[string]wireDigest, af
 	return q
 }
 
+// digestPatience is how many times longer than that to a message the answer to digests may take: it is
+// no delivery that somebody waits for, and a busy peer has to look through all that it has.
+const digestPatience = 6
+
 // ask sends a question. The answer says nothing about applications that were not asked about, so the
 // questions that follow come to an end.
 func (l *rollcallLink) ask(ctx context.Context, q *digestQuestion) (*digestAnswer, error) {
@@ -72,7 +76,7 @@ func (l *rollcallLink) ask(ctx context.Context, q *digestQuestion) (*digestAnswe
 	if err != nil {
 		return nil, err
 	}
-	text, err := l.calls.post(ctx, digestPath, body, maxDigestAnswer)
+	text, err := l.calls.post(ctx, rollcallCall{digestPath, body, maxDigestAnswer, digestPatience * l.env.peer.ReadTimeout})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (l *rollcallLink) exchange(ctx context.Context, tells []tell) ([]itemResult
 	if err != nil {
 		return nil, &callError{batcher.PermanentError, err}
 	}
-	text, err := l.calls.post(ctx, messagePath, body, maxMessage)
+	text, err := l.calls.post(ctx, rollcallCall{messagePath, body, maxMessage, l.env.peer.ReadTimeout})
 	if err != nil {
 		return nil, err
 	}
