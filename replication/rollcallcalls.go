@@ -48,10 +48,10 @@ func (c *rollcallCalls) inUse() string { return withoutUser(c.peer.URLs[c.curren
 
 // rollcallCall is a call to be made.
 type rollcallCall struct {
-	path  string
-	body  []byte
-	limit int64         // bytes of the answer
-	wait  time.Duration // for the answer, beside the time to connect
+	path     string
+	body     []byte
+	limit    int64 // bytes of the answer
+	patience int   // the answer may take so many times the read timeout
 }
 
 // post makes a call and returns the answer. A node that cannot be reached, or is
@@ -91,7 +91,7 @@ var errSlow = errors.New("no answer in time")
 
 // try makes a call to one URL.
 func (c *rollcallCalls) try(ctx context.Context, target string, call rollcallCall) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.peer.ConnectTimeout+call.wait)
+	ctx, cancel := context.WithTimeout(ctx, c.peer.ConnectTimeout+time.Duration(call.patience)*c.peer.ReadTimeout)
 	defer cancel()
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})

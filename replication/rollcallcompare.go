@@ -76,7 +76,7 @@ func (l *rollcallLink) ask(ctx context.Context, q *digestQuestion) (*digestAnswe
 	if err != nil {
 		return nil, err
 	}
-	text, err := l.calls.post(ctx, rollcallCall{digestPath, body, maxDigestAnswer, digestPatience * l.env.peer.ReadTimeout})
+	text, err := l.calls.post(ctx, rollcallCall{digestPath, body, maxDigestAnswer, digestPatience})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (l *rollcallLink) exchange(ctx context.Context, tells []tell) ([]itemResult
 	if err != nil {
 		return nil, &callError{batcher.PermanentError, err}
 	}
-	text, err := l.calls.post(ctx, rollcallCall{messagePath, body, maxMessage, l.env.peer.ReadTimeout})
+	text, err := l.calls.post(ctx, rollcallCall{messagePath, body, maxMessage, 1})
 	if err != nil {
 		return nil, err
 	}
