@@ -66,7 +66,7 @@ func TestANodeThatWasPausedEvictsNobodyWhoRenewsElsewhere(t *testing.T) {
 	for _, s := range streams {
 		for _, change := range s.Changes(t) {
 			if change.Action == "DELETED" && slices.Contains(alive, change.ID) {
-				t.Errorf("%s evicted %s, which renewed elsewhere: %+v", s.node, change.ID, change)
+				t.Errorf("%s says at %s that %s, which renewed elsewhere, was %s", s.node, change.Index, change.ID, change.Why)
 			}
 		}
 	}

@@ -17,8 +17,18 @@ type Datacenters struct {
 // node serves.
 func StartDatacenters(t testing.TB, n int, cfg Config) *Datacenters {
 	t.Helper()
+	cfgs := make([]Config, n)
+	for i := range cfgs {
+		cfgs[i] = cfg
+	}
+	return StartUnlikeDatacenters(t, cfgs...)
+}
+
+// StartUnlikeDatacenters is StartDatacenters for clusters of which each is as its own Config says.
+func StartUnlikeDatacenters(t testing.TB, cfgs ...Config) *Datacenters {
+	t.Helper()
 	d := &Datacenters{links: make(map[[2]int][]*Proxy)}
-	for i := range n {
+	for i, cfg := range cfgs {
 		cfg.DC = dcName(i)
 		d.Clusters = append(d.Clusters, NewCluster(t, cfg))
 	}

@@ -1,0 +1,268 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// badPeers are what a peer may be instead of a server: how it treats a connection, and what the node
+// must say of it.
+var badPeers = []struct {
+	name, reason string
+	treat        func(net.Conn)
+}{
+	{"hangs", "time", func(net.Conn) {}},
+	{"garbage", "malformed HTTP", func(c net.Conn) { say(c, "\x16\x03\x01 \xff\xfe no server at all\r\n\r\n") }},
+	{"busy", "503", func(c net.Conn) { say(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy") }},
+	{"breaks", "EOF", func(c net.Conn) { say(c, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"datacenter\":") }},
+	{"nonsense", "answer", func(c net.Conn) { say(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[{]}") }},
+}
+
+// say answers whatever has come, and ends the connection.
+func say(c net.Conn, what string) {
+	_, _ = c.Read(make([]byte, 64<<10)) // it may be more, or nothing
+	_, _ = io.WriteString(c, what)      // as good as it gets
+	c.Close()
+}
+
+// startBadPeer listens and gives every connection the same treatment, until the test ends.
+func startBadPeer(t *testing.T, treat func(net.Conn)) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", FreeAddr(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns []net.Conn
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // the test has ended
+			}
+			conns = append(conns, c)
+			serving.Go(func() { treat(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		serving.Wait()
+		for _, c := range conns {
+			c.Close()
+		}
+	})
+	return "http://" + l.Addr().String()
+}
+
+// TestPeersThatMisbehaveDisturbNobody gives a node five datacenters that are none beside a healthy one.
+// Everything reaches the healthy one while the others still fail, clients are not kept waiting, and the
+// node says what is wrong with each.
+func TestPeersThatMisbehaveDisturbNobody(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, ap bool) {
+		here := NewCluster(t, Config{AP: ap, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.read-timeout": "1s"}})
+		there := NewCluster(t, Config{AP: ap, Nodes: 1, DC: "dc2"})
+		peers := []string{"dc2=" + there.Nodes[0].URL()}
+		for _, bad := range badPeers {
+			peers = append(peers, bad.name+"="+startBadPeer(t, bad.treat))
+		}
+		here.Nodes[0].Settings["replication.datacenters"] = strings.Join(peers, ",")
+		there.Nodes[0].Settings["replication.datacenters"] = "dc1=" + here.Nodes[0].URL()
+		here.Start()
+		there.Start()
+
+		n := here.Nodes[0]
+		h := startHerd(t, "HERD", 9, here.Nodes)
+		awaitListed(t, there.Nodes[0], wantListed(h.ids()...))
+		for _, bad := range badPeers {
+			mustFail(t, n, bad.name, bad.reason)
+		}
+		ids := h.ids()
+		for i := range 300 { // more than a batch, while the others hang and fail
+			ids = append(ids, fmt.Sprintf("new-%03d", i))
+			mustRegister(t, n, Instance{App: "NEW", ID: ids[len(ids)-1]})
+		}
+		mustDo(t, "override", n.Override("NEW", "new-000", "OUT_OF_SERVICE"))
+		mustDo(t, "cancel", n.Cancel("NEW", "new-001"))
+		ids = append(ids[:len(h.ids())+1], ids[len(h.ids())+2:]...)
+		awaitListed(t, there.Nodes[0], wantListed(ids...))
+		awaitStatus(t, there.Nodes[0], "NEW", "new-000", "OUT_OF_SERVICE")
+		Eventually(t, replicated, "the healthy peer has everything", func() error {
+			p, err := n.Peer("dc2")
+			if err == nil && (p.State != "ok" || p.LagChanges != 0) {
+				err = fmt.Errorf("it is %+v", p)
+			}
+			return err
+		})
+		for _, bad := range badPeers {
+			mustFail(t, n, bad.name, bad.reason)
+		}
+		h.stop()
+		h.check(t)
+	})
+}
+
+// mustFail waits until a node says that a peer fails, why, and that it lags.
+func mustFail(t *testing.T, n *Node, peer, reason string) {
+	t.Helper()
+	Eventually(t, replicated, "the node says what is wrong with "+peer, func() error {
+		p, err := n.Peer(peer)
+		if err == nil && (p.State != "failing" || !strings.Contains(p.Reason, reason) || p.LagChanges == 0) {
+			err = fmt.Errorf("it says %+v, want failing because of %q", p, reason)
+		}
+		return err
+	})
+}
+
+// TestANodeWithoutConsensusStartsBesideNodesThatMisbehave: there is nobody to copy from, and it goes on
+// with what it has.
+func TestANodeWithoutConsensusStartsBesideNodesThatMisbehave(t *testing.T) {
+	t.Parallel()
+	for _, bad := range badPeers {
+		t.Run(bad.name, func(t *testing.T) {
+			t.Parallel()
+			c := NewCluster(t, Config{AP: true, Nodes: 1, Settings: map[string]string{"replication.read-timeout": "1s"}})
+			n := c.Nodes[0]
+			n.Settings["replication.nodes"] += "," + startBadPeer(t, bad.treat)
+			c.Start()
+			mustRegister(t, n, Instance{App: "ORDERS", ID: "orders-1"})
+			c.mustListEverywhere(t, "orders-1")
+		})
+	}
+}
+
+// tape stands in front of a node and keeps what other servers send to it.
+type tape struct {
+	*httptest.Server
+	mu       sync.Mutex
+	messages [][]byte
+}
+
+// messagePath is where Rollcall servers send what happened.
+const messagePath = "/v1/rollcall/replication"
+
+// newTape passes everything on to the node.
+func newTape(t *testing.T, n *Node) *tape {
+	t.Helper()
+	r := &tape{}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return // the sender is gone
+		}
+		if req.URL.Path == messagePath {
+			r.mu.Lock()
+			r.messages = append(r.messages, body)
+			r.mu.Unlock()
+		}
+		answer := n.Do(Request{Method: req.Method, Path: req.URL.RequestURI(), Body: body, ContentType: req.Header.Get("Content-Type")})
+		if answer.Status == 0 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		w.WriteHeader(answer.Status)
+		_, _ = w.Write(answer.Body) // the sender may be gone
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// play sends everything again, in its order, and returns how much that was.
+func (r *tape) play(t *testing.T, n *Node) (messages int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, message := range r.messages {
+		answer := n.Do(Request{Method: http.MethodPost, Path: messagePath, Body: message, ContentType: "application/json"})
+		if answer.Status != http.StatusOK {
+			t.Errorf("a message that came before is answered %v, want 200", answer)
+		}
+	}
+	return len(r.messages)
+}
+
+// contains says whether a message with a text was recorded.
+func (r *tape) contains(text string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, message := range r.messages {
+		if strings.Contains(string(message), text) {
+			return nil
+		}
+	}
+	return fmt.Errorf("none of %d messages has %q", len(r.messages), text)
+}
+
+// TestMessagesThatAreSentAgainChangeNothing records what one datacenter tells another, and plays it when
+// the instances were cancelled or have changed.
+func TestMessagesThatAreSentAgainChangeNothing(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, ap bool) {
+		here := NewCluster(t, Config{AP: ap, Nodes: 1, DC: "dc1"})
+		there := NewCluster(t, Config{AP: ap, Nodes: 1, DC: "dc2"})
+		from, to := here.Nodes[0], there.Nodes[0]
+		tape := newTape(t, to)
+		from.Settings["replication.datacenters"] = "dc2=" + tape.URL
+		to.Settings["replication.datacenters"] = "dc1=" + from.URL()
+		here.Start()
+		there.Start()
+
+		for _, id := range []string{"canceled", "overridden"} {
+			mustRegister(t, from, Instance{App: "ORDERS", ID: id})
+		}
+		mustDo(t, "override", from.Override("ORDERS", "overridden", "OUT_OF_SERVICE"))
+		awaitListed(t, to, wantListed("canceled", "overridden"))
+		awaitStatus(t, to, "ORDERS", "overridden", "OUT_OF_SERVICE")
+		mustDo(t, "heartbeat", from.Renew("ORDERS", "overridden"))
+		Eventually(t, replicated, "a heartbeat is told", func() error { return tape.contains(`"do":"renew"`) })
+		mustDo(t, "end of the override", from.Do(Request{Method: http.MethodDelete, Path: path("ORDERS", "overridden") + "/status?value=UP"}))
+		mustDo(t, "cancel", from.Cancel("ORDERS", "canceled"))
+		awaitListed(t, to, wantListed("overridden"))
+		awaitStatus(t, to, "ORDERS", "overridden", "UP")
+		mustBeStill(t, []*Node{from, to})
+
+		before := index(t, to)
+		if n := tape.play(t, to); n == 0 {
+			t.Fatal("nothing was recorded")
+		}
+		if after := index(t, to); after != before {
+			t.Errorf("messages that came before took the registry from %s to %s", before, after)
+		}
+		awaitListed(t, to, wantListed("overridden"))
+		awaitStatus(t, to, "ORDERS", "overridden", "UP")
+	})
+}
+
+// TestMessagesOfServersAreBoundedAt8MiB sends one byte more, and as much as is allowed.
+func TestMessagesOfServersAreBoundedAt8MiB(t *testing.T) {
+	t.Parallel()
+	const limit = 8 << 20
+	eachMode(t, func(t *testing.T, ap bool) {
+		n := StartCluster(t, Config{AP: ap, Nodes: 1, Settings: map[string]string{"replication.datacenters": "dc2=http://" + FreeAddr(t)}}).Nodes[0]
+		heads := map[string]string{
+			messagePath:                      `{"version":1,"datacenter":"dc2","node":"n2","sender":"s","boot":1,"clock":1,"sequence":1,"items":[]`,
+			"/eureka/peerreplication/batch/": `{"replicationList":[]`,
+		}
+		for path, head := range heads {
+			for size, want := range map[int]int{limit: http.StatusOK, limit + 1: http.StatusRequestEntityTooLarge} {
+				body := head + strings.Repeat(" ", size-len(head)-1) + "}"
+				Eventually(t, ReadyLimit, fmt.Sprintf("%d bytes for %s", size, path), func() error {
+					answer := n.Do(Request{Method: http.MethodPost, Path: path, Body: []byte(body), ContentType: "application/json"})
+					if answer.Status == 0 { // the connection was closed before everything was written
+						return answer.Err
+					}
+					if answer.Status != want {
+						t.Errorf("%d bytes for %s: %v, want %d", size, path, answer, want)
+					}
+					return nil
+				})
+			}
+		}
+	})
+}
