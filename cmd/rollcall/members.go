@@ -62,7 +62,7 @@ type memberList []client.NodeStatus
 func (l memberList) table() [][]string {
 	rows := [][]string{{"NODE", "ROLE", "HTTP", "NODE-TO-NODE", "APPLIED"}}
 	for _, n := range l {
-		rows = append(rows, []string{n.ID, n.Role, n.HTTP, n.Cluster, strconv.FormatUint(n.Applied, 10)})
+		rows = append(rows, []string{n.ID, n.Role, n.HTTP, n.Cluster, applied(n)})
 	}
 	return rows
 }
@@ -73,3 +73,11 @@ type removed struct {
 }
 
 func (r removed) table() [][]string { return [][]string{{"removed", r.Node}} }
+
+// applied is how far a node is; "" if that is not known.
+func applied(n client.NodeStatus) string {
+	if n.Applied == 0 {
+		return ""
+	}
+	return strconv.FormatUint(n.Applied, 10)
+}
