@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // badPeers are what a peer may be instead of a server: how it treats a connection, and what the node
@@ -26,8 +27,9 @@ var badPeers = []struct {
 
 // say answers whatever has come, and ends the connection.
 func say(c net.Conn, what string) {
-	_, _ = c.Read(make([]byte, 64<<10)) // it may be more, or nothing
-	_, _ = io.WriteString(c, what)      // as good as it gets
+	_ = c.SetDeadline(time.Now().Add(CallLimit)) // a connection may come without a call
+	_, _ = c.Read(make([]byte, 64<<10))
+	_, _ = io.WriteString(c, what) // as good as it gets
 	c.Close()
 }
 

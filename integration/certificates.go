@@ -51,6 +51,16 @@ func NewCertificates(t testing.TB) *Certificates {
 	return c
 }
 
+// PresentTo makes tests show a certificate of the authority to servers that ask for one.
+func (c *Certificates) PresentTo(t testing.TB) {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(c.Issue(t, "test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.transport.TLSClientConfig.Certificates = []tls.Certificate{pair}
+}
+
 // Issue writes a certificate for a node, for both directions, that names it and the loopback
 // address, and returns the paths of certificate and key.
 func (c *Certificates) Issue(t testing.TB, name string) (certFile, keyFile string) {

@@ -1,11 +1,11 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,29 +13,35 @@ import (
 )
 
 // devLine is what dev prints for a node.
-var devLine = regexp.MustCompile(`(?m)^node=(\d+) dc=dc1 http=(\S+) pid=(\d+)$`)
+var devLine = regexp.MustCompile(`(?m)^node=(\d+) dc=dc(\d+) http=(\S+) pid=(\d+)$`)
 
-// devPorts finds a first HTTP port for dev: it needs three in a row, and three a thousand below.
-func devPorts(t *testing.T) int {
+// devPorts finds a first HTTP port for dev: it needs three in a row, and three a thousand below; for each
+// further datacenter the same a hundred above.
+func devPorts(t *testing.T, dcs int) int {
 	t.Helper()
 	for range 1000 {
 		port := FreePort(t)
 		free := true
-		for _, p := range []int{port + 1, port + 2, port - 1000, port - 999, port - 998} {
-			free = free && claim(p)
+		for dc := range dcs {
+			for i := range 3 {
+				p := port + 100*dc + i
+				free = free && (p == port || claim(p)) && claim(p-1000)
+			}
 		}
 		if free {
 			return port
 		}
 	}
-	t.Fatal("no six free ports for dev")
+	t.Fatalf("no free ports for dev with %d datacenters", dcs)
 	return 0
 }
 
-// startDev runs a local cluster of three and waits until it says that it is ready.
-func startDev(t *testing.T, port int, data string) (*Process, []*Node) {
+// startDev runs local clusters of three and waits until they are said to be ready.
+func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, []*Node) {
 	t.Helper()
-	dev, err := Launch(t, filepath.Join(t.TempDir(), "dev.log"), nil, "dev", "--nodes", "3", "--http-port", strconv.Itoa(port), "--data", data)
+	mode := map[bool]string{false: "cp", true: "ap"}[ap]
+	dev, err := Launch(t, filepath.Join(t.TempDir(), "dev.log"), nil,
+		"dev", "--nodes", "3", "--mode", mode, "--dcs", strconv.Itoa(dcs), "--http-port", strconv.Itoa(port), "--data", data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,15 +56,15 @@ func startDev(t *testing.T, port int, data string) (*Process, []*Node) {
 	})
 	var nodes []*Node
 	for i, line := range devLine.FindAllStringSubmatch(dev.Output(t), -1) {
-		want := []string{strconv.Itoa(i + 1), loopback(port + i)}
-		if line[1] != want[0] || line[2] != want[1] {
-			t.Errorf("line %q, want node %s at %s", line[0], want[0], want[1])
+		want := []string{strconv.Itoa(i%3 + 1), strconv.Itoa(i/3 + 1), loopback(port + 100*(i/3) + i%3)}
+		if !slices.Equal(line[1:4], want) {
+			t.Errorf("line %q, want node %s of datacenter %s at %s", line[0], want[0], want[1], want[2])
 		}
-		mustLive(t, line[3])
-		nodes = append(nodes, &Node{Name: "node" + line[1], HTTP: line[2]})
+		mustLive(t, line[4])
+		nodes = append(nodes, &Node{Name: "node" + line[1], HTTP: line[3], AP: ap})
 	}
-	if len(nodes) != 3 {
-		t.Fatalf("dev names %d nodes, want 3: %s", len(nodes), dev.Output(t))
+	if len(nodes) != 3*dcs {
+		t.Fatalf("dev names %d nodes, want %d: %s", len(nodes), 3*dcs, dev.Output(t))
 	}
 	return dev, nodes
 }
@@ -90,27 +96,46 @@ func interrupt(t *testing.T, dev *Process, nodes []*Node) {
 
 func TestDevClusterFindsItsDataAgain(t *testing.T) {
 	t.Parallel()
-	port, data := devPorts(t), filepath.Join(t.TempDir(), "data")
-	dev, nodes := startDev(t, port, data)
-	mustRegister(t, nodes[1], Instance{App: "KEPT", ID: "kept"})
-	interrupt(t, dev, nodes)
+	eachMode(t, func(t *testing.T, ap bool) {
+		port, data := devPorts(t, 1), filepath.Join(t.TempDir(), "data")
+		dev, nodes := startDev(t, port, data, ap, 1)
+		mustRegister(t, nodes[1], Instance{App: "KEPT", ID: "kept"})
+		for _, n := range nodes {
+			awaitListed(t, n, wantListed("kept"))
+		}
+		interrupt(t, dev, nodes)
 
-	dev, nodes = startDev(t, port, data)
-	for _, n := range nodes {
-		Eventually(t, ReadyLimit, n.Name+" has the data of the first run", func() error {
-			listing, err := n.Listing()
-			if _, listed := listing["kept"]; err == nil && !listed {
-				err = errors.New("the instance is not listed")
-			}
-			return err
-		})
-	}
-	interrupt(t, dev, nodes)
+		dev, nodes = startDev(t, port, data, ap, 1)
+		for _, n := range nodes {
+			Eventually(t, ReadyLimit, n.Name+" has the data of the first run", func() error {
+				listing, err := n.Listing()
+				if err != nil {
+					return err
+				}
+				return wantListed("kept")(listing)
+			})
+		}
+		interrupt(t, dev, nodes)
+	})
+}
+
+// TestDevDatacentersTellEachOtherBothWays runs two clusters by one command.
+func TestDevDatacentersTellEachOtherBothWays(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, ap bool) {
+		dev, nodes := startDev(t, devPorts(t, 2), filepath.Join(t.TempDir(), "data"), ap, 2)
+		mustRegister(t, nodes[0], Instance{App: "ORDERS", ID: "here"})
+		mustRegister(t, nodes[5], Instance{App: "ORDERS", ID: "there"})
+		for _, n := range nodes {
+			awaitListed(t, n, wantListed("here", "there"))
+		}
+		interrupt(t, dev, nodes)
+	})
 }
 
 func TestDevNamesThePortInUse(t *testing.T) {
 	t.Parallel()
-	port := devPorts(t)
+	port := devPorts(t, 1)
 	for _, taken := range []string{loopback(port + 1), loopback(port - 998)} {
 		t.Run(taken, func(t *testing.T) {
 			l, err := net.Listen("tcp", taken)

@@ -24,3 +24,24 @@ func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
 	l.stop()
 	l.check(t, c.Nodes)
 }
+
+// TestANodeWithoutConsensusStopsGracefullyUnderLoad: what it acknowledged and has not told yet it has on
+// disk, and tells it when it is back.
+func TestANodeWithoutConsensusStopsGracefullyUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"replication.max-delay": "2s", "data.sync": "none"}})
+	l := startLoad(t, 10, 10, 4, c.Nodes)
+	for _, n := range c.Nodes {
+		l.awaitProgress(t)
+		began := time.Now()
+		n.Stop(t)
+		t.Logf("%s ended %v after SIGTERM", n.Name, time.Since(began))
+		l.awaitProgress(t)
+		n.Start(t)
+		n.WaitReady(t)
+	}
+	l.awaitProgress(t)
+	l.stop()
+	mustConverge(t, c.Nodes)
+	l.check(t, c.Nodes)
+}

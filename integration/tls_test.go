@@ -28,6 +28,28 @@ func TestClusterOverMutualTLSServesHTTPS(t *testing.T) {
 	}
 }
 
+// TestNodesWithoutConsensusTellEachOtherOverMutualTLS: they show each other certificates, and to clients
+// that have none they are closed.
+func TestNodesWithoutConsensusTellEachOtherOverMutualTLS(t *testing.T) {
+	t.Parallel()
+	ca := NewCertificates(t)
+	ca.PresentTo(t)
+	c := StartCluster(t, Config{AP: true, Nodes: 2, TLS: ca, Of: func(node string) map[string]string {
+		settings := ca.Settings(t, node)
+		settings["http.tls.client-ca"] = ca.CA
+		settings["replication.tls.ca"] = ca.CA
+		settings["replication.tls.cert"], settings["replication.tls.key"] = settings["http.tls.cert"], settings["http.tls.key"]
+		return settings
+	}})
+	mustRegister(t, c.Nodes[0], Instance{App: "SECRET", ID: "s"})
+	c.mustListEverywhere(t, "s")
+	nobody := *c.Nodes[0]
+	nobody.tls = NewCertificates(t)
+	if answer := nobody.Get("/eureka/apps"); answer.Status != 0 {
+		t.Errorf("a client without a certificate: %v, want none", answer)
+	}
+}
+
 // TestNodeWithForeignCertificateCannotJoin puts a node in the place of a stopped one, with its
 // directory and name, but with a certificate of another authority.
 func TestNodeWithForeignCertificateCannotJoin(t *testing.T) {

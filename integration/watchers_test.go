@@ -55,12 +55,21 @@ func (s *sloth) wake() (events []Event, err error) {
 }
 
 // TestSlowWatchersAreSentAwayAndDelayNobody has a thousand watchers on three nodes, of which a hundred
-// do not read. Megabytes that only these asked for make the nodes wait for them. Half of them wake in
-// time to be told to fetch everything, the others are cut off.
+// do not read; without consensus fewer on one node. Megabytes that only these asked for make the nodes
+// wait for them. Half of them wake in time to be told to fetch everything, the others are cut off.
 func TestSlowWatchersAreSentAwayAndDelayNobody(t *testing.T) {
 	t.Parallel()
+	eachMode(t, func(t *testing.T, ap bool) {
+		if ap {
+			testSlowWatchers(t, Config{AP: true, Nodes: 1}, 300, 30)
+			return
+		}
+		testSlowWatchers(t, Config{}, 1000, 100)
+	})
+}
+
+func testSlowWatchers(t *testing.T, cfg Config, all, slow int) {
 	const (
-		all, slow  = 1000, 100
 		slowAfter  = 5 * time.Second // when a node takes a reader for slow
 		cutAfter   = 30 * time.Second
 		bulks      = 120
@@ -68,7 +77,7 @@ func TestSlowWatchersAreSentAwayAndDelayNobody(t *testing.T) {
 		changes    = 5
 		eachWithin = 10 * time.Second
 	)
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, cfg)
 	var sloths []*sloth
 	for i := range slow {
 		sloths = append(sloths, newSloth(t, c.Nodes[i%len(c.Nodes)]))
