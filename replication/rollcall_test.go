@@ -65,8 +65,10 @@ func TestWhatAFaultOfAPeerMeans(t *testing.T) {
 		{"closes at once", drop, batcher.TransientError, "EOF"},
 		{"closes in the middle", cutOff, batcher.TransientError, "EOF"},
 		{"400", answerWith(400, "version 1 is not known here"), batcher.PermanentError, "version 1 is not known here"},
-		{"403", answerWith(403, "not a peer"), batcher.PermanentError, "403 Forbidden not a peer"},
-		{"404", answerWith(404, ""), batcher.PermanentError, "404"},
+		{"not a peer there", answerWith(403, "not a peer"), batcher.Congestion, "403 Forbidden not a peer"},
+		{"not known who", answerWith(401, ""), batcher.Congestion, "401"},
+		{"a version without replication", answerWith(404, ""), batcher.Congestion, "404"},
+		{"no peers at all", answerWith(501, "replicates nothing"), batcher.Congestion, "replicates nothing"},
 		{"413", answerWith(413, ""), batcher.PermanentError, "413"},
 		{"500", answerWith(500, ""), batcher.PermanentError, "500"},
 		{"a redirect", answerWith(302, ""), batcher.PermanentError, "302"},
@@ -125,6 +127,7 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 		{"nobody listens", nil, 1},
 		{"closes", drop, 1},
 		{"503", answerWith(503, ""), 1},
+		{"has another configuration", answerWith(403, ""), 1},
 		{"hangs", hang, 2}, // one call has the time of one answer
 	} {
 		t.Run(c.name, func(t *testing.T) {
