@@ -72,7 +72,7 @@ c0ffee   cp    node2   3     yes
 NODE   ROLE         HTTP            NODE-TO-NODE    APPLIED
 node1  follower     127.0.0.1:8761  127.0.0.1:7761  41
 node2  leader       127.0.0.1:8762  127.0.0.1:7762  42
-node3  unreachable  -               127.0.0.1:7763  0
+node3  unreachable  -               127.0.0.1:7763  -
 `},
 		{name: "instances, with what could drive a terminal", value: sampleInstances(), want: `APP     ID        STATUS          HOST                  IP        PORT         VIP     LEASE
 ORDERS  orders-1  OUT_OF_SERVICE  orders-1.example.com  10.0.0.1  80,443(tls)  orders  30s
