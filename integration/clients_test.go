@@ -34,14 +34,16 @@ func TestEurekaJSClientLifeCycle(t *testing.T) {
 func TestEurekaJSClientFollowsDeltas(t *testing.T) {
 	need(t, "node/node_modules/.stamp", "run make clients")
 	t.Parallel()
-	c := StartCluster(t, Config{})
-	client := startDriver(t, "node", "node", "driver.js")
-	client.delta = true
-	life := lifeCycle{Cluster: c, through: c.Nodes[1], client: client, app: "DELTA", id: "127.0.0.1:delta:8080"}
-	life.starts(t)
-	life.discovers(t)
-	life.isOverridden(t)
-	life.stops(t)
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, fewer(ap, 2))
+		client := startDriver(t, "node", "node", "driver.js")
+		client.delta = true
+		life := newLifeCycle(c, c.Nodes[1], "delta", client)
+		life.starts(t)
+		life.discovers(t)
+		life.isOverridden(t)
+		life.stops(t)
+	})
 }
 
 // TestPyEurekaClientLifeCycle drives PyPI's py_eureka_client, which reads XML and follows deltas.

@@ -31,14 +31,42 @@ func ownDisk(t *testing.T, n *Node, mib int) {
 // with the exit code that says so, and nothing that was acknowledged may be missing afterwards.
 func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 	t.Parallel()
-	c := NewCluster(t, Config{})
-	for _, n := range c.Nodes[:2] {
-		ownDisk(t, n, 64)
-	}
-	small := c.Nodes[2]
-	ownDisk(t, small, 4)
-	c.Start()
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := NewCluster(t, Config{AP: ap})
+		for _, n := range c.Nodes[:2] {
+			ownDisk(t, n, 256)
+		}
+		small, others := c.Nodes[2], c.Nodes[:2]
+		ownDisk(t, small, 4)
+		c.Start()
+		acknowledged := fillDisk(t, small, others)
+		if code := small.ExitCode(t, StopLimit); code != 3 {
+			t.Errorf("%s ended with exit code %d, want 3", small.Name, code)
+		}
+		if out := small.Output(t); !strings.Contains(out, "no space left on device") {
+			t.Errorf("the log of %s does not say that its disk is full:\n%s", small.Name, tail(small.log, 10))
+		}
+		t.Logf("%s ended after %d acknowledged registrations", small.Name, len(acknowledged))
 
+		if !ap {
+			c.Leader(others...)
+		}
+		for _, n := range others {
+			mustRegisterSoon(t, n, Instance{App: "AFTER", ID: "of-" + n.Name})
+		}
+		listing := mustConverge(t, others)
+		for id := range acknowledged {
+			if _, ok := listing[id]; !ok {
+				t.Errorf("the others lack %s, which was acknowledged", id)
+			}
+		}
+	})
+}
+
+// fillDisk registers large instances at the others until a node has ended, and returns those that were
+// acknowledged.
+func fillDisk(t *testing.T, small *Node, others []*Node) map[string]bool {
+	t.Helper()
 	acknowledged := map[string]bool{}
 	pad := strings.Repeat("x", 60_000)
 	deadline := time.Now().Add(ReadyLimit)
@@ -47,35 +75,9 @@ func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 			t.Fatalf("%s still runs after %d registrations of 60 KB on a disk of 4 MiB", small.Name, i)
 		}
 		id := fmt.Sprintf("i%d", i)
-		if c.Nodes[i%2].Register(Instance{App: "FULL", ID: id, Duration: 600, Metadata: map[string]string{"pad": pad}}).Status == 204 {
+		if others[i%2].Register(Instance{App: "FULL", ID: id, Duration: 600, Metadata: map[string]string{"pad": pad}}).Status == 204 {
 			acknowledged[id] = true
 		}
 	}
-	if code := small.ExitCode(t, StopLimit); code != 3 {
-		t.Errorf("%s ended with exit code %d, want 3", small.Name, code)
-	}
-	if out := small.Output(t); !strings.Contains(out, "no space left on device") {
-		t.Errorf("the log of %s does not say that its disk is full:\n%s", small.Name, tail(small.log, 10))
-	}
-	t.Logf("%s ended after %d acknowledged registrations", small.Name, len(acknowledged))
-
-	others := c.Nodes[:2]
-	c.Leader(others...)
-	for _, n := range others {
-		Eventually(t, ReadyLimit, "writes go on through "+n.Name, func() error {
-			if answer := n.Register(Instance{App: "AFTER", ID: "of-" + n.Name}); answer.Status != 204 {
-				return fmt.Errorf("register: %v", answer)
-			}
-			return nil
-		})
-		listing, err := n.Listing()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for id := range acknowledged {
-			if _, ok := listing[id]; !ok {
-				t.Errorf("%s lacks %s, which was acknowledged", n.Name, id)
-			}
-		}
-	}
+	return acknowledged
 }

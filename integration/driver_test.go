@@ -27,6 +27,7 @@ type driverCommand struct {
 	URL    string `json:"url,omitempty"`
 	App    string `json:"app,omitempty"`
 	ID     string `json:"id,omitempty"`
+	Lease  int    `json:"lease,omitempty"` // seconds
 	Status string `json:"status,omitempty"`
 	Delta  bool   `json:"delta,omitempty"`
 }
@@ -105,8 +106,8 @@ func (d *driver) do(command driverCommand) (driverAnswer, error) {
 	}
 }
 
-func (d *driver) Start(url, app, id string) error {
-	_, err := d.do(driverCommand{Do: "start", URL: url, App: app, ID: id, Delta: d.delta})
+func (d *driver) Start(url, app, id string, lease int) error {
+	_, err := d.do(driverCommand{Do: "start", URL: url, App: app, ID: id, Lease: lease, Delta: d.delta})
 	return err
 }
 

@@ -33,14 +33,14 @@ type fargoClient struct {
 
 func newFargoClient(t *testing.T, json bool) *fargoClient { return &fargoClient{t: t, json: json} }
 
-func (f *fargoClient) Start(url, app, id string) error {
+func (f *fargoClient) Start(url, app, id string, lease int) error {
 	f.conn = fargo.NewConn(url)
 	f.conn.UseJson = f.json
 	f.own = fargo.Instance{
 		InstanceId: id, App: app, HostName: "127.0.0.1", IPAddr: "127.0.0.1", Port: 8080, PortEnabled: true,
 		VipAddress: app, Status: fargo.UP,
 		DataCenterInfo: fargo.DataCenterInfo{Name: fargo.MyOwn},
-		LeaseInfo:      fargo.LeaseInfo{RenewalIntervalInSecs: 1, DurationInSecs: 30},
+		LeaseInfo:      fargo.LeaseInfo{RenewalIntervalInSecs: 1, DurationInSecs: int32(lease)},
 	}
 	if err := f.conn.RegisterInstance(&f.own); err != nil {
 		return err

@@ -79,7 +79,9 @@ type Listed struct {
 	Action     string            `json:"actionType"`
 	Metadata   map[string]string `json:"metadata"`
 	LeaseInfo  struct {
-		Renewed int64 `json:"lastRenewalTimestamp"`
+		Duration   int64 `json:"durationInSecs"`
+		Registered int64 `json:"registrationTimestamp"`
+		Renewed    int64 `json:"lastRenewalTimestamp"`
 	} `json:"leaseInfo"`
 }
 

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,8 +11,9 @@ import (
 // stockClient is one instance of a client that knows nothing of Rollcall: it registers itself, renews
 // its lease every second by itself, registers again when told 404, and keeps a copy of the registry.
 type stockClient interface {
-	// Start registers the instance at a service URL and begins to renew and to fetch.
-	Start(url, app, id string) error
+	// Start registers the instance, with a lease of so many seconds, at a service URL and begins to renew
+	// and to fetch.
+	Start(url, app, id string, lease int) error
 	// Discover is the client's own picture of an application: status by instance id.
 	Discover(app string) (map[string]string, error)
 	// Override forces the instance's status, and Restore ends that. Clients without such a call
@@ -28,14 +30,14 @@ var errNoCall = errors.New("the client has no call for that")
 const clientLimit = 30 * time.Second
 
 // testLifeCycle runs a client through its life, once against the leader and once against a
-// follower, and looks at every node after each step.
+// follower, and looks at every node after each step; and once more without consensus.
 func testLifeCycle(t *testing.T, newClient func(*testing.T) stockClient) {
 	c := StartCluster(t, Config{})
 	leader := c.Leader()
 	for role, through := range map[string]*Node{"leader": leader, "follower": c.Others(leader)[0]} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			life := lifeCycle{Cluster: c, through: through, client: newClient(t), app: "LIFE-" + role, id: "127.0.0.1:life-" + role + ":8080"}
+			life := newLifeCycle(c, through, role, newClient(t))
 			life.starts(t)
 			life.discovers(t)
 			life.heartbeats(t)
@@ -45,17 +47,43 @@ func testLifeCycle(t *testing.T, newClient func(*testing.T) stockClient) {
 			life.stops(t)
 		})
 	}
+	t.Run("without consensus", func(t *testing.T) {
+		t.Parallel()
+		testLifeWithoutConsensus(t, newClient(t))
+	})
+}
+
+// testLifeWithoutConsensus looks at a client also through the other node of its datacenter, and through
+// another datacenter, of the other mode, from where an operator overrides it.
+func testLifeWithoutConsensus(t *testing.T, client stockClient) {
+	d := StartUnlikeDatacenters(t, Config{AP: true, Nodes: 2}, Config{Nodes: 1})
+	c := &Cluster{Nodes: d.Nodes(), t: t}
+	life := newLifeCycle(c, c.Nodes[0], "ap", client)
+	life.lease, life.operator = 10, d.Clusters[1].Nodes[0]
+	life.starts(t)
+	life.discovers(t)
+	life.outlivesItsLease(t)
+	life.registersAgain(t)
+	life.isOverridden(t)
+	life.isRestored(t)
+	life.stops(t)
 }
 
 type lifeCycle struct {
 	*Cluster
-	through *Node
-	client  stockClient
-	app, id string
+	through  *Node
+	client   stockClient
+	app, id  string
+	lease    int   // seconds
+	operator *Node // where an operator overrides the instance; nil: the client does it, if it can
+}
+
+func newLifeCycle(c *Cluster, through *Node, name string, client stockClient) lifeCycle {
+	return lifeCycle{Cluster: c, through: through, client: client, app: "LIFE-" + name, id: "127.0.0.1:life-" + name + ":8080", lease: 30}
 }
 
 func (l *lifeCycle) starts(t *testing.T) {
-	if err := l.client.Start(l.through.Eureka(), l.app, l.id); err != nil {
+	if err := l.client.Start(l.through.Eureka(), l.app, l.id, l.lease); err != nil {
 		t.Fatalf("start: %v", err)
 	}
 	l.everywhere(t, "UP")
@@ -63,11 +91,13 @@ func (l *lifeCycle) starts(t *testing.T) {
 
 // discovers: the client sees itself and a neighbour that registered elsewhere.
 func (l *lifeCycle) discovers(t *testing.T) {
-	neighbour := l.id + "-neighbour"
-	mustRegister(t, l.Others(l.through)[0], Instance{App: l.app, ID: neighbour})
+	neighbour, others := l.id+"-neighbour", l.Others(l.through)
+	mustRegister(t, others[0], Instance{App: l.app, ID: neighbour})
 	l.seen(t, l.id, "UP")
 	l.seen(t, neighbour, "UP")
-	if answer := l.Others(l.through)[1].Cancel(l.app, neighbour); answer.Status != 200 {
+	last := others[len(others)-1]
+	awaitStatus(t, last, l.app, neighbour, "UP")
+	if answer := last.Cancel(l.app, neighbour); answer.Status != 200 {
 		t.Fatalf("cancel the neighbour: %v", answer)
 	}
 	l.seen(t, neighbour, "")
@@ -80,22 +110,55 @@ func (l *lifeCycle) heartbeats(t *testing.T) {
 	}
 }
 
+// outlivesItsLease: every node hears of heartbeats for longer than one lease.
+func (l *lifeCycle) outlivesItsLease(t *testing.T) {
+	for _, n := range l.Nodes {
+		Eventually(t, 10*time.Duration(l.lease)*time.Second, fmt.Sprintf("node %s sees %s renewed for longer than a lease", n.Name, l.id), func() error {
+			instance, err := n.Lookup(l.app, l.id)
+			switch {
+			case err != nil:
+				return err
+			case instance == nil:
+				return errors.New("it is not there")
+			case instance.LeaseInfo.Duration != int64(l.lease):
+				return fmt.Errorf("its lease is of %d s, want %d", instance.LeaseInfo.Duration, l.lease)
+			case instance.LeaseInfo.Renewed <= instance.LeaseInfo.Registered+int64(l.lease)*1000:
+				return fmt.Errorf("registered at %d, renewed at %d", instance.LeaseInfo.Registered, instance.LeaseInfo.Renewed)
+			}
+			return nil
+		})
+	}
+}
+
 // registersAgain: an instance that was taken out comes back, because its heartbeat is answered 404
 // in a form that the client understands.
 func (l *lifeCycle) registersAgain(t *testing.T) {
+	before := map[*Node]int64{}
+	for _, n := range l.Nodes {
+		instance, err := n.Lookup(l.app, l.id)
+		if err != nil || instance == nil {
+			t.Fatalf("node %s shows %v, %v, want the instance", n.Name, instance, err)
+		}
+		before[n] = instance.LeaseInfo.Registered
+	}
 	if answer := l.through.Cancel(l.app, l.id); answer.Status != 200 {
 		t.Fatalf("cancel by an operator: %v, want 200", answer)
+	}
+	for _, n := range l.Nodes {
+		Eventually(t, clientLimit, fmt.Sprintf("node %s shows %s, registered again", n.Name, l.id), func() error {
+			instance, err := n.Lookup(l.app, l.id)
+			if err == nil && (instance == nil || instance.LeaseInfo.Registered <= before[n]) {
+				err = fmt.Errorf("it shows %+v", instance)
+			}
+			return err
+		})
 	}
 	l.everywhere(t, "UP")
 }
 
 // isOverridden: the status holds on every node, in the client's picture, and over heartbeats.
 func (l *lifeCycle) isOverridden(t *testing.T) {
-	err := l.client.Override("OUT_OF_SERVICE")
-	if errors.Is(err, errNoCall) {
-		err = expect200(l.through.Override(l.app, l.id, "OUT_OF_SERVICE"))
-	}
-	if err != nil {
+	if err := l.override("OUT_OF_SERVICE"); err != nil {
 		t.Fatalf("override: %v", err)
 	}
 	l.everywhere(t, "OUT_OF_SERVICE")
@@ -105,15 +168,36 @@ func (l *lifeCycle) isOverridden(t *testing.T) {
 }
 
 func (l *lifeCycle) isRestored(t *testing.T) {
-	err := l.client.Restore()
-	if errors.Is(err, errNoCall) {
-		err = expect200(l.through.EndOverride(l.app, l.id))
-	}
-	if err != nil {
+	if err := l.restore(); err != nil {
 		t.Fatalf("end of the override: %v", err)
 	}
 	l.everywhere(t, "UP")
 	l.seen(t, l.id, "UP")
+}
+
+// override has the client force its status, or an operator where that is to be, or the client has no
+// call for it.
+func (l *lifeCycle) override(status string) error {
+	err := errNoCall
+	if l.operator == nil {
+		err = l.client.Override(status)
+	}
+	if errors.Is(err, errNoCall) {
+		err = expect200(cmp.Or(l.operator, l.through).Override(l.app, l.id, status))
+	}
+	return err
+}
+
+// restore ends what override began.
+func (l *lifeCycle) restore() error {
+	err := errNoCall
+	if l.operator == nil {
+		err = l.client.Restore()
+	}
+	if errors.Is(err, errNoCall) {
+		err = expect200(cmp.Or(l.operator, l.through).EndOverride(l.app, l.id))
+	}
+	return err
 }
 
 func (l *lifeCycle) stops(t *testing.T) {

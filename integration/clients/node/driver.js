@@ -11,7 +11,7 @@ const logger = { warn: log('warn'), info: log('info'), debug: () => {}, error: l
 
 let client;
 
-function configuration({ url, app, id, delta }) {
+function configuration({ url, app, id, lease, delta }) {
   return {
     logger,
     shouldUseDelta: Boolean(delta),
@@ -23,7 +23,7 @@ function configuration({ url, app, id, delta }) {
       vipAddress: app,
       port: { $: 8080, '@enabled': 'true' },
       dataCenterInfo: { '@class': 'com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo', name: 'MyOwn' },
-      leaseInfo: { renewalIntervalInSecs: 1, durationInSecs: 30 },
+      leaseInfo: { renewalIntervalInSecs: 1, durationInSecs: lease },
     },
     eureka: {
       serviceUrls: { default: [`${url}apps/`] },

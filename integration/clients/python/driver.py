@@ -30,7 +30,7 @@ class Driver:
             instance_port=8080,
             vip_adr=command["app"],
             renewal_interval_in_secs=1,
-            duration_in_secs=30,
+            duration_in_secs=command["lease"],
             on_error=self.failed,
         )
         await self.client.start()

@@ -4,7 +4,8 @@ import java.util.Map;
 
 /** One instance of a stock client, which registers, renews and fetches by itself once started. */
 public interface StockClient {
-    void start(String url, String app, String id);
+    /** Begins the life of an instance; its lease has so many seconds. */
+    void start(String url, String app, String id, String lease);
 
     /** What the client's own cache holds of an application: status by instance id. */
     Map<String, String> discover(String app);

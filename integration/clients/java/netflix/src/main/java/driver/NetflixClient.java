@@ -34,8 +34,8 @@ public final class NetflixClient implements StockClient {
     }
 
     @Override
-    public void start(String url, String app, String id) {
-        configure(url, app, id);
+    public void start(String url, String app, String id, String lease) {
+        configure(url, app, id, lease);
         EurekaInstanceConfig config = new MyDataCenterInstanceConfig();
         manager = new ApplicationInfoManager(config, new EurekaConfigBasedInstanceInfoProvider(config).get());
         DefaultEurekaClientConfig settings = new DefaultEurekaClientConfig();
@@ -48,7 +48,7 @@ public final class NetflixClient implements StockClient {
         http = transport.newClient(new DefaultEndpoint(url));
     }
 
-    private static void configure(String url, String app, String id) {
+    private static void configure(String url, String app, String id, String lease) {
         AbstractConfiguration properties = ConfigurationManager.getConfigInstance();
         Map.ofEntries(
             Map.entry("eureka.serviceUrl.default", url),
@@ -57,7 +57,7 @@ public final class NetflixClient implements StockClient {
             Map.entry("eureka.instanceId", id),
             Map.entry("eureka.port", "8080"),
             Map.entry("eureka.lease.renewalInterval", "1"),
-            Map.entry("eureka.lease.duration", "30"),
+            Map.entry("eureka.lease.duration", lease),
             Map.entry("eureka.client.refresh.interval", "1"),
             Map.entry("eureka.shouldFilterOnlyUpInstances", "false"),
             Map.entry("eureka.shouldUseDns", "false"),

@@ -23,7 +23,7 @@ public class SpringClient implements StockClient {
     }
 
     @Override
-    public void start(String url, String app, String id) {
+    public void start(String url, String app, String id, String lease) {
         context = new SpringApplicationBuilder(SpringClient.class).web(WebApplicationType.NONE).properties(Map.ofEntries(
             Map.entry("spring.application.name", app),
             Map.entry("server.port", "8080"),
@@ -33,7 +33,7 @@ public class SpringClient implements StockClient {
             Map.entry("eureka.instance.instance-id", id),
             Map.entry("eureka.instance.hostname", "127.0.0.1"),
             Map.entry("eureka.instance.lease-renewal-interval-in-seconds", "1"),
-            Map.entry("eureka.instance.lease-expiration-duration-in-seconds", "30")
+            Map.entry("eureka.instance.lease-expiration-duration-in-seconds", lease)
         )).run();
         client = context.getBean(CloudEurekaClient.class);
     }
