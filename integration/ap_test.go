@@ -240,7 +240,7 @@ func mustAgreeWithPeers(t *testing.T, n *Node) {
 	}
 }
 
-// TestAnOperatorsReleaseReachesTheOtherNodes: without consensus each node has its own
+// TestAnOperatorsHoldReachesTheOtherNodes: without consensus each node has its own
 // self-preservation, but what an operator says holds on all.
 func TestAnOperatorsHoldReachesTheOtherNodes(t *testing.T) {
 	t.Parallel()

@@ -7,9 +7,6 @@ import (
 	"testing"
 )
 
-// single is the settings of a cluster of one.
-var single = Config{Nodes: 1}
-
 // mustRefuseToStart starts a node that must end by itself with an error, and say each of the words.
 func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 	t.Helper()

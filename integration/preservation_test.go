@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -207,32 +208,46 @@ func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 }
 
 // TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an
-// election last, so that the lease has ended when the hold does.
+// election last, so that the lease has ended when the hold does. Without consensus the node that was told
+// of the hold dies, and the others have it from there.
 func TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 	t.Parallel()
 	const hold = 10 * time.Second
-	c := StartCluster(t, Config{})
-	leader := c.Leader()
-	others := c.Others(leader)
-	began := time.Now()
-	rollcall(t, "self-preservation", "hold", "--for", hold.String(), "--author", "ann", "--reason", "the network is moved", "--addr", others[0].URL())
-	mustRegister(t, others[0], Instance{App: "MORTAL", ID: "dead", Duration: herdLease})
-	leader.Kill()
-	for _, n := range others {
-		awaitHeldBeyondLease(t, n)
-	}
-	for _, n := range others {
-		awaitListing(t, n, nil)
-	}
-	if took := time.Since(began); took < hold {
-		t.Errorf("the dead instance went after %v, evictions were held for %v", took, hold)
-	}
-	for _, n := range others {
-		if p, err := n.Preservation(); err != nil || p.State != "off" {
-			t.Errorf("node %s: %+v, %v, want off", n.Name, p, err)
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, Config{AP: ap})
+		lost := c.Nodes[0]
+		if !ap {
+			lost = c.Leader()
 		}
-	}
-	mustRefuseToRelease(t, others[0])
+		others := c.Others(lost)
+		began := time.Now()
+		rollcall(t, "self-preservation", "hold", "--for", hold.String(), "--author", "ann", "--reason", "the network is moved", "--addr", lost.URL())
+		mustRegister(t, others[0], Instance{App: "MORTAL", ID: "dead", Duration: herdLease})
+		c.mustOnEvery(t, "the hold", func(n *Node) error {
+			p, err := n.Preservation()
+			if err == nil && p.State != "held" {
+				err = errors.New(p.State)
+			}
+			return err
+		})
+		c.mustListEverywhere(t, "dead")
+		lost.Kill()
+		for _, n := range others {
+			awaitHeldBeyondLease(t, n)
+		}
+		for _, n := range others {
+			awaitListing(t, n, nil)
+		}
+		if took := time.Since(began); took < hold {
+			t.Errorf("the dead instance went after %v, evictions were held for %v", took, hold)
+		}
+		for _, n := range others {
+			if p, err := n.Preservation(); err != nil || p.State != "off" {
+				t.Errorf("node %s: %+v, %v, want off", n.Name, p, err)
+			}
+		}
+		mustRefuseToRelease(t, others[0])
+	})
 }
 
 // awaitHeldBeyondLease waits until a node says that the operator's hold keeps the instance whose lease

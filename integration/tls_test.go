@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 )
@@ -98,12 +99,15 @@ func mustStayOutside(t *testing.T, n *Node) {
 
 func TestPlainListenersOutsideLoopbackAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, key := range []string{"http.addr", "cluster.addr"} {
-		t.Run(key, func(t *testing.T) {
+	for _, tc := range []struct {
+		key string
+		ap  bool
+	}{{"http.addr", false}, {"http.addr", true}, {"cluster.addr", false}} {
+		t.Run(fmt.Sprintf("%s ap %v", tc.key, tc.ap), func(t *testing.T) {
 			t.Parallel()
-			n := NewCluster(t, single).Nodes[0]
-			n.Settings[key] = "0.0.0.0:0"
-			mustRefuseToStart(t, n, key, "TLS", "--insecure")
+			n := NewCluster(t, Config{AP: tc.ap, Nodes: 1}).Nodes[0]
+			n.Settings[tc.key] = "0.0.0.0:0"
+			mustRefuseToStart(t, n, tc.key, "TLS", "--insecure")
 		})
 	}
 }
