@@ -125,8 +125,20 @@ func (c *benchCluster) restart(ctx context.Context, node int) (time.Duration, er
 	if err := c.run(n, c.args[node]); err != nil {
 		return 0, err
 	}
-	err := awaitOK(ctx, "http://"+n.http+"/readyz")
-	return time.Since(begin), err
+	child := c.children[len(c.children)-1]
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case <-child.done:
+			stop(errors.New("it ended"))
+		case <-ctx.Done():
+		}
+	}()
+	if err := awaitOK(ctx, "http://"+n.http+"/readyz"); err != nil {
+		return 0, fmt.Errorf("start %s again: %w; the end of %s:\n%s", n.name(), err, child.log, lastLines(child.log, 5))
+	}
+	return time.Since(begin), nil
 }
 
 // awaitOK asks every 5 ms until the answer is 200.

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 )
 
-// crossingConns is over how many connections the changes are spread.
-const crossingConns = 30
+// changeConns is over how many connections changes are spread.
+const changeConns = 30
 
 // crossings measures how long changes here take to those who watch there.
 func (r *ratiosRun) crossings(ctx context.Context, p *benchPair) error {
@@ -31,7 +31,7 @@ func (r *ratiosRun) crossings(ctx context.Context, p *benchPair) error {
 // crossInTime registers new instances here, and returns how long after the acknowledgement each watcher
 // there had read of them.
 func (r *ratiosRun) crossInTime(ctx context.Context, p *benchPair) (*hdrhistogram.Histogram, error) {
-	pacer := newPacer(changeRate, crossingConns, r.warm+r.window)
+	pacer := newPacer(changeRate, changeConns, r.warm+r.window)
 	c := newCrossing(p.fleet("crossing", pacer.count), len(p.there.nodes))
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -107,7 +107,7 @@ func (c *crossing) arrived(watcher int, id string) {
 func (c *crossing) register(ctx context.Context, addrs []string, p *pacer) error {
 	c.watching.Wait()
 	g, ctx := errgroup.WithContext(ctx)
-	for i := range crossingConns {
+	for i := range changeConns {
 		g.Go(func() error { return c.registerDue(ctx, addrs[i%len(addrs)], i, p) })
 	}
 	g.Go(func() error {
@@ -124,7 +124,7 @@ func (c *crossing) registerDue(ctx context.Context, addr string, i int, p *pacer
 		return err
 	}
 	defer conn.close()
-	for at := i; ; at += crossingConns {
+	for at := i; ; at += changeConns {
 		if _, due := <-p.due(i); !due || ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -17,7 +17,7 @@ const mib = 1 << 20
 // long it takes after the cut to tell all of it. The load goes on meanwhile. Every instance has changed
 // once before: what an instance takes more after its first change is no peer's.
 func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) error {
-	l := httpLoad{targets: p.here.addrs(), requests: f.changes(), want: http.StatusNoContent}
+	l := httpLoad{targets: p.here.addrs(), conns: changeConns, requests: f.changes(), want: http.StatusNoContent}
 	if err := r.changeAll(ctx, l, f.size); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ type httpLoad struct {
 	want     int           // the only right status
 	warm     time.Duration // sent before it counts
 	window   time.Duration // that counts
+	burst    int           // of an open loop: how many requests are due at the same time; 0: each by itself
 }
 
 // Bounds of a load, so that a server that does not answer ends the run instead of stopping it.
@@ -53,6 +54,7 @@ func (l httpLoad) closed(ctx context.Context) (*loadResult, error) {
 // being sent.
 func (l httpLoad) open(ctx context.Context, rate float64) (*loadResult, error) {
 	p := newPacer(rate, l.conns, l.warm+l.window)
+	p.burst = max(l.burst, 1)
 	return l.run(func(s *loadSender, next func() []byte) {
 		for intended := range p.due(s.conn) {
 			if s.err != nil || ctx.Err() != nil {

@@ -200,3 +200,18 @@ func TestThePacerSpreadsItsTimesOverTheConnections(t *testing.T) {
 		t.Error("times were given out before they had come")
 	}
 }
+
+func TestThePacerMakesBurstsDueTogether(t *testing.T) {
+	p := newPacer(1000, 2, 10*time.Millisecond)
+	p.burst = 4
+	p.run(t.Context())
+	var all [10]time.Time
+	for i := range all {
+		all[i] = <-p.due(i % 2)
+	}
+	for i, at := range all {
+		if got, want := at.Sub(all[0]), time.Duration(i-i%4)*time.Millisecond; got != want {
+			t.Errorf("request %d is due after %v, want %v", i, got, want)
+		}
+	}
+}

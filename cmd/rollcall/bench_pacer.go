@@ -11,11 +11,12 @@ import (
 type pacer struct {
 	interval time.Duration
 	count    int
+	burst    int // how many are due at the same time
 	conns    []chan time.Time
 }
 
 func newPacer(rate float64, conns int, length time.Duration) *pacer {
-	p := &pacer{interval: time.Duration(float64(time.Second) / rate), count: int(rate * length.Seconds()), conns: make([]chan time.Time, conns)}
+	p := &pacer{interval: time.Duration(float64(time.Second) / rate), count: int(rate * length.Seconds()), burst: 1, conns: make([]chan time.Time, conns)}
 	for i := range p.conns {
 		p.conns[i] = make(chan time.Time, p.count/conns+1)
 	}
@@ -41,7 +42,7 @@ func (p *pacer) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		at := start.Add(time.Duration(i) * p.interval)
+		at := start.Add(time.Duration(i-i%p.burst) * p.interval)
 		sleepUntil(at)
 		p.conns[i%len(p.conns)] <- at
 	}

@@ -170,11 +170,7 @@ func (p *benchPair) awaitTold(ctx context.Context, index uint64) error {
 // difference. It is for times without changes.
 func (p *benchPair) awaitEqual(ctx context.Context) error {
 	for dc, c := range []*benchCluster{p.here, p.there} {
-		err := await(ctx, datacenterName(dc+1)+" has told everything", func(ctx context.Context) (bool, error) {
-			peer, err := onlyPeer(ctx, c)
-			return peer.State == "ok" && peer.Reason == "" && peer.LagChanges == 0, err
-		})
-		if err != nil {
+		if err := awaitSent(ctx, c); err != nil {
 			return err
 		}
 		if err := awaitSame(ctx, c, datacenterName(2-dc)); err != nil {
@@ -182,6 +178,14 @@ func (p *benchPair) awaitEqual(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// awaitSent waits until a datacenter sends to the other one, and has nothing left to tell.
+func awaitSent(ctx context.Context, c *benchCluster) error {
+	return await(ctx, c.nodes[0].datacenter()+" has told everything", func(ctx context.Context) (bool, error) {
+		peer, err := onlyPeer(ctx, c)
+		return peer.State == "ok" && peer.Reason == "" && peer.LagChanges == 0, err
+	})
 }
 
 // awaitSame waits until comparing with a peer finds no difference.

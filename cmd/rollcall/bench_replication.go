@@ -44,11 +44,17 @@ func (r *ratiosRun) replication(ctx context.Context) error {
 	})
 }
 
+// beatBursts is how often a second heartbeats are sent, many at the same time. If each came by itself, the
+// leader's log would take many times the CPU that a peer does, and now more, now less of it, by how many
+// share an entry.
+const beatBursts = 10
+
 // besideHeartbeats measures while every instance of a fleet sends its heartbeats, as many a second as
-// they are due, by an open loop.
+// are due, by an open loop.
 func (r *ratiosRun) besideHeartbeats(ctx context.Context, c *benchCluster, f benchFleet, measure func(context.Context) error) error {
 	rate := float64(f.size) / float64(f.lease.interval)
-	l := httpLoad{targets: c.addrs(), requests: f.renewals(), want: http.StatusOK}
+	burst := max(1, int(rate/beatBursts))
+	l := httpLoad{targets: c.addrs(), conns: burst, requests: f.renewals(), want: http.StatusOK, burst: burst}
 	return r.beside(ctx, "heartbeats", l, rate, measure)
 }
 
@@ -56,7 +62,7 @@ func (r *ratiosRun) besideHeartbeats(ctx context.Context, c *benchCluster, f ben
 func (r *ratiosRun) beside(ctx context.Context, name figureName, l httpLoad, rate float64, measure func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	l.conns, l.window = 30, r.cut+pairLimit
+	l.window = r.cut + pairLimit
 	var g errgroup.Group
 	g.Go(func() error {
 		result, err := l.open(ctx, rate)
@@ -74,42 +80,75 @@ func (r *ratiosRun) beside(ctx context.Context, name figureName, l httpLoad, rat
 	return err
 }
 
-// beatCosts measures the CPU that the leader takes with its peer paused and not, right after each other.
+// beatTurns is how often in a round the peer is paused. The leader's CPU is many times what the peer
+// costs, and drifts.
+const beatTurns = 4
+
+// beatCosts measures the CPU that the leader takes with its peer paused and not, in turns.
 func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 	return r.steady(ctx, cpuForPeer, p.here, func(leader string) (func(), error) {
-		if err := p.pause(ctx); err != nil {
-			return nil, err
+		var paused, sending, told float64
+		for range beatTurns {
+			if err := p.pause(ctx); err != nil {
+				return nil, err
+			}
+			cpu, _, err := r.beatCost(ctx, p, leader)
+			if err != nil {
+				return nil, err
+			}
+			paused += cpu / beatTurns
+			if err := p.resume(ctx); err != nil {
+				return nil, err
+			}
+			cpu, rate, err := r.beatCost(ctx, p, leader)
+			if err != nil {
+				return nil, err
+			}
+			sending += cpu / beatTurns
+			told += rate / beatTurns
 		}
-		paused, err := r.cpuShare(ctx, leader)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.resume(ctx); err != nil {
-			return nil, err
-		}
-		before, err := p.beatsTold(ctx)
-		if err != nil {
-			return nil, err
-		}
-		begin := time.Now()
-		sending, err := r.cpuShare(ctx, leader)
-		if err != nil {
-			return nil, err
-		}
-		after, err := p.beatsTold(ctx)
 		return func() {
 			r.record(cpuPaused, "%", paused)
 			r.record(cpuSending, "%", sending)
 			r.record(cpuForPeer, "%", sending-paused)
-			r.record(beatsTold, "/s", float64(after-before)/time.Since(begin).Seconds())
-		}, err
+			r.record(beatsTold, "/s", told)
+		}, nil
 	})
 }
 
-// beatsTold is how many heartbeats the second datacenter was told of.
-func (p *benchPair) beatsTold(ctx context.Context) (uint64, error) {
+// beatCost is how much of a core a node's process takes, in percent, and of how many heartbeats a second
+// the second datacenter is told meanwhile.
+func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cpu, told float64, err error) {
+	if !pauseBench(ctx, r.warm) {
+		return 0, 0, ctx.Err()
+	}
+	begin := time.Now()
+	before, err := p.beatsSoFar(ctx, node)
+	if err != nil {
+		return 0, 0, err
+	}
+	if !pauseBench(ctx, r.window/2) {
+		return 0, 0, ctx.Err()
+	}
+	after, err := p.beatsSoFar(ctx, node)
+	seconds := time.Since(begin).Seconds()
+	return 100 * (after.cpu - before.cpu) / seconds, (after.told - before.told) / seconds, err
+}
+
+// beatCount is what a node has done since its start.
+type beatCount struct {
+	cpu  float64 // seconds
+	told float64 // heartbeats, to the peer
+}
+
+func (p *benchPair) beatsSoFar(ctx context.Context, node string) (n beatCount, err error) {
 	peer, err := onlyPeer(ctx, p.here)
-	return peer.Sent["heartbeat"], err
+	if err != nil {
+		return n, err
+	}
+	n.told = float64(peer.Sent["heartbeat"])
+	n.cpu, err = nodeMetric(ctx, node, "process_cpu_seconds_total")
+	return n, err
 }
 
 // benchAct is who pauses peers.
@@ -133,25 +172,7 @@ func (p *benchPair) resume(ctx context.Context) error {
 	if err := cl.ResumePeer(ctx, datacenterName(2), benchAct); err != nil {
 		return err
 	}
-	return p.awaitEqual(ctx)
-}
-
-// cpuShare is how much of a core a node's process takes, in percent, over some windows: what it does
-// now and then, such as collecting garbage, is to be in it.
-func (r *ratiosRun) cpuShare(ctx context.Context, node string) (float64, error) {
-	if !pauseBench(ctx, r.warm) {
-		return 0, ctx.Err()
-	}
-	begin := time.Now()
-	before, err := nodeMetric(ctx, node, "process_cpu_seconds_total")
-	if err != nil {
-		return 0, err
-	}
-	if !pauseBench(ctx, 2*r.window) {
-		return 0, ctx.Err()
-	}
-	after, err := nodeMetric(ctx, node, "process_cpu_seconds_total")
-	return 100 * (after - before) / time.Since(begin).Seconds(), err
+	return awaitSent(ctx, p.here)
 }
 
 // nodeMetric asks a node for one of its metrics without labels.
