@@ -5,7 +5,7 @@ GO      ?= go
 BIN     := bin/rollcall
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-.PHONY: build run test check bench fuzz soak vuln clients clean
+.PHONY: build run test conformance check bench fuzz soak vuln clients clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/rollcall
@@ -22,6 +22,10 @@ clients:
 test: clients
 	$(GO) build -race -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
 	ROLLCALL_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 20m ./...
+
+# The protocol's test suite against real nodes, with and without consensus, check by check.
+conformance: build
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -run '^TestConformance$$' -v ./integration
 
 check:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
