@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 // shortRun measures as little as it can.
 func shortRun(t *testing.T) *ratiosRun {
 	return &ratiosRun{
-		ratiosPlan: ratiosPlan{rounds: 1, window: 50 * time.Millisecond, instances: 200, few: 50, many: 200, crashed: 3, watchers: 6, changes: 3, cut: 500 * time.Millisecond, quick: true},
+		ratiosPlan: ratiosPlan{rounds: 1, window: 250 * time.Millisecond, instances: 200, few: 50, many: 200, crashed: 3, watchers: 6, changes: 3, cut: 500 * time.Millisecond, quick: true},
 		figures:    newFigures(),
 		dir:        t.TempDir(),
 		progress:   t.Output(),
