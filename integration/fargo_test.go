@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 
 // TestFargoLifeCycle drives github.com/hudl/fargo, which speaks XML by default and JSON on request.
 func TestFargoLifeCycle(t *testing.T) {
-	logging.SetLevel(logging.CRITICAL, "fargo")
+	quietFargo()
 	for name, json := range map[string]bool{"XML": false, "JSON": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,3 +96,7 @@ func (f *fargoClient) Stop() error {
 	<-f.beat
 	return f.conn.DeregisterInstance(&f.own)
 }
+
+// quietFargo turns off what the client logs: its logger is one for the whole process, and not made to be
+// set while it is used.
+var quietFargo = sync.OnceFunc(func() { logging.SetLevel(logging.CRITICAL, "fargo") })

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hudl/fargo"
-	"github.com/op/go-logging"
 )
 
 // actLimit is how long the end of an act with a time may take to show: ten times the time and more.
@@ -149,7 +148,7 @@ func mustReturnFromQuarantine(t *testing.T, c *Cluster, hidden time.Duration) {
 // fargoSees are the sorted ids of an application that a stock client finds at a node.
 func fargoSees(t *testing.T, n *Node, app string) []string {
 	t.Helper()
-	logging.SetLevel(logging.CRITICAL, "fargo")
+	quietFargo()
 	f := fargoClient{conn: fargo.NewConn(n.Eureka())}
 	picture, err := f.Discover(app)
 	if err != nil {
