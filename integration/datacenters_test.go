@@ -126,13 +126,14 @@ func change(t *testing.T, n *Node, id string, mortal bool) {
 // the change list reach.
 func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 	t.Parallel()
+	const long = 3600 // seconds of lease: nobody renews
 	d := StartDatacenters(t, 2, Config{Nodes: 1, Settings: map[string]string{
 		"replication.queue": "250", "replication.digest-interval": "1h", "replication.read-timeout": "2s", "replication.max-delay": "1s",
 	}})
 	here, there := d.Clusters[0].Nodes[0], d.Clusters[1].Nodes[0]
-	mustRegister(t, here, Instance{App: "ORDERS", ID: "canceled"})
-	mustRegister(t, here, Instance{App: "ORDERS", ID: "stays"})
-	mustRegister(t, there, Instance{App: "ORDERS", ID: "theirs"})
+	mustRegister(t, here, Instance{App: "ORDERS", ID: "canceled", Duration: long})
+	mustRegister(t, here, Instance{App: "ORDERS", ID: "stays", Duration: long})
+	mustRegister(t, there, Instance{App: "ORDERS", ID: "theirs", Duration: long})
 	for _, n := range d.Nodes() {
 		awaitListed(t, n, wantListed("canceled", "stays", "theirs"))
 	}
@@ -141,7 +142,7 @@ func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 	ids := []string{"stays", "theirs"}
 	for i := range 600 {
 		ids = append(ids, fmt.Sprintf("new-%03d", i))
-		mustRegister(t, here, Instance{App: "NEW", ID: ids[len(ids)-1], Duration: 900})
+		mustRegister(t, here, Instance{App: "NEW", ID: ids[len(ids)-1], Duration: long})
 	}
 	// After more than the queue holds, so that it waits in no task.
 	if answer := here.Cancel("ORDERS", "canceled"); answer.Status != http.StatusOK {

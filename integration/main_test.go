@@ -1,11 +1,13 @@
 package integration
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -14,6 +16,11 @@ import (
 // TestMain builds the program under test, unless ROLLCALL_BIN names one, and looks for goroutines
 // that tests left behind.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := runMore(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	remove, err := build()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -23,6 +30,19 @@ func TestMain(m *testing.M) {
 		remove()
 		os.Exit(code)
 	}))
+}
+
+// atATime is how many tests run at a time, unless -parallel says it. They mostly wait for what servers
+// do by their clocks, so it may be more than there are processors.
+const atATime = 6
+
+func runMore() error {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given || runtime.GOMAXPROCS(0) >= atATime {
+		return nil
+	}
+	return flag.Set("test.parallel", fmt.Sprint(atATime))
 }
 
 // quietly closes the connections that were kept alive before leaks are looked for.
