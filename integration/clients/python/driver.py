@@ -81,6 +81,8 @@ async def main():
         except Exception as error:  # the test decides what a failure means
             answer = {"error": repr(error)}
         print(json.dumps(answer), file=answers, flush=True)
+        if command["do"] == "stop":
+            return
 
 
 asyncio.run(main())
