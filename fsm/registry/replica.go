@@ -50,7 +50,7 @@ func (r *Registry) replica(origin Origin, op Replica) Result {
 func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	key := op.Instance.Key()
 	rec, ok := r.record(key)
-	if ok && rec.Kind == Canceled && rec.Lease.compareVersion(op.Life, op.Instance.LastDirty) >= 0 {
+	if ok && rec.outdates(op, r.ago(op.Age).Lease) {
 		return Result{Outcome: Refused}
 	}
 	if _, duration, _ := ClampLease(op.Instance.RenewalInterval, op.Instance.Duration); op.Age > int64(duration)*1000+wayOfRenewals {
@@ -68,6 +68,20 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	r.noteAll(l, origin, decisions(&Lease{Instance: &Instance{}}, l, op))
 	res.Outcome = outcome
 	return res
+}
+
+// seemsFresher is by how much (ms) a copy that is played again may seem to be renewed later than it was:
+// its sender's clock is noted every few seconds only.
+const seemsFresher = 6000
+
+// outdates says whether a record says more than a copy of the instance that was renewed last at a moment
+// (lease clock, ms): one that is no newer than what was canceled, or that was evicted without having been
+// renewed since. The latter comes again; a client that lives renews its lease, and the next copy is taken.
+func (m Removal) outdates(op Replica, renewed int64) bool {
+	if m.Lease.compareVersion(op.Life, op.Instance.LastDirty) < 0 {
+		return false
+	}
+	return m.Kind == Canceled || renewed <= m.renewed()+seemsFresher
 }
 
 // returns has an instance come back in the quarantine that its record of removal keeps, if operators

@@ -27,14 +27,20 @@ func rest(until, now int64) int64 { return max(until-now, 1) }
 // RemoveOf is a record of removal as it is told to other servers, at a moment of the lease clock (ms).
 // Of a reduced one the last renewal is not known; it counts as renewed when it was removed.
 func (v *View) RemoveOf(rec Removal, now int64) Remove {
-	l, renewed := rec.Lease, rec.Lease.ChangedLease
-	if rec.Full && l.wasHere() {
-		renewed = l.RenewedAt.Lease
-	}
+	l := rec.Lease
 	return Remove{
 		Key: l.Key(), Kind: rec.Kind, Life: l.Life, LastDirty: l.Instance.LastDirty, Owner: l.Owner,
-		Age: max(now-renewed, 0),
+		Age: max(now-rec.renewed(), 0),
 	}
+}
+
+// renewed is the last renewal (lease clock, ms) of what was removed, or the removal where that is not
+// known, or not any more.
+func (m Removal) renewed() int64 {
+	if m.Full && m.Lease.wasHere() {
+		return m.Lease.RenewedAt.Lease
+	}
+	return m.Lease.ChangedLease
 }
 
 // wasHere says of a removed lease that it was stored here, not only known to be removed elsewhere.
