@@ -51,6 +51,7 @@ type eurekaSelf struct {
 	*eurekaLink
 	lease      *registry.Lease
 	registered bool
+	unheard    bool // the answer to a registration was not heard: it may have been made
 	failing    bool
 }
 
@@ -74,7 +75,7 @@ func (s *eurekaSelf) beat(ctx context.Context) error {
 func (s *eurekaSelf) register(ctx context.Context) error {
 	const target = "/apps/" + serverApp
 	answer, err := s.ask(ctx, false, http.MethodPost, target, eureka.AppendInstanceDocument(nil, eureka.Format{}, s.lease, s.lease.RenewedAt))
-	if err != nil {
+	if s.unheard = err != nil; s.unheard {
 		return err
 	}
 	if !answer.ok() {
@@ -86,7 +87,7 @@ func (s *eurekaSelf) register(ctx context.Context) error {
 
 // leave cancels the registration after ctx has ended; who is gone without a word is evicted in time.
 func (s *eurekaSelf) leave(ctx context.Context) {
-	if !s.registered {
+	if !s.registered && !s.unheard {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
