@@ -37,6 +37,9 @@ func (r *Replicator) Copy(ctx context.Context) error {
 			others = append(others, r.newCopySource(p))
 		}
 	}
+	if len(others) == 0 {
+		return nil
+	}
 	defer func() {
 		for _, o := range others {
 			o.client.CloseIdleConnections()

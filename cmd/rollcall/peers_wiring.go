@@ -53,7 +53,11 @@ func (p *peers) Compare(ctx context.Context, message []byte) ([]byte, error) {
 
 // State implements httpd.Peers.
 func (p *peers) State(ctx context.Context, datacenter string, w io.Writer) error {
-	return peerRefusal(p.replicator.State(ctx, datacenter, w))
+	err := p.replicator.State(ctx, datacenter, w)
+	if errors.Is(err, registry.ErrNoLeader) {
+		return &httpd.PeerRefusal{Status: http.StatusServiceUnavailable, Text: "this node is not ready itself; copy from another one, or later"}
+	}
+	return peerRefusal(err)
 }
 
 // Cut implements httpd.Peers.
