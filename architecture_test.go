@@ -28,6 +28,16 @@ var allowed = map[string][]string{
 	"fsm/registry":        {},
 	"fsm/kv":              {},
 	"httpd/ratelimit":     {},
+	// The benchmarks' parts, which know the servers from outside only; cmd/rollcall wires them.
+	"cmd/bench/scenario": {},
+	"cmd/bench/wire":     {},
+	"cmd/bench/trial":    {"cmd/bench/scenario"},
+	"cmd/bench/truth":    {"cmd/bench/trial"},
+	"cmd/bench/load":     {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire"},
+	"cmd/bench/observe":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client", "fsm/registry"},
+	"cmd/bench/verdict":  {"cmd/bench/scenario", "cmd/bench/trial"},
+	"cmd/bench/report":   {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"},
+	"cmd/bench/compare":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe"},
 	// The protocol's test suite: tests import it, nothing else does.
 	"httpd/conformance": {"httpd/eureka", "fsm/registry"},
 }

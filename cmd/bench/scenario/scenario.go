@@ -1,0 +1,140 @@
+// Package scenario says what a comparison does to a cluster: a load, and faults at their times. A scenario
+// is a small YAML file (docs/scenarios.md); those that come with the program are in scenarios/.
+package scenario
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Mode is how a cluster orders operations.
+type Mode string
+
+// The modes.
+const (
+	CP Mode = "cp"
+	AP Mode = "ap"
+)
+
+// Scenario is what happens in a trial. Parse fills in the defaults.
+type Scenario struct {
+	Name        string            `yaml:"name" json:"name"`   // letters, digits, dashes
+	Title       string            `yaml:"title" json:"title"` // of its part of the report
+	About       string            `yaml:"about" json:"about"` // a sentence or two: what it shows
+	Quick       bool              `yaml:"quick" json:"quick"` // part of --quick
+	Datacenters int               `yaml:"datacenters" json:"datacenters"`
+	Rounds      int               `yaml:"rounds" json:"rounds"`     // how often it runs in each mode
+	Length      Span              `yaml:"length" json:"length"`     // of the load; 0: the comparison's
+	Load        Load              `yaml:"load" json:"load"`         // from the begin to the end
+	Storms      []Storm           `yaml:"storms" json:"storms"`     // stretches of another load
+	Faults      []Fault           `yaml:"faults" json:"faults"`     //
+	Settings    map[string]string `yaml:"settings" json:"settings"` // of all nodes, other than the defaults
+	Limits      map[Mode]Limits   `yaml:"limits" json:"limits"`     // beyond which the comparison fails
+}
+
+// Load is what clients do. Rates are calls per second, of all clients together, by a schedule that does not
+// wait for answers.
+type Load struct {
+	Instances  int     `yaml:"instances" json:"instances"`     // that send heartbeats
+	Heartbeat  Span    `yaml:"heartbeat" json:"heartbeat"`     // each instance's interval: whole seconds
+	Lease      Span    `yaml:"lease" json:"lease"`             // each instance's duration: whole seconds
+	Registers  float64 `yaml:"registers" json:"registers"`     // new instances per second, canceled after a while at the same rate
+	Writes     float64 `yaml:"writes" json:"writes"`           // calls per second that change the watched keys
+	Reads      float64 `yaml:"reads" json:"reads"`             // calls per second that read watched keys
+	Fetches    float64 `yaml:"fetches" json:"fetches"`         // full registries per second
+	Deltas     float64 `yaml:"deltas" json:"deltas"`           // deltas per second
+	Watchers   int     `yaml:"watchers" json:"watchers"`       // that hold a stream of changes open
+	Sightings  float64 `yaml:"sightings" json:"sightings"`     // registrations per second whose way to every node is timed
+	OwnKeys    int     `yaml:"own-keys" json:"own_keys"`       // watched keys with one writer each
+	SharedKeys int     `yaml:"shared-keys" json:"shared_keys"` // watched keys with writers at every node
+}
+
+// Storm is a stretch with another load: fields that are given replace those of the scenario's load.
+// Instances, leases and keys cannot change.
+type Storm struct {
+	At   Moment             `yaml:"at" json:"at"`
+	For  Moment             `yaml:"for" json:"for"`
+	Load map[string]float64 `yaml:"load" json:"load"` // by the rates' names in Load
+}
+
+// Kind is what a fault does.
+type Kind string
+
+// The kinds of faults.
+const (
+	Kill     Kind = "kill"      // nodes end by SIGKILL and are started again when the fault ends
+	Restart  Kind = "restart"   // nodes end by SIGTERM and are started again when the fault ends
+	Pause    Kind = "pause"     // nodes are stopped by SIGSTOP and go on when the fault ends
+	Isolate  Kind = "isolate"   // nodes, and the clients whose home they are, lose every link to the others
+	CutLink  Kind = "cut-link"  // the datacenters lose their links to each other
+	SlowDisk Kind = "slow-disk" // each durable write of the nodes takes Delay longer
+	Die      Kind = "die"       // instances stop their heartbeats without a cancel, and never come back
+	Silence  Kind = "silence"   // the clients of instances are restarted: silent, then they register again
+	Flap     Kind = "flap"      // instances cancel and register again, once a second each
+)
+
+// Fault is one fault: one kind, whom it strikes, and when.
+type Fault struct {
+	At    Moment `yaml:"at" json:"at"`
+	For   Moment `yaml:"for" json:"for"` // 0: it has no end (die)
+	Kind  Kind   `yaml:"kind" json:"kind"`
+	Nodes string `yaml:"nodes" json:"nodes"` // leader, follower, all, dc2, node1 …; without consensus the first node counts as the leader
+	// Instances is a number of them ("1"), or a share of them ("10%"), of die, silence and flap.
+	Instances string `yaml:"instances" json:"instances"`
+	Delay     Span   `yaml:"delay" json:"delay"` // of slow-disk
+}
+
+// Limits are what a trial must keep. A nil limit is not stated. What a mode promises at all times need not
+// be stated: linearizable histories (cp), convergence and no update lost against the rule (ap), nothing
+// lost or revived (both).
+type Limits struct {
+	WriteGap       *Span    `yaml:"write-gap" json:"write_gap,omitempty"` // longest time without an acknowledged write
+	ReadGap        *Span    `yaml:"read-gap" json:"read_gap,omitempty"`
+	WriteSuccess   *float64 `yaml:"write-success" json:"write_success,omitempty"` // least share of writes that succeed, 0 to 1
+	ReadSuccess    *float64 `yaml:"read-success" json:"read_success,omitempty"`
+	Converged      *Span    `yaml:"converged" json:"converged,omitempty"` // from the end of the last fault
+	FalseEvictions *int     `yaml:"false-evictions" json:"false_evictions,omitempty"`
+	Removal        *Span    `yaml:"removal" json:"removal,omitempty"` // from a dead instance's last heartbeat until no node lists it, p99
+}
+
+// Span is a duration, as 15s or 100ms in files and in JSON.
+type Span time.Duration
+
+// String is the span as in files.
+func (s Span) String() string { return time.Duration(s).String() }
+
+// Duration is the span as a duration.
+func (s Span) Duration() time.Duration { return time.Duration(s) }
+
+// MarshalJSON implements json.Marshaler.
+func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Span) UnmarshalJSON(data []byte) error {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration, such as 15s", text)
+	}
+	*s = Span(d)
+	return nil
+}
+
+// Moment is a time within a trial: a share of its length ("20%"), so that it fits long and short trials, or
+// a duration ("3s").
+type Moment struct {
+	Percent float64 // of the length, if Fixed is 0
+	Fixed   time.Duration
+}
+
+// In is the moment in a trial of a length.
+func (m Moment) In(length time.Duration) time.Duration {
+	if m.Fixed != 0 {
+		return m.Fixed
+	}
+	return time.Duration(m.Percent / 100 * float64(length))
+}

@@ -1,0 +1,293 @@
+// Package trial is what a comparison has measured: one scenario, in one mode, once, is a trial. It holds
+// raw observations only; every figure and sentence of a report is computed from them (package verdict),
+// so that anybody can compute them again from the file.
+package trial
+
+import (
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+)
+
+// Micros is a moment of a trial, in µs since its load began (negative: before), or a span in µs.
+type Micros int64
+
+// Since is the moment of a time in a trial whose load began at began.
+func Since(began, t time.Time) Micros { return Of(t.Sub(began)) }
+
+// Of is a duration in µs.
+func Of(d time.Duration) Micros { return Micros(d / time.Microsecond) }
+
+// Duration is the span as a duration.
+func (m Micros) Duration() time.Duration { return time.Duration(m) * time.Microsecond }
+
+// Seconds is the span in seconds.
+func (m Micros) Seconds() float64 { return float64(m) / 1e6 }
+
+// Comparison is one run of `rollcall bench compare`: the raw file of its report.
+type Comparison struct {
+	Version   string              `json:"version"` // of the program
+	Date      string              `json:"date"`    // of the run's begin, as 2006-01-02
+	Machine   Machine             `json:"machine"`
+	Plan      Plan                `json:"plan"`
+	Scenarios []scenario.Scenario `json:"scenarios"` // as run, defaults filled in
+	Trials    []Trial             `json:"trials"`    // in the order in which they ran
+}
+
+// Machine describes where figures come from, as far as it explains them. What would tell whose machine it
+// is stays out.
+type Machine struct {
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Memory string `json:"memory"`
+	Disk   string `json:"disk"`
+	Sync   string `json:"sync"` // what one durable write takes
+	Kernel string `json:"kernel"`
+	Go     string `json:"go"`
+}
+
+// Plan says how a comparison was run.
+type Plan struct {
+	Seed        uint64          `json:"seed"`
+	Quick       bool            `json:"quick"`
+	Repeat      int             `json:"repeat"` // how often everything was run
+	Datacenters int             `json:"datacenters"`
+	Length      Micros          `json:"length_us"`  // of a trial's load, unless its scenario says otherwise
+	Modes       []scenario.Mode `json:"modes"`      // compared
+	LeftOut     []string        `json:"left_out"`   // sentences: scenarios that did not run, and why
+	Timeout     Micros          `json:"timeout_us"` // after which a client gives a try up
+	Took        Micros          `json:"took_us"`    // the whole comparison
+}
+
+// Trial is one scenario, in one mode, once.
+type Trial struct {
+	Scenario string        `json:"scenario"`
+	Mode     scenario.Mode `json:"mode"`
+	Round    int           `json:"round"` // from 1
+	Seed     uint64        `json:"seed"`
+	Length   Micros        `json:"length_us"`  // of the load; observations go on until the end
+	Settled  Micros        `json:"settled_us"` // when the observations ended
+	Nodes    []Node        `json:"nodes"`      // numbered by their place in this list
+	Failed   string        `json:"failed"`     // why the trial could not be completed; empty: it was
+
+	Faults     []Fault       `json:"faults"`
+	Series     []Series      `json:"series"`
+	History    []Call        `json:"history"`    // every call on the watched keys, ordered by the time of the call
+	Lists      []List        `json:"lists"`      // every list that an observer fetched
+	Sightings  []Sighting    `json:"sightings"`  // when acknowledged registrations were first seen
+	Departures []Departure   `json:"departures"` // instances that died or were canceled, and when nodes stopped listing them
+	Evictions  []Eviction    `json:"evictions"`  // told by the nodes' watches
+	Leaders    []Leader      `json:"leaders"`    // whenever what a node says of its leader changed; mode cp
+	Replicator []Replication `json:"replicator"` // every second, per node that sends
+	Usage      []Usage       `json:"usage"`      // every second, per node
+	Ending     []Ending      `json:"ending"`     // per node, when all had settled or time was up
+}
+
+// Node is one server process of a trial.
+type Node struct {
+	Name       string `json:"name"` // node1 …
+	Datacenter string `json:"dc"`   // dc1 …
+}
+
+// Fault is a fault as it was injected: what the bands in the plots show.
+type Fault struct {
+	Kind  scenario.Kind `json:"kind"`
+	Text  string        `json:"text"`  // as in "leader node2 killed"
+	Nodes []int         `json:"nodes"` // that it struck; of a partition: the smaller side
+	From  Micros        `json:"from_us"`
+	To    Micros        `json:"to_us"`    // when it was undone; equal to From: it has no length
+	Ready Micros        `json:"ready_us"` // when all restarted nodes could serve again; 0: nothing was restarted
+	Count int           `json:"count"`    // instances that it struck
+}
+
+// Operation is what a client asked for.
+type Operation string
+
+// The operations. A read is of one instance, a fetch of the whole registry.
+const (
+	Heartbeat Operation = "heartbeat"
+	Register  Operation = "register"
+	Cancel    Operation = "cancel"
+	Read      Operation = "read"
+	Fetch     Operation = "fetch"
+	Delta     Operation = "delta"
+)
+
+// Operations lists them, writes first.
+var Operations = []Operation{Heartbeat, Register, Cancel, Read, Fetch, Delta}
+
+// Writes reports whether the operation changes the registry.
+func (o Operation) Writes() bool { return o == Heartbeat || o == Register || o == Cancel }
+
+// Outcome is how a call ended.
+type Outcome string
+
+// The outcomes. Of all but Unknown it is certain whether the call took effect.
+const (
+	Done      Outcome = "done"
+	NotFound  Outcome = "not found" // 404: answered, about an instance that is not registered
+	Refused   Outcome = "refused"   // answered that it was not done: 4xx, 5xx but 504
+	Unreached Outcome = "unreached" // no node took the call
+	Unknown   Outcome = "unknown"   // 504, or no answer to what was sent
+)
+
+// Answered reports whether the client got what it asked for.
+func (o Outcome) Answered() bool { return o == Done || o == NotFound }
+
+// BinLength is the resolution of a Series.
+const BinLength = 100 * time.Millisecond
+
+// Series is what came of one operation of those clients whose home is one node.
+type Series struct {
+	Operation Operation `json:"operation"`
+	Node      int       `json:"node"`
+	Bins      []Bin     `json:"bins"` // ascending; empty ones are left out
+}
+
+// Bin counts the calls that were due in a stretch of BinLength, by their outcomes. A call that was due
+// while its client was still busy counts where it was due, and its latency from then: a server that stalls
+// cannot hide the calls that it kept from being sent.
+type Bin struct {
+	Number    int `json:"n"` // it begins at Number × BinLength
+	Done      int `json:"d,omitempty"`
+	NotFound  int `json:"f,omitempty"`
+	Refused   int `json:"r,omitempty"`
+	Unreached int `json:"x,omitempty"`
+	Unknown   int `json:"u,omitempty"`
+	// Latencies of the answered calls (Done and NotFound) as pairs of a latency in µs, ascending, and how
+	// many calls took as long, to within 1 % (the lowest value of a bucket of an HdrHistogram of two digits).
+	Latencies []int64 `json:"l,omitempty"`
+}
+
+// Action is what a call of the history did.
+type Action string
+
+// The actions.
+const (
+	Write  Action = "write"  // a registration that carries Version in its metadata and its lastDirtyTimestamp
+	Remove Action = "remove" // a cancel; it has a version, too
+	Look   Action = "look"   // a read of the instance, as an unmodified client does it
+)
+
+// Call is one call on one of the watched keys: instances whose every write carries a version, so that a
+// reader can tell how old what it read is. Keys named own-… have one writer, which sends one call after
+// the other, always to its home node while that can be reached. Keys named shared-… are written through
+// all nodes and never canceled; versions of one key are drawn in the order of sending.
+type Call struct {
+	Key      string  `json:"key"`
+	Client   int     `json:"client"` // sends one call after the other
+	Node     int     `json:"node"`   // that was asked
+	Action   Action  `json:"action"`
+	Version  int64   `json:"version"` // written, or seen; 0: not registered
+	Outcome  Outcome `json:"outcome"`
+	Called   Micros  `json:"called_us"`
+	Returned Micros  `json:"returned_us"`
+}
+
+// List is one fetch of the whole registry by an observer, and how it differs from what the clients know to
+// be true. A node is asked every 100 ms.
+type List struct {
+	Node     int    `json:"node"`
+	Asked    Micros `json:"asked_us"`
+	Answered Micros `json:"answered_us"`
+	Failed   bool   `json:"failed,omitempty"` // no list came; what follows is 0
+	Listed   int    `json:"listed"`
+	Ghosts   int    `json:"ghosts"`  // listed, though they died or their cancel was acknowledged before it was asked
+	Missing  int    `json:"missing"` // not listed, though registered, acknowledged and alive all the time
+	Behind   int    `json:"behind"`  // listed in an older version than what was acknowledged before it was asked
+	// Unhealed counts what was acknowledged before the last fault ended, and is not yet in this list (or still
+	// is, if it was a cancel).
+	Unhealed int `json:"unhealed"`
+	// Back lists instances that this node had stopped listing after their acknowledged cancel, and lists again.
+	Back []string `json:"back,omitempty"`
+}
+
+// Way is how a client looks for an instance.
+type Way string
+
+// The ways.
+const (
+	ByRead  Way = "read"       // of the instance, as an unmodified client does it
+	ByStale Way = "stale read" // of the instance, ?consistency=stale
+	ByList  Way = "list"       // of its application
+	ByDelta Way = "delta"
+	ByWatch Way = "watch"
+)
+
+// Ways lists them.
+var Ways = []Way{ByRead, ByStale, ByList, ByDelta, ByWatch}
+
+// Sighting is when a registration that was acknowledged through one node was first seen at another, or the
+// same, node.
+type Sighting struct {
+	From  int    `json:"from"`
+	To    int    `json:"to"`
+	Way   Way    `json:"way"`
+	Acked Micros `json:"acked_us"`
+	Delay Micros `json:"delay_us"` // 0: at once, or even before the acknowledgement; -1: not within the trial
+}
+
+// Departure is an instance that went, and when one node stopped listing it.
+type Departure struct {
+	ID       string `json:"id"`
+	Canceled bool   `json:"canceled,omitempty"` // otherwise it died
+	Last     Micros `json:"last_us"`            // its last answered heartbeat or registration; of a canceled one, the cancel's answer
+	Node     int    `json:"node"`
+	Gone     Micros `json:"gone_us"` // the asking of the first list without it; -1: it was listed until the end
+}
+
+// Eviction is one that a node's watch told.
+type Eviction struct {
+	At    Micros `json:"at_us"`
+	Node  int    `json:"node"`
+	ID    string `json:"id"`
+	Alive bool   `json:"alive"` // its client sent heartbeats all the time: a false eviction
+}
+
+// Leader is what a node said of its leader from At on.
+type Leader struct {
+	At     Micros `json:"at_us"`
+	Node   int    `json:"node"`   // that was asked
+	Leader int    `json:"leader"` // -1: none, or no answer
+	Term   uint64 `json:"term"`
+}
+
+// Replication is the replicator of one node, summed over its peers. Counters count since the node started.
+type Replication struct {
+	At         Micros  `json:"at_us"`
+	Node       int     `json:"node"`
+	Accepted   float64 `json:"accepted"` // tasks
+	Merged     float64 `json:"merged"`   // tasks that became part of another one of their instance
+	Dropped    float64 `json:"dropped"`  // tasks given up: overflow, expiry, refusal
+	Sent       float64 `json:"sent"`     // tasks transmitted
+	Errors     float64 `json:"errors"`   // tasks whose transmission failed, and is repeated
+	Batch      float64 `json:"batch"`    // tasks of the last batch, of the peer with the largest
+	Queued     float64 `json:"queued"`
+	LagChanges float64 `json:"lag_changes"` // of the peer that is most behind
+	LagSeconds float64 `json:"lag_seconds"`
+}
+
+// Usage is what a node's process has used since it started.
+type Usage struct {
+	At        Micros `json:"at_us"`
+	Node      int    `json:"node"`
+	CPU       Micros `json:"cpu_us"`
+	Memory    int64  `json:"memory"`    // resident bytes
+	Written   int64  `json:"written"`   // bytes sent to the disk
+	Stored    int64  `json:"stored"`    // bytes of its data directory
+	Sent      int64  `json:"sent"`      // bytes to other nodes
+	Instances int    `json:"instances"` // that its registry should hold, by what clients know
+	Renewals  int64  `json:"renewals"`  // heartbeats answered by the whole cluster until then
+}
+
+// Ending is what one node held when all had settled.
+type Ending struct {
+	Node   int              `json:"node"`
+	Failed string           `json:"failed,omitempty"` // why it could not be asked
+	Keys   map[string]int64 `json:"keys"`             // the watched keys' versions; absent: not registered
+	// Missing are instances, registered, acknowledged and alive, that it does not list, Revived those that it
+	// lists though their cancel was acknowledged, Dead those that it lists though their lease ended.
+	Missing []string `json:"missing"`
+	Revived []string `json:"revived"`
+	Dead    []string `json:"dead"`
+}

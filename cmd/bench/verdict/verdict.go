@@ -1,0 +1,151 @@
+// Package verdict computes what trials mean: figures, judgements by checkers, broken limits. It is pure: the same
+// trial gives the same verdict, so that every number of a report can be computed again from its raw file.
+package verdict
+
+import (
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+// Verdict is what one trial means.
+type Verdict struct {
+	Operations     map[trial.Operation]Calls `json:"operations"` // those that were called
+	Reads          Calls                     `json:"reads"`      // Read, Fetch and Delta together
+	Writes         Calls                     `json:"writes"`     // Heartbeat, Register and Cancel together
+	Staleness      Staleness                 `json:"staleness"`
+	Sides          []Side                    `json:"sides"`           // per fault that isolates, kills or pauses nodes
+	Visibility     map[trial.Way]Spread      `json:"visibility"`      // delays at other nodes of the same datacenter, seconds
+	Abroad         map[trial.Way]Spread      `json:"abroad"`          // delays at nodes of other datacenters, seconds
+	Removal        Spread                    `json:"removal"`         // from a dead instance's last heartbeat until no node lists it, seconds
+	Ghosts         float64                   `json:"ghosts"`          // instance-seconds: dead or canceled, but listed; mean over the nodes
+	Missing        float64                   `json:"missing"`         // instance-seconds: alive, but not listed; mean over the nodes
+	Healing        []Healing                 `json:"healing"`         // per fault that ended
+	Lost           []string                  `json:"lost"`            // instances that some node lacks at the end though acknowledged and alive
+	Revived        []string                  `json:"revived"`         // instances listed again after their acknowledged cancel, or at the end
+	FalseEvictions int                       `json:"false_evictions"` // distinct instances
+	Elections      int                       `json:"elections"`       // leaders that came after the first
+	Leaderless     float64                   `json:"leaderless"`      // seconds in which no node knew a leader
+	Replicator     Replicator                `json:"replicator"`
+	Cost           Cost                      `json:"cost"`
+	History        History                   `json:"history"`
+	Converged      Convergence               `json:"converged"`
+	Broken         []Broken                  `json:"broken"` // limits; empty: all were kept
+}
+
+// Calls sums up calls.
+type Calls struct {
+	Outcomes   map[trial.Outcome]int `json:"outcomes"`
+	Count      int                   `json:"count"`
+	PerSecond  float64               `json:"per_second"`  // answered
+	Success    float64               `json:"success"`     // share that was answered; 1 if there were none
+	Latency    Spread                `json:"latency"`     // of the answered, from when they were due, in seconds
+	LongestGap float64               `json:"longest_gap"` // seconds in a row in which calls were due and none succeeded
+}
+
+// Spread describes values. Quantiles are of the nearest rank.
+type Spread struct {
+	Count int     `json:"count"`
+	P50   float64 `json:"p50"`
+	P90   float64 `json:"p90"`
+	P99   float64 `json:"p99"`
+	P999  float64 `json:"p999"`
+	Max   float64 `json:"max"`
+}
+
+// Staleness is how old the answers of Look calls were. An answer is stale if the key had a newer version that
+// was acknowledged before the call.
+type Staleness struct {
+	Reads  int     `json:"reads"` // answered
+	Stale  int     `json:"stale"`
+	Share  float64 `json:"share"`
+	Age    Spread  `json:"age"`    // seconds between the acknowledgement of the next version and the call; of the stale ones
+	Behind int     `json:"behind"` // most versions behind
+}
+
+// Side is what the clients of some nodes saw during one fault.
+type Side struct {
+	Fault     int       `json:"fault"`  // its number in the trial
+	Struck    bool      `json:"struck"` // the clients whose home was struck; otherwise the others
+	Nodes     []int     `json:"nodes"`
+	Reads     Calls     `json:"reads"`
+	Writes    Calls     `json:"writes"`
+	Staleness Staleness `json:"staleness"`
+}
+
+// Healing is how long after a fault's end everything acknowledged before was in every node's list.
+type Healing struct {
+	Fault   int     `json:"fault"`
+	Seconds float64 `json:"seconds"` // -1: not within the trial
+}
+
+// Replicator sums up what the replicators of all nodes did.
+type Replicator struct {
+	Tasks      float64 `json:"tasks"`
+	Merged     float64 `json:"merged"`
+	Dropped    float64 `json:"dropped"`
+	Sent       float64 `json:"sent"`
+	Errors     float64 `json:"errors"`
+	Batch      float64 `json:"batch"`       // largest seen
+	LagChanges float64 `json:"lag_changes"` // largest seen
+	LagSeconds float64 `json:"lag_seconds"`
+}
+
+// Cost is what the servers spent. A figure that the trial cannot tell is 0.
+type Cost struct {
+	CPUPerRenewals     float64 `json:"cpu_per_1000_renewals"`     // seconds, of all nodes; from trials whose load is heartbeats only
+	BytesPerRenewals   float64 `json:"bytes_per_1000_renewals"`   // between nodes; likewise
+	DiskPerRenewals    float64 `json:"disk_per_1000_renewals"`    // bytes sent to disks; likewise
+	MemoryPerInstances float64 `json:"memory_per_1000_instances"` // resident bytes of one node, above those of the empty one
+	CPU                float64 `json:"cpu"`                       // seconds per second, of all nodes
+	Memory             float64 `json:"memory"`                    // bytes, mean of the nodes, at the end
+	Disk               float64 `json:"disk"`                      // bytes of all data directories at the end
+	Written            float64 `json:"written"`                   // bytes sent to disks, per second
+	Sent               float64 `json:"sent"`                      // bytes between nodes, per second
+}
+
+// Result is what a checker says.
+type Result string
+
+// The results.
+const (
+	OK         Result = "ok"
+	Violated   Result = "violated"
+	Undecided  Result = "undecided"    // the checker ran out of time
+	Unpromised Result = "not promised" // by this mode
+)
+
+// History is whether the calls on each watched key can be explained by a single copy on which every call took
+// effect at one moment between its begin and its end.
+type History struct {
+	Result   Result          `json:"result"`
+	Keys     int             `json:"keys"`
+	Calls    int             `json:"calls"`
+	Example  *Counterexample `json:"example,omitempty"` // of the first key that cannot be explained
+	Violated []string        `json:"violated"`          // all such keys
+}
+
+// Counterexample is the shortest prefix of a key's history that cannot be explained: without its last return it
+// could be.
+type Counterexample struct {
+	Key   string       `json:"key"`
+	Calls []trial.Call `json:"calls"` // those that had begun; the last to return is the one that cannot be explained
+	Text  string       `json:"text"`  // a sentence: what was read, and what had been acknowledged before
+}
+
+// Convergence is whether at the end all nodes held the same, and what the rule says they must: of each watched
+// key the last acknowledged write, where several nodes wrote the greatest version.
+type Convergence struct {
+	Result Result   `json:"result"`
+	Differ []string `json:"differ"` // watched keys, or instances, on which nodes differ
+	Lost   []string `json:"lost"`   // watched keys of which every node holds an older version than the rule says
+	Text   string   `json:"text"`   // a sentence for the first of them
+}
+
+// Broken is a limit that a trial did not keep.
+type Broken struct {
+	Limit string `json:"limit"` // as in "cp: write-gap at most 10s"
+	Got   string `json:"got"`
+}
+
+// Judge computes the verdict of a trial of a scenario.
+func Judge(t *trial.Trial, s scenario.Scenario) Verdict { panic("not written") }
