@@ -139,11 +139,9 @@ func (o ratiosOptions) publish(r *report, out io.Writer) error {
 
 // clearSettings keeps the environment's settings from the nodes: they are measured with the defaults.
 func clearSettings() error {
-	for _, variable := range os.Environ() {
-		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "ROLLCALL_") {
-			if err := os.Unsetenv(name); err != nil {
-				return err
-			}
+	for _, k := range configKeys() {
+		if err := os.Unsetenv(k.env()); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -156,7 +154,7 @@ func temporaryData(data string) (dir string, remove func(), err error) {
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return "", nil, fmt.Errorf("--data: %w", err)
 	}
-	if dir, err = os.MkdirTemp(data, "ratios-"); err != nil {
+	if dir, err = os.MkdirTemp(data, "run-"); err != nil {
 		return "", nil, fmt.Errorf("--data: %w", err)
 	}
 	return dir, func() {

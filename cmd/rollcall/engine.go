@@ -53,7 +53,8 @@ func (c *Config) openRaft(env engineEnv) (*engine, error) {
 	}
 	p.ask = raft.AskLeader
 	p.sends = raft.Leader
-	err = c.openPeers(p, env, raft, func() (string, uint64) {
+	service := planted(env.name, raft)
+	err = c.openPeers(p, env, service, func() (string, uint64) {
 		v, _ := raft.View(context.Background(), registry.Stale) // never fails
 		return v.Epoch(), 0
 	})
@@ -65,7 +66,7 @@ func (c *Config) openRaft(env engineEnv) (*engine, error) {
 			raft.WhileLeading(ctx, func(ctx context.Context) { p.send(ctx, env.log) })
 		})
 	}
-	return &engine{service: raft, run: run, cluster: cluster{raft}, members: members{raft}, peers: p}, nil
+	return &engine{service: service, run: run, cluster: cluster{raft}, members: members{raft}, peers: p}, nil
 }
 
 // openLocal makes the engine of a node without consensus: once it has what the others have, it sends
@@ -86,7 +87,8 @@ func (c *Config) openLocal(env engineEnv) (*engine, error) {
 	}
 	p.ask = p.answer
 	p.sends = func() string { return "" }
-	if err := c.openPeers(p, env, local, local.Identity); err != nil {
+	service := planted(env.name, local)
+	if err := c.openPeers(p, env, service, local.Identity); err != nil {
 		return nil, errors.Join(err, abandon(local.Run))
 	}
 	run := func(ctx context.Context) error {
@@ -98,7 +100,7 @@ func (c *Config) openLocal(env engineEnv) (*engine, error) {
 			}
 		})
 	}
-	return &engine{service: actingService{local, p.replicator}, run: run, cluster: nodes{env.name, env.http, c.Datacenter, p.replicator, local}, peers: p}, nil
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{env.name, env.http, c.Datacenter, p.replicator, local}, peers: p}, nil
 }
 
 // openPeers makes the replicator of a node.
