@@ -8,12 +8,20 @@ import (
 )
 
 // caller is one client: it has a home node, keep-alive connections, and at most one call under way. One
-// goroutine uses it.
+// goroutine uses it at a time.
 type caller struct {
-	number int
-	home   int
+	number int // unlike that of any other caller of the load
+	turn   int // its place among the callers of its stream, from 0
+	home   int // turn modulo the nodes
 	load   *Load
+	bodies bool // of answers are kept
 }
+
+// newCallers makes n clients whose homes are the nodes in turn. Close each when it is not needed any more.
+func (l *Load) newCallers(n int) []*caller { panic("not written") }
+
+// close gives the connections back.
+func (c *caller) close() { panic("not written") }
 
 // answer is how a call ended.
 type answer struct {
@@ -23,21 +31,16 @@ type answer struct {
 	body    []byte // of the answer, valid until the caller's next call
 	asked   time.Time
 	done    time.Time
+	// doubtful says that an earlier try of this call, too, may have taken effect, or may still do so.
+	doubtful bool
 }
 
 // call sends a request to the caller's home node and, unless it is pinned there, to the next nodes that it
 // can reach, as stock clients do, while they take nothing, give no answer in time or answer 5xx. The outcome is
-// that of the last try, but Unknown if any try may have taken effect.
+// that of the last try, but of a write that was not answered (Refused, Unreached) Unknown if an earlier try may
+// have taken effect.
 func (c *caller) call(ctx context.Context, request []byte, pinned bool) answer { panic("not written") }
 
-// source makes the calls of one operation.
-type source interface {
-	// operation is what its calls are recorded as; a source may record some of its calls as another one.
-	operation() trial.Operation
-	// send makes the call that was due for the caller at due, if there is anything to do, by c.call, and records
-	// what came of it by Load.record.
-	send(ctx context.Context, c *caller, due time.Time)
-}
-
-// record counts one ended call of a client of home that was due at due.
+// record counts one ended call of a client of home that was due at due. Calls before Run's begin count nowhere,
+// but as Renewals.
 func (l *Load) record(o trial.Operation, home int, due time.Time, a answer) { panic("not written") }

@@ -34,7 +34,9 @@ type Config struct {
 
 // Load is a load on a running cluster. Make one with New, Register its instances, and Run it. The methods that
 // strike instances may be called while it runs.
-type Load struct{}
+type Load struct {
+	Config
+}
 
 // New lays a load out. Nothing is sent yet.
 func New(c Config) (*Load, error) { panic("not written") }

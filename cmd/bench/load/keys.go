@@ -1,0 +1,4 @@
+package load
+
+// keyStreams are the writes and reads of the watched keys.
+func (l *Load) keyStreams() []*stream { return nil }
