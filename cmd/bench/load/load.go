@@ -36,6 +36,7 @@ type Config struct {
 // strike instances may be called while it runs.
 type Load struct {
 	Config
+	watched watchCounts // by the watchers
 }
 
 // New lays a load out. Nothing is sent yet.

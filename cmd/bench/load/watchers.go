@@ -1,6 +1,194 @@
 package load
 
-import "context"
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
-// watch holds the streams of the watchers open until ctx ends.
-func (l *Load) watch(ctx context.Context) { <-ctx.Done() }
+const (
+	watchRetry = 250 * time.Millisecond // between the end of a stream and the next try
+	watchSpan  = time.Second            // within which the streams begin, so that they do not meet in one instant
+	watchQuiet = 45 * time.Second       // thrice a node's time between two signs of life: silence for longer is a break
+	watchLine  = 4 << 10                // bytes of a stream that are looked at together
+)
+
+// Watched is what came on the watchers' streams.
+type Watched struct {
+	Open   int64 // streams, now
+	Events int64 // changes
+	Resets int64 // times that a node could not tell what had changed since the index that a watcher named
+	Breaks int64 // streams that ended or could not begin; each was tried again
+	Bytes  int64 // of the streams
+}
+
+// Watched is what the watchers have seen until now.
+func (l *Load) Watched() Watched { return l.watched.now() }
+
+// watchCounts counts what watchers see. Safe for concurrent use.
+type watchCounts struct{ open, events, resets, breaks, bytes atomic.Int64 }
+
+func (c *watchCounts) now() Watched {
+	return Watched{
+		Open: c.open.Load(), Events: c.events.Load(), Resets: c.resets.Load(), Breaks: c.breaks.Load(), Bytes: c.bytes.Load(),
+	}
+}
+
+// watch holds the watchers' streams of changes open until ctx ends, each at its home node, or the next that
+// it can reach while that one does not answer.
+func (l *Load) watch(ctx context.Context) {
+	var all sync.WaitGroup
+	for i := range l.Load.Watchers {
+		all.Go(func() {
+			if pauseFor(ctx, watchSpan/time.Duration(l.Load.Watchers)*time.Duration(i)) {
+				(&watcher{load: l, counts: &l.watched, home: i % len(l.Nodes)}).run(ctx)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// watcher reads a stream of server-sent events and decodes nothing of it but the ids, from which it goes on
+// after a break. One goroutine uses it.
+type watcher struct {
+	load   *Load
+	counts *watchCounts
+	home   int
+	last   []byte // id of the newest event; empty: none came
+
+	event, id []byte // of the event under way
+}
+
+// run watches until ctx ends: home first, and from there on again after every stream that had begun.
+func (w *watcher) run(ctx context.Context) {
+	for turn := 0; ; turn++ {
+		nodes := w.load.Reach.From(w.home, len(w.load.Nodes))
+		if w.watch(ctx, w.load.Nodes[nodes[turn%len(nodes)]]) {
+			turn = -1
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		w.counts.breaks.Add(1)
+		if !pauseFor(ctx, watchRetry) {
+			return
+		}
+	}
+}
+
+// watch reads one stream until it breaks, and reports whether it had begun.
+func (w *watcher) watch(ctx context.Context, addr string) (began bool) {
+	conn, err := (&net.Dialer{Timeout: w.load.Timeout}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	body, err := w.ask(conn)
+	if err != nil {
+		return false
+	}
+	w.counts.open.Add(1)
+	defer w.counts.open.Add(-1)
+	w.read(bufio.NewReaderSize(&watchBody{body, conn, w.counts}, watchLine))
+	return true
+}
+
+// ask asks for the changes since the last event, and returns the body of the answer.
+func (w *watcher) ask(conn net.Conn) (io.Reader, error) {
+	target := "/v1/rollcall/watch"
+	if len(w.last) > 0 {
+		target += "?index=" + url.QueryEscape(string(w.last))
+	}
+	if err := conn.SetDeadline(time.Now().Add(w.load.Timeout)); err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: rollcall\r\nAccept: text/event-stream\r\n\r\n", target); err != nil {
+		return nil, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, watchLine), nil)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("watch: %s", resp.Status)
+	}
+	return resp.Body, nil
+}
+
+// read counts events until the stream ends.
+func (w *watcher) read(lines *bufio.Reader) {
+	w.event, w.id = w.event[:0], append(w.id[:0], w.last...)
+	rest := false // of a line that is longer than the buffer
+	for {
+		line, err := lines.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+		if !rest {
+			w.note(line)
+		}
+		rest = err != nil
+	}
+}
+
+// note takes a line in. An event counts, and its id is kept, once the empty line that ends it has come.
+func (w *watcher) note(line []byte) {
+	switch {
+	case bytes.HasPrefix(line, []byte("event: ")):
+		w.event = append(w.event[:0], bytes.TrimSuffix(line[len("event: "):], []byte("\n"))...)
+	case bytes.HasPrefix(line, []byte("id: ")):
+		w.id = append(w.id[:0], bytes.TrimSuffix(line[len("id: "):], []byte("\n"))...)
+	case len(line) == 1:
+		w.ended()
+	}
+}
+
+// ended counts the event that has come.
+func (w *watcher) ended() {
+	switch string(w.event) {
+	case "change":
+		w.counts.events.Add(1)
+	case "reset":
+		w.counts.resets.Add(1)
+	}
+	w.event, w.last = w.event[:0], append(w.last[:0], w.id...)
+}
+
+// watchBody counts the bytes of a stream, and ends it when nothing comes for too long.
+type watchBody struct {
+	io.Reader
+	conn   net.Conn
+	counts *watchCounts
+}
+
+// Read implements io.Reader.
+func (b *watchBody) Read(p []byte) (int, error) {
+	if err := b.conn.SetReadDeadline(time.Now().Add(watchQuiet)); err != nil {
+		return 0, err
+	}
+	n, err := b.Reader.Read(p)
+	b.counts.bytes.Add(int64(n))
+	return n, err
+}
+
+// pauseFor waits, and reports false if ctx ended before.
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
