@@ -1,8 +1,14 @@
 // Package truth keeps what the clients of a trial know for certain: which instances they registered, which
 // they canceled, and which died. Lists that nodes answer are judged by it. It never asks a server.
+//
+// Between the begin of a write and its acknowledgement either is right, the state before and the one after. A
+// write that is never acknowledged leaves it so until a later one on its instance is.
 package truth
 
 import (
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -10,56 +16,176 @@ import (
 
 // Book is what is known of all instances. Its zero value is empty. Safe for concurrent use. Times are those
 // of the clients' process; a version orders the writes on one instance.
-type Book struct{}
+//
+// What begins must be noted before it is sent, and what was acknowledged after that, or lists are judged too
+// harshly.
+type Book struct {
+	mu      sync.Mutex
+	records map[string]*record
+	marked  time.Time
+}
 
 // Registering notes that a registration is about to be sent: from now on the instance may be listed, in
 // this version.
-func (b *Book) Registering(id string, version int64, at time.Time) { panic("not written") }
+func (b *Book) Registering(id string, version int64, at time.Time) {
+	b.note(id, func(r *record) { r.begin(write{version: version, at: at}) })
+}
 
 // Registered notes that a registration was acknowledged.
-func (b *Book) Registered(id string, version int64, at time.Time) { panic("not written") }
+func (b *Book) Registered(id string, version int64, at time.Time) {
+	b.note(id, func(r *record) { r.registered(version, at) })
+}
 
 // Canceling notes that a cancel is about to be sent: from now on the instance may be missing.
-func (b *Book) Canceling(id string, version int64, at time.Time) { panic("not written") }
+func (b *Book) Canceling(id string, version int64, at time.Time) {
+	b.note(id, func(r *record) { r.begin(write{version: version, at: at, cancel: true}) })
+}
 
 // Canceled notes that a cancel was acknowledged.
-func (b *Book) Canceled(id string, version int64, at time.Time) { panic("not written") }
+func (b *Book) Canceled(id string, version int64, at time.Time) {
+	b.note(id, func(r *record) { r.canceled(version, at) })
+}
+
+// NotDone notes that the write of a version, a registration or a cancel, certainly took no effect and never
+// will: nobody took it, or it was refused. What was certain before it is certain again.
+func (b *Book) NotDone(id string, version int64) {
+	b.note(id, func(r *record) { r.withdraw(version) })
+}
 
 // Renewed notes that a heartbeat was acknowledged.
-func (b *Book) Renewed(id string, at time.Time) { panic("not written") }
+func (b *Book) Renewed(id string, at time.Time) {
+	b.note(id, func(r *record) { r.heard(at) })
+}
 
 // Forgotten notes that a heartbeat was answered 404: the instance is missing somewhere, and its client is
-// about to register it again. It stays expected to be listed.
-func (b *Book) Forgotten(id string, at time.Time) { panic("not written") }
+// about to register it again. It stays expected to be listed, as if nothing had happened: the client has done
+// nothing that could excuse a server.
+func (b *Book) Forgotten(string, time.Time) {}
 
-// Died notes that the client of an instance sends nothing any more.
-func (b *Book) Died(id string, at time.Time) { panic("not written") }
+// Died notes that the client of an instance sends nothing any more. From now on it counts as a ghost wherever
+// it is listed, though its lease goes on for a while: so long do clients call what does not answer. If it
+// is registered again later, it lives again.
+func (b *Book) Died(id string, at time.Time) {
+	b.note(id, func(r *record) { r.die(at) })
+}
+
+// note changes the record of an instance.
+func (b *Book) note(id string, change func(*record)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.records[id]
+	if r == nil {
+		if b.records == nil {
+			b.records = make(map[string]*record)
+		}
+		r = new(record)
+		b.records[id] = r
+	}
+	change(r)
+}
 
 // Alive reports whether an instance is registered and its client sends heartbeats.
-func (b *Book) Alive(id string) bool { panic("not written") }
+func (b *Book) Alive(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.records[id]
+	return r != nil && r.alive()
+}
 
 // Expected counts the instances that should be listed now.
-func (b *Book) Expected() int { panic("not written") }
+func (b *Book) Expected() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, r := range b.records {
+		if r.alive() {
+			n++
+		}
+	}
+	return n
+}
 
 // Mark notes what is acknowledged now. The Unhealed of later judgements counts by the last mark.
-func (b *Book) Mark() { panic("not written") }
+func (b *Book) Mark() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.marked = time.Now()
+	for _, r := range b.records {
+		r.mark()
+	}
+}
+
+// Marked is the time of the last Mark; zero: there was none.
+func (b *Book) Marked() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.marked
+}
 
 // Listing is a list that a node answered: versions by instance id (0: the document has none).
 type Listing map[string]int64
 
-// Judge fills in the figures of a list that was asked for and answered at the given times; node says whose
-// list it is, because Back and Departures compare it with the node's earlier ones. What changed between
-// the two times counts as right either way.
+// Judge fills in the figures of a list that was asked for and answered at the given times (the times of the
+// result are the caller's to fill in); node says whose list it is, because Back and Departures compare it with
+// the node's earlier ones. What changed between the two times counts as right either way. The lists of one
+// node come in the order in which they were asked for.
 func (b *Book) Judge(node int, listed Listing, asked, answered time.Time) trial.List {
-	panic("not written")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sum := trial.List{Node: node, Listed: len(listed)}
+	for id, r := range b.records {
+		version, is := listed[id]
+		l := look{node: node, listed: is, version: version, asked: asked, answered: answered}
+		sum.Ghosts += count(r.ghost(l))
+		sum.Missing += count(r.missing(l))
+		sum.Behind += count(r.behind(l))
+		sum.Unhealed += count(r.unhealed(l))
+		if r.follow(l) {
+			sum.Back = append(sum.Back, id)
+		}
+	}
+	slices.Sort(sum.Back)
+	return sum
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // Departures lists, for every instance that died or was canceled and every node that listed it, when it
-// was gone from that node's lists. began is the begin of the trial.
-func (b *Book) Departures(began time.Time) []trial.Departure { panic("not written") }
+// was gone from that node's lists; sorted by id, in the order of their times, by node. began is the begin of the
+// trial. A node that still listed an instance when it was registered again says nothing, and is left out.
+func (b *Book) Departures(began time.Time) []trial.Departure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []trial.Departure
+	for _, id := range slices.Sorted(maps.Keys(b.records)) {
+		all = b.records[id].tell(all, id, began)
+	}
+	return all
+}
 
-// End compares a node's last list, fetched when all had settled, with what is known. An instance that died
-// less than lease ago is no error either way.
+// End compares a node's last list, fetched when all had settled, with what is known; at is when it was asked
+// for. An instance that died less than lease ago is no error either way. Nor is one that may be the late work
+// of a write whose outcome nobody knows. The ids are sorted.
 func (b *Book) End(listed Listing, at time.Time, lease time.Duration) (missing, revived, dead []string) {
-	panic("not written")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(b.records)) {
+		r := b.records[id]
+		version, is := listed[id]
+		l := look{listed: is, version: version, asked: at, answered: at}
+		switch {
+		case r.missing(l) && !r.mayBeGone():
+			missing = append(missing, id)
+		case r.revived(l):
+			revived = append(revived, id)
+		case is && r.deadFor(lease, at):
+			dead = append(dead, id)
+		}
+	}
+	return missing, revived, dead
 }

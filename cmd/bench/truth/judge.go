@@ -1,0 +1,101 @@
+package truth
+
+import (
+	"slices"
+	"time"
+)
+
+// look is what one list says of one instance.
+type look struct {
+	node            int
+	listed          bool
+	version         int64 // 0: the document has none
+	asked, answered time.Time
+}
+
+// ghost reports whether the instance should not be listed, but is.
+func (r *record) ghost(l look) bool {
+	return l.listed && (r.deadFor(0, l.asked) || r.gone(l))
+}
+
+// gone reports whether it is certain that the instance was canceled when the list was asked for, and not registered
+// again until it was answered.
+func (r *record) gone(l look) bool {
+	return r.fate == absent && !r.since.After(l.asked) && !r.underWay(false, l.answered)
+}
+
+// deadFor reports whether the instance had been dead for so long.
+func (r *record) deadFor(d time.Duration, at time.Time) bool {
+	return !r.died.IsZero() && at.Sub(r.died) >= d
+}
+
+// missing reports whether the instance should be listed, but is not.
+func (r *record) missing(l look) bool {
+	return !l.listed && r.fate == present && !r.since.After(l.asked) &&
+		!r.deadFor(0, l.answered) && !r.underWay(true, l.answered)
+}
+
+// behind reports whether the instance is listed in an older version than it may. Ghosts are not counted twice.
+func (r *record) behind(l look) bool {
+	return l.listed && l.version != 0 && l.version < r.acknowledged(l.asked) && !r.ghost(l)
+}
+
+// acknowledged is the newest version that was acknowledged until a time; 0: none is known.
+func (r *record) acknowledged(until time.Time) int64 {
+	for _, a := range slices.Backward(r.acks) {
+		if !a.at.After(until) {
+			return a.version
+		}
+	}
+	return 0
+}
+
+// revived reports whether the instance is listed after its cancel, and no registration explains it.
+func (r *record) revived(l look) bool { return l.listed && r.gone(l) && !r.explains(l.version) }
+
+// explains reports whether the version may be the late work of a registration whose outcome nobody knows: the
+// client gave it up, but it waits in front of a server that stalls.
+func (r *record) explains(version int64) bool {
+	return slices.ContainsFunc(r.open, func(w write) bool {
+		return !w.cancel && (version == 0 || w.version == version)
+	})
+}
+
+// mayBeGone reports whether its absence may be the late work of a cancel whose outcome nobody knows.
+func (r *record) mayBeGone() bool {
+	return slices.ContainsFunc(r.open, func(w write) bool { return w.cancel })
+}
+
+// mark is what was acknowledged at a time. The zero mark: nothing was.
+type mark struct {
+	fate    fate
+	version int64
+	begun   writes // until then
+}
+
+func (r *record) mark() {
+	r.marked = mark{begun: r.begun}
+	switch {
+	case !r.died.IsZero():
+	case r.fate == present && !r.underWay(true, time.Time{}):
+		r.marked.fate = present
+		if n := len(r.acks); n > 0 {
+			r.marked.version = r.acks[n-1].version
+		}
+	case r.fate == absent && !r.underWay(false, time.Time{}):
+		r.marked.fate = absent
+	}
+}
+
+// unhealed reports whether the list lacks what was acknowledged at the mark. What the client has undone since is
+// judged no more.
+func (r *record) unhealed(l look) bool {
+	switch r.marked.fate {
+	case present:
+		lacks := !l.listed || l.version != 0 && l.version < r.marked.version
+		return lacks && r.died.IsZero() && r.begun.cancels == r.marked.begun.cancels
+	case absent:
+		return l.listed && r.begun.registrations == r.marked.begun.registrations && !r.explains(l.version)
+	}
+	return false
+}
