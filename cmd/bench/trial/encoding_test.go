@@ -1,0 +1,65 @@
+package trial
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestWhatATrialHasThousandsOfIsAnArray(t *testing.T) {
+	cases := []struct {
+		name  string
+		value any
+		want  string
+	}{
+		{"a call", Call{"own-3", 12, 1, Look, 7, NotFound, 14_123_456, 14_124_268}, `["own-3",12,1,"l",7,"f",14123456,812]`},
+		{"an unanswered call", Call{"shared-1", 2, 0, Write, 9, Unknown, 100, math.MaxInt64}, `["shared-1",2,0,"w",9,"u",100,-1]`},
+		{"a list", List{Node: 2, Asked: 100, Answered: 350, Listed: 300, Ghosts: 1, Missing: 2, Behind: 3, Unhealed: 4}, `[2,100,250,false,300,1,2,3,4]`},
+		{"a list with what is back", List{Asked: 100, Answered: 350, Back: []string{"a", "b"}}, `[0,100,250,false,0,0,0,0,0,["a","b"]]`},
+		{"a failed list", List{Node: 1, Asked: -5, Answered: 5, Failed: true}, `[1,-5,10,true,0,0,0,0,0]`},
+		{"a sighting", Sighting{0, 2, ByStale, 1000, -1}, `[0,2,"stale read",1000,-1]`},
+		{"a departure", Departure{"i-1", true, 1000, 2, 3000}, `["i-1",true,1000,2,3000]`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			text, err := json.Marshal(c.value)
+			if err != nil || string(text) != c.want {
+				t.Fatalf("encoded: %s, %v; want %s", text, err, c.want)
+			}
+			back := reflect.New(reflect.TypeOf(c.value))
+			if err := json.Unmarshal(text, back.Interface()); err != nil {
+				t.Fatal(err)
+			}
+			if got := back.Elem().Interface(); !reflect.DeepEqual(got, c.value) {
+				t.Errorf("decoded: %+v, want %+v", got, c.value)
+			}
+		})
+	}
+}
+
+func TestEveryActionAndOutcomeSurvivesItsLetter(t *testing.T) {
+	for _, action := range []Action{Write, Remove, Look} {
+		for _, outcome := range []Outcome{Done, NotFound, Refused, Unreached, Unknown} {
+			want := Call{Key: "k", Action: action, Outcome: outcome}
+			text, err := json.Marshal(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got Call
+			if err := json.Unmarshal(text, &got); err != nil || got != want {
+				t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
+			}
+		}
+	}
+}
+
+func TestAnArrayOfAnotherLengthIsRefused(t *testing.T) {
+	for _, text := range []string{`["k",1,2]`, `["k",1,2,"l",3,"d",4,5,6]`} {
+		err := json.Unmarshal([]byte(text), new(Call))
+		if err == nil || !strings.Contains(err.Error(), "not 8") {
+			t.Errorf("%s: %v, want an error that says how many values a call has", text, err)
+		}
+	}
+}
