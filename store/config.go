@@ -22,6 +22,8 @@ type RaftConfig struct {
 	Dial             map[string]string // node name -> address to dial instead of the advertised one
 	TLS              *TLSFiles         // nil: plain connections
 
+	SyncDelay time.Duration // each durable write to the log takes so much longer; for tests and benchmarks
+
 	InFlight   int  // log entries in flight at a time; 0: 2
 	NoBatching bool // one log entry per write, for comparison only
 

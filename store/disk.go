@@ -26,9 +26,10 @@ const hungDisk = 5 * time.Second
 // has (a failed fsync may have dropped pages, a failed append may be there), so the first one ends
 // the node. fail is called once with the reason.
 type disk struct {
-	bolt *raftboltdb.BoltStore
-	fail func(error)
-	vote *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
+	bolt  *raftboltdb.BoltStore
+	fail  func(error)
+	vote  *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
+	delay syncDelay
 
 	mu      sync.Mutex
 	started map[string]time.Time // running calls by name
@@ -122,6 +123,7 @@ func (d *disk) do(name string, call func() error) error {
 	d.mu.Lock()
 	d.started[name] = time.Now()
 	d.mu.Unlock()
+	d.delay.pass()
 	err := call()
 	d.mu.Lock()
 	delete(d.started, name)

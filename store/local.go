@@ -36,6 +36,7 @@ type LocalConfig struct {
 	DataDir      string        // belongs to this node alone; required
 	Sync         Sync          // when changes are on disk
 	SyncInterval time.Duration // 0: 1 s
+	SyncDelay    time.Duration // each write to the disk takes so much longer; for tests and benchmarks
 
 	EvictionInterval time.Duration // 0: 1 s
 	EvictionTimer    bool          // as RaftConfig.EvictionTimer
@@ -126,6 +127,7 @@ func (s *Local) open() (err error) {
 	if s.disk, err = openLocalDisk(s.cfg.DataDir); err != nil {
 		return err
 	}
+	s.SetSyncDelay(s.cfg.SyncDelay)
 	if err := s.load(); err != nil {
 		return errors.Join(err, s.disk.close())
 	}

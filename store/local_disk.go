@@ -34,8 +34,9 @@ var keyRegistry = []byte("registry")
 // localDisk is the file that a node without consensus keeps its registry in. Each write is one
 // transaction: a crash leaves the state of some write, whole. It belongs to one goroutine at a time.
 type localDisk struct {
-	path string
-	bolt *bbolt.DB
+	path  string
+	bolt  *bbolt.DB
+	delay syncDelay
 	marks
 }
 
@@ -121,6 +122,7 @@ func createBuckets(tx *bbolt.Tx) error {
 
 // write brings what changed to the disk, in one transaction.
 func (d *localDisk) write(what saved) error {
+	d.delay.pass()
 	var w localWriter
 	err := d.bolt.Update(func(tx *bbolt.Tx) error {
 		w = localWriter{saved: what, tx: tx, marks: d.marks}

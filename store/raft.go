@@ -107,6 +107,7 @@ func (s *Raft) open() error {
 	if s.disk, err = openDisk(s.cfg.DataDir, s.fail); err != nil {
 		return err
 	}
+	s.SetSyncDelay(s.cfg.SyncDelay)
 	s.net.self = func() hello { return hello{Cluster: s.clusterID(), ServerID: s.id.ServerID} }
 	s.peers = newPeers(s.net, s.cfg.Dial)
 	calls := rpc.NewServer()

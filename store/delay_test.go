@@ -1,0 +1,105 @@
+package store
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Time stands still in a bubble while the disk really works.
+func timed(t *testing.T, write func() error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+func TestADelayedDiskTakesLongerForEachDurableWrite(t *testing.T) {
+	tests := []struct {
+		name   string
+		write  func(*disk) error
+		writes time.Duration // durable ones
+	}{
+		{"append to the log", func(d *disk) error { return d.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}) }, 1},
+		{"truncate the log", func(d *disk) error { return d.DeleteRange(1, 2) }, 1},
+		{"store the term", func(d *disk) error { return d.SetUint64([]byte("CurrentTerm"), 7) }, 1},
+		{"hold the vote's term back", func(d *disk) error { return d.SetUint64([]byte(keyVoteTerm), 7) }, 0},
+		{"store the vote's candidate and term", func(d *disk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }, 2},
+		{"read", func(d *disk) error { _, err := d.LastIndex(); return err }, 0},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d, err := openDisk(t.TempDir(), func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.close()
+		for _, tt := range tests {
+			d.delay.set(time.Second)
+			if got, want := timed(t, func() error { return tt.write(d) }), tt.writes*time.Second; got != want {
+				t.Errorf("%s: it takes %v longer, want %v", tt.name, got, want)
+			}
+		}
+		d.delay.set(0)
+		if got := timed(t, func() error { return d.StoreLog(&raft.Log{Index: 3, Term: 1}) }); got != 0 {
+			t.Errorf("after the end of the delay a write takes %v longer", got)
+		}
+	})
+}
+
+func TestAHungDiskIsNoticedInADelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := openDisk(t.TempDir(), func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.close()
+		d.delay.set(2 * hungDisk)
+		written := make(chan error, 1)
+		go func() { written <- d.StoreLog(&raft.Log{Index: 1, Term: 1}) }()
+		time.Sleep(hungDisk + time.Second)
+		if got := d.hung(time.Now()); got != "append to the log" {
+			t.Errorf("%q hangs, want the write that is delayed", got)
+		}
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestADelayedFlushKeepsThoseWhoWaitForItAndNobodyElse(t *testing.T) {
+	tune := func(c *LocalConfig) { c.Sync, c.SyncInterval, c.SyncDelay = SyncAlways, time.Hour, time.Second }
+	localBubble(t, tune, func(t *testing.T, g *localRig) {
+		for _, tt := range []struct {
+			name  string
+			delay time.Duration
+			op    registry.Op
+			want  time.Duration
+		}{
+			{"a registration", time.Second, registry.Register{Instance: instance("A", "x", 3600)}, time.Second},
+			{"a renewal, which waits for no disk", time.Second, registry.Renew{Key: registry.NewKey("A", "x")}, 0},
+			{"a cancel after the delay was changed", 3 * time.Second, registry.Cancel{Key: registry.NewKey("A", "x")}, 3 * time.Second},
+			{"a registration after its end", 0, registry.Register{Instance: instance("A", "x", 3600)}, 0},
+		} {
+			g.SetSyncDelay(tt.delay)
+			if got := timed(t, func() error { _, err := g.Apply(t.Context(), registry.FromClient, tt.op); return err }); got != tt.want {
+				t.Errorf("%s takes %v, want %v", tt.name, got, tt.want)
+			}
+		}
+	})
+}
+
+func TestADiskIsDelayedFromTheStartIfTheSettingsSay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		startLocal(t, func(c *LocalConfig) { c.SyncDelay = time.Second })
+		if got := time.Since(began); got != time.Second {
+			t.Errorf("the start, which writes once, takes %v, want 1 s", got)
+		}
+	})
+}
