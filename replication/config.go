@@ -77,7 +77,9 @@ type Config struct {
 	Consensus bool
 	Peers     []PeerConfig
 	Digest    time.Duration // between comparisons; 0: 60 s
-	Log       *slog.Logger  // nil: discards
+	// CopyWait is how long Copy waits for another node to be ready; 0: 3 s.
+	CopyWait time.Duration
+	Log      *slog.Logger // nil: discards
 	Metrics   prometheus.Registerer
 }
 
@@ -94,11 +96,13 @@ const (
 	defaultConnectTimeout  = time.Second
 	defaultReadTimeout     = 5 * time.Second
 	defaultDigest          = time.Minute
+	defaultCopyWait        = 3 * time.Second
 )
 
 // withDefaults fills in what was left at zero.
 func (c Config) withDefaults() Config {
 	c.Digest = or(c.Digest, defaultDigest)
+	c.CopyWait = or(c.CopyWait, defaultCopyWait)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -149,6 +153,9 @@ func (c Config) validate() error {
 	}
 	if c.Digest < 0 {
 		errs = append(errs, fmt.Errorf("the time between comparisons must not be negative, and is %v (Digest)", c.Digest))
+	}
+	if c.CopyWait < 0 {
+		errs = append(errs, fmt.Errorf("the wait for a node to copy from must not be negative, and is %v (CopyWait)", c.CopyWait))
 	}
 	names := make(map[string]bool)
 	for i, p := range c.Peers {

@@ -15,7 +15,7 @@ func validConfig() Config {
 
 func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 	c := Config{
-		Datacenter: "dc1", Consensus: true, Digest: -time.Second,
+		Datacenter: "dc1", Consensus: true, Digest: -time.Second, CopyWait: -time.Minute,
 		Peers: []PeerConfig{
 			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1", "ftp://b:1"}, Queue: -1},
 			{Name: "dc2", Kind: Datacenter, URLs: []string{"a:1/"}},
@@ -29,7 +29,7 @@ func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{
-		"there is no Service", "the own node must have a name (Node)", "there is no Sender", "must not be negative, and is -1s (Digest)",
+		"there is no Service", "the own node must have a name (Node)", "there is no Sender", "must not be negative, and is -1s (Digest)", "must not be negative, and is -1m0s (CopyWait)",
 		`peer dc2: URL "ftp://b:1" must be absolute`, "peer dc2: Queue must not be negative", "peer dc2: another peer has this name",
 		"peer n2: the nodes of a datacenter with consensus do not replicate to each other",
 		`peer n2: URL "http://a:1/" must have no slash at its end`,
@@ -58,7 +58,7 @@ func TestZeroNumbersAreDefaults(t *testing.T) {
 	c.Peers = []PeerConfig{{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1"}, Queue: 7}}
 	got := c.withDefaults()
 	p := got.Peers[0]
-	if got.Digest != time.Minute || p.BatchSize != 250 || p.BatchDelay != 500*time.Millisecond || p.Queue != 7 ||
+	if got.Digest != time.Minute || got.CopyWait != 3*time.Second || p.BatchSize != 250 || p.BatchDelay != 500*time.Millisecond || p.Queue != 7 ||
 		p.Workers != 20 || p.CongestionDelay != time.Second || p.NetworkDelay != 100*time.Millisecond ||
 		p.MaxDelay != 30*time.Second || p.Expiry != 30*time.Second || p.ConnectTimeout != time.Second || p.ReadTimeout != 5*time.Second {
 		t.Errorf("got %+v", got)

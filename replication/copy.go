@@ -16,8 +16,7 @@ import (
 
 // How long and how often a start-up copy is tried.
 const (
-	copyPatience = 3 * time.Second        // for another node to be ready
-	copyPause    = 200 * time.Millisecond // between looking for one
+	copyPause    = 200 * time.Millisecond // between looking for a node that is ready
 	copyTries    = 5                      // transfers that break
 	copyRetry    = time.Second            // between them
 	copyChunk    = 500                    // items applied together
@@ -29,7 +28,7 @@ var errNotReady = errors.New("not ready to be copied from")
 
 // Copy takes over what the other nodes of the own datacenter have, when this one has started. It
 // returns nil when it has it, when there is no other node, or when none of the others has been ready
-// for some seconds; else an error, after its tries.
+// for Config.CopyWait; else an error, after its tries.
 func (r *Replicator) Copy(ctx context.Context) error {
 	var others []*copySource
 	for _, p := range r.config.Peers {
@@ -66,7 +65,7 @@ func (r *Replicator) Copy(ctx context.Context) error {
 
 // copyFromAny copies from the first node that is ready, and waits for one for a while.
 func (r *Replicator) copyFromAny(ctx context.Context, others []*copySource) error {
-	deadline := time.Now().Add(copyPatience)
+	deadline := time.Now().Add(r.config.CopyWait)
 	for {
 		last := errNotReady
 		candidates := 0

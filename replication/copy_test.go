@@ -117,7 +117,7 @@ func TestANodeAloneHasNothingToCopy(t *testing.T) {
 	if err := node.Copy(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begun); took > copyPatience {
+	if took := time.Since(begun); took > defaultCopyWait {
 		t.Errorf("it took %v", took)
 	}
 }
@@ -179,7 +179,7 @@ func TestNodesThatStartTogetherDoNotWaitForEver(t *testing.T) {
 	if err := node.Copy(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begun); took < copyPatience/2 {
+	if took := time.Since(begun); took < defaultCopyWait/2 {
 		t.Errorf("it gave up after %v", took)
 	}
 }
