@@ -27,6 +27,7 @@ type ReplicationConfig struct {
 	ConnectTimeout  time.Duration `yaml:"connect-timeout" help:"time to reach a peer (peerNodeConnectTimeoutMs)"`
 	ReadTimeout     time.Duration `yaml:"read-timeout" help:"time for a peer's answer (peerNodeReadTimeoutMs)"`
 	DigestInterval  time.Duration `yaml:"digest-interval" help:"time between two comparisons with a Rollcall peer"`
+	CopyWait        time.Duration `yaml:"copy-wait" help:"mode ap: how long a node that starts waits for another one that is ready to be copied from, before it goes on with what it has"`
 	WaitWhenEmpty   time.Duration `yaml:"wait-when-empty" help:"mode ap: how long lists are refused after a start that found no instance anywhere (waitTimeInMsWhenSyncEmpty)"`
 
 	TLS ReplicationTLSConfig `yaml:"tls"`
@@ -44,5 +45,6 @@ func defaultReplication() ReplicationConfig {
 		BatchSize: 250, BatchDelay: 500 * time.Millisecond, Queue: 10_000, Workers: 20,
 		CongestionDelay: time.Second, NetworkDelay: 100 * time.Millisecond, MaxDelay: 30 * time.Second, Backoff: true,
 		Expiry: 30 * time.Second, ConnectTimeout: time.Second, ReadTimeout: 5 * time.Second, DigestInterval: time.Minute,
+		CopyWait: 3 * time.Second,
 	}
 }

@@ -29,6 +29,7 @@ func (c *Config) validateReplication() error {
 		atLeast("replication.connect-timeout", r.ConnectTimeout, time.Millisecond),
 		atLeast("replication.read-timeout", r.ReadTimeout, time.Millisecond),
 		atLeast("replication.digest-interval", r.DigestInterval, time.Second),
+		atLeast("replication.copy-wait", r.CopyWait, time.Millisecond),
 		atLeast("replication.wait-when-empty", r.WaitWhenEmpty, 0),
 		checkFile("replication.tls.ca", r.TLS.CA),
 		checkFile("replication.tls.cert", r.TLS.Cert),

@@ -53,10 +53,14 @@ func (c *Config) Validate() error {
 	)
 }
 
+// maxSyncDelay is more than any disk takes that a node would not give up.
+const maxSyncDelay = 10 * time.Second
+
 func (c *Config) validateNode() error {
 	var errs []error
 	errs = append(errs, oneOf("mode", c.Mode, modes), oneOf("data.sync", c.Data.Sync, syncs),
-		atLeast("data.sync-interval", c.Data.SyncInterval, time.Millisecond))
+		atLeast("data.sync-interval", c.Data.SyncInterval, time.Millisecond),
+		atLeast("data.sync-delay", c.Data.SyncDelay, 0), atMost("data.sync-delay", c.Data.SyncDelay, maxSyncDelay))
 	if c.Data.Dir == "" {
 		errs = append(errs, errors.New("data.dir: is required: the directory that holds the node's state"))
 	}
@@ -125,7 +129,7 @@ func atLeast[T int | int64 | uint64 | time.Duration](name string, value, least T
 	return fmt.Errorf("%s: %v is below %v", name, value, least)
 }
 
-func atMost(name string, value, most int) error {
+func atMost[T int | time.Duration](name string, value, most T) error {
 	if value <= most {
 		return nil
 	}

@@ -22,6 +22,8 @@ type engine struct {
 	cluster httpd.Cluster
 	members httpd.Members // nil: nodes are not members of anything
 	peers   *peers
+	// setSyncDelay is store.Raft's or store.Local's.
+	setSyncDelay func(time.Duration)
 }
 
 // engineEnv is what both engines need.
@@ -66,7 +68,7 @@ func (c *Config) openRaft(env engineEnv) (*engine, error) {
 			raft.WhileLeading(ctx, func(ctx context.Context) { p.send(ctx, env.log) })
 		})
 	}
-	return &engine{service: service, run: run, cluster: cluster{raft}, members: members{raft}, peers: p}, nil
+	return &engine{service: service, run: run, cluster: cluster{raft}, members: members{raft}, peers: p, setSyncDelay: raft.SetSyncDelay}, nil
 }
 
 // openLocal makes the engine of a node without consensus: once it has what the others have, it sends
@@ -100,7 +102,7 @@ func (c *Config) openLocal(env engineEnv) (*engine, error) {
 			}
 		})
 	}
-	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{env.name, env.http, c.Datacenter, p.replicator, local}, peers: p}, nil
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{env.name, env.http, c.Datacenter, p.replicator, local}, peers: p, setSyncDelay: local.SetSyncDelay}, nil
 }
 
 // openPeers makes the replicator of a node.
@@ -118,6 +120,7 @@ func (c *Config) openPeers(p *peers, env engineEnv, service registry.Service, se
 		Consensus:  c.Mode == modeCP,
 		Peers:      configs,
 		Digest:     c.Replication.DigestInterval,
+		CopyWait:   c.Replication.CopyWait,
 		Log:        env.log,
 		Metrics:    env.metrics,
 	})

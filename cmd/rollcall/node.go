@@ -23,7 +23,7 @@ type node struct {
 	listeners []listener                  // the first one serves the HTTP API
 	draining  *atomic.Bool                // set when the node shuts down: it is not ready any more
 	limits    shutdownLimits
-	setRate   func(httpd.RateLimit) // of the HTTP API, while it is served
+	apply     func(*Config) // takes over what can change while the node runs (see reloaded)
 }
 
 // openNode binds the ports first: they fail at once, and before the data directory was touched.
@@ -90,7 +90,10 @@ func (n *node) handle(c *Config, name string, e *engine, metrics *prometheus.Reg
 	if err != nil {
 		return err
 	}
-	n.setRate = handler.SetRateLimit
+	n.apply = func(c *Config) {
+		handler.SetRateLimit(c.RateLimiter.http())
+		e.setSyncDelay(c.Data.SyncDelay)
+	}
 	n.listeners[0].server.Handler = handler
 	n.listeners[0].server.RegisterOnShutdown(handler.EndWatches) // they would outlast any patience
 	if c.HTTP.HeartbeatTakeover {
@@ -147,6 +150,7 @@ func (c *Config) raftConfig(env engineEnv) store.RaftConfig {
 		Join:              c.Cluster.Join,
 		BootstrapExpect:   c.Cluster.BootstrapExpect,
 		Dial:              c.Cluster.Dial,
+		SyncDelay:         c.Data.SyncDelay,
 		InFlight:          c.Commit.InFlight,
 		NoBatching:        !c.Commit.Batching,
 		HeartbeatTimeout:  c.Raft.HeartbeatTimeout,
@@ -176,6 +180,7 @@ func (c *Config) localConfig(env engineEnv) store.LocalConfig {
 		DataDir:          c.Data.Dir,
 		Sync:             map[string]store.Sync{"always": store.SyncAlways, "none": store.SyncNone}[c.Data.Sync],
 		SyncInterval:     c.Data.SyncInterval,
+		SyncDelay:        c.Data.SyncDelay,
 		EvictionInterval: c.Eviction.Interval,
 		EvictionTimer:    c.EurekaCompat.EvictionTimer,
 		Settings:         c.leases(),

@@ -8,14 +8,12 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-
-	"github.com/seed-20419f34/rollcall/httpd"
 )
 
 // reloader reads the settings of a running node again.
 type reloader struct {
 	load    func() (settings, error)
-	apply   func(httpd.RateLimit)
+	apply   func(*Config)
 	log     *slog.Logger
 	running Config // what the node runs with
 }
@@ -57,24 +55,26 @@ func (r *reloader) reload() {
 		r.log.Error("the settings were not read again, the old ones hold", "err", err)
 		return
 	}
-	now, later := r.changes(s.Config)
-	r.running.RateLimiter = s.RateLimiter
-	r.apply(s.RateLimiter.http())
+	now, later := r.takeOver(s.Config)
+	r.apply(&r.running)
 	r.log.Info("the settings were read again", "changed", now)
 	if len(later) > 0 {
 		r.log.Warn("settings have changed that need a restart", "keys", later)
 	}
 }
 
-// reloaded is the section that can change while the node runs.
-const reloaded = "rate-limiter."
+// reloaded says of a key that it can change while the node runs.
+func reloaded(name string) bool {
+	return strings.HasPrefix(name, "rate-limiter.") || name == "data.sync-delay"
+}
 
-// changes lists the keys that differ from what runs: those that hold from now on, and those that need
+// takeOver lists the keys that differ from what runs: those that hold from now on, and those that need
 // a restart.
-func (r *reloader) changes(c *Config) (now, later []string) {
+func (r *reloader) takeOver(c *Config) (now, later []string) {
 	for _, k := range configKeys() {
 		switch changed := k.format(c) != k.format(&r.running); {
-		case changed && strings.HasPrefix(k.name, reloaded):
+		case changed && reloaded(k.name):
+			k.field(&r.running).Set(k.field(c))
 			now = append(now, k.name)
 		case changed:
 			later = append(later, k.name)

@@ -12,37 +12,40 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
-
-	"github.com/seed-20419f34/rollcall/httpd"
 )
 
-func TestAReloadTakesOverTheRateLimiterAndNothingElse(t *testing.T) {
+func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
 	before := *defaultConfig()
-	limited := before
+	limited, slow := before, before
+	slow.Data.SyncDelay = time.Second
 	limited.RateLimiter = RateLimiterConfig{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, Throttle: true, Privileged: []string{"a"}}
 	other := before
 	other.Log.Level, other.Eviction.Interval = "debug", 7
 	for _, tc := range []struct {
 		name string
 		load func() (settings, error)
-		want []httpd.RateLimit // as applied
+		want []Config // as applied
 		says []string
 	}{
 		{name: "the limiter", load: func() (settings, error) { return settings{Config: &limited}, nil },
-			want: []httpd.RateLimit{{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, ThrottleStandard: true, Privileged: []string{"a"}}},
+			want: []Config{limited},
 			says: []string{"level=INFO", "rate-limiter.burst-size"}},
+		{name: "the disk's delay", load: func() (settings, error) { return settings{Config: &slow}, nil },
+			want: []Config{slow},
+			says: []string{"level=INFO", "changed=[data.sync-delay]"}},
 		{name: "something else", load: func() (settings, error) { return settings{Config: &other}, nil },
-			want: []httpd.RateLimit{before.RateLimiter.http()},
+			want: []Config{before},
 			says: []string{"level=WARN", "need a restart", "[eviction.interval log.level]"}},
 		{name: "a mistake", load: func() (settings, error) { return settings{Config: &limited}, errors.New("c.yaml:1: no") },
 			says: []string{"level=ERROR", "the old ones hold", "c.yaml:1: no"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var said bytes.Buffer
-			var applied []httpd.RateLimit
-			r := reloader{load: tc.load, apply: func(l httpd.RateLimit) { applied = append(applied, l) }, running: before, log: slog.New(slog.NewTextHandler(&said, nil))}
+			var applied []Config
+			r := reloader{load: tc.load, apply: func(c *Config) { applied = append(applied, *c) }, running: before, log: slog.New(slog.NewTextHandler(&said, nil))}
 			r.reload()
 			if !reflect.DeepEqual(applied, tc.want) {
 				t.Errorf("applied %+v, want %+v", applied, tc.want)
@@ -56,11 +59,19 @@ func TestAReloadTakesOverTheRateLimiterAndNothingElse(t *testing.T) {
 	}
 }
 
+func TestTheRateLimiterGetsEverySetting(t *testing.T) {
+	got := (&RateLimiterConfig{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, Throttle: true, Privileged: []string{"a"}}).http()
+	want := httpd.RateLimit{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, ThrottleStandard: true, Privileged: []string{"a"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestAReloadComparesWithTheOneBefore(t *testing.T) {
 	c := *defaultConfig()
 	c.RateLimiter.BurstSize = 5
 	var said bytes.Buffer
-	r := reloader{load: func() (settings, error) { return settings{Config: &c}, nil }, apply: func(httpd.RateLimit) {}, running: *defaultConfig(), log: slog.New(slog.NewTextHandler(&said, nil))}
+	r := reloader{load: func() (settings, error) { return settings{Config: &c}, nil }, apply: func(*Config) {}, running: *defaultConfig(), log: slog.New(slog.NewTextHandler(&said, nil))}
 	r.reload()
 	said.Reset()
 	r.reload()
@@ -103,7 +114,7 @@ func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
 	if err := flags.Parse([]string{"--config", file, "--data-dir", c.Data.Dir}); err != nil {
 		t.Fatal(err)
 	}
-	r := reloader{load: func() (settings, error) { return loadSettings(fromProcess(flags)) }, apply: n.setRate, running: *c, log: quiet}
+	r := reloader{load: func() (settings, error) { return loadSettings(fromProcess(flags)) }, apply: n.apply, running: *c, log: quiet}
 	hup := make(chan os.Signal)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

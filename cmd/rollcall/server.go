@@ -21,7 +21,8 @@ func newServerCommand() *cobra.Command {
 		Short: "Run one node",
 		Long: "Runs one node until SIGTERM or Ctrl-C. Every flag but --config is a key of the file with dashes\n" +
 			"for dots, and an environment variable too; docs/operations.md lists them. Order: flag,\n" +
-			"environment, file, default. SIGHUP makes it read them again and take over rate-limiter.*.",
+			"environment, file, default. SIGHUP makes it read them again and take over rate-limiter.*\n" +
+			"and data.sync-delay.",
 		Example: "  rollcall server --data-dir /var/lib/rollcall\n" +
 			"  rollcall server --config /etc/rollcall.yaml",
 		Args: usageArgs(cobra.NoArgs),
@@ -49,7 +50,7 @@ func runServer(ctx context.Context, c *Config, load func() (settings, error), lo
 	if err != nil {
 		return err
 	}
-	r := reloader{load: load, apply: n.setRate, log: n.log, running: *c}
+	r := reloader{load: load, apply: n.apply, log: n.log, running: *c}
 	return r.during(ctx, hup, n.run)
 }
 
