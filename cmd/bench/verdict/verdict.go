@@ -22,6 +22,7 @@ type Verdict struct {
 	Healing        []Healing                 `json:"healing"`         // per fault that ended
 	Lost           []string                  `json:"lost"`            // instances that some node lacks at the end though acknowledged and alive
 	Revived        []string                  `json:"revived"`         // instances listed again after their acknowledged cancel, or at the end
+	Dead           []string                  `json:"dead"`            // instances that some node lists at the end though their lease ended
 	FalseEvictions int                       `json:"false_evictions"` // distinct instances
 	Elections      int                       `json:"elections"`       // leaders that came after the first
 	Leaderless     float64                   `json:"leaderless"`      // seconds in which no node knew a leader
@@ -39,12 +40,14 @@ type Calls struct {
 	PerSecond  float64               `json:"per_second"`  // answered
 	Success    float64               `json:"success"`     // share that was answered; 1 if there were none
 	Latency    Spread                `json:"latency"`     // of the answered, from when they were due, in seconds
-	LongestGap float64               `json:"longest_gap"` // seconds in a row in which calls were due and none succeeded
+	LongestGap float64               `json:"longest_gap"` // seconds in a row in which calls were due and none was answered, in steps of 0.1
 }
 
-// Spread describes values. Quantiles are of the nearest rank.
+// Spread describes values. Quantiles are of the nearest rank. What has no value, because it did not happen within the
+// trial, is counted in Never and in nothing else.
 type Spread struct {
 	Count int     `json:"count"`
+	Never int     `json:"never,omitempty"`
 	P50   float64 `json:"p50"`
 	P90   float64 `json:"p90"`
 	P99   float64 `json:"p99"`
@@ -70,6 +73,9 @@ type Side struct {
 	Reads     Calls     `json:"reads"`
 	Writes    Calls     `json:"writes"`
 	Staleness Staleness `json:"staleness"`
+	// NoWrites is how long after the fault's begin the writes came to a stop: no later one was answered that was due
+	// during the fault. In seconds; -1: the last one that was due was answered, or none was due.
+	NoWrites float64 `json:"no_writes"`
 }
 
 // Healing is how long after a fault's end everything acknowledged before was in every node's list.
@@ -128,7 +134,8 @@ type History struct {
 // could be.
 type Counterexample struct {
 	Key   string       `json:"key"`
-	Calls []trial.Call `json:"calls"` // those that had begun; the last to return is the one that cannot be explained
+	Calls []trial.Call `json:"calls"` // those that had begun; one that had not returned is of unknown outcome and has no end
+	Last  int          `json:"last"`  // the place in Calls of the last to return, which cannot be explained
 	Text  string       `json:"text"`  // a sentence: what was read, and what had been acknowledged before
 }
 
@@ -147,5 +154,38 @@ type Broken struct {
 	Got   string `json:"got"`
 }
 
-// Judge computes the verdict of a trial of a scenario.
-func Judge(t *trial.Trial, s scenario.Scenario) Verdict { panic("not written") }
+// Judge computes the verdict of a trial of a scenario. It depends on nothing else, but for the patience of the
+// checker of histories (Undecided).
+func Judge(t *trial.Trial, s scenario.Scenario) Verdict {
+	answered := t.Length.Seconds()
+	watched := keysOf(t.History)
+	v := Verdict{
+		Operations: operations(t.Series, answered),
+		Reads:      callsOf(t.Series, answered, func(s trial.Series) bool { return !s.Operation.Writes() }, always),
+		Writes:     callsOf(t.Series, answered, func(s trial.Series) bool { return s.Operation.Writes() }, always),
+		Staleness:  watched.staleness(always),
+		Sides:      sides(t, watched),
+		Visibility: visibility(t, false),
+		Abroad:     visibility(t, true),
+		Removal:    removal(t.Departures),
+		Ghosts:     integral(t.Lists, func(l trial.List) int { return l.Ghosts }),
+		Missing:    integral(t.Lists, func(l trial.List) int { return l.Missing }),
+		Healing:    healings(t),
+		Lost:       endings(t, func(e trial.Ending) []string { return e.Missing }),
+		Revived:    revived(t),
+		Dead:       endings(t, func(e trial.Ending) []string { return e.Dead }),
+		Elections:  elections(t),
+		Leaderless: leaderless(t),
+		Replicator: replicator(t.Replicator),
+		Cost:       cost(t, s),
+		History:    history(t, watched),
+		Converged:  convergence(t, watched),
+
+		FalseEvictions: falseEvictions(t.Evictions),
+	}
+	v.Broken = broken(t, s, &v)
+	return v
+}
+
+// always is the condition that everything meets.
+func always[T any](T) bool { return true }
