@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // changeConns is over how many connections changes are spread.
@@ -31,8 +32,8 @@ func (r *ratiosRun) crossings(ctx context.Context, p *benchPair) error {
 // crossInTime registers new instances here, and returns how long after the acknowledgement each watcher
 // there had read of them.
 func (r *ratiosRun) crossInTime(ctx context.Context, p *benchPair) (*hdrhistogram.Histogram, error) {
-	pacer := newPacer(changeRate, changeConns, r.warm+r.window)
-	c := newCrossing(p.fleet("crossing", pacer.count), len(p.there.nodes))
+	pacer := wire.NewPacer(changeRate, changeConns, r.warm+r.window)
+	c := newCrossing(p.fleet("crossing", pacer.Count()), len(p.there.nodes))
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var watchers errgroup.Group
@@ -104,28 +105,28 @@ func (c *crossing) arrived(watcher int, id string) {
 }
 
 // register registers each instance when it is due.
-func (c *crossing) register(ctx context.Context, addrs []string, p *pacer) error {
+func (c *crossing) register(ctx context.Context, addrs []string, p *wire.Pacer) error {
 	c.watching.Wait()
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range changeConns {
 		g.Go(func() error { return c.registerDue(ctx, addrs[i%len(addrs)], i, p) })
 	}
 	g.Go(func() error {
-		p.run(ctx)
+		p.Run(ctx)
 		return ctx.Err()
 	})
 	return g.Wait()
 }
 
 // registerDue registers what falls to one connection.
-func (c *crossing) registerDue(ctx context.Context, addr string, i int, p *pacer) error {
-	conn, err := dialBench(addr, time.Now().Add(pairLimit))
+func (c *crossing) registerDue(ctx context.Context, addr string, i int, p *wire.Pacer) error {
+	conn, err := wire.Dial(addr, time.Now().Add(pairLimit))
 	if err != nil {
 		return err
 	}
-	defer conn.close()
+	defer conn.Close()
 	for at := i; ; at += changeConns {
-		if _, due := <-p.due(i); !due || ctx.Err() != nil {
+		if _, due := <-p.Due(i); !due || ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if _, err := timed(conn, c.fleet.registration(at), http.StatusNoContent); err != nil {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // fetches measures documents on the leader, alone and beside renewals.
@@ -143,11 +145,11 @@ func (r fetchRig) fetching(conns int, path string) httpLoad {
 func (r fetchRig) rebuilds(ctx context.Context) error {
 	return r.steady(ctx, rebuild, r.benchCluster, func(leader string) (func(), error) {
 		const tries = 21
-		c, err := dialBench(leader, time.Now().Add(time.Minute))
+		c, err := wire.Dial(leader, time.Now().Add(time.Minute))
 		if err != nil {
 			return nil, err
 		}
-		defer c.close()
+		defer c.Close()
 		change, read := r.changed(0, 1), fetch(fullStale)(0, 1)()
 		extra := make([]time.Duration, tries)
 		for i := range extra {
@@ -161,7 +163,7 @@ func (r fetchRig) rebuilds(ctx context.Context) error {
 }
 
 // firstFetch makes a change and returns the time of the first fetch after it minus that of the second.
-func firstFetch(c *benchConn, change, read []byte) (time.Duration, error) {
+func firstFetch(c *wire.Conn, change, read []byte) (time.Duration, error) {
 	if _, err := timed(c, change, http.StatusNoContent); err != nil {
 		return 0, err
 	}
@@ -174,9 +176,9 @@ func firstFetch(c *benchConn, change, read []byte) (time.Duration, error) {
 }
 
 // timed returns how long an exchange takes.
-func timed(c *benchConn, request []byte, want int) (time.Duration, error) {
+func timed(c *wire.Conn, request []byte, want int) (time.Duration, error) {
 	begin := time.Now()
-	status, err := c.exchange(request)
+	status, err := c.Exchange(request)
 	if err == nil && status != want {
 		err = fmt.Errorf("status %d instead of %d", status, want)
 	}

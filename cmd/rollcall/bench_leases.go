@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // leases measures how soon everybody knows that an instance is gone, and that another one is there.
@@ -125,12 +126,12 @@ func (r *ratiosRun) crashInTurn(ctx context.Context, c *benchCluster) (*hdrhisto
 // when the registration was sent, so that what comes out is never too short. Each node is asked
 // linearizably until it has none, one after the other: what one of them has said holds for all.
 func crash(ctx context.Context, c *benchCluster, f benchFleet, i int) (late time.Duration, err error) {
-	conns := make([]*benchConn, len(c.nodes))
+	conns := make([]*wire.Conn, len(c.nodes))
 	for n, addr := range c.addrs() {
-		if conns[n], err = dialBench(addr, time.Now().Add(crashLimit)); err != nil {
+		if conns[n], err = wire.Dial(addr, time.Now().Add(crashLimit)); err != nil {
 			return 0, err
 		}
-		defer conns[n].close()
+		defer conns[n].Close()
 	}
 	end := time.Now().Add(time.Duration(f.lease.duration) * time.Second)
 	if _, err := timed(conns[i%len(conns)], f.registration(i), http.StatusNoContent); err != nil {
@@ -149,9 +150,9 @@ func crash(ctx context.Context, c *benchCluster, f benchFleet, i int) (late time
 }
 
 // awaitAbsent asks again and again until the answer is 404.
-func awaitAbsent(ctx context.Context, conn *benchConn, look []byte) error {
+func awaitAbsent(ctx context.Context, conn *wire.Conn, look []byte) error {
 	for {
-		status, err := conn.exchange(look)
+		status, err := conn.Exchange(look)
 		switch {
 		case err != nil:
 			return err

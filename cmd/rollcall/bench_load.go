@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // workload makes the requests of one connection out of conns: each call of the returned function
@@ -53,16 +55,16 @@ func (l httpLoad) closed(ctx context.Context) (*loadResult, error) {
 // when it should have been sent: a server that stalls cannot hide the requests that it kept from
 // being sent.
 func (l httpLoad) open(ctx context.Context, rate float64) (*loadResult, error) {
-	p := newPacer(rate, l.conns, l.warm+l.window)
-	p.burst = max(l.burst, 1)
+	p := wire.NewPacer(rate, l.conns, l.warm+l.window)
+	p.Burst = max(l.burst, 1)
 	return l.run(func(s *loadSender, next func() []byte) {
-		for intended := range p.due(s.conn) {
+		for intended := range p.Due(s.conn) {
 			if s.err != nil || ctx.Err() != nil {
 				return
 			}
 			s.open(next(), intended)
 		}
-	}, ctx, p.run)
+	}, ctx, p.Run)
 }
 
 // run opens the connections, lets work send on each of them at the same time and beside it, and adds up.

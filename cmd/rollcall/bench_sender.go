@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // loadSender is one connection of a load and what came back on it. One goroutine uses it.
@@ -13,7 +15,7 @@ type loadSender struct {
 	until      time.Time // when every exchange fails
 	begin, end time.Time // what counts
 
-	c         *benchConn
+	c         *wire.Conn
 	err       error    // the connection cannot be had any more
 	latencies []uint32 // in µs, of the right answers that count
 	body      int64    // bytes of the newest right answer's body
@@ -23,12 +25,12 @@ type loadSender struct {
 // dial replaces the connection.
 func (s *loadSender) dial() {
 	s.close()
-	s.c, s.err = dialBench(s.target, s.until)
+	s.c, s.err = wire.Dial(s.target, s.until)
 }
 
 func (s *loadSender) close() {
 	if s.c != nil {
-		s.c.close()
+		s.c.Close()
 	}
 }
 
@@ -56,7 +58,7 @@ func (s *loadSender) count(latency time.Duration) {
 // exchange reports whether the answer was right, and when it came. Wrong answers count whenever they
 // come; after a broken connection a new one is opened.
 func (s *loadSender) exchange(request []byte) (ok bool, done time.Time) {
-	status, err := s.c.exchange(request)
+	status, err := s.c.Exchange(request)
 	done = time.Now()
 	switch {
 	case err != nil:
@@ -65,7 +67,7 @@ func (s *loadSender) exchange(request []byte) (ok bool, done time.Time) {
 	case status != s.want:
 		s.wronged(fmt.Sprintf("status %d instead of %d", status, s.want))
 	default:
-		s.body = s.c.answer.body
+		s.body = s.c.Size()
 		return true, done
 	}
 	return false, done

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 const (
@@ -127,11 +129,11 @@ func (c *crowd) changeOf(line []byte) (i int, ok bool) {
 
 // change registers an instance of the fleet at a node.
 func (c *crowd) change(addr string, i int) error {
-	conn, err := dialBench(addr, time.Now().Add(arrivalLimit))
+	conn, err := wire.Dial(addr, time.Now().Add(arrivalLimit))
 	if err != nil {
 		return err
 	}
-	defer conn.close()
+	defer conn.Close()
 	c.sent[i].Store(int64(time.Since(c.begun)))
 	_, err = timed(conn, c.fleet.registration(i), http.StatusNoContent)
 	return err

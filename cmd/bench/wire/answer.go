@@ -1,4 +1,4 @@
-package main
+package wire
 
 import (
 	"bytes"
@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// maxBenchHead bounds an answer's status line and header.
-const maxBenchHead = 16 << 10
+// maxHead bounds an answer's status line and header.
+const maxHead = 16 << 10
 
 var (
 	errNotHTTP  = errors.New("not an HTTP/1.1 answer")
@@ -17,18 +17,22 @@ var (
 	errSurplus  = errors.New("more bytes than the answer has")
 )
 
-// answerReader takes an HTTP/1.1 answer in pieces as they arrive, and drops the body. It knows what
-// the measured servers send: a status line, a header with a Content-Length, a body. Chunked answers
-// are errors.
+// answerReader takes an HTTP/1.1 answer in pieces as they arrive, and drops the body unless it is to be
+// kept. It knows what the measured servers send: a status line, a header with a Content-Length, a body.
+// Chunked answers are errors.
 type answerReader struct {
 	status  int
 	body    int64  // bytes of the body, known once head is false
 	missing int64  // bytes of the body that have not come
 	head    bool   // the header is not complete
 	kept    []byte // the begin of a header that came in pieces
+	keep    bool   // keep the body
+	text    []byte // the body as far as it has come, if it is kept
 }
 
-func (a *answerReader) reset() { *a = answerReader{head: true, kept: a.kept[:0]} }
+func (a *answerReader) reset(keep bool) {
+	*a = answerReader{head: true, kept: a.kept[:0], keep: keep, text: a.text[:0]}
+}
 
 // feed takes the next bytes and reports whether the answer is complete.
 func (a *answerReader) feed(b []byte) (whole bool, err error) {
@@ -39,6 +43,9 @@ func (a *answerReader) feed(b []byte) (whole bool, err error) {
 	}
 	if a.missing -= int64(len(b)); a.missing < 0 {
 		return false, errSurplus
+	}
+	if a.keep {
+		a.text = append(a.text, b...)
 	}
 	return a.missing == 0, nil
 }
@@ -51,7 +58,7 @@ func (a *answerReader) feedHead(b []byte) (rest []byte, err error) {
 	}
 	head, rest, complete := bytes.Cut(b, []byte("\r\n\r\n"))
 	if !complete {
-		if len(b) > maxBenchHead {
+		if len(b) > maxHead {
 			return nil, errNotHTTP
 		}
 		if len(a.kept) == 0 {

@@ -1,12 +1,12 @@
-package main
+package wire
 
 import (
 	"syscall"
 	"time"
 )
 
-// sleepUntil blocks the thread, to within some 50 µs.
-func sleepUntil(t time.Time) {
+// SleepUntil blocks the thread, to within some 50 µs.
+func SleepUntil(t time.Time) {
 	for {
 		left := time.Until(t)
 		if left <= 0 {

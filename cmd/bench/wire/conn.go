@@ -1,0 +1,147 @@
+// Package wire speaks HTTP/1.1 by hand over keep-alive connections, and paces what is sent. It exists because
+// loads share their cores with the servers that they measure: net/http's client costs more than those do. It
+// knows what the measured servers send, and no more.
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// readBytes is the room for one read: large enough that a full document takes few of them.
+const readBytes = 64 << 10
+
+// Conn is a keep-alive connection that has at most one request under way. One goroutine uses it, but for
+// SetDeadline and Close.
+type Conn struct {
+	// KeepBody makes Body return what answers carried. It costs a copy.
+	KeepBody bool
+
+	net  *net.TCPConn
+	raw  syscall.RawConn
+	step func(fd uintptr) bool // c.advance, bound once: binding it for each request would allocate
+	look func(fd uintptr)      // c.peek, as well
+
+	request []byte // not yet written
+	buf     []byte
+	answer  answerReader
+	err     error
+	open    bool // what peek found
+}
+
+// Dial opens a connection whose every exchange fails after deadline, unless SetDeadline moves that.
+func Dial(addr string, deadline time.Time) (*Conn, error) {
+	return DialContext(context.Background(), addr, deadline)
+}
+
+// DialContext is Dial, given up when ctx ends. The connection does not depend on ctx.
+func DialContext(ctx context.Context, addr string, deadline time.Time) (*Conn, error) {
+	conn, err := (&net.Dialer{Deadline: deadline}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{net: conn.(*net.TCPConn), buf: make([]byte, readBytes)}
+	c.step, c.look = c.advance, c.peek
+	if c.raw, err = c.net.SyscallConn(); err == nil {
+		err = c.net.SetDeadline(deadline)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close closes the connection. An exchange under way fails.
+func (c *Conn) Close() error { return c.net.Close() }
+
+// SetDeadline makes the exchange under way, and the next ones, fail from then on (os.ErrDeadlineExceeded). An
+// answer may still come to what was sent, so that the connection is of no more use after that.
+func (c *Conn) SetDeadline(t time.Time) error { return c.net.SetReadDeadline(t) }
+
+// Exchange sends a whole request and returns the status of its answer. After an error the connection
+// is of no more use; unless the error is ErrNotSent, the server may have acted on the request.
+func (c *Conn) Exchange(request []byte) (status int, err error) {
+	c.request, c.err = request, nil
+	c.answer.reset(c.KeepBody)
+	if err := c.raw.Read(c.step); err != nil {
+		return 0, err
+	}
+	return c.answer.status, c.err
+}
+
+// Size is how many bytes the body of the newest answer had.
+func (c *Conn) Size() int64 { return c.answer.body }
+
+// Body is the body of the newest answer, if KeepBody was set. It is valid until the next exchange.
+func (c *Conn) Body() []byte { return c.answer.text }
+
+// Idle reports whether the connection is as it must be between two exchanges: open, with nothing to read. A
+// server that has ended meanwhile is noticed so before anything is sent that nobody takes. It costs a system
+// call.
+func (c *Conn) Idle() bool {
+	return c.raw.Control(c.look) == nil && c.open
+}
+
+// peek looks for what cannot be there between two exchanges: an end, an error, surplus bytes.
+func (c *Conn) peek(fd uintptr) {
+	_, _, err := syscall.Recvfrom(int(fd), c.buf[:1], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	c.open = errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR)
+}
+
+// advance writes the request, and then reads until the answer is whole. Reporting false waits until
+// there is more to read. Writing here, after the wait was armed, spares the read that would find
+// nothing yet: a third of the system calls.
+func (c *Conn) advance(fd uintptr) (done bool) {
+	if c.request != nil {
+		c.err = writeOnce(int(fd), c.request)
+		c.request = nil
+		return c.err != nil
+	}
+	for {
+		n, err := syscall.Read(int(fd), c.buf)
+		switch {
+		case err == syscall.EAGAIN:
+			return false
+		case err == syscall.EINTR:
+			continue
+		case err != nil:
+			c.err = fmt.Errorf("read: %w", err)
+			return true
+		case n == 0:
+			c.err = io.ErrUnexpectedEOF
+			return true
+		}
+		whole, err := c.answer.feed(c.buf[:n])
+		if whole || err != nil {
+			c.err = err
+			return true
+		}
+	}
+}
+
+// ErrNotSent says that a request was not sent whole, so that no server can have acted on it.
+var ErrNotSent = errors.New("the request was not sent")
+
+var errShortWrite = errors.New("it does not fit into the connection's send buffer")
+
+// writeOnce writes a request, which is far smaller than the send buffer of an idle connection.
+func writeOnce(fd int, request []byte) error {
+	for {
+		n, err := syscall.Write(fd, request)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err != nil:
+			return fmt.Errorf("%w: %w", ErrNotSent, err)
+		case n < len(request):
+			return fmt.Errorf("%w: %w", ErrNotSent, errShortWrite)
+		}
+		return nil
+	}
+}

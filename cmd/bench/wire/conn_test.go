@@ -1,0 +1,161 @@
+package wire
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// get asks for anything.
+var get = []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+
+// serve serves a handler until the test ends, and returns a connection to it.
+func serve(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *Conn) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server, dial(t, server.Listener.Addr().String())
+}
+
+func dial(t *testing.T, addr string) *Conn {
+	t.Helper()
+	c, err := Dial(addr, time.Now().Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestBodiesAreKeptOnlyIfAskedFor(t *testing.T) {
+	long := strings.Repeat("long ", 50_000) // more than one read
+	_, c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "250000")
+		io.WriteString(w, long)
+	})
+	for _, keep := range []bool{false, true, false, true} {
+		c.KeepBody = keep
+		status, err := c.Exchange(get)
+		if err != nil || status != http.StatusOK || c.Size() != int64(len(long)) {
+			t.Fatalf("status %d, %d bytes, %v, want 200 and %d", status, c.Size(), err, len(long))
+		}
+		if got := string(c.Body()); keep && got != long || !keep && got != "" {
+			t.Errorf("keep %t: got %d bytes", keep, len(got))
+		}
+	}
+}
+
+func TestAnExchangeFailsAtItsDeadline(t *testing.T) {
+	never := make(chan struct{})
+	defer close(never)
+	_, c := serve(t, func(http.ResponseWriter, *http.Request) { <-never })
+	if err := c.SetDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Exchange(get)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ErrNotSent) {
+		t.Errorf("got %v, want %v", err, os.ErrDeadlineExceeded)
+	}
+}
+
+func TestADeadlineCanBeMovedForEachExchange(t *testing.T) {
+	_, c := serve(t, func(http.ResponseWriter, *http.Request) {})
+	for range 3 {
+		if err := c.SetDeadline(time.Now()); err != nil { // over before the next one begins
+			t.Fatal(err)
+		}
+		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if status, err := c.Exchange(get); err != nil || status != http.StatusOK {
+			t.Fatalf("status %d, %v, want 200", status, err)
+		}
+	}
+}
+
+func TestAConnectionThatTheServerClosedIsNotIdle(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := dial(t, l.Addr().String())
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if _, err := http.ReadRequest(bufio.NewReader(server)); err == nil {
+			io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	}()
+	if status, err := c.Exchange(get); err != nil || status != http.StatusOK {
+		t.Fatalf("status %d, %v, want 200", status, err)
+	}
+	<-answered
+	if !c.Idle() {
+		t.Error("an open connection is not idle")
+	}
+	server.Close()
+	for deadline := time.Now().Add(10 * time.Second); c.Idle(); {
+		if time.Now().After(deadline) {
+			t.Fatal("a connection that the server closed is idle after 10 s")
+		}
+	}
+}
+
+func TestARequestThatCannotBeWrittenWasNotSent(t *testing.T) {
+	_, c := serve(t, func(http.ResponseWriter, *http.Request) {})
+	_, err := c.Exchange(make([]byte, 64<<20)) // more than any send buffer
+	if !errors.Is(err, ErrNotSent) {
+		t.Errorf("got %v, want %v", err, ErrNotSent)
+	}
+}
+
+// The load measures servers on the same cores: an exchange must not leave work to the collector.
+func TestAnExchangeAllocatesNothing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go answerAll(l)
+	c := dial(t, l.Addr().String())
+	c.KeepBody = true
+	got := testing.AllocsPerRun(200, func() {
+		c.SetDeadline(time.Now().Add(time.Minute))
+		if status, err := c.Exchange(get); err != nil || status != http.StatusOK || string(c.Body()) != "hello" || !c.Idle() {
+			t.Fatalf("status %d, body %q, %v, want 200 and hello", status, c.Body(), err)
+		}
+	})
+	if got > 0 {
+		t.Errorf("%v allocations for an exchange, want none", got)
+	}
+}
+
+// answerAll answers whatever comes on the first connection, and allocates nothing for it.
+func answerAll(l net.Listener) {
+	conn, err := l.Accept()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	buf, answer := make([]byte, 4096), []byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+	for {
+		if _, err := conn.Read(buf); err != nil {
+			return
+		}
+		if _, err := conn.Write(answer); err != nil {
+			return
+		}
+	}
+}
