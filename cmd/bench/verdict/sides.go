@@ -4,23 +4,39 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// sides are what the clients of the struck nodes, and those of the others, saw during each fault that struck nodes.
+// sides are what the clients of the struck nodes, and those of the others, saw during each fault. A fault that strikes
+// no node has others only.
 func sides(t *trial.Trial, watched keys) []Side {
 	found := []Side{}
 	homes := homesOf(t)
 	for number, f := range t.Faults {
-		if len(f.Nodes) == 0 {
-			continue
-		}
+		during := stretchOf(f, t.Length)
 		struck := slices.Sorted(slices.Values(f.Nodes))
-		found = append(found, side(t, watched, homes, number, struck, true))
 		others := slices.DeleteFunc(numbers(len(t.Nodes)), func(n int) bool { return slices.Contains(struck, n) })
-		if len(others) > 0 {
-			found = append(found, side(t, watched, homes, number, others, false))
+		for _, nodes := range [][]int{struck, others} {
+			if len(nodes) > 0 {
+				s := side(t, watched, homes, nodes, during)
+				s.Fault, s.Struck = number, slices.Contains(struck, nodes[0])
+				found = append(found, s)
+			}
 		}
+	}
+	return found
+}
+
+// storms are what all clients saw during each storm of a scenario.
+func storms(t *trial.Trial, s scenario.Scenario, watched keys) []Side {
+	found := []Side{}
+	homes := homesOf(t)
+	for number, storm := range s.Storms {
+		from := trial.Of(storm.At.In(t.Length.Duration()))
+		during := stretch{from, from + trial.Of(storm.For.In(t.Length.Duration()))}
+		found = append(found, side(t, watched, homes, numbers(len(t.Nodes)), during))
+		found[number].Fault = number
 	}
 	return found
 }
@@ -33,10 +49,15 @@ func numbers(n int) []int {
 	return list
 }
 
-// stretch is the time of a fault: until it was undone and what was restarted could serve again.
+// stretch is the time of a fault or a storm.
 type stretch struct{ from, to trial.Micros }
 
-func stretchOf(f trial.Fault) stretch { return stretch{f.From, max(f.To, f.Ready)} }
+func stretchOf(f trial.Fault, length trial.Micros) stretch {
+	if f.To == f.From {
+		return stretch{f.From, max(length, f.From)}
+	}
+	return stretch{f.From, max(f.To, f.Ready)}
+}
 
 func (s stretch) holds(m trial.Micros) bool { return s.from <= m && m < s.to }
 
@@ -45,13 +66,12 @@ func (s stretch) bin(b trial.Bin) bool { return s.holds(begin(b) + trial.Of(tria
 
 func begin(b trial.Bin) trial.Micros { return trial.Micros(b.Number) * trial.Of(trial.BinLength) }
 
-func side(t *trial.Trial, watched keys, homes map[int]int, fault int, nodes []int, struck bool) Side {
-	during := stretchOf(t.Faults[fault])
+func side(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during stretch) Side {
 	length := (during.to - during.from).Seconds()
 	reads := func(s trial.Series) bool { return !s.Operation.Writes() && slices.Contains(nodes, s.Node) }
 	writes := func(s trial.Series) bool { return s.Operation.Writes() && slices.Contains(nodes, s.Node) }
 	return Side{
-		Fault: fault, Struck: struck, Nodes: nodes,
+		Nodes:  nodes,
 		Reads:  callsOf(t.Series, length, reads, during.bin),
 		Writes: callsOf(t.Series, length, writes, during.bin),
 		Staleness: watched.staleness(func(c trial.Call) bool {

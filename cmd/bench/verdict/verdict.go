@@ -13,7 +13,8 @@ type Verdict struct {
 	Reads          Calls                     `json:"reads"`      // Read, Fetch and Delta together
 	Writes         Calls                     `json:"writes"`     // Heartbeat, Register and Cancel together
 	Staleness      Staleness                 `json:"staleness"`
-	Sides          []Side                    `json:"sides"`           // per fault that isolates, kills or pauses nodes
+	Sides          []Side                    `json:"sides"`           // per fault
+	Storms         []Side                    `json:"storms"`          // per storm: all clients; Fault is the storm's number
 	Visibility     map[trial.Way]Spread      `json:"visibility"`      // delays at other nodes of the same datacenter, seconds
 	Abroad         map[trial.Way]Spread      `json:"abroad"`          // delays at nodes of other datacenters, seconds
 	Removal        Spread                    `json:"removal"`         // from a dead instance's last heartbeat until no node lists it, seconds
@@ -65,7 +66,8 @@ type Staleness struct {
 	Behind int     `json:"behind"` // most versions behind
 }
 
-// Side is what the clients of some nodes saw during one fault.
+// Side is what the clients of some nodes saw during one fault: until it was undone, and what it had stopped could serve
+// again. A fault without an end lasts as long as the load.
 type Side struct {
 	Fault     int       `json:"fault"`  // its number in the trial
 	Struck    bool      `json:"struck"` // the clients whose home was struck; otherwise the others
@@ -165,6 +167,7 @@ func Judge(t *trial.Trial, s scenario.Scenario) Verdict {
 		Writes:     callsOf(t.Series, answered, func(s trial.Series) bool { return s.Operation.Writes() }, always),
 		Staleness:  watched.staleness(always),
 		Sides:      sides(t, watched),
+		Storms:     storms(t, s, watched),
 		Visibility: visibility(t, false),
 		Abroad:     visibility(t, true),
 		Removal:    removal(t.Departures),
