@@ -2,12 +2,6 @@
 // is a small YAML file (docs/scenarios.md); those that come with the program are in scenarios/.
 package scenario
 
-import (
-	"encoding/json"
-	"fmt"
-	"time"
-)
-
 // Mode is how a cluster orders operations.
 type Mode string
 
@@ -50,12 +44,12 @@ type Load struct {
 	SharedKeys int     `yaml:"shared-keys" json:"shared_keys"` // watched keys with writers at every node
 }
 
-// Storm is a stretch with another load: fields that are given replace those of the scenario's load.
-// Instances, leases and keys cannot change.
+// Storm is a stretch with another load: rates that are given replace those of the scenario's load. Storms do not
+// overlap.
 type Storm struct {
 	At   Moment             `yaml:"at" json:"at"`
 	For  Moment             `yaml:"for" json:"for"`
-	Load map[string]float64 `yaml:"load" json:"load"` // by the rates' names in Load
+	Load map[string]float64 `yaml:"load" json:"load"` // by the rates' names in files: registers, writes, reads, fetches, deltas
 }
 
 // Kind is what a fault does.
@@ -74,12 +68,13 @@ const (
 	Flap     Kind = "flap"      // instances cancel and register again, once a second each
 )
 
-// Fault is one fault: one kind, whom it strikes, and when.
+// Fault is one fault: one kind, whom it strikes, and when. Of the faults of processes (kill, restart, pause), of
+// links (isolate, cut-link) and of disks each, one ends before the next begins.
 type Fault struct {
 	At    Moment `yaml:"at" json:"at"`
 	For   Moment `yaml:"for" json:"for"` // 0: it has no end (die)
 	Kind  Kind   `yaml:"kind" json:"kind"`
-	Nodes string `yaml:"nodes" json:"nodes"` // leader, follower, all, dc2, node1 …; without consensus the first node counts as the leader
+	Nodes string `yaml:"nodes" json:"nodes"` // as Select understands it: leader, follower, followers, all, dc2, node1
 	// Instances is a number of them ("1"), or a share of them ("10%"), of die, silence and flap.
 	Instances string `yaml:"instances" json:"instances"`
 	Delay     Span   `yaml:"delay" json:"delay"` // of slow-disk
@@ -96,45 +91,4 @@ type Limits struct {
 	Converged      *Span    `yaml:"converged" json:"converged,omitempty"` // from the end of the last fault
 	FalseEvictions *int     `yaml:"false-evictions" json:"false_evictions,omitempty"`
 	Removal        *Span    `yaml:"removal" json:"removal,omitempty"` // from a dead instance's last heartbeat until no node lists it, p99
-}
-
-// Span is a duration, as 15s or 100ms in files and in JSON.
-type Span time.Duration
-
-// String is the span as in files.
-func (s Span) String() string { return time.Duration(s).String() }
-
-// Duration is the span as a duration.
-func (s Span) Duration() time.Duration { return time.Duration(s) }
-
-// MarshalJSON implements json.Marshaler.
-func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *Span) UnmarshalJSON(data []byte) error {
-	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		return err
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("%q is not a duration, such as 15s", text)
-	}
-	*s = Span(d)
-	return nil
-}
-
-// Moment is a time within a trial: a share of its length ("20%"), so that it fits long and short trials, or
-// a duration ("3s").
-type Moment struct {
-	Percent float64 // of the length, if Fixed is 0
-	Fixed   time.Duration
-}
-
-// In is the moment in a trial of a length.
-func (m Moment) In(length time.Duration) time.Duration {
-	if m.Fixed != 0 {
-		return m.Fixed
-	}
-	return time.Duration(m.Percent / 100 * float64(length))
 }

@@ -1,0 +1,219 @@
+package scenario
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseFillsInTheDefaults(t *testing.T) {
+	got, err := Parse("short.yaml", []byte("name: short"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaults()
+	want.Name, want.Title = "short", "short"
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("Parse() = %+v, want %+v", got, want)
+	}
+}
+
+const everything = `
+name: everything
+title: Every key
+about: One of each.
+quick: true
+datacenters: 2
+rounds: 4
+length: 20s
+load: {instances: 10, heartbeat: 2s, lease: 7s, registers: 1, writes: 2.5, reads: 3, fetches: 4, deltas: 5, watchers: 6, sightings: 7, own-keys: 8, shared-keys: 9}
+storms:
+  - {at: 10%, for: 2s, load: {registers: 11, reads: 0}}
+faults:
+  - {at: 1s, for: 12.5%, kind: kill, nodes: "leader, node5"}
+  - {at: 50%, for: 10%, kind: slow-disk, nodes: dc2, delay: 5ms}
+  - {at: 60%, kind: die, instances: 10%}
+settings: {data.sync: always, commit.in-flight: 3}
+limits:
+  cp: {write-gap: 1s, read-gap: 2s, write-success: 0.5, read-success: 1, converged: 3s, false-evictions: 0, removal: 4s}
+  ap: {}
+`
+
+func TestParseReadsEveryKey(t *testing.T) {
+	got, err := Parse("everything.yaml", []byte(everything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Scenario{
+		Name: "everything", Title: "Every key", About: "One of each.", Quick: true, Datacenters: 2, Rounds: 4,
+		Length: Span(20 * time.Second),
+		Load: Load{Instances: 10, Heartbeat: Span(2 * time.Second), Lease: Span(7 * time.Second), Registers: 1, Writes: 2.5, Reads: 3,
+			Fetches: 4, Deltas: 5, Watchers: 6, Sightings: 7, OwnKeys: 8, SharedKeys: 9},
+		Storms: []Storm{{At: Moment{Percent: 10}, For: Moment{Fixed: 2 * time.Second}, Load: map[string]float64{"registers": 11, "reads": 0}}},
+		Faults: []Fault{
+			{At: Moment{Fixed: time.Second}, For: Moment{Percent: 12.5}, Kind: Kill, Nodes: "leader, node5"},
+			{At: Moment{Percent: 50}, For: Moment{Percent: 10}, Kind: SlowDisk, Nodes: "dc2", Delay: Span(5 * time.Millisecond)},
+			{At: Moment{Percent: 60}, Kind: Die, Instances: "10%"},
+		},
+		Settings: map[string]string{"data.sync": "always", "commit.in-flight": "3"},
+		Limits: map[Mode]Limits{
+			CP: {WriteGap: new(Span(time.Second)), ReadGap: new(Span(2 * time.Second)), WriteSuccess: new(0.5), ReadSuccess: new(1.0),
+				Converged: new(Span(3 * time.Second)), FalseEvictions: new(0), Removal: new(Span(4 * time.Second))},
+			AP: {},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("Parse() =\n%+v, want\n%+v", got, want)
+	}
+}
+
+func TestParseNamesWhatIsWrongAndWhere(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		text string // after "name: x"
+		want string
+	}{
+		{"no scenario", "", ""},
+		{"unknown key", "lenght: 10s", "x.yaml:2: lenght: is unknown; want one of about, datacenters"},
+		{"unknown key within", "load:\n  instance: 5", "x.yaml:3: load.instance: is unknown; want one of deltas,"},
+		{"repeated key", "rounds: 1\nrounds: 2", "x.yaml:3: rounds: is given twice"},
+		{"no flag", "quick: often", `x.yaml:2: quick: "often" is neither true nor false`},
+		{"no whole number", "rounds: 1.5", `x.yaml:2: rounds: "1.5" is no whole number`},
+		{"no number", "load: {reads: many}", `x.yaml:2: load.reads: "many" is no number`},
+		{"no duration", "length: 10", `x.yaml:2: length: "10" is no duration; want one such as 15s`},
+		{"no value", "title:", "x.yaml:2: title: has no value; want a text"},
+		{"a list for a value", "title: [a]", "x.yaml:2: title: is no plain value; want a text"},
+		{"a value for a list", "faults: none", "x.yaml:2: faults: is no list"},
+		{"a value for keys", "load: much", "x.yaml:2: load: holds no keys; want some of deltas,"},
+		{"more datacenters than can be", "datacenters: 4", "x.yaml:2: datacenters: is 4; want 1 to 3"},
+		{"no rounds", "rounds: 0", "x.yaml:2: rounds: is 0; want 1 to 100"},
+		{"length too short", "length: 1s", "x.yaml:2: length: is 1s; want 2s to 1h0m0s"},
+		{"no instances", "load: {instances: 0}", "x.yaml:2: load.instances: is 0; want 1 to 100000"},
+		{"negative rate", "load: {reads: -1}", "x.yaml:2: load.reads: is -1; want 0 to"},
+		{"rate that is no number", "load: {reads: .nan}", "x.yaml:2: load.reads: is NaN; want 0 to"},
+		{"broken seconds", "load: {heartbeat: 1500ms, lease: 6s}", "load.heartbeat: is 1.5s; want whole seconds"},
+		{"lease too short", "load: {lease: 2s}", "load.lease: is 2s; want whole seconds, at least three heartbeats (3s)"},
+		{"lease of two heartbeats", "load: {heartbeat: 5s, lease: 10s}", "at least three heartbeats (15s)"},
+		{"calls on no keys", "load: {own-keys: 0, shared-keys: 0}", "writes and reads have nothing to call on"},
+		{"storm on no keys", "load: {own-keys: 0, shared-keys: 0, writes: 0, reads: 0}\nstorms:\n- {at: 1s, for: 1s, load: {reads: 5}}", "x.yaml:4: storms[0].load: has writes or reads"},
+		{"storm of what is no rate", "storms:\n- at: 1s\n  for: 1s\n  load: {instances: 5}", "x.yaml:5: storms[0].load.instances: is unknown; want one of deltas, fetches, reads, registers, writes"},
+		{"storm of nothing", "storms:\n- {at: 1s, for: 1s}", "x.yaml:3: storms[0].load: is missing"},
+		{"storm without an end", "storms:\n- {at: 1s, load: {reads: 5}}", "storms[0].for: is missing"},
+		{"overlapping storms", "storms:\n- {at: 10%, for: 4s, load: {reads: 5}}\n- {at: 5s, for: 1s, load: {reads: 5}}", "x.yaml:4: storms[1]: overlaps storms[0]"},
+		{"unknown kind", "faults:\n- {at: 1s, for: 1s, kind: explode}", `x.yaml:3: faults[0].kind: is "explode"; want one of cut-link, die,`},
+		{"nobody to kill", "faults:\n- {at: 1s, for: 1s, kind: kill}", "faults[0].nodes: is missing; want whom it strikes"},
+		{"nodes that die", "faults:\n- {at: 1s, kind: die, instances: 1, nodes: all}", "faults[0].nodes: is given, but die has none"},
+		{"a node that is not there", "faults:\n- {at: 1s, for: 1s, kind: kill, nodes: node4}", `faults[0].nodes: "node4" selects no node; want leader, follower`},
+		{"everybody isolated", "faults:\n- {at: 1s, for: 1s, kind: isolate, nodes: all}", "faults[0].nodes: are all nodes"},
+		{"a cut with one datacenter", "faults:\n- {at: 1s, for: 1s, kind: cut-link}", "faults[0].kind: cuts datacenters off from each other, but there is one; want datacenters: 2"},
+		{"death with an end", "faults:\n- {at: 1s, for: 1s, kind: die, instances: 1}", "faults[0].for: is given, but die has none"},
+		{"no end", "faults:\n- {at: 1s, kind: pause, nodes: all}", "faults[0].for: is missing"},
+		{"disks as slow as ever", "faults:\n- {at: 1s, for: 1s, kind: slow-disk, nodes: all}", "faults[0].delay: is missing"},
+		{"disks too slow", "faults:\n- {at: 1s, for: 1s, kind: slow-disk, nodes: all, delay: 2s}", "faults[0].delay: is 2s; want at most 1s"},
+		{"more deaths than instances", "faults:\n- {at: 1s, kind: die, instances: 301}", `faults[0].instances: "301" is no part of 300 instances`},
+		{"no time", "faults:\n- {at: soon, kind: die, instances: 1}", `faults[0].at: "soon" is no time of a trial; want a share such as 20%`},
+		{"no share", "faults:\n- {at: 120%, kind: die, instances: 1}", `faults[0].at: "120%" is no share; want one from 0% to 100%`},
+		{"fault after the end", "length: 10s\nfaults:\n- {at: 8s, for: 3s, kind: kill, nodes: all}", "x.yaml:4: faults[0]: lasts from 8s to 11s; want it within the 10s of the load"},
+		{"fault that begins at the end", "faults:\n- {at: 100%, kind: die, instances: 1}", "faults[0]: lasts from 15s to 15s"},
+		{"overlapping faults of processes", "faults:\n- {at: 1s, for: 3s, kind: pause, nodes: node1}\n- {at: 2s, for: 3s, kind: kill, nodes: node1}", "x.yaml:4: faults[1]: overlaps faults[0]; want one of the faults of processes to end"},
+		{"unknown mode", "limits: {ca: {}}", "x.yaml:2: limits.ca: is unknown; want one of ap, cp"},
+		{"share above one", "limits: {cp: {read-success: 99}}", "limits.cp.read-success: is 99; want 0 to 1"},
+		{"limit of no time", "limits: {cp: {removal: 0s}}", "limits.cp.removal: is 0s"},
+		{"negative count", "limits: {ap: {false-evictions: -1}}", "limits.ap.false-evictions: is negative"},
+		{"two documents", "---\nname: y", "holds more than one YAML document"},
+		{"no YAML", "a: [", "x.yaml: yaml:"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse("x.yaml", []byte("name: x\n"+tt.text))
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("Parse(%q) = %v, want no error", tt.text, err)
+			case tt.want != "" && err == nil:
+				t.Errorf("Parse(%q) succeeded, want an error with %q", tt.text, tt.want)
+			case tt.want != "" && !strings.Contains(err.Error(), tt.want):
+				t.Errorf("Parse(%q) =\n%v, want %q in it", tt.text, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseReportsAllMistakesInTheOrderOfTheirLines(t *testing.T) {
+	_, err := Parse("bad.yaml", []byte("name: not a name\nlenght: 10s\nrounds: 0\nfaults:\n  - at: 1s\n    kind: kill\n"))
+	if err == nil {
+		t.Fatal("Parse succeeded")
+	}
+	want := []string{"bad.yaml:1: name:", "bad.yaml:2: lenght:", "bad.yaml:3: rounds:", "bad.yaml:5: faults[0].nodes:", "bad.yaml:5: faults[0].for:"}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("Parse() =\n%v\nwant %d lines", err, len(want))
+	}
+	for i, line := range lines {
+		if !strings.HasPrefix(line, want[i]) {
+			t.Errorf("line %d = %q, want it to begin with %q", i+1, line, want[i])
+		}
+	}
+}
+
+func TestParseRefusesAnEmptyFile(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n"} {
+		if _, err := Parse("x.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "x.yaml: is empty") {
+			t.Errorf("Parse(%q) = %v, want that it is empty", text, err)
+		}
+	}
+}
+
+func TestReadFileNamesTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mine.yaml")
+	if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), "mine.yaml") {
+		t.Errorf("ReadFile of an absent file = %v, want its name", err)
+	}
+	if err := os.WriteFile(path, []byte("name: mine\nrounds: 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path); err == nil || !strings.HasPrefix(err.Error(), "mine.yaml:2: rounds:") {
+		t.Errorf("ReadFile of a wrong file = %v, want file and line", err)
+	}
+}
+
+func TestScenariosAreTheSameThroughJSON(t *testing.T) {
+	s, err := Parse("everything.yaml", []byte(everything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameThroughJSON(t, s)
+}
+
+func sameThroughJSON(t *testing.T, s Scenario) {
+	t.Helper()
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Scenario
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatalf("read %s: %v", text, err)
+	}
+	if !reflect.DeepEqual(back, s) {
+		t.Errorf("through %s\ngot  %+v\nwant %+v", text, back, s)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(everything))
+	f.Add([]byte("name: x\nfaults: [{at: 20%, kind: die, instances: 1}]"))
+	f.Add([]byte("name: &a x\ntitle: *a\nload: {<<: {reads: 1}}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Parse("fuzz.yaml", text)
+		if err != nil {
+			return
+		}
+		if err := s.Validate(); err != nil {
+			t.Errorf("Parse accepted what Validate refuses: %v", err)
+		}
+		sameThroughJSON(t, s)
+	})
+}
