@@ -109,8 +109,8 @@ func (c *benchCluster) restart(ctx context.Context, node int) (time.Duration, er
 	n := c.nodes[node]
 	at := slices.IndexFunc(c.children, func(child *devChild) bool { return child.number == n.number })
 	old := c.children[at]
-	if err := old.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return 0, fmt.Errorf("stop %s: %w", n.name(), err)
+	if err := old.signal(syscall.SIGTERM); err != nil {
+		return 0, err
 	}
 	select {
 	case dead := <-c.deaths:
@@ -125,25 +125,22 @@ func (c *benchCluster) restart(ctx context.Context, node int) (time.Duration, er
 	if err := c.run(n, c.args[node]); err != nil {
 		return 0, err
 	}
-	child := c.children[len(c.children)-1]
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	go func() {
-		select {
-		case <-child.done:
-			stop(errors.New("it ended"))
-		case <-ctx.Done():
-		}
-	}()
-	if err := awaitOK(ctx, "http://"+n.http+"/readyz"); err != nil {
-		return 0, fmt.Errorf("start %s again: %w; the end of %s:\n%s", n.name(), err, child.log, lastLines(child.log, 5))
+	ctx, cancel := withinReady(ctx, n.name())
+	defer cancel()
+	if err := c.children[len(c.children)-1].awaitReady(ctx, false); err != nil {
+		return 0, err
 	}
 	return time.Since(begin), nil
 }
 
+// withinReady bounds the wait for what was started.
+func withinReady(ctx context.Context, what string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("%s is not ready after %v", what, readyWithin))
+}
+
 // awaitOK asks every 5 ms until the answer is 200.
 func awaitOK(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("%s is not 200 after %v", url, readyWithin))
+	ctx, cancel := withinReady(ctx, url)
 	defer cancel()
 	for {
 		if body, err := getOK(ctx, url); err == nil {

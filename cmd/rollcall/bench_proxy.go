@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -15,10 +16,14 @@ type benchProxy struct {
 	listener net.Listener
 	pumps    sync.WaitGroup
 	cut      atomic.Bool
+	there    atomic.Int64 // bytes that it has carried to the target
+	back     atomic.Int64 // and from it
 
-	mu     sync.Mutex
-	closed bool
-	conns  map[net.Conn]bool // both ends of every pair
+	closing context.Context // ends when the proxy stops
+	close   context.CancelFunc
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool // both ends of every pair
 }
 
 // startProxy starts a proxy before target. The caller stops it.
@@ -28,6 +33,7 @@ func startProxy(target string) (*benchProxy, error) {
 		return nil, fmt.Errorf("proxy before %s: %w", target, err)
 	}
 	p := &benchProxy{target: target, listener: l, conns: make(map[net.Conn]bool)}
+	p.closing, p.close = context.WithCancel(context.Background())
 	p.pumps.Go(p.accept)
 	return p, nil
 }
@@ -46,7 +52,7 @@ func (p *benchProxy) heal() {
 func (p *benchProxy) stop() {
 	p.listener.Close()
 	p.mu.Lock()
-	p.closed = true
+	p.close()
 	p.closeAll()
 	p.mu.Unlock()
 	p.pumps.Wait()
@@ -73,7 +79,8 @@ func (p *benchProxy) accept() {
 // that closes at once.
 func (p *benchProxy) serve(near net.Conn) {
 	defer near.Close()
-	far, err := net.Dial("tcp", p.target)
+	var d net.Dialer
+	far, err := d.DialContext(p.closing, "tcp", p.target) // a stopped process may let it wait
 	if err != nil {
 		return
 	}
@@ -83,8 +90,8 @@ func (p *benchProxy) serve(near net.Conn) {
 	}
 	defer p.disown(near, far)
 	var back sync.WaitGroup
-	back.Go(func() { p.pump(near, far) })
-	p.pump(far, near)
+	back.Go(func() { p.pump(near, far, &p.back) })
+	p.pump(far, near, &p.there)
 	back.Wait()
 }
 
@@ -95,7 +102,7 @@ func (p *benchProxy) own(conns ...net.Conn) bool {
 	for _, conn := range conns {
 		p.conns[conn] = true
 	}
-	return !p.closed
+	return p.closing.Err() == nil
 }
 
 func (p *benchProxy) disown(conns ...net.Conn) {
@@ -107,16 +114,17 @@ func (p *benchProxy) disown(conns ...net.Conn) {
 }
 
 // pump copies until either side is closed, and then closes both.
-func (p *benchProxy) pump(to, from net.Conn) {
+func (p *benchProxy) pump(to, from net.Conn, carried *atomic.Int64) {
 	defer to.Close()
 	defer from.Close()
-	_, _ = io.Copy(sieve{to, &p.cut}, from) // any error is an end of the connection
+	_, _ = io.Copy(sieve{to, &p.cut, carried}, from) // any error is an end of the connection
 }
 
 // sieve writes unless the link is cut.
 type sieve struct {
-	to  io.Writer
-	cut *atomic.Bool
+	to      io.Writer
+	cut     *atomic.Bool
+	carried *atomic.Int64
 }
 
 // Write drops what a cut link would carry and says that it was written.
@@ -124,5 +132,7 @@ func (s sieve) Write(b []byte) (int, error) {
 	if s.cut.Load() {
 		return len(b), nil
 	}
-	return s.to.Write(b)
+	n, err := s.to.Write(b)
+	s.carried.Add(int64(n))
+	return n, err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -54,6 +55,27 @@ func (n devNode) start(binary string, args []string) (*devChild, error) {
 func (c *devChild) wait() {
 	c.err = c.cmd.Wait()
 	close(c.done)
+}
+
+// ended says whether the process has ended.
+func (c *devChild) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// signal sends a signal to the process, which must not have ended.
+func (c *devChild) signal(sig syscall.Signal) error {
+	if c.ended() {
+		return errors.New(c.obituary())
+	}
+	if err := c.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("send %v to %s: %w", sig, c.name(), err)
+	}
+	return nil
 }
 
 // stop asks the process to end, by closing its standard input, and kills it if it does not.

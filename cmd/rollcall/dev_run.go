@@ -89,6 +89,22 @@ func (d *devCluster) ready(ctx context.Context) bool {
 	return true
 }
 
+// awaitReady waits until the node may serve and, if there is to be one, knows a leader, or until ctx or the
+// process has ended.
+func (c *devChild) awaitReady(ctx context.Context, leader bool) error {
+	const every = 5 * time.Millisecond
+	for !c.ready(ctx, leader) {
+		select {
+		case <-c.done:
+			return errors.New(c.obituary())
+		case <-ctx.Done():
+			return fmt.Errorf("start %s: %w; the end of %s:\n%s", c.name(), context.Cause(ctx), c.log, lastLines(c.log, 5))
+		case <-time.After(every):
+		}
+	}
+	return nil
+}
+
 // ready asks the node whether it may serve and, if there is to be one, knows a leader.
 func (c *devChild) ready(ctx context.Context, leader bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

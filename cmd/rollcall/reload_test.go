@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/seed-20419f34/rollcall/httpd"
 )
 
 func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
