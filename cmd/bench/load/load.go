@@ -37,6 +37,8 @@ type Config struct {
 type Load struct {
 	Config
 	watched watchCounts // by the watchers
+	fleet   *fleet
+	keys    *watchedKeys
 }
 
 // New lays a load out. Nothing is sent yet.
@@ -59,17 +61,6 @@ func (l *Load) Stop() { panic("not written") }
 // SetRates replaces rates, by their names in scenario.Load ("fetches"), from now on; nil brings the load's own
 // back.
 func (l *Load) SetRates(rates map[string]float64) { panic("not written") }
-
-// Die lets instances, drawn by the seed among the living, stop their heartbeats for ever, and returns how many.
-// which is a number or a share, as in scenario.Fault.
-func (l *Load) Die(which string) (int, error) { panic("not written") }
-
-// Silence stops everything that instances send; what it returns lets their clients begin anew, with a
-// registration each.
-func (l *Load) Silence(which string) (count int, restart func(), err error) { panic("not written") }
-
-// Flap lets instances cancel and register again, once a second each, until stop is called; they end registered.
-func (l *Load) Flap(which string) (count int, stop func(), err error) { panic("not written") }
 
 // Renewals counts the heartbeats that were acknowledged until now.
 func (l *Load) Renewals() int64 { panic("not written") }
@@ -99,13 +90,3 @@ func (r *Reach) Join() { panic("not written") }
 
 // From lists the nodes, of n, that the clients of home can reach, home first, then in turn.
 func (r *Reach) From(home, n int) []int { panic("not written") }
-
-// History keeps every call on the watched keys. The zero value is empty. Safe for concurrent use.
-type History struct{}
-
-// Calls are the calls in the order of their times, relative to began. Calls without an answer return at the
-// end of time (math.MaxInt64) if their outcome is trial.Unknown.
-func (h *History) Calls(began time.Time) []trial.Call { panic("not written") }
-
-// Keys are the ids of the watched keys, all of them in one application.
-func (l *Load) Keys() (app string, ids []string) { panic("not written") }
