@@ -1,0 +1,144 @@
+package report
+
+import (
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
+)
+
+// timeline is what the time line of a scenario shows: one trial of each mode.
+type timeline struct {
+	Scenario string                      `json:"scenario"`
+	Until    float64                     `json:"until"` // seconds: when the later one ended
+	Modes    map[scenario.Mode]*modeLine `json:"modes"`
+}
+
+// modeLine is one trial. Values are per 100 ms.
+type modeLine struct {
+	Round        int           `json:"round"`
+	Bands        []band        `json:"bands"`
+	WriteSuccess samples       `json:"writeSuccess"` // percent of the calls that were due
+	ReadSuccess  samples       `json:"readSuccess"`
+	WriteLatency samples       `json:"writeLatency"` // p99 of the answered, ms
+	ReadLatency  samples       `json:"readLatency"`
+	Age          samples       `json:"age"`      // of the oldest answer, s
+	Behind       samples       `json:"behind"`   // entries of the list of the node that had most of them
+	Ghosts       samples       `json:"ghosts"`   // likewise
+	Missing      samples       `json:"missing"`  // likewise
+	Unhealed     samples       `json:"unhealed"` // likewise
+	Queued       samples       `json:"queued"`   // tasks in the replicators of all nodes
+	Lag          samples       `json:"lag"`      // of the peer most behind, s
+	Leaders      []leaderStrip `json:"leaders"`
+}
+
+// band is a fault in a plot.
+type band struct {
+	From float64 `json:"from"` // seconds
+	To   float64 `json:"to"`
+	Text string  `json:"text"`
+}
+
+// timelineOf shows the first completed trial of each mode. It has no modes if there is none.
+func (r *Report) timelineOf(s scenario.Scenario) timeline {
+	line := timeline{Scenario: s.Name, Modes: map[scenario.Mode]*modeLine{}}
+	for _, mode := range r.modes() {
+		if trials, _ := r.of(s.Name, mode); len(trials) > 0 {
+			line.Modes[mode] = modeLineOf(trials[0])
+			line.Until = max(line.Until, end(trials[0]).Seconds())
+		}
+	}
+	return line
+}
+
+// end is when a trial's observations ended.
+func end(t *trial.Trial) trial.Micros { return max(t.Settled, t.Length) }
+
+func modeLineOf(t *trial.Trial) *modeLine {
+	m := &modeLine{Round: t.Round, Bands: bands(t), Leaders: leaderStrips(t), Age: ages(t)}
+	m.WriteSuccess, m.WriteLatency = successAndLatency(t, trial.Operation.Writes)
+	m.ReadSuccess, m.ReadLatency = successAndLatency(t, func(o trial.Operation) bool { return !o.Writes() })
+	m.Behind = worstLists(t, func(l trial.List) int { return l.Behind })
+	m.Ghosts = worstLists(t, func(l trial.List) int { return l.Ghosts })
+	m.Missing = worstLists(t, func(l trial.List) int { return l.Missing })
+	m.Unhealed = worstLists(t, func(l trial.List) int { return l.Unhealed })
+	m.Queued, m.Lag = backlog(t)
+	return m
+}
+
+// bands are the faults, those of the same time as one.
+func bands(t *trial.Trial) []band {
+	var all []band
+	for _, f := range t.Faults {
+		b := band{From: f.From.Seconds(), To: max(f.From, f.To).Seconds(), Text: f.Text}
+		if last := len(all) - 1; last >= 0 && all[last].From == b.From && all[last].To == b.To {
+			all[last].Text = strings.Join([]string{all[last].Text, b.Text}, "; ")
+			continue
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+func successAndLatency(t *trial.Trial, which func(trial.Operation) bool) (success, latency samples) {
+	success, latency = noSamples(end(t)), noSamples(end(t))
+	for number, b := range sumBins(t, which) {
+		if b.due() > 0 {
+			success.set(number, 100*b.success())
+		}
+		if p99, ok := b.quantile(0.99); ok {
+			latency.set(number, float64(p99)/1e3)
+		}
+	}
+	return success, latency
+}
+
+func ages(t *trial.Trial) samples {
+	s := noSamples(end(t))
+	for _, a := range verdict.Ages(t) {
+		s.raise(slot(a.Called), a.Age.Seconds())
+	}
+	return s
+}
+
+func worstLists(t *trial.Trial, count func(trial.List) int) samples {
+	s := noSamples(end(t))
+	for _, l := range t.Lists {
+		if !l.Failed {
+			s.raise(slot(l.Asked), float64(count(l)))
+		}
+	}
+	return s
+}
+
+// backlog is what the replicators had not sent, by the last report of each node.
+func backlog(t *trial.Trial) (queued, lag samples) {
+	queued, lag = noSamples(end(t)), noSamples(end(t))
+	latest := map[int]trial.Replication{}
+	next := 0
+	for i := range queued {
+		for ; next < len(t.Replicator) && slot(t.Replicator[next].At) <= i; next++ {
+			latest[t.Replicator[next].Node] = t.Replicator[next]
+		}
+		if len(latest) == 0 {
+			continue
+		}
+		queued[i], lag[i] = 0, 0
+		for _, report := range latest {
+			queued[i] += report.Queued
+			lag.raise(i, report.LagSeconds)
+		}
+	}
+	return queued, lag
+}
+
+// hasBacklog reports whether there was anything to catch up with after a fault.
+func (l timeline) hasBacklog() bool {
+	for _, m := range l.Modes {
+		if len(m.Bands) > 0 && (m.Queued.shows() || m.Lag.shows() || m.Unhealed.shows()) {
+			return true
+		}
+	}
+	return false
+}
