@@ -37,8 +37,8 @@ type Config struct {
 type Load struct {
 	Config
 	watched watchCounts // by the watchers
-	fleet   *fleet
-	keys    *watchedKeys
+	fleet   *fleet       // newFleet; Register: fleet.register; fleet.tend for as long as heartbeats are sent
+	keys    *watchedKeys // newKeys; Register: keys.register; Stop: keys.close
 }
 
 // New lays a load out. Nothing is sent yet.
