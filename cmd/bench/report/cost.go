@@ -61,7 +61,7 @@ func (r *Report) costBar(name string, in func(scenario.Scenario) bool, show func
 		}
 		medians[mode] = median(values)
 		longest = max(longest, medians[mode])
-		bar.Bars = append(bar.Bars, costMode{Mode: mode, Text: figure(values).show(show)})
+		bar.Bars = append(bar.Bars, costMode{Mode: mode, Text: perRound(values).show(show)})
 		bar.From = from
 	}
 	for i, b := range bar.Bars {

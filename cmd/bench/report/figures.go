@@ -26,10 +26,10 @@ type measure struct {
 }
 
 // figures are the rows of a scenario's table. Those that no mode has anything to say to are left out.
-func (r *Report) figures(name string) []measureRow {
+func (r *Report) figures(name string) []figureRow {
 	_, cp := r.of(name, scenario.CP)
 	_, ap := r.of(name, scenario.AP)
-	var rows []measureRow
+	var rows []figureRow
 	for _, f := range allMeasures() {
 		row := figureRow{Name: f.name, CP: none, AP: none}
 		if len(cp) > 0 {
@@ -128,7 +128,7 @@ func checkMeasures() []measure {
 // measured is a figure that get tells of a verdict, if there is one.
 func measured(name string, show func(float64) string, get func(*verdict.Verdict) (float64, bool)) measure {
 	return measure{name, func(of []*verdict.Verdict) string {
-		var values figure
+		var values perRound
 		for _, v := range of {
 			if value, ok := get(v); ok {
 				values = append(values, value)
