@@ -8,22 +8,35 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// sides are what the clients of the struck nodes, and those of the others, saw during each fault. A fault that strikes
-// no node has others only.
+// sides are what the clients of the struck nodes, and those of the others, saw during each fault that struck nodes.
 func sides(t *trial.Trial, watched keys) []Side {
 	found := []Side{}
 	homes := homesOf(t)
 	for number, f := range t.Faults {
-		during := stretchOf(f, t.Length)
+		if len(f.Nodes) == 0 {
+			continue
+		}
 		struck := slices.Sorted(slices.Values(f.Nodes))
 		others := slices.DeleteFunc(numbers(len(t.Nodes)), func(n int) bool { return slices.Contains(struck, n) })
 		for _, nodes := range [][]int{struck, others} {
 			if len(nodes) > 0 {
-				s := side(t, watched, homes, nodes, during)
+				s := side(t, watched, homes, nodes, stretchOf(f, t.Length))
 				s.Fault, s.Struck = number, slices.Contains(struck, nodes[0])
 				found = append(found, s)
 			}
 		}
+	}
+	return found
+}
+
+// during is what all clients saw during each fault.
+func during(t *trial.Trial, watched keys) []Side {
+	found := []Side{}
+	homes := homesOf(t)
+	for number, f := range t.Faults {
+		s := side(t, watched, homes, numbers(len(t.Nodes)), stretchOf(f, t.Length))
+		s.Fault = number
+		found = append(found, s)
 	}
 	return found
 }

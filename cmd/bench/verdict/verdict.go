@@ -13,7 +13,8 @@ type Verdict struct {
 	Reads          Calls                     `json:"reads"`      // Read, Fetch and Delta together
 	Writes         Calls                     `json:"writes"`     // Heartbeat, Register and Cancel together
 	Staleness      Staleness                 `json:"staleness"`
-	Sides          []Side                    `json:"sides"`           // per fault
+	Sides          []Side                    `json:"sides"`           // per fault that strikes nodes: the clients of those, and of the others if there are any
+	During         []Side                    `json:"during"`          // per fault: all clients, struck or not
 	Storms         []Side                    `json:"storms"`          // per storm: all clients; Fault is the storm's number
 	Visibility     map[trial.Way]Spread      `json:"visibility"`      // delays at other nodes of the same datacenter, seconds
 	Abroad         map[trial.Way]Spread      `json:"abroad"`          // delays at nodes of other datacenters, seconds
@@ -167,6 +168,7 @@ func Judge(t *trial.Trial, s scenario.Scenario) Verdict {
 		Writes:     callsOf(t.Series, answered, func(s trial.Series) bool { return s.Operation.Writes() }, always),
 		Staleness:  watched.staleness(always),
 		Sides:      sides(t, watched),
+		During:     during(t, watched),
 		Storms:     storms(t, s, watched),
 		Visibility: visibility(t, false),
 		Abroad:     visibility(t, true),
