@@ -1,0 +1,209 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+const (
+	sightApp = "SIGHT"
+	// sightLease is long enough, in seconds, that nobody renews a lease before its cancel.
+	sightLease = 90
+	// sightLimit is for how long a registration is looked for.
+	sightLimit = 10 * time.Second
+	// sightLeast is how long one must have been looked for in vain, when the observation ends, to count as
+	// not seen. One that is younger tells nothing.
+	sightLeast = 2 * time.Second
+	// mostSightings bounds the registrations that are looked for at one time. What would be due is left out.
+	mostSightings = 200
+)
+
+// sightings registers instances of its own, which the book knows nothing of, through each node in turn, and looks for
+// each at every node by every way.
+type sightings struct {
+	observer   *Observer
+	homes      []*client.Client // by node: asks it alone
+	everywhere *client.Client
+	lookouts   []*lookout
+	count      atomic.Int64 // under way
+
+	mu      sync.Mutex
+	waiting map[string]*sighting // by id; of those that watches may tell of
+}
+
+// sighting is one registration.
+type sighting struct {
+	id    string
+	from  int
+	acked time.Time        // set before lookouts get it
+	told  []chan time.Time // by node: when its watch told, once; the zero time: it never will
+	left  atomic.Int64     // lookouts that still look
+	done  chan struct{}    // closed when none does
+}
+
+func newSightings(o *Observer) *sightings {
+	s := &sightings{observer: o, waiting: make(map[string]*sighting)}
+	var all []string
+	for node, addr := range o.config.Nodes {
+		s.homes = append(s.homes, newClient(o.http, "http://"+addr))
+		all = append(all, "http://"+addr)
+		for _, glance := range []glance{byRead, byStaleRead, byList, byDelta} {
+			s.lookouts = append(s.lookouts, newLookout(o, node, glance))
+		}
+	}
+	if len(all) > 0 {
+		s.everywhere = newClient(o.http, all...)
+	}
+	return s
+}
+
+// run begins a sighting whenever one is due, until ctx ends.
+func (s *sightings) run(ctx context.Context) {
+	if s.observer.config.Sightings <= 0 {
+		return
+	}
+	var under sync.WaitGroup
+	defer under.Wait()
+	for _, l := range s.lookouts {
+		under.Go(func() { l.run(ctx) })
+	}
+	every := time.Duration(float64(time.Second) / s.observer.config.Sightings)
+	number := 0
+	repeat(ctx, every, func() time.Duration {
+		n := number
+		number++
+		if s.count.Load() < mostSightings {
+			s.count.Add(1)
+			under.Go(func() {
+				defer s.count.Add(-1)
+				s.sight(ctx, n)
+			})
+		}
+		return 0
+	})
+}
+
+// sight registers an instance, sees it everywhere, and cancels it again, so that registries stay small.
+func (s *sightings) sight(ctx context.Context, n int) {
+	g := s.expect(n)
+	defer s.forget(g)
+	instance := g.instance()
+	defer s.cancel(ctx, instance.Key(), g.from)
+	if err := s.homes[g.from].Register(ctx, instance); err != nil {
+		return
+	}
+	g.acked = time.Now()
+	for _, l := range s.lookouts {
+		l.take(g)
+	}
+	limit := time.NewTimer(sightLimit)
+	defer limit.Stop()
+	for node, told := range g.told {
+		select {
+		case at := <-told:
+			if !at.IsZero() {
+				s.observer.sighted(g, node, trial.ByWatch, at)
+			}
+		case <-limit.C:
+			limit.Reset(0)
+			s.observer.unseen(g, node, trial.ByWatch)
+		case <-ctx.Done():
+			s.observer.unseen(g, node, trial.ByWatch)
+		}
+	}
+	select {
+	case <-g.done:
+	case <-ctx.Done():
+	}
+}
+
+// expect makes a sighting that watches may tell of before its registration is acknowledged.
+func (s *sightings) expect(n int) *sighting {
+	nodes := len(s.homes)
+	g := &sighting{
+		id:   fmt.Sprintf("sight-%x-%d", s.observer.config.Seed, n),
+		from: n % nodes,
+		done: make(chan struct{}),
+	}
+	for range nodes {
+		g.told = append(g.told, make(chan time.Time, 1))
+	}
+	g.left.Store(int64(len(s.lookouts)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[g.id] = g
+	return g
+}
+
+func (s *sightings) forget(g *sighting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, g.id)
+}
+
+// tell notes that a node's watch told of a registration.
+func (s *sightings) tell(node int, id string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.waiting[id]; g != nil {
+		g.tell(node, at)
+	}
+}
+
+// skip notes that a node's watch left out what happened until now.
+func (s *sightings) skip(node int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.waiting {
+		g.tell(node, time.Time{})
+	}
+}
+
+// tell passes on the first thing that the watch of a node has to say.
+func (g *sighting) tell(node int, at time.Time) {
+	select {
+	case g.told[node] <- at:
+	default:
+	}
+}
+
+// instance is what is registered.
+func (g *sighting) instance() *registry.Instance {
+	return &registry.Instance{
+		InstanceID: g.id, HostName: g.id, App: sightApp, IPAddr: "127.0.0.1", Status: registry.Up,
+		Port: registry.Port{Number: 8080, Enabled: true}, CountryID: 1, DataCenter: registry.DataCenter{Name: registry.MyOwn},
+		RenewalInterval: sightLease / 3, Duration: sightLease, VIP: sightApp, LastDirty: time.Now().UnixMilli(),
+	}
+}
+
+// cancel removes an instance where it was registered, or else where that can be done. Nothing depends on it.
+func (s *sightings) cancel(ctx context.Context, key registry.Key, home int) {
+	if ctx.Err() == nil && s.homes[home].Cancel(ctx, key) != nil {
+		_ = s.everywhere.Cancel(ctx, key)
+	}
+}
+
+// sighted notes that a look that began at a time, or a watch, saw a registration.
+func (o *Observer) sighted(g *sighting, node int, way trial.Way, at time.Time) {
+	o.noteSighting(g, node, way, max(trial.Of(at.Sub(g.acked)), 0))
+}
+
+// unseen notes that the search for a registration was given up.
+func (o *Observer) unseen(g *sighting, node int, way trial.Way) {
+	if time.Since(g.acked) >= sightLeast {
+		o.noteSighting(g, node, way, -1)
+	}
+}
+
+func (o *Observer) noteSighting(g *sighting, node int, way trial.Way, delay trial.Micros) {
+	o.note(func(t *trial.Trial) {
+		t.Sightings = append(t.Sightings, trial.Sighting{From: g.from, To: node, Way: way, Acked: o.at(g.acked), Delay: delay})
+	})
+}
