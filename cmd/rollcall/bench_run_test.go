@@ -2,13 +2,14 @@ package main
 
 import (
 	"os"
+	"slices"
 	"testing"
 	"time"
 )
 
-// TestMain lets the tests' own program be what bench starts: a node, or a baseline.
+// TestMain lets the tests' own program be what bench and dev start: a node, or a baseline; or dev itself.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "server" || os.Args[1] == "bench") {
+	if len(os.Args) > 1 && slices.Contains([]string{"server", "bench", "dev"}, os.Args[1]) {
 		main()
 	}
 	os.Exit(m.Run())

@@ -16,7 +16,7 @@ import (
 const stopWithin = 10 * time.Second
 
 // devChild is a node's process. It lives until its standard input ends, so that it cannot outlive
-// dev even if dev is killed.
+// dev even if dev is killed; a stopped one goes on then, to see it.
 type devChild struct {
 	devNode
 	cmd   *exec.Cmd
@@ -40,8 +40,7 @@ func (n devNode) start(binary string, args []string) (*devChild, error) {
 	c.cmd = exec.Command(binary, args...)
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	c.cmd.Env = append(os.Environ(), parentPipeEnv+"=1")
-	// A group of its own, so that Ctrl-C at the terminal reaches dev alone, which then stops the nodes.
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.SysProcAttr = childAttributes()
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("%s: %w", n.name(), err)
 	}
