@@ -2,9 +2,20 @@ package load
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+)
+
+const (
+	refusedPause = 100 * time.Millisecond // until a caller tries a node again that took no connection
+	silentPause  = 2                      // until it tries one again that gave no answer, in Timeouts
+	trustIdle    = time.Millisecond       // how long an idle connection is taken to be open without a look
 )
 
 // caller is one client: it has a home node, keep-alive connections, and at most one call under way. One
@@ -15,13 +26,43 @@ type caller struct {
 	home   int // turn modulo the nodes
 	load   *Load
 	bodies bool // of answers are kept
+
+	links []link // by node
+	order []int  // of the nodes of the call under way; its room is used again
+
+	mu   sync.Mutex
+	conn *wire.Conn // of the try under way; nil: there is none
+	node int        // that it goes to
+}
+
+// link is what a caller has with one node.
+type link struct {
+	conn *wire.Conn // nil: none
+	used time.Time  // when its last answer came
+	off  time.Time  // until when other nodes are asked, if there are any
 }
 
 // newCallers makes n clients whose homes are the nodes in turn. Close each when it is not needed any more.
-func (l *Load) newCallers(n int) []*caller { panic("not written") }
+func (l *Load) newCallers(n int) []*caller {
+	callers := make([]*caller, n)
+	for i := range callers {
+		c := &caller{
+			number: int(l.numbers.Add(1) - 1), turn: i, home: i % len(l.Nodes), load: l, bodies: true,
+			links: make([]link, len(l.Nodes)), order: make([]int, 0, len(l.Nodes)),
+		}
+		l.Reach.join(c)
+		callers[i] = c
+	}
+	return callers
+}
 
 // close gives the connections back.
-func (c *caller) close() { panic("not written") }
+func (c *caller) close() {
+	c.load.Reach.leave(c)
+	for node := range c.links {
+		c.hangUp(node)
+	}
+}
 
 // answer is how a call ended.
 type answer struct {
@@ -36,11 +77,164 @@ type answer struct {
 }
 
 // call sends a request to the caller's home node and, unless it is pinned there, to the next nodes that it
-// can reach, as stock clients do, while they take nothing, give no answer in time or answer 5xx. The outcome is
-// that of the last try, but of a write that was not answered (Refused, Unreached) Unknown if an earlier try may
-// have taken effect.
-func (c *caller) call(ctx context.Context, request []byte, pinned bool) answer { panic("not written") }
+// can reach, as stock clients do, while they take nothing, give no answer in time or answer 5xx. A node that took
+// no connection, or gave no answer, is left out for a while, if there is another one. The outcome is that of the
+// last try, but Unknown for a write that was not answered (Refused, Unreached) if an earlier try may have taken
+// effect.
+func (c *caller) call(ctx context.Context, request []byte, pinned bool) answer {
+	now := time.Now()
+	a := answer{outcome: trial.Unreached, node: c.home, asked: now}
+	for _, node := range c.toAsk(now, pinned) {
+		if ctx.Err() != nil {
+			break
+		}
+		a.doubtful = a.doubtful || a.outcome == trial.Unknown
+		a.node = node
+		a.outcome, a.status = c.try(ctx, node, request)
+		if final(a) {
+			break
+		}
+	}
+	if a.doubtful && !a.outcome.Answered() && request[0] != 'G' { // GET is the only method that writes nothing
+		a.outcome = trial.Unknown
+	}
+	if a.status != 0 {
+		a.body = c.links[a.node].conn.Body()
+	}
+	a.done = time.Now()
+	if c.load.Closed && a.outcome == trial.Unreached {
+		pauseFor(ctx, refusedPause) // no schedule keeps the client from trying again at once
+	}
+	return a
+}
 
-// record counts one ended call of a client of home that was due at due. Calls before Run's begin count nowhere,
-// but as Renewals.
-func (l *Load) record(o trial.Operation, home int, due time.Time, a answer) { panic("not written") }
+// final reports whether another node would not say anything else.
+func final(a answer) bool {
+	return a.outcome.Answered() || a.outcome == trial.Refused && a.status < http.StatusInternalServerError
+}
+
+// toAsk lists the nodes to ask, in this order. Valid until the next call.
+func (c *caller) toAsk(now time.Time, pinned bool) []int {
+	if pinned {
+		return append(c.order[:0], c.home)
+	}
+	nodes := c.reachable(func(node int) bool { return !now.Before(c.links[node].off) })
+	if len(nodes) == 0 {
+		nodes = c.reachable(func(int) bool { return true })
+	}
+	return nodes
+}
+
+func (c *caller) reachable(which func(node int) bool) []int {
+	nodes := c.order[:0]
+	for i := range c.links {
+		if node := (c.home + i) % len(c.links); c.load.Reach.reaches(c.home, node) && which(node) {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// try asks one node.
+func (c *caller) try(ctx context.Context, node int, request []byte) (outcome trial.Outcome, status int) {
+	now := time.Now()
+	deadline := now.Add(c.load.Timeout)
+	if err := c.connect(ctx, node, now, deadline); err != nil {
+		c.putOff(node, err)
+		return trial.Unreached, 0
+	}
+	conn := c.links[node].conn
+	if !c.begin(ctx, node, conn, deadline) {
+		return trial.Unreached, 0
+	}
+	status, err := conn.Exchange(request)
+	aborted := c.end()
+	if err == nil {
+		c.links[node].used = time.Now()
+		return outcomeOf(status), status
+	}
+	c.hangUp(node)
+	if errors.Is(err, wire.ErrNotSent) {
+		return trial.Unreached, 0
+	}
+	if !aborted {
+		c.putOff(node, err)
+	}
+	return trial.Unknown, 0
+}
+
+// connect sees to a connection to a node that is open as far as can be told.
+func (c *caller) connect(ctx context.Context, node int, now, deadline time.Time) (err error) {
+	l := &c.links[node]
+	if l.conn != nil && now.Sub(l.used) > trustIdle && !l.conn.Idle() {
+		c.hangUp(node)
+	}
+	if l.conn == nil {
+		if l.conn, err = wire.DialContext(ctx, c.load.Nodes[node], deadline); err != nil {
+			return err
+		}
+		l.conn.KeepBody = c.bodies
+	}
+	return nil
+}
+
+func (c *caller) hangUp(node int) {
+	if l := &c.links[node]; l.conn != nil {
+		l.conn.Close()
+		l.conn = nil
+	}
+}
+
+// putOff leaves a node alone for a while.
+func (c *caller) putOff(node int, why error) {
+	pause := refusedPause
+	if errors.Is(why, os.ErrDeadlineExceeded) {
+		pause = silentPause * c.load.Timeout
+	}
+	c.links[node].off = time.Now().Add(pause)
+}
+
+// begin lets a try be aborted from now on, and reports false if it would be at once.
+func (c *caller) begin(ctx context.Context, node int, conn *wire.Conn, deadline time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() != nil || !c.load.Reach.reaches(c.home, node) || conn.SetDeadline(deadline) != nil {
+		return false
+	}
+	c.conn, c.node = conn, node
+	return true
+}
+
+// end reports whether the try that began was aborted.
+func (c *caller) end() (aborted bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	aborted = c.conn == nil
+	c.conn = nil
+	return aborted
+}
+
+// abort takes the answer away from the try under way, if it goes to one of the nodes meant. It may be called at
+// any time, by anybody.
+func (c *caller) abort(which func(node int) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil && which(c.node) {
+		// An error means that the connection is closed, which does as well.
+		_ = c.conn.SetDeadline(time.Unix(1, 0))
+		c.conn = nil
+	}
+}
+
+// outcomeOf says what a status means.
+func outcomeOf(status int) trial.Outcome {
+	switch {
+	case status < http.StatusBadRequest:
+		return trial.Done
+	case status == http.StatusNotFound:
+		return trial.NotFound
+	case status == http.StatusGatewayTimeout:
+		return trial.Unknown
+	}
+	return trial.Refused
+}

@@ -4,13 +4,15 @@
 package load
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
-	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 )
 
@@ -21,7 +23,9 @@ type Config struct {
 	Seed   uint64
 	Prefix string // of the applications' names, so that loads do not meet; "": LOAD
 	// Connections is how many clients share the open loop's calls of each operation, spread over the nodes;
-	// 0: enough for the rates.
+	// 0: enough for the rates
+	// (each is due every 250 ms, between 8 and 64 of each node; the instances' heartbeats have more). Of a closed
+	// loop it is how many clients there are in all; 0: 8 of each node.
 	Connections int
 	// Closed makes each client send its next call when the last one was answered, as fast as it can, instead of
 	// by the rates; the rates then say only which operations there are, and in which proportion.
@@ -32,61 +36,45 @@ type Config struct {
 	History *History      // of the watched keys; nil: it is not kept
 }
 
+const defaultTimeout = 2 * time.Second
+
 // Load is a load on a running cluster. Make one with New, Register its instances, and Run it. The methods that
 // strike instances may be called while it runs.
 type Load struct {
 	Config
-	watched watchCounts // by the watchers
-	fleet   *fleet       // newFleet; Register: fleet.register; fleet.tend for as long as heartbeats are sent
-	keys    *watchedKeys // newKeys; Register: keys.register; Stop: keys.close
+	recorder *recorder
+	numbers  atomic.Int64 // of callers that were made
+	rates    atomic.Pointer[map[string]float64]
+
+	mu         sync.Mutex
+	started    bool               // Run or Stop was called
+	stop       context.CancelFunc // nil: there is nothing to stop
+	background sync.WaitGroup     // what Stop waits for
+
+	watched watchCounts  // by the watchers
+	fleet   *fleet
+	keys    *watchedKeys
 }
 
 // New lays a load out. Nothing is sent yet.
-func New(c Config) (*Load, error) { panic("not written") }
+func New(c Config) (*Load, error) {
+	switch {
+	case len(c.Nodes) == 0:
+		return nil, errors.New("a load needs the address of at least one node")
+	case c.Connections < 0:
+		return nil, fmt.Errorf("%d connections: there must be one at least, or 0 for enough", c.Connections)
+	}
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	if c.Reach == nil {
+		c.Reach = new(Reach)
+	}
+	l := &Load{Config: c, recorder: newRecorder(len(c.Nodes))}
+	l.fleet, l.keys = newFleet(l), newKeys(l)
+	return l, nil
+}
 
 // Register registers all instances (Load.Instances) and the watched keys, as fast as the cluster takes them,
 // and returns when all were acknowledged.
-func (l *Load) Register(ctx context.Context) error { panic("not written") }
-
-// Run begins the schedule at began, and returns when length is over and every call that was due has been
-// sent and has ended, or ctx ends. Heartbeats go on until ctx ends or Stop is called, so that leases do not
-// end while others still observe.
-func (l *Load) Run(ctx context.Context, began time.Time, length time.Duration) error {
-	panic("not written")
+func (l *Load) Register(ctx context.Context) error {
+	return errors.Join(l.fleet.register(ctx), l.keys.register(ctx))
 }
-
-// Stop ends the heartbeats, and returns when nothing is under way any more.
-func (l *Load) Stop() { panic("not written") }
-
-// SetRates replaces rates, by their names in scenario.Load ("fetches"), from now on; nil brings the load's own
-// back.
-func (l *Load) SetRates(rates map[string]float64) { panic("not written") }
-
-// Renewals counts the heartbeats that were acknowledged until now.
-func (l *Load) Renewals() int64 { panic("not written") }
-
-// Snapshot is what has happened until now, for progress lines and tables, over all nodes.
-func (l *Load) Snapshot() map[trial.Operation]Totals { panic("not written") }
-
-// Totals sums up the calls of one operation.
-type Totals struct {
-	Outcomes map[trial.Outcome]int64
-	Latency  *hdrhistogram.Histogram // µs, of the answered calls, from when they were due
-}
-
-// Series is the record of everything sent since began, once Run has returned.
-func (l *Load) Series() []trial.Series { panic("not written") }
-
-// Reach says which nodes the clients of a node can reach. The zero value: everybody reaches everybody. Safe for
-// concurrent use.
-type Reach struct{}
-
-// Split cuts the nodes given off from the others, together with the clients whose home they are. A call under
-// way that crosses the split gets no answer.
-func (r *Reach) Split(nodes []int) { panic("not written") }
-
-// Join ends all splits.
-func (r *Reach) Join() { panic("not written") }
-
-// From lists the nodes, of n, that the clients of home can reach, home first, then in turn.
-func (r *Reach) From(home, n int) []int { panic("not written") }

@@ -1,0 +1,180 @@
+package load
+
+import (
+	"math/bits"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+// longestLatency is the histograms' end, in µs; what takes longer is counted there.
+const longestLatency = int64(time.Minute / time.Microsecond)
+
+// recorder counts calls. Safe for concurrent use.
+type recorder struct {
+	began    atomic.Pointer[time.Time] // nil: not yet
+	renewals atomic.Int64
+	ledgers  [][]ledger // by operation, in the order of trial.Operations, and home node
+}
+
+func newRecorder(nodes int) *recorder {
+	r := &recorder{ledgers: make([][]ledger, len(trial.Operations))}
+	for i := range r.ledgers {
+		r.ledgers[i] = make([]ledger, nodes)
+	}
+	return r
+}
+
+// record counts one ended call of a client of home that was due at due. Calls that were due before Run's begin
+// count nowhere, but as Renewals.
+func (l *Load) record(o trial.Operation, home int, due time.Time, a answer) {
+	r := l.recorder
+	if o == trial.Heartbeat && a.outcome == trial.Done {
+		r.renewals.Add(1)
+	}
+	began := r.began.Load()
+	if began == nil || due.Before(*began) {
+		return
+	}
+	at, took := trial.Since(*began, due), trial.Since(due, a.done)
+	r.ledgers[slices.Index(trial.Operations, o)][home].add(at, a.outcome, min(max(int64(took), 0), longestLatency))
+}
+
+// ledger counts the calls of one operation of the clients of one node.
+type ledger struct {
+	mu       sync.Mutex
+	outcomes map[trial.Outcome]int64
+	latency  *hdrhistogram.Histogram // nil: nothing was answered
+	bins     []trial.Bin             // by their numbers; empty ones too
+}
+
+func (l *ledger) add(at trial.Micros, o trial.Outcome, latency int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.outcomes == nil {
+		l.outcomes = make(map[trial.Outcome]int64)
+	}
+	l.outcomes[o]++
+	bin := l.bin(int(at.Duration() / trial.BinLength))
+	*count(bin, o)++
+	if !o.Answered() {
+		return
+	}
+	bin.Latencies = addLatency(bin.Latencies, lowestOfBucket(latency))
+	if l.latency == nil {
+		l.latency = newLatency()
+	}
+	_ = l.latency.RecordValue(latency) // in range: no error
+}
+
+func newLatency() *hdrhistogram.Histogram { return hdrhistogram.New(1, longestLatency, 3) }
+
+func (l *ledger) bin(number int) *trial.Bin {
+	for n := len(l.bins); n <= number; n++ {
+		l.bins = append(l.bins, trial.Bin{Number: n})
+	}
+	return &l.bins[number]
+}
+
+// count is the counter of an outcome.
+func count(b *trial.Bin, o trial.Outcome) *int {
+	switch o {
+	case trial.Done:
+		return &b.Done
+	case trial.NotFound:
+		return &b.NotFound
+	case trial.Refused:
+		return &b.Refused
+	case trial.Unreached:
+		return &b.Unreached
+	}
+	return &b.Unknown
+}
+
+// bucketBits is how many leading bits of a value an HdrHistogram of two digits keeps.
+const bucketBits = 8
+
+// lowestOfBucket is the lowest value that an HdrHistogram of two digits does not tell from v. By hand, because a
+// histogram for each bin would take 20 KB.
+func lowestOfBucket(v int64) int64 {
+	lost := max(0, bits.Len64(uint64(v))-bucketBits)
+	return v >> lost << lost
+}
+
+// addLatency counts a latency in a bin's pairs.
+func addLatency(pairs []int64, v int64) []int64 {
+	i := 2 * sort.Search(len(pairs)/2, func(i int) bool { return pairs[2*i] >= v })
+	if i < len(pairs) && pairs[i] == v {
+		pairs[i+1]++
+		return pairs
+	}
+	return slices.Insert(pairs, i, v, 1)
+}
+
+// Renewals counts the heartbeats that were acknowledged until now.
+func (l *Load) Renewals() int64 { return l.recorder.renewals.Load() }
+
+// Totals sums up the calls of one operation.
+type Totals struct {
+	Outcomes map[trial.Outcome]int64
+	Latency  *hdrhistogram.Histogram // µs, of the answered calls, from when they were due
+}
+
+// Snapshot is what has happened until now, for progress lines and tables, over all nodes. Operations without a
+// call are left out.
+func (l *Load) Snapshot() map[trial.Operation]Totals {
+	all := make(map[trial.Operation]Totals)
+	for i, o := range trial.Operations {
+		t := Totals{Outcomes: make(map[trial.Outcome]int64), Latency: newLatency()}
+		for node := range l.recorder.ledgers[i] {
+			l.recorder.ledgers[i][node].addTo(t)
+		}
+		if len(t.Outcomes) > 0 {
+			all[o] = t
+		}
+	}
+	return all
+}
+
+func (l *ledger) addTo(t Totals) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for o, n := range l.outcomes {
+		t.Outcomes[o] += n
+	}
+	if l.latency != nil {
+		t.Latency.Merge(l.latency)
+	}
+}
+
+// Series is the record of everything sent since began, once Run has returned.
+func (l *Load) Series() []trial.Series {
+	var all []trial.Series
+	for i, o := range trial.Operations {
+		for node := range l.recorder.ledgers[i] {
+			if bins := l.recorder.ledgers[i][node].filled(); len(bins) > 0 {
+				all = append(all, trial.Series{Operation: o, Node: node, Bins: bins})
+			}
+		}
+	}
+	return all
+}
+
+// filled are copies of the bins that are not empty.
+func (l *ledger) filled() (bins []trial.Bin) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.bins {
+		if b.Done+b.NotFound+b.Refused+b.Unreached+b.Unknown > 0 {
+			b.Latencies = slices.Clone(b.Latencies)
+			bins = append(bins, b)
+		}
+	}
+	return bins
+}
