@@ -1,0 +1,62 @@
+package compare
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+)
+
+const (
+	settleWithin      = 15 * time.Second
+	settleWithinQuick = 8 * time.Second
+	settlePoll        = 50 * time.Millisecond
+	// evictionLag is from the end of a lease until the instance must be gone: an eviction round each second, and the
+	// lease clock, which is up to a second behind.
+	evictionLag = 3 * time.Second
+)
+
+// leaseEnds is how long after its last sign of life an instance must not be listed any more.
+func (r *run) leaseEnds() time.Duration {
+	return r.turn.scenario.Load.Lease.Duration() + evictionLag
+}
+
+// settle waits until every node lists what was acknowledged before the last fault ended, then until it lists what was
+// acknowledged at all, and until the leases of the dead have ended; in bounded time. The second mark comes after the
+// first wait, for it would count what came after the fault as not healed.
+func (r *run) settle(ctx context.Context) {
+	within := settleWithin
+	if r.config.Plan.Quick {
+		within = settleWithinQuick
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	ended := r.began.Add(r.deaths())
+	await(ctx, settlePoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
+	r.book.Mark()
+	await(ctx, settlePoll, r.observer.Healed)
+}
+
+// deaths is when the leases of the last instances that died must have ended, from the load's begin.
+func (r *run) deaths() time.Duration {
+	var last time.Duration
+	for _, f := range r.turn.scenario.Faults {
+		if f.Kind == scenario.Die {
+			last = max(last, f.At.In(r.length())+r.leaseEnds())
+		}
+	}
+	return last
+}
+
+// await asks every so often until it is done or ctx ends.
+func await(ctx context.Context, every time.Duration, done func() bool) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+)
+
+const (
+	stopWithin  = 10 * time.Second // after SIGTERM
+	startWithin = 30 * time.Second // until a node that was started again may serve
+)
+
+// stroke is a fault that was injected.
+type stroke struct {
+	text     string                          // as in "leader node2 killed (-9)"
+	nodes    []int                           // that it struck; of a partition: the smaller side
+	count    int                             // instances that it struck
+	undo     func(ctx context.Context) error // nil: it stays
+	restarts bool                            // nodes, which serve when undo has returned
+}
+
+// strike injects a fault. What it returns with an error may have struck in part.
+func (i *injector) strike(ctx context.Context, f scenario.Fault, t target) (stroke, error) {
+	switch f.Kind {
+	case scenario.Kill:
+		return i.end(t, "killed (-9)", i.cluster.Kill)
+	case scenario.Restart:
+		return i.end(t, "stopped (SIGTERM)", func(node int) error { return i.stop(ctx, node) })
+	case scenario.Pause:
+		return stroke{
+			text: t.text + " paused (SIGSTOP)", nodes: t.nodes,
+			undo: func(context.Context) error { return each(t.nodes, i.cluster.Resume) },
+		}, each(t.nodes, i.cluster.Pause)
+	case scenario.SlowDisk:
+		return i.slowDisk(t, f.Delay.Duration())
+	case scenario.Isolate:
+		return i.isolate(t), nil
+	case scenario.CutLink:
+		return i.cutDatacenters(), nil
+	default:
+		return i.strikeInstances(f)
+	}
+}
+
+// end ends processes, which are started again.
+func (i *injector) end(t target, how string, end func(node int) error) (stroke, error) {
+	return stroke{
+		text: t.text + " " + how, nodes: t.nodes, restarts: true,
+		undo: func(ctx context.Context) error {
+			return each(t.nodes, func(node int) error { return i.start(ctx, node) })
+		},
+	}, each(t.nodes, end)
+}
+
+func (i *injector) stop(ctx context.Context, node int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, stopWithin, fmt.Errorf("not stopped after %s", stopWithin))
+	defer cancel()
+	return i.cluster.Stop(ctx, node)
+}
+
+func (i *injector) start(ctx context.Context, node int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startWithin, fmt.Errorf("not ready after %s", startWithin))
+	defer cancel()
+	return i.cluster.Start(ctx, node)
+}
+
+func (i *injector) slowDisk(t target, delay time.Duration) (stroke, error) {
+	set := func(delay time.Duration) error {
+		return each(t.nodes, func(node int) error { return i.cluster.SlowDisk(node, delay) })
+	}
+	return stroke{
+		text: fmt.Sprintf("disks of %s slower by %s", t.text, delay), nodes: t.nodes,
+		undo: func(context.Context) error { return set(0) },
+	}, set(delay)
+}
+
+// isolate cuts nodes off from all others, together with their clients.
+func (i *injector) isolate(t target) stroke {
+	i.cut(func(node int) bool { return slices.Contains(t.nodes, node) })
+	i.links.Split(t.nodes)
+	smaller := t.nodes
+	if others := i.others(t.nodes); len(others) < len(t.nodes) {
+		smaller = others
+	}
+	return stroke{text: t.text + " isolated, clients included", nodes: smaller, undo: i.join}
+}
+
+// cutDatacenters cuts the datacenters off from each other, and the clients of each from the others. No side is the
+// smaller one, so it counts as striking no node.
+func (i *injector) cutDatacenters() stroke {
+	sides := make(map[string][]int)
+	for node, place := range i.nodes {
+		sides[place.Datacenter] = append(sides[place.Datacenter], node)
+	}
+	for datacenter, nodes := range sides {
+		i.cut(func(node int) bool { return i.nodes[node].Datacenter == datacenter })
+		i.links.Split(nodes)
+	}
+	return stroke{text: "links between the datacenters cut", nodes: []int{}, undo: i.join}
+}
+
+// cut cuts every link between two nodes of which one is on a side.
+func (i *injector) cut(onSide func(node int) bool) {
+	for a := range i.nodes {
+		for b := range a {
+			if onSide(a) != onSide(b) {
+				i.cluster.Cut(a, b)
+			}
+		}
+	}
+}
+
+func (i *injector) join(context.Context) error {
+	i.cluster.Heal()
+	i.links.Join()
+	return nil
+}
+
+func (i *injector) others(nodes []int) []int {
+	var all []int
+	for node := range i.nodes {
+		if !slices.Contains(nodes, node) {
+			all = append(all, node)
+		}
+	}
+	return all
+}
+
+func (i *injector) strikeInstances(f scenario.Fault) (stroke, error) {
+	s := stroke{nodes: []int{}}
+	var end func()
+	var err error
+	switch f.Kind {
+	case scenario.Die:
+		s.count, err = i.clients.Die(f.Instances)
+		s.text = instances(s.count) + " dead"
+	case scenario.Silence:
+		s.count, end, err = i.clients.Silence(f.Instances)
+		s.text = instances(s.count) + " silent until their clients have restarted"
+	case scenario.Flap:
+		s.count, end, err = i.clients.Flap(f.Instances)
+		s.text = instances(s.count) + " flapping"
+	default:
+		return s, fmt.Errorf("a fault of kind %q is unknown", f.Kind)
+	}
+	if end != nil {
+		s.undo = func(context.Context) error {
+			end()
+			return nil
+		}
+	}
+	return s, err
+}
+
+func instances(n int) string {
+	if n == 1 {
+		return "1 instance"
+	}
+	return fmt.Sprintf("%d instances", n)
+}
+
+// each does something to all nodes at once, and joins what went wrong.
+func each(nodes []int, do func(node int) error) error {
+	errs := make([]error, len(nodes))
+	var all sync.WaitGroup
+	for i, node := range nodes {
+		all.Go(func() { errs[i] = do(node) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
