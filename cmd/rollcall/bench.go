@@ -3,5 +3,5 @@ package main
 import "github.com/spf13/cobra"
 
 func newBenchCommand() *cobra.Command {
-	return groupCommand("bench", "Measure", newBenchRatiosCommand(), newBenchBareCommand(), newBenchRaftCommand())
+	return groupCommand("bench", "Measure", newBenchRunCommand(), newBenchCompareCommand(), newBenchRatiosCommand(), newBenchBareCommand(), newBenchRaftCommand())
 }

@@ -30,12 +30,16 @@ func (o output) validate() error {
 // print writes value as JSON, or as the table that it knows how to make.
 func (o output) print(w io.Writer, value tabler) error {
 	if o == asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(value)
+		return printJSON(w, value)
 	}
 	return printTable(w, value.table())
+}
+
+func printJSON(w io.Writer, value any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(value)
 }
 
 // tabler is what can be shown as a table: rows of cells, the first of them the head. An empty row
