@@ -18,12 +18,14 @@ type fleet struct {
 	book     *truth.Book
 	interval time.Duration // between two heartbeats of an instance
 	lease    time.Duration
+	stay     time.Duration // of an instance that comes and goes
 	lasting  []*instance
 	came     atomic.Int64 // instances that came, and may have gone
 
 	mu       sync.Mutex
 	dice     *rand.Rand // by which instances are struck
 	agendas  []*agenda  // by home node
+	entering bool       // the lasting instances are being registered; nobody else renews them yet
 	awaited  int        // lasting instances that were not yet registered
 	complete chan struct{}
 }
@@ -82,6 +84,7 @@ func newFleet(l *Load) *fleet {
 		load: l, book: bookOf(l),
 		interval: cmp.Or(l.Load.Heartbeat.Duration(), 30*time.Second),
 		lease:    cmp.Or(l.Load.Lease.Duration(), 90*time.Second),
+		stay:     5 * time.Second,
 		lasting:  make([]*instance, l.Load.Instances),
 		dice:     rand.New(rand.NewPCG(l.Seed, diceFleet)),
 		awaited:  l.Load.Instances, complete: make(chan struct{}),
@@ -113,19 +116,15 @@ func (f *fleet) describe(app string, number, home int) *instance {
 	}}
 }
 
-// register registers all lasting instances, as fast as they are taken.
+// register registers all lasting instances, as fast as they are taken, and renews those that wait for the others.
 func (f *fleet) register(ctx context.Context) error {
+	f.enterAll()
 	ctx, stop := context.WithCancel(ctx)
 	var tending sync.WaitGroup
 	tending.Go(func() { f.tend(ctx) })
+	defer f.entered()
 	defer tending.Wait()
 	defer stop()
-	now := time.Now()
-	f.mu.Lock()
-	for _, i := range f.lasting {
-		f.plan(i, now)
-	}
-	f.mu.Unlock()
 	select {
 	case <-f.complete:
 		return nil
@@ -134,6 +133,24 @@ func (f *fleet) register(ctx context.Context) error {
 		defer f.mu.Unlock()
 		return fmt.Errorf("%d of %d instances could not be registered: %w", f.awaited, len(f.lasting), ctx.Err())
 	}
+}
+
+// enterAll plans the registration of all lasting instances.
+func (f *fleet) enterAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.entering = true
+	now := time.Now()
+	for _, i := range f.lasting {
+		f.plan(i, now)
+	}
+}
+
+// entered leaves the heartbeats of the lasting instances to their schedule.
+func (f *fleet) entered() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.entering = false
 }
 
 // take makes the client of a registered, living instance busy, if it is idle.
@@ -166,6 +183,8 @@ func (f *fleet) release(i *instance, certain bool) {
 		f.plan(i, now)
 	case !i.leaves.IsZero():
 		f.plan(i, earlier(i.beat, i.leaves))
+	case f.entering:
+		f.plan(i, i.beat)
 	}
 }
 

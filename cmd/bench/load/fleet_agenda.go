@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	retryPause = 250 * time.Millisecond // before a registration or a cancel is repeated whose outcome is not certain
+	retryPause = 500 * time.Millisecond // before a registration or a cancel is repeated whose outcome is not certain
 	// errandClients is how many clients of a node's instances work at the same time, apart from the heartbeats of
 	// those that last.
 	errandClients = 64
@@ -141,10 +141,10 @@ func (f *fleet) next(i *instance, at time.Time) errand {
 		return f.leave
 	case !i.registered:
 		return f.enter
-	case i.leaves.IsZero():
+	case i.leaves.IsZero() && !f.entering:
 		return nil
-	case !at.Before(i.leaves):
+	case !i.leaves.IsZero() && !at.Before(i.leaves):
 		return f.leave
 	}
-	return f.beatOn
+	return f.renewOnce
 }

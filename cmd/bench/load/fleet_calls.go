@@ -25,6 +25,15 @@ func (f *fleet) renew(ctx context.Context, c *caller, i *instance, due time.Time
 	return true
 }
 
+// renewOnce renews an instance whose heartbeats have no schedule. The next one is due an interval after this one was,
+// however late this one is.
+func (f *fleet) renewOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
+	f.mu.Lock()
+	i.beat = due.Add(f.interval)
+	f.mu.Unlock()
+	return f.renew(ctx, c, i, due)
+}
+
 // forget notes that an instance is not registered, and reports whether its client is to register it again.
 func (f *fleet) forget(i *instance) bool {
 	f.mu.Lock()

@@ -55,9 +55,6 @@ func (h *heartbeats) send(ctx context.Context, c *caller, due time.Time) {
 	}
 }
 
-// stay is how long an instance stays that comes and goes.
-const stay = 5 * time.Second
-
 // churn registers instances that renew their leases like the others, and cancel after their stay.
 type churn struct{ fleet *fleet }
 
@@ -67,15 +64,6 @@ func (s churn) send(ctx context.Context, c *caller, due time.Time) {
 	f := s.fleet
 	number := int(f.came.Add(1))
 	i := f.describe(fmt.Sprintf("%s-CHURN", f.load.Prefix), number, c.home)
-	i.leaves, i.busy = due.Add(stay), true
+	i.leaves, i.busy = due.Add(f.stay), true
 	f.release(i, f.enter(ctx, c, i, due))
-}
-
-// beatOn renews an instance that comes and goes, and lets its next heartbeat be due an interval after this one,
-// however late this one was.
-func (f *fleet) beatOn(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
-	f.mu.Lock()
-	i.beat = due.Add(f.interval)
-	f.mu.Unlock()
-	return f.renew(ctx, c, i, due)
 }
