@@ -65,6 +65,7 @@ func New(c Config) (*Load, error) {
 		return nil, fmt.Errorf("%d connections: there must be one at least, or 0 for enough", c.Connections)
 	}
 	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	c.Prefix = cmp.Or(c.Prefix, "LOAD")
 	if c.Reach == nil {
 		c.Reach = new(Reach)
 	}
