@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	c := launched(t, compare.Spec{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}})
+	usage := func() trial.Usage {
+		t.Helper()
+		u, err := c.Usage(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	notBelow := func(when string, now, then trial.Usage) {
+		t.Helper()
+		if now.CPU < then.CPU || now.Written < then.Written || now.Sent < then.Sent {
+			t.Errorf("%s: %+v, want no less than before: %+v", when, now, then)
+		}
+	}
+	begin := usage()
+	if begin.Memory < mib || begin.Stored == 0 {
+		t.Errorf("at the begin: %+v, want memory and files", begin)
+	}
+	i := 0
+	within(t, "work shows in the usage", func() bool {
+		i++
+		register(t, c.Nodes()[0], fmt.Sprint("i", i))
+		now := usage()
+		return now.CPU > begin.CPU && now.Written > begin.Written && now.Sent > begin.Sent
+	})
+	working := usage()
+	if err := c.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	ended := usage()
+	notBelow("after its end", ended, working)
+	if ended.Memory != 0 || ended.Stored == 0 {
+		t.Errorf("after its end: %+v, want files, and no memory", ended)
+	}
+	if err := c.Start(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	again := usage()
+	notBelow("started again", again, ended)
+	if again.Memory < mib {
+		t.Errorf("started again: %+v, want memory", again)
+	}
+}
+
+func TestTheTimeOfAProcessIsReadBehindItsName(t *testing.T) {
+	for _, tc := range []struct {
+		stat string
+		want time.Duration
+	}{
+		{"4711 (a) b) R 1 4711 4711 0 -1 4194560 1 2 3 4 150 25 0 0 20 0 9 0 100 0 0", 1750 * time.Millisecond},
+		{"4711 (a) R 1", 0},
+		{"", 0},
+	} {
+		if got := statCPU(tc.stat); got != tc.want {
+			t.Errorf("%q: got %v, want %v", tc.stat, got, tc.want)
+		}
+	}
+}
+
+func TestTheBytesOfADirectoryAreThoseOfItsFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "below"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, size := range map[string]int{"a": 3, "below/b": 4} {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]int64{dir: 7, filepath.Join(dir, "gone"): 0} {
+		if got, err := bytesBelow(path); got != want || err != nil {
+			t.Errorf("%s: got %d, %v, want %d", path, got, err, want)
+		}
+	}
+}
