@@ -1,0 +1,222 @@
+package load
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+// sendKeys makes calls of a stream of keys, by a caller for each node in turn.
+func sendKeys(t *testing.T, l *Load, name string, calls int) {
+	t.Helper()
+	streams := l.keyStreams()
+	n := slices.IndexFunc(streams, func(s *stream) bool { return s.name == name })
+	callers := l.newCallers(len(l.Nodes))
+	for i := range calls {
+		streams[n].send(t.Context(), callers[i%len(callers)], time.Now())
+	}
+	for _, c := range callers {
+		c.close()
+	}
+}
+
+// callsOn are the calls of the history on a key ("": all) that did something.
+func callsOn(l *Load, key string, actions ...trial.Action) []trial.Call {
+	return slices.DeleteFunc(l.History.Calls(time.Now()), func(c trial.Call) bool {
+		return key != "" && c.Key != key || !slices.Contains(actions, c.Action)
+	})
+}
+
+func TestAnOwnKeyHasOneWriterThatRegistersAndCancelsAtItsHome(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := registered(t, c, scenario.Load{OwnKeys: 2})
+	sendKeys(t, l, "writes", 100)
+	for n, id := range []string{"own-0", "own-1"} {
+		calls := callsOn(l, id, trial.Write, trial.Remove)
+		if len(calls) != 51 {
+			t.Fatalf("%s: %d writes, want the registration and 50", id, len(calls))
+		}
+		cancels := 0
+		for i, call := range calls {
+			if call.Version != int64(i+1) || call.Node != n || call.Client != calls[0].Client || call.Outcome != trial.Done {
+				t.Errorf("%s: write %d is %+v, want version %d done at node %d by client %d", id, i, call, i+1, n, calls[0].Client)
+			}
+			if call.Action == trial.Remove {
+				cancels++
+				if calls[i-1].Action == trial.Remove {
+					t.Errorf("%s: write %d is a second cancel", id, i)
+				}
+			}
+		}
+		if cancels < 3 || cancels > 20 {
+			t.Errorf("%s: %d of 50 writes are cancels, want about 10", id, cancels)
+		}
+		last := calls[len(calls)-1]
+		if want := last.Action == trial.Write; l.Book.Alive(id) != want || c.version(id) > 0 != want {
+			t.Errorf("%s: alive %t by the book, in version %d at the servers, after %+v", id, l.Book.Alive(id), c.version(id), last)
+		}
+	}
+}
+
+func TestASharedKeyIsWrittenThroughEveryNodeInTheOrderOfItsVersions(t *testing.T) {
+	c := newFakeCluster(t, 3)
+	l := registered(t, c, scenario.Load{SharedKeys: 1})
+	sendKeys(t, l, "writes", 12)
+	perNode, clients := map[int]int{}, map[int]int{}
+	for i, call := range callsOn(l, "shared-0", trial.Write) {
+		if call.Version != int64(i+1) {
+			t.Errorf("write %d has version %d", i, call.Version)
+		}
+		if client, known := clients[call.Node]; known && client != call.Client {
+			t.Errorf("clients %d and %d write at node %d", client, call.Client, call.Node)
+		}
+		clients[call.Node] = call.Client
+		perNode[call.Node]++
+	}
+	if perNode[0] != 5 || perNode[1] != 4 || perNode[2] != 4 {
+		t.Errorf("writes by node: %v, want the registration at node 0 and 4 at each", perNode)
+	}
+	if got := callsOn(l, "", trial.Remove); len(got) != 0 {
+		t.Errorf("cancels: %+v, want none", got)
+	}
+	if got := c.version("shared-0"); got != 13 {
+		t.Errorf("version %d, want 13", got)
+	}
+}
+
+func TestReadsSeeVersionsAndAbsence(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := registered(t, c, scenario.Load{OwnKeys: 2})
+	sendKeys(t, l, "writes", 30)
+	c.forget("own-1")
+	sendKeys(t, l, "reads", 40)
+	looks := callsOn(l, "", trial.Look)
+	if len(looks) != 40 {
+		t.Fatalf("%d looks, want 40", len(looks))
+	}
+	perKey := map[string]int{}
+	for i, call := range looks {
+		perKey[call.Key]++
+		want := c.version(call.Key)
+		outcome := trial.Done
+		if want == 0 {
+			outcome = trial.NotFound
+		}
+		if call.Version != want || call.Outcome != outcome || call.Node != i%2 {
+			t.Errorf("%+v, want version %d (%s) at node %d", call, want, outcome, i%2)
+		}
+	}
+	if len(perKey) != 2 {
+		t.Errorf("keys that were read: %v, want both", perKey)
+	}
+}
+
+func TestWhatIsRefusedIsInTheHistoryAndChangesNothing(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := registered(t, c, scenario.Load{OwnKeys: 2, SharedKeys: 1})
+	c.decide(func(seen) int { return http.StatusServiceUnavailable })
+	before := len(c.requests(http.MethodPost, "")) + len(c.requests(http.MethodDelete, ""))
+	sendKeys(t, l, "writes", 20)
+	sendKeys(t, l, "reads", 20)
+	if after := len(c.requests(http.MethodPost, "")) + len(c.requests(http.MethodDelete, "")); after != before+20 {
+		t.Errorf("%d writes were sent, want 20: no other node is asked", after-before)
+	}
+	refused := 0
+	for _, call := range callsOn(l, "", trial.Write, trial.Remove, trial.Look) {
+		if call.Outcome == trial.Refused && call.Returned != math.MaxInt64 {
+			refused++
+		}
+	}
+	if refused != 40 {
+		t.Errorf("%d calls of the history were refused, want 40", refused)
+	}
+	if got := l.Book.Expected(); got != 3 {
+		t.Errorf("the book expects %d instances, want all 3", got)
+	}
+}
+
+func TestAWriterGoesOnAfterAnUnknownOutcome(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	l := registered(t, c, scenario.Load{OwnKeys: 1})
+	c.decide(func(s seen) int { return http.StatusGatewayTimeout })
+	sendKeys(t, l, "writes", 1)
+	c.decide(nil)
+	sendKeys(t, l, "writes", 1)
+	calls := callsOn(l, "own-0", trial.Write, trial.Remove)
+	if len(calls) != 3 {
+		t.Fatalf("%d writes, want 3: %+v", len(calls), calls)
+	}
+	if u := calls[1]; u.Outcome != trial.Unknown || u.Returned != math.MaxInt64 || u.Version != 2 {
+		t.Errorf("the second write is %+v, want version 2 with an unknown outcome that never returned", u)
+	}
+	if d := calls[2]; d.Outcome != trial.Done || d.Version != 3 {
+		t.Errorf("the third write is %+v, want version 3 done", d)
+	}
+}
+
+func TestOnlyTheWriterOfAnOwnKeyLeavesAHomeThatIsDown(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := registered(t, c, scenario.Load{OwnKeys: 1, SharedKeys: 1})
+	c.nodes[0].Close()
+	for _, w := range []*writer{l.keys.keys[0].writers[0], l.keys.keys[1].writers[0]} {
+		w.callers[0].hangUp(0) // what is sent on a connection that was just closed has an unknown outcome
+		w.register(t.Context(), time.Now())
+	}
+	type try struct {
+		node    int
+		version int64
+		outcome trial.Outcome
+	}
+	for key, want := range map[string][]try{
+		"own-0":    {{0, 1, trial.Done}, {0, 2, trial.Unreached}, {1, 2, trial.Done}},
+		"shared-0": {{1, 1, trial.Done}, {0, 2, trial.Unreached}},
+	} {
+		var got []try
+		for _, call := range callsOn(l, key, trial.Write) {
+			got = append(got, try{call.Node, call.Version, call.Outcome})
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: tries %v, want %v", key, got, want)
+		}
+	}
+	if got := c.version("own-0"); got != 2 {
+		t.Errorf("own-0 is registered in version %d, want 2", got)
+	}
+}
+
+func TestWritersOfAPoolAreTakenByOneAtATime(t *testing.T) {
+	p := new(writerPool)
+	p.add(&writer{home: 1})
+	p.add(&writer{home: 2})
+	p.open()
+	first := func(int) int { return 0 }
+	a, b := p.take(t.Context(), first), p.take(t.Context(), first)
+	if a == nil || b == nil || a == b {
+		t.Fatalf("took %p and %p, want both writers", a, b)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if w := p.take(ctx, first); w != nil {
+		t.Errorf("took a writer that was not given back")
+	}
+	var waiting sync.WaitGroup
+	var c *writer
+	waiting.Go(func() { c = p.take(t.Context(), first) })
+	p.put(a)
+	waiting.Wait()
+	if c != a {
+		t.Errorf("took %p, want %p, which was given back", c, a)
+	}
+	empty := new(writerPool)
+	empty.open()
+	if w := empty.take(t.Context(), first); w != nil {
+		t.Errorf("took %p from a pool without writers", w)
+	}
+}
