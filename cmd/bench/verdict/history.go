@@ -125,40 +125,9 @@ func told(calls []trial.Call) []trial.Call {
 
 // check asks whether calls on one key, as told returns them, can be explained by a single copy.
 func check(calls []trial.Call) porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(register, operationsOf(calls), patience)
-}
-
-// operationsOf are the calls for the checker. Those of unknown outcome make its search long, since each of them may come
-// anywhere or not at all. But every version is written once: a write that was seen took effect before the
-// first look that saw it returned. One that nobody saw can be left out, unless the key is removed at times (a removal
-// tells that it found something): without it all others remain explained.
-func operationsOf(calls []trial.Call) []porcupine.Operation {
-	seen, removed, written := make(map[int64]trial.Micros), false, make(map[int64]int)
-	for _, c := range calls {
-		switch c.Action {
-		case trial.Look:
-			if first, ok := seen[sees(c)]; !ok || c.Returned < first {
-				seen[sees(c)] = c.Returned
-			}
-		case trial.Remove:
-			removed = true
-		case trial.Write:
-			written[c.Version]++
-		}
+	operations, possible := operationsOf(calls)
+	if !possible {
+		return porcupine.Illegal
 	}
-	var found []porcupine.Operation
-	for _, c := range calls {
-		ends := c.Returned
-		if c.Action == trial.Write && c.Outcome == trial.Unknown && written[c.Version] == 1 {
-			first, ok := seen[c.Version]
-			if !ok && !removed {
-				continue
-			}
-			if ok {
-				ends = first
-			}
-		}
-		found = append(found, porcupine.Operation{ClientId: c.Client, Input: c, Call: int64(c.Called), Return: int64(max(ends, c.Called))})
-	}
-	return found
+	return porcupine.CheckOperationsTimeout(register, operations, patience)
 }

@@ -78,7 +78,7 @@ func (l *limits) longest(name string, limit *scenario.Span, got float64) {
 	case got < 0:
 		l.add(fmt.Sprintf("%s at most %s", name, limit), "not within the trial")
 	case got > limit.Duration().Seconds():
-		l.add(fmt.Sprintf("%s at most %s", name, limit), fmt.Sprintf("%.3g s", got))
+		l.add(fmt.Sprintf("%s at most %s", name, limit), fmt.Sprintf("%.4g s", got))
 	}
 }
 

@@ -1,0 +1,194 @@
+package verdict
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+// The calls of planted histories: on one key, from and to in ms.
+func write(version int64, from, to trial.Micros) trial.Call {
+	return trial.Call{Key: "own-1", Client: 1, Action: trial.Write, Version: version, Outcome: trial.Done, Called: from * ms, Returned: to * ms}
+}
+
+func remove(version int64, from, to trial.Micros) trial.Call {
+	c := write(version, from, to)
+	c.Action = trial.Remove
+	return c
+}
+
+func look(version int64, from, to trial.Micros) trial.Call {
+	c := trial.Call{Key: "own-1", Client: 2, Node: 1, Action: trial.Look, Version: version, Outcome: trial.Done, Called: from * ms, Returned: to * ms}
+	if version == 0 {
+		c.Outcome = trial.NotFound
+	}
+	return c
+}
+
+// of is a call with another outcome.
+func of(c trial.Call, o trial.Outcome) trial.Call {
+	c.Outcome = o
+	if o == trial.Unknown {
+		c.Returned = endless
+	}
+	return c
+}
+
+// judged is the verdict on a history in mode cp.
+func judged(calls ...trial.Call) History {
+	return history(&trial.Trial{Mode: scenario.CP, Nodes: three}, keysOf(calls))
+}
+
+func TestHistoriesThatASingleCopyExplains(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		calls []trial.Call
+	}{
+		{"one after the other", []trial.Call{write(1, 0, 1), look(1, 2, 3), remove(2, 4, 5), look(0, 6, 7), write(3, 8, 9), look(3, 10, 11)}},
+		{"a look during a write may see either", []trial.Call{write(1, 0, 1), write(2, 2, 9), look(1, 3, 4), look(2, 5, 6)}},
+		{"an older version does not replace a newer one", []trial.Call{write(2, 0, 1), write(1, 2, 3), look(2, 4, 5)}},
+		{"after a removal an older version does", []trial.Call{write(2, 0, 1), remove(3, 2, 3), write(1, 4, 5), look(1, 6, 7)}},
+		{"a removal of nothing finds nothing", []trial.Call{of(remove(1, 0, 1), trial.NotFound), look(0, 2, 3)}},
+		{"a write of unknown outcome may happen late", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 9, 10), look(2, 11, 12)}},
+		{"or never", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 9, 10)}},
+		{"a removal of unknown outcome, too", []trial.Call{write(1, 0, 1), of(remove(2, 2, 3), trial.Unknown), look(1, 9, 10), look(0, 11, 12)}},
+		{"a removal may find what nobody knows to be written", []trial.Call{of(write(1, 0, 1), trial.Unknown), remove(2, 4, 5), look(0, 6, 7)}},
+		{"what was refused did nothing", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Refused), of(remove(3, 4, 5), trial.Unreached), look(1, 6, 7)}},
+		{"a look without an answer tells nothing", []trial.Call{write(1, 0, 1), of(look(7, 2, 3), trial.Unknown), of(look(0, 4, 5), trial.Refused)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if h := judged(c.calls...); h.Result != OK || h.Example != nil || h.Keys != 1 {
+				t.Errorf("%s, want ok: %+v", h.Result, h.Example)
+			}
+		})
+	}
+}
+
+func TestCounterexampleIsTheShortestPrefix(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		calls []trial.Call
+		last  int          // the place of the call that cannot be explained
+		want  []trial.Call // the calls of the example; nil: those up to last
+		text  string
+	}{
+		{
+			name:  "a stale read",
+			calls: []trial.Call{write(1, 0, 1), write(2, 2, 3), look(2, 4, 5), look(1, 6, 7), look(1, 8, 9), write(3, 10, 11)},
+			last:  3,
+			text:  "a read returned version 1 of own-1 at node2, asked at 0.006 s and answered at 0.007 s, though version 2 had been acknowledged at 0.003 s by node1",
+		},
+		{
+			name:  "a read back in time, while the write is under way",
+			calls: []trial.Call{write(1, 0, 1), write(2, 2, 20), look(2, 4, 5), look(1, 6, 7)},
+			last:  3,
+			want:  []trial.Call{write(1, 0, 1), of(write(2, 2, 20), trial.Unknown), look(2, 4, 5), look(1, 6, 7)},
+			text:  "a read returned version 1 of own-1 at node2, asked at 0.006 s and answered at 0.007 s, though version 2 had been read before, answered at 0.005 s by node2",
+		},
+		{
+			name:  "a canceled instance",
+			calls: []trial.Call{write(1, 0, 1), remove(2, 2, 3), look(1, 4, 5)},
+			last:  2,
+			text:  "a read returned version 1 of own-1 at node2, asked at 0.004 s and answered at 0.005 s, though its cancel (version 2) had been acknowledged at 0.003 s by node1",
+		},
+		{
+			name:  "an absent one",
+			calls: []trial.Call{write(1, 0, 1), look(0, 4, 5)},
+			last:  1,
+			text:  "a read found no registration of own-1 at node2, asked at 0.004 s and answered at 0.005 s, though version 1 had been acknowledged at 0.001 s by node1",
+		},
+		{
+			name:  "a version that was not written",
+			calls: []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Refused), look(2, 4, 5)},
+			last:  2,
+			want:  []trial.Call{write(1, 0, 1), look(2, 4, 5)},
+			text:  "a read returned version 2 of own-1 at node2, asked at 0.004 s and answered at 0.005 s, which nobody had written by then",
+		},
+		{
+			name:  "a removal that found nothing",
+			calls: []trial.Call{write(1, 0, 1), of(remove(2, 2, 3), trial.NotFound), look(1, 4, 5)},
+			last:  1,
+			text:  "a cancel found no registration of own-1 at node1, asked at 0.002 s and answered at 0.003 s, though version 1 had been acknowledged at 0.001 s by node1",
+		},
+		{
+			name:  "a removal that found what was removed",
+			calls: []trial.Call{write(1, 0, 1), remove(2, 2, 3), remove(3, 4, 5)},
+			last:  2,
+			text:  "a cancel (version 3) found a registration of own-1 at node1, asked at 0.004 s and answered at 0.005 s, though its cancel (version 2) had been acknowledged at 0.003 s by node1",
+		},
+		{
+			name:  "looks that had not returned are left out",
+			calls: []trial.Call{write(1, 0, 1), look(1, 2, 30), write(2, 3, 4), look(1, 6, 7)},
+			last:  3,
+			want:  []trial.Call{write(1, 0, 1), write(2, 3, 4), look(1, 6, 7)},
+			text:  "a read returned version 1 of own-1 at node2, asked at 0.006 s and answered at 0.007 s, though version 2 had been acknowledged at 0.004 s by node1",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := judged(c.calls...)
+			if h.Result != Violated || h.Example == nil || !slices.Equal(h.Violated, []string{"own-1"}) {
+				t.Fatalf("%s (%v), want violated", h.Result, h.Violated)
+			}
+			want := c.want
+			if want == nil {
+				want = c.calls[:c.last+1]
+			}
+			if !slices.Equal(h.Example.Calls, want) || h.Example.Calls[h.Example.Last] != c.calls[c.last] {
+				t.Errorf("the example is %+v, want %+v, the last to return %+v", h.Example, want, c.calls[c.last])
+			}
+			if h.Example.Text != c.text {
+				t.Errorf("the example says\n%s, want\n%s", h.Example.Text, c.text)
+			}
+		})
+	}
+}
+
+func TestModeAPPromisesNoLinearizableHistory(t *testing.T) {
+	calls := []trial.Call{write(1, 0, 1), look(0, 4, 5)}
+	v := Judge(&trial.Trial{Mode: scenario.AP, Nodes: three, History: calls}, scenario.Scenario{})
+	if v.History.Result != Unpromised || v.History.Example != nil {
+		t.Errorf("%+v, want not promised", v.History)
+	}
+}
+
+func TestEachDatacenterIsLinearizableForItself(t *testing.T) {
+	abroad := func(c trial.Call) trial.Call {
+		c.Node = 4
+		return c
+	}
+	check := func(calls ...trial.Call) Result {
+		return history(&trial.Trial{Mode: scenario.CP, Nodes: six}, keysOf(calls)).Result
+	}
+	if got := check(write(1, 0, 1), write(2, 2, 3), abroad(look(1, 4, 5)), look(2, 6, 7)); got != OK {
+		t.Errorf("an old answer from abroad: %s, want ok", got)
+	}
+	if got := check(abroad(write(1, 0, 1)), write(2, 2, 3), abroad(write(3, 4, 5)), look(2, 6, 7), look(3, 8, 9)); got != OK {
+		t.Errorf("a write from abroad that arrives late: %s, want ok", got)
+	}
+	if got := check(abroad(write(1, 0, 1)), write(2, 2, 3), look(1, 6, 7)); got != Violated {
+		t.Errorf("a stale answer at home: %s, want violated", got)
+	}
+	if got := check(abroad(write(1, 0, 1)), abroad(write(2, 2, 3)), write(3, 4, 5), abroad(look(1, 6, 7))); got != Violated {
+		t.Errorf("a stale answer in the other datacenter: %s, want violated", got)
+	}
+}
+
+func TestManyWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
+	calls := []trial.Call{write(1, 0, 1)}
+	for i := range trial.Micros(300) {
+		calls = append(calls, of(write(int64(i)+2, 2+i, 3+i), trial.Unknown))
+		if i%3 == 0 {
+			calls = append(calls, look(int64(i)+2, 400+i*10, 401+i*10))
+		}
+	}
+	if got := check(told(calls)); got != porcupine.Ok {
+		t.Errorf("%s, want ok", got)
+	}
+	if got := check(told(append(calls, look(5, 9000, 9001)))); got != porcupine.Illegal {
+		t.Errorf("with a stale read %s, want illegal", got)
+	}
+}

@@ -1,0 +1,142 @@
+package verdict
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+func TestInstanceSeconds(t *testing.T) {
+	list := func(node int, at trial.Micros, ghosts int) trial.List {
+		return trial.List{Node: node, Asked: at * ms, Ghosts: ghosts}
+	}
+	for _, c := range []struct {
+		name  string
+		lists []trial.List
+		want  float64
+	}{
+		{"none without lists", nil, 0},
+		{"counts times the time since the list before", []trial.List{list(0, 0, 9), list(0, 100, 2), list(0, 300, 1)}, 0.4},
+		{"the mean of the nodes", []trial.List{list(0, 0, 0), list(0, 100, 2), list(1, 0, 0), list(1, 100, 4)}, 0.3},
+		{"a failed list stands for nothing", []trial.List{list(0, 0, 0), {Node: 0, Asked: 100 * ms, Failed: true}, list(0, 200, 1)}, 0.2},
+		{"a list stands for a second at most", []trial.List{list(0, 0, 0), list(0, 5000, 3)}, 3},
+		{"in any order", []trial.List{list(0, 300, 1), list(0, 0, 9), list(0, 100, 2)}, 0.4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := integral(c.lists, func(l trial.List) int { return l.Ghosts }); math.Abs(got-c.want) > 1e-9 {
+				t.Errorf("%v instance-seconds, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestHealingIsOfTheSlowestNode(t *testing.T) {
+	list := func(node int, at trial.Micros, unhealed int) trial.List {
+		return trial.List{Node: node, Asked: at * ms, Unhealed: unhealed}
+	}
+	cut := trial.Fault{Kind: scenario.Isolate, From: 500 * ms, To: 1000 * ms}
+	for _, c := range []struct {
+		name   string
+		faults []trial.Fault
+		lists  []trial.List
+		want   []Healing
+	}{
+		{"the first whole list after the end", []trial.Fault{cut},
+			[]trial.List{list(0, 900, 0), list(0, 1100, 3), list(0, 1300, 0), list(1, 1000, 0)}, []Healing{{0, 0.3}}},
+		{"not within the trial", []trial.Fault{cut}, []trial.List{list(0, 1100, 0), list(1, 1100, 2)}, []Healing{{0, -1}}},
+		{"a node that gives no list is left out", []trial.Fault{cut},
+			[]trial.List{list(0, 1100, 0), {Node: 1, Asked: 1100 * ms, Failed: true}}, []Healing{{0, 0.1}}},
+		{"unknown if none gives a list", []trial.Fault{cut}, nil, []Healing{{0, -1}}},
+		{"a fault without an end does not heal", []trial.Fault{{Kind: scenario.Die, From: 500 * ms, To: 500 * ms}}, []trial.List{list(0, 1100, 0)}, nil},
+		{"lists after the next fault's end tell of that one", []trial.Fault{cut, {From: 1500 * ms, To: 2000 * ms}},
+			[]trial.List{list(0, 1100, 1), list(0, 2100, 0)}, []Healing{{0, -1}, {1, 0.1}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := healings(&trial.Trial{Faults: c.faults, Lists: c.lists}); !slices.Equal(got, c.want) {
+				t.Errorf("healings are %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestRemovalIsUntilTheLastNodeStoppedListing(t *testing.T) {
+	got := removal([]trial.Departure{
+		{ID: "a", Last: 1000 * ms, Node: 0, Gone: 4000 * ms},
+		{ID: "a", Last: 1000 * ms, Node: 1, Gone: 5000 * ms},
+		{ID: "b", Last: 1000 * ms, Node: 0, Gone: -1},
+		{ID: "b", Last: 1000 * ms, Node: 1, Gone: 4000 * ms},
+		{ID: "c", Last: 1000 * ms, Node: 0, Gone: 9000 * ms, Canceled: true},
+	})
+	if want := (Spread{Count: 1, Never: 1, P50: 4, P90: 4, P99: 4, P999: 4, Max: 4}); got != want {
+		t.Errorf("removal is %+v, want %+v", got, want)
+	}
+}
+
+func TestVisibilityIsAtOtherNodes(t *testing.T) {
+	see := func(from, to int, delay trial.Micros) trial.Sighting {
+		return trial.Sighting{From: from, To: to, Way: trial.ByRead, Delay: delay}
+	}
+	trial1 := &trial.Trial{Nodes: six, Sightings: []trial.Sighting{see(0, 0, 9*ms), see(0, 1, 2*ms), see(0, 2, -1), see(0, 3, 5*ms)}}
+	v := Judge(trial1, scenario.Scenario{})
+	if want := (Spread{Count: 1, Never: 1, P50: 0.002, P90: 0.002, P99: 0.002, P999: 0.002, Max: 0.002}); v.Visibility[trial.ByRead] != want {
+		t.Errorf("at home %+v, want %+v", v.Visibility[trial.ByRead], want)
+	}
+	if got := v.Abroad[trial.ByRead]; got.Count != 1 || got.P50 != 0.005 {
+		t.Errorf("abroad %+v, want one of 5 ms", got)
+	}
+	if _, ok := v.Visibility[trial.ByWatch]; ok {
+		t.Error("there is a spread of a way that nobody looked")
+	}
+}
+
+func TestEndingsAndListsNameInstances(t *testing.T) {
+	v := Judge(&trial.Trial{
+		Mode:  scenario.AP,
+		Nodes: three,
+		Lists: []trial.List{{Back: []string{"x"}}},
+		Ending: []trial.Ending{
+			{Node: 0, Missing: []string{"b", "a"}, Revived: []string{"y"}, Dead: []string{"d"}},
+			{Node: 1, Missing: []string{"b"}},
+			{Node: 2, Failed: "gone", Missing: []string{"z"}},
+		},
+		Evictions: []trial.Eviction{{ID: "e", Alive: true}, {ID: "e", Alive: true, Node: 1}, {ID: "f"}},
+	}, scenario.Scenario{})
+	if !slices.Equal(v.Lost, []string{"a", "b"}) || !slices.Equal(v.Revived, []string{"x", "y"}) || !slices.Equal(v.Dead, []string{"d"}) {
+		t.Errorf("lost %v, revived %v, dead %v; want [a b], [x y], [d]", v.Lost, v.Revived, v.Dead)
+	}
+	if v.FalseEvictions != 1 {
+		t.Errorf("%d false evictions, want 1", v.FalseEvictions)
+	}
+	if !slices.Equal(v.Converged.Differ, []string{"a", "y"}) {
+		t.Errorf("nodes differ on %v, want [a y]: both that were asked lack b", v.Converged.Differ)
+	}
+}
+
+func TestElectionsAndLeaderlessTimeAreOfEachDatacenter(t *testing.T) {
+	said := func(at trial.Micros, node, leader int, term uint64) trial.Leader {
+		return trial.Leader{At: at * ms, Node: node, Leader: leader, Term: term}
+	}
+	for _, c := range []struct {
+		name       string
+		said       []trial.Leader
+		elections  int
+		leaderless float64
+	}{
+		{"one leader", []trial.Leader{said(0, 0, 0, 1), said(10, 1, 0, 1)}, 0, 0},
+		{"a new one after a pause", []trial.Leader{said(0, 0, 0, 1), said(0, 1, 0, 1), said(100, 0, -1, 1), said(300, 1, -1, 2), said(700, 1, 1, 3)}, 1, 0.4},
+		{"the same one in a new term", []trial.Leader{said(0, 0, 0, 1), said(500, 0, 0, 2)}, 1, 0},
+		{"each datacenter has a first one", []trial.Leader{said(0, 0, 0, 1), said(0, 3, 3, 2)}, 0, 0},
+		{"the longest of the datacenters", []trial.Leader{said(0, 0, 0, 1), said(0, 3, -1, 0), said(200, 3, 3, 2)}, 0, 0.2},
+		{"until the end", []trial.Leader{said(0, 0, 0, 1), said(400, 0, -1, 1)}, 0, 0.6},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := Judge(&trial.Trial{Mode: scenario.CP, Nodes: six, Leaders: c.said, Settled: 1000 * ms}, scenario.Scenario{})
+			if v.Elections != c.elections || math.Abs(v.Leaderless-c.leaderless) > 1e-9 {
+				t.Errorf("%d elections and %v s without a leader, want %d and %v s", v.Elections, v.Leaderless, c.elections, c.leaderless)
+			}
+		})
+	}
+}
