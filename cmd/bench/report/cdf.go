@@ -42,7 +42,7 @@ type wayPlot struct {
 
 // visibility takes the delays at other nodes of the same datacenter from all rounds of some scenarios.
 func (r *Report) visibility(scenarios []scenario.Scenario) []wayPlot {
-	var plots []wayPlot
+	plots := []wayPlot{}
 	for _, way := range trial.Ways {
 		plot := wayPlot{Way: way}
 		for _, s := range scenarios {
@@ -81,7 +81,7 @@ type removalPlot struct {
 
 // removal takes the scenario in which most instances died, and those with its lease.
 func (r *Report) removal() removalPlot {
-	plot := removalPlot{}
+	plot := removalPlot{Died: []cdf{}, Canceled: []cdf{}}
 	lease := r.lease()
 	plot.Lease = lease.Duration().Seconds()
 	for _, mode := range r.modes() {

@@ -32,7 +32,7 @@ func leaderStrips(t *trial.Trial) []leaderStrip {
 			said[dc] = append(said[dc], l)
 		}
 	}
-	var strips []leaderStrip
+	strips := []leaderStrip{}
 	for _, dc := range slices.Sorted(maps.Keys(said)) {
 		strips = append(strips, leaderStrip{Datacenter: dc, Reigns: reigns(t, said[dc])})
 	}

@@ -69,7 +69,7 @@ func modeLineOf(t *trial.Trial) *modeLine {
 
 // bands are the faults, those of the same time as one.
 func bands(t *trial.Trial) []band {
-	var all []band
+	all := []band{}
 	for _, f := range t.Faults {
 		b := band{From: f.From.Seconds(), To: max(f.From, f.To).Seconds(), Text: f.Text}
 		if last := len(all) - 1; last >= 0 && all[last].From == b.From && all[last].To == b.To {
