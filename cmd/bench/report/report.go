@@ -82,9 +82,6 @@ func (r *Report) Broken() []string {
 		if r.rounds(t.Scenario) > 1 {
 			where += fmt.Sprintf(", round %d", t.Round)
 		}
-		if t.Failed != "" {
-			sentences = append(sentences, fmt.Sprintf("%s: the trial could not be completed: %s", where, t.Failed))
-		}
 		for _, broken := range r.Verdicts[i].Broken {
 			limit := strings.TrimPrefix(broken.Limit, string(t.Mode)+": ")
 			sentences = append(sentences, fmt.Sprintf("%s: %s, but got %s", where, limit, broken.Got))

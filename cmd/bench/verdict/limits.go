@@ -21,7 +21,9 @@ func broken(t *trial.Trial, s scenario.Scenario, v *Verdict) []Broken {
 		l.add("the trial is completed", t.Failed)
 	}
 	l.promises(t, v)
-	l.stated(s.Limits[t.Mode], t, v)
+	if t.Failed == "" {
+		l.stated(s.Limits[t.Mode], t, v)
+	}
 	return l.broken
 }
 

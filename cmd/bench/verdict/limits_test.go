@@ -24,7 +24,7 @@ func TestBrokenLimits(t *testing.T) {
 		limits scenario.Limits
 		want   []Broken
 	}{
-		{"a failed trial", scenario.CP, trial.Trial{Failed: "node2 did not start"}, scenario.Limits{},
+		{"a failed trial", scenario.CP, trial.Trial{Failed: "node2 did not start", Series: gap}, scenario.Limits{WriteGap: span(0)},
 			[]Broken{{"cp: the trial is completed", "node2 did not start"}}},
 		{"cp promises linearizable histories", scenario.CP, trial.Trial{History: stale}, scenario.Limits{}, []Broken{{"cp: histories are linearizable",
 			"a read found no registration of own-1 at node2, asked at 0.004 s and answered at 0.005 s, though version 1 had been acknowledged at 0.001 s by node1"}}},
