@@ -15,7 +15,6 @@ import (
 const (
 	refusedPause = 100 * time.Millisecond // until a caller tries a node again that took no connection
 	silentPause  = 2                      // until it tries one again that gave no answer, in Timeouts
-	trustIdle    = time.Millisecond       // how long an idle connection is taken to be open without a look
 )
 
 // caller is one client: it has a home node, keep-alive connections, and at most one call under way. One
@@ -38,7 +37,6 @@ type caller struct {
 // link is what a caller has with one node.
 type link struct {
 	conn *wire.Conn // nil: none
-	used time.Time  // when its last answer came
 	off  time.Time  // until when other nodes are asked, if there are any
 }
 
@@ -87,6 +85,9 @@ func (c *caller) call(ctx context.Context, request []byte, pinned bool) answer {
 	for _, node := range c.toAsk(now, pinned) {
 		if ctx.Err() != nil {
 			break
+		}
+		if !c.load.Reach.reaches(c.home, node) { // a split came between
+			continue
 		}
 		a.doubtful = a.doubtful || a.outcome == trial.Unknown
 		a.node = node
@@ -137,9 +138,8 @@ func (c *caller) reachable(which func(node int) bool) []int {
 
 // try asks one node.
 func (c *caller) try(ctx context.Context, node int, request []byte) (outcome trial.Outcome, status int) {
-	now := time.Now()
-	deadline := now.Add(c.load.Timeout)
-	if err := c.connect(ctx, node, now, deadline); err != nil {
+	deadline := time.Now().Add(c.load.Timeout)
+	if err := c.connect(ctx, node, deadline); err != nil {
 		c.putOff(node, err)
 		return trial.Unreached, 0
 	}
@@ -150,7 +150,6 @@ func (c *caller) try(ctx context.Context, node int, request []byte) (outcome tri
 	status, err := conn.Exchange(request)
 	aborted := c.end()
 	if err == nil {
-		c.links[node].used = time.Now()
 		return outcomeOf(status), status
 	}
 	c.hangUp(node)
@@ -163,10 +162,11 @@ func (c *caller) try(ctx context.Context, node int, request []byte) (outcome tri
 	return trial.Unknown, 0
 }
 
-// connect sees to a connection to a node that is open as far as can be told.
-func (c *caller) connect(ctx context.Context, node int, now, deadline time.Time) (err error) {
+// connect sees to an open connection to a node. The look at one that has been used before makes sure that a node
+// that was killed meanwhile counts as what it is: nothing was sent to it.
+func (c *caller) connect(ctx context.Context, node int, deadline time.Time) (err error) {
 	l := &c.links[node]
-	if l.conn != nil && now.Sub(l.used) > trustIdle && !l.conn.Idle() {
+	if l.conn != nil && !l.conn.Idle() {
 		c.hangUp(node)
 	}
 	if l.conn == nil {

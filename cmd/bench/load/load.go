@@ -51,7 +51,7 @@ type Load struct {
 	stop       context.CancelFunc // nil: there is nothing to stop
 	background sync.WaitGroup     // what Stop waits for
 
-	watched watchCounts  // by the watchers
+	watched watchCounts // by the watchers
 	fleet   *fleet
 	keys    *watchedKeys
 }

@@ -1,0 +1,277 @@
+package load
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+// standIn is a node that does with every request what its handler says.
+func standIn(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(handler)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func addrOf(s *httptest.Server) string { return s.Listener.Addr().String() }
+
+// answers is a node that answers with a status.
+func answers(t *testing.T, status int) string {
+	return addrOf(standIn(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+}
+
+// silent is a node that takes requests and answers none.
+func silentNode(t *testing.T) string {
+	ended := make(chan struct{})
+	s := standIn(t, func(http.ResponseWriter, *http.Request) { <-ended })
+	t.Cleanup(func() { close(ended) }) // before the server closes, which waits for its handlers
+	return addrOf(s)
+}
+
+// breaks is a node that ends the connection when a request has come.
+func breaks(t *testing.T) string {
+	return addrOf(standIn(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+}
+
+// refuses is an address where nobody listens.
+func refuses(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// newCaller is a client whose home is the first of some nodes.
+func newCaller(t *testing.T, timeout time.Duration, nodes ...string) *caller {
+	t.Helper()
+	l, err := New(Config{Nodes: nodes, Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := l.newCallers(1)[0]
+	t.Cleanup(c.close)
+	return c
+}
+
+var (
+	readRequest  = []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	writeRequest = []byte("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+)
+
+func TestACallEndsAsItsTriesDid(t *testing.T) {
+	const (
+		patient   = time.Minute
+		impatient = 50 * time.Millisecond
+	)
+	is := func(status int) func(*testing.T) string {
+		return func(t *testing.T) string { return answers(t, status) }
+	}
+	type node = func(*testing.T) string
+	for _, tc := range []struct {
+		name     string
+		nodes    []node
+		timeout  time.Duration
+		write    bool
+		pinned   bool
+		outcome  trial.Outcome
+		status   int
+		node     int // that was asked last
+		doubtful bool
+	}{
+		{name: "home answers", nodes: []node{is(200), is(500)}, outcome: trial.Done, status: 200},
+		{name: "home answers without a body", nodes: []node{is(204), is(500)}, outcome: trial.Done, status: 204},
+		{name: "not registered", nodes: []node{is(404), is(200)}, outcome: trial.NotFound, status: 404},
+		{name: "a bad request is nobody else's to take", nodes: []node{is(400), is(200)}, outcome: trial.Refused, status: 400},
+		{name: "503, then 200", nodes: []node{is(503), is(200)}, outcome: trial.Done, status: 200, node: 1},
+		{name: "503 everywhere", nodes: []node{is(503), is(503)}, outcome: trial.Refused, status: 503, node: 1},
+		{name: "503 from the only one that may be asked", nodes: []node{is(503), is(200)}, pinned: true, outcome: trial.Refused, status: 503},
+		{name: "nobody there", nodes: []node{refuses, refuses}, outcome: trial.Unreached, node: 1},
+		{name: "home not there", nodes: []node{refuses, is(200)}, write: true, outcome: trial.Done, status: 200, node: 1},
+		{name: "home not there, and nobody else may be asked", nodes: []node{refuses, is(200)}, pinned: true, outcome: trial.Unreached},
+		{name: "504 everywhere", nodes: []node{is(504), is(504)}, outcome: trial.Unknown, status: 504, node: 1, doubtful: true},
+		{name: "504 once", nodes: []node{is(504), is(200)}, pinned: true, outcome: trial.Unknown, status: 504},
+		{name: "broken, then 200", nodes: []node{breaks, is(200)}, write: true, outcome: trial.Done, status: 200, node: 1, doubtful: true},
+		{name: "no answer in time, then 200", nodes: []node{silentNode, is(200)}, timeout: impatient, outcome: trial.Done, status: 200, node: 1, doubtful: true},
+		{name: "no answer in time", nodes: []node{silentNode}, timeout: impatient, outcome: trial.Unknown},
+		{name: "a write that may have happened is not refused", nodes: []node{breaks, is(503)}, write: true, outcome: trial.Unknown, status: 503, node: 1, doubtful: true},
+		{name: "a write that may have happened is not unreached", nodes: []node{breaks, refuses}, write: true, outcome: trial.Unknown, node: 1, doubtful: true},
+		{name: "a read has no effect that could be in doubt", nodes: []node{breaks, is(503)}, outcome: trial.Refused, status: 503, node: 1, doubtful: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var nodes []string
+			for _, n := range tc.nodes {
+				nodes = append(nodes, n(t))
+			}
+			request := readRequest
+			if tc.write {
+				request = writeRequest
+			}
+			timeout := patient
+			if tc.timeout != 0 {
+				timeout = tc.timeout
+			}
+			a := newCaller(t, timeout, nodes...).call(t.Context(), request, tc.pinned)
+			if a.outcome != tc.outcome || a.status != tc.status || a.node != tc.node || a.doubtful != tc.doubtful {
+				t.Errorf("%s, status %d of node %d, doubtful %t, want %s, %d of %d, %t",
+					a.outcome, a.status, a.node, a.doubtful, tc.outcome, tc.status, tc.node, tc.doubtful)
+			}
+			if a.asked.IsZero() || a.done.Before(a.asked) {
+				t.Errorf("asked %v, done %v", a.asked, a.done)
+			}
+		})
+	}
+}
+
+func TestACallAfterItsContextHasEndedSendsNothing(t *testing.T) {
+	s := standIn(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if a := newCaller(t, time.Minute, addrOf(s)).call(ctx, readRequest, false); a.outcome != trial.Unreached {
+		t.Errorf("got %s, want %s", a.outcome, trial.Unreached)
+	}
+}
+
+func TestACallHasTheBodyOfItsAnswer(t *testing.T) {
+	first := true
+	s := standIn(t, func(w http.ResponseWriter, _ *http.Request) {
+		if first {
+			io.WriteString(w, "hello")
+		}
+		first = false
+	})
+	c := newCaller(t, time.Minute, addrOf(s))
+	for _, want := range []string{"hello", ""} {
+		if a := c.call(t.Context(), readRequest, false); string(a.body) != want {
+			t.Errorf("got %q, want %q", a.body, want)
+		}
+	}
+}
+
+func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	for _, tc := range []struct {
+		name  string
+		home  string
+		pause time.Duration
+	}{
+		{name: "took no connection", home: refuses(t), pause: refusedPause},
+		{name: "gave no answer in time", home: silentNode(t), pause: silentPause * timeout},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newCaller(t, timeout, tc.home, refuses(t), refuses(t))
+			before := time.Now()
+			c.try(t.Context(), 0, readRequest)
+			off := c.links[0].off
+			if off.Before(before.Add(tc.pause)) || off.After(time.Now().Add(tc.pause)) {
+				t.Errorf("left out for %v, want %v from the failure", off.Sub(before), tc.pause)
+			}
+			for _, ask := range []struct {
+				when   string
+				at     time.Time
+				pinned bool
+				want   []int
+			}{
+				{when: "meanwhile", at: off.Add(-1), want: []int{1, 2}},
+				{when: "meanwhile, pinned", at: off.Add(-1), pinned: true, want: []int{0}},
+				{when: "then", at: off, want: []int{0, 1, 2}},
+			} {
+				if got := c.toAsk(ask.at, ask.pinned); !slices.Equal(got, ask.want) {
+					t.Errorf("%s: asks %v, want %v", ask.when, got, ask.want)
+				}
+			}
+			c.links[1].off, c.links[2].off = off, off
+			if got := c.toAsk(off.Add(-1), false); !slices.Equal(got, []int{0, 1, 2}) {
+				t.Errorf("when all have failed: asks %v, want all of them", got)
+			}
+		})
+	}
+}
+
+// A connection that ended while nothing was under way says nothing of a call: nothing was sent over it.
+func TestAConnectionThatEndedMeanwhileIsReplaced(t *testing.T) {
+	s := standIn(t, func(http.ResponseWriter, *http.Request) {})
+	c := newCaller(t, time.Minute, addrOf(s))
+	if a := c.call(t.Context(), writeRequest, false); a.outcome != trial.Done {
+		t.Fatalf("got %s, want %s", a.outcome, trial.Done)
+	}
+	s.CloseClientConnections()
+	for deadline := time.Now().Add(10 * time.Second); c.links[0].conn.Idle(); {
+		if time.Now().After(deadline) {
+			t.Fatal("the connection is open after 10 s")
+		}
+	}
+	if a := c.call(t.Context(), writeRequest, false); a.outcome != trial.Done || a.doubtful {
+		t.Errorf("got %s, doubtful %t, want %s", a.outcome, a.doubtful, trial.Done)
+	}
+}
+
+func TestACallAllocatesNothing(t *testing.T) {
+	c := newCaller(t, time.Minute, bareNode(t))
+	got := testing.AllocsPerRun(200, func() {
+		if a := c.call(t.Context(), readRequest, false); a.outcome != trial.Done {
+			t.Fatalf("got %s, want %s", a.outcome, trial.Done)
+		}
+	})
+	if got > 0 {
+		t.Errorf("%v allocations for a call, want none", got)
+	}
+}
+
+// bareNode answers 200 to whatever comes, as cheaply as Go can.
+func bareNode(t testing.TB) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go answerAll(conn)
+		}
+	}()
+	return l.Addr().String()
+}
+
+func answerAll(conn net.Conn) {
+	defer conn.Close()
+	buf, answer := make([]byte, 4<<10), []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	for {
+		if _, err := conn.Read(buf); err != nil {
+			return
+		}
+		if _, err := conn.Write(answer); err != nil {
+			return
+		}
+	}
+}
+
+func TestALoadThatCannotBeIsRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name, want string
+		config     Config
+	}{
+		{name: "no nodes", want: "at least one node"},
+		{name: "fewer than no connections", config: Config{Nodes: []string{"a"}, Connections: -1}, want: "-1 connections"},
+	} {
+		if _, err := New(tc.config); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want %q in it", tc.name, err, tc.want)
+		}
+	}
+}

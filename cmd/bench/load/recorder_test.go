@@ -1,0 +1,117 @@
+package load
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+func TestLatenciesFallIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	values := []int64{0, 1, 127, 128, 255, 256, 257, 511, 512, longestLatency - 1, longestLatency}
+	for range 1000 {
+		values = append(values, random.Int64N(1<<random.IntN(26)))
+	}
+	for _, v := range values {
+		h := hdrhistogram.New(1, longestLatency, 2)
+		if err := h.RecordValue(v); err != nil {
+			t.Fatal(err)
+		}
+		for _, bar := range h.Distribution() {
+			if bar.Count > 0 && bar.From != lowestOfBucket(v) {
+				t.Errorf("%d falls into the bucket from %d, want %d", v, lowestOfBucket(v), bar.From)
+			}
+		}
+	}
+}
+
+func TestEveryCallIsInTheSeriesAndInTheTotalsOnce(t *testing.T) {
+	l, err := New(Config{Nodes: []string{"a", "b", "c"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	l.recorder.began.Store(&began)
+	outcomes := []trial.Outcome{trial.Done, trial.NotFound, trial.Refused, trial.Unreached, trial.Unknown}
+	random := rand.New(rand.NewPCG(3, 4))
+	want := make(map[trial.Operation]map[trial.Outcome]int64)
+	for range 5000 {
+		o, outcome := trial.Operations[random.IntN(len(trial.Operations))], outcomes[random.IntN(len(outcomes))]
+		due := began.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
+		l.record(o, random.IntN(3), due, answer{outcome: outcome, done: due.Add(time.Duration(random.Int64N(int64(time.Second))))})
+		if want[o] == nil {
+			want[o] = make(map[trial.Outcome]int64)
+		}
+		want[o][outcome]++
+	}
+	inSeries := make(map[trial.Operation]map[trial.Outcome]int64)
+	for _, s := range l.Series() {
+		if inSeries[s.Operation] == nil {
+			inSeries[s.Operation] = make(map[trial.Outcome]int64)
+		}
+		last := -1
+		for _, b := range s.Bins {
+			if b.Number <= last {
+				t.Errorf("%s of node %d: bin %d after %d", s.Operation, s.Node, b.Number, last)
+			}
+			last = b.Number
+			for _, o := range outcomes {
+				inSeries[s.Operation][o] += int64(*count(&b, o))
+			}
+			checkLatencies(t, b)
+		}
+	}
+	snapshot := l.Snapshot()
+	for _, o := range trial.Operations {
+		for _, outcome := range outcomes {
+			if in, total := inSeries[o][outcome], snapshot[o].Outcomes[outcome]; in != want[o][outcome] || total != want[o][outcome] {
+				t.Errorf("%s, %s: %d in the series and %d in the totals, want %d", o, outcome, in, total, want[o][outcome])
+			}
+		}
+		if got := snapshot[o].Latency.TotalCount(); got != want[o][trial.Done]+want[o][trial.NotFound] {
+			t.Errorf("%s: %d latencies, want those of the answered calls", o, got)
+		}
+	}
+}
+
+// checkLatencies checks that there is one for each answered call, in ascending order.
+func checkLatencies(t *testing.T, b trial.Bin) {
+	t.Helper()
+	n := int64(0)
+	for i := 0; i < len(b.Latencies); i += 2 {
+		if i > 0 && b.Latencies[i] <= b.Latencies[i-2] {
+			t.Errorf("bin %d: latencies %v do not ascend", b.Number, b.Latencies)
+		}
+		n += b.Latencies[i+1]
+	}
+	if n != int64(b.Done+b.NotFound) {
+		t.Errorf("bin %d: %d latencies of %d answered calls", b.Number, n, b.Done+b.NotFound)
+	}
+}
+
+func TestACallCountsWhereItWasDue(t *testing.T) {
+	l, err := New(Config{Nodes: []string{"a", "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	l.record(trial.Heartbeat, 1, began, answer{outcome: trial.Done, done: began}) // of the registration
+	l.recorder.began.Store(&began)
+	l.record(trial.Heartbeat, 1, began.Add(-1), answer{outcome: trial.Done, done: began})
+	late := began.Add(250 * time.Millisecond)
+	l.record(trial.Heartbeat, 1, late, answer{outcome: trial.Done, done: late.Add(time.Second)})
+	series := l.Series()
+	if len(series) != 1 || series[0].Node != 1 || len(series[0].Bins) != 1 || series[0].Bins[0].Number != 2 {
+		t.Fatalf("got %+v, want one call in bin 2 of node 1", series)
+	}
+	if got, want := series[0].Bins[0].Latencies, lowestOfBucket(1_000_000); got[0] != want || got[1] != 1 {
+		t.Errorf("latencies %v, want one of %d", got, want)
+	}
+	if got := l.Renewals(); got != 3 {
+		t.Errorf("%d renewals, want 3: those before the begin, too", got)
+	}
+}
