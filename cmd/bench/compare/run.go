@@ -18,8 +18,11 @@ const (
 	// registerWithin bounds the registration of the first instances, and each thousand of them adds perThousand.
 	registerWithin = 30 * time.Second
 	perThousand    = 10 * time.Second
-	// headStart is from the begin of the observation to that of the load, so that the first calls meet observers
-	// whose connections stand.
+	// spreading is from the registration of the first instances to the load's begin: without consensus they are still
+	// on their way to the other nodes, and would count as missing there. They send heartbeats meanwhile.
+	spreading = time.Second
+	// headStart is from the begin of the observation to the load's, so that the first calls meet observers whose
+	// connections stand.
 	headStart = 300 * time.Millisecond
 	// stuck is for how long after its length a load may still wait for answers before the trial is given up.
 	stuck = time.Minute
@@ -131,12 +134,16 @@ func (r *run) addresses() []string {
 
 // measure runs the load, the faults and the observation, and writes down what they found.
 func (r *run) measure(ctx context.Context, t *trial.Trial) error {
-	r.began = time.Now().Add(headStart)
+	r.began = time.Now().Add(spreading)
 	watched := r.watched()
 	r.observer = observe.New(watched)
 	observing, stop := context.WithCancel(ctx)
 	var observers sync.WaitGroup
-	observers.Go(func() { r.observer.Run(observing) })
+	observers.Go(func() {
+		if until(observing, r.began.Add(-headStart)) {
+			r.observer.Run(observing)
+		}
+	})
 	faults, err := r.underLoad(ctx)
 	r.settle(ctx)
 	stop()
@@ -149,7 +156,6 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 	t.History = r.history.Calls(r.began)
 	r.observer.Into(t)
 	t.Ending = r.ending(ctx, watched)
-	t.Departures = r.book.Departures(r.began)
 	t.Settled = trial.Since(r.began, time.Now())
 	return err
 }
