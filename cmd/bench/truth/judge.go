@@ -87,15 +87,15 @@ func (r *record) mark() {
 	}
 }
 
-// unhealed reports whether the list lacks what was acknowledged at the mark. What the client has undone since is
-// judged no more.
+// unhealed reports whether the list is wrong about what was acknowledged at the mark. What the client has undone since
+// is judged no more.
 func (r *record) unhealed(l look) bool {
 	switch r.marked.fate {
 	case present:
-		lacks := !l.listed || l.version != 0 && l.version < r.marked.version
-		return lacks && r.died.IsZero() && r.begun.cancels == r.marked.begun.cancels
+		behind := r.behind(l) && l.version < r.marked.version
+		return r.begun.cancels == r.marked.begun.cancels && (behind || r.missing(l))
 	case absent:
-		return l.listed && r.begun.registrations == r.marked.begun.registrations && !r.explains(l.version)
+		return r.begun.registrations == r.marked.begun.registrations && r.revived(l)
 	}
 	return false
 }

@@ -141,7 +141,8 @@ func (r *record) die(at time.Time) {
 		return
 	}
 	r.died = at
-	if r.fate != absent && !r.last.IsZero() {
+	r.marked = mark{} // its lease is all that is left of it
+	if !r.last.IsZero() {
 		r.depart(&departure{from: at, last: r.last})
 	}
 }

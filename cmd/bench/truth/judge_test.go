@@ -1,0 +1,342 @@
+package truth
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+// began is the begin of a trial in which moments are whole milliseconds.
+var began = time.Unix(1767225600, 0)
+
+func ms(n int) time.Time { return began.Add(time.Duration(n) * time.Millisecond) }
+
+// step is one thing that a client of the instance "a" notes.
+type step func(*Book)
+
+func registering(version int64, at int) step {
+	return func(b *Book) { b.Registering("a", version, ms(at)) }
+}
+
+func registered(version int64, at int) step {
+	return func(b *Book) { b.Registered("a", version, ms(at)) }
+}
+
+func canceling(version int64, at int) step {
+	return func(b *Book) { b.Canceling("a", version, ms(at)) }
+}
+
+func canceled(version int64, at int) step {
+	return func(b *Book) { b.Canceled("a", version, ms(at)) }
+}
+
+func renewed(at int) step   { return func(b *Book) { b.Renewed("a", ms(at)) } }
+func forgotten(at int) step { return func(b *Book) { b.Forgotten("a", ms(at)) } }
+func died(at int) step      { return func(b *Book) { b.Died("a", ms(at)) } }
+
+func notDone(version int64) step { return func(b *Book) { b.NotDone("a", version) } }
+
+func marking() step { return func(b *Book) { b.Mark() } }
+
+// judging lets a node list the instance in a version; -1: not at all.
+func judging(node int, version int64, asked, answered int) step {
+	return func(b *Book) { judge(b, node, version, asked, answered) }
+}
+
+func judge(b *Book, node int, version int64, asked, answered int) trial.List {
+	return b.Judge(node, listing(version), ms(asked), ms(answered))
+}
+
+func listing(version int64) Listing {
+	if version < 0 {
+		return Listing{}
+	}
+	return Listing{"a": version}
+}
+
+func bookOf(steps ...step) *Book {
+	b := new(Book)
+	for _, s := range steps {
+		s(b)
+	}
+	return b
+}
+
+const (
+	ghost    = "ghost"
+	missing  = "missing"
+	behind   = "behind"
+	unhealed = "unhealed"
+	back     = "back"
+)
+
+func figures(l trial.List) []string {
+	var all []string
+	for _, f := range []struct {
+		name  string
+		count int
+	}{{ghost, l.Ghosts}, {missing, l.Missing}, {behind, l.Behind}, {unhealed, l.Unhealed}, {back, len(l.Back)}} {
+		if f.count > 0 {
+			all = append(all, f.name)
+		}
+	}
+	return all
+}
+
+// lives is an instance registered at 10 ms, in version 1.
+var lives = []step{registering(1, 9), registered(1, 10)}
+
+// after is what follows that.
+func after(steps ...step) []step { return append(append([]step{}, lives...), steps...) }
+
+// gone is an instance that was canceled at 30 ms.
+func gone(steps ...step) []step {
+	return after(append([]step{canceling(2, 20), canceled(2, 30)}, steps...)...)
+}
+
+func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
+	const absent = -1
+	for _, c := range []struct {
+		name            string
+		steps           []step
+		listed          int64 // version
+		asked, answered int
+		want            []string
+	}{
+		{"an instance that nobody registered", nil, 7, 50, 51, nil},
+		{"registered", lives, 1, 50, 51, nil},
+		{"registered, in a document without versions", lives, 0, 50, 51, nil},
+		{"registered, but not listed", lives, absent, 50, 51, []string{missing}},
+		{"acknowledged while the list was under way", lives, absent, 9, 51, nil},
+		{"registration under way", []step{registering(1, 9)}, absent, 50, 51, nil},
+		{"registration under way, listed", []step{registering(1, 9)}, 1, 50, 51, nil},
+		{"registration not done", []step{registering(1, 9), notDone(1)}, absent, 50, 51, nil},
+
+		{"next version under way", after(registering(2, 20)), 1, 50, 51, nil},
+		{"next version under way, listed", after(registering(2, 20)), 2, 50, 51, nil},
+		{"next version under way, listed in none", after(registering(2, 20)), absent, 50, 51, []string{missing}},
+		{"older version", after(registering(2, 20), registered(2, 30)), 1, 50, 51, []string{behind}},
+		{"older version, acknowledged while the list was under way", after(registering(2, 20), registered(2, 30)), 1, 29, 51, nil},
+		{"older version than the one before that", after(registering(2, 20), registered(2, 30), registering(3, 31), registered(3, 60)), 1, 50, 61, []string{behind}},
+		{"acknowledgements out of order", after(registering(2, 20), registering(3, 21), registered(3, 30), registered(2, 31)), 2, 50, 51, []string{behind}},
+
+		{"cancel under way", after(canceling(2, 20)), 1, 50, 51, nil},
+		{"cancel under way, not listed", after(canceling(2, 20)), absent, 50, 51, nil},
+		{"cancel that began after the answer", after(canceling(2, 60)), absent, 50, 51, []string{missing}},
+		{"cancel not done", after(canceling(2, 20), notDone(2)), absent, 50, 51, []string{missing}},
+		{"canceled", gone(), absent, 50, 51, nil},
+		{"canceled, but listed", gone(), 1, 50, 51, []string{ghost}},
+		{"canceled, but listed in an older version", after(registering(2, 11), registered(2, 12), canceling(3, 20), canceled(3, 30)), 1, 50, 51, []string{ghost}},
+		{"canceled while the list was under way", gone(), 1, 29, 51, nil},
+		{"canceled, and being registered again", gone(registering(3, 40)), 3, 50, 51, nil},
+		{"canceled, and registered again after the answer", gone(registering(3, 52)), 1, 50, 51, []string{ghost}},
+		{"canceled, and registered again", gone(registering(3, 40), registered(3, 45)), absent, 50, 51, []string{missing}},
+		{"canceled, and registered again, in the old version", gone(registering(3, 40), registered(3, 45)), 1, 50, 51, []string{behind}},
+
+		{"cancel of unknown outcome, then registered", after(canceling(2, 20), registering(3, 40), registered(3, 45)), absent, 50, 51, []string{missing}},
+		{"cancel of unknown outcome, then registered while the list was under way", after(canceling(2, 20), registering(3, 40), registered(3, 45)), absent, 44, 51, nil},
+		{"registration of unknown outcome, then canceled", []step{registering(1, 9), canceling(2, 20), canceled(2, 30)}, 1, 50, 51, []string{ghost}},
+
+		{"a heartbeat that nobody knows", after(forgotten(20)), absent, 50, 51, []string{missing}},
+		{"a heartbeat that nobody knows, and its registration", after(forgotten(20), registering(2, 21)), absent, 50, 51, []string{missing}},
+
+		{"dead", after(died(20)), 1, 50, 51, []string{ghost}},
+		{"dead, and not listed", after(died(20)), absent, 50, 51, nil},
+		{"died while the list was under way", after(died(50)), 1, 49, 51, nil},
+		{"died while the list was under way, and not listed", after(died(50)), absent, 49, 51, nil},
+		{"dead, and about to return", after(died(20), registering(2, 30)), 1, 50, 51, nil},
+		{"dead, and about to return, and not listed", after(died(20), registering(2, 30)), absent, 50, 51, nil},
+		{"dead, and returned", after(died(20), registering(2, 30), registered(2, 40)), absent, 50, 51, []string{missing}},
+
+		{"marked and listed", after(marking()), 1, 50, 51, nil},
+		{"marked and missing", after(marking()), absent, 50, 51, []string{missing, unhealed}},
+		{"registered after the mark", append([]step{marking()}, lives...), absent, 50, 51, []string{missing}},
+		{"marked, listed in an older version", after(registering(2, 20), registered(2, 30), marking()), 1, 50, 51, []string{behind, unhealed}},
+		{"written again after the mark, listed in the marked version", after(marking(), registering(2, 20), registered(2, 30)), 1, 50, 51, []string{behind}},
+		{"marked, then canceled", after(marking(), canceling(2, 20), canceled(2, 30)), absent, 50, 51, nil},
+		{"marked, then dead", after(marking(), died(20)), absent, 50, 51, nil},
+		{"marked, then canceled and registered again", after(marking(), canceling(2, 20), canceled(2, 30), registering(3, 40), registered(3, 41)), absent, 50, 51, []string{missing}},
+		{"marked, then dead and registered again", after(marking(), died(20), registering(2, 30), registered(2, 40)), absent, 50, 51, []string{missing}},
+		{"dead when marked, then registered again", after(died(20), marking(), registering(2, 30), registered(2, 40)), absent, 50, 51, []string{missing}},
+		{"marked while its cancel was under way, then registered again", after(canceling(2, 20), marking(), registering(3, 40), registered(3, 41)), absent, 50, 51, []string{missing}},
+		{"marked while its cancel was under way", after(canceling(2, 20), marking()), absent, 50, 51, nil},
+		{"its cancel marked, but listed", gone(marking()), 1, 50, 51, []string{ghost, unhealed}},
+		{"its cancel marked while it was being registered again, then canceled", gone(registering(3, 31), marking(), canceling(4, 40), canceled(4, 41)), 1, 50, 51, []string{ghost}},
+		{"its cancel marked, then registered and canceled again", gone(marking(), registering(3, 31), registered(3, 32), canceling(4, 40), canceled(4, 41)), 1, 50, 51, []string{ghost}},
+		{"its cancel marked, then registered again", gone(marking(), registering(3, 40), registered(3, 45)), 3, 50, 51, nil},
+		{"dead when marked", after(died(20), marking()), 1, 50, 51, []string{ghost}},
+
+		{"listed again after its cancel", gone(judging(1, 1, 31, 32), judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost, back}},
+		{"never not listed after its cancel", gone(judging(1, 1, 31, 32)), 1, 50, 51, []string{ghost}},
+		{"not listed by another node", gone(judging(0, 1, 31, 32), judging(0, absent, 40, 41)), 1, 50, 51, []string{ghost}},
+		{"listed for the first time after its cancel", gone(judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost}},
+		{"listed again, told before", gone(judging(1, 1, 31, 32), judging(1, absent, 40, 41), judging(1, 1, 42, 43)), 1, 50, 51, []string{ghost}},
+		{"listed again, registered by a write of unknown outcome", after(registering(2, 11), judging(1, 1, 12, 13), canceling(3, 20), canceled(3, 30), judging(1, absent, 40, 41)), 2, 50, 51, []string{ghost}},
+		{"listed again after its death", after(judging(1, 1, 15, 16), died(20), judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := figures(judge(bookOf(c.steps...), 1, c.listed, c.asked, c.answered))
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("a list with version %d is judged %v, want %v", c.listed, got, c.want)
+			}
+		})
+	}
+}
+
+func TestAListIsCountedAsItIs(t *testing.T) {
+	got := new(Book).Judge(2, Listing{"x": 0, "y": 3}, ms(1), ms(2))
+	if want := (trial.List{Node: 2, Listed: 2}); !reflect.DeepEqual(got, want) {
+		t.Errorf("judged as %+v, want %+v", got, want)
+	}
+}
+
+func TestAliveAreThoseThatAreRegisteredAndSendHeartbeats(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		steps []step
+		want  bool
+	}{
+		{"unknown", nil, false},
+		{"being registered", []step{registering(1, 9)}, false},
+		{"registered", lives, true},
+		{"forgotten, and being registered again", after(forgotten(20), registering(2, 21)), true},
+		{"being canceled", after(canceling(2, 20)), false},
+		{"not canceled after all", after(canceling(2, 20), notDone(2)), true},
+		{"canceled", gone(), false},
+		{"dead", after(died(20)), false},
+		{"registered by a call that was under way when it died", []step{registering(1, 9), died(10), registered(1, 11)}, false},
+		{"returned", after(died(20), registering(2, 30), registered(2, 40)), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := bookOf(c.steps...)
+			if got := b.Alive("a"); got != c.want {
+				t.Errorf("alive: %v, want %v", got, c.want)
+			}
+			if got := b.Expected() == 1; got != c.want {
+				t.Errorf("expected: %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestTheEndForgivesWhatMayBeLateWork(t *testing.T) {
+	const (
+		absent = -1
+		lease  = 20 * time.Millisecond
+	)
+	for _, c := range []struct {
+		name   string
+		steps  []step
+		listed int64
+		want   string
+	}{
+		{"listed", lives, 1, ""},
+		{"lost", lives, absent, missing},
+		{"lost, after a cancel that was not done", after(canceling(2, 20), notDone(2), registering(3, 30), registered(3, 31)), absent, missing},
+		{"not listed, after a cancel of unknown outcome", after(canceling(2, 20), registering(3, 30), registered(3, 31)), absent, ""},
+		{"revived", gone(), 1, back},
+		{"listed in a version of unknown outcome", after(registering(2, 11), canceling(3, 20), canceled(3, 30)), 2, ""},
+		{"listed in another version than that", after(registering(2, 11), canceling(3, 20), canceled(3, 30)), 1, back},
+		{"dead for less than its lease", after(died(81)), 1, ""},
+		{"dead for longer than its lease", after(died(80)), 1, ghost},
+		{"dead and gone", after(died(20)), absent, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			lost, revived, dead := bookOf(c.steps...).End(listing(c.listed), ms(100), lease)
+			got := ""
+			for name, ids := range map[string][]string{missing: lost, back: revived, ghost: dead} {
+				if len(ids) > 0 {
+					got += name
+				}
+			}
+			if got != c.want {
+				t.Errorf("it ends as %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestDeparturesAreToldOfEveryNodeThatListed(t *testing.T) {
+	const absent = -1
+	for _, c := range []struct {
+		name  string
+		steps []step
+		want  []trial.Departure
+	}{
+		{"nobody went", lives, nil},
+		{
+			"canceled",
+			after(judging(0, 1, 15, 16), canceling(2, 20), judging(0, absent, 25, 26), canceled(2, 30), judging(0, 1, 35, 36), judging(0, absent, 45, 46), judging(0, absent, 55, 56)),
+			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}},
+		},
+		{
+			"died",
+			after(renewed(15), judging(0, 1, 16, 17), judging(1, 1, 16, 17), died(20), judging(0, absent, 45, 46), judging(1, 1, 45, 46)),
+			[]trial.Departure{{ID: "a", Last: 15_000, Node: 0, Gone: 45_000}, {ID: "a", Last: 15_000, Node: 1, Gone: -1}},
+		},
+		{
+			"its last heartbeat was acknowledged after its death",
+			after(judging(0, 1, 16, 17), died(20), renewed(21), judging(0, absent, 45, 46)),
+			[]trial.Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}},
+		},
+		{"a node that never listed it", after(judging(0, absent, 15, 16), canceling(2, 20), canceled(2, 30), judging(0, absent, 35, 36)), nil},
+		{
+			"registered again",
+			gone(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)),
+			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}},
+		},
+		{"canceled while the list was under way", gone(judging(0, 1, 15, 16), judging(0, absent, 29, 31), judging(0, absent, 45, 46)), []trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}}},
+		{
+			"registered by a call that was under way when it died",
+			after(judging(0, 1, 15, 16), registering(2, 19), died(20), registered(2, 21), judging(0, absent, 45, 46)),
+			[]trial.Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}},
+		},
+		{"dead, and about to return", after(judging(0, 1, 15, 16), died(20), registering(2, 30), judging(0, absent, 45, 46)), nil},
+		{
+			"gone, registered again and dead before it was listed",
+			gone(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), died(52), judging(0, absent, 55, 56)),
+			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}},
+		},
+		{"registered again before it was gone", gone(judging(0, 1, 35, 36), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)), nil},
+		{"perhaps registered again before it was gone", gone(judging(0, 1, 35, 36), registering(3, 50), judging(0, 3, 55, 56)), nil},
+		{
+			"gone twice",
+			gone(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56), died(60), judging(0, absent, 65, 66)),
+			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}, {ID: "a", Last: 51_000, Node: 0, Gone: 65_000}},
+		},
+		{
+			"died after its cancel",
+			gone(judging(0, 1, 35, 36), died(40), judging(0, absent, 45, 46)),
+			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := bookOf(c.steps...).Departures(began); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("told: %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWritesOfUnknownOutcomeAreNotKeptForEver(t *testing.T) {
+	b := new(Book)
+	for version := range int64(10 * mostOpen) {
+		b.Registering("a", version, ms(int(version)))
+	}
+	if got := len(b.records["a"].open); got > mostOpen {
+		t.Errorf("%d writes are kept, want at most %d", got, mostOpen)
+	}
+}
+
+func TestOldAcknowledgementsAreForgotten(t *testing.T) {
+	b := new(Book)
+	for version := range int64(100) {
+		b.Registering("a", version, ms(int(version)*1000))
+		b.Registered("a", version, ms(int(version)*1000))
+	}
+	if got, most := len(b.records["a"].acks), int(keepAcks/time.Second)+2; got > most {
+		t.Errorf("%d acknowledgements are kept, want at most %d", got, most)
+	}
+}
