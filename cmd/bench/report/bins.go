@@ -14,11 +14,11 @@ type bin struct {
 	latencies map[int64]int // calls by their latency in µs
 }
 
-// sumBins sums the bins of a trial over its nodes and the operations that are selected, by number.
-func sumBins(t *trial.Trial, which func(trial.Operation) bool) map[int]*bin {
+// sumBins sums the bins of the series of a trial that are selected, by number.
+func sumBins(t *trial.Trial, which func(trial.Series) bool) map[int]*bin {
 	sums := map[int]*bin{}
 	for _, series := range t.Series {
-		if !which(series.Operation) {
+		if !which(series) {
 			continue
 		}
 		for _, b := range series.Bins {

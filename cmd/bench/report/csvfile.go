@@ -32,7 +32,7 @@ func (r *Report) writeCSV(to io.Writer) error {
 }
 
 func writeBins(w *csv.Writer, t *trial.Trial, operation trial.Operation) error {
-	bins := sumBins(t, func(o trial.Operation) bool { return o == operation })
+	bins := sumBins(t, func(s trial.Series) bool { return s.Operation == operation })
 	for _, number := range slices.Sorted(maps.Keys(bins)) {
 		b := bins[number]
 		row := []string{t.Scenario, string(t.Mode), strconv.Itoa(t.Round), string(operation), strconv.FormatFloat(binBegin(number), 'f', 1, 64)}

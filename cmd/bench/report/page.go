@@ -2,8 +2,11 @@ package report
 
 import (
 	_ "embed" // of the page's parts
+	"fmt"
 	"html/template"
 	"io"
+	"slices"
+	"strconv"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 )
@@ -56,11 +59,11 @@ type scenarioPart struct {
 	Operations         []operationRow
 }
 
-// faultRow is a fault of the trials that the time line shows.
+// faultRow is a fault of the trials that the time line shows, in words; both modes have one if the words are the same.
 type faultRow struct {
-	Number int
-	Mode   scenario.Mode
-	band
+	Sign  string // by which the plot refers to it; empty: it is the only one
+	Modes []scenario.Mode
+	Text  string
 }
 
 // plots is the data of all plots, as JSON in the page.
@@ -73,7 +76,7 @@ type plots struct {
 }
 
 func (r *Report) writeHTML(w io.Writer) error {
-	parsed, err := template.New("page").Funcs(template.FuncMap{"seconds": showSeconds}).Parse(pageTemplate)
+	parsed, err := template.New("page").Parse(pageTemplate)
 	if err != nil {
 		return err
 	}
@@ -120,16 +123,8 @@ func (r *Report) plots() plots {
 
 func (r *Report) scenarioPart(s scenario.Scenario, line timeline) scenarioPart {
 	part := scenarioPart{
-		Name: s.Name, Title: s.Title, About: s.About, Sentences: r.sentences(s.Name), Rounds: r.rounds(s.Name), Shown: len(line.Modes) > 0,
+		Name: s.Name, Title: s.Title, About: s.About, Sentences: r.sentences(s.Name), Rounds: r.rounds(s.Name), Shown: len(line.Modes) > 0, Faults: faultRows(line, r.modes()),
 		Figures: r.figures(s.Name), Operations: r.operations(s.Name),
-	}
-	for _, mode := range r.modes() {
-		if line.Modes[mode] == nil {
-			continue
-		}
-		for i, b := range line.Modes[mode].Bands {
-			part.Faults = append(part.Faults, faultRow{Number: i + 1, Mode: mode, band: b})
-		}
 	}
 	for i, t := range r.Trials {
 		if t.Scenario != s.Name {
@@ -141,4 +136,42 @@ func (r *Report) scenarioPart(s scenario.Scenario, line timeline) scenarioPart {
 		}
 	}
 	return part
+}
+
+func faultRows(line timeline, modes []scenario.Mode) []faultRow {
+	var rows []faultRow
+	for _, mode := range modes {
+		if line.Modes[mode] == nil {
+			continue
+		}
+		for number, b := range line.Modes[mode].Bands {
+			row := faultRow{Modes: []scenario.Mode{mode}, Text: b.words()}
+			if len(line.Modes[mode].Bands) > 1 {
+				row.Sign = circled(number)
+			}
+			same := slices.IndexFunc(rows, func(other faultRow) bool { return other.Sign == row.Sign && other.Text == row.Text })
+			if same >= 0 {
+				rows[same].Modes = append(rows[same].Modes, mode)
+				continue
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// words say what happened when, to a tenth of a second.
+func (b band) words() string {
+	if b.To <= b.From {
+		return fmt.Sprintf("%s at %.1f s", b.Text, b.From)
+	}
+	return fmt.Sprintf("%s from %.1f to %.1f s", b.Text, b.From, b.To)
+}
+
+// circled is a number, from 0 for the first, as the plots show it.
+func circled(number int) string {
+	if number < 20 {
+		return string(rune('①' + number))
+	}
+	return strconv.Itoa(number + 1)
 }

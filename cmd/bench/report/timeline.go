@@ -17,20 +17,23 @@ type timeline struct {
 
 // modeLine is one trial. Values are per 100 ms.
 type modeLine struct {
-	Round        int           `json:"round"`
-	Bands        []band        `json:"bands"`
-	WriteSuccess samples       `json:"writeSuccess"` // percent of the calls that were due
-	ReadSuccess  samples       `json:"readSuccess"`
-	WriteLatency samples       `json:"writeLatency"` // p99 of the answered, ms
-	ReadLatency  samples       `json:"readLatency"`
-	Age          samples       `json:"age"`      // of the oldest answer, s
-	Behind       samples       `json:"behind"`   // entries of the list of the node that had most of them
-	Ghosts       samples       `json:"ghosts"`   // likewise
-	Missing      samples       `json:"missing"`  // likewise
-	Unhealed     samples       `json:"unhealed"` // likewise
-	Queued       samples       `json:"queued"`   // tasks in the replicators of all nodes
-	Lag          samples       `json:"lag"`      // of the peer most behind, s
-	Leaders      []leaderStrip `json:"leaders"`
+	Round         int           `json:"round"`
+	Length        float64       `json:"length"` // of the load, in seconds
+	Bands         []band        `json:"bands"`
+	WriteSuccess  samples       `json:"writeSuccess"` // percent of the calls that were due
+	ReadSuccess   samples       `json:"readSuccess"`
+	CutOffSuccess samples       `json:"cutOffSuccess"` // of the clients whose home was isolated at any time; empty: there were none
+	OthersSuccess samples       `json:"othersSuccess"` // of all others
+	WriteLatency  samples       `json:"writeLatency"`  // p99 of the answered, ms
+	ReadLatency   samples       `json:"readLatency"`
+	Age           samples       `json:"age"`      // of the oldest answer, s
+	Behind        samples       `json:"behind"`   // entries of the list of the node that had most of them
+	Ghosts        samples       `json:"ghosts"`   // likewise
+	Missing       samples       `json:"missing"`  // likewise
+	Unhealed      samples       `json:"unhealed"` // likewise
+	Queued        samples       `json:"queued"`   // tasks in the replicators of all nodes
+	Lag           samples       `json:"lag"`      // of the peer most behind, s
+	Leaders       []leaderStrip `json:"leaders"`
 }
 
 // band is a fault in a plot.
@@ -56,9 +59,14 @@ func (r *Report) timelineOf(s scenario.Scenario) timeline {
 func end(t *trial.Trial) trial.Micros { return max(t.Settled, t.Length) }
 
 func modeLineOf(t *trial.Trial) *modeLine {
-	m := &modeLine{Round: t.Round, Bands: bands(t), Leaders: leaderStrips(t), Age: ages(t)}
-	m.WriteSuccess, m.WriteLatency = successAndLatency(t, trial.Operation.Writes)
-	m.ReadSuccess, m.ReadLatency = successAndLatency(t, func(o trial.Operation) bool { return !o.Writes() })
+	m := &modeLine{Round: t.Round, Length: t.Length.Seconds(), Bands: bands(t), Leaders: leaderStrips(t), Age: ages(t)}
+	m.WriteSuccess, m.WriteLatency = successAndLatency(t, func(s trial.Series) bool { return s.Operation.Writes() })
+	m.ReadSuccess, m.ReadLatency = successAndLatency(t, func(s trial.Series) bool { return !s.Operation.Writes() })
+	m.CutOffSuccess, m.OthersSuccess = samples{}, samples{}
+	if isolated := isolatedNodes(t); len(isolated) > 0 {
+		m.CutOffSuccess, _ = successAndLatency(t, func(s trial.Series) bool { return isolated[s.Node] })
+		m.OthersSuccess, _ = successAndLatency(t, func(s trial.Series) bool { return !isolated[s.Node] })
+	}
 	m.Behind = worstLists(t, func(l trial.List) int { return l.Behind })
 	m.Ghosts = worstLists(t, func(l trial.List) int { return l.Ghosts })
 	m.Missing = worstLists(t, func(l trial.List) int { return l.Missing })
@@ -81,7 +89,20 @@ func bands(t *trial.Trial) []band {
 	return all
 }
 
-func successAndLatency(t *trial.Trial, which func(trial.Operation) bool) (success, latency samples) {
+// isolatedNodes are those of any fault that cut nodes off together with their clients.
+func isolatedNodes(t *trial.Trial) map[int]bool {
+	nodes := map[int]bool{}
+	for _, f := range t.Faults {
+		if f.Kind == scenario.Isolate {
+			for _, node := range f.Nodes {
+				nodes[node] = true
+			}
+		}
+	}
+	return nodes
+}
+
+func successAndLatency(t *trial.Trial, which func(trial.Series) bool) (success, latency samples) {
 	success, latency = noSamples(end(t)), noSamples(end(t))
 	for number, b := range sumBins(t, which) {
 		if b.due() > 0 {

@@ -53,15 +53,19 @@
 
   const panels = {
     success: {
-      title: "Answered calls", unit: "% of those due", height: 74, format: percent, max: () => 100, interval: 50, axis: (v) => `${v}`,
+      title: "Answered calls", unit: "% of those due", styles: "━ writes  ┅ reads", height: 74, format: percent, max: 100, interval: 50, axis: (v) => `${v}`,
       lines: [{ key: "writeSuccess", name: "writes answered" }, { key: "readSuccess", name: "reads answered", thin: true }],
     },
+    sides: {
+      title: "Answered calls, by side", unit: "% of those due", styles: "━ clients cut off  ┅ others", height: 74, format: percent, max: 100, interval: 50, axis: (v) => `${v}`, optional: true,
+      lines: [{ key: "cutOffSuccess", name: "answered, clients cut off" }, { key: "othersSuccess", name: "answered, others", thin: true }],
+    },
     latency: {
-      title: "Latency", unit: "p99 of the answered calls, logarithmic", height: 88, log: true, format: millis, axis: axisMillis,
+      title: "Latency", unit: "p99 of the answered calls, logarithmic", styles: "━ writes  ┅ reads", height: 88, log: true, format: millis, axis: axisMillis,
       lines: [{ key: "writeLatency", name: "writes, p99" }, { key: "readLatency", name: "reads, p99", thin: true }],
     },
     age: {
-      title: "Age of stale answers", unit: "oldest answer, s", height: 74, area: true, format: (v) => (v === 0 ? "fresh" : seconds(v)), axis: (v) => `${v}`,
+      title: "Age of stale answers", unit: "the oldest, linear", height: 74, area: true, least: 0.2, format: (v) => (v === 0 ? "fresh" : seconds(v)), axis: (v) => (v === 0 ? "fresh" : seconds(v)),
       lines: [{ key: "age", name: "oldest answer" }],
     },
     missing: listPanel("missing", "Missing from lists", "alive, but not listed"),
@@ -75,7 +79,7 @@
 
   const backlogPanels = [
     { title: "Replicators' queues", unit: "tasks, all nodes", height: 110, format: count, axis: (v) => count(v), together: true, lines: [{ key: "queued", name: "queued" }] },
-    { title: "Replication lag", unit: "peer most behind, s", height: 110, format: seconds, axis: (v) => `${v}`, together: true, lines: [{ key: "lag", name: "lag" }] },
+    { title: "Replication lag", unit: "of the peer most behind", height: 110, format: seconds, axis: seconds, together: true, lines: [{ key: "lag", name: "lag" }] },
     { title: "Not yet healed", unit: "acknowledged before the fault ended, not in the worst node's list", height: 110, format: count, axis: (v) => `${v}`, minInterval: 1, together: true, lines: [{ key: "unhealed", name: "not yet healed" }] },
   ];
 
@@ -91,10 +95,11 @@
   function extent(line, panel) {
     const all = values(line, panel).filter((v) => !panel.log || v > 0);
     if (panel.log) {
+      // Of values above 0 only: a logarithmic axis has no other.
       const [low, high] = all.length ? [Math.min(...all), Math.max(...all)] : [1, 10];
       return { min: 10 ** Math.floor(Math.log10(low)), max: 10 ** Math.ceil(Math.log10(high * 1.001)) };
     }
-    return { min: 0, max: panel.max ? panel.max() : roundUp(Math.max(0, ...all) * 1.05) };
+    return { min: 0, max: panel.max || roundUp(Math.max(panel.least || 0, Math.max(0, ...all) * 1.05)) };
   }
 
   // roundUp finds a limit of which the half is a round number, too.
@@ -123,11 +128,11 @@
       top += 26 + (labels && panel.together ? 16 : 0);
       const title = { panel, top: top - 24 - (labels && panel.together ? 16 : 0) };
       (panel.together ? [modes] : modes.map((mode) => [mode])).forEach((shown, i) => {
-        top += !panel.together && labels ? 18 : i > 0 ? 10 : 0;
+        top += !panel.together && labels ? 20 : i > 0 ? 12 : 0;
         list.push({ panel, modes: shown, top, height: panel.height, labels, title: i === 0 ? title : null });
         top += panel.height;
       });
-      top += 14;
+      top += 16;
     });
     return { list, height: top };
   }
@@ -154,7 +159,7 @@
     const all = [...laid.list, ...strips.list];
     const inner = width - left - right;
     return {
-      height: strips.height + 34,
+      height: strips.height + 16,
       option: {
         animation: false,
         textStyle: { fontFamily, color: colors.text },
@@ -172,10 +177,11 @@
   function titles({ title, modes, top, height, panel }, colors, width) {
     const list = [];
     if (title) {
-      const unit = width < 560 ? title.panel.unit.split(/[;,] /)[0] : title.panel.unit;
+      const { unit, styles } = title.panel;
+      const said = width < 560 ? styles || unit.split(/[;,] /)[0] : styles ? `${unit}   ${styles}` : unit;
       list.push({
-        text: `{b|${title.panel.title}}  {u|${unit}}`, left: 0, top: title.top, padding: 0,
-        textStyle: { rich: { b: { fontSize: 13, fontWeight: 600, color: colors.text }, u: { fontSize: 12, color: colors.quiet } } },
+        text: `{b|${title.panel.title}}   {u|${said}}`, left: 0, top: title.top, padding: 0,
+        textStyle: { rich: { b: { fontSize: 13, fontWeight: 600, color: colors.text }, u: { fontSize: 12, fontWeight: "normal", color: colors.quiet } } },
       });
     }
     if (!panel || !panel.together) {
@@ -199,7 +205,7 @@
     const { min, max } = extent(line, panel);
     return {
       gridIndex, type: panel.log ? "log" : "value", min, max, interval: panel.log ? undefined : panel.interval || max / 2, minInterval: panel.minInterval,
-      axisLabel: { color: colors.quiet, fontSize: 11, formatter: panel.axis, hideOverlap: true }, axisTick: { show: false }, axisLine: { show: false },
+      axisLabel: { color: colors.quiet, fontSize: 11, formatter: panel.axis, hideOverlap: true, verticalAlignMinLabel: "bottom", verticalAlignMaxLabel: "top" }, axisTick: { show: false }, axisLine: { show: false },
       splitLine: { lineStyle: { color: colors.grid } }, axisPointer: { show: false },
     };
   }
@@ -208,40 +214,45 @@
     const list = [];
     row.modes.forEach((mode, m) => {
       row.panel.lines.forEach((shown, n) => {
-        const drawn = color2(colors, mode, shown.thin);
+        const drawn = modeColor(colors, mode, shown.thin);
         list.push({
           type: "line", xAxisIndex: index, yAxisIndex: index, data: points(line.modes[mode][shown.key]), symbol: "none", connectNulls: false, z: shown.thin ? 3 : 4,
           lineStyle: { color: drawn, width: shown.thin ? 1.4 : 2, type: shown.thin ? [5, 3] : "solid" }, itemStyle: { color: drawn }, emphasis: { disabled: true },
           areaStyle: row.panel.area ? { color: drawn, opacity: 0.16 } : undefined,
           // Of several modes in one grid the first one's faults are drawn; they are injected at the same times.
           markArea: m === 0 && n === 0 ? faultBands(line.modes[mode].bands, colors) : undefined,
-          markLine: m === 0 && n === 0 ? faultEdges(line.modes[mode].bands, row.labels, line.until, colors, inner) : undefined,
+          markLine: m === 0 && n === 0 ? edges(line, mode, row.labels, colors, inner) : undefined,
         });
       });
     });
     return list;
   }
 
-  const color2 = (colors, mode, thin) => colors[thin ? `${mode}-thin` : mode];
+  const modeColor = (colors, mode, thin) => colors[thin ? `${mode}-thin` : mode];
 
   function faultBands(bands, colors) {
     return { silent: true, itemStyle: { color: colors.fault }, label: { show: false }, data: bands.filter((b) => b.to > b.from).map((b) => [{ xAxis: b.from }, { xAxis: b.to }]) };
   }
 
-  // faultEdges are the begins, with a number or, where there is room up to the next one, with the text.
-  function faultEdges(bands, labeled, until, colors, inner) {
-    const edges = bands.map((band, i) => {
-      const next = i + 1 < bands.length ? bands[i + 1].from : until;
-      const room = ((next - band.from) / until) * inner;
-      const text = `${i + 1}  ${band.text}`;
-      return { xAxis: band.from, label: { show: labeled, formatter: textWidth(text) < room ? text : `${i + 1}` } };
+  // edges are where faults begin and end, and the load ends. Begins have a text where there is room up to the next
+  // edge with one, and otherwise the number that they have below the plot.
+  function edges(line, mode, labeled, colors, inner) {
+    const { bands, length } = line.modes[mode];
+    const begins = bands.map((band, i) => ({ at: band.from, text: bands.length > 1 ? `${circled(i)} ${band.text}` : band.text, brief: circled(i) }));
+    const quiet = { lineStyle: { type: "dotted" } };
+    const stops = line.until - length > 0.5 ? [...begins, { at: length, text: "load ends", brief: "", ...quiet }] : begins;
+    const labels = stops.map((stop, i) => {
+      const room = (((i + 1 < stops.length ? stops[i + 1].at : line.until) - stop.at) / line.until) * inner + (i + 1 < stops.length ? 0 : right);
+      return { xAxis: stop.at, lineStyle: stop.lineStyle, label: { show: labeled, formatter: textWidth(stop.text) < room ? stop.text : stop.brief } };
     });
     const ends = bands.filter((b) => b.to > b.from).map((b) => ({ xAxis: b.to, label: { show: false } }));
     return {
-      silent: true, symbol: "none", animation: false, data: [...edges, ...ends], lineStyle: { color: colors["fault-edge"], type: "solid", width: 1, opacity: 0.7 },
-      label: { position: "end", align: "left", distance: 3, color: colors.text, fontSize: 11, padding: [0, 0, 0, -2] },
+      silent: true, symbol: "none", animation: false, data: [...labels, ...ends], lineStyle: { color: colors["fault-edge"], type: "solid", width: 1, opacity: 0.7 },
+      label: { position: "end", align: "left", distance: 4, color: colors.text, fontSize: 11 },
     };
   }
+
+  const circled = (i) => (i < 20 ? String.fromCodePoint(0x2460 + i) : `${i + 1}`);
 
   const textWidth = (text) => text.length * 6.3; // of the labels' font, at most
 
@@ -262,7 +273,7 @@
     });
     return {
       type: "line", xAxisIndex: index, yAxisIndex: index, data: [[0, 0], [line.until, 0]], symbol: "none", lineStyle: { opacity: 0 }, emphasis: { disabled: true },
-      markArea: { silent: true, data: areas }, markLine: faultEdges(line.modes[modes[0]].bands, false, line.until, colors, inner),
+      markArea: { silent: true, data: areas }, markLine: edges(line, modes[0], false, colors, inner),
     };
   }
 
@@ -298,7 +309,7 @@
     return {
       animation: false,
       textStyle: { fontFamily, color: colors.text },
-      grid: { left: 46, right: 26, top: marks && marks.length ? 30 : 12, bottom: bottom || 26 },
+      grid: { left: 46, right: 26, top: marks ? 30 : 12, bottom: bottom || 26 },
       xAxis: {
         type: "log", min, max, axisLabel: { color: colors.quiet, fontSize: 11, formatter: format, hideOverlap: true }, axisLine: { lineStyle: { color: colors.line } },
         splitLine: { show: true, lineStyle: { color: colors.grid } }, axisPointer: { label: { show: false } },
@@ -363,7 +374,7 @@
   }
 
   function plan(kind, line) {
-    if (kind === "main") return { which: [panels.success, panels.age], leaders: false };
+    if (kind === "main") return { which: [shows(line, panels.sides) ? panels.sides : panels.success, panels.age], leaders: false };
     if (kind === "backlog") return { which: backlogPanels.filter((panel) => shows(line, panel)), leaders: false };
     return { which: Object.values(panels).filter((panel) => !panel.optional || shows(line, panel)), leaders: true };
   }
@@ -424,7 +435,7 @@
     }
     if (canceled && canceled.length) {
       const { min, max } = limits(canceled);
-      chart(panel(parent, "Canceled"), () => ({ height, option: distributionOption({ lines: canceled, min, max, format: axisMillis, colors: palette(), names: ["canceled"] }) }));
+      chart(panel(parent, "Canceled"), () => ({ height, option: distributionOption({ lines: canceled, min, max, marks: [], format: axisMillis, colors: palette(), names: ["canceled"] }) }));
     }
   }
 
