@@ -184,10 +184,5 @@ func (o *compareOptions) print(r *reports.Report, out io.Writer) error {
 	if o.form == asJSON {
 		return printJSON(out, newComparisonSummary(o.dir, r))
 	}
-	if err := r.Summary(out); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(out, "\nThe report is %s; %s, %s and %s lie beside it.\n",
-		filepath.Join(o.dir, reports.HTMLFile), reports.MarkdownFile, reports.JSONFile, reports.CSVFile)
-	return err
+	return r.Summary(out)
 }

@@ -213,14 +213,14 @@ func (o *loadOptions) load() scenario.Load {
 		Registers: o.registers, Reads: o.reads, Writes: o.writes, Fetches: o.fetches, Deltas: o.deltas, Watchers: o.watchers,
 	}
 	if o.reads > 0 || o.writes > 0 {
-		l.OwnKeys = loadKeys
+		l.SharedKeys = loadKeys
 	}
 	return l
 }
 
-// loadKeys is how many instances are read and changed. Each has one client that changes it, one call after
-// the other.
-const loadKeys = 100
+// loadKeys is how many instances are read and changed, through all nodes. They are never canceled, so that
+// every read finds one.
+const loadKeys = 30
 
 // config is the load on some nodes.
 func (o *loadOptions) config(nodes []string) load.Config {
@@ -230,13 +230,14 @@ func (o *loadOptions) config(nodes []string) load.Config {
 	}
 }
 
-// offered is how many calls per second the schedule sends.
+// offered is how many calls per second the schedule sends. The cancels are not in it: they come when an
+// instance has stayed for a while.
 func (o *loadOptions) offered() float64 {
 	all := float64(o.instances) / o.heartbeat.Seconds()
 	for _, r := range o.rates() {
 		all += r.value
 	}
-	return all + o.registers // each is canceled
+	return all
 }
 
 // run loads the cluster and reports what came of it.

@@ -29,7 +29,7 @@ type loadSummary struct {
 	Load       scenario.Load                      `json:"load"`
 	WarmUp     float64                            `json:"warm_up"`           // seconds
 	Seconds    float64                            `json:"seconds"`           // that count
-	Offered    float64                            `json:"offered,omitempty"` // calls per second, by the schedule of an open loop
+	Offered    float64                            `json:"offered,omitempty"` // calls per second, by the schedule of an open loop, without cancels
 	Sent       float64                            `json:"sent"`              // calls per second
 	Answered   float64                            `json:"answered"`          // calls per second
 	Operations map[trial.Operation]verdicts.Calls `json:"operations"`
@@ -42,7 +42,6 @@ type loadSummary struct {
 // watcherSummary is what the watchers saw, warm-up included.
 type watcherSummary struct {
 	Watchers int   `json:"watchers"`
-	Open     int64 `json:"open"`   // streams, at the end
 	Events   int64 `json:"events"` // changes that came, on all streams
 	Resets   int64 `json:"resets"` // times that a node could not tell what had changed
 	Breaks   int64 `json:"breaks"` // streams that ended or could not begin
@@ -60,7 +59,7 @@ func (r *loadRun) summary(w load.Watched) *loadSummary {
 		s.Loop, s.Offered = "closed", 0
 	}
 	if r.watchers > 0 {
-		s.Watchers = &watcherSummary{r.watchers, w.Open, w.Events, w.Resets, w.Breaks, w.Bytes}
+		s.Watchers = &watcherSummary{r.watchers, w.Events, w.Resets, w.Breaks, w.Bytes}
 	}
 	s.count(r.length)
 	s.Notes = slices.DeleteFunc([]string{r.early(), r.late.sentence(), s.behind()}, func(note string) bool { return note == "" })
@@ -89,10 +88,14 @@ func (r *loadRun) early() string {
 
 // behind says that the clients could not keep to the schedule.
 func (s *loadSummary) behind() string {
-	if s.Offered == 0 || s.Seconds == 0 || s.Sent >= 0.95*s.Offered {
+	if s.Offered == 0 || s.Seconds == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Of the %s calls per second that were due, %s were sent. More --connections may help.", shortNumber(s.Offered), shortNumber(s.Sent))
+	sent := s.Sent - float64(s.Operations[trial.Cancel].Count)/s.Seconds
+	if sent >= 0.95*s.Offered {
+		return ""
+	}
+	return fmt.Sprintf("Of the %s calls per second that were due, %s were sent. More --connections may help.", shortNumber(s.Offered), shortNumber(sent))
 }
 
 // unanswered is an error if no call was answered at all.
@@ -135,7 +138,7 @@ func (s *loadSummary) write(path string) error {
 
 // table shows the operations, and then all of the run.
 func (s *loadSummary) table() [][]string {
-	cells := [][]string{{"OPERATION", "CALLS", "ANSWERED/S", "SUCCESS", "P50", "P90", "P99", "P99.9", "MAX", "FAILED"}}
+	cells := [][]string{{"OPERATION", "CALLS", "ANSWERED/S", "SUCCESS", "P50", "P90", "P99", "P99.9", "MAX", "NOT DONE"}}
 	for _, o := range trial.Operations {
 		calls, ok := s.Operations[o]
 		if !ok {
@@ -144,14 +147,14 @@ func (s *loadSummary) table() [][]string {
 		l := calls.Latency
 		cells = append(cells, []string{
 			string(o), strconv.Itoa(calls.Count), shortNumber(calls.PerSecond), shareText(calls.Success),
-			millis(l.P50), millis(l.P90), millis(l.P99), millis(l.P999), millis(l.Max), failures(calls.Outcomes),
+			millis(l.P50), millis(l.P90), millis(l.P99), millis(l.P999), millis(l.Max), otherwise(calls.Outcomes),
 		})
 	}
 	cells = append(cells, nil, []string{"LOOP", "MODE", "NODES", "SECONDS", "OFFERED/S", "SENT/S", "ANSWERED/S"},
 		[]string{s.Loop, s.Mode, strconv.Itoa(len(s.Nodes)), shortNumber(s.Seconds), s.offeredText(), shortNumber(s.Sent), shortNumber(s.Answered)})
 	if w := s.Watchers; w != nil {
-		cells = append(cells, nil, []string{"WATCHERS", "OPEN", "CHANGES", "RESETS", "BREAKS", "BYTES"},
-			[]string{strconv.Itoa(w.Watchers), fmt.Sprint(w.Open), fmt.Sprint(w.Events), fmt.Sprint(w.Resets), fmt.Sprint(w.Breaks), fmt.Sprint(w.Bytes)})
+		cells = append(cells, nil, []string{"WATCHERS", "CHANGES", "RESETS", "BREAKS", "BYTES"},
+			[]string{strconv.Itoa(w.Watchers), fmt.Sprint(w.Events), fmt.Sprint(w.Resets), fmt.Sprint(w.Breaks), fmt.Sprint(w.Bytes)})
 	}
 	return append(cells, nil)
 }
@@ -174,8 +177,8 @@ func shareText(share float64) string {
 	return fmt.Sprintf("%.2f %%", min(share*100, 99.99))
 }
 
-// failures lists the outcomes other than done, the most important ones first.
-func failures(outcomes map[trial.Outcome]int) string {
+// otherwise lists the outcomes other than done, the most important ones first.
+func otherwise(outcomes map[trial.Outcome]int) string {
 	var parts []string
 	for _, o := range []trial.Outcome{trial.Unknown, trial.Refused, trial.Unreached, trial.NotFound} {
 		if n := outcomes[o]; n > 0 {

@@ -138,14 +138,14 @@ func TestTheSummaryOfALoadAddsUp(t *testing.T) {
 	}
 }
 
-func TestTheTableOfALoadShowsWhatFailed(t *testing.T) {
+func TestTheTableOfALoadShowsWhatWasNotDone(t *testing.T) {
 	var out bytes.Buffer
 	if err := exampleSummary().print(&out, asTable); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
 	for n, want := range []string{
-		"OPERATION  CALLS  ANSWERED/S  SUCCESS  P50      P90      P99      P99.9    MAX      FAILED",
+		"OPERATION  CALLS  ANSWERED/S  SUCCESS  P50      P90      P99      P99.9    MAX      NOT DONE",
 		"heartbeat  10     8.00        80.00 %  1.00 ms  3.00 ms  3.00 ms  3.00 ms  3.00 ms  1 unknown, 1 refused",
 		"read       10     10.0        100 %    2.00 ms  2.00 ms  2.00 ms  2.00 ms  2.00 ms  1 not found",
 	} {
