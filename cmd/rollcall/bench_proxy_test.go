@@ -64,7 +64,7 @@ func echoed(t *testing.T, conn net.Conn, patience time.Duration) error {
 	return err
 }
 
-func TestACutProxyIsSilentUntilItIsHealed(t *testing.T) {
+func TestACutProxyCarriesNothingUntilItIsHealed(t *testing.T) {
 	const (
 		patience = 10 * time.Second
 		silence  = 50 * time.Millisecond
@@ -84,6 +84,9 @@ func TestACutProxyIsSilentUntilItIsHealed(t *testing.T) {
 		if err := echoed(t, conn, silence); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s in the cut: got %v, want nothing for %v", name, err, silence)
 		}
+	}
+	if there, back := p.there.Load(), p.back.Load(); there != 1 || back != 1 {
+		t.Errorf("it has carried %d bytes there and %d back, want the one from before the cut", there, back)
 	}
 	p.heal()
 	if err := echoed(t, before, patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -162,7 +162,10 @@ func (n *comparedNode) tellToEnd(sig syscall.Signal) (*devChild, error) {
 func (n *comparedNode) pause() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.signal(syscall.SIGSTOP)
+	if err := n.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return awaitStopped(n.child.cmd.Process.Pid)
 }
 
 func (n *comparedNode) resume() error {
