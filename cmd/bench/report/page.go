@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -76,7 +77,7 @@ type plots struct {
 }
 
 func (r *Report) writeHTML(w io.Writer) error {
-	parsed, err := template.New("page").Parse(pageTemplate)
+	parsed, err := template.New("page").Funcs(template.FuncMap{"glued": glued}).Parse(pageTemplate)
 	if err != nil {
 		return err
 	}
@@ -175,3 +176,9 @@ func circled(number int) string {
 	}
 	return strconv.Itoa(number + 1)
 }
+
+// numberAndUnit is the end of a number, and the unit behind it.
+var numberAndUnit = regexp.MustCompile(`(\d) (s\b|ms\b|µs\b|%|B\b|kB\b|MB\b|GB\b)`)
+
+// glued keeps a line from ending between a number and its unit.
+func glued(text string) string { return numberAndUnit.ReplaceAllString(text, "$1\u00a0$2") }

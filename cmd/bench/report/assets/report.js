@@ -53,15 +53,15 @@
 
   const panels = {
     success: {
-      title: "Answered calls", unit: "% of those due", styles: "━ writes  ┅ reads", height: 74, format: percent, max: 100, interval: 50, axis: (v) => `${v}`,
+      title: "Answered calls", unit: "% of those due", styles: "━━ writes   ┅┅ reads", height: 74, format: percent, max: 100, interval: 50, axis: (v) => `${v}`,
       lines: [{ key: "writeSuccess", name: "writes answered" }, { key: "readSuccess", name: "reads answered", thin: true }],
     },
     sides: {
-      title: "Answered calls, by side", unit: "% of those due", styles: "━ clients cut off  ┅ others", height: 74, format: percent, max: 100, interval: 50, axis: (v) => `${v}`, optional: true,
+      title: "Answered calls, by side", unit: "% of those due", styles: "━━ clients cut off   ┅┅ others", height: 74, format: percent, max: 100, interval: 50, axis: (v) => `${v}`, optional: true,
       lines: [{ key: "cutOffSuccess", name: "answered, clients cut off" }, { key: "othersSuccess", name: "answered, others", thin: true }],
     },
     latency: {
-      title: "Latency", unit: "p99 of the answered calls, logarithmic", styles: "━ writes  ┅ reads", height: 88, log: true, format: millis, axis: axisMillis,
+      title: "Latency", unit: "p99 of the answered calls, logarithmic", styles: "━━ writes   ┅┅ reads", height: 88, log: true, format: millis, axis: axisMillis,
       lines: [{ key: "writeLatency", name: "writes, p99" }, { key: "readLatency", name: "reads, p99", thin: true }],
     },
     age: {
@@ -74,13 +74,13 @@
   };
 
   function listPanel(key, title, unit) {
-    return { title, unit: `${unit}; instances, worst node`, height: 58, area: true, optional: true, format: count, axis: (v) => `${v}`, minInterval: 1, lines: [{ key, name: title.toLowerCase() }] };
+    return { title, unit: `${unit}; instances, worst node`, height: 58, area: true, optional: true, least: 2, format: count, axis: (v) => `${v}`, lines: [{ key, name: title.toLowerCase() }] };
   }
 
   const backlogPanels = [
     { title: "Replicators' queues", unit: "tasks, all nodes", height: 110, format: count, axis: (v) => count(v), together: true, lines: [{ key: "queued", name: "queued" }] },
     { title: "Replication lag", unit: "of the peer most behind", height: 110, format: seconds, axis: seconds, together: true, lines: [{ key: "lag", name: "lag" }] },
-    { title: "Not yet healed", unit: "acknowledged before the fault ended, not in the worst node's list", height: 110, format: count, axis: (v) => `${v}`, minInterval: 1, together: true, lines: [{ key: "unhealed", name: "not yet healed" }] },
+    { title: "Not yet healed", unit: "acknowledged before the fault ended, not in the worst node's list", height: 110, least: 2, format: count, axis: (v) => count(v), together: true, lines: [{ key: "unhealed", name: "not yet healed" }] },
   ];
 
   const modesOf = (line) => data.modes.filter((mode) => line.modes[mode]);
@@ -106,7 +106,8 @@
   function roundUp(value) {
     if (value <= 0) return 1;
     const power = 10 ** Math.floor(Math.log10(value));
-    return [1, 2, 4, 6, 8, 10].map((factor) => factor * power).find((limit) => limit >= value);
+    const factors = power >= 10 ? [1, 1.2, 1.6, 2, 3, 4, 6, 8, 10] : [1, 2, 4, 6, 8, 10];
+    return factors.map((factor) => factor * power).find((limit) => limit >= value);
   }
 
   // points leaves the gaps in, and marks points that have a gap on both sides: no line would show them.
@@ -129,8 +130,9 @@
       const title = { panel, top: top - 24 - (labels && panel.together ? 16 : 0) };
       (panel.together ? [modes] : modes.map((mode) => [mode])).forEach((shown, i) => {
         top += !panel.together && labels ? 20 : i > 0 ? 12 : 0;
-        list.push({ panel, modes: shown, top, height: panel.height, labels, title: i === 0 ? title : null });
-        top += panel.height;
+        const height = Math.round(panel.height * density());
+        list.push({ panel, modes: shown, top, height, labels, title: i === 0 ? title : null });
+        top += height;
       });
       top += 16;
     });
@@ -148,6 +150,9 @@
     });
     return { list, height: top };
   }
+
+  // A page of paper must hold a whole plot.
+  const density = () => (matchMedia("print").matches ? 0.62 : 1);
 
   const left = 88;
   const right = 22;
@@ -204,7 +209,7 @@
     const { panel } = row;
     const { min, max } = extent(line, panel);
     return {
-      gridIndex, type: panel.log ? "log" : "value", min, max, interval: panel.log ? undefined : panel.interval || max / 2, minInterval: panel.minInterval,
+      gridIndex, type: panel.log ? "log" : "value", min, max, interval: panel.log ? undefined : panel.interval || max / 2,
       axisLabel: { color: colors.quiet, fontSize: 11, formatter: panel.axis, hideOverlap: true, verticalAlignMinLabel: "bottom", verticalAlignMaxLabel: "top" }, axisTick: { show: false }, axisLine: { show: false },
       splitLine: { lineStyle: { color: colors.grid } }, axisPointer: { show: false },
     };
@@ -248,7 +253,7 @@
     const ends = bands.filter((b) => b.to > b.from).map((b) => ({ xAxis: b.to, label: { show: false } }));
     return {
       silent: true, symbol: "none", animation: false, data: [...labels, ...ends], lineStyle: { color: colors["fault-edge"], type: "solid", width: 1, opacity: 0.7 },
-      label: { position: "end", align: "left", distance: 4, color: colors.text, fontSize: 11 },
+      label: { position: "end", align: "left", distance: 4, color: colors.text, fontSize: 11, opacity: 1 },
     };
   }
 
