@@ -54,8 +54,8 @@ func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
 				close(asked)
 				<-goOn
 			})
-			c := newCaller(t, time.Minute, refuses(t), addrOf(s), answers(t, 200))
-			ended := make(chan answer)
+			c := newCaller(t, time.Hour, refuses(t), addrOf(s), answers(t, 200))
+			ended := make(chan answer, 1)
 			go func() { ended <- c.call(t.Context(), readRequest, false) }()
 			<-asked
 			c.load.Reach.Split(tc.nodes)
@@ -64,8 +64,13 @@ func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
 			} else {
 				defer close(goOn)
 			}
-			if a := <-ended; a.outcome != tc.outcome || a.node != 1 {
-				t.Errorf("%s, asked node %d last, want %s and 1", a.outcome, a.node, tc.outcome)
+			select {
+			case a := <-ended:
+				if a.outcome != tc.outcome || a.node != 1 {
+					t.Errorf("%s, asked node %d last, want %s and 1", a.outcome, a.node, tc.outcome)
+				}
+			case <-time.After(30 * time.Second):
+				t.Error("the call still waits for its answer after 30 s")
 			}
 		})
 	}

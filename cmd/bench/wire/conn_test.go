@@ -65,6 +65,14 @@ func TestAnExchangeFailsAtItsDeadline(t *testing.T) {
 	}
 }
 
+func TestAConnectionThatEndsWithoutAnAnswerMayHaveTakenTheRequest(t *testing.T) {
+	_, c := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	_, err := c.Exchange(get)
+	if !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrNotSent) {
+		t.Errorf("got %v, want %v", err, io.ErrUnexpectedEOF)
+	}
+}
+
 func TestADeadlineCanBeMovedForEachExchange(t *testing.T) {
 	_, c := serve(t, func(http.ResponseWriter, *http.Request) {})
 	for range 3 {
