@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
-	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
 // sentences say in words what happened in a scenario, from its verdicts: the faults, what each mode did with
@@ -103,13 +102,8 @@ func stormOf(s scenario.Storm) string {
 func calmSentences(modes []runs) []string {
 	return []string{
 		sentence("while nothing failed, ", modes, func(m runs) []string { return m.whole().service() }),
-		sentence("", modes, func(m runs) []string {
-			return []string{
-				m.seen("needed %s until other nodes showed a registration to a read", trial.ByRead, home),
-				m.seen("%s until they listed it", trial.ByList, home),
-			}
-		}),
-		sentence("while nothing failed, ", modes, func(m runs) []string { return []string{m.whole().staleReads()} }),
+		sentence("", modes, func(m runs) []string { return []string{m.shown("at other nodes", home)} }),
+		sentence("", modes, func(m runs) []string { return []string{m.whole().staleReads()} }),
 	}
 }
 
@@ -123,7 +117,7 @@ func costSentences(modes []runs) []string {
 			return []string{
 				"needed " + m.each(func(o run) float64 { return o.verdict.Cost.CPUPerRenewals }).show(showSeconds) + " of CPU on all nodes",
 				"sent " + m.each(func(o run) float64 { return o.verdict.Cost.BytesPerRenewals }).show(showBytes) + " between them",
-				"and wrote " + m.each(func(o run) float64 { return o.verdict.Cost.DiskPerRenewals }).show(showBytes) + " to their disks",
+				"wrote " + m.each(func(o run) float64 { return o.verdict.Cost.DiskPerRenewals }).show(showBytes) + " to their disks",
 			}
 		}),
 		sentence("for 1,000 instances ", modes, func(m runs) []string {

@@ -61,7 +61,7 @@ func (f faultOf) opening() string {
 	case scenario.CutLink:
 		return fmt.Sprintf("in the %s in which the datacenters were cut off from each other, ", length)
 	case scenario.SlowDisk:
-		return fmt.Sprintf("in the %s in which each durable write took %s longer, ", length, f.Delay)
+		return fmt.Sprintf("in the %s in which each durable write took %s longer, ", length, showSeconds(f.Delay.Duration().Seconds()))
 	case scenario.Die:
 		return fmt.Sprintf("when %s died, ", amount(f.count(), "instance"))
 	case scenario.Silence:
@@ -127,36 +127,45 @@ func (f faultOf) clauses(m runs) []string {
 
 func (f faultOf) isolated(m runs) []string {
 	cut, rest := m.side(f.number, true), m.side(f.number, false)
-	clauses := []string{
-		cut.accepted("on the side cut off"),
-		cut.answeredReads(),
-		cut.staleReads(),
-	}
-	if gap := rest.each(func(s verdict.Side) float64 { return s.Writes.LongestGap }); !gap.zero() && slices.Max(gap) > 2*trial.BinLength.Seconds() {
+	clauses := []string{cut.accepted("on the side cut off"), cut.answeredReads("there")}
+	if gap := rest.each(func(s verdict.Side) float64 { return s.Writes.LongestGap }); !gap.zero() && slices.Max(gap) > shortGap {
 		clauses = append(clauses, "answered no write on the other side for "+gap.show(showSeconds))
 	}
-	return append(clauses, m.elected(), m.healed(f.number, "healing"))
+	return append(clauses, f.elected(m), m.healed(f.number, "healing"))
 }
 
 func (f faultOf) stopped(m runs) []string {
-	var clauses []string
+	seen := m.during(f.number)
 	if f.alone {
-		clauses = append(clauses, m.gap())
+		seen = m.whole() // clients may need longer than the nodes to find back
 	}
-	struck := m.side(f.number, true)
-	clauses = append(clauses, struck.served("answered %s of the writes of those who were connected there, 99 %% within %s", writes), m.elected())
-	if f.alone {
-		clauses = append(clauses, m.whole().staleReads())
+	clauses := []string{seen.gap(), seen.staleReads()}
+	if share, ok := m.side(f.number, true).share(writes); ok && !share.whole() {
+		clauses = append(clauses, "answered "+share.show(showShare)+" of the writes of clients connected there")
 	}
-	return append(clauses, m.healed(f.number, "the fault's end"))
+	return append(clauses, f.elected(m), m.healed(f.number, f.end()))
+}
+
+// end is what ends a fault of processes.
+func (f faultOf) end() string {
+	if f.Kind == scenario.Pause {
+		return "the pause"
+	}
+	return "the restart"
+}
+
+// elected says who was elected, if that is of interest: somebody was, or the leader was struck.
+func (f faultOf) elected(m runs) string {
+	if m.most(func(v *verdict.Verdict) int { return v.Elections }) == 0 && f.Nodes != "leader" {
+		return ""
+	}
+	return m.elected()
 }
 
 func (f faultOf) linkCut(m runs) []string {
+	during := m.during(f.number)
 	return []string{
-		m.during(f.number).accepted("on both sides"),
-		m.during(f.number).staleReads(),
-		m.seen("showed a registration to the other side after %s", trial.ByRead, abroad),
-		m.healed(f.number, "the links were back"),
+		during.accepted("on both sides"), during.answeredReads("there"), m.shown("on the other side", abroad), m.healed(f.number, "the links were back"),
 	}
 }
 
@@ -169,27 +178,34 @@ func (f faultOf) died(m runs) []string {
 	never := m.each(func(o run) float64 { return float64(o.verdict.Removal.Never) })
 	slowest := m.each(func(o run) float64 { return o.verdict.Removal.Max })
 	var clauses []string
-	if !gone.zero() {
-		clauses = append(clauses, fmt.Sprintf("listed %s no longer than %s after the last heartbeat", f.them(gone), slowest.show(showSeconds)))
+	switch {
+	case len(gone) == 0 || gone.zero() && never.zero():
+		return nil
+	case never.zero():
+		clauses = append(clauses, fmt.Sprintf("listed %s longer than %s after the last heartbeat", f.none(), slowest.show(showSeconds)))
+	case gone.zero():
+		clauses = append(clauses, "listed "+f.every()+" until the end"+f.withheld())
+	default:
+		clauses = append(clauses,
+			fmt.Sprintf("listed %s of them for up to %s after the last heartbeat", gone.show(showCount), slowest.show(showSeconds)),
+			fmt.Sprintf("%s of them until the end%s", never.show(showCount), f.withheld()))
 	}
-	if !never.zero() {
-		clauses = append(clauses, fmt.Sprintf("listed %s until the end%s", f.them(never), f.withheld()))
-	}
-	if len(clauses) > 0 {
-		clauses = append(clauses, m.falselyEvicted())
-	}
-	return clauses
+	return append(clauses, m.spared())
 }
 
-// them is a number of those that died.
-func (f faultOf) them(of perRound) string {
+// none and every are the instances that died, as the object of a sentence.
+func (f faultOf) none() string {
+	if f.count() == 1 {
+		return "it no"
+	}
+	return "none of them"
+}
+
+func (f faultOf) every() string {
 	if f.count() == 1 {
 		return "it"
 	}
-	if of.median() == f.count() {
-		return "all of them"
-	}
-	return of.show(showCount) + " of them"
+	return "all of them"
 }
 
 // withheld names self-preservation, where so many died that it keeps them (more than 15 %).
@@ -202,12 +218,12 @@ func (f faultOf) withheld() string {
 
 func (f faultOf) silenced(m runs) []string {
 	late := m.each(func(o run) float64 { return o.verdict.Operations[trial.Register].Latency.P99 })
-	clauses := []string{m.during(f.number).answeredReads()}
+	clauses := []string{m.during(f.number).answeredReads("meanwhile")}
 	if !late.zero() {
 		clauses = append(clauses, "took 99 % of the registrations within "+late.show(showSeconds))
 	}
 	if len(given(clauses)) > 0 {
-		clauses = append(clauses, m.falselyEvicted())
+		clauses = append(clauses, m.spared())
 	}
 	return append(clauses, m.healed(f.number, "they were back"))
 }
@@ -217,8 +233,9 @@ func (f faultOf) flapped(m runs) []string {
 	if len(m.during(f.number)) > 0 {
 		ghosts := m.each(func(o run) float64 { return o.verdict.Ghosts })
 		missing := m.each(func(o run) float64 { return o.verdict.Missing })
-		clauses = append(clauses, fmt.Sprintf("listed canceled ones for %s and lacked registered ones for %s instance-seconds a node",
-			ghosts.show(showSum), missing.show(showSum)))
+		clauses = append(clauses,
+			fmt.Sprintf("listed canceled ones for %s instance-seconds a node", ghosts.show(showSum)),
+			fmt.Sprintf("lacked registered ones for %s", missing.show(showSum)))
 	}
 	return append(clauses, m.healed(f.number, "they settled"))
 }

@@ -76,11 +76,19 @@ func losses(modes []runs) string {
 	case len(parts) == 0 && len(clean) == 0:
 		return ""
 	case len(parts) == 0:
-		return "Nothing was lost in " + list(clean) + ", and nothing came back that was canceled."
+		return "Nothing was lost" + in(clean) + ", and nothing came back that had been canceled."
 	case len(clean) > 0:
-		parts = append(parts, "nothing in "+list(clean))
+		parts = append(parts, "nothing was lost"+in(clean))
 	}
 	return strings.Join(parts, "; ") + "."
+}
+
+// in names the modes in which something holds.
+func in(modes []string) string {
+	if len(modes) > 1 {
+		return " in either mode"
+	}
+	return " in " + modes[0]
 }
 
 func again(revived int) string {
@@ -111,21 +119,28 @@ func (m runs) most(count func(*verdict.Verdict) int) int {
 func harm(modes []runs) string {
 	return sentence("", slices.DeleteFunc(slices.Clone(modes), func(m runs) bool { return len(m.of) == 0 }), func(m runs) []string {
 		var said []string
-		if m.most(func(v *verdict.Verdict) int { return v.FalseEvictions }) > 0 {
-			said = append(said, m.falselyEvicted())
+		if evicted := m.falseEvictions(); !evicted.zero() {
+			said = append(said, "evicted "+evicted.counted("living instance"))
 		}
 		missing := m.each(func(o run) float64 { return o.verdict.Missing })
 		// Less than that is the lists' way to the nodes, a tenth of a second now and then.
 		if math.Round(missing.median()) > 0 {
-			said = append(said, "did not list living ones for "+missing.show(showSum)+" instance-seconds a node")
+			said = append(said, "lacked living instances in its lists for "+missing.show(showSum)+" instance-seconds a node")
 		}
 		return said
 	})
 }
 
-// falselyEvicted says how many living instances were evicted.
-func (m runs) falselyEvicted() string {
-	return "evicted " + m.each(func(o run) float64 { return float64(o.verdict.FalseEvictions) }).counted("living instance")
+// spared says that no living instance was evicted; if some were, that is said elsewhere (harm).
+func (m runs) spared() string {
+	if m.falseEvictions().zero() {
+		return "evicted no living instance"
+	}
+	return ""
+}
+
+func (m runs) falseEvictions() perRound {
+	return m.each(func(o run) float64 { return float64(o.verdict.FalseEvictions) })
 }
 
 // counted is "no write", "1 write" or "412 writes".

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -109,21 +110,37 @@ func (w view) share(calls func(verdict.Side) verdict.Calls) (share perRound, ok 
 	return share, len(share) > 0
 }
 
-// service says how writes and reads went: share and 99th percentile.
+// service says how many writes and reads a second there were, how many of them were answered, and how soon.
 func (w view) service() []string {
-	return []string{
-		w.served("answered %s of the writes, 99 %% of them within %s", writes),
-		w.served("%s of the reads, within %s", reads),
+	if _, ok := w.share(writes); !ok {
+		return []string{w.served("answered", reads, "read")}
 	}
+	return []string{w.served("answered", writes, "write"), w.served("", reads, "read")}
 }
 
-func (w view) served(text string, calls func(verdict.Side) verdict.Calls) string {
+func (w view) served(verb string, calls func(verdict.Side) verdict.Calls, noun string) string {
 	share, ok := w.share(calls)
 	if !ok {
 		return ""
 	}
+	if share.zero() {
+		return strings.TrimSpace(verb + " no " + noun)
+	}
+	rate := perRound{w.each(func(s verdict.Side) float64 { return dueRate(calls(s)) }).median()}
+	text := share.show(showShare) + " of " + rate.counted(noun)
+	if share.whole() {
+		text = rate.all(noun)
+	}
 	p99 := w.each(func(s verdict.Side) float64 { return calls(s).Latency.P99 })
-	return fmt.Sprintf(text, share.show(showShare), p99.show(showSeconds))
+	return strings.TrimSpace(fmt.Sprintf("%s %s per second, 99 %% within %s", verb, text, p99.show(showSeconds)))
+}
+
+// dueRate is how many calls were due per second.
+func dueRate(c verdict.Calls) float64 {
+	if c.Success == 0 {
+		return 0
+	}
+	return c.PerSecond / c.Success
 }
 
 // accepted says how many writes were accepted, and how many were not. where is "there", or the like.
@@ -136,7 +153,7 @@ func (w view) accepted(where string) string {
 	case due.zero():
 		return ""
 	case refused.zero() && doubt.zero():
-		return "accepted all of " + done.counted("write") + " " + where
+		return "accepted " + done.all("write") + " " + where
 	case done.zero():
 		return "accepted none of " + due.counted("write") + " " + where
 	}
@@ -159,51 +176,77 @@ func (w view) stopped() string {
 	if since.zero() {
 		return " (all of them)"
 	}
-	return fmt.Sprintf(" (all of them from %s on)", since.show(showSeconds))
+	return fmt.Sprintf(" (all of them from %s after the cut on)", since.show(showSeconds))
 }
 
 func answered(c verdict.Calls) int { return c.Outcomes[trial.Done] + c.Outcomes[trial.NotFound] }
 func refused(c verdict.Calls) int  { return c.Outcomes[trial.Refused] + c.Outcomes[trial.Unreached] }
 
-// answeredReads says how many reads were answered.
-func (w view) answeredReads() string {
+// answeredReads says how many reads were answered, and how many of those that can tell were stale. where is "there", or
+// the like.
+func (w view) answeredReads(where string) string {
 	share, ok := w.share(reads)
 	switch {
 	case !ok:
 		return ""
 	case share.zero():
-		return "answered no read"
+		return "answered no read " + where
+	case share.whole():
+		return "answered all reads " + where + w.ofThemStale()
 	}
-	return "answered " + share.show(showShare) + " of the reads"
+	return "answered " + share.show(showShare) + " of the reads " + where + w.ofThemStale()
+}
+
+func (w view) ofThemStale() string {
+	share, oldest := w.stale()
+	switch {
+	case len(share) == 0:
+		return ""
+	case share.zero():
+		return ", none of them stale"
+	}
+	return fmt.Sprintf(", %s of those of watched keys up to %s stale", share.show(showShare), oldest.show(showSeconds))
 }
 
 // staleReads says how many of the reads that can tell were stale, and how old the oldest was.
 func (w view) staleReads() string {
-	var share, oldest perRound
-	for _, s := range w {
-		if s.Staleness.Reads > 0 {
-			share, oldest = append(share, s.Staleness.Share), append(oldest, s.Staleness.Age.Max)
-		}
-	}
+	share, oldest := w.stale()
 	switch {
 	case len(share) == 0:
 		return ""
 	case share.zero():
 		return "gave no stale answer"
 	}
-	return fmt.Sprintf("gave %s of its answers stale, by up to %s", share.show(showShare), oldest.show(showSeconds))
+	return fmt.Sprintf("gave %s of its answers on watched keys stale, by up to %s", share.show(showShare), oldest.show(showSeconds))
 }
 
-// gap says for how long nobody got an answer.
-func (m runs) gap() string {
-	if w := m.whole(); w.each(func(s verdict.Side) float64 { return float64(s.Writes.Count + s.Reads.Count) }).zero() {
-		return ""
+// stale is the share of stale answers among those that can tell, and the age of the oldest in seconds.
+func (w view) stale() (share, oldest perRound) {
+	for _, s := range w {
+		if s.Staleness.Reads > 0 {
+			share, oldest = append(share, s.Staleness.Share), append(oldest, s.Staleness.Age.Max)
+		}
 	}
-	write := m.each(func(o run) float64 { return o.verdict.Writes.LongestGap })
-	read := m.each(func(o run) float64 { return o.verdict.Reads.LongestGap })
-	// Bins end where they end: a call more or less makes a gap of one of them.
-	if long := max(slices.Max(write), slices.Max(read)); long <= 2*trial.BinLength.Seconds() {
-		return "answered writes and reads all the time"
+	return share, oldest
+}
+
+// A gap of two bins may be one call that came late.
+const shortGap = 0.2
+
+// gap says for how long nobody got an answer.
+func (w view) gap() string {
+	write := w.each(func(s verdict.Side) float64 { return s.Writes.LongestGap })
+	read := w.each(func(s verdict.Side) float64 { return s.Reads.LongestGap })
+	called := w.each(func(s verdict.Side) float64 { return float64(s.Writes.Count + s.Reads.Count) })
+	switch {
+	case called.zero():
+		return ""
+	case slices.Max(write) <= shortGap && slices.Max(read) <= shortGap:
+		return "went on answering writes and reads"
+	case slices.Max(read) <= shortGap:
+		return fmt.Sprintf("answered no write for %s but went on answering reads", write.show(showSeconds))
+	case slices.Max(write) <= shortGap:
+		return fmt.Sprintf("answered no read for %s but went on answering writes", read.show(showSeconds))
 	}
 	return fmt.Sprintf("answered no write for %s and no read for %s", write.show(showSeconds), read.show(showSeconds))
 }
@@ -227,6 +270,9 @@ func (m runs) healed(fault int, text string) string {
 	case never > 0:
 		return fmt.Sprintf("had not converged at the end of %d of %s", never, amount(float64(len(took)), "round"))
 	}
+	if took.zero() {
+		return "converged at once after " + text
+	}
 	return fmt.Sprintf("converged %s after %s", took.show(showSeconds), text)
 }
 
@@ -234,18 +280,38 @@ func (m runs) healed(fault int, text string) string {
 func home(v *verdict.Verdict) map[trial.Way]verdict.Spread   { return v.Visibility }
 func abroad(v *verdict.Verdict) map[trial.Way]verdict.Spread { return v.Abroad }
 
-// seen puts median and 99th percentile of how long a registration took until it was seen into a text.
-func (m runs) seen(text string, way trial.Way, where func(*verdict.Verdict) map[trial.Way]verdict.Spread) string {
-	var middle, late perRound
+// seen says within what time 99 % of the registrations were seen at other nodes, by a way. ok: there were any.
+func (m runs) seen(way trial.Way, where func(*verdict.Verdict) map[trial.Way]verdict.Spread) (within string, ok bool) {
+	var late perRound
 	for _, o := range m.of {
 		if spread := where(o.verdict)[way]; spread.Count > 0 {
-			middle, late = append(middle, spread.P50), append(late, spread.P99)
+			late = append(late, spread.P99)
 		}
 	}
-	if len(middle) == 0 {
+	switch {
+	case len(late) == 0:
+		return "", false
+	case late.zero():
+		return "at once", true
+	}
+	return "within " + late.show(showSeconds), true
+}
+
+// shown says how soon registrations were seen at other nodes, by reads and in lists.
+func (m runs) shown(at string, where func(*verdict.Verdict) map[trial.Way]verdict.Spread) string {
+	var ways []string
+	for _, w := range []struct {
+		way  trial.Way
+		text string
+	}{{trial.ByRead, "to reads "}, {trial.ByList, "in lists "}} {
+		if within, ok := m.seen(w.way, where); ok {
+			ways = append(ways, w.text+within)
+		}
+	}
+	if len(ways) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(text, fmt.Sprintf("%s (99 %%: %s)", middle.show(showSeconds), late.show(showSeconds)))
+	return "showed 99 % of the registrations " + at + " " + list(ways)
 }
 
 // elected says how many leaders followed the first.

@@ -17,6 +17,11 @@ func (f perRound) median() float64 { return median(slices.Clone(f)) }
 // zero reports whether there is nothing, or nothing but zeros.
 func (f perRound) zero() bool { return !slices.ContainsFunc(f, func(v float64) bool { return v != 0 }) }
 
+// whole reports whether every share is all.
+func (f perRound) whole() bool {
+	return len(f) > 0 && !slices.ContainsFunc(f, func(v float64) bool { return v != 1 })
+}
+
 // show is the median, and if the rounds differ the range, each as show writes it.
 func (f perRound) show(show func(float64) string) string {
 	if len(f) == 0 {
@@ -53,19 +58,24 @@ func amount(n float64, noun string) string {
 	return showCount(n) + " " + plural(noun)
 }
 
-// plural is that of a noun, of which the first word may be followed by others ("read of an instance").
+// plural is that of a noun.
 func plural(noun string) string {
-	first, rest, _ := strings.Cut(noun, " of ")
+	stem, ok := strings.CutSuffix(noun, "y")
+	if ok && !strings.HasSuffix(stem, "e") { // "delivery", but not "key"
+		return stem + "ies"
+	}
+	return noun + "s"
+}
+
+// all is "all 412 writes", "the only write" or "no write", with the range of the rounds.
+func (f perRound) all(noun string) string {
 	switch {
-	case strings.HasSuffix(first, "y"):
-		first = strings.TrimSuffix(first, "y") + "ies"
-	default:
-		first += "s"
+	case f.zero():
+		return "no " + noun
+	case slices.Max(f) == 1:
+		return "the only " + noun
 	}
-	if rest != "" {
-		return first + " of " + rest
-	}
-	return first
+	return "all " + f.counted(noun)
 }
 
 // wasWere is the verb for a number of things.
@@ -76,7 +86,7 @@ func wasWere(n float64) string {
 	return "was"
 }
 
-// list is "a", "a and b", or "a, b, and c".
+// list is "a", "a and b", or "a, b, and c". Parts that have commas of their own are always parted by one.
 func list(parts []string) string {
 	switch len(parts) {
 	case 0:
@@ -84,7 +94,9 @@ func list(parts []string) string {
 	case 1:
 		return parts[0]
 	case 2:
-		return parts[0] + " and " + parts[1]
+		if !strings.Contains(parts[0], ", ") {
+			return parts[0] + " and " + parts[1]
+		}
 	}
 	return strings.Join(parts[:len(parts)-1], ", ") + ", and " + parts[len(parts)-1]
 }

@@ -98,7 +98,7 @@ func outageQuestions() []question {
 	return []question{
 		{text: "Longest time without a write when the leader (AP: the first node) is killed", in: with(scenario.Kill, "leader"), of: middle(gap)},
 		{text: "… when another node is killed", in: with(scenario.Kill, "follower"), of: middle(gap)},
-		{text: "… when the leader (AP: the first node) stands still", in: with(scenario.Pause, "leader"), of: middle(gap)},
+		{text: "… when the majority is killed", in: with(scenario.Kill, "followers"), of: middle(gap)},
 	}
 }
 
@@ -201,12 +201,7 @@ func staleOverall(trials []run) reply { return staleness(runs{of: trials}.whole(
 
 // staleness is share and greatest age of stale answers; modes are compared by the share.
 func staleness(seen view) reply {
-	var share, oldest perRound
-	for _, s := range seen {
-		if s.Staleness.Reads > 0 {
-			share, oldest = append(share, s.Staleness.Share), append(oldest, s.Staleness.Age.Max)
-		}
-	}
+	share, oldest := seen.stale()
 	switch {
 	case len(share) == 0:
 		return reply{}
