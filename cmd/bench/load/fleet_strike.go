@@ -72,15 +72,14 @@ func (f *fleet) flap(which string) ([]*instance, error) {
 	return struck, err
 }
 
-// calm lets flapping instances stay registered. A cancel that has begun is brought to its end first.
+// calm lets flapping instances stay registered: what they have planned is a cancel no more. A cancel that has begun is
+// brought to its end first.
 func (f *fleet) calm(struck []*instance) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := time.Now()
 	for _, i := range struck {
 		if i.mode == flapping {
 			i.mode = living
-			f.plan(i, now)
 		}
 	}
 }

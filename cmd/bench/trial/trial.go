@@ -173,6 +173,12 @@ const (
 // reader can tell how old what it read is. Keys named own-… have one writer, which sends one call after
 // the other, always to its home node while that can be reached. Keys named shared-… are written through
 // all nodes and never canceled; versions of one key are drawn in the order of sending.
+//
+// The state of a key is the registered version, 0 while there is none. By the registry's conflict rule a
+// registration with an older version than the registered one is Done and leaves that: it makes the state the
+// greater of the two. A cancel is compared with nothing: whenever it takes effect, the state is 0, and the next
+// registration is taken in whatever version. A write that no node took (Unreached) may be sent to the next node
+// in the same version, as a call of its own.
 type Call struct {
 	Key      string  `json:"key"`
 	Client   int     `json:"client"` // sends one call after the other
