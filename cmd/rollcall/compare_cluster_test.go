@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,9 +20,14 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 )
 
+// launching lets parallel tests find free ports one after the other.
+var launching sync.Mutex
+
 // launched is a cluster below a directory of its own, closed at the end of the test.
 func launched(t *testing.T, s compare.Spec) *comparedCluster {
 	t.Helper()
+	launching.Lock()
+	defer launching.Unlock()
 	c, err := launchComparison(t.TempDir())(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
