@@ -26,6 +26,11 @@ const (
 func End(ctx context.Context, c Config, app string, keys []string, lease time.Duration) []trial.Ending {
 	e := &ender{observer: New(c), app: app, keys: keys, lease: lease}
 	defer e.observer.http.CloseIdleConnections()
+	return e.settle(ctx)
+}
+
+// settle asks until there is nothing to wait for.
+func (e *ender) settle(ctx context.Context) []trial.Ending {
 	limit := time.Now().Add(endLimit)
 	for {
 		endings := e.all(ctx)

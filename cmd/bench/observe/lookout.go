@@ -13,10 +13,10 @@ import (
 
 // Pauses between two looks for one registration.
 const (
-	shortestLook = 3 * time.Millisecond
+	shortestLook = 4 * time.Millisecond
 	// lookShare makes the pause grow with the time that the registration has been looked for: its delay is known to so
 	// much of itself, and what nobody will see for seconds is not asked for hundreds of times.
-	lookShare = 8
+	lookShare = 6
 	// lookLoad is the most of its time that a lookout spends with the reading of documents.
 	lookLoad = 5
 )

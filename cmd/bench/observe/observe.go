@@ -48,9 +48,11 @@ type lastList struct {
 }
 
 // New lays the observation out. Nothing is asked yet.
-func New(c Config) *Observer {
+func New(c Config) *Observer { return newObserver(c, newHTTP()) }
+
+func newObserver(c Config, h *http.Client) *Observer {
 	c.Every = cmp.Or(c.Every, 100*time.Millisecond)
-	o := &Observer{config: c, http: newHTTP(), lists: make([]lastList, len(c.Nodes))}
+	o := &Observer{config: c, http: h, lists: make([]lastList, len(c.Nodes))}
 	o.sightings = newSightings(o)
 	return o
 }

@@ -34,8 +34,9 @@ type sightings struct {
 	lookouts   []*lookout
 	count      atomic.Int64 // under way
 
-	mu      sync.Mutex
-	waiting map[string]*sighting // by id; of those that watches may tell of
+	mu       sync.Mutex
+	waiting  map[string]*sighting // by id; of those that watches may tell of
+	watching []bool               // by node: its stream has begun once
 }
 
 // sighting is one registration.
@@ -49,7 +50,7 @@ type sighting struct {
 }
 
 func newSightings(o *Observer) *sightings {
-	s := &sightings{observer: o, waiting: make(map[string]*sighting)}
+	s := &sightings{observer: o, waiting: make(map[string]*sighting), watching: make([]bool, len(o.config.Nodes))}
 	var all []string
 	for node, addr := range o.config.Nodes {
 		s.homes = append(s.homes, newClient(o.http, "http://"+addr))
@@ -64,7 +65,7 @@ func newSightings(o *Observer) *sightings {
 	return s
 }
 
-// run begins a sighting whenever one is due, until ctx ends.
+// run begins a sighting whenever one is due, until ctx ends. The first waits until the nodes' streams may have begun.
 func (s *sightings) run(ctx context.Context) {
 	if s.observer.config.Sightings <= 0 {
 		return
@@ -75,6 +76,9 @@ func (s *sightings) run(ctx context.Context) {
 		under.Go(func() { l.run(ctx) })
 	}
 	every := time.Duration(float64(time.Second) / s.observer.config.Sightings)
+	if !wait(ctx, s.observer.config.Every) {
+		return
+	}
 	number := 0
 	repeat(ctx, every, func() time.Duration {
 		n := number
@@ -126,18 +130,20 @@ func (s *sightings) sight(ctx context.Context, n int) {
 
 // expect makes a sighting that watches may tell of before its registration is acknowledged.
 func (s *sightings) expect(n int) *sighting {
-	nodes := len(s.homes)
 	g := &sighting{
 		id:   fmt.Sprintf("sight-%x-%d", s.observer.config.Seed, n),
-		from: n % nodes,
+		from: n % len(s.homes),
 		done: make(chan struct{}),
-	}
-	for range nodes {
-		g.told = append(g.told, make(chan time.Time, 1))
 	}
 	g.left.Store(int64(len(s.lookouts)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for node, watching := range s.watching {
+		g.told = append(g.told, make(chan time.Time, 1))
+		if !watching {
+			g.tell(node, time.Time{})
+		}
+	}
 	s.waiting[g.id] = g
 	return g
 }
@@ -155,6 +161,13 @@ func (s *sightings) tell(node int, id string, at time.Time) {
 	if g := s.waiting[id]; g != nil {
 		g.tell(node, at)
 	}
+}
+
+// watched notes that a node's stream has begun.
+func (s *sightings) watched(node int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watching[node] = true
 }
 
 // skip notes that a node's watch left out what happened until now.

@@ -27,6 +27,8 @@ func (o *Observer) watch(ctx context.Context, node int) {
 // changed notes what a node's stream told.
 func (o *Observer) changed(node int, e client.WatchEvent, at time.Time) {
 	switch e := e.(type) {
+	case client.WatchStart:
+		o.sightings.watched(node)
 	case client.WatchReset:
 		o.sightings.skip(node)
 	case client.WatchChange:

@@ -1,0 +1,200 @@
+package observe
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+// delays are those of the sightings at one node of what was registered at another one, by the way.
+func (r *rig) delays(from, to int) map[trial.Way][]time.Duration {
+	all := make(map[trial.Way][]time.Duration)
+	for _, s := range r.trial.Sightings {
+		if s.From == from && s.To == to {
+			all[s.Way] = append(all[s.Way], s.Delay.Duration())
+		}
+	}
+	return all
+}
+
+func TestARegistrationIsSeenAtEveryNodeByEveryWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lag = 300 * time.Millisecond
+		r := observe(t, func(c *fakeCluster, config *Config) {
+			config.Sightings = 1
+			c.nodes[1].lag = lag
+		})
+		after(2500 * time.Millisecond)
+		r.stop()
+		for from := range r.nodes {
+			for to := range r.nodes {
+				exact := time.Duration(0)
+				if to == 1 && from != 1 {
+					exact = lag
+				}
+				seen := r.delays(from, to)
+				for _, way := range trial.Ways {
+					got := seen[way]
+					most := exact + exact/lookShare
+					if way == trial.ByWatch {
+						most = exact
+					}
+					if len(got) != 1 || got[0] < exact || got[0] > most {
+						t.Errorf("from node %d at node %d by %s: seen after %v, want once after %v to %v", from, to, way, got, exact, most)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestWhatWasSeenEverywhereIsCanceled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, func(c *fakeCluster, config *Config) {
+			config.Sightings = 10
+			c.nodes[1].lag = 300 * time.Millisecond
+		})
+		defer r.stop()
+		after(20 * time.Second)
+		for i, n := range r.nodes {
+			if got := n.size(); got > 5 {
+				t.Errorf("node %d still has %d instances, want those of the last 300 ms and their looks", i, got)
+			}
+		}
+	})
+}
+
+func TestWhatIsNotSeenInTimeIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, func(c *fakeCluster, config *Config) {
+			config.Sightings = 0.01
+			c.nodes[1].lag = 24 * time.Hour
+		})
+		after(2 * sightLimit)
+		r.stop()
+		for way, got := range r.delays(0, 1) {
+			if !slices.Equal(got, []time.Duration{-time.Microsecond}) {
+				t.Errorf("by %s: seen after %v, want -1", way, got)
+			}
+		}
+		if got := len(r.delays(0, 1)); got != len(trial.Ways) {
+			t.Errorf("given up by %d ways, want all", got)
+		}
+		if got := r.nodes[0].size(); got != 0 {
+			t.Errorf("%d instances are left, want 0", got)
+		}
+		if got := r.nodes[1].looks; got > 200 {
+			t.Errorf("asked for the instance %d times, want fewer and fewer looks", got)
+		}
+	})
+}
+
+func TestWhatTheEndCutsShortTellsNothingWhileItIsYoung(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		age  time.Duration
+		want int // sightings at the node that lags
+	}{
+		{"young", sightLeast / 2, 0},
+		{"old", 2 * sightLeast, len(trial.Ways)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := observe(t, func(cluster *fakeCluster, config *Config) {
+					config.Sightings = 0.01
+					cluster.nodes[1].lag = 24 * time.Hour
+				})
+				after(c.age)
+				r.stop()
+				if got := len(r.delays(0, 1)); got != c.want {
+					t.Errorf("%d ways tell of it, want %d", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestANodeThatDoesNotAnswerDelaysOnlyItsOwnSightings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const paused = 5 * time.Second
+		r := observe(t, func(c *fakeCluster, config *Config) {
+			config.Sightings = 3
+			c.nodes[1].set(func(s *fakeState) { s.paused = true })
+		})
+		after(paused)
+		r.nodes[1].set(func(s *fakeState) { s.paused = false })
+		after(patience + 2*time.Second)
+		r.stop()
+		for way, got := range r.delays(0, 2) {
+			if slices.Max(got) > 10*time.Millisecond {
+				t.Errorf("by %s: seen at a node that is well after up to %v, want at once", way, slices.Max(got))
+			}
+		}
+		seen := r.delays(0, 1)
+		if got := len(r.delays(1, 2)[trial.ByRead]); got == 0 {
+			t.Errorf("nothing was registered through the node after its pause")
+		}
+		for _, way := range []trial.Way{trial.ByRead, trial.ByStale, trial.ByList, trial.ByDelta} {
+			if got := slices.Max(seen[way]); got < paused-2*patience || got > paused+patience {
+				t.Errorf("by %s: seen at the paused node after up to %v, want about %v", way, got, paused)
+			}
+			if len(seen[way]) < 5 {
+				t.Errorf("by %s: seen %d times at the paused node, want all that were registered", way, len(seen[way]))
+			}
+		}
+	})
+}
+
+func TestAWatchThatLeftSomethingOutTellsNothingOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, func(c *fakeCluster, config *Config) {
+			config.Sightings = 0.01
+			c.nodes[1].lag = time.Second
+		})
+		after(500 * time.Millisecond)
+		r.nodes[1].event("event: reset\ndata: {\"index\":\"f-1\",\"reason\":\"a restart\"}\n\n")
+		after(time.Second)
+		r.stop()
+		seen := r.delays(0, 1)
+		if got := seen[trial.ByWatch]; got != nil {
+			t.Errorf("the watch told of it after %v, want nothing", got)
+		}
+		if got := seen[trial.ByRead]; len(got) != 1 {
+			t.Errorf("read after %v, want once", got)
+		}
+	})
+}
+
+func TestAWatchThatHadNotBegunTellsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, func(c *fakeCluster, config *Config) {
+			config.Sightings = 0.01
+			c.nodes[1].set(func(s *fakeState) { s.paused = true })
+		})
+		after(time.Second)
+		r.nodes[1].set(func(s *fakeState) { s.paused = false })
+		after(2 * sightLimit)
+		r.stop()
+		seen := r.delays(0, 1)
+		if got := seen[trial.ByWatch]; got != nil {
+			t.Errorf("the watch told of it after %v, want nothing", got)
+		}
+		if got := seen[trial.ByRead]; len(got) != 1 {
+			t.Errorf("read after %v, want once", got)
+		}
+	})
+}
+
+func TestWithoutARateThereAreNoSightings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, nil)
+		after(time.Second)
+		r.stop()
+		if got := r.trial.Sightings; len(got) > 0 {
+			t.Errorf("sightings %+v, want none", got)
+		}
+	})
+}
