@@ -65,6 +65,7 @@ func TestLongestGap(t *testing.T) {
 		{"the longest, not the last", []trial.Bin{refusals(0), refusals(1), answers(2, 1), refusals(3), answers(4, 1)}, 0.2},
 		{"until the first late answer, though all succeed", []trial.Bin{answers(0, 1), answers(1, 2000), answers(2, 1900), answers(21, 1)}, 2},
 		{"ended by an answer to an older call", []trial.Bin{answers(0, 330), refusals(1), refusals(2), refusals(3), refusals(4)}, 0.3},
+		{"ended by an answer where nothing was due", []trial.Bin{answers(0, 330), refusals(1), refusals(2), refusals(5)}, 0.3},
 		{"goes on to the end", []trial.Bin{answers(0, 1), refusals(1), refusals(2)}, 0.2},
 		{"over the bins of several series, in any order", []trial.Bin{refusals(3), answers(2, 1), refusals(2), answers(5, 1), refusals(4)}, 0.2},
 	} {

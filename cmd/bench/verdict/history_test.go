@@ -192,3 +192,13 @@ func TestManyWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
 		t.Errorf("with a stale read %s, want illegal", got)
 	}
 }
+
+func TestSeenWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
+	calls := []trial.Call{write(1, 0, 1), remove(2, 2, 3)}
+	for i := range trial.Micros(60) {
+		calls = append(calls, of(write(int64(i)+3, 10+i*10, 11+i*10), trial.Unknown), look(int64(i)+3, 12+i*10, 13+i*10))
+	}
+	if got := check(told(append(calls, look(5, 9000, 9001)))); got != porcupine.Illegal {
+		t.Errorf("%s, want illegal", got)
+	}
+}

@@ -31,6 +31,7 @@ func TestBrokenLimits(t *testing.T) {
 		{"ap does not", scenario.AP, trial.Trial{History: stale}, scenario.Limits{}, nil},
 		{"ap promises convergence", scenario.AP, trial.Trial{History: stale, Ending: ends(1, 0, 1)}, scenario.Limits{},
 			[]Broken{{"ap: nodes converge, and no update is lost against the rule", "of own-1, node1 and node3 hold version 1, node2 holds no registration"}}},
+		{"cp promises that by its histories", scenario.CP, trial.Trial{Ending: ends(1, 0, 1)}, scenario.Limits{}, nil},
 		{"nothing is lost", scenario.CP, trial.Trial{Ending: []trial.Ending{{Missing: []string{"a", "b", "c", "d"}}}}, scenario.Limits{},
 			[]Broken{{"cp: nothing is lost", "4 instances (a, b, c, …) not listed by some node at the end, though acknowledged and alive"}}},
 		{"nothing is revived", scenario.CP, trial.Trial{Lists: []trial.List{{Back: []string{"a"}}}}, scenario.Limits{},
