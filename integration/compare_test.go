@@ -1,0 +1,267 @@
+package integration
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The scenarios state no limits of time, so that a busy machine breaks none. Leases outlast any stall.
+const (
+	cutOffScenario = `name: cut-off
+title: Cut off
+about: A node that does not lead is cut off together with its clients.
+faults:
+  - {at: 1500ms, for: 3s, kind: isolate, nodes: follower}
+load: {instances: 100, heartbeat: 2s, lease: 30s, registers: 2, writes: 30, reads: 60, fetches: 1, deltas: 2, watchers: 2, sightings: 1, own-keys: 6, shared-keys: 3}
+`
+	// Digests are compared all the time, and a node copies the state when it starts again.
+	restartedScenario = `name: restarted
+title: Restarted
+about: A node is stopped and started again.
+settings: {replication.digest-interval: 1s}
+faults:
+  - {at: 1500ms, for: 1s, kind: restart, nodes: node2}
+load: {instances: 100, heartbeat: 2s, lease: 30s, registers: 2, writes: 30, reads: 60, fetches: 1, deltas: 2, watchers: 2, sightings: 1, own-keys: 6, shared-keys: 3}
+`
+)
+
+// compareLimit is how long one comparison may take: ten times what it takes on an idle machine.
+const compareLimit = 10 * time.Minute
+
+// comparedReport is what these tests look at in report.json.
+type comparedReport struct {
+	Comparison struct {
+		Trials []struct{ Scenario, Mode, Failed string }
+	}
+	Verdicts []comparedVerdict
+}
+
+type comparedVerdict struct {
+	History struct {
+		Result  string
+		Keys    int
+		Example *struct {
+			Key   string
+			Calls [][]any // key, client, node, action, …
+			Last  int
+			Text  string
+		}
+	}
+	Converged struct {
+		Result string
+		Differ []string
+		Text   string
+	}
+	Broken []struct{ Limit, Got string }
+}
+
+// comparison is a run of `bench compare`.
+type comparison struct {
+	code   int
+	stderr string
+	report comparedReport
+}
+
+// compareModes runs a program's comparison of modes in scenarios, with a fault planted in its servers.
+func compareModes(t *testing.T, program, planted, modes string, scenarios ...string) comparison {
+	t.Helper()
+	dir := t.TempDir()
+	args := []string{"bench", "compare", "--modes", modes, "--length", "6s", "--out", filepath.Join(dir, "report"), "--data", filepath.Join(dir, "data")}
+	for i, text := range scenarios {
+		path := filepath.Join(dir, fmt.Sprintf("%d.yaml", i))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--scenario", path)
+	}
+	p, err := launch(t, filepath.Join(dir, "log"), []string{"ROLLCALL_PLANTED=" + planted}, append([]string{program}, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := comparison{code: p.ExitCode(t, compareLimit), stderr: p.Output(t)}
+	text, err := os.ReadFile(filepath.Join(dir, "report", "report.json"))
+	if err != nil {
+		t.Fatalf("%v; it said:\n%s", err, c.stderr)
+	}
+	decode(t, text, &c.report)
+	if left, err := os.ReadDir(filepath.Join(dir, "data")); err == nil {
+		t.Errorf("it left %v in its directory of data, want nothing", left)
+	}
+	return c
+}
+
+// only is the verdict on the one trial of a comparison that must have failed over a limit.
+func (c comparison) only(t *testing.T) comparedVerdict {
+	t.Helper()
+	if len(c.report.Verdicts) != 1 || len(c.report.Comparison.Trials) != 1 || c.report.Comparison.Trials[0].Failed != "" {
+		t.Fatalf("%+v, want one trial that was completed; it said:\n%s", c.report, c.stderr)
+	}
+	if c.code != 1 || !strings.Contains(c.stderr, "limits were broken:") {
+		t.Errorf("exit code %d, want 1 and what was broken; it said:\n%s", c.code, c.stderr)
+	}
+	return c.report.Verdicts[0]
+}
+
+// broke reports whether a limit that begins so was broken.
+func (v comparedVerdict) broke(limit string) bool {
+	for _, b := range v.Broken {
+		if strings.HasPrefix(b.Limit, limit) {
+			return true
+		}
+	}
+	return false
+}
+
+// plantedProgram builds the program with the faults that tests can plant, with the race detector if the
+// program under test has it.
+func plantedProgram(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rollcall")
+	args := []string{"build", "-tags", "planted", "-o", path}
+	info, err := buildinfo.ReadFile(Binary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range info.Settings {
+		if s.Key == "-race" && s.Value == "true" {
+			args = append(args, "-race")
+		}
+	}
+	if out, err := exec.Command("go", append(args, "../cmd/rollcall")...).CombinedOutput(); err != nil {
+		t.Fatalf("build the program with faults: %v\n%s", err, out)
+	}
+	return path
+}
+
+func TestTheComparisonFindsPlantedFaults(t *testing.T) {
+	t.Parallel()
+	program := plantedProgram(t)
+	t.Run("linearizable reads from the node's own state", func(t *testing.T) {
+		t.Parallel()
+		v := compareModes(t, program, "local-reads", "cp", cutOffScenario).only(t)
+		example := v.History.Example
+		if v.History.Result != "violated" || !v.broke("cp: histories are linearizable") || example == nil {
+			t.Fatalf("%+v, want a history that is violated, and an example", v)
+		}
+		for _, call := range example.Calls {
+			if call[0] != example.Key {
+				t.Errorf("the example of %s has the call %v", example.Key, call)
+			}
+		}
+		if last := example.Calls[example.Last]; last[3] != "l" || !strings.Contains(example.Text, example.Key) {
+			t.Errorf("the call that cannot be explained is %v, %q, want a read of %s", last, example.Text, example.Key)
+		}
+	})
+	t.Run("a node that discards what it receives", func(t *testing.T) {
+		t.Parallel()
+		v := compareModes(t, program, "discard:node2:own-", "ap", restartedScenario).only(t)
+		if v.Converged.Result != "violated" || !v.broke("ap: nodes converge") {
+			t.Fatalf("%+v, want nodes that do not converge", v)
+		}
+		for _, key := range v.Converged.Differ {
+			if !strings.HasPrefix(key, "own-") {
+				t.Errorf("the nodes differ in %q, want nothing but keys that begin with own-", v.Converged.Differ)
+				break
+			}
+		}
+		if len(v.Converged.Differ) == 0 || !strings.Contains(v.Converged.Text, v.Converged.Differ[0]) {
+			t.Errorf("the keys %q and %q, want those that differ", v.Converged.Differ, v.Converged.Text)
+		}
+	})
+}
+
+func TestTheComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
+	t.Parallel()
+	// The fault is planted, but the program is none that heeds it.
+	c := compareModes(t, Binary(t), "local-reads", "cp,ap", cutOffScenario, restartedScenario)
+	if c.code != 0 || len(c.report.Verdicts) != 4 {
+		t.Fatalf("exit code %d and %d verdicts, want 0 and 4; it said:\n%s", c.code, len(c.report.Verdicts), c.stderr)
+	}
+	for i, v := range c.report.Verdicts {
+		trial := c.report.Comparison.Trials[i]
+		if v.History.Result == "violated" || v.Converged.Result == "violated" || len(v.Broken) > 0 {
+			t.Errorf("%s in mode %s: %+v, want nothing wrong", trial.Scenario, trial.Mode, v)
+		}
+		if trial.Mode == "cp" && (v.History.Result != "ok" || v.History.Keys != 9) {
+			t.Errorf("%s in mode cp: the histories of %d keys are %s, want 9 and ok", trial.Scenario, v.History.Keys, v.History.Result)
+		}
+		if v.Converged.Result != "ok" {
+			t.Errorf("%s in mode %s: convergence is %s, want ok", trial.Scenario, trial.Mode, v.Converged.Result)
+		}
+	}
+}
+
+// loadResult is what `bench run -o json` prints.
+type loadResult struct {
+	Mode       string
+	Nodes      []string
+	Seconds    float64
+	Sent       float64
+	Answered   float64
+	Operations map[string]struct {
+		Outcomes map[string]int
+		Count    int
+		Latency  struct {
+			Count         int
+			P50, P99, Max float64
+		}
+	}
+	Watchers *struct{ Events int }
+}
+
+func TestBenchRunAddsUpAndLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, fewer(ap, 2))
+		for _, loop := range [][]string{{"--connections=0"}, {"--closed", "--connections=3"}} {
+			rows := filepath.Join(t.TempDir(), "load.csv")
+			var r loadResult
+			decode(t, rollcall(t, slices.Concat([]string{"bench", "run", "--addr", c.Nodes[0].HTTP, "--all-nodes", "--instances=100", "--heartbeat=1s", "--lease=30s",
+				"--watchers=2", "--warm-up=500ms", "--duration=2s", "--progress=false", "-o", "json", "--out", rows}, loop)...), &r)
+			if len(r.Nodes) != len(c.Nodes) || r.Mode != map[bool]string{false: "cp", true: "ap"}[ap] || r.Watchers == nil || r.Watchers.Events == 0 {
+				t.Errorf("%v: it loaded %q in mode %s, and the watchers saw %+v, want all nodes, and changes", loop, r.Nodes, r.Mode, r.Watchers)
+			}
+			r.addsUp(t, fmt.Sprint(loop))
+			if text, err := os.ReadFile(rows); err != nil || !strings.HasPrefix(string(text), "seconds,operation,node,done,") {
+				t.Errorf("%v: the rows are %.50q, %v", loop, text, err)
+			}
+			c.mustListEverywhere(t)
+		}
+	})
+}
+
+// addsUp checks that the figures fit together, whatever they are.
+func (r loadResult) addsUp(t *testing.T, what string) {
+	t.Helper()
+	count, answered := 0, 0
+	for name, o := range r.Operations {
+		sum := 0
+		for _, n := range o.Outcomes {
+			sum += n
+		}
+		got := o.Outcomes["done"] + o.Outcomes["not found"]
+		if sum != o.Count || o.Latency.Count != got || o.Latency.P50 > o.Latency.P99 || o.Latency.P99 > o.Latency.Max {
+			t.Errorf("%s: %s does not add up: %+v", what, name, o)
+		}
+		count, answered = count+o.Count, answered+got
+	}
+	for _, name := range []string{"heartbeat", "register", "read", "delta"} {
+		if r.Operations[name].Outcomes["done"] == 0 {
+			t.Errorf("%s: no %s was done: %+v", what, name, r.Operations)
+		}
+	}
+	const rounding = 0.001
+	if diff := r.Sent*r.Seconds - float64(count); diff > rounding || diff < -rounding {
+		t.Errorf("%s: %v calls per second for %v s, want the sum of the operations, %d", what, r.Sent, r.Seconds, count)
+	}
+	if diff := r.Answered*r.Seconds - float64(answered); diff > rounding || diff < -rounding {
+		t.Errorf("%s: %v answers per second for %v s, want the sum of the operations, %d", what, r.Answered, r.Seconds, answered)
+	}
+}
