@@ -9,30 +9,21 @@ import (
 )
 
 // operationsOf are the calls on one key for the checker, which searches for long if many calls overlap, and those of
-// unknown outcome overlap all that follow. But each version is written once, so that the looks tell when:
+// unknown outcome overlap all that follow. But each version is written once, and on a key that is never
+// removed versions only grow. So a write of such a key took effect after each look that saw an older version, or
+// nothing, was called; and one of unknown outcome that nobody saw can be left out, because without it all others
+// remain explained. (A removal would tell that it found something.)
 //
-//   - A write that was seen took effect before the first look that saw it returned.
-//   - On a key that is never removed versions only grow. So a write took effect after each look that saw
-//     an older version, or nothing, was called, and one of unknown outcome that nobody saw can be left out:
-//     without it all others remain explained. (A removal would tell that it found something.)
-//
-// It is impossible to explain them if a write must have taken effect before it could.
+// It is impossible to explain them if a write must have taken effect after it returned.
 func operationsOf(calls []trial.Call) (operations []porcupine.Operation, possible bool) {
 	s := sightsOf(calls)
 	for _, c := range calls {
 		from, to := c.Called, max(c.Returned, c.Called)
-		if c.Action == trial.Write && s.written[c.Version] == 1 {
-			first, seen := s.returned[c.Version]
-			if c.Outcome == trial.Unknown && !seen && !s.removed {
+		if c.Action == trial.Write && !s.removed && s.written[c.Version] == 1 {
+			if c.Outcome == trial.Unknown && !s.seen[c.Version] {
 				continue
 			}
-			if seen {
-				to = min(to, first)
-			}
-			if !s.removed {
-				from = max(from, s.older(c.Version))
-			}
-			if from > to {
+			if from = max(from, s.older(c.Version)); from > to {
 				return nil, false
 			}
 		}
@@ -43,21 +34,19 @@ func operationsOf(calls []trial.Call) (operations []porcupine.Operation, possibl
 
 // sights is what the looks of a key tell of its versions.
 type sights struct {
-	looks    []trial.Call
-	returned map[int64]trial.Micros // when the first look that saw a version returned
-	written  map[int64]int          // how often a version was
-	removed  bool                   // the key was, or may have been
+	looks   []trial.Call
+	seen    map[int64]bool // the versions that a look saw
+	written map[int64]int  // how often a version was
+	removed bool           // the key was, or may have been
 }
 
 func sightsOf(calls []trial.Call) sights {
-	s := sights{returned: make(map[int64]trial.Micros), written: make(map[int64]int)}
+	s := sights{seen: make(map[int64]bool), written: make(map[int64]int)}
 	for _, c := range calls {
 		switch c.Action {
 		case trial.Look:
 			s.looks = append(s.looks, c)
-			if first, ok := s.returned[sees(c)]; !ok || c.Returned < first {
-				s.returned[sees(c)] = c.Returned
-			}
+			s.seen[sees(c)] = true
 		case trial.Remove:
 			s.removed = true
 		case trial.Write:

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -49,5 +50,13 @@ func TestStalenessSumsUpAnsweredLooks(t *testing.T) {
 	want := Staleness{Reads: 4, Stale: 2, Share: 0.5, Behind: 2, Age: Spread{Count: 2, P50: 0.01, P90: 0.01, P99: 0.01, P999: 0.01, Max: 0.01}}
 	if got != want {
 		t.Errorf("staleness is %+v, want %+v", got, want)
+	}
+}
+
+func TestAgesAreThoseOfAnsweredLooks(t *testing.T) {
+	calls := []trial.Call{write(1, 0, 1), write(2, 2, 3), look(1, 13, 14), look(2, 15, 16), of(look(1, 21, 22), trial.Refused)}
+	got := Ages(&trial.Trial{History: calls})
+	if want := []Age{{Called: 13 * ms, Age: 10 * ms}, {Called: 15 * ms}}; !slices.Equal(got, want) {
+		t.Errorf("ages are %v, want %v", got, want)
 	}
 }
