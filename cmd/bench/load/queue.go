@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// queue holds the times at which a caller should have sent, oldest first. It has room for any number, so that a
-// caller whose node stalls delays nobody else. One goroutine takes.
+// queue holds the times at which callers should have sent, oldest first. It has room for any number, so that
+// callers whose node stalls delay nobody else. Safe for concurrent use.
 type queue struct {
 	mu     sync.Mutex
 	filled sync.Cond
@@ -36,7 +36,7 @@ func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.filled.Signal()
+	q.filled.Broadcast()
 }
 
 // take waits for the next time. It reports false at the end.

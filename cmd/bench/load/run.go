@@ -105,7 +105,7 @@ func (r *running) open() {
 	}
 	for _, s := range p.streams {
 		for i, c := range s.callers {
-			r.load.background.Go(func() { r.serve(s, c, s.queues[i]) })
+			r.load.background.Go(func() { r.serve(s, c, s.queues[i%len(s.queues)]) })
 		}
 	}
 	r.load.background.Go(func() {

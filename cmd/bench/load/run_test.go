@@ -74,6 +74,25 @@ func TestAStallIsSlowToAllWhoWereDueMeanwhile(t *testing.T) {
 	}
 }
 
+func TestNoCallWaitsWhileAClientOfItsHomeIsIdle(t *testing.T) {
+	const all, most = 100, 80
+	var asked atomic.Int64
+	enough := make(chan struct{})
+	s := standIn(t, func(http.ResponseWriter, *http.Request) {
+		switch asked.Add(1) {
+		case 1:
+			<-enough
+		case most:
+			close(enough)
+		}
+	})
+	l := newLoad(t, Config{Nodes: []string{addrOf(s)}, Load: scenario.Load{Fetches: 2 * all}, Connections: 2, Timeout: 20 * time.Second})
+	run(t, l, 500*time.Millisecond)
+	if got := l.Snapshot()[trial.Fetch].Outcomes; got[trial.Done] != all {
+		t.Errorf("got %v, want %d done: one client waited, the other one had time for the rest", got, all)
+	}
+}
+
 func TestEveryCallThatWasDueIsRecordedThoughNobodyAnswers(t *testing.T) {
 	const rate, length = 400, 250 * time.Millisecond
 	l := newLoad(t, Config{

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -17,7 +18,7 @@ type source interface {
 	send(ctx context.Context, c *caller, due time.Time)
 }
 
-// stream is a source and how often it is due. Due times go to its callers in turn.
+// stream is a source and how often it is due. Due times go to its callers' homes in turn.
 type stream struct {
 	source
 	name   string  // of its rate in scenario.Load, for SetRates; "": its rate never changes
@@ -26,18 +27,18 @@ type stream struct {
 	bodies bool    // its source looks at the bodies of answers
 	// lasting streams go on after Run's length, until Stop.
 	lasting bool
-	// cycle is after how many due times the first caller is due again, whoever was due last; 0: all callers
-	// are due equally often. With a cycle of all instances, caller c of n sends for the instances c, c+n, c+2n …
+	// cycle is after how many due times the first caller is due again, whoever was due last; 0: it does not
+	// matter which caller of a home it is. With a cycle of all instances, caller c of n sends for the instances c, c+n, c+2n …
 	// in this order, and each of them is due at the same distances.
 	cycle int
 
 	callers  []*caller
-	queues   []*queue // of the callers
+	queues   []*queue // caller i takes from queue i modulo their number
 	schedule schedule // the pacer's
 	handed   int      // how many times were handed to the callers
 }
 
-// hand gives a time to the caller whose turn it is.
+// hand gives a time to the home, or the caller, whose turn it is.
 func (s *stream) hand(due time.Time) {
 	turn := s.handed
 	if s.cycle > 0 {
@@ -54,12 +55,12 @@ func (s *stream) close() {
 	}
 }
 
-// Callers of a stream that says nothing of them, of each node. A call that finds no idle caller waits, which
-// clients that know nothing of each other would not.
+// Callers of each node that a stream has which says nothing of them: as many as calls come due within a Timeout.
+// If the node gives no answers, all of these wait at the same time, as clients do that know nothing of each
+// other.
 const (
 	fewestCallers = 8
-	mostCallers   = 64
-	callerPeriod  = 250 * time.Millisecond // a caller is due no more often, if there may be more callers
+	mostCallers   = 256
 )
 
 // closedCallers is how many clients of each node a closed loop has, unless Config.Connections says otherwise.
@@ -72,7 +73,10 @@ func (l *Load) streams() []*stream {
 		s.callers = l.newCallers(l.callersOf(s))
 		for _, c := range s.callers {
 			c.bodies = s.bodies
-			s.queues = append(s.queues, newQueue())
+		}
+		s.queues = make([]*queue, l.queuesOf(s))
+		for i := range s.queues {
+			s.queues[i] = newQueue()
 		}
 	}
 	return all
@@ -89,6 +93,15 @@ func (l *Load) callersOf(s *stream) int {
 	case l.Closed:
 		return closedCallers * nodes
 	}
-	each := int(s.rate * callerPeriod.Seconds() / float64(nodes))
+	each := int(math.Ceil(s.rate * l.Timeout.Seconds() / float64(nodes)))
 	return nodes * min(max(each, fewestCallers), mostCallers)
+}
+
+// queuesOf is how many queues the callers of a stream share: one for each home, so that no call waits while a
+// client of its home is idle; but each caller has its own where it matters whose turn it is.
+func (l *Load) queuesOf(s *stream) int {
+	if s.cycle > 0 {
+		return len(s.callers)
+	}
+	return min(len(s.callers), len(l.Nodes))
 }

@@ -13,8 +13,12 @@ import (
 	"time"
 )
 
-// readBytes is the room for one read: large enough that a full document takes few of them.
-const readBytes = 64 << 10
+// The room for one read: at first for most answers, and once it was filled, so large that a full document takes
+// few of them.
+const (
+	fewBytes  = 4 << 10
+	manyBytes = 64 << 10
+)
 
 // Conn is a keep-alive connection that has at most one request under way. One goroutine uses it, but for
 // SetDeadline and Close.
@@ -45,7 +49,7 @@ func DialContext(ctx context.Context, addr string, deadline time.Time) (*Conn, e
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{net: conn.(*net.TCPConn), buf: make([]byte, readBytes)}
+	c := &Conn{net: conn.(*net.TCPConn), buf: make([]byte, fewBytes)}
 	c.step, c.look = c.advance, c.peek
 	if c.raw, err = c.net.SyscallConn(); err == nil {
 		err = c.net.SetDeadline(deadline)
@@ -118,6 +122,9 @@ func (c *Conn) advance(fd uintptr) (done bool) {
 			return true
 		}
 		whole, err := c.answer.feed(c.buf[:n])
+		if n == fewBytes && len(c.buf) == fewBytes {
+			c.buf = make([]byte, manyBytes)
+		}
 		if whole || err != nil {
 			c.err = err
 			return true
