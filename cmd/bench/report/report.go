@@ -84,6 +84,10 @@ func (r *Report) Broken() []string {
 		}
 		for _, broken := range r.Verdicts[i].Broken {
 			limit := strings.TrimPrefix(broken.Limit, string(t.Mode)+": ")
+			if limit == verdict.Completed {
+				sentences = append(sentences, fmt.Sprintf("%s: the trial could not be completed: %s", where, broken.Got))
+				continue
+			}
 			sentences = append(sentences, fmt.Sprintf("%s: %s, but got %s", where, limit, broken.Got))
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
+// Completed is the limit, without its mode, that a trial breaks that could not be completed.
+const Completed = "the trial is completed"
+
 // limits collects those that a trial did not keep.
 type limits struct {
 	mode   scenario.Mode
@@ -18,7 +21,7 @@ type limits struct {
 func broken(t *trial.Trial, s scenario.Scenario, v *Verdict) []Broken {
 	l := limits{mode: t.Mode, broken: []Broken{}}
 	if t.Failed != "" {
-		l.add("the trial is completed", t.Failed)
+		l.add(Completed, t.Failed)
 	}
 	l.promises(t, v)
 	if t.Failed == "" {
