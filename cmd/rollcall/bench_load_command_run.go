@@ -23,11 +23,10 @@ type loadRun struct {
 	load  *load.Load
 	errs  io.Writer
 
-	began    time.Time     // of the load, warm-up included
-	length   time.Duration // of what counts, as it was in the end
-	late     lateness
-	ended    string // why the load ended early; empty: it did not
-	canceled error  // why instances may be left
+	began  time.Time     // of the load, warm-up included
+	length time.Duration // of what counts, as it was in the end
+	late   lateness
+	ended  string // why the load ended early; empty: it did not
 }
 
 // open finds the cluster and lays the load out.
