@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// renewalGrace is what a client is given, beyond one renewal interval, to come back after an epoch
-// was established: one that was refused during the election tries again only at its next beat.
+// renewalGrace is what a client is given, beyond one renewal interval, to come back after an epoch was
+// established or self-preservation went off: one that was not heard before tries again only at its next
+// beat.
 const renewalGrace = 5000 // ms
 
 // expiry is a heap of the live leases by the end that was known when each was last looked at.
@@ -128,23 +129,24 @@ func (r *Registry) reorder() {
 
 // end is the last millisecond of a live lease, by the lease clock.
 func (r *Registry) end(l *Lease) int64 {
-	return r.known.end(l, r.renewed(l).Lease, r.established, r.settings.DoubledLease)
+	return r.known.end(l, r.renewed(l).Lease, r.graceBegan(), r.settings.DoubledLease)
 }
 
 // Ends is the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration
-// after the last renewal, or the grace after the present leadership was established. A lease of another
+// after the last renewal, or the grace after the present leadership was established or self-preservation
+// went off. A lease of another
 // datacenter is given 30 s more, for the way of its renewals, and one whole duration after the link
 // was heard again.
 func (v *View) Ends(l *Lease) int64 {
-	return v.known.end(l, v.LastRenewal(l).Lease, v.established, v.settings.DoubledLease)
+	return v.known.end(l, v.LastRenewal(l).Lease, v.graceBegan, v.settings.DoubledLease)
 }
 
 // wayOfRenewals is what a lease of another datacenter is given (ms), for its renewals come later.
 const wayOfRenewals = 30_000
 
 // end is the last moment of a lease of whatever owner.
-func (k *known) end(l *Lease, renewed, established int64, doubled bool) int64 {
-	end := l.end(renewed, established, doubled)
+func (k *known) end(l *Lease, renewed, graceBegan int64, doubled bool) int64 {
+	end := l.end(renewed, graceBegan, doubled)
 	if l.Local() {
 		return end
 	}
@@ -156,9 +158,20 @@ func (k *known) end(l *Lease, renewed, established int64, doubled bool) int64 {
 }
 
 // end is the last moment of a lease of the own datacenter: one duration after its last renewal, but not
-// before min(duration, renewal interval + 5 s) after the leadership was established.
-func (l *Lease) end(renewed, established int64, doubled bool) int64 {
-	return max(l.lived(renewed, doubled), established+l.Grace())
+// before min(duration, renewal interval + 5 s) after the grace of all leases began.
+func (l *Lease) end(renewed, graceBegan int64, doubled bool) int64 {
+	return max(l.lived(renewed, doubled), graceBegan+l.Grace())
+}
+
+// graceBegan is when (lease clock, ms) all leases were last given a grace: when the leadership was
+// established, or when self-preservation went off because the silent came back. They come back one by
+// one, and without it whoever comes last would be evicted as soon as enough others were heard. Upstream
+// gives nobody the second one.
+func (r *Registry) graceBegan() int64 {
+	if r.settings.Expectation {
+		return r.established
+	}
+	return max(r.established, r.returned)
 }
 
 // lived is when a lease has lived one duration after its last renewal. doubled gives a second duration
@@ -171,7 +184,8 @@ func (l *Lease) lived(renewed int64, doubled bool) int64 {
 	return renewed + duration
 }
 
-// Grace is the time (ms of lease clock) after the establishment of a leadership within which the
+// Grace is the time (ms of lease clock) after the establishment of a leadership, and after the end of
+// self-preservation, within which the
 // lease does not end.
 func (l *Lease) Grace() int64 {
 	return min(int64(l.Duration)*1000, int64(l.Interval)*1000+renewalGrace)

@@ -105,7 +105,7 @@ func (v *View) sight(l *Lease, now int64) sight {
 	s := sight{
 		counted: now-l.BeganLease > l.youth(),
 		silent:  now - renewed,
-		ends:    l.end(renewed, v.established, v.settings.DoubledLease) - now,
+		ends:    l.end(renewed, v.graceBegan, v.settings.DoubledLease) - now,
 	}
 	s.fresh = s.counted && s.silent <= l.freshFor()
 	return s

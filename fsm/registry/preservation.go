@@ -126,7 +126,19 @@ func (r *Registry) preserve(term uint64, op SelfPreservation) Result {
 		r.transitions = r.transitions[1:]
 	}
 	r.transitions = append(r.transitions, p)
+	r.returned = returned(r.transitions)
 	return Result{}
+}
+
+// returned is when (lease clock, ms) self-preservation last went off because its condition was false;
+// 0: it never did. A hold ends when its operator said, and a release means that nobody is waited for.
+func returned(transitions []Preservation) int64 {
+	for i := len(transitions) - 1; i > 0; i-- {
+		if transitions[i].State == PreservationOff && transitions[i-1].State == PreservationOn {
+			return transitions[i].Since.Lease
+		}
+	}
+	return 0
 }
 
 // mayPreserve says whether a transition is allowed: to an operator some, whatever he believed the

@@ -13,6 +13,7 @@ type Registry struct {
 	clock       Stamp
 	epoch       Epoch
 	established int64 // lease clock when the epoch was established, ms
+	returned    int64 // when self-preservation last ended because the silent came back; from transitions
 	cluster     string
 	handles     handles
 	expiry      expiry
@@ -128,7 +129,7 @@ func (r *Registry) View() *View {
 		stamp:       r.clock,
 		epoch:       r.cluster,
 		tables:      r.shared,
-		established: r.established,
+		graceBegan:  r.graceBegan(),
 		settings:    r.settings,
 		transitions: r.transitions,
 		expectation: r.expectation,

@@ -27,7 +27,8 @@ func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
 		if l == nil || l.Registered != item.Registered || r.renewed(l).Lease != item.RenewedAt {
 			continue
 		}
-		// By itself: what a link gives it beyond is not known to a state of version 2, which remembers the event.
+		// By itself: what a link, or the end of self-preservation, gives it beyond is not known to a state of
+		// version 2, which remembers the event.
 		end := l.end(item.RenewedAt, r.established, r.settings.DoubledLease)
 		r.remove(l, Evicted, origin, Event{Kind: EventEvicted, For: r.clock.Lease - item.RenewedAt, By: r.withheld(end)})
 		res.Count++

@@ -70,9 +70,9 @@ func (s Share) String() string {
 func (r *Registry) Configure(s Settings) {
 	s.Threshold = min(s.Threshold, Whole)
 	s.Bound, s.ExpectationUpdate = max(s.Bound, 0), max(s.ExpectationUpdate, 0)
-	doubled := s.DoubledLease != r.settings.DoubledLease
+	ends := s.DoubledLease != r.settings.DoubledLease || s.Expectation != r.settings.Expectation
 	r.settings = s
-	if doubled {
+	if ends {
 		r.reorder()
 	}
 	r.rebound()

@@ -16,6 +16,7 @@ func Thaw(f Frozen) (*Registry, error) {
 	r.established, r.cluster = f.Established, f.Cluster
 	r.known = &known{links: f.Links, senders: f.Senders, peers: f.Peers}
 	r.settings, r.transitions, r.expectation = f.Settings, slices.Clone(f.Transitions), f.Expectation
+	r.returned = returned(f.Transitions)
 	r.tables.registered, r.tables.canceled = slices.Clone(f.Registered), slices.Clone(f.Canceled)
 	r.thawHandles(f)
 	for _, s := range f.Leases {

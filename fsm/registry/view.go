@@ -17,7 +17,7 @@ type View struct {
 	tables *tables
 
 	// What decides how leases end.
-	established int64
+	graceBegan  int64
 	settings    Settings
 	transitions []Preservation // newest last
 	expectation ExpectationState
