@@ -97,7 +97,7 @@ type Local struct {
 	next     *flush         // the one that will contain what is changed now
 	dirty    bool           // there is something to write
 	flushed  registry.Index // what the disk has
-	written  int64          // lease clock that the disk has, ms
+	written  int64          // lease clock that the disk has or is being given, ms
 }
 
 // OpenLocal opens the data directory and loads what it holds. Nothing is answered before Run.

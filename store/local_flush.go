@@ -96,7 +96,7 @@ func (s *Local) save(last bool) error {
 		return nil
 	}
 	f, what := s.next, capture(s.registry, s.flushed)
-	s.next, s.dirty = newFlush(), false
+	s.next, s.dirty, s.written = newFlush(), false, what.frozen.Clock.Lease
 	s.mu.Unlock()
 
 	switch {
@@ -114,7 +114,7 @@ func (s *Local) save(last bool) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flushed, s.written = what.frozen.Index, what.frozen.Clock.Lease
+	s.flushed = what.frozen.Index
 	return nil
 }
 
