@@ -57,8 +57,12 @@ func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
 		},
 		{"other versions", func(c *fakeCluster, _ *truth.Book) { c.nodes[0].put("a", 2) }, trial.Ending{Keys: map[string]int64{"a": 2}}, endLimit},
 		{
-			"a node that does not answer",
-			func(c *fakeCluster, _ *truth.Book) { c.nodes[0].set(func(s *fakeState) { s.refuses = true }) },
+			"nodes that do not answer",
+			func(c *fakeCluster, _ *truth.Book) {
+				for _, n := range c.nodes {
+					n.set(func(s *fakeState) { s.refuses = true })
+				}
+			},
 			trial.Ending{Failed: "/eureka/v2/apps?consistency=stale of node1:8761: status 503"}, endLimit,
 		},
 	} {

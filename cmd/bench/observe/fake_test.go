@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ type fakeNode struct {
 	instances map[string]string // documents by id
 	watchers  map[chan string]bool
 	state     fakeState
-	looks     int // questions for a single instance
+	asked     map[string]int // questions, by path
 }
 
 // fakeState is how a node behaves.
@@ -35,7 +36,8 @@ type fakeState struct {
 	down    bool          // it takes no call
 	paused  bool          // it takes calls and does not answer
 	refuses bool          // it answers 503
-	late    time.Duration // before each list
+	late    time.Duration // before a list of all begins
+	slow    time.Duration // before a list ends
 	leader  string
 	term    int
 	metrics string
@@ -44,7 +46,7 @@ type fakeState struct {
 func newFakeCluster(nodes int) *fakeCluster {
 	c := new(fakeCluster)
 	for range nodes {
-		c.nodes = append(c.nodes, &fakeNode{cluster: c, instances: make(map[string]string), watchers: make(map[chan string]bool)})
+		c.nodes = append(c.nodes, &fakeNode{cluster: c, instances: make(map[string]string), watchers: make(map[chan string]bool), asked: make(map[string]int)})
 	}
 	return c
 }
@@ -135,11 +137,11 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /eureka/v2/apps", func(w http.ResponseWriter, r *http.Request) {
 		if wait(r.Context(), state.late) {
-			n.list(w)
+			n.list(w, r)
 		}
 	})
-	mux.HandleFunc("GET /eureka/v2/apps/delta", func(w http.ResponseWriter, _ *http.Request) { n.list(w) })
-	mux.HandleFunc("GET /eureka/v2/apps/{app}", func(w http.ResponseWriter, _ *http.Request) { n.list(w) })
+	mux.HandleFunc("GET /eureka/v2/apps/delta", n.list)
+	mux.HandleFunc("GET /eureka/v2/apps/{app}", n.list)
 	mux.HandleFunc("GET /eureka/v2/apps/{app}/{id}", n.read)
 	mux.HandleFunc("POST /eureka/v2/apps/{app}", n.register)
 	mux.HandleFunc("DELETE /eureka/v2/apps/{app}/{id}", n.cancel)
@@ -151,21 +153,22 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux.ServeHTTP(w, r)
 }
 
-func (n *fakeNode) list(w io.Writer) {
+func (n *fakeNode) list(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusOK)
+	if !wait(r.Context(), n.now().slow) {
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var all []string
-	for _, document := range n.instances {
-		all = append(all, document)
-	}
-	slices.Sort(all)
+	n.asked[r.URL.Path]++
+	all := slices.Sorted(maps.Values(n.instances))
 	fmt.Fprintf(w, `{"applications":{"application":[{"name":"A","instance":[%s]}]}}`, strings.Join(all, ","))
 }
 
 func (n *fakeNode) read(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.looks++
+	n.asked[r.URL.Path]++
 	document, ok := n.instances[r.PathValue("id")]
 	if !ok {
 		w.WriteHeader(http.StatusNotFound)

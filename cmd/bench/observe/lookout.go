@@ -3,7 +3,6 @@ package observe
 import (
 	"bytes"
 	"context"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -121,57 +120,45 @@ func (l *lookout) idle(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// look looks for a batch: with one question for all, or with one for each, until the node does not answer. The others
-// then stay due, and are asked for as soon as it does.
+// look looks for a batch: with one question for all, or with one for each.
 func (l *lookout) look(ctx context.Context, batch []*lookedFor) {
 	if l.glance.together {
 		l.ask(ctx, batch)
 		return
 	}
-	for _, w := range batch {
-		if !l.ask(ctx, []*lookedFor{w}) {
-			return
-		}
+	for i := range batch {
+		l.ask(ctx, batch[i:i+1])
 	}
 }
 
 // ask puts one question. What a look saw was there when the answer was made; the moment of the question counts, for an
 // answer that takes its time to be right is late, but not stale.
-func (l *lookout) ask(ctx context.Context, batch []*lookedFor) (answered bool) {
+func (l *lookout) ask(ctx context.Context, batch []*lookedFor) {
 	begun := time.Now()
-	answer, err := l.asker.get(ctx, l.glance.path(batch[0].id))
+	answer, err := l.asker.find(ctx, l.glance.path(batch[0].id))
 	if ctx.Err() != nil {
-		return false
+		return
 	}
-	answered = err == nil && (answer.status == http.StatusOK || answer.status == http.StatusNotFound)
-	for _, w := range batch {
-		if answered && answer.status == http.StatusOK && l.shows(answer.body, w.id) {
-			l.observer.sighted(w.sighting, l.node, l.glance.way, begun)
-			w.leave()
-		}
-	}
-	now := time.Now()
-	least := shortestLook
+	now, least := time.Now(), shortestLook
 	if err == nil {
 		least = max(least, (lookLoad-1)*now.Sub(answer.begun))
 	}
 	for _, w := range batch {
+		if err == nil && shows(answer.body, w.id) {
+			l.observer.sighted(w.sighting, l.node, l.glance.way, begun)
+			w.leave()
+			continue
+		}
 		l.again(w, now, least)
 	}
-	return answered
 }
 
-// shows reports whether an answer is about the instance. Ids are unique, so a quoted one stands for nothing else.
-func (l *lookout) shows(body []byte, id string) bool {
-	return !l.glance.together || bytes.Contains(body, []byte(`"`+id+`"`))
-}
+// shows reports whether a document is about the instance. Ids are unique, so a quoted one stands for nothing else.
+func shows(document []byte, id string) bool { return bytes.Contains(document, []byte(`"`+id+`"`)) }
 
 // again makes the next look due, unless there were enough.
 func (l *lookout) again(w *lookedFor, now time.Time, least time.Duration) {
 	age := now.Sub(w.acked)
-	if w.gone {
-		return
-	}
 	if age > sightLimit {
 		l.observer.unseen(w.sighting, l.node, l.glance.way)
 		w.leave()

@@ -203,6 +203,19 @@ func TestWhatTakesLongIsRepeatedLessOften(t *testing.T) {
 	})
 }
 
+func TestAListThatTakesLongToReadIsFetchedLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, func(c *fakeCluster, _ *Config) {
+			c.nodes[0].set(func(s *fakeState) { s.slow = 50 * time.Millisecond })
+		})
+		after(1900 * time.Millisecond)
+		r.stop()
+		if got := len(r.listsOf(0)); got != 4 {
+			t.Errorf("%d lists of 50 ms within 2 s, want 4: a tenth of the time", got)
+		}
+	})
+}
+
 func TestHealedIsWhatNoNodesNewestListContradicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) { know(config.Book, "a", 1) })
@@ -267,7 +280,7 @@ func TestLeadersAreNotedWhenTheyChange(t *testing.T) {
 			c.nodes[0].set(led("node2", 3))
 		})
 		after(950 * time.Millisecond)
-		for _, change := range []func(*fakeState){led("", 3), led("node3", 4), func(s *fakeState) { s.down = true }, led("node3", 5)} {
+		for _, change := range []func(*fakeState){led("", 3), led("node3", 4), func(s *fakeState) { s.down = true }, led("node3", 5), led("node3", 6)} {
 			r.nodes[0].set(change)
 			after(time.Second)
 		}
@@ -275,7 +288,7 @@ func TestLeadersAreNotedWhenTheyChange(t *testing.T) {
 		second := trial.Of(time.Second)
 		want := []trial.Leader{
 			{Leader: 1, Term: 3}, {At: second, Leader: -1, Term: 3}, {At: 2 * second, Leader: 2, Term: 4},
-			{At: 3 * second, Leader: -1}, {At: 4 * second, Leader: 2, Term: 5},
+			{At: 3 * second, Leader: -1}, {At: 4 * second, Leader: 2, Term: 5}, {At: 5 * second, Leader: 2, Term: 6},
 		}
 		got := slices.DeleteFunc(r.trial.Leaders, func(l trial.Leader) bool { return l.Node != 0 })
 		if !reflect.DeepEqual(got, want) {

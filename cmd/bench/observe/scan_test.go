@@ -111,7 +111,7 @@ func TestTheProtocolsDocumentsAreReadAsADecoderReadsThem(t *testing.T) {
 func TestADocumentThatWasCutOffIsAnError(t *testing.T) {
 	for name, document := range documents(t) {
 		document = bytes.TrimSpace(document)
-		for n := range document {
+		for n := 0; n < len(document); n += 7 {
 			if got, err := newListReader().registry(document[:n]); err == nil {
 				t.Fatalf("the first %d bytes of %s are read as %v, want an error", n, name, got)
 			}

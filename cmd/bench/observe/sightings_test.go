@@ -58,7 +58,7 @@ func TestWhatWasSeenEverywhereIsCanceled(t *testing.T) {
 			c.nodes[1].lag = 300 * time.Millisecond
 		})
 		defer r.stop()
-		after(20 * time.Second)
+		after(5 * time.Second)
 		for i, n := range r.nodes {
 			if got := n.size(); got > 5 {
 				t.Errorf("node %d still has %d instances, want those of the last 300 ms and their looks", i, got)
@@ -86,10 +86,40 @@ func TestWhatIsNotSeenInTimeIsGivenUp(t *testing.T) {
 		if got := r.nodes[0].size(); got != 0 {
 			t.Errorf("%d instances are left, want 0", got)
 		}
-		if got := r.nodes[1].looks; got > 200 {
-			t.Errorf("asked for the instance %d times, want fewer and fewer looks", got)
+		for path, got := range r.nodes[1].asked {
+			if path != registryPath && got > 100 {
+				t.Errorf("%s was asked for %d times within %v, want fewer and fewer looks", path, got, sightLimit)
+			}
 		}
 	})
+}
+
+func TestADocumentShowsAllThatIsLookedFor(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		slow time.Duration
+		most int // times that a document is asked for in 4 s
+	}{
+		{"quick", 0, 600},
+		{"slow", 20 * time.Millisecond, 80},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := observe(t, func(cluster *fakeCluster, config *Config) {
+					config.Sightings = 10
+					cluster.nodes[1].lag = 24 * time.Hour
+					cluster.nodes[1].set(func(s *fakeState) { s.slow = c.slow })
+				})
+				after(4 * time.Second)
+				r.stop()
+				for _, path := range []string{registryPath + "/delta", registryPath + "/" + sightApp} {
+					if got := r.nodes[1].asked[path]; got == 0 || got > c.most {
+						t.Errorf("%s was asked for %d times, want 1 to %d", path, got, c.most)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestWhatTheEndCutsShortTellsNothingWhileItIsYoung(t *testing.T) {

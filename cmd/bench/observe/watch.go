@@ -32,9 +32,7 @@ func (o *Observer) changed(node int, e client.WatchEvent, at time.Time) {
 	case client.WatchReset:
 		o.sightings.skip(node)
 	case client.WatchChange:
-		if e.Action != "DELETED" {
-			o.sightings.tell(node, e.ID, at)
-		}
+		o.sightings.tell(node, e.ID, at)
 		if e.Why == "evicted" {
 			alive := o.config.Book.Alive(e.ID)
 			o.note(func(t *trial.Trial) {
