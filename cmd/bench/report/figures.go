@@ -21,8 +21,9 @@ const none = "–"
 
 // measure is how a row is made from the verdicts of a mode's rounds.
 type measure struct {
-	name string
-	text func([]*verdict.Verdict) string
+	name    string
+	text    func([]*verdict.Verdict) string
+	nothing string // a text that alone is not worth a row; empty: none
 }
 
 // figures are the rows of a scenario's table. Those that no mode has anything to say to are left out.
@@ -38,12 +39,15 @@ func (r *Report) figures(name string) []figureRow {
 		if len(ap) > 0 {
 			row.AP = f.text(ap)
 		}
-		if row.CP != none || row.AP != none {
+		if f.says(row.CP) || f.says(row.AP) {
 			rows = append(rows, row)
 		}
 	}
 	return rows
 }
+
+// says reports whether a text is worth a row.
+func (m measure) says(text string) bool { return text != none && text != m.nothing }
 
 func allMeasures() []measure {
 	return slices.Concat(callMeasures(), staleMeasures(), visibilityMeasures(), listMeasures(), serverMeasures(), checkMeasures())
@@ -87,39 +91,39 @@ func visibilityMeasures() []measure {
 func listMeasures() []measure {
 	return []measure{
 		spreadOf("removal of a dead instance", func(v *verdict.Verdict) verdict.Spread { return v.Removal }),
-		measured("ghosts (dead but listed), instance-seconds", showSum, positive(func(v *verdict.Verdict) float64 { return v.Ghosts })),
-		measured("missing (alive but not listed), instance-seconds", showSum, positive(func(v *verdict.Verdict) float64 { return v.Missing })),
+		always("ghosts (dead but listed), instance-seconds", showSum, func(v *verdict.Verdict) float64 { return v.Ghosts }),
+		always("missing (alive but not listed), instance-seconds", showSum, func(v *verdict.Verdict) float64 { return v.Missing }),
 		measured("healed after the fault's end", showSeconds, slowestHealing),
-		measured("instances lost", showCount, positive(func(v *verdict.Verdict) float64 { return float64(len(v.Lost)) })),
-		measured("instances revived after their cancel", showCount, positive(func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) })),
-		measured("dead instances listed at the end", showCount, positive(func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) })),
-		measured("false evictions", showCount, positive(func(v *verdict.Verdict) float64 { return float64(v.FalseEvictions) })),
+		always("instances lost", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Lost)) }),
+		always("instances revived after their cancel", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) }),
+		always("dead instances listed at the end", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) }),
+		always("false evictions", showCount, func(v *verdict.Verdict) float64 { return float64(v.FalseEvictions) }),
 	}
 }
 
 func serverMeasures() []measure {
 	return []measure{
-		measured("elections", showCount, positive(func(v *verdict.Verdict) float64 { return float64(v.Elections) })),
-		measured("time without a leader", showSeconds, positive(func(v *verdict.Verdict) float64 { return v.Leaderless })),
-		measured("replicator: tasks", showCount, positive(func(v *verdict.Verdict) float64 { return v.Replicator.Tasks })),
-		measured("replicator: merged", showCount, positive(func(v *verdict.Verdict) float64 { return v.Replicator.Merged })),
-		measured("replicator: dropped", showCount, positive(func(v *verdict.Verdict) float64 { return v.Replicator.Dropped })),
-		measured("replicator: failed and repeated", showCount, positive(func(v *verdict.Verdict) float64 { return v.Replicator.Errors })),
-		measured("replicator: largest batch", showCount, positive(func(v *verdict.Verdict) float64 { return v.Replicator.Batch })),
-		measured("replicator: largest lag", showSeconds, positive(func(v *verdict.Verdict) float64 { return v.Replicator.LagSeconds })),
-		measured("processor time of all nodes per second", showSeconds, positive(func(v *verdict.Verdict) float64 { return v.Cost.CPU })),
-		measured("memory of a node at the end", showBytes, positive(func(v *verdict.Verdict) float64 { return v.Cost.Memory })),
-		measured("sent between nodes", showBytesPerSecond, positive(func(v *verdict.Verdict) float64 { return v.Cost.Sent })),
-		measured("written to disks", showBytesPerSecond, positive(func(v *verdict.Verdict) float64 { return v.Cost.Written })),
+		absentAtZero("elections", showCount, func(v *verdict.Verdict) float64 { return float64(v.Elections) }),
+		absentAtZero("time without a leader", showSeconds, func(v *verdict.Verdict) float64 { return v.Leaderless }),
+		absentAtZero("replicator: tasks", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Tasks }),
+		absentAtZero("replicator: merged", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Merged }),
+		absentAtZero("replicator: dropped", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Dropped }),
+		absentAtZero("replicator: failed and repeated", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Errors }),
+		absentAtZero("replicator: largest batch", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Batch }),
+		absentAtZero("replicator: largest lag", showSeconds, func(v *verdict.Verdict) float64 { return v.Replicator.LagSeconds }),
+		absentAtZero("processor time of all nodes per second", showSeconds, func(v *verdict.Verdict) float64 { return v.Cost.CPU }),
+		absentAtZero("memory of a node at the end", showBytes, func(v *verdict.Verdict) float64 { return v.Cost.Memory }),
+		absentAtZero("sent between nodes", showBytesPerSecond, func(v *verdict.Verdict) float64 { return v.Cost.Sent }),
+		absentAtZero("written to disks", showBytesPerSecond, func(v *verdict.Verdict) float64 { return v.Cost.Written }),
 	}
 }
 
 func checkMeasures() []measure {
 	return []measure{
-		{"linearizable", func(of []*verdict.Verdict) string {
+		{name: "linearizable", text: func(of []*verdict.Verdict) string {
 			return results(of, func(v *verdict.Verdict) verdict.Result { return v.History.Result })
 		}},
-		{"converged, no update lost against the rule", func(of []*verdict.Verdict) string {
+		{name: "converged, no update lost against the rule", text: func(of []*verdict.Verdict) string {
 			return results(of, func(v *verdict.Verdict) verdict.Result { return v.Converged.Result })
 		}},
 	}
@@ -127,7 +131,7 @@ func checkMeasures() []measure {
 
 // measured is a figure that get tells of a verdict, if there is one.
 func measured(name string, show func(float64) string, get func(*verdict.Verdict) (float64, bool)) measure {
-	return measure{name, func(of []*verdict.Verdict) string {
+	return measure{name: name, text: func(of []*verdict.Verdict) string {
 		var values perRound
 		for _, v := range of {
 			if value, ok := get(v); ok {
@@ -140,7 +144,7 @@ func measured(name string, show func(float64) string, get func(*verdict.Verdict)
 
 // spreadOf shows p50 and p99 of a spread.
 func spreadOf(name string, get func(*verdict.Verdict) verdict.Spread) measure {
-	return measure{name + ", p50 / p99", func(of []*verdict.Verdict) string {
+	return measure{name: name + ", p50 / p99", text: func(of []*verdict.Verdict) string {
 		var p50, p99 []float64
 		never := 0
 		for _, v := range of {
@@ -164,9 +168,22 @@ func spreadOf(name string, get func(*verdict.Verdict) verdict.Spread) measure {
 	}}
 }
 
-// positive leaves a figure that is 0 out, unless the other mode has it.
-func positive(get func(*verdict.Verdict) float64) func(*verdict.Verdict) (float64, bool) {
-	return func(v *verdict.Verdict) (float64, bool) { return get(v), get(v) > 0 }
+// always is a figure that every verdict has. Where it is 0 in both modes there is no row.
+func always(name string, show func(float64) string, get func(*verdict.Verdict) float64) measure {
+	m := measured(name, show, func(v *verdict.Verdict) (float64, bool) { return get(v), true })
+	m.nothing = show(0)
+	return m
+}
+
+// absentAtZero is a figure that is always 0 in a mode that has no such thing.
+func absentAtZero(name string, show func(float64) string, get func(*verdict.Verdict) float64) measure {
+	m := always(name, show, get)
+	return measure{name: name, text: func(of []*verdict.Verdict) string {
+		if text := m.text(of); text != m.nothing {
+			return text
+		}
+		return none
+	}}
 }
 
 // slowestHealing is that of the faults; one that never healed is the slowest.

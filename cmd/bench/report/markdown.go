@@ -13,7 +13,7 @@ const title = "CP against AP: what each mode does with the same faults"
 
 func (r *Report) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s\n\n%s\n\n", title, r.machineText(), r.planText())
+	fmt.Fprintf(&b, "# %s\n\n%s\n\n%s\n\n", title, inMarkdown(r.machineText()), inMarkdown(r.planText()))
 	b.WriteString("## Limits\n\n" + r.limitsText() + "\n\n")
 	for _, broken := range r.Broken() {
 		fmt.Fprintf(&b, "- %s\n", inMarkdown(broken))

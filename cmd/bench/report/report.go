@@ -82,6 +82,10 @@ func (r *Report) Broken() []string {
 		if r.rounds(t.Scenario) > 1 {
 			where += fmt.Sprintf(", round %d", t.Round)
 		}
+		if t.Failed != "" {
+			sentences = append(sentences, fmt.Sprintf("%s: the trial could not be completed: %s", where, t.Failed))
+			continue // the verdict says the same
+		}
 		for _, broken := range r.Verdicts[i].Broken {
 			limit := strings.TrimPrefix(broken.Limit, string(t.Mode)+": ")
 			if limit == verdict.Completed {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"testing"
+	"sync"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
@@ -19,8 +19,7 @@ const sampleLength = 15 * second
 
 // sample is a comparison as a real one looks, made up from a seed: steady state three times, the leader killed and
 // instances dead with it, a partition; in both modes.
-func sample(t testing.TB) *trial.Comparison {
-	t.Helper()
+func sample() *trial.Comparison {
 	load := scenario.Load{
 		Instances: 300, Heartbeat: scenario.Span(time.Second), Lease: scenario.Span(3 * time.Second), Registers: 5, Writes: 60, Reads: 150,
 		Fetches: 5, Deltas: 20, Watchers: 6, Sightings: 4, OwnKeys: 12,
@@ -57,6 +56,9 @@ func sample(t testing.TB) *trial.Comparison {
 	}
 	return c
 }
+
+// judgedSample is the sample's report, made once. Nobody changes it.
+var judgedSample = sync.OnceValue(func() *Report { return New(sample()) })
 
 // sketch makes one trial up.
 type sketch struct {
@@ -183,8 +185,8 @@ func (s *sketch) bin(o trial.Operation, node, number, count int) trial.Bin {
 	return b
 }
 
-// written is one write that took effect.
-type written struct {
+// update is one write that took effect.
+type update struct {
 	version int64
 	at      trial.Micros
 	home    int
@@ -194,7 +196,7 @@ type written struct {
 // what has come to their node.
 func (s *sketch) history() {
 	for key := range 12 {
-		var writes []written
+		var writes []update
 		name := fmt.Sprintf("own-%d", key)
 		version := int64(0)
 		for at := trial.Micros(key) * 10_000; at < sampleLength; at += 200_000 + trial.Micros(s.IntN(8000)) {
@@ -204,7 +206,7 @@ func (s *sketch) history() {
 				c.Outcome = trial.Refused
 			}
 			if c.Outcome == trial.Done {
-				writes = append(writes, written{version, at + 1000, key % 3})
+				writes = append(writes, update{version, at + 1000, key % 3})
 			}
 			s.t.History = append(s.t.History, c)
 		}
@@ -213,7 +215,7 @@ func (s *sketch) history() {
 	slices.SortStableFunc(s.t.History, func(a, b trial.Call) int { return int(a.Called - b.Called) })
 }
 
-func (s *sketch) looks(name string, key int, writes []written) {
+func (s *sketch) looks(name string, key int, writes []update) {
 	for at := 300_000 + trial.Micros(key)*1000; at < sampleLength; at += 75_000 + trial.Micros(s.IntN(10_000)) {
 		node := s.IntN(3)
 		c := trial.Call{Key: name, Client: 100 + node*20 + key, Node: node, Action: trial.Look, Outcome: s.outcome(node, at), Called: at, Returned: at + 1500}
@@ -229,7 +231,7 @@ func (s *sketch) looks(name string, key int, writes []written) {
 }
 
 // arrival is when a node knows of a write.
-func (s *sketch) arrival(w written, node int) trial.Micros {
+func (s *sketch) arrival(w update, node int) trial.Micros {
 	if s.cp() || node == w.home {
 		return w.at
 	}
