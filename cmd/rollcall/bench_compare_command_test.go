@@ -138,3 +138,18 @@ func TestTheScenariosThatWouldRunAreListed(t *testing.T) {
 		t.Error("there is a report, want nothing but the list")
 	}
 }
+
+func TestWhatABenchMadeForItsDataIsRemoved(t *testing.T) {
+	parent := t.TempDir()
+	dir, remove, err := temporaryData(filepath.Join(parent, "a", "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	remove()
+	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+		t.Errorf("%v are left, %v, want nothing", left, err)
+	}
+}

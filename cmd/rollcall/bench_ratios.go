@@ -147,10 +147,10 @@ func clearSettings() error {
 	return nil
 }
 
-// temporaryData makes a directory below data, and data where it is missing.
+// temporaryData makes a directory below data, and data where it is missing. What was made is removed, unless
+// somebody put something into it meanwhile.
 func temporaryData(data string) (dir string, remove func(), err error) {
-	_, err = os.Stat(data)
-	missing := errors.Is(err, fs.ErrNotExist)
+	made := absent(data)
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return "", nil, fmt.Errorf("--data: %w", err)
 	}
@@ -159,10 +159,21 @@ func temporaryData(data string) (dir string, remove func(), err error) {
 	}
 	return dir, func() {
 		os.RemoveAll(dir)
-		if missing {
-			os.Remove(data) // unless somebody put something into it meanwhile
+		for _, d := range made {
+			os.Remove(d)
 		}
 	}, nil
+}
+
+// absent lists a directory and those above it, as far as they do not exist.
+func absent(dir string) []string {
+	var all []string
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return all
+		}
+		all = append(all, dir)
+	}
 }
 
 // ratiosPlan is how much is measured.
