@@ -36,18 +36,19 @@ func cdfOf(name string, mode scenario.Mode, delays []trial.Micros) cdf {
 
 // wayPlot is one way of looking for an instance, with a line for each scenario and mode.
 type wayPlot struct {
-	Way   trial.Way `json:"way"`
-	Lines []cdf     `json:"lines"`
+	Way    trial.Way `json:"way"`
+	Abroad bool      `json:"abroad"` // at nodes of other datacenters; otherwise at other nodes of the same one
+	Lines  []cdf     `json:"lines"`
 }
 
-// visibility takes the delays at other nodes of the same datacenter from all rounds of some scenarios.
-func (r *Report) visibility(scenarios []scenario.Scenario) []wayPlot {
+// visibility takes the delays at other nodes, of the same datacenter or of other ones, from all rounds of some scenarios.
+func (r *Report) visibility(scenarios []scenario.Scenario, abroad bool) []wayPlot {
 	plots := []wayPlot{}
 	for _, way := range trial.Ways {
-		plot := wayPlot{Way: way}
+		plot := wayPlot{Way: way, Abroad: abroad}
 		for _, s := range scenarios {
 			for _, mode := range r.modes() {
-				if delays := r.sightings(s.Name, mode, way); len(delays) > 0 {
+				if delays := r.sightings(s.Name, mode, way, abroad); len(delays) > 0 {
 					plot.Lines = append(plot.Lines, cdfOf(s.Title, mode, delays))
 				}
 			}
@@ -59,12 +60,12 @@ func (r *Report) visibility(scenarios []scenario.Scenario) []wayPlot {
 	return plots
 }
 
-func (r *Report) sightings(name string, mode scenario.Mode, way trial.Way) []trial.Micros {
+func (r *Report) sightings(name string, mode scenario.Mode, way trial.Way, abroad bool) []trial.Micros {
 	var delays []trial.Micros
 	trials, _ := r.of(name, mode)
 	for _, t := range trials {
 		for _, s := range t.Sightings {
-			if s.Way == way && s.From != s.To && t.Nodes[s.From].Datacenter == t.Nodes[s.To].Datacenter {
+			if s.Way == way && s.From != s.To && (t.Nodes[s.From].Datacenter != t.Nodes[s.To].Datacenter) == abroad {
 				delays = append(delays, s.Delay)
 			}
 		}

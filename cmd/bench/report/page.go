@@ -118,7 +118,7 @@ func (r *Report) plots() plots {
 	if main.Name != "" {
 		compared = append(compared, main)
 	}
-	p.Ways = r.visibility(compared)
+	p.Ways = append(r.visibility(compared, false), r.visibility(r.ran(), true)...)
 	return p
 }
 

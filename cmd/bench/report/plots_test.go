@@ -45,7 +45,7 @@ func TestTimeLineShowsTheTrialPerTenthOfASecond(t *testing.T) {
 		{Node: 0, Asked: 1000, Behind: 1, Missing: 2}, {Node: 1, Asked: 2000, Behind: 3, Ghosts: 4}, {Node: 0, Asked: 101_000, Failed: true}, {Node: 0, Asked: 201_000, Unhealed: 5},
 	}
 	tr.Replicator = []trial.Replication{{At: 110_000, Node: 0, Queued: 7, LagSeconds: 1}, {At: 120_000, Node: 1, Queued: 1, LagSeconds: 2}, {At: 210_000, Node: 0, Queued: 0}}
-	m := modeLineOf(tr)
+	m := modeLineOf(tr, scenario.Scenario{})
 	cases := []struct {
 		name string
 		got  samples
@@ -78,14 +78,14 @@ func TestTimeLineOfAPartitionTellsItsSidesApart(t *testing.T) {
 		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Done: 2}}},
 		{Operation: trial.Read, Node: 1, Bins: []trial.Bin{{Done: 1, Refused: 3}}},
 	}
-	m := modeLineOf(tr)
+	m := modeLineOf(tr, scenario.Scenario{})
 	if got := encoded(t, m.CutOffSuccess); got != "[25,null,null]" {
 		t.Errorf("cut off: %s", got)
 	}
 	if got := encoded(t, m.OthersSuccess); got != "[100,null,null]" {
 		t.Errorf("others: %s", got)
 	}
-	if want := []band{{0.05, 0.09, "node2 isolated"}}; !reflect.DeepEqual(m.Bands, want) {
+	if want := []band{{0.05, 0.09, "node2 isolated", true}}; !reflect.DeepEqual(m.Bands, want) {
 		t.Errorf("bands: %v, want %v", m.Bands, want)
 	}
 }
@@ -163,11 +163,36 @@ func TestMainPlotIsThatOfThePartition(t *testing.T) {
 
 func TestBothModesShareTheWordsOfAFault(t *testing.T) {
 	line := timeline{Modes: map[scenario.Mode]*modeLine{
-		scenario.CP: {Bands: []band{{3.74, 9, "leader node1 killed"}}},
-		scenario.AP: {Bands: []band{{3.71, 9.02, "leader node1 killed"}}},
+		scenario.CP: {Bands: []band{{3.74, 9, "leader node1 killed", true}}},
+		scenario.AP: {Bands: []band{{3.71, 9.02, "leader node1 killed", true}}},
 	}}
 	want := []faultRow{{Modes: []scenario.Mode{scenario.CP, scenario.AP}, Text: "leader node1 killed from 3.7 to 9.0 s"}}
 	if got := faultRows(line, []scenario.Mode{scenario.CP, scenario.AP}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestStormsAreBandsLikeFaults(t *testing.T) {
+	tr := tiny()
+	tr.Faults = []trial.Fault{{Kind: scenario.Die, Text: "3 instances died", From: 150_000, To: 150_000}}
+	storm := scenario.Storm{At: scenario.Moment{Percent: 25}, For: scenario.Moment{Percent: 50}, Load: map[string]float64{"reads": 1500}}
+	want := []band{{0.05, 0.15, "storm of 1,500 reads per second", false}, {0.15, 0.15, "3 instances died", false}}
+	if got := bands(tr, scenario.Scenario{Storms: []scenario.Storm{storm}}); !slices.EqualFunc(got, want, func(a, b band) bool {
+		return math.Abs(a.From-b.From)+math.Abs(a.To-b.To) < 1e-9 && a.Text == b.Text && a.apart == b.apart
+	}) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestDelaysInOtherDatacentersHavePlotsOfTheirOwn(t *testing.T) {
+	tr := tiny()
+	tr.Scenario, tr.Nodes = "far", append(tr.Nodes, trial.Node{Name: "node3", Datacenter: "dc2"})
+	tr.Sightings = []trial.Sighting{{From: 0, To: 1, Way: trial.ByList, Delay: 1000}, {From: 0, To: 2, Way: trial.ByList, Delay: 9000}, {From: 0, To: 0, Way: trial.ByList, Delay: 5}}
+	r := New(&trial.Comparison{Scenarios: []scenario.Scenario{{Name: "far", Title: "Far"}}, Trials: []trial.Trial{*tr}})
+	for abroad, want := range map[bool]float64{false: 1, true: 9} {
+		plots := r.visibility(r.ran(), abroad)
+		if len(plots) != 1 || plots[0].Abroad != abroad || !slices.Equal(plots[0].Lines[0].Delay, samples{want}) {
+			t.Errorf("abroad %v: %+v, want a line of %v ms", abroad, plots, want)
+		}
 	}
 }

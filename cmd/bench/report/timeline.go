@@ -1,7 +1,8 @@
 package report
 
 import (
-	"strings"
+	"cmp"
+	"slices"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -36,11 +37,12 @@ type modeLine struct {
 	Leaders       []leaderStrip `json:"leaders"`
 }
 
-// band is a fault in a plot.
+// band is a fault, or a storm, in a plot.
 type band struct {
-	From float64 `json:"from"` // seconds
-	To   float64 `json:"to"`
-	Text string  `json:"text"`
+	From  float64 `json:"from"` // seconds
+	To    float64 `json:"to"`
+	Text  string  `json:"text"`
+	apart bool    // nodes were kept from replicating to each other
 }
 
 // timelineOf shows the first completed trial of each mode. It has no modes if there is none.
@@ -48,7 +50,7 @@ func (r *Report) timelineOf(s scenario.Scenario) timeline {
 	line := timeline{Scenario: s.Name, Modes: map[scenario.Mode]*modeLine{}}
 	for _, mode := range r.modes() {
 		if trials, _ := r.of(s.Name, mode); len(trials) > 0 {
-			line.Modes[mode] = modeLineOf(trials[0])
+			line.Modes[mode] = modeLineOf(trials[0], s)
 			line.Until = max(line.Until, end(trials[0]).Seconds())
 		}
 	}
@@ -58,8 +60,8 @@ func (r *Report) timelineOf(s scenario.Scenario) timeline {
 // end is when a trial's observations ended.
 func end(t *trial.Trial) trial.Micros { return max(t.Settled, t.Length) }
 
-func modeLineOf(t *trial.Trial) *modeLine {
-	m := &modeLine{Round: t.Round, Length: t.Length.Seconds(), Bands: bands(t), Leaders: leaderStrips(t), Age: ages(t)}
+func modeLineOf(t *trial.Trial, s scenario.Scenario) *modeLine {
+	m := &modeLine{Round: t.Round, Length: t.Length.Seconds(), Bands: bands(t, s), Leaders: leaderStrips(t), Age: ages(t)}
 	m.WriteSuccess, m.WriteLatency = successAndLatency(t, func(s trial.Series) bool { return s.Operation.Writes() })
 	m.ReadSuccess, m.ReadLatency = successAndLatency(t, func(s trial.Series) bool { return !s.Operation.Writes() })
 	m.CutOffSuccess, m.OthersSuccess = samples{}, samples{}
@@ -75,18 +77,32 @@ func modeLineOf(t *trial.Trial) *modeLine {
 	return m
 }
 
-// bands are the faults, those of the same time as one.
-func bands(t *trial.Trial) []band {
-	all := []band{}
+// bands are the faults and storms by their times, those of the same time as one.
+func bands(t *trial.Trial, s scenario.Scenario) []band {
+	found := []band{}
 	for _, f := range t.Faults {
-		b := band{From: f.From.Seconds(), To: max(f.From, f.To).Seconds(), Text: f.Text}
+		found = append(found, band{From: f.From.Seconds(), To: max(f.From, f.To).Seconds(), Text: f.Text, apart: apart(f.Kind)})
+	}
+	for _, storm := range s.Storms {
+		from := storm.At.In(t.Length.Duration()).Seconds()
+		found = append(found, band{From: from, To: from + storm.For.In(t.Length.Duration()).Seconds(), Text: "storm of " + stormOf(storm)})
+	}
+	slices.SortStableFunc(found, func(a, b band) int { return cmp.Compare(a.From, b.From) })
+	all := []band{}
+	for _, b := range found {
 		if last := len(all) - 1; last >= 0 && all[last].From == b.From && all[last].To == b.To {
-			all[last].Text = strings.Join([]string{all[last].Text, b.Text}, "; ")
+			all[last].Text += "; " + b.Text
+			all[last].apart = all[last].apart || b.apart
 			continue
 		}
 		all = append(all, b)
 	}
 	return all
+}
+
+// apart reports whether a fault of the kind keeps nodes from replicating to each other.
+func apart(k scenario.Kind) bool {
+	return slices.Contains([]scenario.Kind{scenario.Kill, scenario.Restart, scenario.Pause, scenario.Isolate, scenario.CutLink}, k)
 }
 
 // isolatedNodes are those of any fault that cut nodes off together with their clients.
@@ -154,10 +170,10 @@ func backlog(t *trial.Trial) (queued, lag samples) {
 	return queued, lag
 }
 
-// hasBacklog reports whether there was anything to catch up with after a fault.
+// hasBacklog reports whether there was anything to catch up with after nodes were apart.
 func (l timeline) hasBacklog() bool {
 	for _, m := range l.Modes {
-		if len(m.Bands) > 0 && (m.Queued.shows() || m.Lag.shows() || m.Unhealed.shows()) {
+		if slices.ContainsFunc(m.Bands, func(b band) bool { return b.apart }) && (m.Queued.shows() || m.Lag.shows() || m.Unhealed.shows()) {
 			return true
 		}
 	}

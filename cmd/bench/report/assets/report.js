@@ -308,7 +308,7 @@
 
   // --- distributions ---
 
-  const dash = (index) => (index === 0 ? "solid" : [6, 4]);
+  const dash = (index) => ["solid", [6, 4], [2, 3]][Math.min(index, 2)];
 
   function distributionOption({ lines, min, max, marks, format, colors, names, bottom }) {
     return {
@@ -411,7 +411,7 @@
     const { min, max } = limits(data.ways.flatMap((plot) => plot.lines));
     const names = [...new Set(data.ways.flatMap((plot) => plot.lines.map((line) => line.name)))];
     data.ways.forEach((plot) => {
-      chart(panel(parent, `by ${plot.way}`), () => ({ height: 210, option: distributionOption({ lines: plot.lines, min, max, format: axisMillis, colors: palette(), names }) }));
+      chart(panel(parent, `by ${plot.way}${plot.abroad ? ", in the other datacenter" : ""}`), () => ({ height: 210, option: distributionOption({ lines: plot.lines, min, max, format: axisMillis, colors: palette(), names }) }));
     });
     wayLegend(names);
   }
@@ -422,7 +422,7 @@
       const entry = document.createElement("span");
       const sample = document.createElement("i");
       sample.className = `line ${mode}`;
-      if (i > 0) sample.style.borderTopStyle = "dashed";
+      if (i > 0) sample.style.borderTopStyle = i > 1 ? "dotted" : "dashed";
       entry.append(sample, `${mode.toUpperCase()}, ${name}`);
       legend.append(entry);
     }));
