@@ -65,7 +65,7 @@
       lines: [{ key: "writeLatency", name: "writes, p99" }, { key: "readLatency", name: "reads, p99", thin: true }],
     },
     age: {
-      title: "Age of stale answers", unit: "the oldest, linear", height: 74, area: true, least: 0.2, format: (v) => (v === 0 ? "fresh" : seconds(v)), axis: (v) => (v === 0 ? "fresh" : seconds(v)),
+      title: "Age of stale answers", unit: "the oldest of each 100 ms", height: 74, area: true, least: 0.2, format: (v) => (v === 0 ? "fresh" : seconds(v)), axis: (v) => (v === 0 ? "fresh" : seconds(v)),
       lines: [{ key: "age", name: "oldest answer" }],
     },
     missing: listPanel("missing", "Missing from lists", "alive, but not listed"),
