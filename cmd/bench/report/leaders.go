@@ -60,8 +60,8 @@ func reigns(t *trial.Trial, said []trial.Leader) []leaderTime {
 
 func leaderOf(t *trial.Trial, latest map[int]trial.Leader) leaderTime {
 	best := leaderTime{}
-	for _, l := range latest {
-		if l.Leader >= 0 && l.Leader < len(t.Nodes) && l.Term >= best.Term {
+	for node := range t.Nodes {
+		if l, told := latest[node]; told && l.Leader >= 0 && l.Leader < len(t.Nodes) && l.Term >= best.Term {
 			best = leaderTime{Name: t.Nodes[l.Leader].Name, Term: l.Term}
 		}
 	}

@@ -95,8 +95,8 @@ func TestLeaderStripFollowsTheGreatestTerm(t *testing.T) {
 	tr.Leaders = []trial.Leader{
 		{At: -100, Node: 0, Leader: 0, Term: 1},
 		{At: 0, Node: 1, Leader: 0, Term: 1},
-		{At: 50_000, Node: 1, Leader: 1, Term: 2}, // node1 still believes that it leads
-		{At: 100_000, Node: 0, Leader: 1, Term: 2},
+		{At: 50_000, Node: 0, Leader: 1, Term: 2}, // node2 does not know yet that it leads
+		{At: 100_000, Node: 1, Leader: 1, Term: 2},
 		{At: 150_000, Node: 1, Leader: -1, Term: 2},
 		{At: 200_000, Node: 0, Leader: -1, Term: 2},
 	}
