@@ -5,7 +5,7 @@ GO      ?= go
 BIN     := bin/rollcall
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-.PHONY: build run test conformance check bench fuzz soak vuln clients clean
+.PHONY: build run test conformance check bench compare fuzz soak vuln clients clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/rollcall
@@ -31,12 +31,17 @@ check:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags planted ./cmd/rollcall
 	$(GO) tool staticcheck ./...
 	$(GO) test -run 'TestImports|TestStateMachine' .
 
 # Ratios against named baselines; takes some minutes. docs/benchmarks.md explains the rows.
 bench: build
 	$(BIN) bench ratios
+
+# CP against AP under the same load and faults; a quarter of an hour. docs/comparison.md explains it.
+compare: build
+	$(BIN) bench compare --dcs 2 --out docs/benchmarks
 
 FUZZTIME ?= 30s
 fuzz:
