@@ -110,6 +110,16 @@ func (w view) share(calls func(verdict.Side) verdict.Calls) (share perRound, ok 
 	return share, len(share) > 0
 }
 
+// shareInTime is that of the calls that were answered before the fault was over; ok: there were any.
+func (w view) shareInTime(calls func(verdict.Side) verdict.Calls) (share perRound, ok bool) {
+	for _, s := range w {
+		if c := calls(s); c.Count > 0 {
+			share = append(share, float64(inTime(c))/float64(c.Count))
+		}
+	}
+	return share, len(share) > 0
+}
+
 // service says how many writes and reads a second there were, how many of them were answered, and how soon.
 func (w view) service() []string {
 	if _, ok := w.share(writes); !ok {
@@ -143,41 +153,47 @@ func dueRate(c verdict.Calls) float64 {
 	return c.PerSecond / c.Success
 }
 
-// accepted says how many writes were accepted, and how many were not. where is "there", or the like.
+// accepted says how many writes were accepted before the fault was over, and how many were not. where is "there", or
+// the like.
 func (w view) accepted(where string) string {
 	due := w.each(func(s verdict.Side) float64 { return float64(s.Writes.Count) })
-	done := w.each(func(s verdict.Side) float64 { return float64(answered(s.Writes)) })
+	done := w.each(func(s verdict.Side) float64 { return float64(inTime(s.Writes)) })
 	refused := w.each(func(s verdict.Side) float64 { return float64(refused(s.Writes)) })
 	doubt := w.each(func(s verdict.Side) float64 { return float64(s.Writes.Outcomes[trial.Unknown]) })
+	text := ""
 	switch {
 	case due.zero():
 		return ""
 	case refused.zero() && doubt.zero():
-		return "accepted " + done.all("write") + " " + where
-	case done.zero():
-		return "accepted none of " + due.counted("write") + " " + where
-	}
-	text := fmt.Sprintf("accepted %s %s", done.counted("write"), where)
-	if !refused.zero() {
+		text = "accepted " + done.all("write") + " " + where
+	case refused.zero():
+		text = fmt.Sprintf("accepted %s %s", done.counted("write"), where)
+	default:
 		text = fmt.Sprintf("refused %s %s", refused.counted("write"), where) + w.stopped()
 	}
 	if !doubt.zero() {
-		text += " (and left " + doubt.show(showCount) + " in doubt)"
+		text += ", left " + doubt.show(showCount) + " in doubt"
+	}
+	if late := w.each(func(s verdict.Side) float64 { return float64(s.Writes.Late) }); !late.zero() {
+		text += ", answered " + late.show(showCount) + " more only when it was over"
 	}
 	return text
 }
 
-// stopped says from when on no write was answered until the fault was undone.
+// stopped says from when on no write was answered until the fault was over.
 func (w view) stopped() string {
 	since := w.each(func(s verdict.Side) float64 { return s.NoWrites })
-	if slices.ContainsFunc(since, func(v float64) bool { return v < 0 }) {
+	switch {
+	case w.each(func(s verdict.Side) float64 { return float64(inTime(s.Writes)) }).zero():
+		return " and accepted none"
+	case slices.ContainsFunc(since, func(v float64) bool { return v < 0 }):
 		return ""
-	}
-	if since.zero() {
-		return " (all of them)"
 	}
 	return fmt.Sprintf(" (all of them from %s after the cut on)", since.show(showSeconds))
 }
+
+// inTime counts the calls that were answered before the fault was over.
+func inTime(c verdict.Calls) int { return answered(c) - c.Late }
 
 func answered(c verdict.Calls) int { return c.Outcomes[trial.Done] + c.Outcomes[trial.NotFound] }
 func refused(c verdict.Calls) int  { return c.Outcomes[trial.Refused] + c.Outcomes[trial.Unreached] }
@@ -185,7 +201,7 @@ func refused(c verdict.Calls) int  { return c.Outcomes[trial.Refused] + c.Outcom
 // answeredReads says how many reads were answered, and how many of those that can tell were stale. where is "there", or
 // the like.
 func (w view) answeredReads(where string) string {
-	share, ok := w.share(reads)
+	share, ok := w.shareInTime(reads)
 	switch {
 	case !ok:
 		return ""

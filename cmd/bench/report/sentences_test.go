@@ -48,6 +48,12 @@ func gap(c verdict.Calls, seconds float64) verdict.Calls {
 	return c
 }
 
+// overdue are calls as those given, of which so many were answered late.
+func overdue(c verdict.Calls, late int) verdict.Calls {
+	c.Late = late
+	return c
+}
+
 // stale is of 100 reads so many stale ones.
 func stale(count int, oldest float64) verdict.Staleness {
 	return verdict.Staleness{Reads: 100, Stale: count, Share: float64(count) / 100, Age: verdict.Spread{Count: count, Max: oldest}}
@@ -76,7 +82,7 @@ func TestSentencesOfFaults(t *testing.T) {
 			name: "isolate", fault: scenario.Fault{Kind: scenario.Isolate, Nodes: "follower"}, nodes: []int{0},
 			cp: verdict.Verdict{
 				Sides: []verdict.Side{
-					{Struck: true, Writes: done(12, 412), Reads: done(10, 90), Staleness: stale(0, 0), NoWrites: 1.2},
+					{Struck: true, Writes: overdue(done(12, 412), 5), Reads: overdue(done(15, 85), 5), Staleness: stale(0, 0), NoWrites: 1.2},
 					{Writes: gap(done(700, 0), 0.1)},
 				},
 				Healing: healed(0.4),
@@ -86,7 +92,7 @@ func TestSentencesOfFaults(t *testing.T) {
 				Healing: healed(1.3),
 			},
 			want: []string{
-				"In the 6 s in which node1 was cut off, CP refused 412 writes on the side cut off (all of them from 1.2 s after the cut on), " +
+				"In the 6 s in which node1 was cut off, CP refused 412 writes on the side cut off (all of them from 1.2 s after the cut on), answered 5 more only when it was over, " +
 					"answered 10.0 % of the reads there, none of them stale, and converged 400 ms after healing; " +
 					"AP accepted all 398 writes on the side cut off, answered all reads there, 31.0 % of those of watched keys up to 5.6 s stale, and converged 1.3 s after healing.",
 				fine,
@@ -102,7 +108,7 @@ func TestSentencesOfFaults(t *testing.T) {
 				Elections: 1, Leaderless: 1.5, Healing: healed(-1),
 			},
 			want: []string{
-				"In the 6 s in which the leader (AP: the first node) was cut off, CP accepted none of 9 writes on the side cut off, answered no read there, " +
+				"In the 6 s in which the leader (AP: the first node) was cut off, CP refused 6 writes on the side cut off and accepted none, left 3 in doubt, answered no read there, " +
 					"answered no write on the other side for 2.1 s, elected 1 new leader (without any for 1.5 s), and had not converged when the trial ended.",
 				fine,
 			},

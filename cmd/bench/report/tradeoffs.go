@@ -184,10 +184,10 @@ func total(of func(*verdict.Verdict) float64, show func(float64) string) func([]
 	}
 }
 
-// struckSide is the share of calls that were answered where the clients were cut off.
+// struckSide is the share of calls that were answered where the clients were cut off, while they were.
 func struckSide(calls func(verdict.Side) verdict.Calls) func([]run) reply {
 	return func(trials []run) reply {
-		share, ok := runs{of: trials}.side(0, true).share(calls)
+		share, ok := runs{of: trials}.side(0, true).shareInTime(calls)
 		if !ok {
 			return reply{}
 		}

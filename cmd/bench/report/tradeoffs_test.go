@@ -27,7 +27,7 @@ func TestTradeOffs(t *testing.T) {
 		want     tradeOff
 	}{
 		{"more writes on the side cut off are better", isolated,
-			[]verdict.Verdict{struck(done(10, 90), verdict.Staleness{})}, []verdict.Verdict{struck(done(100, 0), verdict.Staleness{})},
+			[]verdict.Verdict{struck(overdue(done(15, 85), 5), verdict.Staleness{})}, []verdict.Verdict{struck(done(100, 0), verdict.Staleness{})},
 			tradeOff{"Writes accepted on the minority side of a partition", "10.0 %", "100 %", "ap"}},
 		{"fewer stale reads are better", isolated,
 			[]verdict.Verdict{struck(done(1, 0), stale(0, 0))}, []verdict.Verdict{struck(done(1, 0), stale(31, 5.6))},

@@ -70,6 +70,9 @@ func cost(t *trial.Trial, s scenario.Scenario) Cost {
 		c.Written = float64(spent.written) / spent.took.Seconds()
 		c.Sent = float64(spent.sent) / spent.took.Seconds()
 	}
+	if heartbeatsOnly(s) {
+		c.MemoryPerInstances = memoryPerInstances(all, s.Load.Instances)
+	}
 	if spent.renewals > 0 && heartbeatsOnly(s) {
 		thousands := float64(spent.renewals) / 1000
 		c.CPUPerRenewals = spent.cpu.Seconds() / thousands
@@ -81,7 +84,6 @@ func cost(t *trial.Trial, s scenario.Scenario) Cost {
 		c.Memory += float64(last.Memory) / float64(len(all))
 		c.Disk += float64(last.Stored)
 	}
-	c.MemoryPerInstances = memoryPerInstances(all, s.Load.Instances)
 	return c
 }
 
@@ -124,7 +126,7 @@ func duringLoad(samples []trial.Usage, length trial.Micros) []trial.Usage {
 }
 
 // heartbeatsOnly reports whether nothing but heartbeats is sent, and nothing happens: only then the cost is that of
-// the heartbeats.
+// the heartbeats, and the memory that of the instances.
 func heartbeatsOnly(s scenario.Scenario) bool {
 	l := s.Load
 	return l.Registers+l.Writes+l.Reads+l.Fetches+l.Deltas+l.Sightings == 0 && l.Watchers == 0 && len(s.Storms)+len(s.Faults) == 0

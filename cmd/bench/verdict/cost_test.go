@@ -52,11 +52,11 @@ func TestCostPerRenewalIsOfHeartbeatsOnly(t *testing.T) {
 		name string
 		s    scenario.Scenario
 	}{
-		{"others read", scenario.Scenario{Load: scenario.Load{Reads: 1}}},
+		{"others read", scenario.Scenario{Load: scenario.Load{Instances: 1000, Reads: 1}}},
 		{"others watch", scenario.Scenario{Load: scenario.Load{Watchers: 1}}},
 		{"something fails", scenario.Scenario{Faults: []scenario.Fault{{}}}},
 	} {
-		if got := cost(&trial.Trial{Length: 3000 * ms, Usage: usage()}, c.s); got.CPUPerRenewals != 0 || got.BytesPerRenewals != 0 || got.CPU != 1 {
+		if got := cost(&trial.Trial{Length: 3000 * ms, Usage: usage()}, c.s); got.CPUPerRenewals != 0 || got.BytesPerRenewals != 0 || got.MemoryPerInstances != 0 || got.CPU != 1 {
 			t.Errorf("%s: the cost is %+v, want none per renewal", c.name, got)
 		}
 	}

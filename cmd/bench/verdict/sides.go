@@ -3,6 +3,7 @@ package verdict
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -83,7 +84,7 @@ func side(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during s
 	length := (during.to - during.from).Seconds()
 	reads := func(s trial.Series) bool { return !s.Operation.Writes() && slices.Contains(nodes, s.Node) }
 	writes := func(s trial.Series) bool { return s.Operation.Writes() && slices.Contains(nodes, s.Node) }
-	return Side{
+	found := Side{
 		Nodes:  nodes,
 		Reads:  callsOf(t.Series, length, reads, during.bin),
 		Writes: callsOf(t.Series, length, writes, during.bin),
@@ -92,6 +93,38 @@ func side(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during s
 		}),
 		NoWrites: noWrites(t.Series, writes, during),
 	}
+	found.Reads.Late, found.Writes.Late = late(t.Series, reads, during), late(t.Series, writes, during)
+	return found
+}
+
+// prompt is the longest latency of calls that nobody kept waiting.
+const prompt = 20 * time.Millisecond
+
+// inTime counts the answers of a bin that came before the stretch was over, and those that came later, which were kept
+// waiting until then. What was not prompt counts as late unless the bin says that it was not: it may have been due
+// at the bin's end, and have taken 1 % longer.
+func (s stretch) inTime(b trial.Bin) (inTime, late int) {
+	bin := trial.Of(trial.BinLength)
+	for latency, count := range pairs(b) {
+		if took := trial.Micros(latency); took > trial.Of(prompt) && begin(b)+bin+took+took/100 > s.to {
+			late += count
+		}
+	}
+	return b.Done + b.NotFound - late, late
+}
+
+// late counts the calls that were due in a stretch, and answered only when it was over.
+func late(series []trial.Series, wanted func(trial.Series) bool, during stretch) int {
+	count := 0
+	for _, s := range series {
+		for _, b := range s.Bins {
+			if wanted(s) && during.bin(b) {
+				_, late := during.inTime(b)
+				count += late
+			}
+		}
+	}
+	return count
 }
 
 // noWrites is Side.NoWrites.
@@ -104,7 +137,7 @@ func noWrites(series []trial.Series, wanted func(trial.Series) bool, during stre
 			}
 			end := begin(b) + trial.Of(trial.BinLength)
 			due = max(due, end)
-			if b.Done+b.NotFound > 0 {
+			if inTime, _ := during.inTime(b); inTime > 0 {
 				answered = max(answered, end)
 			}
 		}

@@ -56,6 +56,24 @@ func TestSidesAreTheClientsOfStruckNodesAndTheOthers(t *testing.T) {
 	}
 }
 
+func TestAnswersAfterTheFaultAreLate(t *testing.T) {
+	trial1 := &trial.Trial{
+		Mode: scenario.CP, Length: 2000 * ms, Nodes: three,
+		Faults: []trial.Fault{{Kind: scenario.Isolate, Nodes: []int{1}, From: 500 * ms, To: 1000 * ms}},
+		Series: []trial.Series{{Operation: trial.Heartbeat, Node: 1, Bins: []trial.Bin{
+			answers(5, 1), refusals(6), answers(7, 500, 198), answers(9, 20, 21),
+		}}},
+	}
+	got := Judge(trial1, scenario.Scenario{}).Sides[0]
+	if got.Writes.Count != 6 || got.Writes.Late != 2 {
+		t.Errorf("%d of %d writes were answered late, want 2 of 6: due from 0.7 s on and answered after 500 ms, not 198 ms, due from 0.9 s on and answered after 21 ms, not 20 ms", got.Writes.Late, got.Writes.Count)
+	}
+	trial1.Series[0].Bins = []trial.Bin{answers(5, 1), refusals(6), answers(7, 500), answers(9, 130)}
+	if got := Judge(trial1, scenario.Scenario{}).Sides[0].NoWrites; got != 0.1 {
+		t.Errorf("writes stopped %v s after the fault's begin, want 0.1: later answers were late", got)
+	}
+}
+
 func TestStretchOfAFault(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -43,6 +43,8 @@ type Calls struct {
 	Success    float64               `json:"success"`     // share that was answered; 1 if there were none
 	Latency    Spread                `json:"latency"`     // of the answered, from when they were due, in seconds
 	LongestGap float64               `json:"longest_gap"` // seconds in a row in which calls were due and none was answered, in steps of 0.1
+	// Late are those of the answered whose answers came only after the fault or the storm was over; of a Side.
+	Late int `json:"late,omitempty"`
 }
 
 // Spread describes values. Quantiles are of the nearest rank. What has no value, because it did not happen within the
@@ -76,8 +78,8 @@ type Side struct {
 	Reads     Calls     `json:"reads"`
 	Writes    Calls     `json:"writes"`
 	Staleness Staleness `json:"staleness"`
-	// NoWrites is how long after the fault's begin the writes came to a stop: no later one was answered that was due
-	// during the fault. In seconds; -1: the last one that was due was answered, or none was due.
+	// NoWrites is how long after the fault's begin the writes came to a stop: of those that were due later, none was
+	// answered before the fault was over. In seconds; -1: the last one that was due was, or none was due.
 	NoWrites float64 `json:"no_writes"`
 }
 
@@ -104,7 +106,7 @@ type Cost struct {
 	CPUPerRenewals     float64 `json:"cpu_per_1000_renewals"`     // seconds, of all nodes; from trials whose load is heartbeats only
 	BytesPerRenewals   float64 `json:"bytes_per_1000_renewals"`   // between nodes; likewise
 	DiskPerRenewals    float64 `json:"disk_per_1000_renewals"`    // bytes sent to disks; likewise
-	MemoryPerInstances float64 `json:"memory_per_1000_instances"` // resident bytes of one node, above those of the empty one
+	MemoryPerInstances float64 `json:"memory_per_1000_instances"` // resident bytes of one node, above those of the empty one; likewise
 	CPU                float64 `json:"cpu"`                       // seconds per second, of all nodes
 	Memory             float64 `json:"memory"`                    // bytes, mean of the nodes, at the end
 	Disk               float64 `json:"disk"`                      // bytes of all data directories at the end
