@@ -115,8 +115,8 @@ func lossQuestions() []question {
 	return []question{
 		{text: "Living instances evicted, in all scenarios", in: everywhere, of: total(func(v *verdict.Verdict) float64 { return float64(v.FalseEvictions) }, showCount)},
 		{text: "Living instances absent from lists, in all scenarios, in instance-seconds a node", in: everywhere, of: total(func(v *verdict.Verdict) float64 { return v.Missing }, showSum)},
-		{text: "Acknowledged registrations and updates lost, in all scenarios", in: everywhere, of: total(func(v *verdict.Verdict) float64 {
-			return float64(len(v.Lost) + len(v.Converged.Lost))
+		{text: "Acknowledged writes lost or revived, in all scenarios", in: everywhere, of: total(func(v *verdict.Verdict) float64 {
+			return float64(len(v.Lost) + len(v.Converged.Lost) + len(v.Revived))
 		}, showCount)},
 		{text: "Watched keys whose history a single copy explains", in: everywhere, most: true, of: explained},
 	}

@@ -119,5 +119,6 @@ func (p *parser) limitsOfMode(l *Limits) reader {
 		"converged":       optional(p.span, &l.Converged),
 		"false-evictions": optional(p.whole, &l.FalseEvictions),
 		"removal":         optional(p.span, &l.Removal),
+		"may-lose":        p.flag(&l.MayLose),
 	})
 }

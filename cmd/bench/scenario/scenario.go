@@ -91,4 +91,7 @@ type Limits struct {
 	Converged      *Span    `yaml:"converged" json:"converged,omitempty"` // from the end of the last fault
 	FalseEvictions *int     `yaml:"false-evictions" json:"false_evictions,omitempty"`
 	Removal        *Span    `yaml:"removal" json:"removal,omitempty"` // from a dead instance's last heartbeat until no node lists it, p99
+	// MayLose: what was acknowledged by a node just before it was killed may be lost, or revived if it was a
+	// cancel. Mode ap writes and tells after it has answered, unless data.sync is always.
+	MayLose bool `yaml:"may-lose" json:"may_lose,omitempty"`
 }
