@@ -77,9 +77,9 @@ func (o *Observer) asker(node int) *asker {
 	return &asker{http: o.http, addr: o.config.Nodes[node]}
 }
 
-// newClient is a client of some servers with an observer's patience.
-func newClient(h *http.Client, servers ...string) *client.Client {
-	c, err := client.New(client.Config{Servers: servers, HTTPClient: h, Timeout: 2 * patience})
+// newClient is a client of some servers.
+func newClient(h *http.Client, timeout time.Duration, servers ...string) *client.Client {
+	c, err := client.New(client.Config{Servers: servers, HTTPClient: h, Timeout: timeout})
 	if err != nil {
 		panic(err) // whoever started the servers gave a wrong address
 	}
@@ -103,6 +103,9 @@ func repeat(ctx context.Context, every time.Duration, do func() (pause time.Dura
 
 // wait reports whether the time passed before ctx ended.
 func wait(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

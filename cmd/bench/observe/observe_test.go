@@ -256,9 +256,9 @@ func TestEvictionsAreToldAsTrueOrFalseThroughInterruptions(t *testing.T) {
 		r.nodes[1].tell("DELETED", "canceled", "other")
 		r.nodes[2].set(func(s *fakeState) { s.refuses = true })
 		r.nodes[2].hangUp()
-		after(10 * time.Second)
+		after(35 * time.Second)
 		r.nodes[2].set(func(s *fakeState) { s.refuses = false })
-		after(2 * retryEvery)
+		after(200 * time.Millisecond) // the longest of a client's shortest pauses, and one of ours
 		later := trial.Since(began, time.Now())
 		r.nodes[2].tell("DELETED", "evicted", "dead")
 		after(time.Millisecond)

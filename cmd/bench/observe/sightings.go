@@ -53,14 +53,14 @@ func newSightings(o *Observer) *sightings {
 	s := &sightings{observer: o, waiting: make(map[string]*sighting), watching: make([]bool, len(o.config.Nodes))}
 	var all []string
 	for node, addr := range o.config.Nodes {
-		s.homes = append(s.homes, newClient(o.http, "http://"+addr))
+		s.homes = append(s.homes, newClient(o.http, 2*patience, "http://"+addr))
 		all = append(all, "http://"+addr)
 		for _, glance := range []glance{byRead, byStaleRead, byList, byDelta} {
 			s.lookouts = append(s.lookouts, newLookout(o, node, glance))
 		}
 	}
 	if len(all) > 0 {
-		s.everywhere = newClient(o.http, all...)
+		s.everywhere = newClient(o.http, 2*patience, all...)
 	}
 	return s
 }
@@ -107,24 +107,34 @@ func (s *sightings) sight(ctx context.Context, n int) {
 	for _, l := range s.lookouts {
 		l.take(g)
 	}
-	limit := time.NewTimer(sightLimit)
-	defer limit.Stop()
-	for node, told := range g.told {
-		select {
-		case at := <-told:
-			if !at.IsZero() {
-				s.observer.sighted(g, node, trial.ByWatch, at)
-			}
-		case <-limit.C:
-			limit.Reset(0)
+	limited, cancel := context.WithTimeout(ctx, sightLimit)
+	defer cancel()
+	for node := range g.told {
+		switch at, told := g.watched(limited, node); {
+		case !told:
 			s.observer.unseen(g, node, trial.ByWatch)
-		case <-ctx.Done():
-			s.observer.unseen(g, node, trial.ByWatch)
+		case !at.IsZero():
+			s.observer.sighted(g, node, trial.ByWatch, at)
 		}
 	}
 	select {
 	case <-g.done:
 	case <-ctx.Done():
+	}
+}
+
+// watched is when the watch of a node told of the registration; told is false if it has not when ctx ends.
+func (g *sighting) watched(ctx context.Context, node int) (at time.Time, told bool) {
+	select {
+	case at = <-g.told[node]:
+		return at, true
+	case <-ctx.Done():
+	}
+	select {
+	case at = <-g.told[node]:
+		return at, true
+	default:
+		return time.Time{}, false
 	}
 }
 

@@ -80,6 +80,11 @@ func TestWhatIsNotSeenInTimeIsGivenUp(t *testing.T) {
 				t.Errorf("by %s: seen after %v, want -1", way, got)
 			}
 		}
+		for way, got := range r.delays(0, 2) {
+			if !slices.Equal(got, []time.Duration{0}) {
+				t.Errorf("by %s: seen at another node after %v, want at once", way, got)
+			}
+		}
 		if got := len(r.delays(0, 1)); got != len(trial.Ways) {
 			t.Errorf("given up by %d ways, want all", got)
 		}

@@ -9,12 +9,17 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// retryEvery is the pause before a node that does not answer is asked again for its stream of changes.
-const retryEvery = 50 * time.Millisecond
+const (
+	// retryEvery is the pause before a node that does not answer is asked again for its stream of changes.
+	retryEvery = 50 * time.Millisecond
+	// streamPatience is longer than a client's longest pause between two tries: after so long a try it begins anew with
+	// its shortest.
+	streamPatience = 10 * time.Second
+)
 
 // watch follows a node's stream of changes, and goes on after every interruption.
 func (o *Observer) watch(ctx context.Context, node int) {
-	c := newClient(&http.Client{Transport: insistent{o.http.Transport}}, "http://"+o.config.Nodes[node])
+	c := newClient(&http.Client{Transport: insistent{o.http.Transport}}, streamPatience, "http://"+o.config.Nodes[node])
 	repeat(ctx, retryEvery, func() time.Duration {
 		_ = c.Watch(ctx, client.WatchConfig{}, func(e client.WatchEvent) error { // its end is the node's, and it begins anew
 			o.changed(node, e, time.Now())
