@@ -126,6 +126,8 @@ func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
 		{"cancel under way, not listed", after(canceling(2, 20)), absent, 50, 51, nil},
 		{"cancel that began after the answer", after(canceling(2, 60)), absent, 50, 51, []string{missing}},
 		{"cancel not done", after(canceling(2, 20), notDone(2)), absent, 50, 51, []string{missing}},
+		{"cancel not done at the second try", after(canceling(2, 20), canceling(2, 30), notDone(2)), absent, 50, 51, nil},
+		{"cancel done at the second try", after(canceling(2, 20), canceling(2, 30), canceled(2, 31)), 1, 50, 51, []string{ghost}},
 		{"canceled", gone(), absent, 50, 51, nil},
 		{"canceled, but listed", gone(), 1, 50, 51, []string{ghost}},
 		{"canceled, but listed in an older version", after(registering(2, 11), registered(2, 12), canceling(3, 20), canceled(3, 30)), 1, 50, 51, []string{ghost}},

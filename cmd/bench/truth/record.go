@@ -121,9 +121,12 @@ func (r *record) settle(to fate, version int64, at time.Time) {
 	}
 }
 
-// withdraw takes a write back that has not happened.
+// withdraw takes a write back that has not happened. If it was noted twice, because an earlier try has got no answer,
+// that one stays.
 func (r *record) withdraw(version int64) {
-	r.open = slices.DeleteFunc(r.open, func(w write) bool { return w.version == version })
+	if i := slices.IndexFunc(r.open, func(w write) bool { return w.version == version }); i >= 0 {
+		r.open = slices.Delete(r.open, i, i+1)
+	}
 }
 
 // heard notes a sign of life.
