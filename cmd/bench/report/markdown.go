@@ -70,8 +70,8 @@ func (r *Report) planText() string {
 	if p.Quick {
 		kind = "quick"
 	}
-	text := fmt.Sprintf("%d scenarios, %d trials of %s each with the same load and faults in both modes (%s, seed %d), on clusters of real processes; it took %s.",
-		len(r.ran()), len(r.Trials), showSeconds(p.Length.Seconds()), kind, p.Seed, p.Took.Duration().Round(1e9))
+	text := fmt.Sprintf("%s, %s of %s each with the same load and faults in both modes (%s, seed %d), on clusters of real processes; it took %s.",
+		counted(len(r.ran()), "scenario"), counted(len(r.Trials), "trial"), showSeconds(p.Length.Seconds()), kind, p.Seed, p.Took.Duration().Round(1e9))
 	for _, sentence := range p.LeftOut {
 		text += " " + sentence
 	}

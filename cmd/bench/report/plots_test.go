@@ -90,6 +90,18 @@ func TestTimeLineOfAPartitionTellsItsSidesApart(t *testing.T) {
 	}
 }
 
+func TestTimeLineEndsWithItsLastObservation(t *testing.T) {
+	tr := tiny()
+	tr.Settled = 9 * second
+	if got := modeLineOf(tr, scenario.Scenario{}).until(); got != 0.2 {
+		t.Errorf("until %v without observations, want the load's length of 0.2", got)
+	}
+	tr.Lists = []trial.List{{Asked: 3 * second}}
+	if got := modeLineOf(tr, scenario.Scenario{}).until(); got != 3.1 {
+		t.Errorf("until %v, want 3.1: the end of the 100 ms of the last list", got)
+	}
+}
+
 func TestLeaderStripFollowsTheGreatestTerm(t *testing.T) {
 	tr := tiny()
 	tr.Leaders = []trial.Leader{

@@ -2,7 +2,9 @@ package report
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -12,7 +14,7 @@ import (
 // timeline is what the time line of a scenario shows: one trial of each mode.
 type timeline struct {
 	Scenario string                      `json:"scenario"`
-	Until    float64                     `json:"until"` // seconds: when the later one ended
+	Until    float64                     `json:"until"` // seconds: when the last of what is shown was observed
 	Modes    map[scenario.Mode]*modeLine `json:"modes"`
 }
 
@@ -51,7 +53,7 @@ func (r *Report) timelineOf(s scenario.Scenario) timeline {
 	for _, mode := range r.modes() {
 		if trials, _ := r.of(s.Name, mode); len(trials) > 0 {
 			line.Modes[mode] = modeLineOf(trials[0], s)
-			line.Until = max(line.Until, end(trials[0]).Seconds())
+			line.Until = max(line.Until, line.Modes[mode].until())
 		}
 	}
 	return line
@@ -155,6 +157,9 @@ func backlog(t *trial.Trial) (queued, lag samples) {
 	latest := map[int]trial.Replication{}
 	next := 0
 	for i := range queued {
+		if next == len(t.Replicator) && next > 0 && i > slot(t.Replicator[next-1].At+trial.Of(time.Second)) {
+			break // nobody asked any more
+		}
 		for ; next < len(t.Replicator) && slot(t.Replicator[next].At) <= i; next++ {
 			latest[t.Replicator[next].Node] = t.Replicator[next]
 		}
@@ -168,6 +173,19 @@ func backlog(t *trial.Trial) (queued, lag samples) {
 		}
 	}
 	return queued, lag
+}
+
+// until is when the last of what is shown was observed, in seconds, and at least the length of the load.
+func (m *modeLine) until() float64 {
+	last := m.Length
+	for _, s := range []samples{m.WriteSuccess, m.ReadSuccess, m.Age, m.Missing, m.Queued} {
+		for i, value := range s {
+			if !math.IsNaN(value) {
+				last = max(last, binBegin(i+1))
+			}
+		}
+	}
+	return significant(last)
 }
 
 // hasBacklog reports whether there was anything to catch up with after nodes were apart.

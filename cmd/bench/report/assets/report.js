@@ -142,9 +142,10 @@
   function leaderRows(line, top) {
     const list = [];
     modesOf(line).forEach((mode) => {
-      (line.modes[mode].leaders || []).forEach((strip) => {
+      const strips = line.modes[mode].leaders;
+      strips.forEach((strip) => {
         if (list.length === 0) top += 26;
-        list.push({ strip, modes: [mode], top, height: 22, title: list.length === 0 ? { panel: { title: "Leader", unit: "of the greatest term that any node tells" }, top: top - 24 } : null });
+        list.push({ strip, tag: strips.length > 1 ? `${mode.toUpperCase()} ${strip.dc}` : undefined, modes: [mode], top, height: 22, title: list.length === 0 ? { panel: { title: "Leader", unit: "of the greatest term that any node tells" }, top: top - 24 } : null });
         top += 22 + 8;
       });
     });
@@ -179,7 +180,7 @@
     };
   }
 
-  function titles({ title, modes, top, height, panel }, colors, width) {
+  function titles({ title, tag, modes, top, height, panel }, colors, width) {
     const list = [];
     if (title) {
       const { unit, styles } = title.panel;
@@ -190,7 +191,7 @@
       });
     }
     if (!panel || !panel.together) {
-      list.push({ text: modes[0].toUpperCase(), left: 2, top: top + height / 2 - 8, padding: 0, textStyle: { fontSize: 13, fontWeight: 700, color: colors[modes[0]] } });
+      list.push({ text: tag || modes[0].toUpperCase(), left: 2, top: top + height / 2 - 8, padding: 0, textStyle: { fontSize: 13, fontWeight: 700, color: colors[modes[0]] } });
     }
     return list;
   }
@@ -264,7 +265,8 @@
   // stripSeries shows who led as areas of a line that is not drawn.
   function stripSeries(index, { strip, modes }, line, colors, inner) {
     const names = [...new Set(strip.reigns.map((reign) => reign.name))].filter(Boolean).sort();
-    const areas = strip.reigns.map((reign) => {
+    const reigns = strip.reigns.filter((reign) => reign.from < line.until).map((reign) => ({ ...reign, to: Math.min(reign.to, line.until) }));
+    const areas = reigns.map((reign) => {
       const room = ((reign.to - reign.from) / line.until) * inner;
       const text = [`${reign.name}, term ${reign.term}`, reign.name].find((t) => textWidth(t) < room - 6) || "";
       const nobody = ["no leader", "none"].find((t) => textWidth(t) < room - 4) || "";
