@@ -23,14 +23,17 @@ type fakeCluster struct {
 	mu     sync.Mutex
 	apps   map[string]map[string]json.RawMessage // by application and id
 	down   []bool
-	refuse bool // registrations
+	rest   int   // heartbeats that a started node lets the others have before it answers
+	asleep []int // by node: how many of them are left
+	refuse bool  // registrations
 	closed int
+	late   int   // requests that came after Close
 	broken error // what Close returns
 }
 
 // startFake starts a cluster of three nodes. It is ended by Close, and if that does not come by the test's end.
 func startFake(t *testing.T) *fakeCluster {
-	c := &fakeCluster{apps: make(map[string]map[string]json.RawMessage), down: make([]bool, 3)}
+	c := &fakeCluster{apps: make(map[string]map[string]json.RawMessage), down: make([]bool, 3), asleep: make([]int, 3)}
 	for node := range c.down {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(node, w, r) }))
 		t.Cleanup(s.Close)
@@ -42,8 +45,16 @@ func startFake(t *testing.T) *fakeCluster {
 func (c *fakeCluster) serve(node int, w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.down[node] {
+	if c.closed > 0 {
+		c.late++
+	}
+	if c.down[node] || c.asleep[node] > 0 {
 		panic(http.ErrAbortHandler) // the connection ends without an answer
+	}
+	if r.Method == http.MethodPut {
+		for i := range c.asleep {
+			c.asleep[i]--
+		}
 	}
 	path, ok := strings.CutPrefix(r.URL.Path, "/eureka/v2/apps")
 	switch {
@@ -128,15 +139,28 @@ func (c *fakeCluster) set(node int, down bool) error {
 	return nil
 }
 
-func (c *fakeCluster) Kill(node int) error                     { return c.set(node, true) }
-func (c *fakeCluster) Stop(_ context.Context, node int) error  { return c.set(node, true) }
-func (c *fakeCluster) Start(_ context.Context, node int) error { return c.set(node, false) }
-func (c *fakeCluster) Pause(int) error                         { return errors.New("not in this fake") }
-func (c *fakeCluster) Resume(int) error                        { return errors.New("not in this fake") }
-func (c *fakeCluster) Cut(int, int)                            {}
-func (c *fakeCluster) Heal()                                   {}
-func (c *fakeCluster) SlowDisk(int, time.Duration) error       { return errors.New("not in this fake") }
-func (c *fakeCluster) Usage(node int) (trial.Usage, error)     { return trial.Usage{Memory: 1 << 20}, nil }
+func (c *fakeCluster) Kill(node int) error                    { return c.set(node, true) }
+func (c *fakeCluster) Stop(_ context.Context, node int) error { return c.set(node, true) }
+
+func (c *fakeCluster) Start(_ context.Context, node int) error {
+	c.mu.Lock()
+	c.asleep[node] = c.rest
+	c.mu.Unlock()
+	return c.set(node, false)
+}
+
+func (c *fakeCluster) Pause(int) error                     { return errors.New("not in this fake") }
+func (c *fakeCluster) Resume(int) error                    { return errors.New("not in this fake") }
+func (c *fakeCluster) Cut(int, int)                        {}
+func (c *fakeCluster) Heal()                               {}
+func (c *fakeCluster) SlowDisk(int, time.Duration) error   { return errors.New("not in this fake") }
+func (c *fakeCluster) Usage(node int) (trial.Usage, error) { return trial.Usage{Memory: 1 << 20}, nil }
+
+func (c *fakeCluster) lateRequests() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.late
+}
 
 func (c *fakeCluster) Close() error {
 	c.mu.Lock()

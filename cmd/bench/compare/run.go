@@ -137,6 +137,8 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 	r.began = time.Now().Add(spreading)
 	watched := r.watched()
 	r.observer = observe.New(watched)
+	loading, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil) // not before: instances send heartbeats until the end
 	observing, stop := context.WithCancel(ctx)
 	var observers sync.WaitGroup
 	observers.Go(func() {
@@ -144,7 +146,7 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 			r.observer.Run(observing)
 		}
 	})
-	faults, err := r.underLoad(ctx)
+	faults, err := r.underLoad(loading, giveUp)
 	r.settle(ctx)
 	stop()
 	observers.Wait()
@@ -171,11 +173,12 @@ func (r *run) watched() observe.Config {
 	return c
 }
 
-// underLoad runs the load with the scenario's faults and storms, until it and they have ended.
-func (r *run) underLoad(ctx context.Context) ([]trial.Fault, error) {
+// underLoad runs the load with the scenario's faults and storms, until it and they have ended. What never ends is
+// given up, and with it ctx.
+func (r *run) underLoad(ctx context.Context, giveUp context.CancelCauseFunc) ([]trial.Fault, error) {
 	within := r.length() + stuck
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("the load has not ended after %s", within))
-	defer cancel()
+	guard := time.AfterFunc(within, func() { giveUp(fmt.Errorf("the load has not ended after %s", within)) })
+	defer guard.Stop()
 	i := r.injector()
 	telling, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup

@@ -23,7 +23,11 @@ func TestRunMeasuresEachModeOnAClusterOfItsOwn(t *testing.T) {
 	s := small()
 	s.Settings = map[string]string{"data.sync": "always"}
 	s.Faults = []scenario.Fault{{At: scenario.Moment{Percent: 30}, For: scenario.Moment{Percent: 40}, Kind: scenario.Kill, Nodes: "leader"}}
-	l := &launcher{t: t}
+	// The last heartbeats that it waits for come after the load, while others still observe.
+	l := &launcher{t: t, change: func(_ int, c *fakeCluster) error {
+		c.rest = 9
+		return nil
+	}}
 	var lines strings.Builder
 	config := configOf(l, s)
 	config.Progress = &lines
@@ -37,6 +41,9 @@ func TestRunMeasuresEachModeOnAClusterOfItsOwn(t *testing.T) {
 		}
 		if closed := l.clusters[i].closed; closed != 1 {
 			t.Errorf("cluster %d was closed %d times, want once", i, closed)
+		}
+		if late := l.clusters[i].lateRequests(); late > 0 {
+			t.Errorf("cluster %d got %d requests after its end", i, late)
 		}
 		if got := c.Trials[i]; got.Mode != mode || got.Scenario != "small" || got.Round != 1 || got.Seed != c.Trials[0].Seed {
 			t.Errorf("trial %d is of %s, %s, round %d, seed %d", i, got.Scenario, got.Mode, got.Round, got.Seed)
