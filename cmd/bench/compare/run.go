@@ -147,7 +147,7 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 		}
 	})
 	faults, err := r.underLoad(loading, giveUp)
-	r.settle(ctx)
+	r.settle(ctx, faults)
 	stop()
 	observers.Wait()
 	if ctx.Err() != nil {

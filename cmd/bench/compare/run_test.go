@@ -95,14 +95,23 @@ func complete(t *testing.T, got *trial.Trial) {
 }
 
 func TestTheDeadAreAwaitedUntilTheirLeasesEnd(t *testing.T) {
-	s := small()
-	s.Faults = []scenario.Fault{
-		{At: scenario.Moment{Percent: 50}, Kind: scenario.Die, Instances: "1"},
-		{At: scenario.Moment{Percent: 90}, For: scenario.Moment{Percent: 10}, Kind: scenario.Pause, Nodes: "all"},
-	}
-	r := run{turn: turn{scenario: s}}
-	if got, want := r.deaths(), 500*time.Millisecond+3*time.Second+evictionLag; got != want {
-		t.Errorf("awaited until %s, want %s", got, want)
+	died := trial.Fault{Kind: scenario.Die, From: 2e6, To: 2e6}
+	back := trial.Fault{Kind: scenario.Kill, From: 1e6, To: 4e6, Ready: 5e6}
+	for _, tt := range []struct {
+		name   string
+		faults []trial.Fault
+		want   time.Duration
+	}{
+		{"nobody died", []trial.Fault{back}, 0},
+		{"since their death", []trial.Fault{died}, 5*time.Second + evictionLag},
+		{"since a node is back that counts anew", []trial.Fault{back, died}, 8*time.Second + evictionLag},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := run{turn: turn{scenario: small()}}
+			if got := r.deaths(tt.faults); got != tt.want {
+				t.Errorf("awaited until %s, want %s", got, tt.want)
+			}
+		})
 	}
 }
 

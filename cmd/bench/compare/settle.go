@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
 const (
@@ -21,31 +22,34 @@ func (r *run) leaseEnds() time.Duration {
 	return r.turn.scenario.Load.Lease.Duration() + evictionLag
 }
 
-// settle waits until every node lists what was acknowledged before the last fault ended, then until it lists what was
-// acknowledged at all, and until the leases of the dead have ended; in bounded time. The second mark comes after the
+// settle waits until every node lists what was acknowledged before the last fault ended, and until the leases of the
+// dead have ended, then until it lists what was acknowledged at all; in bounded time. The second mark comes after the
 // first wait, for it would count what came after the fault as not healed.
-func (r *run) settle(ctx context.Context) {
+func (r *run) settle(ctx context.Context, faults []trial.Fault) {
 	within := settleWithin
 	if r.config.Plan.Quick {
 		within = settleWithinQuick
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	ended := r.began.Add(r.deaths())
+	ended := r.began.Add(r.deaths(faults))
 	await(ctx, settlePoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
 	r.book.Mark()
 	await(ctx, settlePoll, r.observer.Healed)
 }
 
-// deaths is when the leases of the last instances that died must have ended, from the load's begin.
-func (r *run) deaths() time.Duration {
-	var last time.Duration
-	for _, f := range r.turn.scenario.Faults {
-		if f.Kind == scenario.Die {
-			last = max(last, f.At.In(r.length())+r.leaseEnds())
-		}
+// deaths is when the leases of all instances that died must have ended, from the load's begin; 0: none died. A node
+// that comes back gives each lease its time anew.
+func (r *run) deaths(faults []trial.Fault) time.Duration {
+	died, last := false, trial.Micros(0)
+	for _, f := range faults {
+		died = died || f.Kind == scenario.Die
+		last = max(last, f.To, f.Ready)
 	}
-	return last
+	if !died {
+		return 0
+	}
+	return last.Duration() + r.leaseEnds()
 }
 
 // await asks every so often until it is done or ctx ends.

@@ -26,6 +26,7 @@ type fleet struct {
 	dice     *rand.Rand // by which instances are struck
 	agendas  []*agenda  // by home node
 	entering bool       // the lasting instances are being registered; nobody else renews them yet
+	staying  bool       // those that come and go do not go any more
 	awaited  int        // lasting instances that were not yet registered
 	complete chan struct{}
 }
@@ -181,8 +182,10 @@ func (f *fleet) release(i *instance, certain bool) {
 		f.plan(i, now.Add(flapPause))
 	case !i.registered:
 		f.plan(i, now)
-	case !i.leaves.IsZero():
+	case !i.leaves.IsZero() && !f.staying:
 		f.plan(i, earlier(i.beat, i.leaves))
+	case !i.leaves.IsZero():
+		f.plan(i, i.beat)
 	case f.entering:
 		f.plan(i, i.beat)
 	}

@@ -132,6 +132,14 @@ func (f *fleet) due(a *agenda, now time.Time) (i *instance, due time.Time, do er
 	return nil, now.Add(longWait), nil
 }
 
+// stayOn lets instances that come and go stay registered from now on. Their cancels would go on for a while after a
+// load's end, and nobody could tell what the nodes should hold when all has settled.
+func (f *fleet) stayOn() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.staying = true
+}
+
 // next is what the client of an idle instance has to do at a time; nil: nothing beside its heartbeats.
 func (f *fleet) next(i *instance, at time.Time) errand {
 	switch {
@@ -143,7 +151,7 @@ func (f *fleet) next(i *instance, at time.Time) errand {
 		return f.enter
 	case i.leaves.IsZero() && !f.entering:
 		return nil
-	case !i.leaves.IsZero() && !at.Before(i.leaves):
+	case !i.leaves.IsZero() && !at.Before(i.leaves) && !f.staying:
 		return f.leave
 	}
 	return f.renewOnce

@@ -65,6 +65,31 @@ func TestRegisteredInstancesAreRenewedWhileTheOthersAreRegistered(t *testing.T) 
 	}
 }
 
+// What the nodes should hold must not change any more while they are asked for it.
+func TestNobodyLeavesAfterTheEndOfTheLoad(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := newTestLoad(t, c, scenario.Load{Registers: 100})
+	l.fleet.interval, l.fleet.stay = 50*time.Millisecond, 150*time.Millisecond
+	if err := l.Run(t.Context(), time.Now(), 300*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Stop)
+	rounds := func(n int) {
+		t.Helper()
+		renewals := len(c.requests(http.MethodPut, ""))
+		eventually(t, "heartbeats", func() bool { return len(c.requests(http.MethodPut, "")) >= renewals+n*c.registered() })
+	}
+	rounds(2) // a cancel that had begun has ended then
+	stayed := c.registered()
+	if stayed == 0 {
+		t.Fatal("nobody is left to stay")
+	}
+	rounds(4)
+	if got := c.registered(); got != stayed {
+		t.Errorf("%d of %d instances are registered after the time of their stay, want all", got, stayed)
+	}
+}
+
 func TestAnInstanceWhoseCancelIsNotFoundIsGoneAllTheSame(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := newTestLoad(t, c, scenario.Load{Registers: 1})
