@@ -38,7 +38,10 @@ const compareLimit = 10 * time.Minute
 // comparedReport is what these tests look at in report.json.
 type comparedReport struct {
 	Comparison struct {
-		Trials []struct{ Scenario, Mode, Failed string }
+		Trials []struct {
+			Scenario, Mode, Failed string
+			Faults                 []struct{ Kind string }
+		}
 	}
 	Verdicts []comparedVerdict
 }
@@ -194,6 +197,29 @@ func TestTheComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 		}
 		if v.Converged.Result != "ok" {
 			t.Errorf("%s in mode %s: convergence is %s, want ok", trial.Scenario, trial.Mode, v.Converged.Result)
+		}
+	}
+}
+
+// The example of the page on scenarios runs as it is. Its limits are not looked at: leases of 3 s and gaps of 5 s
+// tell of the machine, too.
+func TestAScenarioWrittenByThePageAloneRuns(t *testing.T) {
+	t.Parallel()
+	example, err := os.ReadFile("../docs/scenarios/example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := compareModes(t, Binary(t), "", "cp,ap", string(example))
+	if len(c.report.Verdicts) != 2 {
+		t.Fatalf("%d verdicts, want 2; it said:\n%s", len(c.report.Verdicts), c.stderr)
+	}
+	for i, v := range c.report.Verdicts {
+		trial := c.report.Comparison.Trials[i]
+		if trial.Failed != "" || v.History.Result == "violated" || v.Converged.Result != "ok" || v.broke(trial.Mode+": nothing is") {
+			t.Errorf("%s in mode %s: %+v, %+v, want it completed, and nothing wrong but limits", trial.Scenario, trial.Mode, trial, v)
+		}
+		if len(trial.Faults) != 2 || trial.Faults[0].Kind != "kill" || trial.Faults[1].Kind != "die" {
+			t.Errorf("%s in mode %s: the faults are %+v, want those of the file", trial.Scenario, trial.Mode, trial.Faults)
 		}
 	}
 }
