@@ -104,7 +104,7 @@ func TestTheDeadAreAwaitedUntilTheirLeasesEnd(t *testing.T) {
 	}{
 		{"nobody died", []trial.Fault{back}, 0},
 		{"since their death", []trial.Fault{died}, 5*time.Second + evictionLag},
-		{"since a node is back that counts anew", []trial.Fault{back, died}, 8*time.Second + evictionLag},
+		{"since a node is back that counts anew, twice", []trial.Fault{back, died}, 11*time.Second + evictionLag},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := run{turn: turn{scenario: small()}}

@@ -39,17 +39,22 @@ func (r *run) settle(ctx context.Context, faults []trial.Fault) {
 }
 
 // deaths is when the leases of all instances that died must have ended, from the load's begin; 0: none died. A node
-// that comes back gives each lease its time anew.
+// that comes back gives each lease its time anew, and so does self-preservation once more when it goes off there.
 func (r *run) deaths(faults []trial.Fault) time.Duration {
-	died, last := false, trial.Micros(0)
+	died, last := false, time.Duration(0)
 	for _, f := range faults {
-		died = died || f.Kind == scenario.Die
-		last = max(last, f.To, f.Ready)
+		ended := max(f.To, f.Ready).Duration() + r.leaseEnds()
+		if f.Kind == scenario.Die {
+			died = true
+		} else {
+			ended += r.turn.scenario.Load.Lease.Duration()
+		}
+		last = max(last, ended)
 	}
 	if !died {
 		return 0
 	}
-	return last.Duration() + r.leaseEnds()
+	return last
 }
 
 // await asks every so often until it is done or ctx ends.
