@@ -73,52 +73,52 @@ func (r *Report) sightings(name string, mode scenario.Mode, way trial.Way, abroa
 	return delays
 }
 
-// removalPlot is how long instances that went were still listed by some node, over all scenarios with the same lease.
+// removalPlot is how long instances that went were still listed by some node.
 type removalPlot struct {
-	Died     []cdf   `json:"died"`     // a line for each mode, from the last heartbeat on
-	Canceled []cdf   `json:"canceled"` // likewise, from the cancel's answer on
-	Lease    float64 `json:"lease"`    // seconds, of the instances that died
+	Died     []cdf   `json:"died"`     // from the last heartbeat on; a line for each mode and each scenario in which instances die
+	Canceled []cdf   `json:"canceled"` // from the cancel's answer on; a line for each mode, over all scenarios in which nothing fails
+	Lease    float64 `json:"lease"`    // seconds, the longest of the instances that died
 }
 
-// removal takes the scenario in which most instances died, and those with its lease.
 func (r *Report) removal() removalPlot {
 	plot := removalPlot{Died: []cdf{}, Canceled: []cdf{}}
-	lease := r.lease()
-	plot.Lease = lease.Duration().Seconds()
-	for _, mode := range r.modes() {
-		if died := r.departures(mode, lease, false); len(died) > 0 {
-			plot.Died = append(plot.Died, cdfOf("died", mode, died))
+	for _, s := range r.ran() {
+		if !kills(s) {
+			continue
 		}
-		if canceled := r.departures(mode, lease, true); len(canceled) > 0 {
+		for _, mode := range r.modes() {
+			if died := r.departures(mode, false, s); len(died) > 0 {
+				plot.Died = append(plot.Died, cdfOf(s.Title, mode, died))
+				plot.Lease = max(plot.Lease, s.Load.Lease.Duration().Seconds())
+			}
+		}
+	}
+	for _, mode := range r.modes() {
+		if canceled := r.departures(mode, true, r.undisturbed()...); len(canceled) > 0 {
 			plot.Canceled = append(plot.Canceled, cdfOf("canceled", mode, canceled))
 		}
 	}
 	return plot
 }
 
-// lease is the instances' in the scenario in which most of them died.
-func (r *Report) lease() scenario.Span {
-	var lease scenario.Span
-	most := -1
-	for _, s := range r.ran() {
-		died := 0
-		for _, mode := range r.modes() {
-			died += len(r.departures(mode, s.Load.Lease, false))
-		}
-		if died > most {
-			most, lease = died, s.Load.Lease
-		}
+// kills reports whether instances die in a scenario. Others may fall silent there, and come back.
+func kills(s scenario.Scenario) bool {
+	return slices.ContainsFunc(s.Faults, func(f scenario.Fault) bool { return f.Kind == scenario.Die })
+}
+
+// undisturbed are the scenarios without faults, or if there are none, all.
+func (r *Report) undisturbed() []scenario.Scenario {
+	calm := slices.DeleteFunc(slices.Clone(r.ran()), func(s scenario.Scenario) bool { return len(s.Faults) > 0 })
+	if len(calm) == 0 {
+		return r.ran()
 	}
-	return lease
+	return calm
 }
 
 // departures is, of each instance that went, how long the last node listed it; negative: until the end.
-func (r *Report) departures(mode scenario.Mode, lease scenario.Span, canceled bool) []trial.Micros {
+func (r *Report) departures(mode scenario.Mode, canceled bool, scenarios ...scenario.Scenario) []trial.Micros {
 	var delays []trial.Micros
-	for _, s := range r.ran() {
-		if s.Load.Lease != lease {
-			continue
-		}
+	for _, s := range scenarios {
 		trials, _ := r.of(s.Name, mode)
 		for _, t := range trials {
 			delays = append(delays, lastGone(t, canceled)...)

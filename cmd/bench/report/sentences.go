@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -88,11 +89,14 @@ func stormSentence(s scenario.Scenario, number int, modes []runs) string {
 	})
 }
 
+// rateNouns are what rates count whose names are no nouns.
+var rateNouns = map[string]string{"registers": "new instances", "writes": "writes on watched keys"}
+
 // stormOf names the rates of a storm, sorted.
 func stormOf(s scenario.Storm) string {
 	var parts []string
 	for _, name := range sortedNames(s.Load) {
-		parts = append(parts, fmt.Sprintf("%s %s per second", showCount(s.Load[name]), name))
+		parts = append(parts, fmt.Sprintf("%s %s per second", showCount(s.Load[name]), cmp.Or(rateNouns[name], name)))
 	}
 	return list(parts)
 }

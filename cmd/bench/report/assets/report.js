@@ -65,7 +65,7 @@
       lines: [{ key: "writeLatency", name: "writes, p99" }, { key: "readLatency", name: "reads, p99", thin: true }],
     },
     age: {
-      title: "Age of stale answers", unit: "the oldest of each 100 ms", height: 74, area: true, least: 0.2, format: (v) => (v === 0 ? "fresh" : seconds(v)), axis: (v) => (v === 0 ? "fresh" : seconds(v)),
+      title: "Age of stale answers", unit: "the oldest of each 100 ms", height: 74, area: true, least: 0.2, answers: true, format: (v) => (v === 0 ? "fresh" : seconds(v)), axis: (v) => (v === 0 ? "fresh" : seconds(v)),
       lines: [{ key: "age", name: "oldest answer" }],
     },
     missing: listPanel("missing", "Missing from lists", "alive, but not listed"),
@@ -87,6 +87,12 @@
 
   function values(line, panel) {
     return modesOf(line).flatMap((mode) => panel.lines.flatMap(({ key }) => line.modes[mode][key].filter((v) => v !== null)));
+  }
+
+  // fits leaves out panels in which there is nothing to see: no value above 0, or, where 0 says something, none at all.
+  function fits(line, panel) {
+    if (panel.answers) return values(line, panel).length > 0;
+    return !panel.optional || shows(line, panel);
   }
 
   const shows = (line, panel) => values(line, panel).some((v) => v > 0);
@@ -383,7 +389,7 @@
   function plan(kind, line) {
     if (kind === "main") return { which: [shows(line, panels.sides) ? panels.sides : panels.success, panels.age], leaders: false };
     if (kind === "backlog") return { which: backlogPanels.filter((panel) => shows(line, panel)), leaders: false };
-    return { which: Object.values(panels).filter((panel) => !panel.optional || shows(line, panel)), leaders: true };
+    return { which: Object.values(panels).filter((panel) => fits(line, panel)), leaders: true };
   }
 
   function addTimelines() {
@@ -415,11 +421,12 @@
     data.ways.forEach((plot) => {
       chart(panel(parent, `by ${plot.way}${plot.abroad ? ", in the other datacenter" : ""}`), () => ({ height: 210, option: distributionOption({ lines: plot.lines, min, max, format: axisMillis, colors: palette(), names }) }));
     });
-    wayLegend(names);
+    scenarioLegend("way-legend", names);
   }
 
-  function wayLegend(names) {
-    const legend = document.getElementById("way-legend");
+  // scenarioLegend names the lines of plots that have one for each mode and scenario.
+  function scenarioLegend(id, names) {
+    const legend = document.getElementById(id);
     names.forEach((name, i) => data.modes.forEach((mode) => {
       const entry = document.createElement("span");
       const sample = document.createElement("i");
@@ -436,9 +443,11 @@
     const { died, canceled, lease } = data.removal;
     const height = 280;
     if (died && died.length) {
+      const names = [...new Set(died.map((line) => line.name))];
       const marks = [{ at: 180000, text: "stock Eureka, 180 s", solid: true }, ...(lease > 0 ? [{ at: lease * 1000, text: `lease, ${lease} s` }] : [])];
       const { min, max } = limits([...died, { delay: [lease * 1000] }]);
-      chart(panel(parent, "Died"), () => ({ height, option: distributionOption({ lines: died, min, max: Math.max(max, 1e6), marks, format: axisMillis, colors: palette(), names: ["died"] }) }));
+      chart(panel(parent, "Died"), () => ({ height, option: distributionOption({ lines: died, min, max: Math.max(max, 1e6), marks, format: axisMillis, colors: palette(), names }) }));
+      scenarioLegend("removal-legend", names);
     }
     if (canceled && canceled.length) {
       const { min, max } = limits(canceled);
