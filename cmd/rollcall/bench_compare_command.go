@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ type compareOptions struct {
 	scenarios []string
 	list      bool
 	data      string
+	from      string // report.json of a run that is over; empty: a new one
 	form      output
 }
 
@@ -56,7 +58,8 @@ func newBenchCompareCommand() *cobra.Command {
 			"  rollcall bench compare --quick --out /tmp/comparison\n" +
 			"  rollcall bench compare --list\n" +
 			"  rollcall bench compare --dcs 2 --scenario dc-link-cut\n" +
-			"  rollcall bench compare --modes cp --scenario leader-killed --scenario mine.yaml --length 30s",
+			"  rollcall bench compare --modes cp --scenario leader-killed --scenario mine.yaml --length 30s\n" +
+			"  rollcall bench compare --from rollcall-comparison/report.json --out /tmp/anew",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan, err := o.plan()
@@ -65,6 +68,9 @@ func newBenchCompareCommand() *cobra.Command {
 			}
 			if o.list {
 				return o.form.print(cmd.OutOrStdout(), scenarioList(plan.scenarios))
+			}
+			if o.from != "" {
+				return o.anew(cmd.OutOrStdout())
 			}
 			return o.run(cmd.Context(), plan, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -84,6 +90,7 @@ func (o *compareOptions) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.modes, "modes", []string{modeCP, modeAP}, "modes to run: cp, ap")
 	f.StringArrayVar(&o.scenarios, "scenario", nil, "a scenario's name or file (repeatable; default: all that come with the program)")
 	f.BoolVar(&o.list, "list", false, "only list the scenarios that would run")
+	f.StringVar(&o.from, "from", "", "report.json of an earlier run: make its report anew, and run nothing")
 	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
 }
 
@@ -163,6 +170,20 @@ func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress 
 		return err
 	}
 	return o.publish(reports.New(comparison), out)
+}
+
+// anew makes the report of a run that is over: figures, sentences and plots are computed from what was observed then.
+func (o *compareOptions) anew(out io.Writer) error {
+	file, err := os.Open(o.from)
+	if err != nil {
+		return fmt.Errorf("--from: %w", err)
+	}
+	defer file.Close()
+	r, err := reports.Read(file)
+	if err != nil {
+		return fmt.Errorf("--from: %s: %w", o.from, err)
+	}
+	return o.publish(r, out)
 }
 
 // publish writes and prints the report; a broken limit is an error.

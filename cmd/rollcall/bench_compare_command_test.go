@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	reports "github.com/seed-20419f34/rollcall/cmd/bench/report"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
 func TestBenchCompareNamesEveryMistakeAtOnce(t *testing.T) {
@@ -151,5 +154,39 @@ func TestWhatABenchMadeForItsDataIsRemoved(t *testing.T) {
 	remove()
 	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
 		t.Errorf("%v are left, %v, want nothing", left, err)
+	}
+}
+
+func TestAReportIsMadeAnewFromItsRawFile(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	steady := scenario.Scenario{Name: "steady", Title: "Steady state", Rounds: 1, Datacenters: 1}
+	r := reports.New(&trial.Comparison{
+		Version: "of then", Date: "2026-01-02", Plan: trial.Plan{Modes: []scenario.Mode{scenario.CP}}, Scenarios: []scenario.Scenario{steady},
+		Trials: []trial.Trial{{Scenario: "steady", Mode: scenario.CP, Round: 1, Length: 1e6, Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}},
+			Series: []trial.Series{{Operation: trial.Read, Bins: []trial.Bin{{Done: 3, Latencies: []int64{1000, 3}}}}}}},
+	})
+	if err := r.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, code := rollcall(t, "bench", "compare", "--from", filepath.Join(dir, reports.JSONFile), "--out", other)
+	if code != 0 || !strings.Contains(stdout, "Steady state") {
+		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
+	}
+	for _, name := range []string{reports.JSONFile, reports.CSVFile, reports.MarkdownFile, reports.HTMLFile} {
+		before, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if anew, err := os.ReadFile(filepath.Join(other, name)); err != nil || !bytes.Equal(anew, before) {
+			t.Errorf("%s is not what it was: %v", name, err)
+		}
+	}
+	for file, says := range map[string]string{
+		filepath.Join(dir, "absent.json"):   "--from: open ",
+		filepath.Join(dir, reports.CSVFile): "--from: " + filepath.Join(dir, reports.CSVFile) + ": ",
+	} {
+		if _, stderr, code := rollcall(t, "bench", "compare", "--from", file, "--out", other); code != 1 || !strings.Contains(stderr, says) {
+			t.Errorf("from %s: exit %d and %q, want 1 and %q", file, code, stderr, says)
+		}
 	}
 }
