@@ -80,7 +80,7 @@ type Config struct {
 	// CopyWait is how long Copy waits for another node to be ready; 0: 3 s.
 	CopyWait time.Duration
 	Log      *slog.Logger // nil: discards
-	Metrics   prometheus.Registerer
+	Metrics  prometheus.Registerer
 }
 
 // Defaults of a Config and its peers.
