@@ -14,8 +14,11 @@ const title = "CP against AP: what each mode does with the same faults"
 func (r *Report) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s\n\n%s\n\n", title, inMarkdown(r.machineText()), inMarkdown(r.planText()))
-	b.WriteString("## Limits\n\n" + r.limitsText() + "\n\n")
-	for _, broken := range r.Broken() {
+	b.WriteString("## Limits\n\n" + r.limitsText() + "\n")
+	for i, broken := range r.Broken() {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
 		fmt.Fprintf(&b, "- %s\n", inMarkdown(broken))
 	}
 	b.WriteString("\n## Trade-offs\n\n| | CP | AP |\n| --- | --- | --- |\n")

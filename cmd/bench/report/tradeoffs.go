@@ -25,7 +25,7 @@ func (r *Report) tradeOffs() []tradeOff {
 		if cp.text == "" && ap.text == "" {
 			continue
 		}
-		table = append(table, tradeOff{Question: q.text, CP: orDash(cp.text), AP: orDash(ap.text), Better: q.better(cp, ap)})
+		table = append(table, tradeOff{Question: q.asked(r), CP: orDash(cp.text), AP: orDash(ap.text), Better: q.better(cp, ap)})
 	}
 	return table
 }
@@ -40,7 +40,8 @@ func orDash(text string) string {
 // question is a line of the table before it is answered.
 type question struct {
 	text string
-	in   func(scenario.Scenario) bool // the scenarios whose trials answer it
+	note func([]scenario.Scenario) string // what is to be known of the scenarios; nil: nothing
+	in   func(scenario.Scenario) bool     // the scenarios whose trials answer it
 	most bool                         // more is better; otherwise less
 	of   func([]run) reply
 }
@@ -49,6 +50,23 @@ type question struct {
 type reply struct {
 	text  string
 	value float64
+}
+
+// asked is the question in words.
+func (q question) asked(r *Report) string {
+	if q.note == nil {
+		return q.text
+	}
+	return q.text + q.note(slices.DeleteFunc(slices.Clone(r.Scenarios), func(s scenario.Scenario) bool { return !q.in(s) }))
+}
+
+// leases says how long the instances' are, if they are all alike: stock Eureka's 180 s are for 90 s.
+func leases(scenarios []scenario.Scenario) string {
+	lease := scenarios[0].Load.Lease
+	if slices.ContainsFunc(scenarios, func(s scenario.Scenario) bool { return s.Load.Lease != lease }) {
+		return ""
+	}
+	return fmt.Sprintf("; leases here %s, there 90 s", showSeconds(lease.Duration().Seconds()))
 }
 
 func (q question) ask(r *Report, mode scenario.Mode) reply {
@@ -107,7 +125,7 @@ func freshnessQuestions() []question {
 		{text: "Stale reads while nothing fails, and the oldest", in: calm, of: staleOverall},
 		{text: "A registration is seen at other nodes by a read, p50 / p99", in: calm, of: visibleBy(trial.ByRead)},
 		{text: "… in a list, p50 / p99", in: calm, of: visibleBy(trial.ByList)},
-		{text: "A dead instance is gone from every list, p99 (stock Eureka: 180 s)", in: died, of: removed},
+		{text: "A dead instance is gone from every list, p99 (stock Eureka: 180 s)", note: leases, in: died, of: removed},
 	}
 }
 

@@ -3,6 +3,7 @@ package report
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -14,6 +15,7 @@ func TestTradeOffs(t *testing.T) {
 	isolated, cut := fault(scenario.Fault{Kind: scenario.Isolate, Nodes: "follower"}, []int{0}, 0)
 	killed, _ := fault(scenario.Fault{Kind: scenario.Kill, Nodes: "leader"}, []int{0}, 0)
 	dead, _ := fault(scenario.Fault{Kind: scenario.Die}, nil, 30)
+	dead.Load.Lease = scenario.Span(3 * time.Second)
 	struck := func(writes verdict.Calls, s verdict.Staleness) verdict.Verdict {
 		return verdict.Verdict{Sides: []verdict.Side{{Struck: true, Writes: writes, Staleness: s}, {Writes: done(50, 50), Staleness: stale(99, 9)}}}
 	}
@@ -43,7 +45,7 @@ func TestTradeOffs(t *testing.T) {
 			tradeOff{"… in a list, p50 / p99", "100 ms / 200 ms", "50 ms / 210 ms", ""}},
 		{"the dead where self-preservation kept them do not count", dead,
 			[]verdict.Verdict{{Removal: verdict.Spread{Count: 30, P99: 4}}, {Removal: verdict.Spread{Count: 1, Never: 149, P99: 9}}}, []verdict.Verdict{{Removal: verdict.Spread{Count: 30, P99: 8}}},
-			tradeOff{"A dead instance is gone from every list, p99 (stock Eureka: 180 s)", "4 s", "8 s", "cp"}},
+			tradeOff{"A dead instance is gone from every list, p99 (stock Eureka: 180 s); leases here 3 s, there 90 s", "4 s", "8 s", "cp"}},
 		{"what did not heal is worst", isolated,
 			[]verdict.Verdict{{Healing: []verdict.Healing{{Seconds: 1}, {Seconds: -1}}}}, []verdict.Verdict{{Healing: []verdict.Healing{{Seconds: 30}}}},
 			tradeOff{"Converged after a fault was healed, at the latest", "1 of 2 not within the trial", "30 s", "ap"}},
