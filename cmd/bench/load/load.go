@@ -22,10 +22,10 @@ type Config struct {
 	Load   scenario.Load // rates and instances
 	Seed   uint64
 	Prefix string // of the applications' names, so that loads do not meet; "": LOAD
-	// Connections is how many clients share the open loop's calls of each operation, spread over the nodes;
-	// 0: enough for the rates
-	// (of each node as many as calls come due within Timeout, between 8 and 256; of heartbeats one for each
-	// instance, up to 256). Of a closed loop it is how many clients there are in all; 0: 8 of each node.
+	// Connections is how many clients share the open loop's calls of each operation, spread over the nodes; 0:
+	// enough for the rates (of each node as many as calls come due within Timeout, between 8 and 256; of
+	// heartbeats one for each instance, up to 256). Of a closed loop it is how many clients there are in all;
+	// 0: 8 of each node.
 	Connections int
 	// Closed makes each client send its next call when the last one was answered, as fast as it can, instead of
 	// by the rates; the rates then say only which operations there are, and in which proportion.
