@@ -34,3 +34,23 @@ func TestBehavioursNameTestsThatExist(t *testing.T) {
 		}
 	}
 }
+
+// TestReadmeShowsTheTradeOffsOfTheKeptComparison compares the tables word by word.
+func TestReadmeShowsTheTradeOffsOfTheKeptComparison(t *testing.T) {
+	const head = "| | CP | AP |\n"
+	table := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, ok := strings.Cut(string(text), head)
+		if !ok {
+			t.Fatalf("%s has no table that begins with %q", file, head)
+		}
+		rows, _, _ := strings.Cut(rest, "\n\n")
+		return rows
+	}
+	if kept, shown := table("docs/benchmarks/report.md"), table("README.md"); shown != kept {
+		t.Errorf("README.md shows\n%s\nwant the table of docs/benchmarks/report.md:\n%s", shown, kept)
+	}
+}
