@@ -39,6 +39,9 @@ func (r *Report) scenarioMarkdown(b *strings.Builder, s scenario.Scenario) {
 	for _, sentence := range r.sentences(s.Name) {
 		fmt.Fprintf(b, "- %s\n", inMarkdown(sentence))
 	}
+	for _, e := range r.examples(s.Name) {
+		exampleMarkdown(b, e)
+	}
 	b.WriteString("\n| " + inMarkdown(s.Name) + " | CP | AP |\n| --- | --- | --- |\n")
 	for _, row := range r.figures(s.Name) {
 		fmt.Fprintf(b, "| %s | %s | %s |\n", inMarkdown(row.Name), inMarkdown(row.CP), inMarkdown(row.AP))

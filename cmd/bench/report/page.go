@@ -58,6 +58,7 @@ type scenarioPart struct {
 	Broken             bool
 	Figures            []figureRow
 	Operations         []operationRow
+	Examples           []example
 }
 
 // faultRow is a fault of the trials that the time line shows, in words; both modes have one if the words are the same.
@@ -125,7 +126,7 @@ func (r *Report) plots() plots {
 func (r *Report) scenarioPart(s scenario.Scenario, line timeline) scenarioPart {
 	part := scenarioPart{
 		Name: s.Name, Title: s.Title, About: s.About, Sentences: r.sentences(s.Name), Rounds: r.rounds(s.Name), Shown: len(line.Modes) > 0, Faults: faultRows(line, r.modes()),
-		Figures: r.figures(s.Name), Operations: r.operations(s.Name),
+		Figures: r.figures(s.Name), Operations: r.operations(s.Name), Examples: r.examples(s.Name),
 	}
 	for i, t := range r.Trials {
 		if t.Scenario != s.Name {

@@ -42,7 +42,7 @@ type question struct {
 	text string
 	note func([]scenario.Scenario) string // what is to be known of the scenarios; nil: nothing
 	in   func(scenario.Scenario) bool     // the scenarios whose trials answer it
-	most bool                         // more is better; otherwise less
+	most bool                             // more is better; otherwise less
 	of   func([]run) reply
 }
 
