@@ -133,7 +133,9 @@ func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
 		{name: "a mistake changes nothing", file: "rate-limiter: {enabled: perhaps}", refuses: true},
 		{name: "off again", file: "rate-limiter: {enabled: false}"},
 	} {
-		if err := os.WriteFile(file, []byte(step.file), 0o600); err != nil {
+		// The second reload of the step before may read now: it must not find half a file.
+		next := file + ".next"
+		if err := errors.Join(os.WriteFile(next, []byte(step.file), 0o600), os.Rename(next, file)); err != nil {
 			t.Fatal(err)
 		}
 		hup <- syscall.SIGHUP
