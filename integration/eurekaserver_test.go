@@ -37,7 +37,7 @@ func startEurekaServer(t *testing.T, addr string, peer *Node) *Node {
 		}
 	})
 	server := &Node{Process: p, Name: "eureka", HTTP: addr, log: log}
-	Eventually(t, ReadyLimit, "the Eureka server answers", func() error {
+	Eventually(t, clientLimit, "the Eureka server answers", func() error {
 		if answer := server.Get("/eureka/apps/"); answer.Status != http.StatusOK {
 			return fmt.Errorf("apps/: %v", answer)
 		}
