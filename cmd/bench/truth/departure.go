@@ -54,6 +54,10 @@ func (r *record) stay() {
 func (r *record) follow(l look) (back bool) {
 	r.seen = grown(r.seen, l.node)
 	r.seen[l.node] = r.seen[l.node] || l.listed
+	// A version that the node never listed before is late, and no return.
+	r.newest = grown(r.newest, l.node)
+	known := l.version <= r.newest[l.node]
+	r.newest[l.node] = max(r.newest[l.node], l.version)
 	d := r.departing()
 	if d == nil {
 		return false
@@ -64,7 +68,7 @@ func (r *record) follow(l look) (back bool) {
 	if l.asked.Before(d.from) {
 		return false
 	}
-	back = l.listed && node.away && r.revived(l)
+	back = l.listed && node.away && known && r.revived(l)
 	node.away = node.listed && !l.listed
 	if node.away && node.gone.IsZero() {
 		node.gone = l.asked

@@ -45,6 +45,7 @@ type record struct {
 	died   time.Time // zero: it lives
 	last   time.Time // acknowledged heartbeat or registration
 	seen   []bool    // by node: it was listed since it last departed
+	newest []int64   // by node: the newest version that it listed
 	begun  writes
 	marked mark
 	// departures are those of all its lives; only the last may go on.
