@@ -28,6 +28,8 @@ var allowed = map[string][]string{
 	"fsm/registry":        {},
 	"fsm/kv":              {},
 	"httpd/ratelimit":     {},
+	// What runs the HTTP and TCP checks of services, on the leader; cmd/rollcall wires it.
+	"cmd/probe": {"fsm/registry"},
 	// The benchmarks' parts, which know the servers from outside only; cmd/rollcall wires them.
 	"cmd/bench/scenario": {},
 	"cmd/bench/wire":     {},

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -19,10 +20,12 @@ type BatchID struct {
 	Answered uint64 // every batch numbered up to this one has been answered or given up
 }
 
-// Item is one operation of a batch and who sent it.
+// Item is one operation of a batch: of the registry, with who sent it, or (KV not nil) one of
+// coordination.
 type Item struct {
 	Origin registry.Origin
 	Op     registry.Op
+	KV     kv.Op
 }
 
 // AppendBatch appends the encoding of a batch. Renew operations with a Handle are encoded without

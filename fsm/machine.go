@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -39,6 +40,7 @@ type Applied struct {
 	Batches []BatchResult  // Write entries: one per batch, in order
 	Epoch   registry.Epoch // Establish entries
 	Clock   registry.Stamp // the lease clock after the entry; the new leader goes on from there
+	Touched []kv.Topic     // whose watchers are to be woken, once the entry is visible
 }
 
 // Apply performs one log entry. An error means that this node cannot go on (an entry that it cannot

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -17,6 +18,9 @@ type BatchResult struct {
 	// older boot; it had no effect now, and earlier it may have had one.
 	Refused bool
 	Results []registry.Result // one per item; shared with the machine's memory, not to be changed
+	// KV are the results of the operations of coordination, one per item (zero for the others); nil: the
+	// batch has none.
+	KV []kv.Result
 }
 
 // AppendResults appends the encoding of a batch's results, for the node-to-node channel.

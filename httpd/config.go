@@ -59,6 +59,9 @@ type Config struct {
 	Cluster Cluster
 	// Members changes the nodes. Nil: they cannot be changed here, and the routes for it answer 501.
 	Members Members
+	// Coordination serves Consul's API, and sessions, keys and locks. Nil: the node has no consensus, and
+	// their routes answer 501.
+	Coordination Coordination
 	// Peers is the replication to other servers. Nil: there is none, and its routes answer 501.
 	Peers Peers
 	// EurekaSender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)

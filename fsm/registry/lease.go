@@ -24,6 +24,12 @@ type Lease struct {
 	Override     *Override    // details of the override; nil if there is none or nothing is known of it
 	Quarantine   *Quarantined // nil: listed
 
+	// Permanent: there is no lease to expire. The instance goes by a removal only, stays outside
+	// self-preservation, and is shown with an interval of 30 s and a duration of 90 s.
+	Permanent bool
+	// Service is what was registered through Consul's API of this datacenter; nil: registered otherwise.
+	Service *CatalogService
+
 	// Owner is the remote datacenter (or Eureka server) that the instance belongs to; "": the own one. A
 	// client's Register makes it the own one. In a record of removal: the owner before.
 	Owner string

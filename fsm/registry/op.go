@@ -178,6 +178,12 @@ const (
 	// the present state; a replicated Register, Replica or Renew that is not newer than the cancel of
 	// its instance; a Replica whose lease has ended.
 	Refused
+	// UnknownService: RegisterCatalog, a check names a service that its node does not have.
+	UnknownService
+	// NameTaken: RegisterCatalog, the application has another spelling already.
+	NameTaken
+	// NoTTL: SetCheck, the check expects no heartbeats.
+	NoTTL
 )
 
 // Result is the answer to one operation.

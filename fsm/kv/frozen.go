@@ -1,0 +1,48 @@
+package kv
+
+// Frozen is the whole of a State at one moment. Everything that has an order has a canonical one.
+type Frozen struct {
+	Index         Index // of the last change
+	Lease         int64 // lease clock, ms
+	Epoch         Epoch
+	Established   int64 // lease clock when the epoch was established, ms
+	KeysIndex     Index // of the last write or deletion of a key
+	SessionsIndex Index // of the last creation or end of a session
+	PermitsIndex  Index // of the last change of a lock or semaphore
+	Pruned        Index // of the newest record of a deletion that was forgotten
+
+	Entries   []*Entry       // by key
+	Deletions []Deletion     // by key
+	Sessions  []SessionState // by id
+	Delays    []Delay        // of keys, by key
+	Permits   []*Permits     // by kind and name
+	Answers   []Answer       // of Once, oldest first
+}
+
+// SessionState is a session and its last renewal (lease clock, ms).
+type SessionState struct {
+	Session *Session
+	Renewed int64
+}
+
+// Deletion records when a key was last deleted, until it is written again or the record is too old.
+type Deletion struct {
+	Key   string
+	Index Index
+	At    int64 // lease clock, ms
+	Fence Index // of the key's last acquisition; 0: none
+}
+
+// Delay is a lock-delay of a key.
+type Delay struct {
+	Key   string
+	Until int64 // lease clock, ms
+}
+
+// Answer is what a Once was answered.
+type Answer struct {
+	Key    string
+	At     int64  // lease clock, ms
+	Digest uint64 // of the operation
+	Result Result
+}

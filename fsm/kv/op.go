@@ -1,0 +1,222 @@
+package kv
+
+// Index numbers the changes that readers see. It is the counter of the whole state machine (package
+// registry calls the same one Index): one step per operation that changes something, a transaction is
+// one operation. Renewals, refused operations and those that change nothing take none.
+type Index uint64
+
+// Epoch is a leadership: the Raft term and index of its first entry.
+type Epoch struct{ Term, Index uint64 }
+
+// At is when an operation is applied.
+type At struct {
+	Index Index  // the one that the operation takes, if it changes something
+	Lease int64  // lease clock, ms
+	Wall  int64  // ms since the epoch, for people
+	Term  uint64 // Raft term of the log entry
+}
+
+// Op is one operation: the closed set of structs below.
+type Op interface{ isOp() }
+
+// Verb is what a KeyOp does. The words are those of Consul's transactions.
+type Verb uint8
+
+// The verbs. Never renumber one: they are part of the log's format.
+const (
+	Set            Verb = iota // set value and flags; the holder stays
+	CAS                        // set if ModifyIndex is Index; Index 0: if the key is absent
+	Acquire                    // "lock": set, and make Session the holder
+	Release                    // "unlock": set, and have no holder any more
+	Get                        // the entry, which must be there
+	GetOrEmpty                 // the entry, or one that says nothing
+	GetTree                    // all entries whose keys begin with Key
+	CheckIndex                 // fail unless ModifyIndex is Index
+	CheckSession               // fail unless Session holds the key
+	CheckNotExists             // fail if the key is there
+	Delete                     // remove, whoever holds it
+	DeleteCAS                  // remove if ModifyIndex is Index; an absent key is removed
+	DeleteTree                 // remove all keys that begin with Key; "": all
+)
+
+// Writes says whether a verb may change something.
+func (v Verb) Writes() bool {
+	switch v {
+	case Get, GetOrEmpty, GetTree, CheckIndex, CheckSession, CheckNotExists:
+		return false
+	}
+	return true
+}
+
+// KeyOp does one thing to one key, or to all that begin with it. Get and the checks are for
+// transactions; reads on their own are made from a View.
+type KeyOp struct {
+	Verb    Verb
+	Key     string
+	Value   []byte // Set, CAS, Acquire, Release; immutable
+	Flags   uint64 // the same
+	Index   Index  // CAS, CheckIndex, DeleteCAS
+	Session string // Acquire, Release, CheckSession; case does not matter
+	// Fence, if not nil, must hold, or a verb that writes changes nothing: Result.OK is false. It may be
+	// that of another key, or of a lock or semaphore: what is written is often not what was locked.
+	Fence *Fence
+}
+
+// Txn performs operations in order, all or none: each sees the effects of those before it, and all
+// writes have one Index. A transaction that fails lists every operation that does.
+type Txn struct{ Ops []KeyOp }
+
+// Kind tells apart what can be held.
+type Kind uint8
+
+// The kinds. Never renumber one.
+const (
+	Key       Kind = iota // a key that a session acquired
+	Lock                  // a lock of Rollcall's own: one holder, and a queue
+	Semaphore             // the same with a limit of holders
+)
+
+// Fence names an acquisition: Index is its token, the Index of the operation that granted it. It
+// holds while that acquisition lasts, and never again.
+type Fence struct {
+	Kind  Kind
+	Name  string // of the key, lock or semaphore
+	Index Index
+}
+
+// Behavior says what happens to the keys of a session that ends.
+type Behavior uint8
+
+// The behaviors. Never renumber one.
+const (
+	ReleaseKeys Behavior = iota // they lose their holder
+	DeleteKeys                  // they are deleted
+)
+
+// CreateSession creates a session. The proposer drew ID, a UUID in lower case. Result.Refusal says,
+// in Consul's words, that the node or a check is not registered, or a check is critical.
+type CreateSession struct {
+	ID        string
+	Name      string
+	Node      string // "": the cluster's logical node
+	TTL       int64  // ms; 0: it does not end by itself
+	TTLText   string // as given, which clients read back
+	LockDelay int64  // ns; at most MaxLockDelay counts
+	Behavior  Behavior
+	Checks    []string // legacy list as given, shown; nil: none was given
+	// NodeChecks are the checks of Node in force; ServiceChecks are ids of checks of services on Node.
+	NodeChecks    []string
+	ServiceChecks []string
+}
+
+// MaxLockDelay (ns) is the longest lock-delay.
+const MaxLockDelay = 60_000_000_000
+
+// RenewSession starts a session's TTL anew. It takes no Index. OK is false if there is no such session.
+type RenewSession struct{ ID string }
+
+// DestroySession ends a session. OK is true also if there is none.
+type DestroySession struct{ ID string }
+
+// ExpireSession ends a session whose TTL has passed. The leader proposes it under its epoch; it takes
+// effect only if the session was created by Created and last renewed at RenewedAt (lease clock, ms).
+type ExpireSession struct {
+	Epoch     Epoch
+	ID        string
+	Created   Index
+	RenewedAt int64
+}
+
+// EndDelay ends a lock-delay whose time has passed, proposed as ExpireSession is: a lock or semaphore
+// goes to the next in its queue. Until is the delay's end that is meant (lease clock, ms).
+type EndDelay struct {
+	Epoch Epoch
+	Kind  Kind
+	Name  string
+	Until int64
+}
+
+// AcquirePermit asks for a lock (Kind Lock, Limit is ignored) or one of the permits of a semaphore.
+// Who holds one already keeps it, with its token: OK is true. If none is free, or somebody waits
+// already, the session joins the queue's end for Wait (ms of lease clock); 0: it does not. Permits
+// are given in the order of the queue, by whatever operation frees them.
+// Refusal: an unknown session; a semaphore of another limit, see Result.Limit.
+type AcquirePermit struct {
+	Kind    Kind
+	Name    string
+	Session string
+	Limit   uint32 // >= 1; the first acquisition fixes it until nobody holds or waits any more
+	Value   []byte // at most MaxPermitValue bytes, shown with the holder; replaced by acquiring again
+	Wait    int64
+}
+
+// MaxPermitValue bounds AcquirePermit.Value, in bytes.
+const MaxPermitValue = 4096
+
+// ReleasePermit gives a permit back; the next in the queue has it in the same operation. OK is false
+// if the session does not hold one, or (Index not 0) not by this acquisition: nothing changes then.
+type ReleasePermit struct {
+	Kind    Kind
+	Name    string
+	Session string
+	Index   Index
+}
+
+// LeaveQueue stops waiting. Who holds a permit by now keeps it, and OK is true, unless Release is set:
+// then it is given back, for nobody is there to use it.
+type LeaveQueue struct {
+	Kind    Kind
+	Name    string
+	Session string
+	Release bool
+}
+
+// Once performs an operation unless one with the same key was performed within OnceFor: then it
+// answers as that one did, and another operation under the same key is refused.
+type Once struct {
+	Key string // from Idempotency-Key, at most MaxOnceKey bytes
+	Op  Op     // not a Once
+}
+
+// Bounds of Once: how long its answers are remembered (ms of lease clock), of how many at most (the
+// oldest go first), and the length of a key in bytes.
+const (
+	OnceFor    = 10 * 60 * 1000
+	OnceLimit  = 100_000
+	MaxOnceKey = 255
+)
+
+func (KeyOp) isOp()          {}
+func (Txn) isOp()            {}
+func (CreateSession) isOp()  {}
+func (RenewSession) isOp()   {}
+func (DestroySession) isOp() {}
+func (ExpireSession) isOp()  {}
+func (EndDelay) isOp()       {}
+func (AcquirePermit) isOp()  {}
+func (ReleasePermit) isOp()  {}
+func (LeaveQueue) isOp()     {}
+func (Once) isOp()           {}
+
+// Result is the answer to one operation.
+type Result struct {
+	OK bool // what was asked for is so; false is an answer, not an error
+	// Refusal says why the operation could not be tried, in the words of Consul's API: its callers'
+	// libraries show it. OK is false then, and nothing changed.
+	Refusal string
+	Index   Index // taken by the operation; 0: it changed nothing
+	// Fence is the token: of the key's or permit's acquisition that holds after an Acquire, Set, CAS,
+	// AcquirePermit or LeaveQueue; 0: there is none. Where a Fence did not hold: that of who holds now.
+	Fence   Index
+	Entries []*Entry   // Txn: one per result of Consul's API, in order; nil unless OK. Without Value where that says null.
+	Errors  []TxnError // Txn: why it failed, in the order of the operations
+	Session *Session   // CreateSession, RenewSession: the session
+	Place   int        // AcquirePermit: place in the queue, from 1; 0: not in it
+	Limit   uint32     // AcquirePermit: the semaphore's limit
+}
+
+// TxnError is why one operation of a transaction failed.
+type TxnError struct {
+	OpIndex int    // from 0
+	What    string // in Consul's words
+}
