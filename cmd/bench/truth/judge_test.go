@@ -96,6 +96,11 @@ func gone(steps ...step) []step {
 	return after(append([]step{canceling(2, 20), canceled(2, 30)}, steps...)...)
 }
 
+// changedAndGone is an instance in version 2 from 12 ms on, canceled at 30 ms.
+func changedAndGone(steps ...step) []step {
+	return after(append([]step{registering(2, 11), registered(2, 12), canceling(3, 20), canceled(3, 30)}, steps...)...)
+}
+
 func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
 	const absent = -1
 	for _, c := range []struct {
@@ -171,6 +176,8 @@ func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
 		{"dead when marked", after(died(20), marking()), 1, 50, 51, []string{ghost}},
 
 		{"listed again after its cancel", gone(judging(1, 1, 31, 32), judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost, back}},
+		{"listed after its cancel for the first time in a version from before it", changedAndGone(judging(1, 1, 13, 14), judging(1, absent, 40, 41)), 2, 50, 51, []string{ghost}},
+		{"listed again after its cancel in such a version", changedAndGone(judging(1, 1, 13, 14), judging(1, absent, 40, 41), judging(1, 2, 42, 43), judging(1, absent, 44, 45)), 2, 50, 51, []string{ghost, back}},
 		{"never not listed after its cancel", gone(judging(1, 1, 31, 32)), 1, 50, 51, []string{ghost}},
 		{"not listed by another node", gone(judging(0, 1, 31, 32), judging(0, absent, 40, 41)), 1, 50, 51, []string{ghost}},
 		{"listed for the first time after its cancel", gone(judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost}},
