@@ -1,5 +1,10 @@
 package kv
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Catalog is what sessions need to know of nodes and checks. The state machine asks it while it
 // applies an operation, so it must answer from replicated state.
 type Catalog interface {
@@ -14,50 +19,137 @@ type CheckRef struct{ Node, ID string }
 
 // State is the mutable state. It belongs to one goroutine at a time.
 type State struct {
-	catalog Catalog
+	catalog     Catalog
+	index       Index // of the last change
+	lease       int64 // lease clock, ms
+	epoch       Epoch
+	established int64 // lease clock when the epoch was established, ms
+	tables      tables
+	permits     permitTables
+	expiry      expiry
+	links       links
+	delayEnds   delayEnds
+	answers     answers
+	touched     []Topic // since the last call of Touched
+	shown       *shown  // what views get; nil if it changed since it was made
+}
+
+// shown is what views share. It is never written again.
+type shown struct {
+	tables  tables
+	permits permitTables
 }
 
 // New returns an empty state.
-func New(catalog Catalog) *State { return &State{catalog: catalog} }
+func New(catalog Catalog) *State {
+	return &State{
+		catalog:   catalog,
+		tables:    newTables(),
+		permits:   newPermitTables(),
+		links:     newLinks(),
+		delayEnds: newDelayEnds(),
+		answers:   newAnswers(),
+	}
+}
 
 // Apply performs one operation. It never fails: what cannot be done is a Result. If Result.Index is
 // not 0 it is at.Index, which the operation has taken.
-func (s *State) Apply(at At, op Op) Result { panic("not written") }
+func (s *State) Apply(at At, op Op) Result {
+	s.Advance(at.Lease)
+	at.Lease = s.lease // which does not go back
+	before := s.index
+	res := s.perform(at, op)
+	if s.index != before {
+		res.Index = at.Index
+	}
+	return res
+}
+
+func (s *State) perform(at At, op Op) Result {
+	switch op := op.(type) {
+	case KeyOp:
+		return s.keyOp(at, op)
+	case Txn:
+		return s.txn(at, op)
+	case CreateSession:
+		return s.createSession(at, op)
+	case RenewSession:
+		return s.renewSession(op)
+	case DestroySession:
+		return s.destroySession(at, op)
+	case ExpireSession:
+		return s.expireSession(at, op)
+	case EndDelay:
+		return s.endDelay(at, op)
+	case AcquirePermit:
+		return s.acquirePermit(at, op)
+	case ReleasePermit:
+		return s.releasePermit(at, op)
+	case LeaveQueue:
+		return s.leaveQueue(at, op)
+	case Once:
+		return s.once(at, op)
+	default:
+		// Op is a closed set: this is an operation that somebody added and did not finish.
+		panic(fmt.Sprintf("kv: no rule for %T", op))
+	}
+}
 
 // Advance moves the time without an operation (lease clock, ms; it never goes back), and forgets what
 // has become too old: answers of Once, records of deletions.
-func (s *State) Advance(lease int64) { panic("not written") }
+func (s *State) Advance(lease int64) {
+	if lease <= s.lease {
+		return
+	}
+	s.lease = lease
+	s.answers.prune(lease)
+	if s.tables.pruneDeletions(lease) {
+		s.shown = nil
+	}
+}
 
 // Establish starts an epoch: only its ExpireSession and EndDelay take effect from now on, and grace
 // begins.
-func (s *State) Establish(epoch Epoch, lease int64) { panic("not written") }
+func (s *State) Establish(epoch Epoch, lease int64) {
+	s.Advance(lease)
+	s.epoch = epoch
+	s.established = s.lease
+}
 
-// Lose ends the sessions that depend on checks which turned critical or are gone, in the operation
-// that made them so, under its Index. It says whether any did.
-func (s *State) Lose(at At, checks []CheckRef) bool { panic("not written") }
+// leads says whether an operation of the leader was proposed under the present epoch.
+func (s *State) leads(at At, epoch Epoch) bool { return at.Term == epoch.Term && epoch == s.epoch }
 
-// LoseNode ends the sessions of a node that was deregistered.
-func (s *State) LoseNode(at At, node string) bool { panic("not written") }
+// change notes that the operation changes what readers see, and whose watchers are to be woken.
+func (s *State) change(at At, t Topic) {
+	s.index = at.Index
+	s.shown = nil
+	s.touched = append(s.touched, t)
+}
 
-// Due returns what is to be proposed at a moment (lease clock, ms), oldest first, at most limit: an
-// ExpireSession for each session whose TTL and grace have passed, an EndDelay for each lock-delay that
-// is over. It costs O(those returned).
-func (s *State) Due(now int64, limit int) []Op { panic("not written") }
-
-// NeedsClock says that something in the state waits for a time of the lease clock.
-func (s *State) NeedsClock() bool { panic("not written") }
+// session finds a session. The case of the id does not matter.
+func (s *State) session(id string) *Session {
+	if l, ok := s.tables.sessions.Get(strings.ToLower(id)); ok {
+		return l.session
+	}
+	return nil
+}
 
 // View returns the present state for readers: a few small allocations after a change.
-func (s *State) View() *View { panic("not written") }
+func (s *State) View() *View {
+	return &View{index: s.index, lease: s.lease, established: s.established, shown: s.share()}
+}
+
+func (s *State) share() *shown {
+	if s.shown == nil {
+		s.shown = &shown{tables: s.tables.share(), permits: s.permits.share()}
+	}
+	return s.shown
+}
 
 // Touched returns whose watchers are to be woken by what was applied since the last call: keys (as
 // KeyTopic), locks and semaphores, and SessionsTopic.
-func (s *State) Touched() []Topic { panic("not written") }
-
-// Freeze returns the whole state for a snapshot, in milliseconds; it stays valid while the state goes
-// on. Equal states freeze to equal values.
-func (s *State) Freeze() Frozen { panic("not written") }
-
-// Thaw is the inverse of Freeze. It verifies what can be verified: a snapshot that lies is refused as
-// a whole.
-func Thaw(f Frozen, catalog Catalog) (*State, error) { panic("not written") }
+func (s *State) Touched() []Topic {
+	touched := s.touched
+	s.touched = nil
+	return touched
+}

@@ -66,7 +66,12 @@ type Waiter struct {
 // View is the state at one moment: immutable, safe for any number of readers. Each read returns the
 // Index by which a blocking query for the same thing goes on (Consul's X-Consul-Index): it grows with
 // every change of what is read, never goes back, and is never 0.
-type View struct{}
+type View struct {
+	index       Index
+	lease       int64 // lease clock, ms
+	established int64 // lease clock, ms: when grace began
+	shown       *shown
+}
 
 // Index is that of the last change of anything in the view.
 func (v *View) Index() Index { panic("not written") }
@@ -108,20 +113,6 @@ func (v *View) Renewed(s *Session) int64 { panic("not written") }
 // Ends is when (lease clock, ms) a session's TTL and grace have passed if it is not renewed, live; 0:
 // never.
 func (v *View) Ends(s *Session) int64 { panic("not written") }
-
-// Held yields what a session holds: keys, locks and semaphores, by kind and name.
-func (v *View) Held(session string) iter.Seq[Fence] { panic("not written") }
-
-// Permits returns a lock or semaphore, nil if nobody holds, waits or is delayed, and the index by which
-// a blocking query goes on.
-func (v *View) Permits(kind Kind, name string) (*Permits, Index) { panic("not written") }
-
-// AllPermits yields locks or semaphores by name.
-func (v *View) AllPermits(kind Kind) iter.Seq[*Permits] { panic("not written") }
-
-// Holds says whether an acquisition lasts: by session, or (session "") by whomever. now is the token of
-// whoever holds; of a semaphore that of the session; 0: nobody.
-func (v *View) Holds(f Fence, session string) (holds bool, now Index) { panic("not written") }
 
 // Delayed says until when (lease clock, ms) a lock-delay keeps a key from being acquired; 0: it does not.
 func (v *View) Delayed(key string) int64 { panic("not written") }

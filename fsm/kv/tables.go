@@ -1,0 +1,80 @@
+package kv
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// degree keeps the nodes of the trees small: each change copies a path of them.
+const degree = 16
+
+// tables is what a View shows of keys and sessions. Its trees are copy-on-write: share costs a few
+// allocations, and what is shared is never written again.
+type tables struct {
+	entries   *btree.Map[string, *Entry]
+	held      *btree.BTreeG[held] // keys by holder
+	deletions *btree.Map[string, Deletion]
+	aged      *btree.BTreeG[aged] // the deletions, oldest first; views have none
+	pruned    Index               // of the newest deletion that was forgotten
+	keys      Index               // of the last write or deletion of a key
+
+	sessions      *btree.Map[string, *living]
+	sessionsIndex Index                     // of the last creation or end of a session
+	delays        *btree.Map[string, int64] // of keys: until when (lease clock, ms)
+}
+
+// held says that a session holds a key.
+type held struct{ session, key string }
+
+// aged is a deletion in the order of age.
+type aged struct {
+	index Index
+	key   string
+}
+
+func newTables() tables {
+	return tables{
+		entries:   btree.NewMap[string, *Entry](degree),
+		held:      newIndex(compareHeld),
+		deletions: btree.NewMap[string, Deletion](degree),
+		aged:      newIndex(compareAged),
+		sessions:  btree.NewMap[string, *living](degree),
+		delays:    btree.NewMap[string, int64](degree),
+	}
+}
+
+func newIndex[T any](compare func(a, b T) int) *btree.BTreeG[T] {
+	less := func(a, b T) bool { return compare(a, b) < 0 }
+	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
+}
+
+func compareHeld(a, b held) int {
+	if c := strings.Compare(a.session, b.session); c != 0 {
+		return c
+	}
+	return strings.Compare(a.key, b.key)
+}
+
+// share returns a copy for views.
+func (t *tables) share() tables {
+	c := *t
+	c.entries, c.held, c.deletions = t.entries.Copy(), t.held.Copy(), t.deletions.Copy()
+	c.sessions, c.delays = t.sessions.Copy(), t.delays.Copy()
+	c.aged = nil
+	return c
+}
+
+// heldBy yields the keys that a session holds, in byte order.
+func (t *tables) heldBy(session string) iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		t.held.Ascend(held{session: session}, func(h held) bool {
+			if h.session != session {
+				return false
+			}
+			e, _ := t.entries.Get(h.key)
+			return yield(e)
+		})
+	}
+}
