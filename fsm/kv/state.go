@@ -147,7 +147,7 @@ func (s *State) share() *shown {
 }
 
 // Touched returns whose watchers are to be woken by what was applied since the last call: keys (as
-// KeyTopic), locks and semaphores, and SessionsTopic.
+// KeyTopic), locks and semaphores, sessions that were given a permit (PermitTopic), and SessionsTopic.
 func (s *State) Touched() []Topic {
 	touched := s.touched
 	s.touched = nil

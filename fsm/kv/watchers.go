@@ -10,7 +10,17 @@ const (
 	SessionsTopic // any session; no Name
 	LockTopic
 	SemaphoreTopic
+	// PermitTopic is what one session has of one lock or semaphore; Name is PermitName. It is touched when
+	// a permit is given to the session out of the queue, and when the session loses its place in the queue
+	// without leaving it. Who waits for a permit waits for this: a lock for which a thousand wait goes
+	// from hand to hand without waking the others.
+	PermitTopic
 )
+
+// PermitName is the Name of a PermitTopic. Names and sessions have no control characters.
+func PermitName(kind Kind, name, session string) string {
+	return string(rune('0'+kind)) + name + "\x00" + session
+}
 
 // Topic is what somebody waits for.
 type Topic struct {
