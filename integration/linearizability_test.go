@@ -175,19 +175,19 @@ func TestHistoriesUnderKillsAreLinearizable(t *testing.T) {
 	result, info := porcupine.CheckOperationsVerbose(instanceModel, h.operations, time.Minute)
 	t.Logf("%d operations checked: %s", len(h.operations), result)
 	if result != porcupine.Ok {
-		t.Errorf("the history is not linearizable: %s", visualize(t, info))
+		t.Errorf("the history is not linearizable: %s", visualizeAs(t, instanceModel, info))
 	}
 }
 
-// visualize writes the history where a person can look at it.
-func visualize(t *testing.T, info porcupine.LinearizationInfo) string {
+// visualizeAs writes the history where a person can look at it.
+func visualizeAs(t *testing.T, model porcupine.Model, info porcupine.LinearizationInfo) string {
 	t.Helper()
 	file, err := os.CreateTemp("", "rollcall-history-*.html")
 	if err != nil {
 		return err.Error()
 	}
 	defer file.Close()
-	if err := porcupine.Visualize(instanceModel, info, file); err != nil {
+	if err := porcupine.Visualize(model, info, file); err != nil {
 		return err.Error()
 	}
 	return "open " + file.Name()

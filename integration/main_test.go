@@ -16,6 +16,20 @@ import (
 // TestMain builds the program under test, unless ROLLCALL_BIN names one, and looks for goroutines
 // that tests left behind.
 func TestMain(m *testing.M) {
+	if os.Getenv(asConsul) != "" {
+		if err := consul(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if base := os.Getenv(asHolder); base != "" {
+		if err := runHolder(base, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	if err := runMore(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -51,6 +65,7 @@ type quietly struct{ m *testing.M }
 func (q quietly) Run() int {
 	code := q.m.Run()
 	CloseIdleConnections()
+	consulTransport.CloseIdleConnections()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections() // fargo's
 	return code
 }

@@ -1,0 +1,213 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// asHolder is set in the environment where this test program is started as the holder of a lock: its
+// value is the base URL of a node. The holder creates a session of 3 s with a lock-delay of 1 s, renews
+// it every second, and does what lines on its stdin say: "acquire NAME", "write NAME" (a key, guarded by
+// the token of the acquisition), "release NAME". Each is answered by a line of JSON.
+const asHolder = "ROLLCALL_AS_HOLDER"
+
+// holderAnswer is what came of one line.
+type holderAnswer struct {
+	Error string `json:"error,omitempty"`
+	Fence uint64 `json:"fence,omitempty"` // of the acquisition at hand
+	OK    bool   `json:"ok"`
+	// Sent is when the newest renewal that succeeded was sent (Unix nanoseconds; holder and test share a
+	// clock): the holder believes to hold for its TTL from then on.
+	Sent int64 `json:"sent,omitempty"`
+}
+
+// Of the holder's session.
+const (
+	holderTTL   = 3 * time.Second
+	holderDelay = time.Second
+)
+
+type holder struct {
+	base    string
+	http    *http.Client
+	session string
+	fence   uint64
+	sent    atomic.Int64
+}
+
+func runHolder(base string, in io.Reader, out io.Writer) error {
+	h := &holder{base: base, http: &http.Client{Timeout: CallLimit}}
+	if err := h.begin(); err != nil {
+		return err
+	}
+	go h.renew()
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var do, name string
+		if _, err := fmt.Sscan(lines.Text(), &do, &name); err != nil {
+			return err
+		}
+		answer, err := h.do(do, name)
+		if err != nil {
+			answer.Error = err.Error()
+		}
+		answer.Sent = h.sent.Load()
+		if err := json.NewEncoder(out).Encode(answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *holder) begin() error {
+	sent := time.Now()
+	var created struct {
+		ID string `json:"id"`
+	}
+	body := fmt.Sprintf(`{"name":"holder","ttl":%q,"lock_delay":%q}`, holderTTL, holderDelay)
+	if err := h.call(http.MethodPost, "/v1/rollcall/sessions", body, &created); err != nil {
+		return err
+	}
+	h.session = created.ID
+	h.sent.Store(sent.UnixNano())
+	return nil
+}
+
+// renew renews until the session is gone.
+func (h *holder) renew() {
+	for range time.Tick(time.Second) {
+		sent := time.Now()
+		if h.call(http.MethodPut, "/v1/rollcall/sessions/"+h.session+"/renew", "", nil) == nil {
+			h.sent.Store(sent.UnixNano())
+		}
+	}
+}
+
+func (h *holder) do(do, name string) (answer holderAnswer, err error) {
+	lock := "/v1/rollcall/locks/" + name + "?session=" + h.session
+	switch do {
+	case "acquire":
+		var got struct {
+			Acquired bool   `json:"acquired"`
+			Fence    uint64 `json:"fence"`
+		}
+		if err = h.call(http.MethodPut, lock+"&wait=30s", "held", &got); err == nil && got.Acquired {
+			h.fence = got.Fence
+		}
+		return holderAnswer{Fence: got.Fence, OK: got.Acquired}, err
+	case "write":
+		err = h.call(http.MethodPut, fmt.Sprintf("/v1/kv/guarded/%s?fence=%d&fence-lock=%s", name, h.fence, name), h.session, &answer.OK)
+		answer.Fence = h.fence
+		return answer, err
+	case "release":
+		var got struct {
+			Released bool `json:"released"`
+		}
+		err = h.call(http.MethodDelete, fmt.Sprintf("%s&fence=%d", lock, h.fence), "", &got)
+		return holderAnswer{Fence: h.fence, OK: got.Released}, err
+	}
+	return answer, fmt.Errorf("what is %q?", do)
+}
+
+// call performs a call and decodes its answer, which must be a 200.
+func (h *holder) call(method, path, body string, into any) error {
+	req, err := http.NewRequest(method, h.base+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return err
+	}
+	resp, err := h.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s %s: %d %s", method, path, resp.StatusCode, text)
+	}
+	if err != nil || into == nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// holderProcess is a holder as a process of its own, which the test can pause.
+type holderProcess struct {
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	answers chan holderAnswer // closed at its end
+}
+
+// startHolder starts a holder at a node. It ends with the test, and with stop.
+func startHolder(t *testing.T, n *Node) *holderProcess {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asHolder+"="+n.URL())
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	must(t, err)
+	stdout, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	p := &holderProcess{cmd: cmd, stdin: stdin, answers: make(chan holderAnswer)}
+	go func() {
+		defer close(p.answers)
+		for d := json.NewDecoder(stdout); ; {
+			var a holderAnswer
+			if d.Decode(&a) != nil {
+				return
+			}
+			p.answers <- a
+		}
+	}()
+	t.Cleanup(p.stop)
+	return p
+}
+
+// stop ends the process as kill -9 does.
+func (p *holderProcess) stop() {
+	_ = p.cmd.Process.Kill() // it may have ended already
+	for range p.answers {
+		// what nobody waited for
+	}
+	_ = p.cmd.Wait()
+}
+
+// say sends a line; a paused holder reads it when it wakes.
+func (p *holderProcess) say(do, name string) error {
+	_, err := fmt.Fprintln(p.stdin, do, name)
+	return err
+}
+
+// hear waits for the answer to a line.
+func (p *holderProcess) hear(ctx context.Context) (holderAnswer, error) {
+	select {
+	case a, ok := <-p.answers:
+		if !ok {
+			return a, errors.New("the holder has ended")
+		}
+		if a.Error != "" {
+			return a, errors.New(a.Error)
+		}
+		return a, nil
+	case <-ctx.Done():
+		return holderAnswer{}, errors.New("the holder does not answer")
+	}
+}
+
+// ask is say and hear.
+func (p *holderProcess) ask(ctx context.Context, do, name string) (holderAnswer, error) {
+	if err := p.say(do, name); err != nil {
+		return holderAnswer{}, err
+	}
+	return p.hear(ctx)
+}

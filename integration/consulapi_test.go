@@ -1,0 +1,122 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// ownTests are the tests of Consul's official Go client, by its own files, that are about what Rollcall
+// serves. The others are about the service mesh, access control, filter expressions and the agent of a
+// machine.
+var ownTests = map[string]string{
+	"kv":        `TestAPI_(ClientPutGetDelete|ClientList_DeleteRecurse|ClientDeleteCAS|ClientCAS|ClientWatchGet|ClientWatchList|ClientKeys_DeleteRecurse|ClientAcquireRelease|KVClientTxn)`,
+	"lock":      `TestAPI_Lock(LockUnlock|ForceInvalidate|DeleteKey|Contend|Destroy|Conflict|ReclaimLock|MonitorRetry|OneShot)`,
+	"semaphore": `TestAPI_Semaphore(AcquireRelease|ForceInvalidate|DeleteKey|Contend|BadLimit|Destroy|Conflict|MonitorRetry|OneShot)`,
+	"session":   `TestAPI_Session(CreateDestroy|CreateRenewDestroy|CreateRenewDestroyRenew|CreateDestroyRenewPeriodic|RenewPeriodic_Cancel|Info|Info_NoChecks|Node|List|NodeChecks|ServiceChecks)`,
+	"status":    `TestAPI_Status(Leader|LeaderWithQueryOptions|Peers|PeersWithQueryOptions|Leader_WrongDC|Peers_WrongDC)`,
+	"agent": `(TestAPI_Agent(Self|Members|MembersOpts|ServiceAndReplaceChecks|Services|Services_CheckPassing|Services_CheckBadStatus|Services_CheckID|ServiceAddress|` +
+		`EnableTagOverride|Services_MultipleChecks|Service|SetTTLStatus|UpdateTTLOpts|Checks|CheckStartPassing|Checks_serviceBound|HealthServiceOpts)|` +
+		`TestAPI_(ServiceMaintenanceOpts|NodeMaintenance)|TestAgent_(ServiceRegisterOpts|AgentChecksRegisterOpts)_WithContextTimeout)`,
+	"catalog": `TestAPI_Catalog(Datacenters|Nodes|Services|Service|Service_SingleTag|Service_MultipleTags|Node|NodeServiceList|Registration|EnableTagOverride)`,
+	"health":  `TestAPI_Health(Node|Checks_AggregatedStatus|Checks|Service|Service_SingleTag|Service_MultipleTags|State)`,
+}
+
+// TestConsulsClientPassesItsOwnTests runs the tests that come with github.com/hashicorp/consul/api, as
+// its authors wrote them, with Rollcall in the place of the consul program that they start.
+func TestConsulsClientPassesItsOwnTests(t *testing.T) {
+	t.Parallel()
+	program := compileOwnTests(t)
+	path := standIn(t)
+	for file, names := range ownTests {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.timeout=10m", "-test.parallel=4", "-test.run", "^"+names+"$")
+			cmd.Env = append(os.Environ(), asConsul+"=1", "PATH="+path+string(filepath.ListSeparator)+os.Getenv("PATH"), "TMPDIR="+t.TempDir())
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, failures(out))
+			}
+			if skipped := regexp.MustCompile(`(?m)^--- SKIP: .*$`).FindAll(out, -1); len(skipped) > 0 {
+				t.Errorf("skipped, so nothing is known of them:\n%s", bytes.Join(skipped, []byte("\n")))
+			}
+			passed := len(regexp.MustCompile(`(?m)^--- PASS: `).FindAll(out, -1))
+			if want := alternatives(names); passed != want {
+				t.Errorf("%d tests passed, want %d: names have changed", passed, want)
+			}
+			t.Logf("%d tests of the client's %s_test.go passed", passed, file)
+		})
+	}
+}
+
+// alternatives counts the tests that a pattern of ownTests names.
+func alternatives(pattern string) int {
+	return len(regexp.MustCompile(`\w+\||\w+\)`).FindAllString(strings.ReplaceAll(pattern, ")_", "_"), -1))
+}
+
+// compileOwnTests makes the client's test program from a copy of its module.
+func compileOwnTests(t *testing.T) string {
+	t.Helper()
+	source, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/hashicorp/consul/api").Output()
+	if err != nil {
+		t.Fatalf("find the client's module: %v", err)
+	}
+	dir := filepath.Join(t.TempDir(), "api")
+	if err := os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(source)))); err != nil {
+		t.Fatalf("copy the client's module: %v", err)
+	}
+	writable(t, dir)
+	program := filepath.Join(t.TempDir(), "api.test")
+	cmd := exec.Command("go", "test", "-c", "-o", program, ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("compile the client's tests: %v\n%s", err, out)
+	}
+	return program
+}
+
+// writable undoes what the module cache does to its files, so that they can be removed.
+func writable(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chmod(path, 0o755)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// standIn returns a directory with a program consul that is this test program.
+func standIn(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(dir, "consul")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// failures is what the failed tests of a verbose run said, without what they logged of their servers.
+func failures(out []byte) string {
+	var kept []string
+	for line := range strings.SplitSeq(string(out), "\n") {
+		if regexp.MustCompile(`--- FAIL|_test\.go:\d+|Error|panic|^\s+(expected|actual|Messages?)`).MatchString(line) && !strings.Contains(line, "CONFIG JSON") && !strings.Contains(line, "test cmd args") {
+			kept = append(kept, line)
+		}
+	}
+	return fmt.Sprintf("%.12000s", strings.Join(kept, "\n"))
+}

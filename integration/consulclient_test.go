@@ -1,0 +1,422 @@
+package integration
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// consulTransport is shared by all clients of Consul's, so that connections are kept alive. With a TLS
+// configuration the library leaves it as it is.
+var consulTransport = &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSClientConfig: &tls.Config{}}
+
+// consulClient is Consul's official client, configured with one node.
+func consulClient(t *testing.T, n *Node) *api.Client {
+	t.Helper()
+	client, err := api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// must fails the test over an error of a call whose result is not looked at.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// got is must for a call with a result.
+func got[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// value is got for a call that tells something about its answer, too.
+func value[T, M any](t *testing.T) func(T, M, error) T {
+	return func(v T, _ M, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// lockOptions are those of a program that cannot wait for the defaults' 15 s.
+func lockOptions(key string) *api.LockOptions {
+	return &api.LockOptions{Key: key, Value: []byte("held"), SessionTTL: "10s", LockDelay: time.Millisecond}
+}
+
+// TestConsulsLockOutlivesTheLeader holds a lock through a follower while the leader is killed: the
+// holder must not lose it, nobody else may get it, and it goes to who waits as soon as it is free.
+func TestConsulsLockOutlivesTheLeader(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	others := c.Others(leader)
+	first := got[*api.Lock](t)(consulClient(t, others[0]).LockOpts(lockOptions("locks/demo")))
+	lost := got[<-chan struct{}](t)(first.Lock(nil))
+
+	second := got[*api.Lock](t)(consulClient(t, others[1]).LockOpts(lockOptions("locks/demo")))
+	acquired := make(chan error, 1)
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	go func() {
+		_, err := second.Lock(stop)
+		acquired <- err
+	}()
+
+	leader.Kill()
+	c.Leader(others...)
+	select {
+	case <-lost:
+		t.Fatal("the holder lost its lock when the leader was killed")
+	case err := <-acquired:
+		t.Fatalf("the second got the lock while the first held it (%v)", err)
+	case <-time.After(12 * time.Second): // longer than the session lives without being renewed
+	}
+	must(t, first.Unlock())
+	select {
+	case err := <-acquired:
+		must(t, err)
+	case <-time.After(ReadyLimit):
+		t.Fatal("the lock is free, and who waits does not get it")
+	}
+	must(t, second.Unlock())
+	leader.Start(t)
+	leader.WaitReady(t)
+}
+
+// TestConsulsLockOfADeadHolderIsFreed: a holder that stops renewing loses its lock within its TTL, two
+// seconds and the lock-delay.
+func TestConsulsLockOfADeadHolderIsFreed(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	client := consulClient(t, c.Nodes[0])
+	session := value[string, *api.WriteMeta](t)(client.Session().Create(&api.SessionEntry{TTL: "10s", LockDelay: time.Second}, nil))
+	began := time.Now()
+	if !value[bool, *api.WriteMeta](t)(client.KV().Acquire(&api.KVPair{Key: "dead", Session: session}, nil)) {
+		t.Fatal("nobody holds the key, and it was not acquired")
+	}
+	heir := value[string, *api.WriteMeta](t)(consulClient(t, c.Nodes[1]).Session().Create(&api.SessionEntry{TTL: "60s"}, nil))
+	Eventually(t, ReadyLimit, "the lock of the dead holder is free", func() error {
+		ok, _, err := consulClient(t, c.Nodes[1]).KV().Acquire(&api.KVPair{Key: "dead", Session: heir}, nil)
+		if err != nil || ok {
+			return err
+		}
+		return errors.New("held, or delayed")
+	})
+	if took := time.Since(began); took < 11*time.Second {
+		t.Errorf("acquired %v after the holder's last sign, want its TTL of 10 s and its lock-delay of 1 s", took)
+	}
+}
+
+// TestConsulsSemaphoreNeverExceedsItsLimit has five contenders at three nodes for a semaphore of two,
+// with a leader killed.
+func TestConsulsSemaphoreNeverExceedsItsLimit(t *testing.T) {
+	t.Parallel()
+	const contenders, limit = 5, 2
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	inside := make(chan int, contenders)
+	for range limit {
+		inside <- 0
+	}
+	done := make(chan error, contenders)
+	for i := range contenders {
+		node := c.Others(leader)[i%2]
+		client := consulClient(t, node)
+		go func() {
+			done <- func() error {
+				s, err := client.SemaphoreOpts(&api.SemaphoreOptions{Prefix: "semaphores/demo", Limit: limit, SessionTTL: "10s", MonitorRetries: 3})
+				if err != nil {
+					return err
+				}
+				if _, err := s.Acquire(nil); err != nil {
+					return fmt.Errorf("acquire: %w", err)
+				}
+				select {
+				case <-inside:
+				default:
+					return fmt.Errorf("more than %d hold a permit", limit)
+				}
+				<-time.After(300 * time.Millisecond) // the work
+				inside <- 0
+				if err := s.Release(); err != nil {
+					return fmt.Errorf("release: %w", err)
+				}
+				return nil
+			}()
+		}()
+	}
+	leader.Kill()
+	c.Leader(c.Others(leader)...)
+	for range contenders {
+		select {
+		case err := <-done:
+			must(t, err)
+		case <-time.After(2 * ReadyLimit):
+			t.Fatal("not all contenders had their turn")
+		}
+	}
+	leader.Start(t)
+	leader.WaitReady(t)
+}
+
+// TestConsulsKeysThroughALeaderKill: compare-and-set counters at all nodes lose no step, and a blocking
+// read at a follower survives the leader.
+func TestConsulsKeysThroughALeaderKill(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	others := c.Others(leader)
+	kv := consulClient(t, others[0]).KV()
+	must(t, second(kv.Put(&api.KVPair{Key: "watched", Value: []byte("old"), Flags: 1<<64 - 1}, nil)))
+	pair, meta, err := kv.Get("watched", nil)
+	must(t, err)
+	if pair.Flags != 1<<64-1 || meta.LastIndex != pair.ModifyIndex || !meta.KnownLeader {
+		t.Errorf("got %+v with %+v, want all 64 bits of the flags, the key's own index and a known leader", pair, meta)
+	}
+	type answer struct {
+		pair *api.KVPair
+		err  error
+	}
+	changed := make(chan answer, 1)
+	go func() {
+		pair, _, err := kv.Get("watched", &api.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: ReadyLimit})
+		changed <- answer{pair, err}
+	}()
+	leader.Kill()
+	c.Leader(others...)
+	must(t, second(consulClient(t, others[1]).KV().Put(&api.KVPair{Key: "watched", Value: []byte("new")}, nil)))
+	select {
+	case a := <-changed:
+		must(t, a.err)
+		if string(a.pair.Value) != "new" {
+			t.Errorf("the blocking read answered %q, want the new value", a.pair.Value)
+		}
+	case <-time.After(ReadyLimit):
+		t.Fatal("the blocking read slept through the change")
+	}
+	leader.Start(t)
+	leader.WaitReady(t)
+	count(t, c)
+}
+
+// second is the error of a call of which nothing else matters.
+func second[T any](_ T, err error) error { return err }
+
+// count has a client at each node add to one counter by compare-and-set.
+func count(t *testing.T, c *Cluster) {
+	t.Helper()
+	const steps = 20
+	done := make(chan error, len(c.Nodes))
+	for _, n := range c.Nodes {
+		kv := consulClient(t, n).KV()
+		go func() {
+			for range steps {
+				if err := step(kv); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range c.Nodes {
+		must(t, <-done)
+	}
+	pair := value[*api.KVPair, *api.QueryMeta](t)(consulClient(t, c.Nodes[0]).KV().Get("counter", nil))
+	if want := fmt.Sprint(steps * len(c.Nodes)); string(pair.Value) != want {
+		t.Errorf("the counter is %s, want %s", pair.Value, want)
+	}
+}
+
+// step adds one to the counter.
+func step(kv *api.KV) error {
+	for {
+		pair, _, err := kv.Get("counter", nil)
+		if err != nil {
+			return err
+		}
+		n := 0
+		if pair == nil {
+			pair = &api.KVPair{Key: "counter"}
+		} else if _, err := fmt.Sscan(string(pair.Value), &n); err != nil {
+			return err
+		}
+		pair.Value = fmt.Append(nil, n+1)
+		ok, _, err := kv.CAS(pair, nil)
+		if err != nil || ok {
+			return err
+		}
+	}
+}
+
+// TestConsulsTransactionsAreAllOrNothing writes at one node and reads at the others.
+func TestConsulsTransactionsAreAllOrNothing(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	txn := func(n *Node, ops ...*api.KVTxnOp) (bool, *api.TxnResponse) {
+		all := make(api.TxnOps, len(ops))
+		for i, op := range ops {
+			all[i] = &api.TxnOp{KV: op}
+		}
+		ok, response, _, err := consulClient(t, n).Txn().Txn(all, nil)
+		must(t, err)
+		return ok, response
+	}
+	ok, response := txn(c.Nodes[0],
+		&api.KVTxnOp{Verb: api.KVSet, Key: "a", Value: []byte("1")},
+		&api.KVTxnOp{Verb: api.KVSet, Key: "b", Value: []byte("2")},
+		&api.KVTxnOp{Verb: api.KVGet, Key: "a"})
+	if !ok || len(response.Results) != 3 || string(response.Results[2].KV.Value) != "1" ||
+		response.Results[0].KV.ModifyIndex != response.Results[1].KV.ModifyIndex {
+		t.Fatalf("got %v, %+v; want three results, both writes with one index, the read after them", ok, response)
+	}
+	if ok, response = txn(c.Nodes[1],
+		&api.KVTxnOp{Verb: api.KVSet, Key: "a", Value: []byte("lost")},
+		&api.KVTxnOp{Verb: api.KVCheckNotExists, Key: "b"}); ok || len(response.Errors) != 1 || response.Errors[0].OpIndex != 1 {
+		t.Fatalf("got %v, %+v; want a failure of the second operation", ok, response)
+	}
+	for _, n := range c.Nodes {
+		pair := value[*api.KVPair, *api.QueryMeta](t)(consulClient(t, n).KV().Get("a", nil))
+		if string(pair.Value) != "1" {
+			t.Errorf("node %s has %q after a failed transaction, want 1", n.Name, pair.Value)
+		}
+	}
+}
+
+// TestConsulsSessionIsKeptThroughALeaderKill renews as the client does, every half TTL.
+func TestConsulsSessionIsKeptThroughALeaderKill(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	sessions := consulClient(t, c.Others(leader)[0]).Session()
+	id := value[string, *api.WriteMeta](t)(sessions.Create(&api.SessionEntry{Name: "kept", TTL: "10s", Behavior: "delete"}, nil))
+	end, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- sessions.RenewPeriodic("10s", id, nil, end) }()
+	leader.Kill()
+	c.Leader(c.Others(leader)...)
+	select {
+	case err := <-ended:
+		t.Fatalf("renewing ended: %v", err)
+	case <-time.After(25 * time.Second): // longer than twice the TTL
+	}
+	entry := value[*api.SessionEntry, *api.QueryMeta](t)(consulClient(t, c.Others(leader)[1]).Session().Info(id, nil))
+	if entry == nil || entry.Name != "kept" || entry.TTL != "10s" {
+		t.Errorf("another node knows %+v of the session", entry)
+	}
+	close(end)
+	must(t, <-ended)
+	if entry = value[*api.SessionEntry, *api.QueryMeta](t)(sessions.Info(id, nil)); entry != nil {
+		t.Errorf("the session is still there after its end: %+v", entry)
+	}
+}
+
+// TestConsulsAgentIsEveryNode registers at one node, sends heartbeats at the next, and deregisters at
+// the third (with Consul each of these would be another agent's, and a 404).
+func TestConsulsAgentIsEveryNode(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	a, b, d := consulClient(t, c.Nodes[0]), consulClient(t, c.Nodes[1]), consulClient(t, c.Nodes[2])
+	must(t, a.Agent().ServiceRegister(&api.AgentServiceRegistration{
+		ID: "web-1", Name: "web", Tags: []string{"v1"}, Address: "10.0.0.7", Port: 8080, Meta: map[string]string{"zone": "a"},
+		Check: &api.AgentServiceCheck{TTL: "3s"},
+	}))
+	if passing(t, d, "web") != 0 {
+		t.Error("a check begins critical, and the service is listed as passing")
+	}
+	must(t, b.Agent().UpdateTTL("service:web-1", "fine", api.HealthPassing))
+	for _, n := range c.Nodes {
+		entries := value[[]*api.ServiceEntry, *api.QueryMeta](t)(consulClient(t, n).Health().Service("web", "v1", true, nil))
+		if len(entries) != 1 || entries[0].Service.ID != "web-1" || entries[0].Service.Port != 8080 || entries[0].Service.Meta["zone"] != "a" {
+			t.Errorf("node %s lists %+v", n.Name, entries)
+		}
+	}
+	Eventually(t, ReadyLimit, "a TTL that is not renewed turns critical", func() error {
+		checks, _, err := a.Health().Checks("web", nil)
+		if err != nil {
+			return err
+		}
+		if len(checks) != 1 || checks[0].Status != api.HealthCritical {
+			return fmt.Errorf("%+v", checks)
+		}
+		return nil
+	})
+	must(t, d.Agent().ServiceDeregister("web-1"))
+	for _, n := range c.Nodes {
+		if entries := value[[]*api.ServiceEntry, *api.QueryMeta](t)(consulClient(t, n).Health().Service("web", "", false, nil)); len(entries) != 0 {
+			t.Errorf("node %s still lists %+v", n.Name, entries)
+		}
+	}
+	if err := b.Agent().UpdateTTL("service:web-1", "", api.HealthPassing); err == nil {
+		t.Error("a heartbeat for a service that is gone is accepted")
+	}
+}
+
+// passing is how many instances of a service are listed as passing.
+func passing(t *testing.T, c *api.Client, service string) int {
+	t.Helper()
+	return len(value[[]*api.ServiceEntry, *api.QueryMeta](t)(c.Health().Service(service, "", true, nil)))
+}
+
+// TestOneRegistryForEurekaAndConsul: what is registered through one API is found through the other.
+func TestOneRegistryForEurekaAndConsul(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "orders-1", Metadata: map[string]string{"zone": "b"}})
+	client := consulClient(t, c.Nodes[1])
+	entries := value[[]*api.ServiceEntry, *api.QueryMeta](t)(client.Health().Service("orders", "", true, nil))
+	if len(entries) != 1 || entries[0].Service.ID != "orders-1" || entries[0].Service.Port != 8080 ||
+		entries[0].Service.Address != "127.0.0.1" || entries[0].Service.Meta["zone"] != "b" {
+		t.Fatalf("Consul's health lists %+v", entries)
+	}
+	if answer := c.Nodes[0].Override("ORDERS", "orders-1", "OUT_OF_SERVICE"); answer.Status != 200 {
+		t.Fatal(answer)
+	}
+	if n := passing(t, client, "orders"); n != 0 {
+		t.Errorf("%d instances are passing while Eureka's status is OUT_OF_SERVICE", n)
+	}
+
+	must(t, client.Agent().ServiceRegister(&api.AgentServiceRegistration{
+		ID: "pay-1", Name: "payments", Address: "10.0.0.8", Port: 9090, Meta: map[string]string{"zone": "c"},
+		Check: &api.AgentServiceCheck{TTL: "1h", Status: api.HealthPassing},
+	}))
+	status := func(want string) {
+		t.Helper()
+		instance := got[*Listed](t)(c.Nodes[2].Lookup("PAYMENTS", "pay-1"))
+		if instance == nil || instance.Status != want || instance.Metadata["zone"] != "c" {
+			t.Errorf("Eureka shows %+v, want %s", instance, want)
+		}
+	}
+	status("UP")
+	must(t, client.Agent().FailTTL("service:pay-1", "broken"))
+	status("DOWN")
+	must(t, client.Agent().PassTTL("service:pay-1", ""))
+	must(t, client.Agent().EnableServiceMaintenance("pay-1", "new disk"))
+	status("OUT_OF_SERVICE")
+	if answer := c.Nodes[2].Renew("PAYMENTS", "pay-1"); answer.Status != 200 {
+		t.Errorf("a heartbeat of Eureka's on it: %v, want 200", answer)
+	}
+	if answer := c.Nodes[0].Cancel("PAYMENTS", "pay-1"); answer.Status != 200 {
+		t.Errorf("Eureka's cancel: %v, want 200", answer)
+	}
+	services := value[map[string][]string, *api.QueryMeta](t)(client.Catalog().Services(nil))
+	if _, there := services["payments"]; there {
+		t.Errorf("Consul's catalog still lists it after Eureka's cancel: %v", services)
+	}
+}

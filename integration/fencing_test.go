@@ -1,0 +1,252 @@
+package integration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// lockCall is what a holder did to a lock, or to the key that the lock guards.
+type lockCall struct {
+	do, lock string
+	fence    uint64 // write, release: the token of the acquisition that it went by
+}
+
+// lockReply is what came of it.
+type lockReply struct {
+	ok    bool
+	fence uint64 // acquire
+}
+
+// lockState is a lock in the model: the token of the last acquisition, and whether it was released.
+type lockState struct {
+	fence    uint64
+	released bool
+}
+
+// lockModel is a lock with fencing tokens. A session may end at any moment, which nobody sees, so the
+// next acquisition is always possible; what is never possible is that one who holds an older token
+// still writes, or that a token is not higher than all before it.
+var lockModel = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		byLock := map[string][]porcupine.Operation{}
+		for _, op := range history {
+			lock := op.Input.(lockCall).lock
+			byLock[lock] = append(byLock[lock], op)
+		}
+		var parts [][]porcupine.Operation
+		for _, part := range byLock {
+			parts = append(parts, part)
+		}
+		return parts
+	},
+	Init: func() any { return lockState{} },
+	Step: func(state, input, output any) (bool, any) {
+		s, c, r := state.(lockState), input.(lockCall), output.(lockReply)
+		switch {
+		case !r.ok:
+			return true, s // it changed nothing
+		case c.do == "acquire":
+			return r.fence > s.fence, lockState{fence: r.fence}
+		case c.do == "release":
+			return c.fence == s.fence && !s.released, lockState{fence: s.fence, released: true}
+		}
+		return c.fence == s.fence && !s.released, s
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v = %+v", input, output) },
+}
+
+// tenure is a time in which a holder believed to hold a lock: from the answer to its acquisition until
+// its TTL after its last renewal was sent, or until it released.
+type tenure struct {
+	lock      string
+	from, end time.Time
+}
+
+// lockHistory is what all holders did.
+type lockHistory struct {
+	began time.Time
+
+	mu         sync.Mutex
+	operations []porcupine.Operation
+	tenures    []tenure
+}
+
+func (h *lockHistory) note(client int, c lockCall, r lockReply, began time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.operations = append(h.operations, porcupine.Operation{
+		ClientId: client, Input: c, Output: r, Call: int64(began.Sub(h.began)), Return: int64(time.Since(h.began)),
+	})
+}
+
+func (h *lockHistory) held(lock string, from, end time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tenures = append(h.tenures, tenure{lock, from, end})
+}
+
+// overlaps returns two tenures of one lock that overlap; none: nobody ever believed to hold beside
+// another.
+func (h *lockHistory) overlaps() []tenure {
+	slices.SortFunc(h.tenures, func(a, b tenure) int { return cmp.Or(cmp.Compare(a.lock, b.lock), a.from.Compare(b.from)) })
+	for i := 1; i < len(h.tenures); i++ {
+		if a, b := h.tenures[i-1], h.tenures[i]; a.lock == b.lock && b.from.Before(a.end) {
+			return []tenure{a, b}
+		}
+	}
+	return nil
+}
+
+// pausedRound has a holder that is paused beyond its TTL, and an heir who waits for the lock meanwhile.
+type pausedRound struct {
+	t       *testing.T
+	ctx     context.Context
+	history *lockHistory
+	lock    string
+	client  int // number of the first holder; the heir's is one more
+	first   *holderProcess
+	heir    *holderProcess
+}
+
+// ask has a holder do something, and notes it.
+func (r *pausedRound) ask(p *holderProcess, client int, do string, fence uint64) (holderAnswer, error) {
+	began := time.Now()
+	a, err := p.ask(r.ctx, do, r.lock)
+	if err != nil {
+		return a, fmt.Errorf("%s %s: %w", do, r.lock, err)
+	}
+	r.history.note(client, lockCall{do: do, lock: r.lock, fence: fence}, lockReply{ok: a.OK, fence: a.Fence}, began)
+	return a, nil
+}
+
+func (r *pausedRound) run() error {
+	mine, err := r.ask(r.first, r.client, "acquire", 0)
+	if err != nil || !mine.OK {
+		return fmt.Errorf("the first holder: %+v, %v", mine, err)
+	}
+	acquired := time.Now()
+	if wrote, err := r.ask(r.first, r.client, "write", mine.Fence); err != nil || !wrote.OK {
+		return fmt.Errorf("a write by the holder: %+v, %v", wrote, err)
+	}
+	if err := r.first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	paused := time.Now()
+	theirs, err := r.ask(r.heir, r.client+1, "acquire", 0)
+	if err != nil || !theirs.OK {
+		return fmt.Errorf("the heir: %+v, %v", theirs, err)
+	}
+	inherited := time.Now()
+	// It was renewed at most a second before the pause; tests of TTL and delay alone are elsewhere.
+	if waited := inherited.Sub(paused); waited < holderTTL+holderDelay-1500*time.Millisecond {
+		return fmt.Errorf("the heir got the lock %v after the pause began: before TTL and lock-delay were over", waited)
+	}
+	if wrote, err := r.ask(r.heir, r.client+1, "write", theirs.Fence); err != nil || !wrote.OK {
+		return fmt.Errorf("a write by the heir: %+v, %v", wrote, err)
+	}
+	// The first thing that the paused one does is to write.
+	woken := time.Now()
+	if err := r.first.say("write", r.lock); err != nil {
+		return err
+	}
+	if err := r.first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	late, err := r.first.hear(r.ctx)
+	if err != nil {
+		return err
+	}
+	r.history.note(r.client, lockCall{do: "write", lock: r.lock, fence: mine.Fence}, lockReply{ok: late.OK}, woken)
+	if late.OK {
+		return fmt.Errorf("the write of a holder that slept through the end of its session was accepted: %+v", late)
+	}
+	r.history.held(r.lock, acquired, time.Unix(0, late.Sent).Add(holderTTL))
+	released, err := r.ask(r.heir, r.client+1, "release", theirs.Fence)
+	if err != nil || !released.OK {
+		return fmt.Errorf("the heir's release: %+v, %v", released, err)
+	}
+	r.history.held(r.lock, inherited, time.Unix(0, released.Sent))
+	return nil
+}
+
+// TestAPausedHolderIsFencedOff pauses holders beyond the end of their sessions, a hundred times on twenty
+// locks: another gets the lock after the lock-delay, and what the paused one writes when it wakes is
+// refused. The history of all of it must be one of locks that are exclusive.
+func TestAPausedHolderIsFencedOff(t *testing.T) {
+	t.Parallel()
+	const locks, rounds = 20, 5
+	c := StartCluster(t, Config{})
+	history := &lockHistory{began: time.Now()}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*ReadyLimit)
+	defer cancel()
+	errs := make(chan error, locks)
+	for i := range locks {
+		go func() {
+			errs <- func() error {
+				for k := range rounds {
+					// A session ends once, so each round has new holders.
+					r := &pausedRound{
+						t: t, ctx: ctx, history: history, lock: fmt.Sprintf("lock-%d", i), client: 2 * i,
+						first: startHolder(t, c.Nodes[(i+k)%3]), heir: startHolder(t, c.Nodes[(i+k+1)%3]),
+					}
+					err := r.run()
+					r.first.stop()
+					r.heir.stop()
+					if err != nil {
+						return fmt.Errorf("round %d of %s: %w", k+1, r.lock, err)
+					}
+				}
+				return nil
+			}()
+		}()
+	}
+	for range locks {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	result, info := porcupine.CheckOperationsVerbose(lockModel, history.operations, time.Minute)
+	t.Logf("%d rounds, %d operations checked: %s", len(history.tenures)/2, len(history.operations), result)
+	if result != porcupine.Ok {
+		t.Errorf("the history is not one of exclusive locks: %s", visualizeAs(t, lockModel, info))
+	}
+	if two := history.overlaps(); two != nil {
+		t.Errorf("two believed to hold the lock at a time: %+v", two)
+	}
+}
+
+func TestLockModelFindsTwoHolders(t *testing.T) {
+	acquire := func(client int, fence uint64, call, ret int64) porcupine.Operation {
+		return porcupine.Operation{ClientId: client, Input: lockCall{do: "acquire", lock: "l"}, Output: lockReply{ok: true, fence: fence}, Call: call, Return: ret}
+	}
+	write := func(client int, fence uint64, ok bool, call, ret int64) porcupine.Operation {
+		return porcupine.Operation{ClientId: client, Input: lockCall{do: "write", lock: "l", fence: fence}, Output: lockReply{ok: ok}, Call: call, Return: ret}
+	}
+	for _, c := range []struct {
+		name    string
+		history []porcupine.Operation
+		want    bool
+	}{
+		{"one after the other", []porcupine.Operation{acquire(1, 5, 0, 1), write(1, 5, true, 2, 3), acquire(2, 7, 4, 5), write(2, 7, true, 6, 7)}, true},
+		{"a late write that was refused", []porcupine.Operation{acquire(1, 5, 0, 1), acquire(2, 7, 2, 3), write(1, 5, false, 4, 5)}, true},
+		{"a late write that was accepted", []porcupine.Operation{acquire(1, 5, 0, 1), acquire(2, 7, 2, 3), write(1, 5, true, 4, 5)}, false},
+		{"a write that may have been before", []porcupine.Operation{acquire(1, 5, 0, 1), acquire(2, 7, 2, 5), write(1, 5, true, 3, 4)}, true},
+		{"a token that goes back", []porcupine.Operation{acquire(1, 7, 0, 1), acquire(2, 5, 2, 3)}, false},
+		{"a write after the release", []porcupine.Operation{acquire(1, 5, 0, 1), {ClientId: 1, Input: lockCall{do: "release", lock: "l", fence: 5}, Output: lockReply{ok: true}, Call: 2, Return: 3}, write(1, 5, true, 4, math.MaxInt64)}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := porcupine.CheckOperations(lockModel, c.history); got != c.want {
+				t.Errorf("accepted is %v, want %v", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,312 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The two recipes that every language has for Consul, on plain HTTP: a mutex by a session that acquires
+// a key, and a semaphore by a key .lock that is written by compare-and-set.
+
+// put sends a PUT of Consul's API and returns the body of its answer, which must be a 200.
+func (n *Node) put(path, body string) (string, error) {
+	answer := n.Do(Request{Method: http.MethodPut, Path: path, Body: []byte(body)})
+	if answer.Status != http.StatusOK {
+		return "", fmt.Errorf("PUT %s: %v", path, answer)
+	}
+	return string(answer.Body), nil
+}
+
+// session creates a session; document is the body of the request.
+func (n *Node) session(t *testing.T, document string) string {
+	t.Helper()
+	body, err := n.put("/v1/session/create", document)
+	must(t, err)
+	var created struct{ ID string }
+	must(t, json.Unmarshal([]byte(body), &created))
+	return created.ID
+}
+
+// says sends a PUT that answers true or false.
+func (n *Node) says(t *testing.T, path, body string) bool {
+	t.Helper()
+	answer, err := n.put(path, body)
+	must(t, err)
+	if answer != "true" && answer != "false" {
+		t.Fatalf("PUT %s: %q, want true or false", path, answer)
+	}
+	return answer == "true"
+}
+
+// key is an entry of the key-value store as its JSON has it.
+type key struct {
+	Key         string
+	Value       []byte
+	Session     string
+	ModifyIndex uint64
+	LockIndex   uint64
+}
+
+// keys reads entries; path is what follows /v1/kv/. None: nil.
+func (n *Node) keys(path string) ([]key, Answer, error) {
+	answer := n.Get("/v1/kv/" + path)
+	switch answer.Status {
+	case http.StatusNotFound:
+		return nil, answer, nil
+	case http.StatusOK:
+		var all []key
+		return all, answer, json.Unmarshal(answer.Body, &all)
+	}
+	return nil, answer, fmt.Errorf("GET /v1/kv/%s: %v", path, answer)
+}
+
+func TestRecipeOfTheMutex(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	a, b, d := c.Nodes[0], c.Nodes[1], c.Nodes[2]
+	// As Java's clients create sessions: a lock-delay of the number 0 is none.
+	first := a.session(t, `{"LockDelay":0,"Name":"first"}`)
+	other := b.session(t, `{"LockDelay":0,"Name":"other"}`)
+	if !a.says(t, "/v1/kv/lock/job?acquire="+first, "lock:1") {
+		t.Fatal("a free key was not acquired")
+	}
+	if b.says(t, "/v1/kv/lock/job?acquire="+other, "lock:2") {
+		t.Fatal("two hold the lock")
+	}
+	if b.says(t, "/v1/kv/lock/job?release="+other, "unlock:2") {
+		t.Error("who does not hold the lock released it")
+	}
+	held, answer, err := d.keys("lock/job")
+	must(t, err)
+	if len(held) != 1 || held[0].Session != first || string(held[0].Value) != "lock:1" || held[0].LockIndex != 1 {
+		t.Fatalf("the third node shows %+v, want it held by the first with its value", held)
+	}
+	token := answer.Header.Get("X-Rollcall-Fence")
+	if token == "" || token == "0" {
+		t.Errorf("X-Rollcall-Fence is %q, want the token of the acquisition", token)
+	}
+
+	// Blocking: wait for a change of the key, then try again.
+	acquired := make(chan error, 1)
+	go func() {
+		acquired <- func() error {
+			for index := held[0].ModifyIndex; ; {
+				_, answer, err := b.keys(fmt.Sprintf("lock/job?index=%d&wait=5s", index))
+				if err != nil {
+					return err
+				}
+				if _, err := fmt.Sscan(answer.Header.Get("X-Consul-Index"), &index); err != nil {
+					return err
+				}
+				if done, err := b.put("/v1/kv/lock/job?acquire="+other, "lock:2"); err != nil || done == "true" {
+					return err
+				}
+			}
+		}()
+	}()
+	if !a.says(t, "/v1/kv/lock/job?release="+first, "unlock:1") {
+		t.Error("the holder could not release its lock")
+	}
+	select {
+	case err := <-acquired:
+		must(t, err)
+	case <-time.After(ReadyLimit):
+		t.Fatal("who waits for the lock does not get it")
+	}
+	if !d.says(t, "/v1/session/destroy/"+other, "") || !d.says(t, "/v1/session/destroy/"+other, "") {
+		t.Error("destroying a session, and once more, must answer true")
+	}
+	if held, _, err = a.keys("lock/job"); err != nil || held[0].Session != "" || string(held[0].Value) != "lock:2" {
+		t.Errorf("%+v, %v; want the value kept and no holder", held, err)
+	}
+	if !a.says(t, "/v1/kv/lock/job?acquire="+first, "again") {
+		t.Error("a lock whose session was destroyed without lock-delay is not free at once")
+	}
+	for _, dead := range []string{other, "no-uuid"} {
+		answer := a.Do(Request{Method: http.MethodPut, Path: "/v1/kv/lock/x?acquire=" + dead})
+		if want := fmt.Sprintf("raft apply failed: invalid session %q", dead); answer.Status != 500 || string(answer.Body) != want {
+			t.Errorf("acquire by a session that is gone: %v, want 500 %q", answer, want)
+		}
+	}
+}
+
+// permit is one contender's part in the recipe of the semaphore.
+type permit struct {
+	node    *Node
+	session string
+}
+
+// coordination is the value of .lock: the article's form, with a list of holders.
+type coordination struct {
+	Limit   int      `json:"limit"`
+	Holders []string `json:"holders"`
+}
+
+const semaphore = "semaphore/demo/"
+
+// contend creates the session and the contender's key.
+func contend(t *testing.T, n *Node) permit {
+	t.Helper()
+	p := permit{n, n.session(t, `{"TTL":"10s","LockDelay":0,"Behavior":"delete"}`)}
+	if !n.says(t, "/v1/kv/"+semaphore+p.session+"?acquire="+p.session, "contender") {
+		t.Fatal("the contender's own key was not acquired")
+	}
+	return p
+}
+
+// try takes a permit if one is free, after it has dropped the dead from the holders. It also returns
+// the index to wait behind.
+func (p permit) try(limit int) (taken bool, index string, err error) {
+	entries, answer, err := p.node.keys(semaphore + "?recurse")
+	if err != nil {
+		return false, "", err
+	}
+	lock := coordination{Limit: limit}
+	cas := uint64(0)
+	alive := map[string]bool{}
+	for _, e := range entries {
+		if e.Key == semaphore+".lock" {
+			cas, err = e.ModifyIndex, json.Unmarshal(e.Value, &lock)
+		} else if e.Session != "" {
+			alive[e.Session] = true
+		}
+	}
+	if err != nil {
+		return false, "", err
+	}
+	lock.Holders = slices.DeleteFunc(lock.Holders, func(s string) bool { return !alive[s] })
+	index = answer.Header.Get("X-Consul-Index")
+	if len(lock.Holders) >= lock.Limit {
+		return false, index, nil
+	}
+	lock.Holders = append(lock.Holders, p.session)
+	body, err := json.Marshal(lock)
+	if err != nil {
+		return false, "", err
+	}
+	said, err := p.node.put(fmt.Sprintf("/v1/kv/%s.lock?cas=%d", semaphore, cas), string(body))
+	return said == "true", index, err
+}
+
+// wait tries until it has a permit, waiting for changes in between.
+func (p permit) wait(limit int) error {
+	for deadline := time.Now().Add(ReadyLimit); time.Now().Before(deadline); {
+		taken, index, err := p.try(limit)
+		if err != nil || taken {
+			return err
+		}
+		if _, _, err := p.node.keys(semaphore + "?recurse&wait=2s&index=" + url.QueryEscape(index)); err != nil {
+			return err
+		}
+	}
+	return errors.New("no permit")
+}
+
+// release takes the session out of the holders and ends it.
+func (p permit) release(t *testing.T) {
+	t.Helper()
+	Eventually(t, ReadyLimit, "the permit is given back", func() error {
+		entries, _, err := p.node.keys(semaphore + ".lock")
+		if err != nil || len(entries) != 1 {
+			return fmt.Errorf("%+v, %v", entries, err)
+		}
+		var lock coordination
+		if err := json.Unmarshal(entries[0].Value, &lock); err != nil {
+			return err
+		}
+		lock.Holders = slices.DeleteFunc(lock.Holders, func(s string) bool { return s == p.session })
+		body, _ := json.Marshal(lock)
+		said, err := p.node.put(fmt.Sprintf("/v1/kv/%s.lock?cas=%d", semaphore, entries[0].ModifyIndex), string(body))
+		if err == nil && said != "true" {
+			err = errors.New("somebody else was quicker")
+		}
+		return err
+	})
+	if answer := p.node.Do(Request{Method: http.MethodDelete, Path: "/v1/kv/" + semaphore + p.session}); string(answer.Body) != "true" {
+		t.Errorf("delete the contender's key: %v", answer)
+	}
+	p.node.says(t, "/v1/session/destroy/"+p.session, "")
+}
+
+// TestRecipeOfTheSemaphore: limit 3, five contenders at three nodes; one holder dies.
+func TestRecipeOfTheSemaphore(t *testing.T) {
+	t.Parallel()
+	const limit = 3
+	c := StartCluster(t, Config{})
+	var all []permit
+	for i := range 5 {
+		all = append(all, contend(t, c.Nodes[i%3]))
+	}
+	for i, p := range all {
+		taken, _, err := p.try(limit)
+		must(t, err)
+		if taken != (i < limit) {
+			t.Fatalf("contender %d of %d: taken is %v", i+1, len(all), taken)
+		}
+	}
+	fourth := make(chan error, 1)
+	go func() { fourth <- all[3].wait(limit) }()
+	all[0].release(t)
+	must(t, <-fourth)
+
+	fifth := make(chan error, 1)
+	go func() { fifth <- all[4].wait(limit) }()
+	// The second dies: nobody renews its session. The others are renewed meanwhile.
+	died := time.Now()
+	for waiting := true; waiting; {
+		for _, p := range []permit{all[2], all[3], all[4]} {
+			if _, err := p.node.put("/v1/session/renew/"+p.session, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case err := <-fifth:
+			must(t, err)
+			waiting = false
+		case <-time.After(time.Second):
+		}
+	}
+	if took := time.Since(died); took < 5*time.Second {
+		t.Errorf("the dead holder's permit was given away %v after its last sign, before its TTL of 10 s was over", took)
+	}
+	entries, _, err := c.Nodes[0].keys(semaphore + ".lock")
+	must(t, err)
+	var lock coordination
+	must(t, json.Unmarshal(entries[0].Value, &lock))
+	want := []string{all[2].session, all[3].session, all[4].session}
+	if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(lock.Holders)), want) {
+		t.Errorf("holders are %v, want %v", lock.Holders, want)
+	}
+}
+
+// TestCoordinationNeedsConsensus: in mode ap every route says why there is none.
+func TestCoordinationNeedsConsensus(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{AP: true, Nodes: 1})
+	for _, r := range []Request{
+		{Method: http.MethodPut, Path: "/v1/session/create"},
+		{Method: http.MethodGet, Path: "/v1/session/list"},
+		{Method: http.MethodPut, Path: "/v1/kv/a"},
+		{Method: http.MethodGet, Path: "/v1/kv/a?stale"},
+		{Method: http.MethodPut, Path: "/v1/txn", Body: []byte("[]")},
+		{Method: http.MethodGet, Path: "/v1/catalog/services"},
+		{Method: http.MethodGet, Path: "/v1/health/service/web"},
+		{Method: http.MethodPut, Path: "/v1/agent/service/register", Body: []byte(`{"Name":"web"}`)},
+		{Method: http.MethodGet, Path: "/v1/status/leader"},
+		{Method: http.MethodPost, Path: "/v1/rollcall/sessions"},
+		{Method: http.MethodPut, Path: "/v1/rollcall/locks/a?session=x"},
+		{Method: http.MethodPut, Path: "/v1/rollcall/semaphores/a?session=x&limit=2"},
+		{Method: http.MethodGet, Path: "/v1/rollcall/fence/a?index=1"},
+	} {
+		answer := c.Nodes[0].Do(r)
+		if answer.Status != http.StatusNotImplemented || len(answer.Body) < 40 {
+			t.Errorf("%s %s: %v, want 501 with a sentence", r.Method, r.Path, answer)
+		}
+	}
+}

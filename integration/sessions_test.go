@@ -1,0 +1,170 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestSessionsAndLockDelaysSurviveALeaderKill and the next test look at the same things: what waits for
+// its time must not come early because a leader died or all nodes were started anew, and must not be
+// forgotten.
+func TestSessionsAndLockDelaysSurviveALeaderKill(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	testTimesSurvive(t, c, func() {
+		leader := c.Leader()
+		leader.Kill()
+		c.Leader(c.Others(leader)...)
+		leader.Start(t)
+		leader.WaitReady(t)
+	})
+}
+
+func TestSessionsAndLockDelaysSurviveARestartOfAllNodes(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	testTimesSurvive(t, c, func() {
+		for _, n := range c.Nodes {
+			n.Kill()
+		}
+		for _, n := range c.Nodes {
+			n.Start(t)
+		}
+		c.WaitReady()
+	})
+}
+
+// Times of the sessions under test.
+const (
+	silentTTL  = 6 * time.Second
+	renewedTTL = 8 * time.Second
+	longDelay  = 6 * time.Second
+)
+
+func testTimesSurvive(t *testing.T, c *Cluster, disturb func()) {
+	t.Helper()
+	n := c.Nodes[0]
+	renewed := ownSession(t, n, renewedTTL, 0)
+	stop := keepAlive(t, c, renewed)
+	lockDirectly(t, n, "kept", renewed)
+
+	heir := ownSession(t, n, time.Hour, 0)
+	silentSince := time.Now()
+	silent := ownSession(t, n, silentTTL, 0)
+	lockDirectly(t, n, "silent", silent)
+
+	delayed := ownSession(t, n, time.Hour, longDelay)
+	lockDirectly(t, n, "delayed", delayed)
+	delayedSince := time.Now()
+	destroy(t, n, delayed)
+
+	disturb()
+
+	var waits sync.WaitGroup
+	for _, w := range []struct {
+		key      string
+		since    time.Time
+		earliest time.Duration
+	}{{"silent", silentSince, silentTTL}, {"delayed", delayedSince, longDelay}} {
+		waits.Go(func() {
+			got := awaitKey(t, c, w.key, heir)
+			if took := got.Sub(w.since); took < w.earliest {
+				t.Errorf("key %q was given away after %v, want not before %v", w.key, took, w.earliest)
+			}
+		})
+	}
+	waits.Wait()
+	if lost := stop(); lost != nil {
+		t.Errorf("the session that was renewed every second: %v", lost)
+	}
+	for _, n := range c.Nodes {
+		if held, _, err := n.keys("kept"); err != nil || len(held) != 1 || held[0].Session != renewed {
+			t.Errorf("node %s shows %+v, %v; want the key held by the session that was renewed", n.Name, held, err)
+		}
+	}
+	destroy(t, n, renewed)
+	destroy(t, n, heir)
+}
+
+// ownSession creates a session by Rollcall's own API, which has shorter TTLs than Consul's.
+func ownSession(t *testing.T, n *Node, ttl, delay time.Duration) string {
+	t.Helper()
+	body := fmt.Sprintf(`{"ttl":%q,"lock_delay":%q}`, ttl, delay)
+	answer := n.Do(Request{Method: http.MethodPost, Path: "/v1/rollcall/sessions", Body: []byte(body), ContentType: "application/json"})
+	var created struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(answer.Body, &created); err != nil || answer.Status/100 != 2 {
+		t.Fatalf("create a session: %v", answer)
+	}
+	return created.ID
+}
+
+func lockDirectly(t *testing.T, n *Node, key, session string) {
+	t.Helper()
+	if !n.says(t, "/v1/kv/"+key+"?acquire="+session, session) {
+		t.Fatalf("key %q was not acquired", key)
+	}
+}
+
+func destroy(t *testing.T, n *Node, session string) {
+	t.Helper()
+	n.says(t, "/v1/session/destroy/"+session, "")
+}
+
+// awaitKey has a session acquire a key as soon as it can, and returns when it did.
+func awaitKey(t *testing.T, c *Cluster, key, session string) time.Time {
+	Eventually(t, ReadyLimit, "key "+key+" is free", func() error {
+		said, err := c.Nodes[1].put("/v1/kv/"+key+"?acquire="+session, "")
+		if err == nil && said != "true" {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	return time.Now()
+}
+
+// keepAlive renews a session every second at whichever node answers, until stop is called, which
+// returns why it was lost; nil: it was not.
+func keepAlive(t *testing.T, c *Cluster, session string) (stop func() error) {
+	t.Helper()
+	end, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			for _, n := range c.Nodes {
+				answer := n.Do(Request{Method: http.MethodPut, Path: "/v1/session/renew/" + session})
+				if answer.Status == http.StatusNotFound {
+					ended <- fmt.Errorf("node %s: %v", n.Name, answer)
+					return
+				}
+				if answer.Status == http.StatusOK {
+					break
+				}
+			}
+			select {
+			case <-tick.C:
+			case <-end:
+				ended <- nil
+				return
+			}
+		}
+	}()
+	var once sync.Once
+	var err error
+	stop = func() error {
+		once.Do(func() {
+			close(end)
+			err = <-ended
+		})
+		return err
+	}
+	t.Cleanup(func() { _ = stop() })
+	return stop
+}
