@@ -1,0 +1,197 @@
+package consul
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// registrationBody is the body of catalog/register.
+type registrationBody struct {
+	id, node, address, datacenter string
+	tagged, meta                  map[string]string
+	service                       *serviceBody
+	check                         *catalogCheckBody
+	checks                        []catalogCheckBody
+	skipNodeUpdate                bool
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *registrationBody) UnmarshalJSON(data []byte) error {
+	return decodeFields(data, map[string]any{
+		"id": &r.id, "node": &r.node, "address": &r.address, "datacenter": &r.datacenter, "taggedaddresses": &r.tagged, "nodemeta": &r.meta,
+		"service": &r.service, "check": &r.check, "checks": &r.checks, "skipnodeupdate": &r.skipNodeUpdate,
+	})
+}
+
+// catalogCheckBody is a check as registrars give it: its state, and how they found it out.
+type catalogCheckBody struct {
+	node, checkID, name, notes, status, output, service, kind string
+	definition                                                map[string]json.RawMessage
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *catalogCheckBody) UnmarshalJSON(data []byte) error {
+	return decodeFields(data, map[string]any{
+		"node": &c.node, "checkid": &c.checkID, "name": &c.name, "notes": &c.notes, "status": &c.status, "output": &c.output,
+		"serviceid": &c.service, "type": &c.kind, "definition": &c.definition,
+	})
+}
+
+// Placed is a request about the catalog, with the datacenter that it names; "": none.
+type Placed[T any] struct {
+	Op         T
+	Datacenter string
+}
+
+// DecodeRegistration reads the body of catalog/register. addressOf is the address of a node (its
+// registry's name) that is registered already; "": it is not, or has none. Errors: Malformed, Rejected.
+func DecodeRegistration(body []byte, addressOf func(node string) string) (Placed[registry.RegisterCatalog], error) {
+	var r registrationBody
+	if err := decodeBody(body, &r); err != nil {
+		return Placed[registry.RegisterCatalog]{}, err
+	}
+	op, err := r.op(addressOf)
+	return Placed[registry.RegisterCatalog]{Op: op, Datacenter: r.datacenter}, err
+}
+
+func (r *registrationBody) op(addressOf func(node string) string) (op registry.RegisterCatalog, err error) {
+	switch {
+	case r.node == "":
+		return op, Rejected("Must provide node")
+	case r.address == "" && !r.skipNodeUpdate:
+		return op, Rejected("Must provide address if SkipNodeUpdate is not set")
+	}
+	if err := checkName("node name", r.node); err != nil {
+		return op, err
+	}
+	node := NodeOf(r.node)
+	if node != "" { // what the logical node is does not depend on anybody's registration
+		op.Node, op.KeepNode = r.nodeOf(), r.skipNodeUpdate
+	}
+	if r.service != nil {
+		address := r.address
+		if node == "" || r.skipNodeUpdate {
+			address = firstOf(addressOf(node), r.address)
+		}
+		if op.Service, op.Instance, err = r.serviceOn(node, address); err != nil {
+			return op, err
+		}
+	}
+	op.Checks, err = r.checksOn(node)
+	return op, err
+}
+
+func (r *registrationBody) nodeOf() *registry.Node {
+	return &registry.Node{ID: r.id, Name: r.node, Address: r.address, Tagged: pairsOf(r.tagged), Meta: pairsOf(r.meta)}
+}
+
+func (r *registrationBody) serviceOn(node, address string) (*registry.CatalogService, *registry.Instance, error) {
+	name := firstOf(r.service.service, r.service.name)
+	if name == "" {
+		return nil, nil, Rejected("Must provide service name")
+	}
+	if node == "" && r.service.id == reservedID {
+		return nil, nil, malformed("Invalid service id, %q stands for the cluster itself", reservedID)
+	}
+	return r.service.register(node, name, address)
+}
+
+// checksOn are Check and Checks together.
+func (r *registrationBody) checksOn(node string) ([]*registry.Check, error) {
+	bodies := r.checks
+	if r.check != nil {
+		bodies = append([]catalogCheckBody{*r.check}, bodies...)
+	}
+	var checks []*registry.Check
+	for _, body := range bodies {
+		if body.node != "" && body.node != r.node {
+			return nil, rejected("check node %q does not match node %q", body.node, r.node)
+		}
+		check, err := body.check(node)
+		if err != nil {
+			return nil, err
+		}
+		checks = append(checks, check)
+	}
+	return checks, nil
+}
+
+func (c *catalogCheckBody) check(node string) (*registry.Check, error) {
+	status, known := ParseStatus(c.status)
+	switch {
+	case c.status == "":
+		status = registry.Critical
+	case !known:
+		return nil, malformed("Invalid check status: '%s'", c.status)
+	}
+	check := &registry.Check{
+		Node: node, ID: firstOf(c.checkID, c.name), Name: c.name, Notes: c.notes, Output: c.output, Status: status, Service: c.service,
+		Type: firstOf(c.kind, c.derivedType()), Definition: c.given(),
+	}
+	return check, checkName("check id", check.ID)
+}
+
+// derivedType is the type that a definition speaks of, "" if it speaks of none.
+func (c *catalogCheckBody) derivedType() string {
+	for _, way := range [...]struct{ field, kind string }{
+		{"http", "http"}, {"tcp", "tcp"}, {"udp", "udp"}, {"grpc", "grpc"}, {"osservice", "os_service"},
+	} {
+		for name, value := range c.definition {
+			if folded(name) == way.field && !isZero(value) {
+				return way.kind
+			}
+		}
+	}
+	return ""
+}
+
+// given is the definition as it is echoed: what it says, with durations as texts; nil: nothing.
+func (c *catalogCheckBody) given() []byte {
+	said := map[string]json.RawMessage{}
+	for name, value := range c.definition {
+		if isZero(value) {
+			continue
+		}
+		switch folded(name) {
+		case "interval", "timeout", "deregistercriticalserviceafter":
+			value = durationText(value)
+		}
+		said[name] = value
+	}
+	if len(said) == 0 {
+		return nil
+	}
+	encoded, _ := json.Marshal(said) // what was decoded encodes, in the order of its names
+	return encoded
+}
+
+// durationText is a duration as a text, itself if it is none.
+func durationText(value json.RawMessage) json.RawMessage {
+	var d duration
+	if d.UnmarshalJSON(value) != nil {
+		return value
+	}
+	text, _ := json.Marshal(time.Duration(d).String())
+	return text
+}
+
+// DecodeDeregistration reads the body of catalog/deregister. Errors: Malformed, Rejected.
+func DecodeDeregistration(body []byte) (Placed[registry.DeregisterCatalog], error) {
+	var node string
+	var p Placed[registry.DeregisterCatalog]
+	err := decodeFields(body, map[string]any{
+		"node": &node, "serviceid": &p.Op.Service, "checkid": &p.Op.Check, "datacenter": &p.Datacenter,
+	})
+	switch {
+	case err != nil:
+		return p, undecodable(err)
+	case node == "":
+		return p, Rejected("Must provide node")
+	case p.Op.Service != "":
+		p.Op.Check = "" // the reference, too, heeds the service only
+	}
+	p.Op.Node = NodeOf(node)
+	return p, nil
+}

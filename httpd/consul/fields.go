@@ -1,0 +1,74 @@
+package consul
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// decodeFields decodes a JSON object into fields, by name: names are compared without case and without
+// underscores, because configuration files are sent as they are (tagged_addresses). Other names are
+// skipped, null is as good as absent, and of a repeated name the last counts.
+func decodeFields(data []byte, fields map[string]any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	opening, err := dec.Token()
+	if err != nil || opening == nil {
+		return err
+	}
+	if opening != json.Delim('{') {
+		return fmt.Errorf("want an object, got %v", opening)
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return err
+		}
+		field, known := fields[folded(name.(string))] // within an object every other token is a name
+		if !known || string(value) == "null" {
+			continue
+		}
+		if err := json.Unmarshal(value, field); err != nil {
+			return fmt.Errorf("%v: %w", name, err)
+		}
+	}
+	_, err = dec.Token()
+	return err
+}
+
+func folded(name string) string {
+	return strings.ToLower(strings.ReplaceAll(name, "_", ""))
+}
+
+// duration is a length of time as clients write it: "10s", or a number of nanoseconds.
+type duration time.Duration
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *duration) UnmarshalJSON(data []byte) error {
+	var text string
+	if data[0] != '"' {
+		var ns float64
+		err := json.Unmarshal(data, &ns)
+		*d = duration(ns)
+		return err
+	}
+	if err := json.Unmarshal(data, &text); err != nil || text == "" {
+		return err
+	}
+	length, err := time.ParseDuration(text)
+	*d = duration(length)
+	return err
+}
+
+// ms is the length in milliseconds, at least one if it is positive.
+func (d duration) ms() int64 {
+	if d <= 0 {
+		return 0
+	}
+	return max(1, time.Duration(d).Milliseconds())
+}

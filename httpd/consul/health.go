@@ -1,0 +1,192 @@
+package consul
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Check is a check in answers.
+type Check struct {
+	Node        string
+	CheckID     string
+	Name        string
+	Status      string
+	Notes       string
+	Output      string
+	ServiceID   string
+	ServiceName string
+	ServiceTags []string
+	Type        string
+	Interval    string
+	Timeout     string
+	ExposedPort int
+	Definition  json.RawMessage
+	CreateIndex registry.Index
+	ModifyIndex registry.Index
+}
+
+// Agent is the check as the agent shows it: without indexes.
+func (c Check) Agent() Check {
+	c.CreateIndex, c.ModifyIndex = 0, 0
+	return c
+}
+
+// noDefinition is what is shown of how a check is made where nobody said it.
+var noDefinition = json.RawMessage("{}")
+
+// checkOf is a stored check as answers show it.
+func checkOf(c *registry.Check) Check {
+	shown := Check{
+		Node: ShownNode(c.Node), CheckID: c.ID, Name: c.Name, Status: StatusWord(c.Status), Notes: c.Notes, Output: c.Output, ServiceID: c.Service,
+		ServiceTags: []string{}, Type: c.Type, Definition: noDefinition, CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
+	}
+	if c.Definition != nil {
+		shown.Definition = c.Definition
+	}
+	return shown
+}
+
+// NodeChecks are the checks of a node itself as answers show them; nil: the logical one, on which no
+// checks were registered.
+func NodeChecks(logical bool, n *registry.Node) []Check {
+	checks := []Check{}
+	if logical {
+		checks = append(checks, serfHealth)
+	}
+	if n == nil {
+		return checks
+	}
+	for _, c := range n.Checks {
+		checks = append(checks, checkOf(c))
+	}
+	return checks
+}
+
+// serfHealth is passing whatever happens to servers: instances and sessions do not belong to the one
+// that took their registration.
+var serfHealth = Check{
+	Node: NodeName, CheckID: registry.SerfHealth, Name: "Serf Health Status", Status: "passing", Output: "Agent alive and reachable",
+	ServiceTags: []string{}, Definition: noDefinition, CreateIndex: 1, ModifyIndex: 1,
+}
+
+// checksOf are the checks of a service: those that were registered, and those that say what Rollcall
+// knows of its status.
+func checksOf(l *registry.Lease, s Service) []Check {
+	checks := []Check{}
+	if l.Service == nil {
+		checks = append(checks, s.check(l, "service:"+s.ID, "Eureka status", eurekaType, statusOf(l.Instance.Status)))
+	} else {
+		for _, c := range l.Service.Checks {
+			shown := checkOf(c)
+			shown.ServiceName, shown.ServiceTags = s.Name, s.Tags
+			checks = append(checks, shown)
+		}
+	}
+	if decided, ok := s.decided(l, checks); ok {
+		checks = append(checks, decided)
+	}
+	return checks
+}
+
+// Types of the checks that nobody registered.
+const (
+	eurekaType   = "eureka"
+	overrideType = "override"
+)
+
+// statusOf is a status of Eureka's as that of a check: whoever is not UP gets no requests.
+func statusOf(s registry.Status) registry.CheckStatus {
+	if s == registry.Up {
+		return registry.Passing
+	}
+	return registry.Critical
+}
+
+// decided is the check that keeps a service out of use by a decision made in Rollcall or through
+// Eureka's API, if there is one: OUT_OF_SERVICE is maintenance, another status that no check gives the
+// reason for is an override.
+func (s Service) decided(l *registry.Lease, checks []Check) (Check, bool) {
+	switch l.Instance.Status {
+	case registry.Up:
+		return Check{}, false
+	case registry.OutOfService:
+		for _, c := range checks {
+			if isMaintenance(c.CheckID) {
+				return Check{}, false
+			}
+		}
+		m := Maintenance(s.ID, reasonOf(l))
+		c := s.check(l, m.ID, m.Name, m.Type, registry.Critical)
+		c.Notes = m.Notes
+		return c, true
+	}
+	for _, c := range checks {
+		if c.Status == StatusWord(registry.Critical) {
+			return Check{}, false
+		}
+	}
+	return s.check(l, "_status_override:"+s.ID, "Status override", overrideType, registry.Critical), true
+}
+
+func reasonOf(l *registry.Lease) string {
+	if l.Override == nil {
+		return ""
+	}
+	return l.Override.By.Reason
+}
+
+// check is a check that nobody registered.
+func (s Service) check(l *registry.Lease, id, name, kind string, status registry.CheckStatus) Check {
+	return Check{
+		Node: ShownNode(s.Node), CheckID: id, Name: name, Status: StatusWord(status), Output: explained(l), ServiceID: s.ID, ServiceName: s.Name,
+		ServiceTags: s.Tags, Type: kind, Definition: noDefinition, CreateIndex: l.Registered, ModifyIndex: l.Changed,
+	}
+}
+
+// explained says which status an instance has, and of an overridden one by whom.
+func explained(l *registry.Lease) string {
+	text := "The status is " + l.Instance.Status.String()
+	if l.Instance.Overridden == registry.Unknown {
+		return text
+	}
+	text += ", overridden"
+	if o := l.Override; o != nil {
+		if o.By.Author != "" {
+			text += " by " + o.By.Author
+		}
+		if o.By.Reason != "" {
+			text += fmt.Sprintf(" (%s)", o.By.Reason)
+		}
+		text += "; the client said " + o.Reported.String()
+	}
+	return text
+}
+
+// Maintenance is the aggregate of a service that is kept out of use.
+const maintenanceWord = "maintenance"
+
+// Aggregate is the worst of checks: passing, warning, critical or maintenance.
+func Aggregate(checks []Check) string {
+	worst := 0
+	for _, c := range checks {
+		state, _ := ParseStatus(c.Status)
+		if isMaintenance(c.CheckID) {
+			return maintenanceWord
+		}
+		worst = max(worst, int(state))
+	}
+	return StatusWord(registry.CheckStatus(worst))
+}
+
+// Worse says whether one aggregate is worse than another.
+func Worse(one, other string) bool { return rank(one) > rank(other) }
+
+func rank(aggregate string) int {
+	if aggregate == maintenanceWord {
+		return len(statusWords)
+	}
+	state, _ := ParseStatus(aggregate)
+	return int(state)
+}

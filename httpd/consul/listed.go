@@ -1,0 +1,238 @@
+package consul
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Service is a service of the catalog, however it was registered, before it gets the form of an answer.
+type Service struct {
+	Node              string // as the registry names it
+	ID, Name          string
+	Kind, SocketPath  string
+	Tags              []string
+	Address           string
+	Port              int32
+	Tagged            map[string]Address
+	Meta              map[string]string
+	Weights           Weights
+	EnableTagOverride bool
+	Locality, Ports   json.RawMessage
+	CreateIndex       registry.Index
+	ModifyIndex       registry.Index
+	Checks            []Check // its own ones, without those of its node
+}
+
+// Address is one of a service's tagged addresses.
+type Address struct {
+	Address string
+	Port    int32
+}
+
+// Weights are those of a service in answers that are weighed.
+type Weights struct{ Passing, Warning int32 }
+
+// ServiceOf is a lease as a service of the name that its application has in Consul's API.
+func ServiceOf(l *registry.Lease, name string) Service {
+	s := fromEureka(l, name)
+	if l.Service != nil {
+		s = fromCatalog(l)
+	}
+	s.Checks = checksOf(l, s)
+	return s
+}
+
+func fromCatalog(l *registry.Lease) Service {
+	c := l.Service
+	return Service{
+		Node: c.Node, ID: c.ID, Name: c.Name, Kind: c.Kind, SocketPath: c.SocketPath, Tags: tagsOf(c.Tags), Address: c.Address, Port: c.Port,
+		Tagged: taggedOf(c.Tagged), Meta: metaOf(l.Instance), Weights: Weights{c.WeightPassing, c.WeightWarning}, EnableTagOverride: c.TagOverride,
+		Locality: c.Locality, Ports: c.Ports, CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
+	}
+}
+
+// fromEureka is an instance that a client of Eureka registered. It is on the logical node.
+func fromEureka(l *registry.Lease, name string) Service {
+	i := l.Instance
+	s := Service{
+		ID: i.ID(), Name: name, Tags: []string{}, Address: firstOf(i.IPAddr, i.HostName), Port: int32(i.Port.Number),
+		Meta: metaOf(i), Weights: Weights{1, 1}, CreateIndex: l.Registered, ModifyIndex: l.Changed,
+	}
+	if !i.Port.Enabled && i.SecurePort.Enabled {
+		s.Port = int32(i.SecurePort.Number)
+		if _, said := s.Meta[secureMeta]; !said {
+			s.Meta[secureMeta] = "true"
+		}
+	}
+	return s
+}
+
+func tagsOf(tags []string) []string {
+	if tags == nil {
+		return []string{} // shown as an empty list, not as null
+	}
+	return tags
+}
+
+func taggedOf(tagged []registry.TaggedAddress) map[string]Address {
+	if len(tagged) == 0 {
+		return nil
+	}
+	m := make(map[string]Address, len(tagged))
+	for _, t := range tagged {
+		m[t.Tag] = Address{t.Address, t.Port}
+	}
+	return m
+}
+
+// metaOf is an instance's metadata, never nil.
+func metaOf(i *registry.Instance) map[string]string {
+	m := mapOf(i.Metadata)
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+// HasTags says whether the service has all of tags.
+func (s Service) HasTags(tags []string) bool {
+	return !slices.ContainsFunc(tags, func(tag string) bool { return !slices.Contains(s.Tags, tag) })
+}
+
+// Itself is the service "consul", which stands for the cluster's servers.
+func (h Home) Itself() Service {
+	return Service{
+		ID: reservedID, Name: reservedID, Tags: []string{}, Port: int32(h.Port), Meta: map[string]string{}, Weights: Weights{1, 1},
+		CreateIndex: 1, ModifyIndex: 1,
+	}
+}
+
+// AgentService is a service in answers of agent/services.
+type AgentService struct {
+	Kind              string `json:",omitempty"`
+	ID                string
+	Service           string
+	Tags              []string
+	Meta              map[string]string
+	Port              int32
+	Ports             json.RawMessage `json:",omitempty"`
+	Address           string
+	SocketPath        string             `json:",omitempty"`
+	TaggedAddresses   map[string]Address `json:",omitempty"`
+	Weights           Weights
+	EnableTagOverride bool
+	ContentHash       string `json:",omitempty"`
+	Datacenter        string
+	Locality          json.RawMessage `json:",omitempty"`
+}
+
+// Agent is the service as the agent shows it.
+func (h Home) Agent(s Service) AgentService {
+	return AgentService{
+		Kind: s.Kind, ID: s.ID, Service: s.Name, Tags: s.Tags, Meta: s.Meta, Port: s.Port, Ports: s.Ports, Address: s.Address, SocketPath: s.SocketPath,
+		TaggedAddresses: s.Tagged, Weights: s.Weights, EnableTagOverride: s.EnableTagOverride, Datacenter: h.Datacenter, Locality: s.Locality,
+	}
+}
+
+// NodeService is a service in answers of catalog/node and health/service. Proxy and Connect are there
+// because clients compare them; nothing of the service mesh is served.
+type NodeService struct {
+	Kind              string `json:",omitempty"`
+	ID                string
+	Service           string
+	Tags              []string
+	Address           string
+	TaggedAddresses   map[string]Address `json:",omitempty"`
+	Meta              map[string]string
+	Port              int32
+	Ports             json.RawMessage `json:",omitempty"`
+	SocketPath        string          `json:",omitempty"`
+	Weights           Weights
+	EnableTagOverride bool
+	Locality          json.RawMessage `json:",omitempty"`
+	Proxy             noProxy
+	Connect           struct{}
+	PeerName          string
+	CreateIndex       registry.Index
+	ModifyIndex       registry.Index
+}
+
+// noProxy is the proxy's settings of a service that is none.
+type noProxy struct {
+	Mode        string
+	MeshGateway struct{}
+	Expose      struct{}
+}
+
+// OnNode is the service as its node shows it.
+func (s Service) OnNode() NodeService {
+	return NodeService{
+		Kind: s.Kind, ID: s.ID, Service: s.Name, Tags: s.Tags, Address: s.Address, TaggedAddresses: s.Tagged, Meta: s.Meta, Port: s.Port, Ports: s.Ports,
+		SocketPath: s.SocketPath, Weights: s.Weights, EnableTagOverride: s.EnableTagOverride, Locality: s.Locality,
+		CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
+	}
+}
+
+// CatalogService is a service with its node, in answers of catalog/service.
+type CatalogService struct {
+	ID                       string // the node's
+	Node                     string
+	Address                  string
+	Datacenter               string
+	TaggedAddresses          map[string]string
+	NodeMeta                 map[string]string
+	ServiceKind              string
+	ServiceID                string
+	ServiceName              string
+	ServiceTags              []string
+	ServiceAddress           string
+	ServiceTaggedAddresses   map[string]Address `json:",omitempty"`
+	ServiceWeights           Weights
+	ServiceMeta              map[string]string
+	ServicePort              int32
+	ServicePorts             json.RawMessage `json:",omitempty"`
+	ServiceSocketPath        string
+	ServiceEnableTagOverride bool
+	ServiceLocality          json.RawMessage `json:",omitempty"`
+	ServiceProxy             noProxy
+	ServiceConnect           struct{}
+	CreateIndex              registry.Index
+	ModifyIndex              registry.Index
+}
+
+// With is the service with its node.
+func (s Service) With(n Node) CatalogService {
+	return CatalogService{
+		ID: n.ID, Node: n.Node, Address: n.Address, Datacenter: n.Datacenter, TaggedAddresses: n.TaggedAddresses, NodeMeta: n.Meta,
+		ServiceKind: s.Kind, ServiceID: s.ID, ServiceName: s.Name, ServiceTags: s.Tags, ServiceAddress: s.Address, ServiceTaggedAddresses: s.Tagged,
+		ServiceWeights: s.Weights, ServiceMeta: s.Meta, ServicePort: s.Port, ServicePorts: s.Ports, ServiceSocketPath: s.SocketPath,
+		ServiceEnableTagOverride: s.EnableTagOverride, ServiceLocality: s.Locality, CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
+	}
+}
+
+// HealthService is a service with its node and all checks that concern it, in answers of health/service.
+type HealthService struct {
+	Node    Node
+	Service NodeService
+	Checks  []Check
+}
+
+// With is a service of a node with the checks of both.
+func With(n Node, ofNode []Check, s Service) HealthService {
+	checks := make([]Check, 0, len(ofNode)+len(s.Checks))
+	return HealthService{Node: n, Service: s.OnNode(), Checks: append(append(checks, ofNode...), s.Checks...)}
+}
+
+// Passing says whether every check is passing; no checks at all count as passing.
+func (h HealthService) Passing() bool {
+	return !slices.ContainsFunc(h.Checks, func(c Check) bool { return c.Status != StatusWord(registry.Passing) })
+}
+
+// AgentHealth is a service with its health, in answers of agent/health/service.
+type AgentHealth struct {
+	AggregatedStatus string
+	Service          *AgentService
+	Checks           []Check
+}

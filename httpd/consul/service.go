@@ -1,0 +1,256 @@
+package consul
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Bounds of a service's metadata: an instance's.
+const (
+	maxMeta     = 256      // entries
+	maxMetaSize = 64 << 10 // bytes of keys and values together
+)
+
+// reservedID is the id of the service that stands for the cluster itself.
+const reservedID = "consul"
+
+// serviceBody is a service as clients define it, to an agent (Name) or to the catalog (Service).
+type serviceBody struct {
+	id, name, service, kind, address, socketPath string
+	tags                                         []string
+	port                                         int64
+	ports                                        []servicePort
+	tagged                                       map[string]taggedAddress
+	tagOverride                                  bool
+	meta                                         map[string]string
+	weights                                      *weights
+	locality                                     locality
+	check                                        checkBody
+	checks                                       []checkBody
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *serviceBody) UnmarshalJSON(data []byte) error {
+	return decodeFields(data, map[string]any{
+		"id": &s.id, "name": &s.name, "service": &s.service, "kind": &s.kind, "tags": &s.tags, "port": &s.port, "ports": &s.ports,
+		"address": &s.address, "socketpath": &s.socketPath, "taggedaddresses": &s.tagged, "enabletagoverride": &s.tagOverride,
+		"meta": &s.meta, "weights": &s.weights, "locality": &s.locality, "check": &s.check, "checks": &s.checks,
+	})
+}
+
+type taggedAddress struct {
+	Address string
+	Port    int64
+}
+
+type weights struct{ Passing, Warning int32 }
+
+type servicePort struct {
+	Name    string
+	Port    int64
+	Default bool
+}
+
+type locality struct{ Region, Zone string }
+
+// DecodeService reads the body of agent/service/register, of a service on the logical node. address is
+// for those that give none. Errors: Malformed.
+func DecodeService(body []byte, address string) (registry.RegisterCatalog, error) {
+	var s serviceBody
+	if err := decodeBody(body, &s); err != nil {
+		return registry.RegisterCatalog{}, err
+	}
+	if s.name == "" {
+		return registry.RegisterCatalog{}, Malformed("Missing service name")
+	}
+	if s.address == "0.0.0.0" || s.address == "::" || s.address == "[::]" {
+		return registry.RegisterCatalog{}, Malformed("Invalid service address")
+	}
+	if s.id == reservedID {
+		return registry.RegisterCatalog{}, malformed("Invalid service id, %q stands for the cluster itself", reservedID)
+	}
+	service, instance, err := s.register("", s.name, address)
+	if err != nil {
+		return registry.RegisterCatalog{}, err
+	}
+	checks, err := s.checksOf(service)
+	if err != nil {
+		return registry.RegisterCatalog{}, err
+	}
+	return registry.RegisterCatalog{Service: service, Instance: instance, Checks: checks, KeepStatus: true}, nil
+}
+
+// decodeBody decodes a body into a value that decodes itself.
+func decodeBody(body []byte, into json.Unmarshaler) error {
+	if err := into.UnmarshalJSON(body); err != nil {
+		return undecodable(err)
+	}
+	return nil
+}
+
+// register is the service of a name on a node, and the instance that Eureka's clients see.
+func (s *serviceBody) register(node, name, address string) (*registry.CatalogService, *registry.Instance, error) {
+	service := &registry.CatalogService{
+		Name: name, ID: firstOf(s.id, name), Node: node, Tags: s.tags, Address: s.address, Port: int32(s.port),
+		WeightPassing: 1, WeightWarning: 1, TagOverride: s.tagOverride, Kind: s.kind, SocketPath: s.socketPath,
+	}
+	if err := s.validate(service); err != nil {
+		return nil, nil, err
+	}
+	if w := s.weights; w != nil && *w != (weights{}) {
+		service.WeightPassing, service.WeightWarning = w.Passing, w.Warning
+	}
+	if s.locality != (locality{}) {
+		service.Locality, _ = json.Marshal(s.locality) // texts always encode
+	}
+	if len(s.ports) > 0 {
+		service.Ports, _ = json.Marshal(s.ports)
+	}
+	service.Tagged = s.taggedAddresses()
+	return service, s.instance(service, address), nil
+}
+
+func (s *serviceBody) validate(service *registry.CatalogService) error {
+	if err := checkName("service name", service.Name); err != nil {
+		return err
+	}
+	if err := checkName("service id", instanceID(service)); err != nil {
+		return err
+	}
+	if s.port < 0 || s.defaultPort() < 0 || s.defaultPort() > math.MaxUint16 {
+		return malformed("Invalid service port %d, it must be from 0 to %d", s.defaultPort(), math.MaxUint16)
+	}
+	for tag, a := range s.tagged {
+		if a.Port < 0 || a.Port > math.MaxUint16 {
+			return malformed("Invalid port %d of tagged address %q, it must be from 0 to %d", a.Port, tag, math.MaxUint16)
+		}
+	}
+	if w := s.weights; w != nil && *w != (weights{}) {
+		switch {
+		case w.Passing < 1:
+			return Malformed("Invalid Weights: Passing must be greater than 0")
+		case w.Warning < 0:
+			return Malformed("Invalid Weights: Warning must be greater or equal than 0")
+		case w.Passing > math.MaxUint16 || w.Warning > math.MaxUint16:
+			return malformed("Invalid Weights: Passing and Warning must be at most %d", math.MaxUint16)
+		}
+	}
+	return checkMeta(s.meta)
+}
+
+func checkMeta(meta map[string]string) error {
+	size := 0
+	for key, value := range meta {
+		size += len(key) + len(value)
+	}
+	if len(meta) > maxMeta || size > maxMetaSize {
+		return malformed("Invalid Service Meta: cannot contain more than %d key/value pairs of %d bytes together", maxMeta, maxMetaSize)
+	}
+	return nil
+}
+
+// defaultPort is the port where the service listens: Port, or the default one of Ports.
+func (s *serviceBody) defaultPort() int64 {
+	if s.port != 0 {
+		return s.port
+	}
+	for _, p := range s.ports {
+		if p.Default {
+			return p.Port
+		}
+	}
+	return 0
+}
+
+// taggedAddresses are those that were given, and of an IP address those that agents add.
+func (s *serviceBody) taggedAddresses() []registry.TaggedAddress {
+	all := maps.Clone(s.tagged)
+	if family := familyOf(s.address); family != "" {
+		if all == nil {
+			all = map[string]taggedAddress{}
+		}
+		for _, net := range []string{"lan_", "wan_"} {
+			if _, given := all[net+family]; !given {
+				all[net+family] = taggedAddress{Address: s.address, Port: s.port}
+			}
+		}
+	}
+	var tagged []registry.TaggedAddress
+	for _, tag := range slices.Sorted(maps.Keys(all)) {
+		tagged = append(tagged, registry.TaggedAddress{Tag: tag, Address: all[tag].Address, Port: int32(all[tag].Port)})
+	}
+	return tagged
+}
+
+// secureMeta is the metadata that tells Spring's clients that a service speaks TLS.
+const secureMeta = "secure"
+
+// instance is the service as Eureka's clients see it.
+func (s *serviceBody) instance(service *registry.CatalogService, address string) *registry.Instance {
+	name := strings.ToLower(service.Name)
+	host := firstOf(s.address, address, service.Node)
+	i := &registry.Instance{
+		InstanceID: instanceID(service), App: strings.ToUpper(service.Name), HostName: host, IPAddr: host, Status: registry.Up, CountryID: 1,
+		DataCenter: registry.DataCenter{Name: registry.MyOwn}, VIP: name, Metadata: pairsOf(s.meta),
+	}
+	port := registry.Port{Number: uint16(s.defaultPort()), Enabled: s.defaultPort() != 0}
+	if s.meta[secureMeta] == "true" {
+		i.SecurePort, i.SecureVIP = port, name
+		return i
+	}
+	i.Port = port
+	return i
+}
+
+// instanceID is the id of a service's instance, which is unique within its application.
+func instanceID(s *registry.CatalogService) string {
+	if s.Node == "" {
+		return s.ID
+	}
+	return s.Node + ":" + s.ID
+}
+
+// pairsOf is an object as pairs, by key.
+func pairsOf(m map[string]string) []registry.Pair {
+	var pairs []registry.Pair
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		pairs = append(pairs, registry.Pair{Key: key, Value: m[key]})
+	}
+	return pairs
+}
+
+// checksOf are the checks that came with a service, with the ids and names of those that have none.
+func (s *serviceBody) checksOf(service *registry.CatalogService) ([]*registry.Check, error) {
+	bodies := s.checks
+	if !s.check.isEmpty() {
+		bodies = append([]checkBody{s.check}, bodies...)
+	}
+	var checks []*registry.Check
+	for n, body := range bodies {
+		check, err := body.check()
+		if err != nil {
+			return nil, err
+		}
+		check.Service, check.ID = service.ID, firstOf(body.checkID, body.id)
+		if check.ID == "" {
+			check.ID = "service:" + service.ID
+			if len(bodies) > 1 {
+				check.ID += fmt.Sprintf(":%d", n+1)
+			}
+		}
+		check.Name = cmp.Or(check.Name, fmt.Sprintf("Service '%s' check", service.Name))
+		// The default id of a service with the longest name is longer than a name.
+		if len(check.ID) > 2*maxName {
+			return nil, malformed("Invalid check id, it must be at most %d bytes", 2*maxName)
+		}
+		checks = append(checks, check)
+	}
+	return checks, nil
+}
