@@ -93,12 +93,16 @@ const (
 	emptyForm  errorForm = iota // nothing but the status
 	eurekaForm                  // the protocol's text, if it has one
 	jsonForm                    // {"error": "…"}
+	consulForm                  // plain text, with the statuses that Consul's clients depend on
 )
 
 // fail answers err.
 func (h *Handler) fail(w http.ResponseWriter, form errorForm, err error) {
 	f := failureOf(err)
-	if f.status == http.StatusInternalServerError {
+	if form == consulForm {
+		f = consulFailure(err)
+	}
+	if f.status == http.StatusInternalServerError && f.text == "" {
 		h.config.Log.Error("request failed", "err", err)
 	} else {
 		h.config.Log.Debug("request refused", "status", f.status, "err", err)
@@ -140,6 +144,8 @@ func (f refusal) headers(header http.Header) {
 	}
 }
 
+const unknownText = "nobody knows whether the operation took effect; read before trying again"
+
 // jsonError words an error for our own API; what is not the client's business stays in the log.
 func jsonError(f refusal, err error) string {
 	text := f.text
@@ -148,7 +154,7 @@ func jsonError(f refusal, err error) string {
 	case f.status == http.StatusInternalServerError || f.status == http.StatusNotFound || f.status == http.StatusMethodNotAllowed:
 		text = http.StatusText(f.status)
 	case f.unknown:
-		text = "nobody knows whether the operation took effect; read before trying again"
+		text = unknownText
 	case errors.Is(err, registry.ErrClosed):
 		text = "this node is shutting down; ask another one"
 	case errors.Is(err, registry.ErrNoLeader):

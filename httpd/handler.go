@@ -14,7 +14,8 @@ import (
 type Handler struct {
 	config       Config
 	router       *mux.Router
-	appsPrefixes []string // of the heartbeat route: each base path with /apps/
+	consul       *mux.Router // of the paths that are taken as they came, see takenAsIs
+	appsPrefixes []string    // of the heartbeat route: each base path with /apps/
 	metrics      *metrics
 	documents    *documents
 	limiter      *limiter
@@ -32,7 +33,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	h := &Handler{config: c, router: mux.NewRouter().SkipClean(true).UseEncodedPath(), started: time.Now(), gate: gate{service: c.Service, wait: c.WaitWhenEmpty}}
+	h := &Handler{config: c, router: newRouter(), consul: newRouter(), started: time.Now(), gate: gate{service: c.Service, wait: c.WaitWhenEmpty}}
 	h.documents = newDocuments(c.Service)
 	h.metrics = newMetrics(c.Metrics, c.Service, h.keptBytes)
 	h.documents.built = h.metrics.built
@@ -47,6 +48,9 @@ func New(c Config) (*Handler, error) {
 	h.routes()
 	return h, nil
 }
+
+// newRouter redirects nothing: a redirected PUT would lose its body.
+func newRouter() *mux.Router { return mux.NewRouter().SkipClean(true).UseEncodedPath() }
 
 func (c Config) withDefaults() Config {
 	if c.BasePaths == nil {
@@ -122,6 +126,10 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 		}
 		h.metrics.answered(a.route, r.Method, a.status, time.Since(start))
 	}()
+	if takenAsIs(r.URL.EscapedPath()) {
+		h.serveConsul(a, r)
+		return
+	}
 	routed, err := h.admit(r)
 	if err == nil {
 		err = h.limit(a, r, routed)
@@ -133,13 +141,22 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 	h.router.ServeHTTP(a, routed)
 }
 
+// serveConsul answers requests whose path is taken as it came.
+func (h *Handler) serveConsul(a *answer, r *http.Request) {
+	if err := h.admitConsul(r); err != nil {
+		h.fail(a, formOfPath(r.URL.Path), err)
+		return
+	}
+	h.consul.ServeHTTP(a, r)
+}
+
 // admit checks what must hold for every request and gives its path the form that the routes have.
 func (h *Handler) admit(r *http.Request) (*http.Request, error) {
 	if err := checkBounds(r, maxMetaParams); err != nil {
 		return nil, err
 	}
 	if r.ProtoMajor > 1 && r.TLS == nil {
-		return nil, badRequest("HTTP/2 is spoken over TLS only")
+		return nil, errPlainHTTP2
 	}
 	if !knownMethod(r.Method) {
 		return nil, &refusal{status: http.StatusMethodNotAllowed, allow: allMethods}
@@ -153,6 +170,8 @@ func (h *Handler) admit(r *http.Request) (*http.Request, error) {
 	routed.URL = clean
 	return routed, nil
 }
+
+var errPlainHTTP2 = badRequest("HTTP/2 is spoken over TLS only")
 
 // checkBounds refuses a request line that is out of bounds.
 func checkBounds(r *http.Request, params int) error {

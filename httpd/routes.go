@@ -32,6 +32,7 @@ func (h *Handler) routes() {
 		h.eurekaRoutes(base)
 	}
 	h.ownRoutes()
+	h.consulRoutes()
 }
 
 // answerUnrouted sets what a router answers to requests that none of its routes takes.
@@ -170,8 +171,11 @@ func (h *Handler) allowed(r *http.Request) string {
 // formOfPath is how a path's API words errors when no route was found for it: Eureka's clients get
 // nothing, because they decode whatever they get.
 func formOfPath(path string) errorForm {
-	if strings.HasPrefix(path, "/v1/") {
+	switch {
+	case strings.HasPrefix(path, "/v1/rollcall/"):
 		return jsonForm
+	case strings.HasPrefix(path, "/v1/"):
+		return consulForm
 	}
 	return emptyForm
 }

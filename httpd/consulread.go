@@ -1,0 +1,193 @@
+package httpd
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// leaderWait is how long Consul's API waits for a leader before it fails, and leaderPause the least
+// time between two tries. The library of Consul's clients gives a lock up at the first error.
+const (
+	leaderWait  = 7 * time.Second
+	leaderPause = 50 * time.Millisecond
+)
+
+// found is what a read found.
+type found struct {
+	// index is by what a blocking query for the same thing goes on.
+	index uint64
+	// absent: there is nothing. Who waits for something that stays absent is left waiting.
+	absent bool
+	answer endpoint // writes it
+}
+
+// source is what can be read, and waited for.
+type source struct {
+	// join begins to wait for a change. It is called before read, so that no change is missed.
+	join func() (woken <-chan struct{}, leave func())
+	read func(ctx context.Context, stale bool) (found, error)
+}
+
+// keySource is what read finds in the state of sessions and keys, which changes with topic.
+func (h *Handler) keySource(topic kv.Topic, read func(*kv.View) found) source {
+	return source{
+		join: func() (<-chan struct{}, func()) {
+			wait := h.config.Coordination.Watch(topic)
+			return wait.Woken(), wait.Leave
+		},
+		read: func(ctx context.Context, stale bool) (found, error) {
+			v, err := h.config.Coordination.View(ctx, stale)
+			if err != nil {
+				return found{}, readOutcome(err)
+			}
+			return read(v), nil
+		},
+	}
+}
+
+// catalogSource is what read finds in the registry, which changes with an application (upper case; "":
+// any), a node or a node's check.
+func (h *Handler) catalogSource(app string, read func(*registry.View) found) source {
+	return source{
+		join: func() (<-chan struct{}, func()) { return h.config.Coordination.WatchCatalog(app) },
+		read: func(ctx context.Context, stale bool) (found, error) {
+			consistency := registry.Linearizable
+			if stale {
+				consistency = registry.Stale
+			}
+			v, err := h.config.Service.View(ctx, consistency)
+			if err != nil {
+				return found{}, readOutcome(err)
+			}
+			return read(v), nil
+		},
+	}
+}
+
+// consulRead answers a reading request of Consul's API from a source, at once or when it changes.
+func (h *Handler) consulRead(w http.ResponseWriter, r *http.Request, s source) error {
+	q, err := h.readConsulQuery(r)
+	if err != nil {
+		return err
+	}
+	f, err := h.findOrWait(w, r, q, s)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("X-Consul-Index", strconv.FormatUint(max(f.index, 1), 10))
+	h.labelConsul(w.Header(), q.stale)
+	return f.answer(w, r)
+}
+
+// labelConsul says how fresh an answer is. All of it must be there: the official client stops reading
+// at the first header that is missing.
+func (h *Handler) labelConsul(header http.Header, stale bool) {
+	health := h.config.Service.Health()
+	age, consistency := health.Age, "consistent"
+	if health.Leads {
+		age = 0
+	}
+	if stale {
+		consistency = "stale"
+	}
+	header.Set("X-Consul-LastContact", strconv.FormatInt(age.Milliseconds(), 10))
+	header.Set("X-Consul-KnownLeader", strconv.FormatBool(health.Quorum))
+	header.Set("X-Consul-Default-ACL-Policy", "allow")
+	header.Set("X-Consul-Effective-Consistency", consistency)
+}
+
+// findOrWait reads a source, and waits for a change if the request asks for one that is newer.
+func (h *Handler) findOrWait(w http.ResponseWriter, r *http.Request, q consulQuery, s source) (found, error) {
+	if q.after == 0 {
+		return evaluate(r.Context(), q, s)
+	}
+	ctx, done, err := h.watches.begin(r)
+	if err != nil {
+		return found{}, err
+	}
+	defer done()
+	// The server's time limit for a whole answer would cut a wait off.
+	out := newWatchWriter(w, h.watches.pace)
+	out.pause()
+	defer out.end()
+	return block(ctx, q, s)
+}
+
+// block reads a source until its index is higher than the query's, its time is over or the context
+// ends: at shutdown, the answer is what was read last.
+func block(ctx context.Context, q consulQuery, s source) (found, error) {
+	timer := time.NewTimer(jittered(q.wait))
+	defer timer.Stop()
+	var last found
+	for turn, over := 0, false; ; turn++ {
+		woken, leave := s.join()
+		now, err := evaluate(ctx, q, s)
+		if err != nil {
+			leave()
+			return lastOr(last, turn, ctx, err)
+		}
+		if turn > 0 && last.absent && now.absent {
+			q.after = max(q.after, now.index) // other keys changed, not this one
+		}
+		last = now
+		if over || now.index > q.after {
+			leave()
+			return now, nil
+		}
+		select {
+		case <-woken:
+		case <-timer.C:
+			over = true
+		case <-ctx.Done():
+			leave()
+			return now, nil
+		}
+		leave()
+	}
+}
+
+// lastOr is what was read last, for those whom a shutdown disturbs in a later turn.
+func lastOr(last found, turn int, ctx context.Context, err error) (found, error) {
+	if ctx.Err() == nil {
+		return found{}, err
+	}
+	if turn == 0 {
+		return found{}, errors.Join(registry.ErrClosed, err)
+	}
+	return last, nil
+}
+
+// evaluate reads a source once, as fresh as the query asks for.
+func evaluate(ctx context.Context, q consulQuery, s source) (found, error) {
+	if q.stale {
+		return s.read(ctx, true)
+	}
+	return untilLeader(ctx, func(ctx context.Context) (found, error) {
+		ctx, cancel := context.WithTimeout(ctx, leaderWait)
+		defer cancel()
+		return s.read(ctx, false)
+	})
+}
+
+// untilLeader tries until a leader was there, for up to leaderWait. What failed for want of one was not
+// done, so it can be done again.
+func untilLeader[T any](ctx context.Context, try func(context.Context) (T, error)) (T, error) {
+	end := time.Now().Add(leaderWait)
+	for {
+		got, err := try(ctx)
+		if !errors.Is(err, registry.ErrNoLeader) || errors.Is(err, registry.ErrUnknownOutcome) || time.Until(end) < leaderPause {
+			return got, err
+		}
+		select {
+		case <-time.After(leaderPause):
+		case <-ctx.Done():
+			return got, err
+		}
+	}
+}

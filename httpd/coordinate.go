@@ -1,0 +1,33 @@
+package httpd
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+)
+
+// coordinate performs one operation on sessions, keys or locks. It waits for a leader as long as
+// Consul's clients need it.
+func (h *Handler) coordinate(ctx context.Context, op kv.Op) (kv.Result, error) {
+	results, err := untilLeader(ctx, func(ctx context.Context) ([]kv.Result, error) {
+		return h.config.Coordination.Apply(ctx, op)
+	})
+	if err != nil {
+		return kv.Result{}, writeOutcome(err)
+	}
+	return results[0], nil
+}
+
+// onceOf makes op one that is performed once, if the request has an Idempotency-Key.
+func onceOf(r *http.Request, op kv.Op) (kv.Op, error) {
+	keys := r.Header["Idempotency-Key"]
+	if len(keys) == 0 {
+		return op, nil
+	}
+	if key := keys[0]; key != "" && len(key) <= kv.MaxOnceKey {
+		return kv.Once{Key: key, Op: op}, nil
+	}
+	return nil, badRequest(fmt.Sprintf("Idempotency-Key must have 1 to %d bytes", kv.MaxOnceKey))
+}
