@@ -46,3 +46,51 @@ type Answer struct {
 	Digest uint64 // of the operation
 	Result Result
 }
+
+// Freeze returns the whole state for a snapshot, in milliseconds; it stays valid while the state goes
+// on. Equal states freeze to equal values.
+func (s *State) Freeze() Frozen {
+	return Frozen{
+		Index:         s.index,
+		Lease:         s.lease,
+		Epoch:         s.epoch,
+		Established:   s.established,
+		KeysIndex:     s.tables.keys,
+		SessionsIndex: s.tables.sessionsIndex,
+		PermitsIndex:  s.permits.index,
+		Pruned:        s.tables.pruned,
+
+		Entries:   s.tables.entries.Values(),
+		Deletions: s.tables.deletions.Values(),
+		Sessions:  s.sessionStates(),
+		Delays:    s.delays(),
+		Permits:   s.freezePermits(),
+		Answers:   s.answers.freeze(),
+	}
+}
+
+func (s *State) sessionStates() []SessionState {
+	states := make([]SessionState, 0, s.tables.sessions.Len())
+	s.tables.sessions.Scan(func(_ string, l *living) bool {
+		states = append(states, SessionState{Session: l.session, Renewed: l.renewed.Load()})
+		return true
+	})
+	return states
+}
+
+func (s *State) delays() []Delay {
+	delays := make([]Delay, 0, s.tables.delays.Len())
+	s.tables.delays.Scan(func(key string, until int64) bool {
+		delays = append(delays, Delay{Key: key, Until: until})
+		return true
+	})
+	return delays
+}
+
+func (a *answers) freeze() []Answer {
+	frozen := make([]Answer, len(a.order))
+	for i, answer := range a.order {
+		frozen[i] = *answer
+	}
+	return frozen
+}

@@ -28,12 +28,6 @@ type tables struct {
 // held says that a session holds a key.
 type held struct{ session, key string }
 
-// aged is a deletion in the order of age.
-type aged struct {
-	index Index
-	key   string
-}
-
 func newTables() tables {
 	return tables{
 		entries:   btree.NewMap[string, *Entry](degree),
@@ -76,5 +70,19 @@ func (t *tables) heldBy(session string) iter.Seq[*Entry] {
 			e, _ := t.entries.Get(h.key)
 			return yield(e)
 		})
+	}
+}
+
+// hold notes who holds a key: e, an entry of it, comes in the place of old. Either may be nil.
+func (t *tables) hold(old, e *Entry) {
+	before, now := holder(old), holder(e)
+	if before == now {
+		return
+	}
+	if before != "" {
+		t.held.Delete(held{before, old.Key})
+	}
+	if now != "" {
+		t.held.Set(held{now, e.Key})
 	}
 }

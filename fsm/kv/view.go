@@ -1,6 +1,9 @@
 package kv
 
-import "iter"
+import (
+	"iter"
+	"strings"
+)
 
 // Entry is a key's. Immutable.
 type Entry struct {
@@ -74,45 +77,130 @@ type View struct {
 }
 
 // Index is that of the last change of anything in the view.
-func (v *View) Index() Index { panic("not written") }
+func (v *View) Index() Index { return v.index }
 
 // Lease is the lease clock (ms) of the newest operation in the view.
-func (v *View) Lease() int64 { panic("not written") }
+func (v *View) Lease() int64 { return v.lease }
 
 // Get returns a key's entry, nil if there is none. The index is the entry's ModifyIndex; of an absent
 // key that of the last write or deletion of any key, at least 1.
-func (v *View) Get(key string) (*Entry, Index) { panic("not written") }
+func (v *View) Get(key string) (*Entry, Index) {
+	if e, ok := v.shown.tables.entries.Get(key); ok {
+		return e, e.ModifyIndex
+	}
+	return nil, v.shown.tables.keysIndex()
+}
 
 // List returns the entries whose keys begin with prefix, in byte order, and the highest of their
 // ModifyIndexes and of the deletions under the prefix; for the empty prefix, and where there is
 // neither, that of the last write or deletion of any key.
-func (v *View) List(prefix string) ([]*Entry, Index) { panic("not written") }
+func (v *View) List(prefix string) ([]*Entry, Index) {
+	var entries []*Entry
+	var newest Index
+	for e := range v.shown.tables.under(prefix) {
+		entries = append(entries, e)
+		newest = max(newest, e.ModifyIndex)
+	}
+	return entries, v.shown.tables.prefixIndex(prefix, newest)
+}
 
 // Keys returns the keys that begin with prefix, in byte order, with List's index. With a separator
 // each is cut after the first one that follows the prefix, and each cut is listed once.
-func (v *View) Keys(prefix, separator string) ([]string, Index) { panic("not written") }
+func (v *View) Keys(prefix, separator string) ([]string, Index) {
+	var keys []string
+	var newest Index
+	for e := range v.shown.tables.under(prefix) {
+		newest = max(newest, e.ModifyIndex)
+		key := cut(e.Key, len(prefix), separator)
+		if len(keys) == 0 || keys[len(keys)-1] != key {
+			keys = append(keys, key)
+		}
+	}
+	return keys, v.shown.tables.prefixIndex(prefix, newest)
+}
+
+// cut ends a key behind the first separator that follows the prefix of a length, if there is one.
+func cut(key string, prefix int, separator string) string {
+	if separator == "" {
+		return key
+	}
+	if at := strings.Index(key[prefix:], separator); at >= 0 {
+		return key[:prefix+at+len(separator)]
+	}
+	return key
+}
 
 // Len is the number of keys.
-func (v *View) Len() int { panic("not written") }
+func (v *View) Len() int { return v.shown.tables.entries.Len() }
 
 // Read performs the operations of a transaction that writes nothing.
-func (v *View) Read(ops []KeyOp) (entries []*Entry, errs []TxnError) { panic("not written") }
+func (v *View) Read(ops []KeyOp) (entries []*Entry, errs []TxnError) {
+	for i, op := range ops {
+		if op.lacksKey() {
+			errs = append(errs, TxnError{OpIndex: i, What: noKey})
+		}
+	}
+	if errs != nil {
+		return nil, errs
+	}
+	for i, op := range ops {
+		found, what := v.shown.tables.read(op)
+		if what != "" {
+			errs = append(errs, TxnError{OpIndex: i, What: what})
+		}
+		entries = append(entries, found...)
+	}
+	if errs != nil {
+		return nil, errs
+	}
+	return entries, nil
+}
 
 // Session returns a session, nil if there is none, and the sessions' index.
-func (v *View) Session(id string) (*Session, Index) { panic("not written") }
+func (v *View) Session(id string) (*Session, Index) {
+	if l := v.living(id); l != nil {
+		return l.session, v.SessionIndex()
+	}
+	return nil, v.SessionIndex()
+}
+
+// living finds a session; nil: there is none.
+func (v *View) living(id string) *living {
+	l, _ := v.shown.tables.sessions.Get(strings.ToLower(id))
+	return l
+}
 
 // Sessions yields all sessions, by id; SessionIndex is their index: that of the last creation or end.
-func (v *View) Sessions() iter.Seq[*Session] { panic("not written") }
+func (v *View) Sessions() iter.Seq[*Session] {
+	return func(yield func(*Session) bool) {
+		v.shown.tables.sessions.Scan(func(_ string, l *living) bool { return yield(l.session) })
+	}
+}
 
 // SessionIndex is the Index of the last creation or end of a session; 1 if there was none.
-func (v *View) SessionIndex() Index { panic("not written") }
+func (v *View) SessionIndex() Index { return max(v.shown.tables.sessionsIndex, 1) }
 
 // Renewed is when (lease clock, ms) a session was last renewed, live: it may be newer than the view.
-func (v *View) Renewed(s *Session) int64 { panic("not written") }
+func (v *View) Renewed(s *Session) int64 {
+	if l := v.living(s.ID); l != nil {
+		return l.renewed.Load()
+	}
+	return s.CreatedAt
+}
 
 // Ends is when (lease clock, ms) a session's TTL and grace have passed if it is not renewed, live; 0:
 // never.
-func (v *View) Ends(s *Session) int64 { panic("not written") }
+func (v *View) Ends(s *Session) int64 {
+	if s.TTL == 0 {
+		return 0
+	}
+	return s.ends(v.Renewed(s), v.established)
+}
 
 // Delayed says until when (lease clock, ms) a lock-delay keeps a key from being acquired; 0: it does not.
-func (v *View) Delayed(key string) int64 { panic("not written") }
+func (v *View) Delayed(key string) int64 {
+	if until, ok := v.shown.tables.delays.Get(key); ok && v.lease < until {
+		return until
+	}
+	return 0
+}

@@ -1,5 +1,11 @@
 package kv
 
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
 // TopicKind says what somebody waits for.
 type TopicKind uint8
 
@@ -42,17 +48,137 @@ func (w *Wait) Leave() { w.leave() }
 
 // Watchers wakes those who wait for a topic, and nobody else. The zero value is ready. Safe for
 // concurrent use.
-type Watchers struct{}
+//
+// Nothing of the state depends on it: it serves readers, beside the state machine.
+type Watchers struct {
+	mutex   sync.Mutex
+	topics  map[Topic]*topic // what somebody waits for
+	lengths []lengthCount    // of the PrefixTopics among them, ascending
+	waiting int
+}
+
+// topic is what one or more wait for, until the next change of it.
+type topic struct {
+	waiting int
+	woken   chan struct{} // closed at the change
+}
+
+// lengthCount says how many prefixes of a length somebody waits for.
+type lengthCount struct{ length, prefixes int }
 
 // Join begins to wait.
-func (w *Watchers) Join(t Topic) *Wait { panic("not written") }
+func (w *Watchers) Join(t Topic) *Wait {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	joined, ok := w.topics[t]
+	if !ok {
+		joined = w.add(t)
+	}
+	joined.waiting++
+	w.waiting++
+	left := false
+	return &Wait{woken: joined.woken, leave: func() {
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		if !left {
+			left = true
+			w.leave(t, joined)
+		}
+	}}
+}
+
+func (w *Watchers) add(t Topic) *topic {
+	if w.topics == nil {
+		w.topics = make(map[Topic]*topic)
+	}
+	added := &topic{woken: make(chan struct{})}
+	w.topics[t] = added
+	if t.Kind == PrefixTopic {
+		w.count(len(t.Name), 1)
+	}
+	return added
+}
+
+func (w *Watchers) remove(t Topic) {
+	delete(w.topics, t)
+	if t.Kind == PrefixTopic {
+		w.count(len(t.Name), -1)
+	}
+}
+
+// count notes that somebody begins or ceases to wait for a prefix of a length.
+func (w *Watchers) count(length, change int) {
+	at, ok := slices.BinarySearchFunc(w.lengths, length, func(c lengthCount, length int) int { return cmp.Compare(c.length, length) })
+	if !ok {
+		w.lengths = slices.Insert(w.lengths, at, lengthCount{length: length})
+	}
+	w.lengths[at].prefixes += change
+	if w.lengths[at].prefixes == 0 {
+		w.lengths = slices.Delete(w.lengths, at, at+1)
+	}
+}
+
+// leave ends a wait for a topic. One that was woken is no topic of the map any more, and may have a
+// successor there.
+func (w *Watchers) leave(t Topic, joined *topic) {
+	if w.topics[t] != joined {
+		return
+	}
+	w.waiting--
+	if joined.waiting--; joined.waiting == 0 {
+		w.remove(t)
+	}
+}
 
 // Wake wakes those whose topics were touched (State.Touched), PrefixTopics by the keys that begin with
 // them. It must be called after the state that shows the changes is visible.
-func (w *Watchers) Wake(touched []Topic) { panic("not written") }
+func (w *Watchers) Wake(touched []Topic) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for _, t := range touched {
+		if len(w.topics) == 0 {
+			return
+		}
+		w.wake(t)
+		if t.Kind == KeyTopic {
+			w.wakePrefixes(t.Name)
+		}
+	}
+}
+
+// wakePrefixes wakes who waits for a prefix of a key. It looks at those prefixes of the key whose length
+// somebody waits for, so that it costs nothing by the number of waiting.
+func (w *Watchers) wakePrefixes(key string) {
+	for i := len(w.lengths) - 1; i >= 0; i-- { // a length may go while it is looked at
+		if n := w.lengths[i].length; n <= len(key) {
+			w.wake(Topic{Kind: PrefixTopic, Name: key[:n]})
+		}
+	}
+}
+
+func (w *Watchers) wake(t Topic) {
+	woken, ok := w.topics[t]
+	if !ok {
+		return
+	}
+	w.remove(t)
+	w.waiting -= woken.waiting
+	close(woken.woken)
+}
 
 // WakeAll wakes everybody: the state was replaced.
-func (w *Watchers) WakeAll() { panic("not written") }
+func (w *Watchers) WakeAll() {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	// Each is woken alone, in whatever order.
+	for t := range w.topics {
+		w.wake(t)
+	}
+}
 
 // Len is how many wait.
-func (w *Watchers) Len() int { panic("not written") }
+func (w *Watchers) Len() int {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.waiting
+}

@@ -1,0 +1,69 @@
+package kv
+
+import (
+	"cmp"
+	"math"
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// delayEnds are the lock-delays of keys in the order of time. They are derived, and so no part of a
+// snapshot.
+type delayEnds struct{ tree *btree.BTreeG[Delay] }
+
+func newDelayEnds() delayEnds {
+	return delayEnds{newIndex(func(a, b Delay) int {
+		return cmp.Or(cmp.Compare(a.Until, b.Until), strings.Compare(a.Key, b.Key))
+	})}
+}
+
+// delay keeps a key, there or not, from being acquired for some ms.
+func (s *State) delay(key string, ms int64) {
+	if ms > 0 {
+		s.undelay(key)
+		s.setDelay(Delay{Key: key, Until: later(s.lease, ms)})
+	}
+}
+
+func (s *State) setDelay(d Delay) {
+	s.tables.delays.Set(d.Key, d.Until)
+	s.delayEnds.tree.Set(d)
+}
+
+func (s *State) undelay(key string) {
+	if until, ok := s.tables.delays.Delete(key); ok {
+		s.delayEnds.tree.Delete(Delay{Key: key, Until: until})
+	}
+}
+
+// delayed says whether a lock-delay keeps a key from being acquired now.
+func (s *State) delayed(key string) bool {
+	until, ok := s.tables.delays.Get(key)
+	return ok && s.lease < until
+}
+
+// endDelay drops the record of a lock-delay. Of a key that is no change: who asks compares the end with
+// the clock.
+func (s *State) endDelay(at At, op EndDelay) Result {
+	switch {
+	case !s.leads(at, op.Epoch):
+		return Result{}
+	case op.Kind != Key:
+		return s.endPermitDelay(at, op)
+	}
+	if until, ok := s.tables.delays.Get(op.Name); !ok || until != op.Until {
+		return Result{}
+	}
+	s.undelay(op.Name)
+	s.shown = nil
+	return Result{OK: true}
+}
+
+// later is the lease clock some ms after now; what is too far for the clock is its last moment.
+func later(now, ms int64) int64 {
+	if ms > math.MaxInt64-now {
+		return math.MaxInt64
+	}
+	return now + ms
+}

@@ -1,0 +1,176 @@
+package kv
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// verify checks what the state's own operations keep true. Each check relies on those before it. Locks
+// and semaphores are checked as they are thawed.
+func (f *Frozen) verify() error {
+	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyEntries, f.verifyDeletions, f.verifyDelays, f.verifyAnswers}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Frozen) verifyIndexes() error {
+	switch newest := max(f.KeysIndex, f.SessionsIndex, f.PermitsIndex); {
+	case newest > f.Index:
+		return fmt.Errorf("a change has index %d, but the last one was %d", newest, f.Index)
+	case f.Pruned > f.KeysIndex:
+		return fmt.Errorf("a deletion of index %d is forgotten, but the last change of a key was %d", f.Pruned, f.KeysIndex)
+	case f.Established > f.Lease:
+		return fmt.Errorf("the epoch was established at %d, after the lease clock's %d", f.Established, f.Lease)
+	}
+	return nil
+}
+
+func (f *Frozen) verifySessions() error {
+	created := make([]Index, len(f.Sessions))
+	for i, s := range f.Sessions {
+		if s.Session == nil {
+			return errors.New("a session is nothing")
+		}
+		if i > 0 && f.Sessions[i-1].Session.ID >= s.Session.ID {
+			return fmt.Errorf("session %q is not after %q", s.Session.ID, f.Sessions[i-1].Session.ID)
+		}
+		if err := f.verifySession(s); err != nil {
+			return fmt.Errorf("session %q: %w", s.Session.ID, err)
+		}
+		created[i] = s.Session.CreateIndex
+	}
+	slices.Sort(created)
+	if len(slices.Compact(created)) < len(f.Sessions) {
+		return errors.New("two sessions were created by one operation")
+	}
+	return nil
+}
+
+func (f *Frozen) verifySession(state SessionState) error {
+	switch s := state.Session; {
+	case s.ID == "" || s.ID != strings.ToLower(s.ID):
+		return errors.New("its id is empty, or not in lower case")
+	case s.CreateIndex == 0 || s.CreateIndex > s.ModifyIndex || s.ModifyIndex > f.SessionsIndex:
+		return fmt.Errorf("created at %d and modified at %d, where the last change of a session was %d", s.CreateIndex, s.ModifyIndex, f.SessionsIndex)
+	case s.TTL < 0:
+		return fmt.Errorf("its TTL of %d ms is negative", s.TTL)
+	case s.Behavior > DeleteKeys:
+		return fmt.Errorf("unknown behavior %d", s.Behavior)
+	case s.CreatedAt > state.Renewed || state.Renewed > f.Lease:
+		return fmt.Errorf("created at %d and renewed at %d, at a lease clock of %d", s.CreatedAt, state.Renewed, f.Lease)
+	}
+	return nil
+}
+
+func (f *Frozen) verifyEntries() error {
+	for i, e := range f.Entries {
+		if e == nil {
+			return errors.New("an entry is nothing")
+		}
+		if i > 0 && f.Entries[i-1].Key >= e.Key {
+			return fmt.Errorf("key %q is not after %q", e.Key, f.Entries[i-1].Key)
+		}
+		if err := f.verifyEntry(e); err != nil {
+			return fmt.Errorf("key %q: %w", e.Key, err)
+		}
+	}
+	return nil
+}
+
+func (f *Frozen) verifyEntry(e *Entry) error {
+	switch {
+	case e.Key == "":
+		return errors.New("without a name")
+	case e.CreateIndex == 0 || e.CreateIndex > e.ModifyIndex || e.ModifyIndex > f.KeysIndex:
+		return fmt.Errorf("created at %d and modified at %d, where the last change of a key was %d", e.CreateIndex, e.ModifyIndex, f.KeysIndex)
+	case e.Fence > e.ModifyIndex:
+		return fmt.Errorf("acquired at %d, after its last change at %d", e.Fence, e.ModifyIndex)
+	case e.Session != "" && (e.LockIndex == 0 || e.Fence < e.CreateIndex):
+		return errors.New("held, and never acquired")
+	case e.Session != "" && !f.hasSession(e.Session):
+		return fmt.Errorf("held by session %q, which is not there", e.Session)
+	}
+	return nil
+}
+
+func (f *Frozen) hasSession(id string) bool {
+	_, ok := slices.BinarySearchFunc(f.Sessions, id, func(s SessionState, id string) int { return strings.Compare(s.Session.ID, id) })
+	return ok
+}
+
+func (f *Frozen) hasKey(key string) bool {
+	_, ok := slices.BinarySearchFunc(f.Entries, key, func(e *Entry, key string) int { return strings.Compare(e.Key, key) })
+	return ok
+}
+
+func (f *Frozen) verifyDeletions() error {
+	if n := len(f.Deletions); n > deletionsLimit {
+		return fmt.Errorf("%d records of deletions, more than %d", n, deletionsLimit)
+	}
+	for i, d := range f.Deletions {
+		if i > 0 && f.Deletions[i-1].Key >= d.Key {
+			return fmt.Errorf("deletion of %q is not after that of %q", d.Key, f.Deletions[i-1].Key)
+		}
+		if err := f.verifyDeletion(d); err != nil {
+			return fmt.Errorf("deletion of %q: %w", d.Key, err)
+		}
+	}
+	byAge := slices.SortedFunc(slices.Values(f.Deletions), func(a, b Deletion) int { return cmp.Compare(a.Index, b.Index) })
+	if !slices.IsSortedFunc(byAge, func(a, b Deletion) int { return cmp.Compare(a.At, b.At) }) {
+		return errors.New("of two deletions the later one has the lower index")
+	}
+	return nil
+}
+
+func (f *Frozen) verifyDeletion(d Deletion) error {
+	switch {
+	case d.Key == "" || f.hasKey(d.Key):
+		return errors.New("the key is there, or has no name")
+	case d.Index == 0 || d.Index < f.Pruned || d.Index > f.KeysIndex:
+		return fmt.Errorf("index %d is not in %d to %d", d.Index, max(f.Pruned, 1), f.KeysIndex)
+	case d.Fence > d.Index:
+		return fmt.Errorf("acquired at %d, after the deletion at %d", d.Fence, d.Index)
+	case d.At > f.Lease:
+		return fmt.Errorf("deleted at %d, after the lease clock's %d", d.At, f.Lease)
+	}
+	return nil
+}
+
+func (f *Frozen) verifyDelays() error {
+	for i, d := range f.Delays {
+		if d.Key == "" || i > 0 && f.Delays[i-1].Key >= d.Key {
+			return fmt.Errorf("lock-delay of %q is not after that of another key", d.Key)
+		}
+		if d.Until > later(f.Lease, MaxLockDelay/1_000_000) {
+			return fmt.Errorf("lock-delay of %q: its end at %d is too far from the lease clock's %d", d.Key, d.Until, f.Lease)
+		}
+	}
+	return nil
+}
+
+func (f *Frozen) verifyAnswers() error {
+	if n := len(f.Answers); n > OnceLimit {
+		return fmt.Errorf("%d remembered answers, more than %d", n, OnceLimit)
+	}
+	seen := make(map[string]struct{}, len(f.Answers))
+	for i, a := range f.Answers {
+		_, twice := seen[a.Key]
+		seen[a.Key] = struct{}{}
+		switch {
+		case twice:
+			return fmt.Errorf("the answer to %q is there twice", a.Key)
+		case a.At > f.Lease || i > 0 && a.At < f.Answers[i-1].At:
+			return fmt.Errorf("the answer to %q was given at %d, out of order", a.Key, a.At)
+		case a.Result.Index > f.Index:
+			return fmt.Errorf("the answer to %q has index %d, but the last change was %d", a.Key, a.Result.Index, f.Index)
+		}
+	}
+	return nil
+}
