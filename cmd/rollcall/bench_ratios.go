@@ -55,7 +55,7 @@ func newBenchRatiosCommand() *cobra.Command {
 	f.DurationVar(&o.window, "window", 4*time.Second, "how long each load counts")
 	f.DurationVar(&o.cut, "cut", time.Minute, "how long the link between two datacenters is cut")
 	f.BoolVar(&o.quick, "quick", false, "one short round with few instances, to see that everything works; floors do not count")
-	f.StringSliceVar(&o.only, "only", nil, "measure only these parts: load, scale, leases, replication (default: all)")
+	f.StringSliceVar(&o.only, "only", nil, "measure only these parts: load, scale, leases, coordination, replication (default: all)")
 	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
 	f.StringArrayVar(&o.out, "out", nil, "file for the result, .json or .md; in an existing .md only the part between the marks is replaced (repeatable)")
 	f.StringVar(&o.profiles, "profiles", "", "directory for CPU profiles of the leader and a follower under renewals and fetches; empty: none")
@@ -185,6 +185,10 @@ type ratiosPlan struct {
 	crashed      int // instances, one after the other
 	watchers     int
 	changes      int // that the watchers see
+	keys         int // that are written
+	contenders   int // for one lock
+	handovers    int // of it
+	sessions     int // that are renewed
 	cut          time.Duration
 	quick        bool
 	parts        []benchPart
@@ -193,12 +197,14 @@ type ratiosPlan struct {
 func (o ratiosOptions) plan() ratiosPlan {
 	p := ratiosPlan{
 		rounds: o.rounds, warm: min(o.window/4, time.Second), window: o.window, instances: 10_000, few: 1000, many: 100_000,
-		crashed: 150, watchers: 1000, changes: 100, cut: o.cut, parts: o.parts(),
+		crashed: 150, watchers: 1000, changes: 100, cut: o.cut,
+		keys: 100_000, contenders: 100, handovers: 2000, sessions: 10_000, parts: o.parts(),
 	}
 	if o.quick {
 		p.rounds, p.warm, p.window, p.quick = 1, 100*time.Millisecond, 300*time.Millisecond, true
 		p.instances, p.few, p.many = 1000, 100, 5000
 		p.crashed, p.watchers, p.changes, p.cut = 10, 60, 10, 5*time.Second
+		p.keys, p.contenders, p.handovers, p.sessions = 2000, 10, 50, 100
 	}
 	return p
 }

@@ -30,18 +30,19 @@ type benchPart string
 // The parts, in the order in which they are measured: few processes live at a time, and the last
 // registration lies behind when the delta is fetched.
 const (
-	loadPart        benchPart = "load"
-	scalePart       benchPart = "scale"
-	leasesPart      benchPart = "leases"
-	replicationPart benchPart = "replication"
+	loadPart         benchPart = "load"
+	scalePart        benchPart = "scale"
+	leasesPart       benchPart = "leases"
+	coordinationPart benchPart = "coordination"
+	replicationPart  benchPart = "replication"
 )
 
-var benchParts = []benchPart{loadPart, scalePart, leasesPart, replicationPart}
+var benchParts = []benchPart{loadPart, scalePart, leasesPart, coordinationPart, replicationPart}
 
 // all measures the parts of the plan.
 func (r *ratiosRun) all(ctx context.Context) error {
 	measures := map[benchPart]func(context.Context) error{
-		loadPart: r.load, scalePart: r.scale, leasesPart: r.leases, replicationPart: r.replication,
+		loadPart: r.load, scalePart: r.scale, leasesPart: r.leases, coordinationPart: r.coordination, replicationPart: r.replication,
 	}
 	for _, part := range r.parts {
 		if err := measures[part](ctx); err != nil {
