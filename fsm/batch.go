@@ -9,7 +9,7 @@ import (
 )
 
 // batchVersion is the newest; a batch has the lowest version that knows all its operations.
-const batchVersion = 3
+const batchVersion = 4
 
 // BatchID names a batch of operations so that it takes effect at most once, however often it is
 // sent. Node is the server id, Boot a counter in its data directory, Seq counts its batches from 1.
@@ -30,8 +30,8 @@ type Item struct {
 
 // AppendBatch appends the encoding of a batch. Renew operations with a Handle are encoded without
 // their key: at most 14 bytes each, while handles have slots below 2^21 and generations below 2^28.
-// docs/formats/log-entry.md describes it. It panics on an operation outside the closed set, and on
-// a Register without an instance.
+// docs/formats/log-entry.md describes it. Operations of coordination have no origin. It panics on an
+// operation outside the closed sets, and on a Register without an instance.
 func AppendBatch(dst []byte, id BatchID, items []Item) []byte {
 	dst = append(dst, versionOf(items))
 	dst = appendBatchID(dst, id)
@@ -74,7 +74,7 @@ func parseBatch(b []byte) (batch, error) {
 func versionOf(items []Item) byte {
 	lowest := byte(1)
 	for _, it := range items {
-		lowest = max(lowest, kindOf(it.Op).version())
+		lowest = max(lowest, it.kind().version())
 	}
 	return lowest
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -102,24 +104,53 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 		}},
 		"result": {&registry.Result{}, func(v any) (any, error) {
 			d := decoder{b: appendResult(nil, *v.(*registry.Result))}
-			got := d.result()
+			got := d.result(lastOutcome)
 			return &got, d.end()
 		}},
-		"register":          opTrip[registry.Register](),
-		"cancel":            opTrip[registry.Cancel](),
-		"set override":      opTrip[registry.SetOverride](),
-		"delete override":   opTrip[registry.DeleteOverride](),
-		"update metadata":   opTrip[registry.UpdateMetadata](),
-		"evict":             opTrip[registry.Evict](),
-		"end override":      opTrip[registry.EndOverride](),
-		"quarantine":        opTrip[registry.Quarantine](),
-		"end quarantine":    opTrip[registry.EndQuarantine](),
-		"self-preservation": opTrip[registry.SelfPreservation](),
-		"replica":           opTrip[registry.Replica](),
-		"remove":            opTrip[registry.Remove](),
-		"contact":           opTrip[registry.Contact](),
-		"ack peer":          opTrip[registry.AckPeer](),
-		"pause peer":        opTrip[registry.PausePeer](),
+		"coordination in a snapshot": {&kv.Frozen{}, func(v any) (any, error) {
+			f := v.(*kv.Frozen)
+			beside := registry.Frozen{Clock: registry.Stamp{Lease: f.Lease}, Epoch: registry.Epoch(f.Epoch), Established: f.Established}
+			var b bytes.Buffer
+			if _, err := (&Snapshot{version: snapshotVersion, registry: beside, kv: *f}).WriteTo(&b); err != nil {
+				return nil, err
+			}
+			got, err := readSnapshot(&b)
+			return &got.kv, err
+		}},
+		"batch results": {&BatchResult{}, func(v any) (any, error) {
+			got, err := ParseResults(AppendResults(nil, *v.(*BatchResult)))
+			return &got, err
+		}},
+		"register in the catalog":   opTrip[registry.RegisterCatalog](),
+		"deregister in the catalog": opTrip[registry.DeregisterCatalog](),
+		"set check":                 opTrip[registry.SetCheck](),
+		"expire check":              opTrip[registry.ExpireCheck](),
+		"key":                       kvTrip[kv.KeyOp](),
+		"transaction":               kvTrip[kv.Txn](),
+		"create session":            kvTrip[kv.CreateSession](),
+		"renew session":             kvTrip[kv.RenewSession](),
+		"destroy session":           kvTrip[kv.DestroySession](),
+		"expire session":            kvTrip[kv.ExpireSession](),
+		"end delay":                 kvTrip[kv.EndDelay](),
+		"acquire permit":            kvTrip[kv.AcquirePermit](),
+		"release permit":            kvTrip[kv.ReleasePermit](),
+		"leave queue":               kvTrip[kv.LeaveQueue](),
+		"once":                      kvTrip[kv.Once](),
+		"register":                  opTrip[registry.Register](),
+		"cancel":                    opTrip[registry.Cancel](),
+		"set override":              opTrip[registry.SetOverride](),
+		"delete override":           opTrip[registry.DeleteOverride](),
+		"update metadata":           opTrip[registry.UpdateMetadata](),
+		"evict":                     opTrip[registry.Evict](),
+		"end override":              opTrip[registry.EndOverride](),
+		"quarantine":                opTrip[registry.Quarantine](),
+		"end quarantine":            opTrip[registry.EndQuarantine](),
+		"self-preservation":         opTrip[registry.SelfPreservation](),
+		"replica":                   opTrip[registry.Replica](),
+		"remove":                    opTrip[registry.Remove](),
+		"contact":                   opTrip[registry.Contact](),
+		"ack peer":                  opTrip[registry.AckPeer](),
+		"pause peer":                opTrip[registry.PausePeer](),
 		"lease on disk": {&registry.LeaseState{}, func(v any) (any, error) {
 			got, err := ParseLeaseState(AppendLeaseState(nil, *v.(*registry.LeaseState)))
 			return &got, err
@@ -161,6 +192,20 @@ func opTrip[T registry.Op]() struct {
 	}}
 }
 
+func kvTrip[T kv.Op]() struct {
+	value any
+	trip  func(any) (any, error)
+} {
+	return struct {
+		value any
+		trip  func(any) (any, error)
+	}{new(T), func(v any) (any, error) {
+		d := newest(appendItem(nil, Item{KV: *v.(*T)}))
+		got := d.item().KV.(T)
+		return &got, d.end()
+	}}
+}
+
 // fill gives every field a value of its own that is valid and not zero.
 func fill(t *testing.T, v reflect.Value, next *uint64) {
 	*next++
@@ -178,7 +223,22 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 		v.SetUint(uint64(registry.Evicted))
 		return
 	case registry.Outcome:
-		v.SetUint(uint64(registry.Refused))
+		v.SetUint(uint64(registry.NoTTL))
+		return
+	case registry.CheckStatus:
+		v.SetUint(uint64(registry.Critical))
+		return
+	case kv.Verb:
+		v.SetUint(uint64(kv.DeleteTree))
+		return
+	case kv.Kind:
+		v.SetUint(uint64(kv.Semaphore))
+		return
+	case kv.Behavior:
+		v.SetUint(uint64(kv.DeleteKeys))
+		return
+	case []byte:
+		v.SetBytes(fmt.Append(nil, "x", *next))
 		return
 	case registry.PreservationState:
 		v.SetUint(uint64(registry.PreservationHeld))
@@ -193,6 +253,8 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 		return
 	}
 	switch v.Kind() {
+	case reflect.Interface: // of Once
+		v.Set(reflect.ValueOf(kv.RenewSession{ID: "7"}))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(t, v.Elem(), next)
@@ -205,7 +267,7 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 		fill(t, v.Index(0), next)
 		fill(t, v.Index(1), next)
 	case reflect.String:
-		v.SetString(strings.Repeat("x", int(*next)))
+		v.SetString(fmt.Sprint("x", *next))
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Int, reflect.Int32, reflect.Int64:
@@ -244,6 +306,7 @@ func TestAnswerToARenewalTakesOneByte(t *testing.T) {
 
 func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 	item := func(b ...byte) []byte { return append([]byte{1, 0, 0, 1, 0, 1}, b...) }
+	item4 := func(b ...byte) []byte { return append([]byte{4, 0, 0, 1, 0, 1}, b...) }
 	item3 := func(b ...byte) []byte { return append([]byte{3, 0, 0, 1, 0, 1}, b...) }
 	item2 := func(b ...byte) []byte { return append([]byte{2, 0, 0, 1, 0, 1}, b...) }
 	long := append(binary.AppendUvarint(nil, maxNote+1), bytes.Repeat([]byte{'x'}, maxNote+1)...)
@@ -282,6 +345,27 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 		{"figure beyond 32 bits", item2(append([]byte{byte(opSelfPreservation), 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0)...), "32 bits"},
 		{"operation that version 2 did not have", item2(byte(opAckPeer), 0, 0), "unknown kind 20"},
 		{"operation of unknown kind in version 3", item3(byte(opPausePeer)+1, 0, 0), "unknown kind 22"},
+		{"operation of unknown kind in version 4", item4(byte(opCoordination)+1, 0, 0), "unknown kind 27"},
+		{"operation that version 3 did not have", item3(byte(opSetCheck), 0, 0), "unknown kind 24"},
+		{"coordination that version 3 did not have", item3(byte(opCoordination), byte(kvRenewSession), 0), "unknown kind 26"},
+		{"version 4 of what version 3 can say", item4(byte(opPausePeer), 0, 0, 0, 0), "version 4 of what version 3 can say"},
+		{"coordination from a node of the own datacenter", item4(1<<originShift|byte(opCoordination), byte(kvRenewSession), 0), "from origin 1"},
+		{"coordination from another datacenter", item4(2<<originShift|byte(opCoordination), 0, byte(kvRenewSession), 0), "from origin 2"},
+		{"coordination of kind 0", item4(byte(opCoordination), 0, 0, 0), "coordination of unknown kind 0"},
+		{"coordination of unknown kind", item4(byte(opCoordination), byte(kvOnce)+1, 0, 0), "coordination of unknown kind 12"},
+		{"once inside once", item4(byte(opCoordination), byte(kvOnce), 0, byte(kvOnce), 0, byte(kvRenewSession), 0), "coordination of unknown kind 11"},
+		{"verb that does not exist", item4(byte(opCoordination), byte(kvKey), lastVerb+1, 0, 0), "verb 13"},
+		{"fields of a key that do not exist", item4(byte(opCoordination), byte(kvKey), 0, keyBits+1, 0), "fields of a key's operation 32"},
+		{"value that is none", item4(byte(opCoordination), byte(kvKey), 0, keyHasValue, 0, 0), "announced and zero"},
+		{"flags that are none", item4(byte(opCoordination), byte(kvKey), 0, keyHasFlags, 0, 0), "announced and zero"},
+		{"index that is none", item4(byte(opCoordination), byte(kvKey), 0, keyHasIndex, 0, 0), "announced and zero"},
+		{"session that is none", item4(byte(opCoordination), byte(kvKey), 0, keyHasSession, 0, 0), "announced and zero"},
+		{"fence of what cannot be held", item4(byte(opCoordination), byte(kvKey), 0, keyHasFence, 0, 3, 0, 0), "kind of what is held 3"},
+		{"more operations than bytes in a transaction", item4(byte(opCoordination), byte(kvTxn), 2, 0, 0, 0, 0), "2 elements announced"},
+		{"behavior that does not exist", item4(byte(opCoordination), byte(kvCreateSession), 0, 0, 0, 0, 0, 0, 2, 0, 0, 0), "behavior of a session 2"},
+		{"checks that are neither given nor not", item4(byte(opCoordination), byte(kvCreateSession), 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0), "truth value 2"},
+		{"parts of a registration that do not exist", item4(byte(opRegisterCatalog), catalogBits+1, 0, 0), "parts of a registration 32"},
+		{"status of a check that does not exist", item4(byte(opSetCheck), 0, 0, 3, 0, 0, 0, 0), "status of a check 3"},
 		{"version 3 of what version 2 can say", item3(byte(opQuarantine), 0, 0, 0, 0, 0), "version 3 of what version 2 can say"},
 		{"version 3 of what version 1 can say", item3(byte(opCancel), 0, 0), "version 3 of what version 1 can say"},
 		{"renewal of no life, no time ago", item3(byte(opRenewLife), 0, 0, 0, 0, 0, 0), "neither life nor age"},
@@ -301,7 +385,8 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 }
 
 func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
-	result := func(b ...byte) []byte { return append([]byte{resultsVersion, 0, 0, 1, 0, 0, 1}, b...) }
+	result := func(b ...byte) []byte { return append([]byte{1, 0, 0, 1, 0, 0, 1}, b...) }
+	result2 := func(b ...byte) []byte { return append([]byte{2, 0, 0, 1, 0, 0, 1}, b...) }
 	maxCount := binary.AppendUvarint([]byte{hasCount}, math.MaxInt)
 	for _, c := range []struct {
 		name    string
@@ -313,9 +398,18 @@ func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
 		{"count of zero", result(hasCount, 0), "announced and zero"},
 		{"index of zero", result(hasIndex, 0), "announced and zero"},
 		{"handle of zeros", result(hasHandle, 0, 0), "announced and zero"},
-		{"unknown outcome", result(lastOutcome + 1), "unknown form 0x7"},
+		{"outcome that version 1 did not have", result(lastOutcomeOfVersion1 + 1), "unknown form 0x7"},
+		{"last outcome of version 2", result2(lastOutcome, 0), ""},
+		{"unknown outcome", result2(lastOutcome+1, 0), "unknown form 0xa"},
+		{"version 2 of what version 1 can say", result2(0, 0), "version 2 of what version 1 can say"},
+		{"coordination", result2(0, 1, kvOK|kvHasIndex, 1), ""},
+		{"coordination for two operations where there was one", result2(0, 2, 1, 1), "2 results of coordination for 1 operations"},
+		{"coordination of unknown form", result2(append([]byte{0, 1}, binary.AppendUvarint(nil, kvResultBits+1)...)...), "unknown form 0x200"},
+		{"coordination with an index of zero", result2(0, 1, kvHasIndex, 0), "announced and zero"},
+		{"coordination with no entries", result2(0, 1, kvHasEntries, 0), "announced and zero"},
+		{"coordination with a place beyond an int", result2(append([]byte{0, 1, kvHasPlace}, binary.AppendUvarint(nil, math.MaxInt+1)...)...), "out of range"},
 		{"unknown field", result(0x80), "unknown form 0x80"},
-		{"refused neither yes nor no", []byte{resultsVersion, 0, 0, 1, 0, 2, 0}, "truth value 2"},
+		{"refused neither yes nor no", []byte{1, 0, 0, 1, 0, 2, 0}, "truth value 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := ParseResults(c.results)
@@ -543,7 +637,7 @@ func TestRecordsOfTheLocalDiskThatNoEncoderWritesAreRefused(t *testing.T) {
 			for want, bad := range map[string][]byte{
 				"it ends too early":       nil,
 				"version 0":               append([]byte{0}, c.record[1:]...),
-				"version 2, want 3 to 3":  older,
+				"version 2, want 3 to 4":  older,
 				"1 bytes too many":        append(c.record[:len(c.record):len(c.record)], 0),
 				c.name + " on disk: corr": c.record[:len(c.record)-1],
 			} {

@@ -8,35 +8,52 @@ import (
 
 // The records of this file are for stores that keep a registry without a log: what a snapshot has in
 // its sections, each for itself and with its version in front (docs/formats/local-disk.md). The
-// version is the snapshot's; there were none before version 3.
+// version is the lowest of a snapshot that can say it; there were none before version 3.
 const firstOfDisk = 3
 
 // AppendLeaseState appends the encoding of a live lease. It panics on one without an instance.
 func AppendLeaseState(dst []byte, l registry.LeaseState) []byte {
-	return appendLeaseState(append(dst, snapshotVersion), snapshotVersion, l)
+	version := versionOfLease(l.Lease)
+	return appendLeaseState(append(dst, version), version, l)
+}
+
+func versionOfLease(l *registry.Lease) byte {
+	if l.Permanent || l.Service != nil {
+		return 4
+	}
+	return firstOfDisk
 }
 
 // ParseLeaseState is the inverse of AppendLeaseState. Errors wrap ErrNewerVersion or ErrCorrupt.
 // Nothing returned refers to b.
 func ParseLeaseState(b []byte) (registry.LeaseState, error) {
-	return parseDisk("lease", newSharing(b), (*decoder).leaseState)
+	return parseDisk("lease", newSharing(b), func(d *decoder) registry.LeaseState {
+		l := d.leaseState()
+		d.lowest(versionOfLease(l.Lease))
+		return l
+	})
 }
 
 // AppendRemoval appends the encoding of a record of removal. It panics on one without an instance.
 func AppendRemoval(dst []byte, r registry.Removal) []byte {
-	return appendRemoval(append(dst, snapshotVersion), snapshotVersion, r)
+	version := versionOfLease(r.Lease)
+	return appendRemoval(append(dst, version), version, r)
 }
 
 // ParseRemoval is the inverse of AppendRemoval. Errors wrap ErrNewerVersion or ErrCorrupt. Nothing
 // returned refers to b.
 func ParseRemoval(b []byte) (registry.Removal, error) {
-	return parseDisk("removal", newSharing(b), (*decoder).removal)
+	return parseDisk("removal", newSharing(b), func(d *decoder) registry.Removal {
+		r := d.removal()
+		d.lowest(versionOfLease(r.Lease))
+		return r
+	})
 }
 
 // AppendFrozen appends the encoding of everything of a registry but its Leases, its Removals and its
 // Free slots.
 func AppendFrozen(dst []byte, f registry.Frozen) []byte {
-	dst = appendPlace(append(dst, snapshotVersion), f)
+	dst = appendPlace(append(dst, firstOfDisk), f)
 	dst = appendConduct(dst, f)
 	dst = appendList(dst, f.Registered, appendRecent)
 	dst = appendList(dst, f.Canceled, appendRecent)

@@ -266,7 +266,7 @@ func goldenSnapshotV1() *Snapshot {
 		Instance:  &registry.Instance{InstanceID: "carts-1", App: "CARTS", LastDirty: 1_699_999_999_000},
 		EvictedAt: 1_700_000_000_090, Action: registry.ActionDeleted, Life: 1, Changed: 4, ChangedLease: 59_000,
 	}
-	return &Snapshot{
+	s := &Snapshot{
 		version: 1,
 		index:   1234,
 		nodes: []frozenNode{
@@ -286,4 +286,6 @@ func goldenSnapshotV1() *Snapshot {
 			Canceled:   []registry.Recent{{Wall: 1_700_000_000_090, Key: gone.Key()}},
 		},
 	}
+	s.kv = kvBeside(s.registry)
+	return s
 }

@@ -100,10 +100,10 @@ func (m *Machine) once(term uint64, stamp registry.Stamp, b batch) BatchResult {
 	case refused:
 		answer.Refused = true
 	case repeated:
-		answer.Results = remembered
+		answer.Results, answer.KV = remembered.results, remembered.kv
 	case fresh:
 		answer.Results = m.perform(term, stamp, b.items)
-		m.memory.remember(b.id, answer.Results)
+		m.memory.remember(b.id, answer.Results, answer.KV)
 	}
 	return answer
 }
@@ -155,5 +155,5 @@ func (m *Machine) Owner(h registry.Handle) string {
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &Snapshot{version: m.version, index: m.Index(), nodes: m.memory.freeze(), registry: m.registry.Freeze()}
+	return &Snapshot{version: m.version, index: m.Index(), nodes: m.memory.freeze(), registry: m.registry.Freeze(), kv: kvBeside(m.registry.Freeze())}
 }

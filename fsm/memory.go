@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -24,9 +25,12 @@ type nodeMemory struct {
 	answers  []answer // above answered, sorted by number
 }
 
+// answer has what the batch numbered seq brought about: BatchResult.Results and BatchResult.KV, both
+// immutable.
 type answer struct {
 	seq     uint64
-	results []registry.Result // immutable
+	results []registry.Result
+	kv      []kv.Result
 }
 
 // verdict says what is to be done with a batch.
@@ -38,31 +42,32 @@ const (
 	refused                 // it may have had its effect already, or must not have one any more
 )
 
-// judge looks a batch up, after it took over what the batch itself reports as answered.
-func (m memory) judge(id BatchID) (verdict, []registry.Result) {
+// judge looks a batch up, after it took over what the batch itself reports as answered. The answer is
+// that of a repeated one.
+func (m memory) judge(id BatchID) (verdict, answer) {
 	node, ok := m[id.Node]
 	if !ok || id.Boot > node.boot {
 		node = &nodeMemory{boot: id.Boot}
 		m[id.Node] = node
 	}
 	if id.Boot < node.boot {
-		return refused, nil
+		return refused, answer{}
 	}
 	node.settle(id.Answered)
 	if id.Seq <= node.answered {
-		return refused, nil
+		return refused, answer{}
 	}
 	if i, ok := node.find(id.Seq); ok {
-		return repeated, node.answers[i].results
+		return repeated, node.answers[i]
 	}
-	return fresh, nil
+	return fresh, answer{}
 }
 
-// remember keeps the results of a batch that judge called fresh.
-func (m memory) remember(id BatchID, results []registry.Result) {
+// remember keeps the answer to a batch that judge called fresh.
+func (m memory) remember(id BatchID, results []registry.Result, coordination []kv.Result) {
 	node := m[id.Node]
 	i, _ := node.find(id.Seq)
-	node.answers = slices.Insert(node.answers, i, answer{seq: id.Seq, results: results})
+	node.answers = slices.Insert(node.answers, i, answer{seq: id.Seq, results: results, kv: coordination})
 	if len(node.answers) > maxAnswers {
 		node.settle(node.answers[0].seq)
 	}

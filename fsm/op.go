@@ -38,13 +38,23 @@ const (
 	opAckPeer
 	opPausePeer
 
+	// Since version 4 of a batch.
+	opRegisterCatalog
+	opDeregisterCatalog
+	opSetCheck
+	opExpireCheck
+	opCoordination // of package kv; a second byte says which
+
 	lastOfVersion1 = opRenewHandleOverride
 	lastOfVersion2 = opSelfPreservation
+	lastOfVersion3 = opPausePeer
 )
 
 // version is that of the batches that brought the kind.
 func (k opKind) version() byte {
 	switch {
+	case k > lastOfVersion3:
+		return 4
 	case k > lastOfVersion2:
 		return 3
 	case k > lastOfVersion1:
@@ -59,7 +69,18 @@ const (
 	minItemSize = 3 // kind and two empty strings (Cancel)
 )
 
+// kind is that of the operation that the item has.
+func (it Item) kind() opKind {
+	if it.KV != nil {
+		return opCoordination
+	}
+	return kindOf(it.Op)
+}
+
 func appendItem(dst []byte, it Item) []byte {
+	if it.KV != nil {
+		return appendKVOp(append(dst, byte(opCoordination)), it.KV)
+	}
 	kind := kindOf(it.Op)
 	dst = append(dst, byte(kind)|byte(it.Origin.Kind)<<originShift)
 	if it.Origin.Kind == registry.RemoteDC {
@@ -77,7 +98,13 @@ func (d *decoder) item() Item {
 	if origin.Kind == registry.RemoteDC {
 		origin.DC = d.string()
 	}
-	return Item{Origin: origin, Op: d.op(opKind(first & opKindMask))}
+	if kind := opKind(first & opKindMask); kind != opCoordination || d.format < kind.version() {
+		return Item{Origin: origin, Op: d.op(kind)}
+	}
+	if origin.Kind != registry.Client {
+		d.fail("operation of coordination from origin %d, want a client's", origin.Kind)
+	}
+	return Item{KV: d.kvOp()}
 }
 
 func kindOf(op registry.Op) opKind {
@@ -121,6 +148,21 @@ func kindOfReplication(op registry.Op) opKind {
 		return opAckPeer
 	case registry.PausePeer:
 		return opPausePeer
+	}
+	return kindOfCatalog(op)
+}
+
+// kindOfCatalog is kindOf for Consul's nodes, services and checks.
+func kindOfCatalog(op registry.Op) opKind {
+	switch op.(type) {
+	case registry.RegisterCatalog:
+		return opRegisterCatalog
+	case registry.DeregisterCatalog:
+		return opDeregisterCatalog
+	case registry.SetCheck:
+		return opSetCheck
+	case registry.ExpireCheck:
+		return opExpireCheck
 	}
 	panic(fmt.Sprintf("fsm: %T has no encoding: the set of operations is closed", op))
 }
@@ -171,6 +213,14 @@ func appendOp(dst []byte, kind opKind, op registry.Op) []byte {
 		return binary.AppendUvarint(appendString(dst, op.Peer), uint64(op.Cursor))
 	case registry.PausePeer:
 		return appendAct(appendBool(appendString(dst, op.Peer), op.Paused), op.By)
+	case registry.RegisterCatalog:
+		return appendRegisterCatalog(dst, op)
+	case registry.DeregisterCatalog:
+		return appendDeregisterCatalog(dst, op)
+	case registry.SetCheck:
+		return appendSetCheck(dst, op)
+	case registry.ExpireCheck:
+		return appendExpireCheck(dst, op)
 	}
 	return dst // unreachable: kindOf has seen op
 }
@@ -180,6 +230,8 @@ func (d *decoder) op(kind opKind) registry.Op {
 	switch version := kind.version(); {
 	case version > d.format:
 		return d.unknown(kind)
+	case version == 4:
+		return d.op4(kind)
 	case version == 3:
 		return d.op3(kind)
 	case version == 2:
@@ -238,6 +290,21 @@ func (d *decoder) op3(kind opKind) registry.Op {
 		return registry.AckPeer{Peer: d.string(), Cursor: d.index()}
 	case opPausePeer:
 		return registry.PausePeer{Peer: d.string(), Paused: d.bool(), By: d.act()}
+	}
+	return d.unknown(kind)
+}
+
+// op4 reads the operations of the registry that version 4 brought.
+func (d *decoder) op4(kind opKind) registry.Op {
+	switch kind {
+	case opRegisterCatalog:
+		return d.registerCatalog()
+	case opDeregisterCatalog:
+		return d.deregisterCatalog()
+	case opSetCheck:
+		return d.setCheck()
+	case opExpireCheck:
+		return d.expireCheck()
 	}
 	return d.unknown(kind)
 }

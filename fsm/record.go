@@ -3,6 +3,7 @@ package fsm
 import (
 	"encoding/binary"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -12,6 +13,7 @@ type header struct {
 	version  byte
 	index    uint64 // of the newest applied entry
 	registry registry.Frozen
+	kv       kv.Frozen
 	counts   counts
 }
 
@@ -22,11 +24,15 @@ type counts struct {
 
 	transitions           uint64 // since version 2
 	links, senders, peers uint64 // since version 3
+
+	// Since version 4.
+	catalog, heard                                             uint64
+	entries, deletions, sessions, delays, permits, onceAnswers uint64
 }
 
 func (s *Snapshot) header() header {
-	f := s.registry
-	return header{version: s.version, index: s.index, registry: f, counts: counts{
+	f, k := s.registry, s.kv
+	return header{version: s.version, index: s.index, registry: f, kv: k, counts: counts{
 		nodes:       uint64(len(s.nodes)),
 		free:        uint64(len(f.Free)),
 		leases:      uint64(len(f.Leases)),
@@ -37,6 +43,12 @@ func (s *Snapshot) header() header {
 		links:       uint64(len(f.Links)),
 		senders:     uint64(len(f.Senders)),
 		peers:       uint64(len(f.Peers)),
+		entries:     uint64(len(k.Entries)),
+		deletions:   uint64(len(k.Deletions)),
+		sessions:    uint64(len(k.Sessions)),
+		delays:      uint64(len(k.Delays)),
+		permits:     uint64(len(k.Permits)),
+		onceAnswers: uint64(len(k.Answers)),
 	}}
 }
 
@@ -51,6 +63,10 @@ func (h header) append(dst []byte) []byte {
 	}
 	if h.version > 2 {
 		dst = appendNumbers(dst, c.links, c.senders, c.peers)
+	}
+	if h.version > 3 {
+		dst = appendNumbers(dst, c.entries, c.deletions, c.sessions, c.delays, c.permits, c.onceAnswers)
+		dst = appendKVPlace(dst, h.kv)
 	}
 	return dst
 }
@@ -75,6 +91,12 @@ func (d *decoder) header() header {
 	}
 	if d.format > 2 {
 		h.counts.links, h.counts.senders, h.counts.peers = d.uvarint(), d.uvarint(), d.uvarint()
+	}
+	if d.format > 3 {
+		c := &h.counts
+		c.entries, c.deletions, c.sessions = d.uvarint(), d.uvarint(), d.uvarint()
+		c.delays, c.permits, c.onceAnswers = d.uvarint(), d.uvarint(), d.uvarint()
+		h.kv = d.kvPlace(h.registry)
 	}
 	return h
 }
@@ -140,11 +162,21 @@ func (d *decoder) node() (n frozenNode, answers uint64) {
 	return n, answers
 }
 
-func appendAnswer(dst []byte, a answer) []byte {
-	return appendResultList(binary.AppendUvarint(dst, a.seq), a.results)
+func appendAnswer(dst []byte, version byte, a answer) []byte {
+	dst = appendResultList(binary.AppendUvarint(dst, a.seq), a.results)
+	if version < 4 {
+		return dst
+	}
+	return appendList(dst, a.kv, appendKVResult)
 }
 
-func (d *decoder) answer() answer { return answer{seq: d.uvarint(), results: d.resultList()} }
+func (d *decoder) answer() answer {
+	a := answer{seq: d.uvarint(), results: d.resultList(outcomes(d.format > 3))}
+	if d.format > 3 {
+		a.kv = d.kvResults(len(a.results))
+	}
+	return a
+}
 
 func appendLeaseState(dst []byte, version byte, l registry.LeaseState) []byte {
 	dst = appendStamp(appendLease(dst, version, l.Lease), l.Renewed)
@@ -206,7 +238,11 @@ func appendLease(dst []byte, version byte, l *registry.Lease) []byte {
 	if version < 3 {
 		return dst
 	}
-	return appendOwnership(dst, l)
+	dst = appendOwnership(dst, l)
+	if version < 4 {
+		return dst
+	}
+	return appendServiceIfAny(appendBool(dst, l.Permanent), l.Service)
 }
 
 func (d *decoder) lease() *registry.Lease {
@@ -233,6 +269,9 @@ func (d *decoder) lease() *registry.Lease {
 	}
 	if d.format > 2 {
 		d.ownership(l)
+	}
+	if d.format > 3 {
+		l.Permanent, l.Service = d.bool(), d.serviceIfAny()
 	}
 	return l
 }

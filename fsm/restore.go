@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -45,7 +46,7 @@ func readSnapshot(r io.Reader) (Snapshot, error) {
 	sr.preamble()
 	var h header
 	sr.record("header", func(d *decoder) { h = d.header() })
-	s := Snapshot{version: h.version, index: h.index, registry: h.registry}
+	s := Snapshot{version: h.version, index: h.index, registry: h.registry, kv: h.kv}
 	s.nodes = sr.nodes(h.counts.nodes)
 	f := &s.registry
 	f.Free = sr.free(h.counts.free)
@@ -57,13 +58,26 @@ func readSnapshot(r io.Reader) (Snapshot, error) {
 	f.Links = section(sr, "link", h.counts.links, (*decoder).link)
 	f.Senders = section(sr, "sender", h.counts.senders, (*decoder).sender)
 	f.Peers = section(sr, "peer", h.counts.peers, (*decoder).peer)
+	sr.coordination(&s.kv, h.counts)
 	if s.version < 2 {
 		beginVersion2(f)
 	}
 	if s.version < 3 {
 		beginVersion3(f)
 	}
+	if s.version < 4 {
+		s.kv = beginVersion4(f)
+	}
 	return s, sr.close()
+}
+
+func (r *snapshotReader) coordination(f *kv.Frozen, c counts) {
+	f.Entries = section(r, "key", c.entries, (*decoder).entry)
+	f.Deletions = section(r, "deletion", c.deletions, (*decoder).deletion)
+	f.Sessions = section(r, "session", c.sessions, (*decoder).sessionState)
+	f.Delays = section(r, "lock-delay", c.delays, (*decoder).delay)
+	f.Permits = section(r, "lock or semaphore", c.permits, (*decoder).permits)
+	f.Answers = section(r, "answer to what is done once", c.onceAnswers, (*decoder).onceAnswer)
 }
 
 // section reads n records. What is allocated follows what was read, whatever n says.

@@ -9,7 +9,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-const resultsVersion = 1
+// resultsVersion is the newest; results have the lowest version that can say them.
+const resultsVersion = 2
 
 // BatchResult is the answer to one batch of an entry.
 type BatchResult struct {
@@ -25,21 +26,61 @@ type BatchResult struct {
 
 // AppendResults appends the encoding of a batch's results, for the node-to-node channel.
 func AppendResults(dst []byte, r BatchResult) []byte {
-	dst = append(dst, resultsVersion)
+	version := versionOfResults(r)
+	dst = append(dst, version)
 	dst = appendBatchID(dst, r.ID)
 	dst = appendBool(dst, r.Refused)
-	return appendResultList(dst, r.Results)
+	dst = appendResultList(dst, r.Results)
+	if version > 1 {
+		dst = appendList(dst, r.KV, appendKVResult)
+	}
+	return dst
 }
 
-// ParseResults is the inverse of AppendResults. Errors wrap ErrNewerVersion or ErrCorrupt.
+// ParseResults is the inverse of AppendResults. Errors wrap ErrNewerVersion or ErrCorrupt. Nothing
+// returned refers to b.
 func ParseResults(b []byte) (BatchResult, error) {
 	d := decoder{b: b}
 	d.version(resultsVersion)
-	r := BatchResult{ID: d.batchID(), Refused: d.bool(), Results: d.resultList()}
+	r := BatchResult{ID: d.batchID(), Refused: d.bool(), Results: d.resultList(outcomes(d.format > 1))}
+	if d.format > 1 {
+		r.KV = d.kvResults(len(r.Results))
+		d.lowest(versionOfResults(r))
+	}
 	if err := d.end(); err != nil {
 		return BatchResult{}, fmt.Errorf("results of a batch: %w", err)
 	}
 	return r, nil
+}
+
+// versionOfResults is the lowest version that can say r.
+func versionOfResults(r BatchResult) byte {
+	if len(r.KV) > 0 {
+		return 2
+	}
+	for _, one := range r.Results {
+		if byte(one.Outcome) > lastOutcomeOfVersion1 {
+			return 2
+		}
+	}
+	return 1
+}
+
+// outcomes is the last outcome that can be read, with those of the catalog or without.
+func outcomes(catalog bool) byte {
+	if catalog {
+		return lastOutcome
+	}
+	return lastOutcomeOfVersion1
+}
+
+// kvResults reads the results of coordination of a batch of n operations: none, or one for each.
+func (d *decoder) kvResults(n int) []kv.Result {
+	all := list(d, 1, (*decoder).kvResult)
+	if all != nil && len(all) != n {
+		d.fail("%d results of coordination for %d operations", len(all), n)
+	}
+	return all
 }
 
 // A result's first byte: the outcome, and which of the other fields follow because they are not
@@ -53,23 +94,12 @@ const (
 )
 
 func appendResultList(dst []byte, results []registry.Result) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(results)))
-	for _, r := range results {
-		dst = appendResult(dst, r)
-	}
-	return dst
+	return appendList(dst, results, appendResult)
 }
 
-func (d *decoder) resultList() []registry.Result {
-	n := d.count(1)
-	if n == 0 {
-		return nil
-	}
-	results := make([]registry.Result, n)
-	for i := range results {
-		results[i] = d.result()
-	}
-	return results
+// resultList reads results with outcomes of at most last.
+func (d *decoder) resultList(last byte) []registry.Result {
+	return list(d, 1, func(d *decoder) registry.Result { return d.result(last) })
 }
 
 func appendResult(dst []byte, r registry.Result) []byte {
@@ -90,9 +120,9 @@ func appendResult(dst []byte, r registry.Result) []byte {
 	return dst
 }
 
-func (d *decoder) result() registry.Result {
+func (d *decoder) result(last byte) registry.Result {
 	first := d.byte()
-	if first&^resultBits != 0 || first&outcomeMask > lastOutcome {
+	if first&^resultBits != 0 || first&outcomeMask > last {
 		d.fail("result of unknown form %#x", first)
 		return registry.Result{}
 	}
@@ -115,6 +145,6 @@ func (d *decoder) result() registry.Result {
 
 func (d *decoder) present(ok bool) {
 	if !ok {
-		d.fail("a field of a result that is announced and zero, or out of range")
+		d.fail("a field that is announced and zero, or out of range")
 	}
 }

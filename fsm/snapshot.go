@@ -5,12 +5,13 @@ import (
 	"hash/crc64"
 	"io"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 const (
 	snapshotMagic   = "ROLLCALL"
-	snapshotVersion = 3 // the newest; a state is written as the newest version of what was applied to it
+	snapshotVersion = 4 // the newest; a state is written as the newest version of what was applied to it
 	checksumSize    = 8
 	// flushSize is how much of a snapshot is collected before it is written.
 	flushSize = 256 << 10
@@ -24,6 +25,7 @@ type Snapshot struct {
 	index    uint64
 	nodes    []frozenNode
 	registry registry.Frozen
+	kv       kv.Frozen
 }
 
 // WriteTo writes version, counts, state and checksum (docs/formats/snapshot.md). Equal states give
@@ -34,6 +36,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	sw.record(s.header().append)
 	s.writeMemory(sw)
 	s.writeRegistry(sw)
+	s.writeKV(sw)
 	err := sw.close()
 	return sw.n, err
 }
@@ -42,7 +45,7 @@ func (s *Snapshot) writeMemory(w *snapshotWriter) {
 	for _, n := range s.nodes {
 		w.record(func(b []byte) []byte { return appendNode(b, n) })
 		for _, a := range n.answers {
-			w.record(func(b []byte) []byte { return appendAnswer(b, a) })
+			w.record(func(b []byte) []byte { return appendAnswer(b, s.version, a) })
 		}
 	}
 }
@@ -84,6 +87,32 @@ func (s *Snapshot) writePeers(w *snapshotWriter) {
 	}
 	for _, p := range f.Peers {
 		w.record(func(b []byte) []byte { return appendPeer(b, p) })
+	}
+}
+
+// writeKV writes coordination, of which versions 1 to 3 know nothing.
+func (s *Snapshot) writeKV(w *snapshotWriter) {
+	if s.version < 4 {
+		return
+	}
+	k := &s.kv
+	for _, e := range k.Entries {
+		w.record(func(b []byte) []byte { return appendEntry(b, e) })
+	}
+	for _, t := range k.Deletions {
+		w.record(func(b []byte) []byte { return appendDeletion(b, t) })
+	}
+	for _, c := range k.Sessions {
+		w.record(func(b []byte) []byte { return appendSessionState(b, c) })
+	}
+	for _, l := range k.Delays {
+		w.record(func(b []byte) []byte { return appendDelay(b, l) })
+	}
+	for _, p := range k.Permits {
+		w.record(func(b []byte) []byte { return appendPermits(b, p) })
+	}
+	for _, a := range k.Answers {
+		w.record(func(b []byte) []byte { return appendOnceAnswer(b, a) })
 	}
 }
 

@@ -30,7 +30,7 @@ type twins struct {
 
 func newTwins() *twins {
 	return &twins{straight: NewMachine(), restored: NewMachine(), term: 1,
-		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}, version: batchVersion}
+		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}, version: 3}
 }
 
 func TestTwinThatGoesThroughSnapshotsStaysEqual(t *testing.T) {

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -16,7 +17,9 @@ func (m *Machine) upgrade(version byte) error {
 		forget(&f)
 		beginVersion2(&f)
 	}
-	beginVersion3(&f) // of a state below version 3, since there is none above
+	if m.version < 3 {
+		beginVersion3(&f)
+	}
 	thawed, err := registry.Thaw(f)
 	if err != nil {
 		return fmt.Errorf("make the state one of version %d: %w", version, err)
@@ -92,3 +95,6 @@ func recordSinceVersion2(l *registry.Lease) *registry.Lease {
 	c.ByClient, c.ByRemote, c.Described, c.Overrode = 0, 0, 0, 0
 	return &c
 }
+
+// beginVersion4 gives a state what version 3 does not say: there is no coordination before version 4.
+func beginVersion4(f *registry.Frozen) kv.Frozen { return kvBeside(*f) }
