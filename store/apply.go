@@ -5,20 +5,23 @@ import (
 	"fmt"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // Apply implements registry.Service.
 func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
 	items := make([]fsm.Item, len(ops))
+	patient := len(ops) > 0
 	for i, op := range ops {
 		items[i] = fsm.Item{Origin: origin, Op: s.shorten(op)}
+		patient = patient && s.repeatsCheck(op)
 	}
-	results, err := s.applyItems(ctx, items)
+	results, err := s.applyItems(ctx, items, patient)
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
 	}
-	return s.resendByName(ctx, items, ops, results)
+	return s.resendByName(ctx, items, ops, results.registry)
 }
 
 // shorten replaces the name of a renewal by the lease's handle, where this node knows one. What another
@@ -49,39 +52,43 @@ func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registr
 	if len(again) == 0 {
 		return results, nil
 	}
-	second, err := s.applyItems(ctx, again)
+	second, err := s.applyItems(ctx, again, false)
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations by name: %w", len(again), partly(len(results)-len(again), err))
 	}
-	for i, r := range second {
+	for i, r := range second.registry {
 		results[where[i]] = r
 	}
 	return results, nil
 }
 
 // applyItems commits items in order, in as few batches as their size allows. None is committed if one
-// is too large.
-func (s *Raft) applyItems(ctx context.Context, items []fsm.Item) ([]registry.Result, error) {
+// is too large. Patient ones wait for company.
+func (s *Raft) applyItems(ctx context.Context, items []fsm.Item, patient bool) (answers, error) {
 	var few [8]int // most calls are one heartbeat
 	sizes := few[:0]
 	for i, item := range items {
 		size := sizeOf(item)
 		if size > maxOpBytes {
-			return nil, fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, maxOpBytes, registry.ErrTooLarge)
+			return answers{}, fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, maxOpBytes, registry.ErrTooLarge)
 		}
 		sizes = append(sizes, size)
 	}
-	var results []registry.Result
+	commit := s.committer.commit
+	if patient {
+		commit = s.committer.gather
+	}
+	var results answers
 	for len(items) > 0 {
 		n, size := fit(sizes)
-		part, err := s.committer.commit(ctx, items[:n], size)
+		part, err := commit(ctx, items[:n], size)
 		if err != nil {
-			return nil, partly(len(results), err)
+			return answers{}, partly(len(results.registry), err)
 		}
-		if n == len(items) && results == nil {
+		if n == len(items) && results.registry == nil {
 			return part, nil
 		}
-		results = append(results, part...)
+		results.add(part)
 		items, sizes = items[n:], sizes[n:]
 	}
 	return results, nil
@@ -109,5 +116,20 @@ func sizeOf(item fsm.Item) int {
 	if r, ok := item.Op.(registry.Renew); ok {
 		return 44 + len(r.Key.App) + len(r.Key.ID) + len(item.Origin.DC)
 	}
+	switch op := item.KV.(type) {
+	case kv.RenewSession:
+		return 16 + len(op.ID)
+	case kv.KeyOp:
+		return sizeOfKeyOp(op)
+	}
 	return len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{item}))
+}
+
+// sizeOfKeyOp saves copying a value to learn its size.
+func sizeOfKeyOp(op kv.KeyOp) int {
+	size := 64 + len(op.Key) + len(op.Value) + len(op.Session)
+	if op.Fence != nil {
+		size += 24 + len(op.Fence.Name)
+	}
+	return size
 }

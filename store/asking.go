@@ -16,9 +16,9 @@ const askTimeout = 5 * time.Second
 var errNoAnswerHere = errors.New("this node answers no questions")
 
 // WhileLeading calls do each time this node was established as leader, with a context that ends when
-// it leads no longer, and waits for its return before the next time. It returns when ctx ends or the
+// it leads no longer and the leadership's epoch, and waits for its return before the next time. It returns when ctx ends or the
 // node stops.
-func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context)) {
+func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context, registry.Epoch)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
@@ -49,11 +49,11 @@ func (s *Raft) awaitLeadership(ctx context.Context, last *leadership) (*leadersh
 }
 
 // during calls do with a context that ends with the leadership.
-func (l *leadership) during(ctx context.Context, do func(context.Context)) {
+func (l *leadership) during(ctx context.Context, do func(context.Context, registry.Epoch)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.lost, cancel)()
-	do(ctx)
+	do(ctx, l.epoch)
 }
 
 // AskLeader has the leader answer a question by its RaftConfig.Answer; on the leader, its own. It waits 5 s

@@ -38,7 +38,7 @@ func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
 	returned := make(chan int, len(c.nodes))
 	for i, n := range c.nodes {
 		go func() {
-			n.WhileLeading(ctx, func(ctx context.Context) {
+			n.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) {
 				if running[i].Add(1) > 1 {
 					t.Errorf("%s: called again before it returned", n.cfg.Node)
 				}
@@ -84,7 +84,7 @@ func TestWorkOfTheLeaderThatEndsEarlyIsNotBegunAgain(t *testing.T) {
 	first := make(chan struct{}, 2)
 	go func() {
 		defer close(done)
-		c.nodes[0].WhileLeading(ctx, func(context.Context) { calls++; first <- struct{}{} })
+		c.nodes[0].WhileLeading(ctx, func(context.Context, registry.Epoch) { calls++; first <- struct{}{} })
 	}()
 	<-first
 	c.nodes[0].changed.fire() // news, but not of another leadership

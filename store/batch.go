@@ -87,15 +87,15 @@ func (c *committer) finish(b *batch, res fsm.BatchResult) {
 	for _, k := range b.calls {
 		want += len(k.items)
 	}
-	if res.Refused || len(res.Results) != want {
+	if res.Refused || len(res.Results) != want || (res.KV != nil && len(res.KV) != want) {
 		// The state machine no longer remembers the answer. That cannot happen to a batch that is
 		// still open, but were it to happen, nobody could say what became of it.
 		c.answer(b, registry.ErrUnknownOutcome)
 		return
 	}
+	all := answers{registry: res.Results, kv: res.KV}
 	for _, k := range b.calls {
-		k.results = res.Results[:len(k.items):len(k.items)]
-		res.Results = res.Results[len(k.items):]
+		k.results = all.cut(len(k.items))
 		close(k.done)
 	}
 }

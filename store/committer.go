@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -41,6 +42,7 @@ type committer struct {
 	closed    bool
 	calls     []*call
 	proposals []*proposal
+	gathered  []*call // renewals that wait for company, see gather.go
 	seq       uint64
 	open      map[uint64]struct{} // numbers of batches not answered yet
 }
@@ -52,8 +54,31 @@ type call struct {
 	arrived time.Time
 	state   atomic.Int32
 	done    chan struct{}
-	results []registry.Result
+	results answers
 	err     error
+}
+
+// answers are the answers to items: one of the registry per item, and one of coordination per item (nil:
+// no item is of coordination).
+type answers struct {
+	registry []registry.Result
+	kv       []kv.Result
+}
+
+// add appends the answers to further items, all of which are of coordination or none.
+func (a *answers) add(more answers) {
+	a.registry = append(a.registry, more.registry...)
+	a.kv = append(a.kv, more.kv...)
+}
+
+// cut takes the answers to the first n items off.
+func (a *answers) cut(n int) answers {
+	first := answers{registry: a.registry[:n:n]}
+	a.registry = a.registry[n:]
+	if a.kv != nil {
+		first.kv, a.kv = a.kv[:n:n], a.kv[n:]
+	}
+	return first
 }
 
 // States of a call. Whoever moves it out of queued decides what becomes of it.
@@ -81,20 +106,25 @@ func newCommitter(s *Raft) *committer {
 }
 
 // commit waits until items took effect, in order and in one batch.
-func (c *committer) commit(ctx context.Context, items []fsm.Item, size int) ([]registry.Result, error) {
+func (c *committer) commit(ctx context.Context, items []fsm.Item, size int) (answers, error) {
 	k := &call{items: items, size: size, arrived: time.Now(), done: make(chan struct{})}
 	if !c.enqueue(k) {
-		return nil, registry.ErrClosed
+		return answers{}, registry.ErrClosed
 	}
-	c.s.metrics.operations.Add(float64(len(items)))
+	return c.await(ctx, k)
+}
+
+// await waits for the answer to a call that was let in.
+func (c *committer) await(ctx context.Context, k *call) (answers, error) {
+	c.s.metrics.operations.Add(float64(len(k.items)))
 	select {
 	case <-k.done:
 		return k.results, k.err
 	case <-ctx.Done():
 		if k.state.CompareAndSwap(queued, abandoned) {
-			return nil, ctx.Err()
+			return answers{}, ctx.Err()
 		}
-		return nil, fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, ctx.Err())
+		return answers{}, fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, ctx.Err())
 	}
 }
 
@@ -292,12 +322,12 @@ func (c *committer) shut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	for _, k := range c.calls {
+	for _, k := range append(c.calls, c.gathered...) {
 		if k.state.CompareAndSwap(queued, abandoned) {
 			k.err = registry.ErrClosed
 			close(k.done)
 		}
 	}
 	c.refuse(c.proposals, fmt.Errorf("%w: %w", errNotSent, registry.ErrClosed))
-	c.calls, c.proposals = nil, nil
+	c.calls, c.gathered, c.proposals = nil, nil, nil
 }

@@ -186,7 +186,7 @@ func (g *evictionRig) pass(d time.Duration) {
 			continue
 		}
 		g.clock.read(time.Now())
-		if needsClock(g.machine.View()) && time.Since(g.written) > tickAge {
+		if g.machine.NeedsClock() && time.Since(g.written) > tickAge {
 			g.tick()
 		}
 		g.evictor.step(context.Background())

@@ -113,12 +113,13 @@ func (s *Raft) establish(ctx context.Context) (*leadership, error) {
 	return &leadership{lost: ctx, epoch: applied.Epoch, established: applied.Clock.Lease}, nil
 }
 
-// work is what a leader does beside answering: it keeps the lease clock going, ends leases, and
-// makes newcomers voters.
+// work is what a leader does beside answering: it keeps the lease clock going, ends leases and sessions,
+// and makes newcomers voters.
 func (s *Raft) work(ctx context.Context, l *leadership) {
-	var evicting sync.WaitGroup
-	defer evicting.Wait()
-	evicting.Go(func() { newEvictor(s.evictionEnv(l)).run(ctx) })
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	ending.Go(func() { newEvictor(s.evictionEnv(l)).run(ctx) })
+	ending.Go(func() { (&coordinator{coordinationEnv: s.coordinationEnv()}).run(ctx) })
 	clock := time.NewTicker(clockInterval)
 	defer clock.Stop()
 	slow := time.NewTicker(time.Second)
@@ -130,7 +131,8 @@ func (s *Raft) work(ctx context.Context, l *leadership) {
 			return
 		case now := <-clock.C:
 			s.clock.read(now)
-			if needsClock(s.machine.View()) && now.UnixNano()-s.proposed.Load() > int64(tickAge) {
+			// An idle cluster writes nothing, and the clock stands still.
+			if s.machine.NeedsClock() && now.UnixNano()-s.proposed.Load() > int64(tickAge) {
 				s.tick(ctx)
 			}
 		case <-slow.C:
@@ -160,12 +162,6 @@ func (s *Raft) evictionEnv(l *leadership) evictionEnv {
 		log:      s.log,
 		metrics:  s.metrics.eviction,
 	}
-}
-
-// needsClock says that something in the state waits for a time of the lease clock. Otherwise an idle
-// cluster writes nothing, and the clock stands still.
-func needsClock(v *registry.View) bool {
-	return v.Total() > 0 || v.Preservation().State != registry.PreservationOff
 }
 
 // grow notices, once, that leases can end.

@@ -153,3 +153,8 @@ func (s *Local) tick(now time.Time) {
 		s.dirty = true
 	}
 }
+
+// needsClock says that something in a registry without checks waits for a time of the lease clock.
+func needsClock(v *registry.View) bool {
+	return v.Total() > 0 || v.Preservation().State != registry.PreservationOff
+}

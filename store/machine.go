@@ -31,6 +31,9 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	f.s.unsaved.Store(true)
 	f.s.clock.observe(applied.Clock.Lease)
 	f.publish()
+	if len(applied.Touched) > 0 {
+		f.s.keys.Wake(applied.Touched)
+	}
 	if applied.Epoch != (registry.Epoch{}) {
 		f.noteSettings()
 	}
@@ -50,6 +53,7 @@ func (f *stateMachine) Restore(r io.ReadCloser) error {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
 	f.publish()
+	f.s.keys.WakeAll()
 	f.noteSettings()
 	return nil
 }

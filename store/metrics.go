@@ -14,6 +14,8 @@ type metrics struct {
 	elections  prometheus.Counter
 	leads      prometheus.Gauge
 	eviction   evictionMetrics
+
+	coordination *coordinationMetrics
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -42,6 +44,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "1 while this node is the established leader.",
 		}),
 		eviction: newEvictionMetrics(reg),
+
+		coordination: newCoordinationMetrics(reg),
 	}
 	reg.MustRegister(m.batch, m.rounds, m.leads)
 	return m

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -53,7 +54,8 @@ type Raft struct {
 	lead      atomic.Pointer[leadership] // set while this node is the established leader
 	changed   broadcast                  // fires when leader or lead changed
 	applied   broadcast                  // fires when an entry was applied
-	watchers  registry.Watchers          // wait for changes
+	watchers  registry.Watchers          // wait for changes of the registry
+	keys      kv.Watchers                // wait for changes of sessions, keys and locks
 	settings  settingsWatch
 	reads     *rounds[uint64] // linearizable reads
 	indexes   *rounds[uint64] // reads in mode "leader"
@@ -85,7 +87,7 @@ func OpenRaft(cfg RaftConfig) (*Raft, error) {
 	}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.settings = settingsWatch{own: cfg.Settings, state: func() registry.Settings { return s.machine.View().Settings() }, log: cfg.Log}
-	cfg.Metrics.MustRegister(preservationGauges{s.leaseTime}, suspendedGauge(s.suspended))
+	cfg.Metrics.MustRegister(preservationGauges{s.leaseTime}, suspendedGauge(s.suspended), coordinationGauges{s})
 	s.reads = newRounds(s.readRound)
 	s.indexes = newRounds(s.indexRound)
 	s.committer = newCommitter(s)

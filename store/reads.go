@@ -24,11 +24,19 @@ const readAttempt = 300 * time.Millisecond
 // were sent before it was called, and those of non-voters.) The read is then served from any node
 // that has applied what the leader had applied when the proof began.
 func (s *Raft) View(ctx context.Context, read registry.Consistency) (*registry.View, error) {
+	if err := s.catchUp(ctx, read); err != nil {
+		return nil, err
+	}
+	return s.machine.View(), nil
+}
+
+// catchUp waits until this node has what a read demands.
+func (s *Raft) catchUp(ctx context.Context, read registry.Consistency) error {
 	if read == registry.Stale || (read == registry.Leader && s.lead.Load() != nil) {
-		return s.machine.View(), nil
+		return nil
 	}
 	if s.closing.Err() != nil {
-		return nil, registry.ErrClosed
+		return registry.ErrClosed
 	}
 	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, noLeaderWait)
@@ -42,12 +50,12 @@ func (s *Raft) View(ctx context.Context, read registry.Consistency) (*registry.V
 		err = s.waitApplied(ctx, index)
 	}
 	if err == nil {
-		return s.machine.View(), nil
+		return nil
 	}
 	if outer.Err() != nil {
-		return nil, outer.Err()
+		return outer.Err()
 	}
-	return nil, fmt.Errorf("%v read: %w", read, registry.ErrNoLeader)
+	return fmt.Errorf("%v read: %w", read, registry.ErrNoLeader)
 }
 
 // waitApplied waits until this node has applied the log up to index.

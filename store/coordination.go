@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Coordination is sessions, keys and locks in the same log as the registry. It implements kv.Service.
+type Coordination struct{ s *Raft }
+
+// Coordination returns the node's sessions, keys and locks.
+func (s *Raft) Coordination() *Coordination { return &Coordination{s} }
+
+// Apply implements kv.Service. Renewals of sessions wait up to gatherFor for company.
+func (c *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
+	items := make([]fsm.Item, len(ops))
+	patient := len(ops) > 0
+	for i, op := range ops {
+		items[i] = fsm.Item{KV: op}
+		_, renews := op.(kv.RenewSession)
+		patient = patient && renews
+	}
+	results, err := c.s.applyItems(ctx, items, patient)
+	if err != nil {
+		return nil, fmt.Errorf("apply %d operations of coordination: %w", len(ops), err)
+	}
+	return results.kv, nil
+}
+
+// View implements kv.Service. Reads that wait share their rounds with those of the registry.
+func (c *Coordination) View(ctx context.Context, stale bool) (*kv.View, error) {
+	read := registry.Linearizable
+	if stale {
+		read = registry.Stale
+	}
+	if err := c.s.catchUp(ctx, read); err != nil {
+		return nil, err
+	}
+	return c.s.machine.KV(), nil
+}
+
+// Watch implements kv.Service.
+func (c *Coordination) Watch(t kv.Topic) *kv.Wait { return c.s.keys.Join(t) }
+
+// WatchCatalog begins to wait for a change of an application (upper case; "": of any), of a node or of
+// a check, see registry.Watchers.Join.
+func (c *Coordination) WatchCatalog(app string) (woken <-chan struct{}, leave func()) {
+	return c.s.watchers.Join(app)
+}
+
+// RaftAddresses are the node-to-node addresses of the leader, as far as this node knows ("": it knows
+// none), and of all voters, sorted.
+func (c *Coordination) RaftAddresses() (leader string, all []string) {
+	if v := c.s.leader.Load(); v != nil {
+		leader = v.address
+	}
+	members, _, err := c.s.members()
+	if err != nil {
+		return leader, nil // shutting down
+	}
+	for _, m := range members {
+		if m.Suffrage == raft.Voter {
+			all = append(all, string(m.Address))
+		}
+	}
+	slices.Sort(all)
+	return leader, all
+}

@@ -1,0 +1,69 @@
+package store
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+)
+
+// coordinationMetrics are a coordinator's counters.
+type coordinationMetrics struct {
+	expired prometheus.Counter
+	panics  prometheus.Counter
+}
+
+func newCoordinationMetrics(reg prometheus.Registerer) *coordinationMetrics {
+	m := &coordinationMetrics{
+		expired: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "rollcall", Subsystem: "coordination", Name: "sessions_expired_total",
+			Help: "Sessions that this node ended as leader because their TTL had passed.",
+		}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "rollcall", Subsystem: "coordination", Name: "panics_total",
+			Help: "Attempts to end sessions that panicked; each is a defect.",
+		}),
+	}
+	reg.MustRegister(m.expired, m.panics)
+	return m
+}
+
+var (
+	sessionsDesc = prometheus.NewDesc("rollcall_coordination_sessions", "Sessions in this node's state.", nil, nil)
+	keysDesc     = prometheus.NewDesc("rollcall_coordination_keys", "Keys in this node's state.", nil, nil)
+	permitsDesc  = prometheus.NewDesc("rollcall_coordination_permits", "Locks and semaphores, by kind and by what there is of each: themselves, holders and who waits for one.", []string{"kind", "of"}, nil)
+	waitingDesc  = prometheus.NewDesc("rollcall_coordination_watchers", "Reads of this node that wait for a change of a key, a session or a lock.", nil, nil)
+)
+
+// coordinationGauges shows sessions, keys and locks at the moment of a scrape. It walks sessions and locks.
+type coordinationGauges struct{ s *Raft }
+
+// Describe implements prometheus.Collector.
+func (coordinationGauges) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{sessionsDesc, keysDesc, permitsDesc, waitingDesc} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g coordinationGauges) Collect(metrics chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
+	}
+	v := g.s.machine.KV()
+	sessions := 0
+	for range v.Sessions() {
+		sessions++
+	}
+	gauge(sessionsDesc, sessions)
+	gauge(keysDesc, v.Len())
+	gauge(waitingDesc, g.s.keys.Len())
+	for kind, name := range map[kv.Kind]string{kv.Lock: "lock", kv.Semaphore: "semaphore"} {
+		all, holders, queue := 0, 0, 0
+		for p := range v.AllPermits(kind) {
+			all, holders, queue = all+1, holders+len(p.Holders), queue+len(p.Queue)
+		}
+		gauge(permitsDesc, all, name, "all")
+		gauge(permitsDesc, holders, name, "holders")
+		gauge(permitsDesc, queue, name, "queue")
+	}
+}
