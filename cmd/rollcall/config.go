@@ -22,6 +22,7 @@ type Config struct {
 	Eviction         EvictionConfig         `yaml:"eviction"`
 	SelfPreservation SelfPreservationConfig `yaml:"self-preservation"`
 	EurekaCompat     EurekaCompatConfig     `yaml:"eureka-compat"`
+	Checks           ChecksConfig           `yaml:"checks"`
 	RateLimiter      RateLimiterConfig      `yaml:"rate-limiter"`
 	Replication      ReplicationConfig      `yaml:"replication"`
 	Limits           LimitsConfig           `yaml:"limits"`
@@ -136,6 +137,7 @@ func defaultConfig() *Config {
 		Eviction:         EvictionConfig{Interval: time.Second},
 		SelfPreservation: defaultSelfPreservation(),
 		EurekaCompat:     defaultEurekaCompat(),
+		Checks:           ChecksConfig{Probes: true, AllowLoopback: true},
 		RateLimiter:      defaultRateLimiter(),
 		Replication:      defaultReplication(),
 		Limits:           defaultLimits(),

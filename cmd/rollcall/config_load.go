@@ -97,6 +97,9 @@ func loadSettings(in inputs) (settings, error) {
 	if s.Mode == modeAP && s.sources["reads.eureka"] == fromDefault {
 		s.Reads.Eureka = httpd.ReadsStale.String() // there is nothing else
 	}
+	if s.sources["checks.allow-loopback"] == fromDefault {
+		s.Checks.AllowLoopback = loopback(s.HTTP.Addr) // clients of this machine alone may name it
+	}
 	return s, s.Validate()
 }
 

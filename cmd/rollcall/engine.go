@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/cmd/probe"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/replication"
@@ -22,6 +23,8 @@ type engine struct {
 	cluster httpd.Cluster
 	members httpd.Members // nil: nodes are not members of anything
 	peers   *peers
+	// coordination is sessions, keys and locks; nil: they need consensus, which this node is without.
+	coordination httpd.Coordination
 	// setSyncDelay is store.Raft's or store.Local's.
 	setSyncDelay func(time.Duration)
 }
@@ -43,7 +46,7 @@ func (c *Config) openEngine(env engineEnv) (*engine, error) {
 	return c.openRaft(env)
 }
 
-// openRaft makes the engine of a node of a cluster: while it leads it sends to the peers.
+// openRaft makes the engine of a node of a cluster.
 func (c *Config) openRaft(env engineEnv) (*engine, error) {
 	p := &peers{datacenter: c.Datacenter, node: env.name}
 	config := c.raftConfig(env)
@@ -65,10 +68,37 @@ func (c *Config) openRaft(env engineEnv) (*engine, error) {
 	}
 	run := func(ctx context.Context) error {
 		return together(ctx, raft.Run, func(ctx context.Context) {
-			raft.WhileLeading(ctx, func(ctx context.Context) { p.send(ctx, env.log) })
+			c.lead(ctx, raft, p, env)
 		})
 	}
-	return &engine{service: service, run: run, cluster: cluster{raft}, members: members{raft}, peers: p, setSyncDelay: raft.SetSyncDelay}, nil
+	return &engine{
+		service: service, run: run, cluster: cluster{raft}, members: members{raft}, peers: p,
+		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay,
+	}, nil
+}
+
+// lead does beside the store what only a leader does: it sends to the peers and probes services.
+func (c *Config) lead(ctx context.Context, raft *store.Raft, p *peers, env engineEnv) {
+	var both sync.WaitGroup
+	defer both.Wait()
+	both.Go(func() {
+		raft.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) { p.send(ctx, env.log) })
+	})
+	if c.Checks.Probes {
+		prober := c.prober(raft, env)
+		both.Go(func() { raft.WhileLeading(ctx, prober.Run) })
+	}
+}
+
+// prober makes what runs the HTTP and TCP checks of services.
+func (c *Config) prober(raft *store.Raft, env engineEnv) *probe.Prober {
+	return probe.New(probe.Config{
+		Registry:      raft,
+		Watch:         func() (<-chan struct{}, func()) { return raft.Coordination().WatchCatalog("") },
+		AllowLoopback: c.Checks.AllowLoopback,
+		Log:           env.log,
+		Metrics:       env.metrics,
+	})
 }
 
 // openLocal makes the engine of a node without consensus: once it has what the others have, it sends

@@ -86,6 +86,7 @@ func (n *node) handle(c *Config, name string, e *engine, metrics *prometheus.Reg
 	}
 	config.Service, config.Cluster, config.Members = drainingService{e.service, n.draining}, e.cluster, e.members
 	config.Peers, config.EurekaSender = e.peers, e.peers.replicator.EurekaSender
+	config.Coordination = e.coordination
 	handler, err := httpd.New(config)
 	if err != nil {
 		return err
