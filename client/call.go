@@ -21,17 +21,25 @@ type call struct {
 	method string
 	path   []string // segments, not escaped
 	query  url.Values
-	body   []byte // JSON; nil: none
+	body   []byte // JSON unless raw is set; nil: none
+	raw    bool   // body is bytes
 	write  bool   // it changes something
 	// patience bounds one try; 0: the client's timeout.
 	patience time.Duration
+	// once makes a write that must not happen twice safe to repeat: servers answer it as they answered
+	// the first one of that text. "": it may happen twice.
+	once string
+	// consul: the route is one of Consul's, where 500 is also the answer to what makes no sense.
+	consul bool
 }
 
 // answer is what a server said, if its status is below 500 or there is no use in asking another one.
 type answer struct {
 	server string
 	status int
+	header http.Header
 	body   []byte
+	sent   time.Time // when the try began that brought it
 	// repeated: an earlier try of the same call, at another server, may have taken effect.
 	repeated bool
 }
@@ -50,7 +58,7 @@ func (c *Client) do(ctx context.Context, q call) (answer, error) {
 			a.repeated = maybe
 			return a, nil
 		}
-		maybe = maybe || q.write && mayHaveWritten(err)
+		maybe = maybe || q.write && q.mayHaveWritten(err)
 		errs = append(errs, err)
 		if errors.Is(err, ErrUnknownOutcome) || ctx.Err() != nil {
 			break
@@ -70,6 +78,7 @@ func (c *Client) try(ctx context.Context, server string, q call) (answer, error)
 	if err != nil {
 		return answer{}, err
 	}
+	sent := time.Now()
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return answer{}, err
@@ -82,8 +91,8 @@ func (c *Client) try(ctx context.Context, server string, q call) (answer, error)
 	if err != nil {
 		return answer{}, fmt.Errorf("read the answer of %s: %w", server, err)
 	}
-	a := answer{server: server, status: resp.StatusCode, body: body}
-	if err := a.refusal(); err != nil && err.elsewhere() {
+	a := answer{server: server, status: resp.StatusCode, header: resp.Header, body: body, sent: sent}
+	if err := a.refusal(); err != nil && q.elsewhere(err) {
 		return answer{}, err
 	}
 	return a, nil
@@ -99,9 +108,47 @@ func (q call) request(ctx context.Context, server string) (*http.Request, error)
 	}
 	req.Header.Set("Accept", jsonType)
 	if q.body != nil {
-		req.Header.Set("Content-Type", jsonType)
+		req.Header.Set("Content-Type", q.contentType())
+	}
+	if q.once != "" {
+		req.Header.Set("Idempotency-Key", q.once)
 	}
 	return req, nil
+}
+
+func (q call) contentType() string {
+	if q.raw {
+		return "application/octet-stream"
+	}
+	return jsonType
+}
+
+// What Consul's routes say with a 500 when nothing was done, and another server may do it.
+const (
+	noLeader     = "No cluster leader"
+	shuttingDown = "this node is shutting down; ask another one"
+)
+
+// unavailable says that a server is, in the form of Consul's routes.
+func (q call) unavailable(refused *StatusError) bool {
+	return q.consul && refused.Status == http.StatusInternalServerError && (refused.Message == noLeader || refused.Message == shuttingDown)
+}
+
+// elsewhere says whether another server may do better.
+func (q call) elsewhere(refused *StatusError) bool {
+	if q.consul && refused.Status == http.StatusInternalServerError {
+		return q.unavailable(refused)
+	}
+	return refused.elsewhere()
+}
+
+// mayHaveWritten says whether a write may have taken effect although this came back.
+func (q call) mayHaveWritten(err error) bool {
+	var refused *StatusError
+	if errors.As(err, &refused) && q.unavailable(refused) {
+		return false
+	}
+	return mayHaveWritten(err)
 }
 
 // url escapes each segment by itself, because an id may contain a slash.

@@ -1,5 +1,5 @@
 // Package client is the Go SDK for Rollcall: register an instance and keep its lease alive, look up
-// the others, and ask the cluster about itself.
+// the others, read and write keys, hold locks and semaphores, and ask the cluster about itself.
 //
 // A [Client] talks Eureka's protocol for the registry and Rollcall's own API for the rest. It fails
 // over between the servers that it is given and stays with one that answers. It caches nothing: each

@@ -15,6 +15,19 @@ var (
 	ErrUnknownMember = errors.New("the cluster has no such node")
 	// ErrUnknownPeer: the cluster replicates with no server of that name. Peers lists them.
 	ErrUnknownPeer = errors.New("no such peer")
+	// ErrNoKey: there is no such key.
+	ErrNoKey = errors.New("no such key")
+	// ErrNoSession: the cluster has no such session (any more). Create another one.
+	ErrNoSession = errors.New("no such session")
+	// ErrNotAcquired: the lock or semaphore is held by others.
+	ErrNotAcquired = errors.New("not acquired")
+	// ErrLimit: the semaphore is in use with another limit. Use that one, or wait until nobody does.
+	ErrLimit = errors.New("the semaphore has another limit")
+	// ErrLost: a lock or permit is not held any more, because its session ended, or because it was not
+	// renewed in time and may end at any moment.
+	ErrLost = errors.New("lost")
+	// ErrReleased: a lock or permit was given back by Release.
+	ErrReleased = errors.New("released")
 	// ErrUnknownOutcome: nobody knows whether the write took effect. Repeat it, or read.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )

@@ -1,0 +1,269 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// coordinator is a server of one lock ("demo") or semaphore in memory: the routes, parameters and
+// answers of Rollcall's own API and no others, with the rules for TTLs, queue and tokens.
+type coordinator struct {
+	t        *testing.T
+	mu       sync.Mutex
+	sessions map[string]*fakeSession
+	made     int
+	index    int
+	limit    int // 0: not fixed yet
+	holders  []fakeHolder
+	queue    []string // sessions
+	refuse   func(*http.Request) (*http.Response, error)
+	// mislay performs a request and loses its answer, if it says so.
+	mislay func(*http.Request) bool
+	calls  []string // METHOD path, values of sessions' ids included
+}
+
+type fakeSession struct {
+	ttl     time.Duration
+	request sessionRequest
+	renewed time.Time
+}
+
+type fakeHolder struct {
+	session string
+	fence   int
+	value   string
+}
+
+func newCoordinator(t *testing.T) *coordinator {
+	return &coordinator{t: t, sessions: make(map[string]*fakeSession), index: 40}
+}
+
+// answer is one server of the cluster.
+func (s *coordinator) answer(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	s.calls = append(s.calls, r.Method+" "+r.URL.Path)
+	refuse, mislay := s.refuse, s.mislay
+	s.mu.Unlock()
+	if refuse != nil {
+		if resp, err := refuse(r); resp != nil || err != nil {
+			return resp, err
+		}
+	}
+	body, _ := io.ReadAll(r.Body)
+	status, document := s.serve(r, body)
+	if mislay != nil && mislay(r) {
+		return nil, io.ErrUnexpectedEOF
+	}
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		s.t.Error(err)
+	}
+	return answered(status, string(text))
+}
+
+func (s *coordinator) serve(r *http.Request, body []byte) (int, any) {
+	path, ok := strings.CutPrefix(r.URL.Path, "/v1/rollcall/")
+	parts := strings.Split(path, "/")
+	q := r.URL.Query()
+	switch {
+	case !ok:
+	case r.Method == "POST" && path == "sessions":
+		return s.create(body)
+	case r.Method == "PUT" && len(parts) == 3 && parts[0] == "sessions" && parts[2] == "renew":
+		return s.renew(parts[1])
+	case r.Method == "DELETE" && len(parts) == 2 && parts[0] == "sessions":
+		return s.destroy(parts[1])
+	case r.Method == "PUT" && path == "locks/demo":
+		s.parameters(q, "session", "wait")
+		return s.acquire(r, q, string(body), 1)
+	case r.Method == "PUT" && path == "semaphores/demo":
+		s.parameters(q, "session", "wait", "limit")
+		var limit int
+		fmt.Sscan(q.Get("limit"), &limit)
+		return s.acquire(r, q, string(body), limit)
+	case r.Method == "DELETE" && (path == "locks/demo" || path == "semaphores/demo"):
+		s.parameters(q, "session", "fence")
+		return s.release(q)
+	}
+	s.t.Errorf("unexpected request: %s %s", r.Method, r.URL)
+	return 404, nil
+}
+
+// parameters complains of others than these.
+func (s *coordinator) parameters(q url.Values, known ...string) {
+	for name := range q {
+		if !slices.Contains(known, name) {
+			s.t.Errorf("unexpected parameter %s", name)
+		}
+	}
+}
+
+func (s *coordinator) create(body []byte) (int, any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var request sessionRequest
+	if err := json.Unmarshal(body, &request); err != nil {
+		return 400, map[string]string{"error": err.Error()}
+	}
+	ttl, err := time.ParseDuration(request.TTL)
+	if err != nil {
+		return 400, map[string]string{"error": err.Error()}
+	}
+	s.made++
+	id := fmt.Sprintf("s%d", s.made)
+	s.sessions[id] = &fakeSession{ttl: ttl, request: request, renewed: time.Now()}
+	return 200, map[string]string{"id": id}
+}
+
+func (s *coordinator) renew(id string) (int, any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+	session := s.sessions[id]
+	if session == nil {
+		return 404, map[string]string{"error": "no such session"}
+	}
+	session.renewed = time.Now()
+	return 200, map[string]string{"id": id}
+}
+
+func (s *coordinator) destroy(id string) (int, any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[id] == nil {
+		return 404, map[string]string{"error": "no such session"}
+	}
+	if s.holds(id) >= 0 {
+		s.t.Errorf("session %s was destroyed while it held the lock, which leaves a lock-delay", id)
+	}
+	s.end(id)
+	return 200, map[string]bool{"destroyed": true}
+}
+
+// expire ends the sessions whose TTL has passed.
+func (s *coordinator) expire() {
+	for id, session := range s.sessions {
+		if time.Since(session.renewed) >= session.ttl {
+			s.end(id)
+		}
+	}
+}
+
+func (s *coordinator) end(id string) {
+	delete(s.sessions, id)
+	s.queue = slices.DeleteFunc(s.queue, func(q string) bool { return q == id })
+	s.holders = slices.DeleteFunc(s.holders, func(h fakeHolder) bool { return h.session == id })
+}
+
+func (s *coordinator) holds(id string) int {
+	return slices.IndexFunc(s.holders, func(h fakeHolder) bool { return h.session == id })
+}
+
+// acquire waits as the server does, and lets who stops waiting leave the queue.
+func (s *coordinator) acquire(r *http.Request, q url.Values, value string, limit int) (int, any) {
+	id := q.Get("session")
+	patience, _ := time.ParseDuration(q.Get("wait"))
+	if limit < 1 {
+		s.t.Errorf("limit %d", limit)
+	}
+	for end := time.Now().Add(patience); ; {
+		status, document, done := s.take(id, value, limit, patience > 0)
+		if done || r.Context().Err() != nil || !time.Now().Before(end) {
+			s.leave(id)
+			return status, document
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-r.Context().Done():
+		}
+	}
+}
+
+func (s *coordinator) leave(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = slices.DeleteFunc(s.queue, func(q string) bool { return q == id })
+}
+
+func (s *coordinator) take(id, value string, limit int, queue bool) (status int, document any, done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+	if s.sessions[id] == nil {
+		return 404, map[string]string{"error": "no such session"}, true
+	}
+	if len(s.holders)+len(s.queue) == 0 {
+		s.limit = limit
+	}
+	if limit != s.limit {
+		return 409, map[string]any{"error": fmt.Sprintf("the limit is %d", s.limit)}, true
+	}
+	first := len(s.queue) == 0 || s.queue[0] == id
+	if at := s.holds(id); at < 0 && first && len(s.holders) < limit {
+		s.index++
+		s.holders = append(s.holders, fakeHolder{session: id, fence: s.index, value: value})
+	}
+	if at := s.holds(id); at >= 0 {
+		return 200, map[string]any{"acquired": true, "fence": s.holders[at].fence}, true
+	}
+	if queue && !slices.Contains(s.queue, id) {
+		s.queue = append(s.queue, id)
+	}
+	var holders []map[string]any
+	for _, h := range s.holders {
+		holders = append(holders, map[string]any{"session": h.session, "fence": h.fence, "value": []byte(h.value)})
+	}
+	return 200, map[string]any{"acquired": false, "place": slices.Index(s.queue, id) + 1, "holders": holders}, false
+}
+
+func (s *coordinator) release(q url.Values) (int, any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+	id := q.Get("session")
+	s.queue = slices.DeleteFunc(s.queue, func(queued string) bool { return queued == id })
+	at := s.holds(id)
+	if at < 0 || q.Has("fence") && q.Get("fence") != fmt.Sprint(s.holders[at].fence) {
+		return 200, map[string]bool{"released": false}
+	}
+	s.holders = slices.Delete(s.holders, at, at+1)
+	return 200, map[string]bool{"released": true}
+}
+
+// refusing makes the server answer otherwise; nil: as usual again.
+func (s *coordinator) refusing(refuse func(*http.Request) (*http.Response, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
+}
+
+// left says what is left behind: sessions, holders and waiters.
+func (s *coordinator) left() (sessions, holders, waiters int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions), len(s.holders), len(s.queue)
+}
+
+// count is how often a request was made.
+func (s *coordinator) count(call string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, c := range s.calls {
+		if c == call {
+			n++
+		}
+	}
+	return n
+}

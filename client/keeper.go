@@ -1,0 +1,137 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// keeper renews a session until it is closed or lost. Lost means that the session may have ended: its
+// TTL has passed since the last renewal that succeeded was sent, by this process's monotonic clock.
+// The cluster counts from when that renewal arrived, so it lets nobody else in before.
+type keeper struct {
+	client  *Client
+	session string
+	ttl     time.Duration
+	ctx     context.Context // ends when the session is lost or closed; its cause says which
+	end     context.CancelCauseFunc
+	stopped chan struct{} // closed when run has returned
+
+	mu       sync.Mutex
+	deadline time.Time // when the session is lost; it has a monotonic reading
+}
+
+// keep creates a session and keeps it alive. The caller must close the keeper. ctx gives its values to
+// the keeper's context, and bounds the creation only.
+func (c *Client) keep(ctx context.Context, o SessionOptions) (*keeper, error) {
+	s, sent, err := c.createSession(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	ttl := o.ttl()
+	k := &keeper{client: c, session: s.ID, ttl: ttl, stopped: make(chan struct{}), deadline: sent.Add(ttl)}
+	k.ctx, k.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	go k.run()
+	return k, nil
+}
+
+// run renews the session until it is lost or closed: every third of its TTL, and every tenth while that
+// fails.
+func (k *keeper) run() {
+	defer close(k.stopped)
+	failing := false
+	for pause := k.ttl / 3; k.sleep(pause); {
+		err := k.renew()
+		switch {
+		case noSession(err):
+			k.end(fmt.Errorf("%w: %w", ErrLost, err))
+		case err != nil:
+			pause = k.ttl / 10
+		default:
+			pause = k.ttl / 3
+		}
+		k.report(failing, err)
+		failing = err != nil
+	}
+}
+
+// report logs changes between success and failure, not each failure.
+func (k *keeper) report(failed bool, err error) {
+	switch {
+	case k.ctx.Err() != nil:
+	case err != nil && !failed:
+		k.client.log.Warn("session not renewed, trying again", "session", k.session, "err", err, "remains", k.remains())
+	case err == nil && failed:
+		k.client.log.Info("session renewed again", "session", k.session)
+	}
+}
+
+// sleep waits until something is due, and says whether the session is still kept.
+func (k *keeper) sleep(d time.Duration) bool {
+	return wait(k.ctx, min(d, k.remains())) && k.valid()
+}
+
+func (k *keeper) renew() error {
+	ctx, cancel := context.WithTimeout(k.ctx, k.remains())
+	defer cancel()
+	// A try that takes long leaves time for others.
+	_, sent, err := k.client.renewSession(ctx, k.session, min(k.client.timeout, k.ttl/6))
+	if err != nil {
+		return err
+	}
+	k.extend(sent)
+	return nil
+}
+
+// extend puts off the deadline, unless the session was lost before the answer came.
+func (k *keeper) extend(sent time.Time) {
+	if !k.valid() {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.deadline = sent.Add(k.ttl)
+}
+
+func (k *keeper) remains() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Until(k.deadline)
+}
+
+var errNotRenewed = errors.New("its session was not renewed in time")
+
+// valid says whether the session is kept: it looks at the clock, because no timer has run yet in a
+// process that has just gone on after a pause. Once it was false it stays so.
+func (k *keeper) valid() bool {
+	if k.remains() <= 0 {
+		k.end(fmt.Errorf("%w: %w", ErrLost, errNotRenewed))
+	}
+	return k.ctx.Err() == nil
+}
+
+// close ends the renewals and waits for that. The session itself stays until its TTL has passed.
+func (k *keeper) close(cause error) {
+	k.end(cause)
+	<-k.stopped
+}
+
+// keptContext is a keeper's context that looks at the clock whenever it is asked.
+type keptContext struct {
+	context.Context
+	keeper *keeper
+}
+
+// Done implements context.Context.
+func (c keptContext) Done() <-chan struct{} {
+	c.keeper.valid()
+	return c.Context.Done()
+}
+
+// Err implements context.Context.
+func (c keptContext) Err() error {
+	c.keeper.valid()
+	return c.Context.Err()
+}

@@ -1,0 +1,224 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+)
+
+// KV is the cluster's keys and values, on Consul's routes (/v1/kv). Safe for concurrent use.
+type KV struct{ client *Client }
+
+// KV returns the cluster's keys and values.
+func (c *Client) KV() KV { return KV{c} }
+
+// Entry is a key's. The names of its members in JSON are Consul's.
+type Entry struct {
+	Key         string
+	Value       []byte
+	Flags       uint64 // free for use
+	Session     string // the holder's; "": nobody holds the key
+	LockIndex   uint64 // how often it was acquired by a new holder
+	CreateIndex uint64
+	ModifyIndex uint64 // what CAS compares
+	// Fence is the token of the key's last acquisition, of entries that Get returns; 0: it was never
+	// acquired. The acquisition lasts while there is a Session.
+	Fence uint64 `json:"-"`
+}
+
+// Write is one conditional write of a key. At most one of CAS, Acquire and Release is set.
+type Write struct {
+	Key   string
+	Value []byte // at most 512 KiB
+	Flags uint64
+	// CAS, if not nil: write if the key's ModifyIndex is this; 0: if there is no such key.
+	CAS     *uint64
+	Acquire string // a session, which becomes the holder unless another one is
+	Release string // a session, which must be the holder and ceases to be it
+	// Fence, if not nil, is an acquisition that must still last, of this key or of anything else.
+	Fence *kv.Fence
+}
+
+// Written is the outcome of a write that was tried.
+type Written struct {
+	OK    bool   // false: the condition did not hold, and nothing was changed
+	Fence uint64 // token of the key's acquisition, after Acquire; where Write.Fence did not hold, of who holds now; 0: none
+}
+
+// Get returns a key's entry. ErrNoKey: there is none.
+func (k KV) Get(ctx context.Context, key string) (Entry, error) {
+	a, err := k.read(ctx, key, make(url.Values), 0)
+	if err != nil {
+		return Entry{}, fmt.Errorf("get key %q: %w", key, err)
+	}
+	entries, err := a.entries()
+	if err == nil && len(entries) == 0 {
+		err = ErrNoKey
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("get key %q: %w", key, err)
+	}
+	entries[0].Fence = a.fence()
+	return entries[0], nil
+}
+
+// List returns the entries whose keys begin with prefix, in byte order; none if there are none.
+func (k KV) List(ctx context.Context, prefix string) ([]Entry, error) {
+	a, err := k.read(ctx, prefix, url.Values{"recurse": {""}}, 0)
+	if err != nil {
+		return nil, fmt.Errorf("list keys %q: %w", prefix, err)
+	}
+	entries, err := a.entries()
+	if err != nil {
+		return nil, fmt.Errorf("list keys %q: %w", prefix, err)
+	}
+	return entries, nil
+}
+
+// Keys returns the keys that begin with prefix, in byte order. With a separator each is cut after the
+// first one that follows the prefix, and each cut is listed once; "": whole keys.
+func (k KV) Keys(ctx context.Context, prefix, separator string) ([]string, error) {
+	parameters := url.Values{"keys": {""}}
+	if separator != "" {
+		parameters.Set("separator", separator)
+	}
+	var keys []string
+	a, err := k.read(ctx, prefix, parameters, 0)
+	if err == nil && a.status != http.StatusNotFound {
+		err = a.decode(&keys)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list keys %q: %w", prefix, err)
+	}
+	return keys, nil
+}
+
+// read asks for a key, or for those that begin with it, at the client's consistency.
+func (k KV) read(ctx context.Context, key string, query url.Values, patience time.Duration) (answer, error) {
+	switch k.client.consistency {
+	case "stale":
+		query.Set("stale", "")
+	case "linearizable":
+		query.Set("consistent", "")
+	}
+	return k.client.do(ctx, call{method: http.MethodGet, path: kvPath(key), query: query, patience: patience, consul: true})
+}
+
+// Put writes a key's value, whatever it was and whoever holds it.
+func (k KV) Put(ctx context.Context, key string, value []byte) error {
+	_, err := k.Write(ctx, Write{Key: key, Value: value})
+	return err
+}
+
+// CAS writes a key's value if its ModifyIndex is index (0: if there is no such key), and says whether
+// it did.
+func (k KV) CAS(ctx context.Context, key string, value []byte, index uint64) (bool, error) {
+	w, err := k.Write(ctx, Write{Key: key, Value: value, CAS: &index})
+	return w.OK, err
+}
+
+// Write writes a key under conditions. It may be repeated by this package when a server dies, and
+// takes effect once all the same.
+func (k KV) Write(ctx context.Context, w Write) (Written, error) {
+	body := w.Value
+	if body == nil {
+		body = []byte{}
+	}
+	a, err := k.client.do(ctx, call{
+		method: http.MethodPut, path: kvPath(w.Key), query: w.query(), body: body, raw: true, write: true, consul: true, once: rand.Text(),
+	})
+	if err == nil {
+		if refusal := a.refusal(); refusal != nil {
+			err = refusal
+		}
+	}
+	if err != nil {
+		return Written{}, fmt.Errorf("write key %q: %w", w.Key, err)
+	}
+	return Written{OK: a.yes(), Fence: a.fence()}, nil
+}
+
+func (w Write) query() url.Values {
+	q := make(url.Values)
+	if w.Flags != 0 {
+		q.Set("flags", strconv.FormatUint(w.Flags, 10))
+	}
+	if w.CAS != nil {
+		q.Set("cas", strconv.FormatUint(*w.CAS, 10))
+	}
+	if w.Acquire != "" {
+		q.Set("acquire", w.Acquire)
+	}
+	if w.Release != "" {
+		q.Set("release", w.Release)
+	}
+	if w.Fence != nil {
+		setFence(q, w.Key, *w.Fence)
+	}
+	return q
+}
+
+// Delete removes a key, whoever holds it; one that is absent stays so.
+func (k KV) Delete(ctx context.Context, key string) error {
+	_, err := k.remove(ctx, key, nil)
+	return err
+}
+
+// DeleteCAS removes a key if its ModifyIndex is index, and says whether it is absent now.
+func (k KV) DeleteCAS(ctx context.Context, key string, index uint64) (bool, error) {
+	return k.remove(ctx, key, url.Values{"cas": {strconv.FormatUint(index, 10)}})
+}
+
+// DeleteTree removes all keys that begin with prefix; "": all there are.
+func (k KV) DeleteTree(ctx context.Context, prefix string) error {
+	_, err := k.remove(ctx, prefix, url.Values{"recurse": {""}})
+	return err
+}
+
+func (k KV) remove(ctx context.Context, key string, query url.Values) (bool, error) {
+	a, err := k.client.do(ctx, call{method: http.MethodDelete, path: kvPath(key), query: query, write: true, consul: true, once: rand.Text()})
+	if err == nil {
+		if refusal := a.refusal(); refusal != nil {
+			err = refusal
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("delete key %q: %w", key, err)
+	}
+	return a.yes(), nil
+}
+
+// kvPath is the path of a key, which is one segment whatever it contains.
+func kvPath(key string) []string { return []string{"v1", "kv", key} }
+
+// entries are the entries that an answer lists; none with 404.
+func (a answer) entries() ([]Entry, error) {
+	if a.status == http.StatusNotFound {
+		return nil, nil
+	}
+	if refusal := a.refusal(); refusal != nil {
+		return nil, refusal
+	}
+	var entries []Entry
+	if err := json.Unmarshal(a.body, &entries); err != nil {
+		return nil, fmt.Errorf("answer of %s: %w", a.server, err)
+	}
+	return entries, nil
+}
+
+// yes says whether an answer of Consul's routes is true.
+func (a answer) yes() bool { return strings.TrimSpace(string(a.body)) == "true" }
+
+// fence is the token that comes with an answer; 0: none.
+func (a answer) fence() uint64 {
+	fence, _ := strconv.ParseUint(a.header.Get("X-Rollcall-Fence"), 10, 64)
+	return fence
+}

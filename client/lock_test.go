@@ -1,0 +1,355 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// lockOf acquires the lock or fails the test.
+func lockOf(t *testing.T, c *Client) *Held {
+	t.Helper()
+	h, err := c.AcquireLock(t.Context(), LockOptions{Name: "demo", Value: []byte("me")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestALockIsHeldUntilItIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCoordinator(t)
+		h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
+		time.Sleep(time.Hour)
+		if !h.Valid() || h.Err() != nil || h.Context().Err() != nil || h.Fence().Index != 41 || h.Fence().Name != "demo" {
+			t.Errorf("after an hour: valid %v, %v, fence %+v, want it held with token 41", h.Valid(), h.Err(), h.Fence())
+		}
+		if got := s.count("PUT /v1/rollcall/sessions/s1/renew"); got != 719 && got != 720 {
+			t.Errorf("renewed %d times in an hour, want once every 5 s", got)
+		}
+		for range 2 {
+			if err := h.Release(t.Context()); err != nil {
+				t.Errorf("release: %v", err)
+			}
+		}
+		if sessions, holders, _ := s.left(); sessions+holders != 0 {
+			t.Errorf("%d sessions and %d holders are left", sessions, holders)
+		}
+		if h.Valid() || !errors.Is(h.Err(), ErrReleased) || !errors.Is(context.Cause(h.Context()), ErrReleased) {
+			t.Errorf("after its release: valid %v, %v, want %v", h.Valid(), h.Err(), ErrReleased)
+		}
+	})
+}
+
+func TestTheSecondWaitsForTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCoordinator(t)
+		c := servers{"a": s.answer}.client(t, "a")
+		first := lockOf(t, c)
+		time.AfterFunc(2*time.Minute, func() { first.Release(context.Background()) })
+		start := time.Now()
+		second := lockOf(t, c)
+		if waited := time.Since(start); waited < 2*time.Minute || waited > 2*time.Minute+time.Second {
+			t.Errorf("waited %v, want two minutes", waited)
+		}
+		if first.Valid() || second.Fence().Index <= first.Fence().Index {
+			t.Errorf("first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
+		}
+		if err := second.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		options LockOptions
+		limit   time.Duration
+		want    error
+	}{
+		{name: "who only tries", options: LockOptions{Name: "demo", Try: true}, limit: time.Hour, want: ErrNotAcquired},
+		{name: "whose time is up", options: LockOptions{Name: "demo"}, limit: 40 * time.Second, want: context.DeadlineExceeded},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newCoordinator(t)
+				c := servers{"a": s.answer}.client(t, "a")
+				first := lockOf(t, c)
+				ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
+				defer cancel()
+				if _, err := c.AcquireLock(ctx, tc.options); !errors.Is(err, tc.want) {
+					t.Errorf("got %v, want %v", err, tc.want)
+				}
+				if sessions, holders, waiters := s.left(); sessions != 1 || holders != 1 || waiters != 0 {
+					t.Errorf("%d sessions, %d holders, %d waiters are left, want the first's", sessions, holders, waiters)
+				}
+				first.Release(t.Context())
+			})
+		})
+	}
+}
+
+func TestALockThatCannotBeRenewedIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		refuse func(*http.Request) (*http.Response, error)
+		want   time.Duration
+		says   error
+	}{
+		{name: "no server is there", refuse: unreachable, want: 20 * time.Second, says: errNotRenewed},
+		{name: "servers are silent", refuse: silent, want: 20 * time.Second, says: errNotRenewed},
+		{name: "no leader is there", refuse: always(503, ""), want: 20 * time.Second, says: errNotRenewed},
+		{name: "nobody knows the outcome", refuse: always(504, "", "X-Rollcall-Outcome", "unknown"), want: 20 * time.Second, says: errNotRenewed},
+		{name: "the session is gone", refuse: always(404, ""), want: 10 * time.Second, says: ErrNoSession},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newCoordinator(t)
+				c := servers{"a": s.answer, "b": s.answer}.client(t, "a", "b")
+				start := time.Now()
+				h := lockOf(t, c)
+				time.AfterFunc(6*time.Second, func() { s.refusing(tc.refuse) })
+				<-h.Context().Done()
+				if lost := time.Since(start); lost != tc.want {
+					t.Errorf("lost after %v, want %v", lost, tc.want)
+				}
+				if err := h.Err(); !errors.Is(err, ErrLost) || !errors.Is(err, tc.says) {
+					t.Errorf("got %v, want %v and %v", err, ErrLost, tc.says)
+				}
+				s.refusing(nil)
+				if err := h.Release(t.Context()); !errors.Is(err, ErrLost) {
+					t.Errorf("release: %v, want %v", err, ErrLost)
+				}
+			})
+		})
+	}
+}
+
+func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCoordinator(t)
+		var down atomic.Bool
+		a := func(r *http.Request) (*http.Response, error) {
+			if down.Load() {
+				return silent(r)
+			}
+			return s.answer(r)
+		}
+		h := lockOf(t, servers{"a": a, "b": s.answer}.client(t, "a", "b"))
+		time.Sleep(6 * time.Second)
+		down.Store(true)
+		time.Sleep(time.Minute)
+		s.refusing(always(503, ""))
+		time.Sleep(9 * time.Second)
+		s.refusing(nil)
+		time.Sleep(time.Minute)
+		if err := h.Err(); err != nil {
+			t.Errorf("got %v, want the lock still held", err)
+		}
+		if err := h.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAHolderThatWasPausedFindsItsLockLostAtTheFirstLook moves the deadline instead of the clock: no
+// timer has run, as in a process that has just gone on.
+func TestAHolderThatWasPausedFindsItsLockLostAtTheFirstLook(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		lost func(*Held) bool
+	}{
+		{name: "Valid", lost: func(h *Held) bool { return !h.Valid() }},
+		{name: "Err", lost: func(h *Held) bool { return errors.Is(h.Err(), ErrLost) }},
+		{name: "the context's error", lost: func(h *Held) bool { return h.Context().Err() != nil }},
+		{name: "the context's channel", lost: func(h *Held) bool {
+			select {
+			case <-h.Context().Done():
+				return true
+			default:
+				return false
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newCoordinator(t)
+				h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
+				h.keeper.mu.Lock()
+				h.keeper.deadline = time.Now()
+				h.keeper.mu.Unlock()
+				if !tc.lost(h) {
+					t.Error("it is held after its deadline")
+				}
+				time.Sleep(time.Minute)
+				if h.Valid() {
+					t.Error("it came back")
+				}
+				if got := s.count("PUT /v1/rollcall/sessions/s1/renew"); got != 0 {
+					t.Errorf("the lost session was renewed %d times", got)
+				}
+				h.Release(t.Context())
+			})
+		})
+	}
+}
+
+func TestAnAcquisitionWhoseAnswerIsLostIsFoundAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCoordinator(t)
+		losses := 1
+		s.mislay = func(r *http.Request) bool {
+			losses--
+			return r.Method == "PUT" && losses >= -1
+		}
+		h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
+		if h.Fence().Index != 41 || s.count("PUT /v1/rollcall/locks/demo") < 2 || s.made != 1 {
+			t.Errorf("token %d after %d requests of %d sessions, want the first token by a second request of one session", h.Fence().Index, s.count("PUT /v1/rollcall/locks/demo"), s.made)
+		}
+		h.Release(t.Context())
+	})
+}
+
+func TestAReleaseWhoseAnswerIsLostIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCoordinator(t)
+		h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
+		lost := false
+		s.mislay = func(r *http.Request) bool {
+			first := !lost && r.Method == "DELETE"
+			lost = lost || first
+			return first
+		}
+		if err := h.Release(t.Context()); err != nil || !lost {
+			t.Errorf("got %v, want success after a lost answer", err)
+		}
+		if sessions, holders, _ := s.left(); sessions+holders != 0 {
+			t.Errorf("%d sessions and %d holders are left", sessions, holders)
+		}
+	})
+}
+
+func TestAReleaseWithoutServersEndsWhenTheLockEndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCoordinator(t)
+		h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
+		s.refusing(unreachable)
+		start := time.Now()
+		if err := h.Release(t.Context()); err == nil {
+			t.Error("no error, although nobody was told")
+		}
+		if took := time.Since(start); took > DefaultSessionTTL+time.Second {
+			t.Errorf("took %v, want at most the TTL", took)
+		}
+	})
+}
+
+func TestAWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCoordinator(t)
+		c := servers{"a": s.answer}.client(t, "a")
+		first := lockOf(t, c)
+		time.AfterFunc(time.Second, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.end("s2")
+		})
+		time.AfterFunc(20*time.Second, func() { first.Release(context.Background()) })
+		second := lockOf(t, c)
+		if second.Session() != "s3" {
+			t.Errorf("acquired by session %s, want a third one", second.Session())
+		}
+		second.Release(t.Context())
+	})
+}
+
+func TestRefusalsEndTheWait(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		refuse func(*http.Request) (*http.Response, error)
+		says   string
+	}{
+		{name: "no coordination", refuse: always(501, `{"error":"needs consensus"}`), says: "needs consensus"},
+		{name: "a bad request", refuse: always(400, `{"error":"the TTL is too short"}`), says: "the TTL is too short"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, err := servers{"a": tc.refuse}.client(t, "a").AcquireLock(t.Context(), LockOptions{Name: "demo"})
+				if err == nil || !strings.Contains(err.Error(), tc.says) {
+					t.Errorf("got %v, want %q", err, tc.says)
+				}
+			})
+		})
+	}
+	if _, err := (servers{"a": unreachable}).client(t, "a").AcquireLock(t.Context(), LockOptions{Name: "demo", Try: true}); err == nil {
+		t.Error("a try without servers came back without an error")
+	}
+	if _, err := (servers{"a": unreachable}).client(t, "a").AcquireLock(t.Context(), LockOptions{}); err == nil {
+		t.Error("a lock without a name was acquired")
+	}
+}
+
+func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCoordinator(t)
+		c := servers{"a": s.answer}.client(t, "a")
+		permit := func(limit int) (*Held, error) {
+			return c.AcquireSemaphore(t.Context(), SemaphoreOptions{Limit: limit, LockOptions: LockOptions{Name: "demo", Try: true}})
+		}
+		var held []*Held
+		for range 2 {
+			h, err := permit(2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, h)
+		}
+		if _, err := permit(2); !errors.Is(err, ErrNotAcquired) {
+			t.Errorf("the third got %v, want %v", err, ErrNotAcquired)
+		}
+		if _, err := permit(3); !errors.Is(err, ErrLimit) {
+			t.Errorf("with another limit: %v, want %v", err, ErrLimit)
+		}
+		if _, err := permit(0); err == nil {
+			t.Error("a limit of 0 was taken")
+		}
+		for _, h := range held {
+			if err := h.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestALockTellsItsSessionWhatToBe(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		options LockOptions
+		want    sessionRequest
+	}{
+		{name: "defaults", want: sessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "15s", Behavior: "release"}},
+		{name: "given", options: LockOptions{TTL: 3 * time.Second, LockDelay: time.Second}, want: sessionRequest{Name: `lock "demo"`, TTL: "3s", LockDelay: "1s", Behavior: "release"}},
+		{name: "no lock-delay", options: LockOptions{LockDelay: -1}, want: sessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "0s", Behavior: "release"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newCoordinator(t)
+				tc.options.Name = "demo"
+				h, err := servers{"a": s.answer}.client(t, "a").AcquireLock(t.Context(), tc.options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := s.sessions["s1"].request; got != tc.want {
+					t.Errorf("got %+v, want %+v", got, tc.want)
+				}
+				h.Release(t.Context())
+			})
+		})
+	}
+}

@@ -1,0 +1,44 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// PruneOptions say what Prune removes.
+type PruneOptions struct {
+	Service string // of one service only; "": of all
+	DryRun  bool   // remove nothing, say what would be removed
+}
+
+// Pruned is an instance that Prune removed, or would remove.
+type Pruned struct {
+	App    string `json:"app"`
+	ID     string `json:"id"`
+	Node   string `json:"node,omitempty"`
+	Status string `json:"status"`           // before
+	Reason string `json:"reason,omitempty"` // why it is not passing
+}
+
+// Prune removes the instances that are not passing: those whose checks are warning or critical, or
+// whose status is not UP. It returns them.
+func (c *Client) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
+	q := url.Values{"not-passing": {""}}
+	if o.Service != "" {
+		q.Set("service", o.Service)
+	}
+	if o.DryRun {
+		q.Set("dry-run", "")
+	}
+	var all []Pruned
+	a, err := c.do(ctx, call{method: http.MethodPost, path: []string{"v1", "rollcall", "prune"}, query: q, write: !o.DryRun})
+	if err == nil {
+		err = a.decode(&all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("prune: %w", err)
+	}
+	return all, nil
+}
