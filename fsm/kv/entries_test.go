@@ -1,0 +1,296 @@
+package kv
+
+import (
+	"bytes"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestFirstWriteCreatesAnEntry(t *testing.T) {
+	r := newRig(t)
+	res := r.yes(KeyOp{Verb: Set, Key: "a", Value: []byte("1"), Flags: math.MaxUint64})
+	want := &Entry{Key: "a", Value: []byte("1"), Flags: math.MaxUint64, CreateIndex: res.Index, ModifyIndex: res.Index}
+	if got := r.entry("a"); !reflect.DeepEqual(got, want) {
+		t.Errorf("entry is %+v, want %+v", got, want)
+	}
+}
+
+func TestWriteThatChangesNothingIsNoChange(t *testing.T) {
+	tests := []struct {
+		name string
+		op   KeyOp
+	}{
+		{"set", KeyOp{Verb: Set, Key: "a", Value: []byte("held")}},
+		{"cas", KeyOp{Verb: CAS, Key: "a", Value: []byte("held"), Index: 101}},
+		{"acquire by the holder", acquire("a", s1)},
+		{"delete of an absent key", del("b")},
+		{"delete-cas of an absent key", KeyOp{Verb: DeleteCAS, Key: "b", Index: 7}},
+		{"delete-tree of nothing", KeyOp{Verb: DeleteTree, Key: "b"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t)
+			r.session(s1) // 100
+			r.yes(acquire("a", s1))
+			before := r.entry("a")
+			r.Touched()
+			if res := r.yes(test.op); res.Index != 0 {
+				t.Errorf("it took index %d", res.Index)
+			}
+			if got := r.entry("a"); got != before {
+				t.Errorf("entry is %+v, want it as it was: %+v", got, before)
+			}
+			if touched := r.Touched(); len(touched) > 0 {
+				t.Errorf("it wakes the watchers of %v", touched)
+			}
+		})
+	}
+}
+
+func TestPlainWritesKeepTheHolder(t *testing.T) {
+	for _, verb := range []Verb{Set, CAS} {
+		r := newRig(t)
+		r.session(s1)
+		r.yes(acquire("a", s1))
+		before := r.entry("a")
+		res := r.yes(KeyOp{Verb: verb, Key: "a", Value: []byte("new"), Flags: 7, Index: before.ModifyIndex})
+		want := &Entry{
+			Key: "a", Value: []byte("new"), Flags: 7, Session: s1, LockIndex: 1,
+			CreateIndex: before.CreateIndex, ModifyIndex: res.Index, Fence: before.Fence,
+		}
+		if got := r.entry("a"); !reflect.DeepEqual(got, want) {
+			t.Errorf("verb %d: entry is %+v, want %+v", verb, got, want)
+		}
+		if res.Fence != before.Fence {
+			t.Errorf("verb %d: answered fence %d, want that of the holder, %d", verb, res.Fence, before.Fence)
+		}
+	}
+}
+
+func TestCompareAndSet(t *testing.T) {
+	tests := []struct {
+		name   string
+		verb   Verb
+		absent bool
+		off    Index // of the index given, from that of the entry
+		zero   bool  // index 0 is given
+		want   bool
+	}{
+		{name: "set at its index", verb: CAS, want: true},
+		{name: "set at another index", verb: CAS, off: 1},
+		{name: "create where it is", verb: CAS, zero: true},
+		{name: "create where it is not", verb: CAS, absent: true, zero: true, want: true},
+		{name: "set where it is not", verb: CAS, absent: true, off: 5},
+		{name: "delete at its index", verb: DeleteCAS, want: true},
+		{name: "delete at another index", verb: DeleteCAS, off: 1},
+		{name: "delete at 0", verb: DeleteCAS, zero: true},
+		{name: "delete where it is not", verb: DeleteCAS, absent: true, off: 5, want: true},
+		{name: "delete at 0 where it is not", verb: DeleteCAS, absent: true, zero: true, want: true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t)
+			if !test.absent {
+				r.yes(set("a", "1"))
+			}
+			e, _ := r.View().Get("a")
+			op := KeyOp{Verb: test.verb, Key: "a", Value: []byte("2"), Index: modified(e) + test.off}
+			if test.zero {
+				op.Index = 0
+			}
+			if !test.want {
+				r.no(op)
+				return
+			}
+			r.yes(op)
+			if e, _ := r.View().Get("a"); test.verb == CAS && string(e.Value) != "2" || test.verb == DeleteCAS && e != nil {
+				t.Errorf("afterwards the entry is %+v", e)
+			}
+		})
+	}
+}
+
+func TestAcquisitionsAreCounted(t *testing.T) {
+	r := newRig(t)
+	r.session(s1)
+	r.session(s2)
+	first := r.yes(acquire("a", s1))
+	if e := r.entry("a"); e.Session != s1 || e.LockIndex != 1 || e.Fence != first.Index || first.Fence != first.Index {
+		t.Fatalf("after the first acquisition, at %d: answered fence %d, entry %+v", first.Index, first.Fence, e)
+	}
+	if no := r.no(acquire("a", s2)); no.Fence != first.Fence {
+		t.Errorf("who came too late is told fence %d, want the holder's %d", no.Fence, first.Fence)
+	}
+	again := r.yes(KeyOp{Verb: Acquire, Key: "a", Value: []byte("other"), Session: s1})
+	if e := r.entry("a"); e.LockIndex != 1 || e.Fence != first.Index || e.ModifyIndex != again.Index || again.Fence != first.Index {
+		t.Errorf("after acquiring again: answered fence %d, entry %+v", again.Fence, e)
+	}
+	freed := r.yes(release("a", s1))
+	want := &Entry{
+		Key: "a", Value: []byte("free"), LockIndex: 1,
+		CreateIndex: first.Index, ModifyIndex: freed.Index, Fence: first.Index,
+	}
+	if e := r.entry("a"); !reflect.DeepEqual(e, want) || freed.Fence != 0 {
+		t.Errorf("after the release: answered fence %d, entry %+v, want %+v", freed.Fence, e, want)
+	}
+	second := r.yes(acquire("a", s2))
+	if e := r.entry("a"); e.LockIndex != 2 || e.Fence != second.Index || e.Session != s2 {
+		t.Errorf("after the second acquisition, at %d: entry %+v", second.Index, e)
+	}
+}
+
+func TestSessionOfAnAcquisitionMustBeKnown(t *testing.T) {
+	r := newRig(t)
+	r.session(s1)
+	r.refused(acquire("a", s2), `invalid session "`+s2+`"`)
+	r.refused(acquire("a", "no \"uuid\""), `invalid session "no \"uuid\""`)
+	r.refused(acquire("a", ""), "missing session")
+	r.absent("a")
+}
+
+func TestCaseOfASessionDoesNotMatter(t *testing.T) {
+	r := newRig(t)
+	r.session(strings.ToUpper(s1))
+	r.yes(acquire("a", strings.ToUpper(s1)))
+	if e := r.entry("a"); e.Session != s1 {
+		t.Errorf("held by %q, want %q", e.Session, s1)
+	}
+	r.yes(acquire("a", s1))
+	if s, _ := r.View().Session(strings.ToUpper(s1)); s == nil || s.ID != s1 {
+		t.Errorf("the session is %+v, want it with id %q", s, s1)
+	}
+	r.yes(Txn{[]KeyOp{{Verb: CheckSession, Key: "a", Session: strings.ToUpper(s1)}}})
+	r.yes(release("a", strings.ToUpper(s1)))
+	r.yes(RenewSession{strings.ToUpper(s1)})
+	r.yes(DestroySession{strings.ToUpper(s1)})
+	if s, _ := r.View().Session(s1); s != nil {
+		t.Errorf("after its end there is session %+v", s)
+	}
+}
+
+func TestReleaseByANonHolderIsAnsweredFalse(t *testing.T) {
+	r := newRig(t)
+	r.session(s1)
+	r.session(s2)
+	r.yes(acquire("held", s1))
+	r.yes(set("free", "1"))
+	for _, op := range []KeyOp{release("held", s2), release("held", s3), release("free", s1), release("absent", s1)} {
+		r.no(op)
+	}
+	r.refused(release("held", ""), "missing session")
+	r.refused(release("free", ""), "missing session")
+	if e := r.entry("held"); e.Session != s1 || string(e.Value) != "held" {
+		t.Errorf("afterwards the entry is %+v", e)
+	}
+}
+
+func TestHolderDoesNotProtectAKeyFromDeletion(t *testing.T) {
+	for _, verb := range []Verb{Delete, DeleteTree, DeleteCAS} {
+		r := newRig(t)
+		r.session(s1)
+		r.yes(acquire("a", s1))
+		r.yes(KeyOp{Verb: verb, Key: "a", Index: r.entry("a").ModifyIndex})
+		r.absent("a")
+		for e := range r.State.tables.heldBy(s1) {
+			t.Errorf("verb %d: the session holds %q, which is deleted", verb, e.Key)
+		}
+	}
+}
+
+func TestDeletedKeyBeginsAnewButItsTokenDoesNotGoBack(t *testing.T) {
+	r := newRig(t)
+	r.session(s1)
+	r.yes(acquire("a", s1))
+	before := r.entry("a")
+	r.yes(del("a"))
+	again := r.yes(set("a", "1"))
+	want := &Entry{Key: "a", Value: []byte("1"), CreateIndex: again.Index, ModifyIndex: again.Index, Fence: before.Fence}
+	if got := r.entry("a"); !reflect.DeepEqual(got, want) {
+		t.Errorf("entry is %+v, want %+v", got, want)
+	}
+	if again.Fence != 0 {
+		t.Errorf("answered fence %d, but nobody holds the key", again.Fence)
+	}
+	r.yes(del("a")) // not acquired in this life
+	if fence := r.Freeze().Deletions[0].Fence; fence != before.Fence {
+		t.Errorf("the record of the deletion has fence %d, want %d", fence, before.Fence)
+	}
+	acquired := r.yes(acquire("a", s1))
+	if e := r.entry("a"); e.LockIndex != 1 || e.Fence != acquired.Index {
+		t.Errorf("acquired at %d: entry %+v", acquired.Index, e)
+	}
+}
+
+func TestDeleteTreeRemovesWhatBeginsWithThePrefix(t *testing.T) {
+	tests := []struct {
+		prefix string
+		left   []string
+	}{
+		{"a/", []string{"a", "ab", "b"}},
+		{"a", []string{"b"}},
+		{"", nil},
+		{"c", []string{"a", "a/1", "a/2", "ab", "b"}},
+	}
+	for _, test := range tests {
+		r := newRig(t)
+		for _, key := range []string{"a", "a/1", "a/2", "ab", "b"} {
+			r.yes(set(key, "1"))
+		}
+		r.yes(KeyOp{Verb: DeleteTree, Key: test.prefix})
+		if left, _ := r.View().Keys("", ""); !reflect.DeepEqual(left, test.left) {
+			t.Errorf("delete-tree of %q leaves %q, want %q", test.prefix, left, test.left)
+		}
+		if deleted := len(r.Freeze().Deletions); deleted != 5-len(test.left) {
+			t.Errorf("delete-tree of %q records %d deletions, want %d", test.prefix, deleted, 5-len(test.left))
+		}
+	}
+}
+
+func TestOperationWithoutKeyIsRefused(t *testing.T) {
+	r := newRig(t)
+	for verb := Set; verb < DeleteTree; verb++ {
+		r.refused(KeyOp{Verb: verb}, "Must provide key")
+	}
+}
+
+func TestConditionsOnTheirOwnAreAnswered(t *testing.T) {
+	r := newRig(t)
+	r.yes(set("a", "1"))
+	r.yes(KeyOp{Verb: CheckIndex, Key: "a", Index: r.entry("a").ModifyIndex})
+	r.no(KeyOp{Verb: CheckIndex, Key: "a", Index: 1})
+	r.no(KeyOp{Verb: CheckNotExists, Key: "a"})
+}
+
+func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
+	r := newRig(t)
+	value := []byte("first")
+	r.yes(KeyOp{Verb: Set, Key: "a", Value: value})
+	copy(value, "other")
+	if e := r.entry("a"); !bytes.Equal(e.Value, []byte("first")) {
+		t.Errorf("the value changed with the caller's memory: %q", e.Value)
+	}
+}
+
+func TestWriteUnderAFenceThatDoesNotHoldChangesNothing(t *testing.T) {
+	r := newRig(t)
+	r.session(s1)
+	r.session(s2)
+	token := r.yes(acquire("lock", s1)).Fence
+	fenced := func(verb Verb) KeyOp {
+		return KeyOp{Verb: verb, Key: "data", Value: []byte("2"), Session: s2, Fence: &Fence{Name: "lock", Index: token}}
+	}
+	r.yes(fenced(Set))
+	r.yes(release("lock", s1))
+	now := r.yes(acquire("lock", s2)).Fence
+	before := r.entry("data")
+	for _, verb := range []Verb{Set, CAS, Acquire, Release, Delete, DeleteCAS, DeleteTree} {
+		if res := r.no(fenced(verb)); res.Fence != now {
+			t.Errorf("verb %d: told fence %d, want %d of who holds it now", verb, res.Fence, now)
+		}
+	}
+	if r.entry("data") != before {
+		t.Errorf("entry is %+v, want it as it was: %+v", r.entry("data"), before)
+	}
+}

@@ -1,0 +1,282 @@
+package kv
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+func TestSessionIsWhatItsCreatorSaid(t *testing.T) {
+	r := newRig(t)
+	r.nodes[CheckRef{Node: "n"}] = false
+	r.nodes[CheckRef{"n", "c"}] = false
+	r.nodes[CheckRef{"n", "s"}] = false
+	got := r.session(s1, func(c *CreateSession) {
+		*c = CreateSession{
+			ID: s1, Name: "me", Node: "n", TTL: 10_000, TTLText: "10s", LockDelay: 15e9, Behavior: DeleteKeys,
+			Checks: []string{"c"}, NodeChecks: []string{"c"}, ServiceChecks: []string{"s"},
+		}
+	})
+	want := &Session{
+		ID: s1, Name: "me", Node: "n", TTL: 10_000, TTLText: "10s", LockDelay: 15e9, Behavior: DeleteKeys,
+		Checks: []string{"c"}, NodeChecks: []string{"c"}, ServiceChecks: []string{"s"},
+		CreateIndex: 100, ModifyIndex: 100, CreatedAt: r.now, CreatedWall: startOfWall + r.now,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("session is %+v, want %+v", got, want)
+	}
+	read, index := r.View().Session(s1)
+	if read != got || index != 100 {
+		t.Errorf("read back %+v and index %d", read, index)
+	}
+}
+
+func TestSessionNeedsItsNodeAndChecks(t *testing.T) {
+	tests := []struct {
+		name    string
+		op      CreateSession
+		refusal string
+	}{
+		{"unknown node", CreateSession{Node: "x"}, "Missing node registration"},
+		{"unknown check", CreateSession{NodeChecks: []string{serfHealth, "x"}}, "Missing check 'x' registration"},
+		{"check of another node", CreateSession{Node: "n", NodeChecks: []string{serfHealth}}, "Missing check 'serfHealth' registration"},
+		{"critical check", CreateSession{Node: "n", NodeChecks: []string{"bad"}}, "Check 'bad' is in critical state"},
+		{"critical check of a service", CreateSession{Node: "n", ServiceChecks: []string{"bad"}}, "Check 'bad' is in critical state"},
+		{"id that is taken", CreateSession{ID: s2}, `session "` + s2 + `" exists already`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t)
+			r.nodes[CheckRef{Node: "n"}] = false
+			r.nodes[CheckRef{"n", "bad"}] = true
+			r.session(s2)
+			if test.op.ID == "" {
+				test.op.ID = s1
+			}
+			r.refused(test.op, test.refusal)
+			if n := len(slices.Collect(r.View().Sessions())); n != 1 {
+				t.Errorf("afterwards there are %d sessions, want 1", n)
+			}
+		})
+	}
+}
+
+func TestEndOfASessionIsOneStep(t *testing.T) {
+	tests := []struct {
+		name    string
+		options []func(*CreateSession)
+		left    []string
+	}{
+		{"release", nil, []string{"a", "b", "c"}},
+		{"delete", []func(*CreateSession){deleteKeys}, []string{"c"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t)
+			r.session(s1, test.options...)
+			r.session(s2)
+			r.yes(acquire("a", s1))
+			r.yes(KeyOp{Verb: Acquire, Key: "b", Value: []byte("v"), Flags: 9, Session: s1})
+			r.yes(acquire("c", s2))
+			b := *r.entry("b")
+			r.Touched()
+
+			end := r.yes(DestroySession{s1}).Index
+			keys, index := r.View().Keys("", "")
+			if !slices.Equal(keys, test.left) || index != end {
+				t.Errorf("keys are %q at %d, want %q at %d", keys, index, test.left, end)
+			}
+			if _, index := r.View().Session(s1); index != end {
+				t.Errorf("the sessions' index is %d, want %d", index, end)
+			}
+			b.Session, b.ModifyIndex = "", end
+			if e, _ := r.View().Get("b"); e != nil && !reflect.DeepEqual(*e, b) {
+				t.Errorf("entry is %+v, want %+v", *e, b)
+			}
+			if e := r.entry("c"); e.Session != s2 {
+				t.Errorf("the other session lost its key: %+v", e)
+			}
+			want := []Topic{{KeyTopic, "a"}, {KeyTopic, "b"}, {Kind: SessionsTopic}}
+			if touched := r.Touched(); !slices.Equal(touched, want) {
+				t.Errorf("it wakes the watchers of %v, want %v", touched, want)
+			}
+		})
+	}
+}
+
+func TestDestroyingWhatIsNotThereIsDone(t *testing.T) {
+	r := newRig(t)
+	for _, id := range []string{s1, "", "no uuid"} {
+		if res := r.yes(DestroySession{id}); res.Index != 0 {
+			t.Errorf("destroying %q took index %d", id, res.Index)
+		}
+	}
+}
+
+func TestRenewalTakesNoIndexAndIsSeenByOldViews(t *testing.T) {
+	r := newRig(t)
+	s := r.session(s1, ttl(10_000))
+	view := r.View()
+	r.pass(4000)
+	if res := r.yes(RenewSession{s1}); res.Session != s || res.Index != 0 {
+		t.Errorf("renewal answered %+v", res)
+	}
+	if got := view.Renewed(s); got != r.now {
+		t.Errorf("renewed at %d, want %d", got, r.now)
+	}
+	if got := view.Ends(s); got != r.now+10_000 {
+		t.Errorf("ends at %d, want %d", got, r.now+10_000)
+	}
+	r.no(RenewSession{s2})
+}
+
+func TestSessionWithoutTTLDoesNotEnd(t *testing.T) {
+	r := newRig(t)
+	s := r.session(s1)
+	r.yes(RenewSession{s1})
+	if ends := r.View().Ends(s); ends != 0 || r.NeedsClock() {
+		t.Errorf("it ends at %d, needs the clock: %t", ends, r.NeedsClock())
+	}
+	if due := r.Due(math.MaxInt64, 10); len(due) > 0 {
+		t.Errorf("due are %+v", due)
+	}
+}
+
+func TestSessionEndsWhenItsTTLHasPassed(t *testing.T) {
+	tests := []struct {
+		name  string
+		ttl   int64
+		renew int64 // ms after creation; 0: never
+		lead  int64 // ms after creation at which a leadership is established; -1: none
+		last  int64 // last ms after creation at which nothing is due
+	}{
+		{name: "never renewed", ttl: 10_000, lead: -1, last: 10_000},
+		{name: "renewed", ttl: 10_000, renew: 9999, lead: -1, last: 19_999},
+		{name: "grace of half its TTL and two seconds", ttl: 10_000, lead: 8000, last: 15_000},
+		{name: "grace of no more than its TTL", ttl: 3000, lead: 1000, last: 4000},
+		{name: "grace that ends before the TTL", ttl: 10_000, renew: 4000, lead: 5000, last: 14_000},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t)
+			s := r.session(s1, ttl(test.ttl))
+			start := r.now
+			if test.renew > 0 {
+				r.now = start + test.renew
+				r.yes(RenewSession{s1})
+			}
+			if test.lead >= 0 {
+				r.now = start + test.lead
+				r.Establish(Epoch{2, 50}, r.now)
+			}
+			if due := r.Due(start+test.last, 10); len(due) > 0 {
+				t.Errorf("due are %+v while it lives", due)
+			}
+			want := []Op{ExpireSession{Epoch: r.epoch, ID: s1, Created: s.CreateIndex, RenewedAt: start + test.renew}}
+			if due := r.Due(start+test.last+1, 10); !reflect.DeepEqual(due, want) {
+				t.Errorf("due are %+v, want %+v", due, want)
+			}
+			if ends := r.View().Ends(s); ends != start+test.last {
+				t.Errorf("its last moment is %d, want %d", ends, start+test.last)
+			}
+		})
+	}
+}
+
+func TestWhatIsDueComesInTheOrderOfTime(t *testing.T) {
+	r := newRig(t)
+	for i := range 5 {
+		r.session(fmt.Sprintf("s%d", i), ttl(int64(20_000-1000*i)))
+	}
+	r.session("holder", lockDelay(17_500))
+	r.yes(acquire("a", "holder"))
+	r.yes(DestroySession{"holder"})
+	r.pass(30_000)
+	var got []string
+	for _, op := range r.Due(r.now, 4) {
+		switch op := op.(type) {
+		case ExpireSession:
+			got = append(got, op.ID)
+		case EndDelay:
+			got = append(got, op.Name)
+		}
+	}
+	if want := []string{"s4", "s3", "a", "s2"}; !slices.Equal(got, want) {
+		t.Errorf("due are %q, want %q", got, want)
+	}
+}
+
+func TestExpiryTakesEffectOnlyAsProposed(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(r *rig, op *ExpireSession, at *At)
+		want   bool
+	}{
+		{"as proposed", func(*rig, *ExpireSession, *At) {}, true},
+		{"renewed since", func(r *rig, _ *ExpireSession, _ *At) { r.yes(RenewSession{s1}) }, false},
+		{"another leadership", func(r *rig, _ *ExpireSession, _ *At) { r.Establish(Epoch{2, 50}, r.now) }, false},
+		{"an entry of another term", func(_ *rig, _ *ExpireSession, at *At) { at.Term = 2 }, false},
+		{"an older session of the same id", func(_ *rig, op *ExpireSession, _ *At) { op.Created-- }, false},
+		{"an unknown session", func(_ *rig, op *ExpireSession, _ *At) { op.ID = s2 }, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t)
+			r.session(s1, ttl(10_000))
+			r.pass(10_001)
+			op := r.Due(r.now, 1)[0].(ExpireSession)
+			at := r.at()
+			test.change(r, &op, &at)
+			res := r.Apply(at, op)
+			s, _ := r.View().Session(s1)
+			if res.OK != test.want || (res.Index != 0) != test.want || (s == nil) != test.want {
+				t.Errorf("answered %+v, and the session is %+v", res, s)
+			}
+		})
+	}
+}
+
+func TestSessionEndsWithItsChecksAndNode(t *testing.T) {
+	tests := []struct {
+		name string
+		lose func(r *rig) bool
+		left []string
+	}{
+		{"check of the node", func(r *rig) bool { return r.Lose(r.at(), []CheckRef{{"n", "c"}}) }, []string{s2, s3}},
+		{"check of a service", func(r *rig) bool { return r.Lose(r.at(), []CheckRef{{"n", "s"}}) }, []string{s1, s3}},
+		{"several checks at once", func(r *rig) bool { return r.Lose(r.at(), []CheckRef{{"n", "s"}, {"n", "c"}, {"n", "c"}}) }, []string{s3}},
+		{"the node", func(r *rig) bool { return r.LoseNode(r.at(), "n") }, []string{s3}},
+		{"check of another node", func(r *rig) bool { return r.Lose(r.at(), []CheckRef{{"", "c"}}) }, []string{s1, s2, s3}},
+		{"node without sessions", func(r *rig) bool { return r.LoseNode(r.at(), "m") }, []string{s1, s2, s3}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t)
+			for _, id := range []string{"", "c", "s"} {
+				r.nodes[CheckRef{"n", id}] = false
+			}
+			r.session(s1, func(c *CreateSession) { c.Node, c.NodeChecks = "n", []string{"c"} })
+			r.session(s2, func(c *CreateSession) { c.Node, c.NodeChecks, c.ServiceChecks = "n", nil, []string{"s"} })
+			r.session(s3)
+			r.yes(acquire("a", s1))
+			if changed := test.lose(r); changed != (len(test.left) < 3) {
+				t.Errorf("it says that sessions ended: %t", changed)
+			}
+			var left []string
+			for s := range r.View().Sessions() {
+				left = append(left, s.ID)
+			}
+			if !slices.Equal(left, test.left) {
+				t.Errorf("left are %q, want %q", left, test.left)
+			}
+			if e := r.entry("a"); (e.Session == s1) != slices.Contains(left, s1) {
+				t.Errorf("the key it held is %+v", e)
+			}
+			if len(left) < 3 && r.View().SessionIndex() != r.next {
+				t.Errorf("the sessions' index is %d, want that of the operation, %d", r.View().SessionIndex(), r.next)
+			}
+		})
+	}
+}
