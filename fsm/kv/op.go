@@ -138,8 +138,10 @@ type EndDelay struct {
 
 // AcquirePermit asks for a lock (Kind Lock, Limit is ignored) or one of the permits of a semaphore.
 // Who holds one already keeps it, with its token: OK is true. If none is free, or somebody waits
-// already, the session joins the queue's end for Wait (ms of lease clock); 0: it does not. Permits
-// are given in the order of the queue, by whatever operation frees them.
+// already, the session joins the queue's end for Wait (ms of lease clock); 0: it does not. Who waits
+// keeps its place when it asks again, for the new Wait and with the new Value; a try (Wait 0) by who
+// waits changes neither. Permits are given in the order of the queue, by whatever operation frees them,
+// one of a name per operation, so that no two holders have one token.
 // Refusal: an unknown session; a semaphore of another limit, see Result.Limit.
 type AcquirePermit struct {
 	Kind    Kind
@@ -162,8 +164,9 @@ type ReleasePermit struct {
 	Index   Index
 }
 
-// LeaveQueue stops waiting. Who holds a permit by now keeps it, and OK is true, unless Release is set:
-// then it is given back, for nobody is there to use it.
+// LeaveQueue stops waiting. OK says that the session holds a permit afterwards: who holds one by now
+// keeps it, with Result.Fence, unless Release is set: then it is given back, for nobody is there to use
+// it.
 type LeaveQueue struct {
 	Kind    Kind
 	Name    string
@@ -206,7 +209,8 @@ type Result struct {
 	Refusal string
 	Index   Index // taken by the operation; 0: it changed nothing
 	// Fence is the token: of the key's or permit's acquisition that holds after an Acquire, Set, CAS,
-	// AcquirePermit or LeaveQueue; 0: there is none. Where a Fence did not hold: that of who holds now.
+	// AcquirePermit or LeaveQueue (of permits the session's own); 0: there is none. Where a Fence did not
+	// hold: that of who holds now.
 	Fence   Index
 	Entries []*Entry   // Txn: one per result of Consul's API, in order; nil unless OK. Without Value where that says null.
 	Errors  []TxnError // Txn: why it failed, in the order of the operations

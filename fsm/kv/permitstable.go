@@ -1,0 +1,250 @@
+package kv
+
+import (
+	"cmp"
+	"sort"
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// permitTables is what a View shows of locks and semaphores. Its trees are copy-on-write, as those of
+// tables are, and so are the semaphores in it: whoever has many that wait must not be copied whole
+// with each that comes or goes.
+type permitTables struct {
+	edition uint64 // counts the shares: a semaphore of an older edition may be in a View
+	index   Index  // of the last change of any; Freeze and Thaw carry it
+	all     *btree.BTreeG[*semaphore]
+	stakes  *btree.BTreeG[stake]       // by session
+	delays  *btree.BTreeG[permitDelay] // in the order of time; views have none
+	waiting int                        // in all queues
+}
+
+// stake says that a session holds or waits for a permit.
+type stake struct {
+	session string
+	kind    Kind
+	name    string
+}
+
+// permitDelay says that one or more lock-delays of a lock or semaphore end at a time.
+type permitDelay struct {
+	until int64 // lease clock, ms
+	kind  Kind
+	name  string
+}
+
+func newPermitTables() permitTables {
+	return permitTables{
+		all: newIndex(compareSemaphores),
+		stakes: newIndex(func(a, b stake) int {
+			return cmp.Or(strings.Compare(a.session, b.session), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+		}),
+		delays: newIndex(func(a, b permitDelay) int {
+			return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+		}),
+	}
+}
+
+func compareSemaphores(a, b *semaphore) int {
+	return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+}
+
+// share returns a copy for views, which is never written again.
+func (p *permitTables) share() permitTables {
+	c := *p
+	c.all, c.stakes, c.delays = p.all.Copy(), p.stakes.Copy(), nil
+	p.edition++
+	return c
+}
+
+// find finds a lock or semaphore; nil: there is none.
+func (p *permitTables) find(kind Kind, name string) *semaphore {
+	sem, _ := p.all.Get(&semaphore{kind: kind, name: name})
+	return sem
+}
+
+// open enters an empty semaphore.
+func (p *permitTables) open(kind Kind, name string, limit uint32) *semaphore {
+	sem := &semaphore{edition: p.edition, kind: kind, name: name, limit: limit, ends: newIndex(compareWaitEnds)}
+	p.all.Set(sem)
+	return sem
+}
+
+// editable returns a semaphore that no View has, copying it where needed.
+func (p *permitTables) editable(sem *semaphore) *semaphore {
+	if sem.edition == p.edition {
+		return sem
+	}
+	c := sem.copy()
+	c.edition = p.edition
+	p.all.Set(c)
+	return c
+}
+
+// wait and unwait note that a session began and ceased to wait.
+func (p *permitTables) wait(sem *semaphore, session string) {
+	p.stakes.Set(stake{session, sem.kind, sem.name})
+	p.waiting++
+}
+
+func (p *permitTables) unwait(sem *semaphore, session string) {
+	p.stakes.Delete(stake{session, sem.kind, sem.name})
+	p.waiting--
+}
+
+// delay keeps a free permit of a semaphore back until a time (lease clock, ms).
+func (p *permitTables) delay(sem *semaphore, until int64) {
+	n, _ := sem.delays.Get(until)
+	sem.delays.Set(until, n+1)
+	sem.delayed++
+	p.delays.Set(permitDelay{until, sem.kind, sem.name})
+}
+
+// undelay ends one of the delays until a time.
+func (p *permitTables) undelay(sem *semaphore, until int64) {
+	sem.delayed--
+	if n, _ := sem.delays.Get(until); n > 1 {
+		sem.delays.Set(until, n-1)
+		return
+	}
+	sem.delays.Delete(until)
+	p.delays.Delete(permitDelay{until, sem.kind, sem.name})
+}
+
+// stakesOf lists what a session holds and waits for, by kind and name.
+func (p *permitTables) stakesOf(session string) (found []stake) {
+	p.stakes.Ascend(stake{session: session}, func(s stake) bool {
+		if s.session == session {
+			found = append(found, s)
+		}
+		return s.session == session
+	})
+	return found
+}
+
+// semaphore is a lock or semaphore: its holders, its queue, and what lock-delays keep back. While
+// somebody waits all permits are held or kept back.
+type semaphore struct {
+	edition  uint64
+	kind     Kind
+	name     string
+	limit    uint32
+	modified Index
+	// granted is the newest token. It matters to the operation that gave it only, so that a snapshot,
+	// which is taken between operations, need not know it.
+	granted Index
+
+	holders btree.Map[Index, Holder]  // by token: in the order of acquisition
+	queue   btree.Map[uint64, Waiter] // by ticket: in the order of asking
+	ends    *btree.BTreeG[waitEnd]    // of the waits, in the order of time
+	members btree.Map[string, member] // holders and queue by session
+	delays  btree.Map[int64, int]     // how many end at a time (lease clock, ms)
+	delayed int                       // how many there are
+}
+
+// member says where in a semaphore a session is.
+type member struct {
+	fence  Index  // 0: it waits
+	ticket uint64 // while it waits
+}
+
+// waitEnd is when somebody's time to wait has passed.
+type waitEnd struct {
+	until  int64 // lease clock, ms
+	ticket uint64
+}
+
+func compareWaitEnds(a, b waitEnd) int {
+	return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.ticket, b.ticket))
+}
+
+// copy costs the same whatever the length of the queue.
+func (m *semaphore) copy() *semaphore {
+	c := *m
+	c.holders, c.queue, c.members = *m.holders.Copy(), *m.queue.Copy(), *m.members.Copy()
+	c.ends, c.delays = m.ends.Copy(), *m.delays.Copy()
+	return &c
+}
+
+func (m *semaphore) topic() Topic {
+	if m.kind == Lock {
+		return Topic{Kind: LockTopic, Name: m.name}
+	}
+	return Topic{Kind: SemaphoreTopic, Name: m.name}
+}
+
+// full says that no permit is free.
+func (m *semaphore) full() bool { return uint64(m.holders.Len()+m.delayed) >= uint64(m.limit) }
+
+// idle says that nobody holds, waits or is delayed.
+func (m *semaphore) idle() bool {
+	return m.holders.Len() == 0 && m.queue.Len() == 0 && m.delayed == 0
+}
+
+// lasts says whether somebody holds, still waits or is delayed at a time (lease clock, ms).
+func (m *semaphore) lasts(lease int64) bool {
+	if m.holders.Len() > 0 {
+		return true
+	}
+	wait, waits := m.ends.Max()
+	delay, _, delayed := m.delays.Max()
+	return waits && wait.until >= lease || delayed && delay > lease
+}
+
+// hold enters a holder.
+func (m *semaphore) hold(h Holder) {
+	m.holders.Set(h.Fence, h)
+	m.members.Set(h.Session, member{fence: h.Fence})
+}
+
+// release takes a holder out.
+func (m *semaphore) release(fence Index) Holder {
+	h, _ := m.holders.Delete(fence)
+	m.members.Delete(h.Session)
+	return h
+}
+
+// join enters a waiter at the queue's end, and returns its ticket.
+func (m *semaphore) join(w Waiter) (ticket uint64) {
+	last, _, _ := m.queue.Max()
+	ticket = last + 1
+	m.queue.Set(ticket, w)
+	m.ends.Set(waitEnd{w.Until, ticket})
+	m.members.Set(w.Session, member{ticket: ticket})
+	return ticket
+}
+
+// leave takes a waiter out of the queue.
+func (m *semaphore) leave(ticket uint64) Waiter {
+	w, _ := m.queue.Delete(ticket)
+	m.ends.Delete(waitEnd{w.Until, ticket})
+	m.members.Delete(w.Session)
+	return w
+}
+
+// place is the place in the queue of a ticket that is in it, from 1.
+func (m *semaphore) place(ticket uint64) int {
+	return 1 + sort.Search(m.queue.Len(), func(i int) bool {
+		at, _, _ := m.queue.GetAt(i)
+		return at >= ticket
+	})
+}
+
+// permits is the semaphore as readers see it.
+func (m *semaphore) permits() *Permits {
+	p := &Permits{Kind: m.kind, Name: m.name, Limit: m.limit, ModifyIndex: m.modified}
+	if m.holders.Len() > 0 {
+		p.Holders = m.holders.Values()
+	}
+	if m.queue.Len() > 0 {
+		p.Queue = m.queue.Values()
+	}
+	m.delays.Scan(func(until int64, n int) bool {
+		for range n {
+			p.Delays = append(p.Delays, until)
+		}
+		return true
+	})
+	return p
+}
