@@ -74,6 +74,10 @@ func TestResultsSurviveTheirEncoding(t *testing.T) {
 			Refused: rapid.Bool().Draw(t, "refused"),
 			Results: nilIfEmpty(rapid.SliceOfN(genResult(), 0, 5).Draw(t, "results")),
 		}
+		if rapid.Bool().Draw(t, "coordination") {
+			n := len(want.Results)
+			want.KV = nilIfEmpty(rapid.SliceOfN(genKVResult(), n, n).Draw(t, "kv"))
+		}
 		got, err := ParseResults(AppendResults(nil, want))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %+v, %v, want %+v", got, err, want)
@@ -489,6 +493,7 @@ func TestBatchHasTheLowestVersionThatKnowsItsOperations(t *testing.T) {
 		{"renewal of a life", []registry.Op{registry.Renew{Key: goldenKey, Life: 1}}, 3},
 		{"renewal some time ago", []registry.Op{registry.Renew{Key: goldenKey, Age: 1}}, 3},
 		{"cursor between older things", []registry.Op{override, registry.AckPeer{}, registry.EndQuarantine{}}, 3},
+		{"check between older things", []registry.Op{override, registry.SetCheck{}, registry.AckPeer{}}, 4},
 		{"something new behind something old", []registry.Op{override, registry.Cancel{Key: goldenKey}, registry.EndQuarantine{}}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -499,7 +504,69 @@ func TestBatchHasTheLowestVersionThatKnowsItsOperations(t *testing.T) {
 			if got := AppendBatch([]byte("before"), BatchID{}, items)[len("before")]; got != c.want {
 				t.Errorf("version %d, want %d", got, c.want)
 			}
+			items = append(items, Item{KV: kv.RenewSession{}})
+			if got := AppendBatch(nil, BatchID{}, items)[0]; got != 4 {
+				t.Errorf("version %d with a session's renewal behind it, want 4", got)
+			}
 		})
+	}
+}
+
+func TestResultsHaveTheLowestVersionThatCanSayThem(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		r    BatchResult
+		want byte
+	}{
+		{"nothing", BatchResult{}, 1},
+		{"renewals", BatchResult{Results: []registry.Result{{}, {Outcome: registry.Refused}}}, 1},
+		{"an outcome of the catalog", BatchResult{Results: []registry.Result{{}, {Outcome: registry.UnknownService}}}, 2},
+		{"coordination", BatchResult{Results: make([]registry.Result, 1), KV: make([]kv.Result, 1)}, 2},
+	} {
+		if got := AppendResults(nil, c.r)[0]; got != c.want {
+			t.Errorf("%s: version %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// Who meets an operation that is not of the closed sets has met a defect of the program that proposes it.
+func TestOperationsWithoutAnEncodingPanic(t *testing.T) {
+	for name, it := range map[string]Item{
+		"nothing":              {},
+		"nothing once":         {KV: kv.Once{}},
+		"once inside once":     {KV: kv.Once{Op: kv.Once{Op: kv.RenewSession{}}}},
+		"pointer to something": {KV: &kv.RenewSession{}},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: it was encoded", name)
+				}
+			}()
+			appendItem(nil, it)
+		}()
+	}
+}
+
+// The store allows operations of 1 MiB; the largest value has half of that.
+func TestLargestValueSurvivesItsEncoding(t *testing.T) {
+	value := bytes.Repeat([]byte{0xff}, 512<<10)
+	ops := []kv.Op{kv.KeyOp{Key: "k", Value: value}, kv.Txn{Ops: make([]kv.KeyOp, 128)}}
+	for _, op := range ops {
+		b := AppendBatch(nil, BatchID{}, []Item{{KV: op}})
+		_, items, err := ParseBatch(b)
+		if err != nil || !reflect.DeepEqual(items[0].KV, op) {
+			t.Fatalf("%T: %v", op, err)
+		}
+		if len(b) > 1<<20 {
+			t.Errorf("%T takes %d bytes, want at most 1 MiB", op, len(b))
+		}
+	}
+	b := AppendBatch(nil, BatchID{}, []Item{{KV: ops[0]}})
+	_, items, _ := ParseBatch(b)
+	clear(b)
+	if !bytes.Equal(items[0].KV.(kv.KeyOp).Value, value) {
+		t.Error("the value refers to the buffer that it was read from")
 	}
 }
 
@@ -686,10 +753,39 @@ func TestListsOfEmptyElementsAreRead(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
 		}
 	}
-	for _, op := range []registry.Op{registry.AckPeer{}, registry.PausePeer{}, registry.Contact{}, registry.Cancel{}} {
+	for _, op := range []registry.Op{registry.AckPeer{}, registry.PausePeer{}, registry.Contact{}, registry.Cancel{},
+		registry.RegisterCatalog{}, registry.DeregisterCatalog{}, registry.SetCheck{}, registry.ExpireCheck{}} {
 		items := slices.Repeat([]Item{{Op: op}}, many)
 		if _, got, err := ParseBatch(AppendBatch(nil, BatchID{}, items)); err != nil || !reflect.DeepEqual(got, items) {
 			t.Errorf("%T: got %+v, %v, want %d", op, got, err, many)
 		}
+	}
+	checks := make([]*registry.Check, many)
+	for i := range checks {
+		checks[i] = new(registry.Check)
+	}
+	for _, it := range []Item{
+		{Op: registry.RegisterCatalog{Checks: checks}},
+		{Op: registry.RegisterCatalog{Service: &registry.CatalogService{Tagged: make([]registry.TaggedAddress, many)}, Instance: &registry.Instance{}}},
+		{KV: kv.Txn{Ops: make([]kv.KeyOp, many)}},
+		{KV: kv.RenewSession{}},
+		{KV: kv.CreateSession{NodeChecks: make([]string, many)}},
+	} {
+		if _, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{it})); err != nil || !reflect.DeepEqual(got, []Item{it}) {
+			t.Errorf("%T%T: got %+v, %v, want %d", it.Op, it.KV, got, err, many)
+		}
+	}
+	entries := make([]*kv.Entry, many)
+	for i := range entries {
+		entries[i] = new(kv.Entry)
+	}
+	want := BatchResult{Results: make([]registry.Result, 1), KV: []kv.Result{{Entries: entries, Errors: make([]kv.TxnError, many)}}}
+	if got, err := ParseResults(AppendResults(nil, want)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("results: got %+v, %v, want %d of each", got, err, many)
+	}
+	permits := &kv.Permits{Holders: make([]kv.Holder, many), Queue: make([]kv.Waiter, many), Delays: make([]int64, many)}
+	d := newest(appendPermits(nil, permits))
+	if got := d.permits(); d.end() != nil || !reflect.DeepEqual(got, permits) {
+		t.Errorf("permits: got %+v, %v, want %d of each", got, d.err, many)
 	}
 }

@@ -24,6 +24,20 @@ func addGolden(f *testing.F, prefix string, strip func([]byte) []byte) {
 	}
 }
 
+// goldenItems is every operation of the golden files.
+func goldenItems() []Item {
+	var all []Item
+	for _, ops := range []map[string]registry.Op{goldenOps(), goldenCatalogOps()} {
+		for _, op := range ops {
+			all = append(all, Item{Op: op})
+		}
+	}
+	for _, op := range goldenKVOps() {
+		all = append(all, Item{KV: op})
+	}
+	return all
+}
+
 func whole(b []byte) []byte { return b }
 
 // checkAllocated fails if decode allocates out of proportion to its n bytes of input. An operation
@@ -53,8 +67,8 @@ func (e entry) encode() []byte {
 
 func FuzzApplyEntry(f *testing.F) {
 	addGolden(f, "entry-", whole)
-	for _, op := range goldenOps() {
-		f.Add(AppendWrite(nil, registry.Stamp{Lease: 1, Wall: 2}, AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{{Op: op}})))
+	for _, it := range goldenItems() {
+		f.Add(AppendWrite(nil, registry.Stamp{Lease: 1, Wall: 2}, AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{it})))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e entry
@@ -79,8 +93,11 @@ func FuzzApplyEntry(f *testing.F) {
 
 func FuzzParseBatch(f *testing.F) {
 	addGolden(f, "batch", whole)
-	for _, op := range goldenOps() {
-		f.Add(AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{{Origin: registry.FromEureka, Op: op}}))
+	for _, it := range goldenItems() {
+		if it.Op != nil {
+			it.Origin = registry.FromEureka
+		}
+		f.Add(AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{it}))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		checkAllocated(t, len(b), func() {

@@ -212,6 +212,7 @@ func genOp() *rapid.Generator[registry.Op] {
 		genReplica(),
 		genRemove(),
 		genContact(),
+		genCatalogOp(),
 		rapid.Custom(func(t *rapid.T) registry.Op {
 			return registry.AckPeer{Peer: rapid.String().Draw(t, "peer"), Cursor: registry.Index(rapid.Uint64().Draw(t, "cursor"))}
 		}),
@@ -234,6 +235,9 @@ func genOrigin() *rapid.Generator[registry.Origin] {
 
 func genItem() *rapid.Generator[Item] {
 	return rapid.Custom(func(t *rapid.T) Item {
+		if rapid.IntRange(0, 2).Draw(t, "which") == 0 {
+			return Item{KV: genKVOp().Draw(t, "kv")}
+		}
 		return Item{Origin: genOrigin().Draw(t, "origin"), Op: genOp().Draw(t, "op")}
 	})
 }
