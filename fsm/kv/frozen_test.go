@@ -1,0 +1,169 @@
+package kv
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Whoever goes on from a snapshot gives the answers of those who never stopped.
+func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lived := newLife()
+		for range rapid.IntRange(0, 30).Draw(t, "steps before") {
+			drawStep.Draw(t, "step").take(lived)
+		}
+		frozen := lived.state.Freeze()
+		state, err := Thaw(frozen, lived.state.catalog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		thawed := *lived
+		thawed.state = state
+		if again := state.Freeze(); !reflect.DeepEqual(again, frozen) {
+			t.Fatalf("thawed and frozen again:\n%+v\nwant\n%+v", again, frozen)
+		}
+		lived.state.Touched()
+		for range rapid.IntRange(0, 20).Draw(t, "steps after") {
+			s := drawStep.Draw(t, "step")
+			if got, want := s.take(&thawed), s.take(lived); !reflect.DeepEqual(got, want) {
+				t.Fatalf("%+v: the thawed state answers %+v, the other one %+v", s, got, want)
+			}
+			if got, want := thawed.state.Due(thawed.now, 10), lived.state.Due(lived.now, 10); !reflect.DeepEqual(got, want) {
+				t.Fatalf("%+v: due in the thawed state are %+v, in the other one %+v", s, got, want)
+			}
+			if got, want := thawed.state.Touched(), lived.state.Touched(); !reflect.DeepEqual(got, want) {
+				t.Fatalf("%+v: the thawed state wakes %+v, the other one %+v", s, got, want)
+			}
+			if got, want := thawed.state.NeedsClock(), lived.state.NeedsClock(); got != want {
+				t.Fatalf("%+v: the thawed state needs the clock: %t, the other one: %t", s, got, want)
+			}
+		}
+		if got, want := thawed.state.Freeze(), lived.state.Freeze(); !reflect.DeepEqual(got, want) {
+			t.Fatalf("in the end the thawed state is\n%+v\nthe other one\n%+v", got, want)
+		}
+	})
+}
+
+func TestFrozenStateStaysAsItWas(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := newLife()
+		for range rapid.IntRange(0, 20).Draw(t, "steps before") {
+			drawStep.Draw(t, "step").take(l)
+		}
+		frozen := l.state.Freeze()
+		copied, err := Thaw(frozen, l.state.catalog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		view := l.state.View()
+		all, _ := view.List("")
+		for range rapid.IntRange(0, 20).Draw(t, "steps after") {
+			drawStep.Draw(t, "step").take(l)
+		}
+		if again := copied.Freeze(); !reflect.DeepEqual(again, frozen) {
+			t.Fatalf("the frozen state became\n%+v, want\n%+v", frozen, again)
+		}
+		if now, _ := view.List(""); !reflect.DeepEqual(now, all) {
+			t.Fatalf("the view became %+v, want %+v", now, all)
+		}
+	})
+}
+
+func TestSnapshotThatLiesIsRefused(t *testing.T) {
+	// lived has a bit of everything.
+	lived := func(t *testing.T) Frozen {
+		r := newRig(t)
+		r.session(s1, ttl(30_000), lockDelay(2000))
+		r.session(s2)
+		for _, key := range []string{"deleted", "deleted too", "held"} {
+			r.yes(acquire(key, s2))
+		}
+		r.yes(set("free", ""))
+		r.yes(del("deleted"))
+		r.pass(10)
+		r.yes(del("deleted too"))
+		r.yes(acquire("delayed", s1))
+		r.yes(acquire("delayed too", s1))
+		r.yes(DestroySession{s1})
+		r.session(s1)
+		r.yes(Once{"x", set("free", "1")})
+		r.yes(Once{"y", set("free", "2")})
+		return r.Freeze()
+	}
+	tests := []struct {
+		lie  func(f *Frozen)
+		want string
+	}{
+		{func(f *Frozen) { f.KeysIndex = f.Index + 1 }, "the last one was"},
+		{func(f *Frozen) { f.SessionsIndex = f.Index + 1 }, "the last one was"},
+		{func(f *Frozen) { f.PermitsIndex = f.Index + 1 }, "the last one was"},
+		{func(f *Frozen) { f.Pruned = f.KeysIndex + 1 }, "is forgotten"},
+		{func(f *Frozen) { f.Established = f.Lease + 1 }, "was established"},
+
+		{func(f *Frozen) { f.Sessions[0].Session = nil }, "a session is nothing"},
+		{func(f *Frozen) { f.Sessions[1] = f.Sessions[0] }, "is not after"},
+		{func(f *Frozen) { f.Sessions[1].Session.ID = strings.ToUpper(s3) }, "is not after"},
+		{func(f *Frozen) { f.Sessions[1].Session.ID += "X" }, "not in lower case"},
+		{func(f *Frozen) { f.Sessions[0].Session.CreateIndex = 0 }, "created at 0"},
+		{func(f *Frozen) { f.Sessions[0].Session.ModifyIndex = f.SessionsIndex + 1 }, "modified at"},
+		{func(f *Frozen) { f.Sessions[0].Session.CreateIndex = f.Sessions[1].Session.CreateIndex }, "by one operation"},
+		{func(f *Frozen) { f.Sessions[0].Session.TTL = -1 }, "negative"},
+		{func(f *Frozen) { f.Sessions[0].Session.Behavior = 2 }, "unknown behavior"},
+		{func(f *Frozen) { f.Sessions[0].Renewed = f.Lease + 1 }, "renewed at"},
+		{func(f *Frozen) { f.Sessions[0].Renewed = f.Sessions[0].Session.CreatedAt - 1 }, "renewed at"},
+
+		{func(f *Frozen) { f.Entries[0] = nil }, "an entry is nothing"},
+		{func(f *Frozen) { f.Entries[1] = f.Entries[0] }, "is not after"},
+		{func(f *Frozen) { f.Entries[0].Key = "" }, "without a name"},
+		{func(f *Frozen) { f.Entries[0].CreateIndex = 0 }, "created at 0"},
+		{func(f *Frozen) { f.Entries[0].ModifyIndex = f.KeysIndex + 1 }, "modified at"},
+		{func(f *Frozen) { f.Entries[0].Fence = f.Entries[0].ModifyIndex + 1 }, "acquired at"},
+		{func(f *Frozen) { heldEntry(f).LockIndex = 0 }, "never acquired"},
+		{func(f *Frozen) { heldEntry(f).Fence = 0 }, "never acquired"},
+		{func(f *Frozen) { heldEntry(f).Session = s3 }, "which is not there"},
+
+		{func(f *Frozen) { f.Deletions[0], f.Deletions[1] = f.Deletions[1], f.Deletions[0] }, "is not after"},
+		{func(f *Frozen) { f.Deletions[1].Key = "held" }, "the key is there"},
+		{func(f *Frozen) { f.Deletions[0].Key = "" }, "no name"},
+		{func(f *Frozen) { f.Deletions[0].Index = 0 }, "index 0"},
+		{func(f *Frozen) { f.Deletions[0].Index = f.KeysIndex + 1 }, "is not in"},
+		{func(f *Frozen) { f.Pruned = f.Deletions[0].Index + 1 }, "is not in"},
+		{func(f *Frozen) { f.Deletions[0].Fence = f.Deletions[0].Index + 1 }, "acquired at"},
+		{func(f *Frozen) { f.Deletions[0].At = f.Lease + 1 }, "deleted at"},
+		{func(f *Frozen) { f.Deletions[0].At, f.Deletions[1].At = f.Deletions[1].At, f.Deletions[0].At }, "has the lower index"},
+		{func(f *Frozen) { f.Deletions = make([]Deletion, deletionsLimit+1) }, "records of deletions"},
+
+		{func(f *Frozen) { f.Delays[1] = f.Delays[0] }, "is not after"},
+		{func(f *Frozen) { f.Delays[0].Key = "" }, "is not after"},
+		{func(f *Frozen) { f.Delays[0].Until = f.Lease + 60_001 }, "too far"},
+
+		{func(f *Frozen) { f.Answers[1].Key = f.Answers[0].Key }, "there twice"},
+		{func(f *Frozen) { f.Answers[1].At = f.Lease + 1 }, "out of order"},
+		{func(f *Frozen) { f.Answers[0].At = f.Answers[1].At + 1 }, "out of order"},
+		{func(f *Frozen) { f.Answers[0].Result.Index = f.Index + 1 }, "the last change was"},
+		{func(f *Frozen) { f.Answers = make([]Answer, OnceLimit+1) }, "remembered answers"},
+	}
+	for _, test := range tests {
+		f := lived(t)
+		if _, err := Thaw(f, checks{}); err != nil {
+			t.Fatalf("the truth: %v", err)
+		}
+		test.lie(&f)
+		if _, err := Thaw(f, checks{}); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("thawed with error %v, want one that says %q", err, test.want)
+		}
+	}
+}
+
+// heldEntry is the entry of a frozen state that is held.
+func heldEntry(f *Frozen) *Entry {
+	for _, e := range f.Entries {
+		if e.Session != "" {
+			return e
+		}
+	}
+	panic("no key is held")
+}
