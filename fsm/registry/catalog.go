@@ -1,7 +1,5 @@
 package registry
 
-import "iter"
-
 // CatalogService is what Consul's API says of an instance beyond what Eureka's does. An instance that has one
 // has no lease: it never expires by itself, stays outside self-preservation, and goes by a cancel, a
 // deregistration or a check. Immutable.
@@ -138,59 +136,8 @@ func (DeregisterCatalog) isOp() {}
 func (SetCheck) isOp()          {}
 func (ExpireCheck) isOp()       {}
 
-// Take takes the next Index for a change that no reader of the registry sees (see package kv).
-func (r *Registry) Take() Index { panic("not written") }
-
-// Next is the Index that Take would return.
-func (r *Registry) Next() Index { panic("not written") }
-
 // LostCheck is a check that turned critical or is gone, or (ID "") a node that is gone.
 type LostCheck struct{ Node, ID string }
 
-// Lost returns what was lost by the operations since the last call.
-func (r *Registry) Lost() []LostCheck { panic("not written") }
-
-// CheckState finds a check of a node or of a service on it. The logical node ("") always has serfHealth,
-// which is passing.
-func (r *Registry) CheckState(node, id string) (status CheckStatus, known bool) { panic("not written") }
-
-// HasNode says whether a node is registered; "" always is.
-func (r *Registry) HasNode(name string) bool { panic("not written") }
-
 // SerfHealth is the id of the check that the logical node always has.
 const SerfHealth = "serfHealth"
-
-// Nodes yields the registered nodes, by name; the logical one is among them, first, only if checks were
-// registered on it.
-func (v *View) Nodes() iter.Seq[*Node] { panic("not written") }
-
-// Node returns a node.
-func (v *View) Node(name string) (*Node, bool) { panic("not written") }
-
-// ServiceOn returns the lease of a service of a node by its id. Of the logical node ("") these are also
-// the instances that Eureka's clients registered, by their instance id, those registered through
-// Consul's API first; ambiguous: several applications have an instance of that id, and none of them
-// was registered through Consul's API.
-func (v *View) ServiceOn(node, id string) (l *Lease, ambiguous bool) { panic("not written") }
-
-// ServicesOn yields the leases of a node's services, by application and id; see ServiceOn.
-func (v *View) ServicesOn(node string) iter.Seq[*Lease] { panic("not written") }
-
-// CheckOn returns a stored check by its node and id.
-func (v *View) CheckOn(node, id string) (*Check, bool) { panic("not written") }
-
-// ServiceName is an application's name in Consul's API: as it was registered there, else in lower case.
-func (a *App) ServiceName() string { panic("not written") }
-
-// CatalogIndex is the Index of the last change of a node or of a check of one; those of services and
-// their checks are in their applications' Changed.
-func (v *View) CatalogIndex() Index { panic("not written") }
-
-// Heard is when (lease clock, ms) a check with a TTL last had a heartbeat, live as LastRenewal is; 0:
-// it has none.
-func (v *View) Heard(c *Check) int64 { panic("not written") }
-
-// Join begins to wait for a change of an application (upper case; "": of any), or of any node or
-// node's check. woken is closed at the first one; leave must be called, woken or not. Whoever waits
-// joins first, then reads a View, and waits if that shows nothing new.
-func (w *Watchers) Join(app string) (woken <-chan struct{}, leave func()) { panic("not written") }

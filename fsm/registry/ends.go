@@ -53,9 +53,10 @@ func (l *Lease) ends(do func(end)) {
 	}
 }
 
-// Ending returns what is due at a moment of the lease clock (ms): an EndOverride or EndQuarantine,
-// under the present epoch, for each override and quarantine whose time has passed, oldest first. It
-// costs O(due).
+// Ending returns what is due at a moment of the lease clock (ms), under the present epoch: an
+// EndOverride or EndQuarantine for each override and quarantine whose time has passed, oldest first, then
+// an ExpireCheck for each check whose TTL has, and a DeregisterCatalog for each service of which a check
+// was critical for longer than its ReapAfter, oldest first. It costs O(due).
 func (r *Registry) Ending(now int64) []Op {
 	var due []Op
 	r.ends.tree.Scan(func(e end) bool {
@@ -65,7 +66,7 @@ func (r *Registry) Ending(now int64) []Op {
 		due = append(due, e.op(r.epoch, e.handle, e.set))
 		return true
 	})
-	return due
+	return append(due, r.checksEnding(now)...)
 }
 
 // leads says whether an operation of the leader, in an entry of a term, was proposed under the

@@ -91,12 +91,12 @@ func (e *ExpectationState) sliding(now int64) uint32 {
 	return current + uint32(int64(e.renewals(now))*(minute-now%minute)/minute)
 }
 
-// recount sets the expectation to the number of leases when that is due: unless self-preservation is
+// recount sets the expectation to the number of leases that end when that is due: unless self-preservation is
 // on and the number has fallen below the threshold's share, so that such a fall is never followed.
 // Source: PeerAwareInstanceRegistryImpl.updateRenewalThreshold; upstream counts what the server's
 // own client fetched, here it is what the registry holds.
 func (r *Registry) recount() {
-	leases, expected := uint64(len(r.handles.slots)), uint64(r.expectation.Clients)
+	leases, expected := uint64(r.expiry.Len()), uint64(r.expectation.Clients)
 	if leases*uint64(Whole) > expected*uint64(r.settings.Threshold) || !r.settings.SelfPreservation {
 		r.expectation.Clients = uint32(leases)
 	}

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"container/heap"
+	"math"
 	"slices"
 )
 
@@ -87,6 +88,22 @@ func (e *expiry) ended(now int64) []uint32 {
 	return found
 }
 
+// time looks at when a lease ends that takes the place of old, and counts who is expected to renew one.
+// Either may be nil: there is none. One that is permanent never ends, and nobody is.
+func (r *Registry) time(old, l *Lease) {
+	was, is := old != nil && !old.Permanent, l != nil && !l.Permanent
+	switch {
+	case was && is:
+		r.expiry.move(l.Handle.Slot, r.end(l))
+	case is:
+		r.expiry.add(l.Handle.Slot, r.end(l))
+		r.expectation.join()
+	case was:
+		r.expiry.remove(old.Handle.Slot)
+		r.expectation.leave()
+	}
+}
+
 // Expired returns leases that have ended at now (lease clock, ms), oldest end first, at most limit:
 // those that Ends says have ended. It costs O(due leases), not a walk; a lease that is returned and
 // not evicted is returned again.
@@ -136,7 +153,7 @@ func (r *Registry) end(l *Lease) int64 {
 // after the last renewal, or the grace after the present leadership was established or self-preservation
 // went off. A lease of another
 // datacenter is given 30 s more, for the way of its renewals, and one whole duration after the link
-// was heard again.
+// was heard again. One that is permanent has none: math.MaxInt64.
 func (v *View) Ends(l *Lease) int64 {
 	return v.known.end(l, v.LastRenewal(l).Lease, v.graceBegan, v.settings.DoubledLease)
 }
@@ -146,6 +163,9 @@ const wayOfRenewals = 30_000
 
 // end is the last moment of a lease of whatever owner.
 func (k *known) end(l *Lease, renewed, graceBegan int64, doubled bool) int64 {
+	if l.Permanent {
+		return math.MaxInt64
+	}
 	end := l.end(renewed, graceBegan, doubled)
 	if l.Local() {
 		return end

@@ -6,7 +6,8 @@ import "slices"
 // of the renewal times, made in milliseconds and valid while the registry goes on. Everything that
 // has an order has a canonical one, so equal registries freeze to equal values.
 type Frozen struct {
-	Index       Index
+	Index       Index // of the last change that readers see
+	Taken       Index // the last one that Take gave out; 0: none
 	Clock       Stamp
 	Epoch       Epoch
 	Established int64 // lease clock when the epoch was established, ms
@@ -28,6 +29,19 @@ type Frozen struct {
 	Links   []Link // by name, as the next two
 	Senders []Sender
 	Peers   []PeerState
+
+	// Nodes of the catalog, by name: the logical one ("") only if it has checks of its own.
+	Nodes []*Node
+	// CatalogIndex is View.CatalogIndex.
+	CatalogIndex Index
+	// Heard are the last heartbeats of checks with a TTL, each once, by node, then id.
+	Heard []CheckHeartbeat
+}
+
+// CheckHeartbeat is when (lease clock, ms) a check with a TTL last had a heartbeat.
+type CheckHeartbeat struct {
+	Node, Check string
+	At          int64
 }
 
 // ExpectationState is upstream's bookkeeping, see Expectation.
@@ -90,6 +104,7 @@ func (r *Registry) FreezeSince(after Index) Frozen {
 func (r *Registry) frozen() Frozen {
 	return Frozen{
 		Index:       r.index,
+		Taken:       r.taken,
 		Clock:       r.clock,
 		Epoch:       r.epoch,
 		Established: r.established,
@@ -108,7 +123,29 @@ func (r *Registry) frozen() Frozen {
 		Links:   r.known.links, // never written again, as the next two
 		Senders: r.known.senders,
 		Peers:   r.known.peers,
+
+		Nodes:        r.nodes(),
+		CatalogIndex: r.tables.catalog.changed,
+		Heard:        r.heard(),
 	}
+}
+
+func (r *Registry) nodes() []*Node {
+	if r.tables.catalog.nodes.Len() == 0 {
+		return nil
+	}
+	return r.tables.catalog.nodes.Values()
+}
+
+func (r *Registry) heard() []CheckHeartbeat {
+	var all []CheckHeartbeat
+	r.tables.catalog.checks.Scan(func(e checkEntry) bool {
+		if e.beat != nil {
+			all = append(all, CheckHeartbeat{e.check.Node, e.check.ID, e.beat.heard.Load()})
+		}
+		return true
+	})
+	return all
 }
 
 func (r *Registry) freeSlots() []uint32 {

@@ -33,6 +33,10 @@ func newEncounter(origin Origin, old *Lease, op Replica) encounter {
 			cmp.Compare(one(op.QuarantineFor > 0), one(old.Quarantine != nil)),
 		))
 	}
+	if old.Service != nil && m.client == 0 { // its checks decide
+		m.status = preferStored.of(cmp.Compare(op.Instance.Status, old.reported()))
+		return m
+	}
 	m.status = cmp.Or(m.client, m.operator, first.of(cmp.Compare(op.Instance.Status, old.reported())))
 	return m
 }
@@ -97,6 +101,7 @@ func (r *Registry) take(origin Origin, m encounter, next Lease) Index {
 	l, i, status, override := &next, m.old.Instance, m.old.reported(), m.old.Instance.Overridden
 	if m.client > 0 {
 		i, l.Life, l.Origin = m.op.Instance, m.op.Life, origin
+		l.Permanent, l.Service = m.op.Permanent, nil
 	}
 	if m.operator > 0 {
 		override = m.op.Overridden
@@ -105,7 +110,7 @@ func (r *Registry) take(origin Origin, m encounter, next Lease) Index {
 	if m.status > 0 {
 		status = m.op.Instance.Status
 	}
-	l.Override = l.Override.hiding(status, override, r.clock, r.index+1)
+	l.Override = l.Override.hiding(status, override, r.clock, r.Next())
 	l.describe(i, status, override)
 	var events []Event
 	if m.operator > 0 {

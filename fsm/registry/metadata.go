@@ -19,7 +19,14 @@ func (r *Registry) updateMetadata(origin Origin, op UpdateMetadata) Result {
 	}
 	c := *l.Instance
 	c.Metadata, c.LastDirty = merged, after(c.LastDirty)
-	return r.change(l, &c, origin, Event{Kind: EventMetadata})
+	n := *l
+	n.Instance = &c
+	if l.Service != nil {
+		s := *l.Service
+		s.ModifyIndex = r.Next()
+		n.Service = &s
+	}
+	return r.exchange(l, &n, ActionModified, origin, Event{Kind: EventMetadata})
 }
 
 // merge returns pairs with those of update in it: the value of a known key is replaced in its place,

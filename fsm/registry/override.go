@@ -9,6 +9,9 @@ func (r *Registry) setOverride(origin Origin, op SetOverride) Result {
 		return Result{Outcome: NotFound}
 	}
 	r.renewLease(old, origin)
+	if old.Permanent && op.Status == Unknown { // it would have no status, and nobody would tell one
+		return r.deleteOverride(origin, DeleteOverride{Key: op.Key, LastDirty: op.LastDirty, By: op.By})
+	}
 	details := r.override(old, op)
 	if i := old.Instance; i.Status == op.Status && i.Overridden == op.Status && old.Override.says(details) {
 		return Result{}
@@ -25,7 +28,7 @@ func (r *Registry) override(l *Lease, op SetOverride) *Override {
 	if op.Status == Unknown {
 		return nil
 	}
-	o := &Override{By: op.By, At: r.clock, Reported: l.reported(), Set: r.index + 1}
+	o := &Override{By: op.By, At: r.clock, Reported: l.reported(), Set: r.Next()}
 	if op.For > 0 {
 		o.Until = later(r.clock.Lease, op.For)
 	}
@@ -75,6 +78,9 @@ func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
 	r.renewLease(l, origin)
 	if l.Instance.Overridden == Unknown {
 		return Result{}
+	}
+	if l.Permanent { // no client registers again to tell its status
+		op.Fallback = l.reported()
 	}
 	instance := l.Instance.with(op.Fallback, Unknown, max(l.Instance.LastDirty, op.LastDirty))
 	return r.edit(l, instance, origin, Event{Kind: EventOverrideEnded, By: op.By})

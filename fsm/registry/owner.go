@@ -79,13 +79,13 @@ func (op Replica) owner(origin Origin) string { return origin.owner(op.Owner) }
 // ownerAfter is the owner of an instance after a merge: he who told what its client said last, unless he
 // is a remote datacenter that says that it is not the owner. Where both tell the same, a remote owner may
 // be replaced by whoever says that it is the owner now; the own datacenter only if no client renews the
-// instance here, while one does there.
+// instance here, while one does there; of a permanent one, never.
 func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	before := m.old.Owner
 	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" {
 		return before
 	}
-	if m.client == 0 && before == "" && !(r.deserted(m.old) && r.hears(m.old, r.ago(m.op.Age).Lease)) {
+	if m.client == 0 && before == "" && (m.old.Permanent || !(r.deserted(m.old) && r.hears(m.old, r.ago(m.op.Age).Lease))) {
 		return before
 	}
 	return m.op.owner(origin)

@@ -18,7 +18,7 @@ func (r *Registry) quarantine(origin Origin, op Quarantine) Result {
 	case op.For <= 0:
 		return r.show(origin, l, op.By)
 	}
-	q := &Quarantined{By: op.By, At: r.clock, Until: later(r.clock.Lease, op.For), Set: r.index + 1}
+	q := &Quarantined{By: op.By, At: r.clock, Until: later(r.clock.Lease, op.For), Set: r.Next()}
 	if old := l.Quarantine; old != nil && old.By == q.By && old.Until == q.Until {
 		return Result{}
 	}

@@ -180,7 +180,11 @@ func check(r *Registry) error {
 		}
 		l.ends(func(end) { ends++ })
 	}
-	if n := len(all); len(r.handles.slots) != n || r.expiry.Len() != n || v.tables.live.Len() != n || v.Total() != n {
+	permanent := 0
+	for _, l := range all {
+		permanent += int(one(l.Permanent))
+	}
+	if n := len(all); len(r.handles.slots) != n || r.expiry.Len() != n-permanent || v.tables.permanent != permanent || v.tables.live.Len() != n || v.Total() != n {
 		return fmt.Errorf("%d leases; slots %d, heap %d, change list %d, total %d", n, len(r.handles.slots), r.expiry.Len(), v.tables.live.Len(), v.Total())
 	}
 	if r.ends.tree.Len() != ends {
@@ -217,7 +221,11 @@ func checkLive(r *Registry, v *View, l *Lease) error {
 	if c, err := v.Changes(l.Changed-1, 1); err == nil && (len(c) != 1 || c[0].Lease != l || c[0].Kind != kind) {
 		return fmt.Errorf("not in the change list at %d as kind %d", l.Changed, kind)
 	}
-	if at := r.expiry.position[l.Handle.Slot]; r.expiry.order[at] != l.Handle.Slot || r.expiry.end[l.Handle.Slot] > r.end(l) {
+	if l.Permanent {
+		if r.end(l) != math.MaxInt64 || slices.Contains(r.expiry.order, l.Handle.Slot) {
+			return errors.New("permanent, with an end")
+		}
+	} else if at := r.expiry.position[l.Handle.Slot]; r.expiry.order[at] != l.Handle.Slot || r.expiry.end[l.Handle.Slot] > r.end(l) {
 		return errors.New("not in the heap, or later than its end")
 	}
 	if _, removed := r.record(key); removed {

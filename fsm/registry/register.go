@@ -1,6 +1,9 @@
 package registry
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // register adds an instance or replaces it.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.register.
@@ -30,7 +33,7 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 		if newer || !origin.Replicated() {
 			life++
 		}
-		quarantine = rec.Lease.Quarantine.again(r.clock.Lease, r.index+1)
+		quarantine = rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
 		r.supersede(key)
 	}
 	status := decide(in.Status, in.Overridden, Unknown, origin.Replicated())
@@ -53,9 +56,9 @@ func (r *Registry) enter(origin Origin, l *Lease, renewed Stamp, before History)
 	r.tables.renewals.begin(l.Handle, renewed, before.newest)
 	r.tables.renewals.at(l.Handle.Slot).hear(l, origin, renewed.Lease)
 	r.note(l, origin, Event{Kind: EventRegistered})
-	r.expiry.add(l.Handle.Slot, r.end(l))
+	r.time(nil, l)
+	r.recatalog(&Lease{}, l)
 	r.ends.replace(&Lease{}, l)
-	r.expectation.join()
 	return Result{Index: r.index, Handle: l.Handle}
 }
 
@@ -64,6 +67,9 @@ func (r *Registry) enter(origin Origin, l *Lease, renewed Stamp, before History)
 func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result {
 	stored := old.Instance
 	dirty := r.dirty(in, stored.LastDirty)
+	if old.Permanent {
+		return r.registerOver(origin, old, in, dirty)
+	}
 	if keeps(stored, dirty) {
 		l := old.again(stored.decided(stored, origin, stored.LastDirty), old.Override, old.Origin)
 		if origin.Kind == Client {
@@ -93,6 +99,36 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	}
 	r.note(l, origin, Event{Kind: kind})
 	return res
+}
+
+// registerOver registers an instance in the place of one without a lease: as a whole, with a lease, and
+// whatever a client's clock says. Only what another server sends may be older, or known already.
+func (r *Registry) registerOver(origin Origin, old *Lease, in *Instance, dirty int64) Result {
+	stored := old.Instance
+	if origin.Replicated() {
+		known := in.with(stored.Status, stored.Overridden, dirty).equal(stored)
+		if known || keeps(stored, dirty) {
+			return Result{Outcome: registeredBefore(known), Handle: old.Handle}
+		}
+	}
+	override := cmp.Or(stored.Overridden, in.Overridden)
+	instance := in.with(decide(in.Status, override, Unknown, true), override, dirty)
+	l := old.again(instance, old.Override.reportedBy(in), origin)
+	l.Permanent, l.Service, l.Owner = false, nil, origin.owner(old.Owner)
+	if r.outlives(origin, old, l) {
+		l.Life, l.Edit = old.Life+1, 0
+	}
+	res := r.restart(origin, old, l, r.clock)
+	r.note(l, origin, Event{Kind: EventReregistered})
+	return res
+}
+
+// registeredBefore is the outcome of a registration that changes nothing: it is known, or it is older.
+func registeredBefore(known bool) Outcome {
+	if known {
+		return Done
+	}
+	return KeptExisting
 }
 
 // know keeps what a registration told of an override. It is no change: readers see none, and before
@@ -129,7 +165,7 @@ func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
 	case origin.Replicated(): // the same of two servers is settled alike on all
 		return false
 	default:
-		return l.reported() != old.reported() || now.Fingerprint() != before.Fingerprint()
+		return l.reported() != old.reported() || l.Permanent != old.Permanent || now.Fingerprint() != before.Fingerprint()
 	}
 }
 
@@ -143,7 +179,8 @@ func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
 	slot := r.tables.renewals.at(l.Handle.Slot)
 	slot.renew(renewed)
 	slot.hear(l, origin, renewed.Lease)
-	r.expiry.move(l.Handle.Slot, r.end(l))
+	r.time(old, l)
+	r.recatalog(old, l)
 	r.ends.replace(old, l)
 	return Result{Index: r.index, Handle: l.Handle}
 }
@@ -159,6 +196,9 @@ func keeps(stored *Instance, dirty int64) bool {
 // begin fills in what a registration sets in a new lease, and makes it the lease of its handle.
 func (r *Registry) begin(l *Lease, origin Origin, renewed Stamp) {
 	l.Interval, l.Duration, _ = ClampLease(l.Instance.RenewalInterval, l.Instance.Duration)
+	if l.Permanent {
+		l.Interval, l.Duration = DefaultRenewalInterval, DefaultDuration
+	}
 	l.RegisteredAt = r.clock.Wall
 	l.RenewedAt = renewed
 	l.StartedLease = renewed.Lease

@@ -9,7 +9,8 @@ const maxLead = 60 * 60 * 1000
 
 // Registry is the mutable state. It belongs to one goroutine at a time.
 type Registry struct {
-	index       Index
+	index       Index // of the last change that readers see
+	taken       Index // the last one that Take gave out; 0: none
 	clock       Stamp
 	epoch       Epoch
 	established int64 // lease clock when the epoch was established, ms
@@ -24,6 +25,8 @@ type Registry struct {
 	expectation ExpectationState
 	known       *known // of other servers
 	tables      tables
+	checkEnds   checkEnds
+	lost        []LostCheck
 	shared      *tables // the copy of tables that views get; nil if they changed since it was made
 }
 
@@ -37,6 +40,7 @@ func New() *Registry {
 		expectation: newExpectation(DefaultSettings()),
 		known:       new(known),
 		tables:      newTables(),
+		checkEnds:   newCheckEnds(),
 	}
 }
 
@@ -77,6 +81,14 @@ func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result 
 		return r.ackPeer(op)
 	case PausePeer:
 		return r.pausePeer(op)
+	case RegisterCatalog:
+		return r.registerCatalog(origin, op)
+	case DeregisterCatalog:
+		return r.deregisterCatalog(term, origin, op)
+	case SetCheck:
+		return r.setCheck(term, origin, op)
+	case ExpireCheck:
+		return r.expireCheck(term, origin, op)
 	default:
 		// Op is a closed set: this is an operation that somebody added and did not finish.
 		panic(fmt.Sprintf("registry: no rule for %T", op))
@@ -137,6 +149,22 @@ func (r *Registry) View() *View {
 	}
 }
 
+// Next is the Index that Take would return.
+func (r *Registry) Next() Index { return max(r.index, r.taken) + 1 }
+
+// Take takes the next Index for a change that no reader of the registry sees (see package kv).
+func (r *Registry) Take() Index {
+	r.taken = r.Next()
+	return r.taken
+}
+
+// step takes the next Index for a change that readers see.
+func (r *Registry) step() Index {
+	r.index = r.Next()
+	r.shared = nil
+	return r.index
+}
+
 // renewed is the last renewal of a live lease.
 func (r *Registry) renewed(l *Lease) Stamp {
 	s, _ := r.tables.renewals.last(l.Handle)
@@ -151,7 +179,7 @@ func (r *Registry) heartbeat(l *Lease, origin Origin) { r.heartbeatAt(l, origin,
 
 func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
 	silent := at.Lease - r.tables.renewals.beat(l, origin, at)
-	if silent*2 > int64(l.Interval)*3000 {
+	if !l.Permanent && silent*2 > int64(l.Interval)*3000 {
 		r.note(l, origin, Event{Kind: EventRenewedLate, For: silent})
 	}
 }
@@ -206,8 +234,9 @@ func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events 
 	}
 	r.handles.put(l)
 	r.tables.replace(old, l)
+	r.recatalog(old, l)
 	r.ends.replace(old, l)
-	if l.Owner != old.Owner { // it may end earlier now
+	if l.Owner != old.Owner && !l.Permanent { // it may end earlier now
 		r.expiry.move(l.Handle.Slot, r.end(l))
 	}
 	for _, e := range events {
@@ -229,8 +258,7 @@ func (l *Lease) date(kind EventKind) {
 // mark takes the next Index for a change of l. What a node of the own datacenter sent counts for
 // nobody: it tells the others itself.
 func (r *Registry) mark(l *Lease, origin Origin) {
-	r.index++
-	r.shared = nil
+	r.step()
 	l.Changed, l.ChangedLease = r.index, r.clock.Lease
 	switch origin.Kind {
 	case Client:

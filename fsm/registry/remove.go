@@ -24,7 +24,7 @@ func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
 	var res Result
 	for _, item := range op.Items {
 		l := r.handles.byHandle(item.Handle)
-		if l == nil || l.Registered != item.Registered || r.renewed(l).Lease != item.RenewedAt {
+		if l == nil || l.Permanent || l.Registered != item.Registered || r.renewed(l).Lease != item.RenewedAt {
 			continue
 		}
 		// By itself: what a link, or the end of self-preservation, gives it beyond is not known to a state of
@@ -66,14 +66,15 @@ func (r *Registry) removeAs(old *Lease, l Lease, kind ChangeKind, origin Origin,
 	l.EvictedAt = max(r.clock.Wall, 1) // 0 would say that it lives
 	l.RenewedAt = r.renewed(old)
 	l.Origin = origin
+	l.Service = nil
 	r.mark(&l, origin)
 	history := History{r.tables.renewals.past(old.Handle).with(r.event(&l, origin, e))}
 	r.tables.delete(old, r.index)
+	r.recatalog(old, &Lease{})
 	r.ends.replace(old, &Lease{})
 	r.tables.renewals.end(old.Handle.Slot)
-	r.expiry.remove(old.Handle.Slot)
+	r.time(old, nil)
 	r.handles.release(old)
-	r.expectation.leave()
 	r.noteCancel(l.Key())
 	r.remember(Removal{Kind: kind, Full: true, Lease: &l, History: history})
 }

@@ -19,6 +19,9 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 		return Result{Outcome: Older}
 	}
 	i := l.Instance
+	if l.Permanent {
+		return r.renewPermanent(origin, op, i)
+	}
 	status := decide(i.Status, i.Overridden, i.Status, origin.Replicated())
 	if status == Unknown {
 		return Result{Outcome: NotFound}
@@ -37,6 +40,15 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 		return changed
 	}
 	return r.compare(origin, op, i, changed)
+}
+
+// renewPermanent answers a heartbeat of an instance that has no lease: there is nothing to renew. Another
+// server that knows a newer one is to tell it.
+func (r *Registry) renewPermanent(origin Origin, op Renew, i *Instance) Result {
+	if !origin.Replicated() {
+		return Result{}
+	}
+	return r.compare(origin, op, i, Result{})
 }
 
 // renewUnknown answers the renewal of an instance that has no lease. What another server heard before it

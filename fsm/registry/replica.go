@@ -17,7 +17,7 @@ type Replica struct {
 	// nothing of whose it is.
 	Owner string
 	// Age is how long ago the instance was last renewed, ms. One whose lease has ended by that is
-	// refused, unless it is stored already.
+	// refused, unless it is stored already or Permanent.
 	Age int64
 	// Overridden is the override; Unknown: none. OverrideFor is the rest of its time in ms; 0: it has
 	// no end.
@@ -27,6 +27,9 @@ type Replica struct {
 	// QuarantineFor is the rest of its quarantine, ms; 0: there is none.
 	QuarantineFor int64
 	QuarantineBy  Act
+	// Permanent: it has no lease (Lease.Permanent). What was registered of it through Consul's API stays
+	// with its datacenter.
+	Permanent bool
 }
 
 func (Replica) isOp()   {}
@@ -53,10 +56,10 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	if ok && rec.outdates(op, r.ago(op.Age).Lease) {
 		return Result{Outcome: Refused}
 	}
-	if _, duration, _ := ClampLease(op.Instance.RenewalInterval, op.Instance.Duration); op.Age > int64(duration)*1000+wayOfRenewals {
+	if op.hasEnded() {
 		return Result{Outcome: Refused}
 	}
-	l := &Lease{Life: op.Life, Origin: origin, Owner: op.owner(origin)}
+	l := &Lease{Life: op.Life, Origin: origin, Owner: op.owner(origin), Permanent: op.Permanent}
 	r.decideAs(l, op)
 	l.describe(op.Instance, op.Instance.Status, op.Overridden)
 	outcome := Done
@@ -68,6 +71,12 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	r.noteAll(l, origin, decisions(&Lease{Instance: &Instance{}}, l, op))
 	res.Outcome = outcome
 	return res
+}
+
+// hasEnded says that the lease has ended by its age.
+func (op Replica) hasEnded() bool {
+	_, duration, _ := ClampLease(op.Instance.RenewalInterval, op.Instance.Duration)
+	return !op.Permanent && op.Age > int64(duration)*1000+wayOfRenewals
 }
 
 // seemsFresher is by how much (ms) a copy that is played again may seem to be renewed later than it was:
@@ -87,7 +96,7 @@ func (m Removal) outdates(op Replica, renewed int64) bool {
 // returns has an instance come back in the quarantine that its record of removal keeps, if operators
 // have decided nothing of its new life yet. The sender did not know of it, and its copy is older so far.
 func (r *Registry) returns(l *Lease, rec Removal) Outcome {
-	q := rec.Lease.Quarantine.again(r.clock.Lease, r.index+1)
+	q := rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
 	if q == nil || l.Quarantine != nil || l.Edit > 0 {
 		return Done
 	}
@@ -97,7 +106,7 @@ func (r *Registry) returns(l *Lease, rec Removal) Outcome {
 
 // decideAs gives a lease what operators decided of it elsewhere.
 func (r *Registry) decideAs(l *Lease, op Replica) {
-	set := r.index + 1
+	set := r.Next()
 	l.Edit, l.Override, l.Quarantine = op.Edit, nil, nil
 	if op.Overridden != Unknown && (op.Instance.Status != Unknown || op.OverrideBy != (Act{}) || op.OverrideFor > 0) {
 		l.Override = &Override{By: op.OverrideBy, At: r.clock, Reported: op.Instance.Status, Set: set}
@@ -111,10 +120,10 @@ func (r *Registry) decideAs(l *Lease, op Replica) {
 }
 
 // describe gives a lease what its client says, with the status that follows from the one it reported and
-// an override. The client's of an instance that brought its override is not known, see Lease.reported.
+// an override, which decides it of one that is permanent. The client's of an instance that brought its override is not known, see Lease.reported.
 func (l *Lease) describe(i *Instance, reported, override Status) {
 	status := decide(reported, override, Unknown, true)
-	if reported == Unknown {
+	if reported == Unknown || l.Permanent && override != Unknown {
 		status = override
 	}
 	l.Instance = i.with(status, override, i.LastDirty)

@@ -28,6 +28,8 @@ type tables struct {
 	registered  recent
 	canceled    recent
 	renewals    *renewals
+	catalog     *catalogTables
+	permanent   int // how many of the live leases are permanent
 }
 
 // vipEntry says that an instance has vip among the parts of its address.
@@ -46,6 +48,7 @@ func newTables() tables {
 		live:        new(btree.Map[Index, *Lease]),
 		removed:     new(btree.Map[Index, Removal]),
 		renewals:    newRenewals(),
+		catalog:     newCatalogTables(),
 	}
 }
 
@@ -83,6 +86,7 @@ func (t *tables) share() *tables {
 	c.apps, c.live, c.removed = t.apps.Copy(), t.live.Copy(), t.removed.Copy()
 	c.ids, c.vips, c.secureVIPs = t.ids.Copy(), t.vips.Copy(), t.secureVIPs.Copy()
 	c.quarantined = t.quarantined.Copy()
+	c.catalog = t.catalog.share()
 	t.edition++
 	return &c
 }
@@ -90,6 +94,7 @@ func (t *tables) share() *tables {
 // add enters a new lease.
 func (t *tables) add(l *Lease) {
 	t.live.Set(l.Changed, l)
+	t.permanent += int(one(l.Permanent))
 	t.list(l)
 }
 
@@ -97,6 +102,7 @@ func (t *tables) add(l *Lease) {
 func (t *tables) replace(old, l *Lease) {
 	t.live.Delete(old.Changed)
 	t.live.Set(l.Changed, l)
+	t.permanent += int(one(l.Permanent)) - int(one(old.Permanent))
 	if old.Quarantine != nil || l.Quarantine != nil {
 		t.unlist(old, l.Changed)
 		t.list(l)
@@ -112,6 +118,7 @@ func (t *tables) replace(old, l *Lease) {
 // delete takes a lease out; changed is the Index of its removal.
 func (t *tables) delete(l *Lease, changed Index) {
 	t.live.Delete(l.Changed)
+	t.permanent -= int(one(l.Permanent))
 	t.unlist(l, changed)
 }
 
@@ -140,6 +147,7 @@ func (t *tables) unlist(l *Lease, changed Index) {
 	t.unindex(l)
 	app := t.editable(key.App)
 	app.leases.Delete(key.ID)
+	app.name(l, &Lease{})
 	app.Changed = changed
 	if app.leases.Len() == 0 {
 		t.apps.Delete(key.App)
@@ -151,8 +159,21 @@ func (t *tables) set(l *Lease) {
 	key := l.Key()
 	t.counts[l.Instance.Status]++
 	app := t.editable(key.App)
-	app.leases.Set(key.ID, l)
+	old, ok := app.leases.Set(key.ID, l)
+	if !ok {
+		old = &Lease{}
+	}
+	app.name(old, l)
 	app.Changed = max(app.Changed, l.Changed)
+}
+
+// name notes what the application is called in Consul's API, where l takes the place of old. Either may
+// be the zero Lease.
+func (a *App) name(old, l *Lease) {
+	a.services += int(one(l.Service != nil)) - int(one(old.Service != nil))
+	if l.Service != nil {
+		a.service = l.Service.Name
+	}
 }
 
 // touch notes a change of an application, if it has instances that are listed.
@@ -173,7 +194,10 @@ func (t *tables) editable(name string) *App {
 	case app.edition == t.edition:
 		return app
 	default:
-		app = &App{Name: app.Name, Changed: app.Changed, edition: t.edition, leases: *app.leases.Copy()}
+		app = &App{
+			Name: app.Name, Changed: app.Changed, edition: t.edition, leases: *app.leases.Copy(),
+			services: app.services, service: app.service,
+		}
 	}
 	t.apps.Set(app.Name, app)
 	return app

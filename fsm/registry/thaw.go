@@ -12,7 +12,7 @@ func Thaw(f Frozen) (*Registry, error) {
 		return nil, fmt.Errorf("frozen registry: %w", err)
 	}
 	r := New()
-	r.index, r.clock, r.epoch = f.Index, f.Clock, f.Epoch
+	r.index, r.taken, r.clock, r.epoch = f.Index, f.Taken, f.Clock, f.Epoch
 	r.established, r.cluster = f.Established, f.Cluster
 	r.known = &known{links: f.Links, senders: f.Senders, peers: f.Peers}
 	r.settings, r.transitions, r.expectation = f.Settings, slices.Clone(f.Transitions), f.Expectation
@@ -23,6 +23,7 @@ func Thaw(f Frozen) (*Registry, error) {
 		r.thawLease(s)
 	}
 	r.thawRemovals(f)
+	r.thawCatalog(f)
 	return r, nil
 }
 
@@ -42,8 +43,28 @@ func (r *Registry) thawLease(s LeaseState) {
 	r.tables.renewals.begin(s.Lease.Handle, s.Renewed, s.History.newest)
 	slot := r.tables.renewals.at(s.Lease.Handle.Slot)
 	slot.client, slot.remote = s.Client, s.Remote
-	r.expiry.add(s.Lease.Handle.Slot, r.end(s.Lease))
+	if !s.Lease.Permanent {
+		r.expiry.add(s.Lease.Handle.Slot, r.end(s.Lease))
+	}
+	r.recatalog(&Lease{}, s.Lease)
 	r.ends.replace(&Lease{}, s.Lease)
+}
+
+// thawCatalog enters nodes, and the heartbeats of checks, which the leases brought.
+func (r *Registry) thawCatalog(f Frozen) {
+	t := r.tables.catalog
+	for _, n := range f.Nodes {
+		t.setNode(n)
+		r.enterChecks(n.Checks, Key{})
+	}
+	for _, h := range f.Heard {
+		e, _ := t.check(h.Node, h.Check)
+		r.checkEnds.delete(e)
+		e.beat.heard.Store(h.At)
+		r.checkEnds.add(e, r.established)
+	}
+	t.changed = f.CatalogIndex
+	r.shared, t.shared = nil, nil
 }
 
 func (r *Registry) thawRemovals(f Frozen) {

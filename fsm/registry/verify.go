@@ -10,7 +10,7 @@ import (
 // verify checks what the state's own operations keep true. Each check relies on those before it.
 func (f *Frozen) verify() error {
 	checks := []func() error{f.verifyContents, f.verifySlots, f.verifyLeases, f.verifyRemovals, f.verifyIndexes, f.verifyRecent,
-		f.verifyDetails, f.verifyHistories, f.verifySettings, f.verifyTransitions, f.verifyExpectation, f.verifyKnown}
+		f.verifyDetails, f.verifyHistories, f.verifySettings, f.verifyTransitions, f.verifyExpectation, f.verifyKnown, f.verifyCatalog}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err

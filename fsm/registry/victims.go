@@ -1,10 +1,10 @@
 package registry
 
 // RoundLimit is how many leases may be evicted in the rest of an eviction interval in which taken
-// were evicted already: of the n at its beginning, n - threshold·n together.
+// were evicted already: of the n at its beginning, n - threshold·n together. Permanent ones do not count.
 // Source: AbstractInstanceRegistry.evict.
 func (v *View) RoundLimit(taken int) int {
-	n := v.Total() + taken
+	n := v.Total() - v.tables.permanent + taken
 	return max(0, n-v.settings.kept().Of(n)-taken)
 }
 

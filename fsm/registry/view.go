@@ -33,6 +33,9 @@ type App struct {
 
 	edition uint64 // of the tables that may write it
 	leases  btree.Map[string, *Lease]
+	// How many of them were registered through Consul's API, and as what.
+	services int
+	service  string
 }
 
 // Index is the number of the last change contained in the view.

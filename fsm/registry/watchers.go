@@ -27,13 +27,20 @@ type Changes struct {
 // Nothing of the state depends on it: it serves readers, beside the state machine.
 type Watchers struct {
 	mutex  sync.Mutex
-	topics map[string]*topic // what somebody waits for, by application; "": all
-	told   Index             // topics have been told of changes up to it
+	topics map[topicKey]*topic // what somebody waits for
+	told   Index               // topics have been told of changes up to it
+}
+
+// topicKey is what can be waited for: changes of an application's instances ("": of all), and with nodes
+// also changes of the catalog's nodes.
+type topicKey struct {
+	app   string
+	nodes bool
 }
 
 // topic is what one or more wait for, until the next change of it.
 type topic struct {
-	app     string
+	key     topicKey
 	waiting int
 	woken   chan struct{} // closed at the change
 	// before is set when woken is closed: nothing selected has changed up to it since the wait began.
@@ -45,6 +52,7 @@ func (w *Watchers) Publish(view *View) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if len(w.topics) == 0 {
+		w.told = view.index
 		return
 	}
 	// A state that was restored may be an older one, or one whose change list does not reach back.
@@ -55,25 +63,44 @@ func (w *Watchers) Publish(view *View) {
 		if len(w.topics) == 0 {
 			break
 		}
-		w.wake("", w.told)
-		w.wake(c.Lease.Instance.App, w.told)
+		w.wakeChanged("", w.told)
+		w.wakeChanged(c.Lease.Instance.App, w.told)
+	}
+	if view.CatalogIndex() > w.told {
+		w.wakeNodes()
 	}
 	w.told = view.index
 }
 
-func (w *Watchers) wake(app string, before Index) {
-	if t, ok := w.topics[app]; ok {
+// wakeChanged wakes those who wait for changes of an application, alone or beside nodes.
+func (w *Watchers) wakeChanged(app string, before Index) {
+	w.wake(topicKey{app: app}, before)
+	w.wake(topicKey{app: app, nodes: true}, before)
+}
+
+func (w *Watchers) wake(key topicKey, before Index) {
+	if t, ok := w.topics[key]; ok {
 		t.before = before
 		close(t.woken)
-		delete(w.topics, app)
+		delete(w.topics, key)
+	}
+}
+
+// wakeNodes wakes those who wait for changes of nodes.
+func (w *Watchers) wakeNodes() {
+	// Each is woken alone, in whatever order.
+	for key := range w.topics {
+		if key.nodes {
+			w.wake(key, 0)
+		}
 	}
 }
 
 // wakeAll wakes everybody, without saying how far there was nothing new.
 func (w *Watchers) wakeAll() {
 	// Each is woken alone, in whatever order.
-	for app := range w.topics {
-		w.wake(app, 0)
+	for key := range w.topics {
+		w.wake(key, 0)
 	}
 }
 
@@ -88,7 +115,7 @@ func (w *Watchers) Await(ctx context.Context, newest func() *View, after Index, 
 		if err != nil || len(items) > 0 {
 			return Changes{View: view, Items: items}, err
 		}
-		t := w.join(which.App, view.index)
+		t := w.join(topicKey{app: which.App}, view.index)
 		if newest().index != view.index {
 			w.leave(t)
 			continue
@@ -103,17 +130,35 @@ func (w *Watchers) Await(ctx context.Context, newest func() *View, after Index, 
 	}
 }
 
-// join begins to wait for changes of an application after an index: the newest there was.
-func (w *Watchers) join(app string, after Index) *topic {
+// Join begins to wait for a change of an application (upper case; "": of any), or of any node or
+// node's check. woken is closed at the first one; leave must be called, woken or not. Whoever waits
+// joins first, then reads a View, and waits if that shows nothing new.
+func (w *Watchers) Join(app string) (woken <-chan struct{}, leave func()) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	t := w.enter(topicKey{app: app, nodes: true})
+	return t.woken, func() { w.leave(t) }
+}
+
+// join begins to wait for changes after an index: the newest there was.
+func (w *Watchers) join(key topicKey, after Index) *topic {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if len(w.topics) == 0 {
-		w.topics, w.told = make(map[string]*topic), after
+		w.told = after
 	}
-	t, ok := w.topics[app]
+	return w.enter(key)
+}
+
+// enter counts one more who waits. The mutex is held.
+func (w *Watchers) enter(key topicKey) *topic {
+	if w.topics == nil {
+		w.topics = make(map[topicKey]*topic)
+	}
+	t, ok := w.topics[key]
 	if !ok {
-		t = &topic{app: app, woken: make(chan struct{})}
-		w.topics[app] = t
+		t = &topic{key: key, woken: make(chan struct{})}
+		w.topics[key] = t
 	}
 	t.waiting++
 	return t
@@ -123,7 +168,7 @@ func (w *Watchers) join(app string, after Index) *topic {
 func (w *Watchers) leave(t *topic) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if t.waiting--; t.waiting == 0 && w.topics[t.app] == t {
-		delete(w.topics, t.app)
+	if t.waiting--; t.waiting == 0 && w.topics[t.key] == t {
+		delete(w.topics, t.key)
 	}
 }

@@ -232,7 +232,7 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 				t.Errorf("got %+v, want a view of 1 to go on from, without items", wait.changes)
 			}
 		}
-		if _, waits := w.topics["ORDERS"]; waits || len(w.topics) != 1 {
+		if _, waits := w.topics[topicKey{app: "ORDERS"}]; waits || len(w.topics) != 1 {
 			t.Errorf("%d topics, want only that of the wait that goes on", len(w.topics))
 		}
 		w.do(Cancel{billing1})

@@ -1,0 +1,228 @@
+package registry
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// Ids of the checks by which operators take a service, or all of a node, out of service.
+const (
+	NodeMaintenance    = "_node_maintenance"
+	ServiceMaintenance = "_service_maintenance:" // and the service's id
+)
+
+// Maintenance says that the check takes what it is of out of service.
+func (c *Check) Maintenance() bool {
+	return c.ID == NodeMaintenance || strings.HasPrefix(c.ID, ServiceMaintenance)
+}
+
+// standing is the status that follows from checks: the worst of them decides, and maintenance over all.
+func standing(lists ...[]*Check) Status {
+	status := Up
+	for _, c := range slices.Concat(lists...) {
+		switch {
+		case c.Maintenance():
+			return OutOfService
+		case c.Status == Critical:
+			status = Down
+		}
+	}
+	return status
+}
+
+// standing is the status that a service's checks, and those of its node, say it has.
+func (r *Registry) standing(s *CatalogService) Status {
+	if n, ok := r.tables.catalog.nodes.Get(s.Node); ok {
+		return standing(s.Checks, n.Checks)
+	}
+	return standing(s.Checks)
+}
+
+// findCheck finds a check by its id, in a list sorted by it.
+func findCheck(checks []*Check, id string) (at int, ok bool) {
+	return slices.BinarySearchFunc(checks, id, func(c *Check, id string) int { return strings.Compare(c.ID, id) })
+}
+
+// withCheck returns a list with a check in the place of the one of its id.
+func withCheck(checks []*Check, c *Check) []*Check {
+	at, ok := findCheck(checks, c.ID)
+	changed := slices.Clone(checks)
+	if ok {
+		changed[at] = c
+		return changed
+	}
+	return slices.Insert(changed, at, c)
+}
+
+// withoutCheck returns a list without the check of an id; nil if that was the last one.
+func withoutCheck(checks []*Check, id string) []*Check {
+	at, ok := findCheck(checks, id)
+	if !ok {
+		return checks
+	}
+	if len(checks) == 1 {
+		return nil
+	}
+	return slices.Delete(slices.Clone(checks), at, at+1)
+}
+
+// equal compares two checks in what was registered and reported.
+func (c *Check) equal(o *Check) bool {
+	return c == o || c.sameIdentity(o) && c.sameState(o) && c.sameDefinition(o)
+}
+
+func (c *Check) sameIdentity(o *Check) bool {
+	return c.Node == o.Node && c.ID == o.ID && c.Service == o.Service
+}
+
+func (c *Check) sameState(o *Check) bool { return c.Status == o.Status && c.Output == o.Output }
+
+func (c *Check) sameDefinition(o *Check) bool {
+	return c.Name == o.Name && c.Notes == o.Notes && c.Type == o.Type && c.TTL == o.TTL && c.ReapAfter == o.ReapAfter &&
+		c.Probe.equal(o.Probe) && bytes.Equal(c.Definition, o.Definition)
+}
+
+func (p *Probe) equal(o *Probe) bool {
+	if p == nil || o == nil {
+		return p == o
+	}
+	return p.HTTP == o.HTTP && p.Method == o.Method && p.Body == o.Body && slices.Equal(p.Header, o.Header) &&
+		p.SkipVerify == o.SkipVerify && p.TCP == o.TCP && p.Interval == o.Interval && p.Timeout == o.Timeout &&
+		p.SuccessBeforePassing == o.SuccessBeforePassing && p.FailuresBeforeWarning == o.FailuresBeforeWarning &&
+		p.FailuresBeforeCritical == o.FailuresBeforeCritical
+}
+
+// setCheck notes what a check was found to be. The output of a passing check is kept as it was when it
+// turned so: a heartbeat that says nothing new is no change.
+func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
+	if op.Epoch != (Epoch{}) && !r.leads(term, op.Epoch) {
+		return Result{Outcome: Refused}
+	}
+	e, ok := r.tables.catalog.check(op.Node, op.Check)
+	switch {
+	case !ok:
+		return Result{Outcome: NotFound}
+	case op.TTL && e.check.TTL == 0:
+		return Result{Outcome: NoTTL}
+	}
+	if e.beat != nil {
+		e.beat.heard.Store(r.clock.Lease)
+	}
+	if e.check.Status == op.Status && (op.Status == Passing || e.check.Output == op.Output) {
+		return Result{}
+	}
+	return r.exchangeCheck(origin, e, r.reported(e.check, op.Status, op.Output))
+}
+
+// expireCheck turns a check critical whose TTL has passed, unless the epoch is over, a heartbeat came
+// or it is critical already.
+func (r *Registry) expireCheck(term uint64, origin Origin, op ExpireCheck) Result {
+	if !r.leads(term, op.Epoch) {
+		return Result{Outcome: Refused}
+	}
+	e, ok := r.tables.catalog.check(op.Node, op.Check)
+	if !ok || !e.expires() || e.beat.heard.Load() != op.RenewedAt {
+		return Result{Outcome: NotFound}
+	}
+	output := "TTL expired"
+	if last := e.check.Output; last != "" {
+		output += " (last output before timeout follows): " + last
+	}
+	return r.exchangeCheck(origin, e, r.reported(e.check, Critical, output))
+}
+
+// reported is a check with another state, until it is entered.
+func (r *Registry) reported(old *Check, status CheckStatus, output string) *Check {
+	c := *old
+	c.Status, c.Output, c.ModifyIndex = status, strings.Clone(output), r.Next()
+	c.CriticalSince = r.criticalSince(old, status)
+	return &c
+}
+
+// criticalSince is when (lease clock, ms) a check turned critical that has a status now; old is the check
+// before, nil if there was none. 0: it is not critical.
+func (r *Registry) criticalSince(old *Check, status CheckStatus) int64 {
+	switch {
+	case status != Critical:
+		return 0
+	case old != nil && old.Status == Critical:
+		return old.CriticalSince
+	}
+	return r.clock.Lease
+}
+
+// exchangeCheck puts c in the place of a check.
+func (r *Registry) exchangeCheck(origin Origin, old checkEntry, c *Check) Result {
+	if old.of == (Key{}) {
+		n, _ := r.tables.catalog.nodes.Get(c.Node)
+		return r.recheckNode(origin, n, withCheck(n.Checks, c))
+	}
+	l := r.handles.byKey(old.of)
+	return r.recheck(origin, l, withCheck(l.Service.Checks, c))
+}
+
+// recheck gives a service other checks, and the status that follows from them.
+func (r *Registry) recheck(origin Origin, old *Lease, checks []*Check) Result {
+	s := *old.Service
+	s.Checks = checks
+	return r.stand(origin, old, &s, old.Instance)
+}
+
+// recheckNode gives a node other checks, and its services the status that follows. The logical node is
+// kept only while it has some.
+func (r *Registry) recheckNode(origin Origin, old *Node, checks []*Check) Result {
+	if old.Name == "" && len(checks) == 0 {
+		r.renode(old, nil)
+	} else {
+		n := *old
+		n.Checks = checks
+		r.renode(old, &n)
+	}
+	r.follow(origin, old.Name)
+	return Result{Index: r.index}
+}
+
+// follow gives the services of a node the status that follows from its checks, and the address that
+// follows from its own: each of them that changes is a change of its own.
+func (r *Registry) follow(origin Origin, node string) {
+	for _, key := range r.tables.catalog.servicesOn(node) {
+		l := r.handles.byKey(key)
+		if i := r.addressed(l.Service, l.Instance); i != l.Instance || l.reported() != r.standing(l.Service) {
+			r.stand(origin, l, l.Service, i)
+		}
+	}
+}
+
+// stand exchanges a live lease for one with a service and an instance, and the status that follows from
+// its checks. An override goes on to decide what is shown.
+func (r *Registry) stand(origin Origin, old *Lease, s *CatalogService, i *Instance) Result {
+	l := *old
+	l.Service = s
+	var events []Event
+	dirty := i.LastDirty
+	if old.reported() != r.standing(s) || i != old.Instance {
+		dirty = r.newer(dirty)
+		events = append(events, Event{Kind: EventStatus})
+	}
+	r.showStanding(&l, i, dirty)
+	return r.exchange(old, &l, ActionModified, origin, events...)
+}
+
+// showStanding gives a lease an instance with the status that follows from its service's checks, hidden
+// by its override if it has one.
+func (r *Registry) showStanding(l *Lease, i *Instance, dirty int64) {
+	status, override := r.standing(l.Service), Unknown
+	if l.Instance != nil {
+		override = l.Instance.Overridden
+	}
+	l.Override = l.Override.hiding(status, override, r.clock, r.Next())
+	if override != Unknown {
+		status = override
+	}
+	l.Instance = i.with(status, override, dirty)
+}
+
+// newer is a lastDirtyTimestamp of the registry's own, later than a stored one: other servers take what
+// comes with it for newer.
+func (r *Registry) newer(stored int64) int64 { return max(r.clock.Wall, after(stored)) }

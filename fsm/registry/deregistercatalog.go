@@ -1,0 +1,74 @@
+package registry
+
+// deregisterCatalog removes a service, a check or a node. What the leader proposes, because a check was
+// critical for too long, takes effect only if the check is so still.
+func (r *Registry) deregisterCatalog(term uint64, origin Origin, op DeregisterCatalog) Result {
+	if op.Epoch != (Epoch{}) {
+		if !r.leads(term, op.Epoch) {
+			return Result{Outcome: Refused}
+		}
+		return r.reap(origin, op)
+	}
+	switch {
+	case op.Service != "":
+		return r.deregisterService(origin, op.Node, op.Service, Act{})
+	case op.Check != "":
+		return r.deregisterCheck(origin, op.Node, op.Check)
+	case op.Node != "":
+		return r.deregisterNode(origin, op.Node)
+	}
+	return Result{Outcome: NotFound}
+}
+
+// reap removes a service of which a check was critical for too long.
+func (r *Registry) reap(origin Origin, op DeregisterCatalog) Result {
+	e, ok := r.tables.catalog.check(op.Node, op.Check)
+	if !ok || !e.reaped() || e.check.Service != op.Service || e.check.CriticalSince != op.CriticalSince {
+		return Result{Outcome: NotFound}
+	}
+	return r.deregisterService(origin, op.Node, op.Service, Act{Reason: "its check " + op.Check + " was critical for too long"})
+}
+
+// deregisterService removes a service of a node by its id. Of the logical node it may be one that was
+// registered otherwise, if it is the only one of its id.
+func (r *Registry) deregisterService(origin Origin, node, id string, by Act) Result {
+	var l *Lease
+	if key, ok := r.tables.catalog.service(node, id); ok {
+		l = r.handles.byKey(key)
+	} else if node == "" {
+		l, _ = r.tables.otherwise(id)
+	}
+	if l == nil {
+		return Result{Outcome: NotFound}
+	}
+	r.remove(l, Canceled, origin, Event{Kind: EventCanceled, By: by})
+	return Result{Index: r.index}
+}
+
+// deregisterCheck removes a check of a node or of a service on it.
+func (r *Registry) deregisterCheck(origin Origin, node, id string) Result {
+	e, ok := r.tables.catalog.check(node, id)
+	if !ok {
+		return Result{Outcome: NotFound}
+	}
+	if e.of == (Key{}) {
+		n, _ := r.tables.catalog.nodes.Get(node)
+		return r.recheckNode(origin, n, withoutCheck(n.Checks, id))
+	}
+	l := r.handles.byKey(e.of)
+	return r.recheck(origin, l, withoutCheck(l.Service.Checks, id))
+}
+
+// deregisterNode removes a node with all services and checks on it. The logical one cannot go.
+func (r *Registry) deregisterNode(origin Origin, name string) Result {
+	n, ok := r.tables.catalog.nodes.Get(name)
+	if !ok {
+		return Result{Outcome: NotFound}
+	}
+	for _, key := range r.tables.catalog.servicesOn(name) {
+		r.remove(r.handles.byKey(key), Canceled, origin, Event{Kind: EventCanceled})
+	}
+	r.renode(n, nil)
+	r.lost = append(r.lost, LostCheck{Node: name})
+	return Result{Index: r.index}
+}

@@ -1,0 +1,316 @@
+package registry
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// cataloging is a RegisterCatalog on its way.
+type cataloging struct {
+	*Registry
+	origin Origin
+	op     RegisterCatalog
+	node   string       // its name
+	former []checkEntry // the checks that something else had until now
+	res    Result
+}
+
+// registerCatalog registers a node, a service and checks, or nothing. What is as it was takes no Index.
+// Source: agent/consul/state/catalog.go (EnsureRegistration) of hashicorp/consul.
+func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
+	c, before := &cataloging{Registry: r, origin: origin, op: op}, r.index
+	if op.Node != nil {
+		c.node = op.Node.Name
+	}
+	if why := c.refused(); why != Done {
+		return Result{Outcome: why}
+	}
+	c.noteFormer()
+	c.registerNode()
+	c.registerService()
+	c.registerChecks()
+	c.takeFormer()
+	c.follow(origin, c.node)
+	c.hearChecks()
+	if r.index > before {
+		c.res.Index = r.index
+	}
+	return c.res
+}
+
+// refused says why an operation cannot be done; Done: it can.
+func (c *cataloging) refused() Outcome {
+	if s := c.op.Service; s != nil && c.taken(s.Name, c.op.Instance.Key()) {
+		return NameTaken
+	}
+	for _, check := range c.op.Checks {
+		if s := c.op.Service; check.Service == "" || s != nil && s.ID == check.Service {
+			continue
+		}
+		if _, ok := c.tables.catalog.service(c.node, check.Service); !ok {
+			return UnknownService
+		}
+	}
+	return Done
+}
+
+// taken says whether other instances of a service's application have another name: what was registered
+// through Consul's API has the one that it was given, all else is called by the application's name in
+// lower case.
+func (c *cataloging) taken(name string, key Key) bool {
+	app, ok := c.tables.apps.Get(key.App)
+	if !ok {
+		app = &App{}
+	}
+	named, others, called := app.services, app.leases.Len()-app.services, app.service
+	count := func(l *Lease, n int) {
+		if l.Service == nil {
+			others += n
+			return
+		}
+		named += n
+		called = l.Service.Name
+	}
+	c.tables.quarantined.Ascend(&Lease{Instance: &Instance{App: key.App}}, func(l *Lease) bool {
+		if l.Instance.App != key.App {
+			return false
+		}
+		count(l, 1)
+		return true
+	})
+	if old := c.handles.byKey(key); old != nil {
+		count(old, -1)
+	}
+	return named > 0 && called != name || named == 0 && others > 0 && name != strings.ToLower(key.App)
+}
+
+// noteFormer notes the checks that move: from one service to another, or to or from their node.
+func (c *cataloging) noteFormer() {
+	for _, check := range c.op.Checks {
+		if e, ok := c.tables.catalog.check(c.node, check.ID); ok && e.check.Service != check.Service {
+			c.former = append(c.former, e)
+		}
+	}
+}
+
+// takeFormer takes checks away from what had them until now.
+func (c *cataloging) takeFormer() {
+	for _, e := range c.former {
+		if e.of == (Key{}) {
+			if n, ok := c.tables.catalog.nodes.Get(c.node); ok && hasCheck(n.Checks, e.check.ID) {
+				c.recheckNode(c.origin, n, withoutCheck(n.Checks, e.check.ID))
+			}
+			continue
+		}
+		if l := c.handles.byKey(e.of); l != nil && l.Service != nil && l.Service.ID == e.check.Service && hasCheck(l.Service.Checks, e.check.ID) {
+			c.recheck(c.origin, l, withoutCheck(l.Service.Checks, e.check.ID))
+		}
+	}
+}
+
+func hasCheck(checks []*Check, id string) bool {
+	_, ok := findCheck(checks, id)
+	return ok
+}
+
+// registerNode enters the node and its checks, if something of them is new.
+func (c *cataloging) registerNode() {
+	old, known := c.tables.catalog.nodes.Get(c.node)
+	n := Node{CreateIndex: c.Next(), ModifyIndex: c.Next()}
+	switch given := c.op.Node; {
+	case known && (c.op.KeepNode || c.node == "" || given.same(old)):
+		n = *old
+	case c.node != "":
+		n = *given
+		n.CreateIndex, n.ModifyIndex = c.Next(), c.Next()
+		if known {
+			n.CreateIndex = old.CreateIndex
+		}
+	}
+	if known {
+		n.Checks = old.Checks
+	} else {
+		n.Checks = nil
+	}
+	var changed bool
+	n.Checks, changed = c.merge(n.Checks, "")
+	if !changed && (known && n.ModifyIndex == old.ModifyIndex || !known && c.node == "") {
+		return
+	}
+	c.renode(old, &n)
+}
+
+// same compares two nodes in what was registered, without their checks.
+func (n *Node) same(o *Node) bool {
+	return n.ID == o.ID && n.Address == o.Address && slices.Equal(n.Tagged, o.Tagged) && slices.Equal(n.Meta, o.Meta)
+}
+
+// registerService enters the service with its checks, if something of them is new. One of that id that
+// had another name goes; its checks stay.
+func (c *cataloging) registerService() {
+	s := c.op.Service
+	if s == nil {
+		return
+	}
+	key := c.op.Instance.Key()
+	before := new(Lease)
+	if at, ok := c.tables.catalog.service(c.node, s.ID); ok {
+		before = c.handles.byKey(at)
+	}
+	service := *s
+	service.Node, service.CreateIndex, service.ModifyIndex = c.node, c.Next(), c.Next()
+	if before.Service != nil {
+		service.CreateIndex, service.Checks = before.Service.CreateIndex, before.Service.Checks
+	} else {
+		service.Checks = nil
+	}
+	if c.op.ReplaceChecks {
+		service.Checks = slices.DeleteFunc(slices.Clone(service.Checks), func(check *Check) bool { return !c.mentions(check.ID) })
+	}
+	service.Checks, _ = c.merge(service.Checks, s.ID)
+	in := c.addressed(&service, c.op.Instance)
+	if before.Service != nil && before.Key() == key && s.same(before.Service) && in.sameAs(before.Instance) {
+		c.keepService(before, service.Checks)
+		return
+	}
+	c.res = c.place(c.origin, &service, in)
+	if before.Service != nil && before.Key() != key {
+		c.remove(before, Canceled, c.origin, Event{Kind: EventCanceled})
+	}
+}
+
+// keepService gives a service that is as it was other checks, if they are.
+func (c *cataloging) keepService(l *Lease, checks []*Check) {
+	c.res.Handle = l.Handle
+	if !slices.Equal(checks, l.Service.Checks) {
+		c.recheck(c.origin, l, checks)
+	}
+}
+
+// mentions says whether a check of an id is among those that are registered.
+func (c *cataloging) mentions(id string) bool {
+	return slices.ContainsFunc(c.op.Checks, func(check *Check) bool { return check.ID == id })
+}
+
+// same compares two services in what was registered, without their checks.
+func (s *CatalogService) same(o *CatalogService) bool {
+	return s.Name == o.Name && s.ID == o.ID && s.Address == o.Address && s.Port == o.Port && s.Kind == o.Kind &&
+		s.SocketPath == o.SocketPath && s.WeightPassing == o.WeightPassing && s.WeightWarning == o.WeightWarning &&
+		s.TagOverride == o.TagOverride && slices.Equal(s.Tags, o.Tags) && slices.Equal(s.Tagged, o.Tagged) &&
+		bytes.Equal(s.Locality, o.Locality) && bytes.Equal(s.Ports, o.Ports)
+}
+
+// sameAs compares an instance with a stored one in everything that the registry does not decide.
+func (i *Instance) sameAs(stored *Instance) bool {
+	return i.with(stored.Status, stored.Overridden, stored.LastDirty).equal(stored)
+}
+
+// addressed is a service's instance with the address of its node, where the service has none of its own
+// and the node is not the logical one.
+func (r *Registry) addressed(s *CatalogService, i *Instance) *Instance {
+	n, ok := r.tables.catalog.nodes.Get(s.Node)
+	if !ok || s.Address != "" || s.Node == "" {
+		return i
+	}
+	address := n.Address
+	if address == "" {
+		address = n.Name
+	}
+	if i.HostName == address && i.IPAddr == address {
+		return i
+	}
+	c := *i
+	c.HostName, c.IPAddr = address, address
+	return &c
+}
+
+// registerChecks enters the checks of other services of the node.
+func (c *cataloging) registerChecks() {
+	for _, check := range c.op.Checks {
+		if check.Service == "" || c.op.Service != nil && c.op.Service.ID == check.Service {
+			continue
+		}
+		key, _ := c.tables.catalog.service(c.node, check.Service)
+		l := c.handles.byKey(key)
+		if checks, changed := c.merge(l.Service.Checks, check.Service); changed {
+			c.recheck(c.origin, l, checks)
+		}
+	}
+}
+
+// merge returns checks with those in it that are registered for a service ("": for the node), and
+// whether that changed anything.
+func (c *cataloging) merge(checks []*Check, service string) (merged []*Check, changed bool) {
+	merged = checks
+	for _, given := range c.op.Checks {
+		if given.Service != service {
+			continue
+		}
+		check := c.complete(given)
+		if at, ok := findCheck(merged, check.ID); !ok || merged[at] != check {
+			merged, changed = withCheck(merged, check), true
+		}
+	}
+	return merged, changed
+}
+
+// complete is a check as it is entered: itself, if it is there already.
+func (c *cataloging) complete(given *Check) *Check {
+	check := *given
+	check.Node, check.CreateIndex, check.ModifyIndex = c.node, c.Next(), c.Next()
+	e, known := c.tables.catalog.check(c.node, check.ID)
+	if known {
+		check.CreateIndex = e.check.CreateIndex
+		if c.op.KeepStatus {
+			check.Status, check.Output = e.check.Status, e.check.Output
+		}
+		if check.equal(e.check) {
+			return e.check
+		}
+	}
+	check.CriticalSince = c.criticalSince(e.check, check.Status)
+	return &check
+}
+
+// hearChecks takes a registration for a heartbeat of the checks in it.
+func (c *cataloging) hearChecks() {
+	for _, check := range c.op.Checks {
+		if e, ok := c.tables.catalog.check(c.node, check.ID); ok && e.beat != nil {
+			e.beat.heard.Store(c.clock.Lease)
+		}
+	}
+}
+
+// place makes a service the instance of its key, without a lease.
+func (r *Registry) place(origin Origin, s *CatalogService, in *Instance) Result {
+	old := r.handles.byKey(in.Key())
+	if old == nil {
+		return r.placeNew(origin, s, in)
+	}
+	l := old.again(old.Instance, old.Override, origin)
+	l.Permanent, l.Service, l.Owner = true, s, origin.owner(old.Owner)
+	r.showStanding(l, in, r.newer(old.Instance.LastDirty))
+	res := r.restart(origin, old, l, r.clock)
+	kind := EventReregistered
+	if l.Instance.Status != old.Instance.Status {
+		kind = EventStatus
+	}
+	r.note(l, origin, Event{Kind: kind})
+	return res
+}
+
+// placeNew is place where the key has no instance.
+func (r *Registry) placeNew(origin Origin, s *CatalogService, in *Instance) Result {
+	key := in.Key()
+	l := &Lease{Life: 1, Origin: origin, Owner: origin.owner(""), Permanent: true, Service: s}
+	stored := int64(0)
+	rec, ok := r.record(key)
+	if ok {
+		l.Life, stored = rec.Lease.Life+1, rec.Lease.Instance.LastDirty
+		l.Quarantine = rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
+		r.supersede(key)
+	}
+	r.showStanding(l, in, r.newer(stored))
+	return r.enter(origin, l, r.clock, rec.History)
+}
