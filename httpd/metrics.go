@@ -27,20 +27,26 @@ type metrics struct {
 type renewMetrics struct {
 	duration prometheus.Observer
 	requests map[int]prometheus.Counter // by status
-	client   [len(outcomeNames)]prometheus.Counter
-	peer     [len(outcomeNames)]prometheus.Counter
+	client   [renewOutcomes]prometheus.Counter
+	peer     [renewOutcomes]prometheus.Counter
 }
 
 // outcomeNames are the label values of registry outcomes.
 var outcomeNames = [...]string{
-	registry.Done:         "done",
-	registry.NotFound:     "not_found",
-	registry.Newer:        "newer",
-	registry.Older:        "older",
-	registry.KeptExisting: "kept_existing",
-	registry.GoneHandle:   "gone_handle",
-	registry.Refused:      "refused",
+	registry.Done:           "done",
+	registry.NotFound:       "not_found",
+	registry.Newer:          "newer",
+	registry.Older:          "older",
+	registry.KeptExisting:   "kept_existing",
+	registry.GoneHandle:     "gone_handle",
+	registry.Refused:        "refused",
+	registry.UnknownService: "unknown_service",
+	registry.NameTaken:      "name_taken",
+	registry.NoTTL:          "no_ttl",
 }
+
+// renewOutcomes are those that a renewal can have, which are counted on the shortest way.
+const renewOutcomes = int(registry.Refused) + 1
 
 func newMetrics(reg prometheus.Registerer, service registry.Service, documentBytes func() float64) *metrics {
 	m := &metrics{
@@ -84,7 +90,7 @@ func (m *metrics) resolveRenew() renewMetrics {
 	for _, status := range []int{200, 400, 404, 409, 413, 414, 500, 503, 504} {
 		resolved.requests[status] = m.requests.WithLabelValues(renewRoute, http.MethodPut, strconv.Itoa(status))
 	}
-	for outcome, name := range outcomeNames {
+	for outcome, name := range outcomeNames[:renewOutcomes] {
 		resolved.client[outcome] = m.operations.WithLabelValues("renew", "client", name)
 		resolved.peer[outcome] = m.operations.WithLabelValues("renew", "replication", name)
 	}
@@ -146,6 +152,12 @@ func actionName(op registry.Op) string {
 		return "quarantine"
 	case registry.SelfPreservation:
 		return "self_preservation"
+	case registry.RegisterCatalog:
+		return "catalog_register"
+	case registry.DeregisterCatalog:
+		return "catalog_deregister"
+	case registry.SetCheck:
+		return "check"
 	}
 	return "other"
 }

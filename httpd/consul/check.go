@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -193,30 +192,15 @@ func DecodeStatus(body []byte) (status registry.CheckStatus, output string, err 
 	return status, output, nil
 }
 
-// The ids of the checks that keep a service, or the whole logical node, out of use.
-const (
-	NodeMaintenance    = "_node_maintenance"
-	serviceMaintenance = "_service_maintenance:"
-	maintenanceType    = "maintenance"
-)
-
-// ServiceMaintenance is the id of the check that keeps a service out of use.
-func ServiceMaintenance(service string) string { return serviceMaintenance + service }
-
 // Maintenance is the check that keeps a service, or (service "") the logical node, out of use. Texts are
 // the reference's (agent/agent.go).
 func Maintenance(service, reason string) *registry.Check {
-	id, name, what := NodeMaintenance, "Node Maintenance Mode", "node"
+	id, name, what := registry.NodeMaintenance, "Node Maintenance Mode", "node"
 	if service != "" {
-		id, name, what = ServiceMaintenance(service), "Service Maintenance Mode", "service"
+		id, name, what = registry.ServiceMaintenance+service, "Service Maintenance Mode", "service"
 	}
 	if reason == "" {
 		reason = fmt.Sprintf("Maintenance mode is enabled for this %s, but no reason was provided. This is a default message.", what)
 	}
-	return &registry.Check{ID: id, Name: name, Notes: reason, Status: registry.Critical, Service: service, Type: maintenanceType}
-}
-
-// isMaintenance says whether a check of an id is one of maintenance.
-func isMaintenance(id string) bool {
-	return id == NodeMaintenance || strings.HasPrefix(id, serviceMaintenance)
+	return &registry.Check{ID: id, Name: name, Notes: reason, Status: registry.Critical, Service: service, Type: "maintenance"}
 }

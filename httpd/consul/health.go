@@ -3,6 +3,8 @@ package consul
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -108,24 +110,20 @@ func statusOf(s registry.Status) registry.CheckStatus {
 // Eureka's API, if there is one: OUT_OF_SERVICE is maintenance, another status that no check gives the
 // reason for is an override.
 func (s Service) decided(l *registry.Lease, checks []Check) (Check, bool) {
-	switch l.Instance.Status {
-	case registry.Up:
-		return Check{}, false
-	case registry.OutOfService:
-		for _, c := range checks {
-			if isMaintenance(c.CheckID) {
-				return Check{}, false
-			}
-		}
+	i := l.Instance
+	switch {
+	case i.Status == registry.Up, l.Service != nil && i.Overridden == registry.Unknown:
+		return Check{}, false // its checks, or those of its node, say it all
+	case i.Status == registry.OutOfService:
 		m := Maintenance(s.ID, reasonOf(l))
+		if slices.ContainsFunc(checks, func(c Check) bool { return c.CheckID == m.ID }) {
+			return Check{}, false
+		}
 		c := s.check(l, m.ID, m.Name, m.Type, registry.Critical)
 		c.Notes = m.Notes
 		return c, true
-	}
-	for _, c := range checks {
-		if c.Status == StatusWord(registry.Critical) {
-			return Check{}, false
-		}
+	case slices.ContainsFunc(checks, func(c Check) bool { return c.Status == StatusWord(registry.Critical) }):
+		return Check{}, false
 	}
 	return s.check(l, "_status_override:"+s.ID, "Status override", overrideType, registry.Critical), true
 }
@@ -164,8 +162,13 @@ func explained(l *registry.Lease) string {
 	return text
 }
 
-// Maintenance is the aggregate of a service that is kept out of use.
+// maintenanceWord is the aggregate of a service that is kept out of use.
 const maintenanceWord = "maintenance"
+
+// isMaintenance says whether a check of an id keeps a service, or a node, out of use.
+func isMaintenance(id string) bool {
+	return id == registry.NodeMaintenance || strings.HasPrefix(id, registry.ServiceMaintenance)
+}
 
 // Aggregate is the worst of checks: passing, warning, critical or maintenance.
 func Aggregate(checks []Check) string {

@@ -1,0 +1,195 @@
+package httpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
+)
+
+// applyCatalog performs one operation on the registry, and waits for a leader as long as Consul's
+// clients need it.
+func (h *Handler) applyCatalog(ctx context.Context, op registry.Op) (registry.Result, error) {
+	results, err := untilLeader(ctx, func(ctx context.Context) ([]registry.Result, error) {
+		return h.perform(ctx, registry.FromClient, op)
+	})
+	if err != nil {
+		err = writeOutcome(err)
+		h.metrics.count(op, registry.FromClient, errorOutcome(err))
+		return registry.Result{}, err
+	}
+	h.metrics.count(op, registry.FromClient, outcomeNames[results[0].Outcome])
+	return results[0], nil
+}
+
+// catalogRegister is PUT /v1/catalog/register.
+func (h *Handler) catalogRegister(w http.ResponseWriter, r *http.Request) error {
+	body, err := readBody(w, r, h.config.Limits.RegisterBytes)
+	if err != nil {
+		return err
+	}
+	given, err := consul.DecodeRegistration(body, h.addressOf)
+	if err == nil {
+		err = h.checkDatacenter(given.Datacenter)
+	}
+	if err != nil {
+		return err
+	}
+	if err := h.registerCatalog(r.Context(), given.Op, func(v *registry.View) error { return unknownOfCheck(v, given.Op) }); err != nil {
+		return err
+	}
+	respondBool(w, r, true)
+	return nil
+}
+
+// addressOf is the address of a node of the catalog, by the registry's name, as this node knows it.
+func (h *Handler) addressOf(node string) string {
+	if node == "" {
+		return h.home("").Address
+	}
+	v := staleView(h.config.Service)
+	if v == nil {
+		return ""
+	}
+	n, known := v.Node(node)
+	if !known {
+		return ""
+	}
+	return n.Address
+}
+
+// checkDatacenter refuses a body that names another datacenter than the own one.
+func (h *Handler) checkDatacenter(name string) error {
+	if name != "" && name != h.datacenter() {
+		return consulError("No path to datacenter")
+	}
+	return nil
+}
+
+// unknownOfCheck words what is wrong with a registration that has a check of a service that is not on
+// the node.
+func unknownOfCheck(v *registry.View, op registry.RegisterCatalog) error {
+	node := ""
+	if op.Node != nil {
+		node = op.Node.Name
+	}
+	for _, check := range op.Checks {
+		if check.Service == "" || op.Service != nil && op.Service.ID == check.Service {
+			continue
+		}
+		l, _ := v.ServiceOn(node, check.Service)
+		switch {
+		case l == nil:
+			return consulError(fmt.Sprintf("Unknown service ID '%s' for check ID '%s'", check.Service, check.ID))
+		case l.Service == nil:
+			return consulError(eurekasOwn(check.Service))
+		}
+	}
+	return consulError("Unknown service ID of a check")
+}
+
+// eurekasOwn says why a service takes no checks.
+func eurekasOwn(id string) string {
+	return fmt.Sprintf("service %q was registered by a client of Eureka, which reports its status itself: it takes no checks", id)
+}
+
+// registerCatalog registers what a body says. unknown words what is wrong if a check names a service
+// that is not there.
+func (h *Handler) registerCatalog(ctx context.Context, op registry.RegisterCatalog, unknown func(*registry.View) error) error {
+	if op.Instance != nil {
+		if err := h.checkQuota(op.Instance.Key()); err != nil {
+			return err
+		}
+	}
+	result, err := h.applyCatalog(ctx, op)
+	if err != nil || result.Outcome == registry.Done {
+		return err
+	}
+	v, err := h.consulViewAt(ctx, false)
+	if err != nil {
+		return err
+	}
+	if result.Outcome == registry.NameTaken {
+		return nameTaken(v, op.Service.Name)
+	}
+	return unknown(v)
+}
+
+// nameTaken names the spelling that a service has already: names of applications know no case.
+func nameTaken(v *registry.View, name string) error {
+	other := strings.ToLower(name)
+	if app, ok := v.App(strings.ToUpper(name)); ok {
+		other = app.ServiceName()
+	}
+	return badRequest(fmt.Sprintf("Invalid service name %q: there is a service %q, and names that differ in case only are one application; use that one", name, other))
+}
+
+// catalogDeregister is PUT /v1/catalog/deregister. It is final, and true whatever was there.
+func (h *Handler) catalogDeregister(w http.ResponseWriter, r *http.Request) error {
+	body, err := readBody(w, r, h.config.Limits.RegisterBytes)
+	if err != nil {
+		return err
+	}
+	given, err := consul.DecodeDeregistration(body)
+	if err == nil {
+		err = h.checkDatacenter(given.Datacenter)
+	}
+	if err != nil {
+		return err
+	}
+	if err := h.deregisterPlaced(r.Context(), given.Op); err != nil && !errors.Is(err, errUnknownService) {
+		return err
+	}
+	respondBool(w, r, true)
+	return nil
+}
+
+func (h *Handler) deregisterPlaced(ctx context.Context, op registry.DeregisterCatalog) error {
+	if op.Node == "" && op.Service == "" && op.Check == "" {
+		return consulError(fmt.Sprintf("node %q stands for the cluster itself and is not deregistered; give a ServiceID or a CheckID", consul.NodeName))
+	}
+	if op.Node == "" && op.Service != "" {
+		return h.deregisterService(ctx, op.Service)
+	}
+	_, err := h.applyCatalog(ctx, op)
+	return err
+}
+
+// errUnknownService: there is no service of that id on the logical node.
+var errUnknownService = errors.New("unknown service id")
+
+// deregisterService removes a service of the logical node, whoever registered it, for good. Errors:
+// errUnknownService, or a refusal.
+func (h *Handler) deregisterService(ctx context.Context, id string) error {
+	if id == "" { // nothing, and never everything: clean-up loops pass what node checks have as service id
+		return errUnknownService
+	}
+	result, err := h.applyCatalog(ctx, registry.DeregisterCatalog{Service: id})
+	if err != nil || result.Outcome != registry.NotFound {
+		return err
+	}
+	v, err := h.consulViewAt(ctx, false)
+	if err != nil {
+		return err
+	}
+	if _, ambiguous := v.ServiceOn("", id); ambiguous {
+		return ambiguousService(v, id)
+	}
+	return errUnknownService
+}
+
+// ambiguousService names the applications of which clients of Eureka registered instances of one id.
+func ambiguousService(v *registry.View, id string) error {
+	var apps []string
+	for l := range v.All() {
+		if l.Instance.ID() == id {
+			apps = append(apps, l.Instance.App)
+		}
+	}
+	return consulError(fmt.Sprintf("service ID %q is that of instances of several applications: %s; use Eureka's API, which names the application (DELETE /eureka/apps/APP/ID)",
+		id, strings.Join(apps, ", ")))
+}
