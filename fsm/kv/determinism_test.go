@@ -1,0 +1,96 @@
+package kv
+
+import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Replicas compare bytes, so nothing that differs between two runs may decide anything: no clock, no
+// goroutine, no float, and no range over a map unless a comment on the line before says why its
+// order does not matter.
+func TestNothingInThePackageDiffersBetweenReplicas(t *testing.T) {
+	fset := token.NewFileSet()
+	files := parsePackage(t, fset)
+	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
+	config := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
+	if _, err := config.Check("kv", fset, files, info); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		commented := linesAfterComments(fset, file)
+		ast.Inspect(file, func(n ast.Node) bool {
+			if n == nil {
+				return false
+			}
+			at := fset.Position(n.Pos())
+			if why := differs(n, info); why != "" {
+				t.Errorf("%s: %s", at, why)
+			}
+			if rangesOverMap(n, info) && !commented[at.Line] {
+				t.Errorf("%s: ranges over a map without a comment that says why its order does not matter", at)
+			}
+			return true
+		})
+	}
+}
+
+func parsePackage(t *testing.T, fset *token.FileSet) []*ast.File {
+	t.Helper()
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+	var files []*ast.File
+	for _, name := range names {
+		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+// differs says what is wrong with a node, "" if nothing is.
+func differs(n ast.Node, info *types.Info) string {
+	switch n := n.(type) {
+	case *ast.GoStmt:
+		return "starts a goroutine"
+	case *ast.SelectStmt:
+		return "selects"
+	case *ast.SelectorExpr:
+		if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "time" && slices.Contains([]string{"Now", "Since", "Until"}, n.Sel.Name) {
+			return "reads the clock"
+		}
+	case ast.Expr:
+		if basic, ok := info.TypeOf(n).(*types.Basic); ok && basic.Info()&types.IsFloat != 0 {
+			return "computes with a float"
+		}
+	}
+	return ""
+}
+
+func rangesOverMap(n ast.Node, info *types.Info) bool {
+	loop, ok := n.(*ast.RangeStmt)
+	if !ok {
+		return false
+	}
+	_, ok = info.TypeOf(loop.X).Underlying().(*types.Map)
+	return ok
+}
+
+func linesAfterComments(fset *token.FileSet, file *ast.File) map[int]bool {
+	lines := make(map[int]bool)
+	for _, c := range file.Comments {
+		lines[fset.Position(c.End()).Line+1] = true
+	}
+	return lines
+}

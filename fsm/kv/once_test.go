@@ -1,0 +1,170 @@
+package kv
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestRepeatedOperationIsAnsweredAsTheFirst(t *testing.T) {
+	tests := []struct {
+		name string
+		op   Op
+	}{
+		{"set", set("a", "1")},
+		{"create if absent", KeyOp{Verb: CAS, Key: "a"}},
+		{"compare and set that failed", KeyOp{Verb: CAS, Key: "a", Index: 5}},
+		{"refused", acquire("a", "nobody")},
+		{"transaction that failed", Txn{[]KeyOp{{Verb: Get, Key: "a"}}}},
+		{"transaction", Txn{[]KeyOp{set("a", "1"), {Verb: Get, Key: "a"}}}},
+		{"new session", CreateSession{ID: s1}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t)
+			first := r.do(Once{"x", test.op})
+			r.yes(set("a", "between"))
+			r.pass(OnceFor - 1)
+			second := r.do(Once{"x", test.op})
+			if second.Index != 0 || string(r.entry("a").Value) != "between" {
+				t.Errorf("it was performed again: answered %+v, entry %+v", second, r.entry("a"))
+			}
+			first.Index = 0
+			if !reflect.DeepEqual(second, first) {
+				t.Errorf("answered %+v, want %+v", second, first)
+			}
+		})
+	}
+}
+
+func TestSessionThatIsCreatedOnceMayBeDrawnTwice(t *testing.T) {
+	r := newRig(t)
+	r.yes(Once{"x", CreateSession{ID: s1, Name: "me"}})
+	if res := r.yes(Once{"x", CreateSession{ID: s2, Name: "me"}}); res.Session.ID != s1 {
+		t.Errorf("answered session %s, want the first, %s", res.Session.ID, s1)
+	}
+	r.refused(Once{"x", CreateSession{ID: s2, Name: "you"}}, `idempotency key "x" was used for another operation`)
+}
+
+func TestKeyOfAnotherOperationIsRefused(t *testing.T) {
+	fence := &Fence{Kind: Key, Name: "f", Index: 1}
+	base := KeyOp{Verb: Set, Key: "k", Value: []byte("v"), Flags: 1, Index: 2, Session: "s", Fence: fence}
+	// ops differ from each other in one field or in where one ends and the next begins.
+	ops := []Op{
+		base,
+		change(base, func(o *KeyOp) { o.Verb = CAS }),
+		change(base, func(o *KeyOp) { o.Key = "l" }),
+		change(base, func(o *KeyOp) { o.Value = []byte("w") }),
+		change(base, func(o *KeyOp) { o.Flags = 2 }),
+		change(base, func(o *KeyOp) { o.Index = 3 }),
+		change(base, func(o *KeyOp) { o.Session = "t" }),
+		change(base, func(o *KeyOp) { o.Key, o.Session = "ks", "" }),
+		change(base, func(o *KeyOp) { o.Fence = nil }),
+		change(base, func(o *KeyOp) { o.Fence = &Fence{Kind: Lock, Name: "f", Index: 1} }),
+		change(base, func(o *KeyOp) { o.Fence = &Fence{Kind: Key, Name: "g", Index: 1} }),
+		change(base, func(o *KeyOp) { o.Fence = &Fence{Kind: Key, Name: "f", Index: 2} }),
+		Txn{[]KeyOp{base}},
+		Txn{[]KeyOp{base, base}},
+		CreateSession{},
+		CreateSession{Name: "n"},
+		CreateSession{Node: "n"},
+		CreateSession{TTL: 1},
+		CreateSession{TTLText: "n"},
+		CreateSession{LockDelay: 1},
+		CreateSession{Behavior: DeleteKeys},
+		CreateSession{Checks: []string{"c"}},
+		CreateSession{NodeChecks: []string{"c"}},
+		CreateSession{NodeChecks: []string{"c", "d"}},
+		CreateSession{NodeChecks: []string{"c"}, ServiceChecks: []string{"d"}},
+		RenewSession{"s"},
+		RenewSession{"t"},
+		DestroySession{"s"},
+		DestroySession{"t"},
+		ExpireSession{ID: "s"},
+		ExpireSession{ID: "s", Epoch: Epoch{1, 2}},
+		ExpireSession{ID: "s", Epoch: Epoch{2, 1}},
+		ExpireSession{ID: "s", Created: 1},
+		ExpireSession{ID: "s", RenewedAt: 1},
+		EndDelay{Name: "n"},
+		EndDelay{Name: "n", Kind: Lock},
+		EndDelay{Name: "n", Epoch: Epoch{1, 2}},
+		EndDelay{Name: "n", Until: 1},
+		AcquirePermit{Kind: Lock, Name: "n", Session: "s"},
+		AcquirePermit{Kind: Semaphore, Name: "n", Session: "s"},
+		AcquirePermit{Kind: Lock, Name: "ns"},
+		AcquirePermit{Kind: Lock, Name: "n", Session: "s", Limit: 1},
+		AcquirePermit{Kind: Lock, Name: "n", Session: "s", Value: []byte("v")},
+		AcquirePermit{Kind: Lock, Name: "n", Session: "s", Wait: 1},
+		ReleasePermit{Kind: Lock, Name: "n", Session: "s"},
+		ReleasePermit{Kind: Semaphore, Name: "n", Session: "s"},
+		ReleasePermit{Kind: Lock, Name: "ns"},
+		ReleasePermit{Kind: Lock, Name: "n", Session: "s", Index: 1},
+		LeaveQueue{Kind: Lock, Name: "n", Session: "s"},
+		LeaveQueue{Kind: Semaphore, Name: "n", Session: "s"},
+		LeaveQueue{Kind: Lock, Name: "ns"},
+		LeaveQueue{Kind: Lock, Name: "n", Session: "s", Release: true},
+	}
+	seen := make(map[uint64]Op)
+	for _, op := range ops {
+		d := digestOf(op)
+		if other, ok := seen[d]; ok {
+			t.Errorf("%+v and %+v count as one operation", op, other)
+		}
+		if d != digestOf(op) {
+			t.Errorf("%+v is another operation each time", op)
+		}
+		seen[d] = op
+	}
+}
+
+func change(op KeyOp, do func(*KeyOp)) KeyOp {
+	do(&op)
+	return op
+}
+
+// Digests are in snapshots: nodes of two versions must agree on them.
+func TestDigestsDoNotChangeBetweenVersions(t *testing.T) {
+	tests := []struct {
+		op   Op
+		want uint64
+	}{
+		{KeyOp{Verb: Acquire, Key: "k", Value: []byte("v"), Flags: 1, Index: 2, Session: "s", Fence: &Fence{Lock, "f", 3}}, 0xd0daeae56ac6f76e},
+		{CreateSession{ID: s1, Name: "n", Checks: []string{"c"}}, 0x9a45c756d6575f78},
+		{AcquirePermit{Kind: Semaphore, Name: "n", Session: "s", Limit: 3, Value: []byte("v"), Wait: 4}, 0xb103b60c8f7f0066},
+	}
+	for _, test := range tests {
+		if got := digestOf(test.op); got != test.want {
+			t.Errorf("the digest of %+v is %#x, want %#x", test.op, got, test.want)
+		}
+	}
+}
+
+func TestAnswersAreForgotten(t *testing.T) {
+	t.Run("when they are too old", func(t *testing.T) {
+		r := newRig(t)
+		r.yes(Once{"x", set("a", "1")})
+		r.pass(OnceFor)
+		if res := r.yes(Once{"x", set("a", "2")}); res.Index == 0 {
+			t.Errorf("after its time the first answer was given: %+v", res)
+		}
+	})
+	t.Run("the oldest where there are too many", func(t *testing.T) {
+		r := newRig(t)
+		for i := range OnceLimit + 1 {
+			r.Apply(r.at(), Once{fmt.Sprint(i), RenewSession{}})
+		}
+		if _, ok := r.answers.byKey["0"]; ok || len(r.answers.byKey) != OnceLimit {
+			t.Errorf("%d answers are remembered, the oldest: %t; want %d, and not that", len(r.answers.byKey), ok, OnceLimit)
+		}
+	})
+}
+
+func TestTooOldAnswerKeepsNoMemory(t *testing.T) {
+	r := newRig(t)
+	r.yes(Once{strings.Repeat("x", MaxOnceKey), set("a", "1")})
+	r.Advance(r.now + OnceFor)
+	if f := r.Freeze(); len(f.Answers) > 0 || len(r.answers.byKey) > 0 {
+		t.Errorf("%d answers are left, %d by key", len(f.Answers), len(r.answers.byKey))
+	}
+}
