@@ -29,6 +29,13 @@ func takenAsIs(path string) bool {
 func (h *Handler) consulRoutes() {
 	h.consul.NotFoundHandler = http.HandlerFunc(h.unroutedConsul)
 	h.consul.MethodNotAllowedHandler = http.HandlerFunc(h.unroutedConsul)
+	h.keyRoutes()
+	h.sessionRoutes()
+	h.consulRoute("/v1/txn", h.txn, http.MethodPut)
+	h.statusRoutes()
+	h.agentRoutes()
+	h.catalogRoutes()
+	h.healthRoutes()
 }
 
 // consulRoute adds an endpoint of Consul's API. A variable at the path's end takes all that is left of

@@ -31,3 +31,12 @@ func onceOf(r *http.Request, op kv.Op) (kv.Op, error) {
 	}
 	return nil, badRequest(fmt.Sprintf("Idempotency-Key must have 1 to %d bytes", kv.MaxOnceKey))
 }
+
+// newestKeys is a linearizable view of sessions, keys and locks.
+func (h *Handler) newestKeys(ctx context.Context) (*kv.View, error) {
+	v, err := h.config.Coordination.View(ctx, false)
+	if err != nil {
+		return nil, readOutcome(err)
+	}
+	return v, nil
+}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
@@ -46,6 +47,9 @@ func failureOf(err error) refusal {
 	var refused *refusal
 	var byPeers *PeerRefusal
 	var invalid *eureka.ValidationError
+	var malformed consul.Malformed
+	var rejected consul.Rejected
+	var tooMany consul.TooManyOps
 	switch {
 	case errors.As(err, &refused):
 		return *refused
@@ -53,6 +57,12 @@ func failureOf(err error) refusal {
 		return refusal{status: byPeers.Status, text: byPeers.Text, retry: byPeers.Status == http.StatusServiceUnavailable}
 	case errors.As(err, &invalid):
 		return refusal{status: http.StatusBadRequest, text: invalid.Text}
+	case errors.As(err, &malformed):
+		return refusal{status: http.StatusBadRequest, text: string(malformed)}
+	case errors.As(err, &rejected):
+		return refusal{status: http.StatusInternalServerError, text: string(rejected)}
+	case errors.As(err, &tooMany):
+		return refusal{status: http.StatusRequestEntityTooLarge, text: string(tooMany)}
 	case errors.Is(err, registry.ErrUnknownOutcome):
 		return refusal{status: http.StatusGatewayTimeout, unknown: true}
 	case errors.Is(err, registry.ErrNoLeader), errors.Is(err, registry.ErrClosed):

@@ -101,6 +101,7 @@ func (h *Handler) ownRoutes() {
 	one(http.MethodDelete, "/v1/rollcall/apps/{app}/{id}/quarantine", h.endQuarantine)
 	one(http.MethodDelete, memberPath, h.removeMember)
 	h.peerRoutes(get, one)
+	h.coordinationRoutes(get, one)
 	// No HEAD: the headers of a watch say nothing, and its body has no end.
 	one(http.MethodGet, "/v1/rollcall/watch", h.watch)
 	get("/healthz", jsonForm, healthz)

@@ -1,0 +1,207 @@
+package httpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// leaveWait bounds how long a queue is told of somebody who went away.
+const leaveWait = 10 * time.Second
+
+// acquisition is a request for a permit under way. Who repeats it keeps the permit or the place in the
+// queue that it has, so it needs no Idempotency-Key.
+type acquisition struct {
+	permitsOf
+	op    kv.AcquirePermit
+	until time.Time // it waits so long
+	place int       // in the queue, when it joined; 0: it did not
+}
+
+// acquired is the answer to it.
+type acquired struct {
+	Acquired bool          `json:"acquired"`
+	Fence    kv.Index      `json:"fence,omitempty"` // the token
+	Limit    uint32        `json:"limit"`
+	Place    int           `json:"place,omitempty"` // in the queue, when it joined; 0: it did not
+	Holders  []shownHolder `json:"holders,omitempty"`
+}
+
+// acquire is PUT of a permit. With wait it stands in the queue until it has one, and holds the request
+// meanwhile: permits go from hand to hand, and wake nobody but who is given them.
+func (p permitsOf) acquire(w http.ResponseWriter, r *http.Request) error {
+	a, err := p.readAcquisition(w, r)
+	if err != nil {
+		return err
+	}
+	if a.op.Wait == 0 {
+		result, err := p.coordinate(r.Context(), a.op)
+		if err != nil {
+			return err
+		}
+		return a.respond(w, r, result)
+	}
+	ctx, done, err := p.watches.begin(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	// The server's time limit for a whole answer would cut the wait off.
+	out := newWatchWriter(w, p.watches.pace)
+	out.pause()
+	defer out.end()
+	result, err := a.queue(ctx, r)
+	if err != nil {
+		return err
+	}
+	return a.respond(w, r, result)
+}
+
+func (p permitsOf) readAcquisition(w http.ResponseWriter, r *http.Request) (a *acquisition, err error) {
+	a = &acquisition{permitsOf: p, op: kv.AcquirePermit{Kind: p.kind, Name: pathVar(r, "name"), Limit: 1}}
+	if a.op.Session, err = sessionParam(r.URL.RawQuery); err != nil {
+		return nil, err
+	}
+	if p.kind == kv.Semaphore {
+		if a.op.Limit, err = limitParam(r.URL.RawQuery); err != nil {
+			return nil, err
+		}
+	}
+	wait, _, err := waitParam(r.URL.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	a.op.Wait, a.until = wait.Milliseconds(), time.Now().Add(wait)
+	a.op.Value, err = readBody(w, r, kv.MaxPermitValue)
+	return a, err
+}
+
+// sessionParam reads session, which must be given. Case does not matter.
+func sessionParam(query string) (string, error) {
+	id, _, err := param(query, "session")
+	if err == nil && id == "" {
+		err = badRequest("session must name the session that acquires or releases (POST /v1/rollcall/sessions)")
+	}
+	return strings.ToLower(id), err
+}
+
+// limitParam reads limit, which must be given.
+func limitParam(query string) (uint32, error) {
+	limit, ok, err := numberParam(query, "limit")
+	if err != nil {
+		return 0, err
+	}
+	if !ok || limit < 1 || limit > maxLimit {
+		return 0, badRequest(fmt.Sprintf("limit must be given: how many may hold the semaphore at a time, 1 to %d", maxLimit))
+	}
+	return uint32(limit), nil
+}
+
+// maxLimit bounds how many may hold a semaphore.
+const maxLimit = 1_000_000
+
+// queue asks for the permit and waits until the session has it, or time or context are over.
+func (a *acquisition) queue(ctx context.Context, r *http.Request) (kv.Result, error) {
+	over := time.NewTimer(time.Until(a.until))
+	defer over.Stop()
+	mine := kv.Topic{Kind: kv.PermitTopic, Name: kv.PermitName(a.kind, a.op.Name, a.op.Session)}
+	for {
+		wait := a.config.Coordination.Watch(mine) // before it asks, so that no grant is missed
+		result, err := a.ask(ctx)
+		if err != nil || result.Place == 0 {
+			wait.Leave()
+			return result, err
+		}
+		select {
+		case <-wait.Woken():
+		case <-over.C:
+		case <-ctx.Done():
+		}
+		wait.Leave()
+		switch token := a.held(); {
+		case token != 0:
+			return kv.Result{OK: true, Fence: token}, nil
+		case ctx.Err() != nil || time.Until(a.until) < time.Millisecond:
+			return a.leaveQueue(r)
+		}
+		// It lost its place without being told why, or this node's state was replaced: it asks again.
+	}
+}
+
+// ask asks for the permit, for what is left of the time.
+func (a *acquisition) ask(ctx context.Context) (kv.Result, error) {
+	a.op.Wait = max(time.Until(a.until).Milliseconds(), 1)
+	result, err := a.coordinate(ctx, a.op)
+	switch {
+	case err != nil && a.place != 0:
+		return result, errors.Join(registry.ErrUnknownOutcome, err) // it has a place still, or was given a permit
+	case a.place == 0:
+		a.place = result.Place
+	}
+	return result, err
+}
+
+// held is the token of the session's acquisition, as far as this node has applied; 0: it has none.
+func (a *acquisition) held() kv.Index {
+	v, err := a.config.Coordination.View(context.Background(), true)
+	if err != nil {
+		return 0 // a stale view never fails
+	}
+	what := kv.Fence{Kind: a.kind, Name: a.op.Name}
+	_, what.Index = v.Holds(what, a.op.Session)
+	if holds, _ := v.Holds(what, a.op.Session); holds {
+		return what.Index
+	}
+	return 0
+}
+
+// leaveQueue gives up waiting, also for a client that went away. A permit that came in that moment
+// stays the session's: the client may have asked again elsewhere, and been told that it has it.
+func (a *acquisition) leaveQueue(r *http.Request) (kv.Result, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), leaveWait)
+	defer cancel()
+	result, err := a.leave(ctx, a.op.Name, a.op.Session, false)
+	if err != nil {
+		err = errors.Join(registry.ErrUnknownOutcome, err)
+	}
+	return result, err
+}
+
+func (a *acquisition) respond(w http.ResponseWriter, r *http.Request, result kv.Result) error {
+	switch {
+	case result.Refusal != "" && result.Limit != 0:
+		return &refusal{status: http.StatusConflict, text: result.Refusal}
+	case result.Refusal != "":
+		return noSession(a.op.Session)
+	case result.OK:
+		labelFence(w.Header(), result.Fence)
+		return respondJSON(w, r, acquired{Acquired: true, Fence: result.Fence, Limit: a.op.Limit, Place: a.place})
+	}
+	holders, err := a.holders(r.Context())
+	if err != nil {
+		return err
+	}
+	return respondJSON(w, r, acquired{Limit: a.op.Limit, Place: a.place, Holders: holders})
+}
+
+// holders are those who hold the permits; without a leader, as far as this node knows.
+func (a *acquisition) holders(ctx context.Context) ([]shownHolder, error) {
+	v, err := a.config.Coordination.View(ctx, false)
+	if err != nil {
+		v, err = a.config.Coordination.View(ctx, true)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, _ := v.Permits(a.kind, a.op.Name)
+	if p == nil {
+		return nil, nil
+	}
+	return showHolders(p.Holders), nil
+}

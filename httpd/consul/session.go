@@ -1,0 +1,182 @@
+package consul
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// What a session has if nothing is said (hashicorp/consul, agent/session_endpoint.go).
+const defaultLockDelay = 15 * time.Second
+
+// Bounds of a session's TTL.
+const (
+	minSessionTTL = 10 * time.Second
+	maxSessionTTL = 24 * time.Hour
+)
+
+// Session is a session in answers.
+type Session struct {
+	ID, Name, Node string
+	LockDelay      int64 // ns
+	Behavior       string
+	TTL            string   // as given
+	Checks         []string `json:",omitempty"` // the legacy list, as given
+	NodeChecks     []string
+	ServiceChecks  []ServiceCheck // nil: none, and shown so
+	CreateIndex    kv.Index
+	ModifyIndex    kv.Index
+}
+
+// ServiceCheck names a check of a service.
+type ServiceCheck struct{ ID, Namespace string }
+
+// behaviorWords are the words for what happens to the keys of a session that ends.
+var behaviorWords = [...]string{kv.ReleaseKeys: "release", kv.DeleteKeys: "delete"}
+
+// BehaviorWord is the word for a behavior.
+func BehaviorWord(b kv.Behavior) string { return behaviorWords[b] }
+
+// ParseBehavior is the inverse of BehaviorWord; "" is the default.
+func ParseBehavior(word string) (kv.Behavior, bool) {
+	if word == "" {
+		return kv.ReleaseKeys, true
+	}
+	at := slices.Index(behaviorWords[:], word)
+	return kv.Behavior(max(at, 0)), at >= 0
+}
+
+// ShowSession is a session as answers show it.
+func ShowSession(s *kv.Session) Session {
+	shown := Session{
+		ID: s.ID, Name: s.Name, Node: ShownNode(s.Node), LockDelay: s.LockDelay, Behavior: BehaviorWord(s.Behavior), TTL: s.TTLText,
+		Checks: s.Checks, NodeChecks: []string{}, CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
+	}
+	for _, id := range s.NodeChecks {
+		if !slices.Contains(s.Checks, id) { // those are in force as checks of the node, and shown as they were given
+			shown.NodeChecks = append(shown.NodeChecks, id)
+		}
+	}
+	for _, id := range s.ServiceChecks {
+		shown.ServiceChecks = append(shown.ServiceChecks, ServiceCheck{ID: id})
+	}
+	return shown
+}
+
+// sessionBody is a session as clients ask for it.
+type sessionBody struct {
+	Name, Node, Behavior, TTL string
+	LockDelay                 lockDelay
+	Checks, NodeChecks        checkList
+	ServiceChecks             []ServiceCheck
+}
+
+// DecodeSession reads a request for a session, of which the caller draws the ID. No body at all asks for
+// the defaults. Errors: Malformed, Rejected.
+func DecodeSession(body []byte) (kv.CreateSession, error) {
+	asked := sessionBody{LockDelay: lockDelay(defaultLockDelay)}
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &asked); err != nil {
+			return kv.CreateSession{}, undecodable(err)
+		}
+	}
+	behavior, ok := ParseBehavior(asked.Behavior)
+	if !ok {
+		return kv.CreateSession{}, rejected("Invalid Behavior setting '%s'", asked.Behavior)
+	}
+	ttl, err := sessionTTL(asked.TTL)
+	if err != nil {
+		return kv.CreateSession{}, err
+	}
+	op := kv.CreateSession{
+		Name: asked.Name, Node: NodeOf(asked.Node), TTL: ttl, TTLText: asked.TTL, LockDelay: int64(asked.LockDelay), Behavior: behavior,
+	}
+	op.Checks, op.NodeChecks = checksInForce(asked.Checks, asked.NodeChecks)
+	for _, c := range asked.ServiceChecks {
+		op.ServiceChecks = append(op.ServiceChecks, c.ID)
+	}
+	return op, nil
+}
+
+// sessionTTL is a TTL in ms; 0: none.
+func sessionTTL(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	ttl, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, rejected("Session TTL '%s' invalid: %v", text, err)
+	}
+	if ttl != 0 && (ttl < minSessionTTL || ttl > maxSessionTTL) {
+		return 0, rejected("Invalid Session TTL '%d', must be between [%v=%v]", ttl, minSessionTTL, maxSessionTTL)
+	}
+	return ttl.Milliseconds(), nil
+}
+
+// checksInForce are the legacy list that answers show, and the checks of the node that the session
+// depends on. A list that is given replaces the default; an empty legacy list means none at all.
+func checksInForce(legacy, ofNode checkList) (shown, inForce []string) {
+	inForce = []string{registry.SerfHealth}
+	if ofNode.given {
+		inForce = ofNode.ids
+	}
+	switch {
+	case !legacy.given, slices.Equal(legacy.ids, []string{registry.SerfHealth}):
+		return nil, inForce
+	case len(legacy.ids) == 0:
+		return nil, nil
+	}
+	inForce = slices.Clone(inForce)
+	for _, id := range legacy.ids {
+		if !slices.Contains(inForce, id) {
+			inForce = append(inForce, id)
+		}
+	}
+	return legacy.ids, inForce
+}
+
+// checkList is a list of check ids, where null is not the same as absent.
+type checkList struct {
+	given bool
+	ids   []string
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *checkList) UnmarshalJSON(data []byte) error {
+	c.given = true
+	return json.Unmarshal(data, &c.ids)
+}
+
+// lockDelay is a lock-delay as clients write it: a text like "15s", or a number, of seconds below 1000
+// and of nanoseconds from there. Less than none is none.
+type lockDelay time.Duration
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *lockDelay) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	if data[0] == '"' {
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
+		delay, err := time.ParseDuration(text)
+		*l = lockDelay(max(delay, 0))
+		return err
+	}
+	number, err := strconv.ParseFloat(string(data), 64)
+	if err != nil {
+		return err
+	}
+	if number < 1000 {
+		number *= float64(time.Second)
+	}
+	*l = lockDelay(min(max(number, 0), math.MaxInt64/2))
+	return nil
+}

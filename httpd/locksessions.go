@@ -1,0 +1,200 @@
+package httpd
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
+)
+
+// Bounds and defaults of sessions in our own API. The lock-delay is Consul's.
+const (
+	defaultTTL       = 15 * time.Second
+	minTTL           = time.Second
+	maxTTL           = 24 * time.Hour
+	defaultLockDelay = 15 * time.Second
+	maxLockDelay     = time.Duration(kv.MaxLockDelay)
+)
+
+// shownHold is what a session holds, in our own API.
+type shownHold struct {
+	Kind  string   `json:"kind"` // key, lock or semaphore
+	Name  string   `json:"name"`
+	Fence kv.Index `json:"fence"`
+}
+
+// shownSession is a session in our own API.
+type shownSession struct {
+	ID        string      `json:"id"`
+	Name      string      `json:"name"`
+	Node      string      `json:"node"`
+	TTL       string      `json:"ttl"` // as given; empty: it does not end by itself
+	LockDelay string      `json:"lock_delay"`
+	Behavior  string      `json:"behavior"`
+	Created   int64       `json:"created"`    // ms since the epoch
+	Age       int64       `json:"age_ms"`     // of lease clock
+	EndsIn    int64       `json:"ends_in_ms"` // ms of lease clock, at least 1, if it is not renewed; 0: it does not end by itself
+	Holds     []shownHold `json:"holds"`
+}
+
+// kindWords are the words for what can be held.
+var kindWords = [...]string{kv.Key: "key", kv.Lock: "lock", kv.Semaphore: "semaphore"}
+
+// showSession shows a session at a moment (lease clock, ms).
+func showSession(v *kv.View, now int64, s *kv.Session) shownSession {
+	shown := shownSession{
+		ID: s.ID, Name: s.Name, Node: consul.ShownNode(s.Node), TTL: s.TTLText, LockDelay: min(time.Duration(s.LockDelay), maxLockDelay).String(),
+		Behavior: consul.BehaviorWord(s.Behavior), Created: s.CreatedWall, Age: max(now-s.CreatedAt, 0), Holds: []shownHold{},
+	}
+	if ends := v.Ends(s); ends != 0 {
+		shown.EndsIn = max(ends-now, 1)
+	}
+	for held := range v.Held(s.ID) {
+		shown.Holds = append(shown.Holds, shownHold{Kind: kindWords[held.Kind], Name: held.Name, Fence: held.Index})
+	}
+	return shown
+}
+
+// coordinationClock is the lease clock (ms) at which a view is looked at.
+func (h *Handler) coordinationClock(v *kv.View) int64 {
+	return max(h.config.Service.Health().Clock, v.Lease())
+}
+
+// sessionRequest is the body that asks for a session.
+type sessionRequest struct {
+	Name      string `json:"name"`
+	TTL       string `json:"ttl"`
+	LockDelay string `json:"lock_delay"`
+	Behavior  string `json:"behavior"`
+}
+
+// newSession is POST /v1/rollcall/sessions.
+func (h *Handler) newSession(w http.ResponseWriter, r *http.Request) error {
+	body, err := readBody(w, r, h.config.Limits.IgnoredBytes)
+	if err != nil {
+		return err
+	}
+	op, err := decodeSessionRequest(body)
+	if err != nil {
+		return err
+	}
+	op.ID = newUUID()
+	result, err := h.coordinate(r.Context(), op)
+	if err != nil {
+		return err
+	}
+	if result.Refusal != "" {
+		return badRequest(result.Refusal)
+	}
+	return h.respondSession(w, r, result.Session)
+}
+
+// respondSession shows a session that was just written, with what it holds as far as this node knows.
+func (h *Handler) respondSession(w http.ResponseWriter, r *http.Request, s *kv.Session) error {
+	v, err := h.config.Coordination.View(r.Context(), true)
+	if err != nil {
+		return err
+	}
+	return respondJSON(w, r, showSession(v, h.coordinationClock(v), s))
+}
+
+func decodeSessionRequest(body []byte) (op kv.CreateSession, err error) {
+	asked := sessionRequest{TTL: defaultTTL.String(), LockDelay: defaultLockDelay.String()}
+	if len(body) > 0 {
+		dec := json.NewDecoder(bytes.NewReader(body))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&asked); err != nil || dec.More() {
+			return op, badRequest(`the body must be a JSON object with name, ttl ("15s"), lock_delay ("15s") and behavior (release or delete), each of them optional`)
+		}
+	}
+	if len(asked.Name) > maxNameBytes || !utf8.ValidString(asked.Name) || strings.ContainsFunc(asked.Name, unicode.IsControl) {
+		return op, badRequest(fmt.Sprintf("name must be UTF-8 of at most %d bytes without control characters", maxNameBytes))
+	}
+	ttl, err := time.ParseDuration(asked.TTL)
+	if err != nil || ttl < minTTL || ttl > maxTTL {
+		return op, badRequest(fmt.Sprintf("ttl must be a duration from %v to %v, like %v", minTTL, maxTTL, defaultTTL))
+	}
+	delay, err := time.ParseDuration(asked.LockDelay)
+	if err != nil || delay < 0 || delay > maxLockDelay {
+		return op, badRequest(fmt.Sprintf("lock_delay must be a duration from 0s to %v, like %v", maxLockDelay, defaultLockDelay))
+	}
+	behavior, known := consul.ParseBehavior(asked.Behavior)
+	if !known {
+		return op, badRequest("behavior must be release or delete")
+	}
+	return kv.CreateSession{Name: asked.Name, TTL: ttl.Milliseconds(), TTLText: asked.TTL, LockDelay: int64(delay), Behavior: behavior}, nil
+}
+
+func noSession(id string) error {
+	text := fmt.Sprintf("there is no session %q: it ended, or never was; what it held is lost", id)
+	return &refusal{status: http.StatusNotFound, text: text}
+}
+
+// renewOwn is PUT /v1/rollcall/sessions/{id}/renew.
+func (h *Handler) renewOwn(w http.ResponseWriter, r *http.Request) error {
+	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
+		return err
+	}
+	id := strings.ToLower(pathVar(r, "id"))
+	result, err := h.coordinate(r.Context(), kv.RenewSession{ID: id})
+	if err != nil {
+		return err
+	}
+	if !result.OK {
+		return noSession(id)
+	}
+	return h.respondSession(w, r, result.Session)
+}
+
+// destroyOwn is DELETE /v1/rollcall/sessions/{id}.
+func (h *Handler) destroyOwn(w http.ResponseWriter, r *http.Request) error {
+	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
+		return err
+	}
+	id := strings.ToLower(pathVar(r, "id"))
+	result, err := h.coordinate(r.Context(), kv.DestroySession{ID: id})
+	if err != nil {
+		return err
+	}
+	if result.Index == 0 {
+		return noSession(id)
+	}
+	return respondJSON(w, r, struct {
+		Destroyed bool `json:"destroyed"`
+	}{true})
+}
+
+// ownSession is GET /v1/rollcall/sessions/{id}.
+func (h *Handler) ownSession(w http.ResponseWriter, r *http.Request) error {
+	id := strings.ToLower(pathVar(r, "id"))
+	return h.ownRead(w, r, h.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
+		s, index := v.Session(id)
+		return found{index: uint64(index), absent: s == nil, answer: func(w http.ResponseWriter, r *http.Request) error {
+			if s == nil {
+				return noSession(id)
+			}
+			return respondJSON(w, r, showSession(v, h.coordinationClock(v), s))
+		}}
+	}))
+}
+
+// ownSessions is GET /v1/rollcall/sessions, by id.
+func (h *Handler) ownSessions(w http.ResponseWriter, r *http.Request) error {
+	return h.ownRead(w, r, h.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
+		return found{index: uint64(v.SessionIndex()), answer: func(w http.ResponseWriter, r *http.Request) error {
+			now := h.coordinationClock(v)
+			shown := []shownSession{} // an empty list, not null
+			for s := range v.Sessions() {
+				shown = append(shown, showSession(v, now, s))
+			}
+			return respondJSON(w, r, shown)
+		}}
+	}))
+}

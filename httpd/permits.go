@@ -1,0 +1,168 @@
+package httpd
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+)
+
+// shownPermits is a lock or semaphore in our own API. Times are ms since the epoch.
+type shownPermits struct {
+	Name    string        `json:"name"`
+	Limit   uint32        `json:"limit"` // 1 for a lock
+	Holders []shownHolder `json:"holders"`
+	Queue   []shownWaiter `json:"queue"` // in the order in which permits will be given
+	// Delays say in how many ms of lease clock each lock-delay is over that keeps a permit back.
+	Delays []int64 `json:"delays_ms"`
+}
+
+type shownHolder struct {
+	Session string   `json:"session"`
+	Fence   kv.Index `json:"fence"`
+	Since   int64    `json:"since"`
+	Value   []byte   `json:"value"` // in base64
+}
+
+type shownWaiter struct {
+	Session string `json:"session"`
+	Waited  int64  `json:"waited_ms"`   // of lease clock
+	Left    int64  `json:"gives_up_ms"` // ms of lease clock until it is passed over
+	Value   []byte `json:"value"`       // in base64
+}
+
+func showPermits(p *kv.Permits, now int64) shownPermits {
+	shown := shownPermits{Name: p.Name, Limit: p.Limit, Holders: showHolders(p.Holders), Queue: []shownWaiter{}, Delays: []int64{}}
+	for _, w := range p.Queue {
+		shown.Queue = append(shown.Queue, shownWaiter{Session: w.Session, Waited: max(now-w.Since, 0), Left: max(w.Until-now, 0), Value: w.Value})
+	}
+	for _, until := range p.Delays {
+		shown.Delays = append(shown.Delays, max(until-now, 0))
+	}
+	return shown
+}
+
+func showHolders(holders []kv.Holder) []shownHolder {
+	shown := []shownHolder{} // an empty list, not null
+	for _, h := range holders {
+		shown = append(shown, shownHolder{Session: h.Session, Fence: h.Fence, Since: h.Wall, Value: h.Value})
+	}
+	return shown
+}
+
+// permitKinds are locks and semaphores in paths.
+var permitKinds = []struct {
+	kind kv.Kind
+	path string
+}{{kv.Lock, "/v1/rollcall/locks"}, {kv.Semaphore, "/v1/rollcall/semaphores"}}
+
+// coordinationRoutes adds our own API of sessions, locks and semaphores.
+func (h *Handler) coordinationRoutes(get func(path string, form errorForm, e endpoint), one func(method, path string, e endpoint)) {
+	get("/v1/rollcall/sessions", jsonForm, h.withCoordination(h.ownSessions))
+	get("/v1/rollcall/sessions/{id}", jsonForm, h.withCoordination(h.ownSession))
+	one(http.MethodPost, "/v1/rollcall/sessions", h.withCoordination(h.newSession))
+	one(http.MethodPut, "/v1/rollcall/sessions/{id}/renew", h.withCoordination(h.renewOwn))
+	one(http.MethodDelete, "/v1/rollcall/sessions/{id}", h.withCoordination(h.destroyOwn))
+	for _, k := range permitKinds {
+		of := permitsOf{h, k.kind}
+		get(k.path, jsonForm, h.withCoordination(of.list))
+		get(k.path+"/{name}", jsonForm, h.withCoordination(of.show))
+		one(http.MethodPut, k.path+"/{name}", h.withCoordination(of.acquire))
+		one(http.MethodDelete, k.path+"/{name}", h.withCoordination(of.release))
+	}
+	h.verbatim("/v1/rollcall/fence/{key}", jsonForm, h.fence, http.MethodGet)
+}
+
+// permitsOf are the routes of locks, or those of semaphores.
+type permitsOf struct {
+	*Handler
+	kind kv.Kind
+}
+
+// topic is what changes with a lock or semaphore as a whole.
+func (p permitsOf) topic(name string) kv.Topic {
+	if p.kind == kv.Lock {
+		return kv.Topic{Kind: kv.LockTopic, Name: name}
+	}
+	return kv.Topic{Kind: kv.SemaphoreTopic, Name: name}
+}
+
+// list is GET locks or semaphores: all that somebody holds or waits for, by name.
+func (p permitsOf) list(w http.ResponseWriter, r *http.Request) error {
+	if given(r, "index") {
+		return badRequest("index is for one " + kindWords[p.kind] + ": the list cannot be waited for")
+	}
+	return p.ownRead(w, r, p.keySource(kv.Topic{}, func(v *kv.View) found {
+		return found{index: uint64(v.Index()), answer: func(w http.ResponseWriter, r *http.Request) error {
+			now := p.coordinationClock(v)
+			shown := []shownPermits{} // an empty list, not null
+			for permits := range v.AllPermits(p.kind) {
+				shown = append(shown, showPermits(permits, now))
+			}
+			return respondJSON(w, r, shown)
+		}}
+	}))
+}
+
+// show is GET of one lock or semaphore.
+func (p permitsOf) show(w http.ResponseWriter, r *http.Request) error {
+	name := pathVar(r, "name")
+	return p.ownRead(w, r, p.keySource(p.topic(name), func(v *kv.View) found {
+		permits, index := v.Permits(p.kind, name)
+		return found{index: uint64(index), absent: permits == nil, answer: func(w http.ResponseWriter, r *http.Request) error {
+			if permits == nil {
+				text := fmt.Sprintf("nobody holds or waits for the %s %q", kindWords[p.kind], name)
+				return &refusal{status: http.StatusNotFound, text: text}
+			}
+			return respondJSON(w, r, showPermits(permits, p.coordinationClock(v)))
+		}}
+	}))
+}
+
+// release is DELETE of a permit, or of a place in the queue. A stale fence releases nothing.
+func (p permitsOf) release(w http.ResponseWriter, r *http.Request) error {
+	if err := ignoreBody(w, r, p.config.Limits.IgnoredBytes); err != nil {
+		return err
+	}
+	session, err := sessionParam(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	token, fenced, err := numberParam(r.URL.RawQuery, "fence")
+	if err != nil {
+		return err
+	}
+	name := pathVar(r, "name")
+	op, err := onceOf(r, kv.ReleasePermit{Kind: p.kind, Name: name, Session: session, Index: kv.Index(token)})
+	if err != nil {
+		return err
+	}
+	result, err := p.coordinate(r.Context(), op)
+	switch {
+	case err != nil:
+		return err
+	case result.Refusal != "":
+		return &refusal{status: http.StatusConflict, text: result.Refusal}
+	case result.OK:
+		return respondReleased(w, r, true)
+	}
+	// It may wait still. If it was given a permit meanwhile, then that is what is to be released, unless
+	// another acquisition was named.
+	left, err := p.leave(r.Context(), name, session, !fenced)
+	if err != nil {
+		return err
+	}
+	return respondReleased(w, r, left.Index != 0)
+}
+
+func respondReleased(w http.ResponseWriter, r *http.Request, released bool) error {
+	return respondJSON(w, r, struct {
+		Released bool `json:"released"`
+	}{released})
+}
+
+// leave takes a session out of a queue; release: what it was given meanwhile goes back.
+func (p permitsOf) leave(ctx context.Context, name, session string, release bool) (kv.Result, error) {
+	return p.coordinate(ctx, kv.LeaveQueue{Kind: p.kind, Name: name, Session: session, Release: release})
+}
