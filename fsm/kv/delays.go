@@ -52,7 +52,7 @@ func (s *State) endDelay(at At, op EndDelay) Result {
 	case op.Kind != Key:
 		return s.endPermitDelay(at, op)
 	}
-	if until, ok := s.tables.delays.Get(op.Name); !ok || until != op.Until {
+	if until, ok := s.tables.delays.Get(op.Name); !ok || until != op.Until || until > at.Lease {
 		return Result{}
 	}
 	s.undelay(op.Name)

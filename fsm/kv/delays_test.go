@@ -112,9 +112,10 @@ func TestEndOfALockDelayIsProposed(t *testing.T) {
 	if due := r.Due(until, 10); len(due) > 0 {
 		t.Errorf("due are %+v before the end of the second", due)
 	}
-	r.pass(3000)
 	other := want
-	other.Until = r.now
+	other.Until = r.now + 3000
+	r.no(other) // before its time
+	r.pass(3000)
 	other.Epoch.Index++
 	r.no(other)
 	if due := r.due(); len(due) != 1 {

@@ -111,7 +111,7 @@ func modified(e *Entry) Index {
 
 func (s *State) acquire(at At, op KeyOp, old *Entry) failure {
 	if op.Session == "" {
-		return refuse("missing session")
+		return refuse(missingSession)
 	}
 	session := s.session(op.Session)
 	switch {
@@ -132,7 +132,7 @@ func delayRefusal(key string) failure {
 
 func (s *State) release(at At, op KeyOp, old *Entry) failure {
 	if op.Session == "" {
-		return refuse("missing session")
+		return refuse(missingSession)
 	}
 	if holder(old) != strings.ToLower(op.Session) {
 		return answerNo("failed to unlock key %q, lock isn't held, or is held by another session", op.Key)

@@ -128,6 +128,9 @@ func (s *State) expireSession(at At, op ExpireSession) Result {
 	if !ok || !s.leads(at, op.Epoch) || l.session.CreateIndex != op.Created || l.renewed.Load() != op.RenewedAt {
 		return Result{}
 	}
+	if l.session.TTL == 0 || s.ends(l) >= at.Lease {
+		return Result{} // the stamp decides, however far the proposer's clock was
+	}
 	s.end(at, []*living{l})
 	return Result{OK: true}
 }

@@ -219,6 +219,7 @@ func TestExpiryTakesEffectOnlyAsProposed(t *testing.T) {
 		{"another leadership", func(r *rig, _ *ExpireSession, _ *At) { r.Establish(Epoch{2, 50}, r.now) }, false},
 		{"an entry of another term", func(_ *rig, _ *ExpireSession, at *At) { at.Term = 2 }, false},
 		{"an older session of the same id", func(_ *rig, op *ExpireSession, _ *At) { op.Created-- }, false},
+		{"before its time", func(r *rig, _ *ExpireSession, at *At) { at.Lease-- }, false},
 		{"an unknown session", func(_ *rig, op *ExpireSession, _ *At) { op.ID = s2 }, false},
 	}
 	for _, test := range tests {
