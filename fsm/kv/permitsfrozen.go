@@ -70,7 +70,7 @@ func (s *State) thawSemaphore(p *Permits) error {
 		}
 	}
 	for _, w := range p.Queue {
-		if err := s.verifyMember(sem, w.Session, w.Since); err != nil {
+		if err := s.verifyMember(sem, w.Session, w.Since, w.Value); err != nil {
 			return err
 		}
 		sem.join(w)
@@ -86,7 +86,7 @@ func (s *State) thawSemaphore(p *Permits) error {
 }
 
 func (s *State) thawHolder(sem *semaphore, h Holder) error {
-	if err := s.verifyMember(sem, h.Session, h.Since); err != nil {
+	if err := s.verifyMember(sem, h.Session, h.Since, h.Value); err != nil {
 		return err
 	}
 	if last, _, _ := sem.holders.Max(); h.Fence <= last || h.Fence > sem.modified {
@@ -98,12 +98,15 @@ func (s *State) thawHolder(sem *semaphore, h Holder) error {
 }
 
 // verifyMember checks that a session may hold or wait.
-func (s *State) verifyMember(sem *semaphore, session string, since int64) error {
+func (s *State) verifyMember(sem *semaphore, session string, since int64, value []byte) error {
 	if _, ok := s.tables.sessions.Get(session); !ok {
 		return fmt.Errorf("session %q, which holds it or waits for it, is not there", session)
 	}
 	if _, twice := sem.members.Get(session); twice {
 		return fmt.Errorf("session %q holds it or waits for it twice", session)
+	}
+	if len(value) > MaxPermitValue {
+		return fmt.Errorf("session %q has a value of %d bytes, more than %d", session, len(value), MaxPermitValue)
 	}
 	if since > s.lease {
 		return fmt.Errorf("session %q holds it or waits for it since %d, after the lease clock's %d", session, since, s.lease)

@@ -1,0 +1,210 @@
+package kv
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestLockDelayKeepsAPermitBack(t *testing.T) {
+	r := inLine(t, lockDelay(5000))
+	over := r.now + 5000
+	r.yes(DestroySession{ID: s1}) // 107
+	r.has(Lock, "| b c | 106000")
+	r.no(askLock("00000000-0000-0000-0000-00000000000d", 0))
+	r.pass(4999)
+	if ops := r.due(); len(ops) != 0 {
+		t.Fatalf("due are %+v a millisecond before the end, want nothing", ops)
+	}
+	r.pass(1)
+	want := []Op{EndDelay{Epoch: epoch1, Kind: Lock, Name: "x", Until: over}}
+	if ops := r.due(); !reflect.DeepEqual(ops, want) { // 108
+		t.Fatalf("due are %+v, want %+v", ops, want)
+	}
+	r.has(Lock, "b@108 | c |")
+	if ops := r.Due(r.now, 10); len(ops) != 0 {
+		t.Errorf("due are still %+v", ops)
+	}
+}
+
+func TestOnlyTheEndOfASessionHasALockDelay(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		delay int64
+		op    Op
+		want  string
+	}{
+		{"end, with lock-delay", 5000, DestroySession{ID: s1}, "| b c | 106000"},
+		{"end, without", 0, DestroySession{ID: s1}, "b@107 | c |"},
+		{"release", 5000, ReleasePermit{Kind: Lock, Name: "x", Session: s1}, "b@107 | c |"},
+		{"leaving for good", 5000, LeaveQueue{Kind: Lock, Name: "x", Session: s1, Release: true}, "b@107 | c |"},
+		{"longest", 10 * 60_000, DestroySession{ID: s1}, "| b c | 161000"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := inLine(t, lockDelay(c.delay))
+			r.do(c.op)
+			r.has(Lock, c.want)
+		})
+	}
+}
+
+func TestLockDelayOfWhatNobodyWaitsForEndsToo(t *testing.T) {
+	r := newRig(t)
+	r.session(s1, lockDelay(5000))
+	r.session(s2)
+	r.yes(askLock(s1, 0))
+	r.yes(DestroySession{ID: s1}) // 103
+	r.has(Lock, "| | 106000")
+	if !r.NeedsClock() {
+		t.Error("a lock-delay does not need the clock")
+	}
+	r.no(askLock(s2, 0))
+	r.pass(5000)
+	r.due() // 104
+	r.has(Lock, "nothing")
+	if _, index := r.View().Permits(Lock, "x"); index != 104 {
+		t.Errorf("index %d, want 104", index)
+	}
+	if r.NeedsClock() {
+		t.Error("nothing is there, and it needs the clock")
+	}
+}
+
+// The stamp decides, whether the leader has already proposed the end or not.
+func TestAcquisitionAfterALockDelayNeedsNoEnd(t *testing.T) {
+	r := newRig(t)
+	r.session(s1, lockDelay(5000))
+	r.session(s2)
+	r.yes(askLock(s1, 0))
+	r.yes(DestroySession{ID: s1}) // 103
+	r.pass(5000)
+	r.yes(askLock(s2, 0)) // 104
+	r.has(Lock, "b@104 | |")
+	if ops := r.Due(r.now, 10); len(ops) != 0 {
+		t.Errorf("due are %+v, want nothing", ops)
+	}
+}
+
+func TestEndOfALockDelayThatDoesNotCount(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*rig, *EndDelay)
+	}{
+		{"of another epoch", func(_ *rig, op *EndDelay) { op.Epoch.Index++ }},
+		{"of another time", func(_ *rig, op *EndDelay) { op.Until-- }},
+		{"of another name", func(_ *rig, op *EndDelay) { op.Name = "y" }},
+		{"of another kind", func(_ *rig, op *EndDelay) { op.Kind = Semaphore }},
+		{"stamped too early", func(r *rig, _ *EndDelay) { r.pass(-1) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := inLine(t, lockDelay(5000))
+			r.yes(DestroySession{ID: s1})
+			r.pass(5000)
+			op := r.Due(r.now, 1)[0].(EndDelay)
+			c.change(r, &op)
+			r.no(op)
+			r.has(Lock, "| b c | 106000")
+		})
+	}
+}
+
+// full returns a rig where a and b hold semaphore "x", and c and d wait for it.
+func full(t *testing.T, ofHolders ...func(*CreateSession)) *rig {
+	r := newRig(t)
+	r.session(s1, ofHolders...)
+	r.session(s2, ofHolders...)
+	r.nodes[CheckRef{Node: "n"}] = false
+	for _, id := range []string{s3, "00000000-0000-0000-0000-00000000000d"} {
+		r.session(id, func(c *CreateSession) { c.Node, c.NodeChecks = "n", nil })
+	}
+	r.yes(ask(s1, 0)) // 104
+	r.yes(ask(s2, 0))
+	r.queued(ask(s3, 60_000), 1)
+	r.queued(ask("00000000-0000-0000-0000-00000000000d", 60_000), 2) // 107
+	return r
+}
+
+// lose lets a check that sessions depend on turn critical.
+func (r *rig) lose(refs ...CheckRef) {
+	r.t.Helper()
+	if !r.Lose(r.at(), refs) {
+		r.t.Fatalf("no session ended with %+v", refs)
+	}
+	r.next++
+}
+
+// Two holders of one token could not be told apart.
+func TestPermitsFreedTogetherAreGivenOneAfterTheOther(t *testing.T) {
+	both := []Op{
+		EndDelay{Epoch: epoch1, Kind: Semaphore, Name: "x", Until: 106_000},
+		EndDelay{Epoch: epoch1, Kind: Semaphore, Name: "x", Until: 106_000},
+	}
+	for _, c := range []struct {
+		name  string
+		delay int64
+		then  string // after both sessions ended, in operation 108
+		due   []Op   // when the lock-delay is over
+		last  string
+	}{
+		{"without lock-delay", 0, "c@108 | d | 101000", []Op{EndDelay{Epoch: epoch1, Kind: Semaphore, Name: "x", Until: 101_000}}, "c@108 d@109 | |"},
+		{"with lock-delay", 5000, "| c d | 106000 106000", both, "c@109 d@110 | |"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := full(t, lockDelay(c.delay))
+			r.lose(CheckRef{ID: serfHealth})
+			r.has(Semaphore, c.then)
+			r.pass(c.delay)
+			if ops := r.due(); !reflect.DeepEqual(ops, c.due) {
+				t.Errorf("due are %+v, want %+v", ops, c.due)
+			}
+			r.has(Semaphore, c.last)
+		})
+	}
+}
+
+// One waits, two lock-delays are over: who asks now must not get the token of who waited.
+func TestWhoAsksAsTheQueueIsServedGetsATokenOfItsOwn(t *testing.T) {
+	r := full(t, lockDelay(5000))
+	last := "00000000-0000-0000-0000-00000000000e"
+	r.session(last)                                           // 108
+	r.do(LeaveQueue{Kind: Semaphore, Name: "x", Session: s3}) // 109
+	r.lose(CheckRef{ID: serfHealth})                          // 110: e ended too
+	r.session(last)                                           // 111
+	r.pass(5000)
+	r.queued(ask(last, 1), 1) // 112
+	r.has(Semaphore, "d@112 | e | 106000")
+	r.due() // 113
+	r.has(Semaphore, "d@112 e@113 | |")
+}
+
+func TestSessionsThatEndTogetherInheritNothing(t *testing.T) {
+	r := full(t)
+	r.lose(CheckRef{ID: serfHealth}, CheckRef{Node: "n"})
+	r.has(Semaphore, "nothing")
+	r = full(t)
+	r.yes(ReleasePermit{Kind: Semaphore, Name: "x", Session: s2}) // 108: c holds it
+	r.lose(CheckRef{Node: "n"})                                   // c and d
+	r.has(Semaphore, "a@104 | |")
+}
+
+// A deregistration may end sessions by node and by check, under one index.
+func TestSessionsLostTwiceInOneOperationLeaveOneToken(t *testing.T) {
+	r := full(t)
+	at := r.at()
+	r.LoseNode(at, "")
+	r.has(Semaphore, "c@108 | d | 101000")
+	r.LoseNode(at, "n")
+	r.next++
+	r.has(Semaphore, "nothing")
+}
+
+func TestWhoWaitsNeedsTheClock(t *testing.T) {
+	r := inLine(t)
+	if !r.NeedsClock() {
+		t.Error("somebody waits, and the clock is not needed")
+	}
+	r.do(LeaveQueue{Kind: Lock, Name: "x", Session: s2})
+	r.do(LeaveQueue{Kind: Lock, Name: "x", Session: s3})
+	if r.NeedsClock() {
+		t.Error("nobody waits, and the clock is needed")
+	}
+}
