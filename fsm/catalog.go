@@ -22,6 +22,8 @@ const lastCheckStatus = byte(registry.Critical)
 const (
 	minCheckSize  = 15
 	minTaggedSize = 3
+	minNodeSize   = 8
+	minHeardSize  = 3
 )
 
 func appendRegisterCatalog(dst []byte, op registry.RegisterCatalog) []byte {
@@ -121,6 +123,21 @@ func (d *decoder) catalogNode() *registry.Node {
 		CreateIndex: d.index(),
 		ModifyIndex: d.index(),
 	}
+}
+
+// appendCatalogPlace encodes the indexes of changes that are none of an instance.
+func appendCatalogPlace(dst []byte, f registry.Frozen) []byte {
+	return appendNumbers(dst, uint64(f.Taken), uint64(f.CatalogIndex))
+}
+
+func (d *decoder) catalogPlace(f *registry.Frozen) { f.Taken, f.CatalogIndex = d.index(), d.index() }
+
+func appendHeard(dst []byte, h registry.CheckHeartbeat) []byte {
+	return appendInt64(appendString(appendString(dst, h.Node), h.Check), h.At)
+}
+
+func (d *decoder) heard() registry.CheckHeartbeat {
+	return registry.CheckHeartbeat{Node: d.string(), Check: d.string(), At: d.int64()}
 }
 
 func appendService(dst []byte, s *registry.CatalogService) []byte {

@@ -1,13 +1,78 @@
 package fsm
 
-import "github.com/seed-20419f34/rollcall/fsm/kv"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// catalog answers package kv from the registry beside it.
+type catalog struct{ *registry.Registry }
+
+// Check implements kv.Catalog.
+func (c catalog) Check(node, id string) (critical, known bool) {
+	status, known := c.CheckState(node, id)
+	return known && status == registry.Critical, known
+}
 
 // KV is the state of coordination after the newest applied entry.
-func (m *Machine) KV() *kv.View { panic("not written") }
+func (m *Machine) KV() *kv.View { return m.published.Load().kv }
 
 // KVDue is kv.State.Due.
-func (m *Machine) KVDue(now int64, limit int) []kv.Op { panic("not written") }
+func (m *Machine) KVDue(now int64, limit int) []kv.Op {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kv.Due(now, limit)
+}
 
 // NeedsClock says that something in the state waits for a time of the lease clock: a lease, a session,
 // a lock-delay, a check that expects heartbeats or is to be reaped.
-func (m *Machine) NeedsClock() bool { panic("not written") }
+func (m *Machine) NeedsClock() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.registry.NeedsClock() || m.kv.NeedsClock()
+}
+
+// at is the moment of an operation that would take the next index. Its time is the registry's, which
+// does not go back and believes no stamp that is far ahead.
+func (m *Machine) at(term uint64) kv.At {
+	clock := m.registry.Clock()
+	return kv.At{Index: kv.Index(m.registry.Next()), Lease: clock.Lease, Wall: clock.Wall, Term: term}
+}
+
+func (m *Machine) coordinate(term uint64, op kv.Op) kv.Result {
+	result := m.kv.Apply(m.at(term), op)
+	if result.Index != 0 {
+		m.registry.Take()
+	}
+	return result
+}
+
+// lose ends the sessions that depend on what an operation of the registry made critical or took away,
+// under the index of that operation (0: it has none; then they take one).
+func (m *Machine) lose(term uint64, taken registry.Index) {
+	lost := m.registry.Lost()
+	if len(lost) == 0 {
+		return
+	}
+	at := m.at(term)
+	if taken != 0 {
+		at.Index = kv.Index(taken)
+	}
+	if m.end(at, lost) && taken == 0 {
+		m.registry.Take()
+	}
+}
+
+// end says whether any session ended.
+func (m *Machine) end(at kv.At, lost []registry.LostCheck) bool {
+	var checks []kv.CheckRef
+	ended := false
+	for _, l := range lost {
+		if l.ID != "" {
+			checks = append(checks, kv.CheckRef(l))
+			continue
+		}
+		ended = m.kv.LoseNode(at, l.Node) || ended
+	}
+	return m.kv.Lose(at, checks) || ended
+}

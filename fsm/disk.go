@@ -53,14 +53,26 @@ func ParseRemoval(b []byte) (registry.Removal, error) {
 // AppendFrozen appends the encoding of everything of a registry but its Leases, its Removals and its
 // Free slots.
 func AppendFrozen(dst []byte, f registry.Frozen) []byte {
-	dst = appendPlace(append(dst, firstOfDisk), f)
+	version := versionOfFrozen(f)
+	dst = appendPlace(append(dst, version), f)
 	dst = appendConduct(dst, f)
 	dst = appendList(dst, f.Registered, appendRecent)
 	dst = appendList(dst, f.Canceled, appendRecent)
 	dst = appendList(dst, f.Transitions, appendPreservation)
 	dst = appendList(dst, f.Links, appendLink)
 	dst = appendList(dst, f.Senders, appendSender)
-	return appendList(dst, f.Peers, appendPeer)
+	dst = appendList(dst, f.Peers, appendPeer)
+	if version < 4 {
+		return dst
+	}
+	return appendList(appendList(appendCatalogPlace(dst, f), f.Nodes, appendCatalogNode), f.Heard, appendHeard)
+}
+
+func versionOfFrozen(f registry.Frozen) byte {
+	if f.Taken > 0 || f.CatalogIndex > 0 || len(f.Nodes) > 0 || len(f.Heard) > 0 {
+		return 4
+	}
+	return firstOfDisk
 }
 
 // ParseFrozen is the inverse of AppendFrozen. Errors wrap ErrNewerVersion or ErrCorrupt. Nothing
@@ -87,6 +99,12 @@ func (d *decoder) frozen() registry.Frozen {
 	f.Links = list(d, minLinkSize, (*decoder).link)
 	f.Senders = list(d, minSenderSize, (*decoder).sender)
 	f.Peers = list(d, minPeerSize, (*decoder).peer)
+	if d.format > 3 {
+		d.catalogPlace(&f)
+		f.Nodes = list(d, minNodeSize, (*decoder).catalogNode)
+		f.Heard = list(d, minHeardSize, (*decoder).heard)
+	}
+	d.lowest(versionOfFrozen(f))
 	return f
 }
 

@@ -158,6 +158,7 @@ func genReplica() *rapid.Generator[registry.Op] {
 		return registry.Replica{Instance: genInstance().Draw(t, "instance"),
 			Life: rapid.Uint32().Draw(t, "life"), Edit: rapid.Uint32().Draw(t, "edit"),
 			Owner: rapid.String().Draw(t, "owner"), Age: rapid.Int64().Draw(t, "age"),
+			Permanent:  rapid.Bool().Draw(t, "permanent"),
 			Overridden: genStatus().Draw(t, "override"), OverrideBy: genAct().Draw(t, "overrideBy"),
 			OverrideFor: rapid.Int64().Draw(t, "overrideFor"), QuarantineFor: rapid.Int64().Draw(t, "quarantineFor"),
 			QuarantineBy: genAct().Draw(t, "quarantineBy")}

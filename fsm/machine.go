@@ -9,8 +9,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Machine is the replicated state: the registry, the memory of answered batches, and the index of
-// the newest applied entry. Its methods are safe for concurrent use: Apply, Restore and Snapshot are
+// Machine is the replicated state: the registry and coordination, whose changes one counter numbers, the
+// memory of answered batches, and the index of the newest applied entry. Its methods are safe for concurrent use: Apply, Restore and Snapshot are
 // called by Raft's one goroutine, Expired by the evictor, View by everybody (and never blocks).
 type Machine struct {
 	// published is replaced as a whole by every entry, with mu held.
@@ -18,6 +18,7 @@ type Machine struct {
 
 	mu       sync.Mutex // guards the following
 	registry *registry.Registry
+	kv       *kv.State
 	memory   memory
 	version  byte // the newest that was applied: a snapshot of the state has it
 }
@@ -26,11 +27,13 @@ type Machine struct {
 type published struct {
 	index uint64
 	view  *registry.View
+	kv    *kv.View
 }
 
 // NewMachine returns an empty state.
 func NewMachine() *Machine {
-	m := &Machine{registry: registry.New(), memory: memory{}, version: 1}
+	r := registry.New()
+	m := &Machine{registry: r, kv: kv.New(catalog{r}), memory: memory{}, version: 1}
 	m.publish(0)
 	return m
 }
@@ -69,6 +72,7 @@ func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 		done.Batches = m.write(term, e)
 	}
 	done.Clock = m.registry.Clock()
+	done.Touched = m.kv.Touched()
 	m.publish(index)
 	return done, nil
 }
@@ -78,10 +82,12 @@ func (m *Machine) establish(epoch registry.Epoch, e Establish) {
 		m.registry.Configure(*e.Settings)
 	}
 	m.registry.Establish(epoch, e.Cluster)
+	m.kv.Establish(kv.Epoch(epoch), m.registry.Clock().Lease)
 }
 
 func (m *Machine) write(term uint64, e entry) []BatchResult {
 	m.registry.Advance(e.stamp) // what follows may be nothing, or without effect
+	m.kv.Advance(m.registry.Clock().Lease)
 	if len(e.batches) == 0 {
 		return nil
 	}
@@ -102,25 +108,35 @@ func (m *Machine) once(term uint64, stamp registry.Stamp, b batch) BatchResult {
 	case repeated:
 		answer.Results, answer.KV = remembered.results, remembered.kv
 	case fresh:
-		answer.Results = m.perform(term, stamp, b.items)
+		answer.Results, answer.KV = m.perform(term, stamp, b.items)
 		m.memory.remember(b.id, answer.Results, answer.KV)
 	}
 	return answer
 }
 
-func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) []registry.Result {
+// perform applies the operations of a batch. The second list is nil unless one is of coordination.
+func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]registry.Result, []kv.Result) {
 	if len(items) == 0 {
-		return nil
+		return nil, nil
 	}
 	results := make([]registry.Result, len(items))
+	var coordination []kv.Result
 	for i, it := range items {
-		results[i] = m.registry.Apply(stamp, term, it.Origin, it.Op)
+		if it.KV == nil {
+			results[i] = m.registry.Apply(stamp, term, it.Origin, it.Op)
+			m.lose(term, results[i].Index)
+			continue
+		}
+		if coordination == nil {
+			coordination = make([]kv.Result, len(items))
+		}
+		coordination[i] = m.coordinate(term, it.KV)
 	}
-	return results
+	return results, coordination
 }
 
 func (m *Machine) publish(index uint64) {
-	m.published.Store(&published{index: index, view: m.registry.View()})
+	m.published.Store(&published{index: index, view: m.registry.View(), kv: m.kv.View()})
 }
 
 // Index is the Raft index of the newest applied entry. A View that is asked for afterwards contains
@@ -155,5 +171,5 @@ func (m *Machine) Owner(h registry.Handle) string {
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &Snapshot{version: m.version, index: m.Index(), nodes: m.memory.freeze(), registry: m.registry.Freeze(), kv: kvBeside(m.registry.Freeze())}
+	return &Snapshot{version: m.version, index: m.Index(), nodes: m.memory.freeze(), registry: m.registry.Freeze(), kv: m.kv.Freeze()}
 }

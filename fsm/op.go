@@ -44,6 +44,7 @@ const (
 	opSetCheck
 	opExpireCheck
 	opCoordination // of package kv; a second byte says which
+	opReplicaPermanent
 
 	lastOfVersion1 = opRenewHandleOverride
 	lastOfVersion2 = opSelfPreservation
@@ -137,9 +138,9 @@ func kindOf(op registry.Op) opKind {
 
 // kindOfReplication is kindOf for what other servers tell, and what is remembered of them.
 func kindOfReplication(op registry.Op) opKind {
-	switch op.(type) {
+	switch op := op.(type) {
 	case registry.Replica:
-		return opReplica
+		return replicaKind(op)
 	case registry.Remove:
 		return opRemove
 	case registry.Contact:
@@ -305,6 +306,10 @@ func (d *decoder) op4(kind opKind) registry.Op {
 		return d.setCheck()
 	case opExpireCheck:
 		return d.expireCheck()
+	case opReplicaPermanent:
+		op := d.replica()
+		op.Permanent = true
+		return op
 	}
 	return d.unknown(kind)
 }

@@ -43,6 +43,8 @@ func (s *Snapshot) header() header {
 		links:       uint64(len(f.Links)),
 		senders:     uint64(len(f.Senders)),
 		peers:       uint64(len(f.Peers)),
+		catalog:     uint64(len(f.Nodes)),
+		heard:       uint64(len(f.Heard)),
 		entries:     uint64(len(k.Entries)),
 		deletions:   uint64(len(k.Deletions)),
 		sessions:    uint64(len(k.Sessions)),
@@ -65,8 +67,8 @@ func (h header) append(dst []byte) []byte {
 		dst = appendNumbers(dst, c.links, c.senders, c.peers)
 	}
 	if h.version > 3 {
-		dst = appendNumbers(dst, c.entries, c.deletions, c.sessions, c.delays, c.permits, c.onceAnswers)
-		dst = appendKVPlace(dst, h.kv)
+		dst = appendNumbers(dst, c.catalog, c.heard, c.entries, c.deletions, c.sessions, c.delays, c.permits, c.onceAnswers)
+		dst = appendKVPlace(appendCatalogPlace(dst, h.registry), h.kv)
 	}
 	return dst
 }
@@ -94,8 +96,9 @@ func (d *decoder) header() header {
 	}
 	if d.format > 3 {
 		c := &h.counts
-		c.entries, c.deletions, c.sessions = d.uvarint(), d.uvarint(), d.uvarint()
-		c.delays, c.permits, c.onceAnswers = d.uvarint(), d.uvarint(), d.uvarint()
+		c.catalog, c.heard, c.entries, c.deletions = d.uvarint(), d.uvarint(), d.uvarint(), d.uvarint()
+		c.sessions, c.delays, c.permits, c.onceAnswers = d.uvarint(), d.uvarint(), d.uvarint(), d.uvarint()
+		d.catalogPlace(&h.registry)
 		h.kv = d.kvPlace(h.registry)
 	}
 	return h

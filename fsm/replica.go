@@ -4,6 +4,14 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
+// replicaKind is that of an instance with a lease, or of one without.
+func replicaKind(op registry.Replica) opKind {
+	if op.Permanent {
+		return opReplicaPermanent
+	}
+	return opReplica
+}
+
 func appendReplica(dst []byte, op registry.Replica) []byte {
 	dst = appendBody(dst, op.Instance)
 	dst = appendUint32(appendUint32(dst, op.Life), op.Edit)

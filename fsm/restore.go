@@ -20,16 +20,29 @@ func (m *Machine) Restore(r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
-	thawed, err := registry.Thaw(s.registry)
+	thawed, coordination, err := thaw(s.registry, s.kv)
 	if err != nil {
 		return fmt.Errorf("restore a snapshot of entry %d: %w: %w", s.index, ErrCorrupt, err)
 	}
 	remembered := thawMemory(s.nodes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.registry, m.memory, m.version = thawed, remembered, s.version
+	m.registry, m.kv, m.memory, m.version = thawed, coordination, remembered, s.version
 	m.publish(s.index)
 	return nil
+}
+
+// thaw builds the two halves of a state, of which coordination asks the registry for nodes and checks.
+func thaw(f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv.State, error) {
+	r, err := registry.Thaw(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	if newest := max(f.Index, f.Taken); registry.Index(k.Index) > newest {
+		return nil, nil, fmt.Errorf("coordination is at index %d, beyond the newest, which is %d", k.Index, newest)
+	}
+	c, err := kv.Thaw(k, catalog{r})
+	return r, c, err
 }
 
 func thawMemory(nodes []frozenNode) memory {
@@ -58,6 +71,8 @@ func readSnapshot(r io.Reader) (Snapshot, error) {
 	f.Links = section(sr, "link", h.counts.links, (*decoder).link)
 	f.Senders = section(sr, "sender", h.counts.senders, (*decoder).sender)
 	f.Peers = section(sr, "peer", h.counts.peers, (*decoder).peer)
+	f.Nodes = section(sr, "node of the catalog", h.counts.catalog, (*decoder).catalogNode)
+	f.Heard = section(sr, "heartbeat of a check", h.counts.heard, (*decoder).heard)
 	sr.coordination(&s.kv, h.counts)
 	if s.version < 2 {
 		beginVersion2(f)

@@ -36,6 +36,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	sw.record(s.header().append)
 	s.writeMemory(sw)
 	s.writeRegistry(sw)
+	s.writeCatalog(sw)
 	s.writeKV(sw)
 	err := sw.close()
 	return sw.n, err
@@ -87,6 +88,19 @@ func (s *Snapshot) writePeers(w *snapshotWriter) {
 	}
 	for _, p := range f.Peers {
 		w.record(func(b []byte) []byte { return appendPeer(b, p) })
+	}
+}
+
+// writeCatalog writes nodes and the heartbeats of checks, of which versions 1 to 3 know nothing.
+func (s *Snapshot) writeCatalog(w *snapshotWriter) {
+	if s.version < 4 {
+		return
+	}
+	for _, n := range s.registry.Nodes {
+		w.record(func(b []byte) []byte { return appendCatalogNode(b, n) })
+	}
+	for _, h := range s.registry.Heard {
+		w.record(func(b []byte) []byte { return appendHeard(b, h) })
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -19,6 +20,7 @@ type twins struct {
 	stamp              registry.Stamp
 	epoch              registry.Epoch
 	handles            []registry.Handle // given out so far, dead ones too
+	tokens             []kv.Index        // the same
 	sent               [][]byte          // batches, to be sent again
 	ids                map[string]BatchID
 	version            byte // of the newest operations that are drawn
@@ -30,14 +32,14 @@ type twins struct {
 
 func newTwins() *twins {
 	return &twins{straight: NewMachine(), restored: NewMachine(), term: 1,
-		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}, version: 3}
+		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}, version: batchVersion}
 }
 
 func TestTwinThatGoesThroughSnapshotsStaysEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tw := newTwins()
 		tw.establish(t)
-		tw.contact(t) // makes the state one of the newest version
+		tw.coordinate(t) // makes the state one of the newest version
 		t.Repeat(tw.actions())
 		tw.compare(t)
 	})
@@ -46,7 +48,9 @@ func TestTwinThatGoesThroughSnapshotsStaysEqual(t *testing.T) {
 // A node that is upgraded has its past from a snapshot of an older version, or from the log since; the
 // past of one twin is made of both. What they tell of it differs until something newer is applied.
 func TestTwinsWithPastsOfAnOlderVersionAreEqualFromTheNextOn(t *testing.T) {
-	for name, version := range map[string]struct{ past, next byte }{"1 and 2": {1, 2}, "1 and 3": {1, 3}, "2 and 3": {2, 3}} {
+	for name, version := range map[string]struct{ past, next byte }{
+		"1 and 2": {1, 2}, "1 and 3": {1, 3}, "2 and 3": {2, 3}, "1 and 4": {1, 4}, "2 and 4": {2, 4}, "3 and 4": {3, 4},
+	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) { checkUpgradedTwins(t, version.past, version.next) })
 		})
@@ -56,7 +60,9 @@ func TestTwinsWithPastsOfAnOlderVersionAreEqualFromTheNextOn(t *testing.T) {
 func checkUpgradedTwins(t *rapid.T, past, next byte) {
 	tw := newTwins()
 	tw.version = past
-	tw.establish(t)
+	if tw.establish(t); past > 2 {
+		tw.contact(t)
+	}
 	t.Repeat(tw.actions())
 	if got := tw.straight.Snapshot().version; got != past {
 		t.Fatalf("the snapshots are of version %d, although nothing newer than %d was applied", got, past)
@@ -65,6 +71,9 @@ func checkUpgradedTwins(t *rapid.T, past, next byte) {
 	tw.version = next
 	if tw.establish(t); next > 2 {
 		tw.contact(t)
+	}
+	if next > 3 {
+		tw.coordinate(t)
 	}
 	tw.compare(t)
 	for range 3 {
@@ -87,6 +96,9 @@ func (tw *twins) actions() map[string]func(*rapid.T) {
 	}
 	if tw.version > 2 {
 		actions["contact"] = tw.contact
+	}
+	if tw.version > 3 {
+		actions["expire"] = tw.expire
 	}
 	return actions
 }
@@ -116,6 +128,11 @@ func (tw *twins) contact(t *rapid.T) {
 		registry.PausePeer{Peer: peer},
 	}).Draw(t, "op")
 	tw.apply(t, [][]byte{tw.batch(t, []Item{{Op: op}})})
+}
+
+// coordinate applies an operation of coordination.
+func (tw *twins) coordinate(t *rapid.T) {
+	tw.apply(t, [][]byte{tw.batch(t, []Item{{KV: tw.kvOp(t)}})})
 }
 
 func (tw *twins) evict(t *rapid.T) {
@@ -200,6 +217,7 @@ func (tw *twins) restore(t *rapid.T) {
 func (tw *twins) compare(t *rapid.T) {
 	tw.compareSnapshots(t)
 	tw.compareViews(t)
+	tw.compareCoordination(t)
 }
 
 func (tw *twins) compareSnapshots(t *rapid.T) {
@@ -354,6 +372,11 @@ func (tw *twins) apply(t *rapid.T, batches [][]byte) {
 				tw.handles = append(tw.handles, r.Handle)
 			}
 		}
+		for _, r := range b.KV {
+			if r.Fence != 0 {
+				tw.tokens = append(tw.tokens, r.Fence)
+			}
+		}
 	}
 }
 
@@ -395,6 +418,9 @@ func (tw *twins) item() *rapid.Generator[Item] {
 	return rapid.Custom(func(t *rapid.T) Item {
 		origin := rapid.SampledFrom([]registry.Origin{registry.FromClient, registry.FromClient, registry.FromEureka, {Kind: registry.LocalPeer},
 			{Kind: registry.RemoteDC, DC: "dc2"}})
+		if tw.version > 3 && rapid.IntRange(0, 2).Draw(t, "which") == 0 {
+			return Item{KV: tw.kvOp(t)}
+		}
 		return Item{Origin: origin.Draw(t, "origin"), Op: tw.op(t)}
 	})
 }
@@ -406,7 +432,7 @@ func (tw *twins) op(t *rapid.T) registry.Op {
 	status := genStatus().Draw(t, "status")
 	by := rapid.SampledFrom([]registry.Act{{}, {Author: "amy"}, {Author: "bob", Reason: "disk is full"}}).Draw(t, "by")
 	length := rapid.SampledFrom([]int64{0, 1000, 100_000}).Draw(t, "for")
-	kinds := []int{9, 11, 15}[tw.version-1]
+	kinds := []int{9, 11, 15, 19}[tw.version-1]
 	if tw.version < 2 {
 		by, length = registry.Act{}, 0
 	}
@@ -435,6 +461,8 @@ func (tw *twins) op(t *rapid.T) registry.Op {
 		return registry.SelfPreservation{To: to, For: length, By: by}
 	case 12, 13, 14, 15:
 		return tw.told(t, key, status, dirty, by, length)
+	case 16, 17, 18, 19:
+		return tw.catalogOp(t)
 	}
 	return registry.UpdateMetadata{Key: key, Pairs: []registry.Pair{{Key: "k", Value: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "value")}}}
 }
@@ -451,7 +479,8 @@ func (tw *twins) told(t *rapid.T, key registry.Key, status registry.Status, dirt
 		kind := rapid.SampledFrom([]registry.ChangeKind{registry.Canceled, registry.Evicted}).Draw(t, "removal")
 		return registry.Remove{Key: key, Kind: kind, Life: life, LastDirty: dirty, Owner: owner, Age: age}
 	}
-	op := registry.Replica{Instance: tw.instance(t, key, status, dirty), Life: life, Edit: rapid.Uint32Max(3).Draw(t, "edit"), Owner: owner, Age: age}
+	op := registry.Replica{Instance: tw.instance(t, key, status, dirty), Life: life, Edit: rapid.Uint32Max(3).Draw(t, "edit"), Owner: owner, Age: age,
+		Permanent: tw.version > 3 && rapid.Bool().Draw(t, "permanent")}
 	if op.Overridden = genStatus().Draw(t, "override"); op.Overridden != registry.Unknown {
 		op.OverrideBy, op.OverrideFor = by, length
 	}

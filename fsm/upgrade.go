@@ -20,11 +20,12 @@ func (m *Machine) upgrade(version byte) error {
 	if m.version < 3 {
 		beginVersion3(&f)
 	}
-	thawed, err := registry.Thaw(f)
+	k := beginVersion4(&f) // of a state below version 4, since there is none above
+	thawed, coordination, err := thaw(f, k)
 	if err != nil {
 		return fmt.Errorf("make the state one of version %d: %w", version, err)
 	}
-	m.registry, m.version = thawed, version
+	m.registry, m.kv, m.version = thawed, coordination, version
 	return nil
 }
 
