@@ -99,6 +99,7 @@ func (h *Handler) ownRoutes() {
 	one(http.MethodDelete, "/v1/rollcall/apps/{app}/{id}/override", h.endOverride)
 	one(http.MethodPut, "/v1/rollcall/apps/{app}/{id}/quarantine", h.quarantine)
 	one(http.MethodDelete, "/v1/rollcall/apps/{app}/{id}/quarantine", h.endQuarantine)
+	one(http.MethodPost, "/v1/rollcall/prune", h.prune)
 	one(http.MethodDelete, memberPath, h.removeMember)
 	h.peerRoutes(get, one)
 	h.coordinationRoutes(get, one)

@@ -193,3 +193,25 @@ func rank(aggregate string) int {
 	state, _ := ParseStatus(aggregate)
 	return int(state)
 }
+
+// WhyNotPassing says of an instance whose status is not UP what keeps it from that: a check of its own
+// or of its node, or what its client or an operator said.
+func WhyNotPassing(v *registry.View, l *registry.Lease) string {
+	if l.Service == nil || l.Instance.Overridden != registry.Unknown {
+		return explained(l)
+	}
+	checks := l.Service.Checks
+	if n, ok := v.Node(l.Service.Node); ok {
+		checks = slices.Concat(checks, n.Checks)
+	}
+	for _, c := range checks {
+		if c.Status != registry.Critical {
+			continue
+		}
+		if text := firstOf(c.Output, c.Notes); text != "" {
+			return fmt.Sprintf("check %s is critical: %s", c.ID, text)
+		}
+		return fmt.Sprintf("check %s is critical", c.ID)
+	}
+	return explained(l)
+}

@@ -1,0 +1,119 @@
+package httpd
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
+)
+
+// prunedTogether is how many instances are looked at anew and removed together.
+const prunedTogether = 100
+
+// pruned is an instance that was removed, or would be.
+type pruned struct {
+	App    string `json:"app"`
+	ID     string `json:"id"`
+	Node   string `json:"node,omitempty"` // only of one that was registered with the catalog, on a node of its own
+	Status string `json:"status"`
+	Reason string `json:"reason"` // why it is not passing
+}
+
+// prune is POST /v1/rollcall/prune?not-passing: it removes the instances whose status is not UP, of all
+// services or of one, and names them. Those that are quarantined are left alone: an operator decided
+// what becomes of them.
+func (h *Handler) prune(w http.ResponseWriter, r *http.Request) error {
+	chosen, err := presentParam(r.URL.RawQuery, "not-passing")
+	if err != nil {
+		return err
+	}
+	if !chosen {
+		return badRequest("what is to be removed must be said: not-passing, the instances whose status is not UP")
+	}
+	dry, err := presentParam(r.URL.RawQuery, "dry-run")
+	if err != nil {
+		return err
+	}
+	service, _, err := param(r.URL.RawQuery, "service")
+	if err != nil {
+		return err
+	}
+	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
+		return err
+	}
+	v, err := h.newest(r.Context())
+	if err != nil {
+		return err
+	}
+	gone, err := h.pruneIn(r.Context(), v.View, strings.ToUpper(service), dry)
+	if err != nil {
+		return err
+	}
+	return respondJSON(w, r, gone)
+}
+
+// pruneIn removes the instances of an application ("": of any) that v shows as not passing.
+func (h *Handler) pruneIn(ctx context.Context, v *registry.View, app string, dry bool) ([]pruned, error) {
+	gone := []pruned{} // shown as an empty list, not as null
+	var keys []registry.Key
+	for l := range leasesOf(v, app) {
+		if l.Instance.Status == registry.Up {
+			continue
+		}
+		if dry {
+			gone = append(gone, prunedOf(v, l))
+			continue
+		}
+		keys = append(keys, l.Key())
+	}
+	for batch := range slices.Chunk(keys, prunedTogether) {
+		removed, err := h.pruneBatch(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		gone = append(gone, removed...)
+	}
+	return gone, nil
+}
+
+// pruneBatch removes instances that are not passing even now: one may have recovered while others were
+// removed. Between this look and the removal it still may.
+func (h *Handler) pruneBatch(ctx context.Context, keys []registry.Key) ([]pruned, error) {
+	v, err := h.newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ops []registry.Op
+	var meant []pruned
+	for _, key := range keys {
+		if l, ok := v.Lease(key); ok && l.Instance.Status != registry.Up {
+			ops, meant = append(ops, registry.Cancel{Key: key}), append(meant, prunedOf(v.View, l))
+		}
+	}
+	if len(ops) == 0 {
+		return nil, nil
+	}
+	results, err := h.perform(ctx, registry.FromClient, ops...)
+	if err != nil {
+		return nil, writeOutcome(err)
+	}
+	var removed []pruned
+	for i, result := range results {
+		h.metrics.count(ops[i], registry.FromClient, outcomeNames[result.Outcome])
+		if result.Outcome == registry.Done {
+			removed = append(removed, meant[i])
+		}
+	}
+	return removed, nil
+}
+
+func prunedOf(v *registry.View, l *registry.Lease) pruned {
+	p := pruned{App: l.Instance.App, ID: l.Instance.ID(), Status: l.Instance.Status.String(), Reason: consul.WhyNotPassing(v, l)}
+	if l.Service != nil {
+		p.Node = l.Service.Node
+	}
+	return p
+}
