@@ -37,6 +37,8 @@ type lifeExplained struct {
 	ExpiresIn   int64  `json:"expires_in_ms"` // negative: it ended so long ago
 	ExpiresAt   int64  `json:"expires_at"`
 	Expired     bool   `json:"expired"`
+	// Permanent: it has no lease, and nothing of what is said about one holds.
+	Permanent bool `json:"permanent,omitempty"`
 }
 
 // actDetails say who did something to an instance, why, and until when.
@@ -117,7 +119,10 @@ func (e *explanation) live(v *registry.View, at leaseClock, l *registry.Lease) {
 	e.lifeExplained = &lifeExplained{
 		Status: l.Instance.Status.String(), Reported: reportedStatus(l), Registered: l.RegisteredAt,
 		Lease: l.Duration, Interval: l.Interval, LastRenewal: renewed.Wall, Silent: max(at.now-renewed.Lease, 0),
-		ExpiresIn: ends - at.now, ExpiresAt: at.wall(ends), Expired: at.now > ends,
+		Permanent: l.Permanent,
+	}
+	if !l.Permanent {
+		e.ExpiresIn, e.ExpiresAt, e.Expired = ends-at.now, at.wall(ends), at.now > ends
 	}
 	e.Override = overrideOf(l, at)
 	if l.Quarantine != nil {

@@ -71,6 +71,9 @@ func said(by actDetails) string {
 }
 
 func leaseSentence(e *explanation, c circumstances) string {
+	if e.Permanent {
+		return "It has no lease: it was registered through Consul's API, and stays until it is deregistered."
+	}
 	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", shownSpan(e.Silent), shownTime(e.LastRenewal))
 	lease := fmt.Sprintf("its lease of %ds", e.Lease)
 	if more := e.Silent + e.ExpiresIn - int64(e.Lease)*1000; more > 0 {

@@ -87,6 +87,9 @@ func (s *session) feed(ctx context.Context) error {
 	s.beat = s.view().Beats()
 	beat := time.NewTicker(s.BatchDelay)
 	defer beat.Stop()
+	permanent := time.NewTicker(permanentBeat)
+	defer permanent.Stop()
+	s.beatPermanent()
 	digest := time.NewTimer(s.untilDigest())
 	defer digest.Stop()
 	for ctx.Err() == nil {
@@ -99,6 +102,8 @@ func (s *session) feed(ctx context.Context) error {
 		case <-s.tasks.Freed():
 		case <-beat.C:
 			s.beats()
+		case <-permanent.C:
+			s.beatPermanent()
 		case <-digest.C:
 			s.digest(ctx)
 			digest.Reset(s.untilDigest())
@@ -245,6 +250,30 @@ func (s *session) beats() {
 	}
 	s.beat = v.Beats()
 	for l := range v.RenewedAfter(after, s.Kind == Node) {
+		if room == 0 {
+			s.dropped(dropNames[batcher.Overflow])
+			continue
+		}
+		room--
+		s.queue(task{key: l.Key(), facts: heartbeat}, l)
+	}
+}
+
+// permanentBeat is how often a Eureka server is told that an instance without a lease lives: it gives it
+// one, of 90 s.
+const permanentBeat = registry.DefaultRenewalInterval * time.Second
+
+// beatPermanent queues heartbeats, for a Eureka server, of the own datacenter's instances that have no
+// lease. Nobody renews them here; other Rollcall servers know that they do not end.
+func (s *session) beatPermanent() {
+	if s.Kind != Eureka {
+		return
+	}
+	room := s.room()
+	for l := range s.view().Permanent {
+		if !l.Local() {
+			continue
+		}
 		if room == 0 {
 			s.dropped(dropNames[batcher.Overflow])
 			continue

@@ -37,6 +37,7 @@ type wireItem struct {
 	Edit       uint32          `json:"edit,omitempty"`
 	Override   *wireOverride   `json:"override,omitempty"`
 	Quarantine *wireQuarantine `json:"quarantine,omitempty"`
+	Permanent  bool            `json:"permanent,omitempty"` // it has no lease
 
 	Why string `json:"why,omitempty"` // of a removal
 
@@ -79,7 +80,7 @@ func (a wireAct) left(late int64) int64 {
 func replicaItem(r registry.Replica) wireItem {
 	item := wireItem{
 		Do: doRegister, App: r.Instance.App, ID: r.Instance.ID(), Instance: instanceToWire(r.Instance),
-		Life: r.Life, Edit: r.Edit, Owner: r.Owner, Age: ageToWire(r.Age),
+		Life: r.Life, Edit: r.Edit, Owner: r.Owner, Age: ageToWire(r.Age), Permanent: r.Permanent,
 	}
 	if r.Overridden != registry.Unknown {
 		item.Override = &wireOverride{r.Overridden.String(), actToWire(r.OverrideBy, r.OverrideFor)}
@@ -152,7 +153,9 @@ func (i *wireItem) replica(c itemContext) (registry.Op, error) {
 	if instance.ID() != i.ID {
 		return nil, fmt.Errorf("the instance's id is %q, that of the item %q", clip(instance.ID()), clip(i.ID))
 	}
-	r := registry.Replica{Instance: instance, Life: i.Life, Edit: i.Edit, Owner: i.Owner, Age: later(i.Age, c.late)}
+	r := registry.Replica{
+		Instance: instance, Life: i.Life, Edit: i.Edit, Owner: i.Owner, Age: later(i.Age, c.late), Permanent: i.Permanent,
+	}
 	if o := i.Override; o != nil {
 		if r.Overridden, err = parseOverride(o); err != nil {
 			return nil, err

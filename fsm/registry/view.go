@@ -63,6 +63,14 @@ func (v *View) Lease(key Key) (*Lease, bool) {
 	return app.leases.Get(key.ID)
 }
 
+// Permanent yields the leases that never end, quarantined ones included, in the order of their changes.
+func (v *View) Permanent(yield func(*Lease) bool) {
+	if v.tables.permanent == 0 {
+		return
+	}
+	v.tables.live.Scan(func(_ Index, l *Lease) bool { return !l.Permanent || yield(l) })
+}
+
 // LastRenewal returns when a lease was last renewed, live: it may be newer than the view. Of a lease
 // that is gone by now, it is the last renewal that the lease itself knows of.
 func (v *View) LastRenewal(l *Lease) Stamp {
