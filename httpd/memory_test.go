@@ -19,10 +19,11 @@ type memory struct {
 	started  time.Time
 	health   registry.Health
 	applyErr error
-	viewErr  error // of linearizable and leader reads
-	alone    bool  // without consensus
-	applies  int   // calls of Apply
-	wakes    int   // returns of Changes with changes
+	viewErr  error                      // of linearizable and leader reads
+	alone    bool                       // without consensus
+	applies  int                        // calls of Apply
+	wakes    int                        // returns of Changes with changes
+	lost     func(taken registry.Index) // what becomes of sessions after an operation; nil: there are none
 }
 
 func newMemory() *memory {
@@ -93,6 +94,9 @@ func (m *memory) Apply(_ context.Context, origin registry.Origin, ops ...registr
 	results := make([]registry.Result, len(ops))
 	for i, op := range ops {
 		results[i] = m.registry.Apply(m.stamp(), 1, origin, op)
+		if m.lost != nil {
+			m.lost(results[i].Index)
+		}
 	}
 	m.watchers.Publish(m.registry.View())
 	return results, nil

@@ -1,0 +1,209 @@
+package httpd_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// locker is an httpd.Coordination in one process, over the same registry, counter of indexes and lease
+// clock as a memory.
+type locker struct {
+	m        *memory
+	state    *kv.State // guarded by the memory's mutex
+	watchers kv.Watchers
+	applyErr error        // guarded likewise; of every Apply
+	viewErr  error        // of views that are not stale
+	applied  atomic.Int64 // operations
+	views    atomic.Int64 // that were not stale
+	joined   atomic.Int64 // calls of Watch
+}
+
+// testCatalog answers package kv from the registry beside it.
+type testCatalog struct{ *registry.Registry }
+
+// Check implements kv.Catalog.
+func (c testCatalog) Check(node, id string) (critical, known bool) {
+	status, known := c.CheckState(node, id)
+	return known && status == registry.Critical, known
+}
+
+func newLocker(m *memory) *locker {
+	l := &locker{m: m, state: kv.New(testCatalog{m.registry})}
+	l.state.Establish(kv.Epoch{Term: 1, Index: 1}, m.stamp().Lease)
+	m.lost = l.lose
+	return l
+}
+
+func (l *locker) at() kv.At {
+	stamp := l.m.stamp()
+	return kv.At{Index: kv.Index(l.m.registry.Next()), Lease: stamp.Lease, Wall: stamp.Wall, Term: 1}
+}
+
+// lose ends the sessions that an operation of the registry took the checks of.
+func (l *locker) lose(taken registry.Index) {
+	at := l.at()
+	if taken != 0 {
+		at.Index = kv.Index(taken)
+	}
+	ended := false
+	for _, lost := range l.m.registry.Lost() {
+		if lost.ID == "" {
+			ended = l.state.LoseNode(at, lost.Node) || ended
+		} else {
+			ended = l.state.Lose(at, []kv.CheckRef{kv.CheckRef(lost)}) || ended
+		}
+	}
+	if ended && taken == 0 {
+		l.m.registry.Take()
+	}
+	l.watchers.Wake(l.state.Touched())
+}
+
+// Apply implements kv.Service.
+func (l *locker) Apply(_ context.Context, ops ...kv.Op) ([]kv.Result, error) {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	if l.applyErr != nil {
+		return nil, l.applyErr
+	}
+	results := make([]kv.Result, len(ops))
+	for i, op := range ops {
+		results[i] = l.perform(op)
+	}
+	return results, nil
+}
+
+func (l *locker) perform(op kv.Op) kv.Result {
+	l.applied.Add(1)
+	result := l.state.Apply(l.at(), op)
+	if result.Index != 0 {
+		l.m.registry.Take()
+	}
+	l.watchers.Wake(l.state.Touched())
+	return result
+}
+
+// View implements kv.Service.
+func (l *locker) View(_ context.Context, stale bool) (*kv.View, error) {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	if !stale {
+		l.views.Add(1)
+		if l.viewErr != nil {
+			return nil, l.viewErr
+		}
+	}
+	return l.state.View(), nil
+}
+
+// Watch implements kv.Service.
+func (l *locker) Watch(t kv.Topic) *kv.Wait {
+	l.joined.Add(1)
+	return l.watchers.Join(t)
+}
+
+// WatchCatalog implements httpd.Coordination.
+func (l *locker) WatchCatalog(app string) (<-chan struct{}, func()) { return l.m.watchers.Join(app) }
+
+// RaftAddresses implements httpd.Coordination.
+func (l *locker) RaftAddresses() (string, []string) {
+	return "10.0.0.1:7761", []string{"10.0.0.1:7761", "10.0.0.2:7761"}
+}
+
+// fail makes every call fail that asks others.
+func (l *locker) fail(err error) {
+	l.m.set(func(m *memory) { l.applyErr, l.viewErr, m.viewErr, m.health.Quorum = err, err, err, err == nil })
+}
+
+// due does once what a leader does all the time: it ends sessions and lock-delays whose time has come.
+func (l *locker) due() {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	for _, op := range l.state.Due(l.m.stamp().Lease, 1000) {
+		l.perform(op)
+	}
+}
+
+// pass moves the lease clock on.
+func (l *locker) pass(d time.Duration) {
+	l.m.set(func(m *memory) { m.started = m.started.Add(-d) })
+	l.due()
+}
+
+// coordinated is a handler with coordination, asked without a network.
+type coordinated struct {
+	*memory
+	kv      *locker
+	handler *httpd.Handler
+}
+
+func newCoordinated(t testing.TB, config httpd.Config) *coordinated {
+	t.Helper()
+	m := newMemory()
+	c := &coordinated{memory: m, kv: newLocker(m)}
+	config.Service, config.Coordination = c.memory, c.kv
+	var err error
+	if c.handler, err = httpd.New(config); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ask sends a request with these header lines and returns the answer, or what there is of it when the
+// context ends.
+func (c *coordinated) askUntil(ctx context.Context, method, target, body string, headers ...string) reply {
+	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	c.handler.ServeHTTP(w, r)
+	return reply{status: w.Code, header: w.Header(), body: w.Body.String()}
+}
+
+func (c *coordinated) ask(method, target, body string, headers ...string) reply {
+	return c.askUntil(context.Background(), method, target, body, headers...)
+}
+
+func (c *coordinated) get(target string) reply { return c.ask(http.MethodGet, target, "") }
+
+// put must succeed with true.
+func (c *coordinated) put(t testing.TB, target, body string) reply {
+	t.Helper()
+	got := c.ask(http.MethodPut, target, body)
+	if got.status != http.StatusOK || got.body != "true" {
+		t.Fatalf("PUT %s: got %d %q, want 200 true", target, got.status, got.body)
+	}
+	return got
+}
+
+// session creates one with Consul's API.
+func (c *coordinated) session(t testing.TB, body string) string {
+	t.Helper()
+	got := c.ask(http.MethodPut, "/v1/session/create", body)
+	var created struct{ ID string }
+	if err := json.Unmarshal([]byte(got.body), &created); err != nil || got.status != http.StatusOK {
+		t.Fatalf("create %s: got %d %s", body, got.status, got.body)
+	}
+	return created.ID
+}
+
+// decodeReply decodes the body of a 200.
+func decodeReply[T any](t testing.TB, got reply) (into T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(got.body), &into); err != nil || got.status != http.StatusOK {
+		t.Fatalf("got %d %q (%v), want 200 and JSON", got.status, got.body, err)
+	}
+	return into
+}
