@@ -1,0 +1,229 @@
+package httpd_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+func TestKeysAreWrittenReadAndDeletedAsConsulDoes(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	for _, row := range []struct {
+		name, method, target, body string
+		status                     int
+		want                       string
+	}{
+		{"nothing yet", "GET", "/v1/kv/a", "", 404, ""},
+		{"no tree yet", "GET", "/v1/kv/a?recurse", "", 404, ""},
+		{"no names yet", "GET", "/v1/kv/a?keys", "", 404, ""},
+		{"no names at all", "GET", "/v1/kv/?keys", "", 200, "[]"},
+		{"set", "PUT", "/v1/kv/a?flags=18446744073709551615", "v1", 200, "true"},
+		{"get", "GET", "/v1/kv/a", "", 200, `[{"LockIndex":0,"Key":"a","Flags":18446744073709551615,"Value":"djE=","CreateIndex":1,"ModifyIndex":1}]`},
+		{"get raw", "GET", "/v1/kv/a?raw", "", 200, "v1"},
+		{"an empty value", "PUT", "/v1/kv/a/b", "", 200, "true"},
+		{"is null", "GET", "/v1/kv/a/b", "", 200, `[{"LockIndex":0,"Key":"a/b","Flags":0,"Value":null,"CreateIndex":2,"ModifyIndex":2}]`},
+		{"a tree is a prefix", "PUT", "/v1/kv/ab", "x", 200, "true"},
+		{"names", "GET", "/v1/kv/a?keys", "", 200, `["a","a/b","ab"]`},
+		{"names cut", "GET", "/v1/kv/a?keys&separator=/", "", 200, `["a","a/","ab"]`},
+		{"names cut, misspelled", "GET", "/v1/kv/a?keys&seperator=/", "", 200, `["a","a/","ab"]`},
+		{"create what is there", "PUT", "/v1/kv/a?cas=0", "x", 200, "false"},
+		{"create what is not", "PUT", "/v1/kv/c?cas=0", "x", 200, "true"},
+		{"replace an older one", "PUT", "/v1/kv/a?cas=7", "x", 200, "false"},
+		{"replace", "PUT", "/v1/kv/a?cas=1", "x", 200, "true"},
+		{"release what nobody holds", "PUT", "/v1/kv/a?release=x", "x", 200, "false"},
+		{"delete an older one", "DELETE", "/v1/kv/a?cas=1", "", 200, "false"},
+		{"delete by index", "DELETE", "/v1/kv/a?cas=5", "", 200, "true"},
+		{"delete by index what is gone", "DELETE", "/v1/kv/a?cas=5", "", 200, "true"},
+		{"delete a tree", "DELETE", "/v1/kv/a?recurse", "", 200, "true"},
+		{"delete", "DELETE", "/v1/kv/c", "", 200, "true"},
+		{"delete what is gone", "DELETE", "/v1/kv/c", "", 200, "true"},
+		{"nothing is left", "GET", "/v1/kv/?keys", "", 200, "[]"},
+		{"no key", "GET", "/v1/kv/", "", 400, "Missing key name"},
+		{"no key to set", "PUT", "/v1/kv/", "", 400, "Missing key name"},
+		{"no key to delete", "DELETE", "/v1/kv/", "", 400, "Missing key name"},
+		{"cas and acquire", "PUT", "/v1/kv/a?cas=1&acquire=x", "", 400, "Conflicting flags: acquire=x&cas=1"},
+		{"cas and release", "PUT", "/v1/kv/a?cas=1&release=x", "", 400, "Conflicting flags: cas=1&release=x"},
+		{"acquire and release", "PUT", "/v1/kv/a?acquire=x&release=x", "", 400, "Conflicting flags: acquire=x&release=x"},
+		{"recurse and cas", "DELETE", "/v1/kv/a?recurse&cas=1", "", 400, "Conflicting flags: cas=1&recurse="},
+		{"flags that are no number", "PUT", "/v1/kv/a?flags=-1", "", 400, `flags: strconv.ParseUint: parsing "-1": invalid syntax`},
+		{"cas that is no number", "PUT", "/v1/kv/a?cas=x", "", 400, `cas: strconv.ParseUint: parsing "x": invalid syntax`},
+		{"cas without a number", "DELETE", "/v1/kv/a?cas", "", 400, `cas: strconv.ParseUint: parsing "": invalid syntax`},
+		{"acquire without a session", "PUT", "/v1/kv/a?acquire=", "", 500, "raft apply failed: missing session"},
+		{"release without a session", "PUT", "/v1/kv/a?release=", "", 500, "raft apply failed: missing session"},
+		{"acquire with a dead session", "PUT", "/v1/kv/a?acquire=dead", "", 500, `raft apply failed: invalid session "dead"`},
+	} {
+		got := c.ask(row.method, row.target, row.body)
+		if got.status != row.status || got.body != row.want {
+			t.Errorf("%s: %s %s: got %d %q, want %d %q", row.name, row.method, row.target, got.status, got.body, row.status, row.want)
+		}
+	}
+}
+
+func TestKeysAreTakenAsTheyCome(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	for _, row := range []struct{ path, key string }{
+		{"a//b", "a//b"},
+		{"/a", "/a"},
+		{"a%2Fb%2f", "a/b/"},
+		{"a/../b", "a/../b"},
+		{"./a/.", "./a/."},
+		{"..", ".."},
+		{"a%20b%3F", "a b?"},
+		{"%25", "%"},
+		{"a+b", "a+b"},
+		{"%C3%A9", "é"},
+		{"é", "é"},
+		{"a/", "a/"},
+		{strings.Repeat("k", 8000), strings.Repeat("k", 8000)},
+	} {
+		c.put(t, "/v1/kv/"+row.path, "")
+		entries := decodeReply[[]struct{ Key string }](t, c.get("/v1/kv/"+row.path))
+		if len(entries) != 1 || entries[0].Key != row.key {
+			t.Errorf("%.50s: got %.50v, want %.50s", row.path, entries, row.key)
+		}
+	}
+	for _, row := range []struct {
+		name, path string
+		status     int
+	}{
+		{"too long", "/v1/kv/" + strings.Repeat("k", 8192), 414},
+		{"a line break", "/v1/kv/a%0ab", 400},
+		{"a zero byte", "/v1/kv/a%00", 400},
+		{"not UTF-8", "/v1/kv/a%ff", 400},
+		{"too many parameters", "/v1/kv/a?" + strings.Repeat("x&", 32), 400},
+		{"a parameter escaped badly", "/v1/kv/a?keys&separator=%zz", 400},
+	} {
+		if got := c.ask("GET", row.path, ""); got.status != row.status || got.header.Get("Location") != "" {
+			t.Errorf("%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
+		}
+	}
+}
+
+func TestAValueHasALimit(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	c.put(t, "/v1/kv/a", strings.Repeat("x", 512<<10))
+	want := "Request body(524289 bytes) too large, max size: 524288 bytes. See docs/protocol/coordination.md."
+	if got := c.ask("PUT", "/v1/kv/a", strings.Repeat("x", 512<<10+1)); got.status != http.StatusRequestEntityTooLarge || got.body != want {
+		t.Errorf("got %d %q, want 413 %q", got.status, got.body, want)
+	}
+	if got := c.ask("PUT", "/v1/txn", strings.Repeat(" ", 512<<10+1)); got.status != http.StatusRequestEntityTooLarge || got.body != want {
+		t.Errorf("a transaction: got %d %q, want 413 %q", got.status, got.body, want)
+	}
+	n := newNode(t, httpd.Config{Service: c.memory, Coordination: c.kv}, nil)
+	chunked := "PUT /v1/kv/a HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n80001\r\n" + strings.Repeat("x", 0x80001) + "\r\n0\r\n\r\n"
+	if got := n.send(t, chunked); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, "more than 524288 bytes") {
+		t.Errorf("of unknown length: got %d %q", got.status, got.body)
+	}
+	broken := "PUT /v1/kv/b HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+	if got := n.send(t, broken); got.status != http.StatusBadRequest {
+		t.Errorf("broken off: got %d %q, want 400", got.status, got.body)
+	}
+	if got := c.get("/v1/kv/b"); got.status != http.StatusNotFound {
+		t.Errorf("what broke off was stored: %d %s", got.status, got.body)
+	}
+}
+
+func TestRawValuesRunNothing(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	c.put(t, "/v1/kv/a", "<script>")
+	got := c.get("/v1/kv/a?raw")
+	for name, want := range map[string]string{
+		"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "X-Consul-Index": "1",
+	} {
+		if got.header.Get(name) != want {
+			t.Errorf("%s is %q, want %q", name, got.header.Get(name), want)
+		}
+	}
+	if got := c.get("/v1/kv/b?raw"); got.status != http.StatusNotFound || got.header.Get("X-Consul-Index") != "1" {
+		t.Errorf("an absent one: got %d, index %s", got.status, got.header.Get("X-Consul-Index"))
+	}
+}
+
+func TestAHeldKeyTellsItsFence(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	a, b := c.session(t, ""), c.session(t, "")
+	got := c.put(t, "/v1/kv/lock?acquire="+strings.ToUpper(a), "a")
+	fence := got.header.Get("X-Rollcall-Fence")
+	if fence != "3" {
+		t.Fatalf("the fence is %q, want 3, the index of the acquisition", fence)
+	}
+	if got := c.ask("PUT", "/v1/kv/lock?acquire="+b, "b"); got.body != "false" || got.header.Get("X-Rollcall-Fence") != "" {
+		t.Errorf("another's acquisition: got %s, fence %q", got.body, got.header.Get("X-Rollcall-Fence"))
+	}
+	if got := c.get("/v1/kv/lock"); got.header.Get("X-Rollcall-Fence") != fence || !strings.Contains(got.body, `"LockIndex":1,"Key":"lock","Flags":0,"Value":"YQ==","Session":"`+a+`"`) {
+		t.Errorf("it is read as %s, fence %q", got.body, got.header.Get("X-Rollcall-Fence"))
+	}
+	c.put(t, "/v1/kv/lock?release="+a, "")
+	if got := c.get("/v1/kv/lock"); got.header.Get("X-Rollcall-Fence") != "" || strings.Contains(got.body, "Session") {
+		t.Errorf("released, it is read as %s, fence %q", got.body, got.header.Get("X-Rollcall-Fence"))
+	}
+	if got := c.ask("PUT", "/v1/kv/lock?release="+a, "other"); got.body != "false" {
+		t.Errorf("released twice: %s", got.body)
+	}
+}
+
+func TestAWriteWithAStaleFenceChangesNothing(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	a := c.session(t, `{"LockDelay":0}`)
+	stale := c.put(t, "/v1/kv/lock?acquire="+a, "").header.Get("X-Rollcall-Fence")
+	c.put(t, "/v1/session/destroy/"+a, "")
+	b := c.session(t, `{"LockDelay":0}`)
+	now := c.put(t, "/v1/kv/lock?acquire="+b, "b").header.Get("X-Rollcall-Fence")
+	c.put(t, "/v1/kv/data", "b's")
+	for _, row := range []struct{ name, method, target, body, fence string }{
+		{"own key, stale", "PUT", "/v1/kv/lock?fence=" + stale, "false", now},
+		{"own key", "PUT", "/v1/kv/lock?fence=" + now, "true", now},
+		{"another key, stale", "PUT", "/v1/kv/data?fence=" + stale + "&fence-key=lock", "false", now},
+		{"another key", "PUT", "/v1/kv/data?fence=" + now + "&fence-key=lock", "true", "0"},
+		{"a key that nobody holds", "PUT", "/v1/kv/data?fence=" + now, "false", "0"},
+		{"a lock that nobody holds", "PUT", "/v1/kv/data?fence=" + now + "&fence-lock=lock", "false", "0"},
+		{"a semaphore that nobody holds", "PUT", "/v1/kv/data?fence=" + now + "&fence-semaphore=lock", "false", "0"},
+		{"never acquired", "PUT", "/v1/kv/data?fence=0", "false", "0"},
+		{"delete, stale", "DELETE", "/v1/kv/data?fence=" + stale + "&fence-key=lock", "false", now},
+		{"delete a tree, stale", "DELETE", "/v1/kv/da?recurse&fence=" + stale + "&fence-key=lock", "false", now},
+		{"delete", "DELETE", "/v1/kv/data?fence=" + now + "&fence-key=lock", "true", "0"},
+	} {
+		before := c.get("/v1/kv/?recurse").header.Get("X-Consul-Index")
+		got := c.ask(row.method, row.target, row.name)
+		if got.status != 200 || got.body != row.body || got.header.Get("X-Rollcall-Fence") != row.fence {
+			t.Errorf("%s: got %d %s, fence %s; want 200 %s, fence %s", row.name, got.status, got.body, got.header.Get("X-Rollcall-Fence"), row.body, row.fence)
+		}
+		if after := c.get("/v1/kv/?recurse").header.Get("X-Consul-Index"); (after == before) != (row.body == "false") {
+			t.Errorf("%s: the index went from %s to %s", row.name, before, after)
+		}
+	}
+	for _, query := range []string{"fence=x", "fence=", "fence=1&fence-key=a&fence-lock=a", "fence-lock=a"} {
+		if got := c.ask("PUT", "/v1/kv/data?"+query, ""); got.status != http.StatusBadRequest || !strings.Contains(got.body, "fence") {
+			t.Errorf("%s: got %d %s, want 400 and what is right", query, got.status, got.body)
+		}
+	}
+}
+
+func TestAWriteIsPerformedOncePerIdempotencyKey(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	key := "Idempotency-Key: k1"
+	for i := range 2 {
+		if got := c.ask("PUT", "/v1/kv/a?cas=0", "v", key); got.status != 200 || got.body != "true" {
+			t.Errorf("time %d: got %d %s, want 200 true", i+1, got.status, got.body)
+		}
+	}
+	if got := c.ask("PUT", "/v1/kv/a?cas=0", "v"); got.body != "false" {
+		t.Errorf("without the key: got %s, want false", got.body)
+	}
+	if got := c.ask("PUT", "/v1/kv/b", "v", key); got.status != 500 || !strings.Contains(got.body, "another operation") {
+		t.Errorf("another operation: got %d %s, want 500", got.status, got.body)
+	}
+	txn := `[{"KV":{"Verb":"cas","Key":"t","Index":0}}]`
+	for i := range 2 {
+		if got := c.ask("PUT", "/v1/txn", txn, "Idempotency-Key: k2"); got.status != 200 {
+			t.Errorf("transaction, time %d: got %d %s, want 200", i+1, got.status, got.body)
+		}
+	}
+	for _, key := range []string{"", strings.Repeat("k", 256)} {
+		if got := c.ask("PUT", "/v1/kv/a", "v", "Idempotency-Key: "+key); got.status != 400 || !strings.Contains(got.body, "1 to 255") {
+			t.Errorf("a key of %d bytes: got %d %s, want 400", len(key), got.status, got.body)
+		}
+	}
+}
