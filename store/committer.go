@@ -37,6 +37,8 @@ type committer struct {
 	s     *Raft
 	slots chan struct{} // a token per entry in flight
 	wake  chan struct{} // holds a token while something waits
+	// patience is how long renewals wait for company; 0: not at all.
+	patience time.Duration
 
 	mu        sync.Mutex
 	closed    bool
@@ -97,12 +99,17 @@ type proposal struct {
 }
 
 func newCommitter(s *Raft) *committer {
-	return &committer{
-		s:     s,
-		slots: make(chan struct{}, s.cfg.InFlight),
-		wake:  make(chan struct{}, 1),
-		open:  map[uint64]struct{}{},
+	c := &committer{
+		s:        s,
+		slots:    make(chan struct{}, s.cfg.InFlight),
+		wake:     make(chan struct{}, 1),
+		patience: gatherFor,
+		open:     map[uint64]struct{}{},
 	}
+	if s.cfg.NoBatching {
+		c.patience = 0
+	}
+	return c
 }
 
 // commit waits until items took effect, in order and in one batch.

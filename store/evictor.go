@@ -36,7 +36,7 @@ type evictionEnv struct {
 	metrics  evictionMetrics
 }
 
-// evictor ends leases, overrides and quarantines at their time, and leads self-preservation from
+// evictor ends leases, overrides, quarantines and checks at their time, and leads self-preservation from
 // state to state, for one leadership (without consensus: for as long as the node runs).
 //
 // Rounds and the share. A round is held once per interval, and as soon as something is due, which is
@@ -44,7 +44,8 @@ type evictionEnv struct {
 // within a tenth of a second of the end of its lease and not only at the next tick. But in no stretch
 // of one interval, wherever it begins, more is evicted than the share of the registry: what was taken
 // within the last interval counts, and when the share is used up nobody looks until some of it is
-// free again. Nor does anybody look while evictions are withheld. A new leadership begins with a
+// free again. Nor does anybody look while evictions are withheld. Overrides, quarantines and checks end
+// at their time all the same. A new leadership begins with a
 // grace that is longer than an interval, so the share holds across leaderships too.
 //
 // All times are the lease clock's: what it does not charge to the leases delays a round as well.
@@ -52,6 +53,7 @@ type evictor struct {
 	evictionEnv
 	believed int    // stalls of the clock up to which this node's knowledge was confirmed
 	next     int64  // when the next round begins at the latest
+	heard    int64  // when whoever could not be heard during a stall has been
 	early    bool   // it may begin earlier, if there is something to end
 	takes    []take // of the last interval
 	timer    upstreamTimer
@@ -98,8 +100,11 @@ func (e *evictor) step(ctx context.Context) {
 		e.catchUp(ctx, now, stalls)
 		return
 	}
-	if now >= e.next || e.early && e.due(now) {
+	switch {
+	case now >= e.next, e.early && e.due(now):
 		e.round(ctx, now)
+	case now >= e.heard:
+		e.end(ctx, now)
 	}
 }
 
@@ -131,6 +136,7 @@ func (e *evictor) catchUp(ctx context.Context, now int64, stalls int) {
 		return
 	}
 	e.believed = stalls
+	e.heard = now + hearing.Milliseconds()
 	e.next, e.early = now+e.interval.Milliseconds(), false
 }
 
@@ -175,7 +181,8 @@ func (e *evictor) transit(ctx context.Context, now int64, figures registry.Figur
 	return ok && results[0].Outcome == registry.Done
 }
 
-// end ends overrides and quarantines whose time has passed.
+// end ends overrides and quarantines whose time has passed, turns checks critical whose TTL has, and
+// removes what has been critical for too long.
 func (e *evictor) end(ctx context.Context, now int64) bool {
 	ops := e.ending(now)
 	if len(ops) == 0 {

@@ -14,11 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // evictionRig is a leader without the other nodes, in a bubble of virtual time: the state machine, fed
-// with encoded entries as Raft would, the lease clock, and the evictor. Clients send their renewals as
+// with encoded entries as Raft would, the lease clock, the evictor and the coordinator. Clients send their renewals as
 // told. It belongs to one goroutine.
 type evictionRig struct {
 	t        *testing.T
@@ -28,9 +29,11 @@ type evictionRig struct {
 	upstream bool
 	spares   SparePolicy
 	evictor  *evictor
-	metrics  *prometheus.Registry
-	counters evictionMetrics
-	log      *bytes.Buffer
+
+	coordinator *coordinator
+	metrics     *prometheus.Registry
+	counters    evictionMetrics
+	log         *bytes.Buffer
 
 	index, term, seq uint64
 	begun            time.Time
@@ -40,6 +43,10 @@ type evictionRig struct {
 
 	// before, if not nil, is told every proposal of the evictor before it is applied; an error prevents it.
 	before func(ops []registry.Op) error
+	// beforeKV is the same for the coordinator.
+	beforeKV func(ops []kv.Op) error
+	sessions map[string]*rigSession
+	endings  *coordinationMetrics
 }
 
 // rigClient renews one lease.
@@ -96,12 +103,13 @@ func (g *evictionRig) lead() {
 		log:      slog.New(slog.NewTextHandler(g.log, nil)),
 		metrics:  g.counters,
 	})
+	g.coordinate()
 }
 
 // lose ends the leadership.
 func (g *evictionRig) lose() {
 	g.clock.stop()
-	g.evictor = nil
+	g.evictor, g.coordinator = nil, nil
 }
 
 func (g *evictionRig) entry(encoded []byte) fsm.Applied {
@@ -129,15 +137,21 @@ func (g *evictionRig) apply(ops ...registry.Op) []registry.Result {
 	return g.applyFrom(registry.FromClient, ops...)
 }
 
+// batch applies items as one batch in an entry of its own.
+func (g *evictionRig) batch(items []fsm.Item) fsm.BatchResult {
+	g.t.Helper()
+	g.seq++
+	id := fsm.BatchID{Node: "n1", Boot: 1, Seq: g.seq, Answered: g.seq - 1}
+	return g.entry(fsm.AppendWrite(nil, g.stamp(), fsm.AppendBatch(nil, id, items))).Batches[0]
+}
+
 func (g *evictionRig) applyFrom(origin registry.Origin, ops ...registry.Op) []registry.Result {
 	g.t.Helper()
 	items := make([]fsm.Item, len(ops))
 	for i, op := range ops {
 		items[i] = fsm.Item{Origin: origin, Op: op}
 	}
-	g.seq++
-	id := fsm.BatchID{Node: "n1", Boot: 1, Seq: g.seq, Answered: g.seq - 1}
-	return g.entry(fsm.AppendWrite(nil, g.stamp(), fsm.AppendBatch(nil, id, items))).Batches[0].Results
+	return g.batch(items).Results
 }
 
 // register adds an instance whose client renews every so often; 0: never.
@@ -190,7 +204,9 @@ func (g *evictionRig) pass(d time.Duration) {
 			g.tick()
 		}
 		g.evictor.step(context.Background())
+		g.coordinator.step(context.Background())
 		g.noteGone()
+		g.noteEnded()
 		g.beat()
 	}
 }

@@ -13,20 +13,20 @@ import (
 // entries of one or two. A write must not wait so, which is why nothing else does (see committer).
 const gatherFor = 100 * time.Millisecond
 
-// repeatsCheck says whether an operation is a heartbeat that tells a check what this node has of it
-// already: the common case, which changes nothing but the time of the last one.
+// repeatsCheck says whether an operation is a heartbeat that tells of a check what this node has of it
+// already, as most do: it changes nothing but the time of the last one. One that passes keeps its output.
 func (s *Raft) repeatsCheck(op registry.Op) bool {
 	beat, ok := op.(registry.SetCheck)
 	if !ok || !beat.TTL {
 		return false
 	}
 	c, ok := s.machine.View().CheckOn(beat.Node, beat.Check)
-	return ok && c.Status == beat.Status && c.Output == beat.Output
+	return ok && c.Status == beat.Status && (c.Status == registry.Passing || c.Output == beat.Output)
 }
 
 // gather is commit for what can wait for company. Whoever comes first sets the time.
 func (c *committer) gather(ctx context.Context, items []fsm.Item, size int) (answers, error) {
-	if c.s.cfg.NoBatching {
+	if c.patience == 0 {
 		return c.commit(ctx, items, size)
 	}
 	k := &call{items: items, size: size, done: make(chan struct{})}
@@ -43,7 +43,7 @@ func (c *committer) collect(k *call) bool {
 		return false
 	}
 	if len(c.gathered) == 0 {
-		time.AfterFunc(gatherFor, c.release)
+		time.AfterFunc(c.patience, c.release)
 	}
 	c.gathered = append(c.gathered, k)
 	return true

@@ -1,0 +1,447 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+var _ kv.Service = (*Coordination)(nil)
+
+// sessionID is the nth session of a test.
+func sessionID(n int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", n) }
+
+// coordinate performs one operation and fails the test unless it is tried.
+func (n *testNode) coordinate(t *testing.T, op kv.Op) kv.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	res, err := n.Coordination().Apply(ctx, op)
+	if err != nil || len(res) != 1 || res[0].Refusal != "" {
+		t.Fatalf("%s: apply %T: %+v, %v", n.cfg.Node, op, res, err)
+	}
+	return res[0]
+}
+
+func (n *testNode) keys(t *testing.T) *kv.View {
+	t.Helper()
+	v, err := n.Coordination().View(context.Background(), false)
+	if err != nil {
+		t.Fatalf("%s: read: %v", n.cfg.Node, err)
+	}
+	return v
+}
+
+func (n *testNode) createSession(t *testing.T, id string, ttl, delay time.Duration) {
+	t.Helper()
+	n.coordinate(t, kv.CreateSession{ID: id, TTL: ttl.Milliseconds(), TTLText: ttl.String(), LockDelay: delay.Nanoseconds()})
+}
+
+func set(key, value string) kv.KeyOp {
+	return kv.KeyOp{Verb: kv.Set, Key: key, Value: []byte(value)}
+}
+
+func acquire(key, session string) kv.KeyOp {
+	return kv.KeyOp{Verb: kv.Acquire, Key: key, Session: session}
+}
+
+func TestAKeyWrittenOnAnyNodeIsReadOnAllNodes(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	for i := range 30 {
+		writer, key := c.nodes[i%3], fmt.Sprintf("k%d", i)
+		written := writer.coordinate(t, set(key, key))
+		if !written.OK || written.Index == 0 {
+			t.Fatalf("set %s on %s: %+v", key, writer.cfg.Node, written)
+		}
+		for _, reader := range c.nodes {
+			e, index := reader.keys(t).Get(key)
+			if e == nil || string(e.Value) != key || e.ModifyIndex != written.Index || index != written.Index {
+				t.Errorf("%s written on %s is %+v at %d on %s, want index %d", key, writer.cfg.Node, e, index, reader.cfg.Node, written.Index)
+			}
+		}
+	}
+}
+
+func TestOneLockHasOneHolderWhicheverNodesAreAsked(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	for i, n := range c.nodes {
+		n.createSession(t, sessionID(i), time.Hour, 0)
+	}
+	won := c.nodes[1].coordinate(t, acquire("lock", sessionID(1)))
+	if !won.OK || won.Fence != won.Index || won.Fence == 0 {
+		t.Fatalf("acquire: %+v, want it done with its own index as token", won)
+	}
+	for i, n := range c.nodes {
+		if got := n.coordinate(t, acquire("lock", sessionID(i))); got.OK != (i == 1) {
+			t.Errorf("%s: acquire for session %d: %+v", n.cfg.Node, i, got)
+		}
+	}
+	if got := c.nodes[2].coordinate(t, kv.KeyOp{Verb: kv.Release, Key: "lock", Session: sessionID(1)}); !got.OK {
+		t.Errorf("release on another node: %+v", got)
+	}
+}
+
+func TestResultsOfCoordinationComeFromTheLeaderWhole(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	for _, n := range c.nodes { // one of them leads, the others forward
+		key := "of-" + n.cfg.Node
+		done := n.coordinate(t, kv.Txn{Ops: []kv.KeyOp{set(key, "v"), {Verb: kv.Get, Key: key}}})
+		if !done.OK || len(done.Entries) != 2 || string(done.Entries[1].Value) != "v" {
+			t.Errorf("%s: transaction: %+v", n.cfg.Node, done)
+		}
+		failed := n.coordinate(t, kv.Txn{Ops: []kv.KeyOp{{Verb: kv.CheckNotExists, Key: key}}})
+		if failed.OK || len(failed.Errors) != 1 || failed.Errors[0].What != fmt.Sprintf("key %q exists", key) {
+			t.Errorf("%s: transaction that fails: %+v", n.cfg.Node, failed)
+		}
+		res, err := n.Coordination().Apply(t.Context(), acquire(key, sessionID(99)))
+		if err != nil || res[0].Refusal == "" {
+			t.Errorf("%s: acquire for a session that there is not: %+v, %v", n.cfg.Node, res, err)
+		}
+	}
+}
+
+func TestOperationsOfACallAreAnsweredInOrderHoweverManyBatchesTheyNeed(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	value := bytes.Repeat([]byte("x"), 100<<10)
+	var ops []kv.Op
+	for i := range 8 {
+		ops = append(ops, kv.KeyOp{Verb: kv.CAS, Key: "k", Value: value}, kv.KeyOp{Verb: kv.Delete, Key: fmt.Sprint(i)})
+	}
+	res, err := c.nodes[0].Coordination().Apply(t.Context(), ops...)
+	if err != nil || len(res) != len(ops) {
+		t.Fatalf("%d results, %v", len(res), err)
+	}
+	for i, r := range res {
+		if want := i%2 == 1 || i == 0; r.OK != want { // the key is absent for the first CAS only
+			t.Errorf("operation %d: %+v, want OK %v", i, r, want)
+		}
+	}
+}
+
+func TestAnOperationOfCoordinationAboveTheBoundIsRefused(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	_, err := c.nodes[0].Coordination().Apply(t.Context(), set("a", "small"), kv.KeyOp{Verb: kv.Set, Key: "b", Value: make([]byte, maxOpBytes)})
+	if !errors.Is(err, registry.ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", err)
+	}
+	if got := c.nodes[0].keys(t).Len(); got != 0 {
+		t.Errorf("%d keys were written", got)
+	}
+}
+
+func TestSizesOfOperationsOfCoordinationAreNotTooLow(t *testing.T) {
+	fence := &kv.Fence{Kind: kv.Semaphore, Name: "permits", Index: 1 << 60}
+	for _, op := range []kv.Op{
+		kv.RenewSession{ID: sessionID(1)},
+		kv.KeyOp{Verb: kv.DeleteTree},
+		kv.KeyOp{Verb: kv.Acquire, Key: "key", Value: []byte("value"), Flags: 1<<64 - 1, Index: 1<<64 - 1, Session: sessionID(1), Fence: fence},
+	} {
+		item := fsm.Item{KV: op}
+		empty := len(fsm.AppendBatch(nil, fsm.BatchID{}, nil))
+		if got, want := sizeOf(item), len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{item}))-empty; got < want || got > want+64 {
+			t.Errorf("%+v: %d bytes, encoded it has %d", op, got, want)
+		}
+	}
+}
+
+func TestAMinorityRefusesCoordinationAndServesStaleReadsOfKeys(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	c.nodes[0].coordinate(t, set("a", "1"))
+	last := c.leader()
+	for _, n := range c.nodes {
+		n.keys(t) // so that everybody has it
+	}
+	for i, n := range c.nodes {
+		if i != last {
+			if err := n.halt(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	alone := c.nodes[last]
+	eventually(t, "the loss of the majority is noticed", func() bool { return !alone.Health().Quorum })
+	if _, err := alone.Coordination().Apply(context.Background(), set("a", "2")); !errors.Is(err, registry.ErrNoLeader) {
+		t.Errorf("write: got %v, want ErrNoLeader", err)
+	}
+	if _, err := alone.Coordination().Apply(context.Background(), kv.RenewSession{ID: sessionID(1)}); !errors.Is(err, registry.ErrNoLeader) {
+		t.Errorf("renewal: got %v, want ErrNoLeader", err)
+	}
+	if _, err := alone.Coordination().View(context.Background(), false); !errors.Is(err, registry.ErrNoLeader) {
+		t.Errorf("linearizable read: got %v, want ErrNoLeader", err)
+	}
+	v, err := alone.Coordination().View(context.Background(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, _ := v.Get("a"); e == nil || string(e.Value) != "1" {
+		t.Errorf("stale read: %+v", e)
+	}
+}
+
+func TestOnlyTheWatcherOfTheChangedKeyIsWoken(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	const watchers = 10_000
+	reader := c.nodes[(c.leader()+1)%3]
+	waits := make([]*kv.Wait, watchers)
+	for i := range waits {
+		waits[i] = reader.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: fmt.Sprintf("k%d", i)})
+		defer waits[i].Leave()
+	}
+	under := reader.Coordination().Watch(kv.Topic{Kind: kv.PrefixTopic, Name: "k7777"})
+	defer under.Leave()
+	woken, leave := reader.Coordination().WatchCatalog("")
+	defer leave()
+	c.nodes[c.leader()].coordinate(t, set("k7777", "v"))
+	for _, w := range []*kv.Wait{waits[7777], under} {
+		select {
+		case <-w.Woken():
+		case <-time.After(limit):
+			t.Fatal("the watcher of the key was not woken")
+		}
+	}
+	// Whoever is woken finds the new state, also without asking for it.
+	v, _ := reader.Coordination().View(context.Background(), true)
+	if e, _ := v.Get("k7777"); e == nil {
+		t.Error("the watcher was woken before the key could be read")
+	}
+	for i, w := range waits {
+		select {
+		case <-w.Woken():
+			if i != 7777 {
+				t.Errorf("the watcher of k%d was woken", i)
+			}
+		default:
+		}
+	}
+	select {
+	case <-woken:
+		t.Error("a watcher of the catalog was woken")
+	default:
+	}
+}
+
+func TestAWatcherOfTheCatalogIsWokenByAnotherNodesWrite(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	at := c.leader()
+	woken, leave := c.nodes[(at+1)%3].Coordination().WatchCatalog("A")
+	defer leave()
+	c.nodes[at].apply(t, registry.Register{Instance: instance("A", "i", 90)})
+	select {
+	case <-woken:
+	case <-time.After(limit):
+		t.Fatal("not woken")
+	}
+}
+
+func TestAKeyWriteLeavesTheRegistrysIndexAlone(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	n := c.nodes[0]
+	first := n.apply(t, registry.Register{Instance: instance("A", "i", 90)})
+	key := n.coordinate(t, set("k", "v"))
+	if got := n.read(t, registry.Linearizable).Index(); got != first.Index {
+		t.Errorf("the registry is at %d after a key was written, want %d", got, first.Index)
+	}
+	if second := n.apply(t, registry.Register{Instance: instance("A", "j", 90)}); uint64(second.Index) <= uint64(key.Index) || uint64(key.Index) <= uint64(first.Index) {
+		t.Errorf("indexes %d, %d and %d do not grow", first.Index, key.Index, second.Index)
+	}
+}
+
+func TestSessionsAndLocksSurviveTheRestartOfAllNodes(t *testing.T) {
+	for _, snapshot := range []bool{false, true} {
+		t.Run(fmt.Sprintf("from a snapshot %v", snapshot), func(t *testing.T) {
+			c := startCluster(t, 3, nil)
+			c.nodes[0].createSession(t, sessionID(1), time.Hour, time.Hour)
+			c.nodes[0].createSession(t, sessionID(2), time.Hour, 0)
+			held := c.nodes[1].coordinate(t, acquire("held", sessionID(1)))
+			c.nodes[1].coordinate(t, acquire("delayed", sessionID(1)))
+			c.nodes[2].createSession(t, sessionID(3), time.Hour, time.Hour)
+			c.nodes[2].coordinate(t, acquire("lost", sessionID(3)))
+			c.nodes[2].coordinate(t, kv.DestroySession{ID: sessionID(3)}) // leaves a lock-delay
+			if !snapshot {
+				for _, n := range c.nodes {
+					n.unsaved.Store(false) // then a node that stops saves none
+				}
+			}
+			c.stopAll()
+			for i, n := range c.nodes {
+				c.nodes[i] = c.start(n.cfg)
+			}
+			for i, n := range c.nodes {
+				c.waitReady(i)
+				v := n.keys(t)
+				if s, _ := v.Session(sessionID(1)); s == nil || s.TTL != time.Hour.Milliseconds() {
+					t.Errorf("%s: session %+v", n.cfg.Node, s)
+				}
+				if e, _ := v.Get("held"); e == nil || e.Session != sessionID(1) || e.Fence != held.Fence {
+					t.Errorf("%s: key %+v, want it held with token %d", n.cfg.Node, e, held.Fence)
+				}
+				for _, key := range []string{"held", "lost"} {
+					if got := n.coordinate(t, acquire(key, sessionID(2))); got.OK {
+						t.Errorf("%s: %q was acquired by another session", n.cfg.Node, key)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestALeaderChangeNeitherEndsASessionNorALockDelay(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	c.nodes[0].createSession(t, sessionID(1), 3*time.Second, time.Hour)
+	c.nodes[0].createSession(t, sessionID(2), 3*time.Second, time.Hour)
+	c.nodes[0].createSession(t, sessionID(3), time.Hour, 0)
+	c.nodes[0].coordinate(t, acquire("kept", sessionID(1)))
+	c.nodes[0].coordinate(t, acquire("lost", sessionID(2)))
+	stop, beats := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(beats)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(300 * time.Millisecond):
+			}
+			res, err := c.nodes[i%3].Coordination().Apply(context.Background(), kv.RenewSession{ID: sessionID(1)})
+			if err == nil && !res[0].OK {
+				t.Errorf("renewal of the live session: %+v", res)
+			}
+		}
+	}()
+	for range 3 {
+		c.moveLeadership()
+	}
+	eventually(t, "the silent session is gone", func() bool {
+		s, _ := c.nodes[0].keys(t).Session(sessionID(2))
+		return s == nil
+	})
+	close(stop)
+	<-beats
+	for _, n := range c.nodes {
+		v := n.keys(t)
+		if e, _ := v.Get("kept"); e.Session != sessionID(1) {
+			t.Errorf("%s: the lock of the live session is %+v", n.cfg.Node, e)
+		}
+		if e, _ := v.Get("lost"); e.Session != "" || v.Delayed("lost") == 0 {
+			t.Errorf("%s: the lock of the dead session is %+v, delayed until %d", n.cfg.Node, e, v.Delayed("lost"))
+		}
+	}
+	if got := c.nodes[c.moveLeadership()].coordinate(t, acquire("lost", sessionID(3))); got.OK {
+		t.Errorf("acquired within the lock-delay: %+v", got)
+	}
+}
+
+func TestASessionAndALockDelayEndOnAnIdleCluster(t *testing.T) {
+	c := startCluster(t, 3, nil) // nothing else writes: the clock goes on by ticks
+	c.nodes[0].createSession(t, sessionID(1), time.Second, 500*time.Millisecond)
+	c.nodes[0].createSession(t, sessionID(2), time.Hour, 0)
+	c.nodes[0].coordinate(t, acquire("lock", sessionID(1)))
+	follower := c.nodes[(c.leader()+1)%3]
+	eventually(t, "the lock is free", func() bool { return follower.coordinate(t, acquire("lock", sessionID(2))).OK })
+	leader := c.nodes[c.leader()]
+	eventually(t, "the leader has counted it", func() bool { return testutil.ToFloat64(leader.metrics.coordination.expired) == 1 })
+}
+
+func TestWithoutBatchingEachOperationOfCoordinationHasAnEntry(t *testing.T) {
+	c := startCluster(t, 3, func(cfg *RaftConfig) { cfg.NoBatching = true })
+	leader := c.nodes[c.leader()]
+	leader.createSession(t, sessionID(1), time.Hour, 0)
+	before := testutil.ToFloat64(leader.metrics.entries)
+	for i := range 20 {
+		c.nodes[i%3].coordinate(t, set("k", fmt.Sprint(i)))
+		c.nodes[i%3].coordinate(t, kv.RenewSession{ID: sessionID(1)})
+	}
+	if got := testutil.ToFloat64(leader.metrics.entries) - before; got < 40 {
+		t.Errorf("%v entries for 40 operations", got)
+	}
+}
+
+func TestABatchThatIsSentAgainIsAnsweredAsTheFirstTime(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	n := c.nodes[0]
+	send := func(seq, answered uint64, op kv.Op) fsm.BatchResult {
+		t.Helper()
+		id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Answered: answered}
+		res, err := n.committer.propose(t.Context(), fsm.AppendBatch(nil, id, []fsm.Item{{KV: op}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	first := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
+	again := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
+	if !first.KV[0].OK || !again.KV[0].OK || first.KV[0].Index != again.KV[0].Index {
+		t.Errorf("first %+v, then %+v, want the same", first.KV, again.KV)
+	}
+	if got := send(2, 1, kv.KeyOp{Verb: kv.CAS, Key: "k"}); got.KV[0].OK {
+		t.Errorf("a second CAS on an absent key: %+v", got.KV)
+	}
+	if got := send(1, 1, kv.KeyOp{Verb: kv.Delete, Key: "k"}); !got.Refused {
+		t.Errorf("a batch whose answer was given: %+v, want it refused", got)
+	}
+	if e, _ := n.keys(t).Get("k"); e == nil {
+		t.Error("a refused batch had an effect")
+	}
+}
+
+func TestAnAnswerThatDoesNotFitItsBatchIsUnknown(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	for name, res := range map[string]fsm.BatchResult{
+		"refused":               {Refused: true},
+		"too few of the first":  {KV: make([]kv.Result, 2)},
+		"too few of the second": {Results: make([]registry.Result, 2), KV: make([]kv.Result, 1)},
+	} {
+		k := &call{items: make([]fsm.Item, 2), done: make(chan struct{})}
+		c.nodes[0].committer.finish(&batch{calls: []*call{k}}, res)
+		if <-k.done; !errors.Is(k.err, registry.ErrUnknownOutcome) {
+			t.Errorf("%s: got %v, want ErrUnknownOutcome", name, k.err)
+		}
+	}
+}
+
+func TestRaftAddressesAreThoseOfTheVoters(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	at := c.leader()
+	for _, n := range c.nodes {
+		eventually(t, n.cfg.Node+" knows the leader", func() bool {
+			leader, _ := n.Coordination().RaftAddresses()
+			return leader == c.nodes[at].cfg.ClusterAddr
+		})
+		_, all := n.Coordination().RaftAddresses()
+		want := []string{c.nodes[0].cfg.ClusterAddr, c.nodes[1].cfg.ClusterAddr, c.nodes[2].cfg.ClusterAddr}
+		slices.Sort(want)
+		if !slices.Equal(all, want) {
+			t.Errorf("%s: voters at %v, want %v", n.cfg.Node, all, want)
+		}
+	}
+}
+
+func TestARestoreWakesWhoeverWaitsForAKey(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	n := c.nodes[0]
+	n.coordinate(t, set("other", "v"))
+	wait := n.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: "k"})
+	defer wait.Leave()
+	var saved bytes.Buffer
+	if _, err := n.machine.Snapshot().WriteTo(&saved); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&stateMachine{s: n.Raft}).Restore(io.NopCloser(&saved)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-wait.Woken():
+	case <-time.After(limit):
+		t.Fatal("not woken")
+	}
+}

@@ -1,0 +1,400 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// rigSession is a session of a rig.
+type rigSession struct {
+	every time.Duration // between renewals; 0: none
+	next  time.Time
+	ended time.Duration // since begun; 0: it lives
+}
+
+// coordinate makes the coordinator of a leadership.
+func (g *evictionRig) coordinate() {
+	if g.sessions == nil {
+		g.sessions, g.endings = map[string]*rigSession{}, newCoordinationMetrics(g.metrics)
+	}
+	g.coordinator = &coordinator{coordinationEnv: coordinationEnv{
+		clock:   func() (int64, int) { return g.clock.read(time.Now()) },
+		confirm: func(context.Context) bool { g.tick(); return true },
+		due:     g.machine.KVDue,
+		apply: func(_ context.Context, ops ...kv.Op) ([]kv.Result, error) {
+			if g.beforeKV != nil {
+				if err := g.beforeKV(ops); err != nil {
+					return nil, err
+				}
+			}
+			return g.applyKV(ops...), nil
+		},
+		log:     slog.New(slog.NewTextHandler(g.log, nil)),
+		metrics: g.endings,
+	}}
+}
+
+func (g *evictionRig) applyKV(ops ...kv.Op) []kv.Result {
+	g.t.Helper()
+	items := make([]fsm.Item, len(ops))
+	for i, op := range ops {
+		items[i] = fsm.Item{KV: op}
+	}
+	return g.batch(items).KV
+}
+
+// session creates a session that is renewed every so often; 0: never.
+func (g *evictionRig) session(n int, ttl, delay, every time.Duration) string {
+	g.t.Helper()
+	id := sessionID(n)
+	if got := g.applyKV(kv.CreateSession{ID: id, TTL: ttl.Milliseconds(), LockDelay: delay.Nanoseconds()})[0]; !got.OK {
+		g.t.Fatalf("create session %d: %+v", n, got)
+	}
+	g.sessions[id] = &rigSession{every: every, next: time.Now().Add(every)}
+	return id
+}
+
+// noteEnded notes which sessions have ended, and renews the others.
+func (g *evictionRig) noteEnded() {
+	for id, s := range g.sessions {
+		if found, _ := g.machine.KV().Session(id); found == nil && s.ended == 0 {
+			s.ended = time.Since(g.begun)
+		}
+		if s.ended == 0 && s.every > 0 && !time.Now().Before(s.next) {
+			s.next = s.next.Add(s.every)
+			g.applyKV(kv.RenewSession{ID: id})
+		}
+	}
+}
+
+// wantEnded fails the test unless a session ended at a time since the beginning, or a little later.
+func (g *evictionRig) wantEnded(id string, at time.Duration) {
+	g.t.Helper()
+	got := g.sessions[id].ended
+	if late := got - at; got == 0 || late < 0 || late > clockInterval {
+		g.t.Errorf("%s ended after %v, want just after %v", id, got, at)
+	}
+}
+
+func (g *evictionRig) wantLive(ids ...string) {
+	g.t.Helper()
+	for _, id := range ids {
+		if got := g.sessions[id].ended; got != 0 {
+			g.t.Errorf("%s ended after %v, want it to live", id, got)
+		}
+	}
+}
+
+// acquired says whether a session can acquire a key now.
+func (g *evictionRig) acquired(key, session string) bool {
+	return g.applyKV(acquire(key, session))[0].OK
+}
+
+func TestASessionEndsWithinItsTTL(t *testing.T) {
+	for _, ttl := range []time.Duration{10 * time.Second, 15 * time.Second, time.Hour} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+				g.pass(350 * time.Millisecond)
+				silent := g.session(1, ttl, 0, 0)
+				renewed := g.session(2, ttl, 0, ttl/2)
+				none := g.session(3, 0, 0, 0)
+				start := time.Since(g.begun)
+				g.pass(3*ttl + 5*time.Second)
+				g.wantEnded(silent, start+ttl)
+				g.wantLive(renewed, none)
+				g.sessions[renewed].every = 0
+				last := g.sessions[renewed].next.Sub(g.begun) - ttl/2
+				g.pass(2 * ttl)
+				if got := g.sessions[renewed].ended; got < last+ttl || got > last+ttl+2*clockInterval {
+					t.Errorf("renewed last at %v, ended at %v", last, got)
+				}
+				if got := testutil.ToFloat64(g.coordinator.metrics.expired); got != 2 {
+					t.Errorf("%v sessions counted as expired, want 2", got)
+				}
+			})
+		})
+	}
+}
+
+func TestALockDelayKeepsAKeyForItsTime(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.pass(2 * time.Second)
+		holder, other := g.session(1, 10*time.Second, 5*time.Second, 0), g.session(2, 0, 0, 0)
+		if !g.acquired("k", holder) {
+			t.Fatal("not acquired")
+		}
+		g.pass(15 * time.Second)
+		g.wantEnded(holder, 12*time.Second)
+		if g.acquired("k", other) {
+			t.Error("acquired within the lock-delay")
+		}
+		g.pass(300 * time.Millisecond)
+		if !g.acquired("k", other) {
+			t.Error("not acquired after the lock-delay")
+		}
+	})
+}
+
+func TestTheNextInTheQueueHasALockAsSoonAsItsDelayIsOver(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.pass(2 * time.Second)
+		holder, next := g.session(1, 10*time.Second, 5*time.Second, 0), g.session(2, 0, 0, 0)
+		g.applyKV(
+			kv.AcquirePermit{Kind: kv.Lock, Name: "l", Session: holder},
+			kv.AcquirePermit{Kind: kv.Lock, Name: "l", Session: next, Wait: time.Hour.Milliseconds()},
+		)
+		holds := func() bool {
+			p, _ := g.machine.KV().Permits(kv.Lock, "l")
+			return p != nil && len(p.Holders) == 1 && p.Holders[0].Session == next
+		}
+		g.pass(14900 * time.Millisecond)
+		if holds() {
+			t.Error("given within the lock-delay")
+		}
+		g.pass(300 * time.Millisecond)
+		if !holds() {
+			t.Error("not given when the lock-delay was over")
+		}
+	})
+}
+
+func TestANewLeaderGivesSessionsGraceAndForgetsNoDelay(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.pass(2 * time.Second)
+		old, other := g.session(1, time.Hour, 6*time.Second, 0), g.session(2, 0, 0, 0)
+		g.acquired("k", old)
+		g.applyKV(kv.DestroySession{ID: old})
+		silent := g.session(3, 10*time.Second, 0, 0)
+		g.pass(5 * time.Second)
+		g.lose()
+		g.pass(time.Minute) // nobody leads: it is charged to nobody
+		g.lead()
+		g.wantLive(silent)
+		led := time.Since(g.begun)
+		if g.acquired("k", other) {
+			t.Error("acquired within the lock-delay after the leader changed")
+		}
+		g.pass(30 * time.Second)
+		// 5 s were used before. Grace is min(TTL, TTL/2 + 2 s) after the leadership began; the clock may have
+		// lost what was not in an entry.
+		if got := g.sessions[silent].ended - led; got < 7*time.Second || got > 7*time.Second+clockInterval+hearing {
+			t.Errorf("ended %v after the leadership began, want after the grace", got)
+		}
+		if !g.acquired("k", other) {
+			t.Error("not acquired after the lock-delay")
+		}
+	})
+}
+
+func TestAStallIsChargedToNoSession(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.pass(2 * time.Second)
+		renewed := g.session(1, 10*time.Second, 0, 5*time.Second)
+		g.pass(9 * time.Second)
+		time.Sleep(time.Minute) // the process is stopped
+		g.pass(30 * time.Second)
+		g.wantLive(renewed)
+	})
+}
+
+func TestAfterAStallNothingEndsBeforeRenewalsCouldBeHeard(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.pass(2 * time.Second)
+		silent := g.session(1, 10*time.Second, 0, 0)
+		g.pass(9800 * time.Millisecond)
+		time.Sleep(time.Minute)
+		back := time.Since(g.begun)
+		g.pass(5 * time.Second)
+		if got := g.sessions[silent].ended - back; got < hearing || got > hearing+3*clockInterval {
+			t.Errorf("ended %v after the stall, want after %v", got, hearing)
+		}
+	})
+}
+
+func TestAProposalThatFailsIsMadeAgainAndLoggedOnce(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.pass(2 * time.Second)
+		id := g.session(1, 10*time.Second, 0, 0)
+		g.beforeKV = func([]kv.Op) error { return errors.New("no majority") }
+		g.pass(11 * time.Second)
+		g.wantLive(id)
+		if got := g.logged("the end of sessions or lock-delays was not committed"); got != 1 {
+			t.Errorf("logged %d times, want once", got)
+		}
+		g.beforeKV = nil
+		healed := time.Since(g.begun)
+		g.pass(time.Second)
+		g.wantEnded(id, healed)
+	})
+}
+
+func TestManySessionsEndInEntriesOfBoundedSize(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.pass(2 * time.Second)
+		const sessions = 3*endingBatch + 1
+		for i := range sessions {
+			g.session(i, 10*time.Second, 0, 0)
+		}
+		proposed := 0
+		g.beforeKV = func(ops []kv.Op) error {
+			proposed += len(ops)
+			if len(ops) > endingBatch {
+				t.Errorf("%d operations in one entry", len(ops))
+			}
+			return nil
+		}
+		g.pass(11 * time.Second)
+		for i := range sessions {
+			g.wantEnded(sessionID(i), 12*time.Second)
+		}
+		if proposed != sessions {
+			t.Errorf("%d operations proposed for %d sessions", proposed, sessions)
+		}
+	})
+}
+
+func TestARenewalThatOvertakesTheEndOfItsSessionWins(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.pass(2 * time.Second)
+		id := g.session(1, 10*time.Second, 0, 0)
+		g.beforeKV = func([]kv.Op) error {
+			g.beforeKV = nil
+			g.applyKV(kv.RenewSession{ID: id})
+			return nil
+		}
+		g.pass(19 * time.Second)
+		g.wantLive(id)
+		g.pass(5 * time.Second)
+		if g.sessions[id].ended == 0 {
+			t.Error("it lives for ever")
+		}
+	})
+}
+
+func TestAPanicCostsOneStep(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.pass(2 * time.Second)
+		id := g.session(1, 10*time.Second, 0, 0)
+		g.beforeKV = func([]kv.Op) error {
+			g.beforeKV = nil
+			panic("a defect")
+		}
+		g.pass(11 * time.Second)
+		if g.sessions[id].ended == 0 || testutil.ToFloat64(g.coordinator.metrics.panics) != 1 {
+			t.Errorf("ended after %v, %v panics counted", g.sessions[id].ended, testutil.ToFloat64(g.coordinator.metrics.panics))
+		}
+	})
+}
+
+// registerCheck adds a service with a check that expects heartbeats.
+func (g *evictionRig) registerCheck(id string, ttl, reap time.Duration) {
+	g.t.Helper()
+	i := instance("WEB", id, 90)
+	i.RenewalInterval = 30
+	got := g.apply(registry.RegisterCatalog{
+		Service:  &registry.CatalogService{Name: "web", ID: id, WeightPassing: 1, WeightWarning: 1},
+		Instance: i,
+		Checks:   []*registry.Check{{ID: "service:" + id, Name: id, Service: id, Type: "ttl", TTL: ttl.Milliseconds(), ReapAfter: reap.Milliseconds()}},
+	})[0]
+	if got.Outcome != registry.Done {
+		g.t.Fatalf("register %s: %+v", id, got)
+	}
+}
+
+func TestACheckEndsAtItsTimeWhileEvictionsAreWithheld(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.evictor.interval = time.Minute // rounds are rare
+		keys := g.registerMany(20, 1, 3)
+		g.pass(2 * time.Minute)
+		g.registerCheck("w", 10*time.Second, time.Minute)
+		start := time.Since(g.begun)
+		g.silence(keys...)
+		g.session(1, 0, 0, 0)
+		g.applyKV(kv.CreateSession{ID: sessionID(2), ServiceChecks: []string{"service:w"}})
+		g.sessions[sessionID(2)] = &rigSession{}
+		status := func() (registry.CheckStatus, bool) {
+			c, ok := g.machine.View().CheckOn("", "service:w")
+			return c.Status, ok
+		}
+		g.pass(9 * time.Second)
+		if s, _ := status(); s != registry.Passing {
+			t.Errorf("the check is %d before its TTL has passed", s)
+		}
+		g.pass(1200 * time.Millisecond)
+		if s, _ := status(); s != registry.Critical {
+			t.Errorf("the check is %d after its TTL has passed", s)
+		}
+		g.wantEnded(sessionID(2), start+10*time.Second)
+		g.wantLive(sessionID(1))
+		if _, there := status(); !there {
+			t.Fatal("the service is gone already")
+		}
+		g.pass(60 * time.Second)
+		if _, there := g.machine.View().CheckOn("", "service:w"); there {
+			t.Error("the service is there after its check was critical for long enough")
+		}
+	})
+}
+
+func TestChecksAreNotEndedBeforeHeartbeatsCouldBeHeardAfterAStall(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.pass(2 * time.Second)
+		g.registerCheck("w", 10*time.Second, 0)
+		g.pass(9800 * time.Millisecond)
+		time.Sleep(time.Minute)
+		g.pass(900 * time.Millisecond)
+		beat := registry.SetCheck{Check: "service:w", TTL: true}
+		if c, _ := g.machine.View().CheckOn("", "service:w"); c.Status != registry.Passing {
+			t.Fatalf("the check is %+v", c)
+		}
+		g.apply(beat)
+		g.pass(5 * time.Second)
+		if c, _ := g.machine.View().CheckOn("", "service:w"); c.Status != registry.Passing {
+			t.Errorf("the check is %+v although a heartbeat came", c)
+		}
+	})
+}
+
+func TestTheGaugesCountSessionsKeysLocksAndWhoWaits(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	c := startCluster(t, 1, func(cfg *RaftConfig) { cfg.Metrics = metrics })
+	n := c.nodes[0]
+	n.createSession(t, sessionID(1), time.Hour, 0)
+	n.coordinate(t, set("k", "v"))
+	n.coordinate(t, kv.AcquirePermit{Kind: kv.Semaphore, Name: "s", Session: sessionID(1), Limit: 3})
+	defer n.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: "k"}).Leave()
+	want := `
+# HELP rollcall_coordination_keys Keys in this node's state.
+# TYPE rollcall_coordination_keys gauge
+rollcall_coordination_keys 1
+# HELP rollcall_coordination_permits Locks and semaphores, by kind and by what there is of each: themselves, holders and who waits for one.
+# TYPE rollcall_coordination_permits gauge
+rollcall_coordination_permits{kind="lock",of="all"} 0
+rollcall_coordination_permits{kind="lock",of="holders"} 0
+rollcall_coordination_permits{kind="lock",of="queue"} 0
+rollcall_coordination_permits{kind="semaphore",of="all"} 1
+rollcall_coordination_permits{kind="semaphore",of="holders"} 1
+rollcall_coordination_permits{kind="semaphore",of="queue"} 0
+# HELP rollcall_coordination_sessions Sessions in this node's state.
+# TYPE rollcall_coordination_sessions gauge
+rollcall_coordination_sessions 1
+# HELP rollcall_coordination_watchers Reads of this node that wait for a change of a key, a session or a lock.
+# TYPE rollcall_coordination_watchers gauge
+rollcall_coordination_watchers 1
+`
+	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "rollcall_coordination_keys", "rollcall_coordination_permits",
+		"rollcall_coordination_sessions", "rollcall_coordination_watchers"); err != nil {
+		t.Error(err)
+	}
+}
