@@ -1,0 +1,221 @@
+package probe
+
+import (
+	"context"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is far more than an attempt on loopback takes.
+const patience = 30 * time.Second
+
+func attempt(t *testing.T, p *registry.Probe, g guard) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return newCaller(g).attempt(ctx, p)
+}
+
+var lenient = guard{loopback: true}
+
+func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestTheStatusOfAnAnswerDecides(t *testing.T) {
+	tests := []struct {
+		code   int
+		want   registry.CheckStatus
+		output string
+	}{
+		{200, registry.Passing, "200 OK Output: fine"},
+		{299, registry.Passing, "299 status code 299 Output: fine"},
+		{204, registry.Passing, "204 No Content Output: "},
+		{429, registry.Warning, "429 Too Many Requests Output: fine"},
+		{304, registry.Critical, "304 Not Modified Output: "},
+		{404, registry.Critical, "404 Not Found Output: fine"},
+		{500, registry.Critical, "500 Internal Server Error Output: fine"},
+	}
+	for _, tt := range tests {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(tt.code)
+			io.WriteString(w, "fine")
+		})
+		got := attempt(t, &registry.Probe{HTTP: s.URL + "/health"}, lenient)
+		want := result{tt.want, "HTTP GET " + s.URL + "/health: " + tt.output}
+		if got != want {
+			t.Errorf("status %d: got %+v, want %+v", tt.code, got, want)
+		}
+	}
+}
+
+func TestARequestIsAsTheCheckSays(t *testing.T) {
+	seen := make(chan *http.Request, 1)
+	body := make(chan string, 1)
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		body <- string(b)
+		seen <- r
+	})
+	got := attempt(t, &registry.Probe{HTTP: s.URL, Method: "POST", Body: "ping", Header: []registry.Pair{
+		{Key: "Host", Value: "shop.example"}, {Key: "X-Token", Value: "a"}, {Key: "Accept", Value: "application/json"},
+	}}, lenient)
+	if got.status != registry.Passing {
+		t.Fatalf("got %+v", got)
+	}
+	r := <-seen
+	if b := <-body; r.Method != "POST" || b != "ping" || r.Host != "shop.example" || r.Header.Get("X-Token") != "a" || r.Header.Get("Accept") != "application/json" {
+		t.Errorf("the service was asked %s for host %s with %v and body %q", r.Method, r.Host, r.Header, b)
+	}
+}
+
+func TestAnOutputIsBoundedAndText(t *testing.T) {
+	tests := map[string]string{
+		"long":                      strings.Repeat("x", 3*maxOutput),
+		"cut within a character":    strings.Repeat("é", 3*maxOutput),
+		"not text":                  "\xff\xfe",
+		"a character cut in itself": "é"[:1],
+	}
+	for name, body := range tests {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
+		got := attempt(t, &registry.Probe{HTTP: s.URL}, lenient)
+		if len(got.output) > maxOutput || !utf8.ValidString(got.output) || got.status != registry.Passing {
+			t.Errorf("%s: status %d, %d bytes of output, valid UTF-8: %v", name, got.status, len(got.output), utf8.ValidString(got.output))
+		}
+	}
+}
+
+func TestAPasswordInAURLIsNotShown(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	for _, address := range []string{s.Listener.Addr().String(), "127.0.0.1:1"} {
+		got := attempt(t, &registry.Probe{HTTP: "http://me:secret@" + address}, lenient)
+		if strings.Contains(got.output, "secret") {
+			t.Errorf("output %q", got.output)
+		}
+	}
+}
+
+func TestACertificateIsVerifiedUnlessTheCheckSaysOtherwise(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	for skip, want := range map[bool]registry.CheckStatus{false: registry.Critical, true: registry.Passing} {
+		if got := attempt(t, &registry.Probe{HTTP: s.URL, SkipVerify: skip}, lenient); got.status != want {
+			t.Errorf("skipping verification %v: got %+v, want status %d", skip, got, want)
+		}
+	}
+}
+
+func TestATCPCheckPassesIfItConnects(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	want := result{registry.Passing, "TCP connect " + address + ": Success"}
+	if got := attempt(t, &registry.Probe{TCP: address}, lenient); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	l.Close()
+	got := attempt(t, &registry.Probe{TCP: address}, lenient)
+	if got.status != registry.Critical || got.output != "dial tcp "+address+": connect: connection refused" {
+		t.Errorf("after it closed: %+v", got)
+	}
+}
+
+func TestARefusedAddressIsNotConnectedTo(t *testing.T) {
+	asked := false
+	s := serve(t, func(http.ResponseWriter, *http.Request) { asked = true })
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	for _, p := range []*registry.Probe{
+		{HTTP: s.URL},
+		{HTTP: "http://localhost:" + port},
+		{HTTP: "http://[::ffff:127.0.0.1]:" + port},
+		{TCP: s.Listener.Addr().String()},
+		{TCP: "localhost:" + port},
+	} {
+		got := attempt(t, p, guard{})
+		if got.status != registry.Critical || !strings.Contains(got.output, "checks.allow-loopback") {
+			t.Errorf("%+v: got %+v, want it refused", p, got)
+		}
+	}
+	if asked {
+		t.Error("the service was asked")
+	}
+}
+
+func TestARedirectToARefusedAddressIsNotFollowed(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
+	})
+	got := attempt(t, &registry.Probe{HTTP: s.URL}, lenient)
+	if got.status != registry.Critical || !strings.Contains(got.output, "169.254.169.254 is not probed") {
+		t.Errorf("got %+v, want it refused", got)
+	}
+}
+
+func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
+	proxied := false
+	proxy := serve(t, func(http.ResponseWriter, *http.Request) { proxied = true })
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	t.Setenv("http_proxy", proxy.URL)
+	attempt(t, &registry.Probe{HTTP: "http://169.254.169.254/"}, lenient)
+	if tr := newCaller(lenient).verified.Transport.(*http.Transport); proxied || tr.Proxy != nil {
+		t.Error("a proxy was used")
+	}
+}
+
+func TestAnAttemptEndsWithItsContext(t *testing.T) {
+	block := make(chan struct{})
+	s := serve(t, func(http.ResponseWriter, *http.Request) { <-block })
+	defer close(block)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if got := newCaller(lenient).attempt(ctx, &registry.Probe{HTTP: s.URL}); got.status != registry.Critical || !strings.Contains(got.output, "deadline exceeded") {
+		t.Errorf("got %+v, want it ended by its time-out", got)
+	}
+}
+
+func TestAnErrorReadsTheSameEachTime(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hung := make(chan struct{})
+	go func() {
+		defer close(hung)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.(*net.TCPConn).SetLinger(0) // a reset: the error names both ends
+			conn.Close()
+		}
+	}()
+	defer func() { l.Close(); <-hung }()
+	p := &registry.Probe{HTTP: "http://" + l.Addr().String()}
+	if strings.Count(describe(&net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 5}, Addr: &net.TCPAddr{Port: 6}, Err: io.EOF}), ":5") > 0 {
+		t.Error("the local port is shown")
+	}
+	if got := attempt(t, p, lenient); got.status != registry.Critical || strings.Contains(got.output, "->") {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,388 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// rig is a registry that leads, services that answer as told, and a Prober, in a bubble of virtual time.
+type rig struct {
+	t       *testing.T
+	prober  *Prober
+	epoch   registry.Epoch
+	watched registry.Watchers
+
+	mu       sync.Mutex // guards the following
+	registry *registry.Registry
+	told     []registry.SetCheck
+	fail     error                // of Apply
+	answers  map[string]answering // by URL; none: passing
+	runs     map[string][]time.Duration
+	running  int
+	most     int // attempts at once
+	begun    time.Time
+}
+
+// answering is how a service answers.
+type answering struct {
+	result
+	takes time.Duration
+}
+
+func inBubble(t *testing.T, do func(g *rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &rig{
+			t: t, registry: registry.New(), epoch: registry.Epoch{Term: 1, Index: 1},
+			answers: map[string]answering{}, runs: map[string][]time.Duration{}, begun: time.Now(),
+		}
+		g.registry.Establish(g.epoch, "c")
+		g.prober = New(Config{Registry: g, Watch: func() (<-chan struct{}, func()) { return g.watched.Join("") }})
+		g.prober.attempt = g.attempt
+		g.prober.draw = func(d time.Duration) time.Duration { return d / 2 }
+		do(g)
+	})
+}
+
+// lead makes the prober work until the returned function is called, which waits for its end.
+func (g *rig) lead() (lose func()) {
+	ctx, cancel := context.WithCancel(g.t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { g.prober.Run(ctx, g.epoch) })
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+func (g *rig) Apply(_ context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fail != nil {
+		return nil, g.fail
+	}
+	results := make([]registry.Result, len(ops))
+	for i, op := range ops {
+		if set, ok := op.(registry.SetCheck); ok {
+			g.told = append(g.told, set)
+		}
+		now := time.Since(g.begun).Milliseconds() + 1
+		results[i] = g.registry.Apply(registry.Stamp{Lease: now, Wall: now}, g.epoch.Term, origin, op)
+		if results[i].Outcome != registry.Done {
+			g.t.Errorf("%+v: %v", op, results[i].Outcome)
+		}
+	}
+	g.watched.Publish(g.registry.View())
+	return results, nil
+}
+
+func (g *rig) View(context.Context, registry.Consistency) (*registry.View, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.registry.View(), nil
+}
+
+func (g *rig) attempt(ctx context.Context, p *registry.Probe) result {
+	a := g.begin(p.HTTP)
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.running--
+	}()
+	select {
+	case <-time.After(a.takes):
+		return a.result
+	case <-ctx.Done():
+		return result{registry.Critical, ctx.Err().Error()}
+	}
+}
+
+func (g *rig) begin(url string) answering {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.runs[url] = append(g.runs[url], time.Since(g.begun))
+	g.running++
+	g.most = max(g.most, g.running)
+	return g.answers[url]
+}
+
+func (g *rig) answer(url string, status registry.CheckStatus, output string, takes time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.answers[url] = answering{result{status, output}, takes}
+}
+
+func (g *rig) apply(op registry.Op) {
+	g.t.Helper()
+	if _, err := g.Apply(g.t.Context(), registry.FromClient, op); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// register adds a service with one check, whose URL is the service's id.
+func (g *rig) register(id string, p registry.Probe) {
+	g.t.Helper()
+	p.HTTP = id
+	g.apply(registry.RegisterCatalog{
+		Service: &registry.CatalogService{Name: "web", ID: id, WeightPassing: 1, WeightWarning: 1},
+		Instance: &registry.Instance{
+			App: "WEB", InstanceID: id, HostName: "10.0.0.1", IPAddr: "10.0.0.1", Status: registry.Up,
+			DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 30, Duration: 90,
+		},
+		Checks: []*registry.Check{{ID: "service:" + id, Name: id, Service: id, Status: registry.Critical, Type: "http", Probe: &p}},
+	})
+}
+
+func (g *rig) wantRuns(url string, want ...time.Duration) {
+	g.t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !slices.Equal(g.runs[url], want) {
+		g.t.Errorf("%s was probed at %v, want %v", url, g.runs[url], want)
+	}
+}
+
+func (g *rig) wantStatus(id string, want registry.CheckStatus, output string) {
+	g.t.Helper()
+	v, _ := g.View(g.t.Context(), registry.Stale)
+	c, ok := v.CheckOn("", "service:"+id)
+	if !ok || c.Status != want || c.Output != output {
+		g.t.Errorf("check of %s: %+v, want status %d and output %q", id, c, want, output)
+	}
+}
+
+func (g *rig) tells() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.told)
+}
+
+// after waits and lets everything settle that happens at that moment.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestAServiceIsProbedAtItsIntervalFromARandomMoment(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.register("a", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		after(31 * time.Second)
+		g.wantRuns("a", 5*time.Second, 15*time.Second, 25*time.Second)
+	})
+}
+
+func TestTheRegistryIsToldOfChangesAlone(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.answer("a", registry.Passing, "fine", 0)
+		g.register("a", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		steps := []struct {
+			status registry.CheckStatus
+			output string
+			tells  int // so far, after an hour
+		}{
+			{registry.Passing, "fine", 1},
+			{registry.Warning, "slow", 2},
+			{registry.Critical, "dead", 3},
+			{registry.Critical, "very dead", 4},
+			{registry.Passing, "fine again", 5},
+		}
+		for _, s := range steps {
+			g.answer("a", s.status, s.output, 0)
+			after(time.Hour)
+			g.wantStatus("a", s.status, s.output)
+			if got := g.tells(); got != s.tells {
+				t.Fatalf("%+v: told %d times", s, got)
+			}
+		}
+		for _, set := range g.told {
+			if set.Epoch != g.epoch || set.TTL {
+				t.Errorf("told %+v, want it under the epoch of the leadership", set)
+			}
+		}
+	})
+}
+
+func TestAnOutputThatChangesEachTimeIsToldOnceAMinute(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.register("a", registry.Probe{Interval: 1000})
+		lose := g.lead()
+		defer lose()
+		for i := range 600 {
+			g.answer("a", registry.Critical, fmt.Sprint(i), 0)
+			after(time.Second)
+		}
+		if got := g.tells(); got < 9 || got > 11 {
+			t.Errorf("told %d times in ten minutes", got)
+		}
+	})
+}
+
+func TestResultsAreCounted(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.answer("a", registry.Passing, "fine", 0)
+		g.register("a", registry.Probe{Interval: 10_000, SuccessBeforePassing: 3, FailuresBeforeCritical: 2})
+		lose := g.lead()
+		defer lose()
+		after(20 * time.Second) // two attempts
+		g.wantStatus("a", registry.Critical, "")
+		after(10 * time.Second)
+		g.wantStatus("a", registry.Passing, "fine")
+		g.answer("a", registry.Critical, "dead", 0)
+		after(10 * time.Second)
+		g.wantStatus("a", registry.Passing, "fine")
+		after(10 * time.Second)
+		g.wantStatus("a", registry.Critical, "dead")
+	})
+}
+
+func TestChecksComeAndGoWithTheRegistry(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		lose := g.lead()
+		defer lose()
+		after(time.Second)
+		g.register("late", registry.Probe{Interval: 10_000})
+		after(10 * time.Second) // at 6.1 s: noticed after 0.1 s at most
+		if runs := g.runs["late"]; len(runs) != 1 || runs[0] < 6*time.Second || runs[0] > 6100*time.Millisecond {
+			t.Errorf("a service that came later was probed at %v", runs)
+		}
+		g.register("late", registry.Probe{Interval: 10_000}) // the same again
+		after(10 * time.Second)
+		if runs := g.runs["late"]; len(runs) != 2 || runs[1]-runs[0] != 10*time.Second {
+			t.Errorf("after it was registered again as it was, it was probed at %v", runs)
+		}
+		g.register("late", registry.Probe{Interval: 2000})
+		after(10 * time.Second)
+		if runs := g.runs["late"]; len(runs) < 6 || runs[3]-runs[2] != 2*time.Second {
+			t.Errorf("with another interval it was probed at %v", runs)
+		}
+		if got := testutil.ToFloat64(g.prober.metrics.checks); got != 1 {
+			t.Errorf("%v checks are probed, want 1", got)
+		}
+		g.apply(registry.DeregisterCatalog{Service: "late"})
+		after(lookPause)
+		runs := len(g.runs["late"])
+		after(time.Minute)
+		if len(g.runs["late"]) != runs {
+			t.Error("probed after it was deregistered")
+		}
+	})
+}
+
+func TestChecksOfNodesAreProbed(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.register("other", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		after(time.Second)
+		g.apply(registry.RegisterCatalog{Checks: []*registry.Check{{ID: "disk", Name: "disk", Status: registry.Critical, Type: "http", Probe: &registry.Probe{HTTP: "disk", Interval: 10_000}}}})
+		after(10 * time.Second)
+		if len(g.runs["disk"]) != 1 {
+			t.Errorf("probed at %v, want once", g.runs["disk"])
+		}
+		v, _ := g.View(t.Context(), registry.Stale)
+		if c, ok := v.CheckOn("", "disk"); !ok || c.Status != registry.Passing {
+			t.Errorf("the check is %+v, want it passing", c)
+		}
+		g.apply(registry.DeregisterCatalog{Check: "disk"})
+		after(time.Minute)
+		if len(g.runs["disk"]) != 1 || len(g.runs["other"]) < 6 {
+			t.Errorf("after it went it was probed at %v, another one at %v", g.runs["disk"], g.runs["other"])
+		}
+	})
+}
+
+func TestAttemptsAreBoundedInTimeAndNumber(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		const services = 3 * atOnce
+		for i := range services {
+			id := fmt.Sprint(i)
+			g.answer(id, registry.Passing, "", time.Hour) // it hangs
+			g.register(id, registry.Probe{Interval: 60_000, Timeout: 5000})
+		}
+		lose := g.lead()
+		defer lose()
+		after(5 * time.Minute)
+		if g.most != atOnce {
+			t.Errorf("%d attempts ran at once, want %d", g.most, atOnce)
+		}
+		for i := range services {
+			if runs := len(g.runs[fmt.Sprint(i)]); runs < 4 {
+				t.Errorf("service %d was probed %d times in five minutes", i, runs)
+			}
+		}
+		g.wantStatus("0", registry.Critical, context.DeadlineExceeded.Error())
+	})
+}
+
+func TestNothingRunsOnceLeadershipIsLost(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.answer("slow", registry.Passing, "", 8*time.Second)
+		g.register("slow", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		after(6 * time.Second) // an attempt is under way
+		if g.running != 1 {
+			t.Fatalf("%d attempts run, want 1", g.running)
+		}
+		lost := time.Now()
+		lose()
+		if took := time.Since(lost); took > 0 || g.running != 0 {
+			t.Errorf("it ended after %v with %d attempts", took, g.running)
+		}
+		after(time.Hour)
+		g.wantRuns("slow", 5*time.Second)
+		if g.tells() != 0 {
+			t.Errorf("told %+v", g.told)
+		}
+		lose = g.lead() // and again
+		defer lose()
+		after(14 * time.Second)
+		g.wantStatus("slow", registry.Passing, "")
+	})
+}
+
+func TestAResultThatCouldNotBeToldIsToldLater(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.answer("a", registry.Passing, "fine", 0)
+		g.register("a", registry.Probe{Interval: 10_000})
+		g.fail = errors.New("no leader")
+		lose := g.lead()
+		defer lose()
+		after(20 * time.Second)
+		g.wantStatus("a", registry.Critical, "")
+		g.mu.Lock()
+		g.fail = nil
+		g.mu.Unlock()
+		after(10 * time.Second)
+		g.wantStatus("a", registry.Passing, "fine")
+	})
+}
+
+func TestACheckThatIsReplacedWhileItRunsIsNotToldOfTheOldOne(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.answer("a", registry.Passing, "of the old one", 8*time.Second)
+		g.register("a", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		after(6 * time.Second)
+		g.answer("a", registry.Passing, "of the new one", 0)
+		g.register("a", registry.Probe{Interval: 20_000})
+		after(time.Minute)
+		if g.tells() != 1 {
+			t.Errorf("told %+v, want one result", g.told)
+		}
+		g.wantStatus("a", registry.Passing, "of the new one")
+	})
+}
