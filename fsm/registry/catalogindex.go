@@ -1,5 +1,7 @@
 package registry
 
+import "slices"
+
 // recatalog keeps services and checks findable, and notes which checks were lost, where l takes the
 // place of old, the lease of the same key. Either may be the zero Lease.
 func (r *Registry) recatalog(old, l *Lease) {
@@ -13,7 +15,7 @@ func (r *Registry) recatalog(old, l *Lease) {
 	}
 	if l.Service != nil {
 		after = l.Service.Checks
-		r.enterChecks(after, l.Key())
+		r.enterChecks(before, after, l.Key())
 	}
 	moved := old.Service != nil && l.Service != nil && old.Service.Node != l.Service.Node
 	for _, c := range before {
@@ -33,7 +35,7 @@ func (r *Registry) renode(old, n *Node) {
 	if n != nil {
 		after = n.Checks
 		r.tables.catalog.setNode(n)
-		r.enterChecks(after, Key{})
+		r.enterChecks(before, after, Key{})
 	} else {
 		r.tables.catalog.deleteNode(old.Name)
 	}
@@ -44,9 +46,13 @@ func (r *Registry) renode(old, n *Node) {
 	}
 }
 
-func (r *Registry) enterChecks(checks []*Check, of Key) {
-	for _, c := range checks {
-		r.enterCheck(c, of)
+// enterChecks enters the checks that were not there before. One that was may be somebody else's by now,
+// and is about to leave.
+func (r *Registry) enterChecks(before, after []*Check, of Key) {
+	for _, c := range after {
+		if !slices.Contains(before, c) {
+			r.enterCheck(c, of)
+		}
 	}
 }
 
@@ -54,9 +60,6 @@ func (r *Registry) enterChecks(checks []*Check, of Key) {
 // there before go on.
 func (r *Registry) enterCheck(c *Check, of Key) {
 	before, known := r.tables.catalog.check(c.Node, c.ID)
-	if before.check == c && before.of == of {
-		return
-	}
 	now := checkEntry{check: c, of: of}
 	if known {
 		r.checkEnds.delete(before)

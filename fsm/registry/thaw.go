@@ -55,7 +55,7 @@ func (r *Registry) thawCatalog(f Frozen) {
 	t := r.tables.catalog
 	for _, n := range f.Nodes {
 		t.setNode(n)
-		r.enterChecks(n.Checks, Key{})
+		r.enterChecks(nil, n.Checks, Key{})
 	}
 	for _, h := range f.Heard {
 		e, _ := t.check(h.Node, h.Check)
