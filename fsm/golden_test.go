@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -157,7 +158,7 @@ func TestGoldenResults(t *testing.T) {
 
 func TestGoldenSnapshot(t *testing.T) {
 	for file, s := range map[string]*Snapshot{
-		"snapshot": goldenSnapshotV1(), "snapshot-v2": goldenSnapshotV2(), "snapshot-v3": goldenSnapshot(),
+		"snapshot": goldenSnapshotV1(), "snapshot-v2": goldenSnapshotV2(), "snapshot-v3": goldenSnapshotV3(), "snapshot-v4": goldenSnapshot(),
 	} {
 		var b bytes.Buffer
 		if _, err := s.WriteTo(&b); err != nil {
@@ -168,33 +169,38 @@ func TestGoldenSnapshot(t *testing.T) {
 }
 
 func TestGoldenRecordsOfTheLocalDisk(t *testing.T) {
-	f := goldenSnapshot().registry
-	golden(t, "disk-lease", AppendLeaseState(nil, f.Leases[0]))
-	golden(t, "disk-removal", AppendRemoval(nil, f.Removals[0]))
-	golden(t, "disk-registry", AppendFrozen(nil, f))
+	for version, f := range map[string]registry.Frozen{"": goldenSnapshotV3().registry, "-v4": goldenSnapshot().registry} {
+		golden(t, "disk-lease"+version, AppendLeaseState(nil, f.Leases[0]))
+		golden(t, "disk-removal"+version, AppendRemoval(nil, f.Removals[0]))
+		golden(t, "disk-registry"+version, AppendFrozen(nil, f))
+	}
 }
 
-func TestSnapshotOfVersion2LeavesOutWhatVersion3Adds(t *testing.T) {
-	s := goldenSnapshot()
-	s.version = 2
-	var b bytes.Buffer
-	if _, err := s.WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
-	if want := readGolden(t, filepath.Join("testdata", "snapshot-v2.hex")); !bytes.Equal(b.Bytes(), want) {
-		t.Errorf("got\n%x, want\n%x", b.Bytes(), want)
+func TestSnapshotOfAVersionLeavesOutWhatTheNextAdds(t *testing.T) {
+	for _, version := range []byte{2, 3} {
+		s := goldenSnapshot()
+		s.version = version
+		var b bytes.Buffer
+		if _, err := s.WriteTo(&b); err != nil {
+			t.Fatal(err)
+		}
+		if want := readGolden(t, filepath.Join("testdata", fmt.Sprintf("snapshot-v%d.hex", version))); !bytes.Equal(b.Bytes(), want) {
+			t.Errorf("version %d: got\n%x, want\n%x", version, b.Bytes(), want)
+		}
 	}
 }
 
 // What an older version did not say is made up when its snapshot is read.
 func TestSnapshotOfAnOlderVersionIsRead(t *testing.T) {
-	v1, v2 := goldenSnapshotV1(), goldenSnapshotV2()
+	v1, v2, v3 := goldenSnapshotV1(), goldenSnapshotV2(), goldenSnapshotV3()
 	v1.registry.Settings = registry.DefaultSettings()
 	v1.registry.Expectation = registry.ExpectationState{Clients: 1, Minute: 1, NextUpdate: 61_000 + 15*60_000}
-	for file, want := range map[string]*Snapshot{"snapshot.hex": v1, "snapshot-v2.hex": v2} {
+	for _, s := range []*Snapshot{v1, v2} {
+		l := s.registry.Leases[0].Lease
+		l.Owner, l.ByRemote, l.Described, l.Overrode = "eureka", 5, 5, 5
+	}
+	for file, want := range map[string]*Snapshot{"snapshot.hex": v1, "snapshot-v2.hex": v2, "snapshot-v3.hex": v3} {
 		t.Run(file, func(t *testing.T) {
-			l := want.registry.Leases[0].Lease
-			l.Owner, l.ByRemote, l.Described, l.Overrode = "eureka", 5, 5, 5
 			got, err := readSnapshot(bytes.NewReader(readGolden(t, filepath.Join("testdata", file))))
 			if err != nil {
 				t.Fatal(err)
@@ -208,8 +214,8 @@ func TestSnapshotOfAnOlderVersionIsRead(t *testing.T) {
 
 var snapshotOfVersion1 = filepath.Join("testdata", "snapshot.hex")
 
-// goldenSnapshot is written from values, so that the file shows the format and not the registry's rules.
-func goldenSnapshot() *Snapshot {
+// goldenSnapshotV3 is what version 3 could say.
+func goldenSnapshotV3() *Snapshot {
 	s := goldenSnapshotV2()
 	s.version = 3
 	f := &s.registry

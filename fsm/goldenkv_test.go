@@ -110,3 +110,36 @@ func TestGoldenResultsOfCoordination(t *testing.T) {
 	golden(t, "results-v2-catalog", AppendResults(nil, BatchResult{ID: id, Results: []registry.Result{
 		{}, {Outcome: registry.UnknownService}, {Outcome: registry.NameTaken}, {Outcome: registry.NoTTL}}}))
 }
+
+// goldenSnapshot is written from values, so that the file shows the format and not the rules of what it
+// holds.
+func goldenSnapshot() *Snapshot {
+	s := goldenSnapshotV3()
+	s.version = 4
+	s.nodes[0].answers[1].kv = []kv.Result{{}, {OK: true, Index: 5, Fence: 4}}
+	f := &s.registry
+	f.Leases[0].Lease.Permanent, f.Leases[0].Lease.Service = true, goldenService()
+	f.Removals[0].Lease.Permanent = true
+	f.Taken, f.CatalogIndex = 7, 3
+	f.Nodes = []*registry.Node{goldenNode(), {Name: "db-2", CreateIndex: 3, ModifyIndex: 3}}
+	f.Heard = []registry.CheckHeartbeat{{Node: "db-1", Check: "alive", At: 57_000}, {Node: "db-1", Check: "disk", At: 58_000}}
+	s.kv = goldenKV(*f)
+	return s
+}
+
+func goldenKV(beside registry.Frozen) kv.Frozen {
+	f := kvBeside(beside)
+	f.Index, f.KeysIndex, f.SessionsIndex, f.PermitsIndex, f.Pruned = 7, 6, 5, 4, 1
+	f.Entries = []*kv.Entry{{Key: "a", CreateIndex: 6, ModifyIndex: 6}, goldenEntry()}
+	f.Deletions = []kv.Deletion{{Key: "jobs/old", Index: 5, At: 50_000, Fence: 2}}
+	f.Sessions = []kv.SessionState{{Session: goldenSessionState(), Renewed: 60_400}}
+	f.Delays = []kv.Delay{{Key: "jobs/old", Until: 65_000}}
+	f.Permits = []*kv.Permits{
+		{Kind: kv.Lock, Name: "nightly", Limit: 1, Delays: []int64{64_000}, ModifyIndex: 3},
+		{Kind: kv.Semaphore, Name: "workers", Limit: 2, ModifyIndex: 4,
+			Holders: []kv.Holder{{Session: goldenSession, Fence: 4, Since: 59_000, Wall: 1_699_999_999_100, Value: []byte("host-7")}},
+			Queue:   []kv.Waiter{{Session: "b", Since: 60_000, Until: 70_000, Value: []byte("host-8")}}},
+	}
+	f.Answers = []kv.Answer{{Key: "7c0d", At: 59_000, Digest: 0xfeed, Result: goldenKVResults()[1]}}
+	return f
+}

@@ -181,7 +181,7 @@ func (tw *twins) compareCoordination(t *rapid.T) {
 		"locks":      func(m *Machine) any { return slices.Collect(m.KV().AllPermits(kv.Lock)) },
 		"semaphores": func(m *Machine) any { return slices.Collect(m.KV().AllPermits(kv.Semaphore)) },
 		"delays":     delays,
-		"nodes":      func(m *Machine) any { return []any{slices.Collect(m.View().Nodes()), m.View().CatalogIndex()} },
+		"nodes":      nodes,
 		"checks":     checks,
 		"services":   services,
 		"clock":      (*Machine).needed,
@@ -230,12 +230,21 @@ func delays(m *Machine) any {
 	return all
 }
 
+// nodes are compared by what they are encoded as, as checks and services are: an empty list is none.
+func nodes(m *Machine) any {
+	var b []byte
+	for n := range m.View().Nodes() {
+		b = appendCatalogNode(b, n)
+	}
+	return []any{b, m.View().CatalogIndex()}
+}
+
 func checks(m *Machine) any {
 	var all []any
 	for _, node := range twinNodes {
 		for _, id := range twinChecks {
 			if c, ok := m.View().CheckOn(node, id); ok {
-				all = append(all, c, m.View().Heard(c))
+				all = append(all, appendCheck(nil, c), m.View().Heard(c))
 			}
 		}
 	}
@@ -246,7 +255,7 @@ func services(m *Machine) any {
 	var all []any
 	for _, node := range twinNodes {
 		for l := range m.View().ServicesOn(node) {
-			all = append(all, l.Key(), l.Service, l.Permanent)
+			all = append(all, l.Key(), appendServiceIfAny(nil, l.Service), l.Permanent)
 		}
 	}
 	for app := range m.View().Apps() {
