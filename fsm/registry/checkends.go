@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -20,9 +21,11 @@ type checkEnd struct {
 type checkEnds struct{ tree *btree.BTreeG[checkEnd] }
 
 func newCheckEnds() checkEnds {
-	return checkEnds{newIndex(func(a, b checkEnd) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(a.node, b.node), strings.Compare(a.id, b.id))
-	})}
+	return checkEnds{newIndex(compareCheckEnds)}
+}
+
+func compareCheckEnds(a, b checkEnd) int {
+	return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(a.node, b.node), strings.Compare(a.id, b.id))
 }
 
 func (e checkEntry) expires() bool { return e.beat != nil && e.check.Status != Critical }
@@ -72,30 +75,42 @@ func (e checkEntry) ends(established int64) int64 {
 // checksEnding is Ending for checks: an ExpireCheck for each whose TTL has passed, a DeregisterCatalog
 // for each service with one that is critical for too long.
 func (r *Registry) checksEnding(now int64) []Op {
-	var due []Op
-	var early []checkEntry
+	var found []checkEntry
 	r.checkEnds.tree.Scan(func(end checkEnd) bool {
 		if end.at >= now {
 			return false
 		}
 		e, _ := r.tables.catalog.check(end.node, end.id)
-		switch c := e.check; {
-		case e.reaped():
-			due = append(due, DeregisterCatalog{
-				Node: c.Node, Service: c.Service, Check: c.ID, Epoch: r.epoch, CriticalSince: c.CriticalSince,
-			})
-		case e.ends(r.established) >= now:
-			early = append(early, e)
-		default:
-			due = append(due, ExpireCheck{Epoch: r.epoch, Node: c.Node, Check: c.ID, RenewedAt: e.beat.heard.Load()})
-		}
+		found = append(found, e)
 		return true
 	})
-	for _, e := range early {
+	for _, e := range found { // heartbeats came since they were entered
 		r.checkEnds.delete(e)
 		r.checkEnds.add(e, r.established)
 	}
+	slices.SortFunc(found, func(a, b checkEntry) int { return compareCheckEnds(a.mustEnd(), b.mustEnd()) })
+	var due []Op
+	for _, e := range found {
+		if e.mustEnd().at < now {
+			due = append(due, r.atEnd(e))
+		}
+	}
 	return due
+}
+
+// mustEnd is the end of a check that has one.
+func (e checkEntry) mustEnd() checkEnd {
+	end, _ := e.end()
+	return end
+}
+
+// atEnd is what is to be done at the end of a check.
+func (r *Registry) atEnd(e checkEntry) Op {
+	c := e.check
+	if e.reaped() {
+		return DeregisterCatalog{Node: c.Node, Service: c.Service, Check: c.ID, Epoch: r.epoch, CriticalSince: c.CriticalSince}
+	}
+	return ExpireCheck{Epoch: r.epoch, Node: c.Node, Check: c.ID, RenewedAt: e.beat.heard.Load()}
 }
 
 // NeedsClock says that something waits for the lease clock: a lease, self-preservation, an override or

@@ -99,6 +99,7 @@ var (
 		return Replica{
 			Instance: i, Life: drawLife.Draw(t, "life"), Edit: rapid.Uint32Range(0, 3).Draw(t, "edit"),
 			Owner: drawOwner.Draw(t, "owner"), Age: drawAge.Draw(t, "age"),
+			Permanent:   rapid.Bool().Draw(t, "permanent"),
 			Overridden:  rapid.SampledFrom([]Status{Unknown, Unknown, OutOfService, Down}).Draw(t, "override"),
 			OverrideBy:  drawAct.Draw(t, "override by"),
 			OverrideFor: drawFor.Draw(t, "override for"), QuarantineFor: drawFor.Draw(t, "quarantine for"),
@@ -115,7 +116,7 @@ var (
 	drawStep = rapid.Custom(func(t *rapid.T) step {
 		s := step{pass: drawPass.Draw(t, "pass"), origin: drawOrigin.Draw(t, "origin")}
 		key, dirty := drawKey.Draw(t, "key"), drawDirty.Draw(t, "dirty")
-		switch rapid.IntRange(0, 24).Draw(t, "kind") {
+		switch rapid.IntRange(0, 33).Draw(t, "kind") {
 		case 0, 1, 2, 3:
 			s.op = Register{drawInstance.Draw(t, "instance")}
 		case 4, 5:
@@ -161,6 +162,21 @@ var (
 			s.op = drawPeerOp.Draw(t, "peer")
 		case 24:
 			s.op = Renew{Key: key, LastDirty: dirty, Life: drawLife.Draw(t, "life"), Age: drawAge.Draw(t, "age")}
+		case 25, 26, 27, 28:
+			s.op = drawCatalog.Draw(t, "registration")
+		case 29, 30:
+			s.op = SetCheck{
+				Node: drawNode.Draw(t, "node"), Check: drawCheckID.Draw(t, "check"), Status: drawCheckStatus.Draw(t, "status"),
+				Output: drawOutput.Draw(t, "output"), TTL: rapid.Bool().Draw(t, "ttl"),
+			}
+		case 31:
+			s.op = DeregisterCatalog{
+				Node:    drawNode.Draw(t, "node"),
+				Service: rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "service"),
+				Check:   rapid.SampledFrom([]string{"", "a", "b", NodeMaintenance}).Draw(t, "check"),
+			}
+		case 32, 33:
+			s.end = true
 		}
 		return s
 	})
@@ -199,6 +215,9 @@ func check(r *Registry) error {
 	hidden := slices.DeleteFunc(slices.Clone(all), func(l *Lease) bool { return l.Quarantine == nil })
 	if got := slices.Collect(v.Quarantined); !slices.Equal(got, hidden) {
 		return fmt.Errorf("quarantined are %v, want %v", got, hidden)
+	}
+	if err := checkCatalog(r, v, all); err != nil {
+		return err
 	}
 	return checkLists(v, slices.DeleteFunc(all, func(l *Lease) bool { return l.Quarantine != nil }))
 }

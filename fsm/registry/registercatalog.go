@@ -23,13 +23,14 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 	if op.Node != nil {
 		c.node = op.Node.Name
 	}
+	c.op.Checks = lastOfEach(op.Checks)
 	if why := c.refused(); why != Done {
 		return Result{Outcome: why}
 	}
 	c.noteFormer()
 	c.registerNode()
-	c.registerService()
 	c.registerChecks()
+	c.registerService()
 	c.takeFormer()
 	c.follow(origin, c.node)
 	c.hearChecks()
@@ -37,6 +38,18 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 		c.res.Index = r.index
 	}
 	return c.res
+}
+
+// lastOfEach returns checks with the last of each id only.
+func lastOfEach(checks []*Check) []*Check {
+	var last []*Check
+	for i, check := range checks {
+		later := func(o *Check) bool { return o.ID == check.ID }
+		if !slices.ContainsFunc(checks[i+1:], later) {
+			last = append(last, check)
+		}
+	}
+	return last
 }
 
 // refused says why an operation cannot be done; Done: it can.
@@ -165,10 +178,7 @@ func (c *cataloging) registerService() {
 	} else {
 		service.Checks = nil
 	}
-	if c.op.ReplaceChecks {
-		service.Checks = slices.DeleteFunc(slices.Clone(service.Checks), func(check *Check) bool { return !c.mentions(check.ID) })
-	}
-	service.Checks, _ = c.merge(service.Checks, s.ID)
+	service.Checks, _ = c.merge(c.kept(service.Checks), s.ID)
 	in := c.addressed(&service, c.op.Instance)
 	if before.Service != nil && before.Key() == key && s.same(before.Service) && in.sameAs(before.Instance) {
 		c.keepService(before, service.Checks)
@@ -188,9 +198,19 @@ func (c *cataloging) keepService(l *Lease, checks []*Check) {
 	}
 }
 
-// mentions says whether a check of an id is among those that are registered.
-func (c *cataloging) mentions(id string) bool {
-	return slices.ContainsFunc(c.op.Checks, func(check *Check) bool { return check.ID == id })
+// kept are those of the service's checks that stay its own.
+func (c *cataloging) kept(checks []*Check) []*Check {
+	kept := slices.DeleteFunc(slices.Clone(checks), func(check *Check) bool {
+		at := slices.IndexFunc(c.op.Checks, func(given *Check) bool { return given.ID == check.ID })
+		if at < 0 {
+			return c.op.ReplaceChecks
+		}
+		return c.op.Checks[at].Service != check.Service
+	})
+	if len(kept) == 0 {
+		return nil
+	}
+	return kept
 }
 
 // same compares two services in what was registered, without their checks.

@@ -20,7 +20,7 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 	}
 	i := l.Instance
 	if l.Permanent {
-		return r.renewPermanent(origin, op, i)
+		return r.renewPermanent(origin, op, l)
 	}
 	status := decide(i.Status, i.Overridden, i.Status, origin.Replicated())
 	if status == Unknown {
@@ -44,11 +44,15 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 
 // renewPermanent answers a heartbeat of an instance that has no lease: there is nothing to renew. Another
 // server that knows a newer one is to tell it.
-func (r *Registry) renewPermanent(origin Origin, op Renew, i *Instance) Result {
+func (r *Registry) renewPermanent(origin Origin, op Renew, l *Lease) Result {
 	if !origin.Replicated() {
 		return Result{}
 	}
-	return r.compare(origin, op, i, Result{})
+	if op.Life > l.Life {
+		return Result{Outcome: Newer}
+	}
+	op.Overridden = Unknown // it comes with the registration
+	return r.compare(origin, op, l.Instance, Result{})
 }
 
 // renewUnknown answers the renewal of an instance that has no lease. What another server heard before it

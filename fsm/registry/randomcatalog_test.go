@@ -1,0 +1,158 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"pgregory.net/rapid"
+)
+
+var (
+	drawNode        = rapid.SampledFrom([]string{"", "n1", "n2"})
+	drawCheckID     = rapid.SampledFrom([]string{"a", "b", "c", NodeMaintenance, ServiceMaintenance + "1"})
+	drawCheckStatus = rapid.SampledFrom([]CheckStatus{Passing, Warning, Critical})
+	drawOutput      = rapid.SampledFrom([]string{"", "fine", "no answer"})
+	drawChecks      = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) *Check {
+		return &Check{
+			ID: drawCheckID.Draw(t, "id"), Service: rapid.SampledFrom([]string{"", "1", "1", "2"}).Draw(t, "service"),
+			Status: drawCheckStatus.Draw(t, "status"), Output: drawOutput.Draw(t, "output"),
+			TTL:       rapid.SampledFrom([]int64{0, 5000, 30_000}).Draw(t, "ttl"),
+			ReapAfter: rapid.SampledFrom([]int64{0, 60_000}).Draw(t, "reap after"),
+		}
+	}), 0, 3)
+	drawCatalog = rapid.Custom(func(t *rapid.T) RegisterCatalog {
+		op := RegisterCatalog{
+			Checks: drawChecks.Draw(t, "checks"), KeepNode: rapid.Bool().Draw(t, "keep node"),
+			ReplaceChecks: rapid.Bool().Draw(t, "replace checks"), KeepStatus: rapid.Bool().Draw(t, "keep status"),
+		}
+		node := drawNode.Draw(t, "node")
+		if node != "" {
+			op.Node = &Node{Name: node, Address: rapid.SampledFrom([]string{"", "10.0.0.1", "10.0.0.2"}).Draw(t, "address")}
+		}
+		if rapid.IntRange(0, 3).Draw(t, "with a service") > 0 {
+			s := &CatalogService{
+				Name: rapid.SampledFrom([]string{"orders", "billing", "Orders"}).Draw(t, "name"),
+				ID:   rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id"), Port: rapid.Int32Range(1, 2).Draw(t, "port"),
+			}
+			op.Service, op.Instance = s, serviceInstance(node, s)
+		}
+		return op
+	})
+)
+
+// serviceInstance is the instance of a service as the API makes it.
+func serviceInstance(node string, s *CatalogService) *Instance {
+	id := s.ID
+	if node != "" {
+		id = node + ":" + s.ID
+	}
+	i := instance(Key{strings.ToUpper(s.Name), id}, Up, 0)
+	i.HostName, i.IPAddr = node, node
+	return i
+}
+
+// checkCatalog verifies that services and checks are found where leases and nodes have them, and that
+// what follows from checks does.
+func checkCatalog(r *Registry, v *View, all []*Lease) error {
+	t := r.tables.catalog
+	services, checks, ends := 0, 0, 0
+	checkHeld := func(c *Check, of Key) error {
+		checks++
+		e, ok := t.check(c.Node, c.ID)
+		if !ok || e.check != c || e.of != of || (e.beat == nil) != (c.TTL == 0) {
+			return fmt.Errorf("check %s of node %q is found as %+v", c.ID, c.Node, e)
+		}
+		if end, ok := e.end(); ok {
+			ends++
+			if _, kept := r.checkEnds.tree.Get(end); !kept || e.expires() && end.at > e.ends(r.established) {
+				return fmt.Errorf("check %s of node %q: its end is not kept, or too late", c.ID, c.Node)
+			}
+		}
+		if c.CreateIndex == 0 || c.CreateIndex > c.ModifyIndex || c.ModifyIndex > v.Index() {
+			return fmt.Errorf("check %s was created at %d and modified at %d", c.ID, c.CreateIndex, c.ModifyIndex)
+		}
+		return nil
+	}
+	names := map[string]string{}
+	for _, l := range all {
+		if l.Service == nil {
+			continue
+		}
+		services++
+		if err := checkService(r, v, l, names); err != nil {
+			return fmt.Errorf("%s: %w", l.Key(), err)
+		}
+		for _, c := range l.Service.Checks {
+			if err := checkHeld(c, l.Key()); err != nil {
+				return err
+			}
+		}
+	}
+	for n := range v.Nodes() {
+		for _, c := range n.Checks {
+			if err := checkHeld(c, Key{}); err != nil {
+				return err
+			}
+		}
+	}
+	if t.services.Len() != services || t.checks.Len() != checks || r.checkEnds.tree.Len() != ends {
+		return fmt.Errorf("found %d services, %d checks and %d ends; want %d, %d and %d", t.services.Len(), t.checks.Len(), r.checkEnds.tree.Len(), services, checks, ends)
+	}
+	if v.CatalogIndex() > v.Index() || v.Index() >= r.Next() {
+		return fmt.Errorf("nodes changed at %d, all at %d, next is %d", v.CatalogIndex(), v.Index(), r.Next())
+	}
+	return checkNodesLists(v, all)
+}
+
+func checkService(r *Registry, v *View, l *Lease, names map[string]string) error {
+	s := l.Service
+	if name, ok := names[l.Instance.App]; ok && name != s.Name {
+		return fmt.Errorf("called %s, another one %s", s.Name, name)
+	}
+	names[l.Instance.App] = s.Name
+	if found, _ := v.ServiceOn(s.Node, s.ID); found != l {
+		return fmt.Errorf("service %s of node %q is found as %v", s.ID, s.Node, found)
+	}
+	if !r.HasNode(s.Node) {
+		return errors.New("its node is not there")
+	}
+	want := r.standing(s)
+	if l.reported() != want {
+		return fmt.Errorf("reported %s, want %s by its checks", l.reported(), want)
+	}
+	if l.Instance.Overridden != Unknown {
+		want = l.Instance.Overridden
+	}
+	if !l.Permanent || l.Instance.Status != want {
+		return fmt.Errorf("permanent: %t, shown as %s, want %s", l.Permanent, l.Instance.Status, want)
+	}
+	return nil
+}
+
+// checkNodesLists verifies that each listed lease is a service of one node.
+func checkNodesLists(v *View, all []*Lease) error {
+	listed := keysOf(v.ServicesOn(""))
+	for n := range v.Nodes() {
+		if n.Name != "" {
+			listed = append(listed, keysOf(v.ServicesOn(n.Name))...)
+		}
+	}
+	slices.SortFunc(listed, compareKeys)
+	if want := keysOf(v.Leases()); !slices.Equal(listed, want) {
+		return fmt.Errorf("services of all nodes are %v, want %v", listed, want)
+	}
+	for app := range v.Apps() {
+		want, called := 0, strings.ToLower(app.Name)
+		for l := range app.Leases() {
+			if l.Service != nil {
+				want, called = want+1, l.Service.Name
+			}
+		}
+		if app.services != want || app.ServiceName() != called {
+			return fmt.Errorf("%s has %d services and is called %s, want %d and %s", app.Name, app.services, app.ServiceName(), want, called)
+		}
+	}
+	return nil
+}
