@@ -29,7 +29,7 @@ const limit = 30 * time.Second
 
 // testCluster is a cluster of nodes in this process, on loopback.
 type testCluster struct {
-	t     *testing.T
+	t     testing.TB
 	dir   string
 	nodes []*testNode
 	tune  func(*RaftConfig)
@@ -43,7 +43,7 @@ type testNode struct {
 }
 
 // startCluster starts n nodes that found a cluster, and waits until all are ready.
-func startCluster(t *testing.T, n int, tune func(*RaftConfig)) *testCluster {
+func startCluster(t testing.TB, n int, tune func(*RaftConfig)) *testCluster {
 	t.Helper()
 	c := &testCluster{t: t, dir: t.TempDir(), tune: tune}
 	// The first start of each node learns its port; the others need to know it.
@@ -61,7 +61,7 @@ func startCluster(t *testing.T, n int, tune func(*RaftConfig)) *testCluster {
 	return c
 }
 
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	n, err := listenNetwork("127.0.0.1:0", "", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *testCluster) leader() int {
 	return at
 }
 
-func eventually(t *testing.T, what string, cond func() bool) {
+func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	end := time.Now().Add(limit)
 	for !cond() {
