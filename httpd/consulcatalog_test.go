@@ -1,0 +1,602 @@
+package httpd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// catalogOnly is the coordination of a node of which nobody asks for keys.
+type catalogOnly struct {
+	kv.Service
+	memory *memory
+}
+
+// WatchCatalog implements httpd.Coordination.
+func (c catalogOnly) WatchCatalog(app string) (<-chan struct{}, func()) {
+	return c.memory.watchers.Join(app)
+}
+
+// RaftAddresses implements httpd.Coordination.
+func (catalogOnly) RaftAddresses() (string, []string) {
+	return "10.1.0.2:7762", []string{"10.1.0.1:7761", "10.1.0.2:7762", "10.1.0.3:7763"}
+}
+
+// catalogConfig is a node's with a catalog, which is to get the node's memory.
+func catalogConfig() (config httpd.Config, catalog *catalogOnly) {
+	catalog = &catalogOnly{}
+	return httpd.Config{Coordination: catalog, Cluster: threeNodes, Node: "n1", Version: "1.2.3"}, catalog
+}
+
+// newCatalog starts a node that serves a catalog.
+func newCatalog(t testing.TB) *node {
+	t.Helper()
+	config, catalog := catalogConfig()
+	n := newNode(t, config, nil)
+	catalog.memory = n.memory
+	return n
+}
+
+// newCatalogIn is newCatalog in a bubble.
+func newCatalogIn(t *testing.T) *bubbled {
+	t.Helper()
+	config, catalog := catalogConfig()
+	n := newBubbled(t, config)
+	catalog.memory = n.memory
+	return n
+}
+
+// call sends a request of Consul's API.
+func (n *node) call(t testing.TB, method, target, body string) reply {
+	t.Helper()
+	return n.send(t, request(method, target, body))
+}
+
+// must sends a request that must be answered 200.
+func (n *node) must(t testing.TB, method, target, body string) reply {
+	t.Helper()
+	got := n.call(t, method, target, body)
+	if got.status != 200 {
+		t.Fatalf("%s %s: got %d %s", method, target, got.status, got.body)
+	}
+	return got
+}
+
+// read decodes an answer.
+func read[T any](t testing.TB, n *node, target string) T {
+	t.Helper()
+	var value T
+	got := n.must(t, "GET", target, "")
+	if err := json.Unmarshal([]byte(got.body), &value); err != nil {
+		t.Fatalf("GET %s: %v in %s", target, err, got.body)
+	}
+	return value
+}
+
+// index is the index of an answer.
+func (r reply) index(t testing.TB) uint64 {
+	t.Helper()
+	var index uint64
+	if _, err := fmt.Sscan(r.header.Get("X-Consul-Index"), &index); err != nil || index == 0 {
+		t.Fatalf("X-Consul-Index is %q, want a number above 0", r.header.Get("X-Consul-Index"))
+	}
+	return index
+}
+
+// What clients compare or show as it is.
+func TestAnswersOfTheCatalogHaveConsulsShapes(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","NodeMeta":{"rack":"7"},"Service":{"Service":"web","ID":"w1","Port":80},"Check":{"Name":"alive","Status":"passing"}}`)
+	id := read[[]struct{ ID, Node string }](t, n, "/v1/catalog/nodes")[1].ID
+	logical := `{"ID":"` + id + `","Node":"rollcall","Address":"10.1.0.1","Datacenter":"dc1","TaggedAddresses":{"lan":"10.1.0.1","lan_ipv4":"10.1.0.1","wan":"10.1.0.1","wan_ipv4":"10.1.0.1"},` +
+		`"Meta":{"consul-network-segment":"","consul-version":"1.2.3"},"CreateIndex":1,"ModifyIndex":1}`
+	far := `{"ID":"","Node":"far","Address":"10.9.0.1","Datacenter":"dc1","TaggedAddresses":null,"Meta":{"rack":"7"},"CreateIndex":1,"ModifyIndex":1}`
+	web := `{"ID":"w1","Service":"web","Tags":[],"Address":"","Meta":{},"Port":80,"Weights":{"Passing":1,"Warning":1},"EnableTagOverride":false,` +
+		`"Proxy":{"Mode":"","MeshGateway":{},"Expose":{}},"Connect":{},"PeerName":"","CreateIndex":2,"ModifyIndex":2}`
+	itself := `{"ID":"consul","Service":"consul","Tags":[],"Address":"","Meta":{},"Port":7761,"Weights":{"Passing":1,"Warning":1},"EnableTagOverride":false,` +
+		`"Proxy":{"Mode":"","MeshGateway":{},"Expose":{}},"Connect":{},"PeerName":"","CreateIndex":1,"ModifyIndex":1}`
+	alive := `{"Node":"far","CheckID":"alive","Name":"alive","Status":"passing","Notes":"","Output":"","ServiceID":"","ServiceName":"","ServiceTags":[],"Type":"",` +
+		`"Interval":"","Timeout":"","ExposedPort":0,"Definition":{},"CreateIndex":1,"ModifyIndex":1}`
+	serf := `{"Node":"rollcall","CheckID":"serfHealth","Name":"Serf Health Status","Status":"passing","Notes":"","Output":"Agent alive and reachable","ServiceID":"","ServiceName":"",` +
+		`"ServiceTags":[],"Type":"","Interval":"","Timeout":"","ExposedPort":0,"Definition":{},"CreateIndex":1,"ModifyIndex":1}`
+	for target, want := range map[string]string{
+		"/v1/catalog/datacenters":                     `["dc1"]`,
+		"/v1/catalog/nodes":                           "[" + far + "," + logical + "]",
+		"/v1/catalog/nodes?node-meta=rack:7":          "[" + far + "]",
+		"/v1/catalog/nodes?node-meta=rack:8":          "[]",
+		"/v1/catalog/services":                        `{"consul":[],"web":[]}`,
+		"/v1/catalog/services?node-meta=rack:7":       `{"web":[]}`,
+		"/v1/catalog/node/far":                        `{"Node":` + far + `,"Services":{"w1":` + web + `}}`,
+		"/v1/catalog/node/rollcall":                   `{"Node":` + logical + `,"Services":{"consul":` + itself + `}}`,
+		"/v1/catalog/node/none":                       `null`,
+		"/v1/catalog/node-services/far":               `{"Node":` + far + `,"Services":[` + web + `]}`,
+		"/v1/catalog/node-services/none":              `{"Node":null,"Services":null}`,
+		"/v1/catalog/service/none":                    `[]`,
+		"/v1/catalog/service/web?node-meta=rack:none": `[]`,
+		"/v1/catalog/service/web": `[{"ID":"","Node":"far","Address":"10.9.0.1","Datacenter":"dc1","TaggedAddresses":null,"NodeMeta":{"rack":"7"},"ServiceKind":"","ServiceID":"w1",` +
+			`"ServiceName":"web","ServiceTags":[],"ServiceAddress":"","ServiceWeights":{"Passing":1,"Warning":1},"ServiceMeta":{},"ServicePort":80,"ServiceSocketPath":"",` +
+			`"ServiceEnableTagOverride":false,"ServiceProxy":{"Mode":"","MeshGateway":{},"Expose":{}},"ServiceConnect":{},"CreateIndex":2,"ModifyIndex":2}]`,
+		"/v1/health/service/web":    `[{"Node":` + far + `,"Service":` + web + `,"Checks":[` + alive + `]}]`,
+		"/v1/health/service/none":   `[]`,
+		"/v1/health/checks/web":     `[]`,
+		"/v1/health/node/far":       "[" + alive + "]",
+		"/v1/health/node/rollcall":  "[" + serf + "]",
+		"/v1/health/node/none":      "[]",
+		"/v1/health/state/any":      "[" + alive + "," + serf + "]",
+		"/v1/health/state/critical": "[]",
+		"/v1/health/state/strange":  "[]",
+		"/v1/agent/services":        "{}",
+		"/v1/agent/checks":          "{}",
+	} {
+		got := n.must(t, "GET", target, "")
+		if got.body != want {
+			t.Errorf("GET %s:\ngot  %s\nwant %s", target, got.body, want)
+		}
+		if kind := got.header.Get("Content-Type"); kind != "application/json" {
+			t.Errorf("GET %s: Content-Type is %q", target, kind)
+		}
+	}
+}
+
+func TestServicesOfTheAgentHaveConsulsShape(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/agent/service/register", `{"name":"web","id":"w1","tags":["b","a"],"port":80,"address":"10.0.0.7","meta":{"v":"1"},`+
+		`"enable_tag_override":true,"weights":{"passing":3,"warning":2},"tagged_addresses":{"lan":{"address":"10.0.0.8","port":81}},`+
+		`"Locality":{"Region":"eu","Zone":"a"},"Ports":[{"Name":"http","Port":80,"Default":true}],`+
+		`"check":{"ttl":"10s","deregister_critical_service_after":"1s","notes":"hm"},"unknown":{"a":[1]},"Connect":null}`)
+	hash := n.must(t, "GET", "/v1/agent/service/w1", "").header.Get("X-Consul-ContentHash")
+	common := `"ID":"w1","Service":"web","Tags":["b","a"],"Meta":{"v":"1"},"Port":80,"Ports":[{"Name":"http","Port":80,"Default":true}],"Address":"10.0.0.7",` +
+		`"TaggedAddresses":{"lan":{"Address":"10.0.0.8","Port":81},"lan_ipv4":{"Address":"10.0.0.7","Port":80},"wan_ipv4":{"Address":"10.0.0.7","Port":80}},` +
+		`"Weights":{"Passing":3,"Warning":2},"EnableTagOverride":true,`
+	rest := `"Datacenter":"dc1","Locality":{"Region":"eu","Zone":"a"}}`
+	check := `{"Node":"rollcall","CheckID":"service:w1","Name":"Service 'web' check","Status":"critical","Notes":"hm","Output":"","ServiceID":"w1","ServiceName":"web","ServiceTags":["b","a"],` +
+		`"Type":"ttl","Interval":"","Timeout":"","ExposedPort":0,"Definition":{},"CreateIndex":0,"ModifyIndex":0}`
+	for target, want := range map[string]string{
+		"/v1/agent/services":   `{"w1":{` + common + rest + `}`,
+		"/v1/agent/service/w1": `{` + common + `"ContentHash":"` + hash + `",` + rest,
+		"/v1/agent/checks":     `{"service:w1":` + check + `}`,
+	} {
+		if got := n.must(t, "GET", target, ""); got.body != want {
+			t.Errorf("GET %s:\ngot  %s\nwant %s", target, got.body, want)
+		}
+	}
+	if len(hash) != 16 {
+		t.Errorf("the hash is %q, want 16 digits", hash)
+	}
+	stored, _ := n.view().CheckOn("", "service:w1")
+	if stored.TTL != 10_000 || stored.ReapAfter != 60_000 {
+		t.Errorf("TTL is %d ms and it is reaped after %d ms, want 10 s and the minimum of 1 min", stored.TTL, stored.ReapAfter)
+	}
+}
+
+// Every way in which a request of the catalog is refused, with the texts that clients show.
+func TestRefusalsHaveConsulsTexts(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1"}`)
+	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "same")}, registry.Register{Instance: newInstance("PAY", "same")},
+		registry.Register{Instance: newInstance("PAY", "p1")})
+	const register, checkRegister = "/v1/agent/service/register", "/v1/agent/check/register"
+	for _, row := range []struct {
+		name, method, target, body string
+		status                     int
+		text                       string // all of it, or its beginning before …
+	}{
+		{"no name", "PUT", register, `{"ID":"x"}`, 400, "Missing service name"},
+		{"no body", "PUT", register, ``, 400, "Request decode failed: EOF"},
+		{"no object", "PUT", register, `[]`, 400, "Request decode failed: want an object, …"},
+		{"broken", "PUT", register, `{"Name":"x"`, 400, "Request decode failed: …"},
+		{"name of another kind", "PUT", register, `{"Name":7}`, 400, "Request decode failed: Name: json: cannot unmarshal number …"},
+		{"unspecified address", "PUT", register, `{"Name":"x","Address":"0.0.0.0"}`, 400, "Invalid service address"},
+		{"unspecified IPv6 address", "PUT", register, `{"Name":"x","Address":"::"}`, 400, "Invalid service address"},
+		{"name of 256 bytes", "PUT", register, `{"Name":"` + strings.Repeat("x", 256) + `"}`, 400, "Invalid service name, it must be 1 to 255 bytes of UTF-8 …"},
+		{"control character", "PUT", register, `{"Name":"a\u0007b"}`, 400, "Invalid service name, …"},
+		{"dots", "PUT", register, `{"Name":"x","ID":".."}`, 400, "Invalid service id, …"},
+		{"the cluster's own id", "PUT", register, `{"Name":"x","ID":"consul"}`, 400, `Invalid service id, "consul" stands for the cluster itself`},
+		{"port out of range", "PUT", register, `{"Name":"x","Port":65536}`, 400, "Invalid service port 65536, it must be from 0 to 65535"},
+		{"negative port", "PUT", register, `{"Name":"x","Port":-1}`, 400, "Invalid service port -1, …"},
+		{"weight of nothing", "PUT", register, `{"Name":"x","Weights":{"Passing":0,"Warning":1}}`, 400, "Invalid Weights: Passing must be greater than 0"},
+		{"two spellings", "PUT", register, `{"Name":"Web","ID":"w2"}`, 400, `Invalid service name "Web": there is a service "web", and names that differ in case only are one application; …`},
+		{"Eureka's spelling", "PUT", register, `{"Name":"Pay","ID":"w2"}`, 400, `Invalid service name "Pay": there is a service "pay", …`},
+		{"check without TTL", "PUT", register, `{"Name":"x","Check":{"Name":"y"}}`, 400, "Invalid check: TTL must be > 0 for TTL checks"},
+		{"empty check in a list", "PUT", register, `{"Name":"x","Checks":[{}]}`, 400, "Invalid check: TTL must be > 0 for TTL checks"},
+		{"null check in a list", "PUT", register, `{"Name":"x","Checks":[null]}`, 400, "Invalid check: TTL must be > 0 for TTL checks"},
+		{"HTTP without interval", "PUT", register, `{"Name":"x","Check":{"HTTP":"http://h/"}}`, 400, "Invalid check: Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"},
+		{"TTL and interval", "PUT", register, `{"Name":"x","Check":{"TTL":"1s","Interval":"1s"}}`, 400, "Invalid check: Interval and TTL cannot both be specified"},
+		{"counts", "PUT", register, `{"Name":"x","Check":{"TCP":"h:1","Interval":"1s","FailuresBeforeWarning":2,"FailuresBeforeCritical":1}}`, 400, "Invalid check: FailuresBeforeWarning can't be higher than FailuresBeforeCritical"},
+		{"script", "PUT", register, `{"Name":"x","Check":{"ScriptArgs":["/bin/true"],"Interval":"1s"}}`, 400, "Invalid check: ScriptArgs is not supported; a check is one of TTL, HTTP and TCP"},
+		{"gRPC", "PUT", register, `{"Name":"x","Check":{"grpc":"h:1","Interval":"1s"}}`, 400, "Invalid check: GRPC is not supported; …"},
+		{"status", "PUT", register, `{"Name":"x","Check":{"TTL":"1s","Status":"fine"}}`, 400, "Status for checks must 'passing', 'warning', 'critical'"},
+		{"duration", "PUT", register, `{"Name":"x","Check":{"TTL":"1s","DeregisterCriticalServiceAfter":"soon"}}`, 400, `Request decode failed: Check: DeregisterCriticalServiceAfter: time: invalid duration "soon"`},
+		{"flag", "PUT", register + "?replace-existing-checks=maybe", `{"Name":"x"}`, 400, `Invalid value for replace-existing-checks: "maybe"`},
+		{"method", "POST", register, `{}`, 405, "method POST not allowed"},
+		{"deregister unknown", "PUT", "/v1/agent/service/deregister/web", "", 404, `Unknown service ID "web". Ensure that the service ID is passed, not the service name.`},
+		{"deregister nothing", "PUT", "/v1/agent/service/deregister/", "", 404, `Unknown service ID "". Ensure that the service ID is passed, not the service name.`},
+		{"deregister ambiguous", "PUT", "/v1/agent/service/deregister/same", "", 500, `service ID "same" is that of instances of several applications: ORDERS, PAY; …`},
+		{"maintenance without enable", "PUT", "/v1/agent/service/maintenance/w1", "", 400, "Missing value for enable"},
+		{"maintenance perhaps", "PUT", "/v1/agent/service/maintenance/w1?enable=x", "", 400, `Invalid value for enable: "x"`},
+		{"maintenance of nothing", "PUT", "/v1/agent/service/maintenance/?enable=true", "", 400, "Missing service ID"},
+		{"maintenance unknown", "PUT", "/v1/agent/service/maintenance/web?enable=true", "", 404, `Unknown service ID "web". …`},
+		{"maintenance ambiguous", "PUT", "/v1/agent/service/maintenance/same?enable=true", "", 500, `service ID "same" is that of instances of several applications: ORDERS, PAY; …`},
+		{"node maintenance", "PUT", "/v1/agent/maintenance", "", 400, "Missing value for enable"},
+		{"check name", "PUT", checkRegister, `{"ID":"c","TTL":"1s"}`, 400, "Missing check name"},
+		{"check TTL", "PUT", checkRegister, `{"Name":"c"}`, 400, "Invalid check: TTL must be > 0 for TTL checks"},
+		{"check of an unknown service", "PUT", checkRegister, `{"Name":"c","TTL":"1s","ServiceID":"none"}`, 404, `ServiceID "none" does not exist`},
+		{"check of a client of Eureka", "PUT", checkRegister, `{"Name":"c","TTL":"1s","ServiceID":"p1"}`, 400, `service "p1" was registered by a client of Eureka, …`},
+		{"pass unknown", "PUT", "/v1/agent/check/pass/c", "", 404, `Unknown check ID "c". Ensure that the check ID is passed, not the check name.`},
+		{"pass nothing", "PUT", "/v1/agent/check/pass/", "", 404, `Unknown check ID "". …`},
+		{"pass serfHealth", "PUT", "/v1/agent/check/pass/serfHealth", "", 500, `CheckID "serfHealth" does not have associated TTL`},
+		{"pass for a client of Eureka", "PUT", "/v1/agent/check/pass/service:p1", "", 500, `CheckID "service:p1" does not have associated TTL`},
+		{"update to what", "PUT", "/v1/agent/check/update/c", `{"Status":"fine"}`, 400, "Invalid check status: 'fine'"},
+		{"update unknown", "PUT", "/v1/agent/check/update/c", `{"Status":"passing"}`, 404, `Unknown check ID "c". …`},
+		{"deregister unknown check", "PUT", "/v1/agent/check/deregister/c", "", 404, `Unknown check ID "c". Ensure that the check ID is passed, not the check name.`},
+		{"deregister no check", "PUT", "/v1/agent/check/deregister/", "", 404, `Unknown check ID "". …`},
+		{"unknown service", "GET", "/v1/agent/service/none", "", 404, "unknown service ID: none"},
+		{"catalog: no node", "PUT", "/v1/catalog/register", `{"Address":"a"}`, 500, "Must provide node"},
+		{"catalog: no address", "PUT", "/v1/catalog/register", `{"Node":"n"}`, 500, "Must provide address if SkipNodeUpdate is not set"},
+		{"catalog: no service name", "PUT", "/v1/catalog/register", `{"Node":"n","Address":"a","Service":{"ID":"x"}}`, 500, "Must provide service name"},
+		{"catalog: check's service", "PUT", "/v1/catalog/register", `{"Node":"n","Address":"a","Check":{"Name":"c","ServiceID":"s"}}`, 500, "Unknown service ID 's' for check ID 'c'"},
+		{"catalog: check's node", "PUT", "/v1/catalog/register", `{"Node":"n","Address":"a","Check":{"Name":"c","Node":"m"}}`, 500, `check node "m" does not match node "n"`},
+		{"catalog: check's status", "PUT", "/v1/catalog/register", `{"Node":"n","Address":"a","Check":{"Name":"c","Status":"x"}}`, 400, "Invalid check status: 'x'"},
+		{"catalog: datacenter", "PUT", "/v1/catalog/register", `{"Node":"n","Address":"a","Datacenter":"dc9"}`, 500, "No path to datacenter"},
+		{"catalog: deregister no node", "PUT", "/v1/catalog/deregister", `{}`, 500, "Must provide node"},
+		{"catalog: deregister the cluster", "PUT", "/v1/catalog/deregister", `{"Node":"rollcall"}`, 500, `node "rollcall" stands for the cluster itself …`},
+		{"catalog: deregister ambiguous", "PUT", "/v1/catalog/deregister", `{"Node":"rollcall","ServiceID":"same"}`, 500, `service ID "same" is that of instances …`},
+		{"datacenter", "GET", "/v1/catalog/nodes?dc=dc9", "", 500, "No path to datacenter"},
+		{"no service", "GET", "/v1/catalog/service/", "", 400, "Missing service name"},
+		{"no service", "GET", "/v1/health/service/", "", 400, "Missing service name"},
+		{"no node", "GET", "/v1/catalog/node/", "", 400, "Missing node name"},
+		{"no node", "GET", "/v1/health/node/", "", 400, "Missing node name"},
+		{"no state", "GET", "/v1/health/state/", "", 400, "Missing check state"},
+		{"passing", "GET", "/v1/health/service/web?passing=x", "", 400, "Invalid value for ?passing"},
+		{"index", "GET", "/v1/health/service/web?index=x", "", 400, "Invalid index"},
+		{"filter", "GET", "/v1/health/service/web?filter=Service.ID==w1", "", 400, "Failed to create boolean expression evaluator: …"},
+		{"filter", "GET", "/v1/agent/services?filter=a", "", 400, "Failed to create boolean expression evaluator: …"},
+		{"out of scope", "GET", "/v1/agent/metrics", "", 404, "…"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := n.call(t, row.method, row.target, row.body)
+			text, cut := strings.CutSuffix(row.text, "…")
+			if got.status != row.status || got.body != text && !(cut && strings.HasPrefix(got.body, text)) {
+				t.Errorf("%s %s %s: got %d %q, want %d %q", row.method, row.target, row.body, got.status, got.body, row.status, row.text)
+			}
+		})
+	}
+}
+
+// What a client of Eureka registered, as clients of Consul see it.
+func TestInstancesOfEurekaAreInTheCatalog(t *testing.T) {
+	n := newCatalog(t)
+	up, secure := newInstance("ORDERS", "o1"), newInstance("ORDERS", "o2")
+	up.Metadata = []registry.Pair{{Key: "zone", Value: "a"}}
+	secure.Port.Enabled, secure.SecurePort.Enabled = false, true
+	secure.IPAddr = ""
+	n.apply(t, registry.Register{Instance: up}, registry.Register{Instance: secure})
+	type service struct {
+		ServiceID, ServiceName, ServiceAddress, Node string
+		ServicePort                                  int
+		ServiceTags                                  []string
+		ServiceMeta                                  map[string]string
+	}
+	got := fmt.Sprint(read[[]service](t, n, "/v1/catalog/service/orders"))
+	if want := "[{o1 orders 10.0.0.1 rollcall 8080 [] map[zone:a]} {o2 orders host-o2 rollcall 443 [] map[secure:true]}]"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for _, row := range []struct {
+		name    string
+		op      registry.Op // that gives the status
+		passing bool
+		checks  string // id, status and output of each, by id
+	}{
+		{"UP", nil, true, "service:o1 passing The status is UP"},
+		{"DOWN", registry.Register{Instance: withStatus(up, registry.Down, 2)}, false, "service:o1 critical The status is DOWN"},
+		{"STARTING", registry.Register{Instance: withStatus(up, registry.Starting, 3)}, false, "service:o1 critical The status is STARTING"},
+		{"UP again", registry.Register{Instance: withStatus(up, registry.Up, 4)}, true, "service:o1 passing The status is UP"},
+		{"overridden OUT_OF_SERVICE", registry.SetOverride{Key: up.Key(), Status: registry.OutOfService}, false,
+			"_service_maintenance:o1 critical The status is OUT_OF_SERVICE, overridden; the client said UP, " +
+				"service:o1 critical The status is OUT_OF_SERVICE, overridden; the client said UP"},
+		{"overridden", registry.SetOverride{Key: up.Key(), Status: registry.Down, By: registry.Act{Author: "ann", Reason: "sick"}}, false,
+			"service:o1 critical The status is DOWN, overridden by ann (sick); the client said UP"},
+		{"UNKNOWN", registry.DeleteOverride{Key: up.Key()}, false, "service:o1 critical The status is UNKNOWN"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if row.op != nil {
+				n.apply(t, row.op)
+			}
+			if got := n.passing(t, "orders", "o1"); got != row.passing {
+				t.Errorf("passing is %t, want %t", got, row.passing)
+			}
+			if got := n.checks(t, "orders", "o1"); got != row.checks {
+				t.Errorf("checks are %s\nwant       %s", got, row.checks)
+			}
+		})
+	}
+}
+
+func withStatus(i *registry.Instance, status registry.Status, dirty int64) *registry.Instance {
+	c := *i
+	c.Status, c.LastDirty = status, i.LastDirty+dirty
+	return &c
+}
+
+// passing says whether a service of an id is among those of its name that are passing.
+func (n *node) passing(t testing.TB, name, id string) bool {
+	t.Helper()
+	services := read[[]struct{ Service struct{ ID string } }](t, n, "/v1/health/service/"+name+"?passing")
+	for _, s := range services {
+		if s.Service.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// checks are the checks of a service.
+func (n *node) checks(t testing.TB, name, id string) string {
+	t.Helper()
+	var texts []string
+	for _, c := range read[[]struct{ ServiceID, CheckID, Status, Output string }](t, n, "/v1/health/checks/"+name) {
+		if c.ServiceID == id {
+			texts = append(texts, c.CheckID+" "+c.Status+" "+c.Output)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// What an agent's client registered, as clients of Eureka see it.
+func TestServicesOfConsulAreInEurekasLists(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"Web","ID":"w1","Port":80,"Address":"10.0.0.7","Meta":{"b":"2","a":"1"},"Check":{"TTL":"10s"}}`)
+	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"Web","ID":"w1","Port":81,"Meta":{"secure":"true"}}}`)
+	var doc struct {
+		Application struct {
+			Name     string
+			Instance []struct {
+				InstanceID, HostName, IPAddr, VipAddress, SecureVipAddress, Status string
+				Port, SecurePort                                                   map[string]any
+				Metadata                                                           map[string]string
+				DataCenterInfo                                                     struct{ Name string }
+				LeaseInfo                                                          struct{ RenewalIntervalInSecs, DurationInSecs int }
+			}
+		}
+	}
+	got := n.send(t, request("GET", "/eureka/apps/WEB", "", "Accept: application/json"))
+	if err := json.Unmarshal([]byte(got.body), &doc); err != nil {
+		t.Fatalf("%v in %s", err, got.body)
+	}
+	var shown []string
+	for _, i := range doc.Application.Instance {
+		shown = append(shown, fmt.Sprint(i.InstanceID, " ", i.HostName, " ", i.IPAddr, " ", i.VipAddress, "/", i.SecureVipAddress, " ", i.Status, " ", i.Port["$"], " ", i.Port["@enabled"], " ",
+			i.SecurePort["$"], " ", i.SecurePort["@enabled"], " ", i.Metadata["a"], i.Metadata["b"], " ", i.DataCenterInfo.Name, " ", i.LeaseInfo.RenewalIntervalInSecs, "/", i.LeaseInfo.DurationInSecs))
+	}
+	want := []string{
+		"far:w1 10.9.0.1 10.9.0.1 web/web UP 0 false 81 true  MyOwn 30/90",
+		"w1 10.0.0.7 10.0.0.7 web/ DOWN 80 true 0 false 12 MyOwn 30/90",
+	}
+	if doc.Application.Name != "WEB" || !slices.Equal(shown, want) {
+		t.Errorf("application %s:\ngot  %q\nwant %q", doc.Application.Name, shown, want)
+	}
+	n.must(t, "PUT", "/v1/agent/check/pass/service:w1?note=well", "")
+	if l, _ := n.view().Lease(registry.NewKey("WEB", "w1")); l.Instance.Status != registry.Up {
+		t.Errorf("after a heartbeat the status is %v, want UP", l.Instance.Status)
+	}
+}
+
+func TestADecisionMadeInRollcallKeepsAServiceOfConsulOutOfUse(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s","Status":"passing"}}`)
+	key := registry.NewKey("web", "w1")
+	by := registry.Act{Author: "ann", Reason: "deploy"}
+	for _, row := range []struct {
+		name   string
+		op     registry.Op
+		checks string
+	}{
+		{"as registered", nil, "service:w1 passing "},
+		{"OUT_OF_SERVICE", registry.SetOverride{Key: key, Status: registry.OutOfService, By: by},
+			"_service_maintenance:w1 critical The status is OUT_OF_SERVICE, overridden by ann (deploy); the client said UP, service:w1 passing "},
+		{"DOWN", registry.SetOverride{Key: key, Status: registry.Down, By: by},
+			"_status_override:w1 critical The status is DOWN, overridden by ann (deploy); the client said UP, service:w1 passing "},
+		{"UP", registry.SetOverride{Key: key, Status: registry.Up, By: by}, "service:w1 passing "},
+		{"ended", registry.DeleteOverride{Key: key, By: by}, "service:w1 passing "},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if row.op != nil {
+				n.apply(t, row.op)
+			}
+			if got := n.checks(t, "web", "w1"); got != row.checks {
+				t.Errorf("checks are %s\nwant       %s", got, row.checks)
+			}
+			if got, want := n.passing(t, "web", "w1"), !strings.Contains(row.checks, "critical"); got != want {
+				t.Errorf("passing is %t, want %t", got, want)
+			}
+		})
+	}
+	n.apply(t, registry.Quarantine{Key: key, For: 60_000, By: by})
+	for _, target := range []string{"/v1/catalog/service/web", "/v1/health/service/web", "/v1/agent/services", "/v1/health/state/passing", "/v1/catalog/services"} {
+		if got := n.must(t, "GET", target, ""); strings.Contains(got.body, "w1") {
+			t.Errorf("GET %s shows a quarantined service: %s", target, got.body)
+		}
+	}
+	if got := n.call(t, "GET", "/v1/agent/health/service/id/w1", ""); got.status != 404 {
+		t.Errorf("health of a quarantined service: got %d %s, want 404", got.status, got.body)
+	}
+	n.must(t, "PUT", "/v1/agent/service/deregister/w1", "")
+	if _, there := n.view().Find(key); there {
+		t.Error("a quarantined service cannot be deregistered")
+	}
+}
+
+// The recipes with which operators remove what is dead, whoever registered it.
+func TestDeregistrationIsFinalWhoeverRegistered(t *testing.T) {
+	for _, row := range []struct{ name, target, body string }{
+		{"agent", "/v1/agent/service/deregister/%s", ""},
+		{"catalog", "/v1/catalog/deregister", `{"Datacenter":"dc1","Node":"rollcall","ServiceID":"%s","CheckID":"service:%[1]s"}`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			n := newCatalog(t)
+			n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s"}}`)
+			n.apply(t, registry.Register{Instance: newInstance("ORDERS", "o1")})
+			for _, id := range []string{"w1", "o1"} {
+				target, body := row.target, row.body
+				if body == "" {
+					target = fmt.Sprintf(target, id)
+				} else {
+					body = fmt.Sprintf(body, id)
+				}
+				n.must(t, "PUT", target, body)
+			}
+			if got := n.view().Total(); got != 0 {
+				t.Errorf("%d instances are left", got)
+			}
+			if got := n.call(t, "PUT", "/v1/agent/check/pass/service:w1", ""); got.status != 404 {
+				t.Errorf("a heartbeat after it: got %d %s, want 404", got.status, got.body)
+			}
+			if got := n.send(t, request("PUT", "/eureka/apps/ORDERS/o1", "")); got.status != 404 {
+				t.Errorf("a heartbeat of Eureka's after it: got %d, want 404", got.status)
+			}
+		})
+	}
+}
+
+func TestCatalogDeregistrationIsTrueWhateverWasThere(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1"},"Checks":[{"Name":"alive"},{"Name":"well","ServiceID":"w1"}]}`)
+	left := func() string {
+		var ids []string
+		for _, c := range read[[]struct{ CheckID string }](t, n, "/v1/health/node/far") {
+			ids = append(ids, c.CheckID)
+		}
+		return strings.Join(ids, " ") + "; " + fmt.Sprint(n.view().Total())
+	}
+	for _, row := range []struct{ body, left string }{
+		{`{"Node":"none"}`, "alive well; 1"},
+		{`{"Node":"far","ServiceID":"none"}`, "alive well; 1"},
+		{`{"Node":"rollcall","CheckID":"serfHealth"}`, "alive well; 1"},
+		{`{"Node":"rollcall","ServiceID":"none","CheckID":"service:none"}`, "alive well; 1"},
+		{`{"Node":"far","CheckID":"alive"}`, "well; 1"},
+		{`{"Node":"far","ServiceID":"w1","CheckID":"alive"}`, "; 0"},
+		{`{"Node":"far"}`, "; 0"},
+	} {
+		if got := n.must(t, "PUT", "/v1/catalog/deregister", row.body); got.body != "true" {
+			t.Errorf("%s: got %s, want true", row.body, got.body)
+		}
+		if got := left(); got != row.left {
+			t.Errorf("%s: left are %q, want %q", row.body, got, row.left)
+		}
+	}
+	if got := n.must(t, "GET", "/v1/catalog/node/far", ""); got.body != "null" {
+		t.Errorf("the node is %s, want null", got.body)
+	}
+}
+
+func TestWhatIsRegisteredAgainUnchangedMovesNoIndex(t *testing.T) {
+	n := newCatalog(t)
+	const body = `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1","Tags":["a"]},"Check":{"Name":"well","ServiceID":"w1","Status":"passing","Definition":{"Interval":"40s","Timeout":4000000000,"TCP":"h:1","HTTP":""}}}`
+	n.must(t, "PUT", "/v1/catalog/register", body)
+	before := n.view().Index()
+	n.must(t, "PUT", "/v1/catalog/register", body)
+	if after := n.view().Index(); after != before {
+		t.Errorf("the index went from %d to %d", before, after)
+	}
+	type check struct {
+		Type       string
+		Definition map[string]string
+	}
+	got := fmt.Sprint(read[[]check](t, n, "/v1/health/checks/web"))
+	if want := "[{tcp map[Interval:40s TCP:h:1 Timeout:4s]}]"; got != want {
+		t.Errorf("the check is %s, want %s", got, want)
+	}
+}
+
+// Indexes by which blocking queries go on: they never go back, and move with what is read only.
+func TestIndexesMoveWithWhatIsRead(t *testing.T) {
+	n := newCatalog(t)
+	targets := []string{"/v1/health/service/web", "/v1/catalog/service/web", "/v1/health/checks/web", "/v1/catalog/nodes", "/v1/catalog/services",
+		"/v1/health/state/any", "/v1/health/node/rollcall", "/v1/catalog/node/rollcall", "/v1/catalog/node-services/rollcall"}
+	last := map[string]uint64{}
+	const service, nodes, tables = 3, 4, 9 // targets up to there
+	for _, row := range []struct {
+		name, method, target, body string
+		moves                      [2]int // from and to in targets
+	}{
+		{"register", "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s"}}`, [2]int{0, service}},
+		{"heartbeat", "PUT", "/v1/agent/check/pass/service:w1", "", [2]int{0, service}},
+		{"heartbeat that says nothing new", "PUT", "/v1/agent/check/pass/service:w1", "", [2]int{0, 0}},
+		{"another service", "PUT", "/v1/agent/service/register", `{"Name":"db"}`, [2]int{nodes, tables}},
+		{"a node", "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1"}`, [2]int{0, tables}},
+		{"node maintenance", "PUT", "/v1/agent/maintenance?enable=true", "", [2]int{0, tables}},
+		{"deregister", "PUT", "/v1/agent/service/deregister/w1", "", [2]int{0, service}},
+		{"another service goes", "PUT", "/v1/agent/service/deregister/db", "", [2]int{nodes, tables}},
+	} {
+		n.must(t, row.method, row.target, row.body)
+		for i, target := range targets {
+			now := n.must(t, "GET", target, "").index(t)
+			moved := now > last[target]
+			if now < last[target] {
+				t.Errorf("%s: the index of %s went from %d back to %d", row.name, target, last[target], now)
+			}
+			if must := i >= row.moves[0] && i < row.moves[1]; must && !moved {
+				t.Errorf("%s: the index of %s stayed at %d", row.name, target, now)
+			}
+			if row.moves == [2]int{0, 0} && moved {
+				t.Errorf("%s: the index of %s went from %d to %d", row.name, target, last[target], now)
+			}
+			if row.name == "another service" && i < service && moved {
+				t.Errorf("%s: the index of %s went from %d to %d", row.name, target, last[target], now)
+			}
+			last[target] = now
+		}
+	}
+}
+
+func TestAWatcherOfAServiceWaitsForThatServiceOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newCatalogIn(t)
+		put := func(body string) {
+			if got := n.send(t, "PUT", "/v1/agent/service/register", body); got.status != 200 {
+				t.Fatalf("got %d %s", got.status, got.body)
+			}
+		}
+		put(`{"Name":"web","ID":"w1"}`)
+		index := n.get(t, "/v1/health/service/web").index(t)
+		begun := time.Now()
+		for i, body := range []string{`{"Name":"db"}`, `{"Name":"db","Port":1}`, `{"Name":"web","ID":"w2"}`} {
+			time.AfterFunc(time.Duration(i+1)*time.Minute, func() { put(body) })
+		}
+		got := n.get(t, fmt.Sprintf("/v1/health/service/web?index=%d&wait=9m", index))
+		if took := time.Since(begun); took != 3*time.Minute || !strings.Contains(got.body, `"w2"`) || got.index(t) <= index {
+			t.Errorf("after %v it was answered %s, want w2 after 3 min", took, got.body)
+		}
+		begun = time.Now()
+		index = got.index(t)
+		got = n.get(t, fmt.Sprintf("/v1/health/service/web?index=%d&wait=4m", index))
+		if took := time.Since(begun); took < 4*time.Minute || took > 4*time.Minute+15*time.Second || got.index(t) != index {
+			t.Errorf("with nothing new it was answered after %v with %d, want after 4 min to 4 min 15 s with %d", took, got.index(t), index)
+		}
+	})
+}
+
+func TestTheHashOfAServiceIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newCatalogIn(t)
+		n.send(t, "PUT", "/v1/agent/service/register", `{"Name":"web"}`)
+		hash := n.get(t, "/v1/agent/service/web").header.Get("X-Consul-ContentHash")
+		begun := time.Now()
+		if got := n.get(t, "/v1/agent/service/web?hash=other&wait=9m"); got.status != 200 || time.Since(begun) != 0 {
+			t.Errorf("another hash: got %d after %v, want 200 at once", got.status, time.Since(begun))
+		}
+		time.AfterFunc(time.Minute, func() { n.send(t, "PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"1s","ServiceID":"web"}`) })
+		time.AfterFunc(2*time.Minute, func() { n.send(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Port":1}`) })
+		got := n.get(t, "/v1/agent/service/web?wait=9m&hash="+hash)
+		if took := time.Since(begun); took != 2*time.Minute || got.header.Get("X-Consul-ContentHash") == hash {
+			t.Errorf("it was answered after %v, want when the service changed, after 2 min", took)
+		}
+	})
+}
