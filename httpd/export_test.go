@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -41,4 +42,10 @@ func (h *Handler) SetPace(gap, quiet, slow, cut time.Duration) {
 func ParsePosition(text string) (epoch string, index registry.Index, back string, ok bool) {
 	p, err := parsePosition(text)
 	return p.epoch, p.index, p.String(), err == nil
+}
+
+// Routes lists the routes as METHOD template.
+func (h *Handler) Routes(t *testing.T) []string {
+	t.Helper()
+	return routesOf(t, h)
 }
