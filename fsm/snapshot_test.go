@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -31,7 +32,26 @@ func lived(t testing.TB) *node {
 		registry.SetOverride{Key: goldenKey, Status: registry.OutOfService, For: 60_000, By: goldenAct},
 		registry.Quarantine{Key: registry.Key{App: "ORDERS", ID: "1"}, For: 60_000, By: goldenAct},
 		registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: goldenAct})
+	n.coordinate()
 	return n
+}
+
+// coordinate adds something to every section of coordination, and to those of the catalog.
+func (n *node) coordinate() {
+	n.write(checkedService(registry.Passing))
+	n.writeKV(
+		kv.CreateSession{ID: "s0", TTL: 60_000, LockDelay: 1_000_000_000, Behavior: kv.DeleteKeys},
+		linkedSession,
+		kv.KeyOp{Verb: kv.Acquire, Key: "delayed", Session: "s0"},
+		heldKey,
+		kv.Once{Key: "7c0d", Op: kv.KeyOp{Key: "once", Value: []byte("v")}},
+		kv.AcquirePermit{Kind: kv.Lock, Name: "nightly", Session: "s1", Value: []byte("v")},
+		kv.AcquirePermit{Kind: kv.Semaphore, Name: "workers", Session: "s0", Limit: 1},
+		kv.AcquirePermit{Kind: kv.Lock, Name: "nightly", Session: "s0", Wait: 60_000},
+		kv.DestroySession{ID: "s0"},
+		kv.CreateSession{ID: "s2", TTL: 60_000},
+		kv.AcquirePermit{Kind: kv.Lock, Name: "nightly", Session: "s2", Wait: 60_000},
+	)
 }
 
 func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
@@ -57,6 +77,10 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 	}
 	if f := s.registry; len(f.Links) == 0 || len(f.Senders) == 0 || len(f.Peers) == 0 || f.Leases[0].Client == 0 || f.Leases[0].Lease.ByClient == 0 {
 		t.Errorf("a part of the test's snapshot that version 3 brought is empty: %+v", s)
+	}
+	if f, k := s.registry, s.kv; f.Taken == 0 || len(f.Nodes) == 0 || len(f.Heard) == 0 || len(k.Entries) == 0 || len(k.Deletions) == 0 ||
+		len(k.Sessions) == 0 || len(k.Delays) == 0 || len(k.Permits) < 2 || len(k.Answers) == 0 {
+		t.Errorf("a section of the test's snapshot that version 4 brought is empty: %+v", s)
 	}
 }
 
@@ -205,6 +229,18 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		{"links out of order", rewrite(func(s *Snapshot) { s.registry.Links = append(s.registry.Links, s.registry.Links[0]) }), ErrCorrupt},
 		{"senders out of order", rewrite(func(s *Snapshot) { s.registry.Senders = append(s.registry.Senders, s.registry.Senders[0]) }), ErrCorrupt},
 		{"peers out of order", rewrite(func(s *Snapshot) { s.registry.Peers = append(s.registry.Peers, s.registry.Peers[0]) }), ErrCorrupt},
+		{"nodes of the catalog out of order", rewrite(func(s *Snapshot) { s.registry.Nodes = append(s.registry.Nodes, s.registry.Nodes[0]) }), ErrCorrupt},
+		{"heartbeat of no check", rewrite(func(s *Snapshot) { s.registry.Heard[0].Check = "none" }), ErrCorrupt},
+		{"keys out of order", rewrite(func(s *Snapshot) { s.kv.Entries = append(s.kv.Entries, s.kv.Entries[0]) }), ErrCorrupt},
+		{"deletions out of order", rewrite(func(s *Snapshot) { s.kv.Deletions = append(s.kv.Deletions, s.kv.Deletions[0]) }), ErrCorrupt},
+		{"sessions out of order", rewrite(func(s *Snapshot) { s.kv.Sessions = append(s.kv.Sessions, s.kv.Sessions[0]) }), ErrCorrupt},
+		{"lock-delays out of order", rewrite(func(s *Snapshot) { s.kv.Delays = append(s.kv.Delays, s.kv.Delays[0]) }), ErrCorrupt},
+		{"permits out of order", rewrite(func(s *Snapshot) { s.kv.Permits = append(s.kv.Permits, s.kv.Permits[0]) }), ErrCorrupt},
+		{"two answers under one key", rewrite(func(s *Snapshot) { s.kv.Answers = append(s.kv.Answers, s.kv.Answers[0]) }), ErrCorrupt},
+		{"key held by nobody", rewrite(func(s *Snapshot) { s.kv.Sessions = nil }), ErrCorrupt},
+		{"results of coordination for another number of operations", rewrite(func(s *Snapshot) {
+			s.nodes[0].answers[0].kv = make([]kv.Result, len(s.nodes[0].answers[0].results)+1)
+		}), ErrCorrupt},
 		{"nodes out of order", rewrite(func(s *Snapshot) { s.nodes = append(s.nodes, s.nodes[0]) }), ErrCorrupt},
 		{"answers out of order", rewrite(func(s *Snapshot) {
 			s.nodes[0].answers = append(s.nodes[0].answers, s.nodes[0].answers[0])
@@ -223,7 +259,8 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 
 func TestAnnouncedLengthsCostNoMemory(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
-	counts := header{version: snapshotVersion, counts: counts{nodes: 1 << 60, free: 1 << 60, leases: 1 << 60, peers: 1 << 60}}.append(nil)
+	counts := header{version: snapshotVersion, counts: counts{nodes: 1 << 60, free: 1 << 60, leases: 1 << 60, peers: 1 << 60,
+		heard: 1 << 60, entries: 1 << 60, onceAnswers: 1 << 60}}.append(nil)
 	for name, content := range map[string][]byte{
 		"length of a record":    huge,
 		"numbers of records":    append([]byte{byte(len(counts))}, counts...),

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -42,9 +43,11 @@ func TestLogOfAnOlderVersionGivesTheStateThatItHad(t *testing.T) {
 func TestFirstEntryOfAVersionMakesNodesEqualWhateverTheirPast(t *testing.T) {
 	settings := registry.DefaultSettings()
 	establish := AppendEstablish(nil, Establish{Node: "n1", Cluster: "c1", Settings: &settings})
-	batch := func(op registry.Op) []byte {
-		return AppendWrite(nil, registry.Stamp{}, AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{{Op: op}}))
+	batchOf := func(it Item) []byte {
+		return AppendWrite(nil, registry.Stamp{}, AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{it}))
 	}
+	batch := func(op registry.Op) []byte { return batchOf(Item{Op: op}) }
+	session := batchOf(Item{KV: kv.CreateSession{ID: "s1", TTL: 10_000}})
 	for _, c := range []struct {
 		name       string
 		past, next byte
@@ -54,6 +57,10 @@ func TestFirstEntryOfAVersionMakesNodesEqualWhateverTheirPast(t *testing.T) {
 		{"operation after version 1", 1, 2, batch(registry.Quarantine{})},
 		{"operation of version 3 after version 1", 1, 3, batch(registry.AckPeer{Peer: "dc2", Cursor: 1})},
 		{"operation of version 3 after version 2", 2, 3, batch(registry.AckPeer{Peer: "dc2", Cursor: 1})},
+		{"session after version 1", 1, 4, session},
+		{"session after version 2", 2, 4, session},
+		{"session after version 3", 3, 4, session},
+		{"check after version 3", 3, 4, batch(registry.SetCheck{Check: "none"})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			replayed, restored := NewMachine(), NewMachine()
@@ -143,5 +150,12 @@ func TestUpgradeHappensOnce(t *testing.T) {
 	n.write(registry.SetOverride{Key: registry.Key{App: "ORDERS", ID: "1"}, Status: registry.Down})
 	if got, peer := n.m.Snapshot().version, n.m.View().Peer("dc2"); got != 3 || peer.Cursor != 2 {
 		t.Errorf("version %d, peer %+v, want 3 and the cursor at 2", got, peer)
+	}
+	n.writeKV(kv.KeyOp{Key: "a"})
+	n.establish()
+	n.write(registry.SetCheck{Check: "none"}, registry.AckPeer{Peer: "dc2", Cursor: 3})
+	e, _ := n.m.KV().Get("a")
+	if got, peer := n.m.Snapshot().version, n.m.View().Peer("dc2"); got != 4 || e == nil || peer.Cursor != 3 {
+		t.Errorf("version %d, key %+v, peer %+v, want 4, the key and the cursor at 3", got, e, peer)
 	}
 }

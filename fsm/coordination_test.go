@@ -1,0 +1,260 @@
+package fsm
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// writeKV applies operations of coordination as the next batch.
+func (n *node) writeKV(ops ...kv.Op) []kv.Result {
+	n.t.Helper()
+	n.id.Seq++
+	r := n.apply(n.batchKV(ops...)).Batches[0]
+	if r.Refused || len(r.KV) != len(ops) || len(r.Results) != len(ops) {
+		n.t.Fatalf("batch %+v: got %+v, want %d results", n.id, r, len(ops))
+	}
+	return r.KV
+}
+
+func (n *node) batchKV(ops ...kv.Op) []byte {
+	items := make([]Item, len(ops))
+	for i, op := range ops {
+		items[i] = Item{KV: op}
+	}
+	return AppendBatch(nil, n.id, items)
+}
+
+// checkedService registers a service with one check that expects heartbeats.
+func checkedService(status registry.CheckStatus) registry.Op {
+	s := &registry.CatalogService{Name: "shop", ID: "web", Node: "db-1"}
+	return registry.RegisterCatalog{Node: &registry.Node{Name: "db-1", Address: "192.0.2.7"}, Service: s, Instance: instance("SHOP", "db-1:web"),
+		Checks: []*registry.Check{{Node: "db-1", ID: "alive", Service: "web", Type: "ttl", TTL: 10_000, Status: status}}}
+}
+
+var (
+	linkedSession = kv.CreateSession{ID: "s1", Node: "db-1", ServiceChecks: []string{"alive"}}
+	heldKey       = kv.KeyOp{Verb: kv.Acquire, Key: "k", Session: "s1"}
+)
+
+func TestOneCounterNumbersTheChangesOfBoth(t *testing.T) {
+	n := newNode(t)
+	n.id.Seq = 1
+	items := []Item{
+		{Op: registry.Register{Instance: instance("ORDERS", "1")}},
+		{KV: kv.KeyOp{Key: "a", Value: []byte("1")}},
+		{KV: kv.KeyOp{Verb: kv.CAS, Key: "a", Index: 77}}, // refused
+		{KV: kv.KeyOp{Key: "b"}},
+		{Op: registry.Register{Instance: instance("ORDERS", "2")}},
+		{KV: kv.KeyOp{Key: "c"}},
+	}
+	r := n.apply(AppendBatch(nil, n.id, items)).Batches[0]
+	var got []uint64
+	for i := range items {
+		got = append(got, uint64(r.Results[i].Index)+uint64(r.KV[i].Index))
+	}
+	if want := []uint64{1, 2, 0, 3, 4, 5}; !slices.Equal(got, want) {
+		t.Errorf("indexes %v, want %v", got, want)
+	}
+	if v, k := n.m.View(), n.m.KV(); v.Index() != 4 || k.Index() != 5 {
+		t.Errorf("the registry's view is at %d, that of coordination at %d, want 4 and 5: who caches documents by the former is not to lose them by a write to a key", v.Index(), k.Index())
+	}
+}
+
+func TestBatchWithoutCoordinationHasNoResultsOfIt(t *testing.T) {
+	n := newNode(t)
+	n.id.Seq = 1
+	if r := n.apply(n.batch(registry.Cancel{Key: goldenKey})).Batches[0]; r.KV != nil {
+		t.Errorf("got %+v, want none of coordination", r)
+	}
+}
+
+func TestRepeatedCoordinationHasItsAnswerAndNoEffect(t *testing.T) {
+	n := newNode(t)
+	n.id.Seq = 1
+	set := n.batchKV(kv.KeyOp{Verb: kv.CAS, Key: "a", Value: []byte("1")}, kv.Txn{Ops: []kv.KeyOp{{Verb: kv.Get, Key: "a"}}})
+	first := n.apply(set).Batches[0]
+	if !first.KV[0].OK || len(first.KV[1].Entries) != 1 {
+		t.Fatalf("got %+v, want the key set and read", first)
+	}
+	restored := NewMachine()
+	if err := restored.Restore(bytes.NewReader(snapshotOf(t, n.m))); err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range map[string]*Machine{"the same node": n.m, "one that was restored": restored} {
+		other := &node{t: t, m: m, id: n.id, index: n.index, stamp: n.stamp}
+		if again := other.apply(set).Batches[0]; !reflect.DeepEqual(again, first) || m.KV().Index() != first.KV[0].Index {
+			t.Errorf("%s: got %+v at index %d, want %+v", name, again, m.KV().Index(), first)
+		}
+	}
+}
+
+func TestLostCheckEndsItsSessionsUnderTheSameIndex(t *testing.T) {
+	for name, op := range map[string]registry.Op{
+		"turned critical":          registry.SetCheck{Node: "db-1", Check: "alive", Status: registry.Critical},
+		"deregistered":             registry.DeregisterCatalog{Node: "db-1", Check: "alive"},
+		"gone with its service":    registry.DeregisterCatalog{Node: "db-1", Service: "web"},
+		"gone with its node":       registry.DeregisterCatalog{Node: "db-1"},
+		"gone with its instance":   registry.Cancel{Key: registry.Key{App: "SHOP", ID: "db-1:web"}},
+		"registered as critical":   checkedService(registry.Critical),
+		"replaced by a Eureka one": registry.Register{Instance: instance("SHOP", "db-1:web")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.write(checkedService(registry.Passing))
+			n.writeKV(linkedSession, heldKey)
+			n.id.Seq++
+			done := n.apply(n.batch(op))
+			index := kv.Index(done.Batches[0].Results[0].Index)
+			e, _ := n.m.KV().Get("k")
+			if s, at := n.m.KV().Session("s1"); index == 0 || s != nil || at != index || e.Session != "" || e.ModifyIndex != index {
+				t.Errorf("session %+v, changed at %d, key %+v, want neither session nor holder since %d", s, at, e, index)
+			}
+			for _, topic := range []kv.Topic{{Kind: kv.SessionsTopic}, {Kind: kv.KeyTopic, Name: "k"}} {
+				if !slices.Contains(done.Touched, topic) {
+					t.Errorf("touched %+v, want %+v among them", done.Touched, topic)
+				}
+			}
+			if got := n.m.registry.Next(); got <= registry.Index(index) {
+				t.Errorf("the next index is %d, want one above %d", got, index)
+			}
+		})
+	}
+}
+
+func TestNodeThatGoesTakesItsSessionsAlong(t *testing.T) {
+	n := newNode(t)
+	n.write(checkedService(registry.Passing))
+	n.writeKV(kv.CreateSession{ID: "s1", Node: "db-1"}, kv.CreateSession{ID: "s2"})
+	n.write(registry.DeregisterCatalog{Node: "db-1"})
+	gone, _ := n.m.KV().Session("s1")
+	if other, _ := n.m.KV().Session("s2"); gone != nil || other == nil {
+		t.Errorf("sessions %+v and %+v, want only the one of the logical node", gone, other)
+	}
+}
+
+// No operation of today loses something without a change of its own.
+func TestLossWithoutAnIndexTakesOne(t *testing.T) {
+	for _, linked := range []bool{true, false} {
+		n := newNode(t)
+		n.write(checkedService(registry.Passing))
+		if linked {
+			n.writeKV(linkedSession)
+		}
+		n.m.registry.Apply(n.stamp, term, registry.FromClient, registry.SetCheck{Node: "db-1", Check: "alive", Status: registry.Critical})
+		next := n.m.registry.Next()
+		n.m.lose(term, 0)
+		want := next
+		if linked {
+			want++
+		}
+		if got := n.m.registry.Next(); got != want {
+			t.Errorf("with a session that ends: %t: the next index is %d, want %d", linked, got, want)
+		}
+	}
+}
+
+func TestCoordinationHasTheTimeOfTheRegistry(t *testing.T) {
+	n := newNode(t)
+	n.write(registry.Register{Instance: instance("ORDERS", "1")})
+	clock := n.stamp
+	for name, stamp := range map[string]registry.Stamp{
+		"back":                  {Lease: clock.Lease - 500, Wall: clock.Wall - 500},
+		"ahead by hours":        {Lease: clock.Lease + 5*3_600_000, Wall: clock.Wall},
+		"ahead by hours, alone": {Lease: clock.Lease + 5*3_600_000},
+	} {
+		n.stamp = stamp
+		s := n.writeKV(kv.CreateSession{ID: name})[0].Session
+		if s.CreatedAt != clock.Lease || s.CreatedWall != clock.Wall || n.m.KV().Lease() != clock.Lease {
+			t.Errorf("%s: created at %d and %d, at a lease clock of %d, want %+v", name, s.CreatedAt, s.CreatedWall, n.m.KV().Lease(), clock)
+		}
+	}
+	n.stamp = clock
+	n.stamp.Lease += 1500
+	if n.apply(); n.m.KV().Lease() != n.stamp.Lease {
+		t.Errorf("the lease clock is at %d after a tick, want %d", n.m.KV().Lease(), n.stamp.Lease)
+	}
+}
+
+func TestSessionsEndAtTheirTimeUnderTheLeadersEpoch(t *testing.T) {
+	n := newNode(t)
+	n.write(registry.Register{Instance: instance("ORDERS", "1")})
+	epoch := n.establish() // before the state has anything of coordination
+	n.writeKV(kv.CreateSession{ID: "s1", TTL: 5000, LockDelay: 1_000_000_000}, heldKey)
+	if due := n.m.KVDue(n.stamp.Lease+4000, 10); len(due) != 0 {
+		t.Errorf("due after 4 s: %+v, want nothing", due)
+	}
+	n.stamp.Lease += 6000
+	n.apply()
+	due := n.m.KVDue(n.stamp.Lease, 10)
+	want := kv.ExpireSession{Epoch: kv.Epoch(epoch), ID: "s1", Created: 2, RenewedAt: 1000}
+	if len(due) != 1 || due[0] != want {
+		t.Fatalf("due: %+v, want %+v", due, want)
+	}
+	stale := want
+	stale.Epoch.Index--
+	if r := n.writeKV(stale, due[0]); r[0].OK || !r[1].OK {
+		t.Errorf("got %+v, want the one of another epoch to be without effect", r)
+	}
+	if e, _ := n.m.KV().Get("k"); e.Session != "" || n.m.KV().Delayed("k") != n.stamp.Lease+1000 {
+		t.Errorf("key %+v, delayed until %d, want it free, and delayed by 1 s", e, n.m.KV().Delayed("k"))
+	}
+}
+
+func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		item Item
+		want bool
+	}{
+		{"lease", Item{Op: registry.Register{Instance: instance("ORDERS", "1")}}, true},
+		{"session with a TTL", Item{KV: kv.CreateSession{ID: "s1", TTL: 5000}}, true},
+		{"session without", Item{KV: kv.CreateSession{ID: "s1"}}, false},
+		{"key", Item{KV: kv.KeyOp{Key: "k"}}, false},
+		{"service whose check expects heartbeats", Item{Op: checkedService(registry.Passing)}, true},
+		{"service without checks", Item{Op: registry.RegisterCatalog{Service: &registry.CatalogService{Name: "orders", ID: "1"}, Instance: instance("ORDERS", "1")}}, false},
+	} {
+		n := newNode(t)
+		if n.m.NeedsClock() {
+			t.Errorf("%s: needed before", c.name)
+		}
+		n.id.Seq = 1
+		n.apply(AppendBatch(nil, n.id, []Item{c.item}))
+		if got := n.m.NeedsClock(); got != c.want {
+			t.Errorf("%s: got %t, want %t", c.name, got, c.want)
+		}
+	}
+}
+
+func TestRestoredCoordinationAsksTheRestoredRegistry(t *testing.T) {
+	n := newNode(t)
+	n.write(checkedService(registry.Passing))
+	n.writeKV(kv.KeyOp{Key: "a"})
+	restored := NewMachine()
+	if err := restored.Restore(bytes.NewReader(snapshotOf(t, n.m))); err != nil {
+		t.Fatal(err)
+	}
+	n.m = restored
+	if r := n.writeKV(linkedSession)[0]; !r.OK {
+		t.Errorf("got %+v, want a session of the node and check that the snapshot has", r)
+	}
+}
+
+func TestCoordinationBeyondTheCounterIsRefused(t *testing.T) {
+	n := newNode(t)
+	n.writeKV(kv.KeyOp{Key: "a"})
+	s := n.m.Snapshot()
+	s.registry.Taken = 0
+	var b bytes.Buffer
+	if _, err := s.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := NewMachine().Restore(&b); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got %v, want ErrCorrupt", err)
+	}
+}
