@@ -1,0 +1,359 @@
+package httpd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// newClient is Consul's official client of a node.
+func newClient(t testing.TB, n *node) *api.Client {
+	t.Helper()
+	client, err := api.NewClient(&api.Config{Address: n.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// ok fails the test if a call of the client failed.
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheOfficialClientRegistersAndSendsHeartbeats(t *testing.T) {
+	n := newCatalog(t)
+	agent, health := newClient(t, n).Agent(), newClient(t, n).Health()
+	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{
+		ID: "w1", Name: "web", Tags: []string{"a"}, Port: 80, Address: "10.0.0.7", Meta: map[string]string{"k": "v"},
+		Check: &api.AgentServiceCheck{TTL: "15s", DeregisterCriticalServiceAfter: "1m"},
+	}))
+	for _, row := range []struct {
+		beat   func(id, note string) error
+		status string
+		count  int // of services that are passing
+	}{
+		{nil, api.HealthCritical, 0},
+		{agent.PassTTL, api.HealthPassing, 1},
+		{agent.WarnTTL, api.HealthWarning, 0},
+		{agent.FailTTL, api.HealthCritical, 0},
+		{func(id, note string) error { return agent.UpdateTTL(id, note, api.HealthPassing) }, api.HealthPassing, 1},
+	} {
+		note := "it is " + row.status
+		if row.beat != nil {
+			ok(t, row.beat("service:w1", note))
+		}
+		entries, meta, err := health.Service("web", "a", true, nil)
+		ok(t, err)
+		if len(entries) != row.count || meta.LastIndex == 0 || !meta.KnownLeader || meta.DefaultACLPolicy != "allow" {
+			t.Errorf("%s: %d are passing, want %d; the answer says %+v", row.status, len(entries), row.count, meta)
+		}
+		status, info, err := agent.AgentHealthServiceByID("w1")
+		ok(t, err)
+		if status != row.status || info.AggregatedStatus != row.status || info.Service.ID != "w1" {
+			t.Errorf("the service's health is %s, %+v; want %s", status, info, row.status)
+		}
+		if row.beat != nil && info.Checks[0].Output != note {
+			t.Errorf("the output is %q, want %q", info.Checks[0].Output, note)
+		}
+		if status, _, err := agent.AgentHealthServiceByName("web"); err != nil || status != row.status {
+			t.Errorf("the name's health is %s, %v; want %s", status, err, row.status)
+		}
+	}
+	ok(t, agent.ServiceDeregister("w1"))
+	if err := agent.PassTTL("service:w1", ""); err == nil || !strings.Contains(err.Error(), `404 (Unknown check ID "service:w1"`) {
+		t.Errorf("a heartbeat after the end: %v, want 404", err)
+	}
+}
+
+func TestTheHealthOfANameIsThatOfItsWorstService(t *testing.T) {
+	n := newCatalog(t)
+	agent := newClient(t, n).Agent()
+	for _, id := range []string{"a", "b"} {
+		ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{ID: id, Name: "web", Check: &api.AgentServiceCheck{TTL: "15s", Status: "passing"}}))
+	}
+	for _, row := range []struct {
+		name string
+		act  func() error
+		want string
+		code int
+	}{
+		{"both pass", func() error { return nil }, "passing", 200},
+		{"one warns", func() error { return agent.WarnTTL("service:b", "") }, "warning", 429},
+		{"one fails", func() error { return agent.FailTTL("service:a", "") }, "critical", 503},
+		{"one is maintained", func() error { return agent.EnableServiceMaintenance("b", "") }, "maintenance", 503},
+	} {
+		ok(t, row.act())
+		got := n.call(t, "GET", "/v1/agent/health/service/name/web?format=text", "")
+		if got.status != row.code || got.body != row.want || got.header.Get("Content-Type") != "text/plain" || got.header.Get("X-Consul-Reason") != row.want {
+			t.Errorf("%s: got %d %q %v, want %d %s as text", row.name, got.status, got.body, got.header, row.code, row.want)
+		}
+	}
+	for target, want := range map[string]string{
+		"/v1/agent/health/service/name/none":           "[]",
+		"/v1/agent/health/service/name/consul":         "[]",
+		"/v1/agent/health/service/id/none":             `{"AggregatedStatus":"critical","Service":null,"Checks":null}`,
+		"/v1/agent/health/service/id/none?format=text": "ServiceId none not found",
+	} {
+		if got := n.call(t, "GET", target, ""); got.status != 404 || got.body != want {
+			t.Errorf("GET %s: got %d %s, want 404 %s", target, got.status, got.body, want)
+		}
+	}
+}
+
+func TestChecksGetTheIdsThatClientsExpect(t *testing.T) {
+	n := newCatalog(t)
+	for _, row := range []struct{ name, body, ids string }{
+		{"none", `{"Name":"x"}`, ""},
+		{"empty", `{"Name":"x","Check":{},"Checks":[]}`, ""},
+		{"one", `{"Name":"x","Check":{"TTL":"1s"}}`, "service:x"},
+		{"one in a list", `{"Name":"x","Checks":[{"TTL":"1s"}]}`, "service:x"},
+		{"two", `{"Name":"x","ID":"y","Check":{"TTL":"1s"},"Checks":[{"TTL":"2s"}]}`, "service:y:1 service:y:2"},
+		{"named", `{"Name":"x","Checks":[{"CheckID":"mine","TTL":"1s"},{"TCP":"h:1","Interval":"10s"}]}`, "mine service:x:2"},
+		{"null", `{"Name":"x","Check":null,"Checks":null}`, ""},
+	} {
+		n.must(t, "PUT", "/v1/agent/service/register", row.body)
+		got := slices.Sorted(maps.Keys(read[map[string]any](t, n, "/v1/agent/checks")))
+		if strings.Join(got, " ") != row.ids {
+			t.Errorf("%s: the checks are %q, want %q", row.name, got, row.ids)
+		}
+		for id := range read[map[string]any](t, n, "/v1/agent/services") {
+			n.must(t, "PUT", "/v1/agent/service/deregister/"+id, "")
+		}
+	}
+}
+
+func TestAServiceThatIsRegisteredAgainKeepsTheStateOfItsChecks(t *testing.T) {
+	n := newCatalog(t)
+	const register = "/v1/agent/service/register"
+	n.must(t, "PUT", register, `{"Name":"web","Checks":[{"CheckID":"a","TTL":"10s"},{"CheckID":"b","TTL":"10s"}]}`)
+	n.must(t, "PUT", "/v1/agent/check/pass/a?note=well", "")
+	for _, row := range []struct{ name, target, body, checks string }{
+		{"a check is not mentioned", register, `{"Name":"web","Check":{"CheckID":"a","TTL":"20s"}}`, "a passing well, b critical "},
+		{"checks are replaced", register + "?replace-existing-checks", `{"Name":"web","Check":{"CheckID":"a","TTL":"20s"}}`, "a passing well"},
+		{"a check is registered again", "/v1/agent/check/register", `{"ID":"a","Name":"a","TTL":"30s","ServiceID":"web"}`, "a passing well"},
+		{"a check is registered with a state", "/v1/agent/check/register", `{"ID":"a","Name":"a","TTL":"30s","ServiceID":"web","Status":"warning"}`, "a warning "},
+	} {
+		n.must(t, "PUT", row.target, row.body)
+		if got := n.checks(t, "web", "web"); got != row.checks {
+			t.Errorf("%s: checks are %q, want %q", row.name, got, row.checks)
+		}
+	}
+}
+
+func TestHTTPAndTCPChecksAreLeftToTheProber(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Checks":[
+		{"CheckID":"h","HTTP":"https://h/health","Method":"POST","Body":"hi","Header":{"B":["2","3"],"A":["1"]},"TLSSkipVerify":true,"Interval":"10ms","SuccessBeforePassing":2,"FailuresBeforeCritical":3},
+		{"CheckID":"t","TCP":"h:1","Interval":"30s","Timeout":"5s","FailuresBeforeWarning":1,"FailuresBeforeCritical":3}]}`)
+	var got []string
+	for _, id := range []string{"h", "t"} {
+		c, _ := n.view().CheckOn("", id)
+		got = append(got, fmt.Sprintf("%s %v %+v", c.Type, c.TTL, *c.Probe))
+	}
+	want := []string{
+		"http 0 {HTTP:https://h/health Method:POST Body:hi Header:[{Key:A Value:1} {Key:B Value:2} {Key:B Value:3}] SkipVerify:true TCP: Interval:1000 Timeout:10000 SuccessBeforePassing:2 FailuresBeforeWarning:3 FailuresBeforeCritical:3}",
+		"tcp 0 {HTTP: Method: Body: Header:[] SkipVerify:false TCP:h:1 Interval:30000 Timeout:5000 SuccessBeforePassing:0 FailuresBeforeWarning:1 FailuresBeforeCritical:3}",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestMaintenanceTakesServicesOutOfUse(t *testing.T) {
+	n := newCatalog(t)
+	agent := newClient(t, n).Agent()
+	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{ID: "w1", Name: "web"}))
+	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "o1")})
+	for name, id := range map[string]string{"web": "w1", "orders": "o1"} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 { // again is no change
+				ok(t, agent.EnableServiceMaintenance(id, "broken"))
+				checks, err := agent.Checks()
+				ok(t, err)
+				if c := checks["_service_maintenance:"+id]; c == nil || c.Status != "critical" || c.Notes != "broken" || c.Name != "Service Maintenance Mode" || c.Type != "maintenance" {
+					t.Errorf("the checks are %+v", checks)
+				}
+			}
+			if l, _ := n.view().ServiceOn("", id); l.Instance.Status != registry.OutOfService {
+				t.Errorf("the status is %v, want OUT_OF_SERVICE", l.Instance.Status)
+			}
+			for range 2 {
+				ok(t, agent.DisableServiceMaintenance(id))
+				if !n.passing(t, name, id) {
+					t.Error("it is not passing after maintenance")
+				}
+			}
+		})
+	}
+	ok(t, agent.EnableNodeMaintenance(""))
+	const said = "Maintenance mode is enabled for this node, but no reason was provided. This is a default message."
+	checks, err := agent.Checks()
+	ok(t, err)
+	if c := checks["_node_maintenance"]; c == nil || c.Notes != said || c.Name != "Node Maintenance Mode" {
+		t.Errorf("the checks are %+v", checks)
+	}
+	if n.passing(t, "web", "w1") || n.passing(t, "orders", "o1") {
+		t.Error("services of a node in maintenance are passing")
+	}
+	if status, _, err := agent.AgentHealthServiceByID("w1"); err != nil || status != "critical" {
+		t.Errorf("health is %s, %v", status, err)
+	}
+	ok(t, agent.DisableNodeMaintenance())
+	if !n.passing(t, "web", "w1") || !n.passing(t, "orders", "o1") {
+		t.Error("services are not passing after maintenance of the node")
+	}
+}
+
+func TestTheOfficialClientReadsTheAgent(t *testing.T) {
+	n := newCatalog(t)
+	client := newClient(t, n)
+	name, err := client.Agent().NodeName()
+	ok(t, err)
+	self, err := client.Agent().Self()
+	ok(t, err)
+	nodes, _, err := client.Catalog().Nodes(nil)
+	ok(t, err)
+	if name != "rollcall" || self["Config"]["NodeID"] != nodes[0].ID || self["Config"]["Datacenter"] != "dc1" || self["Config"]["Version"] != "1.2.3" ||
+		self["Member"]["Name"] != "n1" || self["Member"]["Addr"] != "127.0.0.1" || self["Member"]["Port"] != 7761.0 {
+		t.Errorf("node %s, agent %v, nodes %+v", name, self, nodes[0])
+	}
+	members, err := client.Agent().Members(false)
+	ok(t, err)
+	var got []string
+	for _, m := range members {
+		got = append(got, fmt.Sprint(m.Name, " ", m.Addr, ":", m.Port, " ", m.Status, " ", m.IsConsulServer(), " ", m.ACLMode()))
+	}
+	if want := []string{"n1 127.0.0.1:7761 1 true 0", "n2 127.0.0.1:7762 1 true 0", "n3 127.0.0.1:7763 4 true 0"}; !slices.Equal(got, want) {
+		t.Errorf("members are %q, want %q", got, want)
+	}
+}
+
+// The official client decodes a map of maps, and one value that is none would fail it.
+func TestEveryMemberOfTheAgentIsAnObject(t *testing.T) {
+	n := newCatalog(t)
+	for name, member := range read[map[string]json.RawMessage](t, n, "/v1/agent/self") {
+		if member[0] != '{' {
+			t.Errorf("%s is %s, want an object", name, member)
+		}
+	}
+}
+
+func TestOneServerIsOneMember(t *testing.T) {
+	config, catalog := catalogConfig()
+	config.Cluster = nil
+	n := newNode(t, config, nil)
+	catalog.memory = n.memory
+	if got := read[[]struct{ Name, Addr string }](t, n, "/v1/agent/members"); len(got) != 1 || got[0].Name != "n1" || got[0].Addr != "10.1.0.1" {
+		t.Errorf("members are %+v, want the node itself", got)
+	}
+}
+
+// What the client's own tests of the catalog do.
+func TestTheOfficialClientUsesTheCatalog(t *testing.T) {
+	n := newCatalog(t)
+	client := newClient(t, n)
+	catalog := client.Catalog()
+	registration := &api.CatalogRegistration{
+		Datacenter: "dc1", Node: "foobar", Address: "192.168.10.10", NodeMeta: map[string]string{"somekey": "somevalue"},
+		Service: &api.AgentService{ID: "redis1", Service: "redis", Tags: []string{"primary", "v1"}, Port: 8000},
+		Check:   &api.AgentCheck{Node: "foobar", CheckID: "service:redis1-a", Name: "Redis health check", Notes: "by hand", Status: api.HealthPassing, ServiceID: "redis1"},
+		Checks: api.HealthChecks{{Node: "foobar", CheckID: "service:redis1-b", Name: "Redis health check", Status: api.HealthPassing, ServiceID: "redis1",
+			Definition: api.HealthCheckDefinition{TCP: "localhost:22", IntervalDuration: 5e9}}},
+	}
+	_, err := catalog.Register(registration, nil)
+	ok(t, err)
+	node, _, err := catalog.Node("foobar", nil)
+	ok(t, err)
+	if s := node.Services["redis1"]; s == nil || s.Weights != (api.AgentWeights{Passing: 1, Warning: 1}) || node.Node.Meta["somekey"] != "somevalue" {
+		t.Errorf("the node is %+v", node)
+	}
+	for tags, want := range map[string]int{"primary": 1, "v1 primary": 1, "v2": 0, "v1 v2": 0} {
+		services, _, err := catalog.ServiceMultipleTags("redis", strings.Fields(tags), nil)
+		ok(t, err)
+		if len(services) != want {
+			t.Errorf("with the tags %s there are %d services, want %d", tags, len(services), want)
+		}
+	}
+	entries, _, err := client.Health().ServiceMultipleTags("redis", []string{"v1"}, true, nil)
+	ok(t, err)
+	if len(entries) != 1 || len(entries[0].Checks) != 2 || entries[0].Checks[1].Type != "tcp" || entries[0].Checks[1].Definition.IntervalDuration != 5e9 ||
+		!slices.Equal(entries[0].Checks[0].ServiceTags, []string{"primary", "v1"}) || entries[0].Checks.AggregatedStatus() != api.HealthPassing {
+		t.Errorf("health is %+v", entries)
+	}
+	later := *registration
+	later.Address, later.SkipNodeUpdate = "10.0.0.1", true
+	_, err = catalog.Register(&later, nil)
+	ok(t, err)
+	if node, _, _ := catalog.Node("foobar", nil); node.Node.Address != "192.168.10.10" {
+		t.Errorf("the node's address became %s", node.Node.Address)
+	}
+	_, err = catalog.Deregister(&api.CatalogDeregistration{Node: "foobar", ServiceID: "redis1"}, nil)
+	ok(t, err)
+	_, err = catalog.Deregister(&api.CatalogDeregistration{Node: "foobar"}, nil)
+	ok(t, err)
+	if node, _, err := catalog.Node("foobar", nil); node != nil || err != nil {
+		t.Errorf("the node is %+v, %v, want none", node, err)
+	}
+}
+
+// Registrars register services before their nodes.
+func TestAServiceMayBeRegisteredBeforeItsNode(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","SkipNodeUpdate":true,"Service":{"Service":"web","ID":"w1"}}`)
+	key := registry.NewKey("web", "far:w1")
+	if l, there := n.view().Lease(key); !there || l.Instance.HostName != "far" {
+		t.Errorf("the instance is %+v, want it at its node's name", l)
+	}
+	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1"}`)
+	if l, there := n.view().Lease(key); !there || l.Instance.HostName != "10.9.0.1" {
+		t.Errorf("the instance is %+v, want it at its node's address", l)
+	}
+}
+
+// Old Java clients send GET where PUT would be right.
+func TestHeartbeatsMayBeGets(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"TTL":"10s"}}`)
+	n.must(t, "GET", "/v1/agent/check/pass/service:web?note=x", "")
+	if got := n.checks(t, "web", "web"); got != "service:web passing x" {
+		t.Errorf("checks are %s", got)
+	}
+	n.must(t, "GET", "/v1/agent/check/deregister/service:web", "")
+	if got := n.checks(t, "web", "web"); got != "" {
+		t.Errorf("checks are %s, want none", got)
+	}
+}
+
+func TestALongOutputIsCut(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"10s"}`)
+	n.must(t, "PUT", "/v1/agent/check/update/c", `{"Status":"warning","Output":"`+strings.Repeat("ä", 3000)+`"}`)
+	c, _ := n.view().CheckOn("", "c")
+	if want := strings.Repeat("ä", 2048) + " ... (captured 4096 of 6000 bytes)"; c.Output != want {
+		t.Errorf("kept are %d bytes that end in %q", len(c.Output), c.Output[max(0, len(c.Output)-40):])
+	}
+}
+
+func TestRegistrationsInTheCatalogRespectTheQuota(t *testing.T) {
+	config, catalog := catalogConfig()
+	config.Limits = httpd.Limits{InstancesInApp: 1}
+	n := newNode(t, config, nil)
+	catalog.memory = n.memory
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a"}`)
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a","Port":1}`)
+	if got := n.call(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"b"}`); got.status != 429 {
+		t.Errorf("got %d %s, want 429", got.status, got.body)
+	}
+}
