@@ -79,20 +79,6 @@ func (v *View) Permits(kind Kind, name string) (*Permits, Index) {
 	return nil, max(v.shown.permits.index, 1)
 }
 
-// Permit returns what a session has of a lock or semaphore, in O(log queue): the token of its
-// acquisition (0: it holds none) and its place in the queue, from 1 (0: it is not in it).
-func (v *View) Permit(kind Kind, name, session string) (token Index, place int) {
-	sem := v.shown.permits.find(kind, name)
-	if sem == nil {
-		return 0, 0
-	}
-	m, ok := sem.members.Get(strings.ToLower(session))
-	if !ok || m.fence != 0 {
-		return m.fence, 0
-	}
-	return 0, sem.place(m.ticket)
-}
-
 // AllPermits yields locks or semaphores by name.
 func (v *View) AllPermits(kind Kind) iter.Seq[*Permits] {
 	return func(yield func(*Permits) bool) {

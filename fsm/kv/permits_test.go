@@ -402,24 +402,6 @@ func TestAllPermitsAreListedByName(t *testing.T) {
 	}
 }
 
-func TestPermitOfOneSession(t *testing.T) {
-	r := inLine(t)
-	for _, c := range []struct {
-		name, session string
-		token         Index
-		place         int
-	}{
-		{"x", s1, 104, 0},
-		{"x", strings.ToUpper(s3), 0, 2},
-		{"x", "s", 0, 0},
-		{"y", s1, 0, 0},
-	} {
-		if token, place := r.View().Permit(Lock, c.name, c.session); token != c.token || place != c.place {
-			t.Errorf("%s of %s: token %d, place %d; want %d, %d", c.session, c.name, token, place, c.token, c.place)
-		}
-	}
-}
-
 func TestWhoWaitsIsWokenAlone(t *testing.T) {
 	lock, permit := Topic{LockTopic, "x"}, func(session string) Topic {
 		return Topic{PermitTopic, PermitName(Lock, "x", session)}

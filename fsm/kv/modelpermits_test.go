@@ -1,0 +1,232 @@
+package kv_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+)
+
+type permitName struct {
+	kind kv.Kind
+	name string
+}
+
+func comparePermitNames(a, b permitName) int {
+	return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+}
+
+// modelPermits is a semaphore, and which operation gave its newest permit.
+type modelPermits struct {
+	kv.Permits
+	granted kv.Index
+}
+
+func (p *modelPermits) full() bool { return len(p.Holders)+len(p.Delays) >= int(p.Limit) }
+
+func (p *modelPermits) holder(session string) int {
+	return slices.IndexFunc(p.Holders, func(h kv.Holder) bool { return h.Session == session })
+}
+
+func (p *modelPermits) waiter(session string) int {
+	return slices.IndexFunc(p.Queue, func(w kv.Waiter) bool { return w.Session == session })
+}
+
+// over says that nothing of it lasts: nobody holds it, and waits and lock-delays have passed.
+func (p *modelPermits) over(lease int64) bool {
+	return len(p.Holders) == 0 &&
+		!slices.ContainsFunc(p.Queue, func(w kv.Waiter) bool { return w.Until >= lease }) &&
+		!slices.ContainsFunc(p.Delays, func(until int64) bool { return until > lease })
+}
+
+// permitsOf returns a copy of a semaphore that may be written.
+func (m *model) permitsOf(name permitName) (p modelPermits, there bool) {
+	p, there = m.permits[name]
+	p.Holders, p.Queue, p.Delays = slices.Clone(p.Holders), slices.Clone(p.Queue), slices.Clone(p.Delays)
+	return p, there
+}
+
+// changed stores a semaphore that an operation changed.
+func (m *model) changed(at kv.At, p modelPermits) {
+	p.ModifyIndex = at.Index
+	m.index, m.permitsIndex = at.Index, at.Index
+	name := permitName{p.Kind, p.Name}
+	m.permits[name] = p
+	if len(p.Holders)+len(p.Queue)+len(p.Delays) == 0 {
+		delete(m.permits, name)
+	}
+}
+
+// serve brings a semaphore's queue in order, and says whether that changed anything.
+func (m *model) serve(at kv.At, p *modelPermits) (changed bool) {
+	n := len(p.Queue) + len(p.Delays)
+	given := p.granted
+	p.Queue = slices.DeleteFunc(p.Queue, func(w kv.Waiter) bool {
+		_, lives := m.sessions[w.Session]
+		return w.Until < m.lease || !lives
+	})
+	if len(p.Queue) > 0 && p.granted != at.Index {
+		if p.full() && len(p.Delays) > 0 && p.Delays[0] <= m.lease {
+			p.Delays = p.Delays[1:]
+		}
+		if !p.full() {
+			w := p.Queue[0]
+			p.Queue = p.Queue[1:]
+			m.grant(at, p, w.Session, w.Value)
+		}
+	}
+	if len(p.Queue) == 0 {
+		p.Delays = slices.DeleteFunc(p.Delays, func(until int64) bool { return until <= m.lease })
+	}
+	for len(p.Queue) > 0 && !p.full() {
+		p.Delays = append(p.Delays, m.lease)
+		slices.Sort(p.Delays)
+	}
+	return len(p.Queue)+len(p.Delays) != n || p.granted != given
+}
+
+func (m *model) grant(at kv.At, p *modelPermits, session string, value []byte) {
+	p.granted = at.Index
+	p.Holders = append(p.Holders, kv.Holder{Session: session, Fence: at.Index, Since: m.lease, Wall: at.Wall, Value: value})
+}
+
+func (m *model) acquirePermit(at kv.At, op kv.AcquirePermit) kv.Result {
+	session := strings.ToLower(op.Session)
+	limit := op.Limit
+	if op.Kind == kv.Lock {
+		limit = 1
+	}
+	if op.Session == "" {
+		return kv.Result{Refusal: "missing session"}
+	}
+	if _, known := m.sessions[session]; !known {
+		return kv.Result{Refusal: fmt.Sprintf("invalid session %q", op.Session)}
+	}
+	if limit == 0 {
+		return kv.Result{Refusal: fmt.Sprintf("semaphore %q needs a limit of 1 or more, not 0", op.Name)}
+	}
+	p, there := m.permitsOf(permitName{op.Kind, op.Name})
+	if there && p.Limit != limit && !p.over(m.lease) {
+		text := "semaphore %q has limit %d, not %d: the first that acquired it set it, and it stays until nobody holds it or waits for it"
+		return kv.Result{Refusal: fmt.Sprintf(text, op.Name, p.Limit, limit), Limit: p.Limit}
+	}
+	if !there || p.over(m.lease) {
+		p = modelPermits{Permits: kv.Permits{Kind: op.Kind, Name: op.Name, Limit: limit}}
+	}
+	changed := m.serve(at, &p)
+	res := kv.Result{Limit: limit}
+	holder, waiter := p.holder(session), p.waiter(session)
+	switch {
+	case holder >= 0:
+		h := &p.Holders[holder]
+		changed = changed || !bytes.Equal(h.Value, op.Value)
+		h.Value = nonEmpty(op.Value)
+		res.OK, res.Fence = true, h.Fence
+	case waiter >= 0:
+		w := &p.Queue[waiter]
+		if op.Wait > 0 {
+			changed = changed || w.Until != m.lease+op.Wait || !bytes.Equal(w.Value, op.Value)
+			w.Until, w.Value = m.lease+op.Wait, nonEmpty(op.Value)
+		}
+		res.Place = waiter + 1
+	case len(p.Queue) == 0 && !p.full() && p.granted != at.Index:
+		m.grant(at, &p, session, nonEmpty(op.Value))
+		res.OK, res.Fence, changed = true, at.Index, true
+	case op.Wait > 0:
+		p.Queue = append(p.Queue, kv.Waiter{Session: session, Since: m.lease, Until: m.lease + op.Wait, Value: nonEmpty(op.Value)})
+		m.serve(at, &p)
+		res.Place, changed = len(p.Queue), true
+	}
+	if changed {
+		m.changed(at, p)
+	}
+	return res
+}
+
+func (m *model) releasePermit(at kv.At, op kv.ReleasePermit) kv.Result {
+	if op.Session == "" {
+		return kv.Result{Refusal: "missing session"}
+	}
+	p, _ := m.permitsOf(permitName{op.Kind, op.Name})
+	holder := p.holder(strings.ToLower(op.Session))
+	if holder < 0 || op.Index != 0 && op.Index != p.Holders[holder].Fence {
+		return kv.Result{}
+	}
+	m.free(at, p, holder, 0)
+	return kv.Result{OK: true}
+}
+
+// free takes a permit from a holder; for delay ms nobody gets it.
+func (m *model) free(at kv.At, p modelPermits, holder int, delay int64) {
+	p.Holders = slices.Delete(p.Holders, holder, holder+1)
+	if delay > 0 {
+		p.Delays = append(p.Delays, m.lease+delay)
+		slices.Sort(p.Delays)
+	}
+	m.serve(at, &p)
+	m.changed(at, p)
+}
+
+func (m *model) leaveQueue(at kv.At, op kv.LeaveQueue) kv.Result {
+	if op.Session == "" {
+		return kv.Result{Refusal: "missing session"}
+	}
+	p, _ := m.permitsOf(permitName{op.Kind, op.Name})
+	session := strings.ToLower(op.Session)
+	holder, waiter := p.holder(session), p.waiter(session)
+	switch {
+	case holder >= 0 && !op.Release:
+		return kv.Result{OK: true, Fence: p.Holders[holder].Fence}
+	case holder >= 0:
+		m.free(at, p, holder, 0)
+	case waiter >= 0:
+		p.Queue = slices.Delete(p.Queue, waiter, waiter+1)
+		m.serve(at, &p)
+		m.changed(at, p)
+	}
+	return kv.Result{}
+}
+
+func (m *model) endPermitDelay(at kv.At, op kv.EndDelay) kv.Result {
+	p, _ := m.permitsOf(permitName{op.Kind, op.Name})
+	if !slices.Contains(p.Delays, op.Until) {
+		return kv.Result{}
+	}
+	m.serve(at, &p)
+	m.changed(at, p)
+	return kv.Result{OK: true}
+}
+
+// losePermits takes from a session that ended what it holds and waits for.
+func (m *model) losePermits(at kv.At, session string, delay int64) {
+	for _, name := range slices.SortedFunc(maps.Keys(m.permits), comparePermitNames) {
+		p, _ := m.permitsOf(name)
+		switch {
+		case p.holder(session) >= 0:
+			m.free(at, p, p.holder(session), delay)
+		case p.waiter(session) >= 0:
+			m.serve(at, &p)
+			m.changed(at, p)
+		}
+	}
+}
+
+// holds says whether an acquisition lasts, and whose does now.
+func (m *model) holds(f kv.Fence, session string) (holds bool, now kv.Index) {
+	by := session
+	switch f.Kind {
+	case kv.Key:
+		by, now = m.entries[f.Name].Session, m.token(f.Name)
+	default:
+		for _, h := range m.permits[permitName{f.Kind, f.Name}].Holders {
+			if f.Kind == kv.Lock || session == h.Session || session == "" && h.Fence == f.Index {
+				by, now = h.Session, h.Fence
+			}
+		}
+	}
+	return now != 0 && now == f.Index && (session == "" || by == session), now
+}
