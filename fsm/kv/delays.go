@@ -43,8 +43,8 @@ func (s *State) delayed(key string) bool {
 	return ok && s.lease < until
 }
 
-// endDelay drops the record of a lock-delay. Of a key that is no change: who asks compares the end with
-// the clock.
+// endDelay drops the record of a lock-delay. Of a key that is no change, and a view may go on to have the
+// record: who asks compares the end with the clock.
 func (s *State) endDelay(at At, op EndDelay) Result {
 	switch {
 	case !s.leads(at, op.Epoch):
@@ -56,7 +56,6 @@ func (s *State) endDelay(at At, op EndDelay) Result {
 		return Result{}
 	}
 	s.undelay(op.Name)
-	s.shown = nil
 	return Result{OK: true}
 }
 

@@ -1,11 +1,11 @@
 package kv
 
 import (
-	"bytes"
 	"math"
 	"reflect"
 	"strings"
 	"testing"
+	"unsafe"
 )
 
 func TestFirstWriteCreatesAnEntry(t *testing.T) {
@@ -263,13 +263,51 @@ func TestConditionsOnTheirOwnAreAnswered(t *testing.T) {
 	r.no(KeyOp{Verb: CheckNotExists, Key: "a"})
 }
 
+func TestOtherFlagsAreAChange(t *testing.T) {
+	r := newRig(t)
+	r.yes(set("a", "1"))
+	if res := r.yes(KeyOp{Verb: Set, Key: "a", Value: []byte("1"), Flags: 1}); res.Index == 0 || r.entry("a").Flags != 1 {
+		t.Errorf("answered %+v, entry %+v", res, r.entry("a"))
+	}
+}
+
+func TestTimeDoesNotGoBack(t *testing.T) {
+	r := newRig(t)
+	r.Advance(r.now)
+	latest := r.now
+	r.pass(-500)
+	if s := r.session(s1); s.CreatedAt != latest || r.View().Lease() != latest {
+		t.Errorf("created at %d, the lease clock is %d, want %d", s.CreatedAt, r.View().Lease(), latest)
+	}
+}
+
+// Operations are parts of a log entry, which may be much larger than what is kept of it.
 func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
 	r := newRig(t)
-	value := []byte("first")
-	r.yes(KeyOp{Verb: Set, Key: "a", Value: value})
-	copy(value, "other")
-	if e := r.entry("a"); !bytes.Equal(e.Value, []byte("first")) {
-		t.Errorf("the value changed with the caller's memory: %q", e.Value)
+	text := "keysessionnodechecktext"
+	check := text[14:19]
+	r.nodes[CheckRef{text[10:14], check}], r.nodes[CheckRef{Node: text[10:14]}] = false, false
+	value := []byte("value")
+	s := r.yes(CreateSession{
+		ID: text[3:10], Name: text[3:10], Node: text[10:14], TTLText: text[19:],
+		Checks: []string{check}, NodeChecks: []string{check}, ServiceChecks: []string{check},
+	}).Session
+	r.yes(Once{text[:5], KeyOp{Verb: Acquire, Key: text[:3], Value: value, Session: text[3:10]}})
+	r.yes(Once{text[:6], Txn{[]KeyOp{{Verb: GetOrEmpty, Key: text[:2]}}}})
+	e := r.entry("key")
+	if unsafe.SliceData(e.Value) == unsafe.SliceData(value) {
+		t.Error("the value is kept in the operation's memory")
+	}
+	f := r.Freeze()
+	kept := []string{
+		e.Key, e.Session, s.ID, s.Name, s.Node, s.TTLText, s.Checks[0], s.NodeChecks[0], s.ServiceChecks[0],
+		f.Answers[0].Key, f.Answers[1].Key, f.Answers[1].Result.Entries[0].Key, r.Touched()[1].Name,
+	}
+	begin := uintptr(unsafe.Pointer(unsafe.StringData(text)))
+	for _, k := range kept {
+		if at := uintptr(unsafe.Pointer(unsafe.StringData(k))); at >= begin && at < begin+uintptr(len(text)) {
+			t.Errorf("%q is kept in the operation's memory", k)
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package kv
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +14,7 @@ import (
 func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lived := newLife()
-		for range rapid.IntRange(0, 30).Draw(t, "steps before") {
+		for range steps(t, "steps before") {
 			drawStep.Draw(t, "step").take(lived)
 		}
 		frozen := lived.state.Freeze()
@@ -26,7 +28,7 @@ func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 			t.Fatalf("thawed and frozen again:\n%+v\nwant\n%+v", again, frozen)
 		}
 		lived.state.Touched()
-		for range rapid.IntRange(0, 20).Draw(t, "steps after") {
+		for range steps(t, "steps after") {
 			s := drawStep.Draw(t, "step")
 			if got, want := s.take(&thawed), s.take(lived); !reflect.DeepEqual(got, want) {
 				t.Fatalf("%+v: the thawed state answers %+v, the other one %+v", s, got, want)
@@ -36,6 +38,9 @@ func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 			}
 			if got, want := thawed.state.Touched(), lived.state.Touched(); !reflect.DeepEqual(got, want) {
 				t.Fatalf("%+v: the thawed state wakes %+v, the other one %+v", s, got, want)
+			}
+			if got, want := describe(thawed.state.View()), describe(lived.state.View()); got != want {
+				t.Fatalf("%+v: the thawed state shows\n%s\nthe other one\n%s", s, got, want)
 			}
 			if got, want := thawed.state.NeedsClock(), lived.state.NeedsClock(); got != want {
 				t.Fatalf("%+v: the thawed state needs the clock: %t, the other one: %t", s, got, want)
@@ -50,7 +55,7 @@ func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 func TestFrozenStateStaysAsItWas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLife()
-		for range rapid.IntRange(0, 20).Draw(t, "steps before") {
+		for range steps(t, "steps before") {
 			drawStep.Draw(t, "step").take(l)
 		}
 		frozen := l.state.Freeze()
@@ -59,17 +64,35 @@ func TestFrozenStateStaysAsItWas(t *testing.T) {
 			t.Fatal(err)
 		}
 		view := l.state.View()
-		all, _ := view.List("")
-		for range rapid.IntRange(0, 20).Draw(t, "steps after") {
+		before := describe(view)
+		for range steps(t, "steps after") {
 			drawStep.Draw(t, "step").take(l)
 		}
 		if again := copied.Freeze(); !reflect.DeepEqual(again, frozen) {
 			t.Fatalf("the frozen state became\n%+v, want\n%+v", frozen, again)
 		}
-		if now, _ := view.List(""); !reflect.DeepEqual(now, all) {
-			t.Fatalf("the view became %+v, want %+v", now, all)
+		if now := describe(view); now != before {
+			t.Fatalf("the view became\n%s\nwant\n%s", now, before)
 		}
 	})
+}
+
+// describe tells what a view shows, but for what is live.
+func describe(v *View) string {
+	var b strings.Builder
+	entries, index := v.List("")
+	for _, e := range entries {
+		fmt.Fprintf(&b, "%+v delayed until %d\n", *e, v.Delayed(e.Key))
+	}
+	for s := range v.Sessions() {
+		fmt.Fprintf(&b, "%+v holds %v\n", *s, slices.Collect(v.Held(s.ID)))
+	}
+	for _, prefix := range []string{"a", "a/", "b"} {
+		_, index := v.List(prefix)
+		fmt.Fprintf(&b, "%s: %d, delayed until %d\n", prefix, index, v.Delayed(prefix))
+	}
+	fmt.Fprintf(&b, "keys %d at %d, sessions at %d, all at %d, lease clock %d\n", v.Len(), index, v.SessionIndex(), v.Index(), v.Lease())
+	return b.String()
 }
 
 func TestSnapshotThatLiesIsRefused(t *testing.T) {

@@ -103,7 +103,7 @@ func TestNoIndexGoesBack(t *testing.T) {
 			}
 			seen[question], answers[question] = index, answer
 		}
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+		for range steps(t, "steps") {
 			drawStep.Draw(t, "step").take(l)
 			v := l.state.View()
 			for _, prefix := range prefixes {

@@ -64,13 +64,18 @@ func (l *life) apply(op Op) Result {
 	return res
 }
 
+// steps is a number of them.
+func steps(t *rapid.T, label string) int {
+	return rapid.SampledFrom([]int{40, 20, 5, 1, 0}).Draw(t, label)
+}
+
 var (
 	drawPass    = rapid.SampledFrom([]int64{0, 0, 0, 1, 999, 2000, 5000, 10_000, 10_001, OnceFor, deletionsFor / 2})
 	drawKey     = rapid.SampledFrom([]string{"a", "a/b", "a/b/c", "a/c", "b"})
 	drawSession = rapid.SampledFrom([]string{s1, s2, s3, "0000000a-0000-0000-0000-00000000000C", ""})
 	drawVerb    = rapid.SampledFrom([]Verb{
-		Set, Set, Set, CAS, CAS, Acquire, Acquire, Acquire, Acquire, Release, Release, Get, GetOrEmpty, GetTree,
-		CheckIndex, CheckSession, CheckNotExists, Delete, Delete, DeleteCAS, DeleteTree,
+		Acquire, Acquire, Acquire, Set, Set, CAS, Delete, Release, Set, Acquire, Release, CAS, Get, GetOrEmpty, GetTree,
+		CheckIndex, CheckSession, CheckNotExists, Delete, DeleteCAS, DeleteTree,
 	})
 	drawKeyOp = rapid.Custom(func(t *rapid.T) KeyOp {
 		op := KeyOp{
@@ -116,15 +121,15 @@ var (
 	})
 	drawOp = rapid.Custom(func(t *rapid.T) Op {
 		switch rapid.IntRange(0, 11).Draw(t, "op") {
-		case 0:
-			return drawTxn.Draw(t, "txn")
-		case 1, 2:
+		case 0, 1:
 			return drawCreation.Draw(t, "creation")
-		case 3:
+		case 11:
+			return drawTxn.Draw(t, "txn")
+		case 10:
 			return DestroySession{ID: drawSession.Draw(t, "session")}
-		case 4:
+		case 9:
 			return RenewSession{ID: drawSession.Draw(t, "session")}
-		case 5:
+		case 8:
 			key := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "idempotency key")
 			return Once{Key: key, Op: drawKeyOp.Draw(t, "once")}
 		case 6, 7:
@@ -135,16 +140,16 @@ var (
 	})
 	drawStep = rapid.Custom(func(t *rapid.T) step {
 		s := step{pass: drawPass.Draw(t, "pass")}
-		switch rapid.IntRange(0, 13).Draw(t, "step") {
-		case 0:
+		switch rapid.IntRange(0, 13).Draw(t, "step") { // low numbers are drawn more often
+		case 13:
 			s.due = rapid.IntRange(1, 3).Draw(t, "due")
-		case 1:
+		case 12:
 			s.establish = true
-		case 2:
+		case 11:
 			s.lost = []CheckRef{{"", serfHealth}}
-		case 3:
+		case 10:
 			s.lost = []CheckRef{{"n", "good"}, {"n", ""}}
-		case 4: // only the clock moves
+		case 9: // only the clock moves
 		default:
 			s.op = drawOp.Draw(t, "op")
 		}
