@@ -27,6 +27,9 @@ type bubbled struct {
 func newBubbled(t *testing.T, config httpd.Config) *bubbled {
 	t.Helper()
 	n := &bubbled{memory: newMemory(), pipes: &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}}
+	if m, ok := config.Service.(*memory); ok {
+		n.memory = m
+	}
 	config.Service = n.memory
 	var err error
 	if n.handler, err = httpd.New(config); err != nil {

@@ -1,0 +1,158 @@
+package httpd_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+func TestAPathOfConsulsAPITakesItsMethodsOnly(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	for _, row := range []struct {
+		name, method, path string
+		status             int
+		allow, body        string
+	}{
+		{"another method", "POST", "/v1/kv/a", 405, "OPTIONS,GET,PUT,DELETE", "method POST not allowed"},
+		{"an unknown method", "BREW", "/v1/session/create", 405, "OPTIONS,PUT", "method BREW not allowed"},
+		{"a GET of a write", "GET", "/v1/session/renew/x", 405, "OPTIONS,PUT", "method GET not allowed"},
+		{"OPTIONS", "OPTIONS", "/v1/kv/a/b", 200, "OPTIONS,GET,PUT,DELETE", ""},
+		{"HEAD goes with GET", "HEAD", "/v1/session/list", 200, "", "[]"}, // net/http drops the body
+		{"a path that is not served", "GET", "/v1/acl/tokens", 404, "", "this is no path of the part of Consul's API that is served here"},
+		{"OPTIONS of it", "OPTIONS", "/v1/acl/tokens", 404, "", "this is no path of the part of Consul's API that is served here"},
+		{"nothing", "GET", "/v1/", 404, "", "this is no path of the part of Consul's API that is served here"},
+		{"no slash behind", "GET", "/v1/kv", 404, "", "this is no path of the part of Consul's API that is served here"},
+	} {
+		got := c.ask(row.method, row.path, "")
+		if got.status != row.status || got.header.Get("Allow") != row.allow || got.body != row.body {
+			t.Errorf("%s: %s %s: got %d, Allow %q, %q; want %d, %q, %q", row.name, row.method, row.path, got.status, got.header.Get("Allow"), got.body, row.status, row.allow, row.body)
+		}
+	}
+	for _, path := range []string{"/v1/rollcall/nothing", "/v1//rollcall/nothing", "/v1/rollcall/fence/x?index=1&kind=x"} {
+		if got := c.get(path); !json.Valid([]byte(got.body)) {
+			t.Errorf("%s, which is our own: got %d %q, want JSON", path, got.status, got.body)
+		}
+	}
+}
+
+func TestWhatConsulsClientsSendBesideIsIgnored(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	got := c.ask("PUT", "/v1/kv/a?token=t&ns=n&partition=p&near=x&peer=y&merge-central-config&pretty", "v", "X-Consul-Token: secret")
+	if got.status != 200 || got.body != "true" {
+		t.Errorf("a write: got %d %s", got.status, got.body)
+	}
+	if got := c.get("/v1/kv/a?token=t&near=_agent&keys"); got.body != `["a"]` {
+		t.Errorf("a read: got %d %s", got.status, got.body)
+	}
+	if got := c.get("/v1/kv/a?keys&pretty"); got.body != "[\n    \"a\"\n]\n" {
+		t.Errorf("indented: got %q", got.body)
+	}
+}
+
+func TestOtherDatacentersHaveNoPath(t *testing.T) {
+	for _, row := range []struct{ configured, own string }{{"", "dc1"}, {"north", "north"}} {
+		c := newCoordinated(t, httpd.Config{Datacenter: row.configured})
+		for _, path := range []string{"/v1/status/leader", "/v1/status/peers", "/v1/session/list", "/v1/kv/?keys"} {
+			sep := "?"
+			if strings.Contains(path, "?") {
+				sep = "&"
+			}
+			for _, dc := range []string{"", row.own} {
+				if got := c.get(path + sep + "dc=" + dc); got.status != 200 {
+					t.Errorf("%s of %q: got %d %s, want 200", path, dc, got.status, got.body)
+				}
+			}
+			if got := c.get(path + sep + "dc=other"); got.status != 500 || got.body != "No path to datacenter" {
+				t.Errorf("%s elsewhere: got %d %s, want 500 No path to datacenter", path, got.status, got.body)
+			}
+		}
+	}
+}
+
+func TestTheClustersStateIsTold(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	if got := c.get("/v1/status/leader"); got.status != 200 || got.body != `"10.0.0.1:7761"` || got.header.Get("Content-Type") != "application/json" {
+		t.Errorf("the leader: got %d %s as %q", got.status, got.body, got.header.Get("Content-Type"))
+	}
+	if got := c.get("/v1/status/peers"); got.body != `["10.0.0.1:7761","10.0.0.2:7761"]` {
+		t.Errorf("the voters: got %d %s", got.status, got.body)
+	}
+}
+
+// Every route of coordination, whoever adds one.
+func TestWithoutConsensusEveryRouteOfCoordinationSaysWhy(t *testing.T) {
+	h, err := httpd.New(httpd.Config{Service: newMemory(), WithoutConsensus: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &coordinated{handler: h}
+	asked := 0
+	for _, route := range h.Routes(t) {
+		method, path, _ := strings.Cut(route, " ")
+		if !coordinates(path) {
+			continue
+		}
+		asked++
+		got := c.ask(method, strings.NewReplacer("{", "x", "}", "").Replace(path), "")
+		if got.status != http.StatusNotImplemented || !strings.Contains(got.body, "mode cp") || !strings.Contains(got.body, "no lock could be exclusive") {
+			t.Errorf("%s: got %d %q, want 501 and why", route, got.status, got.body)
+		}
+	}
+	if asked < 30 {
+		t.Errorf("only %d routes were asked", asked)
+	}
+	if got := c.ask("GET", "/v1/acl/list", ""); got.status != http.StatusNotFound {
+		t.Errorf("a path that is not served: got %d", got.status)
+	}
+}
+
+func coordinates(path string) bool {
+	if rest, own := strings.CutPrefix(path, "/v1/rollcall/"); own {
+		first, _, _ := strings.Cut(rest, "/")
+		return first == "sessions" || first == "locks" || first == "semaphores" || first == "fence"
+	}
+	return strings.HasPrefix(path, "/v1/")
+}
+
+func TestErrorsOfCoordinationHaveTheStatusesOfTheirAPI(t *testing.T) {
+	for _, row := range []struct {
+		name       string
+		err        error
+		status     int // of a write in Consul's API
+		text       string
+		own        int // of one in ours
+		wants      string
+		unknown    bool
+		readStatus int
+		readText   string
+	}{
+		{"no leader", registry.ErrNoLeader, 500, "No cluster leader", 503, "no leader", false, 500, "No cluster leader"},
+		{"shutting down", registry.ErrClosed, 500, "this node is shutting down; ask another one", 503, "shutting down", false, 500, "this node is shutting down; ask another one"},
+		{"unknown outcome", registry.ErrUnknownOutcome, 504, "nobody knows whether the operation took effect; read before trying again", 504, "nobody knows", true, 504, ""},
+		{"too large", registry.ErrTooLarge, 413, "Request Entity Too Large", 413, "Too Large", false, 413, ""},
+		{"something else", http.ErrBodyNotAllowed, 500, "", 500, "Internal Server Error", false, 500, ""},
+	} {
+		bubble(t, func(t *testing.T) {
+			c := newCoordinated(t, httpd.Config{})
+			c.kv.fail(row.err)
+			got := c.ask("PUT", "/v1/kv/a", "")
+			if got.status != row.status || got.body != row.text || (got.header.Get("X-Rollcall-Outcome") == "unknown") != row.unknown {
+				t.Errorf("%s: got %d %q, outcome %q; want %d %q", row.name, got.status, got.body, got.header.Get("X-Rollcall-Outcome"), row.status, row.text)
+			}
+			got = c.ask("POST", "/v1/rollcall/sessions", "")
+			if got.status != row.own || !strings.Contains(got.body, row.wants) || !json.Valid([]byte(got.body)) {
+				t.Errorf("%s, ours: got %d %q, want %d and %q", row.name, got.status, got.body, row.own, row.wants)
+			}
+			if row.readText == "" {
+				return
+			}
+			if got := c.get("/v1/kv/a"); got.status != row.readStatus || got.body != row.readText {
+				t.Errorf("%s, a read: got %d %q, want %d %q", row.name, got.status, got.body, row.readStatus, row.readText)
+			}
+		})
+	}
+}
