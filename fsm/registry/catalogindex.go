@@ -1,7 +1,5 @@
 package registry
 
-import "slices"
-
 // recatalog keeps services and checks findable, and notes which checks were lost, where l takes the
 // place of old, the lease of the same key. Either may be the zero Lease.
 func (r *Registry) recatalog(old, l *Lease) {
@@ -50,7 +48,7 @@ func (r *Registry) renode(old, n *Node) {
 // and is about to leave.
 func (r *Registry) enterChecks(before, after []*Check, of Key) {
 	for _, c := range after {
-		if !slices.Contains(before, c) {
+		if at, ok := findCheck(before, c.ID); !ok || before[at] != c {
 			r.enterCheck(c, of)
 		}
 	}

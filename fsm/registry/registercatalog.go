@@ -28,11 +28,13 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 		return Result{Outcome: why}
 	}
 	c.noteFormer()
-	c.registerNode()
+	renoded := c.registerNode()
 	c.registerChecks()
 	c.registerService()
 	c.takeFormer()
-	c.follow(origin, c.node)
+	if renoded { // else none of its services, which may be all there are, has anything to follow
+		c.follow(origin, c.node)
+	}
 	c.hearChecks()
 	if r.index > before {
 		c.res.Index = r.index
@@ -127,31 +129,35 @@ func hasCheck(checks []*Check, id string) bool {
 	return ok
 }
 
-// registerNode enters the node and its checks, if something of them is new.
-func (c *cataloging) registerNode() {
-	old, known := c.tables.catalog.nodes.Get(c.node)
-	n := Node{CreateIndex: c.Next(), ModifyIndex: c.Next()}
-	switch given := c.op.Node; {
-	case known && (c.op.KeepNode || c.node == "" || given.same(old)):
-		n = *old
-	case c.node != "":
-		n = *given
-		n.CreateIndex, n.ModifyIndex = c.Next(), c.Next()
-		if known {
-			n.CreateIndex = old.CreateIndex
-		}
+// registerNode enters the node and its checks, if something of them is new, and says whether it was.
+func (c *cataloging) registerNode() bool {
+	old, _ := c.tables.catalog.nodes.Get(c.node)
+	n := c.nodeAfter(old)
+	checks, changed := c.merge(n.Checks, "")
+	if !changed && (n == old || c.node == "") {
+		return false
 	}
-	if known {
-		n.Checks = old.Checks
-	} else {
-		n.Checks = nil
+	entered := *n
+	entered.Checks = checks
+	c.renode(old, &entered)
+	return true
+}
+
+// nodeAfter is the node with the checks that it has, itself if nothing else of it is new; old is nil if
+// it was not there.
+func (c *cataloging) nodeAfter(old *Node) *Node {
+	if old != nil && (c.op.KeepNode || c.node == "" || c.op.Node.same(old)) {
+		return old
 	}
-	var changed bool
-	n.Checks, changed = c.merge(n.Checks, "")
-	if !changed && (known && n.ModifyIndex == old.ModifyIndex || !known && c.node == "") {
-		return
+	var n Node
+	if c.node != "" {
+		n = *c.op.Node
 	}
-	c.renode(old, &n)
+	n.Checks, n.CreateIndex, n.ModifyIndex = nil, c.Next(), c.Next()
+	if old != nil {
+		n.Checks, n.CreateIndex = old.Checks, old.CreateIndex
+	}
+	return &n
 }
 
 // same compares two nodes in what was registered, without their checks.
@@ -180,7 +186,7 @@ func (c *cataloging) registerService() {
 	}
 	service.Checks, _ = c.merge(c.kept(service.Checks), s.ID)
 	in := c.addressed(&service, c.op.Instance)
-	if before.Service != nil && before.Key() == key && s.same(before.Service) && in.sameAs(before.Instance) {
+	if before.Service != nil && before.Key() == key && s.same(before.Service) && in.sameAs(c.addressed(&service, before.Instance)) {
 		c.keepService(before, service.Checks)
 		return
 	}

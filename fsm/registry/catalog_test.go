@@ -1,0 +1,559 @@
+package registry
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var web1 = Key{"WEB", "web-1"}
+
+// service is a service as the agent's API registers it: on the logical node, with these checks.
+func service(name, id string, checks ...*Check) RegisterCatalog {
+	return serviceOn("", name, id, checks...)
+}
+
+// serviceOn is a service as the catalog's API registers it, with its node.
+func serviceOn(node, name, id string, checks ...*Check) RegisterCatalog {
+	s := &CatalogService{Name: name, ID: id, Port: 80}
+	op := RegisterCatalog{Service: s, Instance: serviceInstance(node, s), Checks: checks}
+	if node != "" {
+		op.Node = &Node{Name: node, Address: "10.0.0.1"}
+	}
+	return op
+}
+
+// checkOf is a check of a service, "" for one of a node.
+func checkOf(service, id string, status CheckStatus) *Check {
+	return &Check{ID: id, Service: service, Name: id, Status: status}
+}
+
+// catalog registers and fails the test unless that is done.
+func (g *rig) catalog(op RegisterCatalog) Result {
+	g.t.Helper()
+	res := g.client(op)
+	if res.Outcome != Done {
+		g.t.Fatalf("register %+v: %+v, want it done", op, res)
+	}
+	return res
+}
+
+// say sets a check of the logical node.
+func (g *rig) say(check string, status CheckStatus, output string) Result {
+	g.t.Helper()
+	res := g.client(SetCheck{Check: check, Status: status, Output: output})
+	if res.Outcome != Done {
+		g.t.Fatalf("check %s to %d: %+v, want it done", check, status, res)
+	}
+	return res
+}
+
+func (g *rig) check(node, id string) *Check {
+	g.t.Helper()
+	c, ok := g.View().CheckOn(node, id)
+	if !ok {
+		g.t.Fatalf("node %q has no check %s", node, id)
+	}
+	return c
+}
+
+func TestStatusOfAServiceFollowsFromChecksOfItAndItsNode(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		checks []*Check
+		want   Status
+	}{
+		{"no checks", nil, Up},
+		{"passing", []*Check{checkOf("web-1", "a", Passing)}, Up},
+		{"warning", []*Check{checkOf("web-1", "a", Passing), checkOf("web-1", "b", Warning)}, Up},
+		{"one critical", []*Check{checkOf("web-1", "a", Passing), checkOf("web-1", "b", Critical)}, Down},
+		{"its node is critical", []*Check{checkOf("web-1", "a", Passing), checkOf("", "n", Critical)}, Down},
+		{"in maintenance", []*Check{checkOf("web-1", ServiceMaintenance+"web-1", Critical)}, OutOfService},
+		{"maintenance is worse than critical", []*Check{checkOf("web-1", "z", Critical), checkOf("web-1", ServiceMaintenance+"web-1", Critical)}, OutOfService},
+		{"its node is in maintenance", []*Check{checkOf("web-1", "a", Critical), checkOf("", NodeMaintenance, Critical)}, OutOfService},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.catalog(service("web", "web-1", tt.checks...))
+			if got := g.status(web1); got != tt.want {
+				t.Errorf("registered at once: %s, want %s", got, tt.want)
+			}
+			g = newRig(t)
+			g.catalog(service("web", "web-1"))
+			for _, c := range tt.checks {
+				g.catalog(RegisterCatalog{Checks: []*Check{c}})
+			}
+			if got := g.status(web1); got != tt.want {
+				t.Errorf("one check after another: %s, want %s", got, tt.want)
+			}
+			for _, c := range tt.checks {
+				g.client(DeregisterCatalog{Check: c.ID})
+			}
+			if got := g.status(web1); got != Up {
+				t.Errorf("all checks deregistered: %s, want UP", got)
+			}
+			if n, ok := g.View().Node(""); ok {
+				t.Errorf("the logical node is still there without checks: %+v", n)
+			}
+		})
+	}
+}
+
+func TestWhatIsRegisteredAsItWasTakesNoIndex(t *testing.T) {
+	check := checkOf("web-1", "a", Critical)
+	check.Output, check.Probe = "refused", &Probe{HTTP: "http://10.0.0.1/", Header: []Pair{{"a", "b"}}, Interval: 1000}
+	op := serviceOn("n1", "web", "web-1", check, checkOf("", "n", Passing))
+	op.Node.Meta, op.Service.Tags, op.Service.Locality = []Pair{{"k", "v"}}, []string{"blue"}, []byte(`{}`)
+	for _, tt := range []struct {
+		name   string
+		change func(op *RegisterCatalog)
+		moves  []string // whose ModifyIndex
+	}{
+		{"the same", func(*RegisterCatalog) {}, nil},
+		{"the node's address", func(op *RegisterCatalog) { op.Node.Address = "10.0.0.2" }, []string{"node"}},
+		{"the node's metadata", func(op *RegisterCatalog) { op.Node.Meta = nil }, []string{"node"}},
+		{"a node that is to stay as it is", func(op *RegisterCatalog) { op.Node.Address, op.KeepNode = "10.0.0.2", true }, nil},
+		{"tags", func(op *RegisterCatalog) { op.Service.Tags = []string{"green"} }, []string{"service"}},
+		{"metadata", func(op *RegisterCatalog) { op.Instance.Metadata = []Pair{{"k", "v"}} }, []string{"service"}},
+		{"port", func(op *RegisterCatalog) { op.Service.Port = 81 }, []string{"service"}},
+		{"a check's output", func(op *RegisterCatalog) { op.Checks[0].Output = "timeout" }, []string{"check"}},
+		{"a check's probe", func(op *RegisterCatalog) { op.Checks[0].Probe = &Probe{TCP: "10.0.0.1:1"} }, []string{"check"}},
+		{"a state that is to stay", func(op *RegisterCatalog) { op.Checks[0].Status, op.KeepStatus = Passing, true }, nil},
+		{"the node's check", func(op *RegisterCatalog) { op.Checks[1].Notes = "x" }, []string{"node's check"}},
+		{"fewer checks", func(op *RegisterCatalog) { op.Checks = nil }, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			first := g.catalog(deepCopy(op))
+			index := g.View().Index()
+			again := deepCopy(op)
+			tt.change(&again)
+			res := g.catalog(again)
+			if moved := g.View().Index() > index; moved != (tt.moves != nil) || (res.Index > 0) != moved {
+				t.Errorf("index %d after %d, result %+v; want a change: %t", g.View().Index(), index, res, tt.moves != nil)
+			}
+			if res.Handle != first.Handle {
+				t.Errorf("handle %+v, want that of before, %+v", res.Handle, first.Handle)
+			}
+			l := g.lease(Key{"WEB", "n1:web-1"})
+			n, _ := g.View().Node("n1")
+			for what, at := range map[string][2]Index{
+				"node": {n.CreateIndex, n.ModifyIndex}, "service": {l.Service.CreateIndex, l.Service.ModifyIndex},
+				"check":        {g.check("n1", "a").CreateIndex, g.check("n1", "a").ModifyIndex},
+				"node's check": {g.check("n1", "n").CreateIndex, g.check("n1", "n").ModifyIndex},
+			} {
+				if moved := at[1] > index; at[0] > index || moved != slices.Contains(tt.moves, what) {
+					t.Errorf("%s: created at %d, modified at %d; before it was %d, want it modified: %t", what, at[0], at[1], index, !moved)
+				}
+			}
+		})
+	}
+}
+
+// deepCopy copies as far as a test may change.
+func deepCopy(op RegisterCatalog) RegisterCatalog {
+	if op.Node != nil {
+		n := *op.Node
+		op.Node = &n
+	}
+	s, i := *op.Service, *op.Instance
+	op.Service, op.Instance, op.Checks = &s, &i, slices.Clone(op.Checks)
+	for at, c := range op.Checks {
+		d := *c
+		op.Checks[at] = &d
+	}
+	return op
+}
+
+func TestRegistrationIsRefusedAsAWhole(t *testing.T) {
+	tests := []struct {
+		name   string
+		before []Op
+		op     RegisterCatalog
+		want   Outcome
+	}{
+		{"a check of no service", nil, RegisterCatalog{Checks: []*Check{checkOf("web-1", "a", Passing)}}, UnknownService},
+		{"with a service, a check of another one", nil, service("web", "web-1", checkOf("web-2", "a", Passing)), UnknownService},
+		{"a check of a service on another node", []Op{serviceOn("n1", "web", "web-1")},
+			RegisterCatalog{Node: &Node{Name: "n2"}, Checks: []*Check{checkOf("web-1", "a", Passing)}}, UnknownService},
+		{"a check of an instance that has a lease", []Op{Register{instance(web1, Up, 100)}},
+			RegisterCatalog{Checks: []*Check{checkOf("web-1", "a", Passing)}}, UnknownService},
+		{"another spelling", []Op{service("web", "web-1")}, service("Web", "web-2"), NameTaken},
+		{"another spelling of one in quarantine", []Op{service("web", "web-1"), Quarantine{Key: web1, For: 1000}}, service("Web", "web-2"), NameTaken},
+		{"not lower case, beside an instance that has a lease", []Op{Register{instance(web1, Up, 100)}}, service("Web", "web-2"), NameTaken},
+		{"not lower case, as the first", nil, service("Web", "web-1"), Done},
+		{"the spelling of the other ones", []Op{service("Web", "web-1")}, service("Web", "web-2"), Done},
+		{"the spelling of the other ones, beside one that has a lease", []Op{service("Web", "web-1"), Register{instance(Key{"WEB", "3"}, Up, 100)}},
+			service("Web", "web-2"), Done},
+		{"another spelling, in the place of the only one", []Op{service("web", "web-1")}, service("Web", "web-1"), Done},
+		{"not lower case, in the place of the only instance with a lease", []Op{Register{instance(web1, Up, 100)}}, service("Web", "web-1"), Done},
+		{"another spelling after all have gone", []Op{service("web", "web-1"), Cancel{web1}}, service("Web", "web-2"), Done},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			for _, op := range tt.before {
+				g.client(op)
+			}
+			g.Advance(g.now)
+			before := g.Freeze()
+			if res := g.client(tt.op); res.Outcome != tt.want {
+				t.Fatalf("got %+v, want outcome %d", res, tt.want)
+			}
+			if after := g.Freeze(); tt.want != Done && !reflect.DeepEqual(after, before) {
+				t.Errorf("refused, and something is left of it:\n%+v\nwas\n%+v", after, before)
+			}
+		})
+	}
+}
+
+func TestServiceOfTheSameIDUnderAnotherNameReplacesItAndKeepsItsChecks(t *testing.T) {
+	g := newRig(t)
+	ttl := checkOf("s1", "ttl", Critical)
+	ttl.TTL = 10_000
+	g.catalog(service("web", "s1", ttl))
+	g.say("ttl", Passing, "fine")
+	heard := g.View().Heard(g.check("", "ttl"))
+	created := g.lease(Key{"WEB", "s1"}).Service.CreateIndex
+	g.Lost()
+	g.pass(3000)
+
+	index := g.View().Index()
+	g.catalog(service("shop", "s1"))
+	wantKeys(t, "leases", keysOf(g.View().Leases()), Key{"SHOP", "s1"})
+	if rec, ok := g.View().Removal(Key{"WEB", "s1"}); !ok || rec.Kind != Canceled || rec.Lease.Changed <= index {
+		t.Errorf("record of the old name: %+v %t, want it canceled", rec, ok)
+	}
+	l := g.lease(Key{"SHOP", "s1"})
+	if l.Service.CreateIndex != created || len(l.Service.Checks) != 1 || g.check("", "ttl").Status != Passing {
+		t.Errorf("service %+v with check %+v, want it created at %d with the check that it had", l.Service, g.check("", "ttl"), created)
+	}
+	if got := g.View().Heard(g.check("", "ttl")); got != heard {
+		t.Errorf("last heartbeat at %d, want that of before, %d", got, heard)
+	}
+	if lost := g.Lost(); len(lost) > 0 {
+		t.Errorf("lost %+v, want nothing", lost)
+	}
+}
+
+func TestChecksNotMentionedStayUnlessTheyAreToBeReplaced(t *testing.T) {
+	for _, replace := range []bool{false, true} {
+		g := newRig(t)
+		g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing), checkOf("web-1", "b", Critical), checkOf("", "n", Passing)))
+		op := service("web", "web-1", checkOf("web-1", "a", Passing))
+		op.ReplaceChecks = replace
+		g.Lost()
+		g.catalog(op)
+		want, lost := []string{"a", "b"}, []LostCheck(nil)
+		if replace {
+			want, lost = []string{"a"}, []LostCheck{{"", "b"}}
+		}
+		var got []string
+		for _, c := range g.lease(web1).Service.Checks {
+			got = append(got, c.ID)
+		}
+		if !slices.Equal(got, want) || !slices.Equal(g.Lost(), lost) {
+			t.Errorf("replacing %t: checks %v, want %v, and %v lost", replace, got, want, lost)
+		}
+		if _, ok := g.View().CheckOn("", "n"); !ok {
+			t.Errorf("replacing %t: the node's check went", replace)
+		}
+	}
+}
+
+func TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor(t *testing.T) {
+	two := func(g *rig) {
+		g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+		g.catalog(service("web", "web-2"))
+	}
+	web2 := Key{"WEB", "web-2"}
+	for _, tt := range []struct {
+		name string
+		op   RegisterCatalog
+		want map[Key]Status
+	}{
+		{"to another service", RegisterCatalog{Checks: []*Check{checkOf("web-2", "a", Critical)}}, map[Key]Status{web1: Up, web2: Down}},
+		{"to its node", RegisterCatalog{Checks: []*Check{checkOf("", "a", Critical)}}, map[Key]Status{web1: Down, web2: Down}},
+		{"to its node, when its service registers again", service("web", "web-1", checkOf("", "a", Critical)), map[Key]Status{web1: Down, web2: Down}},
+		{"to a service that is registered with it", service("web", "web-3", checkOf("web-3", "a", Critical)), map[Key]Status{web1: Up, web2: Up, {"WEB", "web-3"}: Down}},
+		{"given twice: the last counts", RegisterCatalog{Checks: []*Check{checkOf("", "a", Critical), checkOf("web-2", "a", Critical)}}, map[Key]Status{web1: Up, web2: Down}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			two(g)
+			created := g.check("", "a").CreateIndex
+			g.Lost()
+			g.catalog(tt.op)
+			for key, want := range tt.want {
+				if got := g.status(key); got != want {
+					t.Errorf("%s is %s, want %s", key, got, want)
+				}
+			}
+			if c := g.check("", "a"); c.CreateIndex != created || c.Service != tt.op.Checks[len(tt.op.Checks)-1].Service {
+				t.Errorf("check %+v, want it of the same CreateIndex, %d, of what it was registered for", c, created)
+			}
+			if lost := g.Lost(); len(lost) > 0 {
+				t.Errorf("lost %+v, want nothing: the check is there", lost)
+			}
+			if err := check(g.Registry); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestServicesOfANodeTakeItsAddressUnlessTheyHaveTheirOwn(t *testing.T) {
+	g := newRig(t)
+	g.catalog(serviceOn("n1", "web", "web-1"))
+	own := serviceOn("n1", "web", "web-2")
+	own.Service.Address, own.Instance.IPAddr, own.Instance.HostName = "10.9.9.9", "10.9.9.9", "10.9.9.9"
+	g.catalog(own)
+	dirty := g.lease(Key{"WEB", "n1:web-1"}).Instance.LastDirty
+	g.catalog(RegisterCatalog{Node: &Node{Name: "n1", Address: "10.0.0.7"}})
+	moved, stays := g.lease(Key{"WEB", "n1:web-1"}).Instance, g.lease(Key{"WEB", "n1:web-2"}).Instance
+	if moved.IPAddr != "10.0.0.7" || moved.HostName != "10.0.0.7" || moved.LastDirty <= dirty {
+		t.Errorf("instance %+v, want the node's new address, and newer for other servers", moved)
+	}
+	if stays.IPAddr != "10.9.9.9" {
+		t.Errorf("instance with an address of its own: %+v", stays)
+	}
+	g.catalog(RegisterCatalog{Node: &Node{Name: "n1"}})
+	if got := g.lease(Key{"WEB", "n1:web-1"}).Instance.IPAddr; got != "n1" {
+		t.Errorf("address %q of a node without one, want its name", got)
+	}
+}
+
+func TestDeregistrationRemovesWhatItNames(t *testing.T) {
+	prepare := func(t *testing.T) *rig {
+		g := newRig(t)
+		g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical), checkOf("", "n", Passing)))
+		g.catalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", Critical), checkOf("", "n", Passing)))
+		g.register(instance(orders1, Up, 100))
+		g.register(instance(Key{"ORDERS", "twice"}, Up, 100))
+		g.register(instance(Key{"BILLING", "twice"}, Up, 100))
+		g.register(instance(Key{"BILLING", "web-1"}, Up, 100))
+		g.Lost()
+		return g
+	}
+	onN1 := Key{"WEB", "n1:web-1"}
+	for _, tt := range []struct {
+		name string
+		op   DeregisterCatalog
+		want Outcome
+		gone []Key
+		lost []LostCheck
+	}{
+		{"a service", DeregisterCatalog{Service: "web-1"}, Done, []Key{web1}, []LostCheck{{"", "a"}}},
+		{"a service of another node", DeregisterCatalog{Node: "n1", Service: "web-1"}, Done, []Key{onN1}, []LostCheck{{"n1", "a"}}},
+		{"a service wins over a check", DeregisterCatalog{Service: "web-1", Check: "n"}, Done, []Key{web1}, []LostCheck{{"", "a"}}},
+		{"an instance that has a lease", DeregisterCatalog{Service: "orders-1"}, Done, []Key{orders1}, nil},
+		{"an instance that has a lease, of a node", DeregisterCatalog{Node: "n1", Service: "orders-1"}, NotFound, nil, nil},
+		{"one of two instances of an id", DeregisterCatalog{Service: "twice"}, NotFound, nil, nil},
+		{"by an instance's id where the service has another", DeregisterCatalog{Service: "n1:web-1"}, NotFound, nil, nil},
+		{"no service", DeregisterCatalog{Service: "x"}, NotFound, nil, nil},
+		{"a check", DeregisterCatalog{Check: "a"}, Done, nil, []LostCheck{{"", "a"}}},
+		{"a node's check", DeregisterCatalog{Node: "n1", Check: "n"}, Done, nil, []LostCheck{{"n1", "n"}}},
+		{"no check", DeregisterCatalog{Check: "x"}, NotFound, nil, nil},
+		{"a node", DeregisterCatalog{Node: "n1"}, Done, []Key{onN1}, []LostCheck{{"n1", "a"}, {"n1", "n"}, {"n1", ""}}},
+		{"no node", DeregisterCatalog{Node: "n2"}, NotFound, nil, nil},
+		{"nothing", DeregisterCatalog{}, NotFound, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := prepare(t)
+			before := keysOf(g.View().Leases())
+			index := g.View().Index()
+			res := g.client(tt.op)
+			if res.Outcome != tt.want || (res.Index > index) != (tt.want == Done) {
+				t.Errorf("got %+v, want outcome %d", res, tt.want)
+			}
+			wantKeys(t, "left", keysOf(g.View().Leases()), slices.DeleteFunc(before, func(k Key) bool { return slices.Contains(tt.gone, k) })...)
+			if lost := g.Lost(); !slices.Equal(lost, tt.lost) {
+				t.Errorf("lost %v, want %v", lost, tt.lost)
+			}
+			for _, key := range tt.gone {
+				if rec, ok := g.View().Removal(key); !ok || rec.Kind != Canceled {
+					t.Errorf("%s left the record %+v (%t), want it canceled", key, rec, ok)
+				}
+			}
+			if err := check(g.Registry); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Instances registered through either API that have one id: the one of Consul's API is meant first.
+func TestServiceIsFoundByItsIDHoweverItWasRegistered(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.register(instance(Key{"A", "x"}, Up, 100))
+	g.register(instance(Key{"B", "x"}, Up, 100))
+	g.catalog(serviceOn("n1", "web", "x"))
+	want := func(node, id string, key Key, ambiguous bool) {
+		t.Helper()
+		l, twice := g.View().ServiceOn(node, id)
+		if twice != ambiguous || (l == nil) != (key == Key{}) || l != nil && l.Key() != key {
+			t.Errorf("service %q of node %q is %v, ambiguous: %t; want %s, %t", id, node, l, twice, key, ambiguous)
+		}
+	}
+	want("", "orders-1", orders1, false)
+	want("", "x", Key{}, true)
+	want("n1", "x", Key{"WEB", "n1:x"}, false)
+	want("", "n1:x", Key{}, false)
+	want("n1", "orders-1", Key{}, false)
+	g.catalog(service("web", "x"))
+	want("", "x", Key{"WEB", "x"}, false)
+	g.client(Quarantine{Key: orders1, For: 1000})
+	want("", "orders-1", orders1, false)
+	wantKeys(t, "services of the logical node", keysOf(g.View().ServicesOn("")), Key{"A", "x"}, Key{"B", "x"}, Key{"WEB", "x"})
+	wantKeys(t, "services of n1", keysOf(g.View().ServicesOn("n1")), Key{"WEB", "n1:x"})
+}
+
+func TestApplicationIsCalledAsItWasRegistered(t *testing.T) {
+	g := newRig(t)
+	called := func(app, want string) {
+		t.Helper()
+		if a, ok := g.View().App(app); !ok || a.ServiceName() != want {
+			t.Errorf("%s is called %q (there: %t), want %q", app, a.ServiceName(), ok, want)
+		}
+	}
+	g.register(instance(orders1, Up, 100))
+	called("ORDERS", "orders")
+	g.catalog(service("Web", "web-1"))
+	called("WEB", "Web")
+	g.register(instance(Key{"WEB", "2"}, Up, 100))
+	called("WEB", "Web")
+	g.client(DeregisterCatalog{Service: "web-1"})
+	called("WEB", "web")
+}
+
+func TestEachChangeOfTheCatalogHasItsIndex(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1"))
+	g.catalog(service("web", "web-2"))
+	g.catalog(service("shop", "shop-1"))
+	g.register(instance(orders1, Up, 100))
+	index, nodes := g.View().Index(), g.View().CatalogIndex()
+	if nodes != 0 {
+		t.Errorf("nodes changed at %d, want never", nodes)
+	}
+	g.catalog(RegisterCatalog{Checks: []*Check{checkOf("", "n", Critical)}})
+	v := g.View()
+	changes, err := v.Changes(index, 0)
+	if err != nil || len(changes) != 3 {
+		t.Fatalf("changes %v, %v; want one for each service that the node's check concerns", changes, err)
+	}
+	for i, c := range changes {
+		if c.Index != index+2+Index(i) || c.Lease.Instance.Status != Down || c.Lease.Action != ActionModified {
+			t.Errorf("change %d: %+v of %+v, want it DOWN, by an index of its own", i, c, c.Lease)
+		}
+	}
+	if v.CatalogIndex() != index+1 {
+		t.Errorf("nodes changed at %d, want %d", v.CatalogIndex(), index+1)
+	}
+	app, _ := v.App("WEB")
+	before := app.Changed
+	g.client(SetCheck{Check: "n", Status: Critical, Output: "still"})
+	if v := g.View(); v.CatalogIndex() != v.Index() {
+		t.Errorf("nodes changed at %d, want at %d", v.CatalogIndex(), v.Index())
+	}
+	if app, _ := g.View().App("WEB"); app.Changed != before {
+		t.Errorf("WEB changed at %d by the output of its node's check, want %d", app.Changed, before)
+	}
+}
+
+func TestIndexesOfOneCounter(t *testing.T) {
+	g := newRig(t)
+	first := g.register(instance(orders1, Up, 100)).Index
+	if next := g.Next(); next != first+1 || g.Take() != next {
+		t.Errorf("took %d after %d", next, first)
+	}
+	if got := g.View().Index(); got != first {
+		t.Errorf("the registry's index is %d, want that of its own last change, %d", got, first)
+	}
+	if got := g.register(instance(orders2, Up, 100)).Index; got != first+2 {
+		t.Errorf("a change at %d, want after what was taken, %d", got, first+2)
+	}
+	g.Take()
+	r, err := Thaw(g.Freeze())
+	if err != nil || r.Next() != first+4 || r.View().Index() != first+2 {
+		t.Errorf("thawed: %v; next is %d, index %d; want %d and %d", err, r.Next(), r.View().Index(), first+4, first+2)
+	}
+}
+
+func TestFrozenCatalogThatLiesIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		spoil func(f *Frozen, web *CatalogService, n *Node)
+		want  string
+	}{
+		{"nodes' order", func(f *Frozen, _ *CatalogService, _ *Node) { slices.Reverse(f.Nodes) }, "ascending order of their names"},
+		{"no node", func(f *Frozen, _ *CatalogService, _ *Node) { f.Nodes = append(f.Nodes, nil) }, "ascending order of their names"},
+		{"a node's index", func(_ *Frozen, _ *CatalogService, n *Node) { n.ModifyIndex = 0 }, "created at"},
+		{"the logical node without checks", func(f *Frozen, _ *CatalogService, _ *Node) { f.Nodes[0].Checks = nil }, "without checks"},
+		{"nodes changed in the future", func(f *Frozen, _ *CatalogService, _ *Node) { f.CatalogIndex = 99 }, "a node changed at 99"},
+		{"with a lease", func(f *Frozen, _ *CatalogService, _ *Node) {
+			l := *f.Leases[0].Lease
+			l.Permanent = false
+			f.Leases[0].Lease = &l
+		}, "with a lease"},
+		{"of another application", func(_ *Frozen, s *CatalogService, _ *Node) { s.Name = "x" }, `service "x" is not of this application`},
+		{"of no node", func(_ *Frozen, s *CatalogService, _ *Node) { s.Node = "x" }, `node "x" is not there`},
+		{"twice", func(f *Frozen, _ *CatalogService, _ *Node) {
+			s := *f.Leases[0].Lease.Service
+			s.Checks = nil
+			l := *f.Leases[1].Lease
+			l.Service = &s
+			f.Leases[1].Lease = &l
+		}, `service "web-1" of node "n1" is there twice`},
+		{"a service's index", func(_ *Frozen, s *CatalogService, _ *Node) { s.ModifyIndex = 99 }, "modified at 99"},
+		{"checks' order", func(_ *Frozen, s *CatalogService, _ *Node) { slices.Reverse(s.Checks) }, "ascending order of their ids"},
+		{"no check", func(_ *Frozen, s *CatalogService, _ *Node) { s.Checks = []*Check{nil} }, "ascending order of their ids"},
+		{"a check of another service", func(_ *Frozen, s *CatalogService, _ *Node) { s.Checks[0].Service = "x" }, `it is of service "x"`},
+		{"a check twice", func(_ *Frozen, _ *CatalogService, n *Node) { n.Checks[0].ID = "a" }, "its node has it twice"},
+		{"a check's status", func(_ *Frozen, s *CatalogService, _ *Node) { s.Checks[0].Status = 3 }, "status 3 has no name"},
+		{"a check's TTL", func(_ *Frozen, s *CatalogService, _ *Node) { s.Checks[0].TTL = -1 }, "a TTL of -1 ms"},
+		{"critical in the future", func(_ *Frozen, s *CatalogService, _ *Node) { s.Checks[0].CriticalSince = 1 << 40 }, "critical since"},
+		{"a check's index", func(_ *Frozen, s *CatalogService, _ *Node) { s.Checks[0].CreateIndex = 0 }, "created at 0"},
+		{"no heartbeat", func(f *Frozen, _ *CatalogService, _ *Node) { f.Heard = nil }, "0 heartbeats of checks, want those of 1"},
+		{"a heartbeat of no check", func(f *Frozen, _ *CatalogService, _ *Node) { f.Heard[0].Check = "x" }, "heartbeats of checks"},
+		{"a heartbeat in the future", func(f *Frozen, _ *CatalogService, _ *Node) { f.Heard[0].At = 1 << 40 }, "had a heartbeat at"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			ttl := checkOf("web-1", "b", Critical)
+			ttl.TTL = 1000
+			g.catalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", Critical), ttl, checkOf("", "n", Passing)))
+			g.catalog(serviceOn("n2", "web", "web-2"))
+			g.catalog(RegisterCatalog{Checks: []*Check{checkOf("", "own", Passing)}})
+			f := g.Freeze()
+			// What is immutable is copied before a test spoils it.
+			lease, s := *f.Leases[0].Lease, *f.Leases[0].Lease.Service
+			s.Checks = copiesOf(s.Checks)
+			lease.Service = &s
+			f.Leases[0].Lease = &lease
+			for i, n := range f.Nodes {
+				c := *n
+				c.Checks = copiesOf(n.Checks)
+				f.Nodes[i] = &c
+			}
+			if _, err := Thaw(f); err != nil {
+				t.Fatalf("the true state: %v", err)
+			}
+			tt.spoil(&f, &s, f.Nodes[1])
+			if _, err := Thaw(f); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want an error with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func copiesOf(checks []*Check) []*Check {
+	var copies []*Check
+	for _, c := range checks {
+		d := *c
+		copies = append(copies, &d)
+	}
+	return copies
+}

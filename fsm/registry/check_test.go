@@ -1,0 +1,320 @@
+package registry
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+func TestCheckIsChangedOnlyByWhatIsNew(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		before  CheckStatus
+		status  CheckStatus
+		output  string // "old" before
+		changes bool
+		want    string // output
+	}{
+		{"the same", Passing, Passing, "old", false, "old"},
+		{"a passing check's output", Passing, Passing, "new", false, "old"},
+		{"a warning's output", Warning, Warning, "new", true, "new"},
+		{"a critical check's output", Critical, Critical, "new", true, "new"},
+		{"the same, critical", Critical, Critical, "old", false, "old"},
+		{"worse", Passing, Critical, "new", true, "new"},
+		{"better", Critical, Passing, "new", true, "new"},
+		{"warning", Passing, Warning, "", true, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			c := checkOf("web-1", "a", tt.before)
+			c.Output = "old"
+			g.catalog(service("web", "web-1", c))
+			app, _ := g.View().App("WEB")
+			index, changed := g.View().Index(), app.Changed
+			res := g.say("a", tt.status, tt.output)
+			app, _ = g.View().App("WEB")
+			if moved := g.View().Index() > index; moved != tt.changes || (res.Index > 0) != moved || (app.Changed > changed) != moved {
+				t.Errorf("index %d to %d, application's %d to %d, result %+v; want a change: %t", index, g.View().Index(), changed, app.Changed, res, tt.changes)
+			}
+			got := g.check("", "a")
+			if got.Status != tt.status || got.Output != tt.want || (got.ModifyIndex > index) != tt.changes || got.CreateIndex > index {
+				t.Errorf("check %+v, want status %d and output %q", got, tt.status, tt.want)
+			}
+			if want := map[bool]Status{true: Down, false: Up}[tt.status == Critical]; g.status(web1) != want {
+				t.Errorf("service is %s, want %s", g.status(web1), want)
+			}
+			if s := g.lease(web1).Service; s.ModifyIndex > index {
+				t.Errorf("the service was modified at %d by its check", s.ModifyIndex)
+			}
+		})
+	}
+}
+
+// What other servers are told of a service is its status: it is newer by its timestamp when that changes.
+func TestStatusByChecksIsNewerForOtherServers(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+	dirty := g.lease(web1).Instance.LastDirty
+	g.pass(1000)
+	g.say("a", Warning, "slow")
+	if l := g.lease(web1); l.Instance.LastDirty != dirty || l.Described == l.Changed {
+		t.Errorf("a change without another status: timestamp %d after %d, described at %d of %d", l.Instance.LastDirty, dirty, l.Described, l.Changed)
+	}
+	g.say("a", Critical, "gone")
+	if l := g.lease(web1); l.Instance.LastDirty <= dirty || l.Described != l.Changed || l.ByClient != l.Changed {
+		t.Errorf("another status: timestamp %d after %d, described at %d of %d", l.Instance.LastDirty, dirty, l.Described, l.Changed)
+	}
+}
+
+func TestSettingACheckIsRefused(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+	g.Establish(Epoch{2, 7}, "c")
+	for _, tt := range []struct {
+		name string
+		op   SetCheck
+		want Outcome
+	}{
+		{"no check", SetCheck{Check: "x"}, NotFound},
+		{"of another node", SetCheck{Node: "n1", Check: "a"}, NotFound},
+		{"without a TTL", SetCheck{Check: "a", TTL: true, Status: Critical}, NoTTL},
+		{"by a leader of before", SetCheck{Check: "a", Status: Critical, Epoch: Epoch{1, 1}}, Refused},
+		{"by the leader", SetCheck{Check: "a", Status: Critical, Epoch: Epoch{2, 7}}, Done},
+	} {
+		if res := g.client(tt.op); res.Outcome != tt.want {
+			t.Errorf("%s: %+v, want outcome %d", tt.name, res, tt.want)
+		}
+		if got := g.check("", "a").Status == Critical; got != (tt.want == Done) {
+			t.Errorf("%s: critical %t", tt.name, got)
+		}
+	}
+}
+
+// withTTL is a passing check with a TTL.
+func withTTL(id string, ttl int64) *Check {
+	c := checkOf("web-1", id, Passing)
+	c.TTL = ttl
+	return c
+}
+
+func (g *rig) endAll() []Op {
+	ops := g.Ending(g.now.Lease)
+	for _, op := range ops {
+		if res := g.client(op); res.Outcome != Done {
+			g.t.Fatalf("%+v: %+v, want it done", op, res)
+		}
+	}
+	return ops
+}
+
+func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1", withTTL("a", 10_000), withTTL("b", 20_000)))
+	g.Establish(Epoch{1, 1}, "c")
+	g.pass(9000)
+	index := g.View().Index()
+	g.say("a", Passing, "fine") // nothing new, and yet a heartbeat
+	if got := g.View().Heard(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
+		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
+	}
+	g.pass(10_000)
+	if ops := g.endAll(); len(ops) > 0 {
+		t.Errorf("at the last moment: %+v, want nothing due", ops)
+	}
+	g.pass(1)
+	g.Lost()
+	want := []Op{ExpireCheck{Epoch: Epoch{1, 1}, Check: "a", RenewedAt: 10_000}}
+	if ops := g.endAll(); !slices.Equal(ops, want) {
+		t.Fatalf("due %+v, want %+v", ops, want)
+	}
+	if c := g.check("", "a"); c.Status != Critical || c.Output != "TTL expired" || c.CriticalSince != g.now.Lease || g.status(web1) != Down {
+		t.Errorf("check %+v of an instance that is %s, want both to tell", c, g.status(web1))
+	}
+	if lost := g.Lost(); !slices.Equal(lost, []LostCheck{{"", "a"}}) {
+		t.Errorf("lost %v, want the check that turned critical", lost)
+	}
+	g.pass(1000)
+	if ops := g.endAll(); len(ops) != 1 || g.check("", "b").Status != Critical {
+		t.Errorf("due %+v, want the other one, and nothing more of the first", ops)
+	}
+	g.say("a", Warning, "slow")
+	g.pass(10_001)
+	g.endAll()
+	if got, want := g.check("", "a").Output, "TTL expired (last output before timeout follows): slow"; got != want {
+		t.Errorf("output %q, want %q", got, want)
+	}
+}
+
+func TestExpiryOfACheckIsIgnoredWhereItDoesNotFit(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		before func(g *rig)
+		op     ExpireCheck
+		want   Outcome
+	}{
+		{"it fits", func(*rig) {}, ExpireCheck{Epoch{1, 1}, "", "a", 1000}, Done},
+		{"a heartbeat came", func(g *rig) { g.pass(1); g.say("a", Passing, "") }, ExpireCheck{Epoch{1, 1}, "", "a", 1000}, NotFound},
+		{"it is critical already", func(g *rig) { g.client(SetCheck{Check: "a", Status: Critical}) }, ExpireCheck{Epoch{1, 1}, "", "a", 1000}, NotFound},
+		{"it is gone", func(g *rig) { g.client(Cancel{web1}) }, ExpireCheck{Epoch{1, 1}, "", "a", 1000}, NotFound},
+		{"it expects no heartbeats", func(g *rig) { g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing))) }, ExpireCheck{Epoch{1, 1}, "", "a", 1000}, NotFound},
+		{"another leader", func(*rig) {}, ExpireCheck{Epoch{1, 2}, "", "a", 1000}, Refused},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.catalog(service("web", "web-1", withTTL("a", 10_000)))
+			g.Establish(Epoch{1, 1}, "c")
+			tt.before(g)
+			if res := g.client(tt.op); res.Outcome != tt.want {
+				t.Errorf("got %+v, want outcome %d", res, tt.want)
+			}
+		})
+	}
+}
+
+func TestChecksAreGivenTimeAfterALeadershipBegan(t *testing.T) {
+	for _, tt := range []struct{ ttl, want int64 }{{3000, 3000}, {10_000, 7000}, {60_000, 32_000}} {
+		g := newRig(t)
+		g.catalog(service("web", "web-1", withTTL("a", tt.ttl)))
+		g.pass(10 * tt.ttl) // without a leader
+		g.Advance(g.now)
+		g.Establish(Epoch{1, 1}, "c")
+		if ops := g.Ending(g.now.Lease + tt.want); len(ops) > 0 {
+			t.Errorf("TTL %d: due after %d: %+v", tt.ttl, tt.want, ops)
+		}
+		if ops := g.Ending(g.now.Lease + tt.want + 1); len(ops) != 1 {
+			t.Errorf("TTL %d: not due after %d", tt.ttl, tt.want+1)
+		}
+	}
+}
+
+func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
+	reaped := func(id string) *Check {
+		c := checkOf("web-1", id, Passing)
+		c.ReapAfter = 60_000
+		return c
+	}
+	g := newRig(t)
+	node := reaped("n")
+	node.Service = ""
+	g.catalog(service("web", "web-1", reaped("a"), node))
+	g.Establish(Epoch{1, 1}, "c")
+	g.say("a", Critical, "")
+	g.say("n", Critical, "") // nobody is reaped for a node's check
+	since := g.now.Lease
+	g.pass(30_000)
+	g.say("a", Critical, "still") // and since then
+	g.pass(30_000)
+	if ops := g.endAll(); len(ops) > 0 {
+		t.Fatalf("at the last moment: %+v, want nothing due", ops)
+	}
+	r, err := Thaw(g.Freeze()) // it goes on where it was
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Registry = r
+	g.pass(1)
+	late := DeregisterCatalog{Service: "web-1", Check: "a", Epoch: Epoch{1, 1}, CriticalSince: since}
+	if ops := g.Ending(g.now.Lease); len(ops) != 1 || ops[0] != late {
+		t.Fatalf("due %+v, want %+v", ops, late)
+	}
+	g.say("a", Passing, "")
+	if res := g.client(late); res.Outcome != NotFound {
+		t.Errorf("it passes again: %+v, want nothing done", res)
+	}
+	g.say("a", Critical, "")
+	if res := g.client(late); res.Outcome != NotFound {
+		t.Errorf("critical since another moment: %+v, want nothing done", res)
+	}
+	g.pass(60_001)
+	stale := g.Ending(g.now.Lease)[0].(DeregisterCatalog)
+	stale.Epoch = Epoch{1, 2}
+	if res := g.client(stale); res.Outcome != Refused {
+		t.Errorf("by another leader: %+v, want it refused", res)
+	}
+	g.endAll()
+	if _, ok := g.View().Lease(web1); ok {
+		t.Error("the service is still there")
+	}
+	rec, _ := g.View().Removal(web1)
+	events := rec.History.Events()
+	if last := events[len(events)-1]; rec.Kind != Canceled || last.By.Reason != "its check a was critical for too long" {
+		t.Errorf("record of kind %d, by %+v; want it canceled, with the reason", rec.Kind, last.By)
+	}
+}
+
+func TestChecksAreLostWhateverTakesThem(t *testing.T) {
+	a := []LostCheck{{"", "a"}}
+	for _, tt := range []struct {
+		name string
+		op   Op
+		want []LostCheck
+	}{
+		{"critical", SetCheck{Check: "a", Status: Critical}, a},
+		{"warning", SetCheck{Check: "a", Status: Warning}, nil},
+		{"registered as critical", service("web", "web-1", checkOf("web-1", "a", Critical)), a},
+		{"registered as it is", service("web", "web-1", checkOf("web-1", "a", Passing)), nil},
+		{"a new one that is critical", service("web", "web-1", checkOf("web-1", "b", Critical)), nil},
+		{"its instance canceled", Cancel{web1}, a},
+		{"its instance replaced by one with a lease", Register{instance(web1, Up, math.MaxInt64)}, a},
+		{"its instance replaced by another server's", Replica{Instance: instance(web1, Up, math.MaxInt64), Life: 1}, a},
+		{"its instance removed elsewhere", Remove{Key: web1, Kind: Canceled, Life: 9}, a},
+		{"its instance in quarantine", Quarantine{Key: web1, For: 1000}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+			g.Lost()
+			g.client(tt.op)
+			if lost := g.Lost(); !slices.Equal(lost, tt.want) {
+				t.Errorf("lost %v, want %v", lost, tt.want)
+			}
+			if status, known := g.CheckState("", "a"); known == (tt.want != nil && status != Critical) {
+				t.Errorf("check is known: %t, with status %d", known, status)
+			}
+		})
+	}
+}
+
+func TestLogicalNodeIsAlwaysThere(t *testing.T) {
+	g := newRig(t)
+	if status, known := g.CheckState("", SerfHealth); !known || status != Passing || !g.HasNode("") {
+		t.Errorf("serfHealth: %d, known %t; node: %t", status, known, g.HasNode(""))
+	}
+	if _, known := g.CheckState("n1", SerfHealth); known || g.HasNode("n1") {
+		t.Errorf("serfHealth of a node that nobody registered: %t; node: %t", known, g.HasNode("n1"))
+	}
+	g.catalog(RegisterCatalog{Node: &Node{Name: "n1"}, Checks: []*Check{checkOf("", "n", Warning)}})
+	if status, known := g.CheckState("n1", "n"); !known || status != Warning || !g.HasNode("n1") {
+		t.Errorf("n: %d, known %t; node: %t", status, known, g.HasNode("n1"))
+	}
+}
+
+func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
+	reaped := checkOf("web-1", "a", Critical)
+	reaped.ReapAfter = 60_000
+	for _, tt := range []struct {
+		name string
+		ops  []Op
+		want bool
+	}{
+		{"nothing", nil, false},
+		{"a lease", []Op{Register{instance(orders1, Up, 100)}}, true},
+		{"a lease that went", []Op{Register{instance(orders1, Up, 100)}, Cancel{orders1}}, false},
+		{"no lease", []Op{service("web", "web-1", checkOf("web-1", "a", Critical))}, false},
+		{"a TTL", []Op{service("web", "web-1", withTTL("a", 1000))}, true},
+		{"a TTL that has passed", []Op{service("web", "web-1", withTTL("a", 1000)), SetCheck{Check: "a", Status: Critical}}, false},
+		{"a service to be reaped", []Op{service("web", "web-1", reaped)}, true},
+		{"an override without end", []Op{service("web", "web-1"), SetOverride{Key: web1, Status: Down}}, false},
+		{"an override with an end", []Op{service("web", "web-1"), SetOverride{Key: web1, Status: Down, For: 1000}}, true},
+		{"a quarantine", []Op{service("web", "web-1"), Quarantine{Key: web1, For: 1000}}, true},
+		{"held evictions", []Op{SelfPreservation{To: PreservationHeld, For: 1000, By: Act{Author: "ann"}}}, true},
+	} {
+		g := newRig(t)
+		for _, op := range tt.ops {
+			g.client(op)
+		}
+		if got := g.NeedsClock(); got != tt.want {
+			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}

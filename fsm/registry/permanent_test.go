@@ -1,0 +1,283 @@
+package registry
+
+import (
+	"math"
+	"testing"
+)
+
+func TestPermanentInstanceNeverEndsByItself(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1"))
+	g.Establish(Epoch{1, 1}, "c")
+	l := g.lease(web1)
+	if !l.Permanent || l.Interval != 30 || l.Duration != 90 || g.View().Ends(l) != math.MaxInt64 {
+		t.Errorf("lease %+v that ends at %d, want a permanent one shown with 30 and 90 s", l, g.View().Ends(l))
+	}
+	far := g.now.Lease + 365*24*3600*1000
+	if items := g.Expired(far, 10); len(items) > 0 {
+		t.Errorf("expired %+v", items)
+	}
+	g.client(Evict{Epoch: Epoch{1, 1}, Items: []EvictItem{{Handle: l.Handle, Registered: l.Registered, RenewedAt: g.View().LastRenewal(l).Lease}}})
+	if g.View().Len() != 1 {
+		t.Error("evicted")
+	}
+}
+
+func TestPermanentInstancesStayOutsideSelfPreservation(t *testing.T) {
+	g := newRig(t)
+	g.Configure(Settings{Threshold: 500_000, SelfPreservation: true, Population: 1, ExpectationUpdate: 900_000})
+	g.catalog(service("web", "web-1"))
+	g.register(instance(orders1, Up, 100))
+	g.register(instance(orders2, Up, 100))
+	clients := g.View().Expectation().Clients
+	g.pass(61_000)
+	g.client(Renew{Key: orders1})
+	f := g.View().Freshness(g.now.Lease)
+	if f.Leases != 2 || f.Counted != 2 || f.Fresh != 1 {
+		t.Errorf("figures %+v, want those of the two leases", f)
+	}
+	if apps := g.View().FreshnessByApp(g.now.Lease); len(apps) != 1 {
+		t.Errorf("by application: %+v, want ORDERS alone", apps)
+	}
+	if got := g.View().RoundLimit(0); got != 1 {
+		t.Errorf("a round may take %d, want half of the two leases", got)
+	}
+	g.catalog(service("web", "web-2"))
+	g.client(DeregisterCatalog{Service: "web-1"})
+	if got := g.View().Expectation().Clients; got != clients {
+		t.Errorf("%d clients expected, want as before, %d", got, clients)
+	}
+	// Replaced, they count, and the other way round.
+	g.client(Register{instance(Key{"WEB", "web-2"}, Up, 100)})
+	if got := g.View().Expectation().Clients; got != clients+1 {
+		t.Errorf("%d clients expected after one got a lease, want %d", got, clients+1)
+	}
+	g.catalog(service("web", "web-2"))
+	if got := g.View().Expectation().Clients; got != clients {
+		t.Errorf("%d clients expected after it lost it, want %d", got, clients)
+	}
+}
+
+func TestHeartbeatOfAPermanentInstanceGivesItNoLease(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		origin Origin
+		op     Renew
+		want   Outcome
+	}{
+		{"a client's", FromClient, Renew{Key: web1}, Done},
+		{"a client's that is newer", FromClient, Renew{Key: web1, LastDirty: math.MaxInt64}, Done},
+		{"a client's that is older", FromClient, Renew{Key: web1, LastDirty: 1}, Done},
+		{"a server's", FromEureka, Renew{Key: web1, LastDirty: startOfWall, Overridden: Down}, Done},
+		{"a server's that is newer", FromEureka, Renew{Key: web1, LastDirty: math.MaxInt64, Overridden: Down}, Newer},
+		{"a server's that is older", FromEureka, Renew{Key: web1, LastDirty: 1}, Older},
+		{"a server's of a later life", fromDC2, Renew{Key: web1, Life: 2}, Newer},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+			before := g.lease(web1)
+			g.pass(200_000)
+			if res := g.apply(tt.origin, tt.op); res.Outcome != tt.want || res.Index != 0 {
+				t.Errorf("got %+v, want outcome %d and no change", res, tt.want)
+			}
+			byHandle := tt.op
+			byHandle.Handle = before.Handle
+			if res := g.apply(tt.origin, byHandle); res.Outcome != tt.want {
+				t.Errorf("by handle: %+v, want outcome %d", res, tt.want)
+			}
+			if g.lease(web1) != before || g.View().Beats() != 0 {
+				t.Errorf("changed to %+v, or told as a renewal", g.lease(web1))
+			}
+		})
+	}
+}
+
+func TestInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
+	g := newRig(t)
+	i := instance(web1, Up, math.MaxInt64-5) // a clock that runs far ahead
+	i.Metadata = []Pair{{"k", "v"}}
+	g.register(i)
+	g.client(SetOverride{Key: web1, Status: OutOfService, By: Act{Author: "ann"}})
+	res := g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+	l := g.lease(web1)
+	if !l.Permanent || l.Service == nil || len(l.Instance.Metadata) > 0 || res.Handle != l.Handle || l.Registered != res.Index {
+		t.Errorf("lease %+v of %+v, want the service and nothing of before", l, l.Instance)
+	}
+	if l.Instance.Status != OutOfService || l.reported() != Down || l.Override.By.Author != "ann" {
+		t.Errorf("%s, reports %s, by %+v; want the operator's override to stay, over the status by checks", l.Instance.Status, l.reported(), l.Override)
+	}
+	if l.Instance.LastDirty <= math.MaxInt64-5 {
+		t.Errorf("timestamp %d, want a newer one", l.Instance.LastDirty)
+	}
+	old := instance(web1, Up, 100) // of a client whose clock is behind
+	g.client(DeleteOverride{Key: web1})
+	g.client(AckPeer{Peer: "dc2"})
+	g.register(old)
+	l = g.lease(web1)
+	if l.Permanent || l.Service != nil || l.Instance.Status != Up || l.Instance.LastDirty != 100 || l.Life != 2 {
+		t.Errorf("lease %+v of %+v, want what the client says, in a new life: other servers had a newer one", l, l.Instance)
+	}
+	if items := g.Expired(g.now.Lease+90_001, 1); len(items) != 1 {
+		t.Error("it has no lease that ends")
+	}
+}
+
+func TestRegistrationOfAnotherServerReplacesAPermanentInstanceOnlyIfItIsNewer(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1"))
+	before := g.lease(web1)
+	known := *before.Instance
+	for _, tt := range []struct {
+		name string
+		i    *Instance
+		want Outcome
+	}{
+		{"the same", &known, Done},
+		{"older", instance(web1, Down, 100), KeptExisting},
+	} {
+		if res := g.peer(Register{tt.i}); res.Outcome != tt.want || res.Index != 0 || g.lease(web1) != before {
+			t.Errorf("%s: %+v, want outcome %d and no change", tt.name, res, tt.want)
+		}
+	}
+	newer := instance(web1, Down, before.Instance.LastDirty+1)
+	if res := g.peer(Register{newer}); res.Outcome != Done || g.lease(web1).Permanent || g.lease(web1).Owner != "eureka" {
+		t.Errorf("newer: %+v, lease %+v; want it in its place", res, g.lease(web1))
+	}
+}
+
+func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
+	for _, end := range []struct {
+		name string
+		op   func(g *rig) Op
+	}{
+		{"deleted", func(*rig) Op { return DeleteOverride{Key: web1} }},
+		{"deleted with another status", func(*rig) Op { return DeleteOverride{Key: web1, Fallback: OutOfService} }},
+		{"set to no status", func(*rig) Op { return SetOverride{Key: web1, Status: Unknown} }},
+		{"at its end", func(g *rig) Op { return EndOverride{g.Epoch(), g.lease(web1).Handle, g.lease(web1).Override.Set} }},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			g := newRig(t)
+			g.Establish(Epoch{1, 1}, "c")
+			g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+			g.client(SetOverride{Key: web1, Status: OutOfService, For: 60_000})
+			until := g.lease(web1).Override.Until
+			g.say("a", Critical, "")
+			l := g.lease(web1)
+			if l.Instance.Status != OutOfService || l.Override.Reported != Down || l.Override.Until != until {
+				t.Errorf("%s over %+v, want the override to hold until %d, over DOWN", l.Instance.Status, l.Override, until)
+			}
+			if res := g.client(end.op(g)); res.Outcome != Done || g.status(web1) != Down {
+				t.Errorf("ended: %+v, status %s, want DOWN by the check", res, g.status(web1))
+			}
+			if g.lease(web1).Instance.Overridden != Unknown {
+				t.Errorf("still overridden as %s", g.lease(web1).Instance.Overridden)
+			}
+		})
+	}
+}
+
+func TestMetadataOfAServiceIsPartOfIt(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+	res := g.client(UpdateMetadata{web1, []Pair{{"k", "v"}}})
+	if l := g.lease(web1); l.Service.ModifyIndex != res.Index || l.Instance.Meta("k") != "v" || l.Instance.Status != Down || !l.Permanent {
+		t.Errorf("lease %+v of %+v, want the service modified at %d", l, l.Service, res.Index)
+	}
+}
+
+func TestCanceledServiceComesBackInANewLife(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1"))
+	dirty := g.lease(web1).Instance.LastDirty
+	g.client(Quarantine{Key: web1, For: 60_000})
+	g.client(DeregisterCatalog{Service: "web-1"})
+	told := Replica{Instance: instance(web1, Up, dirty), Life: 1, Permanent: true}
+	if res := g.apply(fromDC2, told); res.Outcome != Refused {
+		t.Errorf("a copy that another server still had: %+v, want it refused", res)
+	}
+	g.catalog(service("web", "web-1"))
+	l, ok := g.View().Find(web1)
+	if !ok || l.Life != 2 || l.Quarantine == nil || l.Instance.LastDirty <= dirty {
+		t.Errorf("lease %+v, want a second life, still in quarantine, and newer than before", l)
+	}
+}
+
+func TestReplicaOfAPermanentInstance(t *testing.T) {
+	home := newRig(t)
+	home.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+	home.pass(24 * 3600 * 1000)
+	home.Advance(home.now)
+	away := newRig(t)
+	tell := func() Result {
+		return away.apply(fromDC2, home.View().ReplicaOf(home.lease(web1), home.now.Lease))
+	}
+	if res := tell(); res.Outcome != Done || res.Index == 0 {
+		t.Fatalf("told: %+v, want it taken, however long ago it was registered", res)
+	}
+	l := away.lease(web1)
+	if !l.Permanent || l.Service != nil || l.Owner != "dc2" || away.View().Ends(l) != math.MaxInt64 {
+		t.Errorf("lease %+v, want one of dc2 that never ends, without what stays at home", l)
+	}
+	if res := tell(); res.Outcome != Done || res.Index != 0 {
+		t.Errorf("told again: %+v, want no change", res)
+	}
+	home.say("a", Critical, "")
+	tell()
+	if got := away.status(web1); got != Down {
+		t.Errorf("its check is critical, and it is %s there", got)
+	}
+
+	// An override that was set there comes home, and both show the same.
+	away.client(SetOverride{Key: web1, Status: OutOfService})
+	home.apply(fromDC2, away.View().ReplicaOf(away.lease(web1), away.now.Lease))
+	h := home.lease(web1)
+	if h.Instance.Status != OutOfService || away.status(web1) != OutOfService || h.Service == nil || h.reported() != Down {
+		t.Errorf("%s, reports %s, with service %v; there %s; want both overridden, and the service at home", h.Instance.Status, h.reported(), h.Service, away.status(web1))
+	}
+	home.say("a", Passing, "")
+	tell()
+	if home.status(web1) != OutOfService || away.status(web1) != OutOfService {
+		t.Errorf("passing again: %s here, %s there, want the override to hold", home.status(web1), away.status(web1))
+	}
+	if home.lease(web1).Sum() != away.lease(web1).Sum() {
+		t.Error("the two have different sums, and would be repaired for ever")
+	}
+
+	// What was told before a check's change does not undo it.
+	stale := away.View().ReplicaOf(away.lease(web1), away.now.Lease)
+	home.say("a", Critical, "")
+	if res := home.apply(fromDC2, stale); res.Outcome != Older || home.lease(web1).reported() != Down {
+		t.Errorf("an older copy: %+v, reports %s; want it refused", res, home.lease(web1).reported())
+	}
+
+	home.client(DeregisterCatalog{Service: "web-1"})
+	rec, _ := home.View().Removal(web1)
+	if res := away.apply(fromDC2, home.View().RemoveOf(rec, home.now.Lease)); res.Outcome != Done || away.View().Len() != 0 {
+		t.Errorf("removal told: %+v, want it gone there", res)
+	}
+}
+
+func TestPermanentInstanceIsNotCededToWhoTellsOfIt(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1"))
+	g.client(Contact{DC: "dc2"})
+	g.pass(600_000)
+	echo := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
+	echo.Age = 0
+	g.apply(fromDC2, echo)
+	g.apply(fromDC2, Renew{Key: web1, Life: 1})
+	if !g.lease(web1).Local() {
+		t.Errorf("it belongs to %s now", g.lease(web1).Owner)
+	}
+}
+
+func TestPermanentLeasesAreFound(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	wantKeys(t, "none", keysOf(g.View().Permanent))
+	g.catalog(service("web", "web-1"))
+	g.catalog(serviceOn("n1", "web", "web-1"))
+	g.client(Quarantine{Key: web1, For: 1000})
+	wantKeys(t, "two", keysOf(g.View().Permanent), Key{"WEB", "n1:web-1"}, web1)
+}
