@@ -1,0 +1,199 @@
+package consul_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
+)
+
+func TestServicesAreReadLeniently(t *testing.T) {
+	for _, row := range []struct{ name, body string }{
+		{"as the official client writes it", `{"Name":"web","ID":"w1","Tags":["a"],"EnableTagOverride":true,"Check":null,"Checks":null}`},
+		{"lower case", `{"name":"web","id":"w1","tags":["a"],"enabletagoverride":true}`},
+		{"snake case", `{"Name":"web","Id":"w1","TAGS":["a"],"enable_tag_override":true}`},
+		{"fields of newer versions", `{"Name":"web","ID":"w1","AI":{"x":[{}]},"Proxy":{"Mode":""},"Tags":["a"],"EnableTagOverride":true}`},
+		{"null is absent", `{"Name":"web","ID":"w1","Port":null,"Meta":null,"Weights":null,"TaggedAddresses":null,"Tags":["a"],"Locality":null,"Ports":null,"EnableTagOverride":true}`},
+		{"the last counts", `{"Name":"x","name":"web","ID":"w1","Tags":["a"],"EnableTagOverride":true}`},
+		{"something follows", `{"Name":"web","ID":"w1","Tags":["a"],"EnableTagOverride":true} and more`},
+		{"weights of nothing", `{"Name":"web","ID":"w1","Tags":["a"],"EnableTagOverride":true,"Weights":{"Passing":0,"Warning":0}}`},
+	} {
+		op, err := consul.DecodeService([]byte(row.body), "10.1.0.1")
+		if err != nil {
+			t.Errorf("%s: %v", row.name, err)
+			continue
+		}
+		want := "&{Name:web ID:w1 Node: Tags:[a] Address: Port:0 Tagged:[] WeightPassing:1 WeightWarning:1 TagOverride:true Kind: SocketPath: Locality:[] Ports:[] Checks:[] CreateIndex:0 ModifyIndex:0}"
+		if got := fmt.Sprintf("%+v", op.Service); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", row.name, got, want)
+		}
+		if op.Instance.HostName != "10.1.0.1" || op.Instance.Key() != registry.NewKey("web", "w1") || !op.KeepStatus || op.Node != nil {
+			t.Errorf("%s: the instance is %+v", row.name, op.Instance)
+		}
+	}
+}
+
+// A service may say its port in either way, and Eureka's clients know one.
+func TestEurekasClientsGetTheDefaultPort(t *testing.T) {
+	for body, want := range map[string]registry.Port{
+		`{"Name":"x"}`:           {},
+		`{"Name":"x","Port":80}`: {Number: 80, Enabled: true},
+		`{"Name":"x","Ports":[{"Name":"a","Port":1},{"Name":"b","Port":2,"Default":true}]}`: {Number: 2, Enabled: true},
+	} {
+		op, err := consul.DecodeService([]byte(body), "h")
+		if err != nil || op.Instance.Port != want {
+			t.Errorf("%s: got %+v, %v; want %+v", body, op.Instance.Port, err, want)
+		}
+	}
+}
+
+func TestAddressesOfAllFamiliesAreTagged(t *testing.T) {
+	for address, want := range map[string]string{
+		"10.0.0.1": "[{lan_ipv4 10.0.0.1 80} {wan_ipv4 10.0.0.1 80}]",
+		"fd00::1":  "[{lan_ipv6 fd00::1 80} {wan_ipv6 fd00::1 80}]",
+		"a.test":   "[]",
+	} {
+		op, err := consul.DecodeService(fmt.Appendf(nil, `{"Name":"x","Port":80,"Address":%q}`, address), "h")
+		if got := fmt.Sprint(op.Service.Tagged); err != nil || got != want {
+			t.Errorf("%s: got %s, %v; want %s", address, got, err, want)
+		}
+	}
+	op, err := consul.DecodeService([]byte(`{"Name":"x","Address":"10.0.0.1","TaggedAddresses":{"lan_ipv4":{"Address":"10.0.0.2","Port":1}}}`), "h")
+	if got, want := fmt.Sprint(op.Service.Tagged), "[{lan_ipv4 10.0.0.2 1} {wan_ipv4 10.0.0.1 0}]"; err != nil || got != want {
+		t.Errorf("what is given stays: got %s, %v; want %s", got, err, want)
+	}
+}
+
+func TestMetadataIsBoundedAsThatOfEurekasInstances(t *testing.T) {
+	meta := map[string]string{}
+	for i := range 257 {
+		if i == 256 {
+			if _, err := decodeMeta(meta); err != nil {
+				t.Errorf("256 entries: %v", err)
+			}
+		}
+		meta[fmt.Sprint(i)] = "x"
+	}
+	_, err := decodeMeta(meta)
+	if malformed := consul.Malformed(""); !errors.As(err, &malformed) || !strings.Contains(err.Error(), "more than 256 key/value pairs") {
+		t.Errorf("257 entries: %v", err)
+	}
+	if _, err := decodeMeta(map[string]string{"k": strings.Repeat("x", 64<<10)}); err == nil {
+		t.Error("more than 64 KiB are accepted")
+	}
+}
+
+func decodeMeta(meta map[string]string) (registry.RegisterCatalog, error) {
+	body, _ := json.Marshal(map[string]any{"Name": "x", "Meta": meta})
+	return consul.DecodeService(body, "h")
+}
+
+// A number is one of nanoseconds, as Go's clients write durations.
+func TestDurationsAreTextsOrNanoseconds(t *testing.T) {
+	for text, want := range map[string]int64{`"10s"`: 10_000, `"1500ms"`: 1500, `1000000000`: 1000, `"1ns"`: 1, `"1h"`: 3_600_000} {
+		op, err := consul.DecodeCheck([]byte(`{"Name":"c","TTL":` + text + `}`))
+		if err != nil || op.Checks[0].TTL != want {
+			t.Errorf("%s: got %+v, %v; want %d ms", text, op.Checks, err, want)
+		}
+	}
+}
+
+func TestAnUnnamedCheckTakesItsNameForItsID(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"Name":"c","TTL":"1s"}`:               "c",
+		`{"Name":"c","ID":"i","TTL":"1s"}`:      "i",
+		`{"Name":"c","CheckID":"k","TTL":"1s"}`: "k",
+	} {
+		op, err := consul.DecodeCheck([]byte(body))
+		if err != nil || op.Checks[0].ID != want {
+			t.Errorf("%s: got %+v, %v; want the id %s", body, op.Checks, err, want)
+		}
+	}
+}
+
+// An instance of another node has an id of its own: nodes name their services independently.
+func TestServicesOfOtherNodesAreOtherInstances(t *testing.T) {
+	addressOf := func(node string) string { return map[string]string{"": "10.1.0.1", "known": "10.2.0.1"}[node] }
+	for body, want := range map[string]string{
+		`{"Node":"rollcall","Address":"ignored","Service":{"Service":"Web"}}`:                                 "WEB/Web at 10.1.0.1 ()",
+		`{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1"}}`:                           "WEB/far:w1 at 10.9.0.1 (far)",
+		`{"Node":"known","SkipNodeUpdate":true,"Service":{"Service":"web","ID":"w1"}}`:                        "WEB/known:w1 at 10.2.0.1 (known)",
+		`{"Node":"new","SkipNodeUpdate":true,"Service":{"Service":"web","ID":"w1"}}`:                          "WEB/new:w1 at new (new)",
+		`{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1","Address":"10.9.0.2"}}`:      "WEB/far:w1 at 10.9.0.2 (far)",
+		`{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","Meta":{"secure":"true"},"Port":443}}`: "WEB/far:web at 10.9.0.1 (far)",
+	} {
+		got, err := consul.DecodeRegistration([]byte(body), addressOf)
+		if err != nil {
+			t.Errorf("%s: %v", body, err)
+			continue
+		}
+		i := got.Op.Instance
+		if shown := fmt.Sprintf("%s at %s (%s)", i.Key(), i.HostName, got.Op.Service.Node); shown != want || i.IPAddr != i.HostName {
+			t.Errorf("%s: got %s, want %s", body, shown, want)
+		}
+	}
+}
+
+// What the official client sends of a check that says nothing of how it is made.
+func TestADefinitionThatSaysNothingIsNone(t *testing.T) {
+	body, err := json.Marshal(api.CatalogRegistration{Node: "n", Address: "a", Check: &api.AgentCheck{Name: "c"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := consul.DecodeRegistration(body, func(string) string { return "" })
+	if err != nil || got.Op.Checks[0].Definition != nil || got.Op.Checks[0].Status != registry.Critical || got.Op.Checks[0].ID != "c" {
+		t.Errorf("got %+v, %v", got.Op.Checks, err)
+	}
+}
+
+func TestAggregatesAreThoseOfTheWorstCheck(t *testing.T) {
+	check := func(id, status string) consul.Check { return consul.Check{CheckID: id, Status: status} }
+	for _, row := range []struct {
+		name   string
+		checks []consul.Check
+		want   string
+	}{
+		{"none", nil, "passing"},
+		{"passing", []consul.Check{check("a", "passing")}, "passing"},
+		{"warning", []consul.Check{check("a", "passing"), check("b", "warning")}, "warning"},
+		{"critical", []consul.Check{check("a", "critical"), check("b", "warning")}, "critical"},
+		{"service maintenance", []consul.Check{check("_service_maintenance:x", "critical"), check("b", "critical")}, "maintenance"},
+		{"node maintenance", []consul.Check{check("a", "critical"), check("_node_maintenance", "critical")}, "maintenance"},
+	} {
+		got := consul.Aggregate(row.checks)
+		var theirs api.HealthChecks
+		for _, c := range row.checks {
+			theirs = append(theirs, &api.HealthCheck{CheckID: c.CheckID, Status: c.Status})
+		}
+		if got != row.want || got != theirs.AggregatedStatus() {
+			t.Errorf("%s: got %s, want %s; the official client says %s", row.name, got, row.want, theirs.AggregatedStatus())
+		}
+	}
+	order := []string{"passing", "warning", "critical", "maintenance"}
+	for i, one := range order {
+		for j, other := range order {
+			if got := consul.Worse(one, other); got != (i > j) {
+				t.Errorf("%s worse than %s: %t", one, other, got)
+			}
+		}
+	}
+}
+
+func TestTheLogicalNodeIsTheSameOnEveryServer(t *testing.T) {
+	one := consul.Home{Epoch: "c1", Address: "10.1.0.1"}.NodeID()
+	if other := (consul.Home{Epoch: "c1", Version: "2", Address: "10.1.0.2"}).NodeID(); other != one {
+		t.Errorf("servers of one cluster say %s and %s", one, other)
+	}
+	if other := (consul.Home{Epoch: "c2"}).NodeID(); other == one {
+		t.Error("two clusters have one id")
+	}
+	if len(one) != 36 || one[14] != '8' || !strings.ContainsAny(one[19:20], "89ab") {
+		t.Errorf("%s is no UUID of version 8", one)
+	}
+}
