@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,13 +125,14 @@ func (a *acquisition) queue(ctx context.Context, r *http.Request) (kv.Result, er
 		case <-ctx.Done():
 		}
 		wait.Leave()
-		switch token := a.held(); {
+		token, queued := a.look()
+		switch {
 		case token != 0:
 			return kv.Result{OK: true, Fence: token}, nil
-		case ctx.Err() != nil || time.Until(a.until) < time.Millisecond:
+		case !queued || ctx.Err() != nil || time.Until(a.until) < time.Millisecond:
 			return a.leaveQueue(r)
 		}
-		// It lost its place without being told why, or this node's state was replaced: it asks again.
+		// Nothing was said: this node's state was replaced. It asks again, and keeps its place.
 	}
 }
 
@@ -147,18 +149,20 @@ func (a *acquisition) ask(ctx context.Context) (kv.Result, error) {
 	return result, err
 }
 
-// held is the token of the session's acquisition, as far as this node has applied; 0: it has none.
-func (a *acquisition) held() kv.Index {
+// look says what the session has, as far as this node has applied: the token of its acquisition, or (0)
+// perhaps a place in the queue.
+func (a *acquisition) look() (token kv.Index, queued bool) {
 	v, err := a.config.Coordination.View(context.Background(), true)
 	if err != nil {
-		return 0 // a stale view never fails
+		return 0, true // a stale view never fails
 	}
 	what := kv.Fence{Kind: a.kind, Name: a.op.Name}
 	_, what.Index = v.Holds(what, a.op.Session)
 	if holds, _ := v.Holds(what, a.op.Session); holds {
-		return what.Index
+		return what.Index, false
 	}
-	return 0
+	p, _ := v.Permits(a.kind, a.op.Name)
+	return 0, p != nil && slices.ContainsFunc(p.Queue, func(w kv.Waiter) bool { return w.Session == a.op.Session })
 }
 
 // leaveQueue gives up waiting, also for a client that went away. A permit that came in that moment
@@ -183,25 +187,25 @@ func (a *acquisition) respond(w http.ResponseWriter, r *http.Request, result kv.
 		labelFence(w.Header(), result.Fence)
 		return respondJSON(w, r, acquired{Acquired: true, Fence: result.Fence, Limit: a.op.Limit, Place: a.place})
 	}
-	holders, err := a.holders(r.Context())
+	v, err := a.newestView(r.Context())
 	if err != nil {
 		return err
 	}
-	return respondJSON(w, r, acquired{Limit: a.op.Limit, Place: a.place, Holders: holders})
+	if s, _ := v.Session(a.op.Session); s == nil {
+		return noSession(a.op.Session)
+	}
+	answer := acquired{Limit: a.op.Limit, Place: a.place}
+	if p, _ := v.Permits(a.kind, a.op.Name); p != nil {
+		answer.Holders = showHolders(p.Holders)
+	}
+	return respondJSON(w, r, answer)
 }
 
-// holders are those who hold the permits; without a leader, as far as this node knows.
-func (a *acquisition) holders(ctx context.Context) ([]shownHolder, error) {
+// newestView shows who holds the permits; without a leader, as far as this node knows.
+func (a *acquisition) newestView(ctx context.Context) (*kv.View, error) {
 	v, err := a.config.Coordination.View(ctx, false)
 	if err != nil {
-		v, err = a.config.Coordination.View(ctx, true)
+		return a.config.Coordination.View(ctx, true)
 	}
-	if err != nil {
-		return nil, err
-	}
-	p, _ := v.Permits(a.kind, a.op.Name)
-	if p == nil {
-		return nil, nil
-	}
-	return showHolders(p.Holders), nil
+	return v, nil
 }

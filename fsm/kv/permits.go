@@ -124,7 +124,7 @@ func (t *turn) acquire(session string, op AcquirePermit) Result {
 	case ok:
 		t.waitAgain(m.ticket, op)
 		res.Place = t.sem.place(m.ticket)
-	case t.sem.queue.Len() == 0 && !t.sem.full() && t.grants():
+	case !t.sem.full() && t.grants(): // so nobody waits
 		t.grant(session, op.Value)
 		res.OK, res.Fence = true, t.at.Index
 	case op.Wait > 0:
@@ -189,7 +189,6 @@ func (t *turn) settle() {
 	t.dropEnded()
 	if t.sem.queue.Len() > 0 && t.grants() && (!t.sem.full() || t.endDelay()) {
 		t.grantFirst()
-		t.dropEnded()
 	}
 	if t.sem.queue.Len() == 0 {
 		t.endDelays()
@@ -209,7 +208,8 @@ func (t *turn) dropPassed() {
 	}
 }
 
-// dropEnded drops from the queue's head sessions that end in this same operation.
+// dropEnded drops from the queue's head sessions that end in this same operation. Those behind it are
+// dropped at their own turns.
 func (t *turn) dropEnded() {
 	for {
 		ticket, w, ok := t.sem.queue.Min()
@@ -220,7 +220,7 @@ func (t *turn) dropEnded() {
 	}
 }
 
-// drop takes somebody out of the queue who did not leave it.
+// drop takes somebody out of the queue, and says so.
 func (t *turn) drop(ticket uint64) {
 	w := t.leave(ticket)
 	t.tell(w.Session)
@@ -303,7 +303,7 @@ func (s *State) leaveQueue(at At, op LeaveQueue) Result {
 	case !ok:
 		return Result{}
 	case m.fence == 0:
-		t.leave(m.ticket)
+		t.drop(m.ticket) // another request of its session may be waiting
 		t.settle()
 		t.end()
 		return Result{}

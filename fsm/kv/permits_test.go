@@ -413,7 +413,7 @@ func TestWhoWaitsIsWokenAlone(t *testing.T) {
 		want []Topic
 	}{
 		{"hand-over", 0, ReleasePermit{Kind: Lock, Name: "x", Session: s1}, []Topic{permit(s2), lock}},
-		{"leaving", 0, LeaveQueue{Kind: Lock, Name: "x", Session: s2}, []Topic{lock}},
+		{"leaving", 0, LeaveQueue{Kind: Lock, Name: "x", Session: s2}, []Topic{permit(s2), lock}},
 		{"passed over", 60_001, askLock(s1, 0), []Topic{permit(s2), permit(s3), lock}},
 		{"end of a session that waits", 0, DestroySession{ID: s3}, []Topic{permit(s3), lock, {Kind: SessionsTopic}}},
 		{"try", 0, askLock("00000000-0000-0000-0000-00000000000d", 0), nil},

@@ -18,7 +18,7 @@ const (
 	SemaphoreTopic
 	// PermitTopic is what one session has of one lock or semaphore; Name is PermitName. It is touched when
 	// a permit is given to the session out of the queue, and when the session loses its place in the queue
-	// without leaving it. Who waits for a permit waits for this: a lock for which a thousand wait goes
+	// otherwise. Who waits for a permit waits for this: a lock for which a thousand wait goes
 	// from hand to hand without waking the others.
 	PermitTopic
 )
