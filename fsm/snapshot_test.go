@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"pgregory.net/rapid"
+
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -343,4 +345,46 @@ func TestLargeRecordIsReadInSteps(t *testing.T) {
 	if l, ok := m.View().Lease(inst.Key()); !ok || l.Instance.HomePageURL != inst.HomePageURL {
 		t.Error("the restored instance differs")
 	}
+}
+
+// A snapshot that its own writer refuses would cost the cluster its state, so whatever clients say of keys,
+// sessions and locks, sensible or not, must leave a state that is believed.
+func TestWhateverIsCoordinatedIsRestored(t *testing.T) {
+	draw := rapid.Custom(func(t *rapid.T) Item {
+		op := genKVOp().Draw(t, "op")
+		if create, ok := op.(kv.CreateSession); ok {
+			create.ID = rapid.SampledFrom(twinSessions).Draw(t, "session") // which the server draws, not the client
+			return Item{KV: create}
+		}
+		if once, ok := op.(kv.Once); ok {
+			if _, ok := once.Op.(kv.CreateSession); ok {
+				once.Op = kv.RenewSession{}
+			}
+			return Item{KV: once}
+		}
+		return Item{KV: op}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		m := NewMachine()
+		id := BatchID{Node: "n", Boot: 1}
+		for i := range rapid.Uint64Range(1, 6).Draw(t, "entries") {
+			id.Seq++
+			stamp := registry.Stamp{Lease: rapid.Int64().Draw(t, "lease"), Wall: rapid.Int64().Draw(t, "wall")}
+			items := rapid.SliceOfN(draw, 0, 4).Draw(t, "items")
+			if _, err := m.Apply(i+1, term, AppendWrite(nil, stamp, AppendBatch(nil, id, items))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var written, again bytes.Buffer
+		if _, err := m.Snapshot().WriteTo(&written); err != nil {
+			t.Fatal(err)
+		}
+		restored := NewMachine()
+		if err := restored.Restore(bytes.NewReader(written.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := restored.Snapshot().WriteTo(&again); err != nil || !bytes.Equal(again.Bytes(), written.Bytes()) {
+			t.Fatalf("written again, %v:\n%x, want\n%x", err, again.Bytes(), written.Bytes())
+		}
+	})
 }
