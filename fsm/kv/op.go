@@ -175,7 +175,8 @@ type LeaveQueue struct {
 }
 
 // Once performs an operation unless one with the same key was performed within OnceFor: then it
-// answers as that one did, and another operation under the same key is refused.
+// answers as that one did (but for Result.Index, which is 0 then: nothing changes again), and another
+// operation under the same key is refused. The id of a CreateSession may differ.
 type Once struct {
 	Key string // from Idempotency-Key, at most MaxOnceKey bytes
 	Op  Op     // not a Once

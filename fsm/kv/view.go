@@ -15,7 +15,8 @@ type Entry struct {
 	CreateIndex Index
 	ModifyIndex Index
 	// Fence is the Index of the last acquisition, which the holder's writes and acquiring again leave
-	// as it is; 0: it was never acquired. It holds while there is a Session.
+	// as it is; 0: it was never acquired. It holds while there is a Session. A key that is written again
+	// within a day after its deletion keeps it.
 	Fence Index
 }
 
