@@ -48,6 +48,7 @@ func aMessage() (messageHead, []wireItem) {
 		removeItem(registry.Remove{Key: registry.NewKey("orders", "orders-3"), Kind: registry.Canceled, Life: 1, LastDirty: 9}),
 		removeItem(registry.Remove{Key: registry.NewKey("orders", "orders-4"), Kind: registry.Evicted, Life: 1, LastDirty: 9, Owner: "dc3", Age: 95_000}),
 		preserveItem(registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: registry.Act{Author: "ann", Reason: "cut"}}),
+		replicaItem(registry.Replica{Instance: instance("WEB", "web-1", 5), Life: 1, Permanent: true}),
 	}
 	return head, items
 }
@@ -216,6 +217,7 @@ var (
 		r := registry.Replica{
 			Instance: drawInstance.Draw(t, "instance"), Life: drawLife.Draw(t, "life"), Edit: rapid.Uint32Range(0, maxCount).Draw(t, "edit"),
 			Owner: drawOwner.Draw(t, "owner"), Age: drawTime.Draw(t, "age"),
+			Permanent: rapid.Bool().Draw(t, "permanent"),
 		}
 		if r.Overridden = drawStatus.Draw(t, "override"); r.Overridden != registry.Unknown {
 			r.OverrideBy, r.OverrideFor = drawAct.Draw(t, "by"), drawTime.Draw(t, "for")

@@ -429,3 +429,80 @@ func sameContent(got, want map[Key]*Lease) error {
 	}
 	return nil
 }
+
+func TestAJoinedWaitIsWokenByWhatItWaitsForAndByNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := RegisterCatalog{Node: &Node{Name: "n1"}}
+		nodeCheck := RegisterCatalog{Checks: []*Check{checkOf("", "n", Passing)}}
+		for _, tt := range []struct {
+			name        string
+			op          Op
+			orders, all bool
+		}{
+			{"its application", Register{instance(orders1, Up, 200)}, true, true},
+			{"another application", Register{instance(billing1, Up, 200)}, false, true},
+			{"a removal in it", Cancel{orders1}, true, true},
+			{"a check's output", SetCheck{Check: "a", Status: Critical, Output: "x"}, false, true},
+			{"a node", node, true, true},
+			{"a node's check", nodeCheck, true, true},
+			{"nothing new", SetCheck{Check: "a", Status: Critical}, false, false},
+			{"a renewal", Renew{Key: orders1}, false, false},
+		} {
+			w := newWatched(t)
+			w.do(Register{instance(orders1, Up, 100)}, service("web", "web-1", checkOf("web-1", "a", Critical)))
+			orders, leaveOrders := w.Join("ORDERS")
+			all, leaveAll := w.Join("")
+			waits := w.await(t.Context(), w.View().Index(), "PAYMENTS")
+			asked := w.asked.Load()
+			w.do(tt.op)
+			synctest.Wait()
+			if isClosed(orders) != tt.orders || isClosed(all) != tt.all {
+				t.Errorf("%s: ORDERS woken %t, all %t; want %t, %t", tt.name, isClosed(orders), isClosed(all), tt.orders, tt.all)
+			}
+			if waits.done || w.asked.Load() != asked {
+				t.Errorf("%s: who waits for changes of another application was woken", tt.name)
+			}
+			leaveOrders()
+			leaveAll()
+			w.do(Register{instance(Key{"PAYMENTS", "1"}, Up, 1)})
+			waits.want(t, Key{"PAYMENTS", "1"})
+			if len(w.topics) != 0 {
+				t.Errorf("%s: %d topics are left", tt.name, len(w.topics))
+			}
+		}
+	})
+}
+
+func isClosed(woken <-chan struct{}) bool {
+	select {
+	case <-woken:
+		return true
+	default:
+		return false
+	}
+}
+
+// A state that is restored may be another one altogether.
+func TestAJoinedWaitIsWokenByAnOlderState(t *testing.T) {
+	w := newWatched(t)
+	old := w.View()
+	w.do(Register{instance(orders1, Up, 100)})
+	woken, leave := w.Join("BILLING")
+	defer leave()
+	w.Publish(old)
+	if !isClosed(woken) {
+		t.Error("it was not woken")
+	}
+}
+
+// What changed while nobody waited wakes nobody later.
+func TestAJoinedWaitIsNotWokenByWhatWasBeforeIt(t *testing.T) {
+	w := newWatched(t)
+	w.do(Register{instance(orders1, Up, 100)}, RegisterCatalog{Node: &Node{Name: "n1"}})
+	woken, leave := w.Join("ORDERS")
+	defer leave()
+	w.do(Register{instance(billing1, Up, 100)})
+	if isClosed(woken) {
+		t.Error("it was woken by what it had seen")
+	}
+}

@@ -1,0 +1,89 @@
+package replication
+
+import (
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// web is a service that was registered through Consul's API, with a check.
+func web(id string) registry.RegisterCatalog {
+	return registry.RegisterCatalog{
+		Service:  &registry.CatalogService{Name: "web", ID: id},
+		Instance: instance("WEB", id, 0),
+		Checks:   []*registry.Check{{ID: "check-" + id, Service: id}},
+	}
+}
+
+func webKey(id string) registry.Key { return registry.NewKey("WEB", id) }
+
+func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
+	a, b := runPair(t, Datacenter)
+	a.apply(t, web("web-1"), registry.SetOverride{Key: webKey("web-1"), Status: registry.OutOfService})
+	eventually(t, "the peer has it", func() bool { return b.view().Total() == 1 && same(a, b) })
+	l, _ := b.view().Find(webKey("web-1"))
+	if !l.Permanent || l.Service != nil || l.Owner != "dc1" || l.Instance.Status != registry.OutOfService {
+		t.Errorf("told as %+v of %+v, want one of dc1 without a lease", l, l.Instance)
+	}
+	a.apply(t, registry.DeleteOverride{Key: webKey("web-1")}, registry.SetCheck{Check: "check-web-1", Status: registry.Critical})
+	eventually(t, "its check's state is told", func() bool {
+		l, ok := b.view().Find(webKey("web-1"))
+		return ok && l.Instance.Status == registry.Down && same(a, b)
+	})
+	both(a, b, 24*time.Hour)
+	a.evict()
+	b.evict()
+	if a.view().Total() != 1 || b.view().Total() != 1 {
+		t.Errorf("after a day %d and %d are left, want it on both sides", a.view().Total(), b.view().Total())
+	}
+	for range 2 {
+		if d, err := a.Repair(t.Context(), "dc2"); err != nil || d.Apps != 0 {
+			t.Errorf("compared: %+v, %v; want no difference", d, err)
+		}
+	}
+	a.apply(t, registry.DeregisterCatalog{Service: "web-1"})
+	eventually(t, "it is gone there", func() bool { return b.view().Total() == 0 })
+}
+
+// A Eureka server gives every instance a lease, which somebody must renew.
+func TestAEurekaServerHearsInstancesWithoutALeaseEvery30Seconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, web("web-1"), web("web-2"))
+		m.apply(t, registers(0, 1)...)
+		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Replica{Instance: instance("WEB", "theirs", 1), Life: 1, Permanent: true})
+		fars := map[string]*far{"old": known(t, m, "old"), "dc2": known(t, m, "dc2")}
+		old := PeerConfig{Name: "old", Kind: Eureka, URLs: []string{"http://old:8761/eureka"}}
+		r := replicate(t, m, fars, old, datacenter("dc2"))
+		defer r.stop()
+		elapse(time.Second)
+		for beats := 1; beats <= 4; beats++ {
+			want := map[registry.Key]int{webKey("web-1"): beats, webKey("web-2"): beats}
+			if got := fars["old"].heard().beats; !maps.Equal(got, want) {
+				t.Errorf("after %d intervals the Eureka server heard %v, want %v", beats-1, got, want)
+			}
+			elapse(30 * time.Second)
+		}
+		if got := fars["dc2"].heard().beats; len(got) > 0 {
+			t.Errorf("another Rollcall datacenter heard %v, which never end there", got)
+		}
+	})
+}
+
+// It may have been started anew meanwhile, and know nothing.
+func TestAEurekaServerThatLacksAnInstanceWithoutALeaseGetsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.apply(t, web("web-1"))
+		f := known(t, m, "old")
+		r := replicate(t, m, map[string]*far{"old": f}, PeerConfig{Name: "old", Kind: Eureka, URLs: []string{"http://old:8761/eureka"}})
+		defer r.stop()
+		elapse(time.Second)
+		f.set(func(f *far) { clear(f.has) })
+		elapse(31 * time.Second)
+		wantSame(t, m, f)
+	})
+}
