@@ -21,18 +21,23 @@ type keeper struct {
 
 	mu       sync.Mutex
 	deadline time.Time // when the session is lost; it has a monotonic reading
+	server   string    // that answered last
+	// route ends when that server gave no answer: whatever else waits for it had better ask another one.
+	route   context.Context
+	reroute context.CancelFunc
 }
 
 // keep creates a session and keeps it alive. The caller must close the keeper. ctx gives its values to
 // the keeper's context, and bounds the creation only.
 func (c *Client) keep(ctx context.Context, o SessionOptions) (*keeper, error) {
-	s, sent, err := c.createSession(ctx, o)
+	s, a, err := c.createSession(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	ttl := o.ttl()
-	k := &keeper{client: c, session: s.ID, ttl: ttl, stopped: make(chan struct{}), deadline: sent.Add(ttl)}
+	k := &keeper{client: c, session: s.ID, ttl: ttl, stopped: make(chan struct{}), deadline: a.sent.Add(ttl), server: a.server}
 	k.ctx, k.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	k.route, k.reroute = context.WithCancel(k.ctx)
 	go k.run()
 	return k, nil
 }
@@ -77,22 +82,39 @@ func (k *keeper) renew() error {
 	ctx, cancel := context.WithTimeout(k.ctx, k.remains())
 	defer cancel()
 	// A try that takes long leaves time for others.
-	_, sent, err := k.client.renewSession(ctx, k.session, min(k.client.timeout, k.ttl/6))
-	if err != nil {
-		return err
+	_, a, err := k.client.renewSession(ctx, k.session, min(k.client.timeout, k.ttl/6))
+	k.follow(a.server)
+	if err == nil && k.valid() { // else it was lost before the answer came
+		k.extend(a.sent)
 	}
-	k.extend(sent)
-	return nil
+	return err
 }
 
-// extend puts off the deadline, unless the session was lost before the answer came.
-func (k *keeper) extend(sent time.Time) {
-	if !k.valid() {
+// follow notes who answered ("": nobody), and ends the route to somebody else.
+func (k *keeper) follow(server string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if server == k.server {
 		return
 	}
+	k.server = server
+	k.reroute()
+	k.route, k.reroute = context.WithCancel(k.ctx)
+}
+
+func (k *keeper) extend(sent time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.deadline = sent.Add(k.ttl)
+}
+
+// routed is ctx until the server that answered last fails to.
+func (k *keeper) routed(ctx context.Context) (context.Context, context.CancelFunc) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(k.route, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 func (k *keeper) remains() time.Duration {

@@ -29,8 +29,8 @@ type Entry struct {
 	LockIndex   uint64 // how often it was acquired by a new holder
 	CreateIndex uint64
 	ModifyIndex uint64 // what CAS compares
-	// Fence is the token of the key's last acquisition, of entries that Get returns; 0: it was never
-	// acquired. The acquisition lasts while there is a Session.
+	// Fence is the token of the holder's acquisition, of entries that Get and Watch return; 0: nobody
+	// holds the key.
 	Fence uint64 `json:"-"`
 }
 

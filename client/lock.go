@@ -15,9 +15,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// queueWait is how long one request waits in a lock's queue at most, so that a waiter soon turns away
-// from a server that fell silent.
-const queueWait = 30 * time.Second
+// queueWait is how long one request waits in a lock's queue at most. Who asks again after that is the
+// queue's last, so it is as long as servers offer; who fell silent is found out by the renewals.
+const queueWait = 10 * time.Minute
 
 // farewell bounds what is told the cluster when a lock is given up or back, all servers together.
 const farewell = 5 * time.Second
@@ -118,7 +118,8 @@ func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
 	return h, nil
 }
 
-// queue waits until the session has the permit, and returns its token.
+// queue waits until the session has the permit, and returns its token. A request that is repeated
+// leaves the permit, or the place in the queue, where it is.
 func (k *keeper) queue(ctx context.Context, p permit) (kv.Index, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -139,7 +140,7 @@ func (k *keeper) queue(ctx context.Context, p permit) (kv.Index, error) {
 		case err != nil && (p.hopeless(err) || noSession(err)):
 			return 0, err
 		case err != nil:
-			k.client.log.Warn("waiting was cut, trying again", kindName(p.kind), p.Name, "err", err)
+			k.client.log.Info("waiting was cut, trying again", kindName(p.kind), p.Name, "err", err)
 		case time.Since(started) >= time.Second:
 			failures = 0
 			continue // the server's time was up
@@ -206,6 +207,8 @@ func (a acquisition) holders() string {
 // ask makes one request, which waits in the queue for a time; 0: it does not. A session that has the
 // permit already keeps it, so it may be repeated.
 func (k *keeper) ask(ctx context.Context, p permit, d time.Duration) (acquisition, error) {
+	ctx, cancel := k.routed(ctx)
+	defer cancel()
 	q := url.Values{"session": {k.session}}
 	if p.kind == kv.Semaphore {
 		q.Set("limit", strconv.Itoa(p.limit))

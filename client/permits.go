@@ -16,6 +16,8 @@ type Permits struct {
 	Limit   int      `json:"limit"` // 1 for a lock
 	Holders []Holder `json:"holders"`
 	Queue   []Waiter `json:"queue"` // in the order in which permits will be given
+	// DelaysMS say in how many ms of lease clock each lock-delay is over that keeps a permit back.
+	DelaysMS []int64 `json:"delays_ms"`
 }
 
 // Holder holds a permit.
@@ -23,13 +25,15 @@ type Holder struct {
 	Session string `json:"session"`
 	Fence   uint64 `json:"fence"`
 	Since   int64  `json:"since"`
-	Value   []byte `json:"value"`
+	Value   []byte `json:"value"` // as LockOptions say
 }
 
 // Waiter waits for a permit.
 type Waiter struct {
-	Session string `json:"session"`
-	Value   []byte `json:"value"`
+	Session  string `json:"session"`
+	WaitedMS int64  `json:"waited_ms"`   // ms of lease clock
+	LeftMS   int64  `json:"gives_up_ms"` // ms of lease clock until it is passed over
+	Value    []byte `json:"value"`       // as LockOptions say
 }
 
 // Locks returns the locks that somebody holds or waits for, by name.

@@ -17,13 +17,13 @@ type PruneOptions struct {
 type Pruned struct {
 	App    string `json:"app"`
 	ID     string `json:"id"`
-	Node   string `json:"node,omitempty"`
-	Status string `json:"status"`           // before
-	Reason string `json:"reason,omitempty"` // why it is not passing
+	Node   string `json:"node,omitempty"` // of one that was registered in Consul's catalog on a node of its own
+	Status string `json:"status"`
+	Reason string `json:"reason"` // why it is not passing
 }
 
-// Prune removes the instances that are not passing: those whose checks are warning or critical, or
-// whose status is not UP. It returns them.
+// Prune removes the instances that are not passing, which are those whose status is not UP, and returns
+// them. Those in quarantine stay: an operator decided what becomes of them.
 func (c *Client) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
 	q := url.Values{"not-passing": {""}}
 	if o.Service != "" {

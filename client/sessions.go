@@ -31,7 +31,7 @@ type Session struct {
 	ID        string        `json:"id"`
 	Name      string        `json:"name"`
 	Node      string        `json:"node"`
-	TTL       string        `json:"ttl"`        // a duration; "": it does not end by itself
+	TTL       string        `json:"ttl"`        // a duration; "" or "0s": it does not end by itself
 	LockDelay string        `json:"lock_delay"` // a duration
 	Behavior  string        `json:"behavior"`   // release or delete: what becomes of its keys
 	Created   int64         `json:"created"`    // ms since the epoch
@@ -53,11 +53,11 @@ func (c *Client) CreateSession(ctx context.Context, o SessionOptions) (Session, 
 	return s, err
 }
 
-// createSession also says when the request was sent that created it.
-func (c *Client) createSession(ctx context.Context, o SessionOptions) (Session, time.Time, error) {
+// createSession also returns the answer, which says when the session was asked for.
+func (c *Client) createSession(ctx context.Context, o SessionOptions) (Session, answer, error) {
 	body, err := json.Marshal(o.request())
 	if err != nil {
-		return Session{}, time.Time{}, err
+		return Session{}, answer{}, err
 	}
 	var s Session
 	// A session that an earlier try created holds nothing and ends by itself.
@@ -66,9 +66,9 @@ func (c *Client) createSession(ctx context.Context, o SessionOptions) (Session, 
 		err = a.decode(&s)
 	}
 	if err != nil {
-		return Session{}, time.Time{}, fmt.Errorf("create a session: %w", err)
+		return Session{}, answer{}, fmt.Errorf("create a session: %w", err)
 	}
-	return s, a.sent, nil
+	return s, a, nil
 }
 
 // sessionRequest is the body that creates a session.
@@ -106,18 +106,17 @@ func (c *Client) RenewSession(ctx context.Context, id string) (Session, error) {
 	return s, err
 }
 
-// renewSession also says when the request was sent that renewed it. patience bounds one try; 0: the
-// client's timeout.
-func (c *Client) renewSession(ctx context.Context, id string, patience time.Duration) (Session, time.Time, error) {
+// renewSession also returns the answer. patience bounds one try; 0: the client's timeout.
+func (c *Client) renewSession(ctx context.Context, id string, patience time.Duration) (Session, answer, error) {
 	var s Session
 	a, err := c.do(ctx, call{method: http.MethodPut, path: append(sessionPath(), id, "renew"), write: true, patience: patience})
 	if err == nil {
 		err = a.sessionDocument(&s)
 	}
 	if err != nil {
-		return Session{}, time.Time{}, fmt.Errorf("renew session %q: %w", id, err)
+		return Session{}, answer{}, fmt.Errorf("renew session %q: %w", id, err)
 	}
-	return s, a.sent, nil
+	return s, a, nil
 }
 
 // Session returns a session. ErrNoSession: it has ended, or never was.
