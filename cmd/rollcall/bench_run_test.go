@@ -9,7 +9,7 @@ import (
 
 // TestMain lets the tests' own program be what bench and dev start: a node, or a baseline; or dev itself.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"server", "bench", "dev"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{"server", "bench", "dev", "lock"}, os.Args[1]) {
 		main()
 	}
 	os.Exit(m.Run())

@@ -116,4 +116,10 @@ func TestEveryExitCodeIsDocumented(t *testing.T) {
 			}
 		}
 	}
+	for _, code := range []int{exitUsage, exitLost, exitNotAcquired, exitGuard, exitCannotRun, exitNoCommand} {
+		_, section, _ := strings.Cut(document(t, cli), "\n## rollcall lock\n")
+		if !strings.Contains(section, fmt.Sprintf("\n| %d | ", code)) || !strings.Contains(guardHelp, fmt.Sprintf("\n  %-3d  ", code)) {
+			t.Errorf("the section of lock in %s, or its help, has no row for exit code %d", cli, code)
+		}
+	}
 }

@@ -24,10 +24,31 @@ type fatalError struct{ error }
 
 func (e fatalError) Unwrap() error { return e.error }
 
+// exitStatus is an exit code of its own, as of a command that was run.
+type exitStatus struct {
+	code int
+	err  error // nil: there is nothing to say about it
+}
+
+// Error says why, or at least with which code.
+func (e exitStatus) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e exitStatus) Unwrap() error { return e.err }
+
 // exitCode reports err on w and returns the process's exit code.
 func exitCode(w io.Writer, err error) int {
 	if err == nil {
 		return exitOK
+	}
+	status := exitStatus{code: exitError, err: err}
+	errors.As(err, &status)
+	if status.err == nil {
+		return status.code
 	}
 	fmt.Fprintf(w, "rollcall: %v\n", err)
 	if usage := (usageError{}); errors.As(err, &usage) {
@@ -36,5 +57,5 @@ func exitCode(w io.Writer, err error) int {
 	if fatal := (fatalError{}); errors.As(err, &fatal) {
 		return exitFatal
 	}
-	return exitError
+	return status.code
 }

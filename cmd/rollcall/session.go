@@ -1,0 +1,193 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/client"
+)
+
+func newSessionCommand() *cobra.Command {
+	return groupCommand("session", "Create, renew, list and end sessions, which hold keys, locks and permits (mode cp)",
+		newSessionCreateCommand(),
+		newSessionRenewCommand(),
+		newSessionLsCommand(),
+		newSessionDestroyCommand(),
+	)
+}
+
+func newSessionCreateCommand() *cobra.Command {
+	var c connection
+	var o client.SessionOptions
+	var behavior string
+	var lockDelay time.Duration
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create a session and print its id",
+		Long: "Creates a session, which ends when it is not renewed for --ttl. Nobody gets what it held then until\n" +
+			"--lock-delay has passed.",
+		Example: "  rollcall session create\n" +
+			"  rollcall session create --name nightly --ttl 30s --lock-delay 5s --behavior delete",
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(oneOf("--behavior", behavior, []string{"release", "delete"}), checkSession(o.TTL, lockDelay)); err != nil {
+				return usageError{err}
+			}
+			cl, err := c.open(nil)
+			if err != nil {
+				return err
+			}
+			o.DeleteKeys, o.LockDelay = behavior == "delete", noneIfZero(lockDelay)
+			s, err := cl.CreateSession(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return c.out.print(cmd.OutOrStdout(), createdSession{s})
+		},
+	}
+	c.addFlags(cmd)
+	cmd.Flags().StringVar(&o.Name, "name", "", "a name, for people")
+	cmd.Flags().DurationVar(&o.TTL, "ttl", client.DefaultSessionTTL, "how long it lasts without a renewal")
+	cmd.Flags().DurationVar(&lockDelay, "lock-delay", client.DefaultLockDelay, "for how long nobody gets what it held when it ends by itself; at most 1m")
+	cmd.Flags().StringVar(&behavior, "behavior", "release", "what becomes of the keys that it holds: release or delete")
+	return cmd
+}
+
+// checkSession wants times that a session can have.
+func checkSession(ttl, lockDelay time.Duration) error {
+	var errs []error
+	if ttl <= 0 {
+		errs = append(errs, fmt.Errorf("--ttl: %v is no time", ttl))
+	}
+	if lockDelay < 0 || lockDelay > time.Minute {
+		errs = append(errs, fmt.Errorf("--lock-delay: %v is not between 0s and 1m", lockDelay))
+	}
+	return errors.Join(errs...)
+}
+
+// noneIfZero is a lock-delay for the client, where 0 means the default.
+func noneIfZero(lockDelay time.Duration) time.Duration {
+	if lockDelay == 0 {
+		return -1
+	}
+	return lockDelay
+}
+
+// createdSession is the id alone, for scripts; in JSON all of it.
+type createdSession struct{ client.Session }
+
+func (s createdSession) table() [][]string { return [][]string{{s.ID}} }
+
+func newSessionRenewCommand() *cobra.Command {
+	var c connection
+	cmd := &cobra.Command{
+		Use:     "renew ID",
+		Short:   "Start a session's TTL anew",
+		Example: "  rollcall session renew 954b5e76-54d1-4c1f-9d0c-0c5b6f6a2d11",
+		Args:    usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.open(nil)
+			if err != nil {
+				return err
+			}
+			s, err := cl.RenewSession(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.out.print(cmd.OutOrStdout(), sessionDone{Done: "renewed", Session: cmp.Or(s.ID, args[0])})
+		},
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+func newSessionDestroyCommand() *cobra.Command {
+	var c connection
+	cmd := &cobra.Command{
+		Use:     "destroy ID",
+		Short:   "End a session; what it holds is free after its lock-delay",
+		Example: "  rollcall session destroy 954b5e76-54d1-4c1f-9d0c-0c5b6f6a2d11",
+		Args:    usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.open(nil)
+			if err != nil {
+				return err
+			}
+			if err := cl.DestroySession(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return c.out.print(cmd.OutOrStdout(), sessionDone{Done: "destroyed", Session: args[0]})
+		},
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+// sessionDone says what became of a session.
+type sessionDone struct {
+	Done    string `json:"done"`
+	Session string `json:"session"`
+}
+
+func (d sessionDone) table() [][]string { return [][]string{{d.Done, d.Session}} }
+
+func newSessionLsCommand() *cobra.Command {
+	var c connection
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the sessions: how old they are, when they end and what they hold",
+		Example: "  rollcall session ls\n" +
+			"  rollcall session ls -o json",
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := c.open(nil)
+			if err != nil {
+				return err
+			}
+			found, err := cl.Sessions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.out.print(cmd.OutOrStdout(), append(sessionList{}, found...))
+		},
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+// sessionList is sessions in the form of ls, an empty list rather than null.
+type sessionList []client.Session
+
+func (l sessionList) table() [][]string {
+	rows := [][]string{{"SESSION", "NAME", "AGE", "TTL", "ENDS IN", "HOLDS"}}
+	for _, s := range l {
+		rows = append(rows, []string{s.ID, s.Name, inSeconds(s.AgeMS), s.TTL, endsIn(s), held(s.Holds)})
+	}
+	return rows
+}
+
+// endsIn is how long a session lasts unless it is renewed.
+func endsIn(s client.Session) string {
+	if s.TTL == "" {
+		return "never"
+	}
+	return inSeconds(s.EndsInMS)
+}
+
+func inSeconds(ms int64) string {
+	return (time.Duration(ms) * time.Millisecond).Round(time.Second).String()
+}
+
+// held names what a session holds.
+func held(all []client.Acquisition) string {
+	var names []string
+	for _, a := range all {
+		names = append(names, a.Kind+" "+a.Name)
+	}
+	return strings.Join(names, ", ")
+}
