@@ -47,6 +47,7 @@ type page struct {
 	Sender     string // the node that sends to the peers; empty: every node
 	Peers      []shownPeer
 	Quarantine []shownQuarantine
+	Held       *coordinationFacts // nil: this node has no consensus
 	Registered []shownEvent
 	Canceled   []shownEvent
 	Self       []fact
@@ -109,6 +110,9 @@ func (h *Handler) dashboard(w http.ResponseWriter, r *http.Request) error {
 	p.Quarantine = quarantinedOf(v.View, at)
 	replication := h.peerStatus(r.Context())
 	p.Sender, p.Peers = replication.Sender, replication.shown()
+	if p.Held, err = h.coordinationNow(r.Context()); err != nil {
+		return err
+	}
 	p.Self = h.selfFacts()
 	return h.render(w, r, "dashboard", p)
 }

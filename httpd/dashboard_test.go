@@ -1,6 +1,7 @@
 package httpd_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,41 @@ func TestTheDashboardShowsSelfPreservationAndWhoIsInQuarantine(t *testing.T) {
 		n.preservation(t, "POST", "/hold?for=1m&author=%3Cscript%3E")
 		if page := n.get(t, "/").body; strings.Contains(page, "<script") || !strings.Contains(page, "Held by &lt;script&gt;") {
 			t.Error("the page does not escape who holds it")
+		}
+	})
+}
+
+func TestTheDashboardShowsWhoHoldsLocks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCoordinated(t, httpd.Config{})
+		if page := c.get("/").body; !strings.Contains(page, "0 sessions, 0 keys") || !strings.Contains(page, "No session holds anything.") {
+			t.Errorf("without a session the page says %s", page)
+		}
+		a, b := c.ownSession(t, `{"name":"<script>worker","ttl":"20s"}`), c.session(t, "")
+		for i := range 6 {
+			c.put(t, fmt.Sprintf("/v1/kv/%d?acquire=%s", i, a), "")
+		}
+		c.acquire(t, "/v1/rollcall/semaphores/%3Cb%3Es?limit=3&session="+a, "")
+		c.acquire(t, "/v1/rollcall/locks/l?session="+b, "")
+		page := c.get("/").body
+		for _, want := range []string{
+			"2 sessions, 6 keys", "&lt;script&gt;worker", "<td>20s</td><td>key 0, key 1, key 2, key 3, key 4 and 2 more</td>", "<td>never by itself</td><td>lock l</td>",
+			`<td>semaphore</td><td class="name">&lt;b&gt;s</td><td class="number">3</td><td class="mono">` + a, `<td>lock</td><td class="name">l</td>`,
+		} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the page lacks %q: %s", want, page)
+			}
+		}
+		for i := range 60 {
+			c.put(t, fmt.Sprintf("/v1/kv/x%d?acquire=%s", i, c.session(t, "")), "")
+		}
+		if page := c.get("/").body; !strings.Contains(page, "and 12 more") {
+			t.Errorf("of 62 sessions that hold something it does not leave out 12: %s", page)
+		}
+		for _, path := range []string{"/v1/rollcall/sessions?consistency=stale", "/v1/rollcall/locks?consistency=stale", "/v1/rollcall/semaphores?consistency=stale"} {
+			if got := c.get(path); got.status != 200 || got.header.Get("X-Rollcall-Consistency") != "stale" {
+				t.Errorf("the link %s leads to %d, %s", path, got.status, got.header.Get("X-Rollcall-Consistency"))
+			}
 		}
 	})
 }
