@@ -447,6 +447,7 @@ func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
 		{"share above the whole", whole(1_000_001), "share of 1000001 millionths"},
 		{"settings cut short", establish[:len(establish)-1], "ends too early"},
 		{"settings in version 1", append([]byte{1}, establish[1:]...), "8 bytes too many"},
+		{"version 3, which no Establish has", append([]byte{3}, establish[1:]...), "version 3"},
 		{"no settings in version 2", append([]byte{2}, AppendEstablish(nil, Establish{})[1:]...), "ends too early"},
 		{"tick of version 2", append([]byte{2}, AppendWrite(nil, registry.Stamp{})[1:]...), "version 2 of what version 1 can say"},
 	} {

@@ -7,8 +7,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// entryVersion is the newest. An Establish with settings has it; everything else has version 1.
-const entryVersion = 2
+// entryVersion is the newest. An Establish with settings has it (those before version 4 had version 2);
+// everything else has version 1. So the state of a cluster is of the newest version from its leader's
+// first entry on, and not only from the first operation that needs it.
+const entryVersion = 4
 
 // The kinds of log entries. Never renumber one.
 const (
@@ -40,12 +42,15 @@ type Establish struct {
 // AppendEstablish appends the encoding of an Establish entry.
 func AppendEstablish(dst []byte, e Establish) []byte {
 	if e.Settings == nil {
-		dst = append(dst, 1, entryEstablish)
-		return appendString(appendString(dst, e.Node), e.Cluster)
+		return appendEstablish(dst, 1, e)
 	}
-	dst = append(dst, 2, entryEstablish)
-	dst = appendString(appendString(dst, e.Node), e.Cluster)
-	return appendSettings(dst, *e.Settings)
+	return appendSettings(appendEstablish(dst, entryVersion, e), *e.Settings)
+}
+
+// appendEstablish appends what stands before the settings.
+func appendEstablish(dst []byte, version byte, e Establish) []byte {
+	dst = append(dst, version, entryEstablish)
+	return appendString(appendString(dst, e.Node), e.Cluster)
 }
 
 // entry is a decoded log entry: an Establish, or else a Write.
@@ -81,6 +86,9 @@ func parseEntry(b []byte) (entry, error) {
 }
 
 func (d *decoder) establish() *Establish {
+	if d.format == 3 {
+		d.fail("Establish of version 3, which no node writes")
+	}
 	e := &Establish{Node: d.string(), Cluster: d.string()}
 	if d.format > 1 {
 		s := d.settings()

@@ -56,7 +56,7 @@ func checkAllocated(t *testing.T, n int, decode func()) {
 
 func (e entry) encode() []byte {
 	if e.establish != nil {
-		return AppendEstablish(nil, *e.establish)
+		return establishOf(e.version, *e.establish)
 	}
 	var batches [][]byte
 	for _, b := range e.batches {

@@ -144,7 +144,9 @@ func TestGoldenEntries(t *testing.T) {
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["quarantine"]}}))
 	golden(t, "batch-v3", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Answered: 41},
 		[]Item{{Op: goldenOps()["quarantine"]}, {Origin: registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, Op: goldenOps()["renew-life"]}}))
-	golden(t, "entry-establish-v2", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21", Settings: goldenSettings()}))
+	establish := Establish{Node: "n1-7f3a", Cluster: "c-5d21", Settings: goldenSettings()}
+	golden(t, "entry-establish-v2", establishOf(2, establish))
+	golden(t, "entry-establish-v4", AppendEstablish(nil, establish))
 }
 
 func TestGoldenResults(t *testing.T) {

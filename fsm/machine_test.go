@@ -61,13 +61,27 @@ func (n *node) apply(batches ...[]byte) Applied {
 
 func (n *node) establish() registry.Epoch {
 	n.t.Helper()
+	return n.establishAs(entryVersion)
+}
+
+// establishAs is establish by a leader of a version.
+func (n *node) establishAs(version byte) registry.Epoch {
+	n.t.Helper()
 	n.index++
 	settings := registry.DefaultSettings()
-	done, err := n.m.Apply(n.index, term, AppendEstablish(nil, Establish{Node: n.id.Node, Cluster: "c1", Settings: &settings}))
+	done, err := n.m.Apply(n.index, term, establishOf(version, Establish{Node: n.id.Node, Cluster: "c1", Settings: &settings}))
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return done.Epoch
+}
+
+// establishOf is AppendEstablish as a version wrote it.
+func establishOf(version byte, e Establish) []byte {
+	if e.Settings == nil || version >= entryVersion {
+		return AppendEstablish(nil, e)
+	}
+	return appendSettings(appendEstablish(nil, 2, e), *e.Settings)
 }
 
 func instance(app, id string) *registry.Instance {

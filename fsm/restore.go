@@ -81,7 +81,7 @@ func readSnapshot(r io.Reader) (Snapshot, error) {
 		beginVersion3(f)
 	}
 	if s.version < 4 {
-		s.kv = beginVersion4(f)
+		s.kv = kvBeside(*f)
 	}
 	return s, sr.close()
 }

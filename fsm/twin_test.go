@@ -196,7 +196,7 @@ func (tw *twins) establish(t *rapid.T) {
 			DoubledLease:      rapid.Bool().Draw(t, "doubled"),
 		}
 	}
-	done := tw.both(t, AppendEstablish(nil, e))
+	done := tw.both(t, establishOf(tw.version, e))
 	tw.epoch = done.Epoch
 }
 

@@ -3,7 +3,6 @@ package fsm
 import (
 	"fmt"
 
-	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -20,8 +19,10 @@ func (m *Machine) upgrade(version byte) error {
 	if m.version < 3 {
 		beginVersion3(&f)
 	}
-	k := beginVersion4(&f) // of a state below version 4, since there is none above
-	thawed, coordination, err := thaw(f, k)
+	if version > 3 {
+		beginVersion4(&f)
+	}
+	thawed, coordination, err := thaw(f, kvBeside(f)) // there is no coordination below version 4
 	if err != nil {
 		return fmt.Errorf("make the state one of version %d: %w", version, err)
 	}
@@ -97,5 +98,6 @@ func recordSinceVersion2(l *registry.Lease) *registry.Lease {
 	return &c
 }
 
-// beginVersion4 gives a state what version 3 does not say: there is no coordination before version 4.
-func beginVersion4(f *registry.Frozen) kv.Frozen { return kvBeside(*f) }
+// beginVersion4 leaves Index 1 to what was never changed, which Consul's clients cannot be told as 0: whoever
+// waits for more than 1 must not miss the first change.
+func beginVersion4(f *registry.Frozen) { f.Index = max(f.Index, 1) }

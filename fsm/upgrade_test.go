@@ -42,7 +42,8 @@ func TestLogOfAnOlderVersionGivesTheStateThatItHad(t *testing.T) {
 
 func TestFirstEntryOfAVersionMakesNodesEqualWhateverTheirPast(t *testing.T) {
 	settings := registry.DefaultSettings()
-	establish := AppendEstablish(nil, Establish{Node: "n1", Cluster: "c1", Settings: &settings})
+	e := Establish{Node: "n1", Cluster: "c1", Settings: &settings}
+	establish, before := AppendEstablish(nil, e), establishOf(2, e)
 	batchOf := func(it Item) []byte {
 		return AppendWrite(nil, registry.Stamp{}, AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{it}))
 	}
@@ -53,7 +54,9 @@ func TestFirstEntryOfAVersionMakesNodesEqualWhateverTheirPast(t *testing.T) {
 		past, next byte
 		entry      []byte
 	}{
-		{"settings after version 1", 1, 2, establish},
+		{"settings of version 2 after version 1", 1, 2, before},
+		{"settings after version 1", 1, 4, establish},
+		{"settings after version 3", 3, 4, establish},
 		{"operation after version 1", 1, 2, batch(registry.Quarantine{})},
 		{"operation of version 3 after version 1", 1, 3, batch(registry.AckPeer{Peer: "dc2", Cursor: 1})},
 		{"operation of version 3 after version 2", 2, 3, batch(registry.AckPeer{Peer: "dc2", Cursor: 1})},
@@ -137,16 +140,16 @@ func TestUpgradeHappensOnce(t *testing.T) {
 	if got := n.m.Snapshot().version; got != 1 {
 		t.Errorf("version %d before something of version 2 was applied, want 1", got)
 	}
-	n.establish()
+	n.establishAs(2)
 	n.write(registry.SetOverride{Key: registry.Key{App: "ORDERS", ID: "1"}, Status: registry.Down, By: goldenAct})
-	n.establish()
+	n.establishAs(2)
 	n.write(registry.Renew{Key: registry.Key{App: "ORDERS", ID: "1"}})
 	l, ok := n.m.View().Lease(registry.Key{App: "ORDERS", ID: "1"})
 	if got := n.m.Snapshot().version; got != 2 || !ok || l.Override == nil || l.Override.By != goldenAct {
 		t.Errorf("version %d, lease %+v, want 2 and the override with its author", got, l)
 	}
 	n.write(registry.AckPeer{Peer: "dc2", Cursor: 2})
-	n.establish()
+	n.establishAs(2)
 	n.write(registry.SetOverride{Key: registry.Key{App: "ORDERS", ID: "1"}, Status: registry.Down})
 	if got, peer := n.m.Snapshot().version, n.m.View().Peer("dc2"); got != 3 || peer.Cursor != 2 {
 		t.Errorf("version %d, peer %+v, want 3 and the cursor at 2", got, peer)

@@ -67,10 +67,15 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-// step may thaw one replica anew, and takes a random step.
+// step may thaw one replica anew, and takes a random step, of one operation at most.
 func (w *world) step() {
 	if rapid.IntRange(0, 7).Draw(w.T, "thaw") == 0 {
 		w.thaw()
+	}
+	if len(w.proposed) > 0 && rapid.Bool().Draw(w.T, "proposed") {
+		w.apply(w.proposed[0])
+		w.proposed = w.proposed[1:]
+		return
 	}
 	w.now += rapid.SampledFrom([]int64{0, 0, 1, 0, 1000, 999, 5000, 2000, 10_000}).Draw(w.T, "pass")
 	// Small numbers are drawn more often, here and below.
@@ -89,11 +94,6 @@ func (w *world) step() {
 		w.thawed.Advance(w.now)
 	default:
 		w.apply(w.op())
-	}
-	for range rapid.IntRange(0, min(3, len(w.proposed))).Draw(w.T, "applied") {
-		op := w.proposed[0]
-		w.proposed = w.proposed[1:]
-		w.apply(op)
 	}
 }
 

@@ -51,17 +51,13 @@ func (p *promises) delay(v *kv.View) {
 			continue
 		}
 		for f := range p.before.Held(s.ID) {
-			// A step may have released it before the session ended. Then the next holder has it already.
+			until := v.Lease() + delay
 			if f.Kind == kv.Key {
-				if v.Delayed(f.Name) == v.Lease()+delay {
-					p.keys[f.Name] = v.Lease() + delay
-				}
+				p.keys[f.Name] = until
 				continue
 			}
 			name := permitName{f.Kind, f.Name}
-			if now, _ := v.Permits(f.Kind, f.Name); now != nil && slices.Contains(now.Delays, v.Lease()+delay) {
-				p.kept[name] = append(p.kept[name], v.Lease()+delay)
-			}
+			p.kept[name] = append(p.kept[name], until)
 		}
 	}
 }
