@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -23,7 +25,7 @@ const asConsul = "ROLLCALL_AS_CONSUL"
 func consul(args []string) error {
 	switch {
 	case len(args) > 0 && args[0] == "version":
-		fmt.Println(`{"Version":"1.14.11"}`) // for how the tests write FILE
+		fmt.Printf(`{"Version":%q}`, consulVersion) // for how the tests write FILE
 		return nil
 	case len(args) == 3 && args[0] == "agent" && args[1] == "-config-file":
 		return consulAgent(args[2])
@@ -36,13 +38,7 @@ func consulAgent(file string) error {
 	if err != nil {
 		return err
 	}
-	var config struct {
-		Ports struct {
-			HTTP   int `json:"http"`
-			HTTPS  int `json:"https"`
-			Server int `json:"server"`
-		} `json:"ports"`
-	}
+	var config consulConfig
 	if err := json.Unmarshal(text, &config); err != nil {
 		return err
 	}
@@ -65,7 +61,7 @@ func consulAgent(file string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: inFrontOf(behind)}
+	server := &http.Server{Handler: inFrontOf(behind, config)}
 	go func() {
 		<-interrupted
 		_ = node.Process.Signal(syscall.SIGTERM) // it may have ended already
@@ -76,17 +72,77 @@ func consulAgent(file string) error {
 	return nil
 }
 
+// consulConfig is what is read of FILE.
+type consulConfig struct {
+	NodeName string `json:"node_name"`
+	NodeID   string `json:"node_id"`
+	Ports    struct {
+		HTTP   int `json:"http"`
+		HTTPS  int `json:"https"`
+		Server int `json:"server"`
+	} `json:"ports"`
+}
+
+// Of Rollcall's only logical node, and of the version that consul says it is.
+const (
+	logicalNode   = "rollcall"
+	consulVersion = "1.14.11"
+)
+
 // inFrontOf passes everything on, but for the one question about the service mesh, which Rollcall does
-// not have, that the tests ask before they begin.
-func inFrontOf(address string) http.Handler {
+// not have, that the tests ask before they begin. The tests expect the node's name and id that they wrote
+// into FILE, and the version of the program; Rollcall's are put in their place.
+func inFrontOf(address string, config consulConfig) http.Handler {
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
-	proxy.FlushInterval = -1
-	proxy.ErrorLog = nil
+	proxy.ModifyResponse = func(r *http.Response) error {
+		self, err := askSelf(address)
+		if err != nil {
+			return err
+		}
+		return rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(
+			quoted(logicalNode), quoted(config.NodeName), self.NodeID, config.NodeID,
+			`"consul-version":`+quoted(self.Version), `"consul-version":`+quoted(consulVersion)))
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/agent/connect/ca/roots" {
 			fmt.Fprint(w, `{"ActiveRootID":"none","Roots":[{"ID":"none"}]}`)
 			return
 		}
+		r.Header.Del("Accept-Encoding")
+		r.URL.Path = strings.ReplaceAll(r.URL.Path, config.NodeName, logicalNode)
+		r.URL.RawPath = ""
+		if err := rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(quoted(config.NodeName), quoted(logicalNode))); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
 		proxy.ServeHTTP(w, r)
 	})
+}
+
+func quoted(text string) string { return `"` + text + `"` }
+
+// rewrite replaces texts in a body.
+func rewrite(body *io.ReadCloser, header http.Header, length *int64, texts *strings.Replacer) error {
+	text, err := io.ReadAll(*body)
+	if err != nil {
+		return err
+	}
+	changed := texts.Replace(string(text))
+	*body, *length = io.NopCloser(strings.NewReader(changed)), int64(len(changed))
+	header.Set("Content-Length", fmt.Sprint(len(changed)))
+	return nil
+}
+
+// agentSelf is the part of agent/self that the tests compare.
+type agentSelf struct{ NodeID, Version string }
+
+func askSelf(address string) (agentSelf, error) {
+	resp, err := http.Get("http://" + address + "/v1/agent/self")
+	if err != nil {
+		return agentSelf{}, err
+	}
+	defer resp.Body.Close()
+	var self struct{ Config agentSelf }
+	err = json.NewDecoder(resp.Body).Decode(&self)
+	return self.Config, err
 }
