@@ -1,0 +1,275 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+)
+
+// kvRequest is what a server of keys was asked.
+type kvRequest struct {
+	line, body, contentType, once string
+}
+
+// oneKey answers every request alike and records the last one.
+func oneKey(sent *kvRequest, status int, body string, header ...string) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		text, _ := io.ReadAll(r.Body)
+		*sent = kvRequest{r.Method + " " + r.URL.RequestURI(), string(text), r.Header.Get("Content-Type"), r.Header.Get("Idempotency-Key")}
+		return answered(status, body, header...)
+	}
+}
+
+func TestAnEntryIsReadWithItsToken(t *testing.T) {
+	var sent kvRequest
+	const document = `[{"LockIndex":1,"Key":"a/b","Flags":16210313421097356768,"Value":"Ymx1ZQ==","Session":"s1","CreateIndex":57,"ModifyIndex":58}]`
+	c := servers{"a": oneKey(&sent, 200, document, "X-Rollcall-Fence", "57")}.client(t, "a")
+	want := Entry{Key: "a/b", Value: []byte("blue"), Flags: 16210313421097356768, Session: "s1", LockIndex: 1, CreateIndex: 57, ModifyIndex: 58, Fence: 57}
+	got, err := c.KV().Get(t.Context(), "a/b")
+	if err != nil || !reflect.DeepEqual(got, want) || sent.line != "GET /v1/kv/a%2Fb" {
+		t.Errorf("%s: got %+v, %v, want %+v", sent.line, got, err, want)
+	}
+	if _, err := (servers{"a": always(404, "")}).client(t, "a").KV().Get(t.Context(), "a"); !errors.Is(err, ErrNoKey) {
+		t.Errorf("of no key: %v, want %v", err, ErrNoKey)
+	}
+}
+
+func TestAReadOfKeysAsksForItsConsistency(t *testing.T) {
+	for consistency, want := range map[string]string{"": "GET /v1/kv/a", "stale": "GET /v1/kv/a?stale=", "linearizable": "GET /v1/kv/a?consistent="} {
+		var sent kvRequest
+		c := servers{"a": oneKey(&sent, 404, "")}.client(t, "a")
+		c.consistency = consistency
+		if c.KV().Get(t.Context(), "a"); sent.line != want {
+			t.Errorf("consistency %q sent %s, want %s", consistency, sent.line, want)
+		}
+	}
+}
+
+func TestAbsentKeysAreAnEmptyList(t *testing.T) {
+	c := servers{"a": always(404, "")}.client(t, "a")
+	if entries, err := c.KV().List(t.Context(), "a"); err != nil || len(entries) != 0 {
+		t.Errorf("List: %v, %v, want none", entries, err)
+	}
+	if keys, err := c.KV().Keys(t.Context(), "a", ""); err != nil || len(keys) != 0 {
+		t.Errorf("Keys: %v, %v, want none", keys, err)
+	}
+}
+
+func TestWritesOfKeysSayTheirConditions(t *testing.T) {
+	index := uint64(0)
+	for _, tc := range []struct {
+		name string
+		do   func(context.Context, KV) (bool, error)
+		want string
+		body string
+	}{
+		{name: "put", do: func(ctx context.Context, k KV) (bool, error) { return true, k.Put(ctx, "a", []byte("x")) }, want: "PUT /v1/kv/a", body: "x"},
+		{name: "put nothing", do: func(ctx context.Context, k KV) (bool, error) { return true, k.Put(ctx, "a", nil) }, want: "PUT /v1/kv/a"},
+		{name: "check and set", do: func(ctx context.Context, k KV) (bool, error) { return k.CAS(ctx, "a", []byte("x"), 57) }, want: "PUT /v1/kv/a?cas=57", body: "x"},
+		{name: "create", do: func(ctx context.Context, k KV) (bool, error) {
+			w, err := k.Write(ctx, Write{Key: "a", CAS: &index, Flags: 7})
+			return w.OK, err
+		}, want: "PUT /v1/kv/a?cas=0&flags=7"},
+		{name: "acquire", do: func(ctx context.Context, k KV) (bool, error) {
+			w, err := k.Write(ctx, Write{Key: "a", Acquire: "s1"})
+			return w.OK && w.Fence == 57, err
+		}, want: "PUT /v1/kv/a?acquire=s1"},
+		{name: "release", do: func(ctx context.Context, k KV) (bool, error) {
+			w, err := k.Write(ctx, Write{Key: "a", Release: "s1"})
+			return w.OK, err
+		}, want: "PUT /v1/kv/a?release=s1"},
+		{name: "the key's own token", do: func(ctx context.Context, k KV) (bool, error) {
+			w, err := k.Write(ctx, Write{Key: "a", Fence: &kv.Fence{Kind: kv.Key, Name: "a", Index: 57}})
+			return w.OK, err
+		}, want: "PUT /v1/kv/a?fence=57"},
+		{name: "another key's token", do: func(ctx context.Context, k KV) (bool, error) {
+			w, err := k.Write(ctx, Write{Key: "a", Fence: &kv.Fence{Kind: kv.Key, Name: "b", Index: 57}})
+			return w.OK, err
+		}, want: "PUT /v1/kv/a?fence=57&fence-key=b"},
+		{name: "a semaphore's token", do: func(ctx context.Context, k KV) (bool, error) {
+			w, err := k.Write(ctx, Write{Key: "a", Fence: &kv.Fence{Kind: kv.Semaphore, Name: "a", Index: 57}})
+			return w.OK, err
+		}, want: "PUT /v1/kv/a?fence=57&fence-semaphore=a"},
+		{name: "delete", do: func(ctx context.Context, k KV) (bool, error) { return true, k.Delete(ctx, "a") }, want: "DELETE /v1/kv/a"},
+		{name: "delete if unchanged", do: func(ctx context.Context, k KV) (bool, error) { return k.DeleteCAS(ctx, "a", 57) }, want: "DELETE /v1/kv/a?cas=57"},
+		{name: "delete a tree", do: func(ctx context.Context, k KV) (bool, error) { return true, k.DeleteTree(ctx, "") }, want: "DELETE /v1/kv/?recurse="},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var sent kvRequest
+			ok, err := tc.do(t.Context(), servers{"a": oneKey(&sent, 200, "true", "X-Rollcall-Fence", "57")}.client(t, "a").KV())
+			if err != nil || !ok || sent.line != tc.want || sent.body != tc.body {
+				t.Errorf("sent %+v, got %v, %v, want %s with %q", sent, ok, err, tc.want, tc.body)
+			}
+			if sent.once == "" || strings.HasPrefix(tc.want, "PUT") && sent.contentType != "application/octet-stream" {
+				t.Errorf("sent %+v, want an Idempotency-Key, and bytes as what they are", sent)
+			}
+		})
+	}
+}
+
+func TestAWriteWhoseConditionDoesNotHoldIsAnAnswer(t *testing.T) {
+	c := servers{"a": always(200, "false", "X-Rollcall-Fence", "60")}.client(t, "a")
+	if w, err := c.KV().Write(t.Context(), Write{Key: "a", Acquire: "s1"}); err != nil || w.OK || w.Fence != 60 {
+		t.Errorf("got %+v, %v, want a refusal without an error, and the token of who holds", w, err)
+	}
+	if gone, err := c.KV().DeleteCAS(t.Context(), "a", 1); err != nil || gone {
+		t.Errorf("got %v, %v, want a refusal without an error", gone, err)
+	}
+}
+
+// TestAWriteIsRepeatedUnderItsIdempotencyKey: the second server answers as the first one did.
+func TestAWriteIsRepeatedUnderItsIdempotencyKey(t *testing.T) {
+	var first, second kvRequest
+	lost := func(r *http.Request) (*http.Response, error) {
+		oneKey(&first, 200, "true")(r)
+		return cutOff(r)
+	}
+	c := servers{"a": lost, "b": oneKey(&second, 200, "true")}.client(t, "a", "b")
+	if ok, err := c.KV().CAS(t.Context(), "a", []byte("x"), 57); err != nil || !ok {
+		t.Errorf("got %v, %v, want success", ok, err)
+	}
+	if first != second {
+		t.Errorf("sent %+v, and then %+v, want the same", first, second)
+	}
+	before := second.once
+	if _, err := c.KV().CAS(t.Context(), "a", []byte("x"), 57); err != nil || second.once == before {
+		t.Errorf("another write has the same Idempotency-Key %q, %v", second.once, err)
+	}
+}
+
+func TestRefusalsOfConsulsRoutesAreNotTriedElsewhere(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		first   func(*http.Request) (*http.Response, error)
+		says    string // "": the second server does it
+		unknown bool
+	}{
+		{name: "an unknown session", first: always(500, `raft apply failed: invalid session "s"`), says: `invalid session "s"`},
+		{name: "no leader", first: always(500, noLeader)},
+		{name: "a node that shuts down", first: always(500, shuttingDown)},
+		{name: "an unknown outcome", first: always(504, "", "X-Rollcall-Outcome", "unknown"), says: "outcome unknown", unknown: true},
+		{name: "no consensus", first: always(501, "needs consensus"), says: "needs consensus"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := servers{"a": tc.first, "b": always(200, "true")}.client(t, "a", "b")
+			err := c.KV().Put(t.Context(), "a", nil)
+			switch {
+			case tc.says == "" && err != nil:
+				t.Errorf("got %v, want the second server's success", err)
+			case tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)):
+				t.Errorf("got %v, want %q", err, tc.says)
+			case errors.Is(err, ErrUnknownOutcome) != tc.unknown:
+				t.Errorf("got %v, want an unknown outcome: %v", err, tc.unknown)
+			}
+		})
+	}
+	if err := (servers{"a": always(500, noLeader)}).client(t, "a").KV().Put(t.Context(), "a", nil); errors.Is(err, ErrUnknownOutcome) {
+		t.Errorf("without a leader: %v, want an outcome that is known", err)
+	}
+}
+
+// keyServer is a server of one key whose index grows by itself.
+type keyServer struct {
+	asked []string
+	turns []func(*http.Request) (*http.Response, error)
+}
+
+func (s *keyServer) answer(r *http.Request) (*http.Response, error) {
+	s.asked = append(s.asked, r.URL.RawQuery)
+	turn := s.turns[0]
+	if len(s.turns) > 1 {
+		s.turns = s.turns[1:]
+	}
+	return turn(r)
+}
+
+// keyAt answers with a key at an index; "": there is none.
+func keyAt(index, value string) func(*http.Request) (*http.Response, error) {
+	if value == "" {
+		return always(404, "", "X-Consul-Index", index)
+	}
+	return always(200, `[{"Key":"a","Value":"`+value+`","ModifyIndex":`+index+`}]`, "X-Consul-Index", index)
+}
+
+// blocks is a server that waits for a change until its time is up, and then answers.
+func blocks(then func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		time.Sleep(blockFor)
+		return then(r)
+	}
+}
+
+func TestAWatchOfAKeyTellsEachStateOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &keyServer{turns: []func(*http.Request) (*http.Response, error){
+			keyAt("5", "YQ=="), blocks(keyAt("5", "YQ==")), keyAt("8", ""), unreachable, always(500, noLeader), keyAt("9", "Yg=="),
+			keyAt("3", "Yw=="), // the cluster has lost its data
+		}}
+		var told []string
+		err := servers{"a": s.answer}.client(t, "a").KV().Watch(t.Context(), "a", func(e *Entry) error {
+			if e == nil {
+				told = append(told, "-")
+				return nil
+			}
+			told = append(told, string(e.Value))
+			if string(e.Value) == "c" {
+				return errEnough
+			}
+			return nil
+		})
+		if want := []string{"a", "-", "b", "c"}; !errors.Is(err, errEnough) || !slices.Equal(told, want) {
+			t.Errorf("told %q, %v, want %q", told, err, want)
+		}
+		if want := []string{"", "index=5&wait=1m0s", "index=5&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=9&wait=1m0s"}; !slices.Equal(s.asked, want) {
+			t.Errorf("asked %q, want %q", s.asked, want)
+		}
+	})
+}
+
+func TestAWatchOfATreeReadsAllOfIt(t *testing.T) {
+	var sent kvRequest
+	c := servers{"a": oneKey(&sent, 200, `[{"Key":"a/1"},{"Key":"a/2"}]`, "X-Consul-Index", "7")}.client(t, "a")
+	err := c.KV().WatchTree(t.Context(), "a/", func(entries []Entry) error {
+		if len(entries) != 2 {
+			t.Errorf("told %+v, want two entries", entries)
+		}
+		return errEnough
+	})
+	if !errors.Is(err, errEnough) || sent.line != "GET /v1/kv/a%2F?recurse=" {
+		t.Errorf("sent %s, got %v", sent.line, err)
+	}
+}
+
+func TestAWatchOfAKeyEnds(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		server func(*http.Request) (*http.Response, error)
+		says   string // "": with its context
+	}{
+		{name: "with its context while it waits", server: silent},
+		{name: "with its context while nobody is there", server: unreachable},
+		{name: "with its context while indexes are missing", server: always(200, "[]")},
+		{name: "when it is refused", server: always(400, "Invalid index"), says: "Invalid index"},
+		{name: "without consensus", server: always(501, "needs consensus"), says: "needs consensus"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				err := servers{"a": tc.server}.client(t, "a").KV().Watch(ctx, "a", func(*Entry) error { return errEnough })
+				if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
+					t.Errorf("got %v, want %q", err, tc.says)
+				}
+			})
+		})
+	}
+}
