@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,7 +142,7 @@ func TestAnOperationOfCoordinationAboveTheBoundIsRefused(t *testing.T) {
 }
 
 func TestSizesOfOperationsOfCoordinationAreNotTooLow(t *testing.T) {
-	fence := &kv.Fence{Kind: kv.Semaphore, Name: "permits", Index: 1 << 60}
+	fence := &kv.Fence{Kind: kv.Semaphore, Name: strings.Repeat("permits", 30), Index: 1 << 60}
 	for _, op := range []kv.Op{
 		kv.RenewSession{ID: sessionID(1)},
 		kv.KeyOp{Verb: kv.DeleteTree},
@@ -342,12 +343,18 @@ func TestALeaderChangeNeitherEndsASessionNorALockDelay(t *testing.T) {
 }
 
 func TestASessionAndALockDelayEndOnAnIdleCluster(t *testing.T) {
-	c := startCluster(t, 3, nil) // nothing else writes: the clock goes on by ticks
-	c.nodes[0].createSession(t, sessionID(1), time.Second, 500*time.Millisecond)
+	c := startCluster(t, 3, nil)                                            // nothing else writes: the clock goes on by ticks
+	c.nodes[0].createSession(t, sessionID(1), 3*time.Second, 3*time.Second) // the clock runs 2 s without one
 	c.nodes[0].createSession(t, sessionID(2), time.Hour, 0)
 	c.nodes[0].coordinate(t, acquire("lock", sessionID(1)))
+	c.nodes[0].coordinate(t, kv.AcquirePermit{Kind: kv.Lock, Name: "ours", Session: sessionID(1)})
+	c.nodes[0].coordinate(t, kv.AcquirePermit{Kind: kv.Lock, Name: "ours", Session: sessionID(2), Wait: time.Hour.Milliseconds()})
 	follower := c.nodes[(c.leader()+1)%3]
-	eventually(t, "the lock is free", func() bool { return follower.coordinate(t, acquire("lock", sessionID(2))).OK })
+	eventually(t, "the next in the queue has the lock", func() bool {
+		p, _ := follower.keys(t).Permits(kv.Lock, "ours")
+		return p != nil && len(p.Holders) == 1 && p.Holders[0].Session == sessionID(2)
+	})
+	eventually(t, "the key is free", func() bool { return follower.coordinate(t, acquire("lock", sessionID(2))).OK })
 	leader := c.nodes[c.leader()]
 	eventually(t, "the leader has counted it", func() bool { return testutil.ToFloat64(leader.metrics.coordination.expired) == 1 })
 }

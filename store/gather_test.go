@@ -35,6 +35,7 @@ func TestRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
 		c := newTestCommitter()
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
+		began := time.Now()
 		for range 10 {
 			all.Go(func() { c.gather(ctx, renewal(), 50) })
 			time.Sleep(gatherFor / 20)
@@ -50,8 +51,8 @@ func TestRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
 		}
 		c.mu.Lock()
 		for _, k := range c.calls {
-			if want := c.calls[0].arrived; !k.arrived.Equal(want) {
-				t.Errorf("arrived at %v and at %v, want one moment", k.arrived, want)
+			if got := k.arrived.Sub(began); got != gatherFor {
+				t.Errorf("counted as arrived %v after the first came, want when they were queued", got)
 			}
 		}
 		c.mu.Unlock()
@@ -71,6 +72,21 @@ func TestAWriteDoesNotWaitForRenewals(t *testing.T) {
 		synctest.Wait()
 		if queued, gathered := c.waiting(); queued != 1 || gathered != 1 {
 			t.Errorf("%d are queued and %d wait, want the write queued and the renewal not", queued, gathered)
+		}
+		cancel()
+		all.Wait()
+	})
+}
+
+func TestWithoutBatchingARenewalDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCommitter(&Raft{cfg: RaftConfig{InFlight: 1, NoBatching: true}, metrics: newMetrics(prometheus.NewRegistry())})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { c.gather(ctx, renewal(), 50) })
+		synctest.Wait()
+		if queued, _ := c.waiting(); queued != 1 {
+			t.Errorf("%d are queued, want it queued at once", queued)
 		}
 		cancel()
 		all.Wait()

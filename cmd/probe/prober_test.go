@@ -29,7 +29,8 @@ type rig struct {
 	answers  map[string]answering // by URL; none: passing
 	runs     map[string][]time.Duration
 	running  int
-	most     int // attempts at once
+	most     int           // attempts at once
+	lingers  time.Duration // attempts that were ended
 	begun    time.Time
 }
 
@@ -102,6 +103,7 @@ func (g *rig) attempt(ctx context.Context, p *registry.Probe) result {
 	case <-time.After(a.takes):
 		return a.result
 	case <-ctx.Done():
+		time.Sleep(g.lingers)
 		return result{registry.Critical, ctx.Err().Error()}
 	}
 }
@@ -336,10 +338,11 @@ func TestNothingRunsOnceLeadershipIsLost(t *testing.T) {
 		if g.running != 1 {
 			t.Fatalf("%d attempts run, want 1", g.running)
 		}
+		g.lingers = time.Second
 		lost := time.Now()
 		lose()
-		if took := time.Since(lost); took > 0 || g.running != 0 {
-			t.Errorf("it ended after %v with %d attempts", took, g.running)
+		if took := time.Since(lost); took != g.lingers || g.running != 0 {
+			t.Errorf("it ended after %v with %d attempts, want it to end with the last one", took, g.running)
 		}
 		after(time.Hour)
 		g.wantRuns("slow", 5*time.Second)
@@ -384,5 +387,8 @@ func TestACheckThatIsReplacedWhileItRunsIsNotToldOfTheOldOne(t *testing.T) {
 			t.Errorf("told %+v, want one result", g.told)
 		}
 		g.wantStatus("a", registry.Passing, "of the new one")
+		if got := len(g.runs["a"]); got != 4 {
+			t.Errorf("probed at %v, want once in the old way and then every 20 s", g.runs["a"])
+		}
 	})
 }
