@@ -2,6 +2,7 @@ package httpd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -338,6 +339,52 @@ func TestAWaitOutlivesTheLossOfTheLeader(t *testing.T) {
 	})
 }
 
+// What a node had when it lost its leader is no news minutes later.
+func TestAWaitWhoseTimeIsOverWithoutALeaderFails(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCoordinated(t, httpd.Config{})
+		c.put(t, "/v1/kv/a", "v")
+		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=16s&consistent")
+		synctest.Wait()
+		c.kv.fail(registry.ErrNoLeader)
+		got, took := p.wait()
+		if got.status != 500 || got.body != "No cluster leader" || took < 22*time.Second || took > 25*time.Second {
+			t.Errorf("got %d %s after %v, want 500 after 16s and 7s", got.status, got.body, took)
+		}
+	})
+}
+
+func TestTheTimesOfWaitsAreSpread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCoordinated(t, httpd.Config{})
+		c.put(t, "/v1/kv/a", "v")
+		var waiting []*pending
+		for range 20 {
+			waiting = append(waiting, c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=10m"))
+		}
+		times := map[time.Duration]bool{}
+		for _, p := range waiting {
+			_, took := p.wait()
+			times[took] = true
+		}
+		if len(times) < 10 {
+			t.Errorf("20 that began together ended at %d moments", len(times))
+		}
+	})
+}
+
+// Only what was certainly not done is done again.
+func TestAWriteOfUnknownOutcomeIsNotRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCoordinated(t, httpd.Config{})
+		c.kv.fail(errors.Join(registry.ErrUnknownOutcome, registry.ErrNoLeader))
+		got, took := c.start(t.Context(), "PUT", "/v1/kv/a").wait()
+		if got.status != 504 || got.header.Get("X-Rollcall-Outcome") != "unknown" || took != 0 {
+			t.Errorf("got %d %s after %v, want 504 at once", got.status, got.body, took)
+		}
+	})
+}
+
 func TestADisconnectEndsAWaitAndFreesItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{Limits: httpd.Limits{Watchers: 1}})
@@ -370,6 +417,22 @@ func TestShutdownAnswersWaitsWithWhatThereIs(t *testing.T) {
 		}
 		if got := c.get("/v1/kv/a?index=1"); got.status != 500 || !strings.Contains(got.body, "shutting down") {
 			t.Errorf("a new one: got %d %s, want 500", got.status, got.body)
+		}
+	})
+}
+
+func TestShutdownAnswersAWaitThatLooksForALeader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCoordinated(t, httpd.Config{})
+		c.put(t, "/v1/kv/a", "v")
+		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1")
+		synctest.Wait()
+		c.kv.fail(registry.ErrNoLeader)
+		c.kv.watchers.WakeAll()
+		time.Sleep(time.Second)
+		c.handler.EndWatches()
+		if got, took := p.wait(); took != time.Second || got.status != 200 || !strings.Contains(got.body, `"Value":"dg=="`) {
+			t.Errorf("got %d %s after %v, want what it read before at once", got.status, got.body, took)
 		}
 	})
 }

@@ -23,6 +23,7 @@ type locker struct {
 	watchers kv.Watchers
 	applyErr error        // guarded likewise; of every Apply
 	viewErr  error        // of views that are not stale
+	behind   *kv.View     // what stale views show; nil: the newest
 	applied  atomic.Int64 // operations
 	views    atomic.Int64 // that were not stale
 	joined   atomic.Int64 // calls of Watch
@@ -70,9 +71,12 @@ func (l *locker) lose(taken registry.Index) {
 }
 
 // Apply implements kv.Service.
-func (l *locker) Apply(_ context.Context, ops ...kv.Op) ([]kv.Result, error) {
+func (l *locker) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if l.applyErr != nil {
 		return nil, l.applyErr
 	}
@@ -102,6 +106,9 @@ func (l *locker) View(_ context.Context, stale bool) (*kv.View, error) {
 		if l.viewErr != nil {
 			return nil, l.viewErr
 		}
+	}
+	if stale && l.behind != nil {
+		return l.behind, nil
 	}
 	return l.state.View(), nil
 }

@@ -243,11 +243,14 @@ func TestWhatWasGrantedWhenAWaiterWentAwayStaysItsSessions(t *testing.T) {
 		ctx, disconnect := context.WithCancel(t.Context())
 		p := c.start(ctx, "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
 		synctest.Wait()
-		c.kv.m.mu.Lock() // the grant, before anybody can look
+		c.kv.m.mu.Lock() // the node, which is behind, does not see the grant
+		c.kv.behind = c.kv.state.View()
 		disconnect()
 		c.kv.perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder})
 		c.kv.m.mu.Unlock()
-		p.wait()
+		if got, _ := p.wait(); !decodeReply[acquisition](t, got).Acquired {
+			t.Errorf("it was answered %s, which nobody hears", got.body)
+		}
 		if again := c.acquire(t, "/v1/rollcall/locks/l?session="+waiter, ""); !again.Acquired || again.Fence >= uint64(c.kv.index()) {
 			t.Errorf("it has %+v, want what was granted", again)
 		}
@@ -290,6 +293,15 @@ func TestAWaitWhoseEndNobodyCanSettleHasAnUnknownOutcome(t *testing.T) {
 		got, took := p.wait()
 		if got.status != 504 || got.header.Get("X-Rollcall-Outcome") != "unknown" || took < 36*time.Second || took > 38*time.Second {
 			t.Errorf("got %d %s after %v, want 504 after 30s and 7s", got.status, got.body, took)
+		}
+		c.kv.fail(nil)
+		p = c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
+		synctest.Wait()
+		c.kv.fail(registry.ErrNoLeader)
+		c.kv.watchers.WakeAll() // it asks again
+		got, took = p.wait()
+		if got.status != 504 || took < 6*time.Second || took > 8*time.Second {
+			t.Errorf("asking again: got %d %s after %v, want 504 after 7s", got.status, got.body, took)
 		}
 	})
 }
