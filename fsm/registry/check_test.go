@@ -318,3 +318,20 @@ func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
 		}
 	}
 }
+
+func TestRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
+	g := newRig(t)
+	op := service("web", "web-1", withTTL("a", 10_000))
+	op.KeepStatus = true
+	g.catalog(op)
+	g.Establish(Epoch{1, 1}, "c")
+	g.pass(9000)
+	index := g.View().Index()
+	g.catalog(op)
+	if got := g.View().Heard(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
+		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
+	}
+	if ops := g.Ending(g.now.Lease + 10_000); len(ops) > 0 {
+		t.Errorf("due: %+v", ops)
+	}
+}

@@ -281,3 +281,58 @@ func TestPermanentLeasesAreFound(t *testing.T) {
 	g.client(Quarantine{Key: web1, For: 1000})
 	wantKeys(t, "two", keysOf(g.View().Permanent), Key{"WEB", "n1:web-1"}, web1)
 }
+
+func TestReplicaOfAServiceDoesNotDecideItsStatus(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+	op := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
+	i := *op.Instance
+	i.Status = Up
+	op.Instance, op.Owner, op.Edit, op.Overridden = &i, "dc1", 1, OutOfService
+	if res := g.apply(fromDC2, op); res.Outcome != Older || res.Index == 0 {
+		t.Errorf("got %+v, want the override taken, and the status not", res)
+	}
+	if l := g.lease(web1); l.Instance.Status != OutOfService || l.reported() != Down {
+		t.Errorf("shown as %s, reports %s; want the override over the status by the check", l.Instance.Status, l.reported())
+	}
+}
+
+// Servers that have the same version of an instance without a lease must take the one with a lease.
+func TestRegistrationThatOnlyGivesALeaseBeginsANewLife(t *testing.T) {
+	g := newRig(t)
+	g.client(AckPeer{Peer: "dc2"})
+	g.catalog(service("web", "web-1"))
+	same := *g.lease(web1).Instance
+	g.register(&same)
+	if l := g.lease(web1); l.Permanent || l.Life != 2 {
+		t.Errorf("lease %+v, want one of a second life", l)
+	}
+}
+
+func TestPermanentInstanceOfAnotherDatacenterMayChangeItsOwner(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	op := Replica{Instance: instance(web1, Up, 100), Life: 1, Permanent: true}
+	g.apply(fromDC2, op)
+	g.apply(Origin{Kind: RemoteDC, DC: "dc3"}, op)
+	if got := g.lease(web1).Owner; got != "dc3" {
+		t.Errorf("it belongs to %q, want to dc3, who said so last", got)
+	}
+	if err := check(g.Registry); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPermanentInstanceIsNeverLate(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1"))
+	g.pass(600_000)
+	echo := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
+	echo.Age = 0
+	g.apply(fromDC2, echo)
+	for _, e := range g.View().History(web1) {
+		if e.Kind == EventRenewedLate {
+			t.Errorf("its history has %+v", e)
+		}
+	}
+}
