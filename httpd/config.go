@@ -70,6 +70,9 @@ type Config struct {
 	// Node is the name of this node, Datacenter that of its datacenter; Version that of the program.
 	// They are shown, nothing more.
 	Node, Datacenter, Version string
+	// ReapCritical is how long a service registered through Consul's agent API may be critical before it is
+	// removed, where its check does not say (DeregisterCriticalServiceAfter). Zero: for ever.
+	ReapCritical time.Duration
 	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that
 	// always runs, and there is no leader. It decides what people are told, nothing more.
 	WithoutConsensus bool
@@ -134,6 +137,9 @@ func (c *Config) Validate() error {
 	}
 	if int(c.Reads) >= len(eurekaReadsNames) {
 		errs = append(errs, fmt.Errorf("http: Reads is %d; want one of %s", c.Reads, strings.Join(eurekaReadsNames[:], ", ")))
+	}
+	if c.ReapCritical < 0 {
+		errs = append(errs, fmt.Errorf("http: ReapCritical is %v; want 0 for never, or more", c.ReapCritical))
 	}
 	if c.WaitWhenEmpty < 0 {
 		errs = append(errs, fmt.Errorf("http: WaitWhenEmpty is %v; want 0 for no wait, or more", c.WaitWhenEmpty))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/consul/api"
 
@@ -148,6 +149,27 @@ func TestAServiceThatIsRegisteredAgainKeepsTheStateOfItsChecks(t *testing.T) {
 		n.must(t, "PUT", row.target, row.body)
 		if got := n.checks(t, "web", "web"); got != row.checks {
 			t.Errorf("%s: checks are %q, want %q", row.name, got, row.checks)
+		}
+	}
+}
+
+// A check of a service says how long it may be critical, or has the server's time; one of a node is not
+// reaped.
+func TestServicesAreReapedByDefault(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{ReapCritical: 72 * time.Hour})
+	for _, request := range []struct{ path, body string }{
+		{"/v1/agent/service/register", `{"Name":"web","Checks":[{"CheckID":"a","TTL":"10s"},{"CheckID":"b","TTL":"10s","DeregisterCriticalServiceAfter":"2m"}]}`},
+		{"/v1/agent/check/register", `{"ID":"c","Name":"c","ServiceID":"web","TTL":"10s"}`},
+		{"/v1/agent/check/register", `{"ID":"node","Name":"n","TTL":"10s"}`},
+	} {
+		if r := c.ask("PUT", request.path, request.body); r.status != 200 {
+			t.Fatalf("%s: %+v", request.path, r)
+		}
+	}
+	for id, want := range map[string]time.Duration{"a": 72 * time.Hour, "b": 2 * time.Minute, "c": 72 * time.Hour, "node": 0} {
+		check, ok := c.view().CheckOn("", id)
+		if !ok || check.ReapAfter != want.Milliseconds() {
+			t.Errorf("check %s: %+v, want it reaped after %v", id, check, want)
 		}
 	}
 }

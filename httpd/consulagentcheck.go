@@ -19,6 +19,7 @@ func (h *Handler) registerCheck(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	h.reapByDefault(op.Checks)
 	return h.registerCatalog(r.Context(), op, func(v *registry.View) error {
 		id := op.Checks[0].Service
 		if l, _ := v.ServiceOn("", id); l != nil && l.Service == nil {
@@ -26,6 +27,17 @@ func (h *Handler) registerCheck(w http.ResponseWriter, r *http.Request) error {
 		}
 		return &refusal{status: http.StatusNotFound, text: fmt.Sprintf("ServiceID %q does not exist", id)}
 	})
+}
+
+// reapByDefault gives checks of services, which do not say how long they may be critical, the time after
+// which Consul would have reaped the node of an agent that is gone. Nobody else would ever remove what their
+// program left behind.
+func (h *Handler) reapByDefault(checks []*registry.Check) {
+	for _, c := range checks {
+		if c.Service != "" && c.ReapAfter == 0 {
+			c.ReapAfter = h.config.ReapCritical.Milliseconds()
+		}
+	}
 }
 
 // The states that heartbeats of a check report.

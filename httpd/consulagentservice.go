@@ -26,6 +26,7 @@ func (h *Handler) registerService(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	op.ReplaceChecks = replace
+	h.reapByDefault(op.Checks)
 	return h.registerCatalog(r.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) })
 }
 

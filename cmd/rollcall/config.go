@@ -137,7 +137,7 @@ func defaultConfig() *Config {
 		Eviction:         EvictionConfig{Interval: time.Second},
 		SelfPreservation: defaultSelfPreservation(),
 		EurekaCompat:     defaultEurekaCompat(),
-		Checks:           ChecksConfig{Probes: true, AllowLoopback: true},
+		Checks:           ChecksConfig{DeregisterCriticalAfter: 72 * time.Hour, Probes: true, AllowLoopback: true},
 		RateLimiter:      defaultRateLimiter(),
 		Replication:      defaultReplication(),
 		Limits:           defaultLimits(),

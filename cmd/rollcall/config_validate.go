@@ -44,6 +44,7 @@ func (c *Config) Validate() error {
 		c.SelfPreservation.validate(),
 		c.EurekaCompat.validate(),
 		c.RateLimiter.validate(),
+		c.Checks.validate(),
 		c.validateReplication(),
 		c.Limits.validate(),
 		oneOf("reads.eureka", c.Reads.Eureka, readsEureka),

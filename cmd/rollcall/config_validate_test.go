@@ -52,6 +52,8 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{name: "lease longer than heartbeat", change: func(c *Config) { c.Raft.LeaseTimeout = 2 * time.Second }, want: "raft.lease-timeout: 2s is longer"},
 		{name: "election shorter than heartbeat", change: func(c *Config) { c.Raft.ElectionTimeout = 600 * time.Millisecond }, want: "raft.election-timeout: 600ms is shorter"},
 		{name: "eviction without a pause", change: func(c *Config) { c.Eviction.Interval = 0 }, want: "eviction.interval: "},
+		{name: "critical services for ever", change: func(c *Config) { c.Checks.DeregisterCriticalAfter = 0 }},
+		{name: "critical services for a moment", change: func(c *Config) { c.Checks.DeregisterCriticalAfter = time.Second }, want: "checks.deregister-critical-after: 1s is less than 1m0s"},
 		{name: "threshold 0", change: func(c *Config) { c.SelfPreservation.Threshold = 0 }},
 		{name: "threshold 1", change: func(c *Config) { c.SelfPreservation.Threshold = 1 }},
 		{name: "threshold in percent", change: func(c *Config) { c.SelfPreservation.Threshold = 85 }, want: "self-preservation.renewal-percent-threshold: 85 is not a share between 0 and 1"},

@@ -135,6 +135,7 @@ func (c *Config) httpConfig(name string, log *slog.Logger, metrics *prometheus.R
 		ReadOnlyCache: c.EurekaCompat.ReadOnlyCache,
 		Datacenter:    c.Datacenter,
 		WaitWhenEmpty: c.waitWhenEmpty(),
+		ReapCritical:  c.Checks.DeregisterCriticalAfter,
 
 		WithoutConsensus: c.Mode == modeAP,
 	}, nil

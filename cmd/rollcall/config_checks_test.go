@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLoopbackIsProbedIfTheAPIIsServedThereUnlessSet(t *testing.T) {
+	tests := []struct {
+		args []string
+		want bool
+	}{
+		{nil, true},
+		{[]string{"--http-addr=localhost:8761"}, true},
+		{[]string{"--http-addr=10.0.0.1:8761"}, false},
+		{[]string{"--http-addr=:8761"}, false},
+		{[]string{"--http-addr=10.0.0.1:8761", "--checks-allow-loopback"}, true},
+		{[]string{"--checks-allow-loopback=false"}, false},
+	}
+	for _, tt := range tests {
+		s, err := loadWith(t, append(tt.args, "--data-dir=d", "--insecure"), nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Checks.AllowLoopback != tt.want || !s.Checks.Probes {
+			t.Errorf("%v: %+v, want loopback allowed: %v", tt.args, s.Checks, tt.want)
+		}
+	}
+}
+
+// registerProbed registers a service whose check asks a URL, and returns its checks' URL.
+func registerProbed(t *testing.T, api, url string) (checks string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"Name":"web","Check":{"HTTP":%q,"Interval":"1s"}}`, url)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, api+"/v1/agent/service/register", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("register: status %d", resp.StatusCode)
+	}
+	return api + "/v1/health/checks/web"
+}
+
+func text(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestTheLeaderProbesServicesUnlessToldNotTo(t *testing.T) {
+	for _, probes := range []bool{true, false} {
+		t.Run(fmt.Sprint(probes), func(t *testing.T) {
+			asked := make(chan struct{}, 1000)
+			service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
+			defer service.Close()
+			c := oneNode(t)
+			c.Checks.Probes = probes
+			n, err := openNode(c, quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop := started(t, n)
+			defer func() {
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			}()
+			api := "http://" + n.listeners[0].Addr().String()
+			awaitReady(t, api)
+			checks := registerProbed(t, api, service.URL)
+			if !probes {
+				select {
+				case <-asked:
+					t.Error("the service was probed")
+				case <-time.After(1500 * time.Millisecond): // a probe comes within 1 s
+				}
+				return
+			}
+			deadline := time.Now().Add(30 * time.Second)
+			for !strings.Contains(text(t, checks), `"Status":"passing"`) {
+				if time.Now().After(deadline) {
+					t.Fatalf("the checks are %s", text(t, checks))
+				}
+				select {
+				case <-asked:
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		})
+	}
+}
