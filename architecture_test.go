@@ -40,6 +40,8 @@ var allowed = map[string][]string{
 	"cmd/bench/verdict":  {"cmd/bench/scenario", "cmd/bench/trial"},
 	"cmd/bench/report":   {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"},
 	"cmd/bench/compare":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe"},
+	// Examples, which are clients like any other.
+	"docs/examples/gateway": {"client"},
 	// The protocol's test suite: tests import it, nothing else does.
 	"httpd/conformance": {"httpd/eureka", "fsm/registry"},
 }

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
+)
+
+// semaphores is the part of Rollcall that a gateway needs, in memory.
+type semaphores struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at each release
+	made    int
+	holders map[string][]string // sessions by semaphore
+	waiting map[string]int
+}
+
+func startSemaphores(t *testing.T) (*semaphores, *client.Client) {
+	t.Helper()
+	s := &semaphores{changed: make(chan struct{}), holders: make(map[string][]string), waiting: make(map[string]int)}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, c
+}
+
+// ServeHTTP implements http.Handler.
+func (s *semaphores) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, isSemaphore := strings.CutPrefix(r.URL.Path, "/v1/rollcall/semaphores/")
+	session := r.URL.Query().Get("session")
+	switch {
+	case r.Method == http.MethodPost && r.URL.Path == "/v1/rollcall/sessions":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.made++
+		fmt.Fprintf(w, `{"id":"s%d"}`, s.made)
+	case r.Method == http.MethodPut && isSemaphore:
+		s.acquire(w, r, name, session)
+	case r.Method == http.MethodDelete && isSemaphore:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		held := len(s.holders[name])
+		s.holders[name] = slices.DeleteFunc(s.holders[name], func(h string) bool { return h == session })
+		close(s.changed)
+		s.changed = make(chan struct{})
+		fmt.Fprintf(w, `{"released":%v}`, len(s.holders[name]) < held)
+	case strings.HasPrefix(r.URL.Path, "/v1/rollcall/sessions/"):
+		fmt.Fprint(w, `{}`)
+	default:
+		http.Error(w, r.URL.Path, http.StatusBadRequest)
+	}
+}
+
+func (s *semaphores) acquire(w http.ResponseWriter, r *http.Request, name, session string) {
+	var limit int
+	fmt.Sscan(r.URL.Query().Get("limit"), &limit)
+	patience, _ := time.ParseDuration(r.URL.Query().Get("wait"))
+	over := time.After(patience)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[name]++
+	defer func() { s.waiting[name]-- }()
+	for len(s.holders[name]) >= limit {
+		changed := s.changed
+		s.mu.Unlock()
+		late := false
+		select {
+		case <-changed:
+		case <-over:
+			late = true
+		case <-r.Context().Done():
+			late = true
+		}
+		s.mu.Lock()
+		if late {
+			fmt.Fprint(w, `{"acquired":false}`)
+			return
+		}
+	}
+	s.holders[name] = append(s.holders[name], session)
+	fmt.Fprintf(w, `{"acquired":true,"fence":%d}`, s.made)
+}
+
+func (s *semaphores) waiters(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting[name]
+}
+
+// backend counts what is under way, and keeps every call until it is let go.
+type backend struct {
+	entered chan struct{}
+	let     chan struct{}
+	mu      sync.Mutex
+	now     int
+	most    int
+}
+
+// ServeHTTP implements http.Handler.
+func (b *backend) ServeHTTP(http.ResponseWriter, *http.Request) {
+	b.add(1)
+	b.entered <- struct{}{}
+	<-b.let
+	b.add(-1)
+}
+
+func (b *backend) add(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.now += n
+	b.most = max(b.most, b.now)
+}
+
+// startGateway returns the URL of a gateway with two routes, of limit 2 each, and what is behind them.
+func startGateway(t *testing.T, c *client.Client, patience time.Duration) (string, map[string]*backend) {
+	t.Helper()
+	g := &gateway{client: c, patience: patience}
+	backends := make(map[string]*backend)
+	for _, path := range []string{"/reports", "/search"} {
+		b := &backend{entered: make(chan struct{}, 10), let: make(chan struct{})}
+		server := httptest.NewServer(b)
+		t.Cleanup(server.Close)
+		if err := g.routes.Set(path + "=" + server.URL + ",2"); err != nil {
+			t.Fatal(err)
+		}
+		backends[path] = b
+	}
+	front := httptest.NewServer(g)
+	t.Cleanup(front.Close)
+	return front.URL, backends
+}
+
+// get returns the status of an answer, 0 if there is none.
+func get(url string) (int, http.Header) {
+	resp, err := http.Get(url)
+	if err != nil {
+		return 0, nil
+	}
+	defer resp.Body.Close()
+	io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, resp.Header
+}
+
+func TestNeverMoreThanTheLimitAreUnderWay(t *testing.T) {
+	s, c := startSemaphores(t)
+	front, backends := startGateway(t, c, time.Minute)
+	var calls sync.WaitGroup
+	for path := range backends {
+		for range 5 {
+			calls.Go(func() {
+				if status, _ := get(front + path + "/1"); status != http.StatusOK {
+					t.Errorf("%s answered %d, want 200", path, status)
+				}
+			})
+		}
+	}
+	for path, b := range backends {
+		<-b.entered
+		<-b.entered
+		for deadline := time.Now().Add(time.Minute); s.waiters("gateway"+path) < 3; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d requests of %s wait, want 3", s.waiters("gateway"+path), path)
+			}
+		}
+	}
+	for _, b := range backends {
+		close(b.let)
+	}
+	calls.Wait()
+	for path, b := range backends {
+		if b.most != 2 {
+			t.Errorf("%d requests of %s were under way at a time, want 2", b.most, path)
+		}
+	}
+}
+
+func TestARequestWhoseTurnDoesNotComeIsToldToComeAgain(t *testing.T) {
+	_, c := startSemaphores(t)
+	front, backends := startGateway(t, c, 50*time.Millisecond)
+	b := backends["/reports"]
+	var calls sync.WaitGroup
+	for range 2 {
+		calls.Go(func() { get(front + "/reports") })
+		<-b.entered
+	}
+	if status, header := get(front + "/reports"); status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+		t.Errorf("the third got %d, %v, want 503 with Retry-After", status, header)
+	}
+	close(b.let)
+	calls.Wait()
+}
+
+func TestRoutesAreWrittenOut(t *testing.T) {
+	for _, text := range []string{"", "/a", "a=http://b,1", "/a=http://b", "/a=http://b,0", "/a=http://b,x", "/a=:,1"} {
+		if err := new(routeList).Set(text); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
