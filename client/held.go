@@ -135,8 +135,7 @@ func (h *Held) abandon(ctx context.Context) {
 	defer cancel()
 	h.keeper.close(ErrReleased)
 	if _, err := h.askRelease(ctx); err != nil {
-		h.keeper.client.log.Info("queue not left, the session will end by itself", "session", h.keeper.session, "err", err)
-		return
+		h.keeper.client.log.Info("queue not left", "session", h.keeper.session, "err", err)
 	}
 	h.endSession(ctx)
 }

@@ -84,7 +84,7 @@ func (k *keeper) renew() error {
 	// A try that takes long leaves time for others.
 	_, a, err := k.client.renewSession(ctx, k.session, min(k.client.timeout, k.ttl/6))
 	k.follow(a.server)
-	if err == nil && k.valid() { // else it was lost before the answer came
+	if err == nil {
 		k.extend(a.sent)
 	}
 	return err
@@ -102,6 +102,7 @@ func (k *keeper) follow(server string) {
 	k.route, k.reroute = context.WithCancel(k.ctx)
 }
 
+// extend puts the deadline off. A session that was found lost before stays lost.
 func (k *keeper) extend(sent time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -200,10 +200,12 @@ func keyAt(index, value string) func(*http.Request) (*http.Response, error) {
 	return always(200, `[{"Key":"a","Value":"`+value+`","ModifyIndex":`+index+`}]`, "X-Consul-Index", index)
 }
 
-// blocks is a server that waits for a change until its time is up, and then answers.
+// blocks is a server that waits for a change until its time, to which it adds a part, is up.
 func blocks(then func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
-		time.Sleep(blockFor)
+		if !wait(r.Context(), blockFor+blockFor/16) {
+			return nil, r.Context().Err()
+		}
 		return then(r)
 	}
 }
@@ -215,6 +217,7 @@ func TestAWatchOfAKeyTellsEachStateOnce(t *testing.T) {
 			keyAt("3", "Yw=="), // the cluster has lost its data
 		}}
 		var told []string
+		start := time.Now()
 		err := servers{"a": s.answer}.client(t, "a").KV().Watch(t.Context(), "a", func(e *Entry) error {
 			if e == nil {
 				told = append(told, "-")
@@ -231,6 +234,9 @@ func TestAWatchOfAKeyTellsEachStateOnce(t *testing.T) {
 		}
 		if want := []string{"", "index=5&wait=1m0s", "index=5&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=9&wait=1m0s"}; !slices.Equal(s.asked, want) {
 			t.Errorf("asked %q, want %q", s.asked, want)
+		}
+		if took := time.Since(start); took < blockFor+blockFor/16 {
+			t.Errorf("took %v, want that the server may take its time", took)
 		}
 	})
 }

@@ -131,6 +131,38 @@ func TestALockThatCannotBeRenewedIsLostOneTTLAfterTheLastRenewalWasSent(t *testi
 	}
 }
 
+// TestTheTTLCountsFromWhenARenewalWasSent: the answers of a slow server come when a part of it is over.
+func TestTheTTLCountsFromWhenARenewalWasSent(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		fails time.Duration // when renewals begin to fail
+		want  time.Duration // when the lock is lost
+	}{
+		{name: "the creation", fails: 4 * time.Second, want: 15 * time.Second},
+		{name: "a renewal", fails: 10 * time.Second, want: 21 * time.Second}, // created at 0, answered at 1, renewed at 6
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newCoordinator(t)
+				slow := func(r *http.Request) (*http.Response, error) {
+					resp, err := s.answer(r)
+					time.Sleep(time.Second)
+					return resp, err
+				}
+				start := time.Now()
+				h := lockOf(t, servers{"a": slow}.client(t, "a"))
+				time.AfterFunc(tc.fails-time.Since(start), func() { s.refusing(unreachable) })
+				<-h.Context().Done()
+				if lost := time.Since(start); lost != tc.want {
+					t.Errorf("lost after %v, want %v", lost, tc.want)
+				}
+				s.refusing(nil)
+				h.Release(t.Context())
+			})
+		})
+	}
+}
+
 func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newCoordinator(t)
@@ -144,9 +176,9 @@ func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
 		h := lockOf(t, servers{"a": a, "b": s.answer}.client(t, "a", "b"))
 		time.Sleep(6 * time.Second)
 		down.Store(true)
-		time.Sleep(time.Minute)
+		time.Sleep(63 * time.Second)
 		s.refusing(always(503, ""))
-		time.Sleep(9 * time.Second)
+		time.Sleep(9 * time.Second) // with one server that is silent: time for two renewals to fail, not for all
 		s.refusing(nil)
 		time.Sleep(time.Minute)
 		if err := h.Err(); err != nil {
@@ -217,22 +249,26 @@ func TestAnAcquisitionWhoseAnswerIsLostIsFoundAgain(t *testing.T) {
 }
 
 func TestAReleaseWhoseAnswerIsLostIsDone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCoordinator(t)
-		h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
-		lost := false
-		s.mislay = func(r *http.Request) bool {
-			first := !lost && r.Method == "DELETE"
-			lost = lost || first
-			return first
-		}
-		if err := h.Release(t.Context()); err != nil || !lost {
-			t.Errorf("got %v, want success after a lost answer", err)
-		}
-		if sessions, holders, _ := s.left(); sessions+holders != 0 {
-			t.Errorf("%d sessions and %d holders are left", sessions, holders)
-		}
-	})
+	for name, hosts := range map[string][]string{"one server": {"a"}, "two servers": {"a", "b"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newCoordinator(t)
+				h := lockOf(t, servers{"a": s.answer, "b": s.answer}.client(t, hosts...))
+				lost := false
+				s.mislay = func(r *http.Request) bool {
+					first := !lost && r.Method == "DELETE"
+					lost = lost || first
+					return first
+				}
+				if err := h.Release(t.Context()); err != nil || !lost {
+					t.Errorf("got %v, want success after a lost answer", err)
+				}
+				if sessions, holders, _ := s.left(); sessions+holders != 0 {
+					t.Errorf("%d sessions and %d holders are left", sessions, holders)
+				}
+			})
+		})
+	}
 }
 
 func TestAReleaseWithoutServersEndsWhenTheLockEndsByItself(t *testing.T) {
@@ -264,6 +300,9 @@ func TestAWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 		second := lockOf(t, c)
 		if second.Session() != "s3" {
 			t.Errorf("acquired by session %s, want a third one", second.Session())
+		}
+		if got := s.count("PUT /v1/rollcall/locks/demo"); got != 3 {
+			t.Errorf("asked %d times, want once per session", got)
 		}
 		second.Release(t.Context())
 	})
