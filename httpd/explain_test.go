@@ -71,6 +71,15 @@ func (n *bubbled) explain(t *testing.T, id string) explained {
 	return e
 }
 
+// throughConsul registers an instance of ORDERS through Consul's API, with a check of its id by which it
+// is reaped after a minute.
+func throughConsul(id string) registry.Op {
+	return registry.RegisterCatalog{
+		Service: &registry.CatalogService{Name: "orders", ID: id}, Instance: newInstance("ORDERS", id),
+		Checks: []*registry.Check{{ID: id, Service: id, ReapAfter: time.Minute.Milliseconds()}},
+	}
+}
+
 var ops = registry.Act{Author: "ops", Reason: "deploy 12"}
 
 // A bubble begins at midnight of 2000-01-01; leases are 90 s, heartbeats due every 30 s.
@@ -230,6 +239,33 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			story: "registered: registered as UP by a client\n" +
 				"quarantined: taken out of every list for 1m by ops (deploy 12)\n" +
 				"canceled: canceled by a client",
+		},
+		{
+			name:  "without a lease",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				n.apply(t, throughConsul("i1"))
+				time.Sleep(time.Hour)
+				n.apply(t, registry.SetCheck{Check: "i1", Status: registry.Critical})
+			},
+			summary: "ORDERS/i1 is listed as DOWN. It has no lease: it was registered through Consul's API, and stays until it is deregistered.",
+			story: "registered: registered as UP by a client\n" +
+				"registered again: registered again as UP by a client\n" +
+				"status changed: status became DOWN by a client",
+		},
+		{
+			name:  "gone because its check was critical",
+			state: "gone",
+			happens: func(t *testing.T, n *bubbled) {
+				n.apply(t, throughConsul("i1"), registry.SetCheck{Check: "i1", Status: registry.Critical})
+				time.Sleep(61 * time.Second)
+				n.lead()
+			},
+			summary: "ORDERS/i1 is gone: it was canceled at 2000-01-01 00:01:01 UTC, because its check i1 was critical for too long.",
+			story: "registered: registered as UP by a client\n" +
+				"registered again: registered again as UP by a client\n" +
+				"status changed: status became DOWN by a client\n" +
+				"canceled: deregistered by  (its check i1 was critical for too long)",
 		},
 		{
 			name:  "a long life",

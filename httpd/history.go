@@ -49,6 +49,9 @@ func eventText(e registry.Event) string {
 	case registry.EventMetadata:
 		return "metadata changed " + bySender(e.Origin)
 	case registry.EventCanceled:
+		if e.By.Reason != "" { // the leader did
+			return "deregistered"
+		}
 		return "canceled " + bySender(e.Origin)
 	case registry.EventEvicted:
 		return fmt.Sprintf("evicted %s after the last renewal", shownSpan(e.For))

@@ -142,6 +142,9 @@ func manner(last registry.Event) string {
 		}
 		return text
 	case registry.EventCanceled:
+		if last.By.Reason != "" {
+			return ", because " + last.By.Reason
+		}
 		return " " + bySender(last.Origin)
 	}
 	return ""
