@@ -11,6 +11,10 @@
 //     registry.ErrUnknownOutcome after 4 s; a batch is sent again under the same id until then, and
 //     takes effect once.
 //
+// Sessions, keys and locks go the same way, in the same log (coordination.go); renewals of sessions wait for
+// company before they are queued (gather.go). What is to end at its time the leader proposes: leases and
+// checks in evictor.go, sessions and lock-delays in coordinator.go.
+//
 // A linearizable read shares a round with all reads that wait at that moment (reads.go).
 //
 // Local is the registry in AP mode: every node has its own, and performs operations as they arrive.
