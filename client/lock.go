@@ -72,6 +72,15 @@ type permit struct {
 
 func (p permit) String() string { return fmt.Sprintf("%s %q", kindName(p.kind), p.Name) }
 
+// sessionName tells people what a session is for, as far as a session's name may be long.
+func (p permit) sessionName() string {
+	const longest = 255
+	if name := p.String(); len(name) <= longest {
+		return name
+	}
+	return p.Name
+}
+
 func kindName(k kv.Kind) string {
 	switch k {
 	case kv.Lock:
@@ -105,7 +114,7 @@ func (p permit) hopeless(err error) bool {
 }
 
 func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
-	k, err := c.keep(ctx, SessionOptions{Name: p.String(), TTL: p.TTL, LockDelay: p.LockDelay})
+	k, err := c.keep(ctx, SessionOptions{Name: p.sessionName(), TTL: p.TTL, LockDelay: p.LockDelay})
 	if err != nil {
 		return nil, err
 	}

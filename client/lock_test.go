@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
 // lockOf acquires the lock or fails the test.
@@ -364,6 +366,13 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTheSessionOfALockWithALongNameIsNamedByItAlone(t *testing.T) {
+	long := permit{kind: kv.Lock, LockOptions: LockOptions{Name: strings.Repeat("x", 255)}}
+	if got := long.sessionName(); got != long.Name {
+		t.Errorf("got %d bytes, want the lock's name alone", len(got))
+	}
 }
 
 func TestALockTellsItsSessionWhatToBe(t *testing.T) {
