@@ -14,10 +14,10 @@ func newPruneCommand() *cobra.Command {
 	var notPassing bool
 	cmd := &cobra.Command{
 		Use:   "prune --not-passing",
-		Short: "Remove the instances that are not passing (mode cp)",
+		Short: "Remove the instances that are not passing",
 		Long: "Removes the instances that are not passing, of one service or of all, and prints them: dead ones that\n" +
 			"nobody cancelled. It works through any node, and what it removes stays away until it registers again.\n" +
-			"Look with --dry-run first.",
+			"Instances in quarantine stay. Look with --dry-run first.",
 		Example: "  rollcall prune --not-passing --dry-run\n" +
 			"  rollcall prune --not-passing --service orders",
 		Args: usageArgs(cobra.NoArgs),
@@ -37,7 +37,7 @@ func newPruneCommand() *cobra.Command {
 		},
 	}
 	c.addFlags(cmd)
-	cmd.Flags().BoolVar(&notPassing, "not-passing", false, "those whose status is not UP, or whose checks do not all pass (required)")
+	cmd.Flags().BoolVar(&notPassing, "not-passing", false, "those whose status is not UP, which a check that does not pass keeps them from (required)")
 	cmd.Flags().StringVar(&o.Service, "service", "", "of this service only (default: of all)")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "remove nothing, show what would be removed")
 	return cmd
