@@ -750,6 +750,8 @@ func TestListsOfEmptyElementsAreRead(t *testing.T) {
 		"links":                {Links: make([]registry.Link, many)},
 		"senders":              {Senders: make([]registry.Sender, many)},
 		"peers":                {Peers: make([]registry.PeerState, many)},
+		"nodes":                {Nodes: slices.Repeat([]*registry.Node{{}}, many)},
+		"heartbeats":           {Heard: make([]registry.CheckHeartbeat, many)},
 	} {
 		b := AppendFrozen(nil, want)
 		if got, err := ParseFrozen(b); err != nil || !reflect.DeepEqual(got, want) {
@@ -763,12 +765,8 @@ func TestListsOfEmptyElementsAreRead(t *testing.T) {
 			t.Errorf("%T: got %+v, %v, want %d", op, got, err, many)
 		}
 	}
-	checks := make([]*registry.Check, many)
-	for i := range checks {
-		checks[i] = new(registry.Check)
-	}
 	for _, it := range []Item{
-		{Op: registry.RegisterCatalog{Checks: checks}},
+		{Op: registry.RegisterCatalog{Checks: slices.Repeat([]*registry.Check{{}}, many)}},
 		{Op: registry.RegisterCatalog{Service: &registry.CatalogService{Tagged: make([]registry.TaggedAddress, many)}, Instance: &registry.Instance{}}},
 		{KV: kv.Txn{Ops: make([]kv.KeyOp, many)}},
 		{KV: kv.RenewSession{}},
@@ -778,17 +776,16 @@ func TestListsOfEmptyElementsAreRead(t *testing.T) {
 			t.Errorf("%T%T: got %+v, %v, want %d", it.Op, it.KV, got, err, many)
 		}
 	}
-	entries := make([]*kv.Entry, many)
-	for i := range entries {
-		entries[i] = new(kv.Entry)
+	for _, r := range []kv.Result{{Entries: slices.Repeat([]*kv.Entry{{}}, many)}, {Errors: make([]kv.TxnError, many)}} {
+		want := BatchResult{Results: make([]registry.Result, 1), KV: []kv.Result{r}}
+		if got, err := ParseResults(AppendResults(nil, want)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("results: got %+v, %v, want %d entries or errors", got, err, many)
+		}
 	}
-	want := BatchResult{Results: make([]registry.Result, 1), KV: []kv.Result{{Entries: entries, Errors: make([]kv.TxnError, many)}}}
-	if got, err := ParseResults(AppendResults(nil, want)); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("results: got %+v, %v, want %d of each", got, err, many)
-	}
-	permits := &kv.Permits{Holders: make([]kv.Holder, many), Queue: make([]kv.Waiter, many), Delays: make([]int64, many)}
-	d := newest(appendPermits(nil, permits))
-	if got := d.permits(); d.end() != nil || !reflect.DeepEqual(got, permits) {
-		t.Errorf("permits: got %+v, %v, want %d of each", got, d.err, many)
+	for _, want := range []*kv.Permits{{Holders: make([]kv.Holder, many)}, {Queue: make([]kv.Waiter, many)}, {Delays: make([]int64, many)}} {
+		d := newest(appendPermits(nil, want))
+		if got := d.permits(); d.end() != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("permits: got %+v, %v, want %d holders, waiters or delays", got, d.err, many)
+		}
 	}
 }

@@ -245,6 +245,18 @@ func TestRestoredCoordinationAsksTheRestoredRegistry(t *testing.T) {
 	}
 }
 
+func TestSessionOfACriticalCheckIsRefused(t *testing.T) {
+	n := newNode(t)
+	n.write(checkedService(registry.Critical))
+	if r := n.writeKV(linkedSession)[0]; r.OK || r.Refusal != "Check 'alive' is in critical state" {
+		t.Errorf("got %+v, want it refused", r)
+	}
+	n.write(registry.SetCheck{Node: "db-1", Check: "alive", Status: registry.Warning})
+	if r := n.writeKV(linkedSession)[0]; !r.OK {
+		t.Errorf("got %+v of a check that warns, want a session", r)
+	}
+}
+
 func TestCoordinationBeyondTheCounterIsRefused(t *testing.T) {
 	n := newNode(t)
 	n.writeKV(kv.KeyOp{Key: "a"})
