@@ -84,6 +84,24 @@ func TestAcquisitionAfterALockDelayNeedsNoEnd(t *testing.T) {
 	}
 }
 
+func TestLimitStaysUntilTheLockDelayIsOver(t *testing.T) {
+	r := newRig(t)
+	r.session(s1, lockDelay(5000))
+	r.session(s2)
+	r.yes(ask(s1, 0))
+	r.yes(DestroySession{ID: s1})
+	wide := ask(s2, 0)
+	wide.Limit = 7
+	r.pass(4999)
+	if res := r.do(wide); res.Limit != 2 || res.Refusal == "" {
+		t.Errorf("during the lock-delay: %+v, want it refused for the limit of 2", res)
+	}
+	r.pass(1)
+	if res := r.yes(wide); res.Limit != 7 {
+		t.Errorf("after it: %+v, want the limit 7", res)
+	}
+}
+
 func TestEndOfALockDelayThatDoesNotCount(t *testing.T) {
 	for _, c := range []struct {
 		name   string
