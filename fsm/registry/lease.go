@@ -14,6 +14,10 @@ type Lease struct {
 	UpdatedAt    int64 // last change that the server made (lastUpdatedTimestamp)
 	RenewedAt    Stamp // last renewal as of the last change
 	Action       Action
+	// Permanent: there is no lease to expire. The instance goes by a removal only, stays outside
+	// self-preservation, and is shown with an interval of 30 s and a duration of 90 s. (It stands here
+	// because here it takes no memory.)
+	Permanent    bool
 	Life         uint32       // 1 at first; one more each time the key is registered anew after a removal
 	Registered   Index        // of the (re-)registration
 	Changed      Index        // of the last change
@@ -24,9 +28,6 @@ type Lease struct {
 	Override     *Override    // details of the override; nil if there is none or nothing is known of it
 	Quarantine   *Quarantined // nil: listed
 
-	// Permanent: there is no lease to expire. The instance goes by a removal only, stays outside
-	// self-preservation, and is shown with an interval of 30 s and a duration of 90 s.
-	Permanent bool
 	// Service is what was registered through Consul's API of this datacenter; nil: registered otherwise.
 	Service *CatalogService
 
