@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // asConsul is set in the environment where this test program is started in the place of consul.
@@ -42,8 +44,16 @@ func consulAgent(file string) error {
 	if err := json.Unmarshal(text, &config); err != nil {
 		return err
 	}
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	interrupted, orphaned := context.WithCancel(interrupted)
+	defer orphaned()
+	go func() { // a test that panics interrupts nobody
+		for parent := os.Getppid(); os.Getppid() == parent; {
+			<-time.After(time.Second)
+		}
+		orphaned()
+	}()
 	behind := loopback(config.Ports.HTTPS) // nobody else uses it
 	node := exec.Command(os.Getenv("ROLLCALL_BIN"), "server",
 		"--node-name=n1", "--http-addr="+behind, "--cluster-addr="+loopback(config.Ports.Server),
@@ -63,7 +73,7 @@ func consulAgent(file string) error {
 	}
 	server := &http.Server{Handler: inFrontOf(behind, config)}
 	go func() {
-		<-interrupted
+		<-interrupted.Done()
 		_ = node.Process.Signal(syscall.SIGTERM) // it may have ended already
 		_ = node.Wait()
 		server.Close()

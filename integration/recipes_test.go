@@ -119,8 +119,10 @@ func TestRecipeOfTheMutex(t *testing.T) {
 	case <-time.After(ReadyLimit):
 		t.Fatal("who waits for the lock does not get it")
 	}
-	if !d.says(t, "/v1/session/destroy/"+other, "") || !d.says(t, "/v1/session/destroy/"+other, "") {
-		t.Error("destroying a session, and once more, must answer true")
+	for _, when := range []string{"", ", once more,"} {
+		if !d.says(t, "/v1/session/destroy/"+other, "") {
+			t.Errorf("destroying a session%s must answer true", when)
+		}
 	}
 	if held, _, err = a.keys("lock/job"); err != nil || held[0].Session != "" || string(held[0].Value) != "lock:2" {
 		t.Errorf("%+v, %v; want the value kept and no holder", held, err)
