@@ -23,18 +23,23 @@ type driver struct {
 }
 
 type driverCommand struct {
-	Do     string `json:"do"`
-	URL    string `json:"url,omitempty"`
-	App    string `json:"app,omitempty"`
-	ID     string `json:"id,omitempty"`
-	Lease  int    `json:"lease,omitempty"` // seconds
-	Status string `json:"status,omitempty"`
-	Delta  bool   `json:"delta,omitempty"`
+	Do     string    `json:"do"`
+	URL    string    `json:"url,omitempty"`
+	App    string    `json:"app,omitempty"`
+	ID     string    `json:"id,omitempty"`
+	Lease  int       `json:"lease,omitempty"` // seconds
+	Status string    `json:"status,omitempty"`
+	Delta  bool      `json:"delta,omitempty"`
+	Args   arguments `json:"args,omitempty"` // where Do names a method of the client
 }
+
+// arguments of a client's method, by name.
+type arguments map[string]any
 
 type driverAnswer struct {
 	Error     string            `json:"error"`
 	Instances map[string]string `json:"instances"`
+	Result    json.RawMessage   `json:"result"` // of a client's method
 }
 
 // startDriver runs a program in a directory under clients/. It ends with the test.

@@ -1,0 +1,310 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// invoke has the client call one of its methods at a node, and returns what the method did.
+func invoke[T any](t *testing.T, d *driver, n *Node, method string, args arguments) T {
+	t.Helper()
+	result, err := try[T](d, n, method, args)
+	if err != nil {
+		t.Fatalf("%s at %s: %v", method, n.Name, err)
+	}
+	return result
+}
+
+// try is invoke where the method may fail.
+func try[T any](d *driver, n *Node, method string, args arguments) (T, error) {
+	var result T
+	answer, err := d.do(driverCommand{Do: method, URL: n.URL(), Args: args})
+	if err == nil {
+		err = json.Unmarshal(answer.Result, &result)
+	}
+	return result, err
+}
+
+func startNodeConsul(t *testing.T) *driver {
+	t.Helper()
+	need(t, "consul/node/node_modules/.stamp", "run make clients")
+	return startDriver(t, "consul/node", "node", "driver.js")
+}
+
+// consulEntry is a key as clients show it: with the value decoded.
+type consulEntry struct{ Key, Value, Session string }
+
+// TestNodeConsulClientLocksAtEveryNode: of two sessions of npm's consul, made at different nodes, one
+// holds a key at a time; the other gets it once it is released, and a session's end gives up its keys.
+func TestNodeConsulClientLocksAtEveryNode(t *testing.T) {
+	client := startNodeConsul(t)
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	session := func(n *Node, name string) string {
+		t.Helper()
+		options := arguments{"name": name, "ttl": "60s", "lockDelay": "1ms", "behavior": "delete"}
+		return invoke[api.SessionEntry](t, client, n, "session.create", options).ID
+	}
+	first, second := session(c.Nodes[0], "first"), session(c.Nodes[1], "second")
+	if known := invoke[[]api.SessionEntry](t, client, c.Nodes[2], "session.list", nil); len(known) != 2 {
+		t.Errorf("the third node lists %+v, want both sessions", known)
+	}
+	set := func(n *Node, options arguments) bool {
+		t.Helper()
+		return invoke[bool](t, client, n, "kv.set", options)
+	}
+	acquire := func(n *Node, session string) bool {
+		t.Helper()
+		return set(n, arguments{"key": "locks/node", "value": "of " + session, "acquire": session})
+	}
+	if !acquire(c.Nodes[0], first) {
+		t.Fatal("nobody holds the key, and it was not acquired")
+	}
+	if acquire(c.Nodes[1], second) {
+		t.Fatal("the second session has the key while the first holds it")
+	}
+	held := invoke[consulEntry](t, client, c.Nodes[2], "kv.get", arguments{"key": "locks/node"})
+	if want := (consulEntry{Key: "locks/node", Value: "of " + first, Session: first}); held != want {
+		t.Errorf("the third node shows %+v, want %+v", held, want)
+	}
+	if set(c.Nodes[2], arguments{"key": "locks/node", "value": "stolen", "release": second}) {
+		t.Error("the second session has released what the first holds")
+	}
+	if !set(c.Nodes[2], arguments{"key": "locks/node", "value": "free", "release": first}) {
+		t.Fatal("the holder could not release its key through another node")
+	}
+	if !acquire(c.Nodes[1], second) {
+		t.Fatal("the key was released, and the second session does not get it")
+	}
+	if renewed := invoke[[]api.SessionEntry](t, client, c.Nodes[0], "session.renew", arguments{"id": second}); len(renewed) != 1 || renewed[0].TTL != "60s" {
+		t.Errorf("renewing at another node answers %+v", renewed)
+	}
+	invoke[any](t, client, c.Nodes[0], "session.destroy", arguments{"id": second})
+	if entry := invoke[*consulEntry](t, client, c.Nodes[2], "kv.get", arguments{"key": "locks/node"}); entry != nil {
+		t.Errorf("the holder's session, which deletes, has ended, and its key is there: %+v", entry)
+	}
+	if _, err := try[any](client, c.Nodes[1], "session.renew", arguments{"id": second}); err == nil {
+		t.Error("a session that has ended was renewed")
+	}
+}
+
+// TestNodeConsulClientWatchesThroughALeaderKill: npm's watch, which repeats blocking reads of a key at a
+// follower, reports a change made at another node, and after the leader's end the next one.
+func TestNodeConsulClientWatchesThroughALeaderKill(t *testing.T) {
+	client := startNodeConsul(t)
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	others := c.Others(leader)
+	invoke[any](t, client, others[0], "watch", arguments{"method": "kv.get", "key": "config/colour"})
+	var last *consulEntry // that was reported
+	reports := func(want string) {
+		t.Helper()
+		Eventually(t, clientLimit, fmt.Sprintf("the watch reports %q", want), func() error {
+			for _, change := range invoke[[]*consulEntry](t, client, others[0], "changes", nil) {
+				last = change
+			}
+			if last == nil || last.Value != want {
+				return fmt.Errorf("the last change is %+v", last)
+			}
+			return nil
+		})
+	}
+	invoke[bool](t, client, others[1], "kv.set", arguments{"key": "config/colour", "value": "red"})
+	reports("red")
+	leader.Kill()
+	c.Leader(others...)
+	invoke[bool](t, client, others[1], "kv.set", arguments{"key": "config/colour", "value": "blue"})
+	reports("blue")
+	leader.Start(t)
+	leader.WaitReady(t)
+}
+
+// TestNodeConsulClientRegistersAtAnyNode: npm's consul registers a service with a TTL at one node, passes
+// its check at the next, finds it at all, as Eureka's clients do, and deregisters at the third.
+func TestNodeConsulClientRegistersAtAnyNode(t *testing.T) {
+	client := startNodeConsul(t)
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	invoke[any](t, client, c.Nodes[0], "agent.service.register", arguments{
+		"name": "cart", "id": "cart-1", "address": "10.0.0.9", "port": 7070, "tags": []string{"v2"},
+		"meta": arguments{"zone": "c"}, "check": arguments{"ttl": "60s"},
+	})
+	for _, n := range c.Nodes {
+		if found := nodeHealth(t, client, n, "cart"); len(found) != 0 {
+			t.Errorf("node %s lists %+v as passing before its check has passed", n.Name, found)
+		}
+	}
+	invoke[any](t, client, c.Nodes[1], "agent.check.pass", arguments{"id": "service:cart-1", "note": "all well"})
+	for _, n := range c.Nodes {
+		found := nodeHealth(t, client, n, "cart")
+		if len(found) != 1 || found[0].Service.ID != "cart-1" || found[0].Service.Address != "10.0.0.9" ||
+			found[0].Service.Port != 7070 || !slices.Equal(found[0].Service.Tags, []string{"v2"}) || found[0].Service.Meta["zone"] != "c" {
+			t.Errorf("node %s lists %+v", n.Name, found)
+		}
+		instance := got[*Listed](t)(n.Lookup("CART", "cart-1"))
+		if instance == nil || instance.Status != "UP" {
+			t.Errorf("node %s shows %+v to Eureka's clients, want UP", n.Name, instance)
+		}
+	}
+	invoke[any](t, client, c.Nodes[2], "agent.service.deregister", arguments{"id": "cart-1"})
+	for _, n := range c.Nodes {
+		if services := invoke[map[string][]string](t, client, n, "catalog.service.list", nil); services["cart"] != nil {
+			t.Errorf("node %s still has %v", n.Name, services)
+		}
+	}
+}
+
+// nodeHealth is what npm's client finds passing of a service.
+func nodeHealth(t *testing.T, client *driver, n *Node, service string) []api.ServiceEntry {
+	t.Helper()
+	return invoke[[]api.ServiceEntry](t, client, n, "health.service", arguments{"service": service, "passing": true})
+}
+
+func startPythonConsul(t *testing.T) *driver {
+	t.Helper()
+	need(t, "consul/python/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
+	return startDriver(t, "consul/python", ".venv/bin/python", "driver.py")
+}
+
+// pythonRead is what py-consul answers to a read: the index, and what was read.
+type pythonRead[T any] struct {
+	Index json.Number
+	Found T
+}
+
+// UnmarshalJSON reads the pair of both.
+func (r *pythonRead[T]) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[2]any{&r.Index, &r.Found})
+}
+
+// TestPythonConsulClientKeepsKeys: py-consul puts, compares and sets, lists and deletes keys, each at
+// another node, and its blocking read at a third waits for a change.
+func TestPythonConsulClientKeepsKeys(t *testing.T) {
+	client, reader := startPythonConsul(t), startPythonConsul(t)
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	put := func(n *Node, args arguments) bool {
+		t.Helper()
+		return invoke[bool](t, client, n, "kv.put", args)
+	}
+	read := func(d *driver, n *Node, args arguments) pythonRead[*api.KVPair] {
+		t.Helper()
+		return invoke[pythonRead[*api.KVPair]](t, d, n, "kv.get", args)
+	}
+	if !put(c.Nodes[0], arguments{"key": "app/größe", "value": "eins", "cas": 0, "flags": 42}) {
+		t.Fatal("a key that was not there could not be put with cas 0")
+	}
+	if put(c.Nodes[1], arguments{"key": "app/größe", "value": "lost", "cas": 0}) {
+		t.Error("cas 0 has replaced a key that was there")
+	}
+	before := read(reader, c.Nodes[2], arguments{"key": "app/größe"})
+	if before.Found == nil || before.Found.Flags != 42 || before.Index.String() != fmt.Sprint(before.Found.ModifyIndex) {
+		t.Fatalf("read %+v of %+v, want flags of 42 and the key's own index", before, before.Found)
+	}
+	changed := make(chan error, 1)
+	go func() {
+		after, err := try[pythonRead[*consulEntry]](reader, c.Nodes[2], "kv.get", arguments{"key": "app/größe", "index": before.Index, "wait": "5m"})
+		if err == nil && (after.Found == nil || after.Found.Value != "zwei") {
+			err = fmt.Errorf("the blocking read answered %+v", after.Found)
+		}
+		changed <- err
+	}()
+	if !put(c.Nodes[1], arguments{"key": "app/größe", "value": "zwei", "cas": before.Found.ModifyIndex}) {
+		t.Error("nobody changed the key since it was read, and cas with its index fails")
+	}
+	must(t, <-changed)
+	keys := invoke[pythonRead[[]string]](t, client, c.Nodes[0], "kv.get", arguments{"key": "app", "keys": true})
+	if !slices.Equal(keys.Found, []string{"app/größe"}) {
+		t.Errorf("the keys below app: %q", keys.Found)
+	}
+	invoke[bool](t, client, c.Nodes[2], "kv.delete", arguments{"key": "app", "recurse": true})
+	if gone := read(client, c.Nodes[0], arguments{"key": "app/größe"}); gone.Found != nil {
+		t.Errorf("deleted at another node, and it is there: %+v", gone.Found)
+	}
+}
+
+// TestPythonConsulClientLocks runs the recipe of a lock with py-consul in two processes, at two nodes.
+// The second one waits while the first holds the lock, and has it once the first one's session ended.
+func TestPythonConsulClientLocks(t *testing.T) {
+	holder, waiter := startPythonConsul(t), startPythonConsul(t)
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	lock := func(d *driver, n *Node, name string) (string, error) {
+		session, err := try[string](d, n, "session.create", arguments{"name": name, "ttl": 60, "lock_delay": 1})
+		if err != nil {
+			return "", err
+		}
+		held, err := try[consulEntry](d, n, "lock", arguments{"key": "locks/python", "value": name, "session": session})
+		if err == nil && (held.Session != session || held.Value != name) {
+			err = fmt.Errorf("%s has the lock, and the key is %+v", name, held)
+		}
+		return session, err
+	}
+	first := got[string](t)(lock(holder, c.Nodes[0], "first"))
+	acquired := make(chan error, 1)
+	go func() {
+		_, err := lock(waiter, c.Nodes[1], "second")
+		acquired <- err
+	}()
+	select {
+	case err := <-acquired:
+		t.Fatalf("the second has the lock while the first holds it (%v)", err)
+	case <-time.After(3 * time.Second): // some rounds of its waiting
+	}
+	renewed := invoke[api.SessionEntry](t, holder, c.Nodes[2], "session.renew", arguments{"session_id": first})
+	if renewed.Name != "first" || renewed.TTL != "60s" || renewed.LockDelay != time.Second {
+		t.Errorf("renewing at another node answers %+v", renewed)
+	}
+	invoke[bool](t, holder, c.Nodes[2], "session.destroy", arguments{"session_id": first})
+	must(t, <-acquired)
+	if again := invoke[bool](t, holder, c.Nodes[2], "kv.put", arguments{"key": "locks/python", "value": "late", "release": first}); again {
+		t.Error("the first has released what the second holds")
+	}
+}
+
+// TestPythonConsulClientRegistersAtAnyNode: py-consul registers a service with a TTL at one node, passes
+// and fails its check at the next, finds it at all, and deregisters at the third.
+func TestPythonConsulClientRegistersAtAnyNode(t *testing.T) {
+	client := startPythonConsul(t)
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	if !invoke[bool](t, client, c.Nodes[0], "agent.service.register", arguments{
+		"name": "stock", "service_id": "stock-1", "address": "10.0.0.10", "port": 6060, "tags": []string{"blue"},
+		"meta": arguments{"zone": "d"}, "check": []string{"ttl", "60s"},
+	}) {
+		t.Fatal("the service was not registered")
+	}
+	found := func(n *Node) []api.ServiceEntry {
+		t.Helper()
+		return invoke[pythonRead[[]api.ServiceEntry]](t, client, n, "health.service", arguments{"service": "stock", "passing": true}).Found
+	}
+	invoke[bool](t, client, c.Nodes[1], "agent.check.ttl_pass", arguments{"check_id": "service:stock-1"})
+	for _, n := range c.Nodes {
+		entries := found(n)
+		if len(entries) != 1 || entries[0].Service.ID != "stock-1" || entries[0].Service.Address != "10.0.0.10" ||
+			entries[0].Service.Port != 6060 || !slices.Equal(entries[0].Service.Tags, []string{"blue"}) || entries[0].Service.Meta["zone"] != "d" {
+			t.Errorf("node %s lists %+v", n.Name, entries)
+		}
+	}
+	invoke[bool](t, client, c.Nodes[1], "agent.check.ttl_fail", arguments{"check_id": "service:stock-1", "notes": "no shelf"})
+	for _, n := range c.Nodes {
+		if entries := found(n); len(entries) != 0 {
+			t.Errorf("node %s lists %+v as passing after its check has failed", n.Name, entries)
+		}
+	}
+	if !invoke[bool](t, client, c.Nodes[2], "agent.service.deregister", arguments{"service_id": "stock-1"}) {
+		t.Error("the service could not be deregistered at another node")
+	}
+	for _, n := range c.Nodes {
+		services := invoke[pythonRead[map[string][]string]](t, client, n, "catalog.services", nil)
+		if _, there := services.Found["stock"]; there {
+			t.Errorf("node %s still has %v", n.Name, services.Found)
+		}
+	}
+}
