@@ -43,6 +43,9 @@ func (s *State) createSession(at At, op CreateSession) Result {
 
 // refusal says why a session cannot be created; "": it can.
 func (s *State) refusal(op CreateSession) string {
+	if op.ID == "" {
+		return "missing session"
+	}
 	if s.session(op.ID) != nil {
 		return "session \"" + op.ID + "\" exists already" // of a proposer that draws badly
 	}

@@ -33,6 +33,11 @@ func TestSessionIsWhatItsCreatorSaid(t *testing.T) {
 	}
 }
 
+func TestSessionNeedsAnID(t *testing.T) {
+	r := newRig(t)
+	r.refused(CreateSession{}, "missing session")
+}
+
 func TestSessionNeedsItsNodeAndChecks(t *testing.T) {
 	tests := []struct {
 		name    string

@@ -90,6 +90,20 @@ func TestSettingACheckIsRefused(t *testing.T) {
 	}
 }
 
+// What nobody should have proposed must not make a state whose snapshot nobody takes.
+func TestNegativeTimesOfACheckAreNone(t *testing.T) {
+	g := newRig(t)
+	given := withTTL("a", -1)
+	given.Service, given.ReapAfter = "web-1", -1
+	g.catalog(service("web", "web-1", given))
+	if c := g.check("", "a"); c.TTL != 0 || c.ReapAfter != 0 {
+		t.Errorf("TTL %d and end after %d, want none", c.TTL, c.ReapAfter)
+	}
+	if _, err := Thaw(g.Freeze()); err != nil {
+		t.Error(err)
+	}
+}
+
 // withTTL is a passing check with a TTL.
 func withTTL(id string, ttl int64) *Check {
 	c := checkOf("web-1", id, Passing)

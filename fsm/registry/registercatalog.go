@@ -285,6 +285,7 @@ func (c *cataloging) merge(checks []*Check, service string) (merged []*Check, ch
 func (c *cataloging) complete(given *Check) *Check {
 	check := *given
 	check.Node, check.CreateIndex, check.ModifyIndex = c.node, c.Next(), c.Next()
+	check.TTL, check.ReapAfter = max(check.TTL, 0), max(check.ReapAfter, 0)
 	e, known := c.tables.catalog.check(c.node, check.ID)
 	if known {
 		check.CreateIndex = e.check.CreateIndex
