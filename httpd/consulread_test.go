@@ -256,6 +256,19 @@ func TestAnAbsentKeyThatCameAndWentIsWaitedForOn(t *testing.T) {
 	})
 }
 
+func TestAChangeWhileAWatcherLooksIsNotMissed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCoordinated(t, httpd.Config{})
+		c.put(t, "/v1/kv/a", "v")
+		c.set(func(*memory) {
+			c.kv.after = func() { c.kv.perform(kv.KeyOp{Verb: kv.Set, Key: "a", Value: []byte("w")}) }
+		})
+		if got, took := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m").wait(); took != 0 || got.header.Get("X-Consul-Index") != "2" {
+			t.Errorf("got %d of index %s after %v, want 2 at once", got.status, got.header.Get("X-Consul-Index"), took)
+		}
+	})
+}
+
 func TestEveryTurnOfAWaitAsksTheLeaderUnlessItIsStale(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})

@@ -24,6 +24,7 @@ type locker struct {
 	applyErr error        // guarded likewise; of every Apply
 	viewErr  error        // of views that are not stale
 	behind   *kv.View     // what stale views show; nil: the newest
+	after    func()       // happens once, between the next Apply or view that is not stale and whoever gets it
 	applied  atomic.Int64 // operations
 	views    atomic.Int64 // that were not stale
 	joined   atomic.Int64 // calls of Watch
@@ -84,7 +85,16 @@ func (l *locker) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	for i, op := range ops {
 		results[i] = l.perform(op)
 	}
+	l.happen()
 	return results, nil
+}
+
+// happen does what is to happen after this call.
+func (l *locker) happen() {
+	if after := l.after; after != nil {
+		l.after = nil
+		after()
+	}
 }
 
 func (l *locker) perform(op kv.Op) kv.Result {
@@ -110,7 +120,11 @@ func (l *locker) View(_ context.Context, stale bool) (*kv.View, error) {
 	if stale && l.behind != nil {
 		return l.behind, nil
 	}
-	return l.state.View(), nil
+	v := l.state.View()
+	if !stale {
+		l.happen()
+	}
+	return v, nil
 }
 
 // Watch implements kv.Service.

@@ -234,6 +234,21 @@ func TestAWaitForALockEnds(t *testing.T) {
 	}
 }
 
+func TestAGrantRightAfterTheQueueWasJoinedIsNotMissed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCoordinated(t, httpd.Config{})
+		holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
+		c.acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
+		c.set(func(*memory) {
+			c.kv.after = func() { c.kv.perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder}) }
+		})
+		got, took := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter).wait()
+		if a := decodeReply[acquisition](t, got); !a.Acquired || took != 0 {
+			t.Errorf("got %+v after %v, want the lock at once", a, took)
+		}
+	})
+}
+
 // It may have asked again at another node, and have been told there that it holds.
 func TestWhatWasGrantedWhenAWaiterWentAwayStaysItsSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
