@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 // shortRun measures as little as it can.
 func shortRun(t *testing.T) *ratiosRun {
 	return &ratiosRun{
-		ratiosPlan: ratiosPlan{rounds: 1, window: 250 * time.Millisecond, instances: 200, few: 50, many: 200, crashed: 3, watchers: 6, changes: 3, cut: 500 * time.Millisecond, quick: true},
+		ratiosPlan: ratiosPlan{rounds: 1, window: 250 * time.Millisecond, instances: 200, few: 50, many: 200, crashed: 3, watchers: 6, changes: 3, keys: 200, contenders: 5, handovers: 20, sessions: 20, cut: 500 * time.Millisecond, quick: true},
 		figures:    newFigures(),
 		dir:        t.TempDir(),
 		progress:   t.Output(),
@@ -78,6 +78,25 @@ func TestTwoDatacentersAreMeasuredAndEndEqual(t *testing.T) {
 		if f := run.find(name); f != nil && f.Values[0] <= 0 {
 			t.Errorf("%s: got %v", name, f.Values)
 		}
+	}
+	if len(run.wrong) > 0 {
+		t.Errorf("wrong answers: %v", run.wrong)
+	}
+}
+
+func TestKeysLocksAndSessionsAreMeasured(t *testing.T) {
+	t.Parallel()
+	run := shortRun(t)
+	if err := run.coordination(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []figureName{put256, putSolo, handOverP50, handOverP99, watcherAnswers, watcherArrival, cpuSessions, cpuSessionsAll} {
+		if f := run.find(name); f == nil || len(f.Values) != 1 {
+			t.Errorf("%s: got %+v, want one value", name, f)
+		}
+	}
+	if f := run.find(watcherAnswers); f != nil && f.Values[0] != 1 {
+		t.Errorf("the watcher of one key was answered %v times, want once", f.Values)
 	}
 	if len(run.wrong) > 0 {
 		t.Errorf("wrong answers: %v", run.wrong)
