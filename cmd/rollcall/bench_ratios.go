@@ -40,6 +40,7 @@ func newBenchRatiosCommand() *cobra.Command {
 		Example: "  rollcall bench ratios\n" +
 			"  rollcall bench ratios --quick\n" +
 			"  rollcall bench ratios --only leases\n" +
+			"  rollcall bench ratios --only coordination\n" +
 			"  rollcall bench ratios --only replication --cut 10m\n" +
 			"  rollcall bench ratios --out docs/benchmarks.md --out ratios.json",
 		Args: usageArgs(cobra.NoArgs),
@@ -228,9 +229,10 @@ func (p ratiosPlan) String() string {
 	if p.rounds > 1 {
 		rounds = fmt.Sprintf("%d rounds", p.rounds)
 	}
-	return fmt.Sprintf("%s of %v for each figure; %s instances, few: %s, many: %s; %d crashes; %s watchers, %d changes; a cut of %v",
+	return fmt.Sprintf("%s of %v for each figure; %s instances, few: %s, many: %s; %d crashes; %s watchers, %d changes; %s keys, %d contenders, %s sessions; a cut of %v",
 		rounds, p.window, shortNumber(float64(p.instances)), shortNumber(float64(p.few)), shortNumber(float64(p.many)),
-		p.crashed, shortNumber(float64(p.watchers)), p.changes, p.cut)
+		p.crashed, shortNumber(float64(p.watchers)), p.changes,
+		shortNumber(float64(p.keys)), p.contenders, shortNumber(float64(p.sessions)), p.cut)
 }
 
 // uncounted says why floors do not count, empty if they do.
