@@ -139,7 +139,11 @@ func (a *acquisition) queue(ctx context.Context, r *http.Request) (kv.Result, er
 // ask asks for the permit, for what is left of the time.
 func (a *acquisition) ask(ctx context.Context) (kv.Result, error) {
 	a.op.Wait = max(time.Until(a.until).Milliseconds(), 1)
-	result, err := a.coordinate(ctx, a.op)
+	perform := a.coordinate
+	if a.place != 0 {
+		perform = a.persist // it has waited already, and can wait for a leader, too
+	}
+	result, err := perform(ctx, a.op)
 	switch {
 	case err != nil && a.place != 0:
 		return result, errors.Join(registry.ErrUnknownOutcome, err) // it has a place still, or was given a permit
@@ -170,7 +174,7 @@ func (a *acquisition) look() (token kv.Index, queued bool) {
 func (a *acquisition) leaveQueue(r *http.Request) (kv.Result, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), leaveWait)
 	defer cancel()
-	result, err := a.leave(ctx, a.op.Name, a.op.Session, false)
+	result, err := a.persist(ctx, leaving(a.kind, a.op.Name, a.op.Session, false))
 	if err != nil {
 		err = errors.Join(registry.ErrUnknownOutcome, err)
 	}

@@ -169,7 +169,7 @@ func (h *Handler) writeKey(w http.ResponseWriter, r *http.Request, write kv.KeyO
 	if err != nil {
 		return err
 	}
-	result, err := h.coordinate(r.Context(), op)
+	result, err := h.persist(r.Context(), op)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ const (
 // consulQuery is how a reading request of Consul's API wants its answer.
 type consulQuery struct {
 	stale bool
+	soon  bool          // fail soon if there is no leader
 	after uint64        // answer once the index is higher; 0: at once
 	wait  time.Duration // at most so long, without the jitter
 }

@@ -165,8 +165,8 @@ func lastOr(last found, turn int, ctx context.Context, err error) (found, error)
 
 // evaluate reads a source once, as fresh as the query asks for.
 func evaluate(ctx context.Context, q consulQuery, s source) (found, error) {
-	if q.stale {
-		return s.read(ctx, true)
+	if q.stale || q.soon {
+		return s.read(ctx, q.stale)
 	}
 	return untilLeader(ctx, func(ctx context.Context) (found, error) {
 		ctx, cancel := context.WithTimeout(ctx, leaderWait)

@@ -34,7 +34,7 @@ func (h *Handler) createSession(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	op.ID = newUUID()
-	result, err := h.coordinate(r.Context(), op)
+	result, err := h.persist(r.Context(), op)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (h *Handler) onSession(w http.ResponseWriter, r *http.Request, op func(id s
 	if err != nil {
 		return kv.Result{}, err
 	}
-	return h.coordinate(r.Context(), op(id))
+	return h.persist(r.Context(), op(id))
 }
 
 // destroySession is PUT session/destroy/{id}. A session that there is not is destroyed, too.

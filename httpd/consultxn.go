@@ -27,7 +27,7 @@ func (h *Handler) txn(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	result, err := h.coordinate(r.Context(), op)
+	result, err := h.persist(r.Context(), op)
 	if err != nil {
 		return err
 	}

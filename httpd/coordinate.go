@@ -8,9 +8,18 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// coordinate performs one operation on sessions, keys or locks. It waits for a leader as long as
-// Consul's clients need it.
+// coordinate performs one operation on sessions, keys or locks, or fails soon if there is no leader: our own
+// clients then go to another node.
 func (h *Handler) coordinate(ctx context.Context, op kv.Op) (kv.Result, error) {
+	results, err := h.config.Coordination.Apply(ctx, op)
+	if err != nil {
+		return kv.Result{}, writeOutcome(err)
+	}
+	return results[0], nil
+}
+
+// persist is coordinate that waits for a leader as long as Consul's clients need it.
+func (h *Handler) persist(ctx context.Context, op kv.Op) (kv.Result, error) {
 	results, err := untilLeader(ctx, func(ctx context.Context) ([]kv.Result, error) {
 		return h.config.Coordination.Apply(ctx, op)
 	})

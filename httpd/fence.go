@@ -38,7 +38,7 @@ func (h *Handler) fence(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := untilLeader(r.Context(), h.newestKeys)
+	v, err := h.newestKeys(r.Context())
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ func (h *Handler) ownRead(w http.ResponseWriter, r *http.Request, s source) erro
 	if err != nil {
 		return err
 	}
+	q.soon = q.after == 0 // who waits for a change can wait for a leader, too
 	f, err := h.findOrWait(w, r, q, s)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package httpd
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
@@ -149,7 +148,7 @@ func (p permitsOf) release(w http.ResponseWriter, r *http.Request) error {
 	}
 	// It may wait still. If it was given a permit meanwhile, then that is what is to be released, unless
 	// another acquisition was named.
-	left, err := p.leave(r.Context(), name, session, !fenced)
+	left, err := p.coordinate(r.Context(), leaving(p.kind, name, session, !fenced))
 	if err != nil {
 		return err
 	}
@@ -162,7 +161,7 @@ func respondReleased(w http.ResponseWriter, r *http.Request, released bool) erro
 	}{released})
 }
 
-// leave takes a session out of a queue; release: what it was given meanwhile goes back.
-func (p permitsOf) leave(ctx context.Context, name, session string, release bool) (kv.Result, error) {
-	return p.coordinate(ctx, kv.LeaveQueue{Kind: p.kind, Name: name, Session: session, Release: release})
+// leaving takes a session out of a queue; release: what it was given meanwhile goes back.
+func leaving(kind kv.Kind, name, session string, release bool) kv.LeaveQueue {
+	return kv.LeaveQueue{Kind: kind, Name: name, Session: session, Release: release}
 }

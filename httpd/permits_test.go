@@ -321,6 +321,29 @@ func TestAWaitWhoseEndNobodyCanSettleHasAnUnknownOutcome(t *testing.T) {
 	})
 }
 
+// Our own clients go to another node; Consul's are held.
+func TestOurRoutesOfCoordinationFailSoonWithoutALeader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCoordinated(t, httpd.Config{})
+		session := c.ownSession(t, "")
+		c.kv.fail(registry.ErrNoLeader)
+		for _, request := range [][2]string{
+			{"POST", "/v1/rollcall/sessions"},
+			{"PUT", "/v1/rollcall/sessions/" + session + "/renew"},
+			{"GET", "/v1/rollcall/sessions"},
+			{"PUT", "/v1/rollcall/locks/l?wait=30s&session=" + session},
+			{"DELETE", "/v1/rollcall/locks/l?session=" + session},
+			{"GET", "/v1/rollcall/locks/l"},
+			{"GET", "/v1/rollcall/fence/k?index=1"},
+		} {
+			began := time.Now()
+			if got := c.ask(request[0], request[1], ""); got.status != 503 || got.header.Get("Retry-After") != "1" || time.Since(began) > 0 {
+				t.Errorf("%s %s: got %d %s after %v, want 503 at once", request[0], request[1], got.status, got.body, time.Since(began))
+			}
+		}
+	})
+}
+
 func TestWaitersForPermitsHaveALimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{Limits: httpd.Limits{Watchers: 1}})
