@@ -3,6 +3,8 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -305,6 +307,129 @@ func TestPythonConsulClientRegistersAtAnyNode(t *testing.T) {
 		services := invoke[pythonRead[map[string][]string]](t, client, n, "catalog.services", nil)
 		if _, there := services.Found["stock"]; there {
 			t.Errorf("node %s still has %v", n.Name, services.Found)
+		}
+	}
+}
+
+// springConsul is a Spring Boot service with Spring Cloud Consul, the instance till-1 of till.
+type springConsul struct {
+	*driver
+	cluster *Cluster
+}
+
+// TestSpringCloudConsulServiceLifeCycle has a Spring Boot service with Spring Cloud Consul configured and
+// registered through a follower. By its defaults it has an HTTP check of its actuator, which the leader runs.
+func TestSpringCloudConsulServiceLifeCycle(t *testing.T) {
+	need(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	s := &springConsul{startDriver(t, "java", "java", "-Xmx192m", "-jar", "consul/target/driver.jar"), c}
+	s.overrides = true
+	s.isConfigured(t, "hello")
+	must(t, s.Start(c.Others(c.Leader())[0].URL(), "till", "till-1", 1))
+	s.is(t, "UP")
+	s.hasGreeting(t, "hello")
+	s.isConfigured(t, "good day")
+	s.hasGreeting(t, "good day")
+	s.discovers(t)
+	must(t, s.Override("OUT_OF_SERVICE"))
+	s.is(t, "OUT_OF_SERVICE")
+	must(t, s.Restore())
+	s.is(t, "UP")
+	must(t, s.Stop())
+	s.isGone(t)
+}
+
+// entries is what a node lists of the service to Consul's clients.
+func (s *springConsul) entries(n *Node, onlyPassing bool) ([]*api.ServiceEntry, error) {
+	client, err := api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport})
+	if err != nil {
+		return nil, err
+	}
+	entries, _, err := client.Health().Service("till", "", onlyPassing, nil)
+	return entries, err
+}
+
+// is waits until every node shows a status to Eureka's clients, and the service as passing to Consul's
+// if that is UP.
+func (s *springConsul) is(t *testing.T, status string) {
+	t.Helper()
+	for _, n := range s.cluster.Nodes {
+		Eventually(t, clientLimit, fmt.Sprintf("node %s shows the service as %s", n.Name, status), func() error {
+			instance, err := n.Lookup("TILL", "till-1")
+			if err != nil {
+				return err
+			}
+			if instance == nil || instance.Status != status {
+				return fmt.Errorf("Eureka's clients see %+v", instance)
+			}
+			passing, err := s.entries(n, true)
+			if err == nil && (len(passing) == 1) != (status == "UP") {
+				err = fmt.Errorf("%d are passing", len(passing))
+			}
+			return err
+		})
+	}
+}
+
+// isConfigured sets the key that Spring Cloud Consul Config reads for the property greeting.
+func (s *springConsul) isConfigured(t *testing.T, greeting string) {
+	t.Helper()
+	must(t, second(consulClient(t, s.cluster.Nodes[2]).KV().Put(&api.KVPair{Key: "config/till/greeting", Value: []byte(greeting)}, nil)))
+}
+
+// hasGreeting waits until the service's property has a value, by its actuator at the address at which it
+// is registered. That it changes is up to the client's watch of its keys.
+func (s *springConsul) hasGreeting(t *testing.T, want string) {
+	t.Helper()
+	entries, err := s.entries(s.cluster.Nodes[0], true)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("%d services are passing (%v), want 1", len(entries), err)
+	}
+	service := &Node{HTTP: fmt.Sprintf("%s:%d", entries[0].Service.Address, entries[0].Service.Port)} // it is called as nodes are
+	Eventually(t, clientLimit, fmt.Sprintf("the service is configured with %q", want), func() error {
+		answer := service.Get("/actuator/env/greeting")
+		if answer.Status != http.StatusOK {
+			return fmt.Errorf("%s: %v", service.HTTP, answer)
+		}
+		var property struct{ Property struct{ Value string } }
+		err := json.Unmarshal(answer.Body, &property)
+		if err == nil && property.Property.Value != want {
+			err = fmt.Errorf("it is %q", property.Property.Value)
+		}
+		return err
+	})
+}
+
+// discovers registers a service through Eureka's API and takes it out again; the client's watch of the
+// catalog says when to look.
+func (s *springConsul) discovers(t *testing.T) {
+	t.Helper()
+	sees := func(want map[string]string) {
+		t.Helper()
+		Eventually(t, clientLimit, fmt.Sprintf("the service discovers %v", want), func() error {
+			found, err := s.Discover("orders")
+			if err == nil && !maps.Equal(found, want) {
+				err = fmt.Errorf("it discovers %v", found)
+			}
+			return err
+		})
+	}
+	n := s.cluster.Nodes[1]
+	mustRegister(t, n, Instance{App: "ORDERS", ID: "orders-1"})
+	sees(map[string]string{"orders-1": "http://127.0.0.1:8080"})
+	if answer := n.Cancel("ORDERS", "orders-1"); answer.Status != http.StatusOK {
+		t.Fatal(answer)
+	}
+	sees(map[string]string{})
+}
+
+// isGone looks at every node: a service that has been shut down is listed nowhere.
+func (s *springConsul) isGone(t *testing.T) {
+	t.Helper()
+	for _, n := range s.cluster.Nodes {
+		if entries, err := s.entries(n, false); err != nil || len(entries) != 0 {
+			t.Errorf("node %s still lists %d instances of the service (%v)", n.Name, len(entries), err)
 		}
 	}
 }
