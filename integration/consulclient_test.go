@@ -266,10 +266,13 @@ func step(kv *api.KV) error {
 	}
 }
 
-// TestConsulsTransactionsAreAllOrNothing writes at one node and reads at the others.
+// TestConsulsTransactionsAreAllOrNothing writes at one node, and reads at the others after the leader was
+// killed.
 func TestConsulsTransactionsAreAllOrNothing(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	others := c.Others(leader)
 	txn := func(n *Node, ops ...*api.KVTxnOp) (bool, *api.TxnResponse) {
 		all := make(api.TxnOps, len(ops))
 		for i, op := range ops {
@@ -279,7 +282,7 @@ func TestConsulsTransactionsAreAllOrNothing(t *testing.T) {
 		must(t, err)
 		return ok, response
 	}
-	ok, response := txn(c.Nodes[0],
+	ok, response := txn(leader,
 		&api.KVTxnOp{Verb: api.KVSet, Key: "a", Value: []byte("1")},
 		&api.KVTxnOp{Verb: api.KVSet, Key: "b", Value: []byte("2")},
 		&api.KVTxnOp{Verb: api.KVGet, Key: "a"})
@@ -287,12 +290,13 @@ func TestConsulsTransactionsAreAllOrNothing(t *testing.T) {
 		response.Results[0].KV.ModifyIndex != response.Results[1].KV.ModifyIndex {
 		t.Fatalf("got %v, %+v; want three results, both writes with one index, the read after them", ok, response)
 	}
-	if ok, response = txn(c.Nodes[1],
+	leader.Kill()
+	if ok, response = txn(others[0],
 		&api.KVTxnOp{Verb: api.KVSet, Key: "a", Value: []byte("lost")},
 		&api.KVTxnOp{Verb: api.KVCheckNotExists, Key: "b"}); ok || len(response.Errors) != 1 || response.Errors[0].OpIndex != 1 {
 		t.Fatalf("got %v, %+v; want a failure of the second operation", ok, response)
 	}
-	for _, n := range c.Nodes {
+	for _, n := range others {
 		pair := value[*api.KVPair, *api.QueryMeta](t)(consulClient(t, n).KV().Get("a", nil))
 		if string(pair.Value) != "1" {
 			t.Errorf("node %s has %q after a failed transaction, want 1", n.Name, pair.Value)
@@ -325,6 +329,31 @@ func TestConsulsSessionIsKeptThroughALeaderKill(t *testing.T) {
 	if entry = value[*api.SessionEntry, *api.QueryMeta](t)(sessions.Info(id, nil)); entry != nil {
 		t.Errorf("the session is still there after its end: %+v", entry)
 	}
+}
+
+// TestConsulsAgentOutlivesTheLeader registers and reports through the leader, which is killed: the service
+// is listed at the others, its TTL goes on, and its heartbeats there keep it.
+func TestConsulsAgentOutlivesTheLeader(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	others := c.Others(leader)
+	at := consulClient(t, leader).Agent()
+	must(t, at.ServiceRegister(&api.AgentServiceRegistration{Name: "kept", Port: 80, Check: &api.AgentServiceCheck{TTL: "4s"}}))
+	must(t, at.ServiceRegister(&api.AgentServiceRegistration{Name: "silent", Port: 80, Check: &api.AgentServiceCheck{TTL: "4s"}}))
+	must(t, at.UpdateTTL("service:kept", "", api.HealthPassing))
+	must(t, at.UpdateTTL("service:silent", "", api.HealthPassing))
+	leader.Kill()
+	kept, read := consulClient(t, others[0]), consulClient(t, others[1])
+	Eventually(t, ReadyLimit, "the service that is silent turns critical, the other one does not", func() error {
+		if err := kept.Agent().UpdateTTL("service:kept", "", api.HealthPassing); err != nil {
+			return err
+		}
+		if n := passing(t, read, "kept"); n != 1 {
+			t.Fatalf("%d instances of the service that is kept are passing, want 1", n)
+		}
+		return notYet(1-passing(t, read, "silent"), 1)
+	})
 }
 
 // TestConsulsAgentIsEveryNode registers at one node, sends heartbeats at the next, and deregisters at
