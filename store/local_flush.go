@@ -108,14 +108,13 @@ func (s *Local) save(last bool) error {
 	began := time.Now()
 	err := s.disk.write(what)
 	s.metrics.noteFlush(what, time.Since(began))
-	f.end(err)
-	if err != nil {
-		return err
+	if err == nil {
+		s.mu.Lock()
+		s.flushed = what.frozen.Index
+		s.mu.Unlock()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.flushed = what.frozen.Index
-	return nil
+	f.end(err) // who waited may look at what is on disk
+	return err
 }
 
 // addRenewals adds the renewals, at or after a moment of the lease clock (ms), of leases that did not change,
