@@ -149,12 +149,7 @@ func (s *Local) tick(now time.Time) {
 	s.registry.Advance(stamp)
 	s.publish()
 	s.clock.observe(stamp.Lease)
-	if stamp.Lease-s.written >= renewalsAge.Milliseconds() && needsClock(s.view.Load()) {
+	if stamp.Lease-s.written >= renewalsAge.Milliseconds() && s.registry.NeedsClock() {
 		s.dirty = true
 	}
-}
-
-// needsClock says that something in a registry without checks waits for a time of the lease clock.
-func needsClock(v *registry.View) bool {
-	return v.Total() > 0 || v.Preservation().State != registry.PreservationOff
 }

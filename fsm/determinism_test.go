@@ -1,4 +1,4 @@
-package registry
+package fsm
 
 import (
 	"go/ast"
@@ -12,15 +12,21 @@ import (
 	"testing"
 )
 
-// Replicas compare bytes, so nothing that differs between two runs may decide anything: no clock, no
-// goroutine, no float, and no range over a map unless a comment on the line before says why its
-// order does not matter. Who waits for changes is no part of the state: Await may select.
-func TestNothingInThePackageDiffersBetweenReplicas(t *testing.T) {
+// Replicas compare bytes, so nothing that differs between two runs may decide anything in the states: no
+// clock, no goroutine, no float, and no range over a map unless a comment on the line before says why its
+// order does not matter. Who waits for changes is no part of the registry's state: Await may select.
+func TestNothingInTheStatesDiffersBetweenReplicas(t *testing.T) {
+	for _, name := range []string{"registry", "kv"} {
+		t.Run(name, func(t *testing.T) { testNothingDiffers(t, name) })
+	}
+}
+
+func testNothingDiffers(t *testing.T, name string) {
 	fset := token.NewFileSet()
-	files := parsePackage(t, fset)
+	files := parsePackage(t, fset, name)
 	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
 	config := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
-	if _, err := config.Check("registry", fset, files, info); err != nil {
+	if _, err := config.Check(name, fset, files, info); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
@@ -30,7 +36,7 @@ func TestNothingInThePackageDiffersBetweenReplicas(t *testing.T) {
 				return false
 			}
 			at := fset.Position(n.Pos())
-			if why := differs(n, info); why != "" && (why != selects || at.Filename != "watchers.go") {
+			if why := differs(n, info); why != "" && (why != selects || at.Filename != filepath.Join("registry", "watchers.go")) {
 				t.Errorf("%s: %s", at, why)
 			}
 			if rangesOverMap(n, info) && !commented[at.Line] {
@@ -41,11 +47,11 @@ func TestNothingInThePackageDiffersBetweenReplicas(t *testing.T) {
 	}
 }
 
-func parsePackage(t *testing.T, fset *token.FileSet) []*ast.File {
+func parsePackage(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
 	t.Helper()
-	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("the files of %s: %v", dir, err)
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	var files []*ast.File
