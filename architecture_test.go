@@ -22,12 +22,14 @@ var allowed = map[string][]string{
 	"replication/batcher": {},
 	"store":               {"fsm", "fsm/registry", "fsm/kv"},
 	"client":              {"httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
-	"httpd/eureka":        {"fsm/registry"},
-	"httpd/consul":        {"fsm/kv", "fsm/registry"},
-	"fsm":                 {"fsm/registry", "fsm/kv"},
-	"fsm/registry":        {},
-	"fsm/kv":              {},
-	"httpd/ratelimit":     {},
+	// What chooses among instances, beside the client so that it stays optional.
+	"client/balance":  {"client", "fsm/registry"},
+	"httpd/eureka":    {"fsm/registry"},
+	"httpd/consul":    {"fsm/kv", "fsm/registry"},
+	"fsm":             {"fsm/registry", "fsm/kv"},
+	"fsm/registry":    {},
+	"fsm/kv":          {},
+	"httpd/ratelimit": {},
 	// What runs the HTTP and TCP checks of services, on the leader; cmd/rollcall wires it.
 	"cmd/probe": {"fsm/registry"},
 	// The benchmarks' parts, which know the servers from outside only; cmd/rollcall wires them.
@@ -42,6 +44,7 @@ var allowed = map[string][]string{
 	"cmd/bench/compare":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe"},
 	// Examples, which are clients like any other.
 	"docs/examples/gateway": {"client"},
+	"docs/examples/orders":  {"client", "client/balance"},
 	// The protocol's test suite: tests import it, nothing else does.
 	"httpd/conformance": {"httpd/eureka", "fsm/registry"},
 }

@@ -19,6 +19,7 @@ const jsonType = "application/json"
 // call is one request, to whichever server.
 type call struct {
 	method string
+	eureka bool     // the path is one of Eureka's resources
 	path   []string // segments, not escaped
 	query  url.Values
 	body   []byte // JSON unless raw is set; nil: none
@@ -49,15 +50,14 @@ type answer struct {
 func (c *Client) do(ctx context.Context, q call) (answer, error) {
 	var errs []error
 	maybe := false
-	first := int(c.current.Load())
-	for i := range c.servers {
-		n := (first + i) % len(c.servers)
-		a, err := c.try(ctx, c.servers[n], q)
+	for _, s := range c.servers.order() {
+		a, err := c.try(ctx, s, q)
 		if err == nil {
-			c.current.Store(int64(n))
+			c.servers.answered(s)
 			a.repeated = maybe
 			return a, nil
 		}
+		c.servers.failed(s)
 		maybe = maybe || q.write && q.mayHaveWritten(err)
 		errs = append(errs, err)
 		if errors.Is(err, ErrUnknownOutcome) || ctx.Err() != nil {
@@ -71,10 +71,10 @@ func (c *Client) do(ctx context.Context, q call) (answer, error) {
 	return answer{}, err
 }
 
-func (c *Client) try(ctx context.Context, server string, q call) (answer, error) {
+func (c *Client) try(ctx context.Context, s *server, q call) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(q.patience, c.timeout))
 	defer cancel()
-	req, err := q.request(ctx, server)
+	req, err := q.request(ctx, s)
 	if err != nil {
 		return answer{}, err
 	}
@@ -85,13 +85,13 @@ func (c *Client) try(ctx context.Context, server string, q call) (answer, error)
 	}
 	defer resp.Body.Close()
 	if resp.Header.Get(outcomeHeader) == "unknown" {
-		return answer{}, fmt.Errorf("%s: %w", server, ErrUnknownOutcome)
+		return answer{}, fmt.Errorf("%s: %w", s.url, ErrUnknownOutcome)
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return answer{}, fmt.Errorf("read the answer of %s: %w", server, err)
+		return answer{}, fmt.Errorf("read the answer of %s: %w", s.url, err)
 	}
-	a := answer{server: server, status: resp.StatusCode, header: resp.Header, body: body, sent: sent}
+	a := answer{server: s.url, status: resp.StatusCode, header: resp.Header, body: body, sent: sent}
 	if err := a.refusal(); err != nil && q.elsewhere(err) {
 		return answer{}, err
 	}
@@ -101,8 +101,8 @@ func (c *Client) try(ctx context.Context, server string, q call) (answer, error)
 // outcomeHeader says of a 504 that a write may have taken effect.
 const outcomeHeader = "X-Rollcall-Outcome"
 
-func (q call) request(ctx context.Context, server string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, q.method, q.url(server), bytes.NewReader(q.body))
+func (q call) request(ctx context.Context, s *server) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, q.method, q.url(s), bytes.NewReader(q.body))
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +152,13 @@ func (q call) mayHaveWritten(err error) bool {
 }
 
 // url escapes each segment by itself, because an id may contain a slash.
-func (q call) url(server string) string {
+func (q call) url(s *server) string {
 	var b strings.Builder
-	b.WriteString(server)
+	if q.eureka {
+		b.WriteString(s.eureka)
+	} else {
+		b.WriteString(s.url)
+	}
 	for _, segment := range q.path {
 		b.WriteString("/" + url.PathEscape(segment))
 	}

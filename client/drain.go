@@ -86,9 +86,9 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 // drained asks a node whether it knows of an instance's override, or does not show it at all. The
 // status itself says less: an instance that reports DOWN stays so.
 func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) error {
-	scheme, _, _ := strings.Cut(c.servers[0], "://") // all nodes have the same
+	scheme, _, _ := strings.Cut(c.servers.order()[0].url, "://") // all nodes have the same
 	q := call{method: http.MethodGet, path: []string{"v1", "rollcall", "apps"}, query: url.Values{"app": {key.App}}}
-	a, err := c.try(ctx, scheme+"://"+n.HTTP, q)
+	a, err := c.try(ctx, &server{url: scheme + "://" + n.HTTP}, q)
 	var shown []Instance
 	if err == nil {
 		err = a.decode(&shown)

@@ -28,6 +28,13 @@ var (
 	ErrLost = errors.New("lost")
 	// ErrReleased: a lock or permit was given back by Release.
 	ErrReleased = errors.New("released")
+	// ErrNoLeader: nobody leads the election at the moment.
+	ErrNoLeader = errors.New("nobody leads")
+	// ErrClosed: the Client, or the part of it that was asked, was closed.
+	ErrClosed = errors.New("closed")
+	// ErrNeedsRollcall: the server does not know Rollcall's own API. It is a stock Eureka server, which
+	// has registration and discovery only.
+	ErrNeedsRollcall = errors.New("the server is not Rollcall, and only Rollcall offers this")
 	// ErrUnknownOutcome: nobody knows whether the write took effect. Repeat it, or read.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )

@@ -102,7 +102,7 @@ func TestIDsAreEscapedAsOneSegment(t *testing.T) {
 	if err := c.SetStatus(t.Context(), registry.NewKey("orders", "a/b c?#:1"), registry.OutOfService); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := j.String(), "PUT /eureka/v2/apps/ORDERS/a%2Fb%20c%3F%23:1/status"; got != want {
+	if got, want := j.String(), "PUT /eureka/apps/ORDERS/a%2Fb%20c%3F%23:1/status"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -34,6 +34,14 @@ type LockOptions struct {
 	LockDelay time.Duration
 	// Try does not wait: ErrNotAcquired if somebody else holds the lock or waits for it.
 	Try bool
+	// Recipe keeps the lock or permit in keys, as Consul's own clients and tools do, so that they see it
+	// and take part: a lock is the key lock/NAME, acquired with a session, whose value is lock:TIME while
+	// it is held and unlock:TIME afterwards; a semaphore is the contenders' keys semaphore/NAME/SESSION
+	// and the holders' list semaphore/NAME/.lock, which is changed by check-and-set. Value is not kept
+	// then. Those who wait have no queue: whoever is first after a release gets it. Fence is that of the
+	// key (of the contender's key for a permit). Without Recipe Rollcall's own locks are used, which know
+	// nothing of the keys.
+	Recipe bool
 }
 
 // SemaphoreOptions say which semaphore to acquire a permit of, and how.

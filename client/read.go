@@ -19,7 +19,7 @@ type App struct {
 // Apps returns the applications and their instances, in the order of the server, which is by name
 // and id. Of a lease the instance and the times that the protocol shows are set.
 func (c *Client) Apps(ctx context.Context) ([]App, error) {
-	a, err := c.read(ctx, "eureka", "v2", "apps")
+	a, err := c.readEureka(ctx, "apps")
 	if err != nil {
 		return nil, fmt.Errorf("read the registry: %w", err)
 	}
@@ -49,7 +49,7 @@ func group(leases []*registry.Lease) []App {
 // Instances returns the instances of one application, sorted by id; none if there is no such
 // application. Of a lease the instance and the times that the protocol shows are set.
 func (c *Client) Instances(ctx context.Context, app string) ([]*registry.Lease, error) {
-	a, err := c.read(ctx, appPath(app)...)
+	a, err := c.readEureka(ctx, appPath(app)...)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", app, err)
 	}
@@ -66,15 +66,29 @@ func (c *Client) Instances(ctx context.Context, app string) ([]*registry.Lease, 
 	return leases, nil
 }
 
-// read gets a document of the registry at the client's consistency.
-func (c *Client) read(ctx context.Context, path ...string) (answer, error) {
-	return c.query(ctx, make(url.Values), path...)
+// readEureka gets one of Eureka's documents at the client's consistency.
+func (c *Client) readEureka(ctx context.Context, path ...string) (answer, error) {
+	return c.get(ctx, call{eureka: true, path: path})
 }
 
-// query is read with parameters, to which it adds the consistency.
+// read gets a document of Rollcall's own API at the client's consistency.
+func (c *Client) read(ctx context.Context, path ...string) (answer, error) {
+	return c.get(ctx, call{path: path})
+}
+
+// query is read with parameters.
 func (c *Client) query(ctx context.Context, parameters url.Values, path ...string) (answer, error) {
+	return c.get(ctx, call{path: path, query: parameters})
+}
+
+// get makes a call a read at the client's consistency.
+func (c *Client) get(ctx context.Context, q call) (answer, error) {
+	q.method = http.MethodGet
 	if c.consistency != "" {
-		parameters.Set("consistency", c.consistency)
+		if q.query == nil {
+			q.query = make(url.Values)
+		}
+		q.query.Set("consistency", c.consistency)
 	}
-	return c.do(ctx, call{method: http.MethodGet, path: path, query: parameters})
+	return c.do(ctx, q)
 }

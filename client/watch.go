@@ -39,7 +39,7 @@ type WatchConfig struct {
 // It returns nil when ctx has ended, the error of each as it is, and an error if a server refuses the
 // watch (a malformed index) or sends what cannot be read. While no server can be reached it tries on.
 func (c *Client) Watch(ctx context.Context, config WatchConfig, each func(WatchEvent) error) error {
-	w := &watch{client: c, app: strings.ToUpper(config.App), index: config.Index, server: int(c.current.Load()), each: each}
+	w := &watch{client: c, app: strings.ToUpper(config.App), index: config.Index, each: each}
 	return w.run(ctx)
 }
 
@@ -47,8 +47,8 @@ func (c *Client) Watch(ctx context.Context, config WatchConfig, each func(WatchE
 type watch struct {
 	client  *Client
 	app     string
-	index   string // where to go on
-	server  int    // who is asked next
+	index   string  // where to go on
+	server  *server // who is asked
 	each    func(WatchEvent) error
 	failing bool
 }
@@ -71,7 +71,7 @@ func (w *watch) run(ctx context.Context) error {
 		if time.Since(start) > longestRetry {
 			failures = 0
 		}
-		w.server = (w.server + 1) % len(w.client.servers)
+		w.client.servers.failed(w.server)
 		if !wait(ctx, retryPause(failures)) {
 			return nil
 		}
@@ -88,8 +88,9 @@ func (w *watch) follow(ctx context.Context) error {
 	defer cancel()
 	silence := time.AfterFunc(w.client.timeout, cancel)
 	defer silence.Stop()
-	server := w.client.servers[w.server]
-	body, err := w.open(ctx, server)
+	w.server = w.client.servers.order()[0]
+	server := w.server.url
+	body, err := w.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (r watchedReader) Read(p []byte) (int, error) {
 }
 
 // open asks a server for its stream.
-func (w *watch) open(ctx context.Context, server string) (io.ReadCloser, error) {
+func (w *watch) open(ctx context.Context) (io.ReadCloser, error) {
 	q := call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, query: url.Values{}}
 	if w.app != "" {
 		q.query.Set("app", w.app)
@@ -129,7 +130,7 @@ func (w *watch) open(ctx context.Context, server string) (io.ReadCloser, error) 
 	if w.index != "" {
 		q.query.Set("index", w.index)
 	}
-	req, err := q.request(ctx, server)
+	req, err := q.request(ctx, w.server)
 	if err != nil {
 		return nil, err
 	}
@@ -142,11 +143,12 @@ func (w *watch) open(ctx context.Context, server string) (io.ReadCloser, error) 
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	return nil, w.refusal(server, resp)
+	return nil, w.refusal(resp)
 }
 
 // refusal is an answer that is no stream.
-func (w *watch) refusal(server string, resp *http.Response) error {
+func (w *watch) refusal(resp *http.Response) error {
+	server := w.server.url
 	body, err := io.ReadAll(io.LimitReader(resp.Body, longestSSE))
 	if err != nil {
 		return fmt.Errorf("read the answer of %s: %w", server, err)
@@ -167,7 +169,7 @@ func (w *watch) handle(server string, e sseEvent) error {
 	}
 	if told != nil {
 		if _, began := told.(WatchStart); began {
-			w.client.current.Store(int64(w.server))
+			w.client.servers.answered(w.server)
 			w.report(nil)
 		}
 		if err := w.each(told); err != nil {
@@ -184,7 +186,7 @@ func (w *watch) report(err error) {
 	case failing && !w.failing:
 		w.client.log.Warn("watch was cut, trying again", "err", err, "index", w.index)
 	case !failing && w.failing:
-		w.client.log.Info("watch goes on", "server", w.client.servers[w.server], "index", w.index)
+		w.client.log.Info("watch goes on", "server", w.server.url, "index", w.index)
 	}
 	w.failing = err != nil
 }

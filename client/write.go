@@ -14,7 +14,7 @@ import (
 // Register adds an instance or replaces it, and starts its lease.
 func (c *Client) Register(ctx context.Context, instance *registry.Instance) error {
 	body := registration(instance)
-	a, err := c.do(ctx, call{method: http.MethodPost, path: appPath(instance.App), body: body, write: true})
+	a, err := c.do(ctx, call{method: http.MethodPost, eureka: true, path: appPath(instance.App), body: body, write: true})
 	if err != nil {
 		return fmt.Errorf("register %s: %w", instance.Key(), err)
 	}
@@ -35,7 +35,7 @@ func registration(i *registry.Instance) []byte {
 // lastDirtyTimestamp of the registered instance, in ms since the epoch; 0 means not given.
 // ErrNotRegistered: the cluster does not know the instance, or an older state of it; register it.
 func (c *Client) Renew(ctx context.Context, key registry.Key, lastDirty int64) error {
-	q := call{method: http.MethodPut, path: instancePath(key), write: true}
+	q := call{method: http.MethodPut, eureka: true, path: instancePath(key), write: true}
 	if lastDirty > 0 {
 		q.query = url.Values{"lastDirtyTimestamp": {strconv.FormatInt(lastDirty, 10)}}
 	}
@@ -45,7 +45,7 @@ func (c *Client) Renew(ctx context.Context, key registry.Key, lastDirty int64) e
 
 // Cancel removes an instance. ErrNotRegistered: there was none.
 func (c *Client) Cancel(ctx context.Context, key registry.Key) error {
-	a, err := c.do(ctx, call{method: http.MethodDelete, path: instancePath(key), write: true})
+	a, err := c.do(ctx, call{method: http.MethodDelete, eureka: true, path: instancePath(key), write: true})
 	if err == nil && a.status == http.StatusNotFound && a.repeated {
 		return nil // an earlier try did it, as far as anybody can tell, and it is gone
 	}
@@ -54,7 +54,7 @@ func (c *Client) Cancel(ctx context.Context, key registry.Key) error {
 
 // SetStatus overrides an instance's status until DeleteStatus, whatever its heartbeats say.
 func (c *Client) SetStatus(ctx context.Context, key registry.Key, status registry.Status) error {
-	q := call{method: http.MethodPut, path: append(instancePath(key), "status"), write: true}
+	q := call{method: http.MethodPut, eureka: true, path: append(instancePath(key), "status"), write: true}
 	q.query = url.Values{"value": {status.String()}}
 	a, err := c.do(ctx, q)
 	return failed("set the status of", key, a, err)
@@ -63,7 +63,7 @@ func (c *Client) SetStatus(ctx context.Context, key registry.Key, status registr
 // DeleteStatus ends an override. The instance is UNKNOWN until it registers again, which its next
 // heartbeat makes it do.
 func (c *Client) DeleteStatus(ctx context.Context, key registry.Key) error {
-	a, err := c.do(ctx, call{method: http.MethodDelete, path: append(instancePath(key), "status"), write: true})
+	a, err := c.do(ctx, call{method: http.MethodDelete, eureka: true, path: append(instancePath(key), "status"), write: true})
 	return failed("delete the status of", key, a, err)
 }
 
@@ -78,6 +78,6 @@ func failed(operation string, key registry.Key, a answer, err error) error {
 	return fmt.Errorf("%s %s: %w", operation, key, err)
 }
 
-func appPath(app string) []string { return []string{"eureka", "v2", "apps", app} }
+func appPath(app string) []string { return []string{"apps", app} }
 
 func instancePath(key registry.Key) []string { return append(appPath(key.App), key.ID) }

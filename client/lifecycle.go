@@ -1,0 +1,105 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// part is something that a client started, and that ends with it: a Registration, a Discovery, what is
+// held.
+type part interface {
+	// stop ends its timers and goroutines, and waits for them until ctx ends.
+	stop(ctx context.Context) error
+	// leave tells the cluster that it is over. It comes after stop.
+	leave(ctx context.Context) error
+}
+
+// lifecycle is what a client has to end.
+type lifecycle struct {
+	life context.Context // ends when the transport is closed; its cause is ErrClosed
+	end  context.CancelCauseFunc
+
+	mu     sync.Mutex
+	parts  map[part]struct{}
+	closed chan struct{} // closed when Close is done; nil before it began
+	result error         // of Close
+}
+
+// adopt takes a part that is about to start. ErrClosed: Close has begun, so it must not.
+func (l *lifecycle) adopt(p part) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed != nil {
+		return ErrClosed
+	}
+	if l.parts == nil {
+		l.parts = make(map[part]struct{})
+	}
+	l.parts[p] = struct{}{}
+	return nil
+}
+
+// drop forgets a part that ended before the client.
+func (l *lifecycle) drop(p part) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.parts, p)
+}
+
+// Close ends what the client started, in this order: it stops all timers (heartbeats, replicators,
+// fetches, watches, renewals) and waits for their goroutines; unregisters what is registered, gives back
+// what is held and ends the sessions; closes the transport, which cuts off whatever call is under way
+// (ErrClosed); and takes the metrics out of their registerer. Source: upstream's
+// com.netflix.discovery.DiscoveryClient.shutdown.
+//
+// ctx bounds the first two steps, all parts together; the last two happen in any case. Close may be
+// called more than once: later calls wait for the first, and return what it returned, unless their
+// own ctx ends first. The error joins what could not be told the cluster, where it ends by itself.
+func (c *Client) Close(ctx context.Context) error {
+	parts, first := c.beginClose()
+	if !first {
+		return c.awaitClose(ctx)
+	}
+	defer close(c.closed)
+	err := together(parts, func(p part) error { return p.stop(ctx) })
+	c.result = errors.Join(err, together(parts, func(p part) error { return p.leave(ctx) }))
+	c.end(ErrClosed)
+	c.http.CloseIdleConnections()
+	c.metrics.close()
+	return c.result
+}
+
+// beginClose returns the parts, to the first who asks.
+func (l *lifecycle) beginClose() (parts []part, first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed != nil {
+		return nil, false
+	}
+	l.closed = make(chan struct{})
+	return slices.Collect(maps.Keys(l.parts)), true
+}
+
+func (l *lifecycle) awaitClose(ctx context.Context) error {
+	select {
+	case <-l.closed:
+		return l.result
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the client to close: %w", context.Cause(ctx))
+	}
+}
+
+// together does something with all parts at the same time, and joins what fails.
+func together(parts []part, do func(part) error) error {
+	errs := make([]error, len(parts))
+	var g sync.WaitGroup
+	for i, p := range parts {
+		g.Go(func() { errs[i] = do(p) })
+	}
+	g.Wait()
+	return errors.Join(errs...)
+}

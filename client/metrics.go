@@ -1,0 +1,108 @@
+package client
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the client's numbers. They count whether or not anybody reads them.
+type metrics struct {
+	registerer    prometheus.Registerer // nil: nobody reads them
+	client        *Client
+	requests      *prometheus.HistogramVec // seconds, by operation and outcome
+	quarantined   prometheus.Gauge
+	heartbeats    *prometheus.CounterVec // by outcome: ok, not_found, failed
+	registrations *prometheus.CounterVec // by reason (first, not_found, changed) and outcome (ok, failed)
+	limited       prometheus.Counter     // on-demand updates that had to wait for a token
+	refreshes     *prometheus.CounterVec // by kind (full, delta, watch) and outcome (ok, failed, mismatch)
+	guarded       prometheus.Counter     // lists that the guard did not take at their word
+	lost          *prometheus.CounterVec // sessions, locks and permits that ended without being released, by kind
+}
+
+// gauger is a part that has gauges.
+type gauger interface {
+	gauges(emit func(d *prometheus.Desc, value float64, labels ...string))
+}
+
+// Gauges that are read when they are asked for.
+var (
+	heartbeatAge = prometheus.NewDesc("rollcall_client_last_heartbeat_age_seconds",
+		"Seconds since the last heartbeat that the cluster took; since the start if it took none.", []string{"app", "id"}, nil)
+	listAge = prometheus.NewDesc("rollcall_client_list_age_seconds",
+		"Seconds since the list of instances was known to be up to date.", []string{"app"}, nil)
+	listInstances = prometheus.NewDesc("rollcall_client_list_instances",
+		"Instances in the list, whatever their status.", []string{"app"}, nil)
+	listHeld = prometheus.NewDesc("rollcall_client_list_held_instances",
+		"Instances that the guard keeps in the list although the last full answer did not have them.", []string{"app"}, nil)
+)
+
+func newMetrics(r prometheus.Registerer, c *Client) (*metrics, error) {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_client_" + name, Help: help}, labels)
+	}
+	m := &metrics{
+		registerer: r,
+		client:     c,
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "rollcall_client_request_seconds", Help: "Tries at one server.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}, []string{"operation", "outcome"}),
+		quarantined:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_client_servers_quarantined", Help: "Servers that are asked last because they gave no answer."}),
+		heartbeats:    counter("heartbeats_total", "Heartbeats, by outcome.", "outcome"),
+		registrations: counter("registrations_total", "Registrations sent, by reason and outcome.", "reason", "outcome"),
+		limited:       prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_client_limited_updates_total", Help: "On-demand updates that had to wait for a token."}),
+		refreshes:     counter("refreshes_total", "Refreshes of the list of instances, by kind and outcome.", "kind", "outcome"),
+		guarded:       prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_client_guarded_lists_total", Help: "Full answers that lacked too many instances to be taken at their word."}),
+		lost:          counter("lost_total", "Sessions, locks and permits that were lost, by kind.", "kind"),
+	}
+	if r == nil {
+		return m, nil
+	}
+	if err := r.Register(m); err != nil {
+		return nil, fmt.Errorf("register the metrics: %w; a second client needs prometheus.WrapRegistererWith", err)
+	}
+	return m, nil
+}
+
+// request counts one try at one server.
+func (m *metrics) request(operation, outcome string, took time.Duration) {
+	m.requests.WithLabelValues(operation, outcome).Observe(took.Seconds())
+}
+
+func (m *metrics) close() {
+	if m.registerer != nil {
+		m.registerer.Unregister(m)
+	}
+}
+
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.quarantined, m.heartbeats, m.registrations, m.limited, m.refreshes, m.guarded, m.lost}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range m.all() {
+		c.Describe(to)
+	}
+	for _, d := range []*prometheus.Desc{heartbeatAge, listAge, listInstances, listHeld} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	for _, c := range m.all() {
+		c.Collect(to)
+	}
+	m.client.mu.Lock()
+	defer m.client.mu.Unlock()
+	for p := range m.client.parts {
+		if g, ok := p.(gauger); ok {
+			g.gauges(func(d *prometheus.Desc, value float64, labels ...string) {
+				to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+			})
+		}
+	}
+}
