@@ -15,7 +15,7 @@ const module = "github.com/seed-20419f34/rollcall"
 // of each package may import. A package without a row is an error. "*" means everything.
 var allowed = map[string][]string{
 	"cmd/rollcall": {"*"},
-	"integration":  {"client", "fsm/registry", "fsm/kv", "httpd/eureka", "httpd/consul"},
+	"integration":  {"client", "client/balance", "fsm/registry", "fsm/kv", "httpd/eureka", "httpd/consul"},
 	"httpd":        {"httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
 	"replication":  {"replication/batcher", "httpd/eureka", "fsm/registry"},
 	// The dispatcher, which knows nothing of registries.

@@ -11,8 +11,8 @@ import (
 
 // startEurekaServer runs a published Eureka server, Spring Cloud's with Netflix's own inside, as a
 // peer of a node, with the settings that it comes with but for how often it is a client of the node.
-// What it offers to clients is used as that of a node.
-func startEurekaServer(t *testing.T, addr string, peer *Node) *Node {
+// What it offers to clients is used as that of a node. more are arguments for its command line.
+func startEurekaServer(t *testing.T, addr string, peer *Node, more ...string) *Node {
 	t.Helper()
 	need(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	host, port, err := net.SplitHostPort(addr)
@@ -20,14 +20,14 @@ func startEurekaServer(t *testing.T, addr string, peer *Node) *Node {
 		t.Fatal(err)
 	}
 	log := filepath.Join(t.TempDir(), "eureka.log")
-	p, err := launch(t, log, nil, []string{"java", "-Xmx256m", "-jar", "clients/java/server/target/driver.jar",
+	p, err := launch(t, log, nil, append([]string{"java", "-Xmx256m", "-jar", "clients/java/server/target/driver.jar",
 		"--server.address=" + host, "--server.port=" + port,
 		// A server that finds its own host in a URL takes the URL for its own, whatever the port.
 		"--eureka.instance.hostname=localhost",
 		"--eureka.instance.lease-renewal-interval-in-seconds=1",
 		"--eureka.client.service-url.defaultZone=" + peer.Eureka(),
 		"--eureka.client.registry-fetch-interval-seconds=1",
-	})
+	}, more...))
 	if err != nil {
 		t.Fatalf("start the Eureka server: %v", err)
 	}

@@ -1,0 +1,229 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/client/balance"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// The lease of a Service, short so that tests need not wait for long.
+const (
+	serviceInterval = time.Second
+	serviceDuration = 5 * time.Second
+)
+
+// goClient is a client of this project that talks to servers, with timeouts in proportion to the lease of
+// a Service. It ends with the test.
+func goClient(t testing.TB, config client.Config) *client.Client {
+	t.Helper()
+	config.Timeout = time.Second
+	config.Log = slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	c, err := client.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Logf("close the client: %v", err)
+		}
+	})
+	return c
+}
+
+// testLog writes to a test's log.
+type testLog struct{ t testing.TB }
+
+// Write implements io.Writer.
+func (l testLog) Write(text []byte) (int, error) {
+	l.t.Log(strings.TrimSuffix(string(text), "\n"))
+	return len(text), nil
+}
+
+// urls are the base URLs of nodes.
+func urls(nodes ...*Node) []string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.URL())
+	}
+	return all
+}
+
+// Service is an HTTP server of the test's, which registers itself as an application by the Go client.
+type Service struct {
+	*client.Registration
+	key registry.Key
+}
+
+// StartService starts a service whose client has a configuration, and waits until it is registered. It
+// says its id to whoever calls it.
+func StartService(t testing.TB, app string, config client.Config) *Service {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, app) }))
+	t.Cleanup(server.Close)
+	i := client.NewInstance(app, uint16(server.Listener.Addr().(*net.TCPAddr).Port))
+	i.HostName, i.IPAddr = "127.0.0.1", "127.0.0.1"
+	i.RenewalInterval, i.Duration = int32(serviceInterval/time.Second), int32(serviceDuration/time.Second)
+	r, err := goClient(t, config).StartRegistration(client.RegistrationConfig{Instance: i})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
+	defer cancel()
+	if err := r.Registered(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return &Service{Registration: r, key: i.Key()}
+}
+
+// Gaps is how something went on over time: tries that succeeded and tries that did not.
+type Gaps struct {
+	mu         sync.Mutex
+	good, bad  int
+	last       time.Time // of the last success
+	longest    time.Duration
+	firstError error
+}
+
+// note notes one try that has just ended.
+func (g *Gaps) note(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if !g.last.IsZero() {
+		g.longest = max(g.longest, now.Sub(g.last))
+	}
+	if err != nil {
+		g.bad++
+		if g.firstError == nil {
+			g.firstError = err
+		}
+		return
+	}
+	g.good, g.last = g.good+1, now
+}
+
+// String is the line that a test prints.
+func (g *Gaps) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	text := fmt.Sprintf("%d good, %d bad, longest gap %v", g.good, g.bad, g.longest.Round(time.Millisecond))
+	if g.firstError != nil {
+		text += fmt.Sprintf(" (first: %v)", g.firstError)
+	}
+	return text
+}
+
+// counts returns how many tries there were.
+func (g *Gaps) counts() (good, bad int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.good, g.bad
+}
+
+// Caller calls a service all the time, through the round tripper over a discovery of its own.
+type Caller struct {
+	Discovery *client.Discovery
+	Calls     Gaps
+}
+
+// callPause is the time between two calls of a Caller.
+const callPause = 5 * time.Millisecond
+
+// StartCaller starts to call an application as soon as its list has it. It ends with the test.
+func StartCaller(t testing.TB, app string, config client.Config, discovery client.DiscoveryConfig) *Caller {
+	t.Helper()
+	d, err := goClient(t, config).StartDiscovery(discovery)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Caller{Discovery: d}
+	Eventually(t, ReadyLimit, "the caller's list has "+app, func() error {
+		if len(d.Snapshot().App(app)) == 0 {
+			return errors.New("it has none")
+		}
+		return nil
+	})
+	base := &http.Transport{}
+	t.Cleanup(base.CloseIdleConnections)
+	rt, err := balance.New(balance.Config{List: d, Base: base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	repeat(t, callPause, func(ctx context.Context) {
+		if err := call(ctx, rt, app); ctx.Err() == nil {
+			c.Calls.note(err)
+		}
+	})
+	return c
+}
+
+// repeat does something again and again until the test ends.
+func repeat(t testing.TB, pause time.Duration, do func(ctx context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var g sync.WaitGroup
+	g.Go(func() {
+		ticker := time.NewTicker(pause)
+		defer ticker.Stop()
+		for ctx.Err() == nil {
+			do(ctx)
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); g.Wait() })
+}
+
+// call calls a service once.
+func call(ctx context.Context, rt http.RoundTripper, app string) error {
+	ctx, cancel := context.WithTimeout(ctx, CallLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+app+"/", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := (&http.Client{Transport: rt}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	if err == nil && string(said) != app {
+		err = fmt.Errorf("it said %q", said)
+	}
+	return err
+}
+
+// Listing is whether the cluster's nodes list an instance: each answer of any of them counts, an answer
+// that does not come counts for nothing.
+func Listing(t testing.TB, key registry.Key, nodes ...*Node) *Gaps {
+	listing := &Gaps{}
+	for _, n := range nodes {
+		repeat(t, pollInterval, func(ctx context.Context) {
+			answer := n.do(ctx, Request{Path: path(key.App, key.ID) + "?consistency=stale"})
+			switch answer.Status {
+			case http.StatusOK:
+				listing.note(nil)
+			case http.StatusNotFound:
+				listing.note(fmt.Errorf("%s does not list it", n.Name))
+			}
+		})
+	}
+	return listing
+}

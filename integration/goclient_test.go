@@ -1,0 +1,335 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
+)
+
+// goScenario is something that happens to a cluster while a service of the Go client is registered and
+// called.
+type goScenario struct {
+	name string
+	// servers of both clients; nil: all nodes.
+	servers func(c *Cluster) client.Config
+	happen  func(t *testing.T, c *Cluster, s *Service)
+	// unlisted: nodes may say for a time that they do not have the instance, because that is what happens.
+	unlisted bool
+}
+
+// TestAServiceStaysRegisteredAndCallable: whatever happens to the servers, the instance stays in their
+// lists, or comes back, and calls through the round tripper never fail.
+func TestAServiceStaysRegisteredAndCallable(t *testing.T) {
+	t.Parallel()
+	current := &atomic.Value{}
+	for _, tc := range []goScenario{
+		{name: "the leader is killed", happen: killTheLeader},
+		{name: "all servers are restarted", happen: restartAll},
+		{name: "the servers are others", happen: func(t *testing.T, c *Cluster, s *Service) { replaceServers(t, c, s, current) }, servers: func(c *Cluster) client.Config {
+			current.Store(urls(c.Nodes[0]))
+			return client.Config{Servers: urls(c.Nodes[0]), Source: func(context.Context) ([]string, error) { return current.Load().([]string), nil }}
+		}},
+		{name: "a server is paused", happen: pauseTheServer, servers: func(c *Cluster) client.Config {
+			return client.Config{Servers: urls(c.Nodes...), InOrder: true}
+		}},
+		{name: "the registry is empty for a moment", happen: emptyTheRegistry, unlisted: true},
+	} {
+		for _, mode := range []string{"cp", "ap"} {
+			t.Run(tc.name+"/"+mode, func(t *testing.T) {
+				if tc.name != "the servers are others" { // the two share the list
+					t.Parallel()
+				}
+				tc.run(t, StartCluster(t, Config{AP: mode == "ap"}))
+			})
+		}
+	}
+}
+
+func (tc goScenario) run(t *testing.T, c *Cluster) {
+	config := client.Config{Servers: urls(c.Nodes...)}
+	if tc.servers != nil {
+		config = tc.servers(c)
+	}
+	s := StartService(t, "orders", config)
+	caller := StartCaller(t, "orders", config, client.DiscoveryConfig{})
+	awaitEverywhere(t, c, s)
+	listing := Listing(t, s.key, c.Nodes...)
+	began := time.Now()
+	tc.happen(t, c, s)
+	s.awaitHeartbeat(t, time.Now())
+	awaitEverywhere(t, c, s)
+	Pass(t, serviceDuration+2*serviceInterval) // what was missed shows when a lease has ended
+	t.Logf("over %v: calls: %v", time.Since(began).Round(time.Millisecond), &caller.Calls)
+	t.Logf("listed, as nodes answered: %v", listing)
+	t.Logf("the caller's list: %+v", caller.Discovery.Status())
+	if good, bad := caller.Calls.counts(); bad > 0 || good == 0 {
+		t.Errorf("calls: %v, want no bad ones", &caller.Calls)
+	}
+	if _, bad := listing.counts(); bad > 0 && !tc.unlisted {
+		t.Errorf("listed: %v, want always", listing)
+	}
+	if caller.Discovery.Status().Source != client.SourceWatch {
+		t.Errorf("the list comes from %s, want a watch", caller.Discovery.Status().Source)
+	}
+}
+
+// awaitEverywhere waits until every running node lists the service as UP.
+func awaitEverywhere(t *testing.T, c *Cluster, s *Service) {
+	t.Helper()
+	for _, n := range c.Running() {
+		awaitOn(t, n, s.key.App, s.key.ID, "UP")
+	}
+}
+
+// awaitHeartbeat waits until the cluster has taken a heartbeat that was sent after a time.
+func (s *Service) awaitHeartbeat(t *testing.T, after time.Time) {
+	t.Helper()
+	Eventually(t, ReadyLimit, "a heartbeat is taken", func() error {
+		if last := s.LastHeartbeat(); !last.After(after) {
+			return fmt.Errorf("the last one was taken %v before: %v", after.Sub(last), s.Healthy())
+		}
+		return nil
+	})
+}
+
+func killTheLeader(t *testing.T, c *Cluster, s *Service) {
+	victim := c.Nodes[0]
+	if !c.ap {
+		victim = c.Leader()
+	}
+	victim.Kill()
+	Pass(t, serviceDuration)
+	victim.Start(t)
+	c.WaitReady()
+}
+
+func restartAll(t *testing.T, c *Cluster, s *Service) {
+	for _, n := range c.Nodes {
+		n.Kill()
+	}
+	Pass(t, serviceDuration+serviceInterval) // longer than the lease: an outage is charged to nobody
+	for _, n := range c.Nodes {
+		n.Start(t)
+	}
+	c.WaitReady()
+}
+
+// replaceServers: the only server that the clients know is killed; the source names the others.
+func replaceServers(t *testing.T, c *Cluster, s *Service, current *atomic.Value) {
+	current.Store(urls(c.Nodes[1:]...))
+	c.Nodes[0].Kill()
+	s.awaitHeartbeat(t, time.Now())
+}
+
+// pauseTheServer stops the server that the clients talk to for three leases: it takes connections and
+// says nothing.
+func pauseTheServer(t *testing.T, c *Cluster, s *Service) {
+	c.Nodes[0].Pause(t)
+	s.awaitHeartbeat(t, time.Now())
+	Pass(t, 3*serviceDuration)
+	c.Nodes[0].Resume(t)
+	c.WaitReady()
+}
+
+// emptyTheRegistry restarts all servers with nothing on their disks.
+func emptyTheRegistry(t *testing.T, c *Cluster, s *Service) {
+	for _, n := range c.Nodes {
+		n.Kill()
+	}
+	for _, n := range c.Nodes {
+		if err := os.RemoveAll(n.Dir); err != nil {
+			t.Fatal(err)
+		}
+		n.Start(t)
+	}
+	c.WaitReady()
+}
+
+// TestAServiceRegistersAgainAfterItsEviction: a service that the cluster does not hear of for longer than
+// its lease is evicted, told 404 when it is heard again, and back at once.
+func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"cp", "ap"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			c := StartCluster(t, Config{AP: mode == "ap"})
+			var proxies []*Proxy
+			var servers []string
+			for _, n := range c.Nodes {
+				p := NewProxy(t, n.HTTP)
+				proxies, servers = append(proxies, p), append(servers, "http://"+p.Addr())
+			}
+			s := StartService(t, "orders", client.Config{Servers: servers})
+			caller := StartCaller(t, "orders", client.Config{Servers: urls(c.Nodes...)}, client.DiscoveryConfig{})
+			for _, p := range proxies {
+				p.Cut(There, Back)
+			}
+			for _, n := range c.Nodes {
+				awaitOn(t, n, s.key.App, s.key.ID, "")
+			}
+			if s.Healthy() == nil {
+				t.Error("the service thinks that it is registered")
+			}
+			gone := time.Now()
+			Eventually(t, ReadyLimit, "the caller's list is without it", func() error {
+				if n := len(caller.Discovery.Snapshot().App("orders")); n > 0 {
+					return fmt.Errorf("it has %d", n)
+				}
+				return nil
+			})
+			for _, p := range proxies {
+				p.Heal()
+			}
+			healed := time.Now()
+			Eventually(t, ReadyLimit, "the caller's list has it again", func() error {
+				if len(caller.Discovery.Snapshot().App("orders")) == 0 {
+					return errors.New("it has not")
+				}
+				return nil
+			})
+			t.Logf("evicted for %v, of which %v after the network was well again", time.Since(gone), time.Since(healed))
+			awaitEverywhere(t, c, s)
+			Eventually(t, ReadyLimit, "the service knows", s.Healthy)
+		})
+	}
+}
+
+// TestDrainedServiceIsCalledByNobody: Drain returns when every node shows it, and Close then takes it out.
+func TestDrainedServiceIsCalledByNobody(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"cp", "ap"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			c := StartCluster(t, Config{AP: mode == "ap"})
+			s := StartService(t, "orders", client.Config{Servers: urls(c.Nodes...)})
+			awaitEverywhere(t, c, s)
+			ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
+			defer cancel()
+			if err := s.Drain(ctx, 0); err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range c.Nodes {
+				shown, err := n.Lookup(s.key.App, s.key.ID)
+				if err != nil || shown == nil || shown.Status != "OUT_OF_SERVICE" {
+					t.Errorf("%s shows %+v, %v after the drain, want OUT_OF_SERVICE", n.Name, shown, err)
+				}
+			}
+			if err := s.Deregister(ctx); err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range c.Nodes {
+				awaitOn(t, n, s.key.App, s.key.ID, "")
+			}
+		})
+	}
+}
+
+// TestTheGoClientWorksWithAPublishedEurekaServer: registration, its repair, discovery by deltas and Drain
+// need nothing of Rollcall's; what does says so.
+func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{Nodes: 1, AP: true}) // the server wants to be a client of somebody
+	eureka := startEurekaServer(t, FreeAddr(t), c.Nodes[0], "--eureka.server.response-cache-update-interval-ms=500")
+	config := client.Config{Servers: []string{eureka.Eureka()}}
+	s := StartService(t, "orders", config)
+	other := goClient(t, config)
+	d, err := other.StartDiscovery(client.DiscoveryConfig{Interval: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func(status string) {
+		t.Helper()
+		Eventually(t, clientLimit, "the list shows it as "+status, func() error {
+			if i := d.Snapshot().Instance(s.key); i == nil || i.Status.String() != status {
+				return fmt.Errorf("it shows %+v; %+v", i, d.Status())
+			}
+			return nil
+		})
+	}
+	shows("UP")
+	if d.Status().Source != client.SourceFetch {
+		t.Errorf("the list comes from %s, want fetches", d.Status().Source)
+	}
+	// The server forgets it; the next heartbeat is answered 404.
+	mustDo(t, "cancel", eureka.Cancel(s.key.App, s.key.ID))
+	awaitOn(t, eureka, s.key.App, s.key.ID, "UP")
+	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
+	defer cancel()
+	if err := s.Drain(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	shows("OUT_OF_SERVICE")
+	if err := s.Deregister(ctx); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, clientLimit, "the list is without it", func() error {
+		if d.Snapshot().Instance(s.key) != nil {
+			return fmt.Errorf("%+v", d.Status())
+		}
+		return nil
+	})
+	_, statusErr := other.Status(ctx)
+	_, lockErr := other.AcquireLock(ctx, client.LockOptions{Name: "job", Try: true})
+	watchErr := other.Watch(ctx, client.WatchConfig{}, func(client.WatchEvent) error { return nil })
+	for what, err := range map[string]error{"Status": statusErr, "AcquireLock": lockErr, "Watch": watchErr} {
+		if !errors.Is(err, client.ErrNeedsRollcall) {
+			t.Errorf("%s: %v, want that it needs Rollcall", what, err)
+		}
+	}
+}
+
+// TestTheListOnDiskServesWhileNobodyAnswers: a process that starts during an outage begins with the last
+// list of the one before it.
+func TestTheListOnDiskServesWhileNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	config := client.Config{Servers: urls(c.Nodes...)}
+	s := StartService(t, "orders", config)
+	file := t.TempDir() + "/instances.json"
+	before := goClient(t, config)
+	d, err := before.StartDiscovery(client.DiscoveryConfig{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
+	defer cancel()
+	if err := d.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := before.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range c.Nodes {
+		n.Kill()
+	}
+	caller := StartCaller(t, "orders", config, client.DiscoveryConfig{File: file})
+	Eventually(t, ReadyLimit, "calls succeed", func() error {
+		good, _ := caller.Calls.counts()
+		return notYet(good, 100)
+	})
+	if status := caller.Discovery.Status(); status.Source != client.SourceFile || status.Age <= 0 {
+		t.Errorf("the list is %+v, want one from the file, and its age", status)
+	}
+	for _, n := range c.Nodes {
+		n.Start(t)
+	}
+	c.WaitReady()
+	Eventually(t, ReadyLimit, "the list comes from a server", func() error {
+		if status := caller.Discovery.Status(); status.Source != client.SourceWatch {
+			return fmt.Errorf("%+v", status)
+		}
+		return nil
+	})
+	awaitEverywhere(t, c, s)
+	if _, bad := caller.Calls.counts(); bad > 0 {
+		t.Errorf("calls: %v, want no bad ones", &caller.Calls)
+	}
+	t.Logf("calls: %v", &caller.Calls)
+}
+
