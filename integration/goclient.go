@@ -165,7 +165,7 @@ func StartCaller(t testing.TB, app string, config client.Config, discovery clien
 		t.Fatal(err)
 	}
 	repeat(t, callPause, func(ctx context.Context) {
-		if err := call(ctx, rt, app); ctx.Err() == nil {
+		if err := callApp(ctx, rt, app); ctx.Err() == nil {
 			c.Calls.note(err)
 		}
 	})
@@ -190,8 +190,8 @@ func repeat(t testing.TB, pause time.Duration, do func(ctx context.Context)) {
 	t.Cleanup(func() { cancel(); g.Wait() })
 }
 
-// call calls a service once.
-func call(ctx context.Context, rt http.RoundTripper, app string) error {
+// callApp calls a service once.
+func callApp(ctx context.Context, rt http.RoundTripper, app string) error {
 	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+app+"/", nil)

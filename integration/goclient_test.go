@@ -332,4 +332,3 @@ func TestTheListOnDiskServesWhileNobodyAnswers(t *testing.T) {
 	}
 	t.Logf("calls: %v", &caller.Calls)
 }
-
