@@ -41,7 +41,7 @@ var allowed = map[string][]string{
 	"cmd/bench/observe":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client", "fsm/registry"},
 	"cmd/bench/verdict":  {"cmd/bench/scenario", "cmd/bench/trial"},
 	"cmd/bench/report":   {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"},
-	"cmd/bench/compare":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe"},
+	"cmd/bench/compare":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe", "client"},
 	// Examples, which are clients like any other.
 	"docs/examples/gateway": {"client"},
 	"docs/examples/orders":  {"client", "client/balance"},

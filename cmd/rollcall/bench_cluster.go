@@ -192,12 +192,15 @@ func (c *benchCluster) addrs() []string {
 }
 
 // client is a client of the cluster, whichever node answers.
-func (c *benchCluster) client() (*client.Client, error) {
-	var servers []string
-	for _, addr := range c.addrs() {
-		servers = append(servers, "http://"+addr)
+func (c *benchCluster) client() (*client.Client, error) { return benchClient(c.addrs()...) }
+
+// benchClient is a client of nodes, of which the first that answers is asked.
+func benchClient(addrs ...string) (*client.Client, error) {
+	servers := make([]string, len(addrs))
+	for i, addr := range addrs {
+		servers[i] = "http://" + addr
 	}
-	return client.New(client.Config{Servers: servers})
+	return client.New(client.Config{Servers: servers, InOrder: true})
 }
 
 // leader returns the number of the leader in nodes. Without consensus all are alike, and it is the

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
 )
 
 // coordination measures keys, locks and sessions.
@@ -60,35 +59,8 @@ func putRequest(key string, value int64) []byte {
 	return fmt.Appendf(nil, "PUT /v1/kv/%s HTTP/1.1\r\nHost: rollcall\r\nContent-Length: 128\r\n\r\n%0128d", key, value)
 }
 
-// benchSession is a session that outlasts what it is made for.
-func benchSession(ctx context.Context, addr string) (id string, err error) {
-	var created struct {
-		ID string `json:"id"`
-	}
-	err = benchCall(ctx, http.MethodPost, "http://"+addr+"/v1/rollcall/sessions", `{"name":"bench","ttl":"1h","lock_delay":"0s"}`, &created)
-	return created.ID, err
-}
-
-// benchCall performs a call whose speed does not matter.
-func benchCall(ctx context.Context, method, url, body string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader([]byte(body)))
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, text)
-	}
-	if into == nil {
-		return nil
-	}
-	return json.Unmarshal(text, into)
+// benchSession creates a session that outlasts what it is made for.
+func benchSession(ctx context.Context, cl *client.Client) (id string, err error) {
+	s, err := cl.CreateSession(ctx, client.SessionOptions{Name: "bench", TTL: time.Hour, LockDelay: -1})
+	return s.ID, err
 }

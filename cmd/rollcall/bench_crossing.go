@@ -81,7 +81,7 @@ func newCrossing(f benchFleet, watchers int) *crossing {
 func (c *crossing) watch(ctx context.Context, addr string, watcher int) error {
 	began := sync.OnceFunc(c.watching.Done)
 	defer began()
-	cl, err := client.New(client.Config{Servers: []string{"http://" + addr}})
+	cl, err := benchClient(addr)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,12 @@ func (r *ratiosRun) contend(ctx context.Context, c *benchCluster) (*hdrhistogram
 
 // contend takes the lock and gives it back until there were as many hand-overs as wanted.
 func (l *contention) contend(ctx context.Context, addr string) error {
-	session, err := benchSession(ctx, addr)
+	cl, err := benchClient(addr)
+	if err != nil {
+		return err
+	}
+	defer cl.Close(ctx)
+	session, err := benchSession(ctx, cl)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
@@ -81,7 +80,7 @@ func (r *ratiosRun) keepAlive(ctx context.Context, c *benchCluster, f benchFleet
 func (r *ratiosRun) awaitCounted(ctx context.Context, c *benchCluster, leases int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, crashLimit, fmt.Errorf("self-preservation does not count %d leases after %v", leases, crashLimit))
 	defer cancel()
-	cl, err := client.New(client.Config{Servers: []string{"http://" + c.nodes[0].http}})
+	cl, err := benchClient(c.nodes[0].http)
 	if err != nil {
 		return err
 	}

@@ -51,14 +51,11 @@ func (o *loadOptions) open(ctx context.Context, errs io.Writer) (*loadRun, error
 }
 
 func askStatus(ctx context.Context, servers []string) (client.Status, error) {
-	var urls []string
-	for _, s := range servers {
-		urls = append(urls, "http://"+s)
-	}
-	cl, err := client.New(client.Config{Servers: urls})
+	cl, err := benchClient(servers...)
 	if err != nil {
 		return client.Status{}, err
 	}
+	defer cl.Close(ctx)
 	return cl.Status(ctx)
 }
 

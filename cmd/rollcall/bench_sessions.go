@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-20419f34/rollcall/client"
 )
 
 // sessionEvery is how often each session of the benchmark is renewed.
@@ -43,11 +45,20 @@ func (r *ratiosRun) sessionCosts(ctx context.Context, c *benchCluster) error {
 func (r *ratiosRun) createSessions(ctx context.Context, c *benchCluster) ([]string, error) {
 	r.say("creating %d sessions", r.sessions)
 	ids := make([]string, r.sessions)
+	clients := make([]*client.Client, len(c.nodes))
+	for i, addr := range c.addrs() {
+		cl, err := benchClient(addr)
+		if err != nil {
+			return nil, err
+		}
+		defer cl.Close(ctx)
+		clients[i] = cl
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(64)
 	for i := range ids {
 		g.Go(func() (err error) {
-			ids[i], err = benchSession(ctx, c.nodes[i%len(c.nodes)].http)
+			ids[i], err = benchSession(ctx, clients[i%len(clients)])
 			return err
 		})
 	}

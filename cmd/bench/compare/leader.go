@@ -2,13 +2,13 @@ package compare
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
 )
 
 const (
@@ -17,24 +17,17 @@ const (
 	statusWithin = time.Second
 )
 
-// status is what a node says of its datacenter's cluster.
-type status struct {
-	Leader string `json:"leader"`
-	Term   uint64 `json:"term"`
-	Quorum bool   `json:"quorum"`
-}
-
 // leaderOf finds the leader of the first datacenter by asking its nodes, and waits a while if there is none.
 func leaderOf(nodes []Node) func(ctx context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
 		transport := new(http.Transport)
 		defer transport.CloseIdleConnections()
-		client := &http.Client{Transport: transport, Timeout: statusWithin}
+		h := &http.Client{Transport: transport}
 		ctx, cancel := context.WithTimeoutCause(ctx, leaderWithin, fmt.Errorf("no leader within %s", leaderWithin))
 		defer cancel()
 		leader := -1
 		await(ctx, leaderPoll, func() bool {
-			leader = askForLeader(ctx, client, nodes)
+			leader = askForLeader(ctx, h, nodes)
 			return leader >= 0
 		})
 		if leader < 0 {
@@ -46,16 +39,16 @@ func leaderOf(nodes []Node) func(ctx context.Context) (int, error) {
 
 // askForLeader is the leader of the newest term that any node of the first datacenter knows of; -1: none. An old
 // leader that is cut off may still believe in itself.
-func askForLeader(ctx context.Context, client *http.Client, nodes []Node) int {
-	answers := make([]status, len(nodes))
+func askForLeader(ctx context.Context, h *http.Client, nodes []Node) int {
+	answers := make([]client.Status, len(nodes))
 	var all sync.WaitGroup
 	for i, n := range nodes {
 		if n.Datacenter == nodes[0].Datacenter {
-			all.Go(func() { answers[i], _ = askStatus(ctx, client, n.HTTP) }) // a node without an answer knows nobody
+			all.Go(func() { answers[i], _ = askStatus(ctx, h, n.HTTP) }) // a node without an answer knows nobody
 		}
 	}
 	all.Wait()
-	var newest status
+	var newest client.Status
 	for _, s := range answers {
 		if s.Quorum && s.Leader != "" && s.Term >= newest.Term {
 			newest = s
@@ -64,20 +57,11 @@ func askForLeader(ctx context.Context, client *http.Client, nodes []Node) int {
 	return slices.IndexFunc(nodes, func(n Node) bool { return n.Name == newest.Leader })
 }
 
-func askStatus(ctx context.Context, client *http.Client, addr string) (status, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/v1/rollcall/status", nil)
+// askStatus asks one node.
+func askStatus(ctx context.Context, h *http.Client, addr string) (client.Status, error) {
+	cl, err := client.New(client.Config{Servers: []string{"http://" + addr}, HTTPClient: h, Timeout: statusWithin})
 	if err != nil {
-		return status{}, err
+		return client.Status{}, err
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return status{}, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return status{}, errors.New(resp.Status)
-	}
-	var s status
-	err = json.NewDecoder(resp.Body).Decode(&s)
-	return s, err
+	return cl.Status(ctx)
 }
