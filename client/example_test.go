@@ -1,0 +1,422 @@
+package client_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// A service registers itself, finds another one, and leaves in order.
+func Example() {
+	server := newServer() // in place of a cluster
+	defer server.Close()
+	ctx := context.Background()
+
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+
+	self, err := c.StartRegistration(client.RegistrationConfig{Instance: client.NewInstance("orders", 8080)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := self.Registered(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	others, err := c.StartDiscovery(client.DiscoveryConfig{App: "orders"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := others.Ready(ctx); err != nil {
+		log.Fatal(err)
+	}
+	for _, i := range others.Snapshot().App("orders") {
+		fmt.Println(i.App, i.Status, i.Port.Number)
+	}
+	// Output: ORDERS UP 8080
+}
+
+// Three servers, of which the first is down, an authority of one's own, a token with each request, and
+// a log of what happens in the background.
+func ExampleNew() {
+	dead, server := httptest.NewServer(nil), newTLSServer("secret")
+	dead.Close()
+	defer server.Close()
+	authorities := x509.NewCertPool()
+	authorities.AddCert(server.Certificate())
+
+	c, err := client.New(client.Config{
+		Servers: []string{dead.URL, server.URL},
+		InOrder: true,
+		TLS:     &tls.Config{RootCAs: authorities},
+		Auth:    client.BearerAuth(func(context.Context) (string, error) { return "secret", nil }),
+		Timeout: 2 * time.Second, // of one try at one server
+		Log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(context.Background())
+
+	status, err := c.Status(context.Background())
+	fmt.Println(status.Mode, err)
+	// Output: cp <nil>
+}
+
+// Servers that are looked up in DNS, again every five minutes and when none of them answers.
+func ExampleServerSource() {
+	lookup := func(ctx context.Context) ([]string, error) {
+		hosts, err := net.DefaultResolver.LookupHost(ctx, "rollcall.internal")
+		var urls []string
+		for _, h := range hosts {
+			urls = append(urls, "http://"+net.JoinHostPort(h, "8761"))
+		}
+		return urls, err
+	}
+	c, err := client.New(client.Config{Source: lookup})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(context.Background())
+}
+
+// Two clients of one process, told apart by a label.
+func ExampleConfig_registerer() {
+	metrics := prometheus.NewRegistry()
+	for _, datacenter := range []string{"dc1", "dc2"} {
+		c, err := client.New(client.Config{
+			Servers:    []string{"http://rollcall." + datacenter + ".internal:8761"},
+			Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"datacenter": datacenter}, metrics),
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer c.Close(context.Background())
+	}
+}
+
+// An instance with a short lease, a zone, and a status that follows its database.
+func ExampleClient_StartRegistration() {
+	server := newServer()
+	defer server.Close()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(context.Background())
+
+	instance := client.NewInstance("orders", 8080)
+	instance.RenewalInterval, instance.Duration = 5, 15 // seconds
+	instance.Metadata = []registry.Pair{{Key: "zone", Value: "a"}}
+	self, err := c.StartRegistration(client.RegistrationConfig{
+		Instance:            instance,
+		ReplicationInterval: 10 * time.Second,
+		Health: func(ctx context.Context, current registry.Status) registry.Status {
+			if pingDatabase(ctx) != nil {
+				return registry.Down
+			}
+			return registry.Up
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := self.Registered(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(self.Instance().Status, "renewed every", self.Interval())
+	// Output: UP renewed every 5s
+}
+
+// A service that starts: it is listed, but not called before it is warm.
+func ExampleRegistration_SetStatus() {
+	server := newServer()
+	defer server.Close()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(context.Background())
+
+	instance := client.NewInstance("orders", 8080)
+	instance.Status = registry.Starting
+	self, err := c.StartRegistration(client.RegistrationConfig{Instance: instance})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := self.Registered(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+
+	fillCaches()
+	self.SetStatus(registry.Up)
+	self.SetMetadata(registry.Pair{Key: "version", Value: "1.10"})
+	fmt.Println(self.Instance().Status, self.Instance().Metadata)
+	// Output: UP [{version 1.10}]
+}
+
+// A probe that fails when the cluster has not heard of the instance for as long as its lease lasts.
+func ExampleRegistration_Healthy() {
+	server := newServer()
+	defer server.Close()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	self, err := c.StartRegistration(client.RegistrationConfig{Instance: client.NewInstance("orders", 8080)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := self.Registered(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+
+	http.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
+		if err := self.Healthy(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	fmt.Println(self.Healthy())
+	// Output: <nil>
+}
+
+// A service that stops without a failed call: first nobody is sent to it any more, then it ends.
+func ExampleRegistration_Drain() {
+	server := newServer()
+	defer server.Close()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	self, err := c.StartRegistration(client.RegistrationConfig{Instance: client.NewInstance("orders", 8080)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := self.Registered(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	settle := 10 * time.Millisecond // 30 * time.Second if stock clients call this service
+	if err := self.Drain(ctx, settle); err != nil {
+		log.Println(err) // it is OUT_OF_SERVICE all the same, and not everybody may know
+	}
+	fmt.Println(self.Instance().Status)
+	stopServing(ctx) // http.Server.Shutdown, for example
+	if err := c.Close(ctx); err != nil {
+		log.Println(err) // its lease ends by itself
+	}
+	// Output: OUT_OF_SERVICE
+}
+
+// Whom to call, and who came and went.
+func ExampleClient_StartDiscovery() {
+	server := newServer()
+	defer server.Close()
+	ctx := context.Background()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+
+	if err := c.Register(ctx, instance("payments", "payments-1", "a")); err != nil {
+		log.Fatal(err)
+	}
+	changes := make(chan string, 10)
+	payments, err := c.StartDiscovery(client.DiscoveryConfig{
+		App: "payments",
+		OnChange: func(old, new *client.Snapshot) {
+			changes <- fmt.Sprintf("%d instances, then %d", old.Len(), new.Len())
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := payments.Ready(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-changes)
+
+	if err := c.Register(ctx, instance("payments", "payments-2", "b")); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-changes)
+	for _, i := range payments.Snapshot().App("payments") {
+		fmt.Println(i.ID(), net.JoinHostPort(i.IPAddr, fmt.Sprint(i.Port.Number)))
+	}
+	// Output:
+	// 0 instances, then 1
+	// 1 instances, then 2
+	// payments-1 10.0.0.1:8080
+	// payments-2 10.0.0.1:8080
+}
+
+// A list that outlives a restart of the process, and that believes of no full answer that more than a
+// fifth of an application is gone.
+func ExampleDiscoveryConfig() {
+	c, err := client.New(client.Config{Servers: []string{"http://127.0.0.1:8761"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(context.Background())
+
+	all, err := c.StartDiscovery(client.DiscoveryConfig{
+		File:  "/var/lib/orders/instances.json",
+		Guard: client.Guard{Share: 0.2, Hold: 5 * time.Minute},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	now := all.Status()
+	fmt.Println("from", now.Source, "of", now.Server, "age", now.Age, "held", now.Held, now.Err)
+}
+
+// All applications: by name, by VIP address, and near by.
+func ExampleDiscovery_Snapshot() {
+	server := newServer()
+	defer server.Close()
+	ctx := context.Background()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+	for _, i := range []*registry.Instance{instance("orders", "orders-1", "a"), instance("orders", "orders-2", "b"), instance("payments", "payments-1", "a")} {
+		if err := c.Register(ctx, i); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	all, err := c.StartDiscovery(client.DiscoveryConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := all.Ready(ctx); err != nil {
+		log.Fatal(err)
+	}
+	list := all.Snapshot() // does not change any more
+	fmt.Println(list.Apps(), list.Len())
+	for _, i := range list.App("orders") {
+		fmt.Println("application:", i.ID())
+	}
+	for _, i := range list.VIP("payments.internal") {
+		fmt.Println("VIP address:", i.ID())
+	}
+	for _, i := range client.PreferZone("b", list.App("orders")) {
+		fmt.Println("zone b:", i.ID())
+	}
+	// Output:
+	// [ORDERS PAYMENTS] 3
+	// application: orders-1
+	// application: orders-2
+	// VIP address: payments-1
+	// zone b: orders-2
+}
+
+// A job that one process does at a time. Its result is written under the lock's token, so that a holder
+// that slept through the end of its lock changes nothing.
+func ExampleClient_AcquireLock() {
+	server := newServer()
+	defer server.Close()
+	ctx := context.Background()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+
+	lock, err := c.AcquireLock(ctx, client.LockOptions{Name: "report"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	report, err := makeReport(lock.Context()) // ends when the lock is lost
+	if err != nil {
+		log.Fatal(err)
+	}
+	fence := lock.Fence()
+	written, err := c.KV().Write(ctx, client.Write{Key: "report", Value: report, Fence: &fence})
+	fmt.Println("while it is held:", written.OK, err)
+
+	if err := lock.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	written, err = c.KV().Write(ctx, client.Write{Key: "report", Value: report, Fence: &fence})
+	fmt.Println("afterwards:", written.OK, err)
+	fmt.Println(errors.Is(lock.Err(), client.ErrReleased))
+	// Output:
+	// while it is held: true <nil>
+	// afterwards: false <nil>
+	// true
+}
+
+// A key that belongs to a session: it is free again when the session ends.
+func ExampleClient_KeepSession() {
+	server := newServer()
+	defer server.Close()
+	ctx := context.Background()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+
+	session, err := c.KeepSession(ctx, client.SessionOptions{Name: "worker", TTL: 15 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	written, err := c.KV().Write(ctx, client.Write{Key: "partitions/7", Value: []byte("worker-1"), Acquire: session.ID()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("mine:", written.OK)
+	fmt.Println("kept:", session.Context().Err() == nil)
+	if err := session.Close(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("kept:", session.Context().Err() == nil)
+	// Output:
+	// mine: true
+	// kept: true
+	// kept: false
+}
+
+// One leader among several processes, for as long as it leads.
+func ExampleClient_Elect() {
+	server := newServer()
+	defer server.Close()
+	ctx := context.Background()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+
+	err = c.Elect(ctx, client.LockOptions{Name: "scheduler", Value: []byte("node-1")}, func(ctx context.Context, h *client.Held) error {
+		fmt.Println("leads")
+		return schedule(ctx, h.Fence()) // until ctx ends, or it has had enough
+	})
+	fmt.Println(err)
+	// Output:
+	// leads
+	// <nil>
+}
