@@ -1,10 +1,63 @@
-// Package client is the Go SDK for Rollcall: register an instance and keep its lease alive, look up
-// the others, read and write keys, hold locks and semaphores, and ask the cluster about itself.
+// Package client is the Go SDK for Rollcall: register a service and keep it registered, find the others
+// in a list that is kept up to date in memory, hold locks and lead elections, read and write keys, and
+// ask the cluster about itself.
 //
-// A [Client] talks Eureka's protocol for the registry and Rollcall's own API for the rest. It fails
-// over between the servers that it is given and stays with one that answers. It caches nothing: each
-// read is answered by a server, as fresh as that server's settings or [Config.Consistency] say.
+// A [Client] is made by [New], which sends nothing and starts nothing. What it starts then
+// ([Client.StartRegistration], [Client.StartDiscovery], locks and sessions) it ends with [Client.Close].
 //
-// A write has three outcomes: done (nil), not done (an error) and unknown ([ErrUnknownOutcome]).
-// Every write of this package may be repeated without harm.
+// The package chooses no instance and sends no request to one: packages client/balance (a picker, and an
+// http.RoundTripper) and client/grpcresolver (a resolver for gRPC, a module of its own) do, from the list
+// that this one keeps.
+//
+// # Registration
+//
+// A [Registration] registers an instance, renews its lease, registers it again when the cluster does not
+// know it, and tells the cluster what changes: by [Registration.SetStatus] and
+// [Registration.SetMetadata], or by a callback that is asked for the status
+// ([RegistrationConfig].Health). [Registration.Drain] takes it out of service before it ends, so that no
+// call fails. [NewInstance] describes this machine.
+//
+// # Discovery
+//
+// A [Discovery] keeps the list of one application, or of all: by watching a Rollcall server, by deltas
+// from a stock one. [Discovery.Snapshot] is the list at one moment, by application, VIP address and zone;
+// [Discovery.Age] says how old it may be. A [Guard] keeps a suddenly empty answer from emptying the list,
+// and a file keeps the list over restarts of the process.
+//
+// [Client.Apps], [Client.Instances] and [Client.List] ask a server instead, each time, and
+// [Client.Watch] tells of changes without keeping anything.
+//
+// # Coordination
+//
+// [Client.AcquireLock] and [Client.AcquireSemaphore] return what is [Held] until it is released or lost,
+// with a context that ends then. [Client.Elect] leads while it holds a lock, [Client.KeepSession] keeps a
+// session for keys that are acquired with it, and [Client.KV] reads, writes and watches keys. They need a
+// cluster in mode cp.
+//
+// A context can end only what looks at it. Whatever a holder that was paused must not do any more has to
+// ask for its token ([Held.Fence]): a [Write] of a key does.
+//
+// # Failures
+//
+// A call goes to the server that answered last, and on to the others while none answers. Servers that
+// gave no answer are asked last for a while, never not at all. A call ends when every server was asked
+// once, or its context ends; what runs in the background tries on.
+//
+// A write has three outcomes: done (nil), not done (an error) and unknown ([ErrUnknownOutcome]). Every
+// write of this package may be repeated without harm.
+//
+// What a caller can act on is one of this package's errors, to be asked for with [errors.Is]; any other
+// answer is a [StatusError].
+//
+// # Stock Eureka
+//
+// Registration, discovery and the calls for them work with Netflix's and Spring Cloud's servers too, and
+// between servers of both kinds. All else returns [ErrNeedsRollcall] there.
+//
+// # Goroutines and Close
+//
+// A Client has no goroutine of its own: what runs in the background belongs to a Registration, a
+// Discovery or a session that is kept. Close stops all of it and waits for it, lets the cluster know,
+// closes the transport and takes back the metrics, in that order and within the time that its context
+// gives. No function waits without a context.
 package client
