@@ -5,6 +5,11 @@ GO      ?= go
 BIN     := bin/rollcall
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# The modules inside this one, which ./... does not reach. Tools come from this module's tool lines.
+MODULES := client/grpcresolver
+each     = set -e; for m in $(MODULES); do echo "$$m:"; (cd $$m && $(1)); done
+tool     = $$($(GO) tool -n $(1))
+
 .PHONY: build run test conformance check bench compare fuzz soak vuln clients clean
 
 build:
@@ -22,6 +27,7 @@ clients:
 test: clients
 	$(GO) build -race -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
 	ROLLCALL_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 20m ./...
+	@$(call each,$(GO) test -race -shuffle=on ./...)
 
 # The protocol's test suite against real nodes, with and without consensus, check by check.
 conformance: build
@@ -33,7 +39,8 @@ check:
 	$(GO) vet ./...
 	$(GO) vet -tags planted ./cmd/rollcall
 	$(GO) tool staticcheck ./...
-	$(GO) test -run 'TestImports|TestStateMachine' .
+	@staticcheck=$(call tool,staticcheck); $(call each,$(GO) vet ./... && "$$staticcheck" ./...)
+	$(GO) test -run 'TestImports|TestStateMachine|TestModule' .
 
 # Ratios against named baselines; takes some minutes. docs/benchmarks.md explains the rows.
 bench: build
@@ -57,6 +64,7 @@ soak: build
 
 vuln:
 	$(GO) tool govulncheck ./...
+	@govulncheck=$(call tool,govulncheck); $(call each,"$$govulncheck" ./...)
 
 clean:
 	rm -rf bin data

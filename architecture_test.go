@@ -2,8 +2,11 @@ package rollcall_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +45,8 @@ var allowed = map[string][]string{
 	"cmd/bench/verdict":  {"cmd/bench/scenario", "cmd/bench/trial"},
 	"cmd/bench/report":   {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"},
 	"cmd/bench/compare":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe", "client"},
+	// The same for gRPC, a module of its own.
+	"client/grpcresolver": {"client", "fsm/registry"},
 	// Examples, which are clients like any other.
 	"docs/examples/gateway": {"client"},
 	"docs/examples/orders":  {"client", "client/balance"},
@@ -58,22 +63,45 @@ type goPackage struct {
 	Imports    []string
 }
 
+// packages lists the packages of this module, and of those inside it.
 func packages(t *testing.T) []goPackage {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
 	var pkgs []goPackage
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p goPackage
-		if err := dec.Decode(&p); err == io.EOF {
-			return pkgs
-		} else if err != nil {
-			t.Fatalf("go list's output: %v", err)
+	for _, dir := range modules(t) {
+		dec := json.NewDecoder(strings.NewReader(output(t, "go", "-C", dir, "list", "-json=ImportPath,Imports", "./...")))
+		for {
+			var p goPackage
+			if err := dec.Decode(&p); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("go list's output in %s: %v", dir, err)
+			}
+			pkgs = append(pkgs, p)
 		}
-		pkgs = append(pkgs, p)
 	}
+	return pkgs
+}
+
+// modules lists the directories of this module and of those inside it, which ./... does not reach.
+func modules(t *testing.T) []string {
+	t.Helper()
+	var dirs []string
+	for _, file := range strings.Fields(output(t, "git", "ls-files", "-co", "--exclude-standard", "go.mod", "**/go.mod")) {
+		dirs = append(dirs, path.Dir(file))
+	}
+	return dirs
+}
+
+func output(t *testing.T, command string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(command, args...).Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		t.Fatalf("%s %v: %v: %s", command, args, err, exit.Stderr)
+	}
+	if err != nil {
+		t.Fatalf("%s %v: %v", command, args, err)
+	}
+	return string(out)
 }
 
 func TestImportsRunOneWay(t *testing.T) {
@@ -108,6 +136,31 @@ func TestStateMachineImportsNothingThatDiffersBetweenReplicas(t *testing.T) {
 					t.Errorf("%s imports %s", name, imp)
 				}
 			}
+		}
+	}
+}
+
+func TestModulesInsideThisOneAreCheckedAndTested(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for line := range strings.Lines(string(makefile)) {
+		if names, ok := strings.CutPrefix(line, "MODULES :="); ok {
+			listed = strings.Fields(names)
+		}
+	}
+	inside := slices.DeleteFunc(modules(t), func(dir string) bool { return dir == "." })
+	if !slices.Equal(listed, inside) {
+		t.Errorf("MODULES of the Makefile is %v; the modules are %v", listed, inside)
+	}
+}
+
+func TestModuleNeedsNoGRPC(t *testing.T) {
+	for dep := range strings.Lines(output(t, "go", "list", "-deps", "-test", "./...")) {
+		if strings.HasPrefix(dep, "google.golang.org/grpc") {
+			t.Fatalf("%s is needed; gRPC belongs into client/grpcresolver", strings.TrimSpace(dep))
 		}
 	}
 }

@@ -1,0 +1,36 @@
+// Package grpcresolver lets gRPC clients find services in Rollcall, or in Eureka, by name:
+//
+//	list, err := c.StartDiscovery(client.DiscoveryConfig{})
+//	builder, err := grpcresolver.NewBuilder(list, grpcresolver.Config{})
+//	conn, err := grpc.NewClient("rollcall:///orders", grpc.WithResolvers(builder), credentials)
+//
+// Targets are rollcall:///APPLICATION, rollcall://vip/ADDRESS and rollcall://svip/ADDRESS for an
+// application, a VIP address and a secure VIP address, in any case. Only instances that are UP are
+// called, in turns.
+//
+// # Changes
+//
+// A connection follows the list of instances: from the moment the list has changed no call goes to an
+// instance that is gone, calls that it already has are let finish, and new instances get calls as soon
+// as they are connected. Whether an application that is suddenly empty is believed is for
+// [client.Guard] to say.
+//
+// While there is no instance to call, calls fail with codes.Unavailable at once, or wait for one with
+// grpc.WaitForReady(true). That is so before the first list, too: client.Discovery.Ready waits for it.
+//
+// # Service config
+//
+// Targets come with a service config that takes turns (round_robin). gRPC prefers it to that of
+// grpc.WithDefaultServiceConfig, so a client that wants another, for retries say, gives both options:
+//
+//	grpc.WithDisableServiceConfig(),
+//	grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}], "methodConfig": [ … ]}`)
+//
+// # Names in TLS
+//
+// The authority of a connection, which TLS expects in the servers' certificates, is the name of the
+// service as in the target; grpc.WithAuthority gives another one. The list says where instances are, and
+// is not asked who they are. Whether TLS is spoken is for the credentials to say, also with svip.
+//
+// The package is a module of its own, so that whoever needs no gRPC does not get it.
+package grpcresolver
