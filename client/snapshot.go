@@ -14,7 +14,7 @@ import (
 type Snapshot struct {
 	size   int
 	counts [registry.OutOfService + 1]int // instances by status
-	all    listings                         // by application
+	all    listings                       // by application
 	// Those that are UP: lists that are asked for at every call of a service are made when they change,
 	// not when they are asked for.
 	up         listings // by application
