@@ -1,54 +1,124 @@
 package balance
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// ErrNoInstance: the service has no instance that is UP.
-var ErrNoInstance = errors.New("no instance is UP")
-
-// Defaults of a Transport.
-const (
-	DefaultTries = 3
-	DefaultAvoid = 10 * time.Second
-)
-
-// List is where a Transport looks instances up: a *client.Discovery.
-type List interface{ Snapshot() *client.Snapshot }
-
-// Config is what a Transport needs. List is required; every other field has a default.
-type Config struct {
-	List List
-	// Lookup finds the instances that may be called for a URL. Nil: ByApp.
-	Lookup func(s *client.Snapshot, scheme, host string) []*registry.Instance
-	Picker Picker            // nil: RoundRobin
-	Base   http.RoundTripper // sends the requests; nil: http.DefaultTransport
-	// Tries is how many instances are tried for one request at most. Another one is tried only if the
-	// connection could not be made, so that nothing was sent. 0: DefaultTries.
-	Tries int
-	// Avoid is for how long an instance that could not be connected to is passed over, unless all are: it
-	// may be dead before the registry knows. 0: DefaultAvoid; negative: it is not.
-	Avoid time.Duration
-}
-
-// ByApp takes the host of a URL for an application: http://orders/path.
-func ByApp(s *client.Snapshot, scheme, host string) []*registry.Instance { return s.App(host) }
-
-// ByVIP takes the host of a URL for a VIP address, or for a secure VIP address with https.
-func ByVIP(s *client.Snapshot, scheme, host string) []*registry.Instance { panic("not written") }
-
 // Transport is an http.RoundTripper that sends a request for a service to one of its instances: the host
 // of the URL names the service, the port is the instance's (its secure port with https). The Host header
-// is the instance's, unless the request gives one. Safe for concurrent use.
-type Transport struct{}
+// is the instance's, unless the request gives one (a Request.Host other than the URL's). The answer is
+// the instance's as it comes, and its Request.URL says which instance it is of. Safe for concurrent use.
+type Transport struct {
+	list    List
+	lookup  func(s *client.Snapshot, scheme, host string) []*registry.Instance
+	host    func(i *registry.Instance) string
+	picker  Picker
+	base    http.RoundTripper
+	tries   int
+	avoided avoided
+}
 
 // New returns a Transport. The error joins every mistake of the configuration.
-func New(c Config) (*Transport, error) { panic("not written") }
+func New(c Config) (*Transport, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	t := &Transport{
+		list:    c.List,
+		lookup:  c.Lookup,
+		host:    c.Host,
+		picker:  c.Picker,
+		base:    c.Base,
+		tries:   cmp.Or(c.Tries, DefaultTries),
+		avoided: avoided{time: cmp.Or(c.Avoid, DefaultAvoid)},
+	}
+	if t.lookup == nil {
+		t.lookup = ByApp
+	}
+	if t.host == nil {
+		t.host = ByHostName
+	}
+	if t.picker == nil {
+		t.picker = RoundRobin()
+	}
+	if t.base == nil {
+		t.base = newBase((&net.Dialer{}).DialContext)
+	}
+	return t, nil
+}
 
 // RoundTrip implements http.RoundTripper. ErrNoInstance: there is none to call.
-func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) { panic("not written") }
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	at, err := t.choose(r.URL, nil)
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	body := body{request: r}
+	var tried []address
+	for {
+		resp, err := t.try(r, at, &body, t.tries-len(tried))
+		if !unconnected(err) || r.Context().Err() != nil {
+			body.settle()
+			if err == nil {
+				t.avoided.drop(at.address)
+			}
+			return resp, err
+		}
+		t.avoided.add(at.address)
+		tried = append(tried, at.address)
+		next, none := t.choose(r.URL, tried)
+		if none != nil || len(tried) == t.tries || !body.again() {
+			body.settle()
+			return nil, gaveUp(r, tried, err)
+		}
+		at = next
+	}
+}
+
+// try sends a request to an instance: a copy, because a RoundTripper leaves the request as it is. left is
+// how many tries there are, with this one.
+func (t *Transport) try(r *http.Request, at choice, body *body, left int) (*http.Response, error) {
+	content, err := body.next()
+	if err != nil {
+		return nil, err
+	}
+	sent := r.WithContext(withShare(r.Context(), min(left, at.of)))
+	u := *r.URL
+	u.Host = at.address.String()
+	sent.URL = &u
+	sent.Body = content
+	if r.Host == r.URL.Host {
+		sent.Host = "" // the URL's
+	}
+	return t.base.RoundTrip(sent)
+}
+
+// unconnected says that an instance was not reached, so that nothing was sent.
+func unconnected(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// gaveUp says that no instance that was tried was reached; err is why the last was not.
+func gaveUp(r *http.Request, tried []address, err error) error {
+	if len(tried) == 1 {
+		return err
+	}
+	return fmt.Errorf("none of %d instances of %s could be connected to, the last: %w", len(tried), r.URL.Host, err)
+}
+
+// CloseIdleConnections closes the connections that are kept for later requests, if Config.Base can;
+// http.Client's method of that name calls it.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
