@@ -1,0 +1,217 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// gaugedPart is a part with one gauge. It takes its lock as parts do: when it is asked, and while it ends.
+type gaugedPart struct {
+	client *Client
+	app    string
+	value  float64
+	asked  func() // called when its gauges are asked for; nil: nothing is
+	mu     sync.Mutex
+}
+
+func (p *gaugedPart) stop(context.Context) error  { return nil }
+func (p *gaugedPart) leave(context.Context) error { return nil }
+
+func (p *gaugedPart) gauges(emit func(*prometheus.Desc, float64, ...string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked != nil {
+		p.asked()
+	}
+	emit(listAge, p.value, p.app)
+}
+
+func (p *gaugedPart) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.client.drop(p)
+}
+
+// measured returns a client whose metrics are in r.
+func measured(t *testing.T, r prometheus.Registerer) *Client {
+	t.Helper()
+	c, err := New(Config{Servers: []string{"http://a"}, Registerer: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.WithoutCancel(t.Context())) })
+	return c
+}
+
+func adopted(t *testing.T, c *Client, app string, value float64) *gaugedPart {
+	t.Helper()
+	p := &gaugedPart{client: c, app: app, value: value}
+	if err := c.adopt(p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// names are the families that a registry shows.
+func names(t *testing.T, r *prometheus.Registry) []string {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, f := range families {
+		all = append(all, f.GetName())
+	}
+	return all
+}
+
+func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
+	r := prometheus.NewRegistry()
+	c := measured(t, r)
+	adopted(t, c, "orders", 1)
+	c.metrics.request("register", "ok", 0)
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	for _, name := range names(t, r) {
+		if !strings.HasPrefix(name, "rollcall_client_") {
+			t.Errorf("%s does not begin with rollcall_client_", name)
+		}
+	}
+}
+
+func TestClientsOfOneProcessNeedRegisterersThatTellThemApart(t *testing.T) {
+	same := prometheus.NewRegistry()
+	measured(t, same)
+	_, err := New(Config{Servers: []string{"http://a"}, Registerer: same})
+	if taken := (prometheus.AlreadyRegisteredError{}); !errors.As(err, &taken) || !strings.Contains(err.Error(), "WrapRegistererWith") {
+		t.Errorf("got %v, want an error that says what would be right", err)
+	}
+	apart := prometheus.NewRegistry()
+	for _, datacenter := range []string{"dc1", "dc2"} {
+		measured(t, prometheus.WrapRegistererWith(prometheus.Labels{"datacenter": datacenter}, apart))
+	}
+	if n, err := testutil.GatherAndCount(apart, "rollcall_client_servers_quarantined"); err != nil || n != 2 {
+		t.Errorf("%d series of a gauge, %v; want one of each client", n, err)
+	}
+}
+
+func TestCloseTakesTheMetricsBack(t *testing.T) {
+	for _, labels := range []prometheus.Labels{nil, {"datacenter": "dc1"}} {
+		r := prometheus.NewRegistry()
+		c := measured(t, prometheus.WrapRegistererWith(labels, r))
+		if len(names(t, r)) == 0 {
+			t.Error("nothing is shown before Close")
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left := names(t, r); len(left) > 0 {
+			t.Errorf("after Close %v are shown, want none", left)
+		}
+		measured(t, prometheus.WrapRegistererWith(labels, r)) // the same names are free
+	}
+}
+
+func TestGaugesAreThoseOfTheParts(t *testing.T) {
+	r := prometheus.NewRegistry()
+	c := measured(t, r)
+	orders := adopted(t, c, "orders", 1)
+	adopted(t, c, "payments", 2)
+	want := func(text string) {
+		t.Helper()
+		head := "# HELP rollcall_client_list_age_seconds Seconds since the list of instances was known to be up to date.\n" +
+			"# TYPE rollcall_client_list_age_seconds gauge\n"
+		if err := testutil.GatherAndCompare(r, strings.NewReader(head+text), "rollcall_client_list_age_seconds"); err != nil {
+			t.Error(err)
+		}
+	}
+	want("rollcall_client_list_age_seconds{app=\"orders\"} 1\nrollcall_client_list_age_seconds{app=\"payments\"} 2\n")
+	orders.end()
+	want("rollcall_client_list_age_seconds{app=\"payments\"} 2\n")
+}
+
+func TestOfTwoPartsWithOneSeriesTheGreaterValueIsShown(t *testing.T) {
+	r := prometheus.NewRegistry()
+	c := measured(t, r)
+	for _, value := range []float64{2, 3, 1} {
+		adopted(t, c, "orders", value)
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []float64
+	for _, f := range families {
+		if f.GetName() == "rollcall_client_list_age_seconds" {
+			for _, m := range f.GetMetric() {
+				got = append(got, m.GetGauge().GetValue())
+			}
+		}
+	}
+	if !slices.Equal(got, []float64{3}) {
+		t.Errorf("shown are %v, want 3 alone", got)
+	}
+}
+
+func TestMetricsAreReadWhilePartsComeAndGo(t *testing.T) {
+	r := prometheus.NewRegistry()
+	c := measured(t, r)
+	var g sync.WaitGroup
+	for _, app := range []string{"orders", "payments"} {
+		g.Go(func() {
+			for range 200 {
+				p := &gaugedPart{client: c, app: app}
+				if err := c.adopt(p); err != nil {
+					t.Error(err)
+				}
+				p.end()
+			}
+		})
+	}
+	g.Go(func() {
+		for range 200 {
+			if _, err := r.Gather(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	g.Wait()
+}
+
+func TestAPartMayEndWhileAnotherIsAskedForItsGauges(t *testing.T) {
+	r := prometheus.NewRegistry()
+	c := measured(t, r)
+	payments := adopted(t, c, "payments", 1)
+	adopted(t, c, "orders", 1).asked = func() {
+		done := make(chan struct{})
+		go func() { payments.end(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Error("the client's lock is held meanwhile")
+		}
+	}
+	names(t, r)
+}
+
+func TestALabelThatIsNoTextFailsNoScrape(t *testing.T) {
+	r := prometheus.NewRegistry()
+	adopted(t, measured(t, r), "\xff", 1)
+	if got := names(t, r); !slices.Contains(got, "rollcall_client_list_age_seconds") {
+		t.Errorf("shown are %v, want the gauge too", got)
+	}
+}
