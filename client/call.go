@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -24,6 +25,7 @@ type call struct {
 	query  url.Values
 	body   []byte // JSON unless raw is set; nil: none
 	raw    bool   // body is bytes
+	accept string // the type of the answer; "": JSON
 	write  bool   // it changes something
 	// patience bounds one try; 0: the client's timeout.
 	patience time.Duration
@@ -45,57 +47,144 @@ type answer struct {
 	repeated bool
 }
 
-// do sends a call to the server that answered last, and to the others in order while none gives an
-// answer. An unknown outcome ends it, because a server has spent its time on it already.
+// do sends a call to the best server, and to the others while none gives an answer. An unknown outcome ends
+// it, because a server has spent its time on it already.
 func (c *Client) do(ctx context.Context, q call) (answer, error) {
-	var errs []error
-	maybe := false
-	for _, s := range c.servers.order() {
-		a, err := c.try(ctx, s, q)
+	if c.life.Err() != nil {
+		return answer{}, ErrClosed
+	}
+	servers, err := c.candidates(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	t := &tour{client: c, call: q}
+	a, ok := t.visit(ctx, servers)
+	if !ok && !t.over {
+		a, ok = t.visit(ctx, c.newcomers(ctx, servers))
+	}
+	if !ok {
+		return answer{}, t.failure()
+	}
+	return a, nil
+}
+
+// tour is a call on its way from server to server.
+type tour struct {
+	client *Client
+	call   call
+	errs   []error
+	maybe  bool // a try may have taken effect
+	over   bool // no other server would do better
+}
+
+// visit asks servers until one gives an answer.
+func (t *tour) visit(ctx context.Context, servers []*server) (answer, bool) {
+	for _, s := range servers {
+		a, err := t.client.try(ctx, s, t.call)
 		if err == nil {
-			c.servers.answered(s)
-			a.repeated = maybe
-			return a, nil
+			a.repeated = t.maybe
+			return a, true
 		}
-		c.servers.failed(s)
-		maybe = maybe || q.write && q.mayHaveWritten(err)
-		errs = append(errs, err)
-		if errors.Is(err, ErrUnknownOutcome) || ctx.Err() != nil {
+		t.maybe = t.maybe || t.call.write && t.call.mayHaveWritten(err)
+		t.errs = append(t.errs, err)
+		t.over = ctx.Err() != nil || errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrClosed) || errors.As(err, new(settled))
+		if t.over {
 			break
 		}
 	}
-	err := errors.Join(errs...)
-	if maybe && !errors.Is(err, ErrUnknownOutcome) {
-		err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
-	}
-	return answer{}, err
+	return answer{}, false
 }
 
+func (t *tour) failure() error {
+	err := errors.Join(t.errs...)
+	if t.maybe && !errors.Is(err, ErrUnknownOutcome) {
+		err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+	}
+	return err
+}
+
+// try asks one server, and notes how it fares.
 func (c *Client) try(ctx context.Context, s *server, q call) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(q.patience, c.timeout))
-	defer cancel()
-	req, err := q.request(ctx, s)
-	if err != nil {
-		return answer{}, err
-	}
 	sent := time.Now()
-	resp, err := c.http.Do(req)
+	a, err := c.exchange(ctx, s, q)
+	if err == nil {
+		err = q.judge(a)
+	}
+	c.metrics.request(q.operation(), outcomeOf(a.status, err), time.Since(sent))
+	c.noteFate(ctx, s, q, err)
 	if err != nil {
 		return answer{}, err
 	}
-	defer resp.Body.Close()
-	if resp.Header.Get(outcomeHeader) == "unknown" {
-		return answer{}, fmt.Errorf("%s: %w", s.url, ErrUnknownOutcome)
+	a.sent = sent
+	return a, nil
+}
+
+// exchange makes a request and reads the answer, whatever it is.
+func (c *Client) exchange(ctx context.Context, s *server, q call) (answer, error) {
+	ctx, patience := withPatience(ctx, cmp.Or(q.patience, c.timeout), c.timeout)
+	defer patience.stop()
+	resp, done, err := c.begin(ctx, s, q)
+	if err != nil {
+		return answer{}, err
 	}
-	body, err := io.ReadAll(resp.Body)
+	defer done()
+	defer resp.Body.Close()
+	return readAnswer(s, resp, patience.reader(resp.Body))
+}
+
+// longestAnswer bounds what is read of an answer: some hundred thousand instances.
+const longestAnswer = 256 << 20
+
+// readAnswer takes an answer whose body is read by way of body.
+func readAnswer(s *server, resp *http.Response, body io.Reader) (answer, error) {
+	text, err := io.ReadAll(io.LimitReader(body, longestAnswer+1))
 	if err != nil {
 		return answer{}, fmt.Errorf("read the answer of %s: %w", s.url, err)
 	}
-	a := answer{server: s.url, status: resp.StatusCode, header: resp.Header, body: body, sent: sent}
-	if err := a.refusal(); err != nil && q.elsewhere(err) {
-		return answer{}, err
+	if len(text) > longestAnswer {
+		return answer{}, settled{fmt.Errorf("the answer of %s is longer than %d MiB", s.url, longestAnswer>>20)}
 	}
-	return a, nil
+	return answer{server: s.url, status: resp.StatusCode, header: resp.Header, body: text}, nil
+}
+
+// judge is nil for an answer that is one, a refusal included, and otherwise says why another server may do
+// better.
+func (q call) judge(a answer) error {
+	refused := a.refusal()
+	switch {
+	case a.header.Get(outcomeHeader) == "unknown":
+		return fmt.Errorf("%s: %w", a.server, ErrUnknownOutcome)
+	case refused == nil:
+		return nil
+	case q.elsewhere(refused):
+		return refused
+	case q.foreign(a):
+		return fmt.Errorf("%w: %s answered %s %d", ErrNeedsRollcall, a.server, "/"+strings.Join(q.path, "/"), a.status)
+	}
+	return nil
+}
+
+// noteFate remembers for the next calls what came of a try.
+func (c *Client) noteFate(ctx context.Context, s *server, q call, err error) {
+	var refused *StatusError
+	switch {
+	case err == nil:
+		c.servers.answered(s)
+	case errors.Is(err, ErrClosed), errors.As(err, new(settled)), q.interrupted(ctx, c.timeout):
+	case errors.Is(err, ErrNeedsRollcall):
+		c.servers.unfit(s)
+	case errors.As(err, &refused) && (refused.Status == http.StatusServiceUnavailable || q.unavailable(refused)):
+		c.servers.unavailable(s, retryAfter(refused.retryAfter))
+	default:
+		c.servers.failed(s)
+	}
+}
+
+// interrupted says that a try ended for a reason that says nothing of the server: its caller went away, or
+// had time for less than the server was to wait. (A caller who never has much time must get away from a
+// silent server all the same.)
+func (q call) interrupted(ctx context.Context, timeout time.Duration) bool {
+	return errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && q.patience > timeout
 }
 
 // outcomeHeader says of a 504 that a write may have taken effect.
@@ -106,7 +195,7 @@ func (q call) request(ctx context.Context, s *server) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", jsonType)
+	req.Header.Set("Accept", cmp.Or(q.accept, jsonType))
 	if q.body != nil {
 		req.Header.Set("Content-Type", q.contentType())
 	}
@@ -139,7 +228,14 @@ func (q call) elsewhere(refused *StatusError) bool {
 	if q.consul && refused.Status == http.StatusInternalServerError {
 		return q.unavailable(refused)
 	}
-	return refused.elsewhere()
+	return refused.elsewhere() || q.gated(refused)
+}
+
+// gated says that a stock Eureka server keeps its lists back, because it has not copied those of its peers
+// yet (com.netflix.eureka.registry.PeerAwareInstanceRegistryImpl.shouldAllowAccess). A delta is refused
+// like that where the whole list is to be fetched, so that one is an answer.
+func (q call) gated(refused *StatusError) bool {
+	return q.eureka && q.method == http.MethodGet && refused.Status == http.StatusForbidden && q.operation() != "delta"
 }
 
 // mayHaveWritten says whether a write may have taken effect although this came back.
@@ -173,7 +269,16 @@ func (a answer) refusal() *StatusError {
 	if a.status < 300 {
 		return nil
 	}
-	return &StatusError{Server: a.server, Status: a.status, Message: a.message()}
+	return &StatusError{Server: a.server, Status: a.status, Message: a.message(), retryAfter: seconds(a.header.Get("Retry-After"))}
+}
+
+// seconds reads Retry-After; 0: there is none, or it is a date.
+func seconds(text string) time.Duration {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
 }
 
 // message is what the server says: the error of Rollcall's own API, or the beginning of a text.

@@ -87,7 +87,7 @@ func BearerAuth(token func(ctx context.Context) (string, error)) Auth {
 func (c Config) Validate() error {
 	var errs []error
 	if len(c.Servers) == 0 && c.Source == nil {
-		errs = append(errs, errors.New("no server is given; give a URL such as http://127.0.0.1:8761"))
+		errs = append(errs, errNoServer)
 	}
 	for _, s := range c.Servers {
 		if _, err := parseServer(s); err != nil {

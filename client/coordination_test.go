@@ -93,7 +93,7 @@ func TestWhatIsNotThereIsSaidInItsOwnWay(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, ErrNoSession)
 		}
 	}
-	gone := servers{"a": cutOff, "b": always(404, "")}.client(t, "a", "b")
+	gone := servers{"a": cutOff, "b": always(404, `{"error":"no such session"}`)}.client(t, "a", "b")
 	if err := gone.DestroySession(t.Context(), "s1"); err != nil {
 		t.Errorf("a session that an earlier try may have ended: %v, want success", err)
 	}

@@ -1,10 +1,12 @@
 package client
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 )
 
 // Errors that a caller can act on.
@@ -44,6 +46,8 @@ type StatusError struct {
 	Server  string // base URL of who answered
 	Status  int    // of HTTP
 	Message string // what the server says about it; may be empty
+
+	retryAfter time.Duration // when the server wants to be asked again; 0: it does not say
 }
 
 // Error names server, status and the server's words.
@@ -57,20 +61,25 @@ func (e *StatusError) Error() string {
 
 // elsewhere says whether another server may do better.
 func (e *StatusError) elsewhere() bool {
-	switch e.Status {
-	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
+	if e.Status == http.StatusNotImplemented {
+		return false // all servers of a cluster are of one mode
 	}
-	return false
+	return e.Status >= 300 && e.Status < 400 || e.Status >= 500
 }
 
 // mayHaveWritten says whether a write may have taken effect although this came back. A 503 says that
-// nothing was done, and without a connection nothing was sent.
+// nothing was done, a server that is not Rollcall cannot have done it, and without a connection nothing was
+// sent. A redirect says nothing: stock servers that are not UP answer 307 and do what was asked
+// (com.netflix.eureka.StatusFilter).
 func mayHaveWritten(err error) bool {
 	var status *StatusError
 	if errors.As(err, &status) {
 		return status.Status != http.StatusServiceUnavailable
 	}
+	if errors.As(err, new(unsent)) || errors.Is(err, ErrNeedsRollcall) {
+		return false
+	}
 	var op *net.OpError
-	return !errors.As(err, &op) || op.Op != "dial"
+	var certificate *tls.CertificateVerificationError
+	return !(errors.As(err, &op) && op.Op == "dial" || errors.As(err, &certificate))
 }

@@ -38,7 +38,7 @@ func TestAnEntryIsReadWithItsToken(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) || sent.line != "GET /v1/kv/a%2Fb" {
 		t.Errorf("%s: got %+v, %v, want %+v", sent.line, got, err, want)
 	}
-	if _, err := (servers{"a": always(404, "")}).client(t, "a").KV().Get(t.Context(), "a"); !errors.Is(err, ErrNoKey) {
+	if _, err := (servers{"a": always(404, "", "X-Consul-Index", "7")}).client(t, "a").KV().Get(t.Context(), "a"); !errors.Is(err, ErrNoKey) {
 		t.Errorf("of no key: %v, want %v", err, ErrNoKey)
 	}
 }
@@ -55,7 +55,7 @@ func TestAReadOfKeysAsksForItsConsistency(t *testing.T) {
 }
 
 func TestAbsentKeysAreAnEmptyList(t *testing.T) {
-	c := servers{"a": always(404, "")}.client(t, "a")
+	c := servers{"a": always(404, "", "X-Consul-Index", "7")}.client(t, "a")
 	if entries, err := c.KV().List(t.Context(), "a"); err != nil || len(entries) != 0 {
 		t.Errorf("List: %v, %v, want none", entries, err)
 	}

@@ -68,7 +68,7 @@ func (c *Client) Close(ctx context.Context) error {
 	err := together(parts, func(p part) error { return p.stop(ctx) })
 	c.result = errors.Join(err, together(parts, func(p part) error { return p.leave(ctx) }))
 	c.end(ErrClosed)
-	c.http.CloseIdleConnections()
+	c.endHTTP()
 	c.metrics.close()
 	return c.result
 }

@@ -108,7 +108,7 @@ func TestALockThatCannotBeRenewedIsLostOneTTLAfterTheLastRenewalWasSent(t *testi
 		{name: "servers are silent", refuse: silent, want: 20 * time.Second, says: errNotRenewed},
 		{name: "no leader is there", refuse: always(503, ""), want: 20 * time.Second, says: errNotRenewed},
 		{name: "nobody knows the outcome", refuse: always(504, "", "X-Rollcall-Outcome", "unknown"), want: 20 * time.Second, says: errNotRenewed},
-		{name: "the session is gone", refuse: always(404, ""), want: 10 * time.Second, says: ErrNoSession},
+		{name: "the session is gone", refuse: always(404, `{"error":"no such session"}`), want: 10 * time.Second, says: ErrNoSession},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

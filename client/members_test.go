@@ -21,9 +21,9 @@ func TestRemoveMemberSaysWhatBecameOfTheNode(t *testing.T) {
 		{name: "refused everywhere", first: always(503, `{"error":"only n3 would be left"}`), second: always(503, ""), says: "503 Service Unavailable: only n3 would be left"},
 		{name: "not offered", first: always(501, `{"error":"ask a node in mode cp"}`), second: always(200, ""), says: "501 Not Implemented: ask a node in mode cp"},
 		{name: "the server does not know", first: unknown, second: always(200, ""), want: ErrUnknownOutcome},
-		{name: "cut off, gone elsewhere", first: cutOff, second: always(404, "")},
+		{name: "cut off, gone elsewhere", first: cutOff, second: always(404, `{"error":"no such node"}`)},
 		{name: "cut off, nobody elsewhere", first: cutOff, second: unreachable, want: ErrUnknownOutcome},
-		{name: "nobody there, no such node elsewhere", first: unreachable, second: always(404, ""), want: ErrUnknownMember},
+		{name: "nobody there, no such node elsewhere", first: unreachable, second: always(404, `{"error":"no such node"}`), want: ErrUnknownMember},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := servers{"a": tc.first, "b": tc.second}.client(t, "a", "b").RemoveMember(t.Context(), "n1")

@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,7 +13,7 @@ type metrics struct {
 	registerer    prometheus.Registerer // nil: nobody reads them
 	client        *Client
 	requests      *prometheus.HistogramVec // seconds, by operation and outcome
-	quarantined   prometheus.Gauge
+	quarantined   prometheus.GaugeFunc
 	heartbeats    *prometheus.CounterVec // by outcome: ok, not_found, failed
 	registrations *prometheus.CounterVec // by reason (first, not_found, changed) and outcome (ok, failed)
 	limited       prometheus.Counter     // on-demand updates that had to wait for a token
@@ -46,22 +47,28 @@ func newMetrics(r prometheus.Registerer, c *Client) (*metrics, error) {
 		registerer: r,
 		client:     c,
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "rollcall_client_request_seconds", Help: "Tries at one server.",
+			Name: "rollcall_client_request_duration_seconds", Help: "Time that one try at one server took, by operation and outcome.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"operation", "outcome"}),
-		quarantined:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_client_servers_quarantined", Help: "Servers that are asked last because they gave no answer."}),
+		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "rollcall_client_servers_quarantined", Help: "Servers that are asked last because they gave no answer.",
+		}),
 		heartbeats:    counter("heartbeats_total", "Heartbeats, by outcome.", "outcome"),
 		registrations: counter("registrations_total", "Registrations sent, by reason and outcome.", "reason", "outcome"),
-		limited:       prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_client_limited_updates_total", Help: "On-demand updates that had to wait for a token."}),
-		refreshes:     counter("refreshes_total", "Refreshes of the list of instances, by kind and outcome.", "kind", "outcome"),
-		guarded:       prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_client_guarded_lists_total", Help: "Full answers that lacked too many instances to be taken at their word."}),
-		lost:          counter("lost_total", "Sessions, locks and permits that were lost, by kind.", "kind"),
+		limited: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rollcall_client_limited_updates_total", Help: "On-demand updates that had to wait for a token.",
+		}),
+		refreshes: counter("refreshes_total", "Refreshes of the list of instances, by kind and outcome.", "kind", "outcome"),
+		guarded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rollcall_client_guarded_lists_total", Help: "Full answers that lacked too many instances to be taken at their word.",
+		}),
+		lost: counter("lost_total", "Sessions, locks and permits that were lost, by kind.", "kind"),
 	}
 	if r == nil {
 		return m, nil
 	}
 	if err := r.Register(m); err != nil {
-		return nil, fmt.Errorf("register the metrics: %w; a second client needs prometheus.WrapRegistererWith", err)
+		return nil, fmt.Errorf("register the metrics: %w; clients of one process need prometheus.WrapRegistererWith, each with its value of one label", err)
 	}
 	return m, nil
 }
@@ -96,13 +103,50 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	for _, c := range m.all() {
 		c.Collect(to)
 	}
-	m.client.mu.Lock()
-	defer m.client.mu.Unlock()
-	for p := range m.client.parts {
+	for of, r := range m.readings() {
+		to <- prometheus.MustNewConstMetric(of.desc, prometheus.GaugeValue, r.value, r.labels...)
+	}
+}
+
+// series names a gauge of given labels.
+type series struct {
+	desc   *prometheus.Desc
+	labels string
+}
+
+type reading struct {
+	labels []string
+	value  float64
+}
+
+// readings asks all parts for their gauges. Of two that are of one series (two lists of one application)
+// the greater value is shown. With both the whole scrape would fail, as it would with what is no text.
+func (m *metrics) readings() map[series]reading {
+	all := make(map[series]reading)
+	for _, g := range m.client.gaugers() {
+		g.gauges(func(d *prometheus.Desc, value float64, labels ...string) {
+			for i, l := range labels {
+				labels[i] = strings.ToValidUTF8(l, "\ufffd")
+			}
+			of := series{d, strings.Join(labels, "\xff")}
+			if known, ok := all[of]; !ok || value > known.value {
+				all[of] = reading{labels, value}
+			}
+		})
+	}
+	return all
+}
+
+// gaugers returns the parts that have gauges at this moment. They are asked without the client's lock,
+// for which they may be waiting with a lock of their own.
+func (l *lifecycle) gaugers() []gauger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []gauger
+	for p := range l.parts {
 		if g, ok := p.(gauger); ok {
-			g.gauges(func(d *prometheus.Desc, value float64, labels ...string) {
-				to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-			})
+			all = append(all, g)
 		}
 	}
+	return all
 }

@@ -73,7 +73,7 @@ func TestExplainReadsTheWholeDocument(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if _, err := (servers{"a": always(404, "")}).client(t, "a").Explain(t.Context(), key); !errors.Is(err, ErrNotRegistered) {
+	if _, err := (servers{"a": always(404, `{"error":"unknown"}`)}).client(t, "a").Explain(t.Context(), key); !errors.Is(err, ErrNotRegistered) {
 		t.Errorf("of a stranger: %v, want %v", err, ErrNotRegistered)
 	}
 }
@@ -177,7 +177,7 @@ func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndTheSettleTime(t *testin
 		{name: "one is of another cluster and joins", server: drained("x-12", "e-12"), took: settle + drainPoll},
 		{name: "one never does", server: drained("e-9"), took: time.Minute, says: "n2 (b) is at e-9, before e-10"},
 		{name: "one cannot be reached", server: drained(""), took: time.Minute, says: "n2 (b) is follower"},
-		{name: "an unknown instance", server: always(404, ""), says: "not registered"},
+		{name: "an unknown instance", server: always(404, `{"error":"unknown"}`), says: "not registered"},
 		{name: "a cluster without nodes", server: always(200, `{"index":"e-1"}`), took: time.Minute, says: "the cluster names no nodes"},
 		{name: "one lags for a second", server: drained("e-9", "e-9", "e-9", "e-9", "e-9", "e-10"), took: settle + 5*drainPoll},
 	} {

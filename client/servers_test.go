@@ -23,14 +23,14 @@ func (s servers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s[r.URL.Host](r)
 }
 
-// client returns a client for hosts of s, in this order.
+// client returns a client for hosts of s, which it asks in this order.
 func (s servers) client(t *testing.T, hosts ...string) *Client {
 	t.Helper()
 	var urls []string
 	for _, h := range hosts {
 		urls = append(urls, "http://"+h)
 	}
-	c, err := New(Config{Servers: urls, HTTPClient: &http.Client{Transport: s}})
+	c, err := New(Config{Servers: urls, InOrder: true, HTTPClient: &http.Client{Transport: s}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,160 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// lookup asks a ServerSource when a call needs it. It has no goroutine of its own.
+type lookup struct {
+	source  ServerSource
+	servers *serverList
+	timeout time.Duration
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	asked  time.Time // when the last answer came
+	flight *flight   // nil: nobody asks
+	failed bool      // the last answer was of no use
+}
+
+// flight is one question, for all calls that wait for its answer.
+type flight struct {
+	done chan struct{} // closed when err is set
+	err  error
+	gone bool // who asked went away, which says nothing of the source
+}
+
+// newLookup takes the given servers for an answer that came now.
+func newLookup(c Config, servers *serverList, timeout time.Duration, log *slog.Logger) *lookup {
+	if c.Source == nil {
+		return nil
+	}
+	return &lookup{source: c.Source, servers: servers, timeout: timeout, log: log, asked: time.Now()}
+}
+
+// candidates are whom to ask, the best first; there is at least one.
+func (c *Client) candidates(ctx context.Context) ([]*server, error) {
+	if c.lookup == nil {
+		return c.servers.order(), nil
+	}
+	if c.servers.empty() {
+		if err := c.lookup.ask(ctx); err != nil {
+			return nil, err
+		}
+	} else {
+		c.lookup.askIfDue(ctx)
+	}
+	return c.servers.order(), nil
+}
+
+// newcomers are servers that the source gives now that these ones gave no answer.
+func (c *Client) newcomers(ctx context.Context, asked []*server) []*server {
+	if c.lookup == nil || c.lookup.ask(ctx) != nil {
+		return nil
+	}
+	known := make(map[string]bool)
+	for _, s := range asked {
+		known[s.eureka] = true
+	}
+	var others []*server
+	for _, s := range c.servers.order() {
+		if !known[s.eureka] {
+			others = append(others, s)
+		}
+	}
+	return others
+}
+
+// askIfDue asks if the last answer is old, unless somebody does so already. What fails is logged, and
+// leaves the servers that are known.
+func (l *lookup) askIfDue(ctx context.Context) {
+	l.mu.Lock()
+	if l.flight != nil || time.Since(l.asked) < SourceInterval {
+		l.mu.Unlock()
+		return
+	}
+	f := l.takeOff()
+	l.mu.Unlock()
+	l.fly(ctx, f)
+}
+
+// ask asks, or waits for who does so already.
+func (l *lookup) ask(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		f := l.flight
+		if f == nil {
+			f = l.takeOff()
+			l.mu.Unlock()
+			l.fly(ctx, f)
+			return f.err
+		}
+		l.mu.Unlock()
+		select {
+		case <-f.done:
+			if !f.gone {
+				return f.err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the servers to be looked up: %w", context.Cause(ctx))
+		}
+	}
+}
+
+func (l *lookup) takeOff() *flight {
+	l.flight = &flight{done: make(chan struct{}), err: errSourcePanicked}
+	return l.flight
+}
+
+var errSourcePanicked = errors.New("the source of the servers panicked")
+
+// fly asks the source and lets everybody know, also when it panics.
+func (l *lookup) fly(ctx context.Context, f *flight) {
+	defer l.land(ctx, f)
+	bounded, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	urls, err := l.source(bounded)
+	if err == nil {
+		err = l.take(urls)
+	}
+	if err != nil {
+		err = fmt.Errorf("look up the servers: %w", err)
+	}
+	f.err = err
+}
+
+func (l *lookup) take(urls []string) error {
+	changed, err := l.servers.replace(urls)
+	if changed {
+		l.log.Info("the servers are others", "servers", l.servers.names())
+	}
+	return err
+}
+
+func (l *lookup) land(ctx context.Context, f *flight) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.gone = f.err != nil && ctx.Err() != nil
+	if !f.gone {
+		l.asked = time.Now()
+		l.report(f.err)
+	}
+	l.flight = nil
+	close(f.done)
+}
+
+// report logs changes between success and failure, not each failure.
+func (l *lookup) report(err error) {
+	switch {
+	case err != nil && !l.failed:
+		l.log.Warn("the servers could not be looked up, those that are known stay", "err", err)
+	case err == nil && l.failed:
+		l.log.Info("the servers could be looked up again")
+	}
+	l.failed = err != nil
+}
