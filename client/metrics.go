@@ -50,9 +50,9 @@ func newMetrics(r prometheus.Registerer, c *Client) (*metrics, error) {
 			Name: "rollcall_client_request_duration_seconds", Help: "Time that one try at one server took, by operation and outcome.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"operation", "outcome"}),
-		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{
+		quarantined: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "rollcall_client_servers_quarantined", Help: "Servers that are asked last because they gave no answer.",
-		}),
+		}, func() float64 { return float64(c.servers.quarantined()) }),
 		heartbeats:    counter("heartbeats_total", "Heartbeats, by outcome.", "outcome"),
 		registrations: counter("registrations_total", "Registrations sent, by reason and outcome.", "reason", "outcome"),
 		limited: prometheus.NewCounter(prometheus.CounterOpts{

@@ -144,6 +144,26 @@ func TestGaugesAreThoseOfTheParts(t *testing.T) {
 	want("rollcall_client_list_age_seconds{app=\"payments\"} 2\n")
 }
 
+func TestServersInQuarantineAreCounted(t *testing.T) {
+	r := prometheus.NewRegistry()
+	c, err := New(Config{Servers: []string{"http://a", "http://b"}, Registerer: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(n float64) {
+		t.Helper()
+		if got := testutil.ToFloat64(c.metrics.quarantined); got != n {
+			t.Errorf("%v servers are in quarantine, want %v", got, n)
+		}
+	}
+	want(0)
+	first := c.servers.order()[0]
+	c.servers.failed(first)
+	want(1)
+	c.servers.answered(first)
+	want(0)
+}
+
 func TestOfTwoPartsWithOneSeriesTheGreaterValueIsShown(t *testing.T) {
 	r := prometheus.NewRegistry()
 	c := measured(t, r)
