@@ -53,6 +53,45 @@ func Example() {
 	// Output: ORDERS UP 8080
 }
 
+// What a service of a cluster with three servers says: three statements to register, to discover, and to
+// run something in one process at a time.
+func ExampleClient() {
+	ctx := context.Background()
+
+	c, err := client.New(client.Config{Servers: []string{"http://10.0.0.1:8761", "http://10.0.0.2:8761", "http://10.0.0.3:8761"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+	self, err := c.StartRegistration(client.RegistrationConfig{Instance: client.NewInstance("orders", 8080)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Println(self.Instance().Key())
+
+	payments, err := c.StartDiscovery(client.DiscoveryConfig{App: "payments"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = payments.Ready(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	instances := payments.Snapshot().App("payments")
+	log.Println(len(instances))
+
+	lock, err := c.AcquireLock(ctx, client.LockOptions{Name: "report"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Release(ctx)
+	report, err := makeReport(lock.Context()) // ends when the lock is lost
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Println(len(report))
+}
+
 // Three servers, of which the first is down, an authority of one's own, a token with each request, and
 // a log of what happens in the background.
 func ExampleNew() {
@@ -78,6 +117,34 @@ func ExampleNew() {
 	status, err := c.Status(context.Background())
 	fmt.Println(status.Mode, err)
 	// Output: cp <nil>
+}
+
+// A client of servers that want certificates and tokens.
+func ExampleConfig() {
+	own, err := tls.LoadX509KeyPair("orders.crt", "orders.key")
+	if err != nil {
+		log.Fatal(err)
+	}
+	authorities := x509.NewCertPool()
+	if pem, err := os.ReadFile("ca.crt"); err != nil || !authorities.AppendCertsFromPEM(pem) {
+		log.Fatal("no authority in ca.crt: ", err)
+	}
+	token := func(context.Context) (string, error) {
+		text, err := os.ReadFile("/var/run/secrets/rollcall/token") // anew for each request
+		return string(text), err
+	}
+
+	c, err := client.New(client.Config{
+		Servers:    []string{"https://rollcall-1.internal:8761", "https://rollcall-2.internal:8761"},
+		TLS:        &tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{own}},
+		Auth:       client.BearerAuth(token),
+		Log:        slog.Default(),
+		Registerer: prometheus.DefaultRegisterer,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(context.Background())
 }
 
 // Servers that are looked up in DNS, again every five minutes and when none of them answers.
