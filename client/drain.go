@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -28,21 +27,18 @@ func (c *Client) Drain(ctx context.Context, key registry.Key, settle time.Durati
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	if err := c.awaitNodes(ctx, key, index); err != nil {
+	err = awaitAll(ctx, func(ctx context.Context) error { return c.behind(ctx, key, index) })
+	if err != nil {
 		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE, but not everywhere yet: %w", key, err)
 	}
-	if !wait(ctx, settle) {
-		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE everywhere, but clients may not have fetched it yet: %w", key, context.Cause(ctx))
-	}
-	return nil
+	return settleDown(ctx, key, settle)
 }
 
-// awaitNodes waits until every node shows that an instance is out of service, which was done by the
-// change of an index.
-func (c *Client) awaitNodes(ctx context.Context, key registry.Key, index string) error {
+// awaitAll waits until look finds nobody who does not show yet that an instance is out of service.
+func awaitAll(ctx context.Context, look func(context.Context) error) error {
 	var late error
 	for {
-		behind := c.behind(ctx, key, index)
+		behind := look(ctx)
 		if behind == nil || refused(behind) {
 			return behind
 		}
@@ -55,7 +51,15 @@ func (c *Client) awaitNodes(ctx context.Context, key registry.Key, index string)
 	}
 }
 
-// behind names the nodes that do not show yet what awaitNodes waits for; nil if all do.
+// settleDown waits for the time that clients need to fetch that an instance is out of service.
+func settleDown(ctx context.Context, key registry.Key, settle time.Duration) error {
+	if !wait(ctx, settle) {
+		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE everywhere, but clients may not have fetched it yet: %w", key, context.Cause(ctx))
+	}
+	return nil
+}
+
+// behind names the nodes that have not applied the change of an index yet; nil if all have.
 func (c *Client) behind(ctx context.Context, key registry.Key, index string) error {
 	status, err := c.Status(ctx)
 	if err != nil {
@@ -74,34 +78,38 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 			late = append(late, fmt.Sprintf("%s (%s) is at %s, before %s", n.ID, n.HTTP, n.Index, index))
 		}
 	}
-	switch {
-	case len(late) > 0:
-		return errors.New(strings.Join(late, ", "))
-	case len(status.Nodes) == 0:
-		return errors.New("the cluster names no nodes")
-	}
-	return nil
+	return lagging(late, len(status.Nodes))
 }
 
 // drained asks a node whether it knows of an instance's override, or does not show it at all. The
 // status itself says less: an instance that reports DOWN stays so.
 func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) error {
-	scheme, _, _ := strings.Cut(c.servers.order()[0].url, "://") // all nodes have the same
-	q := call{method: http.MethodGet, path: []string{"v1", "rollcall", "apps"}, query: url.Values{"app": {key.App}}}
-	a, err := c.try(ctx, &server{url: scheme + "://" + n.HTTP}, q)
-	var shown []Instance
-	if err == nil {
-		err = a.decode(&shown)
+	i, err := c.shownAt(ctx, n, key)
+	if err == nil && i != nil && i.Overridden != registry.OutOfService.String() {
+		err = fmt.Errorf("shows it as %s", i.Status)
 	}
+	return err
+}
+
+// shownAt is what a node shows of an instance by itself; nil: it does not list it.
+func (c *Client) shownAt(ctx context.Context, n NodeStatus, key registry.Key) (*Instance, error) {
+	known := c.servers.order()[0] // all nodes have the same scheme and users
+	scheme, _, _ := strings.Cut(known.url, "://")
+	q := call{method: http.MethodGet, path: []string{"v1", "rollcall", "apps"}, query: url.Values{"app": {key.App}, "consistency": {"stale"}}}
+	a, err := c.try(ctx, &server{url: scheme + "://" + n.HTTP, auth: known.auth}, q)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	var shown []Instance
+	if err := a.decode(&shown); err != nil {
+		return nil, err
 	}
 	for _, i := range shown {
-		if i.ID == key.ID && i.Overridden != registry.OutOfService.String() {
-			return fmt.Errorf("shows it as %s", i.Status)
+		if i.ID == key.ID {
+			return &i, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // reached says whether a node at one index has applied the change of another. Indexes of two epochs

@@ -2,9 +2,16 @@ package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/ratelimit"
 )
 
 // Defaults of a Registration, which are upstream's (eureka.appinfo.replicate.interval,
@@ -46,57 +53,104 @@ type RegistrationConfig struct {
 // is answered 404 if the cluster has an older one.
 type Registration struct {
 	client *Client
-	config RegistrationConfig
+	config RegistrationConfig // with defaults
+	key    registry.Key
+	log    *slog.Logger
+	bucket *ratelimit.Bucket // of updates on demand
+	rate   int64             // its tokens per minute
+	state  *registrationState
+
+	life    context.Context // of the loops; its cause is ErrClosed
+	end     context.CancelCauseFunc
+	stopped chan struct{}        // closed when the loops have ended
+	wake    chan struct{}        // the replicator has an update on demand
+	answers chan registry.Status // of Health
+	turn    turn                 // to register
+	asking  turn                 // to ask Health
+	leaving turn                 // to say farewell, never given back
+	left    chan struct{}        // closed when that is done
+	result  error                // of it
 }
 
 // StartRegistration starts to keep an instance registered, until Deregister or Client.Close. It does not
 // wait: Registered does. The error joins every mistake of the configuration.
 func (c *Client) StartRegistration(config RegistrationConfig) (*Registration, error) {
-	panic("not written")
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("start a registration: %w", err)
+	}
+	bucket, err := ratelimit.New(time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	r := newRegistration(c, config.withDefaults(), bucket)
+	if err := c.adopt(r); err != nil {
+		r.end(err)
+		return nil, fmt.Errorf("start a registration: %w", err)
+	}
+	var loops sync.WaitGroup
+	loops.Go(r.heartbeats)
+	loops.Go(r.replicate)
+	go func() {
+		loops.Wait()
+		close(r.stopped)
+	}()
+	return r, nil
+}
+
+func newRegistration(c *Client, config RegistrationConfig, bucket *ratelimit.Bucket) *Registration {
+	key := config.Instance.Key()
+	r := &Registration{
+		client: c, config: config, key: key,
+		log:    c.log.With("instance", key.String()),
+		bucket: bucket, rate: config.rate(),
+		state:   newRegistrationState(config.Instance),
+		stopped: make(chan struct{}), wake: make(chan struct{}, 1), answers: make(chan registry.Status),
+		turn: newTurn(), asking: newTurn(), leaving: newTurn(), left: make(chan struct{}),
+	}
+	r.life, r.end = context.WithCancelCause(c.life)
+	return r
 }
 
 // Registered waits until the cluster has taken the instance for the first time. The error is what keeps
 // it from doing so if no other try would change it (a *StatusError of 400, 401 or 403 for example; it is
 // tried again all the same), ErrClosed, or why ctx ended together with what failed last.
-func (r *Registration) Registered(ctx context.Context) error { panic("not written") }
+func (r *Registration) Registered(ctx context.Context) error {
+	for {
+		done, failure, next := r.state.outcome()
+		switch {
+		case done:
+			return nil
+		case r.life.Err() != nil:
+			return fmt.Errorf("wait until %s is registered: %w", r.key, context.Cause(r.life))
+		case refused(failure):
+			return failure
+		}
+		select {
+		case <-next:
+		case <-r.life.Done():
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s is registered: %w", r.key, errors.Join(context.Cause(ctx), failure))
+		}
+	}
+}
 
-// Instance is the instance as it is to be known, with the changes that may not have been told yet.
-func (r *Registration) Instance() *registry.Instance { panic("not written") }
+// Instance is the instance as it is to be known, with the changes that may not have been told yet. It
+// must not be changed.
+func (r *Registration) Instance() *registry.Instance { return r.state.newest() }
 
 // Interval is the time between two heartbeats: the instance's, unless the server clamped it.
-func (r *Registration) Interval() time.Duration { panic("not written") }
-
-// SetStatus changes the status, and ends a Drain. It says whether the cluster is told at once: if not,
-// the token bucket is empty, and it is told with whatever else changes meanwhile when a token comes
-// free.
-func (r *Registration) SetStatus(s registry.Status) (atOnce bool) { panic("not written") }
-
-// SetMetadata adds or replaces entries of the metadata. It returns what SetStatus returns.
-func (r *Registration) SetMetadata(entries ...registry.Pair) (atOnce bool) { panic("not written") }
-
-// DeleteMetadata removes entries of the metadata. It returns what SetStatus returns.
-func (r *Registration) DeleteMetadata(keys ...string) (atOnce bool) { panic("not written") }
+func (r *Registration) Interval() time.Duration { return r.state.times().interval }
 
 // LastHeartbeat is when the last heartbeat that the cluster took was sent, a registration included; the
 // zero Time if there was none.
-func (r *Registration) LastHeartbeat() time.Time { panic("not written") }
+func (r *Registration) LastHeartbeat() time.Time { return r.state.lastHeard() }
 
 // Healthy is nil while the cluster has heard of the instance within its lease's duration, and then says
 // for how long it has not, and why. It is meant for a liveness or readiness probe that wants to know of
 // it; a service that nobody hears of may serve all the same.
-func (r *Registration) Healthy() error { panic("not written") }
+func (r *Registration) Healthy() error { return r.state.health() }
 
-// Drain takes the instance out of service before its end: it reports OUT_OF_SERVICE, waits until every
-// server shows that, and then for the time that clients need to fetch it (settle; stock clients fetch
-// every 30 s, watching ones know at once). Heartbeats go on, and Health is not asked any more. It does
-// not cancel: Deregister or Client.Close does, afterwards.
-//
-// Every node of a Rollcall cluster is asked; of stock Eureka servers those that the client was given. A
-// server that does not answer keeps it waiting until ctx ends; the error then names it. The instance
-// stays OUT_OF_SERVICE in any case.
-func (r *Registration) Drain(ctx context.Context, settle time.Duration) error { panic("not written") }
-
-// Deregister ends the Registration: it stops the timers and cancels the instance, unless it was never
-// registered or is to Stay. Later calls return what the first returned. An instance that is not
-// registered any more is no error.
-func (r *Registration) Deregister(ctx context.Context) error { panic("not written") }
+// gauges implements gauger.
+func (r *Registration) gauges(emit func(d *prometheus.Desc, value float64, labels ...string)) {
+	emit(heartbeatAge, r.state.silence().Seconds(), r.key.App, r.key.ID)
+}

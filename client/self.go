@@ -1,9 +1,53 @@
 package client
 
-import "github.com/seed-20419f34/rollcall/fsm/registry"
+import (
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
 
 // NewInstance returns an instance of this machine: app listening on port, UP, with the lease that stock
 // clients ask for (30 s, 90 s), named HOST:app:PORT, with app in lower case as its VIP address. Host and
-// address are those of the machine: its name, and its first address that is not loopback. The caller may
-// change what it likes before it is registered.
-func NewInstance(app string, port uint16) *registry.Instance { panic("not written") }
+// address are those of the machine: its name (its address if it has none), and its first address that
+// is not loopback. Port 0: it does not listen. The caller may change what it likes before it is
+// registered.
+func NewInstance(app string, port uint16) *registry.Instance {
+	host, name := ownHost(), strings.ToLower(app)
+	return &registry.Instance{
+		InstanceID:      host + ":" + name + ":" + strconv.Itoa(int(port)),
+		HostName:        host,
+		App:             strings.ToUpper(app),
+		IPAddr:          ownIP(),
+		Status:          registry.Up,
+		Port:            registry.Port{Number: port, Enabled: port != 0},
+		DataCenter:      registry.DataCenter{Name: registry.MyOwn},
+		RenewalInterval: registry.DefaultRenewalInterval,
+		Duration:        registry.DefaultDuration,
+		VIP:             name,
+	}
+}
+
+func ownHost() string {
+	if host, err := os.Hostname(); err == nil && host != "" {
+		return host
+	}
+	return ownIP()
+}
+
+// ownIP is the first address of this machine that others may reach.
+func ownIP() string {
+	const nobodyElse = "127.0.0.1"
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nobodyElse
+	}
+	for _, a := range addrs {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
+			return ip.IP.String()
+		}
+	}
+	return nobodyElse
+}

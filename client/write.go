@@ -13,15 +13,21 @@ import (
 
 // Register adds an instance or replaces it, and starts its lease.
 func (c *Client) Register(ctx context.Context, instance *registry.Instance) error {
+	_, err := c.register(ctx, instance)
+	return err
+}
+
+// register is Register with the answer, which says more than that it was done; also of a refusal.
+func (c *Client) register(ctx context.Context, instance *registry.Instance) (answer, error) {
 	body := registration(instance)
 	a, err := c.do(ctx, call{method: http.MethodPost, eureka: true, path: appPath(instance.App), body: body, write: true})
 	if err != nil {
-		return fmt.Errorf("register %s: %w", instance.Key(), err)
+		return a, fmt.Errorf("register %s: %w", instance.Key(), err)
 	}
 	if refusal := a.refusal(); refusal != nil {
-		return fmt.Errorf("register %s: %w", instance.Key(), refusal)
+		return a, fmt.Errorf("register %s: %w", instance.Key(), refusal)
 	}
-	return nil
+	return a, nil
 }
 
 // registration is the body that registers an instance: the document of a lease that has no times yet.

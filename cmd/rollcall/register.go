@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,11 +51,25 @@ func newRegisterCommand() *cobra.Command {
 	return cmd
 }
 
-// keepAlive renews the instance until ctx ends, which cancels it.
+// farewell bounds the cancel at the end of --heartbeat, all servers together.
+const farewell = 10 * time.Second
+
+// keepAlive keeps the instance registered until ctx ends, which cancels it. A first registration that
+// the cluster refuses as malformed or forbidden ends it at once.
 func keepAlive(ctx context.Context, cl *client.Client, instance *registry.Instance, out io.Writer) error {
-	if err := cl.Heartbeat(ctx, instance); err != nil {
+	r, err := cl.StartRegistration(client.RegistrationConfig{Instance: instance})
+	if err != nil {
+		return usageError{err}
+	}
+	registered := r.Registered(ctx)
+	if registered == nil {
+		<-ctx.Done()
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if err := errors.Join(registered, r.Deregister(bounded)); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "canceled %s\n", instance.Key())
+	_, err = fmt.Fprintf(out, "canceled %s\n", instance.Key())
 	return err
 }

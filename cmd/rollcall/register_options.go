@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -46,35 +44,21 @@ func (o *registerOptions) instance(app string) (*registry.Instance, error) {
 	status, err := parseStatus("--status", o.status)
 	lease, err2 := seconds("--lease", o.lease)
 	interval, err3 := seconds("--interval", o.interval)
-	host, err4 := o.hostName()
-	if err := errors.Join(err, err2, err3, err4); err != nil {
+	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, err
 	}
-	return &registry.Instance{
-		InstanceID:      cmp.Or(o.id, host+":"+strings.ToLower(app)+":"+strconv.Itoa(int(o.port))),
-		HostName:        host,
-		App:             strings.ToUpper(app),
-		IPAddr:          cmp.Or(o.ip, ownIP()),
-		Status:          status,
-		Port:            registry.Port{Number: o.port, Enabled: o.port != 0},
-		DataCenter:      registry.DataCenter{Name: registry.MyOwn},
-		RenewalInterval: interval,
-		Duration:        lease,
-		Metadata:        pairs(o.meta),
-		VIP:             cmp.Or(o.vip, strings.ToLower(app)),
-		LastDirty:       time.Now().UnixMilli(),
-	}, nil
-}
-
-func (o *registerOptions) hostName() (string, error) {
+	i := client.NewInstance(app, o.port)
 	if o.host != "" {
-		return o.host, nil
+		i.InstanceID = o.host + strings.TrimPrefix(i.InstanceID, i.HostName)
+		i.HostName = o.host
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("--host: not given, and this machine's name is unknown: %w", err)
-	}
-	return host, nil
+	i.InstanceID = cmp.Or(o.id, i.InstanceID)
+	i.IPAddr = cmp.Or(o.ip, i.IPAddr)
+	i.VIP = cmp.Or(o.vip, i.VIP)
+	i.Status, i.Duration, i.RenewalInterval = status, lease, interval
+	i.Metadata = pairs(o.meta)
+	i.LastDirty = time.Now().UnixMilli()
+	return i, nil
 }
 
 func parseStatus(name, word string) (registry.Status, error) {
@@ -99,18 +83,4 @@ func pairs(m map[string]string) []registry.Pair {
 		list = append(list, registry.Pair{Key: k, Value: m[k]})
 	}
 	return list
-}
-
-// ownIP is the first address of this machine that others may reach, as a default for the command line.
-func ownIP() string {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return "127.0.0.1"
-	}
-	for _, a := range addrs {
-		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
-			return ip.IP.String()
-		}
-	}
-	return "127.0.0.1"
 }

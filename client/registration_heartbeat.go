@@ -1,0 +1,95 @@
+package client
+
+import (
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// heartbeats is the first of a Registration's loops: it registers the instance, and renews its lease
+// once per interval from when the last renewal was sent.
+func (r *Registration) heartbeats() {
+	trouble := trouble{log: r.log, what: "heartbeat"}
+	for failures := 0; ; {
+		sent := time.Now()
+		err := r.beat()
+		if r.life.Err() != nil {
+			return
+		}
+		trouble.report(err)
+		pause := time.Until(sent.Add(r.Interval()))
+		if failures++; err == nil {
+			failures = 0
+		} else {
+			pause = beatPause(r.Interval(), failures)
+		}
+		if !wait(r.life, pause) {
+			return
+		}
+	}
+}
+
+// beatPause is the time until the next try after so many failures of a heartbeat or registration: at
+// most a tenth of the interval, and twice as much after each failure, up to the whole interval; at
+// random in the upper half of that, so that the instances that failed together do not come back
+// together.
+//
+// A lease of three intervals, the usual one, has two left when its first heartbeat fails. In these there
+// are four tries at least. Upstream's back-off, which doubles the interval itself up to ten of them
+// (com.netflix.discovery.TimedSupervisorTask), would try once, and lose leases in an outage that is
+// much shorter than they are.
+func beatPause(interval time.Duration, failures int) time.Duration {
+	longest := min(interval/10<<min(failures-1, 4), interval)
+	return longest/2 + rand.N(longest/2)
+}
+
+// beat does what is due: the first registration, or a renewal, which says the newest state's version. A
+// cluster that knows nothing or something older answers 404, and is told.
+func (r *Registration) beat() error {
+	dirty, told := r.state.version()
+	if told == nil {
+		return r.register(r.life, whyFirst, r.state.first)
+	}
+	sent := time.Now()
+	err := r.client.Renew(r.life, r.key, dirty)
+	r.client.metrics.heartbeats.WithLabelValues(beatOutcome(err)).Inc()
+	switch {
+	case err == nil:
+		r.state.renewed(sent)
+	case errors.Is(err, ErrNotRegistered):
+		return r.register(r.life, whyNotFound, func() []*registry.Instance { return r.state.missed(dirty, told) })
+	default:
+		r.state.unheard(err)
+	}
+	return err
+}
+
+func beatOutcome(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrNotRegistered):
+		return "not_found"
+	}
+	return "failed"
+}
+
+// trouble logs changes between success and failure, not each failure. It belongs to one goroutine.
+type trouble struct {
+	log     *slog.Logger
+	what    string
+	failing bool
+}
+
+func (t *trouble) report(err error) {
+	switch failing := err != nil; {
+	case failing && !t.failing:
+		t.log.Warn("cannot reach the cluster's registry, trying again", "what", t.what, "err", err)
+	case !failing && t.failing:
+		t.log.Info("the cluster's registry can be reached again", "what", t.what)
+	}
+	t.failing = err != nil
+}

@@ -1,0 +1,111 @@
+package client
+
+import (
+	"runtime/debug"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// replicate is the second loop of a Registration, upstream's InstanceInfoReplicator: it registers what
+// has changed, at its checks and on demand.
+//
+// A check asks Health first, in a goroutine of its own, and goes on when that has answered. If Health is
+// still busy with the one before, the check does without it.
+func (r *Registration) replicate() {
+	trouble := trouble{log: r.log, what: "update"}
+	check, token := time.NewTimer(r.config.ReplicationDelay), newStoppedTimer()
+	defer check.Stop()
+	defer token.Stop()
+	for {
+		next := r.config.ReplicationInterval
+		select {
+		case <-r.life.Done():
+			return
+		case <-check.C:
+			check.Reset(next)
+			if !r.askHealth() {
+				trouble.report(r.update())
+			}
+		case status := <-r.answers:
+			r.state.judge(status)
+			trouble.report(r.update())
+		case <-r.wake:
+			if demanded, waiting := r.state.demand(); demanded {
+				trouble.report(r.update())
+				check.Reset(next)
+			} else if waiting {
+				token.Reset(r.bucket.Wait(r.config.ReplicationBurst, r.rate))
+			}
+		case <-token.C:
+			r.redeem()
+		}
+	}
+}
+
+// update registers what has changed, with all that waits for a token.
+func (r *Registration) update() error {
+	r.state.satisfy()
+	return r.register(r.life, whyChanged, r.state.changed)
+}
+
+// announce has a change told on demand: at once if there is a token, else when one comes free.
+func (r *Registration) announce() (atOnce bool) {
+	if r.life.Err() != nil {
+		return false
+	}
+	atOnce = r.bucket.Acquire(r.config.ReplicationBurst, r.rate)
+	if !atOnce {
+		r.client.metrics.limited.Inc()
+	}
+	r.want(atOnce)
+	return atOnce
+}
+
+// redeem takes the token that is due. If somebody was faster, the loop waits for the next one.
+func (r *Registration) redeem() {
+	if _, waiting := r.state.demand(); waiting {
+		r.want(r.bucket.Acquire(r.config.ReplicationBurst, r.rate))
+	}
+}
+
+func (r *Registration) want(atOnce bool) {
+	r.state.want(atOnce)
+	select {
+	case r.wake <- struct{}{}:
+	default: // it looks anyway
+	}
+}
+
+// askHealth lets Health say the status for the next check; false: it is not to be asked, or has not
+// answered yet.
+func (r *Registration) askHealth() bool {
+	if r.config.Health == nil || r.state.drains() || !r.asking.try() {
+		return false
+	}
+	go func() { // its owner is who has the turn, for which leave waits
+		defer r.asking.give()
+		select {
+		case r.answers <- r.health():
+		case <-r.life.Done():
+		}
+	}()
+	return true
+}
+
+// health calls the callback. A panic counts as DOWN.
+func (r *Registration) health() (status registry.Status) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("the health callback panicked, so the instance is DOWN", "panic", p, "stack", string(debug.Stack()))
+			status = registry.Down
+		}
+	}()
+	return r.config.Health(r.life, r.state.newest().Status)
+}
+
+func newStoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}

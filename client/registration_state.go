@@ -1,0 +1,230 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// registrationState is what is to be told of an instance, and what the cluster has been told. Safe for
+// concurrent use; it sends nothing.
+type registrationState struct {
+	started time.Time
+
+	mu       sync.Mutex
+	instance *registry.Instance // as it is to be known; replaced with each change, never changed
+	told     *registry.Instance // what the cluster took last; nil: nothing yet
+	gone     bool               // the cluster may have no such instance: nothing that was sent can have taken effect
+	maybe    statuses           // which the cluster may have it under
+	lease    leaseTimes
+	heard    time.Time // when the last heartbeat was sent that the cluster took
+	failure  error     // of the last try; nil: it went well
+	tries    chan struct{}
+	// drain is alive while the instance drains; nil: it does not.
+	drain    context.Context
+	endDrain context.CancelCauseFunc
+	// demanded: an update that has its token is to run. waiting: one that has not, is.
+	demanded, waiting bool
+}
+
+func newRegistrationState(i *registry.Instance) *registrationState {
+	s := &registrationState{started: time.Now(), instance: i, gone: true, lease: leaseOf(i, ""), tries: make(chan struct{})}
+	if i.LastDirty == 0 {
+		s.change(func(*registry.Instance) {})
+	}
+	return s
+}
+
+// change makes another state of the instance, newer than what is known of it. The caller has the mutex,
+// or nobody else knows the state yet.
+func (s *registrationState) change(how func(i *registry.Instance)) {
+	changed := *s.instance
+	how(&changed)
+	changed.LastDirty = max(time.Now().UnixMilli(), s.instance.LastDirty+1)
+	s.instance = &changed
+}
+
+// version is what a renewal says: the newest lastDirtyTimestamp, told or not; and who was told last.
+func (s *registrationState) version() (dirty int64, told *registry.Instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.instance.LastDirty, s.told
+}
+
+func (s *registrationState) newest() *registry.Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.instance
+}
+
+func (s *registrationState) times() leaseTimes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lease
+}
+
+// first is what to register if nothing was yet.
+func (s *registrationState) first() []*registry.Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told != nil {
+		return nil
+	}
+	return s.steps()
+}
+
+// changed is what to register if there is anything that the cluster was not told.
+func (s *registrationState) changed() []*registry.Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told != nil && s.told.LastDirty >= s.instance.LastDirty {
+		return nil
+	}
+	return s.steps()
+}
+
+// missed is what to register after the cluster did not find the instance in the version of a renewal,
+// which was sent when told was the last that it took: the newest state, as a new one. If a registration
+// of that version was taken meanwhile, it is found now.
+func (s *registrationState) missed(dirty int64, told *registry.Instance) []*registry.Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told != told && s.told.LastDirty >= dirty {
+		return nil
+	}
+	s.change(func(*registry.Instance) {})
+	return s.steps()
+}
+
+// steps is the newest state, and before it what has to be registered so that it takes effect: a cluster
+// keeps an instance UP that registers itself as OUT_OF_SERVICE, and the other way round (upstream's
+// com.netflix.eureka.registry.rule.LeaseExistsRule), unless it was STARTING in between.
+func (s *registrationState) steps() []*registry.Instance {
+	if !s.maybe.bar(s.instance.Status) {
+		return []*registry.Instance{s.instance}
+	}
+	wanted := s.instance.Status
+	s.change(func(i *registry.Instance) { i.Status = registry.Starting })
+	between := s.instance
+	s.change(func(i *registry.Instance) { i.Status = wanted })
+	return []*registry.Instance{between, s.instance}
+}
+
+// registered notes that the cluster took a registration.
+func (s *registrationState) registered(i *registry.Instance, sent time.Time, lease leaseTimes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told, s.gone, s.lease = i, false, lease
+	s.maybe = statuses(0).with(i.Status)
+	s.heardAt(sent)
+}
+
+// renewed notes that the cluster took a heartbeat.
+func (s *registrationState) renewed(sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heardAt(sent)
+}
+
+func (s *registrationState) heardAt(sent time.Time) {
+	if sent.After(s.heard) {
+		s.heard = sent
+	}
+	s.failed(nil)
+}
+
+// unregistered notes that a registration failed; maybe: it may have taken effect all the same.
+func (s *registrationState) unregistered(i *registry.Instance, err error, maybe bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if maybe {
+		s.gone = false
+		s.maybe = s.maybe.with(i.Status)
+	}
+	s.failed(err)
+}
+
+// unheard notes that a heartbeat failed.
+func (s *registrationState) unheard(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed(err)
+}
+
+// failed ends a try, and lets those know who wait for its result.
+func (s *registrationState) failed(err error) {
+	s.failure = err
+	close(s.tries)
+	s.tries = make(chan struct{})
+}
+
+// outcome says whether the cluster ever took the instance, and else how the last try failed and what is
+// closed after the next one.
+func (s *registrationState) outcome() (done bool, failure error, next <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told != nil, s.failure, s.tries
+}
+
+// mayBeThere says that there may be something to cancel.
+func (s *registrationState) mayBeThere() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.gone
+}
+
+func (s *registrationState) lastHeard() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heard
+}
+
+// silence is how long the cluster has not heard of the instance: since the start if it never did.
+func (s *registrationState) silence() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.silent()
+}
+
+func (s *registrationState) silent() time.Duration {
+	if s.heard.IsZero() {
+		return time.Since(s.started)
+	}
+	return time.Since(s.heard)
+}
+
+// health is nil while the lease is alive as far as is known here.
+func (s *registrationState) health() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key, why := s.instance.Key(), cmp.Or(s.failure, errors.New("no answer yet"))
+	switch {
+	case s.heard.IsZero():
+		return fmt.Errorf("the cluster has not heard of %s in the %v since the start: %w", key, s.silent(), why)
+	case s.silent() > s.lease.duration:
+		return fmt.Errorf("the cluster has not heard of %s for %v, and its lease is %v: %w", key, s.silent(), s.lease.duration, why)
+	}
+	return nil
+}
+
+// statuses is a set of statuses.
+type statuses uint8
+
+func (s statuses) with(one registry.Status) statuses { return s | 1<<one }
+
+// bar says that an instance cannot get a status at once, because the cluster may have it under the
+// other one of the two that keep each other out.
+func (s statuses) bar(wanted registry.Status) bool {
+	switch wanted {
+	case registry.Up:
+		return s&statuses(0).with(registry.OutOfService) != 0
+	case registry.OutOfService:
+		return s&statuses(0).with(registry.Up) != 0
+	}
+	return false
+}
