@@ -1,0 +1,69 @@
+package client
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func withZone(zone string) func(*registry.Instance) {
+	return func(i *registry.Instance) { i.Metadata = []registry.Pair{{Key: "zone", Value: zone}} }
+}
+
+func TestZoneOfAnInstance(t *testing.T) {
+	amazon := func(zone string) func(*registry.Instance) {
+		return func(i *registry.Instance) {
+			i.DataCenter = registry.DataCenter{Name: registry.Amazon, Metadata: []registry.Pair{{Key: "availability-zone", Value: zone}}}
+		}
+	}
+	tests := []struct {
+		name   string
+		change []func(*registry.Instance)
+		want   string
+	}{
+		{"it says none", nil, ""},
+		{"in its metadata", []func(*registry.Instance){withZone("eu-1a")}, "eu-1a"},
+		{"Amazon's", []func(*registry.Instance){amazon("us-east-1c")}, "us-east-1c"},
+		{"its metadata counts more than Amazon's", []func(*registry.Instance){amazon("us-east-1c"), withZone("eu-1a")}, "eu-1a"},
+		{"an empty entry is none", []func(*registry.Instance){amazon("us-east-1c"), withZone("")}, "us-east-1c"},
+		{"another data center's metadata does not count", []func(*registry.Instance){amazon("us-east-1c"), func(i *registry.Instance) {
+			i.DataCenter.Name = registry.MyOwn
+		}}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := ZoneOf(listed("ORDERS", "1", tt.change...)); got != tt.want {
+				t.Errorf("zone %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestPreferZone(t *testing.T) {
+	a1, a2, b, none := listed("ORDERS", "1", withZone("a")), listed("ORDERS", "2", withZone("a")), listed("ORDERS", "3", withZone("b")), listed("ORDERS", "4")
+	tests := []struct {
+		name      string
+		zone      string
+		instances []*registry.Instance
+		want      []*registry.Instance
+	}{
+		{"those of the zone, in their order", "a", []*registry.Instance{a2, b, a1, none}, []*registry.Instance{a2, a1}},
+		{"in another case", "A", []*registry.Instance{a1, b}, []*registry.Instance{a1}},
+		{"all where the zone has none", "c", []*registry.Instance{a1, b, none}, []*registry.Instance{a1, b, none}},
+		{"all without a zone, not those without one", "", []*registry.Instance{a1, none}, []*registry.Instance{a1, none}},
+		{"all are in the zone", "a", []*registry.Instance{a1, a2}, []*registry.Instance{a1, a2}},
+		{"of none", "a", nil, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			given := slices.Clone(tt.instances)
+			if got := PreferZone(tt.zone, tt.instances); !slices.Equal(got, tt.want) {
+				t.Errorf("got %v, want %v", keysOf(slices.Values(got)), keysOf(slices.Values(tt.want)))
+			}
+			if !slices.Equal(given, tt.instances) {
+				t.Error("the list that was given was changed")
+			}
+		})
+	}
+}
