@@ -87,7 +87,7 @@ func (t *tour) visit(ctx context.Context, servers []*server) (answer, bool) {
 		}
 		t.maybe = t.maybe || t.call.write && t.call.mayHaveWritten(err)
 		t.errs = append(t.errs, err)
-		t.over = ctx.Err() != nil || errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrClosed) || errors.As(err, new(settled))
+		t.over = ctx.Err() != nil || errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrClosed) || errors.As(err, new(conclusive))
 		if t.over {
 			break
 		}
@@ -123,7 +123,7 @@ func (c *Client) try(ctx context.Context, s *server, q call) (answer, error) {
 func (c *Client) exchange(ctx context.Context, s *server, q call) (answer, error) {
 	ctx, patience := withPatience(ctx, cmp.Or(q.patience, c.timeout), c.timeout)
 	defer patience.stop()
-	resp, done, err := c.begin(ctx, s, q)
+	resp, done, err := c.open(ctx, s, q)
 	if err != nil {
 		return answer{}, err
 	}
@@ -142,7 +142,7 @@ func readAnswer(s *server, resp *http.Response, body io.Reader) (answer, error) 
 		return answer{}, fmt.Errorf("read the answer of %s: %w", s.url, err)
 	}
 	if len(text) > longestAnswer {
-		return answer{}, settled{fmt.Errorf("the answer of %s is longer than %d MiB", s.url, longestAnswer>>20)}
+		return answer{}, conclusive{fmt.Errorf("the answer of %s is longer than %d MiB", s.url, longestAnswer>>20)}
 	}
 	return answer{server: s.url, status: resp.StatusCode, header: resp.Header, body: text}, nil
 }
@@ -170,7 +170,7 @@ func (c *Client) noteFate(ctx context.Context, s *server, q call, err error) {
 	switch {
 	case err == nil:
 		c.servers.answered(s)
-	case errors.Is(err, ErrClosed), errors.As(err, new(settled)), q.interrupted(ctx, c.timeout):
+	case errors.Is(err, ErrClosed), errors.As(err, new(conclusive)), q.interrupted(ctx, c.timeout):
 	case errors.Is(err, ErrNeedsRollcall):
 		c.servers.unfit(s)
 	case errors.As(err, &refused) && (refused.Status == http.StatusServiceUnavailable || q.unavailable(refused)):

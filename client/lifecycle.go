@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // part is something that a client started, and that ends with it: a Registration, a Discovery, what is
@@ -50,6 +51,9 @@ func (l *lifecycle) drop(p part) {
 	delete(l.parts, p)
 }
 
+// closeGrace is what a part has left to return when ctx has ended.
+const closeGrace = 100 * time.Millisecond
+
 // Close ends what the client started, in this order: it stops all timers (heartbeats, replicators,
 // fetches, watches, renewals) and waits for their goroutines; unregisters what is registered, gives back
 // what is held and ends the sessions; closes the transport, which cuts off whatever call is under way
@@ -65,8 +69,9 @@ func (c *Client) Close(ctx context.Context) error {
 		return c.awaitClose(ctx)
 	}
 	defer close(c.closed)
-	err := together(parts, func(p part) error { return p.stop(ctx) })
-	c.result = errors.Join(err, together(parts, func(p part) error { return p.leave(ctx) }))
+	stopped, stopping := together(ctx, parts, part.stop)
+	_, leaving := together(ctx, stopped, part.leave)
+	c.result = errors.Join(stopping, leaving)
 	c.end(ErrClosed)
 	c.endHTTP()
 	c.metrics.close()
@@ -93,13 +98,30 @@ func (l *lifecycle) awaitClose(ctx context.Context) error {
 	}
 }
 
-// together does something with all parts at the same time, and joins what fails.
-func together(parts []part, do func(part) error) error {
-	errs := make([]error, len(parts))
-	var g sync.WaitGroup
-	for i, p := range parts {
-		g.Go(func() { errs[i] = do(p) })
+// together does something with all parts at the same time. It returns those that are done with it, and
+// joins what fails; it does not wait for a part that is caught in a function of its user after ctx has
+// ended.
+func together(ctx context.Context, parts []part, do func(part, context.Context) error) (done []part, err error) {
+	type result struct {
+		part part
+		err  error
 	}
-	g.Wait()
-	return errors.Join(errs...)
+	results := make(chan result, len(parts))
+	for _, p := range parts {
+		go func() { results <- result{p, do(p, ctx)} }()
+	}
+	ended, late := ctx.Done(), (<-chan time.Time)(nil)
+	var errs []error
+	for len(done) < len(parts) {
+		select {
+		case r := <-results:
+			done, errs = append(done, r.part), append(errs, r.err)
+		case <-ended:
+			ended, late = nil, time.After(closeGrace)
+		case <-late:
+			errs = append(errs, fmt.Errorf("%d of %d parts did not end: %w", len(parts)-len(done), len(parts), context.Cause(ctx)))
+			return done, errors.Join(errs...)
+		}
+	}
+	return done, errors.Join(errs...)
 }

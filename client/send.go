@@ -17,7 +17,7 @@ import (
 // counts in the metrics as soon as it begins.
 func (c *Client) send(ctx context.Context, s *server, q call) (resp *http.Response, done context.CancelFunc, err error) {
 	began := time.Now()
-	resp, done, err = c.begin(ctx, s, q)
+	resp, done, err = c.open(ctx, s, q)
 	status := 0
 	if err == nil {
 		status = resp.StatusCode
@@ -26,8 +26,8 @@ func (c *Client) send(ctx context.Context, s *server, q call) (resp *http.Respon
 	return resp, done, err
 }
 
-// begin is send that counts nowhere.
-func (c *Client) begin(ctx context.Context, s *server, q call) (*http.Response, context.CancelFunc, error) {
+// open is send that counts nowhere.
+func (c *Client) open(ctx context.Context, s *server, q call) (*http.Response, context.CancelFunc, error) {
 	if c.life.Err() != nil {
 		return nil, nil, unsent{fmt.Errorf("%s %s: %w", q.method, s.url, ErrClosed)}
 	}
@@ -55,10 +55,10 @@ func (c *Client) roundTrip(ctx context.Context, s *server, q call) (*http.Respon
 	connection := &connection{}
 	req, err := q.request(httptrace.WithClientTrace(ctx, connection.trace()), s)
 	if err != nil {
-		return nil, settled{unsent{err}}
+		return nil, conclusive{unsent{err}}
 	}
 	if err := s.sign(req, c.auth); err != nil {
-		return nil, settled{unsent{fmt.Errorf("sign a request of %s: %w", s.url, err)}}
+		return nil, conclusive{unsent{fmt.Errorf("sign a request of %s: %w", s.url, err)}}
 	}
 	resp, err := c.http.Do(req)
 	if err == nil {
@@ -118,8 +118,8 @@ type unsent struct{ error }
 // Unwrap returns what was wrong.
 func (u unsent) Unwrap() error { return u.error }
 
-// settled is an error that no other server would change.
-type settled struct{ error }
+// conclusive is an error that no other server would change.
+type conclusive struct{ error }
 
 // Unwrap returns what was wrong.
-func (s settled) Unwrap() error { return s.error }
+func (s conclusive) Unwrap() error { return s.error }

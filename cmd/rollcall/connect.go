@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"strings"
 
@@ -52,13 +51,14 @@ func (c *connection) open(log *slog.Logger) (*client.Client, error) {
 
 // client is open for commands that have no choice of output.
 func (c *connection) client(log *slog.Logger) (*client.Client, error) {
-	httpClient, err := c.httpClient()
+	trust, err := c.tls()
 	if err != nil {
 		return nil, usageError{err}
 	}
 	cl, err := client.New(client.Config{
 		Servers:     c.servers(os.Getenv(addrEnv)),
-		HTTPClient:  httpClient,
+		InOrder:     true,
+		TLS:         trust,
 		Consistency: c.consistency,
 		Log:         log,
 	})
@@ -79,7 +79,8 @@ func (c *connection) servers(env string) []string {
 	return servers
 }
 
-func (c *connection) httpClient() (*http.Client, error) {
+// tls is how servers are trusted, and how they know this client.
+func (c *connection) tls() (*tls.Config, error) {
 	if (c.cert == "") != (c.key == "") {
 		return nil, errors.New("--cert and --key belong together; give both or none")
 	}
@@ -98,7 +99,5 @@ func (c *connection) httpClient() (*http.Client, error) {
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = config
-	return &http.Client{Transport: transport}, nil
+	return config, nil
 }
