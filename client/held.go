@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
-	"sync"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
 // Held is a lock, or a permit of a semaphore, that this process holds. Safe for concurrent use. It
-// must be released.
+// must be released; Client.Close does it, too.
 //
 // A process that was paused for longer than the TTL holds nothing any more when it goes on, and
 // Context, Err and Valid say so at the first look: they compare the time, by the monotonic clock. (That
@@ -21,9 +17,10 @@ import (
 // under way after it; whoever must be sure hands Fence to what it writes to.
 type Held struct {
 	keeper   *keeper
+	permit   permit
+	protocol protocol
 	fence    kv.Fence
-	mu       sync.Mutex
-	released *error // the result of Release; nil: not released
+	ending   ending
 }
 
 // Fence is the acquisition: its Index is the token, which grows with each acquisition of the same name.
@@ -41,39 +38,65 @@ func (h *Held) Context() context.Context { return keptContext{h.keeper.ctx, h.ke
 func (h *Held) Valid() bool { return h.keeper.valid() }
 
 // Err is nil while the lock is held, and then says why it is not: ErrLost or ErrReleased.
-func (h *Held) Err() error {
-	if h.keeper.valid() {
-		return nil
-	}
-	return context.Cause(h.keeper.ctx)
-}
+func (h *Held) Err() error { return h.keeper.err() }
 
 // Release ends Context, gives the lock to the next in the queue and ends the session. It tries until ctx
-// ends, or until the lock would end by itself. What it returns first it returns always. ErrLost: the
-// lock was not held any more.
+// ends, or until the lock would end by itself. What it returns first it returns always; a later call
+// waits for the first, unless its own ctx ends before. ErrLost: the lock was not held any more.
 func (h *Held) Release(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.released == nil {
-		err := h.release(ctx)
-		h.released = &err
-	}
-	return *h.released
+	return h.ending.do(ctx, func() error {
+		defer h.keeper.client.drop(h)
+		if err := h.release(ctx); err != nil {
+			return fmt.Errorf("release %s: %w", h.permit, err)
+		}
+		return nil
+	})
 }
 
 func (h *Held) release(ctx context.Context) error {
-	remains := h.keeper.remains()
-	h.keeper.valid() // a lock that was lost stays lost
-	h.keeper.close(ErrReleased)
-	ctx, cancel := context.WithTimeout(ctx, max(remains, farewell))
+	ctx, cancel := context.WithTimeout(ctx, h.keeper.lasts())
 	defer cancel()
+	lost := h.keeper.close(ctx, ErrReleased)
 	err := h.giveBack(ctx)
 	h.endSession(ctx)
-	if lost := context.Cause(h.keeper.ctx); errors.Is(lost, ErrLost) {
-		err = lost
+	if lost != nil {
+		return lost
 	}
-	if err != nil {
-		return fmt.Errorf("release %s %q: %w", kindName(h.fence.Kind), h.fence.Name, err)
+	if errors.Is(err, ErrLost) {
+		h.keeper.countLost()
+	}
+	return err
+}
+
+// begin makes it a part of the client. The error says that it cannot be held.
+func (h *Held) begin() error {
+	var watch func(context.Context) error
+	if w, ok := h.protocol.(watched); ok {
+		watch = w.watch
+	}
+	if err := h.keeper.hold(kindName(h.permit.kind), watch); err != nil {
+		return err
+	}
+	return h.keeper.client.adopt(h)
+}
+
+// stop is the client's end.
+func (h *Held) stop(ctx context.Context) error {
+	h.keeper.finish(errReleasedByClose)
+	return h.keeper.await(ctx)
+}
+
+// leave gives back what was not lost, once it may.
+func (h *Held) leave(ctx context.Context) error {
+	if h.permit.until != nil {
+		select {
+		case <-h.permit.until:
+		case <-ctx.Done():
+			return fmt.Errorf("release %s: it is in use: %w", h.permit, context.Cause(ctx))
+		}
+	}
+	if err := h.Release(ctx); !errors.Is(err, ErrLost) {
+		return err
 	}
 	return nil
 }
@@ -82,13 +105,13 @@ func (h *Held) release(ctx context.Context) error {
 func (h *Held) giveBack(ctx context.Context) error {
 	repeated := false
 	for failures := 0; ; failures++ {
-		released, err := h.askRelease(ctx)
+		released, err := h.protocol.release(ctx, h.fence)
 		switch {
 		case err == nil && (released || repeated):
 			return nil
 		case err == nil:
 			return ErrLost
-		case refused(err) || offersNone(err):
+		case hopeless(err):
 			return err
 		}
 		repeated = repeated || errors.Is(err, ErrUnknownOutcome)
@@ -96,28 +119,6 @@ func (h *Held) giveBack(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// askRelease makes one request. Without a token it also leaves the queue.
-func (h *Held) askRelease(ctx context.Context) (bool, error) {
-	q := url.Values{"session": {h.keeper.session}}
-	if h.fence.Index != 0 {
-		q.Set("fence", strconv.FormatUint(uint64(h.fence.Index), 10))
-	}
-	a, err := h.keeper.client.do(ctx, call{method: http.MethodDelete, path: permitPath(h.fence.Kind, h.fence.Name), query: q, write: true})
-	if err != nil {
-		return false, err
-	}
-	if a.status == http.StatusNotFound {
-		return a.repeated, nil // the session has ended
-	}
-	var doc struct {
-		Released bool `json:"released"`
-	}
-	if err := a.decode(&doc); err != nil {
-		return false, err
-	}
-	return doc.Released || a.repeated, nil
 }
 
 // endSession ends the session, so that its name is not left behind until its TTL has passed.
@@ -133,8 +134,8 @@ func (h *Held) endSession(ctx context.Context) {
 func (h *Held) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	h.keeper.close(ErrReleased)
-	if _, err := h.askRelease(ctx); err != nil {
+	_ = h.keeper.close(ctx, ErrReleased) // it does not matter whether it was lost
+	if _, err := h.protocol.release(ctx, kv.Fence{}); err != nil {
 		h.keeper.client.log.Info("queue not left", "session", h.keeper.session, "err", err)
 	}
 	h.endSession(ctx)

@@ -17,9 +17,11 @@ type keeper struct {
 	ttl     time.Duration
 	ctx     context.Context // ends when the session is lost or closed; its cause says which
 	end     context.CancelCauseFunc
-	stopped chan struct{} // closed when run has returned
+	stopped chan struct{} // closed when run has returned, and tasks with it
+	tasks   sync.WaitGroup
 
 	mu       sync.Mutex
+	kind     string    // of what it holds: session, lock or semaphore; "": nothing yet
 	deadline time.Time // when the session is lost; it has a monotonic reading
 	server   string    // that answered last
 	// route ends when that server gave no answer: whatever else waits for it had better ask another one.
@@ -42,10 +44,18 @@ func (c *Client) keep(ctx context.Context, o SessionOptions) (*keeper, error) {
 	return k, nil
 }
 
-// run renews the session until it is lost or closed: every third of its TTL, and every tenth while that
-// fails.
+// run renews the session until it is lost or closed, and then waits for the tasks.
 func (k *keeper) run() {
 	defer close(k.stopped)
+	k.keepRenewing()
+	if errors.Is(context.Cause(k.ctx), ErrLost) {
+		k.countLost()
+	}
+	k.tasks.Wait()
+}
+
+// keepRenewing renews the session every third of its TTL, and every tenth while that fails.
+func (k *keeper) keepRenewing() {
 	failing := false
 	for pause := k.ttl / 3; k.sleep(pause); {
 		err := k.renew()
@@ -118,6 +128,13 @@ func (k *keeper) routed(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, func() { stop(); cancel() }
 }
 
+// within is ctx until the session is lost or closed; its cause says which.
+func (k *keeper) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(k.ctx, func() { cancel(context.Cause(k.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
 func (k *keeper) remains() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,10 +152,100 @@ func (k *keeper) valid() bool {
 	return k.ctx.Err() == nil
 }
 
-// close ends the renewals and waits for that. The session itself stays until its TTL has passed.
-func (k *keeper) close(cause error) {
+// err is nil while the session is kept, and then says why it is not.
+func (k *keeper) err() error {
+	if k.valid() {
+		return nil
+	}
+	return context.Cause(k.ctx)
+}
+
+// hold notes of what kind it is that is held from now on, and has watch tell why it is lost although the
+// session lasts; nil: that cannot be. The error says why the session is kept no more.
+func (k *keeper) hold(kind string, watch func(context.Context) error) error {
+	if err := k.err(); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ctx.Err() != nil {
+		return context.Cause(k.ctx) // run may not expect tasks any more
+	}
+	k.kind = kind
+	if watch == nil {
+		return nil
+	}
+	k.tasks.Go(func() {
+		if err := watch(k.ctx); err != nil {
+			k.end(fmt.Errorf("%w: %w", ErrLost, err))
+		}
+	})
+	return nil
+}
+
+// countLost counts what was held and is lost.
+func (k *keeper) countLost() {
+	k.mu.Lock()
+	kind := k.kind
+	k.mu.Unlock()
+	if kind != "" {
+		k.client.metrics.lost.WithLabelValues(kind).Inc()
+	}
+}
+
+// errReleasedByClose is why nothing is kept any more after Client.Close.
+var errReleasedByClose = fmt.Errorf("%w: the client was %w", ErrReleased, ErrClosed)
+
+// finish ends the renewals. A session that is lost stays lost. The session itself stays until its TTL has
+// passed.
+func (k *keeper) finish(cause error) {
+	k.valid()
 	k.end(cause)
-	<-k.stopped
+}
+
+// await waits for the end of its goroutines.
+func (k *keeper) await(ctx context.Context) error {
+	select {
+	case <-k.stopped:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the renewals of session %q to end: %w", k.session, context.Cause(ctx))
+	}
+}
+
+// close is finish and await. The error is how the session was lost before; nil: it was not.
+func (k *keeper) close(ctx context.Context, cause error) error {
+	k.finish(cause)
+	if err := k.await(ctx); err != nil {
+		k.client.log.Info("closed without its renewals", "err", err)
+	}
+	if lost := context.Cause(k.ctx); errors.Is(lost, ErrLost) {
+		return lost
+	}
+	return nil
+}
+
+// lasts is how long it is of use to tell the cluster that the session is given up: until it ends by itself.
+func (k *keeper) lasts() time.Duration { return max(k.remains(), farewell) }
+
+// destroy ends the session, and tries again while nobody knows the outcome. ErrLost: it had ended.
+func (k *keeper) destroy(ctx context.Context) error {
+	repeated := false
+	for failures := 0; ; failures++ {
+		err := k.client.DestroySession(ctx, k.session)
+		switch {
+		case err == nil, noSession(err) && repeated:
+			return nil
+		case noSession(err):
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		case hopeless(err):
+			return err
+		}
+		repeated = repeated || errors.Is(err, ErrUnknownOutcome)
+		if !wait(ctx, retryPause(failures)) {
+			return err
+		}
+	}
 }
 
 // keptContext is a keeper's context that looks at the clock whenever it is asked.

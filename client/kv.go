@@ -15,10 +15,13 @@ import (
 )
 
 // KV is the cluster's keys and values, on Consul's routes (/v1/kv). Safe for concurrent use.
-type KV struct{ client *Client }
+type KV struct {
+	client      *Client
+	consistency string // as Config.Consistency
+}
 
 // KV returns the cluster's keys and values.
-func (c *Client) KV() KV { return KV{c} }
+func (c *Client) KV() KV { return KV{client: c, consistency: c.consistency} }
 
 // Entry is a key's. The names of its members in JSON are Consul's.
 type Entry struct {
@@ -101,9 +104,9 @@ func (k KV) Keys(ctx context.Context, prefix, separator string) ([]string, error
 	return keys, nil
 }
 
-// read asks for a key, or for those that begin with it, at the client's consistency.
+// read asks for a key, or for those that begin with it.
 func (k KV) read(ctx context.Context, key string, query url.Values, patience time.Duration) (answer, error) {
-	switch k.client.consistency {
+	switch k.consistency {
 	case "stale":
 		query.Set("stale", "")
 	case "linearizable":

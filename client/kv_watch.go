@@ -41,6 +41,8 @@ type kvWatch struct {
 	query   url.Values
 	index   uint64 // of what was told last; 0: nothing was
 	failing bool
+	// routed, if not nil, ends a question whose server is not worth waiting for.
+	routed func(context.Context) (context.Context, context.CancelFunc)
 }
 
 func (w *kvWatch) run(ctx context.Context, each func([]Entry) error) error {
@@ -79,6 +81,11 @@ func (w *kvWatch) ask(ctx context.Context) ([]Entry, uint64, error) {
 		w.query.Set("index", strconv.FormatUint(w.index, 10))
 		w.query.Set("wait", blockFor.String())
 		patience += blockFor + blockFor/16
+	}
+	if w.routed != nil {
+		routed, cancel := w.routed(ctx)
+		defer cancel()
+		ctx = routed
 	}
 	a, err := w.kv.read(ctx, w.key, w.query, patience)
 	if err != nil {

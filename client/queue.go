@@ -1,0 +1,177 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+)
+
+// queueWait is how long one request waits in a lock's queue at most. Who asks again after that is the
+// queue's last, so it is as long as servers offer; who fell silent is found out by the renewals.
+const queueWait = 10 * time.Minute
+
+// queue is the protocol of Rollcall's own locks: the servers keep who waits in order.
+type queue struct {
+	keeper *keeper
+	permit permit
+}
+
+// take waits until the session has the permit, and returns its token. A request that is repeated
+// leaves the permit, or the place in the queue, where it is.
+func (q queue) take(ctx context.Context) (kv.Fence, error) {
+	ctx, cancel := q.keeper.within(ctx)
+	defer cancel()
+	index, err := q.wait(ctx)
+	return kv.Fence{Kind: q.permit.kind, Name: q.permit.Name, Index: index}, err
+}
+
+func (q queue) wait(ctx context.Context) (kv.Index, error) {
+	k, p := q.keeper, q.permit
+	if fence, done, err := q.peek(ctx); done || err != nil {
+		return fence, err
+	}
+	for failures := 0; ; {
+		started := time.Now()
+		a, err := q.ask(ctx, p.patience(ctx))
+		switch {
+		case err == nil && a.Acquired && k.valid():
+			return a.Fence, nil
+		case ctx.Err() != nil:
+			return 0, context.Cause(ctx)
+		case err == nil && p.Try:
+			return 0, a.refusal()
+		case err != nil && (p.Try || hopeless(err) || noSession(err)):
+			return 0, err
+		case err != nil:
+			k.client.log.Info("waiting was cut, trying again", kindName(p.kind), p.Name, "err", err)
+		case time.Since(started) >= time.Second:
+			failures = 0
+			continue // the server's time was up
+		}
+		if !wait(ctx, retryPause(failures)) {
+			return 0, context.Cause(ctx)
+		}
+		failures++
+	}
+}
+
+// patience is how long the next request is to wait.
+func (p permit) patience(ctx context.Context) time.Duration {
+	if p.Try {
+		return 0
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return queueWait
+	}
+	return min(queueWait, max(time.Until(deadline), time.Millisecond))
+}
+
+// peek tells the log who is in the way before the session joins the queue, if anybody reads that.
+func (q queue) peek(ctx context.Context) (fence kv.Index, acquired bool, err error) {
+	k, p := q.keeper, q.permit
+	if p.Try || !k.client.log.Enabled(ctx, slog.LevelInfo) {
+		return 0, false, nil
+	}
+	a, err := q.ask(ctx, 0)
+	switch {
+	case err != nil && hopeless(err):
+		return 0, false, err
+	case err != nil:
+		return 0, false, nil // the next request will say it
+	case a.Acquired:
+		return a.Fence, k.valid(), nil
+	}
+	k.client.log.Info("waiting", kindName(p.kind), p.Name, "held_by", a.holders())
+	return 0, false, nil
+}
+
+// acquisition is the answer to a request for a permit.
+type acquisition struct {
+	Acquired bool     `json:"acquired"`
+	Fence    kv.Index `json:"fence"`
+	Place    int      `json:"place"`
+	Limit    int      `json:"limit"`
+	Holders  []Holder `json:"holders"`
+}
+
+func (a acquisition) refusal() error { return notAcquired(a.holders()) }
+
+// holders names them by their values, or else by their sessions.
+func (a acquisition) holders() string {
+	var names []string
+	for _, h := range a.Holders {
+		names = append(names, cmp.Or(string(h.Value), h.Session))
+	}
+	return cmp.Or(strings.Join(names, ", "), "others, or nobody until a lock-delay is over")
+}
+
+func notAcquired(holders string) error {
+	return fmt.Errorf("%w: held by %s", ErrNotAcquired, holders)
+}
+
+// ask makes one request, which waits in the queue for a time; 0: it does not. A session that has the
+// permit already keeps it, so it may be repeated.
+func (q queue) ask(ctx context.Context, d time.Duration) (acquisition, error) {
+	k, p := q.keeper, q.permit
+	ctx, cancel := k.routed(ctx)
+	defer cancel()
+	query := url.Values{"session": {k.session}}
+	if p.kind == kv.Semaphore {
+		query.Set("limit", strconv.Itoa(p.limit))
+	}
+	if d > 0 {
+		query.Set("wait", d.String())
+	}
+	a, err := k.client.do(ctx, call{
+		method: http.MethodPut, path: permitPath(p.kind, p.Name), query: query, body: append([]byte{}, p.Value...), raw: true, write: true,
+		patience: d + k.client.timeout,
+	})
+	if err != nil {
+		return acquisition{}, err
+	}
+	switch a.status {
+	case http.StatusNotFound:
+		return acquisition{}, ErrNoSession
+	case http.StatusConflict:
+		return acquisition{}, fmt.Errorf("%w: %w", ErrLimit, a.refusal())
+	}
+	var got acquisition
+	return got, a.decode(&got)
+}
+
+func (q queue) release(ctx context.Context, fence kv.Fence) (bool, error) {
+	query := url.Values{"session": {q.keeper.session}}
+	if fence.Index != 0 {
+		query.Set("fence", fenceText(fence))
+	}
+	a, err := q.keeper.client.do(ctx, call{method: http.MethodDelete, path: permitPath(q.permit.kind, q.permit.Name), query: query, write: true})
+	if err != nil {
+		return false, err
+	}
+	if a.status == http.StatusNotFound {
+		return a.repeated, nil // the session has ended
+	}
+	var doc struct {
+		Released bool `json:"released"`
+	}
+	if err := a.decode(&doc); err != nil {
+		return false, err
+	}
+	return doc.Released || a.repeated, nil
+}
+
+func permitPath(k kv.Kind, name string) []string {
+	if k == kv.Semaphore {
+		return []string{"v1", "rollcall", "semaphores", name}
+	}
+	return []string{"v1", "rollcall", "locks", name}
+}
