@@ -18,42 +18,55 @@ type Picker interface {
 // RoundRobin takes turns: of a list that stays the same each is chosen equally often, also when other
 // lists are chosen from in between. Each picker begins with any of them, so that the clients of a service
 // do not all begin with the same.
-func RoundRobin() Picker {
-	r := &roundRobin{seed: maphash.MakeSeed()}
-	for i := range r.turns {
-		r.turns[i].Store(rand.Uint64())
-	}
-	return r
-}
+func RoundRobin() Picker { return &roundRobin{seed: maphash.MakeSeed()} }
 
 // roundRobin counts turns by list: two services that are called in alternation would see every other turn
-// of a common count, and each of them half of its instances. A list is told by its ends and its length;
-// the table has room for more lists than most callers have services, and lists that share a place merely
-// share turns.
+// of a common count, and each of them half of its instances. The table has places for more lists than
+// most callers have services. Lists that drive each other out of a place are chosen from at random.
 type roundRobin struct {
-	seed  maphash.Seed
-	turns [256]atomic.Uint64
+	seed   maphash.Seed
+	places [256]atomic.Pointer[turns]
+}
+
+// turns are those of one list, from a random one on.
+type turns struct {
+	of    identity
+	taken atomic.Uint64
+}
+
+// identity tells a list from others, and from itself after most changes. A change that it does not tell
+// goes on with the turns that were.
+type identity struct {
+	first, last registry.Key
+	n           int
 }
 
 // Pick implements Picker.
 func (r *roundRobin) Pick(list []*registry.Instance) *registry.Instance {
-	switch n := uint64(len(list)); n {
+	switch n := len(list); n {
 	case 0:
 		return nil
 	case 1:
 		return list[0]
 	default:
-		return list[r.turnsOf(list).Add(1)%n]
+		of := identity{list[0].Key(), list[n-1].Key(), n}
+		return list[r.turnsOf(of).taken.Add(1)%uint64(n)]
 	}
 }
 
-func (r *roundRobin) turnsOf(list []*registry.Instance) *atomic.Uint64 {
-	type ends struct {
-		first, last registry.Key
-		n           int
+func (r *roundRobin) turnsOf(of identity) *turns {
+	place := &r.places[maphash.Comparable(r.seed, of)%uint64(len(r.places))]
+	for {
+		now := place.Load()
+		if now != nil && now.of == of {
+			return now
+		}
+		begun := &turns{of: of}
+		begun.taken.Store(uint64(rand.Uint32())) // far from where the count would begin anew
+		if place.CompareAndSwap(now, begun) {
+			return begun
+		}
 	}
-	place := maphash.Comparable(r.seed, ends{list[0].Key(), list[len(list)-1].Key(), len(list)})
-	return &r.turns[place%uint64(len(r.turns))]
 }
 
 // InZone chooses, by next (nil: RoundRobin), among the instances of a zone while there is one, and among

@@ -1,0 +1,130 @@
+package balance
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestADeadInstanceIsPassedOverForATime: from the call that finds it dead on, until the time is over.
+func TestADeadInstanceIsPassedOverForATime(t *testing.T) {
+	tests := []struct {
+		name  string
+		avoid time.Duration
+		want  map[time.Duration][]string // who is asked, by time since the first call
+	}{
+		{name: "by default", want: map[time.Duration][]string{
+			0:                            {"h0:8080", "h1:8080"},
+			time.Millisecond:             {"h1:8080"},
+			DefaultAvoid - 1:             {"h1:8080"},
+			DefaultAvoid:                 {"h0:8080", "h1:8080"},
+			DefaultAvoid + 1:             {"h1:8080"},
+			2*DefaultAvoid + time.Second: {"h0:8080", "h1:8080"},
+		}},
+		{name: "as configured", avoid: time.Minute, want: map[time.Duration][]string{
+			0:               {"h0:8080", "h1:8080"},
+			time.Minute - 1: {"h1:8080"},
+			time.Minute:     {"h0:8080", "h1:8080"},
+		}},
+		{name: "never", avoid: -1, want: map[time.Duration][]string{
+			0: {"h0:8080", "h1:8080"},
+			1: {"h0:8080", "h1:8080"},
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){"h1:8080": ok}}
+				transport := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}, Avoid: test.avoid})
+				start := time.Now()
+				for _, after := range sortedKeys(test.want) {
+					time.Sleep(time.Until(start.Add(after)))
+					if _, err := get(t, transport, "http://orders/"); err != nil {
+						t.Errorf("after %v: %v", after, err)
+					}
+					if asked := n.took(); !slices.Equal(asked, test.want[after]) {
+						t.Errorf("after %v asked %v, want %v", after, asked, test.want[after])
+					}
+				}
+			})
+		})
+	}
+}
+
+func sortedKeys(m map[time.Duration][]string) []time.Duration {
+	var keys []time.Duration
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// TestWhenAllAreAvoidedAllAreTried: none is worse than another, and the first that is back is used again
+// at once, by others too.
+func TestWhenAllAreAvoidedAllAreTried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){}}
+		transport := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}})
+		for range 2 {
+			if _, err := get(t, transport, "http://orders/"); err == nil {
+				t.Fatal("no error")
+			}
+			if asked := n.took(); !slices.Equal(asked, []string{"h0:8080", "h1:8080"}) {
+				t.Errorf("asked %v, want both", asked)
+			}
+		}
+		n.hosts["h1:8080"] = ok
+		for _, want := range [][]string{{"h0:8080", "h1:8080"}, {"h1:8080"}} {
+			if _, err := get(t, transport, "http://orders/"); err != nil {
+				t.Error(err)
+			}
+			if asked := n.took(); !slices.Equal(asked, want) {
+				t.Errorf("asked %v, want %v", asked, want)
+			}
+		}
+	})
+}
+
+// TestAnInstanceAtAnotherAddressIsNotAvoided: it was started anew under its id.
+func TestAnInstanceAtAnotherAddressIsNotAvoided(t *testing.T) {
+	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){"h0:8081": ok, "h1:8080": ok}}
+	all := instances("ORDERS", 2)
+	l := list(all...)
+	transport := l.transport(t, Config{Base: n, Picker: inTurn{}})
+	if _, err := get(t, transport, "http://orders/"); err != nil {
+		t.Fatal(err)
+	}
+	n.took()
+	restarted := *all[0]
+	restarted.Port.Number = 8081
+	all = slices.Clone(all)
+	all[0] = &restarted
+	l.Store(&all)
+	if _, err := get(t, transport, "http://orders/"); err != nil {
+		t.Fatal(err)
+	}
+	if asked := n.took(); !slices.Equal(asked, []string{"h0:8081"}) {
+		t.Errorf("asked %v, want where it is now", asked)
+	}
+}
+
+// TestWhatIsOverIsForgotten: addresses that will never come back must not pile up.
+func TestWhatIsOverIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &avoided{time: time.Second}
+		for port := range uint16(100) {
+			a.add(address{"h", port})
+			time.Sleep(100 * time.Millisecond)
+			if n := len(*a.until.Load()); n > 10 {
+				t.Fatalf("%d addresses are remembered, want those of the last second", n)
+			}
+		}
+		time.Sleep(time.Second)
+		if now := a.now(); now != nil || a.until.Load() != nil {
+			t.Errorf("%v are remembered, want none", now)
+		}
+	})
+}

@@ -1,0 +1,164 @@
+package balance
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// wires is a network of pipes in memory, on which hosts serve, refuse, or say nothing at all.
+type wires struct {
+	mu      sync.Mutex
+	serving map[string]chan net.Conn
+	silent  map[string]bool
+	dialled []string
+}
+
+// dial connects as net.Dialer.DialContext does.
+func (w *wires) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	w.mu.Lock()
+	w.dialled = append(w.dialled, address)
+	conns, silent := w.serving[address], w.silent[address]
+	w.mu.Unlock()
+	switch {
+	case silent:
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
+	case conns == nil:
+		return nil, refused()
+	}
+	here, there := net.Pipe()
+	conns <- there
+	return here, nil
+}
+
+// serve serves at an address until the test ends.
+func (w *wires) serve(t *testing.T, address string, h http.Handler) {
+	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	w.serving[address] = l.conns
+	s := &http.Server{Handler: h}
+	var g sync.WaitGroup
+	g.Go(func() { s.Serve(l) })
+	t.Cleanup(func() {
+		s.Close()
+		g.Wait()
+	})
+}
+
+// pipes is a net.Listener.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestAHostThatSaysNothingCostsItsShareOfTheTime: its packets vanish, as those of a machine that lost its
+// power do. The call goes on with another instance, soon enough for its deadline.
+func TestAHostThatSaysNothingCostsItsShareOfTheTime(t *testing.T) {
+	tests := []struct {
+		name    string
+		timeout time.Duration // of a call; 0: none
+		silent  int           // how many of the three are
+		took    time.Duration
+		fails   bool
+	}{
+		{name: "no deadline", silent: 1, took: DefaultConnect},
+		{name: "a late deadline", timeout: time.Minute, silent: 1, took: DefaultConnect},
+		{name: "a third of the time", timeout: 3 * time.Second, silent: 1, took: time.Second},
+		{name: "two thirds of the time", timeout: 3 * time.Second, silent: 2, took: 2 * time.Second},
+		{name: "all of the time", timeout: 3 * time.Second, silent: 3, took: 3 * time.Second, fails: true},
+		{name: "never too little for a handshake", timeout: 600 * time.Millisecond, silent: 1, took: leastShare},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wires{serving: map[string]chan net.Conn{}, silent: map[string]bool{}}
+				for i, address := range []string{"h0:8080", "h1:8080", "h2:8080"} {
+					if i < test.silent {
+						w.silent[address] = true
+						continue
+					}
+					w.serve(t, address, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+				}
+				c := &http.Client{
+					Transport: list(instances("ORDERS", 3)...).transport(t, Config{Base: newBase(w.dial), Picker: inTurn{}}),
+					Timeout:   test.timeout,
+				}
+				start := time.Now()
+				resp, err := c.Get("http://orders/")
+				if (err != nil) != test.fails {
+					t.Fatalf("got %v", err)
+				}
+				if took := time.Since(start); took != test.took {
+					t.Errorf("it took %v, want %v", took, test.took)
+				}
+				if err != nil {
+					return
+				}
+				resp.Body.Close()
+				w.dialled = nil
+				start = time.Now()
+				if resp, err = c.Get("http://orders/"); err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if took := time.Since(start); took != 0 || slices.ContainsFunc(w.dialled, func(a string) bool { return w.silent[a] }) {
+					t.Errorf("the next call took %v and dialled %v, want it to pass over who said nothing", took, w.dialled)
+				}
+			})
+		})
+	}
+}
+
+func TestAConnectionIsKeptForTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wires{serving: map[string]chan net.Conn{}}
+		w.serve(t, "h0:8080", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		transport := list(instances("ORDERS", 1)...).transport(t, Config{Base: newBase(w.dial)})
+		call := func() {
+			resp, err := get(t, transport, "http://orders/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			read(t, resp)
+			synctest.Wait() // the connection is put back
+		}
+		call()
+		call()
+		if len(w.dialled) != 1 {
+			t.Errorf("dialled %v for two calls, want once", w.dialled)
+		}
+		(&http.Client{Transport: transport}).CloseIdleConnections()
+		synctest.Wait()
+		call()
+		if len(w.dialled) != 2 {
+			t.Errorf("dialled %v, want once more after the idle connection was closed", w.dialled)
+		}
+	})
+}
+
+// TestABaseWithoutIdleConnectionsIsLeftAlone: not every RoundTripper keeps connections.
+func TestABaseWithoutIdleConnectionsIsLeftAlone(t *testing.T) {
+	list().transport(t, Config{Base: baseFunc(ok)}).CloseIdleConnections()
+}

@@ -1,0 +1,529 @@
+package balance
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// listing is what is listed at the moment, for every URL alike.
+type listing struct {
+	atomic.Pointer[[]*registry.Instance]
+}
+
+func list(instances ...*registry.Instance) *listing {
+	l := &listing{}
+	l.Store(&instances)
+	return l
+}
+
+// Snapshot implements List; what is listed comes from lookup.
+func (l *listing) Snapshot() *client.Snapshot { return new(client.Snapshot) }
+
+func (l *listing) lookup(*client.Snapshot, string, string) []*registry.Instance { return *l.Load() }
+
+// transport returns a Transport over the list.
+func (l *listing) transport(t testing.TB, c Config) *Transport {
+	t.Helper()
+	c.List = l
+	if c.Lookup == nil {
+		c.Lookup = l.lookup
+	}
+	transport, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// inTurn picks from the beginning of a list.
+type inTurn struct{}
+
+func (inTurn) Pick(list []*registry.Instance) *registry.Instance { return list[0] }
+
+// network is a Base in memory: one function per host:port; who has none cannot be connected to.
+type network struct {
+	hosts map[string]func(*http.Request) (*http.Response, error)
+	mu    sync.Mutex
+	asked []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
+	n.mu.Lock()
+	n.asked = append(n.asked, r.URL.Host)
+	n.mu.Unlock()
+	if r.Body != nil {
+		defer r.Body.Close()
+	}
+	if host := n.hosts[r.URL.Host]; host != nil {
+		return host(r)
+	}
+	return nil, refused()
+}
+
+// took returns who was asked since it was last called.
+func (n *network) took() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	asked := n.asked
+	n.asked = nil
+	return asked
+}
+
+func refused() error {
+	return &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+}
+
+// ok answers with the body of the request.
+func ok(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+	}
+	return &http.Response{StatusCode: 200, Request: r, Body: io.NopCloser(bytes.NewReader(body))}, nil
+}
+
+func get(t *testing.T, transport http.RoundTripper, url string) (*http.Response, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return transport.RoundTrip(r)
+}
+
+// serve starts a real backend, and returns it as an instance.
+func serve(t *testing.T, id string, h http.Handler) (*httptest.Server, *registry.Instance) {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s, at(id, s.URL)
+}
+
+// at returns an instance that listens for the scheme of a URL, at its host and port.
+func at(id, address string) *registry.Instance {
+	u, _ := url.Parse(address)
+	number, _ := strconv.Atoi(u.Port())
+	port := registry.Port{Number: uint16(number), Enabled: true}
+	i := &registry.Instance{App: "ORDERS", InstanceID: id, HostName: u.Hostname(), Status: registry.Up}
+	if u.Scheme == "https" {
+		i.SecurePort = port
+	} else {
+		i.Port = port
+	}
+	return i
+}
+
+func TestARequestGoesToTheInstancesHostAndPort(t *testing.T) {
+	instance := &registry.Instance{
+		App: "ORDERS", InstanceID: "1", HostName: "h", IPAddr: "10.0.0.1",
+		Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 8443, Enabled: true},
+	}
+	noName, noAddress, v6 := *instance, *instance, *instance
+	noName.HostName, noAddress.IPAddr, v6.IPAddr = "", "", "fd00::1"
+	tests := []struct {
+		name     string
+		instance *registry.Instance
+		host     func(*registry.Instance) string
+		url      string
+		want     string
+	}{
+		{name: "the host's name", instance: instance, url: "http://orders/a?b=c", want: "http://h:8080/a?b=c"},
+		{name: "the secure port", instance: instance, url: "https://orders/a", want: "https://h:8443/a"},
+		{name: "no name", instance: &noName, url: "http://orders/a", want: "http://10.0.0.1:8080/a"},
+		{name: "its address", instance: instance, host: ByIP, url: "http://orders/a", want: "http://10.0.0.1:8080/a"},
+		{name: "no address", instance: &noAddress, host: ByIP, url: "http://orders/a", want: "http://h:8080/a"},
+		{name: "an address of version 6", instance: &v6, host: ByIP, url: "http://orders/a", want: "http://[fd00::1]:8080/a"},
+		{name: "what the caller says", instance: instance, host: func(i *registry.Instance) string { return i.ID() + ".internal" }, url: "http://orders/a", want: "http://1.internal:8080/a"},
+		{name: "an escaped path, user and password", instance: instance, url: "http://u:p@orders/a%2Fb", want: "http://u:p@h:8080/a%2Fb"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var got string
+			base := baseFunc(func(r *http.Request) (*http.Response, error) {
+				got = r.URL.String()
+				return ok(r)
+			})
+			resp, err := get(t, list(test.instance).transport(t, Config{Base: base, Host: test.host}), test.url)
+			if err != nil || got != test.want {
+				t.Fatalf("sent to %s, %v; want %s", got, err, test.want)
+			}
+			if resp.Request.URL.String() != test.want {
+				t.Errorf("the answer is of %s, want it to say %s", resp.Request.URL, test.want)
+			}
+		})
+	}
+}
+
+// baseFunc is an http.RoundTripper.
+type baseFunc func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f baseFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestTheHostHeaderIsTheInstancesUnlessTheRequestGivesOne(t *testing.T) {
+	_, instance := serve(t, "1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host) }))
+	transport := list(instance).transport(t, Config{})
+	address := net.JoinHostPort(instance.HostName, fmt.Sprint(instance.Port.Number))
+	for given, want := range map[string]string{"": address, "orders": address, "shop.example.com": "shop.example.com"} {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://orders/", nil)
+		r.Host = given
+		resp, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, resp); got != want {
+			t.Errorf("with Host %q the instance saw %q, want %q", given, got, want)
+		}
+	}
+}
+
+func read(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(body)
+}
+
+// TestTheRequestStaysAsItIs: a RoundTripper must not modify it.
+func TestTheRequestStaysAsItIs(t *testing.T) {
+	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){"h1:8080": ok}}
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/a", strings.NewReader("text"))
+	r.Header.Set("X-A", "b")
+	before := r.Clone(r.Context())
+	before.URL, before.Body = r.URL, r.Body
+	url := *r.URL
+	if _, err := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}}).RoundTrip(r); err != nil {
+		t.Fatal(err)
+	}
+	if r.URL != before.URL || *r.URL != url || r.Host != before.Host || r.Body != before.Body || fmt.Sprint(r.Header) != fmt.Sprint(before.Header) {
+		t.Errorf("the request is %+v now, want %+v", r, before)
+	}
+	if asked := n.took(); !slices.Equal(asked, []string{"h0:8080", "h1:8080"}) {
+		t.Errorf("asked %v, want both", asked)
+	}
+}
+
+func TestWhoCannotBeCalledIsSaid(t *testing.T) {
+	up := instances("ORDERS", 2)
+	noHost := *up[0]
+	noHost.HostName, noHost.IPAddr = "", ""
+	zero := *up[0]
+	zero.Port.Number = 0
+	tests := []struct {
+		name   string
+		list   []*registry.Instance
+		url    string
+		picker Picker
+		want   string // part of the message
+		other  bool   // it is not ErrNoInstance
+	}{
+		{name: "nothing is UP", url: "http://orders/", want: `"orders"`},
+		{name: "no secure port", list: up, url: "https://orders/", want: `"orders": no instance to call: none of the 2 that are UP has a host and its securePort enabled`},
+		{name: "no port", list: []*registry.Instance{at("1", "https://h:1")}, url: "http://orders/", want: `none of the 1 that are UP has a host and its port enabled`},
+		{name: "port 0", list: []*registry.Instance{&zero}, url: "http://orders/", want: `port enabled`},
+		{name: "no host", list: []*registry.Instance{&noHost}, url: "http://orders/", want: `has a host`},
+		{name: "a picker that takes none", list: up, url: "http://orders/", picker: noPicker{}, want: `the Picker took none of 2`},
+		{name: "another scheme", list: up, url: "ftp://orders/", want: `scheme "ftp"`, other: true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			n := &network{}
+			body := &content{Reader: strings.NewReader("text")}
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, test.url, body)
+			_, err := list(test.list...).transport(t, Config{Base: n, Picker: test.picker}).RoundTrip(r)
+			if err == nil || errors.Is(err, ErrNoInstance) == test.other || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want it to say %s", err, test.want)
+			}
+			if body.closed != 1 {
+				t.Errorf("the body was closed %d times, want once", body.closed)
+			}
+			if len(n.took()) > 0 {
+				t.Error("a request was sent")
+			}
+		})
+	}
+}
+
+// noPicker takes nothing.
+type noPicker struct{}
+
+func (noPicker) Pick([]*registry.Instance) *registry.Instance { return nil }
+
+func TestARequestWithoutURLIsRefused(t *testing.T) {
+	if _, err := list().transport(t, Config{}).RoundTrip(&http.Request{}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestAnotherInstanceIsTriedOnlyIfNothingWasSent(t *testing.T) {
+	fails := func(err error) func(*http.Request) (*http.Response, error) {
+		return func(*http.Request) (*http.Response, error) { return nil, err }
+	}
+	tests := []struct {
+		name  string
+		first func(*http.Request) (*http.Response, error)
+		want  int // how many are asked
+	}{
+		{name: "no connection", want: 2},
+		{name: "no connection, in other words", first: fails(fmt.Errorf("h0: %w", refused())), want: 2},
+		{name: "cut off", first: fails(io.ErrUnexpectedEOF), want: 1},
+		{name: "reset", first: fails(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}), want: 1},
+		{name: "no connection to a proxy", first: fails(&net.OpError{Op: "proxyconnect", Err: refused()}), want: 1},
+		{name: "a bad certificate", first: fails(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), want: 1},
+		{name: "an answer", first: ok, want: 1},
+		{name: "a bad answer", want: 1, first: func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 503, Body: http.NoBody}, nil
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){"h0:8080": test.first, "h1:8080": ok}}
+			_, err := get(t, list(instances("ORDERS", 3)...).transport(t, Config{Base: n, Picker: inTurn{}}), "http://orders/")
+			if asked := n.took(); len(asked) != test.want {
+				t.Errorf("asked %v (%v), want %d", asked, err, test.want)
+			}
+		})
+	}
+}
+
+func TestAsManyInstancesAreTriedAsAreToBe(t *testing.T) {
+	for _, test := range []struct{ listed, tries, want int }{
+		{listed: 5, tries: 0, want: DefaultTries},
+		{listed: 5, tries: 1, want: 1},
+		{listed: 5, tries: 4, want: 4},
+		{listed: 2, tries: 4, want: 2}, // each is tried once
+	} {
+		t.Run(fmt.Sprintf("%d of %d", test.tries, test.listed), func(t *testing.T) {
+			n := &network{}
+			_, err := get(t, list(instances("ORDERS", test.listed)...).transport(t, Config{Base: n, Tries: test.tries, Avoid: -1}), "http://orders/")
+			asked := n.took()
+			if slices.Sort(asked); len(asked) != test.want || len(slices.Compact(asked)) != test.want {
+				t.Errorf("asked %v, want %d different ones", asked, test.want)
+			}
+			var op *net.OpError
+			if !errors.As(err, &op) {
+				t.Errorf("got %v, want why the last was not connected to", err)
+			}
+			if test.want > 1 && !strings.Contains(err.Error(), fmt.Sprintf("none of %d instances of orders", test.want)) {
+				t.Errorf("got %v, want it to say how many were tried", err)
+			}
+		})
+	}
+}
+
+// TestARetryLooksAtTheListAnew: what was removed meanwhile is not tried.
+func TestARetryLooksAtTheListAnew(t *testing.T) {
+	all := instances("ORDERS", 3)
+	l := list(all...)
+	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
+		"h0:8080": func(*http.Request) (*http.Response, error) {
+			left := all[2:]
+			l.Store(&left)
+			return nil, refused()
+		},
+		"h2:8080": ok,
+	}}
+	if _, err := get(t, l.transport(t, Config{Base: n, Picker: inTurn{}}), "http://orders/"); err != nil {
+		t.Fatal(err)
+	}
+	if asked := n.took(); !slices.Equal(asked, []string{"h0:8080", "h2:8080"}) {
+		t.Errorf("asked %v, want the second not to be", asked)
+	}
+}
+
+func TestTheEndOfTheContextEndsTheTries(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
+		"h0:8080": func(*http.Request) (*http.Response, error) {
+			cancel()
+			return nil, refused()
+		},
+	}}
+	transport := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}})
+	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://orders/", nil)
+	if _, err := transport.RoundTrip(r); err == nil {
+		t.Error("no error")
+	}
+	if asked := n.took(); len(asked) != 1 {
+		t.Errorf("asked %v, want the first only", asked)
+	}
+	if avoided := transport.avoided.now(); avoided != nil {
+		t.Errorf("%v are avoided, although the caller gave up", avoided)
+	}
+}
+
+func TestAConfigurationsMistakesAreAllNamed(t *testing.T) {
+	_, err := New(Config{Tries: -1})
+	if err == nil || !strings.Contains(err.Error(), "no List") || !strings.Contains(err.Error(), "tries -1") {
+		t.Errorf("got %v, want both mistakes", err)
+	}
+}
+
+// TestWhoIsNotListedIsNeverDialled: as soon as the list is without an instance, nothing connects to it,
+// and nothing goes over a connection that was kept.
+func TestWhoIsNotListedIsNeverDialled(t *testing.T) {
+	var late atomic.Int64 // calls that came to the removed instance after its removal
+	var removed atomic.Bool
+	gone, leaving := serve(t, "1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if removed.Load() {
+			late.Add(1)
+		}
+	}))
+	_, staying := serve(t, "2", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	l := list(leaving, staying)
+	c := &http.Client{Transport: l.transport(t, Config{})}
+	call := func() {
+		resp, err := c.Get("http://orders/")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		read(t, resp)
+	}
+	for range 10 {
+		call()
+	}
+	l.Store(&[]*registry.Instance{staying})
+	removed.Store(true)
+	var g sync.WaitGroup
+	for range 4 {
+		g.Go(func() {
+			for range 25 {
+				call()
+			}
+		})
+	}
+	g.Wait()
+	if late.Load() > 0 {
+		t.Errorf("%d calls came to %s after it was removed", late.Load(), gone.URL)
+	}
+}
+
+// TestCallsGoOnWhileAnInstanceIsDeadAndListed: with many callers none fails, and the dead one is dialled
+// once in a while only.
+func TestCallsGoOnWhileAnInstanceIsDeadAndListed(t *testing.T) {
+	dead, deadInstance := serve(t, "1", http.NotFoundHandler())
+	dead.Close()
+	_, live := serve(t, "2", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	var dialled atomic.Int64
+	base := newBase(func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == dead.Listener.Addr().String() {
+			dialled.Add(1)
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	})
+	c := &http.Client{Transport: list(deadInstance, live).transport(t, Config{Base: base})}
+	const callers, calls = 8, 50
+	var g sync.WaitGroup
+	for range callers {
+		g.Go(func() {
+			for range calls {
+				resp, err := c.Get("http://orders/")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				read(t, resp)
+			}
+		})
+	}
+	g.Wait()
+	if n := dialled.Load(); n < 1 || n > callers {
+		t.Errorf("the dead instance was dialled %d times in %d calls, want once, or once by each of %d callers", n, callers*calls, callers)
+	}
+}
+
+func TestTLSAsksForTheInstancesName(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.TLS.ServerName) }))
+	t.Cleanup(s.Close)
+	instance := at("1", s.URL)
+	instance.HostName = "example.com" // which the certificate is for
+	base := s.Client().Transport.(*http.Transport).Clone()
+	base.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, s.Listener.Addr().String())
+	}
+	resp, err := get(t, list(instance).transport(t, Config{Base: base}), "https://orders/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, resp); got != "example.com" {
+		t.Errorf("the handshake asked for %q", got)
+	}
+}
+
+// TestAnUpgradedConnectionIsTheCallers: what a websocket needs.
+func TestAnUpgradedConnectionIsTheCallers(t *testing.T) {
+	_, instance := serve(t, "1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		io.CopyN(conn, buffered, 5)
+	}))
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://orders/", nil)
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Upgrade", "echo")
+	resp, err := list(instance).transport(t, Config{}).RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	conn, ok := resp.Body.(io.ReadWriter)
+	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
+		t.Fatalf("got %s and a body of type %T, want a connection", resp.Status, resp.Body)
+	}
+	fmt.Fprint(conn, "hello")
+	if got := read(t, resp); got != "hello" {
+		t.Errorf("it answered %q", got)
+	}
+}
+
+// TestAnswersStreamAsTheyCome: each part of a body is there before the next is sent.
+func TestAnswersStreamAsTheyCome(t *testing.T) {
+	next := make(chan struct{})
+	_, instance := serve(t, "1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for part := range 3 {
+			fmt.Fprintf(w, "part %d\n", part)
+			http.NewResponseController(w).Flush()
+			<-next
+		}
+	}))
+	resp, err := get(t, list(instance).transport(t, Config{}), "http://orders/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for part := range 3 {
+		var got int
+		if _, err := fmt.Fscanf(resp.Body, "part %d\n", &got); err != nil || got != part {
+			t.Fatalf("got part %d, %v; want %d", got, err, part)
+		}
+		next <- struct{}{}
+	}
+}
