@@ -3,6 +3,7 @@ package grpcresolver
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -120,16 +121,19 @@ func (l *fakeList) OnChange(each func(old, new *client.Snapshot)) (stop func()) 
 
 func (l *fakeList) set(t *testing.T, instances ...*registry.Instance) {
 	t.Helper()
-	old, next := l.Snapshot(), snapshotOf(t, instances...)
+	l.change(snapshotOf(t, instances...))()
+}
+
+// change returns what tells those who are subscribed now.
+func (l *fakeList) change(next *client.Snapshot) (tell func()) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, subscribed := l.snapshot, slices.Collect(maps.Values(l.each))
 	l.snapshot = next
-	told := make([]func(old, new *client.Snapshot), 0, len(l.each))
-	for _, each := range l.each {
-		told = append(told, each)
-	}
-	l.mu.Unlock()
-	for _, each := range told {
-		each(old, next)
+	return func() {
+		for _, each := range subscribed {
+			each(old, next)
+		}
 	}
 }
 

@@ -6,11 +6,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
 
+	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -98,6 +100,34 @@ func TestConnectionsAreToldOfTheChangesOfTheirServiceOnly(t *testing.T) {
 	list.set(t, a)
 	if got := cc.take(); got != nil || list.subscribers() != 0 {
 		t.Errorf("after Close: told %q, with %d subscriptions", got, list.subscribers())
+	}
+}
+
+// restless is a list that changes while it is looked at for the first time.
+type restless struct {
+	*fakeList
+	next    *client.Snapshot
+	once    sync.Once
+	changed sync.WaitGroup
+}
+
+func (l *restless) Snapshot() *client.Snapshot {
+	seen := l.fakeList.Snapshot()
+	l.once.Do(func() { l.changed.Go(l.change(l.next)) })
+	return seen
+}
+
+func TestAChangeDuringTheFirstLookIsNotMissed(t *testing.T) {
+	list := &restless{fakeList: newFakeList(t, instance("o1", "a", 80)), next: snapshotOf(t, instance("o2", "b", 80))}
+	cc := new(connection)
+	r, err := build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list.changed.Wait()
+	r.Close()
+	if got := cc.take(); len(got) == 0 || got[len(got)-1] != "at [b:80]" {
+		t.Errorf("told %q; the list ends with b:80", got)
 	}
 }
 
