@@ -289,7 +289,7 @@ func TestAWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) 
 	events, others := make(chan string), make(chan string)
 	a, b := watchServer(t, events), watchServer(t, others)
 	transport := new(http.Transport)
-	c, err := New(Config{Servers: []string{a.URL, b.URL}, HTTPClient: &http.Client{Transport: transport}})
+	c, err := New(Config{Servers: []string{a.URL, b.URL}, InOrder: true, HTTPClient: &http.Client{Transport: transport}})
 	if err != nil {
 		t.Fatal(err)
 	}
