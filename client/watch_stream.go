@@ -1,0 +1,238 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+const (
+	// watchSilence is how long a stream may be silent before another server is asked: three of the
+	// marks that a server sends when nothing happens.
+	watchSilence = 45 * time.Second
+	eventStream  = "text/event-stream"
+)
+
+// watchStream is the changes of a cluster from an index on, as one server after another streams them. It
+// belongs to one goroutine.
+type watchStream struct {
+	client *Client
+	app    string // upper case; "": all
+	index  string // where to go on; "": from now
+	// each is told of every event. Its error ends the stream, and comes back as a finalError.
+	each func(WatchEvent) error
+	// heard is called when something came, were it only a mark; idle when all that came was told, and
+	// more is waited for. Nil: nobody wants to know.
+	heard, idle func()
+}
+
+// finalError is one that the same question to another server would not change.
+type finalError struct{ error }
+
+// Unwrap returns what happened.
+func (e finalError) Unwrap() error { return e.error }
+
+// errWithdrawn ends the stream of a server that the client has no more.
+var errWithdrawn = errors.New("it is not among the client's servers any more")
+
+// follow reads the stream of one server until it ends, which is always an error.
+func (w *watchStream) follow(ctx context.Context, s *server) error {
+	bounded, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(w.client.timeout, func() { cancel(silence{"no answer", w.client.timeout}) })
+	defer quiet.Stop()
+	body, err := w.open(bounded, s)
+	if err == nil {
+		quiet.Stop()
+		quiet = time.AfterFunc(watchSilence, func() { cancel(silence{"no mark", watchSilence}) })
+		err = w.read(bounded, s, body, quiet)
+	}
+	if !errors.As(err, new(finalError)) && !errors.Is(err, errWithdrawn) {
+		w.client.noteFate(ctx, s, call{}, err)
+	}
+	return err
+}
+
+// read reads a stream to its end.
+func (w *watchStream) read(ctx context.Context, s *server, body io.ReadCloser, quiet *time.Timer) error {
+	defer body.Close()
+	defer quiet.Stop()
+	events := newSSEReader(watchedReader{
+		Reader: body,
+		before: func() error {
+			w.tellIdle()
+			return w.client.stillHas(ctx, s)
+		},
+		after: func() {
+			quiet.Reset(watchSilence)
+			w.tellHeard()
+		},
+	})
+	for {
+		event, err := events.next()
+		if err != nil {
+			return fmt.Errorf("the stream of %s ended: %w", s.url, err)
+		}
+		if err := w.take(s, event); err != nil {
+			return finalError{err}
+		}
+	}
+}
+
+func (w *watchStream) tellIdle() {
+	if w.idle != nil {
+		w.idle()
+	}
+}
+
+func (w *watchStream) tellHeard() {
+	if w.heard != nil {
+		w.heard()
+	}
+}
+
+// stillHas is errWithdrawn if a server is not one of the client's any more.
+func (c *Client) stillHas(ctx context.Context, s *server) error {
+	servers, err := c.candidates(ctx)
+	if err != nil || slices.ContainsFunc(servers, func(one *server) bool { return one.eureka == s.eureka }) {
+		return nil
+	}
+	return errWithdrawn
+}
+
+// toWatch is whom to watch after so many failures in a row. As for a call, the source is asked for others
+// when all servers may have failed.
+func (c *Client) toWatch(ctx context.Context, failures int) (*server, error) {
+	servers, err := c.candidates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if failures >= len(servers) {
+		servers = append(c.newcomers(ctx, servers), servers...)
+	}
+	return servers[0], nil
+}
+
+// watchedReader tells of what comes through it.
+type watchedReader struct {
+	io.Reader
+	before func() error // an error ends it
+	after  func()       // something came
+}
+
+// Read implements io.Reader.
+func (r watchedReader) Read(p []byte) (int, error) {
+	if err := r.before(); err != nil {
+		return 0, err
+	}
+	n, err := r.Reader.Read(p)
+	if n > 0 {
+		r.after()
+	}
+	return n, err
+}
+
+// open asks a server for its stream.
+func (w *watchStream) open(ctx context.Context, s *server) (io.ReadCloser, error) {
+	q := call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, query: url.Values{}, accept: eventStream}
+	if w.app != "" {
+		q.query.Set("app", w.app)
+	}
+	if w.index != "" {
+		q.query.Set("index", w.index)
+	}
+	resp, done, err := w.client.send(ctx, s, q)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK && streams(resp) {
+		return streamBody{resp.Body, done}, nil
+	}
+	defer done()
+	defer resp.Body.Close()
+	return nil, q.noStream(s, resp)
+}
+
+// streamBody is the body of a stream, whose end is the end of its request.
+type streamBody struct {
+	io.ReadCloser
+	done context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b streamBody) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close()
+}
+
+// streams says whether an answer is a stream: a proxy may have a page for whatever it does not know.
+func streams(resp *http.Response) bool {
+	given := resp.Header.Get("Content-Type")
+	kind, _, _ := mime.ParseMediaType(given)
+	return given == "" || kind == eventStream
+}
+
+// noStream is an answer that is none.
+func (q call) noStream(s *server, resp *http.Response) error {
+	a, err := readAnswer(s, resp, io.LimitReader(resp.Body, longestSSE))
+	if err != nil {
+		return err
+	}
+	if err := q.judge(a); err != nil {
+		return fmt.Errorf("watch: %w", err)
+	}
+	refused := a.refusal()
+	switch {
+	case refused == nil:
+		return fmt.Errorf("watch: %w: %s answers with %s", ErrNeedsRollcall, s.url, resp.Header.Get("Content-Type"))
+	case refused.Status == http.StatusTooManyRequests:
+		return refused
+	}
+	return finalError{fmt.Errorf("watch: %w", refused)}
+}
+
+// take tells of an event and remembers where to go on. Events of unknown names are for later
+// versions of this package.
+func (w *watchStream) take(s *server, e sseEvent) error {
+	told, index, err := decodeWatchEvent(s.url, e)
+	if err != nil {
+		return fmt.Errorf("watch: event %q of %s: %w", e.name, s.url, err)
+	}
+	if told != nil {
+		if _, began := told.(WatchStart); began {
+			w.client.servers.answered(s)
+		}
+		if err := w.each(told); err != nil {
+			return err
+		}
+	}
+	w.index = cmp.Or(e.id, index, w.index)
+	return nil
+}
+
+// decodeWatchEvent returns the event for the caller, nil if there is none, and its index.
+func decodeWatchEvent(server string, e sseEvent) (event WatchEvent, index string, err error) {
+	switch e.name {
+	case "start":
+		start := WatchStart{Server: server}
+		err = json.Unmarshal([]byte(e.data), &start)
+		return start, start.Index, err
+	case "change":
+		var change WatchChange
+		err = json.Unmarshal([]byte(e.data), &change)
+		return change, change.Index, err
+	case "reset":
+		var reset WatchReset
+		err = json.Unmarshal([]byte(e.data), &reset)
+		return reset, reset.Index, err
+	}
+	return nil, "", nil
+}
