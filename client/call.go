@@ -123,7 +123,7 @@ func (c *Client) try(ctx context.Context, s *server, q call) (answer, error) {
 func (c *Client) exchange(ctx context.Context, s *server, q call) (answer, error) {
 	ctx, patience := withPatience(ctx, cmp.Or(q.patience, c.timeout), c.timeout)
 	defer patience.stop()
-	resp, done, err := c.open(ctx, s, q)
+	resp, done, err := c.begin(ctx, s, q)
 	if err != nil {
 		return answer{}, err
 	}

@@ -17,7 +17,7 @@ import (
 // counts in the metrics as soon as it begins.
 func (c *Client) send(ctx context.Context, s *server, q call) (resp *http.Response, done context.CancelFunc, err error) {
 	began := time.Now()
-	resp, done, err = c.open(ctx, s, q)
+	resp, done, err = c.begin(ctx, s, q)
 	status := 0
 	if err == nil {
 		status = resp.StatusCode
@@ -26,8 +26,8 @@ func (c *Client) send(ctx context.Context, s *server, q call) (resp *http.Respon
 	return resp, done, err
 }
 
-// open is send that counts nowhere.
-func (c *Client) open(ctx context.Context, s *server, q call) (*http.Response, context.CancelFunc, error) {
+// begin is send that counts nowhere.
+func (c *Client) begin(ctx context.Context, s *server, q call) (*http.Response, context.CancelFunc, error) {
 	if c.life.Err() != nil {
 		return nil, nil, unsent{fmt.Errorf("%s %s: %w", q.method, s.url, ErrClosed)}
 	}
