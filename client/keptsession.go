@@ -16,7 +16,7 @@ type KeptSession struct {
 // KeepSession creates a session and keeps it alive. ctx bounds the creation, and gives its values to
 // KeptSession.Context. ErrClosed: the client was closed, or is being closed.
 func (c *Client) KeepSession(ctx context.Context, o SessionOptions) (*KeptSession, error) {
-	ctx, begun, err := c.open(ctx)
+	ctx, begun, err := c.acquiring(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("keep a session: %w", err)
 	}

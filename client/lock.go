@@ -106,7 +106,7 @@ func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 	if p.Name == "" {
 		return nil, fmt.Errorf("acquire a %s: no name is given", kindName(p.kind))
 	}
-	ctx, begun, err := c.open(ctx)
+	ctx, begun, err := c.acquiring(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("acquire %s: %w", p, err)
 	}

@@ -14,9 +14,9 @@ type opening struct {
 	ended  chan struct{}
 }
 
-// open returns a context that ends with ctx, and with ErrClosed when the client is closed. The caller
+// acquiring returns a context that ends with ctx, and with ErrClosed when the client is closed. The caller
 // must end the opening.
-func (c *Client) open(ctx context.Context) (context.Context, *opening, error) {
+func (c *Client) acquiring(ctx context.Context) (context.Context, *opening, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	o := &opening{client: c, cancel: cancel, ended: make(chan struct{})}
 	if err := c.adopt(o); err != nil {
