@@ -54,3 +54,39 @@ func TestReadmeShowsTheTradeOffsOfTheKeptComparison(t *testing.T) {
 		t.Errorf("README.md shows\n%s\nwant the table of docs/benchmarks/report.md:\n%s", shown, kept)
 	}
 }
+
+// TestTheGoClientsPageShowsCodeThatCompiles compares its blocks with the examples.
+func TestTheGoClientsPageShowsCodeThatCompiles(t *testing.T) {
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var examples strings.Builder
+	for _, file := range []string{"client/example_test.go", "client/grpcresolver/example_test.go"} {
+		examples.WriteString(shownCode(read(file)))
+	}
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read("docs/go-client.md"), -1)
+	if len(blocks) == 0 {
+		t.Fatal("docs/go-client.md shows no code")
+	}
+	for _, b := range blocks {
+		if !strings.Contains(examples.String(), shownCode(b[1])) {
+			t.Errorf("docs/go-client.md shows what is in no example:\n%s", b[1])
+		}
+	}
+}
+
+// shownCode is code as the page shows it: without indentation, blank lines, and what ends an example when
+// something fails.
+func shownCode(code string) string {
+	var b strings.Builder
+	for line := range strings.Lines(code) {
+		if line = strings.TrimSpace(line); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return strings.ReplaceAll(b.String(), "if err != nil {\nlog.Fatal(err)\n}\n", "")
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/client/balance"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -287,11 +289,11 @@ func ExampleRegistration_Drain() {
 	if err := self.Drain(ctx, settle); err != nil {
 		log.Println(err) // it is OUT_OF_SERVICE all the same, and not everybody may know
 	}
-	fmt.Println(self.Instance().Status)
 	stopServing(ctx) // http.Server.Shutdown, for example
 	if err := c.Close(ctx); err != nil {
 		log.Println(err) // its lease ends by itself
 	}
+	fmt.Println(self.Instance().Status)
 	// Output: OUT_OF_SERVICE
 }
 
@@ -398,6 +400,45 @@ func ExampleDiscovery_Snapshot() {
 	// application: orders-2
 	// VIP address: payments-1
 	// zone b: orders-2
+}
+
+// Calls of a service by its name, through whichever of its instances is UP, those of zone a first.
+func Example_calls() {
+	server, invoices := newServer(), newService("paid")
+	defer server.Close()
+	defer invoices.Close()
+	ctx := context.Background()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if err := c.Register(ctx, instanceAt(invoices, "payments")); err != nil {
+		log.Fatal(err)
+	}
+
+	payments, err := c.StartDiscovery(client.DiscoveryConfig{App: "payments"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = payments.Ready(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	transport, err := balance.New(balance.Config{List: payments, Picker: balance.InZone("a", nil)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	web := &http.Client{Transport: transport}
+	defer web.CloseIdleConnections()
+	answer, err := web.Get("http://payments/invoices/7")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	fmt.Println(string(text), err)
+	// Output: paid <nil>
 }
 
 // A job that one process does at a time. Its result is written under the lock's token, so that a holder
