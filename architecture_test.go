@@ -46,7 +46,7 @@ var allowed = map[string][]string{
 	"cmd/bench/report":   {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"},
 	"cmd/bench/compare":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe", "client"},
 	// The same for gRPC, a module of its own.
-	"client/grpcresolver": {"client", "fsm/registry"},
+	"client/grpcresolver": {"client", "client/balance", "fsm/registry"},
 	// Examples, which are clients like any other.
 	"docs/examples/gateway": {"client"},
 	"docs/examples/orders":  {"client", "client/balance"},
@@ -154,6 +154,17 @@ func TestModulesInsideThisOneAreCheckedAndTested(t *testing.T) {
 	inside := slices.DeleteFunc(modules(t), func(dir string) bool { return dir == "." })
 	if !slices.Equal(listed, inside) {
 		t.Errorf("MODULES of the Makefile is %v; the modules are %v", listed, inside)
+	}
+}
+
+// The replace lines of the modules inside this one are theirs alone: whoever requires such a module gets
+// the version of this one that it names.
+func TestModulesInsideThisOneRequireAVersionThatUsersCanGet(t *testing.T) {
+	for _, dir := range modules(t) {
+		version := strings.TrimSpace(output(t, "go", "-C", dir, "list", "-m", "-f", "{{.Version}}", module))
+		if dir != "." && (version == "" || strings.HasPrefix(version, "v0.0.0-00010101000000")) {
+			t.Errorf("%s requires version %q of %s, which nobody can get", dir, version, module)
+		}
 	}
 }
 

@@ -27,7 +27,8 @@ type List interface {
 
 // Config says which instances are called, and where. The zero Config has a default for each field.
 type Config struct {
-	// Host is the host to connect to, a name or an address. Nil: HostName, or IPAddr if it has none.
+	// Host is the name or address at which an instance is called; "": it cannot be. Nil:
+	// balance.ByHostName. See also balance.ByIP.
 	Host func(i *registry.Instance) string
 	// Port is where an instance speaks gRPC; false: it does not, and is not called. Nil: what its metadata
 	// says under gRPC_port, or gRPC.port, in any case (as grpc-spring-boot-starter registers), else its

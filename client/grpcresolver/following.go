@@ -22,20 +22,24 @@ type following struct {
 	told *resolution // what cc was told last; nil: nothing
 }
 
-// resolution is where a service is.
+// resolution is where a service is, or why it is nowhere.
 type resolution struct {
 	addresses []string // sorted
-	// mute is how many instances are UP without an address where they speak gRPC, if all are so.
-	mute int
+	empty     bool     // there are no instances of any service
+	mute      int      // instances that are UP, but do not say where they speak gRPC, if all are so
+}
+
+func (r *resolution) equal(other *resolution) bool {
+	return r.empty == other.empty && r.mute == other.mute && slices.Equal(r.addresses, other.addresses)
 }
 
 func (r *following) resolve() *resolution {
-	instances := r.service.lookup(r.list.Snapshot())
-	found := &resolution{addresses: r.locate.addresses(instances)}
-	if len(found.addresses) == 0 {
-		found.mute = len(instances)
+	list := r.list.Snapshot()
+	up := r.service.lookup(list)
+	if addresses := r.locate.addresses(up); len(addresses) > 0 {
+		return &resolution{addresses: addresses}
 	}
-	return found
+	return &resolution{empty: list.Len() == 0, mute: len(up)}
 }
 
 // update tells the connection where its service is at present, if it knows otherwise. The list is looked
@@ -43,9 +47,8 @@ func (r *following) resolve() *resolution {
 func (r *following) update() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found := r.resolve()
-	known := r.told
-	if known != nil && known.mute == found.mute && slices.Equal(known.addresses, found.addresses) {
+	known, found := r.told, r.resolve()
+	if known != nil && known.equal(found) {
 		return
 	}
 	r.told = found
@@ -69,9 +72,12 @@ func (r *following) state(addresses []string) resolver.State {
 
 // nowhere is why there is nothing to call.
 func (r *following) nowhere(found *resolution) error {
-	if found.mute > 0 {
+	switch {
+	case found.mute > 0:
 		return fmt.Errorf("none of the %d instances of %s that are UP says where it speaks gRPC; "+
 			"register an enabled port or metadata gRPC_port", found.mute, r.service.what)
+	case found.empty:
+		return fmt.Errorf("no instance of %s is UP: the list of all instances is empty (Discovery.Ready waits for it)", r.service.what)
 	}
 	return fmt.Errorf("no instance of %s is UP", r.service.what)
 }

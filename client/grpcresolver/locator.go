@@ -1,13 +1,13 @@
 package grpcresolver
 
 import (
-	"cmp"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/client/balance"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -22,7 +22,7 @@ type locator struct {
 func (c Config) locator(secure bool) locator {
 	l := locator{host: c.Host, port: c.Port, zone: c.Zone}
 	if l.host == nil {
-		l.host = hostOf
+		l.host = balance.ByHostName
 	}
 	if l.port == nil {
 		l.port = func(i *registry.Instance) (uint16, bool) { return portOf(i, secure) }
@@ -50,9 +50,6 @@ func (l locator) addresses(instances []*registry.Instance) []string {
 	return slices.Compact(addresses)
 }
 
-// hostOf is the default of Config.Host.
-func hostOf(i *registry.Instance) string { return cmp.Or(i.HostName, i.IPAddr) }
-
 // portOf is the default of Config.Port. Metadata that names no port is not passed over: whatever listens
 // on the instance's other ports, it is not its gRPC server.
 // Source of the keys: net.devh.boot.grpc.client.nameresolver.DiscoveryClientNameResolver.
@@ -65,8 +62,9 @@ func portOf(i *registry.Instance, secure bool) (uint16, bool) {
 			}
 		}
 	}
+	port := i.Port
 	if secure {
-		return i.SecurePort.Number, i.SecurePort.Enabled
+		port = i.SecurePort
 	}
-	return i.Port.Number, i.Port.Enabled
+	return port.Number, port.Enabled && port.Number != 0
 }

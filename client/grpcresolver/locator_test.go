@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/client/balance"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -29,11 +30,12 @@ func TestWhereAnInstanceSpeaksGRPC(t *testing.T) {
 		{name: "metadata that is the port 0", change: metadata(registry.Pair{Key: "gRPC_port", Value: "0"})},
 		{name: "metadata that is above all ports", change: metadata(registry.Pair{Key: "gRPC_port", Value: "65536"})},
 		{name: "port not enabled", change: func(i *registry.Instance) { i.Port.Enabled = false }},
+		{name: "port 0, which it did not know when it registered", change: func(i *registry.Instance) { i.Port.Number = 0 }},
 		{name: "secure port not enabled", change: func(i *registry.Instance) { i.SecurePort.Enabled = false }, secure: true},
 		{name: "no host name", change: func(i *registry.Instance) { i.HostName = "" }, want: []string{"10.0.0.1:8080"}},
 		{name: "neither name nor address", change: func(i *registry.Instance) { i.HostName, i.IPAddr = "", "" }},
 		{name: "an address of IPv6", change: func(i *registry.Instance) { i.HostName = "fd00::1" }, want: []string{"[fd00::1]:8080"}},
-		{name: "the host that the caller chose", config: Config{Host: func(i *registry.Instance) string { return i.IPAddr }}, want: []string{"10.0.0.1:8080"}},
+		{name: "the host that the caller chose", config: Config{Host: balance.ByIP}, want: []string{"10.0.0.1:8080"}},
 		{name: "the port that the caller chose", config: Config{Port: func(i *registry.Instance) (uint16, bool) { return i.SecurePort.Number, true }}, want: []string{"orders-1:8443"}},
 		{name: "no port that the caller chose", config: Config{Port: func(i *registry.Instance) (uint16, bool) { return 1, false }}},
 	}

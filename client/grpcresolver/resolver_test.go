@@ -70,13 +70,15 @@ func TestConnectionsAreToldOfTheChangesOfTheirServiceOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const none = `no instance of application "orders" is UP`
 	steps := []struct {
 		name      string
 		instances []*registry.Instance
 		want      []string
 	}{
-		{name: "nothing at first", want: []string{`no instance of application "orders" is UP`}},
-		{name: "another service", instances: []*registry.Instance{other}},
+		{name: "nothing at first", want: []string{none + ": the list of all instances is empty (Discovery.Ready waits for it)"}},
+		{name: "another service", instances: []*registry.Instance{other}, want: []string{none}},
+		{name: "another instance of it", instances: []*registry.Instance{other, with(other, func(i *registry.Instance) { i.InstanceID = "s2" })}},
 		{name: "the first", instances: []*registry.Instance{other, a}, want: []string{"at [a:80]"}},
 		{name: "a second", instances: []*registry.Instance{other, a, b}, want: []string{"at [a:80 b:80]"}},
 		{name: "metadata that matters to nobody", instances: []*registry.Instance{a, with(b, func(i *registry.Instance) { i.Metadata = []registry.Pair{{Key: "version", Value: "2"}} })}},
@@ -85,9 +87,9 @@ func TestConnectionsAreToldOfTheChangesOfTheirServiceOnly(t *testing.T) {
 		{name: "one elsewhere", instances: []*registry.Instance{a}, want: []string{"at [a:80]"}},
 		{name: "one that speaks no gRPC", instances: []*registry.Instance{mute}, want: []string{"at []",
 			`none of the 1 instances of application "orders" that are UP says where it speaks gRPC; register an enabled port or metadata gRPC_port`}},
-		{name: "none any more", want: []string{`no instance of application "orders" is UP`}},
+		{name: "none any more", instances: []*registry.Instance{other}, want: []string{none}},
 		{name: "one again", instances: []*registry.Instance{b}, want: []string{"at [b:80]"}},
-		{name: "the last goes", want: []string{"at []", `no instance of application "orders" is UP`}},
+		{name: "the last goes", instances: []*registry.Instance{other}, want: []string{"at []", none}},
 	}
 	for _, s := range steps {
 		list.set(t, s.instances...)
