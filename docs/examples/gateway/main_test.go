@@ -165,12 +165,18 @@ func TestNeverMoreThanTheLimitAreUnderWay(t *testing.T) {
 		<-b.entered
 	}
 	waiting := make(map[string]int)
-	for range 6 {
-		waiting[<-s.queued]++
+	limit := time.After(time.Minute)
+	for late, n := false, 0; n < 6 && !late; n++ {
+		select {
+		case name := <-s.queued:
+			waiting[name]++
+		case <-limit:
+			late = true
+		}
 	}
 	for path := range backends {
 		if n := waiting["gateway"+path]; n != 3 {
-			t.Fatalf("%d requests of %s wait, want 3", n, path)
+			t.Errorf("%d requests of %s wait, want 3", n, path)
 		}
 	}
 	for _, b := range backends {
