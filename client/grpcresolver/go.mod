@@ -3,7 +3,7 @@ module github.com/seed-20419f34/rollcall/client/grpcresolver
 go 1.26.0
 
 require (
-	github.com/seed-20419f34/rollcall v0.0.0-20261121155414-dbb95a8a41f1
+	github.com/seed-20419f34/rollcall v0.0.0-20261121155710-9ad6c31726bb
 	go.uber.org/goleak v1.3.0
 	google.golang.org/grpc v1.85.0
 )
