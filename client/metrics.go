@@ -53,7 +53,7 @@ func newMetrics(r prometheus.Registerer, c *Client) (*metrics, error) {
 		quarantined: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "rollcall_client_servers_quarantined", Help: "Servers that are asked last because they gave no answer.",
 		}, func() float64 { return float64(c.servers.quarantined()) }),
-		heartbeats:    counter("heartbeats_total", "Heartbeats, by outcome.", "outcome"),
+		heartbeats:    counter("heartbeats_total", "Renewals sent, by outcome.", "outcome"),
 		registrations: counter("registrations_total", "Registrations sent, by reason and outcome.", "reason", "outcome"),
 		limited: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rollcall_client_limited_updates_total", Help: "On-demand updates that had to wait for a token.",
@@ -64,6 +64,7 @@ func newMetrics(r prometheus.Registerer, c *Client) (*metrics, error) {
 		}),
 		lost: counter("lost_total", "Sessions, locks and permits that were lost, by kind.", "kind"),
 	}
+	m.begin()
 	if r == nil {
 		return m, nil
 	}
@@ -71,6 +72,25 @@ func newMetrics(r prometheus.Registerer, c *Client) (*metrics, error) {
 		return nil, fmt.Errorf("register the metrics: %w; clients of one process need prometheus.WrapRegistererWith, each with its value of one label", err)
 	}
 	return m, nil
+}
+
+// begin shows what may happen as 0: of what begins with 1 no rate tells the first.
+func (m *metrics) begin() {
+	for _, outcome := range []string{"ok", "not_found", "failed"} {
+		m.heartbeats.WithLabelValues(outcome)
+	}
+	for _, outcome := range []string{"ok", "failed"} {
+		for _, reason := range []string{whyFirst, whyNotFound, whyChanged} {
+			m.registrations.WithLabelValues(reason, outcome)
+		}
+		for _, kind := range []string{"full", "delta", "watch"} {
+			m.refreshes.WithLabelValues(kind, outcome)
+		}
+	}
+	m.refreshes.WithLabelValues("delta", "mismatch")
+	for _, kind := range []string{"session", "lock", "semaphore"} {
+		m.lost.WithLabelValues(kind)
+	}
 }
 
 // request counts one try at one server.

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -142,6 +144,46 @@ func TestGaugesAreThoseOfTheParts(t *testing.T) {
 	want("rollcall_client_list_age_seconds{app=\"orders\"} 1\nrollcall_client_list_age_seconds{app=\"payments\"} 2\n")
 	orders.end()
 	want("rollcall_client_list_age_seconds{app=\"payments\"} 2\n")
+}
+
+func TestWhatMayHappenIsShownFromTheBeginning(t *testing.T) {
+	r := prometheus.NewRegistry()
+	measured(t, r)
+	for name, want := range map[string]int{
+		"rollcall_client_heartbeats_total": 3, "rollcall_client_registrations_total": 6,
+		"rollcall_client_refreshes_total": 7, "rollcall_client_lost_total": 3,
+	} {
+		if got, err := testutil.GatherAndCount(r, name); err != nil || got != want {
+			t.Errorf("%s has %d series, %v; want %d", name, got, err, want)
+		}
+	}
+}
+
+// TestTheClientsPageListsTheMetrics compares the names and labels of docs/go-client.md.
+func TestTheClientsPageListsTheMetrics(t *testing.T) {
+	page, err := os.ReadFile("../docs/go-client.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| Metric `rollcall_client_…`")
+	table, _, _ = strings.Cut(table, "\n\n")
+	descs := make(chan *prometheus.Desc, 100)
+	measured(t, nil).metrics.Describe(descs)
+	close(descs)
+	var want []string
+	for d := range descs {
+		parts := regexp.MustCompile(`fqName: "rollcall_client_(\w+)".*variableLabels: {([\w,]*)}`).FindStringSubmatch(d.String())
+		want = append(want, parts[1]+" "+parts[2])
+	}
+	var got []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|]*) \\|").FindAllStringSubmatch(table, -1) {
+		got = append(got, row[1]+" "+strings.NewReplacer("`", "", " ", "").Replace(row[2]))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the page lists\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
 }
 
 func TestServersInQuarantineAreCounted(t *testing.T) {
