@@ -132,19 +132,25 @@ func (c *Client) exchange(ctx context.Context, s *server, q call) (answer, error
 	return readAnswer(s, resp, patience.reader(resp.Body))
 }
 
-// longestAnswer bounds what is read of an answer: some hundred thousand instances.
-const longestAnswer = 256 << 20
-
 // readAnswer takes an answer whose body is read by way of body.
 func readAnswer(s *server, resp *http.Response, body io.Reader) (answer, error) {
-	text, err := io.ReadAll(io.LimitReader(body, longestAnswer+1))
+	text, err := readBounded(body, longestAnswer)
 	if err != nil {
 		return answer{}, fmt.Errorf("read the answer of %s: %w", s.url, err)
 	}
-	if len(text) > longestAnswer {
-		return answer{}, conclusive{fmt.Errorf("the answer of %s is longer than %d MiB", s.url, longestAnswer>>20)}
-	}
 	return answer{server: s.url, status: resp.StatusCode, header: resp.Header, body: text}, nil
+}
+
+// longestAnswer bounds what is read of an answer: some hundred thousand instances.
+const longestAnswer = 256 << 20
+
+// readBounded reads everything, unless it is more than longest.
+func readBounded(from io.Reader, longest int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(from, longest+1))
+	if err == nil && int64(len(text)) > longest {
+		err = conclusive{fmt.Errorf("it is longer than %d bytes", longest)}
+	}
+	return text, err
 }
 
 // judge is nil for an answer that is one, a refusal included, and otherwise says why another server may do

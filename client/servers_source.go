@@ -42,6 +42,8 @@ func (c *Client) candidates(ctx context.Context) ([]*server, error) {
 	if c.lookup == nil {
 		return c.servers.order(), nil
 	}
+	ctx, done := c.alive(ctx)
+	defer done()
 	if c.servers.empty() {
 		if err := c.lookup.ask(ctx); err != nil {
 			return nil, err
@@ -54,8 +56,13 @@ func (c *Client) candidates(ctx context.Context) ([]*server, error) {
 
 // newcomers are servers that the source gives now that these ones gave no answer.
 func (c *Client) newcomers(ctx context.Context, asked []*server) []*server {
-	if c.lookup == nil || c.lookup.ask(ctx) != nil {
+	if c.lookup == nil {
 		return nil
+	}
+	ctx, done := c.alive(ctx)
+	defer done()
+	if c.lookup.ask(ctx) != nil {
+		return nil // which it logs
 	}
 	known := make(map[string]bool)
 	for _, s := range asked {
@@ -123,7 +130,7 @@ func (l *lookup) fly(ctx context.Context, f *flight) {
 		err = l.take(urls)
 	}
 	if err != nil {
-		err = fmt.Errorf("look up the servers: %w", err)
+		err = fmt.Errorf("look up the servers: %w", withCause(ctx, err))
 	}
 	f.err = err
 }
