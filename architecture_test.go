@@ -49,7 +49,7 @@ var allowed = map[string][]string{
 	"client/grpcresolver": {"client", "client/balance", "fsm/registry"},
 	// Examples, which are clients like any other.
 	"docs/examples/gateway": {"client"},
-	"docs/examples/orders":  {"client", "client/balance"},
+	"docs/examples/orders":  {"client", "client/balance", "fsm/registry"},
 	// The protocol's test suite: tests import it, nothing else does.
 	"httpd/conformance": {"httpd/eureka", "fsm/registry"},
 }

@@ -1,0 +1,185 @@
+// Command orders is a small service of many instances. Each registers itself, keeps a list of who else
+// there is, and calls services by their names.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/client/balance"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func main() {
+	var o options
+	flag.StringVar(&o.servers, "servers", "http://127.0.0.1:8761", "the registry's servers, separated by commas")
+	flag.StringVar(&o.listen, "listen", "127.0.0.1:0", "address to serve")
+	flag.StringVar(&o.name, "name", "orders", "name of the service")
+	flag.StringVar(&o.id, "id", "", "id of this instance; empty: HOST:NAME:PORT")
+	flag.DurationVar(&o.lease, "lease", 30*time.Second, "for how long the registry believes in an instance that it does not hear of")
+	flag.DurationVar(&o.settle, "settle", time.Second, "how long others may need to see that this instance goes (stock Eureka clients: 30s)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
+	if err := run(ctx, o); err != nil {
+		log.Fatal(err)
+	}
+}
+
+type options struct {
+	servers, listen, name, id string
+	lease, settle             time.Duration
+}
+
+// run serves until ctx ends.
+func run(ctx context.Context, o options) error {
+	// Who is registered is called, so it listens first.
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	c, err := client.New(client.Config{Servers: strings.Split(o.servers, ",")})
+	if err != nil {
+		return err
+	}
+	s, err := start(c, o.instance(listener.Addr().(*net.TCPAddr)), nil)
+	if err != nil {
+		return errors.Join(err, c.Close(ctx))
+	}
+	server := &http.Server{Handler: s.routes()}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	log.Printf("%s serves at %s", s.self.Instance().ID(), listener.Addr())
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	return errors.Join(err, s.leave(o.settle, server))
+}
+
+// instance is what others learn of this process.
+func (o options) instance(at *net.TCPAddr) *registry.Instance {
+	i := client.NewInstance(o.name, uint16(at.Port))
+	i.InstanceID = cmp.Or(o.id, i.InstanceID)
+	if !at.IP.IsUnspecified() { // others must call the address that it listens on
+		i.HostName, i.IPAddr = at.IP.String(), at.IP.String()
+	}
+	i.Duration = int32(o.lease.Seconds())
+	i.RenewalInterval = max(1, i.Duration/3)
+	return i
+}
+
+// service is one instance.
+type service struct {
+	client *client.Client
+	self   *client.Registration
+	others *client.Discovery
+	http   *http.Client
+	down   atomic.Bool
+}
+
+// start registers an instance and begins to look for others. base sends what is called; nil: as usual.
+func start(c *client.Client, i *registry.Instance, base http.RoundTripper) (*service, error) {
+	s := &service{client: c}
+	var err error
+	if s.self, err = c.StartRegistration(client.RegistrationConfig{
+		Instance: i, Health: s.status, ReplicationDelay: 5 * time.Second, ReplicationInterval: 5 * time.Second,
+	}); err != nil {
+		return nil, err
+	}
+	if s.others, err = c.StartDiscovery(client.DiscoveryConfig{OnChange: logChanges}); err != nil {
+		return nil, err
+	}
+	transport, err := balance.New(balance.Config{List: s.others, Base: base})
+	s.http = &http.Client{Transport: transport, Timeout: 5 * time.Second}
+	return s, err
+}
+
+// status is what the registry is told: asked for once in a while.
+func (s *service) status(context.Context, registry.Status) registry.Status {
+	if s.down.Load() {
+		return registry.Down
+	}
+	return registry.Up
+}
+
+func logChanges(old, new *client.Snapshot) {
+	for i := range new.All() {
+		if before := old.Instance(i.Key()); before == nil || before.Status != i.Status {
+			log.Printf("%s is %s", i.Key(), i.Status)
+		}
+	}
+	for i := range old.All() {
+		if new.Instance(i.Key()) == nil {
+			log.Printf("%s is gone", i.Key())
+		}
+	}
+}
+
+func (s *service) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, s.self.Instance().ID())
+	})
+	mux.HandleFunc("GET /call", s.call)
+	mux.HandleFunc("GET /health", s.health)
+	mux.HandleFunc("PUT /health", func(_ http.ResponseWriter, r *http.Request) {
+		s.down.Store(r.FormValue("down") == "true")
+	})
+	return mux
+}
+
+// call calls a service, and answers what that said.
+func (s *service) call(w http.ResponseWriter, r *http.Request) {
+	u := url.URL{Scheme: "http", Host: r.FormValue("service"), Path: "/"}
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, u.String(), nil)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer resp.Body.Close()
+	w.WriteHeader(resp.StatusCode)
+	io.Copy(w, resp.Body)
+}
+
+// health is 503 while the instance is down. That the registry does not hear of it is no reason: those who
+// know it call it all the same.
+func (s *service) health(w http.ResponseWriter, _ *http.Request) {
+	if s.down.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	fmt.Fprintln(w, s.self.Instance().Status)
+	if err := s.self.Healthy(); err != nil {
+		fmt.Fprintln(w, err)
+	}
+}
+
+// leave ends the service without letting anybody down: nobody begins to call it, the calls under way come
+// to their end, and it is taken off the registry.
+func (s *service) leave(settle time.Duration, server *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), settle+15*time.Second)
+	defer cancel()
+	drain, cancel := context.WithTimeout(ctx, settle+5*time.Second) // the rest must be done in any case
+	defer cancel()
+	return errors.Join(s.self.Drain(drain, settle), server.Shutdown(ctx), s.client.Close(ctx))
+}

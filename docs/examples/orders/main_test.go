@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard)
+	m.Run()
+}
+
+// eurekaServer is a stock Eureka server in memory, whose leases end.
+type eurekaServer struct {
+	mu     sync.Mutex
+	leases map[registry.Key]*lease
+}
+
+type lease struct {
+	instance *registry.Instance
+	renewed  time.Time
+}
+
+// live ranges over the leases that have not ended. s.mu must be held.
+func (s *eurekaServer) live() iter.Seq[*registry.Lease] {
+	var live []*registry.Lease
+	for _, l := range s.leases {
+		if time.Since(l.renewed) <= time.Duration(l.instance.Duration)*time.Second {
+			live = append(live, &registry.Lease{Instance: l.instance, Action: registry.ActionAdded})
+		}
+	}
+	slices.SortFunc(live, func(a, b *registry.Lease) int { return strings.Compare(a.Key().String(), b.Key().String()) })
+	return slices.Values(live)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *eurekaServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path, _ := strings.CutPrefix(r.URL.Path, "/eureka/apps")
+	app, id, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	known := s.leases[registry.NewKey(app, id)]
+	switch {
+	case r.Method == http.MethodPost:
+		body, _ := io.ReadAll(r.Body)
+		i, err := eureka.DecodeRegistration(body, eureka.Format{}, app)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		s.leases[i.Key()] = &lease{i, time.Now()}
+		w.WriteHeader(http.StatusNoContent)
+	case r.Method == http.MethodGet && r.URL.Path == "/eureka/apps":
+		w.Write(eureka.AppendApplications(nil, eureka.Format{}, eureka.FullVersion, "", s.live()))
+	case known == nil:
+		w.WriteHeader(http.StatusNotFound)
+	case r.Method == http.MethodGet:
+		w.Write(eureka.AppendInstanceDocument(nil, eureka.Format{}, &registry.Lease{Instance: known.instance}, registry.Stamp{}))
+	case r.Method == http.MethodPut:
+		known.renewed = time.Now()
+	case r.Method == http.MethodDelete:
+		delete(s.leases, known.instance.Key())
+	}
+}
+
+// network is a network in memory of hosts that serve. Connections to others are refused.
+type network struct {
+	mu    sync.Mutex
+	hosts map[string]http.Handler
+	calls map[string]int // by host, refused ones included
+}
+
+// serve lets a host serve; nil: it is dead.
+func (n *network) serve(host string, h http.Handler) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts[host] = h
+}
+
+// called returns how often a host was called since it was last asked.
+func (n *network) called(host string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	calls := n.calls[host]
+	n.calls[host] = 0
+	return calls
+}
+
+// RoundTrip implements http.RoundTripper.
+func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		defer r.Body.Close()
+	}
+	n.mu.Lock()
+	n.calls[r.URL.Host]++
+	h := n.hosts[r.URL.Host]
+	n.mu.Unlock()
+	if h == nil {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// started is an instance on the network. Its own way to the registry can be cut, as its death does.
+type started struct {
+	*service
+	host string
+	dead atomic.Bool
+	net  *network
+}
+
+// RoundTrip implements http.RoundTripper: what the instance sends.
+func (s *started) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.dead.Load() {
+		return nil, errors.New("dead")
+	}
+	return s.net.RoundTrip(r)
+}
+
+// kill ends an instance as kill -9 does: nobody is told.
+func (s *started) kill() {
+	s.dead.Store(true)
+	s.net.serve(s.host, nil)
+}
+
+// startNetwork starts a registry.
+func startNetwork() *network {
+	n := &network{hosts: map[string]http.Handler{}, calls: map[string]int{}}
+	n.serve("registry", &eurekaServer{leases: map[registry.Key]*lease{}})
+	return n
+}
+
+// start starts an instance of orders, which ends with the test.
+func (n *network) start(t *testing.T, id string) *started {
+	t.Helper()
+	s := &started{host: "127.0.0." + id + ":80", net: n}
+	c, err := client.New(client.Config{Servers: []string{"http://registry"}, HTTPClient: &http.Client{Transport: s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{name: "orders", id: "orders-" + id, lease: 30 * time.Second}
+	ip := net.ParseIP("127.0.0." + id)
+	if s.service, err = start(c, o.instance(&net.TCPAddr{IP: ip, Port: 80}), s); err != nil {
+		t.Fatal(err)
+	}
+	n.serve(s.host, s.routes())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		c.Close(ctx)
+	})
+	return s
+}
+
+// get asks an instance for something.
+func (s *started) get(method, path string) (int, string) {
+	w := httptest.NewRecorder()
+	s.routes().ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w.Code, strings.TrimSpace(w.Body.String())
+}
+
+// TestTheDeadAreNotCalledOnceTheListIsWithoutThem: of two instances one is killed. Until the registry and
+// its clients know, calls succeed all the same; from then on none goes to the dead one.
+func TestTheDeadAreNotCalledOnceTheListIsWithoutThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startNetwork()
+		caller, doomed := n.start(t, "1"), n.start(t, "2")
+		var gone atomic.Bool
+		caller.others.OnChange(func(_, now *client.Snapshot) {
+			gone.Store(now.Instance(doomed.self.Instance().Key()) == nil)
+		})
+		time.Sleep(time.Minute) // stock servers are asked every 30 s
+		answers := make(map[string]int)
+		for range 10 {
+			_, id := caller.get(http.MethodGet, "/call?service=orders")
+			answers[id]++
+		}
+		if answers["orders-1"] != 5 || answers["orders-2"] != 5 {
+			t.Errorf("the answers are of %v, want half of each", answers)
+		}
+
+		doomed.kill()
+		n.called(doomed.host)
+		for range 120 { // seconds; the lease lasts 30 s, and a list is up to 30 s old
+			told := gone.Load()
+			if status, body := caller.get(http.MethodGet, "/call?service=orders"); status != http.StatusOK || body != "orders-1" {
+				t.Errorf("a call came to %d %q, want the one that is alive", status, body)
+			}
+			if calls := n.called(doomed.host); told && calls > 0 {
+				t.Error("the dead one was called although the list is without it")
+			}
+			time.Sleep(time.Second)
+		}
+		if !gone.Load() {
+			t.Error("the list never lost the dead one")
+		}
+	})
+}
+
+func TestAnInstanceThatIsDownIsNotCalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startNetwork()
+		caller, broken := n.start(t, "1"), n.start(t, "2")
+		broken.get(http.MethodPut, "/health?down=true")
+		time.Sleep(time.Minute)
+		if status, body := broken.get(http.MethodGet, "/health"); status != http.StatusServiceUnavailable || body != "DOWN" {
+			t.Errorf("it says of itself %d %q, want 503 DOWN", status, body)
+		}
+		for range 10 {
+			if _, id := caller.get(http.MethodGet, "/call?service=orders"); id != "orders-1" {
+				t.Errorf("%s was called", id)
+			}
+		}
+		broken.get(http.MethodPut, "/health?down=false")
+		time.Sleep(time.Minute)
+		n.called(broken.host)
+		for range 10 {
+			caller.get(http.MethodGet, "/call?service=orders")
+		}
+		if calls := n.called(broken.host); calls != 5 {
+			t.Errorf("after it was repaired it got %d of 10 calls, want 5", calls)
+		}
+	})
+}
+
+func TestALeavingInstanceDrainsBeforeItIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startNetwork()
+		caller, leaving := n.start(t, "1"), n.start(t, "2")
+		key := leaving.self.Instance().Key()
+		time.Sleep(time.Minute)
+		start := time.Now()
+		var seen []string
+		caller.others.OnChange(func(_, now *client.Snapshot) {
+			status := "gone"
+			if i := now.Instance(key); i != nil {
+				status = i.Status.String()
+			}
+			seen = append(seen, status)
+		})
+		if err := leaving.leave(time.Minute, &http.Server{}); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took < time.Minute || took > time.Minute+5*time.Second {
+			t.Errorf("it left in %v, want a minute for those who call it", took)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if fmt.Sprint(seen) != "[OUT_OF_SERVICE gone]" {
+			t.Errorf("others saw %v, want it out of service first", seen)
+		}
+	})
+}
+
+func TestCallsThatCannotBeMadeAreSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		caller := startNetwork().start(t, "1")
+		time.Sleep(time.Minute)
+		for service, want := range map[string]string{"stock": `service "stock"`, "": `service ""`} {
+			if status, body := caller.get(http.MethodGet, "/call?service="+service); status != http.StatusBadGateway || !strings.Contains(body, want) {
+				t.Errorf("a call of %q came to %d %q, want 502 that says %s", service, status, body, want)
+			}
+		}
+	})
+}
+
+func TestAnInstanceSaysWhereItListens(t *testing.T) {
+	o := options{name: "orders", id: "orders-1", lease: 4 * time.Second}
+	bound := o.instance(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8081})
+	if bound.HostName != "127.0.0.1" || bound.IPAddr != "127.0.0.1" || bound.Port != (registry.Port{Number: 8081, Enabled: true}) {
+		t.Errorf("it says %s, %s, %v; want where it listens", bound.HostName, bound.IPAddr, bound.Port)
+	}
+	if bound.ID() != "orders-1" || bound.Duration != 4 || bound.RenewalInterval != 1 {
+		t.Errorf("id %s, lease of %d s renewed each %d s", bound.ID(), bound.Duration, bound.RenewalInterval)
+	}
+	if all := o.instance(&net.TCPAddr{IP: net.IPv6zero, Port: 8081}); all.HostName == "::" || all.IPAddr == "::" {
+		t.Error("it says that it is everywhere")
+	}
+}
