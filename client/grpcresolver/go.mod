@@ -2,6 +2,8 @@ module github.com/seed-20419f34/rollcall/client/grpcresolver
 
 go 1.26.0
 
+// The version of the client that users of this module get at least: one that is published, for the
+// replace line below is for this repository only.
 require (
 	github.com/seed-20419f34/rollcall v0.0.0-20261121155710-9ad6c31726bb
 	go.uber.org/goleak v1.3.0
