@@ -47,8 +47,8 @@ type Config struct {
 	HTTPClient *http.Client
 	// Log receives what happens in the background, and what keeps it from happening. Nil: discarded.
 	Log *slog.Logger
-	// Registerer takes the client's metrics until Close. Two clients need registerers that tell them
-	// apart (prometheus.WrapRegistererWith). Nil: there are none.
+	// Registerer takes the client's metrics until Close. The clients of one process need registerers that
+	// tell them apart, each by its value of one label (prometheus.WrapRegistererWith). Nil: there are none.
 	Registerer prometheus.Registerer
 }
 

@@ -51,7 +51,7 @@ type DiscoveryConfig struct {
 	// File keeps the last list on disk, so that a process that starts while no server answers begins
 	// with it. It is written after changes, once per Interval at most, and at the end. "": it is not kept.
 	File string
-	// OnChange is OnChange's function, from the first list on.
+	// OnChange is called as that of Discovery.OnChange is, from the first list on. Nil: nothing is.
 	OnChange func(old, new *Snapshot)
 }
 

@@ -16,7 +16,8 @@ import (
 // drainPoll is the time between two looks at the cluster's nodes.
 const drainPoll = 200 * time.Millisecond
 
-// Drain takes an instance out of service for good: it overrides its status with OUT_OF_SERVICE,
+// Drain takes an instance out of service for good, whoever keeps it registered (a service that wants to
+// end calls Registration.Drain): it overrides its status with OUT_OF_SERVICE,
 // waits until every node of the cluster has applied that, and then for the time that polling clients
 // need to fetch it (settle; stock clients fetch every 30 s). by is as of Override.
 //

@@ -25,10 +25,10 @@ var (
 	ErrNotAcquired = errors.New("not acquired")
 	// ErrLimit: the semaphore is in use with another limit. Use that one, or wait until nobody does.
 	ErrLimit = errors.New("the semaphore has another limit")
-	// ErrLost: a lock or permit is not held any more, because its session ended, or because it was not
-	// renewed in time and may end at any moment.
+	// ErrLost: a lock, permit or session is not held any more, because the session ended, or because it
+	// was not renewed in time and may end at any moment.
 	ErrLost = errors.New("lost")
-	// ErrReleased: a lock or permit was given back by Release.
+	// ErrReleased: a lock or permit was given back by Release, a session ended by Close.
 	ErrReleased = errors.New("released")
 	// ErrNoLeader: nobody leads the election at the moment.
 	ErrNoLeader = errors.New("nobody leads")

@@ -7,7 +7,7 @@ import (
 )
 
 // KeptSession is a session that is renewed every third of its TTL until it is closed, for keys that are
-// acquired with it (KV.Acquire). Safe for concurrent use. It must be closed; Client.Close does it, too.
+// acquired with it (Write.Acquire). Safe for concurrent use. It must be closed; Client.Close does it, too.
 type KeptSession struct {
 	keeper *keeper
 	ending ending

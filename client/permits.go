@@ -24,7 +24,7 @@ type Permits struct {
 type Holder struct {
 	Session string `json:"session"`
 	Fence   uint64 `json:"fence"`
-	Since   int64  `json:"since"`
+	Since   int64  `json:"since"` // ms since the epoch
 	Value   []byte `json:"value"` // as LockOptions say
 }
 

@@ -17,7 +17,8 @@ type App struct {
 }
 
 // Apps returns the applications and their instances, in the order of the server, which is by name
-// and id. Of a lease the instance and the times that the protocol shows are set.
+// and id. Of a lease the instance and the times that the protocol shows are set. Each call asks a server;
+// StartDiscovery keeps the list in memory.
 func (c *Client) Apps(ctx context.Context) ([]App, error) {
 	a, err := c.readEureka(ctx, "apps")
 	if err != nil {

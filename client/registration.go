@@ -73,7 +73,7 @@ type Registration struct {
 }
 
 // StartRegistration starts to keep an instance registered, until Deregister or Client.Close. It does not
-// wait: Registered does. The error joins every mistake of the configuration.
+// wait: Registered does. The error joins every mistake of the configuration, or is ErrClosed.
 func (c *Client) StartRegistration(config RegistrationConfig) (*Registration, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("start a registration: %w", err)

@@ -11,7 +11,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// Register adds an instance or replaces it, and starts its lease.
+// Register adds an instance or replaces it, and starts its lease. StartRegistration does that, and keeps
+// the lease alive.
 func (c *Client) Register(ctx context.Context, instance *registry.Instance) error {
 	_, err := c.register(ctx, instance)
 	return err
@@ -58,7 +59,8 @@ func (c *Client) Cancel(ctx context.Context, key registry.Key) error {
 	return failed("cancel", key, a, err)
 }
 
-// SetStatus overrides an instance's status until DeleteStatus, whatever its heartbeats say.
+// SetStatus overrides an instance's status until DeleteStatus, whatever its heartbeats say. What an
+// instance says of itself is changed by Registration.SetStatus.
 func (c *Client) SetStatus(ctx context.Context, key registry.Key, status registry.Status) error {
 	q := call{method: http.MethodPut, eureka: true, path: append(instancePath(key), "status"), write: true}
 	q.query = url.Values{"value": {status.String()}}
