@@ -1,0 +1,211 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
+)
+
+// goPause has a holder by package client that is paused beyond its TTL, and an heir who waits for the
+// lock meanwhile.
+type goPause struct {
+	ctx     context.Context
+	kind    string // of goLocks
+	lock    string
+	way     string // of firstLooks
+	self    bool   // the holder stops itself, and looks as the first thing; otherwise the test stops it
+	holder  *goHolderProcess
+	clients *client.Client // the heir's
+
+	margin, late time.Duration // of the heir behind the holder's deadline; of the first look behind the heir
+}
+
+// heir is who waits for the lock.
+type heir struct {
+	held *client.Held
+	at   time.Time // when it had the lock
+	err  error
+}
+
+func (r *goPause) run() error {
+	if _, err := r.holder.ask(r.ctx, "acquire", r.kind, r.lock); err != nil {
+		return fmt.Errorf("the holder: %w", err)
+	}
+	if err := r.pause(); err != nil {
+		return err
+	}
+	next := make(chan heir, 1)
+	go func() { next <- r.inherit() }()
+	h := <-next
+	if h.err != nil {
+		return fmt.Errorf("the heir: %w", h.err)
+	}
+	if err := r.holder.signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	first, err := r.holder.hear(r.ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.judge(first, h); err != nil {
+		return err
+	}
+	if released, err := r.holder.ask(r.ctx, "release", r.way, r.lock); err != nil || !released.Lost {
+		return fmt.Errorf("release of the lost lock: %+v, %v, want it lost", released, err)
+	}
+	if err := h.held.Err(); err != nil {
+		return fmt.Errorf("the heir, after the first holder's release: %w", err)
+	}
+	return h.held.Release(r.ctx)
+}
+
+// pause stops the holder. What it is to do when it goes on has been said.
+func (r *goPause) pause() error {
+	if r.self {
+		return r.holder.say("pause", r.way, r.lock)
+	}
+	if err := r.holder.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	if err := awaitStopped(r.holder.cmd.Process.Pid); err != nil {
+		return err
+	}
+	return r.holder.say("look", r.way, r.lock)
+}
+
+func (r *goPause) inherit() heir {
+	o := goLocks[r.kind]
+	o.Name = r.lock
+	held, err := r.clients.AcquireLock(r.ctx, o)
+	return heir{held: held, at: time.Now(), err: err}
+}
+
+// judge wants the first look to find the lock lost, and the holder's own deadline to be over before
+// another had the lock.
+func (r *goPause) judge(first goHolderAnswer, h heir) error {
+	r.margin, r.late = h.at.Sub(first.deadline()), time.Unix(0, first.Looked).Sub(h.at)
+	switch {
+	case !first.Lost:
+		return fmt.Errorf("%s, %v after another had the lock, says that it is held", r.way, r.late)
+	case !strings.Contains(first.Cause, client.ErrLost.Error()):
+		return fmt.Errorf("the context ended because of %q, want %q", first.Cause, client.ErrLost)
+	case r.margin <= 0:
+		return fmt.Errorf("another had the lock %v before the TTL was over since the last renewal was sent", -r.margin)
+	}
+	return nil
+}
+
+// TestAPausedHolderByGoFindsItsLockLostAtTheFirstLook pauses holders beyond their TTL, and lets them go on
+// when another has the lock, without a lock-delay in between. The first thing that they do is to look,
+// before any timer or answer can have told them.
+func TestAPausedHolderByGoFindsItsLockLostAtTheFirstLook(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	for kind := range goLocks {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			pausedHolders(t, c, kind)
+		})
+	}
+}
+
+func pausedHolders(t *testing.T, c *Cluster, kind string) {
+	const locks, rounds = 20, 3
+	ctx, cancel := context.WithTimeout(t.Context(), 10*ReadyLimit)
+	defer cancel()
+	var clients []*client.Client
+	for _, n := range c.Nodes {
+		clients = append(clients, goClient(t, client.Config{Servers: []string{n.URL()}}))
+	}
+	var mu sync.Mutex
+	var all []*goPause
+	errs := make(chan error, locks)
+	for i := range locks {
+		go func() {
+			errs <- func() error {
+				for k := range rounds {
+					r := &goPause{
+						ctx: ctx, kind: kind, lock: fmt.Sprintf("%s-%d", kind, i), way: firstLooks[(i+k)%len(firstLooks)].name, self: k > 0,
+						holder: startGoHolder(t, c.Nodes[(i+k)%3]), clients: clients[(i+k+1)%3],
+					}
+					err := r.run()
+					r.holder.stop()
+					if err != nil {
+						return fmt.Errorf("round %d of %s: %w", k+1, r.lock, err)
+					}
+					mu.Lock()
+					all = append(all, r)
+					mu.Unlock()
+				}
+				return nil
+			}()
+		}()
+	}
+	for range locks {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	report(t, all)
+}
+
+// report prints how close it was.
+func report(t *testing.T, all []*goPause) {
+	if len(all) == 0 {
+		return
+	}
+	margin, late := all[0].margin, all[0].late
+	for _, r := range all {
+		margin, late = min(margin, r.margin), min(late, r.late)
+	}
+	t.Logf("%d pauses: others had the lock at least %v after the holder's deadline; first looks came from %v after that on", len(all), margin, late)
+}
+
+// TestAHolderByGoThatWasPausedBrieflyStillHolds: a pause shorter than the TTL costs nothing.
+func TestAHolderByGoThatWasPausedBrieflyStillHolds(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	for kind := range goLocks {
+		for _, l := range firstLooks {
+			t.Run(kind+" by "+l.name, func(t *testing.T) {
+				t.Parallel()
+				ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
+				defer cancel()
+				lock := "brief-" + kind + l.name
+				h := startGoHolder(t, c.Nodes[0])
+				got[goHolderAnswer](t)(h.ask(ctx, "acquire", kind, lock))
+				// On a machine that is too busy the pause may be too long.
+				must(t, Poll(ReadyLimit, func() error { return pausedBriefly(ctx, t, h, l.name, lock) }))
+				if released, err := h.ask(ctx, "release", l.name, lock); err != nil || released.Lost {
+					t.Errorf("release: %+v, %v, want it to have been held", released, err)
+				}
+			})
+		}
+	}
+}
+
+// pausedBriefly pauses a holder for a second. The error says that it did not work out as it should.
+func pausedBriefly(ctx context.Context, t *testing.T, h *goHolderProcess, way, lock string) error {
+	must(t, h.say("pause", way, lock))
+	must(t, awaitStopped(h.cmd.Process.Pid))
+	Pass(t, time.Second)
+	must(t, h.signal(syscall.SIGCONT))
+	first := got[goHolderAnswer](t)(h.hear(ctx))
+	inTime := time.Unix(0, first.Looked).Before(first.deadline().Add(-100 * time.Millisecond))
+	switch {
+	case inTime && first.Lost:
+		t.Fatalf("%s says that the lock is lost %v before the TTL is over: %s", way, time.Until(first.deadline()), first.Cause)
+	case !inTime && first.Lost:
+		t.Skipf("the machine is too busy: a pause of a second lasted for the TTL of %v", holderTTL)
+	case !inTime:
+		return errors.New("the pause was too long to tell")
+	}
+	return nil
+}
