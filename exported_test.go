@@ -1,0 +1,75 @@
+package rollcall_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestEveryExportedNameOfTheClientHasASentence: types, functions, methods, constants and variables. A
+// group of constants may have one for all.
+func TestEveryExportedNameOfTheClientHasASentence(t *testing.T) {
+	for _, dir := range []string{"client", "client/balance", "client/grpcresolver"} {
+		names, err := filepath.Glob(dir + "/*.go")
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s: %d files, %v", dir, len(names), err)
+		}
+		positions := token.NewFileSet()
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(positions, name, nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, silent := range undocumented(file) {
+				t.Errorf("%s: %s has no sentence", positions.Position(silent.Pos()), silent.Name)
+			}
+		}
+	}
+}
+
+func undocumented(file *ast.File) (silent []*ast.Ident) {
+	note := func(name *ast.Ident, docs ...*ast.CommentGroup) {
+		for _, d := range docs {
+			if d != nil {
+				return
+			}
+		}
+		if name.IsExported() {
+			silent = append(silent, name)
+		}
+	}
+	for _, declared := range file.Decls {
+		switch d := declared.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil || ast.IsExported(receiver(d)) {
+				note(d.Name, d.Doc)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.TypeSpec:
+					note(s.Name, s.Doc, d.Doc)
+				case *ast.ValueSpec:
+					note(s.Names[0], s.Doc, s.Comment, d.Doc)
+				}
+			}
+		}
+	}
+	return silent
+}
+
+// receiver is the name of a method's type.
+func receiver(f *ast.FuncDecl) string {
+	kind := f.Recv.List[0].Type
+	if pointer, ok := kind.(*ast.StarExpr); ok {
+		kind = pointer.X
+	}
+	name, _ := kind.(*ast.Ident)
+	return name.Name
+}
