@@ -116,7 +116,7 @@ func newRegistration(c *Client, config RegistrationConfig, bucket *ratelimit.Buc
 // tried again all the same), ErrClosed, or why ctx ended together with what failed last.
 func (r *Registration) Registered(ctx context.Context) error {
 	for {
-		done, failure, next := r.state.outcome()
+		done, next, failure := r.state.outcome()
 		switch {
 		case done:
 			return nil

@@ -96,11 +96,11 @@ func (s *registrationState) want(atOnce bool) {
 	s.demanded, s.waiting = s.demanded || atOnce, !atOnce
 }
 
-// demand says what want noted since the last satisfy.
+// demand says what want noted since the last satisfy. What a heartbeat brought meanwhile waits no more.
 func (s *registrationState) demand() (demanded, waiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.demanded, s.waiting
+	return s.demanded, s.waiting && s.dirty()
 }
 
 // satisfy notes that an update is about to take what is wanted so far.

@@ -33,16 +33,16 @@ func (r *Registration) heartbeats() {
 }
 
 // beatPause is the time until the next try after so many failures of a heartbeat or registration: at
-// most a tenth of the interval, and twice as much after each failure, up to the whole interval; at
-// random in the upper half of that, so that the instances that failed together do not come back
-// together.
+// most a tenth of the interval, and twice as much after each failure, up to half the interval; at random
+// in the upper half of that, so that the instances that failed together do not come back together.
 //
 // A lease of three intervals, the usual one, has two left when its first heartbeat fails. In these there
-// are four tries at least. Upstream's back-off, which doubles the interval itself up to ten of them
-// (com.netflix.discovery.TimedSupervisorTask), would try once, and lose leases in an outage that is
-// much shorter than they are.
+// are five tries at least, and it outlives each outage that ends half an interval before it would.
+// Upstream's back-off, which doubles the interval itself up to ten of them
+// (com.netflix.discovery.TimedSupervisorTask), would try once, and lose leases in an outage that is much
+// shorter than they are.
 func beatPause(interval time.Duration, failures int) time.Duration {
-	longest := min(interval/10<<min(failures-1, 4), interval)
+	longest := min(interval/10<<min(failures-1, 3), interval/2)
 	return longest/2 + rand.N(longest/2)
 }
 

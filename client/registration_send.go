@@ -22,6 +22,9 @@ func (r *Registration) register(ctx context.Context, why string, take func() []*
 		return err
 	}
 	defer r.turn.give()
+	if r.life.Err() != nil { // ctx may learn of it later
+		return context.Cause(r.life)
+	}
 	for _, i := range take() {
 		if err := r.tell(ctx, i, why); err != nil {
 			return err

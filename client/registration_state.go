@@ -82,10 +82,14 @@ func (s *registrationState) first() []*registry.Instance {
 func (s *registrationState) changed() []*registry.Instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.told != nil && s.told.LastDirty >= s.instance.LastDirty {
+	if !s.dirty() {
 		return nil
 	}
 	return s.steps()
+}
+
+func (s *registrationState) dirty() bool {
+	return s.told == nil || s.told.LastDirty < s.instance.LastDirty
 }
 
 // missed is what to register after the cluster did not find the instance in the version of a renewal,
@@ -163,12 +167,12 @@ func (s *registrationState) failed(err error) {
 	s.tries = make(chan struct{})
 }
 
-// outcome says whether the cluster ever took the instance, and else how the last try failed and what is
-// closed after the next one.
-func (s *registrationState) outcome() (done bool, failure error, next <-chan struct{}) {
+// outcome says whether the cluster ever took the instance, and else what is closed after the next try and
+// how the last one failed.
+func (s *registrationState) outcome() (done bool, next <-chan struct{}, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told != nil, s.failure, s.tries
+	return s.told != nil, s.tries, s.failure
 }
 
 // mayBeThere says that there may be something to cancel.

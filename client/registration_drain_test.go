@@ -1,0 +1,244 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// rollcallNodes serves what a cluster of Rollcall's says of its nodes, which show what shown returns.
+func (s *registrar) rollcallNodes(shown func(node string) string) {
+	s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
+		if r.URL.Path == "/v1/rollcall/status" {
+			return answered(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","http":"b"}]}`)
+		}
+		if want := "/v1/rollcall/apps?app=ORDERS&consistency=stale"; r.URL.RequestURI() != want {
+			return answered(400, "want "+want)
+		}
+		if text := shown(r.URL.Host); text != "" {
+			return answered(200, `[{"app":"ORDERS","id":"orders-2","status":"UP"},{"app":"ORDERS","id":"orders-1",`+text+`}]`)
+		}
+		return answered(200, `[]`)
+	})
+}
+
+func TestDrainIsToldAtOnceAndWaitsForEveryNodeAndTheSettleTime(t *testing.T) {
+	const settle = 30 * time.Second
+	const up, out = `"status":"UP"`, `"status":"OUT_OF_SERVICE"`
+	for _, row := range []struct {
+		name  string
+		shows func(node string, since time.Duration) string
+		took  time.Duration
+		says  string // "": done
+	}{
+		{name: "all show it", shows: func(string, time.Duration) string { return out }, took: settle},
+		{name: "one shows it later", took: settle + time.Second, shows: func(node string, since time.Duration) string {
+			if node == "b" && since < time.Second {
+				return up
+			}
+			return out
+		}},
+		{name: "one never does", took: time.Minute, says: "n2 (b): shows it as UP", shows: func(node string, _ time.Duration) string {
+			if node == "b" {
+				return up
+			}
+			return out
+		}},
+		{name: "one does not list it", took: settle, shows: func(node string, _ time.Duration) string {
+			if node == "b" {
+				return ""
+			}
+			return out
+		}},
+		{name: "an operator forces another status", took: settle, shows: func(string, time.Duration) string { return up + `,"overridden":"UP"` }},
+		{name: "an operator took it out already", took: settle, shows: func(string, time.Duration) string { return out + `,"overridden":"OUT_OF_SERVICE"` }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRegistrar()
+				r := s.register(t, sleeping)
+				synctest.Wait()
+				for r.SetMetadata(pair("v", time.Now().String()+r.Instance().Meta("v"))) { // no token is left
+					synctest.Wait()
+				}
+				time.Sleep(time.Second)
+				s.seen("")
+				start := time.Now()
+				s.rollcallNodes(func(node string) string { return row.shows(node, time.Since(start)) })
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				err := r.Drain(ctx, settle)
+				if row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
+					t.Errorf("got %v, want %q", err, row.says)
+				}
+				if took := time.Since(start); took != row.took {
+					t.Errorf("took %v, want %v", took, row.took)
+				}
+				if got, want := s.seen("POST"), []string{"1s POST STARTING", "1s POST OUT_OF_SERVICE"}; !slices.Equal(got, want) {
+					t.Errorf("registered %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestDrainAsksStockServersForTheInstance(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		second func(*http.Request) (*http.Response, error) // of apps/ORDERS/orders-1
+		says   string
+	}{
+		{name: "all show it", second: always(200, `{"instance":{"app":"ORDERS","instanceId":"orders-1","status":"OUT_OF_SERVICE"}}`)},
+		{name: "one does not know it", second: always(404, "")},
+		{name: "an operator forces another status", second: always(200, `{"instance":{"app":"ORDERS","status":"UP","overriddenStatus":"UP"}}`)},
+		{name: "one shows it in service", second: always(200, `{"instance":{"app":"ORDERS","status":"UP"}}`), says: "http://b: shows it as UP"},
+		{name: "one gives no answer", second: unreachable, says: "http://b: "},
+		{name: "one answers nonsense", second: always(200, `{`), says: "http://b: "},
+		{name: "one is closed to us", second: always(403, ""), says: "http://b: http://b answered 403"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRegistrar()
+				stock := func(r *http.Request) (*http.Response, error) {
+					switch {
+					case r.Method == http.MethodGet && r.URL.Host == "b" && r.URL.Path == "/eureka/apps/ORDERS/orders-1":
+						return row.second(r)
+					case strings.HasPrefix(r.URL.Path, "/v1/"):
+						return answered(404, "<html>no such page</html>")
+					}
+					return s.RoundTrip(r)
+				}
+				c := servers{"a": stock, "b": stock}.client(t, "a", "b")
+				t.Cleanup(func() { closeWithin(t, c, time.Minute) })
+				r, err := c.StartRegistration(RegistrationConfig{Instance: orders1()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Registered(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				if err := r.Drain(ctx, 0); row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
+					t.Errorf("got %v, want %q", err, row.says)
+				}
+				if got := s.keeps().Status; got != registry.OutOfService {
+					t.Errorf("the server has %v, want OUT_OF_SERVICE", got)
+				}
+			})
+		})
+	}
+}
+
+func TestHealthIsNotAskedWhileTheInstanceDrainsUntilItsStatusIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newRegistrar(), newSays(registry.Up)
+		s.rollcallNodes(func(string) string { return "" })
+		r := s.register(t, func(c *RegistrationConfig) { c.Health = h.health })
+		time.Sleep(41 * time.Second)
+		if err := r.Drain(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(59 * time.Second)
+		if got := s.keeps().Status; got != registry.OutOfService {
+			t.Errorf("the server has %v, want OUT_OF_SERVICE", got)
+		}
+		if n := len(s.seen("PUT")); n != 10 {
+			t.Errorf("%d heartbeats until 100 s, want 10 in spite of the drain", n)
+		}
+		r.SetStatus(registry.Starting)
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if got := s.keeps().Status; got != registry.Up {
+			t.Errorf("the server has %v after a check, want UP", got)
+		}
+		if got, want := fmt.Sprint(h.asked), "[40s 2m10s]"; got != want {
+			t.Errorf("Health was asked at %v, want %v", got, want)
+		}
+	})
+}
+
+func TestWhatHealthAnswersAfterTheDrainBeganDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.rollcallNodes(func(string) string { return "" })
+		r := s.register(t, sleeping, func(c *RegistrationConfig) {
+			c.Health = func(context.Context, registry.Status) registry.Status {
+				time.Sleep(5 * time.Second)
+				return registry.Up
+			}
+		})
+		time.Sleep(42 * time.Second)
+		if err := r.Drain(t.Context(), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.keeps().Status; got != registry.OutOfService {
+			t.Errorf("the server has %v, want OUT_OF_SERVICE", got)
+		}
+	})
+}
+
+func TestADrainIsToldAsSoonAsAServerCanBeReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.rollcallNodes(func(string) string { return "" })
+		r := s.register(t, sleeping)
+		time.Sleep(time.Second)
+		s.fails(503)
+		time.AfterFunc(20*time.Second, func() { s.fails(0) })
+		if err := r.Drain(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(s.start); took < 21*time.Second || took > 21*time.Second+longestRetry {
+			t.Errorf("drained at %v, want within %v of 21s", took, longestRetry)
+		}
+	})
+}
+
+func TestADrainThatIsCutShortIsStillOutOfService(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		cut   func(*registrar, *Registration)
+		wants error
+		says  string
+	}{
+		{"by its context", func(*registrar, *Registration) {}, context.DeadlineExceeded, "clients may not have fetched it yet"},
+		{"by a status", func(_ *registrar, r *Registration) { r.SetStatus(registry.Down) }, errStatusSet, "the status was set meanwhile"},
+		{"by the end", func(_ *registrar, r *Registration) { _ = r.Deregister(context.Background()) }, ErrClosed, "closed"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRegistrar()
+				s.rollcallNodes(func(string) string { return "" })
+				r := s.register(t, sleeping)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				time.AfterFunc(10*time.Second, func() { row.cut(s, r) })
+				if err := r.Drain(ctx, time.Hour); !errors.Is(err, row.wants) || !strings.Contains(err.Error(), row.says) {
+					t.Errorf("got %v, want %v: %q", err, row.wants, row.says)
+				}
+			})
+		})
+	}
+}
+
+func TestADrainThatIsRefusedSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := s.register(t, sleeping)
+		synctest.Wait()
+		s.fails(403)
+		var refusal *StatusError
+		if err := r.Drain(t.Context(), 0); !errors.As(err, &refusal) || refusal.Status != 403 {
+			t.Errorf("got %v, want the refusal", err)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func TestDeregisterCancelsWhatMayBeRegistered(t *testing.T) {
+	type config = RegistrationConfig
+	for _, row := range []struct {
+		name string
+		set  func(*config)
+		then func(*registrar) // one second after the start
+		want []string
+		says string // of the error; "": none
+	}{
+		{name: "what is registered", want: []string{"0s POST UP", "5s DELETE"}},
+		{name: "but not what is to stay", set: func(c *config) { c.Stay = true }, want: []string{"0s POST UP"}},
+		{name: "what is not there any more", then: func(s *registrar) { s.forget() }, want: []string{"0s POST UP", "5s DELETE"}},
+		{name: "not while the server fails", then: func(s *registrar) { s.does(http.MethodDelete, always(500, "")) }, want: []string{"0s POST UP", "5s DELETE"}, says: "500"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRegistrar()
+				c := s.client(t)
+				config := config{Instance: orders1()}
+				if row.set != nil {
+					row.set(&config)
+				}
+				r, err := c.StartRegistration(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				if row.then != nil {
+					row.then(s)
+				}
+				time.Sleep(4 * time.Second)
+				for range 2 {
+					if err := r.Deregister(t.Context()); (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
+						t.Errorf("got %v, want %q", err, row.says)
+					}
+				}
+				closeWithin(t, c, time.Minute)
+				s.wantVisits(t, row.want...)
+			})
+		})
+	}
+}
+
+func TestOnlyWhatWasNeverRegisteredIsNotCanceled(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		answer func(*http.Request) (*http.Response, error)
+		cancel bool
+	}{
+		{"refused", always(400, ""), false},
+		{"nothing done", always(503, ""), false},
+		{"never sent", unreachable, false},
+		{"cut off", cutOff, true},
+		{"outcome unknown", always(504, "", outcomeHeader, "unknown"), true},
+		{"under way", silent, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRegistrar()
+				s.does(http.MethodPost, row.answer)
+				r := s.register(t)
+				time.Sleep(100 * time.Millisecond)
+				if err := r.Deregister(t.Context()); err != nil {
+					t.Error(err)
+				}
+				want := []string{"0s POST UP"}
+				if row.cancel {
+					want = append(want, "100ms DELETE")
+				}
+				s.wantVisits(t, want...)
+			})
+		})
+	}
+}
+
+func TestARegistrationThatEndsBeforeItBeganSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := newRegistration(s.client(t), RegistrationConfig{Instance: orders1()}.withDefaults(), nil)
+		close(r.stopped) // there are no loops
+		if err := r.Deregister(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantVisits(t)
+	})
+}
+
+func TestNoRegistrationComesAfterTheCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := s.register(t)
+		time.Sleep(time.Second)
+		s.does(http.MethodPost, silent)
+		r.SetMetadata(pair("v", "1"))
+		time.Sleep(time.Second)
+		drained := make(chan error)
+		go func() { drained <- r.Drain(t.Context(), 0) }() // waits for its turn
+		synctest.Wait()
+		if err := r.Deregister(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-drained; !errors.Is(err, ErrClosed) {
+			t.Errorf("the drain ended with %v, want %v", err, ErrClosed)
+		}
+		s.does(http.MethodPost, nil)
+		if r.SetStatus(registry.Down) {
+			t.Error("a change after the end is said to be told")
+		}
+		time.Sleep(time.Hour)
+		s.wantVisits(t, "0s POST UP", "1s POST UP", "2s DELETE")
+	})
+}
+
+func TestDeregisterAndCloseTogetherCancelOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.does(http.MethodDelete, func(*http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return answered(200, "")
+		})
+		r := s.register(t)
+		time.Sleep(time.Second)
+		var g sync.WaitGroup
+		for _, end := range []func(context.Context) error{r.Deregister, r.client.Close, r.Deregister} {
+			g.Go(func() {
+				if err := end(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if now := time.Since(s.start); now != 2*time.Second {
+					t.Errorf("returned at %v, want after the cancel, at 2 s", now)
+				}
+			})
+		}
+		g.Wait()
+		s.wantVisits(t, "0s POST UP", "1s DELETE")
+	})
+}
+
+func TestAHangingHealthKeepsTheEndFromNothingAndNoLongerThanTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		s := newRegistrar()
+		c := s.client(t)
+		r, err := c.StartRegistration(RegistrationConfig{
+			Instance: orders1(), ReplicationDelay: time.Second,
+			Health: func(context.Context, registry.Status) registry.Status { <-release; return registry.Up },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err = r.Deregister(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "health callback of ORDERS/orders-1") {
+			t.Errorf("got %v, want that the callback did not return in time", err)
+		}
+		s.wantVisits(t, "0s POST UP", "2s DELETE")
+		if took := time.Since(s.start); took != 7*time.Second {
+			t.Errorf("the end took until %v, want 7s", took)
+		}
+		closeWithin(t, c, time.Second)
+	})
+}
+
+func TestTheFarewellIsBoundedByItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		c := s.client(t)
+		r, err := c.StartRegistration(RegistrationConfig{Instance: orders1()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		s.does(http.MethodDelete, silent)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if err := r.Deregister(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the end of the context", err)
+		}
+		if took := time.Since(s.start); took != 3*time.Second {
+			t.Errorf("it took until %v, want 3s", took)
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package client
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAFailingHeartbeatIsTriedAgainSoonerAndSlowerEachTime(t *testing.T) {
+	for _, row := range []struct {
+		interval time.Duration
+		failures int
+		longest  time.Duration
+	}{
+		{30 * time.Second, 1, 3 * time.Second},
+		{30 * time.Second, 2, 6 * time.Second},
+		{30 * time.Second, 3, 12 * time.Second},
+		{30 * time.Second, 4, 15 * time.Second},
+		{30 * time.Second, 1 << 40, 15 * time.Second},
+		{time.Second, 1, 100 * time.Millisecond},
+		{time.Hour, 5, 30 * time.Minute},
+	} {
+		least, most := row.interval, time.Duration(0)
+		for range 1000 {
+			pause := beatPause(row.interval, row.failures)
+			least, most = min(least, pause), max(most, pause)
+		}
+		if least < row.longest/2 || most >= row.longest || most-least < row.longest/4 {
+			t.Errorf("interval %v, failure %d: %v to %v, want them spread from %v to %v", row.interval, row.failures, least, most, row.longest/2, row.longest)
+		}
+	}
+}
+
+func TestAnOutageWithinALeaseDoesNotEndIt(t *testing.T) {
+	for range 20 { // of the back-off's jitter
+		synctest.Test(t, func(t *testing.T) {
+			s := newRegistrar()
+			r := s.register(t)
+			time.Sleep(9 * time.Second)
+			s.fails(503)
+			time.Sleep(13 * time.Second)
+			s.fails(0)
+			time.Sleep(7900 * time.Millisecond) // just before the lease of 30 s from the registration ends
+			if at := r.LastHeartbeat().Sub(s.start); at < 22*time.Second {
+				t.Errorf("the last heartbeat that was taken is of %v, want one after the outage", at)
+			}
+			if tries := s.seen("PUT"); len(tries) < 6 || len(tries) > 9 {
+				t.Errorf("%d heartbeats, want 6 to 9: %v", len(tries), tries)
+			}
+		})
+	}
+}
+
+func TestHeartbeatsGoOnAtTheirIntervalAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := s.register(t)
+		time.Sleep(15 * time.Second)
+		s.fails(503)
+		time.Sleep(30 * time.Second)
+		s.fails(0)
+		time.Sleep(10 * time.Second)
+		s.seen("")
+		back := r.LastHeartbeat()
+		time.Sleep(time.Until(back.Add(20 * time.Second)))
+		s.wantVisits(t, back.Add(10*time.Second).Sub(s.start).String()+" PUT", back.Add(20*time.Second).Sub(s.start).String()+" PUT")
+	})
+}
+
+func TestARefusedHeartbeatIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := s.register(t)
+		time.Sleep(5 * time.Second)
+		s.fails(403)
+		time.Sleep(15 * time.Second)
+		s.fails(0)
+		time.Sleep(10 * time.Second)
+		if at := r.LastHeartbeat().Sub(s.start); at < 20*time.Second {
+			t.Errorf("the last one that was taken is of %v, want one after the refusals", at)
+		}
+	})
+}
+
+// The cluster renews what it has an older state of, so renewals go on although it refuses the newer one.
+func TestALeaseIsRenewedWhileItsNewStateIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := s.register(t)
+		time.Sleep(5 * time.Second)
+		s.does(http.MethodPost, always(413, ""))
+		r.SetMetadata(pair("a", strings.Repeat("x", 100)))
+		time.Sleep(5 * time.Second)
+		s.wantVisits(t, "0s POST UP", "5s POST UP", "10s PUT", "10s POST UP")
+		time.Sleep(time.Minute)
+		if n := len(s.seen("PUT")); n < 6 {
+			t.Errorf("%d renewals in a minute, want 6 at least", n)
+		}
+	})
+}
+
+func TestHeartbeatsAreCountedByOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := s.register(t)
+		time.Sleep(15 * time.Second)
+		s.forget()
+		time.Sleep(10 * time.Second)
+		s.fails(503)
+		time.Sleep(5500 * time.Millisecond)
+		wantCount(t, r.client.metrics.heartbeats.WithLabelValues("ok"), 1)
+		wantCount(t, r.client.metrics.heartbeats.WithLabelValues("not_found"), 1)
+		wantCount(t, r.client.metrics.heartbeats.WithLabelValues("failed"), 1)
+		wantCount(t, r.client.metrics.registrations.WithLabelValues("first", "ok"), 1)
+		wantCount(t, r.client.metrics.registrations.WithLabelValues("not_found", "ok"), 1)
+	})
+}

@@ -1,0 +1,376 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// registrar is a stock Eureka server that keeps one instance, by upstream's rules for timestamps and
+// statuses, and remembers what it was asked.
+type registrar struct {
+	start time.Time
+
+	mu      sync.Mutex
+	visits  []string // as "10s PUT", and of a registration "0s POST UP"
+	dirty   []int64  // lastDirtyTimestamps of the registrations
+	stored  *registry.Instance
+	clamped string                                                                 // header of its answers to registrations
+	instead map[string]func(*http.Request) (*http.Response, error)                 // what it does with a method in the place of answering
+	after   map[string]func(*http.Request, *http.Response) (*http.Response, error) // or after having done it
+}
+
+func newRegistrar() *registrar { return &registrar{start: time.Now()} }
+
+// RoundTrip implements http.RoundTripper.
+func (s *registrar) RoundTrip(r *http.Request) (*http.Response, error) {
+	instance := s.visited(r)
+	s.mu.Lock()
+	instead, after := s.instead[r.Method], s.after[r.Method]
+	s.mu.Unlock()
+	if instead != nil {
+		return instead(r)
+	}
+	resp, err := s.serve(r, instance)
+	if after != nil {
+		return after(r, resp)
+	}
+	return resp, err
+}
+
+func (s *registrar) visited(r *http.Request) *registry.Instance {
+	what := fmt.Sprint(time.Since(s.start), " ", r.Method)
+	var instance *registry.Instance
+	if r.Method == http.MethodPost {
+		body, _ := io.ReadAll(r.Body)
+		instance, _ = eureka.DecodeRegistration(body, eureka.Format{}, "orders")
+		what += " " + instance.Status.String()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.visits = append(s.visits, what)
+	if instance != nil {
+		s.dirty = append(s.dirty, instance.LastDirty)
+	}
+	return instance
+}
+
+func (s *registrar) serve(r *http.Request, instance *registry.Instance) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/v1/rollcall/"):
+		return answered(404, "")
+	case r.Method == http.MethodPost:
+		s.store(instance)
+		if s.clamped != "" {
+			return answered(204, "", clampedHeader, s.clamped)
+		}
+		return answered(204, "")
+	case s.stored == nil:
+		return answered(404, "")
+	case r.Method == http.MethodDelete:
+		s.stored = nil
+	case r.Method == http.MethodPut && r.URL.Query().Get("lastDirtyTimestamp") > strconv.FormatInt(s.stored.LastDirty, 10):
+		return answered(404, "")
+	case r.Method == http.MethodGet:
+		return answered(200, string(eureka.AppendInstanceDocument(nil, eureka.Format{}, &registry.Lease{Instance: s.stored}, registry.Stamp{})))
+	}
+	return answered(200, "")
+}
+
+// store is a registration by a client: an older one changes nothing, and LeaseExistsRule holds.
+func (s *registrar) store(i *registry.Instance) {
+	held := func(status registry.Status) bool { return status == registry.Up || status == registry.OutOfService }
+	switch {
+	case s.stored == nil:
+	case s.stored.LastDirty > i.LastDirty:
+		return
+	case held(i.Status) && held(s.stored.Status):
+		i.Status = s.stored.Status
+	}
+	s.stored = i
+}
+
+// does sets what happens to a method; nil: it is served again.
+func (s *registrar) does(method string, instead func(*http.Request) (*http.Response, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.instead == nil {
+		s.instead = make(map[string]func(*http.Request) (*http.Response, error))
+	}
+	s.instead[method] = instead
+}
+
+// fails makes it answer every registration and renewal with a status; 0: it serves them again.
+func (s *registrar) fails(status int) {
+	var instead func(*http.Request) (*http.Response, error)
+	if status != 0 {
+		instead = always(status, "")
+	}
+	s.does(http.MethodPost, instead)
+	s.does(http.MethodPut, instead)
+}
+
+func (s *registrar) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored = nil
+}
+
+// keeps is the instance as it is stored; nil: it is not.
+func (s *registrar) keeps() *registry.Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stored
+}
+
+// seen is what the server was asked since the last look, by a method ("": by any).
+func (s *registrar) seen(method string) []string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := slices.DeleteFunc(s.visits, func(v string) bool { return !strings.Contains(v, method) })
+	s.visits = nil
+	return seen
+}
+
+// wantVisits compares all that the server was asked since the last look.
+func (s *registrar) wantVisits(t *testing.T, want ...string) {
+	t.Helper()
+	if got := s.seen(""); !slices.Equal(got, want) {
+		t.Errorf("the server saw\n %s\nwant\n %s", strings.Join(got, "\n "), strings.Join(want, "\n "))
+	}
+}
+
+func (s *registrar) client(t *testing.T) *Client {
+	t.Helper()
+	c, err := New(Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: s}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// start registers an instance that is renewed every 10 s, and ends that with the test.
+func (s *registrar) register(t *testing.T, how ...func(*RegistrationConfig)) *Registration {
+	t.Helper()
+	config := RegistrationConfig{Instance: orders1()}
+	for _, set := range how {
+		set(&config)
+	}
+	c := s.client(t)
+	t.Cleanup(func() { closeWithin(t, c, time.Hour) })
+	r, err := c.StartRegistration(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func closeWithin(t *testing.T, c *Client, d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	if err := c.Close(ctx); err != nil {
+		t.Errorf("close the client: %v", err)
+	}
+}
+
+func orders1() *registry.Instance {
+	return &registry.Instance{
+		InstanceID: "orders-1", HostName: "h", App: "ORDERS", IPAddr: "10.0.0.1", Status: registry.Up,
+		DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 10, Duration: 30,
+		Metadata: []registry.Pair{{Key: "zone", Value: "a"}},
+	}
+}
+
+func sleeping(c *RegistrationConfig) { c.Instance.RenewalInterval, c.Instance.Duration = 3600, 86400 }
+
+func TestARegistrationIsSentAtOnceAndRenewedAtEachInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := s.register(t)
+		time.Sleep(35 * time.Second)
+		if err := r.Deregister(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		s.wantVisits(t, "0s POST UP", "10s PUT", "20s PUT", "30s PUT", "35s DELETE")
+	})
+}
+
+func TestIntervalsAreCountedFromWhenAHeartbeatIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.does(http.MethodPut, func(*http.Request) (*http.Response, error) {
+			time.Sleep(4 * time.Second)
+			return answered(200, "")
+		})
+		r := s.register(t)
+		time.Sleep(35 * time.Second)
+		if got, want := r.LastHeartbeat().Sub(s.start), 30*time.Second; got != want {
+			t.Errorf("the last heartbeat is said to be of %v, want %v", got, want)
+		}
+		s.wantVisits(t, "0s POST UP", "10s PUT", "20s PUT", "30s PUT")
+	})
+}
+
+func TestAnUnknownInstanceIsRegisteredAgainAsANewState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.register(t)
+		time.Sleep(15 * time.Second)
+		s.forget()
+		time.Sleep(20 * time.Second)
+		s.wantVisits(t, "0s POST UP", "10s PUT", "20s PUT", "20s POST UP", "30s PUT")
+		if len(s.dirty) != 2 || s.dirty[0] >= s.dirty[1] {
+			t.Errorf("lastDirtyTimestamps of the registrations: %v, want two, the second one later", s.dirty)
+		}
+	})
+}
+
+func TestTheGivenInstanceIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, given := newRegistrar(), orders1()
+		r := s.register(t, func(c *RegistrationConfig) { c.Instance = given })
+		r.SetMetadata(registry.Pair{Key: "zone", Value: "b"}, registry.Pair{Key: "rack", Value: "7"})
+		if given.LastDirty != 0 || given.Meta("zone") != "a" {
+			t.Errorf("it is %+v now, want it untouched", given)
+		}
+		synctest.Wait()
+		if i := s.keeps(); i.LastDirty != r.Instance().LastDirty || i.Meta("zone") != "b" || i.Meta("rack") != "7" {
+			t.Errorf("the server has %+v, want what Instance returns, %+v", i, r.Instance())
+		}
+	})
+}
+
+func TestRegisteredWaitsForTheFirstSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.fails(503)
+		r := s.register(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := r.Registered(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "503") {
+			t.Errorf("while no server registers it: %v, want the end of the context and the 503", err)
+		}
+		s.fails(0)
+		if err := r.Registered(t.Context()); err != nil || s.keeps() == nil {
+			t.Errorf("got %v, want that it is registered", err)
+		}
+	})
+}
+
+func TestRegisteredSaysThatARegistrationIsRefusedAndTriesGoOn(t *testing.T) {
+	for _, status := range []int{400, 401, 403, 413} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newRegistrar()
+			s.fails(status)
+			r := s.register(t)
+			var refusal *StatusError
+			if err := r.Registered(t.Context()); !errors.As(err, &refusal) || refusal.Status != status {
+				t.Errorf("got %v, want the %d", err, status)
+			}
+			s.fails(0)
+			time.Sleep(10 * time.Second)
+			if err := r.Registered(t.Context()); err != nil {
+				t.Errorf("after a later try: %v, want it registered", err)
+			}
+		})
+	}
+}
+
+func TestRegisteredEndsWithTheRegistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.fails(503)
+		r := s.register(t)
+		time.AfterFunc(5*time.Second, func() { _ = r.Deregister(context.Background()) })
+		if err := r.Registered(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v, want %v", err, ErrClosed)
+		}
+	})
+}
+
+func TestMistakesOfARegistrationAreReportedTogether(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		config RegistrationConfig
+		says   []string
+	}{
+		{"no instance", RegistrationConfig{ReplicationDelay: -1}, []string{"no Instance", "ReplicationDelay -1ns is negative"}},
+		{"an empty one", RegistrationConfig{Instance: &registry.Instance{}}, []string{"no App", "no HostName", "no IPAddr", "no DataCenter.Name", "no InstanceID"}},
+		{"a lease as long as its interval", RegistrationConfig{Instance: &registry.Instance{RenewalInterval: 30, Duration: 30}},
+			[]string{"RenewalInterval (30s) is not shorter than its Duration (30s)"}},
+		{"the replicator", RegistrationConfig{Instance: orders1(), ReplicationInterval: time.Millisecond, ReplicationBurst: -1},
+			[]string{"ReplicationInterval 1ms is less than a second", "ReplicationBurst -1 is negative"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := newRegistrar().client(t).StartRegistration(row.config)
+			for _, want := range row.says {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("the error is %v, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAClosedClientStartsNoRegistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		c := s.client(t)
+		closeWithin(t, c, time.Minute)
+		if _, err := c.StartRegistration(RegistrationConfig{Instance: orders1()}); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v, want %v", err, ErrClosed)
+		}
+		s.wantVisits(t)
+	})
+}
+
+func TestHealthyAndTheGaugeSayForHowLongNobodyHeardOfTheInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.fails(503)
+		r := s.register(t)
+		wantSilence := func(want time.Duration) {
+			t.Helper()
+			if got := r.state.silence(); got != want {
+				t.Errorf("silent for %v, want %v", got, want)
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+		if err := r.Healthy(); err == nil || !strings.Contains(err.Error(), "since the start") || !strings.Contains(err.Error(), "503") || !r.LastHeartbeat().IsZero() {
+			t.Errorf("before the first registration: %v, last heartbeat %v", err, r.LastHeartbeat())
+		}
+		wantSilence(100 * time.Millisecond)
+		s.fails(0)
+		if err := r.Registered(t.Context()); err != nil || r.Healthy() != nil {
+			t.Fatalf("once registered: %v, %v", err, r.Healthy())
+		}
+		wantSilence(0)
+		s.fails(500)
+		time.Sleep(30 * time.Second)
+		if err := r.Healthy(); err != nil {
+			t.Errorf("at the very end of its lease: %v", err)
+		}
+		time.Sleep(time.Second)
+		if err := r.Healthy(); err == nil || !strings.Contains(err.Error(), "for 31s, and its lease is 30s") || !strings.Contains(err.Error(), "500") {
+			t.Errorf("past its lease: %v", err)
+		}
+		wantSilence(31 * time.Second)
+	})
+}
