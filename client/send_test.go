@@ -1,0 +1,148 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// contextWithin ends after d; with 0 it is canceled after a second.
+func contextWithin(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	if d > 0 {
+		return context.WithTimeout(t.Context(), d)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	timer := time.AfterFunc(time.Second, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
+}
+
+// endless is an answer that begins, and then says nothing until its request ends.
+func endless(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, Header: make(http.Header), Body: io.NopCloser(readerFunc(func([]byte) (int, error) {
+		<-r.Context().Done()
+		return 0, r.Context().Err()
+	}))}, nil
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
+	for name, server := range map[string]func(*http.Request) (*http.Response, error){"before the answer": silent, "within the answer": endless} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJournal()
+				c := servers{"a": j.around(server), "b": j.around(always(200, ""))}.client(t, "a", "b")
+				result := make(chan error)
+				go func() { result <- c.Cancel(context.Background(), key) }()
+				synctest.Wait()
+				if err := c.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-result; !errors.Is(err, ErrClosed) || !errors.Is(err, ErrUnknownOutcome) {
+					t.Errorf("a write that was under way: %v, want that the client is closed and the outcome unknown", err)
+				}
+				if err := c.Renew(t.Context(), key, 0); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
+					t.Errorf("a write after it: %v, want that the client is closed, and no more", err)
+				}
+				if got := len(j.lines); got != 1 {
+					t.Errorf("%d requests were sent, want none after Close", got)
+				}
+				if n := c.servers.quarantined(); n != 0 {
+					t.Errorf("%d servers are in quarantine because of Close", n)
+				}
+			})
+		})
+	}
+}
+
+func TestAStreamEndsWithTheClientAndSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := servers{"a": endless}.client(t, "a")
+		resp, done, err := c.send(t.Context(), serverAt("a"), call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, accept: "text/event-stream"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		result := make(chan error)
+		go func() {
+			_, err := resp.Body.Read(make([]byte, 1))
+			result <- err
+		}()
+		time.Sleep(time.Hour) // nothing but its caller and the client bounds it
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-result; !errors.Is(err, ErrClosed) {
+			t.Errorf("the stream ended with %v, want that the client is closed", err)
+		}
+	})
+}
+
+func TestAnErrorOfAuthEndsTheCall(t *testing.T) {
+	j := newJournal()
+	s := servers{"a": j.around(always(200, "")), "b": j.around(always(200, ""))}
+	broken := errors.New("no token")
+	c, err := New(Config{Servers: urlsOf("a", "b"), HTTPClient: &http.Client{Transport: s},
+		Auth: BearerAuth(func(context.Context) (string, error) { return "", broken })})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Renew(t.Context(), key, 0)
+	if !errors.Is(err, broken) || errors.Is(err, ErrUnknownOutcome) || strings.Count(err.Error(), "no token") != 1 {
+		t.Errorf("got %v, want the error once, and that nothing happened", err)
+	}
+	if len(j.lines) != 0 || c.servers.quarantined() != 0 {
+		t.Errorf("%d requests were sent and %d servers put in quarantine, want none", len(j.lines), c.servers.quarantined())
+	}
+}
+
+func TestAuthOfTheConfigurationStandsAboveTheURLs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		auth Auth
+		want string
+	}{
+		"of the URL": {nil, "Basic dTpw"},
+		"basic":      {BasicAuth("v", "q"), "Basic djpx"},
+		"bearer":     {BearerAuth(func(context.Context) (string, error) { return "t0ken", nil }), "Bearer t0ken"},
+	} {
+		var got string
+		s := servers{"a": func(r *http.Request) (*http.Response, error) {
+			got = r.Header.Get("Authorization")
+			return answered(200, "")
+		}}
+		c, err := New(Config{Servers: []string{"http://u:p@a"}, HTTPClient: &http.Client{Transport: s}, Auth: tc.auth})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Renew(t.Context(), key, 0); err != nil {
+			t.Fatal(err)
+		}
+		if got != tc.want {
+			t.Errorf("%s: signed with %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestNoErrorShowsAPassword(t *testing.T) {
+	for name, server := range map[string]func(*http.Request) (*http.Response, error){
+		"unreachable": unreachable, "cut off": cutOff, "refused": always(400, "no"), "no leader": always(503, ""), "foreign": always(404, "<html>"),
+	} {
+		c, err := New(Config{Servers: []string{"http://user:secret@a"}, HTTPClient: &http.Client{Transport: servers{"a": server}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Status(t.Context()); err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "user") {
+			t.Errorf("%s: %v, want an error without user and password", name, err)
+		}
+	}
+}

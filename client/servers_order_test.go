@@ -1,0 +1,380 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// serversOf is a serverList of hosts.
+func serversOf(t *testing.T, inOrder bool, hosts ...string) *serverList {
+	t.Helper()
+	l := newServers(Config{Servers: urlsOf(hosts...), InOrder: inOrder})
+	if got := len(l.order()); got != len(hosts) {
+		t.Fatalf("the list has %d servers, want %d", got, len(hosts))
+	}
+	return l
+}
+
+func urlsOf(hosts ...string) []string {
+	var urls []string
+	for _, h := range hosts {
+		urls = append(urls, "http://"+h)
+	}
+	return urls
+}
+
+func serverAt(host string) *server {
+	return &server{url: "http://" + host, eureka: "http://" + host + "/eureka"}
+}
+
+// hosts are those of a list in order, such as "a b c".
+func (l *serverList) hosts() string {
+	var hosts []string
+	for _, s := range l.order() {
+		hosts = append(hosts, strings.TrimPrefix(s.url, "http://"))
+	}
+	return strings.Join(hosts, " ")
+}
+
+func TestServersAreAskedAsTheyFare(t *testing.T) {
+	fail := func(host string) func(*serverList) {
+		return func(l *serverList) { l.failed(serverAt(host)) }
+	}
+	answer := func(host string) func(*serverList) {
+		return func(l *serverList) { l.answered(serverAt(host)) }
+	}
+	pass := func(d time.Duration) func(*serverList) {
+		return func(*serverList) { time.Sleep(d) }
+	}
+	set := func(hosts ...string) func(*serverList) {
+		return func(l *serverList) { _, _ = l.replace(urlsOf(hosts...)) }
+	}
+	for _, tc := range []struct {
+		name  string
+		after []func(*serverList)
+		want  string
+	}{
+		{name: "as given", want: "a b c"},
+		{name: "who failed is last", after: []func(*serverList){fail("a")}, want: "b c a"},
+		{name: "who failed first comes back first", after: []func(*serverList){fail("b"), pass(time.Second - 1), fail("c"), fail("a")}, want: "b a c|b c a"},
+		{name: "all failed, nobody is left out", after: []func(*serverList){fail("c"), pass(500 * time.Millisecond), fail("b"), pass(400 * time.Millisecond), fail("a")}, want: "c b a|b c a|c a b"},
+		{name: "who answered is stayed with", after: []func(*serverList){fail("a"), answer("b")}, want: "b c a"},
+		{name: "also when a quarantine is over", after: []func(*serverList){fail("a"), answer("b"), pass(time.Second)}, want: "b a c"},
+		{name: "an answer ends a quarantine", after: []func(*serverList){fail("a"), answer("a")}, want: "a b c"},
+		{name: "another's answer does not move who is content", after: []func(*serverList){answer("c")}, want: "a b c"},
+		{name: "who answers what was not asked is left, not put last", after: []func(*serverList){func(l *serverList) { l.unfit(serverAt("a")) }, answer("c")}, want: "c a b"},
+		{name: "a new list keeps who is stayed with", after: []func(*serverList){fail("a"), answer("b"), set("d", "b", "a")}, want: "b d a"},
+		{name: "a new list may lack who was stayed with", after: []func(*serverList){fail("a"), answer("b"), set("d", "a")}, want: "d a"},
+		{name: "a server given twice is one", after: []func(*serverList){set("d", "e", "d")}, want: "d e"},
+		{name: "a call of one that is gone", after: []func(*serverList){set("d", "e"), fail("a"), answer("b")}, want: "d e"},
+		{name: "a list with a mistake changes nothing", after: []func(*serverList){func(l *serverList) { _, _ = l.replace([]string{"http://d", "nonsense"}) }}, want: "a b c"},
+		{name: "nor does an empty one", after: []func(*serverList){func(l *serverList) { _, _ = l.replace(nil) }}, want: "a b c"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := serversOf(t, true, "a", "b", "c")
+				for _, do := range tc.after {
+					do(l)
+				}
+				if got := l.hosts(); !slices.Contains(strings.Split(tc.want, "|"), got) {
+					t.Errorf("asked in the order %s, want %s", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestAnOldAndANewListSayWhetherTheyDiffer(t *testing.T) {
+	l := serversOf(t, true, "a", "b")
+	for _, tc := range []struct {
+		hosts []string
+		want  bool
+	}{{[]string{"a", "b"}, false}, {[]string{"a", "b", "a"}, false}, {[]string{"b", "a"}, true}, {[]string{"b"}, true}} {
+		if got, err := l.replace(urlsOf(tc.hosts...)); got != tc.want || err != nil {
+			t.Errorf("%v: changed %v, %v, want %v", tc.hosts, got, err, tc.want)
+		}
+	}
+}
+
+func TestANewPasswordIsUsedAndTheQuarantineKept(t *testing.T) {
+	l := newServers(Config{Servers: []string{"http://u:old@a", "http://b"}, InOrder: true})
+	l.failed(serverAt("a"))
+	if _, err := l.replace([]string{"http://u:new@a", "http://b"}); err != nil {
+		t.Fatal(err)
+	}
+	all := l.order()
+	r := &http.Request{Header: make(http.Header)}
+	if err := all[1].sign(r, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, password, _ := r.BasicAuth(); all[1].url != "http://a" || password != "new" {
+		t.Errorf("asked last: %s with password %q, want http://a with the new one", all[1].url, password)
+	}
+}
+
+func TestClientsSpreadOverTheServers(t *testing.T) {
+	first, second := make(map[string]int), make(map[string]int)
+	for range 300 {
+		l := serversOf(t, false, "a", "b", "c")
+		was, _, _ := strings.Cut(l.hosts(), " ")
+		first[was]++
+		for range 3 {
+			if again, _, _ := strings.Cut(l.hosts(), " "); again != was {
+				t.Fatalf("asks %s after %s, although nothing happened", again, was)
+			}
+		}
+		l.failed(serverAt(was))
+		l.answered(l.order()[0])
+		now, _, _ := strings.Cut(l.hosts(), " ")
+		second[was+now]++
+	}
+	if len(first) != 3 || len(second) != 6 {
+		t.Errorf("begins with %v, and then goes to %v, want each server, and then each other one", first, second)
+	}
+	for host, n := range first {
+		if n < 50 {
+			t.Errorf("%d of 300 begin with %s, want about 100", n, host)
+		}
+	}
+}
+
+// stayAway is how long a list stays with a server that it turned to because its favourite had failed.
+func stayAway(l *serverList) time.Duration {
+	l.failed(serverAt("a"))
+	l.answered(serverAt("b"))
+	start := time.Now()
+	for l.order()[0].url == "http://b" {
+		time.Sleep(time.Second)
+	}
+	return time.Since(start)
+}
+
+func TestAClientGoesBackToItsFirstServerWhenItsSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lengths []time.Duration
+		for range 200 {
+			lengths = append(lengths, stayAway(serversOf(t, true, "a", "b")))
+		}
+		shortest, longest := slices.Min(lengths), slices.Max(lengths)
+		if shortest < 10*time.Minute || shortest > 12*time.Minute || longest < 28*time.Minute || longest > 30*time.Minute+time.Second {
+			t.Errorf("sessions last from %v to %v, want 10m to 30m", shortest, longest)
+		}
+	})
+}
+
+func TestASessionThatEndsWhileTheFirstServerIsInQuarantineStaysAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := serversOf(t, true, "a", "b")
+		l.failed(serverAt("a"))
+		l.answered(serverAt("b"))
+		for range 3600 {
+			time.Sleep(time.Second)
+			l.failed(serverAt("a"))
+			if got := l.hosts(); got != "b a" {
+				t.Fatalf("asked in the order %s, want b a", got)
+			}
+		}
+	})
+}
+
+func TestASessionThatEndsPicksAnyServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := serversOf(t, false, "a", "b", "c")
+		picked := make(map[string]int)
+		for range 100 {
+			time.Sleep(30*time.Minute + 1)
+			picked[l.order()[0].url]++
+		}
+		if len(picked) != 3 {
+			t.Errorf("100 sessions were with %v, want all three servers", picked)
+		}
+	})
+}
+
+// quarantinesOf are how long a server is asked last after each of its failures in a row.
+func quarantinesOf(l *serverList, n int) []time.Duration {
+	var lengths []time.Duration
+	for range n {
+		l.failed(serverAt("a"))
+		start := time.Now()
+		for l.quarantined() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		lengths = append(lengths, time.Since(start))
+	}
+	return lengths
+}
+
+func TestTheQuarantineDoublesWithJitterAndAnyAnswerEndsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most := []time.Duration{1, 2, 4, 8, 16, 30, 30}
+		seen := make([][]time.Duration, len(most))
+		for range 40 {
+			l := serversOf(t, true, "a", "b")
+			for i, length := range quarantinesOf(l, len(most)) {
+				seen[i] = append(seen[i], length)
+			}
+			l.answered(serverAt("a"))
+			if again := quarantinesOf(l, 1)[0]; again > time.Second+time.Millisecond {
+				t.Fatalf("after an answer it lasts %v, want 1 s at most", again)
+			}
+		}
+		for i, lengths := range seen {
+			longest := most[i] * time.Second
+			if least, greatest := slices.Min(lengths), slices.Max(lengths); least < longest/2 || greatest > longest+time.Millisecond || greatest-least < longest/8 {
+				t.Errorf("quarantine %d lasts from %v to %v, want it spread over %v to %v", i+1, least, greatest, longest/2, longest)
+			}
+		}
+	})
+}
+
+func TestCallsThatFailTogetherAreOneFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := serversOf(t, true, "a", "b")
+		for range 100 {
+			l.failed(serverAt("a"))
+		}
+		time.Sleep(time.Second)
+		if l.quarantined() != 0 {
+			t.Error("a hundred calls that failed at once cost more than the first quarantine")
+		}
+	})
+}
+
+func TestServersWithoutALeaderAreAskedLastForTheTimeTheyName(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		header string
+		want   time.Duration
+	}{
+		{name: "none", want: time.Second},
+		{name: "2 s", header: "2", want: 2 * time.Second},
+		{name: "too long", header: "3600", want: 5 * time.Second},
+		{name: "a date", header: "Wed, 21 Oct 2015 07:28:00 GMT", want: time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := servers{"a": always(503, "", "Retry-After", tc.header), "b": always(200, "")}.client(t, "a", "b")
+				for range 3 { // never more than that
+					c.servers.pick(time.Now())
+					if err := c.Renew(t.Context(), key, 0); err != nil {
+						t.Fatal(err)
+					}
+					if c.servers.quarantined() != 1 {
+						t.Error("it is not asked last")
+					}
+					time.Sleep(tc.want - 1)
+					if c.servers.quarantined() != 1 {
+						t.Errorf("it is not asked last for %v", tc.want)
+					}
+					time.Sleep(1)
+					if c.servers.quarantined() != 0 {
+						t.Errorf("it is asked last for more than %v", tc.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAnElectionCostsACallerNoTime(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		call func(context.Context, *Client) error
+		none func(*http.Request) (*http.Response, error)
+	}{
+		{name: "Eureka", none: always(503, "", "Retry-After", "1"), call: func(ctx context.Context, c *Client) error {
+			_, err := c.Apps(ctx)
+			return err
+		}},
+		{name: "keys", none: always(500, "No cluster leader"), call: func(ctx context.Context, c *Client) error {
+			_, err := c.KV().Get(ctx, "k")
+			return err
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJournal()
+				c := servers{"a": j.around(tc.none), "b": j.around(tc.none), "c": j.around(tc.none)}.client(t, "a", "b", "c")
+				start := time.Now()
+				for n := 1; n <= 20; n++ {
+					if err := tc.call(t.Context(), c); err == nil {
+						t.Fatal("no error without a leader")
+					}
+					if got := len(j.lines); got != 3*n {
+						t.Fatalf("%d calls asked %d times, want every server each time", n, got)
+					}
+				}
+				if took := time.Since(start); took != 0 {
+					t.Errorf("20 calls took %v, want no waiting", took)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatSaysNothingOfAServerLeavesItWhereItIs(t *testing.T) {
+	waiting := call{method: http.MethodPut, path: []string{"v1", "rollcall", "locks", "demo"}, patience: time.Hour, write: true}
+	for _, tc := range []struct {
+		name   string
+		call   call
+		within time.Duration // 0: the caller goes away
+		want   int           // servers in quarantine
+	}{
+		{name: "the caller goes away", call: call{method: http.MethodGet, path: []string{"v1"}}, want: 0},
+		{name: "the caller has no time for a wait", call: waiting, within: 10 * time.Minute, want: 0},
+		{name: "the caller never has much time", call: call{method: http.MethodGet, path: []string{"v1"}}, within: time.Second, want: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := servers{"a": silent, "b": silent}.client(t, "a", "b")
+				ctx, cancel := contextWithin(t, tc.within)
+				defer cancel()
+				if _, err := c.do(ctx, tc.call); !errors.Is(err, ctx.Err()) {
+					t.Errorf("got %v, want %v", err, ctx.Err())
+				}
+				if got := c.servers.quarantined(); got != tc.want {
+					t.Errorf("%d servers are in quarantine, want %d", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestASiblingIsSpokenToAsThePresentServer(t *testing.T) {
+	l := newServers(Config{Servers: []string{"https://u:p@a:1/prefix/eureka"}, InOrder: true})
+	s := l.sibling("10.0.0.2:8761")
+	r := &http.Request{Header: make(http.Header)}
+	if err := s.sign(r, nil); err != nil {
+		t.Fatal(err)
+	}
+	user, _, _ := r.BasicAuth()
+	if got, want := fmt.Sprint(s.url, " ", s.eureka, " ", user), "https://10.0.0.2:8761 https://10.0.0.2:8761/eureka u"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := newServers(Config{}).sibling("b:1").url; got != "http://b:1" {
+		t.Errorf("without any server: %s, want http://b:1", got)
+	}
+}
+
+func TestSetServersTakesEffectWithTheNextCall(t *testing.T) {
+	j := newJournal()
+	c := servers{"a": unreachable, "b": j.around(always(200, ""))}.client(t, "a")
+	if err := c.SetServers([]string{"http://b"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Renew(t.Context(), key, 0); err != nil || len(j.lines) != 1 {
+		t.Errorf("Renew: %v after %d requests of the new server", err, len(j.lines))
+	}
+	err := c.SetServers([]string{"nonsense", "ftp://u:secret@x"})
+	if err == nil || !strings.Contains(err.Error(), "nonsense") || !strings.Contains(err.Error(), "ftp") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v, want both mistakes and no password", err)
+	}
+}
