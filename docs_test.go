@@ -55,8 +55,8 @@ func TestReadmeShowsTheTradeOffsOfTheKeptComparison(t *testing.T) {
 	}
 }
 
-// TestTheGoClientsPageShowsCodeThatCompiles compares its blocks with the examples.
-func TestTheGoClientsPageShowsCodeThatCompiles(t *testing.T) {
+// TestCodeForTheGoClientCompiles compares the blocks of its page, and of README.md, with the examples.
+func TestCodeForTheGoClientCompiles(t *testing.T) {
 	read := func(file string) string {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -68,18 +68,20 @@ func TestTheGoClientsPageShowsCodeThatCompiles(t *testing.T) {
 	for _, file := range []string{"client/example_test.go", "client/grpcresolver/example_test.go"} {
 		examples.WriteString(shownCode(read(file)))
 	}
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read("docs/go-client.md"), -1)
-	if len(blocks) == 0 {
-		t.Fatal("docs/go-client.md shows no code")
-	}
-	for _, b := range blocks {
-		if !strings.Contains(examples.String(), shownCode(b[1])) {
-			t.Errorf("docs/go-client.md shows what is in no example:\n%s", b[1])
+	for _, page := range []string{"docs/go-client.md", "README.md"} {
+		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(page), -1)
+		if len(blocks) == 0 {
+			t.Errorf("%s shows no code", page)
+		}
+		for _, b := range blocks {
+			if !strings.Contains(examples.String(), shownCode(b[1])) {
+				t.Errorf("%s shows what is in no example:\n%s", page, b[1])
+			}
 		}
 	}
 }
 
-// shownCode is code as the page shows it: without indentation, blank lines, and what ends an example when
+// shownCode is code as the pages show it: without indentation, blank lines, and what ends an example when
 // something fails.
 func shownCode(code string) string {
 	var b strings.Builder

@@ -69,7 +69,6 @@ func ExampleClient() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Println(self.Instance().Key())
 
 	payments, err := c.StartDiscovery(client.DiscoveryConfig{App: "payments"})
 	if err != nil {
@@ -80,7 +79,6 @@ func ExampleClient() {
 		log.Fatal(err)
 	}
 	instances := payments.Snapshot().App("payments")
-	log.Println(len(instances))
 
 	lock, err := c.AcquireLock(ctx, client.LockOptions{Name: "report"})
 	if err != nil {
@@ -91,7 +89,7 @@ func ExampleClient() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Println(len(report))
+	log.Println(self.Instance().Key(), len(instances), len(report))
 }
 
 // Three servers, of which the first is down, an authority of one's own, a token with each request, and
