@@ -69,8 +69,13 @@ func (r *refresher) fetchDelta(ctx context.Context) (answer, *eureka.Application
 // (errMismatch).
 func (r *refresher) takeDelta(a answer, document *eureka.Applications) error {
 	next := applyDelta(r.list.Load(), document.Leases, r.guard.told)
+	hash := next.HashCode()
+	fits := hash == document.HashCode
+	if r.index = ""; fits {
+		r.index = a.header.Get(indexHeader)
+	}
 	r.publish(next)
-	if hash := next.HashCode(); hash != document.HashCode {
+	if !fits {
 		return fmt.Errorf("%w: it is %q, that of %s %q", errMismatch, hash, a.server, document.HashCode)
 	}
 	r.listed = a.server

@@ -26,7 +26,7 @@ type refresher struct {
 	tried    time.Time // when everything was asked for last
 	failures int       // in a row
 	failing  bool      // nothing can be fetched
-	isCut    bool      // nobody can be watched
+	cutSince time.Time // nobody could be watched since then; zero: somebody can
 	suspect  bool      // the last full answer was not believed
 }
 
@@ -192,11 +192,4 @@ func (r *refresher) count(kind string, err error) {
 		outcome = "failed"
 	}
 	r.client.metrics.refreshes.WithLabelValues(kind, outcome).Inc()
-}
-
-// upToDate is when the list was known to be.
-func (r *refresher) upToDate() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.asOf
 }

@@ -87,10 +87,10 @@ func (r *refresher) began() {
 	r.count("watch", nil)
 	r.came(SourceWatch, r.server.url, time.Now())
 	r.setErr(nil)
-	if r.isCut {
+	if !r.cutSince.IsZero() {
 		r.client.log.Info("the list of instances is watched again", "app", r.config.App, "server", r.server.url, "index", r.index)
 	}
-	r.isCut, r.unable = false, ""
+	r.cutSince, r.unable = time.Time{}, ""
 }
 
 // heard notes that something came from the server, were it only a mark.
@@ -119,15 +119,14 @@ func (r *refresher) flush(index string) {
 // cut goes on at another server when a stream was cut off, or could not be had.
 func (r *refresher) cut(ctx context.Context, err error) step {
 	r.setErr(err)
-	if !r.isCut {
+	if r.cutSince.IsZero() {
+		r.cutSince = time.Now()
 		r.client.log.Warn("the list of instances cannot be watched, trying again", "app", r.config.App, "err", err, "index", r.index)
 	}
-	r.isCut = true
-	pause := r.pause()
-	if !wait(ctx, pause) {
+	if !wait(ctx, r.pause()) {
 		return nil
 	}
-	if lately := r.config.Interval; time.Since(r.tried) > lately && time.Since(r.upToDate()) > lately {
+	if lately := r.config.Interval; time.Since(r.cutSince) >= lately && time.Since(r.tried) >= lately {
 		return r.full // better than nothing, where nobody can be watched
 	}
 	if next, err := r.client.toWatch(ctx, r.failures); err == nil {
@@ -145,6 +144,6 @@ func (r *refresher) refused(ctx context.Context, err error) step {
 	if r.unable != r.listed {
 		r.client.log.Info("the server cannot be watched, its list is fetched", "app", r.config.App, "server", r.listed, "err", err)
 	}
-	r.watches, r.isCut, r.unable = false, false, r.listed
+	r.watches, r.cutSince, r.unable = false, time.Time{}, r.listed
 	return r.poll(ctx)
 }
