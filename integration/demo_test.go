@@ -1,0 +1,215 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/client/balance"
+)
+
+// TestCallsOfTheDemoServiceNeverFail: of its instances one is killed, and one is asked to end. No call
+// fails, and from the moment at which the caller's list is without an instance no call goes there.
+func TestCallsOfTheDemoServiceNeverFail(t *testing.T) {
+	t.Parallel()
+	demo := filepath.Join(t.TempDir(), "orders")
+	if out, err := exec.Command("go", "build", "-o", demo, "../docs/examples/orders").CombinedOutput(); err != nil {
+		t.Fatalf("build the demo service: %v\n%s", err, out)
+	}
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, Config{AP: ap})
+		first, second := startDemo(t, c, demo, "orders-1"), startDemo(t, c, demo, "orders-2")
+		caller := startDemoCaller(t, c)
+		caller.awaitAnswers(t, first, second)
+
+		first.Kill()
+		killed := time.Now()
+		caller.awaitLeft(t, first)
+		t.Logf("the list was without the killed one %v after its end; until then it was dialled %d times in vain", time.Since(killed).Round(time.Millisecond), caller.vain.Load())
+		if caller.vain.Load() == 0 {
+			t.Error("the killed one was never dialled, so that nothing was seen of retries")
+		}
+		caller.awaitAnswers(t, second)
+
+		third := startDemo(t, c, demo, "orders-3")
+		caller.awaitAnswers(t, second, third)
+		second.Signal(t, syscall.SIGTERM)
+		if code := second.ExitCode(t, StopLimit); code != 0 {
+			t.Errorf("the instance that was to end did so with %d: %s", code, second.Output(t))
+		}
+		caller.awaitLeft(t, second)
+		caller.awaitAnswers(t, third)
+
+		t.Logf("calls: %v", &caller.Gaps)
+		if _, bad := caller.counts(); bad > 0 {
+			t.Errorf("calls: %v, want none bad", &caller.Gaps)
+		}
+		if late := caller.late.Load(); late > 0 {
+			t.Errorf("%d calls that began after the list was without an instance went there", late)
+		}
+	})
+}
+
+// demoInstance is a process of the demo service.
+type demoInstance struct {
+	*Process
+	id, address string
+}
+
+// startDemo starts an instance whose lease lasts 4 s.
+func startDemo(t *testing.T, c *Cluster, program, id string) demoInstance {
+	t.Helper()
+	d := demoInstance{id: id, address: FreeAddr(t)}
+	var err error
+	d.Process, err = launch(t, filepath.Join(t.TempDir(), id), nil, []string{
+		program, "-servers", strings.Join(urls(c.Nodes...), ","), "-listen", d.address, "-id", id, "-lease", "4s",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// demoCaller calls the demo service all the time.
+type demoCaller struct {
+	Gaps
+	left atomic.Pointer[map[string]bool] // addresses that the list had and has not any more
+	vain atomic.Int64                    // connections that could not be made
+	late atomic.Int64                    // calls that went to who had left when they began
+
+	mu       sync.Mutex
+	answered map[string]int // by id
+}
+
+// leftKey is where a call's context has the addresses that had left when it began.
+type leftKey struct{}
+
+// demoCallers is how many call at the same time. Each has connections of its own, so that a killed
+// instance cuts off none that is used for the first time, which nobody could know to be safe to repeat.
+const demoCallers = 4
+
+// startDemoCaller starts to call, with transports that pass nobody over: only the list keeps them from
+// trying the dead again and again.
+func startDemoCaller(t *testing.T, c *Cluster) *demoCaller {
+	t.Helper()
+	d := &demoCaller{answered: map[string]int{}}
+	d.left.Store(&map[string]bool{})
+	list, err := goClient(t, client.Config{Servers: urls(c.Nodes...)}).StartDiscovery(client.DiscoveryConfig{App: "orders", OnChange: d.changed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, ReadyLimit, "both instances are listed", func() error {
+		return notYet(len(list.Snapshot().App("orders")), 2)
+	})
+	for range demoCallers {
+		base := &http.Transport{DialContext: d.dial}
+		t.Cleanup(base.CloseIdleConnections)
+		transport, err := balance.New(balance.Config{List: list, Base: base, Avoid: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		repeat(t, callPause, func(ctx context.Context) {
+			if err := d.call(ctx, transport); ctx.Err() == nil {
+				d.note(err)
+			}
+		})
+	}
+	return d
+}
+
+// changed notes who has left the list.
+func (d *demoCaller) changed(old, now *client.Snapshot) {
+	left := maps.Clone(*d.left.Load())
+	for _, i := range old.App("orders") {
+		left[demoAddress(i.IPAddr, i.Port.Number)] = true
+	}
+	for _, i := range now.App("orders") {
+		delete(left, demoAddress(i.IPAddr, i.Port.Number))
+	}
+	d.left.Store(&left)
+}
+
+func demoAddress(ip string, port uint16) string { return net.JoinHostPort(ip, fmt.Sprint(port)) }
+
+// dial connects, and counts what should not have been tried and what was in vain.
+func (d *demoCaller) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if left, _ := ctx.Value(leftKey{}).(map[string]bool); left[address] {
+		d.late.Add(1)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		d.vain.Add(1)
+	}
+	return conn, err
+}
+
+// call calls the service once.
+func (d *demoCaller) call(ctx context.Context, transport http.RoundTripper) error {
+	left := *d.left.Load()
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, leftKey{}, left), CallLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://orders/", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if left[resp.Request.URL.Host] {
+		d.late.Add(1)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.answered[strings.TrimSpace(string(said))]++
+	return nil
+}
+
+// awaitAnswers waits until each of some instances has answered a hundred more calls.
+func (d *demoCaller) awaitAnswers(t *testing.T, from ...demoInstance) {
+	t.Helper()
+	const more = 100
+	answers := func() map[string]int {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return maps.Clone(d.answered)
+	}
+	before := answers()
+	Eventually(t, ReadyLimit, "the instances answer", func() error {
+		now := answers()
+		for _, i := range from {
+			if err := notYet(now[i.id]-before[i.id], more); err != nil {
+				return fmt.Errorf("%s: %w; calls: %v", i.id, err, &d.Gaps)
+			}
+		}
+		return nil
+	})
+}
+
+// awaitLeft waits until the list is without an instance.
+func (d *demoCaller) awaitLeft(t *testing.T, i demoInstance) {
+	t.Helper()
+	Eventually(t, ReadyLimit, "the list is without "+i.id, func() error {
+		if !(*d.left.Load())[i.address] {
+			return fmt.Errorf("it was told without %v", *d.left.Load())
+		}
+		return nil
+	})
+}
