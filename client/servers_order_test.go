@@ -203,11 +203,9 @@ func quarantinesOf(l *serverList, n int) []time.Duration {
 	var lengths []time.Duration
 	for range n {
 		l.failed(serverAt("a"))
-		start := time.Now()
-		for l.quarantined() > 0 {
-			time.Sleep(time.Millisecond)
-		}
-		lengths = append(lengths, time.Since(start))
+		length := time.Until(l.find(serverAt("a")).quarantine.until)
+		lengths = append(lengths, length)
+		time.Sleep(length)
 	}
 	return lengths
 }
@@ -222,13 +220,13 @@ func TestTheQuarantineDoublesWithJitterAndAnyAnswerEndsIt(t *testing.T) {
 				seen[i] = append(seen[i], length)
 			}
 			l.answered(serverAt("a"))
-			if again := quarantinesOf(l, 1)[0]; again > time.Second+time.Millisecond {
+			if again := quarantinesOf(l, 1)[0]; again > time.Second {
 				t.Fatalf("after an answer it lasts %v, want 1 s at most", again)
 			}
 		}
 		for i, lengths := range seen {
 			longest := most[i] * time.Second
-			if least, greatest := slices.Min(lengths), slices.Max(lengths); least < longest/2 || greatest > longest+time.Millisecond || greatest-least < longest/8 {
+			if least, greatest := slices.Min(lengths), slices.Max(lengths); least < longest/2 || greatest > longest || greatest-least < longest/8 {
 				t.Errorf("quarantine %d lasts from %v to %v, want it spread over %v to %v", i+1, least, greatest, longest/2, longest)
 			}
 		}

@@ -1,0 +1,271 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// directory is a ServerSource in memory.
+type directory struct {
+	mu    sync.Mutex
+	hosts []string
+	err   error
+	asked int
+	take  time.Duration // how long an answer takes
+}
+
+func (d *directory) look(ctx context.Context) ([]string, error) {
+	if !wait(ctx, d.take) {
+		return nil, ctx.Err()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked++
+	return urlsOf(d.hosts...), d.err
+}
+
+func (d *directory) set(err error, hosts ...string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err, d.hosts = err, hosts
+}
+
+// client returns one that looks its servers up, and what it logs.
+func (d *directory) client(t *testing.T, network servers, given ...string) (*Client, *bytes.Buffer) {
+	t.Helper()
+	var logged bytes.Buffer
+	c, err := New(Config{
+		Servers: urlsOf(given...), InOrder: true, Source: d.look, HTTPClient: &http.Client{Transport: network},
+		Log: slog.New(slog.NewTextHandler(&logged, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, &logged
+}
+
+func (d *directory) expect(t *testing.T, when string, want int) {
+	t.Helper()
+	if d.asked != want {
+		t.Errorf("%s: the source was asked %d times, want %d", when, d.asked, want)
+	}
+}
+
+func beat(t *testing.T, c *Client) {
+	t.Helper()
+	if err := c.Renew(t.Context(), key, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServersThatAreGivenAreLookedUpAnewAfterTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, j := &directory{hosts: []string{"b"}}, newJournal()
+		c, _ := d.client(t, servers{"a": always(200, ""), "b": j.around(always(200, ""))}, "a")
+		time.Sleep(SourceInterval - 1)
+		beat(t, c)
+		d.expect(t, "before the interval", 0)
+		time.Sleep(1)
+		beat(t, c)
+		d.expect(t, "after the interval", 1)
+		if len(j.lines) != 1 {
+			t.Error("the call that looked the servers up did not go to the new one")
+		}
+		time.Sleep(SourceInterval - 1)
+		beat(t, c)
+		d.expect(t, "before the next interval", 1)
+		time.Sleep(1)
+		beat(t, c)
+		d.expect(t, "after the next interval", 2)
+	})
+}
+
+func TestServersThatAreNotGivenAreLookedUpByTheFirstCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &directory{hosts: []string{"a"}, take: time.Second}
+		c, _ := d.client(t, servers{"a": always(200, "")})
+		var g sync.WaitGroup
+		for range 10 {
+			g.Go(func() { beat(t, c) })
+		}
+		g.Wait()
+		d.expect(t, "ten calls at once", 1)
+		beat(t, c)
+		d.expect(t, "and another", 1)
+	})
+}
+
+func TestOtherCallsGoOnWithTheOldServersWhileOneLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &directory{hosts: []string{"a"}, take: time.Second}
+		c, _ := d.client(t, servers{"a": always(200, "")}, "a")
+		time.Sleep(SourceInterval)
+		go beat(t, c)
+		synctest.Wait()
+		start := time.Now()
+		beat(t, c)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("the second call took %v, want that it does not wait", took)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		d.expect(t, "two calls", 1)
+	})
+}
+
+func TestWithoutAnAnswerTheServersAreLookedUpAndTheNewOnesAskedOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		found []string
+		want  string // requests of new servers
+		fails bool
+	}{
+		{name: "a new one answers", found: []string{"a", "c"}, want: "PUT c"},
+		{name: "a new one is down too, another answers", found: []string{"b", "c"}, want: "PUT b, PUT c"},
+		{name: "there is no new one", found: []string{"a"}, fails: true},
+		{name: "the new one is down too", found: []string{"b"}, want: "PUT b", fails: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &directory{hosts: tc.found}
+				var asked []string
+				note := func(next func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
+					return func(r *http.Request) (*http.Response, error) {
+						asked = append(asked, r.Method+" "+r.URL.Host)
+						return next(r)
+					}
+				}
+				c, _ := d.client(t, servers{"a": unreachable, "b": note(unreachable), "c": note(always(200, ""))}, "a")
+				err := c.Renew(t.Context(), key, 0)
+				if (err != nil) != tc.fails {
+					t.Errorf("Renew: %v, want an error: %v", err, tc.fails)
+				}
+				if got := strings.Join(asked, ", "); got != tc.want {
+					t.Errorf("asked %q, want %q", got, tc.want)
+				}
+				d.expect(t, "one call", 1)
+			})
+		})
+	}
+}
+
+func TestASourceThatFailsLeavesTheServersAndIsReportedOnce(t *testing.T) {
+	for name, fail := range map[string]func(*directory){
+		"an error":     func(d *directory) { d.set(errors.New("no such host")) },
+		"no server":    func(d *directory) { d.set(nil) },
+		"an impostor":  func(d *directory) { d.set(nil, "b", "user:secret@c?x") },
+		"it takes all": func(d *directory) { d.take = time.Hour },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &directory{}
+				c, logged := d.client(t, servers{"a": always(200, "")}, "a")
+				fail(d)
+				for range 3 {
+					time.Sleep(SourceInterval)
+					beat(t, c)
+				}
+				if n := strings.Count(logged.String(), "could not be looked up"); n != 1 || strings.Contains(logged.String(), "secret") {
+					t.Errorf("logged %d times and:\n%swant one line without a password", n, logged)
+				}
+				d.take = 0
+				d.set(nil, "a")
+				time.Sleep(SourceInterval)
+				beat(t, c)
+				if n := strings.Count(logged.String(), "looked up again"); n != 1 {
+					t.Errorf("logged:\n%swant that it works again", logged)
+				}
+			})
+		})
+	}
+}
+
+func TestWithoutAnyServerTheErrorOfTheSourceIsTheCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("no such host")
+		d := &directory{err: broken}
+		c, _ := d.client(t, servers{"a": always(200, "")})
+		if err := c.Renew(t.Context(), key, 0); !errors.Is(err, broken) || errors.Is(err, ErrUnknownOutcome) {
+			t.Errorf("Renew: %v, want the source's error, and that nothing happened", err)
+		}
+		d.set(nil)
+		if err := c.Renew(t.Context(), key, 0); !errors.Is(err, errNoServer) {
+			t.Errorf("Renew: %v, want that there is no server", err)
+		}
+		d.set(nil, "a")
+		beat(t, c)
+		d.expect(t, "three calls", 3)
+	})
+}
+
+func TestWhoGivesUpDoesNotDecideForThoseWhoWaitForTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &directory{hosts: []string{"a"}, take: 2 * time.Second}
+		c, logged := d.client(t, servers{"a": always(200, "")})
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		first := make(chan error, 1)
+		go func() { first <- c.Renew(hasty, key, 0) }()
+		synctest.Wait()
+		beat(t, c)
+		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("who gave up got %v", err)
+		}
+		if strings.Contains(logged.String(), "could not") {
+			t.Errorf("logged:\n%swant nothing said of the source", logged)
+		}
+	})
+}
+
+func TestCloseEndsAWaitForTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &directory{take: time.Hour}
+		c, _ := d.client(t, servers{})
+		results := make(chan error, 2)
+		for range 2 {
+			go func() { results <- c.Cancel(t.Context(), key) }()
+		}
+		synctest.Wait()
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := <-results; !errors.Is(err, ErrClosed) {
+				t.Errorf("got %v, want that the client is closed", err)
+			}
+		}
+	})
+}
+
+func TestASourceThatPanicsKeepsNobodyElseWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		c, err := New(Config{Source: func(context.Context) ([]string, error) {
+			if calls++; calls == 1 {
+				time.Sleep(time.Second)
+				panic("broken")
+			}
+			return urlsOf("a"), nil
+		}, HTTPClient: &http.Client{Transport: servers{"a": always(200, "")}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			defer func() { _ = recover() }()
+			_ = c.Renew(t.Context(), key, 0)
+		}()
+		synctest.Wait()
+		if err := c.Renew(t.Context(), key, 0); !errors.Is(err, errSourcePanicked) {
+			t.Errorf("who waited got %v, want that the source panicked", err)
+		}
+		beat(t, c)
+	})
+}
