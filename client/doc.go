@@ -39,9 +39,10 @@
 //
 // # Failures
 //
-// A call goes to the server that answered last, and on to the others while none answers. Servers that
-// gave no answer are asked last for a while, never not at all. A call ends when every server was asked
-// once, or its context ends; what runs in the background tries on.
+// A call goes to the server that the client stays with, and on to the others while none answers. Servers
+// that gave no answer are asked last for a while; nobody is left out. A call ends when every server was
+// asked once, or its context ends. What runs in the background tries on, and so does what waits: for a
+// lock, for leadership, for a change.
 //
 // A write has three outcomes: done (nil), not done (an error) and unknown ([ErrUnknownOutcome]). Every
 // write of this package may be repeated without harm.
@@ -58,6 +59,7 @@
 //
 // A Client has no goroutine of its own: what runs in the background belongs to a Registration, a
 // Discovery or a session that is kept. Close stops all of it and waits for it, lets the cluster know,
-// closes the transport and takes back the metrics, in that order and within the time that its context
-// gives. No function waits without a context.
+// closes the transport and takes back the metrics, in that order. Its context bounds the waiting. A
+// program that calls neither Close nor what ends one part (Deregister, Release, Discovery.Close) leaves
+// its instance and its locks to end by themselves, a lease or a TTL later.
 package client
