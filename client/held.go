@@ -31,7 +31,8 @@ func (h *Held) Fence() kv.Fence { return h.fence }
 func (h *Held) Session() string { return h.keeper.session }
 
 // Context ends when the lock is lost or released; context.Cause says which (ErrLost, ErrReleased). It
-// has the values of the context that the lock was acquired with, not its end.
+// has the values of the context that the lock was acquired with, not its end. A context that is derived
+// from it does not look at the clock by itself: in a process that was paused it ends a moment later.
 func (h *Held) Context() context.Context { return keptContext{h.keeper.ctx, h.keeper} }
 
 // Valid says whether the lock is held.
