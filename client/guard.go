@@ -125,7 +125,7 @@ func (g *guarded) judge(old *Snapshot, answered map[registry.Key]bool, now time.
 		all.known += app.known
 		all.lacking += app.lacking
 	}
-	d.all = len(answered) == 0 && all.known > 0 || all.exceeds(share)
+	d.all = len(answered) == 0 || all.exceeds(share)
 	return d
 }
 

@@ -54,6 +54,9 @@ func TestGuard(t *testing.T) {
 		{"exactly another share is believed", Guard{Share: 0.7}, "a1 a2 a3 a4 a5 a6 a7 a8 a9 a0", []guardStep{
 			{answer: "a1 a2 a3", want: "a1 a2 a3"},
 		}},
+		{"exactly a share that is no exact binary fraction is believed", Guard{Share: 0.58}, sequence(50), []guardStep{
+			{answer: sequence(50 - 29), want: sequence(50 - 29)},
+		}},
 		{"more than another share is held", Guard{Share: 0.2}, "a1 a2 a3 a4", []guardStep{
 			{answer: "a1 a2 a3", want: "a1 a2 a3 a4", held: 1},
 		}},
@@ -105,6 +108,10 @@ func TestGuard(t *testing.T) {
 			{answer: "a1", want: "a1 a2 a3 a4", held: 3},
 			{at: hold, answer: "a1 a5", want: "a1 a5"},
 			{at: 2 * hold, answer: "a1", want: "a1"},
+		}},
+		{"who was held for long enough does not count as lacking", Guard{}, "a1 a2 a3 a4 a5 a6", []guardStep{
+			{answer: "a1 a2", want: "a1 a2 a3 a4 a5 a6", held: 4},
+			{at: hold, answer: "a1", want: "a1"},
 		}},
 		{"a removal that was told of is believed at once", Guard{}, "a1 a2 a3", []guardStep{
 			{answer: "", want: "a1 a2 a3", held: 3},
@@ -160,6 +167,15 @@ func (s guardStep) take(g *guarded, list *Snapshot, start time.Time) *Snapshot {
 		edit.remove(i.Key())
 	}
 	return edit.snapshot()
+}
+
+// sequence is a list of a count of instances of one application, in their order.
+func sequence(count int) string {
+	words := make([]string, count)
+	for n := range words {
+		words[n] = fmt.Sprintf("a%02d", n)
+	}
+	return strings.Join(words, " ")
 }
 
 func parseInstances(words string) []*registry.Instance {

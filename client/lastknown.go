@@ -13,11 +13,12 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// lastKnownVersion is the version of the file's format, docs/formats/client-list.md.
+// lastKnownVersion is the version of the file's format.
 const lastKnownVersion = 1
 
 // lastKnown is the last list on disk, opt-in by DiscoveryConfig.File: JSON of Eureka's (the answer to
-// GET apps) beside when it was up to date (Unix ms, by this machine's clock). It is replaced as a whole, by a rename.
+// GET apps) beside when it was up to date (Unix ms, by this machine's clock). It is replaced as a whole,
+// by a rename. Format: docs/formats/client-list.md.
 type lastKnown struct {
 	path string
 }

@@ -62,8 +62,9 @@ func (s *Snapshot) Instance(key registry.Key) *registry.Instance {
 // App returns the instances of an application that are UP. The name may be in any case.
 func (s *Snapshot) App(name string) []*registry.Instance { return s.up.get(name) }
 
-// VIP returns the instances that are UP and have a VIP address among theirs. It may be in any case, as
-// upstream (Applications.getInstancesByVirtualHostName).
+// VIP returns the instances that are UP and have a VIP address among theirs, which are separated by commas
+// and may have blanks around them. It may be in any case, as upstream
+// (Applications.getInstancesByVirtualHostName).
 func (s *Snapshot) VIP(address string) []*registry.Instance { return s.vips.get(address) }
 
 // SecureVIP is VIP for secure VIP addresses.
