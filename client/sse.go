@@ -13,6 +13,10 @@ import (
 // and may double when it is written as JSON.
 const longestSSE = 1 << 20
 
+// fetchSSE is how much of a stream is taken at once if there is as much, in bytes: what a server collects
+// before it writes.
+const fetchSSE = 32 << 10
+
 // errLongSSE ends a stream that is not one of ours.
 var errLongSSE = fmt.Errorf("an event is longer than %d bytes", longestSSE)
 
@@ -31,7 +35,7 @@ type sseReader struct {
 
 func newSSEReader(r io.Reader) *sseReader {
 	s := &sseReader{lines: bufio.NewScanner(r)}
-	s.lines.Buffer(nil, longestSSE)
+	s.lines.Buffer(make([]byte, 0, fetchSSE), longestSSE)
 	s.lines.Split(new(lineSplitter).split)
 	return s
 }

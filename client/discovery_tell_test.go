@@ -1,0 +1,208 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// heard is what a function was told, as lists before and after.
+type heard struct {
+	before, after []string
+	entered       chan struct{} // takes a value at every call, if there is one
+	release       chan struct{} // lets each call return, if there is one
+}
+
+func (h *heard) each(old, new *Snapshot) {
+	h.before, h.after = append(h.before, words(old)), append(h.after, words(new))
+	if h.entered != nil {
+		h.entered <- struct{}{}
+	}
+	if h.release != nil {
+		<-h.release
+	}
+}
+
+// want compares with the lists that follow on each other.
+func (h *heard) want(t *testing.T, lists ...string) {
+	t.Helper()
+	if len(lists) == 0 {
+		lists = []string{""}
+	}
+	if !slices.Equal(h.before, lists[:len(lists)-1]) || !slices.Equal(h.after, lists[1:]) {
+		t.Errorf("told of the lists %q, then %q; want one after the other of %q", h.before, h.after, lists)
+	}
+}
+
+func TestEveryChangeIsToldWithTheListsBeforeAndAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var first, late heard
+		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
+		d := discover(t, DiscoveryConfig{OnChange: first.each}, s)
+		synctest.Wait()
+		d.OnChange(late.each)
+		synctest.Wait()
+		s.put(orders("o1", registry.Down))
+		synctest.Wait()
+		s.remove(orders("o1", registry.Down))
+		synctest.Wait()
+		first.want(t, "", "ORDERS/o1=UP", "ORDERS/o1=DOWN", "")
+		late.want(t, "ORDERS/o1=UP", "ORDERS/o1=DOWN", "")
+	})
+}
+
+func TestWhoIsSlowIsToldOfManyChangesAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, quick := heard{release: make(chan struct{})}, heard{}
+		s := newListServer(newListModel("e"), true)
+		d := discover(t, DiscoveryConfig{OnChange: slow.each}, s)
+		d.OnChange(quick.each)
+		synctest.Wait()
+		want := []string{""}
+		for n := range 4 {
+			s.put(orders(fmt.Sprint(n), registry.Up))
+			synctest.Wait()
+			want = append(want, s.words(""))
+		}
+		d.wantList(t, "although somebody is slow", s.words(""))
+		quick.want(t, want...)
+		close(slow.release)
+		synctest.Wait()
+		slow.want(t, "", want[1], want[4])
+	})
+}
+
+func TestWhoIsStoppedIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := heard{entered: make(chan struct{}), release: make(chan struct{})}
+		s := newListServer(newListModel("e"), true)
+		d := discover(t, DiscoveryConfig{}, s)
+		synctest.Wait()
+		stop := d.OnChange(told.each)
+		s.put(orders("o1", registry.Up))
+		<-told.entered
+		s.put(orders("o2", registry.Up))
+		stopped := make(chan struct{})
+		go func() {
+			stop()
+			close(stopped)
+		}()
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Error("stop does not wait for the call under way")
+		default:
+		}
+		close(told.release)
+		<-stopped
+		stop()
+		synctest.Wait()
+		told.want(t, "", "ORDERS/o1=UP")
+	})
+}
+
+func TestWithinACallItCanBeStopped(t *testing.T) {
+	for name, stop := range map[string]func(d *Discovery, stop func()) error{
+		"by its stop":  func(_ *Discovery, stop func()) error { stop(); return nil },
+		"by the Close": func(d *Discovery, _ func()) error { return d.Close(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newListServer(newListModel("e"), true)
+				d := discover(t, DiscoveryConfig{}, s)
+				synctest.Wait()
+				calls := 0
+				var stopIt func()
+				stopIt = d.OnChange(func(_, _ *Snapshot) {
+					calls++
+					if err := stop(d, stopIt); err != nil {
+						t.Error(err)
+					}
+				})
+				for n := range 3 {
+					s.put(orders(fmt.Sprint(n), registry.Up))
+					synctest.Wait()
+				}
+				if calls != 1 {
+					t.Errorf("it is told %d times, want once", calls)
+				}
+			})
+		})
+	}
+}
+
+func TestAFunctionThatHangsKeepsNobodyFromClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := heard{release: make(chan struct{})}
+		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
+		d := discover(t, DiscoveryConfig{OnChange: hangs.each}, s)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := d.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("Close returns %v after %v, want the end of its context after 1s", err, time.Since(start))
+		}
+		close(hangs.release)
+		if err := d.Close(t.Context()); err != nil {
+			t.Errorf("Close, when it has returned: %v", err)
+		}
+	})
+}
+
+func TestAClosedListTellsNobodyAndStaysReadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told, late heard
+		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
+		d := discover(t, DiscoveryConfig{OnChange: told.each}, s)
+		synctest.Wait()
+		for range 2 {
+			if err := d.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop := d.OnChange(late.each)
+		s.put(orders("o2", registry.Up))
+		pass(time.Hour)
+		stop()
+		told.want(t, "", "ORDERS/o1=UP")
+		late.want(t)
+		d.wantList(t, "after Close", "ORDERS/o1=UP")
+		if err := d.Ready(t.Context()); err != nil {
+			t.Errorf("Ready: %v", err)
+		}
+		s.wantAsked(t, "in all", "full watch@e-1")
+	})
+}
+
+func TestAListThatNeverWasIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListServer(newListModel("e"), true)
+		s.instead("", silent)
+		d := discover(t, DiscoveryConfig{}, s)
+		waits := make(chan error)
+		go func() { waits <- d.Ready(context.Background()) }()
+		synctest.Wait()
+		if err := d.client.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-waits; !errors.Is(err, ErrClosed) {
+			t.Errorf("who waits gets %v, want %v", err, ErrClosed)
+		}
+		if err := d.Ready(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("who comes later gets %v, want %v", err, ErrClosed)
+		}
+		if _, err := d.client.StartDiscovery(DiscoveryConfig{}); !errors.Is(err, ErrClosed) {
+			t.Errorf("who starts another gets %v, want %v", err, ErrClosed)
+		}
+		if err := d.client.Watch(t.Context(), WatchConfig{}, nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("who watches gets %v, want %v", err, ErrClosed)
+		}
+	})
+}
