@@ -27,9 +27,11 @@ type RegistrationConfig struct {
 	// Instance is what is registered. Its RenewalInterval is the time between two heartbeats, its
 	// Duration how long it lives after the last one. NewInstance makes one.
 	Instance *registry.Instance
-	// Health is asked for the status before each check of the replicator; current is the one that was
-	// reported last. It is not asked while the instance drains. It may take its time, and a panic
-	// counts as DOWN. Nil: the status changes by SetStatus only.
+	// Health is asked for the status before each check of the replicator, but not before what is told on
+	// demand (upstream asks there too); current is the one that was reported last. It is not asked while
+	// the instance drains. It may take its time: the check follows when it has answered, and nothing
+	// else waits for it. A panic counts as DOWN. ctx ends with the Registration. Nil: the status changes
+	// by SetStatus only.
 	Health func(ctx context.Context, current registry.Status) registry.Status
 	// ReplicationDelay is the time until the replicator's first check, ReplicationInterval the time
 	// between two. 0: DefaultReplicationDelay, DefaultReplicationInterval.
@@ -51,6 +53,13 @@ type RegistrationConfig struct {
 // ReplicationInterval, and on demand after each change, as far as its token bucket admits) registers
 // anew what has changed. Either repairs what the other missed: a renewal says which state it is of, and
 // is answered 404 if the cluster has an older one.
+//
+// What fails is tried again soon, several times within a lease, with growing pauses of random length.
+//
+// Servers keep an instance UP that registers itself as OUT_OF_SERVICE, and the other way round, unless it
+// had another status in between (upstream's LeaseExistsRule). So such a change is told as two
+// registrations, the first one as STARTING; and after its first registration the instance is looked up
+// once, for a former process of the same id may have left it OUT_OF_SERVICE.
 type Registration struct {
 	client *Client
 	config RegistrationConfig // with defaults

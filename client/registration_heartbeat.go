@@ -20,6 +20,9 @@ func (r *Registration) heartbeats() {
 			return
 		}
 		trouble.report(err)
+		if err == nil {
+			r.verify()
+		}
 		pause := time.Until(sent.Add(r.Interval()))
 		if failures++; err == nil {
 			failures = 0
@@ -87,9 +90,9 @@ type trouble struct {
 func (t *trouble) report(err error) {
 	switch failing := err != nil; {
 	case failing && !t.failing:
-		t.log.Warn("cannot reach the cluster's registry, trying again", "what", t.what, "err", err)
+		t.log.Warn("the cluster could not be told, trying again", "what", t.what, "err", err)
 	case !failing && t.failing:
-		t.log.Info("the cluster's registry can be reached again", "what", t.what)
+		t.log.Info("the cluster can be told again", "what", t.what)
 	}
 	t.failing = err != nil
 }

@@ -13,7 +13,7 @@ import (
 // A check asks Health first, in a goroutine of its own, and goes on when that has answered. If Health is
 // still busy with the one before, the check does without it.
 func (r *Registration) replicate() {
-	trouble := trouble{log: r.log, what: "update"}
+	trouble := &trouble{log: r.log, what: "update"}
 	check, token := time.NewTimer(r.config.ReplicationDelay), newStoppedTimer()
 	defer check.Stop()
 	defer token.Stop()
@@ -25,14 +25,14 @@ func (r *Registration) replicate() {
 		case <-check.C:
 			check.Reset(next)
 			if !r.askHealth() {
-				trouble.report(r.update())
+				r.update(trouble)
 			}
 		case status := <-r.answers:
 			r.state.judge(status)
-			trouble.report(r.update())
+			r.update(trouble)
 		case <-r.wake:
 			if demanded, waiting := r.state.demand(); demanded {
-				trouble.report(r.update())
+				r.update(trouble)
 				check.Reset(next)
 			} else if waiting {
 				token.Reset(r.bucket.Wait(r.config.ReplicationBurst, r.rate))
@@ -44,9 +44,12 @@ func (r *Registration) replicate() {
 }
 
 // update registers what has changed, with all that waits for a token.
-func (r *Registration) update() error {
+func (r *Registration) update(trouble *trouble) {
 	r.state.satisfy()
-	return r.register(r.life, whyChanged, r.state.changed)
+	err := r.register(r.life, whyChanged, r.state.changed)
+	if r.life.Err() == nil {
+		trouble.report(err)
+	}
 }
 
 // announce has a change told on demand: at once if there is a token, else when one comes free.
@@ -83,7 +86,7 @@ func (r *Registration) askHealth() bool {
 	if r.config.Health == nil || r.state.drains() || !r.asking.try() {
 		return false
 	}
-	go func() { // its owner is who has the turn, for which leave waits
+	go func() { // leave waits for the turn, and so for this
 		defer r.asking.give()
 		select {
 		case r.answers <- r.health():
@@ -95,13 +98,18 @@ func (r *Registration) askHealth() bool {
 
 // health calls the callback. A panic counts as DOWN.
 func (r *Registration) health() (status registry.Status) {
+	current := r.state.newest().Status
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		if p == nil {
+			return
+		}
+		status = registry.Down
+		if current != status {
 			r.log.Error("the health callback panicked, so the instance is DOWN", "panic", p, "stack", string(debug.Stack()))
-			status = registry.Down
 		}
 	}()
-	return r.config.Health(r.life, r.state.newest().Status)
+	return r.config.Health(r.life, current)
 }
 
 func newStoppedTimer() *time.Timer {

@@ -21,6 +21,7 @@ type registrationState struct {
 	told     *registry.Instance // what the cluster took last; nil: nothing yet
 	gone     bool               // the cluster may have no such instance: nothing that was sent can have taken effect
 	maybe    statuses           // which the cluster may have it under
+	looked   bool               // at what it made of the first registration
 	lease    leaseTimes
 	heard    time.Time // when the last heartbeat was sent that the cluster took
 	failure  error     // of the last try; nil: it went well
