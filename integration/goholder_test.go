@@ -21,6 +21,7 @@ type goPause struct {
 	lock    string
 	way     string // of firstLooks
 	self    bool   // the holder stops itself, and looks as the first thing; otherwise the test stops it
+	renewed bool   // it is renewed before the pause
 	holder  *goHolderProcess
 	clients *client.Client // the heir's
 
@@ -35,8 +36,12 @@ type heir struct {
 }
 
 func (r *goPause) run() error {
-	if _, err := r.holder.ask(r.ctx, "acquire", r.kind, r.lock); err != nil {
+	acquired, err := r.holder.ask(r.ctx, "acquire", r.kind, r.lock)
+	if err != nil {
 		return fmt.Errorf("the holder: %w", err)
+	}
+	if err := r.awaitRenewal(acquired); err != nil {
+		return err
 	}
 	if err := r.pause(); err != nil {
 		return err
@@ -64,6 +69,20 @@ func (r *goPause) run() error {
 		return fmt.Errorf("the heir, after the first holder's release: %w", err)
 	}
 	return h.held.Release(r.ctx)
+}
+
+// awaitRenewal waits for the first renewal after the acquisition, if it is wanted.
+func (r *goPause) awaitRenewal(acquired goHolderAnswer) error {
+	if !r.renewed {
+		return nil
+	}
+	return Poll(ReadyLimit, func() error {
+		now, err := r.holder.ask(r.ctx, "look", r.way, r.lock)
+		if err == nil && now.Sent == acquired.Sent {
+			err = errors.New("the session is not renewed")
+		}
+		return err
+	})
 }
 
 // pause stops the holder. What it is to do when it goes on has been said.
@@ -132,7 +151,8 @@ func pausedHolders(t *testing.T, c *Cluster, kind string) {
 			errs <- func() error {
 				for k := range rounds {
 					r := &goPause{
-						ctx: ctx, kind: kind, lock: fmt.Sprintf("%s-%d", kind, i), way: firstLooks[(i+k)%len(firstLooks)].name, self: k > 0,
+						ctx: ctx, kind: kind, lock: fmt.Sprintf("%s-%d", kind, i), way: firstLooks[(i+k)%len(firstLooks)].name,
+						self: k > 0, renewed: k > 1,
 						holder: startGoHolder(t, c.Nodes[(i+k)%3]), clients: clients[(i+k+1)%3],
 					}
 					err := r.run()
