@@ -1,0 +1,102 @@
+package balance
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// discover returns a list of instances as a Eureka server shows it.
+func discover(t *testing.T, instances ...*registry.Instance) *client.Discovery {
+	t.Helper()
+	var leases []*registry.Lease
+	for _, i := range instances {
+		leases = append(leases, &registry.Lease{Instance: i})
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write(eureka.AppendApplications(nil, eureka.Format{}, eureka.FullVersion, "", slices.Values(leases)))
+	}))
+	t.Cleanup(server.Close)
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(t.Context()) })
+	d, err := c.StartDiscovery(client.DiscoveryConfig{Mode: client.RefreshFull})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestAURLNamesAnApplicationOrAVIPAddress(t *testing.T) {
+	orders := instances("ORDERS", 3)
+	secure := registry.Port{Number: 8443, Enabled: true}
+	for _, i := range orders {
+		i.SecurePort, i.DataCenter.Name = secure, registry.MyOwn
+	}
+	orders[0].VIP, orders[0].SecureVIP = "shop,shop:7001", "safe"
+	orders[1].VIP, orders[1].SecureVIP = "shop", "shop"
+	orders[2].Status = registry.OutOfService
+	d := discover(t, orders...)
+	tests := []struct {
+		name   string
+		lookup func(*client.Snapshot, string, string) []*registry.Instance
+		url    string
+		want   []string // none: ErrNoInstance
+	}{
+		{name: "an application", url: "http://orders/", want: []string{"h0:8080", "h1:8080"}},
+		{name: "in any case", url: "http://Orders/", want: []string{"h0:8080", "h1:8080"}},
+		{name: "its secure port", url: "https://orders/", want: []string{"h0:8443", "h1:8443"}},
+		{name: "another application", url: "http://stock/"},
+		{name: "a port is no part of an application's name", url: "http://orders:8080/"},
+		{name: "a VIP address is no application", url: "http://shop/"},
+		{name: "a VIP address", lookup: ByVIP, url: "http://shop/", want: []string{"h0:8080", "h1:8080"}},
+		{name: "a VIP address with a port", lookup: ByVIP, url: "http://shop:7001/", want: []string{"h0:8080"}},
+		{name: "a secure VIP address", lookup: ByVIP, url: "https://shop/", want: []string{"h1:8443"}},
+		{name: "a secure VIP address without https", lookup: ByVIP, url: "http://safe/"},
+		{name: "an application is no VIP address", lookup: ByVIP, url: "http://orders/"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){}}
+			for _, host := range []string{"h0:8080", "h1:8080", "h2:8080", "h0:8443", "h1:8443", "h2:8443"} {
+				n.hosts[host] = ok
+			}
+			transport, err := New(Config{List: d, Lookup: test.lookup, Base: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range max(1, len(test.want)) {
+				_, err = get(t, transport, test.url)
+			}
+			asked := n.took()
+			if slices.Sort(asked); !slices.Equal(asked, test.want) {
+				t.Errorf("asked %v (%v), want %v", asked, err, test.want)
+			}
+			if len(test.want) == 0 && (!errors.Is(err, ErrNoInstance) || !strings.Contains(err.Error(), "none is UP")) {
+				t.Errorf("got %v, want ErrNoInstance because none is UP", err)
+			}
+		})
+	}
+}
+
+func TestAnEmptyListIsSaidToBeSo(t *testing.T) {
+	transport, err := New(Config{List: discover(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := get(t, transport, "http://orders/"); !errors.Is(err, ErrNoInstance) || !strings.Contains(err.Error(), "Ready") {
+		t.Errorf("got %v, want ErrNoInstance that says what to wait for", err)
+	}
+}
