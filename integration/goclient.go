@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -210,17 +211,17 @@ func callApp(ctx context.Context, rt http.RoundTripper, app string) error {
 	return err
 }
 
-// Listing is whether the cluster's nodes list an instance: each answer of any of them counts, an answer
-// that does not come counts for nothing.
+// Listing is whether the cluster's nodes list an instance to whoever fetches its application: each list
+// counts, a refusal, or an answer that does not come, counts for nothing.
 func Listing(t testing.TB, key registry.Key, nodes ...*Node) *Gaps {
 	listing := &Gaps{}
 	for _, n := range nodes {
 		repeat(t, pollInterval, func(ctx context.Context) {
-			answer := n.do(ctx, Request{Path: path(key.App, key.ID) + "?consistency=stale"})
-			switch answer.Status {
-			case http.StatusOK:
+			answer := n.do(ctx, Request{Path: "/eureka/apps/" + key.App})
+			switch listed := bytes.Contains(answer.Body, []byte(key.ID)); {
+			case answer.Status == http.StatusOK && listed:
 				listing.note(nil)
-			case http.StatusNotFound:
+			case answer.Status == http.StatusOK, answer.Status == http.StatusNotFound:
 				listing.note(fmt.Errorf("%s does not list it", n.Name))
 			}
 		})

@@ -66,8 +66,7 @@ func (tc goScenario) run(t *testing.T, c *Cluster) {
 	awaitEverywhere(t, c, s)
 	Pass(t, serviceDuration+2*serviceInterval) // what was missed shows when a lease has ended
 	t.Logf("over %v: calls: %v", time.Since(began).Round(time.Millisecond), &caller.Calls)
-	t.Logf("listed, as nodes answered: %v", listing)
-	t.Logf("the caller's list: %+v", caller.Discovery.Status())
+	t.Logf("listed, as nodes answered (the time without any answer counts for the gap): %v", listing)
 	if good, bad := caller.Calls.counts(); bad > 0 || good == 0 {
 		t.Errorf("calls: %v, want no bad ones", &caller.Calls)
 	}
@@ -110,6 +109,7 @@ func killTheLeader(t *testing.T, c *Cluster, s *Service) {
 }
 
 func restartAll(t *testing.T, c *Cluster, s *Service) {
+	Pass(t, 2*time.Second) // without consensus nodes write after they have answered
 	for _, n := range c.Nodes {
 		n.Kill()
 	}
@@ -193,7 +193,7 @@ func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
 				}
 				return nil
 			})
-			t.Logf("evicted for %v, of which %v after the network was well again", time.Since(gone), time.Since(healed))
+			t.Logf("back in the caller's list %v after the eviction, %v after the network was well again", time.Since(gone).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
 			awaitEverywhere(t, c, s)
 			Eventually(t, ReadyLimit, "the service knows", s.Healthy)
 		})
