@@ -119,11 +119,15 @@ func (k *keeper) extend(sent time.Time) {
 	k.deadline = sent.Add(k.ttl)
 }
 
-// routed is ctx until the server that answered last fails to.
+// routed is ctx until the server that answered last fails to answer a renewal; there are none after the
+// session's end.
 func (k *keeper) routed(ctx context.Context) (context.Context, context.CancelFunc) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
+	if k.ctx.Err() != nil {
+		return ctx, cancel
+	}
 	stop := context.AfterFunc(k.route, cancel)
 	return ctx, func() { stop(); cancel() }
 }

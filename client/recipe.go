@@ -42,10 +42,11 @@ func newRecipe(k *keeper, p permit) recipe {
 
 // claim is what came of one attempt.
 type claim struct {
-	fence   kv.Fence
-	taken   bool
-	behind  uint64 // the index after which it may be free; 0: nobody has it, but there is a lock-delay
-	holders string // who has it
+	fence    kv.Fence
+	taken    bool
+	behind   uint64 // the index after which it may be free; 0: nobody has it, but there is a lock-delay
+	modified uint64 // ModifyIndex of a key that nobody has; 0: there is none
+	holders  string // who has it
 }
 
 // persist makes attempts until one has it. The first read of an attempt waits for a change behind an index.

@@ -15,19 +15,21 @@ func (l lockRecipe) key() string { return "lock/" + l.permit.Name }
 
 func (l lockRecipe) take(ctx context.Context) (kv.Fence, error) { return l.persist(ctx, l.attempt) }
 
+// attempt is repeated at once when another was quicker, and has released the key again.
 func (l lockRecipe) attempt(ctx context.Context, behind uint64) (claim, error) {
 	seen, err := l.look(ctx, behind)
-	if err != nil || seen.taken || seen.behind > 0 {
-		return seen, err
+	for err == nil && !seen.taken && seen.behind == 0 {
+		var w Written
+		w, err = l.write(ctx, Write{Key: l.key(), Value: stamped("lock"), Flags: lockFlags, Acquire: l.keeper.session})
+		if err != nil || w.OK {
+			return claim{taken: w.OK, fence: l.fence(w.Fence)}, err
+		}
+		before := seen.modified
+		if seen, err = l.look(ctx, 0); seen.modified == before {
+			break // nobody took it, so there is a lock-delay
+		}
 	}
-	w, err := l.write(ctx, Write{Key: l.key(), Value: stamped("lock"), Flags: lockFlags, Acquire: l.keeper.session})
-	if err != nil {
-		return claim{}, err
-	}
-	if w.OK {
-		return claim{taken: true, fence: l.fence(w.Fence)}, nil
-	}
-	return l.look(ctx, 0) // somebody was quicker, or there is a lock-delay
+	return seen, err
 }
 
 // look says who has the key.
@@ -40,7 +42,9 @@ func (l lockRecipe) look(ctx context.Context, behind uint64) (claim, error) {
 	if len(entries) == 0 {
 		return free, nil
 	}
-	switch e := entries[0]; {
+	e := entries[0]
+	free.modified = e.ModifyIndex
+	switch {
 	case e.Flags != lockFlags:
 		return claim{}, conflict(e, "lock", lockFlags)
 	case e.Session == l.keeper.session:
