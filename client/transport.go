@@ -21,12 +21,18 @@ func (c Config) httpClient() (client *http.Client, end func()) {
 	if c.HTTPClient != nil {
 		return c.HTTPClient, func() {}
 	}
+	transport := c.transport()
+	dials := newDials(transport.DialContext)
+	transport.DialContext = dials.connect
 	own := &http.Client{
-		Transport: c.transport(),
+		Transport: transport,
 		// A redirect would repeat a write where nobody asked for it; it is an answer like others.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return own, own.CloseIdleConnections
+	return own, func() {
+		own.CloseIdleConnections()
+		dials.close()
+	}
 }
 
 func (c Config) transport() *http.Transport {

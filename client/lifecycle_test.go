@@ -1,0 +1,234 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// steps are what happened, in order.
+type steps struct {
+	mu   sync.Mutex
+	took []string
+}
+
+func (s *steps) add(step string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.took = append(s.took, step)
+}
+
+func (s *steps) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.took, ", ")
+}
+
+// actor is a part that notes what becomes of it; stopping and leaving may be nil.
+type actor struct {
+	steps             *steps
+	name              string
+	stopping, leaving func(context.Context) error
+}
+
+func (a *actor) stop(ctx context.Context) error  { return a.act(ctx, "stop "+a.name, a.stopping) }
+func (a *actor) leave(ctx context.Context) error { return a.act(ctx, "leave "+a.name, a.leaving) }
+
+func (a *actor) act(ctx context.Context, step string, do func(context.Context) error) error {
+	defer a.steps.add(step)
+	if do == nil {
+		return nil
+	}
+	return do(ctx)
+}
+
+// takes lasts d, whatever its context says.
+func takes(d time.Duration) func(context.Context) error {
+	return func(context.Context) error {
+		time.Sleep(d)
+		return nil
+	}
+}
+
+// observed is a registry that notes when metrics go.
+type observed struct {
+	*prometheus.Registry
+	steps *steps
+}
+
+func (o observed) Unregister(c prometheus.Collector) bool {
+	o.steps.add("metrics")
+	return o.Registry.Unregister(c)
+}
+
+// staged is a client that notes what Close does.
+func staged(t *testing.T) (*Client, *steps) {
+	t.Helper()
+	s := new(steps)
+	c, err := New(Config{Servers: urlsOf("a"), HTTPClient: &http.Client{Transport: servers{"a": silent}}, Registerer: observed{prometheus.NewRegistry(), s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.endHTTP = func() { s.add("transport") }
+	return c, s
+}
+
+func (a *actor) join(t *testing.T, c *Client) *actor {
+	t.Helper()
+	if err := c.adopt(a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestCloseStopsLeavesAndThenClosesTransportAndMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := staged(t)
+		var sent error
+		quick := &actor{steps: s, name: "quick", leaving: func(ctx context.Context) error {
+			sent = c.life.Err() // it has to reach the cluster
+			return nil
+		}}
+		quick.join(t, c)
+		(&actor{steps: s, name: "slow", stopping: takes(time.Second), leaving: takes(time.Second)}).join(t, c)
+		start := time.Now()
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := s.String(), "stop quick, stop slow, leave quick, leave slow, transport, metrics"; got != want {
+			t.Errorf("did %s, want %s", got, want)
+		}
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("took %v, want 2s: all parts together", took)
+		}
+		if sent != nil || !errors.Is(context.Cause(c.life), ErrClosed) {
+			t.Errorf("the transport was closed before a part left (%v), or was not (%v)", sent, context.Cause(c.life))
+		}
+	})
+}
+
+func TestAPartThatHangsDoesNotKeepTheTransportOpen(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		hangs *actor
+		want  string
+		took  time.Duration
+		says  string
+	}{
+		{name: "when it is stopped", hangs: &actor{name: "x", stopping: takes(time.Hour)},
+			want: "stop good, leave good, transport, metrics", took: 10*time.Second + closeGrace, says: "1 of 2 parts did not end"},
+		{name: "when it leaves", hangs: &actor{name: "x", leaving: takes(time.Hour)},
+			want: "stop good, stop x, leave good, transport, metrics", took: 10*time.Second + closeGrace, says: "1 of 2 parts did not end"},
+		{name: "until its time is up", hangs: &actor{name: "x", stopping: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}, want: "stop good, stop x, leave good, leave x, transport, metrics", took: 10 * time.Second, says: "deadline"},
+		{name: "and a bit longer", hangs: &actor{name: "x", stopping: takes(10*time.Second + closeGrace/2)},
+			want: "stop good, stop x, leave good, leave x, transport, metrics", took: 10*time.Second + closeGrace/2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, s := staged(t)
+				tc.hangs.steps = s
+				tc.hangs.join(t, c)
+				(&actor{steps: s, name: "good"}).join(t, c)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				start := time.Now()
+				err := c.Close(ctx)
+				if took := time.Since(start); took != tc.took {
+					t.Errorf("took %v, want %v", took, tc.took)
+				}
+				got := strings.Split(s.String(), ", ")
+				want := strings.Split(tc.want, ", ")
+				slices.Sort(got[:len(got)-2]) // parts act together
+				slices.Sort(want[:len(want)-2])
+				if !slices.Equal(got, want) {
+					t.Errorf("did %v, want %v", got, want)
+				}
+				if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+					t.Errorf("Close: %v, want %q", err, tc.says)
+				}
+				time.Sleep(2 * time.Hour) // what hangs ends
+			})
+		})
+	}
+}
+
+func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := staged(t)
+		broken := errors.New("not canceled")
+		(&actor{steps: s, name: "a", stopping: takes(time.Minute), leaving: func(context.Context) error { return broken }}).join(t, c)
+		results := make(chan error, 2)
+		for range 2 {
+			go func() { results <- c.Close(t.Context()) }()
+		}
+		synctest.Wait()
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.Close(hasty); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broken) {
+			t.Errorf("who does not want to wait gets %v, want that", err)
+		}
+		for range 2 {
+			if err := <-results; !errors.Is(err, broken) {
+				t.Errorf("Close: %v, want what the part said", err)
+			}
+		}
+		if err := c.Close(t.Context()); !errors.Is(err, broken) {
+			t.Errorf("Close again: %v, want the same", err)
+		}
+		if got, want := s.String(), "stop a, leave a, transport, metrics"; got != want {
+			t.Errorf("did %s, want everything once: %s", got, want)
+		}
+	})
+}
+
+func TestNothingStartsOnceCloseHasBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := staged(t)
+		(&actor{steps: s, name: "a", stopping: takes(time.Minute)}).join(t, c)
+		ended := make(chan error)
+		go func() { ended <- c.Close(t.Context()) }()
+		synctest.Wait()
+		if err := c.adopt(&actor{steps: s, name: "late"}); !errors.Is(err, ErrClosed) {
+			t.Errorf("while Close runs: %v, want that the client is closed", err)
+		}
+		<-ended
+		if err := c.adopt(&actor{steps: s, name: "later"}); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v, want that the client is closed", err)
+		}
+	})
+}
+
+func TestAPartThatEndedByItselfIsLeftAlone(t *testing.T) {
+	c, s := staged(t)
+	c.drop((&actor{steps: s, name: "gone"}).join(t, c))
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.String(), "transport, metrics"; got != want {
+		t.Errorf("did %s, want %s", got, want)
+	}
+}
+
+func TestMetricsMayBeRegisteredAgainAfterClose(t *testing.T) {
+	r := prometheus.NewRegistry()
+	for range 2 {
+		c, err := New(Config{Servers: urlsOf("a"), Registerer: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,362 @@
+package client
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// secured is a server that speaks TLS and wants a certificate of its clients.
+func secured(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, trust *tls.Config) {
+	t.Helper()
+	s = httptest.NewUnstartedServer(handler)
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	pool := x509.NewCertPool()
+	pool.AddCert(s.Certificate())
+	return s, &tls.Config{RootCAs: pool, Certificates: s.TLS.Certificates}
+}
+
+// over returns a client of a configuration, which is closed at the end.
+func over(t *testing.T, c Config) *Client {
+	t.Helper()
+	client, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close(context.WithoutCancel(t.Context())) })
+	return client
+}
+
+func TestTLSIsSpokenAsConfigured(t *testing.T) {
+	var seen atomic.Pointer[http.Request]
+	s, trust := secured(t, func(w http.ResponseWriter, r *http.Request) { seen.Store(r) })
+	stranger := trust.Clone()
+	stranger.Certificates = nil
+	for name, tc := range map[string]struct {
+		trust *tls.Config
+		says  string // "": it works
+	}{
+		"both know each other":                {trust, ""},
+		"the client does not know the server": {&tls.Config{Certificates: trust.Certificates}, "certificate"},
+		"the server does not know the client": {stranger, "certificate"},
+		"nothing is configured":               {nil, "certificate"},
+	} {
+		c := over(t, Config{Servers: []string{s.URL}, TLS: tc.trust})
+		_, err := c.do(t.Context(), call{method: http.MethodGet, eureka: true, path: []string{"apps"}})
+		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v, want %q", name, err, tc.says)
+		}
+	}
+	if r := seen.Load(); r == nil || r.ProtoMajor != 2 || len(r.TLS.PeerCertificates) != 1 {
+		t.Errorf("the server saw %v, want HTTP/2 and the client's certificate", r)
+	}
+	// Whoever is not trusted is not told anything.
+	c := over(t, Config{Servers: []string{s.URL}, TLS: &tls.Config{Certificates: trust.Certificates}})
+	if err := c.Cancel(t.Context(), key); err == nil || errors.Is(err, ErrUnknownOutcome) {
+		t.Errorf("Cancel: %v, want an error that is no unknown outcome", err)
+	}
+}
+
+func TestTheConfigurationOfTLSIsNotChanged(t *testing.T) {
+	s, trust := secured(t, func(http.ResponseWriter, *http.Request) {})
+	before := trust.Clone()
+	c := over(t, Config{Servers: []string{s.URL}, TLS: trust})
+	if err := c.Renew(t.Context(), key, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(trust.NextProtos, before.NextProtos) {
+		t.Errorf("its protocols are %v now, want %v", trust.NextProtos, before.NextProtos)
+	}
+}
+
+func TestAnswersAreAskedForInGzip(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Accept-Encoding"); got != "gzip" {
+			t.Errorf("Accept-Encoding: %q, want gzip", got)
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		fmt.Fprint(z, `{"applications":{"versions__delta":"1","apps__hashcode":"","application":[]}}`)
+		z.Close()
+	}))
+	defer s.Close()
+	if apps, err := over(t, Config{Servers: []string{s.URL}}).Apps(t.Context()); err != nil || len(apps) != 0 {
+		t.Errorf("Apps: %v, %v, want none and no error", apps, err)
+	}
+}
+
+func TestARedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
+	for _, status := range []int{301, 302, 307, 308} {
+		var there, target atomic.Int32
+		mux := http.NewServeMux()
+		mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+			there.Add(1)
+			http.Redirect(w, r, "/login", status)
+		})
+		mux.HandleFunc("/login", func(http.ResponseWriter, *http.Request) { target.Add(1) })
+		a := httptest.NewServer(mux)
+		b := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		c := over(t, Config{Servers: []string{a.URL, b.URL}, InOrder: true})
+		if err := c.Renew(t.Context(), key, 0); err != nil {
+			t.Errorf("%d: %v, want the other server's answer", status, err)
+		}
+		if there.Load() != 1 || target.Load() != 0 || c.servers.quarantined() != 1 {
+			t.Errorf("%d: asked %d times and followed %d times, %d servers in quarantine, want 1, 0 and 1",
+				status, there.Load(), target.Load(), c.servers.quarantined())
+		}
+		a.Close()
+		b.Close()
+	}
+}
+
+// connections counts those of a server.
+type connections struct {
+	mu   sync.Mutex
+	made int
+	open map[net.Conn]bool
+	last chan struct{} // receives when none is open any more
+}
+
+func (c *connections) note(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		c.made++
+		c.open[conn] = true
+	case http.StateClosed:
+		delete(c.open, conn)
+		if len(c.open) == 0 {
+			c.last <- struct{}{}
+		}
+	}
+}
+
+func (c *connections) count() (made, open int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made, len(c.open)
+}
+
+// counted is a server whose connections are counted.
+func counted(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *connections) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	c := &connections{open: make(map[net.Conn]bool), last: make(chan struct{}, 1000)}
+	s.Config.ConnState = c.note
+	s.Start()
+	t.Cleanup(s.Close)
+	return s, c
+}
+
+func TestManyCallsAtOnceKeepTheirConnections(t *testing.T) {
+	const many = 40
+	var here sync.WaitGroup
+	s, connections := counted(t, func(http.ResponseWriter, *http.Request) {
+		here.Done()
+		here.Wait() // all at once
+	})
+	c := over(t, Config{Servers: []string{s.URL}, Timeout: time.Minute})
+	for range 3 {
+		here.Add(many)
+		var g sync.WaitGroup
+		for range many {
+			g.Go(func() {
+				if err := c.Renew(t.Context(), key, 0); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		g.Wait()
+	}
+	if made, _ := connections.count(); made >= 2*many {
+		t.Errorf("three times %d calls made %d connections, want that they are kept", many, made)
+	}
+}
+
+func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	s, connections := counted(t, func(http.ResponseWriter, *http.Request) {})
+	transport := &http.Transport{}
+	given, own := over(t, Config{Servers: []string{s.URL}, HTTPClient: &http.Client{Transport: transport}}), over(t, Config{Servers: []string{s.URL}})
+	for _, c := range []*Client{given, own} {
+		if err := c.Renew(t.Context(), key, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := given.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := (&http.Client{Transport: transport}).Get(s.URL); err != nil {
+		t.Error(err)
+	} else {
+		r.Body.Close()
+	}
+	if made, _ := connections.count(); made != 2 {
+		t.Errorf("%d connections were made, want 2: the given client's is to stay", made)
+	}
+	transport.CloseIdleConnections()
+	if err := own.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-connections.last
+	s.Close()
+	goleak.VerifyNone(t, before)
+}
+
+func TestAProgramMayReplaceTheStandardTransport(t *testing.T) {
+	standard := http.DefaultTransport
+	defer func() { http.DefaultTransport = standard }()
+	http.DefaultTransport = servers{}
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer s.Close()
+	if err := over(t, Config{Servers: []string{s.URL}}).Renew(t.Context(), key, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// dialing is a client whose connections are made by dial.
+func dialing(t *testing.T, dial func(ctx context.Context) (net.Conn, error)) *Client {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	return over(t, Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: transport}})
+}
+
+func TestAWriteThatHadNoConnectionDidNotHappen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		dial    func(ctx context.Context) (net.Conn, error)
+		unknown bool
+		took    time.Duration
+	}{
+		"nobody answers the dial": {dial: func(ctx context.Context) (net.Conn, error) {
+			wait(ctx, dialTimeout)
+			return nil, errors.New("timeout")
+		}, took: DefaultTimeout},
+		"the dial fails": {dial: func(context.Context) (net.Conn, error) { return nil, errors.New("no route") }},
+		"the connection is cut": {dial: func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			there.Close()
+			return here, nil
+		}, unknown: true},
+		"nobody answers the request": {dial: func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() { // reads until the client gives up
+				buffer := make([]byte, 1<<10)
+				for {
+					if _, err := there.Read(buffer); err != nil {
+						return
+					}
+				}
+			}()
+			return here, nil
+		}, unknown: true, took: DefaultTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := dialing(t, tc.dial)
+				start := time.Now()
+				err := c.Cancel(t.Context(), key)
+				if err == nil || errors.Is(err, ErrUnknownOutcome) != tc.unknown {
+					t.Errorf("Cancel: %v, want an unknown outcome: %v", err, tc.unknown)
+				}
+				if took := time.Since(start); took != tc.took {
+					t.Errorf("took %v, want %v", took, tc.took)
+				}
+				time.Sleep(dialTimeout) // the transport lets an attempt go on
+			})
+		})
+	}
+}
+
+func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := over(t, Config{Servers: []string{"https://" + listener.Addr().String()}, Timeout: time.Minute})
+	result := make(chan error)
+	go func() { result <- c.Cancel(t.Context(), key) }()
+	conn, err := listener.Accept() // and no word of TLS
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
+		t.Errorf("got %v, want that the client is closed, and no unknown outcome", err)
+	}
+	conn.Close()
+	listener.Close()
+	goleak.VerifyNone(t, before)
+}
+
+func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made []net.Conn
+		slow := newDials(func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if !wait(ctx, time.Second) {
+				return nil, context.Cause(ctx)
+			}
+			here, there := net.Pipe()
+			made = append(made, there)
+			return here, nil
+		})
+		first, err := slow.connect(t.Context(), "tcp", "a:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := slow.connect(t.Context(), "tcp", "a:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.Close()
+		if n := len(slow.open); n != 1 {
+			t.Errorf("%d connections are remembered, want 1", n)
+		}
+		result := make(chan error)
+		go func() {
+			_, err := slow.connect(t.Context(), "tcp", "a:1")
+			result <- err
+		}()
+		synctest.Wait()
+		slow.close()
+		if err := <-result; !errors.Is(err, ErrClosed) {
+			t.Errorf("one that was being made: %v, want that the client is closed", err)
+		}
+		if _, err := made[1].Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("one that was open: %v, want its end", err)
+		}
+		second.Close()
+		late := newDials(func(context.Context, string, string) (net.Conn, error) {
+			here, _ := net.Pipe()
+			return here, nil
+		})
+		late.close()
+		if _, err := late.connect(t.Context(), "tcp", "a:1"); !errors.Is(err, ErrClosed) {
+			t.Errorf("one that was made all the same: %v, want that the client is closed", err)
+		}
+	})
+}
