@@ -163,6 +163,7 @@ type listServer struct {
 	faults  map[string]func(*http.Request) (*http.Response, error) // by path; "": all
 	hangups chan struct{}                                          // closed: streams are cut off
 	lie     string                                                 // the hash that a delta says; "": the true one
+	alone   time.Time                                              // cut off from its cluster since; zero: it is not
 	asked   []string                                               // full, delta, app or watch@INDEX
 	times   []time.Time
 }
@@ -185,6 +186,23 @@ func (s *listServer) kill() {
 }
 
 func (s *listServer) revive() { s.instead("", nil) }
+
+// isolate cuts the server off from its cluster.
+func (s *listServer) isolate() {
+	s.state.Lock()
+	defer s.state.Unlock()
+	s.alone = time.Now()
+}
+
+// behind is how old the server's state may be.
+func (s *listServer) behind() time.Duration {
+	s.state.Lock()
+	defer s.state.Unlock()
+	if s.alone.IsZero() {
+		return 0
+	}
+	return time.Since(s.alone)
+}
 
 func (s *listServer) hangUp() {
 	s.state.Lock()
@@ -344,7 +362,7 @@ func (b *listStream) wait(news <-chan struct{}) error {
 	select {
 	case <-news:
 	case <-mark:
-		b.text = fmt.Sprintf("id: %s-%d\n: age 0.000\n\n", b.server.epoch, b.at)
+		b.text = fmt.Sprintf("id: %s-%d\n: age %.3f\n\n", b.server.epoch, b.at, b.server.behind().Seconds())
 	case <-b.hangups:
 		return io.ErrUnexpectedEOF
 	case <-b.ctx.Done():

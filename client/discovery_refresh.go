@@ -21,7 +21,8 @@ type refresher struct {
 	index   string  // up to where the list has everything; "": not known, so it cannot be watched
 	watches bool    // the list is watched, or will be as soon as a server can be
 	server  *server // who is watched
-	unable  string  // URL of a server that does not offer a watch
+	stream  *watchStream
+	unable  string // URL of a server that does not offer a watch
 
 	tried    time.Time // when everything was asked for last
 	failures int       // in a row
@@ -31,7 +32,9 @@ type refresher struct {
 }
 
 func newRefresher(d *Discovery) *refresher {
-	return &refresher{Discovery: d, guard: guarded{guard: d.config.Guard}}
+	r := &refresher{Discovery: d, guard: guarded{guard: d.config.Guard}}
+	r.stream = &watchStream{client: d.client, app: d.config.App, each: r.take, idle: r.heard}
+	return r
 }
 
 // step is one step on the way: it refreshes the list, pauses, and says what is next; nil when ctx has

@@ -48,10 +48,9 @@ func (r *refresher) follow(ctx context.Context) error {
 		defer cancel()
 		ctx = bounded
 	}
-	stream := &watchStream{client: r.client, app: r.config.App, index: r.index, each: r.take, heard: r.heard}
-	stream.idle = func() { r.flush(stream.index) }
-	err := stream.follow(ctx, r.server)
-	r.flush(stream.index)
+	r.stream.index = r.index
+	err := r.stream.follow(ctx, r.server)
+	r.flush()
 	return err
 }
 
@@ -93,8 +92,9 @@ func (r *refresher) began() {
 	r.cutSince, r.unable = time.Time{}, ""
 }
 
-// heard notes that something came from the server, were it only a mark.
+// heard is called when all that came from the server was applied, were it only a mark.
 func (r *refresher) heard() {
+	r.flush()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.status.Source == SourceWatch {
@@ -102,16 +102,16 @@ func (r *refresher) heard() {
 	}
 }
 
-// flush publishes what the stream told up to an index.
-func (r *refresher) flush(index string) {
-	if r.edit == nil && index == r.index {
+// flush publishes what the stream told.
+func (r *refresher) flush() {
+	if r.edit == nil && r.stream.index == r.index {
 		return
 	}
 	next := r.list.Load()
 	if r.edit != nil {
 		next = r.edit.snapshot()
 	}
-	r.edit, r.index = nil, index
+	r.edit, r.index = nil, r.stream.index
 	r.publish(next)
 	r.toSave()
 }

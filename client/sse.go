@@ -22,9 +22,10 @@ var errLongSSE = fmt.Errorf("an event is longer than %d bytes", longestSSE)
 
 // sseEvent is what stood before one empty line of a stream.
 type sseEvent struct {
-	name string // of the event; "": a message
-	data string // lines joined by line feeds
-	id   string // "": the event carried none
+	name    string // of the event; "": a message
+	data    string // lines joined by line feeds
+	id      string // "": the event carried none
+	comment string // the last one before the line; "": there was none
 }
 
 // sseReader reads a stream of server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
@@ -79,12 +80,14 @@ func (s *sseReader) line() []byte {
 	return line
 }
 
-// take reads a line that is not empty. One that begins with a colon is a comment; unknown fields,
-// and retry (a Watch has its own pauses), count as comments.
+// take reads a line that is not empty. One that begins with a colon is a comment. Unknown fields, and
+// retry (a Watch has its own pauses), mean nothing.
 func (e *sseEvent) take(line []byte, data *strings.Builder) {
 	field, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(field) {
+	case "":
+		e.comment = string(value)
 	case "event":
 		e.name = string(value)
 	case "data":

@@ -32,7 +32,7 @@ func TestStreamsAreReadAsTheStandardSays(t *testing.T) {
 		{name: "nothing"},
 		{name: "an event", stream: "event: change\nid: a-1\ndata: {}\n\n", want: []sseEvent{{name: "change", id: "a-1", data: "{}"}}},
 		{name: "two events", stream: "data: 1\n\nevent: x\ndata: 2\n\n", want: []sseEvent{{data: "1"}, {name: "x", data: "2"}}},
-		{name: "an id alone", stream: "id: a-1\n: still here\n\n", want: []sseEvent{{id: "a-1"}}},
+		{name: "an id alone", stream: "id: a-1\n: still here\n\n", want: []sseEvent{{id: "a-1", comment: "still here"}}},
 		{name: "a comment alone", stream: ": still here\n\n"},
 		{name: "a name alone names nothing after it", stream: "event: x\n\ndata: 1\n\n", want: []sseEvent{{data: "1"}}},
 		{name: "many lines of data", stream: "data: a\ndata: b\n\n", want: []sseEvent{{data: "a\nb"}}},

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -29,9 +31,11 @@ type watchStream struct {
 	index  string // where to go on; "": from now
 	// each is told of every event. Its error ends the stream, and comes back as a finalError.
 	each func(WatchEvent) error
-	// heard is called when something came, were it only a mark; idle when all that came was told, and
-	// more is waited for. Nil: nobody wants to know.
-	heard, idle func()
+	// idle is called whenever all that came was told (which may be nothing, after a mark), before more is
+	// waited for. Nil: nobody wants to know.
+	idle func()
+
+	bears time.Duration // how old a server's state may be, if that is more than watchSilence
 }
 
 // finalError is one that the same question to another server would not change.
@@ -65,19 +69,18 @@ func (w *watchStream) follow(ctx context.Context, s *server) error {
 func (w *watchStream) read(ctx context.Context, s *server, body io.ReadCloser, quiet *time.Timer) error {
 	defer body.Close()
 	defer quiet.Stop()
-	events := newSSEReader(watchedReader{
-		Reader: body,
-		before: func() error {
-			w.tellIdle()
-			return w.client.stillHas(ctx, s)
-		},
-		after: func() {
-			quiet.Reset(watchSilence)
-			w.tellHeard()
-		},
-	})
+	before := func() error {
+		if w.idle != nil {
+			w.idle()
+		}
+		return w.client.stillHas(ctx, s)
+	}
+	events := newSSEReader(watchedReader{body, before, func() { quiet.Reset(watchSilence) }})
 	for {
 		event, err := events.next()
+		if err == nil {
+			err = w.behind(event.comment)
+		}
 		if err != nil {
 			return fmt.Errorf("the stream of %s ended: %w", s.url, err)
 		}
@@ -87,16 +90,23 @@ func (w *watchStream) read(ctx context.Context, s *server, body io.ReadCloser, q
 	}
 }
 
-func (w *watchStream) tellIdle() {
-	if w.idle != nil {
-		w.idle()
+// behind is an error if a server says in a mark that it has not heard of its cluster for too long: cut off
+// with a minority, it would stream nothing for ever. When others say the same, each is borne for longer,
+// so that an outage of all is not spent on going round.
+func (w *watchStream) behind(mark string) error {
+	text, said := strings.CutPrefix(mark, "age ")
+	seconds, err := strconv.ParseFloat(text, 32)
+	if !said || err != nil {
+		return nil
 	}
-}
-
-func (w *watchStream) tellHeard() {
-	if w.heard != nil {
-		w.heard()
+	switch age := time.Duration(seconds * float64(time.Second)); {
+	case age < watchSilence:
+		w.bears = 0
+	case age >= max(w.bears, watchSilence):
+		w.bears = 2 * age
+		return fmt.Errorf("it has not heard of its cluster for %v", age)
 	}
+	return nil
 }
 
 // stillHas is errWithdrawn if a server is not one of the client's any more.
