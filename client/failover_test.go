@@ -18,7 +18,7 @@ func TestAWriteHasThreeOutcomes(t *testing.T) {
 		name          string
 		first, second func(*http.Request) (*http.Response, error)
 		want          error // nil: done
-		status        int   // of the StatusError; 0: none
+		status        int   // of the StatusError; 0: none; negative: any other error
 	}{
 		{name: "done", first: always(200, ""), second: cutOff},
 		{name: "unknown instance", first: always(404, ""), second: cutOff, want: ErrNotRegistered},
@@ -33,6 +33,11 @@ func TestAWriteHasThreeOutcomes(t *testing.T) {
 		{name: "cut off, no leader elsewhere", first: cutOff, second: always(503, ""), want: ErrUnknownOutcome},
 		{name: "cut off, gone elsewhere", first: cutOff, second: always(404, "")},
 		{name: "a proxy's timeout, nobody elsewhere", first: always(504, ""), second: unreachable, want: ErrUnknownOutcome},
+		{name: "a redirect, done elsewhere", first: always(302, ""), second: always(200, "")},
+		{name: "a stock server that is not up and may have done it all the same", first: always(307, ""), second: always(503, ""), want: ErrUnknownOutcome},
+		{name: "this mode has no such thing", first: always(501, ""), second: always(200, ""), status: 501},
+		{name: "any other failure of the server, done elsewhere", first: always(508, ""), second: always(200, "")},
+		{name: "nobody trusts it, nobody elsewhere", first: untrusted, second: unreachable, status: -1},
 		{name: "no answer, done elsewhere", first: silent, second: always(200, "")},
 		{name: "no answer anywhere", first: silent, second: silent, want: ErrUnknownOutcome},
 	} {
@@ -44,14 +49,37 @@ func TestAWriteHasThreeOutcomes(t *testing.T) {
 					t.Errorf("Cancel: %v, want %v", err, tc.want)
 				}
 				var status *StatusError
-				if tc.status != 0 && (!errors.As(err, &status) || status.Status != tc.status || errors.Is(err, ErrUnknownOutcome)) {
+				if tc.status > 0 && (!errors.As(err, &status) || status.Status != tc.status || errors.Is(err, ErrUnknownOutcome)) {
 					t.Errorf("Cancel: %v, want a plain status %d", err, tc.status)
+				}
+				if tc.status < 0 && (err == nil || errors.Is(err, ErrUnknownOutcome)) {
+					t.Errorf("Cancel: %v, want an error that says that nothing was done", err)
 				}
 				if tc.want == nil && tc.status == 0 && err != nil {
 					t.Errorf("Cancel: %v, want success", err)
 				}
 			})
 		})
+	}
+}
+
+func TestAStockServerThatKeepsItsListsBackIsPassedOver(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		path  []string
+		wants int
+	}{
+		{name: "all", path: []string{"apps"}, wants: 200},
+		{name: "the changes, where 403 says to fetch all", path: []string{"apps", "delta"}, wants: 403},
+	} {
+		c := servers{"a": always(403, ""), "b": always(200, "{}")}.client(t, "a", "b")
+		if a, err := c.readEureka(t.Context(), tc.path...); err != nil || a.status != tc.wants {
+			t.Errorf("%s: %d, %v, want %d", tc.name, a.status, err, tc.wants)
+		}
+	}
+	var status *StatusError
+	if _, err := (servers{"a": always(403, "")}).client(t, "a").Apps(t.Context()); !errors.As(err, &status) || status.Status != 403 {
+		t.Errorf("from no server: %v, want the refusal", err)
 	}
 }
 

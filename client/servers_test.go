@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -53,6 +54,11 @@ func always(status int, body string, header ...string) func(*http.Request) (*htt
 // unreachable is a server that nobody listens for.
 func unreachable(*http.Request) (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+}
+
+// untrusted is a server whose certificate nobody has signed.
+func untrusted(*http.Request) (*http.Response, error) {
+	return nil, &tls.CertificateVerificationError{Err: errors.New("unknown authority")}
 }
 
 // cutOff is a server that takes a request and dies.

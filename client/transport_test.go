@@ -55,11 +55,11 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 	stranger.Certificates = nil
 	for name, tc := range map[string]struct {
 		trust *tls.Config
-		says  string // "": it works
+		says  string // in the error; "": it works
 	}{
 		"both know each other":                {trust, ""},
 		"the client does not know the server": {&tls.Config{Certificates: trust.Certificates}, "certificate"},
-		"the server does not know the client": {stranger, "certificate"},
+		"the server does not know the client": {stranger, s.URL},
 		"nothing is configured":               {nil, "certificate"},
 	} {
 		c := over(t, Config{Servers: []string{s.URL}, TLS: tc.trust})
