@@ -195,6 +195,74 @@ func TestAWatchThatIsRefusedEnds(t *testing.T) {
 	}
 }
 
+func TestAWatchNeedsRollcall(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		a, b func(*http.Request) (*http.Response, error)
+		want error
+	}{
+		{name: "no server is Rollcall", a: always(404, "<html>"), b: always(405, ""), want: ErrNeedsRollcall},
+		{name: "a page for everything", a: always(200, "<html>", "Content-Type", "text/html"), b: always(404, ""), want: ErrNeedsRollcall},
+		{name: "one is", a: always(404, "<html>"), b: stream(started(5)), want: errEnough},
+		{name: "nobody knows yet", a: always(404, "<html>"), b: unreachable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				err := servers{"a": tc.a, "b": tc.b}.client(t, "a", "b").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return errEnough })
+				if !errors.Is(err, tc.want) {
+					t.Errorf("got %v, want %v", err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestAWatchEndsWithItsClient(t *testing.T) {
+	for name, server := range map[string]func(*http.Request) (*http.Response, error){
+		"while nothing happens": stream(started(5)), "while nobody answers": silent, "while nobody is there": unreachable,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := servers{"a": server}.client(t, "a")
+				result := make(chan error)
+				go func() {
+					result <- c.Watch(context.Background(), WatchConfig{}, func(WatchEvent) error { return nil })
+				}()
+				time.Sleep(time.Second)
+				if err := c.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-result; err != ErrClosed {
+					t.Errorf("got %v, want %v", err, ErrClosed)
+				}
+			})
+		})
+	}
+}
+
+func TestAWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := servers{"a": unreachable, "b": stream(started(5))}
+		start := time.Now()
+		source := func(context.Context) ([]string, error) {
+			if time.Since(start) < time.Second {
+				return []string{"http://a"}, nil
+			}
+			return []string{"http://b"}, nil
+		}
+		c, err := New(Config{HTTPClient: &http.Client{Transport: network}, Source: source})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return errEnough })
+		if took := time.Since(start); err != errEnough || took > 2*longestRetry {
+			t.Errorf("got %v after %v, want the new server's stream", err, took)
+		}
+	})
+}
+
 func TestAWatchEndsWithItsContext(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
 		"while nothing happens": stream(started(5)), "while nobody answers": silent, "while nobody is there": unreachable,
