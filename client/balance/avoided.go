@@ -32,9 +32,7 @@ func (a *avoided) now() map[address]time.Time {
 
 // add avoids an address from now on.
 func (a *avoided) add(at address) {
-	if a.time > 0 {
-		a.change(func(until map[address]time.Time) { until[at] = time.Now().Add(a.time) })
-	}
+	a.change(func(until map[address]time.Time) { until[at] = time.Now().Add(a.time) })
 }
 
 // drop does not avoid an address any more: it was connected to after all.

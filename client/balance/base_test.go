@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ type wires struct {
 	mu      sync.Mutex
 	serving map[string]chan net.Conn
 	silent  map[string]bool
+	slow    time.Duration // how long it takes to connect
 	dialled []string
 }
 
@@ -31,6 +33,11 @@ func (w *wires) dial(ctx context.Context, _, address string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
 	case conns == nil:
 		return nil, refused()
+	}
+	select {
+	case <-time.After(w.slow):
+	case <-ctx.Done():
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
 	}
 	here, there := net.Pipe()
 	conns <- there
@@ -79,7 +86,8 @@ func TestAHostThatSaysNothingCostsItsShareOfTheTime(t *testing.T) {
 	tests := []struct {
 		name    string
 		timeout time.Duration // of a call; 0: none
-		silent  int           // how many of the three are
+		listed  int           // 0: 3
+		silent  int           // how many of them are
 		took    time.Duration
 		fails   bool
 	}{
@@ -87,6 +95,8 @@ func TestAHostThatSaysNothingCostsItsShareOfTheTime(t *testing.T) {
 		{name: "a late deadline", timeout: time.Minute, silent: 1, took: DefaultConnect},
 		{name: "a third of the time", timeout: 3 * time.Second, silent: 1, took: time.Second},
 		{name: "two thirds of the time", timeout: 3 * time.Second, silent: 2, took: 2 * time.Second},
+		{name: "half of the time, of two", timeout: 3 * time.Second, listed: 2, silent: 1, took: 1500 * time.Millisecond},
+		{name: "two thirds of the time, although there are more than are tried", timeout: 3 * time.Second, listed: 5, silent: 2, took: 2 * time.Second},
 		{name: "all of the time", timeout: 3 * time.Second, silent: 3, took: 3 * time.Second, fails: true},
 		{name: "never too little for a handshake", timeout: 600 * time.Millisecond, silent: 1, took: leastShare},
 	}
@@ -94,15 +104,17 @@ func TestAHostThatSaysNothingCostsItsShareOfTheTime(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &wires{serving: map[string]chan net.Conn{}, silent: map[string]bool{}}
-				for i, address := range []string{"h0:8080", "h1:8080", "h2:8080"} {
-					if i < test.silent {
+				listed := instances("ORDERS", cmp.Or(test.listed, 3))
+				for n, i := range listed {
+					address := i.HostName + ":8080"
+					if n < test.silent {
 						w.silent[address] = true
 						continue
 					}
 					w.serve(t, address, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 				}
 				c := &http.Client{
-					Transport: list(instances("ORDERS", 3)...).transport(t, Config{Base: newBase(w.dial), Picker: inTurn{}}),
+					Transport: list(listed...).transport(t, Config{Base: newBase(w.dial), Picker: inTurn{}}),
 					Timeout:   test.timeout,
 				}
 				start := time.Now()
@@ -129,6 +141,28 @@ func TestAHostThatSaysNothingCostsItsShareOfTheTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTheLastTryConnectsForTheNextCall: where nobody else is left to be tried, a connection that comes too
+// late for one call is there for the next.
+func TestTheLastTryConnectsForTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wires{serving: map[string]chan net.Conn{}, slow: time.Second}
+		w.serve(t, "h0:8080", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		c := &http.Client{
+			Transport: list(instances("ORDERS", 1)...).transport(t, Config{Base: newBase(w.dial)}),
+			Timeout:   500 * time.Millisecond,
+		}
+		if _, err := c.Get("http://orders/"); err == nil {
+			t.Fatal("a call was quicker than its connection")
+		}
+		time.Sleep(time.Second)
+		resp, err := c.Get("http://orders/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	})
 }
 
 func TestAConnectionIsKeptForTheNextCall(t *testing.T) {

@@ -100,9 +100,11 @@ func TestATryThatIsOverTouchesTheBodyNoMore(t *testing.T) {
 	if !over.end() {
 		t.Fatal("a body that nobody read cannot be lent again")
 	}
-	over.Close()
-	if n, err := over.Read(make([]byte, 4)); n != 0 || err == nil {
-		t.Errorf("the try that is over read %d bytes, %v", n, err)
+	for _, when := range []string{"before", "after"} {
+		if n, err := over.Read(make([]byte, 4)); n != 0 || err == nil {
+			t.Errorf("%s its Close the try that is over read %d bytes, %v", when, n, err)
+		}
+		over.Close()
 	}
 	kept := &loan{body: body}
 	kept.settle()

@@ -230,8 +230,8 @@ func TestWhoCannotBeCalledIsSaid(t *testing.T) {
 	up := instances("ORDERS", 2)
 	noHost := *up[0]
 	noHost.HostName, noHost.IPAddr = "", ""
-	zero := *up[0]
-	zero.Port.Number = 0
+	zero, disabled := *up[0], *up[0]
+	zero.Port.Number, disabled.Port.Enabled = 0, false
 	tests := []struct {
 		name   string
 		list   []*registry.Instance
@@ -243,6 +243,7 @@ func TestWhoCannotBeCalledIsSaid(t *testing.T) {
 		{name: "nothing is UP", url: "http://orders/", want: `"orders"`},
 		{name: "no secure port", list: up, url: "https://orders/", want: `"orders": no instance to call: none of the 2 that are UP has a host and its securePort enabled`},
 		{name: "no port", list: []*registry.Instance{at("1", "https://h:1")}, url: "http://orders/", want: `none of the 1 that are UP has a host and its port enabled`},
+		{name: "a port that is not enabled", list: []*registry.Instance{&disabled}, url: "http://orders/", want: `port enabled`},
 		{name: "port 0", list: []*registry.Instance{&zero}, url: "http://orders/", want: `port enabled`},
 		{name: "no host", list: []*registry.Instance{&noHost}, url: "http://orders/", want: `has a host`},
 		{name: "a picker that takes none", list: up, url: "http://orders/", picker: noPicker{}, want: `the Picker took none of 2`},
