@@ -94,10 +94,8 @@ func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) er
 
 // shownAt is what a node shows of an instance by itself; nil: it does not list it.
 func (c *Client) shownAt(ctx context.Context, n NodeStatus, key registry.Key) (*Instance, error) {
-	known := c.servers.order()[0] // all nodes have the same scheme and users
-	scheme, _, _ := strings.Cut(known.url, "://")
 	q := call{method: http.MethodGet, path: []string{"v1", "rollcall", "apps"}, query: url.Values{"app": {key.App}, "consistency": {"stale"}}}
-	a, err := c.try(ctx, &server{url: scheme + "://" + n.HTTP, auth: known.auth}, q)
+	a, err := c.try(ctx, c.servers.sibling(n.HTTP), q)
 	if err != nil {
 		return nil, err
 	}

@@ -182,13 +182,6 @@ func (l *serverList) quarantined() int {
 	return n
 }
 
-// has says whether a server is one of them.
-func (l *serverList) has(one *server) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.find(one) != nil
-}
-
 func (l *serverList) empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

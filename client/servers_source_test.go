@@ -73,7 +73,7 @@ func TestServersThatAreGivenAreLookedUpAnewAfterTheInterval(t *testing.T) {
 		time.Sleep(SourceInterval - 1)
 		beat(t, c)
 		d.expect(t, "before the interval", 0)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		beat(t, c)
 		d.expect(t, "after the interval", 1)
 		if len(j.lines) != 1 {
@@ -82,7 +82,7 @@ func TestServersThatAreGivenAreLookedUpAnewAfterTheInterval(t *testing.T) {
 		time.Sleep(SourceInterval - 1)
 		beat(t, c)
 		d.expect(t, "before the next interval", 1)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		beat(t, c)
 		d.expect(t, "after the next interval", 2)
 	})
