@@ -31,7 +31,7 @@ func (c *Client) begin(ctx context.Context, s *server, q call) (*http.Response, 
 	if c.life.Err() != nil {
 		return nil, nil, unsent{fmt.Errorf("%s %s: %w", q.method, s.url, ErrClosed)}
 	}
-	ctx, done := either(ctx, c.life)
+	ctx, done := c.alive(ctx)
 	resp, err := c.roundTrip(ctx, s, q)
 	if err != nil {
 		done()
@@ -39,6 +39,11 @@ func (c *Client) begin(ctx context.Context, s *server, q call) (*http.Response, 
 	}
 	resp.Body = cutBody{resp.Body, ctx}
 	return resp, done, nil
+}
+
+// alive is ctx until the client is closed.
+func (c *Client) alive(ctx context.Context) (context.Context, context.CancelFunc) {
+	return either(ctx, c.life)
 }
 
 func (c *Client) roundTrip(ctx context.Context, s *server, q call) (*http.Response, error) {

@@ -42,7 +42,7 @@ func (c *Client) candidates(ctx context.Context) ([]*server, error) {
 	if c.lookup == nil {
 		return c.servers.order(), nil
 	}
-	ctx, done := either(ctx, c.life)
+	ctx, done := c.alive(ctx)
 	defer done()
 	if c.servers.empty() {
 		if err := c.lookup.ask(ctx); err != nil {
@@ -59,7 +59,7 @@ func (c *Client) newcomers(ctx context.Context, asked []*server) []*server {
 	if c.lookup == nil {
 		return nil
 	}
-	ctx, done := either(ctx, c.life)
+	ctx, done := c.alive(ctx)
 	defer done()
 	if c.lookup.ask(ctx) != nil {
 		return nil // which it logs
