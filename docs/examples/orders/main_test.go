@@ -248,7 +248,7 @@ func TestALeavingInstanceDrainsBeforeItIsGone(t *testing.T) {
 		n := startNetwork()
 		caller, leaving := n.start(t, "1"), n.start(t, "2")
 		key := leaving.self.Instance().Key()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second) // between two fetches: it may be STARTING on its way out
 		start := time.Now()
 		var seen []string
 		caller.others.OnChange(func(_, now *client.Snapshot) {
