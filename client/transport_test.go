@@ -37,8 +37,8 @@ func secured(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, trust 
 	return s, &tls.Config{RootCAs: pool, Certificates: s.TLS.Certificates}
 }
 
-// over returns a client of a configuration, which is closed at the end.
-func over(t *testing.T, c Config) *Client {
+// connected returns a client of a configuration, which is closed at the end.
+func connected(t *testing.T, c Config) *Client {
 	t.Helper()
 	client, err := New(c)
 	if err != nil {
@@ -62,7 +62,7 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 		"the server does not know the client": {stranger, s.URL},
 		"nothing is configured":               {nil, "certificate"},
 	} {
-		c := over(t, Config{Servers: []string{s.URL}, TLS: tc.trust})
+		c := connected(t, Config{Servers: []string{s.URL}, TLS: tc.trust})
 		_, err := c.do(t.Context(), call{method: http.MethodGet, eureka: true, path: []string{"apps"}})
 		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v, want %q", name, err, tc.says)
@@ -72,7 +72,7 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 		t.Errorf("the server saw %v, want HTTP/2 and the client's certificate", r)
 	}
 	// Whoever is not trusted is not told anything.
-	c := over(t, Config{Servers: []string{s.URL}, TLS: &tls.Config{Certificates: trust.Certificates}})
+	c := connected(t, Config{Servers: []string{s.URL}, TLS: &tls.Config{Certificates: trust.Certificates}})
 	if err := c.Cancel(t.Context(), key); err == nil || errors.Is(err, ErrUnknownOutcome) {
 		t.Errorf("Cancel: %v, want an error that is no unknown outcome", err)
 	}
@@ -81,7 +81,7 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 func TestTheConfigurationOfTLSIsNotChanged(t *testing.T) {
 	s, trust := secured(t, func(http.ResponseWriter, *http.Request) {})
 	before := trust.Clone()
-	c := over(t, Config{Servers: []string{s.URL}, TLS: trust})
+	c := connected(t, Config{Servers: []string{s.URL}, TLS: trust})
 	if err := c.Renew(t.Context(), key, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestAnswersAreAskedForInGzip(t *testing.T) {
 		z.Close()
 	}))
 	defer s.Close()
-	if apps, err := over(t, Config{Servers: []string{s.URL}}).Apps(t.Context()); err != nil || len(apps) != 0 {
+	if apps, err := connected(t, Config{Servers: []string{s.URL}}).Apps(t.Context()); err != nil || len(apps) != 0 {
 		t.Errorf("Apps: %v, %v, want none and no error", apps, err)
 	}
 }
@@ -117,7 +117,7 @@ func TestARedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
 		mux.HandleFunc("/login", func(http.ResponseWriter, *http.Request) { target.Add(1) })
 		a := httptest.NewServer(mux)
 		b := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		c := over(t, Config{Servers: []string{a.URL, b.URL}, InOrder: true})
+		c := connected(t, Config{Servers: []string{a.URL, b.URL}, InOrder: true})
 		if err := c.Renew(t.Context(), key, 0); err != nil {
 			t.Errorf("%d: %v, want the other server's answer", status, err)
 		}
@@ -177,7 +177,7 @@ func TestManyCallsAtOnceKeepTheirConnections(t *testing.T) {
 		here.Done()
 		here.Wait() // all at once
 	})
-	c := over(t, Config{Servers: []string{s.URL}, Timeout: time.Minute})
+	c := connected(t, Config{Servers: []string{s.URL}, Timeout: time.Minute})
 	for range 3 {
 		here.Add(many)
 		var g sync.WaitGroup
@@ -199,7 +199,7 @@ func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	s, connections := counted(t, func(http.ResponseWriter, *http.Request) {})
 	transport := &http.Transport{}
-	given, own := over(t, Config{Servers: []string{s.URL}, HTTPClient: &http.Client{Transport: transport}}), over(t, Config{Servers: []string{s.URL}})
+	given, own := connected(t, Config{Servers: []string{s.URL}, HTTPClient: &http.Client{Transport: transport}}), connected(t, Config{Servers: []string{s.URL}})
 	for _, c := range []*Client{given, own} {
 		if err := c.Renew(t.Context(), key, 0); err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func TestAProgramMayReplaceTheStandardTransport(t *testing.T) {
 	http.DefaultTransport = servers{}
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
-	if err := over(t, Config{Servers: []string{s.URL}}).Renew(t.Context(), key, 0); err != nil {
+	if err := connected(t, Config{Servers: []string{s.URL}}).Renew(t.Context(), key, 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -240,7 +240,7 @@ func TestAProgramMayReplaceTheStandardTransport(t *testing.T) {
 func dialing(t *testing.T, dial func(ctx context.Context) (net.Conn, error)) *Client {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
-	return over(t, Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: transport}})
+	return connected(t, Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: transport}})
 }
 
 func TestAWriteThatHadNoConnectionDidNotHappen(t *testing.T) {
@@ -295,7 +295,7 @@ func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := over(t, Config{Servers: []string{"https://" + listener.Addr().String()}, Timeout: time.Minute})
+	c := connected(t, Config{Servers: []string{"https://" + listener.Addr().String()}, Timeout: time.Minute})
 	result := make(chan error)
 	go func() { result <- c.Cancel(t.Context(), key) }()
 	conn, err := listener.Accept() // and no word of TLS
