@@ -137,21 +137,28 @@ func (d *Discovery) run(ctx context.Context) {
 func (d *Discovery) Ready(ctx context.Context) error {
 	select {
 	case <-d.ready:
-		return nil
 	case <-d.ended:
 	case <-ctx.Done():
 	}
-	select {
-	case <-d.ready:
-		return nil // all the same
-	case <-d.ended:
+	switch {
+	case isClosed(d.ready):
+		return nil
+	case isClosed(d.ended):
 		return ErrClosed
-	default:
 	}
 	if failed := d.Status().Err; failed != nil {
 		return fmt.Errorf("wait for the list of instances: %w: %w", context.Cause(ctx), failed)
 	}
 	return fmt.Errorf("wait for the list of instances: %w", context.Cause(ctx))
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // Snapshot returns the present list, which is empty until Ready.

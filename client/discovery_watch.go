@@ -129,8 +129,8 @@ func (r *refresher) cut(ctx context.Context, err error) step {
 	if lately := r.config.Interval; time.Since(r.cutSince) >= lately && time.Since(r.tried) >= lately {
 		return r.full // better than nothing, where nobody can be watched
 	}
-	if next, err := r.client.toWatch(ctx, r.failures); err == nil {
-		r.server = next
+	if candidates, err := r.client.toWatch(ctx, r.failures); err == nil {
+		r.server = candidates[0]
 	}
 	return r.watch
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -70,22 +71,21 @@ func (w *watch) run(ctx context.Context) error {
 	return nil
 }
 
-// follow follows one server. That this one is not Rollcall is final if all of them are not.
+// follow follows the best server that may be Rollcall. It is final if none is.
 func (w *watch) follow(ctx context.Context, failures int) error {
-	s, err := w.stream.client.toWatch(ctx, failures)
+	candidates, err := w.stream.client.toWatch(ctx, failures)
 	if err != nil {
 		return err
 	}
-	w.server = s
-	err = w.stream.follow(ctx, s)
+	mayBe := func(s *server) bool { return !w.foreign[s.url] }
+	w.server = candidates[max(0, slices.IndexFunc(candidates, mayBe))]
+	err = w.stream.follow(ctx, w.server)
 	if !errors.Is(err, ErrNeedsRollcall) {
 		return err
 	}
-	w.foreign[s.url] = true
-	for _, one := range w.stream.client.servers.order() {
-		if !w.foreign[one.url] {
-			return err
-		}
+	w.foreign[w.server.url] = true
+	if slices.ContainsFunc(candidates, mayBe) {
+		return err
 	}
 	return finalError{err}
 }

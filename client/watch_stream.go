@@ -118,9 +118,9 @@ func (c *Client) stillHas(ctx context.Context, s *server) error {
 	return errWithdrawn
 }
 
-// toWatch is whom to watch after so many failures in a row. As for a call, the source is asked for others
-// when all servers may have failed.
-func (c *Client) toWatch(ctx context.Context, failures int) (*server, error) {
+// toWatch are the servers to watch, the best first, after so many failures in a row; there is at least one.
+// As for a call, the source is asked for others when all may have failed.
+func (c *Client) toWatch(ctx context.Context, failures int) ([]*server, error) {
 	servers, err := c.candidates(ctx)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (c *Client) toWatch(ctx context.Context, failures int) (*server, error) {
 	if failures >= len(servers) {
 		servers = append(c.newcomers(ctx, servers), servers...)
 	}
-	return servers[0], nil
+	return servers, nil
 }
 
 // watchedReader tells of what comes through it.
