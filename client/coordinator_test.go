@@ -27,7 +27,8 @@ type coordinator struct {
 	refuse   func(*http.Request) (*http.Response, error)
 	// mislay performs a request and loses its answer, if it says so.
 	mislay func(*http.Request) bool
-	calls  []string // METHOD path, values of sessions' ids included
+	calls  []string  // METHOD path, values of sessions' ids included
+	keys   *keyStore // nil: it has no keys
 }
 
 type fakeSession struct {
@@ -58,13 +59,22 @@ func (s *coordinator) answer(r *http.Request) (*http.Response, error) {
 		}
 	}
 	body, _ := io.ReadAll(r.Body)
-	status, document := s.serve(r, body)
+	respond := s.respond
+	if s.keys != nil && strings.HasPrefix(r.URL.Path, "/v1/kv/") {
+		respond = s.keys.respond
+	}
+	resp, err := respond(r, body)
 	if mislay != nil && mislay(r) {
 		return nil, io.ErrUnexpectedEOF
 	}
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
+	return resp, err
+}
+
+func (s *coordinator) respond(r *http.Request, body []byte) (*http.Response, error) {
+	status, document := s.serve(r, body)
 	text, err := json.Marshal(document)
 	if err != nil {
 		s.t.Error(err)
@@ -144,7 +154,7 @@ func (s *coordinator) destroy(id string) (int, any) {
 	if s.sessions[id] == nil {
 		return 404, map[string]string{"error": "no such session"}
 	}
-	if s.holds(id) >= 0 {
+	if s.holds(id) >= 0 || s.keys != nil && s.keys.locked(id) {
 		s.t.Errorf("session %s was destroyed while it held the lock, which leaves a lock-delay", id)
 	}
 	s.end(id)
@@ -161,6 +171,9 @@ func (s *coordinator) expire() {
 }
 
 func (s *coordinator) end(id string) {
+	if s.keys != nil {
+		s.keys.bereave(id)
+	}
 	delete(s.sessions, id)
 	s.queue = slices.DeleteFunc(s.queue, func(q string) bool { return q == id })
 	s.holders = slices.DeleteFunc(s.holders, func(h fakeHolder) bool { return h.session == id })

@@ -17,7 +17,7 @@ import (
 // and the holders are a list in another one.
 type semaphoreRecipe struct {
 	recipe
-	token uint64 // of the contender's key; 0: there is none yet
+	token uint64 // of the contender's key; 0: there is none yet, as far as anybody knows
 }
 
 // holdersList is the value of the list, in the names of api.Semaphore.
@@ -41,7 +41,7 @@ func (s *semaphoreRecipe) attempt(ctx context.Context, behind uint64) (claim, er
 		if err != nil {
 			return claim{}, err
 		}
-		if !found.alive[s.keeper.session] {
+		if s.token == 0 || !found.alive[s.keeper.session] {
 			if err := s.contend(ctx); err != nil {
 				return claim{}, err
 			}

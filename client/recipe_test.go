@@ -1,0 +1,464 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+)
+
+// byRecipe acquires the lock, or with a limit a permit of the semaphore, that is called demo.
+func byRecipe(ctx context.Context, c *Client, limit int, o LockOptions) (*Held, error) {
+	o.Name, o.Recipe = "demo", true
+	if limit > 0 {
+		return c.AcquireSemaphore(ctx, SemaphoreOptions{LockOptions: o, Limit: limit})
+	}
+	return c.AcquireLock(ctx, o)
+}
+
+// recipeOf is byRecipe, or the end of the test.
+func recipeOf(t *testing.T, c *Client, limit int) *Held {
+	t.Helper()
+	h, err := byRecipe(t.Context(), c, limit, LockOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// wantReleased releases what must be held.
+func wantReleased(t *testing.T, held ...*Held) {
+	t.Helper()
+	for _, h := range held {
+		if err := h.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// wantHolders expects these in the list of the semaphore.
+func wantHolders(t *testing.T, k *keyStore, limit int, held ...*Held) {
+	t.Helper()
+	want := holdersList{Limit: limit, Holders: make(map[string]bool)}
+	for _, h := range held {
+		want.Holders[h.Session()] = true
+	}
+	var got holdersList
+	if err := json.Unmarshal(k.entry("semaphore/demo/.lock").Value, &got); err != nil || got.Limit != limit || !maps.Equal(got.Holders, want.Holders) {
+		t.Errorf("the list is %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// wantGone expects that no session is left, and of keys only these.
+func wantGone(t *testing.T, k *keyStore, keys ...string) {
+	t.Helper()
+	sessions, _, _ := k.left()
+	if names := k.names(); sessions != 0 || !slices.Equal(names, keys) {
+		t.Errorf("%d sessions and the keys %q are left, want no session and %q", sessions, names, keys)
+	}
+}
+
+// wantStamp expects a value that says what was done and when.
+func wantStamp(t *testing.T, e Entry, what string) {
+	t.Helper()
+	stamp, found := strings.CutPrefix(string(e.Value), what+":")
+	if at, err := time.Parse(time.RFC3339, stamp); !found || err != nil || time.Since(at) > time.Second {
+		t.Errorf("the value is %q, want %s: and the time", e.Value, what)
+	}
+}
+
+func TestALockByRecipeIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeyStore(t)
+		h := recipeOf(t, servers{"a": k.answer}.client(t, "a"), 0)
+		time.Sleep(time.Hour)
+		e := k.entry("lock/demo")
+		if e.Session != h.Session() || e.Flags != 0x2ddccbc058a50c18 || h.Err() != nil {
+			t.Errorf("after an hour: %+v, %v, want it held by session %s with the flags of a lock", e, h.Err(), h.Session())
+		}
+		if !strings.HasPrefix(string(e.Value), "lock:2000-01-01T00:00:00Z") {
+			t.Errorf("the value is %q, want lock: and the time of the acquisition", e.Value)
+		}
+		if want := (kv.Fence{Kind: kv.Key, Name: "lock/demo", Index: kv.Index(e.Fence)}); h.Fence() != want {
+			t.Errorf("the fence is %+v, want that of the key, %+v", h.Fence(), want)
+		}
+		wantReleased(t, h)
+		wantStamp(t, k.entry("lock/demo"), "unlock")
+		wantGone(t, k, "lock/demo")
+	})
+}
+
+func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeyStore(t)
+		h := recipeOf(t, servers{"a": k.answer}.client(t, "a"), 3)
+		contender, list := k.entry("semaphore/demo/"+h.Session()), k.entry("semaphore/demo/.lock")
+		if contender.Session != h.Session() || contender.Flags != 0xe0f69a2baa414de0 || list.Flags != 0xe0f69a2baa414de0 || list.Session != "" {
+			t.Errorf("the contender's key is %+v, and the list %+v, want the first held, and the flags of a semaphore on both", contender, list)
+		}
+		if got, want := string(list.Value), fmt.Sprintf(`{"Limit":3,"Holders":{%q:true}}`, h.Session()); got != want {
+			t.Errorf("the list is %s, want %s", got, want)
+		}
+		if want := (kv.Fence{Kind: kv.Key, Name: contender.Key, Index: kv.Index(contender.Fence)}); h.Fence() != want {
+			t.Errorf("the fence is %+v, want that of the contender's key, %+v", h.Fence(), want)
+		}
+		if got := k.sessions[h.Session()].request.Behavior; got != "delete" {
+			t.Errorf("the session's behavior is %s, want delete: a dead contender's key goes with it", got)
+		}
+		wantReleased(t, h)
+		wantHolders(t, k, 3)
+		wantGone(t, k, "semaphore/demo/.lock")
+	})
+}
+
+func TestWhoWaitsByRecipeWaitsOnTheServer(t *testing.T) {
+	for _, limit := range []int{0, 1} {
+		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeyStore(t)
+				c := servers{"a": k.answer}.client(t, "a")
+				first := recipeOf(t, c, limit)
+				time.AfterFunc(time.Hour, func() { first.Release(context.Background()) })
+				start := time.Now()
+				second := recipeOf(t, c, limit)
+				if waited := time.Since(start); waited != time.Hour {
+					t.Errorf("waited %v, want an hour", waited)
+				}
+				if first.Valid() || second.Fence().Index <= first.Fence().Index {
+					t.Errorf("first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
+				}
+				reads := 0
+				for _, key := range k.names() {
+					reads += k.count("GET /v1/kv/" + key)
+				}
+				// One who holds, and one who waits, with a request a minute each.
+				if reads += k.count("GET /v1/kv/semaphore/demo/"); reads > 130 {
+					t.Errorf("the keys were read %d times in an hour, want once a minute and waiter", reads)
+				}
+				wantReleased(t, second)
+			})
+		})
+	}
+}
+
+// TestALockDelayIsWaitedForWithPauses: nobody tells when it is over.
+func TestALockDelayIsWaitedForWithPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeyStore(t)
+		c := servers{"a": k.answer}.client(t, "a")
+		first := recipeOf(t, c, 0)
+		time.AfterFunc(time.Minute, func() { k.kill(first.Session()) })
+		start, before := time.Now(), k.count("PUT /v1/kv/lock/demo")
+		second := recipeOf(t, c, 0)
+		if waited := time.Since(start) - time.Minute; waited < DefaultLockDelay || waited > DefaultLockDelay+2*lockDelayPause {
+			t.Errorf("acquired %v after the holder's end, want after its lock-delay of %v, within a pause", waited, DefaultLockDelay)
+		}
+		if tries := k.count("PUT /v1/kv/lock/demo") - before; tries > 16 {
+			t.Errorf("tried %d times, want once a second at most", tries)
+		}
+		if err := first.Release(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("release of the lost lock: %v, want %v", err, ErrLost)
+		}
+		wantReleased(t, second)
+	})
+}
+
+func TestATryByRecipeDoesNotWait(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		limit int
+		held  bool
+		says  string
+	}{
+		{name: "a lock that is held", held: true, says: "session s1"},
+		{name: "a lock that is delayed", says: "nobody until a lock-delay is over"},
+		{name: "a semaphore that is full", limit: 1, held: true, says: "sessions s1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeyStore(t)
+				c := servers{"a": k.answer}.client(t, "a")
+				first := recipeOf(t, c, tc.limit)
+				if !tc.held {
+					k.kill(first.Session())
+				}
+				start := time.Now()
+				_, err := byRecipe(t.Context(), c, tc.limit, LockOptions{Try: true})
+				if !errors.Is(err, ErrNotAcquired) || !strings.Contains(err.Error(), tc.says) || time.Since(start) > 0 {
+					t.Errorf("got %v after %v, want %v and %q at once", err, time.Since(start), ErrNotAcquired, tc.says)
+				}
+				if slices.Contains(k.names(), "semaphore/demo/s2") || len(k.sessions) > 1 {
+					t.Errorf("who tried left %q and sessions %v", k.names(), slices.Collect(maps.Keys(k.sessions)))
+				}
+				first.Release(t.Context())
+			})
+		})
+	}
+}
+
+func TestKeysOfOtherUseAreConflicts(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		limit      int
+		key, value string
+		flags      uint64
+		want       error
+	}{
+		{name: "a lock's key without flags", key: "lock/demo", want: ErrKeyConflict},
+		{name: "a lock's key with a semaphore's flags", key: "lock/demo", flags: semaphoreFlags, want: ErrKeyConflict},
+		{name: "a list with a lock's flags", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":2}`, flags: lockFlags, want: ErrKeyConflict},
+		{name: "a list that is none", limit: 2, key: "semaphore/demo/.lock", value: `{"Holders":["s1"]}`, flags: semaphoreFlags, want: ErrKeyConflict},
+		{name: "an empty list", limit: 2, key: "semaphore/demo/.lock", flags: semaphoreFlags},
+		{name: "another limit, and nobody holds or waits", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":3,"Holders":{"dead":true}}`, flags: semaphoreFlags},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeyStore(t)
+				k.put(tc.key, tc.value, tc.flags)
+				h, err := byRecipe(t.Context(), servers{"a": k.answer}.client(t, "a"), tc.limit, LockOptions{})
+				if !errors.Is(err, tc.want) {
+					t.Errorf("got %v, want %v", err, tc.want)
+				}
+				if err == nil {
+					wantHolders(t, k, tc.limit, h)
+					wantReleased(t, h)
+				}
+				wantGone(t, k, tc.key)
+			})
+		})
+	}
+}
+
+func TestALimitOfARecipeStaysWhileAnybodyHoldsOrWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeyStore(t)
+		c := servers{"a": k.answer}.client(t, "a")
+		first := recipeOf(t, c, 1)
+		if _, err := byRecipe(t.Context(), c, 2, LockOptions{}); !errors.Is(err, ErrLimit) {
+			t.Errorf("got %v, want %v", err, ErrLimit)
+		}
+		wantReleased(t, first)
+		another := recipeOf(t, c, 2)
+		wantHolders(t, k, 2, another)
+		wantReleased(t, another)
+	})
+}
+
+// TestAPermitOfTheDeadGoesToWhoComesNext: the session has ended, and its contender's key with it.
+func TestAPermitOfTheDeadGoesToWhoComesNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeyStore(t)
+		c := servers{"a": k.answer}.client(t, "a")
+		first, second := recipeOf(t, c, 2), recipeOf(t, c, 2)
+		start := time.Now()
+		time.AfterFunc(time.Minute, func() { k.kill(first.Session()) })
+		third := recipeOf(t, c, 2)
+		if waited := time.Since(start); waited < time.Minute || waited > time.Minute+time.Second {
+			t.Errorf("waited %v, want until the session of a holder ended after a minute", waited)
+		}
+		wantHolders(t, k, 2, second, third)
+		if err := first.Release(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("release of the lost permit: %v, want %v", err, ErrLost)
+		}
+		wantHolders(t, k, 2, second, third)
+		wantReleased(t, second, third)
+		wantGone(t, k, "semaphore/demo/.lock")
+	})
+}
+
+// TestRecipesOutliveLostAnswers loses the answer to each write in turn, of one server or of two.
+func TestRecipesOutliveLostAnswers(t *testing.T) {
+	for _, limit := range []int{0, 2} {
+		for _, hosts := range [][]string{{"a"}, {"a", "b"}} {
+			for n := range 10 {
+				t.Run(fmt.Sprintf("write %d of a recipe with limit %d at %d servers", n+1, limit, len(hosts)), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						k := newKeyStore(t)
+						writes := 0
+						k.mislay = func(r *http.Request) bool {
+							if r.Method != "GET" {
+								writes++
+							}
+							return r.Method != "GET" && writes == n+1
+						}
+						c := servers{"a": k.answer, "b": k.answer}.client(t, hosts...)
+						h := recipeOf(t, c, limit)
+						key := k.entry(h.Fence().Name)
+						if key.Session != h.Session() || kv.Index(key.Fence) != h.Fence().Index {
+							t.Errorf("token %d of session %s, want those of the key: %+v", h.Fence().Index, h.Session(), key)
+						}
+						if limit > 0 {
+							wantHolders(t, k, limit, h)
+						}
+						wantReleased(t, h)
+						time.Sleep(time.Hour) // for the session whose creation was not heard of
+						if sessions, _, _ := k.left(); sessions > 1 {
+							t.Errorf("%d sessions are left", sessions)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestALockByRecipeIsLostWhenItsKeysSaySo: anybody may write or delete keys.
+func TestALockByRecipeIsLostWhenItsKeysSaySo(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		limit int
+		harm  func(k *keyStore, h *Held)
+		says  error
+	}{
+		{name: "the key was deleted", harm: func(k *keyStore, _ *Held) { k.remove("lock/demo") }, says: errTaken},
+		{name: "the key was released by hand", harm: func(k *keyStore, h *Held) { k.free("lock/demo", h.Session()) }, says: errTaken},
+		{name: "the list was deleted", limit: 2, harm: func(k *keyStore, _ *Held) { k.remove("semaphore/demo/.lock") }, says: errPruned},
+		{name: "the list lacks it", limit: 2, harm: func(k *keyStore, _ *Held) { k.put("semaphore/demo/.lock", `{"Limit":2}`, semaphoreFlags) }, says: errPruned},
+		{name: "the list is none", limit: 2, harm: func(k *keyStore, _ *Held) { k.put("semaphore/demo/.lock", "x", semaphoreFlags) }, says: ErrKeyConflict},
+		{name: "the contender's key was deleted", limit: 2, harm: func(k *keyStore, h *Held) { k.remove("semaphore/demo/" + h.Session()) }, says: errPruned},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeyStore(t)
+				c := servers{"a": k.answer}.client(t, "a")
+				h := recipeOf(t, c, tc.limit)
+				time.Sleep(time.Minute)
+				tc.harm(k, h)
+				synctest.Wait()
+				if err := h.Err(); !errors.Is(err, ErrLost) || !errors.Is(err, tc.says) || h.Context().Err() == nil {
+					t.Errorf("got %v, want %v and %v at once", err, ErrLost, tc.says)
+				}
+				if err := h.Release(t.Context()); !errors.Is(err, ErrLost) {
+					t.Errorf("release: %v, want %v", err, ErrLost)
+				}
+				if got := testutil.ToFloat64(c.metrics.lost.WithLabelValues(kindName(h.permit.kind))); got != 1 {
+					t.Errorf("%v losses were counted, want 1", got)
+				}
+			})
+		})
+	}
+}
+
+// TestNeverMoreThanTheLimitHoldByRecipe has contenders who are answered late, so that they are in each
+// other's way, some of whom are killed.
+func TestNeverMoreThanTheLimitHoldByRecipe(t *testing.T) {
+	for _, limit := range []int{0, 1, 3} {
+		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const contenders, turns = 8, 6
+				k := newKeyStore(t)
+				late := func(r *http.Request) (*http.Response, error) {
+					time.Sleep(rand.N(20 * time.Millisecond))
+					resp, err := k.answer(r)
+					time.Sleep(rand.N(20 * time.Millisecond))
+					return resp, err
+				}
+				c := servers{"a": late}.client(t, "a")
+				var inside atomic.Int64
+				done := make(chan struct{})
+				for range contenders {
+					go func() {
+						defer func() { done <- struct{}{} }()
+						for turn := range turns {
+							h := recipeOf(t, c, limit)
+							if n := inside.Add(1); n > max(int64(limit), 1) {
+								t.Errorf("%d hold it at a time", n)
+							}
+							time.Sleep(time.Second)
+							inside.Add(-1)
+							if turn == 2 {
+								k.kill(h.Session())
+								h.Release(t.Context())
+								continue
+							}
+							wantReleased(t, h)
+						}
+					}()
+				}
+				for range contenders {
+					<-done
+				}
+				if limit > 0 {
+					wantHolders(t, k, limit)
+				}
+				wantGone(t, k, map[bool]string{true: "semaphore/demo/.lock", false: "lock/demo"}[limit > 0])
+			})
+		})
+	}
+}
+
+// TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother: the server says so of what it writes, and of
+// what it waits for the renewals do.
+func TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother(t *testing.T) {
+	for _, limit := range []int{0, 1} {
+		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeyStore(t)
+				c := servers{"a": k.answer}.client(t, "a")
+				killed := false
+				k.refusing(func(r *http.Request) (*http.Response, error) {
+					if strings.Contains(r.URL.RawQuery, "acquire=s1") && !killed {
+						killed = true
+						k.kill("s1")
+					}
+					return nil, nil
+				})
+				h := recipeOf(t, c, limit)
+				if h.Session() != "s2" {
+					t.Errorf("acquired by session %s, want the second one", h.Session())
+				}
+				wantReleased(t, h)
+			})
+		})
+	}
+}
+
+func TestWhoGivesUpWaitingByRecipeLeavesNothingBehind(t *testing.T) {
+	for _, limit := range []int{0, 1} {
+		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeyStore(t)
+				c := servers{"a": k.answer}.client(t, "a")
+				first := recipeOf(t, c, limit)
+				before := k.names()
+				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+				defer cancel()
+				if _, err := byRecipe(ctx, c, limit, LockOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+				}
+				if sessions, _, _ := k.left(); sessions != 1 || !slices.Equal(k.names(), before) {
+					t.Errorf("%d sessions and the keys %q are left, want the first's", sessions, k.names())
+				}
+				wantReleased(t, first)
+			})
+		})
+	}
+}
+
+// TestRecipesReadWhatIsTrueNow: a client that is content with old data must not lock by them.
+func TestRecipesReadWhatIsTrueNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeyStore(t) // complains of reads that are not linearizable
+		for _, consistency := range []string{"", "stale", "leader"} {
+			c, err := New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: servers{"a": k.answer}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantReleased(t, recipeOf(t, c, 0))
+			wantReleased(t, recipeOf(t, c, 2))
+		}
+	})
+}
