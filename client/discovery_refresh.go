@@ -26,6 +26,7 @@ type refresher struct {
 
 	tried    time.Time // when everything was asked for last
 	failures int       // in a row
+	resets   int       // in a row
 	failing  bool      // nothing can be fetched
 	cutSince time.Time // nobody could be watched since then; zero: somebody can
 	suspect  bool      // the last full answer was not believed

@@ -8,9 +8,10 @@ import (
 )
 
 // OnChange calls each after every change of the list, with the list before and after it, in order, from
-// one goroutine; changes in short order may be told as one. It should return soon: until it has, the list
-// stays as it told, but nothing else waits. stop ends that, and waits for a call under way unless it is
-// called from within each. What each is told of first is the first change after the call of OnChange.
+// one goroutine; changes in short order may be told as one. It should return soon: until it has, it is
+// told of nothing more, but nothing else waits, not even others who are told. The first change that is told is
+// the first after OnChange. stop ends it, and waits for a call under way unless it is called from within
+// each.
 func (d *Discovery) OnChange(each func(old, new *Snapshot)) (stop func()) {
 	s := &subscriber{each: each, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	ctx, quit := context.WithCancel(context.Background())
@@ -23,9 +24,12 @@ func (d *Discovery) OnChange(each func(old, new *Snapshot)) (stop func()) {
 	}
 	d.subscribers[s] = struct{}{}
 	s.told = d.list.Load()
-	go s.run(ctx, d.list.Load)
+	go func() {
+		defer d.forget(s)
+		s.run(ctx, d.list.Load)
+	}()
 	return func() {
-		d.forget(s)
+		quit()
 		_ = s.wait(context.Background()) // which never ends
 	}
 }
@@ -107,11 +111,11 @@ func (d *Discovery) tell() {
 	}
 }
 
+// forget drops a subscriber whose goroutine has ended, so that until then Close waits for it.
 func (d *Discovery) forget(s *subscriber) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.subscribers, s)
-	s.quit()
 }
 
 // unsubscribe ends all subscriptions, for good, and returns who may still be called.

@@ -156,6 +156,34 @@ func TestAFunctionThatHangsKeepsNobodyFromClosing(t *testing.T) {
 	})
 }
 
+func TestWhoStoppedItselfIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListServer(newListModel("e"), true)
+		d := discover(t, DiscoveryConfig{}, s)
+		synctest.Wait()
+		release := make(chan struct{})
+		var stop func()
+		stop = d.OnChange(func(_, _ *Snapshot) {
+			stop()
+			<-release
+		})
+		s.put(orders("o1", registry.Up))
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() { closed <- d.Close(context.Background()) }()
+		synctest.Wait()
+		select {
+		case err := <-closed:
+			t.Errorf("Close returns %v during a call", err)
+		default:
+		}
+		close(release)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestAClosedListTellsNobodyAndStaysReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told, late heard

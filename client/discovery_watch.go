@@ -24,14 +24,13 @@ func (r *refresher) watch(ctx context.Context) step {
 		return nil
 	}
 	if time.Since(start) > longestRetry {
-		r.failures = 0
+		r.failures, r.resets = 0, 0
 	}
 	switch {
 	case errors.Is(err, errHeld):
 		return r.full
 	case errors.Is(err, errReset):
-		r.index = "" // it leads nowhere any more
-		return after(ctx, r.pause(), r.full)
+		return r.reset(ctx)
 	}
 	r.count("watch", err)
 	if errors.Is(err, ErrNeedsRollcall) || errors.As(err, new(finalError)) {
@@ -114,6 +113,17 @@ func (r *refresher) flush() {
 	r.edit, r.index = nil, r.stream.index
 	r.publish(next)
 	r.toSave()
+}
+
+// reset fetches everything, because the list's index leads nowhere any more. A server that says so of its
+// own lists must not be asked for one after the other.
+func (r *refresher) reset(ctx context.Context) step {
+	r.index = ""
+	r.resets++
+	if r.resets == 1 {
+		return after(ctx, retryPause(0), r.full)
+	}
+	return after(ctx, backOff(r.config.Interval, r.resets-1), r.full)
 }
 
 // cut goes on at another server when a stream was cut off, or could not be had.

@@ -84,6 +84,24 @@ func TestAServerThatIsCutOffFromItsClusterIsLeft(t *testing.T) {
 	}
 }
 
+func TestAServerThatOnlyResetsIsNotAskedForEverythingAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
+		s.instead("/v1/rollcall/watch", cut(started(1), wasReset))
+		d := discover(t, DiscoveryConfig{}, s)
+		pass(10 * time.Minute)
+		// At once, once more, and then after 30 s, 60 s, 120 s and 150 s at least.
+		if fetches := strings.Count(s.got(), "full"); fetches < 4 || fetches > 7 {
+			t.Errorf("%d fetches in ten minutes", fetches)
+		}
+		s.instead("/v1/rollcall/watch", nil)
+		pass(10 * DefaultRefreshInterval)
+		if d.Status().Source != SourceWatch || d.Age() > 15*time.Second {
+			t.Errorf("the status is %+v, want a watch", d.Status())
+		}
+	})
+}
+
 func TestWhatIsHeldIsForgottenWhenItIsToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up)), true)
