@@ -30,6 +30,16 @@ func (a *avoided) now() map[address]time.Time {
 	return *until
 }
 
+// note takes what came of a try: who could not be connected to is avoided, who answered is not.
+func (a *avoided) note(at address, err error) {
+	switch {
+	case unconnected(err):
+		a.add(at)
+	case err == nil:
+		a.drop(at)
+	}
+}
+
 // add avoids an address from now on.
 func (a *avoided) add(at address) {
 	a.change(func(until map[address]time.Time) { until[at] = time.Now().Add(a.time) })

@@ -34,8 +34,10 @@ type Config struct {
 	// waited for. Nil: a transport like http.DefaultTransport that waits for DefaultConnect, or for the
 	// share of a try in what is left until the request's deadline.
 	Base http.RoundTripper
-	// Tries is how many instances are tried for one request at most. Another one is tried only if the
-	// connection could not be made, so that nothing was sent. 0: DefaultTries.
+	// Tries is how many instances are tried for one request at most. Another one is tried if the connection
+	// could not be made, so that nothing was sent; and if it was cut off before an answer began and the
+	// request may be sent twice, which net/http takes a GET, HEAD, OPTIONS and TRACE for, and whatever has
+	// a header Idempotency-Key. 0: DefaultTries.
 	Tries int
 	// Avoid is for how long an instance that could not be connected to is passed over, unless all are: it
 	// may be dead before the registry knows. 0: DefaultAvoid; negative: it is not.

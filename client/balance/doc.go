@@ -4,6 +4,6 @@
 // It chooses from the list of a client.Discovery, in memory, so that calls go on while no registry can
 // be reached, and an instance that left the list is not called again. What the list does not know yet,
 // that an instance has died, a Transport finds out by itself: it tries another one if it could not
-// connect, and passes the dead one over for some seconds. It never repeats what may have been sent;
-// whether a request that was cut off may be sent again is its caller's to know.
+// connect, and passes the dead one over for some seconds. What was cut off without an answer it sends
+// again only if it is a GET or the like, or has an Idempotency-Key.
 package balance

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 
@@ -65,14 +66,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	var tried []address
 	for {
 		resp, err := t.try(r, at, &body, t.tries-len(tried))
-		if !unconnected(err) || r.Context().Err() != nil {
+		if r.Context().Err() == nil { // else the caller gave up, which says nothing of the instance
+			t.avoided.note(at.address, err)
+		}
+		if !another(r, err) {
 			body.settle()
-			if err == nil {
-				t.avoided.drop(at.address)
-			}
 			return resp, err
 		}
-		t.avoided.add(at.address)
 		tried = append(tried, at.address)
 		next, none := t.choose(r.URL, tried)
 		if none != nil || len(tried) == t.tries || !body.again() {
@@ -101,18 +101,42 @@ func (t *Transport) try(r *http.Request, at choice, body *body, left int) (*http
 	return t.base.RoundTrip(sent)
 }
 
+// another says whether another instance may be tried after this came of a try: if nothing was sent, or if
+// the same may be sent twice.
+func another(r *http.Request, err error) bool {
+	return r.Context().Err() == nil && (unconnected(err) || cutOff(err) && repeatable(r))
+}
+
+// repeatable says that a request does the same done twice as done once, by the rules of net/http
+// (http.Transport): by its method, or because it says that somebody sees to that.
+func repeatable(r *http.Request) bool {
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	_, key := r.Header["Idempotency-Key"]
+	_, other := r.Header["X-Idempotency-Key"]
+	return key || other
+}
+
 // unconnected says that an instance was not reached, so that nothing was sent.
 func unconnected(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// gaveUp says that no instance that was tried was reached; err is why the last was not.
+// cutOff says that a connection ended before an answer began, as it does when an instance dies.
+func cutOff(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
+}
+
+// gaveUp says that no instance that was tried answered; err is why the last did not.
 func gaveUp(r *http.Request, tried []address, err error) error {
 	if len(tried) == 1 {
 		return err
 	}
-	return fmt.Errorf("none of %d instances of %s could be connected to, the last: %w", len(tried), r.URL.Host, err)
+	return fmt.Errorf("none of %d instances of %s answered, the last: %w", len(tried), r.URL.Host, err)
 }
 
 // CloseIdleConnections closes the connections that are kept for later requests, if Config.Base can;

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -279,19 +280,28 @@ func TestARequestWithoutURLIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnotherInstanceIsTriedOnlyIfNothingWasSent(t *testing.T) {
+func TestAnotherInstanceIsTriedIfNothingWasSentOrItMayBeSentTwice(t *testing.T) {
 	fails := func(err error) func(*http.Request) (*http.Response, error) {
 		return func(*http.Request) (*http.Response, error) { return nil, err }
 	}
 	tests := []struct {
-		name  string
-		first func(*http.Request) (*http.Response, error)
-		want  int // how many are asked
+		name   string
+		first  func(*http.Request) (*http.Response, error)
+		method string      // "": GET
+		header http.Header // nil: none
+		want   int         // how many are asked
 	}{
 		{name: "no connection", want: 2},
 		{name: "no connection, in other words", first: fails(fmt.Errorf("h0: %w", refused())), want: 2},
-		{name: "cut off", first: fails(io.ErrUnexpectedEOF), want: 1},
-		{name: "reset", first: fails(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}), want: 1},
+		{name: "no connection for a POST", method: http.MethodPost, want: 2},
+		{name: "cut off", first: fails(io.ErrUnexpectedEOF), want: 2},
+		{name: "a POST cut off", method: http.MethodPost, first: fails(io.ErrUnexpectedEOF), want: 1},
+		{name: "a PUT cut off", method: http.MethodPut, first: fails(io.ErrUnexpectedEOF), want: 1},
+		{name: "a DELETE cut off", method: http.MethodDelete, first: fails(io.ErrUnexpectedEOF), want: 1},
+		{name: "a POST with a key cut off", method: http.MethodPost, header: http.Header{"Idempotency-Key": {"1"}}, first: fails(io.EOF), want: 2},
+		{name: "a HEAD cut off", method: http.MethodHead, first: fails(io.EOF), want: 2},
+		{name: "reset", first: fails(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}), want: 2},
+		{name: "a POST reset", method: http.MethodPost, first: fails(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}), want: 1},
 		{name: "no connection to a proxy", first: fails(&net.OpError{Op: "proxyconnect", Err: refused()}), want: 1},
 		{name: "a bad certificate", first: fails(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), want: 1},
 		{name: "an answer", first: ok, want: 1},
@@ -302,7 +312,10 @@ func TestAnotherInstanceIsTriedOnlyIfNothingWasSent(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){"h0:8080": test.first, "h1:8080": ok}}
-			_, err := get(t, list(instances("ORDERS", 3)...).transport(t, Config{Base: n, Picker: inTurn{}}), "http://orders/")
+			transport := list(instances("ORDERS", 3)...).transport(t, Config{Base: n, Picker: inTurn{}})
+			r := httptest.NewRequest(test.method, "http://orders/", nil)
+			maps.Copy(r.Header, test.header)
+			_, err := transport.RoundTrip(r)
 			if asked := n.took(); len(asked) != test.want {
 				t.Errorf("asked %v (%v), want %d", asked, err, test.want)
 			}
