@@ -132,13 +132,6 @@ func (k *keeper) routed(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, func() { stop(); cancel() }
 }
 
-// within is ctx until the session is lost or closed; its cause says which.
-func (k *keeper) within(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(k.ctx, func() { cancel(context.Cause(k.ctx)) })
-	return ctx, func() { stop(); cancel(nil) }
-}
-
 func (k *keeper) remains() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -70,7 +70,7 @@ func (k *keyStore) read(r *http.Request, key string, q url.Values) keysAnswer {
 		}
 		select {
 		case <-changed:
-		case <-time.After(100 * time.Millisecond): // sessions end without a request
+		case <-time.After(time.Second): // sessions end without a request
 		case <-over:
 			return a
 		case <-r.Context().Done():

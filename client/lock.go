@@ -125,15 +125,7 @@ func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 
 // hopeless says that another try would fare no better.
 func hopeless(err error) bool {
-	if refused(err) || offersNone(err) {
-		return true
-	}
-	for _, final := range []error{ErrLimit, ErrKeyConflict, ErrNeedsRollcall, ErrClosed} {
-		if errors.Is(err, final) {
-			return true
-		}
-	}
-	return false
+	return refused(err) || offersNone(err) || errors.Is(err, ErrLimit) || errors.Is(err, ErrKeyConflict)
 }
 
 func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {

@@ -27,7 +27,7 @@ type queue struct {
 // take waits until the session has the permit, and returns its token. A request that is repeated
 // leaves the permit, or the place in the queue, where it is.
 func (q queue) take(ctx context.Context) (kv.Fence, error) {
-	ctx, cancel := q.keeper.within(ctx)
+	ctx, cancel := either(ctx, q.keeper.ctx)
 	defer cancel()
 	index, err := q.wait(ctx)
 	return kv.Fence{Kind: q.permit.kind, Name: q.permit.Name, Index: index}, err

@@ -51,7 +51,7 @@ type claim struct {
 
 // persist makes attempts until one has it. The first read of an attempt waits for a change behind an index.
 func (r recipe) persist(ctx context.Context, attempt func(ctx context.Context, behind uint64) (claim, error)) (kv.Fence, error) {
-	ctx, cancel := r.keeper.within(ctx)
+	ctx, cancel := either(ctx, r.keeper.ctx)
 	defer cancel()
 	var last claim
 	for failures := 0; ; {

@@ -1,0 +1,212 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// keptOf keeps a session of 30 s, or fails the test.
+func keptOf(t *testing.T, c *Client) *KeptSession {
+	t.Helper()
+	s, err := c.KeepSession(t.Context(), SessionOptions{Name: "demo", TTL: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// renewalTimes notes when renewals are sent, since it was made, and passes requests on.
+func renewalTimes(next func(*http.Request) (*http.Response, error)) (func(*http.Request) (*http.Response, error), func() []time.Duration) {
+	start := time.Now()
+	var mu sync.Mutex
+	var times []time.Duration
+	return func(r *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(r.URL.Path, "/renew") {
+				mu.Lock()
+				times = append(times, time.Since(start))
+				mu.Unlock()
+			}
+			return next(r)
+		}, func() []time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(times)
+		}
+}
+
+func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t)
+		server, times := renewalTimes(k.answer)
+		s := keptOf(t, servers{"a": server}.client(t, "a"))
+		time.Sleep(25 * time.Second)
+		k.refusing(unreachable)
+		time.Sleep(10 * time.Second)
+		k.refusing(nil)
+		time.Sleep(20 * time.Second)
+		var want []time.Duration
+		for _, s := range []time.Duration{10, 20, 30, 33, 36, 46} {
+			want = append(want, s*time.Second)
+		}
+		if got := times(); !slices.Equal(got, want) {
+			t.Errorf("renewed after %v, want %v: servers were away from 25 s to 35 s", got, want)
+		}
+		if s.ID() != "s1" || s.Err() != nil || s.Context().Err() != nil {
+			t.Errorf("session %s: %v, want s1 kept", s.ID(), s.Err())
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAKeptSessionIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		refuse func(*http.Request) (*http.Response, error)
+		want   time.Duration
+	}{
+		{name: "no server is there", refuse: unreachable, want: 50 * time.Second},
+		{name: "servers are silent", refuse: silent, want: 50 * time.Second},
+		{name: "the session is gone", refuse: always(404, `{"error":"no such session"}`), want: 30 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newCoordinator(t)
+				c := servers{"a": k.answer}.client(t, "a")
+				start := time.Now()
+				s := keptOf(t, c)
+				time.AfterFunc(21*time.Second, func() { k.refusing(tc.refuse) })
+				<-s.Context().Done()
+				if lost := time.Since(start); lost != tc.want {
+					t.Errorf("lost after %v, want %v: it was renewed at 20 s", lost, tc.want)
+				}
+				if cause := context.Cause(s.Context()); !errors.Is(cause, ErrLost) || !errors.Is(s.Err(), ErrLost) {
+					t.Errorf("the cause is %v, and Err %v, want %v", cause, s.Err(), ErrLost)
+				}
+				k.refusing(nil)
+				for range 2 {
+					if err := s.Close(t.Context()); !errors.Is(err, ErrLost) {
+						t.Errorf("close: %v, want %v", err, ErrLost)
+					}
+				}
+				if got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session")); got != 1 {
+					t.Errorf("%v losses were counted, want 1", got)
+				}
+				if sessions, _, _ := k.left(); sessions != 0 {
+					t.Error("the session is left, although it could be ended")
+				}
+			})
+		})
+	}
+}
+
+func TestAClosedSessionIsEndedOnce(t *testing.T) {
+	for name, mislay := range map[string]bool{"and its answer arrives": false, "and its answer is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newCoordinator(t)
+				k.mislay = func(r *http.Request) bool {
+					first := mislay && r.Method == "DELETE"
+					mislay = mislay && !first
+					return first
+				}
+				c := servers{"a": k.answer}.client(t, "a")
+				s := keptOf(t, c)
+				for range 2 {
+					if err := s.Close(t.Context()); err != nil {
+						t.Errorf("close: %v", err)
+					}
+				}
+				if sessions, _, _ := k.left(); sessions != 0 || !errors.Is(s.Err(), ErrReleased) || !errors.Is(context.Cause(s.Context()), ErrReleased) {
+					t.Errorf("%d sessions are left, and the session says %v, want none and %v", sessions, s.Err(), ErrReleased)
+				}
+				time.Sleep(time.Hour)
+				if n := k.count("PUT /v1/rollcall/sessions/s1/renew"); n != 0 {
+					t.Errorf("renewed %d times after its end", n)
+				}
+				if len(c.parts) != 0 {
+					t.Errorf("the client still has %d parts, want none", len(c.parts))
+				}
+				if got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session")); got != 0 {
+					t.Errorf("%v losses were counted, want none", got)
+				}
+			})
+		})
+	}
+}
+
+func TestASessionThatSomebodyEndedWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t)
+		c := servers{"a": k.answer}.client(t, "a")
+		s := keptOf(t, c)
+		k.destroy(s.ID())
+		if err := s.Close(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("close: %v, want %v", err, ErrLost)
+		}
+		if got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session")); got != 1 {
+			t.Errorf("%v losses were counted, want 1", got)
+		}
+	})
+}
+
+// TestACloseWithoutServersEndsWhenTheSessionEndsByItself, or when ctx ends, if that is sooner.
+func TestACloseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		ctx, within time.Duration
+	}{
+		{name: "at the TTL", ctx: time.Hour, within: 30 * time.Second},
+		{name: "at the context's end", ctx: time.Second, within: time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newCoordinator(t)
+				s := keptOf(t, servers{"a": k.answer}.client(t, "a"))
+				k.refusing(silent)
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), tc.ctx)
+				defer cancel()
+				if err := s.Close(ctx); err == nil || errors.Is(err, ErrLost) {
+					t.Errorf("got %v, want an error: nobody was told", err)
+				}
+				if took := time.Since(start); took != tc.within {
+					t.Errorf("took %v, want %v", took, tc.within)
+				}
+			})
+		})
+	}
+}
+
+// TestASecondCloseWaitsForTheFirst, for as long as its context lasts.
+func TestASecondCloseWaitsForTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t)
+		s := keptOf(t, servers{"a": k.answer}.client(t, "a"))
+		k.refusing(func(*http.Request) (*http.Response, error) {
+			time.Sleep(4 * time.Second)
+			return nil, nil
+		})
+		go s.Close(t.Context())
+		synctest.Wait()
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("got %v after %v, want the context's end after 1 s", err, time.Since(start))
+		}
+		if err := s.Close(t.Context()); err != nil || time.Since(start) != 4*time.Second {
+			t.Errorf("got %v after %v, want what the first returned after 4 s", err, time.Since(start))
+		}
+	})
+}
