@@ -242,3 +242,38 @@ func TestADrainThatIsRefusedSaysSo(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatAServerShowsDecidesWhetherItIsWaitedFor(t *testing.T) {
+	for _, row := range []struct {
+		status, forced string
+		waits          bool
+	}{
+		{"OUT_OF_SERVICE", "", false},
+		{"OUT_OF_SERVICE", "OUT_OF_SERVICE", false},
+		{"UP", "", true},
+		{"STARTING", "", true},
+		{"STARTING", "OUT_OF_SERVICE", true},
+		{"UP", "UP", false},
+		{"DOWN", "DOWN", false},
+	} {
+		if got := inService(row.status, row.forced) != nil; got != row.waits {
+			t.Errorf("%s, forced to %q: waited for: %v, want %v", row.status, row.forced, got, row.waits)
+		}
+	}
+}
+
+func TestNodesAreAskedAsTheUserOfTheServersURL(t *testing.T) {
+	var user string
+	c, err := New(Config{Servers: []string{"http://anna:secret@a"}, HTTPClient: &http.Client{Transport: servers{
+		"b": func(r *http.Request) (*http.Response, error) {
+			user, _, _ = r.BasicAuth()
+			return answered(200, "[]")
+		},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i, err := c.shownAt(t.Context(), NodeStatus{ID: "n2", HTTP: "b"}, key); i != nil || err != nil || user != "anna" {
+		t.Errorf("asked as %q, got %v, %v, want anna", user, i, err)
+	}
+}

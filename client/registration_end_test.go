@@ -199,3 +199,50 @@ func TestTheFarewellIsBoundedByItsContext(t *testing.T) {
 		}
 	})
 }
+
+func TestTheEndWaitsForBothLoops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.does(http.MethodPut, s.slowly(5*time.Second)) // and does not hear that it is cut off
+		c := s.client(t)
+		r, err := c.StartRegistration(RegistrationConfig{Instance: orders1()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.stop(ctx); err == nil || !strings.Contains(err.Error(), "heartbeats of ORDERS/orders-1") {
+			t.Errorf("got %v, want that a heartbeat did not end in time", err)
+		}
+		if err := r.stop(t.Context()); err != nil || time.Since(s.start) != 15*time.Second {
+			t.Errorf("stopped at %v, %v, want when the heartbeat ends, at 15s", time.Since(s.start), err)
+		}
+		closeWithin(t, c, time.Minute)
+	})
+}
+
+func TestARefusalAfterATryThatWasCutOffIsCanceledAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.does(http.MethodPost, always(400, ""))
+		c, err := New(Config{Servers: []string{"http://a", "http://b"}, InOrder: true, HTTPClient: &http.Client{Transport: servers{
+			"a": func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPost {
+					return cutOff(r)
+				}
+				return unreachable(r)
+			},
+			"b": s.RoundTrip,
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.StartRegistration(RegistrationConfig{Instance: orders1()}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		closeWithin(t, c, time.Minute)
+		s.wantVisits(t, "0s POST UP", "100ms DELETE")
+	})
+}

@@ -117,3 +117,40 @@ func TestHeartbeatsAreCountedByOutcome(t *testing.T) {
 		wantCount(t, r.client.metrics.registrations.WithLabelValues("not_found", "ok"), 1)
 	})
 }
+
+// slowly does with a request what the server does, and brings the answer after a time.
+func (s *registrar) slowly(d time.Duration) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		resp, err := s.serve(r, nil)
+		time.Sleep(d)
+		return resp, err
+	}
+}
+
+func TestARegistrationThatOvertakesTheAnswerToAHeartbeatIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.does(http.MethodPut, s.slowly(3*time.Second))
+		r := s.register(t)
+		time.Sleep(5 * time.Second)
+		s.forget()
+		time.Sleep(6 * time.Second) // the heartbeat of 10 s is on its way back with a 404
+		r.SetMetadata(pair("v", "1"))
+		time.Sleep(4 * time.Second)
+		s.wantVisits(t, "0s POST UP", "10s PUT", "11s POST UP")
+	})
+}
+
+func TestTheAnswerToAnOldHeartbeatTurnsNoTimeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.does(http.MethodPut, s.slowly(3*time.Second))
+		r := s.register(t)
+		time.Sleep(11 * time.Second)
+		r.SetMetadata(pair("v", "1"))
+		time.Sleep(4 * time.Second)
+		if got := r.LastHeartbeat().Sub(s.start); got != 11*time.Second {
+			t.Errorf("the last heartbeat is said to be of %v, want 11s, when the change was told", got)
+		}
+	})
+}

@@ -74,6 +74,7 @@ func TestChangesAreToldAtOnceAsFarAsThereAreTokensAndThenTogether(t *testing.T) 
 		change("1", true)
 		change("2", true) // the burst; at 4 a minute a token is back after 15 s
 		change("3", false)
+		change("3", false) // no change, but it still waits
 		time.Sleep(5 * time.Second)
 		change("4", false)
 		if r.DeleteMetadata("zone") {
@@ -145,6 +146,15 @@ func TestWhatIsSoAlreadyIsNoChange(t *testing.T) {
 			t.Error("there is another state of the instance")
 		}
 	})
+}
+
+func TestAChangeThatHasATokenIsToldAtOnceWhateverComesAfterIt(t *testing.T) {
+	s := newRegistrationState(orders1())
+	s.want(true)
+	s.want(false)
+	if demanded, waiting := s.demand(); !demanded || !waiting {
+		t.Errorf("demanded: %v, waiting: %v, want both", demanded, waiting)
+	}
 }
 
 func TestAnIntervalLongerThanTheBurstInMinutesStillLimits(t *testing.T) {

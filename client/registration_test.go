@@ -28,9 +28,9 @@ type registrar struct {
 	visits  []string // as "10s PUT", and of a registration "0s POST UP"
 	dirty   []int64  // lastDirtyTimestamps of the registrations
 	stored  *registry.Instance
-	clamped string                                                                 // header of its answers to registrations
-	instead map[string]func(*http.Request) (*http.Response, error)                 // what it does with a method in the place of answering
-	after   map[string]func(*http.Request, *http.Response) (*http.Response, error) // or after having done it
+	clamped string // header of its answers to registrations
+	// instead is what it does with a method in the place of serving it.
+	instead map[string]func(*http.Request) (*http.Response, error)
 }
 
 func newRegistrar() *registrar { return &registrar{start: time.Now()} }
@@ -39,16 +39,12 @@ func newRegistrar() *registrar { return &registrar{start: time.Now()} }
 func (s *registrar) RoundTrip(r *http.Request) (*http.Response, error) {
 	instance := s.visited(r)
 	s.mu.Lock()
-	instead, after := s.instead[r.Method], s.after[r.Method]
+	instead := s.instead[r.Method]
 	s.mu.Unlock()
 	if instead != nil {
 		return instead(r)
 	}
-	resp, err := s.serve(r, instance)
-	if after != nil {
-		return after(r, resp)
-	}
-	return resp, err
+	return s.serve(r, instance)
 }
 
 func (s *registrar) visited(r *http.Request) *registry.Instance {
@@ -168,7 +164,7 @@ func (s *registrar) client(t *testing.T) *Client {
 	return c
 }
 
-// start registers an instance that is renewed every 10 s, and ends that with the test.
+// register registers an instance that is renewed every 10 s, and ends that with the test.
 func (s *registrar) register(t *testing.T, how ...func(*RegistrationConfig)) *Registration {
 	t.Helper()
 	config := RegistrationConfig{Instance: orders1()}
@@ -200,6 +196,7 @@ func orders1() *registry.Instance {
 	}
 }
 
+// sleeping lets no heartbeat come within an hour.
 func sleeping(c *RegistrationConfig) { c.Instance.RenewalInterval, c.Instance.Duration = 3600, 86400 }
 
 func TestARegistrationIsSentAtOnceAndRenewedAtEachInterval(t *testing.T) {
@@ -256,6 +253,16 @@ func TestTheGivenInstanceIsLeftAlone(t *testing.T) {
 		synctest.Wait()
 		if i := s.keeps(); i.LastDirty != r.Instance().LastDirty || i.Meta("zone") != "b" || i.Meta("rack") != "7" {
 			t.Errorf("the server has %+v, want what Instance returns, %+v", i, r.Instance())
+		}
+	})
+}
+
+func TestApplicationsAreKnownInUpperCase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := s.register(t, func(c *RegistrationConfig) { c.Instance.App = "orders" })
+		if got := r.Instance().Key(); got != key {
+			t.Errorf("it is %v, want %v", got, key)
 		}
 	})
 }
