@@ -19,13 +19,13 @@ type registrationState struct {
 	mu       sync.Mutex
 	instance *registry.Instance // as it is to be known; replaced with each change, never changed
 	told     *registry.Instance // what the cluster took last; nil: nothing yet
-	gone     bool               // the cluster may have no such instance: nothing that was sent can have taken effect
-	maybe    statuses           // which the cluster may have it under
+	gone     bool               // nothing that was sent can have taken effect, so there is nothing to cancel
+	maybe    statuses           // under which the cluster may have it
 	looked   bool               // at what it made of the first registration
 	lease    leaseTimes
 	heard    time.Time // when the last heartbeat was sent that the cluster took
 	failure  error     // of the last try; nil: it went well
-	tries    chan struct{}
+	tries    chan struct{} // closed after each try, and replaced
 	// drain is alive while the instance drains; nil: it does not.
 	drain    context.Context
 	endDrain context.CancelCauseFunc
