@@ -23,8 +23,8 @@ type registrationState struct {
 	maybe    statuses           // under which the cluster may have it
 	looked   bool               // at what it made of the first registration
 	lease    leaseTimes
-	heard    time.Time // when the last heartbeat was sent that the cluster took
-	failure  error     // of the last try; nil: it went well
+	heard    time.Time     // when the last heartbeat was sent that the cluster took
+	failure  error         // of the last try; nil: it went well
 	tries    chan struct{} // closed after each try, and replaced
 	// drain is alive while the instance drains; nil: it does not.
 	drain    context.Context
