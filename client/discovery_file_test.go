@@ -101,6 +101,22 @@ func TestAListIsSavedOncePerIntervalAtMost(t *testing.T) {
 	})
 }
 
+func TestAListThatDoesNotChangeIsNotSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "list")
+		s := newListServer(newListModel("", orders("o1", registry.Up)), false)
+		discover(t, DiscoveryConfig{File: path}, s)
+		pass(time.Second)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		pass(10 * DefaultRefreshInterval)
+		if got := savedAs(t, path); got != "none" {
+			t.Errorf("%q is saved although nothing has changed", got)
+		}
+	})
+}
+
 func TestADamagedListOnDiskIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "list")

@@ -9,9 +9,9 @@ import (
 
 // OnChange calls each after every change of the list, with the list before and after it, in order, from
 // one goroutine; changes in short order may be told as one. It should return soon: until it has, it is
-// told of nothing more, but nothing else waits, not even others who are told. The first change that is told is
-// the first after OnChange. stop ends it, and waits for a call under way unless it is called from within
-// each.
+// told of nothing more, but nothing else waits, not even others who are told. The first change that is
+// told is the first after OnChange. stop ends it, and waits for a call under way unless it is called from
+// within each.
 func (d *Discovery) OnChange(each func(old, new *Snapshot)) (stop func()) {
 	s := &subscriber{each: each, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	ctx, quit := context.WithCancel(context.Background())

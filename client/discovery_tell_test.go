@@ -195,10 +195,9 @@ func TestAClosedListTellsNobodyAndStaysReadable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		stop := d.OnChange(late.each)
+		d.OnChange(late.each)
 		s.put(orders("o2", registry.Up))
 		pass(time.Hour)
-		stop()
 		told.want(t, "", "ORDERS/o1=UP")
 		late.want(t)
 		d.wantList(t, "after Close", "ORDERS/o1=UP")

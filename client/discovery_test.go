@@ -155,7 +155,9 @@ func TestWhereDeltasDoNotLeadEverythingIsFetched(t *testing.T) {
 		{name: "a delta that lacks a change", goes: func(s *listServer) { s.forget() }},
 		{name: "deltas are disabled", goes: func(s *listServer) { s.instead("/apps/delta", always(403, "")) }},
 		{name: "no deltas at all", goes: func(s *listServer) { s.instead("/apps/delta", always(404, "")) }},
-		{name: "a document of nothing", goes: func(s *listServer) { s.instead("/apps/delta", always(200, `{"applications":{}}`)) }},
+		{name: "a document of nothing", goes: func(s *listServer) {
+			s.instead("/apps/delta", always(200, `{"applications":{"apps__hashcode":"UP_2_"}}`))
+		}},
 		{name: "no document", goes: func(s *listServer) { s.instead("/apps/delta", always(200, `<html>`)) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -316,6 +318,9 @@ func TestAListAgesWhileNobodyCanBeReached(t *testing.T) {
 					t.Error("the status has no error")
 				}
 				d.wantList(t, "after an hour", "ORDERS/o1=UP")
+				if fetches := strings.Count(s.got(), "full"); fetches > 1+int(time.Hour/DefaultRefreshInterval) {
+					t.Errorf("everything was asked for %d times, want once per interval at most", fetches)
+				}
 				s.put(orders("o2", registry.Up))
 				s.revive()
 				pass(10 * DefaultRefreshInterval)

@@ -35,6 +35,17 @@ func TestChangesThatComeTogetherArePublishedTogether(t *testing.T) {
 	}
 }
 
+func TestWithoutItsDocumentAnInstanceIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up)), true)
+		s.instead("/v1/rollcall/watch", stream(started(2),
+			"event: change\nid: e-3\ndata: {\"index\":\"e-3\",\"action\":\"MODIFIED\",\"app\":\"ORDERS\",\"id\":\"o1\"}\n\n"))
+		d := discover(t, DiscoveryConfig{}, s)
+		synctest.Wait()
+		d.wantList(t, "after the change", "ORDERS/o2=UP")
+	})
+}
+
 func TestAServerThatTheClientHasNoMoreIsNotWatchedAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := newListModel("e", orders("o1", registry.Up))
