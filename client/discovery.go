@@ -199,7 +199,8 @@ func (d *Discovery) Status() DiscoveryStatus {
 }
 
 // Close ends the Discovery. Its list can be asked for afterwards, and stays as it is. Close waits for
-// what is under way until ctx ends, which is the only error; it may be called more than once.
+// what is under way, functions that are told of a change included (they must not call it), until ctx ends,
+// which is the only error; it may be called more than once.
 func (d *Discovery) Close(ctx context.Context) error {
 	defer d.client.drop(d)
 	return d.stop(ctx)

@@ -1,17 +1,12 @@
 package client
 
-import (
-	"bytes"
-	"context"
-	"runtime"
-	"sync"
-)
+import "context"
 
 // OnChange calls each after every change of the list, with the list before and after it, in order, from
 // one goroutine; changes in short order may be told as one. It should return soon: until it has, it is
 // told of nothing more, but nothing else waits, not even others who are told. The first change that is
-// told is the first after OnChange. stop ends it, and waits for a call under way unless it is called from
-// within each.
+// told is the first after OnChange. stop ends it, without waiting for a call that is under way, so that each
+// may call it; Close waits.
 func (d *Discovery) OnChange(each func(old, new *Snapshot)) (stop func()) {
 	s := &subscriber{each: each, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	ctx, quit := context.WithCancel(context.Background())
@@ -28,10 +23,7 @@ func (d *Discovery) OnChange(each func(old, new *Snapshot)) (stop func()) {
 		defer d.forget(s)
 		s.run(ctx, d.list.Load)
 	}()
-	return func() {
-		quit()
-		_ = s.wait(context.Background()) // which never ends
-	}
+	return quit
 }
 
 // subscriber is a function that is told of changes, by a goroutine of its own.
@@ -41,9 +33,6 @@ type subscriber struct {
 	wake  chan struct{} // there may be news
 	quit  context.CancelFunc
 	ended chan struct{}
-
-	mu      sync.Mutex
-	calling string // the goroutine; "": no call is under way
 }
 
 // run tells of changes until ctx ends.
@@ -56,47 +45,20 @@ func (s *subscriber) run(ctx context.Context, list func() *Snapshot) {
 			return
 		}
 		if next := list(); next != s.told && ctx.Err() == nil {
-			s.tell(next)
+			s.each(s.told, next)
+			s.told = next
 		}
 	}
 }
 
-func (s *subscriber) tell(next *Snapshot) {
-	s.calls(goroutine())
-	defer s.calls("")
-	s.each(s.told, next)
-	s.told = next
-}
-
-func (s *subscriber) calls(from string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calling = from
-}
-
-// wait waits until nobody is told any more, unless it is called from within the call that it would wait
-// for.
+// wait waits until nobody is told any more.
 func (s *subscriber) wait(ctx context.Context) error {
-	s.mu.Lock()
-	within := s.calling != "" && s.calling == goroutine()
-	s.mu.Unlock()
-	if within {
-		return nil
-	}
 	select {
 	case <-s.ended:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// goroutine names the calling goroutine, as a stack trace does: there is no other way to know that a
-// function waits for itself.
-func goroutine() string {
-	var b [64]byte
-	name, _, _ := bytes.Cut(b[:runtime.Stack(b[:], false)], []byte(" ["))
-	return string(name)
 }
 
 // tell wakes the subscribers.

@@ -21,7 +21,7 @@ const roundRobin = `{"loadBalancingConfig": [{"round_robin": {}}]}`
 type List interface {
 	// Snapshot returns the present list.
 	Snapshot() *client.Snapshot
-	// OnChange calls each after every change of the list. stop ends that, and waits for a call under way.
+	// OnChange calls each after every change of the list. stop ends that; a call under way may go on.
 	OnChange(each func(old, new *client.Snapshot)) (stop func())
 }
 

@@ -18,8 +18,9 @@ type following struct {
 	serviceConfig *serviceconfig.ParseResult // nil: the connection wants none
 	stop          func()                     // the calls of update after a change
 
-	mu   sync.Mutex
-	told *resolution // what cc was told last; nil: nothing
+	mu     sync.Mutex
+	told   *resolution // what cc was told last; nil: nothing
+	closed bool
 }
 
 // resolution is where a service is, or why it is nowhere.
@@ -47,6 +48,9 @@ func (r *following) resolve() *resolution {
 func (r *following) update() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
 	known, found := r.told, r.resolve()
 	if known != nil && known.equal(found) {
 		return
@@ -86,5 +90,10 @@ func (r *following) nowhere(found *resolution) error {
 // asking the registry for one that it does not know of yet would cost it a call for each lost connection.
 func (r *following) ResolveNow(resolver.ResolveNowOptions) {}
 
-// Close implements resolver.Resolver.
-func (r *following) Close() { r.stop() }
+// Close implements resolver.Resolver. The connection is told nothing afterwards.
+func (r *following) Close() {
+	r.stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+}
