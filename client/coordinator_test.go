@@ -49,6 +49,9 @@ func newCoordinator(t *testing.T) *coordinator {
 
 // answer is one server of the cluster.
 func (s *coordinator) answer(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err // it is not sent
+	}
 	s.mu.Lock()
 	s.calls = append(s.calls, r.Method+" "+r.URL.Path)
 	refuse, mislay := s.refuse, s.mislay

@@ -1,0 +1,71 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// TestALockThatSomebodyTookAwayIsLost: the server says so when it is given back.
+func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCoordinator(t)
+		c := servers{"a": s.answer}.client(t, "a")
+		h := lockOf(t, c)
+		s.mu.Lock()
+		s.holders = nil
+		s.mu.Unlock()
+		for range 2 {
+			if err := h.Release(t.Context()); !errors.Is(err, ErrLost) {
+				t.Errorf("release: %v, want %v", err, ErrLost)
+			}
+		}
+		if got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("lock")); got != 1 {
+			t.Errorf("%v losses were counted, want 1", got)
+		}
+		wantNobody(t, s)
+	})
+}
+
+// TestAPausedHolderThatReleasesFirstFindsItsLockLost: it has not looked before.
+func TestAPausedHolderThatReleasesFirstFindsItsLockLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCoordinator(t)
+		h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
+		h.keeper.mu.Lock()
+		h.keeper.deadline = time.Now()
+		h.keeper.mu.Unlock()
+		if err := h.Release(t.Context()); !errors.Is(err, ErrLost) || !errors.Is(h.Err(), ErrLost) {
+			t.Errorf("release: %v, and then %v, want %v", err, h.Err(), ErrLost)
+		}
+	})
+}
+
+// TestWhatIsReleasedHasNoGoroutines: who releases waits for what looks after the lock.
+func TestWhatIsReleasedHasNoGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, err := servers{"a": newCoordinator(t).answer}.client(t, "a").keep(t.Context(), SessionOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := false
+		if err := k.hold("lock", func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			ended = true
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.close(t.Context(), ErrReleased); err != nil || !ended {
+			t.Errorf("closed with %v, ended %v, want it to wait", err, ended)
+		}
+		if err := k.hold("lock", func(context.Context) error { panic("started") }); !errors.Is(err, ErrReleased) {
+			t.Errorf("holding after its end: %v, want %v", err, ErrReleased)
+		}
+	})
+}
