@@ -37,7 +37,7 @@ func (c *Client) begin(ctx context.Context, s *server, q call) (*http.Response, 
 		done()
 		return nil, nil, err
 	}
-	resp.Body = cutBody{resp.Body, ctx}
+	resp.Body = cutBody{resp.Body, ctx, c.life}
 	return resp, done, nil
 }
 
@@ -59,19 +59,25 @@ func (c *Client) roundTrip(ctx context.Context, s *server, q call) (*http.Respon
 	if err == nil {
 		return resp, nil
 	}
-	err = withCause(ctx, err)
+	err = withCause(err, ctx, c.life)
 	if connection.missing() {
 		err = unsent{err}
 	}
 	return nil, err
 }
 
-// withCause puts the reason why a context ended in the place of the fact that it did.
-func withCause(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
-	if cause == nil {
-		return err
+// withCause puts the reason why a call was cut off in the place of how that showed: the first of the
+// contexts that has ended. (A client's life ends before its connections do, and its calls a bit later.)
+func withCause(err error, of ...context.Context) error {
+	for _, ctx := range of {
+		if cause := context.Cause(ctx); cause != nil {
+			return becauseOf(cause, err)
+		}
 	}
+	return err
+}
+
+func becauseOf(cause, err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
 		return &url.Error{Op: of.Op, URL: of.URL, Err: cause}
@@ -95,14 +101,14 @@ func (c *connection) missing() bool { return c.wanted.Load() && !c.got.Load() }
 // cutBody says why reading an answer was cut off.
 type cutBody struct {
 	io.ReadCloser
-	ctx context.Context
+	ctx, life context.Context
 }
 
 // Read implements io.Reader.
 func (b cutBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		err = withCause(b.ctx, err)
+		err = withCause(err, b.ctx, b.life)
 	}
 	return n, err
 }

@@ -67,8 +67,14 @@ func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
 
 func TestAStreamEndsWithTheClientAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := servers{"a": endless}.client(t, "a")
-		resp, done, err := c.send(t.Context(), serverAt("a"), call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, accept: "text/event-stream"})
+		watch := call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, accept: "text/event-stream"}
+		c := servers{"a": func(r *http.Request) (*http.Response, error) {
+			if got := r.Header.Get("Accept"); got != watch.accept {
+				t.Errorf("Accept: %q, want %q", got, watch.accept)
+			}
+			return endless(r)
+		}}.client(t, "a")
+		resp, done, err := c.send(t.Context(), serverAt("a"), watch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,6 +90,9 @@ func TestAStreamEndsWithTheClientAndSaysSo(t *testing.T) {
 		}
 		if err := <-result; !errors.Is(err, ErrClosed) {
 			t.Errorf("the stream ended with %v, want that the client is closed", err)
+		}
+		if _, _, err := c.send(t.Context(), serverAt("a"), watch); !errors.Is(err, ErrClosed) {
+			t.Errorf("another one: %v, want that the client is closed", err)
 		}
 	})
 }

@@ -50,6 +50,9 @@ func TestServersAreAskedAsTheyFare(t *testing.T) {
 	answer := func(host string) func(*serverList) {
 		return func(l *serverList) { l.answered(serverAt(host)) }
 	}
+	unavailable := func(host string, seconds time.Duration) func(*serverList) {
+		return func(l *serverList) { l.unavailable(serverAt(host), seconds*time.Second) }
+	}
 	pass := func(d time.Duration) func(*serverList) {
 		return func(*serverList) { time.Sleep(d) }
 	}
@@ -65,6 +68,7 @@ func TestServersAreAskedAsTheyFare(t *testing.T) {
 		{name: "who failed is last", after: []func(*serverList){fail("a")}, want: "b c a"},
 		{name: "who failed first comes back first", after: []func(*serverList){fail("b"), pass(time.Second - 1), fail("c"), fail("a")}, want: "b a c|b c a"},
 		{name: "all failed, nobody is left out", after: []func(*serverList){fail("c"), pass(500 * time.Millisecond), fail("b"), pass(400 * time.Millisecond), fail("a")}, want: "c b a|b c a|c a b"},
+		{name: "whose time is over first comes first", after: []func(*serverList){unavailable("a", 2), unavailable("b", 3), unavailable("c", 1)}, want: "c a b"},
 		{name: "who answered is stayed with", after: []func(*serverList){fail("a"), answer("b")}, want: "b c a"},
 		{name: "also when a quarantine is over", after: []func(*serverList){fail("a"), answer("b"), pass(time.Second)}, want: "b a c"},
 		{name: "an answer ends a quarantine", after: []func(*serverList){fail("a"), answer("a")}, want: "a b c"},

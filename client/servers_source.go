@@ -130,7 +130,7 @@ func (l *lookup) fly(ctx context.Context, f *flight) {
 		err = l.take(urls)
 	}
 	if err != nil {
-		err = fmt.Errorf("look up the servers: %w", withCause(ctx, err))
+		err = fmt.Errorf("look up the servers: %w", withCause(err, ctx))
 	}
 	f.err = err
 }

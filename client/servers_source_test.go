@@ -125,13 +125,13 @@ func TestWithoutAnAnswerTheServersAreLookedUpAndTheNewOnesAskedOnce(t *testing.T
 	for _, tc := range []struct {
 		name  string
 		found []string
-		want  string // requests of new servers
+		want  string // requests
 		fails bool
 	}{
-		{name: "a new one answers", found: []string{"a", "c"}, want: "PUT c"},
-		{name: "a new one is down too, another answers", found: []string{"b", "c"}, want: "PUT b, PUT c"},
-		{name: "there is no new one", found: []string{"a"}, fails: true},
-		{name: "the new one is down too", found: []string{"b"}, want: "PUT b", fails: true},
+		{name: "a new one answers", found: []string{"a", "c"}, want: "PUT a, PUT c"},
+		{name: "a new one is down too, another answers", found: []string{"b", "c"}, want: "PUT a, PUT b, PUT c"},
+		{name: "there is no new one", found: []string{"a"}, want: "PUT a", fails: true},
+		{name: "the new one is down too", found: []string{"b"}, want: "PUT a, PUT b", fails: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestWithoutAnAnswerTheServersAreLookedUpAndTheNewOnesAskedOnce(t *testing.T
 						return next(r)
 					}
 				}
-				c, _ := d.client(t, servers{"a": unreachable, "b": note(unreachable), "c": note(always(200, ""))}, "a")
+				c, _ := d.client(t, servers{"a": note(unreachable), "b": note(unreachable), "c": note(always(200, ""))}, "a")
 				err := c.Renew(t.Context(), key, 0)
 				if (err != nil) != tc.fails {
 					t.Errorf("Renew: %v, want an error: %v", err, tc.fails)
@@ -171,7 +171,11 @@ func TestASourceThatFailsLeavesTheServersAndIsReportedOnce(t *testing.T) {
 				fail(d)
 				for range 3 {
 					time.Sleep(SourceInterval)
+					start := time.Now()
 					beat(t, c)
+					if took := time.Since(start); took > DefaultTimeout {
+						t.Errorf("a call took %v because of its source, want %v at most", took, DefaultTimeout)
+					}
 				}
 				if n := strings.Count(logged.String(), "could not be looked up"); n != 1 || strings.Contains(logged.String(), "secret") {
 					t.Errorf("logged %d times and:\n%swant one line without a password", n, logged)
@@ -242,6 +246,11 @@ func TestCloseEndsAWaitForTheSource(t *testing.T) {
 				t.Errorf("got %v, want that the client is closed", err)
 			}
 		}
+		d.take = 0
+		if err := c.Renew(t.Context(), key, 0); !errors.Is(err, ErrClosed) {
+			t.Errorf("a call afterwards: %v, want that the client is closed", err)
+		}
+		d.expect(t, "after Close", 0)
 	})
 }
 
