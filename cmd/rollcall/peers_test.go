@@ -49,7 +49,7 @@ func TestCommandsAboutPeersThatFailSayWhy(t *testing.T) {
 		says   string
 	}{
 		{name: "none are configured", args: []string{"peers"}, status: 501, body: `{"error":"this node replicates nothing"}`, code: exitError, says: "this node replicates nothing"},
-		{name: "unknown", args: []string{"peers", "pause", "dc9"}, status: 404, code: exitError, says: `pause peer "dc9": no such peer`},
+		{name: "unknown", args: []string{"peers", "pause", "dc9"}, status: 404, body: `{"error":"no such peer: \"dc9\""}`, code: exitError, says: `pause peer "dc9": no such peer`},
 		{name: "a Eureka server", args: []string{"peers", "diff", "old"}, status: 409, body: `{"error":"not offered for Eureka servers"}`, code: exitError, says: "not offered for Eureka servers"},
 		{name: "unreachable", args: []string{"peers", "repair", "dc2"}, status: 503, body: `{"error":"dial tcp: refused"}`, code: exitError, says: "dial tcp: refused"},
 		{name: "no name", args: []string{"peers", "repair"}, code: exitUsage, says: "accepts 1 arg"},
