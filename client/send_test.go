@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,6 +64,19 @@ func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestWhatShowsThatTheClientWasClosedIsNotTheReason(t *testing.T) {
+	life, end := context.WithCancelCause(context.Background())
+	end(ErrClosed)
+	shown := &url.Error{Op: "Get", URL: "http://a/", Err: net.ErrClosed}
+	got := withCause(shown, t.Context(), life)
+	if !errors.Is(got, ErrClosed) || errors.Is(got, net.ErrClosed) || !strings.Contains(got.Error(), "http://a/") {
+		t.Errorf("got %v, want that the client was closed while it asked http://a/", got)
+	}
+	if got := withCause(shown, t.Context()); got != error(shown) {
+		t.Errorf("while nothing has ended: %v, want the error as it is", got)
 	}
 }
 

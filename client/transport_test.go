@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -220,7 +221,11 @@ func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
 	if err := own.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-connections.last
+	select {
+	case <-connections.last:
+	case <-time.After(idleTimeout / 3):
+		t.Error("the client's own connection is still open")
+	}
 	s.Close()
 	goleak.VerifyNone(t, before)
 }
@@ -308,6 +313,12 @@ func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	if err := <-result; !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
 		t.Errorf("got %v, want that the client is closed, and no unknown outcome", err)
 	}
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection is still open")
+	}
 	conn.Close()
 	listener.Close()
 	goleak.VerifyNone(t, before)
@@ -342,9 +353,13 @@ func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {
 			result <- err
 		}()
 		synctest.Wait()
+		start := time.Now()
 		slow.close()
 		if err := <-result; !errors.Is(err, ErrClosed) {
 			t.Errorf("one that was being made: %v, want that the client is closed", err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("that took %v, want no waiting", took)
 		}
 		if _, err := made[1].Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("one that was open: %v, want its end", err)
