@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -210,4 +211,33 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	}
 	must(t, s.Release())
 	must(t, another.Release())
+}
+
+// TestTheLockCommandTakesPartInConsulsRecipes: what rollcall lock and semaphore hold with --recipe,
+// Consul's client waits for.
+func TestTheLockCommandTakesPartInConsulsRecipes(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	for name, args := range map[string][]string{
+		"lock":      {"lock", "job", "--recipe"},
+		"semaphore": {"semaphore", "job", "--recipe", "--limit", "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args = append(args, "--addr", c.Nodes[0].URL(), "--", "sh", "-c", "echo runs; sleep 2; echo ends")
+			p, err := Launch(t, filepath.Join(t.TempDir(), name), nil, args...)
+			must(t, err)
+			p.said(t, "runs")
+			limit := map[string]int{"lock": 0, "semaphore": 1}[name]
+			release, err := byConsul(consulClient(t, c.Nodes[1]), "job", limit)(t.Context())
+			must(t, err)
+			if out := p.Output(t); out != "runs\nends\n" {
+				t.Errorf("Consul's client has it while the command says %q", out)
+			}
+			must(t, release())
+			if code := p.ExitCode(t, ReadyLimit); code != 0 {
+				t.Errorf("the command ended with %d: %s", code, p.Output(t))
+			}
+		})
+	}
 }

@@ -34,6 +34,7 @@ type guard struct {
 	connection
 	ttl, lockDelay, timeout, grace time.Duration
 	try, foreground, verbose       bool
+	recipe                         bool
 	value                          string
 }
 
@@ -45,6 +46,7 @@ func (g *guard) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&g.ttl, "ttl", client.DefaultSessionTTL, "how long it is held without a renewal, which is sent three times as often")
 	f.DurationVar(&g.lockDelay, "lock-delay", client.DefaultLockDelay, "for how long nobody gets it if rollcall dies; at most 1m")
 	f.StringVar(&g.value, "value", "", "what others are shown of the holder (default: USER@HOST:PID)")
+	f.BoolVar(&g.recipe, "recipe", false, "keep it in keys, as Consul's clients do, so that they take part; there is no queue then")
 	f.DurationVar(&g.grace, "grace", 5*time.Second, "time between SIGTERM and SIGKILL when it is lost")
 	f.BoolVar(&g.foreground, "foreground", false, "let the command use the terminal; only it, not its children, is ended then")
 	f.BoolVarP(&g.verbose, "verbose", "v", false, "say on standard error what is waited for, acquired and released")
@@ -60,6 +62,9 @@ func (g *guard) validate() error {
 	}
 	if g.try && g.timeout > 0 {
 		errs = append(errs, errors.New("give --try or --timeout, and not both"))
+	}
+	if g.recipe && g.value != "" {
+		errs = append(errs, errors.New("--value: is shown nowhere with --recipe; the keys say when it was acquired, and by which session"))
 	}
 	return errors.Join(errs...)
 }
@@ -128,7 +133,9 @@ func (g *guard) acquire(ctx context.Context, cl *client.Client, name string, acq
 	if value == "" {
 		value = fmt.Sprintf("%s:%d", whoami(), os.Getpid())
 	}
-	return acquire(ctx, cl, client.LockOptions{Name: name, Value: []byte(value), TTL: g.ttl, LockDelay: noneIfZero(g.lockDelay), Try: g.try})
+	return acquire(ctx, cl, client.LockOptions{
+		Name: name, Value: []byte(value), TTL: g.ttl, LockDelay: noneIfZero(g.lockDelay), Try: g.try, Recipe: g.recipe,
+	})
 }
 
 // notAcquired is the exit status of a wait that ended with nothing.
