@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -120,6 +121,9 @@ func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 		}
 		wantReleased(t, h)
 		wantHolders(t, k, 3)
+		if n := k.count("DELETE /v1/kv/" + contender.Key); n != 1 {
+			t.Errorf("the contender's key was deleted %d times, want once, before its session ended", n)
+		}
 		wantGone(t, k, "semaphore/demo/.lock")
 	})
 }
@@ -173,6 +177,37 @@ func TestALockDelayIsWaitedForWithPauses(t *testing.T) {
 			t.Errorf("release of the lost lock: %v, want %v", err, ErrLost)
 		}
 		wantReleased(t, second)
+	})
+}
+
+// TestWhoWasQuickerIsNoLockDelay: somebody has acquired the key before this one does, and released it when
+// this one looks why.
+func TestWhoWasQuickerIsNoLockDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeyStore(t)
+		c := servers{"a": k.answer}.client(t, "a")
+		tries := 0
+		k.refusing(func(r *http.Request) (*http.Response, error) {
+			switch tries++; tries {
+			case 3: // after the creation of the session and a look
+				k.mu.Lock()
+				defer k.mu.Unlock()
+				k.sessions["quicker"] = &fakeSession{ttl: time.Hour, renewed: time.Now()}
+				k.write("PUT", "lock/demo", url.Values{"acquire": {"quicker"}, "flags": {fmt.Sprint(uint64(lockFlags))}}, nil)
+			case 4:
+				k.mu.Lock()
+				defer k.mu.Unlock()
+				k.write("PUT", "lock/demo", url.Values{"release": {"quicker"}, "flags": {fmt.Sprint(uint64(lockFlags))}}, nil)
+			}
+			return nil, nil
+		})
+		start := time.Now()
+		h := recipeOf(t, c, 0)
+		if waited := time.Since(start); waited > 0 || tries < 5 {
+			t.Errorf("acquired after %v, with %d requests, want at once by a second write", waited, tries)
+		}
+		k.refusing(nil)
+		wantReleased(t, h)
 	})
 }
 
@@ -281,7 +316,7 @@ func TestAPermitOfTheDeadGoesToWhoComesNext(t *testing.T) {
 
 // TestRecipesOutliveLostAnswers loses the answer to each write in turn, of one server or of two.
 func TestRecipesOutliveLostAnswers(t *testing.T) {
-	for _, limit := range []int{0, 2} {
+	for _, limit := range []int{0, 1, 2} {
 		for _, hosts := range [][]string{{"a"}, {"a", "b"}} {
 			for n := range 10 {
 				t.Run(fmt.Sprintf("write %d of a recipe with limit %d at %d servers", n+1, limit, len(hosts)), func(t *testing.T) {
@@ -461,4 +496,87 @@ func TestRecipesReadWhatIsTrueNow(t *testing.T) {
 			wantReleased(t, recipeOf(t, c, 2))
 		}
 	})
+}
+
+// TestAContenderWhoseKeyWasDeletedContendsAgain: without it the others take it for dead.
+func TestAContenderWhoseKeyWasDeletedContendsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeyStore(t)
+		c := servers{"a": k.answer}.client(t, "a")
+		first := recipeOf(t, c, 1)
+		time.AfterFunc(time.Minute, func() { k.remove("semaphore/demo/s2") })
+		time.AfterFunc(time.Hour, func() { first.Release(context.Background()) })
+		second := recipeOf(t, c, 1)
+		if e := k.entry("semaphore/demo/s2"); e.Session != "s2" || kv.Index(e.Fence) != second.Fence().Index {
+			t.Errorf("the key is %+v, want it held again, with the token %d", e, second.Fence().Index)
+		}
+		wantReleased(t, second)
+	})
+}
+
+func TestAWaiterByRecipeTurnsAwayFromAServerThatFellSilent(t *testing.T) {
+	for _, limit := range []int{0, 1} {
+		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeyStore(t)
+				var down atomic.Bool
+				a := func(r *http.Request) (*http.Response, error) {
+					resp, err := k.answer(r)
+					if down.Load() {
+						return silent(r)
+					}
+					return resp, err
+				}
+				first := recipeOf(t, servers{"b": k.answer}.client(t, "b"), limit)
+				time.AfterFunc(time.Second, func() { down.Store(true) })
+				time.AfterFunc(30*time.Second, func() { first.Release(context.Background()) })
+				start := time.Now()
+				second := recipeOf(t, servers{"a": a, "b": k.answer}.client(t, "a", "b"), limit)
+				if waited := time.Since(start); waited > 31*time.Second {
+					t.Errorf("waited %v, want as long as the first held it", waited)
+				}
+				wantReleased(t, second)
+			})
+		})
+	}
+}
+
+// TestAWaitEndsWithItsSession: the server is silent about the wait, and says of a renewal that the session
+// has ended.
+func TestAWaitEndsWithItsSession(t *testing.T) {
+	for name, acquire := range map[string]func(context.Context, *Client) (*Held, error){
+		"of the queue": func(ctx context.Context, c *Client) (*Held, error) {
+			return c.AcquireLock(ctx, LockOptions{Name: "demo"})
+		},
+		"of a lock by recipe": func(ctx context.Context, c *Client) (*Held, error) { return byRecipe(ctx, c, 0, LockOptions{}) },
+		"of a permit":         func(ctx context.Context, c *Client) (*Held, error) { return byRecipe(ctx, c, 1, LockOptions{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeyStore(t)
+				c := servers{"a": k.answer}.client(t, "a")
+				first, err := acquire(t.Context(), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				k.refusing(func(r *http.Request) (*http.Response, error) {
+					k.mu.Lock()
+					made := k.made
+					k.mu.Unlock()
+					if r.URL.Query().Has("wait") && made < 3 {
+						return silent(r)
+					}
+					return nil, nil
+				})
+				time.AfterFunc(time.Second, func() { k.kill("s2") })
+				time.AfterFunc(6*time.Second, func() { first.Release(context.Background()) })
+				start := time.Now()
+				second, err := acquire(t.Context(), c)
+				if err != nil || second.Session() != "s3" || time.Since(start) > 8*time.Second {
+					t.Fatalf("acquired %+v, %v after %v, want it by a third session, when the renewal after 5 s was answered", second, err, time.Since(start))
+				}
+				wantReleased(t, second)
+			})
+		})
+	}
 }
