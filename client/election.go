@@ -13,7 +13,8 @@ import (
 // return then, and nothing is given back before it has. If leadership was lost it takes part again.
 //
 // It returns what lead returned if leadership lasted until then (the lock is released), nil if ctx ended
-// first, and an error if the cluster refuses the lock or the client was closed. As with every lock, a
+// first, and an error if the cluster refuses the lock or the client was closed. (Client.Close ends the
+// context of lead, and waits until it has returned before it gives the lock back.) As with every lock, a
 // leader that was paused may go on for a moment without knowing that it is one no more: hand
 // Held.Fence to what it writes to.
 func (c *Client) Elect(ctx context.Context, o LockOptions, lead func(ctx context.Context, h *Held) error) error {

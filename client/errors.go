@@ -25,6 +25,9 @@ var (
 	ErrNotAcquired = errors.New("not acquired")
 	// ErrLimit: the semaphore is in use with another limit. Use that one, or wait until nobody does.
 	ErrLimit = errors.New("the semaphore has another limit")
+	// ErrKeyConflict: a key that LockOptions.Recipe needs is in use for something else. Delete it, or
+	// choose another name.
+	ErrKeyConflict = errors.New("the key is in use for something else")
 	// ErrLost: a lock, permit or session is not held any more, because the session ended, or because it
 	// was not renewed in time and may end at any moment.
 	ErrLost = errors.New("lost")

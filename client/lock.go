@@ -49,7 +49,8 @@ type SemaphoreOptions struct {
 // LockOptions.Try is set.
 //
 // Locks are those of Rollcall's own API, unless LockOptions.Recipe is set. ErrNotAcquired: see
-// LockOptions.Try. ErrKeyConflict: see there. ErrClosed: the client was closed, or is being closed.
+// LockOptions.Try. ErrKeyConflict: LockOptions.Recipe needs a key that is in use for something else.
+// ErrClosed: the client was closed, or is being closed.
 func (c *Client) AcquireLock(ctx context.Context, o LockOptions) (*Held, error) {
 	return c.acquire(ctx, permit{kind: kv.Lock, LockOptions: o})
 }

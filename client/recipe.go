@@ -13,9 +13,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// ErrKeyConflict: a key that LockOptions.Recipe needs is in use for something else.
-var ErrKeyConflict = errors.New("the key is in use for something else")
-
 // What Consul's clients mark their keys with. Source: LockFlagValue and SemaphoreFlagValue of
 // github.com/hashicorp/consul/api.
 const (
@@ -125,7 +122,7 @@ func (r recipe) write(ctx context.Context, w Write) (Written, error) {
 // invalidSession is how Consul's routes say that there is no such session.
 const invalidSession = "invalid session"
 
-// conflict says what a key lacks.
+// conflict is the error of a key that has other flags than it should.
 func conflict(e Entry, use string, flags uint64) error {
 	return fmt.Errorf("%w: key %q has flags %#x, and that of a %s has %#x", ErrKeyConflict, e.Key, e.Flags, use, flags)
 }
