@@ -38,6 +38,7 @@ func watched(t *testing.T, last string, args ...string) (stdout, stderr string, 
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = r.Method + " " + r.URL.RequestURI()
+		w.Header().Set("Content-Type", "text/event-stream")
 		io.WriteString(w, watchStream)
 		http.NewResponseController(w).Flush()
 		<-r.Context().Done()
