@@ -33,6 +33,9 @@ func newFakeServer(t *testing.T, status int, body string) *fakeServer {
 		f.requests = append(f.requests, r.Method+" "+r.URL.RequestURI())
 		f.bodies = append(f.bodies, string(sent))
 		f.mu.Unlock()
+		if strings.HasPrefix(r.URL.Path, "/v1/kv/") {
+			w.Header().Set("X-Consul-Index", "1")
+		}
 		w.WriteHeader(status)
 		io.WriteString(w, body)
 	}))
@@ -62,8 +65,8 @@ func TestCommandsSendWhatTheyAreAskedTo(t *testing.T) {
 		want   string // request
 		prints string
 	}{
-		{name: "cancel", args: []string{"cancel", "orders/orders-1"}, status: 200, want: "DELETE /eureka/v2/apps/ORDERS/orders-1", prints: "canceled  ORDERS/orders-1\n"},
-		{name: "cancel an id with slashes", args: []string{"cancel", "orders/a/b"}, status: 200, want: "DELETE /eureka/v2/apps/ORDERS/a%2Fb", prints: "canceled  ORDERS/a/b\n"},
+		{name: "cancel", args: []string{"cancel", "orders/orders-1"}, status: 200, want: "DELETE /eureka/apps/ORDERS/orders-1", prints: "canceled  ORDERS/orders-1\n"},
+		{name: "cancel an id with slashes", args: []string{"cancel", "orders/a/b"}, status: 200, want: "DELETE /eureka/apps/ORDERS/a%2Fb", prints: "canceled  ORDERS/a/b\n"},
 		{name: "override", args: []string{"override", "orders/orders-1", "OUT_OF_SERVICE", "--author=me", "--reason=kernel update", "--for=90s"}, status: 200, body: "{}",
 			want: "PUT /v1/rollcall/apps/ORDERS/orders-1/override?author=me&for=1m30s&reason=kernel+update&value=OUT_OF_SERVICE", prints: "overridden  ORDERS/orders-1  OUT_OF_SERVICE\n"},
 		{name: "override without end", args: []string{"override", "orders/a/b", "UP", "--author=me"}, status: 200, body: "{}",
@@ -122,7 +125,7 @@ func TestCommandsSendWhatTheyAreAskedTo(t *testing.T) {
 		{name: "prune", args: []string{"prune", "--not-passing", "--service", "orders"}, status: 200, body: `[{"app":"ORDERS","id":"orders-1","status":"DOWN","reason":"check c is critical"}]`,
 			want: "POST /v1/rollcall/prune?not-passing=&service=orders", prints: "ORDERS  orders-1  DOWN    check c is critical\n"},
 		{name: "prune nothing", args: []string{"prune", "--not-passing", "--dry-run", "-o", "json"}, status: 200, body: `[]`, want: "POST /v1/rollcall/prune?dry-run=&not-passing=", prints: "[]\n"},
-		{name: "register", args: []string{"register", "orders", "--id=orders-1"}, status: 204, want: "POST /eureka/v2/apps/ORDERS", prints: "registered  ORDERS/orders-1  UP\n"},
+		{name: "register", args: []string{"register", "orders", "--id=orders-1"}, status: 204, want: "POST /eureka/apps/ORDERS", prints: "registered  ORDERS/orders-1  UP\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newFakeServer(t, tc.status, tc.body)
@@ -167,7 +170,7 @@ func TestTheNextServerIsTriedWhenOneIsDown(t *testing.T) {
 }
 
 func TestExitCodesTellMistakesFromFailures(t *testing.T) {
-	s := newFakeServer(t, 404, "")
+	s := newFakeServer(t, 404, `{"error":"there is none"}`)
 	for _, tc := range []struct {
 		name string
 		args []string
