@@ -143,8 +143,8 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("GET /eureka/v2/apps/delta", n.list)
 	mux.HandleFunc("GET /eureka/v2/apps/{app}", n.list)
 	mux.HandleFunc("GET /eureka/v2/apps/{app}/{id}", n.read)
-	mux.HandleFunc("POST /eureka/v2/apps/{app}", n.register)
-	mux.HandleFunc("DELETE /eureka/v2/apps/{app}/{id}", n.cancel)
+	mux.HandleFunc("POST /eureka/apps/{app}", n.register)
+	mux.HandleFunc("DELETE /eureka/apps/{app}/{id}", n.cancel)
 	mux.HandleFunc("GET /v1/rollcall/watch", n.watch)
 	mux.HandleFunc("GET /v1/rollcall/status", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"leader":%q,"term":%d}`, state.leader, state.term)
@@ -207,6 +207,7 @@ func (n *fakeNode) cancel(_ http.ResponseWriter, r *http.Request) {
 
 // watch streams what is told.
 func (n *fakeNode) watch(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
 	events := make(chan string, 1000)
 	n.mu.Lock()
 	n.watchers[events] = true
