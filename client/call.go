@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -96,11 +97,27 @@ func (t *tour) visit(ctx context.Context, servers []*server) (answer, bool) {
 }
 
 func (t *tour) failure() error {
-	err := errors.Join(t.errs...)
+	err := errors.Join(unlessAllForeign(t.errs)...)
 	if t.maybe && !errors.Is(err, ErrUnknownOutcome) {
 		err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 	}
 	return err
+}
+
+// unlessAllForeign takes what ErrNeedsRollcall says of a server from those who look for it, unless all
+// servers are like that: otherwise one that is Rollcall may answer the next time.
+func unlessAllForeign(errs []error) []error {
+	foreign := func(err error) bool { return errors.Is(err, ErrNeedsRollcall) }
+	if !slices.ContainsFunc(errs, func(err error) bool { return !foreign(err) }) {
+		return errs
+	}
+	said := slices.Clone(errs)
+	for i, err := range said {
+		if foreign(err) {
+			said[i] = errors.New(err.Error())
+		}
+	}
+	return said
 }
 
 // try asks one server, and notes how it fares.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,5 +98,14 @@ func TestAmongServersOfBothKindsRollcallIsFoundOnce(t *testing.T) {
 	}
 	if got := len(j.lines); got != 1 {
 		t.Errorf("the server that is not Rollcall was asked %d times, want once", got)
+	}
+}
+
+// TestOneServerThatIsNotRollcallProvesNothing: the others may answer the next time.
+func TestOneServerThatIsNotRollcallProvesNothing(t *testing.T) {
+	c := servers{"a": always(404, "<html>"), "b": unreachable}.client(t, "a", "b")
+	_, err := c.Status(t.Context())
+	if err == nil || errors.Is(err, ErrNeedsRollcall) || !strings.Contains(err.Error(), "http://a") {
+		t.Errorf("Status: %v, want an error that names both servers and is not ErrNeedsRollcall", err)
 	}
 }
