@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -67,6 +64,8 @@ type goHolderAnswer struct {
 	// to hold until a TTL from then at most.
 	Sent int64 `json:"sent"`
 }
+
+func (a goHolderAnswer) failure() string { return a.Error }
 
 // deadline is when a session that was renewed last at a.Sent may end.
 func (a goHolderAnswer) deadline() time.Time { return time.Unix(0, a.Sent).Add(holderTTL) }
@@ -157,76 +156,8 @@ func (h *goHolder) look(way string, after func() error) (a goHolderAnswer, err e
 	return a, err
 }
 
-// goHolderProcess is a holder by package client as a process of its own, which can be paused.
-type goHolderProcess struct {
-	cmd     *exec.Cmd
-	stdin   io.WriteCloser
-	answers chan goHolderAnswer // closed at its end
-}
-
-// startGoHolder starts a holder at a node. It ends with the test, and with stop.
-func startGoHolder(t *testing.T, n *Node) *goHolderProcess {
+// startGoHolder starts a holder by package client at a node.
+func startGoHolder(t *testing.T, n *Node) *child[goHolderAnswer] {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asGoHolder+"="+n.URL())
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	must(t, err)
-	stdout, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	p := &goHolderProcess{cmd: cmd, stdin: stdin, answers: make(chan goHolderAnswer)}
-	go func() {
-		defer close(p.answers)
-		for d := json.NewDecoder(stdout); ; {
-			var a goHolderAnswer
-			if d.Decode(&a) != nil {
-				return
-			}
-			p.answers <- a
-		}
-	}()
-	t.Cleanup(p.stop)
-	return p
-}
-
-// stop ends the process as kill -9 does.
-func (p *goHolderProcess) stop() {
-	_ = p.cmd.Process.Kill() // it may have ended already
-	for range p.answers {
-		// what nobody waited for
-	}
-	_ = p.cmd.Wait()
-}
-
-func (p *goHolderProcess) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
-
-// say sends a line; a paused holder reads it when it wakes.
-func (p *goHolderProcess) say(do, how, name string) error {
-	_, err := fmt.Fprintln(p.stdin, do, how, name)
-	return err
-}
-
-// hear waits for the answer to a line.
-func (p *goHolderProcess) hear(ctx context.Context) (goHolderAnswer, error) {
-	select {
-	case a, ok := <-p.answers:
-		if !ok {
-			return a, errors.New("the holder has ended")
-		}
-		if a.Error != "" {
-			return a, errors.New(a.Error)
-		}
-		return a, nil
-	case <-ctx.Done():
-		return goHolderAnswer{}, errors.New("the holder does not answer")
-	}
-}
-
-// ask is say and hear.
-func (p *goHolderProcess) ask(ctx context.Context, do, how, name string) (goHolderAnswer, error) {
-	if err := p.say(do, how, name); err != nil {
-		return goHolderAnswer{}, err
-	}
-	return p.hear(ctx)
+	return startChild[goHolderAnswer](t, asGoHolder, n.URL())
 }

@@ -3,14 +3,10 @@ package integration
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,6 +27,8 @@ type holderAnswer struct {
 	// clock): the holder believes to hold for its TTL from then on.
 	Sent int64 `json:"sent,omitempty"`
 }
+
+func (a holderAnswer) failure() string { return a.Error }
 
 // Of the holder's session.
 const (
@@ -141,73 +139,10 @@ func (h *holder) call(method, path, body string, into any) error {
 }
 
 // holderProcess is a holder as a process of its own, which the test can pause.
-type holderProcess struct {
-	cmd     *exec.Cmd
-	stdin   io.WriteCloser
-	answers chan holderAnswer // closed at its end
-}
+type holderProcess = child[holderAnswer]
 
-// startHolder starts a holder at a node. It ends with the test, and with stop.
+// startHolder starts a holder at a node.
 func startHolder(t *testing.T, n *Node) *holderProcess {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asHolder+"="+n.URL())
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	must(t, err)
-	stdout, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	p := &holderProcess{cmd: cmd, stdin: stdin, answers: make(chan holderAnswer)}
-	go func() {
-		defer close(p.answers)
-		for d := json.NewDecoder(stdout); ; {
-			var a holderAnswer
-			if d.Decode(&a) != nil {
-				return
-			}
-			p.answers <- a
-		}
-	}()
-	t.Cleanup(p.stop)
-	return p
-}
-
-// stop ends the process as kill -9 does.
-func (p *holderProcess) stop() {
-	_ = p.cmd.Process.Kill() // it may have ended already
-	for range p.answers {
-		// what nobody waited for
-	}
-	_ = p.cmd.Wait()
-}
-
-// say sends a line; a paused holder reads it when it wakes.
-func (p *holderProcess) say(do, name string) error {
-	_, err := fmt.Fprintln(p.stdin, do, name)
-	return err
-}
-
-// hear waits for the answer to a line.
-func (p *holderProcess) hear(ctx context.Context) (holderAnswer, error) {
-	select {
-	case a, ok := <-p.answers:
-		if !ok {
-			return a, errors.New("the holder has ended")
-		}
-		if a.Error != "" {
-			return a, errors.New(a.Error)
-		}
-		return a, nil
-	case <-ctx.Done():
-		return holderAnswer{}, errors.New("the holder does not answer")
-	}
-}
-
-// ask is say and hear.
-func (p *holderProcess) ask(ctx context.Context, do, name string) (holderAnswer, error) {
-	if err := p.say(do, name); err != nil {
-		return holderAnswer{}, err
-	}
-	return p.hear(ctx)
+	return startChild[holderAnswer](t, asHolder, n.URL())
 }

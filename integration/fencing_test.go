@@ -137,7 +137,7 @@ func (r *pausedRound) run() error {
 	if wrote, err := r.ask(r.first, r.client, "write", mine.Fence); err != nil || !wrote.OK {
 		return fmt.Errorf("a write by the holder: %+v, %v", wrote, err)
 	}
-	if err := r.first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := r.first.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	paused := time.Now()
@@ -158,7 +158,7 @@ func (r *pausedRound) run() error {
 	if err := r.first.say("write", r.lock); err != nil {
 		return err
 	}
-	if err := r.first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := r.first.signal(syscall.SIGCONT); err != nil {
 		return err
 	}
 	late, err := r.first.hear(r.ctx)

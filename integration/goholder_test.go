@@ -22,7 +22,7 @@ type goPause struct {
 	way     string // of firstLooks
 	self    bool   // the holder stops itself, and looks as the first thing; otherwise the test stops it
 	renewed bool   // it is renewed before the pause
-	holder  *goHolderProcess
+	holder  *child[goHolderAnswer]
 	clients *client.Client // the heir's
 
 	margin, late time.Duration // of the heir behind the holder's deadline; of the first look behind the heir
@@ -212,7 +212,7 @@ func TestAHolderByGoThatWasPausedBrieflyStillHolds(t *testing.T) {
 }
 
 // pausedBriefly pauses a holder for a second. The error says that it did not work out as it should.
-func pausedBriefly(ctx context.Context, t *testing.T, h *goHolderProcess, way, lock string) error {
+func pausedBriefly(ctx context.Context, t *testing.T, h *child[goHolderAnswer], way, lock string) error {
 	must(t, h.say("pause", way, lock))
 	must(t, awaitStopped(h.cmd.Process.Pid))
 	Pass(t, time.Second)
