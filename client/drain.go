@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -71,7 +72,7 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 		switch {
 		case status.Mode == "ap": // each node counts its own changes
 			if err := c.drained(ctx, n, key); err != nil {
-				late = append(late, fmt.Sprintf("%s (%s): %v", n.ID, n.HTTP, err))
+				late = append(late, n.late(err))
 			}
 		case n.Index == "":
 			late = append(late, fmt.Sprintf("%s (%s) is %s", n.ID, cmp.Or(n.HTTP, n.Cluster), n.Role))
@@ -80,6 +81,11 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 		}
 	}
 	return lagging(late, len(status.Nodes))
+}
+
+// late is what a node keeps others waiting for.
+func (n NodeStatus) late(err error) string {
+	return fmt.Sprintf("%s (%s): %v", n.ID, cmp.Or(n.HTTP, n.Cluster), err)
 }
 
 // drained asks a node whether it knows of an instance's override, or does not show it at all. The
@@ -94,6 +100,9 @@ func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) er
 
 // shownAt is what a node shows of an instance by itself; nil: it does not list it.
 func (c *Client) shownAt(ctx context.Context, n NodeStatus, key registry.Key) (*Instance, error) {
+	if n.HTTP == "" { // the node that was asked could not reach it
+		return nil, errors.New("it is " + n.Role)
+	}
 	q := call{method: http.MethodGet, path: []string{"v1", "rollcall", "apps"}, query: url.Values{"app": {key.App}, "consistency": {"stale"}}}
 	a, err := c.try(ctx, c.servers.sibling(n.HTTP), q)
 	if err != nil {

@@ -277,3 +277,23 @@ func TestNodesAreAskedAsTheUserOfTheServersURL(t *testing.T) {
 		t.Errorf("asked as %q, got %v, %v, want anna", user, i, err)
 	}
 }
+
+// TestADrainNamesTheNodeThatIsDead: there is no address to ask it at.
+func TestADrainNamesTheNodeThatIsDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := s.register(t, sleeping)
+		synctest.Wait()
+		s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/v1/rollcall/status" {
+				return answered(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","cluster":"b:7761","role":"unreachable"}]}`)
+			}
+			return answered(200, `[]`)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.Drain(ctx, 0); err == nil || !strings.Contains(err.Error(), "n2 (b:7761): it is unreachable") {
+			t.Errorf("Drain: %v, want that n2 is unreachable", err)
+		}
+	})
+}

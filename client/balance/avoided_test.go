@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // TestADeadInstanceIsPassedOverForATime: from the call that finds it dead on, until the time is over.
@@ -88,26 +90,34 @@ func TestWhenAllAreAvoidedAllAreTried(t *testing.T) {
 	})
 }
 
-// TestAnInstanceAtAnotherAddressIsNotAvoided: it was started anew under its id.
-func TestAnInstanceAtAnotherAddressIsNotAvoided(t *testing.T) {
-	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){"h0:8081": ok, "h1:8080": ok}}
-	all := instances("ORDERS", 2)
-	l := list(all...)
-	transport := l.transport(t, Config{Base: n, Picker: inTurn{}})
-	if _, err := get(t, transport, "http://orders/"); err != nil {
-		t.Fatal(err)
-	}
-	n.took()
-	restarted := *all[0]
-	restarted.Port.Number = 8081
-	all = slices.Clone(all)
-	all[0] = &restarted
-	l.Store(&all)
-	if _, err := get(t, transport, "http://orders/"); err != nil {
-		t.Fatal(err)
-	}
-	if asked := n.took(); !slices.Equal(asked, []string{"h0:8081"}) {
-		t.Errorf("asked %v, want where it is now", asked)
+// TestAnInstanceThatWasStartedAnewIsNotAvoided: at another address, or registered again at the same.
+func TestAnInstanceThatWasStartedAnewIsNotAvoided(t *testing.T) {
+	for name, start := range map[string]func(i *registry.Instance) (at string){
+		"elsewhere":         func(i *registry.Instance) string { i.Port.Number = 8081; return "h0:8081" },
+		"at the same place": func(i *registry.Instance) string { i.LastDirty++; return "h0:8080" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){"h1:8080": ok}}
+			all := instances("ORDERS", 2)
+			l := list(all...)
+			transport := l.transport(t, Config{Base: n, Picker: inTurn{}})
+			if _, err := get(t, transport, "http://orders/"); err != nil {
+				t.Fatal(err)
+			}
+			n.took()
+			restarted := *all[0]
+			at := start(&restarted)
+			n.hosts[at] = ok
+			all = slices.Clone(all)
+			all[0] = &restarted
+			l.Store(&all)
+			if _, err := get(t, transport, "http://orders/"); err != nil {
+				t.Fatal(err)
+			}
+			if asked := n.took(); !slices.Equal(asked, []string{at}) {
+				t.Errorf("asked %v, want where it is now", asked)
+			}
+		})
 	}
 }
 
@@ -116,7 +126,7 @@ func TestWhatIsOverIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &avoided{time: time.Second}
 		for port := range uint16(100) {
-			a.add(address{"h", port})
+			a.add(listed{address: address{"h", port}})
 			time.Sleep(100 * time.Millisecond)
 			if n := len(*a.until.Load()); n > 10 {
 				t.Fatalf("%d addresses are remembered, want those of the last second", n)

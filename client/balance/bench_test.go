@@ -28,7 +28,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	base := baseFunc(func(*http.Request) (*http.Response, error) { return answer, nil })
 	ten := list(instances("ORDERS", 10)...)
 	avoiding := ten.transport(b, Config{Base: base})
-	avoiding.avoided.add(address{"h1", 8080})
+	avoiding.avoided.add(listed{address: address{"h1", 8080}})
 	for name, transport := range map[string]http.RoundTripper{
 		"alone":    base,
 		"balanced": ten.transport(b, Config{Base: base}),

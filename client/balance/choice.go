@@ -36,10 +36,14 @@ func (t *Transport) addressOf(i *registry.Instance, scheme string) address {
 	return address{host, port.Number}
 }
 
+func (t *Transport) asListed(i *registry.Instance, scheme string) listed {
+	return listed{t.addressOf(i, scheme), i.LastDirty}
+}
+
 // choice is the instance for one try.
 type choice struct {
-	address address
-	of      int // how many it was chosen from
+	listed
+	of int // how many it was chosen from
 }
 
 // choose chooses an instance for a URL among those that are listed now and were not tried, if possible
@@ -70,7 +74,7 @@ func (t *Transport) choose(u *url.URL, tried []address) (choice, error) {
 	if picked == nil {
 		return choice{}, fmt.Errorf("service %q: %w: the Picker took none of %d", u.Host, ErrNoInstance, len(fit))
 	}
-	return choice{t.addressOf(picked, u.Scheme), len(fit)}, nil
+	return choice{t.asListed(picked, u.Scheme), len(fit)}, nil
 }
 
 func portName(scheme string) string {
@@ -87,7 +91,7 @@ func (t *Transport) unavoided(list []*registry.Instance, scheme string) []*regis
 		return list
 	}
 	rest := keep(list, func(i *registry.Instance) bool {
-		_, avoid := avoided[t.addressOf(i, scheme)]
+		_, avoid := avoided[t.asListed(i, scheme)]
 		return !avoid
 	})
 	if len(rest) == 0 {

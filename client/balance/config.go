@@ -39,8 +39,8 @@ type Config struct {
 	// request may be sent twice, which net/http takes a GET, HEAD, OPTIONS and TRACE for, and whatever has
 	// a header Idempotency-Key. 0: DefaultTries.
 	Tries int
-	// Avoid is for how long an instance that could not be connected to is passed over, unless all are: it
-	// may be dead before the registry knows. 0: DefaultAvoid; negative: it is not.
+	// Avoid is for how long an instance that could not be connected to is passed over, unless all are, or
+	// until it has registered anew: it may be dead before the registry knows. 0: DefaultAvoid; negative: it is not.
 	Avoid time.Duration
 }
 

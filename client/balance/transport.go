@@ -67,7 +67,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	for {
 		resp, err := t.try(r, at, &body, t.tries-len(tried))
 		if r.Context().Err() == nil { // else the caller gave up, which says nothing of the instance
-			t.avoided.note(at.address, err)
+			t.avoided.note(at.listed, err)
 		}
 		if !another(r, err) {
 			body.settle()

@@ -181,5 +181,8 @@ func (s *service) leave(settle time.Duration, server *http.Server) error {
 	defer cancel()
 	drain, cancel := context.WithTimeout(ctx, settle+5*time.Second) // the rest must be done in any case
 	defer cancel()
-	return errors.Join(s.self.Drain(drain, settle), server.Shutdown(ctx), s.client.Close(ctx))
+	if err := s.self.Drain(drain, settle); err != nil {
+		log.Print(err) // it is OUT_OF_SERVICE all the same, and somebody may not know yet: a dead server, for example
+	}
+	return errors.Join(server.Shutdown(ctx), s.client.Close(ctx))
 }
