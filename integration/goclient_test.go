@@ -51,6 +51,14 @@ func TestAServiceStaysRegisteredAndCallable(t *testing.T) {
 	}
 }
 
+// mode is how the cluster's nodes are configured.
+func (c *Cluster) mode() string {
+	if c.ap {
+		return "ap"
+	}
+	return "cp"
+}
+
 func (tc goScenario) run(t *testing.T, c *Cluster) {
 	config := client.Config{Servers: urls(c.Nodes...)}
 	if tc.servers != nil {
@@ -65,8 +73,8 @@ func (tc goScenario) run(t *testing.T, c *Cluster) {
 	s.awaitHeartbeat(t, time.Now())
 	awaitEverywhere(t, c, s)
 	Pass(t, serviceDuration+2*serviceInterval) // what was missed shows when a lease has ended
-	t.Logf("over %v: calls: %v", time.Since(began).Round(time.Millisecond), &caller.Calls)
-	t.Logf("listed, as nodes answered (the time without any answer counts for the gap): %v", listing)
+	t.Logf("%s, %s: over %v: calls: %v; listed, as nodes answered (the time without any answer counts): %v",
+		tc.name, c.mode(), time.Since(began).Round(time.Millisecond), &caller.Calls, listing)
 	if good, bad := caller.Calls.counts(); bad > 0 || good == 0 {
 		t.Errorf("calls: %v, want no bad ones", &caller.Calls)
 	}
