@@ -16,74 +16,57 @@ import (
 // called.
 type goScenario struct {
 	name string
-	// servers of both clients; nil: all nodes.
-	servers func(c *Cluster) client.Config
-	happen  func(t *testing.T, c *Cluster, s *Service)
+	// prepare returns how the clients find the servers, and what happens to those.
+	prepare func(c *Cluster) (client.Config, happening)
 	// unlisted: nodes may say for a time that they do not have the instance, because that is what happens.
 	unlisted bool
+}
+
+type happening func(t *testing.T, c *Cluster, s *Service)
+
+// toAll is what happens to clients that know all nodes.
+func toAll(what happening) func(c *Cluster) (client.Config, happening) {
+	return func(c *Cluster) (client.Config, happening) { return client.Config{Servers: urls(c.Nodes...)}, what }
 }
 
 // TestAServiceStaysRegisteredAndCallable: whatever happens to the servers, the instance stays in their
 // lists, or comes back, and calls through the round tripper never fail.
 func TestAServiceStaysRegisteredAndCallable(t *testing.T) {
 	t.Parallel()
-	current := &atomic.Value{}
 	for _, tc := range []goScenario{
-		{name: "the leader is killed", happen: killTheLeader},
-		{name: "all servers are restarted", happen: restartAll},
-		{name: "the servers are others", happen: func(t *testing.T, c *Cluster, s *Service) { replaceServers(t, c, s, current) }, servers: func(c *Cluster) client.Config {
-			current.Store(urls(c.Nodes[0]))
-			return client.Config{Servers: urls(c.Nodes[0]), Source: func(context.Context) ([]string, error) { return current.Load().([]string), nil }}
-		}},
-		{name: "a server is paused", happen: pauseTheServer, servers: func(c *Cluster) client.Config {
-			return client.Config{Servers: urls(c.Nodes...), InOrder: true}
-		}},
-		{name: "the registry is empty for a moment", happen: emptyTheRegistry, unlisted: true},
+		{name: "the leader is killed", prepare: toAll(killTheLeader)},
+		{name: "all servers are restarted", prepare: toAll(restartAll)},
+		{name: "the servers are others", prepare: replaceServers},
+		{name: "a server is paused", prepare: pauseTheServer},
+		{name: "the registry is empty for a moment", prepare: toAll(emptyTheRegistry), unlisted: true},
 	} {
-		for _, mode := range []string{"cp", "ap"} {
-			t.Run(tc.name+"/"+mode, func(t *testing.T) {
-				if tc.name != "the servers are others" { // the two share the list
-					t.Parallel()
-				}
-				tc.run(t, StartCluster(t, Config{AP: mode == "ap"}))
-			})
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			eachMode(t, func(t *testing.T, ap bool) { tc.run(t, StartCluster(t, Config{AP: ap})) })
+		})
 	}
-}
-
-// mode is how the cluster's nodes are configured.
-func (c *Cluster) mode() string {
-	if c.ap {
-		return "ap"
-	}
-	return "cp"
 }
 
 func (tc goScenario) run(t *testing.T, c *Cluster) {
-	config := client.Config{Servers: urls(c.Nodes...)}
-	if tc.servers != nil {
-		config = tc.servers(c)
-	}
+	config, happen := tc.prepare(c)
 	s := StartService(t, "orders", config)
 	caller := StartCaller(t, "orders", config, client.DiscoveryConfig{})
 	awaitEverywhere(t, c, s)
 	listing := Listing(t, s.key, c.Nodes...)
 	began := time.Now()
-	tc.happen(t, c, s)
+	happen(t, c, s)
 	s.awaitHeartbeat(t, time.Now())
 	awaitEverywhere(t, c, s)
 	Pass(t, serviceDuration+2*serviceInterval) // what was missed shows when a lease has ended
-	t.Logf("%s, %s: over %v: calls: %v; listed, as nodes answered (the time without any answer counts): %v",
-		tc.name, c.mode(), time.Since(began).Round(time.Millisecond), &caller.Calls, listing)
+	t.Logf("%s: over %v: calls: %v; listed, as nodes answered (the time without any answer counts): %v",
+		t.Name(), time.Since(began).Round(time.Millisecond), &caller.Calls, listing)
 	if good, bad := caller.Calls.counts(); bad > 0 || good == 0 {
 		t.Errorf("calls: %v, want no bad ones", &caller.Calls)
 	}
 	if _, bad := listing.counts(); bad > 0 && !tc.unlisted {
 		t.Errorf("listed: %v, want always", listing)
 	}
-	if caller.Discovery.Status().Source != client.SourceWatch {
-		t.Errorf("the list comes from %s, want a watch", caller.Discovery.Status().Source)
-	}
+	caller.awaitWatch(t)
 }
 
 // awaitEverywhere waits until every running node lists the service as UP.
@@ -100,6 +83,17 @@ func (s *Service) awaitHeartbeat(t *testing.T, after time.Time) {
 	Eventually(t, ReadyLimit, "a heartbeat is taken", func() error {
 		if last := s.LastHeartbeat(); !last.After(after) {
 			return fmt.Errorf("the last one was taken %v before: %v", after.Sub(last), s.Healthy())
+		}
+		return nil
+	})
+}
+
+// awaitWatch waits until the caller's list follows a server.
+func (c *Caller) awaitWatch(t *testing.T) {
+	t.Helper()
+	Eventually(t, ReadyLimit, "the list follows a server", func() error {
+		if status := c.Discovery.Status(); status.Source != client.SourceWatch || status.Err != nil {
+			return fmt.Errorf("%+v", status)
 		}
 		return nil
 	})
@@ -128,21 +122,32 @@ func restartAll(t *testing.T, c *Cluster, s *Service) {
 	c.WaitReady()
 }
 
-// replaceServers: the only server that the clients know is killed; the source names the others.
-func replaceServers(t *testing.T, c *Cluster, s *Service, current *atomic.Value) {
-	current.Store(urls(c.Nodes[1:]...))
-	c.Nodes[0].Kill()
-	s.awaitHeartbeat(t, time.Now())
+// replaceServers: the only server that the clients know is killed; their source names the others.
+func replaceServers(c *Cluster) (client.Config, happening) {
+	var current atomic.Pointer[[]string]
+	know := func(nodes ...*Node) {
+		known := urls(nodes...)
+		current.Store(&known)
+	}
+	know(c.Nodes[0])
+	config := client.Config{Source: func(context.Context) ([]string, error) { return *current.Load(), nil }}
+	return config, func(t *testing.T, c *Cluster, s *Service) {
+		know(c.Nodes[1:]...)
+		c.Nodes[0].Kill()
+		s.awaitHeartbeat(t, time.Now())
+	}
 }
 
 // pauseTheServer stops the server that the clients talk to for three leases: it takes connections and
 // says nothing.
-func pauseTheServer(t *testing.T, c *Cluster, s *Service) {
-	c.Nodes[0].Pause(t)
-	s.awaitHeartbeat(t, time.Now())
-	Pass(t, 3*serviceDuration)
-	c.Nodes[0].Resume(t)
-	c.WaitReady()
+func pauseTheServer(c *Cluster) (client.Config, happening) {
+	return client.Config{Servers: urls(c.Nodes...), InOrder: true}, func(t *testing.T, c *Cluster, s *Service) {
+		c.Nodes[0].Pause(t)
+		s.awaitHeartbeat(t, time.Now())
+		Pass(t, 3*serviceDuration)
+		c.Nodes[0].Resume(t)
+		c.WaitReady()
+	}
 }
 
 // emptyTheRegistry restarts all servers with nothing on their disks.
@@ -163,79 +168,73 @@ func emptyTheRegistry(t *testing.T, c *Cluster, s *Service) {
 // its lease is evicted, told 404 when it is heard again, and back at once.
 func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"cp", "ap"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			c := StartCluster(t, Config{AP: mode == "ap"})
-			var proxies []*Proxy
-			var servers []string
-			for _, n := range c.Nodes {
-				p := NewProxy(t, n.HTTP)
-				proxies, servers = append(proxies, p), append(servers, "http://"+p.Addr())
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, Config{AP: ap})
+		var proxies []*Proxy
+		var servers []string
+		for _, n := range c.Nodes {
+			p := NewProxy(t, n.HTTP)
+			proxies, servers = append(proxies, p), append(servers, "http://"+p.Addr())
+		}
+		s := StartService(t, "orders", client.Config{Servers: servers})
+		caller := StartCaller(t, "orders", client.Config{Servers: urls(c.Nodes...)}, client.DiscoveryConfig{})
+		for _, p := range proxies {
+			p.Cut(There, Back)
+		}
+		for _, n := range c.Nodes {
+			awaitOn(t, n, s.key.App, s.key.ID, "")
+		}
+		if s.Healthy() == nil {
+			t.Error("the service thinks that it is registered")
+		}
+		gone := time.Now()
+		Eventually(t, ReadyLimit, "the caller's list is without it", func() error {
+			if n := len(caller.Discovery.Snapshot().App("orders")); n > 0 {
+				return fmt.Errorf("it has %d", n)
 			}
-			s := StartService(t, "orders", client.Config{Servers: servers})
-			caller := StartCaller(t, "orders", client.Config{Servers: urls(c.Nodes...)}, client.DiscoveryConfig{})
-			for _, p := range proxies {
-				p.Cut(There, Back)
-			}
-			for _, n := range c.Nodes {
-				awaitOn(t, n, s.key.App, s.key.ID, "")
-			}
-			if s.Healthy() == nil {
-				t.Error("the service thinks that it is registered")
-			}
-			gone := time.Now()
-			Eventually(t, ReadyLimit, "the caller's list is without it", func() error {
-				if n := len(caller.Discovery.Snapshot().App("orders")); n > 0 {
-					return fmt.Errorf("it has %d", n)
-				}
-				return nil
-			})
-			for _, p := range proxies {
-				p.Heal()
-			}
-			healed := time.Now()
-			Eventually(t, ReadyLimit, "the caller's list has it again", func() error {
-				if len(caller.Discovery.Snapshot().App("orders")) == 0 {
-					return errors.New("it has not")
-				}
-				return nil
-			})
-			t.Logf("back in the caller's list %v after the eviction, %v after the network was well again", time.Since(gone).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
-			awaitEverywhere(t, c, s)
-			Eventually(t, ReadyLimit, "the service knows", s.Healthy)
+			return nil
 		})
-	}
+		for _, p := range proxies {
+			p.Heal()
+		}
+		healed := time.Now()
+		Eventually(t, ReadyLimit, "the caller's list has it again", func() error {
+			if len(caller.Discovery.Snapshot().App("orders")) == 0 {
+				return errors.New("it has not")
+			}
+			return nil
+		})
+		t.Logf("back in the caller's list %v after the eviction, %v after the network was well again", time.Since(gone).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
+		awaitEverywhere(t, c, s)
+		Eventually(t, ReadyLimit, "the service knows", s.Healthy)
+	})
 }
 
 // TestDrainedServiceIsCalledByNobody: Drain returns when every node shows it, and Close then takes it out.
 func TestDrainedServiceIsCalledByNobody(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"cp", "ap"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			c := StartCluster(t, Config{AP: mode == "ap"})
-			s := StartService(t, "orders", client.Config{Servers: urls(c.Nodes...)})
-			awaitEverywhere(t, c, s)
-			ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
-			defer cancel()
-			if err := s.Drain(ctx, 0); err != nil {
-				t.Fatal(err)
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, Config{AP: ap})
+		s := StartService(t, "orders", client.Config{Servers: urls(c.Nodes...)})
+		awaitEverywhere(t, c, s)
+		ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
+		defer cancel()
+		if err := s.Drain(ctx, 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range c.Nodes {
+			shown, err := n.Lookup(s.key.App, s.key.ID)
+			if err != nil || shown == nil || shown.Status != "OUT_OF_SERVICE" {
+				t.Errorf("%s shows %+v, %v after the drain, want OUT_OF_SERVICE", n.Name, shown, err)
 			}
-			for _, n := range c.Nodes {
-				shown, err := n.Lookup(s.key.App, s.key.ID)
-				if err != nil || shown == nil || shown.Status != "OUT_OF_SERVICE" {
-					t.Errorf("%s shows %+v, %v after the drain, want OUT_OF_SERVICE", n.Name, shown, err)
-				}
-			}
-			if err := s.Deregister(ctx); err != nil {
-				t.Fatal(err)
-			}
-			for _, n := range c.Nodes {
-				awaitOn(t, n, s.key.App, s.key.ID, "")
-			}
-		})
-	}
+		}
+		if err := s.Deregister(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range c.Nodes {
+			awaitOn(t, n, s.key.App, s.key.ID, "")
+		}
+	})
 }
 
 // TestTheGoClientWorksWithAPublishedEurekaServer: registration, its repair, discovery by deltas and Drain
@@ -328,12 +327,7 @@ func TestTheListOnDiskServesWhileNobodyAnswers(t *testing.T) {
 		n.Start(t)
 	}
 	c.WaitReady()
-	Eventually(t, ReadyLimit, "the list comes from a server", func() error {
-		if status := caller.Discovery.Status(); status.Source != client.SourceWatch {
-			return fmt.Errorf("%+v", status)
-		}
-		return nil
-	})
+	caller.awaitWatch(t)
 	awaitEverywhere(t, c, s)
 	if _, bad := caller.Calls.counts(); bad > 0 {
 		t.Errorf("calls: %v, want no bad ones", &caller.Calls)
