@@ -17,7 +17,7 @@ const blockFor = time.Minute
 // until ctx ends or each returns an error. Changes in short order may be told as the last of them.
 //
 // It returns nil when ctx has ended, the error of each as it is, and an error if a server refuses the
-// question. While no server can be reached it tries on.
+// question. ErrClosed: the client was closed. While no server can be reached it tries on.
 func (k KV) Watch(ctx context.Context, key string, each func(*Entry) error) error {
 	w := kvWatch{kv: k, key: key, query: url.Values{}}
 	return w.run(ctx, func(entries []Entry) error {

@@ -193,6 +193,7 @@ func TestExitCodesTellMistakesFromFailures(t *testing.T) {
 		{name: "certificate without key", args: []string{"ls", "--cert", "c.pem"}, code: exitUsage, says: "--cert and --key"},
 		{name: "missing authority", args: []string{"ls", "--ca", "missing.pem"}, code: exitUsage, says: "--ca: open missing.pem"},
 		{name: "unknown status word", args: []string{"register", "a", "--status", "up"}, code: exitUsage, says: "--status"},
+		{name: "a lease without a heartbeat in it", args: []string{"register", "a", "--heartbeat", "--lease", "10s"}, code: exitUsage, says: "--interval: 30s is not shorter than --lease 10s"},
 		{name: "half a second", args: []string{"register", "a", "--lease", "1500ms"}, code: exitUsage, says: "--lease: 1.5s is not a whole number of seconds"},
 		{name: "status and --delete", args: []string{"override", "a/b", "UP", "--delete"}, code: exitUsage, says: "not both"},
 		{name: "neither status nor --delete", args: []string{"override", "a/b"}, code: exitUsage, says: "or --delete"},

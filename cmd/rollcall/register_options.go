@@ -47,6 +47,9 @@ func (o *registerOptions) instance(app string) (*registry.Instance, error) {
 	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, err
 	}
+	if o.heartbeat && interval >= lease {
+		return nil, fmt.Errorf("--interval: %v is not shorter than --lease %v, which would end between two heartbeats; a third of it is usual", o.interval, o.lease)
+	}
 	i := client.NewInstance(app, o.port)
 	if o.host != "" {
 		i.InstanceID = o.host + strings.TrimPrefix(i.InstanceID, i.HostName)
