@@ -143,7 +143,7 @@ type Caller struct {
 }
 
 // callPause is the time between two calls of a Caller.
-const callPause = 5 * time.Millisecond
+const callPause = 20 * time.Millisecond
 
 // StartCaller starts to call an application as soon as its list has it. It ends with the test.
 func StartCaller(t testing.TB, app string, config client.Config, discovery client.DiscoveryConfig) *Caller {
@@ -216,7 +216,7 @@ func callApp(ctx context.Context, rt http.RoundTripper, app string) error {
 func Listing(t testing.TB, key registry.Key, nodes ...*Node) *Gaps {
 	listing := &Gaps{}
 	for _, n := range nodes {
-		repeat(t, pollInterval, func(ctx context.Context) {
+		repeat(t, 5*pollInterval, func(ctx context.Context) {
 			answer := n.do(ctx, Request{Path: "/eureka/apps/" + key.App})
 			switch listed := bytes.Contains(answer.Body, []byte(key.ID)); {
 			case answer.Status == http.StatusOK && listed:
