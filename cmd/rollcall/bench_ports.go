@@ -9,8 +9,9 @@ import (
 // freePorts finds ports of 127.0.0.1 on which nobody listens. They lie below the range from which the
 // system takes ports for outgoing connections: a thousand of the bench's own would otherwise take the
 // port of a node that restarts.
+// What lies below them is for the integration tests (integration/ports.go).
 func freePorts(n int) ([]int, error) {
-	const lowest, highest = 10_000, 30_000
+	const lowest, highest = 20_000, 32_000
 	var ports []int
 	taken := make(map[int]bool)
 	for range 100 * n {
