@@ -106,8 +106,8 @@ func TestConsulsLockOfADeadHolderIsFreed(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	client := consulClient(t, c.Nodes[0])
-	session := value[string, *api.WriteMeta](t)(client.Session().Create(&api.SessionEntry{TTL: "10s", LockDelay: time.Second}, nil))
 	began := time.Now()
+	session := value[string, *api.WriteMeta](t)(client.Session().Create(&api.SessionEntry{TTL: "10s", LockDelay: time.Second}, nil))
 	if !value[bool, *api.WriteMeta](t)(client.KV().Acquire(&api.KVPair{Key: "dead", Session: session}, nil)) {
 		t.Fatal("nobody holds the key, and it was not acquired")
 	}

@@ -116,10 +116,7 @@ func mustServeStale(t *testing.T, n *Node, resource string) {
 	if got := answer.Header.Get("X-Rollcall-Consistency"); got != "stale" {
 		t.Errorf("%s: X-Rollcall-Consistency %q, want stale", resource, got)
 	}
-	age, err := strconv.ParseFloat(answer.Header.Get("X-Rollcall-Age"), 64)
-	if err != nil || age < noticeAfter.Seconds() {
-		t.Errorf("%s: X-Rollcall-Age %v (%v), want the %v and more since the loss", resource, age, err, noticeAfter)
-	}
+	mustAge(t, n, resource, answer)
 	listing, err := ParseListing(answer.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -127,6 +124,38 @@ func mustServeStale(t *testing.T, n *Node, resource string) {
 	if _, listed := listing["before"]; !listed {
 		t.Errorf("%s does not show what was registered before the loss: %s", resource, answer.Body)
 	}
+}
+
+// mustAge expects that the answer's age grows with the time, by which a reader can tell how long ago the
+// node heard of a leader. (How long that was nobody outside can tell to the millisecond: what a leader
+// sends before its end may be received after it.)
+func mustAge(t *testing.T, n *Node, resource string, answer Answer) {
+	t.Helper()
+	received := time.Now()
+	before, err := ageOf(answer)
+	if err != nil {
+		t.Fatalf("%s: %v", resource, err)
+	}
+	Eventually(t, ReadyLimit, resource+" is as old as the loss", func() error {
+		waited := time.Since(received)
+		age, err := ageOf(n.Get(resource))
+		if err != nil {
+			return err
+		}
+		if grown := age - before; grown < waited-time.Millisecond { // ages are rounded to it
+			t.Fatalf("%s: X-Rollcall-Age grew by %v in %v", resource, grown, waited)
+		}
+		if age < noticeAfter {
+			return fmt.Errorf("X-Rollcall-Age %v, want the %v and more since the loss", age, noticeAfter)
+		}
+		return nil
+	})
+}
+
+// ageOf is the age that an answer tells.
+func ageOf(answer Answer) (time.Duration, error) {
+	age, err := strconv.ParseFloat(answer.Header.Get("X-Rollcall-Age"), 64)
+	return time.Duration(age * float64(time.Second)), err
 }
 
 // mustHaveForgotten expects, on every node of a whole cluster, that nothing refused took effect.

@@ -83,10 +83,20 @@ func (n *Node) Stop(t testing.TB) {
 	}
 }
 
-// Pause freezes the node; its sockets stay open.
+// Pause freezes the node and returns when it stands still; its sockets stay open.
 func (n *Node) Pause(t testing.TB) {
 	t.Helper()
 	n.Signal(t, syscall.SIGSTOP)
+	for {
+		var how syscall.WaitStatus
+		switch _, err := syscall.Wait4(n.Pid(), &how, syscall.WUNTRACED, nil); {
+		case err == syscall.EINTR:
+		case err != nil || !how.Stopped():
+			t.Fatalf("node %s was paused and ended: %v", n.Name, err)
+		default:
+			return
+		}
+	}
 }
 
 // Resume wakes a paused node.

@@ -142,6 +142,7 @@ func TestRecipeOfTheMutex(t *testing.T) {
 type permit struct {
 	node    *Node
 	session string
+	began   time.Time // before the session was created
 }
 
 // coordination is the value of .lock: the article's form, with a list of holders.
@@ -150,12 +151,16 @@ type coordination struct {
 	Holders []string `json:"holders"`
 }
 
-const semaphore = "semaphore/demo/"
+const (
+	semaphore = "semaphore/demo/"
+	permitTTL = 10 * time.Second
+)
 
 // contend creates the session and the contender's key.
 func contend(t *testing.T, n *Node) permit {
 	t.Helper()
-	p := permit{n, n.session(t, `{"TTL":"10s","LockDelay":0,"Behavior":"delete"}`)}
+	began := time.Now()
+	p := permit{n, n.session(t, fmt.Sprintf(`{"TTL":%q,"LockDelay":0,"Behavior":"delete"}`, permitTTL)), began}
 	if !n.says(t, "/v1/kv/"+semaphore+p.session+"?acquire="+p.session, "contender") {
 		t.Fatal("the contender's own key was not acquired")
 	}
@@ -260,7 +265,6 @@ func TestRecipeOfTheSemaphore(t *testing.T) {
 	fifth := make(chan error, 1)
 	go func() { fifth <- all[4].wait(limit) }()
 	// The second dies: nobody renews its session. The others are renewed meanwhile.
-	died := time.Now()
 	for waiting := true; waiting; {
 		for _, p := range []permit{all[2], all[3], all[4]} {
 			if _, err := p.node.put("/v1/session/renew/"+p.session, ""); err != nil {
@@ -274,8 +278,8 @@ func TestRecipeOfTheSemaphore(t *testing.T) {
 		case <-time.After(time.Second):
 		}
 	}
-	if took := time.Since(died); took < 5*time.Second {
-		t.Errorf("the dead holder's permit was given away %v after its last sign, before its TTL of 10 s was over", took)
+	if took := time.Since(all[1].began); took < permitTTL {
+		t.Errorf("the dead holder's permit was given away %v after its last sign, before its TTL of %v was over", took, permitTTL)
 	}
 	entries, _, err := c.Nodes[0].keys(semaphore + ".lock")
 	must(t, err)
