@@ -20,7 +20,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
-	thawed, coordination, err := thaw(s.registry, s.kv)
+	thawed, coordination, err := thaw(s.version, s.registry, s.kv)
 	if err != nil {
 		return fmt.Errorf("restore a snapshot of entry %d: %w: %w", s.index, ErrCorrupt, err)
 	}
@@ -32,11 +32,14 @@ func (m *Machine) Restore(r io.Reader) error {
 	return nil
 }
 
-// thaw builds the two halves of a state, of which coordination asks the registry for nodes and checks.
-func thaw(f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv.State, error) {
+// thaw builds the two halves of a state of a version; coordination asks the registry for nodes and checks.
+func thaw(version byte, f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv.State, error) {
 	r, err := registry.Thaw(f)
 	if err != nil {
 		return nil, nil, err
+	}
+	if version < 4 {
+		r.EndLivesByEviction()
 	}
 	if newest := max(f.Index, f.Taken); registry.Index(k.Index) > newest {
 		return nil, nil, fmt.Errorf("coordination is at index %d, beyond the newest, which is %d", k.Index, newest)

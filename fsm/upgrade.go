@@ -22,7 +22,7 @@ func (m *Machine) upgrade(version byte) error {
 	if version > 3 {
 		beginVersion4(&f)
 	}
-	thawed, coordination, err := thaw(f, kvBeside(f)) // there is no coordination below version 4
+	thawed, coordination, err := thaw(version, f, kvBeside(f)) // there is no coordination below version 4
 	if err != nil {
 		return fmt.Errorf("make the state one of version %d: %w", version, err)
 	}

@@ -16,11 +16,13 @@ func (r *Registry) register(origin Origin, in *Instance) Result {
 	return r.registerNew(origin, key, in)
 }
 
-// registerNew registers an instance that has no lease.
+// registerNew registers an instance that has no lease. After a cancel it begins a new life. An eviction may
+// be one node's mistake, of which the others do not know: what is newer than the evicted one goes on with
+// its life, so that what other nodes heard of the client since, and what operators decided there, is not
+// older than it. What is not newer needs a new life to be taken at all: its client's clock went back.
 func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
-	life := uint32(1)
 	dirty := r.dirty(in, 0)
-	var quarantine *Quarantined
+	l := &Lease{Life: 1, Origin: origin, Owner: origin.owner("")}
 	rec, ok := r.record(key)
 	if ok {
 		dirty = r.dirty(in, rec.Lease.Instance.LastDirty)
@@ -29,17 +31,17 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 			// What another server sent before it heard of the cancel must not undo it.
 			return Result{Outcome: Refused}
 		}
-		life = rec.Lease.Life
-		if newer || !origin.Replicated() {
-			life++
+		l.Life = rec.Lease.Life
+		switch {
+		case newer && rec.Kind == Evicted && !r.evictionsEndLives:
+			l.Edit = rec.Lease.Edit
+		case newer || !origin.Replicated():
+			l.Life++
 		}
-		quarantine = rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
+		l.Quarantine = rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
 		r.supersede(key)
 	}
-	status := decide(in.Status, in.Overridden, Unknown, origin.Replicated())
-	l := &Lease{
-		Instance: in.with(status, in.Overridden, dirty), Life: life, Origin: origin, Owner: origin.owner(""), Quarantine: quarantine,
-	}
+	l.Instance = in.with(decide(in.Status, in.Overridden, Unknown, origin.Replicated()), in.Overridden, dirty)
 	return r.enter(origin, l, r.clock, rec.History)
 }
 

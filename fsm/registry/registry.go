@@ -28,6 +28,8 @@ type Registry struct {
 	checkEnds   checkEnds
 	lost        []LostCheck
 	shared      *tables // the copy of tables that views get; nil if they changed since it was made
+
+	evictionsEndLives bool // see EndLivesByEviction
 }
 
 // New returns an empty registry.
@@ -43,6 +45,10 @@ func New() *Registry {
 		checkEnds:   newCheckEnds(),
 	}
 }
+
+// EndLivesByEviction has every client's registration after an eviction begin a new life, as the states of
+// the versions before 4 did: what their entries lead to must not change.
+func (r *Registry) EndLivesByEviction() { r.evictionsEndLives = true }
 
 // Apply performs one operation at a time told by stamp; term is the Raft term of its log entry.
 // It never fails: what cannot be done is an Outcome.
