@@ -215,10 +215,7 @@ func TestAScenarioWrittenByThePageAloneRuns(t *testing.T) {
 	}
 	for i, v := range c.report.Verdicts {
 		trial := c.report.Comparison.Trials[i]
-		// On a machine that is too busy, instances are evicted alive. Where such a one registers next it begins a
-		// new life, which stands above what another node acknowledged in the old one (ADR 13).
-		lost := v.Converged.Result != "ok" && !v.broke("ap: false-evictions")
-		if trial.Failed != "" || v.History.Result == "violated" || lost || v.broke(trial.Mode+": nothing is") {
+		if trial.Failed != "" || v.History.Result == "violated" || v.Converged.Result != "ok" || v.broke(trial.Mode+": nothing is") {
 			t.Errorf("%s in mode %s: %+v, %+v, want it completed, and nothing wrong but limits", trial.Scenario, trial.Mode, trial, v)
 		}
 		if len(trial.Faults) != 2 || trial.Faults[0].Kind != "kill" || trial.Faults[1].Kind != "die" {

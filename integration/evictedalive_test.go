@@ -1,0 +1,52 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+// TestWhoeverEvictsAliveUndoesNothing: a node that is cut off from its peers evicts an instance that renews
+// at one of them. What the client told the node afterwards is older than what it told the peer then, and
+// does not outrank it; nor does it undo the operator's override that the evicting node has forgotten.
+func TestWhoeverEvictsAliveUndoesNothing(t *testing.T) {
+	t.Parallel()
+	const lease = 5 // seconds
+	c, links := newSeparable(t, 3)
+	alone, there := c.Nodes[0], c.Nodes[1]
+	h := startHerdOf(t, "HERD", 1, lease, []*Node{there})
+	id := h.ids()[0]
+	if answer := there.Override("HERD", id, "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
+		t.Fatalf("override: %v", answer)
+	}
+	c.mustOnEvery(t, "the override", func(n *Node) error { return showsVersion(n, id, "", "OUT_OF_SERVICE") })
+
+	links.isolate(alone.Name)
+	awaitGone(t, alone, id, lease)
+	version := func(n *Node, version string) {
+		mustRegister(t, n, Instance{App: "HERD", ID: id, Duration: lease, Metadata: map[string]string{"version": version}})
+	}
+	version(alone, "2")
+	version(there, "3")
+	if err := showsVersion(alone, id, "2", "UNKNOWN"); err != nil {
+		t.Fatalf("on the side that evicted it: %v", err)
+	}
+	links.heal()
+	c.mustOnEvery(t, "what was said last", func(n *Node) error { return showsVersion(n, id, "3", "OUT_OF_SERVICE") })
+	h.stop()
+	h.check(t)
+}
+
+// showsVersion returns nil if a node has an instance of the herd in a version and with an override.
+func showsVersion(n *Node, id, version, override string) error {
+	got, err := n.Lookup("HERD", id)
+	switch {
+	case err != nil:
+		return err
+	case got == nil:
+		return fmt.Errorf("node %s does not have %s", n.Name, id)
+	case got.Metadata["version"] != version || got.Overridden != override:
+		return fmt.Errorf("node %s has version %q, overridden %s; want %q and %s", n.Name, got.Metadata["version"], got.Overridden, version, override)
+	}
+	return nil
+}
