@@ -33,7 +33,7 @@ type published struct {
 // NewMachine returns an empty state.
 func NewMachine() *Machine {
 	r := registry.New()
-	r.EndLivesByEviction()
+	r.EndLivesByRemoval()
 	m := &Machine{registry: r, kv: kv.New(catalog{r}), memory: memory{}, version: 1}
 	m.publish(0)
 	return m

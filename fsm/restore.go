@@ -39,7 +39,7 @@ func thaw(version byte, f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv
 		return nil, nil, err
 	}
 	if version < 4 {
-		r.EndLivesByEviction()
+		r.EndLivesByRemoval()
 	}
 	if newest := max(f.Index, f.Taken); registry.Index(k.Index) > newest {
 		return nil, nil, fmt.Errorf("coordination is at index %d, beyond the newest, which is %d", k.Index, newest)

@@ -44,17 +44,19 @@ func FreeAddr(t testing.TB) string {
 	return loopback(FreePort(t))
 }
 
+// claim dials, to find out whether somebody listens. A listener of its own would do as well, but a child
+// process that another test starts at that moment has a copy of it until it runs its program, so that the
+// port would be in use for a while after the listener was closed.
 func claim(port int) bool {
 	ports.Lock()
 	defer ports.Unlock()
 	if ports.given[port] {
 		return false
 	}
-	l, err := net.Listen("tcp", loopback(port))
-	if err != nil {
+	if conn, err := net.Dial("tcp", loopback(port)); err == nil {
+		conn.Close()
 		return false
 	}
-	l.Close()
 	ports.given[port] = true
 	return true
 }

@@ -57,7 +57,7 @@ func flow(t *testing.T, from, to *site) {
 		{"metadata", []registry.Op{registry.UpdateMetadata{Key: ordersID(id), Pairs: []registry.Pair{{Key: "a", Value: "b"}}}},
 			func(l *registry.Lease) bool { return l.Instance.Meta("a") == "b" }},
 		{"register again", []registry.Op{registry.Cancel{Key: ordersID(id)}, registry.Register{Instance: instance("ORDERS", id, 9)}},
-			func(l *registry.Lease) bool { return l.Life == 2 && l.Instance.LastDirty == 9 }},
+			func(l *registry.Lease) bool { return l.Life == 1 && l.Instance.LastDirty == 9 }},
 	} {
 		before := from.view().Index()
 		from.apply(t, step.ops...)

@@ -16,10 +16,7 @@ func (r *Registry) register(origin Origin, in *Instance) Result {
 	return r.registerNew(origin, key, in)
 }
 
-// registerNew registers an instance that has no lease. After a cancel it begins a new life. An eviction may
-// be one node's mistake, of which the others do not know: what is newer than the evicted one goes on with
-// its life, so that what other nodes heard of the client since, and what operators decided there, is not
-// older than it. What is not newer needs a new life to be taken at all: its client's clock went back.
+// registerNew registers an instance that has no lease.
 func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 	dirty := r.dirty(in, 0)
 	l := &Lease{Life: 1, Origin: origin, Owner: origin.owner("")}
@@ -31,18 +28,36 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 			// What another server sent before it heard of the cancel must not undo it.
 			return Result{Outcome: Refused}
 		}
-		l.Life = rec.Lease.Life
-		switch {
-		case newer && rec.Kind == Evicted && !r.evictionsEndLives:
-			l.Edit = rec.Lease.Edit
-		case newer || !origin.Replicated():
-			l.Life++
-		}
-		l.Quarantine = rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
+		r.follows(l, rec, newer, origin)
 		r.supersede(key)
 	}
 	l.Instance = in.with(decide(in.Status, in.Overridden, Unknown, origin.Replicated()), in.Overridden, dirty)
 	return r.enter(origin, l, r.clock, rec.History)
+}
+
+// follows gives l, the registration after a removal, its place in the order of versions. What is newer by its
+// timestamp goes on with the life that was removed. If it began another, it would stand above all that other
+// nodes hear of the client before they hear of the removal: a node may evict a client that is alive, and the
+// client goes on elsewhere; or a node was down while the client came again, and is the next that it talks to.
+// What is not newer needs a new life to be newer on every node: its client's clock went back.
+func (r *Registry) follows(l *Lease, rec Removal, newer bool, origin Origin) {
+	l.Life = rec.Lease.Life
+	switch {
+	case newer && !r.removalsEndLives:
+		l.Edit = rec.editAfter()
+	case newer || !origin.Replicated():
+		l.Life++
+	}
+	l.Quarantine = rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
+}
+
+// editAfter is the number of edits with which a life goes on. With a cancel goes what operators decided, on
+// every node; what one node evicted may have its override elsewhere, and gets it back from there.
+func (m Removal) editAfter() uint32 {
+	if m.Kind == Canceled && m.Lease.Edit > 0 {
+		return m.Lease.Edit + 1
+	}
+	return m.Lease.Edit
 }
 
 // enter makes l, a new lease, that of its key, last renewed at a moment; before is what is remembered

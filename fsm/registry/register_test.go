@@ -257,13 +257,13 @@ func TestRegisterAfterARemoval(t *testing.T) {
 		outcome Outcome
 		life    uint32
 	}{
-		{"client after cancel, newer", Canceled, FromClient, 101, Done, 2},
+		{"client after cancel, newer: the same life", Canceled, FromClient, 101, Done, 1},
 		{"client after cancel, equal", Canceled, FromClient, 100, Done, 2},
 		{"client after cancel, older", Canceled, FromClient, 99, Done, 2},
 		{"client after eviction, newer: the same life", Evicted, FromClient, 101, Done, 1},
 		{"client after eviction, equal", Evicted, FromClient, 100, Done, 2},
 		{"client after eviction, older", Evicted, FromClient, 99, Done, 2},
-		{"replica after cancel, newer", Canceled, FromEureka, 101, Done, 2},
+		{"replica after cancel, newer: the same life", Canceled, FromEureka, 101, Done, 1},
 		{"replica after cancel, equal", Canceled, FromEureka, 100, Refused, 0},
 		{"replica after cancel, older", Canceled, FromEureka, 99, Refused, 0},
 		{"replica after eviction, newer: the same life", Evicted, FromEureka, 101, Done, 1},

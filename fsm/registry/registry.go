@@ -29,7 +29,7 @@ type Registry struct {
 	lost        []LostCheck
 	shared      *tables // the copy of tables that views get; nil if they changed since it was made
 
-	evictionsEndLives bool // see EndLivesByEviction
+	removalsEndLives bool // see EndLivesByRemoval
 }
 
 // New returns an empty registry.
@@ -46,9 +46,9 @@ func New() *Registry {
 	}
 }
 
-// EndLivesByEviction has every client's registration after an eviction begin a new life, as the states of
-// the versions before 4 did: what their entries lead to must not change.
-func (r *Registry) EndLivesByEviction() { r.evictionsEndLives = true }
+// EndLivesByRemoval has every client's registration after a removal begin a new life, as the states of the
+// versions before 4 did: what their entries lead to must not change.
+func (r *Registry) EndLivesByRemoval() { r.removalsEndLives = true }
 
 // Apply performs one operation at a time told by stamp; term is the Raft term of its log entry.
 // It never fails: what cannot be done is an Outcome.

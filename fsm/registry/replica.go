@@ -94,10 +94,14 @@ func (m Removal) outdates(op Replica, renewed int64) bool {
 }
 
 // returns has an instance come back in the quarantine that its record of removal keeps, if operators
-// have decided nothing of its new life yet. The sender did not know of it, and its copy is older so far.
+// have decided nothing since. The sender did not know of it, and its copy is older so far.
 func (r *Registry) returns(l *Lease, rec Removal) Outcome {
 	q := rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
-	if q == nil || l.Quarantine != nil || l.Edit > 0 {
+	known := uint32(0)
+	if l.Life == rec.Lease.Life {
+		known = rec.Lease.Edit
+	}
+	if q == nil || l.Quarantine != nil || l.Edit > known {
 		return Done
 	}
 	l.Quarantine = q

@@ -12,9 +12,9 @@ func evictNow(r *Registry, key Key) Evict {
 	return Evict{Epoch: r.Epoch(), Items: []EvictItem{{l.Handle, l.Registered, r.renewed(l).Lease}}}
 }
 
-// A node that is cut off from a client evicts it alive. What the client says to the nodes afterwards is
-// ordered by its timestamps all the same.
-func TestANodesOwnEvictionLosesNothingThatAnotherNodeAcknowledged(t *testing.T) {
+// Nodes that are cut off from a client evict it alive, and others miss that it was canceled and came again.
+// What the client says to the nodes afterwards is ordered by its timestamps all the same.
+func TestARemovalThatOtherNodesMissedLosesNothingThatTheyAcknowledge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCircle(rapid.IntRange(2, 3).Draw(t, "nodes"))
 		anyNode := rapid.SampledFrom(c.nodes)
@@ -26,13 +26,15 @@ func TestANodesOwnEvictionLosesNothingThatAnotherNodeAcknowledged(t *testing.T) 
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			c.now.Lease, c.now.Wall = c.now.Lease+1000, c.now.Wall+1000
 			node := anyNode.Draw(t, "node")
-			switch _, lives := node.View().Lease(orders1); rapid.IntRange(0, 3).Draw(t, "kind") {
+			switch _, lives := node.View().Lease(orders1); rapid.IntRange(0, 4).Draw(t, "kind") {
 			case 0, 1:
 				register(node)
 			case 2:
 				if lives {
 					c.apply(t, node, FromClient, evictNow(node, orders1))
 				}
+			case 3:
+				c.apply(t, node, FromClient, Cancel{orders1})
 			default:
 				if says := c.says(anyNode.Draw(t, "teller")); len(says) > 0 {
 					c.apply(t, node, fromNode, rapid.SampledFrom(says).Draw(t, "told"))
@@ -81,9 +83,9 @@ func TestWhatOperatorsDecidedOutlivesANodesOwnEviction(t *testing.T) {
 	}
 }
 
-// A registration after an eviction goes on with the life that was evicted only if nothing else makes it
-// the newer one.
-func TestRegistrationAfterAnEviction(t *testing.T) {
+// A registration after a removal goes on with the life that was removed if its timestamp makes it the newer
+// one. Edits count on so that every node knows what became of the override.
+func TestRegistrationAfterARemovalGoesOnWithTheLife(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		goesOn bool // not in a state of before
@@ -96,13 +98,15 @@ func TestRegistrationAfterAnEviction(t *testing.T) {
 		{"newer, its timestamp by the server", true, evicted, 0, 1, 1},
 		{"the same", true, evicted, 100, 2, 0},
 		{"older", true, evicted, 99, 2, 0},
-		{"newer, canceled", true, canceled, 101, 2, 0},
+		{"newer, canceled", true, canceled, 101, 1, 2},
+		{"the same, canceled", true, canceled, 100, 2, 0},
 		{"newer, in a state of before", false, evicted, 101, 2, 0},
+		{"newer, canceled in a state of before", false, canceled, 101, 2, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := newRig(t)
 			if !tc.goesOn {
-				g.EndLivesByEviction()
+				g.EndLivesByRemoval()
 			}
 			g.register(instance(orders1, Up, 100))
 			g.client(SetOverride{Key: orders1, Status: Down})

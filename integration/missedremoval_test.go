@@ -35,6 +35,37 @@ func TestWhoeverEvictsAliveUndoesNothing(t *testing.T) {
 	c.mustOnEvery(t, "what was said last", func(n *Node) error { return showsVersion(n, id, "3", "OUT_OF_SERVICE") })
 	h.stop()
 	h.check(t)
+	for _, n := range c.Nodes {
+		mustAgreeWithPeers(t, n)
+	}
+}
+
+// TestWhatWasSaidLastIsNewerThanACancelBeforeIt: a node misses that an instance was canceled and registered
+// again. What the client tells it then is newer, and the override that went with the cancel stays gone.
+func TestWhatWasSaidLastIsNewerThanACancelBeforeIt(t *testing.T) {
+	t.Parallel()
+	c, links := newSeparable(t, 3)
+	alone, there := c.Nodes[0], c.Nodes[1]
+	mustRegister(t, there, Instance{App: "HERD", ID: "orders-1"})
+	if answer := there.Override("HERD", "orders-1", "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
+		t.Fatalf("override: %v", answer)
+	}
+	c.mustOnEvery(t, "the override", func(n *Node) error { return showsVersion(n, "orders-1", "", "OUT_OF_SERVICE") })
+
+	links.isolate(alone.Name)
+	if answer := there.Cancel("HERD", "orders-1"); answer.Status != http.StatusOK {
+		t.Fatalf("cancel: %v", answer)
+	}
+	version := func(n *Node, version string) {
+		mustRegister(t, n, Instance{App: "HERD", ID: "orders-1", Metadata: map[string]string{"version": version}})
+	}
+	version(there, "2")
+	version(alone, "3")
+	links.heal()
+	c.mustOnEvery(t, "what was said last", func(n *Node) error { return showsVersion(n, "orders-1", "3", "UNKNOWN") })
+	for _, n := range c.Nodes {
+		mustAgreeWithPeers(t, n)
+	}
 }
 
 // showsVersion returns nil if a node has an instance of the herd in a version and with an override.
