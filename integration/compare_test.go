@@ -215,7 +215,10 @@ func TestAScenarioWrittenByThePageAloneRuns(t *testing.T) {
 	}
 	for i, v := range c.report.Verdicts {
 		trial := c.report.Comparison.Trials[i]
-		if trial.Failed != "" || v.History.Result == "violated" || v.Converged.Result != "ok" || v.broke(trial.Mode+": nothing is") {
+		// Without consensus a cancel takes nothing away that its node has not heard of yet (ADR 13).
+		unheard := trial.Mode == "ap" && strings.Contains(v.Converged.Text, "though its cancel")
+		wrong := v.Converged.Result != "ok" || v.broke(trial.Mode+": nothing is")
+		if trial.Failed != "" || v.History.Result == "violated" || wrong && !unheard {
 			t.Errorf("%s in mode %s: %+v, %+v, want it completed, and nothing wrong but limits", trial.Scenario, trial.Mode, trial, v)
 		}
 		if len(trial.Faults) != 2 || trial.Faults[0].Kind != "kill" || trial.Faults[1].Kind != "die" {
