@@ -82,7 +82,10 @@ func (r *Replicator) intakeOf(view *registry.View, m *message, origin registry.O
 	for _, contact := range r.contacts(view, &m.messageHead, origin, in.late) {
 		in.add(-1, contact)
 	}
-	c := itemContext{late: in.late, local: origin.Kind == registry.LocalPeer}
+	c := itemContext{late: in.late, local: true}
+	if origin.Kind != registry.LocalPeer {
+		c.local, c.here = false, r.config.Datacenter
+	}
 	for n := range m.Items {
 		op, err := m.Items[n].op(c)
 		switch {

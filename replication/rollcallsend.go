@@ -102,7 +102,11 @@ func (l *rollcallLink) returned(item *wireItem) registry.Op {
 	if item == nil || item.Do != doRegister && item.Do != doRemove {
 		return nil
 	}
-	op, err := item.op(itemContext{})
+	var c itemContext
+	if l.env.peer.Kind == Datacenter {
+		c.here = l.env.config.Datacenter
+	}
+	op, err := item.op(c)
 	if err != nil {
 		l.log.Warn("the peer sent back what is not valid", "app", clip(item.App), "id", clip(item.ID), "err", err)
 		return nil

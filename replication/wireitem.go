@@ -112,8 +112,17 @@ func preserveItem(op registry.SelfPreservation) wireItem {
 
 // itemContext is what the meaning of an item depends on besides itself.
 type itemContext struct {
-	late  int64 // ms by which the message is older than the newest of its sender
-	local bool  // the sender is a node of the own datacenter
+	late  int64  // ms by which the message is older than the newest of its sender
+	local bool   // the sender is a node of the own datacenter
+	here  string // the own datacenter's name, if the sender belongs to another one
+}
+
+// owner is Replica.Owner of what an item says of the owner.
+func (c itemContext) owner(name string) string {
+	if name != "" && name == c.here {
+		return registry.Here
+	}
+	return name
 }
 
 // op is the operation that an item asks for. The error says why it is not valid.
@@ -154,7 +163,7 @@ func (i *wireItem) replica(c itemContext) (registry.Op, error) {
 		return nil, fmt.Errorf("the instance's id is %q, that of the item %q", clip(instance.ID()), clip(i.ID))
 	}
 	r := registry.Replica{
-		Instance: instance, Life: i.Life, Edit: i.Edit, Owner: i.Owner, Age: later(i.Age, c.late), Permanent: i.Permanent,
+		Instance: instance, Life: i.Life, Edit: i.Edit, Owner: c.owner(i.Owner), Age: later(i.Age, c.late), Permanent: i.Permanent,
 	}
 	if o := i.Override; o != nil {
 		if r.Overridden, err = parseOverride(o); err != nil {

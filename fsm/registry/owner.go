@@ -73,8 +73,14 @@ func (r *Registry) hears(l *Lease, renewed int64) bool {
 }
 
 // owner is the datacenter that an instance belongs to by what a server tells: a node of the own
-// datacenter may name any, a remote datacenter is known to have it at least.
-func (op Replica) owner(origin Origin) string { return origin.owner(op.Owner) }
+// datacenter may name any, a remote datacenter is known to have it at least. If that one says that the
+// owner is here, it must be: each would take the other one for the owner, and nobody would repair it.
+func (op Replica) owner(origin Origin) string {
+	if op.Owner == Here {
+		return ""
+	}
+	return origin.owner(op.Owner)
+}
 
 // ownerAfter is the owner of an instance after a merge: he who told what its client said last, unless he
 // is a remote datacenter that says that it is not the owner. Where both tell the same, a remote owner may

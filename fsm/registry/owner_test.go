@@ -209,3 +209,19 @@ func TestInstancesOfOthersAreNotCounted(t *testing.T) {
 		t.Errorf("taken over: got %+v, want one", f)
 	}
 }
+
+// Another datacenter has an instance that was canceled here, and takes this one for its owner. If this one
+// took the other for the owner, too, neither would compare it, and what was lost on the way would stay lost.
+func TestWhatIsSaidToBelongHereBelongsHere(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	g.client(Cancel{orders1})
+	g.apply(fromDC2, Replica{Instance: instance(orders1, Up, 101), Life: 1, Owner: Here})
+	if l := g.lease(orders1); !l.Local() {
+		t.Errorf("it belongs to %q, want it to be the own datacenter's", l.Owner)
+	}
+	g.apply(fromDC2, Replica{Instance: instance(orders2, Up, 101), Life: 1, Owner: "dc3"})
+	if l := g.lease(orders2); l.Owner != "dc2" {
+		t.Errorf("it belongs to %q, want dc2, which has it", l.Owner)
+	}
+}

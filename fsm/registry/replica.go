@@ -14,7 +14,7 @@ type Replica struct {
 	Edit     uint32
 	// Owner is the datacenter that the instance belongs to; "": the sender's own. A node of the own
 	// datacenter may name another; what a remote one says of an instance that is not its own says
-	// nothing of whose it is.
+	// nothing of whose it is, unless it says Here and the instance is not stored.
 	Owner string
 	// Age is how long ago the instance was last renewed, ms. One whose lease has ended by that is
 	// refused, unless it is stored already or Permanent.
@@ -31,6 +31,10 @@ type Replica struct {
 	// with its datacenter.
 	Permanent bool
 }
+
+// Here is the Replica.Owner that stands for the receiver's own datacenter. It is no name that a datacenter
+// may have.
+const Here = "."
 
 func (Replica) isOp()   {}
 func (Remove) isOp()    {}
