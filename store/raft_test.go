@@ -63,16 +63,6 @@ func startCluster(t testing.TB, n int, tune func(*RaftConfig)) *testCluster {
 	return c
 }
 
-func freePort(t testing.TB) string {
-	t.Helper()
-	n, err := listenNetwork("127.0.0.1:0", "", nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
-	return n.Addr().String()
-}
-
 func (c *testCluster) open(i int, join []string, expect int) *testNode {
 	c.t.Helper()
 	cfg := RaftConfig{
