@@ -186,9 +186,9 @@ func TestWhoWasQuickerIsNoLockDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeyStore(t)
 		c := servers{"a": k.answer}.client(t, "a")
-		tries := 0
+		var tries atomic.Int32
 		k.refusing(func(r *http.Request) (*http.Response, error) {
-			switch tries++; tries {
+			switch tries.Add(1) {
 			case 3: // after the creation of the session and a look
 				k.mu.Lock()
 				defer k.mu.Unlock()
@@ -203,8 +203,8 @@ func TestWhoWasQuickerIsNoLockDelay(t *testing.T) {
 		})
 		start := time.Now()
 		h := recipeOf(t, c, 0)
-		if waited := time.Since(start); waited > 0 || tries < 5 {
-			t.Errorf("acquired after %v, with %d requests, want at once by a second write", waited, tries)
+		if waited := time.Since(start); waited > 0 || tries.Load() < 5 {
+			t.Errorf("acquired after %v, with %d requests, want at once by a second write", waited, tries.Load())
 		}
 		k.refusing(nil)
 		wantReleased(t, h)
