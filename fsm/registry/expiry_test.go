@@ -155,7 +155,11 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 						since = link.Since + int64(l.Duration)*1000
 					}
 				}
-				ended := l.Expired(now.Lease, renewed, additional) && now.Lease > max(r.established+grace, since)
+				began := r.established
+				if !r.settings.Expectation {
+					began = max(began, r.returned)
+				}
+				ended := l.Expired(now.Lease, renewed, additional) && now.Lease > max(began+grace, since)
 				if ended {
 					due[l.Handle] = true
 				}
