@@ -253,7 +253,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 // add takes an item up. Its ages are as of the beginning of the transfer.
 func (t *transfer) add(item *wireItem) {
 	t.items++
-	op, err := item.op(itemContext{late: time.Since(t.began).Milliseconds(), local: true})
+	op, err := item.op(itemContext{late: time.Since(t.began).Milliseconds()})
 	if _, isAct := op.(registry.SelfPreservation); err == nil && !isAct {
 		t.ops = append(t.ops, op)
 		return

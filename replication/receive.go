@@ -82,9 +82,9 @@ func (r *Replicator) intakeOf(view *registry.View, m *message, origin registry.O
 	for _, contact := range r.contacts(view, &m.messageHead, origin, in.late) {
 		in.add(-1, contact)
 	}
-	c := itemContext{late: in.late, local: true}
+	c := itemContext{late: in.late}
 	if origin.Kind != registry.LocalPeer {
-		c.local, c.here = false, r.config.Datacenter
+		c.here = r.config.Datacenter
 	}
 	for n := range m.Items {
 		op, err := m.Items[n].op(c)

@@ -167,7 +167,7 @@ func reread(t rapid.TB, item wireItem) registry.Op {
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
-	op, err := m.Items[0].op(itemContext{local: true})
+	op, err := m.Items[0].op(itemContext{})
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
@@ -313,11 +313,11 @@ func TestABadItemSpoilsNoOther(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, n := range []int{0, 2} {
-				if _, err := m.Items[n].op(itemContext{local: true}); err != nil {
+				if _, err := m.Items[n].op(itemContext{}); err != nil {
 					t.Errorf("item %d beside it: %v", n, err)
 				}
 			}
-			if op, err := m.Items[1].op(itemContext{local: true}); err == nil || !strings.Contains(err.Error(), c.says) {
+			if op, err := m.Items[1].op(itemContext{}); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %+v, %v; want an error that says %q", op, err, c.says)
 			}
 		})
@@ -338,7 +338,7 @@ func TestUnknownKeysAreIgnored(t *testing.T) {
 
 func TestWhatComesLateIsOlder(t *testing.T) {
 	_, items := aMessage()
-	late := itemContext{late: 40_000, local: true}
+	late := itemContext{late: 40_000}
 	var ops []registry.Op
 	for n := range items {
 		op, err := items[n].op(late)
@@ -356,12 +356,25 @@ func TestWhatComesLateIsOlder(t *testing.T) {
 	}
 }
 
+func TestTheOwnDatacentersNameIsHereToOthersOnly(t *testing.T) {
+	item := replicaItem(registry.Replica{Instance: instance("ORDERS", "1", 7), Life: 1, Owner: "dc1"})
+	for here, want := range map[string]string{"": "dc1", "dc1": registry.Here, "dc3": "dc1"} {
+		op, err := item.op(itemContext{here: here})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := op.(registry.Replica).Owner; got != want {
+			t.Errorf("at %q the owner is %q, want %q", here, got, want)
+		}
+	}
+}
+
 func TestOperatorsActsAreTakenFromTheOwnDatacenterOnly(t *testing.T) {
 	item := preserveItem(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000, By: registry.Act{Author: "ann"}})
-	if op, err := item.op(itemContext{}); err == nil {
+	if op, err := item.op(itemContext{here: "dc1"}); err == nil {
 		t.Errorf("got %+v, want an error", op)
 	}
-	if _, err := item.op(itemContext{local: true}); err != nil {
+	if _, err := item.op(itemContext{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -415,7 +428,7 @@ func FuzzMessage(f *testing.F) {
 			return
 		}
 		for n := range m.Items {
-			op, err := m.Items[n].op(itemContext{local: true})
+			op, err := m.Items[n].op(itemContext{})
 			if err != nil {
 				continue
 			}

@@ -112,9 +112,8 @@ func preserveItem(op registry.SelfPreservation) wireItem {
 
 // itemContext is what the meaning of an item depends on besides itself.
 type itemContext struct {
-	late  int64  // ms by which the message is older than the newest of its sender
-	local bool   // the sender is a node of the own datacenter
-	here  string // the own datacenter's name, if the sender belongs to another one
+	late int64  // ms by which the message is older than the newest of its sender
+	here string // the own datacenter's name if the sender belongs to another one; "": it does not
 }
 
 // owner is Replica.Owner of what an item says of the owner.
@@ -214,7 +213,7 @@ func (i *wireItem) remove(c itemContext) (registry.Op, error) {
 // preserve is an operator's act at another node. Without an author it would be taken for a decision
 // of this node's own.
 func (i *wireItem) preserve(c itemContext) (registry.Op, error) {
-	if !c.local {
+	if c.here != "" {
 		return nil, errors.New("self-preservation is each datacenter's own business")
 	}
 	if i.Author == "" {

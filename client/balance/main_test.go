@@ -6,7 +6,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain looks for goroutines that tests left behind. A server that closes a connection on what it has not read waits for half a second before, by itself.
+// TestMain looks for goroutines that tests left behind. A server that closes a connection on what it has
+// not read waits for half a second before, by itself.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }

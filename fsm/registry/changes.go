@@ -134,8 +134,8 @@ func (r *Registry) remember(rec Removal) {
 	}
 }
 
-// supersede drops the record of a key that is registered again: the change list has the live
-// instance now, and its life tells that there was another.
+// supersede drops the record of a key that is registered again: the change list has the live instance
+// now, whose version is newer than the record's.
 func (r *Registry) supersede(key Key) {
 	if at, ok := r.records[key]; ok {
 		delete(r.records, key)

@@ -18,12 +18,12 @@ type Lease struct {
 	// self-preservation, and is shown with an interval of 30 s and a duration of 90 s. (It stands here
 	// because here it takes no memory.)
 	Permanent    bool
-	Life         uint32       // 1 at first; one more each time the key is registered anew after a removal
+	Life         uint32       // 1 at first; one more where the timestamp does not say that a registration is newer, see follows
 	Registered   Index        // of the (re-)registration
 	Changed      Index        // of the last change
 	ChangedLease int64        // lease clock of the last change, ms
 	Origin       Origin       // of the last (re-)registration; in a record of removal, of the removal
-	BeganLease   int64        // lease clock when the life began, ms; a re-registration keeps it
+	BeganLease   int64        // lease clock of the first registration, or of that after a removal, ms; a re-registration keeps it
 	StartedLease int64        // lease clock of the (re-)registration, ms
 	Override     *Override    // details of the override; nil if there is none or nothing is known of it
 	Quarantine   *Quarantined // nil: listed
@@ -34,7 +34,8 @@ type Lease struct {
 	// Owner is the remote datacenter (or Eureka server) that the instance belongs to; "": the own one. A
 	// client's Register makes it the own one. In a record of removal: the owner before.
 	Owner string
-	// Edit counts what operators decided of this life: overrides, their ends, quarantines. See Version.
+	// Edit counts what operators decided of this life: overrides, quarantines, their ends, also by a cancel.
+	// See Version.
 	Edit uint32
 	// What is to be told to whom: the last change that a client of this datacenter made (told to all
 	// peers), and the last that came from a remote datacenter (told to nodes of the own one).
