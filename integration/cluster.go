@@ -98,7 +98,7 @@ func (c *Cluster) report() {
 		return
 	}
 	for _, n := range c.Nodes {
-		c.t.Logf("the end of %s's log:\n%s", n.Name, tail(n.log, 40))
+		c.t.Logf("the end of %s's log:\n%s", n.Name, tail(n.log, 15))
 	}
 }
 

@@ -233,7 +233,7 @@ func (s *Raft) stateAt(ctx context.Context, address string) (NodeState, error) {
 // serveCalls answers the calls that come over one connection. When the connection ends, calls that
 // are still being served end within their own time limits.
 func (s *Raft) serveCalls(server *rpc.Server) func(net.Conn, hello) {
-	return func(conn net.Conn, _ hello) { server.ServeConn(conn) }
+	return func(conn net.Conn, _ hello) { server.ServeConn(sender{conn}) }
 }
 
 // askAll calls do for every address at once and returns when all have ended.

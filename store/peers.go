@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/rpc"
 	"sync"
 	"time"
@@ -16,6 +17,11 @@ import (
 
 // dialTimeout bounds a connection attempt of the node channel, handshake included.
 const dialTimeout = time.Second
+
+// sendTimeout bounds the sending of one request or answer. A node that stands still reads nothing, and
+// what is sent to it soon fills the connection; net/rpc would wait for it to go on, whatever the caller's
+// context says, and whoever calls next would wait behind that.
+const sendTimeout = 2 * time.Second
 
 // errNotSent wraps errors of calls that certainly never reached the peer.
 var errNotSent = errors.New("not sent")
@@ -98,6 +104,17 @@ func invoke[R any](ctx context.Context, p *peers, address, method string, args a
 	return none, fmt.Errorf("call %s at %s: %w", method, address, c.Error)
 }
 
+// sender is a connection on which no write takes longer than sendTimeout.
+type sender struct{ net.Conn }
+
+// Write implements net.Conn.
+func (s sender) Write(b []byte) (int, error) {
+	if err := s.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return 0, err
+	}
+	return s.Conn.Write(b)
+}
+
 // link returns the connection to an address, dialling it if there is none.
 func (p *peers) link(address string) *link {
 	p.mu.Lock()
@@ -128,7 +145,7 @@ func (p *peers) connect(address string, l *link) {
 		conn.Close()
 		l.err = errors.New("shutting down")
 	default:
-		l.client = rpc.NewClient(conn)
+		l.client = rpc.NewClient(sender{conn})
 		return
 	}
 	delete(p.links, address) // the next call tries again
