@@ -117,15 +117,25 @@ func (h *holder) do(do, name string) (answer holderAnswer, err error) {
 	return answer, fmt.Errorf("what is %q?", do)
 }
 
-// call performs a call and decodes its answer, which must be a 200.
+// call performs a call and decodes its answer, which must be a 200. While there is no leader nothing takes
+// effect, and it tries again.
 func (h *holder) call(method, path, body string, into any) error {
+	for deadline := time.Now().Add(ReadyLimit); ; time.Sleep(retryAfter) {
+		status, err := h.callOnce(method, path, body, into)
+		if status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+func (h *holder) callOnce(method, path, body string, into any) (status int, err error) {
 	req, err := http.NewRequest(method, h.base+path, bytes.NewReader([]byte(body)))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	resp, err := h.http.Do(req)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
@@ -133,9 +143,9 @@ func (h *holder) call(method, path, body string, into any) error {
 		err = fmt.Errorf("%s %s: %d %s", method, path, resp.StatusCode, text)
 	}
 	if err != nil || into == nil {
-		return err
+		return resp.StatusCode, err
 	}
-	return json.Unmarshal(text, into)
+	return resp.StatusCode, json.Unmarshal(text, into)
 }
 
 // holderProcess is a holder as a process of its own, which the test can pause.

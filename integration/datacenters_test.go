@@ -107,7 +107,8 @@ func change(t *testing.T, n *Node, id string, mortal bool) {
 		}
 		return fmt.Errorf("%s: %v", id, answer)
 	}
-	err := Poll(ReadyLimit, func() error { return ok(n.Register(Instance{App: "CHURN", ID: id})) })
+	const lease = 3600 // seconds: nobody renews
+	err := Poll(ReadyLimit, func() error { return ok(n.Register(Instance{App: "CHURN", ID: id, Duration: lease})) })
 	if err == nil && mortal {
 		err = Poll(ReadyLimit, func() error {
 			answer := n.Cancel("CHURN", id)

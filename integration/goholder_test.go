@@ -101,7 +101,7 @@ func (r *goPause) pause() error {
 
 func (r *goPause) inherit() heir {
 	o := goLocks[r.kind]
-	o.Name = r.lock
+	o.Name, o.TTL = r.lock, ReadyLimit // it is to hold the lock whatever the machine is busy with
 	held, err := r.clients.AcquireLock(r.ctx, o)
 	return heir{held: held, at: time.Now(), err: err}
 }
