@@ -13,8 +13,8 @@ import (
 )
 
 // load works on a cluster through the nodes it is told to use, and remembers what was acknowledged:
-// keepers register one instance each and keep it alive; churners register new ids all the time and
-// cancel every second one. With consensus every call goes to another node. Without it a worker stays
+// keepers register one instance each and keep it alive; churners register new ids all the time, and
+// cancel every second one at once and the others when they have mostChurned. With consensus every call goes to another node. Without it a worker stays
 // with its node until that fails, as stock clients do, for the others hear of everything later.
 type load struct {
 	lease   int  // duration of kept instances, seconds; they are renewed five times in it
@@ -43,6 +43,9 @@ const (
 const (
 	retryAfter = 200 * time.Millisecond
 	churnEvery = 20 * time.Millisecond
+	// mostChurned is how many instances a churner leaves registered: however fast a machine is, all of
+	// them together stay below what an application may have.
+	mostChurned = 100
 )
 
 // startLoad starts a load whose kept instances have leases of so many seconds, and waits until all
@@ -83,7 +86,7 @@ func (l *load) node() *Node {
 type worker struct {
 	*load
 	at    *Node // where it stays; nil: anywhere
-	moved bool  // it came to its node after another one had failed, and has not heard that it is known here
+	moves int   // how often it went to another node: without consensus, that may not have heard of everything
 }
 
 func (l *load) worker() *worker { return &worker{load: l} }
@@ -106,20 +109,24 @@ func (w *worker) move() {
 	if len(nodes) == 0 {
 		return
 	}
-	w.moved = w.at != nil
+	if w.at != nil {
+		w.moves++
+	}
 	w.at = nodes[rand.IntN(len(nodes))]
 }
 
-// heed counts the outcome of a call, and moves away from a node that failed.
-func (w *worker) heed(what string, outcome Outcome) {
+// heed counts the outcome of a call and returns it, and moves away from a node that failed. That a node
+// calls the request itself wrong is not among the outcomes.
+func (w *worker) heed(what string, answer Answer) Outcome {
+	outcome := answer.Outcome()
 	w.count(what, outcome)
-	switch {
-	case !w.sticky:
-	case outcome == Done:
-		w.moved = false
-	case outcome != NotFound:
+	if answer.Status/100 == 4 && outcome != NotFound {
+		w.fail("%s: %v", what, answer)
+	}
+	if w.sticky && outcome != Done && outcome != NotFound {
 		w.move()
 	}
+	return outcome
 }
 
 func (l *load) count(what string, outcome Outcome) {
@@ -161,7 +168,19 @@ func (l *load) awaitProgress(t *testing.T) {
 	t.Helper()
 	const some = 150
 	goal := l.settled("churn-") + some
-	Eventually(t, ReadyLimit, "the load makes progress", func() error { return notYet(l.settled("churn-"), goal) })
+	Eventually(t, ReadyLimit, "the load makes progress", func() error {
+		if err := notYet(l.settled("churn-"), goal); err != nil {
+			return fmt.Errorf("%w; %s", err, l.summary())
+		}
+		return nil
+	})
+}
+
+// summary says what came of the calls, and the first failures.
+func (l *load) summary() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprintf("outcomes %v, failures %q", l.counts, l.failures[:min(len(l.failures), 3)])
 }
 
 func (l *load) fail(format string, args ...any) {
@@ -178,22 +197,26 @@ func (w *worker) keep(ctx context.Context, id string) {
 		return
 	}
 	w.decide(id, present)
+	knownAt := w.moves
 	renewEvery := time.Duration(w.lease) * time.Second / 5
 	for wait := renewEvery; pause(ctx, wait); {
 		node := w.node()
 		answer := node.Renew("KEPT", id)
-		known := !w.moved
-		w.heed("renew", answer.Outcome())
-		switch {
-		case answer.Outcome() == Done:
-			wait = renewEvery
-		case answer.Outcome() != NotFound:
+		known := w.moves == knownAt
+		switch w.heed("renew", answer) {
+		case Done:
+			knownAt, wait = w.moves, renewEvery
+		case NotFound:
+			if known {
+				w.fail("%s was evicted though it was kept alive: a renewal through %s was answered %v", id, node.Name, answer)
+				return
+			}
+			if !w.register(ctx, id) {
+				return
+			}
+			knownAt = w.moves
+		default:
 			wait = retryAfter
-		case known:
-			w.fail("%s was evicted though it was kept alive: a renewal through %s was answered %v", id, node.Name, answer)
-			return
-		case !w.register(ctx, id):
-			return
 		}
 	}
 }
@@ -201,9 +224,7 @@ func (w *worker) keep(ctx context.Context, id string) {
 // register registers a kept instance, and says whether that was done before the load ended.
 func (w *worker) register(ctx context.Context, id string) bool {
 	for pause(ctx, 0) {
-		outcome := w.node().Register(Instance{App: "KEPT", ID: id, Duration: w.lease}).Outcome()
-		w.heed("keeper's register", outcome)
-		if outcome == Done {
+		if w.heed("keeper's register", w.node().Register(Instance{App: "KEPT", ID: id, Duration: w.lease})) == Done {
 			return true
 		}
 		pause(ctx, retryAfter)
@@ -211,38 +232,49 @@ func (w *worker) register(ctx context.Context, id string) bool {
 	return false
 }
 
-// churn registers ids of its own, each once, and cancels every second one.
+// churn registers ids of its own, each once. It cancels every second one at once, and of the others the
+// oldest when it has too many.
 func (w *worker) churn(ctx context.Context, name string) {
+	var left []churned
 	for i := 0; pause(ctx, churnEvery); i++ {
 		id := fmt.Sprintf("%s-%d", name, i)
-		outcome := w.node().Register(Instance{App: "CHURN", ID: id, Duration: 24 * 3600}).Outcome()
-		w.heed("register", outcome)
-		if outcome != Done {
+		if w.heed("register", w.node().Register(Instance{App: "CHURN", ID: id, Duration: 24 * 3600})) != Done {
 			continue
 		}
 		w.decide(id, present)
-		if i%2 == 1 {
-			w.cancelOne(ctx, id)
+		left = append(left, churned{id, w.moves})
+		switch {
+		case i%2 == 1:
+			w.cancelOne(ctx, left[len(left)-1])
+			left = left[:len(left)-1]
+		case len(left) > mostChurned:
+			w.cancelOne(ctx, left[0])
+			left = left[1:]
 		}
 	}
 }
 
-// cancelOne cancels an id whose registration was acknowledged, until the outcome is known or can
+// churned is an instance that a churner left registered.
+type churned struct {
+	id      string
+	knownAt int // the churner's moves when that was acknowledged
+}
+
+// cancelOne cancels an instance whose registration was acknowledged, until the outcome is known or can
 // no longer be.
-func (w *worker) cancelOne(ctx context.Context, id string) {
+func (w *worker) cancelOne(ctx context.Context, c churned) {
 	for {
-		answer := w.node().Cancel("CHURN", id)
-		outcome, known := answer.Outcome(), !w.moved
-		w.heed("cancel", outcome)
-		switch {
+		answer := w.node().Cancel("CHURN", c.id)
+		known := w.moves == c.knownAt
+		switch outcome := w.heed("cancel", answer); {
 		case outcome == Done:
-			w.decide(id, absent)
+			w.decide(c.id, absent)
 			return
 		case outcome == NotFound && known:
-			w.fail("%s was acknowledged, and its first cancel answered %v", id, answer)
+			w.fail("%s was acknowledged, and its first cancel answered %v", c.id, answer)
 			return
 		case outcome != Refused: // without consensus, the node may not have heard of it
-			w.decide(id, open)
+			w.decide(c.id, open)
 			return
 		case !pause(ctx, retryAfter):
 			return
