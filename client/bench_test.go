@@ -5,6 +5,9 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/hudl/fargo"
+	"github.com/op/go-logging"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
@@ -49,20 +52,66 @@ func BenchmarkRenew(b *testing.B) {
 	}
 }
 
-func BenchmarkApps(b *testing.B) {
+// BenchmarkRenewByFargo is BenchmarkRenew by the client that Go programs use for Eureka.
+func BenchmarkRenewByFargo(b *testing.B) {
+	conn := benchmarkedFargo(b, func(http.ResponseWriter, *http.Request) {})
+	own := fargo.Instance{App: "ORDERS", InstanceId: "orders-1", HostName: "h", DataCenterInfo: fargo.DataCenterInfo{Name: fargo.MyOwn}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := conn.HeartBeatInstance(&own); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// benchmarkedFargo is fargo, with JSON, as a client of such a server as benchmarked has.
+func benchmarkedFargo(b *testing.B, handle http.HandlerFunc) *fargo.EurekaConnection {
+	b.Helper()
+	logging.SetLevel(logging.CRITICAL, "fargo")
+	server := httptest.NewServer(handle)
+	b.Cleanup(func() {
+		fargo.HttpClient.CloseIdleConnections()
+		server.Close()
+	})
+	conn := fargo.NewConn(server.URL + "/eureka")
+	conn.UseJson = true
+	return &conn
+}
+
+// benchmarkedDocument is the applications document of 1,000 instances.
+func benchmarkedDocument() []byte {
 	i := &registry.Instance{InstanceID: "orders-1", HostName: "h", App: "ORDERS", IPAddr: "10.0.0.1", Status: registry.Up, DataCenter: registry.DataCenter{Name: registry.MyOwn}}
-	document := eureka.AppendApplications(nil, eureka.Format{}, eureka.FullVersion, "UP_1000_", func(yield func(*registry.Lease) bool) {
+	return eureka.AppendApplications(nil, eureka.Format{}, eureka.FullVersion, "UP_1000_", func(yield func(*registry.Lease) bool) {
 		for range 1000 {
 			if !yield(&registry.Lease{Instance: i}) {
 				return
 			}
 		}
 	})
+}
+
+func BenchmarkApps(b *testing.B) {
+	document := benchmarkedDocument()
 	c := benchmarked(b, func(w http.ResponseWriter, _ *http.Request) { w.Write(document) })
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := c.Apps(b.Context()); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkAppsByFargo is BenchmarkApps by fargo.
+func BenchmarkAppsByFargo(b *testing.B) {
+	document := benchmarkedDocument()
+	conn := benchmarkedFargo(b, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(document)
+	})
+	b.ReportAllocs()
+	for b.Loop() {
+		if apps, err := conn.GetApps(); err != nil || len(apps["ORDERS"].Instances) != 1000 {
+			b.Fatal(err, apps)
 		}
 	}
 }

@@ -57,14 +57,19 @@ func (l *leadership) during(ctx context.Context, do func(context.Context, regist
 }
 
 // AskLeader has the leader answer a question by its RaftConfig.Answer; on the leader, its own. It waits 5 s
-// at most. Errors: registry.ErrNoLeader, or what Answer returned, as text.
+// at most. Errors: registry.ErrNoLeader, also if the leader ceases to be one meanwhile, or what Answer
+// returned, as text.
 func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
 	if l := s.lead.Load(); l != nil {
 		defer context.AfterFunc(l.lost, cancel)()
-		return s.answer(ctx, question)
+		answer, err := s.answer(ctx, question)
+		if err != nil && l.lost.Err() != nil {
+			return nil, fmt.Errorf("ask the leader, which this node was until now: %w", registry.ErrNoLeader)
+		}
+		return answer, err
 	}
 	leader := s.leader.Load()
 	if leader == nil || leader.id == s.id.ServerID {

@@ -170,6 +170,32 @@ func TestQuestionsThatNobodyAnswers(t *testing.T) {
 	})
 }
 
+func TestALeaderThatCeasesToBeOneDoesNotAnswer(t *testing.T) {
+	asked := make(chan struct{}, 2)
+	c := startCluster(t, 3, func(cfg *RaftConfig) {
+		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
+			asked <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	leader := c.leader()
+	done := make(chan error, 2)
+	for _, n := range []*testNode{c.nodes[leader], c.nodes[(leader+1)%3]} {
+		go func() {
+			_, err := n.AskLeader(t.Context(), nil)
+			done <- err
+		}()
+		<-asked
+	}
+	c.moveLeadership()
+	for range cap(done) {
+		if err := <-done; !errors.Is(err, registry.ErrNoLeader) {
+			t.Errorf("got %v, want ErrNoLeader", err)
+		}
+	}
+}
+
 func TestANodeWithoutAnAnswerSaysSo(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	if _, err := c.nodes[0].AskLeader(t.Context(), nil); !errors.Is(err, errNoAnswerHere) {

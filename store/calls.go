@@ -132,11 +132,14 @@ func (n *nodeCalls) Ask(question []byte, reply *AskReply) error {
 	ctx, cancel := context.WithTimeout(l.lost, askTimeout)
 	defer cancel()
 	answer, err := n.s.answer(ctx, question)
-	if err != nil {
+	switch {
+	case err == nil:
+		reply.Bytes = answer
+	case l.lost.Err() != nil:
+		reply.Answer = answerNotLeader
+	default:
 		reply.Answer, reply.Error = answerRefused, err.Error()
-		return nil
 	}
-	reply.Bytes = answer
 	return nil
 }
 
