@@ -14,8 +14,9 @@ import (
 
 // load works on a cluster through the nodes it is told to use, and remembers what was acknowledged:
 // keepers register one instance each and keep it alive; churners register new ids all the time, and
-// cancel every second one at once and the others when they have mostChurned. With consensus every call goes to another node. Without it a worker stays
-// with its node until that fails, as stock clients do, for the others hear of everything later.
+// cancel every second one at once and the others when they have mostChurned. With consensus every call
+// goes to another node. Without it a worker stays with its node until that fails, as stock clients do,
+// for the others hear of everything later.
 type load struct {
 	lease   int  // duration of kept instances, seconds; they are renewed five times in it
 	sticky  bool // a worker stays with its node
