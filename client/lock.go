@@ -120,7 +120,12 @@ func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 		if p.Try || hopeless(err) || !wait(ctx, retryPause(failures)) {
 			return nil, fmt.Errorf("acquire %s: %w", p, begun.reason(ctx, err))
 		}
-		c.log.Warn("not acquired, trying again", kindName(p.kind), p.Name, "err", err)
+		if errors.Is(err, ErrLost) {
+			failures = 0 // it had a session until now
+		}
+		if failures == 0 {
+			c.log.Warn("not acquired, trying again", kindName(p.kind), p.Name, "err", err)
+		}
 	}
 }
 

@@ -38,6 +38,7 @@ func (q queue) wait(ctx context.Context) (kv.Index, error) {
 	if fence, done, err := q.peek(ctx); done || err != nil {
 		return fence, err
 	}
+	cut := false
 	for failures := 0; ; {
 		started := time.Now()
 		a, err := q.ask(ctx, p.patience(ctx))
@@ -50,12 +51,13 @@ func (q queue) wait(ctx context.Context) (kv.Index, error) {
 			return 0, a.refusal()
 		case err != nil && (p.Try || hopeless(err) || noSession(err)):
 			return 0, err
-		case err != nil:
+		case err != nil && !cut:
 			k.client.log.Info("waiting was cut, trying again", kindName(p.kind), p.Name, "err", err)
-		case time.Since(started) >= time.Second:
-			failures = 0
+		case err == nil && time.Since(started) >= time.Second:
+			failures, cut = 0, false
 			continue // the server's time was up
 		}
+		cut = err != nil
 		if !wait(ctx, retryPause(failures)) {
 			return 0, context.Cause(ctx)
 		}

@@ -63,7 +63,7 @@ func (r recipe) persist(ctx context.Context, attempt func(ctx context.Context, b
 		case err != nil && (r.permit.Try || hopeless(err) || noSession(err)):
 			return kv.Fence{}, err
 		}
-		r.report(last, next, err)
+		r.report(last, next, failures, err)
 		last = next
 		if err != nil {
 			failures++
@@ -87,9 +87,10 @@ func (r recipe) pause(c claim, failures int) time.Duration {
 	return 0
 }
 
-// report tells the log who is in the way, when that changes.
-func (r recipe) report(last, next claim, err error) {
+// report tells the log who is in the way, when that changes, and the first of several failures.
+func (r recipe) report(last, next claim, failures int, err error) {
 	switch {
+	case err != nil && failures > 0:
 	case err != nil:
 		r.keeper.client.log.Info("waiting was cut, trying again", kindName(r.permit.kind), r.permit.Name, "err", err)
 	case next.holders != last.holders:

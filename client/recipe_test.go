@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -456,6 +457,56 @@ func TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 					t.Errorf("acquired by session %s after %v, want by the second one, before any renewal", h.Session(), time.Since(start))
 				}
 				wantReleased(t, h)
+			})
+		})
+	}
+}
+
+// TestAWaiterTellsTheLogOnceOfAnOutage: an outage that takes the session with it is a few lines in the log
+// and not one for each try, and so is the next.
+func TestAWaiterTellsTheLogOnceOfAnOutage(t *testing.T) {
+	for _, recipe := range []bool{false, true} {
+		t.Run(fmt.Sprintf("recipe %v", recipe), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeyStore(t)
+				o := LockOptions{Name: "demo", Recipe: recipe}
+				first, err := servers{"a": k.answer}.client(t, "a").AcquireLock(t.Context(), o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var down atomic.Bool
+				waiter := servers{"a": func(r *http.Request) (*http.Response, error) {
+					if down.Load() {
+						return unreachable(r)
+					}
+					return k.answer(r)
+				}}.client(t, "a")
+				var log logged
+				waiter.log = slog.New(slog.NewTextHandler(&log, nil))
+				second := make(chan error)
+				go func() {
+					h, err := waiter.AcquireLock(t.Context(), o)
+					if err == nil {
+						err = h.Release(t.Context())
+					}
+					second <- err
+				}()
+				for range 2 {
+					time.Sleep(time.Minute)
+					down.Store(true)
+					time.Sleep(10 * time.Minute)
+					down.Store(false)
+				}
+				time.Sleep(time.Minute)
+				wantReleased(t, first)
+				if err := <-second; err != nil {
+					t.Error(err)
+				}
+				for _, message := range []string{"waiting was cut, trying again", "not acquired, trying again"} {
+					if n := strings.Count(log.String(), message); n != 2 {
+						t.Errorf("%q is in the log %d times, want once per outage:\n%s", message, n, log.String())
+					}
+				}
 			})
 		})
 	}
