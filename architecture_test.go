@@ -18,7 +18,7 @@ const module = "github.com/seed-20419f34/rollcall"
 // of each package may import. A package without a row is an error. "*" means everything.
 var allowed = map[string][]string{
 	"cmd/rollcall": {"*"},
-	"integration":  {"client", "client/balance", "fsm/registry", "fsm/kv", "httpd/eureka", "httpd/consul"},
+	"integration":  {"cmd/freeport", "client", "client/balance", "fsm/registry", "fsm/kv", "httpd/eureka", "httpd/consul"},
 	"httpd":        {"httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
 	"replication":  {"replication/batcher", "httpd/eureka", "fsm/registry"},
 	// The dispatcher, which knows nothing of registries.
@@ -35,6 +35,8 @@ var allowed = map[string][]string{
 	"httpd/ratelimit": {},
 	// What runs the HTTP and TCP checks of services, on the leader; cmd/rollcall wires it.
 	"cmd/probe": {"fsm/registry"},
+	// Ports for servers that the benchmarks and the tests start.
+	"cmd/freeport": {},
 	// The benchmarks' parts, which know the servers from outside only; cmd/rollcall wires them.
 	"cmd/bench/scenario": {},
 	"cmd/bench/wire":     {},

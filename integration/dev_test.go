@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/cmd/freeport"
 )
 
 // devLine is what dev prints for a node.
@@ -19,21 +21,17 @@ var devLine = regexp.MustCompile(`(?m)^node=(\d+) dc=dc(\d+) http=(\S+) pid=(\d+
 // further datacenter the same a hundred above.
 func devPorts(t *testing.T, dcs int) int {
 	t.Helper()
-	for range 1000 {
-		port := FreePort(t)
-		free := true
-		for dc := range dcs {
-			for i := range 3 {
-				p := port + 100*dc + i
-				free = free && (p == port || claim(p)) && claim(p-1000)
-			}
-		}
-		if free {
-			return port
+	var distances []int
+	for dc := range dcs {
+		for i := range 3 {
+			distances = append(distances, 100*dc+i, 100*dc+i-1000)
 		}
 	}
-	t.Fatalf("no free ports for dev with %d datacenters", dcs)
-	return 0
+	port, err := freeport.ClaimAround(distances...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // startDev runs local clusters of three and waits until they are said to be ready.

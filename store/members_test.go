@@ -97,7 +97,7 @@ func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := c.nodes[moved].cfg
-	cfg.ClusterAddr = freePort(t)
+	cfg.ClusterAddr = freeAddr(t)
 	c.nodes[moved] = c.start(cfg)
 	c.waitReady(moved)
 	for _, node := range c.nodes {

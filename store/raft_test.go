@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/cmd/freeport"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -44,6 +47,16 @@ type testNode struct {
 	done chan error
 }
 
+// freeAddr is an address of 127.0.0.1 on which nobody listens, and which nobody else gets while the tests run.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	port, err := freeport.ClaimAround()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
 // startCluster starts n nodes that found a cluster, and waits until all are ready.
 func startCluster(t testing.TB, n int, tune func(*RaftConfig)) *testCluster {
 	t.Helper()
@@ -51,7 +64,7 @@ func startCluster(t testing.TB, n int, tune func(*RaftConfig)) *testCluster {
 	// The first start of each node learns its port; the others need to know it.
 	var join []string
 	for range n {
-		join = append(join, freePort(t))
+		join = append(join, freeAddr(t))
 	}
 	for i := range n {
 		c.nodes = append(c.nodes, c.open(i, join, n))

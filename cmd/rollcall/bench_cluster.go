@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/freeport"
 )
 
 // benchProcesses are children of bench. There is room for more deaths than children, because some are
@@ -55,7 +56,7 @@ type benchCluster struct {
 // layOutCluster finds ports for a cluster of one of the datacenters. Nothing runs yet.
 func layOutCluster(dir string, o devOptions, dc int) (*benchCluster, error) {
 	o.nodes = benchNodes
-	ports, err := freePorts(3 * o.nodes)
+	ports, err := freeport.Claim(3 * o.nodes)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/cmd/freeport"
 )
 
 // bareRaft is one node of hashicorp/raft with nothing around it: the other baseline, the least that a
@@ -133,7 +135,7 @@ type bareRaftCluster struct {
 // startBareRaft starts the processes below dir. The caller stops them.
 func startBareRaft(dir string) (_ *bareRaftCluster, err error) {
 	const nodes = 3
-	ports, err := freePorts(2 * nodes)
+	ports, err := freeport.Claim(2 * nodes)
 	if err != nil {
 		return nil, err
 	}

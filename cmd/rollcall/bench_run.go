@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-20419f34/rollcall/cmd/freeport"
 )
 
 // ratiosRun is one run of bench ratios.
@@ -66,7 +68,7 @@ func (r *ratiosRun) load(ctx context.Context) error {
 }
 
 func (r *ratiosRun) startBare(ctx context.Context, processes *benchProcesses) error {
-	ports, err := freePorts(1)
+	ports, err := freeport.Claim(1)
 	if err != nil {
 		return err
 	}

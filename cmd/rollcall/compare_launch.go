@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/freeport"
 )
 
 // launchComparison starts clusters below dir, each in a directory of its own that goes with it.
@@ -57,7 +58,7 @@ func (c *comparedCluster) layOut(dir string, s compare.Spec) (err error) {
 
 // layOutNodes finds ports for the nodes of all datacenters, which are numbered throughout.
 func layOutNodes(dir string, o devOptions) ([]devNode, error) {
-	ports, err := freePorts(2 * o.dcs * o.nodes)
+	ports, err := freeport.Claim(2 * o.dcs * o.nodes)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/freeport"
 )
 
 // becomeSubreaper makes this process the parent of its descendants that lose theirs, as the first process of a
@@ -26,7 +28,7 @@ func becomeSubreaper(t *testing.T) {
 // killedDev starts dev with one node, and kills dev when the node is ready.
 func killedDev(t *testing.T, before func(node int)) (node int) {
 	t.Helper()
-	ports, err := freePorts(1)
+	ports, err := freeport.Claim(1)
 	if err != nil {
 		t.Fatal(err)
 	}
