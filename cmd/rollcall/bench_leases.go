@@ -125,27 +125,34 @@ func (r *ratiosRun) crashInTurn(ctx context.Context, c *benchCluster) (*hdrhisto
 // when the registration was sent, so that what comes out is never too short. Each node is asked
 // linearizably until it has none, one after the other: what one of them has said holds for all.
 func crash(ctx context.Context, c *benchCluster, f benchFleet, i int) (late time.Duration, err error) {
-	conns := make([]*wire.Conn, len(c.nodes))
-	for n, addr := range c.addrs() {
-		if conns[n], err = wire.Dial(addr, time.Now().Add(crashLimit)); err != nil {
-			return 0, err
-		}
-		defer conns[n].Close()
-	}
 	end := time.Now().Add(time.Duration(f.lease.duration) * time.Second)
-	if _, err := timed(conns[i%len(conns)], f.registration(i), http.StatusNoContent); err != nil {
+	limit := time.Now().Add(crashLimit)
+	if err := withConn(c.addrs()[i%len(c.nodes)], limit, func(conn *wire.Conn) error {
+		_, err := timed(conn, f.registration(i), http.StatusNoContent)
+		return err
+	}); err != nil {
 		return 0, err
 	}
 	if !pauseBench(ctx, time.Until(end)) {
 		return 0, ctx.Err()
 	}
 	look := fmt.Appendf(nil, "GET /eureka/apps/%s/%s?consistency=linearizable HTTP/1.1\r\nHost: rollcall\r\nAccept: application/json\r\n\r\n", f.app(i), f.id(i))
-	for _, conn := range conns {
-		if err := awaitAbsent(ctx, conn, look); err != nil {
+	for _, addr := range c.addrs() {
+		if err := withConn(addr, limit, func(conn *wire.Conn) error { return awaitAbsent(ctx, conn, look) }); err != nil {
 			return 0, err
 		}
 	}
 	return time.Since(end), nil
+}
+
+// withConn lends a connection that is made only now: a node closes one that has said nothing for seconds.
+func withConn(addr string, limit time.Time, use func(*wire.Conn) error) error {
+	conn, err := wire.Dial(addr, limit)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return use(conn)
 }
 
 // awaitAbsent asks again and again until the answer is 404.

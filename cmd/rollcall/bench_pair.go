@@ -43,17 +43,17 @@ func (r *ratiosRun) startPair(ctx context.Context) (_ *benchPair, err error) {
 		}
 	}
 	r.say("starting two datacenters")
-	return p, p.start(ctx)
+	return p, p.start(ctx, r.settings)
 }
 
-func (p *benchPair) start(ctx context.Context) error {
+func (p *benchPair) start(ctx context.Context, settings []string) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range [][2]*benchCluster{{p.here, p.there}, {p.there, p.here}} {
 		seen, err := p.proxied(c[1].nodes)
 		if err != nil {
 			return errors.Join(err, g.Wait())
 		}
-		g.Go(func() error { return c[0].start(ctx, append(seen, c[0].nodes...)) })
+		g.Go(func() error { return c[0].start(ctx, append(seen, c[0].nodes...), settings...) })
 	}
 	return g.Wait()
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,7 +22,8 @@ type ratiosRun struct {
 	dir      string
 	progress io.Writer
 	began    time.Time
-	profiles string // directory; empty: none
+	profiles string   // directory; empty: none
+	settings []string // of every node, other than the defaults
 
 	bare string // address of the bare handler
 }
@@ -85,7 +87,7 @@ type clusterSpec struct {
 	name     string
 	mode     string       // empty: with consensus
 	fleets   []benchFleet // to be registered
-	settings []string     // other than the defaults
+	settings []string     // other than those of the run
 }
 
 // clusters starts clusters at the same time. The caller stops them; after an error none is left.
@@ -115,7 +117,7 @@ func stopClusters(clusters []*benchCluster) {
 }
 
 func (r *ratiosRun) cluster(ctx context.Context, spec clusterSpec) (*benchCluster, error) {
-	c, err := startBenchCluster(ctx, filepath.Join(r.dir, spec.name), cmp.Or(spec.mode, modeCP), spec.settings...)
+	c, err := startBenchCluster(ctx, filepath.Join(r.dir, spec.name), cmp.Or(spec.mode, modeCP), slices.Concat(r.settings, spec.settings)...)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %q: %w", spec.name, err)
 	}
