@@ -235,7 +235,7 @@ func (c *benchCluster) register(ctx context.Context, f benchFleet) error {
 	if err != nil {
 		return err
 	}
-	l := httpLoad{targets: []string{c.nodes[leader].http}, conns: min(256, f.size), requests: f.registrations, want: http.StatusNoContent}
+	l := httpLoad{targets: []string{c.nodes[leader].http}, conns: min(256, f.size), requests: f.registrations, want: http.StatusNoContent, insist: true}
 	r, err := l.closed(ctx)
 	if err != nil {
 		return fmt.Errorf("register %d instances: %w", f.size, err)

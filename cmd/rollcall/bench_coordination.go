@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -61,6 +63,11 @@ func putRequest(key string, value int64) []byte {
 
 // benchSession creates a session that outlasts what it is made for.
 func benchSession(ctx context.Context, cl *client.Client) (id string, err error) {
-	s, err := cl.CreateSession(ctx, client.SessionOptions{Name: "bench", TTL: time.Hour, LockDelay: -1})
-	return s.ID, err
+	for {
+		s, err := cl.CreateSession(ctx, client.SessionOptions{Name: "bench", TTL: time.Hour, LockDelay: -1})
+		status, answered := errors.AsType[*client.StatusError](err)
+		if !answered || status.Status != http.StatusServiceUnavailable || !pauseBench(ctx, benchInsist) {
+			return s.ID, err
+		}
+	}
 }

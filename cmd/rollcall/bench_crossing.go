@@ -129,7 +129,7 @@ func (c *crossing) registerDue(ctx context.Context, addr string, i int, p *wire.
 		if _, due := <-p.Due(i); !due || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if _, err := timed(conn, c.fleet.registration(at), http.StatusNoContent); err != nil {
+		if _, err := insisted(ctx, conn, c.fleet.registration(at), http.StatusNoContent); err != nil {
 			return fmt.Errorf("register %s: %w", c.fleet.id(at), err)
 		}
 		c.acked[at].Store(int64(time.Since(c.begun)))

@@ -185,6 +185,24 @@ func timed(c *wire.Conn, request []byte, want int) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
+// insisted is an exchange that is repeated as long as the answer is 503: nothing was done then, because the
+// machine is busy or a leader is missing, and it is not this exchange that is measured. sent is when the last one
+// was.
+func insisted(ctx context.Context, c *wire.Conn, request []byte, want int) (sent time.Time, err error) {
+	for {
+		sent = time.Now()
+		status, err := c.Exchange(request)
+		switch {
+		case err != nil:
+			return sent, err
+		case status == want:
+			return sent, nil
+		case status != http.StatusServiceUnavailable || !pauseBench(ctx, benchInsist):
+			return sent, fmt.Errorf("status %d instead of %d", status, want)
+		}
+	}
+}
+
 // busy is a round of renewals alone, and beside fetches and registrations.
 func (r fetchRig) busy(ctx context.Context) error {
 	l := r.renewals(256, r.renewed)

@@ -69,13 +69,13 @@ func (l *contention) contend(ctx context.Context, addr string) error {
 	acquire := fmt.Appendf(nil, "PUT /v1/rollcall/locks/bench?session=%s&wait=10m HTTP/1.1\r\nHost: rollcall\r\nContent-Length: 0\r\n\r\n", session)
 	release := fmt.Appendf(nil, "DELETE /v1/rollcall/locks/bench?session=%s HTTP/1.1\r\nHost: rollcall\r\n\r\n", session)
 	for l.left.Load() > 0 && ctx.Err() == nil {
-		if _, err := timed(conn, acquire, http.StatusOK); err != nil {
+		if _, err := insisted(ctx, conn, acquire, http.StatusOK); err != nil {
 			return err
 		}
 		if err := l.acquired(); err != nil {
 			return err
 		}
-		if _, err := timed(conn, release, http.StatusOK); err != nil {
+		if _, err := insisted(ctx, conn, release, http.StatusOK); err != nil {
 			return err
 		}
 	}

@@ -125,14 +125,15 @@ func (r *ratiosRun) crashInTurn(ctx context.Context, c *benchCluster) (*hdrhisto
 // when the registration was sent, so that what comes out is never too short. Each node is asked
 // linearizably until it has none, one after the other: what one of them has said holds for all.
 func crash(ctx context.Context, c *benchCluster, f benchFleet, i int) (late time.Duration, err error) {
-	end := time.Now().Add(time.Duration(f.lease.duration) * time.Second)
 	limit := time.Now().Add(crashLimit)
-	if err := withConn(c.addrs()[i%len(c.nodes)], limit, func(conn *wire.Conn) error {
-		_, err := timed(conn, f.registration(i), http.StatusNoContent)
+	var sent time.Time
+	if err := withConn(c.addrs()[i%len(c.nodes)], limit, func(conn *wire.Conn) (err error) {
+		sent, err = insisted(ctx, conn, f.registration(i), http.StatusNoContent)
 		return err
 	}); err != nil {
 		return 0, err
 	}
+	end := sent.Add(time.Duration(f.lease.duration) * time.Second)
 	if !pauseBench(ctx, time.Until(end)) {
 		return 0, ctx.Err()
 	}
@@ -164,8 +165,8 @@ func awaitAbsent(ctx context.Context, conn *wire.Conn, look []byte) error {
 			return err
 		case status == http.StatusNotFound:
 			return nil
-		case status != http.StatusOK:
-			return fmt.Errorf("status %d instead of 200 or 404", status)
+		case status != http.StatusOK && status != http.StatusServiceUnavailable:
+			return fmt.Errorf("status %d instead of 200, 404, or 503 for the moment", status)
 		}
 		if !pauseBench(ctx, crashLook) {
 			return ctx.Err()

@@ -22,6 +22,7 @@ type httpLoad struct {
 	warm     time.Duration // sent before it counts
 	window   time.Duration // that counts
 	burst    int           // of an open loop: how many requests are due at the same time; 0: each by itself
+	insist   bool          // repeat what is answered 503, because it was certainly not done; for what only prepares
 }
 
 // Bounds of a load, so that a server that does not answer ends the run instead of stopping it.
@@ -29,6 +30,7 @@ const (
 	benchGrace    = 10 * time.Second // for answers after the window; a server takes 4 s to call an outcome unknown
 	benchLongest  = 10 * time.Minute // of a load without a window
 	benchLoadDial = 5 * time.Second
+	benchInsist   = 20 * time.Millisecond // until what was answered 503 is sent again
 )
 
 // closed sends each connection's next request when the previous one was answered, and counts what was
@@ -78,6 +80,9 @@ func (l httpLoad) run(work func(*loadSender, func() []byte), ctx context.Context
 	var wg sync.WaitGroup
 	for _, s := range senders {
 		s.begin, s.end = start.Add(l.warm), start.Add(l.warm+l.window)
+		if l.insist {
+			s.again = func() bool { return pauseBench(ctx, benchInsist) }
+		}
 		wg.Go(func() { work(s, l.requests(s.conn, l.conns)) })
 	}
 	for _, b := range beside {

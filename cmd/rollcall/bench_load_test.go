@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // benchServer serves a handler and counts what it was sent.
@@ -80,6 +82,45 @@ func TestWrongAnswersAreCountedByWhatIsWrong(t *testing.T) {
 	want := "10 × status 503 instead of 200, 10 × unexpected EOF"
 	if r.right != 20 || r.wrong.String() != want {
 		t.Errorf("%d right, wrong: %v, want 20 and %s", r.right, r.wrong, want)
+	}
+}
+
+// refusesEverySecond answers 503 to every other request.
+func refusesEverySecond(n int64, w http.ResponseWriter, _ *http.Request) {
+	if n%2 == 1 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+func TestWhatOnlyPreparesIsRepeatedAfterARefusal(t *testing.T) {
+	s := newBenchServer(t, refusesEverySecond)
+	l := httpLoad{targets: []string{s.addr}, conns: 1, requests: times(5, get1), want: 200, insist: true}
+	if r, err := l.closed(t.Context()); err != nil || r.right != 5 || len(r.wrong) > 0 || s.requests.Load() != 10 {
+		t.Errorf("%+v, %v, after %d requests; want 5 right answers to 10", r, err, s.requests.Load())
+	}
+	err := withConn(s.addr, time.Now().Add(time.Minute), func(c *wire.Conn) error {
+		_, err := insisted(t.Context(), c, get1(0, 1)(), 200)
+		return err
+	})
+	if err != nil || s.requests.Load() != 12 {
+		t.Errorf("%v, after %d requests, want a right answer to the 12th", err, s.requests.Load())
+	}
+}
+
+func TestWhoInsistsEndsWithItsContext(t *testing.T) {
+	s := newBenchServer(t, func(_ int64, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	err := withConn(s.addr, time.Now().Add(time.Minute), func(c *wire.Conn) error {
+		_, err := insisted(ctx, c, get1(0, 1)(), 200)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "status 503 instead of 200") {
+		t.Errorf("got %v, want the refusal", err)
+	}
+	l := httpLoad{targets: []string{s.addr}, conns: 1, requests: get1, want: 200, insist: true}
+	if _, err := l.closed(ctx); err == nil {
+		t.Error("a load whose context has ended: no error")
 	}
 }
 

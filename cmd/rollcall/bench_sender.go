@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
@@ -12,8 +13,9 @@ type loadSender struct {
 	conn       int // its number
 	target     string
 	want       int
-	until      time.Time // when every exchange fails
-	begin, end time.Time // what counts
+	until      time.Time   // when every exchange fails
+	begin, end time.Time   // what counts
+	again      func() bool // whether to repeat what was answered 503; nil: no
 
 	c         *wire.Conn
 	err       error    // the connection cannot be had any more
@@ -59,6 +61,9 @@ func (s *loadSender) count(latency time.Duration) {
 // come; after a broken connection a new one is opened.
 func (s *loadSender) exchange(request []byte) (ok bool, done time.Time) {
 	status, err := s.c.Exchange(request)
+	for err == nil && status == http.StatusServiceUnavailable && s.again != nil && s.again() {
+		status, err = s.c.Exchange(request)
+	}
 	done = time.Now()
 	switch {
 	case err != nil:

@@ -40,7 +40,7 @@ func (r *ratiosRun) watchChanges(ctx context.Context, c *benchCluster) (*hdrhist
 		}
 	}
 	for i := range r.changes {
-		if err := crowd.change(c.nodes[i%len(c.nodes)].http, i); err != nil {
+		if err := crowd.change(ctx, c.nodes[i%len(c.nodes)].http, i); err != nil {
 			return nil, fmt.Errorf("change %d: %w", i, err)
 		}
 		if !pauseBench(ctx, changeEvery) {
@@ -128,14 +128,14 @@ func (c *crowd) changeOf(line []byte) (i int, ok bool) {
 }
 
 // change registers an instance of the fleet at a node.
-func (c *crowd) change(addr string, i int) error {
+func (c *crowd) change(ctx context.Context, addr string, i int) error {
 	conn, err := wire.Dial(addr, time.Now().Add(arrivalLimit))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	c.sent[i].Store(int64(time.Since(c.begun)))
-	_, err = timed(conn, c.fleet.registration(i), http.StatusNoContent)
+	_, err = insisted(ctx, conn, c.fleet.registration(i), http.StatusNoContent)
 	return err
 }
 
