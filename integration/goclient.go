@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,17 +21,19 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// The lease of a Service, short so that tests need not wait for long.
+// The lease of a Service, short so that tests need not wait for long, and how long it and a Caller wait for one
+// server, in proportion.
 const (
 	serviceInterval = time.Second
 	serviceDuration = 5 * time.Second
+	serviceTimeout  = time.Second
 )
 
-// goClient is a client of this project that talks to servers, with timeouts in proportion to the lease of
-// a Service. It ends with the test.
+// goClient is a client of this project that talks to servers, as patiently as other clients of the tests
+// unless config says otherwise. It ends with the test.
 func goClient(t testing.TB, config client.Config) *client.Client {
 	t.Helper()
-	config.Timeout = time.Second
+	config.Timeout = cmp.Or(config.Timeout, CallLimit)
 	config.Log = slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	c, err := client.New(config)
 	if err != nil {
@@ -79,6 +82,7 @@ func StartService(t testing.TB, app string, config client.Config) *Service {
 	i := client.NewInstance(app, uint16(server.Listener.Addr().(*net.TCPAddr).Port))
 	i.HostName, i.IPAddr = "127.0.0.1", "127.0.0.1"
 	i.RenewalInterval, i.Duration = int32(serviceInterval/time.Second), int32(serviceDuration/time.Second)
+	config.Timeout = cmp.Or(config.Timeout, serviceTimeout)
 	r, err := goClient(t, config).StartRegistration(client.RegistrationConfig{Instance: i})
 	if err != nil {
 		t.Fatal(err)
@@ -148,6 +152,7 @@ const callPause = 20 * time.Millisecond
 // StartCaller starts to call an application as soon as its list has it. It ends with the test.
 func StartCaller(t testing.TB, app string, config client.Config, discovery client.DiscoveryConfig) *Caller {
 	t.Helper()
+	config.Timeout = cmp.Or(config.Timeout, serviceTimeout)
 	d, err := goClient(t, config).StartDiscovery(discovery)
 	if err != nil {
 		t.Fatal(err)

@@ -243,7 +243,7 @@ func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Nodes: 1, AP: true}) // the server wants to be a client of somebody
 	eureka := startEurekaServer(t, FreeAddr(t), c.Nodes[0], "--eureka.server.response-cache-update-interval-ms=500")
-	config := client.Config{Servers: []string{eureka.Eureka()}}
+	config := client.Config{Servers: []string{eureka.Eureka()}, Timeout: CallLimit}
 	s := StartService(t, "orders", config)
 	other := goClient(t, config)
 	d, err := other.StartDiscovery(client.DiscoveryConfig{Interval: time.Second})
