@@ -22,6 +22,12 @@ func fewer(ap bool, nodes int) Config {
 	return Config{AP: ap, Nodes: nodes}
 }
 
+// steadfast lets a cluster keep its leader however busy the machine is: a change prolongs all leases.
+func steadfast(c Config) Config {
+	c.Settings = map[string]string{"raft.heartbeat-timeout": "4s", "raft.election-timeout": "4s", "raft.lease-timeout": "4s"}
+	return c
+}
+
 // mustOnEvery expects something of every node, which must say so at once with consensus, and without it
 // as soon as the others have told it.
 func (c *Cluster) mustOnEvery(t *testing.T, what string, probe func(n *Node) error) {

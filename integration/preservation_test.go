@@ -20,7 +20,7 @@ const herdLimit = 10 * 2 * herdLease * time.Second
 func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, fewer(ap, 1))
+		c := StartCluster(t, steadfast(fewer(ap, 1)))
 		h := startHerd(t, "HERD", 20, c.Nodes)
 		awaitFigures(t, c.Nodes[0], "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
 		silent := h.silence(12)
@@ -196,7 +196,7 @@ func mustExplainAlike(t *testing.T, nodes []*Node, app, id string) *Explanation 
 func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, fewer(ap, 1))
+		c := StartCluster(t, steadfast(fewer(ap, 1)))
 		h := startHerd(t, "HERD", 20, c.Nodes)
 		awaitFigures(t, c.Nodes[0], "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
 		h.silence(12)
