@@ -272,6 +272,8 @@ func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows("OUT_OF_SERVICE")
+	// The server takes an instance back when its peer answers an older heartbeat of it after the cancel.
+	awaitOn(t, c.Nodes[0], s.key.App, s.key.ID, "OUT_OF_SERVICE")
 	if err := s.Deregister(ctx); err != nil {
 		t.Fatal(err)
 	}
