@@ -50,28 +50,6 @@ func TestLeaderKilledAgainAndAgain(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-func TestSoakLeaderKilledAgainAndAgain(t *testing.T) {
-	text := os.Getenv("ROLLCALL_SOAK")
-	if text == "" {
-		t.Skip("set ROLLCALL_SOAK to a duration, such as 1h")
-	}
-	soak, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatalf("ROLLCALL_SOAK: %v", err)
-	}
-	c := StartCluster(t, Config{})
-	for end := time.Now().Add(soak); time.Now().Before(end); {
-		l := startLoad(t, 10, 40, 8, c.Others(c.Leader()))
-		for range 20 {
-			killLeader(t, c, l)
-		}
-		l.stop()
-		c.WaitReady()
-		l.check(t, c.Nodes)
-		emptyRegistry(t, c.Nodes[0])
-	}
-}
-
 // emptyRegistry cancels everything that is not evicted meanwhile, so that the next round of a soak
 // begins anew.
 func emptyRegistry(t *testing.T, n *Node) {
