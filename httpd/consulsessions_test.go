@@ -46,6 +46,35 @@ func TestSessionsAreCreatedAsConsulDoes(t *testing.T) {
 	}
 }
 
+// TestASessionOfConsulsAPILivesTwiceItsTTL: that of Rollcall's own API ends at its TTL.
+func TestASessionOfConsulsAPILivesTwiceItsTTL(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	for _, row := range []struct {
+		name, ttl string
+		consul    bool
+		want      time.Duration
+	}{
+		{"consul's", "15s", true, 30 * time.Second},
+		{"consul's, the longest", "24h", true, 48 * time.Hour},
+		{"consul's without an end", "0s", true, 0},
+		{"our own", "15s", false, 15 * time.Second},
+	} {
+		var id string
+		if row.consul {
+			id = c.session(t, `{"TTL":"`+row.ttl+`"}`)
+		} else {
+			id = decodeReply[struct{ ID string }](t, c.ask("POST", "/v1/rollcall/sessions", `{"ttl":"`+row.ttl+`"}`)).ID
+		}
+		shown := decodeReply[struct {
+			TTL    string
+			EndsIn int64 `json:"ends_in_ms"`
+		}](t, c.get("/v1/rollcall/sessions/"+id))
+		if shown.TTL != row.ttl || shown.EndsIn != row.want.Milliseconds() {
+			t.Errorf("%s: the TTL is shown as %s, and it ends in %d ms; want %s and %v", row.name, shown.TTL, shown.EndsIn, row.ttl, row.want)
+		}
+	}
+}
+
 func TestASessionThatCannotBeCreatedSaysWhyInConsulsWords(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	for _, row := range []struct {
@@ -152,13 +181,13 @@ func TestASessionEndsByItsTTLAndItsLockIsDelayed(t *testing.T) {
 	c.kv.pass(time.Hour) // the grace of a young leader is over
 	a, b := c.session(t, `{"TTL":"10s","LockDelay":"5s"}`), c.session(t, "")
 	c.put(t, "/v1/kv/lock?acquire="+a, "")
-	c.kv.pass(9 * time.Second)
+	c.kv.pass(19 * time.Second)
 	if got := c.ask("PUT", "/v1/session/renew/"+a, ""); got.status != 200 {
 		t.Fatalf("renewed in time: %d %s", got.status, got.body)
 	}
-	c.kv.pass(9500 * time.Millisecond)
+	c.kv.pass(19500 * time.Millisecond)
 	if got := c.get("/v1/session/info/" + a); got.body == "[]" {
-		t.Error("it ended before its TTL")
+		t.Error("it ended before twice its TTL")
 	}
 	c.kv.pass(2500 * time.Millisecond)
 	if got := c.ask("PUT", "/v1/session/renew/"+a, ""); got.status != http.StatusNotFound {

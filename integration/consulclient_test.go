@@ -100,8 +100,8 @@ func TestConsulsLockOutlivesTheLeader(t *testing.T) {
 	leader.WaitReady(t)
 }
 
-// TestConsulsLockOfADeadHolderIsFreed: a holder that stops renewing loses its lock within its TTL, two
-// seconds and the lock-delay.
+// TestConsulsLockOfADeadHolderIsFreed: a holder that stops renewing loses its lock after twice its TTL, as with
+// Consul, and the lock-delay.
 func TestConsulsLockOfADeadHolderIsFreed(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
@@ -119,8 +119,8 @@ func TestConsulsLockOfADeadHolderIsFreed(t *testing.T) {
 		}
 		return errors.New("held, or delayed")
 	})
-	if took := time.Since(began); took < 11*time.Second {
-		t.Errorf("acquired %v after the holder's last sign, want its TTL of 10 s and its lock-delay of 1 s", took)
+	if took := time.Since(began); took < 21*time.Second {
+		t.Errorf("acquired %v after the holder's last sign, want twice its TTL of 10 s and its lock-delay of 1 s", took)
 	}
 }
 

@@ -4,7 +4,7 @@
 // goroutine: every replica that applies the same operations has the same state.
 //
 // The rules are those of Consul's HTTP API (docs/protocol/coordination.md), with three differences: a
-// lock-delay is state and survives failover, a session ends within its TTL and not within twice its
-// TTL, and each acquisition has a number that only grows, by which the holder of before is told from
+// lock-delay is state and survives failover, so is the time of a session's last renewal, from which its
+// end is exact, and each acquisition has a number that only grows, by which the holder of before is told from
 // the holder of now.
 package kv

@@ -99,8 +99,8 @@ type CreateSession struct {
 	ID        string
 	Name      string
 	Node      string // "": the cluster's logical node
-	TTL       int64  // ms; 0: it does not end by itself
-	TTLText   string // as given, which clients read back
+	TTL       int64  // ms that it lives without a renewal; 0: it does not end by itself
+	TTLText   string // what clients gave and read back; Consul's mean half of what the session lives
 	LockDelay int64  // ns; at most MaxLockDelay counts
 	Behavior  Behavior
 	Checks    []string // legacy list as given, shown; nil: none was given

@@ -14,7 +14,12 @@ import (
 // What a session has if nothing is said (hashicorp/consul, agent/session_endpoint.go).
 const defaultLockDelay = 15 * time.Second
 
-// Bounds of a session's TTL.
+// ttlFactor is how many of its TTLs a session lives without a renewal. Consul's TTL is a lower bound, and its
+// servers wait twice as long (hashicorp/consul, agent/consul/session_ttl.go). Clients count on that: Patroni asks for
+// half of what it means, and has two primaries where a session ends sooner.
+const ttlFactor = 2
+
+// Bounds of a session's TTL, as clients give it.
 const (
 	minSessionTTL = 10 * time.Second
 	maxSessionTTL = 24 * time.Hour
@@ -77,7 +82,7 @@ type sessionBody struct {
 }
 
 // DecodeSession reads a request for a session, of which the caller draws the ID. No body at all asks for
-// the defaults. Errors: Malformed, Rejected.
+// the defaults. The session lives for ttlFactor times the TTL that it shows. Errors: Malformed, Rejected.
 func DecodeSession(body []byte) (kv.CreateSession, error) {
 	asked := sessionBody{LockDelay: lockDelay(defaultLockDelay)}
 	if len(body) > 0 {
@@ -94,7 +99,7 @@ func DecodeSession(body []byte) (kv.CreateSession, error) {
 		return kv.CreateSession{}, err
 	}
 	op := kv.CreateSession{
-		Name: asked.Name, Node: NodeOf(asked.Node), TTL: ttl, TTLText: asked.TTL, LockDelay: int64(asked.LockDelay), Behavior: behavior,
+		Name: asked.Name, Node: NodeOf(asked.Node), TTL: ttlFactor * ttl, TTLText: asked.TTL, LockDelay: int64(asked.LockDelay), Behavior: behavior,
 	}
 	op.Checks, op.NodeChecks = checksInForce(asked.Checks, asked.NodeChecks)
 	for _, c := range asked.ServiceChecks {
@@ -103,7 +108,7 @@ func DecodeSession(body []byte) (kv.CreateSession, error) {
 	return op, nil
 }
 
-// sessionTTL is a TTL in ms; 0: none.
+// sessionTTL is a TTL as it was given, in ms; 0: none.
 func sessionTTL(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

@@ -26,7 +26,7 @@ func FuzzDecodeSession(f *testing.F) {
 			}
 			return
 		}
-		if op.LockDelay < 0 || op.TTL < 0 || (op.TTL != 0 && op.TTL < minSessionTTL.Milliseconds()) || op.TTL > maxSessionTTL.Milliseconds() || op.ID != "" {
+		if op.LockDelay < 0 || op.TTL < 0 || (op.TTL != 0 && op.TTL < 2*minSessionTTL.Milliseconds()) || op.TTL > 2*maxSessionTTL.Milliseconds() || op.ID != "" {
 			t.Fatalf("%q: %+v is out of bounds", body, op)
 		}
 		shown, err := json.Marshal(ShowSession(&kv.Session{Name: op.Name, TTLText: op.TTLText, Checks: op.Checks, NodeChecks: op.NodeChecks, ServiceChecks: op.ServiceChecks}))
