@@ -13,6 +13,7 @@ var soakRounds = []struct {
 	round func(*testing.T)
 }{
 	{"leader killed", leaderKilledRound},
+	{"two removals at once", twoRemovalsRound},
 }
 
 // TestSoak goes through all rounds, and again, until ROLLCALL_SOAK has passed: each round once at least.

@@ -33,7 +33,7 @@ func (s *Raft) findCluster(ctx context.Context) {
 // search makes one attempt to become part of a cluster. A cluster is founded only by nodes that all
 // see each other and of which none has ever been in one; every founder computes the same list.
 func (s *Raft) search(ctx context.Context) error {
-	if members, _, err := s.members(); err != nil {
+	if members, err := s.members(); err != nil {
 		return err
 	} else if len(members) > 0 { // a crash came between founding and writing it down
 		return s.adoptCluster(clusterIDOf(idsOf(members)))
@@ -96,14 +96,14 @@ func idsOf(servers []raft.Server) []string {
 	return ids
 }
 
-// members returns the servers of the newest configuration and its index, by which Raft refuses a
-// change that was decided on an older one.
-func (s *Raft) members() (servers []raft.Server, index uint64, err error) {
+// members returns the servers of the newest configuration in this node's log, which may not be
+// committed yet. What is to be changed is decided on the committed one, see membership.
+func (s *Raft) members() ([]raft.Server, error) {
 	f := s.raft.GetConfiguration()
 	if err := f.Error(); err != nil {
-		return nil, 0, fmt.Errorf("read the configuration: %w", err)
+		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	return f.Configuration().Servers, f.Index(), nil
+	return f.Configuration().Servers, nil
 }
 
 // join makes this node a member of the cluster that a node belongs to: it is one already if that
@@ -175,7 +175,7 @@ func (s *Raft) isWithout(st NodeState) bool {
 
 // moved says that the cluster knows this node by another address than it has now.
 func (s *Raft) moved() bool {
-	members, _, err := s.members()
+	members, err := s.members()
 	return err == nil && slices.ContainsFunc(members, func(m raft.Server) bool {
 		return m.ID == raft.ServerID(s.id.ServerID) && string(m.Address) != s.net.Addr().String()
 	})

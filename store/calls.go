@@ -216,7 +216,7 @@ func (s *Raft) state() NodeState {
 	if l := s.leader.Load(); l != nil {
 		st.LeaderID = l.id
 	}
-	if members, _, err := s.members(); err == nil {
+	if members, err := s.members(); err == nil {
 		st.Members = idsOf(members)
 	}
 	return st

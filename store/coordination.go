@@ -61,7 +61,7 @@ func (c *Coordination) RaftAddresses() (leader string, all []string) {
 	if v := c.s.leader.Load(); v != nil {
 		leader = v.address
 	}
-	members, _, err := c.s.members()
+	members, err := c.s.members()
 	if err != nil {
 		return leader, nil // shutting down
 	}

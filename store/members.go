@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -21,6 +23,65 @@ const (
 	promoteAfter  = 10 * time.Second
 	promoteWithin = 100
 )
+
+// membership is a committed configuration of the cluster. Its index is the guard of every change: Raft
+// makes a change only if the configuration at this index still is the newest, so that of two changes
+// that were decided on the same look one is refused. (The Index of raft.GetConfiguration would be no
+// guard: in version 1.7.3 it is always 0, which means "whatever the configuration is".)
+type membership struct {
+	index   uint64 // of its log entry
+	servers []raft.Server
+}
+
+// membership returns the newest configuration that this node knows to be committed.
+func (s *Raft) membership() (*membership, error) {
+	m := s.committed.Load()
+	if m == nil {
+		return nil, errors.New("this node does not know the committed members yet")
+	}
+	return m, nil
+}
+
+// noteMembers notes a committed configuration, from the log or a snapshot, in any order.
+func (s *Raft) noteMembers(index uint64, servers []raft.Server) {
+	for {
+		old := s.committed.Load()
+		if old != nil && old.index >= index {
+			return
+		}
+		if s.committed.CompareAndSwap(old, &membership{index: index, servers: servers}) {
+			return
+		}
+	}
+}
+
+// StoreConfiguration implements raft.ConfigurationStore: Raft calls it for each committed one.
+func (f *stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
+	f.s.noteMembers(index, c.Servers)
+}
+
+// snapshotStore notes the members that stand in a snapshot: the log before it is gone.
+type snapshotStore struct {
+	raft.SnapshotStore
+	s *Raft
+}
+
+// Open implements raft.SnapshotStore.
+func (st snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := st.SnapshotStore.Open(id)
+	if err == nil {
+		st.s.noteMembers(meta.ConfigurationIndex, meta.Configuration.Servers)
+	}
+	return meta, r, err
+}
+
+// changeRefused says why Raft made no change.
+func changeRefused(err error) string {
+	if errors.Is(err, raft.ErrEnqueueTimeout) {
+		return fmt.Sprintf("an earlier change of the members is not done yet (%v)", err)
+	}
+	return fmt.Sprintf("%v: look at the members again, then decide", err)
+}
 
 // JoinArgs asks for membership.
 type JoinArgs struct{ ServerID, Addr string }
@@ -41,13 +102,18 @@ func (s *Raft) takeIn(args JoinArgs) JoinReply {
 	if s.lead.Load() == nil {
 		return JoinReply{Answer: answerNotLeader}
 	}
-	members, index, err := s.members()
+	look, err := s.membership()
 	if err != nil {
 		return JoinReply{Answer: answerRefused, Reason: err.Error()}
 	}
+	return s.takeInto(look, args)
+}
+
+// takeInto takes a node into the cluster whose members a look has shown.
+func (s *Raft) takeInto(look *membership, args JoinArgs) JoinReply {
 	name := nameOf(args.ServerID)
 	add := s.raft.AddNonvoter
-	for _, m := range members {
+	for _, m := range look.servers {
 		switch {
 		case nameOf(string(m.ID)) != name:
 		case m.ID != raft.ServerID(args.ServerID):
@@ -57,7 +123,7 @@ func (s *Raft) takeIn(args JoinArgs) JoinReply {
 			add = s.raft.AddVoter // it has moved: the same vote at another address
 		}
 	}
-	f := add(raft.ServerID(args.ServerID), raft.ServerAddress(args.Addr), index, changeLimit)
+	f := add(raft.ServerID(args.ServerID), raft.ServerAddress(args.Addr), look.index, changeLimit)
 	if err := waitFuture(context.Background(), f, changeLimit); err != nil {
 		return JoinReply{Answer: answerRefused, Reason: fmt.Sprintf("take node %q in: %v", name, err)}
 	}
@@ -72,19 +138,18 @@ type promoter struct {
 }
 
 func (p *promoter) round(ctx context.Context) {
-	members, index, err := p.s.members()
+	look, err := p.s.membership()
 	if err != nil {
 		return
 	}
-	for _, m := range members {
+	for _, m := range look.servers {
 		if m.Suffrage == raft.Nonvoter {
-			p.consider(ctx, m, index)
+			p.consider(ctx, m, look.index)
 		}
 	}
 }
 
-// consider judges a newcomer of the configuration with an index: one that was removed since must not
-// come back with a vote.
+// consider judges a newcomer that the configuration at an index has.
 func (p *promoter) consider(ctx context.Context, m raft.Server, index uint64) {
 	asked, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -102,6 +167,12 @@ func (p *promoter) consider(ctx context.Context, m raft.Server, index uint64) {
 	if time.Since(p.since[m.ID]) < promoteAfter {
 		return
 	}
+	p.promote(ctx, m, index)
+}
+
+// promote gives a newcomer its vote, unless the members have changed since it was considered: one that
+// was removed must not come back with a vote.
+func (p *promoter) promote(ctx context.Context, m raft.Server, index uint64) {
 	if err := waitFuture(ctx, p.s.raft.AddVoter(m.ID, m.Address, index, changeLimit), changeLimit); err != nil {
 		p.s.log.Warn("newcomer did not become a voter", "node", nameOf(string(m.ID)), "err", err)
 		return

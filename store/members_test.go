@@ -3,10 +3,13 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -77,7 +80,7 @@ func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) 
 		t.Errorf("the new %s has %d instances, want 1", name, got)
 	}
 	eventually(t, "the newcomer votes", func() bool {
-		members, _, err := other.members()
+		members, err := other.members()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,6 +112,76 @@ func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 			}
 			return false
 		})
+	}
+}
+
+func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
+	c := startCluster(t, 3, func(cfg *RaftConfig) { cfg.TrailingLogs = 1 })
+	changed := c.nodes[c.leader()].takeIn(JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)})
+	if changed.Answer != answerOK {
+		t.Fatalf("take a node in: %+v", changed)
+	}
+	know := func(what string) uint64 {
+		var index uint64
+		for _, n := range c.nodes {
+			eventually(t, n.cfg.Node+" knows the newcomer "+what, func() bool {
+				look, err := n.membership()
+				if err != nil || len(look.servers) != 4 {
+					return false
+				}
+				if index == 0 {
+					index = look.index
+				}
+				if look.index != index {
+					t.Fatalf("%s has members of index %d, another node of %d", n.cfg.Node, look.index, index)
+				}
+				return true
+			})
+		}
+		return index
+	}
+	index := know("from the log")
+	for i := range 5 {
+		c.nodes[0].apply(t, registry.Register{Instance: instance("A", fmt.Sprint(i), 90)})
+	}
+	c.stopAll() // each takes a snapshot
+	for i, n := range c.nodes {
+		c.nodes[i] = c.start(n.cfg)
+	}
+	if again := know("from the snapshot"); again != index || index == 0 {
+		t.Errorf("the index was %d before and is %d after the restart, want the same, above 0", index, again)
+	}
+}
+
+func TestAChangeThatWasDecidedOnAnOlderLookIsNotMade(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	leader := c.nodes[c.leader()]
+	look, err := leader.membership()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)}
+	if reply := leader.takeInto(look, first); reply.Answer != answerOK {
+		t.Fatalf("take a node in: %+v", reply)
+	}
+	if reply := leader.takeInto(look, JoinArgs{ServerID: "n9.bb", Addr: freeAddr(t)}); reply.Answer != answerRefused {
+		t.Errorf("a second directory of the same name was taken in by the same look: %+v", reply)
+	}
+	with, err := leader.membership()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.RemoveMember(context.Background(), "n9"); err != nil {
+		t.Fatal(err)
+	}
+	p := promoter{s: leader.Raft}
+	p.promote(context.Background(), raft.Server{ID: raft.ServerID(first.ServerID), Address: raft.ServerAddress(first.Addr)}, with.index)
+	members, err := leader.members()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(members) != 3 {
+		t.Errorf("the members are %v, want the first three", members)
 	}
 }
 

@@ -52,6 +52,7 @@ type Raft struct {
 	notify    chan bool                  // Raft's word on this node's leadership
 	leader    atomic.Pointer[leaderView] // who leads, as far as this node knows
 	lead      atomic.Pointer[leadership] // set while this node is the established leader
+	committed atomic.Pointer[membership] // newest committed configuration that this node knows of
 	changed   broadcast                  // fires when leader or lead changed
 	applied   broadcast                  // fires when an entry was applied
 	watchers  registry.Watchers          // wait for changes of the registry
@@ -153,7 +154,7 @@ func (s *Raft) openRaft() error {
 	conf.BatchApplyCh = s.cfg.NoBatching
 	conf.NotifyCh = s.notify
 	conf.Logger = logger
-	if s.raft, err = newRaft(conf, &stateMachine{s: s}, cache, s.disk, snapshots, transport); err != nil {
+	if s.raft, err = newRaft(conf, &stateMachine{s: s}, cache, s.disk, snapshotStore{snapshots, s}, transport); err != nil {
 		transport.Close()
 		return fmt.Errorf("load %s: %w", dir, err)
 	}

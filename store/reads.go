@@ -137,7 +137,7 @@ func (s *Raft) leaderIndex(ctx context.Context, verify bool) (uint64, error) {
 // termQuorum asks the voters for their terms and succeeds when a majority of them, this node among
 // them, answers exactly term. Every question is asked after the call began.
 func (s *Raft) termQuorum(ctx context.Context, term uint64) error {
-	members, _, err := s.members()
+	members, err := s.members()
 	if err != nil {
 		return err
 	}

@@ -80,10 +80,16 @@ func (s *Raft) putOut(name string) JoinReply {
 	if s.lead.Load() == nil {
 		return JoinReply{Answer: answerNotLeader}
 	}
-	members, index, err := s.members()
+	look, err := s.membership()
 	if err != nil {
 		return JoinReply{Answer: answerRefused, Reason: err.Error()}
 	}
+	return s.putOutOf(look, name)
+}
+
+// putOutOf takes a node out of the cluster whose members a look has shown.
+func (s *Raft) putOutOf(look *membership, name string) JoinReply {
+	members := look.servers
 	i := slices.IndexFunc(members, func(m raft.Server) bool { return nameOf(string(m.ID)) == name })
 	if i < 0 {
 		return JoinReply{Answer: answerNoSuchNode}
@@ -91,8 +97,8 @@ func (s *Raft) putOut(name string) JoinReply {
 	if err := s.agreeWithout(members[i], members); err != nil {
 		return JoinReply{Answer: answerRefused, Reason: err.Error()}
 	}
-	// The index makes Raft refuse if somebody changed the members since they were looked at.
-	err = waitFuture(context.Background(), s.raft.RemoveServer(members[i].ID, index, removeLimit), removeLimit)
+	// Who answered counts for this look only. If somebody changed the members since, Raft refuses.
+	err := waitFuture(context.Background(), s.raft.RemoveServer(members[i].ID, look.index, removeLimit), removeLimit)
 	if err == nil {
 		s.log.Info("removed a node", "node", name)
 	}
@@ -109,7 +115,7 @@ func removalReply(err error) JoinReply {
 	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrRaftShutdown), errors.Is(err, errNoAnswer):
 		return JoinReply{Answer: answerUnknown, Reason: err.Error()}
 	}
-	return JoinReply{Answer: answerRefused, Reason: err.Error()}
+	return JoinReply{Answer: answerRefused, Reason: changeRefused(err)}
 }
 
 // agreeWithout returns an error unless a majority of the voters that would be left answers now. A

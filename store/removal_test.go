@@ -72,6 +72,56 @@ func TestWithoutALeaderNothingIsRemoved(t *testing.T) {
 	}
 }
 
+// TestOfTwoRemovalsOneIsRefusedIfBothWereDecidedOnOneLook: each of the two alone leaves a majority, both
+// together leave one node of three, or, with a node down, none that could ever elect again.
+func TestOfTwoRemovalsOneIsRefusedIfBothWereDecidedOnOneLook(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		nodes, down int
+	}{
+		{"three nodes", 3, 0},
+		{"four nodes, one of them down", 4, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := startCluster(t, tt.nodes, nil)
+			leader := c.leader()
+			var others []*testNode
+			for i := 1; i < tt.nodes; i++ {
+				others = append(others, c.nodes[(leader+i)%tt.nodes])
+			}
+			for _, n := range others[:tt.down] {
+				if err := n.halt(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			look, err := c.nodes[leader].membership()
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, second := others[tt.down].cfg.Node, others[tt.down+1].cfg.Node
+			if err := c.nodes[leader].putOutOf(look, first).removal(); err != nil {
+				t.Fatalf("remove %s: %v", first, err)
+			}
+			err = c.nodes[leader].putOutOf(look, second).removal()
+			if !errors.Is(err, ErrMembership) || !strings.Contains(err.Error(), "look at the members again") {
+				t.Errorf("remove %s by the same look: got %v, want a refusal that says what to do", second, err)
+			}
+			c.nodes[leader].apply(t, registry.Register{Instance: instance("A", "i", 90)})
+			awaitRemoved(t, others[tt.down])
+		})
+	}
+}
+
+// awaitRemoved waits until a node that was removed has stopped with that reason.
+func awaitRemoved(t *testing.T, n *testNode) {
+	t.Helper()
+	err := <-n.done
+	n.done <- nil // stopAll looks again
+	if err == nil || !strings.Contains(err.Error(), "removed from cluster") {
+		t.Errorf("%s ended with %v", n.cfg.Node, err)
+	}
+}
+
 func TestARemovalOfWhichNobodyKnowsIsSaidToBeUnknown(t *testing.T) {
 	for _, tc := range []struct {
 		err  error // of Raft

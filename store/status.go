@@ -32,7 +32,7 @@ type NodeStatus struct {
 func (s *Raft) Status(ctx context.Context) Status {
 	own := s.state()
 	st := Status{ClusterID: own.Cluster, Leader: nameOf(own.LeaderID), Term: own.Term}
-	members, _, err := s.members()
+	members, err := s.members()
 	if err != nil || len(members) == 0 {
 		members = []raft.Server{{ID: raft.ServerID(own.ServerID), Address: raft.ServerAddress(own.Addr)}}
 	}
