@@ -8,9 +8,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// batchVersion is the newest; a batch has the lowest version that knows all its operations.
-const batchVersion = 4
-
 // BatchID names a batch of operations so that it takes effect at most once, however often it is
 // sent. Node is the server id, Boot a counter in its data directory, Seq counts its batches from 1.
 type BatchID struct {
@@ -33,7 +30,7 @@ type Item struct {
 // docs/formats/log-entry.md describes it. Operations of coordination have no origin. It panics on an
 // operation outside the closed sets, and on a Register without an instance.
 func AppendBatch(dst []byte, id BatchID, items []Item) []byte {
-	dst = append(dst, versionOf(items))
+	dst = append(dst, formatVersion)
 	dst = appendBatchID(dst, id)
 	dst = binary.AppendUvarint(dst, uint64(len(items)))
 	for _, it := range items {
@@ -44,7 +41,7 @@ func AppendBatch(dst []byte, id BatchID, items []Item) []byte {
 
 // ParseBatch is the inverse of AppendBatch. It accepts exactly what Apply can decode: a leader that
 // gets a batch from another node proposes nothing that would stop the cluster. Errors wrap
-// ErrNewerVersion or ErrCorrupt. Nothing returned refers to b.
+// ErrNewerVersion, ErrOlderVersion or ErrCorrupt. Nothing returned refers to b.
 func ParseBatch(b []byte) (BatchID, []Item, error) {
 	parsed, err := parseBatch(b)
 	if err != nil {
@@ -55,28 +52,15 @@ func ParseBatch(b []byte) (BatchID, []Item, error) {
 
 // batch is a decoded batch.
 type batch struct {
-	id      BatchID
-	items   []Item
-	version byte
+	id    BatchID
+	items []Item
 }
 
 func parseBatch(b []byte) (batch, error) {
 	d := decoder{b: b}
-	d.version(batchVersion)
-	parsed := batch{id: d.batchID(), items: d.items(), version: d.format}
-	if d.err == nil && d.format > 1 {
-		d.lowest(versionOf(parsed.items))
-	}
+	d.version()
+	parsed := batch{id: d.batchID(), items: d.items()}
 	return parsed, d.end()
-}
-
-// versionOf is the lowest version of a batch that can carry items.
-func versionOf(items []Item) byte {
-	lowest := byte(1)
-	for _, it := range items {
-		lowest = max(lowest, it.kind().version())
-	}
-	return lowest
 }
 
 func (d *decoder) items() []Item {

@@ -13,6 +13,9 @@ var (
 	// ErrNewerVersion: what was to be read was written by a newer version of Rollcall. It is whole,
 	// and a newer program reads it.
 	ErrNewerVersion = errors.New("written by a newer version")
+	// ErrOlderVersion: what was to be read was written by an earlier version of Rollcall, of which
+	// this one reads nothing.
+	ErrOlderVersion = errors.New("written by an earlier version")
 	// ErrCorrupt: what was to be read is not what any version writes.
 	ErrCorrupt = errors.New("corrupt")
 )
@@ -23,10 +26,9 @@ var (
 // Only the shortest encoding of a number is accepted. So every value has one encoding, and replicas
 // can compare bytes instead of values.
 type decoder struct {
-	b      []byte
-	off    int
-	err    error
-	format byte // version of the format that b is in
+	b   []byte
+	off int
+	err error
 
 	share bool   // strings are cut out of text instead of copied one by one
 	text  string // a copy of b, made for the first string; "" until then
@@ -44,22 +46,21 @@ func (d *decoder) fail(format string, args ...any) {
 	}
 }
 
+// formatVersion is the version of entries, batches, results, snapshots and the records of the local
+// disk: one number, because what one of them holds the others hold too.
+const formatVersion = 5
+
 // version reads the version byte that every format begins with.
-func (d *decoder) version(newest byte) {
-	d.format = d.byte()
+func (d *decoder) version() {
+	version := d.byte()
 	switch {
 	case d.err != nil:
-	case d.format == 0:
-		d.fail("version 0, want 1 to %d", newest)
-	case d.format > newest:
-		d.err = fmt.Errorf("%w: format version %d, this program reads up to %d", ErrNewerVersion, d.format, newest)
-	}
-}
-
-// lowest refuses a version above the one that the content needs, which is the one that writers use.
-func (d *decoder) lowest(needed byte) {
-	if d.err == nil && d.format > needed {
-		d.fail("format version %d of what version %d can say", d.format, needed)
+	case version == 0:
+		d.fail("version 0, want %d", formatVersion)
+	case version > formatVersion:
+		d.err = fmt.Errorf("%w: format version %d, this program reads %d", ErrNewerVersion, version, formatVersion)
+	case version < formatVersion:
+		d.err = fmt.Errorf("%w: format version %d, this program reads %d", ErrOlderVersion, version, formatVersion)
 	}
 }
 

@@ -37,12 +37,10 @@ func TestBatchSurvivesItsEncoding(t *testing.T) {
 func TestEntrySurvivesItsEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		stamp := registry.Stamp{Lease: rapid.Int64().Draw(t, "lease"), Wall: rapid.Int64().Draw(t, "wall")}
-		want := entry{stamp: stamp, version: 1}
+		want := entry{stamp: stamp}
 		var encoded [][]byte
 		for range rapid.IntRange(0, 3).Draw(t, "batches") {
 			b := batch{id: genBatchID().Draw(t, "id"), items: nilIfEmpty(rapid.SliceOfN(genItem(), 0, 3).Draw(t, "items"))}
-			b.version = versionOf(b.items)
-			want.version = max(want.version, b.version)
 			want.batches = append(want.batches, b)
 			encoded = append(encoded, AppendBatch(nil, b.id, b.items))
 		}
@@ -85,9 +83,6 @@ func TestResultsSurviveTheirEncoding(t *testing.T) {
 	})
 }
 
-// newest returns a decoder of what this program writes, without the version in front.
-func newest(b []byte) decoder { return decoder{b: b, format: max(batchVersion, snapshotVersion)} }
-
 // Whoever adds a field to one of the registry's types finds out here that the formats do not carry it.
 func TestEveryFieldIsEncoded(t *testing.T) {
 	roundTrips := map[string]struct {
@@ -96,7 +91,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 	}{
 		"snapshot": {&registry.Frozen{}, func(v any) (any, error) {
 			var b bytes.Buffer
-			if _, err := (&Snapshot{version: snapshotVersion, registry: *v.(*registry.Frozen)}).WriteTo(&b); err != nil {
+			if _, err := (&Snapshot{registry: *v.(*registry.Frozen)}).WriteTo(&b); err != nil {
 				return nil, err
 			}
 			got, err := readSnapshot(&b)
@@ -108,14 +103,14 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 		}},
 		"result": {&registry.Result{}, func(v any) (any, error) {
 			d := decoder{b: appendResult(nil, *v.(*registry.Result))}
-			got := d.result(lastOutcome)
+			got := d.result()
 			return &got, d.end()
 		}},
 		"coordination in a snapshot": {&kv.Frozen{}, func(v any) (any, error) {
 			f := v.(*kv.Frozen)
 			beside := registry.Frozen{Clock: registry.Stamp{Lease: f.Lease}, Epoch: registry.Epoch(f.Epoch), Established: f.Established}
 			var b bytes.Buffer
-			if _, err := (&Snapshot{version: snapshotVersion, registry: beside, kv: *f}).WriteTo(&b); err != nil {
+			if _, err := (&Snapshot{registry: beside, kv: *f}).WriteTo(&b); err != nil {
 				return nil, err
 			}
 			got, err := readSnapshot(&b)
@@ -190,7 +185,7 @@ func opTrip[T registry.Op]() struct {
 		value any
 		trip  func(any) (any, error)
 	}{new(T), func(v any) (any, error) {
-		d := newest(appendItem(nil, Item{Op: *v.(*T)}))
+		d := decoder{b: appendItem(nil, Item{Op: *v.(*T)})}
 		got := d.item().Op.(T)
 		return &got, d.end()
 	}}
@@ -204,7 +199,7 @@ func kvTrip[T kv.Op]() struct {
 		value any
 		trip  func(any) (any, error)
 	}{new(T), func(v any) (any, error) {
-		d := newest(appendItem(nil, Item{KV: *v.(*T)}))
+		d := decoder{b: appendItem(nil, Item{KV: *v.(*T)})}
 		got := d.item().KV.(T)
 		return &got, d.end()
 	}}
@@ -309,10 +304,7 @@ func TestAnswerToARenewalTakesOneByte(t *testing.T) {
 }
 
 func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
-	item := func(b ...byte) []byte { return append([]byte{1, 0, 0, 1, 0, 1}, b...) }
-	item4 := func(b ...byte) []byte { return append([]byte{4, 0, 0, 1, 0, 1}, b...) }
-	item3 := func(b ...byte) []byte { return append([]byte{3, 0, 0, 1, 0, 1}, b...) }
-	item2 := func(b ...byte) []byte { return append([]byte{2, 0, 0, 1, 0, 1}, b...) }
+	item := func(b ...byte) []byte { return append([]byte{formatVersion, 0, 0, 1, 0, 1}, b...) }
 	long := append(binary.AppendUvarint(nil, maxNote+1), bytes.Repeat([]byte{'x'}, maxNote+1)...)
 	replica := appendItem(nil, Item{Op: registry.Replica{Instance: &registry.Instance{}}})
 	for _, c := range []struct {
@@ -322,12 +314,12 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 	}{
 		{"nothing at all", nil, "ends too early"},
 		{"version 0", []byte{0}, "version 0"},
-		{"number that never ends", append([]byte{batchVersion, 0}, bytes.Repeat([]byte{0xff}, 11)...), "64 bits"},
-		{"number that is cut short", []byte{batchVersion, 0, 0x80}, "cut short"},
-		{"number with needless bytes", []byte{batchVersion, 0, 0x80, 0}, "needless"},
-		{"string longer than what is left", []byte{batchVersion, 5, 'a'}, "5 elements announced, 1 bytes left"},
-		{"string longer than memory", append([]byte{batchVersion}, binary.AppendUvarint(nil, math.MaxUint64)...), "announced"},
-		{"more operations than bytes", []byte{batchVersion, 0, 0, 1, 0, 100, 1, 1, 1}, "100 elements announced"},
+		{"number that never ends", append([]byte{formatVersion, 0}, bytes.Repeat([]byte{0xff}, 11)...), "64 bits"},
+		{"number that is cut short", []byte{formatVersion, 0, 0x80}, "cut short"},
+		{"number with needless bytes", []byte{formatVersion, 0, 0x80, 0}, "needless"},
+		{"string longer than what is left", []byte{formatVersion, 5, 'a'}, "5 elements announced, 1 bytes left"},
+		{"string longer than memory", append([]byte{formatVersion}, binary.AppendUvarint(nil, math.MaxUint64)...), "announced"},
+		{"more operations than bytes", []byte{formatVersion, 0, 0, 1, 0, 100, 1, 1, 1}, "100 elements announced"},
 		{"bytes after the last operation", item(byte(opCancel), 0, 0, 7), "1 bytes too many"},
 		{"operation of kind 0", item(0, 0, 0), "unknown kind 0"},
 		{"operation of unknown kind", item(63, 0, 0), "unknown kind 63"},
@@ -337,47 +329,36 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 		{"override that is none", item(byte(opRenewHandleOverride), 0, 1, 0, 0), "no override"},
 		{"status that does not exist", item(byte(opSetOverride), 0, 0, 5, 0), "status 5"},
 		{"instance with bytes left", item(append([]byte{byte(opRegister), 30}, make([]byte, 30)...)...), "too many"},
-		{"operation that its version did not have", item(byte(opEndOverride), 0, 0, 0, 1, 0), "unknown kind 12"},
-		{"operation of unknown kind in version 2", item2(byte(opSelfPreservation)+1, 0, 0), "unknown kind 16"},
-		{"version 2 of what version 1 can say", item2(byte(opCancel), 0, 0), "version 2 of what version 1 can say"},
-		{"version 2 of nothing", []byte{2, 0, 0, 1, 0, 0}, "version 2 of what version 1 can say"},
-		{"override with an end that is none", item2(byte(opSetOverrideBy), 0, 0, 1, 0, 0, 0, 0), "details of an override"},
-		{"override removed by nobody", item2(byte(opDeleteOverrideBy), 0, 0, 1, 0, 0, 0), "details of an override"},
-		{"author without end", item2(append([]byte{byte(opQuarantine), 0, 0, 0}, append(long, 0)...)...), "author or reason of 1025 bytes"},
-		{"reason without end", item2(append([]byte{byte(opQuarantine), 0, 0, 0, 0}, long...)...), "author or reason of 1025 bytes"},
-		{"state that does not exist", item2(byte(opSelfPreservation), 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0), "state of self-preservation 4"},
-		{"figure beyond 32 bits", item2(append([]byte{byte(opSelfPreservation), 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0)...), "32 bits"},
-		{"operation that version 2 did not have", item2(byte(opAckPeer), 0, 0), "unknown kind 20"},
-		{"operation of unknown kind in version 3", item3(byte(opPausePeer)+1, 0, 0), "unknown kind 22"},
-		{"operation of unknown kind in version 4", item4(byte(opReplicaPermanent)+1, 0, 0), "unknown kind 28"},
-		{"operation that version 3 did not have", item3(byte(opSetCheck), 0, 0), "unknown kind 24"},
-		{"coordination that version 3 did not have", item3(byte(opCoordination), byte(kvRenewSession), 0), "unknown kind 26"},
-		{"version 4 of what version 3 can say", item4(byte(opPausePeer), 0, 0, 0, 0), "version 4 of what version 3 can say"},
-		{"coordination from a node of the own datacenter", item4(1<<originShift|byte(opCoordination), byte(kvRenewSession), 0), "from origin 1"},
-		{"coordination from another datacenter", item4(2<<originShift|byte(opCoordination), 0, byte(kvRenewSession), 0), "from origin 2"},
-		{"coordination of kind 0", item4(byte(opCoordination), 0, 0, 0), "coordination of unknown kind 0"},
-		{"coordination of unknown kind", item4(byte(opCoordination), byte(kvOnce)+1, 0, 0), "coordination of unknown kind 12"},
-		{"once inside once", item4(byte(opCoordination), byte(kvOnce), 0, byte(kvOnce), 0, byte(kvRenewSession), 0), "coordination of unknown kind 11"},
-		{"verb that does not exist", item4(byte(opCoordination), byte(kvKey), lastVerb+1, 0, 0), "verb 13"},
-		{"fields of a key that do not exist", item4(byte(opCoordination), byte(kvKey), 0, keyBits+1, 0), "fields of a key's operation 32"},
-		{"value that is none", item4(byte(opCoordination), byte(kvKey), 0, keyHasValue, 0, 0), "announced and zero"},
-		{"flags that are none", item4(byte(opCoordination), byte(kvKey), 0, keyHasFlags, 0, 0), "announced and zero"},
-		{"index that is none", item4(byte(opCoordination), byte(kvKey), 0, keyHasIndex, 0, 0), "announced and zero"},
-		{"session that is none", item4(byte(opCoordination), byte(kvKey), 0, keyHasSession, 0, 0), "announced and zero"},
-		{"fence of what cannot be held", item4(byte(opCoordination), byte(kvKey), 0, keyHasFence, 0, 3, 0, 0), "kind of what is held 3"},
-		{"more operations than bytes in a transaction", item4(byte(opCoordination), byte(kvTxn), 2, 0, 0, 0, 0), "2 elements announced"},
-		{"behavior that does not exist", item4(byte(opCoordination), byte(kvCreateSession), 0, 0, 0, 0, 0, 0, 2, 0, 0, 0), "behavior of a session 2"},
-		{"checks that are neither given nor not", item4(byte(opCoordination), byte(kvCreateSession), 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0), "truth value 2"},
-		{"parts of a registration that do not exist", item4(byte(opRegisterCatalog), catalogBits+1, 0, 0), "parts of a registration 32"},
-		{"status of a check that does not exist", item4(byte(opSetCheck), 0, 0, 3, 0, 0, 0, 0), "status of a check 3"},
-		{"version 3 of what version 2 can say", item3(byte(opQuarantine), 0, 0, 0, 0, 0), "version 3 of what version 2 can say"},
-		{"version 3 of what version 1 can say", item3(byte(opCancel), 0, 0), "version 3 of what version 1 can say"},
-		{"renewal of no life, no time ago", item3(byte(opRenewLife), 0, 0, 0, 0, 0, 0), "neither life nor age"},
-		{"replica without an instance", item3(byte(opReplica), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "instance that ends at byte 8"},
-		{"replica with a status that does not exist", item3(append(replica[:len(replica)-7:len(replica)-7], 5, 0, 0, 0, 0, 0, 0)...), "status 5"},
-		{"removal of another kind", item3(byte(opRemove), 0, 0, 2, 0, 0, 0, 0), "truth value 2"},
-		{"life beyond 32 bits", item3(byte(opRemove), 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0), "32 bits"},
-		{"pause that is neither", item3(byte(opPausePeer), 0, 2, 0, 0), "truth value 2"},
+		{"override with an end that is none", item(byte(opSetOverrideBy), 0, 0, 1, 0, 0, 0, 0), "details of an override"},
+		{"override removed by nobody", item(byte(opDeleteOverrideBy), 0, 0, 1, 0, 0, 0), "details of an override"},
+		{"author without end", item(append([]byte{byte(opQuarantine), 0, 0, 0}, append(long, 0)...)...), "author or reason of 1025 bytes"},
+		{"reason without end", item(append([]byte{byte(opQuarantine), 0, 0, 0, 0}, long...)...), "author or reason of 1025 bytes"},
+		{"state that does not exist", item(byte(opSelfPreservation), 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0), "state of self-preservation 4"},
+		{"figure beyond 32 bits", item(append([]byte{byte(opSelfPreservation), 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0)...), "32 bits"},
+		{"operation of the first unknown kind", item(byte(opReplicaPermanent)+1, 0, 0), "unknown kind 28"},
+		{"coordination from a node of the own datacenter", item(1<<originShift|byte(opCoordination), byte(kvRenewSession), 0), "from origin 1"},
+		{"coordination from another datacenter", item(2<<originShift|byte(opCoordination), 0, byte(kvRenewSession), 0), "from origin 2"},
+		{"coordination of kind 0", item(byte(opCoordination), 0, 0, 0), "coordination of unknown kind 0"},
+		{"coordination of unknown kind", item(byte(opCoordination), byte(kvOnce)+1, 0, 0), "coordination of unknown kind 12"},
+		{"once inside once", item(byte(opCoordination), byte(kvOnce), 0, byte(kvOnce), 0, byte(kvRenewSession), 0), "coordination of unknown kind 11"},
+		{"verb that does not exist", item(byte(opCoordination), byte(kvKey), lastVerb+1, 0, 0), "verb 13"},
+		{"fields of a key that do not exist", item(byte(opCoordination), byte(kvKey), 0, keyBits+1, 0), "fields of a key's operation 32"},
+		{"value that is none", item(byte(opCoordination), byte(kvKey), 0, keyHasValue, 0, 0), "announced and zero"},
+		{"flags that are none", item(byte(opCoordination), byte(kvKey), 0, keyHasFlags, 0, 0), "announced and zero"},
+		{"index that is none", item(byte(opCoordination), byte(kvKey), 0, keyHasIndex, 0, 0), "announced and zero"},
+		{"session that is none", item(byte(opCoordination), byte(kvKey), 0, keyHasSession, 0, 0), "announced and zero"},
+		{"fence of what cannot be held", item(byte(opCoordination), byte(kvKey), 0, keyHasFence, 0, 3, 0, 0), "kind of what is held 3"},
+		{"more operations than bytes in a transaction", item(byte(opCoordination), byte(kvTxn), 2, 0, 0, 0, 0), "2 elements announced"},
+		{"behavior that does not exist", item(byte(opCoordination), byte(kvCreateSession), 0, 0, 0, 0, 0, 0, 2, 0, 0, 0), "behavior of a session 2"},
+		{"checks that are neither given nor not", item(byte(opCoordination), byte(kvCreateSession), 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0), "truth value 2"},
+		{"parts of a registration that do not exist", item(byte(opRegisterCatalog), catalogBits+1, 0, 0), "parts of a registration 32"},
+		{"status of a check that does not exist", item(byte(opSetCheck), 0, 0, 3, 0, 0, 0, 0), "status of a check 3"},
+		{"renewal of no life, no time ago", item(byte(opRenewLife), 0, 0, 0, 0, 0, 0), "neither life nor age"},
+		{"replica without an instance", item(byte(opReplica), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "instance that ends at byte 8"},
+		{"replica with a status that does not exist", item(append(replica[:len(replica)-7:len(replica)-7], 5, 0, 0, 0, 0, 0, 0)...), "status 5"},
+		{"removal of another kind", item(byte(opRemove), 0, 0, 2, 0, 0, 0, 0), "truth value 2"},
+		{"life beyond 32 bits", item(byte(opRemove), 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0), "32 bits"},
+		{"pause that is neither", item(byte(opPausePeer), 0, 2, 0, 0), "truth value 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := ParseBatch(c.batch)
@@ -389,8 +370,8 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 }
 
 func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
-	result := func(b ...byte) []byte { return append([]byte{1, 0, 0, 1, 0, 0, 1}, b...) }
-	result2 := func(b ...byte) []byte { return append([]byte{2, 0, 0, 1, 0, 0, 1}, b...) }
+	result2 := func(b ...byte) []byte { return append([]byte{formatVersion, 0, 0, 1, 0, 0, 1}, b...) }
+	result := func(b ...byte) []byte { return append(result2(b...), 0) } // without coordination
 	maxCount := binary.AppendUvarint([]byte{hasCount}, math.MaxInt)
 	for _, c := range []struct {
 		name    string
@@ -402,10 +383,8 @@ func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
 		{"count of zero", result(hasCount, 0), "announced and zero"},
 		{"index of zero", result(hasIndex, 0), "announced and zero"},
 		{"handle of zeros", result(hasHandle, 0, 0), "announced and zero"},
-		{"outcome that version 1 did not have", result(lastOutcomeOfVersion1 + 1), "unknown form 0x7"},
-		{"last outcome of version 2", result2(lastOutcome, 0), ""},
-		{"unknown outcome", result2(lastOutcome+1, 0), "unknown form 0xa"},
-		{"version 2 of what version 1 can say", result2(0, 0), "version 2 of what version 1 can say"},
+		{"last outcome", result(lastOutcome), ""},
+		{"unknown outcome", result(lastOutcome+1, 0), "unknown form 0xa"},
 		{"coordination", result2(0, 1, kvOK|kvHasIndex, 1), ""},
 		{"coordination for two operations where there was one", result2(0, 2, 1, 1), "2 results of coordination for 1 operations"},
 		{"coordination of unknown form", result2(append([]byte{0, 1}, binary.AppendUvarint(nil, kvResultBits+1)...)...), "unknown form 0x200"},
@@ -413,7 +392,7 @@ func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
 		{"coordination with no entries", result2(0, 1, kvHasEntries, 0), "announced and zero"},
 		{"coordination with a place beyond an int", result2(append([]byte{0, 1, kvHasPlace}, binary.AppendUvarint(nil, math.MaxInt+1)...)...), "out of range"},
 		{"unknown field", result(0x80), "unknown form 0x80"},
-		{"refused neither yes nor no", []byte{1, 0, 0, 1, 0, 2, 0}, "truth value 2"},
+		{"refused neither yes nor no", []byte{formatVersion, 0, 0, 1, 0, 2, 0}, "truth value 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := ParseResults(c.results)
@@ -433,8 +412,8 @@ func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
 func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
 	establish := AppendEstablish(nil, Establish{Settings: &registry.Settings{}})
 	whole := func(threshold uint64) []byte {
-		b := append(establish[:5:5], binary.AppendUvarint(nil, threshold)...)
-		return append(b, establish[6:]...)
+		b := append(establish[:6:6], binary.AppendUvarint(nil, threshold)...)
+		return append(b, establish[7:]...)
 	}
 	if _, err := parseEntry(whole(1_000_000)); err != nil {
 		t.Fatalf("threshold of 1: %v", err)
@@ -446,10 +425,6 @@ func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
 	}{
 		{"share above the whole", whole(1_000_001), "share of 1000001 millionths"},
 		{"settings cut short", establish[:len(establish)-1], "ends too early"},
-		{"settings in version 1", append([]byte{1}, establish[1:]...), "8 bytes too many"},
-		{"version 3, which no Establish has", append([]byte{3}, establish[1:]...), "version 3"},
-		{"no settings in version 2", append([]byte{2}, AppendEstablish(nil, Establish{})[1:]...), "ends too early"},
-		{"tick of version 2", append([]byte{2}, AppendWrite(nil, registry.Stamp{})[1:]...), "version 2 of what version 1 can say"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parseEntry(c.entry)
@@ -474,61 +449,6 @@ func TestWhatExceedsItsBoundIsCutWhereItIsEncoded(t *testing.T) {
 	e, err := parseEntry(AppendEstablish(nil, Establish{Settings: &registry.Settings{Threshold: registry.Whole + 1}}))
 	if err != nil || e.establish.Settings.Threshold != registry.Whole {
 		t.Errorf("threshold above 1: got %+v, %v, want 1", e.establish, err)
-	}
-}
-
-func TestBatchHasTheLowestVersionThatKnowsItsOperations(t *testing.T) {
-	override := registry.SetOverride{Key: goldenKey, Status: registry.OutOfService}
-	ends, said := override, override
-	ends.For, said.By = 1, registry.Act{Reason: "r"}
-	for _, c := range []struct {
-		name string
-		ops  []registry.Op
-		want byte
-	}{
-		{"nothing", nil, 1},
-		{"override without details", []registry.Op{override, registry.DeleteOverride{Key: goldenKey}}, 1},
-		{"override with an end", []registry.Op{ends}, 2},
-		{"override with a reason", []registry.Op{said}, 2},
-		{"override removed with an author", []registry.Op{registry.DeleteOverride{By: registry.Act{Author: "a"}}}, 2},
-		{"renewal of a life", []registry.Op{registry.Renew{Key: goldenKey, Life: 1}}, 3},
-		{"replica", []registry.Op{registry.Replica{Instance: goldenInstance()}}, 3},
-		{"replica without a lease", []registry.Op{registry.Replica{Instance: goldenInstance(), Permanent: true}}, 4},
-		{"renewal some time ago", []registry.Op{registry.Renew{Key: goldenKey, Age: 1}}, 3},
-		{"cursor between older things", []registry.Op{override, registry.AckPeer{}, registry.EndQuarantine{}}, 3},
-		{"check between older things", []registry.Op{override, registry.SetCheck{}, registry.AckPeer{}}, 4},
-		{"something new behind something old", []registry.Op{override, registry.Cancel{Key: goldenKey}, registry.EndQuarantine{}}, 2},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var items []Item
-			for _, op := range c.ops {
-				items = append(items, Item{Op: op})
-			}
-			if got := AppendBatch([]byte("before"), BatchID{}, items)[len("before")]; got != c.want {
-				t.Errorf("version %d, want %d", got, c.want)
-			}
-			items = append(items, Item{KV: kv.RenewSession{}})
-			if got := AppendBatch(nil, BatchID{}, items)[0]; got != 4 {
-				t.Errorf("version %d with a session's renewal behind it, want 4", got)
-			}
-		})
-	}
-}
-
-func TestResultsHaveTheLowestVersionThatCanSayThem(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		r    BatchResult
-		want byte
-	}{
-		{"nothing", BatchResult{}, 1},
-		{"renewals", BatchResult{Results: []registry.Result{{}, {Outcome: registry.Refused}}}, 1},
-		{"an outcome of the catalog", BatchResult{Results: []registry.Result{{}, {Outcome: registry.UnknownService}}}, 2},
-		{"coordination", BatchResult{Results: make([]registry.Result, 1), KV: make([]kv.Result, 1)}, 2},
-	} {
-		if got := AppendResults(nil, c.r)[0]; got != c.want {
-			t.Errorf("%s: version %d, want %d", c.name, got, c.want)
-		}
 	}
 }
 
@@ -589,12 +509,11 @@ func TestPortsAndNumbersBeyondTheirTypeAreRefused(t *testing.T) {
 func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 	lease := &registry.Lease{Instance: goldenInstance()}
 	removal := func(kind registry.ChangeKind) []byte {
-		return appendRemoval(nil, snapshotVersion, registry.Removal{Kind: kind, Lease: lease})
+		return appendRemoval(nil, registry.Removal{Kind: kind, Lease: lease})
 	}
 	event := func(kind registry.EventKind) []byte {
-		return appendHistory(nil, snapshotVersion, []registry.Event{{Kind: kind}})
+		return appendHistory(nil, []registry.Event{{Kind: kind}})
 	}
-	history2 := func(d *decoder) { d.format = 2; d.history() }
 	acts := appendActs(nil, lease)
 	acts[0] = lastActs + 1
 	for _, c := range []struct {
@@ -605,16 +524,14 @@ func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 	}{
 		{"removal by eviction", removal(registry.Evicted), func(d *decoder) { d.removal() }, ""},
 		{"removal of what is only hidden", removal(registry.Hidden), func(d *decoder) { d.removal() }, "kind of removal 3"},
-		{"last event of version 3", event(registry.EventCeded), func(d *decoder) { d.history() }, ""},
+		{"last event", event(registry.EventCeded), func(d *decoder) { d.history() }, ""},
 		{"event that does not exist", event(registry.EventCeded + 1), func(d *decoder) { d.history() }, "event 14"},
-		{"last event of version 2", event(registry.EventEvicted), history2, ""},
-		{"event that version 2 did not have", event(registry.EventEvicted + 1), history2, "event 12"},
 		{"more events than bytes", []byte{100, 0}, func(d *decoder) { d.history() }, "100 elements announced"},
 		{"more events than are kept", append([]byte{17}, make([]byte, 17*9)...), func(d *decoder) { d.history() }, "17 events"},
 		{"acts that do not exist", acts, func(d *decoder) { d.acts(lease) }, "acts 4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newest(c.record)
+			d := decoder{b: c.record}
 			c.decode(&d)
 			err := d.end()
 			if c.want == "" {
@@ -630,28 +547,26 @@ func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 	}
 }
 
-func TestNewerVersionIsNotCalledCorrupt(t *testing.T) {
-	newerBatch := AppendBatch(nil, BatchID{}, nil)
-	newerBatch[0] = batchVersion + 1
-	newerEntry := AppendWrite(nil, registry.Stamp{})
-	newerEntry[0] = entryVersion + 1
-	newerResults := AppendResults(nil, BatchResult{})
-	newerResults[0] = resultsVersion + 1
-	_, _, batchErr := ParseBatch(newerBatch)
-	_, entryErr := parseEntry(newerEntry)
-	_, insideErr := parseEntry(AppendWrite(nil, registry.Stamp{}, newerBatch))
-	_, resultsErr := ParseResults(newerResults)
+func TestAnotherVersionIsNotCalledCorrupt(t *testing.T) {
 	f := goldenSnapshot().registry
-	newer := func(b []byte) []byte { return append([]byte{snapshotVersion + 1}, b[1:]...) }
-	_, leaseErr := ParseLeaseState(newer(AppendLeaseState(nil, f.Leases[0])))
-	_, removalErr := ParseRemoval(newer(AppendRemoval(nil, f.Removals[0])))
-	_, registryErr := ParseFrozen(newer(AppendFrozen(nil, f)))
-	for name, err := range map[string]error{
-		"batch": batchErr, "entry": entryErr, "batch in an entry": insideErr, "results": resultsErr,
-		"lease": leaseErr, "removal": removalErr, "registry": registryErr,
+	batch := AppendBatch(nil, BatchID{}, nil)
+	for name, c := range map[string]struct {
+		good  []byte
+		parse func([]byte) error
+	}{
+		"batch":    {batch, func(b []byte) error { _, _, err := ParseBatch(b); return err }},
+		"entry":    {AppendWrite(nil, registry.Stamp{}), func(b []byte) error { _, err := parseEntry(b); return err }},
+		"inside":   {batch, func(b []byte) error { _, err := parseEntry(AppendWrite(nil, registry.Stamp{}, b)); return err }},
+		"results":  {AppendResults(nil, BatchResult{}), func(b []byte) error { _, err := ParseResults(b); return err }},
+		"lease":    {AppendLeaseState(nil, f.Leases[0]), func(b []byte) error { _, err := ParseLeaseState(b); return err }},
+		"removal":  {AppendRemoval(nil, f.Removals[0]), func(b []byte) error { _, err := ParseRemoval(b); return err }},
+		"registry": {AppendFrozen(nil, f), func(b []byte) error { _, err := ParseFrozen(b); return err }},
 	} {
-		if !errors.Is(err, ErrNewerVersion) || errors.Is(err, ErrCorrupt) {
-			t.Errorf("%s: got %v, want ErrNewerVersion", name, err)
+		for version, want := range map[byte]error{formatVersion + 1: ErrNewerVersion, formatVersion - 1: ErrOlderVersion} {
+			err := c.parse(append([]byte{version}, c.good[1:]...))
+			if !errors.Is(err, want) || errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s of version %d: got %v, want %v", name, version, err, want)
+			}
 		}
 	}
 }
@@ -703,11 +618,9 @@ func TestRecordsOfTheLocalDiskThatNoEncoderWritesAreRefused(t *testing.T) {
 		{"registry", AppendFrozen(nil, f), frozenAgain},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			older := append([]byte{firstOfDisk - 1}, c.record[1:]...)
 			for want, bad := range map[string][]byte{
 				"it ends too early":       nil,
 				"version 0":               append([]byte{0}, c.record[1:]...),
-				"version 2, want 3 to 4":  older,
 				"1 bytes too many":        append(c.record[:len(c.record):len(c.record)], 0),
 				c.name + " on disk: corr": c.record[:len(c.record)-1],
 			} {
@@ -783,7 +696,7 @@ func TestListsOfEmptyElementsAreRead(t *testing.T) {
 		}
 	}
 	for _, want := range []*kv.Permits{{Holders: make([]kv.Holder, many)}, {Queue: make([]kv.Waiter, many)}, {Delays: make([]int64, many)}} {
-		d := newest(appendPermits(nil, want))
+		d := decoder{b: appendPermits(nil, want)}
 		if got := d.permits(); d.end() != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("permits: got %+v, %v, want %d holders, waiters or delays", got, d.err, many)
 		}

@@ -184,7 +184,7 @@ func TestCoordinationHasTheTimeOfTheRegistry(t *testing.T) {
 func TestSessionsEndAtTheirTimeUnderTheLeadersEpoch(t *testing.T) {
 	n := newNode(t)
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})
-	epoch := n.establish() // before the state has anything of coordination
+	epoch := n.establish()
 	n.writeKV(kv.CreateSession{ID: "s1", TTL: 5000, LockDelay: 1_000_000_000}, heldKey)
 	if due := n.m.KVDue(n.stamp.Lease+4000, 10); len(due) != 0 {
 		t.Errorf("due after 4 s: %+v, want nothing", due)
@@ -192,7 +192,7 @@ func TestSessionsEndAtTheirTimeUnderTheLeadersEpoch(t *testing.T) {
 	n.stamp.Lease += 6000
 	n.apply()
 	due := n.m.KVDue(n.stamp.Lease, 10)
-	want := kv.ExpireSession{Epoch: kv.Epoch(epoch), ID: "s1", Created: 2, RenewedAt: 1000}
+	want := kv.ExpireSession{Epoch: kv.Epoch(epoch), ID: "s1", Created: 3, RenewedAt: 1000}
 	if len(due) != 1 || due[0] != want {
 		t.Fatalf("due: %+v, want %+v", due, want)
 	}

@@ -7,11 +7,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// entryVersion is the newest. An Establish with settings has it (those before version 4 had version 2);
-// everything else has version 1. So the state of a cluster is of the newest version from its leader's
-// first entry on, and not only from the first operation that needs it.
-const entryVersion = 4
-
 // The kinds of log entries. Never renumber one.
 const (
 	entryWrite     = 1
@@ -21,7 +16,7 @@ const (
 // AppendWrite appends the encoding of a log entry that applies batches (as AppendBatch encoded
 // them) in order. Without batches it is a tick: it only moves the lease clock.
 func AppendWrite(dst []byte, stamp registry.Stamp, batches ...[]byte) []byte {
-	dst = append(dst, 1, entryWrite)
+	dst = append(dst, formatVersion, entryWrite)
 	dst = appendStamp(dst, stamp)
 	dst = binary.AppendUvarint(dst, uint64(len(batches)))
 	for _, b := range batches {
@@ -41,16 +36,12 @@ type Establish struct {
 
 // AppendEstablish appends the encoding of an Establish entry.
 func AppendEstablish(dst []byte, e Establish) []byte {
+	dst = append(dst, formatVersion, entryEstablish)
+	dst = appendString(appendString(dst, e.Node), e.Cluster)
 	if e.Settings == nil {
-		return appendEstablish(dst, 1, e)
+		return append(dst, 0)
 	}
-	return appendSettings(appendEstablish(dst, entryVersion, e), *e.Settings)
-}
-
-// appendEstablish appends what stands before the settings.
-func appendEstablish(dst []byte, version byte, e Establish) []byte {
-	dst = append(dst, version, entryEstablish)
-	return appendString(appendString(dst, e.Node), e.Cluster)
+	return appendSettings(append(dst, 1), *e.Settings)
 }
 
 // entry is a decoded log entry: an Establish, or else a Write.
@@ -58,22 +49,17 @@ type entry struct {
 	establish *Establish
 	stamp     registry.Stamp
 	batches   []batch
-	version   byte // the newest of anything in it
 }
 
 func parseEntry(b []byte) (entry, error) {
 	d := decoder{b: b}
-	d.version(entryVersion)
-	e := entry{version: d.format}
+	d.version()
+	var e entry
 	switch kind := d.byte(); {
 	case d.err != nil:
 	case kind == entryWrite:
-		d.lowest(1)
 		e.stamp = d.stamp()
 		e.batches = d.batches()
-		for _, b := range e.batches {
-			e.version = max(e.version, b.version)
-		}
 	case kind == entryEstablish:
 		e.establish = d.establish()
 	default:
@@ -86,11 +72,8 @@ func parseEntry(b []byte) (entry, error) {
 }
 
 func (d *decoder) establish() *Establish {
-	if d.format == 3 {
-		d.fail("Establish of version 3, which no node writes")
-	}
 	e := &Establish{Node: d.string(), Cluster: d.string()}
-	if d.format > 1 {
+	if d.bool() {
 		s := d.settings()
 		e.Settings = &s
 	}

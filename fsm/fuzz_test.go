@@ -56,7 +56,7 @@ func checkAllocated(t *testing.T, n int, decode func()) {
 
 func (e entry) encode() []byte {
 	if e.establish != nil {
-		return establishOf(e.version, *e.establish)
+		return AppendEstablish(nil, *e.establish)
 	}
 	var batches [][]byte
 	for _, b := range e.batches {
@@ -131,7 +131,7 @@ func FuzzParseResults(f *testing.F) {
 // them.
 func FuzzRestore(f *testing.F) {
 	addGolden(f, "snapshot", func(b []byte) []byte { return b[len(snapshotMagic) : len(b)-checksumSize] })
-	f.Add([]byte{snapshotVersion})
+	f.Add([]byte{formatVersion})
 	f.Fuzz(func(t *testing.T, content []byte) {
 		b := seal(content)
 		checkAllocated(t, len(b), func() { checkReadSnapshot(t, b) })

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,8 +16,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 // golden compares bytes with a file of hex digits. A difference means that logs and snapshots which
-// exist on disks are no longer read as they were written: raise the format's version, keep reading
-// the old one, and give the new one a file of its own.
+// exist on disks are no longer read as they were written: docs/adr/0011 says what to do then.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".hex")
@@ -140,13 +138,12 @@ func TestGoldenEntries(t *testing.T) {
 	golden(t, "entry-tick", AppendWrite(nil, stamp))
 	golden(t, "entry-write", AppendWrite(nil, stamp, batch, batch))
 	golden(t, "entry-establish", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
-	golden(t, "batch-v2", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Answered: 40},
+	golden(t, "batch-quarantine", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Answered: 40},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["quarantine"]}}))
-	golden(t, "batch-v3", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Answered: 41},
+	golden(t, "batch-replicated", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Answered: 41},
 		[]Item{{Op: goldenOps()["quarantine"]}, {Origin: registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, Op: goldenOps()["renew-life"]}}))
 	establish := Establish{Node: "n1-7f3a", Cluster: "c-5d21", Settings: goldenSettings()}
-	golden(t, "entry-establish-v2", establishOf(2, establish))
-	golden(t, "entry-establish-v4", AppendEstablish(nil, establish))
+	golden(t, "entry-establish-settings", AppendEstablish(nil, establish))
 }
 
 func TestGoldenResults(t *testing.T) {
@@ -159,67 +156,27 @@ func TestGoldenResults(t *testing.T) {
 }
 
 func TestGoldenSnapshot(t *testing.T) {
-	for file, s := range map[string]*Snapshot{
-		"snapshot": goldenSnapshotV1(), "snapshot-v2": goldenSnapshotV2(), "snapshot-v3": goldenSnapshotV3(), "snapshot-v4": goldenSnapshot(),
-	} {
-		var b bytes.Buffer
-		if _, err := s.WriteTo(&b); err != nil {
-			t.Fatal(err)
-		}
-		golden(t, file, b.Bytes())
+	var b bytes.Buffer
+	if _, err := goldenSnapshot().WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "snapshot", b.Bytes())
+	got, err := readSnapshot(&b)
+	if err != nil || !reflect.DeepEqual(&got, goldenSnapshot()) {
+		t.Errorf("read again: got %+v, %v, want %+v", got, err, goldenSnapshot())
 	}
 }
 
 func TestGoldenRecordsOfTheLocalDisk(t *testing.T) {
-	for version, f := range map[string]registry.Frozen{"": goldenSnapshotV3().registry, "-v4": goldenSnapshot().registry} {
-		golden(t, "disk-lease"+version, AppendLeaseState(nil, f.Leases[0]))
-		golden(t, "disk-removal"+version, AppendRemoval(nil, f.Removals[0]))
-		golden(t, "disk-registry"+version, AppendFrozen(nil, f))
-	}
+	f := goldenSnapshot().registry
+	golden(t, "disk-lease", AppendLeaseState(nil, f.Leases[0]))
+	golden(t, "disk-removal", AppendRemoval(nil, f.Removals[0]))
+	golden(t, "disk-registry", AppendFrozen(nil, f))
 }
 
-func TestSnapshotOfAVersionLeavesOutWhatTheNextAdds(t *testing.T) {
-	for _, version := range []byte{2, 3} {
-		s := goldenSnapshot()
-		s.version = version
-		var b bytes.Buffer
-		if _, err := s.WriteTo(&b); err != nil {
-			t.Fatal(err)
-		}
-		if want := readGolden(t, filepath.Join("testdata", fmt.Sprintf("snapshot-v%d.hex", version))); !bytes.Equal(b.Bytes(), want) {
-			t.Errorf("version %d: got\n%x, want\n%x", version, b.Bytes(), want)
-		}
-	}
-}
-
-// What an older version did not say is made up when its snapshot is read.
-func TestSnapshotOfAnOlderVersionIsRead(t *testing.T) {
-	v1, v2, v3 := goldenSnapshotV1(), goldenSnapshotV2(), goldenSnapshotV3()
-	v1.registry.Settings = registry.DefaultSettings()
-	v1.registry.Expectation = registry.ExpectationState{Clients: 1, Minute: 1, NextUpdate: 61_000 + 15*60_000}
-	for _, s := range []*Snapshot{v1, v2} {
-		l := s.registry.Leases[0].Lease
-		l.Owner, l.ByRemote, l.Described, l.Overrode = "eureka", 5, 5, 5
-	}
-	for file, want := range map[string]*Snapshot{"snapshot.hex": v1, "snapshot-v2.hex": v2, "snapshot-v3.hex": v3} {
-		t.Run(file, func(t *testing.T) {
-			got, err := readSnapshot(bytes.NewReader(readGolden(t, filepath.Join("testdata", file))))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !reflect.DeepEqual(&got, want) {
-				t.Errorf("got %+v, want %+v", got, want)
-			}
-		})
-	}
-}
-
-var snapshotOfVersion1 = filepath.Join("testdata", "snapshot.hex")
-
-// goldenSnapshotV3 is what version 3 could say.
-func goldenSnapshotV3() *Snapshot {
-	s := goldenSnapshotV2()
-	s.version = 3
+// goldenWithPeers is a snapshot with what is known of other servers.
+func goldenWithPeers() *Snapshot {
+	s := goldenWithActs()
 	f := &s.registry
 	l := f.Leases[0].Lease
 	l.Owner, l.Edit = "dc2", 3
@@ -235,10 +192,9 @@ func goldenSnapshotV3() *Snapshot {
 	return s
 }
 
-// goldenSnapshotV2 is what version 2 could say.
-func goldenSnapshotV2() *Snapshot {
-	s := goldenSnapshotV1()
-	s.version = 2
+// goldenWithActs is a snapshot with what operators did, and histories.
+func goldenWithActs() *Snapshot {
+	s := goldenLeases()
 	f := &s.registry
 	since := registry.Stamp{Lease: 60_000, Wall: 1_700_000_000_100}
 	l := f.Leases[0].Lease
@@ -262,8 +218,8 @@ func goldenSnapshotV2() *Snapshot {
 	return s
 }
 
-// goldenSnapshotV1 is what version 1 could say.
-func goldenSnapshotV1() *Snapshot {
+// goldenLeases is a snapshot with a lease, the record of another, and the memory of batches.
+func goldenLeases() *Snapshot {
 	lease := &registry.Lease{
 		Instance: goldenInstance(), Handle: registry.Handle{Slot: 2, Gen: 4}, Interval: 30, Duration: 90,
 		RegisteredAt: 1_700_000_000_100, ServiceUpAt: 1_700_000_000_050, UpdatedAt: 1_700_000_000_100,
@@ -275,8 +231,7 @@ func goldenSnapshotV1() *Snapshot {
 		EvictedAt: 1_700_000_000_090, Action: registry.ActionDeleted, Life: 1, Changed: 4, ChangedLease: 59_000,
 	}
 	s := &Snapshot{
-		version: 1,
-		index:   1234,
+		index: 1234,
 		nodes: []frozenNode{
 			{name: "n1-7f3a", nodeMemory: nodeMemory{boot: 2, answered: 39, answers: []answer{
 				{seq: 40, results: []registry.Result{{Index: 5, Handle: lease.Handle}}},

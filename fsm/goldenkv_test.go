@@ -76,7 +76,7 @@ func TestGoldenOperationsOfCoordination(t *testing.T) {
 	for name, op := range goldenKVOps() {
 		golden(t, "kv-"+name, appendItem(nil, Item{KV: op}))
 	}
-	golden(t, "batch-v4", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Answered: 42},
+	golden(t, "batch-coordination", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Answered: 42},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {KV: goldenKVOps()["acquire"]}, {Op: goldenCatalogOps()["set-check"]}}))
 }
 
@@ -106,16 +106,15 @@ func goldenKVResults() []kv.Result {
 func TestGoldenResultsOfCoordination(t *testing.T) {
 	id := BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Answered: 42}
 	all := goldenKVResults()
-	golden(t, "results-v2", AppendResults(nil, BatchResult{ID: id, Results: make([]registry.Result, len(all)), KV: all}))
-	golden(t, "results-v2-catalog", AppendResults(nil, BatchResult{ID: id, Results: []registry.Result{
+	golden(t, "results-coordination", AppendResults(nil, BatchResult{ID: id, Results: make([]registry.Result, len(all)), KV: all}))
+	golden(t, "results-catalog", AppendResults(nil, BatchResult{ID: id, Results: []registry.Result{
 		{}, {Outcome: registry.UnknownService}, {Outcome: registry.NameTaken}, {Outcome: registry.NoTTL}}}))
 }
 
 // goldenSnapshot is written from values, so that the file shows the format and not the rules of what it
 // holds.
 func goldenSnapshot() *Snapshot {
-	s := goldenSnapshotV3()
-	s.version = 4
+	s := goldenWithPeers()
 	s.nodes[0].answers[1].kv = []kv.Result{{}, {OK: true, Index: 5, Fence: 4}}
 	f := &s.registry
 	f.Leases[0].Lease.Permanent, f.Leases[0].Lease.Service = true, goldenService()

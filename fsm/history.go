@@ -6,11 +6,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// appendHistory encodes what is remembered of an instance; version 1 remembered nothing.
-func appendHistory(dst []byte, version byte, events []registry.Event) []byte {
-	if version < 2 {
-		return dst
-	}
+// appendHistory encodes what is remembered of an instance.
+func appendHistory(dst []byte, events []registry.Event) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(events)))
 	for _, e := range events {
 		dst = appendEvent(dst, e)
@@ -19,9 +16,6 @@ func appendHistory(dst []byte, version byte, events []registry.Event) []byte {
 }
 
 func (d *decoder) history() registry.History {
-	if d.format < 2 {
-		return registry.History{}
-	}
 	n := d.count(9) // an event's fields
 	if n > registry.EventsKept {
 		d.fail("%d events of an instance, want at most %d", n, registry.EventsKept)
@@ -54,9 +48,5 @@ func (d *decoder) event() registry.Event {
 }
 
 func (d *decoder) eventKind() registry.EventKind {
-	last := lastEvent
-	if d.format < 3 {
-		last = lastEventOfVersion2
-	}
-	return registry.EventKind(d.enum(last, "event"))
+	return registry.EventKind(d.enum(lastEvent, "event"))
 }

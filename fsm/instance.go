@@ -16,10 +16,6 @@ const (
 	lastKind    = byte(registry.Evicted) // of a removal: Hidden is the kind of a live instance
 	lastState   = byte(registry.PreservationHeld)
 	lastEvent   = byte(registry.EventCeded)
-
-	lastEventOfVersion2 = byte(registry.EventEvicted)
-
-	lastOutcomeOfVersion1 = byte(registry.Refused) // of results
 )
 
 func appendInstance(dst []byte, i *registry.Instance) []byte {

@@ -20,7 +20,6 @@ type Machine struct {
 	registry *registry.Registry
 	kv       *kv.State
 	memory   memory
-	version  byte // the newest that was applied: a snapshot of the state has it
 }
 
 // published is what readers see: one pointer, so that a view never comes with another view's index.
@@ -30,11 +29,11 @@ type published struct {
 	kv    *kv.View
 }
 
-// NewMachine returns an empty state.
+// NewMachine returns an empty state. Its index is 1, because Consul's clients cannot be told 0: whoever waits for
+// more than 1 must not miss the first change.
 func NewMachine() *Machine {
-	r := registry.New()
-	r.EndLivesByRemoval()
-	m := &Machine{registry: r, kv: kv.New(catalog{r}), memory: memory{}, version: 1}
+	r := registry.NewAt(1)
+	m := &Machine{registry: r, kv: kv.New(catalog{r}), memory: memory{}}
 	m.publish(0)
 	return m
 }
@@ -59,11 +58,6 @@ func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 	defer m.mu.Unlock()
 	if newest := m.Index(); index <= newest {
 		return Applied{}, fmt.Errorf("log entry %d: out of order, entry %d was applied before it", index, newest)
-	}
-	if e.version > m.version {
-		if err := m.upgrade(e.version); err != nil {
-			return Applied{}, fmt.Errorf("log entry %d: %w", index, err)
-		}
 	}
 	var done Applied
 	if e.establish != nil {
@@ -172,5 +166,5 @@ func (m *Machine) Owner(h registry.Handle) string {
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &Snapshot{version: m.version, index: m.Index(), nodes: m.memory.freeze(), registry: m.registry.Freeze(), kv: m.kv.Freeze()}
+	return &Snapshot{index: m.Index(), nodes: m.memory.freeze(), registry: m.registry.Freeze(), kv: m.kv.Freeze()}
 }

@@ -61,27 +61,13 @@ func (n *node) apply(batches ...[]byte) Applied {
 
 func (n *node) establish() registry.Epoch {
 	n.t.Helper()
-	return n.establishAs(entryVersion)
-}
-
-// establishAs is establish by a leader of a version.
-func (n *node) establishAs(version byte) registry.Epoch {
-	n.t.Helper()
 	n.index++
 	settings := registry.DefaultSettings()
-	done, err := n.m.Apply(n.index, term, establishOf(version, Establish{Node: n.id.Node, Cluster: "c1", Settings: &settings}))
+	done, err := n.m.Apply(n.index, term, AppendEstablish(nil, Establish{Node: n.id.Node, Cluster: "c1", Settings: &settings}))
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return done.Epoch
-}
-
-// establishOf is AppendEstablish as a version wrote it.
-func establishOf(version byte, e Establish) []byte {
-	if e.Settings == nil || version >= entryVersion {
-		return AppendEstablish(nil, e)
-	}
-	return appendSettings(appendEstablish(nil, 2, e), *e.Settings)
 }
 
 func instance(app, id string) *registry.Instance {
@@ -226,7 +212,7 @@ func TestUndecodableEntryChangesNothing(t *testing.T) {
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})
 	want := snapshotOf(t, n.m)
 	good := n.batch(registry.Cancel{Key: registry.Key{App: "ORDERS", ID: "1"}})
-	newer := append([]byte{batchVersion + 1}, good[1:]...)
+	newer := append([]byte{formatVersion + 1}, good[1:]...)
 	unknown := AppendBatch(nil, BatchID{Node: "n1", Boot: 1, Seq: 9}, []Item{{Op: registry.Cancel{}}})
 	unknown[len(unknown)-3] = 44
 	for _, c := range []struct {
@@ -236,8 +222,8 @@ func TestUndecodableEntryChangesNothing(t *testing.T) {
 		says  string
 	}{
 		{"empty", nil, ErrCorrupt, "early"},
-		{"newer entry", []byte{entryVersion + 1, 99, 99}, ErrNewerVersion, "newer version"},
-		{"unknown kind of entry", []byte{entryVersion, 77}, ErrCorrupt, "entry of unknown kind 77"},
+		{"newer entry", []byte{formatVersion + 1, 99, 99}, ErrNewerVersion, "newer version"},
+		{"unknown kind of entry", []byte{formatVersion, 77}, ErrCorrupt, "entry of unknown kind 77"},
 		{"cut short behind a good batch", AppendWrite(nil, n.stamp, good, good)[:len(good)+25], ErrCorrupt, ""},
 		{"newer batch behind a good one", AppendWrite(nil, n.stamp, good, newer), ErrNewerVersion, "batch 1"},
 		{"unknown operation behind a good batch", AppendWrite(nil, n.stamp, good, unknown), ErrCorrupt, "batch 1: operation 0: corrupt at byte 9: operation of unknown kind 44"},

@@ -21,62 +21,31 @@ const (
 	opUpdateMetadata
 	opEvict
 	opRenewHandleOverride // a replicated renewal whose sender knew the handle
-
-	// Since version 2 of a batch.
-	opSetOverrideBy    // with its end, author or reason
-	opDeleteOverrideBy // with its author or reason
+	opSetOverrideBy       // with its end, author or reason
+	opDeleteOverrideBy    // with its author or reason
 	opEndOverride
 	opQuarantine
 	opEndQuarantine
 	opSelfPreservation
-
-	// Since version 3 of a batch.
 	opReplica
 	opRemove
 	opRenewLife // by name, with its life or its age
 	opContact
 	opAckPeer
 	opPausePeer
-
-	// Since version 4 of a batch.
 	opRegisterCatalog
 	opDeregisterCatalog
 	opSetCheck
 	opExpireCheck
 	opCoordination // of package kv; a second byte says which
 	opReplicaPermanent
-
-	lastOfVersion1 = opRenewHandleOverride
-	lastOfVersion2 = opSelfPreservation
-	lastOfVersion3 = opPausePeer
 )
-
-// version is that of the batches that brought the kind.
-func (k opKind) version() byte {
-	switch {
-	case k > lastOfVersion3:
-		return 4
-	case k > lastOfVersion2:
-		return 3
-	case k > lastOfVersion1:
-		return 2
-	}
-	return 1
-}
 
 const (
 	opKindMask  = 0x3f
 	originShift = 6
 	minItemSize = 3 // kind and two empty strings (Cancel)
 )
-
-// kind is that of the operation that the item has.
-func (it Item) kind() opKind {
-	if it.KV != nil {
-		return opCoordination
-	}
-	return kindOf(it.Op)
-}
 
 func appendItem(dst []byte, it Item) []byte {
 	if it.KV != nil {
@@ -99,7 +68,7 @@ func (d *decoder) item() Item {
 	if origin.Kind == registry.RemoteDC {
 		origin.DC = d.string()
 	}
-	if kind := opKind(first & opKindMask); kind != opCoordination || d.format < kind.version() {
+	if kind := opKind(first & opKindMask); kind != opCoordination {
 		return Item{Origin: origin, Op: d.op(kind)}
 	}
 	if origin.Kind != registry.Client {
@@ -226,18 +195,8 @@ func appendOp(dst []byte, kind opKind, op registry.Op) []byte {
 	return dst // unreachable: kindOf has seen op
 }
 
-// op is the inverse of appendOp. It returns nil if kind is unknown to the version that is read.
+// op is the inverse of appendOp. It returns nil if kind is unknown.
 func (d *decoder) op(kind opKind) registry.Op {
-	switch version := kind.version(); {
-	case version > d.format:
-		return d.unknown(kind)
-	case version == 4:
-		return d.op4(kind)
-	case version == 3:
-		return d.op3(kind)
-	case version == 2:
-		return d.op2(kind)
-	}
 	switch kind {
 	case opRenewHandle, opRenewHandleOverride, opRenewKey:
 		return d.renew(kind)
@@ -254,11 +213,11 @@ func (d *decoder) op(kind opKind) registry.Op {
 	case opEvict:
 		return d.evict()
 	}
-	return d.unknown(kind)
+	return d.opOfOperator(kind)
 }
 
-// op2 reads the operations that version 2 brought.
-func (d *decoder) op2(kind opKind) registry.Op {
+// opOfOperator is op for what operators do, and for its end.
+func (d *decoder) opOfOperator(kind opKind) registry.Op {
 	switch kind {
 	case opSetOverrideBy:
 		return d.setOverrideBy()
@@ -273,14 +232,18 @@ func (d *decoder) op2(kind opKind) registry.Op {
 	case opSelfPreservation:
 		return d.selfPreservation()
 	}
-	return d.unknown(kind)
+	return d.opOfReplication(kind)
 }
 
-// op3 reads the operations that version 3 brought.
-func (d *decoder) op3(kind opKind) registry.Op {
+// opOfReplication is op for what other servers tell, and what is remembered of them.
+func (d *decoder) opOfReplication(kind opKind) registry.Op {
 	switch kind {
 	case opReplica:
 		return d.replica()
+	case opReplicaPermanent:
+		op := d.replica()
+		op.Permanent = true
+		return op
 	case opRemove:
 		return d.remove()
 	case opRenewLife:
@@ -292,11 +255,11 @@ func (d *decoder) op3(kind opKind) registry.Op {
 	case opPausePeer:
 		return registry.PausePeer{Peer: d.string(), Paused: d.bool(), By: d.act()}
 	}
-	return d.unknown(kind)
+	return d.opOfCatalog(kind)
 }
 
-// op4 reads the operations of the registry that version 4 brought.
-func (d *decoder) op4(kind opKind) registry.Op {
+// opOfCatalog is op for Consul's nodes, services and checks.
+func (d *decoder) opOfCatalog(kind opKind) registry.Op {
 	switch kind {
 	case opRegisterCatalog:
 		return d.registerCatalog()
@@ -306,15 +269,7 @@ func (d *decoder) op4(kind opKind) registry.Op {
 		return d.setCheck()
 	case opExpireCheck:
 		return d.expireCheck()
-	case opReplicaPermanent:
-		op := d.replica()
-		op.Permanent = true
-		return op
 	}
-	return d.unknown(kind)
-}
-
-func (d *decoder) unknown(kind opKind) registry.Op {
 	d.fail("operation of unknown kind %d", kind)
 	return nil
 }

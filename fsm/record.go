@@ -10,7 +10,6 @@ import (
 // header is the first record of a snapshot: everything that is one value, and how many records of
 // each section follow.
 type header struct {
-	version  byte
 	index    uint64 // of the newest applied entry
 	registry registry.Frozen
 	kv       kv.Frozen
@@ -22,17 +21,14 @@ type header struct {
 type counts struct {
 	nodes, free, leases, removals, registered, canceled uint64
 
-	transitions           uint64 // since version 2
-	links, senders, peers uint64 // since version 3
-
-	// Since version 4.
+	transitions, links, senders, peers                         uint64
 	catalog, heard                                             uint64
 	entries, deletions, sessions, delays, permits, onceAnswers uint64
 }
 
 func (s *Snapshot) header() header {
 	f, k := s.registry, s.kv
-	return header{version: s.version, index: s.index, registry: f, kv: k, counts: counts{
+	return header{index: s.index, registry: f, kv: k, counts: counts{
 		nodes:       uint64(len(s.nodes)),
 		free:        uint64(len(f.Free)),
 		leases:      uint64(len(f.Leases)),
@@ -59,23 +55,15 @@ func (h header) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, h.index)
 	dst = appendPlace(dst, h.registry)
 	dst = appendNumbers(dst, c.nodes, c.free, c.leases, c.removals, c.registered, c.canceled)
-	if h.version > 1 {
-		dst = appendNumbers(dst, c.transitions)
-		dst = appendConduct(dst, h.registry)
-	}
-	if h.version > 2 {
-		dst = appendNumbers(dst, c.links, c.senders, c.peers)
-	}
-	if h.version > 3 {
-		dst = appendNumbers(dst, c.catalog, c.heard, c.entries, c.deletions, c.sessions, c.delays, c.permits, c.onceAnswers)
-		dst = appendKVPlace(appendCatalogPlace(dst, h.registry), h.kv)
-	}
-	return dst
+	dst = appendNumbers(dst, c.transitions)
+	dst = appendConduct(dst, h.registry)
+	dst = appendNumbers(dst, c.links, c.senders, c.peers)
+	dst = appendNumbers(dst, c.catalog, c.heard, c.entries, c.deletions, c.sessions, c.delays, c.permits, c.onceAnswers)
+	return appendKVPlace(appendCatalogPlace(dst, h.registry), h.kv)
 }
 
 func (d *decoder) header() header {
 	h := header{
-		version:  d.format,
 		index:    d.uvarint(),
 		registry: d.place(),
 		counts: counts{
@@ -87,20 +75,14 @@ func (d *decoder) header() header {
 			canceled:   d.uvarint(),
 		},
 	}
-	if d.format > 1 {
-		h.counts.transitions = d.uvarint()
-		d.conduct(&h.registry)
-	}
-	if d.format > 2 {
-		h.counts.links, h.counts.senders, h.counts.peers = d.uvarint(), d.uvarint(), d.uvarint()
-	}
-	if d.format > 3 {
-		c := &h.counts
-		c.catalog, c.heard, c.entries, c.deletions = d.uvarint(), d.uvarint(), d.uvarint(), d.uvarint()
-		c.sessions, c.delays, c.permits, c.onceAnswers = d.uvarint(), d.uvarint(), d.uvarint(), d.uvarint()
-		d.catalogPlace(&h.registry)
-		h.kv = d.kvPlace(h.registry)
-	}
+	c := &h.counts
+	c.transitions = d.uvarint()
+	d.conduct(&h.registry)
+	c.links, c.senders, c.peers = d.uvarint(), d.uvarint(), d.uvarint()
+	c.catalog, c.heard, c.entries, c.deletions = d.uvarint(), d.uvarint(), d.uvarint(), d.uvarint()
+	c.sessions, c.delays, c.permits, c.onceAnswers = d.uvarint(), d.uvarint(), d.uvarint(), d.uvarint()
+	d.catalogPlace(&h.registry)
+	h.kv = d.kvPlace(h.registry)
 	return h
 }
 
@@ -165,42 +147,30 @@ func (d *decoder) node() (n frozenNode, answers uint64) {
 	return n, answers
 }
 
-func appendAnswer(dst []byte, version byte, a answer) []byte {
+func appendAnswer(dst []byte, a answer) []byte {
 	dst = appendResultList(binary.AppendUvarint(dst, a.seq), a.results)
-	if version < 4 {
-		return dst
-	}
 	return appendList(dst, a.kv, appendKVResult)
 }
 
 func (d *decoder) answer() answer {
-	a := answer{seq: d.uvarint(), results: d.resultList(outcomes(d.format > 3))}
-	if d.format > 3 {
-		a.kv = d.kvResults(len(a.results))
-	}
+	a := answer{seq: d.uvarint(), results: d.resultList()}
+	a.kv = d.kvResults(len(a.results))
 	return a
 }
 
-func appendLeaseState(dst []byte, version byte, l registry.LeaseState) []byte {
-	dst = appendStamp(appendLease(dst, version, l.Lease), l.Renewed)
-	dst = appendHistory(dst, version, l.History.Events())
-	if version < 3 {
-		return dst
-	}
+func appendLeaseState(dst []byte, l registry.LeaseState) []byte {
+	dst = appendStamp(appendLease(dst, l.Lease), l.Renewed)
+	dst = appendHistory(dst, l.History.Events())
 	return appendInt64(appendInt64(dst, l.Client), l.Remote)
 }
 
 func (d *decoder) leaseState() registry.LeaseState {
-	l := registry.LeaseState{Lease: d.lease(), Renewed: d.stamp(), History: d.history()}
-	if d.format > 2 {
-		l.Client, l.Remote = d.int64(), d.int64()
-	}
-	return l
+	return registry.LeaseState{Lease: d.lease(), Renewed: d.stamp(), History: d.history(), Client: d.int64(), Remote: d.int64()}
 }
 
-func appendRemoval(dst []byte, version byte, r registry.Removal) []byte {
-	dst = appendLease(appendBool(append(dst, byte(r.Kind)), r.Full), version, r.Lease)
-	return appendHistory(dst, version, r.History.Events())
+func appendRemoval(dst []byte, r registry.Removal) []byte {
+	dst = appendLease(appendBool(append(dst, byte(r.Kind)), r.Full), r.Lease)
+	return appendHistory(dst, r.History.Events())
 }
 
 func (d *decoder) removal() registry.Removal {
@@ -216,7 +186,7 @@ func (d *decoder) recent() registry.Recent {
 	return registry.Recent{Wall: d.int64(), Key: d.key()}
 }
 
-func appendLease(dst []byte, version byte, l *registry.Lease) []byte {
+func appendLease(dst []byte, l *registry.Lease) []byte {
 	dst = appendInstance(dst, l.Instance)
 	dst = appendHandle(dst, l.Handle)
 	dst = appendInt32(dst, l.Interval)
@@ -232,19 +202,10 @@ func appendLease(dst []byte, version byte, l *registry.Lease) []byte {
 	dst = binary.AppendUvarint(dst, uint64(l.Changed))
 	dst = appendInt64(dst, l.ChangedLease)
 	dst = appendOrigin(dst, l.Origin)
-	if version < 2 {
-		return dst
-	}
 	dst = appendInt64(dst, l.BeganLease)
 	dst = appendInt64(dst, l.StartedLease)
 	dst = appendActs(dst, l)
-	if version < 3 {
-		return dst
-	}
 	dst = appendOwnership(dst, l)
-	if version < 4 {
-		return dst
-	}
 	return appendServiceIfAny(appendBool(dst, l.Permanent), l.Service)
 }
 
@@ -265,17 +226,12 @@ func (d *decoder) lease() *registry.Lease {
 		Changed:      d.index(),
 		ChangedLease: d.int64(),
 		Origin:       d.origin(),
+		BeganLease:   d.int64(),
+		StartedLease: d.int64(),
 	}
-	if d.format > 1 {
-		l.BeganLease, l.StartedLease = d.int64(), d.int64()
-		d.acts(l)
-	}
-	if d.format > 2 {
-		d.ownership(l)
-	}
-	if d.format > 3 {
-		l.Permanent, l.Service = d.bool(), d.serviceIfAny()
-	}
+	d.acts(l)
+	d.ownership(l)
+	l.Permanent, l.Service = d.bool(), d.serviceIfAny()
 	return l
 }
 

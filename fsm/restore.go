@@ -14,32 +14,29 @@ import (
 )
 
 // Restore reads a snapshot completely, verifies it, and only then replaces the state in one step.
-// Its errors wrap ErrNewerVersion, ErrCorrupt or the reader's error; the state is unchanged then.
+// Its errors wrap ErrNewerVersion, ErrOlderVersion, ErrCorrupt or the reader's error; the state is unchanged then.
 func (m *Machine) Restore(r io.Reader) error {
 	s, err := readSnapshot(r)
 	if err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
-	thawed, coordination, err := thaw(s.version, s.registry, s.kv)
+	thawed, coordination, err := thaw(s.registry, s.kv)
 	if err != nil {
 		return fmt.Errorf("restore a snapshot of entry %d: %w: %w", s.index, ErrCorrupt, err)
 	}
 	remembered := thawMemory(s.nodes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.registry, m.kv, m.memory, m.version = thawed, coordination, remembered, s.version
+	m.registry, m.kv, m.memory = thawed, coordination, remembered
 	m.publish(s.index)
 	return nil
 }
 
-// thaw builds the two halves of a state of a version; coordination asks the registry for nodes and checks.
-func thaw(version byte, f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv.State, error) {
+// thaw builds the two halves of a state; coordination asks the registry for nodes and checks.
+func thaw(f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv.State, error) {
 	r, err := registry.Thaw(f)
 	if err != nil {
 		return nil, nil, err
-	}
-	if version < 4 {
-		r.EndLivesByRemoval()
 	}
 	if newest := max(f.Index, f.Taken); registry.Index(k.Index) > newest {
 		return nil, nil, fmt.Errorf("coordination is at index %d, beyond the newest, which is %d", k.Index, newest)
@@ -62,7 +59,7 @@ func readSnapshot(r io.Reader) (Snapshot, error) {
 	sr.preamble()
 	var h header
 	sr.record("header", func(d *decoder) { h = d.header() })
-	s := Snapshot{version: h.version, index: h.index, registry: h.registry, kv: h.kv}
+	s := Snapshot{index: h.index, registry: h.registry, kv: h.kv}
 	s.nodes = sr.nodes(h.counts.nodes)
 	f := &s.registry
 	f.Free = sr.free(h.counts.free)
@@ -77,15 +74,6 @@ func readSnapshot(r io.Reader) (Snapshot, error) {
 	f.Nodes = section(sr, "node of the catalog", h.counts.catalog, (*decoder).catalogNode)
 	f.Heard = section(sr, "heartbeat of a check", h.counts.heard, (*decoder).heard)
 	sr.coordination(&s.kv, h.counts)
-	if s.version < 2 {
-		beginVersion2(f)
-	}
-	if s.version < 3 {
-		beginVersion3(f)
-	}
-	if s.version < 4 {
-		s.kv = kvBeside(*f)
-	}
 	return s, sr.close()
 }
 
@@ -148,8 +136,6 @@ type snapshotReader struct {
 	sum  uint64
 	body []byte // of the record at hand; reused
 	err  error
-
-	format byte // the snapshot's version
 }
 
 func (r *snapshotReader) fail(format string, args ...any) {
@@ -181,8 +167,8 @@ func (r *snapshotReader) preamble() {
 		return
 	}
 	d := decoder{b: b[len(snapshotMagic):]}
-	d.version(snapshotVersion)
-	r.format, r.err = d.format, d.end()
+	d.version()
+	r.err = d.end()
 	r.sum = crc64.Update(r.sum, checksumTable, b[:])
 }
 
@@ -193,7 +179,6 @@ func (r *snapshotReader) record(what string, decode func(*decoder)) {
 		return
 	}
 	d := newSharing(r.body)
-	d.format = r.format
 	decode(&d)
 	if err := d.end(); err != nil {
 		r.err = fmt.Errorf("%s: %w", what, err)

@@ -9,9 +9,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// resultsVersion is the newest; results have the lowest version that can say them.
-const resultsVersion = 2
-
 // BatchResult is the answer to one batch of an entry.
 type BatchResult struct {
 	ID BatchID
@@ -26,52 +23,24 @@ type BatchResult struct {
 
 // AppendResults appends the encoding of a batch's results, for the node-to-node channel.
 func AppendResults(dst []byte, r BatchResult) []byte {
-	version := versionOfResults(r)
-	dst = append(dst, version)
+	dst = append(dst, formatVersion)
 	dst = appendBatchID(dst, r.ID)
 	dst = appendBool(dst, r.Refused)
 	dst = appendResultList(dst, r.Results)
-	if version > 1 {
-		dst = appendList(dst, r.KV, appendKVResult)
-	}
-	return dst
+	return appendList(dst, r.KV, appendKVResult)
 }
 
-// ParseResults is the inverse of AppendResults. Errors wrap ErrNewerVersion or ErrCorrupt. Nothing
+// ParseResults is the inverse of AppendResults. Errors wrap ErrNewerVersion, ErrOlderVersion or ErrCorrupt. Nothing
 // returned refers to b.
 func ParseResults(b []byte) (BatchResult, error) {
 	d := decoder{b: b}
-	d.version(resultsVersion)
-	r := BatchResult{ID: d.batchID(), Refused: d.bool(), Results: d.resultList(outcomes(d.format > 1))}
-	if d.format > 1 {
-		r.KV = d.kvResults(len(r.Results))
-		d.lowest(versionOfResults(r))
-	}
+	d.version()
+	r := BatchResult{ID: d.batchID(), Refused: d.bool(), Results: d.resultList()}
+	r.KV = d.kvResults(len(r.Results))
 	if err := d.end(); err != nil {
 		return BatchResult{}, fmt.Errorf("results of a batch: %w", err)
 	}
 	return r, nil
-}
-
-// versionOfResults is the lowest version that can say r.
-func versionOfResults(r BatchResult) byte {
-	if len(r.KV) > 0 {
-		return 2
-	}
-	for _, one := range r.Results {
-		if byte(one.Outcome) > lastOutcomeOfVersion1 {
-			return 2
-		}
-	}
-	return 1
-}
-
-// outcomes is the last outcome that can be read, with those of the catalog or without.
-func outcomes(catalog bool) byte {
-	if catalog {
-		return lastOutcome
-	}
-	return lastOutcomeOfVersion1
 }
 
 // kvResults reads the results of coordination of a batch of n operations: none, or one for each.
@@ -97,10 +66,7 @@ func appendResultList(dst []byte, results []registry.Result) []byte {
 	return appendList(dst, results, appendResult)
 }
 
-// resultList reads results with outcomes of at most last.
-func (d *decoder) resultList(last byte) []registry.Result {
-	return list(d, 1, func(d *decoder) registry.Result { return d.result(last) })
-}
+func (d *decoder) resultList() []registry.Result { return list(d, 1, (*decoder).result) }
 
 func appendResult(dst []byte, r registry.Result) []byte {
 	first := len(dst)
@@ -120,9 +86,9 @@ func appendResult(dst []byte, r registry.Result) []byte {
 	return dst
 }
 
-func (d *decoder) result(last byte) registry.Result {
+func (d *decoder) result() registry.Result {
 	first := d.byte()
-	if first&^resultBits != 0 || first&outcomeMask > last {
+	if first&^resultBits != 0 || first&outcomeMask > lastOutcome {
 		d.fail("result of unknown form %#x", first)
 		return registry.Result{}
 	}

@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	snapshotMagic   = "ROLLCALL"
-	snapshotVersion = 4 // the newest; a state is written as the newest version of what was applied to it
-	checksumSize    = 8
+	snapshotMagic = "ROLLCALL"
+	checksumSize  = 8
 	// flushSize is how much of a snapshot is collected before it is written.
 	flushSize = 256 << 10
 )
@@ -21,7 +20,6 @@ var checksumTable = crc64.MakeTable(crc64.ECMA)
 
 // Snapshot is a frozen state.
 type Snapshot struct {
-	version  byte
 	index    uint64
 	nodes    []frozenNode
 	registry registry.Frozen
@@ -32,7 +30,7 @@ type Snapshot struct {
 // equal bytes.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	sw := &snapshotWriter{w: w}
-	sw.buf = append(append(sw.buf, snapshotMagic...), s.version)
+	sw.buf = append(append(sw.buf, snapshotMagic...), formatVersion)
 	sw.record(s.header().append)
 	s.writeMemory(sw)
 	s.writeRegistry(sw)
@@ -46,7 +44,7 @@ func (s *Snapshot) writeMemory(w *snapshotWriter) {
 	for _, n := range s.nodes {
 		w.record(func(b []byte) []byte { return appendNode(b, n) })
 		for _, a := range n.answers {
-			w.record(func(b []byte) []byte { return appendAnswer(b, s.version, a) })
+			w.record(func(b []byte) []byte { return appendAnswer(b, a) })
 		}
 	}
 }
@@ -57,10 +55,10 @@ func (s *Snapshot) writeRegistry(w *snapshotWriter) {
 		w.number(slot)
 	}
 	for _, l := range f.Leases {
-		w.record(func(b []byte) []byte { return appendLeaseState(b, s.version, l) })
+		w.record(func(b []byte) []byte { return appendLeaseState(b, l) })
 	}
 	for _, r := range f.Removals {
-		w.record(func(b []byte) []byte { return appendRemoval(b, s.version, r) })
+		w.record(func(b []byte) []byte { return appendRemoval(b, r) })
 	}
 	for _, r := range f.Registered {
 		w.record(func(b []byte) []byte { return appendRecent(b, r) })
@@ -74,11 +72,8 @@ func (s *Snapshot) writeRegistry(w *snapshotWriter) {
 	s.writePeers(w)
 }
 
-// writePeers writes what is known of other servers, of which versions 1 and 2 know nothing.
+// writePeers writes what is known of other servers.
 func (s *Snapshot) writePeers(w *snapshotWriter) {
-	if s.version < 3 {
-		return
-	}
 	f := &s.registry
 	for _, l := range f.Links {
 		w.record(func(b []byte) []byte { return appendLink(b, l) })
@@ -91,11 +86,8 @@ func (s *Snapshot) writePeers(w *snapshotWriter) {
 	}
 }
 
-// writeCatalog writes nodes and the heartbeats of checks, of which versions 1 to 3 know nothing.
+// writeCatalog writes nodes and the heartbeats of checks.
 func (s *Snapshot) writeCatalog(w *snapshotWriter) {
-	if s.version < 4 {
-		return
-	}
 	for _, n := range s.registry.Nodes {
 		w.record(func(b []byte) []byte { return appendCatalogNode(b, n) })
 	}
@@ -104,11 +96,8 @@ func (s *Snapshot) writeCatalog(w *snapshotWriter) {
 	}
 }
 
-// writeKV writes coordination, of which versions 1 to 3 know nothing.
+// writeKV writes coordination.
 func (s *Snapshot) writeKV(w *snapshotWriter) {
-	if s.version < 4 {
-		return
-	}
 	k := &s.kv
 	for _, e := range k.Entries {
 		w.record(func(b []byte) []byte { return appendEntry(b, e) })

@@ -23,84 +23,36 @@ type twins struct {
 	tokens             []kv.Index        // the same
 	sent               [][]byte          // batches, to be sent again
 	ids                map[string]BatchID
-	version            byte // of the newest operations that are drawn
-	// parted: one of them was restored from a snapshot below version 3, which does not say who owns an
-	// instance, and nothing of a newer version was applied since. What a leader would propose may differ
-	// then, as it depends on the owner; what comes of it may not.
-	parted bool
 }
 
 func newTwins() *twins {
 	return &twins{straight: NewMachine(), restored: NewMachine(), term: 1,
-		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}, version: batchVersion}
+		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}}
 }
 
 func TestTwinThatGoesThroughSnapshotsStaysEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tw := newTwins()
 		tw.establish(t)
-		tw.coordinate(t) // makes the state one of the newest version
 		t.Repeat(tw.actions())
 		tw.compare(t)
 	})
 }
 
-// A node that is upgraded has its past from a snapshot of an older version, or from the log since; the
-// past of one twin is made of both. What they tell of it differs until something newer is applied.
-func TestTwinsWithPastsOfAnOlderVersionAreEqualFromTheNextOn(t *testing.T) {
-	for name, version := range map[string]struct{ past, next byte }{
-		"1 and 2": {1, 2}, "1 and 3": {1, 3}, "2 and 3": {2, 3}, "1 and 4": {1, 4}, "2 and 4": {2, 4}, "3 and 4": {3, 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) { checkUpgradedTwins(t, version.past, version.next) })
-		})
-	}
-}
-
-func checkUpgradedTwins(t *rapid.T, past, next byte) {
-	tw := newTwins()
-	tw.version = past
-	if tw.establish(t); past > 2 {
-		tw.contact(t)
-	}
-	t.Repeat(tw.actions())
-	if got := tw.straight.Snapshot().version; got != past {
-		t.Fatalf("the snapshots are of version %d, although nothing newer than %d was applied", got, past)
-	}
-	tw.compareSnapshots(t)
-	tw.version = next
-	if tw.establish(t); next > 2 {
-		tw.contact(t)
-	}
-	if next > 3 {
-		tw.coordinate(t)
-	}
-	tw.compare(t)
-	for range 3 {
-		tw.write(t)
-	}
-	tw.compare(t)
-}
-
-// actions are what happens to the twins at their version.
+// actions are what happens to the twins.
 func (tw *twins) actions() map[string]func(*rapid.T) {
-	actions := map[string]func(*rapid.T){
-		"write":     tw.write,
-		"write 2":   tw.write, // more often than the rest
-		"evict":     tw.evict,
-		"establish": tw.establish,
-		"restore":   tw.restore,
+	return map[string]func(*rapid.T){
+		"write":      tw.write,
+		"write 2":    tw.write, // more often than the rest
+		"evict":      tw.evict,
+		"establish":  tw.establish,
+		"restore":    tw.restore,
+		"end":        tw.end,
+		"preserve":   tw.preserve,
+		"contact":    tw.contact,
+		"expire":     tw.expire,
+		"coordinate": tw.coordinate,
 	}
-	if tw.version > 1 {
-		actions["end"], actions["preserve"] = tw.end, tw.preserve
-	}
-	if tw.version > 2 {
-		actions["contact"] = tw.contact
-	}
-	if tw.version > 3 {
-		actions["expire"] = tw.expire
-	}
-	return actions
 }
 
 // write applies an entry of new and repeated batches.
@@ -138,7 +90,7 @@ func (tw *twins) coordinate(t *rapid.T) {
 func (tw *twins) evict(t *rapid.T) {
 	tw.pass(t)
 	due := tw.straight.Expired(tw.stamp.Lease, 3)
-	if other := tw.restored.Expired(tw.stamp.Lease, 3); !tw.parted && !slices.Equal(due, other) {
+	if other := tw.restored.Expired(tw.stamp.Lease, 3); !slices.Equal(due, other) {
 		t.Fatalf("expired: %+v, and on the restored twin %+v", due, other)
 	}
 	op := registry.Evict{Epoch: tw.epoch, Items: due}
@@ -171,7 +123,7 @@ func (tw *twins) preserve(t *rapid.T) {
 	now := tw.stamp.Lease
 	v, w := tw.straight.View(), tw.restored.View()
 	op, due := v.NextPreservation(now, v.Freshness(now))
-	if other, otherDue := w.NextPreservation(now, w.Freshness(now)); !tw.parted && (other != op || otherDue != due) {
+	if other, otherDue := w.NextPreservation(now, w.Freshness(now)); other != op || otherDue != due {
 		t.Fatalf("transition: %+v %t, and on the restored twin %+v %t", op, due, other, otherDue)
 	}
 	if !due {
@@ -184,7 +136,7 @@ func (tw *twins) preserve(t *rapid.T) {
 func (tw *twins) establish(t *rapid.T) {
 	tw.term++
 	e := Establish{Node: "n1", Cluster: "c1"}
-	if tw.version > 1 {
+	if rapid.IntRange(0, 3).Draw(t, "settings") > 0 {
 		e.Settings = &registry.Settings{
 			SelfPreservation:  rapid.IntRange(0, 3).Draw(t, "selfPreservation") > 0,
 			Threshold:         rapid.SampledFrom([]registry.Share{0, 500_000, 850_000, registry.Whole}).Draw(t, "threshold"),
@@ -196,7 +148,7 @@ func (tw *twins) establish(t *rapid.T) {
 			DoubledLease:      rapid.Bool().Draw(t, "doubled"),
 		}
 	}
-	done := tw.both(t, establishOf(tw.version, e))
+	done := tw.both(t, AppendEstablish(nil, e))
 	tw.epoch = done.Epoch
 }
 
@@ -210,7 +162,6 @@ func (tw *twins) restore(t *rapid.T) {
 		t.Fatal(err)
 	}
 	tw.restored = fresh
-	tw.parted = tw.parted || fresh.version < 3
 }
 
 // compare asks the twins for everything that readers and the leader ask for.
@@ -246,16 +197,14 @@ func (tw *twins) compareViews(t *rapid.T) {
 		}
 	}
 	far := tw.stamp.Lease + 1_000_000
-	if due, other := tw.straight.Expired(far, 100), tw.restored.Expired(far, 100); !tw.parted && !slices.Equal(due, other) {
+	if due, other := tw.straight.Expired(far, 100), tw.restored.Expired(far, 100); !slices.Equal(due, other) {
 		t.Fatalf("expired: %+v, and on the restored twin %+v", due, other)
 	}
 	if due, other := tw.straight.Ending(far), tw.restored.Ending(far); !reflect.DeepEqual(due, other) {
 		t.Fatalf("ending: %+v, and on the restored twin %+v", due, other)
 	}
 	tw.compareExplanations(t, v, w)
-	if !tw.parted {
-		tw.compareTold(t, v, w)
-	}
+	tw.compareTold(t, v, w)
 }
 
 // compareTold compares what is told to other servers, and the sums that they compare.
@@ -299,11 +248,11 @@ func (tw *twins) compareChanges(t *rapid.T, v, w *registry.View) {
 	}
 }
 
-// known is what the twins must agree on about leases: what their version says.
+// known is what the twins must agree on about leases.
 func (tw *twins) known(leases []*registry.Lease) []byte {
 	var b []byte
 	for _, l := range leases {
-		b = appendLease(b, tw.straight.Snapshot().version, l)
+		b = appendLease(b, l)
 	}
 	return b
 }
@@ -311,7 +260,7 @@ func (tw *twins) known(leases []*registry.Lease) []byte {
 // compareExplanations compares what is told to operators.
 func (tw *twins) compareExplanations(t *rapid.T, v, w *registry.View) {
 	for _, now := range []int64{tw.stamp.Lease, tw.stamp.Lease + 50_000} {
-		if a, b := v.FreshnessByApp(now), w.FreshnessByApp(now); !tw.parted && !reflect.DeepEqual(a, b) {
+		if a, b := v.FreshnessByApp(now), w.FreshnessByApp(now); !reflect.DeepEqual(a, b) {
 			t.Fatalf("freshness at %d: %+v, and on the restored twin %+v", now, a, b)
 		}
 	}
@@ -382,7 +331,6 @@ func (tw *twins) apply(t *rapid.T, batches [][]byte) {
 
 func (tw *twins) both(t *rapid.T, entry []byte) Applied {
 	tw.index += rapid.Uint64Range(1, 2).Draw(t, "step")
-	version := tw.straight.version
 	done, err := tw.straight.Apply(tw.index, tw.term, entry)
 	if err != nil {
 		t.Fatal(err)
@@ -390,9 +338,6 @@ func (tw *twins) both(t *rapid.T, entry []byte) Applied {
 	other, err := tw.restored.Apply(tw.index, tw.term, entry)
 	if err != nil || !reflect.DeepEqual(done, other) {
 		t.Fatalf("entry %d: %+v, and on the restored twin %+v, %v", tw.index, done, other, err)
-	}
-	if tw.straight.version > version {
-		tw.parted = false
 	}
 	return done
 }
@@ -418,7 +363,7 @@ func (tw *twins) item() *rapid.Generator[Item] {
 	return rapid.Custom(func(t *rapid.T) Item {
 		origin := rapid.SampledFrom([]registry.Origin{registry.FromClient, registry.FromClient, registry.FromEureka, {Kind: registry.LocalPeer},
 			{Kind: registry.RemoteDC, DC: "dc2"}})
-		if tw.version > 3 && rapid.IntRange(0, 2).Draw(t, "which") == 0 {
+		if rapid.IntRange(0, 2).Draw(t, "which") == 0 {
 			return Item{KV: tw.kvOp(t)}
 		}
 		return Item{Origin: origin.Draw(t, "origin"), Op: tw.op(t)}
@@ -432,11 +377,7 @@ func (tw *twins) op(t *rapid.T) registry.Op {
 	status := genStatus().Draw(t, "status")
 	by := rapid.SampledFrom([]registry.Act{{}, {Author: "amy"}, {Author: "bob", Reason: "disk is full"}}).Draw(t, "by")
 	length := rapid.SampledFrom([]int64{0, 1000, 100_000}).Draw(t, "for")
-	kinds := []int{9, 11, 15, 19}[tw.version-1]
-	if tw.version < 2 {
-		by, length = registry.Act{}, 0
-	}
-	switch rapid.IntRange(0, kinds).Draw(t, "kind") {
+	switch rapid.IntRange(0, 19).Draw(t, "kind") {
 	case 0, 1, 2:
 		i := tw.instance(t, key, status, dirty)
 		i.Overridden = genStatus().Draw(t, "override")
@@ -480,7 +421,7 @@ func (tw *twins) told(t *rapid.T, key registry.Key, status registry.Status, dirt
 		return registry.Remove{Key: key, Kind: kind, Life: life, LastDirty: dirty, Owner: owner, Age: age}
 	}
 	op := registry.Replica{Instance: tw.instance(t, key, status, dirty), Life: life, Edit: rapid.Uint32Max(3).Draw(t, "edit"), Owner: owner, Age: age,
-		Permanent: tw.version > 3 && rapid.Bool().Draw(t, "permanent")}
+		Permanent: rapid.Bool().Draw(t, "permanent")}
 	if op.Overridden = genStatus().Draw(t, "override"); op.Overridden != registry.Unknown {
 		op.OverrideBy, op.OverrideFor = by, length
 	}

@@ -15,8 +15,9 @@ import (
 	"strings"
 )
 
-// identityVersion is the version of the identity file's format.
-const identityVersion = 1
+// identityVersion is the version of the data directory, which its identity file says: of the file itself,
+// and of the log, the snapshots and the registry beside it (docs/formats). It is raised with any of them.
+const identityVersion = 2
 
 // The modes, as they are written into the identity of a data directory.
 const (
@@ -81,7 +82,9 @@ func readIdentity(path string, who owner) (*identity, error) {
 	}
 	switch {
 	case id.Version > identityVersion:
-		return nil, fmt.Errorf("%s was written by a newer version of rollcall (format %d, this one reads up to %d)", path, id.Version, identityVersion)
+		return nil, fmt.Errorf("%s was written by a newer version of rollcall (format %d, this one reads %d): start the newer version again", path, id.Version, identityVersion)
+	case id.Version > 0 && id.Version < identityVersion:
+		return nil, fmt.Errorf("%s was written by an earlier version of rollcall (format %d, this one reads %d), and there is no upgrade: start the earlier version again, or give the node an empty data directory", path, id.Version, identityVersion)
 	case id.Version != identityVersion || id.ServerID == "" || id.Node == "":
 		return nil, fmt.Errorf("%s is corrupt (version %d, node %q, server id %q): restore it from a copy, or give the node an empty data directory", path, id.Version, id.Node, id.ServerID)
 	}

@@ -21,7 +21,7 @@ const (
 )
 
 const (
-	helloVersion     = 1
+	helloVersion     = 2
 	handshakeTimeout = 5 * time.Second
 	maxConnections   = 512
 )

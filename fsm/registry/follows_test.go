@@ -88,26 +88,20 @@ func TestWhatOperatorsDecidedOutlivesANodesOwnEviction(t *testing.T) {
 func TestRegistrationAfterARemovalGoesOnWithTheLife(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		goesOn bool // not in a state of before
 		remove func(*rig)
 		dirty  int64 // the removed one has 100
 		life   uint32
 		edit   uint32
 	}{
-		{"newer", true, evicted, 101, 1, 1},
-		{"newer, its timestamp by the server", true, evicted, 0, 1, 1},
-		{"the same", true, evicted, 100, 2, 0},
-		{"older", true, evicted, 99, 2, 0},
-		{"newer, canceled", true, canceled, 101, 1, 2},
-		{"the same, canceled", true, canceled, 100, 2, 0},
-		{"newer, in a state of before", false, evicted, 101, 2, 0},
-		{"newer, canceled in a state of before", false, canceled, 101, 2, 0},
+		{"newer", evicted, 101, 1, 1},
+		{"newer, its timestamp by the server", evicted, 0, 1, 1},
+		{"the same", evicted, 100, 2, 0},
+		{"older", evicted, 99, 2, 0},
+		{"newer, canceled", canceled, 101, 1, 2},
+		{"the same, canceled", canceled, 100, 2, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := newRig(t)
-			if !tc.goesOn {
-				g.EndLivesByRemoval()
-			}
 			g.register(instance(orders1, Up, 100))
 			g.client(SetOverride{Key: orders1, Status: Down})
 			tc.remove(g)

@@ -43,9 +43,9 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 func (r *Registry) follows(l *Lease, rec Removal, newer bool, origin Origin) {
 	l.Life = rec.Lease.Life
 	switch {
-	case newer && !r.removalsEndLives:
+	case newer:
 		l.Edit = rec.editAfter()
-	case newer || !origin.Replicated():
+	case !origin.Replicated():
 		l.Life++
 	}
 	l.Quarantine = rec.Lease.Quarantine.again(r.clock.Lease, r.Next())

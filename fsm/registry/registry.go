@@ -28,8 +28,6 @@ type Registry struct {
 	checkEnds   checkEnds
 	lost        []LostCheck
 	shared      *tables // the copy of tables that views get; nil if they changed since it was made
-
-	removalsEndLives bool // see EndLivesByRemoval
 }
 
 // New returns an empty registry.
@@ -46,9 +44,12 @@ func New() *Registry {
 	}
 }
 
-// EndLivesByRemoval has every client's registration after a removal begin a new life, as the states of the
-// versions before 4 did: what their entries lead to must not change.
-func (r *Registry) EndLivesByRemoval() { r.removalsEndLives = true }
+// NewAt returns an empty registry whose newest change has an index, so that the first change gets the next one.
+func NewAt(index Index) *Registry {
+	r := New()
+	r.index = index
+	return r
+}
 
 // Apply performs one operation at a time told by stamp; term is the Raft term of its log entry.
 // It never fails: what cannot be done is an Outcome.
