@@ -14,6 +14,7 @@ var soakRounds = []struct {
 }{
 	{"leader killed", leaderKilledRound},
 	{"two removals at once", twoRemovalsRound},
+	{"all nodes paused, slow disks", allPausedRound},
 }
 
 // TestSoak goes through all rounds, and again, until ROLLCALL_SOAK has passed: each round once at least.

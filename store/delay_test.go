@@ -52,26 +52,6 @@ func TestADelayedDiskTakesLongerForEachDurableWrite(t *testing.T) {
 	})
 }
 
-func TestAHungDiskIsNoticedInADelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, err := openDisk(t.TempDir(), func(err error) { t.Error(err) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.close()
-		d.delay.set(2 * hungDisk)
-		written := make(chan error, 1)
-		go func() { written <- d.StoreLog(&raft.Log{Index: 1, Term: 1}) }()
-		time.Sleep(hungDisk + time.Second)
-		if got := d.hung(time.Now()); got != "append to the log" {
-			t.Errorf("%q hangs, want the write that is delayed", got)
-		}
-		if err := <-written; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestADelayedFlushKeepsThoseWhoWaitForItAndNobodyElse(t *testing.T) {
 	tune := func(c *LocalConfig) { c.Sync, c.SyncInterval, c.SyncDelay = SyncAlways, time.Hour, time.Second }
 	localBubble(t, tune, func(t *testing.T, g *localRig) {

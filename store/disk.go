@@ -3,8 +3,10 @@ package store
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,9 +20,9 @@ import (
 // raftDir is the part of the data directory that hashicorp/raft owns.
 const raftDir = "raft"
 
-// hungDisk is how long one call to the disk may take before the node gives itself up: a leader whose
-// disk hangs would otherwise keep its leadership for ever, because heartbeats go on beside it.
-const hungDisk = 5 * time.Second
+// deleteSlice is how many entries one call deletes: each holds the lock of the file, for which appends
+// wait, and is watched by itself.
+const deleteSlice = 1000
 
 // disk is the log and stable store with fail-stop: after an error nobody knows what the disk really
 // has (a failed fsync may have dropped pages, a failed append may be there), so the first one ends
@@ -31,8 +33,15 @@ type disk struct {
 	vote  *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
 	delay syncDelay
 
-	mu      sync.Mutex
-	started map[string]time.Time // running calls by name
+	mu       sync.Mutex
+	calls    uint64 // that were begun
+	underWay map[diskCall]struct{}
+}
+
+// diskCall is one call to the disk that writes.
+type diskCall struct {
+	number uint64
+	name   string
 }
 
 // openDisk opens raft/log.db below dir.
@@ -50,7 +59,7 @@ func openDisk(dir string, fail func(error)) (*disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, explainBolt(err))
 	}
-	return &disk{bolt: bolt, fail: fail, started: map[string]time.Time{}}, nil
+	return &disk{bolt: bolt, fail: fail, underWay: map[diskCall]struct{}{}}, nil
 }
 
 func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
@@ -120,14 +129,15 @@ func removeUnfinishedSnapshots(dir string) error {
 
 // do runs one call that writes, watched and fail-stop.
 func (d *disk) do(name string, call func() error) error {
-	d.mu.Lock()
-	d.started[name] = time.Now()
-	d.mu.Unlock()
+	c := d.begin(name)
 	d.delay.pass()
 	err := call()
-	d.mu.Lock()
-	delete(d.started, name)
-	d.mu.Unlock()
+	d.end(c)
+	return d.judge(name, err)
+}
+
+// judge ends the node over an error.
+func (d *disk) judge(name string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
 		d.fail(err)
@@ -135,16 +145,26 @@ func (d *disk) do(name string, call func() error) error {
 	return err
 }
 
-// hung returns the name of a call that has run for longer than hungDisk, "" if there is none.
-func (d *disk) hung(now time.Time) string {
+func (d *disk) begin(name string) diskCall {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for name, since := range d.started { // any one of them will do
-		if now.Sub(since) > hungDisk {
-			return name
-		}
-	}
-	return ""
+	d.calls++
+	c := diskCall{number: d.calls, name: name}
+	d.underWay[c] = struct{}{}
+	return c
+}
+
+func (d *disk) end(c diskCall) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.underWay, c)
+}
+
+// running returns the calls that are under way.
+func (d *disk) running() []diskCall {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.underWay)) // in any order: a watchdog counts each by itself
 }
 
 // FirstIndex implements raft.LogStore.
@@ -164,9 +184,29 @@ func (d *disk) StoreLogs(logs []*raft.Log) error {
 	return d.do("append to the log", func() error { return d.bolt.StoreLogs(logs) })
 }
 
-// DeleteRange implements raft.LogStore.
+// DeleteRange implements raft.LogStore. It goes on in slices, from the end that leaves no gap should the
+// node die in between: Raft deletes either the oldest entries or the newest ones.
 func (d *disk) DeleteRange(from, to uint64) error {
-	return d.do("truncate the log", func() error { return d.bolt.DeleteRange(from, to) })
+	const name = "truncate the log"
+	first, err := d.bolt.FirstIndex()
+	if err != nil {
+		return d.judge(name, err)
+	}
+	for from <= to {
+		lo, hi := from, min(to, from+deleteSlice-1)
+		if from > first {
+			lo, hi = max(from, to-min(to, deleteSlice-1)), to
+		}
+		if err := d.do(name, func() error { return d.bolt.DeleteRange(lo, hi) }); err != nil {
+			return err
+		}
+		if lo == from {
+			from = hi + 1
+		} else {
+			to = lo - 1
+		}
+	}
+	return nil
 }
 
 // Keys under which hashicorp/raft stores its vote (raft.go, persistVote).

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -80,16 +79,6 @@ func TestVoteIsStoredCandidateFirst(t *testing.T) {
 	}
 }
 
-func TestHungCallIsNoticed(t *testing.T) {
-	d := &disk{started: map[string]time.Time{"append to the log": time.Now()}}
-	if got := d.hung(time.Now()); got != "" {
-		t.Errorf("%q hangs at once", got)
-	}
-	if got := d.hung(time.Now().Add(hungDisk + time.Second)); got != "append to the log" {
-		t.Errorf("got %q, want the call that hangs", got)
-	}
-}
-
 func TestDamagedLogIsRefusedWithWordsNotWithAPanic(t *testing.T) {
 	dir := t.TempDir()
 	d, err := openDisk(dir, func(err error) { t.Error(err) })
@@ -126,5 +115,48 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("%s is still there (%v)", left, err)
+	}
+}
+
+func TestTheLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
+	const entries = 2*deleteSlice + 500
+	tests := []struct {
+		name        string
+		from, to    uint64
+		first, last uint64 // what is left after every slice, and in the end
+	}{
+		{"the oldest", 1, entries - 10, entries - 9, entries},
+		{"the newest", 11, entries, 1, 10},
+		{"all", 1, entries, 0, 0},
+		{"nothing", 5, 4, 1, entries},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d, err := openDisk(t.TempDir(), func(err error) { t.Error(err) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.close()
+			var logs []*raft.Log
+			for i := range uint64(entries) {
+				logs = append(logs, &raft.Log{Index: i + 1, Term: 1})
+			}
+			if err := d.StoreLogs(logs); err != nil {
+				t.Fatal(err)
+			}
+			before := d.calls
+			if err := d.DeleteRange(tt.from, tt.to); err != nil {
+				t.Fatal(err)
+			}
+			first, errFirst := d.FirstIndex()
+			last, errLast := d.LastIndex()
+			if first != tt.first || last != tt.last || errFirst != nil || errLast != nil {
+				t.Errorf("the log reaches from %d to %d (%v, %v), want %d to %d", first, last, errFirst, errLast, tt.first, tt.last)
+			}
+			deleted := int(tt.to + 1 - tt.from)
+			if got, want := int(d.calls-before), (deleted+deleteSlice-1)/deleteSlice; got != want {
+				t.Errorf("%d entries were deleted in %d calls, want %d", deleted, got, want)
+			}
+		})
 	}
 }

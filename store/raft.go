@@ -290,13 +290,14 @@ func waitFuture(ctx context.Context, f raft.Future, limit time.Duration) error {
 
 // watchDisk notices calls to the disk that do not return.
 func (s *Raft) watchDisk(ctx context.Context) {
-	tick := time.NewTicker(hungDisk / 5)
+	dog := watchdog[diskCall]{limit: hungDisk}
+	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
 		select {
-		case now := <-tick.C:
-			if name := s.disk.hung(now); name != "" {
-				s.fail(fmt.Errorf("%s takes longer than %v: the disk hangs", name, hungDisk))
+		case <-tick.C:
+			if call, hangs := dog.look(time.Now(), s.disk.running()); hangs {
+				s.fail(fmt.Errorf("%s takes longer than %v: the disk hangs", call.name, hungDisk))
 			}
 		case <-ctx.Done():
 			return

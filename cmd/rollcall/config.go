@@ -74,7 +74,7 @@ type DataConfig struct {
 	Dir          string        `yaml:"dir" help:"directory of the node's state; belongs to one node of one cluster, in one mode (required)"`
 	Sync         string        `yaml:"sync" help:"mode ap: when changes are on disk: interval (written behind, every data.sync-interval), always (before the answer) or none (when the node stops)"`
 	SyncInterval time.Duration `yaml:"sync-interval" help:"mode ap: how often changes are written behind"`
-	SyncDelay    time.Duration `yaml:"sync-delay" help:"time that each durable write takes longer, at most 10s: imitates a slow disk, for tests and benchmarks; above 5s a node of mode cp gives its disk up"`
+	SyncDelay    time.Duration `yaml:"sync-delay" help:"time that each durable write takes longer, at most 10s: imitates a slow disk, for tests and benchmarks; above 4s a node of mode cp gives its disk up"`
 }
 
 // ReadsConfig is what readers get who cannot ask for a consistency.
