@@ -84,6 +84,9 @@ type Config struct {
 	// BasePaths are where Eureka's resources live. Nil: DefaultBasePaths. A base whose last segment
 	// is v1, in any case, serves version 1 of the protocol, every other one version 2.
 	BasePaths []string
+	// Hosts are the names under which the node is served, beside localhost and addresses; a request
+	// to another one is answered 421, see sites. Nil: any name is served.
+	Hosts []string
 	// Log receives what is not the client's business. Nil: discarded.
 	Log *slog.Logger
 	// Metrics is where the package's metrics are registered and what /metrics shows. Nil: a registry

@@ -20,6 +20,7 @@ type Handler struct {
 	documents    *documents
 	limiter      *limiter
 	readOnly     *readOnly // nil: there is none
+	sites        *sites
 	started      time.Time
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
 	watches      *watches
@@ -33,7 +34,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	h := &Handler{config: c, router: newRouter(), consul: newRouter(), started: time.Now(), gate: gate{service: c.Service, wait: c.WaitWhenEmpty}}
+	h := &Handler{config: c, router: newRouter(), consul: newRouter(), started: time.Now(), gate: gate{service: c.Service, wait: c.WaitWhenEmpty}, sites: newSites(c.Hosts)}
 	h.documents = newDocuments(c.Service)
 	h.metrics = newMetrics(c.Metrics, c.Service, h.keptBytes)
 	h.documents.built = h.metrics.built
@@ -79,6 +80,10 @@ func (h *Handler) keptBytes() float64 {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := h.sites.check(r); err != nil {
+		h.turnAway(w, r, err)
+		return
+	}
 	if r.Method == http.MethodPut {
 		if app, id, ok := h.matchRenew(r.URL); ok {
 			h.serveRenew(w, r, app, id)

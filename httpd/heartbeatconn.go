@@ -29,7 +29,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) b
 	if err != nil {
 		return false
 	}
-	c := &beatConn{h: h, b: b, conn: conn, in: buffered.Reader, w: bareWriter{header: w.Header()}}
+	c := &beatConn{h: h, b: b, conn: conn, host: r.Host, in: buffered.Reader, w: bareWriter{header: w.Header()}}
 	c.r = (&http.Request{Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
 	c.w.status = status
 	if !b.begin(c) {
@@ -45,6 +45,7 @@ type beatConn struct {
 	h    *Handler
 	b    *heartbeats
 	conn net.Conn
+	host string // that was asked for, and that net/http's side of the handler let pass
 	in   *bufio.Reader
 	r    *http.Request // used again for each heartbeat
 	w    bareWriter
@@ -56,13 +57,14 @@ type beatConn struct {
 // serve answers the heartbeat that net/http read, and then those that follow.
 func (c *beatConn) serve() {
 	back := false
-	defer func() { c.b.end(c, back) }()
-	for c.write() {
+	served := 0
+	defer func() { c.b.end(c, back, served < worthTakingOver) }()
+	for ; c.write(); served++ {
 		if !c.wait() {
 			return
 		}
 		beat, size, ok := parseBeat(c.ahead(), c.h.appsPrefixes)
-		if !ok {
+		if !ok || string(beat.host) != c.host {
 			back = true
 			return
 		}
@@ -165,7 +167,10 @@ func (w *bareWriter) appendTo(dst []byte) []byte {
 }
 
 // plainBeat is a heartbeat's request line, taken apart.
-type plainBeat struct{ target, path, query, app, id string }
+type plainBeat struct {
+	target, path, query, app, id string
+	host                         []byte // within what was read
+}
 
 // parseBeat reads a heartbeat from the beginning of b and returns its size. ok is false for whatever
 // is not plainly, completely and unmistakably one: another request, an incomplete one, a body, a
@@ -176,9 +181,11 @@ func parseBeat(b []byte, prefixes []string) (beat plainBeat, size int, ok bool) 
 		return beat, 0, false
 	}
 	line, fields, _ := bytes.Cut(b[:end], []byte("\r\n"))
-	if !plainFields(fields) {
+	host, ok := plainFields(fields)
+	if !ok {
 		return beat, 0, false
 	}
+	beat.host = host
 	line, isPut := bytes.CutPrefix(line, []byte("PUT "))
 	line, isHTTP := bytes.CutSuffix(line, []byte(" HTTP/1.1"))
 	if !isPut || !isHTTP || !plainTarget(line) {
@@ -206,54 +213,71 @@ func plainTarget(target []byte) bool {
 	return true
 }
 
-// plainField says of each header field that a heartbeat may carry without meaning anything, or
-// anything else, for it. What is not here is left to net/http.
-var plainField = map[string]bool{
-	"accept": true, "accept-encoding": true, "accept-language": true, "accept-charset": true,
-	"content-type": true, "user-agent": true, "cache-control": true, "pragma": true,
-	"x-eureka-accept": true, "discoveryidentity-name": true, "discoveryidentity-version": true,
-	"discoveryidentity-id": true, "x-discovery-allowredirect": true,
+// meaningful are the header fields that mean something for a heartbeat, to net/http or to a handler of
+// this package: requests with one of them are left to net/http. All other fields are skipped, whatever
+// they say: credentials, for example, have no meaning yet, and will be looked at where fields are
+// read (plainFields) when they have. Host, Content-Length and Connection are judged by their values.
+var meaningful = map[string]bool{
+	"transfer-encoding": true, "content-encoding": true, "trailer": true, "te": true, "expect": true, "upgrade": true,
+	"origin": true, "sec-fetch-site": true,
+	"x-netflix-discovery-replication": true,
 }
 
-// plainFields says that header fields are well formed, name one host, and that all others are plain.
-func plainFields(fields []byte) bool {
+// plainFields says that header fields are well formed, name one host, and that no other one means
+// anything.
+func plainFields(fields []byte) (host []byte, ok bool) {
 	hosts := 0
 	for len(fields) > 0 {
 		var field []byte
 		field, fields, _ = bytes.Cut(fields, []byte("\r\n"))
 		name, value, found := bytes.Cut(field, []byte(":"))
 		if !found || !plainValue(value) {
-			return false
+			return nil, false
 		}
-		var lower [32]byte
-		if len(name) > len(lower) {
-			return false
+		var lower [maxFieldName]byte
+		if !lowerName(lower[:], name) {
+			return nil, false
 		}
-		for i, c := range name {
-			if 'A' <= c && c <= 'Z' {
-				c += 'a' - 'A'
+		value = bytes.TrimSpace(value)
+		switch key := lower[:len(name)]; string(key) {
+		case "host":
+			hosts, host = hosts+1, value
+		case "content-length":
+			if string(value) != "0" {
+				return nil, false
 			}
-			lower[i] = c
+		case "connection":
+			if !bytes.EqualFold(value, []byte("keep-alive")) {
+				return nil, false
+			}
+		default:
+			if meaningful[string(key)] {
+				return nil, false
+			}
 		}
-		switch key := lower[:len(name)]; {
-		case plainField[string(key)]:
-		case string(key) == "host":
-			if hosts++; !plainHost(bytes.TrimSpace(value)) {
-				return false
-			}
-		case string(key) == "content-length":
-			if string(bytes.TrimSpace(value)) != "0" {
-				return false
-			}
-		case string(key) == "connection":
-			if !bytes.EqualFold(bytes.TrimSpace(value), []byte("keep-alive")) {
-				return false
-			}
+	}
+	return host, hosts == 1 && plainHost(host)
+}
+
+// maxFieldName is the longest name of a field that is skipped, in bytes.
+const maxFieldName = 64
+
+// lowerName writes a field's name in lower case; false means that it is not plainly a name.
+func lowerName(lower, name []byte) bool {
+	if len(name) == 0 || len(name) > len(lower) {
+		return false
+	}
+	for i, c := range name {
+		switch {
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
 		default:
 			return false
 		}
+		lower[i] = c
 	}
-	return hosts == 1
+	return true
 }
 
 func plainValue(value []byte) bool {

@@ -34,7 +34,12 @@ const (
 	beatRefresh = 5 * time.Second
 )
 
-// beatsInARow is the key of a connection's counter of heartbeats in its context.
+// worthTakingOver is how many heartbeats make up for taking a connection over and giving it back. One
+// that was given back before carries something else between its heartbeats, or heartbeats that only
+// net/http understands, and would go back and forth.
+const worthTakingOver = 64
+
+// beatsInARow is the key of a connection's counter of heartbeats in its context; one that is odd has none.
 type beatsInARow struct{}
 
 // Serve serves on l until server is shut down or closed, as server.Serve does, and lets the handler
@@ -42,7 +47,10 @@ type beatsInARow struct{}
 func (h *Handler) Serve(server *http.Server, l net.Listener) error {
 	b := &heartbeats{returned: make(chan net.Conn), stopped: make(chan struct{}), conns: map[*beatConn]struct{}{}}
 	h.heartbeats.Store(b)
-	server.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		if resumed, ok := conn.(*resumedConn); ok && resumed.odd {
+			return ctx
+		}
 		return context.WithValue(ctx, beatsInARow{}, new(int))
 	}
 	server.RegisterOnShutdown(b.shut)
@@ -119,8 +127,8 @@ func (b *heartbeats) begin(c *beatConn) bool {
 }
 
 // end forgets a connection; unless it is closed, net/http gets it back with what was read but not
-// consumed.
-func (b *heartbeats) end(c *beatConn, back bool) {
+// consumed, and keeps it if it is odd.
+func (b *heartbeats) end(c *beatConn, back, odd bool) {
 	b.mu.Lock()
 	delete(b.conns, c)
 	b.mu.Unlock()
@@ -130,7 +138,7 @@ func (b *heartbeats) end(c *beatConn, back bool) {
 		return
 	}
 	select {
-	case b.returned <- &resumedConn{Conn: c.conn, ahead: c.ahead()}:
+	case b.returned <- &resumedConn{Conn: c.conn, ahead: c.ahead(), odd: odd}:
 	case <-b.stopped:
 		c.conn.Close()
 	}
@@ -162,6 +170,7 @@ func (l *returnedListener) Addr() net.Addr { return l.addr }
 type resumedConn struct {
 	net.Conn
 	ahead []byte
+	odd   bool // it is not taken over again
 }
 
 // Read implements net.Conn.

@@ -249,6 +249,7 @@ func FuzzHeartbeatsAreReadAsNetHTTPReadsThem(f *testing.F) {
 	f.Add(request("PUT", "/v2/apps/A/b?x=%zz;&", "", "Connection: keep-alive", "Content-Length: 0"))
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost:a\r\nHost: b\r\n\r\n")
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\n accept: b\r\n\r\n")
+	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dTpw\r\nX_Y-1:\r\nCookie : a\r\n\r\n")
 	f.Fuzz(func(t *testing.T, s string) {
 		target, app, id, size, ok := httpd.ParseBeat([]byte(s), []string{"/eureka/apps/", "/v2/apps/"})
 		if !ok {

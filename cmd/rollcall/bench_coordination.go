@@ -58,7 +58,7 @@ func putsOf(keys int) workload {
 func benchKey(i int) string { return fmt.Sprintf("bench/%03d/%06d", i%1000, i) }
 
 func putRequest(key string, value int64) []byte {
-	return fmt.Appendf(nil, "PUT /v1/kv/%s HTTP/1.1\r\nHost: rollcall\r\nContent-Length: 128\r\n\r\n%0128d", key, value)
+	return fmt.Appendf(nil, "PUT /v1/kv/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 128\r\n\r\n%0128d", key, value)
 }
 
 // benchSession creates a session that outlasts what it is made for.

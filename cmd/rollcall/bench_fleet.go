@@ -40,7 +40,7 @@ func (f benchFleet) id(i int) string { return f.host(i) + ":8080" }
 // renewal is the heartbeat that a Java client sends.
 func (f benchFleet) renewal(i int) []byte {
 	return fmt.Appendf(nil, "PUT /eureka/apps/%s/%s?status=UP&lastDirtyTimestamp=%d HTTP/1.1\r\n"+
-		"Host: rollcall\r\nAccept: application/json\r\n\r\n", f.app(i), f.id(i), benchDirty)
+		"Host: localhost\r\nAccept: application/json\r\n\r\n", f.app(i), f.id(i), benchDirty)
 }
 
 // registration is what Spring sends. The commit's hash varies, so that compression finds no more in it
@@ -58,7 +58,7 @@ func (f benchFleet) registration(i int) []byte {
 		`"vipAddress":%q,"secureVipAddress":%q,"isCoordinatingDiscoveryServer":"false",`+
 		`"lastUpdatedTimestamp":"%d","lastDirtyTimestamp":"%d","actionType":"ADDED"}}`,
 		f.id(i), app, host, i>>16&0xff, i>>8&0xff, i&0xff, lease.interval, lease.duration, 'a'+i%3, random.Uint64(), host, host, host, app, app, benchDirty, benchDirty)
-	head := fmt.Appendf(nil, "POST /eureka/apps/%s HTTP/1.1\r\nHost: rollcall\r\nAccept: application/json\r\n"+
+	head := fmt.Appendf(nil, "POST /eureka/apps/%s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", app, len(body))
 	return append(head, body...)
 }
@@ -119,7 +119,7 @@ func setDirty(registration []byte, dirty int64) {
 
 // fetch asks for a document again and again, compressed.
 func fetch(path string) workload {
-	request := fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: rollcall\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n", path)
+	request := fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n", path)
 	return func(int, int) func() []byte { return func() []byte { return request } }
 }
 

@@ -66,8 +66,8 @@ func (l *contention) contend(ctx context.Context, addr string) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })() // when another one has failed
-	acquire := fmt.Appendf(nil, "PUT /v1/rollcall/locks/bench?session=%s&wait=10m HTTP/1.1\r\nHost: rollcall\r\nContent-Length: 0\r\n\r\n", session)
-	release := fmt.Appendf(nil, "DELETE /v1/rollcall/locks/bench?session=%s HTTP/1.1\r\nHost: rollcall\r\n\r\n", session)
+	acquire := fmt.Appendf(nil, "PUT /v1/rollcall/locks/bench?session=%s&wait=10m HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", session)
+	release := fmt.Appendf(nil, "DELETE /v1/rollcall/locks/bench?session=%s HTTP/1.1\r\nHost: localhost\r\n\r\n", session)
 	for l.left.Load() > 0 && ctx.Err() == nil {
 		if _, err := insisted(ctx, conn, acquire, http.StatusOK); err != nil {
 			return err

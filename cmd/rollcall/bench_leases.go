@@ -137,7 +137,7 @@ func crash(ctx context.Context, c *benchCluster, f benchFleet, i int) (late time
 	if !pauseBench(ctx, time.Until(end)) {
 		return 0, ctx.Err()
 	}
-	look := fmt.Appendf(nil, "GET /eureka/apps/%s/%s?consistency=linearizable HTTP/1.1\r\nHost: rollcall\r\nAccept: application/json\r\n\r\n", f.app(i), f.id(i))
+	look := fmt.Appendf(nil, "GET /eureka/apps/%s/%s?consistency=linearizable HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n", f.app(i), f.id(i))
 	for _, addr := range c.addrs() {
 		if err := withConn(addr, limit, func(conn *wire.Conn) error { return awaitAbsent(ctx, conn, look) }); err != nil {
 			return 0, err

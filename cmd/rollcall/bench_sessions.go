@@ -71,7 +71,7 @@ func (r *ratiosRun) cpuOfRenewing(ctx context.Context, c *benchCluster, ids []st
 		i := conn - conns
 		return func() []byte {
 			i += conns
-			return fmt.Appendf(nil, "PUT /v1/session/renew/%s HTTP/1.1\r\nHost: rollcall\r\nContent-Length: 0\r\n\r\n", ids[i%len(ids)])
+			return fmt.Appendf(nil, "PUT /v1/session/renew/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", ids[i%len(ids)])
 		}
 	}}
 	ctx, stop := context.WithCancel(ctx)

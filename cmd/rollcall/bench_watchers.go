@@ -83,7 +83,7 @@ func (c *crowd) join(addr string) error {
 	}
 	m := &crowdMember{conn: conn}
 	c.members = append(c.members, m)
-	if _, err := io.WriteString(conn, "GET /v1/rollcall/watch HTTP/1.1\r\nHost: rollcall\r\nAccept: text/event-stream\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "GET /v1/rollcall/watch HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"); err != nil {
 		return err
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -40,6 +40,7 @@ type NodeConfig struct {
 type HTTPConfig struct {
 	Addr      string        `yaml:"addr" help:"address that serves the HTTP API"`
 	Advertise string        `yaml:"advertise" help:"address at which clients reach the HTTP API, shown by status; empty: http.addr"`
+	Hosts     []string      `yaml:"hosts" help:"names under which a listener on loopback is served, beside localhost, addresses and that of http.advertise; another one is answered 421"`
 	TLS       HTTPTLSConfig `yaml:"tls"`
 	// HeartbeatTakeover is explained in docs/adr/0007.
 	HeartbeatTakeover bool `yaml:"heartbeat-takeover" help:"read connections that carry heartbeats, without TLS, without net/http: the same answers for less CPU"`

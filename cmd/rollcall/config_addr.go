@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 func (c *Config) validateAddresses() error {
@@ -16,6 +17,9 @@ func (c *Config) validateAddresses() error {
 		checkAddr("cluster.addr", c.Cluster.Addr),
 		checkAdvertise("http", c.HTTP.Addr, c.HTTP.Advertise),
 		checkAdvertise("cluster", c.Cluster.Addr, c.Cluster.Advertise),
+	}
+	for _, host := range c.HTTP.Hosts {
+		errs = append(errs, checkHost(host))
 	}
 	for _, addr := range c.Cluster.Join {
 		errs = append(errs, checkDialable("cluster.join", addr))
@@ -36,6 +40,23 @@ func checkAddr(name, addr string) error {
 		return fmt.Errorf("%s: %q has no port number from 0 to 65535", name, addr)
 	}
 	return nil
+}
+
+// checkHost wants the name of a host alone.
+func checkHost(host string) error {
+	if strings.ContainsAny(host, ":/[]") {
+		return fmt.Errorf("http.hosts: %q is not the name of a host, without a scheme or a port", host)
+	}
+	return nil
+}
+
+// served are the names under which the HTTP listener is addressed, beside localhost and addresses. Only a
+// listener on loopback knows them all; nil: they are not known.
+func (c *HTTPConfig) served() []string {
+	if !loopback(c.Addr) {
+		return nil
+	}
+	return append([]string{c.Advertise}, c.Hosts...)
 }
 
 // checkDialable wants an address that another node can dial.

@@ -128,6 +128,7 @@ func (c *Config) httpConfig(name string, log *slog.Logger, metrics *prometheus.R
 		Node:          name,
 		Version:       version,
 		Reads:         reads,
+		Hosts:         c.HTTP.served(),
 		Log:           log,
 		Metrics:       metrics,
 		Limits:        c.Limits.http(),

@@ -39,7 +39,7 @@ func (d described) registration(version int64) []byte {
 		`"lastUpdatedTimestamp":"%d","lastDirtyTimestamp":"%d","actionType":"ADDED"}}`,
 		d.id, d.app, host, d.number>>16&0xff, d.number>>8&0xff, d.number&0xff, d.interval, d.duration,
 		version, 'a'+d.number%3, random.Uint64(), host, host, host, d.app, d.app, dirtyBase+version, dirtyBase+version)
-	head := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: rollcall\r\nAccept: application/json\r\n"+
+	head := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", d.appPath(), len(body))
 	return append(head, body...)
 }
@@ -55,7 +55,7 @@ func (d described) cancel() []byte { return bodyless("DELETE", d.path()) }
 func (d described) look() []byte { return bodyless("GET", d.path()) }
 
 func bodyless(method, target string) []byte {
-	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: rollcall\r\nAccept: application/json\r\n\r\n", method, target)
+	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n", method, target)
 }
 
 // seenVersion finds the version in an instance's JSON document: the entry "n" of its metadata. It is

@@ -24,7 +24,7 @@ type fetches struct {
 }
 
 func (l *Load) fetches(what trial.Operation, path string) *fetches {
-	return &fetches{l, what, []byte("GET " + path + " HTTP/1.1\r\nHost: rollcall\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n")}
+	return &fetches{l, what, []byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n")}
 }
 
 func (f *fetches) operation() trial.Operation { return f.what }

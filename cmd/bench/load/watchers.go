@@ -112,7 +112,7 @@ func (w *watcher) ask(conn net.Conn) (io.Reader, error) {
 	if err := conn.SetDeadline(time.Now().Add(w.load.Timeout)); err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: rollcall\r\nAccept: text/event-stream\r\n\r\n", target); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", target); err != nil {
 		return nil, err
 	}
 	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, watchLine), nil)

@@ -1,0 +1,85 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// browse sends what a browser sends for a page: the page decides on the method, the body and, through
+// its own name, the Host.
+func browse(t *testing.T, n *Node, method, path, host, contentType string, body []byte, headers map[string]string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequest(method, n.URL()+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host != "" {
+		req.Host = host
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	for name, value := range headers {
+		req.Header.Set(name, value)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(answer)
+}
+
+func TestWebPagesOfOthersNeitherWriteNorRead(t *testing.T) {
+	t.Parallel()
+	for _, ap := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ap %v", ap), func(t *testing.T) {
+			t.Parallel()
+			n := StartCluster(t, Config{Nodes: 1, AP: ap}).Nodes[0]
+			victim := Instance{App: "orders", ID: "victim"}
+			if answer := n.Register(victim); answer.Status != 204 {
+				t.Fatal(answer)
+			}
+			evil := map[string]string{"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"}
+			cancel := `{"replicationList":[{"appName":"ORDERS","id":"victim","action":"Cancel"}]}`
+			for _, attack := range []struct{ name, method, path, body string }{
+				{"a registration", "POST", "/eureka/apps/orders", string(Instance{App: "orders", ID: "bad"}.document())},
+				{"a batch that cancels", "POST", "/eureka/peerreplication/batch", cancel},
+				{"self-preservation", "POST", "/v1/rollcall/self-preservation/hold?for=168h&author=root", ""},
+				{"a session", "POST", "/v1/rollcall/sessions", "{}"},
+				{"replication", "POST", "/v1/rollcall/replication", "{}"},
+			} {
+				status, answer := browse(t, n, attack.method, attack.path, "", "text/plain", []byte(attack.body), evil)
+				if status != http.StatusForbidden || !strings.Contains(answer, "another site") {
+					t.Errorf("%s by a page of another site: %d %q, want 403 in words", attack.name, status, answer)
+				}
+			}
+			for _, attack := range []struct{ method, path string }{
+				{"DELETE", "/eureka/apps/ORDERS/victim"}, {"GET", "/v1/kv/secret?raw"}, {"DELETE", "/v1/rollcall/members/n1"}, {"PUT", path("orders", "victim")},
+			} {
+				status, answer := browse(t, n, attack.method, attack.path, "rebound.evil.example", "", nil, nil)
+				if status != http.StatusMisdirectedRequest || !strings.Contains(answer, "http.hosts") {
+					t.Errorf("%s %s by a page whose name was rebound: %d %q, want 421 that names http.hosts", attack.method, attack.path, status, answer)
+				}
+			}
+			if answer := n.Get(path("orders", "victim")); answer.Status != 200 {
+				t.Errorf("the victim after the attacks: %v", answer)
+			}
+			if answer := n.Get(path("orders", "bad")); answer.Status != 404 {
+				t.Errorf("the attacker's instance: %v", answer)
+			}
+			own := map[string]string{"Origin": n.URL(), "Sec-Fetch-Site": "same-origin"}
+			if status, answer := browse(t, n, "DELETE", path("orders", "victim"), "", "", nil, own); status != 200 {
+				t.Errorf("a write by the node's own page: %d %q", status, answer)
+			}
+		})
+	}
+}
