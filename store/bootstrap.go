@@ -30,63 +30,78 @@ func (s *Raft) findCluster(ctx context.Context) {
 	}
 }
 
-// search makes one attempt to become part of a cluster. A cluster is founded only by nodes that all
-// see each other and of which none has ever been in one; every founder computes the same list.
+// search makes one attempt to become part of a cluster: of one that is there, or of a new one that the
+// nodes of cluster.join found together (see founding.go).
 func (s *Raft) search(ctx context.Context) error {
 	if members, err := s.members(); err != nil {
 		return err
 	} else if len(members) > 0 { // a crash came between founding and writing it down
 		return s.adoptCluster(clusterIDOf(idsOf(members)))
 	}
-	founders := []raft.Server{{ID: raft.ServerID(s.id.ServerID), Address: raft.ServerAddress(s.net.Addr().String())}}
-	for _, a := range askAll(ctx, s.cfg.Join, askLimit, s.stateAt) {
-		switch {
-		case a.err != nil || a.value.ServerID == s.id.ServerID:
-			continue
-		case a.value.Cluster != "":
-			return s.join(ctx, a.value)
-		}
-		founders = append(founders, raft.Server{ID: raft.ServerID(a.value.ServerID), Address: raft.ServerAddress(a.value.Addr)})
+	look := s.lookAround(ctx)
+	switch {
+	case len(look.clusters) > 1:
+		return fmt.Errorf("cluster.join names nodes of different clusters (%s): correct it", look.clusters)
+	case len(look.clusters) == 1:
+		return s.join(ctx, look.member)
 	}
-	founders = uniqueServers(founders)
-	if err := checkFounders(founders, s.cfg.BootstrapExpect); err != nil {
+	if err := look.mayFound(s.cfg.BootstrapExpect); err != nil {
 		return err
 	}
-	if err := s.raft.BootstrapCluster(raft.Configuration{Servers: founders}).Error(); err != nil {
-		return fmt.Errorf("found the cluster: %w", err)
+	if !s.mayPropose(look.there) {
+		return fmt.Errorf("%d nodes are there; waiting for %s to found the cluster", len(look.there), nameOf(look.there[0].ID))
 	}
-	id := clusterIDOf(idsOf(founders))
-	s.log.Info("founded a cluster", "cluster", id, "nodes", len(founders))
-	return s.adoptCluster(id)
+	return s.proposeFounders(ctx, look.addresses)
 }
 
-func checkFounders(founders []raft.Server, expect int) error {
-	if len(founders) != expect {
-		return fmt.Errorf("%d of %d nodes are there (cluster.bootstrap-expect); waiting for the others in cluster.join", len(founders), expect)
-	}
-	names := map[string]bool{}
-	for _, f := range founders {
-		name := nameOf(string(f.ID))
-		if names[name] {
-			return fmt.Errorf("two nodes are named %q: give each node a node.name of its own", name)
-		}
-		names[name] = true
-	}
-	return nil
+// surroundings are what a node without a cluster sees.
+type surroundings struct {
+	clusters  []string  // ids of the clusters that are there
+	member    NodeState // a node of one
+	there     []Founder // nodes without a cluster, this one among them, sorted
+	addresses []string  // of the others among them
+	listed    int       // how many nodes cluster.join names, this one included
 }
 
-func uniqueServers(servers []raft.Server) []raft.Server {
-	slices.SortFunc(servers, func(a, b raft.Server) int {
+// lookAround asks the nodes that cluster.join names how they are.
+func (s *Raft) lookAround(ctx context.Context) surroundings {
+	look := surroundings{there: []Founder{s.asFounder()}}
+	addresses := distinct(s.cfg.Join)
+	own := slices.Contains(addresses, s.cfg.ClusterAddr) || slices.Contains(addresses, s.net.Addr().String())
+	look.listed = len(addresses)
+	for _, a := range askAll(ctx, addresses, askLimit, s.stateAt) {
 		switch {
-		case a.ID < b.ID:
-			return -1
-		case a.ID > b.ID:
-			return 1
+		case a.err != nil:
+		case a.value.ServerID == s.id.ServerID:
+			own = true
+		case a.value.Cluster != "":
+			look.member = a.value
+			look.clusters = append(look.clusters, a.value.Cluster)
+		default:
+			look.there = append(look.there, Founder{ID: a.value.ServerID, Addr: a.value.Addr})
+			look.addresses = append(look.addresses, a.address)
 		}
-		return 0
-	})
-	return slices.CompactFunc(servers, func(a, b raft.Server) bool { return a.ID == b.ID })
+	}
+	if !own {
+		look.listed++
+	}
+	look.there, look.clusters = uniqueFounders(look.there), distinct(look.clusters)
+	return look
 }
+
+// mayFound returns why the nodes that are there may not found a cluster: so few could be there twice,
+// each half without sight of the other.
+func (l surroundings) mayFound(expect int) error {
+	if least := l.listed/2 + 1; expect < least {
+		return fmt.Errorf("no cluster is there to join, and this node founds none: cluster.bootstrap-expect %d is not more than half of the %d nodes in cluster.join; to found a cluster set it to %d or more, on each of them", expect, l.listed, least)
+	}
+	if len(l.there) < expect {
+		return fmt.Errorf("%d of %d nodes are there (cluster.bootstrap-expect); waiting for the others in cluster.join", len(l.there), expect)
+	}
+	return checkNames(l.there)
+}
+
+func distinct(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
 
 func idsOf(servers []raft.Server) []string {
 	ids := make([]string, len(servers))
@@ -106,11 +121,12 @@ func (s *Raft) members() ([]raft.Server, error) {
 	return f.Configuration().Servers, nil
 }
 
-// join makes this node a member of the cluster that a node belongs to: it is one already if that
-// node founded the cluster together with this one, else the leader has to take it in.
+// join makes this node a member of the cluster that a node belongs to: it is one already if it was to
+// found the cluster together with that one, else the leader has to take it in. That a node counts this
+// one among its members is not enough, for it may know them from an entry that is never committed.
 func (s *Raft) join(ctx context.Context, st NodeState) error {
-	if slices.Contains(st.Members, s.id.ServerID) {
-		return s.adoptCluster(st.Cluster)
+	if clusterOf(st.Founders) == st.Cluster && st.foundedBy(s.id.ServerID) {
+		return s.found(st.Founders)
 	}
 	if err := s.askIn(ctx); err != nil {
 		return fmt.Errorf("join cluster %s: %w", st.Cluster, err)
@@ -119,16 +135,28 @@ func (s *Raft) join(ctx context.Context, st NodeState) error {
 	return s.adoptCluster(st.Cluster)
 }
 
-// askIn asks whoever leads to take this node in, or to note its new address.
+func (st NodeState) foundedBy(serverID string) bool {
+	return slices.ContainsFunc(st.Founders, func(f Founder) bool { return f.ID == serverID })
+}
+
+// askIn asks whoever leads to take this node in, or to note its new address. The leader need not be in
+// cluster.join: the others say where it is.
 func (s *Raft) askIn(ctx context.Context) error {
 	err := registry.ErrNoLeader
-	for _, address := range s.cfg.Join {
+	addresses := distinct(s.cfg.Join)
+	for i := 0; i < len(addresses); i++ {
+		address := addresses[i]
 		args := JoinArgs{ServerID: s.id.ServerID, Addr: s.net.Addr().String()}
 		ctx, cancel := context.WithTimeout(ctx, changeLimit)
 		reply, callErr := invoke[JoinReply](ctx, s.peers, address, "Node.Join", args)
 		cancel()
 		switch {
-		case callErr != nil || reply.Answer == answerNotLeader:
+		case callErr != nil:
+			continue
+		case reply.Answer == answerNotLeader:
+			if reply.Leader != "" && !slices.Contains(addresses, reply.Leader) {
+				addresses = append(addresses, reply.Leader)
+			}
 			continue
 		case reply.Answer == answerOK:
 			return nil
@@ -168,9 +196,9 @@ func (s *Raft) recognise(ctx context.Context) error {
 }
 
 // isWithout says that the node of a state leads the cluster and does not count this node among its
-// members. A follower's word would not do: it may be behind, and this node have joined just now.
+// committed members. A follower's word would not do: it may be behind, and this node have joined just now.
 func (s *Raft) isWithout(st NodeState) bool {
-	return st.LeaderID == st.ServerID && st.Term >= s.raft.CurrentTerm() && !slices.Contains(st.Members, s.id.ServerID)
+	return st.Leads && st.Term >= s.raft.CurrentTerm() && !slices.Contains(st.Members, s.id.ServerID)
 }
 
 // moved says that the cluster knows this node by another address than it has now.

@@ -192,7 +192,9 @@ type NodeState struct {
 	Applied   uint64         // newest log entry in its view
 	Index     registry.Index // of its view
 	LastIndex uint64         // newest log entry on its disk
-	Members   []string       // server ids of its configuration
+	Leads     bool           // it is the established leader
+	Members   []string       // server ids of the committed configuration that it knows
+	Founders  []Founder      // of its cluster, if it is one of them
 }
 
 // State says what a node knows of itself.
@@ -203,6 +205,7 @@ func (n *nodeCalls) State(_ struct{}, reply *NodeState) error {
 
 func (s *Raft) state() NodeState {
 	st := NodeState{
+		Leads:     s.lead.Load() != nil,
 		ServerID:  s.id.ServerID,
 		Cluster:   s.clusterID(),
 		Addr:      s.net.Addr().String(),
@@ -216,8 +219,11 @@ func (s *Raft) state() NodeState {
 	if l := s.leader.Load(); l != nil {
 		st.LeaderID = l.id
 	}
-	if members, err := s.members(); err == nil {
-		st.Members = idsOf(members)
+	if look, err := s.membership(); err == nil {
+		st.Members = idsOf(look.servers)
+	}
+	if st.Cluster != "" {
+		st.Founders = s.standing.Load().Founding.Founders
 	}
 	return st
 }

@@ -41,6 +41,8 @@ type identity struct {
 	ServerID string `json:"server_id"`
 	// Cluster is empty until the node has bootstrapped or joined, and in AP mode.
 	Cluster string `json:"cluster"`
+	// Founding is what the node has promised about who founds its cluster; in CP mode only.
+	Founding Founding `json:"founding,omitzero"`
 	// Boot counts the starts. In CP mode batches of an older boot are refused by the state machine; in
 	// AP mode indexes of different boots are of different epochs.
 	Boot uint64 `json:"boot"`

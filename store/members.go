@@ -90,6 +90,7 @@ type JoinArgs struct{ ServerID, Addr string }
 type JoinReply struct {
 	Answer uint8
 	Reason string
+	Leader string // where to ask instead, with answerNotLeader; "": not known
 }
 
 // Join takes a node into the cluster, or notes its new address.
@@ -100,13 +101,21 @@ func (n *nodeCalls) Join(args JoinArgs, reply *JoinReply) error {
 
 func (s *Raft) takeIn(args JoinArgs) JoinReply {
 	if s.lead.Load() == nil {
-		return JoinReply{Answer: answerNotLeader}
+		return JoinReply{Answer: answerNotLeader, Leader: s.leaderAddress()}
 	}
 	look, err := s.membership()
 	if err != nil {
 		return JoinReply{Answer: answerRefused, Reason: err.Error()}
 	}
 	return s.takeInto(look, args)
+}
+
+// leaderAddress is where other nodes reach the leader, as far as this node knows.
+func (s *Raft) leaderAddress() string {
+	if l := s.leader.Load(); l != nil {
+		return l.address
+	}
+	return ""
 }
 
 // takeInto takes a node into the cluster whose members a look has shown.

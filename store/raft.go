@@ -40,14 +40,18 @@ type Raft struct {
 	cfg     RaftConfig
 	log     *slog.Logger
 	metrics *metrics
-	id      *identity
-	idMu    sync.Mutex // guards id.Cluster
+	id      *identity // as it was at the start: what changes is in standing
 	machine *fsm.Machine
 	disk    *disk
 	net     *network
 	peers   *peers
 	raft    *raft.Raft
 	clock   leaseClock
+
+	idMu       sync.Mutex               // held while the identity is changed on disk
+	standing   atomic.Pointer[identity] // the newest that is on disk
+	turn       time.Time                // when this node proposes founders; zero: not considered. Owned by findCluster
+	foundRound uint64                   // newest round of a proposal it has heard of. Owned by findCluster
 
 	notify    chan bool                  // Raft's word on this node's leadership
 	leader    atomic.Pointer[leaderView] // who leads, as far as this node knows
@@ -107,6 +111,7 @@ func (s *Raft) open() error {
 	if s.id, err = openIdentity(s.cfg.DataDir, owner{mode: modeCP, node: s.cfg.Node}); err != nil {
 		return err
 	}
+	s.standing.Store(s.id)
 	if s.disk, err = openDisk(s.cfg.DataDir, s.fail); err != nil {
 		return err
 	}
@@ -306,17 +311,31 @@ func (s *Raft) watchDisk(ctx context.Context) {
 }
 
 func (s *Raft) clusterID() string {
-	s.idMu.Lock()
-	defer s.idMu.Unlock()
-	return s.id.Cluster
+	return s.standing.Load().Cluster
 }
 
 // adoptCluster writes down, once and for all, which cluster this node belongs to.
 func (s *Raft) adoptCluster(id string) error {
+	return s.changeIdentity(func(own *identity) bool {
+		own.Cluster, own.Founding = id, Founding{} // what it promised may have come to nothing
+		return true
+	})
+}
+
+// changeIdentity changes the identity on disk, unless do returns false. Only then others see the change:
+// meanwhile they see this node as it was, and do not wait for the disk.
+func (s *Raft) changeIdentity(do func(*identity) bool) error {
 	s.idMu.Lock()
 	defer s.idMu.Unlock()
-	s.id.Cluster = id
-	return s.id.save()
+	id := *s.standing.Load()
+	if !do(&id) {
+		return nil
+	}
+	if err := id.save(); err != nil {
+		return err
+	}
+	s.standing.Store(&id)
+	return nil
 }
 
 // becomeReady notices the first linearizable read that this node could have answered: from then on

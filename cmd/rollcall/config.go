@@ -58,7 +58,7 @@ type ClusterConfig struct {
 	Addr            string            `yaml:"addr" help:"address of the node-to-node port (Raft and forwarded writes)"`
 	Advertise       string            `yaml:"advertise" help:"address at which the other nodes reach it; empty: cluster.addr"`
 	Join            []string          `yaml:"join" help:"node-to-node addresses of the cluster's nodes, this one allowed among them"`
-	BootstrapExpect int               `yaml:"bootstrap-expect" help:"how many nodes of a new cluster must have found each other before it starts; used once, then ignored"`
+	BootstrapExpect int               `yaml:"bootstrap-expect" help:"how many nodes found a new cluster, more than half of those in cluster.join; used once, then ignored"`
 	Dial            map[string]string `yaml:"dial" help:"where this node dials another one, by name, instead of its advertised address (proxies, tests)"`
 	TLS             ClusterTLSConfig  `yaml:"tls"`
 }
