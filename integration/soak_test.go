@@ -15,6 +15,7 @@ var soakRounds = []struct {
 	{"leader killed", leaderKilledRound},
 	{"two removals at once", twoRemovalsRound},
 	{"all nodes paused, slow disks", allPausedRound},
+	{"blocked log", blockedLogRound},
 }
 
 // TestSoak goes through all rounds, and again, until ROLLCALL_SOAK has passed: each round once at least.

@@ -160,6 +160,13 @@ func (d *disk) end(c diskCall) {
 	delete(d.underWay, c)
 }
 
+// begun is how many calls were begun so far.
+func (d *disk) begun() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls
+}
+
 // running returns the calls that are under way.
 func (d *disk) running() []diskCall {
 	d.mu.Lock()

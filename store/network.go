@@ -145,7 +145,7 @@ func (n *network) dial(kind byte, address string, timeout time.Duration) (net.Co
 	return &trackedConn{Conn: conn, n: n}, peer, nil
 }
 
-var errFenced = errors.New("this node has stopped talking after a disk error")
+var errFenced = errors.New("this node has stopped talking, because it must not go on")
 
 // fence ends all Raft traffic of this node, for good: the others elect a new leader, even if this
 // process cannot end because it is stuck in the kernel.

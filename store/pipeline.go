@@ -15,9 +15,31 @@ const pipelineLimit = transportTimeout + time.Second
 // refuses a request, raft stops to read the answers of the pipeline; a sender that waits at that moment to
 // hand over its next request then waits for ever, with the follower left behind and the node unable to
 // stop (pipelineDecode in raft's replication.go, AppendEntries in net_transport.go).
+//
+// It also passes on to Raft's main loop what other nodes ask, so that this node can ask as well (loop.go).
 type transport struct {
 	*raft.NetworkTransport
 	closing context.Context // ends when the node stops
+	rpcs    chan raft.RPC   // to the main loop
+}
+
+// Consumer implements raft.Transport.
+func (t *transport) Consumer() <-chan raft.RPC { return t.rpcs }
+
+// passOn passes requests on to the main loop until the node stops.
+func (t *transport) passOn() {
+	for {
+		select {
+		case rpc := <-t.NetworkTransport.Consumer():
+			select {
+			case t.rpcs <- rpc:
+			case <-t.closing.Done():
+				return
+			}
+		case <-t.closing.Done():
+			return
+		}
+	}
 }
 
 // AppendEntriesPipeline implements raft.Transport.

@@ -46,6 +46,7 @@ type Raft struct {
 	net     *network
 	peers   *peers
 	raft    *raft.Raft
+	loop    *loopWatch
 	clock   leaseClock
 
 	idMu       sync.Mutex               // held while the identity is changed on disk
@@ -140,7 +141,14 @@ func (s *Raft) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("log cache: %w", err)
 	}
-	transport := &transport{raft.NewNetworkTransportWithConfig(s.transportConfig(logger)), s.closing}
+	transport := &transport{raft.NewNetworkTransportWithConfig(s.transportConfig(logger)), s.closing, make(chan raft.RPC)}
+	s.net.wg.Go(transport.passOn)
+	s.loop = &loopWatch{
+		rpcs:  transport.rpcs,
+		leads: func() bool { return s.raft.State() == raft.Leader },
+		steps: func() loopSteps { return loopSteps{disk: s.disk.begun(), applied: s.raft.AppliedIndex()} },
+		fail:  s.fail,
+	}
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(s.id.ServerID)
 	conf.HeartbeatTimeout = s.cfg.HeartbeatTimeout
@@ -200,7 +208,7 @@ func (s *Raft) Run(ctx context.Context) error {
 	s.net.wg.Add(1)
 	go s.net.serve()
 	for _, task := range []func(context.Context){
-		s.watchDisk, s.watchLeader, s.followNotify, s.committer.run, s.committer.sweep,
+		s.watchDisk, s.loop.run, s.watchLeader, s.followNotify, s.committer.run, s.committer.sweep,
 		s.reads.run, s.indexes.run, s.becomeReady, s.findCluster,
 	} {
 		tasks.Go(func() { task(inner) })

@@ -16,7 +16,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	err := newRootCommand().ExecuteContext(ctx)
-	os.Exit(exitCode(os.Stderr, err))
+	last := newLogQueue(os.Stderr) // which may block, but not the end of the process
+	code := exitCode(last, err)
+	last.flush(logFlushLimit)
+	os.Exit(code)
 }
 
 func newRootCommand() *cobra.Command {

@@ -19,6 +19,7 @@ import (
 // node is the parts of one server, opened and wired, nothing of it running yet.
 type node struct {
 	log       *slog.Logger
+	metrics   *prometheus.Registry
 	runStore  func(context.Context) error // see engine.run
 	listeners []listener                  // the first one serves the HTTP API
 	draining  *atomic.Bool                // set when the node shuts down: it is not ready any more
@@ -40,6 +41,7 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	}()
 	c.warn(n.log)
 	metrics := newMetrics()
+	n.metrics = metrics
 	port, err := n.openHTTP(c, metrics)
 	if err != nil {
 		return nil, err

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -34,15 +36,19 @@ func newServerCommand() *cobra.Command {
 			}
 			ctx, cancel := untilParentEnds(cmd.Context(), os.LookupEnv, cmd.InOrStdin())
 			defer cancel()
-			return runServer(ctx, s.Config, load, newLogger(cmd.ErrOrStderr(), s.Log))
+			queue := newLogQueue(cmd.ErrOrStderr())
+			defer queue.flush(logFlushLimit)
+			stdlog.SetOutput(queue) // of libraries that know no better
+			return runServer(ctx, s.Config, load, newLogger(queue, s.Log), queue.dropped)
 		},
 	}
 	addConfigFlags(cmd.Flags())
 	return cmd
 }
 
-// runServer runs a node until ctx ends or the node must not go on. load reads the settings again.
-func runServer(ctx context.Context, c *Config, load func() (settings, error), log *slog.Logger) error {
+// runServer runs a node until ctx ends or the node must not go on. load reads the settings again, and what
+// figures tells is shown beside the node's.
+func runServer(ctx context.Context, c *Config, load func() (settings, error), log *slog.Logger, figures ...prometheus.Collector) error {
 	hup, stop := hangups()
 	defer stop()
 	setGC(c.GC)
@@ -50,6 +56,7 @@ func runServer(ctx context.Context, c *Config, load func() (settings, error), lo
 	if err != nil {
 		return err
 	}
+	n.metrics.MustRegister(figures...)
 	r := reloader{load: load, apply: n.apply, log: n.log, running: *c}
 	return r.during(ctx, hup, n.run)
 }

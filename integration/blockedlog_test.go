@@ -1,0 +1,124 @@
+//go:build unix
+
+package integration
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// logPipe is a pipe to which a node logs, and that can be full.
+type logPipe struct {
+	path string
+	read *os.File
+	done chan struct{} // closed when nobody reads any more
+}
+
+// pipedLog makes a node, at its next start, log to a pipe. What comes out goes to the node's log file.
+func pipedLog(t *testing.T, n *Node) *logPipe {
+	t.Helper()
+	p := &logPipe{path: filepath.Join(t.TempDir(), "stderr"), done: make(chan struct{})}
+	if err := syscall.Mkfifo(p.path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if p.read, err = os.OpenFile(p.path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Held open, so that the reader sees no end while the node starts.
+	held, err := os.OpenFile(p.path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_, _ = io.Copy(kept, p.read) // until block, or the end of the test
+	}()
+	t.Cleanup(func() {
+		p.read.Close()
+		held.Close()
+		<-p.done
+		kept.Close()
+	})
+	n.within = []string{"sh", "-c", `exec "$@" 2>"$0"`, p.path}
+	return p
+}
+
+// block makes the pipe full, and stops reading it.
+func (p *logPipe) block(t *testing.T) {
+	t.Helper()
+	if err := p.read.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	<-p.done
+	fd, err := syscall.Open(p.path, syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	for _, size := range []int{4096, 1} {
+		for {
+			_, err := syscall.Write(fd, make([]byte, size))
+			if err == syscall.EAGAIN {
+				break
+			}
+			if err != nil && err != syscall.EINTR {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestALogThatNobodyReadsStopsNeitherANodeNorTheCluster blocks standard error of all nodes, as a log shipper
+// that hangs does, and then gives them something to say.
+func TestALogThatNobodyReadsStopsNeitherANodeNorTheCluster(t *testing.T) {
+	t.Parallel()
+	blockedLogs(t, 1)
+}
+
+func blockedLogRound(t *testing.T) { blockedLogs(t, 3) }
+
+func blockedLogs(t *testing.T, times int) {
+	c := NewCluster(t, Config{})
+	var pipes []*logPipe
+	for _, n := range c.Nodes {
+		pipes = append(pipes, pipedLog(t, n))
+	}
+	c.Start()
+	for _, p := range pipes {
+		p.block(t)
+	}
+	l := startLoad(t, 10, 10, 4, c.Nodes)
+	for range times {
+		for _, which := range []string{"follower", "leader"} {
+			dead := c.Leader()
+			if which == "follower" {
+				dead = c.Others(dead)[0]
+			}
+			others := c.Others(dead)
+			l.use(others)
+			dead.Kill()
+			c.Leader(others...)
+			l.awaitProgress(t)
+			for _, n := range others {
+				mustRegisterSoon(t, n, Instance{App: "AFTER", ID: which + "-" + n.Name})
+			}
+			dead.Start(t)
+			dead.WaitReady(t)
+			l.use(c.Nodes)
+		}
+	}
+	l.stop()
+	l.check(t, c.Nodes)
+	for _, n := range c.Nodes {
+		n.Stop(t)
+	}
+}
