@@ -95,6 +95,7 @@ var badRequests = []struct {
 	{"a key twice", register(withField(`"app":"ORDERS"`)), 400},
 	{"JSON with trailing data", register(instanceJSON + "{}"), 400},
 	{"invalid UTF-8 in JSON", register(strings.Replace(instanceJSON, `"hostName":"h"`, "\"hostName\":\"h\xff\"", 1)), 400},
+	{"a VIP address of 65 parts", register(withField(`"secureVipAddress":"` + strings.Repeat("a,", 64) + `a"`)), 400},
 	{"257 metadata entries", register(withField(manyPairs(257))), 400},
 	{"65 KiB of metadata", register(withField(`"metadata":{"k":"` + strings.Repeat("v", 65<<10) + `"}`)), 400},
 	{"a port of -1", register(strings.Replace(instanceJSON, "8080", "-1", 1)), 400},

@@ -215,6 +215,8 @@ func TestRefusalsHaveConsulsTexts(t *testing.T) {
 		{"gRPC", "PUT", register, `{"Name":"x","Check":{"grpc":"h:1","Interval":"1s"}}`, 400, "Invalid check: GRPC is not supported; …"},
 		{"status", "PUT", register, `{"Name":"x","Check":{"TTL":"1s","Status":"fine"}}`, 400, "Status for checks must 'passing', 'warning', 'critical'"},
 		{"duration", "PUT", register, `{"Name":"x","Check":{"TTL":"1s","DeregisterCriticalServiceAfter":"soon"}}`, 400, `Request decode failed: Check: DeregisterCriticalServiceAfter: time: invalid duration "soon"`},
+		{"checks of one service", "PUT", register, `{"Name":"x","Checks":[` + strings.Repeat(`{"TTL":"1h"},`, 64) + `{"TTL":"1h"}]}`, 400, "Too many checks: a service may have 64, a node itself (all checks without a service) 256, …"},
+		{"checks of one registration", "PUT", register, `{"Name":"x","Checks":[` + strings.Repeat(`{"TTL":"1h"},`, 10_000) + `{"TTL":"1h"}]}`, 400, "Too many checks: …"},
 		{"flag", "PUT", register + "?replace-existing-checks=maybe", `{"Name":"x"}`, 400, `Invalid value for replace-existing-checks: "maybe"`},
 		{"method", "POST", register, `{}`, 405, "method POST not allowed"},
 		{"deregister unknown", "PUT", "/v1/agent/service/deregister/web", "", 404, `Unknown service ID "web". Ensure that the service ID is passed, not the service name.`},

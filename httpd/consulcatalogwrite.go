@@ -100,14 +100,20 @@ func eurekasOwn(id string) string {
 // registerCatalog registers what a body says. unknown words what is wrong if a check names a service
 // that is not there.
 func (h *Handler) registerCatalog(ctx context.Context, op registry.RegisterCatalog, unknown func(*registry.View) error) error {
+	if len(op.Checks) > registry.MaxChecks {
+		return errTooManyChecks // and no need to write it to the log
+	}
 	if op.Instance != nil {
 		if err := h.checkQuota(op.Instance.Key()); err != nil {
 			return err
 		}
 	}
 	result, err := h.applyCatalog(ctx, op)
-	if err != nil || result.Outcome == registry.Done {
+	switch {
+	case err != nil || result.Outcome == registry.Done:
 		return err
+	case result.Outcome == registry.TooManyChecks:
+		return errTooManyChecks
 	}
 	v, err := h.consulViewAt(ctx, false)
 	if err != nil {
@@ -118,6 +124,10 @@ func (h *Handler) registerCatalog(ctx context.Context, op registry.RegisterCatal
 	}
 	return unknown(v)
 }
+
+// errTooManyChecks says how many checks there may be.
+var errTooManyChecks = badRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
+	registry.MaxServiceChecks, registry.MaxNodeChecks, registry.MaxChecks))
 
 // nameTaken names the spelling that a service has already: names of applications know no case.
 func nameTaken(v *registry.View, name string) error {

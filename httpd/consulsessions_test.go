@@ -83,6 +83,7 @@ func TestASessionThatCannotBeCreatedSaysWhyInConsulsWords(t *testing.T) {
 		want       string
 	}{
 		{"no JSON", "{", 400, "Request decode failed: unexpected end of JSON input"},
+		{"257 checks", `{"ServiceChecks":[` + strings.Repeat(`{"ID":"a"},`, 256) + `{"ID":"a"}]}`, 400, "Too many checks: a session may depend on 256, not on 257"},
 		{"a list", "[]", 400, "Request decode failed: json: cannot unmarshal array into Go value of type consul.sessionBody"},
 		{"a TTL that is no text", `{"TTL":10}`, 400, "Request decode failed: json: cannot unmarshal number into Go struct field sessionBody.TTL of type string"},
 		{"a lock-delay that is no duration", `{"LockDelay":"x"}`, 400, `Request decode failed: time: invalid duration "x"`},

@@ -43,6 +43,7 @@ var outcomeNames = [...]string{
 	registry.UnknownService: "unknown_service",
 	registry.NameTaken:      "name_taken",
 	registry.NoTTL:          "no_ttl",
+	registry.TooManyChecks:  "too_many_checks",
 }
 
 // renewOutcomes are those that a renewal can have, which are counted on the shortest way.

@@ -109,6 +109,9 @@ type CreateSession struct {
 	ServiceChecks []string
 }
 
+// MaxSessionChecks is how many checks a session may depend on.
+const MaxSessionChecks = 256
+
 // MaxLockDelay (ns) is the longest lock-delay.
 const MaxLockDelay = 60_000_000_000
 

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -48,6 +49,9 @@ func (s *State) refusal(op CreateSession) string {
 	}
 	if s.session(op.ID) != nil {
 		return "session \"" + op.ID + "\" exists already" // of a proposer that draws badly
+	}
+	if len(op.NodeChecks)+len(op.ServiceChecks) > MaxSessionChecks {
+		return fmt.Sprintf("a session may depend on %d checks, not on %d", MaxSessionChecks, len(op.NodeChecks)+len(op.ServiceChecks))
 	}
 	if !s.catalog.HasNode(op.Node) {
 		return "Missing node registration"

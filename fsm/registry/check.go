@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -17,15 +18,25 @@ func (c *Check) Maintenance() bool {
 	return c.ID == NodeMaintenance || strings.HasPrefix(c.ID, ServiceMaintenance)
 }
 
+// Bounds of checks, with which the cost of every operation on one is bounded too: those of a service, those of a
+// node itself, and those that one registration may have.
+const (
+	MaxServiceChecks = 64
+	MaxNodeChecks    = 256
+	MaxChecks        = 256
+)
+
 // standing is the status that follows from checks: the worst of them decides, and maintenance over all.
 func standing(lists ...[]*Check) Status {
 	status := Up
-	for _, c := range slices.Concat(lists...) {
-		switch {
-		case c.Maintenance():
-			return OutOfService
-		case c.Status == Critical:
-			status = Down
+	for _, list := range lists {
+		for _, c := range list {
+			switch {
+			case c.Maintenance():
+				return OutOfService
+			case c.Status == Critical:
+				status = Down
+			}
 		}
 	}
 	return status
@@ -65,6 +76,16 @@ func withoutCheck(checks []*Check, id string) []*Check {
 		return nil
 	}
 	return slices.Delete(slices.Clone(checks), at, at+1)
+}
+
+// withoutChecks returns a list without the checks of some ids; nil if those were all.
+func withoutChecks(checks []*Check, gone map[string]bool) (left []*Check) {
+	for _, c := range checks {
+		if !gone[c.ID] {
+			left = append(left, c)
+		}
+	}
+	return left
 }
 
 // equal compares two checks in what was registered and reported.
@@ -179,19 +200,40 @@ func (r *Registry) recheckNode(origin Origin, old *Node, checks []*Check) Result
 		n.Checks = checks
 		r.renode(old, &n)
 	}
-	r.follow(origin, old.Name)
+	r.follow(origin, old.Name, old)
 	return Result{Index: r.index}
 }
 
 // follow gives the services of a node the status that follows from its checks, and the address that
-// follows from its own: each of them that changes is a change of its own.
-func (r *Registry) follow(origin Origin, node string) {
+// follows from its own: each of them that changes is a change of its own. before is the node as it was, nil if it
+// was not there. All services may be on one node, so they are not looked at if nothing of it concerns them.
+func (r *Registry) follow(origin Origin, node string, before *Node) {
+	now, _ := r.tables.catalog.nodes.Get(node)
+	if before.address() == now.address() && before.standing() == now.standing() {
+		return
+	}
 	for _, key := range r.tables.catalog.servicesOn(node) {
 		l := r.handles.byKey(key)
 		if i := r.addressed(l.Service, l.Instance); i != l.Instance || l.reported() != r.standing(l.Service) {
 			r.stand(origin, l, l.Service, i)
 		}
 	}
+}
+
+// address is a node's address as its services take it over; "" if there is no such node.
+func (n *Node) address() string {
+	if n == nil {
+		return ""
+	}
+	return cmp.Or(n.Address, n.Name)
+}
+
+// standing is the status that follows from a node's own checks.
+func (n *Node) standing() Status {
+	if n == nil {
+		return Up
+	}
+	return standing(n.Checks)
 }
 
 // stand exchanges a live lease for one with a service and an instance, and the status that follows from

@@ -1,8 +1,10 @@
 package registry
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -347,5 +349,87 @@ func TestRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
 	}
 	if ops := g.Ending(g.now.Lease + 10_000); len(ops) > 0 {
 		t.Errorf("due: %+v", ops)
+	}
+}
+
+// Every check of a service costs each operation on one of them, on every node.
+func TestAServiceAndANodeHaveABoundedNumberOfChecks(t *testing.T) {
+	many := func(service string, from, to int) (checks []*Check) {
+		for i := from; i < to; i++ {
+			checks = append(checks, checkOf(service, fmt.Sprintf("%s-%05d", service, i), Passing))
+		}
+		return checks
+	}
+	for _, tt := range []struct {
+		name string
+		op   RegisterCatalog
+		want Outcome
+	}{
+		{"as many as a service may have", service("web", "web-1", many("web-1", 0, MaxServiceChecks)...), Done},
+		{"one more", service("web", "web-1", many("web-1", 0, MaxServiceChecks+1)...), TooManyChecks},
+		{"17,000", service("web", "web-1", many("web-1", 0, 17_000)...), TooManyChecks},
+		{"as many as a node may have", RegisterCatalog{Checks: many("", 0, MaxNodeChecks)}, Done},
+		{"one more of the node", RegisterCatalog{Checks: many("", 0, MaxNodeChecks+1)}, TooManyChecks},
+		{"one beside those that are there", RegisterCatalog{Checks: many("full", MaxServiceChecks, MaxServiceChecks+1)}, TooManyChecks},
+		{"those that are there", RegisterCatalog{Checks: many("full", 0, MaxServiceChecks)}, Done},
+		{"a service's own again", service("full", "full", many("full", 0, 3)...), Done},
+		{"others in the place of all", func() RegisterCatalog {
+			op := service("full", "full", many("full", 100, 100+MaxServiceChecks)...)
+			op.ReplaceChecks = true
+			return op
+		}(), Done},
+		{"others beside all", service("full", "full", many("full", 100, 101)...), TooManyChecks},
+		{"one that moves to the full service", RegisterCatalog{Checks: []*Check{checkOf("full", "n", Passing)}}, TooManyChecks},
+		{"one that moves away from it", RegisterCatalog{Checks: []*Check{checkOf("", "full-00001", Passing)}}, Done},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.catalog(service("full", "full", many("full", 0, MaxServiceChecks)...))
+			g.catalog(RegisterCatalog{Node: &Node{Name: "other"}, Checks: []*Check{checkOf("", "n", Passing)}})
+			if tt.name == "one that moves to the full service" {
+				g.catalog(RegisterCatalog{Checks: []*Check{checkOf("", "n", Passing)}})
+			}
+			before := g.View().Index()
+			if got := g.client(tt.op); got.Outcome != tt.want {
+				t.Fatalf("outcome %d, want %d", got.Outcome, tt.want)
+			}
+			if after := g.View().Index(); tt.want != Done && after != before {
+				t.Errorf("index %d after a refusal, want %d", after, before)
+			}
+		})
+	}
+}
+
+// A check that goes from a service to its node, while another one comes from there, stays where it was put.
+func TestChecksThatChangePlacesAreWhereTheyWerePut(t *testing.T) {
+	g := newRig(t)
+	g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing), checkOf("", "b", Passing), checkOf("", "c", Passing)))
+	g.catalog(RegisterCatalog{Checks: []*Check{checkOf("", "a", Passing), checkOf("web-1", "b", Passing)}})
+	for id, service := range map[string]string{"a": "", "b": "web-1", "c": ""} {
+		if c := g.check("", id); c.Service != service {
+			t.Errorf("check %s is of service %q, want %q", id, c.Service, service)
+		}
+	}
+	if got := len(g.lease(web1).Service.Checks); got != 1 {
+		t.Errorf("the service has %d checks, want 1", got)
+	}
+	if n, _ := g.View().Node(""); len(n.Checks) != 2 {
+		t.Errorf("the node has %d checks, want 2", len(n.Checks))
+	}
+}
+
+func TestAnInstanceIsFoundByABoundedNumberOfVIPs(t *testing.T) {
+	g := newRig(t)
+	in := &Instance{InstanceID: "orders-1", App: "ORDERS", HostName: "h", Status: Up, LastDirty: 1}
+	in.VIP = strings.Repeat("x,", MaxVIPs-1) + "last,beyond" + strings.Repeat(",beyond", 100_000)
+	g.client(Register{Instance: in})
+	for vip, want := range map[string]int{"x": 1, "last": 1, "beyond": 0} {
+		n := 0
+		for range g.View().ByVIP(vip) {
+			n++
+		}
+		if n != want {
+			t.Errorf("%d instances of VIP %q, want %d", n, vip, want)
+		}
 	}
 }

@@ -184,6 +184,9 @@ const (
 	NameTaken
 	// NoTTL: SetCheck, the check expects no heartbeats.
 	NoTTL
+	// TooManyChecks: RegisterCatalog, it has more than MaxChecks, or a service or node would have more than it
+	// may.
+	TooManyChecks
 )
 
 // Result is the answer to one operation.

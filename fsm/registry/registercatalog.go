@@ -19,6 +19,9 @@ type cataloging struct {
 // registerCatalog registers a node, a service and checks, or nothing. What is as it was takes no Index.
 // Source: agent/consul/state/catalog.go (EnsureRegistration) of hashicorp/consul.
 func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
+	if len(op.Checks) > MaxChecks { // before anything is done for each of them
+		return Result{Outcome: TooManyChecks}
+	}
 	c, before := &cataloging{Registry: r, origin: origin, op: op}, r.index
 	if op.Node != nil {
 		c.node = op.Node.Name
@@ -28,12 +31,13 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 		return Result{Outcome: why}
 	}
 	c.noteFormer()
+	node, _ := c.tables.catalog.nodes.Get(c.node)
 	renoded := c.registerNode()
 	c.registerChecks()
 	c.registerService()
 	c.takeFormer()
 	if renoded { // else none of its services, which may be all there are, has anything to follow
-		c.follow(origin, c.node)
+		c.follow(origin, c.node, node)
 	}
 	c.hearChecks()
 	if r.index > before {
@@ -44,13 +48,18 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 
 // lastOfEach returns checks with the last of each id only.
 func lastOfEach(checks []*Check) []*Check {
+	if len(checks) < 2 {
+		return checks
+	}
+	seen := make(map[string]bool, len(checks))
 	var last []*Check
-	for i, check := range checks {
-		later := func(o *Check) bool { return o.ID == check.ID }
-		if !slices.ContainsFunc(checks[i+1:], later) {
+	for _, check := range slices.Backward(checks) {
+		if !seen[check.ID] {
+			seen[check.ID] = true
 			last = append(last, check)
 		}
 	}
+	slices.Reverse(last)
 	return last
 }
 
@@ -67,7 +76,67 @@ func (c *cataloging) refused() Outcome {
 			return UnknownService
 		}
 	}
+	if c.crowded() {
+		return TooManyChecks
+	}
 	return Done
+}
+
+// crowded says whether a service, or the node itself, would get checks that are new to it and then have too
+// many.
+func (c *cataloging) crowded() bool {
+	change, fresh := map[string]int{}, map[string]bool{} // by service; "": the node
+	given := make(map[string]bool, len(c.op.Checks))
+	for _, check := range c.op.Checks {
+		given[check.ID] = true
+		e, known := c.tables.catalog.check(c.node, check.ID)
+		if known && e.check.Service == check.Service {
+			continue
+		}
+		if known {
+			change[e.check.Service]--
+		}
+		change[check.Service]++
+		fresh[check.Service] = true
+	}
+	// In whatever order: one that has too many is enough.
+	for service := range fresh {
+		if c.had(service, given)+change[service] > maxChecks(service) {
+			return true
+		}
+	}
+	return false
+}
+
+// had is how many checks a service ("": the node) has, without those that a registration which gives all of
+// them drops.
+func (c *cataloging) had(service string, given map[string]bool) (n int) {
+	if service == "" {
+		node, ok := c.tables.catalog.nodes.Get(c.node)
+		if !ok {
+			return 0
+		}
+		return len(node.Checks)
+	}
+	key, ok := c.tables.catalog.service(c.node, service)
+	if !ok {
+		return 0
+	}
+	replaced := c.op.ReplaceChecks && c.op.Service != nil && c.op.Service.ID == service
+	for _, check := range c.handles.byKey(key).Service.Checks {
+		if !replaced || given[check.ID] {
+			n++
+		}
+	}
+	return n
+}
+
+// maxChecks is how many checks a service ("": a node itself) may have.
+func maxChecks(service string) int {
+	if service == "" {
+		return MaxNodeChecks
+	}
+	return MaxServiceChecks
 }
 
 // taken says whether other instances of a service's application have another name: what was registered
@@ -109,24 +178,46 @@ func (c *cataloging) noteFormer() {
 	}
 }
 
-// takeFormer takes checks away from what had them until now.
+// takeFormer takes checks away from what had them until now, from each owner all at once: a node's services
+// follow every change of its checks.
 func (c *cataloging) takeFormer() {
+	var owners []checkOwner // in the order of the checks
+	moved := map[checkOwner]map[string]bool{}
 	for _, e := range c.former {
-		if e.of == (Key{}) {
-			if n, ok := c.tables.catalog.nodes.Get(c.node); ok && hasCheck(n.Checks, e.check.ID) {
-				c.recheckNode(c.origin, n, withoutCheck(n.Checks, e.check.ID))
-			}
-			continue
+		owner := checkOwner{e.of, e.check.Service}
+		if moved[owner] == nil {
+			owners, moved[owner] = append(owners, owner), map[string]bool{}
 		}
-		if l := c.handles.byKey(e.of); l != nil && l.Service != nil && l.Service.ID == e.check.Service && hasCheck(l.Service.Checks, e.check.ID) {
-			c.recheck(c.origin, l, withoutCheck(l.Service.Checks, e.check.ID))
-		}
+		moved[owner][e.check.ID] = true
+	}
+	for _, owner := range owners {
+		c.takeFrom(owner, moved[owner])
 	}
 }
 
-func hasCheck(checks []*Check, id string) bool {
-	_, ok := findCheck(checks, id)
-	return ok
+// checkOwner is what has a check: a service's instance, or (the zero value) the node.
+type checkOwner struct {
+	key     Key
+	service string
+}
+
+// takeFrom takes those of its checks that moved away from what had them.
+func (c *cataloging) takeFrom(owner checkOwner, moved map[string]bool) {
+	if owner.key == (Key{}) {
+		if n, ok := c.tables.catalog.nodes.Get(c.node); ok {
+			if left := withoutChecks(n.Checks, moved); len(left) < len(n.Checks) {
+				c.recheckNode(c.origin, n, left)
+			}
+		}
+		return
+	}
+	l := c.handles.byKey(owner.key)
+	if l == nil || l.Service == nil || l.Service.ID != owner.service {
+		return
+	}
+	if left := withoutChecks(l.Service.Checks, moved); len(left) < len(l.Service.Checks) {
+		c.recheck(c.origin, l, left)
+	}
 }
 
 // registerNode enters the node and its checks, if something of them is new, and says whether it was.
@@ -206,15 +297,16 @@ func (c *cataloging) keepService(l *Lease, checks []*Check) {
 
 // kept are those of the service's checks that stay its own.
 func (c *cataloging) kept(checks []*Check) []*Check {
-	kept := slices.DeleteFunc(slices.Clone(checks), func(check *Check) bool {
-		at := slices.IndexFunc(c.op.Checks, func(given *Check) bool { return given.ID == check.ID })
-		if at < 0 {
-			return c.op.ReplaceChecks
+	given := make(map[string]*Check, len(c.op.Checks))
+	for _, check := range c.op.Checks {
+		given[check.ID] = check
+	}
+	var kept []*Check
+	for _, check := range checks {
+		now, ok := given[check.ID]
+		if ok && now.Service == check.Service || !ok && !c.op.ReplaceChecks {
+			kept = append(kept, check)
 		}
-		return c.op.Checks[at].Service != check.Service
-	})
-	if len(kept) == 0 {
-		return nil
 	}
 	return kept
 }
@@ -268,17 +360,25 @@ func (c *cataloging) registerChecks() {
 // merge returns checks with those in it that are registered for a service ("": for the node), and
 // whether that changed anything.
 func (c *cataloging) merge(checks []*Check, service string) (merged []*Check, changed bool) {
-	merged = checks
 	for _, given := range c.op.Checks {
 		if given.Service != service {
 			continue
 		}
 		check := c.complete(given)
-		if at, ok := findCheck(merged, check.ID); !ok || merged[at] != check {
-			merged, changed = withCheck(merged, check), true
+		at, ok := findCheck(checks, check.ID)
+		if ok && checks[at] == check {
+			continue
+		}
+		if !changed {
+			checks, changed = slices.Clone(checks), true
+		}
+		if ok {
+			checks[at] = check
+		} else {
+			checks = slices.Insert(checks, at, check)
 		}
 	}
-	return merged, changed
+	return checks, changed
 }
 
 // complete is a check as it is entered: itself, if it is there already.

@@ -235,11 +235,19 @@ func (t *tables) unindex(l *Lease) {
 	}
 }
 
-// parts yields the parts of a comma-separated address that are not empty.
+// MaxVIPs is how many parts of a VIP address an instance is found by: each of them costs whoever applies a
+// registration.
+const MaxVIPs = 64
+
+// parts yields the first parts of a comma-separated address that are not empty, at most MaxVIPs.
 func parts(address string) iter.Seq[string] {
 	return func(yield func(string) bool) {
+		left := MaxVIPs
 		for part := range strings.SplitSeq(address, ",") {
-			if part != "" && !yield(part) {
+			if part == "" {
+				continue
+			}
+			if left--; left < 0 || !yield(part) {
 				return
 			}
 		}

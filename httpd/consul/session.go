@@ -2,6 +2,7 @@ package consul
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -89,6 +90,9 @@ func DecodeSession(body []byte) (kv.CreateSession, error) {
 		if err := json.Unmarshal(body, &asked); err != nil {
 			return kv.CreateSession{}, undecodable(err)
 		}
+	}
+	if n := len(asked.Checks.ids) + len(asked.NodeChecks.ids) + len(asked.ServiceChecks); n > kv.MaxSessionChecks {
+		return kv.CreateSession{}, Malformed(fmt.Sprintf("Too many checks: a session may depend on %d, not on %d", kv.MaxSessionChecks, n))
 	}
 	behavior, ok := ParseBehavior(asked.Behavior)
 	if !ok {

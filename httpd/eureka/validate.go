@@ -80,6 +80,9 @@ func checkBounds(i *registry.Instance) error {
 	if err := CheckID(i.ID()); err != nil {
 		return err
 	}
+	if strings.Count(i.VIP, ",") >= registry.MaxVIPs || strings.Count(i.SecureVIP, ",") >= registry.MaxVIPs {
+		return invalid("Invalid vipAddress, it must have at most %d parts", registry.MaxVIPs)
+	}
 	if err := CheckMetadata(i.Metadata); err != nil {
 		return err
 	}

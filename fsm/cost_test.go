@@ -1,0 +1,345 @@
+package fsm
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// costly is an operation as large as it is accepted, or one that changes many objects by its meaning.
+type costly struct {
+	name string
+	// prepare fills a machine so that the operation meets n objects, and returns it.
+	prepare func(n *node, objects int) Item
+	// done says that the operation did what it is here for.
+	done func(n *node, r BatchResult) bool
+	// single: it changes one object, whatever it meets.
+	single bool
+}
+
+// perform applies one operation of any kind as a batch of its own.
+func (n *node) perform(items ...Item) BatchResult {
+	n.t.Helper()
+	n.id.Answered, n.id.Seq = n.id.Seq, n.id.Seq+1
+	return n.apply(AppendBatch(nil, n.id, items)).Batches[0]
+}
+
+// performMany applies many operations in batches.
+func (n *node) performMany(count int, item func(i int) Item) {
+	n.t.Helper()
+	const together = 500
+	for first := 0; first < count; first += together {
+		var items []Item
+		for i := first; i < min(first+together, count); i++ {
+			items = append(items, item(i))
+		}
+		n.perform(items...)
+	}
+}
+
+func op(o registry.Op) Item { return Item{Op: o} }
+func coordinates(o kv.Op) Item {
+	return Item{KV: o}
+}
+
+// check is one of a service; "": of the node.
+func check(service string, i int) *registry.Check {
+	return &registry.Check{ID: fmt.Sprintf("check-%s-%05d", service, i), Name: "c", Service: service, Status: registry.Passing, Type: "ttl", TTL: 3_600_000}
+}
+
+func manyChecks(service string, count int) []*registry.Check {
+	all := make([]*registry.Check, count)
+	for i := range all {
+		all[i] = check(service, i)
+	}
+	return all
+}
+
+// placed registers a service of the logical node, with checks.
+func placed(id string, of ...*registry.Check) registry.RegisterCatalog {
+	in := instance("PLACED", id)
+	return registry.RegisterCatalog{
+		Service:  &registry.CatalogService{ID: id, Name: "placed", WeightPassing: 1, WeightWarning: 1},
+		Instance: in, Checks: of,
+	}
+}
+
+func serviceID(i int) string { return fmt.Sprintf("placed-%06d", i) }
+
+func sessionID(i int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", i) }
+
+func withServices(n *node, services int) {
+	n.performMany(services, func(i int) Item { return op(placed(serviceID(i))) })
+}
+
+func onNode(name string, i int) registry.RegisterCatalog {
+	reg := placed(serviceID(i))
+	reg.Node, reg.KeepNode = &registry.Node{Name: name, Address: "10.0.0.1"}, i > 0
+	return reg
+}
+
+func withSessions(n *node, sessions int) {
+	n.performMany(sessions, func(i int) Item {
+		return coordinates(kv.CreateSession{ID: sessionID(i), LockDelay: 1_000_000_000, ServiceChecks: nil})
+	})
+}
+
+func keyName(i int) string { return fmt.Sprintf("tree/%07d", i) }
+
+func isDone(_ *node, r BatchResult) bool { return r.Results[0].Outcome == registry.Done }
+func isOK(_ *node, r BatchResult) bool   { return r.KV[0].OK }
+
+// costlies has every kind of operation that can be large or meet many objects.
+var costlies = []costly{
+	{
+		name: "registration with the most checks", single: true, done: isDone,
+		prepare: func(n *node, objects int) Item {
+			withServices(n, objects)
+			return op(registry.RegisterCatalog{Checks: manyChecks("", registry.MaxNodeChecks)})
+		},
+	},
+	{
+		name: "registration with far too many checks", single: true,
+		done: func(_ *node, r BatchResult) bool { return r.Results[0].Outcome == registry.TooManyChecks },
+		prepare: func(n *node, _ int) Item {
+			return op(placed("one", manyChecks("one", 17_000)...))
+		},
+	},
+	{
+		name: "check of the node turns critical", done: isDone,
+		prepare: func(n *node, objects int) Item {
+			withServices(n, objects)
+			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", registry.MaxNodeChecks)}))
+			return op(registry.SetCheck{Check: check("", 7).ID, Status: registry.Critical})
+		},
+	},
+	{
+		name: "check of the node turns to warning", single: true, done: isDone,
+		prepare: func(n *node, objects int) Item {
+			withServices(n, objects)
+			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", registry.MaxNodeChecks)}))
+			return op(registry.SetCheck{Check: check("", 7).ID, Status: registry.Warning})
+		},
+	},
+	{
+		name: "checks that move from the node to a service", done: isDone,
+		prepare: func(n *node, objects int) Item {
+			withServices(n, objects)
+			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", registry.MaxNodeChecks)}))
+			n.perform(op(registry.SetCheck{Check: check("", 7).ID, Status: registry.Critical}))
+			moved := manyChecks("", registry.MaxServiceChecks)
+			for _, c := range moved {
+				c.Service = serviceID(0)
+			}
+			return op(registry.RegisterCatalog{Checks: moved})
+		},
+	},
+	{
+		name: "removal of a node", done: isDone,
+		prepare: func(n *node, objects int) Item {
+			n.performMany(objects, func(i int) Item { return op(onNode("web", i)) })
+			return op(registry.DeregisterCatalog{Node: "web"})
+		},
+	},
+	{
+		name: "node with another address", done: isDone,
+		prepare: func(n *node, objects int) Item {
+			n.performMany(objects, func(i int) Item { return op(onNode("web", i)) })
+			return op(registry.RegisterCatalog{Node: &registry.Node{Name: "web", Address: "10.0.0.2"}})
+		},
+	},
+	{
+		name: "registration of the longest VIP address", single: true, done: isDone,
+		prepare: func(*node, int) Item {
+			in := instance("LONG", "one")
+			in.VIP = strings.Repeat("a,", 100_000)
+			return op(registry.Register{Instance: in})
+		},
+	},
+	{
+		name: "eviction of many", done: func(n *node, r BatchResult) bool { return r.Results[0].Count > 0 },
+		prepare: func(n *node, objects int) Item {
+			epoch := n.establish()
+			n.performMany(objects, func(i int) Item { return op(registry.Register{Instance: instance("GONE", serviceID(i))}) })
+			n.stamp.Lease += 600_000
+			n.perform()
+			return op(registry.Evict{Epoch: epoch, Items: n.m.Expired(n.stamp.Lease, objects)})
+		},
+	},
+	{
+		name: "metadata of the most pairs", single: true, done: isDone,
+		prepare: func(n *node, _ int) Item {
+			in := instance("META", "one")
+			update := registry.UpdateMetadata{Key: in.Key()}
+			for i := range 256 {
+				in.Metadata = append(in.Metadata, registry.Pair{Key: fmt.Sprintf("key-%03d", i), Value: strings.Repeat("v", 200)})
+				update.Pairs = append(update.Pairs, registry.Pair{Key: fmt.Sprintf("key-%03d", 255-i), Value: strings.Repeat("w", 200)})
+			}
+			n.perform(op(registry.Register{Instance: in}))
+			return op(update)
+		},
+	},
+	{
+		name: "deletion of a tree", done: isOK,
+		prepare: func(n *node, objects int) Item {
+			n.performMany(objects, func(i int) Item { return coordinates(kv.KeyOp{Verb: kv.Set, Key: keyName(i), Value: []byte("v")}) })
+			return coordinates(kv.KeyOp{Verb: kv.DeleteTree, Key: "tree/"})
+		},
+	},
+	{
+		name: "transaction of the most operations, each of which deletes a tree", done: isOK,
+		prepare: func(n *node, objects int) Item {
+			n.performMany(objects, func(i int) Item { return coordinates(kv.KeyOp{Verb: kv.Set, Key: keyName(i), Value: []byte("v")}) })
+			ops := make([]kv.KeyOp, 128)
+			for i := range ops {
+				ops[i] = kv.KeyOp{Verb: kv.DeleteTree, Key: "tree/"}
+			}
+			return coordinates(kv.Txn{Ops: ops})
+		},
+	},
+	{
+		name: "end of a session that holds keys", done: isOK,
+		prepare: func(n *node, objects int) Item {
+			withSessions(n, 1)
+			n.performMany(objects, func(i int) Item {
+				return coordinates(kv.KeyOp{Verb: kv.Acquire, Key: keyName(i), Session: sessionID(0)})
+			})
+			return coordinates(kv.DestroySession{ID: sessionID(0)})
+		},
+	},
+	{
+		name: "end of a session that holds locks", done: isOK,
+		prepare: func(n *node, objects int) Item {
+			withSessions(n, 1)
+			n.performMany(objects, func(i int) Item {
+				return coordinates(kv.AcquirePermit{Kind: kv.Lock, Name: keyName(i), Session: sessionID(0)})
+			})
+			return coordinates(kv.DestroySession{ID: sessionID(0)})
+		},
+	},
+	{
+		name: "release of a lock for which many wait", single: true, done: isOK,
+		prepare: func(n *node, objects int) Item {
+			withSessions(n, objects)
+			n.performMany(objects, func(i int) Item {
+				return coordinates(kv.AcquirePermit{Kind: kv.Lock, Name: "queue", Session: sessionID(i), Wait: 600_000})
+			})
+			return coordinates(kv.ReleasePermit{Kind: kv.Lock, Name: "queue", Session: sessionID(0)})
+		},
+	},
+	{
+		name: "release of a lock for which many waited for too long", done: isOK,
+		prepare: func(n *node, objects int) Item {
+			withSessions(n, objects)
+			n.performMany(objects, func(i int) Item {
+				return coordinates(kv.AcquirePermit{Kind: kv.Lock, Name: "queue", Session: sessionID(i), Wait: 1_000})
+			})
+			n.stamp.Lease += 60_000
+			n.perform()
+			return coordinates(kv.ReleasePermit{Kind: kv.Lock, Name: "queue", Session: sessionID(0)})
+		},
+	},
+	{
+		name: "check on which many sessions depend turns critical", done: isDone,
+		prepare: func(n *node, objects int) Item {
+			n.perform(op(placed("one", check("one", 0))))
+			n.performMany(objects, func(i int) Item {
+				return coordinates(kv.CreateSession{ID: sessionID(i), ServiceChecks: []string{check("one", 0).ID}})
+			})
+			n.performMany(objects, func(i int) Item {
+				return coordinates(kv.AcquirePermit{Kind: kv.Semaphore, Name: "s", Session: sessionID(i), Limit: 1 + uint32(objects/2), Wait: 600_000})
+			})
+			return op(registry.SetCheck{Check: check("one", 0).ID, Status: registry.Critical})
+		},
+	},
+	{
+		name: "session that depends on the most checks", single: true, done: isOK,
+		prepare: func(n *node, _ int) Item {
+			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", registry.MaxNodeChecks)}))
+			create := kv.CreateSession{ID: sessionID(0)}
+			for _, c := range manyChecks("", kv.MaxSessionChecks) {
+				create.NodeChecks = append(create.NodeChecks, c.ID)
+			}
+			return coordinates(create)
+		},
+	},
+	{
+		name: "first operation after the records of many removals became too old", done: isDone,
+		prepare: func(n *node, objects int) Item {
+			n.performMany(objects, func(i int) Item { return op(registry.Register{Instance: instance("GONE", serviceID(i))}) })
+			n.performMany(objects, func(i int) Item { return op(registry.Cancel{Key: instance("GONE", serviceID(i)).Key()}) })
+			n.stamp.Lease += 30 * 60_000
+			for range 60 { // no step of the clock is longer than an hour
+				n.perform()
+				n.stamp.Lease += 30 * 60_000
+			}
+			return op(registry.Register{Instance: instance("NEW", "one")})
+		},
+	},
+}
+
+// applied performs an operation on a machine that meets some objects, and returns what Apply cost.
+func (c costly) applied(t testing.TB, objects int) (took time.Duration, bytes uint64) {
+	n := newNode(t)
+	n.establish()
+	item := c.prepare(n, objects)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	r := n.perform(item)
+	took = time.Since(began)
+	runtime.ReadMemStats(&after)
+	if !c.done(n, r) {
+		t.Fatalf("%s: got %+v %+v", c.name, r.Results, r.KV)
+	}
+	return took, after.TotalAlloc - before.TotalAlloc
+}
+
+// What Apply may take of memory: per object that an operation changes, and for what changes one object, however
+// many it meets. Work that grows with pairs of objects takes far more of it; time would depend on the machine.
+const (
+	bytesPerObject = 12 << 10
+	bytesAlone     = 8 << 20
+)
+
+func TestApplyOfTheLargestOperationsIsLinear(t *testing.T) {
+	const objects = 2_000
+	for _, c := range costlies {
+		t.Run(c.name, func(t *testing.T) {
+			_, bytes := c.applied(t, objects)
+			want := uint64(bytesAlone)
+			if !c.single {
+				want += bytesPerObject * objects
+			}
+			if bytes > want {
+				t.Errorf("Apply took %d KiB of memory with %d objects, at most %d KiB are right", bytes>>10, objects, want>>10)
+			}
+		})
+	}
+}
+
+// BenchmarkApplyOfTheLargestOperations says what each takes with 100,000 objects: those that change one must stay
+// below 20 ms, the others below 5 µs an object.
+func BenchmarkApplyOfTheLargestOperations(b *testing.B) {
+	const objects = 100_000
+	for _, c := range costlies {
+		b.Run(strings.ReplaceAll(c.name, " ", "-"), func(b *testing.B) {
+			var total time.Duration
+			for range b.N {
+				took, _ := c.applied(b, objects)
+				total += took
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(total.Milliseconds())/float64(b.N), "ms/apply")
+			if !c.single {
+				b.ReportMetric(float64(total.Nanoseconds())/float64(b.N*objects), "ns/object")
+			}
+		})
+	}
+}
