@@ -157,9 +157,15 @@ func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]by
 	return reply.Bytes, nil
 }
 
+// TermReply answers Term.
+type TermReply struct {
+	ServerID string
+	Term     uint64
+}
+
 // Term says in which term the node is.
-func (n *nodeCalls) Term(_ struct{}, term *uint64) error {
-	*term = n.s.raft.CurrentTerm()
+func (n *nodeCalls) Term(_ struct{}, reply *TermReply) error {
+	*reply = TermReply{ServerID: n.s.id.ServerID, Term: n.s.raft.CurrentTerm()}
 	return nil
 }
 
@@ -173,11 +179,22 @@ func (s *Raft) termOf(server raft.Server) (uint64, error) {
 	defer s.asking.Delete(address)
 	ctx, cancel := context.WithTimeout(context.Background(), readAttempt)
 	defer cancel()
-	term, err := invoke[uint64](ctx, s.peers, address, "Node.Term", struct{}{})
+	reply, err := invoke[TermReply](ctx, s.peers, address, "Node.Term", struct{}{})
 	if ctx.Err() != nil {
 		s.peers.hangUp(address)
 	}
-	return term, err
+	if err == nil && reply.ServerID != string(server.ID) {
+		err = &errOther{asked: string(server.ID), answered: reply.ServerID, address: address}
+	}
+	return reply.Term, err
+}
+
+// errOther means that another node than the one that was asked answers at its address: its successor, or
+// one that took the address over.
+type errOther struct{ asked, answered, address string }
+
+func (e *errOther) Error() string {
+	return fmt.Sprintf("at %s node %s answers instead of %s", e.address, e.answered, e.asked)
 }
 
 // NodeState is what a node says of itself.
@@ -235,6 +252,17 @@ var roles = map[raft.RaftState]string{
 	raft.Shutdown:  "stopped",
 }
 
+// stateOf asks a member how it is.
+func (s *Raft) stateOf(ctx context.Context, m raft.Server) (NodeState, error) {
+	address := s.peers.addressOf(m)
+	st, err := s.stateAt(ctx, address)
+	if err == nil && st.ServerID != string(m.ID) {
+		err = &errOther{asked: string(m.ID), answered: st.ServerID, address: address}
+	}
+	return st, err
+}
+
+// stateAt asks whoever is at an address.
 func (s *Raft) stateAt(ctx context.Context, address string) (NodeState, error) {
 	return invoke[NodeState](ctx, s.peers, address, "Node.State", struct{}{})
 }

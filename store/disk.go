@@ -36,6 +36,8 @@ type disk struct {
 	mu       sync.Mutex
 	calls    uint64 // that were begun
 	underWay map[diskCall]struct{}
+
+	termMu sync.Mutex // held while the term is compared and stored
 }
 
 // diskCall is one call to the disk that writes.
@@ -245,8 +247,20 @@ func (d *disk) SetUint64(key []byte, val uint64) error {
 		d.vote = &val
 		return nil
 	}
-	return d.do("store the term", func() error { return d.bolt.SetUint64(key, val) })
+	d.termMu.Lock() // two of Raft's goroutines come here
+	defer d.termMu.Unlock()
+	return d.do("store the term", func() error {
+		if old, err := d.bolt.GetUint64(key); err == nil && val < old {
+			return fmt.Errorf("%w: from %d to %d", errTermFell, old, val)
+		}
+		return d.bolt.SetUint64(key, val)
+	})
 }
+
+// errTermFell: a node must never go back to an earlier term, for in the later one it may have voted, and
+// linearizable reads trust that it does not (ADR 2). Raft's heartbeats, which are answered beside its main
+// goroutine, could set the term back.
+var errTermFell = errors.New("the term would fall")
 
 // GetUint64 implements raft.StableStore.
 func (d *disk) GetUint64(key []byte) (uint64, error) { return d.bolt.GetUint64(key) }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +45,26 @@ func TestEveryFailedWriteStopsTheNode(t *testing.T) {
 				t.Errorf("the node was stopped for %v, want a reason that names %q", reason, tt.name)
 			}
 		})
+	}
+}
+
+func TestATermThatWouldFallStopsTheNode(t *testing.T) {
+	var reason error
+	d, err := openDisk(t.TempDir(), func(err error) { reason = err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	for _, term := range []uint64{6, 7, 7} {
+		if err := d.SetUint64([]byte("CurrentTerm"), term); err != nil {
+			t.Fatalf("store term %d: %v", term, err)
+		}
+	}
+	if err := d.SetUint64([]byte("CurrentTerm"), 6); !errors.Is(err, errTermFell) || !errors.Is(reason, errTermFell) {
+		t.Errorf("storing term 6 after 7: %v, and the node was stopped for %v; want errTermFell for both", err, reason)
+	}
+	if term, err := d.GetUint64([]byte("CurrentTerm")); err != nil || term != 7 {
+		t.Errorf("the term is %d (%v), want 7 still", term, err)
 	}
 }
 

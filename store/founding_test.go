@@ -26,10 +26,13 @@ func startApart(t *testing.T, n, expect int, see func(from, to int) bool) *testC
 				join = append(join, addresses[j])
 			}
 		}
-		c.tune = func(cfg *RaftConfig) { cfg.Join = join }
-		c.nodes = append(c.nodes, c.open(i, addresses, expect))
+		cfg := c.config(i, addresses, expect)
+		cfg.Join = join
+		c.nodes = append(c.nodes, c.prepare(cfg))
 	}
-	c.tune = nil
+	for _, n := range c.nodes { // so that none finds only a part of the others there
+		n.run()
+	}
 	t.Cleanup(c.stopAll)
 	return c
 }

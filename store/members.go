@@ -162,7 +162,7 @@ func (p *promoter) round(ctx context.Context) {
 func (p *promoter) consider(ctx context.Context, m raft.Server, index uint64) {
 	asked, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	st, err := p.s.stateAt(asked, p.s.peers.addressOf(m))
+	st, err := p.s.stateOf(asked, m)
 	if err != nil || st.Applied+promoteWithin < p.s.machine.Index() {
 		delete(p.since, m.ID)
 		return

@@ -78,6 +78,11 @@ func startCluster(t testing.TB, n int, tune func(*RaftConfig)) *testCluster {
 
 func (c *testCluster) open(i int, join []string, expect int) *testNode {
 	c.t.Helper()
+	return c.start(c.config(i, join, expect))
+}
+
+// config is that of node i of the nodes at some addresses.
+func (c *testCluster) config(i int, join []string, expect int) RaftConfig {
 	cfg := RaftConfig{
 		Node: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
 		ClusterAddr: join[i], Join: join, BootstrapExpect: expect,
@@ -88,19 +93,30 @@ func (c *testCluster) open(i int, join []string, expect int) *testNode {
 	if c.tune != nil {
 		c.tune(&cfg)
 	}
-	return c.start(cfg)
+	return cfg
 }
 
 func (c *testCluster) start(cfg RaftConfig) *testNode {
+	c.t.Helper()
+	n := c.prepare(cfg)
+	n.run()
+	return n
+}
+
+// prepare opens a node that does nothing yet.
+func (c *testCluster) prepare(cfg RaftConfig) *testNode {
 	c.t.Helper()
 	s, err := OpenRaft(cfg)
 	if err != nil {
 		c.t.Fatalf("open %s: %v", cfg.Node, err)
 	}
+	return &testNode{Raft: s, cfg: cfg, done: make(chan error, 1)}
+}
+
+func (n *testNode) run() {
 	ctx, stop := context.WithCancel(context.Background())
-	n := &testNode{Raft: s, cfg: cfg, stop: stop, done: make(chan error, 1)}
-	go func() { n.done <- s.Run(ctx) }()
-	return n
+	n.stop = stop
+	go func() { n.done <- n.Run(ctx) }()
 }
 
 func (n *testNode) halt() error {

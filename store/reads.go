@@ -134,45 +134,58 @@ func (s *Raft) leaderIndex(ctx context.Context, verify bool) (uint64, error) {
 	return index, nil
 }
 
-// termQuorum asks the voters for their terms and succeeds when a majority of them, this node among
-// them, answers exactly term. Every question is asked after the call began.
+// termQuorum asks the voters for their terms and succeeds when a majority of them answers exactly term.
+// This node counts if it has a vote, which a leader that is about to be removed has not. Every question is
+// asked after the call began.
 func (s *Raft) termQuorum(ctx context.Context, term uint64) error {
 	members, err := s.members()
 	if err != nil {
 		return err
 	}
-	answers := make(chan bool, len(members))
-	voters, asked := 0, 0
-	for _, server := range members {
-		if server.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		if server.ID == raft.ServerID(s.id.ServerID) {
-			continue
-		}
-		asked++
+	others, missing := readQuorum(members, raft.ServerID(s.id.ServerID))
+	answers := make(chan bool, len(others))
+	for _, server := range others {
 		go func() { // ends within readAttempt
 			t, err := s.termOf(server)
 			answers <- err == nil && t == term
 		}()
 	}
-	same := 1 // this node, checked at the end
-	for ; same <= voters/2 && asked > 0; asked-- {
+	for range others {
+		if missing == 0 {
+			break
+		}
 		select {
 		case yes := <-answers:
 			if yes {
-				same++
+				missing--
 			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	switch {
-	case same <= voters/2:
+	case missing > 0:
 		return errors.New("no majority is in this leader's term")
 	case s.raft.CurrentTerm() != term || s.raft.State() != raft.Leader:
 		return errNotLeader
 	}
 	return nil
+}
+
+// readQuorum returns the voters to ask beside this node, and how many of them must agree with it to make
+// a majority of all voters. That this node agrees with itself is checked at the end.
+func readQuorum(members []raft.Server, self raft.ServerID) (others []raft.Server, missing int) {
+	voters := 0
+	for _, m := range members {
+		if m.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if m.ID == self {
+			missing--
+			continue
+		}
+		others = append(others, m)
+	}
+	return others, missing + voters/2 + 1
 }

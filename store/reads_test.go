@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+func TestOnlyVotersCountInTheQuorumOfARead(t *testing.T) {
+	voter := func(id raft.ServerID) raft.Server { return raft.Server{ID: id} }
+	learner := raft.Server{ID: "learner", Suffrage: raft.Nonvoter}
+	tests := []struct {
+		name    string
+		members []raft.Server
+		others  int
+		missing int // of them, to make a majority
+	}{
+		{"the only one", []raft.Server{voter("self")}, 0, 0},
+		{"three", []raft.Server{voter("a"), voter("self"), voter("b")}, 2, 1},
+		{"four", []raft.Server{voter("a"), voter("self"), voter("b"), voter("c")}, 3, 2},
+		{"three and a learner", []raft.Server{voter("a"), voter("self"), learner, voter("b")}, 2, 1},
+		// B and a leader that the others have removed are no majority: C and D may have elected another leader.
+		{"a leader that was removed from four", []raft.Server{voter("b"), voter("c"), voter("d")}, 3, 2},
+		{"a leader that was removed from two", []raft.Server{voter("b")}, 1, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			others, missing := readQuorum(tt.members, "self")
+			if len(others) != tt.others || missing != tt.missing {
+				t.Errorf("asks %v, %d of them must agree; want %d to ask and %d", others, missing, tt.others, tt.missing)
+			}
+		})
+	}
+}
+
+func TestTheAnswerOfAnotherNodeAtAVotersAddressDoesNotCount(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	asking := c.nodes[c.leader()]
+	members, err := asking.members()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range members {
+		if _, err := asking.termOf(m); err != nil {
+			t.Errorf("the term of %s: %v", m.ID, err)
+		}
+		swapped := raft.Server{ID: m.ID, Address: members[(i+1)%len(members)].Address}
+		var other *errOther
+		if _, err := asking.termOf(swapped); !errors.As(err, &other) {
+			t.Errorf("the term of %s asked at %s's address: %v, want errOther", m.ID, members[(i+1)%3].ID, err)
+		}
+		if _, err := asking.stateOf(context.Background(), swapped); !errors.As(err, &other) {
+			t.Errorf("the state of %s asked at %s's address: %v, want errOther", m.ID, members[(i+1)%3].ID, err)
+		}
+	}
+}
