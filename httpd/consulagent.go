@@ -110,7 +110,7 @@ func (h *Handler) agentService(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h.labelConsul(w.Header(), q.stale)
+	h.labelConsul(w.Header(), q.stale, f.age)
 	return f.answer(w, r)
 }
 

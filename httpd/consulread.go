@@ -25,6 +25,9 @@ type found struct {
 	// absent: there is nothing. Who waits for something that stays absent is left waiting.
 	absent bool
 	answer endpoint // writes it
+	// age is how old what a stale read found can be: it was looked at before, so that nothing is older
+	// than it says.
+	age time.Duration
 }
 
 // source is what can be read, and waited for.
@@ -42,11 +45,14 @@ func (h *Handler) keySource(topic kv.Topic, read func(*kv.View) found) source {
 			return wait.Woken(), wait.Leave
 		},
 		read: func(ctx context.Context, stale bool) (found, error) {
+			age := h.config.Service.Health().Age
 			v, err := h.config.Coordination.View(ctx, stale)
 			if err != nil {
 				return found{}, readOutcome(err)
 			}
-			return read(v), nil
+			f := read(v)
+			f.age = age
+			return f, nil
 		},
 	}
 }
@@ -61,11 +67,14 @@ func (h *Handler) catalogSource(app string, read func(*registry.View) found) sou
 			if stale {
 				consistency = registry.Stale
 			}
+			age := h.config.Service.Health().Age
 			v, err := h.config.Service.View(ctx, consistency)
 			if err != nil {
 				return found{}, readOutcome(err)
 			}
-			return read(v), nil
+			f := read(v)
+			f.age = age
+			return f, nil
 		},
 	}
 }
@@ -81,20 +90,19 @@ func (h *Handler) consulRead(w http.ResponseWriter, r *http.Request, s source) e
 		return err
 	}
 	w.Header().Set("X-Consul-Index", strconv.FormatUint(max(f.index, 1), 10))
-	h.labelConsul(w.Header(), q.stale)
+	h.labelConsul(w.Header(), q.stale, f.age)
 	return f.answer(w, r)
 }
 
-// labelConsul says how fresh an answer is. All of it must be there: the official client stops reading
-// at the first header that is missing.
-func (h *Handler) labelConsul(header http.Header, stale bool) {
+// labelConsul says how fresh an answer is; staleAge is that of what a stale read found. All of it must be
+// there: the official client stops reading at the first header that is missing.
+func (h *Handler) labelConsul(header http.Header, stale bool, staleAge time.Duration) {
 	health := h.config.Service.Health()
 	age, consistency := health.Age, "consistent"
-	if health.Leads {
-		age = 0
-	}
 	if stale {
-		consistency = "stale"
+		age, consistency = staleAge, "stale"
+	} else if health.Leads {
+		age = 0
 	}
 	header.Set("X-Consul-LastContact", strconv.FormatInt(age.Milliseconds(), 10))
 	header.Set("X-Consul-KnownLeader", strconv.FormatBool(health.Quorum))

@@ -229,11 +229,12 @@ func (h *Handler) consulView(w http.ResponseWriter, r *http.Request) (*shownCata
 	if err != nil {
 		return nil, err
 	}
+	age := h.config.Service.Health().Age
 	v, err := h.consulViewAt(r.Context(), q.stale)
 	if err != nil {
 		return nil, err
 	}
-	h.labelConsul(w.Header(), q.stale)
+	h.labelConsul(w.Header(), q.stale, age)
 	return h.shownCatalog(v, nil), nil
 }
 

@@ -52,7 +52,7 @@ func (h *Handler) readTxn(w http.ResponseWriter, r *http.Request, ops []kv.KeyOp
 	if err != nil {
 		return err
 	}
-	h.labelConsul(w.Header(), stale)
+	h.labelConsul(w.Header(), stale, f.age)
 	return f.answer(w, r)
 }
 

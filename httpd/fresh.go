@@ -56,15 +56,12 @@ func (h *Handler) viewOrStale(ctx context.Context) (freshView, error) {
 }
 
 func (h *Handler) viewAt(ctx context.Context, read registry.Consistency) (freshView, error) {
+	age := h.config.Service.Health().Age // looked at first, so that the view is never older than it says
 	v, err := h.config.Service.View(ctx, read)
 	if err != nil {
 		return freshView{}, readOutcome(err)
 	}
-	fresh := freshView{View: v, read: read}
-	if read != registry.Linearizable {
-		fresh.age = h.config.Service.Health().Age
-	}
-	return fresh, nil
+	return freshView{View: v, read: read, age: age}, nil
 }
 
 // label says in the answer's header how fresh it is. index is that of the document sent, which may

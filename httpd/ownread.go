@@ -18,7 +18,7 @@ func (h *Handler) ownRead(w http.ResponseWriter, r *http.Request, s source) erro
 	if err != nil {
 		return err
 	}
-	labelFresh(w.Header(), formatIndex(h.epoch(), registry.Index(max(f.index, 1))), read, h.config.Service.Health().Age)
+	labelFresh(w.Header(), formatIndex(h.epoch(), registry.Index(max(f.index, 1))), read, f.age)
 	return f.answer(w, r)
 }
 

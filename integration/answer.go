@@ -90,6 +90,13 @@ func (n *Node) Do(r Request) Answer {
 	return answer
 }
 
+// GetWithin is Get with a time limit of its own; a call that takes longer has status 0.
+func (n *Node) GetWithin(path string, limit time.Duration) Answer {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return n.do(ctx, Request{Method: http.MethodGet, Path: path})
+}
+
 func (n *Node) do(ctx context.Context, r Request) Answer {
 	req, err := http.NewRequestWithContext(ctx, r.Method, n.URL()+r.Path, bytes.NewReader(r.Body))
 	if err != nil {

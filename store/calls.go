@@ -105,7 +105,7 @@ func (s *Raft) readIndexAt(ctx context.Context, address string, verify bool) (ui
 	reply, err := invoke[IndexReply](ctx, s.peers, address, "Node.ReadIndex", verify)
 	if err != nil {
 		if ctx.Err() != nil {
-			s.peers.hangUp(address)
+			s.peers.hangUp(linkKey{address, laneQuick})
 		}
 		return 0, err
 	}
@@ -181,7 +181,7 @@ func (s *Raft) termOf(server raft.Server) (uint64, error) {
 	defer cancel()
 	reply, err := invoke[TermReply](ctx, s.peers, address, "Node.Term", struct{}{})
 	if ctx.Err() != nil {
-		s.peers.hangUp(address)
+		s.peers.hangUp(linkKey{address, laneQuick})
 	}
 	if err == nil && reply.ServerID != string(server.ID) {
 		err = &errOther{asked: string(server.ID), answered: reply.ServerID, address: address}

@@ -16,16 +16,12 @@ import (
 // them says so until it loses its leadership.
 func (s *Raft) Health() registry.Health {
 	h := registry.Health{Ready: s.ready.Load(), Suspended: s.suspended()}
+	h.Age = s.age(time.Now()) // on the leader too: it may have been paused, and another lead by now
 	if s.lead.Load() != nil {
 		h.Quorum, h.Leads, h.Clock = true, true, s.clock.glance() // every fetch comes here
 		return h
 	}
 	h.Quorum, h.Clock = s.leader.Load() != nil, s.machine.View().Stamp().Lease
-	contact := s.raft.LastContact()
-	if contact.IsZero() {
-		contact = s.opened
-	}
-	h.Age = time.Since(contact)
 	return h
 }
 

@@ -26,14 +26,38 @@ const sendTimeout = 2 * time.Second
 // errNotSent wraps errors of calls that certainly never reached the peer.
 var errNotSent = errors.New("not sent")
 
-// peers holds one connection to each other node, made when first needed.
+// Calls that are answered at once have a connection of their own: when one of them stays without an
+// answer its connection is given up, and that must not cut off writes that are on their way.
+const (
+	laneWork  lane = iota // takes as long as the work does
+	laneQuick             // is answered at once, or the node hangs
+)
+
+type lane uint8
+
+// quickCalls are the methods of laneQuick.
+var quickCalls = map[string]bool{"Node.ReadIndex": true, "Node.Term": true, "Node.Fresh": true}
+
+func laneOf(method string) lane {
+	if quickCalls[method] {
+		return laneQuick
+	}
+	return laneWork
+}
+
+// peers holds one connection for each lane to each other node, made when first needed.
 type peers struct {
 	net      *network
 	override map[string]string // node name -> address to dial instead
 
 	mu     sync.Mutex
 	closed bool
-	links  map[string]*link // by address
+	links  map[linkKey]*link
+}
+
+type linkKey struct {
+	address string
+	lane    lane
 }
 
 // link is a connection to one address, or the attempt to make one.
@@ -44,7 +68,7 @@ type link struct {
 }
 
 func newPeers(n *network, override map[string]string) *peers {
-	return &peers{net: n, override: override, links: map[string]*link{}}
+	return &peers{net: n, override: override, links: map[linkKey]*link{}}
 }
 
 // addressOf is where to dial a server.
@@ -59,16 +83,17 @@ func (p *peers) dialAddress(serverID, address string) string {
 	return address
 }
 
-// reach waits until there is a connection to an address. Its errors wrap errNotSent.
+// reach waits until there is a connection for work to an address. Its errors wrap errNotSent.
 func (p *peers) reach(ctx context.Context, address string, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	_, err := p.connected(ctx, address)
+	_, err := p.connected(ctx, linkKey{address, laneWork})
 	return err
 }
 
-func (p *peers) connected(ctx context.Context, address string) (*link, error) {
-	l := p.link(address)
+func (p *peers) connected(ctx context.Context, to linkKey) (*link, error) {
+	l := p.link(to)
+	address := to.address
 	select {
 	case <-l.ready:
 	case <-ctx.Done():
@@ -84,7 +109,8 @@ func (p *peers) connected(ctx context.Context, address string) (*link, error) {
 // certainly did not get it; after any other nobody knows.
 func invoke[R any](ctx context.Context, p *peers, address, method string, args any) (R, error) {
 	var none R
-	l, err := p.connected(ctx, address)
+	to := linkKey{address, laneOf(method)}
+	l, err := p.connected(ctx, to)
 	if err != nil {
 		return none, fmt.Errorf("call %s: %w", method, err)
 	}
@@ -99,7 +125,7 @@ func invoke[R any](ctx context.Context, p *peers, address, method string, args a
 		return *reply, nil
 	}
 	if _, answered := c.Error.(rpc.ServerError); !answered {
-		p.forget(address, l)
+		p.forget(to, l)
 	}
 	return none, fmt.Errorf("call %s at %s: %w", method, address, c.Error)
 }
@@ -116,10 +142,10 @@ func (s sender) Write(b []byte) (int, error) {
 }
 
 // link returns the connection to an address, dialling it if there is none.
-func (p *peers) link(address string) *link {
+func (p *peers) link(to linkKey) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l, ok := p.links[address]; ok {
+	if l, ok := p.links[to]; ok {
 		return l
 	}
 	l := &link{ready: make(chan struct{})}
@@ -128,13 +154,13 @@ func (p *peers) link(address string) *link {
 		close(l.ready)
 		return l
 	}
-	p.links[address] = l
-	go p.connect(address, l) // ends within dialTimeout
+	p.links[to] = l
+	go p.connect(to, l) // ends within dialTimeout
 	return l
 }
 
-func (p *peers) connect(address string, l *link) {
-	conn, _, err := p.net.dial(streamNode, address, dialTimeout)
+func (p *peers) connect(to linkKey, l *link) {
+	conn, _, err := p.net.dial(streamNode, to.address, dialTimeout)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer close(l.ready)
@@ -148,31 +174,31 @@ func (p *peers) connect(address string, l *link) {
 		l.client = rpc.NewClient(sender{conn})
 		return
 	}
-	delete(p.links, address) // the next call tries again
+	delete(p.links, to) // the next call tries again
 }
 
 // forget drops a connection that failed, so that the next call dials anew.
-func (p *peers) forget(address string, l *link) {
+func (p *peers) forget(to linkKey, l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.links[address] == l {
-		delete(p.links, address)
+	if p.links[to] == l {
+		delete(p.links, to)
 	}
 	l.client.Close()
 }
 
-// hangUp drops the connection to an address whose node does not answer: calls that wait on it end,
-// and a node that comes back is not kept waiting behind what it missed.
-func (p *peers) hangUp(address string) {
+// hangUp drops the connection to a node that does not answer: calls that wait on it end, and a node
+// that comes back is not kept waiting behind what it missed.
+func (p *peers) hangUp(to linkKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l, ok := p.links[address]
+	l, ok := p.links[to]
 	if !ok {
 		return
 	}
 	select {
 	case <-l.ready:
-		delete(p.links, address)
+		delete(p.links, to)
 		l.client.Close()
 	default: // still dialling; it has a time limit of its own
 	}

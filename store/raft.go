@@ -65,6 +65,7 @@ type Raft struct {
 	settings  settingsWatch
 	reads     *rounds[uint64] // linearizable reads
 	indexes   *rounds[uint64] // reads in mode "leader"
+	fresh     freshness       // how old the state can be
 	asking    sync.Map        // addresses that a question for the term is open at
 	committer *committer
 	ready     atomic.Bool
@@ -209,7 +210,7 @@ func (s *Raft) Run(ctx context.Context) error {
 	go s.net.serve()
 	for _, task := range []func(context.Context){
 		s.watchDisk, s.loop.run, s.watchLeader, s.followNotify, s.committer.run, s.committer.sweep,
-		s.reads.run, s.indexes.run, s.becomeReady, s.findCluster,
+		s.reads.run, s.indexes.run, s.stayFresh, s.becomeReady, s.findCluster,
 	} {
 		tasks.Go(func() { task(inner) })
 	}

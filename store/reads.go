@@ -115,7 +115,12 @@ func (s *Raft) readIndex(ctx context.Context, verify bool) (uint64, error) {
 		return 0, registry.ErrNoLeader
 	}
 	defer context.AfterFunc(leader.gone, cancel)()
-	return s.readIndexAt(ctx, s.peers.dialAddress(leader.id, leader.address), verify)
+	began := time.Now()
+	index, err := s.readIndexAt(ctx, s.peers.dialAddress(leader.id, leader.address), verify)
+	if err == nil && verify {
+		s.noteProof(began, index)
+	}
+	return index, err
 }
 
 // leaderIndex answers for the established leader. Its own applied index covers every acknowledged
@@ -125,11 +130,12 @@ func (s *Raft) leaderIndex(ctx context.Context, verify bool) (uint64, error) {
 	if l == nil {
 		return 0, errNotLeader
 	}
-	index := s.machine.Index()
+	began, index := time.Now(), s.machine.Index()
 	if verify {
 		if err := s.termQuorum(ctx, l.epoch.Term); err != nil {
 			return 0, err
 		}
+		s.noteProof(began, index)
 	}
 	return index, nil
 }

@@ -1,0 +1,109 @@
+package integration
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// counter is a key whose value one writer counts up, and when each value was acknowledged.
+type counter struct {
+	mu    sync.Mutex
+	acked []time.Time // of the value that is the index
+}
+
+// write counts the key up at a node, a hundred times a second, until the test says so.
+func (c *counter) write(n *Node, key string, done <-chan struct{}) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c.mu.Lock()
+		next := len(c.acked)
+		c.mu.Unlock()
+		answer := n.Do(Request{Method: http.MethodPut, Path: "/v1/kv/" + key, Body: []byte(strconv.Itoa(next))})
+		if answer.Status == http.StatusOK {
+			c.mu.Lock()
+			c.acked = append(c.acked, time.Now())
+			c.mu.Unlock()
+		}
+		select {
+		case <-tick.C:
+		case <-done:
+			return
+		}
+	}
+}
+
+// behind says how long before a time the first value was acknowledged that a reader should have seen
+// in the place of the one it got; 0: it got the newest of that time.
+func (c *counter) behind(got int, asOf time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if got+1 >= len(c.acked) {
+		return 0
+	}
+	return max(0, asOf.Sub(c.acked[got+1]))
+}
+
+// TestMaxStaleIsKeptByAFollowerWithASlowDisk reads a follower that stores what it is told seconds late
+// and hears the leader all the time.
+func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	slow := c.Others(leader)[0]
+	slow.Stop(t)
+	slow.Settings["data.sync-delay"] = "3s"
+	slow.Start(t)
+	slow.WaitReady(t)
+	leader = c.Leader()
+	if leader == slow {
+		t.Skip("the slow node was elected")
+	}
+
+	var count counter
+	var writer sync.WaitGroup
+	done := make(chan struct{})
+	writer.Go(func() { count.write(leader, "n", done) })
+	defer writer.Wait()
+	defer close(done)
+	kept, late := 0, 0
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
+		asked := time.Now()
+		answer := slow.GetWithin("/v1/kv/n?raw&stale", CallLimit)
+		if answer.Status != http.StatusOK {
+			continue
+		}
+		got, err := strconv.Atoi(string(answer.Body))
+		if err != nil {
+			t.Fatalf("%q: %v", answer.Body, err)
+		}
+		contact, err := strconv.Atoi(answer.Header.Get("X-Consul-LastContact"))
+		if err != nil {
+			t.Fatalf("X-Consul-LastContact: %v", err)
+		}
+		if by := count.behind(got, asked); by > time.Duration(contact+1)*time.Millisecond {
+			t.Fatalf("X-Consul-LastContact is %d ms, but the value is of %v ago", contact, by)
+		} else if by > time.Second {
+			late++
+		}
+		asked = time.Now()
+		answer = slow.GetWithin("/v1/kv/n?raw&max_stale=1s", 100*time.Millisecond)
+		if answer.Status != http.StatusOK {
+			continue // it asks the leader instead, and waits until it has what the leader has
+		}
+		if got, err = strconv.Atoi(string(answer.Body)); err != nil {
+			t.Fatalf("%q: %v", answer.Body, err)
+		}
+		if by := count.behind(got, asked); by > time.Second {
+			t.Fatalf("max_stale=1s was answered with a value of %v ago", by)
+		}
+		kept++
+	}
+	t.Logf("%d answers within max_stale, %d stale ones of more than a second ago", kept, late)
+	if late == 0 {
+		t.Error("the slow follower was never a second behind: nothing was tested")
+	}
+}
