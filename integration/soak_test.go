@@ -16,6 +16,7 @@ var soakRounds = []struct {
 	{"two removals at once", twoRemovalsRound},
 	{"all nodes paused, slow disks", allPausedRound},
 	{"blocked log", blockedLogRound},
+	{"ap nodes come back with old leases", restartedOldLeasesRound},
 }
 
 // TestSoak goes through all rounds, and again, until ROLLCALL_SOAK has passed: each round once at least.

@@ -15,10 +15,6 @@ const maxDiffItems = 1000
 // one too many; registry.View.Settled gives changes as long.
 const settling = 10_000
 
-// longAgo is the age of the last renewal (ms) in the removal of what has no record here: whoever heard
-// its client at all since then keeps it.
-const longAgo = 365 * 24 * 60 * 60 * 1000
-
 // What the peer's copy of an instance is.
 const (
 	copyMissing   = "missing"
@@ -127,7 +123,8 @@ func (c *comparison) addTheirs(key registry.Key, version registry.Version) {
 // removal is what removes the peer's copy; ok is false if this side cannot say that it should go. A
 // cancel is versioned, and so is right whoever tells it. Without one only a datacenter that agrees by
 // consensus knows that it does not have an instance: a node alone may merely not have heard of it, and
-// its datacenter's copy elsewhere ends by itself when nobody renews it.
+// its datacenter's copy elsewhere ends by itself when nobody renews it. Of what has no record here the last
+// renewal is not known either: whoever heard its client at all keeps it.
 func (c *comparison) removal(key registry.Key, version registry.Version, rec registry.Removal, known bool) (remove registry.Remove, ok bool) {
 	if known {
 		remove = c.scope.view.RemoveOf(rec, c.scope.now)
@@ -139,7 +136,7 @@ func (c *comparison) removal(key registry.Key, version registry.Version, rec reg
 	case c.scope.all || !c.consensus:
 		return registry.Remove{}, false
 	}
-	return registry.Remove{Key: key, Kind: registry.Evicted, Life: version.Life, LastDirty: version.LastDirty, Age: longAgo}, true
+	return registry.Remove{Key: key, Kind: registry.Evicted, Life: version.Life, LastDirty: version.LastDirty, Age: registry.UnknownAge}, true
 }
 
 // record is that of an instance's removal; ok is false if there is none.

@@ -48,7 +48,7 @@ func itemOf(view *registry.View, now int64, t task) (item wireItem, fact string,
 	case t.facts&overridden != 0:
 		return replicaItem(view.ReplicaOf(lease, now)), "override", true
 	}
-	return renewItem(t.key, lease.Version(), now-view.LastRenewal(lease).Lease), "heartbeat", true
+	return renewItem(t.key, lease.Version(), view.Age(lease, now)), "heartbeat", true
 }
 
 // cutTells cuts what is to be said into messages that receivers accept. One that alone is too large

@@ -28,6 +28,7 @@ type leaseClock struct {
 	last    time.Time
 	stalls  int
 	seen    atomic.Int64 // value in ms, for readers that must not wait
+	lost    atomic.Int64 // how long the clock stood still while it was running, in all, ns
 }
 
 // start makes the clock go on from base, which the leader's Establish entry returned.
@@ -62,11 +63,14 @@ func (c *leaseClock) read(now time.Time) (ms int64, stalls int) {
 	defer c.mu.Unlock()
 	if c.running {
 		step := now.Sub(c.last)
+		// The monotonic clock stands still while the machine is suspended; the wall clock is set right later.
+		passed := max(step, now.Round(0).Sub(c.last.Round(0)))
 		if step > maxStep {
 			step = maxStep
 			c.stalls++
 		}
 		if step > 0 {
+			c.lost.Add(max(0, int64(passed-maxStep)))
 			c.value = max(c.value, min(c.value+step, c.applied+maxLead))
 			c.last = now
 		}

@@ -55,6 +55,21 @@ func TestLeaseClock(t *testing.T) {
 	}
 }
 
+func TestWhatTheClockLosesIsCounted(t *testing.T) {
+	begin := time.Now()
+	var c leaseClock
+	c.start(0, begin)
+	c.read(begin.Add(400 * time.Millisecond))
+	if lost := c.lost.Load(); lost != 0 {
+		t.Errorf("lost %d ns without a pause", lost)
+	}
+	c.read(begin.Add(time.Hour))
+	want := time.Hour - 900*time.Millisecond
+	if lost := time.Duration(c.lost.Load()); lost != want {
+		t.Errorf("lost %v with a pause, want %v", lost, want)
+	}
+}
+
 func TestAGlanceShowsTheNewBaseAtOnce(t *testing.T) {
 	var c leaseClock
 	c.start(7000, time.Now())

@@ -98,6 +98,7 @@ type Local struct {
 	dirty    bool           // there is something to write
 	flushed  registry.Index // what the disk has
 	written  int64          // lease clock that the disk has or is being given, ms
+	doubted  time.Duration  // that the lease clock had lost when its renewals last became hearsay
 }
 
 // OpenLocal opens the data directory and loads what it holds. Nothing is answered before Run.
@@ -140,6 +141,8 @@ func (s *Local) load() (err error) {
 		return err
 	}
 	s.registry.Configure(s.cfg.Settings)
+	s.registry.Doubt()
+	s.registry.Copying(true)
 	s.establish()
 	s.publish()
 	f := s.registry.FreezeSince(s.registry.View().Index())
@@ -223,6 +226,7 @@ func (s *Local) serve(ctx context.Context) {
 		return
 	}
 	s.mu.Lock()
+	s.registry.Copying(false)
 	s.establish()
 	s.publish()
 	s.mu.Unlock()

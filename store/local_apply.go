@@ -111,9 +111,18 @@ func effectOf(op registry.Op, res registry.Result) effect {
 	return telling
 }
 
-// stamp is the time of an operation. The caller holds mu.
+// maxLost is what the lease clock may lose before renewals become hearsay: the conflict rules bear as much.
+const maxLost = 5 * time.Second
+
+// stamp is the time of an operation. If the node was paused, what it knew before is hearsay from now on. The
+// caller holds mu.
 func (s *Local) stamp(now time.Time) registry.Stamp {
 	lease, _ := s.clock.read(now)
+	if lost := time.Duration(s.clock.lost.Load()); lost > s.doubted+maxLost {
+		s.doubted = lost
+		s.registry.Doubt()
+		s.log.Warn("this node stood still: until they are renewed, it takes no lease for younger than other nodes do", "lost", lost)
+	}
 	return registry.Stamp{Lease: lease, Wall: now.UnixMilli()}
 }
 

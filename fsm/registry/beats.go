@@ -29,7 +29,7 @@ func (e *renewal) hear(l *Lease, origin Origin, at int64) {
 // beat notes a renewal of a lease that is to be told, and returns the lease clock of the one before.
 func (t *renewals) beat(l *Lease, origin Origin, s Stamp) (before int64) {
 	e := t.at(l.Handle.Slot)
-	before = e.renew(s)
+	before = t.renew(l.Handle.Slot, s)
 	e.hear(l, origin, s.Lease)
 	switch origin.Kind {
 	case Client:

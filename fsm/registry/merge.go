@@ -136,7 +136,11 @@ func (r *Registry) replace(origin Origin, old, l *Lease, events []Event) Index {
 	if l.Life > old.Life {
 		l.BeganLease = renewed.Lease
 	}
+	hearsay := r.tables.renewals.hearsay(old)
 	res := r.restart(origin, old, l, renewed)
+	if hearsay {
+		r.tables.renewals.doubt(l.Handle.Slot)
+	}
 	kind := EventReregistered
 	if l.Instance.Status != old.Instance.Status {
 		kind = EventStatus

@@ -193,9 +193,8 @@ func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
 		l.Overrode = r.index
 	}
 	r.tables.replace(old, l)
-	slot := r.tables.renewals.at(l.Handle.Slot)
-	slot.renew(renewed)
-	slot.hear(l, origin, renewed.Lease)
+	r.tables.renewals.renew(l.Handle.Slot, renewed)
+	r.tables.renewals.at(l.Handle.Slot).hear(l, origin, renewed.Lease)
 	r.time(old, l)
 	r.recatalog(old, l)
 	r.ends.replace(old, l)

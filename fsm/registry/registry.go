@@ -28,6 +28,8 @@ type Registry struct {
 	checkEnds   checkEnds
 	lost        []LostCheck
 	shared      *tables // the copy of tables that views get; nil if they changed since it was made
+
+	copying bool // see Copying
 }
 
 // New returns an empty registry.

@@ -7,7 +7,7 @@ import "strings"
 // what was sent before it and comes after it changes nothing).
 //
 // An eviction (Kind Evicted) is refused by whoever owns the instance or has heard a client's renewal
-// less than Age ago; the owner of an instance that was refused so is the own datacenter from then on.
+// less than Age ago, and not by hearsay; the owner of an instance that was refused so is the own datacenter from then on.
 type Remove struct {
 	Key       Key
 	Kind      ChangeKind // Canceled or Evicted
@@ -48,6 +48,9 @@ func (op Remove) event() Event {
 // defend answers Older to the eviction of an instance that lives as far as is known here.
 func (r *Registry) defend(origin Origin, l *Lease, op Remove) Result {
 	heard := r.tables.renewals.at(l.Handle.Slot).client
+	if r.tables.renewals.hearsay(l) {
+		heard = 0
+	}
 	switch {
 	case heard > 0 && heard > r.ago(op.Age).Lease && !l.Local():
 		res := r.own(l)

@@ -10,6 +10,7 @@ type renewal struct {
 	lease, wall atomic.Int64
 	history     atomic.Pointer[past]
 	beats       [2]atomic.Uint64 // the last one by teller
+	doubts      atomic.Uint32    // how many there had been at the last renewal
 	// Of the writer alone: the last renewals by clients of the own datacenter, and by others (lease
 	// clock, ms; 0: none).
 	client, remote int64
@@ -21,6 +22,7 @@ type renewal struct {
 type renewals struct {
 	chunks atomic.Pointer[[]*[renewalsPerChunk]renewal]
 	beats  atomic.Uint64 // the newest Beat
+	doubts atomic.Uint32 // see Registry.Doubt
 }
 
 func newRenewals() *renewals {
@@ -53,6 +55,7 @@ func (t *renewals) begin(h Handle, s Stamp, p *past) {
 	e.history.Store(p)
 	e.lease.Store(s.Lease)
 	e.wall.Store(s.Wall)
+	e.doubts.Store(t.doubts.Load())
 	e.client, e.remote = 0, 0
 	for i := range e.beats {
 		e.beats[i].Store(0)
@@ -68,8 +71,10 @@ func (t *renewals) end(slot uint32) {
 }
 
 // renew notes a renewal of the lease in a slot, and returns the lease clock of the one before.
-func (e *renewal) renew(s Stamp) (before int64) {
+func (t *renewals) renew(slot uint32, s Stamp) (before int64) {
+	e := t.at(slot)
 	before = e.lease.Load()
+	e.doubts.Store(t.doubts.Load())
 	e.lease.Store(s.Lease)
 	e.wall.Store(s.Wall)
 	return before

@@ -16,8 +16,8 @@ type Replica struct {
 	// datacenter may name another; what a remote one says of an instance that is not its own says
 	// nothing of whose it is, unless it says Here and the instance is not stored.
 	Owner string
-	// Age is how long ago the instance was last renewed, ms. One whose lease has ended by that is
-	// refused, unless it is stored already or Permanent.
+	// Age is how long ago the instance was last renewed, ms; UnknownAge: that is not known. One whose lease
+	// has ended by that is refused, unless it is stored already or Permanent.
 	Age int64
 	// Overridden is the override; Unknown: none. OverrideFor is the rest of its time in ms; 0: it has
 	// no end.
@@ -60,6 +60,10 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	if ok && rec.outdates(op, r.ago(op.Age).Lease) {
 		return Result{Outcome: Refused}
 	}
+	hearsay := op.Age >= UnknownAge && !op.Permanent
+	if hearsay && r.copying {
+		op.Age = 0
+	}
 	if op.hasEnded() {
 		return Result{Outcome: Refused}
 	}
@@ -72,6 +76,9 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 		r.supersede(key)
 	}
 	res := r.enter(origin, l, r.ago(op.Age), rec.History)
+	if hearsay {
+		r.tables.renewals.doubt(l.Handle.Slot)
+	}
 	r.noteAll(l, origin, decisions(&Lease{Instance: &Instance{}}, l, op))
 	res.Outcome = outcome
 	return res

@@ -7,7 +7,7 @@ func (v *View) ReplicaOf(l *Lease, now int64) Replica {
 	i := l.Instance
 	op := Replica{
 		Instance: i.with(l.reported(), Unknown, i.LastDirty), Life: l.Life, Edit: l.Edit, Owner: l.Owner,
-		Age: max(now-v.LastRenewal(l).Lease, 0), Overridden: i.Overridden, Permanent: l.Permanent,
+		Age: v.Age(l, now), Overridden: i.Overridden, Permanent: l.Permanent,
 	}
 	if o := l.Override; o != nil {
 		op.OverrideBy = o.By

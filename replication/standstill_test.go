@@ -1,0 +1,88 @@
+package replication
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// restart is what a node does after it was down: its lease clock goes on where it stood.
+func (m *memory) restart(t testing.TB) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, err := registry.Thaw(m.registry.Freeze())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Doubt()
+	m.registry = r
+}
+
+// ORDERS/dead and ORDERS/canceled are at both nodes when b goes down. Then the one is evicted at a, and the
+// other canceled; b comes back after a time in which its own clock stood still.
+func afterTheDead(t *testing.T, forgotten bool) (a, b *site) {
+	a, b = twoNodes(t)
+	registerAll(t, a, 1, "dead", "canceled", "alive")
+	a.tellChanges(t, 0)
+	equal(t, a, b)
+	b.pass(10 * time.Second)
+	cancelAll(t, a, "canceled")
+	for range 4 {
+		a.pass(30 * time.Second)
+		a.apply(t, registry.Renew{Key: ordersID("alive"), LastDirty: 1})
+	}
+	a.evict()
+	if forgotten { // the records of both are pruned
+		for range 100 {
+			a.pass(25 * time.Minute)
+			a.apply(t, registry.Renew{Key: ordersID("alive"), LastDirty: 1})
+		}
+	}
+	a.without(t, "dead")
+	a.without(t, "canceled")
+	b.restart(t)
+	return a, b
+}
+
+func TestANodeThatWasDownForgetsTheDeadWithItsCopy(t *testing.T) {
+	a, b := afterTheDead(t, false)
+	if err := b.Copy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b.without(t, "dead")
+	b.without(t, "canceled")
+	b.lease(t, "alive")
+	b.tellChanges(t, 0)
+	equal(t, a, b)
+}
+
+func TestANodeThatWasDownBringsNobodyBackElsewhere(t *testing.T) {
+	for name, forgotten := range map[string]bool{"with records of the removals": false, "after they were pruned": true} {
+		t.Run(name, func(t *testing.T) {
+			a, b := afterTheDead(t, forgotten)
+			b.pass(20 * time.Second) // what has settled is compared
+			b.compareAndRepair(t)
+			a.without(t, "dead")
+			a.without(t, "canceled")
+			if !forgotten {
+				b.without(t, "dead")
+				b.without(t, "canceled")
+			}
+			b.lease(t, "alive")
+			a.lease(t, "alive")
+		})
+	}
+}
+
+// compareAndRepair is a site's comparison with its one peer.
+func (s *site) compareAndRepair(t testing.TB) {
+	t.Helper()
+	_, tasks, err := s.only().compare(context.Background(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.tell(t, tasks...)
+}
