@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,6 @@ const (
 const (
 	helloVersion     = 2
 	handshakeTimeout = 5 * time.Second
-	maxConnections   = 512
 )
 
 // network owns the node-to-node port: it listens, shakes hands, and hands connections to Raft or to
@@ -35,6 +35,7 @@ type network struct {
 	self      func() hello
 	serveNode func(net.Conn, hello) // owns the connection
 	log       *slog.Logger
+	admission *admission
 
 	raftConns chan net.Conn
 	done      chan struct{}
@@ -52,7 +53,7 @@ func (a addr) String() string { return string(a) }
 
 // listenNetwork opens the port; serve must be called before anything is accepted.
 func listenNetwork(listen, advertise string, files *TLSFiles, log *slog.Logger) (*network, error) {
-	n := &network{advertise: addr(advertise), log: log, raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]byte{}}
+	n := &network{advertise: addr(advertise), log: log, admission: newAdmission(), raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]byte{}}
 	if files != nil {
 		var err error
 		if n.tls, err = files.config(); err != nil {
@@ -94,17 +95,36 @@ func (n *network) serve() {
 	}
 }
 
-func (n *network) accept(conn net.Conn) {
+func (n *network) accept(accepted net.Conn) {
+	from := newCaller(accepted)
+	handedOn := false
+	defer func() {
+		if !handedOn {
+			n.admission.end(from)
+		}
+	}()
+	var conn net.Conn = from
 	if n.tls != nil {
-		conn = tls.Server(conn, n.tls)
+		conn = tls.Server(from, n.tls)
 	}
 	if !n.track(conn, 0) {
 		conn.Close()
 		return
 	}
+	if !n.admission.begin(from, time.Now()) {
+		n.park(conn)
+		return
+	}
 	kind, peer, err := n.welcome(conn)
+	if err == nil && !n.admission.finish(from, peer.ServerID, peer.Cluster != "" && peer.Cluster == n.self().Cluster) {
+		err = errNoRoom
+	}
 	if err != nil {
 		n.log.Debug("node-to-node port: connection refused", "remote", conn.RemoteAddr().String(), "err", err)
+		if from.ousted.Load() {
+			n.park(conn)
+			return
+		}
 		n.drop(conn)
 		return
 	}
@@ -115,11 +135,26 @@ func (n *network) accept(conn net.Conn) {
 		n.drop(conn)
 	case streamRaft:
 		select {
-		case n.raftConns <- &trackedConn{Conn: conn, n: n}:
+		case n.raftConns <- &trackedConn{Conn: conn, n: n, from: from}:
+			handedOn = true
 		case <-n.done:
 			n.drop(conn)
 		}
 	}
+}
+
+var errNoRoom = errors.New("too many connections")
+
+// park keeps a connection that is not served open for a while.
+func (n *network) park(conn net.Conn) {
+	if !n.admission.park() {
+		n.drop(conn)
+		return
+	}
+	time.AfterFunc(parkedFor+rand.N(parkedFor), func() {
+		n.admission.unpark()
+		n.drop(conn)
+	})
 }
 
 // dial opens a connection and shakes hands.
@@ -154,12 +189,11 @@ func (n *network) fence() {
 	n.closeConns()
 }
 
-// track remembers an open connection; false means the network is closed or full.
+// track remembers an open connection; false means the network is closed.
 func (n *network) track(conn net.Conn, kind byte) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, known := n.conns[conn]
-	if n.conns == nil || n.fenced.Load() || (!known && len(n.conns) >= maxConnections) {
+	if n.conns == nil || n.fenced.Load() {
 		return false
 	}
 	n.conns[conn] = kind
@@ -226,7 +260,8 @@ func (n *network) wait() { n.wg.Wait() }
 // trackedConn tells the network when it is closed, and refuses to write once the node is fenced.
 type trackedConn struct {
 	net.Conn
-	n *network
+	n    *network
+	from *caller // nil: this node has dialled
 }
 
 // Write implements net.Conn.
@@ -240,5 +275,8 @@ func (c *trackedConn) Write(b []byte) (int, error) {
 // Close implements net.Conn.
 func (c *trackedConn) Close() error {
 	c.n.drop(c.Conn)
+	if c.from != nil {
+		c.n.admission.end(c.from)
+	}
 	return nil
 }
