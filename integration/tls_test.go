@@ -100,14 +100,15 @@ func mustStayOutside(t *testing.T, n *Node) {
 func TestPlainListenersOutsideLoopbackAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		key string
-		ap  bool
-	}{{"http.addr", false}, {"http.addr", true}, {"cluster.addr", false}} {
+		key   string
+		ap    bool
+		plain string
+	}{{"http.addr", false, "http.plain"}, {"http.addr", true, "http.plain"}, {"cluster.addr", false, "cluster.plain"}} {
 		t.Run(fmt.Sprintf("%s ap %v", tc.key, tc.ap), func(t *testing.T) {
 			t.Parallel()
 			n := NewCluster(t, Config{AP: tc.ap, Nodes: 1}).Nodes[0]
 			n.Settings[tc.key] = "0.0.0.0:0"
-			mustRefuseToStart(t, n, tc.key, "TLS", "--insecure")
+			mustRefuseToStart(t, n, tc.key, "TLS", tc.plain)
 		})
 	}
 }

@@ -257,8 +257,8 @@ func TestVersionIsPrinted(t *testing.T) {
 }
 
 func TestConfigShowPrintsTheEffectiveSettings(t *testing.T) {
-	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir", "d", "--insecure")
-	if code != exitOK || !strings.Contains(stdout, "insecure: true # flag\n") || !strings.Contains(stdout, "election-timeout: 1s # default\n") {
+	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir", "d", "--http-plain")
+	if code != exitOK || !strings.Contains(stdout, "plain: true # flag\n") || !strings.Contains(stdout, "election-timeout: 1s # default\n") {
 		t.Errorf("exit %d, %s, printed\n%s", code, stderr, stdout)
 	}
 }

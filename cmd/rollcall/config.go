@@ -15,7 +15,6 @@ type Config struct {
 	HTTP             HTTPConfig             `yaml:"http"`
 	Cluster          ClusterConfig          `yaml:"cluster"`
 	Data             DataConfig             `yaml:"data"`
-	Insecure         bool                   `yaml:"insecure" help:"allow addresses other than loopback without TLS: anyone who reaches them can change the registry"`
 	Reads            ReadsConfig            `yaml:"reads"`
 	Commit           CommitConfig           `yaml:"commit"`
 	Raft             RaftConfig             `yaml:"raft"`
@@ -42,6 +41,7 @@ type HTTPConfig struct {
 	Advertise string        `yaml:"advertise" help:"address at which clients reach the HTTP API, shown by status; empty: http.addr"`
 	Hosts     []string      `yaml:"hosts" help:"names under which a listener on loopback is served, beside localhost, addresses and that of http.advertise; another one is answered 421"`
 	TLS       HTTPTLSConfig `yaml:"tls"`
+	Plain     bool          `yaml:"plain" help:"allow http.addr to be reached from other machines without TLS, which a mesh or a proxy may add: what is said there can be read and changed on its way"`
 	// HeartbeatTakeover is explained in docs/adr/0007.
 	HeartbeatTakeover bool `yaml:"heartbeat-takeover" help:"read connections that carry heartbeats, without TLS, without net/http: the same answers for less CPU"`
 }
@@ -61,6 +61,7 @@ type ClusterConfig struct {
 	BootstrapExpect int               `yaml:"bootstrap-expect" help:"how many nodes found a new cluster, more than half of those in cluster.join; used once, then ignored"`
 	Dial            map[string]string `yaml:"dial" help:"where this node dials another one, by name, instead of its advertised address (proxies, tests)"`
 	TLS             ClusterTLSConfig  `yaml:"tls"`
+	Plain           bool              `yaml:"plain" help:"allow cluster.addr to be reached from other machines without TLS: anybody who reaches it can take part in the consensus"`
 }
 
 // ClusterTLSConfig names the files of the mutual TLS between nodes.

@@ -23,7 +23,7 @@ func TestLoopbackIsProbedIfTheAPIIsServedThereUnlessSet(t *testing.T) {
 		{[]string{"--checks-allow-loopback=false"}, false},
 	}
 	for _, tt := range tests {
-		s, err := loadWith(t, append(tt.args, "--data-dir=d", "--insecure"), nil, "")
+		s, err := loadWith(t, append(tt.args, "--data-dir=d", "--http-plain"), nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}

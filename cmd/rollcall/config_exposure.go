@@ -3,23 +3,36 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 )
 
 // validateExposure keeps listeners without TLS on loopback, unless the operator says otherwise, and
 // the profiler there in any case.
 func (c *Config) validateExposure() error {
 	return errors.Join(
-		c.checkExposed("http", c.HTTP.Addr, c.HTTP.TLS.Cert != "", "http.tls.cert and http.tls.key"),
-		c.checkExposed("cluster", c.Cluster.Addr, c.Cluster.TLS.Cert != "", "cluster.tls.cert, cluster.tls.key and cluster.tls.ca"),
+		checkExposed("http", c.HTTP.Addr, c.HTTP.TLS.Cert != "" || c.HTTP.Plain, "http.tls.cert and http.tls.key"),
+		checkExposed("cluster", c.Cluster.Addr, c.Cluster.TLS.Cert != "" || c.Cluster.Plain, "cluster.tls.cert, cluster.tls.key and cluster.tls.ca"),
 		checkProfiler(c.PProf.Addr),
 	)
 }
 
-func (c *Config) checkExposed(section, addr string, tls bool, remedy string) error {
-	if tls || c.Insecure || checkAddr("", addr) != nil || loopback(addr) {
+func checkExposed(section, addr string, allowed bool, remedy string) error {
+	if allowed || checkAddr("", addr) != nil || loopback(addr) {
 		return nil
 	}
-	return fmt.Errorf("%s.addr: %q can be reached from other machines without TLS; set %s, or listen on 127.0.0.1, or say --insecure", section, addr, remedy)
+	return fmt.Errorf("%s.addr: %q can be reached from other machines without TLS; set %s, or listen on 127.0.0.1, or say %[1]s.plain: true", section, addr, remedy)
+}
+
+// warnExposed says what an address that others reach means as long as nobody is asked who he is.
+func (c *Config) warnExposed(log *slog.Logger) {
+	if loopback(c.HTTP.Addr) {
+		return
+	}
+	if c.HTTP.TLS.ClientCA != "" {
+		log.Warn("there is no authentication yet: anybody with a certificate of http.tls.client-ca may read and change everything in the registry", "http.addr", c.HTTP.Addr)
+		return
+	}
+	log.Warn("there is no authentication yet: anybody who can reach http.addr may read and change everything in the registry, with TLS too", "http.addr", c.HTTP.Addr)
 }
 
 func checkProfiler(addr string) error {

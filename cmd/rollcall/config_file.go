@@ -99,6 +99,8 @@ func (p *fileParser) key(name string, at, value *yaml.Node) {
 		p.leaf(name, kind, value)
 	case p.isSection(name):
 		p.section(name+".", value)
+	case retired[name] != "":
+		p.fail(at, "key %s %s", name, retired[name])
 	default:
 		p.fail(at, "unknown key %s", name)
 	}

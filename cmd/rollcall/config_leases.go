@@ -89,6 +89,7 @@ func (c *Config) leases() registry.Settings {
 
 // warn says what is allowed and yet probably not meant.
 func (c *Config) warn(log *slog.Logger) {
+	c.warnExposed(log)
 	if c.leases().Threshold == registry.Whole {
 		log.Warn("nothing is ever evicted: the threshold leaves a round no share of the registry",
 			"key", "self-preservation.renewal-percent-threshold", "value", c.SelfPreservation.Threshold)

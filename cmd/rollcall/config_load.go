@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -54,6 +56,31 @@ func addConfigFlags(flags *pflag.FlagSet) {
 			f.NoOptDefVal = "true"
 		}
 	}
+	for name := range retired {
+		f := flags.VarPF(&textFlag{kind: "bool"}, key{name: name}.flag(), "", "")
+		f.Hidden, f.NoOptDefVal = true, "true"
+	}
+}
+
+// retired are keys that earlier versions had, and what is said instead.
+var retired = map[string]string{
+	"insecure": "is gone, because it opened two ports at once; say http.plain for the HTTP API, cluster.plain for the node-to-node port, or both",
+}
+
+// checkRetired reports a retired key that was given as a flag or in the environment; the file's are
+// reported with their line.
+func checkRetired(in inputs) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(retired)) {
+		k := key{name: name}
+		if in.flags.Changed(k.flag()) {
+			errs = append(errs, fmt.Errorf("flag --%s %s", k.flag(), retired[name]))
+		}
+		if text, ok := in.env(k.env()); ok && text != "" {
+			errs = append(errs, fmt.Errorf("environment variable %s %s", k.env(), retired[name]))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // textFlag is a flag whose text is parsed later. A list or map may be given in parts.
@@ -80,6 +107,9 @@ func loadSettings(in inputs) (settings, error) {
 	var errs []error
 	file, err := readConfigFile(in)
 	if err != nil {
+		errs = append(errs, err)
+	}
+	if err := checkRetired(in); err != nil {
 		errs = append(errs, err)
 	}
 	for _, k := range configKeys() {

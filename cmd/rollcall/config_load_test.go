@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -63,7 +64,7 @@ func TestTheStrongestSourceDecides(t *testing.T) {
 func TestEveryTypeOfValueIsReadFromEverySource(t *testing.T) {
 	want := *defaultConfig()
 	want.Data.Dir = "d"
-	want.Insecure = true
+	want.HTTP.Plain = true
 	want.Commit = CommitConfig{InFlight: 3}
 	want.Raft.HeartbeatTimeout, want.Raft.ElectionTimeout = 700*time.Millisecond, 700*time.Millisecond
 	want.Raft.TrailingLogs = 7
@@ -71,7 +72,7 @@ func TestEveryTypeOfValueIsReadFromEverySource(t *testing.T) {
 	want.Cluster.Join = []string{"127.0.0.1:1", "127.0.0.1:2"}
 	want.Cluster.Dial = map[string]string{"a": "127.0.0.1:3", "b": "127.0.0.1:4"}
 	values := map[string]string{
-		"data.dir": "d", "insecure": "true", "commit.in-flight": "3", "commit.batching": "false",
+		"data.dir": "d", "http.plain": "true", "commit.in-flight": "3", "commit.batching": "false",
 		"raft.heartbeat-timeout": "700ms", "raft.election-timeout": "700ms", "raft.trailing-logs": "7",
 		"limits.batch-bytes": "9", "cluster.join": "127.0.0.1:1, 127.0.0.1:2", "cluster.dial": "a=127.0.0.1:3,b=127.0.0.1:4",
 	}
@@ -83,7 +84,7 @@ func TestEveryTypeOfValueIsReadFromEverySource(t *testing.T) {
 	}
 	const file = `
 data: {dir: d}
-insecure: true
+http: {plain: true}
 commit: {in-flight: 3, batching: false}
 raft:
   heartbeat-timeout: 700ms
@@ -137,11 +138,11 @@ func TestMistakesNameTheirPlace(t *testing.T) {
 		{name: "list of lists", file: "cluster: {join: [[a]]}\n", want: []string{"c.yaml:1: key cluster.join wants plain"}},
 		{name: "not a mapping", file: "- a\n", want: []string{"c.yaml:1: the file is a section"}},
 		{name: "not YAML", file: "a: [\n", want: []string{"c.yaml: yaml:"}},
-		{name: "two documents", file: "insecure: true\n---\ninsecure: false\n", want: []string{"more than one YAML document"}},
+		{name: "two documents", file: "mode: cp\n---\nmode: ap\n", want: []string{"more than one YAML document"}},
 		{name: "duration without a unit", file: "raft:\n  heartbeat-timeout: 5\n", want: []string{`c.yaml:2: raft.heartbeat-timeout: "5" is not a duration with its unit`}},
 		{name: "one in each source",
-			args: []string{"--commit-in-flight=two"}, env: map[string]string{"ROLLCALL_INSECURE": "maybe"}, file: "cluster: {dial: nowhere}\n",
-			want: []string{`environment variable ROLLCALL_INSECURE: "maybe" is not true or false`, `flag --commit-in-flight: "two" is not a number`, `c.yaml:1: cluster.dial: "nowhere" is not of the form name=address`}},
+			args: []string{"--commit-in-flight=two"}, env: map[string]string{"ROLLCALL_HTTP_PLAIN": "maybe"}, file: "cluster: {dial: nowhere}\n",
+			want: []string{`environment variable ROLLCALL_HTTP_PLAIN: "maybe" is not true or false`, `flag --commit-in-flight: "two" is not a number`, `c.yaml:1: cluster.dial: "nowhere" is not of the form name=address`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := loadWith(t, append(tc.args, "--data-dir=d"), tc.env, tc.file)
@@ -170,5 +171,48 @@ func TestAMissingFileIsAMistake(t *testing.T) {
 	_, err := loadSettings(inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile})
 	if err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("got %v, want an error that names %s", err, missing)
+	}
+}
+
+func TestARetiredSettingSaysWhatTakesItsPlace(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		env  map[string]string
+		file string
+		want string
+	}{
+		{name: "flag", args: []string{"--insecure"}, want: "flag --insecure is gone"},
+		{name: "environment", env: map[string]string{"ROLLCALL_INSECURE": "true"}, want: "environment variable ROLLCALL_INSECURE is gone"},
+		{name: "file", file: "mode: cp\ninsecure: true\n", want: "c.yaml:2: key insecure is gone"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := loadWith(t, append(tc.args, "--data-dir=d"), tc.env, tc.file)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "say http.plain for the HTTP API, cluster.plain for the node-to-node port") {
+				t.Errorf("got %v, want %q and what takes its place", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestAnAddressThatOthersReachIsWarnedOf(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Config)
+		want   string // "": nothing
+	}{
+		{name: "loopback", change: func(*Config) {}},
+		{name: "plain", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Plain = "10.0.0.1:1", true }, want: "anybody who can reach http.addr"},
+		{name: "TLS", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.Cert = "10.0.0.1:1", "c" }, want: "anybody who can reach http.addr"},
+		{name: "client certificates", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.ClientCA = "10.0.0.1:1", "ca" }, want: "anybody with a certificate of http.tls.client-ca"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, log := validConfig(), new(strings.Builder)
+			tc.change(c)
+			c.warn(slog.New(slog.NewTextHandler(log, nil)))
+			if tc.want == "" && log.Len() > 0 || !strings.Contains(log.String(), tc.want) || tc.want != "" && !strings.Contains(log.String(), "level=WARN") {
+				t.Errorf("logged %q, want a warning that %q", log, tc.want)
+			}
+		})
 	}
 }

@@ -37,9 +37,9 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{name: "address without a port", change: func(c *Config) { c.HTTP.Addr = "localhost" }, want: "http.addr: \"localhost\" is not an address"},
 		{name: "port out of range", change: func(c *Config) { c.Cluster.Addr = "127.0.0.1:70000" }, want: "cluster.addr: "},
 		{name: "port by name", change: func(c *Config) { c.HTTP.Addr = "127.0.0.1:http" }, want: "http.addr: "},
-		{name: "all interfaces, not advertised", change: func(c *Config) { c.HTTP.Addr, c.Insecure = ":8761", true }, want: "http.advertise: is required"},
+		{name: "all interfaces, not advertised", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Plain = ":8761", true }, want: "http.advertise: is required"},
 		{name: "all interfaces, advertised", change: func(c *Config) {
-			c.Cluster.Addr, c.Cluster.Advertise, c.Insecure = "0.0.0.0:7761", "10.0.0.1:7761", true
+			c.Cluster.Addr, c.Cluster.Advertise, c.Cluster.Plain = "0.0.0.0:7761", "10.0.0.1:7761", true
 		}},
 		{name: "advertised to nobody", change: func(c *Config) { c.Cluster.Advertise = "[::]:7761" }, want: "cluster.advertise: "},
 		{name: "joining nobody", change: func(c *Config) { c.Cluster.Join = []string{":7761"} }, want: "cluster.join: "},
@@ -108,7 +108,7 @@ func TestValidateReportsEveryMistakeAtOnce(t *testing.T) {
 	}
 }
 
-func TestListenersStayOnLoopbackUnlessTLSOrInsecure(t *testing.T) {
+func TestListenersStayOnLoopbackUnlessTLSOrPlain(t *testing.T) {
 	const wide, local = "10.0.0.1:1", "127.0.0.1:1"
 	for _, tc := range []struct {
 		name   string
@@ -121,11 +121,15 @@ func TestListenersStayOnLoopbackUnlessTLSOrInsecure(t *testing.T) {
 		{name: "HTTP on all interfaces", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Advertise = ":1", wide }, want: "http.addr: "},
 		{name: "node-to-node without TLS", change: func(c *Config) { c.Cluster.Addr = wide }, want: "cluster.addr: \"10.0.0.1:1\" can be reached from other machines without TLS; set cluster.tls.cert"},
 		{name: "TLS of HTTP does not cover node-to-node", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.Cert, c.Cluster.Addr = wide, "c", wide }, want: "cluster.addr: "},
-		{name: "insecure", change: func(c *Config) { c.HTTP.Addr, c.Cluster.Addr, c.Insecure = wide, wide, true }},
+		{name: "both plain", change: func(c *Config) {
+			c.HTTP.Addr, c.Cluster.Addr, c.HTTP.Plain, c.Cluster.Plain = wide, wide, true, true
+		}},
+		{name: "plain HTTP does not open the node-to-node port", change: func(c *Config) { c.HTTP.Addr, c.Cluster.Addr, c.HTTP.Plain = wide, wide, true }, want: "cluster.plain: true"},
+		{name: "a plain node-to-node port does not open HTTP", change: func(c *Config) { c.HTTP.Addr, c.Cluster.Addr, c.Cluster.Plain = wide, wide, true }, want: "http.plain: true"},
 		{name: "TLS", change: func(c *Config) {
 			c.HTTP.Addr, c.HTTP.TLS.Cert, c.Cluster.Addr, c.Cluster.TLS.Cert = wide, "c", wide, "c"
 		}},
-		{name: "profiler, even insecure", change: func(c *Config) { c.PProf.Addr, c.Insecure = wide, true }, want: "pprof.addr: \"10.0.0.1:1\" is not loopback"},
+		{name: "profiler, even with plain HTTP", change: func(c *Config) { c.PProf.Addr, c.HTTP.Plain = wide, true }, want: "pprof.addr: \"10.0.0.1:1\" is not loopback"},
 		{name: "profiler on loopback", change: func(c *Config) { c.PProf.Addr = local }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
