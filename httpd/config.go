@@ -73,6 +73,9 @@ type Config struct {
 	// ReapCritical is how long a service registered through Consul's agent API may be critical before it is
 	// removed, where its check does not say (DeregisterCriticalServiceAfter). Zero: for ever.
 	ReapCritical time.Duration
+	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
+	// "": it may. Nil: all may.
+	RefuseProbe func(p *registry.Probe, s *registry.CatalogService, i *registry.Instance) string
 	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that
 	// always runs, and there is no leader. It decides what people are told, nothing more.
 	WithoutConsensus bool

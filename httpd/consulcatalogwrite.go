@@ -108,6 +108,9 @@ func (h *Handler) registerCatalog(ctx context.Context, op registry.RegisterCatal
 			return err
 		}
 	}
+	if err := h.checkProbes(op); err != nil {
+		return err
+	}
 	result, err := h.applyCatalog(ctx, op)
 	switch {
 	case err != nil || result.Outcome == registry.Done:
@@ -128,6 +131,45 @@ func (h *Handler) registerCatalog(ctx context.Context, op registry.RegisterCatal
 // errTooManyChecks says how many checks there may be.
 var errTooManyChecks = badRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
 	registry.MaxServiceChecks, registry.MaxNodeChecks, registry.MaxChecks))
+
+// checkProbes refuses checks that would be made to ask what they may not. One of a service that is not known
+// here is judged by whoever runs it.
+func (h *Handler) checkProbes(op registry.RegisterCatalog) error {
+	for _, c := range op.Checks {
+		if c.Probe == nil || h.config.RefuseProbe == nil {
+			continue
+		}
+		service, instance := op.Service, op.Instance
+		switch {
+		case c.Service == "":
+			service, instance = nil, nil
+		case service == nil || service.ID != c.Service:
+			if service, instance = h.serviceOf(op.Node, c.Service); service == nil {
+				continue
+			}
+		}
+		if why := h.config.RefuseProbe(c.Probe, service, instance); why != "" {
+			return badRequest(fmt.Sprintf("Invalid check %q: %s", c.ID, why))
+		}
+	}
+	return nil
+}
+
+// serviceOf is a service of a node (nil: the logical one) as this node knows it, nil if it does not.
+func (h *Handler) serviceOf(node *registry.Node, id string) (*registry.CatalogService, *registry.Instance) {
+	v := staleView(h.config.Service)
+	if v == nil {
+		return nil, nil
+	}
+	name := ""
+	if node != nil {
+		name = node.Name
+	}
+	if l, _ := v.ServiceOn(name, id); l != nil && l.Service != nil {
+		return l.Service, l.Instance
+	}
+	return nil, nil
+}
 
 // nameTaken names the spelling that a service has already: names of applications know no case.
 func nameTaken(v *registry.View, name string) error {

@@ -29,20 +29,21 @@ type result struct {
 
 // caller makes attempts.
 type caller struct {
+	rules    Rules
 	dialer   *net.Dialer
 	verified *http.Client
 	skipping *http.Client // does not verify certificates
 }
 
-func newCaller(g guard) *caller {
-	dialer := &net.Dialer{Control: g.control}
-	return &caller{dialer: dialer, verified: newClient(dialer, false), skipping: newClient(dialer, true)}
+func newCaller(rules Rules) *caller {
+	dialer := &net.Dialer{ControlContext: guard{loopback: rules.AllowLoopback}.control}
+	return &caller{rules: rules, dialer: dialer, verified: newClient(dialer, false), skipping: newClient(dialer, true)}
 }
 
 // newClient makes a client without a proxy, which would resolve names by itself, and without connections
 // that are kept: a service that takes no new ones is not well.
 func newClient(dialer *net.Dialer, skipVerify bool) *http.Client {
-	return &http.Client{Transport: &http.Transport{
+	return &http.Client{CheckRedirect: sameHost, Transport: &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{InsecureSkipVerify: skipVerify}, // the check says so: TLSSkipVerify
 		DisableKeepAlives:      true,
@@ -50,8 +51,26 @@ func newClient(dialer *net.Dialer, skipVerify bool) *http.Client {
 	}}
 }
 
-// attempt asks once. ctx bounds it.
-func (c *caller) attempt(ctx context.Context, p *registry.Probe) result {
+// maxRedirects is net/http's own limit.
+const maxRedirects = 10
+
+// sameHost follows redirects on the host that the check names; another one was not registered.
+func sameHost(req *http.Request, via []*http.Request) error {
+	if !strings.EqualFold(req.URL.Hostname(), via[0].URL.Hostname()) {
+		return errors.New("a redirect to another host is not followed")
+	}
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("%d redirects are too many", maxRedirects)
+	}
+	return nil
+}
+
+// attempt asks once, what the service registered or the rules allow. ctx bounds it.
+func (c *caller) attempt(ctx context.Context, p *registry.Probe, o own) result {
+	if why := c.rules.refuses(p, o); why != "" {
+		return result{registry.Critical, why}
+	}
+	ctx = context.WithValue(ctx, reachKey{}, c.reach(ctx, p, o))
 	r := result{status: registry.Critical}
 	var err error
 	if p.HTTP != "" {
@@ -63,6 +82,22 @@ func (c *caller) attempt(ctx context.Context, p *registry.Probe) result {
 		r = result{registry.Critical, describe(err)}
 	}
 	r.output = shorten(r.output)
+	return r
+}
+
+// reach resolves the names under which the service registered, if the check does not use one of them.
+func (c *caller) reach(ctx context.Context, p *registry.Probe, o own) reach {
+	host, _, _ := address(p)
+	r := reach{rules: c.rules, own: o, named: o.is(host)}
+	if r.named {
+		return r
+	}
+	for _, name := range o.names() {
+		found, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", name) // one that is not found adds nothing
+		for _, a := range found {
+			r.ips = append(r.ips, plain(a))
+		}
+	}
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -22,14 +23,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is far more than an attempt on loopback takes.
 const patience = 30 * time.Second
 
-func attempt(t *testing.T, p *registry.Probe, g guard) result {
+func attempt(t *testing.T, p *registry.Probe, r Rules) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return newCaller(g).attempt(ctx, p)
+	return newCaller(r).attempt(ctx, p, own{})
 }
 
-var lenient = guard{loopback: true}
+// anywhere lets checks address what they like.
+var anywhere = []Target{{Addresses: netip.MustParsePrefix("0.0.0.0/0")}, {Addresses: netip.MustParsePrefix("::/0")}}
+
+var lenient = Rules{AllowLoopback: true, Targets: anywhere, Methods: []string{"GET", "POST"}}
 
 func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
@@ -151,7 +155,7 @@ func TestARefusedAddressIsNotConnectedTo(t *testing.T) {
 		{TCP: s.Listener.Addr().String()},
 		{TCP: "localhost:" + port},
 	} {
-		got := attempt(t, p, guard{})
+		got := attempt(t, p, Rules{Targets: anywhere})
 		if got.status != registry.Critical || !strings.Contains(got.output, "checks.allow-loopback") {
 			t.Errorf("%+v: got %+v, want it refused", p, got)
 		}
@@ -161,12 +165,12 @@ func TestARefusedAddressIsNotConnectedTo(t *testing.T) {
 	}
 }
 
-func TestARedirectToARefusedAddressIsNotFollowed(t *testing.T) {
+func TestARedirectToAnotherHostIsNotFollowed(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
 	})
 	got := attempt(t, &registry.Probe{HTTP: s.URL}, lenient)
-	if got.status != registry.Critical || !strings.Contains(got.output, "169.254.169.254 is not probed") {
+	if got.status != registry.Critical || !strings.Contains(got.output, "a redirect to another host is not followed") {
 		t.Errorf("got %+v, want it refused", got)
 	}
 }
@@ -188,7 +192,7 @@ func TestAnAttemptEndsWithItsContext(t *testing.T) {
 	defer close(block)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if got := newCaller(lenient).attempt(ctx, &registry.Probe{HTTP: s.URL}); got.status != registry.Critical || !strings.Contains(got.output, "deadline exceeded") {
+	if got := newCaller(lenient).attempt(ctx, &registry.Probe{HTTP: s.URL}, own{}); got.status != registry.Critical || !strings.Contains(got.output, "deadline exceeded") {
 		t.Errorf("got %+v, want it ended by its time-out", got)
 	}
 }

@@ -31,6 +31,9 @@ func TestAddressesOfTheMachineAndItsCloudAreRefused(t *testing.T) {
 		{"fe80::1%eth0", true, "link-local"},
 		{"fd00:ec2::254", true, "metadata"},
 		{"fd00:ec2::254%eth0", true, "metadata"},
+		{"fd00:ec2::23", true, "metadata"},
+		{"168.63.129.16", true, "metadata"},
+		{"::ffff:168.63.129.16", true, "metadata"},
 		{"100.100.100.200", true, "metadata"},
 		{"0.0.0.0", true, "unspecified"},
 		{"::", true, "unspecified"},
@@ -49,7 +52,7 @@ func TestAddressesOfTheMachineAndItsCloudAreRefused(t *testing.T) {
 
 func TestAnAddressThatIsNotOneIsRefused(t *testing.T) {
 	for _, address := range []string{"", "localhost:80", "10.0.0.1", "/run/socket"} {
-		if err := (guard{loopback: true}).control("tcp", address, nil); err == nil {
+		if err := (guard{loopback: true}).control(t.Context(), "tcp", address, nil); err == nil {
 			t.Errorf("%q: not refused", address)
 		}
 	}

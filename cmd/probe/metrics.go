@@ -1,6 +1,9 @@
 package probe
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -9,6 +12,7 @@ import (
 // metrics are the figures of a Prober.
 type metrics struct {
 	checks prometheus.Gauge
+	oldest atomic.Int64 // see leading.oldest
 	runs   *prometheus.CounterVec
 }
 
@@ -23,8 +27,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Probes that this node ran as leader, by kind (http, tcp) and what they found, before anything was counted.",
 		}, []string{"kind", "result"}),
 	}
-	reg.MustRegister(m.checks, m.runs)
+	waits := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "rollcall", Subsystem: "probe", Name: "queue_age_seconds",
+		Help: "How long the check that has waited longest for a free place is overdue; near 0 unless many services hang.",
+	}, m.queueAge)
+	reg.MustRegister(m.checks, m.runs, waits)
 	return m
+}
+
+func (m *metrics) queueAge() float64 {
+	oldest := m.oldest.Load()
+	if oldest == 0 {
+		return 0
+	}
+	return max(time.Since(time.Unix(0, oldest)).Seconds(), 0)
 }
 
 var statusWords = [...]string{registry.Passing: "passing", registry.Warning: "warning", registry.Critical: "critical"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,10 +17,15 @@ import (
 const (
 	// atOnce is how many attempts run at a time: services that hang cost their time-out each.
 	atOnce = 100
+	// perService is how many of them may be those of one service (or node), so that one whose checks all
+	// hang does not keep the others from being looked at.
+	perService = 10
 	// minInterval is the shortest interval, as in Consul's agent.
 	minInterval = time.Second
 	// defaultTimeout is the time-out of a probe that has none.
 	defaultTimeout = 10 * time.Second
+	// maxTimeout is the longest time-out: an attempt keeps its place for so long.
+	maxTimeout = 30 * time.Second
 	// lookPause is the shortest time between two looks at the registry, which may change by the thousand.
 	lookPause = 100 * time.Millisecond
 )
@@ -34,18 +40,17 @@ type Registry interface {
 type Config struct {
 	Registry Registry
 	// Watch begins to wait for a change of the registry, see registry.Watchers.Join.
-	Watch func() (woken <-chan struct{}, leave func())
-	// AllowLoopback: checks may name addresses of the machine that this node runs on.
-	AllowLoopback bool
-	Log           *slog.Logger          // nil: discards
-	Metrics       prometheus.Registerer // nil: none
+	Watch   func() (woken <-chan struct{}, leave func())
+	Rules   Rules
+	Log     *slog.Logger          // nil: discards
+	Metrics prometheus.Registerer // nil: none
 }
 
 // Prober runs the checks that have a Probe.
 type Prober struct {
 	cfg     Config
 	metrics *metrics
-	attempt func(context.Context, *registry.Probe) result
+	attempt func(context.Context, *registry.Probe, own) result
 	draw    func(time.Duration) time.Duration // at random, below its argument
 	failing atomic.Bool                       // the registry was not told of the last result, and that was logged
 }
@@ -61,7 +66,7 @@ func New(cfg Config) *Prober {
 	return &Prober{
 		cfg:     cfg,
 		metrics: newMetrics(cfg.Metrics),
-		attempt: newCaller(guard{loopback: cfg.AllowLoopback}).attempt,
+		attempt: newCaller(cfg.Rules).attempt,
 		draw:    func(d time.Duration) time.Duration { return rand.N(d) },
 	}
 }
@@ -70,13 +75,15 @@ func New(cfg Config) *Prober {
 type leading struct {
 	p       *Prober
 	epoch   registry.Epoch
-	seen    registry.Index  // of the view that was looked at last
-	nodes   registry.Index  // its CatalogIndex
-	checks  map[ref]*check  // all that are probed
-	owned   map[owner][]ref // and of what
-	waiting schedule        // those of which no attempt runs
-	running int             // attempts
-	ended   chan *check     // an attempt of it has; never full
+	seen    registry.Index      // of the view that was looked at last
+	nodes   registry.Index      // its CatalogIndex
+	checks  map[ref]*check      // all that are probed
+	owned   map[owner][]ref     // and of what
+	waiting schedule            // those of which no attempt runs
+	running int                 // attempts
+	of      map[string]int      // them by service
+	held    map[string][]*check // those that are due and wait for a place of their service
+	ended   chan *check         // an attempt of it has; never full
 }
 
 // Run probes until ctx ends, which is when the node leads no longer, and returns when the last attempt has
@@ -85,9 +92,10 @@ func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
 	defer p.metrics.checks.Set(0)
+	defer p.metrics.oldest.Store(0)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l := &leading{p: p, epoch: epoch, checks: map[ref]*check{}, owned: map[owner][]ref{}, ended: make(chan *check, atOnce)}
+	l := &leading{p: p, epoch: epoch, checks: map[ref]*check{}, owned: map[owner][]ref{}, of: map[string]int{}, held: map[string][]*check{}, ended: make(chan *check, atOnce)}
 	look := time.NewTimer(0)
 	defer look.Stop()
 	next := time.NewTimer(0)
@@ -111,6 +119,7 @@ func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
 		case <-next.C:
 		}
 		l.start(ctx, &attempts)
+		p.metrics.oldest.Store(l.oldest())
 		next.Reset(l.pause())
 	}
 }
@@ -128,7 +137,15 @@ func (l *leading) start(ctx context.Context, attempts *sync.WaitGroup) {
 		if !ok {
 			return
 		}
+		service := c.owner.service()
+		if l.of[service] == perService {
+			l.held[service] = append(l.held[service], c)
+			c.held = service
+			continue
+		}
 		l.running++
+		l.of[service]++
+		c.runs = service
 		c.due = time.Now().Add(c.interval())
 		running, stop := context.WithCancel(ctx)
 		c.stop = stop
@@ -147,6 +164,43 @@ func (l *leading) again(c *check) {
 	if !c.dropped {
 		l.waiting.add(c)
 	}
+	if l.of[c.runs]--; l.of[c.runs] == 0 {
+		delete(l.of, c.runs)
+	}
+	if held := l.held[c.runs]; len(held) > 0 {
+		first := held[0]
+		l.unhold(first)
+		l.waiting.add(first) // it was due before what is due now
+	}
+}
+
+// unhold takes out a check that waits for a place of its service.
+func (l *leading) unhold(c *check) {
+	held := slices.DeleteFunc(l.held[c.held], func(other *check) bool { return other == c })
+	if l.held[c.held] = held; len(held) == 0 {
+		delete(l.held, c.held)
+	}
+	c.held = ""
+}
+
+// oldest is when the check was or will be due that has waited longest, in ns of Unix time; 0: none waits.
+func (l *leading) oldest() int64 {
+	var oldest time.Time
+	consider := func(c *check) {
+		if oldest.IsZero() || c.due.Before(oldest) {
+			oldest = c.due
+		}
+	}
+	if len(l.waiting) > 0 {
+		consider(l.waiting[0])
+	}
+	for _, held := range l.held {
+		consider(held[0])
+	}
+	if oldest.IsZero() {
+		return 0
+	}
+	return oldest.UnixNano()
 }
 
 // pause is the time until something is due. While no further attempt may run that is not asked.

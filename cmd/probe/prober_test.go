@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -92,7 +94,7 @@ func (g *rig) View(context.Context, registry.Consistency) (*registry.View, error
 	return g.registry.View(), nil
 }
 
-func (g *rig) attempt(ctx context.Context, p *registry.Probe) result {
+func (g *rig) attempt(ctx context.Context, p *registry.Probe, _ own) result {
 	a := g.begin(p.HTTP)
 	defer func() {
 		g.mu.Lock()
@@ -133,11 +135,16 @@ func (g *rig) apply(op registry.Op) {
 // register adds a service with one check, whose URL is the service's id.
 func (g *rig) register(id string, p registry.Probe) {
 	g.t.Helper()
+	g.registerAs("web", id, p)
+}
+
+func (g *rig) registerAs(service, id string, p registry.Probe) {
+	g.t.Helper()
 	p.HTTP = id
 	g.apply(registry.RegisterCatalog{
-		Service: &registry.CatalogService{Name: "web", ID: id, WeightPassing: 1, WeightWarning: 1},
+		Service: &registry.CatalogService{Name: service, ID: id, WeightPassing: 1, WeightWarning: 1},
 		Instance: &registry.Instance{
-			App: "WEB", InstanceID: id, HostName: "10.0.0.1", IPAddr: "10.0.0.1", Status: registry.Up,
+			App: strings.ToUpper(service), InstanceID: id, HostName: "10.0.0.1", IPAddr: "10.0.0.1", Status: registry.Up,
 			DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 30, Duration: 90,
 		},
 		Checks: []*registry.Check{{ID: "service:" + id, Name: id, Service: id, Status: registry.Critical, Type: "http", Probe: &p}},
@@ -312,7 +319,7 @@ func TestAttemptsAreBoundedInTimeAndNumber(t *testing.T) {
 		for i := range services {
 			id := fmt.Sprint(i)
 			g.answer(id, registry.Passing, "", time.Hour) // it hangs
-			g.register(id, registry.Probe{Interval: 60_000, Timeout: 5000})
+			g.registerAs("web"+id, id, registry.Probe{Interval: 60_000, Timeout: 5000})
 		}
 		lose := g.lead()
 		defer lose()
@@ -389,6 +396,79 @@ func TestACheckThatIsReplacedWhileItRunsIsNotToldOfTheOldOne(t *testing.T) {
 		g.wantStatus("a", registry.Passing, "of the new one")
 		if got := len(g.runs["a"]); got != 4 {
 			t.Errorf("probed at %v, want once in the old way and then every 20 s", g.runs["a"])
+		}
+	})
+}
+
+func TestATimeOutIsBounded(t *testing.T) {
+	const hour = 3_600_000
+	for _, tc := range []struct {
+		interval, timeout int64
+		want              time.Duration
+	}{
+		{60_000, 5000, 5 * time.Second},
+		{60_000, 0, 10 * time.Second},
+		{60_000, 10_000 * hour, 30 * time.Second},
+		{60_000, math.MaxInt64, 30 * time.Second},
+		{20_000, 10_000 * hour, 20 * time.Second},
+		{2000, 0, 2 * time.Second},
+		{10, 10_000, time.Second},
+	} {
+		c := check{probe: &registry.Probe{Interval: tc.interval, Timeout: tc.timeout}}
+		if got := c.timeout(); got != tc.want {
+			t.Errorf("interval %d ms, time-out %d ms: bounded by %v, want %v", tc.interval, tc.timeout, got, tc.want)
+		}
+	}
+}
+
+func TestChecksThatHangDoNotKeepAnotherServiceFromBeingProbed(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		for i := range 2 * atOnce {
+			id := fmt.Sprint("slow", i)
+			g.answer(id, registry.Passing, "", 100_000*time.Hour)
+			g.registerAs("slow", id, registry.Probe{Interval: 10_000, Timeout: 36_000_000_000})
+		}
+		g.register("well", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		after(46 * time.Second)
+		g.wantRuns("well", 5*time.Second, 15*time.Second, 25*time.Second, 35*time.Second, 45*time.Second)
+		if g.most > perService+1 {
+			t.Errorf("%d attempts ran at once, want %d of the slow service", g.most, perService)
+		}
+		// 200 checks, 10 places, 10 s each.
+		after(5 * time.Minute)
+		if age := g.prober.metrics.queueAge(); age < 60 || age > 300 {
+			t.Errorf("the queue is %v s old", age)
+		}
+		for i := range 2 * atOnce {
+			if id := fmt.Sprint("slow", i); len(g.runs[id]) == 0 {
+				t.Errorf("%s was not probed in five minutes", id)
+			}
+		}
+		for i := range 2 * atOnce { // one that waits for a place may go
+			g.apply(registry.DeregisterCatalog{Service: fmt.Sprint("slow", i)})
+		}
+		after(time.Minute)
+		if age := g.prober.metrics.queueAge(); age > 0 || g.running > 0 {
+			t.Errorf("after they went the queue is %v s old, and %d attempts run", age, g.running)
+		}
+	})
+}
+
+func TestServicesThatHangLeaveTheOthersTheirTurn(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		for i := range 2 * atOnce {
+			id := fmt.Sprint("slow", i)
+			g.answer(id, registry.Passing, "", 100_000*time.Hour)
+			g.registerAs(id, id, registry.Probe{Interval: 10_000, Timeout: 36_000_000_000})
+		}
+		g.register("well", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		after(2 * time.Minute)
+		if runs := len(g.runs["well"]); runs < 4 {
+			t.Errorf("probed %d times in two minutes: %v", runs, g.runs["well"])
 		}
 	})
 }

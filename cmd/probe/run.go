@@ -11,7 +11,7 @@ import (
 func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 	limited, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
-	found := p.attempt(limited, c.probe)
+	found := p.attempt(limited, c.probe, c.own)
 	if ctx.Err() != nil {
 		return // the attempt was ended, and says nothing of the service
 	}

@@ -139,7 +139,7 @@ func defaultConfig() *Config {
 		Eviction:         EvictionConfig{Interval: time.Second},
 		SelfPreservation: defaultSelfPreservation(),
 		EurekaCompat:     defaultEurekaCompat(),
-		Checks:           ChecksConfig{DeregisterCriticalAfter: 72 * time.Hour, Probes: true, AllowLoopback: true},
+		Checks:           ChecksConfig{DeregisterCriticalAfter: 72 * time.Hour, Probes: true, AllowLoopback: true, Methods: []string{"GET", "HEAD"}},
 		RateLimiter:      defaultRateLimiter(),
 		Replication:      defaultReplication(),
 		Limits:           defaultLimits(),

@@ -36,7 +36,8 @@ func TestLoopbackIsProbedIfTheAPIIsServedThereUnlessSet(t *testing.T) {
 // registerProbed registers a service whose check asks a URL, and returns its checks' URL.
 func registerProbed(t *testing.T, api, url string) (checks string) {
 	t.Helper()
-	body := fmt.Sprintf(`{"Name":"web","Check":{"HTTP":%q,"Interval":"1s"}}`, url)
+	_, port, _ := strings.Cut(strings.TrimPrefix(url, "http://"), ":")
+	body := fmt.Sprintf(`{"Name":"web","Address":"127.0.0.1","Port":%s,"Check":{"HTTP":%q,"Interval":"1s"}}`, port, url)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, api+"/v1/agent/service/register", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -104,5 +105,14 @@ func TestTheLeaderProbesServicesUnlessToldNotTo(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestATargetOfChecksThatIsNoneIsNamed(t *testing.T) {
+	_, err := loadWith(t, []string{"--data-dir=d", "--checks-targets=10.0.0.0/8:*,10.0.0.0/8,nowhere:80"}, nil, "")
+	for _, want := range []string{`checks.targets: "10.0.0.0/8" has no port`, `checks.targets: "nowhere:80" does not begin with a CIDR`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }

@@ -92,12 +92,13 @@ func (c *Config) lead(ctx context.Context, raft *store.Raft, p *peers, env engin
 
 // prober makes what runs the HTTP and TCP checks of services.
 func (c *Config) prober(raft *store.Raft, env engineEnv) *probe.Prober {
+	rules, _ := c.Checks.rules() // Validate has read them
 	return probe.New(probe.Config{
-		Registry:      raft,
-		Watch:         func() (<-chan struct{}, func()) { return raft.Coordination().WatchCatalog("") },
-		AllowLoopback: c.Checks.AllowLoopback,
-		Log:           env.log,
-		Metrics:       env.metrics,
+		Registry: raft,
+		Watch:    func() (<-chan struct{}, func()) { return raft.Coordination().WatchCatalog("") },
+		Rules:    rules,
+		Log:      env.log,
+		Metrics:  env.metrics,
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/net/netutil"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/store"
 )
@@ -126,6 +127,14 @@ func (c *Config) httpConfig(name string, log *slog.Logger, metrics *prometheus.R
 	if !ok {
 		return httpd.Config{}, fmt.Errorf("reads.eureka: %q is unknown", c.Reads.Eureka)
 	}
+	var refuseProbe func(*registry.Probe, *registry.CatalogService, *registry.Instance) string
+	if c.Checks.Probes {
+		rules, err := c.Checks.rules()
+		if err != nil {
+			return httpd.Config{}, err
+		}
+		refuseProbe = rules.Refuses
+	}
 	return httpd.Config{
 		Node:          name,
 		Version:       version,
@@ -139,6 +148,7 @@ func (c *Config) httpConfig(name string, log *slog.Logger, metrics *prometheus.R
 		Datacenter:    c.Datacenter,
 		WaitWhenEmpty: c.waitWhenEmpty(),
 		ReapCritical:  c.Checks.DeregisterCriticalAfter,
+		RefuseProbe:   refuseProbe,
 
 		WithoutConsensus: c.Mode == modeAP,
 	}, nil

@@ -1,0 +1,207 @@
+package probe
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Rules say what checks may ask. A registry stands where it reaches everything, and whoever registers a
+// check makes it ask: so a check addresses what its own service registered, and nothing else that the
+// operator has not named.
+type Rules struct {
+	// AllowLoopback: checks may name addresses of the machine that this node runs on.
+	AllowLoopback bool
+	// Targets may be addressed by any check.
+	Targets []Target
+	// Methods of HTTP that checks may use. Nil: GET and HEAD.
+	Methods []string
+}
+
+// Target is a set of addresses, at one port or (0) at any.
+type Target struct {
+	Addresses netip.Prefix
+	Port      uint16
+}
+
+// ParseTarget reads CIDR:port, with * for any port and brackets around IPv6: 10.0.0.0/8:*, [fd00::/8]:443.
+// A single address stands for itself.
+func ParseTarget(text string) (Target, error) {
+	at := strings.LastIndexByte(text, ':')
+	if at < 0 {
+		return Target{}, fmt.Errorf("%q has no port; write 10.0.0.0/8:8080, or 10.0.0.0/8:* for any", text)
+	}
+	var t Target
+	if port := text[at+1:]; port != "*" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return Target{}, fmt.Errorf("%q has no port from 1 to 65535, or * for any", text)
+		}
+		t.Port = uint16(n)
+	}
+	addresses := strings.TrimSuffix(strings.TrimPrefix(text[:at], "["), "]")
+	if a, err := netip.ParseAddr(addresses); err == nil {
+		t.Addresses = netip.PrefixFrom(a, a.BitLen())
+		return t, nil
+	}
+	p, err := netip.ParsePrefix(addresses)
+	if err != nil {
+		return Target{}, fmt.Errorf("%q does not begin with a CIDR such as 10.0.0.0/8 or [fd00::/8]", text)
+	}
+	t.Addresses = p.Masked()
+	return t, nil
+}
+
+func (t Target) contains(a netip.Addr, port uint16) bool {
+	return (t.Port == 0 || t.Port == port) && t.Addresses.Contains(a)
+}
+
+// own is what a service registered about itself: where it is, and its ports.
+type own struct {
+	hosts []string
+	ports []uint16
+}
+
+// ownOf collects them; a check of a node, which has no service, has none.
+func ownOf(s *registry.CatalogService, i *registry.Instance) own {
+	var o own
+	add := func(host string, port int32) {
+		if host != "" && !slices.Contains(o.hosts, host) {
+			o.hosts = append(o.hosts, host)
+		}
+		if port > 0 && port <= 65535 && !slices.Contains(o.ports, uint16(port)) {
+			o.ports = append(o.ports, uint16(port))
+		}
+	}
+	if i != nil {
+		add(i.HostName, 0)
+		add(i.IPAddr, 0)
+	}
+	if s == nil {
+		return o
+	}
+	add(s.Address, s.Port)
+	for _, t := range s.Tagged {
+		add(t.Address, t.Port)
+	}
+	var named []struct{ Port int32 }
+	if json.Unmarshal(s.Ports, &named) == nil { // as the client gave it
+		for _, p := range named {
+			add("", p.Port)
+		}
+	}
+	return o
+}
+
+// is says whether one of the hosts is written like this.
+func (o own) is(host string) bool {
+	return slices.ContainsFunc(o.hosts, func(own string) bool { return strings.EqualFold(own, host) })
+}
+
+func (o own) String() string {
+	if len(o.hosts) == 0 {
+		return "nothing"
+	}
+	ports := "no port"
+	if len(o.ports) > 0 {
+		ports = strings.Trim(fmt.Sprint(o.ports), "[]")
+	}
+	return strings.Join(o.hosts, ", ") + " with " + ports
+}
+
+// names are the hosts that are not addresses.
+func (o own) names() []string {
+	return slices.DeleteFunc(slices.Clone(o.hosts), func(host string) bool {
+		_, err := netip.ParseAddr(host)
+		return err == nil
+	})
+}
+
+// Refuses says in words why a probe of a service's check (s and i nil: of a node's) must not run; "": it
+// may, as far as that is known before names are resolved.
+func (r Rules) Refuses(p *registry.Probe, s *registry.CatalogService, i *registry.Instance) string {
+	return r.refuses(p, ownOf(s, i))
+}
+
+func (r Rules) refuses(p *registry.Probe, o own) string {
+	if why := r.refusesMethod(p); why != "" {
+		return why
+	}
+	host, port, why := address(p)
+	if why != "" {
+		return why
+	}
+	at, err := netip.ParseAddr(host)
+	if err == nil {
+		if why := (guard{loopback: r.AllowLoopback}).refuses(at); why != "" {
+			return fmt.Sprintf("%s is not probed: it is %s", host, why)
+		}
+	}
+	isAddress := err == nil
+	mine := slices.Contains(o.ports, port)
+	switch {
+	case mine && o.is(host):
+		return ""
+	case mine && !isAddress && len(o.hosts) > 0, mine && len(o.names()) > 0:
+		return "" // it depends on what names resolve to
+	case isAddress && r.targets(at, port):
+		return ""
+	case !isAddress && slices.ContainsFunc(r.Targets, func(t Target) bool { return t.Port == 0 || t.Port == port }):
+		return "" // it depends on what the name resolves to
+	}
+	return notOwn(net.JoinHostPort(host, fmt.Sprint(port)), o)
+}
+
+func notOwn(address string, o own) string {
+	return fmt.Sprintf("%s is not probed: a check addresses what its own service registered (%v), or what checks.targets names", address, o)
+}
+
+func (r Rules) refusesMethod(p *registry.Probe) string {
+	methods := r.Methods
+	if methods == nil {
+		methods = []string{http.MethodGet, http.MethodHead}
+	}
+	if p.HTTP == "" || p.Method == "" || slices.ContainsFunc(methods, func(m string) bool { return strings.EqualFold(m, p.Method) }) {
+		return ""
+	}
+	return fmt.Sprintf("method %.20q is not used by checks; checks.methods allows %s", p.Method, strings.Join(methods, " and "))
+}
+
+func (r Rules) targets(a netip.Addr, port uint16) bool {
+	a = plain(a)
+	return slices.ContainsFunc(r.Targets, func(t Target) bool { return t.contains(a, port) })
+}
+
+// address is the host and port that a probe names, or why it names none.
+func address(p *registry.Probe) (host string, port uint16, why string) {
+	text := p.TCP
+	if p.HTTP != "" {
+		u, err := url.Parse(p.HTTP)
+		standard := map[string]string{"http": "80", "https": "443"}
+		if err != nil || standard[u.Scheme] == "" || u.Hostname() == "" {
+			return "", 0, "its URL is not of the form http://host:port/path"
+		}
+		text = net.JoinHostPort(u.Hostname(), firstOf(u.Port(), standard[u.Scheme]))
+	}
+	host, digits, err := net.SplitHostPort(text)
+	n, bad := strconv.ParseUint(digits, 10, 16)
+	if err != nil || bad != nil || host == "" {
+		return "", 0, fmt.Sprintf("%.100q is not of the form host:port", text)
+	}
+	return host, uint16(n), ""
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

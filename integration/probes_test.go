@@ -1,0 +1,121 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// consulService is the body of a registration with one check.
+func consulService(t *testing.T, id, name, address string, port int, check map[string]any) []byte {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"ID": id, "Name": name, "Address": address, "Port": port, "Check": check})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 100)
+	internal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization")
+		fmt.Fprint(w, "SECRET")
+	}))
+	t.Cleanup(internal.Close)
+	port := internal.Listener.Addr().(*net.TCPAddr).Port
+	n := StartCluster(t, Config{Nodes: 1}).Nodes[0]
+	register := func(id, address string, port int, check map[string]any) Answer {
+		return n.Do(Request{Method: http.MethodPut, Path: "/v1/agent/service/register", Body: consulService(t, id, id, address, port, check)})
+	}
+	for _, attack := range []struct {
+		name, address string
+		port          int
+		check         map[string]any
+		want          string
+	}{
+		{"POST with credentials", "127.0.0.1", port, map[string]any{"HTTP": internal.URL + "/admin?do=it", "Method": "POST", "Body": "x", "Interval": "1s",
+			"Header": map[string][]string{"Authorization": {"Bearer x"}, "Host": {"internal.admin"}}}, "checks.methods"},
+		{"another port", "127.0.0.1", 1, map[string]any{"HTTP": internal.URL, "Interval": "1s"}, "checks.targets"},
+		{"another address", "10.9.8.7", port, map[string]any{"HTTP": internal.URL, "Interval": "1s"}, "checks.targets"},
+		{"a scan of ports", "127.0.0.1", port, map[string]any{"TCP": "127.0.0.1:22", "Interval": "1s"}, "checks.targets"},
+		{"metadata", "168.63.129.16", 80, map[string]any{"HTTP": "http://168.63.129.16/", "Interval": "1s"}, "metadata"},
+	} {
+		if answer := register("attack", attack.address, attack.port, attack.check); answer.Status != 400 || !strings.Contains(string(answer.Body), attack.want) {
+			t.Errorf("%s: %v, want 400 that names %s", attack.name, answer, attack.want)
+		}
+	}
+	ofNode := n.Do(Request{Method: http.MethodPut, Path: "/v1/agent/check/register", Body: fmt.Appendf(nil, `{"Name":"scan","TCP":"127.0.0.1:%d","Interval":"1s"}`, port)})
+	if ofNode.Status != 400 || !strings.Contains(string(ofNode.Body), "checks.targets") {
+		t.Errorf("a check of the node: %v, want 400 that names checks.targets", ofNode)
+	}
+	// A name is resolved only when it is asked.
+	if answer := register("rebound", "10.9.8.7", port, map[string]any{"HTTP": fmt.Sprintf("http://localhost:%d/", port), "Interval": "1s"}); answer.Status != 200 {
+		t.Fatal(answer)
+	}
+	Eventually(t, ReadyLimit, "the check of a name that resolves to another address says why it is critical", func() error {
+		answer := n.Get("/v1/health/checks/rebound")
+		if !strings.Contains(string(answer.Body), "checks.targets") || !strings.Contains(string(answer.Body), `"critical"`) {
+			return fmt.Errorf("%v", answer)
+		}
+		return nil
+	})
+	if len(asked) > 0 {
+		t.Errorf("the internal service was asked: %s", <-asked)
+	}
+	if answer := register("well", "127.0.0.1", port, map[string]any{"HTTP": internal.URL + "/health", "Interval": "1s"}); answer.Status != 200 {
+		t.Fatal(answer)
+	}
+	select {
+	case got := <-asked:
+		if got != "GET /health " {
+			t.Errorf("its own service was asked %q", got)
+		}
+	case <-time.After(ReadyLimit):
+		t.Error("its own service was not asked")
+	}
+}
+
+func TestChecksThatHangForYearsStopNoOtherProbe(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // its backlog accepts, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	port := silent.Addr().(*net.TCPAddr).Port
+	var asked atomic.Int64
+	well := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(well.Close)
+	n := StartCluster(t, Config{Nodes: 1}).Nodes[0]
+	put := func(body []byte) {
+		t.Helper()
+		if answer := n.Do(Request{Method: http.MethodPut, Path: "/v1/agent/service/register", Body: body}); answer.Status != 200 {
+			t.Fatal(answer)
+		}
+	}
+	for i := range 100 {
+		put(consulService(t, fmt.Sprint("slow-", i), "slow", "127.0.0.1", port, map[string]any{"HTTP": fmt.Sprintf("http://127.0.0.1:%d/", port), "Interval": "1s", "Timeout": "10000h"}))
+	}
+	Eventually(t, ReadyLimit, "checks of the slow service wait for their turn", func() error {
+		if age := metric(t, n, "rollcall_probe_queue_age_seconds"); age < 1 {
+			return fmt.Errorf("the queue is %d s old", age)
+		}
+		return nil
+	})
+	before := asked.Load()
+	put(consulService(t, "well", "well", "127.0.0.1", well.Listener.Addr().(*net.TCPAddr).Port, map[string]any{"HTTP": well.URL, "Interval": "1s"}))
+	Eventually(t, ReadyLimit, "the healthy service is probed again and again", func() error {
+		if got := asked.Load() - before; got < 3 {
+			return fmt.Errorf("%d times", got)
+		}
+		return nil
+	})
+}
