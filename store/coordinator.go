@@ -39,7 +39,8 @@ type coordinator struct {
 	coordinationEnv
 	believed int   // stalls of the clock up to which this node's knowledge was confirmed
 	next     int64 // nothing is ended before
-	failing  bool  // the last proposal was not committed, and that was logged
+	row      stallRow
+	failing  bool // the last proposal was not committed, and that was logged
 }
 
 // run ends sessions and lock-delays until ctx ends.
@@ -65,14 +66,21 @@ func (c *coordinator) step(ctx context.Context) {
 		}
 	}()
 	now, stalls := c.clock()
+	c.row.note(now, stalls != c.believed)
 	if stalls != c.believed {
 		c.catchUp(ctx, now, stalls)
 		return
 	}
+	until := now
 	if now < c.next {
-		return
+		began, long := c.row.long(2 * hearing.Milliseconds())
+		if !long {
+			return
+		}
+		until = began
 	}
-	for ops := range slices.Chunk(c.due(now, endingLimit), endingBatch) {
+	c.row.over()
+	for ops := range slices.Chunk(c.due(until, endingLimit), endingBatch) {
 		if !c.propose(ctx, ops) {
 			return
 		}

@@ -51,10 +51,11 @@ type evictionEnv struct {
 // All times are the lease clock's: what it does not charge to the leases delays a round as well.
 type evictor struct {
 	evictionEnv
-	believed int    // stalls of the clock up to which this node's knowledge was confirmed
-	next     int64  // when the next round begins at the latest
-	heard    int64  // when whoever could not be heard during a stall has been
-	early    bool   // it may begin earlier, if there is something to end
+	believed int   // stalls of the clock up to which this node's knowledge was confirmed
+	next     int64 // when the next round begins at the latest
+	heard    int64 // when whoever could not be heard during a stall has been
+	early    bool  // it may begin earlier, if there is something to end
+	row      stallRow
 	takes    []take // of the last interval
 	timer    upstreamTimer
 	seen     registry.Preservation // the newest transition that was logged
@@ -96,13 +97,17 @@ func (e *evictor) step(ctx context.Context) {
 		}
 	}()
 	now, stalls := e.clock()
+	e.row.note(now, stalls != e.believed)
 	if stalls != e.believed {
 		e.catchUp(ctx, now, stalls)
 		return
 	}
+	began, long := e.row.long(2 * max(e.interval, hearing).Milliseconds())
 	switch {
 	case now >= e.next, e.early && e.due(now):
-		e.round(ctx, now)
+		e.round(ctx, now, now)
+	case long:
+		e.round(ctx, now, began)
 	case now >= e.heard:
 		e.end(ctx, now)
 	}
@@ -130,7 +135,8 @@ func (e *evictor) left(now int64) int {
 }
 
 // catchUp comes back from a stall (a pause of the process, a new leadership): it makes sure that what
-// came in between was applied, and gives whoever could not be heard one interval to renew.
+// came in between was applied, and gives whoever could not be heard one interval to renew. Where the next
+// stall comes before that is over, see stallRow.
 func (e *evictor) catchUp(ctx context.Context, now int64, stalls int) {
 	if !e.confirm(ctx) {
 		return
@@ -141,17 +147,19 @@ func (e *evictor) catchUp(ctx context.Context, now int64, stalls int) {
 }
 
 // round does what is due, in an order in which nothing that was decided before is outdated by what
-// comes after: first whether evictions are withheld, last the evictions.
-func (e *evictor) round(ctx context.Context, now int64) {
+// comes after: first whether evictions are withheld, last the evictions. What has ended after the time given
+// is left to the next one.
+func (e *evictor) round(ctx context.Context, now, until int64) {
+	e.row.over()
 	e.next, e.early = now+e.interval.Milliseconds(), e.upstream
 	additional, evicts := e.turn(now)
 	figures := e.view().Freshness(now)
 	decided := e.transit(ctx, now, figures)
 	e.noteTransitions(ctx)
-	if !decided || !e.end(ctx, now) || !evicts || e.view().Preservation().State.Withholds() {
+	if !decided || !e.end(ctx, until) || !evicts || e.view().Preservation().State.Withholds() {
 		return
 	}
-	ended := e.expired(now-additional, e.view().Total())
+	ended := e.expired(until-additional, e.view().Total())
 	all := len(ended)
 	due := e.spare(now, ended)
 	// Leases that stay are still the first to be looked at: between the rounds nobody looks then.
