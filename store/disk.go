@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -264,5 +265,21 @@ var errTermFell = errors.New("the term would fall")
 
 // GetUint64 implements raft.StableStore.
 func (d *disk) GetUint64(key []byte) (uint64, error) { return d.bolt.GetUint64(key) }
+
+// failStop is a disk as Raft sees it. Raft panics when the term cannot be written, or an entry cannot be
+// read, and Go ends the process with a code that means something else. By then the disk has ended the node,
+// in words; all that is left to do is to keep Raft from going on. So the goroutine ends that asked, with
+// what it has deferred, and Raft's other goroutines see a main loop that does not answer until the node has
+// stopped.
+type failStop struct{ *disk }
+
+// SetUint64 implements raft.StableStore.
+func (d failStop) SetUint64(key []byte, val uint64) error {
+	err := d.disk.SetUint64(key, val)
+	if err != nil {
+		runtime.Goexit()
+	}
+	return err
+}
 
 func (d *disk) close() error { return d.bolt.Close() }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -180,4 +182,28 @@ func TestTheLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestATermThatCannotBeWrittenEndsTheNodeAndNotTheProcess would end this very process if Raft panicked.
+func TestATermThatCannotBeWrittenEndsTheNodeAndNotTheProcess(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	leader := c.leader()
+	at := (leader + 1) % 3
+	broken := c.nodes[at]
+	if err := broken.disk.bolt.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.nodes[leader].halt(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	select {
+	case err = <-broken.done:
+	case <-time.After(limit):
+		t.Fatalf("the node still runs after %v", limit)
+	}
+	if err == nil || !strings.Contains(err.Error(), "store the term") {
+		t.Errorf("the node ended with %v, want a sentence about the term", err)
+	}
+	c.nodes = slices.Delete(c.nodes, at, at+1)
 }

@@ -168,7 +168,7 @@ func (s *Raft) openRaft() error {
 	conf.BatchApplyCh = s.cfg.NoBatching
 	conf.NotifyCh = s.notify
 	conf.Logger = logger
-	if s.raft, err = newRaft(conf, &stateMachine{s: s}, cache, s.disk, snapshotStore{snapshots, s}, transport); err != nil {
+	if s.raft, err = newRaft(conf, &stateMachine{s: s}, cache, failStop{s.disk}, snapshotStore{snapshots, s}, transport); err != nil {
 		transport.Close()
 		return fmt.Errorf("load %s: %w", dir, err)
 	}
