@@ -9,7 +9,7 @@ import (
 )
 
 // BatchID names a batch of operations so that it takes effect at most once, however often it is
-// sent. Node is the server id, Boot a counter in its data directory, Seq counts its batches from 1.
+// sent. Node is the server id, Boot numbers its starts, in rising order, Seq counts its batches from 1.
 type BatchID struct {
 	Node     string
 	Boot     uint64

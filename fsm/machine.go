@@ -138,6 +138,16 @@ func (m *Machine) publish(index uint64) {
 // that entry.
 func (m *Machine) Index() uint64 { return m.published.Load().index }
 
+// Boot is the newest boot of a node of which a batch was applied; 0: none was.
+func (m *Machine) Boot(node string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n, ok := m.memory[node]; ok {
+		return n.boot
+	}
+	return 0
+}
+
 // View is the registry after the newest applied entry.
 func (m *Machine) View() *registry.View { return m.published.Load().view }
 

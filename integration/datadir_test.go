@@ -145,3 +145,23 @@ func cutOff(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 }
+
+func TestAnOlderCopyOfADataDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	n := c.Others(c.Leader())[0]
+	n.Stop(t)
+	older := filepath.Join(t.TempDir(), "older")
+	if err := os.CopyFS(older, os.DirFS(n.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	n.Start(t)
+	n.WaitReady(t)
+	n.Stop(t)
+	n.Dir, n.Settings["data.dir"] = older, older
+	mustRefuseToStart(t, n, older, "older copy of its data directory", "rollcall members remove "+n.Name)
+	if code := n.ExitCode(t, ReadyLimit); code != 3 {
+		t.Errorf("exit code %d, want 3", code)
+	}
+	mustRegister(t, c.Leader(c.Running()...), Instance{App: "orders", ID: "after"})
+}

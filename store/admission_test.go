@@ -54,8 +54,8 @@ func TestConnectionsThatSayNothingKeepNoNodeOut(t *testing.T) {
 				}
 				return ours.issue(t, node)
 			}
-			server := testNetwork(t, hello{"c", "n1.aa"}, files("n1"))
-			client := testNetwork(t, hello{"c", "n2.bb"}, files("n2"))
+			server := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, files("n1"))
+			client := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, files("n2"))
 			stop := idle(t, server.Addr().String(), 600)
 			defer stop()
 			eventually(t, "the idle connections are there", func() bool {

@@ -146,7 +146,7 @@ func (s *Raft) askIn(ctx context.Context) error {
 	addresses := distinct(s.cfg.Join)
 	for i := 0; i < len(addresses); i++ {
 		address := addresses[i]
-		args := JoinArgs{ServerID: s.id.ServerID, Addr: s.net.Addr().String()}
+		args := JoinArgs{ServerID: s.id.ServerID, Addr: s.net.Addr().String(), Boot: s.id.Boot}
 		ctx, cancel := context.WithTimeout(ctx, changeLimit)
 		reply, callErr := invoke[JoinReply](ctx, s.peers, address, "Node.Join", args)
 		cancel()
@@ -160,6 +160,8 @@ func (s *Raft) askIn(ctx context.Context) error {
 			continue
 		case reply.Answer == answerOK:
 			return nil
+		case reply.Answer == answerRunsTwice:
+			s.fail(fmt.Errorf("data directory %s: %s", s.cfg.DataDir, reply.Reason))
 		}
 		err = errors.New(reply.Reason)
 	}
@@ -175,6 +177,9 @@ func (s *Raft) recognise(ctx context.Context) error {
 	for _, a := range askAll(ctx, s.cfg.Join, askLimit, s.stateAt) {
 		switch {
 		case errors.As(a.err, &foreign):
+		case a.err == nil && s.hello().outdated(a.value.Starts[s.id.ServerID]) != nil:
+			s.stopOutdated(s.hello().outdated(a.value.Starts[s.id.ServerID]))
+			return nil
 		case a.err != nil || a.value.ServerID == s.id.ServerID || a.value.Cluster == "":
 		case s.isWithout(a.value):
 			s.fail(fmt.Errorf("this node was removed from cluster %s: to take it in again, start it with an empty data directory", s.clusterID()))

@@ -25,6 +25,7 @@ const (
 	answerUnknown
 	answerRefused
 	answerNoSuchNode
+	answerRunsTwice
 )
 
 // CommitReply and the other types of the node channel are exported because net/rpc asks for it; they
@@ -200,18 +201,20 @@ func (e *errOther) Error() string {
 // NodeState is what a node says of itself.
 type NodeState struct {
 	ServerID  string
+	Boot      uint64 // this start
 	Cluster   string // "" while it belongs to none
 	Addr      string // node-to-node, as advertised
 	HTTP      string
 	Role      string
 	LeaderID  string
 	Term      uint64
-	Applied   uint64         // newest log entry in its view
-	Index     registry.Index // of its view
-	LastIndex uint64         // newest log entry on its disk
-	Leads     bool           // it is the established leader
-	Members   []string       // server ids of the committed configuration that it knows
-	Founders  []Founder      // of its cluster, if it is one of them
+	Applied   uint64            // newest log entry in its view
+	Index     registry.Index    // of its view
+	LastIndex uint64            // newest log entry on its disk
+	Leads     bool              // it is the established leader
+	Members   []string          // server ids of the committed configuration that it knows
+	Starts    map[string]uint64 // the newest start of each of them that it knows of
+	Founders  []Founder         // of its cluster, if it is one of them
 }
 
 // State says what a node knows of itself.
@@ -224,6 +227,7 @@ func (s *Raft) state() NodeState {
 	st := NodeState{
 		Leads:     s.lead.Load() != nil,
 		ServerID:  s.id.ServerID,
+		Boot:      s.id.Boot,
 		Cluster:   s.clusterID(),
 		Addr:      s.net.Addr().String(),
 		HTTP:      s.cfg.HTTPAdvertise,
@@ -238,6 +242,10 @@ func (s *Raft) state() NodeState {
 	}
 	if look, err := s.membership(); err == nil {
 		st.Members = idsOf(look.servers)
+		st.Starts = map[string]uint64{}
+		for _, id := range st.Members {
+			st.Starts[id] = s.machine.Boot(id)
+		}
 	}
 	if st.Cluster != "" {
 		st.Founders = s.standing.Load().Founding.Founders

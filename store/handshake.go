@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,35 @@ import (
 type hello struct {
 	Cluster  string // "" while the node has neither bootstrapped nor joined
 	ServerID string
+	Boot     uint64 // this start of the server
+	Before   uint64 // the start before it, as its data directory has it
+	Known    uint64 // the newest start of the peer that this node knows of; the dialling side cannot say
+}
+
+// errOutdated means that a server runs with an old data directory, or that there are two of it.
+type errOutdated struct {
+	serverID string
+	copied   bool // the directory is older than the newest start, else the process is
+}
+
+func (e *errOutdated) Error() string {
+	name := nameOf(e.serverID)
+	if e.copied {
+		return fmt.Sprintf("node %s was started with an older copy of its data directory: the cluster counts on what the node has stored since; remove it (rollcall members remove %s) and start it with an empty data directory", name, name)
+	}
+	return fmt.Sprintf("node %s was started again since, with this data directory or a copy of it: run one of the two; if the other one is to go, remove the node (rollcall members remove %s) and start this one with an empty data directory", name, name)
+}
+
+// outdated returns an error if a server's newest start is another one than it says. A directory that
+// nobody has set back knows all starts but its own.
+func (h hello) outdated(known uint64) error {
+	switch {
+	case known > h.Boot:
+		return &errOutdated{serverID: h.ServerID}
+	case known != h.Boot && known > h.Before:
+		return &errOutdated{serverID: h.ServerID, copied: true}
+	}
+	return nil
 }
 
 // errForeign means that the peer belongs to another cluster.
@@ -27,6 +57,9 @@ func writeHello(w io.Writer, h hello) error {
 	b = append(b, h.Cluster...)
 	b = append(b, byte(len(h.ServerID)))
 	b = append(b, h.ServerID...)
+	for _, n := range []uint64{h.Boot, h.Before, h.Known} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
 	_, err := w.Write(b)
 	return err
 }
@@ -44,7 +77,12 @@ func readHello(r io.Reader) (hello, error) {
 		return hello{}, err
 	}
 	id, err := readField(r)
-	return hello{Cluster: cluster, ServerID: id}, err
+	if err != nil {
+		return hello{}, err
+	}
+	var starts [3]uint64
+	err = binary.Read(r, binary.BigEndian, &starts)
+	return hello{Cluster: cluster, ServerID: id, Boot: starts[0], Before: starts[1], Known: starts[2]}, err
 }
 
 func readField(r io.Reader) (string, error) {
@@ -73,6 +111,7 @@ func (n *network) welcome(conn net.Conn) (kind byte, peer hello, err error) {
 		return 0, hello{}, err
 	}
 	own := n.self()
+	own.Known = n.known(peer.ServerID)
 	if err := writeHello(conn, own); err != nil {
 		return 0, hello{}, err
 	}
@@ -90,6 +129,15 @@ func (n *network) judge(conn net.Conn, kind byte, own, peer hello) error {
 	}
 	if own.Cluster != "" && peer.Cluster != "" && own.Cluster != peer.Cluster {
 		return &errForeign{own: own, peer: peer}
+	}
+	if own.Cluster != "" && own.Cluster == peer.Cluster {
+		if err := own.outdated(peer.Known); err != nil {
+			n.outdated(err)
+			return err
+		}
+		if err := peer.outdated(n.known(peer.ServerID)); err != nil {
+			return err
+		}
 	}
 	if kind == streamRaft && (own.Cluster == "" || peer.Cluster == "") {
 		return errors.New("no cluster yet")

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // identityVersion is the version of the data directory, which its identity file says: of the file itself,
@@ -43,9 +45,13 @@ type identity struct {
 	Cluster string `json:"cluster"`
 	// Founding is what the node has promised about who founds its cluster; in CP mode only.
 	Founding Founding `json:"founding,omitzero"`
-	// Boot counts the starts. In CP mode batches of an older boot are refused by the state machine; in
-	// AP mode indexes of different boots are of different epochs.
+	// Boot numbers the starts, in rising order. In CP mode no two starts have the same one, not even of
+	// two copies of a directory, and batches of an older boot are refused by the state machine; in AP
+	// mode it counts, and indexes of different boots are of different epochs.
 	Boot uint64 `json:"boot"`
+	// Before is the boot of the start before this one, in CP mode: an older copy of a directory does not
+	// know the newest one.
+	Before uint64 `json:"before,omitempty"`
 
 	path string
 }
@@ -69,8 +75,19 @@ func openIdentity(dir string, who owner) (*identity, error) {
 		return nil, err
 	}
 	id.path = path
-	id.Boot++
+	id.begin()
 	return id, id.save()
+}
+
+// begin numbers a start.
+func (id *identity) begin() {
+	if id.Mode != modeCP {
+		id.Boot++
+		return
+	}
+	id.Before = id.Boot
+	// By the wall clock, should the directory be a copy, and by chance, should the clock have been set back.
+	id.Boot = max(id.Before+1, uint64(time.Now().UnixMilli())<<10|mathrand.Uint64N(1<<10))
 }
 
 func readIdentity(path string, who owner) (*identity, error) {
@@ -80,7 +97,7 @@ func readIdentity(path string, who owner) (*identity, error) {
 	}
 	id := &identity{}
 	if err := json.Unmarshal(b, id); err != nil {
-		return nil, fmt.Errorf("%s is corrupt (%v): restore it from a copy, or give the node an empty data directory", path, err)
+		return nil, fmt.Errorf("%s is corrupt (%v): give the node an empty data directory", path, err)
 	}
 	switch {
 	case id.Version > identityVersion:
@@ -88,7 +105,7 @@ func readIdentity(path string, who owner) (*identity, error) {
 	case id.Version > 0 && id.Version < identityVersion:
 		return nil, fmt.Errorf("%s was written by an earlier version of rollcall (format %d, this one reads %d), and there is no upgrade: start the earlier version again, or give the node an empty data directory", path, id.Version, identityVersion)
 	case id.Version != identityVersion || id.ServerID == "" || id.Node == "":
-		return nil, fmt.Errorf("%s is corrupt (version %d, node %q, server id %q): restore it from a copy, or give the node an empty data directory", path, id.Version, id.Node, id.ServerID)
+		return nil, fmt.Errorf("%s is corrupt (version %d, node %q, server id %q): give the node an empty data directory", path, id.Version, id.Node, id.ServerID)
 	}
 	return id, id.fits(filepath.Dir(path), who)
 }
@@ -113,7 +130,7 @@ func newIdentity(dir string, who owner) (*identity, error) {
 	}
 	for _, e := range entries {
 		if e.Name() == raftDir || e.Name() == localFile {
-			return nil, fmt.Errorf("data directory %s has %s but no identity.json: restore the file from a copy, or give the node an empty data directory", dir, e.Name())
+			return nil, fmt.Errorf("data directory %s has %s but no identity.json: give the node an empty data directory", dir, e.Name())
 		}
 	}
 	random := make([]byte, 6)

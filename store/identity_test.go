@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestIdentityIsKeptAndBootsAreCounted(t *testing.T) {
+func TestIdentityIsKeptAndBootsRise(t *testing.T) {
 	dir := t.TempDir()
 	first, err := openIdentity(dir, owner{mode: modeCP, node: "n1"})
 	if err != nil {
@@ -20,8 +20,59 @@ func TestIdentityIsKeptAndBootsAreCounted(t *testing.T) {
 	if first.ServerID != second.ServerID || nameOf(first.ServerID) != "n1" {
 		t.Errorf("server ids %q and %q: want the same one, of n1", first.ServerID, second.ServerID)
 	}
-	if second.Boot != first.Boot+1 {
-		t.Errorf("boots %d and %d: want one more", first.Boot, second.Boot)
+	if second.Boot <= first.Boot || second.Before != first.Boot {
+		t.Errorf("boots %d and %d after %d: want a higher one that knows the first", first.Boot, second.Boot, second.Before)
+	}
+}
+
+// TestNoTwoStartsHaveOneBoot though they begin with the same identity: a batch of the one must not be
+// answered with what is remembered of the other.
+func TestNoTwoStartsHaveOneBoot(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := openIdentity(dir, owner{mode: modeCP, node: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "identity.json")
+	copied, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[uint64]bool{}
+	for range 3 {
+		if err := os.WriteFile(path, copied, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		id, err := openIdentity(dir, owner{mode: modeCP, node: "n1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[id.Boot] {
+			t.Errorf("two starts have boot %d", id.Boot)
+		}
+		seen[id.Boot] = true
+	}
+}
+
+func TestAServerThatDoesNotKnowItsNewestStartIsOutdated(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		boot, before uint64
+		known        uint64
+		want         string // part of the error; empty: it is not outdated
+	}{
+		{"nothing is known", 5, 4, 0, ""},
+		{"the same start", 5, 4, 5, ""},
+		{"the next start", 5, 4, 4, ""},
+		{"the next but one, of which nothing is known", 5, 4, 3, ""},
+		{"a newer start is known", 5, 4, 6, "started again since"},
+		{"a start is known between its own and the one before", 9, 4, 6, "older copy"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := hello{ServerID: "n1.aa", Boot: tt.boot, Before: tt.before}.outdated(tt.known)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want an error with %q", err, tt.want)
+			}
+		})
 	}
 }
 

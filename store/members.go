@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -15,6 +16,8 @@ const (
 	searchInterval = 200 * time.Millisecond
 	// askLimit bounds a question to all nodes.
 	askLimit = 500 * time.Millisecond
+	// oldAddressLimit bounds the question whether a node still runs where it was.
+	oldAddressLimit = 2 * time.Second
 	// changeLimit bounds a change of the cluster's configuration.
 	changeLimit = 5 * time.Second
 	// promoteAfter is how long a newcomer must keep up before it may vote, and promoteWithin how
@@ -84,7 +87,10 @@ func changeRefused(err error) string {
 }
 
 // JoinArgs asks for membership.
-type JoinArgs struct{ ServerID, Addr string }
+type JoinArgs struct {
+	ServerID, Addr string
+	Boot           uint64 // the start of the node that asks
+}
 
 // JoinReply answers Join and Remove.
 type JoinReply struct {
@@ -107,7 +113,31 @@ func (s *Raft) takeIn(args JoinArgs) JoinReply {
 	if err != nil {
 		return JoinReply{Answer: answerRefused, Reason: err.Error()}
 	}
+	if err := s.runsTwice(look, args); err != nil {
+		return JoinReply{Answer: answerRunsTwice, Reason: err.Error()}
+	}
 	return s.takeInto(look, args)
+}
+
+// runsTwice returns an error if a node that says it has moved still runs at its old address: then it is a
+// copy, whose log may lack what the original has stored, and must not get the original's vote.
+func (s *Raft) runsTwice(look *membership, args JoinArgs) error {
+	i := slices.IndexFunc(look.servers, func(m raft.Server) bool { return string(m.ID) == args.ServerID })
+	if i < 0 || string(look.servers[i].Address) == args.Addr {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), oldAddressLimit)
+	defer cancel()
+	st, err := s.stateOf(ctx, look.servers[i])
+	if err != nil && ctx.Err() == nil {
+		// Perhaps the connection was one to the process before: it is forgotten now.
+		st, err = s.stateOf(ctx, look.servers[i])
+	}
+	if err != nil || st.Boot == args.Boot {
+		return nil // it has moved, or has two addresses
+	}
+	return fmt.Errorf("node %q runs at %s already: the process at %s was started with a copy of its data directory; give it an empty one, and a node.name of its own",
+		nameOf(args.ServerID), look.servers[i].Address, args.Addr)
 }
 
 // leaderAddress is where other nodes reach the leader, as far as this node knows.

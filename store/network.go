@@ -22,7 +22,7 @@ const (
 )
 
 const (
-	helloVersion     = 2
+	helloVersion     = 3
 	handshakeTimeout = 5 * time.Second
 )
 
@@ -33,7 +33,9 @@ type network struct {
 	advertise addr
 	tls       *tls.Config // nil: plain
 	self      func() hello
-	serveNode func(net.Conn, hello) // owns the connection
+	known     func(serverID string) uint64 // the newest start of a server that this node knows of; 0: none
+	outdated  func(error)                  // told that this node must not go on
+	serveNode func(net.Conn, hello)        // owns the connection
 	log       *slog.Logger
 	admission *admission
 
@@ -53,7 +55,10 @@ func (a addr) String() string { return string(a) }
 
 // listenNetwork opens the port; serve must be called before anything is accepted.
 func listenNetwork(listen, advertise string, files *TLSFiles, log *slog.Logger) (*network, error) {
-	n := &network{advertise: addr(advertise), log: log, admission: newAdmission(), raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]byte{}}
+	n := &network{
+		known: func(string) uint64 { return 0 }, outdated: func(error) {},
+		advertise: addr(advertise), log: log, admission: newAdmission(), raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]byte{},
+	}
 	if files != nil {
 		var err error
 		if n.tls, err = files.config(); err != nil {

@@ -45,12 +45,12 @@ func TestHandshake(t *testing.T) {
 		wantErr      string
 		wantForeigns bool
 	}{
-		{name: "same cluster", kind: streamNode, own: hello{"c", "n1.aa"}, peer: hello{"c", "n2.bb"}},
-		{name: "node channel before there is a cluster", kind: streamNode, own: hello{"", "n1.aa"}, peer: hello{"", "n2.bb"}},
-		{name: "node channel of a newcomer", kind: streamNode, own: hello{"", "n1.aa"}, peer: hello{"c", "n2.bb"}},
-		{name: "another cluster", kind: streamNode, own: hello{"c", "n1.aa"}, peer: hello{"d", "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
-		{name: "raft before there is a cluster", kind: streamRaft, own: hello{"", "n1.aa"}, peer: hello{"c", "n2.bb"}, wantErr: "no cluster yet"},
-		{name: "raft of another cluster", kind: streamRaft, own: hello{"c", "n1.aa"}, peer: hello{"d", "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
+		{name: "same cluster", kind: streamNode, own: hello{Cluster: "c", ServerID: "n1.aa"}, peer: hello{Cluster: "c", ServerID: "n2.bb"}},
+		{name: "node channel before there is a cluster", kind: streamNode, own: hello{Cluster: "", ServerID: "n1.aa"}, peer: hello{Cluster: "", ServerID: "n2.bb"}},
+		{name: "node channel of a newcomer", kind: streamNode, own: hello{Cluster: "", ServerID: "n1.aa"}, peer: hello{Cluster: "c", ServerID: "n2.bb"}},
+		{name: "another cluster", kind: streamNode, own: hello{Cluster: "c", ServerID: "n1.aa"}, peer: hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
+		{name: "raft before there is a cluster", kind: streamRaft, own: hello{Cluster: "", ServerID: "n1.aa"}, peer: hello{Cluster: "c", ServerID: "n2.bb"}, wantErr: "no cluster yet"},
+		{name: "raft of another cluster", kind: streamRaft, own: hello{Cluster: "c", ServerID: "n1.aa"}, peer: hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestHandshake(t *testing.T) {
 }
 
 func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
-	server := testNetwork(t, hello{"c", "n1.aa"}, nil)
+	server := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil)
 	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x00", "N\x63"} {
 		conn, err := net.Dial("tcp", server.Addr().String())
 		if err != nil {
@@ -99,8 +99,8 @@ func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
 }
 
 func TestFencedNodeNeitherDialsNorWrites(t *testing.T) {
-	server := testNetwork(t, hello{"c", "n2.bb"}, nil)
-	client := testNetwork(t, hello{"c", "n1.aa"}, nil)
+	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
+	client := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil)
 	conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
 	if err != nil {
 		t.Fatal(err)
@@ -192,17 +192,17 @@ func writePEM(t *testing.T, kind string, der []byte) string {
 
 func TestMutualTLS(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
-	server := testNetwork(t, hello{"c", "n2.bb"}, ours.issue(t, "n2"))
+	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, ours.issue(t, "n2"))
 	tests := []struct {
 		name  string
 		own   hello
 		files *TLSFiles
 		ok    bool
 	}{
-		{"a node with its own certificate", hello{"c", "n1.aa"}, ours.issue(t, "n1"), true},
-		{"a node with another node's certificate", hello{"c", "n1.aa"}, ours.issue(t, "n3"), false},
-		{"a certificate of another authority", hello{"c", "n1.aa"}, theirs.issue(t, "n1"), false},
-		{"no TLS", hello{"c", "n1.aa"}, nil, false},
+		{"a node with its own certificate", hello{Cluster: "c", ServerID: "n1.aa"}, ours.issue(t, "n1"), true},
+		{"a node with another node's certificate", hello{Cluster: "c", ServerID: "n1.aa"}, ours.issue(t, "n3"), false},
+		{"a certificate of another authority", hello{Cluster: "c", ServerID: "n1.aa"}, theirs.issue(t, "n1"), false},
+		{"no TLS", hello{Cluster: "c", ServerID: "n1.aa"}, nil, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,11 +9,11 @@ import (
 
 // A node that stands still reads nothing, and what is sent to it fills the connection's buffers.
 func TestCallsToANodeThatStandsStillEnd(t *testing.T) {
-	server := testNetwork(t, hello{"c", "n2.bb"}, nil)
+	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
 	hold := make(chan struct{})
 	server.serveNode = func(net.Conn, hello) { <-hold }
 	t.Cleanup(func() { close(hold) })
-	client := testNetwork(t, hello{"c", "n1.aa"}, nil)
+	client := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil)
 	p := newPeers(client, nil)
 	t.Cleanup(p.close)
 

@@ -118,7 +118,9 @@ func (s *Raft) open() error {
 		return err
 	}
 	s.SetSyncDelay(s.cfg.SyncDelay)
-	s.net.self = func() hello { return hello{Cluster: s.clusterID(), ServerID: s.id.ServerID} }
+	s.net.self = s.hello
+	s.net.known = s.machine.Boot
+	s.net.outdated = s.stopOutdated
 	s.peers = newPeers(s.net, s.cfg.Dial)
 	calls := rpc.NewServer()
 	if err := calls.RegisterName("Node", &nodeCalls{s}); err != nil {
@@ -319,6 +321,16 @@ func (s *Raft) watchDisk(ctx context.Context) {
 	}
 }
 
+// hello is what this node says of itself.
+func (s *Raft) hello() hello {
+	return hello{Cluster: s.clusterID(), ServerID: s.id.ServerID, Boot: s.id.Boot, Before: s.id.Before}
+}
+
+// stopOutdated ends a node whose data directory is not what the cluster counts on.
+func (s *Raft) stopOutdated(err error) {
+	s.fail(fmt.Errorf("data directory %s: %w", s.cfg.DataDir, err))
+}
+
 func (s *Raft) clusterID() string {
 	return s.standing.Load().Cluster
 }
@@ -351,13 +363,27 @@ func (s *Raft) changeIdentity(do func(*identity) bool) error {
 // it serves at least the state of its start.
 func (s *Raft) becomeReady(ctx context.Context) {
 	for ctx.Err() == nil {
-		if _, err := s.View(ctx, registry.Linearizable); err == nil {
+		if err := s.announce(ctx); err == nil {
 			s.ready.Store(true)
 			s.log.Info("ready", "instances", s.machine.View().Len())
 			s.settings.note()
 			return
 		}
 	}
+}
+
+// announce makes sure that the state machine knows this start, so that every node refuses an older copy
+// of this node's data directory from now on.
+func (s *Raft) announce(ctx context.Context) error {
+	if _, err := s.View(ctx, registry.Linearizable); err != nil {
+		return err
+	}
+	if err := s.hello().outdated(s.machine.Boot(s.id.ServerID)); err != nil {
+		s.stopOutdated(err)
+		return err
+	}
+	_, err := s.committer.commit(ctx, nil, 0)
+	return err
 }
 
 // dialProvider tells Raft's transport where to dial a server, where addresses are overridden.
