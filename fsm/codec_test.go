@@ -222,7 +222,7 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 		v.SetUint(uint64(registry.Evicted))
 		return
 	case registry.Outcome:
-		v.SetUint(uint64(registry.NoTTL))
+		v.SetUint(uint64(registry.CheckTaken))
 		return
 	case registry.CheckStatus:
 		v.SetUint(uint64(registry.Critical))
@@ -384,7 +384,7 @@ func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
 		{"index of zero", result(hasIndex, 0), "announced and zero"},
 		{"handle of zeros", result(hasHandle, 0, 0), "announced and zero"},
 		{"last outcome", result(lastOutcome), ""},
-		{"unknown outcome", result(lastOutcome+1, 0), "unknown form 0xb"},
+		{"unknown outcome", result(lastOutcome+1, 0), "unknown form 0xd"},
 		{"coordination", result2(0, 1, kvOK|kvHasIndex, 1), ""},
 		{"coordination for two operations where there was one", result2(0, 2, 1, 1), "2 results of coordination for 1 operations"},
 		{"coordination of unknown form", result2(append([]byte{0, 1}, binary.AppendUvarint(nil, kvResultBits+1)...)...), "unknown form 0x200"},

@@ -129,14 +129,14 @@ var costlies = []costly{
 	{
 		name: "checks that move from the node to a service", done: isDone,
 		prepare: func(n *node, objects int) Item {
-			withServices(n, objects)
-			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", registry.MaxNodeChecks)}))
-			n.perform(op(registry.SetCheck{Check: check("", 7).ID, Status: registry.Critical}))
+			n.performMany(objects, func(i int) Item { return op(onNode("web", i)) })
+			n.perform(op(registry.RegisterCatalog{Node: &registry.Node{Name: "web"}, Checks: manyChecks("", registry.MaxNodeChecks)}))
+			n.perform(op(registry.SetCheck{Node: "web", Check: check("", 7).ID, Status: registry.Critical}))
 			moved := manyChecks("", registry.MaxServiceChecks)
 			for _, c := range moved {
 				c.Service = serviceID(0)
 			}
-			return op(registry.RegisterCatalog{Checks: moved})
+			return op(registry.RegisterCatalog{Node: &registry.Node{Name: "web"}, Checks: moved})
 		},
 	},
 	{

@@ -12,7 +12,7 @@ const (
 	lastStatus  = byte(registry.OutOfService)
 	lastAction  = byte(registry.ActionDeleted)
 	lastOrigin  = byte(registry.RemoteDC)
-	lastOutcome = byte(registry.TooManyChecks)
+	lastOutcome = byte(registry.CheckTaken)
 	lastKind    = byte(registry.Evicted) // of a removal: Hidden is the kind of a live instance
 	lastState   = byte(registry.PreservationHeld)
 	lastEvent   = byte(registry.EventCeded)

@@ -219,22 +219,26 @@ func TestMaintenanceTakesServicesOutOfUse(t *testing.T) {
 			}
 		})
 	}
-	ok(t, agent.EnableNodeMaintenance(""))
-	const said = "Maintenance mode is enabled for this node, but no reason was provided. This is a default message."
-	checks, err := agent.Checks()
-	ok(t, err)
-	if c := checks["_node_maintenance"]; c == nil || c.Notes != said || c.Name != "Node Maintenance Mode" {
-		t.Errorf("the checks are %+v", checks)
+}
+
+// TestMaintenanceOfAllServicesIsRefused, which is a routine step for one host of Consul's; what stands all the
+// same can be ended.
+func TestMaintenanceOfAllServicesIsRefused(t *testing.T) {
+	n := newCatalog(t)
+	agent := newClient(t, n).Agent()
+	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{ID: "w1", Name: "web"}))
+	const want = `(node "rollcall" is that of all services of all hosts, and its maintenance would take every one of them out of use; use the maintenance of single services: `
+	if err := agent.EnableNodeMaintenance("kernel"); err == nil || !strings.Contains(err.Error(), "400 "+want) {
+		t.Errorf("got %v, want 400 %s…", err, want)
 	}
-	if n.passing(t, "web", "w1") || n.passing(t, "orders", "o1") {
-		t.Error("services of a node in maintenance are passing")
-	}
-	if status, _, err := agent.AgentHealthServiceByID("w1"); err != nil || status != "critical" {
-		t.Errorf("health is %s, %v", status, err)
+	if checks, err := agent.Checks(); err != nil || len(checks) != 0 || !n.passing(t, "web", "w1") {
+		t.Errorf("after the refusal the checks are %+v (%v)", checks, err)
 	}
 	ok(t, agent.DisableNodeMaintenance())
-	if !n.passing(t, "web", "w1") || !n.passing(t, "orders", "o1") {
-		t.Error("services are not passing after maintenance of the node")
+	ok(t, agent.CheckRegister(&api.AgentCheckRegistration{ID: "_node_maintenance", Name: "by hand", AgentServiceCheck: api.AgentServiceCheck{TTL: "1h"}}))
+	ok(t, agent.DisableNodeMaintenance())
+	if checks, err := agent.Checks(); err != nil || len(checks) != 0 || !n.passing(t, "web", "w1") {
+		t.Errorf("after the end the checks are %+v (%v)", checks, err)
 	}
 }
 

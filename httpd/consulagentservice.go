@@ -107,22 +107,25 @@ func (h *Handler) serviceMaintenance(w http.ResponseWriter, r *http.Request) err
 	return h.maintain(r.Context(), v, consul.Maintenance(id, by.Reason), enable, unknownServiceID(id))
 }
 
-// nodeMaintenance is PUT /v1/agent/maintenance: of the logical node, and so of all services on it.
+// nodeMaintenance is PUT /v1/agent/maintenance. It only ends: operators begin it to take one host out, and the
+// node here is that of the services of all hosts.
 func (h *Handler) nodeMaintenance(w http.ResponseWriter, r *http.Request) error {
 	enable, err := enableParam(r.URL.RawQuery)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	by, err := actOf(r)
-	if err != nil {
-		return err
+	case enable:
+		return errNodeMaintenance
 	}
 	v, err := h.consulViewAt(r.Context(), false)
 	if err != nil {
 		return err
 	}
-	return h.maintain(r.Context(), v, consul.Maintenance("", by.Reason), enable, nil)
+	return h.maintain(r.Context(), v, consul.Maintenance("", ""), false, nil)
 }
+
+var errNodeMaintenance = badRequest(fmt.Sprintf("node %q is that of all services of all hosts, and its maintenance would take every one of them out of use; "+
+	"use the maintenance of single services: PUT /v1/agent/service/maintenance/{id}?enable=true", consul.NodeName))
 
 // maintain registers a check of maintenance, unless it is there, or takes it away. unknown is the error
 // if its service is gone.

@@ -274,6 +274,45 @@ func TestRefusalsHaveConsulsTexts(t *testing.T) {
 }
 
 // What a client of Eureka registered, as clients of Consul see it.
+// TestAnIDOfAnotherHostIsRefusedAndBothAreNamed: with Consul each host has an agent, and ids of its own.
+func TestAnIDOfAnotherHostIsRefusedAndBothAreNamed(t *testing.T) {
+	n := newCatalog(t)
+	const register, advice = "/v1/agent/service/register", ": all servers are one agent here, so an ID is used once in the whole cluster, not once a host. Register with an ID of its own"
+	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.2","Port":8080,"Check":{"CheckID":"alive","TTL":"1h","Status":"passing"}}`)
+	n.must(t, "PUT", register, `{"Name":"orders","ID":"a/b"}`)
+	n.must(t, "PUT", "/v1/agent/check/register", `{"ID":"disk","Name":"disk","TTL":"1h","Status":"passing"}`)
+	for _, row := range []struct{ name, target, body, want string }{
+		{"another address", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.3","Port":8080}`,
+			`Service ID "orders-8080" is registered with the address "10.0.0.2" and is not replaced by one with the address "10.0.0.3"` + advice +
+				`; or, if the service has moved, deregister the old one first: PUT /v1/agent/service/deregister/orders-8080`},
+		{"no address", register, `{"Name":"orders","ID":"orders-8080"}`,
+			`Service ID "orders-8080" is registered with the address "10.0.0.2" and is not replaced by one with the address of the node (none was given)` + advice +
+				`; or, if the service has moved, deregister the old one first: PUT /v1/agent/service/deregister/orders-8080`},
+		{"an address in the place of none", register, `{"Name":"orders","ID":"a/b","Address":"10.0.0.3"}`,
+			`Service ID "a/b" is registered with the address of the node (none was given) and is not replaced by one with the address "10.0.0.3"` + advice +
+				`; or, if the service has moved, deregister the old one first: PUT /v1/agent/service/deregister/a%2Fb`},
+		{"through the catalog", "/v1/catalog/register", `{"Node":"rollcall","Address":"x","Service":{"Service":"orders","ID":"orders-8080","Address":"10.0.0.3"}}`,
+			`Service ID "orders-8080" is registered with the address "10.0.0.2" and is not replaced by one with the address "10.0.0.3"` + advice +
+				`; or, if the service has moved, deregister the old one first: PUT /v1/agent/service/deregister/orders-8080`},
+		{"a check", register, `{"Name":"pay","Address":"10.0.0.3","Check":{"CheckID":"alive","TTL":"1h"}}`,
+			`Check ID "alive" is that of a check of service "orders-8080" and is not taken for service "pay"` + advice + `, or deregister the old one first: PUT /v1/agent/check/deregister/alive`},
+		{"a check of the node", register, `{"Name":"pay","Address":"10.0.0.3","Check":{"CheckID":"disk","TTL":"1h"}}`,
+			`Check ID "disk" is that of a check of the node and is not taken for service "pay"` + advice + `, or deregister the old one first: PUT /v1/agent/check/deregister/disk`},
+		{"a check by itself", "/v1/agent/check/register", `{"ID":"alive","Name":"alive","ServiceID":"a/b","TTL":"1h"}`,
+			`Check ID "alive" is that of a check of service "orders-8080" and is not taken for service "a/b"` + advice + `, or deregister the old one first: PUT /v1/agent/check/deregister/alive`},
+	} {
+		if got := n.call(t, "PUT", row.target, row.body); got.status != 409 || got.body != row.want {
+			t.Errorf("%s: got %d %s\nwant 409 %s", row.name, got.status, got.body, row.want)
+		}
+	}
+	if !n.passing(t, "orders", "orders-8080") {
+		t.Error("the first is not passing after the refusals")
+	}
+	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.2","Port":8081,"Tags":["v2"]}`)
+	n.must(t, "PUT", "/v1/agent/service/deregister/orders-8080", "")
+	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.3","Port":8080}`)
+}
+
 func TestInstancesOfEurekaAreInTheCatalog(t *testing.T) {
 	n := newCatalog(t)
 	up, secure := newInstance("ORDERS", "o1"), newInstance("ORDERS", "o2")
@@ -534,7 +573,7 @@ func TestIndexesMoveWithWhatIsRead(t *testing.T) {
 		{"heartbeat that says nothing new", "PUT", "/v1/agent/check/pass/service:w1", "", [2]int{0, 0}},
 		{"another service", "PUT", "/v1/agent/service/register", `{"Name":"db"}`, [2]int{nodes, tables}},
 		{"a node", "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1"}`, [2]int{0, tables}},
-		{"node maintenance", "PUT", "/v1/agent/maintenance?enable=true", "", [2]int{0, tables}},
+		{"a check of the node", "PUT", "/v1/agent/check/register", `{"Name":"disk","TTL":"10s"}`, [2]int{0, tables}},
 		{"deregister", "PUT", "/v1/agent/service/deregister/w1", "", [2]int{0, service}},
 		{"another service goes", "PUT", "/v1/agent/service/deregister/db", "", [2]int{nodes, tables}},
 	} {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -122,8 +124,13 @@ func (h *Handler) registerCatalog(ctx context.Context, op registry.RegisterCatal
 	if err != nil {
 		return err
 	}
-	if result.Outcome == registry.NameTaken {
+	switch result.Outcome {
+	case registry.NameTaken:
 		return nameTaken(v, op.Service.Name)
+	case registry.AddressTaken:
+		return addressTaken(v, op.Service)
+	case registry.CheckTaken:
+		return checkTaken(v, op.Checks)
 	}
 	return unknown(v)
 }
@@ -170,6 +177,50 @@ func (h *Handler) serviceOf(node *registry.Node, id string) (*registry.CatalogSe
 	}
 	return nil, nil
 }
+
+// oneAgent is why ids clash that do not with Consul.
+const oneAgent = "all servers are one agent here, so an ID is used once in the whole cluster, not once a host"
+
+// addressTaken names the addresses of two services with one id.
+func addressTaken(v *registry.View, s *registry.CatalogService) error {
+	has := "another one"
+	if l, _ := v.ServiceOn("", s.ID); l != nil && l.Service != nil {
+		has = shownAddress(l.Service.Address)
+	}
+	return conflict(fmt.Sprintf("Service ID %q is registered with the address %s and is not replaced by one with the address %s: %s. "+
+		"Register with an ID of its own; or, if the service has moved, deregister the old one first: PUT /v1/agent/service/deregister/%s",
+		s.ID, has, shownAddress(s.Address), oneAgent, url.PathEscape(s.ID)))
+}
+
+func shownAddress(address string) string {
+	if address == "" {
+		return "of the node (none was given)"
+	}
+	return strconv.Quote(address)
+}
+
+// checkTaken names the first check that is another's, and whose.
+func checkTaken(v *registry.View, checks []*registry.Check) error {
+	for _, given := range checks {
+		old, ok := v.CheckOn("", given.ID)
+		if !ok || old.Service == given.Service {
+			continue
+		}
+		return conflict(fmt.Sprintf("Check ID %q is that of a check of %s and is not taken for %s: %s. "+
+			"Register with an ID of its own, or deregister the old one first: PUT /v1/agent/check/deregister/%s",
+			given.ID, shownOwner(old.Service), shownOwner(given.Service), oneAgent, url.PathEscape(given.ID)))
+	}
+	return conflict("A check ID was that of another service's check, which is gone: register again")
+}
+
+func shownOwner(service string) string {
+	if service == "" {
+		return "the node"
+	}
+	return fmt.Sprintf("service %q", service)
+}
+
+func conflict(text string) error { return &refusal{status: http.StatusConflict, text: text} }
 
 // nameTaken names the spelling that a service has already: names of applications know no case.
 func nameTaken(v *registry.View, name string) error {

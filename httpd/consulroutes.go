@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/gorilla/mux"
+
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
 // Consul's API has a router of its own, because its paths are taken as they came: what follows the
@@ -41,7 +44,7 @@ func (h *Handler) consulRoutes() {
 // consulRoute adds an endpoint of Consul's API. A variable at the path's end takes all that is left of
 // it, slashes too, and nothing as well: it is for the endpoint to miss it. HEAD goes with GET.
 func (h *Handler) consulRoute(path string, e endpoint, methods ...string) {
-	h.verbatim(path, consulForm, h.inDatacenter(e), methods...)
+	h.verbatim(path, consulForm, inOneNamespace(h.inDatacenter(e)), methods...)
 }
 
 // verbatim is consulRoute for any form of errors.
@@ -57,6 +60,33 @@ func (h *Handler) withCoordination(e endpoint) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if h.config.Coordination == nil {
 			return errNoCoordination
+		}
+		return e(w, r)
+	}
+}
+
+// tenancies are what Consul Enterprise divides its data by, as the free edition says that it has none
+// (hashicorp/consul, agent/http_oss.go).
+var tenancies = []struct{ param, header, plural string }{
+	{"ns", "X-Consul-Namespace", "Namespaces"},
+	{"partition", "X-Consul-Partition", "Partitions"},
+}
+
+// inOneNamespace refuses requests for another namespace or partition than the default one: to ignore what they
+// say would merge tenants, whose writes overwrite each other.
+func inOneNamespace(e endpoint) endpoint {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		for _, t := range tenancies {
+			if name := r.Header.Get(t.header); !consul.IsDefault(name) {
+				return badRequest(fmt.Sprintf("Invalid header: %q - %s are a Consul Enterprise feature", t.header, t.plural))
+			}
+			name, _, err := param(r.URL.RawQuery, t.param)
+			switch {
+			case err != nil:
+				return err
+			case !consul.IsDefault(name):
+				return badRequest(fmt.Sprintf("Invalid query parameter: %q - %s are a Consul Enterprise feature", t.param, t.plural))
+			}
 		}
 		return e(w, r)
 	}

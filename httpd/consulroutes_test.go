@@ -41,7 +41,7 @@ func TestAPathOfConsulsAPITakesItsMethodsOnly(t *testing.T) {
 
 func TestWhatConsulsClientsSendBesideIsIgnored(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
-	got := c.ask("PUT", "/v1/kv/a?token=t&ns=n&partition=p&near=x&peer=y&merge-central-config&pretty", "v", "X-Consul-Token: secret")
+	got := c.ask("PUT", "/v1/kv/a?token=t&ns=default&partition=&near=x&peer=y&merge-central-config&pretty", "v", "X-Consul-Token: secret", "X-Consul-Namespace: default")
 	if got.status != 200 || got.body != "true" {
 		t.Errorf("a write: got %d %s", got.status, got.body)
 	}
@@ -50,6 +50,48 @@ func TestWhatConsulsClientsSendBesideIsIgnored(t *testing.T) {
 	}
 	if got := c.get("/v1/kv/a?keys&pretty"); got.body != "[\n    \"a\"\n]\n" {
 		t.Errorf("indented: got %q", got.body)
+	}
+}
+
+// TestOtherNamespacesAreRefused, so that nobody's tenants are merged.
+func TestOtherNamespacesAreRefused(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	c.put(t, "/v1/kv/a", "prod")
+	const namespaces, partitions = " - Namespaces are a Consul Enterprise feature", " - Partitions are a Consul Enterprise feature"
+	for _, row := range []struct{ method, target, body, header, want string }{
+		{"PUT", "/v1/kv/a?ns=stage", "stage", "", `Invalid query parameter: "ns"` + namespaces},
+		{"GET", "/v1/kv/a?ns=stage", "", "", `Invalid query parameter: "ns"` + namespaces},
+		{"DELETE", "/v1/kv/?recurse&partition=p", "", "", `Invalid query parameter: "partition"` + partitions},
+		{"PUT", "/v1/kv/a", "stage", "X-Consul-Namespace: stage", `Invalid header: "X-Consul-Namespace"` + namespaces},
+		{"PUT", "/v1/kv/a", "stage", "X-Consul-Partition: p", `Invalid header: "X-Consul-Partition"` + partitions},
+		{"GET", "/v1/status/leader?ns=stage", "", "", `Invalid query parameter: "ns"` + namespaces},
+		{"GET", "/v1/session/list?ns=stage", "", "", `Invalid query parameter: "ns"` + namespaces},
+		{"PUT", "/v1/session/create", `{"Namespace":"stage"}`, "", `Invalid field: "Namespace"` + namespaces},
+		{"PUT", "/v1/session/create", `{"ServiceChecks":[{"ID":"c","Namespace":"stage"}]}`, "", `Invalid field: "Namespace"` + namespaces},
+		{"PUT", "/v1/txn", `[{"KV":{"Verb":"set","Key":"a","Value":"eA==","Namespace":"stage"}}]`, "", `Invalid field: "Namespace"` + namespaces},
+		{"GET", "/v1/health/service/web?ns=stage", "", "", `Invalid query parameter: "ns"` + namespaces},
+		{"GET", "/v1/catalog/nodes?partition=p", "", "", `Invalid query parameter: "partition"` + partitions},
+		{"PUT", "/v1/agent/service/register", `{"Name":"web","Namespace":"stage"}`, "", `Invalid field: "Namespace"` + namespaces},
+		{"PUT", "/v1/agent/service/register", `{"Name":"web","Partition":"p"}`, "", `Invalid field: "Partition"` + partitions},
+		{"PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"TTL":"1s","namespace":"stage"}}`, "", `Invalid field: "Namespace"` + namespaces},
+		{"PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"1s","Namespace":"stage"}`, "", `Invalid field: "Namespace"` + namespaces},
+		{"PUT", "/v1/catalog/register", `{"Node":"n","Address":"a","Partition":"p"}`, "", `Invalid field: "Partition"` + partitions},
+		{"PUT", "/v1/catalog/register", `{"Node":"n","Address":"a","Service":{"Service":"s","Namespace":"stage"}}`, "", `Invalid field: "Namespace"` + namespaces},
+		{"PUT", "/v1/catalog/deregister", `{"Node":"n","Namespace":"stage"}`, "", `Invalid field: "Namespace"` + namespaces},
+	} {
+		var headers []string
+		if row.header != "" {
+			headers = append(headers, row.header)
+		}
+		if got := c.ask(row.method, row.target, row.body, headers...); got.status != 400 || got.body != row.want {
+			t.Errorf("%s %s %s %s: got %d %s, want 400 %s", row.method, row.target, row.body, row.header, got.status, got.body, row.want)
+		}
+	}
+	if got := c.get("/v1/kv/a?raw&ns=default&partition=default"); got.body != "prod" {
+		t.Errorf("the key of the default namespace is %q afterwards, want prod", got.body)
+	}
+	if got := c.ask("PUT", "/v1/session/create", `{"Namespace":"default","Partition":""}`); got.status != 200 {
+		t.Errorf("a session in the default namespace: got %d %s", got.status, got.body)
 	}
 }
 

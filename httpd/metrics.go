@@ -44,6 +44,8 @@ var outcomeNames = [...]string{
 	registry.NameTaken:      "name_taken",
 	registry.NoTTL:          "no_ttl",
 	registry.TooManyChecks:  "too_many_checks",
+	registry.AddressTaken:   "address_taken",
+	registry.CheckTaken:     "check_taken",
 }
 
 // renewOutcomes are those that a renewal can have, which are counted on the shortest way.

@@ -14,7 +14,7 @@ import (
 
 // ownTests are the tests of Consul's official Go client, by its own files, that are about what Rollcall
 // serves. The others are about the service mesh (two of catalog_test.go's register a proxy), access control,
-// filter expressions, the federation of datacenters and the agent of a machine; one compares the hash of a
+// filter expressions, the federation of datacenters and the agent of a machine (its maintenance); one compares the hash of a
 // service's document with Consul's own.
 var ownTests = map[string]string{
 	"kv":        `TestAPI_(ClientPutGetDelete|ClientList_DeleteRecurse|ClientDeleteCAS|ClientCAS|ClientWatchGet|ClientWatchList|ClientKeys_DeleteRecurse|ClientAcquireRelease|KVClientTxn)`,
@@ -24,7 +24,7 @@ var ownTests = map[string]string{
 	"status":    `TestAPI_Status(Leader|LeaderWithQueryOptions|Peers|PeersWithQueryOptions|Leader_WrongDC|Peers_WrongDC)`,
 	"agent": `(TestAPI_Agent(Self|Members|ServiceAndReplaceChecks|Services|Services_CheckPassing|Services_CheckBadStatus|Services_CheckID|ServiceAddress|` +
 		`EnableTagOverride|Services_MultipleChecks|SetTTLStatus|UpdateTTLOpts|Checks|CheckStartPassing|Checks_serviceBound|HealthServiceOpts)|` +
-		`TestAPI_(ServiceMaintenanceOpts|NodeMaintenance)|TestAgent_(ServiceRegisterOpts|AgentChecksRegisterOpts)_WithContextTimeout)`,
+		`TestAPI_ServiceMaintenanceOpts|TestAgent_(ServiceRegisterOpts|AgentChecksRegisterOpts)_WithContextTimeout)`,
 	"catalog": `TestAPI_Catalog(Datacenters|Nodes|Services|Service|Service_SingleTag|Service_MultipleTags|Registration|EnableTagOverride)`,
 	"health":  `TestAPI_Health(Node|Checks_AggregatedStatus|Checks|Service|Service_SingleTag|Service_MultipleTags|State)`,
 }

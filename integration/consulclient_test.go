@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -394,6 +395,40 @@ func TestConsulsAgentIsEveryNode(t *testing.T) {
 	}
 	if err := b.Agent().UpdateTTL("service:web-1", "", api.HealthPassing); err == nil {
 		t.Error("a heartbeat for a service that is gone is accepted")
+	}
+}
+
+// TestConsulsIDsOfTwoHostsDoNotReplaceEachOther: six hosts register one id at three nodes at once, each with its
+// address. One of them has it, the others hear who.
+func TestConsulsIDsOfTwoHostsDoNotReplaceEachOther(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	refused := make(chan error, 6)
+	for i := range cap(refused) {
+		agent := consulClient(t, c.Nodes[i%3]).Agent()
+		go func() {
+			refused <- agent.ServiceRegister(&api.AgentServiceRegistration{ID: "orders-8080", Name: "orders", Port: 8080, Address: fmt.Sprintf("10.0.0.%d", i)})
+		}()
+	}
+	var errs []error
+	for range cap(refused) {
+		if err := <-refused; err != nil {
+			errs = append(errs, err)
+		}
+	}
+	var all []string
+	for _, n := range c.Nodes {
+		for _, e := range value[[]*api.ServiceEntry, *api.QueryMeta](t)(consulClient(t, n).Health().Service("orders", "", true, nil)) {
+			all = append(all, e.Service.Address)
+		}
+	}
+	if len(errs) != 5 || len(all) != 3 || all[0] != all[1] || all[0] != all[2] {
+		t.Fatalf("%d of 6 were refused, and the nodes list %v; want 5, and the one that was not at each", len(errs), all)
+	}
+	for _, err := range errs {
+		if said := fmt.Sprintf(`409 (Service ID "orders-8080" is registered with the address %q and is not replaced`, all[0]); !strings.Contains(err.Error(), said) {
+			t.Errorf("a refused one hears %v, want %s…", err, said)
+		}
 	}
 }
 

@@ -87,7 +87,8 @@ type Node struct {
 
 // RegisterCatalog registers a node, a service and checks, in one step. Outcomes: Done (Index is 0 if
 // nothing changed), UnknownService (a check names a service that is not on the node), NameTaken
-// (another application has that name in other letters), TooManyChecks. An absent node is created.
+// (another application has that name in other letters), TooManyChecks, AddressTaken and CheckTaken (of the logical
+// node: the service's id, or a check's, is another's). An absent node is created.
 type RegisterCatalog struct {
 	// Node is the node; nil: the logical one. KeepNode: if it is registered, it stays as it is.
 	Node     *Node

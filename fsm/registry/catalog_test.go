@@ -262,27 +262,95 @@ func TestChecksNotMentionedStayUnlessTheyAreToBeReplaced(t *testing.T) {
 	}
 }
 
+// serviceAt is a service of the logical node at an address.
+func serviceAt(address, name, id string, checks ...*Check) RegisterCatalog {
+	op := service(name, id, checks...)
+	op.Service.Address, op.Instance.HostName, op.Instance.IPAddr = address, address, address
+	return op
+}
+
+// TestAnIDOfTheLogicalNodeIsNotTakenFromAnother: hosts that share it share no agent, so equal ids are
+// another host's.
+func TestAnIDOfTheLogicalNodeIsNotTakenFromAnother(t *testing.T) {
+	here, there := serviceAt("10.0.0.2", "web", "web-80", checkOf("web-80", "alive", Passing)), serviceAt("10.0.0.3", "web", "web-80")
+	otherPort := serviceAt("10.0.0.2", "web", "web-80")
+	otherPort.Service.Port, otherPort.Service.Tags = 81, []string{"v2"}
+	onNode := func(op RegisterCatalog, node string) RegisterCatalog {
+		op.Node, op.Service.Node = &Node{Name: node, Address: "10.0.0.9"}, node
+		op.Instance.InstanceID = node + ":" + op.Service.ID
+		return op
+	}
+	for _, tt := range []struct {
+		name   string
+		before func(g *rig)
+		op     RegisterCatalog
+		want   Outcome
+	}{
+		{name: "another address", op: there, want: AddressTaken},
+		{name: "no address, where there is one", op: service("web", "web-80"), want: AddressTaken},
+		{name: "another address and another name", op: serviceAt("10.0.0.3", "shop", "web-80"), want: AddressTaken},
+		{name: "another address, quarantined", before: func(g *rig) { g.client(Quarantine{Key: Key{"WEB", "web-80"}}) }, op: there, want: AddressTaken},
+		{name: "the same again", op: here},
+		{name: "the same address with another port and other tags", op: otherPort},
+		{name: "the same address and another name", op: serviceAt("10.0.0.2", "shop", "web-80")},
+		{name: "another address, once the first is deregistered", before: func(g *rig) { g.client(DeregisterCatalog{Service: "web-80"}) }, op: there},
+		{name: "another address on another node", op: onNode(there, "far")},
+		{name: "another address on another node, where it is", before: func(g *rig) { g.client(onNode(serviceAt("10.0.0.4", "web", "web-80"), "far")) }, op: onNode(there, "far")},
+		{name: "the check for another service", op: RegisterCatalog{Checks: []*Check{checkOf("web-81", "alive", Passing)}}, want: CheckTaken},
+		{name: "the check with another service", op: serviceAt("10.0.0.3", "web", "web-82", checkOf("web-82", "alive", Passing)), want: CheckTaken},
+		{name: "the check for the node", op: RegisterCatalog{Checks: []*Check{checkOf("", "alive", Passing)}}, want: CheckTaken},
+		{name: "the node's check for a service", op: RegisterCatalog{Checks: []*Check{checkOf("web-81", "disk", Passing)}}, want: CheckTaken},
+		{name: "the check, once it is deregistered", before: func(g *rig) { g.client(DeregisterCatalog{Check: "alive"}) }, op: RegisterCatalog{Checks: []*Check{checkOf("web-81", "alive", Passing)}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.catalog(here)
+			g.catalog(serviceAt("10.0.0.3", "web", "web-81"))
+			g.catalog(RegisterCatalog{Checks: []*Check{checkOf("", "disk", Passing)}})
+			if tt.before != nil {
+				tt.before(g)
+			}
+			before := g.Freeze()
+			got := g.client(tt.op)
+			if got.Outcome != tt.want {
+				t.Errorf("got %+v, want outcome %d", got, tt.want)
+			}
+			if after := g.Freeze(); tt.want != Done && (got.Index != 0 || !reflect.DeepEqual(after, before)) {
+				t.Errorf("refused, and something is left of it:\n%+v\nwas\n%+v", after, before)
+			}
+			if err := check(g.Registry); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor on a registrar's node; on the logical one it is refused.
 func TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor(t *testing.T) {
 	two := func(g *rig) {
-		g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
-		g.catalog(service("web", "web-2"))
+		g.catalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", Critical)))
+		g.catalog(serviceOn("far", "web", "web-2"))
 	}
-	web2 := Key{"WEB", "web-2"}
+	far := func(op RegisterCatalog) RegisterCatalog {
+		op.Node, op.KeepNode = &Node{Name: "far"}, true
+		return op
+	}
+	web1, web2, web3 := Key{"WEB", "far:web-1"}, Key{"WEB", "far:web-2"}, Key{"WEB", "far:web-3"}
 	for _, tt := range []struct {
 		name string
 		op   RegisterCatalog
 		want map[Key]Status
 	}{
-		{"to another service", RegisterCatalog{Checks: []*Check{checkOf("web-2", "a", Critical)}}, map[Key]Status{web1: Up, web2: Down}},
-		{"to its node", RegisterCatalog{Checks: []*Check{checkOf("", "a", Critical)}}, map[Key]Status{web1: Down, web2: Down}},
-		{"to its node, when its service registers again", service("web", "web-1", checkOf("", "a", Critical)), map[Key]Status{web1: Down, web2: Down}},
-		{"to a service that is registered with it", service("web", "web-3", checkOf("web-3", "a", Critical)), map[Key]Status{web1: Up, web2: Up, {"WEB", "web-3"}: Down}},
-		{"given twice: the last counts", RegisterCatalog{Checks: []*Check{checkOf("", "a", Critical), checkOf("web-2", "a", Critical)}}, map[Key]Status{web1: Up, web2: Down}},
+		{"to another service", far(RegisterCatalog{Checks: []*Check{checkOf("web-2", "a", Critical)}}), map[Key]Status{web1: Up, web2: Down}},
+		{"to its node", far(RegisterCatalog{Checks: []*Check{checkOf("", "a", Critical)}}), map[Key]Status{web1: Down, web2: Down}},
+		{"to its node, when its service registers again", serviceOn("far", "web", "web-1", checkOf("", "a", Critical)), map[Key]Status{web1: Down, web2: Down}},
+		{"to a service that is registered with it", serviceOn("far", "web", "web-3", checkOf("web-3", "a", Critical)), map[Key]Status{web1: Up, web2: Up, web3: Down}},
+		{"given twice: the last counts", far(RegisterCatalog{Checks: []*Check{checkOf("", "a", Critical), checkOf("web-2", "a", Critical)}}), map[Key]Status{web1: Up, web2: Down}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
 			two(g)
-			created := g.check("", "a").CreateIndex
+			created := g.check("far", "a").CreateIndex
 			g.Lost()
 			g.catalog(tt.op)
 			for key, want := range tt.want {
@@ -290,7 +358,7 @@ func TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor(t *testing.T) {
 					t.Errorf("%s is %s, want %s", key, got, want)
 				}
 			}
-			if c := g.check("", "a"); c.CreateIndex != created || c.Service != tt.op.Checks[len(tt.op.Checks)-1].Service {
+			if c := g.check("far", "a"); c.CreateIndex != created || c.Service != tt.op.Checks[len(tt.op.Checks)-1].Service {
 				t.Errorf("check %+v, want it of the same CreateIndex, %d, of what it was registered for", c, created)
 			}
 			if lost := g.Lost(); len(lost) > 0 {

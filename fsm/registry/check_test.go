@@ -379,16 +379,14 @@ func TestAServiceAndANodeHaveABoundedNumberOfChecks(t *testing.T) {
 			return op
 		}(), Done},
 		{"others beside all", service("full", "full", many("full", 100, 101)...), TooManyChecks},
-		{"one that moves to the full service", RegisterCatalog{Checks: []*Check{checkOf("full", "n", Passing)}}, TooManyChecks},
-		{"one that moves away from it", RegisterCatalog{Checks: []*Check{checkOf("", "full-00001", Passing)}}, Done},
+		{"one that moves to the full service", RegisterCatalog{Node: &Node{Name: "far"}, Checks: []*Check{checkOf("full", "n", Passing)}}, TooManyChecks},
+		{"one that moves away from it", RegisterCatalog{Node: &Node{Name: "far"}, Checks: []*Check{checkOf("", "full-00001", Passing)}}, Done},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
 			g.catalog(service("full", "full", many("full", 0, MaxServiceChecks)...))
-			g.catalog(RegisterCatalog{Node: &Node{Name: "other"}, Checks: []*Check{checkOf("", "n", Passing)}})
-			if tt.name == "one that moves to the full service" {
-				g.catalog(RegisterCatalog{Checks: []*Check{checkOf("", "n", Passing)}})
-			}
+			g.catalog(serviceOn("far", "full", "full", many("full", 0, MaxServiceChecks)...))
+			g.catalog(RegisterCatalog{Node: &Node{Name: "far"}, Checks: []*Check{checkOf("", "n", Passing)}})
 			before := g.View().Index()
 			if got := g.client(tt.op); got.Outcome != tt.want {
 				t.Fatalf("outcome %d, want %d", got.Outcome, tt.want)
@@ -403,17 +401,17 @@ func TestAServiceAndANodeHaveABoundedNumberOfChecks(t *testing.T) {
 // A check that goes from a service to its node, while another one comes from there, stays where it was put.
 func TestChecksThatChangePlacesAreWhereTheyWerePut(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing), checkOf("", "b", Passing), checkOf("", "c", Passing)))
-	g.catalog(RegisterCatalog{Checks: []*Check{checkOf("", "a", Passing), checkOf("web-1", "b", Passing)}})
+	g.catalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", Passing), checkOf("", "b", Passing), checkOf("", "c", Passing)))
+	g.catalog(RegisterCatalog{Node: &Node{Name: "far"}, Checks: []*Check{checkOf("", "a", Passing), checkOf("web-1", "b", Passing)}})
 	for id, service := range map[string]string{"a": "", "b": "web-1", "c": ""} {
-		if c := g.check("", id); c.Service != service {
+		if c := g.check("far", id); c.Service != service {
 			t.Errorf("check %s is of service %q, want %q", id, c.Service, service)
 		}
 	}
-	if got := len(g.lease(web1).Service.Checks); got != 1 {
+	if got := len(g.lease(Key{"WEB", "far:web-1"}).Service.Checks); got != 1 {
 		t.Errorf("the service has %d checks, want 1", got)
 	}
-	if n, _ := g.View().Node(""); len(n.Checks) != 2 {
+	if n, _ := g.View().Node("far"); len(n.Checks) != 2 {
 		t.Errorf("the node has %d checks, want 2", len(n.Checks))
 	}
 }

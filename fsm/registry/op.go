@@ -187,6 +187,10 @@ const (
 	// TooManyChecks: RegisterCatalog, it has more than MaxChecks, or a service or node would have more than it
 	// may.
 	TooManyChecks
+	// AddressTaken: RegisterCatalog, the logical node has a service of that id with another address.
+	AddressTaken
+	// CheckTaken: RegisterCatalog, the logical node has a check of that id for something else.
+	CheckTaken
 )
 
 // Result is the answer to one operation.

@@ -68,6 +68,9 @@ func (c *cataloging) refused() Outcome {
 	if s := c.op.Service; s != nil && c.taken(s.Name, c.op.Instance.Key()) {
 		return NameTaken
 	}
+	if why := c.clashes(); why != Done {
+		return why
+	}
 	for _, check := range c.op.Checks {
 		if s := c.op.Service; check.Service == "" || s != nil && s.ID == check.Service {
 			continue
@@ -137,6 +140,28 @@ func maxChecks(service string) int {
 		return MaxNodeChecks
 	}
 	return MaxServiceChecks
+}
+
+// clashes says whether a registration would take an id from another host. Ids are unique on a node, and the
+// programs of all hosts register on the logical one, where Consul has an agent for each host. So a service of
+// the same id with another address is another host's: in its place the first would be lost without a word, and
+// neither would be listed once one of them deregisters. So is a check of the same id for something else, which
+// would lose it and count as healthy for ever. Other nodes belong to registrars, who know what is on them.
+func (c *cataloging) clashes() Outcome {
+	if c.node != "" {
+		return Done
+	}
+	if s := c.op.Service; s != nil {
+		if at, ok := c.tables.catalog.service("", s.ID); ok && c.handles.byKey(at).Service.Address != s.Address {
+			return AddressTaken
+		}
+	}
+	for _, check := range c.op.Checks {
+		if e, ok := c.tables.catalog.check("", check.ID); ok && e.check.Service != check.Service {
+			return CheckTaken
+		}
+	}
+	return Done
 }
 
 // taken says whether other instances of a service's application have another name: what was registered

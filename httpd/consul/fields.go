@@ -10,7 +10,8 @@ import (
 
 // decodeFields decodes a JSON object into fields, by name: names are compared without case and without
 // underscores, because configuration files are sent as they are (tagged_addresses). Other names are
-// skipped, null is as good as absent, and of a repeated name the last counts.
+// skipped, null is as good as absent, and of a repeated name the last counts. A namespace or partition
+// other than the default one is refused, in all objects.
 func decodeFields(data []byte, fields map[string]any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	opening, err := dec.Token()
@@ -29,6 +30,9 @@ func decodeFields(data []byte, fields map[string]any) error {
 		if err := dec.Decode(&value); err != nil {
 			return err
 		}
+		if err := checkTenancy(folded(name.(string)), value); err != nil {
+			return err
+		}
 		field, known := fields[folded(name.(string))] // within an object every other token is a name
 		if !known || string(value) == "null" {
 			continue
@@ -39,6 +43,39 @@ func decodeFields(data []byte, fields map[string]any) error {
 	}
 	_, err = dec.Token()
 	return err
+}
+
+// tenancyFields are the fields that say whose an object is, with the words of the refusal.
+var tenancyFields = map[string]error{
+	"namespace": Malformed(`Invalid field: "Namespace" - Namespaces are a Consul Enterprise feature`),
+	"partition": Malformed(`Invalid field: "Partition" - Partitions are a Consul Enterprise feature`),
+}
+
+// IsDefault says whether a namespace or partition is the one that there is.
+func IsDefault(name string) bool { return name == "" || name == "default" }
+
+// checkTenancy refuses a field, by its folded name, that puts an object into another namespace or partition.
+func checkTenancy(field string, value []byte) error {
+	refusal, ok := tenancyFields[field]
+	if !ok {
+		return nil
+	}
+	var name string
+	if err := json.Unmarshal(value, &name); err != nil || !IsDefault(name) {
+		return refusal
+	}
+	return nil
+}
+
+// inDefault refuses an object whose namespace or partition is another than the default one.
+func inDefault(namespace, partition string) error {
+	switch {
+	case !IsDefault(namespace):
+		return tenancyFields["namespace"]
+	case !IsDefault(partition):
+		return tenancyFields["partition"]
+	}
+	return nil
 }
 
 func folded(name string) string {

@@ -1,6 +1,9 @@
 package consul
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Malformed is what is wrong with a request that cannot be understood. Consul's agent answers 400 with
 // the text.
@@ -19,6 +22,12 @@ func (r Rejected) Error() string { return string(r) }
 func malformed(format string, args ...any) error { return Malformed(fmt.Sprintf(format, args...)) }
 
 // undecodable words an error of the decoder as Consul does.
-func undecodable(err error) error { return malformed("Request decode failed: %v", err) }
+func undecodable(err error) error {
+	var said Malformed
+	if errors.As(err, &said) {
+		return said
+	}
+	return malformed("Request decode failed: %v", err)
+}
 
 func rejected(format string, args ...any) error { return Rejected(fmt.Sprintf(format, args...)) }

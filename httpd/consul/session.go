@@ -77,6 +77,7 @@ func ShowSession(s *kv.Session) Session {
 // sessionBody is a session as clients ask for it.
 type sessionBody struct {
 	Name, Node, Behavior, TTL string
+	Namespace, Partition      string
 	LockDelay                 lockDelay
 	Checks, NodeChecks        checkList
 	ServiceChecks             []ServiceCheck
@@ -94,6 +95,9 @@ func DecodeSession(body []byte) (kv.CreateSession, error) {
 	if n := len(asked.Checks.ids) + len(asked.NodeChecks.ids) + len(asked.ServiceChecks); n > kv.MaxSessionChecks {
 		return kv.CreateSession{}, Malformed(fmt.Sprintf("Too many checks: a session may depend on %d, not on %d", kv.MaxSessionChecks, n))
 	}
+	if err := asked.inDefault(); err != nil {
+		return kv.CreateSession{}, err
+	}
 	behavior, ok := ParseBehavior(asked.Behavior)
 	if !ok {
 		return kv.CreateSession{}, rejected("Invalid Behavior setting '%s'", asked.Behavior)
@@ -110,6 +114,16 @@ func DecodeSession(body []byte) (kv.CreateSession, error) {
 		op.ServiceChecks = append(op.ServiceChecks, c.ID)
 	}
 	return op, nil
+}
+
+// inDefault refuses a session, or checks of it, in another namespace or partition than the default one.
+func (b *sessionBody) inDefault() error {
+	for _, c := range b.ServiceChecks {
+		if err := inDefault(c.Namespace, ""); err != nil {
+			return err
+		}
+	}
+	return inDefault(b.Namespace, b.Partition)
 }
 
 // sessionTTL is a TTL as it was given, in ms; 0: none.

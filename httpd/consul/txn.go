@@ -26,10 +26,11 @@ type txnBody struct {
 }
 
 type keyOpBody struct {
-	Verb, Key, Session string
-	Value              []byte // in base64
-	Flags              uint64
-	Index              kv.Index
+	Verb, Key, Session   string
+	Namespace, Partition string
+	Value                []byte // in base64
+	Flags                uint64
+	Index                kv.Index
 }
 
 // TooManyOps says that a transaction has more operations than MaxTxnOps. Consul's agent answers 413 with the
@@ -53,6 +54,9 @@ func DecodeTxn(body []byte) (txn kv.Txn, errs []kv.TxnError, err error) {
 	for i, g := range given {
 		if g.KV == nil {
 			return txn, nil, malformed("Failed to parse body: operation %d has no KV; transactions are offered for keys only", i)
+		}
+		if err := inDefault(g.KV.Namespace, g.KV.Partition); err != nil {
+			return txn, nil, err
 		}
 		verb := slices.Index(verbWords[:], g.KV.Verb)
 		switch {
