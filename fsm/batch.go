@@ -15,6 +15,21 @@ type BatchID struct {
 	Boot     uint64
 	Seq      uint64
 	Answered uint64 // every batch numbered up to this one has been answered or given up
+	Bound    Bound
+}
+
+// Bound is until when a batch may take effect. A node says it with each attempt to send the batch, so
+// that none of its copies, wherever they were held up, takes effect after the node has given it up
+// (docs/adr/0022). The zero Bound bounds nothing.
+type Bound struct {
+	Leadership uint64 // index of the Establish entry of the leadership that may take it
+	Until      int64  // ms of that leadership's tenure
+}
+
+// permits says whether a batch may take effect in the leadership with an epoch, so long after its
+// beginning (ms).
+func (b Bound) permits(epoch registry.Epoch, tenure int64) bool {
+	return b == Bound{} || (b.Leadership == epoch.Index && tenure <= b.Until)
 }
 
 // Item is one operation of a batch: of the registry, with who sent it, or (KV not nil) one of
@@ -32,6 +47,7 @@ type Item struct {
 func AppendBatch(dst []byte, id BatchID, items []Item) []byte {
 	dst = append(dst, formatVersion)
 	dst = appendBatchID(dst, id)
+	dst = appendInt64(binary.AppendUvarint(dst, id.Bound.Leadership), id.Bound.Until)
 	dst = binary.AppendUvarint(dst, uint64(len(items)))
 	for _, it := range items {
 		dst = appendItem(dst, it)
@@ -59,7 +75,9 @@ type batch struct {
 func parseBatch(b []byte) (batch, error) {
 	d := decoder{b: b}
 	d.version()
-	parsed := batch{id: d.batchID(), items: d.items()}
+	parsed := batch{id: d.batchID()}
+	parsed.id.Bound = Bound{Leadership: d.uvarint(), Until: d.int64()}
+	parsed.items = d.items()
 	return parsed, d.end()
 }
 
@@ -79,6 +97,7 @@ func (d *decoder) items() []Item {
 	return items
 }
 
+// appendBatchID encodes an id without its bound, which a result has not.
 func appendBatchID(dst []byte, id BatchID) []byte {
 	dst = appendString(dst, id.Node)
 	dst = binary.AppendUvarint(dst, id.Boot)

@@ -77,7 +77,7 @@ func BenchmarkParseRenewals(b *testing.B) {
 		h := registry.Handle{Slot: uint32(i * 997), Gen: uint32(i*997 + 1)}
 		items = append(items, Item{Op: registry.Renew{Handle: h, LastDirty: 1_700_000_000_000}})
 	}
-	entry := AppendWrite(nil, registry.Stamp{Lease: 1}, AppendBatch(nil, BatchID{Node: "n1", Boot: 1, Seq: 1}, items))
+	entry := AppendWrite(nil, registry.Stamp{Lease: 1}, 0, AppendBatch(nil, BatchID{Node: "n1", Boot: 1, Seq: 1}, items))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := parseEntry(entry); err != nil {

@@ -37,14 +37,14 @@ func TestBatchSurvivesItsEncoding(t *testing.T) {
 func TestEntrySurvivesItsEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		stamp := registry.Stamp{Lease: rapid.Int64().Draw(t, "lease"), Wall: rapid.Int64().Draw(t, "wall")}
-		want := entry{stamp: stamp}
+		want := entry{stamp: stamp, tenure: rapid.Int64().Draw(t, "tenure")}
 		var encoded [][]byte
 		for range rapid.IntRange(0, 3).Draw(t, "batches") {
 			b := batch{id: genBatchID().Draw(t, "id"), items: nilIfEmpty(rapid.SliceOfN(genItem(), 0, 3).Draw(t, "items"))}
 			want.batches = append(want.batches, b)
 			encoded = append(encoded, AppendBatch(nil, b.id, b.items))
 		}
-		got, err := parseEntry(AppendWrite(nil, stamp, encoded...))
+		got, err := parseEntry(AppendWrite(nil, stamp, want.tenure, encoded...))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %+v, %v, want %+v", got, err, want)
 		}
@@ -70,12 +70,14 @@ func TestResultsSurviveTheirEncoding(t *testing.T) {
 		want := BatchResult{
 			ID:      genBatchID().Draw(t, "id"),
 			Refused: rapid.Bool().Draw(t, "refused"),
+			Late:    rapid.Bool().Draw(t, "late"),
 			Results: nilIfEmpty(rapid.SliceOfN(genResult(), 0, 5).Draw(t, "results")),
 		}
 		if rapid.Bool().Draw(t, "coordination") {
 			n := len(want.Results)
 			want.KV = nilIfEmpty(rapid.SliceOfN(genKVResult(), n, n).Draw(t, "kv"))
 		}
+		want.ID.Bound = Bound{}
 		got, err := ParseResults(AppendResults(nil, want))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %+v, %v, want %+v", got, err, want)
@@ -118,6 +120,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 		}},
 		"batch results": {&BatchResult{}, func(v any) (any, error) {
 			got, err := ParseResults(AppendResults(nil, *v.(*BatchResult)))
+			got.ID.Bound = v.(*BatchResult).ID.Bound // which is of a batch, not of its result
 			return &got, err
 		}},
 		"register in the catalog":   opTrip[registry.RegisterCatalog](),
@@ -304,7 +307,7 @@ func TestAnswerToARenewalTakesOneByte(t *testing.T) {
 }
 
 func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
-	item := func(b ...byte) []byte { return append([]byte{formatVersion, 0, 0, 1, 0, 1}, b...) }
+	item := func(b ...byte) []byte { return append([]byte{formatVersion, 0, 0, 1, 0, 0, 0, 1}, b...) }
 	long := append(binary.AppendUvarint(nil, maxNote+1), bytes.Repeat([]byte{'x'}, maxNote+1)...)
 	replica := appendItem(nil, Item{Op: registry.Replica{Instance: &registry.Instance{}}})
 	for _, c := range []struct {
@@ -319,7 +322,7 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 		{"number with needless bytes", []byte{formatVersion, 0, 0x80, 0}, "needless"},
 		{"string longer than what is left", []byte{formatVersion, 5, 'a'}, "5 elements announced, 1 bytes left"},
 		{"string longer than memory", append([]byte{formatVersion}, binary.AppendUvarint(nil, math.MaxUint64)...), "announced"},
-		{"more operations than bytes", []byte{formatVersion, 0, 0, 1, 0, 100, 1, 1, 1}, "100 elements announced"},
+		{"more operations than bytes", []byte{formatVersion, 0, 0, 1, 0, 0, 0, 100, 1, 1, 1}, "100 elements announced"},
 		{"bytes after the last operation", item(byte(opCancel), 0, 0, 7), "1 bytes too many"},
 		{"operation of kind 0", item(0, 0, 0), "unknown kind 0"},
 		{"operation of unknown kind", item(63, 0, 0), "unknown kind 63"},
@@ -354,7 +357,7 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 		{"parts of a registration that do not exist", item(byte(opRegisterCatalog), catalogBits+1, 0, 0), "parts of a registration 32"},
 		{"status of a check that does not exist", item(byte(opSetCheck), 0, 0, 3, 0, 0, 0, 0), "status of a check 3"},
 		{"renewal of no life, no time ago", item(byte(opRenewLife), 0, 0, 0, 0, 0, 0), "neither life nor age"},
-		{"replica without an instance", item(byte(opReplica), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "instance that ends at byte 8"},
+		{"replica without an instance", item(byte(opReplica), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "instance that ends at byte 10"},
 		{"replica with a status that does not exist", item(append(replica[:len(replica)-7:len(replica)-7], 5, 0, 0, 0, 0, 0, 0)...), "status 5"},
 		{"removal of another kind", item(byte(opRemove), 0, 0, 2, 0, 0, 0, 0), "truth value 2"},
 		{"life beyond 32 bits", item(byte(opRemove), 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0), "32 bits"},
@@ -370,7 +373,7 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 }
 
 func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
-	result2 := func(b ...byte) []byte { return append([]byte{formatVersion, 0, 0, 1, 0, 0, 1}, b...) }
+	result2 := func(b ...byte) []byte { return append([]byte{formatVersion, 0, 0, 1, 0, 0, 0, 1}, b...) }
 	result := func(b ...byte) []byte { return append(result2(b...), 0) } // without coordination
 	maxCount := binary.AppendUvarint([]byte{hasCount}, math.MaxInt)
 	for _, c := range []struct {
@@ -392,7 +395,8 @@ func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
 		{"coordination with no entries", result2(0, 1, kvHasEntries, 0), "announced and zero"},
 		{"coordination with a place beyond an int", result2(append([]byte{0, 1, kvHasPlace}, binary.AppendUvarint(nil, math.MaxInt+1)...)...), "out of range"},
 		{"unknown field", result(0x80), "unknown form 0x80"},
-		{"refused neither yes nor no", []byte{formatVersion, 0, 0, 1, 0, 2, 0}, "truth value 2"},
+		{"refused neither yes nor no", []byte{formatVersion, 0, 0, 1, 0, 2, 0, 0}, "truth value 2"},
+		{"late neither yes nor no", []byte{formatVersion, 0, 0, 1, 0, 0, 2, 0}, "truth value 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := ParseResults(c.results)
@@ -555,8 +559,8 @@ func TestAnotherVersionIsNotCalledCorrupt(t *testing.T) {
 		parse func([]byte) error
 	}{
 		"batch":    {batch, func(b []byte) error { _, _, err := ParseBatch(b); return err }},
-		"entry":    {AppendWrite(nil, registry.Stamp{}), func(b []byte) error { _, err := parseEntry(b); return err }},
-		"inside":   {batch, func(b []byte) error { _, err := parseEntry(AppendWrite(nil, registry.Stamp{}, b)); return err }},
+		"entry":    {AppendWrite(nil, registry.Stamp{}, 0), func(b []byte) error { _, err := parseEntry(b); return err }},
+		"inside":   {batch, func(b []byte) error { _, err := parseEntry(AppendWrite(nil, registry.Stamp{}, 0, b)); return err }},
 		"results":  {AppendResults(nil, BatchResult{}), func(b []byte) error { _, err := ParseResults(b); return err }},
 		"lease":    {AppendLeaseState(nil, f.Leases[0]), func(b []byte) error { _, err := ParseLeaseState(b); return err }},
 		"removal":  {AppendRemoval(nil, f.Removals[0]), func(b []byte) error { _, err := ParseRemoval(b); return err }},

@@ -14,10 +14,12 @@ const (
 )
 
 // AppendWrite appends the encoding of a log entry that applies batches (as AppendBatch encoded
-// them) in order. Without batches it is a tick: it only moves the lease clock.
-func AppendWrite(dst []byte, stamp registry.Stamp, batches ...[]byte) []byte {
+// them) in order. Tenure is the time since the leadership was established, in ms: unlike the lease
+// clock it goes on while its leader is paused or alone. Without batches the entry is a tick: it only
+// moves the clocks.
+func AppendWrite(dst []byte, stamp registry.Stamp, tenure int64, batches ...[]byte) []byte {
 	dst = append(dst, formatVersion, entryWrite)
-	dst = appendStamp(dst, stamp)
+	dst = appendInt64(appendStamp(dst, stamp), tenure)
 	dst = binary.AppendUvarint(dst, uint64(len(batches)))
 	for _, b := range batches {
 		dst = appendBytes(dst, b)
@@ -48,6 +50,7 @@ func AppendEstablish(dst []byte, e Establish) []byte {
 type entry struct {
 	establish *Establish
 	stamp     registry.Stamp
+	tenure    int64
 	batches   []batch
 }
 
@@ -58,7 +61,7 @@ func parseEntry(b []byte) (entry, error) {
 	switch kind := d.byte(); {
 	case d.err != nil:
 	case kind == entryWrite:
-		e.stamp = d.stamp()
+		e.stamp, e.tenure = d.stamp(), d.int64()
 		e.batches = d.batches()
 	case kind == entryEstablish:
 		e.establish = d.establish()

@@ -62,13 +62,13 @@ func (e entry) encode() []byte {
 	for _, b := range e.batches {
 		batches = append(batches, AppendBatch(nil, b.id, b.items))
 	}
-	return AppendWrite(nil, e.stamp, batches...)
+	return AppendWrite(nil, e.stamp, e.tenure, batches...)
 }
 
 func FuzzApplyEntry(f *testing.F) {
 	addGolden(f, "entry-", whole)
 	for _, it := range goldenItems() {
-		f.Add(AppendWrite(nil, registry.Stamp{Lease: 1, Wall: 2}, AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{it})))
+		f.Add(AppendWrite(nil, registry.Stamp{Lease: 1, Wall: 2}, 0, AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{it})))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e entry

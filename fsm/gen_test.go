@@ -246,7 +246,8 @@ func genItem() *rapid.Generator[Item] {
 func genBatchID() *rapid.Generator[BatchID] {
 	return rapid.Custom(func(t *rapid.T) BatchID {
 		return BatchID{Node: rapid.String().Draw(t, "node"), Boot: rapid.Uint64().Draw(t, "boot"),
-			Seq: rapid.Uint64().Draw(t, "seq"), Answered: rapid.Uint64().Draw(t, "answered")}
+			Seq: rapid.Uint64().Draw(t, "seq"), Answered: rapid.Uint64().Draw(t, "answered"),
+			Bound: Bound{Leadership: rapid.Uint64().Draw(t, "leadership"), Until: rapid.Int64().Draw(t, "until")}}
 	})
 }
 

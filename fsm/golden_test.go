@@ -132,11 +132,11 @@ func TestGoldenOperations(t *testing.T) {
 
 func TestGoldenEntries(t *testing.T) {
 	stamp := registry.Stamp{Lease: 61_000, Wall: 1_700_000_000_200}
-	batch := AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Answered: 39},
+	batch := AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Answered: 39, Bound: Bound{Leadership: 17, Until: 5000}},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["cancel"]}})
 	golden(t, "batch", batch)
-	golden(t, "entry-tick", AppendWrite(nil, stamp))
-	golden(t, "entry-write", AppendWrite(nil, stamp, batch, batch))
+	golden(t, "entry-tick", AppendWrite(nil, stamp, 0))
+	golden(t, "entry-write", AppendWrite(nil, stamp, 1200, batch, batch))
 	golden(t, "entry-establish", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
 	golden(t, "batch-quarantine", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Answered: 40},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["quarantine"]}}))
@@ -231,7 +231,8 @@ func goldenLeases() *Snapshot {
 		EvictedAt: 1_700_000_000_090, Action: registry.ActionDeleted, Life: 1, Changed: 4, ChangedLease: 59_000,
 	}
 	s := &Snapshot{
-		index: 1234,
+		tenure: 1200,
+		index:  1234,
 		nodes: []frozenNode{
 			{name: "n1-7f3a", nodeMemory: nodeMemory{boot: 2, answered: 39, answers: []answer{
 				{seq: 40, results: []registry.Result{{Index: 5, Handle: lease.Handle}}},

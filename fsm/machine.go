@@ -20,6 +20,7 @@ type Machine struct {
 	registry *registry.Registry
 	kv       *kv.State
 	memory   memory
+	tenure   int64 // of the newest leadership, ms: the highest that an entry of it has
 }
 
 // published is what readers see: one pointer, so that a view never comes with another view's index.
@@ -77,10 +78,12 @@ func (m *Machine) establish(epoch registry.Epoch, e Establish) {
 		m.registry.Configure(*e.Settings)
 	}
 	m.registry.Establish(epoch, e.Cluster)
+	m.tenure = 0
 	m.kv.Establish(kv.Epoch(epoch), m.registry.Clock().Lease)
 }
 
 func (m *Machine) write(term uint64, e entry) []BatchResult {
+	m.tenure = max(m.tenure, e.tenure)
 	m.registry.Advance(e.stamp) // what follows may be nothing, or without effect
 	m.kv.Advance(m.registry.Clock().Lease)
 	if len(e.batches) == 0 {
@@ -93,16 +96,20 @@ func (m *Machine) write(term uint64, e entry) []BatchResult {
 	return results
 }
 
-// once applies a batch unless that was done before.
+// once applies a batch unless that was done before, or its time is over: entries that a leader stamped
+// before others may stand behind them, so the newest stamp counts.
 func (m *Machine) once(term uint64, stamp registry.Stamp, b batch) BatchResult {
 	answer := BatchResult{ID: b.id}
+	answer.ID.Bound = Bound{}
 	what, remembered := m.memory.judge(b.id)
-	switch what {
-	case refused:
+	switch {
+	case what == refused:
 		answer.Refused = true
-	case repeated:
+	case what == repeated:
 		answer.Results, answer.KV = remembered.results, remembered.kv
-	case fresh:
+	case !b.id.Bound.permits(m.registry.Epoch(), m.tenure):
+		answer.Late = true
+	default:
 		answer.Results, answer.KV = m.perform(term, stamp, b.items)
 		m.memory.remember(b.id, answer.Results, answer.KV)
 	}
@@ -176,5 +183,5 @@ func (m *Machine) Owner(h registry.Handle) string {
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &Snapshot{index: m.Index(), nodes: m.memory.freeze(), registry: m.registry.Freeze(), kv: m.kv.Freeze()}
+	return &Snapshot{index: m.Index(), tenure: m.tenure, nodes: m.memory.freeze(), registry: m.registry.Freeze(), kv: m.kv.Freeze()}
 }

@@ -52,7 +52,7 @@ func (n *node) batch(ops ...registry.Op) []byte {
 func (n *node) apply(batches ...[]byte) Applied {
 	n.t.Helper()
 	n.index++
-	done, err := n.m.Apply(n.index, term, AppendWrite(nil, n.stamp, batches...))
+	done, err := n.m.Apply(n.index, term, AppendWrite(nil, n.stamp, 0, batches...))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -224,10 +224,10 @@ func TestUndecodableEntryChangesNothing(t *testing.T) {
 		{"empty", nil, ErrCorrupt, "early"},
 		{"newer entry", []byte{formatVersion + 1, 99, 99}, ErrNewerVersion, "newer version"},
 		{"unknown kind of entry", []byte{formatVersion, 77}, ErrCorrupt, "entry of unknown kind 77"},
-		{"cut short behind a good batch", AppendWrite(nil, n.stamp, good, good)[:len(good)+25], ErrCorrupt, ""},
-		{"newer batch behind a good one", AppendWrite(nil, n.stamp, good, newer), ErrNewerVersion, "batch 1"},
-		{"unknown operation behind a good batch", AppendWrite(nil, n.stamp, good, unknown), ErrCorrupt, "batch 1: operation 0: corrupt at byte 9: operation of unknown kind 44"},
-		{"something behind the last batch", append(AppendWrite(nil, n.stamp, good), 0), ErrCorrupt, "too many"},
+		{"cut short behind a good batch", AppendWrite(nil, n.stamp, 0, good, good)[:len(good)+25], ErrCorrupt, ""},
+		{"newer batch behind a good one", AppendWrite(nil, n.stamp, 0, good, newer), ErrNewerVersion, "batch 1"},
+		{"unknown operation behind a good batch", AppendWrite(nil, n.stamp, 0, good, unknown), ErrCorrupt, "batch 1: operation 0: corrupt at byte 11: operation of unknown kind 44"},
+		{"something behind the last batch", append(AppendWrite(nil, n.stamp, 0, good), 0), ErrCorrupt, "too many"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := n.m.Apply(4711, term, c.entry)
@@ -243,7 +243,7 @@ func TestUndecodableEntryChangesNothing(t *testing.T) {
 
 func TestEntryOutOfOrderIsAnError(t *testing.T) {
 	m := NewMachine()
-	tick := AppendWrite(nil, registry.Stamp{Lease: 1})
+	tick := AppendWrite(nil, registry.Stamp{Lease: 1}, 0)
 	if _, err := m.Apply(5, term, tick); err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestViewContainsTheEntryOfTheIndexSeenBefore(t *testing.T) {
 		inst := instance("ORDERS", fmt.Sprint(i%20))
 		items := []Item{{Op: registry.Register{Instance: inst}}, {Op: registry.Renew{Key: inst.Key()}}}
 		stamp := registry.Stamp{Lease: int64(i), Wall: int64(i)}
-		if _, err := m.Apply(i, term, AppendWrite(nil, stamp, AppendBatch(nil, id, items))); err != nil {
+		if _, err := m.Apply(i, term, AppendWrite(nil, stamp, 0, AppendBatch(nil, id, items))); err != nil {
 			t.Fatal(err)
 		}
 	}

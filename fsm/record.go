@@ -11,6 +11,7 @@ import (
 // each section follow.
 type header struct {
 	index    uint64 // of the newest applied entry
+	tenure   int64  // see Machine
 	registry registry.Frozen
 	kv       kv.Frozen
 	counts   counts
@@ -28,7 +29,7 @@ type counts struct {
 
 func (s *Snapshot) header() header {
 	f, k := s.registry, s.kv
-	return header{index: s.index, registry: f, kv: k, counts: counts{
+	return header{index: s.index, tenure: s.tenure, registry: f, kv: k, counts: counts{
 		nodes:       uint64(len(s.nodes)),
 		free:        uint64(len(f.Free)),
 		leases:      uint64(len(f.Leases)),
@@ -52,7 +53,7 @@ func (s *Snapshot) header() header {
 
 func (h header) append(dst []byte) []byte {
 	c := h.counts
-	dst = binary.AppendUvarint(dst, h.index)
+	dst = appendInt64(binary.AppendUvarint(dst, h.index), h.tenure)
 	dst = appendPlace(dst, h.registry)
 	dst = appendNumbers(dst, c.nodes, c.free, c.leases, c.removals, c.registered, c.canceled)
 	dst = appendNumbers(dst, c.transitions)
@@ -65,6 +66,7 @@ func (h header) append(dst []byte) []byte {
 func (d *decoder) header() header {
 	h := header{
 		index:    d.uvarint(),
+		tenure:   d.int64(),
 		registry: d.place(),
 		counts: counts{
 			nodes:      d.uvarint(),

@@ -27,7 +27,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	remembered := thawMemory(s.nodes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.registry, m.kv, m.memory = thawed, coordination, remembered
+	m.registry, m.kv, m.memory, m.tenure = thawed, coordination, remembered, s.tenure
 	m.publish(s.index)
 	return nil
 }
@@ -59,7 +59,7 @@ func readSnapshot(r io.Reader) (Snapshot, error) {
 	sr.preamble()
 	var h header
 	sr.record("header", func(d *decoder) { h = d.header() })
-	s := Snapshot{index: h.index, registry: h.registry, kv: h.kv}
+	s := Snapshot{index: h.index, tenure: h.tenure, registry: h.registry, kv: h.kv}
 	s.nodes = sr.nodes(h.counts.nodes)
 	f := &s.registry
 	f.Free = sr.free(h.counts.free)

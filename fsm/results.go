@@ -15,6 +15,9 @@ type BatchResult struct {
 	// Refused: the batch was numbered at or below what its node reports as answered, or came from an
 	// older boot; it had no effect now, and earlier it may have had one.
 	Refused bool
+	// Late: the batch came to the leader, or stands in the log, after its Bound. This copy of it had no
+	// effect; another may take effect.
+	Late    bool
 	Results []registry.Result // one per item; shared with the machine's memory, not to be changed
 	// KV are the results of the operations of coordination, one per item (zero for the others); nil: the
 	// batch has none.
@@ -25,7 +28,7 @@ type BatchResult struct {
 func AppendResults(dst []byte, r BatchResult) []byte {
 	dst = append(dst, formatVersion)
 	dst = appendBatchID(dst, r.ID)
-	dst = appendBool(dst, r.Refused)
+	dst = appendBool(appendBool(dst, r.Refused), r.Late)
 	dst = appendResultList(dst, r.Results)
 	return appendList(dst, r.KV, appendKVResult)
 }
@@ -35,7 +38,7 @@ func AppendResults(dst []byte, r BatchResult) []byte {
 func ParseResults(b []byte) (BatchResult, error) {
 	d := decoder{b: b}
 	d.version()
-	r := BatchResult{ID: d.batchID(), Refused: d.bool(), Results: d.resultList()}
+	r := BatchResult{ID: d.batchID(), Refused: d.bool(), Late: d.bool(), Results: d.resultList()}
 	r.KV = d.kvResults(len(r.Results))
 	if err := d.end(); err != nil {
 		return BatchResult{}, fmt.Errorf("results of a batch: %w", err)

@@ -21,6 +21,7 @@ var checksumTable = crc64.MakeTable(crc64.ECMA)
 // Snapshot is a frozen state.
 type Snapshot struct {
 	index    uint64
+	tenure   int64
 	nodes    []frozenNode
 	registry registry.Frozen
 	kv       kv.Frozen

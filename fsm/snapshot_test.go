@@ -377,7 +377,7 @@ func TestWhateverIsCoordinatedIsRestored(t *testing.T) {
 			id.Seq++
 			stamp := registry.Stamp{Lease: rapid.Int64().Draw(t, "lease"), Wall: rapid.Int64().Draw(t, "wall")}
 			items := rapid.SliceOfN(draw, 0, 4).Draw(t, "items")
-			if _, err := m.Apply(i+1, term, AppendWrite(nil, stamp, AppendBatch(nil, id, items))); err != nil {
+			if _, err := m.Apply(i+1, term, AppendWrite(nil, stamp, 0, AppendBatch(nil, id, items))); err != nil {
 				t.Fatal(err)
 			}
 		}

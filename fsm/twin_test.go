@@ -314,7 +314,7 @@ func (tw *twins) pass(t *rapid.T) {
 
 func (tw *twins) apply(t *rapid.T, batches [][]byte) {
 	tw.pass(t)
-	done := tw.both(t, AppendWrite(nil, tw.stamp, batches...))
+	done := tw.both(t, AppendWrite(nil, tw.stamp, 0, batches...))
 	for _, b := range done.Batches {
 		for _, r := range b.Results {
 			if r.Handle.Gen != 0 {

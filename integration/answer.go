@@ -97,6 +97,13 @@ func (n *Node) GetWithin(path string, limit time.Duration) Answer {
 	return n.do(ctx, Request{Method: http.MethodGet, Path: path})
 }
 
+// PutWithin writes with a time limit of its own, at whose end the connection is closed.
+func (n *Node) PutWithin(path, body string, limit time.Duration) Answer {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return n.do(ctx, Request{Method: http.MethodPut, Path: path, Body: []byte(body)})
+}
+
 func (n *Node) do(ctx context.Context, r Request) Answer {
 	req, err := http.NewRequestWithContext(ctx, r.Method, n.URL()+r.Path, bytes.NewReader(r.Body))
 	if err != nil {

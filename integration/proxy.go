@@ -25,6 +25,7 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	cut   [2]bool
+	held  chan struct{}     // closed when bytes may pass again; nil: they may
 	conns map[net.Conn]bool // both ends of every pair
 }
 
@@ -39,6 +40,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	p.pumps.Go(p.accept)
 	t.Cleanup(func() {
 		l.Close()
+		p.Release()
 		p.closeAll()
 		p.pumps.Wait()
 	})
@@ -63,6 +65,26 @@ func (p *Proxy) Heal() {
 	p.cut = [2]bool{}
 	p.mu.Unlock()
 	p.closeAll()
+}
+
+// Hold keeps the bytes of both directions back, on present and future connections, as a network does
+// that drops packets which the kernels send again.
+func (p *Proxy) Hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held == nil {
+		p.held = make(chan struct{})
+	}
+}
+
+// Release delivers what was held back, also of connections that their sender has closed since.
+func (p *Proxy) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held != nil {
+		close(p.held)
+		p.held = nil
+	}
 }
 
 func (p *Proxy) closeAll() {
@@ -133,8 +155,11 @@ type sieve struct {
 // Write drops what a cut direction would carry and says it was written.
 func (s sieve) Write(b []byte) (int, error) {
 	s.p.mu.Lock()
-	cut := s.p.cut[s.d]
+	cut, held := s.p.cut[s.d], s.p.held
 	s.p.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 	if cut {
 		return len(b), nil
 	}

@@ -13,6 +13,7 @@ var soakRounds = []struct {
 	round func(*testing.T)
 }{
 	{"leader killed", leaderKilledRound},
+	{"delayed answers", delayedAnswersRound},
 	{"two removals at once", twoRemovalsRound},
 	{"all nodes paused, slow disks", allPausedRound},
 	{"blocked log", blockedLogRound},

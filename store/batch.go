@@ -11,11 +11,11 @@ import (
 
 // batch is a number of calls on their way.
 type batch struct {
-	calls   []*call
-	seq     uint64
-	encoded []byte
-	oldest  time.Time // arrival of the call that has waited longest
-	sent    time.Time // when it was first sent; zero: it certainly never was
+	calls  []*call
+	id     fsm.BatchID
+	items  []fsm.Item
+	oldest time.Time // arrival of the call that has waited longest
+	sent   time.Time // when it was first sent; zero: it certainly never was
 }
 
 // deadline is when the callers of a batch are told that it failed or that nobody knows.
@@ -26,7 +26,22 @@ func (b *batch) deadline() time.Time {
 	return b.sent.Add(answerWait)
 }
 
-// seal gives a batch its number and encodes it. The caller holds mu.
+// giveUpAt is when the answer to a batch that is sent now is waited for no longer.
+func (b *batch) giveUpAt(now time.Time) time.Time {
+	if b.sent.IsZero() {
+		return now.Add(answerWait)
+	}
+	return b.sent.Add(answerWait)
+}
+
+// encode encodes a batch for one attempt to send it.
+func (b *batch) encode(bound fsm.Bound) []byte {
+	id := b.id
+	id.Bound = bound
+	return fsm.AppendBatch(nil, id, b.items)
+}
+
+// seal gives a batch its number. The caller holds mu.
 func (c *committer) seal(calls []*call) *batch {
 	c.seq++
 	c.open[c.seq] = struct{}{}
@@ -34,13 +49,14 @@ func (c *committer) seal(calls []*call) *batch {
 	for n := range c.open {
 		answered = min(answered, n-1)
 	}
-	b := &batch{calls: calls, seq: c.seq, oldest: calls[0].arrived}
-	items := make([]fsm.Item, 0, len(calls))
-	for _, k := range calls {
-		items = append(items, k.items...)
+	b := &batch{
+		calls: calls, oldest: calls[0].arrived, items: make([]fsm.Item, 0, len(calls)),
+		id: fsm.BatchID{Node: c.s.id.ServerID, Boot: c.s.id.Boot, Seq: c.seq, Answered: answered},
 	}
-	c.s.metrics.batch.Observe(float64(len(items)))
-	b.encoded = fsm.AppendBatch(nil, fsm.BatchID{Node: c.s.id.ServerID, Boot: c.s.id.Boot, Seq: b.seq, Answered: answered}, items)
+	for _, k := range calls {
+		b.items = append(b.items, k.items...)
+	}
+	c.s.metrics.batch.Observe(float64(len(b.items)))
 	return b
 }
 
@@ -123,5 +139,5 @@ func (c *committer) answer(b *batch, err error) {
 func (c *committer) forget(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.open, b.seq)
+	delete(c.open, b.id.Seq)
 }

@@ -37,16 +37,17 @@ type CommitReply struct {
 
 // Commit commits a batch on the leader.
 func (n *nodeCalls) Commit(encoded []byte, reply *CommitReply) error {
-	if _, _, err := fsm.ParseBatch(encoded); err != nil {
+	id, _, err := fsm.ParseBatch(encoded)
+	if err != nil {
 		return fmt.Errorf("batch: %w", err)
 	}
-	if n.s.lead.Load() == nil {
-		reply.Answer = answerNotLeader
+	if l := n.s.lead.Load(); l == nil || !l.permits(id.Bound, time.Now()) {
+		reply.Answer = answerNotLeader // not in the leadership that the batch is for, or no longer
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerWait)
 	defer cancel()
-	res, err := n.s.committer.propose(ctx, encoded)
+	res, err := n.s.committer.propose(ctx, encoded, id.Bound)
 	switch {
 	case errors.Is(err, errNotSent):
 		reply.Answer = answerNotLeader
@@ -63,13 +64,20 @@ func (s *Raft) commitAt(ctx context.Context, address string, encoded []byte) (fs
 	reply, err := invoke[CommitReply](ctx, s.peers, address, "Node.Commit", encoded)
 	switch {
 	case err != nil:
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			s.peers.hangUp(linkKey{address, laneWork}) // what is still on its way must not arrive
+		}
 		return fsm.BatchResult{}, err
 	case reply.Answer == answerNotLeader:
 		return fsm.BatchResult{}, fmt.Errorf("%w: %s: %w", errNotSent, address, errNotLeader)
 	case reply.Answer != answerOK:
 		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, registry.ErrUnknownOutcome)
 	}
-	return fsm.ParseResults(reply.Results)
+	res, err := fsm.ParseResults(reply.Results)
+	if err == nil {
+		err = lateness(res)
+	}
+	return res, err
 }
 
 // IndexReply answers ReadIndex.

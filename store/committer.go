@@ -26,6 +26,9 @@ const (
 	// answerWait is how long a write that was sent waits for its answer: its caller is told "unknown"
 	// within four seconds.
 	answerWait = 3800 * time.Millisecond
+	// wakeGrace is how long a write waits that comes when the process was paused: whoever sent it may
+	// have given up meanwhile, and the server needs a moment to see that the connection is closed.
+	wakeGrace = 100 * time.Millisecond
 	// retryPause is the pause between two attempts to send a batch.
 	retryPause = 20 * time.Millisecond
 )
@@ -39,6 +42,7 @@ type committer struct {
 	wake  chan struct{} // holds a token while something waits
 	// patience is how long renewals wait for company; 0: not at all.
 	patience time.Duration
+	pulse    pulse
 
 	mu        sync.Mutex
 	closed    bool
@@ -93,6 +97,7 @@ const (
 // proposal is a batch that another node sent to this one, the leader.
 type proposal struct {
 	batch []byte
+	bound fsm.Bound
 	done  chan struct{}
 	res   fsm.BatchResult
 	err   error
@@ -114,6 +119,12 @@ func newCommitter(s *Raft) *committer {
 
 // commit waits until items took effect, in order and in one batch.
 func (c *committer) commit(ctx context.Context, items []fsm.Item, size int) (answers, error) {
+	if grace := c.pulse.grace(time.Now()); grace > 0 {
+		pause(ctx, nil, grace)
+		if ctx.Err() != nil {
+			return answers{}, ctx.Err()
+		}
+	}
 	k := &call{items: items, size: size, arrived: time.Now(), done: make(chan struct{})}
 	if !c.enqueue(k) {
 		return answers{}, registry.ErrClosed
@@ -155,8 +166,8 @@ func (c *committer) signal() {
 }
 
 // propose commits a batch that another node sent, on the established leader.
-func (c *committer) propose(ctx context.Context, encoded []byte) (fsm.BatchResult, error) {
-	p := &proposal{batch: encoded, done: make(chan struct{})}
+func (c *committer) propose(ctx context.Context, encoded []byte, bound fsm.Bound) (fsm.BatchResult, error) {
+	p := &proposal{batch: encoded, bound: bound, done: make(chan struct{})}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -188,7 +199,7 @@ func (c *committer) run(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		e, err := c.launch(own, proposals)
+		e, proposals, err := c.launch(own, proposals)
 		flying.Go(func() {
 			c.land(ctx, own, proposals, e, err)
 			<-c.slots
@@ -234,8 +245,13 @@ func (c *committer) take() (*batch, []*proposal) {
 
 func (c *committer) takeCalls() (calls []*call, size int) {
 	n := 0
+	late := time.Now().Add(-noLeaderWait)
 	for ; n < len(c.calls); n++ {
 		k := c.calls[n]
+		if k.arrived.Before(late) {
+			c.abandon(k) // before sweep has found it: the process was paused
+			continue
+		}
 		if len(calls) > 0 && (size+k.size > maxBatchBytes || c.s.cfg.NoBatching) {
 			break
 		}
@@ -250,16 +266,28 @@ func (c *committer) takeCalls() (calls []*call, size int) {
 	return calls, size
 }
 
-// launch proposes what was taken as one entry, if this node leads.
-func (c *committer) launch(own *batch, proposals []*proposal) (*entry, error) {
+// launch proposes what was taken as one entry, if this node leads. Proposals that have waited beyond
+// their bound are refused; it returns the others.
+func (c *committer) launch(own *batch, proposals []*proposal) (*entry, []*proposal, error) {
+	l, now := c.s.lead.Load(), time.Now()
+	if l == nil {
+		return nil, proposals, fmt.Errorf("%w: %w", errNotSent, errNotLeader)
+	}
 	encoded := make([][]byte, 0, 1+len(proposals))
 	if own != nil {
-		encoded = append(encoded, own.encoded)
+		encoded = append(encoded, own.encode(l.bound(own.giveUpAt(now))))
 	}
+	kept := proposals[:0]
 	for _, p := range proposals {
+		if !l.permits(p.bound, now) {
+			c.refuse([]*proposal{p}, fmt.Errorf("%w: %w", errNotSent, errLate))
+			continue
+		}
+		kept = append(kept, p)
 		encoded = append(encoded, p.batch)
 	}
-	return c.s.propose(encoded...)
+	e, err := c.s.propose(encoded...) // an entry without batches does no harm
+	return e, kept, err
 }
 
 // land waits for an entry that launch proposed, and answers everybody concerned. This node's own
@@ -279,13 +307,16 @@ func (c *committer) land(ctx context.Context, own *batch, proposals []*proposal,
 		}
 		return
 	}
-	if own != nil {
-		c.finish(own, results[0])
-		results = results[1:]
-	}
 	for i, p := range proposals {
-		p.res = results[i]
+		p.res = results[len(results)-len(proposals)+i]
 		close(p.done)
+	}
+	switch {
+	case own == nil:
+	case results[0].Late:
+		c.settle(ctx, own)
+	default:
+		c.finish(own, results[0])
 	}
 }
 
@@ -302,7 +333,9 @@ func (c *committer) sweep(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		select {
-		case now := <-tick.C:
+		case <-tick.C:
+			now := time.Now()
+			c.pulse.beat(now)
 			c.expire(now.Add(-noLeaderWait))
 		case <-ctx.Done():
 			return
@@ -317,10 +350,15 @@ func (c *committer) expire(before time.Time) {
 		if !k.arrived.Before(before) {
 			return // the queue is in order of arrival
 		}
-		if k.state.CompareAndSwap(queued, abandoned) {
-			k.err = registry.ErrNoLeader
-			close(k.done)
-		}
+		c.abandon(k)
+	}
+}
+
+// abandon answers a call that certainly takes no effect.
+func (c *committer) abandon(k *call) {
+	if k.state.CompareAndSwap(queued, abandoned) {
+		k.err = registry.ErrNoLeader
+		close(k.done)
 	}
 }
 

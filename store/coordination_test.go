@@ -379,7 +379,7 @@ func TestABatchThatIsSentAgainIsAnsweredAsTheFirstTime(t *testing.T) {
 	send := func(seq, answered uint64, op kv.Op) fsm.BatchResult {
 		t.Helper()
 		id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Answered: answered}
-		res, err := n.committer.propose(t.Context(), fsm.AppendBatch(nil, id, []fsm.Item{{KV: op}}))
+		res, err := n.committer.propose(t.Context(), fsm.AppendBatch(nil, id, []fsm.Item{{KV: op}}), fsm.Bound{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -129,7 +129,7 @@ func (g *evictionRig) stamp() registry.Stamp {
 	return registry.Stamp{Lease: now, Wall: time.Now().UnixMilli()}
 }
 
-func (g *evictionRig) tick() { g.entry(fsm.AppendWrite(nil, g.stamp())) }
+func (g *evictionRig) tick() { g.entry(fsm.AppendWrite(nil, g.stamp(), 0)) }
 
 // apply performs operations as one batch in an entry of its own.
 func (g *evictionRig) apply(ops ...registry.Op) []registry.Result {
@@ -142,7 +142,7 @@ func (g *evictionRig) batch(items []fsm.Item) fsm.BatchResult {
 	g.t.Helper()
 	g.seq++
 	id := fsm.BatchID{Node: "n1", Boot: 1, Seq: g.seq, Answered: g.seq - 1}
-	return g.entry(fsm.AppendWrite(nil, g.stamp(), fsm.AppendBatch(nil, id, items))).Batches[0]
+	return g.entry(fsm.AppendWrite(nil, g.stamp(), 0, fsm.AppendBatch(nil, id, items))).Batches[0]
 }
 
 func (g *evictionRig) applyFrom(origin registry.Origin, ops ...registry.Op) []registry.Result {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
 )
 
 const (
@@ -118,6 +120,7 @@ func (s *Raft) prove(ctx context.Context) {
 	switch {
 	case err == nil && reply.Answer == answerOK:
 		s.noteProof(began.Add(-reply.Age), reply.Index)
+		s.noteTerms(leader, reply)
 	case ctx.Err() != nil:
 		s.peers.hangUp(linkKey{address, laneQuick})
 	}
@@ -132,15 +135,18 @@ type FreshReply struct {
 	Answer uint8
 	Index  uint64        // newest applied entry
 	Age    time.Duration // Index covers what was acknowledged until so long ago
+	Bound  fsm.Bound     // what permits a batch to take effect in this leadership until now
 }
 
 // Fresh says how far the leader has applied the log and how long ago it last proved that it leads. It
 // makes no proof of its own, so that many followers cost no more proofs than one.
 func (n *nodeCalls) Fresh(_ struct{}, reply *FreshReply) error {
-	if n.s.lead.Load() == nil {
+	l := n.s.lead.Load()
+	if l == nil {
 		reply.Answer = answerNotLeader
 		return nil
 	}
+	reply.Bound = l.bound(time.Now())
 	reply.Age = n.s.age(time.Now())
 	reply.Index = n.s.machine.Index()
 	return nil

@@ -32,6 +32,7 @@ type leadership struct {
 	lost        context.Context // ends with it
 	epoch       registry.Epoch
 	established int64       // lease clock, ms
+	began       time.Time   // from when on its tenure counts
 	young       atomic.Bool // no lease can end yet, see allInGrace
 }
 
@@ -110,7 +111,7 @@ func (s *Raft) establish(ctx context.Context) (*leadership, error) {
 	if now := s.raft.CurrentTerm(); now != applied.Epoch.Term {
 		return nil, fmt.Errorf("establish leadership: the term is %d already, the entry is of term %d", now, applied.Epoch.Term)
 	}
-	return &leadership{lost: ctx, epoch: applied.Epoch, established: applied.Clock.Lease}, nil
+	return &leadership{lost: ctx, epoch: applied.Epoch, established: applied.Clock.Lease, began: time.Now()}, nil
 }
 
 // work is what a leader does beside answering: it keeps the lease clock going, ends leases and sessions,

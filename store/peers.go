@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -62,7 +63,8 @@ type linkKey struct {
 
 // link is a connection to one address, or the attempt to make one.
 type link struct {
-	ready  chan struct{} // closed when client and err are set
+	ready  chan struct{} // closed when the others are set
+	conn   net.Conn
 	client *rpc.Client
 	err    error
 }
@@ -171,7 +173,7 @@ func (p *peers) connect(to linkKey, l *link) {
 		conn.Close()
 		l.err = errors.New("shutting down")
 	default:
-		l.client = rpc.NewClient(sender{conn})
+		l.conn, l.client = conn, rpc.NewClient(sender{conn})
 		return
 	}
 	delete(p.links, to) // the next call tries again
@@ -188,7 +190,7 @@ func (p *peers) forget(to linkKey, l *link) {
 }
 
 // hangUp drops the connection to a node that does not answer: calls that wait on it end, and a node
-// that comes back is not kept waiting behind what it missed.
+// that comes back is not kept waiting behind what it missed. What was not sent yet never is.
 func (p *peers) hangUp(to linkKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,9 +201,33 @@ func (p *peers) hangUp(to linkKey) {
 	select {
 	case <-l.ready:
 		delete(p.links, to)
-		l.client.Close()
+		l.hangUp()
 	default: // still dialling; it has a time limit of its own
 	}
+}
+
+// hangUp closes a connection at once. Closed in the ordinary way, the kernel would go on to deliver
+// what was written, for minutes if need be.
+func (l *link) hangUp() {
+	if l.client == nil {
+		return // there is none
+	}
+	if tcp := tcpOf(l.conn); tcp != nil {
+		tcp.SetLinger(0) // an error means that it is closed already
+	}
+	l.client.Close()
+}
+
+// tcpOf is the TCP connection below a connection of the node-to-node port; nil: there is none.
+func tcpOf(conn net.Conn) *net.TCPConn {
+	if tracked, ok := conn.(*trackedConn); ok {
+		conn = tracked.Conn
+	}
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn()
+	}
+	tcp, _ := conn.(*net.TCPConn)
+	return tcp
 }
 
 func (p *peers) close() {
@@ -211,7 +237,7 @@ func (p *peers) close() {
 	for _, l := range p.links {
 		select {
 		case <-l.ready:
-			l.client.Close()
+			l.hangUp()
 		default: // connect sees closed
 		}
 	}

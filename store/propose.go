@@ -29,10 +29,11 @@ type entry struct {
 // propose hands an entry with batches to Raft, as the established leader, and returns without
 // waiting for it: entries stand in the log in the order of the calls.
 func (s *Raft) propose(batches ...[]byte) (*entry, error) {
-	if s.lead.Load() == nil {
+	l := s.lead.Load()
+	if l == nil {
 		return nil, fmt.Errorf("%w: %w", errNotSent, errNotLeader)
 	}
-	e := s.begin(fsm.AppendWrite(nil, s.stamp(), batches...))
+	e := s.begin(fsm.AppendWrite(nil, s.stamp(), l.tenure(time.Now()), batches...))
 	e.batches = len(batches)
 	return e, nil
 }
@@ -91,14 +92,11 @@ func certain(err error) error {
 
 // submit commits a batch through whoever leads now; the time limit and a change of leader end it.
 func (s *Raft) submit(ctx context.Context, b *batch) (fsm.BatchResult, error) {
-	limit := b.sent
-	if limit.IsZero() {
-		limit = time.Now()
-	}
-	ctx, cancel := context.WithDeadline(ctx, limit.Add(answerWait))
+	until := b.giveUpAt(time.Now())
+	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	if s.lead.Load() != nil {
-		return s.commitHere(ctx, b.encoded)
+	if l := s.lead.Load(); l != nil {
+		return s.commitHere(ctx, b.encode(l.bound(until)))
 	}
 	leader := s.leader.Load()
 	if leader == nil || leader.id == s.id.ServerID {
@@ -109,8 +107,16 @@ func (s *Raft) submit(ctx context.Context, b *batch) (fsm.BatchResult, error) {
 	if err := s.peers.reach(ctx, address, b.deadline()); err != nil {
 		return fsm.BatchResult{}, err
 	}
+	t, err := s.termsOf(ctx, leader, address)
+	if err != nil {
+		return fsm.BatchResult{}, err
+	}
 	s.metrics.forwarded.Inc()
-	return s.commitAt(ctx, address, b.encoded)
+	res, err := s.commitAt(ctx, address, b.encode(t.bound(until)))
+	if errors.Is(err, errNotLeader) || errors.Is(err, errLate) {
+		s.terms.CompareAndSwap(t, nil) // it may lead again, in another leadership
+	}
+	return res, err
 }
 
 func (s *Raft) commitHere(ctx context.Context, encoded []byte) (fsm.BatchResult, error) {
@@ -122,5 +128,14 @@ func (s *Raft) commitHere(ctx context.Context, encoded []byte) (fsm.BatchResult,
 	if err != nil {
 		return fsm.BatchResult{}, err
 	}
-	return results[0], nil
+	return results[0], lateness(results[0])
+}
+
+// lateness is the error of a batch that the state machine found to be late: that copy of it certainly
+// had no effect.
+func lateness(res fsm.BatchResult) error {
+	if res.Late {
+		return fmt.Errorf("%w: %w", errNotSent, errLate)
+	}
+	return nil
 }

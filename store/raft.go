@@ -66,7 +66,8 @@ type Raft struct {
 	reads     *rounds[uint64] // linearizable reads
 	indexes   *rounds[uint64] // reads in mode "leader"
 	fresh     freshness       // how old the state can be
-	asking    sync.Map        // addresses that a question for the term is open at
+	terms     atomic.Pointer[terms]
+	asking    sync.Map // addresses that a question for the term is open at
 	committer *committer
 	ready     atomic.Bool
 	opened    time.Time

@@ -1,0 +1,265 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The promise: what was answered 504 takes effect before everything that was sent a second after that
+// answer and acknowledged, or never.
+
+// trialsEnv says how many trials of each kind there are; without it a few.
+const trialsEnv = "ROLLCALL_UNKNOWN"
+
+// afterUnknown is how long after the answer 504 a client that relies on the promise waits.
+const afterUnknown = time.Second
+
+// trial is a client that gives one write up and makes another one elsewhere: of a key, whose old value
+// must not come back, or of an instance, whose cancel must not come late.
+type trial struct {
+	id       string
+	instance bool
+	old      Answer // to the write that may be given up
+	ended    time.Time
+}
+
+func (r *trial) key() string { return "/v1/kv/" + r.id }
+
+func (r *trial) setUp(t *testing.T, n *Node) {
+	if r.instance {
+		mustRegister(t, n, Instance{App: "GIVENUP", ID: r.id})
+	}
+}
+
+// first makes the write that may be given up.
+func (r *trial) first(n *Node) {
+	if r.instance {
+		r.old = n.Do(Request{Method: http.MethodDelete, Path: path("GIVENUP", r.id)})
+	} else {
+		r.old = n.Do(Request{Method: http.MethodPut, Path: r.key(), Body: []byte("OLD")})
+	}
+	r.ended = time.Now()
+}
+
+// second makes the later write, until it is acknowledged.
+func (r *trial) second(t *testing.T, n *Node) {
+	time.Sleep(time.Until(r.ended.Add(afterUnknown)))
+	Eventually(t, ReadyLimit, "the second write is acknowledged", func() error {
+		var answer Answer
+		want := http.StatusOK
+		if r.instance {
+			answer, want = n.Register(Instance{App: "GIVENUP", ID: r.id}), http.StatusNoContent
+		} else {
+			answer = n.Do(Request{Method: http.MethodPut, Path: r.key(), Body: []byte("NEW")})
+		}
+		if answer.Status != want {
+			return fmt.Errorf("%v", answer)
+		}
+		return nil
+	})
+}
+
+// check says that the later write stands.
+func (r *trial) check(n *Node) error {
+	if r.instance {
+		if answer := n.Get(path("GIVENUP", r.id) + "?consistency=linearizable"); answer.Status == http.StatusNotFound {
+			return fmt.Errorf("instance %s is gone at %s: its cancel was answered %d, and it was registered again", r.id, n.Name, r.old.Status)
+		}
+		return nil
+	}
+	if answer := n.Get(r.key() + "?raw&consistent"); answer.Status == http.StatusOK && string(answer.Body) != "NEW" {
+		return fmt.Errorf("key %s is %q at %s: that was answered %d, and NEW written after it", r.id, answer.Body, n.Name, r.old.Status)
+	}
+	return nil
+}
+
+// giveUp has clients write at a node whose links are held at that moment, and again at another after the answer.
+// It returns when the second writes are acknowledged.
+func giveUp(t *testing.T, name string, count int, at, later *Node, hold func()) []*trial {
+	t.Helper()
+	trials := make([]*trial, count)
+	for i := range trials {
+		trials[i] = &trial{id: fmt.Sprintf("%s-%d", name, i), instance: i%2 == 1}
+		trials[i].setUp(t, later)
+	}
+	mustRegister(t, at, Instance{App: "BEFORE", ID: name}) // it knows the leader, and has what is set up
+	hold()
+	var all sync.WaitGroup
+	for _, r := range trials {
+		all.Go(func() {
+			r.first(at)
+			r.second(t, later)
+		})
+	}
+	all.Wait()
+	return trials
+}
+
+// held counts the trials whose first write was answered 504, and watches for a moment whether one comes late.
+func held(t *testing.T, c *Cluster, trials []*trial) int {
+	t.Helper()
+	c.WaitReady()
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		for i, r := range trials {
+			if err := r.check(c.Nodes[i%len(c.Nodes)]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	unknown := 0
+	for _, r := range trials {
+		if r.old.Status == http.StatusGatewayTimeout {
+			unknown++
+		}
+	}
+	return unknown
+}
+
+// between returns the proxies between two nodes.
+func (l network) between(a, b *Node) []*Proxy {
+	return []*Proxy{l[[2]string{a.Name, b.Name}], l[[2]string{b.Name, a.Name}]}
+}
+
+// cutTrials cuts the link of a follower to the leader, without a reset, for so long.
+func cutTrials(t *testing.T, c *Cluster, links network, cut time.Duration, name string, count int) int {
+	t.Helper()
+	c.WaitReady()
+	leader := c.Leader()
+	follower, other := c.Others(leader)[0], c.Others(leader)[1]
+	var since time.Time
+	trials := giveUp(t, name, count, follower, other, func() {
+		since = time.Now()
+		for _, p := range links.between(leader, follower) {
+			p.Hold()
+		}
+	})
+	time.Sleep(time.Until(since.Add(cut)))
+	for _, p := range links.between(leader, follower) {
+		p.Release()
+	}
+	return held(t, c, trials)
+}
+
+// killTrials kills the leader while writes are on their way to it, and starts it again.
+func killTrials(t *testing.T, c *Cluster, links network, name string, count int) int {
+	t.Helper()
+	c.WaitReady()
+	leader := c.Leader()
+	follower, other := c.Others(leader)[0], c.Others(leader)[1]
+	trials := giveUp(t, name, count, follower, other, func() {
+		for _, to := range []*Node{leader, other} {
+			for _, p := range links.between(follower, to) {
+				p.Hold()
+			}
+		}
+		time.AfterFunc(300*time.Millisecond, func() {
+			leader.Kill()
+			leader.Start(t)
+		})
+	})
+	for _, p := range links {
+		p.Release()
+	}
+	return held(t, c, trials)
+}
+
+// pauseTrials pauses the leader while writes are on their way to it.
+func pauseTrials(t *testing.T, c *Cluster, name string, count int) int {
+	t.Helper()
+	c.WaitReady()
+	leader := c.Leader()
+	follower, other := c.Others(leader)[0], c.Others(leader)[1]
+	trials := giveUp(t, name, count, follower, other, func() { leader.Pause(t) })
+	leader.Resume(t)
+	return held(t, c, trials)
+}
+
+func TestWhatWasAnsweredUnknownDoesNotTakeEffectLater(t *testing.T) {
+	t.Parallel()
+	trials, cuts := 1, []time.Duration{6 * time.Second}
+	if text := os.Getenv(trialsEnv); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("%s: %v", trialsEnv, err)
+		}
+		trials, cuts = n, []time.Duration{6 * time.Second, 12 * time.Second, 20 * time.Second}
+	}
+	for _, cut := range cuts {
+		t.Run("link cut for "+cut.String(), func(t *testing.T) {
+			t.Parallel()
+			untilUnknown(t, trials, func(c *Cluster, links network, round string) int {
+				return cutTrials(t, c, links, cut, round, atOnce)
+			})
+		})
+	}
+	t.Run("leader killed", func(t *testing.T) {
+		t.Parallel()
+		untilUnknown(t, trials, func(c *Cluster, links network, round string) int {
+			return killTrials(t, c, links, round, atOnce)
+		})
+	})
+}
+
+// atOnce is how many writes are given up in a round: as many as a node has batches on their way, for
+// those behind them are never sent.
+const atOnce = 2
+
+// untilUnknown plays rounds until so many writes were answered 504.
+func untilUnknown(t *testing.T, trials int, play func(c *Cluster, links network, round string) int) {
+	c, links := newProxiedCluster(t)
+	unknown, rounds := 0, 0
+	for unknown < trials && rounds < 2*trials+4 {
+		unknown += play(c, links, fmt.Sprintf("round%d", rounds))
+		rounds++
+	}
+	t.Logf("%d rounds of %d writes, %d writes answered 504", rounds, atOnce, unknown)
+	if unknown < trials {
+		t.Errorf("%d writes were answered 504, want %d: too little was tested", unknown, trials)
+	}
+}
+
+// delayedAnswersRound is a soak of the same, with the leader paused besides.
+func delayedAnswersRound(t *testing.T) {
+	c, links := newProxiedCluster(t)
+	unknown := cutTrials(t, c, links, 6*time.Second, "cut", atOnce)
+	unknown += killTrials(t, c, links, "kill", atOnce)
+	unknown += pauseTrials(t, c, "pause", atOnce)
+	t.Logf("%d of %d writes were answered 504", unknown, 3*atOnce)
+}
+
+// TestANodeThatWasPausedDoesNotPerformWhatItsClientsHaveGivenUp leaves requests in the sockets of a node
+// that stands still.
+func TestANodeThatWasPausedDoesNotPerformWhatItsClientsHaveGivenUp(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	paused := c.Others(c.Leader())[0]
+	other := c.Others(paused)[0]
+	const keys = 10
+	paused.Pause(t)
+	var clients sync.WaitGroup
+	for i := range keys {
+		clients.Go(func() { paused.PutWithin(fmt.Sprintf("/v1/kv/k%d", i), "OLD", 300*time.Millisecond) })
+	}
+	clients.Wait()
+	for i := range keys {
+		answer := other.Do(Request{Method: http.MethodPut, Path: fmt.Sprintf("/v1/kv/k%d", i), Body: []byte("NEW")})
+		if answer.Status != http.StatusOK {
+			t.Fatalf("write at %s: %v", other.Name, answer)
+		}
+	}
+	Pass(t, time.Second) // the pause is one that a node notices
+	paused.Resume(t)
+	paused.WaitReady(t)
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		for i := range keys {
+			if answer := other.Get(fmt.Sprintf("/v1/kv/k%d?raw&consistent", i)); answer.Status == http.StatusOK && string(answer.Body) != "NEW" {
+				t.Fatalf("k%d is %q: the client had given that up", i, answer.Body)
+			}
+		}
+	}
+}

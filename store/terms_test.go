@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// copyOf is a batch of another node that registers an instance.
+func copyOf(seq uint64, bound fsm.Bound) []byte {
+	id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Bound: bound}
+	return fsm.AppendBatch(nil, id, []fsm.Item{{Op: registry.Register{Instance: instance("LATE", fmt.Sprintf("i%d", seq), 600)}}})
+}
+
+func TestALeaderTakesNoBatchAfterItsTime(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	at := c.nodes[c.leader()]
+	l := at.lead.Load()
+	earlier := l.epoch.Index
+	for _, row := range []struct {
+		name  string
+		bound fsm.Bound
+	}{
+		{"its time is over", l.bound(time.Now().Add(-time.Millisecond))},
+		{"for another leadership", fsm.Bound{Leadership: earlier + 1, Until: 1 << 40}},
+	} {
+		var reply CommitReply
+		if err := (&nodeCalls{at.Raft}).Commit(copyOf(1, row.bound), &reply); err != nil || reply.Answer != answerNotLeader {
+			t.Errorf("%s: answer %d, %v, want that it is not taken", row.name, reply.Answer, err)
+		}
+		// It may have been in time when it came, and have waited here.
+		if _, err := at.committer.propose(t.Context(), copyOf(1, row.bound), row.bound); !errors.Is(err, errLate) || !errors.Is(err, errNotSent) {
+			t.Errorf("%s, in the queue: %v, want that it is late and was not sent", row.name, err)
+		}
+		// It may have been in time when it was proposed.
+		if res, err := at.commitHere(t.Context(), copyOf(1, row.bound)); !errors.Is(err, errLate) {
+			t.Errorf("%s, in the log: %+v, %v, want that it is late", row.name, res, err)
+		}
+	}
+	in := l.bound(time.Now().Add(time.Minute))
+	if _, err := at.committer.propose(t.Context(), copyOf(1, in), in); err != nil {
+		t.Errorf("in time: %v", err)
+	}
+	next := c.nodes[c.moveLeadership()]
+	if _, err := next.committer.propose(t.Context(), copyOf(2, in), in); !errors.Is(err, errLate) {
+		t.Errorf("of an earlier leadership: %v, want that it is late", err)
+	}
+	v := next.read(t, registry.Linearizable)
+	if _, ok := v.Lease(registry.NewKey("LATE", "i1")); !ok || v.Len() != 1 {
+		t.Errorf("%d instances, want the one that came in time", v.Len())
+	}
+}
+
+func TestAFollowersWritesFollowTheLeaderThroughItsLeaderships(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	for i := range 4 {
+		leader := c.leader()
+		for j, n := range c.nodes {
+			if got := n.apply(t, registry.Register{Instance: instance("A", fmt.Sprintf("i%d-%d", i, j), 600)}); got.Outcome != registry.Done {
+				t.Errorf("leader n%d, write at %s: %v", leader+1, n.cfg.Node, got.Outcome)
+			}
+		}
+		c.moveLeadership()
+	}
+}
+
+func TestABatchThatIsGivenUpHangsUp(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	leader := c.nodes[c.leader()]
+	follower := c.nodes[(c.leader()+1)%3]
+	follower.apply(t, registry.Register{Instance: instance("A", "i", 600)})
+	to := linkKey{leader.net.Addr().String(), laneWork}
+	before := follower.peers.link(to)
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	if _, err := follower.commitAt(ctx, to.address, copyOf(1, fsm.Bound{})); err == nil {
+		t.Fatal("a batch without time was answered")
+	}
+	if after := follower.peers.link(to); after == before {
+		t.Error("the connection is still there")
+	}
+}
+
+func TestAWriteThatComesAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *testing.T) {
+	now := time.Now()
+	var p pulse
+	if got := p.grace(now); got != 0 {
+		t.Errorf("before the first beat: %v", got)
+	}
+	for range 100 {
+		p.beat(now)
+		now = now.Add(20 * time.Millisecond)
+	}
+	if got := p.grace(now); got != 0 {
+		t.Errorf("without a pause: %v", got)
+	}
+	now = now.Add(time.Minute)
+	if got := p.grace(now); got != wakeGrace {
+		t.Errorf("the first after a pause: %v, want %v", got, wakeGrace)
+	}
+	p.beat(now)
+	if got := p.grace(now.Add(wakeGrace / 4)); got != wakeGrace*3/4 {
+		t.Errorf("after the beat: %v, want what is left, %v", got, wakeGrace*3/4)
+	}
+	if got := p.grace(now.Add(wakeGrace)); got != 0 {
+		t.Errorf("when the time is over: %v", got)
+	}
+}
