@@ -34,6 +34,7 @@ type RaftConfig struct {
 	SnapshotInterval  time.Duration // 0: 120 s
 	SnapshotThreshold uint64        // entries between snapshots; 0: 8192
 	TrailingLogs      uint64        // entries kept behind a snapshot; 0: 20480
+	LogBytes          int           // the same in bytes, and what makes a snapshot worth it; 0: 256 MiB
 	EvictionInterval  time.Duration // of lease clock, between rounds; 0: 1 s
 
 	Settings      registry.Settings // the cluster's, while this node leads; zero: registry.DefaultSettings()
@@ -57,6 +58,7 @@ func (c *RaftConfig) setDefaults() {
 	setDefault(&c.SnapshotInterval, 120*time.Second)
 	setDefault(&c.SnapshotThreshold, 8192)
 	setDefault(&c.TrailingLogs, 20480)
+	setDefault(&c.LogBytes, 256<<20)
 	setDefault(&c.EvictionInterval, time.Second)
 	setDefault(&c.Settings, registry.DefaultSettings())
 	if c.Log == nil {

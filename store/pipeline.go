@@ -42,6 +42,17 @@ func (t *transport) passOn() {
 	}
 }
 
+// AppendEntries implements raft.Transport.
+func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	bound(args)
+	return t.NetworkTransport.AppendEntries(id, target, args, resp)
+}
+
+// bound leaves to the next request the entries for which this one has no room. Raft, which counts entries and
+// not bytes, takes from the request afterwards how far the follower has come (updateLastAppended and
+// pipelineSend in replication.go).
+func bound(args *raft.AppendEntriesRequest) { args.Entries = args.Entries[:fitting(args.Entries)] }
+
 // AppendEntriesPipeline implements raft.Transport.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	p, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
@@ -65,6 +76,7 @@ func newPipeline(closing context.Context, p raft.AppendPipeline) *pipeline {
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	hung := time.AfterFunc(pipelineLimit, func() { p.Close() })
 	defer hung.Stop()
+	bound(args)
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 

@@ -45,7 +45,7 @@ func TestNobodyHangsInAPipeline(t *testing.T) {
 				defer stop()
 				p := newPipeline(closing, &stuckPipeline{closed: make(chan struct{})})
 				began := time.Now()
-				_, err := p.AppendEntries(nil, nil)
+				_, err := p.AppendEntries(&raft.AppendEntriesRequest{}, nil)
 				if got := time.Since(began); !errors.Is(err, raft.ErrPipelineShutdown) || got != tt.want {
 					t.Errorf("ended after %v with %v, want the end of the pipeline after %v", got, err, tt.want)
 				}

@@ -37,17 +37,19 @@ const fatalClose = 2 * time.Second
 
 // Raft is the registry in CP mode. It implements registry.Service.
 type Raft struct {
-	cfg     RaftConfig
-	log     *slog.Logger
-	metrics *metrics
-	id      *identity // as it was at the start: what changes is in standing
-	machine *fsm.Machine
-	disk    *disk
-	net     *network
-	peers   *peers
-	raft    *raft.Raft
-	loop    *loopWatch
-	clock   leaseClock
+	cfg       RaftConfig
+	log       *slog.Logger
+	metrics   *metrics
+	id        *identity // as it was at the start: what changes is in standing
+	machine   *fsm.Machine
+	disk      *disk
+	net       *network
+	peers     *peers
+	raft      *raft.Raft
+	loop      *loopWatch
+	logs      *logCache
+	snapshots raft.SnapshotStore
+	clock     leaseClock
 
 	idMu       sync.Mutex               // held while the identity is changed on disk
 	standing   atomic.Pointer[identity] // the newest that is on disk
@@ -141,10 +143,8 @@ func (s *Raft) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("open snapshots in %s: %w", dir, err)
 	}
-	cache, err := raft.NewLogCache(512, s.disk)
-	if err != nil {
-		return fmt.Errorf("log cache: %w", err)
-	}
+	s.logs = newLogCache(s.disk)
+	s.snapshots = snapshots
 	transport := &transport{raft.NewNetworkTransportWithConfig(s.transportConfig(logger)), s.closing, make(chan raft.RPC)}
 	s.net.wg.Go(transport.passOn)
 	s.loop = &loopWatch{
@@ -162,7 +162,10 @@ func (s *Raft) openRaft() error {
 	conf.SnapshotInterval = s.cfg.SnapshotInterval
 	conf.SnapshotThreshold = s.cfg.SnapshotThreshold
 	conf.TrailingLogs = s.cfg.TrailingLogs
-	conf.MaxAppendEntries = 512
+	conf.MaxAppendEntries = appendEntries
+	if s.cfg.NoBatching {
+		conf.MaxAppendEntries = 512 // they are small then, and many
+	}
 	// A leader that was removed must still say so, and close what it has open: recognise ends it.
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
@@ -171,7 +174,7 @@ func (s *Raft) openRaft() error {
 	conf.BatchApplyCh = s.cfg.NoBatching
 	conf.NotifyCh = s.notify
 	conf.Logger = logger
-	if s.raft, err = newRaft(conf, &stateMachine{s: s}, cache, failStop{s.disk}, snapshotStore{snapshots, s}, transport); err != nil {
+	if s.raft, err = newRaft(conf, &stateMachine{s: s}, s.logs, failStop{s.disk}, snapshotStore{snapshots, s}, transport); err != nil {
 		transport.Close()
 		return fmt.Errorf("load %s: %w", dir, err)
 	}
@@ -212,7 +215,7 @@ func (s *Raft) Run(ctx context.Context) error {
 	s.net.wg.Add(1)
 	go s.net.serve()
 	for _, task := range []func(context.Context){
-		s.watchDisk, s.loop.run, s.watchLeader, s.followNotify, s.committer.run, s.committer.sweep,
+		s.watchDisk, s.loop.run, s.watchLog, s.watchLeader, s.followNotify, s.committer.run, s.committer.sweep,
 		s.reads.run, s.indexes.run, s.stayFresh, s.becomeReady, s.findCluster,
 	} {
 		tasks.Go(func() { task(inner) })
@@ -330,6 +333,58 @@ func (s *Raft) hello() hello {
 // stopOutdated ends a node whose data directory is not what the cluster counts on.
 func (s *Raft) stopOutdated(err error) {
 	s.fail(fmt.Errorf("data directory %s: %w", s.cfg.DataDir, err))
+}
+
+// logWatchInterval is how often the size of the log is looked at.
+const logWatchInterval = 2 * time.Second
+
+// leastTrailing is how many entries stay behind a snapshot in any case, so that what is next in the log is
+// there for a follower that lacks little.
+const leastTrailing = 8
+
+// watchLog bounds the log by bytes, which Raft does not: it saves a snapshot when the entries since the last
+// one have too many, unless the snapshot would have more, and keeps no more behind it.
+func (s *Raft) watchLog(ctx context.Context) {
+	tick := time.NewTicker(logWatchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.trimLog(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Raft) trimLog(ctx context.Context) {
+	entries, known := s.logs.within(s.cfg.LogBytes)
+	trailing := s.cfg.TrailingLogs
+	if known {
+		trailing = min(trailing, max(entries, leastTrailing))
+	}
+	if conf := s.raft.ReloadableConfig(); conf.TrailingLogs != trailing {
+		conf.TrailingLogs = trailing
+		if err := s.raft.ReloadConfig(conf); err != nil {
+			s.log.Warn("the bound of the log could not be set", "entries", trailing, "err", err)
+		}
+	}
+	saved, size := s.lastSnapshot()
+	if int64(s.logs.after(saved)) <= max(int64(s.cfg.LogBytes), size) {
+		return
+	}
+	if err := waitFuture(ctx, s.raft.Snapshot(), time.Minute); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && ctx.Err() == nil {
+		s.log.Warn("no snapshot, although the log is large", "err", err)
+	}
+}
+
+// lastSnapshot is the index of the newest snapshot, and its size in bytes; 0: there is none.
+func (s *Raft) lastSnapshot() (index uint64, size int64) {
+	found, err := s.snapshots.List()
+	if err != nil || len(found) == 0 {
+		return 0, 0
+	}
+	return found[0].Index, found[0].Size
 }
 
 func (s *Raft) clusterID() string {

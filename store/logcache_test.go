@@ -1,0 +1,106 @@
+package store
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// logsOf are entries from an index on, each with so many bytes.
+func logsOf(from uint64, n, size int) (logs []*raft.Log) {
+	for i := range uint64(n) {
+		logs = append(logs, &raft.Log{Index: from + i, Term: 1, Data: bytes.Repeat([]byte{byte(from + i)}, size)})
+	}
+	return logs
+}
+
+func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
+	const size = 1 << 20
+	disk := raft.NewInmemStore()
+	c := newLogCache(disk)
+	const n = cachedLogBytes/size + 20
+	if err := c.StoreLogs(logsOf(1, n, size)); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.newest) != cachedLogBytes/size || c.bytes != cachedLogBytes {
+		t.Errorf("%d entries of %d bytes are in memory, want %d of %d", len(c.newest), c.bytes, cachedLogBytes/size, cachedLogBytes)
+	}
+	for _, index := range []uint64{1, 20, 21, n} {
+		var got raft.Log
+		if err := c.GetLog(index, &got); err != nil || got.Index != index || got.Data[0] != byte(index) {
+			t.Errorf("entry %d is %d with %d (%v)", index, got.Index, got.Data[0], err)
+		}
+	}
+	var got raft.Log
+	if err := c.GetLog(n+1, &got); err == nil {
+		t.Errorf("entry %d is there: %+v", n+1, got)
+	}
+
+	if entries, known := c.within(5*size + 1); entries != 5 || !known {
+		t.Errorf("%d entries (%v) have 5 MiB, want 5", entries, known)
+	}
+	if bytes := c.after(n - 3); bytes != 3*size {
+		t.Errorf("the last 3 entries have %d bytes, want %d", bytes, 3*size)
+	}
+
+	// Another leader's entries take the place of the last ones.
+	if err := c.DeleteRange(n-1, n); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StoreLog(&raft.Log{Index: n - 1, Term: 2, Data: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.GetLog(n-1, &got); err != nil || got.Term != 2 {
+		t.Errorf("entry %d is of term %d (%v), want the new one", n-1, got.Term, err)
+	}
+	if bytes := c.after(n - 3); bytes != size+1 {
+		t.Errorf("the last 2 entries have %d bytes, want %d", bytes, size+1)
+	}
+}
+
+func TestRequestsAndWritesAreBoundedByBytes(t *testing.T) {
+	tests := []struct {
+		name    string
+		entries int
+		size    int
+		want    int
+	}{
+		{"none", 0, 0, 0},
+		{"small ones", 500, 1 << 10, 500},
+		{"large ones", 64, 1 << 20, 4},
+		{"one that is larger than the bound", 3, 5 << 20, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			args := &raft.AppendEntriesRequest{Entries: logsOf(1, tt.entries, tt.size)}
+			bound(args)
+			if len(args.Entries) != tt.want {
+				t.Errorf("%d of %d entries are sent, want %d", len(args.Entries), tt.entries, tt.want)
+			}
+		})
+	}
+}
+
+func TestTheLogIsBoundedByBytesAndAFollowerThatLagsCatchesUp(t *testing.T) {
+	const most = 4 << 20
+	c := startCluster(t, 3, func(cfg *RaftConfig) { cfg.LogBytes = most })
+	leader := c.nodes[c.leader()]
+	late := c.nodes[(c.leader()+1)%3]
+	if err := late.halt(); err != nil {
+		t.Fatal(err)
+	}
+	for range 80 {
+		i := instance("A", "large", 3600)
+		i.Metadata = []registry.Pair{{Key: "pad", Value: strings.Repeat("x", 256<<10)}}
+		if _, err := leader.Apply(t.Context(), registry.FromClient, registry.Register{Instance: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the log has no more bytes than it may", func() bool { return leader.logs.after(0) <= 2*most })
+	*late = *c.start(late.cfg)
+	eventually(t, "the node that was stopped has caught up", func() bool { return late.raft.AppliedIndex() >= leader.raft.AppliedIndex() })
+}
