@@ -126,6 +126,9 @@ func TestRegisterHeartbeatKeepsAliveUntilInterrupted(t *testing.T) {
 		if code := keeper.ExitCode(t, StopLimit); code != 0 {
 			t.Errorf("exit code %d after Ctrl-C, want 0; it said:\n%s", code, keeper.Output(t))
 		}
+		if said := keeper.Output(t); !strings.Contains(said, "registered ORDERS/orders-1\n") {
+			t.Errorf("it never said what it registered; it said:\n%s", said)
+		}
 		c.mustListEverywhere(t)
 	})
 }

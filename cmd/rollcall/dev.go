@@ -37,6 +37,9 @@ func newDevCommand() *cobra.Command {
 			if err := o.validate(); err != nil {
 				return usageError{err}
 			}
+			if !cmd.Flags().Changed("data") {
+				o.data = dataOfMode(o.mode)
+			}
 			return runDev(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
@@ -45,8 +48,16 @@ func newDevCommand() *cobra.Command {
 	f.StringVar(&o.mode, "mode", modeCP, "how operations are ordered: cp or ap")
 	f.IntVar(&o.dcs, "dcs", 1, "datacenters")
 	f.IntVar(&o.httpPort, "http-port", 8761, "HTTP port of the first node")
-	f.StringVar(&o.data, "data", "data", "directory of the nodes' data and logs")
+	f.StringVar(&o.data, "data", dataOfMode(modeCP), "directory of the nodes' data and logs; in mode ap "+dataOfMode(modeAP))
 	return cmd
+}
+
+// dataOfMode is where the nodes' data is unless --data says otherwise: a node's directory belongs to one mode.
+func dataOfMode(mode string) string {
+	if mode == modeAP {
+		return "data/ap"
+	}
+	return "data"
 }
 
 // maxDCs keeps the node-to-node ports of the last datacenter below the HTTP ports of the first.

@@ -42,6 +42,19 @@ func TestDevRefusesWhatItCannotOffer(t *testing.T) {
 	}
 }
 
+// TestDevKeepsTheDataOfTheModesApart, since a node refuses a directory of the other mode.
+func TestDevKeepsTheDataOfTheModesApart(t *testing.T) {
+	dirs := map[string]string{}
+	for _, mode := range []string{modeCP, modeAP} {
+		for _, n := range (devOptions{nodes: 3, mode: mode, dcs: 2, httpPort: 8761, data: dataOfMode(mode)}).plan() {
+			if of, taken := dirs[n.dir]; taken {
+				t.Errorf("%s is a node's directory in mode %s and in mode %s", n.dir, of, mode)
+			}
+			dirs[n.dir] = mode
+		}
+	}
+}
+
 func TestDevLaysOutPortsAndDirectories(t *testing.T) {
 	got := devOptions{nodes: 2, mode: modeCP, dcs: 2, httpPort: 8761, data: "data"}.plan()
 	want := []devNode{

@@ -63,6 +63,7 @@ func keepAlive(ctx context.Context, cl *client.Client, instance *registry.Instan
 	}
 	registered := r.Registered(ctx)
 	if registered == nil {
+		fmt.Fprintf(out, "registered %s\n", instance.Key())
 		<-ctx.Done()
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)

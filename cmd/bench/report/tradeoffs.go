@@ -133,7 +133,7 @@ func lossQuestions() []question {
 	return []question{
 		{text: "Living instances evicted, in all scenarios", in: everywhere, of: total(func(v *verdict.Verdict) float64 { return float64(v.FalseEvictions) }, showCount)},
 		{text: "Living instances absent from lists, in all scenarios, in instance-seconds a node", in: everywhere, of: total(func(v *verdict.Verdict) float64 { return v.Missing }, showSum)},
-		{text: "Acknowledged writes lost or revived, in all scenarios", in: everywhere, of: total(func(v *verdict.Verdict) float64 {
+		{text: "Acknowledged writes lost or revived once clients have gone on and all has settled, in all scenarios", in: everywhere, of: total(func(v *verdict.Verdict) float64 {
 			return float64(len(v.Lost) + len(v.Converged.Lost) + len(v.Revived))
 		}, showCount)},
 		{text: "Watched keys whose history a single copy explains", in: everywhere, most: true, of: explained},

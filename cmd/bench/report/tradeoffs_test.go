@@ -51,7 +51,7 @@ func TestTradeOffs(t *testing.T) {
 			tradeOff{"Converged after a fault was healed, at the latest", "1 of 2 not within the trial", "30 s", "ap"}},
 		{"losses are added up", calmLoad,
 			[]verdict.Verdict{{}, {}}, []verdict.Verdict{{Lost: []string{"a"}}, {Lost: []string{"a"}, Converged: verdict.Convergence{Lost: []string{"own-1"}}}},
-			tradeOff{"Acknowledged writes lost or revived, in all scenarios", "0", "3", "cp"}},
+			tradeOff{"Acknowledged writes lost or revived once clients have gone on and all has settled, in all scenarios", "0", "3", "cp"}},
 		{"histories are promised by one mode", calmLoad,
 			[]verdict.Verdict{{History: verdict.History{Result: verdict.Violated, Keys: 18, Violated: []string{"own-1"}}}}, []verdict.Verdict{{History: verdict.History{Result: verdict.Unpromised}}},
 			tradeOff{"Watched keys whose history a single copy explains", "17 of 18", "not promised", "cp"}},
