@@ -49,3 +49,18 @@ func (h *Handler) Routes(t *testing.T) []string {
 	t.Helper()
 	return routesOf(t, h)
 }
+
+// Idle is how many connections wait for a request.
+func (c *Connections) Idle() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	idle := 0
+	for _, conns := range c.from {
+		for conn := range conns {
+			if since := conn.idleSince.Load(); since != 0 && since <= time.Now().UnixNano() {
+				idle++
+			}
+		}
+	}
+	return idle
+}

@@ -23,6 +23,7 @@ type Handler struct {
 	sites        *sites
 	started      time.Time
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
+	draining     atomic.Bool                // see Drain
 	watches      *watches
 	gate         gate
 }
@@ -80,6 +81,9 @@ func (h *Handler) keptBytes() float64 {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.draining.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	if err := h.sites.check(r); err != nil {
 		h.turnAway(w, r, err)
 		return
@@ -92,6 +96,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.serveRouted(w, r)
 }
+
+// Drain makes every further answer say that it is the last one of its connection. It comes some time
+// before a shutdown, so that clients go elsewhere by themselves.
+func (h *Handler) Drain() { h.draining.Store(true) }
 
 // answer is a ResponseWriter that remembers what was answered, for the metrics.
 type answer struct {

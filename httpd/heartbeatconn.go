@@ -15,7 +15,7 @@ import (
 // row and the connection can be taken over. w is answered by the caller before.
 func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) bool {
 	b := h.heartbeats.Load()
-	if b == nil || r.TLS != nil || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
+	if b == nil || h.draining.Load() || r.TLS != nil || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
 		return false
 	}
 	count, ok := r.Context().Value(beatsInARow{}).(*int)
@@ -29,7 +29,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) b
 	if err != nil {
 		return false
 	}
-	c := &beatConn{h: h, b: b, conn: conn, host: r.Host, in: buffered.Reader, w: bareWriter{header: w.Header()}}
+	c := &beatConn{h: h, b: b, conn: conn, host: r.Host, in: buffered.Reader, w: bareWriter{header: w.Header()}, account: countedOf(conn)}
 	c.r = (&http.Request{Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
 	c.w.status = status
 	if !b.begin(c) {
@@ -42,16 +42,18 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) b
 
 // beatConn is a connection that was taken over.
 type beatConn struct {
-	h    *Handler
-	b    *heartbeats
-	conn net.Conn
-	host string // that was asked for, and that net/http's side of the handler let pass
-	in   *bufio.Reader
-	r    *http.Request // used again for each heartbeat
-	w    bareWriter
-	out  []byte
-	set  time.Time // when the time limits were set
-	idle atomic.Bool
+	h       *Handler
+	b       *heartbeats
+	conn    net.Conn
+	host    string // that was asked for, and that net/http's side of the handler let pass
+	in      *bufio.Reader
+	r       *http.Request // used again for each heartbeat
+	w       bareWriter
+	out     []byte
+	set     time.Time // when the time limits were set
+	idle    atomic.Bool
+	account *countedConn // nil: nobody counts connections
+	last    bool         // the answer under way is the last one
 }
 
 // serve answers the heartbeat that net/http read, and then those that follow.
@@ -59,7 +61,7 @@ func (c *beatConn) serve() {
 	back := false
 	served := 0
 	defer func() { c.b.end(c, back, served < worthTakingOver) }()
-	for ; c.write(); served++ {
+	for ; c.write() && !c.last; served++ {
 		if !c.wait() {
 			return
 		}
@@ -70,6 +72,9 @@ func (c *beatConn) serve() {
 		}
 		c.r.URL.Path, c.r.URL.RawQuery, c.r.RequestURI = beat.path, beat.query, beat.target
 		c.w.reset()
+		if c.last = c.h.draining.Load() || c.b.closing.Load(); c.last {
+			c.w.header.Set("Connection", "close")
+		}
 		c.h.beat(&c.w, c.r, beat.app, beat.id)
 		if _, err := c.in.Discard(size); err != nil {
 			return
@@ -89,14 +94,32 @@ func (c *beatConn) wait() bool {
 			return false
 		}
 	}
+	if c.account != nil {
+		c.account.idle(now)
+		defer c.account.busy()
+	}
 	// Whichever comes second, this mark or the shutdown's, sees the other.
 	c.idle.Store(true)
-	if c.b.closing.Load() {
+	defer c.idle.Store(false)
+	if !c.b.closing.Load() {
+		if _, err := c.in.Peek(1); err == nil {
+			return true
+		}
+		if !c.b.closing.Load() {
+			return false
+		}
+	}
+	return c.lastLook()
+}
+
+// lastLook is what shutdown lets an idle connection have: a heartbeat that is on its way already is
+// answered. It is also where a connection whose time ran out at that moment ends.
+func (c *beatConn) lastLook() bool {
+	if err := c.conn.SetReadDeadline(time.Now().Add(beatLastLook)); err != nil {
 		return false
 	}
 	_, err := c.in.Peek(1)
-	c.idle.Store(false)
-	return err == nil && !c.b.closing.Load()
+	return err == nil
 }
 
 func (c *beatConn) ahead() []byte {

@@ -32,6 +32,8 @@ type heartbeats struct {
 const (
 	beatTimeout = 90 * time.Second
 	beatRefresh = 5 * time.Second
+	// beatLastLook is how long shutdown waits for a heartbeat that is on its way, on each idle connection.
+	beatLastLook = 20 * time.Millisecond
 )
 
 // worthTakingOver is how many heartbeats make up for taking a connection over and giving it back. One
@@ -92,16 +94,17 @@ func (h *Handler) Close() {
 	}
 }
 
-// shut closes what is idle, and what is not after its answer.
+// shut ends what is idle after a last look, and what is not after its answer.
 func (b *heartbeats) shut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closing.CompareAndSwap(false, true) {
-		close(b.stopped)
+	if !b.closing.CompareAndSwap(false, true) {
+		return
 	}
+	close(b.stopped)
 	for c := range b.conns {
 		if c.idle.Load() {
-			c.conn.Close()
+			_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // wakes it; one that is closed needs no waking
 		}
 	}
 }

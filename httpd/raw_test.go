@@ -30,6 +30,12 @@ type node struct {
 // newNode starts a node with the server's own settings; change may adapt them to the test.
 func newNode(t testing.TB, config httpd.Config, change func(*http.Server)) *node {
 	t.Helper()
+	return newNodeOn(t, config, change, func(l net.Listener) net.Listener { return l })
+}
+
+// newNodeOn is newNode behind a listener of the test's.
+func newNodeOn(t testing.TB, config httpd.Config, change func(*http.Server), on func(net.Listener) net.Listener) *node {
+	t.Helper()
 	n := &node{memory: newMemory()}
 	if config.Service == nil {
 		config.Service = n.memory
@@ -49,7 +55,7 @@ func newNode(t testing.TB, config httpd.Config, change func(*http.Server)) *node
 	}
 	n.addr = listener.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- handler.Serve(server, listener) }()
+	go func() { served <- handler.Serve(server, on(listener)) }()
 	t.Cleanup(func() {
 		server.Close()
 		handler.Close()

@@ -14,7 +14,8 @@ type LimitsConfig struct {
 	InstancesTotal int   `yaml:"instances-total" help:"most instances of all applications; a new one above it is answered 507"`
 	InstancesInApp int   `yaml:"instances-in-app" help:"most instances of one application; a new one above it is answered 429"`
 	Watchers       int   `yaml:"watchers" help:"most watches at a time, long polls included; a further one is answered 503"`
-	Connections    int   `yaml:"connections" help:"most HTTP connections at a time; further ones wait to be accepted"`
+	Connections    int   `yaml:"connections" help:"most HTTP connections at a time; a further one takes the place of the one idle for longest, of the address that holds most"`
+	PerAddress     int   `yaml:"connections-per-address" help:"most HTTP connections of one address (of IPv6: /64), which a balancer or NAT is too; a further one takes the place of its longest idle one; 0: any number"`
 }
 
 func defaultLimits() LimitsConfig {
@@ -38,6 +39,7 @@ func (l *LimitsConfig) validate() error {
 		atLeast("limits.instances-in-app", l.InstancesInApp, 1),
 		atLeast("limits.watchers", l.Watchers, 1),
 		atLeast("limits.connections", l.Connections, 1),
+		atLeast("limits.connections-per-address", l.PerAddress, 0),
 	)
 }
 

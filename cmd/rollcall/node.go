@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"golang.org/x/net/netutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -19,13 +18,15 @@ import (
 
 // node is the parts of one server, opened and wired, nothing of it running yet.
 type node struct {
-	log       *slog.Logger
-	metrics   *prometheus.Registry
-	runStore  func(context.Context) error // see engine.run
-	listeners []listener                  // the first one serves the HTTP API
-	draining  *atomic.Bool                // set when the node shuts down: it is not ready any more
-	limits    shutdownLimits
-	apply     func(*Config) // takes over what can change while the node runs (see reloaded)
+	log         *slog.Logger
+	metrics     *prometheus.Registry
+	runStore    func(context.Context) error // see engine.run
+	listeners   []listener                  // the first one serves the HTTP API
+	connections *httpd.Connections          // of the HTTP API
+	handler     *httpd.Handler              // of the HTTP API
+	draining    *atomic.Bool                // set when the node shuts down: it is not ready any more
+	limits      shutdownLimits
+	apply       func(*Config) // takes over what can change while the node runs (see reloaded)
 }
 
 // openNode binds the ports first: they fail at once, and before the data directory was touched.
@@ -77,7 +78,9 @@ func (n *node) openHTTP(c *Config, metrics prometheus.Registerer) (net.Listener,
 	if err != nil {
 		return nil, err
 	}
-	n.listeners = append(n.listeners, listener{key: "http.addr", Listener: netutil.LimitListener(l, c.Limits.Connections), server: server})
+	n.connections = httpd.NewConnections(c.Limits.Connections, c.Limits.PerAddress, metrics)
+	server.ConnState = n.connections.State
+	n.listeners = append(n.listeners, listener{key: "http.addr", Listener: n.connections.Listener(l), server: server})
 	return l, nil
 }
 
@@ -98,6 +101,7 @@ func (n *node) handle(c *Config, name string, e *engine, metrics *prometheus.Reg
 		handler.SetRateLimit(c.RateLimiter.http())
 		e.setSyncDelay(c.Data.SyncDelay)
 	}
+	n.handler = handler
 	n.listeners[0].server.Handler = handler
 	n.listeners[0].server.RegisterOnShutdown(handler.EndWatches) // they would outlast any patience
 	if c.HTTP.HeartbeatTakeover {

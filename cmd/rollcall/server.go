@@ -64,13 +64,14 @@ func runServer(ctx context.Context, c *Config, load func() (settings, error), lo
 // shutdownLimits bounds the steps of a shutdown, together below the 10 s after which service
 // managers and dev lose patience.
 type shutdownLimits struct {
+	linger time.Duration // for clients that send one request after the other to be told by an answer that it was the last
 	drain  time.Duration // for requests under way: they take milliseconds, unless the cluster is in trouble
 	store  time.Duration // to hand over leadership and save a snapshot, both of which may be impossible
 	answer time.Duration // for requests that waited until the store answered them by its end
 }
 
 func defaultShutdownLimits() shutdownLimits {
-	return shutdownLimits{drain: 2 * time.Second, store: 7 * time.Second, answer: 500 * time.Millisecond}
+	return shutdownLimits{linger: 250 * time.Millisecond, drain: 2 * time.Second, store: 7 * time.Second, answer: 500 * time.Millisecond}
 }
 
 // run serves until ctx ends (nil, or an error if the shutdown failed) or a part of the node fails.
@@ -95,6 +96,7 @@ func (n *node) run(ctx context.Context) error {
 	}
 	n.log.Info("shutting down")
 	n.draining.Store(true)
+	n.linger(n.limits.linger)
 	late := n.drain(n.limits.drain) != nil
 	stopStore()
 	err := n.awaitStore(stored)
@@ -102,6 +104,26 @@ func (n *node) run(ctx context.Context) error {
 		n.endRequests()
 	}
 	return err
+}
+
+// linger makes every answer the last one of its connection, and waits until all connections have had it, or
+// for limit. A connection that is closed while a request is on its way gives its client an error instead.
+func (n *node) linger(limit time.Duration) {
+	if n.handler == nil {
+		return // it was not opened as a whole
+	}
+	n.handler.Drain()
+	end := time.NewTimer(limit)
+	defer end.Stop()
+	look := time.NewTicker(max(limit/50, time.Millisecond))
+	defer look.Stop()
+	for n.connections.Count() > 0 {
+		select {
+		case <-look.C:
+		case <-end.C:
+			return
+		}
+	}
 }
 
 // endRequests ends what is under way after the store has answered whoever still waited for it.

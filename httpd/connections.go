@@ -1,0 +1,230 @@
+package httpd
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Connections bounds the connections of a listener. When there are as many as there may be, a new one
+// takes the place of the one that has been idle longest, of the address that holds most of those that
+// have an idle one: who holds many loses first, who waits for an answer loses nothing, and a new
+// client, a probe above all, is served at once.
+type Connections struct {
+	limit, perAddress int
+
+	mu    sync.Mutex // guards what follows; no request takes it
+	from  map[netip.Prefix]map[*countedConn]struct{}
+	count int
+
+	closedIdle, refused prometheus.Counter
+}
+
+// NewConnections allows limit connections, and perAddress (0: any number) of one address, which for IPv6
+// is a /64.
+func NewConnections(limit, perAddress int, metrics prometheus.Registerer) *Connections {
+	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "rollcall", Subsystem: "http", Name: "connections_closed_total",
+		Help: "Connections that limits ended, by what: idle ones that gave their place to a new one, and new ones that were refused because none was idle.",
+	}, []string{"what"})
+	c := &Connections{
+		limit: limit, perAddress: perAddress, from: map[netip.Prefix]map[*countedConn]struct{}{},
+		closedIdle: closed.WithLabelValues("idle"), refused: closed.WithLabelValues("new"),
+	}
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "rollcall", Subsystem: "http", Name: "connections", Help: "Connections to the HTTP API.",
+	}, func() float64 { return float64(c.Count()) })
+	metrics.MustRegister(closed, open)
+	return c
+}
+
+// Listener counts what l accepts.
+func (c *Connections) Listener(l net.Listener) net.Listener { return &countedListener{l, c} }
+
+// Count is how many connections there are.
+func (c *Connections) Count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count
+}
+
+// State is http.Server.ConnState: it notes which connections wait for a request.
+func (c *Connections) State(conn net.Conn, state http.ConnState) {
+	counted := countedOf(conn)
+	if counted == nil {
+		return
+	}
+	switch state {
+	case http.StateActive:
+		counted.busy()
+	case http.StateIdle:
+		counted.idle(time.Now())
+	}
+}
+
+// firstRequest is how long a new connection has for its first request before it counts as idle.
+const firstRequest = 250 * time.Millisecond
+
+// reserve is how many connections there may be above the limit while none is idle: waiting readers,
+// which may be as many as the limit, leave room for writes and probes.
+func (c *Connections) reserve() int { return c.limit/100 + 8 }
+
+// admit makes room for a connection and counts it; nil: it is refused.
+func (c *Connections) admit(conn net.Conn) *countedConn {
+	admitted := &countedConn{Conn: conn, of: c, from: addressOf(conn)}
+	now := time.Now()
+	admitted.idle(now.Add(firstRequest))
+	c.mu.Lock()
+	victim, ok := c.room(admitted.from, now.UnixNano())
+	if victim != nil {
+		c.removeLocked(victim)
+	}
+	if ok {
+		if c.from[admitted.from] == nil {
+			c.from[admitted.from] = map[*countedConn]struct{}{}
+		}
+		c.from[admitted.from][admitted] = struct{}{}
+		c.count++
+	}
+	c.mu.Unlock()
+	if victim != nil {
+		c.closedIdle.Inc()
+		victim.Conn.Close()
+	}
+	if !ok {
+		c.refused.Inc()
+		return nil
+	}
+	return admitted
+}
+
+// room finds the connection that a new one from an address takes the place of; nil and true: there is
+// room without.
+func (c *Connections) room(from netip.Prefix, now int64) (victim *countedConn, ok bool) {
+	switch {
+	case c.perAddress > 0 && len(c.from[from]) >= c.perAddress:
+		victim, _ = longestIdle(c.from[from], now)
+		return victim, victim != nil
+	case c.count >= c.limit:
+		victim = c.victim(now)
+		return victim, victim != nil || c.count < c.limit+c.reserve()
+	}
+	return nil, true
+}
+
+// victim is the longest idle connection of the address that holds most, among those that have an idle one.
+func (c *Connections) victim(now int64) *countedConn {
+	var victim *countedConn
+	var most int
+	var longest int64
+	for _, conns := range c.from {
+		if len(conns) < most {
+			continue
+		}
+		idle, since := longestIdle(conns, now)
+		if idle != nil && (len(conns) > most || since < longest) {
+			victim, most, longest = idle, len(conns), since
+		}
+	}
+	return victim
+}
+
+func longestIdle(conns map[*countedConn]struct{}, now int64) (longest *countedConn, since int64) {
+	for c := range conns {
+		if s := c.idleSince.Load(); s != 0 && s <= now && (longest == nil || s < since) {
+			longest, since = c, s
+		}
+	}
+	return longest, since
+}
+
+func (c *Connections) remove(conn *countedConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removeLocked(conn)
+}
+
+func (c *Connections) removeLocked(conn *countedConn) {
+	conns := c.from[conn.from]
+	if _, counted := conns[conn]; !counted {
+		return
+	}
+	c.count--
+	if delete(conns, conn); len(conns) == 0 {
+		delete(c.from, conn.from)
+	}
+}
+
+// addressOf is the address that a connection counts for: where machines choose their addresses
+// themselves, the network.
+func addressOf(conn net.Conn) netip.Prefix {
+	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	a := tcp.AddrPort().Addr().Unmap().WithZone("")
+	bits := 32
+	if a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits)
+	return p
+}
+
+type countedListener struct {
+	net.Listener
+	of *Connections
+}
+
+// Accept implements net.Listener.
+func (l *countedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if counted := l.of.admit(conn); counted != nil {
+			return counted, nil
+		}
+		conn.Close()
+	}
+}
+
+// countedConn is a connection that Connections knows.
+type countedConn struct {
+	net.Conn
+	of        *Connections
+	from      netip.Prefix
+	idleSince atomic.Int64 // ns of Unix time since when it waits for a request; 0: one is under way
+}
+
+// Close implements net.Conn.
+func (c *countedConn) Close() error {
+	c.of.remove(c)
+	return c.Conn.Close()
+}
+
+func (c *countedConn) busy()              { c.idleSince.Store(0) }
+func (c *countedConn) idle(now time.Time) { c.idleSince.Store(now.UnixNano()) }
+
+// countedOf is the connection underneath that is counted; nil: none is.
+func countedOf(conn net.Conn) *countedConn {
+	for {
+		switch c := conn.(type) {
+		case *countedConn:
+			return c
+		case *resumedConn:
+			conn = c.Conn
+		case *tls.Conn:
+			conn = c.NetConn()
+		default:
+			return nil
+		}
+	}
+}

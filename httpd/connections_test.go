@@ -1,0 +1,184 @@
+package httpd_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// counted starts a node of which the connections are counted.
+func counted(t *testing.T, limit, perAddress int) (*node, *httpd.Connections) {
+	t.Helper()
+	c := httpd.NewConnections(limit, perAddress, prometheus.NewRegistry())
+	n := newNodeOn(t, httpd.Config{}, func(s *http.Server) { s.ConnState = c.State }, c.Listener)
+	return n, c
+}
+
+// from opens a connection from an address of loopback, on which something was asked.
+func (n *node) from(t *testing.T, address string) line {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	conn, err := dialer.Dial("tcp", n.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(liveness)); err != nil {
+		t.Fatal(err)
+	}
+	l := line{conn, bufio.NewReader(conn)}
+	if got := l.ask(t, request("GET", "/healthz", "")); got.status != 200 {
+		t.Fatalf("/healthz: %+v", got)
+	}
+	return l
+}
+
+func (l line) ended() bool {
+	_, err := l.in.ReadByte()
+	return err == io.EOF || errors.Is(err, net.ErrClosed)
+}
+
+func (l line) works(t *testing.T) bool {
+	t.Helper()
+	return l.ask(t, request("GET", "/healthz", "")).status == 200
+}
+
+// awaitIdle waits until so many connections wait for a request: an answer is read before its server waits.
+func awaitIdle(t *testing.T, c *httpd.Connections, want int) {
+	t.Helper()
+	eventually(t, "connections are idle", func() bool { return c.Idle() == want })
+}
+
+func TestANewConnectionTakesThePlaceOfTheLongestIdleOneOfWhoHoldsMost(t *testing.T) {
+	n, c := counted(t, 6, 0)
+	modest := n.from(t, "127.0.0.2") // idle for longest of all
+	awaitIdle(t, c, 1)
+	var greedy []line
+	for i := range 5 {
+		greedy = append(greedy, n.from(t, "127.0.0.3"))
+		awaitIdle(t, c, 2+i)
+	}
+	if !greedy[0].works(t) {
+		t.Fatal("closed before the limit was reached")
+	}
+	awaitIdle(t, c, 6)
+	newcomer := n.from(t, "127.0.0.4")
+	if !greedy[1].ended() {
+		t.Error("the longest idle connection of the address with five was not closed")
+	}
+	for name, l := range map[string]line{"the other address's": modest, "one that asked since": greedy[0], "a newer one": greedy[2], "the new one": newcomer} {
+		if !l.works(t) {
+			t.Errorf("%s connection was closed", name)
+		}
+	}
+}
+
+func TestAConnectionThatWaitsForAnAnswerKeepsItsPlace(t *testing.T) {
+	n, c := counted(t, 2, 0)
+	poll := "GET /v1/rollcall/watch HTTP/1.1\r\nHost: node\r\nAccept: text/event-stream\r\n\r\n"
+	var waiting []line
+	for range 2 {
+		l := n.from(t, "127.0.0.2")
+		if _, err := io.WriteString(l, poll); err != nil {
+			t.Fatal(err)
+		}
+		if head, err := http.ReadResponse(l.in, nil); err != nil || head.StatusCode != 200 {
+			t.Fatal(head, err)
+		}
+		waiting = append(waiting, l)
+	}
+	for range 30 { // more than there are above the limit
+		if l := n.from(t, "127.0.0.3"); !l.works(t) {
+			t.Fatal("a new connection was not served")
+		}
+	}
+	for i, l := range waiting {
+		l.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+		if _, err := l.in.ReadByte(); err == io.EOF {
+			t.Errorf("watch %d was closed", i)
+		}
+	}
+	if got := c.Count(); got > 2+9 {
+		t.Errorf("%d connections, want the limit and its reserve at most", got)
+	}
+}
+
+func TestAnAddressHoldsNoMoreThanItMay(t *testing.T) {
+	n, c := counted(t, 100, 2)
+	first := n.from(t, "127.0.0.2")
+	awaitIdle(t, c, 1)
+	second, other := n.from(t, "127.0.0.2"), n.from(t, "127.0.0.3")
+	awaitIdle(t, c, 3)
+	third := n.from(t, "127.0.0.2")
+	if !first.ended() || !second.works(t) || !third.works(t) || !other.works(t) || c.Count() != 3 {
+		t.Errorf("%d connections, want the first one of the address closed and no other", c.Count())
+	}
+}
+
+func TestConnectionsThatWereTakenOverAreCounted(t *testing.T) {
+	n, c := counted(t, 2, 0)
+	idle := n.takenOver(t)
+	busy := n.takenOver(t)
+	awaitIdle(t, c, 2)
+	l := n.from(t, "127.0.0.2")
+	if !idle.ended() || busy.ask(t, plainHeartbeat).status != 200 || !l.works(t) {
+		t.Error("want the one that was idle for longest closed, and no other")
+	}
+	busy.Close()
+	l.Close()
+	eventually(t, "all connections are forgotten", func() bool { return c.Count() == 0 })
+}
+
+func TestWhileDrainingEachAnswerIsTheLastOfItsConnection(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	taken, plain := n.takenOver(t), n.line(t)
+	if got := plain.ask(t, request("GET", "/healthz", "")); got.closed {
+		t.Fatal("closed before it began")
+	}
+	n.handler.Drain()
+	for name, l := range map[string]line{"a connection that was taken over": taken, "another one": plain, "a new one": n.line(t)} {
+		if got := l.ask(t, plainHeartbeat); got.status != 200 || !got.closed || !l.ended() {
+			t.Errorf("%s: got %+v, want it closed after an answer that says so", name, got)
+		}
+	}
+}
+
+// A heartbeat that has arrived is answered, and the answer says that it was the last.
+func TestShutdownAnswersHeartbeatsThatAreOnTheirWay(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	const many = 20
+	var lines []line
+	for range many {
+		lines = append(lines, n.takenOver(t))
+	}
+	down := make(chan error, 1)
+	for _, l := range lines {
+		if _, err := io.WriteString(l, plainHeartbeat); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go func() { down <- n.handler.Shutdown(context.Background()) }()
+	last := 0
+	for i, l := range lines {
+		got := l.read(t, "PUT ")
+		if got.status != 200 || !l.ended() {
+			t.Errorf("heartbeat %d: got %+v, want its answer and the end of the connection", i, got)
+		}
+		if got.closed {
+			last++
+		}
+	}
+	if err := <-down; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d of %d answers said that they were the last", last, many)
+}

@@ -1,0 +1,127 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// askOn sends a request on a connection and reads its answer.
+func askOn(conn net.Conn, in *bufio.Reader, request string) (*http.Response, error) {
+	if _, err := io.WriteString(conn, request); err != nil {
+		return nil, err
+	}
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp, err
+}
+
+func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	n := StartCluster(t, Config{Nodes: 1, AP: true, Settings: map[string]string{"limits.connections": "200"}}).Nodes[0]
+	const probe = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	for i := range 250 {
+		conn, err := net.Dial("tcp", n.HTTP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		conn.SetDeadline(time.Now().Add(CallLimit))
+		if resp, err := askOn(conn, bufio.NewReader(conn), probe); err != nil || resp.StatusCode != 200 {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	// From another address, as others are.
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: CallLimit}
+	for i := range 5 {
+		conn, err := dialer.Dial("tcp", n.HTTP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		conn.SetDeadline(time.Now().Add(CallLimit))
+		if resp, err := askOn(conn, bufio.NewReader(conn), probe); err != nil || resp.StatusCode != 200 {
+			t.Fatalf("probe %d from another address: %v", i, err)
+		}
+	}
+	if open := metric(t, n, "rollcall_http_connections"); open > 210 {
+		t.Errorf("%d connections, want about 200", open)
+	}
+}
+
+// A client with 40 connections sends heartbeats at two nodes while each of them is restarted, and turns to
+// another one when an answer says that the connection ends or that the node cannot be reached.
+func TestNoHeartbeatIsCutOffWhileNodesRestartInTurn(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{Nodes: 2, AP: true})
+	for _, n := range c.Nodes {
+		if answer := n.Register(Instance{App: "orders", ID: "o1", Duration: 90}); answer.Status != 204 {
+			t.Fatal(answer)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var answered, cut atomic.Int64
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			for at := i; ctx.Err() == nil; at++ {
+				beats(ctx, c.Nodes[at%2].HTTP, &answered, &cut)
+			}
+		})
+	}
+	for _, n := range c.Nodes {
+		before := answered.Load()
+		Eventually(t, ReadyLimit, "heartbeats are answered", func() error {
+			if got := answered.Load() - before; got < 1000 {
+				return fmt.Errorf("%d", got)
+			}
+			return nil
+		})
+		n.Stop(t)
+		n.Start(t)
+		n.WaitReady(t)
+	}
+	cancel()
+	all.Wait()
+	t.Logf("%d heartbeats answered, %d cut off", answered.Load(), cut.Load())
+	// What is sent at the moment of the close cannot be saved; a hundredth of what was, was before.
+	if cut.Load() > 1 {
+		t.Errorf("%d of %d heartbeats were cut off by two restarts", cut.Load(), answered.Load())
+	}
+}
+
+// beats sends heartbeats on one connection until it ends.
+func beats(ctx context.Context, addr string, answered, cut *atomic.Int64) {
+	conn, err := net.DialTimeout("tcp", addr, CallLimit)
+	if err != nil {
+		<-time.After(5 * time.Millisecond) // the node is down
+		return
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for first := true; ctx.Err() == nil; first = false {
+		conn.SetDeadline(time.Now().Add(CallLimit))
+		resp, err := askOn(conn, in, "PUT /eureka/apps/ORDERS/o1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		switch {
+		case err != nil && first:
+			return // it was in the backlog when the listener closed: no heartbeat was accepted
+		case err != nil:
+			cut.Add(1)
+			return
+		}
+		answered.Add(1)
+		if resp.Close {
+			return
+		}
+	}
+}
