@@ -14,6 +14,7 @@ var soakRounds = []struct {
 }{
 	{"leader killed", leaderKilledRound},
 	{"delayed answers", delayedAnswersRound},
+	{"bit flips", bitFlipsRound},
 	{"two removals at once", twoRemovalsRound},
 	{"all nodes paused, slow disks", allPausedRound},
 	{"blocked log", blockedLogRound},

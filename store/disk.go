@@ -1,15 +1,18 @@
 package store
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -29,10 +32,16 @@ const deleteSlice = 1000
 // has (a failed fsync may have dropped pages, a failed append may be there), so the first one ends
 // the node. fail is called once with the reason.
 type disk struct {
+	path  string
 	bolt  *raftboltdb.BoltStore
 	fail  func(error)
 	vote  *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
 	delay syncDelay
+
+	// serving: Raft has what it needs for its start, and what it reads from now on it must not be told that it
+	// cannot be read.
+	serving atomic.Bool
+	closed  chan struct{}
 
 	mu       sync.Mutex
 	calls    uint64 // that were begun
@@ -58,20 +67,46 @@ func openDisk(dir string, fail func(error)) (*disk, error) {
 			return nil, err
 		}
 	}
-	bolt, err := openBolt(path)
-	if err != nil {
+	d := &disk{path: path, fail: fail, underWay: map[diskCall]struct{}{}, closed: make(chan struct{})}
+	if err := d.open(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, explainBolt(err))
 	}
-	return &disk{bolt: bolt, fail: fail, underWay: map[diskCall]struct{}{}}, nil
+	return d, nil
 }
 
-func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
-	// bbolt panics on some kinds of damage instead of returning an error.
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errCorrupt, p)
+// open opens the file after it has looked at everything in it.
+func (d *disk) open() error {
+	var entries []uint64
+	err := checkBolt(d.path, raftBuckets, func(bucket, key, value []byte) error {
+		if string(bucket) == "conf" {
+			_, err := unsealed(key, value)
+			return err
 		}
-	}()
+		if len(key) != 8 {
+			return fmt.Errorf("the key of an entry has %d bytes", len(key))
+		}
+		entries = append(entries, binary.BigEndian.Uint64(key))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if d.bolt, err = openBolt(d.path); err != nil {
+		return err
+	}
+	for _, index := range entries {
+		if err := d.readLog(index, new(raft.Log)); err != nil {
+			return errors.Join(err, d.bolt.Close())
+		}
+	}
+	return nil
+}
+
+// raftBuckets are those of raft-boltdb.
+var raftBuckets = [][]byte{[]byte("conf"), []byte("logs")}
+
+func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
+	defer recoverDamage(&err)
 	return raftboltdb.New(raftboltdb.Options{
 		Path: path,
 		BoltOptions: &bbolt.Options{
@@ -83,16 +118,15 @@ func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
 	})
 }
 
-var errCorrupt = errors.New("the file is corrupt")
-
+// explainBolt says what an operator can do about a log that cannot be read.
 func explainBolt(err error) error {
 	switch {
 	case errors.Is(err, bbolterrors.ErrTimeout):
 		return fmt.Errorf("another process has it open (%w)", err)
-	case errors.Is(err, errCorrupt), strings.Contains(err.Error(), "invalid database"), strings.Contains(err.Error(), "checksum"), strings.Contains(err.Error(), "file size too small"), strings.Contains(err.Error(), "version mismatch"):
-		return fmt.Errorf("the log is corrupt (%w): give the node an empty data directory and let it join again", err)
+	case isOfSystem(err):
+		return err
 	}
-	return err
+	return fmt.Errorf("the log is corrupt (%w): give the node an empty data directory and let it join again", err)
 }
 
 // createBolt makes the file under another name first: bbolt's first initialisation is not safe
@@ -183,14 +217,69 @@ func (d *disk) FirstIndex() (uint64, error) { return d.bolt.FirstIndex() }
 // LastIndex implements raft.LogStore.
 func (d *disk) LastIndex() (uint64, error) { return d.bolt.LastIndex() }
 
-// GetLog implements raft.LogStore.
-func (d *disk) GetLog(index uint64, log *raft.Log) error { return d.bolt.GetLog(index, log) }
+// GetLog implements raft.LogStore. Raft answers some of its errors with a panic, and leaves a follower without
+// entries after others: a node that serves ends, and this call does not return before that.
+func (d *disk) GetLog(index uint64, log *raft.Log) error {
+	err := d.readLog(index, log)
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
+		return err
+	}
+	err = fmt.Errorf("read %s: %w", d.path, explainBolt(err))
+	if d.serving.Load() {
+		d.fail(err)
+		<-d.closed
+	}
+	return err
+}
+
+// readLog reads an entry and compares it with its checksum.
+func (d *disk) readLog(index uint64, log *raft.Log) (err error) {
+	defer recoverDamage(&err)
+	if err := d.bolt.GetLog(index, log); errors.Is(err, raft.ErrLogNotFound) {
+		return err
+	} else if err != nil {
+		return asDamage(fmt.Errorf("entry %d: %w", index, err))
+	}
+	if log.Index != index || !bytes.Equal(log.Extensions, entrySum(nil, log)) {
+		return fmt.Errorf("%w: entry %d differs from its checksum", ErrDamaged, index)
+	}
+	return nil
+}
+
+// entrySum appends the checksum of an entry: CRC-32C over its index, its term, its type and its content. The
+// leader's comes with the entry, so that each node stores what the leader meant.
+func entrySum(dst []byte, log *raft.Log) []byte {
+	var head [17]byte
+	binary.BigEndian.PutUint64(head[:], log.Index)
+	binary.BigEndian.PutUint64(head[8:], log.Term)
+	head[16] = byte(log.Type)
+	sum := crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, log.Data)
+	return binary.BigEndian.AppendUint32(dst, sum)
+}
+
+// seal gives entries their checksums, or compares them with those that came with them.
+func seal(logs []*raft.Log) error {
+	sums := make([]byte, 0, len(logs)*checksumSize)
+	for _, log := range logs {
+		start := len(sums)
+		sums = entrySum(sums, log)
+		own := sums[start:len(sums):len(sums)]
+		if len(log.Extensions) > 0 && !bytes.Equal(log.Extensions, own) {
+			return fmt.Errorf("entry %d differs from its checksum, with which it came", log.Index)
+		}
+		log.Extensions = own
+	}
+	return nil
+}
 
 // StoreLog implements raft.LogStore.
 func (d *disk) StoreLog(log *raft.Log) error { return d.StoreLogs([]*raft.Log{log}) }
 
 // StoreLogs implements raft.LogStore.
 func (d *disk) StoreLogs(logs []*raft.Log) error {
+	if err := seal(logs); err != nil {
+		return err
+	}
 	return d.do("append to the log", func() error { return d.bolt.StoreLogs(logs) })
 }
 
@@ -230,17 +319,23 @@ const (
 // is harmless, instead of a new term with the old candidate, who would be granted that vote without
 // a look at his log.
 func (d *disk) Set(key, val []byte) error {
-	err := d.do("store the vote", func() error { return d.bolt.Set(key, val) })
+	err := d.do("store the vote", func() error { return d.bolt.Set(key, sealed(key, val)) })
 	if err != nil || string(key) != keyVoteCand || d.vote == nil {
 		return err
 	}
 	term := *d.vote
 	d.vote = nil
-	return d.do("store the vote", func() error { return d.bolt.SetUint64([]byte(keyVoteTerm), term) })
+	return d.do("store the vote", func() error { return d.setUint64([]byte(keyVoteTerm), term) })
 }
 
 // Get implements raft.StableStore. A missing key is an error whose text raft compares.
-func (d *disk) Get(key []byte) ([]byte, error) { return d.bolt.Get(key) }
+func (d *disk) Get(key []byte) ([]byte, error) {
+	b, err := d.bolt.Get(key)
+	if err != nil {
+		return nil, err
+	}
+	return unsealed(key, b)
+}
 
 // SetUint64 implements raft.StableStore.
 func (d *disk) SetUint64(key []byte, val uint64) error {
@@ -251,11 +346,15 @@ func (d *disk) SetUint64(key []byte, val uint64) error {
 	d.termMu.Lock() // two of Raft's goroutines come here
 	defer d.termMu.Unlock()
 	return d.do("store the term", func() error {
-		if old, err := d.bolt.GetUint64(key); err == nil && val < old {
+		if old, err := d.GetUint64(key); err == nil && val < old {
 			return fmt.Errorf("%w: from %d to %d", errTermFell, old, val)
 		}
-		return d.bolt.SetUint64(key, val)
+		return d.setUint64(key, val)
 	})
+}
+
+func (d *disk) setUint64(key []byte, val uint64) error {
+	return d.bolt.Set(key, sealed(key, binary.BigEndian.AppendUint64(nil, val)))
 }
 
 // errTermFell: a node must never go back to an earlier term, for in the later one it may have voted, and
@@ -264,7 +363,16 @@ func (d *disk) SetUint64(key []byte, val uint64) error {
 var errTermFell = errors.New("the term would fall")
 
 // GetUint64 implements raft.StableStore.
-func (d *disk) GetUint64(key []byte) (uint64, error) { return d.bolt.GetUint64(key) }
+func (d *disk) GetUint64(key []byte) (uint64, error) {
+	b, err := d.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	if len(b) != 8 {
+		return 0, fmt.Errorf("%w: %q has %d bytes, want 8", ErrDamaged, key, len(b))
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
 
 // failStop is a disk as Raft sees it. Raft panics when the term cannot be written, or an entry cannot be
 // read, and Go ends the process with a code that means something else. By then the disk has ended the node,
@@ -282,4 +390,7 @@ func (d failStop) SetUint64(key []byte, val uint64) error {
 	return err
 }
 
-func (d *disk) close() error { return d.bolt.Close() }
+func (d *disk) close() error {
+	close(d.closed)
+	return d.bolt.Close()
+}

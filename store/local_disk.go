@@ -1,10 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -26,6 +28,9 @@ var (
 	bucketRemoved  = []byte("removed")
 
 	buckets = [][]byte{bucketState, bucketLeases, bucketRenewals, bucketRemovals, bucketRemoved}
+
+	// sortedBuckets are the same, in the order in which the file has them.
+	sortedBuckets = slices.SortedFunc(slices.Values(buckets), bytes.Compare)
 )
 
 // keyRegistry is the one key of bucketState.
@@ -55,6 +60,13 @@ func openLocalDisk(dir string) (*localDisk, error) {
 			return nil, fmt.Errorf("create %s: %w", path, err)
 		}
 	}
+	err := checkBolt(path, sortedBuckets, func(_, key, value []byte) error {
+		_, err := unsealed(key, value)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, explainLocal(err))
+	}
 	bolt, err := openLocalBolt(path)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, explainLocal(err))
@@ -71,13 +83,6 @@ func openLocalBolt(path string) (bolt *bbolt.DB, err error) {
 	})
 }
 
-// recoverDamage makes an error of a panic: bbolt panics on some kinds of damage.
-func recoverDamage(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w: %v", errCorrupt, p)
-	}
-}
-
 // explainLocal says what an operator can do about a file that cannot be read.
 func explainLocal(err error) error {
 	switch {
@@ -85,7 +90,7 @@ func explainLocal(err error) error {
 		return fmt.Errorf("another process has it open (%w)", err)
 	case errors.Is(err, fsm.ErrNewerVersion):
 		return fmt.Errorf("%w: start the newer version again", err)
-	case errors.Is(err, os.ErrPermission), errors.Is(err, os.ErrNotExist):
+	case isOfSystem(err):
 		return err
 	}
 	return fmt.Errorf("the file is damaged (%w): remove it, and the node takes over what the others have", err)

@@ -293,7 +293,7 @@ func TestADamagedFileIsRefusedWithWords(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = bolt.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put(key, value) })
+			err = bolt.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put(key, sealed(key, value)) })
 			if err := errors.Join(err, bolt.Close()); err != nil {
 				t.Fatal(err)
 			}
@@ -332,7 +332,7 @@ func TestADamagedFileIsRefusedWithWords(t *testing.T) {
 			}
 			var state []byte
 			err = other.disk.bolt.View(func(tx *bbolt.Tx) error {
-				state = bytes.Clone(tx.Bucket(bucketState).Get(keyRegistry))
+				state, _ = unsealed(keyRegistry, bytes.Clone(tx.Bucket(bucketState).Get(keyRegistry)))
 				return nil
 			})
 			if err != nil {

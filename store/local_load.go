@@ -56,7 +56,7 @@ func (d *localDisk) read() (f *registry.Frozen, err error) {
 		if b == nil {
 			return nil
 		}
-		frozen, err := fsm.ParseFrozen(b)
+		frozen, err := readRow(keyRegistry, b, fsm.ParseFrozen)
 		if err != nil {
 			return err
 		}
@@ -70,13 +70,15 @@ func (d *localDisk) read() (f *registry.Frozen, err error) {
 func readLeases(tx *bbolt.Tx, f *registry.Frozen) error {
 	renewals := tx.Bucket(bucketRenewals)
 	err := tx.Bucket(bucketLeases).ForEach(func(name, b []byte) error {
-		l, err := fsm.ParseLeaseState(b)
+		l, err := readRow(name, b, fsm.ParseLeaseState)
 		if err != nil {
 			return err
 		}
 		f.Leases = append(f.Leases, l)
 		if later := renewals.Get(name); later != nil {
-			err = readRenewal(later, &f.Leases[len(f.Leases)-1])
+			_, err = readRow(name, later, func(b []byte) (struct{}, error) {
+				return struct{}{}, readRenewal(b, &f.Leases[len(f.Leases)-1])
+			})
 		}
 		return errors.Join(err, given(l.Lease, f.Index))
 	})
@@ -98,14 +100,24 @@ func readLeases(tx *bbolt.Tx, f *registry.Frozen) error {
 
 // readRemovals reads the records of removals, in the order of their indexes.
 func readRemovals(tx *bbolt.Tx, f *registry.Frozen) error {
-	return tx.Bucket(bucketRemovals).ForEach(func(_, b []byte) error {
-		rec, err := fsm.ParseRemoval(b)
+	return tx.Bucket(bucketRemovals).ForEach(func(index, b []byte) error {
+		rec, err := readRow(index, b, fsm.ParseRemoval)
 		if err != nil {
 			return err
 		}
 		f.Removals = append(f.Removals, rec)
 		return given(rec.Lease, f.Index)
 	})
+}
+
+// readRow parses what a key of the file has.
+func readRow[T any](key, b []byte, parse func([]byte) (T, error)) (T, error) {
+	b, err := unsealed(key, b)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return parse(b)
 }
 
 // given checks that the index of a change was given out when the file was written: the registry itself

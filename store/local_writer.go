@@ -106,10 +106,17 @@ func (w *localWriter) record(rec registry.Removal) {
 
 // forget takes out the record of a removal.
 func (w *localWriter) forget(name []byte) {
-	if index := w.removed.Get(name); index != nil {
-		w.delete(w.removals, index)
-		w.delete(w.removed, name)
+	b := w.removed.Get(name)
+	if b == nil {
+		return
 	}
+	index, err := unsealed(name, b)
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	w.delete(w.removals, index)
+	w.delete(w.removed, name)
 }
 
 // prune takes out the records that were pruned.
@@ -117,7 +124,7 @@ func (w *localWriter) prune() {
 	var pruned [][]byte // a cursor must not see its bucket change
 	c := w.removals.Cursor()
 	for index, b := c.First(); index != nil && binary.BigEndian.Uint64(index) <= uint64(w.frozen.Pruned); index, b = c.Next() {
-		rec, err := fsm.ParseRemoval(b)
+		rec, err := readRow(index, b, fsm.ParseRemoval)
 		if err != nil {
 			w.fail(err)
 			return
@@ -149,7 +156,7 @@ func (w *localWriter) reduce() {
 
 func (w *localWriter) put(to *bbolt.Bucket, key, value []byte) {
 	if w.err == nil {
-		w.err = to.Put(key, value)
+		w.err = to.Put(key, sealed(key, value))
 	}
 }
 

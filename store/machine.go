@@ -13,8 +13,9 @@ import (
 
 // stateMachine feeds Raft's committed entries to the machine.
 type stateMachine struct {
-	s      *Raft
-	broken error // set once; no further entry may be applied
+	s         *Raft
+	snapshots *snapshotStore
+	broken    error // set once; no further entry may be applied
 }
 
 // Apply implements raft.FSM. The response is an fsm.Applied or an error.
@@ -50,6 +51,7 @@ func (f *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
 func (f *stateMachine) Restore(r io.ReadCloser) error {
 	err := f.s.machine.Restore(r)
 	if err = errors.Join(err, r.Close()); err != nil {
+		f.snapshots.note(err)
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
 	f.publish()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -67,11 +68,27 @@ func (f *stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
 type snapshotStore struct {
 	raft.SnapshotStore
 	s *Raft
+
+	mu     sync.Mutex // guards the following
+	opened string     // the snapshot that was opened last
+	err    error      // of the first one that could not be read, which it names
+}
+
+func (st *snapshotStore) note(err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err != nil && st.err == nil {
+		st.err = fmt.Errorf("%s: %w", st.opened, err)
+	}
 }
 
 // Open implements raft.SnapshotStore.
-func (st snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (st *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, r, err := st.SnapshotStore.Open(id)
+	st.mu.Lock()
+	st.opened = id
+	st.mu.Unlock()
+	st.note(err)
 	if err == nil {
 		st.s.noteMembers(meta.ConfigurationIndex, meta.Configuration.Servers)
 	}

@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/rpc"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -174,11 +176,35 @@ func (s *Raft) openRaft() error {
 	conf.BatchApplyCh = s.cfg.NoBatching
 	conf.NotifyCh = s.notify
 	conf.Logger = logger
-	if s.raft, err = newRaft(conf, &stateMachine{s: s}, s.logs, failStop{s.disk}, snapshotStore{snapshots, s}, transport); err != nil {
+	loaded := &snapshotStore{SnapshotStore: snapshots, s: s}
+	if s.raft, err = newRaft(conf, &stateMachine{s: s, snapshots: loaded}, s.logs, failStop{s.disk}, loaded, transport); err != nil {
 		transport.Close()
-		return fmt.Errorf("load %s: %w", dir, err)
+		return explainLoad(dir, loaded.err, err)
 	}
+	s.disk.serving.Store(true)
 	return nil
+}
+
+// explainLoad says which of the files that Raft starts from cannot be used, and what an operator can do; raft
+// itself says that on lines before. unread is why a snapshot could not be read, which it names.
+func explainLoad(dir string, unread, err error) error {
+	const advice = "give the node an empty data directory and let it join again"
+	snapshots := filepath.Join(dir, "snapshots")
+	if unread != nil {
+		return fmt.Errorf("the snapshot %s is damaged (%w; %w): %s", filepath.Join(snapshots, unread.Error()), ErrDamaged, err, advice)
+	}
+	metas, _ := filepath.Glob(filepath.Join(snapshots, "*"))
+	for _, path := range metas {
+		meta := filepath.Join(path, "meta.json")
+		b, readErr := os.ReadFile(meta)
+		if readErr == nil && !json.Valid(b) {
+			readErr = errors.New("it is not JSON")
+		}
+		if readErr != nil {
+			return fmt.Errorf("the snapshot %s is damaged (%w: %w; %w): %s", meta, ErrDamaged, readErr, err, advice)
+		}
+	}
+	return fmt.Errorf("load %s: the log begins after what the snapshots have (%w): %s", dir, err, advice)
 }
 
 func (s *Raft) transportConfig(logger hclog.Logger) *raft.NetworkTransportConfig {
@@ -199,7 +225,7 @@ func (s *Raft) transportConfig(logger hclog.Logger) *raft.NetworkTransportConfig
 func newRaft(conf *raft.Config, state raft.FSM, logs raft.LogStore, stable raft.StableStore, snaps raft.SnapshotStore, t raft.Transport) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errCorrupt, p)
+			err = fmt.Errorf("%w: %v", ErrDamaged, p)
 		}
 	}()
 	return raft.NewRaft(conf, state, logs, stable, snaps, t)

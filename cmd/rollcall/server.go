@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 func newServerCommand() *cobra.Command {
@@ -87,6 +88,9 @@ func (n *node) run(ctx context.Context) error {
 	select {
 	case err := <-stored:
 		n.closeListeners()
+		if errors.Is(err, store.ErrDamaged) { // as at the start, where it would be refused
+			return err
+		}
 		return fatalError{fmt.Errorf("the node stopped, because going on could lose data: %w", err)}
 	case err := <-served:
 		n.closeListeners()

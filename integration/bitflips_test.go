@@ -1,0 +1,121 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// flipBit flips a bit of a file at an offset.
+func flipBit(t *testing.T, file string, at int64, bit int) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	must(t, err)
+	defer f.Close()
+	b := make([]byte, 1)
+	_, err = f.ReadAt(b, at)
+	must(t, err)
+	b[0] ^= 1 << bit
+	_, err = f.WriteAt(b, at)
+	must(t, err)
+}
+
+func logFile(n *Node) string { return filepath.Join(n.Dir, "raft", "log.db") }
+
+// TestFlippedBitInTheLogIsRefused flips a bit of a value in the log of a follower that was killed.
+func TestFlippedBitInTheLogIsRefused(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	n := c.Others(c.Leader())[0]
+	if !n.says(t, "/v1/kv/price", "a price of 1000") {
+		t.Fatal("the key was not written")
+	}
+	n.Process.Kill()
+	content, err := os.ReadFile(logFile(n))
+	must(t, err)
+	value := []byte("a price of 1000")
+	found := 0
+	for at := 0; ; at++ {
+		i := bytes.Index(content[at:], value)
+		if i < 0 {
+			break
+		}
+		at += i
+		flipBit(t, logFile(n), int64(at+len("a price of ")), 3) // '1' becomes '9'
+		found++
+	}
+	if found == 0 {
+		t.Fatal("the value is not in the log")
+	}
+	mustRefuseToStart(t, n, "log.db", "differs from its checksum", "empty data directory")
+	if code := n.ExitCode(t, ReadyLimit); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+}
+
+// bitFlipsRound flips one random bit in the used part of the log of a follower that was killed, many times.
+// Each time the node refuses its directory in words, and gets an empty one; or it has what all have.
+func bitFlipsRound(t *testing.T) {
+	c := StartCluster(t, Config{})
+	rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	refused, served := 0, 0
+	for i := range 6 {
+		leader := c.Leader()
+		n := c.Others(leader)[rng.IntN(2)]
+		for k := range 20 {
+			if !leader.says(t, fmt.Sprintf("/v1/kv/key%d", k), fmt.Sprintf("value %d of round %d", k, i)) {
+				t.Fatal("a key was not written")
+			}
+		}
+		n.Process.Kill()
+		content, err := os.ReadFile(logFile(n))
+		must(t, err)
+		at := rng.IntN(len(content))
+		for content[at] == 0 { // most of the file is not in use
+			at = rng.IntN(len(content))
+		}
+		bit := rng.IntN(8)
+		flipBit(t, logFile(n), int64(at), bit)
+		t.Logf("round %d: bit %d of byte %d of %s", i, bit, at, n.Name)
+		must(t, os.WriteFile(n.log, nil, 0o600))
+		n.Start(t)
+		if ended := startedOrEnded(t, n); ended {
+			refused++
+			said := n.Output(t)
+			if code := n.ExitCode(t, ReadyLimit); code != 1 || !strings.Contains(said, "log.db") || strings.Contains(said, "goroutine ") {
+				t.Fatalf("exit code %d, want 1, the name of the file and no stack:\n%s", code, said)
+			}
+			must(t, os.WriteFile(logFile(n), content, 0o600)) // the bit flips back: the node has what it acknowledged
+			n.Start(t)
+			n.WaitReady(t)
+		} else {
+			served++
+		}
+		for k := range 20 {
+			for _, node := range c.Nodes {
+				got, _, err := node.keys(fmt.Sprintf("key%d", k))
+				must(t, err)
+				if want := fmt.Sprintf("value %d of round %d", k, i); len(got) != 1 || string(got[0].Value) != want {
+					t.Fatalf("%s has %+v, want %q", node.Name, got, want)
+				}
+			}
+		}
+	}
+	t.Logf("%d refused, %d served", refused, served)
+}
+
+// startedOrEnded waits until a node is ready or has ended by itself.
+func startedOrEnded(t *testing.T, n *Node) (ended bool) {
+	t.Helper()
+	Eventually(t, ReadyLimit, n.Name+" is ready, or has ended", func() error {
+		if ended = !n.Running(); ended {
+			return nil
+		}
+		return n.Ready()
+	})
+	return ended
+}

@@ -1,0 +1,273 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// writtenLog writes a log of several levels of pages, with a vote, of which some was deleted and written anew.
+func writtenLog(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	d, err := openDisk(dir, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.bolt.StoreLogs(nil) // a transaction, as each start makes one
+	err = errors.Join(d.SetUint64([]byte("CurrentTerm"), 7), d.SetUint64([]byte(keyVoteTerm), 7), d.Set([]byte(keyVoteCand), []byte("n1")))
+	for index := uint64(1); index <= 200; index += 20 {
+		var logs []*raft.Log
+		for i := index; i < index+20; i++ {
+			logs = append(logs, &raft.Log{Index: i, Term: 7, Type: raft.LogCommand, Data: bytes.Repeat([]byte{byte(i)}, int(i*37%900)), AppendedAt: time.Unix(1, 0)})
+		}
+		logs[0].Data = bytes.Repeat([]byte("a large one "), 1000)
+		err = errors.Join(err, d.StoreLogs(logs))
+	}
+	if err := errors.Join(err, d.DeleteRange(1, 70), d.DeleteRange(181, 200), d.close()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// logOnDisk is everything that Raft reads of a log.
+func logOnDisk(dir string) (said string, err error) {
+	d, err := openDisk(dir, func(error) {})
+	if err != nil {
+		return "", err
+	}
+	defer d.close()
+	term, errTerm := d.GetUint64([]byte("CurrentTerm"))
+	voted, errVoted := d.GetUint64([]byte(keyVoteTerm))
+	candidate, errCand := d.Get([]byte(keyVoteCand))
+	first, errFirst := d.FirstIndex()
+	last, errLast := d.LastIndex()
+	text := fmt.Sprintln(term, errTerm, voted, errVoted, candidate, errCand, first, errFirst, last, errLast)
+	for i := first; i <= last; i++ {
+		var log raft.Log
+		err := d.GetLog(i, &log)
+		log.AppendedAt = time.Time{} // nothing depends on it
+		text += fmt.Sprintln(log, err)
+	}
+	return text, nil
+}
+
+// damaged is how often a file is damaged.
+const damaged = 80
+
+// damages are what happens to files, each other than the last.
+func damages(rng *rand.Rand, n int) []func(b []byte) []byte {
+	const page = 4096
+	kinds := []func(b []byte) []byte{
+		func(b []byte) []byte { return nil },
+		func(b []byte) []byte { return b[:rng.IntN(len(b))] },
+		func(b []byte) []byte { return b[:rng.IntN(len(b)/page)*page] },
+		func(b []byte) []byte { clear(b[rng.IntN(len(b)/page)*page:][:page]); return b },
+		func(b []byte) []byte {
+			copy(b[rng.IntN(len(b)/page)*page:][:page], b[rng.IntN(len(b)/page)*page:][:page])
+			return b
+		},
+		func(b []byte) []byte { b[rng.IntN(2*page)] ^= 1 << rng.IntN(8); return b },
+		func(b []byte) []byte { b[rng.IntN(2)*page+rng.IntN(80)] ^= 1 << rng.IntN(8); return b },
+		func(b []byte) []byte { b[rng.IntN(len(b)/page)*page+rng.IntN(128)] ^= 1 << rng.IntN(8); return b },
+	}
+	all := make([]func(b []byte) []byte, n)
+	for i := range all {
+		all[i] = func(b []byte) []byte { b[rng.IntN(len(b))] ^= 1 << rng.IntN(8); return b }
+		if i%2 == 0 {
+			all[i] = kinds[i/2%len(kinds)]
+		}
+	}
+	return all
+}
+
+// eachDamage calls check for a copy of a directory whose file was damaged, in words that say how.
+func eachDamage(t *testing.T, dir, file string, check func(t *testing.T, dir string, how string)) {
+	whole, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, damage := range damages(rand.New(rand.NewPCG(1, 2)), damaged) {
+		b := damage(bytes.Clone(whole))
+		if err := os.WriteFile(filepath.Join(dir, file), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		how := fmt.Sprintf("damage %d: %d of %d bytes", i, len(b), len(whole))
+		for at := range b {
+			if b[at] != whole[at] {
+				how += fmt.Sprintf(", byte %d is %#x instead of %#x", at, b[at], whole[at])
+				break
+			}
+		}
+		check(t, dir, how)
+	}
+}
+
+func TestADamagedLogIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
+	dir := writtenLog(t)
+	want, err := logOnDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	eachDamage(t, dir, filepath.Join(raftDir, "log.db"), func(t *testing.T, dir, how string) {
+		got, err := logOnDisk(dir)
+		switch {
+		case err == nil && got != want:
+			t.Errorf("%s: the log has something else than was written", how)
+		case err != nil && (!strings.Contains(err.Error(), "log.db") || !strings.Contains(err.Error(), "empty data directory") || !errors.Is(err, ErrDamaged)):
+			t.Errorf("%s: got %v, want an error that names log.db and says what to do", how, err)
+		case err != nil:
+			refused++
+		}
+	})
+	if refused < damaged/4 {
+		t.Errorf("%d of %d damages were refused, want most of those that hit something", refused, damaged)
+	}
+}
+
+func TestADamagedRegistryIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
+	g, err := newDiskRig(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		g.apply(registry.Register{Instance: instance("A", fmt.Sprint("i", i), 90)})
+		if i%5 == 0 {
+			g.apply(registry.Cancel{Key: registry.NewKey("A", fmt.Sprint("i", i))})
+			err = errors.Join(err, g.flush(true))
+		}
+	}
+	if err := errors.Join(err, g.flush(true), g.disk.close()); err != nil {
+		t.Fatal(err)
+	}
+	read := func() (registry.Frozen, error) {
+		d, err := openLocalDisk(g.dir)
+		if err != nil {
+			return registry.Frozen{}, err
+		}
+		defer d.close()
+		f, err := d.read()
+		if err != nil {
+			return registry.Frozen{}, fmt.Errorf("%s: %w", d.path, explainLocal(err))
+		}
+		return *f, nil
+	}
+	want, err := read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachDamage(t, g.dir, localFile, func(t *testing.T, _, how string) {
+		got, err := read()
+		switch {
+		case err == nil && !reflect.DeepEqual(got, want):
+			t.Errorf("%s: the file has something else than was written", how)
+		case err != nil && (!strings.Contains(err.Error(), localFile) || !strings.Contains(err.Error(), "remove it")):
+			t.Errorf("%s: got %v, want an error that names %s and says what to do", how, err, localFile)
+		}
+	})
+}
+
+func TestAFlippedBitInAnEntryIsRefusedAndNamed(t *testing.T) {
+	dir := t.TempDir()
+	d, err := openDisk(dir, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := []byte("a value of 1000")
+	if err := errors.Join(d.StoreLog(&raft.Log{Index: 17, Term: 1, Data: value}), d.close()); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, raftDir, "log.db")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(b, value)
+	for ; at >= 0; at = bytes.Index(b, value) { // older pages have it too
+		b[at+11] = '9'
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = openDisk(dir, func(error) {})
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "entry 17 ") || !strings.Contains(err.Error(), "empty data directory") {
+		t.Errorf("got %v, want an error that names %s and entry 17, and says what to do", err, path)
+	}
+}
+
+func TestADamagedEntryThatIsReadLaterStopsTheNode(t *testing.T) {
+	failed := make(chan error, 1)
+	d, err := openDisk(t.TempDir(), func(err error) { failed <- err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := &raft.Log{Index: 5, Term: 1, Data: []byte("x")}
+	if err := d.StoreLog(entry); err != nil {
+		t.Fatal(err)
+	}
+	entry.Data = []byte("y")
+	if err := d.bolt.StoreLog(entry); err != nil { // past the checksum
+		t.Fatal(err)
+	}
+	if err := d.GetLog(5, new(raft.Log)); !errors.Is(err, ErrDamaged) {
+		t.Errorf("at the start: got %v, want %v", err, ErrDamaged)
+	}
+	d.serving.Store(true)
+	returned := make(chan struct{})
+	go func() { d.GetLog(5, new(raft.Log)); close(returned) }()
+	if err := <-failed; !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "log.db") || !strings.Contains(err.Error(), "entry 5 ") {
+		t.Errorf("the node was stopped for %v, want a reason that names log.db and entry 5", err)
+	}
+	if err := d.GetLog(6, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Errorf("an entry that there is not: got %v", err)
+	}
+	select {
+	case <-returned:
+		t.Error("it returned, and raft would have ended the process with a panic")
+	default:
+	}
+	if err := d.close(); err != nil {
+		t.Error(err)
+	}
+	<-returned
+}
+
+func TestAnEntryThatArrivesDamagedIsNotStoredAndStopsNobody(t *testing.T) {
+	d, err := openDisk(t.TempDir(), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	entry := &raft.Log{Index: 5, Term: 1, Data: []byte("x")}
+	if err := seal([]*raft.Log{entry}); err != nil {
+		t.Fatal(err)
+	}
+	for name, damage := range map[string]func(*raft.Log){
+		"index": func(l *raft.Log) { l.Index++ }, "term": func(l *raft.Log) { l.Term++ },
+		"type": func(l *raft.Log) { l.Type++ }, "content": func(l *raft.Log) { l.Data = []byte("y") },
+	} {
+		damaged := *entry
+		damage(&damaged)
+		if err := d.StoreLog(&damaged); err == nil {
+			t.Errorf("%s: it was stored", name)
+		}
+	}
+	if err := d.StoreLog(entry); err != nil {
+		t.Error(err)
+	}
+	if last, err := d.LastIndex(); err != nil || last != 5 {
+		t.Errorf("last index %d, %v, want 5", last, err)
+	}
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+func TestDamagedSnapshotIsNamed(t *testing.T) {
+	c := startCluster(t, 1, func(cfg *RaftConfig) { cfg.TrailingLogs = 1 })
+	n := c.nodes[0]
+	for i := range 10 {
+		n.apply(t, registry.Register{Instance: instance("A", fmt.Sprint(i), 90)})
+	}
+	if err := n.halt(); err != nil { // which saves a snapshot
+		t.Fatal(err)
+	}
+	dirs, err := filepath.Glob(filepath.Join(n.cfg.DataDir, raftDir, "snapshots", "*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("snapshots %q, %v, want one", dirs, err)
+	}
+	state, meta := filepath.Join(dirs[0], "state.bin"), filepath.Join(dirs[0], "meta.json")
+	for _, tt := range []struct {
+		name, file, names string
+		change            func([]byte) []byte
+	}{
+		{"a flipped bit", state, dirs[0], func(b []byte) []byte { b[len(b)/2] ^= 4; return b }},
+		{"cut short", state, dirs[0], func(b []byte) []byte { return b[:len(b)/2] }},
+		{"no description", meta, meta, nil},
+		{"a description that is cut short", meta, meta, func(b []byte) []byte { return b[:len(b)/2] }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			whole, err := os.ReadFile(tt.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.change == nil {
+				err = os.Remove(tt.file)
+			} else {
+				err = os.WriteFile(tt.file, tt.change(append([]byte(nil), whole...)), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := OpenRaft(n.cfg)
+			if err == nil {
+				s.close()
+			}
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tt.names) || !strings.Contains(err.Error(), "empty data directory") {
+				t.Errorf("got %v, want an error that names %s and says what to do", err, tt.names)
+			}
+			if err := os.WriteFile(tt.file, whole, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
