@@ -170,7 +170,7 @@ func TestCoordinationHasTheTimeOfTheRegistry(t *testing.T) {
 	} {
 		n.stamp = stamp
 		s := n.writeKV(kv.CreateSession{ID: name})[0].Session
-		if s.CreatedAt != clock.Lease || s.CreatedWall != clock.Wall || n.m.KV().Lease() != clock.Lease {
+		if s.CreatedAt != clock.Lease || s.CreatedWall != n.m.registry.Clock().Wall || n.m.KV().Lease() != clock.Lease {
 			t.Errorf("%s: created at %d and %d, at a lease clock of %d, want %+v", name, s.CreatedAt, s.CreatedWall, n.m.KV().Lease(), clock)
 		}
 	}

@@ -2,7 +2,7 @@ package registry
 
 import "testing"
 
-func TestClockTakesTheLaterOfEachHalf(t *testing.T) {
+func TestLeaseClockTakesTheLaterAndWallClockTheNewest(t *testing.T) {
 	tests := []struct {
 		name  string
 		stamp Stamp
@@ -10,7 +10,7 @@ func TestClockTakesTheLaterOfEachHalf(t *testing.T) {
 	}{
 		{"both later", Stamp{6000, 8000}, Stamp{6000, 8000}},
 		{"lease clock back", Stamp{4000, 8000}, Stamp{5000, 8000}},
-		{"wall clock back", Stamp{6000, 6000}, Stamp{6000, 7000}},
+		{"wall clock back", Stamp{6000, 6000}, Stamp{6000, 6000}},
 		{"an hour ahead", Stamp{5000 + maxLead, 8000}, Stamp{5000 + maxLead, 8000}},
 		{"more than an hour ahead is not believed", Stamp{5001 + maxLead, 8000}, Stamp{5000, 7000}},
 	}
@@ -46,5 +46,74 @@ func TestEstablishKeepsTheFirstClusterAndTheNewestEpoch(t *testing.T) {
 	g.Establish(Epoch{3, 4}, "second")
 	if g.View().Epoch() != "first" || g.Epoch() != (Epoch{3, 4}) || g.View().Index() != 0 {
 		t.Errorf("got cluster %q, epoch %v, index %d", g.View().Epoch(), g.Epoch(), g.View().Index())
+	}
+}
+
+const year = 365 * 24 * 3_600_000
+
+// A leader whose wall clock is a year ahead leads for one entry.
+func TestWallClockOfAYearAheadIsForgottenWithItsLeader(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		thawed bool
+	}{{"at once", false}, {"after a restart", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.now.Wall += year
+			g.register(instance(orders1, Up, 0)) // gets a timestamp of next year
+			g.now.Wall -= year
+			if tt.thawed {
+				var err error
+				if g.Registry, err = Thaw(g.Freeze()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.pass(60_000)
+			g.register(instance(orders2, Up, 0))
+			if l := g.lease(orders2); l.RegisteredAt != g.now.Wall || l.Instance.LastDirty != g.now.Wall || g.Clock() != g.now {
+				t.Errorf("registered at %d with the timestamp %d, clock %v, want the true time %v", l.RegisteredAt, l.Instance.LastDirty, g.Clock(), g.now)
+			}
+			i := instance(orders1, Up, g.now.Wall-5)
+			i.Port = Port{Number: 9090, Enabled: true}
+			g.register(i)
+			if l := g.lease(orders1); l.Instance.Port != i.Port || l.Instance.LastDirty != i.LastDirty {
+				t.Errorf("got %+v, want what the client registered with its true timestamp", l.Instance)
+			}
+		})
+	}
+}
+
+// Other servers have the copy whose timestamp is ahead, and must find what takes its place newer.
+func TestWhatTakesThePlaceOfATimestampAheadIsNewerOnEveryServer(t *testing.T) {
+	g, other := newRig(t), newRig(t)
+	g.client(Contact{DC: "dc2", Sender: "s", Boot: 1, Cut: 15_000})
+	ahead := instance(orders1, Up, g.now.Wall+year)
+	g.register(ahead)
+	tell := func() Result {
+		v := g.View()
+		return other.apply(Origin{Kind: LocalPeer}, v.ReplicaOf(g.lease(orders1), g.now.Lease))
+	}
+	tell()
+	i := instance(orders1, Down, g.now.Wall)
+	g.register(i)
+	tell()
+	if l := other.lease(orders1); l.Instance.Status != Down || l.Instance.LastDirty != i.LastDirty {
+		t.Errorf("the other server has %+v, want what replaced it", l.Instance)
+	}
+}
+
+func TestTimestampAheadKeepsOutWhatAnotherServerTells(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, g.now.Wall+year))
+	if res := g.peer(Register{instance(orders1, Down, g.now.Wall)}); res.Outcome != KeptExisting {
+		t.Errorf("got %+v, want the newer one kept", res)
+	}
+}
+
+func TestTimestampWithinAnHourKeepsOlderRegistrationsOut(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, g.now.Wall+maxAhead))
+	if res := g.client(Register{instance(orders1, Down, g.now.Wall)}); res.Outcome != KeptExisting {
+		t.Errorf("got %+v, want the newer one kept", res)
 	}
 }

@@ -87,7 +87,7 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	if old.Permanent {
 		return r.registerOver(origin, old, in, dirty)
 	}
-	if keeps(stored, dirty) {
+	if keeps(stored, dirty) && (origin.Replicated() || !r.ahead(stored.LastDirty)) {
 		l := old.again(stored.decided(stored, origin, stored.LastDirty), old.Override, old.Origin)
 		if origin.Kind == Client {
 			l.Owner = ""
@@ -208,6 +208,14 @@ func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
 func keeps(stored *Instance, dirty int64) bool {
 	return stored.LastDirty > dirty && stored.Status != Unknown
 }
+
+// maxAhead is how far, in ms, the clocks of clients and servers may differ.
+const maxAhead = 3_600_000
+
+// ahead says that a timestamp is of no time that has been: a clock was wrong that is right again, a client's or
+// a server's (see dirty). It keeps no client out, which would wait until that time. Other servers may take it
+// for newer all the same, so what is registered in its place begins a new life (see outlives).
+func (r *Registry) ahead(dirty int64) bool { return dirty-maxAhead > r.clock.Wall }
 
 // begin fills in what a registration sets in a new lease, and makes it the lease of its handle.
 func (r *Registry) begin(l *Lease, origin Origin, renewed Stamp) {

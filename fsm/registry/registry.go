@@ -105,15 +105,17 @@ func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result 
 }
 
 // Advance moves the lease clock without an operation (an entry that carries none) and prunes what
-// has become too old. Apply calls it by itself. Neither half of the clock goes back; a stamp more
-// than an hour of lease clock ahead is not believed, and what it came with happens at the old time.
+// has become too old. Apply calls it by itself. The lease clock does not go back; a stamp more than an
+// hour of it ahead is not believed, and what it came with happens at the old time. The wall clock is that
+// of the newest stamp, and goes back with it: one leader whose clock was ahead must not decide what all
+// see from then on. Nothing but what is shown, and LastDirty where a client gives none, depends on it.
 func (r *Registry) Advance(stamp Stamp) {
 	if stamp.Lease > r.clock.Lease+maxLead {
 		return
 	}
 	step := r.clock.Lease / deltaStep
 	r.clock.Lease = max(r.clock.Lease, stamp.Lease)
-	r.clock.Wall = max(r.clock.Wall, stamp.Wall)
+	r.clock.Wall = stamp.Wall
 	if r.clock.Lease/deltaStep != step {
 		r.sweep()
 		r.expectation.roll(r.clock.Lease) // a minute is two steps
