@@ -18,6 +18,15 @@ type Status struct {
 	Ready      bool         `json:"ready"`  // the answering node has loaded its state
 	Quorum     bool         `json:"quorum"` // the answering node knows a leader, or leads, or needs none
 	Nodes      []NodeStatus `json:"nodes"`
+	// Foreign are nodes of another cluster at addresses where this one looks for its own: there should be none.
+	Foreign []ForeignNode `json:"foreign,omitempty"`
+}
+
+// ForeignNode is a node of another cluster.
+type ForeignNode struct {
+	ID        string `json:"id"`         // its name
+	Cluster   string `json:"cluster"`    // address of its node-to-node listener
+	ClusterID string `json:"cluster_id"` // of the cluster that it belongs to
 }
 
 // NodeStatus is one node of a cluster.

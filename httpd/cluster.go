@@ -22,6 +22,15 @@ type ClusterStatus struct {
 	Ready      bool         `json:"ready"`  // the answering node has loaded its state
 	Quorum     bool         `json:"quorum"` // the answering node knows a leader, or leads, or needs none and is ready
 	Nodes      []NodeStatus `json:"nodes"`  // sorted by ID
+	// Foreign are nodes in cluster.join that belong to another cluster: there should be none.
+	Foreign []ForeignNode `json:"foreign,omitempty"`
+}
+
+// ForeignNode is a node of another cluster.
+type ForeignNode struct {
+	ID        string `json:"id"`         // its name
+	Cluster   string `json:"cluster"`    // its address in cluster.join
+	ClusterID string `json:"cluster_id"` // of the cluster that it belongs to
 }
 
 // NodeStatus is one node of a cluster.

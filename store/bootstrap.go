@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -15,12 +17,17 @@ import (
 // leader is known, that the cluster which the data directory belongs to is the one that is there.
 func (s *Raft) findCluster(ctx context.Context) {
 	var said string
+	var looked time.Time // for nodes of other clusters
 	for ctx.Err() == nil {
 		var err error
-		if s.clusterID() == "" {
+		switch {
+		case s.clusterID() == "":
 			err = s.search(ctx)
-		} else if s.leader.Load() == nil {
+		case s.leader.Load() == nil:
 			err = s.recognise(ctx)
+		case time.Since(looked) >= foreignInterval:
+			s.noteForeign(askAll(ctx, distinct(s.cfg.Join), askLimit, s.stateAt))
+			looked = time.Now()
 		}
 		if err != nil && err.Error() != said {
 			said = err.Error()
@@ -174,7 +181,9 @@ func (s *Raft) askIn(ctx context.Context) error {
 func (s *Raft) recognise(ctx context.Context) error {
 	var foreign *errForeign
 	friends := 0
-	for _, a := range askAll(ctx, s.cfg.Join, askLimit, s.stateAt) {
+	answers := askAll(ctx, distinct(s.cfg.Join), askLimit, s.stateAt)
+	s.noteForeign(answers)
+	for _, a := range answers {
 		switch {
 		case errors.As(a.err, &foreign):
 		case a.err == nil && s.hello().outdated(a.value.Starts[s.id.ServerID]) != nil:
@@ -198,6 +207,35 @@ func (s *Raft) recognise(ctx context.Context) error {
 		return fmt.Errorf("tell the cluster that this node has moved to %s: %w", s.net.Addr(), err)
 	}
 	return nil
+}
+
+// ForeignNode is a node of another cluster at an address of cluster.join: there are two clusters where there
+// should be one, or the list is wrong.
+type ForeignNode struct {
+	ID        string // node name
+	Cluster   string // the address in cluster.join
+	ClusterID string
+}
+
+// noteForeign keeps which of the nodes that were asked belong to another cluster, and says so when it
+// changes.
+func (s *Raft) noteForeign(answers []answer[NodeState]) {
+	var found []ForeignNode
+	for _, a := range answers {
+		var foreign *errForeign
+		if errors.As(a.err, &foreign) {
+			found = append(found, ForeignNode{ID: nameOf(foreign.peer.ServerID), Cluster: a.address, ClusterID: foreign.peer.Cluster})
+		}
+	}
+	slices.SortFunc(found, func(a, b ForeignNode) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	before := s.foreign.Swap(&found)
+	if before != nil && slices.Equal(*before, found) {
+		return
+	}
+	for _, f := range found {
+		s.log.Warn("a node in cluster.join belongs to another cluster: keep one of the two clusters, and start the nodes of the other with empty data directories, or correct cluster.join",
+			"node", f.ID, "address", f.Cluster, "its-cluster", f.ClusterID, "cluster", s.clusterID())
+	}
 }
 
 // isWithout says that the node of a state leads the cluster and does not count this node among its

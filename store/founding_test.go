@@ -253,3 +253,23 @@ func TestAListThatGrowsChangesNothingForThoseWithData(t *testing.T) {
 		t.Errorf("the nodes are in %v, want all in %v", got, id)
 	}
 }
+
+// TestNodesOfAnotherClusterAreNoticedByTheLeaderToo: at an address of cluster.join a node of another cluster
+// comes up.
+func TestNodesOfAnotherClusterAreNoticedByTheLeaderToo(t *testing.T) {
+	c := &testCluster{t: t, dir: t.TempDir()}
+	addresses := []string{freeAddr(t), freeAddr(t), freeAddr(t), freeAddr(t)}
+	for i := range 3 {
+		c.nodes = append(c.nodes, c.open(i, addresses, 3))
+	}
+	t.Cleanup(c.stopAll)
+	leader := c.nodes[c.leader()]
+	alone := c.config(3, addresses, 1)
+	alone.Join = nil
+	c.nodes = append(c.nodes, c.start(alone))
+	c.waitReady(3)
+	want := []ForeignNode{{ID: alone.Node, Cluster: alone.ClusterAddr, ClusterID: c.nodes[3].clusterID()}}
+	eventually(t, "the leader shows the other cluster", func() bool {
+		return leader.Health().Leads && slices.Equal(leader.Status(context.Background()).Foreign, want)
+	})
+}

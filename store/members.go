@@ -15,6 +15,8 @@ import (
 const (
 	// searchInterval is the pause between two looks for a cluster.
 	searchInterval = 200 * time.Millisecond
+	// foreignInterval is the pause between two looks for nodes of other clusters while all is well.
+	foreignInterval = 5 * time.Second
 	// askLimit bounds a question to all nodes.
 	askLimit = 500 * time.Millisecond
 	// oldAddressLimit bounds the question whether a node still runs where it was.

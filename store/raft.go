@@ -58,14 +58,15 @@ type Raft struct {
 	turn       time.Time                // when this node proposes founders; zero: not considered. Owned by findCluster
 	foundRound uint64                   // newest round of a proposal it has heard of. Owned by findCluster
 
-	notify    chan bool                  // Raft's word on this node's leadership
-	leader    atomic.Pointer[leaderView] // who leads, as far as this node knows
-	lead      atomic.Pointer[leadership] // set while this node is the established leader
-	committed atomic.Pointer[membership] // newest committed configuration that this node knows of
-	changed   broadcast                  // fires when leader or lead changed
-	applied   broadcast                  // fires when an entry was applied
-	watchers  registry.Watchers          // wait for changes of the registry
-	keys      kv.Watchers                // wait for changes of sessions, keys and locks
+	notify    chan bool                     // Raft's word on this node's leadership
+	leader    atomic.Pointer[leaderView]    // who leads, as far as this node knows
+	lead      atomic.Pointer[leadership]    // set while this node is the established leader
+	foreign   atomic.Pointer[[]ForeignNode] // nodes of other clusters in cluster.join; nil: it has not looked yet
+	committed atomic.Pointer[membership]    // newest committed configuration that this node knows of
+	changed   broadcast                     // fires when leader or lead changed
+	applied   broadcast                     // fires when an entry was applied
+	watchers  registry.Watchers             // wait for changes of the registry
+	keys      kv.Watchers                   // wait for changes of sessions, keys and locks
 	settings  settingsWatch
 	reads     *rounds[uint64] // linearizable reads
 	indexes   *rounds[uint64] // reads in mode "leader"

@@ -14,7 +14,8 @@ type Status struct {
 	ClusterID string
 	Leader    string // node name; "" if none is known
 	Term      uint64
-	Nodes     []NodeStatus // sorted by name
+	Nodes     []NodeStatus  // sorted by name
+	Foreign   []ForeignNode // nodes of other clusters, where there should be none
 }
 
 // NodeStatus is one node. Of a node that does not answer only ID, Cluster and Role are known.
@@ -32,6 +33,9 @@ type NodeStatus struct {
 func (s *Raft) Status(ctx context.Context) Status {
 	own := s.state()
 	st := Status{ClusterID: own.Cluster, Leader: nameOf(own.LeaderID), Term: own.Term}
+	if foreign := s.foreign.Load(); foreign != nil {
+		st.Foreign = *foreign
+	}
 	members, err := s.members()
 	if err != nil || len(members) == 0 {
 		members = []raft.Server{{ID: raft.ServerID(own.ServerID), Address: raft.ServerAddress(own.Addr)}}

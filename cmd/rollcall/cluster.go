@@ -21,6 +21,9 @@ func (c cluster) Status(ctx context.Context) httpd.ClusterStatus {
 	for _, n := range s.Nodes {
 		status.Nodes = append(status.Nodes, nodeStatus(s.ClusterID, n))
 	}
+	for _, f := range s.Foreign {
+		status.Foreign = append(status.Foreign, httpd.ForeignNode(f))
+	}
 	return status
 }
 

@@ -40,7 +40,15 @@ func (s clusterStatus) table() [][]string {
 		{s.ClusterID, s.Mode, s.Leader, strconv.FormatUint(s.Term, 10), yesNo(s.Quorum)},
 		{},
 	}
-	return append(rows, memberList(s.Nodes).table()...)
+	rows = append(rows, memberList(s.Nodes).table()...)
+	if len(s.Foreign) == 0 {
+		return rows
+	}
+	rows = append(rows, []string{}, []string{"OF ANOTHER CLUSTER", "CLUSTER ADDRESS", "ITS CLUSTER"})
+	for _, f := range s.Foreign {
+		rows = append(rows, []string{f.ID, f.Cluster, f.ClusterID})
+	}
+	return rows
 }
 
 func yesNo(b bool) string {
