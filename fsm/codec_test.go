@@ -236,6 +236,9 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 	case kv.Kind:
 		v.SetUint(uint64(kv.Semaphore))
 		return
+	case kv.Excess:
+		v.SetUint(uint64(kv.Forgotten))
+		return
 	case kv.Behavior:
 		v.SetUint(uint64(kv.DeleteKeys))
 		return
@@ -390,7 +393,7 @@ func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
 		{"unknown outcome", result(lastOutcome+1, 0), "unknown form 0xd"},
 		{"coordination", result2(0, 1, kvOK|kvHasIndex, 1), ""},
 		{"coordination for two operations where there was one", result2(0, 2, 1, 1), "2 results of coordination for 1 operations"},
-		{"coordination of unknown form", result2(append([]byte{0, 1}, binary.AppendUvarint(nil, kvResultBits+1)...)...), "unknown form 0x200"},
+		{"coordination of unknown form", result2(append([]byte{0, 1}, binary.AppendUvarint(nil, kvResultBits+1)...)...), "unknown form 0x400"},
 		{"coordination with an index of zero", result2(0, 1, kvHasIndex, 0), "announced and zero"},
 		{"coordination with no entries", result2(0, 1, kvHasEntries, 0), "announced and zero"},
 		{"coordination with a place beyond an int", result2(append([]byte{0, 1, kvHasPlace}, binary.AppendUvarint(nil, math.MaxInt+1)...)...), "out of range"},

@@ -39,8 +39,11 @@ func (m *Machine) at(term uint64) kv.At {
 	return kv.At{Index: kv.Index(m.registry.Next()), Lease: clock.Lease, Wall: clock.Wall, Term: term}
 }
 
-func (m *Machine) coordinate(term uint64, op kv.Op) kv.Result {
-	result := m.kv.Apply(m.at(term), op)
+// coordinate performs an operation of coordination. read is what those before it in its batch have read.
+func (m *Machine) coordinate(term uint64, read int, op kv.Op) kv.Result {
+	at := m.at(term)
+	at.Read = read
+	result := m.kv.Apply(at, op)
 	if result.Index != 0 {
 		m.registry.Take()
 	}

@@ -104,7 +104,8 @@ func genKVResult() *rapid.Generator[kv.Result] {
 		r := kv.Result{OK: rapid.Bool().Draw(t, "ok"), Refusal: drawText(t, "refusal"), Index: drawKVIndex(t, "index"), Fence: drawKVIndex(t, "fence"),
 			Entries: nilIfEmpty(rapid.SliceOfN(genEntry(), 0, 2).Draw(t, "entries")),
 			Errors:  nilIfEmpty(rapid.SliceOfN(failure, 0, 2).Draw(t, "errors")),
-			Place:   rapid.IntRange(0, math.MaxInt).Draw(t, "place"), Limit: rapid.Uint32().Draw(t, "limit")}
+			Place:   rapid.IntRange(0, math.MaxInt).Draw(t, "place"), Limit: rapid.Uint32().Draw(t, "limit"),
+			Excess: kv.Excess(rapid.ByteMax(lastExcess).Draw(t, "excess"))}
 		if rapid.Bool().Draw(t, "withSession") {
 			r.Session = &kv.Session{ID: drawText(t, "id"), Checks: []string{}, NodeChecks: drawStrings(t, "nodeChecks"), CreateIndex: drawKVIndex(t, "created")}
 		}

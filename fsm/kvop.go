@@ -31,6 +31,7 @@ const (
 	lastVerb     = byte(kv.DeleteTree)
 	lastHeld     = byte(kv.Semaphore)
 	lastBehavior = byte(kv.DeleteKeys)
+	lastExcess   = byte(kv.Forgotten)
 )
 
 // Which fields of a KeyOp follow because they are not zero.

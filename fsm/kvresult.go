@@ -19,7 +19,8 @@ const (
 	kvHasPlace   = 0x040
 	kvHasLimit   = 0x080
 	kvHasRefusal = 0x100
-	kvResultBits = 0x1ff
+	kvHasExcess  = 0x200
+	kvResultBits = 0x3ff
 )
 
 // The least that an element of each list takes: its strings and lists empty, its numbers 0.
@@ -54,6 +55,9 @@ func appendKVResult(dst []byte, r kv.Result) []byte {
 	if r.Refusal != "" {
 		dst = appendString(dst, r.Refusal)
 	}
+	if r.Excess != kv.NoExcess {
+		dst = append(dst, byte(r.Excess))
+	}
 	return dst
 }
 
@@ -61,7 +65,7 @@ func kvResultForm(r kv.Result) uint64 {
 	var form uint64
 	for i, has := range [...]bool{
 		r.OK, r.Index != 0, r.Fence != 0, len(r.Entries) > 0, len(r.Errors) > 0,
-		r.Session != nil, r.Place != 0, r.Limit != 0, r.Refusal != "",
+		r.Session != nil, r.Place != 0, r.Limit != 0, r.Refusal != "", r.Excess != kv.NoExcess,
 	} {
 		if has {
 			form |= 1 << i
@@ -100,6 +104,9 @@ func (d *decoder) kvResult() kv.Result {
 	}
 	if form&kvHasRefusal != 0 {
 		r.Refusal = d.string()
+	}
+	if form&kvHasExcess != 0 {
+		r.Excess = kv.Excess(d.enum(lastExcess, "excess"))
 	}
 	d.present(kvResultForm(r) == form)
 	return r

@@ -123,6 +123,7 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 	}
 	results := make([]registry.Result, len(items))
 	var coordination []kv.Result
+	read := 0
 	for i, it := range items {
 		if it.KV == nil {
 			results[i] = m.registry.Apply(stamp, term, it.Origin, it.Op)
@@ -132,7 +133,8 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 		if coordination == nil {
 			coordination = make([]kv.Result, len(items))
 		}
-		coordination[i] = m.coordinate(term, it.KV)
+		coordination[i] = m.coordinate(term, read, it.KV)
+		read += coordination[i].Weight()
 	}
 	return results, coordination
 }

@@ -67,10 +67,33 @@ func (m memory) judge(id BatchID) (verdict, answer) {
 func (m memory) remember(id BatchID, results []registry.Result, coordination []kv.Result) {
 	node := m[id.Node]
 	i, _ := node.find(id.Seq)
-	node.answers = slices.Insert(node.answers, i, answer{seq: id.Seq, results: results, kv: coordination})
+	node.answers = slices.Insert(node.answers, i, answer{seq: id.Seq, results: results, kv: kept(coordination)})
 	if len(node.answers) > maxAnswers {
 		node.settle(node.answers[0].seq)
 	}
+}
+
+// keptRead bounds what is remembered of what the operations of a batch have read, in bytes: snapshots have it too.
+const keptRead = 1 << 20
+
+// kept are results as they are remembered: what was read goes where it is too much, for one or for all.
+func kept(results []kv.Result) []kv.Result {
+	left := keptRead
+	var all []kv.Result // a copy, once one differs
+	for i, r := range results {
+		k := r.Kept(min(left, kv.MaxKeptRead))
+		left -= k.Weight()
+		if k.Excess != r.Excess {
+			if all == nil {
+				all = slices.Clone(results)
+			}
+			all[i] = k
+		}
+	}
+	if all == nil {
+		return results
+	}
+	return all
 }
 
 func (n *nodeMemory) find(seq uint64) (int, bool) {

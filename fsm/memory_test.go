@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -104,5 +105,34 @@ func TestFrozenMemoryIsSortedAndDoesNotChange(t *testing.T) {
 	}
 	if want := "a/1/0/1 b/1/0/1 c/1/0/1 "; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// What transactions read must not stay in memory, and in every snapshot, with the answers of their batch.
+func TestRememberedAnswersKeepLittleOfWhatWasRead(t *testing.T) {
+	n := newNode(t)
+	value := make([]byte, 60<<10)
+	set := kv.KeyOp{Verb: kv.Set, Key: "k", Value: value}
+	n.perform(Item{KV: set})
+	var items []Item
+	for range 100 {
+		items = append(items, Item{KV: kv.Txn{Ops: []kv.KeyOp{{Verb: kv.Set, Key: "other"}, {Verb: kv.Get, Key: "k"}}}})
+	}
+	n.id.Answered, n.id.Seq = n.id.Seq, n.id.Seq+1
+	batch := AppendBatch(nil, n.id, items)
+	first, again := n.apply(batch).Batches[0], n.apply(batch).Batches[0]
+	read := 0
+	for i, r := range first.KV {
+		if r.Weight() < 60<<10 {
+			t.Fatalf("transaction %d: answered %+v, want what it read", i, r)
+		}
+		k := again.KV[i]
+		if !k.OK || k.Index != r.Index || (k.Excess == kv.Forgotten) != (k.Entries == nil) {
+			t.Fatalf("transaction %d again: answered %+v, want index %d, and what it read or that it was forgotten", i, k, r.Index)
+		}
+		read += k.Weight()
+	}
+	if read > keptRead || read == 0 {
+		t.Errorf("of what was read %d bytes were kept, want at most %d", read, keptRead)
 	}
 }

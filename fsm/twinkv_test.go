@@ -195,7 +195,7 @@ func (tw *twins) compareCoordination(t *rapid.T) {
 
 func (m *Machine) needed() any { return m.NeedsClock() }
 
-func list2[T any](all []T, index kv.Index) any { return []any{all, index} }
+func list2[T any](all []T, index kv.Index, _ bool) any { return []any{all, index} }
 
 func ends(m *Machine) any {
 	var all []int64

@@ -31,9 +31,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	body := http.MaxBytesReader(w, r.Body, limit)
 	switch strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding"))) {
 	case "", "identity":
-		return readAll(body)
+		return readAll(chargedReader{body, w})
 	case "gzip":
-		return readCompressed(body, limit)
+		return readCompressed(w, body, limit)
 	}
 	return nil, errBodyEncoding
 }
@@ -47,19 +47,22 @@ func readAll(r io.Reader) ([]byte, error) {
 }
 
 func bodyError(err error) error {
+	if busy, ok := errors.AsType[*refusal](err); ok {
+		return busy
+	}
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return errBodyTooLarge
 	}
 	return errBodyBroken
 }
 
-func readCompressed(compressed io.Reader, limit int64) ([]byte, error) {
+func readCompressed(w http.ResponseWriter, compressed io.Reader, limit int64) ([]byte, error) {
 	counted := &countingReader{from: compressed}
 	decoder, err := gzip.NewReader(counted)
 	if err != nil {
 		return nil, bodyError(err)
 	}
-	body, err := readAll(io.LimitReader(decoder, limit+1))
+	body, err := readAll(chargedReader{io.LimitReader(decoder, limit+1), w})
 	if err != nil {
 		return nil, err
 	}

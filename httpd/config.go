@@ -114,6 +114,7 @@ type Limits struct {
 	BatchBytes     int64 // body of a replication batch, decoded; default 8 MiB, 413 above
 	InstancesTotal int   // instances in the registry; default 1,000,000; a new one above it is answered 507
 	InstancesInApp int   // instances of one application; default 10,000; a new one above it is answered 429
+	InFlightBytes  int64 // memory of the bodies of requests under way and of what is decoded from them; default 256 MiB, 503 above
 	Watchers       int   // watches under way on this node, long polls included; default 10,000; one more is answered 503
 }
 
@@ -124,6 +125,7 @@ func (l Limits) withDefaults() Limits {
 		BatchBytes:     orDefault(l.BatchBytes, 8<<20),
 		InstancesTotal: orDefault(l.InstancesTotal, 1_000_000),
 		InstancesInApp: orDefault(l.InstancesInApp, 10_000),
+		InFlightBytes:  orDefault(l.InFlightBytes, 256<<20),
 		Watchers:       orDefault(l.Watchers, 10_000),
 	}
 }
@@ -161,7 +163,7 @@ func (c *Config) Validate() error {
 func (l Limits) validate() error {
 	var errs []error
 	for name, value := range map[string]int64{
-		"RegisterBytes": l.RegisterBytes, "IgnoredBytes": l.IgnoredBytes, "BatchBytes": l.BatchBytes,
+		"RegisterBytes": l.RegisterBytes, "IgnoredBytes": l.IgnoredBytes, "BatchBytes": l.BatchBytes, "InFlightBytes": l.InFlightBytes,
 		"InstancesTotal": int64(l.InstancesTotal), "InstancesInApp": int64(l.InstancesInApp), "Watchers": int64(l.Watchers),
 	} {
 		if value < 0 {

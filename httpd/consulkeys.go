@@ -61,15 +61,27 @@ func respondEntry(w http.ResponseWriter, r *http.Request, e *kv.Entry) error {
 
 func (h *Handler) getTree(w http.ResponseWriter, r *http.Request, prefix string) error {
 	return h.consulRead(w, r, h.keySource(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, func(v *kv.View) found {
-		entries, index := v.List(prefix)
+		entries, index, ok := v.List(prefix)
+		if !ok {
+			return found{index: uint64(index), answer: tooLargeToRead}
+		}
 		return found{index: uint64(index), absent: len(entries) == 0, answer: func(w http.ResponseWriter, r *http.Request) error {
 			if len(entries) == 0 {
 				w.WriteHeader(http.StatusNotFound)
 				return nil
 			}
-			return respondConsul(w, r, consul.ShowEntries(entries))
+			return respondEntries(w, r, entries)
 		}}
 	}))
+}
+
+func tooLargeToRead(http.ResponseWriter, *http.Request) error { return errReadTooLarge }
+
+func respondEntries(w http.ResponseWriter, r *http.Request, entries []*kv.Entry) error {
+	if (kv.Result{Entries: entries}).Weight() < maxWhole {
+		return respondConsul(w, r, consul.ShowEntries(entries))
+	}
+	return respondLarge(w, r, plainList(len(entries), func(i int) any { return consul.ShowEntry(entries[i]) }))
 }
 
 // listKeys answers with names. No names at all is 404, but not where all were asked for.
@@ -79,11 +91,17 @@ func (h *Handler) listKeys(w http.ResponseWriter, r *http.Request, prefix string
 		return err
 	}
 	return h.consulRead(w, r, h.keySource(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, func(v *kv.View) found {
-		keys, index := v.Keys(prefix, separator)
+		keys, index, ok := v.Keys(prefix, separator)
+		if !ok {
+			return found{index: uint64(index), answer: tooLargeToRead}
+		}
 		return found{index: uint64(index), absent: len(keys) == 0, answer: func(w http.ResponseWriter, r *http.Request) error {
 			if len(keys) == 0 && prefix != "" {
 				w.WriteHeader(http.StatusNotFound)
 				return nil
+			}
+			if len(keys) > maxWhole/100 {
+				return respondLarge(w, r, plainList(len(keys), func(i int) any { return keys[i] }))
 			}
 			return respondConsul(w, r, append([]string{}, keys...)) // an empty list, not null
 		}}

@@ -14,9 +14,9 @@ func readValue(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxValue {
 		return nil, valueTooLarge(fmt.Sprintf("%d", r.ContentLength))
 	}
-	value, err := io.ReadAll(io.LimitReader(r.Body, maxValue+1))
+	value, err := io.ReadAll(chargedReader{io.LimitReader(r.Body, maxValue+1), w})
 	if err != nil {
-		return nil, errBodyBroken
+		return nil, bodyError(err)
 	}
 	if len(value) > maxValue {
 		return nil, valueTooLarge(fmt.Sprintf("more than %d", maxValue))

@@ -63,6 +63,8 @@ func failureOf(err error) refusal {
 		return refusal{status: http.StatusInternalServerError, text: string(rejected)}
 	case errors.As(err, &tooMany):
 		return refusal{status: http.StatusRequestEntityTooLarge, text: string(tooMany)}
+	case errors.Is(err, eureka.ErrTooManyItems):
+		return refusal{status: http.StatusRequestEntityTooLarge, text: eureka.ErrTooManyItems.Error()}
 	case errors.Is(err, registry.ErrUnknownOutcome):
 		return refusal{status: http.StatusGatewayTimeout, unknown: true}
 	case errors.Is(err, registry.ErrNoLeader), errors.Is(err, registry.ErrClosed):

@@ -205,12 +205,16 @@ func TestABatchMayBeEightMiB(t *testing.T) {
 		t.Errorf("8 MiB and a byte: got %d, want 413", got.status)
 	}
 	var items []string
-	for i := range 2000 {
+	for i := range 1000 {
 		items = append(items, `{"appName":"A","id":"host-`+decimal(i*7919)+`:a:8080","lastDirtyTimestamp":`+decimal(1_700_000_000_000+i*104729)+`,"action":"Heartbeat"}`)
 	}
 	many := `{"replicationList":[` + strings.Join(items, ",") + `]}`
 	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", gzipped(many), "Content-Encoding: gzip")); got.status != 200 {
-		t.Errorf("2,000 items, compressed: got %d, want 200", got.status)
+		t.Errorf("1,000 items, compressed: got %d, want 200", got.status)
+	}
+	got := n.send(t, request("POST", "/eureka/peerreplication/batch/", gzipped(`{"replicationList":[`+strings.Repeat("{},", 1000)+`{}]}`), "Content-Encoding: gzip"))
+	if got.status != 413 || got.body != "the batch has more than 1000 items; send them in several" {
+		t.Errorf("1,001 items: got %d %q, want 413 and why", got.status, got.body)
 	}
 }
 

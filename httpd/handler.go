@@ -25,6 +25,7 @@ type Handler struct {
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
 	draining     atomic.Bool                // see Drain
 	watches      *watches
+	budget       budget // of requests under way
 	gate         gate
 }
 
@@ -36,6 +37,7 @@ func New(c Config) (*Handler, error) {
 	}
 	c = c.withDefaults()
 	h := &Handler{config: c, router: newRouter(), consul: newRouter(), started: time.Now(), gate: gate{service: c.Service, wait: c.WaitWhenEmpty}, sites: newSites(c.Hosts)}
+	h.budget.limit = c.Limits.InFlightBytes
 	h.documents = newDocuments(c.Service)
 	h.metrics = newMetrics(c.Metrics, c.Service, h.keptBytes)
 	h.documents.built = h.metrics.built
@@ -106,6 +108,9 @@ type answer struct {
 	http.ResponseWriter
 	route  string // its template; "none" until one matched
 	status int    // 0 until the header was written
+
+	budget  *budget // nil: there is none
+	charged int64   // bytes of it that the request takes
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -131,8 +136,9 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	h.gate.look()
-	a := &answer{ResponseWriter: w, route: "none"}
+	a := &answer{ResponseWriter: w, route: "none", budget: &h.budget}
 	defer func() {
+		a.settle()
 		h.recovered(a, recover())
 		if a.status == 0 {
 			a.status = http.StatusOK // net/http's answer to a handler that wrote nothing

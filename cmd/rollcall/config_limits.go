@@ -11,6 +11,7 @@ type LimitsConfig struct {
 	RegisterBytes  int64 `yaml:"register-bytes" help:"largest body of a registration, in bytes after decompression; 413 above it"`
 	IgnoredBytes   int64 `yaml:"ignored-bytes" help:"largest body of a call that has none by the protocol, in bytes; 413 above it"`
 	BatchBytes     int64 `yaml:"batch-bytes" help:"largest replication batch, in bytes after decompression; 413 above it"`
+	InFlightBytes  int64 `yaml:"in-flight-bytes" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body); one more is answered 503"`
 	InstancesTotal int   `yaml:"instances-total" help:"most instances of all applications; a new one above it is answered 507"`
 	InstancesInApp int   `yaml:"instances-in-app" help:"most instances of one application; a new one above it is answered 429"`
 	Watchers       int   `yaml:"watchers" help:"most watches at a time, long polls included; a further one is answered 503"`
@@ -23,6 +24,7 @@ func defaultLimits() LimitsConfig {
 		RegisterBytes:  256 << 10,
 		IgnoredBytes:   64 << 10,
 		BatchBytes:     8 << 20,
+		InFlightBytes:  256 << 20,
 		InstancesTotal: 1_000_000,
 		InstancesInApp: 10_000,
 		Watchers:       10_000,
@@ -35,6 +37,7 @@ func (l *LimitsConfig) validate() error {
 		atLeast("limits.register-bytes", l.RegisterBytes, 1),
 		atLeast("limits.ignored-bytes", l.IgnoredBytes, 1),
 		atLeast("limits.batch-bytes", l.BatchBytes, 1),
+		atLeast("limits.in-flight-bytes", l.InFlightBytes, 8*l.BatchBytes),
 		atLeast("limits.instances-total", l.InstancesTotal, 1),
 		atLeast("limits.instances-in-app", l.InstancesInApp, 1),
 		atLeast("limits.watchers", l.Watchers, 1),
@@ -48,6 +51,7 @@ func (l *LimitsConfig) http() httpd.Limits {
 		RegisterBytes:  l.RegisterBytes,
 		IgnoredBytes:   l.IgnoredBytes,
 		BatchBytes:     l.BatchBytes,
+		InFlightBytes:  l.InFlightBytes,
 		InstancesTotal: l.InstancesTotal,
 		InstancesInApp: l.InstancesInApp,
 		Watchers:       l.Watchers,

@@ -32,7 +32,8 @@ func (s *State) keyOp(at At, op KeyOp) Result {
 		return Result{Refusal: noKey}
 	}
 	if !op.Verb.Writes() {
-		_, what := s.tables.read(op)
+		left := MaxTxnRead
+		_, what := s.tables.read(op, &left)
 		return Result{OK: what == ""}
 	}
 	if holds, now := s.fenced(op); !holds {

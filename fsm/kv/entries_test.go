@@ -239,7 +239,7 @@ func TestDeleteTreeRemovesWhatBeginsWithThePrefix(t *testing.T) {
 			r.yes(set(key, "1"))
 		}
 		r.yes(KeyOp{Verb: DeleteTree, Key: test.prefix})
-		if left, _ := r.View().Keys("", ""); !reflect.DeepEqual(left, test.left) {
+		if left, _, _ := r.View().Keys("", ""); !reflect.DeepEqual(left, test.left) {
 			t.Errorf("delete-tree of %q leaves %q, want %q", test.prefix, left, test.left)
 		}
 		if deleted := len(r.Freeze().Deletions); deleted != 5-len(test.left) {

@@ -80,7 +80,7 @@ func TestFrozenStateStaysAsItWas(t *testing.T) {
 // describe tells what a view shows, but for what is live.
 func describe(v *View) string {
 	var b strings.Builder
-	entries, index := v.List("")
+	entries, index, _ := v.List("")
 	for _, e := range entries {
 		fmt.Fprintf(&b, "%+v delayed until %d\n", *e, v.Delayed(e.Key))
 	}
@@ -88,7 +88,7 @@ func describe(v *View) string {
 		fmt.Fprintf(&b, "%+v holds %v\n", *s, slices.Collect(v.Held(s.ID)))
 	}
 	for _, prefix := range []string{"a", "a/", "b"} {
-		_, index := v.List(prefix)
+		_, index, _ := v.List(prefix)
 		fmt.Fprintf(&b, "%s: %d, delayed until %d\n", prefix, index, v.Delayed(prefix))
 	}
 	fmt.Fprintf(&b, "keys %d at %d, sessions at %d, all at %d, lease clock %d\n", v.Len(), index, v.SessionIndex(), v.Index(), v.Lease())

@@ -18,8 +18,8 @@ func TestIndexOfWhatIsRead(t *testing.T) {
 		}
 	}
 	list := func(prefix string) Index {
-		_, index := r.View().List(prefix)
-		_, keys := r.View().Keys(prefix, "/")
+		_, index, _ := r.View().List(prefix)
+		_, keys, _ := r.View().Keys(prefix, "/")
 		check("the list of the keys under "+prefix, keys, index)
 		return index
 	}
@@ -107,13 +107,13 @@ func TestNoIndexGoesBack(t *testing.T) {
 			drawStep.Draw(t, "step").take(l)
 			v := l.state.View()
 			for _, prefix := range prefixes {
-				entries, index := v.List(prefix)
+				entries, index, _ := v.List(prefix)
 				var all []string
 				for _, e := range entries {
 					all = append(all, fmt.Sprintf("%+v", *e))
 				}
 				ask("list "+prefix, strings.Join(all, ", "), index)
-				_, keys := v.Keys(prefix, "/")
+				_, keys, _ := v.Keys(prefix, "/")
 				ask("keys "+prefix, "", keys)
 				if prefix == "" {
 					continue

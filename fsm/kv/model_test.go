@@ -367,8 +367,8 @@ func (w *world) compareKeys(v *kv.View, same func(what string, got, want any)) {
 		same("lock-delay of "+key, v.Delayed(key), delayed)
 	}
 	for _, prefix := range append(keys, "", "a/", "none") {
-		entries, index := v.List(prefix)
-		names, namesIndex := v.Keys(prefix, "/")
+		entries, index, _ := v.List(prefix)
+		names, namesIndex, _ := v.Keys(prefix, "/")
 		var newest kv.Index
 		var want []string
 		for _, e := range w.model.under(prefix) {

@@ -151,7 +151,7 @@ func (p *promises) checkReads(t *rapid.T, v *kv.View) {
 		check(kv.Topic{Kind: kv.KeyTopic, Name: key}, index, orNothing(e))
 	}
 	for _, prefix := range []string{"", "a", "a/", "none"} {
-		entries, index := v.List(prefix)
+		entries, index, _ := v.List(prefix)
 		var text string
 		for _, e := range entries {
 			text += orNothing(e)

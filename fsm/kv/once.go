@@ -6,6 +6,21 @@ import "strings"
 type answers struct {
 	byKey map[string]*Answer
 	order []*Answer
+	bytes int // of all, see Answer.weight
+}
+
+// answerWeight is what an answer takes beside its texts, in bytes, about.
+const answerWeight = 256
+
+func (a *Answer) weight() int {
+	bytes := answerWeight + len(a.Key) + len(a.Result.Refusal) + a.Result.Weight()
+	if s := a.Result.Session; s != nil {
+		bytes += len(s.Name) + len(s.TTLText) + 64*(len(s.Checks)+len(s.NodeChecks)+len(s.ServiceChecks))
+	}
+	for _, e := range a.Result.Errors {
+		bytes += len(e.What)
+	}
+	return bytes
 }
 
 func newAnswers() answers { return answers{byKey: make(map[string]*Answer)} }
@@ -13,7 +28,8 @@ func newAnswers() answers { return answers{byKey: make(map[string]*Answer)} }
 func (a *answers) add(answer *Answer) {
 	a.byKey[answer.Key] = answer
 	a.order = append(a.order, answer)
-	if len(a.order) > OnceLimit {
+	a.bytes += answer.weight()
+	for len(a.order) > OnceLimit || a.bytes > OnceBytes {
 		a.dropOldest()
 	}
 }
@@ -26,6 +42,7 @@ func (a *answers) prune(lease int64) {
 }
 
 func (a *answers) dropOldest() {
+	a.bytes -= a.order[0].weight()
 	delete(a.byKey, a.order[0].Key)
 	a.order[0] = nil
 	a.order = a.order[1:]
@@ -48,6 +65,9 @@ func (s *State) once(at At, op Once) Result {
 	if s.index != before {
 		res.Index = at.Index
 	}
-	s.answers.add(&Answer{Key: strings.Clone(op.Key), At: s.lease, Digest: digest, Result: res})
+	if res.Excess == TooBusy { // it was not performed, and may be yet
+		return res
+	}
+	s.answers.add(&Answer{Key: strings.Clone(op.Key), At: s.lease, Digest: digest, Result: res.Kept(MaxKeptRead)})
 	return res
 }

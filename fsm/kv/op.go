@@ -14,6 +14,7 @@ type At struct {
 	Lease int64  // lease clock, ms
 	Wall  int64  // ms since the epoch, for people
 	Term  uint64 // Raft term of the log entry
+	Read  int    // what the operations before it in its batch have read (Result.Weight)
 }
 
 // Op is one operation: the closed set of structs below.
@@ -177,6 +178,27 @@ type LeaveQueue struct {
 	Release bool
 }
 
+// Bounds of what is read (Entry.Weight, in bytes): by a request that only reads, by a transaction that also
+// writes, and by those of one batch together; and of what of it is remembered with the answer to an operation, in
+// case it is asked for again.
+const (
+	MaxRead      = 64 << 20
+	MaxTxnRead   = 8 << 20
+	MaxBatchRead = 64 << 20
+	MaxKeptRead  = 64 << 10
+)
+
+// Excess says that what a transaction reads was too much.
+type Excess uint8
+
+// The kinds of Excess. Never renumber one.
+const (
+	NoExcess  Excess = iota
+	TooLarge         // it would read more than MaxTxnRead: it was not performed
+	TooBusy          // with those of its batch it would read more than MaxBatchRead: it was not performed, and may be tried again
+	Forgotten        // it was performed before, and what it read then was not kept
+)
+
 // Once performs an operation unless one with the same key was performed within OnceFor: then it
 // answers as that one did (but for Result.Index, which is 0 then: nothing changes again), and another
 // operation under the same key is refused. The id of a CreateSession may differ.
@@ -185,11 +207,13 @@ type Once struct {
 	Op  Op     // not a Once
 }
 
-// Bounds of Once: how long its answers are remembered (ms of lease clock), of how many at most (the
-// oldest go first), and the length of a key in bytes.
+// Bounds of Once: how long its answers are remembered (ms of lease clock), how many at most and of how many
+// bytes together (the oldest go first), and the length of a key in bytes. What was read is remembered up to
+// MaxKeptRead only: a transaction that read more is answered Forgotten when it is repeated.
 const (
 	OnceFor    = 10 * 60 * 1000
 	OnceLimit  = 100_000
+	OnceBytes  = 64 << 20
 	MaxOnceKey = 255
 )
 
@@ -221,6 +245,23 @@ type Result struct {
 	Session *Session   // CreateSession, RenewSession: the session
 	Place   int        // AcquirePermit: place in the queue, from 1; 0: not in it
 	Limit   uint32     // AcquirePermit: the semaphore's limit
+	Excess  Excess     // Txn: it would have read, or has read, too much; there are no Entries then
+}
+
+// Weight is what the entries in a result take, in bytes.
+func (r Result) Weight() (bytes int) {
+	for _, e := range r.Entries {
+		bytes += e.Weight()
+	}
+	return bytes
+}
+
+// Kept is the result as it is remembered: without the entries, if they take more than some bytes.
+func (r Result) Kept(bytes int) Result {
+	if r.Weight() > bytes {
+		r.Entries, r.Excess = nil, Forgotten
+	}
+	return r
 }
 
 // TxnError is why one operation of a transaction failed.

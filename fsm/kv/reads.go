@@ -38,8 +38,18 @@ func (t *tables) prefixIndex(prefix string, newest Index) Index {
 	return max(newest, t.pruned)
 }
 
-// read performs a verb that does not write. what says in Consul's words why it failed; "": it did not.
-func (t *tables) read(op KeyOp) (entries []*Entry, what string) {
+// read performs a verb that does not write. what says in Consul's words why it failed; "": it did not. left is
+// how many bytes may be read: it ends where they become negative.
+func (t *tables) read(op KeyOp, left *int) (entries []*Entry, what string) {
+	entries, what = t.find(op, left)
+	if op.Verb != GetTree {
+		*left -= Result{Entries: entries}.Weight()
+	}
+	return entries, what
+}
+
+// find is read, which counts what it reads of a tree only: that may be everything.
+func (t *tables) find(op KeyOp, left *int) (entries []*Entry, what string) {
 	e, ok := t.entries.Get(op.Key)
 	switch op.Verb {
 	case Get:
@@ -54,6 +64,9 @@ func (t *tables) read(op KeyOp) (entries []*Entry, what string) {
 		return []*Entry{e}, ""
 	case GetTree:
 		for e := range t.under(op.Key) {
+			if *left -= e.Weight(); *left < 0 {
+				return nil, ""
+			}
 			entries = append(entries, e)
 		}
 		return entries, ""

@@ -89,7 +89,7 @@ func TestEndOfASessionIsOneStep(t *testing.T) {
 			r.Touched()
 
 			end := r.yes(DestroySession{s1}).Index
-			keys, index := r.View().Keys("", "")
+			keys, index, _ := r.View().Keys("", "")
 			if !slices.Equal(keys, test.left) || index != end {
 				t.Errorf("keys are %q at %d, want %q at %d", keys, index, test.left, end)
 			}

@@ -9,10 +9,16 @@ func (s *State) txn(at At, op Txn) Result {
 		return Result{Errors: errs}
 	}
 	undo := s.save()
+	limit := min(MaxTxnRead, MaxBatchRead-at.Read)
+	left := limit
 	var entries []*Entry
 	var errs []TxnError
 	for i, o := range op.Ops {
-		found, what := s.member(at, o)
+		found, what := s.member(at, o, &left)
+		if left < 0 {
+			undo()
+			return Result{Excess: tooMuch(limit)}
+		}
 		if what != "" {
 			errs = append(errs, TxnError{OpIndex: i, What: what})
 		}
@@ -23,6 +29,14 @@ func (s *State) txn(at At, op Txn) Result {
 		return Result{Errors: errs}
 	}
 	return Result{OK: true, Entries: entries}
+}
+
+// tooMuch says what a transaction that reads more than a limit does.
+func tooMuch(limit int) Excess {
+	if limit < MaxTxnRead {
+		return TooBusy
+	}
+	return TooLarge
 }
 
 // preCheck finds what Consul's leader refuses before it writes the log: then only that is said.
@@ -38,10 +52,10 @@ func (s *State) preCheck(ops []KeyOp) (errs []TxnError) {
 	return errs
 }
 
-// member performs one operation of a transaction.
-func (s *State) member(at At, op KeyOp) (entries []*Entry, what string) {
+// member performs one operation of a transaction, which may read as many bytes as are left.
+func (s *State) member(at At, op KeyOp, left *int) (entries []*Entry, what string) {
 	if !op.Verb.Writes() {
-		return s.tables.read(op)
+		return s.tables.read(op, left)
 	}
 	if holds, _ := s.fenced(op); !holds {
 		return nil, fmt.Sprintf("fence of key %q does not hold", op.Key)
@@ -54,7 +68,9 @@ func (s *State) member(at At, op KeyOp) (entries []*Entry, what string) {
 		return nil, ""
 	}
 	e, _ := s.tables.entries.Get(op.Key)
-	return []*Entry{e.withoutValue()}, ""
+	written := e.withoutValue()
+	*left -= written.Weight()
+	return []*Entry{written}, ""
 }
 
 // save returns what puts the state back to where it is now, as far as operations on keys change it.

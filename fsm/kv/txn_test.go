@@ -74,7 +74,7 @@ func TestTransactionAnswersByVerb(t *testing.T) {
 				want = Result{Errors: []TxnError{{OpIndex: 0, What: test.what}}}
 			}
 			if !test.op.Verb.Writes() {
-				entries, errs := r.View().Read([]KeyOp{test.op})
+				entries, errs, _ := r.View().Read([]KeyOp{test.op})
 				if read := (Result{OK: errs == nil, Entries: entries, Errors: errs}); !reflect.DeepEqual(read, want) {
 					t.Errorf("read is answered %+v, want %+v", read, want)
 				}
@@ -195,7 +195,7 @@ func TestReadOfAViewTellsAllErrors(t *testing.T) {
 		{[]KeyOp{{Verb: Get, Key: "x"}, {Verb: Get}}, []TxnError{{1, "Must provide key"}}},
 	}
 	for _, test := range tests {
-		if entries, errs := r.View().Read(test.ops); entries != nil || !slices.Equal(errs, test.want) {
+		if entries, errs, _ := r.View().Read(test.ops); entries != nil || !slices.Equal(errs, test.want) {
 			t.Errorf("%+v: read %+v with the errors %+v, want %+v", test.ops, entries, errs, test.want)
 		}
 	}

@@ -20,6 +20,12 @@ type Entry struct {
 	Fence Index
 }
 
+// entryWeight is what an entry takes beside its key and value, in bytes, about: in memory and in answers.
+const entryWeight = 128
+
+// Weight is what an entry takes, in bytes, about.
+func (e *Entry) Weight() int { return entryWeight + len(e.Key) + len(e.Value) }
+
 // Session is one session. Immutable but for its last renewal, see View.Renewed.
 type Session struct {
 	ID            string
@@ -95,29 +101,40 @@ func (v *View) Get(key string) (*Entry, Index) {
 // List returns the entries whose keys begin with prefix, in byte order, and the highest of their
 // ModifyIndexes and of the deletions under the prefix; for the empty prefix, and where there is
 // neither, that of the last write or deletion of any key.
-func (v *View) List(prefix string) ([]*Entry, Index) {
-	var entries []*Entry
+// ok is false, and there are no entries, if they take more than MaxRead bytes.
+func (v *View) List(prefix string) (entries []*Entry, index Index, ok bool) {
 	var newest Index
+	left := MaxRead
 	for e := range v.shown.tables.under(prefix) {
-		entries = append(entries, e)
 		newest = max(newest, e.ModifyIndex)
+		if left -= e.Weight(); left >= 0 {
+			entries = append(entries, e)
+		}
 	}
-	return entries, v.shown.tables.prefixIndex(prefix, newest)
+	if left < 0 {
+		entries = nil
+	}
+	return entries, v.shown.tables.prefixIndex(prefix, newest), left >= 0
 }
 
 // Keys returns the keys that begin with prefix, in byte order, with List's index. With a separator
 // each is cut after the first one that follows the prefix, and each cut is listed once.
-func (v *View) Keys(prefix, separator string) ([]string, Index) {
-	var keys []string
+// ok is false, and there are no keys, if they take more than MaxRead bytes.
+func (v *View) Keys(prefix, separator string) (keys []string, index Index, ok bool) {
 	var newest Index
+	left := MaxRead
 	for e := range v.shown.tables.under(prefix) {
 		newest = max(newest, e.ModifyIndex)
 		key := cut(e.Key, len(prefix), separator)
-		if len(keys) == 0 || keys[len(keys)-1] != key {
+		if left >= 0 && (len(keys) == 0 || keys[len(keys)-1] != key) {
 			keys = append(keys, key)
+			left -= entryWeight + len(key)
 		}
 	}
-	return keys, v.shown.tables.prefixIndex(prefix, newest)
+	if left < 0 {
+		keys = nil
+	}
+	return keys, v.shown.tables.prefixIndex(prefix, newest), left >= 0
 }
 
 // cut ends a key behind the first separator that follows the prefix of a length, if there is one.
@@ -134,27 +151,32 @@ func cut(key string, prefix int, separator string) string {
 // Len is the number of keys.
 func (v *View) Len() int { return v.shown.tables.entries.Len() }
 
-// Read performs the operations of a transaction that writes nothing.
-func (v *View) Read(ops []KeyOp) (entries []*Entry, errs []TxnError) {
+// Read performs the operations of a transaction that writes nothing. ok is false, and there is nothing, if the
+// entries take more than MaxRead bytes.
+func (v *View) Read(ops []KeyOp) (entries []*Entry, errs []TxnError, ok bool) {
 	for i, op := range ops {
 		if op.lacksKey() {
 			errs = append(errs, TxnError{OpIndex: i, What: noKey})
 		}
 	}
 	if errs != nil {
-		return nil, errs
+		return nil, errs, true
 	}
+	left := MaxRead
 	for i, op := range ops {
-		found, what := v.shown.tables.read(op)
+		found, what := v.shown.tables.read(op, &left)
+		if left < 0 {
+			return nil, nil, false
+		}
 		if what != "" {
 			errs = append(errs, TxnError{OpIndex: i, What: what})
 		}
 		entries = append(entries, found...)
 	}
 	if errs != nil {
-		return nil, errs
+		return nil, errs, true
 	}
-	return entries, nil
+	return entries, nil, true
 }
 
 // Session returns a session, nil if there is none, and the sessions' index.

@@ -25,7 +25,7 @@ func TestKeysAreCutBehindTheSeparator(t *testing.T) {
 		{"x", "/", nil},
 	}
 	for _, test := range tests {
-		if got, _ := r.View().Keys(test.prefix, test.separator); !slices.Equal(got, test.want) {
+		if got, _, _ := r.View().Keys(test.prefix, test.separator); !slices.Equal(got, test.want) {
 			t.Errorf("keys under %q cut at %q are %q, want %q", test.prefix, test.separator, got, test.want)
 		}
 	}
@@ -37,7 +37,7 @@ func TestListIsInByteOrder(t *testing.T) {
 		r.yes(set(key, ""))
 	}
 	var got []string
-	entries, _ := r.View().List("a")
+	entries, _, _ := r.View().List("a")
 	for _, e := range entries {
 		got = append(got, e.Key)
 	}

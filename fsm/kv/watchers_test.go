@@ -168,7 +168,7 @@ func TestViewsAreReadWhileTheStateGoesOn(t *testing.T) {
 			view, want := r.View(), min(i+1, 7)
 			done.Go(func() {
 				for range 5 {
-					if entries, _ := view.List("k/"); len(entries) != want {
+					if entries, _, _ := view.List("k/"); len(entries) != want {
 						t.Errorf("the view has %d keys, want %d", len(entries), want)
 					}
 					if renewed := view.Renewed(s); renewed < s.CreatedAt {

@@ -1,6 +1,7 @@
 package eureka
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -125,8 +126,14 @@ func AppendBatchResponse(dst []byte, results []ItemResult) []byte {
 	return append(dst, "]}"...)
 }
 
+// MaxBatchItems is how many items a replication batch may have. Upstream's servers send 250.
+const MaxBatchItems = 1000
+
+// ErrTooManyItems says that a replication batch has more than MaxBatchItems.
+var ErrTooManyItems = fmt.Errorf("the batch has more than %d items; send them in several", MaxBatchItems)
+
 // DecodeBatch reads the body of a replication request, strictly as upstream does: one unknown key
-// or action refuses it all with ErrUnparsable. An instance that cannot be registered spoils its own
+// or action refuses it all with ErrUnparsable, and too many items with ErrTooManyItems, before they are in memory. An instance that cannot be registered spoils its own
 // item only.
 func DecodeBatch(body []byte) ([]Item, error) {
 	s := newScanner(body)
@@ -138,6 +145,9 @@ func DecodeBatch(body []byte) ([]Item, error) {
 		}
 		found = true
 		for e := s.array(); e.next(); {
+			if len(items) == MaxBatchItems {
+				return nil, ErrTooManyItems
+			}
 			items = append(items, s.item())
 		}
 	}

@@ -1,0 +1,107 @@
+package httpd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// Twice: what a request took is given back, answered or refused.
+func TestRequestsBeyondTheMemoryOfTheNodeAreToTryAgain(t *testing.T) {
+	n := newNode(t, httpd.Config{Limits: httpd.Limits{InFlightBytes: 1 << 20}}, nil)
+	large := request("POST", "/eureka/apps/ORDERS", strings.Replace(instanceJSON, `"status":"UP"`, `"status":"UP","ignored":"`+strings.Repeat("x", 200<<10)+`"`, 1))
+	for range 2 {
+		got := n.send(t, large)
+		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "1" || !strings.Contains(got.body, "limits.in-flight-bytes") {
+			t.Errorf("200 KiB where 128 have room: got %d %q %v, want 503 with Retry-After", got.status, got.body, got.header)
+		}
+		if got := n.send(t, register(instanceJSON)); got.status != http.StatusNoContent {
+			t.Errorf("a small one after it: got %d %q, want 204", got.status, got.body)
+		}
+	}
+}
+
+// keysOf fills a node with keys of half a MiB each.
+func keysOf(t *testing.T, c *coordinated, halves int) {
+	t.Helper()
+	value := strings.Repeat("v", 512<<10)
+	for i := range halves {
+		c.put(t, fmt.Sprintf("/v1/kv/large/%03d", i), value)
+	}
+}
+
+func TestReadsOfTooManyKeysAreRefused(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	keysOf(t, c, 129) // 64 MiB and some
+	tree := kvOp(`"Verb":"get-tree","Key":"large/"`)
+	for _, row := range []struct{ name, method, target, body, text string }{
+		{"recurse", "GET", "/v1/kv/?recurse", "", "have more than 67108864 bytes"},
+		{"a transaction that reads", "PUT", "/v1/txn", "[" + tree + "]", "have more than 67108864 bytes"},
+		{"a transaction that also writes", "PUT", "/v1/txn", "[" + tree + "," + kvOp(`"Verb":"set","Key":"k"`) + "]", "has more than 8388608 bytes"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := c.ask(row.method, row.target, row.body)
+			if got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, row.text) {
+				t.Errorf("got %d %.200q, want 413 and %q", got.status, got.body, row.text)
+			}
+		})
+	}
+	if got := c.get("/v1/kv/k"); got.status != http.StatusNotFound {
+		t.Errorf("what the refused transaction set: got %d, want 404", got.status)
+	}
+	if got := c.get("/v1/kv/large/000?raw"); got.status != http.StatusOK {
+		t.Errorf("one key: got %d, want 200", got.status)
+	}
+}
+
+// measured is an answer of which the largest piece is known.
+type measured struct {
+	*httptest.ResponseRecorder
+	largest int
+}
+
+// Write implements http.ResponseWriter.
+func (m *measured) Write(p []byte) (int, error) {
+	m.largest = max(m.largest, len(p))
+	return m.ResponseRecorder.Write(p)
+}
+
+// A large answer is the text that encoding it whole would give, and only a piece of it is in memory at a time.
+func TestLargeListsAreWrittenInPieces(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	keysOf(t, c, 8)
+	tree := "[" + kvOp(`"Verb":"get-tree","Key":"large/"`) + "]"
+	for _, row := range []struct{ method, target, body string }{
+		{"GET", "/v1/kv/?recurse", ""},
+		{"PUT", "/v1/txn?a", tree},
+	} {
+		t.Run(row.target, func(t *testing.T) {
+			answered := func(target string) string {
+				w := &measured{ResponseRecorder: httptest.NewRecorder()}
+				c.handler.ServeHTTP(w, httptest.NewRequest(row.method, target, strings.NewReader(row.body)))
+				if w.Code != http.StatusOK || w.Body.Len() < 5<<20 || w.largest > 1<<20 {
+					t.Fatalf("%s: got %d and %d bytes, the largest piece %d", target, w.Code, w.Body.Len(), w.largest)
+				}
+				return w.Body.String()
+			}
+			plain, pretty := answered(row.target), answered(row.target+"&pretty")
+			var want bytes.Buffer
+			if err := json.Indent(&want, []byte(plain), "", "    "); err != nil {
+				t.Fatal(err)
+			}
+			want.WriteByte('\n')
+			if pretty != want.String() {
+				t.Errorf("indented it begins %.300q, want %.300q", pretty, want.String())
+			}
+			if strings.Count(plain, `"Key":"large/`) != 8 {
+				t.Errorf("it has not the 8 keys: %.300q", plain)
+			}
+		})
+	}
+}
