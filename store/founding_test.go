@@ -264,6 +264,7 @@ func TestNodesOfAnotherClusterAreNoticedByTheLeaderToo(t *testing.T) {
 	}
 	t.Cleanup(c.stopAll)
 	leader := c.nodes[c.leader()]
+	eventually(t, "the leader knows that it leads", func() bool { return leader.leader.Load() != nil })
 	alone := c.config(3, addresses, 1)
 	alone.Join = nil
 	c.nodes = append(c.nodes, c.start(alone))
