@@ -71,6 +71,8 @@ func failureOf(err error) refusal {
 		return refusal{status: http.StatusServiceUnavailable, retry: true}
 	case errors.Is(err, registry.ErrTooLarge):
 		return refusal{status: http.StatusRequestEntityTooLarge}
+	case errors.Is(err, registry.ErrFull):
+		return refusal{status: http.StatusInsufficientStorage, text: err.Error()}
 	case errors.Is(err, registry.ErrTooOld):
 		return refusal{status: http.StatusGone}
 	case errors.Is(err, registry.ErrNotOffered):

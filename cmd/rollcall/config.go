@@ -76,6 +76,7 @@ type DataConfig struct {
 	Dir          string        `yaml:"dir" help:"directory of the node's state; belongs to one node of one cluster, in one mode (required)"`
 	Sync         string        `yaml:"sync" help:"mode ap: when changes are on disk: interval (written behind, every data.sync-interval), always (before the answer) or none (when the node stops)"`
 	SyncInterval time.Duration `yaml:"sync-interval" help:"mode ap: how often changes are written behind"`
+	MinFree      int           `yaml:"min-free" help:"bytes that the disk of data.dir must have left; with less, the node answers 507 to what its clients want to add, and goes on with everything else; 0: no bound"`
 	SyncDelay    time.Duration `yaml:"sync-delay" help:"time that each durable write takes longer, at most 10s: imitates a slow disk, for tests and benchmarks; above 4s a node of mode cp gives its disk up"`
 }
 
@@ -122,7 +123,7 @@ func defaultConfig() *Config {
 	return &Config{
 		Mode:       modeCP,
 		Datacenter: "dc1",
-		Data:       DataConfig{Sync: "interval", SyncInterval: time.Second},
+		Data:       DataConfig{Sync: "interval", SyncInterval: time.Second, MinFree: 64 << 20},
 		HTTP:       HTTPConfig{Addr: "127.0.0.1:8761", HeartbeatTakeover: true},
 		Cluster:    ClusterConfig{Addr: "127.0.0.1:7761", BootstrapExpect: 1},
 		Reads:      ReadsConfig{Eureka: "linearizable"},

@@ -61,6 +61,7 @@ func (c *Config) validateNode() error {
 	var errs []error
 	errs = append(errs, oneOf("mode", c.Mode, modes), oneOf("data.sync", c.Data.Sync, syncs),
 		atLeast("data.sync-interval", c.Data.SyncInterval, time.Millisecond),
+		atLeast("data.min-free", c.Data.MinFree, 0),
 		atLeast("data.sync-delay", c.Data.SyncDelay, 0), atMost("data.sync-delay", c.Data.SyncDelay, maxSyncDelay))
 	if c.Data.Dir == "" {
 		errs = append(errs, errors.New("data.dir: is required: the directory that holds the node's state"))

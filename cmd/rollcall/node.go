@@ -20,6 +20,7 @@ import (
 type node struct {
 	log         *slog.Logger
 	metrics     *prometheus.Registry
+	room        *room
 	runStore    func(context.Context) error // see engine.run
 	listeners   []listener                  // the first one serves the HTTP API
 	connections *httpd.Connections          // of the HTTP API
@@ -57,7 +58,14 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n.runStore = e.run
+	n.room = &room{dir: c.Data.Dir, least: int64(c.Data.MinFree), free: freeBytes, log: n.log}
+	n.room.look()
+	metrics.MustRegister(n.room.figures()...)
+	n.runStore = func(ctx context.Context) error { return together(ctx, e.run, n.room.run) }
+	e.service = roomyService{e.service, n.room}
+	if e.coordination != nil {
+		e.coordination = roomyCoordination{e.coordination, n.room}
+	}
 	return n, n.handle(c, name, e, metrics)
 }
 

@@ -15,6 +15,8 @@ var (
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	// ErrTooLarge: an operation is larger than a log entry may be. Nothing was done.
 	ErrTooLarge = errors.New("operation too large")
+	// ErrFull: nothing was done, because there is no room for more.
+	ErrFull = errors.New("no room")
 	// ErrTooOld: the change list no longer reaches back to the index asked for. Fetch everything.
 	ErrTooOld = errors.New("index too old")
 	// ErrNotOffered: without consensus nobody can say that a read includes what other nodes

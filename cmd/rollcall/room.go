@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// room watches how much the disk of the data directory has left. Where that is less than the settings want,
+// the node refuses what its clients want to add, before it must stop: renewals, cancels, deletes and releases
+// go on, and so do reads. Each node goes by its own disk.
+type room struct {
+	dir   string
+	least int64                           // bytes; 0: any will do
+	free  func(dir string) (int64, error) // freeBytes, but for tests
+	log   *slog.Logger
+
+	left atomic.Int64
+	low  atomic.Bool
+
+	mu      sync.Mutex // one looks at a time
+	failing bool       // the last look failed, and that was logged
+}
+
+// roomInterval is the time between two looks.
+const roomInterval = time.Second
+
+// run looks until ctx ends.
+func (r *room) run(ctx context.Context) {
+	tick := time.NewTicker(roomInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			r.look()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look notes what is left, and says so when the answer of the node to its clients changes by it.
+func (r *room) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left, err := r.free(r.dir)
+	if err != nil {
+		if !r.failing {
+			r.log.Warn("nobody knows how much room the disk has left", "err", err)
+		}
+		r.failing = true
+		return
+	}
+	r.failing = false
+	r.left.Store(left)
+	low := left < r.least
+	if r.low.Swap(low) == low {
+		return
+	}
+	if low {
+		r.log.Warn("the disk is nearly full: what clients want to add is refused", "free", left, "data.min-free", r.least)
+		return
+	}
+	r.log.Info("the disk has room again", "free", left)
+}
+
+// check refuses what adds something while there is too little room.
+func (r *room) check(adds bool) error {
+	if !adds || !r.low.Load() {
+		return nil
+	}
+	return fmt.Errorf("%w: the disk of this node has %d bytes left, and data.min-free wants %d; what is there can be read, renewed and removed", registry.ErrFull, r.left.Load(), r.least)
+}
+
+func (r *room) figures() []prometheus.Collector {
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "rollcall", Subsystem: "data", Name: name, Help: help}, value)
+	}
+	return []prometheus.Collector{
+		gauge("free_bytes", "Room that the disk of the data directory has left.", func() float64 { return float64(r.left.Load()) }),
+		gauge("full", "1 while that is less than data.min-free, and additions are refused.", func() float64 {
+			if r.low.Load() {
+				return 1
+			}
+			return 0
+		}),
+	}
+}
+
+// roomyService is a registry that takes nothing more while the disk is nearly full.
+type roomyService struct {
+	registry.Service
+	room *room
+}
+
+// Apply implements registry.Service.
+func (s roomyService) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	for _, op := range ops {
+		if err := s.room.check(addsToRegistry(op)); err != nil {
+			return nil, err
+		}
+	}
+	return s.Service.Apply(ctx, origin, ops...)
+}
+
+func addsToRegistry(op registry.Op) bool {
+	switch op.(type) {
+	case registry.Register, registry.UpdateMetadata, registry.RegisterCatalog:
+		return true
+	}
+	return false
+}
+
+// roomyCoordination is the same for sessions and keys.
+type roomyCoordination struct {
+	httpd.Coordination
+	room *room
+}
+
+// Apply implements kv.Service.
+func (s roomyCoordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
+	for _, op := range ops {
+		if err := s.room.check(addsKeys(op)); err != nil {
+			return nil, err
+		}
+	}
+	return s.Coordination.Apply(ctx, ops...)
+}
+
+func addsKeys(op kv.Op) bool {
+	switch op := op.(type) {
+	case kv.Once:
+		return addsKeys(op.Op)
+	case kv.CreateSession:
+		return true
+	case kv.KeyOp:
+		return op.Verb == kv.Set || op.Verb == kv.CAS || op.Verb == kv.Acquire
+	case kv.Txn:
+		for _, each := range op.Ops {
+			if addsKeys(each) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// call makes a request and returns what was answered.
+func call(t *testing.T, method, url, body string) (status int, text string) {
+	t.Helper()
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+func TestANodeWhoseDiskIsNearlyFullRefusesWhatAddsAndNothingElse(t *testing.T) {
+	c := oneNode(t)
+	n, err := openNode(c, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var free atomic.Int64
+	free.Store(int64(c.Data.MinFree))
+	n.room.free = func(string) (int64, error) { return free.Load(), nil }
+	defer started(t, n)()
+	url := "http://" + n.listeners[0].Addr().String()
+	awaitReady(t, url)
+	const instance = `{"instance":{"instanceId":"i","app":"A","hostName":"h","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"name":"MyOwn"}}}`
+	if status, text := call(t, "POST", url+"/eureka/apps/A", instance); status != http.StatusNoContent {
+		t.Fatalf("register: %d %s", status, text)
+	}
+	if status, text := call(t, "PUT", url+"/v1/kv/k", "v"); status != http.StatusOK {
+		t.Fatalf("put: %d %s", status, text)
+	}
+	free.Store(int64(c.Data.MinFree) - 1)
+	n.room.look()
+	for _, tt := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"POST", "/eureka/apps/A", instance, http.StatusInsufficientStorage},
+		{"PUT", "/v1/kv/other", "v", http.StatusInsufficientStorage},
+		{"PUT", "/v1/session/create", "{}", http.StatusInsufficientStorage},
+		{"PUT", "/eureka/apps/A/i", "", http.StatusOK},
+		{"GET", "/eureka/apps/A/i", "", http.StatusOK},
+		{"GET", "/v1/kv/k", "", http.StatusOK},
+		{"GET", "/readyz", "", http.StatusOK},
+		{"DELETE", "/v1/kv/k", "", http.StatusOK},
+		{"DELETE", "/eureka/apps/A/i", "", http.StatusOK},
+	} {
+		status, text := call(t, tt.method, url+tt.path, tt.body)
+		if status != tt.want || tt.want == http.StatusInsufficientStorage && strings.HasPrefix(tt.path, "/v1") && !strings.Contains(text, "data.min-free") {
+			t.Errorf("%s %s: %d %q, want %d", tt.method, tt.path, status, text, tt.want)
+		}
+	}
+	free.Store(int64(c.Data.MinFree))
+	n.room.look()
+	if status, text := call(t, "POST", url+"/eureka/apps/A", instance); status != http.StatusNoContent {
+		t.Errorf("register, when there is room again: %d %s", status, text)
+	}
+}
+
+func TestWhatAddsIsToldFromWhatDoesNot(t *testing.T) {
+	write, remove := kv.KeyOp{Verb: kv.Set}, kv.KeyOp{Verb: kv.DeleteTree}
+	for _, tt := range []struct {
+		op   kv.Op
+		want bool
+	}{
+		{write, true}, {kv.KeyOp{Verb: kv.CAS}, true}, {kv.KeyOp{Verb: kv.Acquire}, true}, {kv.CreateSession{}, true},
+		{kv.Txn{Ops: []kv.KeyOp{remove, write}}, true}, {kv.Once{Op: write}, true},
+		{remove, false}, {kv.KeyOp{Verb: kv.Release}, false}, {kv.Txn{Ops: []kv.KeyOp{remove}}, false},
+		{kv.RenewSession{}, false}, {kv.DestroySession{}, false}, {kv.ReleasePermit{}, false}, {kv.Once{Op: remove}, false},
+	} {
+		if got := addsKeys(tt.op); got != tt.want {
+			t.Errorf("%+v adds: %v, want %v", tt.op, got, tt.want)
+		}
+	}
+	if addsToRegistry(registry.Renew{}) || addsToRegistry(registry.Cancel{}) || !addsToRegistry(registry.Register{}) {
+		t.Error("registrations add, renewals and cancels do not")
+	}
+	r := &room{least: 1}
+	r.low.Store(true)
+	if err := r.check(true); !errors.Is(err, registry.ErrFull) {
+		t.Errorf("got %v, want ErrFull", err)
+	}
+}
