@@ -32,7 +32,7 @@ func ownDisk(t *testing.T, n *Node, mib int) {
 func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := NewCluster(t, Config{AP: ap})
+		c := NewCluster(t, Config{AP: ap, Settings: map[string]string{"data.min-free": "0"}})
 		for _, n := range c.Nodes[:2] {
 			ownDisk(t, n, 256)
 		}

@@ -22,6 +22,7 @@ type RaftConfig struct {
 	Dial             map[string]string // node name -> address to dial instead of the advertised one
 	TLS              *TLSFiles         // nil: plain connections
 
+	DiskFull  func() bool   // the disk of the data directory is nearly full: the other nodes ask this while this one leads; nil: it is not
 	SyncDelay time.Duration // each durable write to the log takes so much longer; for tests and benchmarks
 
 	InFlight   int  // log entries in flight at a time; 0: 2

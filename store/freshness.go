@@ -110,20 +110,36 @@ func (s *Raft) prove(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readAttempt)
 	defer cancel()
-	leader := s.leader.Load()
-	if leader == nil || leader.id == s.id.ServerID {
-		return
-	}
-	defer context.AfterFunc(leader.gone, cancel)()
-	began, address := time.Now(), s.peers.dialAddress(leader.id, leader.address)
-	reply, err := invoke[FreshReply](ctx, s.peers, address, "Node.Fresh", struct{}{})
-	switch {
-	case err == nil && reply.Answer == answerOK:
+	began := time.Now()
+	if leader, reply, ok := s.askFresh(ctx); ok {
 		s.noteProof(began.Add(-reply.Age), reply.Index)
 		s.noteTerms(leader, reply)
-	case ctx.Err() != nil:
+	}
+}
+
+// askFresh asks the leader how far it is; false: there is none but this node, or it gave no answer.
+func (s *Raft) askFresh(ctx context.Context) (*leaderView, FreshReply, bool) {
+	leader := s.leader.Load()
+	if leader == nil || leader.id == s.id.ServerID {
+		return nil, FreshReply{}, false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(leader.gone, cancel)()
+	address := s.peers.dialAddress(leader.id, leader.address)
+	reply, err := invoke[FreshReply](ctx, s.peers, address, "Node.Fresh", struct{}{})
+	if err != nil && ctx.Err() != nil {
 		s.peers.hangUp(linkKey{address, laneQuick})
 	}
+	return leader, reply, err == nil && reply.Answer == answerOK
+}
+
+// LeaderDiskFull says that another node leads and its disk is nearly full. Without an answer it is not.
+func (s *Raft) LeaderDiskFull(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, readAttempt)
+	defer cancel()
+	_, reply, ok := s.askFresh(ctx)
+	return ok && reply.DiskFull
 }
 
 func (s *Raft) noteProof(at time.Time, index uint64) {
@@ -136,6 +152,8 @@ type FreshReply struct {
 	Index  uint64        // newest applied entry
 	Age    time.Duration // Index covers what was acknowledged until so long ago
 	Bound  fsm.Bound     // what permits a batch to take effect in this leadership until now
+	// DiskFull: the leader's disk has too little room for what adds.
+	DiskFull bool
 }
 
 // Fresh says how far the leader has applied the log and how long ago it last proved that it leads. It
@@ -149,5 +167,6 @@ func (n *nodeCalls) Fresh(_ struct{}, reply *FreshReply) error {
 	reply.Bound = l.bound(time.Now())
 	reply.Age = n.s.age(time.Now())
 	reply.Index = n.s.machine.Index()
+	reply.DiskFull = n.s.cfg.DiskFull != nil && n.s.cfg.DiskFull()
 	return nil
 }

@@ -76,7 +76,7 @@ type DataConfig struct {
 	Dir          string        `yaml:"dir" help:"directory of the node's state; belongs to one node of one cluster, in one mode (required)"`
 	Sync         string        `yaml:"sync" help:"mode ap: when changes are on disk: interval (written behind, every data.sync-interval), always (before the answer) or none (when the node stops)"`
 	SyncInterval time.Duration `yaml:"sync-interval" help:"mode ap: how often changes are written behind"`
-	MinFree      int           `yaml:"min-free" help:"bytes that the disk of data.dir must have left; with less, the node answers 507 to what its clients want to add, and goes on with everything else; 0: no bound"`
+	MinFree      int           `yaml:"min-free" help:"bytes that the disk of data.dir must have left; with less, the node (in mode cp all nodes, if it leads) answers 507 to what its clients want to add, and goes on with everything else; 0: no bound"`
 	SyncDelay    time.Duration `yaml:"sync-delay" help:"time that each durable write takes longer, at most 10s: imitates a slow disk, for tests and benchmarks; above 4s a node of mode cp gives its disk up"`
 }
 

@@ -27,6 +27,8 @@ type engine struct {
 	coordination httpd.Coordination
 	// setSyncDelay is store.Raft's or store.Local's.
 	setSyncDelay func(time.Duration)
+	// leaderDiskFull is store.Raft's; nil in mode ap.
+	leaderDiskFull func(context.Context) bool
 }
 
 // engineEnv is what both engines need.
@@ -36,6 +38,8 @@ type engineEnv struct {
 	own     []string // all addresses that are known to be the node's
 	log     *slog.Logger
 	metrics *prometheus.Registry
+	// diskFull says that the disk of the data directory is nearly full.
+	diskFull func() bool
 }
 
 // openEngine opens the data directory by which mode the settings say: from here on nobody asks.
@@ -73,7 +77,7 @@ func (c *Config) openRaft(env engineEnv) (*engine, error) {
 	}
 	return &engine{
 		service: service, run: run, cluster: cluster{raft}, members: members{raft}, peers: p,
-		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay,
+		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay, leaderDiskFull: raft.LeaderDiskFull,
 	}, nil
 }
 

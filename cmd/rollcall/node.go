@@ -54,11 +54,13 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	}
 	env := engineEnv{name: name, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: metrics}
 	env.own = []string{env.http, c.HTTP.Addr, port.Addr().String()}
+	n.room = &room{dir: c.Data.Dir, least: int64(c.Data.MinFree), free: freeBytes, log: n.log}
+	env.diskFull = n.room.low.Load
 	e, err := c.openEngine(env)
 	if err != nil {
 		return nil, err
 	}
-	n.room = &room{dir: c.Data.Dir, least: int64(c.Data.MinFree), free: freeBytes, log: n.log}
+	n.room.leader = e.leaderDiskFull
 	n.room.look()
 	metrics.MustRegister(n.room.figures()...)
 	n.runStore = func(ctx context.Context) error { return together(ctx, e.run, n.room.run) }
@@ -178,6 +180,7 @@ func (c *Config) raftConfig(env engineEnv) store.RaftConfig {
 		BootstrapExpect:   c.Cluster.BootstrapExpect,
 		Dial:              c.Cluster.Dial,
 		SyncDelay:         c.Data.SyncDelay,
+		DiskFull:          env.diskFull,
 		InFlight:          c.Commit.InFlight,
 		NoBatching:        !c.Commit.Batching,
 		HeartbeatTimeout:  c.Raft.HeartbeatTimeout,

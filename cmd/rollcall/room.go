@@ -17,15 +17,17 @@ import (
 
 // room watches how much the disk of the data directory has left. Where that is less than the settings want,
 // the node refuses what its clients want to add, before it must stop: renewals, cancels, deletes and releases
-// go on, and so do reads. Each node goes by its own disk.
+// go on, and so do reads. In mode cp all nodes also go by the leader's disk, which every write reaches.
 type room struct {
-	dir   string
-	least int64                           // bytes; 0: any will do
-	free  func(dir string) (int64, error) // freeBytes, but for tests
-	log   *slog.Logger
+	dir    string
+	least  int64                           // bytes; 0: any will do
+	free   func(dir string) (int64, error) // freeBytes, but for tests
+	leader func(context.Context) bool      // another node leads, and its disk is nearly full; nil: nobody leads
+	log    *slog.Logger
 
-	left atomic.Int64
-	low  atomic.Bool
+	left      atomic.Int64
+	low       atomic.Bool
+	leaderLow atomic.Bool
 
 	mu      sync.Mutex // one looks at a time
 	failing bool       // the last look failed, and that was logged
@@ -42,6 +44,9 @@ func (r *room) run(ctx context.Context) {
 		select {
 		case <-tick.C:
 			r.look()
+			if r.leader != nil {
+				r.leaderLow.Store(r.leader(ctx))
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -75,8 +80,11 @@ func (r *room) look() {
 
 // check refuses what adds something while there is too little room.
 func (r *room) check(adds bool) error {
-	if !adds || !r.low.Load() {
+	switch {
+	case !adds || !r.low.Load() && !r.leaderLow.Load():
 		return nil
+	case !r.low.Load():
+		return fmt.Errorf("%w: the disk of the leader has less left than its data.min-free wants; what is there can be read, renewed and removed", registry.ErrFull)
 	}
 	return fmt.Errorf("%w: the disk of this node has %d bytes left, and data.min-free wants %d; what is there can be read, renewed and removed", registry.ErrFull, r.left.Load(), r.least)
 }

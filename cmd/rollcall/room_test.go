@@ -97,9 +97,13 @@ func TestWhatAddsIsToldFromWhatDoesNot(t *testing.T) {
 	if addsToRegistry(registry.Renew{}) || addsToRegistry(registry.Cancel{}) || !addsToRegistry(registry.Register{}) {
 		t.Error("registrations add, renewals and cancels do not")
 	}
-	r := &room{least: 1}
-	r.low.Store(true)
-	if err := r.check(true); !errors.Is(err, registry.ErrFull) {
-		t.Errorf("got %v, want ErrFull", err)
+	for _, low := range []func(*room) *atomic.Bool{
+		func(r *room) *atomic.Bool { return &r.low }, func(r *room) *atomic.Bool { return &r.leaderLow },
+	} {
+		r := &room{least: 1}
+		low(r).Store(true)
+		if err := r.check(true); !errors.Is(err, registry.ErrFull) {
+			t.Errorf("got %v, want ErrFull", err)
+		}
 	}
 }
