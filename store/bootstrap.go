@@ -43,7 +43,7 @@ func (s *Raft) search(ctx context.Context) error {
 	if members, err := s.members(); err != nil {
 		return err
 	} else if len(members) > 0 { // a crash came between founding and writing it down
-		return s.adoptCluster(clusterIDOf(idsOf(members)))
+		return s.found(foundersIn(members))
 	}
 	look := s.lookAround(ctx)
 	switch {

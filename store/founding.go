@@ -218,6 +218,15 @@ func (s *Raft) found(founders []Founder) error {
 	})
 }
 
+// foundersIn are the founders in the first configuration of a log, which found has written.
+func foundersIn(servers []raft.Server) []Founder {
+	founders := make([]Founder, len(servers))
+	for i, server := range servers {
+		founders[i] = Founder{ID: string(server.ID), Addr: string(server.Address)}
+	}
+	return founders
+}
+
 func clusterOf(founders []Founder) string {
 	ids := make([]string, len(founders))
 	for i, f := range founders {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // startApart starts n nodes that have never been in a cluster. see says which of them a node has in its
@@ -183,6 +185,24 @@ func TestAListThatMayHaveBeenDecidedIsProposedAgain(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestAFounderThatCrashedBeforeItWroteItDownTellsTheOthers: it is the only one that knows of the cluster, which
+// cannot begin without the others.
+func TestAFounderThatCrashedBeforeItWroteItDownTellsTheOthers(t *testing.T) {
+	_, n := lonely(t)
+	founders := []Founder{n.asFounder(), {ID: "n2.aa", Addr: "127.0.0.1:1"}}
+	if err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{
+		{ID: raft.ServerID(founders[0].ID), Address: raft.ServerAddress(founders[0].Addr)},
+		{ID: raft.ServerID(founders[1].ID), Address: raft.ServerAddress(founders[1].Addr)},
+	}}).Error(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node is in a cluster", func() bool { return n.clusterID() != "" })
+	st := n.state()
+	if st.Cluster != clusterOf(founders) || !slices.Equal(st.Founders, founders) {
+		t.Errorf("the node tells of cluster %s of %v, want %s of %v", st.Cluster, st.Founders, clusterOf(founders), founders)
 	}
 }
 
