@@ -44,14 +44,17 @@ func (t *terms) bound(until time.Time) fsm.Bound {
 	return fsm.Bound{Leadership: t.seen.Leadership, Until: t.seen.Until + until.Sub(t.at).Milliseconds()}
 }
 
+// termsHold is how long a node goes by what a leader has told it: no two clocks run alike.
+const termsHold = 10 * time.Second
+
 func (s *Raft) noteTerms(leader *leaderView, reply FreshReply) {
 	s.terms.Store(&terms{leader: leader, seen: reply.Bound, at: time.Now()})
 }
 
-// termsOf returns what this node knows of a leader's leadership, and asks if that is nothing. Its
+// termsOf returns what this node knows of a leader's leadership, and asks if that is nothing, or old. Its
 // errors wrap errNotSent.
 func (s *Raft) termsOf(ctx context.Context, leader *leaderView, address string) (*terms, error) {
-	if t := s.terms.Load(); t != nil && t.leader == leader {
+	if t := s.terms.Load(); t != nil && t.leader == leader && time.Since(t.at) < termsHold {
 		return t, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readAttempt)

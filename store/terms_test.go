@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -69,6 +70,21 @@ func TestAFollowersWritesFollowTheLeaderThroughItsLeaderships(t *testing.T) {
 	}
 }
 
+func TestAFollowerAsksAgainHowLongALeadershipHasLasted(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	follower := c.nodes[(c.leader()+1)%3]
+	follower.apply(t, registry.Register{Instance: instance("A", "i", 600)})
+	leader := follower.leader.Load()
+	old := &terms{leader: leader, seen: fsm.Bound{Leadership: 1}, at: time.Now().Add(-termsHold)}
+	follower.terms.Store(old)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	got, err := follower.termsOf(ctx, leader, leader.address)
+	if err != nil || got == old || time.Since(got.at) >= termsHold {
+		t.Errorf("got %+v, %v, want what the leader says now", got, err)
+	}
+}
+
 func TestABatchThatIsGivenUpHangsUp(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.nodes[c.leader()]
@@ -110,4 +126,27 @@ func TestAWriteThatComesAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *tes
 	if got := p.grace(now.Add(wakeGrace)); got != 0 {
 		t.Errorf("when the time is over: %v", got)
 	}
+}
+
+// TestAWallClockThatIsSetBackKeepsNoWriteWaiting: the time of the last pause is then in its future.
+func TestAWallClockThatIsSetBackKeepsNoWriteWaiting(t *testing.T) {
+	now := time.Now()
+	var p pulse
+	p.beat(now)
+	now = now.Add(time.Minute)
+	p.beat(now) // after a pause
+	back := setBack(now.Add(2*wakeGrace), time.Hour)
+	if step := back.Round(0).Sub(now.Round(0)); step > 0 || back.Sub(now) != 2*wakeGrace {
+		t.Fatalf("the clock was not set back: %v", step)
+	}
+	if got := p.grace(back); got != 0 {
+		t.Errorf("a write waits for %v", got)
+	}
+}
+
+// setBack is a reading of a clock whose wall time was set back by whole seconds, while its monotonic time goes
+// on. Package time has no other way to make one: the seconds are above the lowest 30 bits of its first field.
+func setBack(t time.Time, by time.Duration) time.Time {
+	*(*uint64)(unsafe.Pointer(&t)) -= uint64(by/time.Second) << 30
+	return t
 }
