@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -105,10 +106,12 @@ func (c *logCache) remember(logs []*raft.Log) {
 	c.newest = c.newest[drop:]
 }
 
-// count notes the size of an entry of the log.
+// count notes the size of an entry of the log. Raft begins with the newest entry when it reads the log at its
+// start, so entries do not come in their order.
 func (c *logCache) count(log *raft.Log) {
-	if n := len(c.sizes); n == 0 || c.sizes[n-1].index < log.Index {
-		c.sizes = append(c.sizes, logSize{log.Index, len(log.Data)})
+	at, known := slices.BinarySearchFunc(c.sizes, log.Index, func(s logSize, index uint64) int { return cmp.Compare(s.index, index) })
+	if !known {
+		c.sizes = slices.Insert(c.sizes, at, logSize{log.Index, len(log.Data)})
 	}
 }
 

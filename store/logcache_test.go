@@ -104,3 +104,24 @@ func TestTheLogIsBoundedByBytesAndAFollowerThatLagsCatchesUp(t *testing.T) {
 	*late = *c.start(late.cfg)
 	eventually(t, "the node that was stopped has caught up", func() bool { return late.raft.AppliedIndex() >= leader.raft.AppliedIndex() })
 }
+
+// TestTheBytesOfALogFromBeforeTheStartCount: else each restart lets the log grow by its bound.
+func TestTheBytesOfALogFromBeforeTheStartCount(t *testing.T) {
+	disk := raft.NewInmemStore()
+	const n, size = 10, 100
+	if err := disk.StoreLogs(logsOf(1, n, size)); err != nil {
+		t.Fatal(err)
+	}
+	c := newLogCache(disk)
+	for _, index := range []uint64{n, 1, 2, 3, 4, 5, 6, 7, 8, 9, n} { // as raft.NewRaft reads them
+		if err := c.GetLog(index, new(raft.Log)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := c.after(2); got != (n-2)*size {
+		t.Errorf("the entries after 2 have %d bytes, want %d", got, (n-2)*size)
+	}
+	if entries, known := c.within(5 * size); entries != 5 || !known {
+		t.Errorf("%d entries (%v) have %d bytes, want 5", entries, known, 5*size)
+	}
+}
