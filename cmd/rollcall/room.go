@@ -113,14 +113,19 @@ type roomyService struct {
 // Apply implements registry.Service.
 func (s roomyService) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
 	for _, op := range ops {
-		if err := s.room.check(addsToRegistry(op)); err != nil {
+		if err := s.room.check(addsToRegistry(origin, op)); err != nil {
 			return nil, err
 		}
 	}
 	return s.Service.Apply(ctx, origin, ops...)
 }
 
-func addsToRegistry(op registry.Op) bool {
+// addsToRegistry says whether a client wants to add something. A server's registrations come with the renewals
+// and cancels of others, and would take them along.
+func addsToRegistry(origin registry.Origin, op registry.Op) bool {
+	if origin.Replicated() {
+		return false
+	}
 	switch op.(type) {
 	case registry.Register, registry.UpdateMetadata, registry.RegisterCatalog:
 		return true

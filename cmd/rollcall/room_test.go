@@ -94,7 +94,8 @@ func TestWhatAddsIsToldFromWhatDoesNot(t *testing.T) {
 			t.Errorf("%+v adds: %v, want %v", tt.op, got, tt.want)
 		}
 	}
-	if addsToRegistry(registry.Renew{}) || addsToRegistry(registry.Cancel{}) || !addsToRegistry(registry.Register{}) {
+	adds := func(op registry.Op) bool { return addsToRegistry(registry.FromClient, op) }
+	if adds(registry.Renew{}) || adds(registry.Cancel{}) || !adds(registry.Register{}) {
 		t.Error("registrations add, renewals and cancels do not")
 	}
 	for _, low := range []func(*room) *atomic.Bool{
@@ -105,5 +106,13 @@ func TestWhatAddsIsToldFromWhatDoesNot(t *testing.T) {
 		if err := r.check(true); !errors.Is(err, registry.ErrFull) {
 			t.Errorf("got %v, want ErrFull", err)
 		}
+	}
+}
+
+func TestWhatOtherServersTellIsTakenThoughTheDiskIsNearlyFull(t *testing.T) {
+	r := &room{least: 1}
+	r.low.Store(true)
+	if err := r.check(addsToRegistry(registry.FromEureka, registry.Register{})); err != nil {
+		t.Errorf("a Eureka server's batch with renewals and one registration is refused: %v", err)
 	}
 }
