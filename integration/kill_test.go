@@ -50,21 +50,6 @@ func TestLeaderKilledAgainAndAgain(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// emptyRegistry cancels everything that is not evicted meanwhile, so that the next round of a soak
-// begins anew.
-func emptyRegistry(t *testing.T, n *Node) {
-	t.Helper()
-	listing, err := n.Listing()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id, instance := range listing {
-		if answer := n.Cancel(instance.App, id); answer.Outcome() != Done && answer.Outcome() != NotFound {
-			t.Fatalf("cancel %s: %v", id, answer)
-		}
-	}
-}
-
 // mustRegister registers an instance and expects success.
 func mustRegister(t *testing.T, n *Node, i Instance) {
 	t.Helper()
