@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -56,6 +57,7 @@ func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registr
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations by name: %w", len(again), partly(len(results)-len(again), err))
 	}
+	results = slices.Clone(results) // the state machine remembers the other
 	for i, r := range second.registry {
 		results[where[i]] = r
 	}

@@ -104,3 +104,19 @@ func TestAReplicaIsBoundedAsARegistrationIs(t *testing.T) {
 		t.Errorf("got %v, want ErrTooLarge", err)
 	}
 }
+
+// What an answer is made of after it was given is nobody's: the state machine remembers it, and snapshots have it.
+func TestRenewalsThatAreRepeatedByNameLeaveTheRememberedAnswerAlone(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	n := c.nodes[0]
+	n.apply(t, registry.Register{Instance: instance("A", "x", 90)})
+	renew := registry.Renew{Key: registry.NewKey("A", "x")}
+	remembered := []registry.Result{{Outcome: registry.GoneHandle}}
+	got, err := n.resendByName(context.Background(), []fsm.Item{{Op: renew}}, []registry.Op{renew}, remembered)
+	if err != nil || len(got) != 1 || got[0].Outcome != registry.Done {
+		t.Errorf("got %+v, %v, want the renewal done", got, err)
+	}
+	if remembered[0].Outcome != registry.GoneHandle {
+		t.Errorf("the remembered answer is %+v now", remembered[0])
+	}
+}
