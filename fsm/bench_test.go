@@ -74,7 +74,7 @@ func BenchmarkParseRenewals(b *testing.B) {
 	const renewals = 100
 	var items []Item
 	for i := range renewals {
-		h := registry.Handle{Slot: uint32(i * 997), Gen: uint32(i*997 + 1)}
+		h := registry.Handle{Slot: uint32(i * 997), Gen: uint64(i*997 + 1)}
 		items = append(items, Item{Op: registry.Renew{Handle: h, LastDirty: 1_700_000_000_000}})
 	}
 	entry := AppendWrite(nil, registry.Stamp{Lease: 1}, 0, AppendBatch(nil, BatchID{Node: "n1", Boot: 1, Seq: 1}, items))

@@ -61,7 +61,7 @@ func genKey() *rapid.Generator[registry.Key] {
 // genHandle draws handles that name something.
 func genHandle() *rapid.Generator[registry.Handle] {
 	return rapid.Custom(func(t *rapid.T) registry.Handle {
-		return registry.Handle{Slot: rapid.Uint32().Draw(t, "slot"), Gen: rapid.Uint32Min(1).Draw(t, "generation")}
+		return registry.Handle{Slot: rapid.Uint32().Draw(t, "slot"), Gen: rapid.Uint64Min(1).Draw(t, "generation")}
 	})
 }
 
@@ -256,7 +256,7 @@ func genResult() *rapid.Generator[registry.Result] {
 		return registry.Result{
 			Outcome: registry.Outcome(rapid.ByteMax(lastOutcome).Draw(t, "outcome")),
 			Index:   registry.Index(rapid.Uint64().Draw(t, "index")),
-			Handle:  registry.Handle{Slot: rapid.Uint32().Draw(t, "slot"), Gen: rapid.Uint32().Draw(t, "generation")},
+			Handle:  registry.Handle{Slot: rapid.Uint32().Draw(t, "slot"), Gen: rapid.Uint64().Draw(t, "generation")},
 			Count:   rapid.IntRange(0, math.MaxInt).Draw(t, "count"),
 		}
 	})

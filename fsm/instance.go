@@ -121,11 +121,11 @@ func appendKey(dst []byte, k registry.Key) []byte {
 func (d *decoder) key() registry.Key { return registry.Key{App: d.string(), ID: d.string()} }
 
 func appendHandle(dst []byte, h registry.Handle) []byte {
-	return appendUint32(appendUint32(dst, h.Slot), h.Gen)
+	return binary.AppendUvarint(appendUint32(dst, h.Slot), h.Gen)
 }
 
 func (d *decoder) handle() registry.Handle {
-	return registry.Handle{Slot: d.uint32(), Gen: d.uint32()}
+	return registry.Handle{Slot: d.uint32(), Gen: d.uvarint()}
 }
 
 func appendStamp(dst []byte, s registry.Stamp) []byte {

@@ -103,7 +103,7 @@ func appendPlace(dst []byte, f registry.Frozen) []byte {
 	dst = appendInt64(dst, f.Established)
 	dst = appendString(dst, f.Cluster)
 	dst = appendUint32(dst, f.Slots)
-	dst = appendUint32(dst, f.Generation)
+	dst = binary.AppendUvarint(dst, f.Generation)
 	return binary.AppendUvarint(dst, uint64(f.Pruned))
 }
 
@@ -115,7 +115,7 @@ func (d *decoder) place() registry.Frozen {
 		Established: d.int64(),
 		Cluster:     d.string(),
 		Slots:       d.uint32(),
-		Generation:  d.uint32(),
+		Generation:  d.uvarint(),
 		Pruned:      d.index(),
 	}
 }

@@ -41,7 +41,7 @@ type chunk struct {
 // keeps its borders while its leases change.
 func endsChunk(l *registry.Lease) bool {
 	// The finalizer of MurmurHash3: neighbouring handles must not end neighbouring chunks.
-	h := uint64(l.Handle.Slot)<<32 | uint64(l.Handle.Gen)
+	h := uint64(l.Handle.Slot)<<32 ^ l.Handle.Gen
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
 	h ^= h >> 33

@@ -88,11 +88,11 @@ func (g *diskRig) reopen() (registry.Frozen, error) {
 func asLoaded(f registry.Frozen) registry.Frozen {
 	f.Index += reserved
 	f.Cluster, f.Free = "", nil
-	f.Slots, f.Generation = uint32(len(f.Leases)), uint32(len(f.Leases))
+	f.Slots, f.Generation = uint32(len(f.Leases)), uint64(len(f.Leases))
 	f.Leases = slices.Clone(f.Leases)
 	for i, s := range f.Leases {
 		l := *s.Lease
-		l.Handle = registry.Handle{Slot: uint32(i), Gen: uint32(i + 1)}
+		l.Handle = registry.Handle{Slot: uint32(i), Gen: uint64(i + 1)}
 		f.Leases[i].Lease, f.Leases[i].History = &l, registry.History{}
 	}
 	return f

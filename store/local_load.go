@@ -91,10 +91,10 @@ func readLeases(tx *bbolt.Tx, f *registry.Frozen) error {
 	})
 	for i := range f.Leases {
 		l := *f.Leases[i].Lease
-		l.Handle = registry.Handle{Slot: uint32(i), Gen: uint32(i + 1)}
+		l.Handle = registry.Handle{Slot: uint32(i), Gen: uint64(i + 1)}
 		f.Leases[i].Lease = &l
 	}
-	f.Slots, f.Generation = uint32(len(f.Leases)), uint32(len(f.Leases))
+	f.Slots, f.Generation = uint32(len(f.Leases)), uint64(len(f.Leases))
 	return nil
 }
 

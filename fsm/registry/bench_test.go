@@ -37,7 +37,7 @@ func BenchmarkRenewByHandle(b *testing.B) {
 	ops := make([]Op, 4096)
 	for i := range ops {
 		slot := i * 7919 % 100_000
-		ops[i] = Renew{Handle: Handle{Slot: uint32(slot), Gen: uint32(slot + 1)}, LastDirty: startOfWall}
+		ops[i] = Renew{Handle: Handle{Slot: uint32(slot), Gen: uint64(slot + 1)}, LastDirty: startOfWall}
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -150,7 +150,7 @@ func BenchmarkExpiredRound100k(b *testing.B) {
 	g := filled(n)
 	renewSome := func(second int) {
 		for slot := second % 30; slot < n; slot += 30 {
-			g.client(Renew{Handle: Handle{Slot: uint32(slot), Gen: uint32(slot + 1)}})
+			g.client(Renew{Handle: Handle{Slot: uint32(slot), Gen: uint64(slot + 1)}})
 		}
 	}
 	for second := range 300 {
@@ -187,7 +187,7 @@ func BenchmarkRenewedAfter100k(b *testing.B) {
 	g := filled(n)
 	after := g.View().Beats()
 	for slot := range told {
-		g.client(Renew{Handle: Handle{Slot: uint32(slot * 59), Gen: uint32(slot*59 + 1)}})
+		g.client(Renew{Handle: Handle{Slot: uint32(slot * 59), Gen: uint64(slot*59 + 1)}})
 	}
 	v := g.View()
 	b.ReportAllocs()

@@ -13,7 +13,7 @@ type Frozen struct {
 	Established int64 // lease clock when the epoch was established, ms
 	Cluster     string
 	Slots       uint32   // size of the handle table
-	Generation  uint32   // the last one given out
+	Generation  uint64   // the last one given out
 	Free        []uint32 // free slots, in the order in which they will be used
 	Leases      []LeaseState
 	Removals    []Removal // records of the change list, by Index ascending

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -203,5 +204,24 @@ func TestThawRefusesAStateThatLies(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestGenerationsGoOnBeyond32Bits(t *testing.T) {
+	g := newRig(t)
+	g.handles.generation = math.MaxUint32 - 1
+	for range 3 {
+		g.register(instance(orders1, Up, 0))
+		g.client(Cancel{orders1})
+	}
+	h := g.register(instance(orders1, Up, 0)).Handle
+	if h.Gen != math.MaxUint32+3 {
+		t.Errorf("generation %d, want %d", h.Gen, uint64(math.MaxUint32+3))
+	}
+	if res := g.client(Renew{Handle: h}); res.Outcome != Done {
+		t.Errorf("renewal by the handle: %+v, want it done", res)
+	}
+	if _, err := Thaw(g.Freeze()); err != nil {
+		t.Errorf("the frozen state is refused: %v", err)
 	}
 }

@@ -6,7 +6,7 @@ type handles struct {
 	leases     []*Lease // by slot; nil where free
 	slots      map[Key]uint32
 	free       []uint32 // the last one is used first
-	generation uint32   // the last one given out; never reset: 2^32 lives outlast the table
+	generation uint64   // the last one given out; never reset
 }
 
 func (t *handles) byKey(key Key) *Lease {

@@ -38,7 +38,10 @@ func (o Origin) Replicated() bool { return o.Kind != Client }
 
 // Handle is the log's short name of a lease: a slot of a table and the generation of its content.
 // The zero Handle names nothing; generations start at 1 and are never reused.
-type Handle struct{ Slot, Gen uint32 }
+type Handle struct {
+	Slot uint32
+	Gen  uint64
+}
 
 // Op is one operation: the closed set of structs below.
 type Op interface{ isOp() }

@@ -389,7 +389,7 @@ func TestEndingIsInTheOrderOfTime(t *testing.T) {
 		g.client(Quarantine{Key: key, For: ms})
 	}
 	for _, slot := range []uint32{1, 3, 2, 0} { // of one time: as they were set
-		h := Handle{Slot: slot, Gen: slot + 1}
+		h := Handle{Slot: slot, Gen: uint64(slot + 1)}
 		set := Index(slot*3 + 2)
 		want = append(want, EndOverride{Handle: h, Set: set}, EndQuarantine{Handle: h, Set: set + 1})
 	}

@@ -122,7 +122,7 @@ var (
 		case 4, 5:
 			s.op = Renew{Key: key, LastDirty: dirty, Overridden: drawStatus.Draw(t, "override")}
 		case 6:
-			s.op = Renew{Handle: Handle{Slot: rapid.Uint32Range(0, 5).Draw(t, "slot"), Gen: rapid.Uint32Range(1, 8).Draw(t, "gen")}}
+			s.op = Renew{Handle: Handle{Slot: rapid.Uint32Range(0, 5).Draw(t, "slot"), Gen: rapid.Uint64Range(1, 8).Draw(t, "gen")}}
 		case 7, 12:
 			s.op = Cancel{key}
 		case 8:

@@ -6,7 +6,7 @@ const renewalsPerChunk = 1024
 
 // renewal is the last renewal of the lease in one slot, and what is remembered of it. Generation 0 means that the slot is free.
 type renewal struct {
-	generation  atomic.Uint32
+	generation  atomic.Uint64
 	lease, wall atomic.Int64
 	history     atomic.Pointer[past]
 	beats       [2]atomic.Uint64 // the last one by teller

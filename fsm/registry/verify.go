@@ -49,7 +49,7 @@ func (f *Frozen) verifySlots() error {
 }
 
 func (f *Frozen) verifyLeases() error {
-	generations := make([]uint32, 0, len(f.Leases))
+	generations := make([]uint64, 0, len(f.Leases))
 	for i, s := range f.Leases {
 		if i > 0 && compareKeys(f.Leases[i-1].Lease.Key(), s.Lease.Key()) >= 0 {
 			return fmt.Errorf("lease %s is not after %s", s.Lease.Key(), f.Leases[i-1].Lease.Key())
