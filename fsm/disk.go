@@ -56,7 +56,7 @@ const (
 	minRecentSize     = 3
 	minTransitionSize = 12
 	minLinkSize       = 4
-	minSenderSize     = 3
+	minSenderSize     = 6
 	minPeerSize       = 8
 )
 

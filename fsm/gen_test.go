@@ -177,7 +177,7 @@ func genRemove() *rapid.Generator[registry.Op] {
 func genContact() *rapid.Generator[registry.Op] {
 	return rapid.Custom(func(t *rapid.T) registry.Op {
 		return registry.Contact{DC: rapid.String().Draw(t, "dc"), Sender: rapid.String().Draw(t, "sender"),
-			Boot: rapid.Uint64().Draw(t, "boot"), Clock: rapid.Int64().Draw(t, "clock"),
+			Incarnation: rapid.Uint64().Draw(t, "incarnation"), Clock: rapid.Int64().Draw(t, "clock"),
 			Cut: rapid.Int64().Draw(t, "cut"), Age: rapid.Int64().Draw(t, "age")}
 	})
 }

@@ -99,7 +99,7 @@ func goldenOps() map[string]registry.Op {
 		"remove": registry.Remove{Key: goldenKey, Kind: registry.Evicted, Life: 2, LastDirty: 1_700_000_000_123, Owner: "dc2", Age: 91_000},
 		"renew-life": registry.Renew{Key: goldenKey, LastDirty: 1_700_000_000_123, Overridden: registry.Down, Life: 2,
 			Age: 1500},
-		"contact":    registry.Contact{DC: "dc2", Sender: "n3-90aa", Boot: 3, Clock: 123_456, Cut: 15_000, Age: 1200},
+		"contact":    registry.Contact{DC: "dc2", Sender: "n3-90aa", Incarnation: 3, Clock: 123_456, Cut: 15_000, Age: 1200},
 		"ack-peer":   registry.AckPeer{Peer: "dc2", Cursor: 300},
 		"pause-peer": registry.PausePeer{Peer: "dc2", Paused: true, By: goldenAct},
 	}
@@ -184,7 +184,7 @@ func goldenWithPeers() *Snapshot {
 	f.Leases[0].Client, f.Leases[0].Remote = 60_400, 60_500
 	f.Removals[0].Lease.Owner, f.Removals[0].Lease.Edit = "dc3", 1
 	f.Links = []registry.Link{{DC: "dc2", Heard: 60_500, Since: 20_000, Cut: 15_000}, {DC: "dc3", Heard: 30_000, Since: 30_000, Cut: 15_000}}
-	f.Senders = []registry.Sender{{Name: "c-77e0", Boot: 3, Clock: 123_456}}
+	f.Senders = []registry.Sender{{Name: "c-77e0", DC: "dc2", Incarnation: 3, Clock: 123_456, Heard: registry.Stamp{Lease: 100, Wall: 1_700_000_000_000}}}
 	f.Peers = []registry.PeerState{
 		{Name: "dc2", Cursor: 4, Known: true},
 		{Name: "dc3", Paused: true, By: goldenAct, Since: registry.Stamp{Lease: 58_000, Wall: 1_699_999_998_100}},

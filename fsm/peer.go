@@ -8,18 +8,18 @@ import (
 
 func appendContact(dst []byte, op registry.Contact) []byte {
 	dst = appendString(appendString(dst, op.DC), op.Sender)
-	dst = appendInt64(binary.AppendUvarint(dst, op.Boot), op.Clock)
+	dst = appendInt64(binary.AppendUvarint(dst, op.Incarnation), op.Clock)
 	return appendInt64(appendInt64(dst, op.Cut), op.Age)
 }
 
 func (d *decoder) contact() registry.Contact {
 	return registry.Contact{
-		DC:     d.string(),
-		Sender: d.string(),
-		Boot:   d.uvarint(),
-		Clock:  d.int64(),
-		Cut:    d.int64(),
-		Age:    d.int64(),
+		DC:          d.string(),
+		Sender:      d.string(),
+		Incarnation: d.uvarint(),
+		Clock:       d.int64(),
+		Cut:         d.int64(),
+		Age:         d.int64(),
 	}
 }
 
@@ -33,11 +33,12 @@ func (d *decoder) link() registry.Link {
 }
 
 func appendSender(dst []byte, s registry.Sender) []byte {
-	return appendInt64(binary.AppendUvarint(appendString(dst, s.Name), s.Boot), s.Clock)
+	dst = binary.AppendUvarint(appendString(appendString(dst, s.Name), s.DC), s.Incarnation)
+	return appendStamp(appendInt64(dst, s.Clock), s.Heard)
 }
 
 func (d *decoder) sender() registry.Sender {
-	return registry.Sender{Name: d.string(), Boot: d.uvarint(), Clock: d.int64()}
+	return registry.Sender{Name: d.string(), DC: d.string(), Incarnation: d.uvarint(), Clock: d.int64(), Heard: d.stamp()}
 }
 
 func appendPeer(dst []byte, p registry.PeerState) []byte {

@@ -23,7 +23,7 @@ func lived(t testing.TB) *node {
 		registry.Register{Instance: goldenInstance()},
 		registry.Register{Instance: instance("CARTS", "1")},
 		registry.Register{Instance: instance("CARTS", "2")},
-		registry.Contact{DC: "dc2", Sender: "n3-90aa", Boot: 3, Clock: 123_456, Cut: 15_000},
+		registry.Contact{DC: "dc2", Sender: "n3-90aa", Incarnation: 3, Clock: 123_456, Cut: 15_000},
 		registry.PausePeer{Peer: "dc2", Paused: true, By: goldenAct},
 	)
 	n.stamp.Lease += 1000

@@ -73,7 +73,7 @@ func (tw *twins) write(t *rapid.T) {
 func (tw *twins) contact(t *rapid.T) {
 	peer := rapid.SampledFrom(twinDCs).Draw(t, "peer")
 	op := rapid.SampledFrom([]registry.Op{
-		registry.Contact{DC: peer, Sender: "s", Boot: 1, Clock: tw.stamp.Lease, Cut: 15_000},
+		registry.Contact{DC: peer, Sender: "s", Incarnation: 1, Clock: tw.stamp.Lease, Cut: 15_000},
 		registry.Contact{DC: peer, Cut: 1000, Age: 500},
 		registry.AckPeer{Peer: peer, Cursor: tw.straight.View().Index()},
 		registry.PausePeer{Peer: peer, Paused: true, By: goldenAct},
@@ -298,7 +298,7 @@ func peers(v *registry.View) any {
 		link, ok := v.Link(dc)
 		all[dc] = []any{link, ok, v.Peer(dc)}
 	}
-	return []any{all, v.Sender("s")}
+	return []any{all, v.Senders()}
 }
 
 var twinDCs = []string{"dc2", "eureka"}

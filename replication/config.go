@@ -69,9 +69,8 @@ type Config struct {
 	Node       string // the own node's name
 	// HTTP is the own node's address for clients, host:port: what Eureka servers are told.
 	HTTP string
-	// Sender names whose lease clock Health.Clock shows, and Boot its start: a cluster's id and 0 (CP), or
-	// the node's server id and its boot (AP).
-	Sender func() (name string, boot uint64)
+	// Sender names whose lease clock Health.Clock shows: a cluster's id (CP), or the node's server id (AP).
+	Sender func() string
 	// Consensus: one node sends for the whole datacenter and decides its evictions, which are replicated.
 	// Without, every node sends what its own clients said, and evicts for itself.
 	Consensus bool
@@ -81,6 +80,8 @@ type Config struct {
 	CopyWait time.Duration
 	Log      *slog.Logger // nil: discards
 	Metrics  prometheus.Registerer
+
+	incarnation *incarnation // of this sender; New draws it
 }
 
 // Defaults of a Config and its peers.

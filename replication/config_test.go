@@ -9,7 +9,7 @@ import (
 func validConfig() Config {
 	return Config{
 		Service: newMemory(), Datacenter: "dc1", Node: "n1",
-		Sender: func() (string, uint64) { return "dc1", 0 },
+		Sender: func() string { return "dc1" },
 	}
 }
 

@@ -217,7 +217,6 @@ func (t *transfer) head() error {
 	case h.Node == t.config.Node:
 		return errSelf
 	}
-	t.ops = append(t.ops, registry.Contact{Sender: h.Sender, Boot: h.Boot, Clock: h.Clock})
 	t.ops = append(t.ops, t.overheard(&h)...)
 	return nil
 }

@@ -38,7 +38,7 @@ func newCircle(t *testing.T) *circle {
 	var err error
 	c.replicator, err = New(Config{
 		Service: c.memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Consensus: true,
-		Sender: func() (string, uint64) { return "cluster", 0 },
+		Sender: func() string { return "cluster" },
 		Peers:  []PeerConfig{{Name: "old", Kind: Eureka, URLs: []string{c.fake.service()}, BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}},
 	})
 	if err != nil {
@@ -313,7 +313,7 @@ func TestAEurekaServerIsAClientOfOurs(t *testing.T) {
 
 func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
 	r, err := New(Config{
-		Service: newMemory(), Datacenter: "dc1", Node: "n1", Sender: func() (string, uint64) { return "c", 0 }, Consensus: true,
+		Service: newMemory(), Datacenter: "dc1", Node: "n1", Sender: func() string { return "c" }, Consensus: true,
 		Peers: []PeerConfig{
 			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://10.0.0.9:8761"}},
 			{Name: "a", Kind: Eureka, URLs: []string{"http://u:p@10.0.0.1:8761/eureka"}},

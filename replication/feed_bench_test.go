@@ -34,7 +34,7 @@ func BenchmarkFeedOfHeartbeats(b *testing.B) {
 	measure := func(sends bool) (share float64, sent uint64) {
 		c := Config{
 			Service: m, Datacenter: "dc1", Node: "n1", Consensus: true,
-			Sender: func() (string, uint64) { return "dc1", 0 }, Peers: []PeerConfig{datacenter("dc2")},
+			Sender: func() string { return "dc1" }, Peers: []PeerConfig{datacenter("dc2")},
 		}
 		r, err := newReplicator(c, func(env linkEnv) link { return nothing{farLink{env, newFar()}} })
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -18,7 +19,7 @@ const contactEvery = 1000
 const maxEntities = maxMessage / 2
 
 // Receive applies a message of a Rollcall peer and returns the answer. Errors: ErrMalformed,
-// ErrStranger, or registry.Service's; with those nothing is known to have been applied, and the
+// ErrStranger, ErrAhead, or registry.Service's; with those nothing is known to have been applied, and the
 // message can be sent again.
 func (r *Replicator) Receive(ctx context.Context, message []byte) (answer []byte, err error) {
 	m, err := decodeMessage(message)
@@ -34,6 +35,14 @@ func (r *Replicator) Receive(ctx context.Context, message []byte) (answer []byte
 		return nil, fmt.Errorf("receive from %s: %w", m.Node, err)
 	}
 	in := r.intakeOf(view, &m, origin)
+	if in.ahead > 0 {
+		r.metrics.ahead.WithLabelValues(m.Datacenter).Inc()
+		return nil, fmt.Errorf("%w: that of sender %s has gone on for %v longer than has passed here since it was last heard; if it is right, the sender is to send in another incarnation",
+			ErrAhead, m.Sender, (time.Duration(in.ahead) * time.Millisecond).Round(time.Second))
+	}
+	if in.late > tooLate {
+		r.metrics.late.WithLabelValues(m.Datacenter).Inc()
+	}
 	if err := r.take(ctx, origin, in); err != nil {
 		return nil, fmt.Errorf("apply %d items of %s: %w", len(m.Items), m.Node, err)
 	}
@@ -66,6 +75,7 @@ func (r *Replicator) originOf(datacenter, node string) (registry.Origin, error) 
 // intake is a message on its way into the registry.
 type intake struct {
 	late    int64 // ms, as itemContext
+	ahead   int64 // ms, as registry.View.Timing
 	ops     []registry.Op
 	items   []int // per op, the item that asked for it; -1: none did
 	results []itemResult
@@ -75,10 +85,8 @@ type intake struct {
 // intakeOf are the operations of a message, the contacts first. Items that are not valid have their
 // results already.
 func (r *Replicator) intakeOf(view *registry.View, m *message, origin registry.Origin) *intake {
-	in := &intake{
-		late:    view.Sender(m.Sender).Late(m.Boot, m.Clock),
-		results: make([]itemResult, len(m.Items)),
-	}
+	in := &intake{results: make([]itemResult, len(m.Items))}
+	in.late, in.ahead = view.Timing(origin.DC, m.Sender, m.Incarnation, m.Clock, r.now(view))
 	for _, contact := range r.contacts(view, &m.messageHead, origin, in.late) {
 		in.add(-1, contact)
 	}
@@ -100,6 +108,12 @@ func (r *Replicator) intakeOf(view *registry.View, m *message, origin registry.O
 	return in
 }
 
+// now is the present moment of the lease clock, and of the wall clock or that of the newest operation.
+func (r *Replicator) now(view *registry.View) registry.Stamp {
+	now := view.Stamp()
+	return registry.Stamp{Lease: max(now.Lease, r.config.Service.Health().Clock), Wall: max(now.Wall, time.Now().UnixMilli())}
+}
+
 func (in *intake) add(item int, op registry.Op) {
 	in.items = append(in.items, item)
 	in.ops = append(in.ops, op)
@@ -108,28 +122,31 @@ func (in *intake) add(item int, op registry.Op) {
 // contacts note that a message came: of its sender, and, of a node of the own datacenter, of those that
 // it heard itself.
 func (r *Replicator) contacts(view *registry.View, h *messageHead, origin registry.Origin, late int64) []registry.Op {
-	if late > 0 || !contactDue(view, h, origin) {
-		return nil // what is late is no sign of life
+	if !contactDue(view, h, origin, late) {
+		return nil
 	}
 	contacts := []registry.Op{registry.Contact{
-		DC: origin.DC, Sender: h.Sender, Boot: h.Boot, Clock: h.Clock, Cut: r.Cut(origin.DC).Milliseconds(),
+		DC: origin.DC, Sender: h.Sender, Incarnation: h.Incarnation, Clock: h.Clock, Cut: r.Cut(origin.DC).Milliseconds(), Age: late,
 	}}
-	if origin.Kind != registry.LocalPeer {
+	if origin.Kind != registry.LocalPeer || late > 0 {
 		return contacts
 	}
 	return append(contacts, r.overheard(h)...)
 }
 
-// contactDue says whether a second of the sender's clock has passed since it was last noted, or it
-// never was.
-func contactDue(view *registry.View, h *messageHead, origin registry.Origin) bool {
+// contactDue says whether a second of the sender's clock has passed since it was last noted, or it never
+// was. What is late is no sign of life, unless it is of an incarnation that was silent while another spoke.
+func contactDue(view *registry.View, h *messageHead, origin registry.Origin, late int64) bool {
+	known, last, ok := view.Sender(origin.DC, h.Sender, h.Incarnation)
+	if late > 0 {
+		return ok && h.Clock > known.Clock
+	}
 	if origin.Kind == registry.RemoteDC {
 		if _, ok := view.Link(origin.DC); !ok {
 			return true
 		}
 	}
-	known := view.Sender(h.Sender)
-	return known == (registry.Sender{}) || known.Boot != h.Boot || h.Clock >= known.Clock+contactEvery
+	return !ok || !last || h.Clock >= known.Clock+contactEvery
 }
 
 // overheardLater is added (ms) to the age of what another node heard. It is more than a message is on
@@ -206,7 +223,7 @@ func (r *Replicator) answerTo(view *registry.View, in *intake) ([]byte, error) {
 			in.results[item] = e.resultOf(in.ops[n], in.applied[n].Outcome)
 		}
 	}
-	return encode(answer{Datacenter: r.config.Datacenter, Node: r.config.Node, Results: in.results})
+	return encode(answer{Datacenter: r.config.Datacenter, Node: r.config.Node, Late: in.late, Results: in.results})
 }
 
 // entities makes results with what is stored here, as long as there is room in the answer.

@@ -441,7 +441,7 @@ func TestWhatIsNoSignOfLife(t *testing.T) {
 	a, b := twoDatacenters(t)
 	old := a.only().head()
 	newer := old
-	newer.Boot++
+	newer.Clock += 5000
 	receive := func(s *site, h messageHead) {
 		t.Helper()
 		if _, err := s.Receive(context.Background(), write(t, h)); err != nil {
@@ -453,7 +453,7 @@ func TestWhatIsNoSignOfLife(t *testing.T) {
 	b.pass(5 * time.Second)
 	receive(b, old)
 	if after, _ := b.view().Link("dc1"); after != before {
-		t.Errorf("a message of before the sender's last start: got %+v, want %+v", after, before)
+		t.Errorf("a message of before the newest: got %+v, want %+v", after, before)
 	}
 
 	n, _ := twoNodes(t)

@@ -16,6 +16,8 @@ var (
 	ErrMalformed = errors.New("malformed message")
 	// ErrStranger: a message of a datacenter that is no peer of this one.
 	ErrStranger = errors.New("not a peer")
+	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
+	ErrAhead = errors.New("the sender's clock cannot be right")
 	// ErrUnknownPeer: there is no peer of that name.
 	ErrUnknownPeer = errors.New("no such peer")
 	// ErrNotSending: this node does not send now; another one, or nobody, does.
@@ -28,6 +30,7 @@ var (
 type Replicator struct {
 	config  Config
 	peers   []*peer
+	metrics *metrics
 	eurekas eurekaSenders
 }
 
@@ -39,13 +42,15 @@ func newReplicator(c Config, newLink func(linkEnv) link) (*Replicator, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
+	c.incarnation = newIncarnation()
 	r := &Replicator{config: c}
 	m := newMetrics(r)
+	r.metrics = m
 	for _, p := range c.Peers {
 		r.peers = append(r.peers, newPeer(c, p, m, newLink))
 	}
 	if c.Metrics != nil {
-		c.Metrics.MustRegister(m, m.waiting)
+		c.Metrics.MustRegister(m, m.waiting, m.late, m.ahead)
 	}
 	return r, nil
 }
@@ -61,6 +66,7 @@ func newLink(env linkEnv) link {
 // Run sends to all peers until ctx ends: with consensus, for one leadership; else for as long as the
 // node runs. It returns nil then, or registry.ErrClosed.
 func (r *Replicator) Run(ctx context.Context) error {
+	r.config.incarnation.draw()
 	g, ctx := errgroup.WithContext(ctx)
 	after := newest(r.config.Service).Index()
 	g.Go(func() error { return r.watch(ctx, after) })

@@ -228,7 +228,7 @@ func replicate(t testing.TB, m registry.Service, fars map[string]*far, peers ...
 func replicateAs(t testing.TB, c Config, fars map[string]*far, peers ...PeerConfig) *replicating {
 	t.Helper()
 	c.Datacenter, c.Node, c.Peers = "dc1", "n1", peers
-	c.Sender = func() (string, uint64) { return "dc1", 0 }
+	c.Sender = func() string { return "dc1" }
 	c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	r, err := newReplicator(c, func(env linkEnv) link { return farLink{env, fars[env.peer.Name]} })
 	if err != nil {

@@ -79,8 +79,9 @@ func (l *rollcallLink) head() messageHead {
 }
 
 func headOf(c Config, clock int64) messageHead {
-	sender, boot := c.Sender()
-	return messageHead{Version: wireVersion, Datacenter: c.Datacenter, Node: c.Node, Sender: sender, Boot: boot, Clock: clock}
+	return messageHead{
+		Version: wireVersion, Datacenter: c.Datacenter, Node: c.Node, Sender: c.Sender(), Incarnation: c.incarnation.now(), Clock: clock,
+	}
 }
 
 // heard is how long ago (ms) this node heard each peer that is no node of its datacenter.

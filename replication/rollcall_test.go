@@ -271,7 +271,7 @@ func TestMessagesAreNumbered(t *testing.T) {
 	}
 	for n, r := range far.came(messagePath) {
 		m, err := decodeMessage(r.body)
-		if err != nil || m.Sequence != uint64(n+1) || m.Sender != "of n1" || m.Boot != 1 || m.Clock == 0 {
+		if err != nil || m.Sequence != uint64(n+1) || m.Sender != "of n1" || m.Incarnation == 0 || m.Clock == 0 {
 			t.Errorf("message %d: got %+v, %v", n, m.messageHead, err)
 		}
 	}

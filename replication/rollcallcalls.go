@@ -143,17 +143,22 @@ func (c *rollcallCalls) exchange(r *http.Request, limit int64) ([]byte, error) {
 func refusal(r *http.Request, resp *http.Response) error {
 	const sentence = 300
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, sentence))
-	return &callError{
-		meaning(resp.StatusCode), fmt.Errorf("%s %s was answered %s %s", r.Method, r.URL.Path, resp.Status, strings.TrimSpace(string(text))),
+	err := fmt.Errorf("%s %s was answered %s %s", r.Method, r.URL.Path, resp.Status, strings.TrimSpace(string(text)))
+	if resp.StatusCode == http.StatusConflict {
+		err = fmt.Errorf("%w: %w", errConflict, err)
 	}
+	return &callError{meaning(resp.StatusCode), err}
 }
+
+// errConflict: the peer does not believe this sender's clock.
+var errConflict = errors.New("conflict")
 
 // meaning is what a status says of the tasks. A node that takes nothing of this sender, because it was
 // not told of it yet or is of an older version, does not refuse these tasks: they wait, and dividing
 // them would only ask it more often.
 func meaning(status int) batcher.Result {
 	switch status {
-	case http.StatusServiceUnavailable, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusNotImplemented:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusConflict, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusNotImplemented:
 		return batcher.Congestion
 	}
 	return batcher.PermanentError

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -37,18 +38,21 @@ func (l *rollcallLink) exchange(ctx context.Context, tells []tell) ([]itemResult
 	for n, t := range tells {
 		items[n] = t.item
 	}
-	body, err := appendMessage(nil, l.head(), items)
+	head := l.head()
+	body, err := appendMessage(nil, head, items)
 	if err != nil {
 		return nil, &callError{batcher.PermanentError, err}
 	}
 	text, err := l.calls.post(ctx, rollcallCall{messagePath, body, maxMessage, 1})
 	if err != nil {
+		l.judged(head, 0, errors.Is(err, errConflict))
 		return nil, err
 	}
 	var a answer
 	if err := decode(text, &a); err != nil {
 		return nil, &callError{batcher.PermanentError, fmt.Errorf("the answer cannot be read: %w", err)}
 	}
+	l.judged(head, a.Late, false)
 	if len(a.Results) != len(items) {
 		return nil, &callError{batcher.PermanentError, fmt.Errorf("%d items were answered by %d results", len(items), len(a.Results))}
 	}

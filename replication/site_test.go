@@ -82,6 +82,8 @@ func statusFor(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, ErrStranger):
 		return http.StatusForbidden
+	case errors.Is(err, ErrAhead):
+		return http.StatusConflict
 	}
 	return http.StatusServiceUnavailable
 }
@@ -92,7 +94,7 @@ func (s *site) become(t testing.TB, datacenter, node string, consensus bool, pee
 	var err error
 	s.Replicator, err = New(Config{
 		Service: s.memory, Datacenter: datacenter, Node: node, Consensus: consensus, Peers: peers,
-		Sender: func() (string, uint64) { return "of " + node, 1 },
+		Sender: func() string { return "of " + node },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -39,6 +39,7 @@ func (r *Replicator) State(ctx context.Context, datacenter string, w io.Writer) 
 		return fmt.Errorf("read the state: %w", err)
 	}
 	head := headOf(r.config, health.Clock)
+	head.Incarnation = 0 // whoever knows it can speak in this node's name
 	head.Heard = heard(r.config, view, health.Clock)
 	s := stateWriter{ctx: ctx, lines: json.NewEncoder(w)}
 	s.lines.SetEscapeHTML(false)

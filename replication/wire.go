@@ -24,8 +24,9 @@ type messageHead struct {
 	Datacenter string `json:"datacenter"` // the sender's
 	Node       string `json:"node"`       // that sends
 	Sender     string `json:"sender"`     // whose lease clock it is: Config.Sender
-	Boot       uint64 `json:"boot"`
-	Clock      int64  `json:"clock"` // the sender's lease clock, ms
+	// Incarnation is a random number that the sender draws whenever it begins to send.
+	Incarnation uint64 `json:"incarnation,omitempty"`
+	Clock       int64  `json:"clock"` // the sender's lease clock, ms
 	// Sequence counts the messages of a node to a peer. It decides nothing: it tells, in logs, which of
 	// two messages was sent first.
 	Sequence uint64 `json:"sequence,omitempty"`
@@ -41,9 +42,11 @@ type message struct {
 
 // answer is what a message is answered with.
 type answer struct {
-	Datacenter string       `json:"datacenter"`
-	Node       string       `json:"node"`
-	Results    []itemResult `json:"results"` // one per item, in order
+	Datacenter string `json:"datacenter"`
+	Node       string `json:"node"`
+	// Late says by how much (ms) the message is older than the newest of its sender's incarnation.
+	Late    int64        `json:"late,omitempty"`
+	Results []itemResult `json:"results"` // one per item, in order
 }
 
 // itemResult is what became of one item. Status is one of HTTP's: 200 it holds now; 400 it is not
@@ -72,8 +75,8 @@ func (h *messageHead) check() error {
 		return versionError(h.Version)
 	case !validName(h.Datacenter), !validName(h.Node), !validName(h.Sender):
 		return malformed("datacenter, node and sender must each be a name of 1 to %d bytes", maxName)
-	case h.Clock < 0:
-		return malformed("a clock of %d ms is negative", h.Clock)
+	case !validAge(h.Clock):
+		return malformed("a clock of %d ms is not in 0 to %d, which is ten years: no lease clock has run for longer", h.Clock, int64(maxAge))
 	case len(h.Heard) > maxHeard:
 		return malformed("%d datacenters were heard; at most %d are believed", len(h.Heard), maxHeard)
 	}

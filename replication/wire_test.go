@@ -38,7 +38,7 @@ func aReplica() registry.Replica {
 
 func aMessage() (messageHead, []wireItem) {
 	head := messageHead{
-		Version: 1, Datacenter: "dc1", Node: "n1", Sender: "n1-4f2a", Boot: 3, Clock: 123_456, Sequence: 77,
+		Version: 1, Datacenter: "dc1", Node: "n1", Sender: "n1-4f2a", Incarnation: 3, Clock: 123_456, Sequence: 77,
 		Heard: map[string]int64{"dc3": 1200},
 	}
 	items := []wireItem{
@@ -244,7 +244,7 @@ func TestAMessageIsRefusedAsAWholeOnlyIfAllOfItIsWrong(t *testing.T) {
 		{"no datacenter", strings.Replace(good, `"datacenter":"dc1"`, `"datacenter":""`, 1), "datacenter, node and sender"},
 		{"no node", strings.Replace(good, `"node":"n1"`, `"node":""`, 1), "datacenter, node and sender"},
 		{"no sender", strings.Replace(good, `"sender":"n1-4f2a"`, `"sender":"\u0007"`, 1), "datacenter, node and sender"},
-		{"a clock before the beginning", strings.Replace(good, `"clock":123456`, `"clock":-1`, 1), "-1 ms is negative"},
+		{"a clock before the beginning", strings.Replace(good, `"clock":123456`, `"clock":-1`, 1), "-1 ms is not in 0 to"},
 		{"heard in the future", strings.Replace(good, `"dc3":1200`, `"dc3":-1`, 1), `"dc3" was heard -1 ms ago`},
 		{"items that are no array", strings.Replace(good, `"items":[`, `"items":{"x":[`, 1)[:len(good)+3] + `]}}`, "items must be an array"},
 		{"too many items", strings.Replace(good, `"items":[`, `"items":[`+many, 1), "more than 10000 items"},
@@ -325,7 +325,7 @@ func TestABadItemSpoilsNoOther(t *testing.T) {
 }
 
 func TestUnknownKeysAreIgnored(t *testing.T) {
-	const body = `{"version":1,"datacenter":"dc1","node":"n1","sender":"s","boot":1,"clock":1,"color":"red",
+	const body = `{"version":1,"datacenter":"dc1","node":"n1","sender":"s","incarnation":1,"clock":1,"color":"red",
 		"items":[{"do":"renew","app":"ORDERS","id":"1","life":1,"mood":{"good":[true]}}]}`
 	m, err := decodeMessage([]byte(body))
 	if err != nil {

@@ -162,7 +162,7 @@ func (g *diskRig) step(t *rapid.T) {
 	case 8:
 		g.applyFrom(dc2, registry.Renew{Key: key, Life: uint32(number("life")), LastDirty: number("dirty"), Age: 100 * number("age")})
 	case 9:
-		g.applyFrom(dc2, registry.Contact{DC: "dc2", Sender: "s2", Boot: 1, Clock: 1000 * number("clock"), Cut: 15_000})
+		g.applyFrom(dc2, registry.Contact{DC: "dc2", Sender: "s2", Incarnation: 1, Clock: 1000 * number("clock"), Cut: 15_000})
 	case 10:
 		g.apply(registry.AckPeer{Peer: "dc2", Cursor: registry.Index(number("cursor"))})
 		g.apply(registry.PausePeer{Peer: "dc3", Paused: true, By: by})

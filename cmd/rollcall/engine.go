@@ -63,9 +63,9 @@ func (c *Config) openRaft(env engineEnv) (*engine, error) {
 	p.ask = raft.AskLeader
 	p.sends = raft.Leader
 	service := planted(env.name, raft)
-	err = c.openPeers(p, env, service, func() (string, uint64) {
+	err = c.openPeers(p, env, service, func() string {
 		v, _ := raft.View(context.Background(), registry.Stale) // never fails
-		return v.Epoch(), 0
+		return v.Epoch()
 	})
 	if err != nil {
 		return nil, errors.Join(err, abandon(raft.Run))
@@ -125,7 +125,10 @@ func (c *Config) openLocal(env engineEnv) (*engine, error) {
 	p.ask = p.answer
 	p.sends = func() string { return "" }
 	service := planted(env.name, local)
-	if err := c.openPeers(p, env, service, local.Identity); err != nil {
+	if err := c.openPeers(p, env, service, func() string {
+		id, _ := local.Identity()
+		return id
+	}); err != nil {
 		return nil, errors.Join(err, abandon(local.Run))
 	}
 	run := func(ctx context.Context) error {
@@ -141,7 +144,7 @@ func (c *Config) openLocal(env engineEnv) (*engine, error) {
 }
 
 // openPeers makes the replicator of a node.
-func (c *Config) openPeers(p *peers, env engineEnv, service registry.Service, sender func() (string, uint64)) error {
+func (c *Config) openPeers(p *peers, env engineEnv, service registry.Service, sender func() string) error {
 	configs, err := c.peers(env.own...)
 	if err != nil {
 		return err

@@ -176,6 +176,7 @@ func peerRefusal(err error) error {
 	}{
 		{replication.ErrMalformed, http.StatusBadRequest},
 		{replication.ErrStranger, http.StatusForbidden},
+		{replication.ErrAhead, http.StatusConflict},
 		{replication.ErrUnknownPeer, http.StatusNotFound},
 		{replication.ErrNoDigests, http.StatusConflict},
 		{replication.ErrNotSending, http.StatusServiceUnavailable},

@@ -86,7 +86,7 @@ func TestWallClockOfAYearAheadIsForgottenWithItsLeader(t *testing.T) {
 // Other servers have the copy whose timestamp is ahead, and must find what takes its place newer.
 func TestWhatTakesThePlaceOfATimestampAheadIsNewerOnEveryServer(t *testing.T) {
 	g, other := newRig(t), newRig(t)
-	g.client(Contact{DC: "dc2", Sender: "s", Boot: 1, Cut: 15_000})
+	g.client(Contact{DC: "dc2", Sender: "s", Incarnation: 1, Cut: 15_000})
 	ahead := instance(orders1, Up, g.now.Wall+year)
 	g.register(ahead)
 	tell := func() Result {

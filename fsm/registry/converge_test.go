@@ -47,7 +47,7 @@ func newCircle(n int) *circle {
 	for i := range n {
 		r := New()
 		r.Establish(Epoch{1, 1}, fmt.Sprint(i))
-		r.Apply(c.now, 1, fromNode, Contact{Sender: fmt.Sprint((i + 1) % n), Boot: 1, Clock: 1})
+		r.Apply(c.now, 1, fromNode, Contact{Sender: fmt.Sprint((i + 1) % n), Incarnation: 1, Clock: 1})
 		c.nodes = append(c.nodes, r)
 	}
 	return c

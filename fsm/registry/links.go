@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -11,10 +13,12 @@ type Contact struct {
 	DC string
 	// Sender names whose Clock it is: a cluster (CP) or a node (AP); "": the peer has no such clock.
 	Sender string
-	Boot   uint64 // of the sender: a clock of an older boot is from the past, whatever it shows
-	Clock  int64  // the sender's lease clock at sending, ms
-	Cut    int64  // ms of silence after which the link counts as cut; kept until the next Contact
-	Age    int64  // ms ago, for what a node of the own datacenter passes on
+	// Incarnation is a random number that the sender draws when it begins to send, so that one that goes
+	// on with an older copy of its data is not taken for late.
+	Incarnation uint64
+	Clock       int64 // the sender's lease clock at sending, ms
+	Cut         int64 // ms of silence after which the link counts as cut; kept until the next Contact
+	Age         int64 // ms ago, for what a node of the own datacenter passes on
 }
 
 // Link is what is known of the link from a remote datacenter. Times are lease clock, ms.
@@ -28,24 +32,82 @@ type Link struct {
 // Silent says whether the link counts as cut at a moment of the lease clock.
 func (l Link) Silent(now int64) bool { return now-l.Heard > l.Cut }
 
-// Sender is the newest that was heard of a sender's clock.
+// Sender is the newest that was heard of a sender's clock in one of its incarnations. A name means one
+// sender in each datacenter.
 type Sender struct {
-	Name  string
-	Boot  uint64
-	Clock int64 // the sender's lease clock, ms
+	DC          string // "": the own one
+	Name        string
+	Incarnation uint64
+	Clock       int64 // the sender's lease clock, ms
+	Heard       Stamp // when
 }
 
-// Late is by how much (ms) a message of the sender, stamped with its boot and lease clock, is older
-// than the newest that is known of it: what is played again, or was held up on its way, renews
-// nothing. A message of an older boot is as late as can be.
-func (s Sender) Late(boot uint64, clock int64) int64 {
-	switch {
-	case boot < s.Boot:
-		return maxLead
-	case boot > s.Boot:
-		return 0
+// Bounds of what is kept of senders, so that whoever makes up names and incarnations displaces nothing but
+// what has been silent longest, and costs no memory.
+const (
+	maxIncarnations = 4 // of one sender
+	maxSenders      = 1000
+)
+
+// maxSenderAhead is how far (ms) a sender's clock may run ahead of what has passed here since it was last heard.
+const maxSenderAhead = 10 * 60 * 1000
+
+// Timing says by how much (ms) a message of a sender, stamped with its clock, is older than the newest that
+// is known of it: what is played again, or was held up on its way, renews nothing. And by how much its clock
+// is ahead of what it can show: more has passed on it than here, by the lease clock and the wall clock.
+//
+// Incarnations have no order, and nothing that is said in one counts in another: a message in the name of
+// another server, or one by a broken clock, must not make this side deaf to it. An incarnation that is heard
+// after a newer one is late by what has passed here and not on its own clock.
+func (v *View) Timing(dc, name string, incarnation uint64, clock int64, now Stamp) (late, ahead int64) {
+	return v.known.timing(Sender{DC: dc, Name: name, Incarnation: incarnation, Clock: clock}, now)
+}
+
+func (k *known) timing(told Sender, now Stamp) (late, ahead int64) {
+	s, ok := find(k.senders, told.name())
+	if !ok {
+		return 0, 0
 	}
-	return max(0, s.Clock-clock)
+	passed := max(now.Lease-s.Heard.Lease, 0)
+	if told.Clock-s.Clock > max(passed, now.Wall-s.Heard.Wall)+maxSenderAhead {
+		return 0, told.Clock - s.Clock - passed
+	}
+	for _, other := range k.incarnations(told) {
+		if other.Heard.Lease > s.Heard.Lease {
+			return max(0, passed-(told.Clock-s.Clock)), 0
+		}
+	}
+	return max(0, s.Clock-told.Clock), 0
+}
+
+// incarnations are those that are known of a sender.
+func (k *known) incarnations(of Sender) []Sender {
+	of.Incarnation = 0
+	begin, _ := slices.BinarySearchFunc(k.senders, of.name(), compareNames)
+	end := begin
+	for end < len(k.senders) && k.senders[end].DC == of.DC && k.senders[end].Name == of.Name {
+		end++
+	}
+	return k.senders[begin:end]
+}
+
+// withSender returns the senders with one that was heard, and without those for which there is no room.
+func (k *known) withSender(s Sender) []Sender {
+	if _, ok := find(k.senders, s.name()); ok {
+		return with(k.senders, s)
+	}
+	senders := k.senders
+	for _, full := range []struct {
+		among []Sender
+		most  int
+	}{{k.incarnations(s), maxIncarnations}, {k.senders, maxSenders}} {
+		if len(full.among) < full.most || len(senders) < len(k.senders) {
+			continue
+		}
+		silent := slices.MinFunc(full.among, func(a, b Sender) int { return cmp.Compare(a.Heard.Lease, b.Heard.Lease) })
+		senders = slices.DeleteFunc(slices.Clone(senders), func(o Sender) bool { return o.name() == silent.name() })
+	}
+	return with(senders, s)
 }
 
 // known is what is known of other servers. It is immutable, because views have it: a change replaces
@@ -60,7 +122,7 @@ type known struct {
 func (k *known) any() bool { return len(k.links)+len(k.senders)+len(k.peers) > 0 }
 
 func (l Link) name() string      { return l.DC }
-func (s Sender) name() string    { return s.Name }
+func (s Sender) name() string    { return fmt.Sprintf("%s\x00%s\x00%016x", s.Name, s.DC, s.Incarnation) }
 func (p PeerState) name() string { return p.Name }
 
 // named is what known has a sorted list of.
@@ -98,7 +160,7 @@ func (r *Registry) learn(change func(*known)) {
 // contact notes that a peer was heard.
 func (r *Registry) contact(op Contact) Result {
 	link, heard := r.known.heard(op, r.ago(op.Age).Lease)
-	sender, newer := r.known.clock(op)
+	sender, newer := r.known.clock(op, r.clock)
 	if !heard && !newer {
 		return Result{}
 	}
@@ -107,7 +169,7 @@ func (r *Registry) contact(op Contact) Result {
 			k.links = with(k.links, link)
 		}
 		if newer {
-			k.senders = with(k.senders, sender)
+			k.senders = k.withSender(sender)
 		}
 	})
 	return Result{}
@@ -133,27 +195,35 @@ func (k *known) heard(op Contact, at int64) (l Link, ok bool) {
 	return l, true
 }
 
-// clock is the sender of a contact; ok is false if it says nothing new.
-func (k *known) clock(op Contact) (s Sender, ok bool) {
+// clock is the sender of a contact at a moment; ok is false if it says nothing new, or what cannot be.
+func (k *known) clock(op Contact, now Stamp) (s Sender, ok bool) {
 	if op.Sender == "" {
 		return Sender{}, false
 	}
-	s, ok = find(k.senders, op.Sender)
-	if !ok {
-		return Sender{Name: strings.Clone(op.Sender), Boot: op.Boot, Clock: op.Clock}, true
+	told := Sender{DC: op.DC, Name: op.Sender, Incarnation: op.Incarnation, Clock: op.Clock, Heard: now}
+	if s, ok = find(k.senders, told.name()); !ok {
+		// The names outlive the message that brought them, and must not keep its memory.
+		told.DC, told.Name = strings.Clone(op.DC), strings.Clone(op.Sender)
+		return told, true
 	}
-	if op.Boot < s.Boot || op.Boot == s.Boot && op.Clock <= s.Clock {
+	if _, ahead := k.timing(told, now); ahead > 0 || op.Clock <= s.Clock {
 		return s, false
 	}
-	s.Boot, s.Clock = op.Boot, op.Clock
+	s.Clock, s.Heard = op.Clock, now
 	return s, true
 }
 
 // Link returns what is known of the link from a datacenter; ok is false if nothing was ever heard.
 func (v *View) Link(dc string) (l Link, ok bool) { return find(v.known.links, dc) }
 
-// Sender returns what is known of a sender's clock; the zero Sender if nothing was heard.
-func (v *View) Sender(name string) Sender {
-	s, _ := find(v.known.senders, name)
-	return s
+// Senders are all that is known of senders' clocks, by name, datacenter and incarnation. It is not to be changed.
+func (v *View) Senders() []Sender { return v.known.senders }
+
+// Sender returns what is known of a sender's clock in an incarnation; ok is false if nothing is. last says that
+// none of its others was heard later.
+func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok bool) {
+	s = Sender{DC: dc, Name: name, Incarnation: incarnation}
+	others := v.known.incarnations(s)
+	s, ok = find(v.known.senders, s.name())
+	return s, !slices.ContainsFunc(others, func(o Sender) bool { return o.Heard.Lease > s.Heard.Lease }), ok
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -45,8 +46,8 @@ func TestLinkIsSilentAfterItsCut(t *testing.T) {
 		}
 	}
 	g := newRig(t)
-	if l, ok := g.View().Link("dc2"); ok || g.View().Sender("n2") != (Sender{}) {
-		t.Errorf("never heard: got %+v, %+v", l, g.View().Sender("n2"))
+	if l, ok := g.View().Link("dc2"); ok || len(g.View().Senders()) > 0 {
+		t.Errorf("never heard: got %+v, %+v", l, g.View().Senders())
 	}
 	g.apply(FromEureka, Contact{DC: "eureka", Cut: 60_000})
 	g.apply(FromEureka, Contact{DC: "eureka", Cut: 90_000})
@@ -55,37 +56,75 @@ func TestLinkIsSilentAfterItsCut(t *testing.T) {
 	}
 }
 
-func TestMessageIsAsLateAsItsSendersNewestIsAhead(t *testing.T) {
+func TestMessageIsAsLateAsTheNewestOfItsIncarnationIsAhead(t *testing.T) {
 	g := newRig(t)
-	for _, op := range []Contact{
-		{Sender: "n3", Boot: 9, Clock: 1}, {Sender: "n2", Boot: 2, Clock: 5000}, {Sender: "n2", Boot: 2, Clock: 4000}, {Sender: "n2", Boot: 1, Clock: 9000},
-	} {
-		g.apply(fromNode, op)
-	}
-	s := g.View().Sender("n2")
-	if s != (Sender{"n2", 2, 5000}) {
-		t.Fatalf("got %+v, want the newest of the newest boot", s)
-	}
+	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 7, Clock: 5000})
+	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 7, Clock: 4000})
+	g.pass(20_000)
+	const minutes = 60_000
 	tests := []struct {
-		name  string
-		boot  uint64
-		clock int64
-		want  int64
+		name        string
+		before      []Contact
+		incarnation uint64
+		clock       int64
+		late, ahead int64
 	}{
-		{"newer", 2, 6000, 0},
-		{"the same", 2, 5000, 0},
-		{"older", 2, 3000, 2000},
-		{"of an older boot", 1, 9000, maxLead},
-		{"of a newer boot", 3, 1, 0},
+		{"newer", nil, 7, 6000, 0, 0},
+		{"the same", nil, 7, 5000, 0, 0},
+		{"older", nil, 7, 3000, 2000, 0},
+		{"of an incarnation that is not known", nil, 8, 1, 0, 0},
+		{"of another sender", nil, 9, 1, 0, 0},
+		{"ahead, within the margin", nil, 7, 5000 + 20_000 + 10*minutes, 0, 0},
+		{"ahead", nil, 7, 5001 + 20_000 + 10*minutes, 0, 1 + 10*minutes},
+		{"while another spoke far ahead in its name", []Contact{{Sender: "n2", Incarnation: 8, Clock: 1 << 40}}, 7, 25_000, 0, 0},
+		{"held up on its way over a new start", []Contact{{Sender: "n2", Incarnation: 8, Clock: 1}}, 7, 6000, 19_000, 0},
+		{"after a clock that cannot be", []Contact{{Sender: "n2", Incarnation: 7, Clock: 1 << 40}}, 7, 5000, 0, 0},
+		{"after one of another datacenter's", []Contact{{DC: "dc2", Sender: "n2", Incarnation: 7, Clock: 9000}}, 7, 5000, 0, 0},
 	}
 	for _, tt := range tests {
-		if got := s.Late(tt.boot, tt.clock); got != tt.want {
-			t.Errorf("%s: late by %d, want %d", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			h, err := Thaw(g.Freeze())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, op := range tt.before {
+				h.Apply(g.now, 1, fromNode, op)
+			}
+			late, ahead := h.View().Timing("", "n2", tt.incarnation, tt.clock, g.now)
+			if late != tt.late || ahead != tt.ahead {
+				t.Errorf("late by %d and ahead by %d, want %d and %d", late, ahead, tt.late, tt.ahead)
+			}
+		})
 	}
-	g.apply(fromNode, Contact{Sender: "n2", Boot: 3, Clock: 1})
-	if s := g.View().Sender("n2"); s != (Sender{"n2", 3, 1}) {
-		t.Errorf("after a new start: got %+v", s)
+}
+
+// Time that passed on the wall clock alone is time: this side was down, or had no leader.
+func TestASenderMayHaveGoneOnWhileThisSideStoodStill(t *testing.T) {
+	g := newRig(t)
+	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 7, Clock: 5000})
+	const hours = 60 * 60 * 1000
+	g.now.Wall += 10 * hours
+	if late, ahead := g.View().Timing("", "n2", 7, 10*hours, g.now); late != 0 || ahead != 0 {
+		t.Errorf("late by %d and ahead by %d, want neither", late, ahead)
+	}
+}
+
+func TestOfSendersAndIncarnationsThoseThatAreHeardAreKept(t *testing.T) {
+	g := newRig(t)
+	for n := range uint64(3 * maxSenders) {
+		g.pass(1)
+		g.apply(fromNode, Contact{Sender: "n2", Incarnation: 7, Clock: int64(n)})
+		g.apply(fromNode, Contact{Sender: "n2", Incarnation: 1000 + n, Clock: 1})
+		g.apply(fromNode, Contact{Sender: fmt.Sprint("made-up-", n), Clock: 1})
+	}
+	if _, _, ok := g.View().Sender("", "n2", 7); !ok {
+		t.Error("an incarnation that was heard all the time is forgotten")
+	}
+	if n := len(g.View().Senders()); n > maxSenders {
+		t.Errorf("%d are kept, want at most %d", n, maxSenders)
+	}
+	if n := len(g.known.incarnations(Sender{Name: "n2"})); n > maxIncarnations {
+		t.Errorf("%d incarnations are kept, want at most %d", n, maxIncarnations)
 	}
 }
 

@@ -155,7 +155,7 @@ var (
 		case 22:
 			s.op = Contact{
 				DC: drawOwner.Draw(t, "dc"), Sender: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "sender"),
-				Boot: rapid.Uint64Range(1, 2).Draw(t, "boot"), Clock: rapid.Int64Range(0, 10).Draw(t, "clock"),
+				Incarnation: rapid.Uint64Range(1, 6).Draw(t, "incarnation"), Clock: rapid.Int64Range(0, 10).Draw(t, "clock"),
 				Cut: rapid.SampledFrom([]int64{-1, 0, 15_000}).Draw(t, "cut"), Age: drawAge.Draw(t, "age"),
 			}
 		case 23:

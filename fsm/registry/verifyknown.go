@@ -9,7 +9,7 @@ import (
 func (f *Frozen) verifyKnown() error {
 	return errors.Join(
 		verifyNames("link", f.Links), verifyNames("sender", f.Senders), verifyNames("peer", f.Peers),
-		f.verifyLinks(), f.verifyPeers(),
+		f.verifyLinks(), f.verifySenders(), f.verifyPeers(),
 	)
 }
 
@@ -29,6 +29,15 @@ func (f *Frozen) verifyLinks() error {
 	for _, l := range f.Links {
 		if l.Since > l.Heard || l.Heard > f.Clock.Lease || l.Cut < 0 {
 			return fmt.Errorf("link %s: heard since %d, last at %d, cut after %d, at a lease clock of %d", l.DC, l.Since, l.Heard, l.Cut, f.Clock.Lease)
+		}
+	}
+	return nil
+}
+
+func (f *Frozen) verifySenders() error {
+	for _, s := range f.Senders {
+		if s.Name == "" || s.Heard.Lease > f.Clock.Lease {
+			return fmt.Errorf("sender %q of %q: heard at %d, at a lease clock of %d", s.Name, s.DC, s.Heard.Lease, f.Clock.Lease)
 		}
 	}
 	return nil
