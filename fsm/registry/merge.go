@@ -13,6 +13,7 @@ type encounter struct {
 	// status is the reported status. It comes with what the client says; if that is equal, with what
 	// operators decided, because the end of an override leaves a status.
 	status int
+	first  preference
 }
 
 func newEncounter(origin Origin, old *Lease, op Replica) encounter {
@@ -22,6 +23,7 @@ func newEncounter(origin Origin, old *Lease, op Replica) encounter {
 		return m
 	}
 	first := preferred(origin, old.Owner, op)
+	m.first = first
 	m.client = cmp.Compare(op.Instance.LastDirty, old.Instance.LastDirty)
 	if m.client == 0 {
 		m.client = first.of(cmp.Compare(op.Instance.Fingerprint(), old.Instance.Fingerprint()))
@@ -46,31 +48,26 @@ type preference uint8
 
 const (
 	preferGreater preference = iota
-	preferIncoming
 	preferStored
 )
 
-// preferred prefers the copy of him who says that the instance is his own, if only one of the two does.
+// preferred prefers the greater copy, but between the owner's datacenter and another one the stored copy, on
+// both sides: the owner makes a newer one of its own then (see insist). To take the owner's without a newer
+// version would be no order: of the nodes of a datacenter without consensus one would take it, and be told
+// the greater one by the next.
 func preferred(origin Origin, owner string, op Replica) preference {
-	switch {
-	case origin.Kind != RemoteDC || (owner == "") == (op.Owner == ""):
+	if origin.Kind != RemoteDC || (owner == "") == (op.Owner == "") {
 		return preferGreater
-	case owner == "":
-		return preferStored
 	}
-	return preferIncoming
+	return preferStored
 }
 
 // of turns the comparison of two contents into one of copies.
 func (p preference) of(c int) int {
-	switch {
-	case c == 0 || p == preferGreater:
+	if c == 0 || p == preferGreater {
 		return c
-	case p == preferIncoming:
-		return 1
-	default:
-		return -1
 	}
+	return -1
 }
 
 // takes says that something of the incoming copy is newer, keeps that something of the stored one is.
@@ -93,7 +90,34 @@ func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 	if m.keeps() {
 		res.Outcome = Older
 	}
+	if said, decided := m.contested(); old.Local() && (said || decided) {
+		res.Index = r.insist(r.handles.byHandle(old.Handle), said, decided)
+	}
 	return res
+}
+
+// contested says which halves of an encounter between the owner's datacenter and another one are of equal
+// version and differ.
+func (m encounter) contested() (said, decided bool) {
+	if m.first != preferStored || m.op.Life != m.old.Life {
+		return false, false
+	}
+	said = m.client < 0 && m.op.Instance.LastDirty == m.old.Instance.LastDirty
+	decided = m.operator < 0 && m.op.Edit == m.old.Edit || m.status < 0 && m.client == 0 && m.operator == 0
+	return said, decided && (m.old.Service == nil || m.operator < 0)
+}
+
+// insist gives what is stored of the own datacenter's instance a version that is newer than another
+// datacenter's of equal version.
+func (r *Registry) insist(old *Lease, said, decided bool) Index {
+	l := *old
+	if said {
+		l.Instance = old.Instance.with(old.Instance.Status, old.Instance.Overridden, old.Instance.LastDirty+1)
+	}
+	if decided {
+		l.Edit++
+	}
+	return r.exchange(old, &l, ActionModified, FromClient).Index
 }
 
 // take makes next, a copy of the stored lease with its owner, what the merge makes of it.

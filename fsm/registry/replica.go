@@ -4,9 +4,9 @@ package registry
 // what is stored where the incoming half is newer; of an instance that is stored equally it is a
 // renewal, and no change.
 //
-// Halves of equal version that differ (two servers decided at the same moment) are settled alike on
-// both sides: those of the owner's datacenter win, if only one of the two says that it is the owner, else
-// those with the greater Fingerprint.
+// Halves of equal version that differ (two servers decided at the same moment): if only one of the two says
+// that it is the owner, both keep theirs, and the owner makes a newer version of its own, which wins; else
+// those with the greater Fingerprint win, on both sides.
 type Replica struct {
 	// Instance is what its client said last: Status is the reported one, Overridden is Unknown.
 	Instance *Instance

@@ -131,8 +131,8 @@ func TestTieIsDecidedByTheOwnersDatacenter(t *testing.T) {
 	}{
 		{"nodes, greater", FromClient, fromNode, "", greater, true},
 		{"nodes, smaller", FromClient, fromNode, "", smaller, false},
-		{"from its owner, greater", fromDC2, fromDC2, "", greater, true},
-		{"from its owner, smaller", fromDC2, fromDC2, "", smaller, true},
+		{"from its owner, greater", fromDC2, fromDC2, "", greater, false},
+		{"from its owner, smaller", fromDC2, fromDC2, "", smaller, false},
 		{"at its owner, greater", FromClient, fromDC2, "dc1", greater, false},
 		{"at its owner, smaller", FromClient, fromDC2, "dc1", smaller, false},
 		{"both say that they own it, greater", FromClient, fromDC2, "", greater, true},
