@@ -26,6 +26,23 @@ func ParseBeat(b []byte, prefixes []string) (target, app, id string, size int, o
 	return beat.target, beat.app, beat.id, size, ok
 }
 
+// Layers is how many connections a taken-over one is wrapped in, one within the other, for having been given
+// back.
+func (h *Handler) Layers(remote string) (n int) {
+	b := h.heartbeats.Load()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.conns {
+		if c.conn.RemoteAddr().String() != remote {
+			continue
+		}
+		for conn, ok := c.conn.(*resumedConn); ok; conn, ok = conn.Conn.(*resumedConn) {
+			n++
+		}
+	}
+	return n
+}
+
 // CachedAnswers is the number of answers in the read-only cache.
 func (h *Handler) CachedAnswers() int {
 	h.readOnly.mu.Lock()

@@ -140,8 +140,12 @@ func (b *heartbeats) end(c *beatConn, back, odd bool) {
 		c.conn.Close()
 		return
 	}
+	conn := c.conn
+	if before, ok := conn.(*resumedConn); ok && len(before.ahead) == 0 {
+		conn = before.Conn // else each way there and back would leave a layer
+	}
 	select {
-	case b.returned <- &resumedConn{Conn: c.conn, ahead: c.ahead(), odd: odd}:
+	case b.returned <- &resumedConn{Conn: conn, ahead: c.ahead(), odd: odd}:
 	case <-b.stopped:
 		c.conn.Close()
 	}

@@ -111,15 +111,20 @@ func TestAConnectionThatWasGivenBackIsNotTakenOverAgain(t *testing.T) {
 func TestAConnectionOfManyHeartbeatsIsTakenOverAgain(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	l := n.takenOver(t)
-	for range 100 {
-		l.ask(t, plainHeartbeat)
-	}
-	l.ask(t, request("GET", "/eureka/apps/ORDERS/i1", ""))
 	for range 3 {
-		l.ask(t, plainHeartbeat)
+		for range 100 {
+			l.ask(t, plainHeartbeat)
+		}
+		l.ask(t, request("GET", "/eureka/apps/ORDERS/i1", ""))
+		for range 3 {
+			l.ask(t, plainHeartbeat)
+		}
+		if !n.handler.TookOver(l.LocalAddr().String()) {
+			t.Error("not taken over again after a hundred heartbeats and one read")
+		}
 	}
-	if !n.handler.TookOver(l.LocalAddr().String()) {
-		t.Error("not taken over again after a hundred heartbeats and one read")
+	if layers := n.handler.Layers(l.LocalAddr().String()); layers != 1 {
+		t.Errorf("the connection lies in %d layers, want that of the last time", layers)
 	}
 }
 
