@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/rpc"
 	"os"
@@ -191,6 +192,9 @@ func (s *Raft) openRaft() error {
 func explainLoad(dir string, unread, err error) error {
 	const advice = "give the node an empty data directory and let it join again"
 	snapshots := filepath.Join(dir, "snapshots")
+	if unread != nil && cannotRead(unread) {
+		return fmt.Errorf("read the snapshot %s (%w)", filepath.Join(snapshots, unread.Error()), err)
+	}
 	if unread != nil {
 		return fmt.Errorf("the snapshot %s is damaged (%w; %w): %s", filepath.Join(snapshots, unread.Error()), ErrDamaged, err, advice)
 	}
@@ -198,6 +202,9 @@ func explainLoad(dir string, unread, err error) error {
 	for _, path := range metas {
 		meta := filepath.Join(path, "meta.json")
 		b, readErr := os.ReadFile(meta)
+		if cannotRead(readErr) {
+			return fmt.Errorf("%w (%w)", readErr, err)
+		}
 		if readErr == nil && !json.Valid(b) {
 			readErr = errors.New("it is not JSON")
 		}
@@ -207,6 +214,10 @@ func explainLoad(dir string, unread, err error) error {
 	}
 	return fmt.Errorf("load %s: the log begins after what the snapshots have (%w): %s", dir, err, advice)
 }
+
+// cannotRead says that the operating system did not let a file be read, which says nothing of what it holds. One
+// that is missing is damage.
+func cannotRead(err error) bool { return isOfSystem(err) && !errors.Is(err, fs.ErrNotExist) }
 
 func (s *Raft) transportConfig(logger hclog.Logger) *raft.NetworkTransportConfig {
 	conf := &raft.NetworkTransportConfig{

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -58,5 +59,13 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// TestASnapshotThatMayNotBeReadIsNotCalledDamaged: who is told so throws good data away.
+func TestASnapshotThatMayNotBeReadIsNotCalledDamaged(t *testing.T) {
+	err := explainLoad(t.TempDir(), fmt.Errorf("2-10-1: %w", syscall.EACCES), errors.New("failed to load any existing snapshots"))
+	if errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "2-10-1") || strings.Contains(err.Error(), "empty data directory") {
+		t.Errorf("got %v, want an error that names the snapshot and takes it for whole", err)
 	}
 }
