@@ -77,7 +77,11 @@ func elapsed(from, to time.Time) time.Duration {
 func (s *Raft) age(now time.Time) time.Duration {
 	since := s.fresh.newest(s.machine.Index())
 	if since.IsZero() {
-		return max(elapsed(s.opened, now), now.Sub(time.UnixMilli(s.machine.View().Stamp().Wall)))
+		age := elapsed(s.opened, now)
+		if wall := s.machine.View().Stamp().Wall; wall != 0 { // something was applied
+			age = max(age, now.Sub(time.UnixMilli(wall)))
+		}
+		return age
 	}
 	return elapsed(since, now)
 }

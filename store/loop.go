@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +34,9 @@ var errLoopStands = errors.New("the main loop of Raft stands still")
 
 // run watches until ctx ends.
 func (w *loopWatch) run(ctx context.Context) {
-	go w.askOn(ctx)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() { w.askOn(ctx) })
 	dog := watchdog[loopSteps]{limit: hungLoop}
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()

@@ -212,7 +212,7 @@ func explainLoad(dir string, unread, err error) error {
 			return fmt.Errorf("the snapshot %s is damaged (%w: %w; %w): %s", meta, ErrDamaged, readErr, err, advice)
 		}
 	}
-	return fmt.Errorf("load %s: the log begins after what the snapshots have (%w): %s", dir, err, advice)
+	return fmt.Errorf("load %s: %w (if snapshots were removed there: %s)", dir, err, advice)
 }
 
 // cannotRead says that the operating system did not let a file be read, which says nothing of what it holds. One

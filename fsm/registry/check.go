@@ -13,6 +13,14 @@ const (
 	ServiceMaintenance = "_service_maintenance:" // and the service's id
 )
 
+// maintenanceOf is the id of the check that takes a service out of service; "": the node itself.
+func maintenanceOf(service string) string {
+	if service == "" {
+		return NodeMaintenance
+	}
+	return ServiceMaintenance + service
+}
+
 // Maintenance says that the check takes what it is of out of service.
 func (c *Check) Maintenance() bool {
 	return c.ID == NodeMaintenance || strings.HasPrefix(c.ID, ServiceMaintenance)

@@ -371,6 +371,8 @@ func TestAServiceAndANodeHaveABoundedNumberOfChecks(t *testing.T) {
 		{"as many as a node may have", RegisterCatalog{Checks: many("", 0, MaxNodeChecks)}, Done},
 		{"one more of the node", RegisterCatalog{Checks: many("", 0, MaxNodeChecks+1)}, TooManyChecks},
 		{"one beside those that are there", RegisterCatalog{Checks: many("full", MaxServiceChecks, MaxServiceChecks+1)}, TooManyChecks},
+		{"maintenance of a service that has all it may have", RegisterCatalog{Checks: []*Check{checkOf("full", ServiceMaintenance+"full", Critical)}}, Done},
+		{"maintenance of another service's name", RegisterCatalog{Checks: []*Check{checkOf("full", ServiceMaintenance+"web", Critical)}}, TooManyChecks},
 		{"those that are there", RegisterCatalog{Checks: many("full", 0, MaxServiceChecks)}, Done},
 		{"a service's own again", service("full", "full", many("full", 0, 3)...), Done},
 		{"others in the place of all", func() RegisterCatalog {

@@ -86,14 +86,14 @@ func (c *cataloging) refused() Outcome {
 }
 
 // crowded says whether a service, or the node itself, would get checks that are new to it and then have too
-// many.
+// many. The one by which an operator takes it out of service always has a place.
 func (c *cataloging) crowded() bool {
 	change, fresh := map[string]int{}, map[string]bool{} // by service; "": the node
 	given := make(map[string]bool, len(c.op.Checks))
 	for _, check := range c.op.Checks {
 		given[check.ID] = true
 		e, known := c.tables.catalog.check(c.node, check.ID)
-		if known && e.check.Service == check.Service {
+		if known && e.check.Service == check.Service || check.ID == maintenanceOf(check.Service) {
 			continue
 		}
 		if known {
