@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // network is the proxies between the nodes of a cluster: by who dials whom.
@@ -13,12 +14,19 @@ type network map[[2]string]*Proxy
 // newProxiedCluster starts a cluster whose nodes reach each other through proxies only.
 func newProxiedCluster(t *testing.T) (*Cluster, network) {
 	t.Helper()
-	c, links := NewCluster(t, Config{}), network{}
+	return newDistantCluster(t, 0, nil)
+}
+
+// newDistantCluster is newProxiedCluster with a way between the nodes that takes a while.
+func newDistantCluster(t *testing.T, way time.Duration, settings map[string]string) (*Cluster, network) {
+	t.Helper()
+	c, links := NewCluster(t, Config{Settings: settings}), network{}
 	for _, from := range c.Nodes {
 		join := []string{from.Cluster}
 		var dial []string
 		for _, to := range c.Others(from) {
 			p := NewProxy(t, to.Cluster)
+			p.Delay(way)
 			links[[2]string{from.Name, to.Name}] = p
 			join = append(join, p.Addr())
 			dial = append(dial, to.Name+"="+p.Addr())

@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Direction is one of the two ways through a proxied connection.
@@ -25,6 +27,7 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	cut   [2]bool
+	delay time.Duration     // of every byte, one way
 	held  chan struct{}     // closed when bytes may pass again; nil: they may
 	conns map[net.Conn]bool // both ends of every pair
 }
@@ -142,7 +145,59 @@ func (p *Proxy) disown(conns ...net.Conn) {
 func (p *Proxy) pump(dst, src net.Conn, d Direction) {
 	defer dst.Close()
 	defer src.Close()
-	_, _ = io.Copy(sieve{p, dst, d}, src) // any error is an end of the connection
+	p.mu.Lock()
+	delay := p.delay
+	p.mu.Unlock()
+	var to io.Writer = sieve{p, dst, d}
+	if delay > 0 {
+		far := newFarWriter(to, delay)
+		defer far.end()
+		to = far
+	}
+	_, _ = io.Copy(to, src) // any error is an end of the connection
+}
+
+// farWriter writes what it is given a while later, as a long way does.
+type farWriter struct {
+	delay time.Duration
+	way   chan parcel
+	done  chan struct{}
+}
+
+type parcel struct {
+	due time.Time
+	b   []byte
+}
+
+func newFarWriter(to io.Writer, delay time.Duration) *farWriter {
+	w := &farWriter{delay: delay, way: make(chan parcel, 1024), done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for p := range w.way {
+			time.Sleep(time.Until(p.due))
+			to.Write(p.b) // an error shows on the connection
+		}
+	}()
+	return w
+}
+
+// Write implements io.Writer.
+func (w *farWriter) Write(b []byte) (int, error) {
+	w.way <- parcel{time.Now().Add(w.delay), bytes.Clone(b)}
+	return len(b), nil
+}
+
+// end waits until everything has arrived.
+func (w *farWriter) end() {
+	close(w.way)
+	<-w.done
+}
+
+// Delay makes the bytes of future connections take so much longer, each way.
+func (p *Proxy) Delay(by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = by
 }
 
 // sieve writes to a connection unless the direction is cut.

@@ -14,14 +14,15 @@ type batch struct {
 	calls  []*call
 	id     fsm.BatchID
 	items  []fsm.Item
-	oldest time.Time // arrival of the call that has waited longest
-	sent   time.Time // when it was first sent; zero: it certainly never was
+	wait   time.Duration // for a leader
+	oldest time.Time     // arrival of the call that has waited longest
+	sent   time.Time     // when it was first sent; zero: it certainly never was
 }
 
 // deadline is when the callers of a batch are told that it failed or that nobody knows.
 func (b *batch) deadline() time.Time {
 	if b.sent.IsZero() {
-		return b.oldest.Add(noLeaderWait)
+		return b.oldest.Add(b.wait)
 	}
 	return b.sent.Add(answerWait)
 }
@@ -50,7 +51,7 @@ func (c *committer) seal(calls []*call) *batch {
 		answered = min(answered, n-1)
 	}
 	b := &batch{
-		calls: calls, oldest: calls[0].arrived, items: make([]fsm.Item, 0, len(calls)),
+		calls: calls, wait: c.s.noLeader(), oldest: calls[0].arrived, items: make([]fsm.Item, 0, len(calls)),
 		id: fsm.BatchID{Node: c.s.id.ServerID, Boot: c.s.id.Boot, Seq: c.seq, Answered: answered},
 	}
 	for _, k := range calls {

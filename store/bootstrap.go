@@ -26,7 +26,7 @@ func (s *Raft) findCluster(ctx context.Context) {
 		case s.leader.Load() == nil:
 			err = s.recognise(ctx)
 		case time.Since(looked) >= foreignInterval:
-			s.noteForeign(askAll(ctx, distinct(s.cfg.Join), askLimit, s.stateAt))
+			s.noteForeign(askAll(ctx, distinct(s.cfg.Join), s.askLimit(), s.stateAt))
 			looked = time.Now()
 		}
 		if err != nil && err.Error() != said {
@@ -76,7 +76,7 @@ func (s *Raft) lookAround(ctx context.Context) surroundings {
 	addresses := distinct(s.cfg.Join)
 	own := slices.Contains(addresses, s.cfg.ClusterAddr) || slices.Contains(addresses, s.net.Addr().String())
 	look.listed = len(addresses)
-	for _, a := range askAll(ctx, addresses, askLimit, s.stateAt) {
+	for _, a := range askAll(ctx, addresses, s.askLimit(), s.stateAt) {
 		switch {
 		case a.err != nil:
 		case a.value.ServerID == s.id.ServerID:
@@ -181,7 +181,7 @@ func (s *Raft) askIn(ctx context.Context) error {
 func (s *Raft) recognise(ctx context.Context) error {
 	var foreign *errForeign
 	friends := 0
-	answers := askAll(ctx, distinct(s.cfg.Join), askLimit, s.stateAt)
+	answers := askAll(ctx, distinct(s.cfg.Join), s.askLimit(), s.stateAt)
 	s.noteForeign(answers)
 	for _, a := range answers {
 		switch {

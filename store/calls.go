@@ -88,7 +88,7 @@ type IndexReply struct {
 
 // ReadIndex says how far the leader has applied; with verify only after proof that it leads.
 func (n *nodeCalls) ReadIndex(verify bool, reply *IndexReply) error {
-	ctx, cancel := context.WithTimeout(context.Background(), readAttempt)
+	ctx, cancel := context.WithTimeout(context.Background(), n.s.peers.attemptLimit())
 	defer cancel()
 	var err error
 	if verify {
@@ -113,9 +113,6 @@ func (s *Raft) joinLeaderRound(ctx context.Context) (uint64, error) {
 func (s *Raft) readIndexAt(ctx context.Context, address string, verify bool) (uint64, error) {
 	reply, err := invoke[IndexReply](ctx, s.peers, address, "Node.ReadIndex", verify)
 	if err != nil {
-		if ctx.Err() != nil {
-			s.peers.hangUp(linkKey{address, laneQuick})
-		}
 		return 0, err
 	}
 	if reply.Answer != answerOK {
@@ -186,12 +183,7 @@ func (s *Raft) termOf(server raft.Server) (uint64, error) {
 		return 0, errors.New("an earlier question is still open")
 	}
 	defer s.asking.Delete(address)
-	ctx, cancel := context.WithTimeout(context.Background(), readAttempt)
-	defer cancel()
-	reply, err := invoke[TermReply](ctx, s.peers, address, "Node.Term", struct{}{})
-	if ctx.Err() != nil {
-		s.peers.hangUp(linkKey{address, laneQuick})
-	}
+	reply, err := invoke[TermReply](context.Background(), s.peers, address, "Node.Term", struct{}{})
 	if err == nil && reply.ServerID != string(server.ID) {
 		err = &errOther{asked: string(server.ID), answered: reply.ServerID, address: address}
 	}

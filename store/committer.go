@@ -245,7 +245,7 @@ func (c *committer) take() (*batch, []*proposal) {
 
 func (c *committer) takeCalls() (calls []*call, size int) {
 	n := 0
-	late := time.Now().Add(-noLeaderWait)
+	late := time.Now().Add(-c.s.noLeader())
 	for ; n < len(c.calls); n++ {
 		k := c.calls[n]
 		if k.arrived.Before(late) {
@@ -336,7 +336,7 @@ func (c *committer) sweep(ctx context.Context) {
 		case <-tick.C:
 			now := time.Now()
 			c.pulse.beat(now)
-			c.expire(now.Add(-noLeaderWait))
+			c.expire(now.Add(-c.s.noLeader()))
 		case <-ctx.Done():
 			return
 		}

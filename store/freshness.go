@@ -107,13 +107,11 @@ func (s *Raft) stayFresh(ctx context.Context) {
 // linearizable read, the others ask the leader.
 func (s *Raft) prove(ctx context.Context) {
 	if s.lead.Load() != nil {
-		ctx, cancel := context.WithTimeout(ctx, readAttempt)
+		ctx, cancel := context.WithTimeout(ctx, s.peers.attemptLimit())
 		defer cancel()
 		s.reads.join(ctx) // leaderIndex takes it down
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, readAttempt)
-	defer cancel()
 	began := time.Now()
 	if leader, reply, ok := s.askFresh(ctx); ok {
 		s.noteProof(began.Add(-reply.Age), reply.Index)
@@ -132,15 +130,12 @@ func (s *Raft) askFresh(ctx context.Context) (*leaderView, FreshReply, bool) {
 	defer context.AfterFunc(leader.gone, cancel)()
 	address := s.peers.dialAddress(leader.id, leader.address)
 	reply, err := invoke[FreshReply](ctx, s.peers, address, "Node.Fresh", struct{}{})
-	if err != nil && ctx.Err() != nil {
-		s.peers.hangUp(linkKey{address, laneQuick})
-	}
 	return leader, reply, err == nil && reply.Answer == answerOK
 }
 
 // LeaderDiskFull says that another node leads and its disk is nearly full. Without an answer it is not.
 func (s *Raft) LeaderDiskFull(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, readAttempt)
+	ctx, cancel := context.WithTimeout(ctx, s.peers.attemptLimit())
 	defer cancel()
 	_, reply, ok := s.askFresh(ctx)
 	return ok && reply.DiskFull

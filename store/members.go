@@ -17,8 +17,8 @@ const (
 	searchInterval = 200 * time.Millisecond
 	// foreignInterval is the pause between two looks for nodes of other clusters while all is well.
 	foreignInterval = 5 * time.Second
-	// askLimit bounds a question to all nodes.
-	askLimit = 500 * time.Millisecond
+	// askAllWait bounds a question to all nodes in one place.
+	askAllWait = 500 * time.Millisecond
 	// oldAddressLimit bounds the question whether a node still runs where it was.
 	oldAddressLimit = 2 * time.Second
 	// changeLimit bounds a change of the cluster's configuration.
@@ -47,6 +47,9 @@ func (s *Raft) membership() (*membership, error) {
 	}
 	return m, nil
 }
+
+// askLimit bounds a question to all nodes.
+func (s *Raft) askLimit() time.Duration { return max(askAllWait, s.peers.attemptLimit()) }
 
 // noteMembers notes a committed configuration, from the log or a snapshot, in any order.
 func (s *Raft) noteMembers(index uint64, servers []raft.Server) {
@@ -209,7 +212,7 @@ func (p *promoter) round(ctx context.Context) {
 
 // consider judges a newcomer that the configuration at an index has.
 func (p *promoter) consider(ctx context.Context, m raft.Server, index uint64) {
-	asked, cancel := context.WithTimeout(ctx, askLimit)
+	asked, cancel := context.WithTimeout(ctx, p.s.askLimit())
 	defer cancel()
 	st, err := p.s.stateOf(asked, m)
 	if err != nil || st.Applied+promoteWithin < p.s.machine.Index() {

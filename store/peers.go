@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/rpc"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -27,11 +28,11 @@ const sendTimeout = 2 * time.Second
 // errNotSent wraps errors of calls that certainly never reached the peer.
 var errNotSent = errors.New("not sent")
 
-// Calls that are answered at once have a connection of their own: when one of them stays without an
+// Calls that are answered soon have a connection of their own: when one of them stays without an
 // answer its connection is given up, and that must not cut off writes that are on their way.
 const (
 	laneWork  lane = iota // takes as long as the work does
-	laneQuick             // is answered at once, or the node hangs
+	laneQuick             // is answered within attemptLimit, or the node hangs
 )
 
 type lane uint8
@@ -65,6 +66,8 @@ type linkKey struct {
 type link struct {
 	ready  chan struct{} // closed when the others are set
 	conn   net.Conn
+	trip   atomic.Int64 // shortest time that an answer took, ns; at first that of the handshake; 0: none yet
+	heard  atomic.Int64 // how many answers came
 	client *rpc.Client
 	err    error
 }
@@ -86,9 +89,7 @@ func (p *peers) dialAddress(serverID, address string) string {
 }
 
 // reach waits until there is a connection for work to an address. Its errors wrap errNotSent.
-func (p *peers) reach(ctx context.Context, address string, deadline time.Time) error {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
+func (p *peers) reach(ctx context.Context, address string) error {
 	_, err := p.connected(ctx, linkKey{address, laneWork})
 	return err
 }
@@ -108,7 +109,8 @@ func (p *peers) connected(ctx context.Context, to linkKey) (*link, error) {
 }
 
 // invoke calls a method of the node channel. An error that wraps errNotSent means that the peer
-// certainly did not get it; after any other nobody knows.
+// certainly did not get it; after any other nobody knows. A quick call ends attemptLimit after there is
+// a connection, at the latest.
 func invoke[R any](ctx context.Context, p *peers, address, method string, args any) (R, error) {
 	var none R
 	to := linkKey{address, laneOf(method)}
@@ -116,14 +118,28 @@ func invoke[R any](ctx context.Context, p *peers, address, method string, args a
 	if err != nil {
 		return none, fmt.Errorf("call %s: %w", method, err)
 	}
+	var late <-chan time.Time
+	if to.lane == laneQuick {
+		// From now on: nodes far from each other take several round trips to connect.
+		t := time.NewTimer(p.attemptLimit())
+		defer t.Stop()
+		late = t.C
+	}
+	began, heard := time.Now(), l.heard.Load()
 	reply := new(R) // net/rpc may still write into it after we stopped waiting
 	c := l.client.Go(method, args, reply, make(chan *rpc.Call, 1))
 	select {
 	case <-c.Done:
+	case <-late:
+		if l.heard.Load() == heard { // else the node answers, and something that it waits for does not
+			p.giveUp(to, l)
+		}
+		return none, fmt.Errorf("call %s at %s: %w", method, address, context.DeadlineExceeded)
 	case <-ctx.Done():
 		return none, fmt.Errorf("call %s at %s: %w", method, address, ctx.Err())
 	}
 	if c.Error == nil {
+		l.answered(time.Since(began))
 		return *reply, nil
 	}
 	if _, answered := c.Error.(rpc.ServerError); !answered {
@@ -162,6 +178,7 @@ func (p *peers) link(to linkKey) *link {
 }
 
 func (p *peers) connect(to linkKey, l *link) {
+	began := time.Now()
 	conn, _, err := p.net.dial(streamNode, to.address, dialTimeout)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,6 +190,7 @@ func (p *peers) connect(to linkKey, l *link) {
 		conn.Close()
 		l.err = errors.New("shutting down")
 	default:
+		l.trip.Store(int64(time.Since(began)))
 		l.conn, l.client = conn, rpc.NewClient(sender{conn})
 		return
 	}
@@ -187,6 +205,16 @@ func (p *peers) forget(to linkKey, l *link) {
 		delete(p.links, to)
 	}
 	l.client.Close()
+}
+
+// giveUp hangs up a connection on which nothing is heard.
+func (p *peers) giveUp(to linkKey, l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.links[to] == l { // else that was done already
+		delete(p.links, to)
+		l.hangUp()
+	}
 }
 
 // hangUp drops the connection to a node that does not answer: calls that wait on it end, and a node
@@ -204,6 +232,46 @@ func (p *peers) hangUp(to linkKey) {
 		l.hangUp()
 	default: // still dialling; it has a time limit of its own
 	}
+}
+
+// answered notes how long an answer took.
+func (l *link) answered(took time.Duration) {
+	l.heard.Add(1)
+	if int64(took) < l.trip.Load() {
+		l.trip.Store(int64(took)) // of two at a time the longer one may win: it is nearly as short
+	}
+}
+
+// roundTrip is the time that a message to the most distant node and its answer take, as far as nodes
+// are connected.
+func (p *peers) roundTrip() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var longest int64
+	for to, l := range p.links {
+		trip := l.trip.Load()
+		if other := p.links[linkKey{to.address, laneWork + laneQuick - to.lane}]; other != nil && other.trip.Load() > 0 {
+			trip = min(trip, other.trip.Load())
+		}
+		longest = max(longest, trip)
+	}
+	return time.Duration(longest)
+}
+
+const (
+	// quickAttempt bounds a quick call between nodes in one place, so that a node that hangs does not
+	// use up the time of everybody who waits.
+	quickAttempt = 300 * time.Millisecond
+	// attemptTrips is how many round trips a quick call takes at most: one to the leader, one that the
+	// leader waits for an earlier round, and one of the leader to the voters.
+	attemptTrips = 3
+	// maxAttempt bounds a quick call in the end.
+	maxAttempt = 2 * time.Second
+)
+
+// attemptLimit bounds a quick call from the moment that there is a connection.
+func (p *peers) attemptLimit() time.Duration {
+	return min(maxAttempt, quickAttempt+attemptTrips*p.roundTrip())
 }
 
 // hangUp closes a connection at once. Closed in the ordinary way, the kernel would go on to deliver

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"net"
+	"net/rpc"
 	"testing"
 	"time"
 )
@@ -37,5 +39,77 @@ func TestCallsToANodeThatStandsStillEnd(t *testing.T) {
 		case <-time.After(limit):
 			t.Fatalf("only %d of %d calls have ended after %v", i, calls, limit)
 		}
+	}
+}
+
+// busyNode answers neither reads nor writes until it is told to.
+type busyNode struct{ writing, answerWrites, answerReads chan struct{} }
+
+func (n *busyNode) Commit(_ []byte, _ *CommitReply) error {
+	close(n.writing)
+	<-n.answerWrites
+	return nil
+}
+
+func (n *busyNode) ReadIndex(_ bool, _ *IndexReply) error {
+	<-n.answerReads
+	return nil
+}
+
+func TestAReadThatTimesOutDoesNotCutOffWrites(t *testing.T) {
+	node := &busyNode{writing: make(chan struct{}), answerWrites: make(chan struct{}), answerReads: make(chan struct{})}
+	calls := rpc.NewServer()
+	if err := calls.RegisterName("Node", node); err != nil {
+		t.Fatal(err)
+	}
+	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
+	server.serveNode = func(conn net.Conn, _ hello) { calls.ServeConn(conn) }
+	t.Cleanup(func() { close(node.answerReads) })
+	p := newPeers(testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil), nil)
+	t.Cleanup(p.close)
+
+	written := make(chan error, 1)
+	go func() {
+		_, err := invoke[CommitReply](t.Context(), p, server.Addr().String(), "Node.Commit", []byte{})
+		written <- err
+	}()
+	<-node.writing
+	if _, err := invoke[IndexReply](t.Context(), p, server.Addr().String(), "Node.ReadIndex", true); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a read that is not answered: %v, want that its time is up", err)
+	}
+	close(node.answerWrites)
+	if err := <-written; err != nil {
+		t.Errorf("the write that was on its way meanwhile: %v", err)
+	}
+}
+
+func TestAttemptsGetMoreTimeWhereNodesAreFarFromEachOther(t *testing.T) {
+	tests := []struct {
+		name           string
+		trips          map[linkKey]time.Duration
+		attempt, write time.Duration
+	}{
+		{name: "not connected", attempt: quickAttempt, write: noLeaderWait},
+		{name: "still dialling", trips: map[linkKey]time.Duration{{"a", laneQuick}: 0}, attempt: quickAttempt, write: noLeaderWait},
+		{name: "in one place", trips: map[linkKey]time.Duration{{"a", laneQuick}: time.Millisecond}, attempt: 303 * time.Millisecond, write: 858 * time.Millisecond},
+		{name: "the most distant one counts", trips: map[linkKey]time.Duration{{"a", laneQuick}: 0, {"b", laneWork}: 300 * time.Millisecond, {"c", laneWork}: 20 * time.Millisecond}, attempt: 1200 * time.Millisecond, write: 3400 * time.Millisecond},
+		{name: "the shorter of two answers of a node", trips: map[linkKey]time.Duration{{"a", laneQuick}: 100 * time.Millisecond, {"a", laneWork}: 700 * time.Millisecond}, attempt: 600 * time.Millisecond, write: 1700 * time.Millisecond},
+		{name: "too far", trips: map[linkKey]time.Duration{{"a", laneWork}: 10 * time.Second}, attempt: maxAttempt, write: 5666 * time.Millisecond},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPeers(nil, nil)
+			for to, trip := range tt.trips {
+				p.links[to] = &link{}
+				p.links[to].trip.Store(int64(trip))
+			}
+			s := &Raft{peers: p}
+			if got := p.attemptLimit(); got != tt.attempt {
+				t.Errorf("attempts get %v, want %v", got, tt.attempt)
+			}
+			if got := s.noLeader().Truncate(time.Millisecond); got != tt.write {
+				t.Errorf("somebody waits %v for a leader, want %v", got, tt.write)
+			}
+		})
 	}
 }

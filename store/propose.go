@@ -104,10 +104,12 @@ func (s *Raft) submit(ctx context.Context, b *batch) (fsm.BatchResult, error) {
 	}
 	defer context.AfterFunc(leader.gone, cancel)()
 	address := s.peers.dialAddress(leader.id, leader.address)
-	if err := s.peers.reach(ctx, address, b.deadline()); err != nil {
+	before, cancel := context.WithDeadline(ctx, b.deadline())
+	defer cancel()
+	if err := s.peers.reach(before, address); err != nil {
 		return fsm.BatchResult{}, err
 	}
-	t, err := s.termsOf(ctx, leader, address)
+	t, err := s.termsOf(before, leader, address)
 	if err != nil {
 		return fsm.BatchResult{}, err
 	}

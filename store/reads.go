@@ -11,9 +11,11 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// readAttempt bounds one attempt to confirm a read, so that a node that hangs does not use up the
-// time of everybody who waits.
-const readAttempt = 300 * time.Millisecond
+// noLeader is how long somebody waits for a leader: noLeaderWait, and in proportion to attemptLimit more
+// where the nodes are far from each other.
+func (s *Raft) noLeader() time.Duration {
+	return noLeaderWait * s.peers.attemptLimit() / quickAttempt
+}
 
 // View implements registry.Service.
 //
@@ -39,7 +41,7 @@ func (s *Raft) catchUp(ctx context.Context, read registry.Consistency) error {
 		return registry.ErrClosed
 	}
 	outer := ctx
-	ctx, cancel := context.WithTimeout(ctx, noLeaderWait)
+	ctx, cancel := context.WithTimeout(ctx, s.noLeader())
 	defer cancel()
 	rounds := s.reads
 	if read == registry.Leader {
@@ -88,7 +90,7 @@ func (s *Raft) readRound(ctx context.Context) (uint64, error) {
 func (s *Raft) indexRound(ctx context.Context) (uint64, error) { return s.retryRound(ctx, false) }
 
 func (s *Raft) retryRound(ctx context.Context, verify bool) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, noLeaderWait)
+	ctx, cancel := context.WithTimeout(ctx, s.noLeader())
 	defer cancel()
 	for {
 		changed := s.changed.wait()
@@ -105,11 +107,13 @@ func (s *Raft) retryRound(ctx context.Context, verify bool) (uint64, error) {
 
 // readIndex makes one attempt, here or at the leader.
 func (s *Raft) readIndex(ctx context.Context, verify bool) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, readAttempt)
-	defer cancel()
 	if s.lead.Load() != nil {
+		ctx, cancel := context.WithTimeout(ctx, s.peers.attemptLimit())
+		defer cancel()
 		return s.leaderIndex(ctx, verify)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	leader := s.leader.Load()
 	if leader == nil || leader.id == s.id.ServerID {
 		return 0, registry.ErrNoLeader
@@ -151,7 +155,7 @@ func (s *Raft) termQuorum(ctx context.Context, term uint64) error {
 	others, missing := readQuorum(members, raft.ServerID(s.id.ServerID))
 	answers := make(chan bool, len(others))
 	for _, server := range others {
-		go func() { // ends within readAttempt
+		go func() { // ends within dialTimeout and attemptLimit
 			t, err := s.termOf(server)
 			answers <- err == nil && t == term
 		}()

@@ -138,7 +138,7 @@ func (s *Raft) agreeWithout(gone raft.Server, members []raft.Server) error {
 	if voters == 0 {
 		return errors.New("no other node has a vote")
 	}
-	for _, a := range askAll(context.Background(), addresses, askLimit, s.stateAt) {
+	for _, a := range askAll(context.Background(), addresses, s.askLimit(), s.stateAt) {
 		// By its id: what answers at the address of a lost node may be its successor, without a vote.
 		delete(silent, a.value.ServerID)
 	}

@@ -47,7 +47,7 @@ func (s *Raft) Status(ctx context.Context) Status {
 		}
 	}
 	states := map[string]NodeState{own.ServerID: own}
-	for _, a := range askAll(ctx, addresses, askLimit, s.stateAt) {
+	for _, a := range askAll(ctx, addresses, s.askLimit(), s.stateAt) {
 		if a.err == nil {
 			states[a.value.ServerID] = a.value
 		}

@@ -57,13 +57,8 @@ func (s *Raft) termsOf(ctx context.Context, leader *leaderView, address string) 
 	if t := s.terms.Load(); t != nil && t.leader == leader && time.Since(t.at) < termsHold {
 		return t, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readAttempt)
-	defer cancel()
 	reply, err := invoke[FreshReply](ctx, s.peers, address, "Node.Fresh", struct{}{})
 	switch {
-	case err != nil && ctx.Err() != nil:
-		s.peers.hangUp(linkKey{address, laneQuick})
-		return nil, fmt.Errorf("%w: %w", errNotSent, err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errNotSent, err)
 	case reply.Answer != answerOK:
