@@ -181,6 +181,13 @@ func (m *Machine) Owner(h registry.Handle) string {
 	return m.registry.Owner(h)
 }
 
+// Ignores is Registry.Ignores.
+func (m *Machine) Ignores(origin registry.Origin, op registry.Renew) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.registry.Ignores(origin, op)
+}
+
 // Snapshot freezes the state in milliseconds; the frozen copy is written while Apply goes on.
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()

@@ -14,15 +14,67 @@ import (
 func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
 	items := make([]fsm.Item, len(ops))
 	patient := len(ops) > 0
+	renewals, unknown := true, false
 	for i, op := range ops {
 		items[i] = fsm.Item{Origin: origin, Op: s.shorten(op)}
 		patient = patient && s.repeatsCheck(op)
+		renew, ok := items[i].Op.(registry.Renew)
+		renewals = renewals && ok
+		unknown = unknown || ok && !s.finds(renew)
 	}
+	if renewals && unknown {
+		return s.renewUnknown(ctx, origin, ops)
+	}
+	return s.commitOps(ctx, items, ops, patient)
+}
+
+func (s *Raft) commitOps(ctx context.Context, items []fsm.Item, ops []registry.Op, patient bool) ([]registry.Result, error) {
 	results, err := s.applyItems(ctx, items, patient)
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
 	}
 	return s.resendByName(ctx, items, ops, results.registry)
+}
+
+// finds says that this node's copy has the instance of a renewal.
+func (s *Raft) finds(renew registry.Renew) bool {
+	if renew.Handle != (registry.Handle{}) {
+		return true
+	}
+	_, ok := s.machine.View().Find(renew.Key)
+	return ok
+}
+
+// renewUnknown answers renewals, some of them of instances that this node does not know. Anybody can send
+// those without end, so the log does not get them: they are not found if that is what a linearizable read says.
+// The others are committed.
+func (s *Raft) renewUnknown(ctx context.Context, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
+	if err := s.catchUp(ctx, registry.Linearizable); err != nil {
+		return nil, fmt.Errorf("renew %d instances: %w", len(ops), err)
+	}
+	results := make([]registry.Result, len(ops))
+	var items []fsm.Item
+	var known []registry.Op
+	var where []int
+	for i, op := range ops {
+		if renew := op.(registry.Renew); s.machine.Ignores(origin, renew) {
+			results[i] = registry.Result{Outcome: registry.NotFound}
+			continue
+		}
+		items = append(items, fsm.Item{Origin: origin, Op: s.shorten(op)})
+		known, where = append(known, op), append(where, i)
+	}
+	if len(known) == 0 {
+		return results, nil
+	}
+	committed, err := s.commitOps(ctx, items, known, false)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range committed {
+		results[where[i]] = r
+	}
+	return results, nil
 }
 
 // shorten replaces the name of a renewal by the lease's handle, where this node knows one. What another

@@ -27,11 +27,30 @@ func (c *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, er
 		_, renews := op.(kv.RenewSession)
 		patient = patient && renews
 	}
+	if len(ops) == 1 && patient {
+		gone, err := c.ended(ctx, ops[0].(kv.RenewSession).ID)
+		if err != nil || gone {
+			return make([]kv.Result, 1), err // the result that the state machine gives, too
+		}
+	}
 	results, err := c.s.applyItems(ctx, items, patient)
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations of coordination: %w", len(ops), err)
 	}
 	return results.kv, nil
+}
+
+// ended says that there is no session of an id. Renewals of such are answered by a linearizable read: anybody can
+// send them without end, so the log does not get them.
+func (c *Coordination) ended(ctx context.Context, id string) (bool, error) {
+	if s, _ := c.s.machine.KV().Session(id); s != nil {
+		return false, nil
+	}
+	if err := c.s.catchUp(ctx, registry.Linearizable); err != nil {
+		return false, fmt.Errorf("renew a session: %w", err)
+	}
+	s, _ := c.s.machine.KV().Session(id)
+	return s == nil, nil
 }
 
 // View implements kv.Service. Reads that wait share their rounds with those of the registry.

@@ -71,6 +71,19 @@ func (r *Registry) renewUnknown(origin Origin, op Renew) Result {
 	return Result{Outcome: NotFound}
 }
 
+// Ignores says that a renewal by name would be answered NotFound and change nothing: there is no such lease, and
+// no cancel of it on record that the renewal could say something about.
+func (r *Registry) Ignores(origin Origin, op Renew) bool {
+	if r.handles.byKey(op.Key) != nil {
+		return false
+	}
+	if op.Life == 0 && !origin.Replicated() {
+		return true
+	}
+	rec, ok := r.record(op.Key)
+	return !ok || rec.Kind != Canceled
+}
+
 // pardon lets an instance come back that a Eureka server canceled and then renewed: it lives there, and
 // the cancel was one of before that was sent again. The Register which the server's sender makes of the
 // answer is no newer than the cancel, so the record stops refusing it, and counts a life of which no other
