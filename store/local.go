@@ -142,7 +142,7 @@ func (s *Local) load() (err error) {
 	}
 	s.registry.Configure(s.cfg.Settings)
 	s.registry.Doubt()
-	s.registry.Copying(true)
+	s.registry.WithoutConsensus()
 	s.establish()
 	s.publish()
 	f := s.registry.FreezeSince(s.registry.View().Index())
@@ -226,7 +226,6 @@ func (s *Local) serve(ctx context.Context) {
 		return
 	}
 	s.mu.Lock()
-	s.registry.Copying(false)
 	s.establish()
 	s.publish()
 	s.mu.Unlock()

@@ -1,7 +1,8 @@
 package registry
 
 // UnknownAge is the age (ms) that is told of a lease whose last renewal is hearsay: whoever has the
-// instance takes it for no renewal, and whoever has not takes the lease for one that has ended.
+// instance takes it for no renewal. A cluster that has it not takes the lease for one that has ended; a node
+// without consensus see Registry.WithoutConsensus.
 const UnknownAge = 365 * 24 * 60 * 60 * 1000
 
 // Doubt makes hearsay of all renewals so far, because the lease clock stood still for an unknown time: the
@@ -11,9 +12,10 @@ const UnknownAge = 365 * 24 * 60 * 60 * 1000
 // a registry without consensus only: a cluster's lease clock runs whichever node is down.
 func (r *Registry) Doubt() { r.tables.renewals.doubts.Add(1) }
 
-// Copying says whether this registry takes over what another one has, so that it also enters what is
-// hearsay there: nobody may know better, when all have been down.
-func (r *Registry) Copying(is bool) { r.copying = is }
+// WithoutConsensus makes this the registry of one node for itself. It enters what it knows nothing of also if
+// that is hearsay elsewhere: who told it may have acknowledged it before it was down, and told nobody. It gets
+// one lease. What ended meanwhile has a record of removal here.
+func (r *Registry) WithoutConsensus() { r.withoutConsensus = true }
 
 // hearsay says whether the lease in a slot was not renewed since the last Doubt. One that is permanent
 // needs no renewals.

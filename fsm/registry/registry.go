@@ -29,7 +29,7 @@ type Registry struct {
 	lost        []LostCheck
 	shared      *tables // the copy of tables that views get; nil if they changed since it was made
 
-	copying bool // see Copying
+	withoutConsensus bool // see WithoutConsensus
 }
 
 // New returns an empty registry.

@@ -61,8 +61,8 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 		return Result{Outcome: Refused}
 	}
 	hearsay := op.Age >= UnknownAge && !op.Permanent
-	if hearsay && r.copying {
-		op.Age = 0
+	if hearsay && r.withoutConsensus {
+		op.Age = 0 // who told it may have acknowledged it and told nobody before; it gets one lease
 	}
 	if op.hasEnded() {
 		return Result{Outcome: Refused}
