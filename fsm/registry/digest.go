@@ -32,9 +32,10 @@ func (v *View) Settled(now int64, all bool, owner string) iter.Seq[*Lease] {
 // SettledIndex is the newest index of the change list up to which all changes are settled at a moment
 // of the lease clock (ms): what is newer, comparisons may leave out, and readers of the list must tell.
 func (v *View) SettledIndex(now int64) Index {
-	settled := v.tables.pruned
+	settled, fresh := v.tables.pruned, v.index+1 // fresh: the oldest change that is not settled
 	old := func(l *Lease) bool {
 		if now-l.ChangedLease < settlingTime {
+			fresh = min(fresh, l.Changed)
 			return true
 		}
 		settled = max(settled, l.Changed)
@@ -42,7 +43,7 @@ func (v *View) SettledIndex(now int64) Index {
 	}
 	v.tables.live.Reverse(func(_ Index, l *Lease) bool { return old(l) })
 	v.tables.removed.Reverse(func(_ Index, m Removal) bool { return old(m.Lease) })
-	return settled
+	return min(settled, fresh-1) // records that were made after it may have been forgotten for their number
 }
 
 // Sum is an instance's part of a digest: over its id, version, reported status, override, quarantine

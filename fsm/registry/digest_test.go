@@ -277,3 +277,22 @@ func TestRenewOfWhatIsNotStoredAsksWhetherItWasCanceled(t *testing.T) {
 		})
 	}
 }
+
+// A flood of removals forgets records within seconds, and with them how far back the change list reaches.
+func TestAChangeThatIsNotSettledIsReadAgainThoughRecordsAfterItWereForgotten(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(Key{App: "ORDERS", ID: "fresh"}, Up, 100))
+	fresh := g.View().Index()
+	for i := range maxRemovals + 1 {
+		key := Key{App: "FLOOD", ID: fmt.Sprint(i)}
+		g.register(instance(key, Up, 100))
+		g.client(Cancel{key})
+	}
+	if got := g.View().SettledIndex(g.now.Lease); got >= fresh {
+		t.Errorf("settled up to %d, want less than %d, which is not", got, fresh)
+	}
+	g.pass(settlingTime)
+	if got, want := g.View().SettledIndex(g.now.Lease), g.View().Index(); got != want {
+		t.Errorf("later: settled up to %d, want %d", got, want)
+	}
+}
