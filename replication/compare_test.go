@@ -81,6 +81,7 @@ func forget(t testing.TB, s *site) {
 // Each datacenter repairs what is its own, whatever its records still tell.
 func TestADatacenterRepairsItsOwn(t *testing.T) {
 	a, b := twoDatacenters(t)
+	both(a, b, 10*time.Minute) // a young leadership concludes nothing from an absence
 	registerAll(t, a, 1, "same", "older", "overridden", "newer", "canceled", "pruned", "kept")
 	a.tellChanges(t, 0)
 	registerAll(t, b, 1, "theirs")

@@ -123,9 +123,11 @@ func (c *comparison) addTheirs(key registry.Key, version registry.Version) {
 // removal is what removes the peer's copy; ok is false if this side cannot say that it should go. A
 // cancel is versioned, and so is right whoever tells it. Without one only a datacenter that agrees by
 // consensus knows that it does not have an instance: a node alone may merely not have heard of it, and
-// its datacenter's copy elsewhere ends by itself when nobody renews it. Of what has no record here the last
-// renewal is not known either: whoever heard its client at all keeps it.
+// its datacenter's copy elsewhere ends by itself when nobody renews it. Nor does a cluster know it that was
+// founded anew (registry.View.TellsAbsence). Of what has no record here the last renewal is not known either:
+// whoever heard its client at all keeps it.
 func (c *comparison) removal(key registry.Key, version registry.Version, rec registry.Removal, known bool) (remove registry.Remove, ok bool) {
+	recorded := known
 	if known {
 		remove = c.scope.view.RemoveOf(rec, c.scope.now)
 		known = cmp.Or(cmp.Compare(version.Life, remove.Life), cmp.Compare(version.LastDirty, remove.LastDirty)) <= 0
@@ -133,7 +135,7 @@ func (c *comparison) removal(key registry.Key, version registry.Version, rec reg
 	switch {
 	case known && (rec.Kind == registry.Canceled || c.consensus):
 		return remove, true
-	case c.scope.all || !c.consensus:
+	case c.scope.all || !c.consensus || !recorded && !c.scope.view.TellsAbsence(c.scope.now):
 		return registry.Remove{}, false
 	}
 	return registry.Remove{Key: key, Kind: registry.Evicted, Life: version.Life, LastDirty: version.LastDirty, Age: registry.UnknownAge}, true

@@ -77,6 +77,11 @@ func (m encounter) keeps() bool { return min(m.client, m.operator, m.status) < 0
 // mergeReplica takes over what is newer of an instance that has a lease here. It is a renewal as well,
 // unless it tells of a life that is over.
 func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
+	if life := op.Life; life > old.Life && op.Owner == Here && r.precedes(origin, old, op.Age) {
+		op.Life = old.Life
+		r.mergeReplica(origin, old, op)
+		return r.outlive(r.handles.byHandle(old.Handle), life)
+	}
 	res := Result{Handle: old.Handle}
 	m := newEncounter(origin, old, op)
 	if op.Life >= old.Life {

@@ -96,3 +96,23 @@ func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	}
 	return m.op.owner(origin)
 }
+
+// clocksDiffer is how much earlier (ms) a renewal may seem to another datacenter than it was.
+const clocksDiffer = 1000
+
+// precedes says whether what another datacenter tells of the own one's instance, renewed last so long ago (ms),
+// is of a life that ended before the present one began. The own datacenter has forgotten it then: it was
+// founded anew, or its record of the removal was pruned. What is on its way longer seems to be renewed later, so
+// that a small difference of clocks is all that may make it seem earlier.
+func (r *Registry) precedes(origin Origin, l *Lease, age int64) bool {
+	return l.Local() && origin.Kind == RemoteDC && r.ago(age).Lease+clocksDiffer < l.BeganLease
+}
+
+// outlive gives the own datacenter's instance a life after one that another datacenter still knows of.
+func (r *Registry) outlive(old *Lease, life uint32) Result {
+	l := *old
+	l.Life = max(old.Life, life) + 1
+	res := r.exchange(old, &l, ActionModified, FromClient)
+	res.Outcome = Older
+	return res
+}

@@ -6,6 +6,9 @@ import "strings"
 // whose lastDirtyTimestamp is not newer, and leaves a record (also where nothing was stored, so that
 // what was sent before it and comes after it changes nothing).
 //
+// A cancel of what was last renewed before the present life of the own datacenter's instance began, as another
+// one tells, is of a life that nothing is known of here: its cluster was founded anew. It removes nothing.
+//
 // An eviction (Kind Evicted) is refused by whoever owns the instance or has heard a client's renewal
 // less than Age ago, and not by hearsay; the owner of an instance that was refused so is the own datacenter from then on.
 type Remove struct {
@@ -26,6 +29,9 @@ func (r *Registry) removeVersion(origin Origin, op Remove) Result {
 	}
 	if old.compareVersion(op.Life, op.LastDirty) > 0 {
 		return Result{Outcome: Older}
+	}
+	if op.Kind == Canceled && r.precedes(origin, old, op.Age) {
+		return r.outlive(old, op.Life)
 	}
 	if op.Kind == Evicted {
 		if res := r.defend(origin, old, op); res.Outcome == Older {

@@ -1,0 +1,120 @@
+package replication
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// refound has a site of two datacenters begin with an empty registry, as a cluster whose data was lost.
+func refound(t testing.TB, a, b *site) *site {
+	t.Helper()
+	a.server.Close()
+	anew := newSite()
+	anew.become(t, "dc1", "n1", true, PeerConfig{Name: "dc2", Kind: Datacenter, URLs: []string{b.server.URL}})
+	return anew
+}
+
+// What dc1 had lives on at dc2 until its leases end there, and is found at both once its clients come back.
+func TestADatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
+	a, b := twoDatacenters(t)
+	ids := []string{"1", "2", "3", "4", "5"}
+	registerAll(t, a, 1, ids...)
+	a.apply(t, web("web-1"))
+	a.tellChanges(t, 0)
+	settle(a, b)
+
+	a = refound(t, a, b)
+	settle(a, b)
+	for range 3 {
+		d, tasks := a.diff(t, true)
+		if d.Extra != 6 || len(tasks) != 0 {
+			t.Fatalf("%d too many, and %d tasks; want 6, and none of them removed", d.Extra, len(tasks))
+		}
+		a.repair(t)
+	}
+	if n := b.view().Total(); n != 6 {
+		t.Fatalf("%d are left at dc2, want 6", n)
+	}
+	registerAll(t, a, 1, ids[:3]...)
+	a.apply(t, web("web-1"))
+	a.tellChanges(t, 0)
+	settle(a, b)
+	a.repair(t)
+	for _, id := range ids[:3] {
+		a.lease(t, id)
+		b.lease(t, id)
+	}
+	both(a, b, 60*time.Second)
+	b.apply(t, registry.Renew{Key: ordersID("5")}) // its client talks to dc2 by now
+	for _, s := range []*site{a, b} {
+		for _, id := range ids[:3] {
+			if _, err := s.Apply(context.Background(), registry.FromClient, registry.Renew{Key: ordersID(id)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	both(a, b, 60*time.Second)
+	b.evict()
+	b.without(t, "4")
+	b.lease(t, "5")
+	if _, ok := b.view().Find(webKey("web-1")); !ok {
+		t.Error("the service of Consul's API is not at dc2 any more")
+	}
+}
+
+// dc2 knows of lives at the dc1 that was, canceled and not, that seem newer than those at the one that is.
+func TestADatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
+	for _, reduced := range []bool{false, true} {
+		a, b := twoDatacenters(t)
+		again := func(s *site, id string, dirty int64) { registerAll(t, s, dirty, id) }
+		for _, id := range []string{"canceled", "lives"} {
+			for range 2 { // the second life
+				again(a, id, 9)
+				cancelAll(t, a, id)
+			}
+			again(a, id, 9)
+		}
+		for range 3 {
+			a.apply(t, web("web-1"), registry.DeregisterCatalog{Service: "web-1"}, web("web-2"), registry.DeregisterCatalog{Service: "web-2"})
+		}
+		a.apply(t, web("web-1"), web("web-2"))
+		a.apply(t, registry.SetOverride{Key: ordersID("lives"), Status: registry.OutOfService})
+		a.tellChanges(t, 0)
+		settle(a, b)
+		last := a.view().Index()
+		cancelAll(t, a, "canceled")
+		a.apply(t, registry.DeregisterCatalog{Service: "web-1"})
+		a.tellChanges(t, last)
+		b.without(t, "canceled")
+		settle(a, b)
+		if reduced {
+			both(a, b, 5*time.Minute)
+		}
+
+		a = refound(t, a, b)
+		a.pass(time.Second)
+		for _, id := range []string{"canceled", "lives"} {
+			again(a, id, 9)
+		}
+		a.apply(t, web("web-1"), web("web-2"))
+		a.tellChanges(t, 0)
+		a.tellChanges(t, 0)
+		settle(a, b)
+		a.repair(t)
+		for _, s := range []*site{a, b} {
+			s.lease(t, "canceled")
+			if l := s.lease(t, "lives"); l.Instance.Overridden != registry.OutOfService {
+				t.Errorf("at %s it has lost what the operator decided: %+v", s.config.Node, l.Instance)
+			}
+			for _, id := range []string{"web-1", "web-2"} {
+				if l, ok := s.view().Find(webKey(id)); !ok || s == a && l.Service == nil {
+					t.Errorf("reduced %t: %s at %s: %+v, want it as it registered", reduced, id, s.config.Node, l)
+				}
+			}
+		}
+		equal(t, a, b)
+	}
+}
