@@ -57,7 +57,8 @@ func AppendBatch(dst []byte, id BatchID, items []Item) []byte {
 
 // ParseBatch is the inverse of AppendBatch. It accepts exactly what Apply can decode: a leader that
 // gets a batch from another node proposes nothing that would stop the cluster. Errors wrap
-// ErrNewerVersion, ErrOlderVersion or ErrCorrupt. Nothing returned refers to b.
+// ErrNewerVersion, ErrOlderVersion or ErrCorrupt, and an ItemError where that is known. Nothing returned
+// refers to b.
 func ParseBatch(b []byte) (BatchID, []Item, error) {
 	parsed, err := parseBatch(b)
 	if err != nil {
@@ -65,6 +66,18 @@ func ParseBatch(b []byte) (BatchID, []Item, error) {
 	}
 	return parsed.id, parsed.items, nil
 }
+
+// ItemError is the error of a batch that can be read up to an item.
+type ItemError struct {
+	Item int // from 0
+	Err  error
+}
+
+// Error implements error.
+func (e *ItemError) Error() string { return fmt.Sprintf("operation %d: %v", e.Item, e.Err) }
+
+// Unwrap returns what was wrong with the item.
+func (e *ItemError) Unwrap() error { return e.Err }
 
 // batch is a decoded batch.
 type batch struct {
@@ -90,7 +103,7 @@ func (d *decoder) items() []Item {
 	for i := range items {
 		items[i] = d.item()
 		if d.err != nil {
-			d.err = fmt.Errorf("operation %d: %w", i, d.err)
+			d.err = &ItemError{Item: i, Err: d.err}
 			return nil
 		}
 	}

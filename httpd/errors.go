@@ -71,6 +71,8 @@ func failureOf(err error) refusal {
 		return refusal{status: http.StatusServiceUnavailable, retry: true}
 	case errors.Is(err, registry.ErrTooLarge):
 		return refusal{status: http.StatusRequestEntityTooLarge}
+	case errors.Is(err, registry.ErrUnreadable):
+		return refusal{status: http.StatusNotImplemented, text: unreadable}
 	case errors.Is(err, registry.ErrFull):
 		return refusal{status: http.StatusInsufficientStorage, text: err.Error()}
 	case errors.Is(err, registry.ErrTooOld):
@@ -83,6 +85,9 @@ func failureOf(err error) refusal {
 
 // notOffered is for those who ask a node without consensus for more than it can know.
 const notOffered = "consistency=linearizable and consistency=leader need a cluster with consensus (mode cp): each node of this one accepts writes by itself, and none can know what the others have acknowledged; ask for consistency=stale, which is the default here"
+
+// unreadable is for those who ask a node for what the leader, which runs another build, does not know.
+const unreadable = "the leader runs another version of Rollcall and does not know this operation, so nothing was done: try again when all nodes of the cluster run the same version"
 
 // writeOutcome settles the error of an Apply: a wait that ended says nothing about the effect.
 func writeOutcome(err error) error {

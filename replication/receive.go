@@ -193,18 +193,25 @@ func (r *Replicator) take(ctx context.Context, origin registry.Origin, in *intak
 	return err
 }
 
-// tooLarge is the outcome of an operation that no log entry can hold.
-const tooLarge registry.Outcome = 255
+// Outcomes of operations that were left out.
+const (
+	tooLarge   registry.Outcome = 255 // no log entry can hold it
+	unreadable registry.Outcome = 254 // this datacenter's leader, of another build, does not know it
+)
 
-// applyAll applies operations in order. One that is too large is left out, with an outcome of
-// tooLarge.
+// applyAll applies operations in order. One that is too large, or that the leader cannot read, is left
+// out, with an outcome that says so.
 func applyAll(ctx context.Context, service registry.Service, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
 	results, err := service.Apply(ctx, origin, ops...)
-	if !errors.Is(err, registry.ErrTooLarge) {
+	left := tooLarge
+	switch {
+	case errors.Is(err, registry.ErrUnreadable):
+		left = unreadable
+	case !errors.Is(err, registry.ErrTooLarge):
 		return results, err
 	}
 	if len(ops) == 1 {
-		return []registry.Result{{Outcome: tooLarge}}, nil
+		return []registry.Result{{Outcome: left}}, nil
 	}
 	half := len(ops) / 2
 	first, err := applyAll(ctx, service, origin, ops[:half])
@@ -273,6 +280,8 @@ func (e *entities) resultOf(op registry.Op, outcome registry.Outcome) itemResult
 		return e.gone(key)
 	case tooLarge:
 		return itemResult{Status: itemInvalid, Error: "larger than an operation may be"}
+	case unreadable:
+		return itemResult{Status: itemInvalid, Error: "the leader here runs another version and does not know it"}
 	}
 	return itemResult{Status: itemDone}
 }

@@ -516,24 +516,33 @@ func TestErrorsOfTheRegistryAreThoseOfTheAnswer(t *testing.T) {
 	}
 }
 
-// choosy refuses what no log entry can hold.
+// choosy refuses an instance with a long address, as one that no log entry can hold or the leader cannot
+// read.
 type choosy struct {
 	*memory
 	most int
+	err  error
 }
 
 func (c choosy) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
 	for _, op := range ops {
 		if r, ok := op.(registry.Replica); ok && len(r.Instance.HomePageURL) > c.most {
-			return nil, registry.ErrTooLarge
+			return nil, c.err
 		}
 	}
 	return c.memory.Apply(ctx, origin, ops...)
 }
 
-func TestAnItemTooLargeToBeStoredSpoilsNoOther(t *testing.T) {
+func TestAnItemTooLargeOrUnknownToTheLeaderSpoilsNoOther(t *testing.T) {
+	for _, cause := range []error{registry.ErrTooLarge, registry.ErrUnreadable} {
+		t.Run(cause.Error(), func(t *testing.T) { oneItemIsLeftOut(t, cause) })
+	}
+}
+
+func oneItemIsLeftOut(t *testing.T, cause error) {
+	t.Helper()
 	a, b := twoDatacenters(t)
-	b.config.Service = choosy{b.memory, 1000}
+	b.config.Service = choosy{b.memory, 1000, cause}
 	var items []wireItem
 	for n := range 7 {
 		i := instance("ORDERS", fmt.Sprint(n), 1)

@@ -79,6 +79,11 @@ func (c *committer) settle(ctx context.Context, b *batch) {
 			c.finish(b, res)
 			return
 		}
+		var u *unread
+		if errors.As(err, &u) && b.sent.IsZero() {
+			c.divide(ctx, b, u) // after an attempt of unknown outcome it could take effect twice
+			return
+		}
 		if b.sent.IsZero() && !errors.Is(err, errNotSent) {
 			b.sent = started
 		}

@@ -26,6 +26,7 @@ const (
 	answerRefused
 	answerNoSuchNode
 	answerRunsTwice
+	answerUnreadable
 )
 
 // CommitReply and the other types of the node channel are exported because net/rpc asks for it; they
@@ -33,13 +34,19 @@ const (
 type CommitReply struct {
 	Answer  uint8
 	Results []byte // fsm.AppendResults
+
+	// With answerUnreadable:
+	Reason string
+	Item   int  // the first operation that could not be read, from 1; 0: it is not known
+	All    bool // no batch of this format version can be read
 }
 
 // Commit commits a batch on the leader.
 func (n *nodeCalls) Commit(encoded []byte, reply *CommitReply) error {
 	id, _, err := fsm.ParseBatch(encoded)
 	if err != nil {
-		return fmt.Errorf("batch: %w", err)
+		n.unreadable(err, reply)
+		return nil
 	}
 	if l := n.s.lead.Load(); l == nil || !l.permits(id.Bound, time.Now()) {
 		reply.Answer = answerNotLeader // not in the leadership that the batch is for, or no longer
@@ -70,6 +77,8 @@ func (s *Raft) commitAt(ctx context.Context, address string, encoded []byte) (fs
 		return fsm.BatchResult{}, err
 	case reply.Answer == answerNotLeader:
 		return fsm.BatchResult{}, fmt.Errorf("%w: %s: %w", errNotSent, address, errNotLeader)
+	case reply.Answer == answerUnreadable:
+		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, unreadOf(reply))
 	case reply.Answer != answerOK:
 		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, registry.ErrUnknownOutcome)
 	}

@@ -15,6 +15,8 @@ var (
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	// ErrTooLarge: an operation is larger than a log entry may be. Nothing was done.
 	ErrTooLarge = errors.New("operation too large")
+	// ErrUnreadable: the leader runs another build and does not know the operation. Nothing was done.
+	ErrUnreadable = errors.New("operation unknown to the leader")
 	// ErrFull: nothing was done, because there is no room for more.
 	ErrFull = errors.New("no room")
 	// ErrTooOld: the change list no longer reaches back to the index asked for. Fetch everything.
@@ -58,7 +60,7 @@ func ParseConsistency(word string) (Consistency, bool) {
 type Service interface {
 	// Apply performs ops in order, one result per op. The context bounds the wait, not the effect:
 	// an operation that was sent when it ends has an unknown outcome. Errors: ErrNoLeader,
-	// ErrUnknownOutcome, ErrTooLarge, ErrClosed.
+	// ErrUnknownOutcome, ErrTooLarge, ErrUnreadable, ErrClosed.
 	Apply(ctx context.Context, origin Origin, ops ...Op) ([]Result, error)
 	// View returns the state, at least as new as read demands. Errors: ErrNoLeader, ErrNotOffered,
 	// ErrClosed, or the context's; Stale never fails.
