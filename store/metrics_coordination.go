@@ -29,17 +29,18 @@ func newCoordinationMetrics(reg prometheus.Registerer) *coordinationMetrics {
 
 var (
 	sessionsDesc = prometheus.NewDesc("rollcall_coordination_sessions", "Sessions in this node's state.", nil, nil)
+	bytesDesc    = prometheus.NewDesc("rollcall_coordination_bytes", "What keys, sessions, records of deleted keys and remembered answers take in this node's state, about; limits.state-bytes bounds it.", nil, nil)
 	keysDesc     = prometheus.NewDesc("rollcall_coordination_keys", "Keys in this node's state.", nil, nil)
 	permitsDesc  = prometheus.NewDesc("rollcall_coordination_permits", "Locks and semaphores, by kind and by what there is of each: themselves, holders and who waits for one.", []string{"kind", "of"}, nil)
 	waitingDesc  = prometheus.NewDesc("rollcall_coordination_watchers", "Reads of this node that wait for a change of a key, a session or a lock.", nil, nil)
 )
 
-// coordinationGauges shows sessions, keys and locks at the moment of a scrape. It walks sessions and locks.
+// coordinationGauges shows sessions, keys and locks at the moment of a scrape. It walks locks.
 type coordinationGauges struct{ s *Raft }
 
 // Describe implements prometheus.Collector.
 func (coordinationGauges) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{sessionsDesc, keysDesc, permitsDesc, waitingDesc} {
+	for _, d := range []*prometheus.Desc{sessionsDesc, bytesDesc, keysDesc, permitsDesc, waitingDesc} {
 		descs <- d
 	}
 }
@@ -50,11 +51,8 @@ func (g coordinationGauges) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
 	}
 	v := g.s.machine.KV()
-	sessions := 0
-	for range v.Sessions() {
-		sessions++
-	}
-	gauge(sessionsDesc, sessions)
+	gauge(sessionsDesc, v.SessionCount())
+	gauge(bytesDesc, v.Bytes())
 	gauge(keysDesc, v.Len())
 	gauge(waitingDesc, g.s.keys.Len())
 	for kind, name := range map[kv.Kind]string{kv.Lock: "lock", kv.Semaphore: "semaphore"} {

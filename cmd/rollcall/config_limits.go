@@ -14,6 +14,9 @@ type LimitsConfig struct {
 	InFlightBytes  int64 `yaml:"in-flight-bytes" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body); one more is answered 503"`
 	InstancesTotal int   `yaml:"instances-total" help:"most instances of all applications; a new one above it is answered 507"`
 	InstancesInApp int   `yaml:"instances-in-app" help:"most instances of one application; a new one above it is answered 429"`
+	StateBytes     int64 `yaml:"state-bytes" help:"mode cp: most bytes, about, that keys, sessions, records of deleted keys and remembered answers may take; above it what adds is answered 507, and all else goes on"`
+	Sessions       int   `yaml:"sessions" help:"mode cp: most sessions; a new one above it is answered 507"`
+	Nodes          int   `yaml:"nodes" help:"most nodes in the catalog; a new one above it is answered 507"`
 	Watchers       int   `yaml:"watchers" help:"most watches at a time, long polls included; a further one is answered 503"`
 	Connections    int   `yaml:"connections" help:"most HTTP connections at a time; a further one takes the place of the one idle for longest, of the address that holds most"`
 	PerAddress     int   `yaml:"connections-per-address" help:"most HTTP connections of one address (of IPv6: /64), which a balancer or NAT is too; a further one takes the place of its longest idle one; 0: any number"`
@@ -27,6 +30,9 @@ func defaultLimits() LimitsConfig {
 		InFlightBytes:  256 << 20,
 		InstancesTotal: 1_000_000,
 		InstancesInApp: 10_000,
+		StateBytes:     1 << 30,
+		Sessions:       100_000,
+		Nodes:          100_000,
 		Watchers:       10_000,
 		Connections:    10_000,
 	}
@@ -40,6 +46,9 @@ func (l *LimitsConfig) validate() error {
 		atLeast("limits.in-flight-bytes", l.InFlightBytes, 8*l.BatchBytes),
 		atLeast("limits.instances-total", l.InstancesTotal, 1),
 		atLeast("limits.instances-in-app", l.InstancesInApp, 1),
+		atLeast("limits.state-bytes", l.StateBytes, 1),
+		atLeast("limits.sessions", l.Sessions, 1),
+		atLeast("limits.nodes", l.Nodes, 1),
 		atLeast("limits.watchers", l.Watchers, 1),
 		atLeast("limits.connections", l.Connections, 1),
 		atLeast("limits.connections-per-address", l.PerAddress, 0),

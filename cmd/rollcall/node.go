@@ -64,9 +64,9 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	n.room.look()
 	metrics.MustRegister(n.room.figures()...)
 	n.runStore = func(ctx context.Context) error { return together(ctx, e.run, n.room.run) }
-	e.service = roomyService{e.service, n.room}
+	e.service = roomyService{e.service, n.room, &c.Limits}
 	if e.coordination != nil {
-		e.coordination = roomyCoordination{e.coordination, n.room}
+		e.coordination = roomyCoordination{e.coordination, n.room, &c.Limits}
 	}
 	return n, n.handle(c, name, e, metrics)
 }

@@ -104,20 +104,45 @@ func (r *room) figures() []prometheus.Collector {
 	}
 }
 
-// roomyService is a registry that takes nothing more while the disk is nearly full.
+// roomyService is a registry that takes nothing more while the disk is nearly full, and no nodes beyond their
+// limit. The limits are looked at in this node's copy: what is under way meanwhile may go beyond them.
 type roomyService struct {
 	registry.Service
-	room *room
+	room   *room
+	limits *LimitsConfig
 }
 
 // Apply implements registry.Service.
 func (s roomyService) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
 	for _, op := range ops {
-		if err := s.room.check(addsToRegistry(origin, op)); err != nil {
+		adds := addsToRegistry(origin, op)
+		if err := s.room.check(adds); err != nil {
+			return nil, err
+		}
+		if !adds {
+			continue
+		}
+		if err := s.checkNodes(ctx, op); err != nil {
 			return nil, err
 		}
 	}
 	return s.Service.Apply(ctx, origin, ops...)
+}
+
+// checkNodes refuses a registration that would add a node where there are too many.
+func (s roomyService) checkNodes(ctx context.Context, op registry.Op) error {
+	catalog, ok := op.(registry.RegisterCatalog)
+	if !ok || catalog.Node == nil {
+		return nil
+	}
+	v, err := s.View(ctx, registry.Stale)
+	if err != nil || v.NodeCount() < s.limits.Nodes {
+		return err
+	}
+	if _, exists := v.Node(catalog.Node.Name); exists {
+		return nil
+	}
+	return fmt.Errorf("%w: the catalog has %d nodes, and limits.nodes is %d; those that are there can be registered again and removed", registry.ErrFull, v.NodeCount(), s.limits.Nodes)
 }
 
 // addsToRegistry says whether a client wants to add something. A server's registrations come with the renewals
@@ -136,17 +161,43 @@ func addsToRegistry(origin registry.Origin, op registry.Op) bool {
 // roomyCoordination is the same for sessions and keys.
 type roomyCoordination struct {
 	httpd.Coordination
-	room *room
+	room   *room
+	limits *LimitsConfig
 }
 
 // Apply implements kv.Service.
 func (s roomyCoordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	for _, op := range ops {
-		if err := s.room.check(addsKeys(op)); err != nil {
+		adds := addsKeys(op)
+		if err := s.room.check(adds); err != nil {
+			return nil, err
+		}
+		if !adds {
+			continue
+		}
+		if err := s.checkLimits(ctx, op); err != nil {
 			return nil, err
 		}
 	}
 	return s.Coordination.Apply(ctx, ops...)
+}
+
+// checkLimits refuses an operation that adds where there is too much already.
+func (s roomyCoordination) checkLimits(ctx context.Context, op kv.Op) error {
+	v, err := s.View(ctx, true)
+	if err != nil {
+		return err
+	}
+	if int64(v.Bytes()) >= s.limits.StateBytes {
+		return fmt.Errorf("%w: keys, sessions and remembered answers take %d bytes, and limits.state-bytes is %d; what is there can be read, renewed and removed", registry.ErrFull, v.Bytes(), s.limits.StateBytes)
+	}
+	if once, ok := op.(kv.Once); ok {
+		op = once.Op
+	}
+	if _, ok := op.(kv.CreateSession); ok && v.SessionCount() >= s.limits.Sessions {
+		return fmt.Errorf("%w: there are %d sessions, and limits.sessions is %d; those that are there can be renewed and destroyed", registry.ErrFull, v.SessionCount(), s.limits.Sessions)
+	}
+	return nil
 }
 
 func addsKeys(op kv.Op) bool {

@@ -11,6 +11,11 @@ const (
 	deletionsLimit = 100_000
 )
 
+// deletionWeight is what a Deletion takes beside its key, in bytes, about: it stands in two trees.
+const deletionWeight = 128
+
+func (d Deletion) weight() int { return deletionWeight + len(d.Key) }
+
 // aged is a deletion in the order of age.
 type aged struct {
 	index Index
@@ -23,7 +28,7 @@ func compareAged(a, b aged) int {
 
 // record notes a deletion, and forgets the oldest one if there are too many.
 func (t *tables) record(d Deletion) {
-	t.deletions.Set(d.Key, d)
+	t.setDeletion(d)
 	t.aged.Set(aged{d.Index, d.Key})
 	if t.aged.Len() > deletionsLimit {
 		oldest, _ := t.aged.Min()
@@ -33,7 +38,7 @@ func (t *tables) record(d Deletion) {
 
 // forget drops the record of a key that is there again: its entry has a newer index.
 func (t *tables) forget(key string) {
-	if d, ok := t.deletions.Delete(key); ok {
+	if d, ok := t.deleteDeletion(key); ok {
 		t.aged.Delete(aged{d.Index, d.Key})
 	}
 }

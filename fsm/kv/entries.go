@@ -186,7 +186,7 @@ func (s *State) free(at At, old *Entry) {
 
 // enter puts e in the place of old; nil: the key was absent.
 func (s *State) enter(at At, old, e *Entry) {
-	s.tables.entries.Set(e.Key, e)
+	s.tables.setEntry(e)
 	s.tables.hold(old, e)
 	if old == nil {
 		s.tables.forget(e.Key)
@@ -199,7 +199,7 @@ func (s *State) remove(at At, e *Entry) {
 	if e == nil {
 		return
 	}
-	s.tables.entries.Delete(e.Key)
+	s.tables.deleteEntry(e.Key)
 	s.tables.hold(e, nil)
 	s.tables.record(Deletion{Key: e.Key, Index: at.Index, At: at.Lease, Fence: e.Fence})
 	s.touchKey(at, e.Key)

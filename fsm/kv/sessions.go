@@ -103,7 +103,7 @@ func cloneStrings(list []string) []string {
 func (s *State) begin(session *Session, renewed int64) *living {
 	l := &living{session: session}
 	l.renewed.Store(renewed)
-	s.tables.sessions.Set(session.ID, l)
+	s.tables.setSession(l)
 	s.links.add(session)
 	if session.TTL > 0 {
 		s.expiry.add(l, s.ends(l))
@@ -168,7 +168,7 @@ func (s *State) LoseNode(at At, node string) bool { return s.Lose(at, []CheckRef
 // waits for it, who may be another of them.
 func (s *State) end(at At, ended []*living) {
 	for _, l := range ended {
-		s.tables.sessions.Delete(l.session.ID)
+		s.tables.deleteSession(l.session.ID)
 		s.links.remove(l.session)
 		if l.session.TTL > 0 {
 			s.expiry.remove(l)

@@ -20,6 +20,8 @@ type tables struct {
 	pruned    Index               // of the newest deletion that was forgotten
 	keys      Index               // of the last write or deletion of a key
 
+	bytes int // of all entries, deletions and sessions, see their weights
+
 	sessions      *btree.Map[string, *living]
 	sessionsIndex Index                     // of the last creation or end of a session
 	delays        *btree.Map[string, int64] // of keys: until when (lease clock, ms)
@@ -58,6 +60,46 @@ func (t *tables) share() tables {
 	c.sessions, c.delays = t.sessions.Copy(), t.delays.Copy()
 	c.aged = nil
 	return c
+}
+
+// setEntry, deleteEntry, setDeletion, deleteDeletion, setSession and deleteSession write a tree and count its bytes.
+func (t *tables) setEntry(e *Entry) {
+	if old, ok := t.entries.Set(e.Key, e); ok {
+		t.bytes -= old.Weight()
+	}
+	t.bytes += e.Weight()
+}
+
+func (t *tables) deleteEntry(key string) {
+	if old, ok := t.entries.Delete(key); ok {
+		t.bytes -= old.Weight()
+	}
+}
+
+func (t *tables) setDeletion(d Deletion) {
+	if _, ok := t.deletions.Set(d.Key, d); !ok {
+		t.bytes += d.weight()
+	}
+}
+
+func (t *tables) deleteDeletion(key string) (d Deletion, ok bool) {
+	if d, ok = t.deletions.Delete(key); ok {
+		t.bytes -= d.weight()
+	}
+	return d, ok
+}
+
+func (t *tables) setSession(l *living) {
+	if old, ok := t.sessions.Set(l.session.ID, l); ok {
+		t.bytes -= old.session.weight()
+	}
+	t.bytes += l.session.weight()
+}
+
+func (t *tables) deleteSession(id string) {
+	if old, ok := t.sessions.Delete(id); ok {
+		t.bytes -= old.session.weight()
+	}
 }
 
 // heldBy yields the keys that a session holds, in byte order.

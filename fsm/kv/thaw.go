@@ -13,11 +13,11 @@ func Thaw(f Frozen, catalog Catalog) (*State, error) {
 	s.tables.keys, s.tables.sessionsIndex, s.permits.index = f.KeysIndex, f.SessionsIndex, f.PermitsIndex
 	s.tables.pruned = f.Pruned
 	for _, e := range f.Entries {
-		s.tables.entries.Set(e.Key, e)
+		s.tables.setEntry(e)
 		s.tables.hold(nil, e)
 	}
 	for _, d := range f.Deletions {
-		s.tables.deletions.Set(d.Key, d)
+		s.tables.setDeletion(d)
 		s.tables.aged.Set(aged{d.Index, d.Key})
 	}
 	for _, state := range f.Sessions {

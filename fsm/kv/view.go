@@ -44,6 +44,22 @@ type Session struct {
 	CreatedWall   int64 // ms since the epoch
 }
 
+// sessionWeight is what a session takes beside its texts, in bytes, about; checkWeight a check in its lists.
+const (
+	sessionWeight = 512
+	checkWeight   = 64
+)
+
+func (s *Session) weight() int {
+	bytes := sessionWeight + len(s.Name) + len(s.Node) + len(s.TTLText)
+	for _, list := range [][]string{s.Checks, s.NodeChecks, s.ServiceChecks} {
+		for _, check := range list {
+			bytes += checkWeight + len(check)
+		}
+	}
+	return bytes
+}
+
 // Permits is a lock or semaphore that somebody holds or waits for, or that a lock-delay blocks.
 // Immutable.
 type Permits struct {
@@ -80,8 +96,15 @@ type View struct {
 	index       Index
 	lease       int64 // lease clock, ms
 	established int64 // lease clock, ms: when grace began
+	bytes       int
 	shown       *shown
 }
+
+// Bytes is what keys, records of deletions, sessions and remembered answers take, about.
+func (v *View) Bytes() int { return v.bytes }
+
+// SessionCount is the number of sessions.
+func (v *View) SessionCount() int { return v.shown.tables.sessions.Len() }
 
 // Index is that of the last change of anything in the view.
 func (v *View) Index() Index { return v.index }

@@ -14,6 +14,9 @@ func (v *View) Nodes() iter.Seq[*Node] {
 	}
 }
 
+// NodeCount is the number of registered nodes.
+func (v *View) NodeCount() int { return v.tables.catalog.nodes.Len() }
+
 // Node returns a node.
 func (v *View) Node(name string) (*Node, bool) { return v.tables.catalog.nodes.Get(name) }
 
