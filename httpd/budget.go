@@ -17,8 +17,9 @@ type budget struct {
 	taken atomic.Int64
 }
 
-func (b *budget) take(bytes int64) bool {
-	if b.taken.Add(bytes) <= b.limit {
+// take takes bytes if no more than most are taken then.
+func (b *budget) take(bytes, most int64) bool {
+	if b.taken.Add(bytes) <= most {
 		return true
 	}
 	b.taken.Add(-bytes)
@@ -33,21 +34,27 @@ var errBusy = &refusal{
 
 // charge takes memory for the request that w answers, until it is answered.
 func charge(w http.ResponseWriter, bytes int64) error {
+	a := answerUnder(w)
+	if a == nil || a.budget == nil {
+		return nil
+	}
+	if !a.budget.take(bytes, a.chargeable) {
+		return errBusy
+	}
+	a.charged += bytes
+	return nil
+}
+
+// answerUnder is the answer that w writes; nil: a handler is called alone.
+func answerUnder(w http.ResponseWriter) *answer {
 	for {
 		switch of := w.(type) {
 		case *answer:
-			if of.budget == nil {
-				return nil
-			}
-			if !of.budget.take(bytes) {
-				return errBusy
-			}
-			of.charged += bytes
-			return nil
+			return of
 		case interface{ Unwrap() http.ResponseWriter }:
 			w = of.Unwrap()
 		default:
-			return nil // a handler that is called alone
+			return nil
 		}
 	}
 }

@@ -168,7 +168,11 @@ func addressOf(conn net.Conn) netip.Prefix {
 	if !ok {
 		return netip.Prefix{}
 	}
-	a := tcp.AddrPort().Addr().Unmap().WithZone("")
+	return networkOf(tcp.AddrPort().Addr())
+}
+
+func networkOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
 	bits := 32
 	if a.Is6() {
 		bits = 64

@@ -26,6 +26,7 @@ type Handler struct {
 	draining     atomic.Bool                // see Drain
 	watches      *watches
 	budget       budget // of requests under way
+	senders      *senders
 	gate         gate
 }
 
@@ -38,6 +39,7 @@ func New(c Config) (*Handler, error) {
 	c = c.withDefaults()
 	h := &Handler{config: c, router: newRouter(), consul: newRouter(), started: time.Now(), gate: gate{service: c.Service, wait: c.WaitWhenEmpty}, sites: newSites(c.Hosts)}
 	h.budget.limit = c.Limits.InFlightBytes
+	h.senders = newSenders(c.Limits.BatchBytes)
 	h.documents = newDocuments(c.Service)
 	h.metrics = newMetrics(c.Metrics, c.Service, h.keptBytes)
 	h.documents.built = h.metrics.built
@@ -109,8 +111,9 @@ type answer struct {
 	route  string // its template; "none" until one matched
 	status int    // 0 until the header was written
 
-	budget  *budget // nil: there is none
-	charged int64   // bytes of it that the request takes
+	budget     *budget // nil: there is none
+	chargeable int64   // bytes of it that may be taken when the request takes more
+	charged    int64   // bytes of it that the request takes
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -136,7 +139,7 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	h.gate.look()
-	a := &answer{ResponseWriter: w, route: "none", budget: &h.budget}
+	a := &answer{ResponseWriter: w, route: "none", budget: &h.budget, chargeable: h.budget.limit}
 	defer func() {
 		a.settle()
 		h.recovered(a, recover())

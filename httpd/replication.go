@@ -29,7 +29,7 @@ var errNoPeers = &refusal{status: http.StatusNotImplemented, text: "this node re
 // whose outcome nobody knows is answered like one that was not applied: all that a peer sends can be
 // sent again.
 func (h *Handler) exchange(answerTo func(p Peers, ctx context.Context, message []byte) ([]byte, error)) endpoint {
-	return h.withPeers(func(p Peers, w http.ResponseWriter, r *http.Request) error {
+	return h.ofBatches(messagePatience, h.withPeers(func(p Peers, w http.ResponseWriter, r *http.Request) error {
 		message, err := readBody(w, r, h.config.Limits.BatchBytes)
 		if err != nil {
 			return err
@@ -40,7 +40,7 @@ func (h *Handler) exchange(answerTo func(p Peers, ctx context.Context, message [
 		}
 		respond(w, r, http.StatusOK, "application/json", answer)
 		return nil
-	})
+	}))
 }
 
 // replicationState is GET /v1/rollcall/replication/state: everything that this node has, for one that

@@ -72,7 +72,7 @@ func (h *Handler) eurekaRoutes(base string) {
 	add("/apps/{app}/{id}/status", eurekaForm, h.setStatus, http.MethodPut)
 	add("/apps/{app}/{id}/status", eurekaForm, h.deleteStatus, http.MethodDelete)
 	add("/apps/{app}/{id}/metadata", eurekaForm, h.updateMetadata, http.MethodPut)
-	add("/peerreplication/batch", eurekaForm, h.batch, http.MethodPost)
+	add("/peerreplication/batch", eurekaForm, h.ofBatches(batchPatience, h.batch), http.MethodPost)
 	add("/asg/{asg}/status", emptyForm, h.autoScalingGroup, http.MethodPut)
 }
 

@@ -11,7 +11,7 @@ type LimitsConfig struct {
 	RegisterBytes  int64 `yaml:"register-bytes" help:"largest body of a registration, in bytes after decompression; 413 above it"`
 	IgnoredBytes   int64 `yaml:"ignored-bytes" help:"largest body of a call that has none by the protocol, in bytes; 413 above it"`
 	BatchBytes     int64 `yaml:"batch-bytes" help:"largest replication batch, in bytes after decompression; 413 above it"`
-	InFlightBytes  int64 `yaml:"in-flight-bytes" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body); one more is answered 503"`
+	InFlightBytes  int64 `yaml:"in-flight-bytes" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body); one more is answered 503. Replication batches take half at most"`
 	InstancesTotal int   `yaml:"instances-total" help:"most instances of all applications; a new one above it is answered 507"`
 	InstancesInApp int   `yaml:"instances-in-app" help:"most instances of one application; a new one above it is answered 429"`
 	StateBytes     int64 `yaml:"state-bytes" help:"mode cp: most bytes, about, that keys, sessions, records of deleted keys and remembered answers may take; above it what adds is answered 507, and all else goes on"`
@@ -43,7 +43,7 @@ func (l *LimitsConfig) validate() error {
 		atLeast("limits.register-bytes", l.RegisterBytes, 1),
 		atLeast("limits.ignored-bytes", l.IgnoredBytes, 1),
 		atLeast("limits.batch-bytes", l.BatchBytes, 1),
-		atLeast("limits.in-flight-bytes", l.InFlightBytes, 8*l.BatchBytes),
+		atLeast("limits.in-flight-bytes", l.InFlightBytes, 16*l.BatchBytes),
 		atLeast("limits.instances-total", l.InstancesTotal, 1),
 		atLeast("limits.instances-in-app", l.InstancesInApp, 1),
 		atLeast("limits.state-bytes", l.StateBytes, 1),
