@@ -223,8 +223,12 @@ func (s *Raft) noteForeign(answers []answer[NodeState]) {
 	var found []ForeignNode
 	for _, a := range answers {
 		var foreign *errForeign
-		if errors.As(a.err, &foreign) {
+		switch {
+		case errors.As(a.err, &foreign):
 			found = append(found, ForeignNode{ID: nameOf(foreign.peer.ServerID), Cluster: a.address, ClusterID: foreign.peer.Cluster})
+		case a.err == nil && a.value.Cluster != "" && a.value.Cluster != s.clusterID():
+			// It belonged to none when the connection was made.
+			found = append(found, ForeignNode{ID: nameOf(a.value.ServerID), Cluster: a.address, ClusterID: a.value.Cluster})
 		}
 	}
 	slices.SortFunc(found, func(a, b ForeignNode) int { return cmp.Compare(a.Cluster, b.Cluster) })

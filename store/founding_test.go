@@ -294,3 +294,16 @@ func TestNodesOfAnotherClusterAreNoticedByTheLeaderToo(t *testing.T) {
 		return leader.Health().Leads && slices.Equal(leader.Status(context.Background()).Foreign, want)
 	})
 }
+
+func TestANodeThatFoundedAnotherClusterAfterItWasConnectedIsNoticed(t *testing.T) {
+	s := startCluster(t, 1, nil).nodes[0]
+	s.noteForeign([]answer[NodeState]{
+		{address: "a:1", value: NodeState{ServerID: "n2.aa", Cluster: "other"}},
+		{address: "b:1", value: NodeState{ServerID: "n3.aa", Cluster: s.clusterID()}},
+		{address: "c:1", value: NodeState{ServerID: "n4.aa"}},
+	})
+	want := []ForeignNode{{ID: "n2", Cluster: "a:1", ClusterID: "other"}}
+	if got := s.Status(t.Context()).Foreign; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
