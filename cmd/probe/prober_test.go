@@ -119,6 +119,13 @@ func (g *rig) begin(url string) answering {
 	return g.answers[url]
 }
 
+// counts are how many attempts run, how many have run at once, and how often one of a URL began.
+func (g *rig) counts(url string) (running, most, runs int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.running, g.most, len(g.runs[url])
+}
+
 func (g *rig) answer(url string, status registry.CheckStatus, output string, takes time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -433,8 +440,8 @@ func TestChecksThatHangDoNotKeepAnotherServiceFromBeingProbed(t *testing.T) {
 		defer lose()
 		after(46 * time.Second)
 		g.wantRuns("well", 5*time.Second, 15*time.Second, 25*time.Second, 35*time.Second, 45*time.Second)
-		if g.most > perService+1 {
-			t.Errorf("%d attempts ran at once, want %d of the slow service", g.most, perService)
+		if _, most, _ := g.counts("well"); most > perService+1 {
+			t.Errorf("%d attempts ran at once, want %d of the slow service", most, perService)
 		}
 		// 200 checks, 10 places, 10 s each.
 		after(5 * time.Minute)
@@ -442,7 +449,8 @@ func TestChecksThatHangDoNotKeepAnotherServiceFromBeingProbed(t *testing.T) {
 			t.Errorf("the queue is %v s old", age)
 		}
 		for i := range 2 * atOnce {
-			if id := fmt.Sprint("slow", i); len(g.runs[id]) == 0 {
+			id := fmt.Sprint("slow", i)
+			if _, _, runs := g.counts(id); runs == 0 {
 				t.Errorf("%s was not probed in five minutes", id)
 			}
 		}
@@ -450,8 +458,9 @@ func TestChecksThatHangDoNotKeepAnotherServiceFromBeingProbed(t *testing.T) {
 			g.apply(registry.DeregisterCatalog{Service: fmt.Sprint("slow", i)})
 		}
 		after(time.Minute)
-		if age := g.prober.metrics.queueAge(); age > 0 || g.running > 0 {
-			t.Errorf("after they went the queue is %v s old, and %d attempts run", age, g.running)
+		running, _, _ := g.counts("well")
+		if age := g.prober.metrics.queueAge(); age > 0 || running > 0 {
+			t.Errorf("after they went the queue is %v s old, and %d attempts run", age, running)
 		}
 	})
 }
@@ -467,8 +476,8 @@ func TestServicesThatHangLeaveTheOthersTheirTurn(t *testing.T) {
 		lose := g.lead()
 		defer lose()
 		after(2 * time.Minute)
-		if runs := len(g.runs["well"]); runs < 4 {
-			t.Errorf("probed %d times in two minutes: %v", runs, g.runs["well"])
+		if _, _, runs := g.counts("well"); runs < 4 {
+			t.Errorf("probed %d times in two minutes", runs)
 		}
 	})
 }
