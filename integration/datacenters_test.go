@@ -164,13 +164,14 @@ func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 	pushOut(t, here)
 
 	d.Heal()
-	awaitListed(t, there, wantListed(ids...))
+	// Of the cancel no record is left, and a leader so young concludes nothing from that.
+	awaitListed(t, there, wantListed(append([]string{"canceled"}, ids...)...))
 	Eventually(t, replicated, "the repair is told", func() error {
 		p, err := here.Peer("dc2")
 		switch {
 		case err != nil:
 			return err
-		case p.State != "ok" || p.LagChanges != 0 || p.Repairs["too-old"] == 0 || p.LastRepair == nil || p.LastRepair.Sent < 300 || p.LastRepair.Removed < 1:
+		case p.State != "ok" || p.LagChanges != 0 || p.Repairs["too-old"] == 0 || p.LastRepair == nil || p.LastRepair.Sent < 300:
 			return fmt.Errorf("it is %+v, last repair %+v", p, p.LastRepair)
 		}
 		return nil
