@@ -73,11 +73,14 @@ func (s *Local) perform(results []registry.Result, saved *flush, origin registry
 		return results, saved, registry.ErrClosed
 	}
 	stamp := s.stamp(now)
-	effects := effect(0)
+	effects, amends := effect(0), s.registry.Amends()
 	for _, op := range ops {
 		res := s.registry.Apply(stamp, s.id.Boot, origin, op)
 		effects = max(effects, effectOf(op, res))
 		results = append(results, res)
+	}
+	if s.registry.Amends() > amends {
+		effects = telling // also of a renewal
 	}
 	if effects == renewing {
 		return results, saved, nil

@@ -1,6 +1,10 @@
 package store
 
-import "github.com/seed-20419f34/rollcall/fsm/registry"
+import (
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
 
 // saved is what one write brings to the disk.
 type saved struct {
@@ -9,19 +13,30 @@ type saved struct {
 	whole  bool           // frozen is everything, and what the disk has is gone
 	view   *registry.View // of the same moment
 
+	amended []registry.Removal // records that the disk has, and that changed since without an index
+
 	renewed  bool                  // the renewals of leases that did not change are there too
 	renewals []registry.LeaseState // of them only the times count
 }
 
 // capture captures what changed after an index.
 func capture(r *registry.Registry, after registry.Index) saved {
-	what := saved{frozen: r.FreezeSince(after), after: after, view: r.View()}
+	what := saved{frozen: r.FreezeSince(after), after: after, view: r.View(), amended: onDisk(r.Amended(), after)}
 	if what.frozen.Pruned > after {
 		// Something was removed, and its record pruned, since the disk was written: nothing says any more
 		// that the disk has what is gone.
-		what.frozen, what.whole = r.Freeze(), true
+		what.frozen, what.whole, what.amended = r.Freeze(), true, nil
 	}
 	return what
+}
+
+// onDisk are those of the records, by index ascending, that a disk has which was written up to an index.
+func onDisk(records []registry.Removal, written registry.Index) []registry.Removal {
+	newer := slices.IndexFunc(records, func(rec registry.Removal) bool { return rec.Lease.Changed > written })
+	if newer < 0 {
+		return records
+	}
+	return records[:newer]
 }
 
 // renewedSince returns the leases that did not change, but were renewed at or after a moment of the lease

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -236,6 +238,82 @@ func TestChangesAreOnDiskWhenTheSettingSays(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What changes of a removal's record takes no index, and is as true after a crash as any other answer.
+func TestWhatChangesOfARemovalIsOnDiskWithTheAnswer(t *testing.T) {
+	key, eureka := registry.NewKey("A", "i0"), registry.Origin{Kind: registry.RemoteDC, DC: "eureka"}
+	for _, tt := range []struct {
+		name   string
+		remove func(*testing.T, *localRig)
+		amend  func(*localRig) error
+		right  func(registry.Removal) bool
+	}{
+		{
+			"its quarantine ends",
+			func(_ *testing.T, g *localRig) {
+				g.apply(registry.Quarantine{Key: key, For: time.Hour.Milliseconds()})
+				g.apply(registry.Cancel{Key: key})
+			},
+			func(g *localRig) error {
+				_, err := g.Apply(context.Background(), registry.FromClient, registry.Quarantine{Key: key})
+				return err
+			},
+			func(rec registry.Removal) bool { return rec.Lease.Quarantine == nil },
+		},
+		{
+			"a Eureka server takes its cancel back",
+			func(t *testing.T, g *localRig) {
+				if _, err := g.Apply(context.Background(), eureka, registry.Contact{DC: "eureka", Cut: 90_000}, registry.Cancel{Key: key}); err != nil {
+					t.Fatal(err)
+				}
+			},
+			func(g *localRig) error {
+				_, err := g.Apply(context.Background(), eureka, registry.Renew{Key: key, LastDirty: time.Now().UnixMilli()})
+				return err
+			},
+			func(rec registry.Removal) bool { return rec.Kind == registry.Evicted },
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			localBubble(t, func(c *LocalConfig) { c.Sync = SyncAlways }, func(t *testing.T, g *localRig) {
+				g.register(90, "i0")
+				tt.remove(t, g)
+				if rec, ok := g.now().Removal(key); !ok || tt.right(rec) {
+					t.Fatalf("before: %+v, %v", rec, ok)
+				}
+				if err := tt.amend(g); err != nil {
+					t.Fatal(err)
+				}
+				if rec, ok := g.killed(t).Removal(key); !ok || !tt.right(rec) {
+					t.Errorf("after a kill the record is %+v, %v", rec.Lease, ok)
+				}
+			})
+		})
+	}
+}
+
+// killed is what a kill of the process would leave at this moment.
+func (g *localRig) killed(t *testing.T) *registry.View {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(g.cfg.DataDir, localFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, localFile), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := openLocalDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	r, err := d.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.View()
 }
 
 func TestHalfOfTheReservedIndexesAreNotPassedWithoutAWrite(t *testing.T) {

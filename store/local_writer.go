@@ -39,7 +39,7 @@ func (w *localWriter) write() error {
 		w.gone(rec.name, rec.record)
 	}
 	w.reduce()
-	for _, rec := range w.frozen.Removals {
+	for _, rec := range slices.Concat(w.amended, w.frozen.Removals) {
 		w.record(rec)
 	}
 	w.prune()
@@ -140,8 +140,8 @@ func (w *localWriter) prune() {
 // oldest, on the disk as in the registry: so it is done at the latest when a record is written that is
 // reduced already.
 func (w *localWriter) reduce() {
-	fresh := w.frozen.Removals
-	if w.whole || w.recordedTo <= w.reducedTo || !w.renewed && (len(fresh) == 0 || fresh[0].Full) {
+	due := w.renewed || beginReduced(w.amended) || beginReduced(w.frozen.Removals)
+	if w.whole || w.recordedTo <= w.reducedTo || !due {
 		return
 	}
 	for rec := range w.view.Removals() {
@@ -153,6 +153,9 @@ func (w *localWriter) reduce() {
 		}
 	}
 }
+
+// beginReduced says whether the oldest of some records is reduced.
+func beginReduced(records []registry.Removal) bool { return len(records) > 0 && !records[0].Full }
 
 func (w *localWriter) put(to *bbolt.Bucket, key, value []byte) {
 	if w.err == nil {

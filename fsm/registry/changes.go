@@ -3,6 +3,8 @@ package registry
 import (
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -134,11 +136,36 @@ func (r *Registry) remember(rec Removal) {
 	}
 }
 
+// amend changes the record of a removal. Readers see no change, so it takes no Index.
+func (r *Registry) amend(rec Removal) {
+	r.tables.removed.Set(rec.Lease.Changed, rec)
+	r.shared = nil
+	if r.withoutConsensus {
+		r.amended[rec.Lease.Changed] = struct{}{}
+	}
+}
+
+// Amended returns, by Index ascending, the records of removals that changed without an Index since it was last
+// called: FreezeSince does not have them. It is for a registry WithoutConsensus, whose disk follows it.
+func (r *Registry) Amended() []Removal {
+	var records []Removal
+	for _, at := range slices.Sorted(maps.Keys(r.amended)) {
+		rec, _ := r.tables.removed.Get(at)
+		records = append(records, rec)
+	}
+	clear(r.amended)
+	return records
+}
+
+// Amends is how many records Amended would return.
+func (r *Registry) Amends() int { return len(r.amended) }
+
 // supersede drops the record of a key that is registered again: the change list has the live instance
 // now, whose version is newer than the record's.
 func (r *Registry) supersede(key Key) {
 	if at, ok := r.records[key]; ok {
 		delete(r.records, key)
+		delete(r.amended, at)
 		r.tables.removed.Delete(at)
 	}
 }
@@ -188,6 +215,7 @@ func (r *Registry) reduce(cut int64) {
 func (r *Registry) prune() {
 	at, rec, _ := r.tables.removed.PopMin()
 	delete(r.records, rec.Lease.Key())
+	delete(r.amended, at)
 	r.tables.pruned = at
 	r.shared = nil
 }

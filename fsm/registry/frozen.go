@@ -86,7 +86,8 @@ func (r *Registry) Freeze() Frozen {
 
 // FreezeSince captures what was changed after an index, for a disk that has the state up to there: the
 // live leases and the records of removals with a newer Index, each by Index ascending, and all else as
-// Freeze does, without Free. Where Pruned is newer than the index it is not all: Freeze is needed.
+// Freeze does, without Free. Where Pruned is newer than the index it is not all: Freeze is needed. Records that
+// changed without an Index are those of Amended.
 func (r *Registry) FreezeSince(after Index) Frozen {
 	f := r.frozen()
 	r.tables.live.Ascend(after+1, func(_ Index, l *Lease) bool {

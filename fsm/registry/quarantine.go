@@ -66,8 +66,7 @@ func (r *Registry) forgetQuarantine(origin Origin, op Quarantine) Result {
 	l.Quarantine = nil
 	rec.Lease = &l
 	rec.History.newest = rec.History.newest.with(r.event(&l, origin, Event{Kind: EventQuarantineEnded, By: op.By}))
-	r.tables.removed.Set(l.Changed, rec)
-	r.shared = nil
+	r.amend(rec)
 	return Result{}
 }
 

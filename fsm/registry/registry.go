@@ -19,7 +19,8 @@ type Registry struct {
 	handles     handles
 	expiry      expiry
 	ends        ends
-	records     map[Key]Index // of removals, in tables.removed
+	records     map[Key]Index      // of removals, in tables.removed
+	amended     map[Index]struct{} // records that Amended has to return
 	settings    Settings
 	transitions []Preservation // of self-preservation, newest last: the present one
 	expectation ExpectationState
@@ -38,6 +39,7 @@ func New() *Registry {
 		handles:     handles{slots: make(map[Key]uint32)},
 		ends:        newEnds(),
 		records:     make(map[Key]Index),
+		amended:     make(map[Index]struct{}),
 		settings:    DefaultSettings(),
 		expectation: newExpectation(DefaultSettings()),
 		known:       new(known),

@@ -95,8 +95,7 @@ func (r *Registry) pardon(rec Removal) {
 	l := *rec.Lease
 	l.Life++
 	rec.Kind, rec.Lease = Evicted, &l
-	r.tables.removed.Set(l.Changed, rec)
-	r.shared = nil
+	r.amend(rec)
 }
 
 // compare answers a renewal by the timestamps of the sender's and the stored instance. A server that
