@@ -29,7 +29,7 @@ func newCoordinationMetrics(reg prometheus.Registerer) *coordinationMetrics {
 
 var (
 	sessionsDesc = prometheus.NewDesc("rollcall_coordination_sessions", "Sessions in this node's state.", nil, nil)
-	bytesDesc    = prometheus.NewDesc("rollcall_coordination_bytes", "What keys, sessions, records of deleted keys and remembered answers take in this node's state, about; limits.state-bytes bounds it.", nil, nil)
+	bytesDesc    = prometheus.NewDesc("rollcall_coordination_bytes", "What keys, sessions, locks with their queues, records of deleted keys and remembered answers take in this node's state, about; limits.state-bytes bounds it, with the nodes of the catalog.", nil, nil)
 	keysDesc     = prometheus.NewDesc("rollcall_coordination_keys", "Keys in this node's state.", nil, nil)
 	permitsDesc  = prometheus.NewDesc("rollcall_coordination_permits", "Locks and semaphores, by kind and by what there is of each: themselves, holders and who waits for one.", []string{"kind", "of"}, nil)
 	waitingDesc  = prometheus.NewDesc("rollcall_coordination_watchers", "Reads of this node that wait for a change of a key, a session or a lock.", nil, nil)

@@ -14,7 +14,7 @@ type LimitsConfig struct {
 	InFlightBytes  int64 `yaml:"in-flight-bytes" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body); one more is answered 503. Replication batches take half at most"`
 	InstancesTotal int   `yaml:"instances-total" help:"most instances of all applications; a new one above it is answered 507"`
 	InstancesInApp int   `yaml:"instances-in-app" help:"most instances of one application; a new one above it is answered 429"`
-	StateBytes     int64 `yaml:"state-bytes" help:"mode cp: most bytes, about, that keys, sessions, records of deleted keys and remembered answers may take; above it what adds is answered 507, and all else goes on"`
+	StateBytes     int64 `yaml:"state-bytes" help:"most bytes, about, that keys, sessions, locks with their queues, records of deleted keys, remembered answers and nodes of the catalog may take; above it what adds is answered 507, and all else goes on"`
 	Sessions       int   `yaml:"sessions" help:"mode cp: most sessions; a new one above it is answered 507"`
 	Nodes          int   `yaml:"nodes" help:"most nodes in the catalog; a new one above it is answered 507"`
 	Watchers       int   `yaml:"watchers" help:"most watches at a time, long polls included; a further one is answered 503"`

@@ -83,3 +83,57 @@ func TestNodesBeyondTheirLimitAreRefusedAndThoseThereAreNot(t *testing.T) {
 	expect(t, "PUT", url+"/v1/catalog/deregister", `{"Node":"a"}`, http.StatusOK, "true")
 	expect(t, "PUT", register, node("c"), http.StatusOK, "true")
 }
+
+func TestLocksAndNodesBeyondTheBytesOfTheStateAreRefusedAndWhatIsThereGoesOn(t *testing.T) {
+	url := limited(t, func(l *LimitsConfig) { l.StateBytes = 200 << 10 })
+	var made [2]struct{ ID string }
+	for i := range made {
+		if err := json.Unmarshal([]byte(expect(t, "PUT", url+"/v1/session/create", "{}", http.StatusOK, "ID")), &made[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holder, other := made[0].ID, made[1].ID
+	lock := func(name, session string) string {
+		return fmt.Sprintf("%s/v1/rollcall/locks/%s?session=%s", url, name, session)
+	}
+	node := func(name string, bytes int) string {
+		return fmt.Sprintf(`{"Node":%q,"Address":"10.0.0.1","NodeMeta":{"k":%q}}`, name, strings.Repeat("x", bytes))
+	}
+	register, deregister := url+"/v1/catalog/register", url+"/v1/catalog/deregister"
+	value := strings.Repeat("v", 4096)
+	expect(t, "PUT", register, node("first", 100), http.StatusOK, "true")
+	expect(t, "PUT", lock("first", holder), "", http.StatusOK, `"acquired":true`)
+	for i := range 10 {
+		expect(t, "PUT", lock(fmt.Sprint("l", i), holder), value, http.StatusOK, `"acquired":true`)
+	}
+	for i := range 40 {
+		expect(t, "PUT", register, node(fmt.Sprint("n", i), 4000), http.StatusOK, "true")
+		if status, text := call(t, "PUT", register, node("more", 4000)); status == http.StatusInsufficientStorage {
+			if !strings.Contains(text, "limits.state-bytes is 204800") {
+				t.Errorf("the refusal says %q, want limits.state-bytes in it", text)
+			}
+			break
+		}
+		expect(t, "PUT", deregister, `{"Node":"more"}`, http.StatusOK, "true")
+	}
+	full := func(method, target, body string) {
+		t.Helper()
+		expect(t, method, target, body, http.StatusInsufficientStorage, "limits.state-bytes is 204800")
+	}
+	full("PUT", register, node("first", 5000))
+	full("PUT", register, `{"Node":"first","Address":"10.0.0.1","Check":{"Name":"c","Status":"passing"}}`)
+	full("PUT", lock("another", holder), "")
+	full("PUT", lock("first", other)+"&wait=10s", "")
+	full("PUT", url+"/v1/kv/k", "v")
+	expect(t, "PUT", register, node("first", 100), http.StatusOK, "true")
+	expect(t, "PUT", lock("first", holder), "", http.StatusOK, `"acquired":true`)
+	expect(t, "PUT", lock("first", other), "", http.StatusInsufficientStorage, "")
+	expect(t, "POST", url+"/eureka/apps/A", `{"instance":{"instanceId":"i","app":"A","hostName":"h","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"name":"MyOwn"}}}`, http.StatusNoContent, "")
+	expect(t, "PUT", url+"/eureka/apps/A/i", "", http.StatusOK, "")
+	expect(t, "DELETE", lock("l0", holder), "", http.StatusOK, "")
+	for i := range 3 {
+		expect(t, "PUT", deregister, fmt.Sprintf(`{"Node":"n%d"}`, i), http.StatusOK, "true")
+	}
+	expect(t, "PUT", lock("another", holder), "", http.StatusOK, `"acquired":true`)
+	expect(t, "PUT", register, node("first", 5000), http.StatusOK, "true")
+}

@@ -64,9 +64,10 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	n.room.look()
 	metrics.MustRegister(n.room.figures()...)
 	n.runStore = func(ctx context.Context) error { return together(ctx, e.run, n.room.run) }
-	e.service = roomyService{e.service, n.room, &c.Limits}
+	q := quota{&c.Limits, e.service, e.coordination}
+	e.service = roomyService{e.service, n.room, q}
 	if e.coordination != nil {
-		e.coordination = roomyCoordination{e.coordination, n.room, &c.Limits}
+		e.coordination = roomyCoordination{e.coordination, n.room, q}
 	}
 	return n, n.handle(c, name, e, metrics)
 }

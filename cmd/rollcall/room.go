@@ -104,12 +104,88 @@ func (r *room) figures() []prometheus.Collector {
 	}
 }
 
+// quota bounds what is kept. It looks at this node's copy: what is under way meanwhile may go beyond the limits.
+type quota struct {
+	limits       *LimitsConfig
+	service      registry.Service
+	coordination httpd.Coordination // nil: there is none
+}
+
+// checkBytes refuses what adds where there is too much already.
+func (q quota) checkBytes(ctx context.Context) error {
+	catalog, err := q.service.View(ctx, registry.Stale)
+	if err != nil {
+		return err
+	}
+	bytes := int64(catalog.CatalogBytes())
+	if q.coordination != nil {
+		keys, err := q.coordination.View(ctx, true)
+		if err != nil {
+			return err
+		}
+		bytes += int64(keys.Bytes())
+	}
+	if bytes < q.limits.StateBytes {
+		return nil
+	}
+	return fmt.Errorf("%w: keys, sessions, locks, nodes and remembered answers take %d bytes, and limits.state-bytes is %d; what is there can be read, renewed and removed", registry.ErrFull, bytes, q.limits.StateBytes)
+}
+
+// checkCatalog refuses a registration that would add a node where there are too many, or make one larger where too
+// much is kept.
+func (q quota) checkCatalog(ctx context.Context, op registry.Op) error {
+	catalog, ok := op.(registry.RegisterCatalog)
+	if !ok {
+		return nil
+	}
+	v, err := q.service.View(ctx, registry.Stale)
+	if err != nil {
+		return err
+	}
+	if catalog.Node != nil && v.NodeCount() >= q.limits.Nodes {
+		if _, exists := v.Node(catalog.Node.Name); !exists {
+			return fmt.Errorf("%w: the catalog has %d nodes, and limits.nodes is %d; those that are there can be registered again and removed", registry.ErrFull, v.NodeCount(), q.limits.Nodes)
+		}
+	}
+	if v.CatalogGrowth(catalog) <= 0 {
+		return nil
+	}
+	return q.checkBytes(ctx)
+}
+
+// checkCoordination refuses an operation that adds where there is too much.
+func (q quota) checkCoordination(ctx context.Context, op kv.Op) error {
+	v, err := q.coordination.View(ctx, true)
+	if err != nil || !growsCoordination(v, op) {
+		return err
+	}
+	if err := q.checkBytes(ctx); err != nil {
+		return err
+	}
+	if once, ok := op.(kv.Once); ok {
+		op = once.Op
+	}
+	if _, ok := op.(kv.CreateSession); ok && v.SessionCount() >= q.limits.Sessions {
+		return fmt.Errorf("%w: there are %d sessions, and limits.sessions is %d; those that are there can be renewed and destroyed", registry.ErrFull, v.SessionCount(), q.limits.Sessions)
+	}
+	return nil
+}
+
+// growsCoordination says whether an operation may add to what is kept: a holder that acquires its lock again, and
+// one who keeps a place in the queue, do not.
+func growsCoordination(v *kv.View, op kv.Op) bool {
+	if acquire, ok := op.(kv.AcquirePermit); ok {
+		return !v.Stands(acquire.Kind, acquire.Name, acquire.Session)
+	}
+	return addsKeys(op)
+}
+
 // roomyService is a registry that takes nothing more while the disk is nearly full, and no nodes beyond their
-// limit. The limits are looked at in this node's copy: what is under way meanwhile may go beyond them.
+// limits.
 type roomyService struct {
 	registry.Service
-	room   *room
-	limits *LimitsConfig
+	room  *room
+	quota quota
 }
 
 // Apply implements registry.Service.
@@ -122,27 +198,11 @@ func (s roomyService) Apply(ctx context.Context, origin registry.Origin, ops ...
 		if !adds {
 			continue
 		}
-		if err := s.checkNodes(ctx, op); err != nil {
+		if err := s.quota.checkCatalog(ctx, op); err != nil {
 			return nil, err
 		}
 	}
 	return s.Service.Apply(ctx, origin, ops...)
-}
-
-// checkNodes refuses a registration that would add a node where there are too many.
-func (s roomyService) checkNodes(ctx context.Context, op registry.Op) error {
-	catalog, ok := op.(registry.RegisterCatalog)
-	if !ok || catalog.Node == nil {
-		return nil
-	}
-	v, err := s.View(ctx, registry.Stale)
-	if err != nil || v.NodeCount() < s.limits.Nodes {
-		return err
-	}
-	if _, exists := v.Node(catalog.Node.Name); exists {
-		return nil
-	}
-	return fmt.Errorf("%w: the catalog has %d nodes, and limits.nodes is %d; those that are there can be registered again and removed", registry.ErrFull, v.NodeCount(), s.limits.Nodes)
 }
 
 // addsToRegistry says whether a client wants to add something. A server's registrations come with the renewals
@@ -161,43 +221,21 @@ func addsToRegistry(origin registry.Origin, op registry.Op) bool {
 // roomyCoordination is the same for sessions and keys.
 type roomyCoordination struct {
 	httpd.Coordination
-	room   *room
-	limits *LimitsConfig
+	room  *room
+	quota quota
 }
 
 // Apply implements kv.Service.
 func (s roomyCoordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	for _, op := range ops {
-		adds := addsKeys(op)
-		if err := s.room.check(adds); err != nil {
+		if err := s.room.check(addsKeys(op)); err != nil {
 			return nil, err
 		}
-		if !adds {
-			continue
-		}
-		if err := s.checkLimits(ctx, op); err != nil {
+		if err := s.quota.checkCoordination(ctx, op); err != nil {
 			return nil, err
 		}
 	}
 	return s.Coordination.Apply(ctx, ops...)
-}
-
-// checkLimits refuses an operation that adds where there is too much already.
-func (s roomyCoordination) checkLimits(ctx context.Context, op kv.Op) error {
-	v, err := s.View(ctx, true)
-	if err != nil {
-		return err
-	}
-	if int64(v.Bytes()) >= s.limits.StateBytes {
-		return fmt.Errorf("%w: keys, sessions and remembered answers take %d bytes, and limits.state-bytes is %d; what is there can be read, renewed and removed", registry.ErrFull, v.Bytes(), s.limits.StateBytes)
-	}
-	if once, ok := op.(kv.Once); ok {
-		op = once.Op
-	}
-	if _, ok := op.(kv.CreateSession); ok && v.SessionCount() >= s.limits.Sessions {
-		return fmt.Errorf("%w: there are %d sessions, and limits.sessions is %d; those that are there can be renewed and destroyed", registry.ErrFull, v.SessionCount(), s.limits.Sessions)
-	}
-	return nil
 }
 
 func addsKeys(op kv.Op) bool {

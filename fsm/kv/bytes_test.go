@@ -17,6 +17,20 @@ func weigh(s *State) int {
 	for _, l := range s.tables.sessions.Values() {
 		bytes += l.session.weight()
 	}
+	for _, key := range s.tables.delays.Keys() {
+		bytes += delayWeight + len(key)
+	}
+	for _, kind := range []Kind{Lock, Semaphore} {
+		for p := range s.View().AllPermits(kind) {
+			bytes += permitsWeight + len(p.Name) + len(p.Delays)*delayWeight
+			for _, h := range p.Holders {
+				bytes += weight(h.Value)
+			}
+			for _, w := range p.Queue {
+				bytes += weight(w.Value)
+			}
+		}
+	}
 	return bytes
 }
 
@@ -34,19 +48,30 @@ func TestTheBytesOfTheStateAreThoseOfWhatIsInIt(t *testing.T) {
 		Txn{Ops: []KeyOp{{Verb: Set, Key: "u", Value: make([]byte, 70)}}},
 		KeyOp{Verb: DeleteTree, Key: "b/"},
 		Once{Key: "once", Op: set("c", 300)},
-		DestroySession{ID: s1}, DestroySession{ID: s2},
+		CreateSession{ID: s3, LockDelay: 15_000_000_000},
+		KeyOp{Verb: Acquire, Key: "delayed", Session: s3},
+		AcquirePermit{Kind: Lock, Name: "lock", Session: s1, Value: make([]byte, 100)},
+		AcquirePermit{Kind: Lock, Name: "lock", Session: s1, Value: make([]byte, 200)},
+		AcquirePermit{Kind: Lock, Name: "lock", Session: s2, Value: make([]byte, 300), Wait: 60_000},
+		AcquirePermit{Kind: Lock, Name: "lock", Session: s2, Value: make([]byte, 400), Wait: 90_000},
+		AcquirePermit{Kind: Lock, Name: "lock", Session: s3, Wait: 90_000},
+		AcquirePermit{Kind: Semaphore, Name: "two", Session: s2, Limit: 2},
+		AcquirePermit{Kind: Semaphore, Name: "two", Session: s3, Limit: 2, Value: make([]byte, 50)},
+		LeaveQueue{Kind: Lock, Name: "lock", Session: s2},
+		ReleasePermit{Kind: Semaphore, Name: "two", Session: s2},
+		DestroySession{ID: s1}, DestroySession{ID: s3}, DestroySession{ID: s2},
 	} {
 		r.do(op)
 		if got, want := r.View().Bytes(), weigh(r.State); got != want {
 			t.Fatalf("operation %d, %+v: %d bytes, want %d", i, op, got, want)
 		}
-	}
-	thawed, err := Thaw(r.Freeze(), r.nodes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := thawed.View().Bytes(), r.View().Bytes(); got != want || got == 0 {
-		t.Errorf("%d bytes after a restore, want %d", got, want)
+		thawed, err := Thaw(r.Freeze(), r.nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := thawed.View().Bytes(), r.View().Bytes(); got != want || got == 0 {
+			t.Fatalf("operation %d, %+v: %d bytes after a restore, want %d", i, op, got, want)
+		}
 	}
 	r.Advance(r.now + 2*deletionsFor + OnceFor)
 	if got, want := r.View().Bytes(), weigh(r.State); got != want {

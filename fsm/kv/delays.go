@@ -28,11 +28,13 @@ func (s *State) delay(key string, ms int64) {
 
 func (s *State) setDelay(d Delay) {
 	s.tables.delays.Set(d.Key, d.Until)
+	s.tables.bytes += delayWeight + len(d.Key)
 	s.delayEnds.tree.Set(d)
 }
 
 func (s *State) undelay(key string) {
 	if until, ok := s.tables.delays.Delete(key); ok {
+		s.tables.bytes -= delayWeight + len(key)
 		s.delayEnds.tree.Delete(Delay{Key: key, Until: until})
 	}
 }

@@ -70,6 +70,16 @@ func (v *View) Held(session string) iter.Seq[Fence] {
 	}
 }
 
+// Stands says whether a session holds a lock or semaphore, or waits for it.
+func (v *View) Stands(kind Kind, name, session string) bool {
+	sem := v.shown.permits.find(kind, name)
+	if sem == nil {
+		return false
+	}
+	_, stands := sem.members.Get(strings.ToLower(session))
+	return stands
+}
+
 // Permits returns a lock or semaphore, nil if nobody holds, waits or is delayed, and the index by which
 // a blocking query goes on. It costs O(holders and queue).
 func (v *View) Permits(kind Kind, name string) (*Permits, Index) {

@@ -39,9 +39,7 @@ func (t *turn) end() {
 	}
 	t.sem.modified = t.at.Index
 	t.state.permits.index = t.at.Index
-	if t.sem.idle() {
-		t.state.permits.all.Delete(t.sem)
-	}
+	t.state.permits.edited(t.sem)
 	t.state.change(t.at, t.sem.topic())
 }
 
@@ -144,7 +142,7 @@ func (t *turn) acquire(session string, op AcquirePermit) Result {
 func (t *turn) replaceValue(fence Index, value []byte) {
 	if h, _ := t.sem.holders.Get(fence); !bytes.Equal(h.Value, value) {
 		h.Value = cloneBytes(value)
-		t.edit().holders.Set(fence, h)
+		t.edit().hold(h)
 	}
 }
 
@@ -157,10 +155,9 @@ func (t *turn) waitAgain(ticket uint64, op AcquirePermit) {
 		return
 	}
 	sem := t.edit()
-	sem.ends.Delete(waitEnd{w.Until, ticket})
+	sem.dequeue(ticket)
 	w.Until, w.Value = until, cloneBytes(op.Value)
-	sem.queue.Set(ticket, w)
-	sem.ends.Set(waitEnd{until, ticket})
+	sem.enqueue(ticket, w)
 }
 
 // grants says whether this operation may still give a permit of the semaphore away. It may once: two

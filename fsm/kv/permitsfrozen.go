@@ -62,7 +62,7 @@ func (s *State) verifyPermits(p *Permits) error {
 
 // thawSemaphore enters the permits of one name.
 func (s *State) thawSemaphore(p *Permits) error {
-	sem := s.permits.open(p.Kind, p.Name, p.Limit)
+	sem := s.permits.editable(s.permits.open(p.Kind, p.Name, p.Limit))
 	sem.modified = p.ModifyIndex
 	for _, h := range p.Holders {
 		if err := s.thawHolder(sem, h); err != nil {
@@ -82,6 +82,7 @@ func (s *State) thawSemaphore(p *Permits) error {
 		}
 		s.permits.delay(sem, until)
 	}
+	s.permits.edited(sem)
 	return nil
 }
 

@@ -18,6 +18,7 @@ type permitTables struct {
 	stakes  *btree.BTreeG[stake]       // by session
 	delays  *btree.BTreeG[permitDelay] // in the order of time; views have none
 	waiting int                        // in all queues
+	bytes   int                        // of all locks and semaphores, see semaphore.bytes
 }
 
 // stake says that a session holds or waits for a permit.
@@ -66,13 +67,15 @@ func (p *permitTables) find(kind Kind, name string) *semaphore {
 
 // open enters an empty semaphore.
 func (p *permitTables) open(kind Kind, name string, limit uint32) *semaphore {
-	sem := &semaphore{edition: p.edition, kind: kind, name: name, limit: limit, ends: newIndex(compareWaitEnds)}
+	sem := &semaphore{edition: p.edition, kind: kind, name: name, limit: limit, ends: newIndex(compareWaitEnds), bytes: permitsWeight + len(name)}
 	p.all.Set(sem)
+	p.bytes += sem.bytes
 	return sem
 }
 
-// editable returns a semaphore that no View has, copying it where needed.
+// editable returns a semaphore that no View has, copying it where needed. The caller calls edited when it is done.
 func (p *permitTables) editable(sem *semaphore) *semaphore {
+	p.bytes -= sem.bytes
 	if sem.edition == p.edition {
 		return sem
 	}
@@ -80,6 +83,15 @@ func (p *permitTables) editable(sem *semaphore) *semaphore {
 	c.edition = p.edition
 	p.all.Set(c)
 	return c
+}
+
+// edited counts the bytes of a semaphore, unless nobody holds it, waits for it or is delayed for it: it is no more.
+func (p *permitTables) edited(sem *semaphore) {
+	if sem.idle() {
+		p.all.Delete(sem)
+		return
+	}
+	p.bytes += sem.bytes
 }
 
 // wait and unwait note that a session began and ceased to wait.
@@ -98,12 +110,14 @@ func (p *permitTables) delay(sem *semaphore, until int64) {
 	n, _ := sem.delays.Get(until)
 	sem.delays.Set(until, n+1)
 	sem.delayed++
+	sem.bytes += delayWeight
 	p.delays.Set(permitDelay{until, sem.kind, sem.name})
 }
 
 // undelay ends one of the delays until a time.
 func (p *permitTables) undelay(sem *semaphore, until int64) {
 	sem.delayed--
+	sem.bytes -= delayWeight
 	if n, _ := sem.delays.Get(until); n > 1 {
 		sem.delays.Set(until, n-1)
 		return
@@ -141,7 +155,19 @@ type semaphore struct {
 	members btree.Map[string, member] // holders and queue by session
 	delays  btree.Map[int64, int]     // how many end at a time (lease clock, ms)
 	delayed int                       // how many there are
+	bytes   int                       // of all of it, about
 }
+
+// What a lock or semaphore, one who holds it or waits for it, and a lock-delay take beside their texts, in bytes,
+// about.
+const (
+	permitsWeight = 512
+	memberWeight  = 512
+	delayWeight   = 128
+)
+
+// weight of a member is what its session and value take.
+func weight(value []byte) int { return memberWeight + len(value) }
 
 // member says where in a semaphore a session is.
 type member struct {
@@ -192,15 +218,19 @@ func (m *semaphore) lasts(lease int64) bool {
 	return waits && wait.until >= lease || delayed && delay > lease
 }
 
-// hold enters a holder.
+// hold enters a holder, or replaces it by one with another value.
 func (m *semaphore) hold(h Holder) {
-	m.holders.Set(h.Fence, h)
+	if old, ok := m.holders.Set(h.Fence, h); ok {
+		m.bytes -= weight(old.Value)
+	}
+	m.bytes += weight(h.Value)
 	m.members.Set(h.Session, member{fence: h.Fence})
 }
 
 // release takes a holder out.
 func (m *semaphore) release(fence Index) Holder {
 	h, _ := m.holders.Delete(fence)
+	m.bytes -= weight(h.Value)
 	m.members.Delete(h.Session)
 	return h
 }
@@ -209,16 +239,29 @@ func (m *semaphore) release(fence Index) Holder {
 func (m *semaphore) join(w Waiter) (ticket uint64) {
 	last, _, _ := m.queue.Max()
 	ticket = last + 1
-	m.queue.Set(ticket, w)
-	m.ends.Set(waitEnd{w.Until, ticket})
+	m.enqueue(ticket, w)
 	m.members.Set(w.Session, member{ticket: ticket})
 	return ticket
 }
 
-// leave takes a waiter out of the queue.
-func (m *semaphore) leave(ticket uint64) Waiter {
+// enqueue enters a waiter under a ticket that nobody has.
+func (m *semaphore) enqueue(ticket uint64, w Waiter) {
+	m.queue.Set(ticket, w)
+	m.ends.Set(waitEnd{w.Until, ticket})
+	m.bytes += weight(w.Value)
+}
+
+// dequeue takes out the waiter of a ticket.
+func (m *semaphore) dequeue(ticket uint64) Waiter {
 	w, _ := m.queue.Delete(ticket)
 	m.ends.Delete(waitEnd{w.Until, ticket})
+	m.bytes -= weight(w.Value)
+	return w
+}
+
+// leave takes a waiter out of the queue.
+func (m *semaphore) leave(ticket uint64) Waiter {
+	w := m.dequeue(ticket)
 	m.members.Delete(w.Session)
 	return w
 }

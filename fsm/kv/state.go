@@ -136,7 +136,7 @@ func (s *State) session(id string) *Session {
 
 // View returns the present state for readers: a few small allocations after a change.
 func (s *State) View() *View {
-	return &View{index: s.index, lease: s.lease, established: s.established, bytes: s.tables.bytes + s.answers.bytes, shown: s.share()}
+	return &View{index: s.index, lease: s.lease, established: s.established, bytes: s.tables.bytes + s.answers.bytes + s.permits.bytes, shown: s.share()}
 }
 
 func (s *State) share() *shown {

@@ -20,7 +20,7 @@ type tables struct {
 	pruned    Index               // of the newest deletion that was forgotten
 	keys      Index               // of the last write or deletion of a key
 
-	bytes int // of all entries, deletions and sessions, see their weights
+	bytes int // of all entries, deletions, sessions and delays, see their weights
 
 	sessions      *btree.Map[string, *living]
 	sessionsIndex Index                     // of the last creation or end of a session

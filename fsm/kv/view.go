@@ -100,7 +100,7 @@ type View struct {
 	shown       *shown
 }
 
-// Bytes is what keys, records of deletions, sessions and remembered answers take, about.
+// Bytes is what keys, records of deletions, sessions, locks with their queues and remembered answers take, about.
 func (v *View) Bytes() int { return v.bytes }
 
 // SessionCount is the number of sessions.

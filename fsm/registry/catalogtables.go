@@ -15,6 +15,7 @@ type catalogTables struct {
 	services *btree.BTreeG[serviceEntry] // by node, then id; quarantined ones too
 	checks   *btree.BTreeG[checkEntry]   // by node, then id
 	changed  Index                       // of the last change of a node or of a check of one
+	bytes    int                         // of all nodes, see Node.Weight
 	shared   *catalogTables              // the copy that views get; nil if it changed since it was made
 }
 
@@ -57,7 +58,7 @@ func compareChecks(a, b checkEntry) int {
 // are none of its catalog.
 func (t *catalogTables) share() *catalogTables {
 	if t.shared == nil {
-		t.shared = &catalogTables{nodes: t.nodes.Copy(), services: t.services.Copy(), checks: t.checks.Copy(), changed: t.changed}
+		t.shared = &catalogTables{nodes: t.nodes.Copy(), services: t.services.Copy(), checks: t.checks.Copy(), changed: t.changed, bytes: t.bytes}
 	}
 	return t.shared
 }
@@ -105,12 +106,17 @@ func (t *catalogTables) replaceService(old, l *Lease) {
 // setNode puts a node in the place of the one of its name.
 func (t *catalogTables) setNode(n *Node) {
 	t.shared = nil
-	t.nodes.Set(n.Name, n)
+	if old, ok := t.nodes.Set(n.Name, n); ok {
+		t.bytes -= old.Weight()
+	}
+	t.bytes += n.Weight()
 }
 
 func (t *catalogTables) deleteNode(name string) {
 	t.shared = nil
-	t.nodes.Delete(name)
+	if old, ok := t.nodes.Delete(name); ok {
+		t.bytes -= old.Weight()
+	}
 }
 
 func (t *catalogTables) setCheck(e checkEntry) {

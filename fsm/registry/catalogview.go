@@ -17,6 +17,34 @@ func (v *View) Nodes() iter.Seq[*Node] {
 // NodeCount is the number of registered nodes.
 func (v *View) NodeCount() int { return v.tables.catalog.nodes.Len() }
 
+// CatalogBytes is what the registered nodes take with their checks, about. Services are instances.
+func (v *View) CatalogBytes() int { return v.tables.catalog.bytes }
+
+// CatalogGrowth is by how many bytes, about, a registration would make the nodes larger.
+func (v *View) CatalogGrowth(op RegisterCatalog) (bytes int) {
+	node := ""
+	if op.Node != nil {
+		node = op.Node.Name
+	}
+	old, known := v.Node(node)
+	if op.Node != nil && !(known && op.KeepNode) {
+		bytes += op.Node.ownWeight()
+		if known {
+			bytes -= old.ownWeight()
+		}
+	}
+	for _, c := range op.Checks {
+		if c.Service != "" {
+			continue
+		}
+		bytes += c.weight()
+		if e, ok := v.tables.catalog.check(node, c.ID); ok {
+			bytes -= e.check.weight()
+		}
+	}
+	return bytes
+}
+
 // Node returns a node.
 func (v *View) Node(name string) (*Node, bool) { return v.tables.catalog.nodes.Get(name) }
 

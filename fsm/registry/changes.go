@@ -12,6 +12,7 @@ import (
 const (
 	maxRemovalAge = 24 * 60 * 60 * 1000 // ms of lease clock, looked at once per delta step
 	maxRemovals   = 100_000
+	maxRemoved    = 256 << 20 // bytes of all records, see Removal.weight
 )
 
 // Change is an element of the change list: a live instance at its last change, or the record of a
@@ -129,17 +130,25 @@ func (r *Registry) record(key Key) (rec Removal, ok bool) {
 
 // remember enters the record of a removal, and forgets the oldest if there are too many.
 func (r *Registry) remember(rec Removal) {
-	r.records[rec.Lease.Key()] = rec.Lease.Changed
-	r.tables.removed.Set(rec.Lease.Changed, rec)
-	for r.tables.removed.Len() > maxRemovals {
+	r.setRecord(rec)
+	for n := r.tables.removed.Len(); n > maxRemovals || n > 1 && r.recordBytes > maxRemoved; n-- {
 		r.prune()
 	}
 }
 
+// setRecord enters the record of a removal, or puts it in the place of the one of the same Index.
+func (r *Registry) setRecord(rec Removal) {
+	r.records[rec.Lease.Key()] = rec.Lease.Changed
+	if old, ok := r.tables.removed.Set(rec.Lease.Changed, rec); ok {
+		r.recordBytes -= old.weight()
+	}
+	r.recordBytes += rec.weight()
+	r.shared = nil
+}
+
 // amend changes the record of a removal. Readers see no change, so it takes no Index.
 func (r *Registry) amend(rec Removal) {
-	r.tables.removed.Set(rec.Lease.Changed, rec)
-	r.shared = nil
+	r.setRecord(rec)
 	if r.withoutConsensus {
 		r.amended[rec.Lease.Changed] = struct{}{}
 	}
@@ -166,7 +175,8 @@ func (r *Registry) supersede(key Key) {
 	if at, ok := r.records[key]; ok {
 		delete(r.records, key)
 		delete(r.amended, at)
-		r.tables.removed.Delete(at)
+		old, _ := r.tables.removed.Delete(at)
+		r.recordBytes -= old.weight()
 	}
 }
 
@@ -204,10 +214,7 @@ func (r *Registry) reduce(cut int64) {
 		return rec.Full
 	})
 	for _, rec := range old {
-		rec = rec.reduced()
-		r.tables.removed.Set(rec.Lease.Changed, rec)
-		r.records[rec.Lease.Key()] = rec.Lease.Changed // with the new strings
-		r.shared = nil
+		r.setRecord(rec.reduced()) // with the new strings in the map, too
 	}
 }
 
@@ -216,6 +223,7 @@ func (r *Registry) prune() {
 	at, rec, _ := r.tables.removed.PopMin()
 	delete(r.records, rec.Lease.Key())
 	delete(r.amended, at)
+	r.recordBytes -= rec.weight()
 	r.tables.pruned = at
 	r.shared = nil
 }

@@ -69,7 +69,7 @@ type LeaseState struct {
 // lastDirtyTimestamp are left, of the lease EvictedAt, Action, Life, Edit, Changed, ChangedLease, Origin,
 // Owner and Quarantine.
 // A record is dropped when its key is registered again, else kept for 24 h of lease clock; there are
-// at most 100,000.
+// at most 100,000, of 256 MiB together, about.
 type Removal struct {
 	Kind    ChangeKind
 	Full    bool

@@ -209,6 +209,17 @@ func check(r *Registry) error {
 	if v.tables.removed.Len() != len(r.records) {
 		return fmt.Errorf("%d records, %d by key", v.tables.removed.Len(), len(r.records))
 	}
+	removed, nodes := 0, 0
+	v.tables.removed.Scan(func(_ Index, rec Removal) bool {
+		removed += rec.weight()
+		return true
+	})
+	for n := range v.Nodes() {
+		nodes += n.Weight()
+	}
+	if r.recordBytes != removed || v.CatalogBytes() != nodes {
+		return fmt.Errorf("%d bytes of records and %d of nodes, counted as %d and %d", removed, nodes, r.recordBytes, v.CatalogBytes())
+	}
 	if got := slices.Collect(v.All()); !slices.Equal(got, all) {
 		return fmt.Errorf("all leases are %v, want %v", got, all)
 	}

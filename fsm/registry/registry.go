@@ -20,6 +20,7 @@ type Registry struct {
 	expiry      expiry
 	ends        ends
 	records     map[Key]Index      // of removals, in tables.removed
+	recordBytes int                // of these records, see Removal.weight
 	amended     map[Index]struct{} // records that Amended has to return
 	settings    Settings
 	transitions []Preservation // of self-preservation, newest last: the present one

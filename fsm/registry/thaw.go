@@ -70,8 +70,7 @@ func (r *Registry) thawCatalog(f Frozen) {
 func (r *Registry) thawRemovals(f Frozen) {
 	r.tables.pruned = f.Pruned
 	for _, rec := range f.Removals {
-		r.tables.removed.Set(rec.Lease.Changed, rec)
-		r.records[rec.Lease.Key()] = rec.Lease.Changed
+		r.setRecord(rec)
 		r.tables.touch(rec.Lease.Instance.App, rec.Lease.Changed)
 	}
 	for l := range r.View().Quarantined {
