@@ -21,7 +21,7 @@ import (
 func writtenLog(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	d, err := openDisk(dir, func(err error) { t.Error(err) })
+	d, err := openDisk(dir, nil, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func writtenLog(t *testing.T) (dir string) {
 
 // logOnDisk is everything that Raft reads of a log.
 func logOnDisk(dir string) (said string, err error) {
-	d, err := openDisk(dir, func(error) {})
+	d, err := openDisk(dir, nil, func(error) {})
 	if err != nil {
 		return "", err
 	}
@@ -181,7 +181,7 @@ func TestADamagedRegistryIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
 
 func TestAFlippedBitInAnEntryIsRefusedAndNamed(t *testing.T) {
 	dir := t.TempDir()
-	d, err := openDisk(dir, func(err error) { t.Error(err) })
+	d, err := openDisk(dir, nil, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestAFlippedBitInAnEntryIsRefusedAndNamed(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = openDisk(dir, func(error) {})
+	_, err = openDisk(dir, nil, func(error) {})
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "entry 17 ") || !strings.Contains(err.Error(), "empty data directory") {
 		t.Errorf("got %v, want an error that names %s and entry 17, and says what to do", err, path)
 	}
@@ -209,7 +209,7 @@ func TestAFlippedBitInAnEntryIsRefusedAndNamed(t *testing.T) {
 
 func TestADamagedEntryThatIsReadLaterStopsTheNode(t *testing.T) {
 	failed := make(chan error, 1)
-	d, err := openDisk(t.TempDir(), func(err error) { failed <- err })
+	d, err := openDisk(t.TempDir(), nil, func(err error) { failed <- err })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestADamagedEntryThatIsReadLaterStopsTheNode(t *testing.T) {
 }
 
 func TestAnEntryThatArrivesDamagedIsNotStoredAndStopsNobody(t *testing.T) {
-	d, err := openDisk(t.TempDir(), func(err error) { t.Error(err) })
+	d, err := openDisk(t.TempDir(), nil, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}

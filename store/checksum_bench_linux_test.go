@@ -14,7 +14,7 @@ import (
 func BenchmarkEntryChecksum(b *testing.B) {
 	for _, size := range []int{100, 1000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			d, err := openDisk(b.TempDir(), func(err error) { b.Error(err) })
+			d, err := openDisk(b.TempDir(), nil, func(err error) { b.Error(err) })
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -34,7 +34,7 @@ func TestADelayedDiskTakesLongerForEachDurableWrite(t *testing.T) {
 		{"read", func(d *disk) error { _, err := d.LastIndex(); return err }, 0},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDisk(t.TempDir(), func(err error) { t.Error(err) })
+		d, err := openDisk(t.TempDir(), nil, func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}

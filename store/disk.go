@@ -56,8 +56,8 @@ type diskCall struct {
 	name   string
 }
 
-// openDisk opens raft/log.db below dir.
-func openDisk(dir string, fail func(error)) (*disk, error) {
+// openDisk opens raft/log.db below dir, and calls each (nil: nothing) with every entry, oldest first.
+func openDisk(dir string, each func(*raft.Log), fail func(error)) (*disk, error) {
 	path := filepath.Join(dir, raftDir, "log.db")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("raft directory: %w", err)
@@ -68,14 +68,14 @@ func openDisk(dir string, fail func(error)) (*disk, error) {
 		}
 	}
 	d := &disk{path: path, fail: fail, underWay: map[diskCall]struct{}{}, closed: make(chan struct{})}
-	if err := d.open(); err != nil {
+	if err := d.open(each); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, explainBolt(err))
 	}
 	return d, nil
 }
 
 // open opens the file after it has looked at everything in it.
-func (d *disk) open() error {
+func (d *disk) open(each func(*raft.Log)) error {
 	var entries []uint64
 	err := checkBolt(d.path, raftBuckets, func(bucket, key, value []byte) error {
 		if string(bucket) == "conf" {
@@ -95,8 +95,12 @@ func (d *disk) open() error {
 		return err
 	}
 	for _, index := range entries {
-		if err := d.readLog(index, new(raft.Log)); err != nil {
+		log := new(raft.Log)
+		if err := d.readLog(index, log); err != nil {
 			return errors.Join(err, d.bolt.Close())
+		}
+		if each != nil {
+			each(log)
 		}
 	}
 	return nil

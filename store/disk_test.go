@@ -16,7 +16,7 @@ import (
 // closedDisk is a disk whose every write fails.
 func closedDisk(t *testing.T, fail func(error)) *disk {
 	t.Helper()
-	d, err := openDisk(t.TempDir(), fail)
+	d, err := openDisk(t.TempDir(), nil, fail)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestEveryFailedWriteStopsTheNode(t *testing.T) {
 
 func TestATermThatWouldFallStopsTheNode(t *testing.T) {
 	var reason error
-	d, err := openDisk(t.TempDir(), func(err error) { reason = err })
+	d, err := openDisk(t.TempDir(), nil, func(err error) { reason = err })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestATermThatWouldFallStopsTheNode(t *testing.T) {
 }
 
 func TestVoteIsStoredCandidateFirst(t *testing.T) {
-	d, err := openDisk(t.TempDir(), func(err error) { t.Error(err) })
+	d, err := openDisk(t.TempDir(), nil, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestVoteIsStoredCandidateFirst(t *testing.T) {
 
 func TestDamagedLogIsRefusedWithWordsNotWithAPanic(t *testing.T) {
 	dir := t.TempDir()
-	d, err := openDisk(dir, func(err error) { t.Error(err) })
+	d, err := openDisk(dir, nil, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestDamagedLogIsRefusedWithWordsNotWithAPanic(t *testing.T) {
 	if err := os.WriteFile(path, bytes.Repeat([]byte{0xff}, int(size)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openDisk(dir, func(error) {}); err == nil || !strings.Contains(err.Error(), "corrupt") {
+	if _, err := openDisk(dir, nil, func(error) {}); err == nil || !strings.Contains(err.Error(), "corrupt") {
 		t.Errorf("got %v, want an error that says corrupt", err)
 	}
 }
@@ -155,7 +155,7 @@ func TestTheLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d, err := openDisk(t.TempDir(), func(err error) { t.Error(err) })
+			d, err := openDisk(t.TempDir(), nil, func(err error) { t.Error(err) })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 
@@ -16,8 +15,9 @@ const (
 )
 
 // logCache is Raft's log with its newest entries in memory, bounded by bytes. It knows how many bytes the
-// entries have that it has seen, so that the log can be bounded by bytes too (see watchLog). What a node has
-// from before its start counts only as far as Raft has read it.
+// entries have, so that the log can be bounded by bytes too (see watchLog). What a node has from before its
+// start it is shown when the disk is opened, so that Raft, which goes through the log twice then, reads little
+// from the disk.
 type logCache struct {
 	raft.LogStore // the disk
 
@@ -32,7 +32,13 @@ type logSize struct {
 	bytes int
 }
 
-func newLogCache(disk raft.LogStore) *logCache { return &logCache{LogStore: disk} }
+// openLogs opens the disk of a node, and its log.
+func openLogs(dir string, fail func(error)) (*disk, *logCache, error) {
+	c := new(logCache)
+	d, err := openDisk(dir, func(log *raft.Log) { c.remember([]*raft.Log{log}) }, fail)
+	c.LogStore = d
+	return d, c, err
+}
 
 // GetLog implements raft.LogStore.
 func (c *logCache) GetLog(index uint64, log *raft.Log) error {
@@ -40,13 +46,7 @@ func (c *logCache) GetLog(index uint64, log *raft.Log) error {
 		*log = *cached
 		return nil
 	}
-	if err := c.LogStore.GetLog(index, log); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.count(log)
-	return nil
+	return c.LogStore.GetLog(index, log)
 }
 
 func (c *logCache) cached(index uint64) *raft.Log {
@@ -95,7 +95,7 @@ func (c *logCache) remember(logs []*raft.Log) {
 		}
 		c.newest = append(c.newest, log)
 		c.bytes += len(log.Data)
-		c.count(log)
+		c.sizes = append(c.sizes, logSize{log.Index, len(log.Data)})
 	}
 	drop := 0
 	for c.bytes > cachedLogBytes && drop < len(c.newest)-1 {
@@ -104,15 +104,6 @@ func (c *logCache) remember(logs []*raft.Log) {
 	}
 	clear(c.newest[:drop]) // append keeps the array for a while
 	c.newest = c.newest[drop:]
-}
-
-// count notes the size of an entry of the log. Raft begins with the newest entry when it reads the log at its
-// start, so entries do not come in their order.
-func (c *logCache) count(log *raft.Log) {
-	at, known := slices.BinarySearchFunc(c.sizes, log.Index, func(s logSize, index uint64) int { return cmp.Compare(s.index, index) })
-	if !known {
-		c.sizes = slices.Insert(c.sizes, at, logSize{log.Index, len(log.Data)})
-	}
 }
 
 // DeleteRange implements raft.LogStore.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ func logsOf(from uint64, n, size int) (logs []*raft.Log) {
 func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 	const size = 1 << 20
 	disk := raft.NewInmemStore()
-	c := newLogCache(disk)
+	c := &logCache{LogStore: disk}
 	const n = cachedLogBytes/size + 20
 	if err := c.StoreLogs(logsOf(1, n, size)); err != nil {
 		t.Fatal(err)
@@ -105,23 +106,35 @@ func TestTheLogIsBoundedByBytesAndAFollowerThatLagsCatchesUp(t *testing.T) {
 	eventually(t, "the node that was stopped has caught up", func() bool { return late.raft.AppliedIndex() >= leader.raft.AppliedIndex() })
 }
 
-// TestTheBytesOfALogFromBeforeTheStartCount: else each restart lets the log grow by its bound.
-func TestTheBytesOfALogFromBeforeTheStartCount(t *testing.T) {
-	disk := raft.NewInmemStore()
+// TestALogFromBeforeTheStartIsInMemoryAndItsBytesCount: else Raft reads it from the disk twice more, and each
+// restart lets the log grow by its bound.
+func TestALogFromBeforeTheStartIsInMemoryAndItsBytesCount(t *testing.T) {
+	dir := t.TempDir()
 	const n, size = 10, 100
-	if err := disk.StoreLogs(logsOf(1, n, size)); err != nil {
+	fail := func(err error) { t.Error(err) }
+	disk, _, err := openLogs(dir, fail)
+	if err != nil {
 		t.Fatal(err)
 	}
-	c := newLogCache(disk)
-	for _, index := range []uint64{n, 1, 2, 3, 4, 5, 6, 7, 8, 9, n} { // as raft.NewRaft reads them
-		if err := c.GetLog(index, new(raft.Log)); err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(disk.StoreLogs(logsOf(1, n, size)), disk.close()); err != nil {
+		t.Fatal(err)
 	}
+	disk, c, err := openLogs(dir, fail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.close()
 	if got := c.after(2); got != (n-2)*size {
 		t.Errorf("the entries after 2 have %d bytes, want %d", got, (n-2)*size)
 	}
 	if entries, known := c.within(5 * size); entries != 5 || !known {
 		t.Errorf("%d entries (%v) have %d bytes, want 5", entries, known, 5*size)
+	}
+	c.LogStore = raft.NewInmemStore() // which has nothing
+	for index := uint64(1); index <= n; index++ {
+		var got raft.Log
+		if err := c.GetLog(index, &got); err != nil || got.Index != index || len(got.Data) != size {
+			t.Errorf("entry %d is %d with %d bytes (%v)", index, got.Index, len(got.Data), err)
+		}
 	}
 }

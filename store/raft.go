@@ -121,7 +121,7 @@ func (s *Raft) open() error {
 		return err
 	}
 	s.standing.Store(s.id)
-	if s.disk, err = openDisk(s.cfg.DataDir, s.fail); err != nil {
+	if s.disk, s.logs, err = openLogs(s.cfg.DataDir, s.fail); err != nil {
 		return err
 	}
 	s.SetSyncDelay(s.cfg.SyncDelay)
@@ -147,7 +147,6 @@ func (s *Raft) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("open snapshots in %s: %w", dir, err)
 	}
-	s.logs = newLogCache(s.disk)
 	s.snapshots = snapshots
 	transport := &transport{raft.NewNetworkTransportWithConfig(s.transportConfig(logger)), s.closing, make(chan raft.RPC)}
 	s.net.wg.Go(transport.passOn)

@@ -12,7 +12,7 @@ import (
 func watchedDisk(t *testing.T, delay time.Duration, work func(*disk) error, pause func(looks int) time.Duration) (hangs string, after time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDisk(t.TempDir(), func(err error) { t.Error(err) })
+		d, err := openDisk(t.TempDir(), nil, func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}
