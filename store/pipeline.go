@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -16,11 +17,13 @@ const pipelineLimit = transportTimeout + time.Second
 // hand over its next request then waits for ever, with the follower left behind and the node unable to
 // stop (pipelineDecode in raft's replication.go, AppendEntries in net_transport.go).
 //
-// It also passes on to Raft's main loop what other nodes ask, so that this node can ask as well (loop.go).
+// It also passes on to Raft's main loop what other nodes ask, so that this node can ask as well (loop.go), and
+// has entries sent to a follower as soon as the follower answers heartbeats again.
 type transport struct {
 	*raft.NetworkTransport
 	closing context.Context // ends when the node stops
 	rpcs    chan raft.RPC   // to the main loop
+	heard   sync.Map        // *broadcast by raft.ServerID: fires when the server answered a heartbeat
 }
 
 // Consumer implements raft.Transport.
@@ -42,10 +45,30 @@ func (t *transport) passOn() {
 	}
 }
 
-// AppendEntries implements raft.Transport.
+// silentLimit is how long the failure of one request may be held back. It is bounded because Raft sees only
+// afterwards that its leadership is over, or that the follower was removed.
+const silentLimit = time.Minute
+
+// AppendEntries implements raft.Transport. After each failure to send entries Raft waits twice as long, up to
+// 10 s: a follower that comes back would get nothing for as long as it was away (replicateTo in replication.go).
+// Heartbeats go on twice a second at least. So a failure counts, once, when the follower answers one.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	bound(args)
-	return t.NetworkTransport.AppendEntries(id, target, args, resp)
+	answered, _ := t.heard.LoadOrStore(id, new(broadcast))
+	next := answered.(*broadcast).wait()
+	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+	switch heartbeat := isHeartbeat(args); {
+	case heartbeat && err == nil:
+		answered.(*broadcast).fire()
+	case !heartbeat && err != nil:
+		pause(t.closing, next, silentLimit)
+	}
+	return err
+}
+
+// isHeartbeat tells heartbeats as Raft does itself (handleCommand in net_transport.go).
+func isHeartbeat(args *raft.AppendEntriesRequest) bool {
+	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
 }
 
 // bound leaves to the next request the entries for which this one has no room. Raft, which counts entries and

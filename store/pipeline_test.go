@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -55,4 +57,98 @@ func TestNobodyHangsInAPipeline(t *testing.T) {
 			})
 		})
 	}
+}
+
+// wire is a network of one server, which may be away.
+type wire struct {
+	away     bool
+	accepted chan net.Conn
+	closed   chan struct{}
+}
+
+func (w *wire) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
+	if w.away {
+		return nil, errors.New("refused")
+	}
+	here, there := net.Pipe()
+	w.accepted <- there
+	return here, nil
+}
+
+func (w *wire) Accept() (net.Conn, error) {
+	select {
+	case c := <-w.accepted:
+		return c, nil
+	case <-w.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (w *wire) Addr() net.Addr { return addr("follower") }
+
+func (w *wire) Close() error {
+	close(w.closed)
+	return nil
+}
+
+func TestEntriesAreSentAgainAsSoonAsAHeartbeatIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{away: true, accepted: make(chan net.Conn), closed: make(chan struct{})}
+		closing, stop := context.WithCancel(t.Context())
+		tr := &transport{
+			NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: w, MaxPool: 1, Timeout: time.Second, Logger: newRaftLogger(slog.New(slog.DiscardHandler))}),
+			closing:          closing,
+		}
+		defer tr.Close()
+		tr.SetHeartbeatHandler(func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{}, nil) })
+		send := func() <-chan error {
+			failed := make(chan error, 1)
+			go func() {
+				failed <- tr.AppendEntries("f", "follower", &raft.AppendEntriesRequest{Entries: logsOf(1, 1, 1)}, new(raft.AppendEntriesResponse))
+			}()
+			return failed
+		}
+		beat := func() error {
+			leader := raft.RPCHeader{Addr: []byte("leader")}
+			return tr.AppendEntries("f", "follower", &raft.AppendEntriesRequest{RPCHeader: leader, Term: 1}, new(raft.AppendEntriesResponse))
+		}
+		ended := func(failed <-chan error) bool {
+			synctest.Wait()
+			select {
+			case err := <-failed:
+				if err == nil {
+					t.Error("entries were sent to a follower that was away")
+				}
+				return true
+			default:
+				return false
+			}
+		}
+
+		failed := send()
+		if err := beat(); err == nil || ended(failed) {
+			t.Fatalf("the failure counts, or a heartbeat was answered (%v), while the follower is away", err)
+		}
+		w.away = false
+		if err := beat(); err != nil || !ended(failed) {
+			t.Fatalf("the failure does not count, though the follower has answered a heartbeat (%v)", err)
+		}
+
+		w.away = true
+		tr.CloseStreams()
+		failed = send()
+		time.Sleep(silentLimit - time.Millisecond)
+		if ended(failed) {
+			t.Error("the failure counts before its time")
+		}
+		time.Sleep(time.Millisecond)
+		if !ended(failed) {
+			t.Errorf("the failure does not count after %v", silentLimit)
+		}
+		failed = send()
+		stop()
+		if !ended(failed) {
+			t.Error("the failure is held back though the node stops")
+		}
+	})
 }
