@@ -431,7 +431,7 @@ func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
 		want  string
 	}{
 		{"share above the whole", whole(1_000_001), "share of 1000001 millionths"},
-		{"settings cut short", establish[:len(establish)-1], "ends too early"},
+		{"settings cut short", establish[:len(establish)-2], "ends too early"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parseEntry(c.entry)

@@ -138,6 +138,7 @@ func genSettings() *rapid.Generator[registry.Settings] {
 			ExpectedInterval:  rapid.Uint32().Draw(t, "interval"),
 			ExpectationUpdate: rapid.Int64().Draw(t, "update"),
 			DoubledLease:      rapid.Bool().Draw(t, "doubled"),
+			OnCut:             rapid.String().Draw(t, "onCut"),
 		}
 	})
 }

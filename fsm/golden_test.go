@@ -112,7 +112,7 @@ var (
 
 func goldenSettings() *registry.Settings {
 	return &registry.Settings{SelfPreservation: true, Threshold: 850_000, Population: 10, Bound: 3_600_000, Expectation: true,
-		ExpectedInterval: 30, ExpectationUpdate: 900_000, DoubledLease: true}
+		ExpectedInterval: 30, ExpectationUpdate: 900_000, DoubledLease: true, OnCut: "dc2=expire"}
 }
 
 func TestGoldenOperations(t *testing.T) {

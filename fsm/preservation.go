@@ -67,7 +67,7 @@ func appendSettings(dst []byte, s registry.Settings) []byte {
 	dst = appendBool(dst, s.Expectation)
 	dst = appendUint32(dst, s.ExpectedInterval)
 	dst = appendInt64(dst, s.ExpectationUpdate)
-	return appendBool(dst, s.DoubledLease)
+	return appendString(appendBool(dst, s.DoubledLease), s.OnCut)
 }
 
 func (d *decoder) settings() registry.Settings {
@@ -80,6 +80,7 @@ func (d *decoder) settings() registry.Settings {
 		ExpectedInterval:  d.uint32(),
 		ExpectationUpdate: d.int64(),
 		DoubledLease:      d.bool(),
+		OnCut:             d.lasting(),
 	}
 }
 

@@ -146,6 +146,7 @@ func (tw *twins) establish(t *rapid.T) {
 			ExpectedInterval:  30,
 			ExpectationUpdate: 60_000,
 			DoubledLease:      rapid.Bool().Draw(t, "doubled"),
+			OnCut:             rapid.SampledFrom([]string{"", "dc2=expire"}).Draw(t, "onCut"),
 		}
 	}
 	done := tw.both(t, AppendEstablish(nil, e))

@@ -151,9 +151,14 @@ func TestSelfPreservationThatIsSwitchedOffSaysSo(t *testing.T) {
 
 func TestTheClustersSettingsAreShownByTheirKeys(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
+	n.set(func(m *memory) {
+		s := registry.DefaultSettings()
+		s.OnCut = "dc2=expire"
+		m.registry.Configure(s)
+	})
 	want := `{"self-preservation.enabled":true,"self-preservation.renewal-percent-threshold":0.85,"self-preservation.min-instances":10,` +
 		`"self-preservation.max-duration":"1h0m0s","eureka-compat.expectation":false,"eureka-compat.doubled-lease":false,` +
-		`"eureka-compat.expected-client-renewal-interval":"30s","eureka-compat.renewal-threshold-update-interval":"15m0s"}` + "\n"
+		`"eureka-compat.expected-client-renewal-interval":"30s","eureka-compat.renewal-threshold-update-interval":"15m0s","replication.on-cut":"dc2=expire"}` + "\n"
 	if got := n.send(t, request("GET", "/v1/rollcall/settings", "")); got.body != want {
 		t.Errorf("got  %s\nwant %s", got.body, want)
 	}

@@ -18,6 +18,7 @@ type shownSettings struct {
 	DoubledLease     bool    `json:"eureka-compat.doubled-lease"`
 	ExpectedInterval string  `json:"eureka-compat.expected-client-renewal-interval"`
 	Update           string  `json:"eureka-compat.renewal-threshold-update-interval"`
+	OnCut            string  `json:"replication.on-cut"`
 }
 
 // settings is GET /v1/rollcall/settings.
@@ -32,6 +33,7 @@ func (h *Handler) settings(w http.ResponseWriter, r *http.Request) error {
 		Enabled: s.SelfPreservation, Threshold: shareOf(s.Threshold), Population: s.Population, Bound: spanOf(s.Bound),
 		Expectation: s.Expectation, DoubledLease: s.DoubledLease,
 		ExpectedInterval: spanOf(int64(s.ExpectedInterval) * 1000), Update: spanOf(s.ExpectationUpdate),
+		OnCut: s.OnCut,
 	})
 }
 

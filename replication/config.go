@@ -29,12 +29,6 @@ var kindNames = [...]string{Node: "node", Datacenter: "datacenter", Eureka: "eur
 // String returns the word used in answers.
 func (k Kind) String() string { return kindNames[k] }
 
-// CutPolicy says what becomes of a peer's instances whose time has passed while its link is cut.
-type CutPolicy struct {
-	Keep bool          // keep them
-	For  time.Duration // with Keep, from the last contact; 0: as long as the cut lasts
-}
-
 // PeerConfig is one peer. Zero numbers mean their defaults.
 type PeerConfig struct {
 	// Name is a node's address, a datacenter's name or a Eureka server's name: unique among all peers.
@@ -43,8 +37,7 @@ type PeerConfig struct {
 	// URLs are base URLs without a slash at the end; user info is sent as basic auth and never shown. Of
 	// a Rollcall peer: scheme and host, any of its nodes, tried in turn. Of a Eureka server: its one
 	// service URL, such as http://host:8761/eureka.
-	URLs  []string
-	OnCut CutPolicy
+	URLs []string
 
 	BatchSize       int           // 0: 250
 	BatchDelay      time.Duration // 0: 500 ms
@@ -206,7 +199,7 @@ func (p PeerConfig) mistakes(c Config) []error {
 		{"BatchSize", int64(p.BatchSize)}, {"BatchDelay", int64(p.BatchDelay)}, {"Queue", int64(p.Queue)}, {"Workers", int64(p.Workers)},
 		{"CongestionDelay", int64(p.CongestionDelay)}, {"NetworkDelay", int64(p.NetworkDelay)}, {"MaxDelay", int64(p.MaxDelay)},
 		{"Expiry", int64(p.Expiry)}, {"Rate", int64(p.Rate)}, {"ConnectTimeout", int64(p.ConnectTimeout)},
-		{"ReadTimeout", int64(p.ReadTimeout)}, {"OnCut.For", int64(p.OnCut.For)},
+		{"ReadTimeout", int64(p.ReadTimeout)},
 	} {
 		wrong(n.value < 0, "%s must not be negative", n.name)
 	}

@@ -32,11 +32,15 @@ func (r *Replicator) remote(dc string) *peer {
 }
 
 // Spares says whether leases of another datacenter, whose time has passed, stay for now: its link is
-// cut, and that is the peer's policy. Heard is how long ago (lease clock) it was last heard; ok is
-// false if it never was.
+// cut, and that is the policy that holds in the cluster. Heard is how long ago (lease clock) it was last
+// heard; ok is false if it never was.
 func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
 	p := r.remote(dc)
-	return p != nil && p.OnCut.Keep && p.cut(heard, ok) && (p.OnCut.For == 0 || ok && heard <= p.OnCut.For)
+	if p == nil || !p.cut(heard, ok) {
+		return false
+	}
+	c := policyOf(p.view(), dc)
+	return c.Keep && (c.For == 0 || ok && heard <= c.For)
 }
 
 // cut says whether a peer's link counts as cut. A Eureka server that takes what is sent to it is there,
@@ -58,17 +62,6 @@ func (r *Replicator) Age() time.Duration {
 		}
 	}
 	return age
-}
-
-// String says the policy as the configuration does, in words.
-func (c CutPolicy) String() string {
-	switch {
-	case !c.Keep:
-		return "expire"
-	case c.For > 0:
-		return "keep for " + c.For.String()
-	}
-	return "keep"
 }
 
 // share is what belongs to a datacenter: instances, and those of them whose time has passed.
@@ -104,7 +97,7 @@ func (p *peer) incoming(v *registry.View, now int64, s share) *Incoming {
 	if p.Kind == Node {
 		return nil
 	}
-	in := &Incoming{Instances: s.instances, OnCut: p.OnCut.String(), Kept: s.kept}
+	in := &Incoming{Instances: s.instances, OnCut: policyOf(v, p.Name).String(), Kept: s.kept}
 	link, ok := v.Link(p.Name)
 	heard := max(0, now-link.Heard)
 	if ok {

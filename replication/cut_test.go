@@ -37,7 +37,8 @@ func TestWhichRemoteLeasesAreSpared(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := validConfig()
-			c.Peers = []PeerConfig{{Name: "dc2", Kind: tt.kind, URLs: []string{"http://a:1"}, OnCut: tt.policy}}
+			c.Service.(*memory).decideOnCut(map[string]CutPolicy{"dc2": tt.policy})
+			c.Peers = []PeerConfig{{Name: "dc2", Kind: tt.kind, URLs: []string{"http://a:1"}}}
 			r, err := newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} })
 			if err != nil {
 				t.Fatal(err)
@@ -49,6 +50,38 @@ func TestWhichRemoteLeasesAreSpared(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// decideOnCut gives the cluster policies, as whoever leads it does.
+func (m *memory) decideOnCut(policies map[string]CutPolicy) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := registry.DefaultSettings()
+	s.OnCut = OnCut(policies)
+	m.registry.Configure(s)
+}
+
+func TestPoliciesOfLinksThatAreCutHaveOneTextInTheState(t *testing.T) {
+	policies := map[string]CutPolicy{"old": {}, "dc3": {Keep: true}, "dc2": {Keep: true, For: time.Hour}}
+	if got, want := OnCut(policies), "dc2=keep-for:1h0m0s,old=expire"; got != want {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	m := newMemory()
+	m.decideOnCut(policies)
+	policies["dc9"] = CutPolicy{Keep: true} // of which nothing is said
+	for name, want := range policies {
+		if got := policyOf(m.view(), name); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+	s := registry.DefaultSettings()
+	s.OnCut = "dc2=forget,dc3"
+	m.registry.Configure(s)
+	for _, name := range []string{"dc2", "dc3", ""} {
+		if got := policyOf(m.view(), name); got != (CutPolicy{Keep: true}) {
+			t.Errorf("%s, of which nothing that is understood is said: got %v, want it kept", name, got)
+		}
 	}
 }
 
@@ -107,12 +140,13 @@ func TestAStatusTellsWhatComesIn(t *testing.T) {
 		f := newFar()
 		r := replicate(t, m, map[string]*far{"dc2": f, "dc3": newFar()}, datacenter("dc2"), datacenter("dc3"))
 		defer r.stop()
+		m.decideOnCut(map[string]CutPolicy{"dc3": {}})
 		m.pass(10 * time.Minute)
 		in := r.Status()[0].Incoming
 		if in == nil || in.Instances != 2 || in.Kept != 2 || !in.Cut || in.OnCut != "keep" || in.Heard == nil || *in.Heard < 600_000 {
 			t.Errorf("got %+v, want 2 instances, both kept in a cut of 10 minutes", in)
 		}
-		if in := r.Status()[1].Incoming; in == nil || in.Instances != 0 || in.Heard != nil || !in.Cut {
+		if in := r.Status()[1].Incoming; in == nil || in.Instances != 0 || in.Heard != nil || !in.Cut || in.OnCut != "expire" {
 			t.Errorf("of a datacenter that was never heard: %+v", in)
 		}
 	})

@@ -216,7 +216,7 @@ type replicating struct {
 
 // datacenter is a peer of that kind, with what a test wants of it.
 func datacenter(name string) PeerConfig {
-	return PeerConfig{Name: name, Kind: Datacenter, URLs: []string{"http://" + name + ":8761"}, OnCut: CutPolicy{Keep: true}}
+	return PeerConfig{Name: name, Kind: Datacenter, URLs: []string{"http://" + name + ":8761"}}
 }
 
 // replicate runs a Replicator of a datacenter with consensus. fars are by name of the peer.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -61,6 +62,7 @@ var settings = []struct {
 	{"eureka-compat.doubled-lease", func(s registry.Settings) any { return s.DoubledLease }},
 	{"eureka-compat.expected-client-renewal-interval", func(s registry.Settings) any { return time.Duration(s.ExpectedInterval) * time.Second }},
 	{"eureka-compat.renewal-threshold-update-interval", func(s registry.Settings) any { return milliseconds(s.ExpectationUpdate) }},
+	{"replication.on-cut", func(s registry.Settings) any { return cmp.Or(s.OnCut, "keep") }},
 }
 
 func milliseconds(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

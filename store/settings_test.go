@@ -26,6 +26,7 @@ func TestDifferencesAreNamedByTheirKeys(t *testing.T) {
 		{"bound", func(s *registry.Settings) { s.Bound = 0 }, "self-preservation.max-duration is 1h0m0s in the cluster and 0s here"},
 		{"interval", func(s *registry.Settings) { s.ExpectedInterval = 5 }, "eureka-compat.expected-client-renewal-interval is 30s in the cluster and 5s here"},
 		{"update", func(s *registry.Settings) { s.ExpectationUpdate = 1000 }, "eureka-compat.renewal-threshold-update-interval is 15m0s in the cluster and 1s here"},
+		{"a cut", func(s *registry.Settings) { s.OnCut = "dc2=expire" }, "replication.on-cut is keep in the cluster and dc2=expire here"},
 		{"two", func(s *registry.Settings) { s.Expectation, s.DoubledLease = true, true },
 			"eureka-compat.expectation is false in the cluster and true here; eureka-compat.doubled-lease is false in the cluster and true here"},
 	}

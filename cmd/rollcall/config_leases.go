@@ -84,6 +84,7 @@ func (c *Config) leases() registry.Settings {
 		ExpectedInterval:  uint32(compat.ExpectedRenewalInterval / time.Second),
 		ExpectationUpdate: compat.ThresholdUpdateInterval.Milliseconds(),
 		DoubledLease:      compat.DoubledLease,
+		OnCut:             c.Replication.onCut(),
 	}
 }
 

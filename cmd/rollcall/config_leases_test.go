@@ -21,12 +21,15 @@ func TestSettingsOfLeasesReachTheRegistry(t *testing.T) {
 		"--data-dir=d", "--self-preservation-enabled=false", "--self-preservation-renewal-percent-threshold=0.333333",
 		"--self-preservation-min-instances=3", "--self-preservation-max-duration=0s", "--eureka-compat-expectation",
 		"--eureka-compat-expected-client-renewal-interval=10s", "--eureka-compat-renewal-threshold-update-interval=90s", "--eureka-compat-doubled-lease",
+		"--replication-datacenters=dc2=http://10.1.0.1:8761,dc3=http://10.2.0.1:8761", "--replication-eureka=old=http://10.9.0.1:8761/eureka",
+		"--replication-on-cut=old=expire,dc3=keep,dc2=keep-for:60m",
 	}, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := registry.Settings{
 		Threshold: 333_333, Population: 3, Expectation: true, ExpectedInterval: 10, ExpectationUpdate: 90_000, DoubledLease: true,
+		OnCut: "dc2=keep-for:1h0m0s,old=expire",
 	}
 	if got := s.leases(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -38,7 +38,7 @@ func (c *Config) peers(own ...string) ([]replication.PeerConfig, error) {
 
 func (r *ReplicationConfig) peer(kind replication.Kind, name string, trust *tls.Config, urls ...string) replication.PeerConfig {
 	p := replication.PeerConfig{
-		Name: name, Kind: kind, OnCut: replication.CutPolicy{Keep: true}, TLS: trust,
+		Name: name, Kind: kind, TLS: trust,
 		BatchSize: r.BatchSize, BatchDelay: r.BatchDelay, Queue: r.Queue, Workers: r.Workers,
 		CongestionDelay: r.CongestionDelay, NetworkDelay: r.NetworkDelay, MaxDelay: r.MaxDelay, Backoff: r.Backoff,
 		Expiry: r.Expiry, ConnectTimeout: r.ConnectTimeout, ReadTimeout: r.ReadTimeout,
@@ -47,9 +47,6 @@ func (r *ReplicationConfig) peer(kind replication.Kind, name string, trust *tls.
 		p.URLs = append(p.URLs, strings.TrimRight(u, "/"))
 	}
 	// What is said of this peer alone was checked by Validate.
-	if text, ok := r.OnCut[name]; ok {
-		p.OnCut, _ = parseCutPolicy(text)
-	}
 	if text, ok := r.Rates[name]; ok {
 		p.Rate, _ = parseRate(text)
 	}
@@ -59,19 +56,13 @@ func (r *ReplicationConfig) peer(kind replication.Kind, name string, trust *tls.
 	return p
 }
 
-// parseCutPolicy reads keep, keep-for:1h or expire.
-func parseCutPolicy(text string) (replication.CutPolicy, error) {
-	switch span, kept := strings.CutPrefix(text, "keep-for:"); {
-	case text == "keep":
-		return replication.CutPolicy{Keep: true}, nil
-	case text == "expire":
-		return replication.CutPolicy{}, nil
-	case kept:
-		if d, err := time.ParseDuration(span); err == nil && d > 0 {
-			return replication.CutPolicy{Keep: true, For: d}, nil
-		}
+// onCut is what the settings of the cluster say of links that are cut, if this node leads.
+func (r *ReplicationConfig) onCut() string {
+	policies := make(map[string]replication.CutPolicy, len(r.OnCut))
+	for name, text := range r.OnCut {
+		policies[name], _ = replication.ParseCutPolicy(text) // Validate has read it
 	}
-	return replication.CutPolicy{}, fmt.Errorf("%q is none of keep, keep-for:1h (with any duration) and expire", text)
+	return replication.OnCut(policies)
 }
 
 func parseRate(text string) (int, error) {

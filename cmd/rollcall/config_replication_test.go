@@ -70,7 +70,6 @@ func TestPeersAreWhatTheSettingsSayWithoutTheNodeItself(t *testing.T) {
 	c.Replication.Nodes = []string{"http://10.0.0.1:8761", "http://10.0.0.2:8761/"}
 	c.Replication.Datacenters = map[string]string{"dc2": "http://10.1.0.1:8761 http://10.1.0.2:8761"}
 	c.Replication.Eureka = map[string]string{"old": "http://10.9.0.1:8761/eureka/"}
-	c.Replication.OnCut = map[string]string{"dc2": "keep-for:1h"}
 	c.Replication.Timeouts = map[string]string{"old": "200ms"}
 	c.Replication.Single = []string{"old"}
 	peers, err := c.peers("10.0.0.1:8761")
@@ -85,10 +84,10 @@ func TestPeersAreWhatTheSettingsSayWithoutTheNodeItself(t *testing.T) {
 	if !reflect.DeepEqual(names, want) {
 		t.Fatalf("got %q, want %q", names, want)
 	}
-	if dc2 := peers[1]; dc2.OnCut != (replication.CutPolicy{Keep: true, For: time.Hour}) || dc2.ReadTimeout != 5*time.Second || dc2.Single {
+	if dc2 := peers[1]; dc2.ReadTimeout != 5*time.Second || dc2.Single {
 		t.Errorf("dc2 is %+v", dc2)
 	}
-	if old := peers[2]; old.ReadTimeout != 200*time.Millisecond || !old.Single || old.Kind != replication.Eureka || !old.OnCut.Keep {
+	if old := peers[2]; old.ReadTimeout != 200*time.Millisecond || !old.Single || old.Kind != replication.Eureka {
 		t.Errorf("old is %+v", old)
 	}
 }

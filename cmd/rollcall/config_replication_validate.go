@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/replication"
 )
 
 // mostBatched bounds a batch: upstream's servers take 250, and a Rollcall peer 8 MiB.
@@ -97,7 +99,7 @@ func (r *ReplicationConfig) validateNamed() error {
 			errs = append(errs, prefix(key+": "+name, check(values[name])))
 		}
 	}
-	named("replication.on-cut", r.OnCut, false, func(text string) error { _, err := parseCutPolicy(text); return err })
+	named("replication.on-cut", r.OnCut, false, func(text string) error { _, err := replication.ParseCutPolicy(text); return err })
 	named("replication.rates", r.Rates, true, func(text string) error { _, err := parseRate(text); return err })
 	named("replication.timeouts", r.Timeouts, true, func(text string) error { _, err := parseTimeout(text); return err })
 	for _, name := range r.Single {

@@ -57,8 +57,9 @@ func TestEffectiveSettingsLoadToTheSame(t *testing.T) {
 
 func TestSettingsThatDifferFromTheClustersAreMarked(t *testing.T) {
 	s := newFakeServer(t, 200, `{"self-preservation.enabled":true,"self-preservation.renewal-percent-threshold":0.850,"self-preservation.min-instances":20,
-		"self-preservation.max-duration":"60m","eureka-compat.expectation":true,"unknown.key":1}`)
-	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir=d", "--addr", s.URL)
+		"self-preservation.max-duration":"60m","eureka-compat.expectation":true,"replication.on-cut":"dc2=keep-for:1h0m0s","unknown.key":1}`)
+	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir=d", "--addr", s.URL,
+		"--replication-datacenters=dc2=http://10.1.0.1:8761,dc3=http://10.1.0.2:8761", "--replication-on-cut=dc2=keep-for:60m,dc3=keep")
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}

@@ -30,6 +30,9 @@ type Settings struct {
 	// DoubledLease gives a lease that was renewed two durations, as upstream's Lease.renew does
 	// (eureka-compat.doubled-lease). The renewal time that is kept and shown stays the true one.
 	DoubledLease bool
+	// OnCut says what becomes of the leases of other datacenters while the links to them are cut, as package
+	// replication writes it (replication.on-cut); "": all are kept.
+	OnCut string
 }
 
 // Share is a part of a whole, in millionths: the state holds no floating-point numbers.

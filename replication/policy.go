@@ -1,0 +1,79 @@
+package replication
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// CutPolicy says what becomes of a peer's instances whose time has passed while its link is cut. What holds
+// in a cluster is part of its state (registry.Settings.OnCut), so that a new leader decides as the one before,
+// and every node can say what is decided.
+type CutPolicy struct {
+	Keep bool          // keep them
+	For  time.Duration // with Keep, from the last contact; 0: as long as the cut lasts
+}
+
+const keepFor = "keep-for:"
+
+// ParseCutPolicy reads keep, keep-for:1h or expire.
+func ParseCutPolicy(text string) (CutPolicy, error) {
+	switch span, bounded := strings.CutPrefix(text, keepFor); {
+	case text == "keep":
+		return CutPolicy{Keep: true}, nil
+	case text == "expire":
+		return CutPolicy{}, nil
+	case bounded:
+		if d, err := time.ParseDuration(span); err == nil && d > 0 {
+			return CutPolicy{Keep: true, For: d}, nil
+		}
+	}
+	return CutPolicy{}, fmt.Errorf("%q is none of keep, keep-for:1h (with any duration) and expire", text)
+}
+
+// String says the policy as the configuration does, in words.
+func (c CutPolicy) String() string {
+	switch {
+	case !c.Keep:
+		return "expire"
+	case c.For > 0:
+		return "keep for " + c.For.String()
+	}
+	return "keep"
+}
+
+// setting is the policy in the form that ParseCutPolicy reads.
+func (c CutPolicy) setting() string {
+	if c.Keep && c.For > 0 {
+		return keepFor + c.For.String()
+	}
+	return c.String()
+}
+
+// OnCut writes policies, by peer, as registry.Settings have them: equal ones to equal texts. Those whose
+// instances are kept without a bound, as by default, are left out.
+func OnCut(policies map[string]CutPolicy) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(policies)) {
+		if c := policies[name]; c != (CutPolicy{Keep: true}) {
+			words = append(words, name+"="+c.setting())
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+// policyOf is the policy for a peer that holds in a state. What is not said, or not understood, is kept.
+func policyOf(v *registry.View, peer string) CutPolicy {
+	for word := range strings.SplitSeq(v.Settings().OnCut, ",") {
+		if name, text, _ := strings.Cut(word, "="); name == peer {
+			if c, err := ParseCutPolicy(text); err == nil {
+				return c
+			}
+		}
+	}
+	return CutPolicy{Keep: true}
+}
