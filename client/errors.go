@@ -17,6 +17,8 @@ var (
 	ErrUnknownMember = errors.New("the cluster has no such node")
 	// ErrUnknownPeer: the cluster replicates with no server of that name. Peers lists them.
 	ErrUnknownPeer = errors.New("no such peer")
+	// ErrUnknownSender: no server of that name was heard. Peers lists those that were.
+	ErrUnknownSender = errors.New("no such sender")
 	// ErrNoKey: there is no such key.
 	ErrNoKey = errors.New("no such key")
 	// ErrNoSession: the cluster has no such session (any more). Create another one.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -19,6 +20,20 @@ type Peers struct {
 	Node       string `json:"node"`       // who answered
 	Sender     string `json:"sender"`     // the node that sends; empty: every node does
 	Peers      []Peer `json:"peers"`      // in the order of the configuration
+
+	Receiver string       `json:"receiver"` // the node that was asked
+	Senders  []PeerSender `json:"senders"`  // whose clocks it knows, by datacenter and name
+}
+
+// PeerSender is a server that sent to the cluster: a node without consensus, or another cluster. Messages are
+// those that Peers.Receiver received since it started. Spans are ms.
+type PeerSender struct {
+	Sender     string `json:"sender"`
+	Datacenter string `json:"datacenter"`
+	HeardMS    int64  `json:"heard_ms"` // of lease clock, since its clock was noted
+	LateMS     int64  `json:"late_ms"`  // by which its last message was late
+	Late       uint64 `json:"late"`     // messages that were more than a minute late
+	Refused    uint64 `json:"refused"`  // messages that were refused because its clock cannot be right
 }
 
 // Peer is one server, or one datacenter, that is replicated with. Times are ms since the epoch, spans
@@ -145,6 +160,17 @@ func (c *Client) setPeer(ctx context.Context, act, name string, by registry.Act)
 		return fmt.Errorf("%s peer %q: %w", act, name, err)
 	}
 	return nil
+}
+
+// ForgetSender has what is known of a sender's clock forgotten, so that its next message counts as its first: by
+// the whole cluster, or, without consensus, by the server that answers. by is as of Override.
+// ErrUnknownSender: none of that name was heard.
+func (c *Client) ForgetSender(ctx context.Context, sender string, by registry.Act) error {
+	err := c.setPeer(ctx, "forget", sender, by)
+	if errors.Is(err, ErrUnknownPeer) {
+		return fmt.Errorf("forget sender %q: %w", sender, ErrUnknownSender)
+	}
+	return err
 }
 
 // aboutPeer turns an answer that is no success into an error.

@@ -14,10 +14,14 @@ func TestPeersAreReadAsTheServerTellsThem(t *testing.T) {
 	c := servers{"a": always(200, `{"datacenter":"dc1","node":"n1","sender":"n2","peers":[{"name":"dc2","kind":"datacenter","urls":["http://b:1"],"url":"http://b:1",
 		"state":"failing","reason":"refused","cursor":"e-7","lag_changes":3,"lag_ms":1500,"pending":2,"in_flight":1,"last_success":1000,"last_error":{"at":2000,"text":"refused"},
 		"sent":{"register":5},"dropped":{"expired":1},"repairs":{"digest":2},"last_repair":{"at":3000,"reason":"digest","sent":4,"removed":1},
-		"incoming":{"instances":9,"heard_ms":41000,"cut":true,"on_cut":"keep","kept":2}}]}`)}.client(t, "a")
+		"incoming":{"instances":9,"heard_ms":41000,"cut":true,"on_cut":"keep","kept":2}}],
+		"receiver":"n1","senders":[{"sender":"s","datacenter":"dc2","heard_ms":5,"late_ms":6,"late":7,"refused":8}]}`)}.client(t, "a")
 	got, err := c.Peers(t.Context())
 	if err != nil || got.Datacenter != "dc1" || got.Node != "n1" || got.Sender != "n2" || len(got.Peers) != 1 {
 		t.Fatalf("got %+v, %v", got, err)
+	}
+	if got.Receiver != "n1" || len(got.Senders) != 1 || got.Senders[0] != (PeerSender{"s", "dc2", 5, 6, 7, 8}) {
+		t.Errorf("got %+v", got)
 	}
 	p := got.Peers[0]
 	if p.Name != "dc2" || p.Kind != "datacenter" || len(p.URLs) != 1 || p.URL != "http://b:1" || p.State != "failing" || p.Reason != "refused" || p.Cursor != "e-7" ||
@@ -27,6 +31,17 @@ func TestPeersAreReadAsTheServerTellsThem(t *testing.T) {
 	}
 	if in := p.Incoming; in.Instances != 9 || *in.HeardMS != 41000 || !in.Cut || in.OnCut != "keep" || in.Kept != 2 {
 		t.Errorf("got %+v", in)
+	}
+}
+
+func TestAnUnknownSenderIsNoUnknownPeer(t *testing.T) {
+	err := servers{"a": always(404, `{"error":"no such sender"}`)}.client(t, "a").ForgetSender(t.Context(), "s", by)
+	if !errors.Is(err, ErrUnknownSender) || errors.Is(err, ErrUnknownPeer) || !strings.Contains(err.Error(), `"s"`) {
+		t.Errorf("got %v, want ErrUnknownSender and the name", err)
+	}
+	j := newJournal()
+	if err := (servers{"a": j.around(always(204, ""))}).client(t, "a").ForgetSender(t.Context(), "a:1/b", by); err != nil || j.String() != "POST /v1/rollcall/peers/a:1%2Fb/forget" {
+		t.Errorf("sent %s, got %v", j, err)
 	}
 }
 

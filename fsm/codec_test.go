@@ -153,6 +153,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 		"contact":                   opTrip[registry.Contact](),
 		"ack peer":                  opTrip[registry.AckPeer](),
 		"pause peer":                opTrip[registry.PausePeer](),
+		"forget sender":             opTrip[registry.ForgetSender](),
 		"lease on disk": {&registry.LeaseState{}, func(v any) (any, error) {
 			got, err := ParseLeaseState(AppendLeaseState(nil, *v.(*registry.LeaseState)))
 			return &got, err
@@ -341,7 +342,7 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 		{"reason without end", item(append([]byte{byte(opQuarantine), 0, 0, 0, 0}, long...)...), "author or reason of 1025 bytes"},
 		{"state that does not exist", item(byte(opSelfPreservation), 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0), "state of self-preservation 4"},
 		{"figure beyond 32 bits", item(append([]byte{byte(opSelfPreservation), 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0)...), "32 bits"},
-		{"operation of the first unknown kind", item(byte(opReplicaPermanent)+1, 0, 0), "unknown kind 28"},
+		{"operation of the first unknown kind", item(byte(opForgetSender)+1, 0, 0), "unknown kind 29"},
 		{"coordination from a node of the own datacenter", item(1<<originShift|byte(opCoordination), byte(kvRenewSession), 0), "from origin 1"},
 		{"coordination from another datacenter", item(2<<originShift|byte(opCoordination), 0, byte(kvRenewSession), 0), "from origin 2"},
 		{"coordination of kind 0", item(byte(opCoordination), 0, 0, 0), "coordination of unknown kind 0"},
@@ -678,7 +679,7 @@ func TestListsOfEmptyElementsAreRead(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
 		}
 	}
-	for _, op := range []registry.Op{registry.AckPeer{}, registry.PausePeer{}, registry.Contact{}, registry.Cancel{},
+	for _, op := range []registry.Op{registry.AckPeer{}, registry.PausePeer{}, registry.ForgetSender{}, registry.Contact{}, registry.Cancel{},
 		registry.RegisterCatalog{}, registry.DeregisterCatalog{}, registry.SetCheck{}, registry.ExpireCheck{}} {
 		items := slices.Repeat([]Item{{Op: op}}, many)
 		if _, got, err := ParseBatch(AppendBatch(nil, BatchID{}, items)); err != nil || !reflect.DeepEqual(got, items) {

@@ -219,6 +219,9 @@ func genOp() *rapid.Generator[registry.Op] {
 			return registry.AckPeer{Peer: rapid.String().Draw(t, "peer"), Cursor: registry.Index(rapid.Uint64().Draw(t, "cursor"))}
 		}),
 		rapid.Custom(func(t *rapid.T) registry.Op {
+			return registry.ForgetSender{Sender: rapid.String().Draw(t, "sender"), By: genAct().Draw(t, "by")}
+		}),
+		rapid.Custom(func(t *rapid.T) registry.Op {
 			return registry.PausePeer{Peer: rapid.String().Draw(t, "peer"), Paused: rapid.Bool().Draw(t, "paused"), By: genAct().Draw(t, "by")}
 		}),
 	)

@@ -99,9 +99,10 @@ func goldenOps() map[string]registry.Op {
 		"remove": registry.Remove{Key: goldenKey, Kind: registry.Evicted, Life: 2, LastDirty: 1_700_000_000_123, Owner: "dc2", Age: 91_000},
 		"renew-life": registry.Renew{Key: goldenKey, LastDirty: 1_700_000_000_123, Overridden: registry.Down, Life: 2,
 			Age: 1500},
-		"contact":    registry.Contact{DC: "dc2", Sender: "n3-90aa", Incarnation: 3, Clock: 123_456, Cut: 15_000, Age: 1200},
-		"ack-peer":   registry.AckPeer{Peer: "dc2", Cursor: 300},
-		"pause-peer": registry.PausePeer{Peer: "dc2", Paused: true, By: goldenAct},
+		"contact":       registry.Contact{DC: "dc2", Sender: "n3-90aa", Incarnation: 3, Clock: 123_456, Cut: 15_000, Age: 1200},
+		"ack-peer":      registry.AckPeer{Peer: "dc2", Cursor: 300},
+		"forget-sender": registry.ForgetSender{Sender: "n3-90aa", By: goldenAct},
+		"pause-peer":    registry.PausePeer{Peer: "dc2", Paused: true, By: goldenAct},
 	}
 }
 

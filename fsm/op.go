@@ -39,6 +39,7 @@ const (
 	opExpireCheck
 	opCoordination // of package kv; a second byte says which
 	opReplicaPermanent
+	opForgetSender
 )
 
 const (
@@ -118,6 +119,8 @@ func kindOfReplication(op registry.Op) opKind {
 		return opAckPeer
 	case registry.PausePeer:
 		return opPausePeer
+	case registry.ForgetSender:
+		return opForgetSender
 	}
 	return kindOfCatalog(op)
 }
@@ -183,6 +186,8 @@ func appendOp(dst []byte, kind opKind, op registry.Op) []byte {
 		return binary.AppendUvarint(appendString(dst, op.Peer), uint64(op.Cursor))
 	case registry.PausePeer:
 		return appendAct(appendBool(appendString(dst, op.Peer), op.Paused), op.By)
+	case registry.ForgetSender:
+		return appendAct(appendString(dst, op.Sender), op.By)
 	case registry.RegisterCatalog:
 		return appendRegisterCatalog(dst, op)
 	case registry.DeregisterCatalog:
@@ -254,6 +259,8 @@ func (d *decoder) opOfReplication(kind opKind) registry.Op {
 		return registry.AckPeer{Peer: d.string(), Cursor: d.index()}
 	case opPausePeer:
 		return registry.PausePeer{Peer: d.string(), Paused: d.bool(), By: d.act()}
+	case opForgetSender:
+		return registry.ForgetSender{Sender: d.string(), By: d.act()}
 	}
 	return d.opOfCatalog(kind)
 }

@@ -78,6 +78,7 @@ func (tw *twins) contact(t *rapid.T) {
 		registry.AckPeer{Peer: peer, Cursor: tw.straight.View().Index()},
 		registry.PausePeer{Peer: peer, Paused: true, By: goldenAct},
 		registry.PausePeer{Peer: peer},
+		registry.ForgetSender{Sender: "s"},
 	}).Draw(t, "op")
 	tw.apply(t, [][]byte{tw.batch(t, []Item{{Op: op}})})
 }

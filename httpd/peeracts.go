@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // compareLimit is how long a comparison with a peer may take: it asks for every application that
@@ -61,10 +63,7 @@ func (h *Handler) resumePeer(p Peers, w http.ResponseWriter, r *http.Request) er
 }
 
 func (h *Handler) setPaused(p Peers, w http.ResponseWriter, r *http.Request, paused bool) error {
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
-	}
-	by, err := actOf(r)
+	by, err := bareAct(h, w, r)
 	if err != nil {
 		return err
 	}
@@ -75,4 +74,27 @@ func (h *Handler) setPaused(p Peers, w http.ResponseWriter, r *http.Request, pau
 	h.config.Log.Info("an operator paused or resumed a peer", "peer", name, "paused", paused, "author", by.Author, "reason", by.Reason)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// forgetSender is POST /v1/rollcall/peers/{name}/forget.
+func (h *Handler) forgetSender(p Peers, w http.ResponseWriter, r *http.Request) error {
+	by, err := bareAct(h, w, r)
+	if err != nil {
+		return err
+	}
+	sender := pathVar(r, "name")
+	if err := p.Forget(r.Context(), sender, by); err != nil {
+		return writeOutcome(err)
+	}
+	h.config.Log.Warn("an operator had the clock of a sender forgotten", "sender", sender, "author", by.Author, "reason", by.Reason)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// bareAct is an operator's act without a body.
+func bareAct(h *Handler, w http.ResponseWriter, r *http.Request) (registry.Act, error) {
+	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
+		return registry.Act{}, err
+	}
+	return actOf(r)
 }

@@ -22,11 +22,13 @@ type Peers interface {
 	Cut(server string) time.Duration
 
 	// Status is the answer of GET /v1/rollcall/peers. Diff and Repair compare with a peer, Repair sends
-	// what it lacks. Pause stops the sending to a peer or resumes it.
+	// what it lacks. Pause stops the sending to a peer or resumes it. Forget forgets what is known of a
+	// sender's clock.
 	Status(ctx context.Context) (json.RawMessage, error)
 	Diff(ctx context.Context, peer string) (json.RawMessage, error)
 	Repair(ctx context.Context, peer string) (json.RawMessage, error)
 	Pause(ctx context.Context, peer string, paused bool, by registry.Act) error
+	Forget(ctx context.Context, sender string, by registry.Act) error
 }
 
 // PeerRefusal is an error of Peers whose answer it knows.

@@ -85,6 +85,12 @@ func (p *peers) Pause(_ context.Context, peer string, paused bool, by registry.A
 	return err
 }
 
+// Forget implements httpd.Peers.
+func (p *peers) Forget(_ context.Context, sender string, by registry.Act) error {
+	_, err := p.answer(fmt.Sprintf("forget %s by %s (%s)", sender, by.Author, by.Reason))
+	return err
+}
+
 // peerRequests are all requests about peers, and what they ask of an httpd.Peers.
 var peerRequests = []struct {
 	method, path, body string
@@ -98,6 +104,7 @@ var peerRequests = []struct {
 	{"GET", "/v1/rollcall/peers/10.0.0.1:8761/diff", "", "diff 10.0.0.1:8761", 200},
 	{"POST", "/v1/rollcall/peers/http:%2F%2Fa:1%2Feureka/repair", "{}", "repair http://a:1/eureka", 200},
 	{"POST", "/v1/rollcall/peers/dc%32/pause?author=ops&reason=works", "", "pause dc2 true by ops (works)", 204},
+	{"POST", "/v1/rollcall/peers/n2%2D4f/forget?author=ops&reason=works", "", "forget n2-4f by ops (works)", 204},
 	{"POST", "/v1/rollcall/peers/dc2/resume", "", "pause dc2 false by from 127.0.0.1 ()", 204},
 }
 

@@ -129,6 +129,7 @@ func (h *Handler) peerRoutes(get func(path string, form errorForm, e endpoint), 
 	one(http.MethodPost, "/v1/rollcall/peers/{name}/repair", h.withPeers(h.repairPeer))
 	one(http.MethodPost, "/v1/rollcall/peers/{name}/pause", h.withPeers(h.pausePeer))
 	one(http.MethodPost, "/v1/rollcall/peers/{name}/resume", h.withPeers(h.resumePeer))
+	one(http.MethodPost, "/v1/rollcall/peers/{name}/forget", h.withPeers(h.forgetSender))
 }
 
 // handle turns an endpoint into a handler; template is the metrics' name of the route.

@@ -35,6 +35,7 @@ func (r *Replicator) Receive(ctx context.Context, message []byte) (answer []byte
 		return nil, fmt.Errorf("receive from %s: %w", m.Node, err)
 	}
 	in := r.intakeOf(view, &m, origin)
+	r.judgements.note(view, senderName{origin.DC, m.Sender}, in.late, in.ahead > 0)
 	if in.ahead > 0 {
 		r.metrics.ahead.WithLabelValues(m.Datacenter).Inc()
 		return nil, fmt.Errorf("%w: that of sender %s has gone on for %v longer than has passed here since it was last heard; if it is right, the sender is to send in another incarnation",

@@ -20,6 +20,8 @@ var (
 	ErrAhead = errors.New("the sender's clock cannot be right")
 	// ErrUnknownPeer: there is no peer of that name.
 	ErrUnknownPeer = errors.New("no such peer")
+	// ErrUnknownSender: the clock of no sender of that name is known.
+	ErrUnknownSender = errors.New("no such sender")
 	// ErrNotSending: this node does not send now; another one, or nobody, does.
 	ErrNotSending = errors.New("this node does not send")
 	// ErrNoDigests: the peer is a Eureka server, which cannot be compared with.
@@ -32,6 +34,8 @@ type Replicator struct {
 	peers   []*peer
 	metrics *metrics
 	eurekas eurekaSenders
+
+	judgements judgements
 }
 
 // New checks the configuration, every mistake at once. It starts nothing.
@@ -43,7 +47,7 @@ func newReplicator(c Config, newLink func(linkEnv) link) (*Replicator, error) {
 	}
 	c = c.withDefaults()
 	c.incarnation = newIncarnation()
-	r := &Replicator{config: c}
+	r := &Replicator{config: c, judgements: judgements{of: make(map[senderName]judgement)}}
 	m := newMetrics(r)
 	r.metrics = m
 	for _, p := range c.Peers {

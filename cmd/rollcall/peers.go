@@ -19,6 +19,7 @@ func newPeersCommand() *cobra.Command {
 		newPeersRepairCommand(),
 		newPeersPauseCommand(),
 		newPeersResumeCommand(),
+		newPeersForgetCommand(),
 	)
 	return cmd
 }
@@ -41,6 +42,9 @@ func newPeersStatusCommand(use, short string) *cobra.Command {
 			}
 			if found.Peers == nil {
 				found.Peers = []client.Peer{} // JSON shows an empty list, not null
+			}
+			if found.Senders == nil {
+				found.Senders = []client.PeerSender{}
 			}
 			return c.out.print(cmd.OutOrStdout(), peerTables{found})
 		},
@@ -108,6 +112,17 @@ func newPeersResumeCommand() *cobra.Command {
 	}, "resumed", (*client.Client).ResumePeer)
 }
 
+func newPeersForgetCommand() *cobra.Command {
+	return newPeersActCommand(&cobra.Command{
+		Use:   "forget SENDER",
+		Short: "Forget what is known of a sender's clock, so that it is heard again",
+		Long: "Forgets the clock of a server that sends to this one, as `rollcall peers` lists it. Its next message\n" +
+			"counts as its first: no message of it is late or ahead of time any more. In mode cp the whole cluster\n" +
+			"forgets it, in mode ap the node that is asked. It changes nothing of what was registered.",
+		Example: "  rollcall peers forget n2.902c570f70f5",
+	}, "forgotten", (*client.Client).ForgetSender)
+}
+
 // newPeersActCommand completes a command that acts on a peer; did is what it has done then.
 func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client, context.Context, string, registry.Act) error) *cobra.Command {
 	var c connection
@@ -128,7 +143,8 @@ func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client,
 	return cmd
 }
 
-// peerTables is the state of replication as up to three tables: what is sent, what comes, what was repaired.
+// peerTables is the state of replication as up to four tables: what is sent, what comes and from whom, what was
+// repaired.
 type peerTables struct{ client.Peers }
 
 func (p peerTables) table() [][]string {
@@ -139,6 +155,7 @@ func (p peerTables) table() [][]string {
 		})
 	}
 	rows = append(rows, p.incoming()...)
+	rows = append(rows, p.senders()...)
 	return append(rows, p.repairs()...)
 }
 
@@ -158,6 +175,17 @@ func (p peerTables) incoming() [][]string {
 			link = "cut"
 		}
 		rows = append(rows, []string{peer.Name, strconv.Itoa(in.Instances), heard, link, in.OnCut, strconv.Itoa(in.Kept)})
+	}
+	return unlessEmpty(rows)
+}
+
+// senders is a table of the servers whose clocks are known, and of their messages that came late or were refused.
+func (p peerTables) senders() [][]string {
+	rows := [][]string{{}, {"SENDER", "DATACENTER", "HEARD", "LATE BY", "LATE", "REFUSED"}}
+	for _, s := range p.Senders {
+		rows = append(rows, []string{
+			s.Sender, s.Datacenter, lasting(s.HeardMS) + " ago", lasting(s.LateMS), strconv.FormatUint(s.Late, 10), strconv.FormatUint(s.Refused, 10),
+		})
 	}
 	return unlessEmpty(rows)
 }

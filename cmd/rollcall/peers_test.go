@@ -25,6 +25,7 @@ func TestCommandsAboutPeersSendWhatTheyAreAskedTo(t *testing.T) {
 		{name: "repair", args: []string{"peers", "repair", "a/b"}, status: 200, body: `{"apps":2,"missing":3,"extra":4}`, want: "POST /v1/rollcall/peers/a%2Fb/repair", prints: "\n2     3        4\n"},
 		{name: "pause", args: []string{"peers", "pause", "dc2", "--author=me", "--reason=rebuilt"}, status: 204, want: "POST /v1/rollcall/peers/dc2/pause?author=me&reason=rebuilt", prints: "paused  dc2\n"},
 		{name: "resume", args: []string{"peers", "resume", "dc2", "--author=me", "-o", "json"}, status: 204, want: "POST /v1/rollcall/peers/dc2/resume?author=me", prints: `"done": "resumed"`},
+		{name: "forget", args: []string{"peers", "forget", "n2.902c570f70f5", "--author=me"}, status: 204, want: "POST /v1/rollcall/peers/n2.902c570f70f5/forget?author=me", prints: "forgotten  n2.902c570f70f5\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newFakeServer(t, tc.status, tc.body)
@@ -50,6 +51,7 @@ func TestCommandsAboutPeersThatFailSayWhy(t *testing.T) {
 	}{
 		{name: "none are configured", args: []string{"peers"}, status: 501, body: `{"error":"this node replicates nothing"}`, code: exitError, says: "this node replicates nothing"},
 		{name: "unknown", args: []string{"peers", "pause", "dc9"}, status: 404, body: `{"error":"no such peer: \"dc9\""}`, code: exitError, says: `pause peer "dc9": no such peer`},
+		{name: "an unknown sender", args: []string{"peers", "forget", "n9"}, status: 404, body: `{"error":"no such sender: nothing was heard of \"n9\""}`, code: exitError, says: `forget sender "n9": no such sender`},
 		{name: "a Eureka server", args: []string{"peers", "diff", "old"}, status: 409, body: `{"error":"not offered for Eureka servers"}`, code: exitError, says: "not offered for Eureka servers"},
 		{name: "unreachable", args: []string{"peers", "repair", "dc2"}, status: 503, body: `{"error":"dial tcp: refused"}`, code: exitError, says: "dial tcp: refused"},
 		{name: "no name", args: []string{"peers", "repair"}, code: exitUsage, says: "accepts 1 arg"},
@@ -73,6 +75,9 @@ func TestPeersAreShownWithWhatComesAndWhatWasRepaired(t *testing.T) {
 			LastRepair: &client.PeerRepair{At: 3000, Reason: "too-old", Sent: 12, Removed: 3},
 			Incoming:   &client.Incoming{Instances: 20, HeardMS: &heard, Cut: true, OnCut: "keep for 1h0m0s", Kept: 7}},
 		{Name: "old", Kind: "eureka", State: "paused", Incoming: &client.Incoming{OnCut: "expire"}},
+	}, Senders: []client.PeerSender{
+		{Sender: "n2-4f2a", Datacenter: "dc1", HeardMS: 400},
+		{Sender: "c-77", Datacenter: "dc2", HeardMS: 41000, LateMS: 90000, Late: 12, Refused: 3},
 	}}}
 	want := `NAME            KIND        STATE    LAG(CHANGES)  LAG(TIME)  LAST SUCCESS          REASON
 127.0.0.1:8762  node        ok       0             0s         1970-01-01T00:00:01Z  -
@@ -82,6 +87,10 @@ old             eureka      paused   0             0s         -                 
 FROM  INSTANCES  LAST HEARD  LINK  ON CUT           KEPT
 dc2   20         41s ago     cut   keep for 1h0m0s  7
 old   0          never       up    expire           0
+
+SENDER   DATACENTER  HEARD      LATE BY  LATE  REFUSED
+n2-4f2a  dc1         400ms ago  0s       0     0
+c-77     dc2         41s ago    1m30s    12    3
 
 REPAIRED  TIME                  WHY      SENT  REMOVED
 dc2       1970-01-01T00:00:03Z  too-old  12    3

@@ -78,20 +78,32 @@ type reply struct {
 
 // peersStatus is the answer of GET /v1/rollcall/peers.
 type peersStatus struct {
-	Datacenter string                   `json:"datacenter"`
-	Node       string                   `json:"node"`   // who answers
-	Sender     string                   `json:"sender"` // the node that sends; empty: every node, or none
-	Peers      []replication.PeerStatus `json:"peers"`
+	Datacenter string                     `json:"datacenter"`
+	Node       string                     `json:"node"`   // who answers
+	Sender     string                     `json:"sender"` // the node that sends; empty: every node, or none
+	Peers      []replication.PeerStatus   `json:"peers"`
+	Receiver   string                     `json:"receiver"` // the node that was asked, which knows of messages that it received
+	Senders    []replication.SenderStatus `json:"senders"`
 }
 
-// Status implements httpd.Peers. If the node that sends cannot be asked, this one tells what it knows.
+// Status implements httpd.Peers. If the node that sends cannot be asked, this one tells what it knows. Of what
+// was received each node tells for itself.
 func (p *peers) Status(ctx context.Context) (json.RawMessage, error) {
+	var s peersStatus
 	body, err := p.put(ctx, question{Do: "status"})
 	var refused *httpd.PeerRefusal
-	if err != nil && !errors.As(err, &refused) {
-		return p.status()
+	switch {
+	case errors.As(err, &refused):
+		return nil, err
+	case err != nil:
+		s = p.sent()
+	default:
+		if err := json.Unmarshal(body, &s); err != nil {
+			return nil, fmt.Errorf("answer of the node that sends: %w", err)
+		}
 	}
-	return body, err
+	s.Receiver, s.Senders = p.node, p.replicator.Senders()
+	return json.Marshal(s)
 }
 
 // Diff implements httpd.Peers.
@@ -107,6 +119,11 @@ func (p *peers) Repair(ctx context.Context, peer string) (json.RawMessage, error
 // Pause implements httpd.Peers: it is a fact of the state, whoever sends.
 func (p *peers) Pause(ctx context.Context, peer string, paused bool, by registry.Act) error {
 	return peerRefusal(p.replicator.Pause(ctx, peer, paused, by))
+}
+
+// Forget implements httpd.Peers.
+func (p *peers) Forget(ctx context.Context, sender string, by registry.Act) error {
+	return peerRefusal(p.replicator.Forget(ctx, sender, by))
 }
 
 // put has a question answered by the node that sends.
@@ -153,11 +170,12 @@ func (p *peers) look(ctx context.Context, q question) (json.RawMessage, error) {
 	case "repair":
 		return marshalled(p.replicator.Repair(ctx, q.Peer))
 	}
-	return p.status()
+	return json.Marshal(p.sent())
 }
 
-func (p *peers) status() (json.RawMessage, error) {
-	return json.Marshal(peersStatus{Datacenter: p.datacenter, Node: p.node, Sender: p.sends(), Peers: p.replicator.Status()})
+// sent is how far this node is with what it sends.
+func (p *peers) sent() peersStatus {
+	return peersStatus{Datacenter: p.datacenter, Node: p.node, Sender: p.sends(), Peers: p.replicator.Status()}
 }
 
 func marshalled(d replication.Diff, err error) (json.RawMessage, error) {
@@ -178,6 +196,7 @@ func peerRefusal(err error) error {
 		{replication.ErrStranger, http.StatusForbidden},
 		{replication.ErrAhead, http.StatusConflict},
 		{replication.ErrUnknownPeer, http.StatusNotFound},
+		{replication.ErrUnknownSender, http.StatusNotFound},
 		{replication.ErrNoDigests, http.StatusConflict},
 		{replication.ErrNotSending, http.StatusServiceUnavailable},
 	}

@@ -21,6 +21,14 @@ type Contact struct {
 	Age         int64 // ms ago, for what a node of the own datacenter passes on
 }
 
+// ForgetSender forgets what is known of a sender's clock, in all its incarnations and in whatever datacenter:
+// the next message in its name counts as its first. NotFound: no sender of that name is known. It takes no
+// Index.
+type ForgetSender struct {
+	Sender string
+	By     Act // nothing is kept of it but the entry of the log
+}
+
 // Link is what is known of the link from a remote datacenter. Times are lease clock, ms.
 type Link struct {
 	DC    string
@@ -108,6 +116,21 @@ func (k *known) withSender(s Sender) []Sender {
 		senders = slices.DeleteFunc(slices.Clone(senders), func(o Sender) bool { return o.name() == silent.name() })
 	}
 	return with(senders, s)
+}
+
+// forgetSender forgets all that is known of a sender.
+func (r *Registry) forgetSender(op ForgetSender) Result {
+	var others []Sender // none is nil, as after a restore
+	for _, s := range r.known.senders {
+		if s.Name != op.Sender {
+			others = append(others, s)
+		}
+	}
+	if len(others) == len(r.known.senders) {
+		return Result{Outcome: NotFound}
+	}
+	r.learn(func(k *known) { k.senders = others })
+	return Result{}
 }
 
 // known is what is known of other servers. It is immutable, because views have it: a change replaces

@@ -128,6 +128,36 @@ func TestOfSendersAndIncarnationsThoseThatAreHeardAreKept(t *testing.T) {
 	}
 }
 
+func TestASenderThatIsForgottenIsHeardAsANewOne(t *testing.T) {
+	g := newRig(t)
+	for n := range uint64(3) {
+		g.apply(fromNode, Contact{Sender: "n2", Incarnation: n, Clock: 1_000_000})
+		g.apply(fromDC2, Contact{DC: "dc2", Sender: "n2", Incarnation: n, Clock: 1_000_000, Cut: 1})
+	}
+	g.apply(fromNode, Contact{Sender: "n3", Clock: 1_000_000})
+	before := g.View()
+	link, _ := before.Link("dc2")
+	if res := g.client(ForgetSender{Sender: "n2"}); res != (Result{}) {
+		t.Errorf("got %+v, want that it is done and takes no index", res)
+	}
+	for _, dc := range []string{"", "dc2"} {
+		if late, ahead := g.View().Timing(dc, "n2", 1, 5, g.now); late != 0 || ahead != 0 {
+			t.Errorf("of %q: late by %d and ahead by %d, want neither", dc, late, ahead)
+		}
+	}
+	if late, _ := g.View().Timing("", "n3", 0, 5, g.now); late != 999_995 {
+		t.Errorf("another sender's message is late by %d, want 999995", late)
+	}
+	if after, ok := g.View().Link("dc2"); !ok || after != link || len(g.View().Senders()) != 1 || len(before.Senders()) != 7 {
+		t.Errorf("got link %+v and senders %+v, want those of others as before", after, g.View().Senders())
+	}
+	for _, name := range []string{"n2", "n4", ""} {
+		if res := g.client(ForgetSender{Sender: name}); res.Outcome != NotFound {
+			t.Errorf("%q, of which nothing is known: got %+v, want NotFound", name, res)
+		}
+	}
+}
+
 // The duration is 90 s, the interval 30 s.
 func TestLeasesOfOthersEndLater(t *testing.T) {
 	tests := []struct {

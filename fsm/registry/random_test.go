@@ -108,7 +108,10 @@ var (
 	})
 	drawPeerOp = rapid.Custom(func(t *rapid.T) Op {
 		name := rapid.SampledFrom([]string{"dc2", "n2"}).Draw(t, "peer")
-		if rapid.Bool().Draw(t, "pause") {
+		switch rapid.IntRange(0, 2).Draw(t, "what") {
+		case 0:
+			return ForgetSender{Sender: name}
+		case 1:
 			return PausePeer{Peer: name, Paused: rapid.Bool().Draw(t, "paused"), By: drawAct.Draw(t, "by")}
 		}
 		return AckPeer{Peer: name, Cursor: Index(rapid.Uint64Range(0, 100).Draw(t, "cursor"))}

@@ -93,6 +93,8 @@ func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result 
 		return r.ackPeer(op)
 	case PausePeer:
 		return r.pausePeer(op)
+	case ForgetSender:
+		return r.forgetSender(op)
 	case RegisterCatalog:
 		return r.registerCatalog(origin, op)
 	case DeregisterCatalog:

@@ -42,6 +42,8 @@ func (Contact) isOp()   {}
 func (AckPeer) isOp()   {}
 func (PausePeer) isOp() {}
 
+func (ForgetSender) isOp() {}
+
 // replica takes over what is newer of an instance that another server has.
 func (r *Registry) replica(origin Origin, op Replica) Result {
 	op.Instance = withAmazonID(op.Instance)

@@ -1,0 +1,137 @@
+package replication
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// SenderStatus is one server whose lease clock the state knows, as GET /v1/rollcall/peers shows it. The
+// messages are those that this node received since it started. Spans are ms.
+type SenderStatus struct {
+	Sender     string `json:"sender"`
+	Datacenter string `json:"datacenter"`
+	Heard      int64  `json:"heard_ms"` // of lease clock, since its clock was noted
+	LateMillis int64  `json:"late_ms"`  // by which its last message was late
+	Late       uint64 `json:"late"`     // messages that were more than a minute late
+	Refused    uint64 `json:"refused"`  // messages that were refused because its clock cannot be right
+}
+
+// maxJudged bounds the senders of which judgements are kept: the state knows as many at most.
+const maxJudged = 1000
+
+// judgements are what this node found of the clocks of messages, of senders that were ever late or refused.
+type judgements struct {
+	mu sync.Mutex
+	of map[senderName]judgement
+}
+
+// senderName is a sender in a datacenter; "": the own one.
+type senderName struct{ datacenter, name string }
+
+type judgement struct {
+	late          int64 // ms, of the last message
+	lates, refuse uint64
+}
+
+// note keeps what was found of a message.
+func (j *judgements) note(view *registry.View, from senderName, late int64, ahead bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	found, known := j.of[from]
+	if !known && late <= tooLate && !ahead {
+		return
+	}
+	if !known && !j.room(view) {
+		return
+	}
+	found.late = late
+	if late > tooLate {
+		found.lates++
+	}
+	if ahead {
+		found.refuse++
+	}
+	j.of[from] = found
+}
+
+// room makes room for another sender, in the place of those that the state has forgotten. j.mu is held.
+func (j *judgements) room(view *registry.View) bool {
+	if len(j.of) < maxJudged {
+		return true
+	}
+	known := map[senderName]bool{}
+	for _, s := range view.Senders() {
+		known[senderName{s.DC, s.Name}] = true
+	}
+	for name := range j.of {
+		if !known[name] {
+			delete(j.of, name)
+		}
+	}
+	return len(j.of) < maxJudged
+}
+
+func (j *judgements) get(of senderName) judgement {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.of[of]
+}
+
+// forget forgets what was found of a sender, in whatever datacenter.
+func (j *judgements) forget(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for of := range j.of {
+		if of.name == name {
+			delete(j.of, of)
+		}
+	}
+}
+
+// Senders are the servers whose clocks are known, by datacenter and name.
+func (r *Replicator) Senders() []SenderStatus {
+	v := newest(r.config.Service)
+	now := r.now(v).Lease
+	at := map[senderName]int{}
+	senders := []SenderStatus{} // JSON shows an empty list, not null
+	for _, s := range v.Senders() {
+		name, heard := senderName{s.DC, s.Name}, max(0, now-s.Heard.Lease)
+		if i, ok := at[name]; ok { // another incarnation
+			senders[i].Heard = min(senders[i].Heard, heard)
+			continue
+		}
+		at[name] = len(senders)
+		found := r.judgements.get(name)
+		senders = append(senders, SenderStatus{
+			Sender: s.Name, Datacenter: cmp.Or(s.DC, r.config.Datacenter), Heard: heard,
+			LateMillis: found.late, Late: found.lates, Refused: found.refuse,
+		})
+	}
+	slices.SortFunc(senders, func(a, b SenderStatus) int {
+		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.Sender, b.Sender))
+	})
+	return senders
+}
+
+// Forget forgets what is known of a sender's clock, so that its next message counts as its first. With
+// consensus the whole datacenter forgets it, else this node. Errors: ErrMalformed, ErrUnknownSender, or
+// registry.Service's.
+func (r *Replicator) Forget(ctx context.Context, sender string, by registry.Act) error {
+	if !validName(sender) {
+		return &malformedError{fmt.Sprintf("%q cannot be a sender: its name has 1 to %d bytes and no control characters", clip(sender), maxName)}
+	}
+	results, err := r.config.Service.Apply(ctx, registry.FromClient, registry.ForgetSender{Sender: sender, By: by})
+	if err != nil {
+		return fmt.Errorf("forget sender %s: %w", sender, err)
+	}
+	if results[0].Outcome == registry.NotFound {
+		return fmt.Errorf("%w: nothing was heard of %q", ErrUnknownSender, sender)
+	}
+	r.judgements.forget(sender)
+	return nil
+}

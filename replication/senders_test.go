@@ -1,0 +1,98 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// A sender whose clock goes back and that begins no other incarnation, as one of Rollcall would, is late for as
+// long as its clock needs to catch up, unless an operator has it forgotten.
+func TestASenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T) {
+	for name, from := range map[string]func(testing.TB) (a, b *site){"a node": twoNodes, "a cluster": twoDatacenters} {
+		t.Run(name, func(t *testing.T) {
+			a, b := from(t)
+			ctx := context.Background()
+			head := a.only().head()
+			send := func(clock int64, want error) {
+				t.Helper()
+				head.Clock = clock
+				if _, err := b.Receive(ctx, write(t, head)); !errors.Is(err, want) {
+					t.Fatalf("a message of clock %d: %v, want %v", clock, err, want)
+				}
+			}
+			shown := func(want SenderStatus) {
+				t.Helper()
+				want.Sender, want.Datacenter = head.Sender, head.Datacenter
+				if got := b.Senders(); !slices.Equal(got, []SenderStatus{want}) {
+					t.Errorf("shown %+v, want %+v", got, want)
+				}
+			}
+			if got := b.Senders(); len(got) != 0 {
+				t.Errorf("before the first message: %+v", got)
+			}
+			const hours = 3_600_000
+			send(10*hours, nil)
+			shown(SenderStatus{})
+			send(20*hours, ErrAhead)
+			shown(SenderStatus{Refused: 1})
+			b.pass(time.Second)
+			send(hours, nil)
+			send(hours+1, nil)
+			shown(SenderStatus{Heard: 1000, LateMillis: 9*hours - 1, Late: 2, Refused: 1})
+			if err := b.Forget(ctx, head.Sender, registry.Act{Author: "amy"}); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.Senders(); len(got) != 0 {
+				t.Errorf("forgotten: %+v", got)
+			}
+			send(hours+2, nil)
+			shown(SenderStatus{})
+		})
+	}
+}
+
+func TestOnlyASenderThatWasHeardCanBeForgotten(t *testing.T) {
+	_, b := twoNodes(t)
+	for _, e := range []struct {
+		sender string
+		want   error
+		says   string
+	}{
+		{"n9", ErrUnknownSender, `no such sender: nothing was heard of "n9"`},
+		{"", ErrMalformed, "1 to 255 bytes"},
+		{strings.Repeat("n", 256), ErrMalformed, "1 to 255 bytes"},
+		{"n9\n", ErrMalformed, "control characters"},
+	} {
+		if err := b.Forget(context.Background(), e.sender, registry.Act{}); !errors.Is(err, e.want) || !strings.Contains(err.Error(), e.says) {
+			t.Errorf("%.20q: got %v, want %v that says %q", e.sender, err, e.want, e.says)
+		}
+	}
+}
+
+// What is counted by sender is bounded, whatever names somebody makes up.
+func TestJudgementsAreOfSendersThatAreKnown(t *testing.T) {
+	a, b := twoNodes(t)
+	head := a.only().head()
+	for n := range maxJudged + 500 {
+		for _, clock := range []int64{1_000_000, 1} {
+			head.Sender, head.Clock = fmt.Sprint("made-up-", n), clock
+			if _, err := b.Receive(context.Background(), write(t, head)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.pass(time.Millisecond)
+	}
+	if n := len(b.judgements.of); n > maxJudged {
+		t.Errorf("%d senders' messages are counted, want at most %d", n, maxJudged)
+	}
+	if found := b.judgements.get(senderName{"", head.Sender}); found.lates != 1 {
+		t.Errorf("the last sender: %+v, want one late message", found)
+	}
+}
