@@ -195,9 +195,15 @@ func pushOut(t *testing.T, n *Node) {
 			items = append(items, fmt.Sprintf(`{"appName":"PUSH","id":"p%d-%d","action":"Cancel"}`, i, k))
 		}
 		body := `{"replicationList":[` + strings.Join(items, ",") + `]}`
-		answer := n.Do(Request{Method: http.MethodPost, Path: "/eureka/peerreplication/batch/", Body: []byte(body), ContentType: "application/json"})
-		if answer.Status != http.StatusOK {
-			t.Fatalf("batch %d: %v", i, answer)
+		err := Poll(ReadyLimit, func() error { // as a Eureka server would, after a 503
+			answer := n.Do(Request{Method: http.MethodPost, Path: "/eureka/peerreplication/batch/", Body: []byte(body), ContentType: "application/json"})
+			if answer.Status != http.StatusOK {
+				return fmt.Errorf("batch %d: %v", i, answer)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }

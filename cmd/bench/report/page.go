@@ -32,6 +32,7 @@ type page struct {
 	Limits    string
 	Broken    []string
 	TradeOffs []tradeOff
+	LookedFor string
 	Main      string // the name of the scenario whose time line comes first
 	MainTitle string
 	MainSays  []string
@@ -87,7 +88,7 @@ func (r *Report) writeHTML(w io.Writer) error {
 
 func (r *Report) page() page {
 	p := page{
-		Title: title, Machine: r.machineText(), Plan: r.planText(), Limits: r.limitsText(), Broken: r.Broken(), TradeOffs: r.tradeOffs(),
+		Title: title, LookedFor: lookedFor, Machine: r.machineText(), Plan: r.planText(), Limits: r.limitsText(), Broken: r.Broken(), TradeOffs: r.tradeOffs(),
 		Costs: r.costs(), Plots: r.plots(), Files: []string{JSONFile, CSVFile, MarkdownFile},
 		Style: template.CSS(pageStyle), Charts: template.JS(chartsScript), Script: template.JS(pageScript),
 	}
