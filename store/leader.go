@@ -72,14 +72,19 @@ func (s *Raft) beginLeadership(ctx context.Context) (end func()) {
 // serveAsLeader establishes this node as leader and does a leader's work until ctx ends.
 func (s *Raft) serveAsLeader(ctx context.Context) {
 	l, err := s.establish(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			s.log.Warn("could not establish leadership, passing it on", "err", err)
-			if err := waitFuture(ctx, s.raft.LeadershipTransfer(), establishTimeout); err != nil {
-				s.log.Warn("leadership was not handed over", "err", err)
-			}
+	for ; err != nil; l, err = s.establish(ctx) {
+		if ctx.Err() != nil {
+			return
 		}
-		return
+		s.log.Warn("could not establish leadership, passing it on", "err", err)
+		if err := waitFuture(ctx, s.raft.LeadershipTransfer(), establishTimeout); err != nil {
+			s.log.Warn("leadership was not handed over, trying again to establish it", "err", err)
+		}
+		select { // it ends soon, if it was handed over
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
 	}
 	s.clock.start(l.established, time.Now())
 	l.young.Store(allInGrace(s.machine.View(), l.established, l.established))
@@ -104,7 +109,8 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 // everything that earlier leaders acknowledged.
 func (s *Raft) establish(ctx context.Context) (*leadership, error) {
 	first := fsm.AppendEstablish(nil, fsm.Establish{Node: s.id.ServerID, Cluster: s.clusterID(), Settings: &s.cfg.Settings})
-	applied, err := s.begin(first).wait(ctx, establishTimeout)
+	// What is committed already is applied first, a whole log after a restart: Raft has no place meanwhile.
+	applied, err := s.begin(first, establishTimeout).wait(ctx, establishTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("establish leadership: %w", err)
 	}

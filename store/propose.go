@@ -33,16 +33,17 @@ func (s *Raft) propose(batches ...[]byte) (*entry, error) {
 	if l == nil {
 		return nil, fmt.Errorf("%w: %w", errNotSent, errNotLeader)
 	}
-	e := s.begin(fsm.AppendWrite(nil, s.stamp(), l.tenure(time.Now()), batches...))
+	e := s.begin(fsm.AppendWrite(nil, s.stamp(), l.tenure(time.Now()), batches...), enqueueTimeout)
 	e.batches = len(batches)
 	return e, nil
 }
 
-func (s *Raft) begin(encoded []byte) *entry {
+// begin hands an entry to Raft, which has to find a place for it within patience.
+func (s *Raft) begin(encoded []byte, patience time.Duration) *entry {
 	now := time.Now()
 	s.proposed.Store(now.UnixNano())
 	s.metrics.entries.Inc()
-	return &entry{future: s.raft.Apply(encoded, enqueueTimeout), started: now}
+	return &entry{future: s.raft.Apply(encoded, patience), started: now}
 }
 
 // results waits for the answers to an entry's batches. Errors that wrap errNotSent are certain;
