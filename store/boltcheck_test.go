@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -244,6 +246,55 @@ func TestADamagedEntryThatIsReadLaterStopsTheNode(t *testing.T) {
 	<-returned
 }
 
+func TestAnEntryThatArrivesDamagedIsSaidOnceWithItsLeader(t *testing.T) {
+	var log sharedLog
+	c := startCluster(t, 1, func(cfg *RaftConfig) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	n := c.nodes[0]
+	seen := testutil.ToFloat64(n.metrics.refused)
+	for _, index := range []uint64{1_000_000, 1_000_000, 1_000_001} {
+		entry := &raft.Log{Index: index, Term: 1, Data: []byte("x")}
+		seal([]*raft.Log{entry})
+		entry.Data = []byte("y")
+		if err := n.logs.StoreLog(entry); err == nil {
+			t.Errorf("entry %d was stored", index)
+		}
+	}
+	if got := testutil.ToFloat64(n.metrics.refused) - seen; got != 3 {
+		t.Errorf("%v are counted, want 3", got)
+	}
+	for _, index := range []string{"index=1000000 ", "index=1000001 "} {
+		if got := log.count("level=ERROR", "came damaged", index, "leader=n1 ", n.cfg.ClusterAddr); got != 1 {
+			t.Errorf("%s was said %d times with its leader, want once", index, got)
+		}
+	}
+	n.apply(t, registry.Register{Instance: instance("A", "i0", 90)}) // it serves
+}
+
+// An operator hears of memory that is bad before it does harm.
+func TestAnEntryThatIsDamagedInMemoryReachesNoFollower(t *testing.T) {
+	var log sharedLog
+	c := startCluster(t, 1, func(cfg *RaftConfig) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	n := c.nodes[0]
+	n.apply(t, registry.Register{Instance: instance("A", "i0", 90)})
+	index := n.raft.LastIndex()
+	cached := n.logs.cached(index)
+	n.logs.mu.Lock()
+	damaged := *cached
+	damaged.Data = bytes.Clone(cached.Data)
+	damaged.Data[0] ^= 1
+	n.logs.newest[index-n.logs.newest[0].Index] = &damaged
+	n.logs.mu.Unlock()
+	for range 2 {
+		var sent raft.Log
+		if err := n.logs.GetLog(index, &sent); err != nil || !bytes.Equal(sent.Data, cached.Data) {
+			t.Errorf("a follower would get %x (%v), want %x", sent.Data, err, cached.Data)
+		}
+	}
+	if got := log.count("level=ERROR", "damaged in this node's memory", fmt.Sprint("index=", index)); got != 1 || testutil.ToFloat64(n.metrics.damaged) != 2 {
+		t.Errorf("said %d times and counted %v, want 1 and 2", got, testutil.ToFloat64(n.metrics.damaged))
+	}
+}
+
 func TestAnEntryThatArrivesDamagedIsNotStoredAndStopsNobody(t *testing.T) {
 	d, err := openDisk(t.TempDir(), nil, func(err error) { t.Error(err) })
 	if err != nil {
@@ -251,9 +302,7 @@ func TestAnEntryThatArrivesDamagedIsNotStoredAndStopsNobody(t *testing.T) {
 	}
 	defer d.close()
 	entry := &raft.Log{Index: 5, Term: 1, Data: []byte("x")}
-	if err := seal([]*raft.Log{entry}); err != nil {
-		t.Fatal(err)
-	}
+	seal([]*raft.Log{entry})
 	for name, damage := range map[string]func(*raft.Log){
 		"index": func(l *raft.Log) { l.Index++ }, "term": func(l *raft.Log) { l.Term++ },
 		"type": func(l *raft.Log) { l.Type++ }, "content": func(l *raft.Log) { l.Data = []byte("y") },

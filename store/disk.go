@@ -32,11 +32,13 @@ const deleteSlice = 1000
 // has (a failed fsync may have dropped pages, a failed append may be there), so the first one ends
 // the node. fail is called once with the reason.
 type disk struct {
-	path  string
-	bolt  *raftboltdb.BoltStore
-	fail  func(error)
-	vote  *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
-	delay syncDelay
+	path string
+	bolt *raftboltdb.BoltStore
+	fail func(error)
+	// refused is told of an entry that came from the leader and is not what its checksum says; nil: nobody is.
+	refused func(index uint64)
+	vote    *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
+	delay   syncDelay
 
 	// serving: Raft has what it needs for its start, and what it reads from now on it must not be told that it
 	// cannot be read.
@@ -244,7 +246,7 @@ func (d *disk) readLog(index uint64, log *raft.Log) (err error) {
 	} else if err != nil {
 		return asDamage(fmt.Errorf("entry %d: %w", index, err))
 	}
-	if log.Index != index || !bytes.Equal(log.Extensions, entrySum(nil, log)) {
+	if log.Index != index || !intact(log) {
 		return fmt.Errorf("%w: entry %d differs from its checksum", ErrDamaged, index)
 	}
 	return nil
@@ -261,15 +263,22 @@ func entrySum(dst []byte, log *raft.Log) []byte {
 	return binary.BigEndian.AppendUint32(dst, sum)
 }
 
-// seal gives entries their checksums, or compares them with those that came with them.
-func seal(logs []*raft.Log) error {
+// intact says whether an entry is what its checksum says.
+func intact(log *raft.Log) bool {
+	var room [checksumSize]byte
+	return bytes.Equal(log.Extensions, entrySum(room[:0], log))
+}
+
+// seal gives entries their checksums, or compares them with those that came with them. It returns the first
+// one that differs.
+func seal(logs []*raft.Log) (damaged *raft.Log) {
 	sums := make([]byte, 0, len(logs)*checksumSize)
 	for _, log := range logs {
 		start := len(sums)
 		sums = entrySum(sums, log)
 		own := sums[start:len(sums):len(sums)]
 		if len(log.Extensions) > 0 && !bytes.Equal(log.Extensions, own) {
-			return fmt.Errorf("entry %d differs from its checksum, with which it came", log.Index)
+			return log
 		}
 		log.Extensions = own
 	}
@@ -281,8 +290,11 @@ func (d *disk) StoreLog(log *raft.Log) error { return d.StoreLogs([]*raft.Log{lo
 
 // StoreLogs implements raft.LogStore.
 func (d *disk) StoreLogs(logs []*raft.Log) error {
-	if err := seal(logs); err != nil {
-		return err
+	if damaged := seal(logs); damaged != nil {
+		if d.refused != nil {
+			d.refused(damaged.Index)
+		}
+		return fmt.Errorf("entry %d differs from its checksum, with which it came", damaged.Index)
 	}
 	return d.do("append to the log", func() error { return d.bolt.StoreLogs(logs) })
 }

@@ -20,6 +20,8 @@ const (
 // from the disk.
 type logCache struct {
 	raft.LogStore // the disk
+	// damaged is told of an entry that memory has lost; nil: nobody is.
+	damaged func(index uint64)
 
 	mu     sync.Mutex
 	newest []*raft.Log // in their order, without a gap
@@ -40,11 +42,18 @@ func openLogs(dir string, fail func(error)) (*disk, *logCache, error) {
 	return d, c, err
 }
 
-// GetLog implements raft.LogStore.
+// GetLog implements raft.LogStore. What is sent to followers and what is applied is read here, and is what its
+// checksum says: an entry that was damaged in memory is read from the disk, and one that is damaged there ends
+// the node.
 func (c *logCache) GetLog(index uint64, log *raft.Log) error {
 	if cached := c.cached(index); cached != nil {
-		*log = *cached
-		return nil
+		if intact(cached) {
+			*log = *cached
+			return nil
+		}
+		if c.damaged != nil {
+			c.damaged(index)
+		}
 	}
 	return c.LogStore.GetLog(index, log)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,31 @@ func logsOf(from uint64, n, size int) (logs []*raft.Log) {
 	for i := range uint64(n) {
 		logs = append(logs, &raft.Log{Index: from + i, Term: 1, Data: bytes.Repeat([]byte{byte(from + i)}, size)})
 	}
+	seal(logs)
 	return logs
+}
+
+func TestAnEntryThatIsDamagedInMemoryIsReadFromTheDisk(t *testing.T) {
+	disk, c, err := openLogs(t.TempDir(), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.close()
+	var told []uint64
+	c.damaged = func(index uint64) { told = append(told, index) }
+	if err := c.StoreLogs(logsOf(1, 3, 100)); err != nil {
+		t.Fatal(err)
+	}
+	c.newest[1].Data[7] ^= 1
+	for index := range uint64(3) {
+		var got raft.Log
+		if err := c.GetLog(index+1, &got); err != nil || !intact(&got) || !bytes.Equal(got.Data, logsOf(index+1, 1, 100)[0].Data) {
+			t.Errorf("entry %d: %v, %+v", index+1, err, got)
+		}
+	}
+	if !slices.Equal(told, []uint64{2}) {
+		t.Errorf("told of the entries %d, want 2", told)
+	}
 }
 
 func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {

@@ -12,6 +12,8 @@ type metrics struct {
 	unknown    prometheus.Counter
 	rounds     *prometheus.CounterVec
 	elections  prometheus.Counter
+	refused    prometheus.Counter
+	damaged    prometheus.Counter
 	leads      prometheus.Gauge
 	eviction   evictionMetrics
 
@@ -31,6 +33,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		resent:     counter("batches_resent_total", "Batches that were sent more than once."),
 		unknown:    counter("unknown_outcomes_total", "Operations whose outcome could not be found out in time."),
 		elections:  counter("leaderships_total", "Times that this node became the established leader."),
+		refused:    counter("entries_refused_total", "Entries from the leader that are not what their checksum says, each time that one came."),
+		damaged:    counter("entries_damaged_in_memory_total", "Entries that were not in memory what their checksum says, and were read from the disk instead."),
 		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "rollcall", Subsystem: "store", Name: "batch_operations",
 			Help: "Operations per batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 13),

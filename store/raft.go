@@ -80,6 +80,9 @@ type Raft struct {
 	proposed  atomic.Int64 // UnixNano of the last entry this node proposed
 	unsaved   atomic.Bool  // entries were applied after the newest snapshot
 
+	lastRefused atomic.Uint64 // the entry that was last said to have come damaged
+	lastDamaged atomic.Uint64 // the entry that was last said to be damaged in memory
+
 	closing  context.Context // ends when the node stops
 	stop     context.CancelFunc
 	fatal    chan error
@@ -124,6 +127,7 @@ func (s *Raft) open() error {
 	if s.disk, s.logs, err = openLogs(s.cfg.DataDir, s.fail); err != nil {
 		return err
 	}
+	s.disk.refused, s.logs.damaged = s.noteRefused, s.noteDamaged
 	s.SetSyncDelay(s.cfg.SyncDelay)
 	s.net.self = s.hello
 	s.net.known = s.machine.Boot
