@@ -92,8 +92,8 @@ func (v *View) Permits(kind Kind, name string) (*Permits, Index) {
 // AllPermits yields locks or semaphores by name.
 func (v *View) AllPermits(kind Kind) iter.Seq[*Permits] {
 	return func(yield func(*Permits) bool) {
-		v.shown.permits.all.Ascend(&semaphore{kind: kind}, func(sem *semaphore) bool {
-			return sem.kind == kind && yield(sem.permits())
+		v.shown.permits.all.Ascend(named{kind: kind}, func(n named) bool {
+			return n.kind == kind && yield(n.sem.permits())
 		})
 	}
 }

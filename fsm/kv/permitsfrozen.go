@@ -8,8 +8,8 @@ import (
 
 func (s *State) freezePermits() []*Permits {
 	frozen := make([]*Permits, 0, s.permits.all.Len())
-	s.permits.all.Scan(func(sem *semaphore) bool {
-		frozen = append(frozen, sem.permits())
+	s.permits.all.Scan(func(n named) bool {
+		frozen = append(frozen, n.sem.permits())
 		return true
 	})
 	return frozen
@@ -17,13 +17,13 @@ func (s *State) freezePermits() []*Permits {
 
 // thawPermits enters the permits of a snapshot, whose sessions and clock are in the state already.
 func (s *State) thawPermits(permits []*Permits) error {
-	var last *semaphore
-	for _, p := range permits {
+	var last named
+	for i, p := range permits {
 		if p == nil {
 			return errors.New("a lock or semaphore is nothing")
 		}
-		at := &semaphore{kind: p.Kind, name: p.Name}
-		if last != nil && compareSemaphores(last, at) >= 0 {
+		at := named{kind: p.Kind, name: p.Name}
+		if i > 0 && compareNamed(last, at) >= 0 {
 			return fmt.Errorf("permits of %q are not after those of %q", p.Name, last.name)
 		}
 		if err := s.verifyPermits(p); err != nil {

@@ -14,7 +14,7 @@ import (
 type permitTables struct {
 	edition uint64 // counts the shares: a semaphore of an older edition may be in a View
 	index   Index  // of the last change of any; Freeze and Thaw carry it
-	all     *btree.BTreeG[*semaphore]
+	all     *btree.BTreeG[named]
 	stakes  *btree.BTreeG[stake]       // by session
 	delays  *btree.BTreeG[permitDelay] // in the order of time; views have none
 	waiting int                        // in all queues
@@ -37,7 +37,7 @@ type permitDelay struct {
 
 func newPermitTables() permitTables {
 	return permitTables{
-		all: newIndex(compareSemaphores),
+		all: newIndex(compareNamed),
 		stakes: newIndex(func(a, b stake) int {
 			return cmp.Or(strings.Compare(a.session, b.session), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
 		}),
@@ -47,7 +47,15 @@ func newPermitTables() permitTables {
 	}
 }
 
-func compareSemaphores(a, b *semaphore) int {
+// named is a semaphore where it is found. It has the name itself: a tree of semaphores alone would take one to
+// look for another.
+type named struct {
+	kind Kind
+	name string
+	sem  *semaphore
+}
+
+func compareNamed(a, b named) int {
 	return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
 }
 
@@ -61,14 +69,14 @@ func (p *permitTables) share() permitTables {
 
 // find finds a lock or semaphore; nil: there is none.
 func (p *permitTables) find(kind Kind, name string) *semaphore {
-	sem, _ := p.all.Get(&semaphore{kind: kind, name: name})
-	return sem
+	found, _ := p.all.Get(named{kind: kind, name: name})
+	return found.sem
 }
 
 // open enters an empty semaphore.
 func (p *permitTables) open(kind Kind, name string, limit uint32) *semaphore {
 	sem := &semaphore{edition: p.edition, kind: kind, name: name, limit: limit, ends: newIndex(compareWaitEnds), bytes: permitsWeight + len(name)}
-	p.all.Set(sem)
+	p.all.Set(sem.named())
 	p.bytes += sem.bytes
 	return sem
 }
@@ -81,14 +89,14 @@ func (p *permitTables) editable(sem *semaphore) *semaphore {
 	}
 	c := sem.copy()
 	c.edition = p.edition
-	p.all.Set(c)
+	p.all.Set(c.named())
 	return c
 }
 
 // edited counts the bytes of a semaphore, unless nobody holds it, waits for it or is delayed for it: it is no more.
 func (p *permitTables) edited(sem *semaphore) {
 	if sem.idle() {
-		p.all.Delete(sem)
+		p.all.Delete(sem.named())
 		return
 	}
 	p.bytes += sem.bytes
@@ -184,6 +192,8 @@ type waitEnd struct {
 func compareWaitEnds(a, b waitEnd) int {
 	return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.ticket, b.ticket))
 }
+
+func (m *semaphore) named() named { return named{m.kind, m.name, m} }
 
 // copy costs the same whatever the length of the queue.
 func (m *semaphore) copy() *semaphore {
