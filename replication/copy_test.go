@@ -49,7 +49,9 @@ func running(t testing.TB, node string) *site {
 func TestACopyIsEqual(t *testing.T) {
 	old := running(t, "n1")
 	old.pass(20 * time.Second)
-	node := starting(t, old.server.URL)
+	node := newSite()
+	node.become(t, "dc1", "n9", false, PeerConfig{Name: "old", Kind: Node, URLs: []string{old.server.URL}},
+		PeerConfig{Name: "dc3", Kind: Datacenter, URLs: []string{closed()}})
 	node.pass(time.Minute)
 	// What this node has of before it stopped is older, and some of it is gone.
 	registerAll(t, node, 1, "4")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -51,6 +52,9 @@ func (r *Replicator) Receive(ctx context.Context, message []byte) (answer []byte
 	if view, err = r.config.Service.View(ctx, registry.Stale); err != nil {
 		return nil, fmt.Errorf("answer %s: %w", m.Node, err)
 	}
+	if origin.Kind == registry.LocalPeer {
+		in.ignored = r.ignored(&m.messageHead)
+	}
 	return r.answerTo(view, in)
 }
 
@@ -78,7 +82,8 @@ type intake struct {
 	late    int64 // ms, as itemContext
 	ahead   int64 // ms, as registry.View.Timing
 	ops     []registry.Op
-	items   []int // per op, the item that asked for it; -1: none did
+	items   []int  // per op, the item that asked for it; -1: none did
+	ignored string // as Replicator.ignored
 	results []itemResult
 	applied []registry.Result // per op
 }
@@ -154,15 +159,35 @@ func contactDue(view *registry.View, h *messageHead, origin registry.Origin, lat
 // its way: with less, two nodes that tell each other of a link would keep it alive for ever.
 const overheardLater = 1000
 
-// overheard are the contacts that a node of the own datacenter tells of.
+// overheard are the contacts that a node of the own datacenter tells of, of this node's peers.
 func (r *Replicator) overheard(h *messageHead) []registry.Op {
 	var contacts []registry.Op
 	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
-		if dc != r.config.Datacenter {
+		if r.remote(dc) != nil {
 			contacts = append(contacts, registry.Contact{DC: dc, Cut: r.Cut(dc).Milliseconds(), Age: later(h.Heard[dc], overheardLater)})
 		}
 	}
 	return contacts
+}
+
+// ignored says of which datacenters what a node of the own one heard is not noted: links are kept of this node's
+// peers only, so that nobody fills the state with names. Empty: there are none.
+func (r *Replicator) ignored(h *messageHead) string {
+	var others []string
+	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
+		if dc != r.config.Datacenter && r.remote(dc) == nil {
+			others = append(others, clip(dc))
+		}
+	}
+	const named = 10
+	n := len(others)
+	if n == 0 {
+		return ""
+	}
+	if n > named {
+		others = append(others[:named], "…")
+	}
+	return fmt.Sprintf("what was heard of %d datacenters that are no peers of this node is not noted: %s", n, strings.Join(others, ", "))
 }
 
 // Bounds (ms) within which two messages about one operator's act mean the same.
@@ -231,7 +256,7 @@ func (r *Replicator) answerTo(view *registry.View, in *intake) ([]byte, error) {
 			in.results[item] = e.resultOf(in.ops[n], in.applied[n].Outcome)
 		}
 	}
-	return encode(answer{Datacenter: r.config.Datacenter, Node: r.config.Node, Late: in.late, Results: in.results})
+	return encode(answer{Datacenter: r.config.Datacenter, Node: r.config.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
 }
 
 // entities makes results with what is stored here, as long as there is room in the answer.

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -94,5 +95,33 @@ func TestJudgementsAreOfSendersThatAreKnown(t *testing.T) {
 	}
 	if found := b.judgements.get(senderName{"", head.Sender}); found.lates != 1 {
 		t.Errorf("the last sender: %+v, want one late message", found)
+	}
+}
+
+// Links are kept of peers, which the configuration names; a node could make up others without end.
+func TestWhatIsOverheardOfStrangersIsNotNotedAndTheAnswerSaysSo(t *testing.T) {
+	_, b := twoNodes(t)
+	b.become(t, "dc1", "n2", false, PeerConfig{Name: "a", Kind: Node, URLs: []string{"http://a"}}, PeerConfig{Name: "dc2", Kind: Datacenter, URLs: []string{"http://c"}})
+	for round := range 3 {
+		heard := map[string]int64{"dc1": 5, "dc2": 500}
+		for n := range 900 {
+			heard[fmt.Sprintf("made-up-%d-%03d", round, n)] = 5
+		}
+		got, err := b.Receive(context.Background(), write(t, messageHead{
+			Version: 1, Datacenter: "dc1", Node: "n9", Sender: "s", Clock: int64(round+1) * contactEvery, Heard: heard,
+		}))
+		var a answer
+		if err == nil {
+			err = json.Unmarshal(got, &a)
+		}
+		if want := fmt.Sprintf("900 datacenters that are no peers of this node is not noted: made-up-%d-000, ", round); err != nil || !strings.Contains(a.Ignored, want) || len(a.Ignored) > 500 {
+			t.Errorf("answered %q, %v, want a short text with %q", a.Ignored, err, want)
+		}
+	}
+	if _, ok := b.view().Link("dc2"); !ok {
+		t.Error("what was overheard of a peer is not noted")
+	}
+	if links := b.registry.Freeze().Links; len(links) != 1 {
+		t.Errorf("%d links are kept, want that of the peer only", len(links))
 	}
 }

@@ -45,7 +45,9 @@ type answer struct {
 	Datacenter string `json:"datacenter"`
 	Node       string `json:"node"`
 	// Late says by how much (ms) the message is older than the newest of its sender's incarnation.
-	Late    int64        `json:"late,omitempty"`
+	Late int64 `json:"late,omitempty"`
+	// Ignored says in words what of the message's head was not noted; empty: all of it was.
+	Ignored string       `json:"ignored,omitempty"`
 	Results []itemResult `json:"results"` // one per item, in order
 }
 

@@ -50,11 +50,12 @@ type Sender struct {
 	Heard       Stamp // when
 }
 
-// Bounds of what is kept of senders, so that whoever makes up names and incarnations displaces nothing but
-// what has been silent longest, and costs no memory.
+// Bounds of what is kept of senders and links, so that whoever makes up names and incarnations displaces nothing
+// but what has been silent longest, and costs no memory.
 const (
 	maxIncarnations = 4 // of one sender
 	maxSenders      = 1000
+	maxLinks        = 1000
 )
 
 // maxSenderAhead is how far (ms) a sender's clock may run ahead of what has passed here since it was last heard.
@@ -116,6 +117,16 @@ func (k *known) withSender(s Sender) []Sender {
 		senders = slices.DeleteFunc(slices.Clone(senders), func(o Sender) bool { return o.name() == silent.name() })
 	}
 	return with(senders, s)
+}
+
+// withLink returns the links with one that was heard, and without the one for which there is no room.
+func (k *known) withLink(l Link) []Link {
+	links := k.links
+	if _, ok := find(links, l.DC); !ok && len(links) >= maxLinks {
+		silent := slices.MinFunc(links, func(a, b Link) int { return cmp.Compare(a.Heard, b.Heard) })
+		links = slices.DeleteFunc(slices.Clone(links), func(o Link) bool { return o.DC == silent.DC })
+	}
+	return with(links, l)
 }
 
 // forgetSender forgets all that is known of a sender.
@@ -189,7 +200,7 @@ func (r *Registry) contact(op Contact) Result {
 	}
 	r.learn(func(k *known) {
 		if heard {
-			k.links = with(k.links, link)
+			k.links = k.withLink(link)
 		}
 		if newer {
 			k.senders = k.withSender(sender)

@@ -128,6 +128,21 @@ func TestOfSendersAndIncarnationsThoseThatAreHeardAreKept(t *testing.T) {
 	}
 }
 
+func TestOfManyLinksThoseThatAreHeardAreKept(t *testing.T) {
+	g := newRig(t)
+	for n := range 2 * maxLinks {
+		g.pass(1)
+		g.apply(fromDC2, Contact{DC: "dc2", Cut: 15_000})
+		g.apply(fromNode, Contact{DC: fmt.Sprint("made-up-", n), Cut: 90_000})
+	}
+	if _, ok := g.View().Link("dc2"); !ok {
+		t.Error("a link that was heard all the time is forgotten")
+	}
+	if n := len(g.Freeze().Links); n != maxLinks {
+		t.Errorf("%d links are kept, want %d", n, maxLinks)
+	}
+}
+
 func TestASenderThatIsForgottenIsHeardAsANewOne(t *testing.T) {
 	g := newRig(t)
 	for n := range uint64(3) {
