@@ -1,9 +1,11 @@
 package httpd
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"sync/atomic"
+	"time"
 )
 
 // bodyWeight is what a byte of a body takes while the request is under way, about: the body itself, what is
@@ -59,8 +61,51 @@ func answerUnder(w http.ResponseWriter) *answer {
 	}
 }
 
+// An answer that is built as a whole takes answerWeight times what is shown in it while it is built: the values,
+// the text, which grows by copying, and its compressed form. It waits up to answerPatience for a place among the
+// others, which have half of the budget together; one of less than smallAnswer bytes does not.
+const (
+	answerWeight   = 4
+	smallAnswer    = 64 << 10
+	answerPatience = 5 * time.Second
+)
+
+// reserve takes memory for the answer that w writes, which shows bytes, before it is built. One that needs more than
+// all answers may have is built when there is no other.
+func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, bytes int) error {
+	a := answerUnder(w)
+	if a == nil || a.budget == nil || bytes < smallAnswer {
+		return nil
+	}
+	want := max(min(int64(bytes)*answerWeight, a.budget.limit/2), 1)
+	ctx, cancel := context.WithTimeout(r.Context(), answerPatience)
+	defer cancel()
+	if h.answers.Acquire(ctx, want) != nil {
+		return errBusy
+	}
+	a.answers, a.reserved = h.answers, want
+	return charge(w, want)
+}
+
+// built notes that an answer of a size is there as a whole. Until it is written it takes no more than that.
+func built(w http.ResponseWriter, size int) {
+	a := answerUnder(w)
+	if a == nil || a.reserved <= int64(size) {
+		return
+	}
+	spare := a.reserved - int64(size)
+	a.answers.Release(spare)
+	a.reserved -= spare
+	a.budget.taken.Add(-spare)
+	a.charged -= spare
+}
+
 // settle gives back what the request was charged.
 func (a *answer) settle() {
+	if a.reserved > 0 {
+		a.answers.Release(a.reserved)
+		a.reserved = 0
+	}
 	if a.budget != nil {
 		a.budget.taken.Add(-a.charged)
 		a.charged = 0

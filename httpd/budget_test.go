@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd"
 )
@@ -104,4 +106,61 @@ func TestLargeListsAreWrittenInPieces(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stuck is an answer whose reader takes nothing until released.
+type stuck struct {
+	*httptest.ResponseRecorder
+	released chan struct{}
+}
+
+// Write implements http.ResponseWriter.
+func (s stuck) Write(p []byte) (int, error) {
+	<-s.released
+	return s.ResponseRecorder.Write(p)
+}
+
+// An answer that is built as a whole takes memory of the node's budget until it was read. What has no place beside
+// others waits a while for it, and is then to be asked for again; what is small never waits.
+func TestLargeAnswersWaitForMemoryAndAreRefusedInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCoordinated(t, httpd.Config{Limits: httpd.Limits{InFlightBytes: 1 << 20}})
+		for i := range 200 {
+			body := strings.Replace(instanceJSON, `"instanceId":"i1"`, fmt.Sprintf(`"instanceId":"orders-%d","vipAddress":"orders"`, i), 1)
+			if got := c.ask("POST", "/eureka/apps/ORDERS", body); got.status != http.StatusNoContent {
+				t.Fatalf("registration %d: got %d %q", i, got.status, got.body)
+			}
+		}
+		for _, target := range []string{
+			"/eureka/apps/ORDERS", "/eureka/vips/orders", "/v1/rollcall/apps", "/v1/catalog/service/orders", "/v1/health/service/orders",
+			"/v1/health/state/any", "/v1/agent/services", "/v1/agent/checks", "/v1/catalog/node-services/rollcall",
+		} {
+			reader := stuck{httptest.NewRecorder(), make(chan struct{})}
+			read := make(chan struct{})
+			go func() {
+				c.handler.ServeHTTP(reader, httptest.NewRequest("GET", "/v1/rollcall/apps", nil))
+				close(read)
+			}()
+			synctest.Wait()
+			if got := c.ask("GET", "/eureka/apps/ORDERS/orders-7", ""); got.status != http.StatusOK {
+				t.Errorf("one instance beside a large answer: got %d %.100q, want 200", got.status, got.body)
+			}
+			want := http.StatusServiceUnavailable
+			if !strings.HasPrefix(target, "/eureka") && !strings.HasPrefix(target, "/v1/rollcall") {
+				want = http.StatusInternalServerError // Consul's clients go on after no other
+			}
+			got := c.ask("GET", target, "")
+			if got.status != want || got.header.Get("Retry-After") != "1" {
+				t.Errorf("%s beside a large answer: got %d %.200q %v, want %d with Retry-After", target, got.status, got.body, got.header, want)
+			}
+			time.AfterFunc(time.Second, func() { close(reader.released) })
+			if got := c.ask("GET", target, ""); got.status != http.StatusOK {
+				t.Errorf("%s, when that answer was read after a second: got %d %.200q, want 200", target, got.status, got.body)
+			}
+			<-read
+			if reader.Code != http.StatusOK {
+				t.Errorf("the large answer: got %d", reader.Code)
+			}
+		}
+	})
 }

@@ -74,6 +74,9 @@ func (h *Handler) agentServices(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := h.reserve(w, r, c.weightOn("")); err != nil {
+		return err
+	}
 	services := map[string]consul.AgentService{}
 	for _, s := range c.all("", false) {
 		if _, taken := services[s.ID]; !taken {
@@ -139,6 +142,9 @@ func (c *shownCatalog) withHash(id, known string) found {
 func (h *Handler) agentChecks(w http.ResponseWriter, r *http.Request) error {
 	c, err := h.consulView(w, r)
 	if err != nil {
+		return err
+	}
+	if err := h.reserve(w, r, c.weightOn("")); err != nil {
 		return err
 	}
 	checks := map[string]consul.Check{}

@@ -45,7 +45,7 @@ func (h *Handler) catalogDatacenters(w http.ResponseWriter, r *http.Request) err
 // catalogNodes is GET /v1/catalog/nodes.
 func (h *Handler) catalogNodes(w http.ResponseWriter, r *http.Request) error {
 	return h.readCatalog(w, r, "", func(c *shownCatalog) found {
-		return found{index: uint64(c.CatalogIndex()), answer: func(w http.ResponseWriter, r *http.Request) error {
+		return found{index: uint64(c.CatalogIndex()), weight: c.CatalogBytes, answer: func(w http.ResponseWriter, r *http.Request) error {
 			nodes := []consul.Node{}
 			for _, name := range c.names() {
 				nodes = append(nodes, c.on(name).Node)
@@ -57,7 +57,7 @@ func (h *Handler) catalogNodes(w http.ResponseWriter, r *http.Request) error {
 
 // catalogServices is GET /v1/catalog/services: the names, each with the tags of all its instances.
 func (h *Handler) catalogServices(w http.ResponseWriter, r *http.Request) error {
-	return h.readTable(w, r, func(c *shownCatalog) any {
+	return h.readTable(w, r, (*shownCatalog).namesWeight, func(c *shownCatalog) any {
 		tags := map[string][]string{}
 		if c.on("").shown {
 			tags[c.home.Itself().Name] = []string{}
@@ -69,6 +69,19 @@ func (h *Handler) catalogServices(w http.ResponseWriter, r *http.Request) error 
 		}
 		return tags
 	})
+}
+
+// namesWeight is what names and tags take in an answer.
+func (c *shownCatalog) namesWeight() (bytes int) {
+	for l := range c.Leases() {
+		bytes += len(l.Instance.App)
+		if l.Service != nil {
+			for _, tag := range l.Service.Tags {
+				bytes += len(tag)
+			}
+		}
+	}
+	return bytes
 }
 
 // tagsOf are the tags of an application's instances, sorted; some: one is on a node that is shown.

@@ -88,7 +88,7 @@ func (h *Handler) healthState(w http.ResponseWriter, r *http.Request) error {
 	if state == "" {
 		return badRequest("Missing check state")
 	}
-	return h.readTable(w, r, func(c *shownCatalog) any {
+	return h.readTable(w, r, (*shownCatalog).weight, func(c *shownCatalog) any {
 		checks := []consul.Check{}
 		for _, node := range c.names() {
 			checks = append(checks, c.checksOn(node)...)

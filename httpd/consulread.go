@@ -25,6 +25,8 @@ type found struct {
 	// absent: there is nothing. Who waits for something that stays absent is left waiting.
 	absent bool
 	answer endpoint // writes it
+	// weight is what the answer will show, in bytes, about; nil: it is small, or written in pieces.
+	weight func() int
 	// age is how old what a stale read found can be: it was looked at before, so that nothing is older
 	// than it says.
 	age time.Duration
@@ -91,6 +93,16 @@ func (h *Handler) consulRead(w http.ResponseWriter, r *http.Request, s source) e
 	}
 	w.Header().Set("X-Consul-Index", strconv.FormatUint(max(f.index, 1), 10))
 	h.labelConsul(w.Header(), q.stale, f.age)
+	return h.answer(w, r, f)
+}
+
+// answer writes what was found.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, f found) error {
+	if f.weight != nil {
+		if err := h.reserve(w, r, f.weight()); err != nil {
+			return err
+		}
+	}
 	return f.answer(w, r)
 }
 

@@ -129,10 +129,13 @@ func showSessions(v *kv.View, wanted func(*kv.Session) bool) []consul.Session {
 	return shown
 }
 
+// sessionsWeight is what all sessions take in an answer.
+func sessionsWeight(v *kv.View) func() int { return func() int { return 1024 * v.SessionCount() } }
+
 // readSessions answers a read of sessions, which share one index.
 func (h *Handler) readSessions(w http.ResponseWriter, r *http.Request, show func(*kv.View) []consul.Session) error {
 	return h.consulRead(w, r, h.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
-		return found{index: uint64(v.SessionIndex()), answer: func(w http.ResponseWriter, r *http.Request) error {
+		return found{index: uint64(v.SessionIndex()), weight: sessionsWeight(v), answer: func(w http.ResponseWriter, r *http.Request) error {
 			return respondConsul(w, r, show(v))
 		}}
 	}))

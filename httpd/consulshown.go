@@ -170,17 +170,17 @@ func (h *Handler) readService(w http.ResponseWriter, r *http.Request, value func
 	}
 	return h.readCatalog(w, r, name, func(c *shownCatalog) found {
 		index, absent := c.serviceIndex(name)
-		return found{index: index, absent: absent, answer: func(w http.ResponseWriter, r *http.Request) error {
+		return found{index: index, absent: absent, weight: func() int { return weightOf(leasesOf(c.View, strings.ToUpper(name))) }, answer: func(w http.ResponseWriter, r *http.Request) error {
 			tagged := slices.DeleteFunc(c.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
 			return respondConsul(w, r, value(c, tagged))
 		}}
 	})
 }
 
-// readTable answers what value makes of the whole catalog.
-func (h *Handler) readTable(w http.ResponseWriter, r *http.Request, value func(*shownCatalog) any) error {
+// readTable answers what value makes of the whole catalog, of which the answer shows weight.
+func (h *Handler) readTable(w http.ResponseWriter, r *http.Request, weight func(*shownCatalog) int, value func(*shownCatalog) any) error {
 	return h.readCatalog(w, r, "", func(c *shownCatalog) found {
-		return found{index: c.tableIndex(), answer: func(w http.ResponseWriter, r *http.Request) error {
+		return found{index: c.tableIndex(), weight: func() int { return weight(c) }, answer: func(w http.ResponseWriter, r *http.Request) error {
 			return respondConsul(w, r, value(c))
 		}}
 	})
@@ -192,8 +192,22 @@ func (h *Handler) readNode(w http.ResponseWriter, r *http.Request, value func(c 
 	if name == "" {
 		return badRequest("Missing node name")
 	}
-	return h.readTable(w, r, func(c *shownCatalog) any { return value(c, consul.NodeOf(name)) })
+	name = consul.NodeOf(name)
+	weight := func(c *shownCatalog) int { return c.weightOn(name) }
+	return h.readTable(w, r, weight, func(c *shownCatalog) any { return value(c, name) })
 }
+
+// weightOn is what a node and its services take in an answer.
+func (c *shownCatalog) weightOn(node string) int {
+	bytes := weightOf(c.ServicesOn(node))
+	if n, ok := c.Node(node); ok {
+		bytes += n.Weight()
+	}
+	return bytes
+}
+
+// weight is what all nodes and services take in an answer.
+func (c *shownCatalog) weight() int { return c.CatalogBytes() + weightOf(c.Leases()) }
 
 // params returns all values of a parameter.
 func params(query, name string) (values []string, err error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 )
 
 // Handler serves every route of a node. Safe for concurrent use.
@@ -25,7 +26,8 @@ type Handler struct {
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
 	draining     atomic.Bool                // see Drain
 	watches      *watches
-	budget       budget // of requests under way
+	budget       budget              // of requests under way
+	answers      *semaphore.Weighted // bytes of the budget that answers may take
 	senders      *senders
 	gate         gate
 }
@@ -39,6 +41,7 @@ func New(c Config) (*Handler, error) {
 	c = c.withDefaults()
 	h := &Handler{config: c, router: newRouter(), consul: newRouter(), started: time.Now(), gate: gate{service: c.Service, wait: c.WaitWhenEmpty}, sites: newSites(c.Hosts)}
 	h.budget.limit = c.Limits.InFlightBytes
+	h.answers = semaphore.NewWeighted(max(c.Limits.InFlightBytes/2, 1))
 	h.senders = newSenders(c.Limits.BatchBytes)
 	h.documents = newDocuments(c.Service)
 	h.metrics = newMetrics(c.Metrics, c.Service, h.keptBytes)
@@ -114,6 +117,9 @@ type answer struct {
 	budget     *budget // nil: there is none
 	chargeable int64   // bytes of it that may be taken when the request takes more
 	charged    int64   // bytes of it that the request takes
+
+	answers  *semaphore.Weighted // nil: the answer takes nothing of it
+	reserved int64               // bytes of it, which are charged to the budget, too
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -188,7 +188,7 @@ func (h *Handler) ownSession(w http.ResponseWriter, r *http.Request) error {
 // ownSessions is GET /v1/rollcall/sessions, by id.
 func (h *Handler) ownSessions(w http.ResponseWriter, r *http.Request) error {
 	return h.ownRead(w, r, h.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
-		return found{index: uint64(v.SessionIndex()), answer: func(w http.ResponseWriter, r *http.Request) error {
+		return found{index: uint64(v.SessionIndex()), weight: sessionsWeight(v), answer: func(w http.ResponseWriter, r *http.Request) error {
 			now := h.coordinationClock(v)
 			shown := []shownSession{} // an empty list, not null
 			for s := range v.Sessions() {

@@ -19,7 +19,7 @@ func (h *Handler) ownRead(w http.ResponseWriter, r *http.Request, s source) erro
 		return err
 	}
 	labelFresh(w.Header(), formatIndex(h.epoch(), registry.Index(max(f.index, 1))), read, f.age)
-	return f.answer(w, r)
+	return h.answer(w, r, f)
 }
 
 // readOwnQuery reads consistency, index and wait. The index is one that an answer gave; one of another

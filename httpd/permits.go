@@ -93,7 +93,7 @@ func (p permitsOf) list(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("index is for one " + kindWords[p.kind] + ": the list cannot be waited for")
 	}
 	return p.ownRead(w, r, p.keySource(kv.Topic{}, func(v *kv.View) found {
-		return found{index: uint64(v.Index()), answer: func(w http.ResponseWriter, r *http.Request) error {
+		return found{index: uint64(v.Index()), weight: v.PermitBytes, answer: func(w http.ResponseWriter, r *http.Request) error {
 			now := p.coordinationClock(v)
 			shown := []shownPermits{} // an empty list, not null
 			for permits := range v.AllPermits(p.kind) {

@@ -58,9 +58,20 @@ func (h *Handler) application(w http.ResponseWriter, r *http.Request, v1 bool) e
 	if !ok {
 		return notFound
 	}
+	if err := h.reserve(w, r, weightOf(app.Leases())); err != nil {
+		return err
+	}
 	f := formatOf(r, v1)
 	respondEureka(w, r, http.StatusOK, f, eureka.AppendApplication(nil, f, app.Name, app.Leases()))
 	return nil
+}
+
+// weightOf is what leases take in an answer, in bytes, about.
+func weightOf(leases iter.Seq[*registry.Lease]) (bytes int) {
+	for l := range leases {
+		bytes += l.Weight()
+	}
+	return bytes
 }
 
 // instance is GET apps/{app}/{id}: live, always in full. A lease that has ended but was not evicted
@@ -114,6 +125,9 @@ func (h *Handler) byAddress(w http.ResponseWriter, r *http.Request, v1 bool, lea
 		return err
 	}
 	v.label(w.Header(), v.Index())
+	if err := h.reserve(w, r, weightOf(leases(v))); err != nil {
+		return err
+	}
 	f := formatOf(r, v1)
 	respondEureka(w, r, http.StatusOK, f, eureka.AppendVIP(nil, f, leases(v)))
 	return nil

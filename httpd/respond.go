@@ -25,6 +25,7 @@ func respond(w http.ResponseWriter, r *http.Request, status int, contentType str
 		body = compress(body)
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))
+	built(w, len(body))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a client that went away is nobody's error
 }

@@ -116,6 +116,9 @@ func (h *Handler) listInstances(w http.ResponseWriter, r *http.Request) error {
 	if hidden {
 		leases = withQuarantined(leases, v.View, registry.Selector{App: name})
 	}
+	if err := h.reserve(w, r, weightOf(slices.Values(leases))); err != nil {
+		return err
+	}
 	at := h.clockOf(v.View)
 	shown := []shownInstance{} // shown as an empty list, not as null
 	for _, l := range leases {

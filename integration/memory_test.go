@@ -56,6 +56,29 @@ func attacks() []struct {
 	}
 }
 
+// attack sends each of the attacks to these nodes, twenty at once.
+func attack(t *testing.T, nodes []*Node) {
+	t.Helper()
+	for _, a := range attacks() {
+		body, headers := []byte(a.body), map[string]string(nil)
+		if a.zipped {
+			body, headers = zipped(a.body), map[string]string{"Content-Encoding": "gzip", "Content-Type": "application/json"}
+		}
+		for _, n := range nodes {
+			var sending sync.WaitGroup
+			for range 20 {
+				sending.Go(func() {
+					status, text := browse(t, n, a.method, a.path, "", "", body, headers)
+					if status != a.status && status != http.StatusServiceUnavailable || status == a.status && !strings.Contains(text, a.says) {
+						t.Errorf("%s at %s: got %d %.200s, want %d %s, or 503", a.name, n.Name, status, text, a.status, a.says)
+					}
+				})
+			}
+			sending.Wait()
+		}
+	}
+}
+
 // TestSmallRequestsThatMakeMuchAreRefused: each is refused by every node, also twenty at once, nobody ceases to
 // lead, and no process becomes large.
 func TestSmallRequestsThatMakeMuchAreRefused(t *testing.T) {
@@ -74,24 +97,7 @@ func TestSmallRequestsThatMakeMuchAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	peaks := map[*Node]int{leader: residentPeak(t, leader), follower: residentPeak(t, follower)}
-	for _, a := range attacks() {
-		body, headers := []byte(a.body), map[string]string(nil)
-		if a.zipped {
-			body, headers = zipped(a.body), map[string]string{"Content-Encoding": "gzip", "Content-Type": "application/json"}
-		}
-		for _, n := range []*Node{leader, follower} {
-			var sending sync.WaitGroup
-			for range 20 {
-				sending.Go(func() {
-					status, text := browse(t, n, a.method, a.path, "", "", body, headers)
-					if status != a.status && status != http.StatusServiceUnavailable || status == a.status && !strings.Contains(text, a.says) {
-						t.Errorf("%s at %s: got %d %.200s, want %d %s, or 503", a.name, n.Name, status, text, a.status, a.says)
-					}
-				})
-			}
-			sending.Wait()
-		}
-	}
+	attack(t, []*Node{leader, follower})
 	after, err := leader.Status()
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ var soakRounds = []struct {
 	{"all nodes paused, slow disks", allPausedRound},
 	{"blocked log", blockedLogRound},
 	{"ap nodes come back with old leases", restartedOldLeasesRound},
+	{"memory is given back", memoryGivenBackRound},
 }
 
 // TestSoak goes through all rounds, and again, until ROLLCALL_SOAK has passed: each round once at least.

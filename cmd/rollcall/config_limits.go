@@ -11,7 +11,7 @@ type LimitsConfig struct {
 	RegisterBytes  int64 `yaml:"register-bytes" help:"largest body of a registration, in bytes after decompression; 413 above it"`
 	IgnoredBytes   int64 `yaml:"ignored-bytes" help:"largest body of a call that has none by the protocol, in bytes; 413 above it"`
 	BatchBytes     int64 `yaml:"batch-bytes" help:"largest replication batch, in bytes after decompression; 413 above it"`
-	InFlightBytes  int64 `yaml:"in-flight-bytes" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body); one more is answered 503. Replication batches take half at most"`
+	InFlightBytes  int64 `yaml:"in-flight-bytes" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body), and for answers of 64 KiB and more that are built as a whole (4 for each byte); one more is answered 503, an answer after 5s of waiting. Replication batches take half at most, and so do answers"`
 	InstancesTotal int   `yaml:"instances-total" help:"most instances of all applications; a new one above it is answered 507"`
 	InstancesInApp int   `yaml:"instances-in-app" help:"most instances of one application; a new one above it is answered 429"`
 	StateBytes     int64 `yaml:"state-bytes" help:"most bytes, about, that keys, sessions, locks with their queues, records of deleted keys, remembered answers and nodes of the catalog may take; above it what adds is answered 507, and all else goes on"`

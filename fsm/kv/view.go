@@ -103,6 +103,9 @@ type View struct {
 // Bytes is what keys, records of deletions, sessions, locks with their queues and remembered answers take, about.
 func (v *View) Bytes() int { return v.bytes }
 
+// PermitBytes is what locks and semaphores with their queues take, about.
+func (v *View) PermitBytes() int { return v.shown.permits.bytes }
+
 // SessionCount is the number of sessions.
 func (v *View) SessionCount() int { return v.shown.tables.sessions.Len() }
 

@@ -6,6 +6,7 @@ const (
 	nodeWeight    = 512
 	checkWeight   = 512
 	removalWeight = 1024
+	leaseWeight   = 1024
 	eventWeight   = 96
 	pairWeight    = 32
 )
@@ -65,6 +66,26 @@ func (i *Instance) weight() int {
 func weightOf(pairs []Pair) (bytes int) {
 	for _, p := range pairs {
 		bytes += pairWeight + len(p.Key) + len(p.Value)
+	}
+	return bytes
+}
+
+// Weight is what a lease takes, in bytes, about: in memory, and as a text in answers.
+func (l *Lease) Weight() int {
+	bytes := leaseWeight + l.Instance.weight()
+	s := l.Service
+	if s == nil {
+		return bytes
+	}
+	bytes += len(s.Address) + len(s.SocketPath) + len(s.Locality) + len(s.Ports)
+	for _, tag := range s.Tags {
+		bytes += pairWeight + len(tag)
+	}
+	for _, t := range s.Tagged {
+		bytes += pairWeight + len(t.Tag) + len(t.Address)
+	}
+	for _, c := range s.Checks {
+		bytes += c.weight()
 	}
 	return bytes
 }
