@@ -460,12 +460,14 @@ func (s *Raft) changeIdentity(do func(*identity) bool) error {
 // it serves at least the state of its start.
 func (s *Raft) becomeReady(ctx context.Context) {
 	for ctx.Err() == nil {
+		changed := s.changed.wait()
 		if err := s.announce(ctx); err == nil {
 			s.ready.Store(true)
 			s.log.Info("ready", "instances", s.machine.View().Len())
 			s.settings.note()
 			return
 		}
+		pause(ctx, changed, retryPause)
 	}
 }
 

@@ -4,9 +4,33 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
+
+// What fails at once would else be asked for as often as the processor allows, of the leader too.
+func TestANodeThatCannotBecomeReadyTriesAgainAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		const most = 2 * int(time.Second/retryPause)
+		tries := 0
+		s := &Raft{closing: ctx, peers: newPeers(nil, nil)}
+		s.reads = newRounds(func(context.Context) (uint64, error) {
+			if tries++; tries > most {
+				stop() // time stands still in a bubble that is busy
+			}
+			return 0, errors.New("refused")
+		})
+		go s.reads.run(ctx)
+		s.becomeReady(ctx)
+		if tries < 2 || tries > most {
+			t.Errorf("it tried %d times in a second, want at most %d", tries, most)
+		}
+	})
+}
 
 func TestOnlyVotersCountInTheQuorumOfARead(t *testing.T) {
 	voter := func(id raft.ServerID) raft.Server { return raft.Server{ID: id} }
