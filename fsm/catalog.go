@@ -239,7 +239,7 @@ func appendProbe(dst []byte, p *registry.Probe) []byte {
 		return append(dst, 0)
 	}
 	dst = appendString(appendString(appendString(append(dst, 1), p.HTTP), p.Method), p.Body)
-	dst = appendString(appendBool(appendPairs(dst, p.Header), p.SkipVerify), p.TCP)
+	dst = appendString(appendBool(appendBool(appendPairs(dst, p.Header), p.SkipVerify), p.NoRedirects), p.TCP)
 	dst = appendInt64(appendInt64(dst, p.Interval), p.Timeout)
 	dst = appendInt32(appendInt32(dst, p.SuccessBeforePassing), p.FailuresBeforeWarning)
 	return appendInt32(dst, p.FailuresBeforeCritical)
@@ -255,6 +255,7 @@ func (d *decoder) probe() *registry.Probe {
 		Body:                   d.string(),
 		Header:                 d.pairs(),
 		SkipVerify:             d.bool(),
+		NoRedirects:            d.bool(),
 		TCP:                    d.string(),
 		Interval:               d.int64(),
 		Timeout:                d.int64(),

@@ -120,7 +120,7 @@ func genCheck() *rapid.Generator[*registry.Check] {
 			Service: drawText(t, "service"), Type: drawText(t, "type"), TTL: rapid.Int64().Draw(t, "ttl"), ReapAfter: rapid.Int64().Draw(t, "reap"),
 			Definition: drawBytes(t, "definition"), CriticalSince: rapid.Int64().Draw(t, "since")}
 		if rapid.Bool().Draw(t, "probed") {
-			c.Probe = &registry.Probe{HTTP: drawText(t, "http"), Header: genPairs().Draw(t, "header"), SkipVerify: rapid.Bool().Draw(t, "skip"),
+			c.Probe = &registry.Probe{HTTP: drawText(t, "http"), Header: genPairs().Draw(t, "header"), SkipVerify: rapid.Bool().Draw(t, "skip"), NoRedirects: rapid.Bool().Draw(t, "noRedirects"),
 				TCP: drawText(t, "tcp"), Interval: rapid.Int64().Draw(t, "interval"), FailuresBeforeCritical: rapid.Int32().Draw(t, "failures")}
 		}
 		return c

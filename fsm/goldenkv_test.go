@@ -42,7 +42,7 @@ func goldenCheck(id string) *registry.Check {
 	return &registry.Check{Node: "db-1", ID: id, Name: "Is it " + id, Notes: "every 10 s", Output: "connection refused", Status: registry.Critical,
 		Service: "orders-1", Type: "http", TTL: 15_000, ReapAfter: 90_000,
 		Probe: &registry.Probe{HTTP: "http://192.0.2.1:8080/", Method: "HEAD", Body: "{}", Header: []registry.Pair{{Key: "X-Probe", Value: "1"}},
-			SkipVerify: true, TCP: "192.0.2.1:8080", Interval: 10_000, Timeout: 2000,
+			SkipVerify: true, NoRedirects: true, TCP: "192.0.2.1:8080", Interval: 10_000, Timeout: 2000,
 			SuccessBeforePassing: 1, FailuresBeforeWarning: 2, FailuresBeforeCritical: 3},
 		Definition: []byte(`{"Interval":"10s"}`), CreateIndex: 4, ModifyIndex: 5, CriticalSince: 58_000}
 }

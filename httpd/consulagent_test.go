@@ -177,7 +177,7 @@ func TestServicesAreReapedByDefault(t *testing.T) {
 func TestHTTPAndTCPChecksAreLeftToTheProber(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Checks":[
-		{"CheckID":"h","HTTP":"https://h/health","Method":"POST","Body":"hi","Header":{"B":["2","3"],"A":["1"]},"TLSSkipVerify":true,"Interval":"10ms","SuccessBeforePassing":2,"FailuresBeforeCritical":3},
+		{"CheckID":"h","HTTP":"https://h/health","Method":"POST","Body":"hi","Header":{"B":["2","3"],"A":["1"]},"TLSSkipVerify":true,"DisableRedirects":true,"Interval":"10ms","SuccessBeforePassing":2,"FailuresBeforeCritical":3},
 		{"CheckID":"t","TCP":"h:1","Interval":"30s","Timeout":"5s","FailuresBeforeWarning":1,"FailuresBeforeCritical":3}]}`)
 	var got []string
 	for _, id := range []string{"h", "t"} {
@@ -185,8 +185,8 @@ func TestHTTPAndTCPChecksAreLeftToTheProber(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %v %+v", c.Type, c.TTL, *c.Probe))
 	}
 	want := []string{
-		"http 0 {HTTP:https://h/health Method:POST Body:hi Header:[{Key:A Value:1} {Key:B Value:2} {Key:B Value:3}] SkipVerify:true TCP: Interval:1000 Timeout:10000 SuccessBeforePassing:2 FailuresBeforeWarning:3 FailuresBeforeCritical:3}",
-		"tcp 0 {HTTP: Method: Body: Header:[] SkipVerify:false TCP:h:1 Interval:30000 Timeout:5000 SuccessBeforePassing:0 FailuresBeforeWarning:1 FailuresBeforeCritical:3}",
+		"http 0 {HTTP:https://h/health Method:POST Body:hi Header:[{Key:A Value:1} {Key:B Value:2} {Key:B Value:3}] SkipVerify:true NoRedirects:true TCP: Interval:1000 Timeout:10000 SuccessBeforePassing:2 FailuresBeforeWarning:3 FailuresBeforeCritical:3}",
+		"tcp 0 {HTTP: Method: Body: Header:[] SkipVerify:false NoRedirects:false TCP:h:1 Interval:30000 Timeout:5000 SuccessBeforePassing:0 FailuresBeforeWarning:1 FailuresBeforeCritical:3}",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -65,6 +65,9 @@ func sameHost(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
+// noRedirects makes a redirect the answer.
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 // attempt asks once, what the service registered or the rules allow. ctx bounds it.
 func (c *caller) attempt(ctx context.Context, p *registry.Probe, o own) result {
 	if why := c.rules.refuses(p, o); why != "" {
@@ -118,6 +121,9 @@ func (c *caller) http(ctx context.Context, p *registry.Probe) (result, error) {
 	client := c.verified
 	if p.SkipVerify {
 		client = c.skipping
+	}
+	if p.NoRedirects {
+		client = &http.Client{Transport: client.Transport, CheckRedirect: noRedirects}
 	}
 	resp, err := client.Do(req)
 	if err != nil {

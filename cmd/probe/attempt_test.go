@@ -175,6 +175,20 @@ func TestARedirectToAnotherHostIsNotFollowed(t *testing.T) {
 	}
 }
 
+func TestARedirectIsTheAnswerIfTheCheckSaysSo(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/well" {
+			http.Redirect(w, r, "/well", http.StatusFound)
+		}
+	})
+	for disabled, want := range map[bool]registry.CheckStatus{false: registry.Passing, true: registry.Critical} {
+		got := attempt(t, &registry.Probe{HTTP: s.URL, NoRedirects: disabled}, lenient)
+		if got.status != want || disabled != strings.Contains(got.output, "302 Found") {
+			t.Errorf("redirects disabled %v: got %+v, want status %d", disabled, got, want)
+		}
+	}
+}
+
 func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 	proxied := false
 	proxy := serve(t, func(http.ResponseWriter, *http.Request) { proxied = true })

@@ -69,6 +69,7 @@ type Probe struct {
 	HTTP, Method, Body string // HTTP: URL
 	Header             []Pair
 	SkipVerify         bool
+	NoRedirects        bool   // a redirect is the answer
 	TCP                string // host:port
 	Interval, Timeout  int64  // ms
 	// How many equal results in a row change the state: to passing, to warning, to critical; 0: one.

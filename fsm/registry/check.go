@@ -117,7 +117,7 @@ func (p *Probe) equal(o *Probe) bool {
 		return p == o
 	}
 	return p.HTTP == o.HTTP && p.Method == o.Method && p.Body == o.Body && slices.Equal(p.Header, o.Header) &&
-		p.SkipVerify == o.SkipVerify && p.TCP == o.TCP && p.Interval == o.Interval && p.Timeout == o.Timeout &&
+		p.SkipVerify == o.SkipVerify && p.NoRedirects == o.NoRedirects && p.TCP == o.TCP && p.Interval == o.Interval && p.Timeout == o.Timeout &&
 		p.SuccessBeforePassing == o.SuccessBeforePassing && p.FailuresBeforeWarning == o.FailuresBeforeWarning &&
 		p.FailuresBeforeCritical == o.FailuresBeforeCritical
 }

@@ -34,7 +34,7 @@ type checkBody struct {
 	ttl, interval, timeout, reapAfter         duration
 	http, method, body, tcp                   string
 	header                                    map[string][]string
-	skipVerify                                bool
+	skipVerify, noRedirects                   bool
 	success, warning, critical                int32
 	other                                     string // a way of checking that is asked for and not offered
 }
@@ -44,7 +44,7 @@ func (c *checkBody) UnmarshalJSON(data []byte) error {
 	fields := map[string]any{
 		"id": &c.id, "checkid": &c.checkID, "name": &c.name, "notes": &c.notes, "status": &c.status, "serviceid": &c.service,
 		"ttl": &c.ttl, "interval": &c.interval, "timeout": &c.timeout, "deregistercriticalserviceafter": &c.reapAfter,
-		"http": &c.http, "method": &c.method, "body": &c.body, "tcp": &c.tcp, "header": &c.header, "tlsskipverify": &c.skipVerify,
+		"http": &c.http, "method": &c.method, "body": &c.body, "tcp": &c.tcp, "header": &c.header, "tlsskipverify": &c.skipVerify, "disableredirects": &c.noRedirects,
 		"successbeforepassing": &c.success, "failuresbeforewarning": &c.warning, "failuresbeforecritical": &c.critical,
 	}
 	others := make([]json.RawMessage, len(notOffered))
@@ -132,7 +132,7 @@ func (c *checkBody) check() (*registry.Check, error) {
 
 func (c *checkBody) probe() *registry.Probe {
 	p := &registry.Probe{
-		HTTP: c.http, Method: c.method, Body: c.body, SkipVerify: c.skipVerify, TCP: c.tcp,
+		HTTP: c.http, Method: c.method, Body: c.body, SkipVerify: c.skipVerify, NoRedirects: c.noRedirects, TCP: c.tcp,
 		Interval: max(c.interval, duration(minInterval)).ms(), Timeout: c.timeout.ms(),
 		SuccessBeforePassing: c.success, FailuresBeforeWarning: c.warning, FailuresBeforeCritical: c.critical,
 	}
