@@ -48,8 +48,6 @@ type disk struct {
 	mu       sync.Mutex
 	calls    uint64 // that were begun
 	underWay map[diskCall]struct{}
-
-	termMu sync.Mutex // held while the term is compared and stored
 }
 
 // diskCall is one call to the disk that writes.
@@ -359,8 +357,6 @@ func (d *disk) SetUint64(key []byte, val uint64) error {
 		d.vote = &val
 		return nil
 	}
-	d.termMu.Lock() // two of Raft's goroutines come here
-	defer d.termMu.Unlock()
 	return d.do("store the term", func() error {
 		if old, err := d.GetUint64(key); err == nil && val < old {
 			return fmt.Errorf("%w: from %d to %d", errTermFell, old, val)
@@ -374,8 +370,8 @@ func (d *disk) setUint64(key []byte, val uint64) error {
 }
 
 // errTermFell: a node must never go back to an earlier term, for in the later one it may have voted, and
-// linearizable reads trust that it does not (ADR 2). Raft's heartbeats, which are answered beside its main
-// goroutine, could set the term back.
+// linearizable reads trust that it does not (ADR 2). Raft could set it back, if the transport let it (see
+// SetHeartbeatHandler there).
 var errTermFell = errors.New("the term would fall")
 
 // GetUint64 implements raft.StableStore.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -17,13 +18,15 @@ const pipelineLimit = transportTimeout + time.Second
 // hand over its next request then waits for ever, with the follower left behind and the node unable to
 // stop (pipelineDecode in raft's replication.go, AppendEntries in net_transport.go).
 //
-// It also passes on to Raft's main loop what other nodes ask, so that this node can ask as well (loop.go), and
-// has entries sent to a follower as soon as the follower answers heartbeats again.
+// It also passes on to Raft's main loop what other nodes ask, so that this node can ask as well (loop.go), has
+// entries sent to a follower as soon as the follower answers heartbeats again, and lets nobody but the main loop
+// raise the term.
 type transport struct {
 	*raft.NetworkTransport
-	closing context.Context // ends when the node stops
-	rpcs    chan raft.RPC   // to the main loop
-	heard   sync.Map        // *broadcast by raft.ServerID: fires when the server answered a heartbeat
+	closing context.Context               // ends when the node stops
+	rpcs    chan raft.RPC                 // to the main loop
+	term    atomic.Pointer[func() uint64] // Raft's own; nil: not known yet
+	heard   sync.Map                      // *broadcast by raft.ServerID: fires when the server answered a heartbeat
 }
 
 // Consumer implements raft.Transport.
@@ -43,6 +46,25 @@ func (t *transport) passOn() {
 			return
 		}
 	}
+}
+
+// SetHeartbeatHandler implements raft.Transport. Raft answers heartbeats beside its main loop, so that a slow disk
+// does not look like a follower that is gone, and one of a new term sets the term there: at the same moment the
+// main loop may set an earlier one, of a leader that was late, and the term falls (appendEntries in raft.go). So
+// heartbeats of a term that is new go through the main loop.
+func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
+		now := t.term.Load()
+		if a, ok := rpc.Command.(*raft.AppendEntriesRequest); !ok || now != nil && a.Term <= (*now)() {
+			handle(rpc)
+			return
+		}
+		select {
+		case t.rpcs <- rpc:
+		case <-t.closing.Done():
+			rpc.Respond(nil, raft.ErrTransportShutdown)
+		}
+	})
 }
 
 // silentLimit is how long the failure of one request may be held back. It is bounded because Raft sees only

@@ -91,15 +91,72 @@ func (w *wire) Close() error {
 	return nil
 }
 
+// newFollower is the transport of a server that answers on w.
+func newFollower(closing context.Context, w *wire) *transport {
+	return &transport{
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: w, MaxPool: 1, Timeout: time.Second, Logger: newRaftLogger(slog.New(slog.DiscardHandler))}),
+		closing:          closing,
+		rpcs:             make(chan raft.RPC),
+	}
+}
+
+func TestOnlyTheMainLoopHearsOfANewTerm(t *testing.T) {
+	tests := []struct {
+		name     string
+		known    uint64 // the term of this node; 0: not known yet
+		term     uint64 // of the heartbeat
+		mainLoop bool
+	}{
+		{"before the term is known", 0, 3, true},
+		{"a new term", 2, 3, true},
+		{"the same term", 3, 3, false},
+		{"an earlier term", 4, 3, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wire{accepted: make(chan net.Conn), closed: make(chan struct{})}
+				closing, stop := context.WithCancel(t.Context())
+				tr := newFollower(closing, w)
+				defer tr.Close()
+				defer tr.CloseStreams()
+				defer stop()
+				if tt.known > 0 {
+					known := func() uint64 { return tt.known }
+					tr.term.Store(&known)
+				}
+				beside := false
+				tr.SetHeartbeatHandler(func(rpc raft.RPC) {
+					beside = true
+					rpc.Respond(&raft.AppendEntriesResponse{}, nil)
+				})
+				go func() {
+					select {
+					case rpc := <-tr.Consumer():
+						rpc.Respond(&raft.AppendEntriesResponse{}, nil)
+					case <-closing.Done():
+					}
+				}()
+				beat := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("leader")}, Term: tt.term}
+				if err := tr.AppendEntries("f", "follower", beat, new(raft.AppendEntriesResponse)); err != nil {
+					t.Fatal(err)
+				}
+				if beside == tt.mainLoop {
+					t.Errorf("answered beside the main loop: %v, want %v", beside, !tt.mainLoop)
+				}
+			})
+		})
+	}
+}
+
 func TestEntriesAreSentAgainAsSoonAsAHeartbeatIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{away: true, accepted: make(chan net.Conn), closed: make(chan struct{})}
 		closing, stop := context.WithCancel(t.Context())
-		tr := &transport{
-			NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: w, MaxPool: 1, Timeout: time.Second, Logger: newRaftLogger(slog.New(slog.DiscardHandler))}),
-			closing:          closing,
-		}
+		tr := newFollower(closing, w)
 		defer tr.Close()
+		known := func() uint64 { return 1 }
+		tr.term.Store(&known)
 		tr.SetHeartbeatHandler(func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{}, nil) })
 		send := func() <-chan error {
 			failed := make(chan error, 1)

@@ -186,6 +186,8 @@ func (s *Raft) openRaft() error {
 		transport.Close()
 		return explainLoad(dir, loaded.err, err)
 	}
+	term := s.raft.CurrentTerm
+	transport.term.Store(&term)
 	s.disk.serving.Store(true)
 	return nil
 }
