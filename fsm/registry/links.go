@@ -2,7 +2,8 @@ package registry
 
 import (
 	"cmp"
-	"fmt"
+	"encoding/binary"
+	"encoding/hex"
 	"slices"
 	"strings"
 )
@@ -156,8 +157,12 @@ type known struct {
 func (k *known) any() bool { return len(k.links)+len(k.senders)+len(k.peers) > 0 }
 
 func (l Link) name() string      { return l.DC }
-func (s Sender) name() string    { return fmt.Sprintf("%s\x00%s\x00%016x", s.Name, s.DC, s.Incarnation) }
 func (p PeerState) name() string { return p.Name }
+
+// name is compared with many others for each contact.
+func (s Sender) name() string {
+	return s.Name + "\x00" + s.DC + "\x00" + hex.EncodeToString(binary.BigEndian.AppendUint64(nil, s.Incarnation))
+}
 
 // named is what known has a sorted list of.
 type named interface{ name() string }
