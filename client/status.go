@@ -25,7 +25,7 @@ type Status struct {
 // ForeignNode is a node of another cluster.
 type ForeignNode struct {
 	ID        string `json:"id"`         // its name
-	Cluster   string `json:"cluster"`    // address of its node-to-node listener
+	Address   string `json:"address"`    // of its node-to-node listener
 	ClusterID string `json:"cluster_id"` // of the cluster that it belongs to
 }
 

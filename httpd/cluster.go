@@ -29,7 +29,7 @@ type ClusterStatus struct {
 // ForeignNode is a node of another cluster.
 type ForeignNode struct {
 	ID        string `json:"id"`         // its name
-	Cluster   string `json:"cluster"`    // its address in cluster.join
+	Address   string `json:"address"`    // in cluster.join
 	ClusterID string `json:"cluster_id"` // of the cluster that it belongs to
 }
 

@@ -213,7 +213,7 @@ func (s *Raft) recognise(ctx context.Context) error {
 // should be one, or the list is wrong.
 type ForeignNode struct {
 	ID        string // node name
-	Cluster   string // the address in cluster.join
+	Address   string // in cluster.join
 	ClusterID string
 }
 
@@ -225,20 +225,20 @@ func (s *Raft) noteForeign(answers []answer[NodeState]) {
 		var foreign *errForeign
 		switch {
 		case errors.As(a.err, &foreign):
-			found = append(found, ForeignNode{ID: nameOf(foreign.peer.ServerID), Cluster: a.address, ClusterID: foreign.peer.Cluster})
+			found = append(found, ForeignNode{ID: nameOf(foreign.peer.ServerID), Address: a.address, ClusterID: foreign.peer.Cluster})
 		case a.err == nil && a.value.Cluster != "" && a.value.Cluster != s.clusterID():
 			// It belonged to none when the connection was made.
-			found = append(found, ForeignNode{ID: nameOf(a.value.ServerID), Cluster: a.address, ClusterID: a.value.Cluster})
+			found = append(found, ForeignNode{ID: nameOf(a.value.ServerID), Address: a.address, ClusterID: a.value.Cluster})
 		}
 	}
-	slices.SortFunc(found, func(a, b ForeignNode) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	slices.SortFunc(found, func(a, b ForeignNode) int { return cmp.Compare(a.Address, b.Address) })
 	before := s.foreign.Swap(&found)
 	if before != nil && slices.Equal(*before, found) {
 		return
 	}
 	for _, f := range found {
 		s.log.Warn("a node in cluster.join belongs to another cluster: keep one of the two clusters, and start the nodes of the other with empty data directories, or correct cluster.join",
-			"node", f.ID, "address", f.Cluster, "its-cluster", f.ClusterID, "cluster", s.clusterID())
+			"node", f.ID, "address", f.Address, "its-cluster", f.ClusterID, "cluster", s.clusterID())
 	}
 }
 

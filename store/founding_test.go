@@ -289,7 +289,7 @@ func TestNodesOfAnotherClusterAreNoticedByTheLeaderToo(t *testing.T) {
 	alone.Join = nil
 	c.nodes = append(c.nodes, c.start(alone))
 	c.waitReady(3)
-	want := []ForeignNode{{ID: alone.Node, Cluster: alone.ClusterAddr, ClusterID: c.nodes[3].clusterID()}}
+	want := []ForeignNode{{ID: alone.Node, Address: alone.ClusterAddr, ClusterID: c.nodes[3].clusterID()}}
 	eventually(t, "the leader shows the other cluster", func() bool {
 		return leader.Health().Leads && slices.Equal(leader.Status(context.Background()).Foreign, want)
 	})
@@ -302,7 +302,7 @@ func TestANodeThatFoundedAnotherClusterAfterItWasConnectedIsNoticed(t *testing.T
 		{address: "b:1", value: NodeState{ServerID: "n3.aa", Cluster: s.clusterID()}},
 		{address: "c:1", value: NodeState{ServerID: "n4.aa"}},
 	})
-	want := []ForeignNode{{ID: "n2", Cluster: "a:1", ClusterID: "other"}}
+	want := []ForeignNode{{ID: "n2", Address: "a:1", ClusterID: "other"}}
 	if got := s.Status(t.Context()).Foreign; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

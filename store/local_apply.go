@@ -124,7 +124,7 @@ func (s *Local) stamp(now time.Time) registry.Stamp {
 	if lost := time.Duration(s.clock.lost.Load()); lost > s.doubted+maxLost {
 		s.doubted = lost
 		s.registry.Doubt()
-		s.log.Warn("this node stood still: until they are renewed, it takes no lease for younger than other nodes do", "lost", lost)
+		s.log.Warn("this node stood still, or its wall clock was set forward: until they are renewed, it takes no lease for younger than other nodes do", "lost", lost)
 	}
 	return registry.Stamp{Lease: lease, Wall: now.UnixMilli()}
 }

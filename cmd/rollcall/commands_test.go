@@ -88,7 +88,7 @@ func TestCommandsSendWhatTheyAreAskedTo(t *testing.T) {
 		{name: "hold", args: []string{"self-preservation", "hold", "--for=30m", "--author=me"}, status: 200, body: `{"state":"held"}`,
 			want: "POST /v1/rollcall/self-preservation/hold?author=me&for=30m0s", prints: "\nheld   "},
 		{name: "status", args: []string{"status"}, status: 200, body: "{}", want: "GET /v1/rollcall/status", prints: "LEADER"},
-		{name: "status of two clusters", args: []string{"status"}, status: 200, body: `{"foreign":[{"id":"n4","cluster":"10.0.0.4:7761","cluster_id":"ab12"}]}`, want: "GET /v1/rollcall/status", prints: "OF ANOTHER CLUSTER  CLUSTER ADDRESS  ITS CLUSTER\nn4                  10.0.0.4:7761    ab12\n"},
+		{name: "status of two clusters", args: []string{"status"}, status: 200, body: `{"foreign":[{"id":"n4","address":"10.0.0.4:7761","cluster_id":"ab12"}]}`, want: "GET /v1/rollcall/status", prints: "OF ANOTHER CLUSTER  CLUSTER ADDRESS  ITS CLUSTER\nn4                  10.0.0.4:7761    ab12\n"},
 		{name: "events", args: []string{"events"}, status: 200, body: "{}", want: "GET /v1/rollcall/events", prints: "EVENT"},
 		{name: "members", args: []string{"members"}, status: 200, body: `{"nodes":[{"id":"n1","role":"learner"}]}`, want: "GET /v1/rollcall/status", prints: "n1    learner"},
 		{name: "members in JSON", args: []string{"members", "-o", "json"}, status: 200, body: `{}`, want: "GET /v1/rollcall/status", prints: "[]\n"},

@@ -46,7 +46,7 @@ func (s clusterStatus) table() [][]string {
 	}
 	rows = append(rows, []string{}, []string{"OF ANOTHER CLUSTER", "CLUSTER ADDRESS", "ITS CLUSTER"})
 	for _, f := range s.Foreign {
-		rows = append(rows, []string{f.ID, f.Cluster, f.ClusterID})
+		rows = append(rows, []string{f.ID, f.Address, f.ClusterID})
 	}
 	return rows
 }
