@@ -63,7 +63,8 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	n.room.leader = e.leaderDiskFull
 	n.room.look()
 	metrics.MustRegister(n.room.figures()...)
-	n.runStore = func(ctx context.Context) error { return together(ctx, e.run, n.room.run) }
+	withRoom := func(ctx context.Context) error { return together(ctx, e.run, n.room.run) }
+	n.runStore = func(ctx context.Context) error { return together(ctx, withRoom, new(idleMemory).run) }
 	q := quota{&c.Limits, e.service, e.coordination}
 	e.service = roomyService{e.service, n.room, q}
 	if e.coordination != nil {
