@@ -127,6 +127,7 @@ func TestAnAddressHoldsNoMoreThanItMay(t *testing.T) {
 func TestConnectionsThatWereTakenOverAreCounted(t *testing.T) {
 	n, c := counted(t, 2, 0)
 	idle := n.takenOver(t)
+	awaitIdle(t, c, 1)
 	busy := n.takenOver(t)
 	awaitIdle(t, c, 2)
 	l := n.from(t, "127.0.0.2")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -88,12 +89,35 @@ func (c *testCluster) config(i int, join []string, expect int) RaftConfig {
 		ClusterAddr: join[i], Join: join, BootstrapExpect: expect,
 		HeartbeatTimeout: 500 * time.Millisecond, ElectionTimeout: 500 * time.Millisecond, LeaseTimeout: 250 * time.Millisecond,
 		EvictionInterval: 100 * time.Millisecond,
-		Log:              slog.New(slog.NewTextHandler(c.t.Output(), nil)).With("on", fmt.Sprintf("n%d", i+1)),
+		Log:              slog.New(slog.NewTextHandler(outputOf(c.t), nil)).With("on", fmt.Sprintf("n%d", i+1)),
 	}
 	if c.tune != nil {
 		c.tune(&cfg)
 	}
 	return cfg
+}
+
+// output is that of a test, and nobody's afterwards: what Raft's connections say last comes after their node's end.
+type output struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func outputOf(t testing.TB) io.Writer {
+	o := &output{w: t.Output()}
+	t.Cleanup(func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.w = io.Discard
+	})
+	return o
+}
+
+// Write implements io.Writer.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(b)
 }
 
 func (c *testCluster) start(cfg RaftConfig) *testNode {

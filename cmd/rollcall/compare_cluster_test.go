@@ -26,9 +26,14 @@ var launching sync.Mutex
 // launched is a cluster below a directory of its own, closed at the end of the test.
 func launched(t *testing.T, s compare.Spec) *comparedCluster {
 	t.Helper()
+	return launchedIn(t, t.TempDir(), s)
+}
+
+func launchedIn(t *testing.T, dir string, s compare.Spec) *comparedCluster {
+	t.Helper()
 	launching.Lock()
 	defer launching.Unlock()
-	c, err := launchComparison(t.TempDir())(t.Context(), s)
+	c, err := launchComparison(dir)(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,12 @@ import (
 
 func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
-	c := launched(t, compare.Spec{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}})
+	dir, err := os.MkdirTemp(".", "usage-*") // on a disk: a file system in memory counts nothing as written
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	c := launchedIn(t, dir, compare.Spec{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}})
 	usage := func() trial.Usage {
 		t.Helper()
 		u, err := c.Usage(0)
