@@ -31,7 +31,11 @@ func TestASenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T
 			shown := func(want SenderStatus) {
 				t.Helper()
 				want.Sender, want.Datacenter = head.Sender, head.Datacenter
-				if got := b.Senders(); !slices.Equal(got, []SenderStatus{want}) {
+				got := b.Senders()
+				if len(got) == 1 && got[0].Heard > want.Heard { // the test takes time, too
+					want.Heard = min(got[0].Heard, want.Heard+60_000)
+				}
+				if !slices.Equal(got, []SenderStatus{want}) {
 					t.Errorf("shown %+v, want %+v", got, want)
 				}
 			}
