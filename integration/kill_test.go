@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// kills is how often the leader dies in one test: ROLLCALL_KILLS, or 20.
+// kills is how often the leader dies in one test: ROLLCALL_KILLS, or 10.
 func kills(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("ROLLCALL_KILLS")
 	if text == "" {
-		return 20
+		return 10
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {

@@ -124,7 +124,7 @@ func TestTheLargestAnswersAtOnceTakeBoundedMemory(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	weigh(t, c, 300, 0, 20)
-	readTheLargest(t, c, "/eureka/apps/HEAVY", "/v1/agent/services", "/v1/kv/?recurse")
+	readTheLargest(t, c, "/eureka/apps/HEAVY", "/v1/kv/?recurse")
 }
 
 // memoryGivenBackRound: a minute after the largest answers, and the requests that make much of little, a node has no
