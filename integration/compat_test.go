@@ -124,6 +124,7 @@ func mustAgreeOnSettings(t *testing.T, c *Cluster) {
 			"eureka-compat.doubled-lease":                     true,
 			"eureka-compat.expected-client-renewal-interval":  "30s",
 			"eureka-compat.renewal-threshold-update-interval": "15m0s",
+			"replication.on-cut":                              "",
 		}
 		if err != nil || !maps.Equal(settings, want) {
 			t.Errorf("node %s has the settings %v, %v, want %v", n.Name, settings, err, want)

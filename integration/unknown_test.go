@@ -151,17 +151,20 @@ func killTrials(t *testing.T, c *Cluster, links network, name string, count int)
 	c.WaitReady()
 	leader := c.Leader()
 	follower, other := c.Others(leader)[0], c.Others(leader)[1]
+	var killed sync.WaitGroup
 	trials := giveUp(t, name, count, follower, other, func() {
 		for _, to := range []*Node{leader, other} {
 			for _, p := range links.between(follower, to) {
 				p.Hold()
 			}
 		}
-		time.AfterFunc(300*time.Millisecond, func() {
+		killed.Go(func() {
+			time.Sleep(300 * time.Millisecond) // the writes are under way
 			leader.Kill()
 			leader.Start(t)
 		})
 	})
+	killed.Wait()
 	for _, p := range links {
 		p.Release()
 	}
