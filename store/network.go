@@ -45,7 +45,7 @@ type network struct {
 	wg        sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]byte // open ones, and what they carry
+	conns map[net.Conn]struct{} // the open ones
 }
 
 type addr string
@@ -57,7 +57,7 @@ func (a addr) String() string { return string(a) }
 func listenNetwork(listen, advertise string, files *TLSFiles, log *slog.Logger) (*network, error) {
 	n := &network{
 		known: func(string) uint64 { return 0 }, outdated: func(error) {},
-		advertise: addr(advertise), log: log, admission: newAdmission(), raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]byte{},
+		advertise: addr(advertise), log: log, admission: newAdmission(), raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]struct{}{},
 	}
 	if files != nil {
 		var err error
@@ -112,7 +112,7 @@ func (n *network) accept(accepted net.Conn) {
 	if n.tls != nil {
 		conn = tls.Server(from, n.tls)
 	}
-	if !n.track(conn, 0) {
+	if !n.track(conn) {
 		conn.Close()
 		return
 	}
@@ -133,7 +133,6 @@ func (n *network) accept(accepted net.Conn) {
 		n.drop(conn)
 		return
 	}
-	n.track(conn, kind)
 	switch kind {
 	case streamNode:
 		n.serveNode(conn, peer)
@@ -175,7 +174,7 @@ func (n *network) dial(kind byte, address string, timeout time.Duration) (net.Co
 		conn = tls.Client(conn, n.tls)
 	}
 	peer, err := n.greet(conn, kind, timeout)
-	if err == nil && !n.track(conn, kind) {
+	if err == nil && !n.track(conn) {
 		err = net.ErrClosed
 	}
 	if err != nil {
@@ -194,14 +193,19 @@ func (n *network) fence() {
 	n.closeConns()
 }
 
-// track remembers an open connection; false means the network is closed.
-func (n *network) track(conn net.Conn, kind byte) bool {
+// track remembers an open connection, so that the network closes it in the end; false: it is closed or fenced already.
+func (n *network) track(conn net.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.conns == nil || n.fenced.Load() {
+	select {
+	case <-n.done:
+		return false
+	default:
+	}
+	if n.fenced.Load() {
 		return false
 	}
-	n.conns[conn] = kind
+	n.conns[conn] = struct{}{}
 	return true
 }
 

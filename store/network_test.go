@@ -98,6 +98,27 @@ func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
 	}
 }
 
+// The port may take a connection in the moment that it closes, and the other end may then hold it for ever.
+func TestAConnectionThatIsTakenAsThePortClosesIsHungUpOn(t *testing.T) {
+	server := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil)
+	client := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
+	server.Close()
+	server.wait()
+	near, far := net.Pipe()
+	defer near.Close()
+	go client.greet(near, streamNode, limit)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		server.accept(far)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(limit):
+		t.Error("the connection is served though the port is closed")
+	}
+}
+
 func TestFencedNodeNeitherDialsNorWrites(t *testing.T) {
 	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
 	client := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil)
