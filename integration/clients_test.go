@@ -6,17 +6,21 @@ import (
 	"testing"
 )
 
-// need skips the test where a file that `make clients` makes is missing, with a word how to get it;
-// under ROLLCALL_TEST_ALL=1 it fails instead.
+// need skips the test where a file that `make clients` makes is missing, with a word how to get it.
 func need(t *testing.T, file, advice string) {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join("clients", file)); err == nil {
-		return
+	if _, err := os.Stat(filepath.Join("clients", file)); err != nil {
+		lacks(t, "clients/%s is missing: %s", file, advice)
 	}
+}
+
+// lacks skips the test, because the machine lacks what it needs; under ROLLCALL_TEST_ALL=1 it fails instead.
+func lacks(t *testing.T, format string, args ...any) {
+	t.Helper()
 	if os.Getenv("ROLLCALL_TEST_ALL") == "1" {
-		t.Fatalf("clients/%s is missing: %s", file, advice)
+		t.Fatalf(format, args...)
 	}
-	t.Skipf("clients/%s is missing: %s", file, advice)
+	t.Skipf(format, args...)
 }
 
 // TestEurekaJSClientLifeCycle drives npm's eureka-js-client.

@@ -14,11 +14,7 @@ import (
 func ownDisk(t *testing.T, n *Node, mib int) {
 	t.Helper()
 	if out, err := exec.Command("unshare", "-Urm", "true").CombinedOutput(); err != nil {
-		advice := fmt.Sprintf("unshare -Urm does not work here (%v: %s): allow unprivileged user namespaces, or run as root", err, out)
-		if os.Getenv("ROLLCALL_TEST_ALL") == "1" {
-			t.Fatal(advice)
-		}
-		t.Skip(advice)
+		lacks(t, "unshare -Urm does not work here (%v: %s): allow unprivileged user namespaces, or run as root", err, out)
 	}
 	if err := os.MkdirAll(n.Dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -98,7 +98,7 @@ func senderAt(t *testing.T, address string) *sender {
 	from := &net.TCPAddr{IP: net.ParseIP(address)}
 	l, err := net.ListenTCP("tcp", from)
 	if err != nil {
-		t.Skipf("this system's loopback has no address %s: %v", address, err)
+		lacks(t, "this system's loopback has no address %s: %v", address, err)
 	}
 	l.Close()
 	transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: from}).DialContext, MaxIdleConnsPerHost: 8}

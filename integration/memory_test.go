@@ -11,18 +11,25 @@ import (
 	"testing"
 )
 
-// residentPeak is the most memory (KiB) that a node's process ever had; 0 where the system does not say.
-func residentPeak(t *testing.T, n *Node) (kib int) {
+// residentPeak is the most memory (KiB) that a node's process ever had.
+func residentPeak(t *testing.T, n *Node) (kib int) { return processStatus(t, n, "VmHWM") }
+
+// resident is the memory (KiB) that a node's process has now.
+func resident(t *testing.T, n *Node) (kib int) { return processStatus(t, n, "VmRSS") }
+
+// processStatus is a figure (KiB) that Linux has of a node's process.
+func processStatus(t *testing.T, n *Node, field string) (kib int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Process.Pid()))
 	if err != nil {
-		return 0
+		lacks(t, "the system does not say how much memory %s takes: %v", n.Name, err)
 	}
 	for line := range strings.Lines(string(status)) {
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
+		if _, err := fmt.Sscanf(line, field+": %d kB", &kib); err == nil {
 			return kib
 		}
 	}
+	lacks(t, "the system does not say %s of %s", field, n.Name)
 	return 0
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,21 +12,6 @@ import (
 
 // askers is how many ask for the same at once.
 const askers = 20
-
-// resident is the memory (KiB) that a node's process has now; 0 where the system does not say.
-func resident(t *testing.T, n *Node) (kib int) {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Process.Pid()))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kib); err == nil {
-			return kib
-		}
-	}
-	return 0
-}
 
 // largestAnswers are reads whose answers show everything that weighs.
 var largestAnswers = []string{
