@@ -174,14 +174,18 @@ func abandon(run func(context.Context) error) error {
 
 // together runs the store, and beside it what works with it, which ends before the store does: what it
 // still has to note needs the store.
-func together(ctx context.Context, run func(context.Context) error, beside func(context.Context)) error {
+func together(ctx context.Context, run func(context.Context) error, beside ...func(context.Context)) error {
 	inner, stop := context.WithCancel(ctx)
 	outer, stopStore := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStore()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer stopStore()
-		beside(inner)
+		var all sync.WaitGroup
+		for _, run := range beside {
+			all.Go(func() { run(inner) })
+		}
+		all.Wait()
 		<-inner.Done()
 	})
 	err := run(outer)

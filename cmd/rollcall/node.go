@@ -63,8 +63,7 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	n.room.leader = e.leaderDiskFull
 	n.room.look()
 	metrics.MustRegister(n.room.figures()...)
-	withRoom := func(ctx context.Context) error { return together(ctx, e.run, n.room.run) }
-	n.runStore = func(ctx context.Context) error { return together(ctx, withRoom, new(idleMemory).run) }
+	n.runStore = func(ctx context.Context) error { return together(ctx, e.run, n.room.run, new(idleMemory).run) }
 	q := quota{&c.Limits, e.service, e.coordination}
 	e.service = roomyService{e.service, n.room, q}
 	if e.coordination != nil {
