@@ -86,8 +86,9 @@ func (id *identity) begin() {
 		return
 	}
 	id.Before = id.Boot
-	// By the wall clock, should the directory be a copy, and by chance, should the clock have been set back.
-	id.Boot = max(id.Before+1, uint64(time.Now().UnixMilli())<<10|mathrand.Uint64N(1<<10))
+	// The directory may be a copy of which another node starts now, too: the starts differ by the wall clock, and
+	// by chance where that was set back or says the same.
+	id.Boot = max(id.Before+1+mathrand.Uint64N(1<<20), uint64(time.Now().UnixMicro())<<2|mathrand.Uint64N(1<<2))
 }
 
 func readIdentity(path string, who owner) (*identity, error) {

@@ -28,28 +28,32 @@ func TestIdentityIsKeptAndBootsRise(t *testing.T) {
 // TestNoTwoStartsHaveOneBoot though they begin with the same identity: a batch of the one must not be
 // answered with what is remembered of the other.
 func TestNoTwoStartsHaveOneBoot(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := openIdentity(dir, owner{mode: modeCP, node: "n1"}); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "identity.json")
-	copied, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[uint64]bool{}
-	for range 3 {
-		if err := os.WriteFile(path, copied, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		id, err := openIdentity(dir, owner{mode: modeCP, node: "n1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen[id.Boot] {
-			t.Errorf("two starts have boot %d", id.Boot)
-		}
-		seen[id.Boot] = true
+	for name, before := range map[string]uint64{"by the clock": 1, "the clock was set back": 1 << 60} {
+		t.Run(name, func(t *testing.T) {
+			dir, who := t.TempDir(), owner{mode: modeCP, node: "n1"}
+			original, err := openIdentity(dir, who)
+			if err != nil {
+				t.Fatal(err)
+			}
+			original.Boot = before
+			seen := map[uint64]bool{}
+			for range 3 {
+				if err := original.save(); err != nil {
+					t.Fatal(err)
+				}
+				id, err := openIdentity(dir, who)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if seen[id.Boot] {
+					t.Errorf("two starts have boot %d", id.Boot)
+				}
+				if id.Boot <= before {
+					t.Errorf("boot %d after %d, want a higher one", id.Boot, before)
+				}
+				seen[id.Boot] = true
+			}
+		})
 	}
 }
 
