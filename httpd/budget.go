@@ -84,6 +84,7 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, bytes int) err
 		return errBusy
 	}
 	a.answers, a.reserved = h.answers, want
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pieceLimit)) // what it waited is not the reader's
 	return charge(w, want)
 }
 

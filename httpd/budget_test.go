@@ -62,19 +62,31 @@ func TestReadsOfTooManyKeysAreRefused(t *testing.T) {
 	}
 }
 
-// measured is an answer of which the largest piece is known.
+// measured is an answer of which the largest piece is known, and how many pieces had the time that others took.
 type measured struct {
 	*httptest.ResponseRecorder
-	largest int
+	largest, hurried int
+	ownTime          bool
 }
 
 // Write implements http.ResponseWriter.
 func (m *measured) Write(p []byte) (int, error) {
 	m.largest = max(m.largest, len(p))
+	if !m.ownTime {
+		m.hurried++
+	}
+	m.ownTime = false
 	return m.ResponseRecorder.Write(p)
 }
 
-// A large answer is the text that encoding it whole would give, and only a piece of it is in memory at a time.
+// SetWriteDeadline is what http.ResponseController calls.
+func (m *measured) SetWriteDeadline(time.Time) error {
+	m.ownTime = true
+	return nil
+}
+
+// A large answer is the text that encoding it whole would give, and only a piece of it is in memory at a time. Each
+// piece has a time limit of its own: a client with a slow link gets them all.
 func TestLargeListsAreWrittenInPieces(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	keysOf(t, c, 8)
@@ -87,8 +99,8 @@ func TestLargeListsAreWrittenInPieces(t *testing.T) {
 			answered := func(target string) string {
 				w := &measured{ResponseRecorder: httptest.NewRecorder()}
 				c.handler.ServeHTTP(w, httptest.NewRequest(row.method, target, strings.NewReader(row.body)))
-				if w.Code != http.StatusOK || w.Body.Len() < 5<<20 || w.largest > 1<<20 {
-					t.Fatalf("%s: got %d and %d bytes, the largest piece %d", target, w.Code, w.Body.Len(), w.largest)
+				if w.Code != http.StatusOK || w.Body.Len() < 5<<20 || w.largest > 1<<20 || w.hurried > 0 {
+					t.Fatalf("%s: got %d and %d bytes, the largest piece %d, %d pieces without a time limit of their own", target, w.Code, w.Body.Len(), w.largest, w.hurried)
 				}
 				return w.Body.String()
 			}

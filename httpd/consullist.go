@@ -55,13 +55,14 @@ func respondLarge(w http.ResponseWriter, r *http.Request, list jsonList) error {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Add("Vary", "Accept-Encoding")
 	_, pretty, _ := param(r.URL.RawQuery, "pretty")
+	pieces := newPieceWriter(w)
 	if !wantsGzip(r) {
-		return list.write(w, pretty)
+		return list.write(pieces, pretty)
 	}
 	header.Set("Content-Encoding", "gzip")
 	zipped := gzipWriters.Get().(*gzip.Writer)
 	defer gzipWriters.Put(zipped)
-	zipped.Reset(w)
+	zipped.Reset(pieces)
 	if err := list.write(zipped, pretty); err != nil {
 		return err
 	}

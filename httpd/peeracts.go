@@ -41,7 +41,7 @@ func comparePeer(w http.ResponseWriter, r *http.Request, compare func(ctx contex
 	ctx, cancel := context.WithTimeout(r.Context(), compareLimit)
 	defer cancel()
 	// A server's limit is for answers that need nobody else. A failure shows at the write.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(compareLimit + stateLimit))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(compareLimit + pieceLimit))
 	diff, err := compare(ctx, pathVar(r, "name"))
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &refusal{status: http.StatusServiceUnavailable, text: fmt.Sprintf("the comparison did not end within %v", compareLimit), cause: err}

@@ -3,17 +3,11 @@ package httpd
 import (
 	"bufio"
 	"context"
-	"io"
 	"net/http"
-	"time"
 )
 
-// stateLimit is how long a node that copies the state may take for a piece of it; statePiece its size
-// in bytes. The whole may take any time.
-const (
-	stateLimit = 30 * time.Second
-	statePiece = 64 << 10
-)
+// statePiece is the size in bytes of what a node that copies the state is sent at a time.
+const statePiece = 64 << 10
 
 // withPeers is an endpoint of a node that has peers.
 func (h *Handler) withPeers(e func(p Peers, w http.ResponseWriter, r *http.Request) error) endpoint {
@@ -52,7 +46,7 @@ func (h *Handler) replicationState(p Peers, w http.ResponseWriter, r *http.Reque
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	out := &pieceWriter{w: w, control: http.NewResponseController(w)}
+	out := newPieceWriter(w)
 	buffered := bufio.NewWriterSize(out, statePiece)
 	err = p.State(r.Context(), datacenter, buffered)
 	if err == nil {
@@ -63,21 +57,4 @@ func (h *Handler) replicationState(p Peers, w http.ResponseWriter, r *http.Reque
 		panic(http.ErrAbortHandler)
 	}
 	return err
-}
-
-// pieceWriter gives each write a time limit of its own: the server's limit for a whole answer is for
-// short ones.
-type pieceWriter struct {
-	w       io.Writer
-	control *http.ResponseController
-	begun   bool
-}
-
-// Write implements io.Writer.
-func (p *pieceWriter) Write(piece []byte) (int, error) {
-	p.begun = true
-	if err := p.control.SetWriteDeadline(time.Now().Add(stateLimit)); err != nil {
-		return 0, err
-	}
-	return p.w.Write(piece)
 }
