@@ -12,7 +12,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, Config{AP: ap})
+		c := StartCluster(t, steadfast(Config{AP: ap}))
 		n := c.Nodes[0]
 		if !ap {
 			n = c.Others(c.Leader())[0]

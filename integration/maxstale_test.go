@@ -51,7 +51,7 @@ func (c *counter) behind(got int, asOf time.Time) time.Duration {
 // and hears the leader all the time.
 func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, steadfast(Config{}))
 	leader := c.Leader()
 	slow := c.Others(leader)[0]
 	slow.Settings["data.sync-delay"] = "3s"
