@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ type network struct {
 	serveNode func(net.Conn, hello)        // owns the connection
 	log       *slog.Logger
 	admission *admission
+	closing   context.Context // ends when the node stops, and Raft's connections with it
 
 	raftConns chan net.Conn
 	done      chan struct{}
@@ -57,7 +59,7 @@ func (a addr) String() string { return string(a) }
 func listenNetwork(listen, advertise string, files *TLSFiles, log *slog.Logger) (*network, error) {
 	n := &network{
 		known: func(string) uint64 { return 0 }, outdated: func(error) {},
-		advertise: addr(advertise), log: log, admission: newAdmission(), raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]struct{}{},
+		advertise: addr(advertise), log: log, admission: newAdmission(), closing: context.Background(), raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]struct{}{},
 	}
 	if files != nil {
 		var err error
@@ -139,7 +141,7 @@ func (n *network) accept(accepted net.Conn) {
 		n.drop(conn)
 	case streamRaft:
 		select {
-		case n.raftConns <- &trackedConn{Conn: conn, n: n, from: from}:
+		case n.raftConns <- n.wrap(conn, kind, from):
 			handedOn = true
 		case <-n.done:
 			n.drop(conn)
@@ -166,12 +168,14 @@ func (n *network) dial(kind byte, address string, timeout time.Duration) (net.Co
 	if n.fenced.Load() {
 		return nil, hello{}, errFenced
 	}
-	conn, err := net.DialTimeout("tcp", address, timeout)
+	plain, err := (&net.Dialer{Timeout: timeout}).DialContext(n.closing, "tcp", address)
 	if err != nil {
 		return nil, hello{}, err
 	}
+	defer context.AfterFunc(n.closing, func() { plain.Close() })() // the other end may never say who it is
+	conn := plain
 	if n.tls != nil {
-		conn = tls.Client(conn, n.tls)
+		conn = tls.Client(plain, n.tls)
 	}
 	peer, err := n.greet(conn, kind, timeout)
 	if err == nil && !n.track(conn) {
@@ -181,7 +185,18 @@ func (n *network) dial(kind byte, address string, timeout time.Duration) (net.Co
 		conn.Close()
 		return nil, peer, fmt.Errorf("handshake with %s: %w", address, err)
 	}
-	return &trackedConn{Conn: conn, n: n}, peer, nil
+	return n.wrap(conn, kind, nil), peer, nil
+}
+
+// wrap makes a tracked connection one of Raft or of the node channel. Raft waits for its requests when it stops:
+// for half a minute where another node hangs, and without end for the rest of a snapshot that a leader which hangs
+// was sending. So its connections end before it does.
+func (n *network) wrap(conn net.Conn, kind byte, from *caller) *trackedConn {
+	c := &trackedConn{Conn: conn, n: n, from: from}
+	if kind == streamRaft {
+		c.detach = context.AfterFunc(n.closing, func() { n.drop(conn) })
+	}
+	return c
 }
 
 var errFenced = errors.New("this node has stopped talking, because it must not go on")
@@ -269,8 +284,9 @@ func (n *network) wait() { n.wg.Wait() }
 // trackedConn tells the network when it is closed, and refuses to write once the node is fenced.
 type trackedConn struct {
 	net.Conn
-	n    *network
-	from *caller // nil: this node has dialled
+	n      *network
+	from   *caller     // nil: this node has dialled
+	detach func() bool // from the end of the node; nil: it does not end with that
 }
 
 // Write implements net.Conn.
@@ -283,6 +299,9 @@ func (c *trackedConn) Write(b []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *trackedConn) Close() error {
+	if c.detach != nil {
+		c.detach()
+	}
 	c.n.drop(c.Conn)
 	if c.from != nil {
 		c.n.admission.end(c.from)

@@ -129,6 +129,7 @@ func (s *Raft) open() error {
 	}
 	s.disk.refused, s.logs.damaged = s.noteRefused, s.noteDamaged
 	s.SetSyncDelay(s.cfg.SyncDelay)
+	s.net.closing = s.closing
 	s.net.self = s.hello
 	s.net.known = s.machine.Boot
 	s.net.outdated = s.stopOutdated

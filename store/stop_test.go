@@ -1,0 +1,120 @@
+package store
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// ends returns what Run of a node returned that was told to stop, and how long that took.
+func (n *testNode) ends(t *testing.T) (err error, took time.Duration) {
+	t.Helper()
+	began := time.Now()
+	n.stop()
+	select {
+	case err = <-n.done:
+		n.done <- err
+	case <-time.After(limit):
+		t.Fatalf("the node did not stop within %v", limit)
+	}
+	return err, time.Since(began)
+}
+
+// A leader that hangs does not send the rest, and its connection stays open.
+func TestANodeStopsThatWaitsForTheRestOfASnapshot(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	n := c.nodes[0]
+	peer := testNetwork(t, hello{Cluster: n.clusterID(), ServerID: "n2.bb"}, nil)
+	leader := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: peer, Timeout: limit, Logger: newRaftLogger(n.log)})
+	t.Cleanup(func() { leader.Close() })
+	rest, hangs := io.Pipe()
+	t.Cleanup(func() { hangs.Close() })
+	sent := make(chan error, 1)
+	go func() {
+		sent <- leader.InstallSnapshot(raft.ServerID(n.id.ServerID), raft.ServerAddress(n.net.Addr().String()), &raft.InstallSnapshotRequest{
+			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2.bb"), Addr: []byte(peer.Addr().String())},
+			SnapshotVersion: raft.SnapshotVersionMax, Term: n.raft.CurrentTerm() + 1, LastLogIndex: 1000, LastLogTerm: 1, Size: 1 << 20,
+			Configuration: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "n2.bb", Address: raft.ServerAddress(peer.Addr().String())}}}),
+		}, &raft.InstallSnapshotResponse{}, io.MultiReader(bytes.NewReader(make([]byte, 1<<10)), rest))
+	}()
+	eventually(t, "the snapshot is on its way", func() bool {
+		begun, _ := filepath.Glob(filepath.Join(n.cfg.DataDir, raftDir, "snapshots", "*.tmp"))
+		return len(begun) > 0
+	})
+	n.unsaved.Store(false) // else it waits for a snapshot of its own, for a while
+	if err, _ := n.ends(t); err != nil {
+		t.Error(err)
+	}
+	hangs.Close()
+	if err := <-sent; err == nil {
+		t.Error("the snapshot was taken")
+	}
+}
+
+func TestANodeStopsAlthoughAnotherOneDoesNotAnswer(t *testing.T) {
+	tests := []struct {
+		name  string
+		hangs func(t *testing.T) (address string, asked func())
+	}{
+		{"it does not answer a request", func(t *testing.T) (string, func()) {
+			peer := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
+			return peer.Addr().String(), func() { readByte(t, <-peer.raftConns) }
+		}},
+		{"it does not say who it is", func(t *testing.T) (string, func()) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+			return l.Addr().String(), func() {
+				conn, err := l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { conn.Close() })
+				readByte(t, conn)
+			}
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			address, asked := tt.hangs(t)
+			c := &testCluster{t: t, dir: t.TempDir()}
+			n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
+			if err := n.adoptCluster("c"); err != nil {
+				t.Fatal(err)
+			}
+			err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{
+				{ID: raft.ServerID(n.id.ServerID), Address: raft.ServerAddress(n.net.Addr().String())},
+				{ID: "n2.bb", Address: raft.ServerAddress(address)},
+			}}).Error()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.run()
+			asked() // for its vote
+			err, took := n.ends(t)
+			if err != nil {
+				t.Error(err)
+			}
+			if took > transportTimeout/2 {
+				t.Errorf("it stopped after %v, as if it waited for the answer", took)
+			}
+		})
+	}
+}
+
+func readByte(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
