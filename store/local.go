@@ -176,6 +176,13 @@ func (s *Local) Run(ctx context.Context) error {
 	s.end()
 	stop()
 	tasks.Wait()
+	if err == nil {
+		select {
+		case err = <-s.fatal: // the last write before the stop: the disk cannot be trusted with another one
+			s.log.Error("this node failed while it stopped", "err", err)
+		default:
+		}
+	}
 	return s.close(err)
 }
 

@@ -685,3 +685,29 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 		}
 	})
 }
+
+func TestAFailureInTheMomentOfAStopIsTold(t *testing.T) {
+	var s *Local
+	copying := make(chan struct{})
+	s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Copy: func(ctx context.Context) error {
+		close(copying)
+		<-ctx.Done()
+		s.fatal <- errTermFell // as keepSaving does, whose last write may end after the stop began
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	<-copying
+	before := s.flushed
+	stop()
+	if err := <-done; !errors.Is(err, errTermFell) {
+		t.Errorf("Run returned %v, want %v", err, errTermFell)
+	}
+	if s.flushed != before {
+		t.Error("it wrote once more to a disk that had failed")
+	}
+}

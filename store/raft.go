@@ -279,7 +279,12 @@ func (s *Raft) Run(ctx context.Context) error {
 		closed <- s.close()
 	}()
 	if err == nil {
-		return <-closed
+		select {
+		case err := <-closed:
+			return err
+		case err = <-s.fatal: // what it is about may keep the rest from closing
+			s.log.Error("this node failed while it stopped", "err", err)
+		}
 	}
 	select {
 	case <-closed:

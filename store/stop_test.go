@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"path/filepath"
@@ -117,4 +118,22 @@ func readByte(t *testing.T, conn net.Conn) {
 	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// What has failed may keep the node from closing, as a damaged entry does, which is read by somebody who waits then.
+func TestAFailureWhileANodeStopsEndsItAndIsTold(t *testing.T) {
+	c := &testCluster{t: t, dir: t.TempDir()}
+	n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
+	n.net.wg.Add(1) // which keeps it
+	n.run()
+	go func() {
+		<-n.closing.Done()
+		n.fail(errTermFell)
+	}()
+	err, _ := n.ends(t)
+	if !errors.Is(err, errTermFell) {
+		t.Errorf("Run returned %v, want %v", err, errTermFell)
+	}
+	n.net.wg.Done()
+	<-n.disk.closed
 }
