@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 // Snapshot implements raft.FSM.
 func (f *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
 	f.s.unsaved.Store(false)
-	return frozen{f.s.machine.Snapshot()}, nil
+	return frozen{f.s.machine.Snapshot(), f.s.saving}, nil
 }
 
 // Restore implements raft.FSM.
@@ -75,11 +76,14 @@ func (f *stateMachine) noteSettings() {
 }
 
 // frozen adapts a snapshot of the machine to Raft.
-type frozen struct{ *fsm.Snapshot }
+type frozen struct {
+	*fsm.Snapshot
+	saving context.Context // ends when it has no more time
+}
 
 // Persist implements raft.FSMSnapshot.
 func (f frozen) Persist(sink raft.SnapshotSink) error {
-	if _, err := f.WriteTo(sink); err != nil {
+	if _, err := f.WriteTo(boundedWriter{sink, f.saving}); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	return sink.Close()
@@ -87,3 +91,17 @@ func (f frozen) Persist(sink raft.SnapshotSink) error {
 
 // Release implements raft.FSMSnapshot.
 func (f frozen) Release() {}
+
+// boundedWriter writes until a context ends.
+type boundedWriter struct {
+	io.Writer
+	until context.Context
+}
+
+// Write implements io.Writer.
+func (w boundedWriter) Write(b []byte) (int, error) {
+	if err := w.until.Err(); err != nil {
+		return 0, err
+	}
+	return w.Writer.Write(b)
+}

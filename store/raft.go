@@ -83,10 +83,12 @@ type Raft struct {
 	lastRefused atomic.Uint64 // the entry that was last said to have come damaged
 	lastDamaged atomic.Uint64 // the entry that was last said to be damaged in memory
 
-	closing  context.Context // ends when the node stops
-	stop     context.CancelFunc
-	fatal    chan error
-	failOnce sync.Once
+	closing   context.Context // ends when the node stops
+	stop      context.CancelFunc
+	saving    context.Context // ends when a snapshot has no more time to be written
+	endSaving context.CancelFunc
+	fatal     chan error
+	failOnce  sync.Once
 }
 
 // OpenRaft opens the data directory and the node-to-node port, and loads what the directory holds.
@@ -103,6 +105,7 @@ func OpenRaft(cfg RaftConfig) (*Raft, error) {
 		opened:  time.Now(),
 	}
 	s.closing, s.stop = context.WithCancel(context.Background())
+	s.saving, s.endSaving = context.WithCancel(context.Background())
 	s.settings = settingsWatch{own: cfg.Settings, state: func() registry.Settings { return s.machine.View().Settings() }, log: cfg.Log}
 	cfg.Metrics.MustRegister(preservationGauges{s.leaseTime}, suspendedGauge(s.suspended), coordinationGauges{s})
 	s.reads = newRounds(s.readRound)
@@ -310,10 +313,11 @@ func (s *Raft) leave() {
 			s.log.Warn("leadership was not handed over", "err", err)
 		}
 	}
+	time.AfterFunc(snapshotLimit, s.endSaving) // Raft's end waits for one that is being written
 	if !s.unsaved.Load() {
 		return
 	}
-	if err := waitFuture(context.Background(), s.raft.Snapshot(), snapshotLimit); err != nil {
+	if err := waitFuture(context.Background(), later(s.raft.Snapshot), snapshotLimit); err != nil {
 		s.log.Info("no snapshot at shutdown", "err", err)
 	}
 }
@@ -356,6 +360,13 @@ func waitFuture(ctx context.Context, f raft.Future, limit time.Duration) error {
 		return fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
 	}
 }
+
+// later is a future that one has to wait for to get it: Raft takes the wish for a snapshot when it has done with the
+// one before.
+type later func() raft.SnapshotFuture
+
+// Error implements raft.Future.
+func (l later) Error() error { return l().Error() }
 
 // watchDisk notices calls to the disk that do not return.
 func (s *Raft) watchDisk(ctx context.Context) {
@@ -422,7 +433,7 @@ func (s *Raft) trimLog(ctx context.Context) {
 	if int64(s.logs.after(saved)) <= max(int64(s.cfg.LogBytes), size) {
 		return
 	}
-	if err := waitFuture(ctx, s.raft.Snapshot(), time.Minute); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && ctx.Err() == nil {
+	if err := waitFuture(ctx, later(s.raft.Snapshot), time.Minute); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && ctx.Err() == nil {
 		s.log.Warn("no snapshot, although the log is large", "err", err)
 	}
 }

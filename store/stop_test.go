@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -137,3 +138,36 @@ func TestAFailureWhileANodeStopsEndsItAndIsTold(t *testing.T) {
 	n.net.wg.Done()
 	<-n.disk.closed
 }
+
+func TestASnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
+	s := startCluster(t, 1, nil).nodes[0]
+	ended, end := context.WithCancel(t.Context())
+	end()
+	sink, err := s.snapshots.Create(raft.SnapshotVersionMax, 1, 1, raft.Configuration{}, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (frozen{s.machine.Snapshot(), ended}).Persist(sink); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want it canceled", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.cfg.DataDir, raftDir, "snapshots", "*.tmp")); len(left) > 0 {
+		t.Errorf("it leaves %v", left)
+	}
+}
+
+func TestTheWaitForAFutureIsBoundedAlsoWhereItTakesTimeToGetIt(t *testing.T) {
+	busy := make(chan struct{})
+	defer close(busy)
+	err := waitFuture(t.Context(), later(func() raft.SnapshotFuture {
+		<-busy
+		return nopSnapshot{}
+	}), time.Millisecond)
+	if !errors.Is(err, errNoAnswer) {
+		t.Errorf("got %v, want %v", err, errNoAnswer)
+	}
+}
+
+// nopSnapshot is a snapshot that was saved.
+type nopSnapshot struct{ raft.SnapshotFuture }
+
+func (nopSnapshot) Error() error { return nil }
