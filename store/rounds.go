@@ -44,12 +44,13 @@ func (r *rounds[T]) join(ctx context.Context) (T, error) {
 	}
 }
 
-// run makes attempts, one at a time, until ctx ends; who waits then gets the context's error.
+// run makes attempts, one at a time, until ctx ends; who waits then, or comes later, gets the context's error.
 func (r *rounds[T]) run(ctx context.Context) {
 	for {
 		select {
 		case <-r.arrived:
 		case <-ctx.Done():
+			r.end(ctx.Err())
 			return
 		}
 		r.mu.Lock()
@@ -59,4 +60,15 @@ func (r *rounds[T]) run(ctx context.Context) {
 		now.value, now.err = r.attempt(ctx)
 		close(now.done)
 	}
+}
+
+// end makes the next round one that has failed already.
+func (r *rounds[T]) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next == nil {
+		r.next = &round[T]{done: make(chan struct{})}
+	}
+	r.next.err = err
+	close(r.next.done)
 }

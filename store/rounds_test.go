@@ -50,3 +50,30 @@ func TestRoundsJoinEndsWithItsContext(t *testing.T) {
 		t.Errorf("got %v, want the context's error", err)
 	}
 }
+
+func TestNobodyWaitsForARoundThatIsNeverMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running, stop := context.WithCancel(t.Context())
+		r := newRounds(func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		go r.run(running)
+		joined := make(chan error, 2)
+		for range 2 { // one in the round that is being made, one in the next
+			go func() {
+				_, err := r.join(t.Context())
+				joined <- err
+			}()
+			synctest.Wait()
+		}
+		stop()
+		synctest.Wait()
+		_, err := r.join(t.Context())
+		for _, err := range []error{err, <-joined, <-joined} {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want that it was canceled", err)
+			}
+		}
+	})
+}
