@@ -155,7 +155,7 @@ func (s *Local) load() (err error) {
 func (s *Local) Identity() (serverID string, boot uint64) { return s.id.ServerID, s.id.Boot }
 
 // Run serves until ctx ends; it then writes what is not on disk yet and returns nil. An error of the
-// disk ends it too.
+// disk ends it too. If ctx has ended before, it only closes: Copy is not called.
 //
 // Operations are performed from its beginning on, so that what clients and other nodes send is not
 // lost while Copy is at work; leases end only when that is done and everybody had time to renew.
@@ -164,8 +164,10 @@ func (s *Local) Run(ctx context.Context) error {
 	defer stop()
 	s.begin()
 	var tasks sync.WaitGroup
-	for _, task := range []func(context.Context){s.keepTime, s.keepSaving, s.serve} {
-		tasks.Go(func() { task(inner) })
+	if ctx.Err() == nil {
+		for _, task := range []func(context.Context){s.keepTime, s.keepSaving, s.serve} {
+			tasks.Go(func() { task(inner) })
+		}
 	}
 	var err error
 	select {

@@ -711,3 +711,18 @@ func TestAFailureInTheMomentOfAStopIsTold(t *testing.T) {
 		t.Error("it wrote once more to a disk that had failed")
 	}
 }
+
+func TestANodeWhoseContextHasEndedOnlyCloses(t *testing.T) {
+	s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Copy: func(context.Context) error {
+		t.Error("it copies")
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := s.Run(ended); err != nil {
+		t.Error(err)
+	}
+}

@@ -190,9 +190,24 @@ func together(ctx context.Context, run func(context.Context) error, beside ...fu
 	})
 	err := run(outer)
 	stop()
-	wg.Wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		wg.Wait()
+	}()
+	if err == nil {
+		<-ended
+		return nil
+	}
+	select {
+	case <-ended:
+	case <-time.After(besideLimit): // who asks a disk that hangs would keep a node that must not go on
+	}
 	return err
 }
+
+// besideLimit bounds the wait for what works with a store that has failed.
+const besideLimit = 2 * time.Second
 
 // actingService is a registry of which the operator's acts on self-preservation are told to the other
 // nodes of the datacenter: without consensus each node has its own.

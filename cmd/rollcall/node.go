@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -38,8 +39,12 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	}
 	n := &node{log: log.With("node", name), draining: new(atomic.Bool), limits: defaultShutdownLimits()}
 	defer func() {
-		if err != nil {
-			n.closePorts()
+		if err == nil {
+			return
+		}
+		n.closePorts()
+		if n.runStore != nil {
+			err = errors.Join(err, abandon(n.runStore))
 		}
 	}()
 	c.warn(n.log)

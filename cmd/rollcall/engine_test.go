@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAStoreThatFailedIsNotKeptByWhatHangsBesideIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken, never := errors.New("disk broke"), make(chan bool)
+		began := time.Now()
+		err := together(t.Context(),
+			func(context.Context) error { return broken },
+			func(context.Context) { <-never })
+		if !errors.Is(err, broken) || time.Since(began) != besideLimit {
+			t.Errorf("ended after %v with %v, want the store's error after %v", time.Since(began), err, besideLimit)
+		}
+		close(never)
+	})
+}
+
+func TestAFailedStartLeavesNothingOpen(t *testing.T) {
+	tests := []struct {
+		name  string
+		wrong func(*Config)
+		want  string
+	}{
+		{"behind the store", func(c *Config) { c.Reads.Eureka = "nonsense" }, "reads.eureka"},
+		{"beside the store", func(c *Config) { c.Replication.TLS.CA = "missing.pem" }, "replication.tls.ca"},
+	}
+	for _, tt := range tests {
+		for _, mode := range []string{modeCP, modeAP} {
+			t.Run(tt.name+" in mode "+mode, func(t *testing.T) {
+				right := oneNode(t)
+				right.Mode = mode
+				wrong := *right
+				tt.wrong(&wrong)
+				if _, err := openNode(&wrong, quiet); err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Fatalf("got %v, want an error with %q", err, tt.want)
+				}
+				n, err := openNode(right, quiet)
+				if err != nil {
+					t.Fatalf("the next start: %v", err)
+				}
+				n.closePorts()
+				if err := abandon(n.runStore); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
