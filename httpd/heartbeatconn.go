@@ -33,6 +33,8 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) b
 	c.r = (&http.Request{Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
 	c.w.status = status
 	if !b.begin(c) {
+		c.w.header.Set("Connection", "close")
+		c.write()
 		conn.Close()
 		return true
 	}

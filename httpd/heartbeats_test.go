@@ -267,3 +267,26 @@ func FuzzHeartbeatsAreReadAsNetHTTPReadsThem(f *testing.F) {
 		}
 	})
 }
+
+func TestAHeartbeatThatShutdownFindsOnItsWayToBeTakenOverIsAnswered(t *testing.T) {
+	slow := &slowService{memory: newMemory(), begun: make(chan struct{}), release: make(chan struct{})}
+	n := newNode(t, httpd.Config{Service: slow}, nil)
+	n.memory = slow.memory
+	n.register(newInstance("ORDERS", "i1"))
+	l := n.line(t)
+	if got := l.ask(t, plainHeartbeat); got.status != 200 {
+		t.Fatalf("the first heartbeat: got %d, want 200", got.status)
+	}
+	slow.hold.Store(true)
+	if _, err := io.WriteString(l, plainHeartbeat); err != nil {
+		t.Fatal(err)
+	}
+	<-slow.begun
+	if err := n.handler.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	close(slow.release)
+	if got := l.read(t, "PUT "); got.status != 200 || !got.closed {
+		t.Errorf("got %d, closed %v, want 200 and the connection's end", got.status, got.closed)
+	}
+}
