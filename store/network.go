@@ -40,6 +40,7 @@ type network struct {
 	log       *slog.Logger
 	admission *admission
 	closing   context.Context // ends when the node stops, and Raft's connections with it
+	patience  time.Duration   // with a leader that sends nothing more of a snapshot
 
 	raftConns chan net.Conn
 	done      chan struct{}
@@ -47,7 +48,7 @@ type network struct {
 	wg        sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // the open ones
+	conns map[net.Conn]string // the open ones; of Raft's that another node has dialled, the id of that server
 }
 
 type addr string
@@ -59,7 +60,7 @@ func (a addr) String() string { return string(a) }
 func listenNetwork(listen, advertise string, files *TLSFiles, log *slog.Logger) (*network, error) {
 	n := &network{
 		known: func(string) uint64 { return 0 }, outdated: func(error) {},
-		advertise: addr(advertise), log: log, admission: newAdmission(), closing: context.Background(), raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]struct{}{},
+		advertise: addr(advertise), log: log, admission: newAdmission(), closing: context.Background(), patience: transportTimeout, raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]string{},
 	}
 	if files != nil {
 		var err error
@@ -140,6 +141,7 @@ func (n *network) accept(accepted net.Conn) {
 		n.serveNode(conn, peer)
 		n.drop(conn)
 	case streamRaft:
+		n.name(conn, peer.ServerID)
 		select {
 		case n.raftConns <- n.wrap(conn, kind, from):
 			handedOn = true
@@ -220,8 +222,28 @@ func (n *network) track(conn net.Conn) bool {
 	if n.fenced.Load() {
 		return false
 	}
-	n.conns[conn] = struct{}{}
+	n.conns[conn] = ""
 	return true
+}
+
+// name remembers who has dialled a connection, as long as it is open.
+func (n *network) name(conn net.Conn, serverID string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, open := n.conns[conn]; open {
+		n.conns[conn] = serverID
+	}
+}
+
+// hangUpOn closes the connections of Raft that a server has dialled.
+func (n *network) hangUpOn(serverID string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for conn, of := range n.conns {
+		if of == serverID {
+			conn.Close()
+		}
+	}
 }
 
 func (n *network) drop(conn net.Conn) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,9 +21,11 @@ const pipelineLimit = transportTimeout + time.Second
 //
 // It also passes on to Raft's main loop what other nodes ask, so that this node can ask as well (loop.go), has
 // entries sent to a follower as soon as the follower answers heartbeats again, and lets nobody but the main loop
-// raise the term.
+// raise the term. The main loop takes the snapshot of a leader as it comes, and meanwhile neither votes nor looks
+// for another leader: from one that hangs in the middle it would wait for the rest without end.
 type transport struct {
 	*raft.NetworkTransport
+	net     *network
 	closing context.Context               // ends when the node stops
 	rpcs    chan raft.RPC                 // to the main loop
 	term    atomic.Pointer[func() uint64] // Raft's own; nil: not known yet
@@ -37,6 +40,9 @@ func (t *transport) passOn() {
 	for {
 		select {
 		case rpc := <-t.NetworkTransport.Consumer():
+			if install, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
+				rpc.Reader = snapshotReader{rpc.Reader, t.net, string(install.ID)}
+			}
 			select {
 			case t.rpcs <- rpc:
 			case <-t.closing.Done():
@@ -46,6 +52,20 @@ func (t *transport) passOn() {
 			return
 		}
 	}
+}
+
+// snapshotReader reads what a leader sends of a snapshot.
+type snapshotReader struct {
+	io.Reader
+	net    *network
+	leader string
+}
+
+// Read implements io.Reader.
+func (r snapshotReader) Read(p []byte) (int, error) {
+	hung := time.AfterFunc(r.net.patience, func() { r.net.hangUpOn(r.leader) })
+	defer hung.Stop()
+	return r.Reader.Read(p)
 }
 
 // SetHeartbeatHandler implements raft.Transport. Raft answers heartbeats beside its main loop, so that a slow disk

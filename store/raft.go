@@ -156,7 +156,7 @@ func (s *Raft) openRaft() error {
 		return fmt.Errorf("open snapshots in %s: %w", dir, err)
 	}
 	s.snapshots = snapshots
-	transport := &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(s.transportConfig(logger)), closing: s.closing, rpcs: make(chan raft.RPC)}
+	transport := &transport{NetworkTransport: raft.NewNetworkTransportWithConfig(s.transportConfig(logger)), net: s.net, closing: s.closing, rpcs: make(chan raft.RPC)}
 	s.net.wg.Go(transport.passOn)
 	s.loop = &loopWatch{
 		rpcs:  transport.rpcs,

@@ -27,10 +27,10 @@ func (n *testNode) ends(t *testing.T) (err error, took time.Duration) {
 	return err, time.Since(began)
 }
 
-// A leader that hangs does not send the rest, and its connection stays open.
-func TestANodeStopsThatWaitsForTheRestOfASnapshot(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	n := c.nodes[0]
+// hangingLeader begins to send a snapshot to a node, and hangs. The function returned waits until it is told that the
+// snapshot was not taken.
+func hangingLeader(t *testing.T, n *testNode) (refused func()) {
+	t.Helper()
 	peer := testNetwork(t, hello{Cluster: n.clusterID(), ServerID: "n2.bb"}, nil)
 	leader := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: peer, Timeout: limit, Logger: newRaftLogger(n.log)})
 	t.Cleanup(func() { leader.Close() })
@@ -40,7 +40,7 @@ func TestANodeStopsThatWaitsForTheRestOfASnapshot(t *testing.T) {
 	go func() {
 		sent <- leader.InstallSnapshot(raft.ServerID(n.id.ServerID), raft.ServerAddress(n.net.Addr().String()), &raft.InstallSnapshotRequest{
 			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2.bb"), Addr: []byte(peer.Addr().String())},
-			SnapshotVersion: raft.SnapshotVersionMax, Term: n.raft.CurrentTerm() + 1, LastLogIndex: 1000, LastLogTerm: 1, Size: 1 << 20,
+			SnapshotVersion: raft.SnapshotVersionMax, Term: n.raft.CurrentTerm() + 1, LastLogIndex: 1000, LastLogTerm: 1, Size: 1 << 40,
 			Configuration: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "n2.bb", Address: raft.ServerAddress(peer.Addr().String())}}}),
 		}, &raft.InstallSnapshotResponse{}, io.MultiReader(bytes.NewReader(make([]byte, 1<<10)), rest))
 	}()
@@ -48,14 +48,37 @@ func TestANodeStopsThatWaitsForTheRestOfASnapshot(t *testing.T) {
 		begun, _ := filepath.Glob(filepath.Join(n.cfg.DataDir, raftDir, "snapshots", "*.tmp"))
 		return len(begun) > 0
 	})
+	return func() {
+		hangs.Close()
+		if err := <-sent; err == nil {
+			t.Error("the snapshot was taken")
+		}
+	}
+}
+
+// A leader that hangs does not send the rest, and its connection stays open.
+func TestANodeStopsThatWaitsForTheRestOfASnapshot(t *testing.T) {
+	n := startCluster(t, 1, nil).nodes[0]
+	refused := hangingLeader(t, n)
 	n.unsaved.Store(false) // else it waits for a snapshot of its own, for a while
 	if err, _ := n.ends(t); err != nil {
 		t.Error(err)
 	}
-	hangs.Close()
-	if err := <-sent; err == nil {
-		t.Error("the snapshot was taken")
-	}
+	refused()
+}
+
+func TestALeaderThatHangsInTheMiddleOfASnapshotIsNotWaitedFor(t *testing.T) {
+	c := &testCluster{t: t, dir: t.TempDir()}
+	n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
+	c.nodes = append(c.nodes, n)
+	n.net.patience = time.Second
+	n.run()
+	t.Cleanup(c.stopAll)
+	c.waitReady(0)
+	term := n.raft.CurrentTerm()
+	refused := hangingLeader(t, n)
+	eventually(t, "the node leads again", func() bool { return n.Health().Leads && n.raft.CurrentTerm() > term })
+	refused()
 }
 
 func TestANodeStopsAlthoughAnotherOneDoesNotAnswer(t *testing.T) {
