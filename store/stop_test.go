@@ -77,7 +77,7 @@ func TestALeaderThatHangsInTheMiddleOfASnapshotIsNotWaitedFor(t *testing.T) {
 	c.waitReady(0)
 	term := n.raft.CurrentTerm()
 	refused := hangingLeader(t, n)
-	eventually(t, "the node leads again", func() bool { return n.Health().Leads && n.raft.CurrentTerm() > term })
+	eventually(t, "the node leads again", func() bool { return n.raft.State() == raft.Leader && n.raft.CurrentTerm() > term })
 	refused()
 }
 
