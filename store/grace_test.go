@@ -56,11 +56,7 @@ func TestHealthSaysThatExpiryIsSuspendedWhileTheLeadershipIsYoung(t *testing.T) 
 	n.apply(t, registry.Register{Instance: instance("A", "i", 60)}) // its grace: 6 s
 	clock := n.Health().Clock
 	eventually(t, "the clock runs", func() bool { return n.Health().Clock > clock })
-	if err := waitFuture(t.Context(), n.raft.LeadershipTransfer(), limit); err != nil {
-		t.Fatal(err)
-	}
-	var next *testNode
-	eventually(t, "another node leads", func() bool { next = c.nodes[c.leader()]; return next != n })
+	next := c.nodes[c.moveLeadership()]
 	if !next.Health().Suspended {
 		t.Errorf("%s leads since now and does not say that expiry is suspended", next.cfg.Node)
 	}

@@ -87,7 +87,7 @@ func (c *testCluster) config(i int, join []string, expect int) RaftConfig {
 	cfg := RaftConfig{
 		Node: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
 		ClusterAddr: join[i], Join: join, BootstrapExpect: expect,
-		HeartbeatTimeout: 500 * time.Millisecond, ElectionTimeout: 500 * time.Millisecond, LeaseTimeout: 250 * time.Millisecond,
+		HeartbeatTimeout: 500 * time.Millisecond, ElectionTimeout: 500 * time.Millisecond, LeaseTimeout: 500 * time.Millisecond,
 		EvictionInterval: 100 * time.Millisecond,
 		Log:              slog.New(slog.NewTextHandler(outputOf(c.t), nil)).With("on", fmt.Sprintf("n%d", i+1)),
 	}
@@ -286,11 +286,7 @@ func TestWriteDuringALeaderChangeSucceedsOrSaysThatItIsUnknown(t *testing.T) {
 		})
 	}
 	for range 3 {
-		old := c.leader()
-		if err := waitFuture(context.Background(), c.nodes[old].raft.LeadershipTransfer(), limit); err != nil {
-			t.Logf("transfer: %v", err)
-		}
-		eventually(t, "another node leads", func() bool { l := c.leader(); return l != old })
+		c.moveLeadership()
 	}
 	cancel()
 	writers.Wait()
