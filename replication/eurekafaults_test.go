@@ -82,7 +82,11 @@ func TestWhatAFaultOfAEurekaServerMeans(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFakeEureka(t)
-			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, ConnectTimeout: 200 * time.Millisecond, ReadTimeout: 100 * time.Millisecond})
+			connect, read := 20*time.Second, 20*time.Second
+			if c.name == "hang" { // and takes both
+				connect, read = time.Second, 100*time.Millisecond
+			}
+			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, ConnectTimeout: connect, ReadTimeout: read})
 			s.apply(t, register(instance("ORDERS", "i1", 1000)))
 			f.failWith(c.fail)
 			got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
