@@ -126,7 +126,7 @@ func TestWhoInsistsEndsWithItsContext(t *testing.T) {
 
 func TestALoadOnlyCountsItsWindow(t *testing.T) {
 	s := newBenchServer(t, ok)
-	l := httpLoad{targets: []string{s.addr}, conns: 2, requests: get1, want: 200, warm: 100 * time.Millisecond, window: 100 * time.Millisecond}
+	l := httpLoad{targets: []string{s.addr}, conns: 2, requests: get1, want: 200, warm: time.Second, window: time.Second}
 	r, err := l.closed(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -102,7 +102,7 @@ func TestACommandDoesNotRunWithoutItsLock(t *testing.T) {
 		says string
 	}{
 		{name: "somebody has it", args: []string{"--try", "--", "echo", "run"}, code: exitNotAcquired, says: "not acquired: held by anna"},
-		{name: "somebody has it for long", args: []string{"--timeout", "50ms", "--", "echo", "run"}, code: exitNotAcquired, says: "deadline exceeded"},
+		{name: "somebody has it for long", args: []string{"--timeout", "2s", "--", "echo", "run"}, code: exitNotAcquired, says: "deadline exceeded"},
 		{name: "no server", args: []string{"--try", "--", "echo", "run"}, addr: down.URL, code: exitGuard, says: "connection refused"},
 		{name: "no consensus", args: []string{"--", "echo", "run"}, addr: ap.URL, code: exitGuard, says: "locks need consensus"},
 		{name: "no such command", args: []string{"--", "no-such-command"}, free: true, code: exitNoCommand, says: "not found"},

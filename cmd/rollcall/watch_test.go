@@ -135,7 +135,7 @@ func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
 
 func TestDrainNamesTheNodeThatIsMissing(t *testing.T) {
 	s := newFakeServer(t, 200, `{"index":"e-7","nodes":[{"id":"n1","index":"e-7"},{"id":"n2","cluster":"10.0.0.2:7761","role":"unreachable"}]}`)
-	_, stderr, code := rollcall(t, "drain", "orders/orders-1", "--settle=0s", "--timeout=100ms", "--addr", s.URL)
+	_, stderr, code := rollcall(t, "drain", "orders/orders-1", "--settle=0s", "--timeout=2s", "--addr", s.URL)
 	if code != exitError || !strings.Contains(stderr, "n2 (10.0.0.2:7761) is unreachable") {
 		t.Errorf("exit %d, said %q", code, stderr)
 	}

@@ -73,7 +73,7 @@ var (
 func TestACallEndsAsItsTriesDid(t *testing.T) {
 	const (
 		patient   = time.Minute
-		impatient = 50 * time.Millisecond
+		impatient = time.Second // which the answer of the next node must come within
 	)
 	is := func(status int) func(*testing.T) string {
 		return func(t *testing.T) string { return answers(t, status) }

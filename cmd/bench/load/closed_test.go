@@ -14,7 +14,7 @@ func TestAClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
 	l := newLoad(t, Config{
 		Nodes: []string{bareNode(t), bareNode(t)}, Load: scenario.Load{Fetches: 3, Deltas: 1}, Closed: true, Connections: 4,
 	})
-	run(t, l, 200*time.Millisecond)
+	run(t, l, time.Second)
 	fetches, deltas := calls(l, trial.Fetch), calls(l, trial.Delta)
 	if deltas < 10 || fetches < 3*deltas-12 || fetches > 3*deltas+12 {
 		t.Errorf("%d fetches and %d deltas, want three times as many, up to what four clients had under way", fetches, deltas)
@@ -30,7 +30,7 @@ func TestAClientOfAClosedLoopWaitsForItsAnswer(t *testing.T) {
 		under.Add(-1)
 	})
 	l := newLoad(t, Config{Nodes: []string{addrOf(s)}, Load: scenario.Load{Fetches: 1000, Deltas: 1000}, Closed: true, Connections: 3})
-	run(t, l, 200*time.Millisecond)
+	run(t, l, time.Second)
 	if got := most.Load(); got != 3 {
 		t.Errorf("up to %d requests were under way, want 3, one of each client", got)
 	}
@@ -54,7 +54,7 @@ func TestHeartbeatsGoOnAfterAClosedLoop(t *testing.T) {
 	if err := l.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	run(t, l, 50*time.Millisecond)
+	run(t, l, time.Second)
 	fetches, renewals := calls(l, trial.Fetch), l.Renewals()
 	if fetches == 0 || renewals == 0 {
 		t.Errorf("%d fetches and %d renewals, want both", fetches, renewals)
