@@ -56,6 +56,30 @@ func (a Answer) Outcome() Outcome {
 	return Unknown
 }
 
+// errRefused is among the errors of an answer that says nothing of what was asked: there is no leader at the
+// moment, or it did not answer in time, which a busy machine brings about.
+var errRefused = errors.New("refused")
+
+// failure is the error of an answer that is none to a read.
+func (a Answer) failure(n *Node, what string) error {
+	if a.Outcome() == Refused || a.Status == http.StatusGatewayTimeout {
+		return fmt.Errorf("node %s: %s: %w: %v", n.Name, what, errRefused, a)
+	}
+	return fmt.Errorf("node %s: %s: %v", n.Name, what, a)
+}
+
+// untilTaken asks again until it is not refused, and returns the last error.
+func untilTaken(ask func() error) error {
+	var err error
+	_ = Poll(ReadyLimit, func() error { // err says it
+		if err = ask(); errors.Is(err, errRefused) {
+			return err
+		}
+		return nil
+	})
+	return err
+}
+
 // String shows the answer in failures.
 func (a Answer) String() string {
 	if a.Err != nil {

@@ -45,7 +45,7 @@ type holder struct {
 }
 
 func runHolder(base string, in io.Reader, out io.Writer) error {
-	h := &holder{base: base, http: &http.Client{Timeout: CallLimit}}
+	h := &holder{base: base, http: &http.Client{Timeout: ReadyLimit}}
 	if err := h.begin(); err != nil {
 		return err
 	}

@@ -292,6 +292,7 @@ func TestConsulsTransactionsAreAllOrNothing(t *testing.T) {
 		t.Fatalf("got %v, %+v; want three results, both writes with one index, the read after them", ok, response)
 	}
 	leader.Kill()
+	c.Leader(others...)
 	if ok, response = txn(others[0],
 		&api.KVTxnOp{Verb: api.KVSet, Key: "a", Value: []byte("lost")},
 		&api.KVTxnOp{Verb: api.KVCheckNotExists, Key: "b"}); ok || len(response.Errors) != 1 || response.Errors[0].OpIndex != 1 {
@@ -361,11 +362,11 @@ func TestConsulsAgentOutlivesTheLeader(t *testing.T) {
 // the third (with Consul each of these would be another agent's, and a 404).
 func TestConsulsAgentIsEveryNode(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, steadfast(Config{}))
 	a, b, d := consulClient(t, c.Nodes[0]), consulClient(t, c.Nodes[1]), consulClient(t, c.Nodes[2])
 	must(t, a.Agent().ServiceRegister(&api.AgentServiceRegistration{
 		ID: "web-1", Name: "web", Tags: []string{"v1"}, Address: "10.0.0.7", Port: 8080, Meta: map[string]string{"zone": "a"},
-		Check: &api.AgentServiceCheck{TTL: "3s"},
+		Check: &api.AgentServiceCheck{TTL: "10s"}, // in which every node is asked
 	}))
 	if passing(t, d, "web") != 0 {
 		t.Error("a check begins critical, and the service is listed as passing")

@@ -126,7 +126,7 @@ func (r *goPause) judge(first goHolderAnswer, h heir) error {
 // before any timer or answer can have told them.
 func TestAPausedHolderByGoFindsItsLockLostAtTheFirstLook(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, steadfast(Config{}))
 	for kind := range goLocks {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +191,7 @@ func report(t *testing.T, all []*goPause) {
 // TestAHolderByGoThatWasPausedBrieflyStillHolds: a pause shorter than the TTL costs nothing.
 func TestAHolderByGoThatWasPausedBrieflyStillHolds(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, steadfast(Config{}))
 	for kind := range goLocks {
 		for _, l := range firstLooks {
 			t.Run(kind+" by "+l.name, func(t *testing.T) {
@@ -225,6 +225,8 @@ func pausedBriefly(ctx context.Context, t *testing.T, h *child[goHolderAnswer], 
 		return errors.New("the pause was too long to tell")
 	case first.Lost:
 		t.Errorf("%s says that the lock is lost %v before the TTL is over: %s", way, time.Until(first.deadline()), first.Cause)
+	case released.Lost && !time.Now().Before(first.deadline()):
+		return errors.New("the release was too late to tell")
 	case released.Lost:
 		t.Error("at its release the lock was lost")
 	}

@@ -93,7 +93,7 @@ func (n *Node) Lookup(app, id string) (*Listed, error) {
 		return nil, nil
 	case http.StatusOK:
 	default:
-		return nil, fmt.Errorf("node %s: %s/%s: %v", n.Name, app, id, answer)
+		return nil, answer.failure(n, app+"/"+id)
 	}
 	instance, err := ParseInstance(answer.Body)
 	return &instance, err
@@ -116,7 +116,7 @@ func (n *Node) Listing() (map[string]Listed, error) { return n.ListingOf("/eurek
 func (n *Node) ListingOf(path string) (map[string]Listed, error) {
 	answer := n.Get(path)
 	if answer.Status != http.StatusOK {
-		return nil, fmt.Errorf("node %s: %s: %v", n.Name, path, answer)
+		return nil, answer.failure(n, path)
 	}
 	return ParseListing(answer.Body)
 }

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -50,18 +51,29 @@ func TestLeaderKilledAgainAndAgain(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// mustRegister registers an instance and expects success.
+// mustRegister registers an instance and expects success, in the end: what is refused was not done, and what was not
+// answered in time may be done twice.
 func mustRegister(t *testing.T, n *Node, i Instance) {
 	t.Helper()
-	if answer := n.Register(i); answer.Status != 204 {
-		t.Fatalf("register %s/%s at %s: %v, want 204", i.App, i.ID, n.Name, answer)
+	err := untilTaken(func() error {
+		if answer := n.Register(i); answer.Status != 204 {
+			return answer.failure(n, fmt.Sprintf("register %s/%s, want 204", i.App, i.ID))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
 // mustList reads the registry of a node.
 func mustList(t *testing.T, n *Node) map[string]Listed {
 	t.Helper()
-	listing, err := n.Listing()
+	var listing map[string]Listed
+	err := untilTaken(func() (err error) {
+		listing, err = n.Listing()
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -304,11 +304,7 @@ func (l *load) check(t *testing.T, nodes []*Node) {
 		t.Error(failure)
 	}
 	for _, n := range nodes {
-		listing, err := n.Listing()
-		if err != nil {
-			t.Error(err)
-			continue
-		}
+		listing := mustList(t, n)
 		for id, fate := range l.fates {
 			_, listed := listing[id]
 			switch {

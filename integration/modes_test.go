@@ -28,8 +28,8 @@ func steadfast(c Config) Config {
 	return c
 }
 
-// mustOnEvery expects something of every node, which must say so at once with consensus, and without it
-// as soon as the others have told it.
+// mustOnEvery expects something of every node, whose first answer must be so with consensus, and without it
+// one as soon as the others have told it.
 func (c *Cluster) mustOnEvery(t *testing.T, what string, probe func(n *Node) error) {
 	t.Helper()
 	for _, n := range c.Nodes {
@@ -37,7 +37,7 @@ func (c *Cluster) mustOnEvery(t *testing.T, what string, probe func(n *Node) err
 			Eventually(t, replicated, what+" on node "+n.Name, func() error { return probe(n) })
 			continue
 		}
-		if err := probe(n); err != nil {
+		if err := untilTaken(func() error { return probe(n) }); err != nil {
 			t.Errorf("%s on node %s: %v", what, n.Name, err)
 		}
 	}

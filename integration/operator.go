@@ -115,7 +115,7 @@ func ask[T any](n *Node, path string) (T, error) { return decoded[T](n, path, n.
 
 func decoded[T any](n *Node, path string, answer Answer) (document T, err error) {
 	if answer.Status != http.StatusOK {
-		return document, fmt.Errorf("node %s: %s: %v", n.Name, path, answer)
+		return document, answer.failure(n, path)
 	}
 	if err := json.Unmarshal(answer.Body, &document); err != nil {
 		return document, fmt.Errorf("node %s: %s: %w", n.Name, path, err)

@@ -66,6 +66,7 @@ func TestIsolatedLeaderIsReplacedRefusesAndCatchesUp(t *testing.T) {
 		mustRegisterSoon(t, n, Instance{App: "DURING", ID: fmt.Sprintf("during-%d", i)})
 	}
 	Pass(t, noticeAfter)
+	mustKnowNoLeader(t, isolated)
 	mustRefuse(t, isolated)
 
 	links.heal()
