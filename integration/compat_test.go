@@ -12,7 +12,7 @@ import (
 // and on one without.
 func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
 	t.Parallel()
-	const lease = 3
+	const lease = 10
 	for _, tc := range []struct {
 		name     string
 		settings map[string]string

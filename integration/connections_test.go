@@ -70,12 +70,12 @@ func TestNoHeartbeatIsCutOffWhileNodesRestartInTurn(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	var answered, cut atomic.Int64
+	var answered, cut, late atomic.Int64
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
 			for at := i; ctx.Err() == nil; at++ {
-				beats(ctx, c.Nodes[at%2].HTTP, &answered, &cut)
+				beats(ctx, c.Nodes[at%2].HTTP, &answered, &cut, &late)
 			}
 		})
 	}
@@ -93,15 +93,19 @@ func TestNoHeartbeatIsCutOffWhileNodesRestartInTurn(t *testing.T) {
 	}
 	cancel()
 	all.Wait()
-	t.Logf("%d heartbeats answered, %d cut off", answered.Load(), cut.Load())
+	t.Logf("%d heartbeats answered, %d cut off, and %d that came late", answered.Load(), cut.Load(), late.Load())
 	// What is sent at the moment of the close cannot be saved; a hundredth of what was, was before.
 	if cut.Load() > 1 {
 		t.Errorf("%d of %d heartbeats were cut off by two restarts", cut.Load(), answered.Load())
 	}
 }
 
+// inTime is how soon after the one before a heartbeat is sent that a node waits for which stops: it does so for 250 ms.
+// A busy machine may keep this process longer from sending it.
+const inTime = 200 * time.Millisecond
+
 // beats sends heartbeats on one connection until it ends.
-func beats(ctx context.Context, addr string, answered, cut *atomic.Int64) {
+func beats(ctx context.Context, addr string, answered, cut, late *atomic.Int64) {
 	conn, err := net.DialTimeout("tcp", addr, CallLimit)
 	if err != nil {
 		<-time.After(5 * time.Millisecond) // the node is down
@@ -109,12 +113,18 @@ func beats(ctx context.Context, addr string, answered, cut *atomic.Int64) {
 	}
 	defer conn.Close()
 	in := bufio.NewReader(conn)
+	var sent time.Time
 	for first := true; ctx.Err() == nil; first = false {
+		before := sent
+		sent = time.Now()
 		conn.SetDeadline(time.Now().Add(CallLimit))
 		resp, err := askOn(conn, in, "PUT /eureka/apps/ORDERS/o1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		switch {
 		case err != nil && first:
 			return // it was in the backlog when the listener closed: no heartbeat was accepted
+		case err != nil && sent.Sub(before) > inTime:
+			late.Add(1)
+			return
 		case err != nil:
 			cut.Add(1)
 			return

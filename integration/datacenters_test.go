@@ -212,7 +212,7 @@ func pushOut(t *testing.T, n *Node) {
 // instance, which dies while the links are cut.
 func TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy(t *testing.T) {
 	t.Parallel()
-	const lease = 3
+	const lease = 10 // seconds, in which the other cluster has to hear of the instance, and the links are cut
 	for _, tc := range []struct {
 		policy string
 		stays  bool
@@ -220,7 +220,7 @@ func TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy(t *testing.T) {
 		t.Run(tc.policy, func(t *testing.T) {
 			t.Parallel()
 			eachMode(t, func(t *testing.T, ap bool) {
-				d := StartDatacenters(t, 2, Config{Nodes: 1, AP: ap})
+				d := StartDatacenters(t, 2, Config{Nodes: 1, AP: ap, Settings: map[string]string{"replication.max-delay": "500ms"}})
 				there := d.Clusters[1].Nodes[0]
 				there.Stop(t)
 				there.Settings["replication.on-cut"] = "dc1=" + tc.policy

@@ -34,13 +34,23 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 	if _, err := fmt.Fprintf(unfinished, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", replicationPath, n.HTTP, 4<<20); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, CallLimit, "the flooder's share is in use", func() error { return mustWait(flooder.post(n, batchOf("n9", 1, 1))) })
+	Eventually(t, ReadyLimit, "the flooder's share is in use", func() error { return mustWait(flooder.post(n, batchOf("n9", 1, 1))) })
 
 	large := batchOf("n9", 2, 10_000)
 	var flood sync.WaitGroup
 	for range 6 {
 		flood.Go(func() {
-			if err := mustWait(flooder.post(n, large)); err != nil {
+			err := Poll(ReadyLimit, func() error {
+				answer := flooder.post(n, large)
+				if answer.Status == 0 { // the connection was closed before everything was written
+					return answer.Err
+				}
+				if err := mustWait(answer); err != nil {
+					t.Error(err)
+				}
+				return nil
+			})
+			if err != nil {
 				t.Error(err)
 			}
 		})
@@ -61,7 +71,7 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 		}
 	}
 	unfinished.Close()
-	Eventually(t, CallLimit, "the flooder has its share again", func() error {
+	Eventually(t, ReadyLimit, "the flooder has its share again", func() error {
 		if answer := flooder.post(n, large); answer.Status != 200 {
 			return fmt.Errorf("got %v", answer)
 		}

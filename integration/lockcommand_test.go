@@ -10,9 +10,9 @@ import (
 )
 
 // startLock starts `rollcall lock demo -- CMD` in a terminal of its own.
-func startLock(t *testing.T, n *Node, name string, command ...string) *Process {
+func startLock(t *testing.T, n *Node, name string, ttl time.Duration, command ...string) *Process {
 	t.Helper()
-	args := append([]string{"lock", "demo", "--addr", n.URL(), "--ttl", "3s", "--lock-delay", "1s", "--"}, command...)
+	args := append([]string{"lock", "demo", "--addr", n.URL(), "--ttl", ttl.String(), "--lock-delay", "1s", "--"}, command...)
 	p, err := Launch(t, filepath.Join(t.TempDir(), name), nil, args...)
 	if err != nil {
 		t.Fatal(err)
@@ -35,15 +35,16 @@ func (p *Process) said(t *testing.T, line string) {
 // paused for too long is ended.
 func TestLockCommandRunsOneAtATime(t *testing.T) {
 	t.Parallel()
+	const kept, short = 30 * time.Second, 3 * time.Second
 	c := StartCluster(t, Config{})
-	first := startLock(t, c.Nodes[0], "first", "sh", "-c", "echo first $ROLLCALL_FENCE; exec sleep 3")
+	first := startLock(t, c.Nodes[0], "first", kept, "sh", "-c", "echo first $ROLLCALL_FENCE; exec sleep 3")
 	Eventually(t, ReadyLimit, "the first runs", func() error {
 		if !strings.HasPrefix(first.Output(t), "first ") {
 			return fmt.Errorf("it said %q", first.Output(t))
 		}
 		return nil
 	})
-	second := startLock(t, c.Nodes[1], "second", "sh", "-c", "echo second; exit 7")
+	second := startLock(t, c.Nodes[1], "second", kept, "sh", "-c", "echo second; exit 7")
 	if code := first.ExitCode(t, ReadyLimit); code != 0 {
 		t.Errorf("the first ended with %d: %s", code, first.Output(t))
 	}
@@ -51,10 +52,10 @@ func TestLockCommandRunsOneAtATime(t *testing.T) {
 		t.Errorf("the second ended with %d, want its command's 7, and said %q", code, second.Output(t))
 	}
 
-	asleep := startLock(t, c.Nodes[2], "asleep", "sh", "-c", "echo asleep; exec sleep 1000")
+	asleep := startLock(t, c.Nodes[2], "asleep", short, "sh", "-c", "echo asleep; exec sleep 1000")
 	asleep.said(t, "asleep")
 	asleep.Signal(t, syscall.SIGSTOP)
-	heir := startLock(t, c.Nodes[0], "heir", "sh", "-c", "echo heir")
+	heir := startLock(t, c.Nodes[0], "heir", kept, "sh", "-c", "echo heir")
 	if code := heir.ExitCode(t, ReadyLimit); code != 0 {
 		t.Errorf("who waits for the lock of a paused holder ended with %d: %s", code, heir.Output(t))
 	}

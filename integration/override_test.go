@@ -14,13 +14,13 @@ import (
 )
 
 // actLimit is how long the end of an act with a time may take to show: ten times the time and more.
-const actLimit = 60 * time.Second
+const actLimit = 3 * time.Minute
 
 // TestTimedOverrideEndsByItselfAcrossALeaderKill takes the leader away while the override holds;
 // without consensus a node that has nothing to do with it.
 func TestTimedOverrideEndsByItselfAcrossALeaderKill(t *testing.T) {
 	t.Parallel()
-	const forced = 5 * time.Second
+	const forced = 15 * time.Second // longer than a busy cluster is without a leader
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, Config{AP: ap})
 		lost := c.Nodes[2]

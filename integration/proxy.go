@@ -65,9 +65,9 @@ func (p *Proxy) Cut(directions ...Direction) {
 // Heal lets bytes pass again. Connections from before are closed: their streams may have holes.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.cut = [2]bool{}
-	p.mu.Unlock()
-	p.closeAll()
+	p.closeAllLocked()
 }
 
 // Hold keeps the bytes of both directions back, on present and future connections, as a network does
@@ -93,6 +93,10 @@ func (p *Proxy) Release() {
 func (p *Proxy) closeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.closeAllLocked()
+}
+
+func (p *Proxy) closeAllLocked() {
 	for conn := range p.conns {
 		conn.Close()
 	}
