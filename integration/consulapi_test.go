@@ -31,7 +31,7 @@ var ownTests = map[string]string{
 
 // ownTries is how often one of them may be run until it passes. Some have bounds of a machine that does nothing
 // else: one wants three calls and a wait of 250 ms to take at most half a second.
-const ownTries = 5
+const ownTries = 3
 
 // TestConsulsClientPassesItsOwnTests runs the tests that come with github.com/hashicorp/consul/api, as
 // its authors wrote them, with Rollcall in the place of the consul program that they start.

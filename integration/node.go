@@ -31,12 +31,10 @@ func newNode(t testing.TB, dir string, name string) *Node {
 	t.Helper()
 	n := &Node{Name: name, HTTP: FreeAddr(t), Cluster: FreeAddr(t), Dir: filepath.Join(dir, name), log: filepath.Join(dir, name+".log")}
 	n.Settings = map[string]string{
-		"node.name":              n.Name,
-		"http.addr":              n.HTTP,
-		"cluster.addr":           n.Cluster,
-		"data.dir":               n.Dir,
-		"raft.heartbeat-timeout": "500ms",
-		"raft.election-timeout":  "500ms",
+		"node.name":    n.Name,
+		"http.addr":    n.HTTP,
+		"cluster.addr": n.Cluster,
+		"data.dir":     n.Dir,
 		// With the default of 5 ms, clusters that nobody asks anything take most of two processors when they have the
 		// race detector.
 		"raft.commit-timeout": "20ms",
