@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ends returns what Run of a node returned that was told to stop, and how long that took.
-func (n *testNode) ends(t *testing.T) (err error, took time.Duration) {
+// ends tells a node to stop, and returns how long that took and what its Run returned.
+func (n *testNode) ends(t *testing.T) (took time.Duration, err error) {
 	t.Helper()
 	began := time.Now()
 	n.stop()
@@ -24,7 +24,7 @@ func (n *testNode) ends(t *testing.T) (err error, took time.Duration) {
 	case <-time.After(limit):
 		t.Fatalf("the node did not stop within %v", limit)
 	}
-	return err, time.Since(began)
+	return time.Since(began), err
 }
 
 // hangingLeader begins to send a snapshot to a node, and hangs. The function returned waits until it is told that the
@@ -61,7 +61,7 @@ func TestANodeStopsThatWaitsForTheRestOfASnapshot(t *testing.T) {
 	n := startCluster(t, 1, nil).nodes[0]
 	refused := hangingLeader(t, n)
 	n.unsaved.Store(false) // else it waits for a snapshot of its own, for a while
-	if err, _ := n.ends(t); err != nil {
+	if _, err := n.ends(t); err != nil {
 		t.Error(err)
 	}
 	refused()
@@ -123,7 +123,7 @@ func TestANodeStopsAlthoughAnotherOneDoesNotAnswer(t *testing.T) {
 			}
 			n.run()
 			asked() // for its vote
-			err, took := n.ends(t)
+			took, err := n.ends(t)
 			if err != nil {
 				t.Error(err)
 			}
@@ -154,7 +154,7 @@ func TestAFailureWhileANodeStopsEndsItAndIsTold(t *testing.T) {
 		<-n.closing.Done()
 		n.fail(errTermFell)
 	}()
-	err, _ := n.ends(t)
+	_, err := n.ends(t)
 	if !errors.Is(err, errTermFell) {
 		t.Errorf("Run returned %v, want %v", err, errTermFell)
 	}
