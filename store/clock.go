@@ -63,8 +63,7 @@ func (c *leaseClock) read(now time.Time) (ms int64, stalls int) {
 	defer c.mu.Unlock()
 	if c.running {
 		step := now.Sub(c.last)
-		// The monotonic clock stands still while the machine is suspended; the wall clock is set right later.
-		passed := max(step, now.Round(0).Sub(c.last.Round(0)))
+		passed := c.since(now)
 		if step > maxStep {
 			step = maxStep
 			c.stalls++
@@ -78,6 +77,19 @@ func (c *leaseClock) read(now time.Time) (ms int64, stalls int) {
 	ms = c.value.Milliseconds()
 	c.seen.Store(ms)
 	return ms, c.stalls
+}
+
+// stands says whether the clock was not read for longer than one reading may add.
+func (c *leaseClock) stands(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.running && c.since(now) > maxStep
+}
+
+// since is how long ago the clock was last read. The monotonic clock stands still while the machine is suspended; the
+// wall clock is set right later. The caller holds mu.
+func (c *leaseClock) since(now time.Time) time.Duration {
+	return max(now.Sub(c.last), now.Round(0).Sub(c.last.Round(0)))
 }
 
 // glance returns the clock in ms as of its last reading, without advancing it and without a lock. While

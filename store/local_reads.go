@@ -23,10 +23,23 @@ func (s *Local) Changes(ctx context.Context, after registry.Index, which registr
 
 // Health implements registry.Service. Nobody leads; Quorum is there as soon as the node is ready, because
 // nothing but itself is needed to serve. Suspended means that no lease can end now: the node is not
-// ready, or all leases are within the grace that they were given when it became so.
+// ready, or all leases are within the grace that they were given when it became so. By Clock other nodes are told
+// how old renewals are.
 func (s *Local) Health() registry.Health {
 	ready := s.ready.Load()
-	return registry.Health{Ready: ready, Quorum: ready, Age: s.cfg.Age(), Suspended: s.suspended(), Clock: s.clock.glance()}
+	return registry.Health{Ready: ready, Quorum: ready, Age: s.cfg.Age(), Suspended: s.suspended(), Clock: s.clockToTell()}
+}
+
+// clockToTell is the lease clock (ms), for who tells other nodes how old renewals are: after a pause of this node he
+// may go on before the clock ticks, and would make what died meanwhile young.
+func (s *Local) clockToTell() int64 {
+	now := time.Now()
+	if s.clock.stands(now) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stamp(now)
+	}
+	return s.clock.glance()
 }
 
 func (s *Local) suspended() bool { return !s.ready.Load() || s.lead.Load().young.Load() }

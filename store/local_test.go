@@ -726,3 +726,32 @@ func TestANodeWhoseContextHasEndedOnlyCloses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// After a pause what tells other nodes may go on before the clock ticks.
+func TestNobodyIsToldThatALeaseIsYoungBecauseTheNodeStoodStill(t *testing.T) {
+	s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.begin() // and nothing ticks
+	defer func() {
+		s.end()
+		if err := s.close(nil); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, _, err := s.perform(nil, nil, registry.FromClient, []registry.Op{registry.Register{Instance: instance("ORDERS", "i1", 90)}}); err != nil {
+		t.Fatal(err)
+	}
+	view := s.view.Load()
+	lease, _ := view.Lease(registry.Key{App: "ORDERS", ID: "i1"})
+	if age := view.Age(lease, s.Health().Clock); age > limit.Milliseconds() {
+		t.Fatalf("its age is told as %d ms, want a moment", age)
+	}
+	s.clock.mu.Lock()
+	s.clock.last = s.clock.last.Add(-2 * maxLost)
+	s.clock.mu.Unlock()
+	if age := view.Age(lease, s.Health().Clock); age != registry.UnknownAge {
+		t.Errorf("after a pause its age is told as %d ms, want that it is unknown", age)
+	}
+}
