@@ -28,6 +28,7 @@ type leaseClock struct {
 	last    time.Time
 	stalls  int
 	seen    atomic.Int64 // value in ms, for readers that must not wait
+	readAt  atomic.Int64 // the wall clock at the last reading, ns since the epoch, for the same; 0: it was not started
 	lost    atomic.Int64 // how long the clock stood still while it was running, in all, ns
 }
 
@@ -40,6 +41,7 @@ func (c *leaseClock) start(base int64, now time.Time) {
 	c.last = now
 	c.running = true
 	c.seen.Store(base)
+	c.readAt.Store(now.UnixNano())
 	c.stalls++ // whatever was decided before this leadership is no basis for an eviction
 }
 
@@ -63,7 +65,8 @@ func (c *leaseClock) read(now time.Time) (ms int64, stalls int) {
 	defer c.mu.Unlock()
 	if c.running {
 		step := now.Sub(c.last)
-		passed := c.since(now)
+		// The monotonic clock stands still while the machine is suspended; the wall clock is set right later.
+		passed := max(step, now.Round(0).Sub(c.last.Round(0)))
 		if step > maxStep {
 			step = maxStep
 			c.stalls++
@@ -72,6 +75,7 @@ func (c *leaseClock) read(now time.Time) (ms int64, stalls int) {
 			c.lost.Add(max(0, int64(passed-maxStep)))
 			c.value = max(c.value, min(c.value+step, c.applied+maxLead))
 			c.last = now
+			c.readAt.Store(now.UnixNano())
 		}
 	}
 	ms = c.value.Milliseconds()
@@ -79,17 +83,11 @@ func (c *leaseClock) read(now time.Time) (ms int64, stalls int) {
 	return ms, c.stalls
 }
 
-// stands says whether the clock was not read for longer than one reading may add.
+// stands says, without a lock, whether the clock was not read for longer than one reading may add, or the wall clock
+// was set.
 func (c *leaseClock) stands(now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.running && c.since(now) > maxStep
-}
-
-// since is how long ago the clock was last read. The monotonic clock stands still while the machine is suspended; the
-// wall clock is set right later. The caller holds mu.
-func (c *leaseClock) since(now time.Time) time.Duration {
-	return max(now.Sub(c.last), now.Round(0).Sub(c.last.Round(0)))
+	at := c.readAt.Load()
+	return at != 0 && time.Duration(now.UnixNano()-at).Abs() > maxStep
 }
 
 // glance returns the clock in ms as of its last reading, without advancing it and without a lock. While

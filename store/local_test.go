@@ -750,6 +750,7 @@ func TestNobodyIsToldThatALeaseIsYoungBecauseTheNodeStoodStill(t *testing.T) {
 	}
 	s.clock.mu.Lock()
 	s.clock.last = s.clock.last.Add(-2 * maxLost)
+	s.clock.readAt.Store(s.clock.last.UnixNano())
 	s.clock.mu.Unlock()
 	if age := view.Age(lease, s.Health().Clock); age != registry.UnknownAge {
 		t.Errorf("after a pause its age is told as %d ms, want that it is unknown", age)

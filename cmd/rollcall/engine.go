@@ -178,8 +178,9 @@ func together(ctx context.Context, run func(context.Context) error, beside ...fu
 	inner, stop := context.WithCancel(ctx)
 	outer, stopStore := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStore()
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
 		defer stopStore()
 		var all sync.WaitGroup
 		for _, run := range beside {
@@ -187,14 +188,9 @@ func together(ctx context.Context, run func(context.Context) error, beside ...fu
 		}
 		all.Wait()
 		<-inner.Done()
-	})
+	}()
 	err := run(outer)
 	stop()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		wg.Wait()
-	}()
 	if err == nil {
 		<-ended
 		return nil
