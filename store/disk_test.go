@@ -190,7 +190,8 @@ func TestATermThatCannotBeWrittenEndsTheNodeAndNotTheProcess(t *testing.T) {
 	leader := c.leader()
 	at := (leader + 1) % 3
 	broken := c.nodes[at]
-	if err := broken.disk.bolt.Close(); err != nil {
+	// The next term is below what the disk holds, so that its write fails, and no other one.
+	if err := broken.disk.setUint64([]byte("CurrentTerm"), 1<<32); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.nodes[leader].halt(); err != nil {
