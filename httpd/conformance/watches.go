@@ -11,7 +11,7 @@ import (
 )
 
 // liveness bounds what must happen soon.
-const liveness = 20 * time.Second
+const liveness = time.Minute
 
 // watches are the ways to be told of changes.
 var watches = []check{
@@ -20,7 +20,7 @@ var watches = []check{
 		c.register(registration{id: "i1"})
 		var told []string
 		for len(told) < 5 {
-			doc := c.getJSON("/v1/rollcall/watch?wait=5s&app=" + strings.ToLower(c.app) + "&index=" + from)
+			doc := c.getJSON("/v1/rollcall/watch?wait=30s&app=" + strings.ToLower(c.app) + "&index=" + from)
 			changes := at(t, doc, "changes").([]any)
 			if len(changes) == 0 {
 				t.Fatalf("after %v nothing more is told", told)
