@@ -80,6 +80,26 @@ func untilTaken(ask func() error) error {
 	return err
 }
 
+// unrefused asks again until the answer is no refusal: a refusal did nothing.
+func unrefused(ask func() Answer) (answer Answer) {
+	_ = Poll(ReadyLimit, func() error { // the answer says it
+		if answer = ask(); answer.Outcome() == Refused {
+			return errRefused
+		}
+		return nil
+	})
+	return answer
+}
+
+// taken is untilTaken for a read.
+func taken[T any](ask func() (T, error)) (v T, err error) {
+	err = untilTaken(func() (err error) {
+		v, err = ask()
+		return err
+	})
+	return v, err
+}
+
 // String shows the answer in failures.
 func (a Answer) String() string {
 	if a.Err != nil {

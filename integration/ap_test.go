@@ -91,9 +91,7 @@ func TestNodesWithoutConsensusShowWhatIsRegisteredAtOneAndGoOnWithoutAnother(t *
 	away.Stop(t)
 	mustRegister(t, c.Nodes[1], Instance{App: "ORDERS", ID: "second"})
 	awaitListed(t, c.Nodes[0], wantListed("first", "second"))
-	if answer := c.Nodes[0].Cancel("ORDERS", "first"); answer.Status != http.StatusOK {
-		t.Fatalf("cancel: %v", answer)
-	}
+	mustCancel(t, c.Nodes[0], "ORDERS", "first")
 	awaitListed(t, c.Nodes[1], wantListed("second"))
 
 	away.Start(t)
@@ -116,12 +114,8 @@ func TestALoneNodeWithoutConsensusHasAfterAKillWhatItAcknowledged(t *testing.T) 
 		ids = append(ids, fmt.Sprintf("orders-%02d", i))
 		mustRegister(t, n, Instance{App: "ORDERS", ID: ids[i]})
 	}
-	if answer := n.Cancel("ORDERS", ids[0]); answer.Status != http.StatusOK {
-		t.Fatalf("cancel: %v", answer)
-	}
-	if answer := n.Override("ORDERS", ids[1], "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
-		t.Fatalf("override: %v", answer)
-	}
+	mustCancel(t, n, "ORDERS", ids[0])
+	mustOverride(t, n, "ORDERS", ids[1], "OUT_OF_SERVICE")
 	n.Kill()
 	n.Start(t)
 	n.WaitReady(t)
@@ -185,23 +179,17 @@ func TestBothSidesOfACutAcceptAndConverge(t *testing.T) {
 	}
 	for i := range 10 { // five on either side
 		id, n := fmt.Sprintf("before-%02d", i), []*Node{alone, pair[0]}[i%2]
-		if answer := n.Cancel("BEFORE", id); answer.Status != http.StatusOK {
-			t.Fatalf("cancel of %s: %v", id, answer)
-		}
+		mustCancel(t, n, "BEFORE", id)
 		delete(want, id)
 	}
 	for i := 10; i < 20; i++ {
 		id, n := fmt.Sprintf("before-%02d", i), []*Node{alone, pair[1]}[i%2]
-		if answer := n.Override("BEFORE", id, "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
-			t.Fatalf("override of %s: %v", id, answer)
-		}
+		mustOverride(t, n, "BEFORE", id, "OUT_OF_SERVICE")
 		want[id] = "OUT_OF_SERVICE OUT_OF_SERVICE"
 	}
 	// The same instance on both sides: registered anew here, overridden there. Both must last.
 	mustRegister(t, alone, Instance{App: "BEFORE", ID: "before-20", Metadata: map[string]string{"version": "2"}})
-	if answer := pair[0].Override("BEFORE", "before-20", "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
-		t.Fatalf("override: %v", answer)
-	}
+	mustOverride(t, pair[0], "BEFORE", "before-20", "OUT_OF_SERVICE")
 	want["before-20"] = "OUT_OF_SERVICE OUT_OF_SERVICE"
 	links.heal()
 	began := time.Now()

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -52,9 +51,7 @@ func TestANodeThatWasPausedEvictsNobodyWhoRenewsElsewhere(t *testing.T) {
 	h.silence(len(dead))
 	asleep.Pause(t)
 	mustRegister(t, others[0], Instance{App: "ORDERS", ID: "new"})
-	if answer := others[1].Cancel("ORDERS", "canceled"); answer.Status != http.StatusOK {
-		t.Fatalf("cancel: %v", answer)
-	}
+	mustCancel(t, others[1], "ORDERS", "canceled")
 	left := append(slices.Clone(alive), "new")
 	for _, n := range others {
 		awaitListed(t, n, wantListed(left...)) // so that it lasted longer than a lease

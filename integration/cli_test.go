@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -9,12 +10,26 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/client"
 )
 
-// rollcall runs one command of the program to its end and returns its standard output.
+// rollcall runs one command of the program to its end and returns its standard output. It is run again when it says
+// that it was refused, because there is no leader at the moment, and so did nothing.
 func rollcall(t *testing.T, args ...string) []byte {
 	t.Helper()
-	out, err := exec.Command(Binary(t), args...).Output()
+	out, err := taken(func() ([]byte, error) {
+		out, err := exec.Command(Binary(t), args...).Output()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			return out, err
+		}
+		said := string(exit.Stderr)
+		if strings.Contains(said, "answered 503") && !strings.Contains(said, client.ErrUnknownOutcome.Error()) {
+			return nil, fmt.Errorf("%w: %w: %s", errRefused, err, said)
+		}
+		return nil, fmt.Errorf("%w: %s", err, said)
+	})
 	if err != nil {
 		t.Fatalf("rollcall %s: %v", strings.Join(args, " "), err)
 	}

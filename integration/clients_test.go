@@ -39,7 +39,7 @@ func TestEurekaJSClientFollowsDeltas(t *testing.T) {
 	need(t, "node/node_modules/.stamp", "run make clients")
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, fewer(ap, 2))
+		c := StartCluster(t, steadfast(fewer(ap, 2)))
 		client := startDriver(t, "node", "node", "driver.js")
 		client.delta = true
 		life := newLifeCycle(c, c.Nodes[1], "delta", client)

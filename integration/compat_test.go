@@ -32,9 +32,8 @@ func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
 				}
 				mustEndWithin(t, c, "registered", 0, lease)
 				renewed := time.Now()
-				if answer := c.Nodes[1%len(c.Nodes)].Renew("MORTAL", "renewed"); answer.Status != 200 {
-					t.Fatalf("renew: %v, want 200", answer)
-				}
+				through := c.Nodes[1%len(c.Nodes)]
+				mustTake(t, through, "renew", func() Answer { return through.Renew("MORTAL", "renewed") })
 				mustEndWithin(t, c, "renewed", tc.renewed-lease, tc.renewed)
 				awaitEviction(t, c, "renewed", tc.renewed, renewed)
 			})
@@ -47,7 +46,7 @@ func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
 func mustEndWithin(t *testing.T, c *Cluster, id string, least, most int) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		e, err := n.Explain("MORTAL", id)
+		e, err := taken(func() (*Explanation, error) { return n.Explain("MORTAL", id) })
 		if err != nil || e == nil || e.ExpiresIn <= int64(least)*1000 || e.ExpiresIn > int64(most)*1000 {
 			t.Errorf("node %s explains %s by %+v, %v, want that it ends in more than %d and at most %d s", n.Name, id, e, err, least, most)
 		}
@@ -114,7 +113,7 @@ func TestUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
 func mustAgreeOnSettings(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		settings, err := ask[map[string]any](n, "/v1/rollcall/settings")
+		settings, err := taken(func() (map[string]any, error) { return ask[map[string]any](n, "/v1/rollcall/settings") })
 		want := map[string]any{
 			"self-preservation.enabled":                       true,
 			"self-preservation.renewal-percent-threshold":     0.85,

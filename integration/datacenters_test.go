@@ -13,7 +13,7 @@ import (
 // index is the version of the node's registry.
 func index(t *testing.T, n *Node) string {
 	t.Helper()
-	answer := n.Get("/eureka/apps")
+	answer := unrefused(func() Answer { return n.Get("/eureka/apps") })
 	if answer.Status != http.StatusOK {
 		t.Fatalf("node %s: %v", n.HTTP, answer)
 	}
@@ -33,15 +33,9 @@ func TestDatacentersTellEachOtherEverythingOnceWithoutEcho(t *testing.T) {
 		for _, n := range d.Nodes() {
 			awaitListed(t, n, wantListed("here", "there", "mortal"))
 		}
-		if answer := here[1].Override("ORDERS", "here", "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
-			t.Fatalf("override: %v", answer)
-		}
-		if answer := there[0].Override("ORDERS", "there", "DOWN"); answer.Status != http.StatusOK {
-			t.Fatalf("override: %v", answer)
-		}
-		if answer := here[2].Cancel("ORDERS", "mortal"); answer.Status != http.StatusOK {
-			t.Fatalf("cancel: %v", answer)
-		}
+		mustOverride(t, here[1], "ORDERS", "here", "OUT_OF_SERVICE")
+		mustOverride(t, there[0], "ORDERS", "there", "DOWN")
+		mustCancel(t, here[2], "ORDERS", "mortal")
 		for _, n := range d.Nodes() {
 			awaitListed(t, n, wantListed("here", "there"))
 			awaitStatus(t, n, "ORDERS", "here", "OUT_OF_SERVICE")
@@ -146,9 +140,7 @@ func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 		mustRegister(t, here, Instance{App: "NEW", ID: ids[len(ids)-1], Duration: long})
 	}
 	// After more than the queue holds, so that it waits in no task.
-	if answer := here.Cancel("ORDERS", "canceled"); answer.Status != http.StatusOK {
-		t.Fatalf("cancel: %v", answer)
-	}
+	mustCancel(t, here, "ORDERS", "canceled")
 	Eventually(t, replicated, "the lag is told", func() error {
 		p, err := here.Peer("dc2")
 		switch {

@@ -38,17 +38,17 @@ func registerEverywhere(t *testing.T, c *Cluster, through *Node, file string) {
 		t.Fatal(err)
 	}
 	app, id, contentType := identify(t, file, body)
-	answer := through.Do(Request{Method: http.MethodPost, Path: "/eureka/apps/" + app, Body: body, ContentType: contentType})
+	answer := unrefused(func() Answer {
+		return through.Do(Request{Method: http.MethodPost, Path: "/eureka/apps/" + app, Body: body, ContentType: contentType})
+	})
 	if answer.Status != http.StatusNoContent {
 		t.Fatalf("register: %v, want 204", answer)
 	}
 	c.mustOnEvery(t, "the registration", func(n *Node) error { return shows(n, app, id) })
-	if answer := c.Nodes[0].Cancel(app, id); answer.Status != http.StatusOK {
-		t.Fatalf("cancel: %v, want 200", answer)
-	}
+	mustCancel(t, c.Nodes[0], app, id)
 	c.mustOnEvery(t, "the instance after its cancel", func(n *Node) error {
 		if answer := n.Get(path(app, id)); answer.Status != http.StatusNotFound {
-			return fmt.Errorf("%v, want 404", answer)
+			return answer.failure(n, "want 404")
 		}
 		return nil
 	})
@@ -60,7 +60,7 @@ func shows(n *Node, app, id string) error {
 		for _, resource := range []string{path(app, id), "/eureka/apps/", "/eureka/v2/apps/" + app} {
 			answer := n.Do(Request{Path: resource, Accept: form})
 			if answer.Status != http.StatusOK || !bytes.Contains(answer.Body, []byte(id)) {
-				return fmt.Errorf("%s as %s: %v, want 200 with %q in it", resource, form, answer, id)
+				return answer.failure(n, fmt.Sprintf("%s as %s, want 200 with %q in it", resource, form, id))
 			}
 		}
 	}

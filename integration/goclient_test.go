@@ -223,7 +223,7 @@ func TestDrainedServiceIsCalledByNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range c.Nodes {
-			shown, err := n.Lookup(s.key.App, s.key.ID)
+			shown, err := taken(func() (*Listed, error) { return n.Lookup(s.key.App, s.key.ID) })
 			if err != nil || shown == nil || shown.Status != "OUT_OF_SERVICE" {
 				t.Errorf("%s shows %+v, %v after the drain, want OUT_OF_SERVICE", n.Name, shown, err)
 			}

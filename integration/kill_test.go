@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"strconv"
 	"testing"
@@ -64,6 +65,41 @@ func mustRegister(t *testing.T, n *Node, i Instance) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// mustTake expects a node to do something that may be done twice, as mustRegister does.
+func mustTake(t *testing.T, n *Node, what string, act func() Answer) {
+	t.Helper()
+	err := untilTaken(func() error {
+		if answer := act(); answer.Outcome() != Done {
+			return answer.failure(n, what)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustOverride forces a status, as an operator does.
+func mustOverride(t *testing.T, n *Node, app, id, status string) {
+	t.Helper()
+	mustTake(t, n, fmt.Sprintf("override %s/%s", app, id), func() Answer { return n.Override(app, id, status) })
+}
+
+// mustCancel takes an instance out that is there. What was not answered in time may have been done: then there is nothing
+// to cancel any more.
+func mustCancel(t *testing.T, n *Node, app, id string) {
+	t.Helper()
+	unknown := false
+	mustTake(t, n, fmt.Sprintf("cancel %s/%s", app, id), func() Answer {
+		answer := n.Cancel(app, id)
+		if unknown && answer.Outcome() == NotFound {
+			return Answer{Status: http.StatusOK}
+		}
+		unknown = unknown || answer.Outcome() == Unknown
+		return answer
+	})
 }
 
 // mustList reads the registry of a node.

@@ -33,7 +33,7 @@ const clientLimit = 5 * time.Minute
 // testLifeCycle runs a client through its life, once against the leader and once against a
 // follower, and looks at every node after each step; and once more without consensus.
 func testLifeCycle(t *testing.T, newClient func(*testing.T) stockClient) {
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, steadfast(Config{})) // some calls the client makes once
 	leader := c.Leader()
 	for role, through := range map[string]*Node{"leader": leader, "follower": c.Others(leader)[0]} {
 		t.Run(role, func(t *testing.T) {
@@ -98,9 +98,7 @@ func (l *lifeCycle) discovers(t *testing.T) {
 	l.seen(t, neighbour, "UP")
 	last := others[len(others)-1]
 	awaitStatus(t, last, l.app, neighbour, "UP")
-	if answer := last.Cancel(l.app, neighbour); answer.Status != 200 {
-		t.Fatalf("cancel the neighbour: %v", answer)
-	}
+	mustCancel(t, last, l.app, neighbour)
 	l.seen(t, neighbour, "")
 }
 
@@ -136,15 +134,13 @@ func (l *lifeCycle) outlivesItsLease(t *testing.T) {
 func (l *lifeCycle) registersAgain(t *testing.T) {
 	before := map[*Node]int64{}
 	for _, n := range l.Nodes {
-		instance, err := n.Lookup(l.app, l.id)
+		instance, err := taken(func() (*Listed, error) { return n.Lookup(l.app, l.id) })
 		if err != nil || instance == nil {
 			t.Fatalf("node %s shows %v, %v, want the instance", n.Name, instance, err)
 		}
 		before[n] = instance.LeaseInfo.Registered
 	}
-	if answer := l.through.Cancel(l.app, l.id); answer.Status != 200 {
-		t.Fatalf("cancel by an operator: %v, want 200", answer)
-	}
+	mustCancel(t, l.through, l.app, l.id)
 	for _, n := range l.Nodes {
 		Eventually(t, clientLimit, fmt.Sprintf("node %s shows %s, registered again", n.Name, l.id), func() error {
 			instance, err := n.Lookup(l.app, l.id)
@@ -184,7 +180,8 @@ func (l *lifeCycle) override(status string) error {
 		err = l.client.Override(status)
 	}
 	if errors.Is(err, errNoCall) {
-		err = expect200(cmp.Or(l.operator, l.through).Override(l.app, l.id, status))
+		n := cmp.Or(l.operator, l.through)
+		err = expect200(unrefused(func() Answer { return n.Override(l.app, l.id, status) }))
 	}
 	return err
 }
@@ -196,7 +193,8 @@ func (l *lifeCycle) restore() error {
 		err = l.client.Restore()
 	}
 	if errors.Is(err, errNoCall) {
-		err = expect200(cmp.Or(l.operator, l.through).EndOverride(l.app, l.id))
+		n := cmp.Or(l.operator, l.through)
+		err = expect200(unrefused(func() Answer { return n.EndOverride(l.app, l.id) }))
 	}
 	return err
 }

@@ -30,7 +30,10 @@ func TestTimedOverrideEndsByItselfAcrossALeaderKill(t *testing.T) {
 		others := c.Others(lost)
 		mustRegister(t, others[0], Instance{App: "ORDERS", ID: "orders-1"})
 		began := time.Now()
-		if answer := others[0].OverrideFor("ORDERS", "orders-1", "OUT_OF_SERVICE", forced, "ann", "deploy 7"); answer.Status != http.StatusOK {
+		answer := unrefused(func() Answer {
+			return others[0].OverrideFor("ORDERS", "orders-1", "OUT_OF_SERVICE", forced, "ann", "deploy 7")
+		})
+		if answer.Status != http.StatusOK {
 			t.Fatalf("override: %v, want 200", answer)
 		}
 		lost.Kill()
@@ -39,10 +42,10 @@ func TestTimedOverrideEndsByItselfAcrossALeaderKill(t *testing.T) {
 		}
 		for _, n := range others {
 			awaitStatus(t, n, "ORDERS", "orders-1", "OUT_OF_SERVICE")
-			if answer := n.Renew("ORDERS", "orders-1"); answer.Status != http.StatusOK {
+			if answer := unrefused(func() Answer { return n.Renew("ORDERS", "orders-1") }); answer.Status != http.StatusOK {
 				t.Errorf("renewal while overridden: %v, want 200", answer)
 			}
-			e, err := n.Explain("ORDERS", "orders-1")
+			e, err := taken(func() (*Explanation, error) { return n.Explain("ORDERS", "orders-1") })
 			if err != nil || e == nil || e.Status != "OUT_OF_SERVICE" || e.Reported != "UP" || e.Override == nil || e.Override.Author != "ann" || e.Override.Reason != "deploy 7" || e.Override.Until == 0 {
 				t.Fatalf("node %s explains the override by %+v, %v, want ann's until a time", n.Name, e, err)
 			}
@@ -75,7 +78,7 @@ func awaitStatus(t *testing.T, n *Node, app, id, want string) {
 func TestQuarantineHidesOnEveryNodeAndEndsByItself(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, fewer(ap, 2))
+		c := StartCluster(t, steadfast(fewer(ap, 2))) // a stock client asks once
 		last := c.Nodes[len(c.Nodes)-1]
 		for _, id := range []string{"sick", "well"} {
 			mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: id})
@@ -107,23 +110,24 @@ func TestQuarantineHidesOnEveryNodeAndEndsByItself(t *testing.T) {
 func mustHide(t *testing.T, n *Node) {
 	t.Helper()
 	for _, list := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/vips/ORDERS", "/eureka/svips/ORDERS"} {
-		answer := n.Get(list)
+		answer := unrefused(func() Answer { return n.Get(list) })
 		if body := string(answer.Body); answer.Status != http.StatusOK || strings.Contains(body, `"sick"`) || !strings.Contains(body, `"well"`) {
 			t.Errorf("node %s: %s is %d %s, want the well one only", n.Name, list, answer.Status, body)
 		}
 	}
-	if delta, err := n.ListingOf("/eureka/apps/delta"); err != nil || delta["sick"].Action != "DELETED" || delta["well"].Action != "ADDED" {
+	delta, err := taken(func() (map[string]Listed, error) { return n.ListingOf("/eureka/apps/delta") })
+	if err != nil || delta["sick"].Action != "DELETED" || delta["well"].Action != "ADDED" {
 		t.Errorf("node %s: the delta is %+v, %v, want the hidden one as deleted", n.Name, delta, err)
 	}
 	for _, single := range []string{"/eureka/apps/ORDERS/sick", "/eureka/instances/sick"} {
-		if answer := n.Get(single); answer.Status != http.StatusNotFound {
+		if answer := unrefused(func() Answer { return n.Get(single) }); answer.Status != http.StatusNotFound {
 			t.Errorf("node %s: %s is answered %v, want 404", n.Name, single, answer)
 		}
 	}
-	if answer := n.Renew("ORDERS", "sick"); answer.Status != http.StatusOK {
+	if answer := unrefused(func() Answer { return n.Renew("ORDERS", "sick") }); answer.Status != http.StatusOK {
 		t.Errorf("node %s: a heartbeat in quarantine is answered %v, want 200", n.Name, answer)
 	}
-	e, err := n.Explain("ORDERS", "sick")
+	e, err := taken(func() (*Explanation, error) { return n.Explain("ORDERS", "sick") })
 	if err != nil || e == nil || e.State != "quarantined" || e.Quarantine == nil || e.Quarantine.Author != "ann" || e.Quarantine.Reason != "it answers nonsense" {
 		t.Errorf("node %s explains it by %+v, %v, want ann's quarantine", n.Name, e, err)
 	}
@@ -134,7 +138,8 @@ func mustHide(t *testing.T, n *Node) {
 func mustReturnFromQuarantine(t *testing.T, c *Cluster, hidden time.Duration) {
 	t.Helper()
 	began := time.Now()
-	if answer := c.Nodes[0].Quarantine("ORDERS", "sick", hidden, "ann", "once more"); answer.Status != http.StatusOK {
+	answer := unrefused(func() Answer { return c.Nodes[0].Quarantine("ORDERS", "sick", hidden, "ann", "once more") })
+	if answer.Status != http.StatusOK {
 		t.Fatalf("quarantine: %v, want 200", answer)
 	}
 	for _, n := range c.Nodes {
@@ -162,7 +167,7 @@ func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		const settle = 2 * time.Second
-		c := StartCluster(t, Config{AP: ap})
+		c := StartCluster(t, steadfast(Config{AP: ap})) // two nodes that run cannot do without one of them
 		late := c.Nodes[2]
 		if !ap {
 			late = c.Others(c.Leader())[0]
