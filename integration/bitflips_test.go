@@ -34,6 +34,9 @@ func TestFlippedBitInTheLogIsRefused(t *testing.T) {
 	if !n.says(t, "/v1/kv/price", "a price of 1000") {
 		t.Fatal("the key was not written")
 	}
+	if got, _, err := n.keys("price"); err != nil || len(got) != 1 { // so that it has the key in its log
+		t.Fatalf("it has %+v, %v, want the key", got, err)
+	}
 	n.Process.Kill()
 	content, err := os.ReadFile(logFile(n))
 	must(t, err)

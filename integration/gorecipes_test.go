@@ -125,7 +125,7 @@ func raise(peak *atomic.Int64, n int64) {
 // for one lock at three nodes.
 func TestGoAndConsulsClientExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, steadfast(Config{}))
 	if most := contest(t, contenders(t, c, "shared", 0), 5); most != 1 {
 		t.Errorf("%d held the lock at a time, want 1", most)
 	}
@@ -135,7 +135,7 @@ func TestGoAndConsulsClientExcludeEachOther(t *testing.T) {
 func TestGoAndConsulsClientShareASemaphore(t *testing.T) {
 	t.Parallel()
 	const limit = 3
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, steadfast(Config{}))
 	if most := contest(t, contenders(t, c, "shared", limit), 5); most > limit {
 		t.Errorf("%d held a permit at a time, want %d at most", most, limit)
 	}
@@ -149,7 +149,7 @@ func TestGoAndConsulsClientShareASemaphore(t *testing.T) {
 // TestGoAndConsulsClientSeeEachOther: each sees what the other holds, and what it says of it.
 func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, steadfast(Config{}))
 	ours, theirs := goClient(t, client.Config{Servers: []string{c.Nodes[0].URL()}}), consulClient(t, c.Nodes[1])
 	kv := theirs.KV()
 	recipe := func(name string) client.LockOptions {
@@ -217,7 +217,7 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 // Consul's client waits for.
 func TestTheLockCommandTakesPartInConsulsRecipes(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, steadfast(Config{}))
 	for name, args := range map[string][]string{
 		"lock":      {"lock", "job", "--recipe"},
 		"semaphore": {"semaphore", "job", "--recipe", "--limit", "1"},

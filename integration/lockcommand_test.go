@@ -36,7 +36,7 @@ func (p *Process) said(t *testing.T, line string) {
 func TestLockCommandRunsOneAtATime(t *testing.T) {
 	t.Parallel()
 	const kept, short = 30 * time.Second, 3 * time.Second
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, steadfast(Config{}))
 	first := startLock(t, c.Nodes[0], "first", kept, "sh", "-c", "echo first $ROLLCALL_FENCE; exec sleep 3")
 	Eventually(t, ReadyLimit, "the first runs", func() error {
 		if !strings.HasPrefix(first.Output(t), "first ") {

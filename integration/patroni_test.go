@@ -144,7 +144,7 @@ func TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries(t *testing.T) {
 	t.Parallel()
 	need(t, "consul/patroni/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
 	programs := postgresPrograms(t)
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, steadfast(Config{}))
 	var ports [4]int
 	for i := range ports {
 		_, port, _ := strings.Cut(FreeAddr(t), ":")
@@ -153,7 +153,7 @@ func TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries(t *testing.T) {
 	kv := consulClient(t, c.Nodes[2]).KV()
 	leader := func() *api.KVPair { return value[*api.KVPair, *api.QueryMeta](t)(kv.Get("service/demo/leader", nil)) }
 	a := startPatroni(t, "a", c.Nodes[0], programs, ports[0], ports[1])
-	Eventually(t, ReadyLimit, "the first member leads", func() error {
+	Eventually(t, clientLimit, "the first member leads", func() error {
 		if p := leader(); p == nil || string(p.Value) != "a" {
 			return fmt.Errorf("the leader's key is %+v", p)
 		}
@@ -161,7 +161,7 @@ func TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries(t *testing.T) {
 		return err
 	})
 	b := startPatroni(t, "b", c.Nodes[1], programs, ports[2], ports[3])
-	Eventually(t, 2*ReadyLimit, "the second member has what the first has", func() error {
+	Eventually(t, clientLimit, "the second member has what the first has", func() error {
 		_, err := b.query(t.Context(), programs, "select count(*) from marks")
 		return err
 	})
@@ -196,7 +196,7 @@ func TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries(t *testing.T) {
 
 	a.process.Kill()
 	a.killServer()
-	Eventually(t, 2*ReadyLimit, "the other member takes over", func() error {
+	Eventually(t, clientLimit, "the other member takes over", func() error {
 		if n, _, _ := b.writes(); n == 0 {
 			return fmt.Errorf("it has acknowledged nothing; the leader's key is %+v", leader())
 		}

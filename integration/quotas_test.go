@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -32,9 +33,9 @@ func fill(t *testing.T, c *Cluster, limit string, method string, request func(i 
 // something was deleted.
 func TestWhatIsKeptIsBoundedAndWhatIsThereGoesOn(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{Settings: map[string]string{
-		"limits.state-bytes": "300000", "limits.sessions": "20", "limits.nodes": "10",
-	}})
+	cfg := steadfast(Config{})
+	maps.Copy(cfg.Settings, map[string]string{"limits.state-bytes": "300000", "limits.sessions": "20", "limits.nodes": "10"})
+	c := StartCluster(t, cfg)
 	first := c.Nodes[0]
 	mustRegister(t, first, Instance{App: "ORDERS", ID: "orders-1"})
 	status, text := browse(t, first, "PUT", "/v1/session/create", "", "", []byte("{}"), nil)

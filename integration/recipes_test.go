@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +15,20 @@ import (
 // The two recipes that every language has for Consul, on plain HTTP: a mutex by a session that acquires
 // a key, and a semaphore by a key .lock that is written by compare-and-set.
 
+// led asks again for as long as Consul's API says that there is no leader, and so did nothing.
+func led(ask func() Answer) (answer Answer) {
+	_ = Poll(ReadyLimit, func() error { // the answer says it
+		if answer = ask(); answer.Status == http.StatusInternalServerError && bytes.HasPrefix(answer.Body, []byte("No cluster leader")) {
+			return errRefused
+		}
+		return nil
+	})
+	return answer
+}
+
 // put sends a PUT of Consul's API and returns the body of its answer, which must be a 200.
 func (n *Node) put(path, body string) (string, error) {
-	answer := n.Do(Request{Method: http.MethodPut, Path: path, Body: []byte(body)})
+	answer := led(func() Answer { return n.Do(Request{Method: http.MethodPut, Path: path, Body: []byte(body)}) })
 	if answer.Status != http.StatusOK {
 		return "", fmt.Errorf("PUT %s: %v", path, answer)
 	}
@@ -55,7 +67,7 @@ type key struct {
 
 // keys reads entries; path is what follows /v1/kv/. None: nil.
 func (n *Node) keys(path string) ([]key, Answer, error) {
-	answer := n.Get("/v1/kv/" + path)
+	answer := led(func() Answer { return n.Get("/v1/kv/" + path) })
 	switch answer.Status {
 	case http.StatusNotFound:
 		return nil, answer, nil
@@ -131,7 +143,7 @@ func TestRecipeOfTheMutex(t *testing.T) {
 		t.Error("a lock whose session was destroyed without lock-delay is not free at once")
 	}
 	for _, dead := range []string{other, "no-uuid"} {
-		answer := a.Do(Request{Method: http.MethodPut, Path: "/v1/kv/lock/x?acquire=" + dead})
+		answer := led(func() Answer { return a.Do(Request{Method: http.MethodPut, Path: "/v1/kv/lock/x?acquire=" + dead}) })
 		if want := fmt.Sprintf("raft apply failed: invalid session %q", dead); answer.Status != 500 || string(answer.Body) != want {
 			t.Errorf("acquire by a session that is gone: %v, want 500 %q", answer, want)
 		}
@@ -235,7 +247,9 @@ func (p permit) release(t *testing.T) {
 		}
 		return err
 	})
-	if answer := p.node.Do(Request{Method: http.MethodDelete, Path: "/v1/kv/" + semaphore + p.session}); string(answer.Body) != "true" {
+	if answer := led(func() Answer {
+		return p.node.Do(Request{Method: http.MethodDelete, Path: "/v1/kv/" + semaphore + p.session})
+	}); string(answer.Body) != "true" {
 		t.Errorf("delete the contender's key: %v", answer)
 	}
 	p.node.says(t, "/v1/session/destroy/"+p.session, "")

@@ -42,13 +42,14 @@ func TestSessionsAndLockDelaysSurviveARestartOfAllNodes(t *testing.T) {
 // Times of the sessions under test.
 const (
 	silentTTL  = 6 * time.Second
-	renewedTTL = 8 * time.Second
+	renewedTTL = 12 * time.Second // more than two calls take that are not answered in time
 	longDelay  = 6 * time.Second
 )
 
 func testTimesSurvive(t *testing.T, c *Cluster, disturb func()) {
 	t.Helper()
 	n := c.Nodes[0]
+	began := time.Now()
 	renewed := ownSession(t, n, renewedTTL, 0)
 	stop := keepAlive(t, c, renewed)
 	lockDirectly(t, n, "kept", renewed)
@@ -79,6 +80,7 @@ func testTimesSurvive(t *testing.T, c *Cluster, disturb func()) {
 		})
 	}
 	waits.Wait()
+	Pass(t, time.Until(began.Add(renewedTTL+2*time.Second))) // by then it had ended, had it not been renewed
 	if lost := stop(); lost != nil {
 		t.Errorf("the session that was renewed every second: %v", lost)
 	}
@@ -95,7 +97,9 @@ func testTimesSurvive(t *testing.T, c *Cluster, disturb func()) {
 func ownSession(t *testing.T, n *Node, ttl, delay time.Duration) string {
 	t.Helper()
 	body := fmt.Sprintf(`{"ttl":%q,"lock_delay":%q}`, ttl, delay)
-	answer := n.Do(Request{Method: http.MethodPost, Path: "/v1/rollcall/sessions", Body: []byte(body), ContentType: "application/json"})
+	answer := unrefused(func() Answer {
+		return n.Do(Request{Method: http.MethodPost, Path: "/v1/rollcall/sessions", Body: []byte(body), ContentType: "application/json"})
+	})
 	var created struct {
 		ID string `json:"id"`
 	}
@@ -129,6 +133,23 @@ func awaitKey(t *testing.T, c *Cluster, key, session string) time.Time {
 	return time.Now()
 }
 
+// renewAtAll renews a session at all nodes at the same time, so that none is waited for that does not answer. The error
+// says that it was lost.
+func renewAtAll(c *Cluster, session string) error {
+	answers := make([]Answer, len(c.Nodes))
+	var calls sync.WaitGroup
+	for i, n := range c.Nodes {
+		calls.Go(func() { answers[i] = n.Do(Request{Method: http.MethodPut, Path: "/v1/session/renew/" + session}) })
+	}
+	calls.Wait()
+	for i, n := range c.Nodes {
+		if answers[i].Status == http.StatusNotFound {
+			return fmt.Errorf("node %s: %v", n.Name, answers[i])
+		}
+	}
+	return nil
+}
+
 // keepAlive renews a session every second at whichever node answers, until stop is called, which
 // returns why it was lost; nil: it was not.
 func keepAlive(t *testing.T, c *Cluster, session string) (stop func() error) {
@@ -138,15 +159,9 @@ func keepAlive(t *testing.T, c *Cluster, session string) (stop func() error) {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for {
-			for _, n := range c.Nodes {
-				answer := n.Do(Request{Method: http.MethodPut, Path: "/v1/session/renew/" + session})
-				if answer.Status == http.StatusNotFound {
-					ended <- fmt.Errorf("node %s: %v", n.Name, answer)
-					return
-				}
-				if answer.Status == http.StatusOK {
-					break
-				}
+			if err := renewAtAll(c, session); err != nil {
+				ended <- err
+				return
 			}
 			select {
 			case <-tick.C:

@@ -250,9 +250,8 @@ func TestANodeThatWasPausedDoesNotPerformWhatItsClientsHaveGivenUp(t *testing.T)
 	}
 	clients.Wait()
 	for i := range keys {
-		answer := other.Do(Request{Method: http.MethodPut, Path: fmt.Sprintf("/v1/kv/k%d", i), Body: []byte("NEW")})
-		if answer.Status != http.StatusOK {
-			t.Fatalf("write at %s: %v", other.Name, answer)
+		if said, err := other.put(fmt.Sprintf("/v1/kv/k%d", i), "NEW"); err != nil || said != "true" {
+			t.Fatalf("write at %s: %q, %v", other.Name, said, err)
 		}
 	}
 	Pass(t, time.Second) // the pause is one that a node notices
