@@ -68,13 +68,13 @@ type demoInstance struct {
 	id, address string
 }
 
-// startDemo starts an instance whose lease lasts 4 s.
+// startDemo starts an instance whose lease lasts 10 s.
 func startDemo(t *testing.T, c *Cluster, program, id string) demoInstance {
 	t.Helper()
 	d := demoInstance{id: id, address: FreeAddr(t)}
 	var err error
 	d.Process, err = launch(t, filepath.Join(t.TempDir(), id), nil, []string{
-		program, "-servers", strings.Join(urls(c.Nodes...), ","), "-listen", d.address, "-id", id, "-lease", "4s",
+		program, "-servers", strings.Join(urls(c.Nodes...), ","), "-listen", d.address, "-id", id, "-lease", "10s",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // meant must be heard as before, by clients of the first, at once and after a restart.
 func TestOneMessageMakesNoNodeDeafToAnother(t *testing.T) {
 	t.Parallel()
-	const lease = 4
+	const lease = 10
 	c := StartCluster(t, Config{AP: true, Nodes: 2})
 	attacked, named := c.Nodes[0], c.Nodes[1]
 	h := startHerdOf(t, "HERD", 2, lease, []*Node{named})

@@ -21,11 +21,11 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// The lease of a Service, short so that tests need not wait for long, and how long it and a Caller wait for one
-// server, in proportion.
+// The lease of a Service, short so that tests need not wait for long, but for a machine that stands still for some
+// seconds, and how long it and a Caller wait for one server, in proportion.
 const (
 	serviceInterval = time.Second
-	serviceDuration = 5 * time.Second
+	serviceDuration = 10 * time.Second
 	serviceTimeout  = time.Second
 )
 

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// The leases of a herd, and how often they are renewed.
+// The leases of a herd, which a machine that stands still for some seconds lets no member lose, and how often they are
+// renewed.
 const (
-	herdLease = 3 // seconds
+	herdLease = 10 // seconds
 	herdEvery = time.Second
 )
 

@@ -119,24 +119,24 @@ func mustList(t *testing.T, n *Node) map[string]Listed {
 func TestWholeClusterKilledNobodyEvicted(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		const lease = 3
+		const lease, mortal = 10, 6 // seconds: of those who renew, and of the dead one
 		cfg := fewer(ap, 2)
 		if ap {
 			cfg.Settings = map[string]string{"data.sync": "always"}
 		}
 		c := StartCluster(t, cfg)
 		l := startLoad(t, lease, 12, 0, c.Nodes)
-		mustRegister(t, c.Nodes[1], Instance{App: "MORTAL", ID: "dead", Duration: lease})
+		mustRegister(t, c.Nodes[1], Instance{App: "MORTAL", ID: "dead", Duration: mortal})
 		for _, n := range c.Nodes {
 			n.Kill()
 		}
-		Pass(t, 2*lease*time.Second) // the outage outlasts every lease
+		Pass(t, (lease+2)*time.Second) // the outage outlasts every lease
 		back := time.Now()
 		c.Start()
 
 		// Those that went on trying are all there; the one that died with the cluster gets a whole
 		// lease after the outage, and then goes.
-		awaitEviction(t, c, "dead", lease, back)
+		awaitEviction(t, c, "dead", mortal, back)
 		l.stop()
 		l.check(t, c.Nodes)
 	})
@@ -145,7 +145,7 @@ func TestWholeClusterKilledNobodyEvicted(t *testing.T) {
 func TestDeadInstanceGoesAfterItsLeaseAndLiveOnesStay(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		const lease = 3
+		const lease = 10
 		c := StartCluster(t, fewer(ap, 2))
 		l := startLoad(t, lease, 6, 0, c.Nodes)
 		renewed := time.Now()

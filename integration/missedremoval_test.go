@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 )
 
@@ -11,14 +10,12 @@ import (
 // does not outrank it; nor does it undo the operator's override that the evicting node has forgotten.
 func TestWhoeverEvictsAliveUndoesNothing(t *testing.T) {
 	t.Parallel()
-	const lease = 5 // seconds
+	const lease = 10 // seconds
 	c, links := newSeparable(t, 3)
 	alone, there := c.Nodes[0], c.Nodes[1]
 	h := startHerdOf(t, "HERD", 1, lease, []*Node{there})
 	id := h.ids()[0]
-	if answer := there.Override("HERD", id, "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
-		t.Fatalf("override: %v", answer)
-	}
+	mustOverride(t, there, "HERD", id, "OUT_OF_SERVICE")
 	c.mustOnEvery(t, "the override", func(n *Node) error { return showsVersion(n, id, "", "OUT_OF_SERVICE") })
 
 	links.isolate(alone.Name)
@@ -47,15 +44,11 @@ func TestWhatWasSaidLastIsNewerThanACancelBeforeIt(t *testing.T) {
 	c, links := newSeparable(t, 3)
 	alone, there := c.Nodes[0], c.Nodes[1]
 	mustRegister(t, there, Instance{App: "HERD", ID: "orders-1"})
-	if answer := there.Override("HERD", "orders-1", "OUT_OF_SERVICE"); answer.Status != http.StatusOK {
-		t.Fatalf("override: %v", answer)
-	}
+	mustOverride(t, there, "HERD", "orders-1", "OUT_OF_SERVICE")
 	c.mustOnEvery(t, "the override", func(n *Node) error { return showsVersion(n, "orders-1", "", "OUT_OF_SERVICE") })
 
 	links.isolate(alone.Name)
-	if answer := there.Cancel("HERD", "orders-1"); answer.Status != http.StatusOK {
-		t.Fatalf("cancel: %v", answer)
-	}
+	mustCancel(t, there, "HERD", "orders-1")
 	version := func(n *Node, version string) {
 		mustRegister(t, n, Instance{App: "HERD", ID: "orders-1", Metadata: map[string]string{"version": version}})
 	}

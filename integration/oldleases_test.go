@@ -10,7 +10,7 @@ import (
 // down. Its lease there is as young as when the node stopped.
 func TestARestartedNodeBringsNoDeadInstanceBack(t *testing.T) {
 	t.Parallel()
-	const lease = 4
+	const lease = 10
 	awayWhileOneDies(t, lease, 0, func(t *testing.T, away *Node) func() {
 		away.Stop(t)
 		return func() {

@@ -131,7 +131,7 @@ func mustTellOfTheRelease(t *testing.T, n *Node) {
 		}
 		return err
 	})
-	p, err := n.Preservation()
+	p, err := taken(n.Preservation)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func mustExplainAlike(t *testing.T, nodes []*Node, app, id string) *Explanation 
 	t.Helper()
 	var first *Explanation
 	for _, n := range nodes {
-		e, err := n.Explain(app, id)
+		e, err := taken(func() (*Explanation, error) { return n.Explain(app, id) })
 		if err != nil || e == nil || len(e.History) == 0 {
 			t.Fatalf("node %s explains %s/%s by %+v, %v, want a history", n.Name, app, id, e, err)
 		}
@@ -229,7 +229,7 @@ func TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 		others := c.Others(lost)
 		began := time.Now()
 		rollcall(t, "self-preservation", "hold", "--for", hold.String(), "--author", "ann", "--reason", "the network is moved", "--addr", lost.URL())
-		mustRegister(t, others[0], Instance{App: "MORTAL", ID: "dead", Duration: herdLease})
+		mustRegister(t, others[0], Instance{App: "MORTAL", ID: "dead", Duration: 3})
 		c.mustOnEvery(t, "the hold", func(n *Node) error {
 			p, err := n.Preservation()
 			if err == nil && p.State != "held" {
@@ -249,7 +249,7 @@ func TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 			t.Errorf("the dead instance went after %v, evictions were held for %v", took, hold)
 		}
 		for _, n := range others {
-			if p, err := n.Preservation(); err != nil || p.State != "off" {
+			if p, err := taken(n.Preservation); err != nil || p.State != "off" {
 				t.Errorf("node %s: %+v, %v, want off", n.Name, p, err)
 			}
 		}
@@ -276,7 +276,7 @@ func awaitHeldBeyondLease(t *testing.T, n *Node) {
 // mustRefuseToRelease expects that there is nothing to release, from the interface and the command.
 func mustRefuseToRelease(t *testing.T, n *Node) {
 	t.Helper()
-	if answer := n.Release("ann", "again"); answer.Status != 409 {
+	if answer := unrefused(func() Answer { return n.Release("ann", "again") }); answer.Status != 409 {
 		t.Errorf("release while off: %v, want 409", answer)
 	}
 	out, err := exec.Command(Binary(t), "self-preservation", "release", "--author", "ann", "--reason", "again", "--addr", n.URL()).CombinedOutput()
