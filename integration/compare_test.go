@@ -248,12 +248,12 @@ type loadResult struct {
 func TestBenchRunAddsUpAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, fewer(ap, 2))
+		c := StartCluster(t, steadfast(fewer(ap, 2))) // of all that is asked for, something must be done
 		for _, loop := range [][]string{{"--connections=0"}, {"--closed", "--connections=3"}} {
 			rows := filepath.Join(t.TempDir(), "load.csv")
 			var r loadResult
 			decode(t, rollcall(t, slices.Concat([]string{"bench", "run", "--addr", c.Nodes[0].HTTP, "--all-nodes", "--instances=100", "--heartbeat=1s", "--lease=30s",
-				"--watchers=2", "--warm-up=500ms", "--duration=2s", "--progress=false", "-o", "json", "--out", rows}, loop)...), &r)
+				"--watchers=2", "--warm-up=500ms", "--duration=5s", "--progress=false", "-o", "json", "--out", rows}, loop)...), &r)
 			if len(r.Nodes) != len(c.Nodes) || r.Mode != map[bool]string{false: "cp", true: "ap"}[ap] || r.Watchers == nil || r.Watchers.Events == 0 {
 				t.Errorf("%v: it loaded %q in mode %s, and the watchers saw %+v, want all nodes, and changes", loop, r.Nodes, r.Mode, r.Watchers)
 			}

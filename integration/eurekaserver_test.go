@@ -84,7 +84,7 @@ func TestAPublishedEurekaServerIsAPeer(t *testing.T) {
 
 	// Each is a client of the other.
 	awaitOn(t, theirs, "EUREKA", "127.0.0.1:rollcall:"+portOf(t, ours.HTTP), "UP")
-	Eventually(t, replicated, "the Eureka server is registered with the node", func() error {
+	Eventually(t, clientLimit, "the Eureka server is registered with the node", func() error {
 		listing, err := ours.Listing()
 		if err == nil && len(listing) < 2 {
 			err = fmt.Errorf("listed are %s", summary(statuses(listing)))
@@ -122,8 +122,16 @@ func TestAPublishedEurekaServerIsAPeer(t *testing.T) {
 	mustDo(t, "heartbeat", ours.Renew("ORDERS", "lost"))
 	awaitOn(t, theirs, "ORDERS", "lost", "UP")
 
-	if status, err := ours.Peer("old"); err != nil || status.State != "ok" || len(status.Dropped) > 0 || status.Incoming == nil || status.Incoming.Cut {
-		t.Errorf("the node says of the Eureka server %+v, %v; want it ok, nothing dropped and its link alive", status, err)
+	var status Peer
+	Eventually(t, replicated, "the Eureka server is ok and its link alive", func() (err error) { // an answer may be late for once
+		status, err = ours.Peer("old")
+		if err == nil && (status.State != "ok" || status.Incoming == nil || status.Incoming.Cut) {
+			err = fmt.Errorf("the node says of it %+v", status)
+		}
+		return err
+	})
+	if len(status.Dropped) > 0 {
+		t.Errorf("the node dropped what was for the Eureka server: %+v", status)
 	}
 }
 

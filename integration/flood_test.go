@@ -14,6 +14,9 @@ import (
 
 const replicationPath = "/v1/rollcall/replication"
 
+// unfinishedFor is how long a node waits for the rest of a request. A busy machine may take longer for a flood.
+const unfinishedFor = 15 * time.Second
+
 // TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly has one address send batches of three megabytes on six
 // connections, while a batch that it never finishes has its share. It is told why it has to wait; the batches of
 // another address, and heartbeats even of the same one, get through.
@@ -26,6 +29,7 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 		t.Fatalf("before the flood: %v", answer)
 	}
 
+	began := time.Now()
 	unfinished, err := net.Dial("tcp", n.HTTP)
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +50,10 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 					return answer.Err
 				}
 				if err := mustWait(answer); err != nil {
+					if answer.Status == 200 && time.Since(began) >= unfinishedFor {
+						t.Logf("too late to tell: %v", err)
+						return nil
+					}
 					t.Error(err)
 				}
 				return nil

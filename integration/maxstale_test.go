@@ -69,7 +69,8 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	defer writer.Wait()
 	defer close(done)
 	kept, late := 0, 0
-	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
+	began := time.Now()
+	for end := began.Add(8 * time.Second); time.Now().Before(end) || late == 0 && time.Since(began) < ReadyLimit; {
 		asked := time.Now()
 		answer := slow.GetWithin("/v1/kv/n?raw&stale", CallLimit)
 		if answer.Status != http.StatusOK {

@@ -23,7 +23,8 @@ func TestWokenLeaderNeverAnswersStale(t *testing.T) {
 	c := StartCluster(t, Config{})
 	mustRegister(t, c.Nodes[0], Instance{App: "WITNESS", ID: "w"})
 	answered := 0
-	for stop := 1; stop <= stops; stop++ {
+	// A busy machine answers fewer of them, and so gets more stops.
+	for stop := 1; stop <= stops || answered < wanted && stop <= 3*stops; stop++ {
 		woken := c.Leader()
 		woken.Pause(t)
 		writeMetadata(t, c.Others(woken), stop)
@@ -38,7 +39,7 @@ func TestWokenLeaderNeverAnswersStale(t *testing.T) {
 				stop, woken.Name, stop, len(reads.stale), reads.stale[0])
 		}
 	}
-	t.Logf("%d reads answered within %v of waking, over %d stops", answered, wakeWindow, stops)
+	t.Logf("%d reads answered within %v of waking, over %d stops or more", answered, wakeWindow, stops)
 	if answered < wanted {
 		t.Errorf("%d reads were answered within %v of waking, want at least %d", answered, wakeWindow, wanted)
 	}
