@@ -14,9 +14,9 @@ type counter struct {
 	acked []time.Time // of the value that is the index
 }
 
-// write counts the key up at a node, a hundred times a second, until the test says so.
+// write counts the key up at a node, fifty times a second, until the test says so.
 func (c *counter) write(n *Node, key string, done <-chan struct{}) {
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		c.mu.Lock()
@@ -47,14 +47,14 @@ func (c *counter) behind(got int, asOf time.Time) time.Duration {
 	return max(0, asOf.Sub(c.acked[got+1]))
 }
 
-// TestMaxStaleIsKeptByAFollowerWithASlowDisk reads a follower that stores what it is told seconds late
+// TestMaxStaleIsKeptByAFollowerWithASlowDisk reads a follower that stores what it is told late
 // and hears the leader all the time.
 func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	leader := c.Leader()
 	slow := c.Others(leader)[0]
-	slow.Settings["data.sync-delay"] = "3s"
+	slow.Settings["data.sync-delay"] = "300ms"
 	for again := true; again; again = leader == slow { // it is to follow; as a leader it would prove nothing
 		slow.Stop(t)
 		slow.Start(t)
@@ -62,6 +62,7 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 		leader = c.Leader()
 	}
 
+	const maxStale = 100 * time.Millisecond // what it has is older most of the time, and not so old that it refuses to wait for the rest
 	var count counter
 	var writer sync.WaitGroup
 	done := make(chan struct{})
@@ -70,7 +71,7 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	defer close(done)
 	kept, late := 0, 0
 	began := time.Now()
-	for end := began.Add(8 * time.Second); time.Now().Before(end) || late == 0 && time.Since(began) < ReadyLimit; {
+	for end := began.Add(8 * time.Second); time.Now().Before(end) || (late == 0 || kept == 0) && time.Since(began) < ReadyLimit; {
 		asked := time.Now()
 		answer := slow.GetWithin("/v1/kv/n?raw&stale", CallLimit)
 		if answer.Status != http.StatusOK {
@@ -86,24 +87,25 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 		}
 		if by := count.behind(got, asked); by > time.Duration(contact+1)*time.Millisecond {
 			t.Fatalf("X-Consul-LastContact is %d ms, but the value is of %v ago", contact, by)
-		} else if by > time.Second {
+		} else if by > maxStale {
 			late++
 		}
 		asked = time.Now()
-		answer = slow.GetWithin("/v1/kv/n?raw&max_stale=1s", 100*time.Millisecond)
+		// What it has is too old, so it asks the leader, and waits until it has what the leader has.
+		answer = slow.GetWithin("/v1/kv/n?raw&max_stale="+maxStale.String(), CallLimit)
 		if answer.Status != http.StatusOK {
-			continue // it asks the leader instead, and waits until it has what the leader has
+			continue
 		}
 		if got, err = strconv.Atoi(string(answer.Body)); err != nil {
 			t.Fatalf("%q: %v", answer.Body, err)
 		}
-		if by := count.behind(got, asked); by > time.Second {
-			t.Fatalf("max_stale=1s was answered with a value of %v ago", by)
+		if by := count.behind(got, asked); by > maxStale {
+			t.Fatalf("max_stale=%v was answered with a value of %v ago", maxStale, by)
 		}
 		kept++
 	}
-	t.Logf("%d answers within max_stale, %d stale ones of more than a second ago", kept, late)
-	if late == 0 {
-		t.Error("the slow follower was never a second behind: nothing was tested")
+	t.Logf("%d answers within max_stale, %d stale ones of longer ago", kept, late)
+	if late == 0 || kept == 0 {
+		t.Error("the slow follower was never so far behind, or never answered within max_stale: nothing was tested")
 	}
 }
