@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,8 +25,10 @@ func TestANodeThatCannotBecomeReadyTriesAgainAfterAPause(t *testing.T) {
 			}
 			return 0, errors.New("refused")
 		})
-		go s.reads.run(ctx)
+		var rounds sync.WaitGroup
+		rounds.Go(func() { s.reads.run(ctx) })
 		s.becomeReady(ctx)
+		rounds.Wait() // one may have begun when the time was up
 		if tries < 2 || tries > most {
 			t.Errorf("it tried %d times in a second, want at most %d", tries, most)
 		}
