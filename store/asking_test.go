@@ -35,6 +35,7 @@ func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	var running [3]atomic.Int32
+	var hasRead [3]atomic.Bool // before that no leadership may move
 	returned := make(chan int, len(c.nodes))
 	for i, n := range c.nodes {
 		go func() {
@@ -45,7 +46,9 @@ func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
 				if _, err := n.View(ctx, registry.Linearizable); err != nil && ctx.Err() == nil {
 					t.Errorf("%s: a read of the established leader: %v", n.cfg.Node, err)
 				}
+				hasRead[i].Store(true)
 				<-ctx.Done()
+				hasRead[i].Store(false)
 				running[i].Add(-1)
 			})
 			returned <- i
@@ -54,7 +57,7 @@ func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
 	runsOn := func(at int) func() bool {
 		return func() bool {
 			for i := range running {
-				if (running[i].Load() == 1) != (i == at) {
+				if (running[i].Load() == 1) != (i == at) || hasRead[i].Load() != (i == at) {
 					return false
 				}
 			}

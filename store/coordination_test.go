@@ -278,6 +278,7 @@ func TestSessionsAndLocksSurviveTheRestartOfAllNodes(t *testing.T) {
 			for i, n := range c.nodes {
 				c.nodes[i] = c.start(n.cfg)
 			}
+			c.elect()
 			for i, n := range c.nodes {
 				c.waitReady(i)
 				v := n.keys(t)
@@ -311,7 +312,7 @@ func TestALeaderChangeNeitherEndsASessionNorALockDelay(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(300 * time.Millisecond):
+			case <-time.After(100 * time.Millisecond):
 			}
 			res, err := c.nodes[i%3].Coordination().Apply(context.Background(), kv.RenewSession{ID: sessionID(1)})
 			if err == nil && !res[0].OK {

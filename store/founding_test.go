@@ -16,7 +16,7 @@ import (
 // cluster.join; expect is the same for all.
 func startApart(t *testing.T, n, expect int, see func(from, to int) bool) *testCluster {
 	t.Helper()
-	c := &testCluster{t: t, dir: t.TempDir()}
+	c := &testCluster{t: t, dir: t.TempDir(), tune: func(cfg *RaftConfig) { timeouts(cfg, quick) }}
 	addresses := make([]string, n)
 	for i := range addresses {
 		addresses[i] = freeAddr(t)
@@ -283,6 +283,7 @@ func TestNodesOfAnotherClusterAreNoticedByTheLeaderToo(t *testing.T) {
 		c.nodes = append(c.nodes, c.open(i, addresses, 3))
 	}
 	t.Cleanup(c.stopAll)
+	c.elect()
 	leader := c.nodes[c.leader()]
 	eventually(t, "the leader knows that it leads", func() bool { return leader.leader.Load() != nil })
 	alone := c.config(3, addresses, 1)

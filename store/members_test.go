@@ -149,6 +149,7 @@ func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
 	for i, n := range c.nodes {
 		c.nodes[i] = c.start(n.cfg)
 	}
+	c.elect()
 	if again := know("from the snapshot"); again != index || index == 0 {
 		t.Errorf("the index was %d before and is %d after the restart, want the same, above 0", index, again)
 	}

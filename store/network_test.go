@@ -228,7 +228,7 @@ func TestMutualTLS(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			client := testNetwork(t, tt.own, tt.files)
-			conn, _, err := client.dial(streamNode, server.Addr().String(), 2*time.Second)
+			conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
 			if err == nil {
 				// The server may find out only after the client was content; then it hangs up.
 				err = echo(conn)

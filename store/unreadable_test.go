@@ -23,13 +23,10 @@ func alien(id string) registry.Op {
 	return registry.SetOverride{Key: registry.NewKey("A", id), Status: 99}
 }
 
-// follower is a follower of a cluster whose leader stays, also on a busy machine: it alone must not propose
-// what the others cannot read.
+// follower is a follower of a cluster, which is to stay one: a leader must not propose what the others cannot read.
 func follower(t *testing.T) *testNode {
 	t.Helper()
-	c := startCluster(t, 3, func(cfg *RaftConfig) {
-		cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaseTimeout = 2*time.Second, 2*time.Second, time.Second
-	})
+	c := startCluster(t, 3, nil)
 	return c.nodes[(c.leader()+1)%3]
 }
 
