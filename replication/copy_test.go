@@ -264,7 +264,7 @@ func TestACopyFromANodeThatFallsSilentIsBegunAgain(t *testing.T) {
 		<-released
 	})
 	node := newSite()
-	node.become(t, "dc1", "n9", false, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}, ReadTimeout: 100 * time.Millisecond})
+	node.become(t, "dc1", "n9", false, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}, ReadTimeout: time.Second})
 	if err := node.Copy(context.Background()); err != nil {
 		t.Fatal(err)
 	}

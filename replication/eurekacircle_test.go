@@ -264,7 +264,7 @@ func TestABatchThatIsPlayedAgainChangesNothing(t *testing.T) {
 	old := slices.Clone(f.pending)
 	f.replicate(t, c.service)
 	before := c.view().Index()
-	if _, err := f.send(c.service, old); err != nil {
+	if _, err := send(f.Client(), c.service, old); err != nil {
 		t.Fatal(err)
 	}
 	if now := c.view().Index(); now != before {
@@ -281,14 +281,14 @@ func TestAEurekaServerIsAClientOfOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, answer, err := f.ask("POST", c.service+"/apps/EUREKA", body); status != 204 || len(answer) != 0 || err != nil {
+	if status, answer, err := ask(f.Client(), "POST", c.service+"/apps/EUREKA", body); status != 204 || len(answer) != 0 || err != nil {
 		t.Fatalf("its registration was answered %d %q, %v", status, answer, err)
 	}
-	if status, answer, err := f.ask("PUT", c.service+"/apps/EUREKA/old.example:eureka:8761?status=UP&lastDirtyTimestamp=3000", nil); status != 200 || len(answer) != 0 || err != nil {
+	if status, answer, err := ask(f.Client(), "PUT", c.service+"/apps/EUREKA/old.example:eureka:8761?status=UP&lastDirtyTimestamp=3000", nil); status != 200 || len(answer) != 0 || err != nil {
 		t.Fatalf("its heartbeat was answered %d %q, %v", status, answer, err)
 	}
 	for _, path := range []string{"/apps/", "/apps/delta"} {
-		status, answer, err := f.ask("GET", c.service+path, nil)
+		status, answer, err := ask(f.Client(), "GET", c.service+path, nil)
 		var fetched struct {
 			Applications struct {
 				Version string `json:"versions__delta"`
@@ -356,7 +356,7 @@ func TestACancelThatIsPlayedAgainIsHealedByTheNextHeartbeat(t *testing.T) {
 	f.clientCall(t, "DELETE", "/apps/BILLING/b1", nil, 200)
 	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 2000), 204)
 	f.replicate(t, c.service)
-	if _, err := f.send(c.service, []fakeItem{{Action: "Cancel", App: "BILLING", ID: "b1"}}); err != nil {
+	if _, err := send(f.Client(), c.service, []fakeItem{{Action: "Cancel", App: "BILLING", ID: "b1"}}); err != nil {
 		t.Fatal(err)
 	}
 	c.hasHere(t, selfLine+" of old")

@@ -44,7 +44,7 @@ func (f *fakeEureka) replicate(t testing.TB, peer string) []int {
 		if len(items) == 0 {
 			return statuses
 		}
-		responses, err := f.send(peer, items)
+		responses, err := send(f.client, peer, items)
 		if err != nil {
 			if tries++; tries > 20 {
 				t.Fatalf("the peer refuses a batch again and again: %v", err)
@@ -78,12 +78,12 @@ func (f *fakeEureka) answered(i fakeItem, r fakeResponse) {
 
 // send posts one batch as JerseyReplicationClient.submitBatchUpdates does: without the header that
 // marks single calls.
-func (f *fakeEureka) send(peer string, items []fakeItem) ([]fakeResponse, error) {
+func send(client *http.Client, peer string, items []fakeItem) ([]fakeResponse, error) {
 	body, err := json.Marshal(map[string]any{"replicationList": items})
 	if err != nil {
 		return nil, err
 	}
-	status, answer, err := f.ask("POST", peer+"/peerreplication/batch/", body)
+	status, answer, err := ask(client, "POST", peer+"/peerreplication/batch/", body)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (f *fakeEureka) send(peer string, items []fakeItem) ([]fakeResponse, error)
 	return list.Responses, nil
 }
 
-func (f *fakeEureka) ask(method, target string, body []byte) (int, []byte, error) {
+func ask(client *http.Client, method, target string, body []byte) (int, []byte, error) {
 	r, err := http.NewRequest(method, target, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -114,7 +114,7 @@ func (f *fakeEureka) ask(method, target string, body []byte) (int, []byte, error
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := f.client.Do(r)
+	resp, err := client.Do(r)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -130,7 +130,7 @@ func (f *fakeEureka) clientCall(t testing.TB, method, path string, instance *fak
 	if instance != nil {
 		body, _ = json.Marshal(map[string]any{"instance": instance})
 	}
-	status, answer, err := f.ask(method, f.service()+path, body)
+	status, answer, err := ask(f.Client(), method, f.service()+path, body) // which waits for as long as it takes
 	if err != nil || status != want {
 		t.Fatalf("%s %s at the Eureka server: %d %s, %v; want %d", method, path, status, answer, err, want)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -25,9 +24,10 @@ func sender(t testing.TB, urls ...string) *site {
 	return s
 }
 
-// patience is how long a site waits for a connection, and then for an answer.
-func patience(s *site, d time.Duration) {
-	s.only().calls.peer.ConnectTimeout, s.only().calls.peer.ReadTimeout = d, d
+// impatient has a site wait for a second for a connection and an answer: a busy machine may need it, and one that hangs
+// takes it.
+func impatient(s *site) {
+	s.only().calls.peer.ConnectTimeout, s.only().calls.peer.ReadTimeout = time.Second/2, time.Second/2
 }
 
 // receiver is the datacenter to send to.
@@ -38,12 +38,8 @@ func receiver(t testing.TB) *site {
 	return s
 }
 
-// closed is a URL at which nobody listens.
-func closed() string {
-	s := httptest.NewServer(nil)
-	s.Close()
-	return s.URL
-}
+// closed is a URL at which nobody listens: no listener of another test is given such a port.
+func closed() string { return "http://127.0.0.1:1" }
 
 var aTask = task{key: ordersID("1"), facts: registered}
 
@@ -90,7 +86,7 @@ func TestWhatAFaultOfAPeerMeans(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			near := sender(t, far.server.URL)
 			if c.name == "hangs" {
-				patience(near, 100*time.Millisecond)
+				impatient(near)
 			}
 			far.answering(c.fail)
 			if got := near.only().Process(context.Background(), aTask); got != c.want {
@@ -139,7 +135,7 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 			}
 			near := sender(t, first, far.server.URL)
 			if c.name == "hangs" {
-				patience(near, 100*time.Millisecond)
+				impatient(near)
 			}
 			got := batcher.TransientError
 			for range c.calls {
