@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/freeport"
 )
 
 // standIn is a node that does with every request what its handler says.
@@ -42,15 +44,14 @@ func breaks(t *testing.T) string {
 	return addrOf(standIn(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 }
 
-// refuses is an address where nobody listens.
+// refuses is an address where nobody listens, and nobody else will.
 func refuses(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := freeport.Claim(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
 }
 
 // newCaller is a client whose home is the first of some nodes.
@@ -160,7 +161,7 @@ func TestACallHasTheBodyOfItsAnswer(t *testing.T) {
 }
 
 func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
-	const timeout = 50 * time.Millisecond
+	const timeout = time.Second // in which the request must be sent to the silent one
 	for _, tc := range []struct {
 		name  string
 		home  string

@@ -13,7 +13,7 @@ import (
 func TestInstancesThatComeAreRenewedAndGo(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Registers: 10})
-	l.fleet.interval, l.fleet.stay = 100*time.Millisecond, 550*time.Millisecond
+	l.fleet.interval, l.fleet.stay = 100*time.Millisecond, 1550*time.Millisecond
 	tended(t, l.fleet)
 	streams := l.fleetStreams()
 	if len(streams) != 1 || streams[0].name != "registers" || streams[0].rate != 10 || streams[0].operation() != trial.Register {
