@@ -227,7 +227,7 @@ func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
 		t.Error("the client's own connection is still open")
 	}
 	s.Close()
-	goleak.VerifyNone(t, before)
+	noneLeft(t, before)
 }
 
 func TestAProgramMayReplaceTheStandardTransport(t *testing.T) {
@@ -321,7 +321,7 @@ func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	}
 	conn.Close()
 	listener.Close()
-	goleak.VerifyNone(t, before)
+	noneLeft(t, before)
 }
 
 func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {

@@ -392,5 +392,5 @@ func TestAWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) 
 	transport.CloseIdleConnections()
 	a.Close()
 	b.Close()
-	goleak.VerifyNone(t, before)
+	noneLeft(t, before)
 }

@@ -90,8 +90,6 @@ func TestACommandRunsWhileItsLockIsHeld(t *testing.T) {
 }
 
 func TestACommandDoesNotRunWithoutItsLock(t *testing.T) {
-	down := httptest.NewServer(http.NotFoundHandler())
-	down.Close()
 	ap := newFakeServer(t, http.StatusNotImplemented, `{"error":"locks need consensus"}`)
 	for _, tc := range []struct {
 		name string
@@ -103,7 +101,7 @@ func TestACommandDoesNotRunWithoutItsLock(t *testing.T) {
 	}{
 		{name: "somebody has it", args: []string{"--try", "--", "echo", "run"}, code: exitNotAcquired, says: "not acquired: held by anna"},
 		{name: "somebody has it for long", args: []string{"--timeout", "2s", "--", "echo", "run"}, code: exitNotAcquired, says: "deadline exceeded"},
-		{name: "no server", args: []string{"--try", "--", "echo", "run"}, addr: down.URL, code: exitGuard, says: "connection refused"},
+		{name: "no server", args: []string{"--try", "--", "echo", "run"}, addr: "http://127.0.0.1:1", code: exitGuard, says: "connection refused"},
 		{name: "no consensus", args: []string{"--", "echo", "run"}, addr: ap.URL, code: exitGuard, says: "locks need consensus"},
 		{name: "no such command", args: []string{"--", "no-such-command"}, free: true, code: exitNoCommand, says: "not found"},
 		{name: "no such file", args: []string{"--", "./no-such-command"}, free: true, code: exitNoCommand, says: "no such file"},
