@@ -30,8 +30,8 @@ func (s *Local) Health() registry.Health {
 	return registry.Health{Ready: ready, Quorum: ready, Age: s.cfg.Age(), Suspended: s.suspended(), Clock: s.clockToTell()}
 }
 
-// clockToTell is the lease clock (ms), for who tells other nodes how old renewals are: after a pause of this node he
-// may go on before the clock ticks, and would make what died meanwhile young.
+// clockToTell is the lease clock (ms) by which other nodes are told how old renewals are. After a pause of this node
+// the sender may go on before the clock ticks: by the clock of before, a lease that ended meanwhile would be young.
 func (s *Local) clockToTell() int64 {
 	now := time.Now()
 	if s.clock.stands(now) {
