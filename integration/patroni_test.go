@@ -75,9 +75,12 @@ postgresql:
 `, name, rest, n.HTTP, sql, dir, programs)
 	file := filepath.Join(dir, "patroni.yml")
 	must(t, os.WriteFile(file, []byte(config), 0o644))
-	program, err := filepath.Abs("clients/consul/patroni/.venv/bin/patroni")
-	must(t, err)
-	m.process, err = launch(t, filepath.Join(t.TempDir(), name+".log"), []string{"HOME=" + dir}, asPostgres(program, file))
+	// A copy, and a folder of its own to run in, because the user postgres may not go into a checkout that only
+	// root may read.
+	venv := filepath.Join(dir, "venv")
+	must(t, os.CopyFS(venv, os.DirFS("clients/consul/patroni/.venv")))
+	m.process, err = launch(t, filepath.Join(t.TempDir(), name+".log"), []string{"HOME=" + dir},
+		asPostgres("env", "--chdir", dir, filepath.Join(venv, "bin/python3"), filepath.Join(venv, "bin/patroni"), file))
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
