@@ -3,6 +3,7 @@
 
 GO      ?= go
 BIN     := bin/rollcall
+BENCH   := bin/rollcall-bench
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The modules inside this one, which ./... does not reach. Tools come from this module's tool lines.
@@ -13,7 +14,7 @@ tool     = $$($(GO) tool -n $(1))
 .PHONY: build run test conformance check bench compare fuzz soak vuln clients clean
 
 build:
-	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./cmd/rollcall
+	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
 
 # A CP cluster of three processes: HTTP on 127.0.0.1:8761 to 8763. Ctrl-C stops it, data stays.
 run: build
@@ -46,11 +47,11 @@ check:
 
 # Ratios against named baselines; takes some minutes. docs/benchmarks.md explains the rows.
 bench: build
-	$(BIN) bench ratios
+	$(BENCH) ratios
 
 # CP against AP under the same load and faults; a quarter of an hour. docs/comparison.md explains it.
 compare: build
-	$(BIN) bench compare --dcs 2 --out docs/benchmarks
+	$(BENCH) compare --dcs 2 --out docs/benchmarks
 
 FUZZTIME ?= 30s
 fuzz:

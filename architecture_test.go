@@ -18,13 +18,14 @@ const module = "github.com/seed-20419f34/rollcall"
 // of each package may import. A package without a row is an error. "*" means everything.
 var allowed = map[string][]string{
 	"cmd/rollcall": {"*"},
-	"integration":  {"cmd/freeport", "client", "client/balance", "fsm/registry", "fsm/kv", "httpd/eureka", "httpd/consul"},
+	"integration":  {"cmd/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "fsm/kv", "httpd/eureka", "httpd/consul"},
 	"httpd":        {"httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
 	"replication":  {"replication/batcher", "httpd/eureka", "fsm/registry"},
 	// The dispatcher, which knows nothing of registries.
 	"replication/batcher": {},
 	"store":               {"fsm", "fsm/registry", "fsm/kv"},
-	"client":              {"httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
+	"client/sse":          {},
+	"client":              {"client/sse", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
 	// What chooses among instances, beside the client so that it stays optional.
 	"client/balance":  {"client", "fsm/registry"},
 	"httpd/eureka":    {"fsm/registry"},
@@ -35,14 +36,17 @@ var allowed = map[string][]string{
 	"httpd/ratelimit": {},
 	// What runs the HTTP and TCP checks of services, on the leader; cmd/rollcall wires it.
 	"cmd/probe": {"fsm/registry"},
-	// Ports for servers that the benchmarks and the tests start.
-	"cmd/freeport": {},
-	// The benchmarks' parts, which know the servers from outside only; cmd/rollcall wires them.
+	// What the programs' command lines have in common.
+	"cmd/cli": {},
+	// Clusters of local processes: dev, the benchmarks, the comparison and the integration tests start them.
+	"cmd/localcluster": {},
+	// The benchmarks, which know the servers from outside only.
+	"cmd/rollcall-bench": {"cmd/cli", "cmd/localcluster", "cmd/bench/compare", "cmd/bench/load", "cmd/bench/report", "cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict", "cmd/bench/wire", "client", "client/sse", "fsm/registry"},
 	"cmd/bench/scenario": {},
 	"cmd/bench/wire":     {},
 	"cmd/bench/trial":    {"cmd/bench/scenario"},
 	"cmd/bench/truth":    {"cmd/bench/trial"},
-	"cmd/bench/load":     {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire"},
+	"cmd/bench/load":     {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client/sse"},
 	"cmd/bench/observe":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client", "fsm/registry"},
 	"cmd/bench/verdict":  {"cmd/bench/scenario", "cmd/bench/trial"},
 	"cmd/bench/report":   {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"},

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/client/sse"
 )
 
 const (
@@ -21,6 +23,7 @@ const (
 	// marks that a server sends when nothing happens.
 	watchSilence = 45 * time.Second
 	eventStream  = "text/event-stream"
+	fetchSSE     = 32 << 10 // bytes of a stream that are taken at once: what a server collects before it writes
 )
 
 // watchStream is the changes of a cluster from an index on, as one server after another streams them. It
@@ -75,11 +78,11 @@ func (w *watchStream) read(ctx context.Context, s *server, body io.ReadCloser, q
 		}
 		return w.client.stillHas(ctx, s)
 	}
-	events := newSSEReader(watchedReader{body, before, func() { quiet.Reset(watchSilence) }})
+	events := sse.NewReader(watchedReader{body, before, func() { quiet.Reset(watchSilence) }}, fetchSSE)
 	for {
-		event, err := events.next()
+		event, err := events.Next()
 		if err == nil {
-			err = w.behind(event.comment)
+			err = w.behind(string(event.Comment))
 		}
 		if err != nil {
 			return fmt.Errorf("the stream of %s ended: %w", s.url, err)
@@ -192,7 +195,7 @@ func streams(resp *http.Response) bool {
 
 // noStream is an answer that is none.
 func (q call) noStream(s *server, resp *http.Response) error {
-	a, err := readAnswer(s, resp, io.LimitReader(resp.Body, longestSSE))
+	a, err := readAnswer(s, resp, io.LimitReader(resp.Body, sse.Longest))
 	if err != nil {
 		return err
 	}
@@ -211,10 +214,10 @@ func (q call) noStream(s *server, resp *http.Response) error {
 
 // take tells of an event and remembers where to go on. Events of unknown names are for later
 // versions of this package.
-func (w *watchStream) take(s *server, e sseEvent) error {
+func (w *watchStream) take(s *server, e sse.Event) error {
 	told, index, err := decodeWatchEvent(s.url, e)
 	if err != nil {
-		return fmt.Errorf("watch: event %q of %s: %w", e.name, s.url, err)
+		return fmt.Errorf("watch: event %q of %s: %w", e.Name, s.url, err)
 	}
 	if told != nil {
 		if _, began := told.(WatchStart); began {
@@ -224,24 +227,24 @@ func (w *watchStream) take(s *server, e sseEvent) error {
 			return err
 		}
 	}
-	w.index = cmp.Or(e.id, index, w.index)
+	w.index = cmp.Or(string(e.ID), index, w.index)
 	return nil
 }
 
 // decodeWatchEvent returns the event for the caller, nil if there is none, and its index.
-func decodeWatchEvent(server string, e sseEvent) (event WatchEvent, index string, err error) {
-	switch e.name {
+func decodeWatchEvent(server string, e sse.Event) (event WatchEvent, index string, err error) {
+	switch string(e.Name) {
 	case "start":
 		start := WatchStart{Server: server}
-		err = json.Unmarshal([]byte(e.data), &start)
+		err = json.Unmarshal(e.Data, &start)
 		return start, start.Index, err
 	case "change":
 		var change WatchChange
-		err = json.Unmarshal([]byte(e.data), &change)
+		err = json.Unmarshal(e.Data, &change)
 		return change, change.Index, err
 	case "reset":
 		var reset WatchReset
-		err = json.Unmarshal([]byte(e.data), &reset)
+		err = json.Unmarshal(e.Data, &reset)
 		return reset, reset.Index, err
 	}
 	return nil, "", nil

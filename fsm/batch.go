@@ -1,11 +1,17 @@
 package fsm
 
 import (
-	"encoding/binary"
 	"fmt"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Errors of reading that a caller can tell apart.
+var (
+	ErrNewerVersion = codec.ErrNewerVersion
+	ErrCorrupt      = codec.ErrCorrupt
 )
 
 // BatchID names a batch of operations so that it takes effect at most once, however often it is
@@ -45,19 +51,21 @@ type Item struct {
 // docs/formats/log-entry.md describes it. Operations of coordination have no origin. It panics on an
 // operation outside the closed sets, and on a Register without an instance.
 func AppendBatch(dst []byte, id BatchID, items []Item) []byte {
-	dst = append(dst, formatVersion)
-	dst = appendBatchID(dst, id)
-	dst = appendInt64(binary.AppendUvarint(dst, id.Bound.Leadership), id.Bound.Until)
-	dst = binary.AppendUvarint(dst, uint64(len(items)))
-	for _, it := range items {
-		dst = appendItem(dst, it)
-	}
-	return dst
+	c := codec.Writer(dst, codec.Level)
+	(&batch{id, items}).fields(&c)
+	return c.Written()
+}
+
+// Size is how many bytes an item takes in a batch.
+func Size(it Item) int {
+	c := codec.Counter(codec.Level)
+	it.fields(&c)
+	return c.Len()
 }
 
 // ParseBatch is the inverse of AppendBatch. It accepts exactly what Apply can decode: a leader that
 // gets a batch from another node proposes nothing that would stop the cluster. Errors wrap
-// ErrNewerVersion, ErrOlderVersion or ErrCorrupt, and an ItemError where that is known. Nothing returned
+// ErrNewerVersion or ErrCorrupt, and an ItemError where that is known. Nothing returned
 // refers to b.
 func ParseBatch(b []byte) (BatchID, []Item, error) {
 	parsed, err := parseBatch(b)
@@ -86,38 +94,73 @@ type batch struct {
 }
 
 func parseBatch(b []byte) (batch, error) {
-	d := decoder{b: b}
-	d.version()
-	parsed := batch{id: d.batchID()}
-	parsed.id.Bound = Bound{Leadership: d.uvarint(), Until: d.int64()}
-	parsed.items = d.items()
-	return parsed, d.end()
+	c := codec.Reader(b)
+	var parsed batch
+	parsed.fields(&c)
+	return parsed, c.End()
 }
 
-func (d *decoder) items() []Item {
-	n := d.count(minItemSize)
-	if n == 0 {
-		return nil
+const minItemSize = 3 // kind and two empty strings (Cancel)
+
+func (b *batch) fields(c *codec.Codec) {
+	c.Version()
+	b.id.fields(c)
+	c.Uint64(&b.id.Bound.Leadership)
+	c.Int64(&b.id.Bound.Until)
+	if n := c.Count(len(b.items), minItemSize); c.Reading() && n > 0 {
+		b.items = make([]Item, n)
 	}
-	items := make([]Item, n)
-	for i := range items {
-		items[i] = d.item()
-		if d.err != nil {
-			d.err = &ItemError{Item: i, Err: d.err}
-			return nil
+	for i := range b.items {
+		b.items[i].fields(c)
+		if err := c.Err(); err != nil {
+			c.Stop(&ItemError{Item: i, Err: err})
+			return
 		}
 	}
-	return items
 }
 
-// appendBatchID encodes an id without its bound, which a result has not.
-func appendBatchID(dst []byte, id BatchID) []byte {
-	dst = appendString(dst, id.Node)
-	dst = binary.AppendUvarint(dst, id.Boot)
-	dst = binary.AppendUvarint(dst, id.Seq)
-	return binary.AppendUvarint(dst, id.Answered)
+// fields walks an id without its bound, which a result has not.
+func (id *BatchID) fields(c *codec.Codec) {
+	c.String(&id.Node)
+	c.Uint64(&id.Boot)
+	c.Uint64(&id.Seq)
+	c.Uint64(&id.Answered)
 }
 
-func (d *decoder) batchID() BatchID {
-	return BatchID{Node: d.string(), Boot: d.uvarint(), Seq: d.uvarint(), Answered: d.uvarint()}
+// An item's first byte: the kind of its operation, and in the upper two bits that of its origin, so that a client's
+// operation, the common one, spends no byte on it.
+const (
+	originShift = 6
+	kindMask    = 1<<originShift - 1
+	// coordination stands for the operations of package kv, whose own kinds follow.
+	coordination = registry.MaxKind
+)
+
+func (it *Item) fields(c *codec.Codec) {
+	var kind registry.Kind
+	var origin registry.Origin
+	switch {
+	case c.Reading():
+	case it.KV != nil:
+		kind = coordination
+	default:
+		kind, origin = registry.KindOf(it.Op), it.Origin
+	}
+	first := byte(kind) | byte(origin.Kind)<<originShift
+	c.Byte(&first)
+	if c.Reading() {
+		kind, origin.Kind = registry.Kind(first&kindMask), registry.OriginKind(first>>originShift)
+	}
+	origin.Rest(c)
+	if kind != coordination {
+		registry.Walk(c, kind, &it.Op)
+	} else {
+		if origin.Kind != registry.Client {
+			c.Fail("operation of coordination from origin %d, want a client's", origin.Kind)
+		}
+		kv.Walk(c, &it.KV)
+	}
+	if c.Reading() {
+		it.Origin = origin
+	}
 }

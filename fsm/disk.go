@@ -3,84 +3,83 @@ package fsm
 import (
 	"fmt"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // The records of this file are for stores that keep a registry without a log: what a snapshot has in
-// its sections, each for itself and with its version in front (docs/formats/local-disk.md).
+// its sections, each for itself and with its version in front (docs/formats/local-disk.md). Errors of reading wrap
+// ErrNewerVersion or ErrCorrupt; nothing that is returned refers to what was read.
 
 // AppendLeaseState appends the encoding of a live lease. It panics on one without an instance.
 func AppendLeaseState(dst []byte, l registry.LeaseState) []byte {
-	return appendLeaseState(append(dst, formatVersion), l)
+	return appendRecord(dst, &l, (*registry.LeaseState).Fields)
 }
 
-// ParseLeaseState is the inverse of AppendLeaseState. Errors wrap ErrNewerVersion, ErrOlderVersion or ErrCorrupt.
-// Nothing returned refers to b.
+// ParseLeaseState is the inverse of AppendLeaseState.
 func ParseLeaseState(b []byte) (registry.LeaseState, error) {
-	return parseDisk("lease", newSharing(b), (*decoder).leaseState)
+	return parseRecord("lease", codec.SharingReader(b, 1), (*registry.LeaseState).Fields)
+}
+
+// AppendRenewals appends the encoding of the last renewals of a lease.
+func AppendRenewals(dst []byte, l registry.LeaseState) []byte {
+	return appendRecord(dst, &l, (*registry.LeaseState).Renewals)
+}
+
+// ReadRenewals replaces the last renewals of a lease by those that AppendRenewals encoded.
+func ReadRenewals(b []byte, l *registry.LeaseState) error {
+	later, err := parseRecord("renewals", codec.Reader(b), (*registry.LeaseState).Renewals)
+	if err == nil {
+		l.Renewed, l.Client, l.Remote = later.Renewed, later.Client, later.Remote
+	}
+	return err
 }
 
 // AppendRemoval appends the encoding of a record of removal. It panics on one without an instance.
 func AppendRemoval(dst []byte, r registry.Removal) []byte {
-	return appendRemoval(append(dst, formatVersion), r)
+	return appendRecord(dst, &r, (*registry.Removal).Fields)
 }
 
-// ParseRemoval is the inverse of AppendRemoval. Errors wrap ErrNewerVersion, ErrOlderVersion or ErrCorrupt. Nothing
-// returned refers to b.
+// ParseRemoval is the inverse of AppendRemoval.
 func ParseRemoval(b []byte) (registry.Removal, error) {
-	return parseDisk("removal", newSharing(b), (*decoder).removal)
+	return parseRecord("removal", codec.SharingReader(b, 1), (*registry.Removal).Fields)
 }
 
 // AppendFrozen appends the encoding of everything of a registry but its Leases, its Removals and its
 // Free slots.
-func AppendFrozen(dst []byte, f registry.Frozen) []byte {
-	dst = appendPlace(append(dst, formatVersion), f)
-	dst = appendConduct(dst, f)
-	dst = appendList(dst, f.Registered, appendRecent)
-	dst = appendList(dst, f.Canceled, appendRecent)
-	dst = appendList(dst, f.Transitions, appendPreservation)
-	dst = appendList(dst, f.Links, appendLink)
-	dst = appendList(dst, f.Senders, appendSender)
-	dst = appendList(dst, f.Peers, appendPeer)
-	return appendList(appendList(appendCatalogPlace(dst, f), f.Nodes, appendCatalogNode), f.Heard, appendHeard)
-}
+func AppendFrozen(dst []byte, f registry.Frozen) []byte { return appendRecord(dst, &f, walkFrozen) }
 
-// ParseFrozen is the inverse of AppendFrozen. Errors wrap ErrNewerVersion, ErrOlderVersion or ErrCorrupt. Nothing
-// returned refers to b.
+// ParseFrozen is the inverse of AppendFrozen.
 func ParseFrozen(b []byte) (registry.Frozen, error) {
-	return parseDisk("registry", decoder{b: b}, (*decoder).frozen)
+	return parseRecord("registry", codec.Reader(b), walkFrozen)
 }
 
-// The least that an element of each list takes: its strings and lists empty, its numbers 0.
-const (
-	minRecentSize     = 3
-	minTransitionSize = 12
-	minLinkSize       = 4
-	minSenderSize     = 6
-	minPeerSize       = 8
-)
-
-func (d *decoder) frozen() registry.Frozen {
-	f := d.place()
-	d.conduct(&f)
-	f.Registered = list(d, minRecentSize, (*decoder).recent)
-	f.Canceled = list(d, minRecentSize, (*decoder).recent)
-	f.Transitions = list(d, minTransitionSize, (*decoder).preservation)
-	f.Links = list(d, minLinkSize, (*decoder).link)
-	f.Senders = list(d, minSenderSize, (*decoder).sender)
-	f.Peers = list(d, minPeerSize, (*decoder).peer)
-	d.catalogPlace(&f)
-	f.Nodes = list(d, minNodeSize, (*decoder).catalogNode)
-	f.Heard = list(d, minHeardSize, (*decoder).heard)
-	return f
+// walkFrozen walks the lists with the least that an element of each takes: its strings and lists empty, its numbers 0.
+func walkFrozen(f *registry.Frozen, c *codec.Codec) {
+	f.Head(c)
+	codec.List(c, &f.Registered, 3, (*registry.Recent).Fields)
+	codec.List(c, &f.Canceled, 3, (*registry.Recent).Fields)
+	codec.List(c, &f.Transitions, 12, (*registry.Preservation).Fields)
+	codec.List(c, &f.Links, 4, (*registry.Link).Fields)
+	codec.List(c, &f.Senders, 6, (*registry.Sender).Fields)
+	codec.List(c, &f.Peers, 8, (*registry.PeerState).Fields)
+	codec.List(c, &f.Nodes, 8, codec.Each((*registry.Node).Fields))
+	codec.List(c, &f.Heard, 3, (*registry.CheckHeartbeat).Fields)
 }
 
-// parseDisk reads a record that is all that d has.
-func parseDisk[T any](what string, d decoder, decode func(*decoder) T) (T, error) {
-	var none T
-	d.version()
-	v := decode(&d)
-	if err := d.end(); err != nil {
+func appendRecord[T any](dst []byte, v *T, fields func(*T, *codec.Codec)) []byte {
+	c := codec.Writer(dst, codec.Level)
+	c.Version()
+	fields(v, &c)
+	return c.Written()
+}
+
+// parseRecord reads a record that is all that c has.
+func parseRecord[T any](what string, c codec.Codec, fields func(*T, *codec.Codec)) (v T, err error) {
+	c.Version()
+	fields(&v, &c)
+	if err := c.End(); err != nil {
+		var none T
 		return none, fmt.Errorf("%s on disk: %w", what, err)
 	}
 	return v, nil

@@ -1,9 +1,9 @@
 package fsm
 
 import (
-	"encoding/binary"
 	"fmt"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -18,13 +18,7 @@ const (
 // clock it goes on while its leader is paused or alone. Without batches the entry is a tick: it only
 // moves the clocks.
 func AppendWrite(dst []byte, stamp registry.Stamp, tenure int64, batches ...[]byte) []byte {
-	dst = append(dst, formatVersion, entryWrite)
-	dst = appendInt64(appendStamp(dst, stamp), tenure)
-	dst = binary.AppendUvarint(dst, uint64(len(batches)))
-	for _, b := range batches {
-		dst = appendBytes(dst, b)
-	}
-	return dst
+	return (&entry{stamp: stamp, tenure: tenure, encoded: batches}).append(dst)
 }
 
 // Establish is the first entry of a leadership.
@@ -36,69 +30,80 @@ type Establish struct {
 	Settings *registry.Settings
 }
 
-// AppendEstablish appends the encoding of an Establish entry.
-func AppendEstablish(dst []byte, e Establish) []byte {
-	dst = append(dst, formatVersion, entryEstablish)
-	dst = appendString(appendString(dst, e.Node), e.Cluster)
-	if e.Settings == nil {
-		return append(dst, 0)
-	}
-	return appendSettings(append(dst, 1), *e.Settings)
+func (e *Establish) fields(c *codec.Codec) {
+	c.String(&e.Node)
+	c.String(&e.Cluster)
+	codec.Optional(c, &e.Settings, (*registry.Settings).Fields)
 }
 
-// entry is a decoded log entry: an Establish, or else a Write.
+// AppendEstablish appends the encoding of an Establish entry.
+func AppendEstablish(dst []byte, e Establish) []byte {
+	return (&entry{establish: &e}).append(dst)
+}
+
+// entry is a log entry: an Establish, or else a Write.
 type entry struct {
 	establish *Establish
 	stamp     registry.Stamp
 	tenure    int64
-	batches   []batch
+	encoded   [][]byte // where it is written: the batches
+	batches   []batch  // where it was read
+}
+
+func (e *entry) append(dst []byte) []byte {
+	c := codec.Writer(dst, codec.Level)
+	e.fields(&c)
+	return c.Written()
 }
 
 func parseEntry(b []byte) (entry, error) {
-	d := decoder{b: b}
-	d.version()
+	c := codec.Reader(b)
 	var e entry
-	switch kind := d.byte(); {
-	case d.err != nil:
-	case kind == entryWrite:
-		e.stamp, e.tenure = d.stamp(), d.int64()
-		e.batches = d.batches()
-	case kind == entryEstablish:
-		e.establish = d.establish()
-	default:
-		d.fail("entry of unknown kind %d", kind)
-	}
-	if err := d.end(); err != nil {
+	e.fields(&c)
+	if err := c.End(); err != nil {
 		return entry{}, err
 	}
 	return e, nil
 }
 
-func (d *decoder) establish() *Establish {
-	e := &Establish{Node: d.string(), Cluster: d.string()}
-	if d.bool() {
-		s := d.settings()
-		e.Settings = &s
+func (e *entry) fields(c *codec.Codec) {
+	c.Version()
+	kind := byte(entryWrite)
+	if e.establish != nil {
+		kind = entryEstablish
 	}
-	return e
+	c.Byte(&kind)
+	switch {
+	case c.Err() != nil:
+	case kind == entryWrite:
+		e.stamp.Fields(c)
+		c.Int64(&e.tenure)
+		e.walkBatches(c)
+	case kind == entryEstablish:
+		codec.Ptr(c, &e.establish).fields(c)
+	default:
+		c.Fail("entry of unknown kind %d", kind)
+	}
 }
 
-func (d *decoder) batches() []batch {
-	n := d.count(2) // a length and a version
-	if n == 0 {
-		return nil
+func (e *entry) walkBatches(c *codec.Codec) {
+	n := c.Count(len(e.encoded), 2) // a length and a version
+	if c.Reading() && n > 0 {
+		e.batches = make([]batch, n)
 	}
-	batches := make([]batch, n)
-	for i := range batches {
-		b := d.bytes()
-		if d.err != nil {
-			return nil
+	for i := range n {
+		if !c.Reading() {
+			c.Bytes(&e.encoded[i])
+			continue
+		}
+		b := c.Raw()
+		if c.Err() != nil {
+			return
 		}
 		var err error
-		if batches[i], err = parseBatch(b); err != nil {
-			d.err = fmt.Errorf("batch %d: %w", i, err)
-			return nil
+		if e.batches[i], err = parseBatch(b); err != nil {
+			c.Stop(fmt.Errorf("batch %d: %w", i, err))
+			return
 		}
 	}
-	return batches
 }

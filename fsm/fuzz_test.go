@@ -9,6 +9,7 @@ import (
 	"runtime/metrics"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -131,7 +132,7 @@ func FuzzParseResults(f *testing.F) {
 // them.
 func FuzzRestore(f *testing.F) {
 	addGolden(f, "snapshot", func(b []byte) []byte { return b[len(snapshotMagic) : len(b)-checksumSize] })
-	f.Add([]byte{formatVersion})
+	f.Add([]byte{codec.Level})
 	f.Fuzz(func(t *testing.T, content []byte) {
 		b := seal(content)
 		checkAllocated(t, len(b), func() { checkReadSnapshot(t, b) })

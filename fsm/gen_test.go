@@ -11,7 +11,7 @@ import (
 // The generators draw whatever the formats can carry, sensible or not.
 
 func genStatus() *rapid.Generator[registry.Status] {
-	return rapid.Map(rapid.ByteMax(lastStatus), func(b byte) registry.Status { return registry.Status(b) })
+	return rapid.Map(rapid.ByteMax(byte(registry.OutOfService)), func(b byte) registry.Status { return registry.Status(b) })
 }
 
 func genPort() *rapid.Generator[registry.Port] {
@@ -67,12 +67,12 @@ func genHandle() *rapid.Generator[registry.Handle] {
 
 func genRenew() *rapid.Generator[registry.Op] {
 	return rapid.Custom(func(t *rapid.T) registry.Op {
-		op := registry.Renew{LastDirty: rapid.Int64().Draw(t, "dirty"), Overridden: genStatus().Draw(t, "override")}
+		op := registry.Renew{LastDirty: rapid.Int64().Draw(t, "dirty")}
 		if rapid.Bool().Draw(t, "byHandle") {
-			op.Handle = genHandle().Draw(t, "handle")
+			op.Handle = genHandle().Filter(func(h registry.Handle) bool { return h.Gen != 0 }).Draw(t, "handle")
 			return op
 		}
-		op.Key = genKey().Draw(t, "key")
+		op.Key, op.Overridden = genKey().Draw(t, "key"), genStatus().Draw(t, "override")
 		return op
 	})
 }
@@ -115,7 +115,7 @@ func genEndOverride() *rapid.Generator[registry.EndOverride] {
 }
 
 func genSelfPreservation() *rapid.Generator[registry.Op] {
-	state := rapid.Map(rapid.ByteMax(lastState), func(b byte) registry.PreservationState { return registry.PreservationState(b) })
+	state := rapid.Map(rapid.ByteMax(byte(registry.PreservationHeld)), func(b byte) registry.PreservationState { return registry.PreservationState(b) })
 	return rapid.Custom(func(t *rapid.T) registry.Op {
 		number := func(name string) uint32 { return rapid.Uint32().Draw(t, name) }
 		return registry.SelfPreservation{

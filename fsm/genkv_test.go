@@ -24,7 +24,7 @@ func drawKVIndex(t *rapid.T, name string) kv.Index {
 	return kv.Index(rapid.OneOf(rapid.Just(uint64(0)), rapid.Uint64()).Draw(t, name))
 }
 
-func drawHeld(t *rapid.T) kv.Kind { return kv.Kind(rapid.ByteMax(lastHeld).Draw(t, "kind")) }
+func drawHeld(t *rapid.T) kv.Kind { return kv.Kind(rapid.ByteMax(byte(kv.Semaphore)).Draw(t, "kind")) }
 
 func genKeyOp() *rapid.Generator[kv.KeyOp] {
 	return rapid.Custom(func(t *rapid.T) kv.KeyOp {
@@ -42,7 +42,7 @@ func genCreateSession() *rapid.Generator[kv.Op] {
 	return rapid.Custom(func(t *rapid.T) kv.Op {
 		op := kv.CreateSession{ID: drawText(t, "id"), Name: drawText(t, "name"), Node: drawText(t, "node"),
 			TTL: rapid.Int64().Draw(t, "ttl"), TTLText: drawText(t, "text"), LockDelay: rapid.Int64().Draw(t, "delay"),
-			Behavior:   kv.Behavior(rapid.ByteMax(lastBehavior).Draw(t, "behavior")),
+			Behavior:   kv.Behavior(rapid.ByteMax(byte(kv.DeleteKeys)).Draw(t, "behavior")),
 			NodeChecks: drawStrings(t, "nodeChecks"), ServiceChecks: drawStrings(t, "serviceChecks")}
 		if rapid.Bool().Draw(t, "given") {
 			op.Checks = rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "checks")
@@ -105,7 +105,7 @@ func genKVResult() *rapid.Generator[kv.Result] {
 			Entries: nilIfEmpty(rapid.SliceOfN(genEntry(), 0, 2).Draw(t, "entries")),
 			Errors:  nilIfEmpty(rapid.SliceOfN(failure, 0, 2).Draw(t, "errors")),
 			Place:   rapid.IntRange(0, math.MaxInt).Draw(t, "place"), Limit: rapid.Uint32().Draw(t, "limit"),
-			Excess: kv.Excess(rapid.ByteMax(lastExcess).Draw(t, "excess"))}
+			Excess: kv.Excess(rapid.ByteMax(byte(kv.Forgotten)).Draw(t, "excess"))}
 		if rapid.Bool().Draw(t, "withSession") {
 			r.Session = &kv.Session{ID: drawText(t, "id"), Checks: []string{}, NodeChecks: drawStrings(t, "nodeChecks"), CreateIndex: drawKVIndex(t, "created")}
 		}
@@ -116,7 +116,7 @@ func genKVResult() *rapid.Generator[kv.Result] {
 func genCheck() *rapid.Generator[*registry.Check] {
 	return rapid.Custom(func(t *rapid.T) *registry.Check {
 		c := &registry.Check{Node: drawText(t, "node"), ID: drawText(t, "id"), Name: drawText(t, "name"), Notes: drawText(t, "notes"),
-			Output: drawText(t, "output"), Status: registry.CheckStatus(rapid.ByteMax(lastCheckStatus).Draw(t, "status")),
+			Output: drawText(t, "output"), Status: registry.CheckStatus(rapid.ByteMax(byte(registry.Critical)).Draw(t, "status")),
 			Service: drawText(t, "service"), Type: drawText(t, "type"), TTL: rapid.Int64().Draw(t, "ttl"), ReapAfter: rapid.Int64().Draw(t, "reap"),
 			Definition: drawBytes(t, "definition"), CriticalSince: rapid.Int64().Draw(t, "since")}
 		if rapid.Bool().Draw(t, "probed") {
@@ -158,7 +158,7 @@ func genCatalogOp() *rapid.Generator[registry.Op] {
 				Epoch: genEpoch().Draw(t, "epoch"), CriticalSince: rapid.Int64().Draw(t, "since")}
 		}),
 		rapid.Custom(func(t *rapid.T) registry.Op {
-			return registry.SetCheck{Node: drawText(t, "node"), Check: drawText(t, "check"), Status: registry.CheckStatus(rapid.ByteMax(lastCheckStatus).Draw(t, "status")),
+			return registry.SetCheck{Node: drawText(t, "node"), Check: drawText(t, "check"), Status: registry.CheckStatus(rapid.ByteMax(byte(registry.Critical)).Draw(t, "status")),
 				Output: drawText(t, "output"), TTL: rapid.Bool().Draw(t, "ttl"), Epoch: genEpoch().Draw(t, "epoch")}
 		}),
 		rapid.Custom(func(t *rapid.T) registry.Op {

@@ -122,12 +122,12 @@ func TestGoldenOperations(t *testing.T) {
 	}
 	for name, op := range goldenOps() {
 		t.Run(name, func(t *testing.T) {
-			golden(t, "op-"+name, appendItem(nil, Item{Origin: registry.FromClient, Op: op}))
+			golden(t, "op-"+name, itemBytes(Item{Origin: registry.FromClient, Op: op}))
 		})
 	}
 	for kind, origin := range origins {
 		golden(t, "origin-"+[]string{"client", "local-peer", "remote-dc"}[kind],
-			appendItem(nil, Item{Origin: origin, Op: registry.Cancel{Key: goldenKey}}))
+			itemBytes(Item{Origin: origin, Op: registry.Cancel{Key: goldenKey}}))
 	}
 }
 

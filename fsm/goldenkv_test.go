@@ -71,10 +71,10 @@ func goldenKVOps() map[string]kv.Op {
 
 func TestGoldenOperationsOfCoordination(t *testing.T) {
 	for name, op := range goldenCatalogOps() {
-		golden(t, "op-"+name, appendItem(nil, Item{Op: op}))
+		golden(t, "op-"+name, itemBytes(Item{Op: op}))
 	}
 	for name, op := range goldenKVOps() {
-		golden(t, "kv-"+name, appendItem(nil, Item{KV: op}))
+		golden(t, "kv-"+name, itemBytes(Item{KV: op}))
 	}
 	golden(t, "batch-coordination", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Answered: 42},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {KV: goldenKVOps()["acquire"]}, {Op: goldenCatalogOps()["set-check"]}}))
@@ -124,6 +124,11 @@ func goldenSnapshot() *Snapshot {
 	f.Heard = []registry.CheckHeartbeat{{Node: "db-1", Check: "alive", At: 57_000}, {Node: "db-1", Check: "disk", At: 58_000}}
 	s.kv = goldenKV(*f)
 	return s
+}
+
+// kvBeside is coordination without content, at the moment of a registry.
+func kvBeside(f registry.Frozen) kv.Frozen {
+	return kv.Frozen{Lease: f.Clock.Lease, Epoch: kv.Epoch(f.Epoch), Established: f.Established}
 }
 
 func goldenKV(beside registry.Frozen) kv.Frozen {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -212,7 +213,7 @@ func TestUndecodableEntryChangesNothing(t *testing.T) {
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})
 	want := snapshotOf(t, n.m)
 	good := n.batch(registry.Cancel{Key: registry.Key{App: "ORDERS", ID: "1"}})
-	newer := append([]byte{formatVersion + 1}, good[1:]...)
+	newer := append([]byte{codec.Level + 1}, good[1:]...)
 	unknown := AppendBatch(nil, BatchID{Node: "n1", Boot: 1, Seq: 9}, []Item{{Op: registry.Cancel{}}})
 	unknown[len(unknown)-3] = 44
 	for _, c := range []struct {
@@ -222,8 +223,8 @@ func TestUndecodableEntryChangesNothing(t *testing.T) {
 		says  string
 	}{
 		{"empty", nil, ErrCorrupt, "early"},
-		{"newer entry", []byte{formatVersion + 1, 99, 99}, ErrNewerVersion, "newer version"},
-		{"unknown kind of entry", []byte{formatVersion, 77}, ErrCorrupt, "entry of unknown kind 77"},
+		{"newer entry", []byte{codec.Level + 1, 99, 99}, ErrNewerVersion, "newer version"},
+		{"unknown kind of entry", []byte{codec.Level, 77}, ErrCorrupt, "entry of unknown kind 77"},
 		{"cut short behind a good batch", AppendWrite(nil, n.stamp, 0, good, good)[:len(good)+25], ErrCorrupt, ""},
 		{"newer batch behind a good one", AppendWrite(nil, n.stamp, 0, good, newer), ErrNewerVersion, "batch 1"},
 		{"unknown operation behind a good batch", AppendWrite(nil, n.stamp, 0, good, unknown), ErrCorrupt, "batch 1: operation 0: corrupt at byte 11: operation of unknown kind 44"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -31,6 +32,11 @@ type answer struct {
 	seq     uint64
 	results []registry.Result
 	kv      []kv.Result
+}
+
+func (a *answer) fields(c *codec.Codec) {
+	c.Uint64(&a.seq)
+	walkResults(c, &a.results, &a.kv)
 }
 
 // verdict says what is to be done with a batch.
@@ -113,6 +119,12 @@ func (n *nodeMemory) settle(answered uint64) {
 type frozenNode struct {
 	name string
 	nodeMemory
+}
+
+func (n *frozenNode) fields(c *codec.Codec) {
+	c.String(&n.name)
+	c.Uint64(&n.boot)
+	c.Uint64(&n.answered)
 }
 
 // freeze copies the memory, sorted by node because snapshots of equal states are equal bytes.

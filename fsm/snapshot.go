@@ -1,179 +1,115 @@
 package fsm
 
 import (
-	"encoding/binary"
-	"hash/crc64"
 	"io"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-const (
-	snapshotMagic = "ROLLCALL"
-	checksumSize  = 8
-	// flushSize is how much of a snapshot is collected before it is written.
-	flushSize = 256 << 10
-)
-
-var checksumTable = crc64.MakeTable(crc64.ECMA)
-
 // Snapshot is a frozen state.
 type Snapshot struct {
-	index    uint64
-	tenure   int64
+	index    uint64 // of the newest applied entry
+	tenure   int64  // see Machine
 	nodes    []frozenNode
 	registry registry.Frozen
 	kv       kv.Frozen
 }
 
-// WriteTo writes version, counts, state and checksum (docs/formats/snapshot.md). Equal states give
+// WriteTo writes version, state and checksum (docs/formats/snapshot.md). Equal states give
 // equal bytes.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
-	sw := &snapshotWriter{w: w}
-	sw.buf = append(append(sw.buf, snapshotMagic...), formatVersion)
-	sw.record(s.header().append)
-	s.writeMemory(sw)
-	s.writeRegistry(sw)
-	s.writeCatalog(sw)
-	s.writeKV(sw)
-	err := sw.close()
-	return sw.n, err
+	out := newStreamWriter(w)
+	s.walk(out)
+	err := out.close()
+	return out.n, err
 }
 
-func (s *Snapshot) writeMemory(w *snapshotWriter) {
-	for _, n := range s.nodes {
-		w.record(func(b []byte) []byte { return appendNode(b, n) })
+// readSnapshot reads what WriteTo wrote. The clock and the epoch of coordination are the registry's.
+func readSnapshot(r io.Reader) (s Snapshot, err error) {
+	in := newStreamReader(r)
+	s.walk(in)
+	f := &s.registry
+	s.kv.Lease, s.kv.Epoch, s.kv.Established = f.Clock.Lease, kv.Epoch(f.Epoch), f.Established
+	return s, in.close()
+}
+
+// walk is the layout of a snapshot: what is one value, and then the sections, each with the number of its records in
+// front.
+func (s *Snapshot) walk(t *stream) {
+	t.record("header", s.head)
+	s.walkNodes(t)
+	f, k := &s.registry, &s.kv
+	slots(t, &f.Free)
+	section(t, "lease", &f.Leases, (*registry.LeaseState).Fields)
+	section(t, "removal", &f.Removals, (*registry.Removal).Fields)
+	section(t, "recent registration", &f.Registered, (*registry.Recent).Fields)
+	section(t, "recent cancel", &f.Canceled, (*registry.Recent).Fields)
+	section(t, "transition", &f.Transitions, (*registry.Preservation).Fields)
+	section(t, "link", &f.Links, (*registry.Link).Fields)
+	section(t, "sender", &f.Senders, (*registry.Sender).Fields)
+	section(t, "peer", &f.Peers, (*registry.PeerState).Fields)
+	section(t, "node of the catalog", &f.Nodes, codec.Each((*registry.Node).Fields))
+	section(t, "heartbeat of a check", &f.Heard, (*registry.CheckHeartbeat).Fields)
+	section(t, "key", &k.Entries, codec.Each((*kv.Entry).Fields))
+	section(t, "deletion", &k.Deletions, (*kv.Deletion).Fields)
+	section(t, "session", &k.Sessions, (*kv.SessionState).Fields)
+	section(t, "lock-delay", &k.Delays, (*kv.Delay).Fields)
+	section(t, "lock or semaphore", &k.Permits, codec.Each((*kv.Permits).Fields))
+	section(t, "answer to what is done once", &k.Answers, (*kv.Answer).Fields)
+}
+
+func (s *Snapshot) head(c *codec.Codec) {
+	c.Uint64(&s.index)
+	c.Int64(&s.tenure)
+	s.registry.Head(c)
+	s.kv.Head(c)
+}
+
+// walkNodes walks nodes in ascending order, each followed by its answers, of which there are few.
+func (s *Snapshot) walkNodes(t *stream) {
+	section(t, "node", &s.nodes, (*frozenNode).fields)
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		if i > 0 && s.nodes[i-1].name >= n.name {
+			t.fail("node %q after %q, want ascending order", n.name, s.nodes[i-1].name)
+		}
+		section(t, "answer", &n.answers, (*answer).fields)
+		newest := n.answered
 		for _, a := range n.answers {
-			w.record(func(b []byte) []byte { return appendAnswer(b, a) })
+			if a.seq <= newest {
+				t.fail("answer %d of node %q after %d, want ascending order", a.seq, n.name, newest)
+			}
+			newest = a.seq
+		}
+		if len(n.answers) > maxAnswers {
+			t.fail("%d remembered answers, want at most %d", len(n.answers), maxAnswers)
 		}
 	}
 }
 
-func (s *Snapshot) writeRegistry(w *snapshotWriter) {
-	f := &s.registry
-	for _, slot := range f.Free {
-		w.number(slot)
-	}
-	for _, l := range f.Leases {
-		w.record(func(b []byte) []byte { return appendLeaseState(b, l) })
-	}
-	for _, r := range f.Removals {
-		w.record(func(b []byte) []byte { return appendRemoval(b, r) })
-	}
-	for _, r := range f.Registered {
-		w.record(func(b []byte) []byte { return appendRecent(b, r) })
-	}
-	for _, r := range f.Canceled {
-		w.record(func(b []byte) []byte { return appendRecent(b, r) })
-	}
-	for _, p := range f.Transitions {
-		w.record(func(b []byte) []byte { return appendPreservation(b, p) })
-	}
-	s.writePeers(w)
-}
-
-// writePeers writes what is known of other servers.
-func (s *Snapshot) writePeers(w *snapshotWriter) {
-	f := &s.registry
-	for _, l := range f.Links {
-		w.record(func(b []byte) []byte { return appendLink(b, l) })
-	}
-	for _, c := range f.Senders {
-		w.record(func(b []byte) []byte { return appendSender(b, c) })
-	}
-	for _, p := range f.Peers {
-		w.record(func(b []byte) []byte { return appendPeer(b, p) })
+// slots walks numbers of free slots.
+func slots(t *stream, all *[]uint32) {
+	n := t.number(uint32(len(*all)), "number of free slots")
+	for i := uint32(0); i < n && t.err == nil; i++ {
+		if t.reading() {
+			*all = append(*all, 0)
+		}
+		if v := t.number((*all)[i], "free slot"); t.reading() {
+			(*all)[i] = v
+		}
 	}
 }
 
-// writeCatalog writes nodes and the heartbeats of checks.
-func (s *Snapshot) writeCatalog(w *snapshotWriter) {
-	for _, n := range s.registry.Nodes {
-		w.record(func(b []byte) []byte { return appendCatalogNode(b, n) })
+// section walks records, their number in front. What is allocated follows what was read, whatever the number says.
+func section[T any](t *stream, what string, all *[]T, fields func(*T, *codec.Codec)) {
+	n := t.number(uint32(len(*all)), "number of records: "+what)
+	for i := uint32(0); i < n && t.err == nil; i++ {
+		if t.reading() {
+			var none T
+			*all = append(*all, none)
+		}
+		t.record(what, func(c *codec.Codec) { fields(&(*all)[i], c) })
 	}
-	for _, h := range s.registry.Heard {
-		w.record(func(b []byte) []byte { return appendHeard(b, h) })
-	}
-}
-
-// writeKV writes coordination.
-func (s *Snapshot) writeKV(w *snapshotWriter) {
-	k := &s.kv
-	for _, e := range k.Entries {
-		w.record(func(b []byte) []byte { return appendEntry(b, e) })
-	}
-	for _, t := range k.Deletions {
-		w.record(func(b []byte) []byte { return appendDeletion(b, t) })
-	}
-	for _, c := range k.Sessions {
-		w.record(func(b []byte) []byte { return appendSessionState(b, c) })
-	}
-	for _, l := range k.Delays {
-		w.record(func(b []byte) []byte { return appendDelay(b, l) })
-	}
-	for _, p := range k.Permits {
-		w.record(func(b []byte) []byte { return appendPermits(b, p) })
-	}
-	for _, a := range k.Answers {
-		w.record(func(b []byte) []byte { return appendOnceAnswer(b, a) })
-	}
-}
-
-// snapshotWriter collects records, writes them in large pieces and keeps the checksum. Its first
-// error sticks.
-type snapshotWriter struct {
-	w   io.Writer
-	buf []byte
-	sum uint64
-	n   int64
-	err error
-}
-
-// record adds what appendTo appends, preceded by its length.
-func (w *snapshotWriter) record(appendTo func([]byte) []byte) {
-	if w.err != nil {
-		return
-	}
-	start := len(w.buf)
-	w.buf = prefixLength(appendTo(w.buf), start)
-	w.flushIfLarge()
-}
-
-// number adds a number without a length.
-func (w *snapshotWriter) number(v uint32) {
-	if w.err != nil {
-		return
-	}
-	w.buf = appendUint32(w.buf, v)
-	w.flushIfLarge()
-}
-
-func (w *snapshotWriter) flushIfLarge() {
-	if len(w.buf) >= flushSize {
-		w.flush()
-	}
-}
-
-func (w *snapshotWriter) flush() {
-	w.sum = crc64.Update(w.sum, checksumTable, w.buf)
-	w.write()
-}
-
-func (w *snapshotWriter) write() {
-	if w.err != nil {
-		return
-	}
-	n, err := w.w.Write(w.buf)
-	w.err = err
-	w.n += int64(n)
-	w.buf = w.buf[:0]
-}
-
-// close writes what is left and the checksum of everything before it.
-func (w *snapshotWriter) close() error {
-	w.flush()
-	w.buf = binary.BigEndian.AppendUint64(w.buf, w.sum)
-	w.write()
-	return w.err
 }

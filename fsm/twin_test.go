@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -254,7 +255,9 @@ func (tw *twins) compareChanges(t *rapid.T, v, w *registry.View) {
 func (tw *twins) known(leases []*registry.Lease) []byte {
 	var b []byte
 	for _, l := range leases {
-		b = appendLease(b, l)
+		c := codec.Writer(b, codec.Level)
+		l.Fields(&c)
+		b = c.Written()
 	}
 	return b
 }

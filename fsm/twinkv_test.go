@@ -74,7 +74,7 @@ func (tw *twins) createSession(t *rapid.T, id string) kv.Op {
 	op := kv.CreateSession{ID: id, Node: rapid.SampledFrom(twinNodes).Draw(t, "node"),
 		TTL:       rapid.SampledFrom([]int64{0, 3000, 10_000}).Draw(t, "ttl"),
 		LockDelay: rapid.SampledFrom([]int64{0, 2_000_000_000}).Draw(t, "delay"),
-		Behavior:  kv.Behavior(rapid.ByteMax(lastBehavior).Draw(t, "behavior"))}
+		Behavior:  kv.Behavior(rapid.ByteMax(byte(kv.DeleteKeys)).Draw(t, "behavior"))}
 	switch rapid.IntRange(0, 2).Draw(t, "checks") {
 	case 1:
 		op.ServiceChecks = []string{rapid.SampledFrom(twinChecks).Draw(t, "check")}
@@ -94,7 +94,7 @@ func (tw *twins) token(t *rapid.T) kv.Index {
 func (tw *twins) catalogOp(t *rapid.T) registry.Op {
 	node := rapid.SampledFrom(twinNodes).Draw(t, "node")
 	check := rapid.SampledFrom(twinChecks).Draw(t, "check")
-	status := registry.CheckStatus(rapid.ByteMax(lastCheckStatus).Draw(t, "status"))
+	status := registry.CheckStatus(rapid.ByteMax(byte(registry.Critical)).Draw(t, "status"))
 	switch rapid.IntRange(0, 5).Draw(t, "op") {
 	case 0, 1:
 		return tw.registerCatalog(t, node)
@@ -124,7 +124,7 @@ func (tw *twins) registerCatalog(t *rapid.T, node string) registry.Op {
 		op.Service, op.Instance = twinService(node, service)
 	}
 	for _, id := range rapid.SliceOfNDistinct(rapid.SampledFrom(twinChecks), 0, 2, rapid.ID).Draw(t, "checks") {
-		c := &registry.Check{Node: node, ID: id, Type: "ttl", Status: registry.CheckStatus(rapid.ByteMax(lastCheckStatus).Draw(t, "status")),
+		c := &registry.Check{Node: node, ID: id, Type: "ttl", Status: registry.CheckStatus(rapid.ByteMax(byte(registry.Critical)).Draw(t, "status")),
 			TTL:       rapid.SampledFrom([]int64{0, 5000}).Draw(t, "ttl"),
 			ReapAfter: rapid.SampledFrom([]int64{0, 60_000}).Draw(t, "reap")}
 		if rapid.Bool().Draw(t, "ofService") {
@@ -234,7 +234,7 @@ func delays(m *Machine) any {
 func nodes(m *Machine) any {
 	var b []byte
 	for n := range m.View().Nodes() {
-		b = appendCatalogNode(b, n)
+		b = append(b, itemBytes(Item{Op: registry.RegisterCatalog{Node: n}})...)
 	}
 	return []any{b, m.View().CatalogIndex()}
 }
@@ -244,7 +244,7 @@ func checks(m *Machine) any {
 	for _, node := range twinNodes {
 		for _, id := range twinChecks {
 			if c, ok := m.View().CheckOn(node, id); ok {
-				all = append(all, appendCheck(nil, c), m.View().Heard(c))
+				all = append(all, itemBytes(Item{Op: registry.RegisterCatalog{Checks: []*registry.Check{c}}}), m.View().Heard(c))
 			}
 		}
 	}
@@ -255,7 +255,7 @@ func services(m *Machine) any {
 	var all []any
 	for _, node := range twinNodes {
 		for l := range m.View().ServicesOn(node) {
-			all = append(all, l.Key(), appendServiceIfAny(nil, l.Service), l.Permanent)
+			all = append(all, l.Key(), itemBytes(Item{Op: registry.RegisterCatalog{Service: l.Service, Instance: l.Instance}}), l.Permanent)
 		}
 	}
 	for app := range m.View().Apps() {

@@ -134,35 +134,7 @@ func (m *metrics) count(op registry.Op, origin registry.Origin, outcome string) 
 	if origin.Replicated() {
 		from = "replication"
 	}
-	m.operations.WithLabelValues(actionName(op), from, outcome).Inc()
-}
-
-func actionName(op registry.Op) string {
-	switch op.(type) {
-	case registry.Register:
-		return "register"
-	case registry.Renew:
-		return "renew"
-	case registry.Cancel:
-		return "cancel"
-	case registry.SetOverride:
-		return "status"
-	case registry.DeleteOverride:
-		return "status_delete"
-	case registry.UpdateMetadata:
-		return "metadata"
-	case registry.Quarantine:
-		return "quarantine"
-	case registry.SelfPreservation:
-		return "self_preservation"
-	case registry.RegisterCatalog:
-		return "catalog_register"
-	case registry.DeregisterCatalog:
-		return "catalog_deregister"
-	case registry.SetCheck:
-		return "check"
-	}
-	return "other"
+	m.operations.WithLabelValues(registry.NameOf(op), from, outcome).Inc()
 }
 
 // instanceGauge counts instances by status when it is scraped, out of the hash that the registry

@@ -176,8 +176,8 @@ func (n *Node) do(ctx context.Context, r Request) Answer {
 }
 
 func (n *Node) roundTripper() http.RoundTripper {
-	if n.tls != nil {
-		return n.tls.transport
+	if n.Client != nil {
+		return n.Client.Transport
 	}
 	return transport
 }

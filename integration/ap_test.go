@@ -142,18 +142,10 @@ func TestExplicitlyLinearizableReadsAreNotOfferedWithoutConsensus(t *testing.T) 
 }
 
 // newSeparable lays out nodes without consensus that reach each other through proxies only.
-func newSeparable(t *testing.T, nodes int) (*Cluster, network) {
+func newSeparable(t *testing.T, nodes int) (*Cluster, Network) {
 	t.Helper()
-	c, links := NewCluster(t, Config{AP: true, Nodes: nodes, Settings: map[string]string{"replication.digest-interval": "2s"}}), network{}
-	for _, from := range c.Nodes {
-		var urls []string
-		for _, to := range c.Others(from) {
-			p := NewProxy(t, to.HTTP)
-			links[[2]string{from.Name, to.Name}] = p
-			urls = append(urls, "http://"+p.Addr())
-		}
-		from.Settings["replication.nodes"] = strings.Join(urls, ",")
-	}
+	c := NewCluster(t, Config{AP: true, Nodes: nodes, Settings: map[string]string{"replication.digest-interval": "2s"}})
+	links := NewNetwork(t, c.Nodes, all)
 	c.Start()
 	return c, links
 }
@@ -171,7 +163,7 @@ func TestBothSidesOfACutAcceptAndConverge(t *testing.T) {
 	}
 	mustConverge(t, c.Nodes)
 
-	links.isolate(alone.Name)
+	links.Isolate(alone)
 	for i := range 30 {
 		id := fmt.Sprintf("during-%02d", i)
 		mustRegister(t, c.Nodes[i%3], Instance{App: "DURING", ID: id})
@@ -191,7 +183,7 @@ func TestBothSidesOfACutAcceptAndConverge(t *testing.T) {
 	mustRegister(t, alone, Instance{App: "BEFORE", ID: "before-20", Metadata: map[string]string{"version": "2"}})
 	mustOverride(t, pair[0], "BEFORE", "before-20", "OUT_OF_SERVICE")
 	want["before-20"] = "OUT_OF_SERVICE OUT_OF_SERVICE"
-	links.heal()
+	links.Heal()
 	began := time.Now()
 	if got := mustConverge(t, c.Nodes); !maps.Equal(got, want) {
 		Eventually(t, replicated, "the nodes have everything of both sides", func() error {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // asConsul is set in the environment where this test program is started in the place of consul.
@@ -54,9 +56,9 @@ func consulAgent(file string) error {
 		}
 		orphaned()
 	}()
-	behind := loopback(config.Ports.HTTPS) // nobody else uses it
+	behind := localcluster.Address(config.Ports.HTTPS) // nobody else uses it
 	node := exec.Command(os.Getenv("ROLLCALL_BIN"), "server",
-		"--node-name=n1", "--http-addr="+behind, "--cluster-addr="+loopback(config.Ports.Server),
+		"--node-name=n1", "--http-addr="+behind, "--cluster-addr="+localcluster.Address(config.Ports.Server),
 		"--cluster-bootstrap-expect=1", "--data-dir="+filepath.Join(filepath.Dir(file), "rollcall"),
 		"--raft-heartbeat-timeout=200ms", "--raft-election-timeout=200ms", "--raft-lease-timeout=200ms")
 	node.Stdout, node.Stderr = os.Stdout, os.Stderr
@@ -67,7 +69,7 @@ func consulAgent(file string) error {
 	if err := node.Start(); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", loopback(config.Ports.HTTP))
+	l, err := net.Listen("tcp", localcluster.Address(config.Ports.HTTP))
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func TestFlippedBitInTheLogIsRefused(t *testing.T) {
 	if got, _, err := n.keys("price"); err != nil || len(got) != 1 { // so that it has the key in its log
 		t.Fatalf("it has %+v, %v, want the key", got, err)
 	}
-	n.Process.Kill()
+	n.Kill()
 	content, err := os.ReadFile(logFile(n))
 	must(t, err)
 	value := []byte("a price of 1000")
@@ -74,7 +74,7 @@ func bitFlipsRound(t *testing.T) {
 				t.Fatal("a key was not written")
 			}
 		}
-		n.Process.Kill()
+		n.Kill()
 		content, err := os.ReadFile(logFile(n))
 		must(t, err)
 		at := rng.IntN(len(content))
@@ -84,7 +84,7 @@ func bitFlipsRound(t *testing.T) {
 		bit := rng.IntN(8)
 		flipBit(t, logFile(n), int64(at), bit)
 		t.Logf("round %d: bit %d of byte %d of %s", i, bit, at, n.Name)
-		must(t, os.WriteFile(n.log, nil, 0o600))
+		must(t, os.WriteFile(n.LogFile, nil, 0o600))
 		n.Start(t)
 		if ended := startedOrEnded(t, n); ended {
 			refused++

@@ -51,6 +51,9 @@ func NewCertificates(t testing.TB) *Certificates {
 	return c
 }
 
+// Client trusts the authority.
+func (c *Certificates) Client() *http.Client { return &http.Client{Transport: c.transport} }
+
 // PresentTo makes tests show a certificate of the authority to servers that ask for one.
 func (c *Certificates) PresentTo(t testing.TB) {
 	t.Helper()

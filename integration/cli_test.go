@@ -18,8 +18,19 @@ import (
 // that it was refused, because there is no leader at the moment, and so did nothing.
 func rollcall(t *testing.T, args ...string) []byte {
 	t.Helper()
+	return runProgram(t, Binary(t), args...)
+}
+
+// benchmark is rollcall for the benchmarks' program.
+func benchmark(t *testing.T, args ...string) []byte {
+	t.Helper()
+	return runProgram(t, benchProgram(t), args...)
+}
+
+func runProgram(t *testing.T, path string, args ...string) []byte {
+	t.Helper()
 	out, err := taken(func() ([]byte, error) {
-		out, err := exec.Command(Binary(t), args...).Output()
+		out, err := exec.Command(path, args...).Output()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) {
 			return out, err
@@ -31,7 +42,7 @@ func rollcall(t *testing.T, args ...string) []byte {
 		return nil, fmt.Errorf("%w: %s", err, said)
 	})
 	if err != nil {
-		t.Fatalf("rollcall %s: %v", strings.Join(args, " "), err)
+		t.Fatalf("%s %s: %v", filepath.Base(path), strings.Join(args, " "), err)
 	}
 	return out
 }

@@ -1,12 +1,14 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // ReadyLimit is how long a cluster, a restarted node or an election may take: ten times and more
@@ -26,7 +28,6 @@ type Config struct {
 // Cluster is a set of real server processes on loopback.
 type Cluster struct {
 	Nodes []*Node
-	ap    bool
 	t     testing.TB
 }
 
@@ -45,43 +46,32 @@ func NewCluster(t testing.TB, cfg Config) *Cluster {
 	if cfg.Nodes == 0 {
 		cfg.Nodes = 3
 	}
-	c := &Cluster{ap: cfg.AP, t: t}
+	c := &Cluster{t: t}
 	dir := t.TempDir()
 	t.Cleanup(c.report) // runs after the processes have ended: cleanups run last in, first out
 	for i := range cfg.Nodes {
 		n := newNode(t, dir, fmt.Sprintf("n%d", i+1))
-		if n.AP = cfg.AP; n.AP {
-			n.Settings["mode"] = "ap"
+		if cfg.AP {
+			n.Mode = localcluster.AP
 		}
-		if cfg.DC != "" {
-			n.Settings["datacenter"] = cfg.DC
+		n.Datacenter = cmp.Or(cfg.DC, n.Datacenter)
+		if cfg.TLS != nil {
+			n.Client = cfg.TLS.Client()
 		}
+		c.Nodes = append(c.Nodes, n)
+	}
+	var all []*localcluster.Node
+	for _, n := range c.Nodes {
+		all = append(all, &n.Node)
+	}
+	for _, n := range c.Nodes {
+		n.Introduce(all)
 		maps.Copy(n.Settings, cfg.Settings)
 		if cfg.Of != nil {
 			maps.Copy(n.Settings, cfg.Of(n.Name))
 		}
-		n.tls = cfg.TLS
-		c.Nodes = append(c.Nodes, n)
 	}
-	c.introduce()
 	return c
-}
-
-// introduce tells every node the addresses of all.
-func (c *Cluster) introduce() {
-	var addrs, urls []string
-	for _, n := range c.Nodes {
-		addrs = append(addrs, n.Cluster)
-		urls = append(urls, n.URL())
-	}
-	for _, n := range c.Nodes {
-		if c.ap {
-			n.Settings["replication.nodes"] = strings.Join(urls, ",")
-			continue
-		}
-		n.Settings["cluster.join"] = strings.Join(addrs, ",")
-		n.Settings["cluster.bootstrap-expect"] = fmt.Sprint(len(c.Nodes))
-	}
 }
 
 // Start starts all nodes and waits until they serve.
@@ -98,7 +88,9 @@ func (c *Cluster) report() {
 		return
 	}
 	for _, n := range c.Nodes {
-		c.t.Logf("the end of %s's log:\n%s", n.Name, tail(n.log, 15))
+		if n.Process != nil {
+			c.t.Logf("%s: %s", n.Name, n.LastWords(15))
+		}
 	}
 }
 

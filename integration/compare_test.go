@@ -65,18 +65,18 @@ type comparedVerdict struct {
 	Broken []struct{ Limit, Got string }
 }
 
-// comparison is a run of `bench compare`.
+// comparison is a run of `rollcall-bench compare`.
 type comparison struct {
 	code   int
 	stderr string
 	report comparedReport
 }
 
-// compareModes runs a program's comparison of modes in scenarios, with a fault planted in its servers.
+// compareModes compares the modes of a server's program in scenarios, with a fault planted in it.
 func compareModes(t *testing.T, program, planted, modes string, scenarios ...string) comparison {
 	t.Helper()
 	dir := t.TempDir()
-	args := []string{"bench", "compare", "--modes", modes, "--length", "6s", "--out", filepath.Join(dir, "report"), "--data", filepath.Join(dir, "data")}
+	args := []string{benchProgram(t), "compare", "--server", program, "--modes", modes, "--length", "6s", "--out", filepath.Join(dir, "report"), "--data", filepath.Join(dir, "data")}
 	for i, text := range scenarios {
 		path := filepath.Join(dir, fmt.Sprintf("%d.yaml", i))
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -84,7 +84,7 @@ func compareModes(t *testing.T, program, planted, modes string, scenarios ...str
 		}
 		args = append(args, "--scenario", path)
 	}
-	p, err := launch(t, filepath.Join(dir, "log"), []string{"ROLLCALL_PLANTED=" + planted}, append([]string{program}, args...))
+	p, err := launch(t, filepath.Join(dir, "log"), []string{"ROLLCALL_PLANTED=" + planted}, args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestAScenarioWrittenByThePageAloneRuns(t *testing.T) {
 	}
 }
 
-// loadResult is what `bench run -o json` prints.
+// loadResult is what `rollcall-bench run -o json` prints.
 type loadResult struct {
 	Mode       string
 	Nodes      []string
@@ -252,7 +252,7 @@ func TestBenchRunAddsUpAndLeavesNothingBehind(t *testing.T) {
 		for _, loop := range [][]string{{"--connections=0"}, {"--closed", "--connections=3"}} {
 			rows := filepath.Join(t.TempDir(), "load.csv")
 			var r loadResult
-			decode(t, rollcall(t, slices.Concat([]string{"bench", "run", "--addr", c.Nodes[0].HTTP, "--all-nodes", "--instances=100", "--heartbeat=1s", "--lease=30s",
+			decode(t, benchmark(t, slices.Concat([]string{"run", "--addr", c.Nodes[0].HTTP, "--all-nodes", "--instances=100", "--heartbeat=1s", "--lease=30s",
 				"--watchers=2", "--warm-up=500ms", "--duration=5s", "--progress=false", "-o", "json", "--out", rows}, loop)...), &r)
 			if len(r.Nodes) != len(c.Nodes) || r.Mode != map[bool]string{false: "cp", true: "ap"}[ap] || r.Watchers == nil || r.Watchers.Events == 0 {
 				t.Errorf("%v: it loaded %q in mode %s, and the watchers saw %+v, want all nodes, and changes", loop, r.Nodes, r.Mode, r.Watchers)

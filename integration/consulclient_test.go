@@ -79,14 +79,6 @@ func unled(err error) error {
 	return err
 }
 
-// must fails the test over an error of a call whose result is not looked at.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // got is must for a call with a result.
 func got[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {

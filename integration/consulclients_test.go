@@ -396,7 +396,7 @@ func (s *springConsul) hasGreeting(t *testing.T, want string) {
 		}
 		return err
 	})
-	service := &Node{HTTP: fmt.Sprintf("%s:%d", entries[0].Service.Address, entries[0].Service.Port)} // it is called as nodes are
+	service := serverAt(fmt.Sprintf("%s:%d", entries[0].Service.Address, entries[0].Service.Port)) // it is called as nodes are
 	Eventually(t, clientLimit, fmt.Sprintf("the service is configured with %q", want), func() error {
 		answer := service.Get("/actuator/env/greeting")
 		if answer.Status != http.StatusOK {

@@ -10,7 +10,7 @@ import (
 // mustRefuseToStart starts a node that must end by itself with an error, and say each of the words.
 func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 	t.Helper()
-	if err := os.WriteFile(n.log, nil, 0o600); err != nil { // what earlier processes said does not count
+	if err := os.WriteFile(n.LogFile, nil, 0o600); err != nil { // what earlier processes said does not count
 		t.Fatal(err)
 	}
 	n.Start(t)

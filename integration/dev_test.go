@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-20419f34/rollcall/cmd/freeport"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // devLine is what dev prints for a node.
@@ -27,7 +27,7 @@ func devPorts(t *testing.T, dcs int) int {
 			distances = append(distances, 100*dc+i, 100*dc+i-1000)
 		}
 	}
-	port, err := freeport.ClaimAround(distances...)
+	port, err := localcluster.ClaimPort(distances...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,12 +54,14 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 	})
 	var nodes []*Node
 	for i, line := range devLine.FindAllStringSubmatch(dev.Output(t), -1) {
-		want := []string{strconv.Itoa(i%3 + 1), strconv.Itoa(i/3 + 1), loopback(port + 100*(i/3) + i%3)}
+		want := []string{strconv.Itoa(i%3 + 1), strconv.Itoa(i/3 + 1), localcluster.Address(port + 100*(i/3) + i%3)}
 		if !slices.Equal(line[1:4], want) {
 			t.Errorf("line %q, want node %s of datacenter %s at %s", line[0], want[0], want[1], want[2])
 		}
 		mustLive(t, line[4])
-		nodes = append(nodes, &Node{Name: "node" + line[1], HTTP: line[3], AP: ap})
+		n := serverAt(line[3])
+		n.Name, n.Mode = "node"+line[1], mode
+		nodes = append(nodes, n)
 	}
 	if len(nodes) != 3*dcs {
 		t.Fatalf("dev names %d nodes, want %d: %s", len(nodes), 3*dcs, dev.Output(t))
@@ -134,7 +136,7 @@ func TestDevDatacentersTellEachOtherBothWays(t *testing.T) {
 func TestDevNamesThePortInUse(t *testing.T) {
 	t.Parallel()
 	port := devPorts(t, 1)
-	for _, taken := range []string{loopback(port + 1), loopback(port - 998)} {
+	for _, taken := range []string{localcluster.Address(port + 1), localcluster.Address(port - 998)} {
 		t.Run(taken, func(t *testing.T) {
 			l, err := net.Listen("tcp", taken)
 			if err != nil {

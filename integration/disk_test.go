@@ -40,7 +40,7 @@ func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 			t.Errorf("%s ended with exit code %d, want 3", small.Name, code)
 		}
 		if out := small.Output(t); !strings.Contains(out, "no space left on device") {
-			t.Errorf("the log of %s does not say that its disk is full:\n%s", small.Name, tail(small.log, 10))
+			t.Errorf("the log of %s does not say that its disk is full:\n%s", small.Name, small.LastWords(10))
 		}
 		t.Logf("%s ended after %d acknowledged registrations", small.Name, len(acknowledged))
 

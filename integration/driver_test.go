@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // driver is a stock client in a process of another language, told what to do by lines of JSON on
@@ -75,7 +77,7 @@ func startDriver(t *testing.T, dir string, program string, args ...string) *driv
 		}
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("the end of the client's log:\n%s", tail(log, 40))
+			t.Logf("the client: the end of %s:\n%s", log, localcluster.LastLines(log, 40))
 		}
 	})
 	return d

@@ -33,10 +33,11 @@ func startEurekaServer(t *testing.T, addr string, peer *Node, more ...string) *N
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the end of the Eureka server's log:\n%s", tail(log, 40))
+			t.Logf("the Eureka server: %s", p.LastWords(40))
 		}
 	})
-	server := &Node{Process: p, Name: "eureka", HTTP: addr, log: log}
+	server := serverAt(addr)
+	server.Name, server.Process, server.process = "eureka", p.Process, p
 	Eventually(t, clientLimit, "the Eureka server answers", func() error {
 		if answer := server.Get("/eureka/apps/"); answer.Status != http.StatusOK {
 			return fmt.Errorf("apps/: %v", answer)

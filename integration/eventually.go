@@ -48,3 +48,11 @@ func notYet(have, want int) error {
 	}
 	return fmt.Errorf("%d of %d so far", have, want)
 }
+
+// must fails the test over an error of a call whose result is not looked at.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // goScenario is something that happens to a cluster while a service of the Go client is registered and
@@ -101,7 +102,7 @@ func (c *Caller) awaitWatch(t *testing.T) {
 
 func killTheLeader(t *testing.T, c *Cluster, s *Service) {
 	victim := c.Nodes[0]
-	if !c.ap {
+	if victim.Mode == localcluster.CP {
 		victim = c.Leader()
 	}
 	victim.Kill()
@@ -170,7 +171,7 @@ func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, Config{AP: ap})
-		var proxies []*Proxy
+		var proxies []*localcluster.Proxy
 		var servers []string
 		for _, n := range c.Nodes {
 			p := NewProxy(t, n.HTTP)
@@ -179,7 +180,7 @@ func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
 		s := StartService(t, "orders", client.Config{Servers: servers})
 		caller := StartCaller(t, "orders", client.Config{Servers: urls(c.Nodes...)}, client.DiscoveryConfig{})
 		for _, p := range proxies {
-			p.Cut(There, Back)
+			p.Cut()
 		}
 		for _, n := range c.Nodes {
 			awaitOn(t, n, s.key.App, s.key.ID, "")

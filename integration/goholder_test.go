@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // goPause has a holder by package client that is paused beyond its TTL, and an heir who waits for the
@@ -93,7 +94,7 @@ func (r *goPause) pause() error {
 	if err := r.holder.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	if err := awaitStopped(r.holder.cmd.Process.Pid); err != nil {
+	if err := localcluster.AwaitStopped(r.holder.cmd.Process.Pid); err != nil {
 		return err
 	}
 	return r.holder.say("look", r.way, r.lock)
@@ -214,7 +215,7 @@ func TestAHolderByGoThatWasPausedBrieflyStillHolds(t *testing.T) {
 func pausedBriefly(ctx context.Context, t *testing.T, h *child[goHolderAnswer], kind, way, lock string) error {
 	got[goHolderAnswer](t)(h.ask(ctx, "acquire", kind, lock))
 	must(t, h.say("pause", way, lock))
-	must(t, awaitStopped(h.cmd.Process.Pid))
+	must(t, localcluster.AwaitStopped(h.cmd.Process.Pid))
 	Pass(t, time.Second)
 	must(t, h.signal(syscall.SIGCONT))
 	first := got[goHolderAnswer](t)(h.hear(ctx))

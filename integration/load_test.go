@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // load works on a cluster through the nodes it is told to use, and remembers what was acknowledged:
@@ -54,7 +56,7 @@ const (
 func startLoad(t *testing.T, lease, keepers, churners int, nodes []*Node) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{lease: lease, sticky: nodes[0].AP, cancel: cancel, fates: map[string]fate{}, counts: map[string]int{}}
+	l := &load{lease: lease, sticky: nodes[0].Mode == localcluster.AP, cancel: cancel, fates: map[string]fate{}, counts: map[string]int{}}
 	t.Cleanup(l.stop)
 	l.use(nodes)
 	for i := range keepers {

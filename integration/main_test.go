@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -76,17 +77,38 @@ func (q quietly) Run() int {
 	return code
 }
 
+// built is the directory of the programs that the tests build; it goes with them.
+var built string
+
 func build() (remove func(), err error) {
-	if os.Getenv("ROLLCALL_BIN") != "" {
-		return func() {}, nil
-	}
-	dir, err := os.MkdirTemp("", "rollcall")
-	if err != nil {
+	if built, err = os.MkdirTemp("", "rollcall"); err != nil {
 		return nil, err
 	}
-	bin := filepath.Join(dir, "rollcall")
+	remove = func() { os.RemoveAll(built) }
+	if os.Getenv("ROLLCALL_BIN") != "" {
+		return remove, nil
+	}
+	bin := filepath.Join(built, "rollcall")
 	if out, err := exec.Command("go", "build", "-o", bin, "../cmd/rollcall").CombinedOutput(); err != nil {
+		remove()
 		return nil, fmt.Errorf("build the program under test: %w\n%s", err, out)
 	}
-	return func() { os.RemoveAll(dir) }, os.Setenv("ROLLCALL_BIN", bin)
+	return remove, os.Setenv("ROLLCALL_BIN", bin)
+}
+
+// buildBench builds the benchmarks.
+var buildBench = sync.OnceValues(func() (path string, err error) {
+	path = filepath.Join(built, "rollcall-bench")
+	if out, err := exec.Command("go", "build", "-o", path, "../cmd/rollcall-bench").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the benchmarks: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// benchProgram is the path of the benchmarks' program.
+func benchProgram(t testing.TB) string {
+	t.Helper()
+	path, err := buildBench()
+	must(t, err)
+	return path
 }

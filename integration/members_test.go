@@ -52,7 +52,7 @@ func mustBeToldToRemove(t *testing.T, n *Node) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the log of "+n.Name+" names the remedy", func() error {
 		if !strings.Contains(n.Output(t), "rollcall members remove "+n.Name) {
-			return fmt.Errorf("it says:\n%s", tail(n.log, 5))
+			return fmt.Errorf("it says:\n%s", n.LastWords(5))
 		}
 		return nil
 	})

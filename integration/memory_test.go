@@ -20,7 +20,7 @@ func resident(t *testing.T, n *Node) (kib int) { return processStatus(t, n, "VmR
 // processStatus is a figure (KiB) that Linux has of a node's process.
 func processStatus(t *testing.T, n *Node, field string) (kib int) {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Process.Pid()))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Pid()))
 	if err != nil {
 		lacks(t, "the system does not say how much memory %s takes: %v", n.Name, err)
 	}

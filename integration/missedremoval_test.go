@@ -18,7 +18,7 @@ func TestWhoeverEvictsAliveUndoesNothing(t *testing.T) {
 	mustOverride(t, there, "HERD", id, "OUT_OF_SERVICE")
 	c.mustOnEvery(t, "the override", func(n *Node) error { return showsVersion(n, id, "", "OUT_OF_SERVICE") })
 
-	links.isolate(alone.Name)
+	links.Isolate(alone)
 	awaitGone(t, alone, id, lease)
 	version := func(n *Node, version string) {
 		mustRegister(t, n, Instance{App: "HERD", ID: id, Duration: lease, Metadata: map[string]string{"version": version}})
@@ -28,7 +28,7 @@ func TestWhoeverEvictsAliveUndoesNothing(t *testing.T) {
 	if err := showsVersion(alone, id, "2", "UNKNOWN"); err != nil {
 		t.Fatalf("on the side that evicted it: %v", err)
 	}
-	links.heal()
+	links.Heal()
 	c.mustOnEvery(t, "what was said last", func(n *Node) error { return showsVersion(n, id, "3", "OUT_OF_SERVICE") })
 	h.stop()
 	h.check(t)
@@ -47,14 +47,14 @@ func TestWhatWasSaidLastIsNewerThanACancelBeforeIt(t *testing.T) {
 	mustOverride(t, there, "HERD", "orders-1", "OUT_OF_SERVICE")
 	c.mustOnEvery(t, "the override", func(n *Node) error { return showsVersion(n, "orders-1", "", "OUT_OF_SERVICE") })
 
-	links.isolate(alone.Name)
+	links.Isolate(alone)
 	mustCancel(t, there, "HERD", "orders-1")
 	version := func(n *Node, version string) {
 		mustRegister(t, n, Instance{App: "HERD", ID: "orders-1", Metadata: map[string]string{"version": version}})
 	}
 	version(there, "2")
 	version(alone, "3")
-	links.heal()
+	links.Heal()
 	c.mustOnEvery(t, "what was said last", func(n *Node) error { return showsVersion(n, "orders-1", "3", "UNKNOWN") })
 	for _, n := range c.Nodes {
 		mustAgreeWithPeers(t, n)

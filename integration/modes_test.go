@@ -1,6 +1,10 @@
 package integration
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+)
 
 // eachMode runs a test with and without consensus.
 func eachMode(t *testing.T, test func(t *testing.T, ap bool)) {
@@ -33,7 +37,7 @@ func steadfast(c Config) Config {
 func (c *Cluster) mustOnEvery(t *testing.T, what string, probe func(n *Node) error) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		if n.AP {
+		if n.Mode == localcluster.AP {
 			Eventually(t, replicated, what+" on node "+n.Name, func() error { return probe(n) })
 			continue
 		}
@@ -59,7 +63,7 @@ func (c *Cluster) mustListEverywhere(t *testing.T, ids ...string) {
 // without it each for itself, because what one is told it writes down in its own words and at its own
 // time.
 func whoAgree(nodes []*Node) []*Node {
-	if nodes[0].AP {
+	if nodes[0].Mode == localcluster.AP {
 		return nodes[:1]
 	}
 	return nodes

@@ -3,54 +3,26 @@ package integration
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
-// network is the proxies between the nodes of a cluster: by who dials whom.
-type network map[[2]string]*Proxy
-
 // newProxiedCluster starts a cluster whose nodes reach each other through proxies only.
-func newProxiedCluster(t *testing.T) (*Cluster, network) {
+func newProxiedCluster(t *testing.T) (*Cluster, Network) {
 	t.Helper()
 	return newDistantCluster(t, 0, nil)
 }
 
 // newDistantCluster is newProxiedCluster with a way between the nodes that takes a while.
-func newDistantCluster(t *testing.T, way time.Duration, settings map[string]string) (*Cluster, network) {
+func newDistantCluster(t *testing.T, way time.Duration, settings map[string]string) (*Cluster, Network) {
 	t.Helper()
-	c, links := NewCluster(t, Config{Settings: settings}), network{}
-	for _, from := range c.Nodes {
-		join := []string{from.Cluster}
-		var dial []string
-		for _, to := range c.Others(from) {
-			p := NewProxy(t, to.Cluster)
-			p.Delay(way)
-			links[[2]string{from.Name, to.Name}] = p
-			join = append(join, p.Addr())
-			dial = append(dial, to.Name+"="+p.Addr())
-		}
-		from.Settings["cluster.join"] = strings.Join(join, ",")
-		from.Settings["cluster.dial"] = strings.Join(dial, ",")
-	}
+	c := NewCluster(t, Config{Settings: settings})
+	links := NewNetwork(t, c.Nodes, all)
+	links.Each(func(_, _ int, p *localcluster.Proxy) { p.Delay(way) })
 	c.Start()
 	return c, links
-}
-
-// isolate cuts a node off in both directions, whoever dialled.
-func (l network) isolate(node string) {
-	for ends, p := range l {
-		if ends[0] == node || ends[1] == node {
-			p.Cut(There, Back)
-		}
-	}
-}
-
-func (l network) heal() {
-	for _, p := range l {
-		p.Heal()
-	}
 }
 
 func TestIsolatedLeaderIsReplacedRefusesAndCatchesUp(t *testing.T) {
@@ -59,7 +31,7 @@ func TestIsolatedLeaderIsReplacedRefusesAndCatchesUp(t *testing.T) {
 	isolated := c.Leader()
 	others := c.Others(isolated)
 	mustRegister(t, isolated, Instance{App: "BEFORE", ID: "before"})
-	links.isolate(isolated.Name)
+	links.Isolate(isolated)
 
 	next := c.Leader(others...)
 	for i, n := range others {
@@ -69,7 +41,7 @@ func TestIsolatedLeaderIsReplacedRefusesAndCatchesUp(t *testing.T) {
 	mustKnowNoLeader(t, isolated)
 	mustRefuse(t, isolated)
 
-	links.heal()
+	links.Heal()
 	isolated.WaitReady(t)
 	listing := mustList(t, isolated)
 	for _, id := range []string{"before", "during-0", "during-1"} {
@@ -90,26 +62,13 @@ func TestOneWayCutOfALeaderEndsInOneTruth(t *testing.T) {
 			c, links := newProxiedCluster(t)
 			leader := c.Leader()
 			l := startLoad(t, 10, 6, 3, c.Nodes)
-			links.cutOneWay(leader.Name, deaf)
+			links.CutOneWay(leader, deaf)
 			Pass(t, 2*noticeAfter)
-			links.heal()
+			links.Heal()
 			c.WaitReady()
 			l.stop()
 			l.check(t, c.Nodes)
 		})
-	}
-}
-
-// cutOneWay cuts what a node receives (deaf), or what it sends.
-func (l network) cutOneWay(node string, deaf bool) {
-	for ends, p := range l {
-		dialled, accepted := ends[0] == node, ends[1] == node
-		if dialled && deaf || accepted && !deaf {
-			p.Cut(Back)
-		}
-		if dialled && !deaf || accepted && deaf {
-			p.Cut(There)
-		}
 	}
 }
 

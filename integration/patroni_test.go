@@ -84,7 +84,7 @@ postgresql:
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the end of %s's log:\n%s", name, tail(m.process.log, 30))
+			t.Logf("%s: %s", name, m.process.LastWords(30))
 		}
 		m.process.Kill()
 		m.killServer()

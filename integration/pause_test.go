@@ -36,7 +36,7 @@ func pausedTogether(t *testing.T, times int) {
 		l.awaitProgress(t)
 		for _, n := range c.Nodes {
 			if !n.Running() {
-				t.Errorf("%s ended after a pause, with code %d:\n%s", n.Name, n.ExitCode(t, StopLimit), tail(n.log, 5))
+				t.Errorf("%s ended after a pause, with code %d:\n%s", n.Name, n.ExitCode(t, StopLimit), n.LastWords(5))
 			}
 		}
 		if t.Failed() {
@@ -73,7 +73,7 @@ func TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites(t *testing.T) {
 		t.Errorf("the node whose disk hangs ended with code %d, want 3", code)
 	}
 	if out := leader.Output(t); !strings.Contains(out, "the disk hangs") {
-		t.Errorf("the log of %s does not say that its disk hangs:\n%s", leader.Name, tail(leader.log, 10))
+		t.Errorf("the log of %s does not say that its disk hangs:\n%s", leader.Name, leader.LastWords(10))
 	}
 	for _, n := range others {
 		mustRegisterSoon(t, n, Instance{App: "AFTER", ID: "of-" + n.Name})

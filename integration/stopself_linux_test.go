@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"os"
 	"runtime"
 	"syscall"
@@ -18,19 +17,4 @@ func stopSelf() error {
 		return failed
 	}
 	return nil
-}
-
-// awaitStopped returns when every thread of a child has stopped.
-func awaitStopped(pid int) error {
-	const byPID, stopped, leaveIt = 1, 2, 0x1000000 // waitid(2): P_PID, WSTOPPED, WNOWAIT
-	for {
-		_, _, err := syscall.Syscall6(syscall.SYS_WAITID, byPID, uintptr(pid), 0, stopped|leaveIt, 0, 0)
-		switch err {
-		case 0:
-			return nil
-		case syscall.EINTR:
-		default:
-			return fmt.Errorf("wait until process %d has stopped: %w", pid, err)
-		}
-	}
 }

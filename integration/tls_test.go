@@ -23,7 +23,7 @@ func TestClusterOverMutualTLSServesHTTPS(t *testing.T) {
 		}
 	}
 	plain := *follower
-	plain.tls = nil
+	plain.Client = nil
 	if answer := plain.Get("/eureka/apps"); answer.Status == 200 {
 		t.Errorf("plain HTTP on the TLS port: %v, want a refusal", answer)
 	}
@@ -45,7 +45,7 @@ func TestNodesWithoutConsensusTellEachOtherOverMutualTLS(t *testing.T) {
 	mustRegister(t, c.Nodes[0], Instance{App: "SECRET", ID: "s"})
 	c.mustListEverywhere(t, "s")
 	nobody := *c.Nodes[0]
-	nobody.tls = NewCertificates(t)
+	nobody.Client = NewCertificates(t).Client()
 	if answer := nobody.Get("/eureka/apps"); answer.Status != 0 {
 		t.Errorf("a client without a certificate: %v, want none", answer)
 	}
@@ -63,12 +63,12 @@ func TestNodeWithForeignCertificateCannotJoin(t *testing.T) {
 
 	foreign := NewCertificates(t)
 	maps.Copy(stranger.Settings, foreign.Settings(t, stranger.Name))
-	stranger.tls = foreign
+	stranger.Client = foreign.Client()
 	stranger.Start(t)
 	mustStayOutside(t, stranger)
 
 	maps.Copy(stranger.Settings, ca.Settings(t, stranger.Name))
-	stranger.tls = ca
+	stranger.Client = ca.Client()
 	stranger.Kill()
 	stranger.Start(t)
 	stranger.WaitReady(t)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // The promise: what was answered 504 takes effect before everything that was sent a second after that
@@ -120,13 +122,8 @@ func held(t *testing.T, c *Cluster, trials []*trial) int {
 	return unknown
 }
 
-// between returns the proxies between two nodes.
-func (l network) between(a, b *Node) []*Proxy {
-	return []*Proxy{l[[2]string{a.Name, b.Name}], l[[2]string{b.Name, a.Name}]}
-}
-
 // cutTrials cuts the link of a follower to the leader, without a reset, for so long.
-func cutTrials(t *testing.T, c *Cluster, links network, cut time.Duration, name string, count int) int {
+func cutTrials(t *testing.T, c *Cluster, links Network, cut time.Duration, name string, count int) int {
 	t.Helper()
 	c.WaitReady()
 	leader := c.Leader()
@@ -134,19 +131,19 @@ func cutTrials(t *testing.T, c *Cluster, links network, cut time.Duration, name 
 	var since time.Time
 	trials := giveUp(t, name, count, follower, other, func() {
 		since = time.Now()
-		for _, p := range links.between(leader, follower) {
+		for _, p := range links.Between(leader, follower) {
 			p.Hold()
 		}
 	})
 	time.Sleep(time.Until(since.Add(cut)))
-	for _, p := range links.between(leader, follower) {
+	for _, p := range links.Between(leader, follower) {
 		p.Release()
 	}
 	return held(t, c, trials)
 }
 
 // killTrials kills the leader while writes are on their way to it, and starts it again.
-func killTrials(t *testing.T, c *Cluster, links network, name string, count int) int {
+func killTrials(t *testing.T, c *Cluster, links Network, name string, count int) int {
 	t.Helper()
 	c.WaitReady()
 	leader := c.Leader()
@@ -154,7 +151,7 @@ func killTrials(t *testing.T, c *Cluster, links network, name string, count int)
 	var killed sync.WaitGroup
 	trials := giveUp(t, name, count, follower, other, func() {
 		for _, to := range []*Node{leader, other} {
-			for _, p := range links.between(follower, to) {
+			for _, p := range links.Between(follower, to) {
 				p.Hold()
 			}
 		}
@@ -165,9 +162,7 @@ func killTrials(t *testing.T, c *Cluster, links network, name string, count int)
 		})
 	})
 	killed.Wait()
-	for _, p := range links {
-		p.Release()
-	}
+	links.Each(func(_, _ int, p *localcluster.Proxy) { p.Release() })
 	return held(t, c, trials)
 }
 
@@ -195,14 +190,14 @@ func TestWhatWasAnsweredUnknownDoesNotTakeEffectLater(t *testing.T) {
 	for _, cut := range cuts {
 		t.Run("link cut for "+cut.String(), func(t *testing.T) {
 			t.Parallel()
-			untilUnknown(t, trials, func(c *Cluster, links network, round string) int {
+			untilUnknown(t, trials, func(c *Cluster, links Network, round string) int {
 				return cutTrials(t, c, links, cut, round, atOnce)
 			})
 		})
 	}
 	t.Run("leader killed", func(t *testing.T) {
 		t.Parallel()
-		untilUnknown(t, trials, func(c *Cluster, links network, round string) int {
+		untilUnknown(t, trials, func(c *Cluster, links Network, round string) int {
 			return killTrials(t, c, links, round, atOnce)
 		})
 	})
@@ -213,7 +208,7 @@ func TestWhatWasAnsweredUnknownDoesNotTakeEffectLater(t *testing.T) {
 const atOnce = 2
 
 // untilUnknown plays rounds until so many writes were answered 504.
-func untilUnknown(t *testing.T, trials int, play func(c *Cluster, links network, round string) int) {
+func untilUnknown(t *testing.T, trials int, play func(c *Cluster, links Network, round string) int) {
 	c, links := newProxiedCluster(t)
 	unknown, rounds := 0, 0
 	for unknown < trials && rounds < 2*trials+4 {

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/client/sse"
 )
 
 // Event is one server-sent event.
@@ -94,26 +95,13 @@ func (s *Stream) read() {
 // readEvents hands every event of a stream to each and returns how the stream ended: io.EOF if the
 // server ended it. A block without a name is what keeps a quiet stream alive, and no event.
 func readEvents(stream io.Reader, each func(Event)) error {
-	lines := bufio.NewReader(stream)
-	var e Event
-	for {
-		line, err := lines.ReadString('\n')
+	for events := sse.NewReader(stream, 4<<10); ; {
+		e, err := events.Next()
 		if err != nil {
 			return err
 		}
-		field, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ": ")
-		switch field {
-		case "":
-			if e.Name != "" {
-				each(e)
-			}
-			e = Event{}
-		case "id":
-			e.ID = value
-		case "event":
-			e.Name = value
-		case "data":
-			e.Data += value
+		if len(e.Name) > 0 {
+			each(Event{ID: string(e.ID), Name: string(e.Name), Data: string(e.Data)})
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -167,23 +166,8 @@ func partly(done int, err error) error {
 
 // sizeOf is the encoded size of an item, or a little more.
 func sizeOf(item fsm.Item) int {
-	if r, ok := item.Op.(registry.Renew); ok {
+	if r, ok := item.Op.(registry.Renew); ok { // the most frequent one costs nothing
 		return 44 + len(r.Key.App) + len(r.Key.ID) + len(item.Origin.DC)
 	}
-	switch op := item.KV.(type) {
-	case kv.RenewSession:
-		return 16 + len(op.ID)
-	case kv.KeyOp:
-		return sizeOfKeyOp(op)
-	}
-	return len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{item}))
-}
-
-// sizeOfKeyOp saves copying a value to learn its size.
-func sizeOfKeyOp(op kv.KeyOp) int {
-	size := 64 + len(op.Key) + len(op.Value) + len(op.Session)
-	if op.Fence != nil {
-		size += 24 + len(op.Fence.Name)
-	}
-	return size
+	return fsm.Size(item)
 }

@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// identityVersion is the version of the data directory, which its identity file says: of the file itself,
-// and of the log, the snapshots and the registry beside it (docs/formats). It is raised with any of them.
-const identityVersion = 2
+// dirLevel is the newest level of data directories, which this program writes: of the identity file itself, and of
+// the log, the snapshots and the registry beside it (docs/formats). It is raised with any of them.
+const dirLevel = 1
 
 // The modes, as they are written into the identity of a data directory.
 const (
@@ -33,9 +33,9 @@ type owner struct{ mode, node, datacenter string }
 // identity says whom a data directory belongs to: one mode, one node, one cluster or datacenter. It
 // lies beside the data as identity.json.
 type identity struct {
-	Version int    `json:"version"`
-	Mode    string `json:"mode"`
-	Node    string `json:"node"`
+	Level int    `json:"level"`
+	Mode  string `json:"mode"`
+	Node  string `json:"node"`
 	// Datacenter is there in AP mode only: a CP cluster goes by its id.
 	Datacenter string `json:"datacenter,omitempty"`
 	// ServerID is the name and a random part, so that a node whose directory was lost cannot be
@@ -101,12 +101,12 @@ func readIdentity(path string, who owner) (*identity, error) {
 		return nil, fmt.Errorf("%s is corrupt (%v): give the node an empty data directory", path, err)
 	}
 	switch {
-	case id.Version > identityVersion:
-		return nil, fmt.Errorf("%s was written by a newer version of rollcall (format %d, this one reads %d): start the newer version again", path, id.Version, identityVersion)
-	case id.Version > 0 && id.Version < identityVersion:
-		return nil, fmt.Errorf("%s was written by an earlier version of rollcall (format %d, this one reads %d), and there is no upgrade: start the earlier version again, or give the node an empty data directory", path, id.Version, identityVersion)
-	case id.Version != identityVersion || id.ServerID == "" || id.Node == "":
-		return nil, fmt.Errorf("%s is corrupt (version %d, node %q, server id %q): give the node an empty data directory", path, id.Version, id.Node, id.ServerID)
+	case id.Level > dirLevel:
+		return nil, fmt.Errorf("%s was written by a newer version of rollcall (level %d, this one reads %d): start the newer version again", path, id.Level, dirLevel)
+	case id.Level == 0 && id.ServerID != "":
+		return nil, fmt.Errorf("%s was written before the first release of rollcall, and there is no upgrade: give the node an empty data directory", path)
+	case id.Level < 1 || id.ServerID == "" || id.Node == "":
+		return nil, fmt.Errorf("%s is corrupt (level %d, node %q, server id %q): give the node an empty data directory", path, id.Level, id.Node, id.ServerID)
 	}
 	return id, id.fits(filepath.Dir(path), who)
 }
@@ -139,7 +139,7 @@ func newIdentity(dir string, who owner) (*identity, error) {
 		return nil, fmt.Errorf("draw a server id: %w", err)
 	}
 	return &identity{
-		Version: identityVersion, Mode: who.mode, Node: who.node, Datacenter: who.datacenter,
+		Level: dirLevel, Mode: who.mode, Node: who.node, Datacenter: who.datacenter,
 		ServerID: who.node + "." + hex.EncodeToString(random),
 	}, nil
 }

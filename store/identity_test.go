@@ -96,15 +96,15 @@ func TestDataDirectoryThatDoesNotFitIsRefused(t *testing.T) {
 		name, file, node string
 		want             []string // parts of the error
 	}{
-		{"another node's", `{"version":2,"mode":"cp","node":"n2","server_id":"n2.aa"}`, "n1", []string{`belongs to node "n2"`, `this node is "n1"`}},
-		{"another mode's", `{"version":2,"mode":"ap","node":"n1","server_id":"n1.aa"}`, "n1", []string{`mode "ap"`, `mode "cp"`}},
-		{"a newer version's", `{"version":99,"mode":"cp","node":"n1","server_id":"n1.aa"}`, "n1", []string{"newer version"}},
-		{"an earlier version's", `{"version":1,"mode":"cp","node":"n1","server_id":"n1.aa"}`, "n1", []string{"identity.json", "earlier version", "empty data directory"}},
-		{"an earlier version's, in the other mode", `{"version":1,"mode":"ap","node":"n1","server_id":"n1.aa"}`, "n1", []string{"earlier version", "empty data directory"}},
+		{"another node's", `{"level":1,"mode":"cp","node":"n2","server_id":"n2.aa"}`, "n1", []string{`belongs to node "n2"`, `this node is "n1"`}},
+		{"another mode's", `{"level":1,"mode":"ap","node":"n1","server_id":"n1.aa"}`, "n1", []string{`mode "ap"`, `mode "cp"`}},
+		{"a newer version's", `{"level":99,"mode":"cp","node":"n1","server_id":"n1.aa"}`, "n1", []string{"newer version"}},
+		{"from before levels", `{"version":2,"mode":"cp","node":"n1","server_id":"n1.aa"}`, "n1", []string{"identity.json", "before the first release", "empty data directory"}},
+		{"from before levels, in the other mode", `{"version":2,"mode":"ap","node":"n1","server_id":"n1.aa"}`, "n1", []string{"before the first release", "empty data directory"}},
 		{"of no version", `{"mode":"cp","node":"n1","server_id":"n1.aa"}`, "n1", []string{"corrupt"}},
-		{"not JSON", `{"version":2,`, "n1", []string{"corrupt"}},
+		{"not JSON", `{"level":1,`, "n1", []string{"corrupt"}},
 		{"empty", ``, "n1", []string{"corrupt"}},
-		{"without a server id", `{"version":2,"mode":"cp","node":"n1"}`, "n1", []string{"corrupt"}},
+		{"without a server id", `{"level":1,"mode":"cp","node":"n1"}`, "n1", []string{"corrupt"}},
 		{"bad node name", ``, "n 1", []string{"node name", "letters"}},
 	}
 	for _, tt := range tests {

@@ -77,7 +77,7 @@ func readLeases(tx *bbolt.Tx, f *registry.Frozen) error {
 		f.Leases = append(f.Leases, l)
 		if later := renewals.Get(name); later != nil {
 			_, err = readRow(name, later, func(b []byte) (struct{}, error) {
-				return struct{}{}, readRenewal(b, &f.Leases[len(f.Leases)-1])
+				return struct{}{}, fsm.ReadRenewals(b, &f.Leases[len(f.Leases)-1])
 			})
 		}
 		return errors.Join(err, given(l.Lease, f.Index))

@@ -45,7 +45,7 @@ func (w *localWriter) write() error {
 	w.prune()
 	if w.renewed {
 		for _, l := range w.saved.renewals {
-			w.put(w.renewals, nameOnDisk(l.Lease.Key()), appendRenewal(nil, l))
+			w.put(w.renewals, nameOnDisk(l.Lease.Key()), fsm.AppendRenewals(nil, l))
 		}
 		w.renewedTo = w.frozen.Clock.Lease
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	helloVersion     = 3
+	helloVersion     = 1
 	handshakeTimeout = 5 * time.Second
 )
 

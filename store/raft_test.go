@@ -18,7 +18,7 @@ import (
 	"github.com/hashicorp/raft"
 	"go.uber.org/goleak"
 
-	"github.com/seed-20419f34/rollcall/cmd/freeport"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -53,7 +53,7 @@ type testNode struct {
 // freeAddr is an address of 127.0.0.1 on which nobody listens, and which nobody else gets while the tests run.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	port, err := freeport.ClaimAround()
+	port, err := localcluster.ClaimPort()
 	if err != nil {
 		t.Fatal(err)
 	}

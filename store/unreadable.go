@@ -40,7 +40,7 @@ func (n *nodeCalls) unreadable(err error, reply *CommitReply) {
 		return
 	}
 	reply.Answer, reply.Reason = answerUnreadable, err.Error()
-	reply.All = errors.Is(err, fsm.ErrNewerVersion) || errors.Is(err, fsm.ErrOlderVersion)
+	reply.All = errors.Is(err, fsm.ErrNewerVersion)
 	var at *fsm.ItemError
 	if errors.As(err, &at) {
 		reply.Item = at.Item + 1

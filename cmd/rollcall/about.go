@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -12,7 +13,7 @@ import (
 func (c *connection) about(text string) (registry.Key, *client.Client, error) {
 	key, err := parseKey(text)
 	if err != nil {
-		return key, nil, usageError{err}
+		return key, nil, cli.Usage(err)
 	}
 	cl, err := c.open(nil)
 	return key, cl, err

@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newCancelCommand() *cobra.Command {
@@ -10,7 +12,7 @@ func newCancelCommand() *cobra.Command {
 		Use:     "cancel APP/ID",
 		Short:   "Remove an instance",
 		Example: "  rollcall cancel ORDERS/orders-1",
-		Args:    usageArgs(cobra.ExactArgs(1)),
+		Args:    cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, cl, err := c.about(args[0])
 			if err != nil {
@@ -19,7 +21,7 @@ func newCancelCommand() *cobra.Command {
 			if err := cl.Cancel(cmd.Context(), key); err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), done{Done: "canceled", App: key.App, ID: key.ID})
+			return c.out.Print(cmd.OutOrStdout(), done{Done: "canceled", App: key.App, ID: key.ID})
 		},
 	}
 	c.addFlags(cmd)
@@ -34,7 +36,7 @@ type done struct {
 	Status string `json:"status,omitempty"`
 }
 
-func (d done) table() [][]string {
+func (d done) Table() [][]string {
 	row := []string{d.Done, d.App + "/" + d.ID}
 	if d.Status != "" {
 		row = append(row, d.Status)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
@@ -52,7 +53,7 @@ func rollcall(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	err := root.ExecuteContext(t.Context())
-	code = exitCode(&errs, err)
+	code = cli.ExitCode(&errs, "rollcall", err)
 	return out.String(), errs.String(), code
 }
 
@@ -131,7 +132,7 @@ func TestCommandsSendWhatTheyAreAskedTo(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newFakeServer(t, tc.status, tc.body)
 			stdout, stderr, code := rollcall(t, append(tc.args, "--addr", s.URL)...)
-			if code != exitOK || !strings.Contains(stdout, tc.prints) {
+			if code != cli.ExitOK || !strings.Contains(stdout, tc.prints) {
 				t.Errorf("exit %d, printed %q and %q, want %q", code, stdout, stderr, tc.prints)
 			}
 			if len(s.requests) != 1 || s.requests[0] != tc.want {
@@ -145,7 +146,7 @@ func TestRegisterSendsItsFlags(t *testing.T) {
 	s := newFakeServer(t, 204, "")
 	_, stderr, code := rollcall(t, "register", "orders", "--addr", s.URL, "--id=orders-1", "--host=h", "--ip=10.0.0.1", "--port=81",
 		"--vip=v", "--status=STARTING", "--meta", "b=2,a=1", "--lease=30s", "--interval=10s")
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	got, err := eureka.DecodeRegistration([]byte(s.bodies[0]), eureka.Format{}, "ORDERS")
@@ -161,8 +162,8 @@ func TestRegisterSendsItsFlags(t *testing.T) {
 
 func TestTheNextServerIsTriedWhenOneIsDown(t *testing.T) {
 	down, up := newFakeServer(t, 503, ""), newFakeServer(t, 200, "{}")
-	t.Setenv(addrEnv, down.URL+","+strings.TrimPrefix(up.URL, "http://"))
-	if _, stderr, code := rollcall(t, "status"); code != exitOK {
+	t.Setenv(cli.AddrEnv, down.URL+","+strings.TrimPrefix(up.URL, "http://"))
+	if _, stderr, code := rollcall(t, "status"); code != cli.ExitOK {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	if len(down.requests) != 1 || len(up.requests) != 1 {
@@ -178,65 +179,65 @@ func TestExitCodesTellMistakesFromFailures(t *testing.T) {
 		code int
 		says string
 	}{
-		{name: "unknown instance", args: []string{"cancel", "a/b", "--addr", s.URL}, code: exitError, says: "cancel A/b: not registered"},
-		{name: "unknown member", args: []string{"members", "remove", "n9", "--addr", s.URL}, code: exitError, says: `remove node "n9": the cluster has no such node`},
-		{name: "no member", args: []string{"members", "remove"}, code: exitUsage, says: "accepts 1 arg"},
-		{name: "unknown subcommand of members", args: []string{"members", "n9"}, code: exitUsage, says: "unknown command"},
-		{name: "nobody there", args: []string{"status", "--addr", "127.0.0.1:1"}, code: exitError, says: "connection refused"},
-		{name: "unknown command", args: []string{"frobnicate"}, code: exitUsage, says: "unknown command"},
-		{name: "unknown subcommand", args: []string{"config", "frobnicate"}, code: exitUsage, says: "unknown command"},
-		{name: "unknown flag", args: []string{"status", "--frobnicate"}, code: exitUsage, says: "unknown flag"},
-		{name: "missing argument", args: []string{"cancel"}, code: exitUsage, says: "accepts 1 arg"},
-		{name: "no instance", args: []string{"cancel", "orders"}, code: exitUsage, says: "write APP/ID"},
-		{name: "unknown form", args: []string{"ls", "-o", "xml"}, code: exitUsage, says: "--output"},
-		{name: "unknown form of version", args: []string{"version", "-o", "xml"}, code: exitUsage, says: "--output"},
-		{name: "no URL", args: []string{"ls", "--addr", "ftp://a"}, code: exitUsage, says: "--addr"},
-		{name: "certificate without key", args: []string{"ls", "--cert", "c.pem"}, code: exitUsage, says: "--cert and --key"},
-		{name: "missing authority", args: []string{"ls", "--ca", "missing.pem"}, code: exitUsage, says: "--ca: open missing.pem"},
-		{name: "unknown status word", args: []string{"register", "a", "--status", "up"}, code: exitUsage, says: "--status"},
-		{name: "a lease without a heartbeat in it", args: []string{"register", "a", "--heartbeat", "--lease", "10s"}, code: exitUsage, says: "--interval: 30s is not shorter than --lease 10s"},
-		{name: "half a second", args: []string{"register", "a", "--lease", "1500ms"}, code: exitUsage, says: "--lease: 1.5s is not a whole number of seconds"},
-		{name: "status and --delete", args: []string{"override", "a/b", "UP", "--delete"}, code: exitUsage, says: "not both"},
-		{name: "neither status nor --delete", args: []string{"override", "a/b"}, code: exitUsage, says: "or --delete"},
-		{name: "override for no time", args: []string{"override", "a/b", "UP", "--for", "1ms"}, code: exitUsage, says: "--for: 1ms is not between 1s and 168h"},
-		{name: "end an override later", args: []string{"override", "a/b", "--delete", "--for", "1m"}, code: exitUsage, says: "--delete ends one"},
-		{name: "quarantine for ever", args: []string{"quarantine", "a/b"}, code: exitUsage, says: "--for: is required"},
-		{name: "quarantine for too long", args: []string{"quarantine", "a/b", "--for", "169h"}, code: exitUsage, says: "--for: 169h0m0s is not between"},
-		{name: "end a quarantine later", args: []string{"quarantine", "a/b", "--end", "--for", "1m"}, code: exitUsage, says: "not both"},
-		{name: "hold for ever", args: []string{"self-preservation", "hold"}, code: exitUsage, says: "--for: is required"},
-		{name: "drain in no time", args: []string{"drain", "a/b", "--timeout", "0s"}, code: exitUsage, says: "--timeout: 0s leaves no time for the nodes"},
-		{name: "drain backwards", args: []string{"drain", "a/b", "--settle", "-1s"}, code: exitUsage, says: "--settle: -1s is negative"},
-		{name: "explain nothing", args: []string{"explain", "a"}, code: exitUsage, says: "write APP/ID"},
-		{name: "explain a stranger", args: []string{"explain", "a/b", "--addr", s.URL}, code: exitError, says: "explain A/b: not registered, and nothing is remembered of it"},
-		{name: "drain a stranger", args: []string{"drain", "a/b", "--addr", s.URL}, code: exitError, says: "A/b: not registered"},
-		{name: "watch what is not offered", args: []string{"watch", "--addr", s.URL}, code: exitError, says: "404 Not Found"},
-		{name: "watch two applications", args: []string{"watch", "a", "b"}, code: exitUsage, says: "accepts at most 1 arg"},
-		{name: "override with another word", args: []string{"override", "a/b", "ON"}, code: exitUsage, says: "STATUS"},
-		{name: "server without a data directory", args: []string{"server"}, code: exitUsage, says: "data.dir"},
-		{name: "configuration with a mistake", args: []string{"config", "show", "--mode", "ca"}, code: exitUsage, says: "mode"},
-		{name: "kv get of nothing", args: []string{"kv", "get", "a", "--addr", s.URL}, code: exitError, says: `get key "a": no such key`},
-		{name: "kv get of what is fresh enough for nobody", args: []string{"kv", "get", "a", "--consistency", "leader"}, code: exitUsage, says: "--consistency"},
-		{name: "kv put without a value", args: []string{"kv", "put", "a"}, code: exitUsage, says: "accepts 2 arg"},
-		{name: "kv put with two conditions", args: []string{"kv", "put", "a", "b", "--cas", "1", "--acquire", "s"}, code: exitUsage, says: "give one of --cas, --acquire and --release"},
-		{name: "kv put with a lock and no token", args: []string{"kv", "put", "a", "b", "--fence-lock", "l"}, code: exitUsage, says: "--fence: is required"},
-		{name: "kv put with two acquisitions", args: []string{"kv", "put", "a", "b", "--fence", "1", "--fence-lock", "l", "--fence-key", "k"}, code: exitUsage, says: "give one of --fence-key"},
-		{name: "kv put of a missing file", args: []string{"kv", "put", "a", "@missing"}, code: exitError, says: "open missing"},
-		{name: "kv del of nothing", args: []string{"kv", "del", ""}, code: exitUsage, says: "an empty KEY"},
-		{name: "kv del of a prefix under a condition", args: []string{"kv", "del", "a", "--prefix", "--cas", "1"}, code: exitUsage, says: "not both"},
-		{name: "kv ls with a separator", args: []string{"kv", "ls", "--separator", "/"}, code: exitUsage, says: "goes with --keys"},
-		{name: "renew no session", args: []string{"session", "renew", "s", "--addr", s.URL}, code: exitError, says: `renew session "s": no such session`},
-		{name: "session of another behavior", args: []string{"session", "create", "--behavior", "keep"}, code: exitUsage, says: "--behavior"},
-		{name: "session without end", args: []string{"session", "create", "--ttl", "0s"}, code: exitUsage, says: "--ttl"},
-		{name: "session with a long lock-delay", args: []string{"session", "create", "--lock-delay", "61s"}, code: exitUsage, says: "--lock-delay"},
-		{name: "prune everything", args: []string{"prune"}, code: exitUsage, says: "--not-passing: is required"},
-		{name: "lock without a command", args: []string{"lock", "demo"}, code: exitUsage, says: "write rollcall lock NAME [flags] -- COMMAND"},
-		{name: "lock without the two dashes", args: []string{"lock", "demo", "true"}, code: exitUsage, says: "write rollcall lock NAME [flags] -- COMMAND"},
-		{name: "lock of two names", args: []string{"lock", "a", "b", "--", "true"}, code: exitUsage, says: "write rollcall lock NAME [flags] -- COMMAND"},
-		{name: "lock that waits and does not", args: []string{"lock", "a", "--try", "--timeout", "1s", "--", "true"}, code: exitUsage, says: "not both"},
-		{name: "lock by recipe with a value", args: []string{"lock", "a", "--recipe", "--value", "me", "--", "true"}, code: exitUsage, says: "--value: is shown nowhere with --recipe"},
-		{name: "lock in no time", args: []string{"lock", "a", "--timeout", "-1s", "--grace", "-1s", "--", "true"}, code: exitUsage, says: "--timeout: -1s is negative\n--grace: -1s is negative"},
-		{name: "semaphore without a limit", args: []string{"semaphore", "a", "--", "true"}, code: exitUsage, says: "--limit: is required"},
-		{name: "dev in another mode", args: []string{"dev", "--mode", "ca", "--dcs", "10"}, code: exitUsage, says: "--dcs"},
+		{name: "unknown instance", args: []string{"cancel", "a/b", "--addr", s.URL}, code: cli.ExitError, says: "cancel A/b: not registered"},
+		{name: "unknown member", args: []string{"members", "remove", "n9", "--addr", s.URL}, code: cli.ExitError, says: `remove node "n9": the cluster has no such node`},
+		{name: "no member", args: []string{"members", "remove"}, code: cli.ExitUsage, says: "accepts 1 arg"},
+		{name: "unknown subcommand of members", args: []string{"members", "n9"}, code: cli.ExitUsage, says: "unknown command"},
+		{name: "nobody there", args: []string{"status", "--addr", "127.0.0.1:1"}, code: cli.ExitError, says: "connection refused"},
+		{name: "unknown command", args: []string{"frobnicate"}, code: cli.ExitUsage, says: "unknown command"},
+		{name: "unknown subcommand", args: []string{"config", "frobnicate"}, code: cli.ExitUsage, says: "unknown command"},
+		{name: "unknown flag", args: []string{"status", "--frobnicate"}, code: cli.ExitUsage, says: "unknown flag"},
+		{name: "missing argument", args: []string{"cancel"}, code: cli.ExitUsage, says: "accepts 1 arg"},
+		{name: "no instance", args: []string{"cancel", "orders"}, code: cli.ExitUsage, says: "write APP/ID"},
+		{name: "unknown form", args: []string{"ls", "-o", "xml"}, code: cli.ExitUsage, says: "--output"},
+		{name: "unknown form of version", args: []string{"version", "-o", "xml"}, code: cli.ExitUsage, says: "--output"},
+		{name: "no URL", args: []string{"ls", "--addr", "ftp://a"}, code: cli.ExitUsage, says: "--addr"},
+		{name: "certificate without key", args: []string{"ls", "--cert", "c.pem"}, code: cli.ExitUsage, says: "--cert and --key"},
+		{name: "missing authority", args: []string{"ls", "--ca", "missing.pem"}, code: cli.ExitUsage, says: "--ca: open missing.pem"},
+		{name: "unknown status word", args: []string{"register", "a", "--status", "up"}, code: cli.ExitUsage, says: "--status"},
+		{name: "a lease without a heartbeat in it", args: []string{"register", "a", "--heartbeat", "--lease", "10s"}, code: cli.ExitUsage, says: "--interval: 30s is not shorter than --lease 10s"},
+		{name: "half a second", args: []string{"register", "a", "--lease", "1500ms"}, code: cli.ExitUsage, says: "--lease: 1.5s is not a whole number of seconds"},
+		{name: "status and --delete", args: []string{"override", "a/b", "UP", "--delete"}, code: cli.ExitUsage, says: "not both"},
+		{name: "neither status nor --delete", args: []string{"override", "a/b"}, code: cli.ExitUsage, says: "or --delete"},
+		{name: "override for no time", args: []string{"override", "a/b", "UP", "--for", "1ms"}, code: cli.ExitUsage, says: "--for: 1ms is not between 1s and 168h"},
+		{name: "end an override later", args: []string{"override", "a/b", "--delete", "--for", "1m"}, code: cli.ExitUsage, says: "--delete ends one"},
+		{name: "quarantine for ever", args: []string{"quarantine", "a/b"}, code: cli.ExitUsage, says: "--for: is required"},
+		{name: "quarantine for too long", args: []string{"quarantine", "a/b", "--for", "169h"}, code: cli.ExitUsage, says: "--for: 169h0m0s is not between"},
+		{name: "end a quarantine later", args: []string{"quarantine", "a/b", "--end", "--for", "1m"}, code: cli.ExitUsage, says: "not both"},
+		{name: "hold for ever", args: []string{"self-preservation", "hold"}, code: cli.ExitUsage, says: "--for: is required"},
+		{name: "drain in no time", args: []string{"drain", "a/b", "--timeout", "0s"}, code: cli.ExitUsage, says: "--timeout: 0s leaves no time for the nodes"},
+		{name: "drain backwards", args: []string{"drain", "a/b", "--settle", "-1s"}, code: cli.ExitUsage, says: "--settle: -1s is negative"},
+		{name: "explain nothing", args: []string{"explain", "a"}, code: cli.ExitUsage, says: "write APP/ID"},
+		{name: "explain a stranger", args: []string{"explain", "a/b", "--addr", s.URL}, code: cli.ExitError, says: "explain A/b: not registered, and nothing is remembered of it"},
+		{name: "drain a stranger", args: []string{"drain", "a/b", "--addr", s.URL}, code: cli.ExitError, says: "A/b: not registered"},
+		{name: "watch what is not offered", args: []string{"watch", "--addr", s.URL}, code: cli.ExitError, says: "404 Not Found"},
+		{name: "watch two applications", args: []string{"watch", "a", "b"}, code: cli.ExitUsage, says: "accepts at most 1 arg"},
+		{name: "override with another word", args: []string{"override", "a/b", "ON"}, code: cli.ExitUsage, says: "STATUS"},
+		{name: "server without a data directory", args: []string{"server"}, code: cli.ExitUsage, says: "data.dir"},
+		{name: "configuration with a mistake", args: []string{"config", "show", "--mode", "ca"}, code: cli.ExitUsage, says: "mode"},
+		{name: "kv get of nothing", args: []string{"kv", "get", "a", "--addr", s.URL}, code: cli.ExitError, says: `get key "a": no such key`},
+		{name: "kv get of what is fresh enough for nobody", args: []string{"kv", "get", "a", "--consistency", "leader"}, code: cli.ExitUsage, says: "--consistency"},
+		{name: "kv put without a value", args: []string{"kv", "put", "a"}, code: cli.ExitUsage, says: "accepts 2 arg"},
+		{name: "kv put with two conditions", args: []string{"kv", "put", "a", "b", "--cas", "1", "--acquire", "s"}, code: cli.ExitUsage, says: "give one of --cas, --acquire and --release"},
+		{name: "kv put with a lock and no token", args: []string{"kv", "put", "a", "b", "--fence-lock", "l"}, code: cli.ExitUsage, says: "--fence: is required"},
+		{name: "kv put with two acquisitions", args: []string{"kv", "put", "a", "b", "--fence", "1", "--fence-lock", "l", "--fence-key", "k"}, code: cli.ExitUsage, says: "give one of --fence-key"},
+		{name: "kv put of a missing file", args: []string{"kv", "put", "a", "@missing"}, code: cli.ExitError, says: "open missing"},
+		{name: "kv del of nothing", args: []string{"kv", "del", ""}, code: cli.ExitUsage, says: "an empty KEY"},
+		{name: "kv del of a prefix under a condition", args: []string{"kv", "del", "a", "--prefix", "--cas", "1"}, code: cli.ExitUsage, says: "not both"},
+		{name: "kv ls with a separator", args: []string{"kv", "ls", "--separator", "/"}, code: cli.ExitUsage, says: "goes with --keys"},
+		{name: "renew no session", args: []string{"session", "renew", "s", "--addr", s.URL}, code: cli.ExitError, says: `renew session "s": no such session`},
+		{name: "session of another behavior", args: []string{"session", "create", "--behavior", "keep"}, code: cli.ExitUsage, says: "--behavior"},
+		{name: "session without end", args: []string{"session", "create", "--ttl", "0s"}, code: cli.ExitUsage, says: "--ttl"},
+		{name: "session with a long lock-delay", args: []string{"session", "create", "--lock-delay", "61s"}, code: cli.ExitUsage, says: "--lock-delay"},
+		{name: "prune everything", args: []string{"prune"}, code: cli.ExitUsage, says: "--not-passing: is required"},
+		{name: "lock without a command", args: []string{"lock", "demo"}, code: cli.ExitUsage, says: "write rollcall lock NAME [flags] -- COMMAND"},
+		{name: "lock without the two dashes", args: []string{"lock", "demo", "true"}, code: cli.ExitUsage, says: "write rollcall lock NAME [flags] -- COMMAND"},
+		{name: "lock of two names", args: []string{"lock", "a", "b", "--", "true"}, code: cli.ExitUsage, says: "write rollcall lock NAME [flags] -- COMMAND"},
+		{name: "lock that waits and does not", args: []string{"lock", "a", "--try", "--timeout", "1s", "--", "true"}, code: cli.ExitUsage, says: "not both"},
+		{name: "lock by recipe with a value", args: []string{"lock", "a", "--recipe", "--value", "me", "--", "true"}, code: cli.ExitUsage, says: "--value: is shown nowhere with --recipe"},
+		{name: "lock in no time", args: []string{"lock", "a", "--timeout", "-1s", "--grace", "-1s", "--", "true"}, code: cli.ExitUsage, says: "--timeout: -1s is negative\n--grace: -1s is negative"},
+		{name: "semaphore without a limit", args: []string{"semaphore", "a", "--", "true"}, code: cli.ExitUsage, says: "--limit: is required"},
+		{name: "dev in another mode", args: []string{"dev", "--mode", "ca", "--dcs", "10"}, code: cli.ExitUsage, says: "--dcs"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			stdout, stderr, code := rollcall(t, tc.args...)
@@ -252,14 +253,14 @@ func TestExitCodesTellMistakesFromFailures(t *testing.T) {
 
 func TestVersionIsPrinted(t *testing.T) {
 	stdout, _, code := rollcall(t, "version", "-o", "json")
-	if code != exitOK || !strings.Contains(stdout, `"version": "unknown"`) {
+	if code != cli.ExitOK || !strings.Contains(stdout, `"version": "unknown"`) {
 		t.Errorf("exit %d, printed %s", code, stdout)
 	}
 }
 
 func TestConfigShowPrintsTheEffectiveSettings(t *testing.T) {
 	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir", "d", "--http-plain")
-	if code != exitOK || !strings.Contains(stdout, "plain: true # flag\n") || !strings.Contains(stdout, "election-timeout: 1s # default\n") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "plain: true # flag\n") || !strings.Contains(stdout, "election-timeout: 1s # default\n") {
 		t.Errorf("exit %d, %s, printed\n%s", code, stderr, stdout)
 	}
 }
@@ -273,10 +274,10 @@ func TestAnAuthorityOfTheServersCanBeGiven(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, code := rollcall(t, "status", "--addr", s.URL, "--ca", ca); code != exitOK {
+	if _, stderr, code := rollcall(t, "status", "--addr", s.URL, "--ca", ca); code != cli.ExitOK {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
-	if _, _, code := rollcall(t, "status", "--addr", s.URL); code != exitError {
-		t.Errorf("exit %d without the authority, want %d", code, exitError)
+	if _, _, code := rollcall(t, "status", "--addr", s.URL); code != cli.ExitError {
+		t.Errorf("exit %d without the authority, want %d", code, cli.ExitError)
 	}
 }

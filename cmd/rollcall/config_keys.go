@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 // key is one setting: a leaf of Config.
@@ -78,7 +80,7 @@ func (k key) set(c *Config, text string) error {
 	case *time.Duration:
 		return parseInto(p, time.ParseDuration, text, "a duration with its unit, such as 500ms or 2s")
 	case *[]string:
-		*p = splitList(text)
+		*p = cli.SplitList(text)
 	case *map[string]string:
 		return parseInto(p, parseMap, text, "of the form name=address,name=address")
 	default:

@@ -5,23 +5,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
-)
 
-// splitList splits a comma-separated list, dropping white space and empty elements.
-func splitList(text string) []string {
-	var list []string
-	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			list = append(list, part)
-		}
-	}
-	return list
-}
+	"github.com/seed-20419f34/rollcall/cmd/cli"
+)
 
 // parseMap parses name=value,name=value.
 func parseMap(text string) (map[string]string, error) {
 	m := make(map[string]string)
-	for _, part := range splitList(text) {
+	for _, part := range cli.SplitList(text) {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok || name == "" || value == "" {
 			return nil, errors.New("no name=value: " + part)

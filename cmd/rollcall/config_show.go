@@ -10,10 +10,11 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newConfigCommand() *cobra.Command {
-	return groupCommand("config", "Look at a server's configuration", newConfigShowCommand())
+	return cli.Group("config", "Look at a server's configuration", newConfigShowCommand())
 }
 
 func newConfigShowCommand() *cobra.Command {
@@ -28,14 +29,14 @@ func newConfigShowCommand() *cobra.Command {
 		Example: "  rollcall config show --config rollcall.yaml\n" +
 			"  rollcall config show --effective --config rollcall.yaml\n" +
 			"  rollcall config show --effective --config rollcall.yaml --addr http://127.0.0.1:8761",
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if c.addr != "" && !effective {
-				return usageError{errors.New("--addr: give --effective too: the cluster's settings are compared with all")}
+				return cli.Usage(errors.New("--addr: give --effective too: the cluster's settings are compared with all"))
 			}
 			s, err := loadSettings(fromProcess(cmd.Flags()))
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			if c.addr != "" {
 				if s.cluster, err = c.settings(cmd.Context()); err != nil {
@@ -112,7 +113,7 @@ func (s settings) difference(k key) string {
 	if err := k.set(&cluster, text); err == nil && cluster.leases() == s.leases() {
 		return "" // though it may be written in another way
 	}
-	return ", but the cluster has " + printable(text)
+	return ", but the cluster has " + cli.Printable(text)
 }
 
 // child returns the section of a mapping, made if it is missing.

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func TestShowPrintsWhatIsSetAndWhereItCameFrom(t *testing.T) {
@@ -60,7 +62,7 @@ func TestSettingsThatDifferFromTheClustersAreMarked(t *testing.T) {
 		"self-preservation.max-duration":"60m","eureka-compat.expectation":true,"replication.on-cut":"dc2=keep-for:1h0m0s","unknown.key":1}`)
 	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir=d", "--addr", s.URL,
 		"--replication-datacenters=dc2=http://10.1.0.1:8761,dc3=http://10.1.0.2:8761", "--replication-on-cut=dc2=keep-for:60m,dc3=keep")
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	if want := "GET /v1/rollcall/settings"; len(s.requests) != 1 || s.requests[0] != want {
@@ -84,9 +86,9 @@ func TestSettingsAreNotComparedWithAClusterThatCannotBeAsked(t *testing.T) {
 		code int
 		says string
 	}{
-		"nobody there":        {args: []string{"--effective", "--addr", "127.0.0.1:1"}, code: exitError, says: "read the cluster's settings"},
-		"no URL":              {args: []string{"--effective", "--addr", "ftp://a"}, code: exitUsage, says: "--addr"},
-		"without --effective": {args: []string{"--addr", "127.0.0.1:1"}, code: exitUsage, says: "give --effective too"},
+		"nobody there":        {args: []string{"--effective", "--addr", "127.0.0.1:1"}, code: cli.ExitError, says: "read the cluster's settings"},
+		"no URL":              {args: []string{"--effective", "--addr", "ftp://a"}, code: cli.ExitUsage, says: "--addr"},
+		"without --effective": {args: []string{"--addr", "127.0.0.1:1"}, code: cli.ExitUsage, says: "give --effective too"},
 	} {
 		stdout, stderr, code := rollcall(t, append([]string{"config", "show", "--data-dir=d"}, tc.args...)...)
 		if code != tc.code || !strings.Contains(stderr, tc.says) || stdout != "" {

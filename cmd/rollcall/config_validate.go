@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
@@ -47,9 +47,9 @@ func (c *Config) Validate() error {
 		c.Checks.validate(),
 		c.validateReplication(),
 		c.Limits.validate(),
-		oneOf("reads.eureka", c.Reads.Eureka, readsEureka),
-		oneOf("log.level", c.Log.Level, logLevels),
-		oneOf("log.format", c.Log.Format, logFormats),
+		cli.OneOf("reads.eureka", c.Reads.Eureka, readsEureka),
+		cli.OneOf("log.level", c.Log.Level, logLevels),
+		cli.OneOf("log.format", c.Log.Format, logFormats),
 		atLeast("gc.percent", c.GC.Percent, 0),
 	)
 }
@@ -59,7 +59,7 @@ const maxSyncDelay = 10 * time.Second
 
 func (c *Config) validateNode() error {
 	var errs []error
-	errs = append(errs, oneOf("mode", c.Mode, modes), oneOf("data.sync", c.Data.Sync, syncs),
+	errs = append(errs, cli.OneOf("mode", c.Mode, modes), cli.OneOf("data.sync", c.Data.Sync, syncs),
 		atLeast("data.sync-interval", c.Data.SyncInterval, time.Millisecond),
 		atLeast("data.min-free", c.Data.MinFree, 0),
 		atLeast("data.sync-delay", c.Data.SyncDelay, 0), atMost("data.sync-delay", c.Data.SyncDelay, maxSyncDelay))
@@ -115,13 +115,6 @@ func (c *Config) validateRaft() error {
 		errs = append(errs, fmt.Errorf("raft.election-timeout: %v is shorter than raft.heartbeat-timeout %v", r.ElectionTimeout, r.HeartbeatTimeout))
 	}
 	return errors.Join(errs...)
-}
-
-func oneOf(name, value string, words []string) error {
-	if slices.Contains(words, value) {
-		return nil
-	}
-	return fmt.Errorf("%s: %q is none of %q", name, value, words)
 }
 
 func atLeast[T int | int64 | uint64 | time.Duration](name string, value, least T) error {

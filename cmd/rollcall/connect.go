@@ -13,11 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-20419f34/rollcall/client"
-)
-
-const (
-	addrEnv     = "ROLLCALL_ADDR"
-	defaultAddr = "http://127.0.0.1:8761"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 // connection is the flags of every command that talks to a cluster.
@@ -25,17 +21,17 @@ type connection struct {
 	addr          string
 	ca, cert, key string
 	consistency   string
-	out           output
+	out           cli.Output
 }
 
 func (c *connection) addFlags(cmd *cobra.Command) {
 	c.addServerFlags(cmd.Flags())
-	c.out.addFlag(cmd)
+	c.out.AddFlag(cmd)
 }
 
 // addServerFlags adds the flags that say whom to talk to.
 func (c *connection) addServerFlags(f *pflag.FlagSet) {
-	f.StringVar(&c.addr, "addr", "", "servers, separated by commas and tried in order (environment: "+addrEnv+"; default "+defaultAddr+")")
+	f.StringVar(&c.addr, "addr", "", "servers, separated by commas and tried in order (environment: "+cli.AddrEnv+"; default "+cli.DefaultAddr+")")
 	f.StringVar(&c.ca, "ca", "", "PEM file with the authority of the servers' certificates, if the system does not know it")
 	f.StringVar(&c.cert, "cert", "", "PEM file with this client's certificate, if the servers want one")
 	f.StringVar(&c.key, "key", "", "PEM file with its key")
@@ -43,8 +39,8 @@ func (c *connection) addServerFlags(f *pflag.FlagSet) {
 
 // open returns a client for the servers that flags, environment or default name.
 func (c *connection) open(log *slog.Logger) (*client.Client, error) {
-	if err := c.out.validate(); err != nil {
-		return nil, usageError{err}
+	if err := c.out.Validate(); err != nil {
+		return nil, cli.Usage(err)
 	}
 	return c.client(log)
 }
@@ -53,24 +49,24 @@ func (c *connection) open(log *slog.Logger) (*client.Client, error) {
 func (c *connection) client(log *slog.Logger) (*client.Client, error) {
 	trust, err := c.tls()
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	cl, err := client.New(client.Config{
-		Servers:     c.servers(os.Getenv(addrEnv)),
+		Servers:     c.servers(os.Getenv(cli.AddrEnv)),
 		InOrder:     true,
 		TLS:         trust,
 		Consistency: c.consistency,
 		Log:         log,
 	})
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--addr: %w", err)}
+		return nil, cli.Usage(fmt.Errorf("--addr: %w", err))
 	}
 	return cl, nil
 }
 
 // servers completes addresses that are given without a scheme.
 func (c *connection) servers(env string) []string {
-	servers := splitList(cmp.Or(c.addr, env, defaultAddr))
+	servers := cli.SplitList(cmp.Or(c.addr, env, cli.DefaultAddr))
 	for i, s := range servers {
 		if !strings.Contains(s, "://") {
 			servers[i] = "http://" + s

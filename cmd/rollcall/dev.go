@@ -3,10 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 // devOptions are the flags of dev.
@@ -32,10 +32,10 @@ func newDevCommand() *cobra.Command {
 		Example: "  rollcall dev --nodes 3\n" +
 			"  rollcall dev --mode ap\n" +
 			"  rollcall dev --mode cp --dcs 2",
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			if !cmd.Flags().Changed("data") {
 				o.data = dataOfMode(o.mode)
@@ -71,7 +71,7 @@ const clusterPortsBelow = 1000
 
 func (o devOptions) validate() error {
 	var errs []error
-	errs = append(errs, oneOf("--mode", o.mode, modes))
+	errs = append(errs, cli.OneOf("--mode", o.mode, modes))
 	if o.dcs < 1 || o.dcs > maxDCs {
 		errs = append(errs, fmt.Errorf("--dcs: %d is not a number from 1 to %d", o.dcs, maxDCs))
 	}
@@ -83,25 +83,3 @@ func (o devOptions) validate() error {
 	}
 	return errors.Join(errs...)
 }
-
-// devNode is one node of a local cluster, numbered from 1 within its datacenter.
-type devNode struct {
-	dc            int // from 1
-	number        int
-	http, cluster string // addresses; cluster is empty in mode ap
-	dir           string // of its data and log
-}
-
-func (n devNode) name() string { return "node" + strconv.Itoa(n.number) }
-
-func (n devNode) datacenter() string { return datacenterName(n.dc) }
-
-func datacenterName(dc int) string { return "dc" + strconv.Itoa(dc) }
-
-// line is what dev prints for a node; scripts read it.
-func (n devNode) line(pid int) string {
-	return fmt.Sprintf("node=%d dc=%s http=%s pid=%d", n.number, n.datacenter(), n.http, pid)
-}
-
-// readyWithin bounds the start of a cluster, data directories that must be read again included.
-const readyWithin = time.Minute

@@ -9,21 +9,29 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // plan lays out the nodes' addresses and directories, one datacenter after the other.
-func (o devOptions) plan() []devNode {
-	var nodes []devNode
+func (o devOptions) plan() []*localcluster.Node {
+	var nodes []*localcluster.Node
 	for dc := 1; dc <= o.dcs; dc++ {
 		for number := 1; number <= o.nodes; number++ {
 			port := o.httpPort + (dc-1)*dcPortsApart + number - 1
-			n := devNode{dc: dc, number: number, http: localhost(port)}
-			if o.mode == modeCP {
-				n.cluster = localhost(port - clusterPortsBelow)
+			n := &localcluster.Node{
+				Name: "node" + strconv.Itoa(number), Datacenter: localcluster.DatacenterName(dc), Mode: o.mode,
+				HTTP: localcluster.Address(port),
 			}
-			n.dir = filepath.Join(o.dataOf(dc), n.name())
+			if o.mode == modeCP {
+				n.Cluster = localcluster.Address(port - clusterPortsBelow)
+			}
+			n.PutBelow(filepath.Join(o.dataOf(dc), n.Name))
 			nodes = append(nodes, n)
 		}
+	}
+	for _, n := range nodes {
+		n.Introduce(nodes)
 	}
 	return nodes
 }
@@ -33,56 +41,17 @@ func (o devOptions) dataOf(dc int) string {
 	if dc == 1 {
 		return o.data
 	}
-	return filepath.Join(o.data, datacenterName(dc))
-}
-
-func localhost(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-
-// serverArgs are the arguments of a node's process.
-func (o devOptions) serverArgs(n devNode, all []devNode) []string {
-	args := []string{
-		"server",
-		"--mode", o.mode,
-		"--datacenter", n.datacenter(),
-		"--node-name", n.name(),
-		"--http-addr", n.http,
-		"--data-dir", filepath.Join(n.dir, "data"),
-	}
-	http, cluster := addressesByDC(all)
-	if o.mode == modeCP {
-		args = append(args,
-			"--cluster-addr", n.cluster,
-			"--cluster-join", strings.Join(cluster[n.dc], ","),
-			"--cluster-bootstrap-expect", strconv.Itoa(o.nodes))
-	} else {
-		args = append(args, "--replication-nodes", strings.Join(http[n.dc], ","))
-	}
-	for dc := 1; dc <= o.dcs; dc++ {
-		if dc != n.dc {
-			args = append(args, "--replication-datacenters", datacenterName(dc)+"="+strings.Join(http[dc], " "))
-		}
-	}
-	return args
-}
-
-// addressesByDC lists the HTTP URLs and the node-to-node addresses of each datacenter.
-func addressesByDC(nodes []devNode) (http, cluster map[int][]string) {
-	http, cluster = make(map[int][]string), make(map[int][]string)
-	for _, n := range nodes {
-		http[n.dc] = append(http[n.dc], "http://"+n.http)
-		cluster[n.dc] = append(cluster[n.dc], n.cluster)
-	}
-	return http, cluster
+	return filepath.Join(o.data, localcluster.DatacenterName(dc))
 }
 
 // checkPorts finds the ports that other processes hold, before any node is started, so that a
 // cluster comes up whole or not at all.
-func checkPorts(nodes []devNode) error {
+func checkPorts(nodes []*localcluster.Node) error {
 	var errs []error
 	for _, n := range nodes {
-		errs = append(errs, checkPort(n.http, "HTTP", n.name()))
-		if n.cluster != "" {
-			errs = append(errs, checkPort(n.cluster, "node-to-node", n.name()))
+		errs = append(errs, checkPort(n.HTTP, "HTTP", n.Name))
+		if n.Cluster != "" {
+			errs = append(errs, checkPort(n.Cluster, "node-to-node", n.Name))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -7,10 +7,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 func TestDevRefusesWhatItCannotOffer(t *testing.T) {
@@ -47,44 +48,43 @@ func TestDevKeepsTheDataOfTheModesApart(t *testing.T) {
 	dirs := map[string]string{}
 	for _, mode := range []string{modeCP, modeAP} {
 		for _, n := range (devOptions{nodes: 3, mode: mode, dcs: 2, httpPort: 8761, data: dataOfMode(mode)}).plan() {
-			if of, taken := dirs[n.dir]; taken {
-				t.Errorf("%s is a node's directory in mode %s and in mode %s", n.dir, of, mode)
+			if of, taken := dirs[n.Dir]; taken {
+				t.Errorf("%s is a node's directory in mode %s and in mode %s", n.Dir, of, mode)
 			}
-			dirs[n.dir] = mode
+			dirs[n.Dir] = mode
 		}
 	}
 }
 
 func TestDevLaysOutPortsAndDirectories(t *testing.T) {
 	got := devOptions{nodes: 2, mode: modeCP, dcs: 2, httpPort: 8761, data: "data"}.plan()
-	want := []devNode{
-		{dc: 1, number: 1, http: "127.0.0.1:8761", cluster: "127.0.0.1:7761", dir: "data/node1"},
-		{dc: 1, number: 2, http: "127.0.0.1:8762", cluster: "127.0.0.1:7762", dir: "data/node2"},
-		{dc: 2, number: 1, http: "127.0.0.1:8861", cluster: "127.0.0.1:7861", dir: "data/dc2/node1"},
-		{dc: 2, number: 2, http: "127.0.0.1:8862", cluster: "127.0.0.1:7862", dir: "data/dc2/node2"},
+	want := []string{
+		"node1 dc1 127.0.0.1:8761 127.0.0.1:7761 data/node1/data",
+		"node2 dc1 127.0.0.1:8762 127.0.0.1:7762 data/node2/data",
+		"node1 dc2 127.0.0.1:8861 127.0.0.1:7861 data/dc2/node1/data",
+		"node2 dc2 127.0.0.1:8862 127.0.0.1:7862 data/dc2/node2/data",
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if line := got[3].line(42); line != "node=2 dc=dc2 http=127.0.0.1:8862 pid=42" {
-		t.Errorf("prints %q", line)
+	for i, n := range got {
+		if text := strings.Join([]string{n.Name, n.Datacenter, n.HTTP, n.Cluster, n.Dir}, " "); text != want[i] {
+			t.Errorf("node %d: %s, want %s", i, text, want[i])
+		}
 	}
 }
 
 func TestDevStartsServersThatTheSettingsAllow(t *testing.T) {
 	o := devOptions{nodes: 3, mode: modeCP, dcs: 3, httpPort: 8761, data: "data"}
 	nodes := o.plan()
-	s, err := loadWith(t, o.serverArgs(nodes[1], nodes)[1:], nil, "")
+	s, err := loadWith(t, nodes[1].Arguments()[1:], nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Node.Name != "node2" || s.HTTP.Addr != nodes[1].http || s.Cluster.Addr != nodes[1].cluster || s.Cluster.BootstrapExpect != 3 ||
+	if s.Node.Name != "node2" || s.HTTP.Addr != nodes[1].HTTP || s.Cluster.Addr != nodes[1].Cluster || s.Cluster.BootstrapExpect != 3 ||
 		len(s.Cluster.Join) != 3 || s.Data.Dir != "data/node2/data" || s.Datacenter != "dc1" || len(s.Replication.Datacenters) != 2 ||
 		s.Replication.Datacenters["dc3"] != "http://127.0.0.1:8961 http://127.0.0.1:8962 http://127.0.0.1:8963" {
 		t.Errorf("got %+v", s.Config)
 	}
 	o.mode = modeAP
-	if s, err = loadWith(t, o.serverArgs(nodes[8], nodes)[1:], nil, ""); err != nil {
+	if s, err = loadWith(t, o.plan()[8].Arguments()[1:], nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	if s.Datacenter != "dc3" || len(s.Replication.Nodes) != 3 || s.Replication.Nodes[2] != "http://127.0.0.1:8963" || len(s.Cluster.Join) != 0 {
@@ -99,8 +99,9 @@ func TestDevSaysWhichPortIsInUseAndByWhichFlagToChangeIt(t *testing.T) {
 	}
 	defer l.Close()
 	taken := l.Addr().String()
-	for _, n := range []devNode{{number: 2, http: taken, cluster: "127.0.0.1:0"}, {number: 2, http: "127.0.0.1:0", cluster: taken}} {
-		err := checkPorts([]devNode{{number: 1, http: "127.0.0.1:0", cluster: "127.0.0.1:0"}, n})
+	free := localcluster.Node{Name: "node1", HTTP: "127.0.0.1:0", Cluster: "127.0.0.1:0"}
+	for _, n := range []localcluster.Node{{Name: "node2", HTTP: taken, Cluster: "127.0.0.1:0"}, {Name: "node2", HTTP: "127.0.0.1:0", Cluster: taken}} {
+		err := checkPorts([]*localcluster.Node{&free, &n})
 		if err == nil || !strings.Contains(err.Error(), taken) || !strings.Contains(err.Error(), "node2") || !strings.Contains(err.Error(), "--http-port") {
 			t.Errorf("got %v, want %s, node2 and --http-port in it", err, taken)
 		}
@@ -128,45 +129,31 @@ func TestDevRefusesTheDataOfAClusterOfAnotherSize(t *testing.T) {
 	}
 }
 
-// shell starts a node whose process is a shell script.
-func shell(t *testing.T, d *devCluster, number int, script string) *devChild {
+// shells are nodes whose processes are shell scripts.
+func shells(t *testing.T, scripts ...string) []*localcluster.Node {
 	t.Helper()
-	n := devNode{dc: 1, number: number, http: "127.0.0.1:0", dir: filepath.Join(t.TempDir(), "node")}
-	c, err := n.start("/bin/sh", []string{"-c", script})
-	if err != nil {
-		t.Fatal(err)
+	var nodes []*localcluster.Node
+	for i, script := range scripts {
+		n := &localcluster.Node{Name: "node" + strconv.Itoa(i+1), Datacenter: "dc1", HTTP: "127.0.0.1:0"}
+		n.PutBelow(t.TempDir())
+		if err := n.Start("/bin/sh", "-c", script); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(n.Kill)
+		nodes = append(nodes, n)
 	}
-	t.Cleanup(c.stop)
-	d.watch(c)
-	return c
+	return nodes
 }
 
 // untilStopped is the script of a process that behaves as a server does.
 const untilStopped = "cat >/dev/null"
 
-func newDevCluster(out io.Writer) *devCluster {
-	return &devCluster{out: out, deaths: make(chan *devChild, 2)}
-}
-
-func TestDevStopsItsNodesByEndingTheirInput(t *testing.T) {
-	d := newDevCluster(io.Discard)
-	a, b := shell(t, d, 1, untilStopped), shell(t, d, 2, untilStopped)
-	d.stop()
-	for _, c := range []*devChild{a, b} {
-		if c.err != nil {
-			t.Errorf("%s ended with %v, want it to end by itself", c.name(), c.err)
-		}
-	}
-}
-
 func TestDevReportsANodeThatDiesAndGoesOn(t *testing.T) {
 	r, w := io.Pipe()
-	d := newDevCluster(w)
-	shell(t, d, 1, "echo first; echo last words; exit 7")
-	shell(t, d, 2, untilStopped)
+	nodes := shells(t, "echo first; echo last words; exit 7", untilStopped)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- d.supervise(ctx) }()
+	go func() { ended <- supervise(ctx, nodes, w) }()
 
 	said := bufio.NewReader(r)
 	var lines string
@@ -177,7 +164,7 @@ func TestDevReportsANodeThatDiesAndGoesOn(t *testing.T) {
 		}
 		lines += line
 	}
-	if !strings.Contains(lines, "node=1 dc=dc1 pid=") || !strings.Contains(lines, "exit status 7") {
+	if !strings.Contains(lines, "node=1 dc=dc1 http=127.0.0.1:0 pid=") || !strings.Contains(lines, "exit status 7") {
 		t.Errorf("it says %q, want node and exit", lines)
 	}
 	cancel()
@@ -187,30 +174,14 @@ func TestDevReportsANodeThatDiesAndGoesOn(t *testing.T) {
 }
 
 func TestDevEndsWhenNoNodeIsLeft(t *testing.T) {
-	d := newDevCluster(io.Discard)
-	shell(t, d, 1, "exit 1")
-	shell(t, d, 2, "exit 1")
-	if err := d.supervise(t.Context()); err == nil {
+	if err := supervise(t.Context(), shells(t, "exit 1", "exit 1"), io.Discard); err == nil {
 		t.Error("no error")
 	}
 }
 
 func TestANodeThatDiesBeforeTheClusterIsReadyFailsTheStart(t *testing.T) {
-	d := newDevCluster(io.Discard)
-	shell(t, d, 1, untilStopped)
-	shell(t, d, 2, "echo no such disk; exit 1")
-	err := d.awaitReady(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "node=2") || !strings.Contains(err.Error(), "no such disk") {
+	err := localcluster.AwaitReady(t.Context(), shells(t, untilStopped, "echo no such disk; exit 1"))
+	if err == nil || !strings.Contains(err.Error(), "node2") || !strings.Contains(err.Error(), "no such disk") {
 		t.Errorf("got %v, want the node and its last words", err)
-	}
-}
-
-func TestLastLinesOfALongLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte(strings.Repeat("x\n", 10_000)+"a\nb\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := lastLines(path, 3), "  x\n  a\n  b"; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -8,14 +8,15 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 var update = flag.Bool("update", false, "write the reference table of docs/operations.md anew")
 
 const (
 	operations = "../../docs/operations.md"
-	cli        = "../../docs/cli.md"
+	cliPage    = "../../docs/cli.md"
 	tableStart = "<!-- settings: made by go test ./cmd/rollcall -run Reference -update -->\n"
 	tableEnd   = "<!-- end of settings -->\n"
 )
@@ -64,62 +65,27 @@ func TestTheReferenceOfSettingsIsComplete(t *testing.T) {
 }
 
 func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
-	text := document(t, cli)
-	var check func(cmd *cobra.Command)
-	check = func(cmd *cobra.Command) {
-		for _, sub := range cmd.Commands() {
-			check(sub)
-		}
-		if cmd.Hidden || cmd.Example == "" && (!cmd.HasParent() || cmd.HasSubCommands()) {
-			return
-		}
-		_, section, ok := strings.Cut(text, "\n## "+cmd.CommandPath()+"\n")
-		if !ok {
-			t.Errorf("%s has no section for %q", cli, cmd.CommandPath())
-			return
-		}
-		section, _, _ = strings.Cut(section, "\n## ")
-		for line := range strings.Lines(cmd.Example) {
-			if !strings.Contains(section, strings.TrimSpace(line)) {
-				t.Errorf("the section of %q lacks the example %q", cmd.CommandPath(), strings.TrimSpace(line))
-			}
-		}
-		for _, name := range ownFlags(cmd) {
-			if !strings.Contains(section, "`--"+name) {
-				t.Errorf("the section of %q lacks the flag --%s", cmd.CommandPath(), name)
-			}
-		}
-	}
-	check(newRootCommand())
-}
-
-// ownFlags are a command's flags without those that are described once for all commands.
-func ownFlags(cmd *cobra.Command) []string {
 	shared := &cobra.Command{}
 	new(connection).addFlags(shared)
 	addConfigFlags(shared.Flags())
-	var names []string
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if shared.Flags().Lookup(f.Name) == nil {
-			names = append(names, f.Name)
-		}
-	})
-	return names
+	for _, lack := range cli.Undocumented(newRootCommand(), document(t, cliPage), shared.Flags()) {
+		t.Errorf("%s: %s", cliPage, lack)
+	}
 }
 
 func TestEveryExitCodeIsDocumented(t *testing.T) {
-	for _, path := range []string{operations, cli} {
+	for _, path := range []string{operations, cliPage} {
 		text := document(t, path)
-		for _, code := range []int{exitOK, exitError, exitUsage, exitFatal} {
+		for _, code := range []int{cli.ExitOK, cli.ExitError, cli.ExitUsage, cli.ExitFatal} {
 			if !strings.Contains(text, fmt.Sprintf("\n| %d | ", code)) {
 				t.Errorf("%s has no row for exit code %d", path, code)
 			}
 		}
 	}
-	for _, code := range []int{exitUsage, exitLost, exitNotAcquired, exitGuard, exitCannotRun, exitNoCommand} {
-		_, section, _ := strings.Cut(document(t, cli), "\n## rollcall lock\n")
+	for _, code := range []int{cli.ExitUsage, exitLost, exitNotAcquired, exitGuard, exitCannotRun, exitNoCommand} {
+		_, section, _ := strings.Cut(document(t, cliPage), "\n## rollcall lock\n")
 		if !strings.Contains(section, fmt.Sprintf("\n| %d | ", code)) || !strings.Contains(guardHelp, fmt.Sprintf("\n  %-3d  ", code)) {
-			t.Errorf("the section of lock in %s, or its help, has no row for exit code %d", cli, code)
+			t.Errorf("the section of lock in %s, or its help, has no row for exit code %d", cliPage, code)
 		}
 	}
 }

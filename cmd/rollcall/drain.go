@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -22,10 +23,10 @@ func newDrainCommand() *cobra.Command {
 			"calls the instance any more. The override stays until it is deleted.",
 		Example: "  rollcall drain ORDERS/orders-1\n" +
 			"  rollcall drain ORDERS/orders-1 --settle 60s --reason \"kernel update\"",
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkDrain(settle, timeout); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			key, cl, err := c.about(args[0])
 			if err != nil {
@@ -36,7 +37,7 @@ func newDrainCommand() *cobra.Command {
 			if err := cl.Drain(ctx, key, settle, o.act()); err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), done{Done: "drained", App: key.App, ID: key.ID, Status: registry.OutOfService.String()})
+			return c.out.Print(cmd.OutOrStdout(), done{Done: "drained", App: key.App, ID: key.ID, Status: registry.OutOfService.String()})
 		},
 	}
 	c.addFlags(cmd)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newEventsCommand() *cobra.Command {
@@ -16,7 +17,7 @@ func newEventsCommand() *cobra.Command {
 		Use:     "events",
 		Short:   "Show the latest registrations and cancels (evictions are among them), newest first",
 		Example: "  rollcall events",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, err := c.open(nil)
 			if err != nil {
@@ -26,7 +27,7 @@ func newEventsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), recentEvents{events})
+			return c.out.Print(cmd.OutOrStdout(), recentEvents{events})
 		},
 	}
 	c.addFlags(cmd)
@@ -36,7 +37,7 @@ func newEventsCommand() *cobra.Command {
 // recentEvents is both queues as one table.
 type recentEvents struct{ client.Events }
 
-func (e recentEvents) table() [][]string {
+func (e recentEvents) Table() [][]string {
 	type event struct {
 		client.Event
 		what string

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 // Exit codes of commands that run another one, which has nearly all codes for itself: those that
@@ -72,7 +73,7 @@ func (g *guard) validate() error {
 // commandArgs wants NAME -- COMMAND.
 func commandArgs(cmd *cobra.Command, args []string) error {
 	if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-		return usageError{fmt.Errorf("write %s NAME [flags] -- COMMAND [ARG …]", cmd.CommandPath())}
+		return cli.Usage(fmt.Errorf("write %s NAME [flags] -- COMMAND [ARG …]", cmd.CommandPath()))
 	}
 	return nil
 }
@@ -92,7 +93,7 @@ type acquirer func(context.Context, *client.Client, client.LockOptions) (*client
 // run acquires name, runs the command and gives name back. variable is told the command as its name's.
 func (g *guard) run(cmd *cobra.Command, args []string, variable string, acquire acquirer) error {
 	if err := g.validate(); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	path, err := exec.LookPath(args[1])
 	if err != nil {
@@ -142,11 +143,11 @@ func (g *guard) acquire(ctx context.Context, cl *client.Client, name string, acq
 func (g *guard) notAcquired(ctx context.Context, signals <-chan os.Signal, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return exitStatus{code: signalCode(signals)}
+		return cli.ExitStatus{Code: signalCode(signals)}
 	case errors.Is(err, client.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded):
-		return exitStatus{code: exitNotAcquired, err: err}
+		return cli.ExitStatus{Code: exitNotAcquired, Err: err}
 	}
-	return exitStatus{code: exitGuard, err: err}
+	return cli.ExitStatus{Code: exitGuard, Err: err}
 }
 
 // signalCode is the exit code after the signal that ended the wait.
@@ -162,7 +163,7 @@ func signalCode(signals <-chan os.Signal) int {
 // cannotRun is the exit status of a command that cannot be started.
 func cannotRun(err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return exitStatus{code: exitNoCommand, err: err}
+		return cli.ExitStatus{Code: exitNoCommand, Err: err}
 	}
-	return exitStatus{code: exitCannotRun, err: err}
+	return cli.ExitStatus{Code: exitCannotRun, Err: err}
 }

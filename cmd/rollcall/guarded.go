@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 // guarded is a command that runs while something is held.
@@ -33,7 +34,7 @@ func (c *guarded) run(path string, args []string, cmd *cobra.Command, env []stri
 	child.Stdin, child.Stdout, child.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	child.SysProcAttr = guardedAttributes(c.group)
 	if !c.held.Valid() {
-		return exitStatus{code: exitLost, err: c.held.Err()}
+		return cli.ExitStatus{Code: exitLost, Err: c.held.Err()}
 	}
 	if err := child.Start(); err != nil {
 		return cannotRun(err)
@@ -55,7 +56,7 @@ func (c *guarded) await(ended <-chan error) error {
 				return statusOf(err)
 			}
 			c.sweep()
-			return exitStatus{code: exitLost, err: fmt.Errorf("%w; the command was ended", c.held.Err())}
+			return cli.ExitStatus{Code: exitLost, Err: fmt.Errorf("%w; the command was ended", c.held.Err())}
 		case <-lost:
 			lost, overdue = nil, time.After(c.grace)
 			c.signal(syscall.SIGTERM)
@@ -106,10 +107,10 @@ func statusOf(err error) error {
 	case err == nil:
 		return nil
 	case !errors.As(err, &failed):
-		return exitStatus{code: exitGuard, err: err}
+		return cli.ExitStatus{Code: exitGuard, Err: err}
 	}
 	if status, ok := failed.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return exitStatus{code: exitSignal + int(status.Signal())}
+		return cli.ExitStatus{Code: exitSignal + int(status.Signal())}
 	}
-	return exitStatus{code: failed.ExitCode()}
+	return cli.ExitStatus{Code: failed.ExitCode()}
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newKVCommand() *cobra.Command {
-	return groupCommand("kv", "Read and write keys, which programs coordinate by (mode cp)",
+	return cli.Group("kv", "Read and write keys, which programs coordinate by (mode cp)",
 		newKVGetCommand(),
 		newKVPutCommand(),
 		newKVDelCommand(),
@@ -28,8 +29,8 @@ func (c *connection) addConsistency(cmd *cobra.Command) {
 
 // keys opens the connection of a command about keys.
 func (c *connection) keys() (client.KV, error) {
-	if err := oneOf("--consistency", c.consistency, []string{"", "linearizable", "stale"}); err != nil {
-		return client.KV{}, usageError{err}
+	if err := cli.OneOf("--consistency", c.consistency, []string{"", "linearizable", "stale"}); err != nil {
+		return client.KV{}, cli.Usage(err)
 	}
 	cl, err := c.open(nil)
 	if err != nil {
@@ -57,7 +58,7 @@ func newKeyEntry(e client.Entry) keyEntry {
 	}
 }
 
-func (e keyEntry) table() [][]string {
+func (e keyEntry) Table() [][]string {
 	return [][]string{
 		{"KEY", "FLAGS", "INDEX", "CREATED", "LOCKED", "SESSION", "FENCE", "VALUE"},
 		{e.Key, number(e.Flags), number(e.ModifyIndex), number(e.CreateIndex), number(e.LockIndex), e.Session, unlessZero(e.Fence), shortValue(e.Value)},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newKVDelCommand() *cobra.Command {
@@ -19,14 +21,14 @@ func newKVDelCommand() *cobra.Command {
 		Example: "  rollcall kv del config/colour\n" +
 			"  rollcall kv del config/colour --cas 57\n" +
 			"  rollcall kv del config/ --prefix",
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			conditional := cmd.Flags().Changed("cas")
 			if conditional && prefix {
-				return usageError{errors.New("give --cas or --prefix, and not both")}
+				return cli.Usage(errors.New("give --cas or --prefix, and not both"))
 			}
 			if args[0] == "" && !prefix {
-				return usageError{errors.New("an empty KEY names no key; with --prefix it means all keys")}
+				return cli.Usage(errors.New("an empty KEY names no key; with --prefix it means all keys"))
 			}
 			keys, err := c.keys()
 			if err != nil {
@@ -46,7 +48,7 @@ func newKVDelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), keyDone{Done: "deleted", Key: args[0]})
+			return c.out.Print(cmd.OutOrStdout(), keyDone{Done: "deleted", Key: args[0]})
 		},
 	}
 	c.addFlags(cmd)

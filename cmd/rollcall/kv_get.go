@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newKVGetCommand() *cobra.Command {
@@ -15,7 +17,7 @@ func newKVGetCommand() *cobra.Command {
 		Example: "  rollcall kv get config/colour\n" +
 			"  rollcall kv get config/colour --detail\n" +
 			"  rollcall kv get config/colour -o json",
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			keys, err := c.keys()
 			if err != nil {
@@ -25,8 +27,8 @@ func newKVGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if detail || c.out == asJSON {
-				return c.out.print(cmd.OutOrStdout(), newKeyEntry(e))
+			if detail || c.out == cli.JSON {
+				return c.out.Print(cmd.OutOrStdout(), newKeyEntry(e))
 			}
 			_, err = cmd.OutOrStdout().Write(e.Value)
 			return err

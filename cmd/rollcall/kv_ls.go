@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newKVLsCommand() *cobra.Command {
@@ -23,10 +24,10 @@ func newKVLsCommand() *cobra.Command {
 		Example: "  rollcall kv ls\n" +
 			"  rollcall kv ls config/\n" +
 			"  rollcall kv ls --keys --separator /",
-		Args: usageArgs(cobra.MaximumNArgs(1)),
+		Args: cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if separator != "" && !names {
-				return usageError{errors.New("--separator: goes with --keys")}
+				return cli.Usage(errors.New("--separator: goes with --keys"))
 			}
 			keys, err := c.keys()
 			if err != nil {
@@ -36,7 +37,7 @@ func newKVLsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), list)
+			return c.out.Print(cmd.OutOrStdout(), list)
 		},
 	}
 	c.addFlags(cmd)
@@ -46,7 +47,7 @@ func newKVLsCommand() *cobra.Command {
 	return cmd
 }
 
-func listKeys(ctx context.Context, keys client.KV, prefix string, names bool, separator string) (tabler, error) {
+func listKeys(ctx context.Context, keys client.KV, prefix string, names bool, separator string) (cli.Tabler, error) {
 	if names {
 		found, err := keys.Keys(ctx, prefix, separator)
 		return append(keyNames{}, found...), err
@@ -62,7 +63,7 @@ func listKeys(ctx context.Context, keys client.KV, prefix string, names bool, se
 // keyList is keys in the form of ls, an empty list rather than null.
 type keyList []keyEntry
 
-func (l keyList) table() [][]string {
+func (l keyList) Table() [][]string {
 	rows := [][]string{{"KEY", "BYTES", "FLAGS", "INDEX", "SESSION"}}
 	for _, e := range l {
 		rows = append(rows, []string{e.Key, strconv.Itoa(len(e.Value)), number(e.Flags), number(e.ModifyIndex), e.Session})
@@ -73,7 +74,7 @@ func (l keyList) table() [][]string {
 // keyNames is the names alone: no head, so that they can be handed on.
 type keyNames []string
 
-func (l keyNames) table() [][]string {
+func (l keyNames) Table() [][]string {
 	var rows [][]string
 	for _, name := range l {
 		rows = append(rows, []string{name})

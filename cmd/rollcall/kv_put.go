@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
@@ -28,11 +29,11 @@ func newKVPutCommand() *cobra.Command {
 			"  rollcall kv put config/colour green --cas 57\n" +
 			"  rollcall kv put leader me --acquire 954b5e76-54d1-4c1f-9d0c-0c5b6f6a2d11\n" +
 			"  rollcall kv put backup/last today --fence $ROLLCALL_FENCE --fence-lock $ROLLCALL_LOCK",
-		Args: usageArgs(cobra.ExactArgs(2)),
+		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := o.write(cmd.Flags(), args[0])
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			keys, err := c.keys()
 			if err != nil {
@@ -48,7 +49,7 @@ func newKVPutCommand() *cobra.Command {
 			if !done.OK {
 				return o.unwritten(args[0], done)
 			}
-			return c.out.print(cmd.OutOrStdout(), keyDone{Done: o.word(), Key: args[0], Fence: done.Fence})
+			return c.out.Print(cmd.OutOrStdout(), keyDone{Done: o.word(), Key: args[0], Fence: done.Fence})
 		},
 	}
 	c.addFlags(cmd)
@@ -160,7 +161,7 @@ type keyDone struct {
 	Fence uint64 `json:"fence,omitempty"` // token of the acquisition
 }
 
-func (d keyDone) table() [][]string {
+func (d keyDone) Table() [][]string {
 	row := []string{d.Done, d.Key}
 	if d.Fence != 0 {
 		row = append(row, strconv.FormatUint(d.Fence, 10))

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newKVWatchCommand() *cobra.Command {
@@ -23,7 +24,7 @@ func newKVWatchCommand() *cobra.Command {
 			"it was, the key, its index and its value. Changes in short order may be told as the last of them.",
 		Example: "  rollcall kv watch config/colour\n" +
 			"  rollcall kv watch config/ --prefix -o json",
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.open(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 			if err != nil {
@@ -49,7 +50,7 @@ func newKVWatchCommand() *cobra.Command {
 // keyPrinter prints what changed from one state of some keys to the next, a line for each.
 type keyPrinter struct {
 	out     io.Writer
-	form    output
+	form    cli.Output
 	now     func() time.Time
 	started bool
 	known   []client.Entry // by key
@@ -104,7 +105,7 @@ type keyLine struct {
 }
 
 func (p *keyPrinter) print(what string, e client.Entry) error {
-	if p.form == asJSON {
+	if p.form == cli.JSON {
 		enc := json.NewEncoder(p.out)
 		enc.SetEscapeHTML(false)
 		return enc.Encode(keyLine{what, newKeyEntry(e)})
@@ -113,6 +114,6 @@ func (p *keyPrinter) print(what string, e client.Entry) error {
 	if what != "deleted" {
 		value = shortValue(bytes.TrimRight(e.Value, "\n"))
 	}
-	_, err := fmt.Fprintf(p.out, "%s  %-8s  %s  %s  %s\n", p.now().UTC().Format("2006-01-02T15:04:05.000Z"), what, printable(e.Key), printable(unlessZero(e.ModifyIndex)), printable(value))
+	_, err := fmt.Fprintf(p.out, "%s  %-8s  %s  %s  %s\n", p.now().UTC().Format("2006-01-02T15:04:05.000Z"), what, cli.Printable(e.Key), cli.Printable(unlessZero(e.ModifyIndex)), cli.Printable(value))
 	return err
 }

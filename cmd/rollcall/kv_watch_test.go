@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func TestAWatchOfKeysTellsWhatChanged(t *testing.T) {
@@ -26,7 +27,7 @@ T  deleted   b  -  -
 `
 	var out strings.Builder
 	now := time.UnixMilli(0)
-	p := keyPrinter{out: &out, form: asTable, now: func() time.Time { return now }}
+	p := keyPrinter{out: &out, form: cli.Table, now: func() time.Time { return now }}
 	for _, state := range states {
 		if err := p.tree(state); err != nil {
 			t.Fatal(err)
@@ -39,7 +40,7 @@ T  deleted   b  -  -
 
 func TestAWatchOfKeysIsALinePerChangeInJSON(t *testing.T) {
 	var out strings.Builder
-	p := keyPrinter{out: &out, form: asJSON}
+	p := keyPrinter{out: &out, form: cli.JSON}
 	for _, state := range [][]client.Entry{{{Key: "a", ModifyIndex: 5, Value: []byte("x")}}, nil} {
 		if err := p.tree(state); err != nil {
 			t.Fatal(err)

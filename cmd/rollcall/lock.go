@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 // guardHelp is what lock and semaphore have in common.
@@ -60,7 +61,7 @@ func newSemaphoreCommand() *cobra.Command {
 		Args: commandArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
-				return usageError{errors.New("--limit: is required: how many may hold a permit at a time, at least 1")}
+				return cli.Usage(errors.New("--limit: is required: how many may hold a permit at a time, at least 1"))
 			}
 			return g.run(cmd, args, "ROLLCALL_SEMAPHORE", func(ctx context.Context, cl *client.Client, o client.LockOptions) (*client.Held, error) {
 				return cl.AcquireSemaphore(ctx, client.SemaphoreOptions{LockOptions: o, Limit: limit})

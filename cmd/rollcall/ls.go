@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newLsCommand() *cobra.Command {
@@ -17,7 +18,7 @@ func newLsCommand() *cobra.Command {
 		Short: "List the instances, of one application or of all",
 		Example: "  rollcall ls\n  rollcall ls ORDERS -o json\n  rollcall ls --consistency stale\n" +
 			"  rollcall ls --quarantined",
-		Args: usageArgs(cobra.MaximumNArgs(1)),
+		Args: cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.open(nil)
 			if err != nil {
@@ -28,13 +29,13 @@ func newLsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return c.out.print(cmd.OutOrStdout(), append(quarantineList{}, hidden...))
+				return c.out.Print(cmd.OutOrStdout(), append(quarantineList{}, hidden...))
 			}
 			found, err := cl.List(cmd.Context(), appOf(args))
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), append(instanceList{}, found...))
+			return c.out.Print(cmd.OutOrStdout(), append(instanceList{}, found...))
 		},
 	}
 	c.addFlags(cmd)
@@ -55,7 +56,7 @@ func appOf(args []string) string {
 // names of its JSON members.
 type instanceList []client.Instance
 
-func (l instanceList) table() [][]string {
+func (l instanceList) Table() [][]string {
 	rows := [][]string{{"APP", "ID", "STATUS", "HOST", "IP", "PORT", "VIP", "LEASE"}}
 	for _, i := range l {
 		rows = append(rows, []string{i.App, i.ID, i.Status, i.Host, i.IP, ports(i), i.VIP, strconv.Itoa(int(i.Lease)) + "s"})
@@ -92,7 +93,7 @@ func ports(i client.Instance) string {
 // quarantineList is the instances in quarantine, an empty list rather than null.
 type quarantineList []client.Quarantined
 
-func (l quarantineList) table() [][]string {
+func (l quarantineList) Table() [][]string {
 	rows := [][]string{{"APP", "ID", "STATUS", "HOST", "IP", "LAST RENEWAL", "UNTIL"}}
 	for _, q := range l {
 		rows = append(rows, []string{q.App, q.ID, q.Status, q.Host, q.IP, clockTime(q.LastRenewal), clockTime(q.Until)})

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func main() {
@@ -17,13 +19,13 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	err := newRootCommand().ExecuteContext(ctx)
 	last := newLogQueue(os.Stderr) // which may block, but not the end of the process
-	code := exitCode(last, err)
+	code := cli.ExitCode(last, "rollcall", err)
 	last.flush(logFlushLimit)
 	os.Exit(code)
 }
 
 func newRootCommand() *cobra.Command {
-	root := groupCommand("rollcall", "A service registry that speaks Eureka's protocol and agrees by Raft",
+	return cli.Root("rollcall", "A service registry that speaks Eureka's protocol and agrees by Raft",
 		newServerCommand(),
 		newDevCommand(),
 		newStatusCommand(),
@@ -48,30 +50,4 @@ func newRootCommand() *cobra.Command {
 		newBenchCommand(),
 		newVersionCommand(),
 	)
-	root.SilenceUsage = true  // an error is one line, not one line under forty of usage
-	root.SilenceErrors = true // main prints it
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	return root
-}
-
-// groupCommand only holds other commands; alone it shows its help.
-func groupCommand(name, short string, commands ...*cobra.Command) *cobra.Command {
-	group := &cobra.Command{
-		Use:   name,
-		Short: short,
-		Args:  usageArgs(cobra.NoArgs),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	group.AddCommand(commands...)
-	return group
-}
-
-// usageArgs makes a mistake in the arguments a usage error.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usageError{err}
-		}
-		return nil
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newMembersCommand() *cobra.Command {
@@ -14,7 +15,7 @@ func newMembersCommand() *cobra.Command {
 		Use:     "members",
 		Short:   "List the nodes of the cluster, or remove one",
 		Example: "  rollcall members\n  rollcall members -o json",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, err := c.open(nil)
 			if err != nil {
@@ -24,7 +25,7 @@ func newMembersCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), append(memberList{}, status.Nodes...))
+			return c.out.Print(cmd.OutOrStdout(), append(memberList{}, status.Nodes...))
 		},
 	}
 	c.addFlags(cmd)
@@ -40,7 +41,7 @@ func newMembersRemoveCommand() *cobra.Command {
 		Long: "Takes a node out of the cluster for good. Its data directory is of no use any more; its name is\n" +
 			"free for a node with an empty one. A node that still runs stops by itself.",
 		Example: "  rollcall members remove node3",
-		Args:    usageArgs(cobra.ExactArgs(1)),
+		Args:    cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.open(nil)
 			if err != nil {
@@ -49,7 +50,7 @@ func newMembersRemoveCommand() *cobra.Command {
 			if err := cl.RemoveMember(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), removed{args[0]})
+			return c.out.Print(cmd.OutOrStdout(), removed{args[0]})
 		},
 	}
 	c.addFlags(cmd)
@@ -59,7 +60,7 @@ func newMembersRemoveCommand() *cobra.Command {
 // memberList is the nodes of a cluster, an empty list rather than null.
 type memberList []client.NodeStatus
 
-func (l memberList) table() [][]string {
+func (l memberList) Table() [][]string {
 	rows := [][]string{{"NODE", "ROLE", "HTTP", "NODE-TO-NODE", "APPLIED"}}
 	for _, n := range l {
 		rows = append(rows, []string{n.ID, n.Role, n.HTTP, n.Cluster, applied(n)})
@@ -72,7 +73,7 @@ type removed struct {
 	Node string `json:"removed"`
 }
 
-func (r removed) table() [][]string { return [][]string{{"removed", r.Node}} }
+func (r removed) Table() [][]string { return [][]string{{"removed", r.Node}} }
 
 // applied is how far a node is; "" if that is not known.
 func applied(n client.NodeStatus) string {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func sampleStatus() clusterStatus {
@@ -63,7 +64,7 @@ func samplePreservation() preservation {
 func TestTables(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		value tabler
+		value cli.Tabler
 		want  string
 	}{
 		{name: "status", value: sampleStatus(), want: `CLUSTER  MODE  LEADER  TERM  QUORUM
@@ -126,7 +127,7 @@ ORDERS  orders-1  UP      h     10.0.0.1  1970-01-01T00:00:01Z  1970-01-01T00:00
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := asTable.print(&out, tc.value); err != nil {
+			if err := cli.Table.Print(&out, tc.value); err != nil {
 				t.Fatal(err)
 			}
 			if out.String() != tc.want {
@@ -139,7 +140,7 @@ ORDERS  orders-1  UP      h     10.0.0.1  1970-01-01T00:00:01Z  1970-01-01T00:00
 func TestJSON(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		value tabler
+		value cli.Tabler
 		want  string
 	}{
 		{name: "instances", value: sampleInstances()[:1], want: `[
@@ -188,7 +189,7 @@ func TestJSON(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := asJSON.print(&out, tc.value); err != nil {
+			if err := cli.JSON.Print(&out, tc.value); err != nil {
 				t.Fatal(err)
 			}
 			if out.String() != tc.want {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 // overrideOptions are the flags of override.
@@ -24,16 +26,16 @@ func newOverrideCommand() *cobra.Command {
 		Example: "  rollcall override ORDERS/orders-1 OUT_OF_SERVICE\n" +
 			"  rollcall override ORDERS/orders-1 OUT_OF_SERVICE --for 30m --reason \"kernel update\"\n" +
 			"  rollcall override ORDERS/orders-1 --delete",
-		Args: usageArgs(cobra.RangeArgs(1, 2)),
+		Args: cli.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(args); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			result, err := c.override(cmd, args, o)
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), result)
+			return c.out.Print(cmd.OutOrStdout(), result)
 		},
 	}
 	c.addFlags(cmd)
@@ -69,7 +71,7 @@ func (c *connection) override(cmd *cobra.Command, args []string, o overrideOptio
 	}
 	status, err := parseStatus("STATUS", args[1])
 	if err != nil {
-		return done{}, usageError{err}
+		return done{}, cli.Usage(err)
 	}
 	result.Done, result.Status = "overridden", status.String()
 	_, err = cl.Override(cmd.Context(), key, status, o.act(), o.length)

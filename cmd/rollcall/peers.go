@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -30,7 +31,7 @@ func newPeersStatusCommand(use, short string) *cobra.Command {
 		Use:     use,
 		Short:   short,
 		Example: "  rollcall peers status",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, err := c.open(nil)
 			if err != nil {
@@ -46,7 +47,7 @@ func newPeersStatusCommand(use, short string) *cobra.Command {
 			if found.Senders == nil {
 				found.Senders = []client.PeerSender{}
 			}
-			return c.out.print(cmd.OutOrStdout(), peerTables{found})
+			return c.out.Print(cmd.OutOrStdout(), peerTables{found})
 		},
 	}
 	c.addFlags(cmd)
@@ -75,7 +76,7 @@ func newPeersRepairCommand() *cobra.Command {
 // newPeersCompareCommand completes a command that shows what differs.
 func newPeersCompareCommand(cmd *cobra.Command, compare func(*client.Client, context.Context, string) (client.PeerDiff, error)) *cobra.Command {
 	var c connection
-	cmd.Args = usageArgs(cobra.ExactArgs(1))
+	cmd.Args = cli.Args(cobra.ExactArgs(1))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cl, err := c.open(nil)
 		if err != nil {
@@ -88,7 +89,7 @@ func newPeersCompareCommand(cmd *cobra.Command, compare func(*client.Client, con
 		if diff.Items == nil {
 			diff.Items = []client.DiffedItem{}
 		}
-		return c.out.print(cmd.OutOrStdout(), peerDiff{diff})
+		return c.out.Print(cmd.OutOrStdout(), peerDiff{diff})
 	}
 	c.addFlags(cmd)
 	return cmd
@@ -127,7 +128,7 @@ func newPeersForgetCommand() *cobra.Command {
 func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client, context.Context, string, registry.Act) error) *cobra.Command {
 	var c connection
 	var o operator
-	cmd.Args = usageArgs(cobra.ExactArgs(1))
+	cmd.Args = cli.Args(cobra.ExactArgs(1))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cl, err := c.open(nil)
 		if err != nil {
@@ -136,7 +137,7 @@ func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client,
 		if err := act(cl, cmd.Context(), args[0], o.act()); err != nil {
 			return err
 		}
-		return c.out.print(cmd.OutOrStdout(), actedOnPeer{Done: did, Peer: args[0]})
+		return c.out.Print(cmd.OutOrStdout(), actedOnPeer{Done: did, Peer: args[0]})
 	}
 	c.addFlags(cmd)
 	o.addFlags(cmd)
@@ -147,7 +148,7 @@ func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client,
 // repaired.
 type peerTables struct{ client.Peers }
 
-func (p peerTables) table() [][]string {
+func (p peerTables) Table() [][]string {
 	rows := [][]string{{"NAME", "KIND", "STATE", "LAG(CHANGES)", "LAG(TIME)", "LAST SUCCESS", "REASON"}}
 	for _, peer := range p.Peers.Peers {
 		rows = append(rows, []string{
@@ -212,7 +213,7 @@ func unlessEmpty(rows [][]string) [][]string {
 // peerDiff is a comparison as two tables: the numbers, and the instances.
 type peerDiff struct{ client.PeerDiff }
 
-func (d peerDiff) table() [][]string {
+func (d peerDiff) Table() [][]string {
 	rows := [][]string{
 		{"APPS", "MISSING", "EXTRA"},
 		{strconv.Itoa(d.Apps), strconv.Itoa(d.Missing), strconv.Itoa(d.Extra)},
@@ -230,4 +231,4 @@ type actedOnPeer struct {
 	Peer string `json:"peer"`
 }
 
-func (a actedOnPeer) table() [][]string { return [][]string{{a.Done, a.Peer}} }
+func (a actedOnPeer) Table() [][]string { return [][]string{{a.Done, a.Peer}} }

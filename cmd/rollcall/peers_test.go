@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func TestCommandsAboutPeersSendWhatTheyAreAskedTo(t *testing.T) {
@@ -30,7 +31,7 @@ func TestCommandsAboutPeersSendWhatTheyAreAskedTo(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newFakeServer(t, tc.status, tc.body)
 			stdout, stderr, code := rollcall(t, append(tc.args, "--addr", s.URL)...)
-			if code != exitOK || !strings.Contains(stdout, tc.prints) {
+			if code != cli.ExitOK || !strings.Contains(stdout, tc.prints) {
 				t.Errorf("exit %d, printed %q and %q, want %q", code, stdout, stderr, tc.prints)
 			}
 			if len(s.requests) != 1 || s.requests[0] != tc.want {
@@ -49,13 +50,13 @@ func TestCommandsAboutPeersThatFailSayWhy(t *testing.T) {
 		code   int
 		says   string
 	}{
-		{name: "none are configured", args: []string{"peers"}, status: 501, body: `{"error":"this node replicates nothing"}`, code: exitError, says: "this node replicates nothing"},
-		{name: "unknown", args: []string{"peers", "pause", "dc9"}, status: 404, body: `{"error":"no such peer: \"dc9\""}`, code: exitError, says: `pause peer "dc9": no such peer`},
-		{name: "an unknown sender", args: []string{"peers", "forget", "n9"}, status: 404, body: `{"error":"no such sender: nothing was heard of \"n9\""}`, code: exitError, says: `forget sender "n9": no such sender`},
-		{name: "a Eureka server", args: []string{"peers", "diff", "old"}, status: 409, body: `{"error":"not offered for Eureka servers"}`, code: exitError, says: "not offered for Eureka servers"},
-		{name: "unreachable", args: []string{"peers", "repair", "dc2"}, status: 503, body: `{"error":"dial tcp: refused"}`, code: exitError, says: "dial tcp: refused"},
-		{name: "no name", args: []string{"peers", "repair"}, code: exitUsage, says: "accepts 1 arg"},
-		{name: "another word", args: []string{"peers", "stop"}, code: exitUsage, says: "unknown command"},
+		{name: "none are configured", args: []string{"peers"}, status: 501, body: `{"error":"this node replicates nothing"}`, code: cli.ExitError, says: "this node replicates nothing"},
+		{name: "unknown", args: []string{"peers", "pause", "dc9"}, status: 404, body: `{"error":"no such peer: \"dc9\""}`, code: cli.ExitError, says: `pause peer "dc9": no such peer`},
+		{name: "an unknown sender", args: []string{"peers", "forget", "n9"}, status: 404, body: `{"error":"no such sender: nothing was heard of \"n9\""}`, code: cli.ExitError, says: `forget sender "n9": no such sender`},
+		{name: "a Eureka server", args: []string{"peers", "diff", "old"}, status: 409, body: `{"error":"not offered for Eureka servers"}`, code: cli.ExitError, says: "not offered for Eureka servers"},
+		{name: "unreachable", args: []string{"peers", "repair", "dc2"}, status: 503, body: `{"error":"dial tcp: refused"}`, code: cli.ExitError, says: "dial tcp: refused"},
+		{name: "no name", args: []string{"peers", "repair"}, code: cli.ExitUsage, says: "accepts 1 arg"},
+		{name: "another word", args: []string{"peers", "stop"}, code: cli.ExitUsage, says: "unknown command"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newFakeServer(t, tc.status, tc.body)
@@ -96,11 +97,11 @@ REPAIRED  TIME                  WHY      SENT  REMOVED
 dc2       1970-01-01T00:00:03Z  too-old  12    3
 `
 	var out bytes.Buffer
-	if err := asTable.print(&out, found); err != nil || out.String() != want {
+	if err := cli.Table.Print(&out, found); err != nil || out.String() != want {
 		t.Errorf("%v, got\n%s\nwant\n%s", err, out.String(), want)
 	}
 	out.Reset()
-	if err := asTable.print(&out, peerTables{}); err != nil || strings.Count(out.String(), "\n") != 1 {
+	if err := cli.Table.Print(&out, peerTables{}); err != nil || strings.Count(out.String(), "\n") != 1 {
 		t.Errorf("%v, without peers it prints\n%s\nwant one head", err, out.String())
 	}
 }

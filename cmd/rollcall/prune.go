@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newPruneCommand() *cobra.Command {
@@ -20,10 +21,10 @@ func newPruneCommand() *cobra.Command {
 			"Instances in quarantine stay. Look with --dry-run first.",
 		Example: "  rollcall prune --not-passing --dry-run\n" +
 			"  rollcall prune --not-passing --service orders",
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !notPassing {
-				return usageError{errors.New("--not-passing: is required: it says which instances are removed")}
+				return cli.Usage(errors.New("--not-passing: is required: it says which instances are removed"))
 			}
 			cl, err := c.open(nil)
 			if err != nil {
@@ -33,7 +34,7 @@ func newPruneCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), append(prunedList{}, found...))
+			return c.out.Print(cmd.OutOrStdout(), append(prunedList{}, found...))
 		},
 	}
 	c.addFlags(cmd)
@@ -46,7 +47,7 @@ func newPruneCommand() *cobra.Command {
 // prunedList is the instances that were removed, an empty list rather than null.
 type prunedList []client.Pruned
 
-func (l prunedList) table() [][]string {
+func (l prunedList) Table() [][]string {
 	rows := [][]string{{"APP", "ID", "STATUS", "REASON"}}
 	for _, p := range l {
 		rows = append(rows, []string{p.App, p.ID, p.Status, p.Reason})

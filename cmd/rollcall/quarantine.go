@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newQuarantineCommand() *cobra.Command {
@@ -19,10 +21,10 @@ func newQuarantineCommand() *cobra.Command {
 			"and it does not notice. An instance that registers again meanwhile is hidden again.",
 		Example: "  rollcall quarantine ORDERS/orders-1 --for 10m --reason \"heap dump\"\n" +
 			"  rollcall quarantine ORDERS/orders-1 --end",
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkQuarantine(d, end); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			key, cl, err := c.about(args[0])
 			if err != nil {
@@ -38,7 +40,7 @@ func newQuarantineCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), result)
+			return c.out.Print(cmd.OutOrStdout(), result)
 		},
 	}
 	c.addFlags(cmd)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -22,11 +23,11 @@ func newRegisterCommand() *cobra.Command {
 		Short: "Register an instance, and with --heartbeat keep it alive until Ctrl-C",
 		Example: "  rollcall register orders --port 8080 --heartbeat\n" +
 			"  rollcall register orders --id orders-1 --host orders-1.example.com --ip 10.0.0.11 --meta zone=a --lease 30s --interval 10s",
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			instance, err := o.instance(args[0])
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			log := slog.New(slog.DiscardHandler)
 			if o.heartbeat {
@@ -43,7 +44,7 @@ func newRegisterCommand() *cobra.Command {
 				return err
 			}
 			key := instance.Key()
-			return c.out.print(cmd.OutOrStdout(), done{Done: "registered", App: key.App, ID: key.ID, Status: instance.Status.String()})
+			return c.out.Print(cmd.OutOrStdout(), done{Done: "registered", App: key.App, ID: key.ID, Status: instance.Status.String()})
 		},
 	}
 	c.addFlags(cmd)
@@ -59,7 +60,7 @@ const farewell = 10 * time.Second
 func keepAlive(ctx context.Context, cl *client.Client, instance *registry.Instance, out io.Writer) error {
 	r, err := cl.StartRegistration(client.RegistrationConfig{Instance: instance})
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	registered := r.Registered(ctx)
 	if registered == nil {

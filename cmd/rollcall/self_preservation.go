@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -30,7 +31,7 @@ func newPreservationStatusCommand(use, short string) *cobra.Command {
 		Use:     use,
 		Short:   short,
 		Example: "  rollcall self-preservation status",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.preservation(cmd, func(ctx context.Context, cl *client.Client) (client.SelfPreservation, error) {
 				return cl.SelfPreservation(ctx)
@@ -50,7 +51,7 @@ func newPreservationReleaseCommand() *cobra.Command {
 		Long: "Ends self-preservation that is on or held: leases that have ended are evicted. It cannot come on\n" +
 			"again by itself until enough leases were fresh once.",
 		Example: `  rollcall self-preservation release --reason "the twelve hosts are gone for good"`,
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.preservation(cmd, func(ctx context.Context, cl *client.Client) (client.SelfPreservation, error) {
 				return cl.ReleaseSelfPreservation(ctx, o.act())
@@ -70,10 +71,10 @@ func newPreservationHoldCommand() *cobra.Command {
 		Use:     "hold",
 		Short:   "Withhold every eviction for a time",
 		Example: `  rollcall self-preservation hold --for 30m --reason "network works in zone b"`,
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkFor(d); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			return c.preservation(cmd, func(ctx context.Context, cl *client.Client) (client.SelfPreservation, error) {
 				return cl.HoldSelfPreservation(ctx, o.act(), d)
@@ -110,14 +111,14 @@ func (c *connection) preservation(cmd *cobra.Command, do func(context.Context, *
 	if err != nil {
 		return err
 	}
-	return c.out.print(cmd.OutOrStdout(), preservation{p})
+	return c.out.Print(cmd.OutOrStdout(), preservation{p})
 }
 
 // preservation is self-preservation as text: the reason, the state with its numbers, who is overdue,
 // and how it came to this.
 type preservation struct{ client.SelfPreservation }
 
-func (p preservation) table() [][]string {
+func (p preservation) Table() [][]string {
 	rows := [][]string{
 		{p.Reason},
 		{},

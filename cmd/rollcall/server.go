@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/store"
 )
@@ -28,14 +30,14 @@ func newServerCommand() *cobra.Command {
 			"and data.sync-delay.",
 		Example: "  rollcall server --data-dir /var/lib/rollcall\n" +
 			"  rollcall server --config /etc/rollcall.yaml",
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			load := func() (settings, error) { return loadSettings(fromProcess(cmd.Flags())) }
 			s, err := load()
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
-			ctx, cancel := untilParentEnds(cmd.Context(), os.LookupEnv, cmd.InOrStdin())
+			ctx, cancel := localcluster.UntilParentEnds(cmd.Context(), os.LookupEnv, cmd.InOrStdin())
 			defer cancel()
 			queue := newLogQueue(cmd.ErrOrStderr())
 			defer queue.flush(logFlushLimit)
@@ -91,7 +93,7 @@ func (n *node) run(ctx context.Context) error {
 		if errors.Is(err, store.ErrDamaged) { // as at the start, where it would be refused
 			return err
 		}
-		return fatalError{fmt.Errorf("the node stopped, because going on could lose data: %w", err)}
+		return cli.Fatal(fmt.Errorf("the node stopped, because going on could lose data: %w", err))
 	case err := <-served:
 		n.closeListeners()
 		stopStore()

@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // oneNode is a node that founds a cluster by itself.
@@ -155,7 +158,7 @@ func TestAStoreThatMustNotGoOnClosesTheListenersAndIsFatal(t *testing.T) {
 	broken := errors.New("disk broke")
 	n := fakeNode(t, func(context.Context) error { return broken }, nil)
 	err := n.run(t.Context())
-	if !errors.Is(err, broken) || exitCode(io.Discard, err) != exitFatal {
+	if !errors.Is(err, broken) || cli.ExitCode(io.Discard, "rollcall", err) != cli.ExitFatal {
 		t.Errorf("run: %v, want the store's error as a fatal one", err)
 	}
 	if got := status("http://" + n.listeners[0].Addr().String()); got != 0 {
@@ -254,28 +257,8 @@ func TestNothingThatHangsKeepsANodeFromEnding(t *testing.T) {
 
 func TestAShutdownEndsBeforeServiceManagersLosePatience(t *testing.T) {
 	l := defaultShutdownLimits()
-	if total := l.drain + l.store + l.answer; total >= stopWithin {
-		t.Errorf("a shutdown may take %v, dev kills after %v", total, stopWithin)
-	}
-}
-
-func TestAServerEndsWithItsParentOnlyIfAsked(t *testing.T) {
-	asked := func(string) (string, bool) { return "1", true }
-	notAsked := func(string) (string, bool) { return "", false }
-
-	r, w := io.Pipe()
-	ctx, cancel := untilParentEnds(t.Context(), asked, r)
-	defer cancel()
-	if ctx.Err() != nil {
-		t.Error("it ended while its parent lives")
-	}
-	w.Close()
-	<-ctx.Done()
-
-	ctx, cancel = untilParentEnds(t.Context(), notAsked, strings.NewReader(""))
-	defer cancel()
-	if ctx.Err() != nil {
-		t.Error("it ended with its input although nobody asked for that")
+	if total := l.drain + l.store + l.answer; total >= localcluster.StopWithin {
+		t.Errorf("a shutdown may take %v, dev kills after %v", total, localcluster.StopWithin)
 	}
 }
 

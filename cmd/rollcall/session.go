@@ -10,10 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newSessionCommand() *cobra.Command {
-	return groupCommand("session", "Create, renew, list and end sessions, which hold keys, locks and permits (mode cp)",
+	return cli.Group("session", "Create, renew, list and end sessions, which hold keys, locks and permits (mode cp)",
 		newSessionCreateCommand(),
 		newSessionRenewCommand(),
 		newSessionLsCommand(),
@@ -33,10 +34,10 @@ func newSessionCreateCommand() *cobra.Command {
 			"--lock-delay has passed.",
 		Example: "  rollcall session create\n" +
 			"  rollcall session create --name nightly --ttl 30s --lock-delay 5s --behavior delete",
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(oneOf("--behavior", behavior, []string{"release", "delete"}), checkSession(o.TTL, lockDelay)); err != nil {
-				return usageError{err}
+			if err := errors.Join(cli.OneOf("--behavior", behavior, []string{"release", "delete"}), checkSession(o.TTL, lockDelay)); err != nil {
+				return cli.Usage(err)
 			}
 			cl, err := c.open(nil)
 			if err != nil {
@@ -47,7 +48,7 @@ func newSessionCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), createdSession{s})
+			return c.out.Print(cmd.OutOrStdout(), createdSession{s})
 		},
 	}
 	c.addFlags(cmd)
@@ -81,7 +82,7 @@ func noneIfZero(lockDelay time.Duration) time.Duration {
 // createdSession is the id alone, for scripts; in JSON all of it.
 type createdSession struct{ client.Session }
 
-func (s createdSession) table() [][]string { return [][]string{{s.ID}} }
+func (s createdSession) Table() [][]string { return [][]string{{s.ID}} }
 
 func newSessionRenewCommand() *cobra.Command {
 	var c connection
@@ -89,7 +90,7 @@ func newSessionRenewCommand() *cobra.Command {
 		Use:     "renew ID",
 		Short:   "Start a session's TTL anew",
 		Example: "  rollcall session renew 954b5e76-54d1-4c1f-9d0c-0c5b6f6a2d11",
-		Args:    usageArgs(cobra.ExactArgs(1)),
+		Args:    cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.open(nil)
 			if err != nil {
@@ -99,7 +100,7 @@ func newSessionRenewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), sessionDone{Done: "renewed", Session: cmp.Or(s.ID, args[0])})
+			return c.out.Print(cmd.OutOrStdout(), sessionDone{Done: "renewed", Session: cmp.Or(s.ID, args[0])})
 		},
 	}
 	c.addFlags(cmd)
@@ -112,7 +113,7 @@ func newSessionDestroyCommand() *cobra.Command {
 		Use:     "destroy ID",
 		Short:   "End a session; what it holds is free after its lock-delay",
 		Example: "  rollcall session destroy 954b5e76-54d1-4c1f-9d0c-0c5b6f6a2d11",
-		Args:    usageArgs(cobra.ExactArgs(1)),
+		Args:    cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.open(nil)
 			if err != nil {
@@ -121,7 +122,7 @@ func newSessionDestroyCommand() *cobra.Command {
 			if err := cl.DestroySession(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), sessionDone{Done: "destroyed", Session: args[0]})
+			return c.out.Print(cmd.OutOrStdout(), sessionDone{Done: "destroyed", Session: args[0]})
 		},
 	}
 	c.addFlags(cmd)
@@ -134,7 +135,7 @@ type sessionDone struct {
 	Session string `json:"session"`
 }
 
-func (d sessionDone) table() [][]string { return [][]string{{d.Done, d.Session}} }
+func (d sessionDone) Table() [][]string { return [][]string{{d.Done, d.Session}} }
 
 func newSessionLsCommand() *cobra.Command {
 	var c connection
@@ -143,7 +144,7 @@ func newSessionLsCommand() *cobra.Command {
 		Short: "List the sessions: how old they are, when they end and what they hold",
 		Example: "  rollcall session ls\n" +
 			"  rollcall session ls -o json",
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, err := c.open(nil)
 			if err != nil {
@@ -153,7 +154,7 @@ func newSessionLsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), append(sessionList{}, found...))
+			return c.out.Print(cmd.OutOrStdout(), append(sessionList{}, found...))
 		},
 	}
 	c.addFlags(cmd)
@@ -163,7 +164,7 @@ func newSessionLsCommand() *cobra.Command {
 // sessionList is sessions in the form of ls, an empty list rather than null.
 type sessionList []client.Session
 
-func (l sessionList) table() [][]string {
+func (l sessionList) Table() [][]string {
 	rows := [][]string{{"SESSION", "NAME", "AGE", "TTL", "ENDS IN", "HOLDS"}}
 	for _, s := range l {
 		rows = append(rows, []string{s.ID, s.Name, inSeconds(s.AgeMS), s.TTL, endsIn(s), held(s.Holds)})

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -14,7 +15,7 @@ func newStatusCommand() *cobra.Command {
 		Use:     "status",
 		Short:   "Show the cluster: its leader, its nodes and how far each has applied the log",
 		Example: "  rollcall status\n  rollcall status -o json --addr http://127.0.0.1:8762",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, err := c.open(nil)
 			if err != nil {
@@ -24,7 +25,7 @@ func newStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.out.print(cmd.OutOrStdout(), clusterStatus{status})
+			return c.out.Print(cmd.OutOrStdout(), clusterStatus{status})
 		},
 	}
 	c.addFlags(cmd)
@@ -34,13 +35,13 @@ func newStatusCommand() *cobra.Command {
 // clusterStatus is a cluster's status as two tables: the cluster, and its nodes.
 type clusterStatus struct{ client.Status }
 
-func (s clusterStatus) table() [][]string {
+func (s clusterStatus) Table() [][]string {
 	rows := [][]string{
 		{"CLUSTER", "MODE", "LEADER", "TERM", "QUORUM"},
-		{s.ClusterID, s.Mode, s.Leader, strconv.FormatUint(s.Term, 10), yesNo(s.Quorum)},
+		{s.ClusterID, s.Mode, s.Leader, strconv.FormatUint(s.Term, 10), cli.YesNo(s.Quorum)},
 		{},
 	}
-	rows = append(rows, memberList(s.Nodes).table()...)
+	rows = append(rows, memberList(s.Nodes).Table()...)
 	if len(s.Foreign) == 0 {
 		return rows
 	}
@@ -49,11 +50,4 @@ func (s clusterStatus) table() [][]string {
 		rows = append(rows, []string{f.ID, f.Address, f.ClusterID})
 	}
 	return rows
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }

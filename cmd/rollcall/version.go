@@ -4,26 +4,28 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 // version is set by the linker (Makefile).
 var version = "unknown"
 
 func newVersionCommand() *cobra.Command {
-	var out output
+	var out cli.Output
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the program's version",
 		Example: "  rollcall version -o json",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.validate(); err != nil {
-				return usageError{err}
+			if err := out.Validate(); err != nil {
+				return cli.Usage(err)
 			}
-			return out.print(cmd.OutOrStdout(), build{version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
+			return out.Print(cmd.OutOrStdout(), build{version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
 		},
 	}
-	out.addFlag(cmd)
+	out.AddFlag(cmd)
 	return cmd
 }
 
@@ -34,4 +36,4 @@ type build struct {
 	Platform string `json:"platform"`
 }
 
-func (b build) table() [][]string { return [][]string{{"rollcall", b.Version, b.Go, b.Platform}} }
+func (b build) Table() [][]string { return [][]string{{"rollcall", b.Version, b.Go, b.Platform}} }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -25,7 +26,7 @@ func newWatchCommand() *cobra.Command {
 		Example: "  rollcall watch\n" +
 			"  rollcall watch ORDERS -o json\n" +
 			"  rollcall watch --index a1f79bff3c19188a-42",
-		Args: usageArgs(cobra.MaximumNArgs(1)),
+		Args: cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.open(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 			if err != nil {
@@ -43,26 +44,26 @@ func newWatchCommand() *cobra.Command {
 // watchPrinter prints the events of a watch, a line for each.
 type watchPrinter struct {
 	out, errs io.Writer
-	form      output
+	form      cli.Output
 	now       func() time.Time
 }
 
 func (p watchPrinter) print(event client.WatchEvent) error {
-	if p.form == asJSON {
+	if p.form == cli.JSON {
 		enc := json.NewEncoder(p.out)
 		enc.SetEscapeHTML(false)
 		return enc.Encode(newWatchLine(event))
 	}
 	switch e := event.(type) {
 	case client.WatchStart:
-		_, err := fmt.Fprintf(p.errs, "watching %s, after %s\n", printable(e.Server), printable(e.Index))
+		_, err := fmt.Fprintf(p.errs, "watching %s, after %s\n", cli.Printable(e.Server), cli.Printable(e.Index))
 		return err
 	case client.WatchReset:
-		_, err := fmt.Fprintf(p.errs, "changes before %s may have been missed: %s\n", printable(e.Index), printable(e.Reason))
+		_, err := fmt.Fprintf(p.errs, "changes before %s may have been missed: %s\n", cli.Printable(e.Index), cli.Printable(e.Reason))
 		return err
 	case client.WatchChange:
 		_, err := fmt.Fprintf(p.out, "%s  %-8s  %s  %s  %s\n", p.now().UTC().Format("2006-01-02T15:04:05.000Z"),
-			printable(e.Action), printable(e.Key().String()), printable(e.Status), printable(e.Why))
+			cli.Printable(e.Action), cli.Printable(e.Key().String()), cli.Printable(e.Status), cli.Printable(e.Why))
 		return err
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
 const watchStream = `event: start
@@ -52,7 +53,7 @@ func watched(t *testing.T, last string, args ...string) (stdout, stderr string, 
 	root.SetArgs(append([]string{"watch", "--addr", s.URL}, args...))
 	root.SetOut(out)
 	root.SetErr(&errs)
-	code = exitCode(&errs, root.ExecuteContext(ctx))
+	code = cli.ExitCode(&errs, "rollcall", root.ExecuteContext(ctx))
 	return out.String(), strings.ReplaceAll(errs.String(), s.URL, "SERVER"), code, asked
 }
 
@@ -74,7 +75,7 @@ func (w *endingWriter) Write(p []byte) (int, error) {
 func TestWatchPrintsALineForEachChange(t *testing.T) {
 	stdout, stderr, code, asked := watched(t, "evicted", "orders", "--index", "e-5")
 	lines := strings.Split(stdout, "\n")
-	if code != exitOK || len(lines) != 3 ||
+	if code != cli.ExitOK || len(lines) != 3 ||
 		!strings.HasSuffix(lines[0], "Z  ADDED     ORDERS/orders-1  UP  registered") || !strings.HasSuffix(lines[1], "Z  DELETED   ORDERS/x?[2J  UP  evicted") {
 		t.Errorf("exit %d, printed %q", code, lines)
 	}
@@ -96,7 +97,7 @@ func TestWatchPrintsAJSONLineForEachEvent(t *testing.T) {
 {"event":"reset","index":"e-9","reason":"too old"}
 {"event":"change","index":"e-10","action":"DELETED","why":"evicted","app":"ORDERS","id":"x\u001b[2J","status":"UP"}
 `
-	if code != exitOK || rest != want || !strings.HasPrefix(stdout, `{"event":"start","index":"e-5","server":"http://`) {
+	if code != cli.ExitOK || rest != want || !strings.HasPrefix(stdout, `{"event":"start","index":"e-5","server":"http://`) {
 		t.Errorf("exit %d, printed\n%s\nwant a start and\n%s", code, stdout, want)
 	}
 }
@@ -104,7 +105,7 @@ func TestWatchPrintsAJSONLineForEachEvent(t *testing.T) {
 func TestAWatchEndsWhenNobodyReads(t *testing.T) {
 	broken := errors.New("broken pipe")
 	p := watchPrinter{out: failing{broken}, errs: io.Discard, now: time.Now}
-	for _, form := range []output{asTable, asJSON} {
+	for _, form := range []cli.Output{cli.Table, cli.JSON} {
 		p.form = form
 		if err := p.print(client.WatchChange{}); !errors.Is(err, broken) {
 			t.Errorf("%s: %v, want the writer's error", form, err)
@@ -124,7 +125,7 @@ func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
 	}))
 	defer s.Close()
 	stdout, stderr, code := rollcall(t, "drain", "orders/orders-1", "--settle=0s", "--author=me", "--addr", s.URL)
-	if code != exitOK || stdout != "drained  ORDERS/orders-1  OUT_OF_SERVICE\n" {
+	if code != cli.ExitOK || stdout != "drained  ORDERS/orders-1  OUT_OF_SERVICE\n" {
 		t.Errorf("exit %d, printed %q and %q", code, stdout, stderr)
 	}
 	want := []string{"PUT /v1/rollcall/apps/ORDERS/orders-1/override?author=me&value=OUT_OF_SERVICE", "GET /v1/rollcall/status"}
@@ -136,7 +137,7 @@ func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
 func TestDrainNamesTheNodeThatIsMissing(t *testing.T) {
 	s := newFakeServer(t, 200, `{"index":"e-7","nodes":[{"id":"n1","index":"e-7"},{"id":"n2","cluster":"10.0.0.2:7761","role":"unreachable"}]}`)
 	_, stderr, code := rollcall(t, "drain", "orders/orders-1", "--settle=0s", "--timeout=2s", "--addr", s.URL)
-	if code != exitError || !strings.Contains(stderr, "n2 (10.0.0.2:7761) is unreachable") {
+	if code != cli.ExitError || !strings.Contains(stderr, "n2 (10.0.0.2:7761) is unreachable") {
 		t.Errorf("exit %d, said %q", code, stderr)
 	}
 }

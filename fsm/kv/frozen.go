@@ -1,5 +1,7 @@
 package kv
 
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
 // Frozen is the whole of a State at one moment. Everything that has an order has a canonical one.
 type Frozen struct {
 	Index         Index // of the last change
@@ -19,10 +21,25 @@ type Frozen struct {
 	Answers   []Answer       // of Once, oldest first
 }
 
+// Head walks everything that is one value, but for the clock and the epoch, which are the registry's.
+func (f *Frozen) Head(c *codec.Codec) {
+	codec.Uint(c, &f.Index)
+	codec.Uint(c, &f.KeysIndex)
+	codec.Uint(c, &f.SessionsIndex)
+	codec.Uint(c, &f.PermitsIndex)
+	codec.Uint(c, &f.Pruned)
+}
+
 // SessionState is a session and its last renewal (lease clock, ms).
 type SessionState struct {
 	Session *Session
 	Renewed int64
+}
+
+// Fields walks a session that lives.
+func (s *SessionState) Fields(c *codec.Codec) {
+	codec.Ptr(c, &s.Session).fields(c)
+	c.Int64(&s.Renewed)
 }
 
 // Deletion records when a key was last deleted, until it is written again or the record is too old.
@@ -33,10 +50,24 @@ type Deletion struct {
 	Fence Index // of the key's last acquisition; 0: none
 }
 
+// Fields walks the record of a deletion.
+func (d *Deletion) Fields(c *codec.Codec) {
+	c.Lasting(&d.Key)
+	codec.Uint(c, &d.Index)
+	c.Int64(&d.At)
+	codec.Uint(c, &d.Fence)
+}
+
 // Delay is a lock-delay of a key.
 type Delay struct {
 	Key   string
 	Until int64 // lease clock, ms
+}
+
+// Fields walks a lock-delay.
+func (d *Delay) Fields(c *codec.Codec) {
+	c.Lasting(&d.Key)
+	c.Int64(&d.Until)
 }
 
 // Answer is what a Once was answered.
@@ -45,6 +76,14 @@ type Answer struct {
 	At     int64  // lease clock, ms
 	Digest uint64 // of the operation
 	Result Result
+}
+
+// Fields walks an answer.
+func (a *Answer) Fields(c *codec.Codec) {
+	c.Lasting(&a.Key)
+	c.Int64(&a.At)
+	c.Uint64(&a.Digest)
+	a.Result.Fields(c)
 }
 
 // Freeze returns the whole state for a snapshot, in milliseconds; it stays valid while the state goes

@@ -61,7 +61,7 @@ func (s *State) once(at At, op Once) Result {
 		return res
 	}
 	before := s.index
-	res := s.perform(at, op.Op)
+	res := op.Op.apply(s, at)
 	if s.index != before {
 		res.Index = at.Index
 	}

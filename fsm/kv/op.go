@@ -1,5 +1,7 @@
 package kv
 
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
 // Index numbers the changes that readers see. It is the counter of the whole state machine (package
 // registry calls the same one Index): one step per operation that changes something, a transaction is
 // one operation. Renewals, refused operations and those that change nothing take none.
@@ -7,6 +9,11 @@ type Index uint64
 
 // Epoch is a leadership: the Raft term and index of its first entry.
 type Epoch struct{ Term, Index uint64 }
+
+func (e *Epoch) fields(c *codec.Codec) {
+	c.Uint64(&e.Term)
+	c.Uint64(&e.Index)
+}
 
 // At is when an operation is applied.
 type At struct {
@@ -17,8 +24,11 @@ type At struct {
 	Read  int    // what the operations before it in its batch have read (Result.Weight)
 }
 
-// Op is one operation: the closed set of structs below.
-type Op interface{ isOp() }
+// Op is one operation: one of those that have a row in Rows, and no other one.
+type Op interface {
+	kind() byte
+	apply(s *State, at At) Result
+}
 
 // Verb is what a KeyOp does. The words are those of Consul's transactions.
 type Verb uint8
@@ -63,9 +73,54 @@ type KeyOp struct {
 	Fence *Fence
 }
 
+func (KeyOp) kind() byte { return 1 }
+
+func (op KeyOp) apply(s *State, at At) Result { return s.keyOp(at, op) }
+
+func (op KeyOp) fields(c *codec.Codec) KeyOp {
+	codec.Enum(c, &op.Verb, DeleteTree, "verb")
+	has := c.Mask(op.has(), 5, "operation of a key")
+	c.String(&op.Key)
+	if has&1 != 0 {
+		c.Bytes(&op.Value)
+	}
+	if has&2 != 0 {
+		c.Uint64(&op.Flags)
+	}
+	if has&4 != 0 {
+		codec.Uint(c, &op.Index)
+	}
+	if has&8 != 0 {
+		c.String(&op.Session)
+	}
+	if has&16 != 0 {
+		codec.Ptr(c, &op.Fence).fields(c)
+	}
+	c.Confirm(has == op.has())
+	return op
+}
+
+// has says which fields follow because they are not zero.
+func (op KeyOp) has() uint64 {
+	return codec.Bits(len(op.Value) > 0, op.Flags != 0, op.Index != 0, op.Session != "", op.Fence != nil)
+}
+
 // Txn performs operations in order, all or none: each sees the effects of those before it, and all
 // writes have one Index. A transaction that fails lists every operation that does.
 type Txn struct{ Ops []KeyOp }
+
+func (Txn) kind() byte { return 2 }
+
+func (op Txn) apply(s *State, at At) Result { return s.txn(at, op) }
+
+func (op Txn) fields(c *codec.Codec) Txn {
+	codec.List(c, &op.Ops, 3, func(one *KeyOp, c *codec.Codec) {
+		if read := one.fields(c); c.Reading() {
+			*one = read
+		}
+	})
+	return op
+}
 
 // Kind tells apart what can be held.
 type Kind uint8
@@ -77,12 +132,20 @@ const (
 	Semaphore             // the same with a limit of holders
 )
 
+func (k *Kind) fields(c *codec.Codec) { codec.Enum(c, k, Semaphore, "kind of what is held") }
+
 // Fence names an acquisition: Index is its token, the Index of the operation that granted it. It
 // holds while that acquisition lasts, and never again.
 type Fence struct {
 	Kind  Kind
 	Name  string // of the key, lock or semaphore
 	Index Index
+}
+
+func (f *Fence) fields(c *codec.Codec) {
+	f.Kind.fields(c)
+	c.String(&f.Name)
+	codec.Uint(c, &f.Index)
 }
 
 // Behavior says what happens to the keys of a session that ends.
@@ -93,6 +156,8 @@ const (
 	ReleaseKeys Behavior = iota // they lose their holder
 	DeleteKeys                  // they are deleted
 )
+
+func (b *Behavior) fields(c *codec.Codec) { codec.Enum(c, b, DeleteKeys, "behavior of a session") }
 
 // CreateSession creates a session. The proposer drew ID, a UUID in lower case. Result.Refusal says,
 // in Consul's words, that the node or a check is not registered, or a check is critical.
@@ -110,6 +175,24 @@ type CreateSession struct {
 	ServiceChecks []string
 }
 
+func (CreateSession) kind() byte { return 3 }
+
+func (op CreateSession) apply(s *State, at At) Result { return s.createSession(at, op) }
+
+func (op CreateSession) fields(c *codec.Codec) CreateSession {
+	c.String(&op.ID)
+	c.String(&op.Name)
+	c.String(&op.Node)
+	c.Int64(&op.TTL)
+	c.String(&op.TTLText)
+	c.Int64(&op.LockDelay)
+	op.Behavior.fields(c)
+	given(c, &op.Checks)
+	c.Strings(&op.NodeChecks)
+	c.Strings(&op.ServiceChecks)
+	return op
+}
+
 // MaxSessionChecks is how many checks a session may depend on.
 const MaxSessionChecks = 256
 
@@ -119,8 +202,26 @@ const MaxLockDelay = 60_000_000_000
 // RenewSession starts a session's TTL anew. It takes no Index. OK is false if there is no such session.
 type RenewSession struct{ ID string }
 
+func (RenewSession) kind() byte { return 4 }
+
+func (op RenewSession) apply(s *State, at At) Result { return s.renewSession(op) }
+
+func (op RenewSession) fields(c *codec.Codec) RenewSession {
+	c.String(&op.ID)
+	return op
+}
+
 // DestroySession ends a session. OK is true also if there is none.
 type DestroySession struct{ ID string }
+
+func (DestroySession) kind() byte { return 5 }
+
+func (op DestroySession) apply(s *State, at At) Result { return s.destroySession(at, op) }
+
+func (op DestroySession) fields(c *codec.Codec) DestroySession {
+	c.String(&op.ID)
+	return op
+}
 
 // ExpireSession ends a session whose TTL has passed. The leader proposes it under its epoch; it takes
 // effect only if the session was created by Created and last renewed at RenewedAt (lease clock, ms).
@@ -131,6 +232,18 @@ type ExpireSession struct {
 	RenewedAt int64
 }
 
+func (ExpireSession) kind() byte { return 6 }
+
+func (op ExpireSession) apply(s *State, at At) Result { return s.expireSession(at, op) }
+
+func (op ExpireSession) fields(c *codec.Codec) ExpireSession {
+	op.Epoch.fields(c)
+	c.String(&op.ID)
+	codec.Uint(c, &op.Created)
+	c.Int64(&op.RenewedAt)
+	return op
+}
+
 // EndDelay ends a lock-delay whose time has passed, proposed as ExpireSession is: a lock or semaphore
 // goes to the next in its queue. Until is the delay's end that is meant (lease clock, ms).
 type EndDelay struct {
@@ -138,6 +251,18 @@ type EndDelay struct {
 	Kind  Kind
 	Name  string
 	Until int64
+}
+
+func (EndDelay) kind() byte { return 7 }
+
+func (op EndDelay) apply(s *State, at At) Result { return s.endDelay(at, op) }
+
+func (op EndDelay) fields(c *codec.Codec) EndDelay {
+	op.Epoch.fields(c)
+	op.Kind.fields(c)
+	c.String(&op.Name)
+	c.Int64(&op.Until)
+	return op
 }
 
 // AcquirePermit asks for a lock (Kind Lock, Limit is ignored) or one of the permits of a semaphore.
@@ -156,6 +281,20 @@ type AcquirePermit struct {
 	Wait    int64
 }
 
+func (AcquirePermit) kind() byte { return 8 }
+
+func (op AcquirePermit) apply(s *State, at At) Result { return s.acquirePermit(at, op) }
+
+func (op AcquirePermit) fields(c *codec.Codec) AcquirePermit {
+	op.Kind.fields(c)
+	c.String(&op.Name)
+	c.String(&op.Session)
+	c.Uint32(&op.Limit)
+	c.Bytes(&op.Value)
+	c.Int64(&op.Wait)
+	return op
+}
+
 // MaxPermitValue bounds AcquirePermit.Value, in bytes.
 const MaxPermitValue = 4096
 
@@ -168,6 +307,18 @@ type ReleasePermit struct {
 	Index   Index
 }
 
+func (ReleasePermit) kind() byte { return 9 }
+
+func (op ReleasePermit) apply(s *State, at At) Result { return s.releasePermit(at, op) }
+
+func (op ReleasePermit) fields(c *codec.Codec) ReleasePermit {
+	op.Kind.fields(c)
+	c.String(&op.Name)
+	c.String(&op.Session)
+	codec.Uint(c, &op.Index)
+	return op
+}
+
 // LeaveQueue stops waiting. OK says that the session holds a permit afterwards: who holds one by now
 // keeps it, with Result.Fence, unless Release is set: then it is given back, for nobody is there to use
 // it.
@@ -176,6 +327,18 @@ type LeaveQueue struct {
 	Name    string
 	Session string
 	Release bool
+}
+
+func (LeaveQueue) kind() byte { return 10 }
+
+func (op LeaveQueue) apply(s *State, at At) Result { return s.leaveQueue(at, op) }
+
+func (op LeaveQueue) fields(c *codec.Codec) LeaveQueue {
+	op.Kind.fields(c)
+	c.String(&op.Name)
+	c.String(&op.Session)
+	c.Bool(&op.Release)
+	return op
 }
 
 // Bounds of what is read (Entry.Weight, in bytes): by a request that only reads, by a transaction that also
@@ -207,6 +370,16 @@ type Once struct {
 	Op  Op     // not a Once
 }
 
+func (Once) kind() byte { return 11 }
+
+func (op Once) apply(s *State, at At) Result { return s.once(at, op) }
+
+func (op Once) fields(c *codec.Codec) Once {
+	c.String(&op.Key)
+	walk(c, &simple, &op.Op) // not a Once
+	return op
+}
+
 // Bounds of Once: how long its answers are remembered (ms of lease clock), how many at most and of how many
 // bytes together (the oldest go first), and the length of a key in bytes. What was read is remembered up to
 // MaxKeptRead only: a transaction that read more is answered Forgotten when it is repeated.
@@ -216,18 +389,6 @@ const (
 	OnceBytes  = 64 << 20
 	MaxOnceKey = 255
 )
-
-func (KeyOp) isOp()          {}
-func (Txn) isOp()            {}
-func (CreateSession) isOp()  {}
-func (RenewSession) isOp()   {}
-func (DestroySession) isOp() {}
-func (ExpireSession) isOp()  {}
-func (EndDelay) isOp()       {}
-func (AcquirePermit) isOp()  {}
-func (ReleasePermit) isOp()  {}
-func (LeaveQueue) isOp()     {}
-func (Once) isOp()           {}
 
 // Result is the answer to one operation.
 type Result struct {
@@ -246,6 +407,48 @@ type Result struct {
 	Place   int        // AcquirePermit: place in the queue, from 1; 0: not in it
 	Limit   uint32     // AcquirePermit: the semaphore's limit
 	Excess  Excess     // Txn: it would have read, or has read, too much; there are no Entries then
+}
+
+// Fields walks a result. It begins with a number that says what it has: a write's is one byte and its index.
+func (r *Result) Fields(c *codec.Codec) {
+	has := c.Mask(r.has(), 10, "result of coordination")
+	if c.Reading() {
+		r.OK = has&1 != 0
+	}
+	if has&2 != 0 {
+		codec.Uint(c, &r.Index)
+	}
+	if has&4 != 0 {
+		codec.Uint(c, &r.Fence)
+	}
+	if has&8 != 0 {
+		codec.List(c, &r.Entries, 8, codec.Each((*Entry).Fields))
+	}
+	if has&16 != 0 {
+		codec.List(c, &r.Errors, 2, (*TxnError).fields)
+	}
+	if has&32 != 0 {
+		codec.Ptr(c, &r.Session).fields(c)
+	}
+	if has&64 != 0 {
+		c.Int(&r.Place)
+	}
+	if has&128 != 0 {
+		c.Uint32(&r.Limit)
+	}
+	if has&256 != 0 {
+		c.String(&r.Refusal)
+	}
+	if has&512 != 0 {
+		codec.Enum(c, &r.Excess, Forgotten, "excess")
+	}
+	c.Confirm(r.has() == has)
+}
+
+// has says which fields follow.
+func (r *Result) has() uint64 {
+	return codec.Bits(r.OK, r.Index != 0, r.Fence != 0, len(r.Entries) > 0, len(r.Errors) > 0,
+		r.Session != nil, r.Place != 0, r.Limit != 0, r.Refusal != "", r.Excess != NoExcess)
 }
 
 // Weight is what the entries in a result take, in bytes.
@@ -268,4 +471,9 @@ func (r Result) Kept(bytes int) Result {
 type TxnError struct {
 	OpIndex int    // from 0
 	What    string // in Consul's words
+}
+
+func (e *TxnError) fields(c *codec.Codec) {
+	c.Int(&e.OpIndex)
+	c.String(&e.What)
 }

@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"fmt"
 	"strings"
 )
 
@@ -58,41 +57,11 @@ func (s *State) Apply(at At, op Op) Result {
 	s.Advance(at.Lease)
 	at.Lease = s.lease // which does not go back
 	before := s.index
-	res := s.perform(at, op)
+	res := op.apply(s, at)
 	if s.index != before {
 		res.Index = at.Index
 	}
 	return res
-}
-
-func (s *State) perform(at At, op Op) Result {
-	switch op := op.(type) {
-	case KeyOp:
-		return s.keyOp(at, op)
-	case Txn:
-		return s.txn(at, op)
-	case CreateSession:
-		return s.createSession(at, op)
-	case RenewSession:
-		return s.renewSession(op)
-	case DestroySession:
-		return s.destroySession(at, op)
-	case ExpireSession:
-		return s.expireSession(at, op)
-	case EndDelay:
-		return s.endDelay(at, op)
-	case AcquirePermit:
-		return s.acquirePermit(at, op)
-	case ReleasePermit:
-		return s.releasePermit(at, op)
-	case LeaveQueue:
-		return s.leaveQueue(at, op)
-	case Once:
-		return s.once(at, op)
-	default:
-		// Op is a closed set: this is an operation that somebody added and did not finish.
-		panic(fmt.Sprintf("kv: no rule for %T", op))
-	}
 }
 
 // Advance moves the time without an operation (lease clock, ms; it never goes back), and forgets what

@@ -3,6 +3,8 @@ package kv
 import (
 	"iter"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
 // Entry is a key's. Immutable.
@@ -18,6 +20,18 @@ type Entry struct {
 	// as it is; 0: it was never acquired. It holds while there is a Session. A key that is written again
 	// within a day after its deletion keeps it.
 	Fence Index
+}
+
+// Fields walks an entry.
+func (e *Entry) Fields(c *codec.Codec) {
+	c.Lasting(&e.Key) // lives on when its value, which is most of the record, was replaced
+	c.Bytes(&e.Value)
+	c.Uint64(&e.Flags)
+	c.Lasting(&e.Session)
+	c.Uint64(&e.LockIndex)
+	codec.Uint(c, &e.CreateIndex)
+	codec.Uint(c, &e.ModifyIndex)
+	codec.Uint(c, &e.Fence)
 }
 
 // entryWeight is what an entry takes beside its key and value, in bytes, about: in memory and in answers.
@@ -42,6 +56,38 @@ type Session struct {
 	ModifyIndex   Index
 	CreatedAt     int64 // lease clock, ms
 	CreatedWall   int64 // ms since the epoch
+}
+
+func (s *Session) fields(c *codec.Codec) {
+	c.Lasting(&s.ID)
+	c.String(&s.Name)
+	c.String(&s.Node)
+	c.Int64(&s.TTL)
+	c.String(&s.TTLText)
+	c.Int64(&s.LockDelay)
+	s.Behavior.fields(c)
+	given(c, &s.Checks)
+	c.Strings(&s.NodeChecks)
+	c.Strings(&s.ServiceChecks)
+	codec.Uint(c, &s.CreateIndex)
+	codec.Uint(c, &s.ModifyIndex)
+	c.Int64(&s.CreatedAt)
+	c.Int64(&s.CreatedWall)
+}
+
+// given walks a list that differs from none at all even if it is empty.
+func given(c *codec.Codec, all *[]string) {
+	there := *all != nil
+	if c.Bool(&there); there {
+		c.Strings(all)
+	}
+	switch {
+	case !c.Reading():
+	case !there:
+		*all = nil
+	case *all == nil:
+		*all = []string{}
+	}
 }
 
 // sessionWeight is what a session takes beside its texts, in bytes, about; checkWeight a check in its lists.
@@ -72,6 +118,17 @@ type Permits struct {
 	ModifyIndex Index
 }
 
+// Fields walks a lock or semaphore.
+func (p *Permits) Fields(c *codec.Codec) {
+	p.Kind.fields(c)
+	c.Lasting(&p.Name)
+	c.Uint32(&p.Limit)
+	codec.List(c, &p.Holders, 5, (*Holder).fields)
+	codec.List(c, &p.Queue, 4, (*Waiter).fields)
+	codec.List(c, &p.Delays, 1, func(until *int64, c *codec.Codec) { c.Int64(until) })
+	codec.Uint(c, &p.ModifyIndex)
+}
+
 // Holder holds a permit.
 type Holder struct {
 	Session string
@@ -81,12 +138,27 @@ type Holder struct {
 	Value   []byte
 }
 
+func (h *Holder) fields(c *codec.Codec) {
+	c.Lasting(&h.Session)
+	codec.Uint(c, &h.Fence)
+	c.Int64(&h.Since)
+	c.Int64(&h.Wall)
+	c.Bytes(&h.Value)
+}
+
 // Waiter waits for a permit.
 type Waiter struct {
 	Session string
 	Since   int64 // lease clock, ms
 	Until   int64 // lease clock, ms: it is passed over after that
 	Value   []byte
+}
+
+func (w *Waiter) fields(c *codec.Codec) {
+	c.Lasting(&w.Session)
+	c.Int64(&w.Since)
+	c.Int64(&w.Until)
+	c.Bytes(&w.Value)
 }
 
 // View is the state at one moment: immutable, safe for any number of readers. Each read returns the

@@ -1,5 +1,7 @@
 package registry
 
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
 // CatalogService is what Consul's API says of an instance beyond what Eureka's does. An instance that has one
 // has no lease: it never expires by itself, stays outside self-preservation, and goes by a cancel, a
 // deregistration or a check. Immutable.
@@ -27,10 +29,36 @@ type CatalogService struct {
 	ModifyIndex     Index // of the last change of the service itself, not of its checks
 }
 
+func (s *CatalogService) fields(c *codec.Codec) {
+	c.String(&s.Name)
+	c.String(&s.ID)
+	c.String(&s.Node)
+	c.Strings(&s.Tags)
+	c.String(&s.Address)
+	c.Int32(&s.Port)
+	codec.List(c, &s.Tagged, 3, (*TaggedAddress).fields)
+	c.Int32(&s.WeightPassing)
+	c.Int32(&s.WeightWarning)
+	c.Bool(&s.TagOverride)
+	c.String(&s.Kind)
+	c.String(&s.SocketPath)
+	c.Bytes(&s.Locality)
+	c.Bytes(&s.Ports)
+	checks(c, &s.Checks)
+	codec.Uint(c, &s.CreateIndex)
+	codec.Uint(c, &s.ModifyIndex)
+}
+
 // TaggedAddress is one of a service's tagged addresses, sorted by tag.
 type TaggedAddress struct {
 	Tag, Address string
 	Port         int32
+}
+
+func (a *TaggedAddress) fields(c *codec.Codec) {
+	c.String(&a.Tag)
+	c.String(&a.Address)
+	c.Int32(&a.Port)
 }
 
 // CheckStatus is a check's state. Never renumber one.
@@ -42,6 +70,8 @@ const (
 	Warning
 	Critical
 )
+
+func (s *CheckStatus) fields(c *codec.Codec) { codec.Enum(c, s, Critical, "status of a check") }
 
 // Check is a check of a service or of a node. Immutable; a heartbeat that changes nothing is kept
 // beside it.
@@ -64,6 +94,27 @@ type Check struct {
 	CriticalSince int64
 }
 
+func (k *Check) fields(c *codec.Codec) {
+	c.String(&k.Node)
+	c.String(&k.ID)
+	c.String(&k.Name)
+	c.String(&k.Notes)
+	c.String(&k.Output)
+	k.Status.fields(c)
+	c.String(&k.Service)
+	c.String(&k.Type)
+	c.Int64(&k.TTL)
+	c.Int64(&k.ReapAfter)
+	codec.Optional(c, &k.Probe, (*Probe).fields)
+	c.Bytes(&k.Definition)
+	codec.Uint(c, &k.CreateIndex)
+	codec.Uint(c, &k.ModifyIndex)
+	c.Int64(&k.CriticalSince)
+}
+
+// checks walks checks, of which each takes 15 bytes at least.
+func checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 15, codec.Each((*Check).fields)) }
+
 // Probe is a check that somebody must run. Immutable.
 type Probe struct {
 	HTTP, Method, Body string // HTTP: URL
@@ -76,6 +127,21 @@ type Probe struct {
 	SuccessBeforePassing, FailuresBeforeWarning, FailuresBeforeCritical int32
 }
 
+func (p *Probe) fields(c *codec.Codec) {
+	c.String(&p.HTTP)
+	c.String(&p.Method)
+	c.String(&p.Body)
+	pairs(c, &p.Header)
+	c.Bool(&p.SkipVerify)
+	c.Bool(&p.NoRedirects)
+	c.String(&p.TCP)
+	c.Int64(&p.Interval)
+	c.Int64(&p.Timeout)
+	c.Int32(&p.SuccessBeforePassing)
+	c.Int32(&p.FailuresBeforeWarning)
+	c.Int32(&p.FailuresBeforeCritical)
+}
+
 // Node is a node of the catalog other than the logical one, which is not stored unless checks were
 // registered on it (its name is then ""). Immutable.
 type Node struct {
@@ -84,6 +150,18 @@ type Node struct {
 	Checks            []*Check // of the node itself, by id
 	CreateIndex       Index
 	ModifyIndex       Index // of the node itself, not of its checks
+}
+
+// Fields walks a node of the catalog.
+func (n *Node) Fields(c *codec.Codec) {
+	c.String(&n.ID)
+	c.String(&n.Name)
+	c.String(&n.Address)
+	pairs(c, &n.Tagged)
+	pairs(c, &n.Meta)
+	checks(c, &n.Checks)
+	codec.Uint(c, &n.CreateIndex)
+	codec.Uint(c, &n.ModifyIndex)
 }
 
 // RegisterCatalog registers a node, a service and checks, in one step. Outcomes: Done (Index is 0 if
@@ -104,6 +182,24 @@ type RegisterCatalog struct {
 	ReplaceChecks, KeepStatus bool
 }
 
+func (RegisterCatalog) kind() Kind { return 18 }
+
+func (op RegisterCatalog) apply(r *Registry, at at) Result { return r.registerCatalog(at.origin, op) }
+
+func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
+	has := c.Mask(codec.Bits(op.Node != nil, op.KeepNode, op.Service != nil, op.ReplaceChecks, op.KeepStatus), 5, "registration")
+	op.KeepNode, op.ReplaceChecks, op.KeepStatus = has&2 != 0, has&8 != 0, has&16 != 0
+	if has&1 != 0 {
+		codec.Ptr(c, &op.Node).Fields(c)
+	}
+	if has&4 != 0 {
+		codec.Ptr(c, &op.Service).fields(c)
+		body(c, &op.Instance)
+	}
+	checks(c, &op.Checks)
+	return op
+}
+
 // DeregisterCatalog removes a service with its checks (Service given), a check (Check given), or a node
 // with everything on it. It is final: a record of the removal stays. Outcome NotFound: there was
 // nothing to remove. If Epoch is given the leader proposed it, because Check has been critical since
@@ -112,6 +208,21 @@ type DeregisterCatalog struct {
 	Node, Service, Check string
 	Epoch                Epoch
 	CriticalSince        int64
+}
+
+func (DeregisterCatalog) kind() Kind { return 19 }
+
+func (op DeregisterCatalog) apply(r *Registry, at at) Result {
+	return r.deregisterCatalog(at.term, at.origin, op)
+}
+
+func (op DeregisterCatalog) fields(c *codec.Codec) DeregisterCatalog {
+	c.String(&op.Node)
+	c.String(&op.Service)
+	c.String(&op.Check)
+	op.Epoch.Fields(c)
+	c.Int64(&op.CriticalSince)
+	return op
 }
 
 // SetCheck sets a check's state and output, and starts its TTL anew. What changes nothing takes no
@@ -124,6 +235,20 @@ type SetCheck struct {
 	Epoch       Epoch // of the leader who ran the probe; zero: a client said it
 }
 
+func (SetCheck) kind() Kind { return 20 }
+
+func (op SetCheck) apply(r *Registry, at at) Result { return r.setCheck(at.term, at.origin, op) }
+
+func (op SetCheck) fields(c *codec.Codec) SetCheck {
+	c.String(&op.Node)
+	c.String(&op.Check)
+	op.Status.fields(c)
+	c.String(&op.Output)
+	c.Bool(&op.TTL)
+	op.Epoch.Fields(c)
+	return op
+}
+
 // ExpireCheck turns a check critical whose TTL has passed. The leader proposes it; it takes effect only
 // if the last heartbeat was at RenewedAt (lease clock, ms). Output becomes "TTL expired", with the last
 // one behind it.
@@ -133,10 +258,17 @@ type ExpireCheck struct {
 	RenewedAt   int64
 }
 
-func (RegisterCatalog) isOp()   {}
-func (DeregisterCatalog) isOp() {}
-func (SetCheck) isOp()          {}
-func (ExpireCheck) isOp()       {}
+func (ExpireCheck) kind() Kind { return 21 }
+
+func (op ExpireCheck) apply(r *Registry, at at) Result { return r.expireCheck(at.term, at.origin, op) }
+
+func (op ExpireCheck) fields(c *codec.Codec) ExpireCheck {
+	op.Epoch.Fields(c)
+	c.String(&op.Node)
+	c.String(&op.Check)
+	c.Int64(&op.RenewedAt)
+	return op
+}
 
 // LostCheck is a check that turned critical or is gone, or (ID "") a node that is gone.
 type LostCheck struct{ Node, ID string }

@@ -60,47 +60,14 @@ func (l *Lease) Sum() uint64 {
 }
 
 // Fingerprint is a number that differs, in all likelihood, where two instances do: over everything
-// that their clients say (with the lease times as they count), but the status and the override.
+// that their clients say (with the lease times as they count), but the status and the override. It is made of how an
+// instance is written at level 1 of the formats, whatever the level of the state is, because the state depends on it.
 func (i *Instance) Fingerprint() uint64 {
 	var space [1024]byte
-	b := i.appendIdentity(space[:0])
-	b = i.appendAddress(b)
-	b = i.appendLinks(b)
-	b = appendPairs(b, i.Metadata)
-	b = appendPairs(appendText(b, i.DataCenter.Name), i.DataCenter.Metadata)
-	interval, duration, _ := ClampLease(i.RenewalInterval, i.Duration)
-	b = binary.AppendVarint(binary.AppendVarint(b, int64(interval)), int64(duration))
-	return hashOf(binary.AppendVarint(b, i.LastDirty))
-}
-
-func (i *Instance) appendIdentity(b []byte) []byte {
-	for _, s := range []string{i.InstanceID, i.HostName, i.App, i.SID, i.AppGroup, i.ASG} {
-		b = appendText(b, s)
-	}
-	return binary.AppendVarint(b, int64(i.CountryID))
-}
-
-func (i *Instance) appendAddress(b []byte) []byte {
-	b = appendText(appendText(appendText(b, i.IPAddr), i.VIP), i.SecureVIP)
-	for _, p := range []Port{i.Port, i.SecurePort} {
-		b = appendFlag(binary.BigEndian.AppendUint16(b, p.Number), p.Enabled)
-	}
-	return b
-}
-
-func (i *Instance) appendLinks(b []byte) []byte {
-	for _, s := range []string{i.HomePageURL, i.StatusPageURL, i.HealthCheckURL, i.SecureHealthURL} {
-		b = appendText(b, s)
-	}
-	return b
-}
-
-func appendPairs(b []byte, pairs []Pair) []byte {
-	b = binary.AppendUvarint(b, uint64(len(pairs)))
-	for _, p := range pairs {
-		b = appendText(appendText(b, p.Key), p.Value)
-	}
-	return b
+	said := *i
+	said.Status, said.Overridden = Unknown, Unknown
+	said.RenewalInterval, said.Duration, _ = ClampLease(i.RenewalInterval, i.Duration)
+	return hashOf(said.append(space[:0], 1))
 }
 
 // appendText puts the length before a text, so that no two lists of texts give the same bytes.

@@ -1,6 +1,10 @@
 package registry
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // Frozen is the whole state of a Registry at one moment, for a snapshot: a few pointers and a copy
 // of the renewal times, made in milliseconds and valid while the registry goes on. Everything that
@@ -38,10 +42,34 @@ type Frozen struct {
 	Heard []CheckHeartbeat
 }
 
+// Head walks everything of a registry that is one value.
+func (f *Frozen) Head(c *codec.Codec) {
+	codec.Uint(c, &f.Index)
+	f.Clock.Fields(c)
+	f.Epoch.Fields(c)
+	c.Int64(&f.Established)
+	c.String(&f.Cluster)
+	c.Uint32(&f.Slots)
+	c.Uint64(&f.Generation)
+	codec.Uint(c, &f.Pruned)
+	f.Settings.Fields(c)
+	f.Preservation.Fields(c)
+	f.Expectation.fields(c)
+	codec.Uint(c, &f.Taken)
+	codec.Uint(c, &f.CatalogIndex)
+}
+
 // CheckHeartbeat is when (lease clock, ms) a check with a TTL last had a heartbeat.
 type CheckHeartbeat struct {
 	Node, Check string
 	At          int64
+}
+
+// Fields walks a heartbeat.
+func (h *CheckHeartbeat) Fields(c *codec.Codec) {
+	c.String(&h.Node)
+	c.String(&h.Check)
+	c.Int64(&h.At)
 }
 
 // ExpectationState is upstream's bookkeeping, see Expectation.
@@ -53,6 +81,14 @@ type ExpectationState struct {
 	NextUpdate int64  // lease clock, ms
 }
 
+func (e *ExpectationState) fields(c *codec.Codec) {
+	c.Uint32(&e.Clients)
+	c.Int64(&e.Minute)
+	c.Uint32(&e.Current)
+	c.Uint32(&e.Last)
+	c.Int64(&e.NextUpdate)
+}
+
 // LeaseState is a live lease and its last renewal, sorted by application and id.
 type LeaseState struct {
 	Lease   *Lease
@@ -61,6 +97,20 @@ type LeaseState struct {
 	// Client and Remote are the last renewals (lease clock, ms) by a client of this datacenter and by a
 	// replicator; 0: none in this life.
 	Client, Remote int64
+}
+
+// Fields walks a live lease.
+func (s *LeaseState) Fields(c *codec.Codec) {
+	codec.Ptr(c, &s.Lease).Fields(c)
+	s.History.fields(c)
+	s.Renewals(c)
+}
+
+// Renewals walks when a lease was last renewed.
+func (s *LeaseState) Renewals(c *codec.Codec) {
+	s.Renewed.Fields(c)
+	c.Int64(&s.Client)
+	c.Int64(&s.Remote)
 }
 
 // Removal is the record of one removal. While the delta still shows it (Full), Lease is the instance
@@ -75,6 +125,14 @@ type Removal struct {
 	Full    bool
 	Lease   *Lease
 	History History // of the instance, up to and with its removal; kept when the record is reduced
+}
+
+// Fields walks the record of a removal.
+func (r *Removal) Fields(c *codec.Codec) {
+	codec.Enum(c, &r.Kind, Evicted, "kind of removal") // Hidden is the kind of a live instance
+	c.Bool(&r.Full)
+	codec.Ptr(c, &r.Lease).Fields(c)
+	r.History.fields(c)
 }
 
 // Freeze captures the state.

@@ -1,5 +1,7 @@
 package registry
 
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
 // EventsKept is how many events of an instance are remembered, over all its lives.
 const EventsKept = 16
 
@@ -14,6 +16,16 @@ type Event struct {
 	// override and a quarantine, its length (0: without end).
 	For int64
 	By  Act // who and why; of an eviction, what let it go on, if self-preservation withheld it
+}
+
+func (e *Event) fields(c *codec.Codec) {
+	e.At.Fields(c)
+	codec.Enum(c, &e.Kind, EventCeded, "event")
+	c.Uint32(&e.Times)
+	e.Status.fields(c)
+	e.Origin.Fields(c)
+	c.Int64(&e.For)
+	e.By.fields(c)
 }
 
 // EventKind says what an Event is.

@@ -1,6 +1,12 @@
 package registry
 
-import "strings"
+import (
+	"bytes"
+	"math"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // Status is an instance's status. The zero value is Unknown.
 type Status uint8
@@ -13,6 +19,8 @@ const (
 	Starting
 	OutOfService
 )
+
+func (s *Status) fields(c *codec.Codec) { codec.Enum(c, s, OutOfService, "status") }
 
 var statusNames = [...]string{Unknown: "UNKNOWN", Up: "UP", Down: "DOWN", Starting: "STARTING", OutOfService: "OUT_OF_SERVICE"}
 
@@ -58,6 +66,12 @@ func (a Action) String() string {
 // Key names an instance. App is upper case; ID is case-sensitive and unique inside its application.
 type Key struct{ App, ID string }
 
+// Fields walks a key.
+func (k *Key) Fields(c *codec.Codec) {
+	c.String(&k.App)
+	c.String(&k.ID)
+}
+
 // NewKey returns the key of an instance, with the application's name in the registry's form.
 func NewKey(app, id string) Key { return Key{App: strings.ToUpper(app), ID: id} }
 
@@ -70,8 +84,40 @@ type Port struct {
 	Enabled bool
 }
 
+// fields walks a port as one number: twice its own, one more if it is enabled.
+func (p *Port) fields(c *codec.Codec) {
+	v := uint64(p.Number) << 1
+	if p.Enabled {
+		v |= 1
+	}
+	c.Uint64(&v)
+	if !c.Reading() {
+		return
+	}
+	if v>>1 > math.MaxUint16 {
+		c.Fail("port %d", v>>1)
+		v = 0
+	}
+	*p = Port{Number: uint16(v >> 1), Enabled: v&1 == 1}
+}
+
 // Pair is one entry of a metadata map. Order is kept as the client gave it.
 type Pair struct{ Key, Value string }
+
+// pairs walks metadata.
+func pairs(c *codec.Codec, all *[]Pair) {
+	n := c.Count(len(*all), 2) // two lengths
+	if c.Reading() {
+		*all = nil
+		if n > 0 {
+			*all = make([]Pair, n)
+		}
+	}
+	for i := range *all {
+		c.String(&(*all)[i].Key)
+		c.String(&(*all)[i].Value)
+	}
+}
 
 // The data center names of the protocol.
 const (
@@ -128,6 +174,61 @@ type Instance struct {
 	SecureVIP       string // comma-separated
 	ASG             string
 	LastDirty       int64 // lastDirtyTimestamp, ms since the epoch by the client's clock; 0 means not given
+}
+
+// Fields walks an instance.
+func (i *Instance) Fields(c *codec.Codec) {
+	c.String(&i.InstanceID)
+	c.String(&i.HostName)
+	c.String(&i.App)
+	c.String(&i.IPAddr)
+	c.String(&i.SID)
+	i.Status.fields(c)
+	i.Overridden.fields(c)
+	i.Port.fields(c)
+	i.SecurePort.fields(c)
+	c.Int32(&i.CountryID)
+	c.String(&i.DataCenter.Name)
+	pairs(c, &i.DataCenter.Metadata)
+	c.Int32(&i.RenewalInterval)
+	c.Int32(&i.Duration)
+	pairs(c, &i.Metadata)
+	c.String(&i.AppGroup)
+	c.String(&i.HomePageURL)
+	c.String(&i.StatusPageURL)
+	c.String(&i.HealthCheckURL)
+	c.String(&i.SecureHealthURL)
+	c.String(&i.VIP)
+	c.String(&i.SecureVIP)
+	c.String(&i.ASG)
+	c.Int64(&i.LastDirty)
+}
+
+// Equal compares two instances in everything that they have.
+func (i *Instance) Equal(o *Instance) bool {
+	var one, other [1024]byte // enough for most
+	return i == o || bytes.Equal(i.append(one[:0], codec.Level), o.append(other[:0], codec.Level))
+}
+
+func (i *Instance) append(dst []byte, level byte) []byte {
+	c := codec.Writer(dst, level)
+	i.Fields(&c)
+	return c.Written()
+}
+
+// weight is what the texts of an instance take, in bytes, about.
+func (i *Instance) weight() int {
+	c := codec.Weigher()
+	i.Fields(&c)
+	return c.Len() + pairWeight*(len(i.Metadata)+len(i.DataCenter.Metadata))
+}
+
+// body walks an instance with its length in front: entries are large, and none of their other content may be kept
+// alive by a registration.
+func body(c *codec.Codec, i **Instance) {
+	outer := c.Open()
+	codec.Ptr(c, i).Fields(c)
+	c.Close(outer, "instance")
 }
 
 // ID returns the instance's id: instanceId, else the Amazon instance-id, else the host name

@@ -1,5 +1,7 @@
 package registry
 
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
 // Lease wraps an instance with the server's side of its registration. A Lease is immutable: a
 // change replaces it. Renewals do not: they are kept beside it, see View.LastRenewal.
 // Times ending in At are ms since the epoch by the proposer's wall clock, unless said otherwise.
@@ -45,6 +47,47 @@ type Lease struct {
 	Described, Overrode Index
 }
 
+// Fields walks a lease.
+func (l *Lease) Fields(c *codec.Codec) {
+	codec.Ptr(c, &l.Instance).Fields(c)
+	l.Handle.Fields(c)
+	c.Int32(&l.Interval)
+	c.Int32(&l.Duration)
+	c.Int64(&l.RegisteredAt)
+	c.Int64(&l.ServiceUpAt)
+	c.Int64(&l.EvictedAt)
+	c.Int64(&l.UpdatedAt)
+	l.RenewedAt.Fields(c)
+	codec.Enum(c, &l.Action, ActionDeleted, "action")
+	c.Uint32(&l.Life)
+	codec.Uint(c, &l.Registered)
+	codec.Uint(c, &l.Changed)
+	c.Int64(&l.ChangedLease)
+	l.Origin.Fields(c)
+	c.Int64(&l.BeganLease)
+	c.Int64(&l.StartedLease)
+	l.acts(c)
+	c.Lasting(&l.Owner)
+	c.Uint32(&l.Edit)
+	codec.Uint(c, &l.ByClient)
+	codec.Uint(c, &l.ByRemote)
+	codec.Uint(c, &l.Described)
+	codec.Uint(c, &l.Overrode)
+	c.Bool(&l.Permanent)
+	codec.Optional(c, &l.Service, (*CatalogService).fields)
+}
+
+// acts walks what operators did to a lease.
+func (l *Lease) acts(c *codec.Codec) {
+	has := c.Mask(codec.Bits(l.Override != nil, l.Quarantine != nil), 2, "acts")
+	if has&1 != 0 {
+		codec.Ptr(c, &l.Override).fields(c)
+	}
+	if has&2 != 0 {
+		codec.Ptr(c, &l.Quarantine).fields(c)
+	}
+}
+
 // Override is what is known of an override beside its status (Instance.Overridden). Immutable.
 type Override struct {
 	By       Act
@@ -54,12 +97,27 @@ type Override struct {
 	Set      Index  // of the SetOverride
 }
 
+func (o *Override) fields(c *codec.Codec) {
+	o.By.fields(c)
+	o.At.Fields(c)
+	c.Int64(&o.Until)
+	o.Reported.fields(c)
+	codec.Uint(c, &o.Set)
+}
+
 // Quarantined says why and until when an instance is hidden. Immutable.
 type Quarantined struct {
 	By    Act
 	At    Stamp
 	Until int64 // lease clock, ms
 	Set   Index // of the Quarantine, or of the registration that brought it back
+}
+
+func (q *Quarantined) fields(c *codec.Codec) {
+	q.By.fields(c)
+	q.At.Fields(c)
+	c.Int64(&q.Until)
+	codec.Uint(c, &q.Set)
 }
 
 // Local says that the lease belongs to the own datacenter.

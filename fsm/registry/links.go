@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
 // Contact notes that a peer was heard, at most once per second and peer. It takes no Index.
@@ -22,6 +24,20 @@ type Contact struct {
 	Age         int64 // ms ago, for what a node of the own datacenter passes on
 }
 
+func (Contact) kind() Kind { return 14 }
+
+func (op Contact) apply(r *Registry, at at) Result { return r.contact(op) }
+
+func (op Contact) fields(c *codec.Codec) Contact {
+	c.String(&op.DC)
+	c.String(&op.Sender)
+	c.Uint64(&op.Incarnation)
+	c.Int64(&op.Clock)
+	c.Int64(&op.Cut)
+	c.Int64(&op.Age)
+	return op
+}
+
 // ForgetSender forgets what is known of a sender's clock, in all its incarnations and in whatever datacenter:
 // the next message in its name counts as its first. NotFound: no sender of that name is known. It takes no
 // Index.
@@ -30,12 +46,30 @@ type ForgetSender struct {
 	By     Act // nothing is kept of it but the entry of the log
 }
 
+func (ForgetSender) kind() Kind { return 17 }
+
+func (op ForgetSender) apply(r *Registry, at at) Result { return r.forgetSender(op) }
+
+func (op ForgetSender) fields(c *codec.Codec) ForgetSender {
+	c.String(&op.Sender)
+	op.By.fields(c)
+	return op
+}
+
 // Link is what is known of the link from a remote datacenter. Times are lease clock, ms.
 type Link struct {
 	DC    string
 	Heard int64 // last contact
 	Since int64 // when the present contact began: a silence of more than Cut ends one
 	Cut   int64
+}
+
+// Fields walks a link.
+func (l *Link) Fields(c *codec.Codec) {
+	c.String(&l.DC)
+	c.Int64(&l.Heard)
+	c.Int64(&l.Since)
+	c.Int64(&l.Cut)
 }
 
 // Silent says whether the link counts as cut at a moment of the lease clock.
@@ -49,6 +83,15 @@ type Sender struct {
 	Incarnation uint64
 	Clock       int64 // the sender's lease clock, ms
 	Heard       Stamp // when
+}
+
+// Fields walks a sender.
+func (s *Sender) Fields(c *codec.Codec) {
+	c.String(&s.Name)
+	c.String(&s.DC)
+	c.Uint64(&s.Incarnation)
+	c.Int64(&s.Clock)
+	s.Heard.Fields(c)
 }
 
 // Bounds of what is kept of senders and links, so that whoever makes up names and incarnations displaces nothing

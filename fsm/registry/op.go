@@ -1,5 +1,7 @@
 package registry
 
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
 // Index counts the changes that readers see, one step per operation; an Evict counts one per lease
 // it removes, so that a reader of the change list can stop between any two. Renewals, ticks,
 // transitions of self-preservation, refused operations and those that change nothing take none.
@@ -9,6 +11,12 @@ type Index uint64
 // while a leader serves, and is never compared with a wall clock. Wall is ms since the epoch, for
 // the timestamps that clients see.
 type Stamp struct{ Lease, Wall int64 }
+
+// Fields walks a stamp.
+func (s *Stamp) Fields(c *codec.Codec) {
+	c.Int64(&s.Lease)
+	c.Int64(&s.Wall)
+}
 
 // Origin says who sent an operation, and so which status rules hold (a replicated one skips
 // LeaseExists and is compared by lastDirtyTimestamp both ways).
@@ -27,6 +35,22 @@ const (
 	RemoteDC
 )
 
+// Fields walks an origin.
+func (o *Origin) Fields(c *codec.Codec) {
+	codec.Enum(c, &o.Kind, RemoteDC, "origin")
+	o.Rest(c)
+}
+
+// Rest walks what an origin has beside its kind.
+func (o *Origin) Rest(c *codec.Codec) {
+	switch {
+	case o.Kind > RemoteDC:
+		c.Fail("origin %d, want at most %d", o.Kind, RemoteDC)
+	case o.Kind == RemoteDC:
+		c.Lasting(&o.DC)
+	}
+}
+
 // FromClient is the origin of what a client sent.
 var FromClient = Origin{Kind: Client}
 
@@ -43,12 +67,36 @@ type Handle struct {
 	Gen  uint64
 }
 
-// Op is one operation: the closed set of structs below.
-type Op interface{ isOp() }
+// Fields walks a handle.
+func (h *Handle) Fields(c *codec.Codec) {
+	c.Uint32(&h.Slot)
+	c.Uint64(&h.Gen)
+}
+
+// Op is one operation: one of those that have a row in Rows, and no other one.
+type Op interface {
+	kind() Kind
+	apply(r *Registry, at at) Result
+}
+
+// at is the circumstances of an operation: the Raft term of its log entry, and who sent it.
+type at struct {
+	term   uint64
+	origin Origin
+}
 
 // Register adds an instance or replaces it; see Registry for the conflict rule. Result.Handle names
 // the lease.
 type Register struct{ Instance *Instance }
+
+func (Register) kind() Kind { return 2 }
+
+func (op Register) apply(r *Registry, at at) Result { return r.register(at.origin, op.Instance) }
+
+func (op Register) fields(c *codec.Codec) Register {
+	body(c, &op.Instance)
+	return op
+}
 
 // Renew is a heartbeat. In log entries Handle stands for Key wherever the sender knew one; a dead
 // handle is answered GoneHandle and is then sent again by name.
@@ -63,8 +111,40 @@ type Renew struct {
 	Age  int64
 }
 
+func (Renew) kind() Kind { return 1 }
+
+func (op Renew) apply(r *Registry, at at) Result { return r.renew(at.origin, op) }
+
+// fields walks a client's renewal by its handle, 14 bytes at most with the kind, and what other servers tell by name.
+func (op Renew) fields(c *codec.Codec) Renew {
+	if op.Overridden != Unknown || op.Life != 0 || op.Age != 0 {
+		op.Handle = Handle{} // leaves no room for these
+	}
+	c.Uint64(&op.Handle.Gen) // 0: by name
+	if op.Handle.Gen != 0 {
+		c.Uint32(&op.Handle.Slot)
+		c.Int64(&op.LastDirty)
+		return op
+	}
+	op.Key.Fields(c)
+	c.Int64(&op.LastDirty)
+	op.Overridden.fields(c)
+	c.Uint32(&op.Life)
+	c.Int64(&op.Age)
+	return op
+}
+
 // Cancel removes an instance and its override.
 type Cancel struct{ Key Key }
+
+func (Cancel) kind() Kind { return 3 }
+
+func (op Cancel) apply(r *Registry, at at) Result { return r.cancel(at.origin, op.Key) }
+
+func (op Cancel) fields(c *codec.Codec) Cancel {
+	op.Key.Fields(c)
+	return op
+}
 
 // SetOverride forces a status until DeleteOverride or its end, whatever the client says (except DOWN
 // and STARTING, which win). LastDirty is taken over if newer than the stored one.
@@ -76,6 +156,19 @@ type SetOverride struct {
 	By        Act
 }
 
+func (SetOverride) kind() Kind { return 4 }
+
+func (op SetOverride) apply(r *Registry, at at) Result { return r.setOverride(at.origin, op) }
+
+func (op SetOverride) fields(c *codec.Codec) SetOverride {
+	op.Key.Fields(c)
+	op.Status.fields(c)
+	c.Int64(&op.LastDirty)
+	c.Int64(&op.For)
+	op.By.fields(c)
+	return op
+}
+
 // DeleteOverride ends an override; the instance falls back to Fallback (normally Unknown, which
 // makes its next heartbeat a 404 and so the client register again).
 type DeleteOverride struct {
@@ -85,12 +178,35 @@ type DeleteOverride struct {
 	By        Act
 }
 
+func (DeleteOverride) kind() Kind { return 5 }
+
+func (op DeleteOverride) apply(r *Registry, at at) Result { return r.deleteOverride(at.origin, op) }
+
+func (op DeleteOverride) fields(c *codec.Codec) DeleteOverride {
+	op.Key.Fields(c)
+	op.Fallback.fields(c)
+	c.Int64(&op.LastDirty)
+	op.By.fields(c)
+	return op
+}
+
 // EndOverride ends an override at its time: the instance gets the status that its client reported
 // last. The leader proposes it, fenced like Evict; Set is Override.Set of the override it means.
 type EndOverride struct {
 	Epoch  Epoch
 	Handle Handle
 	Set    Index
+}
+
+func (EndOverride) kind() Kind { return 6 }
+
+func (op EndOverride) apply(r *Registry, at at) Result { return r.endOverride(at.term, at.origin, op) }
+
+func (op EndOverride) fields(c *codec.Codec) EndOverride {
+	op.Epoch.Fields(c)
+	op.Handle.Fields(c)
+	codec.Uint(c, &op.Set)
+	return op
 }
 
 // Quarantine hides an instance from every list and delta for a time, while its heartbeats and
@@ -102,11 +218,35 @@ type Quarantine struct {
 	By  Act
 }
 
+func (Quarantine) kind() Kind { return 8 }
+
+func (op Quarantine) apply(r *Registry, at at) Result { return r.quarantine(at.origin, op) }
+
+func (op Quarantine) fields(c *codec.Codec) Quarantine {
+	op.Key.Fields(c)
+	c.Int64(&op.For)
+	op.By.fields(c)
+	return op
+}
+
 // EndQuarantine ends a quarantine at its time, as EndOverride does an override.
 type EndQuarantine struct {
 	Epoch  Epoch
 	Handle Handle
 	Set    Index
+}
+
+func (EndQuarantine) kind() Kind { return 9 }
+
+func (op EndQuarantine) apply(r *Registry, at at) Result {
+	return r.endQuarantine(at.term, at.origin, op)
+}
+
+func (op EndQuarantine) fields(c *codec.Codec) EndQuarantine {
+	op.Epoch.Fields(c)
+	op.Handle.Fields(c)
+	codec.Uint(c, &op.Set)
+	return op
 }
 
 // SelfPreservation is a transition of self-preservation. The leader's own (By is zero) are fenced
@@ -122,20 +262,56 @@ type SelfPreservation struct {
 	Figures Figures
 }
 
+func (SelfPreservation) kind() Kind { return 11 }
+
+func (op SelfPreservation) apply(r *Registry, at at) Result { return r.preserve(at.term, op) }
+
+func (op SelfPreservation) fields(c *codec.Codec) SelfPreservation {
+	op.Epoch.Fields(c)
+	op.From.fields(c)
+	op.To.fields(c)
+	c.Int64(&op.For)
+	op.By.fields(c)
+	op.Figures.fields(c)
+	return op
+}
+
 // UpdateMetadata merges pairs into an instance's metadata; nothing can be removed.
 type UpdateMetadata struct {
 	Key   Key
 	Pairs []Pair
 }
 
+func (UpdateMetadata) kind() Kind { return 7 }
+
+func (op UpdateMetadata) apply(r *Registry, at at) Result { return r.updateMetadata(at.origin, op) }
+
+func (op UpdateMetadata) fields(c *codec.Codec) UpdateMetadata {
+	op.Key.Fields(c)
+	pairs(c, &op.Pairs)
+	return op
+}
+
 // Epoch is a leadership: the Raft term and index of its Establish entry.
 type Epoch struct{ Term, Index uint64 }
+
+// Fields walks an epoch.
+func (e *Epoch) Fields(c *codec.Codec) {
+	c.Uint64(&e.Term)
+	c.Uint64(&e.Index)
+}
 
 // EvictItem names one lease as the proposer saw it. Apply drops the item if anything differs.
 type EvictItem struct {
 	Handle     Handle
 	Registered Index // Lease.Registered
 	RenewedAt  int64 // lease clock, ms
+}
+
+func (i *EvictItem) fields(c *codec.Codec) {
+	i.Handle.Fields(c)
+	codec.Uint(c, &i.Registered)
+	c.Int64(&i.RenewedAt)
 }
 
 // Evict removes expired leases, the victims of one round. It is fenced: only an entry of Epoch's own term, under that epoch,
@@ -145,18 +321,15 @@ type Evict struct {
 	Items []EvictItem
 }
 
-func (Register) isOp()       {}
-func (Renew) isOp()          {}
-func (Cancel) isOp()         {}
-func (SetOverride) isOp()    {}
-func (DeleteOverride) isOp() {}
-func (UpdateMetadata) isOp() {}
-func (Evict) isOp()          {}
+func (Evict) kind() Kind { return 10 }
 
-func (EndOverride) isOp()      {}
-func (Quarantine) isOp()       {}
-func (EndQuarantine) isOp()    {}
-func (SelfPreservation) isOp() {}
+func (op Evict) apply(r *Registry, at at) Result { return r.evict(at.term, at.origin, op) }
+
+func (op Evict) fields(c *codec.Codec) Evict {
+	op.Epoch.Fields(c)
+	codec.List(c, &op.Items, 4, (*EvictItem).fields)
+	return op
+}
 
 // Outcome is what became of an operation.
 type Outcome uint8
@@ -202,4 +375,29 @@ type Result struct {
 	Index   Index  // of the (last) change; 0 if there was none
 	Handle  Handle // Register: the lease's handle
 	Count   int    // Evict: how many leases went
+}
+
+// Fields walks a result. Its first byte is the outcome, and which of the other fields follow because they are not
+// zero: the answer to a renewal is one byte.
+func (r *Result) Fields(c *codec.Codec) {
+	const outcomeBits = 4
+	has := codec.Bits(r.Index != 0, r.Handle != Handle{}, r.Count != 0)
+	first := byte(r.Outcome) | byte(has)<<outcomeBits
+	c.Byte(&first)
+	if has = uint64(first >> outcomeBits); c.Reading() {
+		if r.Outcome = Outcome(first & (1<<outcomeBits - 1)); r.Outcome > CheckTaken || has > 7 {
+			c.Fail("result of unknown form %#x", first)
+			return
+		}
+	}
+	if has&1 != 0 {
+		codec.Uint(c, &r.Index)
+	}
+	if has&2 != 0 {
+		r.Handle.Fields(c)
+	}
+	if has&4 != 0 {
+		c.Int(&r.Count)
+	}
+	c.Confirm(has == codec.Bits(r.Index != 0, r.Handle != Handle{}, r.Count != 0))
 }

@@ -3,6 +3,8 @@ package registry
 import (
 	"slices"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
 // pastLimit is how long a chain of events may become before it is cut to EventsKept.
@@ -30,6 +32,24 @@ type who struct {
 // History is what is remembered of an instance: immutable, and copied without its events. The zero
 // History is empty.
 type History struct{ newest *past }
+
+func (h *History) fields(c *codec.Codec) {
+	const least = 9 // bytes of an event
+	events := h.Events()
+	if n := c.Count(len(events), least); c.Reading() {
+		if n > EventsKept {
+			c.Fail("%d events of an instance, want at most %d", n, EventsKept)
+			n = 0
+		}
+		events = make([]Event, n)
+	}
+	for i := range events {
+		events[i].fields(c)
+	}
+	if c.Reading() {
+		*h = HistoryOf(events)
+	}
+}
 
 // HistoryOf remembers events, oldest first; of more than EventsKept the last. Their strings are
 // copied, because they may come out of a buffer with much else in it.

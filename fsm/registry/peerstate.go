@@ -1,6 +1,10 @@
 package registry
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // AckPeer moves a peer's cursor: every change up to it is known to the peer. It never goes back. It
 // takes no Index.
@@ -9,11 +13,32 @@ type AckPeer struct {
 	Cursor Index
 }
 
+func (AckPeer) kind() Kind { return 15 }
+
+func (op AckPeer) apply(r *Registry, at at) Result { return r.ackPeer(op) }
+
+func (op AckPeer) fields(c *codec.Codec) AckPeer {
+	c.String(&op.Peer)
+	codec.Uint(c, &op.Cursor)
+	return op
+}
+
 // PausePeer stops or resumes the sending to a peer, on whatever node does it. It takes no Index.
 type PausePeer struct {
 	Peer   string
 	Paused bool
 	By     Act
+}
+
+func (PausePeer) kind() Kind { return 16 }
+
+func (op PausePeer) apply(r *Registry, at at) Result { return r.pausePeer(op) }
+
+func (op PausePeer) fields(c *codec.Codec) PausePeer {
+	c.String(&op.Peer)
+	c.Bool(&op.Paused)
+	op.By.fields(c)
+	return op
 }
 
 // PeerState is what the state keeps of a peer that this side sends to.
@@ -24,6 +49,16 @@ type PeerState struct {
 	Paused bool
 	By     Act   // who paused or resumed it
 	Since  Stamp // when
+}
+
+// Fields walks a peer.
+func (p *PeerState) Fields(c *codec.Codec) {
+	c.String(&p.Name)
+	codec.Uint(c, &p.Cursor)
+	c.Bool(&p.Known)
+	c.Bool(&p.Paused)
+	p.By.fields(c)
+	p.Since.Fields(c)
 }
 
 // ackPeer moves a peer's cursor, at most to the newest change.

@@ -1,6 +1,10 @@
 package registry
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // PreservationState says whether evictions are withheld, and why.
 type PreservationState uint8
@@ -19,6 +23,10 @@ const (
 	PreservationHeld
 )
 
+func (s *PreservationState) fields(c *codec.Codec) {
+	codec.Enum(c, s, PreservationHeld, "state of self-preservation")
+}
+
 var preservationNames = [...]string{PreservationOff: "off", PreservationOn: "on", PreservationReleased: "released", PreservationHeld: "held"}
 
 // String returns the word used in answers, metrics and commands.
@@ -36,6 +44,15 @@ type Preservation struct {
 	Figures Figures
 }
 
+// Fields walks self-preservation.
+func (p *Preservation) Fields(c *codec.Codec) {
+	p.State.fields(c)
+	p.Since.Fields(c)
+	c.Int64(&p.Until)
+	p.By.fields(c)
+	p.Figures.fields(c)
+}
+
 // Figures are the numbers of self-preservation. Only leases of the own datacenter count.
 type Figures struct {
 	Leases  uint32 // leases, counted or not
@@ -47,9 +64,24 @@ type Figures struct {
 	Threshold uint32 // renewals per minute at or below which upstream stops evicting
 }
 
+func (f *Figures) fields(c *codec.Codec) {
+	for _, n := range [...]*uint32{&f.Leases, &f.Counted, &f.Fresh, &f.Expired, &f.Renewals, &f.Threshold} {
+		c.Uint32(n)
+	}
+}
+
 // Act says who did something and why, as they said themselves. The zero Act is a protocol without
 // such fields, or the registry itself.
 type Act struct{ Author, Reason string }
+
+// maxNote bounds an author or a reason, in bytes. The interfaces to operators allow less. What
+// exceeds it all the same is cut off where it is written.
+const maxNote = 1024
+
+func (a *Act) fields(c *codec.Codec) {
+	c.Note(&a.Author, maxNote)
+	c.Note(&a.Reason, maxNote)
+}
 
 // Bounds of self-preservation.
 const (

@@ -98,7 +98,7 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 		return res
 	}
 	l := old.again(in.decided(stored, origin, dirty), old.Override.reportedBy(in), origin)
-	if origin.Replicated() && l.Instance.equal(stored) {
+	if origin.Replicated() && l.Instance.Equal(stored) {
 		r.heartbeat(old, origin)
 		r.know(old, l.Override)
 		return Result{Handle: old.Handle}
@@ -123,7 +123,7 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 func (r *Registry) registerOver(origin Origin, old *Lease, in *Instance, dirty int64) Result {
 	stored := old.Instance
 	if origin.Replicated() {
-		known := in.with(stored.Status, stored.Overridden, dirty).equal(stored)
+		known := in.with(stored.Status, stored.Overridden, dirty).Equal(stored)
 		if known || keeps(stored, dirty) {
 			return Result{Outcome: registeredBefore(known), Handle: old.Handle}
 		}

@@ -207,7 +207,7 @@ func TestInstancesDifferInEveryField(t *testing.T) {
 		Metadata:   []Pair{{"a", "b"}},
 		DataCenter: DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-1"}}},
 	}
-	if o := full; !full.equal(&o) {
+	if o := full; !full.Equal(&o) {
 		t.Fatal("an instance does not equal its copy")
 	}
 	var mutate func(path string, v reflect.Value, changed *Instance)
@@ -232,7 +232,7 @@ func TestInstancesDifferInEveryField(t *testing.T) {
 		default:
 			t.Fatalf("%s: no mutation for kind %s", path, v.Kind())
 		}
-		if full.equal(changed) {
+		if full.Equal(changed) {
 			t.Errorf("a change of %s is not seen", path)
 		}
 		v.Set(old)

@@ -346,7 +346,7 @@ func (s *CatalogService) same(o *CatalogService) bool {
 
 // sameAs compares an instance with a stored one in everything that the registry does not decide.
 func (i *Instance) sameAs(stored *Instance) bool {
-	return i.with(stored.Status, stored.Overridden, stored.LastDirty).equal(stored)
+	return i.with(stored.Status, stored.Overridden, stored.LastDirty).Equal(stored)
 }
 
 // addressed is a service's instance with the address of its node, where the service has none of its own

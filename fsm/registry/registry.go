@@ -1,7 +1,5 @@
 package registry
 
-import "fmt"
-
 // maxLead is how far (ms of lease clock) the stamp of an operation may be ahead of the state. The
 // leader writes at least one entry per second while leases exist, so a stamp that leads by more was
 // made by a defect; believing it would end every lease at once.
@@ -60,53 +58,7 @@ func NewAt(index Index) *Registry {
 // It never fails: what cannot be done is an Outcome.
 func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result {
 	r.Advance(stamp)
-	switch op := op.(type) {
-	case Renew:
-		return r.renew(origin, op)
-	case Register:
-		return r.register(origin, op.Instance)
-	case Cancel:
-		return r.cancel(origin, op.Key)
-	case SetOverride:
-		return r.setOverride(origin, op)
-	case DeleteOverride:
-		return r.deleteOverride(origin, op)
-	case EndOverride:
-		return r.endOverride(term, origin, op)
-	case Quarantine:
-		return r.quarantine(origin, op)
-	case EndQuarantine:
-		return r.endQuarantine(term, origin, op)
-	case UpdateMetadata:
-		return r.updateMetadata(origin, op)
-	case Evict:
-		return r.evict(term, origin, op)
-	case SelfPreservation:
-		return r.preserve(term, op)
-	case Replica:
-		return r.replica(origin, op)
-	case Remove:
-		return r.removeVersion(origin, op)
-	case Contact:
-		return r.contact(op)
-	case AckPeer:
-		return r.ackPeer(op)
-	case PausePeer:
-		return r.pausePeer(op)
-	case ForgetSender:
-		return r.forgetSender(op)
-	case RegisterCatalog:
-		return r.registerCatalog(origin, op)
-	case DeregisterCatalog:
-		return r.deregisterCatalog(term, origin, op)
-	case SetCheck:
-		return r.setCheck(term, origin, op)
-	case ExpireCheck:
-		return r.expireCheck(term, origin, op)
-	default:
-		// Op is a closed set: this is an operation that somebody added and did not finish.
-		panic(fmt.Sprintf("registry: no rule for %T", op))
-	}
+	return op.apply(r, at{term, origin})
 }
 
 // Advance moves the lease clock without an operation (an entry that carries none) and prunes what

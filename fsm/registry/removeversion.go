@@ -1,6 +1,10 @@
 package registry
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // Remove is a versioned removal that another Rollcall server had first: it removes lives up to Life
 // whose lastDirtyTimestamp is not newer, and leaves a record (also where nothing was stored, so that
@@ -18,6 +22,26 @@ type Remove struct {
 	LastDirty int64
 	Owner     string // as Replica.Owner
 	Age       int64  // ms since the last renewal, as the sender knows
+}
+
+func (Remove) kind() Kind { return 13 }
+
+func (op Remove) apply(r *Registry, at at) Result { return r.removeVersion(at.origin, op) }
+
+func (op Remove) fields(c *codec.Codec) Remove {
+	op.Key.Fields(c)
+	evicted := op.Kind == Evicted
+	if c.Bool(&evicted); c.Reading() {
+		op.Kind = Canceled
+		if evicted {
+			op.Kind = Evicted
+		}
+	}
+	c.Uint32(&op.Life)
+	c.Int64(&op.LastDirty)
+	c.String(&op.Owner)
+	c.Int64(&op.Age)
+	return op
 }
 
 // removeVersion removes what another server removed, unless what is stored is newer.

@@ -1,5 +1,7 @@
 package registry
 
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
 // Replica is the whole state of an instance as another Rollcall server has it. Applying it replaces
 // what is stored where the incoming half is newer; of an instance that is stored equally it is a
 // renewal, and no change.
@@ -32,17 +34,28 @@ type Replica struct {
 	Permanent bool
 }
 
+func (Replica) kind() Kind { return 12 }
+
+func (op Replica) apply(r *Registry, at at) Result { return r.replica(at.origin, op) }
+
+func (op Replica) fields(c *codec.Codec) Replica {
+	body(c, &op.Instance)
+	c.Uint32(&op.Life)
+	c.Uint32(&op.Edit)
+	c.String(&op.Owner)
+	c.Int64(&op.Age)
+	op.Overridden.fields(c)
+	op.OverrideBy.fields(c)
+	c.Int64(&op.OverrideFor)
+	c.Int64(&op.QuarantineFor)
+	op.QuarantineBy.fields(c)
+	c.Bool(&op.Permanent)
+	return op
+}
+
 // Here is the Replica.Owner that stands for the receiver's own datacenter. It is no name that a datacenter
 // may have.
 const Here = "."
-
-func (Replica) isOp()   {}
-func (Remove) isOp()    {}
-func (Contact) isOp()   {}
-func (AckPeer) isOp()   {}
-func (PausePeer) isOp() {}
-
-func (ForgetSender) isOp() {}
 
 // replica takes over what is newer of an instance that another server has.
 func (r *Registry) replica(origin Origin, op Replica) Result {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
 // Settings decide how leases end. They travel in the Establish entry of each leadership and are part
@@ -35,11 +37,35 @@ type Settings struct {
 	OnCut string
 }
 
+// Fields walks settings. A Threshold above the whole is written as the whole.
+func (s *Settings) Fields(c *codec.Codec) {
+	c.Bool(&s.SelfPreservation)
+	s.Threshold.fields(c)
+	c.Uint32(&s.Population)
+	c.Int64(&s.Bound)
+	c.Bool(&s.Expectation)
+	c.Uint32(&s.ExpectedInterval)
+	c.Int64(&s.ExpectationUpdate)
+	c.Bool(&s.DoubledLease)
+	c.Lasting(&s.OnCut)
+}
+
 // Share is a part of a whole, in millionths: the state holds no floating-point numbers.
 type Share uint32
 
 // Whole is a share of 1.
 const Whole Share = 1_000_000
+
+func (s *Share) fields(c *codec.Codec) {
+	part := uint32(min(*s, Whole))
+	if c.Uint32(&part); c.Reading() {
+		if Share(part) > Whole {
+			c.Fail("share of %d millionths, want at most %d", part, Whole)
+			part = 0
+		}
+		*s = Share(part)
+	}
+}
 
 // defaultThreshold is upstream's renewalPercentThreshold.
 const defaultThreshold Share = 850_000

@@ -5,6 +5,8 @@ import (
 	"iter"
 
 	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
 // View is the registry at one moment: immutable, safe for any number of readers, cheap to make (the
@@ -151,6 +153,12 @@ func (v *View) mustLease(key Key) *Lease {
 type Recent struct {
 	Wall int64 // ms since the epoch
 	Key  Key
+}
+
+// Fields walks one of the last registrations or cancels.
+func (r *Recent) Fields(c *codec.Codec) {
+	c.Int64(&r.Wall)
+	r.Key.Fields(c)
 }
 
 // RecentlyRegistered yields the last 1000 registrations, re-registrations included, newest first.

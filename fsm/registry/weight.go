@@ -51,18 +51,6 @@ func (m Removal) weight() int {
 
 func (a Act) weight() int { return len(a.Author) + len(a.Reason) }
 
-// weight is what the texts of an instance take, in bytes.
-func (i *Instance) weight() int {
-	bytes := weightOf(i.Metadata) + weightOf(i.DataCenter.Metadata)
-	for _, text := range []string{
-		i.InstanceID, i.HostName, i.App, i.IPAddr, i.SID, i.DataCenter.Name, i.AppGroup, i.HomePageURL, i.StatusPageURL,
-		i.HealthCheckURL, i.SecureHealthURL, i.VIP, i.SecureVIP, i.ASG,
-	} {
-		bytes += len(text)
-	}
-	return bytes
-}
-
 func weightOf(pairs []Pair) (bytes int) {
 	for _, p := range pairs {
 		bytes += pairWeight + len(p.Key) + len(p.Value)

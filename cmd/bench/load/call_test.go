@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/freeport"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // standIn is a node that does with every request what its handler says.
@@ -47,7 +47,7 @@ func breaks(t *testing.T) string {
 // refuses is an address where nobody listens, and nobody else will.
 func refuses(t *testing.T) string {
 	t.Helper()
-	ports, err := freeport.Claim(1)
+	ports, err := localcluster.ClaimPorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,9 +2,7 @@ package load
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,13 +11,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/client/sse"
 )
 
 const (
 	watchRetry = 250 * time.Millisecond // between the end of a stream and the next try
 	watchSpan  = time.Second            // within which the streams begin, so that they do not meet in one instant
 	watchQuiet = 45 * time.Second       // thrice a node's time between two signs of life: silence for longer is a break
-	watchLine  = 4 << 10                // bytes of a stream that are looked at together
+	watchFetch = 4 << 10                // bytes of a stream that are taken at once
 )
 
 // Watched is what came on the watchers' streams.
@@ -57,15 +57,12 @@ func (l *Load) watch(ctx context.Context) {
 	all.Wait()
 }
 
-// watcher reads a stream of server-sent events and decodes nothing of it but the ids, from which it goes on
-// after a break. One goroutine uses it.
+// watcher reads a stream of server-sent events and looks at the ids, from which it goes on after a break. One goroutine uses it.
 type watcher struct {
 	load   *Load
 	counts *watchCounts
 	home   int
 	last   []byte // id of the newest event; empty: none came
-
-	event, id []byte // of the event under way
 }
 
 // run watches until ctx ends: home first, and from there on again after every stream that had begun.
@@ -99,7 +96,7 @@ func (w *watcher) watch(ctx context.Context, addr string) (began bool) {
 	}
 	w.counts.open.Add(1)
 	defer w.counts.open.Add(-1)
-	w.read(bufio.NewReaderSize(&watchBody{body, conn, w.counts}, watchLine))
+	w.read(sse.NewReader(&watchBody{body, conn, w.counts}, watchFetch))
 	return true
 }
 
@@ -115,7 +112,7 @@ func (w *watcher) ask(conn net.Conn) (io.Reader, error) {
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", target); err != nil {
 		return nil, err
 	}
-	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, watchLine), nil)
+	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, watchFetch), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -125,43 +122,23 @@ func (w *watcher) ask(conn net.Conn) (io.Reader, error) {
 	return resp.Body, nil
 }
 
-// read counts events until the stream ends.
-func (w *watcher) read(lines *bufio.Reader) {
-	w.event, w.id = w.event[:0], append(w.id[:0], w.last...)
-	rest := false // of a line that is longer than the buffer
+// read counts events until the stream ends, and keeps the ids.
+func (w *watcher) read(events *sse.Reader) {
 	for {
-		line, err := lines.ReadSlice('\n')
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		e, err := events.Next()
+		if err != nil {
 			return
 		}
-		if !rest {
-			w.note(line)
+		switch string(e.Name) {
+		case "change":
+			w.counts.events.Add(1)
+		case "reset":
+			w.counts.resets.Add(1)
 		}
-		rest = err != nil
+		if len(e.ID) > 0 {
+			w.last = append(w.last[:0], e.ID...)
+		}
 	}
-}
-
-// note takes a line in. An event counts, and its id is kept, once the empty line that ends it has come.
-func (w *watcher) note(line []byte) {
-	switch {
-	case bytes.HasPrefix(line, []byte("event: ")):
-		w.event = append(w.event[:0], bytes.TrimSuffix(line[len("event: "):], []byte("\n"))...)
-	case bytes.HasPrefix(line, []byte("id: ")):
-		w.id = append(w.id[:0], bytes.TrimSuffix(line[len("id: "):], []byte("\n"))...)
-	case len(line) == 1:
-		w.ended()
-	}
-}
-
-// ended counts the event that has come.
-func (w *watcher) ended() {
-	switch string(w.event) {
-	case "change":
-		w.counts.events.Add(1)
-	case "reset":
-		w.counts.resets.Add(1)
-	}
-	w.event, w.last = w.event[:0], append(w.last[:0], w.id...)
 }
 
 // watchBody counts the bytes of a stream, and ends it when nothing comes for too long.

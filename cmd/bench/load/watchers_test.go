@@ -1,7 +1,6 @@
 package load
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 )
 
@@ -29,13 +29,13 @@ func TestAWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
 		{name: "nothing"},
 		{name: "start", stream: start, last: "a-1"},
 		{name: "change", stream: start + change, events: 1, last: "a-2"},
-		{name: "longer than the buffer", stream: "event: change\nid: a-7\ndata: " + strings.Repeat("event: change", watchLine) + "\n\n", events: 1, last: "a-7"},
+		{name: "longer than the buffer", stream: "event: change\nid: a-7\ndata: " + strings.Repeat("event: change", watchFetch) + "\n\n", events: 1, last: "a-7"},
 		{name: "cut off before its end", stream: start + strings.TrimSuffix(change, "\n"), last: "a-1"},
 		{name: "sign of life", stream: start + "id: a-5\n: age 0.100\n\n", last: "a-5"},
 		{name: "reset", stream: start + "event: reset\nid: b-9\ndata: {}\n\n" + change, events: 1, resets: 1, last: "a-2"},
 	} {
 		w := watcher{counts: new(watchCounts)}
-		w.read(bufio.NewReaderSize(strings.NewReader(tc.stream), watchLine))
+		w.read(sse.NewReader(strings.NewReader(tc.stream), watchFetch))
 		if got := w.counts.now(); got.Events != tc.events || got.Resets != tc.resets || string(w.last) != tc.last {
 			t.Errorf("%s: %+v and id %q, want %d events, %d resets and %q", tc.name, got, w.last, tc.events, tc.resets, tc.last)
 		}

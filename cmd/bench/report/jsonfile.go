@@ -33,7 +33,7 @@ func Read(from io.Reader) (*Report, error) {
 		return nil, fmt.Errorf("read a report: %w", err)
 	}
 	if file.Comparison == nil {
-		return nil, errors.New("read a report: it has no comparison; was it written by rollcall bench compare?")
+		return nil, errors.New("read a report: it has no comparison; was it written by rollcall-bench compare?")
 	}
 	return New(file.Comparison), nil
 }

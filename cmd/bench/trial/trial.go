@@ -24,7 +24,7 @@ func (m Micros) Duration() time.Duration { return time.Duration(m) * time.Micros
 // Seconds is the span in seconds.
 func (m Micros) Seconds() float64 { return float64(m) / 1e6 }
 
-// Comparison is one run of `rollcall bench compare`: the raw file of its report.
+// Comparison is one run of `rollcall-bench compare`: the raw file of its report.
 type Comparison struct {
 	Version   string              `json:"version"` // of the program
 	Date      string              `json:"date"`    // of the run's begin, as 2006-01-02

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+// Output is the form in which a command prints what it found: table or json.
+type Output string
+
+// The forms.
+const (
+	Table Output = "table"
+	JSON  Output = "json"
+)
+
+// AddFlag adds -o, --output.
+func (o *Output) AddFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP((*string)(o), "output", "o", string(Table), "form of the output: table or json")
+}
+
+// Validate names the forms that there are.
+func (o Output) Validate() error {
+	return OneOf("--output", string(o), []string{string(Table), string(JSON)})
+}
+
+// Print writes value as JSON, or as the table that it knows how to make.
+func (o Output) Print(w io.Writer, value Tabler) error {
+	if o == JSON {
+		return PrintJSON(w, value)
+	}
+	return PrintTable(w, value.Table())
+}
+
+// PrintJSON writes value for people and scripts.
+func PrintJSON(w io.Writer, value any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(value)
+}
+
+// Tabler is what can be shown as a table: rows of cells, the first of them the head. An empty row
+// ends a table; what follows is another one, with columns of its own.
+type Tabler interface{ Table() [][]string }
+
+// PrintTable aligns the columns of rows.
+func PrintTable(w io.Writer, rows [][]string) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = Printable(cell)
+		}
+		// A line without a tab ends the columns of those before it.
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	return tw.Flush()
+}
+
+// Printable keeps what services put into the registry from driving the terminal or breaking the
+// table; an empty cell becomes a dash, so that columns can be cut by white space.
+func Printable(cell string) string {
+	if cell == "" {
+		return "-"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, cell)
+}
+
+// YesNo is a truth value as tables show it.
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

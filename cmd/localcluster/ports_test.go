@@ -1,0 +1,187 @@
+package localcluster
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// claimant is the argument by which this test's own program claims ports, says which, and lives until its
+// standard input ends.
+const claimant = "claim"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == claimant {
+		n, err := strconv.Atoi(os.Args[2])
+		if err != nil {
+			panic(err)
+		}
+		got, err := ClaimPorts(n)
+		if err != nil {
+			panic(err)
+		}
+		for _, p := range got {
+			fmt.Println(p)
+		}
+		bufio.NewReader(os.Stdin).ReadByte()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func listen(t *testing.T, port int) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+	if err != nil {
+		t.Errorf("a claimed port: %v", err)
+		return nil
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// Children that start meanwhile have copies of what is open in this process.
+func TestClaimedPortsCanBeListenedOnAtOnceWhileChildrenStart(t *testing.T) {
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := exec.Command("true").Run(); err != nil {
+					t.Errorf("start a child: %v", err)
+					return
+				}
+			}
+		})
+	}
+	var mu sync.Mutex
+	given := make(map[int]bool)
+	var claiming sync.WaitGroup
+	for range 8 {
+		claiming.Go(func() {
+			for range 10 {
+				got, err := ClaimPorts(2)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, p := range got {
+					listen(t, p)
+					mu.Lock()
+					if given[p] {
+						t.Errorf("port %d was given twice", p)
+					}
+					given[p] = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	claiming.Wait()
+	close(stop)
+	wg.Wait()
+}
+
+func TestProcessesHavePortsOfTheirOwn(t *testing.T) {
+	const processes, each = 4, 500
+	given := make(map[int]bool)
+	for range processes {
+		c := exec.Command(os.Args[0], claimant, strconv.Itoa(each))
+		c.Stderr = t.Output()
+		in, err := c.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Wait(); err != nil {
+				t.Errorf("a claiming process: %v", err)
+			}
+		})
+		defer in.Close()
+		lines := bufio.NewScanner(out)
+		for range each {
+			if !lines.Scan() {
+				t.Fatalf("a claiming process ended early: %v", lines.Err())
+			}
+			if given[mustPort(t, lines.Text())] {
+				t.Errorf("port %s was given to two processes", lines.Text())
+			}
+			given[mustPort(t, lines.Text())] = true
+		}
+	}
+}
+
+func mustPort(t *testing.T, text string) int {
+	t.Helper()
+	p, err := strconv.Atoi(text)
+	if err != nil || p < lowest || p >= highest {
+		t.Fatalf("%q is no port between %d and %d", text, lowest, highest)
+	}
+	return p
+}
+
+func TestAPortOnWhichSomebodyListensIsNotClaimed(t *testing.T) {
+	got, err := ClaimPorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen(t, got[0])
+	claims.Lock()
+	defer claims.Unlock()
+	release(got[0]) // so that what remains in the way is the listener
+	if held, err := claim(got[0]); err == nil {
+		held.Close()
+		t.Errorf("port %d was claimed although somebody listens on it", got[0])
+	}
+}
+
+// release gives a claim back. The caller has locked claims.
+func release(port int) {
+	claims.held[port].Close()
+	delete(claims.held, port)
+}
+
+func TestPortsAroundOneAreClaimedTogether(t *testing.T) {
+	first, err := ClaimPort(1, 2, 3, -1000, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims.Lock()
+	defer claims.Unlock()
+	for _, d := range []int{0, 1, 2, 3, -1000} {
+		if claims.held[first+d] == nil {
+			t.Errorf("port %d is not claimed", first+d)
+		}
+	}
+	release(first + 3)
+	before := len(claims.held)
+	if claimAll(first+3, []int{-1}) {
+		t.Errorf("ports %d and %d: claimed, though the second is taken", first+3, first+2)
+	}
+	if claims.held[first+3] != nil || len(claims.held) != before {
+		t.Error("what could be claimed of a group was kept, though the group could not")
+	}
+}
+
+func TestPortsThatCannotBeHadAreAnError(t *testing.T) {
+	if p, err := ClaimPort(highest); err == nil {
+		t.Errorf("got port %d beside one above %d", p, highest)
+	}
+}

@@ -1,0 +1,160 @@
+package localcluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// StopWithin is how long a process may take to stop by itself before it is killed.
+const StopWithin = 10 * time.Second
+
+// Process is a child process. A program of Rollcall ends when this process does.
+type Process struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	log   string        // file with what the process, and earlier ones with the same file, printed
+	done  chan struct{} // closed when the process has ended
+	err   error         // of the process; valid once done is closed
+}
+
+// Start starts a program; what it prints is added to the file log. The caller ends it. env is added to the
+// environment of this process.
+func Start(log string, env []string, program string, args ...string) (*Process, error) {
+	if err := os.MkdirAll(filepath.Dir(log), 0o700); err != nil {
+		return nil, err
+	}
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close() // the process has a descriptor of its own
+	p := &Process{log: log, cmd: exec.Command(program, args...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = append(append(os.Environ(), parentPipeEnv+"=1"), env...)
+	p.cmd.SysProcAttr = childAttributes()
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// Pid is the process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Ended says whether the process has ended.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// State waits for the end of the process and says how it ended.
+func (p *Process) State() *os.ProcessState {
+	<-p.done
+	return p.cmd.ProcessState
+}
+
+// Err waits for the end of the process. It is nil after exit code 0, and otherwise says what the process was
+// and what it printed last.
+func (p *Process) Err() error {
+	<-p.done
+	if p.err == nil {
+		return nil
+	}
+	return errors.New(p.Obituary())
+}
+
+// Signal sends a signal to the process, which must not have ended.
+func (p *Process) Signal(sig syscall.Signal) error {
+	if p.Ended() {
+		return errors.New(p.Obituary())
+	}
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("send %v to process %d: %w", sig, p.Pid(), err)
+	}
+	return nil
+}
+
+// Pause freezes the process and returns when every thread stands still; its sockets stay open.
+func (p *Process) Pause() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return AwaitStopped(p.Pid())
+}
+
+// Resume wakes a paused process.
+func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
+
+// Kill ends the process as kill -9 does, also one that is paused, and waits until it is gone.
+func (p *Process) Kill() {
+	p.cmd.Process.Kill() // an error says that it has ended already
+	<-p.done
+	p.stdin.Close()
+}
+
+// Stop asks the process to end by closing its standard input, and kills it if it does not within StopWithin.
+func (p *Process) Stop() {
+	p.stdin.Close()
+	timer := time.NewTimer(StopWithin)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+		p.Kill()
+	}
+}
+
+// Obituary waits for the end of the process, and says how it ended and what it printed last.
+func (p *Process) Obituary() string {
+	return fmt.Sprintf("ended: %v; %s", p.State(), p.LastWords(5))
+}
+
+// LogFile is where the process, and earlier ones with the same file, printed.
+func (p *Process) LogFile() string { return p.log }
+
+// LastWords are the last lines of the process's log.
+func (p *Process) LastWords(lines int) string {
+	return fmt.Sprintf("the end of %s:\n%s", p.log, LastLines(p.log, lines))
+}
+
+// LastLines returns the last n lines of a file, indented, as far as they lie in its last 64 KiB.
+func LastLines(path string, n int) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return "  " + err.Error()
+	}
+	defer f.Close()
+	const window = 64 << 10
+	if info, err := f.Stat(); err == nil && info.Size() > window {
+		if _, err := f.Seek(-window, io.SeekEnd); err != nil {
+			return "  " + err.Error()
+		}
+	}
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return "  " + err.Error()
+	}
+	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	return "  " + strings.Join(lines[max(0, len(lines)-n):], "\n  ")
+}

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package localcluster
+
+import "syscall"
+
+// childAttributes give a process a group of its own, so that Ctrl-C at the terminal reaches the parent alone, which
+// then stops the processes. When the parent has ended, the group is orphaned, and POSIX lets one go on that is stopped.
+func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// AwaitStopped does nothing where there is no portable way: the child stops within a moment.
+func AwaitStopped(int) error { return nil }

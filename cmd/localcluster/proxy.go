@@ -1,0 +1,250 @@
+package localcluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Direction is one of the two ways through a proxied connection.
+type Direction int
+
+// The directions, seen from the side that dials.
+const (
+	There Direction = iota
+	Back
+)
+
+// Proxy is a TCP proxy in front of one address. Each direction can be cut on its own: then bytes
+// vanish without a reset, as in a network that drops packets.
+type Proxy struct {
+	Target   string
+	listener net.Listener
+	pumps    sync.WaitGroup
+	carried  [2]atomic.Int64 // bytes
+
+	closing context.Context // ends when the proxy stops
+	close   context.CancelFunc
+
+	mu    sync.Mutex
+	cut   [2]bool
+	delay time.Duration     // of every byte, one way
+	held  chan struct{}     // closed when bytes may pass again; nil: they may
+	conns map[net.Conn]bool // both ends of every pair
+}
+
+// StartProxy starts a proxy for target. The caller stops it.
+func StartProxy(target string) (*Proxy, error) {
+	port, err := ClaimPort()
+	if err != nil {
+		return nil, fmt.Errorf("proxy for %s: %w", target, err)
+	}
+	l, err := net.Listen("tcp", Address(port))
+	if err != nil {
+		return nil, fmt.Errorf("proxy for %s: %w", target, err)
+	}
+	p := &Proxy{Target: target, listener: l, conns: make(map[net.Conn]bool)}
+	p.closing, p.close = context.WithCancel(context.Background())
+	p.pumps.Go(p.accept)
+	return p, nil
+}
+
+// Stop closes everything and waits for it.
+func (p *Proxy) Stop() {
+	p.listener.Close()
+	p.Release()
+	p.mu.Lock()
+	p.close()
+	p.closeConns()
+	p.mu.Unlock()
+	p.pumps.Wait()
+}
+
+// Addr is where to dial instead of the target.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Carried is how many bytes have passed in a direction.
+func (p *Proxy) Carried(d Direction) int64 { return p.carried[d].Load() }
+
+// Cut makes the bytes of the directions vanish, on present and future connections. No direction means both.
+func (p *Proxy) Cut(directions ...Direction) {
+	if len(directions) == 0 {
+		directions = []Direction{There, Back}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, d := range directions {
+		p.cut[d] = true
+	}
+}
+
+// Heal ends a cut, and does nothing where there is none. Connections from before are closed: their streams
+// may have holes.
+func (p *Proxy) Heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut != [2]bool{} {
+		p.cut = [2]bool{}
+		p.closeConns()
+	}
+}
+
+// Hold keeps the bytes of both directions back, on present and future connections, as a network does
+// that drops packets which the kernels send again.
+func (p *Proxy) Hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held == nil {
+		p.held = make(chan struct{})
+	}
+}
+
+// Release delivers what was held back, also of connections that their sender has closed since.
+func (p *Proxy) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held != nil {
+		close(p.held)
+		p.held = nil
+	}
+}
+
+// Delay makes the bytes of future connections take so much longer, each way.
+func (p *Proxy) Delay(by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = by
+}
+
+// closeConns closes all connections; the caller holds mu.
+func (p *Proxy) closeConns() {
+	for conn := range p.conns {
+		conn.Close()
+	}
+}
+
+func (p *Proxy) accept() {
+	for {
+		conn, err := p.listener.Accept()
+		if err != nil {
+			return // stopped
+		}
+		p.pumps.Go(func() { p.serve(conn) })
+	}
+}
+
+// serve joins a dialled connection with a new one to the target. An unreachable target looks like a
+// connection that was closed at once.
+func (p *Proxy) serve(near net.Conn) {
+	defer near.Close()
+	var d net.Dialer
+	far, err := d.DialContext(p.closing, "tcp", p.Target) // a stopped process may let it wait
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	delay, ok := p.own(near, far)
+	if !ok {
+		return
+	}
+	defer p.disown(near, far)
+	var back sync.WaitGroup
+	back.Go(func() { p.pump(near, far, Back, delay) })
+	p.pump(far, near, There, delay)
+	back.Wait()
+}
+
+// own remembers connections to be closed, and says how slow they are and whether they may be used.
+func (p *Proxy) own(conns ...net.Conn) (delay time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range conns {
+		p.conns[conn] = true
+	}
+	return p.delay, p.closing.Err() == nil
+}
+
+func (p *Proxy) disown(conns ...net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range conns {
+		delete(p.conns, conn)
+	}
+}
+
+// pump copies until either side is closed, and then closes both.
+func (p *Proxy) pump(to, from net.Conn, d Direction, delay time.Duration) {
+	defer to.Close()
+	defer from.Close()
+	var w io.Writer = sieve{p, to, d}
+	if delay > 0 {
+		late := newLateWriter(w, delay)
+		defer late.end()
+		w = late
+	}
+	io.Copy(w, from) // any error is an end of the connection
+}
+
+// sieve writes to a connection unless the direction is cut.
+type sieve struct {
+	p  *Proxy
+	to net.Conn
+	d  Direction
+}
+
+// Write drops what a cut direction would carry and says it was written.
+func (s sieve) Write(b []byte) (int, error) {
+	s.p.mu.Lock()
+	cut, held := s.p.cut[s.d], s.p.held
+	s.p.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+	if cut {
+		return len(b), nil
+	}
+	n, err := s.to.Write(b)
+	s.p.carried[s.d].Add(int64(n))
+	return n, err
+}
+
+// lateWriter writes what it is given a while later, as a long way does.
+type lateWriter struct {
+	delay time.Duration
+	way   chan parcel
+	done  chan struct{}
+}
+
+type parcel struct {
+	due time.Time
+	b   []byte
+}
+
+func newLateWriter(to io.Writer, delay time.Duration) *lateWriter {
+	w := &lateWriter{delay: delay, way: make(chan parcel, 1024), done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for p := range w.way {
+			time.Sleep(time.Until(p.due))
+			to.Write(p.b) // an error shows on the connection
+		}
+	}()
+	return w
+}
+
+// Write implements io.Writer.
+func (w *lateWriter) Write(b []byte) (int, error) {
+	w.way <- parcel{time.Now().Add(w.delay), bytes.Clone(b)}
+	return len(b), nil
+}
+
+// end waits until everything has arrived.
+func (w *lateWriter) end() {
+	close(w.way)
+	<-w.done
+}

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+)
+
+// launching lets parallel tests find free ports one after the other.
+var launching sync.Mutex
+
+// launched is a cluster below a directory of its own, closed at the end of the test.
+func launched(t *testing.T, s compare.Spec) *comparedCluster {
+	t.Helper()
+	return launchedIn(t, t.TempDir(), s)
+}
+
+func launchedIn(t *testing.T, dir string, s compare.Spec) *comparedCluster {
+	t.Helper()
+	launching.Lock()
+	defer launching.Unlock()
+	c, err := launchComparison(testServer.path, dir)(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c.(*comparedCluster)
+}
+
+// within polls until what is waited for is so: seconds, where milliseconds are expected, or tens of them.
+func within(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	deadline := time.After(60 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !reached() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// register registers an instance, and returns how long the node took for the answer that it was done: while a
+// leader is elected there are others.
+func register(t *testing.T, n compare.Node, id string) (took time.Duration) {
+	t.Helper()
+	body := fmt.Sprintf(`{"instance":{"instanceId":%q,"app":"A","hostName":"h","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"name":"MyOwn"},`+
+		`"leaseInfo":{"renewalIntervalInSecs":30,"durationInSecs":3600}}}`, id)
+	within(t, n.Name+" registers an instance", func() bool {
+		began := time.Now()
+		resp, err := http.Post("http://"+n.HTTP+"/eureka/apps/A", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		took = time.Since(began)
+		return resp.StatusCode == http.StatusNoContent
+	})
+	return took
+}
+
+// has says whether a node itself knows an instance.
+func has(n compare.Node, id string) bool {
+	return status("http://"+n.HTTP+"/eureka/apps/A/"+id+"?consistency=stale") == http.StatusOK
+}
+
+// leaderFirst are the nodes' numbers, the leader's first, if the mode has one.
+func leaderFirst(t *testing.T, mode scenario.Mode, nodes []compare.Node) []int {
+	t.Helper()
+	order := []int{0, 1, 2}
+	if mode == scenario.AP {
+		return order
+	}
+	cl, err := client.New(client.Config{Servers: []string{"http://" + nodes[0].HTTP}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := -1
+	within(t, "a node says who leads, and at which address", func() bool {
+		s, err := cl.Status(t.Context())
+		if err != nil {
+			return false
+		}
+		leader := slices.IndexFunc(s.Nodes, func(n client.NodeStatus) bool { return n.ID == s.Leader })
+		first = slices.IndexFunc(nodes, func(n compare.Node) bool { return leader >= 0 && n.HTTP == s.Nodes[leader].HTTP })
+		return first >= 0
+	})
+	order[0], order[first] = first, 0
+	return order
+}
+
+func TestACutKeepsNodesApartUntilItIsHealed(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		spec compare.Spec
+		far  []int // by their place in leaderFirst and, from 3 on, by number
+		both bool  // sides go on
+	}{
+		{spec: compare.Spec{Mode: scenario.CP, Datacenters: 1}, far: []int{2}},
+		{spec: compare.Spec{Mode: scenario.AP, Datacenters: 1}, far: []int{2}, both: true},
+		{spec: compare.Spec{Mode: scenario.CP, Datacenters: 2}, far: []int{3, 4, 5}, both: true},
+		{spec: compare.Spec{Mode: scenario.AP, Datacenters: 2}, far: []int{3, 4, 5}, both: true},
+	} {
+		t.Run(fmt.Sprintf("%s in %d datacenters", tc.spec.Mode, tc.spec.Datacenters), func(t *testing.T) {
+			t.Parallel()
+			c := launched(t, tc.spec)
+			nodes := c.Nodes()
+			order := append(leaderFirst(t, tc.spec.Mode, nodes), 3, 4, 5)[:len(nodes)]
+			home, near, far := order[0], order[1], order[tc.far[0]]
+			register(t, nodes[home], "before")
+			within(t, "every node has what was registered before the cut", func() bool {
+				return !slices.ContainsFunc(nodes, func(n compare.Node) bool { return !has(n, "before") })
+			})
+			for i, a := range order {
+				for _, b := range tc.far {
+					if !slices.Contains(tc.far, i) {
+						c.Cut(a, order[b])
+					}
+				}
+			}
+			if tc.both {
+				register(t, nodes[far], "there")
+			}
+			register(t, nodes[home], "here")
+			within(t, "the nodes of the same side hear of each other", func() bool { return has(nodes[near], "here") })
+			if has(nodes[far], "here") || has(nodes[home], "there") {
+				t.Error("a side has heard of what was registered at the other one")
+			}
+			c.Heal()
+			within(t, "each side hears of the other one after the cut", func() bool {
+				return has(nodes[far], "here") && (!tc.both || has(nodes[home], "there"))
+			})
+		})
+	}
+}
+
+func TestANodeThatEndedComesBackWithWhatItMissed(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []scenario.Mode{scenario.CP, scenario.AP} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			c := launched(t, compare.Spec{Mode: mode, Datacenters: 1})
+			nodes := c.Nodes()
+			for name, end := range map[string]func(node int) error{
+				"killed":  c.Kill,
+				"stopped": func(node int) error { return c.Stop(t.Context(), node) },
+			} {
+				order := leaderFirst(t, mode, nodes)
+				home, node := nodes[order[0]], order[2]
+				if err := end(node); err != nil {
+					t.Fatal(err)
+				}
+				if got := status("http://" + nodes[node].HTTP + "/healthz"); got != 0 {
+					t.Errorf("%s: it answers %d", name, got)
+				}
+				if err := end(node); err == nil || !strings.Contains(err.Error(), "ended: ") {
+					t.Errorf("%s twice: got %v, want that it has ended", name, err)
+				}
+				register(t, home, name)
+				if err := c.Start(t.Context(), node); err != nil {
+					t.Fatal(err)
+				}
+				if got := status("http://" + nodes[node].HTTP + "/readyz"); got != http.StatusOK {
+					t.Errorf("%s and started: it answers %d, want that it is ready", name, got)
+				}
+				within(t, "the node has what it missed", func() bool { return has(nodes[node], name) })
+				if err := c.Start(t.Context(), node); err == nil || !strings.Contains(err.Error(), "it runs") {
+					t.Errorf("started twice: got %v, want that it runs", err)
+				}
+			}
+		})
+	}
+}
+
+func TestANodeThatStartsCutOffIsWaitedForUntilTheContextEnds(t *testing.T) {
+	t.Parallel()
+	c := launched(t, compare.Spec{Mode: scenario.CP, Datacenters: 1})
+	nodes := c.Nodes()
+	node := leaderFirst(t, scenario.CP, nodes)[2]
+	if err := c.Kill(node); err != nil {
+		t.Fatal(err)
+	}
+	c.Cut(node, (node+1)%3)
+	c.Cut(node, (node+2)%3)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := c.Start(ctx, node); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the end of the context", err)
+	}
+	c.Heal()
+	within(t, "the process, which goes on, is ready", func() bool {
+		return status("http://"+nodes[node].HTTP+"/readyz") == http.StatusOK
+	})
+}
+
+func TestAPausedNodeIsSilentUntilItGoesOn(t *testing.T) {
+	t.Parallel()
+	c := launched(t, compare.Spec{Mode: scenario.AP, Datacenters: 1})
+	n := c.Nodes()[1]
+	if err := c.Pause(1); err != nil {
+		t.Fatal(err)
+	}
+	silent := http.Client{Timeout: 100 * time.Millisecond}
+	if resp, err := silent.Get("http://" + n.HTTP + "/healthz"); err == nil {
+		resp.Body.Close()
+		t.Errorf("a paused node answers %s", resp.Status)
+	} else if !os.IsTimeout(err) {
+		t.Errorf("a paused node: %v, want silence", err)
+	}
+	if err := c.Resume(1); err != nil {
+		t.Fatal(err)
+	}
+	if got := status("http://" + n.HTTP + "/healthz"); got != http.StatusOK {
+		t.Errorf("afterwards it answers %d", got)
+	}
+}
+
+func TestASlowDiskIsFeltUntilItIsFast(t *testing.T) {
+	t.Parallel()
+	const delay = 300 * time.Millisecond
+	for _, spec := range []compare.Spec{
+		{Mode: scenario.CP, Datacenters: 1},
+		{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}},
+	} {
+		t.Run(string(spec.Mode), func(t *testing.T) {
+			t.Parallel()
+			c := launched(t, spec)
+			nodes := c.Nodes()
+			order := leaderFirst(t, spec.Mode, nodes)
+			home := nodes[order[0]]
+			for node := range nodes {
+				if err := c.SlowDisk(node, delay); err != nil {
+					t.Fatal(err)
+				}
+			}
+			within(t, "a registration waits for the slow disk", func() bool { return register(t, home, "x") >= delay })
+			for _, node := range order[1:] { // of which the leader of mode cp needs one
+				if err := errors.Join(c.Kill(node), c.Start(t.Context(), node)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.SlowDisk(order[0], 0); err != nil {
+				t.Fatal(err)
+			}
+			slow := nodes[order[1]]
+			if took := register(t, slow, "x"); took < delay {
+				t.Errorf("where the disk is still slow after a restart it takes %v", took)
+			}
+			for node := range nodes {
+				if err := c.SlowDisk(node, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			within(t, "a registration does not wait any more", func() bool { return register(t, home, "x") < delay })
+		})
+	}
+}
+
+func TestADiskCannotBeSlowerThanTheServerAllows(t *testing.T) {
+	var n comparedNode
+	for _, delay := range []time.Duration{-1, maxSyncDelay + 1} {
+		if err := n.slowDisk(delay); err == nil || !strings.Contains(err.Error(), delay.String()) {
+			t.Errorf("%v: got %v, want an error that names it", delay, err)
+		}
+	}
+}
+
+func TestASettingThatTheServerDoesNotKnowEndsTheLaunch(t *testing.T) {
+	dir := t.TempDir()
+	_, err := launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sink": "1"}})
+	if err == nil || !strings.Contains(err.Error(), "unknown key data.sink") {
+		t.Errorf("got %v, want the server's words", err)
+	}
+	nothingIn(t, dir)
+}
+
+func nothingIn(t *testing.T, dir string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) > 0 {
+		t.Errorf("%s is left", left)
+	}
+}
+
+func TestACloseLeavesNothing(t *testing.T) {
+	http.DefaultClient.CloseIdleConnections()
+	before := goleak.IgnoreCurrent()
+	dir := t.TempDir()
+	launched, err := launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := launched.(*comparedCluster)
+	c.Cut(0, 1)
+	if err := errors.Join(c.Pause(1), c.Kill(2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Error(err)
+	}
+	for _, n := range c.nodes {
+		if err := syscall.Kill(n.Pid(), 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("the process of %s: %v, want that there is none", n.Name, err)
+		}
+	}
+	nothingIn(t, dir)
+	if err := c.Start(t.Context(), 2); err == nil {
+		t.Error("a node of a closed cluster was started")
+	}
+	http.DefaultClient.CloseIdleConnections()
+	within(t, "no goroutine is left", func() bool { return goleak.Find(before) == nil })
+}
+
+func TestACloseTellsOfANodeThatHasEndedByItself(t *testing.T) {
+	c, err := launchComparison(testServer.path, t.TempDir())(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := c.(*comparedCluster).nodes[1]
+	if err := syscall.Kill(node.Pid(), syscall.SIGABRT); err != nil {
+		t.Fatal(err)
+	}
+	<-node.Done()
+	if err := c.Close(); err == nil || !strings.Contains(err.Error(), "node2 ") {
+		t.Errorf("got %v, want how the node ended", err)
+	}
+}

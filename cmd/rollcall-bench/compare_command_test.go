@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	reports "github.com/seed-20419f34/rollcall/cmd/bench/report"
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+)
+
+func TestBenchCompareNamesEveryMistakeAtOnce(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "broken.yaml")
+	if err := os.WriteFile(broken, []byte("name: broken\nfault: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name string
+		args string
+		says []string
+	}{
+		{name: "numbers", args: "--dcs 3 --repeat 0 --length 1s", says: []string{"--dcs: 3 is not between 1 and 2", "--repeat: 0", "--length: 1s"}},
+		{name: "modes", args: "--modes cp,ca", says: []string{`--modes: "ca" is none of`}},
+		{name: "no mode", args: "--modes=", says: []string{"--modes: is empty"}},
+		{name: "no directory", args: "--out=", says: []string{"--out: is empty"}},
+		{name: "unknown scenarios", args: "--scenario x --scenario steady --scenario y", says: []string{`--scenario: there is no scenario "x"; name one of steady, `, `there is no scenario "y"`}},
+		{name: "twice", args: "--scenario steady --scenario steady", says: []string{"--scenario: steady names \"steady\", which is named already"}},
+		{name: "another datacenter", args: "--scenario dc-link-cut", says: []string{"--scenario: dc-link-cut needs 2 datacenters; give --dcs 2"}},
+		{name: "no file", args: "--scenario missing.yaml", says: []string{"missing.yaml"}},
+		{name: "broken file", args: "--scenario " + broken, says: []string{"broken.yaml", "fault"}},
+		{name: "form", args: "-o csv", says: []string{"--output"}},
+		{name: "argument", args: "now", says: []string{"unknown command"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			stdout, stderr, code := bench(t, append([]string{"compare"}, strings.Fields(tc.args)...)...)
+			if code != cli.ExitUsage || stdout != "" {
+				t.Errorf("exit %d and %q, want %d and nothing: %s", code, stdout, cli.ExitUsage, stderr)
+			}
+			for _, want := range tc.says {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("it said %q, want %q", stderr, want)
+				}
+			}
+		})
+	}
+}
+
+// compared is a plan for flags that are mostly at their defaults.
+func compared(t *testing.T, change func(*compareOptions)) *comparePlan {
+	t.Helper()
+	o := compareOptions{dir: "d", dcs: 1, repeat: 1, modes: []string{localcluster.CP, localcluster.AP}, form: cli.Table}
+	change(&o)
+	p, err := o.plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func scenarioNames(all []scenario.Scenario) []string {
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func TestAComparisonLeavesOutWhatNeedsMoreDatacenters(t *testing.T) {
+	one := compared(t, func(*compareOptions) {})
+	two := compared(t, func(o *compareOptions) { o.dcs = 2 })
+	var left []string
+	for _, name := range scenarioNames(two.scenarios) {
+		if !slices.Contains(scenarioNames(one.scenarios), name) {
+			left = append(left, name)
+		}
+	}
+	if !slices.Equal(left, []string{"dc-link-cut"}) || len(two.LeftOut) != 0 {
+		t.Errorf("with two datacenters there are also %q, and %q is left out, want dc-link-cut and nothing", left, two.LeftOut)
+	}
+	if want := []string{"Datacenter link cut was left out: it needs 2 datacenters (--dcs 2)."}; !slices.Equal(one.LeftOut, want) {
+		t.Errorf("it says %q, want %q", one.LeftOut, want)
+	}
+}
+
+func TestAQuickComparisonRunsWhatMattersMostOnce(t *testing.T) {
+	p := compared(t, func(o *compareOptions) { o.quick = true })
+	if len(p.scenarios) != 3 || p.Length.Duration() != 10*time.Second || len(p.LeftOut) != 0 {
+		t.Errorf("%d scenarios of %v, %q left out, want 3 of 10 s and no words about the others", len(p.scenarios), p.Length.Duration(), p.LeftOut)
+	}
+	for _, s := range p.scenarios {
+		if !s.Quick || s.Rounds != 1 {
+			t.Errorf("%s runs %d times, quick is %t, want once and true", s.Name, s.Rounds, s.Quick)
+		}
+	}
+}
+
+func TestAComparisonRunsTheScenariosThatAreNamed(t *testing.T) {
+	own := filepath.Join(t.TempDir(), "own.yaml")
+	text := "name: mine\ntitle: Mine\nfaults:\n  - {at: 1s, for: 1s, kind: kill, nodes: leader}\n"
+	if err := os.WriteFile(own, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := compared(t, func(o *compareOptions) {
+		o.scenarios, o.length, o.modes = []string{own, "steady"}, 4*time.Second, []string{localcluster.AP, localcluster.AP}
+	})
+	if got := scenarioNames(p.scenarios); !slices.Equal(got, []string{"mine", "steady"}) || p.Length.Duration() != 4*time.Second {
+		t.Errorf("%q in %v, want mine and steady in 4s", got, p.Length.Duration())
+	}
+	if !slices.Equal(p.Modes, []scenario.Mode{scenario.AP}) {
+		t.Errorf("modes %q, want ap once", p.Modes)
+	}
+}
+
+func TestAScenarioMustFitIntoTheLength(t *testing.T) {
+	late := filepath.Join(t.TempDir(), "late.yaml")
+	text := "name: late\ntitle: Late\nfaults:\n  - {at: 8s, for: 4s, kind: kill, nodes: leader}\n"
+	if err := os.WriteFile(late, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := bench(t, "compare", "--list", "--scenario", late); code != cli.ExitOK {
+		t.Errorf("exit %d in 15 s: %s", code, stderr)
+	}
+	_, stderr, code := bench(t, "compare", "--list", "--scenario", late, "--length", "10s")
+	if code != cli.ExitUsage || !strings.Contains(stderr, "late in 10s: ") {
+		t.Errorf("exit %d, said %q, want %d and that it does not fit", code, stderr, cli.ExitUsage)
+	}
+}
+
+func TestTheScenariosThatWouldRunAreListed(t *testing.T) {
+	stdout, stderr, code := bench(t, "compare", "--list", "--quick")
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	if code != cli.ExitOK || len(lines) != 4 || !strings.HasPrefix(lines[1], "steady ") || !strings.HasSuffix(lines[1], "Steady state") {
+		t.Errorf("exit %d, %s, printed\n%s\nwant a head and three scenarios, steady state first", code, stderr, stdout)
+	}
+	if _, err := os.Stat("rollcall-comparison"); err == nil {
+		t.Error("there is a report, want nothing but the list")
+	}
+}
+
+func TestWhatABenchMadeForItsDataIsRemoved(t *testing.T) {
+	parent := t.TempDir()
+	dir, remove, err := temporaryData(filepath.Join(parent, "a", "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	remove()
+	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+		t.Errorf("%v are left, %v, want nothing", left, err)
+	}
+}
+
+func TestAReportIsMadeAnewFromItsRawFile(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	steady := scenario.Scenario{Name: "steady", Title: "Steady state", Rounds: 1, Datacenters: 1}
+	r := reports.New(&trial.Comparison{
+		Version: "of then", Date: "2026-01-02", Plan: trial.Plan{Modes: []scenario.Mode{scenario.CP}}, Scenarios: []scenario.Scenario{steady},
+		Trials: []trial.Trial{{Scenario: "steady", Mode: scenario.CP, Round: 1, Length: 1e6, Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}},
+			Series: []trial.Series{{Operation: trial.Read, Bins: []trial.Bin{{Done: 3, Latencies: []int64{1000, 3}}}}}}},
+	})
+	if err := r.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, code := bench(t, "compare", "--from", filepath.Join(dir, reports.JSONFile), "--out", other)
+	if code != 0 || !strings.Contains(stdout, "Steady state") {
+		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
+	}
+	for _, name := range []string{reports.JSONFile, reports.CSVFile, reports.MarkdownFile, reports.HTMLFile} {
+		before, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if anew, err := os.ReadFile(filepath.Join(other, name)); err != nil || !bytes.Equal(anew, before) {
+			t.Errorf("%s is not what it was: %v", name, err)
+		}
+	}
+	for file, says := range map[string]string{
+		filepath.Join(dir, "absent.json"):   "--from: open ",
+		filepath.Join(dir, reports.CSVFile): "--from: " + filepath.Join(dir, reports.CSVFile) + ": ",
+	} {
+		if _, stderr, code := bench(t, "compare", "--from", file, "--out", other); code != 1 || !strings.Contains(stderr, says) {
+			t.Errorf("from %s: exit %d and %q, want 1 and %q", file, code, stderr, says)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+)
+
+// leases measures how soon everybody knows that an instance is gone, and that another one is there.
+func (r *ratiosRun) leases(ctx context.Context) error {
+	clusters, err := r.clusters(ctx, clusterSpec{name: "leases"})
+	if err != nil {
+		return err
+	}
+	defer stopClusters(clusters)
+	if err := r.crashes(ctx, clusters[0]); err != nil {
+		return err
+	}
+	return r.arrivals(ctx, clusters[0])
+}
+
+// Of the instances that crash, and of those beside them that do not: so many that neither
+// self-preservation nor the share of an eviction round comes into play.
+const (
+	crashEvery  = 100 * time.Millisecond
+	crashLook   = 10 * time.Millisecond // how often a node is asked whether it still lists one
+	crashLimit  = time.Minute           // from the registration to its absence
+	bystanders  = 300
+	bystandRate = 150 // renewals per second of all
+)
+
+var (
+	crashLease   = benchLease{interval: 1, duration: 3}
+	bystandLease = benchLease{interval: 3, duration: 9}
+)
+
+// crashes measures crashes while others go on.
+func (r *ratiosRun) crashes(ctx context.Context, c *benchCluster) error {
+	alive := benchFleet{name: "alive", size: bystanders, lease: bystandLease}
+	if err := c.register(ctx, alive); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var g errgroup.Group
+	g.Go(func() error { return r.keepAlive(ctx, c, alive) })
+	err := r.awaitCounted(ctx, c, alive.size)
+	if err == nil {
+		err = r.steady(ctx, crashP99, c, func(string) (func(), error) {
+			latencies, err := r.crashInTurn(ctx, c)
+			return func() { r.recordLatencies(latencies, "s", time.Second, crashP50, crashP99) }, err
+		})
+	}
+	stop()
+	if aliveErr := g.Wait(); err == nil {
+		err = aliveErr
+	}
+	return err
+}
+
+// keepAlive renews a fleet until ctx ends.
+func (r *ratiosRun) keepAlive(ctx context.Context, c *benchCluster, f benchFleet) error {
+	l := httpLoad{targets: c.addrs(), conns: 3, requests: f.renewals(), want: http.StatusOK, window: benchLongest}
+	result, err := l.open(ctx, bystandRate)
+	if result == nil {
+		return fmt.Errorf("renew beside crashes: %w", err)
+	}
+	r.wronged(crashP99, result.wrong)
+	return nil // that ctx has ended is no error here
+}
+
+// awaitCounted waits until self-preservation counts so many leases: it leaves young ones out.
+func (r *ratiosRun) awaitCounted(ctx context.Context, c *benchCluster, leases int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, crashLimit, fmt.Errorf("self-preservation does not count %d leases after %v", leases, crashLimit))
+	defer cancel()
+	cl, err := benchClient(c.nodes[0].HTTP)
+	if err != nil {
+		return err
+	}
+	for {
+		p, err := cl.SelfPreservation(ctx)
+		if err == nil && int(p.Figures.Counted) >= leases {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(crashEvery):
+		}
+	}
+}
+
+// crashInTurn registers instances that are never renewed, one after the other, and returns how long after
+// the end of its lease each was gone from every node.
+func (r *ratiosRun) crashInTurn(ctx context.Context, c *benchCluster) (*hdrhistogram.Histogram, error) {
+	mortal := benchFleet{name: "mortal", size: r.crashed, lease: crashLease}
+	latencies := newLatencies()
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range mortal.size {
+		g.Go(func() error {
+			late, err := crash(ctx, c, mortal, i)
+			if err != nil {
+				return fmt.Errorf("%s: %w", mortal.id(i), err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			return latencies.RecordValue(late.Microseconds())
+		})
+		if !pauseBench(ctx, crashEvery) {
+			break
+		}
+	}
+	return latencies, g.Wait()
+}
+
+// crash registers one instance at one of the nodes and leaves it alone. The lease is taken to begin
+// when the registration was sent, so that what comes out is never too short. Each node is asked
+// linearizably until it has none, one after the other: what one of them has said holds for all.
+func crash(ctx context.Context, c *benchCluster, f benchFleet, i int) (late time.Duration, err error) {
+	limit := time.Now().Add(crashLimit)
+	var sent time.Time
+	if err := withConn(c.addrs()[i%len(c.nodes)], limit, func(conn *wire.Conn) (err error) {
+		sent, err = insisted(ctx, conn, f.registration(i), http.StatusNoContent)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	end := sent.Add(time.Duration(f.lease.duration) * time.Second)
+	if !pauseBench(ctx, time.Until(end)) {
+		return 0, ctx.Err()
+	}
+	look := fmt.Appendf(nil, "GET /eureka/apps/%s/%s?consistency=linearizable HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n", f.app(i), f.id(i))
+	for _, addr := range c.addrs() {
+		if err := withConn(addr, limit, func(conn *wire.Conn) error { return awaitAbsent(ctx, conn, look) }); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(end), nil
+}
+
+// withConn lends a connection that is made only now: a node closes one that has said nothing for seconds.
+func withConn(addr string, limit time.Time, use func(*wire.Conn) error) error {
+	conn, err := wire.Dial(addr, limit)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return use(conn)
+}
+
+// awaitAbsent asks again and again until the answer is 404.
+func awaitAbsent(ctx context.Context, conn *wire.Conn, look []byte) error {
+	for {
+		status, err := conn.Exchange(look)
+		switch {
+		case err != nil:
+			return err
+		case status == http.StatusNotFound:
+			return nil
+		case status != http.StatusOK && status != http.StatusServiceUnavailable:
+			return fmt.Errorf("status %d instead of 200, 404, or 503 for the moment", status)
+		}
+		if !pauseBench(ctx, crashLook) {
+			return ctx.Err()
+		}
+	}
+}
+
+// pauseBench waits and says whether to go on.
+func pauseBench(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func newLatencies() *hdrhistogram.Histogram { return hdrhistogram.New(1, longestLatency, 3) }
+
+// recordLatencies records the median and the 99th percentile of latencies in µs, in a unit that lasts
+// each.
+func (r *ratiosRun) recordLatencies(latencies *hdrhistogram.Histogram, unit string, each time.Duration, p50, p99 figureName) {
+	record := func(name figureName, percent float64) {
+		µs := time.Duration(latencies.ValueAtQuantile(percent)) * time.Microsecond
+		r.record(name, unit, µs.Seconds()/each.Seconds())
+	}
+	record(p50, 50)
+	record(p99, 99)
+}

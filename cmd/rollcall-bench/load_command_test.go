@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
+)
+
+func TestBenchRunNamesEveryMistakeAtOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args string
+		says []string
+	}{
+		{name: "too few", args: "--instances 99", says: []string{"--instances: 99 is not between 100 and 100000"}},
+		{name: "too many", args: "--instances 100001", says: []string{"--instances: 100001"}},
+		{name: "half a second", args: "--heartbeat 500ms", says: []string{"--heartbeat: 500ms is not a whole number of seconds"}},
+		{name: "short lease", args: "--heartbeat 3s --lease 3s", says: []string{"--lease: 3s is not longer than --heartbeat (3s)"}},
+		{name: "negative rates", args: "--reads -1 --writes -2 --fetches -3 --deltas -4 --registers -5",
+			says: []string{"--reads: -1 is", "--writes: -2 is", "--fetches: -3 is", "--deltas: -4 is", "--registers: -5 is"}},
+		{name: "no number", args: "--reads NaN", says: []string{"--reads: NaN"}},
+		{name: "no time", args: "--duration 10ms --timeout 0s --warm-up -1s", says: []string{"--duration: 10ms", "--timeout: 0s", "--warm-up: -1s"}},
+		{name: "negative counts", args: "--watchers -1 --connections -1", says: []string{"--watchers: -1", "--connections: -1"}},
+		{name: "prefix", args: "--prefix a/b", says: []string{`--prefix: "a/b"`}},
+		{name: "no prefix", args: "--prefix=", says: []string{`--prefix: ""`}},
+		{name: "forms", args: "-o xml --out load.txt", says: []string{"--output: ", "--out: load.txt"}},
+		{name: "TLS", args: "--addr https://a:1", says: []string{"--addr: https://a:1: the load speaks plain HTTP"}},
+		{name: "several servers", args: "--addr a:1,ftp://b --addr c/d", says: []string{"--addr: ftp://b", "--addr: http://c/d is not a server"}},
+		{name: "argument", args: "now", says: []string{"unknown command"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			stdout, stderr, code := bench(t, append([]string{"run"}, strings.Fields(tc.args)...)...)
+			if code != cli.ExitUsage || stdout != "" {
+				t.Errorf("exit %d and %q, want %d and nothing: %s", code, stdout, cli.ExitUsage, stderr)
+			}
+			for _, want := range tc.says {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("it said %q, want %q", stderr, want)
+				}
+			}
+		})
+	}
+}
+
+func TestBenchRunNeedsACluster(t *testing.T) {
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	t.Cleanup(refuses.Close)
+	for _, addr := range []string{"127.0.0.1:1", refuses.URL} {
+		_, stderr, code := bench(t, "run", "--addr", addr)
+		if code != cli.ExitError || !strings.Contains(stderr, "find the cluster: ") {
+			t.Errorf("%s: exit %d, said %q, want %d and that there is no cluster", addr, code, stderr, cli.ExitError)
+		}
+	}
+}
+
+func TestTheLoadGoesToTheServersThatAreNamed(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		addrs []string
+		env   string
+		want  []string
+	}{
+		{name: "default", want: []string{"127.0.0.1:8761"}},
+		{name: "environment", env: "a:1, http://b:2/", want: []string{"a:1", "b:2"}},
+		{name: "flags over environment", addrs: []string{"c:3", "d"}, env: "a:1", want: []string{"c:3", "d:80"}},
+		{name: "IPv6", addrs: []string{"[::1]:8761"}, want: []string{"[::1]:8761"}},
+	} {
+		t.Setenv(cli.AddrEnv, tc.env)
+		o := loadOptions{addrs: tc.addrs}
+		if got, err := o.servers(); err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, %v, want %q", tc.name, got, err, tc.want)
+		}
+	}
+}
+
+func TestAllNodesAreThoseThatTheClusterReaches(t *testing.T) {
+	got, err := nodesOf(client.Status{Nodes: []client.NodeStatus{
+		{ID: "node1", HTTP: "127.0.0.1:8761", Role: "leader"},
+		{ID: "node2", HTTP: "http://127.0.0.1:8762", Role: "serving"},
+		{ID: "node3", HTTP: "127.0.0.1:8763", Role: "unreachable"},
+		{ID: "node4", Role: "follower"},
+	}})
+	if want := []string{"127.0.0.1:8761", "127.0.0.1:8762"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	if got, err := nodesOf(client.Status{Node: "node1"}); err == nil {
+		t.Errorf("%q of a cluster that tells no addresses, want an error", got)
+	}
+}
+
+func TestTheWarmUpDoesNotCount(t *testing.T) {
+	r := loadRun{loadOptions: &loadOptions{warmUp: 200 * time.Millisecond}, length: 300 * time.Millisecond}
+	var bins []trial.Bin
+	for n := range 8 {
+		bins = append(bins, trial.Bin{Number: n, Done: 1 << n})
+	}
+	got := r.counted([]trial.Series{{Operation: trial.Read, Node: 1, Bins: bins}})
+	var counted []int
+	for _, b := range got[0].Bins {
+		counted = append(counted, b.Number, b.Done)
+	}
+	if want := []int{0, 4, 1, 8, 2, 16}; !slices.Equal(counted, want) || got[0].Node != 1 {
+		t.Errorf("bins and calls %v of node %d, want %v of node 1", counted, got[0].Node, want)
+	}
+}
+
+// exampleSummary is of two operations, over a second.
+func exampleSummary() *loadSummary {
+	s := &loadSummary{Nodes: []string{"a:1", "b:2"}, Mode: "cp", Loop: "open", Offered: 20, Seconds: 1, series: []trial.Series{
+		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Number: 0, Done: 8, Latencies: []int64{1000, 7, 3000, 1}}, {Number: 9, Unknown: 1, Refused: 1}}},
+		{Operation: trial.Read, Node: 1, Bins: []trial.Bin{{Number: 3, Done: 9, NotFound: 1, Latencies: []int64{2000, 10}}}},
+	}}
+	s.count(time.Second)
+	return s
+}
+
+func TestTheSummaryOfALoadAddsUp(t *testing.T) {
+	s := exampleSummary()
+	if s.Sent != 20 || s.Answered != 18 {
+		t.Errorf("sent %v, answered %v, want 20 and 18", s.Sent, s.Answered)
+	}
+	if got := s.Operations[trial.Heartbeat]; got.Count != 10 || got.Success != 0.8 || got.Latency.P50 != 0.001 || got.Latency.Max != 0.003 {
+		t.Errorf("heartbeats %+v, want 10, 80 %%, 1 ms and 3 ms", got)
+	}
+	if note := s.behind(); note != "" {
+		t.Errorf("it notes %q, want nothing", note)
+	}
+	s.Offered = 30
+	if note := s.behind(); !strings.Contains(note, "Of the 30.0 calls per second that were due, 20.0 were sent") {
+		t.Errorf("it notes %q, want that not all were sent", note)
+	}
+}
+
+func TestTheTableOfALoadShowsWhatWasNotDone(t *testing.T) {
+	var out bytes.Buffer
+	if err := exampleSummary().print(&out, cli.Table); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	for n, want := range []string{
+		"OPERATION  CALLS  ANSWERED/S  SUCCESS  P50      P90      P99      P99.9    MAX      NOT DONE",
+		"heartbeat  10     8.00        80.00 %  1.00 ms  3.00 ms  3.00 ms  3.00 ms  3.00 ms  1 unknown, 1 refused",
+		"read       10     10.0        100 %    2.00 ms  2.00 ms  2.00 ms  2.00 ms  2.00 ms  1 not found",
+	} {
+		if lines[n] != want {
+			t.Errorf("line %d is\n%s, want\n%s", n, lines[n], want)
+		}
+	}
+}
+
+func TestTheRowsOfALoadAreOfEachOperationNodeAndStretch(t *testing.T) {
+	var out bytes.Buffer
+	if err := exampleSummary().print(&out, asCSV); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&out).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"seconds operation node done not_found refused unreached unknown p50_ms p99_ms max_ms",
+		"0.0 heartbeat a:1 8 0 0 0 0 1.000 3.000 3.000",
+		"0.9 heartbeat a:1 0 0 1 0 1   ",
+		"0.3 read b:2 9 1 0 0 0 2.000 2.000 2.000",
+	}
+	var got []string
+	for _, row := range rows {
+		got = append(got, strings.Join(row, " "))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestALoadOfWhichNothingWasAnsweredIsAnError(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		sent, answered float64
+		fails          bool
+	}{
+		{name: "answered", sent: 2, answered: 1},
+		{name: "nothing sent"},
+		{name: "nothing answered", sent: 2, fails: true},
+	} {
+		s := loadSummary{Nodes: []string{"a:1"}, Sent: tc.sent, Answered: tc.answered}
+		if err := s.unanswered(); (err != nil) != tc.fails {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
+func TestTheProgressLineTellsOfTheLastSecond(t *testing.T) {
+	totals := func(done, refused int64, slow int64) map[trial.Operation]load.Totals {
+		l := newLatencies()
+		l.RecordValues(1000, 100)
+		l.RecordValues(250_000, slow)
+		return map[trial.Operation]load.Totals{trial.Read: {
+			Outcomes: map[trial.Outcome]int64{trial.Done: done, trial.Refused: refused}, Latency: l,
+		}}
+	}
+	for _, tc := range []struct {
+		name     string
+		terminal bool
+		want     string
+	}{
+		{name: "terminal", terminal: true, want: "\r\x1b[K   1 s  110 calls/s  p99 1.00 ms  10 failed  warming up\r\x1b[K   3 s  4.50 calls/s  p99 250 ms  3 failed"},
+		{name: "file", want: "   1 s  110 calls/s  p99 1.00 ms  10 failed  warming up\n   3 s  4.50 calls/s  p99 250 ms  3 failed\n"},
+	} {
+		var out bytes.Buffer
+		p := progressLine{out: &out, terminal: tc.terminal, warmUp: 2 * time.Second, last: moment{latency: newLatencies()}}
+		p.print(sumTotals(totals(100, 10, 0), time.Second))
+		p.print(sumTotals(totals(106, 13, 6), 3*time.Second))
+		if out.String() != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, out.String(), tc.want)
+		}
+	}
+}
+
+func TestALateLoadGeneratorIsToldOf(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		late time.Duration
+		says string
+	}{
+		{name: "as on any machine", late: 2 * time.Millisecond},
+		{name: "late", late: 30 * time.Millisecond, says: "The load generator itself was late: for 1 % of the time by 30ms or more (at most 30ms)"},
+	} {
+		l := lateness{newLatencies()}
+		for range 90 {
+			l.note(-time.Microsecond)
+		}
+		for range 10 {
+			l.note(tc.late)
+		}
+		if got := l.sentence(); !strings.HasPrefix(got, tc.says) || (got == "") != (tc.says == "") {
+			t.Errorf("%s: it says %q, want %q", tc.name, got, tc.says)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+)
+
+// becomeSubreaper makes this process the parent of its descendants that lose theirs, as the first process of a
+// container is. They are of the same session then, which keeps the kernel from letting stopped ones go on.
+func becomeSubreaper(t *testing.T) {
+	t.Helper()
+	const setChildSubreaper = 36 // prctl(2)
+	if _, _, err := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); err != 0 {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 0, 0) })
+}
+
+// killedDev starts dev with one node, and kills dev when the node is ready.
+func killedDev(t *testing.T, before func(node int)) (node int) {
+	t.Helper()
+	ports, err := localcluster.ClaimPorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev := exec.Command(os.Args[0], "dev", "--mode", modeAP, "--nodes", "1", "--http-port", strconv.Itoa(ports[0]), "--data", filepath.Join(t.TempDir(), "data"))
+	out, err := dev.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dev.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "ready"; {
+		if _, pid, ok := strings.Cut(lines.Text(), "pid="); ok {
+			node, _ = strconv.Atoi(pid)
+		}
+	}
+	before(node)
+	dev.Process.Kill()
+	dev.Wait()
+	return node
+}
+
+func TestNoNodeOutlivesDevThatIsKilled(t *testing.T) {
+	becomeSubreaper(t)
+	for _, tc := range []struct {
+		name   string
+		before func(node int)
+	}{
+		{"a node that runs", func(int) {}},
+		{"a node that is stopped", func(node int) { syscall.Kill(node, syscall.SIGSTOP) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			node := killedDev(t, tc.before)
+			overdue := time.AfterFunc(time.Minute, func() { syscall.Kill(node, syscall.SIGKILL) })
+			defer overdue.Stop()
+			var status syscall.WaitStatus
+			if _, err := syscall.Wait4(node, &status, 0, nil); err != nil || status.ExitStatus() != 0 {
+				t.Errorf("process %d: status %#x, %v, want that it ended by itself", node, status, err)
+			}
+		})
+	}
+}

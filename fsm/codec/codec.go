@@ -1,0 +1,456 @@
+// Package codec writes and reads the records of the formats: a record says once of which values it consists, in
+// their order, and the same walk writes them, reads them, or counts what they take.
+//
+// Numbers are varints, of which only the shortest encoding is accepted, two's complement where they can be negative;
+// texts and lists have their length in front. So every value has one encoding, and replicas can compare bytes
+// instead of values. What is read is not trusted: no length makes more memory than what is there can fill.
+package codec
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// Level is the newest level of the formats, which this program writes. It reads every level up to it.
+const Level = 1
+
+// Errors of reading that a caller can tell apart.
+var (
+	// ErrNewerVersion: what was to be read was written by a newer version of Rollcall. It is whole,
+	// and a newer program reads it.
+	ErrNewerVersion = errors.New("written by a newer version")
+	// ErrCorrupt: what was to be read is not what any version writes.
+	ErrCorrupt = errors.New("corrupt")
+)
+
+// mode is what a walk is for.
+type mode uint8
+
+const (
+	writing mode = iota
+	reading
+	counting // what writing would take
+	weighing // the bytes of texts alone
+)
+
+// Codec walks a record: each call writes a value, reads into it, or counts what it takes. The first error of reading
+// sticks: everything read afterwards is zero, so callers check once, at the end. A Codec that writes or counts never
+// assigns to what it is given: snapshots are written beside those who read the same memory.
+type Codec struct {
+	b     []byte // what was written so far, or what is read
+	off   int    // reading: how far; counting: how much so far
+	err   error
+	mode  mode
+	level byte
+	share bool   // strings are cut out of text instead of copied one by one
+	text  string // a copy of b, made for the first string; "" until then
+}
+
+// Writer appends to dst.
+func Writer(dst []byte, level byte) Codec { return Codec{b: dst, level: level} }
+
+// Reader reads b, at level 1 until Version was read.
+func Reader(b []byte) Codec { return Codec{b: b, mode: reading, level: 1} }
+
+// SharingReader is a Reader whose strings share one copy of b: a record of twenty strings costs
+// one allocation, and is freed as a whole. Not for buffers of which few strings live on.
+func SharingReader(b []byte, level byte) Codec {
+	return Codec{b: b, mode: reading, level: level, share: true}
+}
+
+// Counter counts the bytes that a Writer would append.
+func Counter(level byte) Codec { return Codec{mode: counting, level: level} }
+
+// Weigher counts the bytes of texts, without their lengths and without numbers.
+func Weigher() Codec { return Codec{mode: weighing, level: Level} }
+
+// Reading says whether values are read.
+func (c *Codec) Reading() bool { return c.mode == reading }
+
+// Since says whether a record has a field that came with a level.
+func (c *Codec) Since(level byte) bool { return c.level >= level }
+
+// Written is what a Writer has appended to.
+func (c *Codec) Written() []byte { return c.b }
+
+// Len is how much a Counter or a Weigher has counted.
+func (c *Codec) Len() int { return c.off }
+
+// Err is the first error of reading.
+func (c *Codec) Err() error { return c.err }
+
+// Left is how many bytes are still to be read.
+func (c *Codec) Left() int { return len(c.b) - c.off }
+
+// End refuses what is left and returns the first error.
+func (c *Codec) End() error {
+	if c.mode == reading && c.err == nil && c.Left() > 0 {
+		c.Fail("%d bytes too many", c.Left())
+	}
+	return c.err
+}
+
+// Fail ends reading: what stands here is not what any version writes.
+func (c *Codec) Fail(format string, args ...any) {
+	if c.err == nil && c.mode == reading {
+		c.err = fmt.Errorf("%w at byte %d: %s", ErrCorrupt, c.off, fmt.Sprintf(format, args...))
+	}
+}
+
+// Confirm ends reading unless what was announced is there.
+func (c *Codec) Confirm(ok bool) {
+	if !ok {
+		c.Fail("a field that is announced and zero, or out of range")
+	}
+}
+
+// Stop ends reading with an error.
+func (c *Codec) Stop(err error) { c.err = err }
+
+// Version walks the byte in front of a format: its level.
+func (c *Codec) Version() {
+	if c.mode != reading {
+		c.Byte(&c.level)
+		return
+	}
+	var v byte
+	c.Byte(&v)
+	switch {
+	case c.err != nil:
+	case v == 0:
+		c.Fail("version 0, want %d at most", Level)
+	case v > Level:
+		c.err = fmt.Errorf("%w: format version %d, this program reads %d", ErrNewerVersion, v, Level)
+	default:
+		c.level = v
+	}
+}
+
+// Byte walks one byte.
+func (c *Codec) Byte(v *byte) {
+	switch c.mode {
+	case writing:
+		c.b = append(c.b, *v)
+	case reading:
+		*v = c.byte()
+	case counting:
+		c.off++
+	}
+}
+
+func (c *Codec) byte() byte {
+	if c.err != nil {
+		return 0
+	}
+	if c.Left() == 0 {
+		c.Fail("it ends too early")
+		return 0
+	}
+	c.off++
+	return c.b[c.off-1]
+}
+
+// Enum walks a number of at most last, which is checked where it is read.
+func Enum[E ~uint8](c *Codec, v *E, last E, what string) {
+	b := byte(*v)
+	c.Byte(&b)
+	if c.mode != reading {
+		return
+	}
+	if b > byte(last) {
+		c.Fail("%s %d, want at most %d", what, b, byte(last))
+		b = 0
+	}
+	*v = E(b)
+}
+
+// Bool walks a truth value.
+func (c *Codec) Bool(v *bool) {
+	var b uint8
+	if *v {
+		b = 1
+	}
+	Enum(c, &b, 1, "truth value")
+	if c.mode == reading {
+		*v = b == 1
+	}
+}
+
+// Uint64 walks a number.
+func (c *Codec) Uint64(v *uint64) {
+	switch c.mode {
+	case writing:
+		c.b = binary.AppendUvarint(c.b, *v)
+	case reading:
+		*v = c.uvarint()
+	case counting:
+		c.off += sizeOf(*v)
+	}
+}
+
+// sizeOf is how many bytes a number takes.
+func sizeOf(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
+
+func (c *Codec) uvarint() uint64 {
+	if c.err != nil {
+		return 0
+	}
+	v, n := binary.Uvarint(c.b[c.off:])
+	if n <= 0 {
+		c.Fail("a number that is cut short or exceeds 64 bits")
+		return 0
+	}
+	if n > 1 && c.b[c.off+n-1] == 0 {
+		c.Fail("a number with needless bytes")
+		return 0
+	}
+	c.off += n
+	return v
+}
+
+// Uint walks a number of a type of its own.
+func Uint[N ~uint64](c *Codec, v *N) {
+	n := uint64(*v)
+	c.Uint64(&n)
+	if c.mode == reading {
+		*v = N(n)
+	}
+}
+
+// Uint32 walks a number of 32 bits.
+func (c *Codec) Uint32(v *uint32) {
+	n := uint64(*v)
+	c.Uint64(&n)
+	if c.mode != reading {
+		return
+	}
+	if n > math.MaxUint32 {
+		c.Fail("number %d exceeds 32 bits", n)
+		n = 0
+	}
+	*v = uint32(n)
+}
+
+// Int64 walks a number that is normally positive: then it is short.
+func (c *Codec) Int64(v *int64) {
+	n := uint64(*v)
+	c.Uint64(&n)
+	if c.mode == reading {
+		*v = int64(n)
+	}
+}
+
+// Int32 is Int64 for 32 bits.
+func (c *Codec) Int32(v *int32) {
+	n := uint32(*v)
+	c.Uint32(&n)
+	if c.mode == reading {
+		*v = int32(n)
+	}
+}
+
+// Int walks a number that is not negative.
+func (c *Codec) Int(v *int) {
+	n := uint64(*v)
+	c.Uint64(&n)
+	if c.mode != reading {
+		return
+	}
+	if n > math.MaxInt {
+		c.Confirm(false)
+		n = 0
+	}
+	*v = int(n)
+}
+
+// Count walks the number of elements that follow, of which each takes at least so many bytes. More than can follow is
+// refused, so what is allocated for them is bounded by what is there.
+func (c *Codec) Count(n, least int) int {
+	v := uint64(n)
+	c.Uint64(&v)
+	if c.err == nil && c.mode == reading && v > uint64(c.Left()/least) {
+		c.Fail("%d elements announced, %d bytes left", v, c.Left())
+		return 0
+	}
+	return int(v)
+}
+
+// Mask walks which of some fields follow, as Bits makes it.
+func (c *Codec) Mask(has uint64, fields int, what string) uint64 {
+	c.Uint64(&has)
+	if has>>fields != 0 {
+		c.Fail("%s of unknown form %#x", what, has)
+		return 0
+	}
+	return has
+}
+
+// Bits is a number with a bit for each, the lowest for the first.
+func Bits(has ...bool) uint64 {
+	var all uint64
+	for i, one := range has {
+		if one {
+			all |= 1 << i
+		}
+	}
+	return all
+}
+
+// String walks a text.
+func (c *Codec) String(v *string) {
+	if c.mode == reading && c.share {
+		*v = c.shared()
+		return
+	}
+	c.Lasting(v)
+}
+
+// shared cuts a text out of the one copy of everything.
+func (c *Codec) shared() string {
+	b := c.Raw()
+	if len(b) == 0 {
+		return ""
+	}
+	if c.text == "" {
+		c.text = string(c.b)
+	}
+	return c.text[c.off-len(b) : c.off]
+}
+
+// Lasting walks a text that outlives the record that it is read with, as a lease's owner does in the record of its
+// removal.
+func (c *Codec) Lasting(v *string) {
+	switch c.mode {
+	case writing:
+		c.b = append(binary.AppendUvarint(c.b, uint64(len(*v))), *v...)
+	case reading:
+		*v = string(c.Raw())
+	case counting:
+		c.off += sizeOf(uint64(len(*v))) + len(*v)
+	case weighing:
+		c.off += len(*v)
+	}
+}
+
+// Note walks a lasting text of at most so many bytes. A longer one is cut where it is written, because an entry that
+// cannot be read would stop every node.
+func (c *Codec) Note(v *string, most int) {
+	if c.mode != reading {
+		cut := (*v)[:min(len(*v), most)]
+		c.Lasting(&cut)
+		return
+	}
+	if c.Lasting(v); len(*v) > most {
+		c.Fail("author or reason of %d bytes, want at most %d", len(*v), most)
+		*v = ""
+	}
+}
+
+// Bytes walks bytes, which are copied where they are read; none are nil.
+func (c *Codec) Bytes(v *[]byte) {
+	switch c.mode {
+	case writing:
+		c.b = append(binary.AppendUvarint(c.b, uint64(len(*v))), *v...)
+	case reading:
+		*v = nil
+		if b := c.Raw(); len(b) > 0 {
+			*v = slices.Clone(b)
+		}
+	case counting:
+		c.off += sizeOf(uint64(len(*v))) + len(*v)
+	case weighing:
+		c.off += len(*v)
+	}
+}
+
+// Raw reads bytes, which are not copied.
+func (c *Codec) Raw() []byte {
+	n := c.Count(0, 1)
+	if c.err != nil {
+		return nil
+	}
+	c.off += n
+	return c.b[c.off-n : c.off]
+}
+
+// Strings walks texts; none are nil.
+func (c *Codec) Strings(v *[]string) {
+	List(c, v, 1, func(s *string, c *Codec) { c.String(s) })
+}
+
+// List walks how many elements there are, of which each takes at least so many bytes, and each of them. None are nil.
+func List[T any](c *Codec, all *[]T, least int, fields func(*T, *Codec)) {
+	n := c.Count(len(*all), least)
+	if c.mode == reading {
+		*all = nil
+		if n > 0 {
+			*all = make([]T, n)
+		}
+	}
+	for i := range *all {
+		fields(&(*all)[i], c)
+	}
+}
+
+// Each is for a List of pointers.
+func Each[T any](fields func(*T, *Codec)) func(**T, *Codec) {
+	return func(p **T, c *Codec) { fields(Ptr(c, p), c) }
+}
+
+// Ptr is what a pointer leads to, which is made where it is read. It panics if nil is to be written.
+func Ptr[T any](c *Codec, p **T) *T {
+	if c.mode == reading {
+		*p = new(T)
+	}
+	return *p
+}
+
+// Optional walks whether there is something, and if so, what.
+func Optional[T any](c *Codec, p **T, fields func(*T, *Codec)) {
+	there := *p != nil
+	if c.Bool(&there); there {
+		fields(Ptr(c, p), c)
+	} else if c.mode == reading {
+		*p = nil
+	}
+}
+
+// Open begins a body that has its length in front: reading ends with it, and its strings share one copy of it, so
+// that they keep nothing else of what they came with alive. Close gets what Open returned.
+func (c *Codec) Open() (outer Codec) {
+	switch c.mode {
+	case writing:
+		outer.off = len(c.b)
+	case reading:
+		body := c.Raw()
+		outer = *c
+		*c = SharingReader(body, outer.level)
+		c.err = outer.err
+	default:
+		outer.off, c.off = c.off, 0
+	}
+	return outer
+}
+
+// Close ends a body.
+func (c *Codec) Close(outer Codec, what string) {
+	switch c.mode {
+	case writing:
+		var length [binary.MaxVarintLen64]byte
+		n := binary.PutUvarint(length[:], uint64(len(c.b)-outer.off))
+		c.b = slices.Insert(c.b, outer.off, length[:n]...)
+	case reading:
+		err := c.End()
+		if *c = outer; c.err == nil && err != nil {
+			c.err = fmt.Errorf("%s that ends at byte %d: %w", what, c.off, err)
+		}
+	case counting:
+		c.off += outer.off + sizeOf(uint64(c.off))
+	case weighing:
+		c.off += outer.off
+	}
+}

@@ -1,0 +1,101 @@
+package registry
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+// Kind is an operation's number in the formats: 1 to MaxKind. Never renumber one, and never use one again.
+type Kind byte
+
+// MaxKind leaves two bits of an operation's first byte for its origin.
+const MaxKind Kind = 1<<6 - 1
+
+// Row is an operation as the formats, the metrics and their pages know it.
+type Row struct {
+	Kind  Kind
+	Level byte   // of the formats, the first that has it
+	Name  string // as metrics call it
+	Type  string // as docs/formats/log-entry.md calls it
+	Zero  Op     // without anything
+	walk  func(*codec.Codec, Op) Op
+}
+
+// operations are all that there are. The rest of an operation stands beside its type.
+var operations = tableOf(
+	row(1, "renew", Renew.fields),
+	row(1, "register", Register.fields),
+	row(1, "cancel", Cancel.fields),
+	row(1, "status", SetOverride.fields),
+	row(1, "status_delete", DeleteOverride.fields),
+	row(1, "override_end", EndOverride.fields),
+	row(1, "metadata", UpdateMetadata.fields),
+	row(1, "quarantine", Quarantine.fields),
+	row(1, "quarantine_end", EndQuarantine.fields),
+	row(1, "evict", Evict.fields),
+	row(1, "self_preservation", SelfPreservation.fields),
+	row(1, "replica", Replica.fields),
+	row(1, "remove", Remove.fields),
+	row(1, "contact", Contact.fields),
+	row(1, "peer_ack", AckPeer.fields),
+	row(1, "peer_pause", PausePeer.fields),
+	row(1, "sender_forget", ForgetSender.fields),
+	row(1, "catalog_register", RegisterCatalog.fields),
+	row(1, "catalog_deregister", DeregisterCatalog.fields),
+	row(1, "check", SetCheck.fields),
+	row(1, "check_expire", ExpireCheck.fields),
+)
+
+// row is the row of an operation whose fields are walked so. They are walked in a copy: what is written is not
+// assigned to.
+func row[T Op](level byte, name string, fields func(T, *codec.Codec) T) Row {
+	var zero T
+	return Row{Kind: zero.kind(), Level: level, Name: name, Type: reflect.TypeFor[T]().Name(), Zero: zero, walk: func(c *codec.Codec, op Op) Op {
+		if c.Reading() {
+			return fields(zero, c)
+		}
+		fields(op.(T), c)
+		return op
+	}}
+}
+
+func tableOf(rows ...Row) (table [MaxKind + 1]Row) {
+	for _, r := range rows {
+		if r.Kind == 0 || r.Kind > MaxKind || table[r.Kind].walk != nil {
+			panic(fmt.Sprintf("registry: kind %d of %s is another one's, or none", r.Kind, r.Type))
+		}
+		table[r.Kind] = r
+	}
+	return table
+}
+
+// Rows are the operations, by kind.
+func Rows() []Row {
+	var rows []Row
+	for _, r := range operations {
+		if r.walk != nil {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// KindOf is the kind of an operation.
+func KindOf(op Op) Kind { return op.kind() }
+
+// NameOf is what metrics call an operation.
+func NameOf(op Op) string { return operations[op.kind()].Name }
+
+// Walk walks an operation of a kind; where it is read, op is set.
+func Walk(c *codec.Codec, kind Kind, op *Op) {
+	if kind > MaxKind || operations[kind].walk == nil || !c.Since(operations[kind].Level) {
+		c.Fail("operation of unknown kind %d", kind)
+		return
+	}
+	read := operations[kind].walk(c, *op)
+	if c.Reading() {
+		*op = read
+	}
+}

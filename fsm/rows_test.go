@@ -1,0 +1,98 @@
+package fsm
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// operation is a row of either table, with every field of the operation filled in.
+type operation struct {
+	kind, level      byte
+	name, typ, table string // table: of the page on formats
+	item             Item
+}
+
+func operations(t *testing.T) []operation {
+	t.Helper()
+	filled := func(zero any) any {
+		v, next := reflect.New(reflect.TypeOf(zero)).Elem(), uint64(0)
+		fill(t, v, &next)
+		return v.Interface()
+	}
+	var all []operation
+	for _, r := range registry.Rows() {
+		op := filled(r.Zero).(registry.Op)
+		if renew, ok := op.(registry.Renew); ok {
+			renew.Handle = registry.Handle{} // of which TestARenewalByHandleSurvivesItsEncoding tells
+			op = renew
+		}
+		all = append(all, operation{byte(r.Kind), r.Level, r.Name, r.Type, "", Item{Op: op}})
+	}
+	for _, r := range kv.Rows() {
+		all = append(all, operation{r.Kind, r.Level, r.Name, r.Type, "kv.", Item{KV: filled(r.Zero).(kv.Op)}})
+	}
+	return all
+}
+
+// Whoever adds an operation finds out here what it needs.
+func TestEveryOperationHasWhatTheFormatsAndMetricsNeed(t *testing.T) {
+	page, err := os.ReadFile("../docs/formats/log-entry.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, op := range operations(t) {
+		t.Run(op.table+op.typ, func(t *testing.T) {
+			b := itemBytes(op.item)
+			_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{op.item}))
+			if err != nil || !reflect.DeepEqual(got[0], op.item) {
+				t.Errorf("got %+v, %v, want %+v", got, err, op.item)
+			}
+			if size := Size(op.item); size != len(b) {
+				t.Errorf("its size is said to be %d, and it takes %d", size, len(b))
+			}
+			if op.level < 1 || op.level > codec.Level {
+				t.Errorf("level %d is none of 1 to %d", op.level, codec.Level)
+			}
+			if !regexp.MustCompile(`^[a-z_]+$`).MatchString(op.name) || names[op.table+op.name] {
+				t.Errorf("%q is no name for a metric, or another one's", op.name)
+			}
+			names[op.table+op.name] = true
+			if row := regexp.MustCompile(`(?m)^\| ` + strconv.Itoa(int(op.kind)) + ` \| ` + op.typ + ` \|`); !row.Match(page) {
+				t.Errorf("docs/formats/log-entry.md has no row of kind %d, %s", op.kind, op.typ)
+			}
+		})
+	}
+}
+
+func TestARenewalByHandleSurvivesItsEncoding(t *testing.T) {
+	want := registry.Renew{Handle: registry.Handle{Slot: 300, Gen: 70_000}, LastDirty: 7}
+	op := want
+	op.Key = registry.Key{App: "ORDERS", ID: "orders-1"} // is not encoded
+	it := Item{Op: op}
+	_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{it}))
+	if err != nil || got[0].Op != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	if size, b := Size(it), itemBytes(it); size != len(b) {
+		t.Errorf("its size is said to be %d, and it takes %d", size, len(b))
+	}
+}
+
+// Snapshots are written beside those who read the same memory.
+func TestWritingChangesNothing(t *testing.T) {
+	for _, op := range operations(t) {
+		before := strings.Clone(string(itemBytes(op.item)))
+		if again := string(itemBytes(op.item)); again != before {
+			t.Errorf("%s is written as % x, and then as % x", op.typ, before, again)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package fsm
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"io"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+const (
+	snapshotMagic = "ROLLCALL"
+	checksumSize  = 8
+	// flushSize is how much of a snapshot is collected before it is written, and how much is read at once.
+	flushSize = 256 << 10
+)
+
+var checksumTable = crc64.MakeTable(crc64.ECMA)
+
+// stream is records one after the other, with a checksum at the end: they are written to w, or read from r. Its first
+// error sticks.
+type stream struct {
+	w     io.Writer
+	r     *bufio.Reader
+	buf   []byte // writing: what is collected; reading: the record at hand
+	level byte
+	c     codec.Codec // of the record at hand
+	sum   uint64
+	n     int64 // bytes written
+	err   error
+}
+
+func newStreamWriter(w io.Writer) *stream {
+	t := &stream{w: w, level: codec.Level}
+	t.buf = append(append(t.buf, snapshotMagic...), t.level)
+	return t
+}
+
+func newStreamReader(r io.Reader) *stream {
+	t := &stream{r: bufio.NewReaderSize(r, flushSize)}
+	t.preamble()
+	return t
+}
+
+func (t *stream) reading() bool { return t.r != nil }
+
+// fail ends reading.
+func (t *stream) fail(format string, args ...any) {
+	if t.err == nil && t.reading() {
+		t.err = fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
+	}
+}
+
+// readFail reports an error of the reader. A premature end is corruption, the rest is not.
+func (t *stream) readFail(what string, err error) {
+	switch {
+	case t.err != nil:
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		t.fail("it ends inside its %s", what)
+	default:
+		t.err = fmt.Errorf("read its %s: %w", what, err)
+	}
+}
+
+// preamble checks what stands before the records.
+func (t *stream) preamble() {
+	var b [len(snapshotMagic) + 1]byte
+	if _, err := io.ReadFull(t.r, b[:]); err != nil {
+		t.readFail("preamble", err)
+		return
+	}
+	if string(b[:len(snapshotMagic)]) != snapshotMagic {
+		t.fail("it begins with %q, want %q", b[:len(snapshotMagic)], snapshotMagic)
+		return
+	}
+	t.level = b[len(snapshotMagic)]
+	c := codec.Reader(b[len(snapshotMagic):])
+	c.Version()
+	t.err = c.End()
+	t.sum = crc64.Update(t.sum, checksumTable, b[:])
+}
+
+// record walks one record, its length in front.
+func (t *stream) record(what string, fields func(*codec.Codec)) {
+	if t.err != nil {
+		return
+	}
+	if !t.reading() {
+		t.c = codec.Writer(t.buf, t.level)
+		outer := t.c.Open()
+		fields(&t.c)
+		t.c.Close(outer, what)
+		t.buf = t.c.Written()
+		t.flushIfLarge()
+		return
+	}
+	t.readBody(what)
+	if t.err != nil {
+		return
+	}
+	t.c = codec.SharingReader(t.buf, t.level)
+	fields(&t.c)
+	if err := t.c.End(); err != nil {
+		t.err = fmt.Errorf("%s: %w", what, err)
+	}
+}
+
+// number walks a number of at most 32 bits that stands between the records.
+func (t *stream) number(v uint32, what string) uint32 {
+	if t.err != nil {
+		return 0
+	}
+	if !t.reading() {
+		t.buf = binary.AppendUvarint(t.buf, uint64(v))
+		t.flushIfLarge()
+		return v
+	}
+	b, err := t.r.Peek(binary.MaxVarintLen32) // the checksum that ends the snapshot is longer
+	if err != nil {
+		t.readFail(what, err)
+		return 0
+	}
+	c := codec.Reader(b)
+	c.Uint32(&v)
+	if c.Err() != nil {
+		t.fail("length or number of a %s: %s", what, c.Err())
+		return 0
+	}
+	read := len(b) - c.Left()
+	t.sum = crc64.Update(t.sum, checksumTable, b[:read])
+	_, t.err = t.r.Discard(read)
+	return v
+}
+
+// readBody reads a record's length and content into buf.
+func (t *stream) readBody(what string) {
+	t.buf = t.buf[:0]
+	// In steps, because the length may lie about what follows.
+	for left := int(t.number(0, what)); left > 0 && t.err == nil; left -= flushSize {
+		t.readStep(what, min(left, flushSize))
+	}
+	t.sum = crc64.Update(t.sum, checksumTable, t.buf)
+}
+
+func (t *stream) readStep(what string, n int) {
+	start := len(t.buf)
+	t.buf = slices.Grow(t.buf, n)[:start+n]
+	if _, err := io.ReadFull(t.r, t.buf[start:]); err != nil {
+		t.readFail(what, err)
+	}
+}
+
+func (t *stream) flushIfLarge() {
+	if len(t.buf) >= flushSize {
+		t.flush()
+	}
+}
+
+func (t *stream) flush() {
+	t.sum = crc64.Update(t.sum, checksumTable, t.buf)
+	t.write()
+}
+
+func (t *stream) write() {
+	if t.err != nil {
+		return
+	}
+	n, err := t.w.Write(t.buf)
+	t.err = err
+	t.n += int64(n)
+	t.buf = t.buf[:0]
+}
+
+// close writes, or compares, the checksum of everything before it. Nothing may follow it.
+func (t *stream) close() error {
+	if !t.reading() {
+		t.flush()
+		t.buf = binary.BigEndian.AppendUint64(t.buf, t.sum)
+		t.write()
+		return t.err
+	}
+	var b [checksumSize]byte
+	if t.err != nil {
+		return t.err
+	}
+	if _, err := io.ReadFull(t.r, b[:]); err != nil {
+		t.readFail("checksum", err)
+		return t.err
+	}
+	if got := binary.BigEndian.Uint64(b[:]); got != t.sum {
+		t.fail("checksum %016x, the content has %016x", got, t.sum)
+		return t.err
+	}
+	switch _, err := t.r.ReadByte(); err {
+	case nil:
+		t.fail("something follows the checksum")
+	case io.EOF:
+	default:
+		t.readFail("end", err)
+	}
+	return t.err
+}
