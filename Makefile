@@ -11,7 +11,7 @@ MODULES := client/grpcresolver
 each     = set -e; for m in $(MODULES); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
 
-.PHONY: build run test conformance check bench compare fuzz soak vuln clients clean
+.PHONY: shape build run test conformance check bench compare fuzz soak vuln clients clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -64,6 +64,10 @@ fuzz:
 SOAK ?= 1h
 soak: build
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_SOAK=$(SOAK) $(GO) test -run 'Soak' -timeout 24h -v ./integration
+
+# How large the house is: lines, places of one thing, bytes of the server. Another commit: .ci/shape COMMIT.
+shape:
+	.ci/shape
 
 vuln:
 	$(GO) tool govulncheck ./...

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 const module = "github.com/seed-20419f34/rollcall"
@@ -27,12 +29,16 @@ var allowed = map[string][]string{
 	"client/sse":          {},
 	"client":              {"client/sse", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
 	// What chooses among instances, beside the client so that it stays optional.
-	"client/balance":  {"client", "fsm/registry"},
-	"httpd/eureka":    {"fsm/registry"},
-	"httpd/consul":    {"fsm/kv", "fsm/registry"},
-	"fsm":             {"fsm/registry", "fsm/kv"},
-	"fsm/registry":    {},
-	"fsm/kv":          {},
+	"client/balance": {"client", "fsm/registry"},
+	"httpd/eureka":   {"fsm/registry"},
+	"httpd/consul":   {"fsm/kv", "fsm/registry"},
+	"fsm":            {"fsm/registry", "fsm/kv"},
+	"fsm/registry":   {"fsm/codec"},
+	"fsm/kv":         {"fsm/codec"},
+	// The one walk that writes and reads a record.
+	"fsm/codec": {},
+	// What tests need and do not examine.
+	"internal/need":   {},
 	"httpd/ratelimit": {},
 	// What runs the HTTP and TCP checks of services, on the leader; cmd/rollcall wires it.
 	"cmd/probe": {"fsm/registry"},
@@ -147,10 +153,7 @@ func TestStateMachineImportsNothingThatDiffersBetweenReplicas(t *testing.T) {
 }
 
 func TestModulesInsideThisOneAreCheckedAndTested(t *testing.T) {
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := need.Got(os.ReadFile("Makefile"))(t)
 	var listed []string
 	for line := range strings.Lines(string(makefile)) {
 		if names, ok := strings.CutPrefix(line, "MODULES :="); ok {

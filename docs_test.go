@@ -7,15 +7,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestBehavioursNameTestsThatExist keeps docs/behaviours.md honest: whatever it names as a proof must
 // be a test, fuzz target or benchmark of the project, and a subtest the name of a row of a table.
 func TestBehavioursNameTestsThatExist(t *testing.T) {
-	doc, err := os.ReadFile("docs/behaviours.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := need.Got(os.ReadFile("docs/behaviours.md"))(t)
 	sources, err := exec.Command("git", "grep", "-h", "--untracked", "-E", `func |"[A-Z]`, "--", "*.go").Output()
 	if err != nil {
 		t.Fatalf("git grep: %v", err)
@@ -39,10 +38,7 @@ func TestBehavioursNameTestsThatExist(t *testing.T) {
 func TestReadmeShowsTheTradeOffsOfTheKeptComparison(t *testing.T) {
 	const head = "| | CP | AP |\n"
 	table := func(file string) string {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := need.Got(os.ReadFile(file))(t)
 		_, rest, ok := strings.Cut(string(text), head)
 		if !ok {
 			t.Fatalf("%s has no table that begins with %q", file, head)
@@ -58,10 +54,7 @@ func TestReadmeShowsTheTradeOffsOfTheKeptComparison(t *testing.T) {
 // TestCodeForTheGoClientCompiles compares the blocks of its page, and of README.md, with the examples.
 func TestCodeForTheGoClientCompiles(t *testing.T) {
 	read := func(file string) string {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := need.Got(os.ReadFile(file))(t)
 		return string(text)
 	}
 	var examples strings.Builder

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestEveryExportedNameOfTheClientHasASentence: types, functions, methods, constants and variables. A
@@ -22,10 +24,7 @@ func TestEveryExportedNameOfTheClientHasASentence(t *testing.T) {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			file, err := parser.ParseFile(positions, name, nil, parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := need.Got(parser.ParseFile(positions, name, nil, parser.ParseComments))(t)
 			for _, silent := range undocumented(file) {
 				t.Errorf("%s: %s has no sentence", positions.Position(silent.Pos()), silent.Name)
 			}

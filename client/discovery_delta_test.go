@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // deltaOf is the document of a delta.
@@ -42,10 +43,7 @@ func TestADeltaIsApplied(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			before := listOf(orders("o1", registry.Up), orders("o2", registry.Up))
 			told := 0
-			document, err := eureka.DecodeApplications(deltaOf("7", "", tc.entries...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			document := need.Got(eureka.DecodeApplications(deltaOf("7", "", tc.entries...)))(t)
 			after := applyDelta(before, document.Leases, func(registry.Key) { told++ })
 			if got := words(after); got != tc.want || told != tc.told {
 				t.Errorf("the list is %q, %d told of, want %q, %d", got, told, tc.want, tc.told)
@@ -72,10 +70,7 @@ func FuzzApplyDelta(f *testing.F) {
 		if status < 200 || status > 599 {
 			return
 		}
-		c, err := New(Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: servers{"a": always(status, string(body))}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := need.Got(New(Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: servers{"a": always(status, string(body))}}}))(t)
 		r := newRefresher(&Discovery{client: c, config: DiscoveryConfig{Interval: 1}, ready: make(chan struct{})})
 		before := listOf(orders("o1", registry.Up), orders("o2", registry.Up))
 		r.list.Store(before)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // listModel is what the servers of one cluster know: the instances, and what changed, in order.
@@ -385,10 +386,7 @@ func changeEvent(epoch string, c listChange) string {
 func discover(t *testing.T, config DiscoveryConfig, at ...*listServer) *Discovery {
 	t.Helper()
 	c := clientOf(t, at...)
-	d, err := c.StartDiscovery(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := need.Got(c.StartDiscovery(config))(t)
 	return d
 }
 

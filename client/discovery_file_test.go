@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // savedAs is the list in a file, as words; "none" if there is none.
@@ -29,16 +30,12 @@ func TestAListBeginsWithTheOneOnDisk(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		before := discover(t, DiscoveryConfig{File: path}, s)
 		pass(time.Minute)
-		if err := before.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, before.Close(t.Context()))
 		s.kill()
 		pass(time.Hour)
 		var told heard
 		d := discover(t, DiscoveryConfig{File: path, OnChange: told.each}, s)
-		if err := d.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, d.Ready(t.Context()))
 		status := d.Status()
 		// It was heard of 15 s before the end at the earliest.
 		if status.Source != SourceFile || status.Server != "" || status.Age < time.Hour || status.Age > time.Hour+15*time.Second {
@@ -81,9 +78,7 @@ func TestAListIsSavedOncePerIntervalAtMost(t *testing.T) {
 		if got := savedAs(t, path); got != s.words("") {
 			t.Errorf("after the interval %q is saved, want %q", got, s.words(""))
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.Remove(path))
 		pass(10 * DefaultRefreshInterval)
 		if got := savedAs(t, path); got != "none" {
 			t.Errorf("%q is saved although nothing has changed", got)
@@ -92,9 +87,7 @@ func TestAListIsSavedOncePerIntervalAtMost(t *testing.T) {
 		pass(1)
 		s.put(orders("o5", registry.Up))
 		pass(1)
-		if err := d.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, d.Close(t.Context()))
 		if got := savedAs(t, path); got != s.words("") {
 			t.Errorf("at the end %q is saved, want %q", got, s.words(""))
 		}
@@ -107,9 +100,7 @@ func TestAListThatDoesNotChangeIsNotSaved(t *testing.T) {
 		s := newListServer(newListModel("", orders("o1", registry.Up)), false)
 		discover(t, DiscoveryConfig{File: path}, s)
 		pass(time.Second)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.Remove(path))
 		pass(10 * DefaultRefreshInterval)
 		if got := savedAs(t, path); got != "none" {
 			t.Errorf("%q is saved although nothing has changed", got)
@@ -120,18 +111,13 @@ func TestAListThatDoesNotChangeIsNotSaved(t *testing.T) {
 func TestADamagedListOnDiskIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "list")
-		if err := os.WriteFile(path, []byte(`{"version":1,`), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.WriteFile(path, []byte(`{"version":1,`), 0o600))
 		s := newListServer(newListModel("e"), true)
 		s.kill()
 		c := clientOf(t, s)
 		var log logged
 		c.log = slog.New(slog.NewTextHandler(&log, nil))
-		d, err := c.StartDiscovery(DiscoveryConfig{File: path})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := need.Got(c.StartDiscovery(DiscoveryConfig{File: path}))(t)
 		synctest.Wait()
 		if d.Status().Source != SourceNone || !strings.Contains(log.String(), "of no use") || !strings.Contains(log.String(), "damaged") {
 			t.Errorf("the status is %+v, the log %q", d.Status(), log.String())
@@ -156,9 +142,7 @@ func TestAListThatCannotBeSavedIsTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(5 * DefaultRefreshInterval)
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.Mkdir(dir, 0o700))
 		pass(DefaultRefreshInterval)
 		if got := savedAs(t, path); got != "ORDERS/o1=UP" {
 			t.Errorf("%q is saved", got)

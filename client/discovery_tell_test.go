@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // heard is what a function was told, as lists before and after.
@@ -171,9 +172,7 @@ func TestAClosedListTellsNobodyAndStaysReadable(t *testing.T) {
 		d := discover(t, DiscoveryConfig{OnChange: told.each}, s)
 		synctest.Wait()
 		for range 2 {
-			if err := d.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, d.Close(t.Context()))
 		}
 		d.OnChange(late.each)
 		s.put(orders("o2", registry.Up))
@@ -196,9 +195,7 @@ func TestAListThatNeverWasIsNotReady(t *testing.T) {
 		waits := make(chan error)
 		go func() { waits <- d.Ready(context.Background()) }()
 		synctest.Wait()
-		if err := d.client.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, d.client.Close(t.Context()))
 		if err := <-waits; !errors.Is(err, ErrClosed) {
 			t.Errorf("who waits gets %v, want %v", err, ErrClosed)
 		}

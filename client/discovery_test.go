@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // wantList compares the present list with words.
@@ -60,9 +61,7 @@ func TestAListFollowsItsServer(t *testing.T) {
 				known := newListModel("e", orders("o1", registry.Up), billing("b1"))
 				s := newListServer(known, tc.rollcall)
 				d := discover(t, tc.config, s)
-				if err := d.Ready(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, d.Ready(t.Context()))
 				synctest.Wait()
 				d.wantList(t, "at first", known.words(app))
 				s.wantAsked(t, "at first", tc.begins)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestChangesThatComeTogetherArePublishedTogether(t *testing.T) {
@@ -53,9 +54,7 @@ func TestAServerThatTheClientHasNoMoreIsNotWatchedAnyMore(t *testing.T) {
 		d := discover(t, DiscoveryConfig{}, a, b)
 		synctest.Wait()
 		a.wantAsked(t, "at first", "full watch@e-1")
-		if err := d.client.SetServers([]string{"http://b"}); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, d.client.SetServers([]string{"http://b"}))
 		pass(20 * time.Second) // which a mark comes within
 		b.wantAsked(t, "when it is the only one", "watch@e-1")
 		a.hangUp()
@@ -139,9 +138,7 @@ func TestADiscoveryIsMeasured(t *testing.T) {
 		s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)
 		c := clientOf(t, s)
 		r := prometheus.NewRegistry()
-		if err := r.Register(c.metrics); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, r.Register(c.metrics))
 		if _, err := c.StartDiscovery(DiscoveryConfig{}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,14 +9,12 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func fixture(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile("../httpd/eureka/testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := need.Got(os.ReadFile("../httpd/eureka/testdata/" + name))(t)
 	return string(b)
 }
 
@@ -38,19 +36,14 @@ func TestRegisterSendsWhatTheServerReads(t *testing.T) {
 		}
 		return answered(204, "")
 	}}.client(t, "a")
-	if err := c.Register(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Register(t.Context(), want))
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the server reads\n%+v, want\n%+v", got, want)
 	}
 }
 
 func TestAppsReadsTheRegistry(t *testing.T) {
-	apps, err := servers{"a": always(200, fixture(t, "apps.json"))}.client(t, "a").Apps(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	apps := need.Got(servers{"a": always(200, fixture(t, "apps.json"))}.client(t, "a").Apps(t.Context()))(t)
 	got := make(map[string]int)
 	for _, app := range apps {
 		got[app.Name] = len(app.Leases)
@@ -93,10 +86,7 @@ func TestReadsAskForTheConsistencyThatWasConfigured(t *testing.T) {
 		query = r.URL.RawQuery
 		return answered(404, "")
 	}}
-	c, err := New(Config{Servers: []string{"http://a/"}, HTTPClient: &http.Client{Transport: transport}, Consistency: "stale"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(New(Config{Servers: []string{"http://a/"}, HTTPClient: &http.Client{Transport: transport}, Consistency: "stale"}))(t)
 	if _, err := c.Instances(t.Context(), "orders"); err != nil {
 		t.Fatal(err)
 	}

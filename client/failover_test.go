@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var key = registry.NewKey("orders", "orders-1")
@@ -101,9 +102,7 @@ func TestTheServerThatAnsweredIsAskedFirstNextTime(t *testing.T) {
 	}
 	c := servers{"a": j.around(flaky), "b": always(200, "")}.client(t, "a", "b")
 	for range 3 {
-		if err := c.Renew(t.Context(), key, 0); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, c.Renew(t.Context(), key, 0))
 		down = false
 	}
 	if got := len(j.lines); got != 1 {
@@ -115,9 +114,7 @@ func TestASilentServerCostsOneTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := servers{"a": silent, "b": always(200, "")}.client(t, "a", "b")
 		start := time.Now()
-		if err := c.Renew(t.Context(), key, 0); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, c.Renew(t.Context(), key, 0))
 		if took := time.Since(start); took != DefaultTimeout {
 			t.Errorf("took %v, want %v", took, DefaultTimeout)
 		}
@@ -127,9 +124,7 @@ func TestASilentServerCostsOneTimeout(t *testing.T) {
 func TestIDsAreEscapedAsOneSegment(t *testing.T) {
 	j := newJournal()
 	c := servers{"a": j.around(always(200, ""))}.client(t, "a")
-	if err := c.SetStatus(t.Context(), registry.NewKey("orders", "a/b c?#:1"), registry.OutOfService); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.SetStatus(t.Context(), registry.NewKey("orders", "a/b c?#:1"), registry.OutOfService))
 	if got, want := j.String(), "PUT /eureka/apps/ORDERS/a%2Fb%20c%3F%23:1/status"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

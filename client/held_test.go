@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestALockThatSomebodyTookAwayIsLost: the server says so when it is given back.
@@ -48,10 +50,7 @@ func TestAPausedHolderThatReleasesFirstFindsItsLockLost(t *testing.T) {
 // TestWhatIsReleasedHasNoGoroutines: who releases waits for what looks after the lock.
 func TestWhatIsReleasedHasNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, err := servers{"a": newCoordinator(t).answer}.client(t, "a").keep(t.Context(), SessionOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := need.Got(servers{"a": newCoordinator(t).answer}.client(t, "a").keep(t.Context(), SessionOptions{}))(t)
 		ended := false
 		if err := k.hold("lock", func(ctx context.Context) error {
 			<-ctx.Done()

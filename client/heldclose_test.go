@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // holdings are what a client can hold, and how to acquire it.
@@ -35,10 +37,7 @@ func TestCloseGivesBackWhatIsHeld(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newKeyStore(t) // complains of a session that ends with what it holds
 				c := servers{"a": k.answer}.client(t, "a")
-				held, err := acquire(t.Context(), c)
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := need.Got(acquire(t.Context(), c))(t)
 				if err := c.Close(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -132,10 +131,7 @@ func TestALostLockIsNoErrorOfClose(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newKeyStore(t)
 				c := servers{"a": k.answer}.client(t, "a")
-				held, err := acquire(t.Context(), c)
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := need.Got(acquire(t.Context(), c))(t)
 				k.kill("s1")
 				time.Sleep(time.Minute)
 				if err := c.Close(t.Context()); err != nil {

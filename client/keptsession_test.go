@@ -12,15 +12,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // keptOf keeps a session of 30 s, or fails the test.
 func keptOf(t *testing.T, c *Client) *KeptSession {
 	t.Helper()
-	s, err := c.KeepSession(t.Context(), SessionOptions{Name: "demo", TTL: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Got(c.KeepSession(t.Context(), SessionOptions{Name: "demo", TTL: 30 * time.Second}))(t)
 	return s
 }
 

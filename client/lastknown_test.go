@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var updateLastKnown = flag.Bool("update-list", false, "write the golden file of the last list anew")
@@ -53,26 +54,19 @@ func newLastKnown(t testing.TB) lastKnown {
 // written is a file with a content.
 func (f lastKnown) written(t testing.TB, content string) lastKnown {
 	t.Helper()
-	if err := os.WriteFile(f.path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(f.path, []byte(content), 0o600))
 	return f
 }
 
 func (f lastKnown) saved(t testing.TB, app string, s *Snapshot, upToDate time.Time) lastKnown {
 	t.Helper()
-	if err := f.save(app, s, upToDate); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, f.save(app, s, upToDate))
 	return f
 }
 
 func (f lastKnown) content(t testing.TB) string {
 	t.Helper()
-	text, err := os.ReadFile(f.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Got(os.ReadFile(f.path))(t)
 	return string(text)
 }
 
@@ -119,14 +113,9 @@ func TestLastKnownListHasItsGoldenForm(t *testing.T) {
 
 func TestLastKnownListIsForItsOwnerOnly(t *testing.T) {
 	f := newLastKnown(t).written(t, "the one before")
-	if err := os.Chmod(f.path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.Chmod(f.path, 0o644))
 	f.saved(t, "", savedList(), savedAt)
-	info, err := os.Stat(f.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := need.Got(os.Stat(f.path))(t)
 	if got := info.Mode().Perm(); got != 0o600 {
 		t.Errorf("mode %v, want -rw-------", got)
 	}
@@ -136,10 +125,7 @@ func TestLastKnownListIsForItsOwnerOnly(t *testing.T) {
 // checkNothingLeft checks that nothing is beside a file.
 func checkNothingLeft(t *testing.T, f lastKnown) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(f.path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := need.Got(os.ReadDir(filepath.Dir(f.path)))(t)
 	if len(entries) != 1 || entries[0].Name() != filepath.Base(f.path) {
 		t.Errorf("the directory has %v, want %s alone", entries, filepath.Base(f.path))
 	}
@@ -155,9 +141,7 @@ func TestLastKnownListThatCannotBeSavedLeavesTheOneBefore(t *testing.T) {
 	})
 	t.Run("a directory of that name", func(t *testing.T) {
 		f := newLastKnown(t)
-		if err := os.MkdirAll(filepath.Join(f.path, "inside"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.MkdirAll(filepath.Join(f.path, "inside"), 0o700))
 		if err := f.save("", savedList(), savedAt); err == nil || !strings.Contains(err.Error(), f.path) {
 			t.Errorf("error %v, want one that names %s", err, f.path)
 		}
@@ -170,10 +154,7 @@ func TestLastKnownListThatCannotBeSavedLeavesTheOneBefore(t *testing.T) {
 
 func TestLastKnownListIsReplacedAsAWhole(t *testing.T) {
 	f := newLastKnown(t).saved(t, "", savedList(), savedAt)
-	old, err := os.Open(f.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := need.Got(os.Open(f.path))(t)
 	defer old.Close()
 	before := f.content(t)
 	f.saved(t, "", new(Snapshot), savedAt)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // steps are what happened, in order.
@@ -73,19 +75,14 @@ func (o observed) Unregister(c prometheus.Collector) bool {
 func staged(t *testing.T) (*Client, *steps) {
 	t.Helper()
 	s := new(steps)
-	c, err := New(Config{Servers: urlsOf("a"), HTTPClient: &http.Client{Transport: servers{"a": silent}}, Registerer: observed{prometheus.NewRegistry(), s}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(New(Config{Servers: urlsOf("a"), HTTPClient: &http.Client{Transport: servers{"a": silent}}, Registerer: observed{prometheus.NewRegistry(), s}}))(t)
 	c.endHTTP = func() { s.add("transport") }
 	return c, s
 }
 
 func (a *actor) join(t *testing.T, c *Client) *actor {
 	t.Helper()
-	if err := c.adopt(a); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.adopt(a))
 	return a
 }
 
@@ -100,9 +97,7 @@ func TestCloseStopsLeavesAndThenClosesTransportAndMetrics(t *testing.T) {
 		quick.join(t, c)
 		(&actor{steps: s, name: "slow", stopping: takes(time.Second), leaving: takes(time.Second)}).join(t, c)
 		start := time.Now()
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, c.Close(t.Context()))
 		if got, want := s.String(), "stop quick, stop slow, leave quick, leave slow, transport, metrics"; got != want {
 			t.Errorf("did %s, want %s", got, want)
 		}
@@ -212,9 +207,7 @@ func TestNothingStartsOnceCloseHasBegun(t *testing.T) {
 func TestAPartThatEndedByItselfIsLeftAlone(t *testing.T) {
 	c, s := staged(t)
 	c.drop((&actor{steps: s, name: "gone"}).join(t, c))
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Close(t.Context()))
 	if got, want := s.String(), "transport, metrics"; got != want {
 		t.Errorf("did %s, want %s", got, want)
 	}
@@ -223,12 +216,7 @@ func TestAPartThatEndedByItselfIsLeftAlone(t *testing.T) {
 func TestMetricsMayBeRegisteredAgainAfterClose(t *testing.T) {
 	r := prometheus.NewRegistry()
 	for range 2 {
-		c, err := New(Config{Servers: urlsOf("a"), Registerer: r})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		c := need.Got(New(Config{Servers: urlsOf("a"), Registerer: r}))(t)
+		need.OK(t, c.Close(t.Context()))
 	}
 }

@@ -11,15 +11,13 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // lockOf acquires the lock or fails the test.
 func lockOf(t *testing.T, c *Client) *Held {
 	t.Helper()
-	h, err := c.AcquireLock(t.Context(), LockOptions{Name: "demo", Value: []byte("me")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := need.Got(c.AcquireLock(t.Context(), LockOptions{Name: "demo", Value: []byte("me")}))(t)
 	return h
 }
 
@@ -345,10 +343,7 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 		}
 		var held []*Held
 		for range 2 {
-			h, err := permit(2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := need.Got(permit(2))(t)
 			held = append(held, h)
 		}
 		if _, err := permit(2); !errors.Is(err, ErrNotAcquired) {
@@ -389,10 +384,7 @@ func TestALockTellsItsSessionWhatToBe(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newCoordinator(t)
 				tc.options.Name = "demo"
-				h, err := servers{"a": s.answer}.client(t, "a").AcquireLock(t.Context(), tc.options)
-				if err != nil {
-					t.Fatal(err)
-				}
+				h := need.Got(servers{"a": s.answer}.client(t, "a").AcquireLock(t.Context(), tc.options))(t)
 				if got := s.sessions["s1"].request; got != tc.want {
 					t.Errorf("got %+v, want %+v", got, tc.want)
 				}

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestRemoveMemberSaysWhatBecameOfTheNode(t *testing.T) {
@@ -42,9 +44,7 @@ func TestRemoveMemberSaysWhatBecameOfTheNode(t *testing.T) {
 
 func TestRemoveMemberNamesTheNodeInThePath(t *testing.T) {
 	j := newJournal()
-	if err := (servers{"a": j.around(always(200, ""))}).client(t, "a").RemoveMember(t.Context(), "n/1"); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, (servers{"a": j.around(always(200, ""))}).client(t, "a").RemoveMember(t.Context(), "n/1"))
 	if want := "DELETE /v1/rollcall/members/n%2F1"; j.String() != want {
 		t.Errorf("sent %q, want %q", j, want)
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // gaugedPart is a part with one gauge. It takes its lock as parts do: when it is asked, and while it ends.
@@ -45,10 +47,7 @@ func (p *gaugedPart) end() {
 // measured returns a client whose metrics are in r.
 func measured(t *testing.T, r prometheus.Registerer) *Client {
 	t.Helper()
-	c, err := New(Config{Servers: []string{"http://a"}, Registerer: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(New(Config{Servers: []string{"http://a"}, Registerer: r}))(t)
 	t.Cleanup(func() { c.Close(context.WithoutCancel(t.Context())) })
 	return c
 }
@@ -56,19 +55,14 @@ func measured(t *testing.T, r prometheus.Registerer) *Client {
 func adopted(t *testing.T, c *Client, app string, value float64) *gaugedPart {
 	t.Helper()
 	p := &gaugedPart{client: c, app: app, value: value}
-	if err := c.adopt(p); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.adopt(p))
 	return p
 }
 
 // names are the families that a registry shows.
 func names(t *testing.T, r *prometheus.Registry) []string {
 	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := need.Got(r.Gather())(t)
 	var all []string
 	for _, f := range families {
 		all = append(all, f.GetName())
@@ -81,10 +75,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	c := measured(t, r)
 	adopted(t, c, "orders", 1)
 	c.metrics.request("register", "ok", 0)
-	problems, err := testutil.GatherAndLint(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := need.Got(testutil.GatherAndLint(r))(t)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -118,9 +109,7 @@ func TestCloseTakesTheMetricsBack(t *testing.T) {
 		if len(names(t, r)) == 0 {
 			t.Error("nothing is shown before Close")
 		}
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, c.Close(t.Context()))
 		if left := names(t, r); len(left) > 0 {
 			t.Errorf("after Close %v are shown, want none", left)
 		}
@@ -161,10 +150,7 @@ func TestWhatMayHappenIsShownFromTheBeginning(t *testing.T) {
 
 // TestTheClientsPageListsTheMetrics compares the names and labels of docs/go-client.md.
 func TestTheClientsPageListsTheMetrics(t *testing.T) {
-	page, err := os.ReadFile("../docs/go-client.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := need.Got(os.ReadFile("../docs/go-client.md"))(t)
 	_, table, _ := strings.Cut(string(page), "| Metric `rollcall_client_…`")
 	table, _, _ = strings.Cut(table, "\n\n")
 	descs := make(chan *prometheus.Desc, 100)
@@ -188,10 +174,7 @@ func TestTheClientsPageListsTheMetrics(t *testing.T) {
 
 func TestServersInQuarantineAreCounted(t *testing.T) {
 	r := prometheus.NewRegistry()
-	c, err := New(Config{Servers: []string{"http://a", "http://b"}, Registerer: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(New(Config{Servers: []string{"http://a", "http://b"}, Registerer: r}))(t)
 	want := func(n float64) {
 		t.Helper()
 		if got := testutil.ToFloat64(c.metrics.quarantined); got != n {
@@ -212,10 +195,7 @@ func TestOfTwoPartsWithOneSeriesTheGreaterValueIsShown(t *testing.T) {
 	for _, value := range []float64{2, 3, 1} {
 		adopted(t, c, "orders", value)
 	}
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := need.Got(r.Gather())(t)
 	var got []float64
 	for _, f := range families {
 		if f.GetName() == "rollcall_client_list_age_seconds" {

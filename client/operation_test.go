@@ -14,15 +14,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // tries are the operations and outcomes that a registry has counted, such as "renew 2xx 1".
 func tries(t *testing.T, r *prometheus.Registry) string {
 	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := need.Got(r.Gather())(t)
 	var all []string
 	for _, f := range families {
 		if f.GetName() != "rollcall_client_request_duration_seconds" {
@@ -44,10 +42,7 @@ func tries(t *testing.T, r *prometheus.Registry) string {
 func counting(t *testing.T, network servers, hosts ...string) (*Client, *prometheus.Registry) {
 	t.Helper()
 	r := prometheus.NewRegistry()
-	c, err := New(Config{Servers: urlsOf(hosts...), InOrder: true, HTTPClient: &http.Client{Transport: network}, Registerer: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(New(Config{Servers: urlsOf(hosts...), InOrder: true, HTTPClient: &http.Client{Transport: network}, Registerer: r}))(t)
 	return c, r
 }
 
@@ -141,9 +136,7 @@ func TestATryThatCloseCutsOffIsCountedAsClosed(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- c.Renew(t.Context(), key, 0) }()
 		synctest.Wait()
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, c.Close(t.Context()))
 		<-ended
 		if got, want := tries(t, kept), "renew closed 1"; got != want {
 			t.Errorf("counted %q, want %q", got, want)

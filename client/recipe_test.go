@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // byRecipe acquires the lock, or with a limit a permit of the semaphore, that is called demo.
@@ -34,10 +35,7 @@ func byRecipe(ctx context.Context, c *Client, limit int, o LockOptions) (*Held, 
 // recipeOf is byRecipe, or the end of the test.
 func recipeOf(t *testing.T, c *Client, limit int) *Held {
 	t.Helper()
-	h, err := byRecipe(t.Context(), c, limit, LockOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := need.Got(byRecipe(t.Context(), c, limit, LockOptions{}))(t)
 	return h
 }
 
@@ -470,10 +468,7 @@ func TestAWaiterTellsTheLogOnceOfAnOutage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newKeyStore(t)
 				o := LockOptions{Name: "demo", Recipe: recipe}
-				first, err := servers{"a": k.answer}.client(t, "a").AcquireLock(t.Context(), o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				first := need.Got(servers{"a": k.answer}.client(t, "a").AcquireLock(t.Context(), o))(t)
 				var down atomic.Bool
 				waiter := servers{"a": func(r *http.Request) (*http.Response, error) {
 					if down.Load() {
@@ -539,10 +534,7 @@ func TestRecipesReadWhatIsTrueNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeyStore(t) // complains of reads that are not linearizable
 		for _, consistency := range []string{"", "stale", "leader"} {
-			c, err := New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: servers{"a": k.answer}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := need.Got(New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: servers{"a": k.answer}}}))(t)
 			wantReleased(t, recipeOf(t, c, 0))
 			wantReleased(t, recipeOf(t, c, 2))
 		}
@@ -606,10 +598,7 @@ func TestAWaitEndsWithItsSession(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newKeyStore(t)
 				c := servers{"a": k.answer}.client(t, "a")
-				first, err := acquire(t.Context(), c)
-				if err != nil {
-					t.Fatal(err)
-				}
+				first := need.Got(acquire(t.Context(), c))(t)
 				k.refusing(func(r *http.Request) (*http.Response, error) {
 					k.mu.Lock()
 					made := k.made

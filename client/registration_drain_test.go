@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // rollcallNodes serves what a cluster of Rollcall's says of its nodes, which show what shown returns.
@@ -118,13 +119,8 @@ func TestDrainAsksStockServersForTheInstance(t *testing.T) {
 				}
 				c := servers{"a": stock, "b": stock}.client(t, "a", "b")
 				t.Cleanup(func() { closeWithin(t, c, time.Minute) })
-				r, err := c.StartRegistration(RegistrationConfig{Instance: orders1()})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := r.Registered(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
+				need.OK(t, r.Registered(t.Context()))
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 				defer cancel()
 				if err := r.Drain(ctx, 0); row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
@@ -144,9 +140,7 @@ func TestHealthIsNotAskedWhileTheInstanceDrainsUntilItsStatusIsSet(t *testing.T)
 		s.rollcallNodes(func(string) string { return "" })
 		r := s.register(t, func(c *RegistrationConfig) { c.Health = h.health })
 		time.Sleep(41 * time.Second)
-		if err := r.Drain(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, r.Drain(t.Context(), 0))
 		time.Sleep(59 * time.Second)
 		if got := s.keeps().Status; got != registry.OutOfService {
 			t.Errorf("the server has %v, want OUT_OF_SERVICE", got)
@@ -177,9 +171,7 @@ func TestWhatHealthAnswersAfterTheDrainBeganDoesNotCount(t *testing.T) {
 			}
 		})
 		time.Sleep(42 * time.Second)
-		if err := r.Drain(t.Context(), 10*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, r.Drain(t.Context(), 10*time.Second))
 		if got := s.keeps().Status; got != registry.OutOfService {
 			t.Errorf("the server has %v, want OUT_OF_SERVICE", got)
 		}
@@ -194,9 +186,7 @@ func TestADrainIsToldAsSoonAsAServerCanBeReached(t *testing.T) {
 		time.Sleep(time.Second)
 		s.fails(503)
 		time.AfterFunc(20*time.Second, func() { s.fails(0) })
-		if err := r.Drain(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, r.Drain(t.Context(), 0))
 		if took := time.Since(s.start); took < 21*time.Second || took > 21*time.Second+longestRetry {
 			t.Errorf("drained at %v, want within %v of 21s", took, longestRetry)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestDeregisterCancelsWhatMayBeRegistered(t *testing.T) {
@@ -35,10 +36,7 @@ func TestDeregisterCancelsWhatMayBeRegistered(t *testing.T) {
 				if row.set != nil {
 					row.set(&config)
 				}
-				r, err := c.StartRegistration(config)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := need.Got(c.StartRegistration(config))(t)
 				time.Sleep(time.Second)
 				if row.then != nil {
 					row.then(s)
@@ -183,10 +181,7 @@ func TestTheFarewellIsBoundedByItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRegistrar()
 		c := s.client(t)
-		r, err := c.StartRegistration(RegistrationConfig{Instance: orders1()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(time.Second)
 		s.does(http.MethodDelete, silent)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -205,10 +200,7 @@ func TestTheEndWaitsForBothLoops(t *testing.T) {
 		s := newRegistrar()
 		s.does(http.MethodPut, s.slowly(5*time.Second)) // and does not hear that it is cut off
 		c := s.client(t)
-		r, err := c.StartRegistration(RegistrationConfig{Instance: orders1()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(11 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // registrar is a stock Eureka server that keeps one instance, by upstream's rules for timestamps and
@@ -157,10 +158,7 @@ func (s *registrar) wantVisits(t *testing.T, want ...string) {
 
 func (s *registrar) client(t *testing.T) *Client {
 	t.Helper()
-	c, err := New(Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: s}, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(New(Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: s}, Log: slog.New(slog.DiscardHandler)}))(t)
 	return c
 }
 
@@ -173,10 +171,7 @@ func (s *registrar) register(t *testing.T, how ...func(*RegistrationConfig)) *Re
 	}
 	c := s.client(t)
 	t.Cleanup(func() { closeWithin(t, c, time.Hour) })
-	r, err := c.StartRegistration(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(c.StartRegistration(config))(t)
 	return r
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // contextWithin ends after d; with 0 it is canceled after a second.
@@ -47,9 +49,7 @@ func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
 				result := make(chan error)
 				go func() { result <- c.Cancel(context.Background(), key) }()
 				synctest.Wait()
-				if err := c.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, c.Close(t.Context()))
 				if err := <-result; !errors.Is(err, ErrClosed) || !errors.Is(err, ErrUnknownOutcome) {
 					t.Errorf("a write that was under way: %v, want that the client is closed and the outcome unknown", err)
 				}
@@ -100,9 +100,7 @@ func TestAStreamEndsWithTheClientAndSaysSo(t *testing.T) {
 			result <- err
 		}()
 		time.Sleep(time.Hour) // nothing but its caller and the client bounds it
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, c.Close(t.Context()))
 		if err := <-result; !errors.Is(err, ErrClosed) {
 			t.Errorf("the stream ended with %v, want that the client is closed", err)
 		}
@@ -144,13 +142,8 @@ func TestAuthOfTheConfigurationStandsAboveTheURLs(t *testing.T) {
 			got = r.Header.Get("Authorization")
 			return answered(200, "")
 		}}
-		c, err := New(Config{Servers: []string{"http://u:p@a"}, HTTPClient: &http.Client{Transport: s}, Auth: tc.auth})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Renew(t.Context(), key, 0); err != nil {
-			t.Fatal(err)
-		}
+		c := need.Got(New(Config{Servers: []string{"http://u:p@a"}, HTTPClient: &http.Client{Transport: s}, Auth: tc.auth}))(t)
+		need.OK(t, c.Renew(t.Context(), key, 0))
 		if got != tc.want {
 			t.Errorf("%s: signed with %q, want %q", name, got, tc.want)
 		}
@@ -161,10 +154,7 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
 		"unreachable": unreachable, "cut off": cutOff, "refused": always(400, "no"), "no leader": always(503, ""), "foreign": always(404, "<html>"),
 	} {
-		c, err := New(Config{Servers: []string{"http://user:secret@a"}, HTTPClient: &http.Client{Transport: servers{"a": server}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := need.Got(New(Config{Servers: []string{"http://user:secret@a"}, HTTPClient: &http.Client{Transport: servers{"a": server}}}))(t)
 		if _, err := c.Status(t.Context()); err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "user") {
 			t.Errorf("%s: %v, want an error without user and password", name, err)
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // serversOf is a serverList of hosts.
@@ -115,9 +117,7 @@ func TestANewPasswordIsUsedAndTheQuarantineKept(t *testing.T) {
 	}
 	all := l.order()
 	r := &http.Request{Header: make(http.Header)}
-	if err := all[1].sign(r, nil); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, all[1].sign(r, nil))
 	if _, password, _ := r.BasicAuth(); all[1].url != "http://a" || password != "new" {
 		t.Errorf("asked last: %s with password %q, want http://a with the new one", all[1].url, password)
 	}
@@ -266,9 +266,7 @@ func TestServersWithoutALeaderAreAskedLastForTheTimeTheyName(t *testing.T) {
 				c := servers{"a": always(503, "", "Retry-After", tc.header), "b": always(200, "")}.client(t, "a", "b")
 				for range 3 { // never more than that
 					c.servers.pick(time.Now())
-					if err := c.Renew(t.Context(), key, 0); err != nil {
-						t.Fatal(err)
-					}
+					need.OK(t, c.Renew(t.Context(), key, 0))
 					if c.servers.quarantined() != 1 {
 						t.Error("it is not asked last")
 					}
@@ -354,9 +352,7 @@ func TestASiblingIsSpokenToAsThePresentServer(t *testing.T) {
 	l := newServers(Config{Servers: []string{"https://u:p@a:1/prefix/eureka"}, InOrder: true})
 	s := l.sibling("10.0.0.2:8761")
 	r := &http.Request{Header: make(http.Header)}
-	if err := s.sign(r, nil); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.sign(r, nil))
 	user, _, _ := r.BasicAuth()
 	if got, want := fmt.Sprint(s.url, " ", s.eureka, " ", user), "https://10.0.0.2:8761 https://10.0.0.2:8761/eureka u"; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -369,9 +365,7 @@ func TestASiblingIsSpokenToAsThePresentServer(t *testing.T) {
 func TestSetServersTakesEffectWithTheNextCall(t *testing.T) {
 	j := newJournal()
 	c := servers{"a": unreachable, "b": j.around(always(200, ""))}.client(t, "a")
-	if err := c.SetServers([]string{"http://b"}); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.SetServers([]string{"http://b"}))
 	if err := c.Renew(t.Context(), key, 0); err != nil || len(j.lines) != 1 {
 		t.Errorf("Renew: %v after %d requests of the new server", err, len(j.lines))
 	}

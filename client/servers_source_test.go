@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // directory is a ServerSource in memory.
@@ -238,9 +240,7 @@ func TestCloseEndsAWaitForTheSource(t *testing.T) {
 			go func() { results <- c.Cancel(t.Context(), key) }()
 		}
 		synctest.Wait()
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, c.Close(t.Context()))
 		for range 2 {
 			if err := <-results; !errors.Is(err, ErrClosed) {
 				t.Errorf("got %v, want that the client is closed", err)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // servers is a cluster in memory, in the place of the network: one function per host.
@@ -31,10 +33,7 @@ func (s servers) client(t *testing.T, hosts ...string) *Client {
 	for _, h := range hosts {
 		urls = append(urls, "http://"+h)
 	}
-	c, err := New(Config{Servers: urls, InOrder: true, HTTPClient: &http.Client{Transport: s}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(New(Config{Servers: urls, InOrder: true, HTTPClient: &http.Client{Transport: s}}))(t)
 	return c
 }
 

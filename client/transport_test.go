@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // secured is a server that speaks TLS and wants a certificate of its clients.
@@ -41,10 +43,7 @@ func secured(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, trust 
 // connected returns a client of a configuration, which is closed at the end.
 func connected(t *testing.T, c Config) *Client {
 	t.Helper()
-	client, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := need.Got(New(c))(t)
 	t.Cleanup(func() { _ = client.Close(context.WithoutCancel(t.Context())) })
 	return client
 }
@@ -83,9 +82,7 @@ func TestTheConfigurationOfTLSIsNotChanged(t *testing.T) {
 	s, trust := secured(t, func(http.ResponseWriter, *http.Request) {})
 	before := trust.Clone()
 	c := connected(t, Config{Servers: []string{s.URL}, TLS: trust})
-	if err := c.Renew(t.Context(), key, 0); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Renew(t.Context(), key, 0))
 	if !slices.Equal(trust.NextProtos, before.NextProtos) {
 		t.Errorf("its protocols are %v now, want %v", trust.NextProtos, before.NextProtos)
 	}
@@ -202,13 +199,9 @@ func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
 	transport := &http.Transport{}
 	given, own := connected(t, Config{Servers: []string{s.URL}, HTTPClient: &http.Client{Transport: transport}}), connected(t, Config{Servers: []string{s.URL}})
 	for _, c := range []*Client{given, own} {
-		if err := c.Renew(t.Context(), key, 0); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, c.Renew(t.Context(), key, 0))
 	}
-	if err := given.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, given.Close(t.Context()))
 	if r, err := (&http.Client{Transport: transport}).Get(s.URL); err != nil {
 		t.Error(err)
 	} else {
@@ -218,9 +211,7 @@ func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
 		t.Errorf("%d connections were made, want 2: the given client's is to stay", made)
 	}
 	transport.CloseIdleConnections()
-	if err := own.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, own.Close(t.Context()))
 	select {
 	case <-connections.last:
 	case <-time.After(idleTimeout / 3):
@@ -296,10 +287,7 @@ func TestAWriteThatHadNoConnectionDidNotHappen(t *testing.T) {
 
 func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c := connected(t, Config{Servers: []string{"https://" + listener.Addr().String()}, Timeout: time.Minute})
 	result := make(chan error)
 	go func() { result <- c.Cancel(t.Context(), key) }()
@@ -307,15 +295,11 @@ func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Close(t.Context()))
 	if err := <-result; !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
 		t.Errorf("got %v, want that the client is closed, and no unknown outcome", err)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection is still open")
 	}
@@ -335,14 +319,8 @@ func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {
 			made = append(made, there)
 			return here, nil
 		})
-		first, err := slow.connect(t.Context(), "tcp", "a:1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		second, err := slow.connect(t.Context(), "tcp", "a:1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := need.Got(slow.connect(t.Context(), "tcp", "a:1"))(t)
+		second := need.Got(slow.connect(t.Context(), "tcp", "a:1"))(t)
 		first.Close()
 		if n := len(slow.open); n != 1 {
 			t.Errorf("%d connections are remembered, want 1", n)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // open is a body that ends with its request and says nothing.
@@ -231,9 +232,7 @@ func TestAWatchEndsWithItsClient(t *testing.T) {
 					result <- c.Watch(context.Background(), WatchConfig{}, func(WatchEvent) error { return nil })
 				}()
 				time.Sleep(time.Second)
-				if err := c.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, c.Close(t.Context()))
 				if err := <-result; err != ErrClosed {
 					t.Errorf("got %v, want %v", err, ErrClosed)
 				}
@@ -286,9 +285,7 @@ func TestAWatchThatFindsNobodyTriesMoreAndMoreSeldom(t *testing.T) {
 		j := newJournal()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := (servers{"a": j.around(unreachable)}).client(t, "a").Watch(ctx, WatchConfig{}, nil); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, (servers{"a": j.around(unreachable)}).client(t, "a").Watch(ctx, WatchConfig{}, nil))
 		for i := 1; i < len(j.times); i++ {
 			if pause, longest := j.times[i]-j.times[i-1], min(shortestRetry<<min(i-1, 10), longestRetry); pause >= longest {
 				t.Errorf("pause %d is %v, want less than %v", i, pause, longest)
@@ -357,10 +354,7 @@ func TestAWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) 
 	events, others := make(chan string), make(chan string)
 	a, b := watchServer(t, events), watchServer(t, others)
 	transport := new(http.Transport)
-	c, err := New(Config{Servers: []string{a.URL, b.URL}, InOrder: true, HTTPClient: &http.Client{Transport: transport}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(New(Config{Servers: []string{a.URL, b.URL}, InOrder: true, HTTPClient: &http.Client{Transport: transport}}))(t)
 	heard := make(chan string)
 	ended := make(chan error, 1)
 	go func() {

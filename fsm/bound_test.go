@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // bounded is a machine in a leadership, and entries with one batch each.
@@ -82,9 +83,7 @@ func TestTheNewestTenureCountsAlsoAfterASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.m = NewMachine()
-	if err := b.m.Restore(&snapshot); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, b.m.Restore(&snapshot))
 	if res := b.send(500, 3, Bound{Leadership: b.leadership, Until: 1000}); !res.Late {
 		t.Error("after a snapshot: it took effect")
 	}

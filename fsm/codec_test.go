@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestBatchSurvivesItsEncoding(t *testing.T) {
@@ -603,9 +604,7 @@ func TestRecordsOfTheLocalDiskReferToNothingOfTheirBuffer(t *testing.T) {
 	l, leaseErr := ParseLeaseState(lease)
 	r, removalErr := ParseRemoval(removal)
 	g, registryErr := ParseFrozen(frozen)
-	if err := errors.Join(leaseErr, removalErr, registryErr); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, errors.Join(leaseErr, removalErr, registryErr))
 	for _, b := range [][]byte{lease, removal, frozen} {
 		clear(b)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // writeKV applies operations of coordination as the next batch.
@@ -83,9 +84,7 @@ func TestRepeatedCoordinationHasItsAnswerAndNoEffect(t *testing.T) {
 		t.Fatalf("got %+v, want the key set and read", first)
 	}
 	restored := NewMachine()
-	if err := restored.Restore(bytes.NewReader(snapshotOf(t, n.m))); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
 	for name, m := range map[string]*Machine{"the same node": n.m, "one that was restored": restored} {
 		other := &node{t: t, m: m, id: n.id, index: n.index, stamp: n.stamp}
 		if again := other.apply(set).Batches[0]; !reflect.DeepEqual(again, first) || m.KV().Index() != first.KV[0].Index {
@@ -236,9 +235,7 @@ func TestRestoredCoordinationAsksTheRestoredRegistry(t *testing.T) {
 	n.write(checkedService(registry.Passing))
 	n.writeKV(kv.KeyOp{Key: "a"})
 	restored := NewMachine()
-	if err := restored.Restore(bytes.NewReader(snapshotOf(t, n.m))); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
 	n.m = restored
 	if r := n.writeKV(linkedSession)[0]; !r.OK {
 		t.Errorf("got %+v, want a session of the node and check that the snapshot has", r)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Replicas compare bytes, so nothing that differs between two runs may decide anything in the states: no
@@ -56,10 +58,7 @@ func parsePackage(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
 	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	var files []*ast.File
 	for _, name := range names {
-		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := need.Got(parser.ParseFile(fset, name, nil, parser.ParseComments))(t)
 		files = append(files, file)
 	}
 	return files

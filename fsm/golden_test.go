@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -21,9 +22,7 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".hex")
 	if *update {
-		if err := os.WriteFile(path, hexLines(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.WriteFile(path, hexLines(got), 0o644))
 	}
 	if want := readGolden(t, path); !bytes.Equal(got, want) {
 		t.Errorf("%s: the format has changed\ngot  %x\nwant %x", name, got, want)

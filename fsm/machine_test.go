@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // node sends batches to a machine as one node of a cluster does.
@@ -144,10 +145,7 @@ func TestTickMovesTheLeaseClockOnly(t *testing.T) {
 func TestEstablishReturnsEpochAndClock(t *testing.T) {
 	n := newNode(t)
 	n.apply()
-	done, err := n.m.Apply(9, 4, AppendEstablish(nil, Establish{Node: "n1", Cluster: "c1"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := need.Got(n.m.Apply(9, 4, AppendEstablish(nil, Establish{Node: "n1", Cluster: "c1"})))(t)
 	if want := (registry.Epoch{Term: 4, Index: 9}); done.Epoch != want || done.Clock != n.stamp || done.Batches != nil {
 		t.Errorf("got %+v, want epoch %+v, clock %+v", done, want, n.stamp)
 	}

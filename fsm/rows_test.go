@@ -11,6 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // operation is a row of either table, with every field of the operation filled in.
@@ -44,10 +45,7 @@ func operations(t *testing.T) []operation {
 
 // Whoever adds an operation finds out here what it needs.
 func TestEveryOperationHasWhatTheFormatsAndMetricsNeed(t *testing.T) {
-	page, err := os.ReadFile("../docs/formats/log-entry.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := need.Got(os.ReadFile("../docs/formats/log-entry.md"))(t)
 	names := make(map[string]bool)
 	for _, op := range operations(t) {
 		t.Run(op.table+op.typ, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // lived returns a machine that has something in every section of its snapshot.
@@ -61,9 +62,7 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 	n := lived(t)
 	want := snapshotOf(t, n.m)
 	m := NewMachine()
-	if err := m.Restore(iotest.HalfReader(bytes.NewReader(want))); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, m.Restore(iotest.HalfReader(bytes.NewReader(want))))
 	if got := snapshotOf(t, m); !bytes.Equal(got, want) {
 		t.Errorf("the restored machine writes another snapshot:\n%x\n%x", got, want)
 	}
@@ -93,9 +92,7 @@ func TestMachineGoesOnFromASnapshot(t *testing.T) {
 	if _, err := goldenLeases().WriteTo(&b); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.m.Restore(&b); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, n.m.Restore(&b))
 	n.id, n.index = BatchID{Node: "n1-7f3a", Boot: 2, Seq: 40, Answered: 39}, n.m.Index()
 	n.stamp = registry.Stamp{Lease: 62_000, Wall: 1_700_000_002_100}
 	if again := n.apply(n.batch()).Batches[0]; again.Results[0].Index != 5 {
@@ -120,9 +117,7 @@ func TestMachineGoesOnFromASnapshot(t *testing.T) {
 	}
 	written := snapshotOf(t, n.m)
 	again := NewMachine()
-	if err := again.Restore(bytes.NewReader(written)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, again.Restore(bytes.NewReader(written)))
 	if got := snapshotOf(t, again); !bytes.Equal(got, written) {
 		t.Errorf("the snapshot that it writes is not restored as it is:\n%x\n%x", got, written)
 	}
@@ -134,9 +129,7 @@ func TestRepetitionIsRememberedAcrossASnapshot(t *testing.T) {
 	register := n.batch(registry.Register{Instance: instance("ORDERS", "1")})
 	first := n.apply(register)
 	restored := NewMachine()
-	if err := restored.Restore(bytes.NewReader(snapshotOf(t, n.m))); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
 	n.m = restored
 	index := restored.View().Index()
 	again := n.apply(register)
@@ -196,10 +189,7 @@ func TestCorruptedSnapshotIsRefusedWhereverItIsHit(t *testing.T) {
 func TestSnapshotThatLiesIsRefused(t *testing.T) {
 	n := lived(t)
 	rewrite := func(change func(*Snapshot)) []byte {
-		s, err := readSnapshot(bytes.NewReader(snapshotOf(t, n.m)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := need.Got(readSnapshot(bytes.NewReader(snapshotOf(t, n.m))))(t)
 		change(&s)
 		var b bytes.Buffer
 		if _, err := s.WriteTo(&b); err != nil {
@@ -333,10 +323,7 @@ func TestSnapshotIsWrittenInPieces(t *testing.T) {
 		s.registry.Leases = append(s.registry.Leases, s.registry.Leases[0])
 	}
 	var w largestWrite
-	n, err := s.WriteTo(&w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := need.Got(s.WriteTo(&w))(t)
 	if w.size > 2*flushSize || n < 10*flushSize {
 		t.Errorf("largest piece of %d bytes: %d, want at most %d of at least %d", n, w.size, 2*flushSize, 10*flushSize)
 	}
@@ -348,9 +335,7 @@ func TestLargeRecordIsReadInSteps(t *testing.T) {
 	inst.HomePageURL = strings.Repeat("long", flushSize)
 	n.write(registry.Register{Instance: inst})
 	m := NewMachine()
-	if err := m.Restore(bytes.NewReader(snapshotOf(t, n.m))); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, m.Restore(bytes.NewReader(snapshotOf(t, n.m))))
 	if l, ok := m.View().Lease(inst.Key()); !ok || l.Instance.HomePageURL != inst.HomePageURL {
 		t.Error("the restored instance differs")
 	}
@@ -389,9 +374,7 @@ func TestWhateverIsCoordinatedIsRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		restored := NewMachine()
-		if err := restored.Restore(bytes.NewReader(written.Bytes())); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, restored.Restore(bytes.NewReader(written.Bytes())))
 		if _, err := restored.Snapshot().WriteTo(&again); err != nil || !bytes.Equal(again.Bytes(), written.Bytes()) {
 			t.Fatalf("written again, %v:\n%x, want\n%x", err, again.Bytes(), written.Bytes())
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // twins apply the same log, one of them straight, the other through snapshots. Whatever they answer
@@ -161,9 +162,7 @@ func (tw *twins) restore(t *rapid.T) {
 		t.Fatal(err)
 	}
 	fresh := NewMachine()
-	if err := fresh.Restore(&b); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, fresh.Restore(&b))
 	tw.restored = fresh
 }
 
@@ -336,10 +335,7 @@ func (tw *twins) apply(t *rapid.T, batches [][]byte) {
 
 func (tw *twins) both(t *rapid.T, entry []byte) Applied {
 	tw.index += rapid.Uint64Range(1, 2).Draw(t, "step")
-	done, err := tw.straight.Apply(tw.index, tw.term, entry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := need.Got(tw.straight.Apply(tw.index, tw.term, entry))(t)
 	other, err := tw.restored.Apply(tw.index, tw.term, entry)
 	if err != nil || !reflect.DeepEqual(done, other) {
 		t.Fatalf("entry %d: %+v, and on the restored twin %+v, %v", tw.index, done, other, err)

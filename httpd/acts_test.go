@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 const i1Path = "/v1/rollcall/apps/orders/i1"
@@ -173,9 +174,7 @@ func TestTheQuarantinedAreListedOnlyWhenAskedFor(t *testing.T) {
 				}
 			}
 			got := n.get(t, "/v1/rollcall/apps"+query)
-			if err := json.Unmarshal([]byte(got.body), &listed); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, json.Unmarshal([]byte(got.body), &listed))
 			var names []string
 			for _, i := range listed {
 				names = append(names, i.App+"/"+i.ID)

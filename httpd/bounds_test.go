@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func decimal(n int) string { return strconv.Itoa(n) }
@@ -228,9 +229,7 @@ func TestAConnectionThatBreaksInABodyHasNoEffect(t *testing.T) {
 	if _, err := io.WriteString(conn, "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: "+decimal(len(instanceJSON)+1)+"\r\n\r\n"+instanceJSON); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, conn.(interface{ CloseWrite() error }).CloseWrite())
 	if got := readReply(t, conn, "POST"); got.status != http.StatusBadRequest {
 		t.Errorf("got %d, want 400", got.status)
 	}

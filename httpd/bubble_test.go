@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // bubbled is a handler behind a server with its own settings, and a client, in a bubble of
@@ -85,10 +86,7 @@ func (n *bubbled) get(t *testing.T, target string, headers ...string) reply {
 // stream opens a watch.
 func (n *bubbled) stream(t *testing.T, query string, headers ...string) *events {
 	t.Helper()
-	resp, err := n.begin(t, request("GET", "/v1/rollcall/watch"+query, "", headers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := need.Got(n.begin(t, request("GET", "/v1/rollcall/watch"+query, "", headers...)))(t)
 	return newEvents(t, resp.Body)
 }
 
@@ -103,23 +101,14 @@ func (n *bubbled) watch(t *testing.T, query string, headers ...string) *events {
 // send sends a request with these header lines and returns its answer.
 func (n *bubbled) send(t testing.TB, method, target, body string, headers ...string) reply {
 	t.Helper()
-	r, err := http.NewRequest(method, "http://node"+target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(http.NewRequest(method, "http://node"+target, strings.NewReader(body)))(t)
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
 		r.Header.Set(name, value)
 	}
-	resp, err := n.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := need.Got(n.client.Do(r))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Got(io.ReadAll(resp.Body))(t)
 	return reply{status: resp.StatusCode, header: resp.Header, body: string(text)}
 }
 

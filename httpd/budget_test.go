@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Twice: what a request took is given back, answered or refused.
@@ -106,9 +107,7 @@ func TestLargeListsAreWrittenInPieces(t *testing.T) {
 			}
 			plain, pretty := answered(row.target), answered(row.target+"&pretty")
 			var want bytes.Buffer
-			if err := json.Indent(&want, []byte(plain), "", "    "); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, json.Indent(&want, []byte(plain), "", "    "))
 			want.WriteByte('\n')
 			if pretty != want.String() {
 				t.Errorf("indented it begins %.300q, want %.300q", pretty, want.String())

@@ -7,15 +7,13 @@ import (
 
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/conformance"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestConformance(t *testing.T) {
 	service := newMemory()
 	service.leadAlways(t)
-	handler, err := httpd.New(httpd.Config{Service: service, Node: "n1", Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := need.Got(httpd.New(httpd.Config{Service: service, Node: "n1", Version: "test"}))(t)
 	server := httptest.NewServer(handler)
 	defer server.Close()
 	conformance.Run(t, conformance.Target{URL: server.URL, Fixtures: os.DirFS("eureka/testdata"), Consensus: true})

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // counted starts a node of which the connections are counted.
@@ -27,14 +28,9 @@ func counted(t *testing.T, limit, perAddress int) (*node, *httpd.Connections) {
 func (n *node) from(t *testing.T, address string) line {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
-	conn, err := dialer.Dial("tcp", n.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := need.Got(dialer.Dial("tcp", n.addr))(t)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(liveness)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, conn.SetDeadline(time.Now().Add(liveness)))
 	l := line{conn, bufio.NewReader(conn)}
 	if got := l.ask(t, request("GET", "/healthz", "")); got.status != 200 {
 		t.Fatalf("/healthz: %+v", got)

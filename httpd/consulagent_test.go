@@ -13,15 +13,13 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // newClient is Consul's official client of a node.
 func newClient(t testing.TB, n *node) *api.Client {
 	t.Helper()
-	client, err := api.NewClient(&api.Config{Address: n.addr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := need.Got(api.NewClient(&api.Config{Address: n.addr}))(t)
 	return client
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestAPathOfConsulsAPITakesItsMethodsOnly(t *testing.T) {
@@ -127,10 +128,7 @@ func TestTheClustersStateIsTold(t *testing.T) {
 
 // Every route of coordination, whoever adds one.
 func TestWithoutConsensusEveryRouteOfCoordinationSaysWhy(t *testing.T) {
-	h, err := httpd.New(httpd.Config{Service: newMemory(), WithoutConsensus: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := need.Got(httpd.New(httpd.Config{Service: newMemory(), WithoutConsensus: true}))(t)
 	c := &coordinated{handler: h}
 	asked := 0
 	for _, route := range h.Routes(t) {

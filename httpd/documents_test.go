@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // bare is a registry.Service for documents, which only read.
@@ -111,10 +112,7 @@ func textOf(t testing.TB, doc *document, rep representation) string {
 	if !rep.gzip {
 		return string(joined)
 	}
-	r, err := gzip.NewReader(bytes.NewReader(joined))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(gzip.NewReader(bytes.NewReader(joined)))(t)
 	text, err := io.ReadAll(r) // checks the checksum and the length too
 	if err != nil {
 		t.Fatal(err)

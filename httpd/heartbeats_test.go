@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 const plainHeartbeat = "PUT /eureka/apps/ORDERS/i1?status=UP&lastDirtyTimestamp=1000 HTTP/1.1\r\nHost: node\r\nAccept: */*\r\n\r\n"
@@ -282,9 +283,7 @@ func TestAHeartbeatThatShutdownFindsOnItsWayToBeTakenOverIsAnswered(t *testing.T
 		t.Fatal(err)
 	}
 	<-slow.begun
-	if err := n.handler.Shutdown(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, n.handler.Shutdown(context.Background()))
 	close(slow.release)
 	if got := l.read(t, "PUT "); got.status != 200 || !got.closed {
 		t.Errorf("got %d, closed %v, want 200 and the connection's end", got.status, got.closed)

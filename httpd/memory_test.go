@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // memory is a registry.Service in one process, without durability, whose health and errors a test
@@ -161,9 +162,6 @@ func (m *memory) count() int {
 // apply performs operations that must succeed.
 func (m *memory) apply(t testing.TB, ops ...registry.Op) []registry.Result {
 	t.Helper()
-	results, err := m.Apply(context.Background(), registry.FromClient, ops...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := need.Got(m.Apply(context.Background(), registry.FromClient, ops...))(t)
 	return results
 }

@@ -9,15 +9,13 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // gathered is the sum of a metric's series that have these labels.
 func gathered(t testing.TB, metrics *prometheus.Registry, name string, labels map[string]string) float64 {
 	t.Helper()
-	families, err := metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := need.Got(metrics.Gather())(t)
 	sum, found := 0.0, false
 	for _, family := range families {
 		if family.GetName() != name {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/gorilla/mux"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // openAPI is what the tests look at in docs/openapi.yaml.
@@ -24,16 +26,9 @@ type openAPI struct {
 
 func readOpenAPI(t *testing.T) (doc openAPI, raw any) {
 	t.Helper()
-	file, err := os.ReadFile("../docs/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(file, &doc); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(file, &raw); err != nil {
-		t.Fatal(err)
-	}
+	file := need.Got(os.ReadFile("../docs/openapi.yaml"))(t)
+	need.OK(t, yaml.Unmarshal(file, &doc))
+	need.OK(t, yaml.Unmarshal(file, &raw))
 	return doc, raw
 }
 
@@ -82,10 +77,7 @@ func withoutBase(h *Handler, template string) string {
 
 func TestRoutesAndOpenAPIAgree(t *testing.T) {
 	doc, _ := readOpenAPI(t)
-	h, err := New(Config{Service: newBare()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := need.Got(New(Config{Service: newBare()}))(t)
 	var documented []string
 	for path, item := range doc.Paths {
 		for method := range item {
@@ -113,10 +105,7 @@ func TestRoutesAndOpenAPIAgree(t *testing.T) {
 
 // What is matched by hand is what the router has, under every base path.
 func TestHeartbeatsMatchedByHandAreARouteOfTheRouter(t *testing.T) {
-	h, err := New(Config{Service: newBare()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := need.Got(New(Config{Service: newBare()}))(t)
 	for _, base := range DefaultBasePaths() {
 		target := &url.URL{Path: base + "/apps/A/i1"}
 		if app, id, ok := h.matchRenew(target); !ok || app != "A" || id != "i1" {

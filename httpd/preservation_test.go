@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // preserving is what the tests look at in a document of self-preservation.
@@ -38,10 +39,7 @@ type preserving struct {
 
 func (n *bubbled) preservation(t *testing.T, method, path string) preserving {
 	t.Helper()
-	got, err := n.ask(t, request(method, "/v1/rollcall/self-preservation"+path, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := need.Got(n.ask(t, request(method, "/v1/rollcall/self-preservation"+path, "")))(t)
 	var p preserving
 	if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.status != http.StatusOK {
 		t.Fatalf("%s %s: %d %s, %v", method, path, got.status, got.body, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // liveness bounds what must happen soon: ten times what it should take, and more where the machine is
@@ -40,19 +41,13 @@ func newNodeOn(t testing.TB, config httpd.Config, change func(*http.Server), on 
 	if config.Service == nil {
 		config.Service = n.memory
 	}
-	handler, err := httpd.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := need.Got(httpd.New(config))(t)
 	n.handler = handler
 	server := httpd.NewServer("127.0.0.1:0", handler, nil)
 	if change != nil {
 		change(server)
 	}
-	listener, err := net.Listen("tcp", server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := need.Got(net.Listen("tcp", server.Addr))(t)
 	n.addr = listener.Addr().String()
 	served := make(chan error, 1)
 	go func() { served <- handler.Serve(server, on(listener)) }()
@@ -70,14 +65,9 @@ func newNodeOn(t testing.TB, config httpd.Config, change func(*http.Server), on 
 // dial opens a connection that gives up after the liveness limit.
 func (n *node) dial(t testing.TB) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", n.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := need.Got(net.Dial("tcp", n.addr))(t)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(liveness)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, conn.SetDeadline(time.Now().Add(liveness)))
 	return conn
 }
 
@@ -159,9 +149,6 @@ func gzipped(text string) string {
 // readHead reads an answer up to its body.
 func readHead(t testing.TB, conn net.Conn) *http.Response {
 	t.Helper()
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := need.Got(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	return resp
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // cachedRoutes are the routes that the read-only cache answers, and a word that is in the answer once
@@ -211,14 +212,8 @@ func stable(t testing.TB, r reply) string {
 	t.Helper()
 	text := r.body
 	if r.header.Get("Content-Encoding") == "gzip" {
-		packed, err := gzip.NewReader(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := io.ReadAll(packed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		packed := need.Got(gzip.NewReader(strings.NewReader(text)))(t)
+		all := need.Got(io.ReadAll(packed))(t)
 		text = string(all)
 	}
 	return serverTimes.ReplaceAllString(text, "$1…")

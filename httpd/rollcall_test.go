@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // cluster is a fixed httpd.Cluster.
@@ -84,9 +85,7 @@ func TestRecentEventsAreShownNewestFirst(t *testing.T) {
 	n.apply(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("A", "2")}, registry.Cancel{Key: registry.NewKey("A", "1")})
 	var events struct{ Registered, Canceled []struct{ App, ID string } }
 	got := n.send(t, request("GET", "/v1/rollcall/events", ""))
-	if err := json.Unmarshal([]byte(got.body), &events); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal([]byte(got.body), &events))
 	if len(events.Registered) != 2 || events.Registered[0].ID != "2" || events.Registered[1].ID != "1" {
 		t.Errorf("registered: %+v", events.Registered)
 	}
@@ -170,9 +169,7 @@ func TestTheServersStatusListsItsReplicas(t *testing.T) {
 		}
 	}
 	got := n.send(t, request("GET", "/eureka/status", "", "Accept: application/json"))
-	if err := json.Unmarshal([]byte(got.body), &doc); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal([]byte(got.body), &doc))
 	for key, want := range map[string]string{
 		"registered-replicas":  "http://127.0.0.1:8762/eureka/, http://n3/eureka/",
 		"available-replicas":   "http://127.0.0.1:8762/eureka/,",

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // heldPeers takes messages of more than a MiB and does not finish them before it is told to.
@@ -55,10 +56,7 @@ func TestASenderOfLargeBatchesWaitsForItselfAndNobodyElseDoes(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &heldPeers{release: make(chan struct{})}
-				h, err := httpd.New(httpd.Config{Service: newMemory(), Peers: p})
-				if err != nil {
-					t.Fatal(err)
-				}
+				h := need.Got(httpd.New(httpd.Config{Service: newMemory(), Peers: p}))(t)
 				defer h.Close()
 				body := strings.Repeat(" ", large)
 				answers := make(chan int, 6)
@@ -109,10 +107,7 @@ func TestOrdinaryBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &heldPeers{release: make(chan struct{})}
 		// A share of 40 MiB, as a message that is held has more than one.
-		h, err := httpd.New(httpd.Config{Service: newMemory(), Peers: p, Limits: httpd.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := need.Got(httpd.New(httpd.Config{Service: newMemory(), Peers: p, Limits: httpd.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}}))(t)
 		defer h.Close()
 		body := strings.Repeat(" ", 3<<19)
 		answers := make(chan int, 20)
@@ -135,10 +130,7 @@ func TestOrdinaryBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 }
 
 func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
-	h, err := httpd.New(httpd.Config{Service: newMemory(), Peers: &peers{}, Limits: httpd.Limits{InFlightBytes: 1 << 20}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := need.Got(httpd.New(httpd.Config{Service: newMemory(), Peers: &peers{}, Limits: httpd.Limits{InFlightBytes: 1 << 20}}))(t)
 	defer h.Close()
 	body := strings.Repeat(" ", 100<<10) // of 128 for all requests, and 64 for batches
 	got := sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestAPageOfAnotherSiteWritesNothing(t *testing.T) {
@@ -146,10 +147,7 @@ func TestEveryFieldThatIsReadIsLeftToNetHTTPOrIsNoneOfAHeartbeat(t *testing.T) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := need.Got(os.ReadFile(file))(t)
 		for _, found := range readHeader.FindAllSubmatch(source, -1) {
 			name := string(found[1])
 			beat := fmt.Sprintf("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\n%s: x\r\n\r\n", name)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestASlowWatcherGetsAResetAsItsLastEvent(t *testing.T) {
@@ -52,10 +53,7 @@ func TestAWatcherThatReadsNothingIsCutOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{Metrics: metrics})
-		resp, err := n.begin(t, request("GET", "/v1/rollcall/watch", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := need.Got(n.begin(t, request("GET", "/v1/rollcall/watch", "")))(t)
 		newEvents(t, resp.Body).want("start")
 		n.apply(t, registry.Register{Instance: newInstance("A", "1")})
 		time.Sleep(31 * time.Second)
@@ -143,14 +141,9 @@ func (l *narrow) blocked(d time.Duration) int {
 // dialNarrow opens a watch on a connection that buffers little.
 func dialNarrow(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := need.Got(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 	if _, err := io.WriteString(conn, request("GET", "/v1/rollcall/watch?index=test-0", "")); err != nil {
 		t.Fatal(err)
 	}
@@ -214,10 +207,7 @@ func newNarrowNode(t *testing.T, config httpd.Config, slow time.Duration) (*node
 	t.Helper()
 	n := newNode(t, config, nil)
 	n.handler.SetPace(50*time.Millisecond, 15*time.Second, slow, 10*liveness)
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := &narrow{Listener: inner, writes: map[*narrowConn]time.Time{}}
 	server := httpd.NewServer("", n.handler, nil)
 	served := make(chan error, 1)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // certified is the certificate of package httptest, for example.com, and who trusts it.
@@ -28,10 +29,7 @@ func certified(t *testing.T) (tls.Certificate, *x509.CertPool) {
 func newSecure(t *testing.T, certificate tls.Certificate, trusted *x509.CertPool) (*memory, *http.Client) {
 	t.Helper()
 	m := newMemory()
-	handler, err := httpd.New(httpd.Config{Service: m})
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := need.Got(httpd.New(httpd.Config{Service: m}))(t)
 	server := httpd.NewServer("", handler, nil)
 	server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	server.RegisterOnShutdown(handler.EndWatches)
@@ -52,10 +50,7 @@ func TestQuietWatchesLiveOverHTTP2(t *testing.T) {
 	certificate, trusted := certified(t)
 	bubble(t, func(t *testing.T) {
 		m, client := newSecure(t, certificate, trusted)
-		resp, err := client.Get("https://example.com/v1/rollcall/watch")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := need.Got(client.Get("https://example.com/v1/rollcall/watch"))(t)
 		defer resp.Body.Close()
 		if resp.ProtoMajor != 2 {
 			t.Fatalf("it speaks %s", resp.Proto)
@@ -63,10 +58,7 @@ func TestQuietWatchesLiveOverHTTP2(t *testing.T) {
 		s := newEvents(t, resp.Body)
 		s.want("start")
 		time.AfterFunc(5*time.Minute, func() { m.register(newInstance("A", "1")); m.watchers.Publish(m.view()) })
-		polled, err := client.Get("https://example.com/v1/rollcall/watch?wait=10m&index=test-0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		polled := need.Got(client.Get("https://example.com/v1/rollcall/watch?wait=10m&index=test-0"))(t)
 		defer polled.Body.Close()
 		if body, err := io.ReadAll(polled.Body); err != nil || !strings.HasPrefix(string(body), `{"index":"test-1","changes":[{"index":"test-1","action":"ADDED"`) {
 			t.Errorf("the poll got %s, %v", body, err)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // badPeers are what a peer may be instead of a server: how it treats a connection, and what the node
@@ -36,10 +38,7 @@ func say(c net.Conn, what string) {
 // startBadPeer listens and gives every connection the same treatment, until the test ends.
 func startBadPeer(t *testing.T, treat func(net.Conn)) (url string) {
 	t.Helper()
-	l, err := net.Listen("tcp", FreeAddr(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(net.Listen("tcp", FreeAddr(t)))(t)
 	var conns []net.Conn
 	var serving sync.WaitGroup
 	serving.Go(func() {

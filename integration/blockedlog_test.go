@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // logPipe is a pipe to which a node logs, and that can be full.
@@ -22,22 +24,14 @@ type logPipe struct {
 func pipedLog(t *testing.T, n *Node) *logPipe {
 	t.Helper()
 	p := &logPipe{path: filepath.Join(t.TempDir(), "stderr"), done: make(chan struct{})}
-	if err := syscall.Mkfifo(p.path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, syscall.Mkfifo(p.path, 0o600))
 	var err error
 	if p.read, err = os.OpenFile(p.path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := os.OpenFile(n.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := need.Got(os.OpenFile(n.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
 	// Held open, so that the reader sees no end while the node starts.
-	held, err := os.OpenFile(p.path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := need.Got(os.OpenFile(p.path, os.O_WRONLY|syscall.O_NONBLOCK, 0))(t)
 	go func() {
 		defer close(p.done)
 		_, _ = io.Copy(kept, p.read) // until block, or the end of the test
@@ -55,14 +49,9 @@ func pipedLog(t *testing.T, n *Node) *logPipe {
 // block makes the pipe full, and stops reading it.
 func (p *logPipe) block(t *testing.T) {
 	t.Helper()
-	if err := p.read.SetReadDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, p.read.SetReadDeadline(time.Unix(1, 0)))
 	<-p.done
-	fd, err := syscall.Open(p.path, syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := need.Got(syscall.Open(p.path, syscall.O_WRONLY|syscall.O_NONBLOCK, 0))(t)
 	defer syscall.Close(fd)
 	for _, size := range []int{4096, 1} {
 		for {

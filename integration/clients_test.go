@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// need skips the test where a file that `make clients` makes is missing, with a word how to get it.
-func need(t *testing.T, file, advice string) {
+// installed skips the test where a file that `make clients` makes is missing, with a word how to get it.
+func installed(t *testing.T, file, advice string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join("clients", file)); err != nil {
 		lacks(t, "clients/%s is missing: %s", file, advice)
@@ -25,7 +25,7 @@ func lacks(t *testing.T, format string, args ...any) {
 
 // TestEurekaJSClientLifeCycle drives npm's eureka-js-client.
 func TestEurekaJSClientLifeCycle(t *testing.T) {
-	need(t, "node/node_modules/.stamp", "run make clients")
+	installed(t, "node/node_modules/.stamp", "run make clients")
 	t.Parallel()
 	testLifeCycle(t, func(t *testing.T) stockClient {
 		return startDriver(t, "node", "node", "driver.js")
@@ -36,7 +36,7 @@ func TestEurekaJSClientLifeCycle(t *testing.T) {
 // every change must reach it by delta. It ignores ADDED for an instance that it knows, of any
 // server, and so never sees the end of an override: that step is left out.
 func TestEurekaJSClientFollowsDeltas(t *testing.T) {
-	need(t, "node/node_modules/.stamp", "run make clients")
+	installed(t, "node/node_modules/.stamp", "run make clients")
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, steadfast(fewer(ap, 2)))
@@ -52,7 +52,7 @@ func TestEurekaJSClientFollowsDeltas(t *testing.T) {
 
 // TestPyEurekaClientLifeCycle drives PyPI's py_eureka_client, which reads XML and follows deltas.
 func TestPyEurekaClientLifeCycle(t *testing.T) {
-	need(t, "python/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
+	installed(t, "python/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
 	t.Parallel()
 	testLifeCycle(t, func(t *testing.T) stockClient {
 		d := startDriver(t, "python", ".venv/bin/python", "driver.py")
@@ -70,7 +70,7 @@ func TestNetflixJavaClientLifeCycle(t *testing.T) { testJavaClient(t, "netflix")
 func TestSpringCloudClientLifeCycle(t *testing.T) { testJavaClient(t, "spring") }
 
 func testJavaClient(t *testing.T, module string) {
-	need(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
+	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
 	testLifeCycle(t, func(t *testing.T) stockClient {
 		d := startDriver(t, "java", "java", "-Xmx192m", "-jar", module+"/target/driver.jar")

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // The scenarios state no limits of time, so that a busy machine breaks none. Leases outlast any stall.
@@ -79,15 +81,10 @@ func compareModes(t *testing.T, program, planted, modes string, scenarios ...str
 	args := []string{benchProgram(t), "compare", "--server", program, "--modes", modes, "--length", "6s", "--out", filepath.Join(dir, "report"), "--data", filepath.Join(dir, "data")}
 	for i, text := range scenarios {
 		path := filepath.Join(dir, fmt.Sprintf("%d.yaml", i))
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		args = append(args, "--scenario", path)
 	}
-	p, err := launch(t, filepath.Join(dir, "log"), []string{"ROLLCALL_PLANTED=" + planted}, args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := need.Got(launch(t, filepath.Join(dir, "log"), []string{"ROLLCALL_PLANTED=" + planted}, args))(t)
 	c := comparison{code: p.ExitCode(t, compareLimit), stderr: p.Output(t)}
 	text, err := os.ReadFile(filepath.Join(dir, "report", "report.json"))
 	if err != nil {
@@ -128,10 +125,7 @@ func plantedProgram(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rollcall")
 	args := []string{"build", "-tags", "planted", "-o", path}
-	info, err := buildinfo.ReadFile(Binary(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := need.Got(buildinfo.ReadFile(Binary(t)))(t)
 	for _, s := range info.Settings {
 		if s.Key == "-race" && s.Value == "true" {
 			args = append(args, "-race")
@@ -205,10 +199,7 @@ func TestTheComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 // tell of the machine, too.
 func TestAScenarioWrittenByThePageAloneRuns(t *testing.T) {
 	t.Parallel()
-	example, err := os.ReadFile("../docs/scenarios/example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := need.Got(os.ReadFile("../docs/scenarios/example.yaml"))(t)
 	c := compareModes(t, Binary(t), "", "cp,ap", string(example))
 	if len(c.report.Verdicts) != 2 {
 		t.Fatalf("%d verdicts, want 2; it said:\n%s", len(c.report.Verdicts), c.stderr)

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // askOn sends a request on a connection and reads its answer.
@@ -31,10 +33,7 @@ func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
 	n := StartCluster(t, Config{Nodes: 1, AP: true, Settings: map[string]string{"limits.connections": "200"}}).Nodes[0]
 	const probe = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	for i := range 250 {
-		conn, err := net.Dial("tcp", n.HTTP)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := need.Got(net.Dial("tcp", n.HTTP))(t)
 		t.Cleanup(func() { conn.Close() })
 		conn.SetDeadline(time.Now().Add(CallLimit))
 		if resp, err := askOn(conn, bufio.NewReader(conn), probe); err != nil || resp.StatusCode != 200 {
@@ -44,10 +43,7 @@ func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
 	// From another address, as others are.
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: CallLimit}
 	for i := range 5 {
-		conn, err := dialer.Dial("tcp", n.HTTP)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := need.Got(dialer.Dial("tcp", n.HTTP))(t)
 		t.Cleanup(func() { conn.Close() })
 		conn.SetDeadline(time.Now().Add(CallLimit))
 		if resp, err := askOn(conn, bufio.NewReader(conn), probe); err != nil || resp.StatusCode != 200 {

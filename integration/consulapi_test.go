@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // ownTests are the tests of Consul's official Go client, by its own files, that are about what Rollcall
@@ -120,14 +122,9 @@ func writable(t *testing.T, dir string) {
 // standIn returns a directory with a program consul that is this test program.
 func standIn(t *testing.T) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := need.Got(os.Executable())(t)
 	dir := t.TempDir()
-	if err := os.Symlink(self, filepath.Join(dir, "consul")); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.Symlink(self, filepath.Join(dir, "consul")))
 	return dir
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // consulTransport is shared by all clients of Consul's, so that connections are kept alive. With a TLS
@@ -21,10 +23,7 @@ var consulTransport = &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 
 // consulClient is Consul's official client, configured with one node.
 func consulClient(t *testing.T, n *Node) *api.Client {
 	t.Helper()
-	client, err := api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := need.Got(api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport}))(t)
 	return client
 }
 
@@ -32,10 +31,7 @@ func consulClient(t *testing.T, n *Node) *api.Client {
 // done: for what a test prepares and looks at. Where it is about what clients do then, they are told.
 func patientConsul(t *testing.T, n *Node) *api.Client {
 	t.Helper()
-	client, err := api.NewClient(&api.Config{Address: n.HTTP, HttpClient: &http.Client{Transport: ledTransport{}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := need.Got(api.NewClient(&api.Config{Address: n.HTTP, HttpClient: &http.Client{Transport: ledTransport{}}}))(t)
 	return client
 }
 

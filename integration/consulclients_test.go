@@ -34,7 +34,7 @@ func try[T any](d *driver, n *Node, method string, args arguments) (T, error) {
 
 func startNodeConsul(t *testing.T) *driver {
 	t.Helper()
-	need(t, "consul/node/node_modules/.stamp", "run make clients")
+	installed(t, "consul/node/node_modules/.stamp", "run make clients")
 	return startDriver(t, "consul/node", "node", "driver.js")
 }
 
@@ -177,7 +177,7 @@ func nodeHealth(t *testing.T, client *driver, n *Node, service string) []api.Ser
 
 func startPythonConsul(t *testing.T) *driver {
 	t.Helper()
-	need(t, "consul/python/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
+	installed(t, "consul/python/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
 	return startDriver(t, "consul/python", ".venv/bin/python", "driver.py")
 }
 
@@ -327,7 +327,7 @@ type springConsul struct {
 // TestSpringCloudConsulServiceLifeCycle has a Spring Boot service with Spring Cloud Consul configured and
 // registered through a follower. By its defaults it has an HTTP check of its actuator, which the leader runs.
 func TestSpringCloudConsulServiceLifeCycle(t *testing.T) {
-	need(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
+	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	s := &springConsul{startDriver(t, "java", "java", "-Xmx192m", "-jar", "consul/target/driver.jar"), c}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // mustRefuseToStart starts a node that must end by itself with an error, and say each of the words.
@@ -61,10 +63,7 @@ func TestDataDirectoryOfAnotherDatacenterIsRefusedWithoutConsensus(t *testing.T)
 func TestDataDirectoryOfAnotherClusterIsRefused(t *testing.T) {
 	t.Parallel()
 	own, other := StartCluster(t, Config{}), StartCluster(t, Config{})
-	status, err := other.Nodes[2].Status()
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := need.Got(other.Nodes[2].Status())(t)
 	stray := own.Nodes[2]
 	stray.Stop(t)
 	for _, n := range other.Nodes {
@@ -86,9 +85,7 @@ func TestCorruptDataDirectoryIsRefused(t *testing.T) {
 			return "identity.json"
 		},
 		"identity that is missing": func(t *testing.T, dir string) string {
-			if err := os.Remove(filepath.Join(dir, "identity.json")); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, os.Remove(filepath.Join(dir, "identity.json")))
 			return "identity.json"
 		},
 		"data that is something else": func(t *testing.T, dir string) string {
@@ -133,17 +130,13 @@ func dataFile(t *testing.T, dir string) (largest string) {
 
 func overwrite(t *testing.T, file, content string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(file, []byte(content), 0o600))
 }
 
 // cutOff keeps the first bytes of a file, as a copy that was interrupted.
 func cutOff(t *testing.T, file string) {
 	t.Helper()
-	if err := os.Truncate(file, 100); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.Truncate(file, 100))
 }
 
 func TestAnOlderCopyOfADataDirectoryIsRefused(t *testing.T) {
@@ -152,9 +145,7 @@ func TestAnOlderCopyOfADataDirectoryIsRefused(t *testing.T) {
 	n := c.Others(c.Leader())[0]
 	n.Stop(t)
 	older := filepath.Join(t.TempDir(), "older")
-	if err := os.CopyFS(older, os.DirFS(n.Dir)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.CopyFS(older, os.DirFS(n.Dir)))
 	n.Start(t)
 	n.WaitReady(t)
 	n.Stop(t)

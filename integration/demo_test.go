@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/client/balance"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestCallsOfTheDemoServiceNeverFail: of its instances one is killed, and one is asked to end. No call
@@ -105,20 +106,14 @@ func startDemoCaller(t *testing.T, c *Cluster) *demoCaller {
 	t.Helper()
 	d := &demoCaller{answered: map[string]int{}}
 	d.left.Store(&map[string]bool{})
-	list, err := goClient(t, client.Config{Servers: urls(c.Nodes...)}).StartDiscovery(client.DiscoveryConfig{App: "orders", OnChange: d.changed})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := need.Got(goClient(t, client.Config{Servers: urls(c.Nodes...)}).StartDiscovery(client.DiscoveryConfig{App: "orders", OnChange: d.changed}))(t)
 	Eventually(t, ReadyLimit, "both instances are listed", func() error {
 		return notYet(len(list.Snapshot().App("orders")), 2)
 	})
 	for range demoCallers {
 		base := &http.Transport{DialContext: d.dial}
 		t.Cleanup(base.CloseIdleConnections)
-		transport, err := balance.New(balance.Config{List: list, Base: base, Avoid: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		transport := need.Got(balance.New(balance.Config{List: list, Base: base, Avoid: -1}))(t)
 		repeat(t, callPause, func(ctx context.Context) {
 			if err := d.call(ctx, transport); ctx.Err() == nil {
 				d.note(err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // devLine is what dev prints for a node.
@@ -27,10 +28,7 @@ func devPorts(t *testing.T, dcs int) int {
 			distances = append(distances, 100*dc+i, 100*dc+i-1000)
 		}
 	}
-	port, err := localcluster.ClaimPort(distances...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := need.Got(localcluster.ClaimPort(distances...))(t)
 	return port
 }
 
@@ -71,10 +69,7 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 
 func mustLive(t *testing.T, pid string) {
 	t.Helper()
-	n, err := strconv.Atoi(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := need.Got(strconv.Atoi(pid))(t)
 	if err := syscall.Kill(n, 0); err != nil {
 		t.Errorf("pid %s, which dev names: %v", pid, err)
 	}
@@ -138,16 +133,10 @@ func TestDevNamesThePortInUse(t *testing.T) {
 	port := devPorts(t, 1)
 	for _, taken := range []string{localcluster.Address(port + 1), localcluster.Address(port - 998)} {
 		t.Run(taken, func(t *testing.T) {
-			l, err := net.Listen("tcp", taken)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := need.Got(net.Listen("tcp", taken))(t)
 			defer l.Close()
 			data := filepath.Join(t.TempDir(), "data")
-			dev, err := Launch(t, filepath.Join(t.TempDir(), "dev.log"), nil, "dev", "--http-port", strconv.Itoa(port), "--data", data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			dev := need.Got(Launch(t, filepath.Join(t.TempDir(), "dev.log"), nil, "dev", "--http-port", strconv.Itoa(port), "--data", data))(t)
 			if code := dev.ExitCode(t, StopLimit); code == 0 {
 				t.Error("exit code 0, want an error")
 			}

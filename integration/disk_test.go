@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // ownDisk runs a node with a data directory on a disk of its own, of so many MiB, in a mount
@@ -16,9 +18,7 @@ func ownDisk(t *testing.T, n *Node, mib int) {
 	if out, err := exec.Command("unshare", "-Urm", "true").CombinedOutput(); err != nil {
 		lacks(t, "unshare -Urm does not work here (%v: %s): allow unprivileged user namespaces, or run as root", err, out)
 	}
-	if err := os.MkdirAll(n.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.MkdirAll(n.Dir, 0o700))
 	mount := fmt.Sprintf(`mount -t tmpfs -o size=%dm none "$0" && exec "$@"`, mib)
 	n.within = []string{"unshare", "-Urm", "sh", "-c", mount, n.Dir}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // driver is a stock client in a process of another language, told what to do by lines of JSON on
@@ -48,22 +49,13 @@ type driverAnswer struct {
 func startDriver(t *testing.T, dir string, program string, args ...string) *driver {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "stderr")
-	stderr, err := os.Create(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stderr := need.Got(os.Create(log))(t)
 	defer stderr.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Dir = filepath.Join("clients", dir)
 	cmd.Stderr = stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdin := need.Got(cmd.StdinPipe())(t)
+	stdout := need.Got(cmd.StdoutPipe())(t)
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start the %s client: %v", dir, err)
 	}

@@ -14,7 +14,7 @@ import (
 // What it offers to clients is used as that of a node. more are arguments for its command line.
 func startEurekaServer(t *testing.T, addr string, peer *Node, more ...string) *Node {
 	t.Helper()
-	need(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
+	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestRegistrationIsVisibleAtOnceOnEveryNode sends what real clients send, through a follower, and
@@ -33,10 +35,7 @@ func TestRegistrationIsVisibleAtOnceOnEveryNode(t *testing.T) {
 }
 
 func registerEverywhere(t *testing.T, c *Cluster, through *Node, file string) {
-	body, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := need.Got(os.ReadFile(file))(t)
 	app, id, contentType := identify(t, file, body)
 	answer := unrefused(func() Answer {
 		return through.Do(Request{Method: http.MethodPost, Path: "/eureka/apps/" + app, Body: body, ContentType: contentType})

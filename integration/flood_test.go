@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 const replicationPath = "/v1/rollcall/replication"
@@ -30,10 +32,7 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 	}
 
 	began := time.Now()
-	unfinished, err := net.Dial("tcp", n.HTTP)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unfinished := need.Got(net.Dial("tcp", n.HTTP))(t)
 	defer unfinished.Close()
 	if _, err := fmt.Fprintf(unfinished, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", replicationPath, n.HTTP, 4<<20); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestOneMessageMakesNoNodeDeafToAnother posts, to one node without consensus, messages in the name of
@@ -62,9 +64,6 @@ func TestOneMessageMakesNoNodeDeafToAnother(t *testing.T) {
 // datacenter is the name of the node's datacenter.
 func (n *Node) datacenter(t *testing.T) string {
 	t.Helper()
-	peers, err := n.Peers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	peers := need.Got(n.Peers())(t)
 	return peers.Datacenter
 }

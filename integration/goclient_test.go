@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // goScenario is something that happens to a cluster while a service of the Go client is registered and
@@ -157,9 +158,7 @@ func emptyTheRegistry(t *testing.T, c *Cluster, s *Service) {
 		n.Kill()
 	}
 	for _, n := range c.Nodes {
-		if err := os.RemoveAll(n.Dir); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.RemoveAll(n.Dir))
 		n.Start(t)
 	}
 	c.WaitReady()
@@ -220,18 +219,14 @@ func TestDrainedServiceIsCalledByNobody(t *testing.T) {
 		awaitEverywhere(t, c, s)
 		ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
 		defer cancel()
-		if err := s.Drain(ctx, 0); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, s.Drain(ctx, 0))
 		for _, n := range c.Nodes {
 			shown, err := taken(func() (*Listed, error) { return n.Lookup(s.key.App, s.key.ID) })
 			if err != nil || shown == nil || shown.Status != "OUT_OF_SERVICE" {
 				t.Errorf("%s shows %+v, %v after the drain, want OUT_OF_SERVICE", n.Name, shown, err)
 			}
 		}
-		if err := s.Deregister(ctx); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, s.Deregister(ctx))
 		for _, n := range c.Nodes {
 			awaitOn(t, n, s.key.App, s.key.ID, "")
 		}
@@ -247,10 +242,7 @@ func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	config := client.Config{Servers: []string{eureka.Eureka()}, Timeout: CallLimit}
 	s := StartService(t, "orders", config)
 	other := goClient(t, config)
-	d, err := other.StartDiscovery(client.DiscoveryConfig{Interval: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := need.Got(other.StartDiscovery(client.DiscoveryConfig{Interval: time.Second}))(t)
 	shows := func(status string) {
 		t.Helper()
 		Eventually(t, clientLimit, "the list shows it as "+status, func() error {
@@ -269,15 +261,11 @@ func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	awaitOn(t, eureka, s.key.App, s.key.ID, "UP")
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
 	defer cancel()
-	if err := s.Drain(ctx, 0); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.Drain(ctx, 0))
 	shows("OUT_OF_SERVICE")
 	// The server takes an instance back when its peer answers an older heartbeat of it after the cancel.
 	awaitOn(t, c.Nodes[0], s.key.App, s.key.ID, "OUT_OF_SERVICE")
-	if err := s.Deregister(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.Deregister(ctx))
 	Eventually(t, clientLimit, "the list is without it", func() error {
 		if d.Snapshot().Instance(s.key) != nil {
 			return fmt.Errorf("%+v", d.Status())
@@ -303,18 +291,11 @@ func TestTheListOnDiskServesWhileNobodyAnswers(t *testing.T) {
 	s := StartService(t, "orders", config)
 	file := t.TempDir() + "/instances.json"
 	before := goClient(t, config)
-	d, err := before.StartDiscovery(client.DiscoveryConfig{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := need.Got(before.StartDiscovery(client.DiscoveryConfig{File: file}))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
 	defer cancel()
-	if err := d.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := before.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, d.Ready(ctx))
+	need.OK(t, before.Close(ctx))
 	for _, n := range c.Nodes {
 		n.Kill()
 	}

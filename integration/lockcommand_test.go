@@ -7,16 +7,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // startLock starts `rollcall lock demo -- CMD` in a terminal of its own.
 func startLock(t *testing.T, n *Node, name string, ttl time.Duration, command ...string) *Process {
 	t.Helper()
 	args := append([]string{"lock", "demo", "--addr", n.URL(), "--ttl", ttl.String(), "--lock-delay", "1s", "--"}, command...)
-	p, err := Launch(t, filepath.Join(t.TempDir(), name), nil, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := need.Got(Launch(t, filepath.Join(t.TempDir(), name), nil, args...))(t)
 	return p
 }
 

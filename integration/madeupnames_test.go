@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestMadeUpDatacentersAreRefusedInWords has somebody who speaks as a node of the datacenter tell of links that
@@ -30,10 +32,7 @@ func TestMadeUpDatacentersAreRefusedInWords(t *testing.T) {
 		t.Errorf("the peer: %+v, %v, want that it was heard", peer, err)
 	}
 	n.Stop(t) // and writes everything to its disk
-	kept, err := os.ReadFile(filepath.Join(n.Dir, "registry.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := need.Got(os.ReadFile(filepath.Join(n.Dir, "registry.db")))(t)
 	if !bytes.Contains(kept, []byte("dc2")) || bytes.Contains(kept, []byte("made-up-")) {
 		t.Error("the node's disk must have the name of its peer, and none that was made up")
 	}

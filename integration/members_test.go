@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // voteLimit is how long a newcomer may take until it votes: ten times the 10 s for which it must
@@ -22,19 +24,14 @@ func TestNodeThatLostItsDataComesBackAfterItWasRemoved(t *testing.T) {
 	mustRegister(t, leader, Instance{App: "orders", ID: "before"})
 
 	lost.Kill()
-	if err := os.RemoveAll(lost.Dir); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.RemoveAll(lost.Dir))
 	mustRegister(t, leader, Instance{App: "orders", ID: "meanwhile"})
 	lost.Start(t)
 	mustBeToldToRemove(t, lost)
 
 	rollcall(t, "members", "remove", lost.Name, "--addr", other.URL())
 	lost.WaitReady(t)
-	own, err := lost.ListingOf("/eureka/apps?consistency=stale")
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := need.Got(lost.ListingOf("/eureka/apps?consistency=stale"))(t)
 	for _, id := range []string{"before", "meanwhile"} {
 		if _, ok := own[id]; !ok {
 			t.Errorf("the new %s does not have %q", lost.Name, id)

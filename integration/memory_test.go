@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // residentPeak is the most memory (KiB) that a node's process ever had.
@@ -99,16 +101,10 @@ func TestSmallRequestsThatMakeMuchAreRefused(t *testing.T) {
 			t.Fatalf("key %d: got %d %s", i, status, body)
 		}
 	}
-	before, err := leader.Status()
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := need.Got(leader.Status())(t)
 	peaks := map[*Node]int{leader: residentPeak(t, leader), follower: residentPeak(t, follower)}
 	attack(t, []*Node{leader, follower})
-	after, err := leader.Status()
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := need.Got(leader.Status())(t)
 	if after.Term != before.Term {
 		t.Errorf("term %d became %d: a request changed the leader", before.Term, after.Term)
 	}

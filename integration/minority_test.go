@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // noticeAfter is when a node must know that its majority is gone.
@@ -131,10 +133,7 @@ func mustServeStale(t *testing.T, n *Node, resource string) {
 		t.Errorf("%s: X-Rollcall-Consistency %q, want stale", resource, got)
 	}
 	mustAge(t, n, resource, answer)
-	listing, err := ParseListing(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listing := need.Got(ParseListing(answer.Body))(t)
 	if _, listed := listing["before"]; !listed {
 		t.Errorf("%s does not show what was registered before the loss: %s", resource, answer.Body)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hudl/fargo"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // actLimit is how long the end of an act with a time may take to show: ten times the time and more.
@@ -176,10 +178,7 @@ func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
 		mustRegister(t, c.Others(late)[0], Instance{App: "ORDERS", ID: "orders-1"})
 		c.mustListEverywhere(t, "orders-1")
 		late.Pause(t)
-		drain, err := Launch(t, filepath.Join(t.TempDir(), "log"), nil, "drain", "ORDERS/orders-1", "--settle", settle.String(), "--timeout", "50s", "--addr", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		drain := need.Got(Launch(t, filepath.Join(t.TempDir(), "log"), nil, "drain", "ORDERS/orders-1", "--settle", settle.String(), "--timeout", "50s", "--addr", addr))(t)
 		for _, n := range c.Others(late) {
 			awaitStatus(t, n, "ORDERS", "orders-1", "OUT_OF_SERVICE")
 		}

@@ -145,7 +145,7 @@ func (m *patroniMember) writes() (n int, first, latest time.Time) {
 // 30 s, and counts on twice that.
 func TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries(t *testing.T) {
 	t.Parallel()
-	need(t, "consul/patroni/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
+	installed(t, "consul/patroni/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
 	programs := postgresPrograms(t)
 	c := StartCluster(t, steadfast(Config{}))
 	var ports [4]int

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestNoNodeTakesAPauseOfTheWholeClusterForAHungDisk pauses all machines at once, as a snapshot of a host or
@@ -84,7 +86,5 @@ func TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites(t *testing.T) {
 // writeSettings writes the file of settings of a node that has one.
 func writeSettings(t *testing.T, n *Node, syncDelay string) {
 	t.Helper()
-	if err := os.WriteFile(n.Settings["config"], []byte("data: {sync-delay: "+syncDelay+"}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(n.Settings["config"], []byte("data: {sync-delay: "+syncDelay+"}\n"), 0o600))
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // herdLimit is how long the leases of a herd may take to show what became of them: ten times a lease
@@ -131,10 +133,7 @@ func mustTellOfTheRelease(t *testing.T, n *Node) {
 		}
 		return err
 	})
-	p, err := taken(n.Preservation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := need.Got(taken(n.Preservation))(t)
 	if got := states(p); !slices.Equal(got, []string{"off", "released", "on"}) {
 		t.Fatalf("node %s remembers %v, want off after released after on", n.Name, got)
 	}

@@ -10,15 +10,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // consulService is the body of a registration with one check.
 func consulService(t *testing.T, id, name, address string, port int, check map[string]any) []byte {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"ID": id, "Name": name, "Address": address, "Port": port, "Check": check})
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := need.Got(json.Marshal(map[string]any{"ID": id, "Name": name, "Address": address, "Port": port, "Check": check}))(t)
 	return body
 }
 

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // limits are the settings of the rate limiter that a node reads anew on SIGHUP.
@@ -22,9 +24,7 @@ func (l limits) write(t *testing.T, file string) {
 	t.Helper()
 	text := fmt.Sprintf("rate-limiter:\n  enabled: %t\n  burst-size: %d\n  registry-fetch-average-rate: %d\n  full-fetch-average-rate: %d\n"+
 		"  throttle-standard-clients: %t\n  privileged-clients: [%s]\n", l.enabled, l.burst, l.rate, l.fullRate, l.throttleStandard, l.privileged)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // limitedNode is a node whose limits change while it runs.

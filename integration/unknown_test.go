@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // The promise: what was answered 504 takes effect before everything that was sent a second after that
@@ -108,9 +109,7 @@ func held(t *testing.T, c *Cluster, trials []*trial) int {
 	c.WaitReady()
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		for i, r := range trials {
-			if err := r.check(c.Nodes[i%len(c.Nodes)]); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, r.check(c.Nodes[i%len(c.Nodes)]))
 		}
 	}
 	unknown := 0

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // watcher is a `rollcall watch` with JSON output.
@@ -31,10 +33,7 @@ func startWatcher(t *testing.T, nodes []*Node, args ...string) watcher {
 		addrs = append(addrs, n.URL())
 	}
 	args = append([]string{"watch", "-o", "json", "--addr", strings.Join(addrs, ",")}, args...)
-	p, err := Launch(t, filepath.Join(t.TempDir(), "log"), nil, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := need.Got(Launch(t, filepath.Join(t.TempDir(), "log"), nil, args...))(t)
 	w := watcher{p}
 	Eventually(t, ReadyLimit, "rollcall watch begins", func() error { return notYet(len(w.lines(t)), 1) })
 	return w

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // sloth is a watcher that takes nothing from its connection until it wakes.
@@ -29,10 +31,7 @@ func newSloth(t *testing.T, n *Node) *sloth {
 		}
 		return err
 	}}
-	conn, err := dialer.DialContext(t.Context(), "tcp", n.HTTP)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := need.Got(dialer.DialContext(t.Context(), "tcp", n.HTTP))(t)
 	t.Cleanup(func() { conn.Close() })
 	if _, err := fmt.Fprintf(conn, "GET /v1/rollcall/watch HTTP/1.1\r\nHost: %s\r\n\r\n", n.HTTP); err != nil {
 		t.Fatal(err)

@@ -7,16 +7,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // browse sends what a browser sends for a page: the page decides on the method, the body and, through
 // its own name, the Host.
 func browse(t *testing.T, n *Node, method, path, host, contentType string, body []byte, headers map[string]string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequest(method, n.URL()+path, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := need.Got(http.NewRequest(method, n.URL()+path, bytes.NewReader(body)))(t)
 	if host != "" {
 		req.Host = host
 	}
@@ -26,15 +25,9 @@ func browse(t *testing.T, n *Node, method, path, host, contentType string, body 
 	for name, value := range headers {
 		req.Header.Set(name, value)
 	}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := need.Got(transport.RoundTrip(req))(t)
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := need.Got(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(answer)
 }
 

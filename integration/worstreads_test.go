@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // askers is how many ask for the same at once.
@@ -82,10 +84,7 @@ func readAtOnce(t *testing.T, n *Node, path string) (statuses map[int]int, bytes
 
 func mustRequest(t *testing.T, url string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequest(http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(http.NewRequest(http.MethodGet, url, nil))(t)
 	return r
 }
 

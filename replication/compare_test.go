@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // settle lets changes become old enough to be compared.
@@ -70,10 +71,7 @@ func forget(t testing.TB, s *site) {
 			frozen.Pruned = rec.Lease.Changed
 		}
 		frozen.Removals = nil
-		pruned, err := registry.Thaw(frozen)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pruned := need.Got(registry.Thaw(frozen))(t)
 		m.registry = pruned
 	})
 }

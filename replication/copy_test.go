@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // starting is a node of dc1 that has just started, beside others at these URLs.
@@ -55,9 +56,7 @@ func TestACopyIsEqual(t *testing.T) {
 	node.pass(time.Minute)
 	// What this node has of before it stopped is older, and some of it is gone.
 	registerAll(t, node, 1, "4")
-	if err := node.Copy(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, node.Copy(context.Background()))
 	equal(t, old, node)
 	if l := node.lease(t, "far"); l.Owner != "dc3" {
 		t.Errorf("owner %q, want dc3", l.Owner)
@@ -81,14 +80,10 @@ func TestACopyIsEqual(t *testing.T) {
 func TestACopyIsOlderByTheTimeItTakes(t *testing.T) {
 	old, node := running(t, "n1"), starting(t)
 	var state bytes.Buffer
-	if err := old.State(context.Background(), "dc1", &state); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, old.State(context.Background(), "dc1", &state))
 	node.pass(time.Minute)
 	slow := &transfer{Replicator: node.Replicator, from: "n1", lines: bufio.NewReader(&state), began: time.Now().Add(-20 * time.Second)}
-	if err := slow.run(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, slow.run(context.Background()))
 	if silent := node.clock() - node.view().LastRenewal(node.lease(t, "3")).Lease; silent < 20_000 || silent > 25_000 {
 		t.Errorf("renewed %d ms ago, want 20 s or a little more", silent)
 	}
@@ -102,9 +97,7 @@ func TestALargeCopyIsAppliedInChunks(t *testing.T) {
 	}
 	old.apply(t, ops...)
 	node := starting(t, old.server.URL)
-	if err := node.Copy(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, node.Copy(context.Background()))
 	equal(t, old, node)
 	node.set(func(m *memory) {
 		if m.applies != 4 {
@@ -116,9 +109,7 @@ func TestALargeCopyIsAppliedInChunks(t *testing.T) {
 func TestANodeAloneHasNothingToCopy(t *testing.T) {
 	node := starting(t)
 	begun := time.Now()
-	if err := node.Copy(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, node.Copy(context.Background()))
 	if took := time.Since(begun); took > defaultCopyWait {
 		t.Errorf("it took %v", took)
 	}
@@ -130,16 +121,12 @@ func TestANodeDoesNotCopyFromItself(t *testing.T) {
 	node := newSite()
 	node.become(t, "dc1", "n9", false,
 		PeerConfig{Name: "self", Kind: Node, URLs: []string{node.server.URL}}, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}})
-	if err := node.Copy(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, node.Copy(context.Background()))
 	equal(t, old, node)
 
 	alone := newSite()
 	alone.become(t, "dc1", "n9", false, PeerConfig{Name: "self", Kind: Node, URLs: []string{alone.server.URL}})
-	if err := alone.Copy(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, alone.Copy(context.Background()))
 	if n := len(alone.came(statePath)); n != 1 {
 		t.Errorf("it asked itself %d times, want once", n)
 	}
@@ -151,9 +138,7 @@ func TestTheFirstNodeThatIsReadyIsCopied(t *testing.T) {
 	stranger.answering(answerWith(403, "not a peer"))
 	registerAll(t, old, 1, "more")
 	node := starting(t, closed(), busy.server.URL, stranger.server.URL, old.server.URL)
-	if err := node.Copy(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, node.Copy(context.Background()))
 	node.lease(t, "more")
 }
 
@@ -166,9 +151,7 @@ func TestANodeIsWaitedFor(t *testing.T) {
 	go func() { copied <- node.Copy(context.Background()) }()
 	eventually(t, "it asks twice", func() bool { return len(old.came(statePath)) >= 2 })
 	old.set(func(m *memory) { m.notReady = false })
-	if err := <-copied; err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, <-copied)
 	equal(t, old, node)
 }
 
@@ -178,9 +161,7 @@ func TestNodesThatStartTogetherDoNotWaitForEver(t *testing.T) {
 	other.set(func(m *memory) { m.notReady = true })
 	node := starting(t, other.server.URL, closed())
 	begun := time.Now()
-	if err := node.Copy(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, node.Copy(context.Background()))
 	if took := time.Since(begun); took < defaultCopyWait/2 {
 		t.Errorf("it gave up after %v", took)
 	}
@@ -232,9 +213,7 @@ func TestABrokenCopyIsBegunAgain(t *testing.T) {
 			old := running(t, "n1")
 			breaking(old, 1, c.how)
 			node := starting(t, old.server.URL)
-			if err := node.Copy(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, node.Copy(context.Background()))
 			if n := len(old.came(statePath)); n != 2 {
 				t.Errorf("%d tries, want 2", n)
 			}
@@ -265,9 +244,7 @@ func TestACopyFromANodeThatFallsSilentIsBegunAgain(t *testing.T) {
 	})
 	node := newSite()
 	node.become(t, "dc1", "n9", false, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}, ReadTimeout: time.Second})
-	if err := node.Copy(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, node.Copy(context.Background()))
 	equal(t, old, node)
 }
 
@@ -296,9 +273,7 @@ func TestWhatIsNotValidIsLeftOutOfACopy(t *testing.T) {
 		w.Write(bytes.Replace(text, fmt.Appendf(nil, `"items":%d`, n), fmt.Appendf(nil, `"items":%d`, n+2), 1))
 	})
 	node := starting(t, old.server.URL)
-	if err := node.Copy(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, node.Copy(context.Background()))
 	if n := len(old.came(statePath)); n != 1 {
 		t.Errorf("%d tries, want 1", n)
 	}
@@ -346,9 +321,7 @@ func TestLinesOfAStateAreBounded(t *testing.T) {
 func FuzzState(f *testing.F) {
 	old := running(f, "n1")
 	var state bytes.Buffer
-	if err := old.State(context.Background(), "dc1", &state); err != nil {
-		f.Fatal(err)
-	}
+	need.OK(f, old.State(context.Background(), "dc1", &state))
 	f.Add(state.Bytes())
 	node := starting(f)
 	f.Fuzz(func(t *testing.T, text []byte) {

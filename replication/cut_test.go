@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -39,10 +40,7 @@ func TestWhichRemoteLeasesAreSpared(t *testing.T) {
 			c := validConfig()
 			c.Service.(*memory).decideOnCut(map[string]CutPolicy{"dc2": tt.policy})
 			c.Peers = []PeerConfig{{Name: "dc2", Kind: tt.kind, URLs: []string{"http://a:1"}}}
-			r, err := newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} })
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} }))(t)
 			if tt.fails {
 				r.peers[0].failed(errRefused)
 			}
@@ -91,10 +89,7 @@ func TestCutIsByKind(t *testing.T) {
 		{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1"}},
 		{Name: "old", Kind: Eureka, URLs: []string{"http://b:1/eureka"}},
 	}
-	r, err := newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} }))(t)
 	for dc, want := range map[string]time.Duration{"dc2": 15 * time.Second, "old": 90 * time.Second, "eureka": 90 * time.Second} {
 		if got := r.Cut(dc); got != want {
 			t.Errorf("%s: got %v, want %v", dc, got, want)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -390,9 +391,7 @@ func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
 	self := &eurekaSelf{eurekaLink: s.link, lease: selfLease(t.Context(), "rollcall.invalid:8761", time.Now())}
 	for _, before := range []func(){func() {}, func() {}, f.forget} {
 		before()
-		if err := self.beat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, self.beat(t.Context()))
 		if got := f.show(); !strings.HasPrefix(got, "EUREKA/rollcall.invalid:rollcall:8761 UP") {
 			t.Errorf("the server has %q, want this node", got)
 		}

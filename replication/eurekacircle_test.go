@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // circle is a node of ours and a Eureka server that replicate to each other, ours all the time, and the
@@ -277,10 +278,7 @@ func TestAEurekaServerIsAClientOfOurs(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
 	self := clientOf("EUREKA", "old.example:eureka:8761", 3000)
-	body, err := json.Marshal(map[string]any{"instance": self})
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := need.Got(json.Marshal(map[string]any{"instance": self}))(t)
 	if status, answer, err := ask(f.Client(), "POST", c.service+"/apps/EUREKA", body); status != 204 || len(answer) != 0 || err != nil {
 		t.Fatalf("its registration was answered %d %q, %v", status, answer, err)
 	}

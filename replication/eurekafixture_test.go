@@ -8,19 +8,14 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // The file is a batch as Netflix's own server writes it. What we tell of the same instances is the
 // same, key by key, but for times that each server has for itself.
 func TestOurItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
-	body, err := os.ReadFile("testdata/eureka-batch.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	items, err := eureka.DecodeBatch(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := need.Got(os.ReadFile("testdata/eureka-batch.json"))(t)
+	items := need.Got(eureka.DecodeBatch(body))(t)
 	theirs := looseItems(t, body)
 	for n, i := range items {
 		t.Run(i.Action.String()+" "+i.ID, func(t *testing.T) {
@@ -65,9 +60,7 @@ func looseItems(t testing.TB, body []byte) []map[string]any {
 	var list struct {
 		Items []map[string]any `json:"replicationList"`
 	}
-	if err := json.Unmarshal(body, &list); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(body, &list))
 	for _, i := range list.Items {
 		instance, ok := i["instanceInfo"].(map[string]any)
 		if !ok {

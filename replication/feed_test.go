@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -272,9 +273,7 @@ func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 		by := registry.Act{Author: "alice", Reason: "maintenance"}
 		pause := func(paused bool) {
 			t.Helper()
-			if err := r.Pause(context.Background(), "dc2", paused, by); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, r.Pause(context.Background(), "dc2", paused, by))
 			synctest.Wait()
 		}
 		pause(true)
@@ -312,9 +311,7 @@ func TestWhatWaitsWhenAPeerIsPausedIsToldLater(t *testing.T) {
 		m.apply(t, registers(1, 4)...)
 		synctest.Wait()
 		for _, paused := range []bool{true, false} {
-			if err := r.Pause(context.Background(), "dc2", paused, registry.Act{}); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, r.Pause(context.Background(), "dc2", paused, registry.Act{}))
 			synctest.Wait()
 		}
 		if got := r.only().Dropped["stopped"]; got != 3 {
@@ -473,9 +470,7 @@ func TestOperatorsCompareAndRepair(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		if err := r.Pause(context.Background(), "dc2", true, registry.Act{}); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, r.Pause(context.Background(), "dc2", true, registry.Act{}))
 		if err := <-done; !errors.Is(err, ErrNotSending) {
 			t.Errorf("paused meanwhile: %v, want %v", err, ErrNotSending)
 		}

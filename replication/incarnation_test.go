@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // A message in another server's name says whatever it likes of its clock. The server itself is heard as before.
@@ -58,10 +59,7 @@ func TestASenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
 			registerAll(t, a, 1, "before")
 			a.tellChanges(t, 0)
 			a.set(func(m *memory) {
-				restored, err := registry.Thaw(copied)
-				if err != nil {
-					t.Fatal(err)
-				}
+				restored := need.Got(registry.Thaw(copied))(t)
 				m.registry, m.passed = restored, 0
 			})
 			a.config.incarnation.draw() // its process began anew

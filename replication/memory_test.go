@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // memory is a registry.Service in one process, without durability, whose clock, health and errors a
@@ -118,10 +119,7 @@ func (m *memory) set(change func(m *memory)) {
 // apply performs operations of clients, which must not fail.
 func (m *memory) apply(t testing.TB, ops ...registry.Op) []registry.Result {
 	t.Helper()
-	results, err := m.Apply(context.Background(), registry.FromClient, ops...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := need.Got(m.Apply(context.Background(), registry.FromClient, ops...))(t)
 	return results
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -47,10 +48,7 @@ func runPair(t testing.TB, kind Kind) (a, b *site) {
 func (s *site) changes(t testing.TB) (n int) {
 	t.Helper()
 	for _, r := range s.came(messagePath) {
-		m, err := decodeMessage(r.body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := need.Got(decodeMessage(r.body))(t)
 		for _, item := range m.Items {
 			if item.Do != doRenew {
 				n++

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Everything that a client does on one side is on the other one once, and nothing comes back.
@@ -342,14 +343,9 @@ func TestABatchWithOneBadItemAppliesTheOthers(t *testing.T) {
 	bad := good("2")
 	bad.Life = 0
 	body := write(t, head, good("1"), bad, good("3"))
-	text, err := b.Receive(context.Background(), body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Got(b.Receive(context.Background(), body))(t)
 	var got answer
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(text, &got))
 	var statuses []int
 	for _, r := range got.Results {
 		statuses = append(statuses, r.Status)
@@ -551,14 +547,9 @@ func oneItemIsLeftOut(t *testing.T, cause error) {
 		}
 		items = append(items, replicaItem(registry.Replica{Instance: i, Life: 1}))
 	}
-	text, err := b.Receive(context.Background(), write(t, a.only().head(), items...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Got(b.Receive(context.Background(), write(t, a.only().head(), items...)))(t)
 	var got answer
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(text, &got))
 	for n, r := range got.Results {
 		want := 200
 		if n == 4 {
@@ -583,14 +574,9 @@ func TestAnAnswerIsBounded(t *testing.T) {
 		b.apply(t, registry.Register{Instance: i})
 		items = append(items, renewItem(i.Key(), registry.Version{Life: 1, LastDirty: 1}, 0))
 	}
-	text, err := b.Receive(context.Background(), write(t, a.only().head(), items...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Got(b.Receive(context.Background(), write(t, a.only().head(), items...)))(t)
 	var got answer
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(text, &got))
 	told := 0
 	for n, r := range got.Results {
 		if r.Status != 409 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -230,10 +231,7 @@ func replicateAs(t testing.TB, c Config, fars map[string]*far, peers ...PeerConf
 	c.Datacenter, c.Node, c.Peers = "dc1", "n1", peers
 	c.Sender = func() string { return "dc1" }
 	c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	r, err := newReplicator(c, func(env linkEnv) link { return farLink{env, fars[env.peer.Name]} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, fars[env.peer.Name]} }))(t)
 	run := &replicating{Replicator: r, t: t}
 	run.start()
 	return run

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // A sender whose clock goes back and that begins no other incarnation, as one of Rollcall would, is late for as
@@ -51,9 +52,7 @@ func TestASenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T
 			send(hours, nil)
 			send(hours+1, nil)
 			shown(SenderStatus{Heard: 1000, LateMillis: 9*hours - 1, Late: 2, Refused: 1})
-			if err := b.Forget(ctx, head.Sender, registry.Act{Author: "amy"}); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, b.Forget(ctx, head.Sender, registry.Act{Author: "amy"}))
 			if got := b.Senders(); len(got) != 0 {
 				t.Errorf("forgotten: %+v", got)
 			}

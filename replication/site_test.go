@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -174,10 +175,7 @@ func (s *site) tell(t testing.TB, tasks ...task) {
 func (s *site) tellChanges(t testing.TB, after registry.Index) {
 	t.Helper()
 	v := s.view()
-	changes, err := v.Changes(after, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	changes := need.Got(v.Changes(after, 0))(t)
 	var tasks []task
 	for _, c := range changes {
 		switch {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // restart is what a node does after it was down: its lease clock goes on where it stood.
@@ -13,10 +14,7 @@ func (m *memory) restart(t testing.TB) {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, err := registry.Thaw(m.registry.Freeze())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(registry.Thaw(m.registry.Freeze()))(t)
 	r.Doubt()
 	m.registry = r
 }
@@ -49,9 +47,7 @@ func afterTheDead(t *testing.T, forgotten bool) (a, b *site) {
 
 func TestANodeThatWasDownForgetsTheDeadWithItsCopy(t *testing.T) {
 	a, b := afterTheDead(t, false)
-	if err := b.Copy(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, b.Copy(context.Background()))
 	b.without(t, "dead")
 	b.without(t, "canceled")
 	b.lease(t, "alive")

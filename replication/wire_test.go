@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -62,10 +63,7 @@ func write(t testing.TB, head messageHead, items ...wireItem) []byte {
 			t.Fatal(err)
 		}
 	}
-	body, err := appendMessage(nil, head, texts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := need.Got(appendMessage(nil, head, texts))(t)
 	return body
 }
 
@@ -87,21 +85,13 @@ func TestMessagesKeepTheirForm(t *testing.T) {
 	}
 	for name, value := range values {
 		t.Run(name, func(t *testing.T) {
-			compact, err := encode(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			compact := need.Got(encode(value))(t)
 			got := indented(t, compact)
 			path := filepath.Join("testdata", name)
 			if *update {
-				if err := os.WriteFile(path, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, os.WriteFile(path, got, 0o644))
 			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := need.Got(os.ReadFile(path))(t)
 			if string(got) != string(want) {
 				t.Errorf("got %s\nwant %s", got, want)
 			}
@@ -114,13 +104,8 @@ func indented(t testing.TB, text []byte) []byte {
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, d.Decode(&v))
+	b := need.Got(json.MarshalIndent(v, "", "  "))(t)
 	return append(b, '\n')
 }
 
@@ -266,10 +251,7 @@ func TestABadItemSpoilsNoOther(t *testing.T) {
 	register := func(change func(i *wireItem)) string {
 		item := replicaItem(aReplica())
 		change(&item)
-		text, err := encode(&item)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := need.Got(encode(&item))(t)
 		return string(text)
 	}
 	pairs := make([]wirePair, 257)
@@ -304,14 +286,8 @@ func TestABadItemSpoilsNoOther(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			head, _ := aMessage()
-			body, err := appendMessage(nil, head, [][]byte{[]byte(good), []byte(c.item), []byte(good)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := decodeMessage(body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			body := need.Got(appendMessage(nil, head, [][]byte{[]byte(good), []byte(c.item), []byte(good)}))(t)
+			m := need.Got(decodeMessage(body))(t)
 			for _, n := range []int{0, 2} {
 				if _, err := m.Items[n].op(itemContext{}); err != nil {
 					t.Errorf("item %d beside it: %v", n, err)
@@ -327,10 +303,7 @@ func TestABadItemSpoilsNoOther(t *testing.T) {
 func TestUnknownKeysAreIgnored(t *testing.T) {
 	const body = `{"version":1,"datacenter":"dc1","node":"n1","sender":"s","incarnation":1,"clock":1,"color":"red",
 		"items":[{"do":"renew","app":"ORDERS","id":"1","life":1,"mood":{"good":[true]}}]}`
-	m, err := decodeMessage([]byte(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := need.Got(decodeMessage([]byte(body)))(t)
 	if _, err := m.Items[0].op(itemContext{}); err != nil {
 		t.Error(err)
 	}
@@ -341,10 +314,7 @@ func TestWhatComesLateIsOlder(t *testing.T) {
 	late := itemContext{late: 40_000}
 	var ops []registry.Op
 	for n := range items {
-		op, err := items[n].op(late)
-		if err != nil {
-			t.Fatal(err)
-		}
+		op := need.Got(items[n].op(late))(t)
 		ops = append(ops, op)
 	}
 	r := ops[0].(registry.Replica)
@@ -359,10 +329,7 @@ func TestWhatComesLateIsOlder(t *testing.T) {
 func TestTheOwnDatacentersNameIsHereToOthersOnly(t *testing.T) {
 	item := replicaItem(registry.Replica{Instance: instance("ORDERS", "1", 7), Life: 1, Owner: "dc1"})
 	for here, want := range map[string]string{"": "dc1", "dc1": registry.Here, "dc3": "dc1"} {
-		op, err := item.op(itemContext{here: here})
-		if err != nil {
-			t.Fatal(err)
-		}
+		op := need.Got(item.op(itemContext{here: here}))(t)
 		if got := op.(registry.Replica).Owner; got != want {
 			t.Errorf("at %q the owner is %q, want %q", here, got, want)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // padded is a registration of about so many bytes.
@@ -26,10 +27,7 @@ func TestOperationsBeyondOneBatchTakeEffectInOrder(t *testing.T) {
 		ops = append(ops, padded(fmt.Sprintf("i%d", i), 60<<10)) // five batches
 	}
 	ops = append(ops, registry.Cancel{Key: registry.NewKey("A", "i0")})
-	results, err := c.nodes[0].Apply(context.Background(), registry.FromClient, ops...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := need.Got(c.nodes[0].Apply(context.Background(), registry.FromClient, ops...))(t)
 	for i := 1; i < len(results); i++ {
 		if results[i].Outcome != registry.Done || results[i].Index <= results[i-1].Index {
 			t.Errorf("operation %d: %+v after %+v, want done and a higher index", i, results[i], results[i-1])

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // writtenLog writes a log of several levels of pages, with a vote, of which some was deleted and written anew.
@@ -37,9 +38,7 @@ func writtenLog(t *testing.T) (dir string) {
 		logs[0].Data = bytes.Repeat([]byte("a large one "), 1000)
 		err = errors.Join(err, d.StoreLogs(logs))
 	}
-	if err := errors.Join(err, d.DeleteRange(1, 70), d.DeleteRange(181, 200), d.close()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, errors.Join(err, d.DeleteRange(1, 70), d.DeleteRange(181, 200), d.close()))
 	return dir
 }
 
@@ -96,15 +95,10 @@ func damages(rng *rand.Rand, n int) []func(b []byte) []byte {
 
 // eachDamage calls check for a copy of a directory whose file was damaged, in words that say how.
 func eachDamage(t *testing.T, dir, file string, check func(t *testing.T, dir string, how string)) {
-	whole, err := os.ReadFile(filepath.Join(dir, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := need.Got(os.ReadFile(filepath.Join(dir, file)))(t)
 	for i, damage := range damages(rand.New(rand.NewPCG(1, 2)), damaged) {
 		b := damage(bytes.Clone(whole))
-		if err := os.WriteFile(filepath.Join(dir, file), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.WriteFile(filepath.Join(dir, file), b, 0o600))
 		how := fmt.Sprintf("damage %d: %d of %d bytes", i, len(b), len(whole))
 		for at := range b {
 			if b[at] != whole[at] {
@@ -118,10 +112,7 @@ func eachDamage(t *testing.T, dir, file string, check func(t *testing.T, dir str
 
 func TestADamagedLogIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
 	dir := writtenLog(t)
-	want, err := logOnDisk(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := need.Got(logOnDisk(dir))(t)
 	refused := 0
 	eachDamage(t, dir, filepath.Join(raftDir, "log.db"), func(t *testing.T, dir, how string) {
 		got, err := logOnDisk(dir)
@@ -151,9 +142,7 @@ func TestADamagedRegistryIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
 			err = errors.Join(err, g.flush(true))
 		}
 	}
-	if err := errors.Join(err, g.flush(true), g.disk.close()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, errors.Join(err, g.flush(true), g.disk.close()))
 	read := func() (registry.Frozen, error) {
 		d, err := openLocalDisk(g.dir)
 		if err != nil {
@@ -166,10 +155,7 @@ func TestADamagedRegistryIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
 		}
 		return *f, nil
 	}
-	want, err := read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := need.Got(read())(t)
 	eachDamage(t, g.dir, localFile, func(t *testing.T, _, how string) {
 		got, err := read()
 		switch {
@@ -183,27 +169,17 @@ func TestADamagedRegistryIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
 
 func TestAFlippedBitInAnEntryIsRefusedAndNamed(t *testing.T) {
 	dir := t.TempDir()
-	d, err := openDisk(dir, nil, func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := need.Got(openDisk(dir, nil, func(err error) { t.Error(err) }))(t)
 	value := []byte("a value of 1000")
-	if err := errors.Join(d.StoreLog(&raft.Log{Index: 17, Term: 1, Data: value}), d.close()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, errors.Join(d.StoreLog(&raft.Log{Index: 17, Term: 1, Data: value}), d.close()))
 	path := filepath.Join(dir, raftDir, "log.db")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := need.Got(os.ReadFile(path))(t)
 	at := bytes.Index(b, value)
 	for ; at >= 0; at = bytes.Index(b, value) { // older pages have it too
 		b[at+11] = '9'
 	}
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err = openDisk(dir, nil, func(error) {})
+	need.OK(t, os.WriteFile(path, b, 0o600))
+	_, err := openDisk(dir, nil, func(error) {})
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "entry 17 ") || !strings.Contains(err.Error(), "empty data directory") {
 		t.Errorf("got %v, want an error that names %s and entry 17, and says what to do", err, path)
 	}
@@ -211,14 +187,9 @@ func TestAFlippedBitInAnEntryIsRefusedAndNamed(t *testing.T) {
 
 func TestADamagedEntryThatIsReadLaterStopsTheNode(t *testing.T) {
 	failed := make(chan error, 1)
-	d, err := openDisk(t.TempDir(), nil, func(err error) { failed <- err })
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { failed <- err }))(t)
 	entry := &raft.Log{Index: 5, Term: 1, Data: []byte("x")}
-	if err := d.StoreLog(entry); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, d.StoreLog(entry))
 	entry.Data = []byte("y")
 	if err := d.bolt.StoreLog(entry); err != nil { // past the checksum
 		t.Fatal(err)
@@ -296,10 +267,7 @@ func TestAnEntryThatIsDamagedInMemoryReachesNoFollower(t *testing.T) {
 }
 
 func TestAnEntryThatArrivesDamagedIsNotStoredAndStopsNobody(t *testing.T) {
-	d, err := openDisk(t.TempDir(), nil, func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
 	defer d.close()
 	entry := &raft.Log{Index: 5, Term: 1, Data: []byte("x")}
 	seal([]*raft.Log{entry})

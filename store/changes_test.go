@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // awaited is what a call of Changes came to.
@@ -64,9 +65,7 @@ func TestAChangeOnOneNodeWakesThoseWhoWaitOnEveryNode(t *testing.T) {
 func TestWhoWaitsForChangesIsToldThatTheNodeCloses(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	done := c.nodes[0].await(t, "")
-	if err := c.nodes[0].halt(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.nodes[0].halt())
 	if got := receive(t, done); !errors.Is(got.err, registry.ErrClosed) {
 		t.Errorf("got %+v, want ErrClosed", got)
 	}

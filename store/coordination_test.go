@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var _ kv.Service = (*Coordination)(nil)
@@ -165,9 +166,7 @@ func TestAMinorityRefusesCoordinationAndServesStaleReadsOfKeys(t *testing.T) {
 	}
 	for i, n := range c.nodes {
 		if i != last {
-			if err := n.halt(); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, n.halt())
 		}
 	}
 	alone := c.nodes[last]
@@ -181,10 +180,7 @@ func TestAMinorityRefusesCoordinationAndServesStaleReadsOfKeys(t *testing.T) {
 	if _, err := alone.Coordination().View(context.Background(), false); !errors.Is(err, registry.ErrNoLeader) {
 		t.Errorf("linearizable read: got %v, want ErrNoLeader", err)
 	}
-	v, err := alone.Coordination().View(context.Background(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := need.Got(alone.Coordination().View(context.Background(), true))(t)
 	if e, _ := v.Get("a"); e == nil || string(e.Value) != "1" {
 		t.Errorf("stale read: %+v", e)
 	}
@@ -380,10 +376,7 @@ func TestABatchThatIsSentAgainIsAnsweredAsTheFirstTime(t *testing.T) {
 	send := func(seq, answered uint64, op kv.Op) fsm.BatchResult {
 		t.Helper()
 		id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Answered: answered}
-		res, err := n.committer.propose(t.Context(), fsm.AppendBatch(nil, id, []fsm.Item{{KV: op}}), fsm.Bound{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := need.Got(n.committer.propose(t.Context(), fsm.AppendBatch(nil, id, []fsm.Item{{KV: op}}), fsm.Bound{}))(t)
 		return res
 	}
 	first := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
@@ -444,9 +437,7 @@ func TestARestoreWakesWhoeverWaitsForAKey(t *testing.T) {
 	if _, err := n.machine.Snapshot().WriteTo(&saved); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&stateMachine{s: n.Raft}).Restore(io.NopCloser(&saved)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, (&stateMachine{s: n.Raft}).Restore(io.NopCloser(&saved)))
 	select {
 	case <-wait.Woken():
 	case <-time.After(limit):

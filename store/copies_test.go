@@ -9,17 +9,14 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // copyDir copies a data directory.
 func copyDir(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.RemoveAll(to); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.RemoveAll(to))
+	need.OK(t, os.CopyFS(to, os.DirFS(from)))
 }
 
 // mustEndWith waits until a node has stopped by itself with a reason.
@@ -49,16 +46,12 @@ func TestANodeWithAnOlderCopyOfItsDataStops(t *testing.T) {
 			c := startCluster(t, 3, nil)
 			at := (c.leader() + 1) % 3
 			cfg := c.nodes[at].cfg
-			if err := c.nodes[at].halt(); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, c.nodes[at].halt())
 			older := filepath.Join(t.TempDir(), "older")
 			copyDir(t, cfg.DataDir, older)
 			c.nodes[at] = c.start(cfg)
 			c.waitReady(at)
-			if err := c.nodes[at].halt(); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, c.nodes[at].halt())
 			if tt.part == "." {
 				copyDir(t, older, cfg.DataDir)
 			} else if b, err := os.ReadFile(filepath.Join(older, tt.part)); err != nil {
@@ -77,9 +70,7 @@ func TestACopyThatRunsBesideItsOriginalStops(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	at := (c.leader() + 1) % 3
 	cfg := c.nodes[at].cfg
-	if err := c.nodes[at].halt(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.nodes[at].halt())
 	copied := cfg
 	copied.DataDir, copied.ClusterAddr = filepath.Join(t.TempDir(), "copy"), freeAddr(t)
 	copyDir(t, cfg.DataDir, copied.DataDir)
@@ -99,21 +90,14 @@ func TestACopyOfARunningNodeDoesNotGetItsVote(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	at := (c.leader() + 1) % 3
 	cfg := c.nodes[at].cfg
-	if err := c.nodes[at].halt(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.nodes[at].halt())
 	copied := cfg
 	copied.DataDir, copied.ClusterAddr = filepath.Join(t.TempDir(), "copy"), freeAddr(t)
 	copyDir(t, cfg.DataDir, copied.DataDir)
 	c.nodes[at] = c.start(cfg)
 	c.waitReady(at)
-	identity, err := os.ReadFile(filepath.Join(cfg.DataDir, "identity.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(copied.DataDir, "identity.json"), identity, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	identity := need.Got(os.ReadFile(filepath.Join(cfg.DataDir, "identity.json")))(t)
+	need.OK(t, os.WriteFile(filepath.Join(copied.DataDir, "identity.json"), identity, 0o600))
 	c.start(copied).mustEndWith(t, "runs at "+cfg.ClusterAddr+" already", copied.DataDir)
 	c.nodes[at].apply(t, registry.Register{Instance: instance("A", "i", 90)})
 }
@@ -123,9 +107,7 @@ func TestANodeStopsWhenACopyHasTakenItsPlace(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	at := (c.leader() + 1) % 3
 	cfg := c.nodes[at].cfg
-	if err := c.nodes[at].halt(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.nodes[at].halt())
 	copied := cfg
 	copied.DataDir, copied.ClusterAddr = filepath.Join(t.TempDir(), "copy"), freeAddr(t)
 	copyDir(t, cfg.DataDir, copied.DataDir)

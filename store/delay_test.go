@@ -8,15 +8,14 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Time stands still in a bubble while the disk really works.
 func timed(t *testing.T, write func() error) time.Duration {
 	t.Helper()
 	began := time.Now()
-	if err := write(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, write())
 	return time.Since(began)
 }
 
@@ -34,10 +33,7 @@ func TestADelayedDiskTakesLongerForEachDurableWrite(t *testing.T) {
 		{"read", func(d *disk) error { _, err := d.LastIndex(); return err }, 0},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDisk(t.TempDir(), nil, func(err error) { t.Error(err) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
 		defer d.close()
 		for _, tt := range tests {
 			d.delay.set(time.Second)

@@ -11,18 +11,15 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // closedDisk is a disk whose every write fails.
 func closedDisk(t *testing.T, fail func(error)) *disk {
 	t.Helper()
-	d, err := openDisk(t.TempDir(), nil, fail)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.close(); err != nil {
-		t.Fatal(err)
-	}
+	d := need.Got(openDisk(t.TempDir(), nil, fail))(t)
+	need.OK(t, d.close())
 	return d
 }
 
@@ -52,10 +49,7 @@ func TestEveryFailedWriteStopsTheNode(t *testing.T) {
 
 func TestATermThatWouldFallStopsTheNode(t *testing.T) {
 	var reason error
-	d, err := openDisk(t.TempDir(), nil, func(err error) { reason = err })
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { reason = err }))(t)
 	defer d.close()
 	for _, term := range []uint64{6, 7, 7} {
 		if err := d.SetUint64([]byte("CurrentTerm"), term); err != nil {
@@ -71,26 +65,17 @@ func TestATermThatWouldFallStopsTheNode(t *testing.T) {
 }
 
 func TestVoteIsStoredCandidateFirst(t *testing.T) {
-	d, err := openDisk(t.TempDir(), nil, func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
 	defer d.close()
 	vote := func(term uint64, candidate string) {
 		t.Helper()
-		if err := d.SetUint64([]byte(keyVoteTerm), term); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Set([]byte(keyVoteCand), []byte(candidate)); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, d.SetUint64([]byte(keyVoteTerm), term))
+		need.OK(t, d.Set([]byte(keyVoteCand), []byte(candidate)))
 	}
 	vote(4, "n1")
 	// A crash between the two writes of the next vote: what was stored up to here must not look
 	// like a vote for n1 in term 5.
-	if err := d.SetUint64([]byte(keyVoteTerm), 5); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, d.SetUint64([]byte(keyVoteTerm), 5))
 	if term, err := d.bolt.GetUint64([]byte(keyVoteTerm)); err != nil || term != 4 {
 		t.Errorf("term %d on disk (%v) before the candidate is, want 4", term, err)
 	}
@@ -104,24 +89,14 @@ func TestVoteIsStoredCandidateFirst(t *testing.T) {
 
 func TestDamagedLogIsRefusedWithWordsNotWithAPanic(t *testing.T) {
 	dir := t.TempDir()
-	d, err := openDisk(dir, nil, func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.close(); err != nil {
-		t.Fatal(err)
-	}
+	d := need.Got(openDisk(dir, nil, func(err error) { t.Error(err) }))(t)
+	need.OK(t, d.close())
 	path := filepath.Join(dir, raftDir, "log.db")
 	size := func() int64 {
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := need.Got(os.Stat(path))(t)
 		return info.Size()
 	}()
-	if err := os.WriteFile(path, bytes.Repeat([]byte{0xff}, int(size)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(path, bytes.Repeat([]byte{0xff}, int(size)), 0o600))
 	if _, err := openDisk(dir, nil, func(error) {}); err == nil || !strings.Contains(err.Error(), "corrupt") {
 		t.Errorf("got %v, want an error that says corrupt", err)
 	}
@@ -130,12 +105,8 @@ func TestDamagedLogIsRefusedWithWordsNotWithAPanic(t *testing.T) {
 func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	left := filepath.Join(dir, raftDir, "snapshots", "2-17-1.tmp")
-	if err := os.MkdirAll(left, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := removeUnfinishedSnapshots(dir); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.MkdirAll(left, 0o700))
+	need.OK(t, removeUnfinishedSnapshots(dir))
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("%s is still there (%v)", left, err)
 	}
@@ -155,22 +126,15 @@ func TestTheLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d, err := openDisk(t.TempDir(), nil, func(err error) { t.Error(err) })
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
 			defer d.close()
 			var logs []*raft.Log
 			for i := range uint64(entries) {
 				logs = append(logs, &raft.Log{Index: i + 1, Term: 1})
 			}
-			if err := d.StoreLogs(logs); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, d.StoreLogs(logs))
 			before := d.calls
-			if err := d.DeleteRange(tt.from, tt.to); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, d.DeleteRange(tt.from, tt.to))
 			first, errFirst := d.FirstIndex()
 			last, errLast := d.LastIndex()
 			if first != tt.first || last != tt.last || errFirst != nil || errLast != nil {
@@ -191,12 +155,8 @@ func TestATermThatCannotBeWrittenEndsTheNodeAndNotTheProcess(t *testing.T) {
 	at := (leader + 1) % 3
 	broken := c.nodes[at]
 	// The next term is below what the disk holds, so that its write fails, and no other one.
-	if err := broken.disk.setUint64([]byte("CurrentTerm"), 1<<32); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.nodes[leader].halt(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, broken.disk.setUint64([]byte("CurrentTerm"), 1<<32))
+	need.OK(t, c.nodes[leader].halt())
 	var err error
 	select {
 	case err = <-broken.done:

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // startApart starts n nodes that have never been in a cluster. see says which of them a node has in its
@@ -107,9 +109,7 @@ func TestHalfOfTheNodesFoundNoClusterAndSaySo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := startApart(t, tt.n, tt.expect, everybody)
 			for _, n := range c.nodes[1:] {
-				if err := n.halt(); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, n.halt())
 			}
 			err := c.nodes[0].search(context.Background())
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -125,10 +125,7 @@ func TestHalfOfTheNodesFoundNoClusterAndSaySo(t *testing.T) {
 // proposal is what a test does by hand that a proposing node does.
 func (n *testNode) step(t *testing.T, args FoundArgs) FoundReply {
 	t.Helper()
-	r, err := n.answerFound(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(n.answerFound(args))(t)
 	return r
 }
 
@@ -148,9 +145,7 @@ func TestAPromiseOutlivesARestart(t *testing.T) {
 	if r := n.step(t, FoundArgs{Step: foundAccept, Ballot: newer, Founders: founders}); !r.OK {
 		t.Fatalf("accept: %+v", r)
 	}
-	if err := n.halt(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, n.halt())
 	n = c.start(n.cfg)
 	c.nodes[0] = n
 	for _, step := range []uint8{foundPromise, foundAccept} {
@@ -231,9 +226,7 @@ func TestANodeWhoseDiskIsSlowIsSeenWhileItWrites(t *testing.T) {
 		t.Error("the node does not say how it is while it writes its identity")
 	}
 	close(release)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, <-done)
 }
 
 func TestANodeIsNoMemberBecauseAnotherThatDoesNotLeadSaysSo(t *testing.T) {

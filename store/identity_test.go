@@ -5,18 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestIdentityIsKeptAndBootsRise(t *testing.T) {
 	dir := t.TempDir()
-	first, err := openIdentity(dir, owner{mode: modeCP, node: "n1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := openIdentity(dir, owner{mode: modeCP, node: "n1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := need.Got(openIdentity(dir, owner{mode: modeCP, node: "n1"}))(t)
+	second := need.Got(openIdentity(dir, owner{mode: modeCP, node: "n1"}))(t)
 	if first.ServerID != second.ServerID || nameOf(first.ServerID) != "n1" {
 		t.Errorf("server ids %q and %q: want the same one, of n1", first.ServerID, second.ServerID)
 	}
@@ -31,20 +27,12 @@ func TestNoTwoStartsHaveOneBoot(t *testing.T) {
 	for name, before := range map[string]uint64{"by the clock": 1, "the clock was set back": 1 << 60} {
 		t.Run(name, func(t *testing.T) {
 			dir, who := t.TempDir(), owner{mode: modeCP, node: "n1"}
-			original, err := openIdentity(dir, who)
-			if err != nil {
-				t.Fatal(err)
-			}
+			original := need.Got(openIdentity(dir, who))(t)
 			original.Boot = before
 			seen := map[uint64]bool{}
 			for range 3 {
-				if err := original.save(); err != nil {
-					t.Fatal(err)
-				}
-				id, err := openIdentity(dir, who)
-				if err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, original.save())
+				id := need.Got(openIdentity(dir, who))(t)
 				if seen[id.Boot] {
 					t.Errorf("two starts have boot %d", id.Boot)
 				}
@@ -110,9 +98,7 @@ func TestDataDirectoryThatDoesNotFitIsRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "identity.json"), []byte(tt.file), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, os.WriteFile(filepath.Join(dir, "identity.json"), []byte(tt.file), 0o600))
 			_, err := openIdentity(dir, owner{mode: modeCP, node: tt.node})
 			if err == nil {
 				t.Fatal("was accepted")
@@ -163,9 +149,7 @@ func TestRegistryWithoutAnIdentityIsRefused(t *testing.T) { refusedWithoutIdenti
 
 func refusedWithoutIdentity(t *testing.T, left string) {
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, left), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.MkdirAll(filepath.Join(dir, left), 0o700))
 	if _, err := openIdentity(dir, owner{mode: modeCP, node: "n1"}); err == nil || !strings.Contains(err.Error(), left) {
 		t.Errorf("a directory with %s and no identity: %v, want an error that names it", left, err)
 	}

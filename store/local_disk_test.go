@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // diskRig is a registry and its file, without a node.
@@ -108,27 +109,16 @@ func withoutHistories(f registry.Frozen) registry.Frozen {
 
 func TestWhatIsWrittenIsWhatIsLoaded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp("", "rollcall")
-		if err != nil {
-			t.Fatal(err)
-		}
+		dir := need.Got(os.MkdirTemp("", "rollcall"))(t)
 		defer os.RemoveAll(dir)
-		g, err := newDiskRig(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := need.Got(newDiskRig(dir))(t)
 		defer func() { g.disk.close() }()
 		g.clock = registry.Stamp{Lease: 1000, Wall: 1_700_000_000_000}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			g.step(t)
 		}
-		if err := g.flush(true); err != nil {
-			t.Fatal(err)
-		}
-		loaded, err := g.reopen()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, g.flush(true))
+		loaded := need.Got(g.reopen())(t)
 		got, want := withoutHistories(loaded), asLoaded(g.registry.Freeze())
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("loaded\n%+v\nwant\n%+v", got, want)
@@ -178,18 +168,13 @@ func (g *diskRig) step(t *rapid.T) {
 	case 14: // the Eureka server takes its cancel back
 		g.applyFrom(eureka, registry.Renew{Key: key, LastDirty: g.clock.Wall})
 	default:
-		if err := g.flush(rapid.Bool().Draw(t, "renewals")); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, g.flush(rapid.Bool().Draw(t, "renewals")))
 	}
 }
 
 // A record that is reduced by the time it changes must not come to stand behind one that is not on disk yet.
 func TestWhatChangesOfAnOldRemovalLeavesAFileThatLoads(t *testing.T) {
-	g, err := newDiskRig(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := need.Got(newDiskRig(t.TempDir()))(t)
 	defer func() { g.disk.close() }()
 	keys := []registry.Key{registry.NewKey("A", "x"), registry.NewKey("A", "y"), registry.NewKey("A", "z")}
 	for _, key := range keys {
@@ -197,18 +182,11 @@ func TestWhatChangesOfAnOldRemovalLeavesAFileThatLoads(t *testing.T) {
 		g.apply(registry.Quarantine{Key: key, For: 10 * time.Hour.Milliseconds()})
 		g.apply(registry.Cancel{Key: key})
 	}
-	if err := g.flush(false); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, g.flush(false))
 	g.pass(time.Hour)
 	g.apply(registry.Quarantine{Key: keys[1]})
-	if err := g.flush(false); err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := g.reopen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, g.flush(false))
+	loaded := need.Got(g.reopen())(t)
 	if got, want := loaded.Removals, g.registry.Freeze().Removals; !reflect.DeepEqual(got, want) {
 		t.Errorf("loaded the records\n%+v\nwant\n%+v", got, want)
 	}
@@ -258,19 +236,12 @@ func TestWhatIsNoLongerKnownIsNotOnDisk(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g, err := newDiskRig(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := need.Got(newDiskRig(t.TempDir()))(t)
 			defer func() { g.disk.close() }()
 			g.apply(registry.Register{Instance: instance("A", "x", 90)})
-			if err := g.flush(true); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, g.flush(true))
 			tt.do(g)
-			if err := g.flush(true); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, g.flush(true))
 			if got := counts(t, g); got != tt.want {
 				t.Errorf("the buckets %s have %v keys, want %v", buckets, got, tt.want)
 			}
@@ -282,22 +253,14 @@ func TestWhatIsNoLongerKnownIsNotOnDisk(t *testing.T) {
 }
 
 func TestManyLeasesAreWrittenInOneGo(t *testing.T) {
-	g, err := newDiskRig(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := need.Got(newDiskRig(t.TempDir()))(t)
 	defer func() { g.disk.close() }()
 	const many = 20_000
 	for i := range many {
 		g.apply(registry.Register{Instance: instance(fmt.Sprint("A", i%7), fmt.Sprint("i", i), 90)})
 	}
-	if err := g.flush(true); err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := g.reopen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, g.flush(true))
+	loaded := need.Got(g.reopen())(t)
 	if len(loaded.Leases) != many {
 		t.Errorf("%d leases, want %d", len(loaded.Leases), many)
 	}
@@ -333,9 +296,7 @@ func TestADamagedFileIsRefusedWithWords(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = bolt.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put(key, sealed(key, value)) })
-			if err := errors.Join(err, bolt.Close()); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, errors.Join(err, bolt.Close()))
 		}
 	}
 	name := nameOnDisk(registry.NewKey("A", "x"))
@@ -345,14 +306,10 @@ func TestADamagedFileIsRefusedWithWords(t *testing.T) {
 		want   string
 	}{
 		{"overwritten", func(t *testing.T, path string) {
-			if err := os.WriteFile(path, bytes.Repeat([]byte{0xff}, 64<<10), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, os.WriteFile(path, bytes.Repeat([]byte{0xff}, 64<<10), 0o600))
 		}, "damaged"},
 		{"cut short", func(t *testing.T, path string) {
-			if err := os.Truncate(path, 5000); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, os.Truncate(path, 5000))
 		}, "damaged"},
 		{"a lease that is none", in(bucketLeases, name, []byte{3, 0xff}), "damaged"},
 		{"a lease of a newer version", in(bucketLeases, name, []byte{99}), "newer version"},
@@ -361,16 +318,11 @@ func TestADamagedFileIsRefusedWithWords(t *testing.T) {
 		{"a removal that is none", in(bucketRemovals, indexOnDisk(7), nil), "damaged"},
 		{"a state that is none", in(bucketState, keyRegistry, []byte{3}), "damaged"},
 		{"a state that does not fit the leases", func(t *testing.T, path string) {
-			other, err := newDiskRig(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			other := need.Got(newDiskRig(t.TempDir()))(t)
 			defer other.disk.close()
-			if err := other.flush(true); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, other.flush(true))
 			var state []byte
-			err = other.disk.bolt.View(func(tx *bbolt.Tx) error {
+			err := other.disk.bolt.View(func(tx *bbolt.Tx) error {
 				state, _ = unsealed(keyRegistry, bytes.Clone(tx.Bucket(bucketState).Get(keyRegistry)))
 				return nil
 			})
@@ -382,14 +334,9 @@ func TestADamagedFileIsRefusedWithWords(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g, err := newDiskRig(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := need.Got(newDiskRig(t.TempDir()))(t)
 			g.apply(registry.Register{Instance: instance("A", "x", 90)})
-			if err := errors.Join(g.flush(true), g.disk.close()); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, errors.Join(g.flush(true), g.disk.close()))
 			tt.damage(t, filepath.Join(g.dir, localFile))
 			d, err := openLocalDisk(g.dir)
 			if err == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Environment of the process that is killed: this test's binary, run once more.
@@ -68,24 +69,18 @@ func killAfter(t *testing.T, dir string, sync Sync, operations int) int {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), killedDir+"="+dir, killedSync+"="+strconv.Itoa(int(sync)))
 	cmd.Stderr = t.Output()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := need.Got(cmd.StdoutPipe())(t)
+	need.OK(t, cmd.Start())
 	answered := 0
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
+		var err error
 		if answered, err = strconv.Atoi(lines.Text()); err != nil {
 			t.Errorf("the process printed %q", lines.Text())
 			break
 		}
 		if answered == operations {
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, cmd.Process.Kill())
 		}
 	}
 	if err := cmd.Wait(); err == nil {
@@ -108,15 +103,9 @@ func TestAKillLeavesTheStateOfOneWrite(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			answered := killAfter(t, dir, tt.sync, tt.operations)
-			d, err := openLocalDisk(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := need.Got(openLocalDisk(dir))(t)
 			defer d.close()
-			r, err := d.load()
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := need.Got(d.load())(t)
 			got := r.View()
 			there := int(got.Index() - reserved)
 			t.Logf("%d operations were answered, %d are there", answered, there)

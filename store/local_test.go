@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // localRig is a node without consensus, which can be stopped and started again on the same directory.
@@ -174,17 +175,10 @@ func TestEachStartIsAnEpochWithIndexesOfItsOwn(t *testing.T) {
 func TestIndexesAreNotGivenOutTwiceIfAStartWasKilled(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		g.register(90, "i0")
-		if err := g.halt(); err != nil {
-			t.Fatal(err)
-		}
-		killed, err := OpenLocal(g.cfg.with(prometheus.NewRegistry()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, g.halt())
+		killed := need.Got(OpenLocal(g.cfg.with(prometheus.NewRegistry())))(t)
 		given := killed.view.Load().Index() + reserved/2
-		if err := killed.disk.close(); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, killed.disk.close())
 		g.start()
 		if got := g.now().Index(); got < given {
 			t.Errorf("it begins at %d, but the start before may have come to %d", got, given)
@@ -201,9 +195,7 @@ func TestTheClockGoesOnWhereItStood(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		g.register(90, "i0")
 		time.Sleep(30 * time.Second)
-		if err := g.halt(); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, g.halt())
 		time.Sleep(time.Hour)
 		g.start()
 		synctest.Wait()
@@ -282,9 +274,7 @@ func TestWhatChangesOfARemovalIsOnDiskWithTheAnswer(t *testing.T) {
 				if rec, ok := g.now().Removal(key); !ok || tt.right(rec) {
 					t.Fatalf("before: %+v, %v", rec, ok)
 				}
-				if err := tt.amend(g); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, tt.amend(g))
 				if rec, ok := g.killed(t).Removal(key); !ok || !tt.right(rec) {
 					t.Errorf("after a kill the record is %+v, %v", rec.Lease, ok)
 				}
@@ -296,23 +286,12 @@ func TestWhatChangesOfARemovalIsOnDiskWithTheAnswer(t *testing.T) {
 // killed is what a kill of the process would leave at this moment.
 func (g *localRig) killed(t *testing.T) *registry.View {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(g.cfg.DataDir, localFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := need.Got(os.ReadFile(filepath.Join(g.cfg.DataDir, localFile)))(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, localFile), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d, err := openLocalDisk(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(filepath.Join(dir, localFile), b, 0o600))
+	d := need.Got(openLocalDisk(dir))(t)
 	defer d.close()
-	r, err := d.load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(d.load())(t)
 	return r.View()
 }
 
@@ -388,9 +367,7 @@ func TestAllWhoWaitForTheDiskShareTheNextWrite(t *testing.T) {
 	if len(done) > 0 {
 		t.Errorf("%d were answered before anything was written", len(done))
 	}
-	if err := busy.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, busy.Rollback())
 	for range callers {
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -419,10 +396,7 @@ func TestWhoDoesNotWaitForTheDiskIsToldThatNobodyKnows(t *testing.T) {
 
 func TestWhoWaitsForAWriteThatIsNotMadeIsToldThatNobodyKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Sync: SyncAlways})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := need.Got(OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Sync: SyncAlways}))(t)
 		s.begin()
 		done := make(chan error, 1)
 		go func() {
@@ -445,9 +419,7 @@ func TestADiskErrorStopsTheNode(t *testing.T) {
 	for name, sync := range syncs {
 		t.Run(name, func(t *testing.T) {
 			localBubble(t, func(c *LocalConfig) { c.Sync = sync }, func(t *testing.T, g *localRig) {
-				if err := g.disk.close(); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, g.disk.close())
 				_, err := g.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
 				if waits := sync == SyncAlways; errors.Is(err, registry.ErrUnknownOutcome) != waits || !waits && err != nil {
 					t.Errorf("who waits for the disk was told %v", err)
@@ -612,9 +584,7 @@ func TestChangesWakeThoseWhoWaitForThem(t *testing.T) {
 		if len(b) > 0 {
 			t.Errorf("who waits for another application was told %+v", <-b)
 		}
-		if err := g.halt(); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, g.halt())
 		if got := <-b; !errors.Is(got.err, registry.ErrClosed) {
 			t.Errorf("at the end: %+v, want ErrClosed", got)
 		}
@@ -646,10 +616,7 @@ func TestALargeBatchIsPerformedInOrder(t *testing.T) {
 
 func TestCallsBeforeRunWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := need.Got(OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir()}))(t)
 		impatient, giveUp := context.WithTimeout(t.Context(), time.Second)
 		defer giveUp()
 		register := registry.Register{Instance: instance("A", "i0", 90)}
@@ -729,10 +696,7 @@ func TestANodeWhoseContextHasEndedOnlyCloses(t *testing.T) {
 
 // After a pause what tells other nodes may go on before the clock ticks.
 func TestNobodyIsToldThatALeaseIsYoungBecauseTheNodeStoodStill(t *testing.T) {
-	s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Metrics: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Got(OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Metrics: prometheus.NewRegistry()}))(t)
 	s.begin() // and nothing ticks
 	defer func() {
 		s.end()

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // logsOf are entries from an index on, each with so many bytes.
@@ -29,9 +30,7 @@ func TestAnEntryThatIsDamagedInMemoryIsReadFromTheDisk(t *testing.T) {
 	defer disk.close()
 	var told []uint64
 	c.damaged = func(index uint64) { told = append(told, index) }
-	if err := c.StoreLogs(logsOf(1, 3, 100)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.StoreLogs(logsOf(1, 3, 100)))
 	c.newest[1].Data[7] ^= 1
 	for index := range uint64(3) {
 		var got raft.Log
@@ -49,9 +48,7 @@ func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 	disk := raft.NewInmemStore()
 	c := &logCache{LogStore: disk}
 	const n = cachedLogBytes/size + 20
-	if err := c.StoreLogs(logsOf(1, n, size)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.StoreLogs(logsOf(1, n, size)))
 	if len(c.newest) != cachedLogBytes/size || c.bytes != cachedLogBytes {
 		t.Errorf("%d entries of %d bytes are in memory, want %d of %d", len(c.newest), c.bytes, cachedLogBytes/size, cachedLogBytes)
 	}
@@ -74,12 +71,8 @@ func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 	}
 
 	// Another leader's entries take the place of the last ones.
-	if err := c.DeleteRange(n-1, n); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.StoreLog(&raft.Log{Index: n - 1, Term: 2, Data: []byte("x")}); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.DeleteRange(n-1, n))
+	need.OK(t, c.StoreLog(&raft.Log{Index: n - 1, Term: 2, Data: []byte("x")}))
 	if err := c.GetLog(n-1, &got); err != nil || got.Term != 2 {
 		t.Errorf("entry %d is of term %d (%v), want the new one", n-1, got.Term, err)
 	}
@@ -116,9 +109,7 @@ func TestTheLogIsBoundedByBytesAndAFollowerThatLagsCatchesUp(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *RaftConfig) { cfg.LogBytes = most })
 	leader := c.nodes[c.leader()]
 	late := c.nodes[(c.leader()+1)%3]
-	if err := late.halt(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, late.halt())
 	for range 80 {
 		i := instance("A", "large", 3600)
 		i.Metadata = []registry.Pair{{Key: "pad", Value: strings.Repeat("x", 256<<10)}}
@@ -141,9 +132,7 @@ func TestALogFromBeforeTheStartIsInMemoryAndItsBytesCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(disk.StoreLogs(logsOf(1, n, size)), disk.close()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, errors.Join(disk.StoreLogs(logsOf(1, n, size)), disk.close()))
 	disk, c, err := openLogs(dir, fail)
 	if err != nil {
 		t.Fatal(err)

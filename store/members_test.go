@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestStatusNamesEveryNodeAndTheLeader(t *testing.T) {
@@ -59,12 +60,8 @@ func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) 
 	c := startCluster(t, 3, nil)
 	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 90)})
 	lost := (c.leader() + 1) % 3
-	if err := c.nodes[lost].halt(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(c.nodes[lost].cfg.DataDir); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.nodes[lost].halt())
+	need.OK(t, os.RemoveAll(c.nodes[lost].cfg.DataDir))
 	c.nodes[lost] = c.start(c.nodes[lost].cfg)
 	name := c.nodes[lost].cfg.Node
 	ask := func() error { return c.nodes[lost].search(context.Background()) }
@@ -73,18 +70,13 @@ func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) 
 		return err != nil && strings.Contains(err.Error(), "members remove "+name)
 	})
 	other := c.nodes[(lost+1)%3]
-	if err := other.RemoveMember(context.Background(), name); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, other.RemoveMember(context.Background(), name))
 	c.waitReady(lost)
 	if got := c.nodes[lost].read(t, registry.Linearizable).Len(); got != 1 {
 		t.Errorf("the new %s has %d instances, want 1", name, got)
 	}
 	eventually(t, "the newcomer votes", func() bool {
-		members, err := other.members()
-		if err != nil {
-			t.Fatal(err)
-		}
+		members := need.Got(other.members())(t)
 		for _, m := range members {
 			if nameOf(string(m.ID)) == name {
 				return m.Suffrage == 0
@@ -97,9 +89,7 @@ func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) 
 func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	moved := (c.leader() + 1) % 3
-	if err := c.nodes[moved].halt(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.nodes[moved].halt())
 	cfg := c.nodes[moved].cfg
 	cfg.ClusterAddr = freeAddr(t)
 	c.nodes[moved] = c.start(cfg)
@@ -158,10 +148,7 @@ func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
 func TestAChangeThatWasDecidedOnAnOlderLookIsNotMade(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.nodes[c.leader()]
-	look, err := leader.membership()
-	if err != nil {
-		t.Fatal(err)
-	}
+	look := need.Got(leader.membership())(t)
 	first := JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)}
 	if reply := leader.takeInto(look, first); reply.Answer != answerOK {
 		t.Fatalf("take a node in: %+v", reply)
@@ -169,19 +156,11 @@ func TestAChangeThatWasDecidedOnAnOlderLookIsNotMade(t *testing.T) {
 	if reply := leader.takeInto(look, JoinArgs{ServerID: "n9.bb", Addr: freeAddr(t)}); reply.Answer != answerRefused {
 		t.Errorf("a second directory of the same name was taken in by the same look: %+v", reply)
 	}
-	with, err := leader.membership()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := leader.RemoveMember(context.Background(), "n9"); err != nil {
-		t.Fatal(err)
-	}
+	with := need.Got(leader.membership())(t)
+	need.OK(t, leader.RemoveMember(context.Background(), "n9"))
 	p := promoter{s: leader.Raft}
 	p.promote(context.Background(), raft.Server{ID: raft.ServerID(first.ServerID), Address: raft.ServerAddress(first.Addr)}, with.index)
-	members, err := leader.members()
-	if err != nil {
-		t.Fatal(err)
-	}
+	members := need.Got(leader.members())(t)
 	if len(members) != 3 {
 		t.Errorf("the members are %v, want the first three", members)
 	}
@@ -190,9 +169,7 @@ func TestAChangeThatWasDecidedOnAnOlderLookIsNotMade(t *testing.T) {
 func TestRemovedNodeStopsWithAReason(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	gone := (c.leader() + 1) % 3
-	if err := c.nodes[(gone+1)%3].RemoveMember(context.Background(), c.nodes[gone].cfg.Node); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.nodes[(gone+1)%3].RemoveMember(context.Background(), c.nodes[gone].cfg.Node))
 	err := <-c.nodes[gone].done
 	c.nodes[gone].done <- nil // stopAll looks again
 	if err == nil || !strings.Contains(err.Error(), "removed from cluster") {
@@ -212,9 +189,7 @@ func TestDataOfAnotherClusterIsRefused(t *testing.T) {
 	b := startCluster(t, 3, nil)
 	// Node 2 of cluster a is started with the directory of node 2 of cluster b.
 	for _, c := range []*testCluster{a, b} {
-		if err := c.nodes[1].halt(); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, c.nodes[1].halt())
 	}
 	cfg := a.nodes[1].cfg
 	cfg.DataDir = filepath.Join(b.dir, "n2")

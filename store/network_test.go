@@ -17,15 +17,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // testNetwork is a network that answers hellos as h.
 func testNetwork(t *testing.T, h hello, files *TLSFiles) *network {
 	t.Helper()
-	n, err := listenNetwork("127.0.0.1:0", "", files, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := need.Got(listenNetwork("127.0.0.1:0", "", files, slog.New(slog.DiscardHandler)))(t)
 	n.self = func() hello { return h }
 	n.serveNode = func(c net.Conn, _ hello) { io.Copy(c, c) }
 	n.wg.Add(1)
@@ -81,17 +80,12 @@ func TestHandshake(t *testing.T) {
 func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
 	server := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil)
 	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x00", "N\x63"} {
-		conn, err := net.Dial("tcp", server.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := need.Got(net.Dial("tcp", server.Addr().String()))(t)
 		defer conn.Close()
 		if _, err := io.WriteString(conn, first); err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, conn.SetReadDeadline(time.Now().Add(limit)))
 		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%q: the connection stays open", first)
 		}
@@ -144,9 +138,7 @@ func FuzzReadHello(f *testing.F) {
 			return
 		}
 		var b strings.Builder
-		if err := writeHello(&b, h); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, writeHello(&b, h))
 		if !strings.HasPrefix(s, b.String()) {
 			t.Errorf("%q read as %+v, written as %q", s, h, b.String())
 		}
@@ -162,32 +154,20 @@ type authority struct {
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := need.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := need.Got(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	cert := need.Got(x509.ParseCertificate(der))(t)
 	return authority{cert: cert, key: key, file: writePEM(t, "CERTIFICATE", der)}
 }
 
 func (a authority) issue(t *testing.T, node string) *TLSFiles {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := need.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: node}, DNSNames: []string{node},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -195,19 +175,14 @@ func (a authority) issue(t *testing.T, node string) *TLSFiles {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := need.Got(x509.MarshalECPrivateKey(key))(t)
 	return &TLSFiles{Cert: writePEM(t, "CERTIFICATE", der), Key: writePEM(t, "EC PRIVATE KEY", raw), CA: a.file}
 }
 
 func writePEM(t *testing.T, kind string, der []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return path
 }
 

@@ -7,6 +7,8 @@ import (
 	"net/rpc"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // A node that stands still reads nothing, and what is sent to it fills the connection's buffers.
@@ -59,9 +61,7 @@ func (n *busyNode) ReadIndex(_ bool, _ *IndexReply) error {
 func TestAReadThatTimesOutDoesNotCutOffWrites(t *testing.T) {
 	node := &busyNode{writing: make(chan struct{}), answerWrites: make(chan struct{}), answerReads: make(chan struct{})}
 	calls := rpc.NewServer()
-	if err := calls.RegisterName("Node", node); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, calls.RegisterName("Node", node))
 	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
 	server.serveNode = func(conn net.Conn, _ hello) { calls.ServeConn(conn) }
 	t.Cleanup(func() { close(node.answerReads) })

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // stuckPipeline is a pipeline whose answers nobody reads.
@@ -138,9 +140,7 @@ func TestOnlyTheMainLoopHearsOfANewTerm(t *testing.T) {
 					}
 				}()
 				beat := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("leader")}, Term: tt.term}
-				if err := tr.AppendEntries("f", "follower", beat, new(raft.AppendEntriesResponse)); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, tr.AppendEntries("f", "follower", beat, new(raft.AppendEntriesResponse)))
 				if beside == tt.mainLoop {
 					t.Errorf("answered beside the main loop: %v, want %v", beside, !tt.mainLoop)
 				}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestMain(m *testing.M) {
@@ -53,10 +54,7 @@ type testNode struct {
 // freeAddr is an address of 127.0.0.1 on which nobody listens, and which nobody else gets while the tests run.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	port, err := localcluster.ClaimPort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := need.Got(localcluster.ClaimPort())(t)
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
@@ -388,9 +386,7 @@ func TestMinorityRefusesWritesAndLinearizableReadsAndServesStaleOnes(t *testing.
 	}
 	for i, n := range c.nodes {
 		if i != last {
-			if err := n.halt(); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, n.halt())
 		}
 	}
 	alone := c.nodes[last]

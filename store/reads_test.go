@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // What fails at once would else be asked for as often as the processor allows, of the leader too.
@@ -65,10 +67,7 @@ func TestOnlyVotersCountInTheQuorumOfARead(t *testing.T) {
 func TestTheAnswerOfAnotherNodeAtAVotersAddressDoesNotCount(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	asking := c.nodes[c.leader()]
-	members, err := asking.members()
-	if err != nil {
-		t.Fatal(err)
-	}
+	members := need.Got(asking.members())(t)
 	for i, m := range members {
 		if _, err := asking.termOf(m); err != nil {
 			t.Errorf("the term of %s: %v", m.ID, err)

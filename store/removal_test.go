@@ -10,15 +10,14 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestNodeIsNotRemovedIfTheOthersCouldNotAgreeWithoutIt(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.leader()
 	down, up := c.nodes[(leader+1)%3], c.nodes[(leader+2)%3]
-	if err := down.halt(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, down.halt())
 	for _, n := range []*testNode{up, c.nodes[leader]} {
 		err := n.RemoveMember(context.Background(), up.cfg.Node)
 		if !errors.Is(err, ErrMembership) || !strings.Contains(err.Error(), "start or remove "+down.cfg.Node+" first") {
@@ -43,9 +42,7 @@ func TestTheLeaderCanBeRemovedThroughAnyNode(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.leader()
 	other := c.nodes[(leader+1)%3]
-	if err := other.RemoveMember(context.Background(), c.nodes[leader].cfg.Node); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, other.RemoveMember(context.Background(), c.nodes[leader].cfg.Node))
 	err := <-c.nodes[leader].done
 	c.nodes[leader].done <- nil // stopAll looks again
 	if err == nil || !strings.Contains(err.Error(), "removed from cluster") {
@@ -62,9 +59,7 @@ func TestWithoutALeaderNothingIsRemoved(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	left := c.nodes[0]
 	for _, n := range c.nodes[1:] {
-		if err := n.halt(); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, n.halt())
 	}
 	eventually(t, "the loss is noticed", func() bool { return !left.Health().Quorum })
 	if err := left.RemoveMember(context.Background(), c.nodes[1].cfg.Node); !errors.Is(err, registry.ErrNoLeader) {
@@ -90,19 +85,14 @@ func TestOfTwoRemovalsOneIsRefusedIfBothWereDecidedOnOneLook(t *testing.T) {
 				others = append(others, c.nodes[(leader+i)%tt.nodes])
 			}
 			for _, n := range others[:tt.down] {
-				if err := n.halt(); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, n.halt())
 			}
-			look, err := c.nodes[leader].membership()
-			if err != nil {
-				t.Fatal(err)
-			}
+			look := need.Got(c.nodes[leader].membership())(t)
 			first, second := others[tt.down].cfg.Node, others[tt.down+1].cfg.Node
 			if err := c.nodes[leader].putOutOf(look, first).removal(); err != nil {
 				t.Fatalf("remove %s: %v", first, err)
 			}
-			err = c.nodes[leader].putOutOf(look, second).removal()
+			err := c.nodes[leader].putOutOf(look, second).removal()
 			if !errors.Is(err, ErrMembership) || !strings.Contains(err.Error(), "look at the members again") {
 				t.Errorf("remove %s by the same look: got %v, want a refusal that says what to do", second, err)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestDamagedSnapshotIsNamed(t *testing.T) {
@@ -55,9 +56,7 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tt.names) || !strings.Contains(err.Error(), "empty data directory") {
 				t.Errorf("got %v, want an error that names %s and says what to do", err, tt.names)
 			}
-			if err := os.WriteFile(tt.file, whole, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, os.WriteFile(tt.file, whole, 0o600))
 		})
 	}
 }

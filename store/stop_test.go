@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // ends tells a node to stop, and returns how long that took and what its Run returned.
@@ -91,16 +93,10 @@ func TestANodeStopsAlthoughAnotherOneDoesNotAnswer(t *testing.T) {
 			return peer.Addr().String(), func() { readByte(t, <-peer.raftConns) }
 		}},
 		{"it does not say who it is", func(t *testing.T) (string, func()) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 			t.Cleanup(func() { l.Close() })
 			return l.Addr().String(), func() {
-				conn, err := l.Accept()
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := need.Got(l.Accept())(t)
 				t.Cleanup(func() { conn.Close() })
 				readByte(t, conn)
 			}
@@ -111,9 +107,7 @@ func TestANodeStopsAlthoughAnotherOneDoesNotAnswer(t *testing.T) {
 			address, asked := tt.hangs(t)
 			c := &testCluster{t: t, dir: t.TempDir()}
 			n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
-			if err := n.adoptCluster("c"); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, n.adoptCluster("c"))
 			err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{
 				{ID: raft.ServerID(n.id.ServerID), Address: raft.ServerAddress(n.net.Addr().String())},
 				{ID: "n2.bb", Address: raft.ServerAddress(address)},
@@ -136,9 +130,7 @@ func TestANodeStopsAlthoughAnotherOneDoesNotAnswer(t *testing.T) {
 
 func readByte(t *testing.T, conn net.Conn) {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, conn.SetReadDeadline(time.Now().Add(limit)))
 	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -166,10 +158,7 @@ func TestASnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
 	s := startCluster(t, 1, nil).nodes[0]
 	ended, end := context.WithCancel(t.Context())
 	end()
-	sink, err := s.snapshots.Create(raft.SnapshotVersionMax, 1, 1, raft.Configuration{}, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink := need.Got(s.snapshots.Create(raft.SnapshotVersionMax, 1, 1, raft.Configuration{}, 0, nil))(t)
 	if err := (frozen{s.machine.Snapshot(), ended}).Persist(sink); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want it canceled", err)
 	}

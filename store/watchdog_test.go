@@ -6,16 +6,15 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // watchedDisk is a disk in a bubble, and how long it takes until a watchdog finds that it hangs.
 func watchedDisk(t *testing.T, delay time.Duration, work func(*disk) error, pause func(looks int) time.Duration) (hangs string, after time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDisk(t.TempDir(), nil, func(err error) { t.Error(err) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
 		defer d.close()
 		d.delay.set(delay)
 		worked := make(chan error, 1)

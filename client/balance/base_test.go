@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // wires is a network of pipes in memory, on which hosts serve, refuse, or say nothing at all.
@@ -157,10 +159,7 @@ func TestTheLastTryConnectsForTheNextCall(t *testing.T) {
 			t.Fatal("a call was quicker than its connection")
 		}
 		time.Sleep(time.Second)
-		resp, err := c.Get("http://orders/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := need.Got(c.Get("http://orders/"))(t)
 		resp.Body.Close()
 	})
 }
@@ -171,10 +170,7 @@ func TestAConnectionIsKeptForTheNextCall(t *testing.T) {
 		w.serve(t, "h0:8080", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		transport := list(instances("ORDERS", 1)...).transport(t, Config{Base: newBase(w.dial)})
 		call := func() {
-			resp, err := get(t, transport, "http://orders/")
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := need.Got(get(t, transport, "http://orders/"))(t)
 			read(t, resp)
 			synctest.Wait() // the connection is put back
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // discover returns a list of instances as a Eureka server shows it.
@@ -24,18 +25,10 @@ func discover(t *testing.T, instances ...*registry.Instance) *client.Discovery {
 		w.Write(eureka.AppendApplications(nil, eureka.Format{}, eureka.FullVersion, "", slices.Values(leases)))
 	}))
 	t.Cleanup(server.Close)
-	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(client.New(client.Config{Servers: []string{server.URL}}))(t)
 	t.Cleanup(func() { c.Close(t.Context()) })
-	d, err := c.StartDiscovery(client.DiscoveryConfig{Mode: client.RefreshFull})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	d := need.Got(c.StartDiscovery(client.DiscoveryConfig{Mode: client.RefreshFull}))(t)
+	need.OK(t, d.Ready(t.Context()))
 	return d
 }
 
@@ -92,10 +85,7 @@ func TestAURLNamesAnApplicationOrAVIPAddress(t *testing.T) {
 }
 
 func TestAnEmptyListIsSaidToBeSo(t *testing.T) {
-	transport, err := New(Config{List: discover(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	transport := need.Got(New(Config{List: discover(t)}))(t)
 	if _, err := get(t, transport, "http://orders/"); !errors.Is(err, ErrNoInstance) || !strings.Contains(err.Error(), "Ready") {
 		t.Errorf("got %v, want ErrNoInstance that says what to wait for", err)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // listing is what is listed at the moment, for every URL alike.
@@ -47,10 +48,7 @@ func (l *listing) transport(t testing.TB, c Config) *Transport {
 	if c.Lookup == nil {
 		c.Lookup = l.lookup
 	}
-	transport, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	transport := need.Got(New(c))(t)
 	t.Cleanup(transport.CloseIdleConnections)
 	return transport
 }
@@ -105,10 +103,7 @@ func ok(r *http.Request) (*http.Response, error) {
 
 func get(t *testing.T, transport http.RoundTripper, url string) (*http.Response, error) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	return transport.RoundTrip(r)
 }
 
@@ -188,10 +183,7 @@ func TestTheHostHeaderIsTheInstancesUnlessTheRequestGivesOne(t *testing.T) {
 	for given, want := range map[string]string{"": address, "orders": address, "shop.example.com": "shop.example.com"} {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://orders/", nil)
 		r.Host = given
-		resp, err := transport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := need.Got(transport.RoundTrip(r))(t)
 		if got := read(t, resp); got != want {
 			t.Errorf("with Host %q the instance saw %q, want %q", given, got, want)
 		}
@@ -479,10 +471,7 @@ func TestTLSAsksForTheInstancesName(t *testing.T) {
 	base.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, s.Listener.Addr().String())
 	}
-	resp, err := get(t, list(instance).transport(t, Config{Base: base}), "https://orders/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := need.Got(get(t, list(instance).transport(t, Config{Base: base}), "https://orders/"))(t)
 	if got := read(t, resp); got != "example.com" {
 		t.Errorf("the handshake asked for %q", got)
 	}
@@ -503,10 +492,7 @@ func TestAnUpgradedConnectionIsTheCallers(t *testing.T) {
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://orders/", nil)
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", "echo")
-	resp, err := list(instance).transport(t, Config{}).RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := need.Got(list(instance).transport(t, Config{}).RoundTrip(r))(t)
 	defer resp.Body.Close()
 	conn, ok := resp.Body.(io.ReadWriter)
 	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
@@ -528,10 +514,7 @@ func TestAnswersStreamAsTheyCome(t *testing.T) {
 			<-next
 		}
 	}))
-	resp, err := get(t, list(instance).transport(t, Config{}), "http://orders/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := need.Got(get(t, list(instance).transport(t, Config{}), "http://orders/"))(t)
 	defer resp.Body.Close()
 	for part := range 3 {
 		var got int

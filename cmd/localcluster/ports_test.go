@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // claimant is the argument by which this test's own program claims ports, says which, and lives until its
@@ -98,17 +100,9 @@ func TestProcessesHavePortsOfTheirOwn(t *testing.T) {
 	for range processes {
 		c := exec.Command(os.Args[0], claimant, strconv.Itoa(each))
 		c.Stderr = t.Output()
-		in, err := c.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := c.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		in := need.Got(c.StdinPipe())(t)
+		out := need.Got(c.StdoutPipe())(t)
+		need.OK(t, c.Start())
 		t.Cleanup(func() {
 			if err := c.Wait(); err != nil {
 				t.Errorf("a claiming process: %v", err)
@@ -138,10 +132,7 @@ func mustPort(t *testing.T, text string) int {
 }
 
 func TestAPortOnWhichSomebodyListensIsNotClaimed(t *testing.T) {
-	got, err := ClaimPorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := need.Got(ClaimPorts(1))(t)
 	listen(t, got[0])
 	claims.Lock()
 	defer claims.Unlock()
@@ -159,10 +150,7 @@ func release(port int) {
 }
 
 func TestPortsAroundOneAreClaimedTogether(t *testing.T) {
-	first, err := ClaimPort(1, 2, 3, -1000, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := need.Got(ClaimPort(1, 2, 3, -1000, 0))(t)
 	claims.Lock()
 	defer claims.Unlock()
 	for _, d := range []int{0, 1, 2, 3, -1000} {

@@ -8,15 +8,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // shell starts a process that is a shell script.
 func shell(t *testing.T, script string) *Process {
 	t.Helper()
-	p, err := Start(filepath.Join(t.TempDir(), "log"), nil, "/bin/sh", "-c", script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := need.Got(Start(filepath.Join(t.TempDir(), "log"), nil, "/bin/sh", "-c", script))(t)
 	t.Cleanup(p.Kill)
 	return p
 }
@@ -66,9 +65,7 @@ func TestAProcessThatHasEndedSaysHowAndWhatItPrintedLast(t *testing.T) {
 
 func TestLastLinesOfALongLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte(strings.Repeat("x\n", 100_000)+"a\nb\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(path, []byte(strings.Repeat("x\n", 100_000)+"a\nb\n"), 0o600))
 	if got, want := LastLines(path, 3), "  x\n  a\n  b"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

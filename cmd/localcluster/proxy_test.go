@@ -6,15 +6,14 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // echoServer answers with what it gets.
 func echoServer(t *testing.T) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", Address(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(net.Listen("tcp", Address(0)))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -43,10 +42,7 @@ func echo(conn net.Conn) {
 
 func dialTest(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := need.Got(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -54,9 +50,7 @@ func dialTest(t *testing.T, addr string) net.Conn {
 // echoed sends a byte and waits for it for so long.
 func echoed(t *testing.T, conn net.Conn, patience time.Duration) error {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 	if _, err := conn.Write([]byte{'x'}); err != nil {
 		return err
 	}
@@ -69,10 +63,7 @@ func TestACutProxyCarriesNothingUntilItIsHealed(t *testing.T) {
 		patience = 10 * time.Second
 		silence  = 50 * time.Millisecond
 	)
-	p, err := StartProxy(echoServer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := need.Got(StartProxy(echoServer(t)))(t)
 	defer p.Stop()
 	before := dialTest(t, p.Addr())
 	if err := echoed(t, before, patience); err != nil {
@@ -102,14 +93,9 @@ func TestACutProxyCarriesNothingUntilItIsHealed(t *testing.T) {
 }
 
 func TestAStoppedProxyClosesItsConnections(t *testing.T) {
-	p, err := StartProxy(echoServer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := need.Got(StartProxy(echoServer(t)))(t)
 	conn := dialTest(t, p.Addr())
-	if err := echoed(t, conn, 10*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, echoed(t, conn, 10*time.Second))
 	p.Stop() // returns when both ends are closed
 	if err := echoed(t, conn, 10*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("got %v, want that the connection was closed", err)

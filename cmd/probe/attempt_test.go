@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -128,10 +129,7 @@ func TestACertificateIsVerifiedUnlessTheCheckSaysOtherwise(t *testing.T) {
 }
 
 func TestATCPCheckPassesIfItConnects(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	want := result{registry.Passing, "TCP connect " + address + ": Success"}
 	if got := attempt(t, &registry.Probe{TCP: address}, lenient); got != want {
@@ -212,10 +210,7 @@ func TestAnAttemptEndsWithItsContext(t *testing.T) {
 }
 
 func TestAnErrorReadsTheSameEachTime(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	hung := make(chan struct{})
 	go func() {
 		defer close(hung)

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // launching lets parallel tests find free ports one after the other.
@@ -33,10 +34,7 @@ func launchedIn(t *testing.T, dir string, s compare.Spec) *comparedCluster {
 	t.Helper()
 	launching.Lock()
 	defer launching.Unlock()
-	c, err := launchComparison(testServer.path, dir)(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(launchComparison(testServer.path, dir)(t.Context(), s))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -68,10 +66,7 @@ func register(t *testing.T, n compare.Node, id string) (took time.Duration) {
 		`"leaseInfo":{"renewalIntervalInSecs":30,"durationInSecs":3600}}}`, id)
 	within(t, n.Name+" registers an instance", func() bool {
 		began := time.Now()
-		resp, err := http.Post("http://"+n.HTTP+"/eureka/apps/A", "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := need.Got(http.Post("http://"+n.HTTP+"/eureka/apps/A", "application/json", strings.NewReader(body)))(t)
 		resp.Body.Close()
 		took = time.Since(began)
 		return resp.StatusCode == http.StatusNoContent
@@ -91,10 +86,7 @@ func leaderFirst(t *testing.T, mode scenario.Mode, nodes []compare.Node) []int {
 	if mode == scenario.AP {
 		return order
 	}
-	cl, err := client.New(client.Config{Servers: []string{"http://" + nodes[0].HTTP}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := need.Got(client.New(client.Config{Servers: []string{"http://" + nodes[0].HTTP}}))(t)
 	first := -1
 	within(t, "a node says who leads, and at which address", func() bool {
 		s, err := cl.Status(t.Context())
@@ -167,9 +159,7 @@ func TestANodeThatEndedComesBackWithWhatItMissed(t *testing.T) {
 			} {
 				order := leaderFirst(t, mode, nodes)
 				home, node := nodes[order[0]], order[2]
-				if err := end(node); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, end(node))
 				if got := status("http://" + nodes[node].HTTP + "/healthz"); got != 0 {
 					t.Errorf("%s: it answers %d", name, got)
 				}
@@ -177,9 +167,7 @@ func TestANodeThatEndedComesBackWithWhatItMissed(t *testing.T) {
 					t.Errorf("%s twice: got %v, want that it has ended", name, err)
 				}
 				register(t, home, name)
-				if err := c.Start(t.Context(), node); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, c.Start(t.Context(), node))
 				if got := status("http://" + nodes[node].HTTP + "/readyz"); got != http.StatusOK {
 					t.Errorf("%s and started: it answers %d, want that it is ready", name, got)
 				}
@@ -197,9 +185,7 @@ func TestANodeThatStartsCutOffIsWaitedForUntilTheContextEnds(t *testing.T) {
 	c := launched(t, compare.Spec{Mode: scenario.CP, Datacenters: 1})
 	nodes := c.Nodes()
 	node := leaderFirst(t, scenario.CP, nodes)[2]
-	if err := c.Kill(node); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Kill(node))
 	c.Cut(node, (node+1)%3)
 	c.Cut(node, (node+2)%3)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -217,9 +203,7 @@ func TestAPausedNodeIsSilentUntilItGoesOn(t *testing.T) {
 	t.Parallel()
 	c := launched(t, compare.Spec{Mode: scenario.AP, Datacenters: 1})
 	n := c.Nodes()[1]
-	if err := c.Pause(1); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Pause(1))
 	silent := http.Client{Timeout: 100 * time.Millisecond}
 	if resp, err := silent.Get("http://" + n.HTTP + "/healthz"); err == nil {
 		resp.Body.Close()
@@ -227,9 +211,7 @@ func TestAPausedNodeIsSilentUntilItGoesOn(t *testing.T) {
 	} else if !os.IsTimeout(err) {
 		t.Errorf("a paused node: %v, want silence", err)
 	}
-	if err := c.Resume(1); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Resume(1))
 	if got := status("http://" + n.HTTP + "/healthz"); got != http.StatusOK {
 		t.Errorf("afterwards it answers %d", got)
 	}
@@ -249,27 +231,19 @@ func TestASlowDiskIsFeltUntilItIsFast(t *testing.T) {
 			order := leaderFirst(t, spec.Mode, nodes)
 			home := nodes[order[0]]
 			for node := range nodes {
-				if err := c.SlowDisk(node, delay); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, c.SlowDisk(node, delay))
 			}
 			within(t, "a registration waits for the slow disk", func() bool { return register(t, home, "x") >= delay })
 			for _, node := range order[1:] { // of which the leader of mode cp needs one
-				if err := errors.Join(c.Kill(node), c.Start(t.Context(), node)); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, errors.Join(c.Kill(node), c.Start(t.Context(), node)))
 			}
-			if err := c.SlowDisk(order[0], 0); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, c.SlowDisk(order[0], 0))
 			slow := nodes[order[1]]
 			if took := register(t, slow, "x"); took < delay {
 				t.Errorf("where the disk is still slow after a restart it takes %v", took)
 			}
 			for node := range nodes {
-				if err := c.SlowDisk(node, 0); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, c.SlowDisk(node, 0))
 			}
 			within(t, "a registration does not wait any more", func() bool { return register(t, home, "x") < delay })
 		})
@@ -296,10 +270,7 @@ func TestASettingThatTheServerDoesNotKnowEndsTheLaunch(t *testing.T) {
 
 func nothingIn(t *testing.T, dir string) {
 	t.Helper()
-	left, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := need.Got(os.ReadDir(dir))(t)
 	if len(left) > 0 {
 		t.Errorf("%s is left", left)
 	}
@@ -309,15 +280,10 @@ func TestACloseLeavesNothing(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	before := goleak.IgnoreCurrent()
 	dir := t.TempDir()
-	launched, err := launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	launched := need.Got(launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1}))(t)
 	c := launched.(*comparedCluster)
 	c.Cut(0, 1)
-	if err := errors.Join(c.Pause(1), c.Kill(2)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, errors.Join(c.Pause(1), c.Kill(2)))
 	if err := errors.Join(c.Close(), c.Close()); err != nil {
 		t.Error(err)
 	}
@@ -335,14 +301,9 @@ func TestACloseLeavesNothing(t *testing.T) {
 }
 
 func TestACloseTellsOfANodeThatHasEndedByItself(t *testing.T) {
-	c, err := launchComparison(testServer.path, t.TempDir())(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(launchComparison(testServer.path, t.TempDir())(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1}))(t)
 	node := c.(*comparedCluster).nodes[1]
-	if err := syscall.Kill(node.Pid(), syscall.SIGABRT); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, syscall.Kill(node.Pid(), syscall.SIGABRT))
 	<-node.Done()
 	if err := c.Close(); err == nil || !strings.Contains(err.Error(), "node2 ") {
 		t.Errorf("got %v, want how the node ended", err)

@@ -14,13 +14,12 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestBenchCompareNamesEveryMistakeAtOnce(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.yaml")
-	if err := os.WriteFile(broken, []byte("name: broken\nfault: []\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(broken, []byte("name: broken\nfault: []\n"), 0o600))
 	for _, tc := range []struct {
 		name string
 		args string
@@ -57,10 +56,7 @@ func compared(t *testing.T, change func(*compareOptions)) *comparePlan {
 	t.Helper()
 	o := compareOptions{dir: "d", dcs: 1, repeat: 1, modes: []string{localcluster.CP, localcluster.AP}, form: cli.Table}
 	change(&o)
-	p, err := o.plan()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := need.Got(o.plan())(t)
 	return p
 }
 
@@ -104,9 +100,7 @@ func TestAQuickComparisonRunsWhatMattersMostOnce(t *testing.T) {
 func TestAComparisonRunsTheScenariosThatAreNamed(t *testing.T) {
 	own := filepath.Join(t.TempDir(), "own.yaml")
 	text := "name: mine\ntitle: Mine\nfaults:\n  - {at: 1s, for: 1s, kind: kill, nodes: leader}\n"
-	if err := os.WriteFile(own, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(own, []byte(text), 0o600))
 	p := compared(t, func(o *compareOptions) {
 		o.scenarios, o.length, o.modes = []string{own, "steady"}, 4*time.Second, []string{localcluster.AP, localcluster.AP}
 	})
@@ -121,9 +115,7 @@ func TestAComparisonRunsTheScenariosThatAreNamed(t *testing.T) {
 func TestAScenarioMustFitIntoTheLength(t *testing.T) {
 	late := filepath.Join(t.TempDir(), "late.yaml")
 	text := "name: late\ntitle: Late\nfaults:\n  - {at: 8s, for: 4s, kind: kill, nodes: leader}\n"
-	if err := os.WriteFile(late, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(late, []byte(text), 0o600))
 	if _, stderr, code := bench(t, "compare", "--list", "--scenario", late); code != cli.ExitOK {
 		t.Errorf("exit %d in 15 s: %s", code, stderr)
 	}
@@ -150,9 +142,7 @@ func TestWhatABenchMadeForItsDataIsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	remove()
 	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
 		t.Errorf("%v are left, %v, want nothing", left, err)
@@ -167,18 +157,13 @@ func TestAReportIsMadeAnewFromItsRawFile(t *testing.T) {
 		Trials: []trial.Trial{{Scenario: "steady", Mode: scenario.CP, Round: 1, Length: 1e6, Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}},
 			Series: []trial.Series{{Operation: trial.Read, Bins: []trial.Bin{{Done: 3, Latencies: []int64{1000, 3}}}}}}},
 	})
-	if err := r.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, r.Write(dir))
 	stdout, stderr, code := bench(t, "compare", "--from", filepath.Join(dir, reports.JSONFile), "--out", other)
 	if code != 0 || !strings.Contains(stdout, "Steady state") {
 		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
 	}
 	for _, name := range []string{reports.JSONFile, reports.CSVFile, reports.MarkdownFile, reports.HTMLFile} {
-		before, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := need.Got(os.ReadFile(filepath.Join(dir, name)))(t)
 		if anew, err := os.ReadFile(filepath.Join(other, name)); err != nil || !bytes.Equal(anew, before) {
 			t.Errorf("%s is not what it was: %v", name, err)
 		}

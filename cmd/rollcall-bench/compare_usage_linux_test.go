@@ -10,6 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
@@ -22,10 +23,7 @@ func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
 	c := launchedIn(t, dir, compare.Spec{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}})
 	usage := func() trial.Usage {
 		t.Helper()
-		u, err := c.Usage(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := need.Got(c.Usage(0))(t)
 		return u
 	}
 	notBelow := func(when string, now, then trial.Usage) {
@@ -46,17 +44,13 @@ func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
 		return now.CPU > begin.CPU && now.Written > begin.Written && now.Sent > begin.Sent
 	})
 	working := usage()
-	if err := c.Kill(0); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Kill(0))
 	ended := usage()
 	notBelow("after its end", ended, working)
 	if ended.Memory != 0 || ended.Stored == 0 {
 		t.Errorf("after its end: %+v, want files, and no memory", ended)
 	}
-	if err := c.Start(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Start(t.Context(), 0))
 	again := usage()
 	notBelow("started again", again, ended)
 	if again.Memory < mib {
@@ -81,13 +75,9 @@ func TestTheTimeOfAProcessIsReadBehindItsName(t *testing.T) {
 
 func TestTheBytesOfADirectoryAreThoseOfItsFiles(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "below"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.Mkdir(filepath.Join(dir, "below"), 0o700))
 	for name, size := range map[string]int{"a": 3, "below/b": 4} {
-		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600))
 	}
 	for path, want := range map[string]int64{dir: 7, filepath.Join(dir, "gone"): 0} {
 		if got, err := bytesBelow(path); got != want || err != nil {

@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestSpreadIsMedianAndEnds(t *testing.T) {
@@ -71,10 +73,7 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	f := measured()
 	f.find(renew256).Values = []float64{50, 10}
 	f.find(bare256).Values = []float64{100, 40}
-	rows, err := f.evaluate(ratioRows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := need.Got(f.evaluate(ratioRows))(t)
 	if got := rows[0]; got.of != renew256 || !slices.Equal(got.values, []float64{0.5, 0.25}) || got.spread != (spread{0.375, 0.25, 0.5}) || got.verdict != met {
 		t.Errorf("got %+v", got)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // parse reads a preformatted request as a server does.
@@ -34,10 +35,7 @@ func registration(t *testing.T, request []byte, app string) *registry.Instance {
 	if r.Method != http.MethodPost || r.URL.Path != "/eureka/apps/"+app {
 		t.Errorf("%s %s, want POST to /eureka/apps/%s", r.Method, r.URL, app)
 	}
-	i, err := eureka.DecodeRegistration(body, eureka.Format{}, app)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := need.Got(eureka.DecodeRegistration(body, eureka.Format{}, app))(t)
 	return i
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestBenchRunNamesEveryMistakeAtOnce(t *testing.T) {
@@ -143,9 +144,7 @@ func TestTheSummaryOfALoadAddsUp(t *testing.T) {
 
 func TestTheTableOfALoadShowsWhatWasNotDone(t *testing.T) {
 	var out bytes.Buffer
-	if err := exampleSummary().print(&out, cli.Table); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, exampleSummary().print(&out, cli.Table))
 	lines := strings.Split(out.String(), "\n")
 	for n, want := range []string{
 		"OPERATION  CALLS  ANSWERED/S  SUCCESS  P50      P90      P99      P99.9    MAX      NOT DONE",
@@ -160,13 +159,8 @@ func TestTheTableOfALoadShowsWhatWasNotDone(t *testing.T) {
 
 func TestTheRowsOfALoadAreOfEachOperationNodeAndStretch(t *testing.T) {
 	var out bytes.Buffer
-	if err := exampleSummary().print(&out, asCSV); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := csv.NewReader(&out).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, exampleSummary().print(&out, asCSV))
+	rows := need.Got(csv.NewReader(&out).ReadAll())(t)
 	want := []string{
 		"seconds operation node done not_found refused unreached unknown p50_ms p99_ms max_ms",
 		"0.0 heartbeat a:1 8 0 0 0 0 1.000 3.000 3.000",

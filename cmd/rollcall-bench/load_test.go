@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // benchServer serves a handler and counts what it was sent.
@@ -53,10 +54,7 @@ func times(n int, w workload) workload {
 func TestEveryRequestOfALoadIsSentAndCountedOnce(t *testing.T) {
 	a, b := newBenchServer(t, ok), newBenchServer(t, ok)
 	l := httpLoad{targets: []string{a.addr, b.addr}, conns: 4, requests: times(50, get1), want: 200}
-	r, err := l.closed(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(l.closed(t.Context()))(t)
 	if r.right != 200 || len(r.wrong) != 0 || r.rate <= 0 || r.latency.TotalCount() != 200 {
 		t.Errorf("%d right at %f/s, %d latencies, wrong: %v, want 200 right", r.right, r.rate, r.latency.TotalCount(), r.wrong)
 	}
@@ -75,10 +73,7 @@ func TestWrongAnswersAreCountedByWhatIsWrong(t *testing.T) {
 		}
 	})
 	l := httpLoad{targets: []string{s.addr}, conns: 1, requests: times(40, get1), want: 200}
-	r, err := l.closed(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(l.closed(t.Context()))(t)
 	want := "10 × status 503 instead of 200, 10 × unexpected EOF"
 	if r.right != 20 || r.wrong.String() != want {
 		t.Errorf("%d right, wrong: %v, want 20 and %s", r.right, r.wrong, want)
@@ -127,10 +122,7 @@ func TestWhoInsistsEndsWithItsContext(t *testing.T) {
 func TestALoadOnlyCountsItsWindow(t *testing.T) {
 	s := newBenchServer(t, ok)
 	l := httpLoad{targets: []string{s.addr}, conns: 2, requests: get1, want: 200, warm: time.Second, window: time.Second}
-	r, err := l.closed(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(l.closed(t.Context()))(t)
 	if sent := int(s.requests.Load()); r.right == 0 || r.right >= sent {
 		t.Errorf("counted %d of %d requests, want some but not those of the warm-up", r.right, sent)
 	}
@@ -198,10 +190,7 @@ func TestTheOpenLoopDoesNotOmitWhatAStallKeptFromBeingSent(t *testing.T) {
 	l := httpLoad{conns: 1, requests: get1, want: 200, window: time.Second}
 
 	l.targets = []string{newBenchServer(t, stalling).addr}
-	open, err := l.open(t.Context(), rate)
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := need.Got(l.open(t.Context(), rate))(t)
 	// Due in the first half of the stall, and so later than half of it.
 	atLeast := int64(rate * slow.Seconds() * 0.8)
 	if got := slowOnes(open); got < atLeast || open.right != int(rate) {
@@ -209,10 +198,7 @@ func TestTheOpenLoopDoesNotOmitWhatAStallKeptFromBeingSent(t *testing.T) {
 	}
 
 	l.targets = []string{newBenchServer(t, stalling).addr}
-	closed, err := l.closed(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	closed := need.Got(l.closed(t.Context()))(t)
 	if got := slowOnes(closed); got < 1 || got >= atLeast {
 		t.Errorf("the closed loop counted %d requests as slower than %v: the stall should be one of them, and there was no other", got, slow)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // testServer is the server's program, built for the tests.
@@ -63,10 +64,7 @@ func status(url string) int {
 }
 
 func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
-	page, err := os.ReadFile("../../docs/cli.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := need.Got(os.ReadFile("../../docs/cli.md"))(t)
 	shared := &cobra.Command{}
 	new(cli.Output).AddFlag(shared)
 	for _, lack := range cli.Undocumented(newRootCommand(), string(page), shared.Flags()) {

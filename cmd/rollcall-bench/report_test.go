@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // reported is a report in which everything is 1, which misses most floors.
@@ -67,9 +68,7 @@ func TestReportsAreWrittenByExtension(t *testing.T) {
 	r := reported(t, 2)
 	dir := t.TempDir()
 	page, data := filepath.Join(dir, "a.md"), filepath.Join(dir, "a.json")
-	if err := (ratiosOptions{form: cli.Table, out: []string{page, data}}).publish(r, &bytes.Buffer{}); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, (ratiosOptions{form: cli.Table, out: []string{page, data}}).publish(r, &bytes.Buffer{}))
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -90,9 +89,7 @@ func TestReportsAreWrittenByExtension(t *testing.T) {
 		}
 		Figures []figure
 	}
-	if err := json.Unmarshal(text, &decoded); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(text, &decoded))
 	if len(decoded.Rows) != len(ratioRows) || decoded.Rows[0].Of != renew256 || decoded.Rows[0].Verdict != goalMet || len(decoded.Rows[0].Values) != 2 || len(decoded.Figures) != len(r.list) || decoded.Machine.Cores != 2 {
 		t.Errorf("got %s", text)
 	}
@@ -103,18 +100,11 @@ func TestAPageKeepsItsProse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	write("before\n" + reportBegin + "an older run\n" + reportEnd + "after\n")
-	if err := r.write(path); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, r.write(path))
+	text := need.Got(os.ReadFile(path))(t)
 	if got := string(text); !strings.HasPrefix(got, "before\n"+reportBegin+"rollcall v1") || !strings.HasSuffix(got, "\n"+reportEnd+"after\n") || strings.Contains(got, "an older run") {
 		t.Errorf("got %s", got)
 	}
@@ -159,9 +149,7 @@ func TestSettingsOfTheEnvironmentDoNotReachTheNodes(t *testing.T) {
 	}
 	t.Setenv("ROLLCALL_COMMIT_BATCHING", "false")
 	t.Setenv("OTHER", "1")
-	if err := clearSettings(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, clearSettings())
 	if v, set := os.LookupEnv("ROLLCALL_COMMIT_BATCHING"); set {
 		t.Errorf("it is still %q", v)
 	}
@@ -174,17 +162,13 @@ func TestTheNodesDataIsRemoved(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "a", "b")
 	for _, existed := range []bool{false, true} {
 		if existed {
-			if err := os.MkdirAll(data, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, os.MkdirAll(data, 0o700))
 		}
 		dir, remove, err := temporaryData(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "log"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.WriteFile(filepath.Join(dir, "log"), nil, 0o600))
 		remove()
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", dir, err)

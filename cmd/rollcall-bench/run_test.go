@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // shortRun measures as little as it can, on clusters that keep their leaders however busy the machine is.
@@ -35,9 +36,7 @@ func wantNothingWrong(t *testing.T, run *ratiosRun) {
 func TestARunMeasuresRealClusters(t *testing.T) {
 	run := shortRun(t)
 	run.window = 2 * time.Second // in which a busy machine gets something done
-	if err := run.scale(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, run.scale(t.Context()))
 	for name, values := range map[figureName]int{renewFew: 1, renewMany: 1, heapEach: 3, restartReady: 3} {
 		f := run.find(name)
 		if f == nil || len(f.Values) != values {
@@ -54,9 +53,7 @@ func TestARunMeasuresRealClusters(t *testing.T) {
 func TestCrashesAndWatchersAreMeasuredOnARealCluster(t *testing.T) {
 	t.Parallel()
 	run := shortRun(t)
-	if err := run.leases(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, run.leases(t.Context()))
 	for _, name := range []figureName{crashP50, crashP99, arrivalP50, arrivalP99} {
 		if f := run.find(name); f == nil || len(f.Values) != 1 || f.Values[0] <= 0 {
 			t.Errorf("%s: got %+v, want one value", name, f)
@@ -68,9 +65,7 @@ func TestCrashesAndWatchersAreMeasuredOnARealCluster(t *testing.T) {
 func TestTwoDatacentersAreMeasuredAndEndEqual(t *testing.T) {
 	t.Parallel()
 	run := shortRun(t)
-	if err := run.replication(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, run.replication(t.Context()))
 	for _, name := range []figureName{crossingP50, crossingP99, cpuPaused, cpuSending, cpuForPeer, beatsTold, healing, cutResident, cutHeap, cutGoal} {
 		if f := run.find(name); f == nil || len(f.Values) != 1 {
 			t.Errorf("%s: got %+v, want one value", name, f)
@@ -87,9 +82,7 @@ func TestTwoDatacentersAreMeasuredAndEndEqual(t *testing.T) {
 func TestKeysLocksAndSessionsAreMeasured(t *testing.T) {
 	t.Parallel()
 	run := shortRun(t)
-	if err := run.coordination(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, run.coordination(t.Context()))
 	for _, name := range []figureName{put256, putSolo, handOverP50, handOverP99, watcherAnswers, watcherArrival, cpuSessions, cpuSessionsAll} {
 		if f := run.find(name); f == nil || len(f.Values) != 1 {
 			t.Errorf("%s: got %+v, want one value", name, f)
@@ -106,14 +99,9 @@ func TestAClusterWithoutConsensusIsUnderLoadAtItsFirstNode(t *testing.T) {
 	run := shortRun(t)
 	run.window = 2 * time.Second // in which a busy machine gets something done
 	f := benchFleet{name: "renewed", size: run.few}
-	clusters, err := run.clusters(t.Context(), clusterSpec{name: "ap", mode: localcluster.AP, fleets: []benchFleet{f}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	clusters := need.Got(run.clusters(t.Context(), clusterSpec{name: "ap", mode: localcluster.AP, fleets: []benchFleet{f}}))(t)
 	defer stopClusters(clusters)
-	if err := run.recordLeaderRate(t.Context(), renewAP256, clusters[0], run.renewals(3, f.renewals())); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, run.recordLeaderRate(t.Context(), renewAP256, clusters[0], run.renewals(3, f.renewals())))
 	if v := run.find(renewAP256); v == nil || v.Values[0] <= 0 {
 		t.Errorf("got %+v", v)
 	}
@@ -122,10 +110,7 @@ func TestAClusterWithoutConsensusIsUnderLoadAtItsFirstNode(t *testing.T) {
 
 func TestTheBareHandlerIsAProcess(t *testing.T) {
 	run := shortRun(t)
-	bare, err := run.startBare(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bare := need.Got(run.startBare(t.Context()))(t)
 	defer bare.Stop()
 	l := httpLoad{targets: []string{run.bare}, conns: 2, requests: times(5, benchFleet{name: "a", size: 10}.renewals()), want: 200}
 	if r, err := l.closed(t.Context()); err != nil || r.right != 10 {
@@ -134,10 +119,7 @@ func TestTheBareHandlerIsAProcess(t *testing.T) {
 }
 
 func TestTheBareRaftCommits(t *testing.T) {
-	c, err := startBareRaft(t.TempDir(), 5*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(startBareRaft(t.TempDir(), 5*time.Millisecond))(t)
 	defer c.stop()
 	if ms, err := c.apply(t.Context()); err != nil || ms <= 0 {
 		t.Errorf("an Apply takes %f ms, %v", ms, err)

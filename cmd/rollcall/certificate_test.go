@@ -13,29 +13,22 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // writePair makes a certificate for 127.0.0.1 with this serial number and writes it and its key as
 // if they had changed at that second.
 func writePair(t *testing.T, dir string, serial int64) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := need.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial),
 		NotAfter:     time.Now().Add(time.Hour),
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	privateDER, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := need.Got(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
+	privateDER := need.Got(x509.MarshalECPrivateKey(private))(t)
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	writeAt(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), serial)
 	writeAt(t, key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: privateDER}), serial)
@@ -44,21 +37,14 @@ func writePair(t *testing.T, dir string, serial int64) (cert, key string) {
 
 func writeAt(t *testing.T, path string, content []byte, second int64) {
 	t.Helper()
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(path, content, 0o600))
 	at := time.Unix(second, 0)
-	if err := os.Chtimes(path, at, at); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.Chtimes(path, at, at))
 }
 
 func serial(t *testing.T, c *certificate) int64 {
 	t.Helper()
-	pair, err := c.get(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := need.Got(c.get(nil))(t)
 	return pair.Leaf.SerialNumber.Int64()
 }
 
@@ -68,10 +54,7 @@ func TestARenewedCertificateIsServedWithoutARestart(t *testing.T) {
 		t.Fatal("no error without files")
 	}
 	cert, key := writePair(t, dir, 1)
-	c, err := openCertificate(cert, key, func(err error) { t.Errorf("warning: %v", err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(openCertificate(cert, key, func(err error) { t.Errorf("warning: %v", err) }))(t)
 	if got := serial(t, c); got != 1 {
 		t.Errorf("serves certificate %d, want 1", got)
 	}
@@ -91,10 +74,7 @@ func TestACertificateThatCannotBeUsedLeavesTheOldOneAndIsReportedOnce(t *testing
 		t.Run(name, func(t *testing.T) {
 			cert, key := writePair(t, t.TempDir(), 1)
 			warnings := 0
-			c, err := openCertificate(cert, key, func(error) { warnings++ })
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := need.Got(openCertificate(cert, key, func(error) { warnings++ }))(t)
 			spoil(cert, key)
 			for range 3 {
 				if got := serial(t, c); got != 1 {
@@ -104,9 +84,7 @@ func TestACertificateThatCannotBeUsedLeavesTheOldOneAndIsReportedOnce(t *testing
 			if warnings != 1 {
 				t.Errorf("%d warnings, want one", warnings)
 			}
-			if err := os.Remove(key); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, os.Remove(key))
 			writePair(t, filepath.Dir(cert), 4)
 			if got := serial(t, c); got != 4 {
 				t.Errorf("serves certificate %d after the repair, want 4", got)
@@ -118,14 +96,8 @@ func TestACertificateThatCannotBeUsedLeavesTheOldOneAndIsReportedOnce(t *testing
 func TestHTTPRefusesTLSBelow12AndStrangers(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), 1)
 	settings := HTTPTLSConfig{Cert: cert, Key: key, ClientCA: cert}
-	pair, err := settings.open(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := settings.config(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := need.Got(settings.open(nil))(t)
+	config := need.Got(settings.config(pair))(t)
 	if config.MinVersion != tls.VersionTLS12 || config.ClientAuth != tls.RequireAndVerifyClientCert || config.ClientCAs == nil {
 		t.Errorf("least version %#x, client certificates %v", config.MinVersion, config.ClientAuth)
 	}

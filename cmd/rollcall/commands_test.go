@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // fakeServer answers every request alike and records it.
@@ -149,10 +150,7 @@ func TestRegisterSendsItsFlags(t *testing.T) {
 	if code != cli.ExitOK {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
-	got, err := eureka.DecodeRegistration([]byte(s.bodies[0]), eureka.Format{}, "ORDERS")
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := need.Got(eureka.DecodeRegistration([]byte(s.bodies[0]), eureka.Format{}, "ORDERS"))(t)
 	if got.ID() != "orders-1" || got.HostName != "h" || got.IPAddr != "10.0.0.1" || got.Port.Number != 81 || !got.Port.Enabled ||
 		got.VIP != "v" || got.Status.String() != "STARTING" || got.Meta("a") != "1" || got.Meta("b") != "2" ||
 		got.Duration != 30 || got.RenewalInterval != 10 || got.LastDirty == 0 {
@@ -271,9 +269,7 @@ func TestAnAuthorityOfTheServersCanBeGiven(t *testing.T) {
 	s.StartTLS()
 	defer s.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
 	if _, stderr, code := rollcall(t, "status", "--addr", s.URL, "--ca", ca); code != cli.ExitOK {
 		t.Errorf("exit %d: %s", code, stderr)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestLoopbackIsProbedIfTheAPIIsServedThereUnlessSet(t *testing.T) {
@@ -23,10 +25,7 @@ func TestLoopbackIsProbedIfTheAPIIsServedThereUnlessSet(t *testing.T) {
 		{[]string{"--checks-allow-loopback=false"}, false},
 	}
 	for _, tt := range tests {
-		s, err := loadWith(t, append(tt.args, "--data-dir=d", "--http-plain"), nil, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := need.Got(loadWith(t, append(tt.args, "--data-dir=d", "--http-plain"), nil, ""))(t)
 		if s.Checks.AllowLoopback != tt.want || !s.Checks.Probes {
 			t.Errorf("%v: %+v, want loopback allowed: %v", tt.args, s.Checks, tt.want)
 		}
@@ -38,14 +37,8 @@ func registerProbed(t *testing.T, api, url string) (checks string) {
 	t.Helper()
 	_, port, _ := strings.Cut(strings.TrimPrefix(url, "http://"), ":")
 	body := fmt.Sprintf(`{"Name":"web","Address":"127.0.0.1","Port":%s,"Check":{"HTTP":%q,"Interval":"1s"}}`, port, url)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, api+"/v1/agent/service/register", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := need.Got(http.NewRequestWithContext(t.Context(), http.MethodPut, api+"/v1/agent/service/register", strings.NewReader(body)))(t)
+	resp := need.Got(http.DefaultClient.Do(req))(t)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("register: status %d", resp.StatusCode)
@@ -55,15 +48,9 @@ func registerProbed(t *testing.T, api, url string) (checks string) {
 
 func text(t *testing.T, url string) string {
 	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := need.Got(http.Get(url))(t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := need.Got(io.ReadAll(resp.Body))(t)
 	return string(b)
 }
 
@@ -75,10 +62,7 @@ func TestTheLeaderProbesServicesUnlessToldNotTo(t *testing.T) {
 			defer service.Close()
 			c := oneNode(t)
 			c.Checks.Probes = probes
-			n, err := openNode(c, quiet)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := need.Got(openNode(c, quiet))(t)
 			stop := started(t, n)
 			defer func() {
 				if err := stop(); err != nil {

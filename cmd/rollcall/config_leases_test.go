@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestLeasesEndAsTheRegistryWouldByDefault(t *testing.T) {
@@ -37,10 +38,7 @@ func TestSettingsOfLeasesReachTheRegistry(t *testing.T) {
 }
 
 func TestAThresholdOfZeroIsAccepted(t *testing.T) {
-	s, err := loadWith(t, []string{"--data-dir=d", "--self-preservation-renewal-percent-threshold=0", "--self-preservation-enabled=false"}, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Got(loadWith(t, []string{"--data-dir=d", "--self-preservation-renewal-percent-threshold=0", "--self-preservation-enabled=false"}, nil, ""))(t)
 	if got := s.leases(); got.Threshold != 0 || got.SelfPreservation {
 		t.Errorf("got %+v, want a threshold of 0 without self-preservation", got)
 	}
@@ -57,10 +55,7 @@ func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
 		{name: "all", args: []string{"--eureka-compat-all"}, want: EurekaCompatConfig{All: true, DoubledLease: true, EvictionTimer: true, Expectation: true, ReadOnlyCache: true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, err := loadWith(t, append(tc.args, "--data-dir=d"), nil, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := need.Got(loadWith(t, append(tc.args, "--data-dir=d"), nil, ""))(t)
 			tc.want.ExpectedRenewalInterval, tc.want.ThresholdUpdateInterval = 30*time.Second, 15*time.Minute
 			if s.EurekaCompat != tc.want {
 				t.Errorf("got %+v, want %+v", s.EurekaCompat, tc.want)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // loadWith loads settings from a command line, an environment and a file's text ("": no file).
@@ -20,9 +22,7 @@ func loadWith(t *testing.T, args []string, env map[string]string, file string) (
 	if file != "" {
 		args = append(args, "--config", "c.yaml")
 	}
-	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, flags.Parse(args))
 	return loadSettings(inputs{
 		flags: flags,
 		env:   func(name string) (string, bool) { v, ok := env[name]; return v, ok },
@@ -50,10 +50,7 @@ func TestTheStrongestSourceDecides(t *testing.T) {
 		{name: "file of comments", file: "# nothing\n", want: "127.0.0.1:8761", from: fromDefault},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, err := loadWith(t, append(tc.args, "--data-dir", "d"), tc.env, tc.file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := need.Got(loadWith(t, append(tc.args, "--data-dir", "d"), tc.env, tc.file))(t)
 			if s.HTTP.Addr != tc.want || s.sources["http.addr"] != tc.from {
 				t.Errorf("http.addr is %s from %s, want %s from %s", s.HTTP.Addr, s.sources["http.addr"], tc.want, tc.from)
 			}
@@ -101,10 +98,7 @@ cluster:
 		"file":        func() (settings, error) { return loadWith(t, nil, nil, file) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := source()
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := need.Got(source())(t)
 			if !reflect.DeepEqual(*s.Config, want) {
 				t.Errorf("got\n%+v, want\n%+v", *s.Config, want)
 			}
@@ -113,10 +107,7 @@ cluster:
 }
 
 func TestListsAndMapsMayBeGivenInParts(t *testing.T) {
-	s, err := loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1", "--cluster-join=b:2", "--cluster-dial=x=a:1", "--cluster-dial=y=b:2"}, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Got(loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1", "--cluster-join=b:2", "--cluster-dial=x=a:1", "--cluster-dial=y=b:2"}, nil, ""))(t)
 	if len(s.Cluster.Join) != 2 || len(s.Cluster.Dial) != 2 {
 		t.Errorf("got %v and %v, want two of each", s.Cluster.Join, s.Cluster.Dial)
 	}
@@ -165,9 +156,7 @@ func TestAMissingFileIsAMistake(t *testing.T) {
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	addConfigFlags(flags)
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
-	if err := flags.Parse([]string{"--config", missing}); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, flags.Parse([]string{"--config", missing}))
 	_, err := loadSettings(inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile})
 	if err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("got %v, want an error that names %s", err, missing)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication"
 )
 
@@ -72,10 +73,7 @@ func TestPeersAreWhatTheSettingsSayWithoutTheNodeItself(t *testing.T) {
 	c.Replication.Eureka = map[string]string{"old": "http://10.9.0.1:8761/eureka/"}
 	c.Replication.Timeouts = map[string]string{"old": "200ms"}
 	c.Replication.Single = []string{"old"}
-	peers, err := c.peers("10.0.0.1:8761")
-	if err != nil {
-		t.Fatal(err)
-	}
+	peers := need.Got(c.peers("10.0.0.1:8761"))(t)
 	var names []string
 	for _, p := range peers {
 		names = append(names, p.Name+" "+strings.Join(p.URLs, " "))
@@ -109,9 +107,7 @@ func TestPasswordsOfPeersAreNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := s.write(&out, false); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.write(&out, false))
 	if strings.Contains(out.String(), "secret") || !strings.Contains(out.String(), "http://user:xxxxx@h:2") {
 		t.Errorf("it prints\n%s", out.String())
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestShowPrintsWhatIsSetAndWhereItCameFrom(t *testing.T) {
@@ -18,9 +19,7 @@ func TestShowPrintsWhatIsSetAndWhereItCameFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := s.write(&out, false); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.write(&out, false))
 	const want = `cluster:
   join: ['127.0.0.1:7761', '127.0.0.1:7762'] # file
   dial: {n2: '127.0.0.1:9'} # flag
@@ -35,14 +34,9 @@ raft:
 }
 
 func TestEffectiveSettingsLoadToTheSame(t *testing.T) {
-	s, err := loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1,b:2", "--cluster-dial=x=a:1", "--log-level=debug"}, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Got(loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1,b:2", "--cluster-dial=x=a:1", "--log-level=debug"}, nil, ""))(t)
 	var out bytes.Buffer
-	if err := s.write(&out, true); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.write(&out, true))
 	again, err := loadWith(t, nil, nil, out.String())
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, out.String())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func validConfig() *Config {
@@ -149,9 +150,7 @@ func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
 		ok   bool
 	}{{0o600, true}, {0o640, true}, {0o400, true}, {0o644, false}, {0o660, false}, {0o700, false}} {
 		path := filepath.Join(t.TempDir(), "key.pem")
-		if err := os.WriteFile(path, nil, tc.mode); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.WriteFile(path, nil, tc.mode))
 		if err := os.Chmod(path, tc.mode); err != nil { // whatever the umask
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // becomeSubreaper makes this process the parent of its descendants that lose theirs, as the first process of a
@@ -28,18 +29,10 @@ func becomeSubreaper(t *testing.T) {
 // killedDev starts dev with one node, and kills dev when the node is ready.
 func killedDev(t *testing.T, before func(node int)) (node int) {
 	t.Helper()
-	ports, err := localcluster.ClaimPorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := need.Got(localcluster.ClaimPorts(1))(t)
 	dev := exec.Command(os.Args[0], "dev", "--mode", modeAP, "--nodes", "1", "--http-port", strconv.Itoa(ports[0]), "--data", filepath.Join(t.TempDir(), "data"))
-	out, err := dev.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := dev.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := need.Got(dev.StdoutPipe())(t)
+	need.OK(t, dev.Start())
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "ready"; {
 		if _, pid, ok := strings.Cut(lines.Text(), "pid="); ok {
 			node, _ = strconv.Atoi(pid)

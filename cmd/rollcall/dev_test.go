@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestDevRefusesWhatItCannotOffer(t *testing.T) {
@@ -93,10 +94,7 @@ func TestDevStartsServersThatTheSettingsAllow(t *testing.T) {
 }
 
 func TestDevSaysWhichPortIsInUseAndByWhichFlagToChangeIt(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	taken := l.Addr().String()
 	free := localcluster.Node{Name: "node1", HTTP: "127.0.0.1:0", Cluster: "127.0.0.1:0"}
@@ -114,9 +112,7 @@ func TestDevSaysWhichPortIsInUseAndByWhichFlagToChangeIt(t *testing.T) {
 func TestDevRefusesTheDataOfAClusterOfAnotherSize(t *testing.T) {
 	data := t.TempDir()
 	for i := range 3 {
-		if err := os.Mkdir(filepath.Join(data, "node"+strconv.Itoa(i+1)), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.Mkdir(filepath.Join(data, "node"+strconv.Itoa(i+1)), 0o700))
 	}
 	for _, tc := range []struct {
 		nodes int
@@ -136,9 +132,7 @@ func shells(t *testing.T, scripts ...string) []*localcluster.Node {
 	for i, script := range scripts {
 		n := &localcluster.Node{Name: "node" + strconv.Itoa(i+1), Datacenter: "dc1", HTTP: "127.0.0.1:0"}
 		n.PutBelow(t.TempDir())
-		if err := n.Start("/bin/sh", "-c", script); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, n.Start("/bin/sh", "-c", script))
 		t.Cleanup(n.Kill)
 		nodes = append(nodes, n)
 	}
@@ -158,10 +152,7 @@ func TestDevReportsANodeThatDiesAndGoesOn(t *testing.T) {
 	said := bufio.NewReader(r)
 	var lines string
 	for !strings.Contains(lines, "last words") {
-		line, err := said.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := need.Got(said.ReadString('\n'))(t)
 		lines += line
 	}
 	if !strings.Contains(lines, "node=1 dc=dc1 http=127.0.0.1:0 pid=") || !strings.Contains(lines, "exit status 7") {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var update = flag.Bool("update", false, "write the reference table of docs/operations.md anew")
@@ -23,10 +24,7 @@ const (
 
 func document(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := need.Got(os.ReadFile(path))(t)
 	return string(b)
 }
 
@@ -59,9 +57,7 @@ func TestTheReferenceOfSettingsIsComplete(t *testing.T) {
 	if !*update {
 		t.Fatalf("the table of %s is not that of the program; run this test with -update. It should be\n%s", operations, want)
 	}
-	if err := os.WriteFile(operations, []byte(before+tableStart+want+tableEnd+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(operations, []byte(before+tableStart+want+tableEnd+after), 0o644))
 }
 
 func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // startLock starts a process of rollcall lock, and returns it when its script has said its pid.
@@ -17,13 +19,8 @@ func startLock(t *testing.T, f *fakeLocks, script string) (process *exec.Cmd, co
 	t.Helper()
 	process = exec.Command(os.Args[0], "lock", "demo", "--addr", f.URL, "--", "sh", "-c", script)
 	process.Stderr = os.Stderr // a file: what the command leaves behind keeps nobody waiting
-	pipe, err := process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	pipe := need.Got(process.StdoutPipe())(t)
+	need.OK(t, process.Start())
 	overdue := time.AfterFunc(time.Minute, func() { process.Process.Kill() })
 	t.Cleanup(func() { overdue.Stop() })
 	reader := bufio.NewReader(pipe)
@@ -76,13 +73,8 @@ func TestNoCommandOutlivesRollcallThatIsKilled(t *testing.T) {
 func TestAWaitIsGivenUpWithItsSignal(t *testing.T) {
 	f := newFakeLocks(t, &fakeLocks{taken: true})
 	process := exec.Command(os.Args[0], "lock", "demo", "--addr", f.URL, "--verbose", "--", "true")
-	said, err := process.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	said := need.Got(process.StderrPipe())(t)
+	need.OK(t, process.Start())
 	overdue := time.AfterFunc(time.Minute, func() { process.Process.Kill() })
 	defer overdue.Stop()
 	if line, err := bufio.NewReader(said).ReadString('\n'); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestAWatchOfKeysTellsWhatChanged(t *testing.T) {
@@ -29,9 +30,7 @@ T  deleted   b  -  -
 	now := time.UnixMilli(0)
 	p := keyPrinter{out: &out, form: cli.Table, now: func() time.Time { return now }}
 	for _, state := range states {
-		if err := p.tree(state); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, p.tree(state))
 	}
 	if got := strings.ReplaceAll(out.String(), "1970-01-01T00:00:00.000Z", "T"); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -42,9 +41,7 @@ func TestAWatchOfKeysIsALinePerChangeInJSON(t *testing.T) {
 	var out strings.Builder
 	p := keyPrinter{out: &out, form: cli.JSON}
 	for _, state := range [][]client.Entry{{{Key: "a", ModifyIndex: 5, Value: []byte("x")}}, nil} {
-		if err := p.tree(state); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, p.tree(state))
 	}
 	want := `{"event":"present","key":"a","value":"eA==","flags":0,"lock_index":0,"create_index":0,"modify_index":5}
 {"event":"deleted","key":"a","value":"","flags":0,"lock_index":0,"create_index":0,"modify_index":0}

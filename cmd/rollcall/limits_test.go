@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // limited starts a node with some limits and returns its URL.
@@ -13,10 +15,7 @@ func limited(t *testing.T, change func(*LimitsConfig)) (url string) {
 	t.Helper()
 	c := oneNode(t)
 	change(&c.Limits)
-	n, err := openNode(c, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := need.Got(openNode(c, quiet))(t)
 	stop := started(t, n)
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
@@ -43,9 +42,7 @@ func TestSessionsBeyondTheirLimitAreRefusedUntilOneIsDestroyed(t *testing.T) {
 	var made struct{ ID string }
 	for range 3 {
 		text := expect(t, "PUT", url+"/v1/session/create", "{}", http.StatusOK, "")
-		if err := json.Unmarshal([]byte(text), &made); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, json.Unmarshal([]byte(text), &made))
 	}
 	expect(t, "PUT", url+"/v1/session/create", "{}", http.StatusInsufficientStorage, "limits.sessions is 3")
 	expect(t, "POST", url+"/v1/rollcall/sessions", "{}", http.StatusInsufficientStorage, "limits.sessions is 3")
@@ -88,9 +85,7 @@ func TestLocksAndNodesBeyondTheBytesOfTheStateAreRefusedAndWhatIsThereGoesOn(t *
 	url := limited(t, func(l *LimitsConfig) { l.StateBytes = 200 << 10 })
 	var made [2]struct{ ID string }
 	for i := range made {
-		if err := json.Unmarshal([]byte(expect(t, "PUT", url+"/v1/session/create", "{}", http.StatusOK, "ID")), &made[i]); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, json.Unmarshal([]byte(expect(t, "PUT", url+"/v1/session/create", "{}", http.StatusOK, "ID")), &made[i]))
 	}
 	holder, other := made[0].ID, made[1].ID
 	lock := func(name, session string) string {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func sampleStatus() clusterStatus {
@@ -127,9 +128,7 @@ ORDERS  orders-1  UP      h     10.0.0.1  1970-01-01T00:00:01Z  1970-01-01T00:00
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := cli.Table.Print(&out, tc.value); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, cli.Table.Print(&out, tc.value))
 			if out.String() != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", out.String(), tc.want)
 			}

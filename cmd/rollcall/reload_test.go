@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
@@ -88,9 +89,7 @@ func TestASignalReachesTheReloader(t *testing.T) {
 	reloaded := make(chan bool)
 	r := reloader{load: func() (settings, error) { close(reloaded); return settings{}, errors.New("stop here") }, log: quiet}
 	go r.run(t.Context(), hup)
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	<-reloaded
 }
 
@@ -106,16 +105,11 @@ func refuses(url string) bool {
 
 func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
 	c := oneNode(t)
-	n, err := openNode(c, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := need.Got(openNode(c, quiet))(t)
 	file := filepath.Join(t.TempDir(), "rollcall.yaml")
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	addConfigFlags(flags)
-	if err := flags.Parse([]string{"--config", file, "--data-dir", c.Data.Dir}); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, flags.Parse([]string{"--config", file, "--data-dir", c.Data.Dir}))
 	r := reloader{load: func() (settings, error) { return loadSettings(fromProcess(flags)) }, apply: n.apply, running: *c, log: quiet}
 	hup := make(chan os.Signal)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -135,9 +129,7 @@ func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
 	} {
 		// The second reload of the step before may read now: it must not find half a file.
 		next := file + ".next"
-		if err := errors.Join(os.WriteFile(next, []byte(step.file), 0o600), os.Rename(next, file)); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, errors.Join(os.WriteFile(next, []byte(step.file), 0o600), os.Rename(next, file)))
 		hup <- syscall.SIGHUP
 		hup <- syscall.SIGHUP // is taken when the first one has taken effect
 		if got := refuses(url); got != step.refuses {

@@ -10,34 +10,23 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // call makes a request and returns what was answered.
 func call(t *testing.T, method, url, body string) (status int, text string) {
 	t.Helper()
-	r, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Got(http.NewRequest(method, url, strings.NewReader(body)))(t)
 	r.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := need.Got(http.DefaultClient.Do(r))(t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := need.Got(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(b)
 }
 
 func TestANodeWhoseDiskIsNearlyFullRefusesWhatAddsAndNothingElse(t *testing.T) {
 	c := oneNode(t)
-	n, err := openNode(c, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := need.Got(openNode(c, quiet))(t)
 	var free atomic.Int64
 	free.Store(int64(c.Data.MinFree))
 	n.room.free = func(string) (int64, error) { return free.Load(), nil }

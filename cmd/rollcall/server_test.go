@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // oneNode is a node that founds a cluster by itself.
@@ -25,9 +26,7 @@ func oneNode(t *testing.T) *Config {
 	c.Data.Dir = filepath.Join(t.TempDir(), "data")
 	c.HTTP.Addr, c.Cluster.Addr = "127.0.0.1:0", "127.0.0.1:0"
 	c.Raft.HeartbeatTimeout, c.Raft.ElectionTimeout, c.Raft.LeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Validate())
 	return c
 }
 
@@ -70,10 +69,7 @@ func awaitReady(t *testing.T, url string) {
 }
 
 func TestANodeServesUntilItIsToldToStop(t *testing.T) {
-	n, err := openNode(oneNode(t), quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := need.Got(openNode(oneNode(t), quiet))(t)
 	stop := started(t, n)
 	url := "http://" + n.listeners[0].Addr().String()
 	awaitReady(t, url)
@@ -86,10 +82,7 @@ func TestANodeServesUntilItIsToldToStop(t *testing.T) {
 }
 
 func TestATakenPortIsNamedWithItsKeyBeforeTheDataIsTouched(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	for _, tc := range []struct {
 		key string
@@ -115,18 +108,12 @@ func TestWatchesEndWithTheNode(t *testing.T) {
 	for _, takeover := range []bool{true, false} {
 		c := oneNode(t)
 		c.HTTP.HeartbeatTakeover = takeover
-		n, err := openNode(c, quiet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := need.Got(openNode(c, quiet))(t)
 		n.limits.drain = 20 * time.Second // it takes milliseconds
 		stop := started(t, n)
 		url := "http://" + n.listeners[0].Addr().String()
 		awaitReady(t, url)
-		resp, err := http.Get(url + "/v1/rollcall/watch")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := need.Got(http.Get(url + "/v1/rollcall/watch"))(t)
 		start := time.Now()
 		if err := stop(); err != nil {
 			t.Errorf("run: %v", err)
@@ -144,10 +131,7 @@ func TestWatchesEndWithTheNode(t *testing.T) {
 // fakeNode is a node around a handler, with a store that the test plays.
 func fakeNode(t *testing.T, store func(context.Context) error, h http.Handler) *node {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	return &node{
 		log: quiet, runStore: store, draining: new(atomic.Bool), limits: defaultShutdownLimits(),
 		listeners: []listener{{key: "http.addr", Listener: l, server: &http.Server{Handler: h}}},
@@ -264,9 +248,7 @@ func TestAShutdownEndsBeforeServiceManagersLosePatience(t *testing.T) {
 
 func TestProfilesHaveAListenerOfTheirOwn(t *testing.T) {
 	n := &node{log: quiet}
-	if err := n.openProfiler("127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, n.openProfiler("127.0.0.1:0"))
 	l := n.listeners[0]
 	served := make(chan error, 1)
 	go func() { served <- l.serve() }()

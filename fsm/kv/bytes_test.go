@@ -3,6 +3,8 @@ package kv
 import (
 	"fmt"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // weigh counts what is in a state by a walk.
@@ -65,10 +67,7 @@ func TestTheBytesOfTheStateAreThoseOfWhatIsInIt(t *testing.T) {
 		if got, want := r.View().Bytes(), weigh(r.State); got != want {
 			t.Fatalf("operation %d, %+v: %d bytes, want %d", i, op, got, want)
 		}
-		thawed, err := Thaw(r.Freeze(), r.nodes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		thawed := need.Got(Thaw(r.Freeze(), r.nodes))(t)
 		if got, want := thawed.View().Bytes(), r.View().Bytes(); got != want || got == 0 {
 			t.Fatalf("operation %d, %+v: %d bytes after a restore, want %d", i, op, got, want)
 		}

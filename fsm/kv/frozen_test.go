@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Whoever goes on from a snapshot gives the answers of those who never stopped.
@@ -18,10 +20,7 @@ func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 			drawStep.Draw(t, "step").take(lived)
 		}
 		frozen := lived.state.Freeze()
-		state, err := Thaw(frozen, lived.state.catalog)
-		if err != nil {
-			t.Fatal(err)
-		}
+		state := need.Got(Thaw(frozen, lived.state.catalog))(t)
 		thawed := *lived
 		thawed.state = state
 		if again := state.Freeze(); !reflect.DeepEqual(again, frozen) {
@@ -59,10 +58,7 @@ func TestFrozenStateStaysAsItWas(t *testing.T) {
 			drawStep.Draw(t, "step").take(l)
 		}
 		frozen := l.state.Freeze()
-		copied, err := Thaw(frozen, l.state.catalog)
-		if err != nil {
-			t.Fatal(err)
-		}
+		copied := need.Got(Thaw(frozen, l.state.catalog))(t)
 		view := l.state.View()
 		before := describe(view)
 		for range steps(t, "steps after") {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // frozenPermits is a state where a holds lock "l", b holds semaphore "x" beside a lock-delay, and c
@@ -25,10 +27,7 @@ func frozenPermits(t *testing.T) (Frozen, Catalog) {
 
 func TestThawedPermitsGoOn(t *testing.T) {
 	f, catalog := frozenPermits(t)
-	s, err := Thaw(f, catalog)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Got(Thaw(f, catalog))(t)
 	if got := s.Freeze(); !reflect.DeepEqual(got, f) {
 		t.Errorf("thawed and frozen again:\n%+v\nwant\n%+v", got, f)
 	}

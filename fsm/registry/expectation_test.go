@@ -3,6 +3,8 @@ package registry
 import (
 	"fmt"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // (int) (clients * (60.0 / interval) * threshold), with upstream's examples.
@@ -97,10 +99,7 @@ func TestExpectationOfNobodyWaitsForTheNextCount(t *testing.T) {
 	g := newRig(t)
 	f := g.Freeze()
 	f.Expectation.Clients = 0
-	thawed, err := Thaw(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	thawed := need.Got(Thaw(f))(t)
 	g.Registry = thawed
 	g.register(instance(orders1, Up, 100))
 	g.wantClients("registered", 0)
@@ -140,10 +139,7 @@ func TestExpectationIsCountedEvery15Minutes(t *testing.T) {
 			}
 			f := g.Freeze()
 			f.Expectation.Clients = uint32(tt.expected)
-			thawed, err := Thaw(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			thawed := need.Got(Thaw(f))(t)
 			g.Registry = thawed
 			for round := range int64(3) {
 				g.now.Lease = (round+1)*update - 1

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Two registries live through the same steps; one is frozen and thawed in the middle.
@@ -77,10 +79,7 @@ func TestFrozenStateDoesNotChange(t *testing.T) {
 	g.register(instance(orders2, Up, 100))
 	g.client(Cancel{orders2})
 	frozen := g.Freeze()
-	before, err := Thaw(frozen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := need.Got(Thaw(frozen))(t)
 	g.pass(300_000)
 	g.client(Renew{Key: orders1})
 	g.register(instance(orders2, Up, 200))
@@ -102,10 +101,7 @@ func TestThawedApplicationIsNotOlderThanItWas(t *testing.T) {
 	if f := g.Freeze(); f.Pruned != 3 || len(f.Removals) != 0 {
 		t.Fatalf("pruned to %d, %d records, want 3, none", f.Pruned, len(f.Removals))
 	}
-	thawed, err := Thaw(g.Freeze())
-	if err != nil {
-		t.Fatal(err)
-	}
+	thawed := need.Got(Thaw(g.Freeze()))(t)
 	if app, _ := thawed.View().App("ORDERS"); app.Changed != 3 {
 		t.Errorf("changed at %d, want 3", app.Changed)
 	}

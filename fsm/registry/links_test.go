@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestLinkKnowsWhenThePresentContactBegan(t *testing.T) {
@@ -83,10 +85,7 @@ func TestMessageIsAsLateAsTheNewestOfItsIncarnationIsAhead(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h, err := Thaw(g.Freeze())
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := need.Got(Thaw(g.Freeze()))(t)
 			for _, op := range tt.before {
 				h.Apply(g.now, 1, fromNode, op)
 			}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // keeper is an operator.
@@ -366,10 +368,7 @@ func TestApplicationChangesWithItsQuarantinedInstances(t *testing.T) {
 			for _, op := range tt.ops {
 				g.client(op)
 			}
-			thawed, err := Thaw(g.Freeze())
-			if err != nil {
-				t.Fatal(err)
-			}
+			thawed := need.Got(Thaw(g.Freeze()))(t)
 			for name, v := range map[string]*View{"live": g.View(), "thawed": thawed.View()} {
 				if app, _ := v.App("ORDERS"); app.Changed != Index(3+len(tt.ops)) {
 					t.Errorf("%s: changed at %d, want %d", name, app.Changed, 3+len(tt.ops))

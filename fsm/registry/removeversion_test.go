@@ -3,6 +3,8 @@ package registry
 import (
 	"reflect"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Stored is life 2 at 100, which no client has renewed.
@@ -171,10 +173,7 @@ func TestApplicationChangesWithTheRecordsOfItsInstances(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders2, Up, 100))
 	g.apply(fromNode, Remove{Key: orders1, Kind: Canceled, Life: 1, LastDirty: 100})
-	thawed, err := Thaw(g.Freeze())
-	if err != nil {
-		t.Fatal(err)
-	}
+	thawed := need.Got(Thaw(g.Freeze()))(t)
 	for name, v := range map[string]*View{"live": g.View(), "thawed": thawed.View()} {
 		if app, _ := v.App("ORDERS"); app.Changed != 2 {
 			t.Errorf("%s: changed at %d, want 2", name, app.Changed)

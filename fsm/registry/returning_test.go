@@ -1,6 +1,10 @@
 package registry
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
 
 // A network fault ends: self-preservation goes off when enough of the silent were heard again, and the
 // others are still to come.
@@ -28,10 +32,7 @@ func TestWhoComesBackLastIsGivenTime(t *testing.T) {
 			g.in(tt.state)
 			tt.ends(g)
 			now := g.now.Lease
-			thawed, err := Thaw(g.Freeze())
-			if err != nil {
-				t.Fatal(err)
-			}
+			thawed := need.Got(Thaw(g.Freeze()))(t)
 			for name, r := range map[string]*Registry{"registry": g.Registry, "thawed": thawed} {
 				if ends := max(r.View().Ends(g.lease(orders1))-now, 0); ends != tt.grace {
 					t.Errorf("%s: the lease ends in %d ms, want %d", name, ends, tt.grace)

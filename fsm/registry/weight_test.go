@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Large records go before there are too many of them: as many as fit stay, the newest.
@@ -25,10 +27,7 @@ func TestRecordsOfRemovalsAreBoundedByBytes(t *testing.T) {
 	if g.recordBytes > maxRemoved {
 		t.Errorf("%d bytes of records, want at most %d", g.recordBytes, maxRemoved)
 	}
-	thawed, err := Thaw(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	thawed := need.Got(Thaw(f))(t)
 	if thawed.recordBytes != g.recordBytes {
 		t.Errorf("%d bytes of records after a restore, want %d", thawed.recordBytes, g.recordBytes)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestServicesAreReadLeniently(t *testing.T) {
@@ -142,10 +143,7 @@ func TestServicesOfOtherNodesAreOtherInstances(t *testing.T) {
 
 // What the official client sends of a check that says nothing of how it is made.
 func TestADefinitionThatSaysNothingIsNone(t *testing.T) {
-	body, err := json.Marshal(api.CatalogRegistration{Node: "n", Address: "a", Check: &api.AgentCheck{Name: "c"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := need.Got(json.Marshal(api.CatalogRegistration{Node: "n", Address: "a", Check: &api.AgentCheck{Name: "c"}}))(t)
 	got, err := consul.DecodeRegistration(body, func(string) string { return "" })
 	if err != nil || got.Op.Checks[0].Definition != nil || got.Op.Checks[0].Status != registry.Critical || got.Op.Checks[0].ID != "c" {
 		t.Errorf("got %+v, %v", got.Op.Checks, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func registerJS(id, host, ip, vip string) *registry.Instance {
@@ -52,10 +53,7 @@ func formatOf(file string) eureka.Format { return eureka.Format{XML: strings.Has
 func TestEveryClientsRegistrationIsRead(t *testing.T) {
 	for file, want := range registered() {
 		t.Run(file, func(t *testing.T) {
-			got, err := eureka.DecodeRegistration(fixture(t, file), formatOf(file), strings.ToLower(want.App))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := need.Got(eureka.DecodeRegistration(fixture(t, file), formatOf(file), strings.ToLower(want.App)))(t)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got\n%+v\nwant\n%+v", got, want)
 			}

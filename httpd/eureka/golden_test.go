@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var (
@@ -116,9 +117,7 @@ func TestErrorBodiesEqualTheReferenceBodies(t *testing.T) {
 	var reference struct {
 		Cases []struct{ Request, Body string }
 	}
-	if err := json.Unmarshal(fixture(t, "errors.json"), &reference); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(fixture(t, "errors.json"), &reference))
 	want := map[string]string{}
 	for _, c := range reference.Cases {
 		want[c.Request] = c.Body

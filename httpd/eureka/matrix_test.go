@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // decoded is what upstream's full codec makes of a body (testdata/decoder-matrix.json).
@@ -30,9 +31,7 @@ type variant struct {
 func matrix(t testing.TB) []variant {
 	t.Helper()
 	var m struct{ Variants []variant }
-	if err := json.Unmarshal(fixture(t, "decoder-matrix.json"), &m); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(fixture(t, "decoder-matrix.json"), &m))
 	if len(m.Variants) != 53 {
 		t.Fatalf("the matrix has %d variants, not 53", len(m.Variants))
 	}
@@ -84,9 +83,7 @@ func checkLikeUpstream(t *testing.T, i *registry.Instance, v variant) {
 		return
 	}
 	var want decoded
-	if err := json.Unmarshal(v.FullCodec, &want); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(v.FullCodec, &want))
 	if deviate := deviations[v.Name]; deviate != nil {
 		deviate(&want)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // node is a JSON value with the order of its keys.
@@ -239,10 +240,7 @@ func TestDocumentsHaveExactlyTheProtocolsKeys(t *testing.T) {
 	everything.Instance.SID, everything.Instance.SecureHealthURL = "s", "https://h/"
 	leases := []*registry.Lease{orders1(), orders2(), orders3(), billing(), billingGone(), amazonWithout, netflix, everything}
 	for file, want := range registered() {
-		i, err := eureka.DecodeRegistration(fixture(t, file), formatOf(file), want.App)
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := need.Got(eureka.DecodeRegistration(fixture(t, file), formatOf(file), want.App))(t)
 		leases = append(leases, &registry.Lease{Instance: i})
 	}
 	for _, l := range leases {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // The domain values that the documents in testdata describe.
@@ -112,10 +113,7 @@ func server() *registry.Lease {
 
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
-	body, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := need.Got(os.ReadFile(filepath.Join("testdata", name)))(t)
 	return body
 }
 

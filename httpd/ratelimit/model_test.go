@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // model is the bucket in rational numbers, which neither round nor overflow, for one caller.
@@ -83,10 +85,7 @@ func (u *upstream) acquire(burst, rate, now int64) bool {
 
 func newBucket(t testing.TB, unit time.Duration) *Bucket {
 	t.Helper()
-	b, err := New(unit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := need.Got(New(unit))(t)
 	return b
 }
 

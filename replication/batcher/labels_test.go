@@ -5,6 +5,8 @@ import (
 	"runtime/pprof"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestGoroutinesAreLabelledAsUpstreamsThreads(t *testing.T) {
@@ -21,9 +23,7 @@ func TestGoroutinesAreLabelledAsUpstreamsThreads(t *testing.T) {
 				r := running(t, Config[string, string]{WorkloadSize: row.workload})
 				r.submit("")
 				var profile bytes.Buffer
-				if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
 				for _, label := range row.want {
 					if !strings.Contains(profile.String(), `"`+label+`"`) {
 						t.Errorf("no goroutine is labelled %q", label)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func micros(d time.Duration) trial.Micros { return trial.Of(d) }
@@ -112,9 +113,7 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				j := &journal{starts: time.Second}
 				i := injectorOf(j, scenarioOf(t, tt.text), 10*time.Second)
-				if err := i.run(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, i.run(t.Context()))
 				if got := j.noted(); !slices.Equal(got, tt.lines) {
 					t.Errorf("what was done:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.lines, "\n"))
 				}
@@ -130,9 +129,7 @@ func TestCutDatacentersLoseEveryLinkBetweenThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "datacenters: 2\nfaults: [{at: 1s, for: 1s, kind: cut-link}]"), 10*time.Second)
-		if err := i.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, i.run(t.Context()))
 		var cuts []string
 		for _, line := range slices.Compact(j.noted()) {
 			if what, ok := strings.CutPrefix(line, "1s cut "); ok {
@@ -155,9 +152,7 @@ func TestTheMarkComesBeforeTheFaultIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: node1}]"), 10*time.Second)
-		if err := i.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, i.run(t.Context()))
 		if want := []string{"1s pause 0", "2s mark", "2s resume 0"}; !slices.Equal(j.lines, want) {
 			t.Errorf("in order: %q, want %q", j.lines, want)
 		}
@@ -169,9 +164,7 @@ func TestWithoutConsensusTheFirstNodeStandsForTheLeader(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: leader}]"), 10*time.Second)
 		i.leader = nil
-		if err := i.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, i.run(t.Context()))
 		if got, want := i.faults[0].Text, "node1 killed (-9)"; got != want {
 			t.Errorf("text %q, want %q: nobody leads", got, want)
 		}

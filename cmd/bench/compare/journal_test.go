@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // journal is a cluster, its clients and their links, which note what is done to them and when.
@@ -94,10 +95,7 @@ func (j *journal) mark()             { j.note("mark") }
 // scenarioOf parses what follows its name.
 func scenarioOf(t *testing.T, text string) scenario.Scenario {
 	t.Helper()
-	s, err := scenario.Parse("test.yaml", []byte("name: test\n"+text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Got(scenario.Parse("test.yaml", []byte("name: test\n"+text)))(t)
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var bothModes = []scenario.Mode{scenario.CP, scenario.AP}
@@ -31,10 +32,7 @@ func TestRunMeasuresEachModeOnAClusterOfItsOwn(t *testing.T) {
 	var lines strings.Builder
 	config := configOf(l, s)
 	config.Progress = &lines
-	c, err := Run(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(Run(t.Context(), config))(t)
 	for i, mode := range bothModes {
 		if want := (Spec{Mode: mode, Datacenters: 1, Settings: s.Settings}); !reflect.DeepEqual(l.specs[i], want) {
 			t.Errorf("cluster %d was launched by %+v, want %+v", i, l.specs[i], want)
@@ -130,10 +128,7 @@ func TestTrialsThatCannotBeCompletedAreNotedAndEndNothing(t *testing.T) {
 	}}
 	steady := small()
 	steady.Name = "steady"
-	c, err := Run(t.Context(), configOf(l, paused, steady))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(Run(t.Context(), configOf(l, paused, steady)))(t)
 	for i, want := range []string{"node1 paused (SIGSTOP): not in this fake", "start a cluster: no port is free", "end the cluster: node3 ended by itself", ""} {
 		if got := c.Trials[i].Failed; want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("trial %d failed with %q, want %q", i, got, want)

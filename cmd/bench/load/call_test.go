@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // standIn is a node that does with every request what its handler says.
@@ -47,20 +48,14 @@ func breaks(t *testing.T) string {
 // refuses is an address where nobody listens, and nobody else will.
 func refuses(t *testing.T) string {
 	t.Helper()
-	ports, err := localcluster.ClaimPorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := need.Got(localcluster.ClaimPorts(1))(t)
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
 }
 
 // newCaller is a client whose home is the first of some nodes.
 func newCaller(t *testing.T, timeout time.Duration, nodes ...string) *caller {
 	t.Helper()
-	l, err := New(Config{Nodes: nodes, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(New(Config{Nodes: nodes, Timeout: timeout}))(t)
 	c := l.newCallers(1)[0]
 	t.Cleanup(c.close)
 	return c
@@ -233,10 +228,7 @@ func TestACallAllocatesNothing(t *testing.T) {
 // bareNode answers 200 to whatever comes, as cheaply as Go can.
 func bareNode(t testing.TB) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {

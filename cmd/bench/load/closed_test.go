@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestAClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
@@ -51,9 +52,7 @@ func TestHeartbeatsGoOnAfterAClosedLoop(t *testing.T) {
 		Nodes: []string{bareNode(t)}, Closed: true,
 		Load: scenario.Load{Instances: 5, Heartbeat: scenario.Span(20 * time.Millisecond), Fetches: 100},
 	})
-	if err := l.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, l.Register(t.Context()))
 	run(t, l, time.Second)
 	fetches, renewals := calls(l, trial.Fetch), l.Renewals()
 	if fetches == 0 || renewals == 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var anInstance = described{
@@ -37,10 +38,7 @@ func TestARegistrationIsWhatAServerReads(t *testing.T) {
 	if r.Method != http.MethodPost || r.URL.Path != "/eureka/v2/apps/LOAD-003" {
 		t.Errorf("%s %s, want POST to the application", r.Method, r.URL)
 	}
-	i, err := eureka.DecodeRegistration(body, eureka.Format{}, anInstance.app)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := need.Got(eureka.DecodeRegistration(body, eureka.Format{}, anInstance.app))(t)
 	if i.ID() != anInstance.id || i.App != anInstance.app || i.Status != registry.Up || i.HostName != "LOAD-003-000025.cluster.example.internal" {
 		t.Errorf("the server reads instance %+v", i)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestInstancesThatComeAreRenewedAndGo(t *testing.T) {
@@ -56,9 +57,7 @@ func TestRegisteredInstancesAreRenewedWhileTheOthersAreRegistered(t *testing.T) 
 		}
 		return 0
 	})
-	if err := l.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, l.Register(t.Context()))
 	if got := len(c.requests(http.MethodPut, first)); got < 3 {
 		t.Errorf("%d heartbeats of the first, want some", got)
 	}
@@ -69,9 +68,7 @@ func TestNobodyLeavesAfterTheEndOfTheLoad(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Registers: 100})
 	l.fleet.interval, l.fleet.stay = 50*time.Millisecond, 150*time.Millisecond
-	if err := l.Run(t.Context(), time.Now(), 300*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, l.Run(t.Context(), time.Now(), 300*time.Millisecond))
 	t.Cleanup(l.Stop)
 	rounds := func(n int) {
 		t.Helper()
@@ -107,10 +104,7 @@ func TestAnInstanceWhoseCancelIsNotFoundIsGoneAllTheSame(t *testing.T) {
 }
 
 func TestWhatWasPlannedLastHolds(t *testing.T) {
-	l, err := New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 2}}))(t)
 	f, now := l.fleet, time.Now()
 	soon, late := now.Add(time.Second), now.Add(2*time.Second)
 	first, second := f.lasting[0], f.lasting[1]

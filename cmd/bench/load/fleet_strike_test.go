@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestTheDeadSendNothingAnyMore(t *testing.T) {
@@ -71,10 +72,7 @@ func TestWhoIsStruckWhileAtWorkIsDeadWhenThatHasEnded(t *testing.T) {
 
 func TestWhomAFaultStrikesIsDrawnByTheSeed(t *testing.T) {
 	dead := func(seed uint64) (numbers []int) {
-		l, err := New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 100}, Seed: seed})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 100}, Seed: seed}))(t)
 		if _, err := l.Die("10%"); err != nil {
 			t.Fatal(err)
 		}

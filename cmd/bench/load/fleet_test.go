@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // newTestLoad lays out a load on a cluster, with a book and a history. Its instances' heartbeats and leases take
@@ -31,9 +32,7 @@ func newTestLoad(t *testing.T, c *fakeCluster, s scenario.Load) *Load {
 func registered(t *testing.T, c *fakeCluster, s scenario.Load) *Load {
 	t.Helper()
 	l := newTestLoad(t, c, s)
-	if err := l.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, l.Register(t.Context()))
 	return l
 }
 
@@ -113,10 +112,7 @@ func TestInstancesAreSpreadOverNodesAndApplications(t *testing.T) {
 		{instances: 1000, apps: 100, callers: 768},
 		{instances: 2000, apps: 20, callers: 768},
 	} {
-		l, err := New(Config{Nodes: []string{"a:1", "b:1", "c:1"}, Load: scenario.Load{Instances: tc.instances}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := need.Got(New(Config{Nodes: []string{"a:1", "b:1", "c:1"}, Load: scenario.Load{Instances: tc.instances}}))(t)
 		apps, homes, ids := map[string]int{}, map[int]int{}, map[string]bool{}
 		for _, i := range l.fleet.lasting {
 			apps[i.app]++
@@ -139,9 +135,7 @@ func TestEveryInstanceIsRenewedInTurnAtItsHome(t *testing.T) {
 	l := newTestLoad(t, c, scenario.Load{Instances: 7})
 	l.Connections = 4 // fewer than instances
 	l.fleet = newFleet(l)
-	if err := l.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, l.Register(t.Context()))
 	h := l.fleetStreams()[0]
 	callers := l.newCallers(h.fixed)
 	if h.cycle != 7 || h.fixed != 4 || !h.lasting {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // ended is a load on a cluster that has run and is stopped.
@@ -16,9 +17,7 @@ func ended(t *testing.T, c *fakeCluster) *Load {
 		Instances: 10, Heartbeat: scenario.Span(time.Second), Lease: scenario.Span(3 * time.Second),
 		Registers: 50, Writes: 50, OwnKeys: 3, SharedKeys: 2,
 	}, Timeout: 10 * time.Second})
-	if err := l.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, l.Register(t.Context()))
 	run(t, l, 200*time.Millisecond)
 	l.Stop()
 	return l

@@ -8,6 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestLatenciesFallIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
@@ -18,9 +19,7 @@ func TestLatenciesFallIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
 	}
 	for _, v := range values {
 		h := hdrhistogram.New(1, longestLatency, 2)
-		if err := h.RecordValue(v); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, h.RecordValue(v))
 		for _, bar := range h.Distribution() {
 			if bar.Count > 0 && bar.From != lowestOfBucket(v) {
 				t.Errorf("%d falls into the bucket from %d, want %d", v, lowestOfBucket(v), bar.From)
@@ -30,10 +29,7 @@ func TestLatenciesFallIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
 }
 
 func TestEveryCallIsInTheSeriesAndInTheTotalsOnce(t *testing.T) {
-	l, err := New(Config{Nodes: []string{"a", "b", "c"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(New(Config{Nodes: []string{"a", "b", "c"}}))(t)
 	began := time.Now()
 	l.recorder.began.Store(&began)
 	outcomes := []trial.Outcome{trial.Done, trial.NotFound, trial.Refused, trial.Unreached, trial.Unknown}
@@ -94,10 +90,7 @@ func checkLatencies(t *testing.T, b trial.Bin) {
 }
 
 func TestACallCountsWhereItWasDue(t *testing.T) {
-	l, err := New(Config{Nodes: []string{"a", "b"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(New(Config{Nodes: []string{"a", "b"}}))(t)
 	began := time.Now()
 	l.record(trial.Heartbeat, 1, began, answer{outcome: trial.Done, done: began}) // of the registration
 	l.recorder.began.Store(&began)

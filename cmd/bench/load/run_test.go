@@ -11,14 +11,12 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func newLoad(t testing.TB, c Config) *Load {
 	t.Helper()
-	l, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(New(c))(t)
 	t.Cleanup(l.Stop)
 	return l
 }
@@ -26,9 +24,7 @@ func newLoad(t testing.TB, c Config) *Load {
 // run runs a load from now on.
 func run(t testing.TB, l *Load, length time.Duration) {
 	t.Helper()
-	if err := l.Run(t.Context(), time.Now(), length); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, l.Run(t.Context(), time.Now(), length))
 }
 
 // calls counts the calls of an operation.
@@ -182,9 +178,7 @@ func TestHeartbeatsGoOnUntilStop(t *testing.T) {
 		Nodes: []string{addrOf(s)},
 		Load:  scenario.Load{Instances: 5, Heartbeat: scenario.Span(20 * time.Millisecond), Fetches: 100},
 	})
-	if err := l.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, l.Register(t.Context()))
 	run(t, l, 100*time.Millisecond)
 	fetches, renewals := calls(l, trial.Fetch), l.Renewals()
 	eventually(t, "heartbeats after the end", func() bool { return l.Renewals() > renewals+20 })

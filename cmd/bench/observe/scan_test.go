@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestAListIsReadAsClientsWriteIt(t *testing.T) {
@@ -67,25 +68,17 @@ func documents(t testing.TB) map[string][]byte {
 	t.Helper()
 	all := make(map[string][]byte)
 	for _, name := range []string{"apps.json", "apps-compact.json", "apps-empty.json", "apps-after-delta.json", "delta.json", "delta-empty.json", "vip.json"} {
-		document, err := os.ReadFile(filepath.Join("..", "..", "..", "httpd", "eureka", "testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		document := need.Got(os.ReadFile(filepath.Join("..", "..", "..", "httpd", "eureka", "testdata", name)))(t)
 		var compact bytes.Buffer
-		if err := json.Compact(&compact, document); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, json.Compact(&compact, document))
 		all[name], all["compacted "+name] = document, compact.Bytes()
 	}
 	return all
 }
 
 // decoded is what a real decoder reads.
-func decoded(t interface{ Fatal(...any) }, document []byte) truth.Listing {
-	all, err := eureka.DecodeApplications(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+func decoded(t need.T, document []byte) truth.Listing {
+	all := need.Got(eureka.DecodeApplications(document))(t)
 	listing := make(truth.Listing)
 	for _, l := range all.Leases {
 		version := int64(0)
@@ -149,9 +142,7 @@ func TestAnyListOfAServerIsReadAsADecoderReadsIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		document := eureka.AppendApplications(nil, eureka.Format{}, "1", "UP_1_", slices.Values(leases(t)))
 		var formatted bytes.Buffer
-		if err := json.Indent(&formatted, document, "", strings.Repeat(" ", rapid.IntRange(0, 4).Draw(t, "indent"))); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, json.Indent(&formatted, document, "", strings.Repeat(" ", rapid.IntRange(0, 4).Draw(t, "indent"))))
 		want := decoded(t, document)
 		for _, d := range [][]byte{document, formatted.Bytes()} {
 			if got, err := newListReader().registry(d); err != nil || !maps.Equal(got, want) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestPageDrawsEverythingInChromium opens the page in a browser that can resolve no name.
@@ -17,9 +19,7 @@ func TestPageDrawsEverythingInChromium(t *testing.T) {
 	chromium := findChromium(t)
 	dir := t.TempDir()
 	r := &Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts}
-	if err := r.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, r.Write(dir))
 	// A plot for the one at the top, one for each scenario, five ways, two removals, two backlogs.
 	want := map[string]string{"charts": "13", "errors": "0"}
 	for _, theme := range []string{"light", "dark"} {
@@ -70,10 +70,7 @@ func open(t *testing.T, chromium, path string) (dom, log string, requested []str
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s", err, stderr.String())
 	}
-	requests, err := os.ReadFile(netLog)
-	if err != nil {
-		t.Fatal(err)
-	}
+	requests := need.Got(os.ReadFile(netLog))(t)
 	// What the browser asks for itself, such as updates, comes from no page and has no origin.
 	for _, request := range regexp.MustCompile(`"initiator":"([^"]*)".*?"url":"([^"]*)"`).FindAllStringSubmatch(string(requests), -1) {
 		if request[1] != "not an origin" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // A node answered an old version after a newer one had been acknowledged, while a cancel was under way.
@@ -25,12 +26,8 @@ func TestWhatNoCopyExplainsIsShownCallByCall(t *testing.T) {
 	}
 	r := New(&trial.Comparison{Scenarios: []scenario.Scenario{{Name: "cut", Title: "Cut", Rounds: 1}}, Plan: trial.Plan{Modes: []scenario.Mode{scenario.CP}}, Trials: []trial.Trial{stale}})
 	var md, page bytes.Buffer
-	if err := r.writeMarkdown(&md); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.writeHTML(&page); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, r.writeMarkdown(&md))
+	need.OK(t, r.writeHTML(&page))
 	for _, want := range []string{
 		"CP, round 1: the shortest prefix of the history of own-1 that no single copy explains (4 calls; the last 4 are shown",
 		"| 0.003 s | 0.004 s | 0 | node1 | register version 2: done |\n",

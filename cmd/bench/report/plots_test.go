@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // tiny is a trial of 0.3 s with two nodes.
@@ -22,10 +23,7 @@ func tiny() *trial.Trial {
 // encoded shows samples with their gaps.
 func encoded(t *testing.T, s samples) string {
 	t.Helper()
-	text, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Got(json.Marshal(s))(t)
 	return string(text)
 }
 

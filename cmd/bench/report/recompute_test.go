@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Three numbers of the report are computed here from its raw files alone, by other code than the report's, and looked
@@ -50,9 +52,7 @@ func (f rawFile) number(scenario, mode string) int {
 func TestPublishedNumbersCanBeComputedFromTheRawFiles(t *testing.T) {
 	files := sampleFiles()
 	var raw rawFile
-	if err := json.Unmarshal([]byte(files[JSONFile]), &raw); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal([]byte(files[JSONFile]), &raw))
 	published := func(n int) (success, p99, share float64) {
 		v := raw.Verdicts[n]
 		return v.Writes.Success, v.Writes.Latency.P99, v.Staleness.Share
@@ -95,10 +95,7 @@ func wantRow(t *testing.T, files map[string]string, scenario, name string, show 
 
 func writeSuccessInCSV(t *testing.T, text, scenario, mode string) float64 {
 	t.Helper()
-	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := need.Got(csv.NewReader(strings.NewReader(text)).ReadAll())(t)
 	sum := map[string]int{}
 	for _, row := range rows[1:] {
 		if row[0] != scenario || row[1] != mode || !slices.Contains([]string{"heartbeat", "register", "cancel"}, row[3]) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // sampleFiles are the sample's files, by their names, made once.
@@ -38,9 +39,7 @@ var sampleFiles = sync.OnceValue(func() map[string]string {
 func written(t *testing.T, r *Report) (files map[string]string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
-	if err := r.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, r.Write(dir))
 	files = map[string]string{}
 	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -74,10 +73,7 @@ func TestWriteMakesFourFilesThatNameNoPath(t *testing.T) {
 
 func TestReportSurvivesItsJSONFile(t *testing.T) {
 	want, files := judgedSample(), sampleFiles()
-	got, err := Read(strings.NewReader(files[JSONFile]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := need.Got(Read(strings.NewReader(files[JSONFile])))(t)
 	for i, field := range reflect.VisibleFields(reflect.TypeOf(*want.Comparison)) {
 		w, g := reflect.ValueOf(*want.Comparison).Field(i), reflect.ValueOf(*got.Comparison).Field(i)
 		if w.IsZero() {
@@ -110,10 +106,7 @@ func TestTrialsStaySmallInTheJSONFile(t *testing.T) {
 
 func TestCSVHasARowForEachTrialOperationAndTenthOfASecond(t *testing.T) {
 	files := sampleFiles()
-	rows, err := csv.NewReader(strings.NewReader(files[CSVFile])).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := need.Got(csv.NewReader(strings.NewReader(files[CSVFile])).ReadAll())(t)
 	if !slices.Equal(rows[0], csvHead) {
 		t.Errorf("head: %q", rows[0])
 	}
@@ -215,9 +208,7 @@ func TestAFailedTrialIsInNoFigure(t *testing.T) {
 func TestSummaryFitsTheTerminalAndSaysWhereTheFilesAre(t *testing.T) {
 	r := &Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts, dir: "out"}
 	var b bytes.Buffer
-	if err := r.Summary(&b); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, r.Summary(&b))
 	for line := range strings.Lines(b.String()) {
 		if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 100 {
 			t.Errorf("%d characters: %s", width, line)

@@ -5,22 +5,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func builtins(t *testing.T) []Scenario {
 	t.Helper()
-	all, err := Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := need.Got(Builtin())(t)
 	return all
 }
 
 func TestEveryFileIsABuiltinScenarioOfItsName(t *testing.T) {
-	entries, err := files.ReadDir("scenarios")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := need.Got(files.ReadDir("scenarios"))(t)
 	all := builtins(t)
 	for _, entry := range entries {
 		name := strings.TrimSuffix(entry.Name(), ".yaml")

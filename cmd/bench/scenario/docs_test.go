@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // pages are where docs/scenarios.md is, from here.
@@ -15,28 +17,19 @@ const pages = "../../../docs/"
 
 func page(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(pages + "scenarios.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Got(os.ReadFile(pages + "scenarios.md"))(t)
 	return string(text)
 }
 
 func TestThePageShowsTheExampleFile(t *testing.T) {
-	example, err := os.ReadFile(pages + "scenarios/example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := need.Got(os.ReadFile(pages + "scenarios/example.yaml"))(t)
 	if !strings.Contains(page(t), "```yaml\n"+string(example)+"```\n") {
 		t.Error("docs/scenarios.md does not show docs/scenarios/example.yaml as it is")
 	}
 }
 
 func TestTheExampleFileIsAScenario(t *testing.T) {
-	s, err := ReadFile(pages + "scenarios/example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Got(ReadFile(pages + "scenarios/example.yaml"))(t)
 	if s.Length.Duration() != 8*time.Second || len(s.Faults) == 0 || len(s.Storms) == 0 || len(s.Limits) != 2 {
 		t.Errorf("the example is %+v; want 8 s with a storm, a fault and limits of both modes", s)
 	}

@@ -8,13 +8,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestParseFillsInTheDefaults(t *testing.T) {
-	got, err := Parse("short.yaml", []byte("name: short"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := need.Got(Parse("short.yaml", []byte("name: short")))(t)
 	want := defaults()
 	want.Name, want.Title = "short", "short"
 	if !reflect.DeepEqual(got, want) {
@@ -44,10 +43,7 @@ limits:
 `
 
 func TestParseReadsEveryKey(t *testing.T) {
-	got, err := Parse("everything.yaml", []byte(everything))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := need.Got(Parse("everything.yaml", []byte(everything)))(t)
 	want := Scenario{
 		Name: "everything", Title: "Every key", About: "One of each.", Quick: true, Datacenters: 2, Rounds: 4,
 		Length: Span(20 * time.Second),
@@ -171,28 +167,20 @@ func TestReadFileNamesTheFile(t *testing.T) {
 	if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), "mine.yaml") {
 		t.Errorf("ReadFile of an absent file = %v, want its name", err)
 	}
-	if err := os.WriteFile(path, []byte("name: mine\nrounds: 0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(path, []byte("name: mine\nrounds: 0\n"), 0o600))
 	if _, err := ReadFile(path); err == nil || !strings.HasPrefix(err.Error(), "mine.yaml:2: rounds:") {
 		t.Errorf("ReadFile of a wrong file = %v, want file and line", err)
 	}
 }
 
 func TestScenariosAreTheSameThroughJSON(t *testing.T) {
-	s, err := Parse("everything.yaml", []byte(everything))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Got(Parse("everything.yaml", []byte(everything)))(t)
 	sameThroughJSON(t, s)
 }
 
 func sameThroughJSON(t *testing.T, s Scenario) {
 	t.Helper()
-	text, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Got(json.Marshal(s))(t)
 	var back Scenario
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatalf("read %s: %v", text, err)

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestWhatATrialHasThousandsOfIsAnArray(t *testing.T) {
@@ -29,9 +31,7 @@ func TestWhatATrialHasThousandsOfIsAnArray(t *testing.T) {
 				t.Fatalf("encoded: %s, %v; want %s", text, err, c.want)
 			}
 			back := reflect.New(reflect.TypeOf(c.value))
-			if err := json.Unmarshal(text, back.Interface()); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, json.Unmarshal(text, back.Interface()))
 			if got := back.Elem().Interface(); !reflect.DeepEqual(got, c.value) {
 				t.Errorf("decoded: %+v, want %+v", got, c.value)
 			}
@@ -43,10 +43,7 @@ func TestEveryActionAndOutcomeSurvivesItsLetter(t *testing.T) {
 	for _, action := range []Action{Write, Remove, Look} {
 		for _, outcome := range []Outcome{Done, NotFound, Refused, Unreached, Unknown} {
 			want := Call{Key: "k", Action: action, Outcome: outcome}
-			text, err := json.Marshal(want)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := need.Got(json.Marshal(want))(t)
 			var got Call
 			if err := json.Unmarshal(text, &got); err != nil || got != want {
 				t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // crowded is a trial in which everything happened more than once, so that an order of maps would show.
@@ -52,14 +53,9 @@ func TestJudgeIsTheSameEachTime(t *testing.T) {
 
 func TestVerdictsSurviveJSON(t *testing.T) {
 	want := Judge(crowded(scenario.CP), scenario.Scenario{})
-	text, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Got(json.Marshal(want))(t)
 	var got Verdict
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(text, &got))
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("written as JSON and read again a verdict is\n%+v, want\n%+v", got, want)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // get asks for anything.
@@ -26,10 +28,7 @@ func serve(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *Conn) {
 
 func dial(t *testing.T, addr string) *Conn {
 	t.Helper()
-	c, err := Dial(addr, time.Now().Add(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Got(Dial(addr, time.Now().Add(time.Minute)))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -79,9 +78,7 @@ func TestADeadlineCanBeMovedForEachExchange(t *testing.T) {
 		if err := c.SetDeadline(time.Now()); err != nil { // over before the next one begins
 			t.Fatal(err)
 		}
-		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, c.SetDeadline(time.Now().Add(time.Minute)))
 		if status, err := c.Exchange(get); err != nil || status != http.StatusOK {
 			t.Fatalf("status %d, %v, want 200", status, err)
 		}
@@ -89,16 +86,10 @@ func TestADeadlineCanBeMovedForEachExchange(t *testing.T) {
 }
 
 func TestAConnectionThatTheServerClosedIsNotIdle(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	c := dial(t, l.Addr().String())
-	server, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := need.Got(l.Accept())(t)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -131,10 +122,7 @@ func TestARequestThatCannotBeWrittenWasNotSent(t *testing.T) {
 
 // The load measures servers on the same cores: an exchange must not leave work to the collector.
 func TestAnExchangeAllocatesNothing(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go answerAll(l)
 	c := dial(t, l.Addr().String())
