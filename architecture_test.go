@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"client/balance": {"client", "fsm/registry"},
 	"httpd/eureka":   {"fsm/registry"},
 	"httpd/consul":   {"fsm/kv", "fsm/registry"},
-	"fsm":            {"fsm/registry", "fsm/kv"},
+	"fsm":            {"fsm/codec", "fsm/registry", "fsm/kv"},
 	"fsm/registry":   {"fsm/codec"},
 	"fsm/kv":         {"fsm/codec"},
 	// The one walk that writes and reads a record.
