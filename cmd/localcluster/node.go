@@ -1,3 +1,6 @@
+// Package localcluster runs clusters of server processes on 127.0.0.1, whose links can be cut: for `rollcall dev`,
+// the benchmarks, the comparison of the modes and the integration tests. It knows the servers from outside, by
+// their settings and by HTTP, and not what is measured or tested.
 package localcluster
 
 import (
@@ -5,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -243,4 +247,100 @@ func AwaitReady(ctx context.Context, nodes []*Node) error {
 // WithinReady bounds the wait for something that was started.
 func WithinReady(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, ReadyWithin, fmt.Errorf("not ready after %v", ReadyWithin))
+}
+
+// Claimed ports are in [lowest, highest). Linux takes ports for outgoing connections from 32,768 on. From 10,000
+// to there Consul's package of this name takes the ports for Consul's own tests, which run beside ours, and it
+// looks at ports by listening on them.
+const (
+	lowest  = 2_000
+	highest = 10_000
+)
+
+// attempts is how many ports are tried for one that is wanted.
+const attempts = 1000
+
+// claims are this process's, by port. A claim is a UDP socket of the same number: it is in nobody's way, the
+// system gives it to one process only, and takes it back when that ends, however it ends.
+var claims = struct {
+	sync.Mutex
+	held map[int]net.PacketConn
+}{held: make(map[int]net.PacketConn)}
+
+// ClaimPorts returns n ports of 127.0.0.1 that are nobody else's, in this process or another that asks here, until
+// the process ends.
+//
+// A port that was merely seen free is no such port. Another process may see it free, too; an outgoing connection
+// may take it between two starts of the server; and a look by listening may be in its own way, because a child
+// process that is started at that moment has a copy of the listener until it runs its program. So ports are
+// claimed, for as long as the process lives; they lie below the range from which the system takes ports for
+// outgoing connections; and to look is to dial.
+func ClaimPorts(n int) ([]int, error) {
+	var all []int
+	for range n {
+		p, err := ClaimPort()
+		if err != nil {
+			return nil, fmt.Errorf("port %d of %d: %w", len(all)+1, n, err)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// ClaimPort claims a port and those at the given distances from it, for a server that derives its ports from
+// one. It returns the one.
+func ClaimPort(distances ...int) (int, error) {
+	claims.Lock()
+	defer claims.Unlock()
+	for range attempts {
+		first := lowest + rand.IntN(highest-lowest)
+		if claimAll(first, distances) {
+			return first, nil
+		}
+	}
+	return 0, fmt.Errorf("no free port of %s between %d and %d in %d attempts", loopback, lowest, highest, attempts)
+}
+
+const loopback = "127.0.0.1"
+
+// claimAll claims all or nothing.
+func claimAll(first int, distances []int) bool {
+	claimed := make(map[int]net.PacketConn)
+	for _, d := range append([]int{0}, distances...) {
+		port := first + d
+		if _, again := claimed[port]; again {
+			continue
+		}
+		held, err := claim(port)
+		if err != nil {
+			for _, c := range claimed {
+				c.Close()
+			}
+			return false
+		}
+		claimed[port] = held
+	}
+	for port, c := range claimed {
+		claims.held[port] = c
+	}
+	return true
+}
+
+// claim claims a port on which nobody listens.
+func claim(port int) (net.PacketConn, error) {
+	if port < lowest || port >= highest {
+		return nil, fmt.Errorf("port %d is not between %d and %d", port, lowest, highest)
+	}
+	addr := net.JoinHostPort(loopback, strconv.Itoa(port))
+	held, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := net.Dial("tcp", addr)
+	if err == nil {
+		conn.Close()
+		held.Close()
+		return nil, fmt.Errorf("somebody listens on port %d", port)
+	}
+	return held, nil
 }

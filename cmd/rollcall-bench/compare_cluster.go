@@ -3,11 +3,20 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
@@ -84,4 +93,277 @@ func (c *comparedCluster) end() error {
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
 	return errors.Join(errs...)
+}
+
+// comparedNode is a node of a comparison: its processes, one after the other.
+type comparedNode struct {
+	*localcluster.Node
+	server   string
+	settings map[string]string // what its file says, by key
+
+	mu      sync.Mutex    // guards the following, and which process the node has
+	told    bool          // to end
+	serves  bool          // it has been ready, and so listens to SIGHUP
+	delay   time.Duration // of its disk; 0: what settings say
+	knows   time.Duration // the delay that the process knows of
+	past    processUsage  // of the processes before
+	discard bool          // no process is to be started any more
+}
+
+func (n *comparedNode) file() string { return filepath.Join(filepath.Dir(n.Dir), "rollcall.yaml") }
+
+// start starts a process and waits until it may serve and, if asked for, knows a leader. once are arguments
+// for this time only.
+func (n *comparedNode) start(ctx context.Context, leader bool, once ...string) error {
+	begun, err := n.begin(once)
+	if err != nil {
+		return err
+	}
+	if err := begun.AwaitReady(ctx, leader); err != nil {
+		return err
+	}
+	return n.ready(begun.Process)
+}
+
+// begin returns the node as it is now: its process may be followed by another one.
+func (n *comparedNode) begin(once []string) (localcluster.Node, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.discard {
+		return localcluster.Node{}, fmt.Errorf("%s is not started: its cluster was closed", n.Name)
+	}
+	past := n.past
+	if n.Process != nil && n.Ended() {
+		past = past.plus(endedUsage(n.State()))
+	}
+	if err := n.writeFile(); err != nil {
+		return localcluster.Node{}, err
+	}
+	next := *n.Node
+	next.Args = append(next.Args[:len(next.Args):len(next.Args)], once...)
+	if err := next.Start(n.server); err != nil {
+		return localcluster.Node{}, err
+	}
+	n.Process, n.past, n.told, n.serves, n.knows = next.Process, past, false, false, n.delay
+	return next, nil
+}
+
+// ready notes that a process may serve, and tells it what has changed meanwhile.
+func (n *comparedNode) ready(begun *localcluster.Process) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.Process != begun {
+		return fmt.Errorf("%s was started again meanwhile", n.Name)
+	}
+	n.serves = true
+	return n.reload()
+}
+
+// maxSyncDelay is the most that the server takes for data.sync-delay.
+const maxSyncDelay = 10 * time.Second
+
+// slowDisk takes effect within milliseconds, or with the next start.
+func (n *comparedNode) slowDisk(delay time.Duration) error {
+	if delay < 0 || delay > maxSyncDelay {
+		return fmt.Errorf("slow the disk of %s down by %v: 0 to %v are possible", n.Name, delay, maxSyncDelay)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delay = delay
+	return n.reload()
+}
+
+// reload has the process read its file again, if it does not know what it says. Until it listens, SIGHUP
+// would end it. The caller holds mu.
+func (n *comparedNode) reload() error {
+	if !n.Running() || !n.serves || n.knows == n.delay {
+		return nil
+	}
+	if err := n.writeFile(); err != nil {
+		return err
+	}
+	n.knows = n.delay
+	return n.Signal(syscall.SIGHUP)
+}
+
+// writeFile writes the configuration file. What is an argument, too, counts as it is there.
+func (n *comparedNode) writeFile() error {
+	keys := make(map[string]string)
+	maps.Copy(keys, n.settings)
+	if n.delay > 0 {
+		keys["data.sync-delay"] = n.delay.String()
+	}
+	text, err := yaml.Marshal(keys)
+	if err != nil {
+		return fmt.Errorf("settings of %s: %w", n.Name, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(n.Dir), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(n.file(), text, 0o600)
+}
+
+// kill ends the process by SIGKILL and waits for its end.
+func (n *comparedNode) kill() error {
+	process, err := n.toldToEnd(syscall.SIGKILL)
+	if err == nil {
+		<-process.Done()
+	}
+	return err
+}
+
+// stop ends the process by SIGTERM and waits for its end, which must be a proper one.
+func (n *comparedNode) stop(ctx context.Context) error {
+	process, err := n.toldToEnd(syscall.SIGTERM)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-process.Done():
+		return process.Err()
+	case <-ctx.Done():
+		return fmt.Errorf("%s has not stopped: %w", n.Name, context.Cause(ctx))
+	}
+}
+
+func (n *comparedNode) toldToEnd(sig syscall.Signal) (process *localcluster.Process, err error) {
+	err = n.onProcess(func(p *localcluster.Process) error {
+		process = p
+		err := p.Signal(sig)
+		n.told = n.told || err == nil
+		return err
+	})
+	return process, err
+}
+
+func (n *comparedNode) pause() error  { return n.onProcess((*localcluster.Process).Pause) }
+func (n *comparedNode) resume() error { return n.onProcess((*localcluster.Process).Resume) }
+
+// onProcess does something with the process, of which there must be one.
+func (n *comparedNode) onProcess(do func(*localcluster.Process) error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.Process == nil {
+		return fmt.Errorf("%s was not started", n.Name)
+	}
+	if err := do(n.Process); err != nil {
+		return fmt.Errorf("%s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// usage is what the node's processes have used.
+func (n *comparedNode) usage() processUsage {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.Process == nil {
+		return n.past
+	}
+	now := runningUsage(n.Pid())
+	if n.Ended() { // perhaps while its usage was read
+		now = endedUsage(n.State())
+	}
+	return n.past.plus(now)
+}
+
+// close ends the process, and says so if it has ended by itself before.
+func (n *comparedNode) close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.discard = true
+	switch {
+	case n.Process == nil:
+		return nil
+	case !n.Ended():
+		n.Kill()
+	case !n.told:
+		return fmt.Errorf("%s %s", n.Name, n.Obituary())
+	}
+	return nil
+}
+
+// launchComparison starts clusters of a server below dir, each in a directory of its own that goes with it.
+func launchComparison(server, dir string) compare.Launch {
+	return func(ctx context.Context, s compare.Spec) (compare.Cluster, error) {
+		c := new(comparedCluster)
+		if err := c.layOut(server, dir, s); err != nil {
+			return nil, errors.Join(fmt.Errorf("lay out a cluster in mode %s: %w", s.Mode, err), c.Close())
+		}
+		if err := c.start(ctx, s.Mode); err != nil {
+			return nil, errors.Join(fmt.Errorf("start a cluster in mode %s: %w", s.Mode, err), c.Close())
+		}
+		return c, nil
+	}
+}
+
+// layOut makes everything but the processes.
+func (c *comparedCluster) layOut(server, dir string, s compare.Spec) (err error) {
+	if c.dir, err = os.MkdirTemp(dir, "cluster-*"); err != nil {
+		return err
+	}
+	nodes, err := localcluster.LayOut(c.dir, string(s.Mode), max(s.Datacenters, 1), benchNodes)
+	if err != nil {
+		return err
+	}
+	if c.links, err = localcluster.StartLinks(nodes, func(_, _ *localcluster.Node) bool { return true }); err != nil {
+		return err
+	}
+	c.links.Introduce(nodes)
+	for _, n := range nodes {
+		node := &comparedNode{Node: n, server: server, settings: s.Settings}
+		n.Args = []string{"--config", node.file()}
+		c.nodes = append(c.nodes, node)
+	}
+	return nil
+}
+
+// start starts all processes at once and waits until each may serve, and knows a leader if there is to be
+// one.
+func (c *comparedCluster) start(ctx context.Context, mode scenario.Mode) error {
+	ctx, cancel := localcluster.WithinReady(ctx)
+	defer cancel()
+	var once []string
+	if mode == scenario.AP {
+		once = append(once, "--replication-copy-wait=1ms") // nobody has anything yet
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, n := range c.nodes {
+		g.Go(func() error { return n.start(ctx, mode == scenario.CP, once...) })
+	}
+	return g.Wait()
+}
+
+// processUsage is what a process has used.
+type processUsage struct {
+	cpu     time.Duration
+	memory  int64 // resident bytes
+	written int64 // bytes sent to the disk
+}
+
+// plus adds what another process of the same node uses, after this one has ended.
+func (u processUsage) plus(later processUsage) processUsage {
+	return processUsage{cpu: u.cpu + later.cpu, memory: later.memory, written: u.written + later.written}
+}
+
+// bytesBelow adds the sizes of all files below dir. Files that go meanwhile, or dir itself, do not count.
+func bytesBelow(dir string) (int64, error) {
+	var n int64
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return unlessGone(err)
+		}
+		info, err := d.Info()
+		if err == nil {
+			n += info.Size()
+		}
+		return unlessGone(err)
+	})
+	return n, err
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

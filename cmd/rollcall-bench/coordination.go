@@ -4,11 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // coordination measures keys, locks and sessions.
@@ -70,4 +76,326 @@ func benchSession(ctx context.Context, cl *client.Client) (id string, err error)
 			return s.ID, err
 		}
 	}
+}
+
+// handOvers has contenders at all nodes take one lock in turn, and measures how long it is nobody's: from
+// the holder's release, when it was sent, to the answer that the next one gets.
+func (r *ratiosRun) handOvers(ctx context.Context, c *benchCluster) error {
+	return r.steady(ctx, handOverP99, c, func(string) (func(), error) {
+		latencies, err := r.contend(ctx, c)
+		return func() { r.recordLatencies(latencies, "ms", time.Millisecond, handOverP50, handOverP99) }, err
+	})
+}
+
+// contention is one lock, and who released it last, when.
+type contention struct {
+	left     atomic.Int64 // hand-overs
+	released atomic.Int64 // ns since begun; 0: nobody yet
+	begun    time.Time
+
+	mu        sync.Mutex // guards latencies
+	latencies *hdrhistogram.Histogram
+}
+
+func (r *ratiosRun) contend(ctx context.Context, c *benchCluster) (*hdrhistogram.Histogram, error) {
+	lock := &contention{begun: time.Now(), latencies: newLatencies()}
+	lock.left.Store(int64(r.handovers))
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range r.contenders {
+		addr := c.nodes[i%len(c.nodes)].HTTP
+		g.Go(func() error {
+			if err := lock.contend(ctx, addr); err != nil {
+				return fmt.Errorf("contender %d: %w", i, err)
+			}
+			return nil
+		})
+	}
+	return lock.latencies, g.Wait()
+}
+
+// contend takes the lock and gives it back until there were as many hand-overs as wanted.
+func (l *contention) contend(ctx context.Context, addr string) error {
+	cl, err := benchClient(addr)
+	if err != nil {
+		return err
+	}
+	defer cl.Close(ctx)
+	session, err := benchSession(ctx, cl)
+	if err != nil {
+		return err
+	}
+	conn, err := wire.Dial(addr, time.Now().Add(benchLongest))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })() // when another one has failed
+	acquire := fmt.Appendf(nil, "PUT /v1/rollcall/locks/bench?session=%s&wait=10m HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", session)
+	release := fmt.Appendf(nil, "DELETE /v1/rollcall/locks/bench?session=%s HTTP/1.1\r\nHost: localhost\r\n\r\n", session)
+	for l.left.Load() > 0 && ctx.Err() == nil {
+		if _, err := insisted(ctx, conn, acquire, http.StatusOK); err != nil {
+			return err
+		}
+		if err := l.acquired(); err != nil {
+			return err
+		}
+		if _, err := insisted(ctx, conn, release, http.StatusOK); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// acquired is called by whoever has the lock now, right before it releases it.
+func (l *contention) acquired() error {
+	now := int64(time.Since(l.begun))
+	before := l.released.Swap(now)
+	if before == 0 || l.left.Add(-1) < 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.latencies.RecordValue((now - before) / int64(time.Microsecond))
+}
+
+// oneWatcher counts how often a watcher of one key is answered while all others are written, and then it:
+// once is right.
+func (r *ratiosRun) oneWatcher(ctx context.Context, c *benchCluster) error {
+	return r.steady(ctx, watcherAnswers, c, func(leader string) (func(), error) {
+		if err := exchangeOnce(leader, putRequest("watched", 0)); err != nil {
+			return nil, err
+		}
+		load := httpLoad{targets: []string{leader}, conns: 64, requests: bounded(r.keys, putsOf(r.keys)), want: http.StatusOK}
+		watcher, err := watchKey(ctx, leader, "watched")
+		if err != nil {
+			return nil, err
+		}
+		defer watcher.stop()
+		result, err := load.closed(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", watcherAnswers, err)
+		}
+		r.wronged(watcherAnswers, result.wrong)
+		sent := time.Now()
+		if err := exchangeOnce(leader, putRequest("watched", 1)); err != nil {
+			return nil, err
+		}
+		answers, err := watcher.await(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return func() {
+			r.record(watcherAnswers, "answers", float64(answers))
+			r.record(watcherArrival, "ms", milliseconds(watcher.last.Sub(sent)))
+		}, nil
+	})
+}
+
+// bounded ends a workload after so many requests of all connections.
+func bounded(all int, w workload) workload {
+	var sent atomic.Int64
+	return func(conn, conns int) func() []byte {
+		next := w(conn, conns)
+		return func() []byte {
+			if sent.Add(1) > int64(all) {
+				return nil
+			}
+			return next()
+		}
+	}
+}
+
+func exchangeOnce(addr string, request []byte) error {
+	conn, err := wire.Dial(addr, time.Now().Add(benchGrace))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = timed(conn, request, http.StatusOK)
+	return err
+}
+
+// keyWatcher reads one key by blocking queries, one after the other, until its value is 1.
+type keyWatcher struct {
+	stop    func()
+	done    chan error
+	answers int       // before done
+	last    time.Time // of the last one
+}
+
+// watchKey begins to watch.
+func watchKey(ctx context.Context, addr, key string) (*keyWatcher, error) {
+	ctx, stop := context.WithCancel(ctx)
+	w := &keyWatcher{stop: stop, done: make(chan error, 1)}
+	index, _, err := readKey(ctx, addr, key, "")
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	go func() { w.done <- w.follow(ctx, addr, key, index) }()
+	return w, nil
+}
+
+func (w *keyWatcher) follow(ctx context.Context, addr, key, index string) error {
+	for {
+		next, value, err := readKey(ctx, addr, key, index)
+		if err != nil {
+			return err
+		}
+		w.answers++
+		w.last = time.Now()
+		if value == fmt.Sprintf("%0128d", 1) {
+			return nil
+		}
+		index = next
+	}
+}
+
+// await waits for the value, and says how many answers it took.
+func (w *keyWatcher) await(ctx context.Context) (answers int, err error) {
+	select {
+	case err := <-w.done:
+		return w.answers, err
+	case <-time.After(arrivalLimit):
+		return 0, fmt.Errorf("the watcher of a key was not answered within %v of its change", arrivalLimit)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// readKey reads a key when its index is not the one given; "": now.
+func readKey(ctx context.Context, addr, key, index string) (next, value string, err error) {
+	url := "http://" + addr + "/v1/kv/" + key + "?raw"
+	if index != "" {
+		url += "&wait=9m&index=" + index
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	return resp.Header.Get("X-Consul-Index"), string(text), err
+}
+
+// sessionEvery is how often each session of the benchmark is renewed.
+const sessionEvery = 10 * time.Second
+
+// sessionCosts measures the CPU that sessions take that are renewed, beyond what the cluster takes with
+// the same sessions while nobody renews.
+func (r *ratiosRun) sessionCosts(ctx context.Context, c *benchCluster) error {
+	ids, err := r.createSessions(ctx, c)
+	if err != nil {
+		return err
+	}
+	return r.steady(ctx, cpuSessions, c, func(leader string) (func(), error) {
+		idle, err := r.cpuOf(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		busy, err := r.cpuOfRenewing(ctx, c, ids)
+		if err != nil {
+			return nil, err
+		}
+		return func() {
+			all := 0.0
+			for addr, cpu := range busy {
+				all += cpu - idle[addr]
+			}
+			r.record(cpuSessions, "%", busy[leader]-idle[leader])
+			r.record(cpuSessionsAll, "%", all)
+		}, nil
+	})
+}
+
+// createSessions creates the sessions, at all nodes.
+func (r *ratiosRun) createSessions(ctx context.Context, c *benchCluster) ([]string, error) {
+	r.say("creating %d sessions", r.sessions)
+	ids := make([]string, r.sessions)
+	clients := make([]*client.Client, len(c.nodes))
+	for i, addr := range c.addrs() {
+		cl, err := benchClient(addr)
+		if err != nil {
+			return nil, err
+		}
+		defer cl.Close(ctx)
+		clients[i] = cl
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(64)
+	for i := range ids {
+		g.Go(func() (err error) {
+			ids[i], err = benchSession(ctx, clients[i%len(clients)])
+			return err
+		})
+	}
+	return ids, g.Wait()
+}
+
+// cpuOfRenewing is cpuOf while sessions are renewed, each as often as its client would.
+func (r *ratiosRun) cpuOfRenewing(ctx context.Context, c *benchCluster, ids []string) (cpu map[string]float64, err error) {
+	load := httpLoad{targets: c.addrs(), conns: 16 * benchNodes, want: http.StatusOK, window: 2*r.window + benchGrace, requests: func(conn, conns int) func() []byte {
+		i := conn - conns
+		return func() []byte {
+			i += conns
+			return fmt.Appendf(nil, "PUT /v1/session/renew/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", ids[i%len(ids)])
+		}
+	}}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var g errgroup.Group
+	g.Go(func() error {
+		result, err := load.open(ctx, float64(len(ids))/sessionEvery.Seconds())
+		if result == nil {
+			return fmt.Errorf("%s: %w", cpuSessions, err)
+		}
+		r.wronged(cpuSessions, result.wrong)
+		return nil // that ctx has ended is no error here
+	})
+	cpu, err = r.cpuOf(ctx, c)
+	stop()
+	if loadErr := g.Wait(); err == nil {
+		err = loadErr
+	}
+	return cpu, err
+}
+
+// cpuOf is how much of a core the process of each node takes in a window, in percent, by address.
+func (r *ratiosRun) cpuOf(ctx context.Context, c *benchCluster) (map[string]float64, error) {
+	if !pauseBench(ctx, r.warm) {
+		return nil, ctx.Err()
+	}
+	begin := time.Now()
+	before, err := cpuSeconds(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if !pauseBench(ctx, 2*r.window) {
+		return nil, ctx.Err()
+	}
+	after, err := cpuSeconds(ctx, c)
+	seconds := time.Since(begin).Seconds()
+	for addr := range after {
+		after[addr] = 100 * (after[addr] - before[addr]) / seconds
+	}
+	return after, err
+}
+
+func cpuSeconds(ctx context.Context, c *benchCluster) (map[string]float64, error) {
+	cpu := map[string]float64{}
+	for _, addr := range c.addrs() {
+		seconds, err := nodeMetric(ctx, addr, "process_cpu_seconds_total")
+		if err != nil {
+			return nil, err
+		}
+		cpu[addr] = seconds
+	}
+	return cpu, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -10,14 +11,21 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	verdicts "github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
@@ -252,4 +260,484 @@ func (o *loadOptions) run(ctx context.Context, out, errs io.Writer) error {
 		return err
 	}
 	return o.publish(result, out)
+}
+
+// loadRun is one run of bench run.
+type loadRun struct {
+	*loadOptions
+	nodes []string // that share the load, host:port
+	mode  string   // of the cluster
+	load  *load.Load
+	errs  io.Writer
+
+	began  time.Time     // of the load, warm-up included
+	length time.Duration // of what counts, as it was in the end
+	late   lateness
+	ended  string // why the load ended early; empty: it did not
+}
+
+// open finds the cluster and lays the load out.
+func (o *loadOptions) open(ctx context.Context, errs io.Writer) (*loadRun, error) {
+	servers, err := o.servers()
+	if err != nil {
+		return nil, err
+	}
+	r := &loadRun{loadOptions: o, nodes: servers, errs: errs}
+	status, err := askStatus(ctx, servers)
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	r.mode = status.Mode
+	if o.allNodes {
+		if r.nodes, err = nodesOf(status); err != nil {
+			return nil, err
+		}
+	}
+	r.load, err = load.New(o.config(r.nodes))
+	return r, err
+}
+
+func askStatus(ctx context.Context, servers []string) (client.Status, error) {
+	cl, err := benchClient(servers...)
+	if err != nil {
+		return client.Status{}, err
+	}
+	defer cl.Close(ctx)
+	return cl.Status(ctx)
+}
+
+// nodesOf are the addresses of a cluster's nodes that can be reached by each other.
+func nodesOf(status client.Status) ([]string, error) {
+	var nodes []string
+	for _, n := range status.Nodes {
+		addr := n.HTTP
+		if u, err := url.Parse(n.HTTP); err == nil && u.Host != "" { // without consensus nodes know each other by URL
+			addr = u.Host
+		}
+		if addr != "" && n.Role != "unreachable" && n.Role != "stopped" {
+			nodes = append(nodes, addr)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("--all-nodes: %s tells no node's address", status.Node)
+	}
+	return nodes, nil
+}
+
+// measure registers the instances, runs the load, cancels them, and says what came of it.
+func (r *loadRun) measure(ctx context.Context) (*loadSummary, error) {
+	fmt.Fprintf(r.errs, "registering %d instances at %s\n", r.instances, strings.Join(r.nodes, ", "))
+	if err := r.load.Register(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("register %d instances: %w", r.instances, err), r.leave(ctx))
+	}
+	r.began = time.Now()
+	err := r.send(ctx)
+	r.length = min(r.duration, max(0, time.Since(r.began)-r.warmUp))
+	if ctx.Err() != nil {
+		r.ended, err = "It was interrupted", nil
+	}
+	watched := r.load.Watched()
+	r.load.Stop()
+	err = errors.Join(err, r.leave(ctx))
+	return r.summary(watched), err
+}
+
+// send runs the load, beside what watches it.
+func (r *loadRun) send(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	beside.Go(func() { r.late.watch(ctx) })
+	if r.progress {
+		beside.Go(func() { newProgressLine(r).run(ctx) })
+	}
+	return r.load.Run(ctx, r.began, r.warmUp+r.duration)
+}
+
+// leaveWithin bounds the cancels at the end.
+const leaveWithin = time.Minute
+
+// leave cancels what was registered, even after Ctrl-C.
+func (r *loadRun) leave(ctx context.Context) error {
+	if r.keep {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+	defer cancel()
+	if err := r.load.Leave(ctx); err != nil {
+		return fmt.Errorf("cancel the instances, which go when their leases end: %w", err)
+	}
+	return nil
+}
+
+// counted are the series without the warm-up.
+func (r *loadRun) counted(all []trial.Series) []trial.Series {
+	from, to := binOf(r.warmUp), binOf(r.warmUp+r.length)
+	counted := make([]trial.Series, 0, len(all))
+	for _, s := range all {
+		var bins []trial.Bin
+		for _, b := range s.Bins {
+			if b.Number >= from && b.Number < to {
+				b.Number -= from
+				bins = append(bins, b)
+			}
+		}
+		s.Bins = bins
+		counted = append(counted, s)
+	}
+	return counted
+}
+
+// binOf is the number of the bin that begins at d, or after it.
+func binOf(d time.Duration) int { return int((d + trial.BinLength - 1) / trial.BinLength) }
+
+// progressLine says every second what the load does: on a terminal in one line that is written anew,
+// elsewhere in a line each.
+type progressLine struct {
+	out      io.Writer
+	terminal bool
+	snapshot func() map[trial.Operation]load.Totals
+	warmUp   time.Duration
+	last     moment
+}
+
+// moment is what had happened until some time.
+type moment struct {
+	at               time.Duration // since the begin
+	answered, failed int64
+	latency          *hdrhistogram.Histogram
+}
+
+func newProgressLine(r *loadRun) *progressLine {
+	return &progressLine{
+		out: r.errs, terminal: isTerminal(r.errs), snapshot: r.load.Snapshot, warmUp: r.warmUp,
+		last: moment{latency: newLatencies()},
+	}
+}
+
+// isTerminal reports whether lines can be written anew.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// run writes lines until ctx ends.
+func (p *progressLine) run(ctx context.Context) {
+	began := time.Now()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			p.print(sumTotals(p.snapshot(), time.Since(began)))
+		case <-ctx.Done():
+			if p.terminal {
+				fmt.Fprintln(p.out)
+			}
+			return
+		}
+	}
+}
+
+// print writes what has happened since the last line.
+func (p *progressLine) print(now moment) {
+	line := p.text(now)
+	p.last = now
+	if p.terminal {
+		fmt.Fprintf(p.out, "\r\x1b[K%s", line) // erases what the last line had more
+		return
+	}
+	fmt.Fprintln(p.out, line)
+}
+
+func (p *progressLine) text(now moment) string {
+	warm := ""
+	if now.at < p.warmUp {
+		warm = "  warming up"
+	}
+	seconds := (now.at - p.last.at).Seconds()
+	return fmt.Sprintf("%4.0f s  %s calls/s  p99 %s ms  %d failed%s", now.at.Seconds(),
+		shortNumber(float64(now.answered+now.failed-p.last.answered-p.last.failed)/seconds),
+		shortNumber(p99Between(p.last.latency, now.latency)), now.failed-p.last.failed, warm)
+}
+
+// sumTotals adds up the operations. Those that were not answered have failed.
+func sumTotals(all map[trial.Operation]load.Totals, at time.Duration) moment {
+	m := moment{at: at, latency: newLatencies()}
+	for _, t := range all {
+		for outcome, n := range t.Outcomes {
+			if outcome.Answered() {
+				m.answered += n
+			} else {
+				m.failed += n
+			}
+		}
+		if t.Latency != nil {
+			m.latency.Merge(t.Latency)
+		}
+	}
+	return m
+}
+
+// p99Between is the 99th percentile, in ms, of the latencies that the newer one of two histograms has more.
+func p99Between(older, newer *hdrhistogram.Histogram) float64 {
+	was, is := older.Export(), newer.Export()
+	for i := range is.Counts {
+		is.Counts[i] -= was.Counts[i]
+	}
+	return float64(hdrhistogram.Import(is).ValueAtQuantile(99)) / 1000
+}
+
+const (
+	lateEvery = 5 * time.Millisecond
+	// lateLimit is how late (p99) the load generator's own goroutines may run before its figures say more
+	// of it than of the servers. Timers are late by a millisecond or so on any machine.
+	lateLimit = 10 * time.Millisecond
+)
+
+// lateness is how late this process wakes up when it wants to. What is due then is sent as late, and every
+// answer read as late: part of each latency that is not the servers'.
+type lateness struct{ waits *hdrhistogram.Histogram }
+
+// watch measures until ctx ends.
+func (l *lateness) watch(ctx context.Context) {
+	l.waits = newLatencies()
+	for {
+		due := time.Now().Add(lateEvery)
+		if !pauseBench(ctx, lateEvery) {
+			return
+		}
+		l.note(time.Since(due))
+	}
+}
+
+func (l *lateness) note(late time.Duration) {
+	l.waits.RecordValue(min(max(late.Microseconds(), 0), longestLatency)) // in range: no error
+}
+
+// sentence says that the load generator was too slow; empty if it was not.
+func (l *lateness) sentence() string {
+	if l.waits == nil {
+		return ""
+	}
+	p99 := time.Duration(l.waits.ValueAtQuantile(99)) * time.Microsecond
+	if p99 <= lateLimit {
+		return ""
+	}
+	most := time.Duration(l.waits.Max()) * time.Microsecond
+	return fmt.Sprintf("The load generator itself was late: for 1 %% of the time by %v or more (at most %v), which is in the latencies. "+
+		"Send less, or from a machine of its own.", p99.Round(100*time.Microsecond), most.Round(100*time.Microsecond))
+}
+
+// loadSummary is what came of bench run. Scripts rely on its members' names.
+type loadSummary struct {
+	Version    string                             `json:"version"`
+	Nodes      []string                           `json:"nodes"`
+	Mode       string                             `json:"mode"` // of the cluster
+	Loop       string                             `json:"loop"` // open or closed
+	Seed       uint64                             `json:"seed"`
+	Load       scenario.Load                      `json:"load"`
+	WarmUp     float64                            `json:"warm_up"`           // seconds
+	Seconds    float64                            `json:"seconds"`           // that count
+	Offered    float64                            `json:"offered,omitempty"` // calls per second, by the schedule of an open loop, without cancels
+	Sent       float64                            `json:"sent"`              // calls per second
+	Answered   float64                            `json:"answered"`          // calls per second
+	Operations map[trial.Operation]verdicts.Calls `json:"operations"`
+	Watchers   *watcherSummary                    `json:"watchers,omitempty"`
+	Notes      []string                           `json:"notes"` // sentences
+
+	series []trial.Series
+}
+
+// watcherSummary is what the watchers saw, warm-up included.
+type watcherSummary struct {
+	Watchers int   `json:"watchers"`
+	Events   int64 `json:"events"` // changes that came, on all streams
+	Resets   int64 `json:"resets"` // times that a node could not tell what had changed
+	Breaks   int64 `json:"breaks"` // streams that ended or could not begin
+	Bytes    int64 `json:"bytes"`
+}
+
+// summary computes what came of the run.
+func (r *loadRun) summary(w load.Watched) *loadSummary {
+	s := &loadSummary{
+		Version: version, Nodes: r.nodes, Mode: r.mode, Loop: "open", Seed: r.seed, Load: r.loadOptions.load(),
+		WarmUp: r.warmUp.Seconds(), Seconds: r.length.Seconds(), Offered: r.offered(),
+		series: r.counted(r.load.Series()),
+	}
+	if r.closed {
+		s.Loop, s.Offered = "closed", 0
+	}
+	if r.watchers > 0 {
+		s.Watchers = &watcherSummary{r.watchers, w.Events, w.Resets, w.Breaks, w.Bytes}
+	}
+	s.count(r.length)
+	s.Notes = slices.DeleteFunc([]string{r.early(), r.late.sentence(), s.behind()}, func(note string) bool { return note == "" })
+	return s
+}
+
+// count sums the series up.
+func (s *loadSummary) count(length time.Duration) {
+	v := verdicts.Judge(&trial.Trial{Length: trial.Of(length), Series: s.series}, scenario.Scenario{})
+	s.Operations = v.Operations
+	for _, calls := range s.Operations {
+		s.Answered += calls.PerSecond
+		if length > 0 {
+			s.Sent += float64(calls.Count) / length.Seconds()
+		}
+	}
+}
+
+// early says that the run was shorter than it should have been.
+func (r *loadRun) early() string {
+	if r.ended == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s after %.1f s of %v.", r.ended, r.length.Seconds(), r.duration)
+}
+
+// behind says that the clients could not keep to the schedule.
+func (s *loadSummary) behind() string {
+	if s.Offered == 0 || s.Seconds == 0 {
+		return ""
+	}
+	sent := s.Sent - float64(s.Operations[trial.Cancel].Count)/s.Seconds
+	if sent >= 0.95*s.Offered {
+		return ""
+	}
+	return fmt.Sprintf("Of the %s calls per second that were due, %s were sent. More --connections may help.", shortNumber(s.Offered), shortNumber(sent))
+}
+
+// unanswered is an error if no call was answered at all.
+func (s *loadSummary) unanswered() error {
+	if s.Answered > 0 || s.Sent == 0 {
+		return nil
+	}
+	return fmt.Errorf("none of the calls was answered by %s", strings.Join(s.Nodes, ", "))
+}
+
+// publish prints and writes the result.
+func (o *loadOptions) publish(s *loadSummary, out io.Writer) error {
+	errs := []error{s.print(out, o.form)}
+	for _, path := range o.out {
+		errs = append(errs, s.write(path))
+	}
+	return errors.Join(append(errs, s.unanswered())...)
+}
+
+func (s *loadSummary) print(out io.Writer, form cli.Output) error {
+	if form == asCSV {
+		return s.rows(out)
+	}
+	if err := form.Print(out, s); err != nil || form != cli.Table {
+		return err
+	}
+	for _, note := range s.Notes {
+		fmt.Fprintln(out, note)
+	}
+	return nil
+}
+
+func (s *loadSummary) write(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	return errors.Join(s.print(f, cli.Output(strings.TrimPrefix(filepath.Ext(path), "."))), f.Close())
+}
+
+// table shows the operations, and then all of the run.
+func (s *loadSummary) Table() [][]string {
+	cells := [][]string{{"OPERATION", "CALLS", "ANSWERED/S", "SUCCESS", "P50", "P90", "P99", "P99.9", "MAX", "NOT DONE"}}
+	for _, o := range trial.Operations {
+		calls, ok := s.Operations[o]
+		if !ok {
+			continue
+		}
+		l := calls.Latency
+		cells = append(cells, []string{
+			string(o), strconv.Itoa(calls.Count), shortNumber(calls.PerSecond), shareText(calls.Success),
+			millis(l.P50), millis(l.P90), millis(l.P99), millis(l.P999), millis(l.Max), otherwise(calls.Outcomes),
+		})
+	}
+	cells = append(cells, nil, []string{"LOOP", "MODE", "NODES", "SECONDS", "OFFERED/S", "SENT/S", "ANSWERED/S"},
+		[]string{s.Loop, s.Mode, strconv.Itoa(len(s.Nodes)), shortNumber(s.Seconds), s.offeredText(), shortNumber(s.Sent), shortNumber(s.Answered)})
+	if w := s.Watchers; w != nil {
+		cells = append(cells, nil, []string{"WATCHERS", "CHANGES", "RESETS", "BREAKS", "BYTES"},
+			[]string{strconv.Itoa(w.Watchers), fmt.Sprint(w.Events), fmt.Sprint(w.Resets), fmt.Sprint(w.Breaks), fmt.Sprint(w.Bytes)})
+	}
+	return append(cells, nil)
+}
+
+func (s *loadSummary) offeredText() string {
+	if s.Loop == "closed" {
+		return ""
+	}
+	return shortNumber(s.Offered)
+}
+
+// millis shows seconds.
+func millis(seconds float64) string { return shortNumber(seconds*1000) + " ms" }
+
+// shareText shows a share so that only all is 100 %.
+func shareText(share float64) string {
+	if share == 1 {
+		return "100 %"
+	}
+	return fmt.Sprintf("%.2f %%", min(share*100, 99.99))
+}
+
+// otherwise lists the outcomes other than done, the most important ones first.
+func otherwise(outcomes map[trial.Outcome]int) string {
+	var parts []string
+	for _, o := range []trial.Outcome{trial.Unknown, trial.Refused, trial.Unreached, trial.NotFound} {
+		if n := outcomes[o]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, o))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// rows writes a row for each operation, node and 100 ms.
+func (s *loadSummary) rows(out io.Writer) error {
+	w := csv.NewWriter(out)
+	rows := [][]string{{"seconds", "operation", "node", "done", "not_found", "refused", "unreached", "unknown", "p50_ms", "p99_ms", "max_ms"}}
+	for _, series := range s.series {
+		for _, b := range series.Bins {
+			rows = append(rows, append([]string{
+				strconv.FormatFloat((time.Duration(b.Number) * trial.BinLength).Seconds(), 'f', 1, 64),
+				string(series.Operation), s.Nodes[series.Node],
+				strconv.Itoa(b.Done), strconv.Itoa(b.NotFound), strconv.Itoa(b.Refused), strconv.Itoa(b.Unreached), strconv.Itoa(b.Unknown),
+			}, binLatencies(b)...))
+		}
+	}
+	return w.WriteAll(rows)
+}
+
+// binLatencies are the median, the 99th percentile and the greatest of a bin's latencies, in ms; empty
+// where none was answered.
+func binLatencies(b trial.Bin) []string {
+	if len(b.Latencies) == 0 {
+		return []string{"", "", ""}
+	}
+	return []string{binLatency(b, 0.5), binLatency(b, 0.99), binLatency(b, 1)}
+}
+
+// binLatency is the latency of the nearest rank, in ms.
+func binLatency(b trial.Bin, quantile float64) string {
+	var all int64
+	for i := 1; i < len(b.Latencies); i += 2 {
+		all += b.Latencies[i]
+	}
+	rank := int64(math.Ceil(quantile * float64(all)))
+	at := 0
+	for seen := b.Latencies[1]; seen < rank; seen += b.Latencies[at+1] {
+		at += 2
+	}
+	return strconv.FormatFloat(float64(b.Latencies[at])/1000, 'f', 3, 64)
 }

@@ -1,20 +1,27 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
 // ratiosOptions are the flags of bench ratios.
@@ -243,4 +250,357 @@ func (p ratiosPlan) uncounted(m machine) string {
 		return fmt.Sprintf("they are for %d cores or more, and this machine has %d", enough, m.Cores)
 	}
 	return ""
+}
+
+// ratiosRun is one run of bench ratios.
+type ratiosRun struct {
+	ratiosPlan
+	*figures
+	server   server
+	defaults serverDefaults
+	dir      string
+	progress io.Writer
+	began    time.Time
+	profiles string   // directory; empty: none
+	settings []string // of every node, other than the defaults
+
+	bare string // address of the bare handler
+}
+
+// benchPart names what is measured together, on clusters of its own.
+type benchPart string
+
+// The parts, in the order in which they are measured: few processes live at a time, and the last
+// registration lies behind when the delta is fetched.
+const (
+	loadPart         benchPart = "load"
+	scalePart        benchPart = "scale"
+	leasesPart       benchPart = "leases"
+	coordinationPart benchPart = "coordination"
+	replicationPart  benchPart = "replication"
+)
+
+var benchParts = []benchPart{loadPart, scalePart, leasesPart, coordinationPart, replicationPart}
+
+// all measures the parts of the plan.
+func (r *ratiosRun) all(ctx context.Context) error {
+	measures := map[benchPart]func(context.Context) error{
+		loadPart: r.load, scalePart: r.scale, leasesPart: r.leases, coordinationPart: r.coordination, replicationPart: r.replication,
+	}
+	for _, part := range r.parts {
+		if err := measures[part](ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load measures all that is compared with a bare handler.
+func (r *ratiosRun) load(ctx context.Context) error {
+	bare, err := r.startBare(ctx)
+	if err != nil {
+		return err
+	}
+	defer bare.Stop()
+	return r.writesAndFetches(ctx)
+}
+
+// startBare starts the bare handler. The caller stops it.
+func (r *ratiosRun) startBare(ctx context.Context) (*localcluster.Process, error) {
+	ports, err := localcluster.ClaimPorts(1)
+	if err != nil {
+		return nil, err
+	}
+	r.bare = localcluster.Address(ports[0])
+	bare, err := startBaseline(filepath.Join(r.dir, "bare", "log"), "bare", "--http-addr", r.bare, "--gc-percent", strconv.Itoa(r.defaults.GC.Percent))
+	if err != nil {
+		return nil, err
+	}
+	if err := awaitOK(ctx, "http://"+r.bare+barePath(0)); err != nil {
+		bare.Stop()
+		return nil, err
+	}
+	return bare, nil
+}
+
+// startBaseline starts this program as one of the baselines, in a process of its own as the nodes are.
+func startBaseline(log string, args ...string) (*localcluster.Process, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	return localcluster.Start(log, nil, own, args...)
+}
+
+// clusterSpec is a cluster to be started.
+type clusterSpec struct {
+	name     string
+	mode     string       // empty: with consensus
+	fleets   []benchFleet // to be registered
+	settings []string     // other than those of the run
+}
+
+// clusters starts clusters at the same time. The caller stops them; after an error none is left.
+func (r *ratiosRun) clusters(ctx context.Context, specs ...clusterSpec) (clusters []*benchCluster, err error) {
+	clusters = make([]*benchCluster, len(specs))
+	var g errgroup.Group
+	for i, spec := range specs {
+		r.say("starting the cluster %q", spec.name)
+		g.Go(func() (err error) {
+			clusters[i], err = r.cluster(ctx, spec)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		stopClusters(clusters)
+		return nil, err
+	}
+	return clusters, nil
+}
+
+func stopClusters(clusters []*benchCluster) {
+	for _, c := range clusters {
+		if c != nil {
+			c.stop()
+		}
+	}
+}
+
+func (r *ratiosRun) cluster(ctx context.Context, spec clusterSpec) (*benchCluster, error) {
+	c, err := startBenchCluster(ctx, r.server.path, filepath.Join(r.dir, spec.name), cmp.Or(spec.mode, localcluster.CP), slices.Concat(r.settings, spec.settings)...)
+	if err != nil {
+		return nil, fmt.Errorf("cluster %q: %w", spec.name, err)
+	}
+	for _, f := range spec.fleets {
+		if err := c.register(ctx, f); err != nil {
+			c.stop()
+			return nil, fmt.Errorf("cluster %q: %w", spec.name, err)
+		}
+	}
+	return c, nil
+}
+
+// say reports progress.
+func (r *ratiosRun) say(format string, args ...any) {
+	fmt.Fprintf(r.progress, "%4.0f s  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// record adds a figure to this round.
+func (r *ratiosRun) record(name figureName, unit string, value float64) {
+	r.add(name, unit, value)
+	r.say("%s: %s %s", name, shortNumber(value), unit)
+}
+
+// renewals is a load of renewals in this plan's measure.
+func (r *ratiosRun) renewals(conns int, requests workload) httpLoad {
+	return httpLoad{conns: conns, requests: requests, want: http.StatusOK, warm: r.warm, window: r.window}
+}
+
+// rate measures a load at its targets.
+func (r *ratiosRun) rate(ctx context.Context, name figureName, l httpLoad) (*loadResult, error) {
+	result, err := l.closed(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	r.wronged(name, result.wrong)
+	return result, nil
+}
+
+// recordRate measures and records a load at its targets.
+func (r *ratiosRun) recordRate(ctx context.Context, name figureName, l httpLoad) error {
+	result, err := r.rate(ctx, name, l)
+	if err == nil {
+		r.record(name, "/s", result.rate)
+	}
+	return err
+}
+
+// recordLeaderRate measures and records a load at a cluster's leader.
+func (r *ratiosRun) recordLeaderRate(ctx context.Context, name figureName, c *benchCluster, l httpLoad) error {
+	return r.steady(ctx, name, c, func(leader string) (func(), error) {
+		l.targets = []string{leader}
+		result, err := r.rate(ctx, name, l)
+		return func() { r.record(name, "/s", result.rate) }, err
+	})
+}
+
+// steady measures while nobody else becomes the leader: an election in between would be what was
+// measured. What measure returns keeps the result.
+func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster, measure func(leader string) (keep func(), err error)) error {
+	const tries = 3
+	for range tries {
+		before, err := c.leader(ctx)
+		if err != nil {
+			return err
+		}
+		settleDisk()
+		keep, err := measure(c.nodes[before].HTTP)
+		if err != nil {
+			return err
+		}
+		after, err := c.leader(ctx)
+		if err != nil {
+			return err
+		}
+		if after == before {
+			keep()
+			return nil
+		}
+		r.note("Leadership moved during %q, which was measured again.", name)
+		r.say("leadership moved during %q: once more", name)
+	}
+	return fmt.Errorf("%s: leadership moved in each of %d tries", name, tries)
+}
+
+// report is all that a run has to say.
+type report struct {
+	Version string
+	Date    string // of the run's begin
+	Machine machine
+	Plan    ratiosPlan
+	Rows    []rowResult
+	*figures
+}
+
+// table shows rows and figures, for output.print.
+func (r *report) Table() [][]string {
+	return append(append(r.rowCells(), nil), r.figureCells()...)
+}
+
+func (r *report) rowCells() [][]string {
+	cells := [][]string{{"RATIO", "FLOOR", "GOAL", "MEDIAN (MIN–MAX)", "VERDICT"}}
+	for _, row := range r.Rows {
+		cells = append(cells, []string{row.name, row.limit(row.floor), row.limit(row.goal), row.spread.text(row.unit), string(row.verdict)})
+	}
+	return cells
+}
+
+// limit shows a floor or goal as what the value must be.
+func (r rowResult) limit(v float64) string {
+	if v == 0 {
+		return ""
+	}
+	sign := "≥ "
+	if r.lower {
+		sign = "≤ "
+	}
+	return sign + strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", v), "0"), ".")
+}
+
+func (r *report) figureCells() [][]string {
+	cells := [][]string{{"FIGURE", "MEDIAN (MIN–MAX)"}}
+	for _, f := range r.list {
+		cells = append(cells, []string{string(f.Name), spreadOf(f.Values).text(f.Unit)})
+	}
+	return cells
+}
+
+// missed names the rows below their floor.
+func (r *report) missed() []string {
+	var names []string
+	for _, row := range r.Rows {
+		if row.verdict == missed {
+			names = append(names, row.name)
+		}
+	}
+	return names
+}
+
+// remarks are sentences that belong below the tables.
+func (r *report) remarks() []string {
+	remarks := r.notes
+	if len(r.wrong) > 0 {
+		remarks = append(remarks, "Wrong answers: "+r.wrong.String()+".")
+	}
+	if reason := r.Plan.uncounted(r.Machine); reason != "" {
+		remarks = append(remarks, "Floors do not count here: "+reason+".")
+	}
+	return remarks
+}
+
+// markdown is the report as a part of a page.
+func (r *report) markdown() []byte {
+	var b bytes.Buffer
+	m := r.Machine
+	fmt.Fprintf(&b, "rollcall %s, %s; %s.\n\n", r.Version, r.Date, r.Plan)
+	fmt.Fprintf(&b, "Machine: %s, %d cores, %s of memory; %s, %s; %s; %s.\n", m.CPU, m.Cores, m.Memory, m.Disk, m.Sync, m.Kernel, m.Go)
+	for _, cells := range [][][]string{r.rowCells(), r.figureCells()} {
+		b.WriteByte('\n')
+		for i, row := range cells {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+			if i == 0 {
+				fmt.Fprintf(&b, "|%s\n", strings.Repeat(" --- |", len(row)))
+			}
+		}
+	}
+	for _, remark := range r.remarks() {
+		fmt.Fprintf(&b, "\n%s\n", remark)
+	}
+	return b.Bytes()
+}
+
+// MarshalJSON implements json.Marshaler.
+func (r *report) MarshalJSON() ([]byte, error) {
+	type jsonRow struct {
+		Name    string    `json:"name"`
+		Of      string    `json:"of"`
+		Over    string    `json:"over,omitempty"`
+		Unit    string    `json:"unit"`
+		Floor   float64   `json:"floor,omitempty"`
+		Goal    float64   `json:"goal,omitempty"`
+		Lower   bool      `json:"lower_is_better"`
+		Values  []float64 `json:"values"`
+		Spread  spread    `json:"spread"`
+		Verdict verdict   `json:"verdict"`
+	}
+	list := make([]jsonRow, len(r.Rows))
+	for i, row := range r.Rows {
+		list[i] = jsonRow{row.name, string(row.of), string(row.over), row.unit, row.floor, row.goal, row.lower, row.values, row.spread, row.verdict}
+	}
+	return json.Marshal(map[string]any{
+		"version": r.Version, "date": r.Date, "machine": r.Machine, "plan": r.Plan.String(),
+		"rows": list, "figures": r.list, "wrong": r.wrong, "remarks": r.remarks(),
+	})
+}
+
+// write puts the report into a file, as JSON or Markdown by the file's extension.
+func (r *report) write(path string) error {
+	if filepath.Ext(path) == ".md" {
+		return r.writeMarkdown(path)
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	return writeReport(path, append(text, '\n'))
+}
+
+// Marks between which a page holds the newest report; the prose around them stays.
+const (
+	reportBegin = "<!-- rollcall-bench ratios: begin -->\n"
+	reportEnd   = "<!-- rollcall-bench ratios: end -->\n"
+)
+
+// writeMarkdown replaces the report in a page, or begins one.
+func (r *report) writeMarkdown(path string) error {
+	page, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		page, err = []byte(reportBegin+reportEnd), nil
+	}
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	before, rest, begins := bytes.Cut(page, []byte(reportBegin))
+	_, after, ends := bytes.Cut(rest, []byte(reportEnd))
+	if !begins || !ends {
+		return fmt.Errorf("--out: %s has no lines %q and %q to put the report between", path, strings.TrimSpace(reportBegin), strings.TrimSpace(reportEnd))
+	}
+	return writeReport(path, bytes.Join([][]byte{before, []byte(reportBegin), r.markdown(), []byte(reportEnd), after}, nil))
+}
+
+func writeReport(path string, text []byte) error {
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	return nil
 }

@@ -2,12 +2,22 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -183,4 +193,469 @@ func nodeMetric(ctx context.Context, node, name string) (float64, error) {
 		return 0, err
 	}
 	return metricValue(text, name)
+}
+
+// benchPair is two datacenters that replicate to each other with default settings, over a link that can
+// be cut. Clients are at the first one, here.
+type benchPair struct {
+	here, there *benchCluster
+	links       localcluster.Links // between the datacenters
+	fleets      int                // that were drawn
+}
+
+// Bounds of what a pair may take, so that a link that never heals ends the run.
+const (
+	pairLook  = 50 * time.Millisecond // how often the peers are asked how far they are
+	pairLimit = 5 * time.Minute
+)
+
+// startPair starts both datacenters at the same time. The caller stops them.
+func (r *ratiosRun) startPair(ctx context.Context) (_ *benchPair, err error) {
+	p := new(benchPair)
+	defer func() {
+		if err != nil {
+			p.stop()
+		}
+	}()
+	nodes, err := localcluster.LayOut(filepath.Join(r.dir, "replication"), localcluster.CP, 2, benchNodes)
+	if err != nil {
+		return nil, err
+	}
+	if p.links, err = localcluster.StartLinks(nodes, func(from, to *localcluster.Node) bool { return from.Datacenter != to.Datacenter }); err != nil {
+		return nil, err
+	}
+	p.links.Introduce(nodes)
+	if p.here, err = newBenchCluster(r.server.path, nodes[:benchNodes], r.settings); err != nil {
+		return nil, err
+	}
+	if p.there, err = newBenchCluster(r.server.path, nodes[benchNodes:], r.settings); err != nil {
+		return nil, err
+	}
+	r.say("starting two datacenters")
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.here.start(ctx) })
+	g.Go(func() error { return p.there.start(ctx) })
+	return p, g.Wait()
+}
+
+func (p *benchPair) stop() {
+	for _, c := range []*benchCluster{p.here, p.there} {
+		if c != nil {
+			c.stop()
+		}
+	}
+	p.links.Stop()
+}
+
+// fleet draws instances that nobody has registered yet.
+func (p *benchPair) fleet(name string, size int) benchFleet {
+	p.fleets++
+	return benchFleet{name: name + strconv.Itoa(p.fleets), size: size}
+}
+
+// onlyPeer asks how a datacenter is with the other one.
+func onlyPeer(ctx context.Context, c *benchCluster) (client.Peer, error) {
+	cl, err := c.client()
+	if err != nil {
+		return client.Peer{}, err
+	}
+	peers, err := cl.Peers(ctx)
+	if err != nil {
+		return client.Peer{}, err
+	}
+	if len(peers.Peers) != 1 {
+		return client.Peer{}, fmt.Errorf("%s has %d peers, want 1", peers.Node, len(peers.Peers))
+	}
+	return peers.Peers[0], nil
+}
+
+// index is the newest change of the first datacenter.
+func (p *benchPair) index(ctx context.Context) (uint64, error) {
+	leader, err := p.here.leader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	cl, err := p.here.client()
+	if err != nil {
+		return 0, err
+	}
+	status, err := cl.Status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range status.Nodes {
+		if n.HTTP == p.here.nodes[leader].HTTP {
+			return indexNumber(n.Index)
+		}
+	}
+	return 0, fmt.Errorf("%s does not know the node at %s", status.Node, p.here.nodes[leader].HTTP)
+}
+
+// indexNumber is the counter in an index of the form epoch-number.
+func indexNumber(index string) (uint64, error) {
+	number, err := strconv.ParseUint(index[strings.LastIndex(index, "-")+1:], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no index", index)
+	}
+	return number, nil
+}
+
+// awaitTold waits until the second datacenter knows every change of the first up to an index, and
+// comparing finds no difference. Changes that come meanwhile do not matter.
+func (p *benchPair) awaitTold(ctx context.Context, index uint64) error {
+	err := await(ctx, fmt.Sprintf("the other datacenter knows every change up to %d", index), func(ctx context.Context) (bool, error) {
+		peer, err := onlyPeer(ctx, p.here)
+		if err != nil || peer.Cursor == "" {
+			return false, err
+		}
+		cursor, err := indexNumber(peer.Cursor)
+		return cursor >= index, err
+	})
+	if err != nil {
+		return err
+	}
+	return awaitSame(ctx, p.here, localcluster.DatacenterName(2))
+}
+
+// awaitEqual waits until each datacenter was told everything of the other one, and comparing finds no
+// difference. It is for times without changes.
+func (p *benchPair) awaitEqual(ctx context.Context) error {
+	for dc, c := range []*benchCluster{p.here, p.there} {
+		if err := awaitSent(ctx, c); err != nil {
+			return err
+		}
+		if err := awaitSame(ctx, c, localcluster.DatacenterName(2-dc)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitSent waits until a datacenter sends to the other one, and has nothing left to tell.
+func awaitSent(ctx context.Context, c *benchCluster) error {
+	return await(ctx, c.nodes[0].Datacenter+" has told everything", func(ctx context.Context) (bool, error) {
+		peer, err := onlyPeer(ctx, c)
+		return peer.State == "ok" && peer.Reason == "" && peer.LagChanges == 0, err
+	})
+}
+
+// awaitSame waits until comparing with a peer finds no difference.
+func awaitSame(ctx context.Context, c *benchCluster, peer string) error {
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	return await(ctx, "comparing with "+peer+" finds no difference", func(ctx context.Context) (bool, error) {
+		d, err := cl.PeerDiff(ctx, peer)
+		return d.Missing == 0 && d.Extra == 0, err
+	})
+}
+
+// await asks again and again until the answer is yes. An error is a no: who asks during an election gets
+// some.
+func await(ctx context.Context, what string, reached func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, pairLimit, errors.New("waited in vain"))
+	defer cancel()
+	for {
+		yes, err := reached(ctx)
+		if yes && err == nil {
+			return nil
+		}
+		if !pauseBench(ctx, pairLook) {
+			return fmt.Errorf("wait until %s: %w", what, errors.Join(context.Cause(ctx), err))
+		}
+	}
+}
+
+// mib is the unit of memory.
+const mib = 1 << 20
+
+// cutLink cuts the link under a load of changes, and measures what the leader keeps for the peer, and how
+// long it takes after the cut to tell all of it. The load goes on meanwhile. Every instance has changed
+// once before: what an instance takes more after its first change is no peer's.
+func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) error {
+	l := httpLoad{targets: p.here.addrs(), conns: changeConns, requests: f.changes(), want: http.StatusNoContent}
+	if err := r.changeAll(ctx, l, f.size); err != nil {
+		return err
+	}
+	if err := p.awaitEqual(ctx); err != nil {
+		return err
+	}
+	err := r.steady(ctx, healing, p.here, func(leader string) (keep func(), err error) {
+		err = r.beside(ctx, healing, l, changeRate, func(ctx context.Context) error {
+			keep, err = r.cutAndHeal(ctx, p, leader)
+			return err
+		})
+		return keep, err
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.awaitEqual(ctx); err != nil {
+		return fmt.Errorf("after the cut: %w", err)
+	}
+	return nil
+}
+
+// changeAll sends so many changes of a load as fast as it can.
+func (r *ratiosRun) changeAll(ctx context.Context, l httpLoad, n int) error {
+	r.say("changing %d instances", n)
+	l.conns, l.requests = min(256, n), inAll(n, l.requests)
+	result, err := l.closed(ctx)
+	if err != nil {
+		return err
+	}
+	r.wronged(healing, result.wrong)
+	return nil
+}
+
+// inAll is a workload that ends after n requests.
+func inAll(n int, w workload) workload {
+	return func(conn, conns int) func() []byte {
+		next, sent := w(conn, conns), conn
+		return func() []byte {
+			if sent >= n {
+				return nil
+			}
+			sent += conns
+			return next()
+		}
+	}
+}
+
+func (r *ratiosRun) cutAndHeal(ctx context.Context, p *benchPair, leader string) (keep func(), err error) {
+	if !pauseBench(ctx, r.window) {
+		return nil, ctx.Err()
+	}
+	before, err := r.memory(ctx, p, leader)
+	if err != nil {
+		return nil, err
+	}
+	r.say("cutting the link for %v", r.cut)
+	p.links.Cut()
+	defer p.links.Heal()
+	if !pauseBench(ctx, r.cut) {
+		return nil, ctx.Err()
+	}
+	after, err := r.memory(ctx, p, leader)
+	if err != nil {
+		return nil, err
+	}
+	took, err := p.timeHealing(ctx)
+	return func() {
+		r.record(healing, "s", took.Seconds())
+		r.record(cutResident, "MiB", (after.resident-before.resident)/mib)
+		r.record(cutHeap, "MiB", (after.heap-before.heap)/mib)
+		r.record(cutGoal, "MiB", (after.goal-before.goal)/mib)
+	}, err
+}
+
+// timeHealing heals the link and returns how long it takes until the other datacenter knows what
+// happened before.
+func (p *benchPair) timeHealing(ctx context.Context) (time.Duration, error) {
+	index, err := p.index(ctx)
+	if err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	p.links.Heal()
+	err = p.awaitTold(ctx, index)
+	return time.Since(begin), err
+}
+
+// nodeMemory is bytes of a node's process.
+type nodeMemory struct {
+	resident float64 // without mapped files
+	heap     float64 // that survives a collection
+	goal     float64 // to which the heap grows before the next one
+}
+
+// memory asks a node of the first datacenter a few times and keeps the least: for some seconds a snapshot
+// holds the state of its beginning.
+func (r *ratiosRun) memory(ctx context.Context, p *benchPair, node string) (least nodeMemory, err error) {
+	const times = 4
+	for i := range times {
+		m, err := p.memoryNow(ctx, node)
+		if err != nil {
+			return least, err
+		}
+		if i == 0 {
+			least = m
+		}
+		least = nodeMemory{min(least.resident, m.resident), min(least.heap, m.heap), min(least.goal, m.goal)}
+		if i < times-1 && !pauseBench(ctx, r.window/2) {
+			return least, ctx.Err()
+		}
+	}
+	return least, nil
+}
+
+func (p *benchPair) memoryNow(ctx context.Context, node string) (m nodeMemory, err error) {
+	at := slices.Index(p.here.addrs(), node)
+	if m.resident, err = p.here.resident(ctx, at); err != nil {
+		return m, err
+	}
+	if m.heap, err = liveHeap(ctx, node, p.here.profilers[at]); err != nil {
+		return m, err
+	}
+	m.goal, err = nodeMetric(ctx, node, "go_memstats_next_gc_bytes")
+	return m, err
+}
+
+// resident is a node's resident memory without the files that are mapped into it: with every entry some
+// more of the Raft log is. Where the system does not tell them apart, it is all of it.
+func (c *benchCluster) resident(ctx context.Context, node int) (float64, error) {
+	text := procField(fmt.Sprintf("/proc/%d/status", c.nodes[node].Pid()), "RssAnon")
+	if kb, err := strconv.ParseFloat(strings.TrimSuffix(text, " kB"), 64); err == nil {
+		return kb * 1024, nil
+	}
+	return nodeMetric(ctx, c.nodes[node].HTTP, "process_resident_memory_bytes")
+}
+
+// changeConns is over how many connections changes are spread.
+const changeConns = 30
+
+// crossings measures how long changes here take to those who watch there.
+func (r *ratiosRun) crossings(ctx context.Context, p *benchPair) error {
+	if err := p.awaitEqual(ctx); err != nil {
+		return err
+	}
+	return r.steady(ctx, crossingP99, p.here, func(string) (func(), error) {
+		latencies, err := r.crossInTime(ctx, p)
+		return func() { r.recordLatencies(latencies, "s", time.Second, crossingP50, crossingP99) }, err
+	})
+}
+
+// crossInTime registers new instances here, and returns how long after the acknowledgement each watcher
+// there had read of them.
+func (r *ratiosRun) crossInTime(ctx context.Context, p *benchPair) (*hdrhistogram.Histogram, error) {
+	pacer := wire.NewPacer(changeRate, changeConns, r.warm+r.window)
+	c := newCrossing(p.fleet("crossing", pacer.Count()), len(p.there.nodes))
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var watchers errgroup.Group
+	for i, addr := range p.there.addrs() {
+		watchers.Go(func() error { return c.watch(ctx, addr, i) })
+	}
+	err := c.register(ctx, p.here.addrs(), pacer)
+	if err == nil {
+		err = c.awaitArrivals(ctx)
+	}
+	stop()
+	if watchErr := watchers.Wait(); err == nil {
+		err = watchErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.latencies(int(changeRate * r.warm.Seconds()))
+}
+
+// crossing is instances that are registered in one datacenter, and those who watch in another one.
+type crossing struct {
+	fleet    benchFleet
+	number   map[string]int // of an instance, by its id
+	begun    time.Time
+	watching sync.WaitGroup   // until every watcher has begun
+	acked    []atomic.Int64   // when each registration was acknowledged, in ns since begun
+	seen     [][]atomic.Int64 // when each watcher read of it
+	arrivals atomic.Int64
+}
+
+func newCrossing(f benchFleet, watchers int) *crossing {
+	c := &crossing{fleet: f, number: make(map[string]int), begun: time.Now(), acked: make([]atomic.Int64, f.size)}
+	for i := range f.size {
+		c.number[f.id(i)] = i
+	}
+	for range watchers {
+		c.seen = append(c.seen, make([]atomic.Int64, f.size))
+	}
+	c.watching.Add(watchers)
+	return c
+}
+
+// watch notes what arrives at a node until ctx ends.
+func (c *crossing) watch(ctx context.Context, addr string, watcher int) error {
+	began := sync.OnceFunc(c.watching.Done)
+	defer began()
+	cl, err := benchClient(addr)
+	if err != nil {
+		return err
+	}
+	return cl.Watch(ctx, client.WatchConfig{}, func(e client.WatchEvent) error {
+		switch e := e.(type) {
+		case client.WatchStart:
+			began()
+		case client.WatchChange:
+			c.arrived(watcher, e.ID)
+		}
+		return nil
+	})
+}
+
+// arrived notes that a watcher has read of an instance, the first time.
+func (c *crossing) arrived(watcher int, id string) {
+	i, ok := c.number[id]
+	if ok && c.seen[watcher][i].CompareAndSwap(0, int64(time.Since(c.begun))) {
+		c.arrivals.Add(1)
+	}
+}
+
+// register registers each instance when it is due.
+func (c *crossing) register(ctx context.Context, addrs []string, p *wire.Pacer) error {
+	c.watching.Wait()
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range changeConns {
+		g.Go(func() error { return c.registerDue(ctx, addrs[i%len(addrs)], i, p) })
+	}
+	g.Go(func() error {
+		p.Run(ctx)
+		return ctx.Err()
+	})
+	return g.Wait()
+}
+
+// registerDue registers what falls to one connection.
+func (c *crossing) registerDue(ctx context.Context, addr string, i int, p *wire.Pacer) error {
+	conn, err := wire.Dial(addr, time.Now().Add(pairLimit))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for at := i; ; at += changeConns {
+		if _, due := <-p.Due(i); !due || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if _, err := insisted(ctx, conn, c.fleet.registration(at), http.StatusNoContent); err != nil {
+			return fmt.Errorf("register %s: %w", c.fleet.id(at), err)
+		}
+		c.acked[at].Store(int64(time.Since(c.begun)))
+	}
+}
+
+// awaitArrivals waits until every change has arrived everywhere.
+func (c *crossing) awaitArrivals(ctx context.Context) error {
+	all := int64(len(c.seen) * c.fleet.size)
+	return await(ctx, "every change has arrived", func(context.Context) (bool, error) {
+		missing := all - c.arrivals.Load()
+		if missing > 0 {
+			return false, fmt.Errorf("%d of %d have not", missing, all)
+		}
+		return true, nil
+	})
+}
+
+// latencies leaves out the first changes, during which the load warms up.
+func (c *crossing) latencies(first int) (*hdrhistogram.Histogram, error) {
+	latencies := newLatencies()
+	for i := first; i < c.fleet.size; i++ {
+		for _, seen := range c.seen {
+			// A watcher may be faster than the answer: no time at all.
+			took := max(0, time.Duration(seen[i].Load()-c.acked[i].Load()))
+			if err := latencies.RecordValue(min(took.Microseconds(), longestLatency)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return latencies, nil
 }

@@ -1,12 +1,21 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
@@ -160,3 +169,338 @@ func (r writeRig) paced(ctx context.Context) error {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// fetches measures documents on the leader, alone and beside renewals.
+func (r *ratiosRun) fetches(ctx context.Context, c *benchCluster, renewed workload, changed benchFleet) error {
+	if err := r.smallDelta(ctx, c, changed); err != nil {
+		return err
+	}
+	rig := fetchRig{r, c, renewed, changed.changes()}
+	if err := r.inRounds(ctx, rig.delta, rig.full, rig.rebuilds, rig.busy); err != nil {
+		return err
+	}
+	if err := r.profile(ctx, "delta", c, rig.fetching(64, deltaStale)); err != nil {
+		return err
+	}
+	return r.profile(ctx, "full", c, rig.fetching(8, fullStale))
+}
+
+type fetchRig struct {
+	*ratiosRun
+	*benchCluster
+	renewed workload
+	changed workload
+}
+
+// deltaChanges make a delta of some 5 KB, compressed.
+const deltaChanges = 40
+
+// smallDelta waits until the registrations so far have left the delta, and puts a few changes into it.
+// A quick run takes the delta as it is.
+func (r *ratiosRun) smallDelta(ctx context.Context, c *benchCluster, changed benchFleet) error {
+	if r.quick {
+		return nil
+	}
+	leader, err := c.leader(ctx)
+	if err != nil {
+		return err
+	}
+	target := []string{c.nodes[leader].HTTP}
+	if err := r.awaitEmptyDelta(ctx, target); err != nil {
+		return err
+	}
+	few := benchFleet{name: "delta", size: deltaChanges}
+	return c.register(ctx, few)
+}
+
+// awaitEmptyDelta waits for longer than a change stays in the delta.
+func (r *ratiosRun) awaitEmptyDelta(ctx context.Context, target []string) error {
+	const (
+		longest = 5 * time.Minute
+		empty   = 1 << 10 // bytes
+	)
+	r.say("waiting until the registrations have left the delta")
+	limit := time.NewTimer(longest)
+	defer limit.Stop()
+	for {
+		l := httpLoad{targets: target, conns: 1, requests: once(fetch(deltaStale)), want: http.StatusOK}
+		result, err := l.closed(ctx)
+		if err != nil {
+			return err
+		}
+		if result.right == 1 && result.body < empty {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-limit.C:
+			return fmt.Errorf("the delta still has %d bytes after %v", result.body, longest)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// once is the first request of each connection of a workload.
+func once(w workload) workload {
+	return func(conn, conns int) func() []byte {
+		next, sent := w(conn, conns), false
+		return func() []byte {
+			if sent {
+				return nil
+			}
+			sent = true
+			return next()
+		}
+	}
+}
+
+// delta is a round of delta fetches.
+func (r fetchRig) delta(ctx context.Context) error {
+	return r.againstFixed(ctx, 64, deltaFixed, fetchedDocument{deltaCached, deltaStale})
+}
+
+// full is a round of full fetches.
+func (r fetchRig) full(ctx context.Context) error {
+	return r.againstFixed(ctx, 8, fullFixed, fetchedDocument{fullCached, fullStale}, fetchedDocument{fullConfirmed, fullLinearizable})
+}
+
+// fetchedDocument is what is fetched.
+type fetchedDocument struct {
+	name figureName
+	path string
+}
+
+// againstFixed fetches documents, and then as many bytes from the bare handler.
+func (r fetchRig) againstFixed(ctx context.Context, conns int, fixed figureName, documents ...fetchedDocument) error {
+	var body int64
+	for _, d := range documents {
+		err := r.steady(ctx, d.name, r.benchCluster, func(leader string) (func(), error) {
+			l := r.fetching(conns, d.path)
+			l.targets = []string{leader}
+			result, err := r.rate(ctx, d.name, l)
+			return func() {
+				body = result.body
+				r.record(d.name, "/s", result.rate)
+			}, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	r.say("the answers have %d bytes", body)
+	l := r.fetching(conns, barePath(body))
+	l.targets = []string{r.bare}
+	return r.recordRate(ctx, fixed, l)
+}
+
+func (r fetchRig) fetching(conns int, path string) httpLoad {
+	return httpLoad{conns: conns, requests: fetch(path), want: http.StatusOK, warm: r.warm, window: r.window}
+}
+
+// rebuilds measures how much longer than others the first full fetch after a change takes.
+func (r fetchRig) rebuilds(ctx context.Context) error {
+	return r.steady(ctx, rebuild, r.benchCluster, func(leader string) (func(), error) {
+		const tries = 21
+		c, err := wire.Dial(leader, time.Now().Add(time.Minute))
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		change, read := r.changed(0, 1), fetch(fullStale)(0, 1)()
+		extra := make([]time.Duration, tries)
+		for i := range extra {
+			if extra[i], err = firstFetch(c, change(), read); err != nil {
+				return nil, fmt.Errorf("%s: %w", rebuild, err)
+			}
+		}
+		slices.Sort(extra)
+		return func() { r.record(rebuild, "ms", milliseconds(extra[tries/2])) }, ctx.Err()
+	})
+}
+
+// firstFetch makes a change and returns the time of the first fetch after it minus that of the second.
+func firstFetch(c *wire.Conn, change, read []byte) (time.Duration, error) {
+	if _, err := timed(c, change, http.StatusNoContent); err != nil {
+		return 0, err
+	}
+	first, err := timed(c, read, http.StatusOK)
+	if err != nil {
+		return 0, err
+	}
+	second, err := timed(c, read, http.StatusOK)
+	return first - second, err
+}
+
+// timed returns how long an exchange takes.
+func timed(c *wire.Conn, request []byte, want int) (time.Duration, error) {
+	begin := time.Now()
+	status, err := c.Exchange(request)
+	if err == nil && status != want {
+		err = fmt.Errorf("status %d instead of %d", status, want)
+	}
+	return time.Since(begin), err
+}
+
+// insisted is an exchange that is repeated as long as the answer is 503: nothing was done then, because the
+// machine is busy or a leader is missing, and it is not this exchange that is measured. sent is when the last one
+// was.
+func insisted(ctx context.Context, c *wire.Conn, request []byte, want int) (sent time.Time, err error) {
+	for {
+		sent = time.Now()
+		status, err := c.Exchange(request)
+		switch {
+		case err != nil:
+			return sent, err
+		case status == want:
+			return sent, nil
+		case status != http.StatusServiceUnavailable || !pauseBench(ctx, benchInsist):
+			return sent, fmt.Errorf("status %d instead of %d", status, want)
+		}
+	}
+}
+
+// busy is a round of renewals alone, and beside fetches and registrations.
+func (r fetchRig) busy(ctx context.Context) error {
+	l := r.renewals(256, r.renewed)
+	if err := r.recordLeaderRate(ctx, renewQuiet, r.benchCluster, l); err != nil {
+		return err
+	}
+	return r.steady(ctx, renewBusy, r.benchCluster, func(leader string) (func(), error) {
+		l.targets = []string{leader}
+		result, err := r.beside(ctx, l)
+		return func() { r.record(renewBusy, "/s", result.rate) }, err
+	})
+}
+
+// beside runs a load while others fetch the registry and register, ten times a second each.
+func (r fetchRig) beside(ctx context.Context, l httpLoad) (result *loadResult, err error) {
+	const each = 10 // per second
+	others := []httpLoad{r.fetching(4, fullLinearizable), r.fetching(4, "")}
+	others[1].requests, others[1].want = r.changed, http.StatusNoContent
+	var g errgroup.Group
+	for _, other := range others {
+		other.targets = l.targets
+		g.Go(func() error {
+			beside, err := other.open(ctx, each)
+			if err == nil && len(beside.wrong) > 0 {
+				err = errors.New(beside.wrong.String())
+			}
+			return err
+		})
+	}
+	result, err = r.rate(ctx, renewBusy, l)
+	if besideErr := g.Wait(); besideErr != nil {
+		err = errors.Join(err, fmt.Errorf("%s: %w", renewBusy, besideErr))
+	}
+	return result, err
+}
+
+// scale measures what a large registry costs.
+func (r *ratiosRun) scale(ctx context.Context) error {
+	few, many := benchFleet{name: "few", size: r.few}, benchFleet{name: "many", size: r.many}
+	clusters, err := r.clusters(ctx,
+		clusterSpec{name: "few-instances", fleets: []benchFleet{few}},
+		clusterSpec{name: "many-instances", fleets: []benchFleet{many}})
+	if err != nil {
+		return err
+	}
+	defer stopClusters(clusters)
+	small, large := clusters[0], clusters[1]
+	renewFewLoad, renewManyLoad := r.renewals(256, few.renewals()), r.renewals(256, many.renewals())
+	err = r.inRounds(ctx, func(ctx context.Context) error {
+		if err := r.recordLeaderRate(ctx, renewFew, small, renewFewLoad); err != nil {
+			return err
+		}
+		return r.recordLeaderRate(ctx, renewMany, large, renewManyLoad)
+	})
+	if err != nil {
+		return err
+	}
+	small.stop()
+	if err := r.heaps(ctx, large); err != nil {
+		return err
+	}
+	return r.restarts(ctx, large)
+}
+
+// heaps records the live heap of each node, after clients of both formats fetched everything.
+func (r *ratiosRun) heaps(ctx context.Context, c *benchCluster) error {
+	for i, n := range c.nodes {
+		for _, accept := range []string{"application/json", "application/xml"} {
+			if err := fetchCompressed(ctx, "http://"+n.HTTP+fullLinearizable, accept); err != nil {
+				return err
+			}
+		}
+		heap, err := liveHeap(ctx, n.HTTP, c.profilers[i])
+		if err != nil {
+			return err
+		}
+		r.record(heapEach, "KB", heap/1000/float64(r.many))
+	}
+	return nil
+}
+
+// restarts records each node's restart; the leader's turn is the last.
+func (r *ratiosRun) restarts(ctx context.Context, c *benchCluster) error {
+	leader, err := c.leader(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range c.nodes {
+		took, err := c.restart(ctx, (leader+1+i)%len(c.nodes))
+		if err != nil {
+			return err
+		}
+		r.record(restartReady, "s", took.Seconds())
+		if err := localcluster.AwaitReady(ctx, c.nodes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetchCompressed fetches a document and drops it.
+func fetchCompressed(ctx context.Context, url, accept string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", accept)
+	req.Header.Set("Accept-Encoding", "gzip") // named, so that the transport leaves it compressed
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// liveHeap returns the bytes that survive a garbage collection.
+func liveHeap(ctx context.Context, node, profiler string) (float64, error) {
+	// Twice: what is pooled survives the first one.
+	for range 2 {
+		if _, err := getText(ctx, "http://"+profiler+"/debug/pprof/heap?gc=1"); err != nil {
+			return 0, err
+		}
+	}
+	text, err := getText(ctx, "http://"+node+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	return metricValue(text, "go_memstats_heap_alloc_bytes")
+}
+
+// metricValue finds a metric without labels in Prometheus' text form.
+func metricValue(text, name string) (float64, error) {
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, fmt.Errorf("the node's metrics have no %s", name)
+}

@@ -4,9 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/observe"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
@@ -214,4 +221,222 @@ func (r *run) ending(ctx context.Context, watched observe.Config) []trial.Ending
 	defer cancel()
 	app, keys := r.load.Keys()
 	return observe.End(ctx, watched, app, keys, r.leaseEnds())
+}
+
+const (
+	settleWithin      = 15 * time.Second
+	settleWithinQuick = 8 * time.Second
+	settlePoll        = 50 * time.Millisecond
+	// evictionLag is from the end of a lease until the instance must be gone: an eviction round each second, and the
+	// lease clock, which is up to a second behind.
+	evictionLag = 3 * time.Second
+)
+
+// leaseEnds is how long after its last sign of life an instance must not be listed any more.
+func (r *run) leaseEnds() time.Duration {
+	return r.turn.scenario.Load.Lease.Duration() + evictionLag
+}
+
+// settle waits until every node lists what was acknowledged before the last fault ended, and until the leases of the
+// dead have ended, then until it lists what was acknowledged at all; in bounded time. The second mark comes after the
+// first wait, for it would count what came after the fault as not healed.
+func (r *run) settle(ctx context.Context, faults []trial.Fault) {
+	within := settleWithin
+	if r.config.Plan.Quick {
+		within = settleWithinQuick
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	ended := r.began.Add(r.deaths(faults))
+	await(ctx, settlePoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
+	r.book.Mark()
+	await(ctx, settlePoll, r.observer.Healed)
+}
+
+// deaths is when the leases of all instances that died must have ended, from the load's begin; 0: none died. A node
+// that comes back gives each lease its time anew, and so does self-preservation once more when it goes off there.
+func (r *run) deaths(faults []trial.Fault) time.Duration {
+	died, last := false, time.Duration(0)
+	for _, f := range faults {
+		ended := max(f.To, f.Ready).Duration() + r.leaseEnds()
+		if f.Kind == scenario.Die {
+			died = true
+		} else {
+			ended += r.turn.scenario.Load.Lease.Duration()
+		}
+		last = max(last, ended)
+	}
+	if !died {
+		return 0
+	}
+	return last
+}
+
+// await asks every so often until it is done or ctx ends.
+func await(ctx context.Context, every time.Duration, done func() bool) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// tellEvery is from one line about a load to the next.
+const tellEvery = 5 * time.Second
+
+// progress tells how a trial goes, a line at a time. One goroutine at a time uses it.
+type progress struct {
+	to     io.Writer
+	prefix string
+	begun  time.Time
+}
+
+func newProgress(to io.Writer, number, of int, t turn) *progress {
+	if to == nil {
+		to = io.Discard
+	}
+	return &progress{to: to, begun: time.Now(), prefix: fmt.Sprintf("[%d/%d] %s, %s, round %d: ", number, of, t.scenario.Name, t.mode, t.round)}
+}
+
+// line writes one. A reader who has gone away is no reason to stop measuring.
+func (p *progress) line(format string, args ...any) {
+	fmt.Fprintf(p.to, p.prefix+format+"\n", args...)
+}
+
+func (p *progress) starting() { p.line("starting a cluster") }
+
+// tell writes a line about the load every few seconds, until ctx ends.
+func (p *progress) tell(ctx context.Context, began time.Time, length time.Duration, snapshot func() map[trial.Operation]load.Totals, faults func() string) {
+	var before int64
+	for last := began; until(ctx, last.Add(tellEvery)); {
+		now := time.Now()
+		total := calls(snapshot())
+		rate := float64(total-before) / now.Sub(last).Seconds()
+		p.line("%s", strings.TrimSuffix(fmt.Sprintf("%.0fs of %s, %.0f calls/s, %s", now.Sub(began).Seconds(), length, rate, faults()), ", "))
+		last, before = now, total
+	}
+}
+
+func calls(totals map[trial.Operation]load.Totals) int64 {
+	var sum int64
+	for _, t := range totals {
+		for _, n := range t.Outcomes {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// ended writes what came of the trial.
+func (p *progress) ended(t *trial.Trial) {
+	took := time.Since(p.begun).Round(time.Second)
+	if t.Failed != "" {
+		p.line("failed after %s: %s", took, t.Failed)
+		return
+	}
+	all, answered := 0, 0
+	for _, s := range t.Series {
+		for _, b := range s.Bins {
+			all += b.Done + b.NotFound + b.Refused + b.Unreached + b.Unknown
+			answered += b.Done + b.NotFound
+		}
+	}
+	p.line("%d calls, %.2f %% answered, settled %.1fs after the load; took %s",
+		all, 100*float64(answered)/float64(max(all, 1)), (t.Settled - t.Length).Seconds(), took)
+}
+
+// turn says which trial is to be run.
+type turn struct {
+	scenario scenario.Scenario
+	mode     scenario.Mode
+	round    int // from 1
+	seed     uint64
+}
+
+// turns are all trials in their order. Alternating keeps what changes slowly in the machine from counting for one
+// mode only.
+func (c Config) turns() []turn {
+	var all []turn
+	modes := slices.Clone(c.Plan.Modes)
+	for round := 1; ; round++ {
+		before := len(all)
+		for _, s := range c.Scenarios {
+			if round > s.Rounds*max(c.Plan.Repeat, 1) {
+				continue
+			}
+			for _, mode := range modes {
+				all = append(all, turn{s, mode, round, seed(c.Plan.Seed, s.Name, round)})
+			}
+		}
+		if len(all) == before {
+			return all
+		}
+		slices.Reverse(modes)
+	}
+}
+
+// seed is that of both modes in a round. It has 53 bits, which any reader of the raw file can hold.
+func seed(base uint64, name string, round int) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(strconv.FormatUint(base, 10) + " " + name + " " + strconv.Itoa(round)))
+	return h.Sum64() >> 11
+}
+
+const (
+	leaderWithin = 5 * time.Second // one must have been elected, or nobody can be struck as the leader
+	leaderPoll   = 50 * time.Millisecond
+	statusWithin = time.Second
+)
+
+// leaderOf finds the leader of the first datacenter by asking its nodes, and waits a while if there is none.
+func leaderOf(nodes []Node) func(ctx context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) {
+		transport := new(http.Transport)
+		defer transport.CloseIdleConnections()
+		h := &http.Client{Transport: transport}
+		ctx, cancel := context.WithTimeoutCause(ctx, leaderWithin, fmt.Errorf("no leader within %s", leaderWithin))
+		defer cancel()
+		leader := -1
+		await(ctx, leaderPoll, func() bool {
+			leader = askForLeader(ctx, h, nodes)
+			return leader >= 0
+		})
+		if leader < 0 {
+			return 0, fmt.Errorf("find the leader: %w", context.Cause(ctx))
+		}
+		return leader, nil
+	}
+}
+
+// askForLeader is the leader of the newest term that any node of the first datacenter knows of; -1: none. An old
+// leader that is cut off may still believe in itself.
+func askForLeader(ctx context.Context, h *http.Client, nodes []Node) int {
+	answers := make([]client.Status, len(nodes))
+	var all sync.WaitGroup
+	for i, n := range nodes {
+		if n.Datacenter == nodes[0].Datacenter {
+			all.Go(func() { answers[i], _ = askStatus(ctx, h, n.HTTP) }) // a node without an answer knows nobody
+		}
+	}
+	all.Wait()
+	var newest client.Status
+	for _, s := range answers {
+		if s.Quorum && s.Leader != "" && s.Term >= newest.Term {
+			newest = s
+		}
+	}
+	return slices.IndexFunc(nodes, func(n Node) bool { return n.Name == newest.Leader })
+}
+
+// askStatus asks one node.
+func askStatus(ctx context.Context, h *http.Client, addr string) (client.Status, error) {
+	cl, err := client.New(client.Config{Servers: []string{"http://" + addr}, HTTPClient: h, Timeout: statusWithin})
+	if err != nil {
+		return client.Status{}, err
+	}
+	return cl.Status(ctx)
 }

@@ -2,16 +2,27 @@ package compare
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var bothModes = []scenario.Mode{scenario.CP, scenario.AP}
 
@@ -211,4 +222,306 @@ type writerFunc func(line string)
 func (f writerFunc) Write(p []byte) (int, error) {
 	f(string(p))
 	return len(p), nil
+}
+
+// fakeCluster is servers in this process that share one registry, so that every node always agrees. node2 leads.
+type fakeCluster struct {
+	servers []*httptest.Server
+
+	mu     sync.Mutex
+	apps   map[string]map[string]json.RawMessage // by application and id
+	down   []bool
+	rest   int   // heartbeats that a started node lets the others have before it answers
+	asleep []int // by node: how many of them are left
+	refuse bool  // registrations
+	closed int
+	late   int   // requests that came after Close
+	broken error // what Close returns
+}
+
+// startFake starts a cluster of three nodes. It is ended by Close, and if that does not come by the test's end.
+func startFake(t *testing.T) *fakeCluster {
+	c := &fakeCluster{apps: make(map[string]map[string]json.RawMessage), down: make([]bool, 3), asleep: make([]int, 3)}
+	for node := range c.down {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(node, w, r) }))
+		t.Cleanup(s.Close)
+		c.servers = append(c.servers, s)
+	}
+	return c
+}
+
+func (c *fakeCluster) serve(node int, w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed > 0 {
+		c.late++
+	}
+	if c.down[node] || c.asleep[node] > 0 {
+		panic(http.ErrAbortHandler) // the connection ends without an answer
+	}
+	if r.Method == http.MethodPut {
+		for i := range c.asleep {
+			c.asleep[i]--
+		}
+	}
+	path, ok := strings.CutPrefix(r.URL.Path, "/eureka/v2/apps")
+	switch {
+	case ok:
+		app, id, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+		c.eureka(w, r, app, id)
+	case r.URL.Path == "/v1/rollcall/status":
+		fmt.Fprint(w, `{"leader": "node2", "term": 1, "quorum": true}`)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (c *fakeCluster) eureka(w http.ResponseWriter, r *http.Request, app, id string) {
+	switch _, there := c.apps[app][id]; {
+	case r.Method == http.MethodPost:
+		c.register(w, r, app)
+	case app == "" && r.Method == http.MethodGet:
+		fmt.Fprintf(w, `{"applications": {"application": %s}}`, c.list())
+	case app == "delta":
+		fmt.Fprint(w, `{"applications": {"application": []}}`)
+	case !there:
+		http.NotFound(w, r)
+	case r.Method == http.MethodGet:
+		fmt.Fprintf(w, `{"instance": %s}`, c.apps[app][id])
+	case r.Method == http.MethodDelete:
+		delete(c.apps[app], id)
+	}
+}
+
+func (c *fakeCluster) register(w http.ResponseWriter, r *http.Request, app string) {
+	var body struct {
+		Instance json.RawMessage `json:"instance"`
+	}
+	var named struct {
+		ID string `json:"instanceId"`
+	}
+	if err := errors.Join(json.NewDecoder(r.Body).Decode(&body), json.Unmarshal(body.Instance, &named)); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if c.refuse {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	if c.apps[app] == nil {
+		c.apps[app] = make(map[string]json.RawMessage)
+	}
+	c.apps[app][named.ID] = body.Instance
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (c *fakeCluster) list() []byte {
+	type application struct {
+		Name      string            `json:"name"`
+		Instances []json.RawMessage `json:"instance"`
+	}
+	all := []application{}
+	for name, instances := range c.apps {
+		a := application{Name: name}
+		for _, i := range instances {
+			a.Instances = append(a.Instances, i)
+		}
+		all = append(all, a)
+	}
+	text, _ := json.Marshal(all) // of what was JSON before
+	return text
+}
+
+func (c *fakeCluster) Nodes() []Node {
+	var all []Node
+	for i, s := range c.servers {
+		all = append(all, Node{Name: fmt.Sprintf("node%d", i+1), Datacenter: "dc1", HTTP: s.Listener.Addr().String()})
+	}
+	return all
+}
+
+func (c *fakeCluster) set(node int, down bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down[node] = down
+	return nil
+}
+
+func (c *fakeCluster) Kill(node int) error                    { return c.set(node, true) }
+func (c *fakeCluster) Stop(_ context.Context, node int) error { return c.set(node, true) }
+
+func (c *fakeCluster) Start(_ context.Context, node int) error {
+	c.mu.Lock()
+	c.asleep[node] = c.rest
+	c.mu.Unlock()
+	return c.set(node, false)
+}
+
+func (c *fakeCluster) Pause(int) error                     { return errors.New("not in this fake") }
+func (c *fakeCluster) Resume(int) error                    { return errors.New("not in this fake") }
+func (c *fakeCluster) Cut(int, int)                        {}
+func (c *fakeCluster) Heal()                               {}
+func (c *fakeCluster) SlowDisk(int, time.Duration) error   { return errors.New("not in this fake") }
+func (c *fakeCluster) Usage(node int) (trial.Usage, error) { return trial.Usage{Memory: 1 << 20}, nil }
+
+func (c *fakeCluster) lateRequests() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.late
+}
+
+func (c *fakeCluster) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed++
+	return c.broken
+}
+
+// launcher starts fake clusters, and remembers them and what was asked for.
+type launcher struct {
+	t      *testing.T
+	change func(number int, c *fakeCluster) error // before it is handed over; nil: nothing
+
+	specs    []Spec
+	clusters []*fakeCluster
+}
+
+func (l *launcher) launch(_ context.Context, s Spec) (Cluster, error) {
+	c := startFake(l.t)
+	number := len(l.specs)
+	l.specs, l.clusters = append(l.specs, s), append(l.clusters, c)
+	if l.change != nil {
+		if err := l.change(number, c); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// small is a scenario whose trial takes as short as it can.
+func small() scenario.Scenario {
+	return scenario.Scenario{
+		Name: "small", Datacenters: 1, Rounds: 1, Length: scenario.Span(time.Second),
+		Load: scenario.Load{Instances: 6, Heartbeat: scenario.Span(time.Second), Lease: scenario.Span(3 * time.Second), Writes: 20, Reads: 40, Fetches: 5, OwnKeys: 3, SharedKeys: 2},
+	}
+}
+
+// tells starts nodes that answer with what each is given about its leader; "" answers 503.
+func tells(t *testing.T, answers ...string) []Node {
+	t.Helper()
+	var nodes []Node
+	for i, answer := range answers {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if answer == "" || r.URL.Path != "/v1/rollcall/status" {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			fmt.Fprint(w, answer)
+		}))
+		t.Cleanup(s.Close)
+		nodes = append(nodes, Node{Name: fmt.Sprintf("node%d", i+1), Datacenter: "dc1", HTTP: s.Listener.Addr().String()})
+	}
+	return nodes
+}
+
+func TestTheLeaderIsThatOfTheNewestTerm(t *testing.T) {
+	nodes := tells(t,
+		`{"leader": "node1", "term": 3, "quorum": true}`,
+		`{"leader": "node3", "term": 4, "quorum": true}`,
+		``,
+	)
+	if got, err := leaderOf(nodes)(t.Context()); got != 2 || err != nil {
+		t.Errorf("leader is %d, %v, want 2", got, err)
+	}
+}
+
+func TestTheLeaderOfAnotherDatacenterDoesNotCount(t *testing.T) {
+	nodes := tells(t,
+		`{"leader": "node1", "term": 3, "quorum": true}`,
+		`{"leader": "node2", "term": 4, "quorum": true}`,
+	)
+	nodes[1].Datacenter = "dc2"
+	if got, err := leaderOf(nodes)(t.Context()); got != 0 || err != nil {
+		t.Errorf("leader is %d, %v, want 0", got, err)
+	}
+}
+
+func TestAnElectionIsAwaited(t *testing.T) {
+	var asked atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) < 3 {
+			fmt.Fprint(w, `{"leader": "", "term": 5, "quorum": false}`)
+			return
+		}
+		fmt.Fprint(w, `{"leader": "node1", "term": 6, "quorum": true}`)
+	}))
+	t.Cleanup(s.Close)
+	nodes := []Node{{Name: "node1", Datacenter: "dc1", HTTP: s.Listener.Addr().String()}}
+	if got, err := leaderOf(nodes)(t.Context()); got != 0 || err != nil {
+		t.Errorf("leader is %d, %v, want 0", got, err)
+	}
+}
+
+func TestNoLeaderIsAnError(t *testing.T) {
+	nodes := tells(t, `{"leader": "node1", "term": 3, "quorum": false}`, ``)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if got, err := leaderOf(nodes)(ctx); err == nil || !strings.Contains(err.Error(), "find the leader") {
+		t.Errorf("leader is %d, %v, want an error", got, err)
+	}
+}
+
+func TestTurnsAlternateTheModes(t *testing.T) {
+	steady, kill := scenario.Scenario{Name: "steady", Rounds: 3}, scenario.Scenario{Name: "kill", Rounds: 1}
+	both := []scenario.Mode{scenario.CP, scenario.AP}
+	for _, tt := range []struct {
+		name string
+		plan trial.Plan
+		want []string
+	}{
+		{"rounds", trial.Plan{Modes: both}, []string{
+			"steady cp 1", "steady ap 1", "kill cp 1", "kill ap 1",
+			"steady ap 2", "steady cp 2",
+			"steady cp 3", "steady ap 3",
+		}},
+		{"repeated", trial.Plan{Modes: both, Repeat: 2}, []string{
+			"steady cp 1", "steady ap 1", "kill cp 1", "kill ap 1",
+			"steady ap 2", "steady cp 2", "kill ap 2", "kill cp 2",
+			"steady cp 3", "steady ap 3",
+			"steady ap 4", "steady cp 4",
+			"steady cp 5", "steady ap 5",
+			"steady ap 6", "steady cp 6",
+		}},
+		{"one mode", trial.Plan{Modes: both[1:]}, []string{"steady ap 1", "kill ap 1", "steady ap 2", "steady ap 3"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, turn := range (Config{Plan: tt.plan, Scenarios: []scenario.Scenario{steady, kill}}).turns() {
+				got = append(got, fmt.Sprintf("%s %s %d", turn.scenario.Name, turn.mode, turn.round))
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("turns are %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestModesShareTheSeedOfARoundAndNothingElseDoes(t *testing.T) {
+	c := Config{
+		Plan:      trial.Plan{Seed: 7, Modes: []scenario.Mode{scenario.CP, scenario.AP}},
+		Scenarios: []scenario.Scenario{{Name: "a", Rounds: 2}, {Name: "b", Rounds: 1}},
+	}
+	seen := make(map[uint64]string)
+	for _, turn := range c.turns() {
+		of := fmt.Sprintf("%s %d", turn.scenario.Name, turn.round)
+		if other, ok := seen[turn.seed]; ok && other != of {
+			t.Errorf("%s has the seed of %s", of, other)
+		}
+		seen[turn.seed] = of
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d seeds, want one for each of the 3 scenarios and rounds", len(seen))
+	}
+	if seed(1, "a", 1) == seed(2, "a", 1) {
+		t.Error("another seed of the comparison gives the same trial")
+	}
 }

@@ -2,13 +2,17 @@ package load
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 )
 
@@ -196,4 +200,395 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+const (
+	retryPause = 500 * time.Millisecond // before a registration or a cancel is repeated whose outcome is not certain
+	// errandClients is how many clients of a node's instances work at the same time, apart from the heartbeats of
+	// those that last.
+	errandClients = 64
+)
+
+// agenda is what the clients of the instances of one home node will do beside the heartbeats that have a
+// schedule: register, cancel, try again, and all that instances do which come and go.
+type agenda struct {
+	plans plans
+	woken chan struct{} // has an element if something was planned since it was last looked at
+}
+
+func newAgenda() *agenda { return &agenda{woken: make(chan struct{}, 1)} }
+
+// planned is an instance whose client does something next at due. What was planned for it before is not
+// looked for, but passed over when its time has come.
+type planned struct {
+	due time.Time
+	*instance
+}
+
+// plans are a heap by their times.
+type plans []planned
+
+func (p plans) Len() int           { return len(p) }
+func (p plans) Less(i, j int) bool { return p[i].due.Before(p[j].due) }
+func (p plans) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
+func (p *plans) Push(x any)        { *p = append(*p, x.(planned)) }
+func (p *plans) Pop() any {
+	last := len(*p) - 1
+	x := (*p)[last]
+	(*p)[last] = planned{}
+	*p = (*p)[:last]
+	return x
+}
+
+// plan lets the client of an instance do what comes next at due, instead of what was planned before. The fleet is
+// locked.
+func (f *fleet) plan(i *instance, due time.Time) {
+	i.planned = due
+	a := f.agendas[i.home]
+	heap.Push(&a.plans, planned{due, i})
+	select {
+	case a.woken <- struct{}{}:
+	default:
+	}
+}
+
+// tend does what is planned until ctx ends, and returns when nothing is under way any more.
+func (f *fleet) tend(ctx context.Context) {
+	callers := f.load.newCallers(errandClients * len(f.agendas))
+	idle := make([]chan *caller, len(f.agendas))
+	for n := range idle {
+		idle[n] = make(chan *caller, errandClients)
+	}
+	for _, c := range callers {
+		idle[c.home] <- c
+	}
+	var homes sync.WaitGroup
+	for n, a := range f.agendas {
+		homes.Go(func() { f.attend(ctx, a, idle[n]) })
+	}
+	homes.Wait()
+	for _, c := range callers {
+		c.close()
+	}
+}
+
+// attend does what is planned in one agenda, each thing by a caller that is idle.
+func (f *fleet) attend(ctx context.Context, a *agenda, idle chan *caller) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		i, due, do := f.due(a, time.Now())
+		if do == nil {
+			timer.Reset(time.Until(due))
+			select {
+			case <-timer.C:
+			case <-a.woken:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		c := <-idle // its call ends within the timeout, or with ctx
+		working.Go(func() {
+			f.release(i, do(ctx, c, i, due))
+			idle <- c
+		})
+	}
+}
+
+// longWait is longer than anybody waits for nothing: somebody will plan something before.
+const longWait = time.Hour
+
+// errand is something that the client of an instance does. It reports whether what came of it is certain.
+type errand func(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool)
+
+// due gives the instance whose time has come, busy, and what its client is to do. If do is nil, there is nothing
+// to do until due.
+func (f *fleet) due(a *agenda, now time.Time) (i *instance, due time.Time, do errand) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(a.plans) > 0 {
+		next := a.plans[0]
+		if next.due.After(now) {
+			return nil, next.due, nil
+		}
+		heap.Pop(&a.plans)
+		i := next.instance
+		if i.busy || !i.planned.Equal(next.due) {
+			continue
+		}
+		i.planned = time.Time{}
+		if do := f.next(i, next.due); do != nil {
+			i.busy = true
+			return i, next.due, do
+		}
+	}
+	return nil, now.Add(longWait), nil
+}
+
+// stayOn lets instances that come and go stay registered from now on. Their cancels would go on for a while after a
+// load's end, and nobody could tell what the nodes should hold when all has settled.
+func (f *fleet) stayOn() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.staying = true
+}
+
+// next is what the client of an idle instance has to do at a time; nil: nothing beside its heartbeats.
+func (f *fleet) next(i *instance, at time.Time) errand {
+	switch {
+	case i.mode == silent, i.mode == dead, i.mode == gone:
+		return nil
+	case i.canceling, i.registered && i.mode == flapping:
+		return f.leave
+	case !i.registered:
+		return f.enter
+	case i.leaves.IsZero() && !f.entering:
+		return nil
+	case !i.leaves.IsZero() && !at.Before(i.leaves) && !f.staying:
+		return f.leave
+	}
+	return f.renewOnce
+}
+
+// renew sends a heartbeat, and registers the instance again at once if it is not known, as stock clients do. It
+// reports whether what came of it is certain.
+func (f *fleet) renew(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
+	a := c.call(ctx, i.renewal(i.version), false)
+	f.load.record(trial.Heartbeat, i.home, due, a)
+	switch a.outcome {
+	case trial.Done:
+		f.book.Renewed(i.id, a.done)
+	case trial.NotFound:
+		f.book.Forgotten(i.id, a.done)
+		if f.forget(i) {
+			return f.enter(ctx, c, i, a.done)
+		}
+	}
+	return true
+}
+
+// renewOnce renews an instance whose heartbeats have no schedule. The next one is due an interval after this one was,
+// however late this one is.
+func (f *fleet) renewOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
+	f.mu.Lock()
+	i.beat = due.Add(f.interval)
+	f.mu.Unlock()
+	return f.renew(ctx, c, i, due)
+}
+
+// forget notes that an instance is not registered, and reports whether its client is to register it again.
+func (f *fleet) forget(i *instance) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i.registered = false
+	return i.mode == living
+}
+
+// enter registers an instance in its next version. After an unknown outcome it is to be repeated: the
+// conflict rule makes nothing of the older version, whenever that arrives.
+func (f *fleet) enter(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
+	i.version++
+	f.book.Registering(i.id, i.version, time.Now())
+	a := c.call(ctx, i.registration(i.version), false)
+	f.load.record(trial.Register, i.home, due, a)
+	tell(f.book, i.id, i.version, a, f.book.Registering, f.book.Registered)
+	if a.outcome != trial.Done {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i.registered = true
+	i.beat = a.done.Add(f.interval)
+	if !i.known && i.leaves.IsZero() {
+		if f.awaited--; f.awaited == 0 {
+			close(f.complete)
+		}
+	}
+	i.known = true
+	return true
+}
+
+// leave cancels an instance. That nobody knows it is an answer, too, but no promise that it is listed nowhere:
+// the book hears only that its client is gone.
+func (f *fleet) leave(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
+	i.version++
+	f.book.Canceling(i.id, i.version, time.Now())
+	a := c.call(ctx, i.cancel(), false)
+	f.load.record(trial.Cancel, i.home, due, a)
+	tell(f.book, i.id, i.version, a, f.book.Canceling, f.book.Canceled)
+	certain = a.outcome.Answered()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i.registered, i.canceling = false, !certain
+	if certain && !i.leaves.IsZero() {
+		i.mode = gone
+		if a.outcome == trial.NotFound {
+			f.book.Died(i.id, a.done)
+		}
+	}
+	return certain
+}
+
+// tell tells the book how a write ended that it knows to have begun. begin and done are what it is told of
+// writes of this kind. A write that was not found, or whose outcome nobody knows, stays open.
+func tell(b *truth.Book, id string, version int64, a answer, begin, done func(id string, version int64, at time.Time)) {
+	if a.doubtful {
+		begin(id, version, a.done) // the earlier try, whose answer nobody will hear
+	}
+	switch a.outcome {
+	case trial.Done:
+		done(id, version, a.done)
+	case trial.Refused, trial.Unreached:
+		b.NotDone(id, version)
+	}
+}
+
+// heartbeatClients is how many clients of each node send the heartbeats of instances that last. Up to so many
+// instances have each its own.
+const heartbeatClients = 256
+
+// callers is how many clients send heartbeats.
+func (f *fleet) callers() int {
+	most := f.load.Connections
+	if most == 0 {
+		most = heartbeatClients * len(f.load.Nodes)
+	}
+	return max(1, min(len(f.lasting), most))
+}
+
+// fleetStreams are the heartbeats of the instances, and the registrations and cancels of those that come and go.
+func (l *Load) fleetStreams() []*stream {
+	var streams []*stream
+	if n := len(l.fleet.lasting); n > 0 {
+		callers := l.fleet.callers()
+		streams = append(streams, &stream{
+			source: &heartbeats{fleet: l.fleet, turns: make([]int, callers)},
+			rate:   float64(n) / l.fleet.interval.Seconds(), fixed: callers, lasting: true, cycle: n,
+		})
+	}
+	return append(streams, &stream{source: churn{l.fleet}, name: "registers", rate: l.Load.Registers})
+}
+
+// heartbeats are those of the lasting instances. Caller c of n renews the instances c, c+n, c+2n …
+type heartbeats struct {
+	fleet *fleet
+	turns []int // by caller: how many instances it has passed in this round
+}
+
+func (h *heartbeats) operation() trial.Operation { return trial.Heartbeat }
+
+// send renews the caller's next instance. One that is not registered now, or whose client does something else,
+// has missed its turn.
+func (h *heartbeats) send(ctx context.Context, c *caller, due time.Time) {
+	i := h.fleet.lasting[c.turn+h.turns[c.turn]*len(h.turns)]
+	h.turns[c.turn]++
+	if c.turn+h.turns[c.turn]*len(h.turns) >= len(h.fleet.lasting) {
+		h.turns[c.turn] = 0
+	}
+	if h.fleet.take(i) {
+		h.fleet.release(i, h.fleet.renew(ctx, c, i, due))
+	}
+}
+
+// churn registers instances that renew their leases like the others, and cancel after their stay.
+type churn struct{ fleet *fleet }
+
+func (churn) operation() trial.Operation { return trial.Register }
+
+func (s churn) send(ctx context.Context, c *caller, due time.Time) {
+	f := s.fleet
+	number := int(f.came.Add(1))
+	i := f.describe(fmt.Sprintf("%s-CHURN", f.load.Prefix), number, c.home)
+	i.leaves, i.busy = due.Add(f.stay), true
+	f.release(i, f.enter(ctx, c, i, due))
+}
+
+// flapPause is between a cancel and the next registration of an instance that flaps, and the other way round.
+const flapPause = 500 * time.Millisecond
+
+// Die lets instances, drawn by the seed among the living, stop their heartbeats for ever, and returns how many.
+// which is a number or a share, as in scenario.Fault.
+func (l *Load) Die(which string) (int, error) {
+	struck, err := l.fleet.stop(which, dead)
+	return len(struck), err
+}
+
+// Silence stops everything that instances send; what it returns lets their clients begin anew, with a
+// registration each.
+func (l *Load) Silence(which string) (count int, restart func(), err error) {
+	struck, err := l.fleet.stop(which, silent)
+	return len(struck), func() { l.fleet.restart(struck) }, err
+}
+
+// Flap lets instances cancel and register again, once a second each, until stop is called; they end registered.
+func (l *Load) Flap(which string) (count int, stop func(), err error) {
+	struck, err := l.fleet.flap(which)
+	return len(struck), func() { l.fleet.calm(struck) }, err
+}
+
+// stop draws living instances whose clients send nothing from now on. What is under way still ends.
+func (f *fleet) stop(which string, how mode) ([]*instance, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	struck, err := f.draw(which)
+	now := time.Now()
+	for _, i := range struck {
+		i.mode = how
+		if !i.busy {
+			f.book.Died(i.id, now)
+		}
+	}
+	return struck, err
+}
+
+// restart lets the clients of silent instances begin anew.
+func (f *fleet) restart(struck []*instance) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	for _, i := range struck {
+		if i.mode != silent {
+			continue
+		}
+		i.mode, i.registered, i.canceling = living, false, false
+		f.plan(i, now)
+	}
+}
+
+// flap draws living instances that cancel and register again from now on, spread over the time that both take.
+func (f *fleet) flap(which string) ([]*instance, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	struck, err := f.draw(which)
+	now := time.Now()
+	for n, i := range struck {
+		i.mode = flapping
+		f.plan(i, now.Add(2*flapPause*time.Duration(n)/time.Duration(len(struck))))
+	}
+	return struck, err
+}
+
+// calm lets flapping instances stay registered: what they have planned is a cancel no more. A cancel that has begun is
+// brought to its end first.
+func (f *fleet) calm(struck []*instance) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, i := range struck {
+		if i.mode == flapping {
+			i.mode = living
+		}
+	}
+}
+
+// draw draws instances among the living that last. The fleet is locked.
+func (f *fleet) draw(which string) ([]*instance, error) {
+	alive := slices.DeleteFunc(slices.Clone(f.lasting), func(i *instance) bool { return i.mode != living })
+	n, err := scenario.Share(which, len(alive))
+	if err != nil {
+		return nil, err
+	}
+	f.dice.Shuffle(len(alive), func(a, b int) { alive[a], alive[b] = alive[b], alive[a] })
+	return alive[:n], nil
 }

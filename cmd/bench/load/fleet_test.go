@@ -2,16 +2,154 @@ package load
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
+
+// fakeCluster is servers that share one registry: per id the registered version, by the rule that the newer one
+// stays.
+type fakeCluster struct {
+	nodes []*httptest.Server
+
+	mu       sync.Mutex
+	versions map[string]int64
+	seen     []seen
+	verdict  func(seen) int // status of a request that is not done; 0: it is done. nil: all are
+}
+
+// seen is a request that came.
+type seen struct {
+	node    int
+	method  string
+	id      string
+	version int64 // of registrations and renewals
+}
+
+func newFakeCluster(t *testing.T, nodes int) *fakeCluster {
+	c := &fakeCluster{versions: make(map[string]int64)}
+	for n := range nodes {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(n, w, r) }))
+		t.Cleanup(server.Close)
+		c.nodes = append(c.nodes, server)
+	}
+	return c
+}
+
+// addrs are the servers' addresses, host:port.
+func (c *fakeCluster) addrs() []string {
+	var all []string
+	for _, s := range c.nodes {
+		all = append(all, s.Listener.Addr().String())
+	}
+	return all
+}
+
+func (c *fakeCluster) serve(node int, w http.ResponseWriter, r *http.Request) {
+	s, err := sight(node, r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = append(c.seen, s)
+	if c.verdict != nil {
+		if status := c.verdict(s); status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+	}
+	c.do(w, s)
+}
+
+// sight reads a request.
+func sight(node int, r *http.Request) (seen, error) {
+	app, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/eureka/v2/apps/"), "/")
+	s := seen{node: node, method: r.Method, id: id}
+	if r.Method != http.MethodPost {
+		return s, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return s, err
+	}
+	i, err := eureka.DecodeRegistration(body, eureka.Format{}, app)
+	if err != nil {
+		return s, err
+	}
+	s.id, s.version = i.ID(), i.LastDirty-dirtyBase
+	return s, nil
+}
+
+func (c *fakeCluster) do(w http.ResponseWriter, s seen) {
+	version, ok := c.versions[s.id]
+	switch {
+	case s.method == http.MethodPost:
+		c.versions[s.id] = max(version, s.version)
+		w.WriteHeader(http.StatusNoContent)
+	case !ok:
+		w.WriteHeader(http.StatusNotFound)
+	case s.method == http.MethodDelete:
+		delete(c.versions, s.id)
+	case s.method == http.MethodGet:
+		i := &registry.Instance{App: "A", InstanceID: s.id, Metadata: []registry.Pair{{Key: "n", Value: strconv.FormatInt(version, 10)}}}
+		_, _ = w.Write(eureka.AppendInstanceDocument(nil, eureka.Format{}, &registry.Lease{Instance: i}, registry.Stamp{}))
+	}
+}
+
+// decide sets what becomes of requests from now on.
+func (c *fakeCluster) decide(verdict func(seen) int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.verdict = verdict
+}
+
+// forget removes an instance without anybody's cancel.
+func (c *fakeCluster) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.versions, id)
+}
+
+// version is the registered version of an instance; 0: it is not registered.
+func (c *fakeCluster) version(id string) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.versions[id]
+}
+
+func (c *fakeCluster) registered() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.versions)
+}
+
+// requests are those that came with a method, about an id ("": any).
+func (c *fakeCluster) requests(method, id string) []seen {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []seen
+	for _, s := range c.seen {
+		if s.method == method && (id == "" || s.id == id) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
 
 // newTestLoad lays out a load on a cluster, with a book and a history. Its instances' heartbeats and leases take
 // longer than a test.
@@ -156,5 +294,381 @@ func TestEveryInstanceIsRenewedInTurnAtItsHome(t *testing.T) {
 	}
 	for _, c := range callers {
 		c.close()
+	}
+}
+
+func TestInstancesThatComeAreRenewedAndGo(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := newTestLoad(t, c, scenario.Load{Registers: 10})
+	l.fleet.interval, l.fleet.stay = 100*time.Millisecond, 1550*time.Millisecond
+	tended(t, l.fleet)
+	streams := l.fleetStreams()
+	if len(streams) != 1 || streams[0].name != "registers" || streams[0].rate != 10 || streams[0].operation() != trial.Register {
+		t.Fatalf("streams %+v, want one of 10 registers per second", streams)
+	}
+	began := time.Now()
+	l.recorder.began.Store(&began)
+	callers := l.newCallers(2)
+	for n := range 6 {
+		streams[0].send(t.Context(), callers[n%2], time.Now())
+	}
+	for _, c := range callers {
+		c.close()
+	}
+	if got := l.Book.Expected(); got != 6 {
+		t.Errorf("the book expects %d instances, want 6", got)
+	}
+	eventually(t, "all have canceled", func() bool { return len(c.requests(http.MethodDelete, "")) == 6 && c.registered() == 0 })
+	eventually(t, "the book expects nothing", func() bool { return l.Book.Expected() == 0 })
+	for _, r := range c.requests(http.MethodPost, "") {
+		if len(c.requests(http.MethodPut, r.id)) == 0 {
+			t.Errorf("%s was never renewed", r.id)
+		}
+	}
+	for o, method := range map[trial.Operation]string{trial.Register: http.MethodPost, trial.Heartbeat: http.MethodPut, trial.Cancel: http.MethodDelete} {
+		want := len(c.requests(method, ""))
+		// A call is recorded after its answer, which the server has given before.
+		eventually(t, "every "+string(o)+" is recorded", func() bool { return l.Snapshot()[o].Outcomes[trial.Done] == int64(want) })
+	}
+}
+
+func TestRegisteredInstancesAreRenewedWhileTheOthersAreRegistered(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	l := newTestLoad(t, c, scenario.Load{Instances: 2})
+	l.fleet.interval = 20 * time.Millisecond
+	first, last := l.fleet.lasting[0].id, l.fleet.lasting[1].id
+	c.decide(func(s seen) int {
+		if s.id == last && len(c.seen) < 10 { // what is seen is locked
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
+	need.OK(t, l.Register(t.Context()))
+	if got := len(c.requests(http.MethodPut, first)); got < 3 {
+		t.Errorf("%d heartbeats of the first, want some", got)
+	}
+}
+
+// What the nodes should hold must not change any more while they are asked for it.
+func TestNobodyLeavesAfterTheEndOfTheLoad(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := newTestLoad(t, c, scenario.Load{Registers: 100})
+	l.fleet.interval, l.fleet.stay = 50*time.Millisecond, 150*time.Millisecond
+	need.OK(t, l.Run(t.Context(), time.Now(), 300*time.Millisecond))
+	t.Cleanup(l.Stop)
+	rounds := func(n int) {
+		t.Helper()
+		renewals := len(c.requests(http.MethodPut, ""))
+		eventually(t, "heartbeats", func() bool { return len(c.requests(http.MethodPut, "")) >= renewals+n*c.registered() })
+	}
+	rounds(2) // a cancel that had begun has ended then
+	stayed := c.registered()
+	if stayed == 0 {
+		t.Fatal("nobody is left to stay")
+	}
+	rounds(4)
+	if got := c.registered(); got != stayed {
+		t.Errorf("%d of %d instances are registered after the time of their stay, want all", got, stayed)
+	}
+}
+
+func TestAnInstanceWhoseCancelIsNotFoundIsGoneAllTheSame(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	l := newTestLoad(t, c, scenario.Load{Registers: 1})
+	l.fleet.stay = 0
+	callers := l.newCallers(1)
+	l.fleetStreams()[0].send(t.Context(), callers[0], time.Now())
+	callers[0].close()
+	id := c.requests(http.MethodPost, "")[0].id
+	c.forget(id)
+	tended(t, l.fleet)
+	ghosts := func() int { return l.Book.Judge(0, truth.Listing{id: 1}, time.Now(), time.Now()).Ghosts }
+	eventually(t, "a server that lists it lists a ghost", func() bool { return ghosts() == 1 })
+	if got := len(c.requests(http.MethodDelete, "")); got != 1 {
+		t.Errorf("%d cancels, want 1", got)
+	}
+}
+
+func TestWhatWasPlannedLastHolds(t *testing.T) {
+	l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 2}}))(t)
+	f, now := l.fleet, time.Now()
+	soon, late := now.Add(time.Second), now.Add(2*time.Second)
+	first, second := f.lasting[0], f.lasting[1]
+	f.mu.Lock()
+	f.plan(first, now)
+	f.plan(first, late)
+	f.plan(second, soon)
+	f.mu.Unlock()
+	if _, due, do := f.due(f.agendas[0], now); do != nil || !due.Equal(soon) {
+		t.Errorf("there is something to do at %v, want nothing before %v", due, soon)
+	}
+	for _, want := range []*instance{second, first} {
+		if i, _, do := f.due(f.agendas[0], late); i != want || do == nil {
+			t.Errorf("%+v is due, want %s", i, want.id)
+		}
+	}
+	if _, _, do := f.due(f.agendas[0], late.Add(time.Hour)); do != nil {
+		t.Error("there is something to do, though all are busy")
+	}
+}
+
+func TestAnInstanceThatIsNotKnownRegistersAgainAtOnce(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := registered(t, c, scenario.Load{Instances: 4})
+	i := l.fleet.lasting[2]
+	c.forget(i.id)
+	beat(t, l)
+	if got := c.version(i.id); got != 2 {
+		t.Errorf("the forgotten instance is registered in version %d, want 2", got)
+	}
+	if !l.Book.Alive(i.id) {
+		t.Error("the book takes the forgotten instance for dead")
+	}
+	if got := len(c.requests(http.MethodPost, "")); got != 5 {
+		t.Errorf("%d registrations, want the first 4 and another one", got)
+	}
+	beat(t, l)
+	if got := len(c.requests(http.MethodPut, i.id)); got != 2 {
+		t.Errorf("%d heartbeats, want 2", got)
+	}
+}
+
+func TestAnInstanceThatIsNotRegisteredIsNotRenewed(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	l := registered(t, c, scenario.Load{Instances: 1})
+	c.forget(l.fleet.lasting[0].id)
+	c.decide(func(s seen) int {
+		if s.method == http.MethodPost {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
+	beat(t, l)
+	beat(t, l)
+	if got := len(c.requests(http.MethodPut, "")); got != 1 {
+		t.Errorf("%d heartbeats, want none after the one that was not found", got)
+	}
+}
+
+func TestAnUncertainRegistrationIsRepeatedInTheNextVersion(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	l := registered(t, c, scenario.Load{Instances: 1})
+	i := l.fleet.lasting[0]
+	c.decide(func(s seen) int {
+		if s.method == http.MethodPost && s.version < 4 {
+			return http.StatusGatewayTimeout
+		}
+		return 0
+	})
+	c.forget(i.id)
+	beat(t, l)
+	tended(t, l.fleet)
+	eventually(t, "the instance is registered again", func() bool { return c.version(i.id) == 4 })
+	eventually(t, "its client renews it", func() bool { beat(t, l); return len(c.requests(http.MethodPut, i.id)) > 1 })
+}
+
+func TestTheBookKnowsOfTriesThatMayComeThroughLate(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		a       answer
+		revived bool // a server that lists the instance after its cancel has revived it
+	}{
+		{name: "done at the first try", a: answer{outcome: trial.Done}, revived: true},
+		{name: "done at the second", a: answer{outcome: trial.Done, doubtful: true}},
+		{name: "nobody knows", a: answer{outcome: trial.Unknown}},
+		{name: "refused", a: answer{outcome: trial.Refused}, revived: true},
+		{name: "not reached", a: answer{outcome: trial.Unreached}, revived: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b, now := new(truth.Book), time.Now()
+			b.Registering("i", 1, now)
+			b.Registered("i", 1, now)
+			b.Registering("i", 2, now)
+			tc.a.done = now
+			tell(b, "i", 2, tc.a, b.Registering, b.Registered)
+			b.Canceling("i", 3, now)
+			b.Canceled("i", 3, now)
+			if _, revived, _ := b.End(truth.Listing{"i": 2}, now.Add(time.Second), 0); len(revived) > 0 != tc.revived {
+				t.Errorf("revived: %v, want %t", revived, tc.revived)
+			}
+		})
+	}
+}
+
+func TestTheDeadSendNothingAnyMore(t *testing.T) {
+	for _, tc := range []struct {
+		which string
+		want  int
+	}{
+		{which: "1", want: 1},
+		{which: "10%", want: 2},
+		{which: "100%", want: 20},
+	} {
+		t.Run(tc.which, func(t *testing.T) {
+			c := newFakeCluster(t, 2)
+			l := registered(t, c, scenario.Load{Instances: 20})
+			if n, err := l.Die(tc.which); n != tc.want || err != nil {
+				t.Errorf("%d die, %v, want %d", n, err, tc.want)
+			}
+			beat(t, l)
+			if got := len(c.requests(http.MethodPut, "")); got != 20-tc.want {
+				t.Errorf("%d heartbeats, want %d", got, 20-tc.want)
+			}
+			if got := l.Book.Expected(); got != 20-tc.want {
+				t.Errorf("the book expects %d instances, want %d", got, 20-tc.want)
+			}
+		})
+	}
+}
+
+func TestADeadInstanceWasLastHeardOfByItsHeartbeat(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	l := registered(t, c, scenario.Load{Instances: 1})
+	id, began := l.fleet.lasting[0].id, time.Now()
+	beat(t, l)
+	l.Book.Judge(0, truth.Listing{id: 1}, time.Now(), time.Now())
+	if _, err := l.Die("1"); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.Book.Departures(began); len(d) != 1 || d[0].Last < 0 {
+		t.Errorf("departures %+v, want one, last heard of after its registration", d)
+	}
+}
+
+func TestWhoIsStruckWhileAtWorkIsDeadWhenThatHasEnded(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	l := registered(t, c, scenario.Load{Instances: 1})
+	i := l.fleet.lasting[0]
+	if !l.fleet.take(i) || l.fleet.take(i) {
+		t.Fatal("an instance that lives must be taken once")
+	}
+	if _, err := l.Die("1"); err != nil {
+		t.Fatal(err)
+	}
+	if !l.Book.Alive(i.id) {
+		t.Error("it is dead by the book, though a heartbeat is under way that may be acknowledged")
+	}
+	l.fleet.release(i, true)
+	if l.Book.Alive(i.id) {
+		t.Error("it lives by the book, though its client has stopped")
+	}
+}
+
+func TestWhomAFaultStrikesIsDrawnByTheSeed(t *testing.T) {
+	dead := func(seed uint64) (numbers []int) {
+		l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 100}, Seed: seed}))(t)
+		if _, err := l.Die("10%"); err != nil {
+			t.Fatal(err)
+		}
+		for n, i := range l.fleet.lasting {
+			if i.mode == dead {
+				numbers = append(numbers, n)
+			}
+		}
+		return numbers
+	}
+	if a, b := dead(1), dead(1); !slices.Equal(a, b) {
+		t.Errorf("seed 1 draws %v, and %v another time", a, b)
+	}
+	if a, b := dead(1), dead(2); slices.Equal(a, b) {
+		t.Errorf("seeds 1 and 2 draw %v", a)
+	}
+}
+
+func TestOnlyTheLivingAreStruckAndWhatIsNoPartOfThemIsAnError(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	l := registered(t, c, scenario.Load{Instances: 4})
+	if n, err := l.Die("3"); n != 3 || err != nil {
+		t.Fatalf("%d die, %v, want 3", n, err)
+	}
+	if n, _, err := l.Silence("100%"); n != 1 || err != nil {
+		t.Errorf("%d are silenced, %v, want the one that lives", n, err)
+	}
+	for _, which := range []string{"", "x", "0", "-1", "0%", "101%"} {
+		if _, _, err := l.Flap(which); err == nil {
+			t.Errorf("%q is no error", which)
+		}
+	}
+}
+
+func TestTheSilentRegisterWhenTheyBeginAnew(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := registered(t, c, scenario.Load{Instances: 10})
+	tended(t, l.fleet)
+	n, restart, err := l.Silence("50%")
+	if n != 5 || err != nil {
+		t.Fatalf("%d are silenced, %v, want 5", n, err)
+	}
+	beat(t, l)
+	if got := len(c.requests(http.MethodPut, "")); got != 5 {
+		t.Errorf("%d heartbeats while 5 of 10 are silent", got)
+	}
+	if got := l.Book.Expected(); got != 5 {
+		t.Errorf("the book expects %d instances while 5 of 10 are silent", got)
+	}
+	restart()
+	eventually(t, "the book expects all again", func() bool { return l.Book.Expected() == 10 })
+	if got := len(c.requests(http.MethodPost, "")); got != 15 {
+		t.Errorf("%d registrations, want the first 10 and 5", got)
+	}
+	beat(t, l)
+	if got := len(c.requests(http.MethodPut, "")); got != 15 {
+		t.Errorf("%d heartbeats, want 10 more than 5", got)
+	}
+}
+
+func TestFlappingInstancesCancelAndRegisterInTurnAndEndRegistered(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := registered(t, c, scenario.Load{Instances: 4})
+	tended(t, l.fleet)
+	n, stop, err := l.Flap("2")
+	if n != 2 || err != nil {
+		t.Fatalf("%d flap, %v, want 2", n, err)
+	}
+	eventually(t, "three cancels", func() bool { return len(c.requests(http.MethodDelete, "")) >= 3 })
+	stop()
+	eventually(t, "all are registered", func() bool { return l.Book.Expected() == 4 && c.registered() == 4 })
+	flapped := 0
+	for _, i := range l.fleet.lasting {
+		cancels, registrations := c.requests(http.MethodDelete, i.id), c.requests(http.MethodPost, i.id)
+		if len(registrations) != len(cancels)+1 {
+			t.Errorf("%s: %d registrations and %d cancels", i.id, len(registrations), len(cancels))
+		}
+		if len(cancels) > 0 {
+			flapped++
+		}
+		if last := registrations[len(registrations)-1].version; last != int64(len(registrations)+len(cancels)) {
+			t.Errorf("%s: version %d after %d registrations and %d cancels", i.id, last, len(registrations), len(cancels))
+		}
+	}
+	if flapped != 2 {
+		t.Errorf("%d instances flapped, want 2", flapped)
+	}
+	eventually(t, "all are renewed", func() bool { beat(t, l); return len(c.requests(http.MethodPut, "")) >= 4 })
+}
+
+func TestACancelIsRepeatedUntilItIsCertain(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	tries := 0
+	c.decide(func(s seen) int {
+		if s.method != http.MethodDelete {
+			return 0
+		}
+		if tries++; tries < 3 {
+			return http.StatusGatewayTimeout
+		}
+		return 0
+	})
+	l := registered(t, c, scenario.Load{Instances: 1})
+	tended(t, l.fleet)
+	_, stop, err := l.Flap("1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first cancel", func() bool { return len(c.requests(http.MethodDelete, "")) >= 1 })
+	stop()
+	eventually(t, "it is registered again", func() bool { return len(c.requests(http.MethodPost, "")) == 2 })
+	if got := len(c.requests(http.MethodDelete, "")); got != 3 {
+		t.Errorf("%d cancels, want 3", got)
 	}
 }

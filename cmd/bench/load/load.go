@@ -4,15 +4,20 @@
 package load
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 )
 
@@ -78,4 +83,170 @@ func New(c Config) (*Load, error) {
 // and returns when all were acknowledged.
 func (l *Load) Register(ctx context.Context) error {
 	return errors.Join(l.fleet.register(ctx), l.keys.register(ctx))
+}
+
+// described is an instance as its client describes it to the registry: about 1 KB, as Spring sends it.
+type described struct {
+	app, id            string
+	number             int // of its address
+	interval, duration int // of its lease, in seconds
+}
+
+// dirtyBase is the lastDirtyTimestamp of version 0, in ms since the epoch. That of a version is as many ms
+// later, so that the registry's conflict rule orders versions.
+const dirtyBase = 1767225599000
+
+// appPath is the path of an application, of which all instances' paths are below.
+func (d described) appPath() string { return "/eureka/v2/apps/" + d.app }
+
+func (d described) path() string { return d.appPath() + "/" + d.id }
+
+// registration registers the instance in a version. The commit's hash varies, so that compression finds no
+// more in it than in real instances.
+func (d described) registration(version int64) []byte {
+	host, _, _ := strings.Cut(d.id, ":")
+	random := rand.New(rand.NewPCG(1, uint64(d.number)))
+	body := fmt.Appendf(nil, `{"instance":{"instanceId":%q,"app":%q,"hostName":%q,"ipAddr":"10.%d.%d.%d","status":"UP","overriddenStatus":"UNKNOWN",`+
+		`"port":{"$":8080,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"},"countryId":1,`+
+		`"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},`+
+		`"leaseInfo":{"renewalIntervalInSecs":%d,"durationInSecs":%d},`+
+		`"metadata":{"n":"%d","management.port":"8081","zone":"zone-%c","commit":"%016x"},`+
+		`"homePageUrl":"http://%s:8080/","statusPageUrl":"http://%s:8081/actuator/info","healthCheckUrl":"http://%s:8081/actuator/health",`+
+		`"vipAddress":%q,"secureVipAddress":%q,"isCoordinatingDiscoveryServer":"false",`+
+		`"lastUpdatedTimestamp":"%d","lastDirtyTimestamp":"%d","actionType":"ADDED"}}`,
+		d.id, d.app, host, d.number>>16&0xff, d.number>>8&0xff, d.number&0xff, d.interval, d.duration,
+		version, 'a'+d.number%3, random.Uint64(), host, host, host, d.app, d.app, dirtyBase+version, dirtyBase+version)
+	head := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", d.appPath(), len(body))
+	return append(head, body...)
+}
+
+// renewal is the heartbeat that a Java client sends.
+func (d described) renewal(version int64) []byte {
+	return bodyless("PUT", fmt.Sprintf("%s?status=UP&lastDirtyTimestamp=%d", d.path(), dirtyBase+version))
+}
+
+func (d described) cancel() []byte { return bodyless("DELETE", d.path()) }
+
+// look reads the instance as an unmodified client does it.
+func (d described) look() []byte { return bodyless("GET", d.path()) }
+
+func bodyless(method, target string) []byte {
+	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n", method, target)
+}
+
+// seenVersion finds the version in an instance's JSON document: the entry "n" of its metadata. It is
+// looked for by hand, because decoding documents would cost more than answering them.
+func seenVersion(document []byte) (version int64, ok bool) {
+	_, rest, ok := bytes.Cut(document, []byte(`"metadata"`))
+	if !ok {
+		return 0, false
+	}
+	_, rest, ok = bytes.Cut(rest, []byte(`"n"`))
+	if !ok {
+		return 0, false
+	}
+	digits, _, _ := bytes.Cut(bytes.TrimLeft(rest, " :\""), []byte(`"`))
+	version, err := strconv.ParseInt(string(digits), 10, 64)
+	return version, err == nil
+}
+
+const (
+	leaveRounds = 10                     // of looking for watched keys that came back
+	leavePause  = 200 * time.Millisecond // between them
+)
+
+// Leave cancels what the load has registered and not canceled yet: instances and watched keys. Call it after
+// Stop. The error says how many may still be registered, until their leases end.
+func (l *Load) Leave(ctx context.Context) error {
+	all := l.registered()
+	_, failed := l.cancel(ctx, all, false)
+	l.leaveKeys(ctx)
+	if failed > 0 {
+		return fmt.Errorf("%d of %d instances could not be canceled", failed, len(all))
+	}
+	return nil
+}
+
+// leaveKeys cancels the watched keys at every node until none of them knows one: without consensus, a write
+// that another node was just told may arrive after the cancel, and is newer than what was canceled.
+func (l *Load) leaveKeys(ctx context.Context) {
+	var all []leaving
+	for _, key := range l.keys.keys {
+		for home := range l.Nodes {
+			all = append(all, leaving{key.described, home})
+		}
+	}
+	for range leaveRounds {
+		if done, _ := l.cancel(ctx, all, true); done == 0 || !pauseFor(ctx, leavePause) {
+			return
+		}
+	}
+}
+
+// leaving is an instance that is to be canceled, and the node which was told of it first: another one may not
+// have heard of it yet.
+type leaving struct {
+	described
+	home int
+}
+
+// registered are the instances that are, or may be, registered. Those that come and go are planned to leave
+// as long as they have not.
+func (l *Load) registered() []leaving {
+	l.fleet.mu.Lock()
+	defer l.fleet.mu.Unlock()
+	var all []leaving
+	for _, i := range l.fleet.lasting {
+		all = append(all, leaving{i.described, i.home})
+	}
+	for _, a := range l.fleet.agendas {
+		for _, p := range a.plans {
+			if !p.leaves.IsZero() && p.mode != gone && p.planned.Equal(p.due) {
+				all = append(all, leaving{p.described, p.home})
+			}
+		}
+	}
+	for _, key := range l.keys.keys {
+		all = append(all, leaving{key.described, key.writers[0].home})
+	}
+	return all
+}
+
+// cancel cancels instances, each by a client of its home, and counts those that were registered there, and
+// those about which nobody gave an answer.
+func (l *Load) cancel(ctx context.Context, all []leaving, pinned bool) (done, failed int64) {
+	var left, lost atomic.Int64
+	var clients sync.WaitGroup
+	waiting := byHome(all, len(l.Nodes))
+	for _, c := range l.newCallers(errandClients * len(l.Nodes)) {
+		clients.Go(func() {
+			defer c.close()
+			for i := range waiting[c.home] {
+				switch outcome := c.call(ctx, i.cancel(), pinned).outcome; {
+				case !outcome.Answered():
+					lost.Add(1)
+				case outcome == trial.Done:
+					left.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	return left.Load(), lost.Load()
+}
+
+// byHome are queues, one for each home.
+func byHome(all []leaving, homes int) []chan leaving {
+	queues := make([]chan leaving, homes)
+	for home := range queues {
+		queues[home] = make(chan leaving, len(all))
+	}
+	for _, i := range all {
+		queues[i.home] <- i
+	}
+	for _, q := range queues {
+		close(q)
+	}
+	return queues
 }

@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // backlogLimit is how long after its end a run still sends what was due before it, in Timeouts. What was not sent
@@ -145,6 +150,336 @@ func (r *running) serve(s *stream, c *caller, q *queue) {
 			r.due.Done()
 		case r.living.Err() == nil:
 			s.send(r.living, c, due)
+		}
+	}
+}
+
+// source makes the calls of one operation.
+type source interface {
+	// operation is what its calls are recorded as; a source may record some of its calls as another one.
+	operation() trial.Operation
+	// send makes the call that was due for the caller at due, if there is anything to do, by c.call, and records
+	// what came of it by Load.record. It is called by one goroutine for each caller.
+	send(ctx context.Context, c *caller, due time.Time)
+}
+
+// stream is a source and how often it is due. Due times go to its callers' homes in turn.
+type stream struct {
+	source
+	name   string  // of its rate in scenario.Load, for SetRates; "": its rate never changes
+	rate   float64 // per second
+	fixed  int     // how many callers it has; 0: as many as Config.Connections says
+	bodies bool    // its source looks at the bodies of answers
+	// lasting streams go on after Run's length, until Stop.
+	lasting bool
+	// cycle is after how many due times the first caller is due again, whoever was due last; 0: it does not
+	// matter which caller of a home it is. With a cycle of all instances, caller c of n sends for the instances c, c+n, c+2n …
+	// in this order, and each of them is due at the same distances.
+	cycle int
+
+	callers  []*caller
+	queues   []*queue // caller i takes from queue i modulo their number
+	schedule schedule // the pacer's
+	handed   int      // how many times were handed to the callers
+}
+
+// hand gives a time to the home, or the caller, whose turn it is.
+func (s *stream) hand(due time.Time) {
+	turn := s.handed
+	if s.cycle > 0 {
+		turn %= s.cycle
+	}
+	s.queues[turn%len(s.queues)].put(due)
+	s.handed++
+}
+
+// close lets the callers end when they have sent what was due.
+func (s *stream) close() {
+	for _, q := range s.queues {
+		q.close()
+	}
+}
+
+// Callers of each node that a stream has which says nothing of them: as many as calls come due within a Timeout.
+// If the node gives no answers, all of these wait at the same time, as clients do that know nothing of each
+// other.
+const (
+	fewestCallers = 8
+	mostCallers   = 256
+)
+
+// closedCallers is how many clients of each node a closed loop has, unless Config.Connections says otherwise.
+const closedCallers = 8
+
+// streams are all that is sent while the load runs, by who knows what to send, with their callers.
+func (l *Load) streams() []*stream {
+	all := slices.Concat(l.fleetStreams(), l.keyStreams(), l.fetchStreams())
+	for _, s := range all {
+		s.callers = l.newCallers(l.callersOf(s))
+		for _, c := range s.callers {
+			c.bodies = s.bodies
+		}
+		s.queues = make([]*queue, l.queuesOf(s))
+		for i := range s.queues {
+			s.queues[i] = newQueue()
+		}
+	}
+	return all
+}
+
+// callersOf is how many callers a stream has.
+func (l *Load) callersOf(s *stream) int {
+	nodes := len(l.Nodes)
+	switch {
+	case s.fixed > 0:
+		return s.fixed
+	case l.Connections > 0:
+		return l.Connections
+	case l.Closed:
+		return closedCallers * nodes
+	}
+	each := int(math.Ceil(s.rate * l.Timeout.Seconds() / float64(nodes)))
+	return nodes * min(max(each, fewestCallers), mostCallers)
+}
+
+// queuesOf is how many queues the callers of a stream share: one for each home, so that no call waits while a
+// client of its home is idle; but each caller has its own where it matters whose turn it is.
+func (l *Load) queuesOf(s *stream) int {
+	if s.cycle > 0 {
+		return len(s.callers)
+	}
+	return min(len(s.callers), len(l.Nodes))
+}
+
+// schedule says when the calls of one stream are due: at even distances, which change with the rate. The part of
+// a distance that has passed when the rate changes counts.
+type schedule struct {
+	rate float64   // per second; 0: nothing is due
+	from time.Time // when the rate last changed
+	wait float64   // from then to the first time, in distances
+	n    int       // times handed out since then
+}
+
+// next is when the next call is due, if one ever is.
+func (s *schedule) next() (due time.Time, ever bool) {
+	if s.rate <= 0 {
+		return time.Time{}, false
+	}
+	return s.from.Add(time.Duration((s.wait + float64(s.n)) / s.rate * float64(time.Second))), true
+}
+
+// change sets the rate. All times before now have been handed out.
+func (s *schedule) change(rate float64, now time.Time) {
+	if rate == s.rate {
+		return
+	}
+	if due, ever := s.next(); ever {
+		s.wait = max(0, due.Sub(now).Seconds()*s.rate)
+	}
+	s.rate, s.from, s.n = rate, now, 0
+}
+
+// longestNap is after how long new rates, and the end, are noticed.
+const longestNap = 5 * time.Millisecond
+
+// pacer hands out times to the callers of streams, each when it has come.
+type pacer struct {
+	streams []*stream
+	rate    func(*stream) float64          // that holds now
+	hand    func(s *stream, due time.Time) // gives a time to the stream's callers
+	begin   time.Time
+	end     time.Time // from which on only lasting streams are due
+	ended   func()    // called once, when all times before end have been handed out, or no more will be
+}
+
+// run paces until ctx ends.
+func (p *pacer) run(ctx context.Context) {
+	// A thread of its own, asleep in the kernel: the runtime's timers may be a millisecond late, which
+	// is more than a write takes.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for i, s := range p.streams {
+		// Streams of the same rate must not always meet.
+		s.schedule = schedule{from: p.begin, wait: float64(i) / float64(len(p.streams))}
+		s.schedule.change(p.rate(s), p.begin)
+	}
+	ended := sync.OnceFunc(p.ended)
+	defer ended()
+	for ctx.Err() == nil {
+		now := time.Now()
+		wake := now.Add(longestNap)
+		for _, s := range p.streams {
+			if next, ever := p.handOut(s, now); ever && next.Before(wake) {
+				wake = next
+			}
+		}
+		if !now.Before(p.end) {
+			ended()
+		}
+		wire.SleepUntil(wake)
+	}
+}
+
+// handOut hands out what is due of a stream, and returns when something is next, if ever.
+func (p *pacer) handOut(s *stream, now time.Time) (next time.Time, ever bool) {
+	for {
+		next, ever = s.schedule.next()
+		if ever && !s.lasting && !next.Before(p.end) {
+			return time.Time{}, false
+		}
+		if !ever || next.After(now) {
+			break
+		}
+		p.hand(s, next)
+		s.schedule.n++
+	}
+	s.schedule.change(p.rate(s), now)
+	return s.schedule.next()
+}
+
+// queue holds the times at which callers should have sent, oldest first. It has room for any number, so that
+// callers whose node stalls delay nobody else. Safe for concurrent use.
+type queue struct {
+	mu     sync.Mutex
+	filled sync.Cond
+	due    []time.Time
+	taken  int // of due
+	closed bool
+}
+
+func newQueue() *queue {
+	q := new(queue)
+	q.filled.L = &q.mu
+	return q
+}
+
+func (q *queue) put(due time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.due) == cap(q.due) && q.taken > len(q.due)/2 {
+		q.due, q.taken = q.due[:copy(q.due, q.due[q.taken:])], 0
+	}
+	q.due = append(q.due, due)
+	q.filled.Signal()
+}
+
+// close lets take report the end, once the queue is empty.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.filled.Broadcast()
+}
+
+// take waits for the next time. It reports false at the end.
+func (q *queue) take() (due time.Time, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.taken == len(q.due) {
+		if q.closed {
+			return time.Time{}, false
+		}
+		q.due, q.taken = q.due[:0], 0
+		q.filled.Wait()
+	}
+	q.taken++
+	return q.due[q.taken-1], true
+}
+
+const (
+	idlePause    = time.Millisecond      // of a client of a closed loop that had nothing to send
+	shortestCall = 10 * time.Microsecond // what took less was none: no answer comes so soon
+)
+
+// closed lets clients send one call after the other, as fast as they are answered, until the end. It returns when
+// the last one has ended.
+func (r *running) closed() {
+	pauseFor(r.scheduled, time.Until(r.begin))
+	t := newTurns(r.streams, r.load.rate)
+	n := r.load.Connections
+	if n == 0 {
+		n = closedCallers * len(r.load.Nodes)
+	}
+	var clients sync.WaitGroup
+	for range n {
+		clients.Go(func() { r.sendInTurn(t) })
+	}
+	clients.Wait()
+	for _, s := range r.streams {
+		if !s.lasting {
+			for _, c := range s.callers {
+				c.close()
+			}
+		}
+	}
+}
+
+// sendInTurn is one client.
+func (r *running) sendInTurn(t *turns) {
+	for now := time.Now(); now.Before(r.end) && r.scheduled.Err() == nil; {
+		if s, c := t.take(); s != nil {
+			s.send(r.scheduled, c, now)
+			t.give(s, c)
+		}
+		before := now
+		if now = time.Now(); now.Sub(before) < shortestCall {
+			pauseFor(r.scheduled, idlePause)
+			now = time.Now()
+		}
+	}
+}
+
+// turns says whose call is next in a closed loop: streams get turns in proportion to their rates, and the callers
+// of a stream one after the other, each with one call at a time. Safe for concurrent use.
+type turns struct {
+	streams []*stream
+	rate    func(*stream) float64
+
+	mu     sync.Mutex
+	credit []float64 // by stream: what it is behind its share
+	idle   []chan *caller
+}
+
+func newTurns(streams []*stream, rate func(*stream) float64) *turns {
+	t := &turns{streams: streams, rate: rate, credit: make([]float64, len(streams))}
+	for _, s := range streams {
+		idle := make(chan *caller, len(s.callers))
+		for _, c := range s.callers {
+			idle <- c
+		}
+		t.idle = append(t.idle, idle)
+	}
+	return t
+}
+
+// take takes the idle caller of the stream that is most behind its share; nil if no stream with a rate has one.
+func (t *turns) take() (*stream, *caller) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	best, total := -1, 0.0
+	for i, s := range t.streams {
+		rate := t.rate(s)
+		if rate <= 0 || len(t.idle[i]) == 0 {
+			continue
+		}
+		total += rate
+		t.credit[i] += rate
+		if best < 0 || t.credit[i] > t.credit[best] {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil, nil
+	}
+	t.credit[best] -= total
+	return t.streams[best], <-t.idle[best] // not empty: only this function takes, one at a time
+}
+
+// give returns a caller.
+func (t *turns) give(s *stream, c *caller) {
+	for i := range t.streams {
+		if t.streams[i] == s {
+			t.idle[i] <- c
 		}
 	}
 }

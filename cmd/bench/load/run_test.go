@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -232,4 +233,198 @@ func cpuTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+func TestAScheduleKeepsItsDistances(t *testing.T) {
+	from := time.Now()
+	s := schedule{from: from, wait: 0.5}
+	s.change(10, from)
+	for n := range 1000 {
+		due, ever := s.next()
+		if want := from.Add(50*time.Millisecond + time.Duration(n)*100*time.Millisecond); !ever || due.Sub(want).Abs() > time.Microsecond {
+			t.Fatalf("time %d is %v, want %v", n, due.Sub(from), want.Sub(from))
+		}
+		s.n++
+	}
+}
+
+func TestAChangeOfTheRateCountsWhatHasPassed(t *testing.T) {
+	from := time.Now()
+	after := func(ms int) time.Time { return from.Add(time.Duration(ms) * time.Millisecond) }
+	for _, tc := range []struct {
+		name    string
+		changes []float64 // 25 ms apart; the first at the begin
+		want    int       // ms; -1: never
+	}{
+		{name: "none", changes: []float64{10}, want: 100},
+		{name: "faster", changes: []float64{10, 30}, want: 50},         // a quarter has passed, ¾ of 33 ms are left
+		{name: "slower", changes: []float64{10, 5}, want: 175},         // ¾ of 200 ms are left
+		{name: "the same", changes: []float64{10, 10}, want: 100},      //
+		{name: "off", changes: []float64{10, 0}, want: -1},             //
+		{name: "off and on", changes: []float64{10, 0, 10}, want: 125}, // what was off does not count
+		{name: "never on", changes: []float64{0}, want: -1},
+		{name: "on later", changes: []float64{0, 10}, want: 125},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := schedule{from: from, wait: 1}
+			for i, rate := range tc.changes {
+				s.change(rate, after(25*i))
+			}
+			due, ever := s.next()
+			if !ever {
+				due = after(-1)
+			}
+			if due.Sub(after(tc.want)).Abs() > time.Microsecond {
+				t.Errorf("due after %v, want %d ms", due.Sub(from), tc.want)
+			}
+		})
+	}
+}
+
+func TestThePacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ending, lasting := &stream{rate: 1000}, &stream{rate: 500, lasting: true}
+	due := make(map[*stream][]time.Time)
+	begin := time.Now()
+	p := &pacer{
+		streams: []*stream{ending, lasting}, rate: func(s *stream) float64 { return s.rate },
+		begin: begin, end: begin.Add(50 * time.Millisecond),
+	}
+	p.hand = func(s *stream, at time.Time) {
+		if time.Now().Before(at) {
+			t.Errorf("%v was handed out before it had come", at.Sub(begin))
+		}
+		due[s] = append(due[s], at)
+		if len(due[lasting]) == 100 {
+			cancel()
+		}
+	}
+	ends := 0
+	p.ended = func() {
+		if ends++; len(due[ending]) != 50 || len(due[lasting]) < 25 {
+			t.Errorf("at the end %d and %d times were handed out, want 50 and 25 or more", len(due[ending]), len(due[lasting]))
+		}
+	}
+	p.run(ctx)
+	if ends != 1 || len(due[ending]) != 50 || len(due[lasting]) < 100 {
+		t.Errorf("ended %d times, with %d and %d times handed out, want once, 50, and 100 or more", ends, len(due[ending]), len(due[lasting]))
+	}
+	for _, times := range due {
+		if !slices.IsSortedFunc(times, time.Time.Compare) {
+			t.Error("the times are not in their order")
+		}
+	}
+}
+
+func TestAStreamWithACycleGivesEachTurnToTheSameCaller(t *testing.T) {
+	s := &stream{cycle: 5, queues: []*queue{newQueue(), newQueue(), newQueue()}}
+	begin := time.Now()
+	want := make([][]time.Time, 3)
+	for n, caller := range []int{0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 0} {
+		at := begin.Add(time.Duration(n))
+		s.hand(at)
+		want[caller] = append(want[caller], at)
+	}
+	s.close()
+	for i, q := range s.queues {
+		var got []time.Time
+		for at, ok := q.take(); ok; at, ok = q.take() {
+			got = append(got, at)
+		}
+		if !slices.Equal(got, want[i]) {
+			t.Errorf("caller %d got %d times, want %d", i, len(got), len(want[i]))
+		}
+	}
+}
+
+func TestAQueueKeepsTheOrderAndNoMoreRoomThanItNeeds(t *testing.T) {
+	q, begin := newQueue(), time.Now()
+	put, taken := 0, 0
+	for range 10_000 { // three waiting all the time
+		for put < taken+3 {
+			q.put(begin.Add(time.Duration(put)))
+			put++
+		}
+		if at, ok := q.take(); !ok || !at.Equal(begin.Add(time.Duration(taken))) {
+			t.Fatalf("got %v, %t, want time %d", at.Sub(begin), ok, taken)
+		}
+		taken++
+	}
+	if cap(q.due) > 100 {
+		t.Errorf("the queue has room for %d, though 3 are waiting", cap(q.due))
+	}
+}
+
+func TestAClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
+	l := newLoad(t, Config{
+		Nodes: []string{bareNode(t), bareNode(t)}, Load: scenario.Load{Fetches: 3, Deltas: 1}, Closed: true, Connections: 4,
+	})
+	run(t, l, time.Second)
+	fetches, deltas := calls(l, trial.Fetch), calls(l, trial.Delta)
+	if deltas < 10 || fetches < 3*deltas-12 || fetches > 3*deltas+12 {
+		t.Errorf("%d fetches and %d deltas, want three times as many, up to what four clients had under way", fetches, deltas)
+	}
+}
+
+func TestAClientOfAClosedLoopWaitsForItsAnswer(t *testing.T) {
+	var under, most atomic.Int64
+	s := standIn(t, func(http.ResponseWriter, *http.Request) {
+		for n, seen := under.Add(1), most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+		}
+		<-time.After(time.Millisecond)
+		under.Add(-1)
+	})
+	l := newLoad(t, Config{Nodes: []string{addrOf(s)}, Load: scenario.Load{Fetches: 1000, Deltas: 1000}, Closed: true, Connections: 3})
+	run(t, l, time.Second)
+	if got := most.Load(); got != 3 {
+		t.Errorf("up to %d requests were under way, want 3, one of each client", got)
+	}
+}
+
+func TestAClosedLoopDoesNotHammerAClusterThatTakesNothing(t *testing.T) {
+	const length = 250 * time.Millisecond
+	l := newLoad(t, Config{Nodes: []string{refuses(t)}, Load: scenario.Load{Fetches: 1}, Closed: true, Connections: 2})
+	run(t, l, length)
+	most := 2 * int64(length/refusedPause+1)
+	if got := l.Snapshot()[trial.Fetch].Outcomes[trial.Unreached]; got == 0 || got > most {
+		t.Errorf("%d tries, want up to %d", got, most)
+	}
+}
+
+func TestHeartbeatsGoOnAfterAClosedLoop(t *testing.T) {
+	l := newLoad(t, Config{
+		Nodes: []string{bareNode(t)}, Closed: true,
+		Load: scenario.Load{Instances: 5, Heartbeat: scenario.Span(20 * time.Millisecond), Fetches: 100},
+	})
+	need.OK(t, l.Register(t.Context()))
+	run(t, l, time.Second)
+	fetches, renewals := calls(l, trial.Fetch), l.Renewals()
+	if fetches == 0 || renewals == 0 {
+		t.Errorf("%d fetches and %d renewals, want both", fetches, renewals)
+	}
+	eventually(t, "heartbeats after the end", func() bool { return l.Renewals() > renewals+10 })
+	if got := calls(l, trial.Fetch); got != fetches {
+		t.Errorf("%d fetches after the end, want none", got-fetches)
+	}
+}
+
+func TestTurnsGoToTheStreamThatIsMostBehindAndHasAnIdleCaller(t *testing.T) {
+	often, seldom, never := &stream{name: "often", rate: 2}, &stream{name: "seldom", rate: 1}, &stream{name: "never"}
+	for _, s := range []*stream{often, seldom, never} {
+		s.callers = []*caller{{turn: 0}, {turn: 1}}
+	}
+	turns := newTurns([]*stream{often, seldom, never}, func(s *stream) float64 { return s.rate })
+	for n, want := range []*stream{often, seldom, often, often, seldom, often} {
+		s, c := turns.take()
+		if s != want {
+			t.Fatalf("turn %d went to %s, want %s", n, s.name, want.name)
+		}
+		turns.give(s, c)
+	}
+	for n, want := range []*stream{often, seldom, often, seldom, nil} { // nobody comes back
+		s, _ := turns.take()
+		if s != want {
+			t.Fatalf("without a return, turn %d went to %+v, want %+v", n, s, want)
+		}
+	}
 }

@@ -3,10 +3,20 @@ package observe
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
@@ -184,4 +194,254 @@ func (l *lookout) giveUp() {
 			l.observer.unseen(w.sighting, l.node, l.glance.way)
 		}
 	}
+}
+
+const (
+	// endLimit is for how long nodes are asked again that do not answer, or that differ.
+	endLimit = 5 * time.Second
+	endEvery = 100 * time.Millisecond
+)
+
+// End asks every node what it holds itself (?consistency=stale): the registry's list, by the book, and the versions of
+// the watched keys. It asks again for up to 5 s while a node gives no answer, lacks something, lists what was
+// canceled, or holds another version than the others; the last answers count. Leases must be renewed meanwhile. The
+// times of Config.Began and the seed do not matter.
+func End(ctx context.Context, c Config, app string, keys []string, lease time.Duration) []trial.Ending {
+	e := &ender{observer: New(c), app: app, keys: keys, lease: lease}
+	defer e.observer.http.CloseIdleConnections()
+	return e.settle(ctx)
+}
+
+// settle asks until there is nothing to wait for.
+func (e *ender) settle(ctx context.Context) []trial.Ending {
+	limit := time.Now().Add(endLimit)
+	for {
+		endings := e.all(ctx)
+		if settled(endings) || time.Now().After(limit) || !wait(ctx, endEvery) {
+			return endings
+		}
+	}
+}
+
+// settled reports whether there is nothing to wait for. The dead may stay, as servers protect themselves.
+func settled(endings []trial.Ending) bool {
+	return !slices.ContainsFunc(endings, func(e trial.Ending) bool {
+		return e.Failed != "" || len(e.Missing) > 0 || len(e.Revived) > 0 || !maps.Equal(e.Keys, endings[0].Keys)
+	})
+}
+
+// ender asks nodes for their ending.
+type ender struct {
+	observer *Observer
+	app      string
+	keys     []string
+	lease    time.Duration
+}
+
+func (e *ender) all(ctx context.Context) []trial.Ending {
+	endings := make([]trial.Ending, len(e.observer.config.Nodes))
+	var nodes sync.WaitGroup
+	for node := range endings {
+		nodes.Go(func() { endings[node] = e.node(ctx, node) })
+	}
+	nodes.Wait()
+	return endings
+}
+
+func (e *ender) node(ctx context.Context, node int) trial.Ending {
+	asker, reader := e.observer.asker(node), newListReader()
+	ending := trial.Ending{Node: node}
+	fail := func(err error) trial.Ending {
+		return trial.Ending{Node: node, Failed: err.Error()}
+	}
+	asked := time.Now()
+	answer, err := asker.find(ctx, registryPath+"?consistency=stale")
+	if err != nil {
+		return fail(err)
+	}
+	listing, err := reader.registry(answer.body)
+	if err != nil {
+		return fail(fmt.Errorf("list: %w", err))
+	}
+	ending.Missing, ending.Revived, ending.Dead = e.observer.config.Book.End(listing, asked, e.lease)
+	if ending.Keys, err = e.versions(ctx, asker, reader); err != nil {
+		return fail(err)
+	}
+	return ending
+}
+
+// versions are those of the watched keys that a node has.
+func (e *ender) versions(ctx context.Context, a *asker, reader *listReader) (map[string]int64, error) {
+	versions := make(map[string]int64)
+	for _, key := range e.keys {
+		path := registryPath + "/" + url.PathEscape(e.app) + "/" + url.PathEscape(key) + "?consistency=stale"
+		answer, err := a.get(ctx, path)
+		switch {
+		case err != nil:
+			return nil, err
+		case answer.status == http.StatusNotFound:
+			continue
+		case answer.status != http.StatusOK:
+			return nil, fmt.Errorf("%s: status %d", key, answer.status)
+		}
+		held, err := reader.instance(answer.body)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		versions[key] = held[key]
+	}
+	return versions, nil
+}
+
+const (
+	// retryEvery is the pause before a node that does not answer is asked again for its stream of changes.
+	retryEvery = 50 * time.Millisecond
+	// streamPatience is longer than a client's longest pause between two tries: after so long a try it begins anew with
+	// its shortest.
+	streamPatience = 10 * time.Second
+)
+
+// watch follows a node's stream of changes, and goes on after every interruption.
+func (o *Observer) watch(ctx context.Context, node int) {
+	c := newClient(&http.Client{Transport: insistent{o.http.Transport}}, streamPatience, "http://"+o.config.Nodes[node])
+	repeat(ctx, retryEvery, func() time.Duration {
+		_ = c.Watch(ctx, client.WatchConfig{}, func(e client.WatchEvent) error { // its end is the node's, and it begins anew
+			o.changed(node, e, time.Now())
+			return nil
+		})
+		return 0
+	})
+}
+
+// changed notes what a node's stream told.
+func (o *Observer) changed(node int, e client.WatchEvent, at time.Time) {
+	switch e := e.(type) {
+	case client.WatchStart:
+		o.sightings.watched(node)
+	case client.WatchReset:
+		o.sightings.skip(node)
+	case client.WatchChange:
+		o.sightings.tell(node, e.ID, at)
+		if e.Why == "evicted" {
+			alive := o.config.Book.Alive(e.ID)
+			o.note(func(t *trial.Trial) {
+				t.Evictions = append(t.Evictions, trial.Eviction{At: o.at(at), Node: node, ID: e.ID, Alive: alive})
+			})
+		}
+	}
+}
+
+// insistent asks again at once where a node does not answer: a client that is kind to servers waits for seconds
+// until it sees that one is back.
+type insistent struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (i insistent) RoundTrip(req *http.Request) (*http.Response, error) {
+	for {
+		resp, err := i.RoundTripper.RoundTrip(req)
+		if err == nil && resp.StatusCode < http.StatusInternalServerError {
+			return resp, nil
+		}
+		if err == nil {
+			resp.Body.Close()
+		}
+		if !wait(req.Context(), retryEvery) {
+			return nil, context.Cause(req.Context())
+		}
+	}
+}
+
+// leaderEvery is how often a node is asked who leads.
+const leaderEvery = 100 * time.Millisecond
+
+// leaders asks a node who leads, and notes what changes. A node that does not answer knows no leader.
+func (o *Observer) leaders(ctx context.Context, node int) {
+	if o.config.Mode != scenario.CP {
+		return
+	}
+	asker := o.asker(node)
+	var last *trial.Leader
+	repeat(ctx, leaderEvery, func() time.Duration {
+		l := trial.Leader{At: o.at(time.Now()), Node: node, Leader: -1}
+		l.Leader, l.Term = o.leader(ctx, asker)
+		if ctx.Err() != nil || last != nil && last.Leader == l.Leader && last.Term == l.Term {
+			return 0
+		}
+		last = &l
+		o.note(func(t *trial.Trial) { t.Leaders = append(t.Leaders, l) })
+		return 0
+	})
+}
+
+// leader is the number of the leader that a node knows, -1 if it knows none, and its term.
+func (o *Observer) leader(ctx context.Context, a *asker) (leader int, term uint64) {
+	var status client.Status
+	answer, err := a.find(ctx, "/v1/rollcall/status")
+	if err != nil || json.Unmarshal(answer.body, &status) != nil {
+		return -1, 0
+	}
+	return slices.Index(o.config.Names, status.Leader), status.Term
+}
+
+// replicator notes the figures of a node's replicator every second, if it has one that sends.
+func (o *Observer) replicator(ctx context.Context, node int) {
+	asker := o.asker(node)
+	repeat(ctx, time.Second, func() time.Duration {
+		at := time.Now()
+		answer, err := asker.find(ctx, "/metrics")
+		if err != nil {
+			return 0
+		}
+		if r, sends := replication(answer.body); sends {
+			r.At, r.Node = o.at(at), node
+			o.note(func(t *trial.Trial) { t.Replicator = append(t.Replicator, r) })
+		}
+		return 0
+	})
+}
+
+// replication reads the figures of all peers from a node's metrics; sends is false if there are none.
+func replication(metrics []byte) (r trial.Replication, sends bool) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
+	if err != nil {
+		return trial.Replication{}, false
+	}
+	values := func(name string) []float64 {
+		var all []float64
+		for _, m := range families["rollcall_replication_"+name].GetMetric() {
+			all = append(all, m.GetCounter().GetValue()+m.GetGauge().GetValue()) // it is one of them
+		}
+		sends = sends || len(all) > 0
+		return all
+	}
+	r = trial.Replication{
+		Accepted:   sum(values("accepted_tasks_total")),
+		Merged:     sum(values("overridden_tasks_total")),
+		Dropped:    sum(values("queue_overflows_total")) + sum(values("expired_tasks_total")) + sum(values("permanent_errors_total")),
+		Sent:       sum(values("successful_executions_total")),
+		Errors:     sum(values("transient_errors_total")) + sum(values("congestion_issues_total")),
+		Batch:      most(values("batch_size")),
+		Queued:     sum(values("acceptor_queue_size")) + sum(values("reprocess_queue_size")) + sum(values("queue_size")),
+		LagChanges: most(values("lag_changes")),
+		LagSeconds: most(values("lag_seconds")),
+	}
+	return r, sends
+}
+
+func sum(values []float64) float64 {
+	total := 0.0
+	for _, v := range values {
+		total += v
+	}
+	return total
+}
+
+// most is the greatest of values that are not negative; 0 of none.
+func most(values []float64) float64 {
+	greatest := 0.0
+	for _, v := range values {
+		greatest = max(greatest, v)
+	}
+	return greatest
 }

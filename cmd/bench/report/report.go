@@ -4,10 +4,16 @@ package report
 
 import (
 	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
@@ -155,4 +161,116 @@ func (r *Report) ran() []scenario.Scenario {
 		}
 	}
 	return ran
+}
+
+// writeJSON writes trial after trial, a line each, so that the whole file is never held in memory and two of them can
+// be compared line by line.
+func (r *Report) writeJSON(w io.Writer) error {
+	s := &jsonStream{to: w}
+	s.text(`{"comparison":{"version":`).value(r.Version)
+	s.text(`,"date":`).value(r.Date)
+	s.text(",\n\"machine\":").value(r.Machine)
+	s.text(",\n\"plan\":").value(r.Plan)
+	s.text(",\n\"scenarios\":").list(len(r.Scenarios), func(i int) any { return r.Scenarios[i] })
+	s.text(",\n\"trials\":").list(len(r.Trials), func(i int) any { return &r.Trials[i] })
+	s.text("},\n\"verdicts\":").list(len(r.Verdicts), func(i int) any { return &r.Verdicts[i] })
+	s.text("}\n")
+	return s.err
+}
+
+// Read reads a report's JSON file. Verdicts are computed anew.
+func Read(from io.Reader) (*Report, error) {
+	var file struct {
+		Comparison *trial.Comparison `json:"comparison"`
+	}
+	if err := json.NewDecoder(from).Decode(&file); err != nil {
+		return nil, fmt.Errorf("read a report: %w", err)
+	}
+	if file.Comparison == nil {
+		return nil, errors.New("read a report: it has no comparison; was it written by rollcall-bench compare?")
+	}
+	return New(file.Comparison), nil
+}
+
+// jsonStream writes parts of a JSON document one after the other. Its first error sticks.
+type jsonStream struct {
+	to  io.Writer
+	err error
+}
+
+func (s *jsonStream) text(t string) *jsonStream {
+	if s.err == nil {
+		_, s.err = io.WriteString(s.to, t)
+	}
+	return s
+}
+
+func (s *jsonStream) value(v any) *jsonStream {
+	if s.err != nil {
+		return s
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		s.err = err
+		return s
+	}
+	return s.text(string(text))
+}
+
+// list writes an array with a line for each element.
+func (s *jsonStream) list(length int, element func(i int) any) {
+	s.text("[")
+	for i := range length {
+		if i > 0 {
+			s.text(",")
+		}
+		s.text("\n").value(element(i))
+	}
+	s.text("\n]")
+}
+
+// csvHead names the columns: counts of calls that were due in the 100 ms from from_s on, over all nodes, and the
+// latencies of the answered ones in ms; empty if there were none.
+var csvHead = []string{"scenario", "mode", "round", "operation", "from_s", "due", "done", "not_found", "refused", "unreached", "unknown", "p50_ms", "p99_ms", "max_ms"}
+
+func (r *Report) writeCSV(to io.Writer) error {
+	w := csv.NewWriter(to)
+	if err := w.Write(csvHead); err != nil {
+		return err
+	}
+	for i := range r.Trials {
+		t := &r.Trials[i]
+		for _, operation := range trial.Operations {
+			if err := writeBins(w, t, operation); err != nil {
+				return err
+			}
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
+
+func writeBins(w *csv.Writer, t *trial.Trial, operation trial.Operation) error {
+	bins := sumBins(t, func(s trial.Series) bool { return s.Operation == operation })
+	for _, number := range slices.Sorted(maps.Keys(bins)) {
+		b := bins[number]
+		row := []string{t.Scenario, string(t.Mode), strconv.Itoa(t.Round), string(operation), strconv.FormatFloat(binBegin(number), 'f', 1, 64)}
+		for _, count := range []int{b.due(), b.Done, b.NotFound, b.Refused, b.Unreached, b.Unknown} {
+			row = append(row, strconv.Itoa(count))
+		}
+		for _, q := range []float64{0.5, 0.99, 1} {
+			row = append(row, csvMillis(b.quantile(q)))
+		}
+		if err := w.Write(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func csvMillis(micros int64, ok bool) string {
+	if !ok {
+		return ""
+	}
+	return strconv.FormatFloat(float64(micros)/1e3, 'f', -1, 64)
 }

@@ -2,6 +2,17 @@
 // is a small YAML file (docs/scenarios.md); those that come with the program are in scenarios/.
 package scenario
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
 // Mode is how a cluster orders operations.
 type Mode string
 
@@ -94,4 +105,260 @@ type Limits struct {
 	// MayLose: what was acknowledged by a node just before it was killed may be lost, or revived if it was a
 	// cancel. Mode ap writes and tells after it has answered, unless data.sync is always.
 	MayLose bool `yaml:"may-lose" json:"may_lose,omitempty"`
+}
+
+// needs says what a kind of fault is made of.
+type needs struct {
+	group     string // of which only one can hold at a time; empty: any number
+	nodes     bool
+	instances bool
+	delay     bool
+	endless   bool
+}
+
+var kinds = map[Kind]needs{
+	Kill:     {group: "faults of processes", nodes: true},
+	Restart:  {group: "faults of processes", nodes: true},
+	Pause:    {group: "faults of processes", nodes: true},
+	Isolate:  {group: "faults of links", nodes: true},
+	CutLink:  {group: "faults of links"},
+	SlowDisk: {group: "faults of disks", nodes: true, delay: true},
+	Die:      {instances: true, endless: true},
+	Silence:  {instances: true},
+	Flap:     {instances: true},
+}
+
+func (c *checks) fault(key string, f Fault, s Scenario) {
+	n, known := kinds[f.Kind]
+	if !known {
+		c.unless(false, key+".kind", "is %q; want one of %s", f.Kind, kindNames())
+		return
+	}
+	c.given(key+".nodes", f.Kind, n.nodes, f.Nodes != "", "whom it strikes: leader, follower, followers, all, a datacenter or a node")
+	c.given(key+".instances", f.Kind, n.instances, f.Instances != "", "how many of them, such as 1 or 10%")
+	c.given(key+".delay", f.Kind, n.delay, f.Delay != 0, "how much longer each durable write takes")
+	c.given(key+".for", f.Kind, !n.endless, f.For != Moment{}, "how long the fault lasts")
+	c.unless(f.Delay.Duration() <= longestDelay, key+".delay", "is %s; want at most %s", f.Delay, longestDelay)
+	c.unless(f.Kind != CutLink || s.Datacenters > 1, key+".kind", "cuts datacenters off from each other, but there is one; want datacenters: 2")
+	if n.nodes && f.Nodes != "" {
+		c.nodes(key+".nodes", f, s.Datacenters)
+	}
+	if n.instances && f.Instances != "" {
+		_, err := Share(f.Instances, s.Load.Instances)
+		c.unless(err == nil, key+".instances", "%v", err)
+	}
+}
+
+// given refuses what a kind lacks, and what it cannot have.
+func (c *checks) given(key string, kind Kind, needed, there bool, what string) {
+	c.unless(!needed || there, key, "is missing; want %s", what)
+	c.unless(needed || !there, key, "is given, but %s has none; want the key left out", kind)
+}
+
+func (c *checks) nodes(key string, f Fault, datacenters int) {
+	if datacenters < 1 || datacenters > mostDatacenters {
+		return // reported already, and there are no nodes to select from
+	}
+	places := Places(datacenters)
+	struck, err := Select(f.Nodes, places, 0)
+	if err != nil {
+		c.unless(false, key, "%v", err)
+		return
+	}
+	c.unless(f.Kind != Isolate || len(struck) < len(places), key, "are all nodes, from whom nobody is left to isolate them; want some")
+}
+
+func kindNames() string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		all = append(all, string(k))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Span is a duration, as 15s or 100ms in files and in JSON.
+type Span time.Duration
+
+// String is the span as in files.
+func (s Span) String() string { return time.Duration(s).String() }
+
+// Duration is the span as a duration.
+func (s Span) Duration() time.Duration { return time.Duration(s) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Span) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	if err != nil || d < 0 {
+		return fmt.Errorf("%q is no duration; want one such as 15s or 100ms", text)
+	}
+	*s = Span(d)
+	return nil
+}
+
+// Moment is a time within a trial: a share of its length ("20%"), so that it fits long and short trials, or
+// a duration ("3s").
+type Moment struct {
+	Percent float64 // of the length, if Fixed is 0
+	Fixed   time.Duration
+}
+
+// In is the moment in a trial of a length.
+func (m Moment) In(length time.Duration) time.Duration {
+	if m.Fixed != 0 {
+		return m.Fixed
+	}
+	return time.Duration(m.Percent / 100 * float64(length))
+}
+
+// String is the moment as in files.
+func (m Moment) String() string {
+	if m.Fixed != 0 {
+		return m.Fixed.String()
+	}
+	return strconv.FormatFloat(m.Percent, 'f', -1, 64) + "%"
+}
+
+// MarshalText implements encoding.TextMarshaler, for JSON and YAML.
+func (m Moment) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler, for JSON and YAML.
+func (m *Moment) UnmarshalText(text []byte) error {
+	if share, ok := strings.CutSuffix(string(text), "%"); ok {
+		percent, err := strconv.ParseFloat(share, 64)
+		if err != nil || !(percent >= 0 && percent <= 100) {
+			return fmt.Errorf("%q is no share; want one from 0%% to 100%%", text)
+		}
+		*m = Moment{Percent: percent}
+		return nil
+	}
+	d, err := time.ParseDuration(string(text))
+	if err != nil || d < 0 {
+		return fmt.Errorf("%q is no time of a trial; want a share such as 20%%, or a duration such as 3s", text)
+	}
+	*m = Moment{Fixed: d}
+	return nil
+}
+
+func (p *parser) scenario(s *Scenario) reader {
+	return p.mapping(fields{
+		"name":        p.text(&s.Name),
+		"title":       p.text(&s.Title),
+		"about":       p.text(&s.About),
+		"quick":       p.flag(&s.Quick),
+		"datacenters": p.whole(&s.Datacenters),
+		"rounds":      p.whole(&s.Rounds),
+		"length":      p.span(&s.Length),
+		"load":        p.load(&s.Load),
+		"storms":      p.storms(&s.Storms),
+		"faults":      p.faults(&s.Faults),
+		"settings":    p.settings(&s.Settings),
+		"limits":      p.limits(&s.Limits),
+	})
+}
+
+func (p *parser) load(l *Load) reader {
+	return p.mapping(fields{
+		"instances":   p.whole(&l.Instances),
+		"heartbeat":   p.span(&l.Heartbeat),
+		"lease":       p.span(&l.Lease),
+		"registers":   p.number(&l.Registers),
+		"writes":      p.number(&l.Writes),
+		"reads":       p.number(&l.Reads),
+		"fetches":     p.number(&l.Fetches),
+		"deltas":      p.number(&l.Deltas),
+		"watchers":    p.whole(&l.Watchers),
+		"sightings":   p.number(&l.Sightings),
+		"own-keys":    p.whole(&l.OwnKeys),
+		"shared-keys": p.whole(&l.SharedKeys),
+	})
+}
+
+func (p *parser) storms(to *[]Storm) reader {
+	return p.list(func(key string, n *yaml.Node) {
+		var s Storm
+		p.mapping(fields{"at": p.moment(&s.At), "for": p.moment(&s.For), "load": p.rates(&s.Load)})(key, n)
+		*to = append(*to, s)
+	})
+}
+
+// rates reads those that a storm gives, and no others.
+func (p *parser) rates(to *map[string]float64) reader {
+	return func(key string, n *yaml.Node) {
+		rates := make(map[string]float64)
+		known := make(fields)
+		for name := range rateFields(new(Load)) {
+			known[name] = func(key string, n *yaml.Node) {
+				var rate float64
+				p.number(&rate)(key, n)
+				rates[name] = rate
+			}
+		}
+		p.mapping(known)(key, n)
+		*to = rates
+	}
+}
+
+func (p *parser) faults(to *[]Fault) reader {
+	return p.list(func(key string, n *yaml.Node) {
+		var f Fault
+		p.mapping(fields{
+			"at":        p.moment(&f.At),
+			"for":       p.moment(&f.For),
+			"kind":      p.text((*string)(&f.Kind)),
+			"nodes":     p.text(&f.Nodes),
+			"instances": p.text(&f.Instances),
+			"delay":     p.span(&f.Delay),
+		})(key, n)
+		*to = append(*to, f)
+	})
+}
+
+// settings reads the servers' settings, whose names this package does not know.
+func (p *parser) settings(to *map[string]string) reader {
+	return func(key string, n *yaml.Node) {
+		known, values := make(fields), make(map[string]string)
+		if n.Kind == yaml.MappingNode {
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				name := n.Content[i].Value
+				known[name] = func(key string, n *yaml.Node) {
+					var value string
+					p.text(&value)(key, n)
+					values[name] = value
+				}
+			}
+		}
+		p.mapping(known)(key, n)
+		*to = values
+	}
+}
+
+func (p *parser) limits(to *map[Mode]Limits) reader {
+	return func(key string, n *yaml.Node) {
+		limits := make(map[Mode]Limits)
+		each := func(mode Mode) reader {
+			return func(key string, n *yaml.Node) {
+				var l Limits
+				p.limitsOfMode(&l)(key, n)
+				limits[mode] = l
+			}
+		}
+		p.mapping(fields{string(CP): each(CP), string(AP): each(AP)})(key, n)
+		*to = limits
+	}
+}
+
+func (p *parser) limitsOfMode(l *Limits) reader {
+	return p.mapping(fields{
+		"write-gap":       optional(p.span, &l.WriteGap),
+		"read-gap":        optional(p.span, &l.ReadGap),
+		"write-success":   optional(p.number, &l.WriteSuccess),
+		"read-success":    optional(p.number, &l.ReadSuccess),
+		"converged":       optional(p.span, &l.Converged),
+		"false-evictions": optional(p.whole, &l.FalseEvictions),
+		"removal":         optional(p.span, &l.Removal),
+		"may-lose":        p.flag(&l.MayLose),
+	})
 }

@@ -1,6 +1,12 @@
 package verdict
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
@@ -73,4 +79,388 @@ func pairs(b trial.Bin) func(yield func(latency int64, count int) bool) {
 			}
 		}
 	}
+}
+
+// gaps finds the time in which nobody got an answer, by bins. It begins with the first bin in which a call was due and
+// no answer came, whenever the call was due that it answers, and ends with the last bin before the next
+// answer in which a call was due or waited for that answer. A bin in which nothing was due, and nobody waited,
+// neither begins nor ends it.
+//
+// So a server that lets its clients wait for 2 s and then answers all of them has a gap of 2 s, though every call
+// succeeded. An answer counts as of the middle of the bin in which its call was due, plus the latency.
+type gaps struct {
+	bins []gapBin // by number
+}
+
+type gapBin struct {
+	due      bool
+	answered bool // an answer came in this bin
+	waited   int  // the last bin in which an answer came to a call that was due in this one
+}
+
+func (g *gaps) add(b trial.Bin) {
+	if b.Number < 0 {
+		return
+	}
+	*g.at(b.Number) = gapBin{due: true, answered: g.at(b.Number).answered, waited: g.at(b.Number).waited}
+	for latency := range pairs(b) {
+		length := trial.BinLength.Microseconds()
+		came := int((int64(b.Number)*length + length/2 + latency) / length)
+		g.at(came).answered = true
+		due := g.at(b.Number)
+		due.waited = max(due.waited, came)
+	}
+}
+
+func (g *gaps) at(number int) *gapBin {
+	for len(g.bins) <= number {
+		g.bins = append(g.bins, gapBin{})
+	}
+	return &g.bins[number]
+}
+
+// longest is the longest gap in seconds.
+func (g *gaps) longest() float64 {
+	longest, first, waited := 0, -1, -1
+	for number, b := range g.bins {
+		waited = max(waited, b.waited)
+		switch {
+		case b.answered:
+			first = -1
+		case first < 0 && b.due:
+			first = number
+			longest = max(longest, 1)
+		case first >= 0 && (b.due || number <= waited):
+			longest = max(longest, number-first+1)
+		}
+	}
+	return (time.Duration(longest) * trial.BinLength).Seconds()
+}
+
+// sides are what the clients of the struck nodes, and those of the others, saw during each fault that struck nodes.
+func sides(t *trial.Trial, watched keys) []Side {
+	found := []Side{}
+	homes := homesOf(t)
+	for number, f := range t.Faults {
+		if len(f.Nodes) == 0 {
+			continue
+		}
+		struck := slices.Sorted(slices.Values(f.Nodes))
+		others := slices.DeleteFunc(numbers(len(t.Nodes)), func(n int) bool { return slices.Contains(struck, n) })
+		for _, nodes := range [][]int{struck, others} {
+			if len(nodes) > 0 {
+				s := side(t, watched, homes, nodes, stretchOf(f, t.Length))
+				s.Fault, s.Struck = number, slices.Contains(struck, nodes[0])
+				found = append(found, s)
+			}
+		}
+	}
+	return found
+}
+
+// during is what all clients saw during each fault.
+func during(t *trial.Trial, watched keys) []Side {
+	found := []Side{}
+	homes := homesOf(t)
+	for number, f := range t.Faults {
+		s := side(t, watched, homes, numbers(len(t.Nodes)), stretchOf(f, t.Length))
+		s.Fault = number
+		found = append(found, s)
+	}
+	return found
+}
+
+// storms are what all clients saw during each storm of a scenario.
+func storms(t *trial.Trial, s scenario.Scenario, watched keys) []Side {
+	found := []Side{}
+	homes := homesOf(t)
+	for number, storm := range s.Storms {
+		from := trial.Of(storm.At.In(t.Length.Duration()))
+		during := stretch{from, from + trial.Of(storm.For.In(t.Length.Duration()))}
+		found = append(found, side(t, watched, homes, numbers(len(t.Nodes)), during))
+		found[number].Fault = number
+	}
+	return found
+}
+
+func numbers(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// stretch is the time of a fault or a storm.
+type stretch struct{ from, to trial.Micros }
+
+func stretchOf(f trial.Fault, length trial.Micros) stretch {
+	if f.To == f.From {
+		return stretch{f.From, max(length, f.From)}
+	}
+	return stretch{f.From, max(f.To, f.Ready)}
+}
+
+func (s stretch) holds(m trial.Micros) bool { return s.from <= m && m < s.to }
+
+// bin reports whether most of a bin lies in the stretch.
+func (s stretch) bin(b trial.Bin) bool { return s.holds(begin(b) + trial.Of(trial.BinLength)/2) }
+
+func begin(b trial.Bin) trial.Micros { return trial.Micros(b.Number) * trial.Of(trial.BinLength) }
+
+func side(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during stretch) Side {
+	length := (during.to - during.from).Seconds()
+	reads := func(s trial.Series) bool { return !s.Operation.Writes() && slices.Contains(nodes, s.Node) }
+	writes := func(s trial.Series) bool { return s.Operation.Writes() && slices.Contains(nodes, s.Node) }
+	found := Side{
+		Nodes:  nodes,
+		Reads:  callsOf(t.Series, length, reads, during.bin),
+		Writes: callsOf(t.Series, length, writes, during.bin),
+		Staleness: watched.staleness(func(c trial.Call) bool {
+			return during.holds(c.Called) && slices.Contains(nodes, homes[c.Client])
+		}),
+		NoWrites: noWrites(t.Series, writes, during),
+	}
+	found.Reads.Late, found.Writes.Late = late(t.Series, reads, during), late(t.Series, writes, during)
+	return found
+}
+
+// prompt is the longest latency of calls that nobody kept waiting.
+const prompt = 20 * time.Millisecond
+
+// inTime counts the answers of a bin that came before the stretch was over, and those that came later, which were kept
+// waiting until then. What was not prompt counts as late unless the bin says that it was not: it may have been due
+// at the bin's end, and have taken 1 % longer.
+func (s stretch) inTime(b trial.Bin) (inTime, late int) {
+	bin := trial.Of(trial.BinLength)
+	for latency, count := range pairs(b) {
+		if took := trial.Micros(latency); took > trial.Of(prompt) && begin(b)+bin+took+took/100 > s.to {
+			late += count
+		}
+	}
+	return b.Done + b.NotFound - late, late
+}
+
+// late counts the calls that were due in a stretch, and answered only when it was over.
+func late(series []trial.Series, wanted func(trial.Series) bool, during stretch) int {
+	count := 0
+	for _, s := range series {
+		for _, b := range s.Bins {
+			if wanted(s) && during.bin(b) {
+				_, late := during.inTime(b)
+				count += late
+			}
+		}
+	}
+	return count
+}
+
+// noWrites is Side.NoWrites.
+func noWrites(series []trial.Series, wanted func(trial.Series) bool, during stretch) float64 {
+	var answered, due trial.Micros // ends of the last bins; 0: none
+	for _, s := range series {
+		for _, b := range s.Bins {
+			if !wanted(s) || !during.bin(b) {
+				continue
+			}
+			end := begin(b) + trial.Of(trial.BinLength)
+			due = max(due, end)
+			if inTime, _ := during.inTime(b); inTime > 0 {
+				answered = max(answered, end)
+			}
+		}
+	}
+	if answered == due {
+		return -1
+	}
+	return max(answered-during.from, 0).Seconds()
+}
+
+// homesOf finds the home of each client of the history: the node that it asked most before the first fault, or if it
+// asked none then, in the whole trial. Of several the first one.
+func homesOf(t *trial.Trial) map[int]int {
+	calm := func(c trial.Call) bool { return len(t.Faults) == 0 || c.Called < t.Faults[0].From }
+	homes := mostAsked(t.History, always)
+	maps.Copy(homes, mostAsked(t.History, calm))
+	return homes
+}
+
+func mostAsked(calls []trial.Call, wanted func(trial.Call) bool) map[int]int {
+	asked := make(map[int]map[int]int) // by client and node
+	for _, c := range calls {
+		if !wanted(c) {
+			continue
+		}
+		if asked[c.Client] == nil {
+			asked[c.Client] = make(map[int]int)
+		}
+		asked[c.Client][c.Node]++
+	}
+	homes := make(map[int]int)
+	for client, byNode := range asked {
+		homes[client] = most(byNode)
+	}
+	return homes
+}
+
+// most is the number that was counted most often; of several the smallest.
+func most(counts map[int]int) int {
+	sorted := sortedKeys(counts)
+	best := sorted[0]
+	for _, n := range sorted {
+		if counts[n] > counts[best] {
+			best = n
+		}
+	}
+	return best
+}
+
+func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
+
+// grown is by how much a counter grew over its samples, in their order. A counter that went back began again at 0.
+func grown[T any, N int64 | float64 | trial.Micros](samples []T, counter func(T) N) N {
+	var sum N
+	for i := 1; i < len(samples); i++ {
+		before, now := counter(samples[i-1]), counter(samples[i])
+		if now < before {
+			before = 0
+		}
+		sum += now - before
+	}
+	return sum
+}
+
+// replicator sums up the samples of all nodes, from the first one of each.
+func replicator(samples []trial.Replication) Replicator {
+	var r Replicator
+	nodes := make(map[int][]trial.Replication)
+	for _, s := range samples {
+		nodes[s.Node] = append(nodes[s.Node], s)
+		r.Batch = max(r.Batch, s.Batch)
+		r.LagChanges = max(r.LagChanges, s.LagChanges)
+		r.LagSeconds = max(r.LagSeconds, s.LagSeconds)
+	}
+	for _, of := range inOrder(nodes, func(s trial.Replication) trial.Micros { return s.At }) {
+		r.Tasks += grown(of, func(s trial.Replication) float64 { return s.Accepted })
+		r.Merged += grown(of, func(s trial.Replication) float64 { return s.Merged })
+		r.Dropped += grown(of, func(s trial.Replication) float64 { return s.Dropped })
+		r.Sent += grown(of, func(s trial.Replication) float64 { return s.Sent })
+		r.Errors += grown(of, func(s trial.Replication) float64 { return s.Errors })
+	}
+	return r
+}
+
+// inOrder are the samples of each node by their times, node by node: sums of floats depend on their order.
+func inOrder[T any](nodes map[int][]T, at func(T) trial.Micros) [][]T {
+	var sorted [][]T
+	for _, node := range sortedKeys(nodes) {
+		of := slices.Clone(nodes[node])
+		slices.SortStableFunc(of, func(a, b T) int { return cmp.Compare(at(a), at(b)) })
+		sorted = append(sorted, of)
+	}
+	return sorted
+}
+
+// cost is what the servers spent during the load: from each node's last sample before its begin, or the first one
+// after it, to the last one.
+func cost(t *trial.Trial, s scenario.Scenario) Cost {
+	nodes := make(map[int][]trial.Usage)
+	for _, u := range t.Usage {
+		nodes[u.Node] = append(nodes[u.Node], u)
+	}
+	all := inOrder(nodes, func(u trial.Usage) trial.Micros { return u.At })
+	if len(all) == 0 {
+		return Cost{}
+	}
+	var c Cost
+	spent := spentBy(all, t.Length)
+	if spent.took > 0 {
+		c.CPU = spent.cpu.Seconds() / spent.took.Seconds()
+		c.Written = float64(spent.written) / spent.took.Seconds()
+		c.Sent = float64(spent.sent) / spent.took.Seconds()
+	}
+	if heartbeatsOnly(s) {
+		c.MemoryPerInstances = memoryPerInstances(all, s.Load.Instances)
+	}
+	if spent.renewals > 0 && heartbeatsOnly(s) {
+		thousands := float64(spent.renewals) / 1000
+		c.CPUPerRenewals = spent.cpu.Seconds() / thousands
+		c.BytesPerRenewals = float64(spent.sent) / thousands
+		c.DiskPerRenewals = float64(spent.written) / thousands
+	}
+	for _, of := range all {
+		last := of[len(of)-1]
+		c.Memory += float64(last.Memory) / float64(len(all))
+		c.Disk += float64(last.Stored)
+	}
+	return c
+}
+
+// spent is what all nodes used in a time.
+type spent struct {
+	cpu, took     trial.Micros // took: of the node with the longest time
+	written, sent int64
+	renewals      int64 // of the whole cluster
+}
+
+func spentBy(nodes [][]trial.Usage, length trial.Micros) spent {
+	var sum spent
+	for _, of := range nodes {
+		of = duringLoad(of, length)
+		if len(of) == 0 {
+			continue
+		}
+		sum.cpu += grown(of, func(u trial.Usage) trial.Micros { return u.CPU })
+		sum.written += grown(of, func(u trial.Usage) int64 { return u.Written })
+		sum.sent += grown(of, func(u trial.Usage) int64 { return u.Sent })
+		sum.took = max(sum.took, of[len(of)-1].At-of[0].At)
+		sum.renewals = max(sum.renewals, of[len(of)-1].Renewals-of[0].Renewals)
+	}
+	return sum
+}
+
+// duringLoad are the samples from the last one before the load, if there is one, until its end.
+func duringLoad(samples []trial.Usage, length trial.Micros) []trial.Usage {
+	first, last := 0, len(samples)
+	for i, u := range samples {
+		if u.At <= 0 {
+			first = i
+		}
+		if u.At > length {
+			last = i
+			break
+		}
+	}
+	return samples[min(first, last):last]
+}
+
+// heartbeatsOnly reports whether nothing but heartbeats is sent, and nothing happens: only then the cost is that of
+// the heartbeats, and the memory that of the instances.
+func heartbeatsOnly(s scenario.Scenario) bool {
+	l := s.Load
+	return l.Registers+l.Writes+l.Reads+l.Fetches+l.Deltas+l.Sightings == 0 && l.Watchers == 0 && len(s.Storms)+len(s.Faults) == 0
+}
+
+// memoryPerInstances compares, of each node, the last sample without instances with the first one with all of them.
+// 0: there are none such.
+func memoryPerInstances(nodes [][]trial.Usage, instances int) float64 {
+	var sum float64
+	var count int
+	for _, of := range nodes {
+		full := slices.IndexFunc(of, func(u trial.Usage) bool { return u.Instances > 0 && u.Instances >= instances })
+		if full < 0 {
+			continue
+		}
+		for i := full - 1; i >= 0; i-- {
+			if of[i].Instances == 0 {
+				sum += float64(of[full].Memory-of[i].Memory) / float64(of[full].Instances) * 1000
+				count++
+				break
+			}
+		}
+	}
+	if count == 0 {
+		return 0
+	}
+	return max(sum/float64(count), 0)
 }

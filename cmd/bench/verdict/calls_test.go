@@ -2,7 +2,9 @@ package verdict
 
 import (
 	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -100,5 +102,152 @@ func TestSpreadsAreOfTheNearestRank(t *testing.T) {
 	}
 	if got, want := spreadOf([]float64{3}), (Spread{Count: 1, P50: 3, P90: 3, P99: 3, P999: 3, Max: 3}); got != want {
 		t.Errorf("the spread of one value is %+v, want %+v", got, want)
+	}
+}
+
+const ms trial.Micros = 1000
+
+// three are the nodes of a datacenter.
+var three = []trial.Node{{Name: "node1", Datacenter: "dc1"}, {Name: "node2", Datacenter: "dc1"}, {Name: "node3", Datacenter: "dc1"}}
+
+// six are the nodes of two datacenters.
+var six = append(slices.Clone(three), trial.Node{Name: "node4", Datacenter: "dc2"}, trial.Node{Name: "node5", Datacenter: "dc2"}, trial.Node{Name: "node6", Datacenter: "dc2"})
+
+func TestSidesAreTheClientsOfStruckNodesAndTheOthers(t *testing.T) {
+	trial1 := &trial.Trial{
+		Mode: scenario.AP, Length: 2000 * ms, Nodes: three,
+		Faults: []trial.Fault{{Kind: scenario.Isolate, Nodes: []int{1}, From: 500 * ms, To: 1000 * ms}},
+		Series: []trial.Series{
+			{Operation: trial.Heartbeat, Node: 1, Bins: []trial.Bin{answers(4, 1), answers(5, 1), refusals(6), refusals(9), answers(10, 1)}},
+			{Operation: trial.Heartbeat, Node: 2, Bins: []trial.Bin{answers(5, 1), answers(9, 1, 2)}},
+			{Operation: trial.Read, Node: 1, Bins: []trial.Bin{answers(7, 1)}},
+		},
+		History: []trial.Call{
+			{Key: "own-0", Client: 7, Node: 1, Action: trial.Write, Version: 1, Outcome: trial.Done, Called: 0, Returned: 10 * ms},
+			{Key: "own-0", Client: 8, Node: 0, Action: trial.Write, Version: 2, Outcome: trial.Done, Called: 20 * ms, Returned: 30 * ms},
+			{Key: "own-0", Client: 7, Node: 0, Action: trial.Look, Version: 1, Outcome: trial.Done, Called: 600 * ms, Returned: 610 * ms},
+			{Key: "own-0", Client: 8, Node: 0, Action: trial.Look, Version: 2, Outcome: trial.Done, Called: 700 * ms, Returned: 710 * ms},
+			{Key: "own-0", Client: 7, Node: 1, Action: trial.Look, Version: 1, Outcome: trial.Done, Called: 1600 * ms, Returned: 1610 * ms},
+		},
+	}
+	v := Judge(trial1, scenario.Scenario{})
+	if len(v.Sides) != 2 {
+		t.Fatalf("%d sides, want 2: %+v", len(v.Sides), v.Sides)
+	}
+	struck, others := v.Sides[0], v.Sides[1]
+	if !struck.Struck || !slices.Equal(struck.Nodes, []int{1}) || struck.Writes.Count != 3 || struck.Writes.PerSecond != 2 || struck.Reads.Count != 1 {
+		t.Errorf("the struck side is %+v, want node 1 with 3 writes, 2 answered a second, 1 read", struck)
+	}
+	if struck.NoWrites != 0.1 {
+		t.Errorf("writes stopped %v s after the fault's begin, want 0.1", struck.NoWrites)
+	}
+	if struck.Staleness.Reads != 1 || struck.Staleness.Stale != 1 {
+		t.Errorf("the struck side's staleness is %+v, want 1 stale read of 1: client 7 is at home at node 1", struck.Staleness)
+	}
+	if others.Struck || !slices.Equal(others.Nodes, []int{0, 2}) || others.Writes.Count != 3 || others.NoWrites != -1 || others.Staleness.Stale != 0 {
+		t.Errorf("the other side is %+v, want nodes 0 and 2 with 3 writes, all answered, nothing stale", others)
+	}
+	if d := v.During[0]; d.Writes.Count != 6 || d.Staleness.Reads != 2 {
+		t.Errorf("during the fault there were %d writes and %d looks, want 6 and 2", d.Writes.Count, d.Staleness.Reads)
+	}
+}
+
+func TestAnswersAfterTheFaultAreLate(t *testing.T) {
+	trial1 := &trial.Trial{
+		Mode: scenario.CP, Length: 2000 * ms, Nodes: three,
+		Faults: []trial.Fault{{Kind: scenario.Isolate, Nodes: []int{1}, From: 500 * ms, To: 1000 * ms}},
+		Series: []trial.Series{{Operation: trial.Heartbeat, Node: 1, Bins: []trial.Bin{
+			answers(5, 1), refusals(6), answers(7, 500, 198), answers(9, 20, 21),
+		}}},
+	}
+	got := Judge(trial1, scenario.Scenario{}).Sides[0]
+	if got.Writes.Count != 6 || got.Writes.Late != 2 {
+		t.Errorf("%d of %d writes were answered late, want 2 of 6: due from 0.7 s on and answered after 500 ms, not 198 ms, due from 0.9 s on and answered after 21 ms, not 20 ms", got.Writes.Late, got.Writes.Count)
+	}
+	trial1.Series[0].Bins = []trial.Bin{answers(5, 1), refusals(6), answers(7, 500), answers(9, 130)}
+	if got := Judge(trial1, scenario.Scenario{}).Sides[0].NoWrites; got != 0.1 {
+		t.Errorf("writes stopped %v s after the fault's begin, want 0.1: later answers were late", got)
+	}
+}
+
+func TestStretchOfAFault(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault trial.Fault
+		want  stretch
+	}{
+		{"until it is undone", trial.Fault{From: 2, To: 5}, stretch{2, 5}},
+		{"until the restarted nodes can serve", trial.Fault{From: 2, To: 5, Ready: 7}, stretch{2, 7}},
+		{"to the end of the load without an end", trial.Fault{From: 2, To: 2}, stretch{2, 9}},
+	} {
+		if got := stretchOf(c.fault, 9); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestStormsAreCutOutOfTheTrial(t *testing.T) {
+	storm := scenario.Storm{At: scenario.Moment{Percent: 50}, For: scenario.Moment{Fixed: 200 * time.Millisecond}}
+	trial1 := &trial.Trial{Length: 1000 * ms, Nodes: three, Series: []trial.Series{
+		{Operation: trial.Fetch, Bins: []trial.Bin{answers(4, 1), answers(5, 1), answers(6, 1), answers(7, 1)}},
+	}}
+	v := Judge(trial1, scenario.Scenario{Storms: []scenario.Storm{storm}})
+	if len(v.Storms) != 1 || v.Storms[0].Reads.Count != 2 {
+		t.Errorf("storms are %+v, want one with the 2 reads of 0.5 s to 0.7 s", v.Storms)
+	}
+}
+
+func TestReplicatorCountersBeginAgainWithTheProcess(t *testing.T) {
+	got := replicator([]trial.Replication{
+		{At: 0, Accepted: 100, Sent: 90, Batch: 3, LagSeconds: 1},
+		{At: 1000 * ms, Accepted: 110, Sent: 95, Batch: 7},
+		{At: 2000 * ms, Accepted: 4, Sent: 2, LagChanges: 12},
+		{At: 3000 * ms, Accepted: 5, Sent: 5, Batch: 2},
+		{At: 1000 * ms, Node: 1, Accepted: 50, Dropped: 1},
+		{At: 2000 * ms, Node: 1, Accepted: 51, Dropped: 3, Errors: 2, Merged: 6},
+	})
+	want := Replicator{Tasks: 10 + 4 + 1 + 1, Merged: 6, Dropped: 2, Sent: 5 + 2 + 3, Errors: 2, Batch: 7, LagChanges: 12, LagSeconds: 1}
+	if got != want {
+		t.Errorf("the replicators did %+v, want %+v", got, want)
+	}
+}
+
+func usage() []trial.Usage {
+	return []trial.Usage{
+		{At: -2000 * ms, Node: 0, CPU: 1000 * ms, Memory: 10e6, Instances: 0},
+		{At: -500 * ms, Node: 0, CPU: 1500 * ms, Memory: 12e6, Instances: 1000},
+		{At: 0, Node: 0, CPU: 2000 * ms, Memory: 12e6, Written: 100, Sent: 10, Instances: 1000, Renewals: 500},
+		{At: 0, Node: 1, CPU: 3000 * ms, Memory: 20e6, Written: 200, Sent: 20, Instances: 1000, Renewals: 500},
+		{At: 2000 * ms, Node: 0, CPU: 3000 * ms, Memory: 14e6, Written: 1100, Sent: 4010, Stored: 5, Instances: 1000, Renewals: 2500},
+		{At: 2000 * ms, Node: 1, CPU: 4000 * ms, Memory: 22e6, Written: 1200, Sent: 20, Stored: 6, Instances: 1000, Renewals: 2500},
+		{At: 9000 * ms, Node: 0, CPU: 9000 * ms, Memory: 16e6, Stored: 7, Instances: 1000, Renewals: 9000},
+	}
+}
+
+func TestCostIsThatOfTheLoad(t *testing.T) {
+	trial1 := &trial.Trial{Length: 3000 * ms, Usage: usage()}
+	heartbeats := scenario.Scenario{Load: scenario.Load{Instances: 1000}}
+	got := Judge(trial1, heartbeats).Cost
+	want := Cost{
+		CPUPerRenewals: 1, BytesPerRenewals: 2000, DiskPerRenewals: 1000, MemoryPerInstances: 2e6,
+		CPU: 1, Memory: 19e6, Disk: 13, Written: 1000, Sent: 2000,
+	}
+	if got != want {
+		t.Errorf("the cost is %+v, want %+v", got, want)
+	}
+}
+
+func TestCostPerRenewalIsOfHeartbeatsOnly(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		s    scenario.Scenario
+	}{
+		{"others read", scenario.Scenario{Load: scenario.Load{Instances: 1000, Reads: 1}}},
+		{"others watch", scenario.Scenario{Load: scenario.Load{Watchers: 1}}},
+		{"something fails", scenario.Scenario{Faults: []scenario.Fault{{}}}},
+	} {
+		if got := cost(&trial.Trial{Length: 3000 * ms, Usage: usage()}, c.s); got.CPUPerRenewals != 0 || got.BytesPerRenewals != 0 || got.MemoryPerInstances != 0 || got.CPU != 1 {
+			t.Errorf("%s: the cost is %+v, want none per renewal", c.name, got)
+		}
 	}
 }

@@ -2,8 +2,11 @@ package verdict
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -194,4 +197,320 @@ func falseEvictions(evictions []trial.Eviction) int {
 		}
 	}
 	return len(found)
+}
+
+// convergence compares what the nodes held at the end with each other, and with what the rule says. Nodes that
+// could not be asked leave it undecided, unless the others differ already.
+func convergence(t *trial.Trial, watched keys) Convergence {
+	c := Convergence{Result: OK, Differ: []string{}, Lost: []string{}}
+	asked := slices.DeleteFunc(slices.Clone(t.Ending), func(e trial.Ending) bool { return e.Failed != "" })
+	for _, key := range held(asked, watched) {
+		switch versions := versionsOf(asked, key); {
+		case len(slices.Compact(slices.Sorted(slices.Values(versions)))) > 1:
+			c.Differ = append(c.Differ, key)
+			c.say("%s", differing(t, asked, key))
+		case len(asked) > 0 && older(watched[key], versions[0]):
+			c.Lost = append(c.Lost, key)
+			c.say("every node holds %s of %s, though %s", version(versions[0]), key, newestOf(t, watched[key]))
+		}
+	}
+	for _, id := range oneSided(asked) {
+		c.Differ = append(c.Differ, id)
+		c.say("some nodes list the instance %s, others do not", id)
+	}
+	switch {
+	case len(c.Differ)+len(c.Lost) > 0:
+		c.Result = Violated
+	case len(asked) < max(len(t.Nodes), 1):
+		c.Result = Undecided
+		c.say("%d of %d nodes could be asked at the end", len(asked), len(t.Nodes))
+	}
+	return c
+}
+
+// say keeps the first sentence.
+func (c *Convergence) say(format string, args ...any) {
+	if c.Text == "" {
+		c.Text = fmt.Sprintf(format, args...)
+	}
+}
+
+// held are the watched keys that were called, or that a node holds.
+func held(asked []trial.Ending, watched keys) []string {
+	found := make(map[string]bool)
+	for name := range watched {
+		found[name] = true
+	}
+	for _, e := range asked {
+		for key := range e.Keys {
+			found[key] = true
+		}
+	}
+	return names(found)
+}
+
+// versionsOf are the versions of a key that the nodes hold; 0: it is not registered.
+func versionsOf(asked []trial.Ending, key string) []int64 {
+	var found []int64
+	for _, e := range asked {
+		found = append(found, e.Keys[key])
+	}
+	return found
+}
+
+// older reports whether a version is older than what the rule says a key must hold when all calls are over.
+func older(calls []trial.Call, version int64) bool {
+	_, behind := stale(calls, lastLook(version))
+	return behind > 0
+}
+
+// lastLook is a look after everything.
+func lastLook(version int64) trial.Call {
+	look := trial.Call{Action: trial.Look, Version: version, Outcome: trial.Done, Called: endless, Returned: endless}
+	if version == 0 {
+		look.Outcome = trial.NotFound
+	}
+	return look
+}
+
+func version(v int64) string {
+	if v == 0 {
+		return "no registration"
+	}
+	return fmt.Sprintf("version %d", v)
+}
+
+// differing says who holds what of a key.
+func differing(t *trial.Trial, asked []trial.Ending, key string) string {
+	holders := make(map[int64][]string)
+	for _, e := range asked {
+		holders[e.Keys[key]] = append(holders[e.Keys[key]], node(t, e.Node))
+	}
+	var parts []string
+	for _, v := range slices.Backward(slices.Sorted(maps.Keys(holders))) {
+		verb := "hold"
+		if len(holders[v]) == 1 {
+			verb = "holds"
+		}
+		parts = append(parts, fmt.Sprintf("%s %s %s", strings.Join(holders[v], " and "), verb, version(v)))
+	}
+	return fmt.Sprintf("of %s, %s", key, strings.Join(parts, ", "))
+}
+
+// newestOf says what the newest acknowledged call on a key was.
+func newestOf(t *trial.Trial, calls []trial.Call) string {
+	var newest trial.Call
+	for _, c := range calls {
+		if c.Action != trial.Look && c.Outcome == trial.Done && c.Version > newest.Version {
+			newest = c
+		}
+	}
+	return evidence(t, newest)
+}
+
+// oneSided are the instances that some of the nodes lack, or list though they were canceled, and others do not.
+func oneSided(asked []trial.Ending) []string {
+	found := make(map[string]bool)
+	for _, what := range []func(trial.Ending) []string{
+		func(e trial.Ending) []string { return e.Missing },
+		func(e trial.Ending) []string { return e.Revived },
+	} {
+		count := make(map[string]int)
+		for _, e := range asked {
+			for _, id := range what(e) {
+				count[id]++
+			}
+		}
+		for id, of := range count {
+			if of < len(asked) {
+				found[id] = true
+			}
+		}
+	}
+	return names(found)
+}
+
+// keys are the calls on the watched keys, by key, each in the order of the calls.
+type keys map[string][]trial.Call
+
+func keysOf(calls []trial.Call) keys {
+	k := make(keys)
+	for _, c := range calls {
+		k[c.Key] = append(k[c.Key], c)
+	}
+	return k
+}
+
+// names are the keys, sorted.
+func (k keys) names() []string { return slices.Sorted(maps.Keys(k)) }
+
+// staleness sums up the answered Look calls that are wanted.
+func (k keys) staleness(wanted func(trial.Call) bool) Staleness {
+	var s Staleness
+	var ages []float64
+	for _, name := range k.names() {
+		for _, c := range k[name] {
+			if c.Action != trial.Look || !c.Outcome.Answered() || !wanted(c) {
+				continue
+			}
+			s.Reads++
+			if age, behind := stale(k[name], c); behind > 0 {
+				ages = append(ages, age.Seconds())
+				s.Behind = max(s.Behind, behind)
+			}
+		}
+	}
+	s.Stale, s.Age = len(ages), spreadOf(ages)
+	if s.Reads > 0 {
+		s.Share = float64(s.Stale) / float64(s.Reads)
+	}
+	return s
+}
+
+// stale says how many versions that were acknowledged before a look the look's answer does not know, and how
+// long before it the first of them was acknowledged. calls are all on its key. An answer that the key is not registered
+// is as new as the newest removal that may have taken effect.
+//
+// An answer that a call of unknown outcome may explain, because it may take effect at any time, is not stale. So
+// an answer that a single copy might have given never is.
+func stale(calls []trial.Call, look trial.Call) (age trial.Micros, behind int) {
+	seen := seenBy(calls, look)
+	first, written := trial.Micros(math.MaxInt64), int64(0)
+	for _, c := range calls {
+		if c.Action == trial.Look || c.Outcome != trial.Done || c.Version <= seen || c.Returned >= look.Called {
+			continue
+		}
+		behind++
+		first = min(first, c.Returned)
+		if c.Action == trial.Write {
+			written = max(written, c.Version)
+		}
+	}
+	if behind == 0 || delayed(calls, look, written) {
+		return 0, 0
+	}
+	return look.Called - first, behind
+}
+
+// seenBy is the version that a look's answer is as new as.
+func seenBy(calls []trial.Call, look trial.Call) int64 {
+	if sees(look) != 0 {
+		return look.Version
+	}
+	newest := int64(0)
+	for _, c := range calls {
+		if removes(c, look) {
+			newest = max(newest, c.Version)
+		}
+	}
+	return newest
+}
+
+// sees is the version that a look was answered; 0: not registered.
+func sees(look trial.Call) int64 {
+	if look.Outcome == trial.NotFound {
+		return 0
+	}
+	return look.Version
+}
+
+// removes reports whether a call may have removed the key before a look returned.
+func removes(c, look trial.Call) bool {
+	return c.Action == trial.Remove && (c.Outcome == trial.Done || c.Outcome == trial.Unknown) && c.Called <= look.Returned
+}
+
+// delayed reports whether a look may have seen what a call of unknown outcome did late, after the newest acknowledged
+// version was written (0: it is a removal): a removal; or a registration, where before it the key was removed, because
+// otherwise the newer version stays.
+func delayed(calls []trial.Call, look trial.Call, written int64) bool {
+	absent := sees(look) == 0
+	unknown, removed := false, false
+	for _, c := range calls {
+		if c.Action == trial.Write && c.Version == look.Version && c.Outcome == trial.Unknown {
+			unknown = true
+		}
+		if removes(c, look) && (c.Outcome == trial.Unknown || !absent && c.Version > written) {
+			removed = true
+		}
+	}
+	return removed && (absent || unknown)
+}
+
+// Age is how old the answer of one Look call was, as Staleness counts it.
+type Age struct {
+	Called trial.Micros
+	Age    trial.Micros // 0: it was not stale
+}
+
+// Ages are those of all answered Look calls of a trial, key by key: what a plot shows of Staleness.
+func Ages(t *trial.Trial) []Age {
+	var ages []Age
+	k := keysOf(t.History)
+	for _, name := range k.names() {
+		for _, c := range k[name] {
+			if c.Action == trial.Look && c.Outcome.Answered() {
+				age, _ := stale(k[name], c)
+				ages = append(ages, Age{Called: c.Called, Age: age})
+			}
+		}
+	}
+	return ages
+}
+
+// byDatacenter are what nodes said of their leaders, by the time; each datacenter has its own.
+func byDatacenter(t *trial.Trial) map[string][]trial.Leader {
+	found := make(map[string][]trial.Leader)
+	for _, l := range t.Leaders {
+		dc := datacenter(t, l.Node)
+		found[dc] = append(found[dc], l)
+	}
+	for _, of := range found {
+		slices.SortStableFunc(of, func(a, b trial.Leader) int { return cmp.Compare(a.At, b.At) })
+	}
+	return found
+}
+
+// elections counts the leaders that came after the first, of every datacenter. A term has one.
+func elections(t *trial.Trial) int {
+	count := 0
+	for _, of := range byDatacenter(t) {
+		terms := make(map[uint64]bool)
+		for _, l := range of {
+			if l.Leader >= 0 {
+				terms[l.Term] = true
+			}
+		}
+		count += max(len(terms)-1, 0)
+	}
+	return count
+}
+
+// leaderless is how many seconds no node knew a leader, from the first one that was asked on; of several
+// datacenters, the one that was without for the longest.
+func leaderless(t *trial.Trial) float64 {
+	var longest trial.Micros
+	for _, of := range byDatacenter(t) {
+		longest = max(longest, without(of, t.Settled))
+	}
+	return longest.Seconds()
+}
+
+// without is how long none of the nodes of a datacenter knew a leader until end.
+func without(said []trial.Leader, end trial.Micros) trial.Micros {
+	var sum trial.Micros
+	knows := make(map[int]bool) // by node: those that know a leader
+	for i, l := range said {
+		delete(knows, l.Node)
+		if l.Leader >= 0 {
+			knows[l.Node] = true
+		}
+		until := end
+		if i+1 < len(said) {
+			until = said[i+1].At
+		}
+		if len(knows) == 0 {
+			sum += max(until-l.At, 0)
+		}
+	}
+	return sum
 }

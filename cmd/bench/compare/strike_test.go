@@ -1,0 +1,365 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+func micros(d time.Duration) trial.Micros { return trial.Of(d) }
+
+func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		text  string
+		lines []string
+		want  []trial.Fault
+	}{
+		{
+			name: "a killed leader is started again",
+			text: "faults: [{at: 20%, for: 30%, kind: kill, nodes: leader}]",
+			lines: []string{
+				"2s kill 1", "5s mark", "5s start 1",
+			},
+			want: []trial.Fault{{Kind: scenario.Kill, Text: "leader node2 killed (-9)", Nodes: []int{1},
+				From: micros(2 * time.Second), To: micros(5 * time.Second), Ready: micros(6 * time.Second)}},
+		},
+		{
+			name: "all nodes end at once, and start at once",
+			text: "faults: [{at: 3s, for: 1s, kind: restart, nodes: all}]",
+			lines: []string{
+				"3s stop 0", "3s stop 1", "3s stop 2", "4s mark", "4s start 0", "4s start 1", "4s start 2",
+			},
+			want: []trial.Fault{{Kind: scenario.Restart, Text: "all nodes stopped (SIGTERM)", Nodes: []int{0, 1, 2},
+				From: micros(3 * time.Second), To: micros(4 * time.Second), Ready: micros(5 * time.Second)}},
+		},
+		{
+			name:  "a paused follower goes on",
+			text:  "faults: [{at: 1s, for: 4s, kind: pause, nodes: follower}]",
+			lines: []string{"1s pause 2", "5s mark", "5s resume 2"},
+			want: []trial.Fault{{Kind: scenario.Pause, Text: "follower node3 paused (SIGSTOP)", Nodes: []int{2},
+				From: micros(time.Second), To: micros(5 * time.Second)}},
+		},
+		{
+			name:  "an isolated node loses its links to both others, and its clients theirs",
+			text:  "faults: [{at: 1s, for: 4s, kind: isolate, nodes: node1}]",
+			lines: []string{"1s cut 0 1", "1s cut 0 2", "1s split [0]", "5s heal", "5s join", "5s mark"},
+			want: []trial.Fault{{Kind: scenario.Isolate, Text: "node1 isolated, clients included", Nodes: []int{0},
+				From: micros(time.Second), To: micros(5 * time.Second)}},
+		},
+		{
+			name:  "where a majority is isolated, the others count as struck",
+			text:  "faults: [{at: 1s, for: 4s, kind: isolate, nodes: followers}]",
+			lines: []string{"1s cut 0 1", "1s cut 1 2", "1s split [0 2]", "5s heal", "5s join", "5s mark"},
+			want: []trial.Fault{{Kind: scenario.Isolate, Text: "followers node1 and node3 isolated, clients included", Nodes: []int{1},
+				From: micros(time.Second), To: micros(5 * time.Second)}},
+		},
+		{
+			name:  "slow disks are fast again",
+			text:  "faults: [{at: 1s, for: 4s, kind: slow-disk, nodes: 'node1, node2', delay: 5ms}]",
+			lines: []string{"1s slow 0 5ms", "1s slow 1 5ms", "5s mark", "5s slow 0 0s", "5s slow 1 0s"},
+			want: []trial.Fault{{Kind: scenario.SlowDisk, Text: "disks of node1 and node2 slower by 5ms", Nodes: []int{0, 1},
+				From: micros(time.Second), To: micros(5 * time.Second)}},
+		},
+		{
+			name:  "the dead stay dead",
+			text:  "faults: [{at: 1s, kind: die, instances: 10%}]",
+			lines: []string{"1s die 10%"},
+			want: []trial.Fault{{Kind: scenario.Die, Text: "30 instances dead", Nodes: []int{}, Count: 30,
+				From: micros(time.Second), To: micros(time.Second)}},
+		},
+		{
+			name:  "the silent restart",
+			text:  "faults: [{at: 1s, for: 2s, kind: silence, instances: 100%}]",
+			lines: []string{"1s silence 100%", "3s mark", "3s restart clients"},
+			want: []trial.Fault{{Kind: scenario.Silence, Text: "300 instances silent until their clients have restarted", Nodes: []int{}, Count: 300,
+				From: micros(time.Second), To: micros(3 * time.Second)}},
+		},
+		{
+			name:  "flapping ends",
+			text:  "faults: [{at: 1s, for: 2s, kind: flap, instances: 30}]",
+			lines: []string{"1s flap 30", "3s end flapping", "3s mark"},
+			want: []trial.Fault{{Kind: scenario.Flap, Text: "30 instances flapping", Nodes: []int{}, Count: 30,
+				From: micros(time.Second), To: micros(3 * time.Second)}},
+		},
+		{
+			name:  "storms come and go",
+			text:  "storms: [{at: 10%, for: 2s, load: {reads: 9}}, {at: 50%, for: 10%, load: {writes: 0}}]",
+			lines: []string{"1s rates map[reads:9]", "3s rates map[]", "5s rates map[writes:0]", "6s rates map[]"},
+			want:  []trial.Fault{},
+		},
+		{
+			name: "faults are recorded in the scenario's order",
+			text: "faults:\n- {at: 6s, kind: die, instances: 1}\n- {at: 2s, for: 1s, kind: pause, nodes: node1}",
+			lines: []string{
+				"2s pause 0", "3s mark", "3s resume 0", "6s die 1",
+			},
+			want: []trial.Fault{
+				{Kind: scenario.Die, Text: "30 instances dead", Nodes: []int{}, Count: 30, From: micros(6 * time.Second), To: micros(6 * time.Second)},
+				{Kind: scenario.Pause, Text: "node1 paused (SIGSTOP)", Nodes: []int{0}, From: micros(2 * time.Second), To: micros(3 * time.Second)},
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := &journal{starts: time.Second}
+				i := injectorOf(j, scenarioOf(t, tt.text), 10*time.Second)
+				need.OK(t, i.run(t.Context()))
+				if got := j.noted(); !slices.Equal(got, tt.lines) {
+					t.Errorf("what was done:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.lines, "\n"))
+				}
+				if !reflect.DeepEqual(i.faults, tt.want) {
+					t.Errorf("recorded %+v, want %+v", i.faults, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestCutDatacentersLoseEveryLinkBetweenThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := new(journal)
+		i := injectorOf(j, scenarioOf(t, "datacenters: 2\nfaults: [{at: 1s, for: 1s, kind: cut-link}]"), 10*time.Second)
+		need.OK(t, i.run(t.Context()))
+		var cuts []string
+		for _, line := range slices.Compact(j.noted()) {
+			if what, ok := strings.CutPrefix(line, "1s cut "); ok {
+				cuts = append(cuts, what)
+			}
+		}
+		if want := []string{"0 3", "0 4", "0 5", "1 3", "1 4", "1 5", "2 3", "2 4", "2 5"}; !slices.Equal(cuts, want) {
+			t.Errorf("cut %q, want %q", cuts, want)
+		}
+		for _, want := range []string{"1s split [0 1 2]", "1s split [3 4 5]", "2s heal", "2s join", "2s mark"} {
+			if !slices.Contains(j.noted(), want) {
+				t.Errorf("%q is missing in\n%s", want, strings.Join(j.noted(), "\n"))
+			}
+		}
+	})
+}
+
+// What is acknowledged before the healing must be told from what comes after it.
+func TestTheMarkComesBeforeTheFaultIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := new(journal)
+		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: node1}]"), 10*time.Second)
+		need.OK(t, i.run(t.Context()))
+		if want := []string{"1s pause 0", "2s mark", "2s resume 0"}; !slices.Equal(j.lines, want) {
+			t.Errorf("in order: %q, want %q", j.lines, want)
+		}
+	})
+}
+
+func TestWithoutConsensusTheFirstNodeStandsForTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := new(journal)
+		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: leader}]"), 10*time.Second)
+		i.leader = nil
+		need.OK(t, i.run(t.Context()))
+		if got, want := i.faults[0].Text, "node1 killed (-9)"; got != want {
+			t.Errorf("text %q, want %q: nobody leads", got, want)
+		}
+	})
+}
+
+func TestAFaultWithoutALeaderToStrikeIsAnErrorAndTheOthersAreInjected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := new(journal)
+		i := injectorOf(j, scenarioOf(t, "faults:\n- {at: 1s, for: 1s, kind: kill, nodes: leader}\n- {at: 3s, kind: die, instances: 1}"), 10*time.Second)
+		i.leader = func(context.Context) (int, error) { return 0, errors.New("no leader within 5s") }
+		if err := i.run(t.Context()); err == nil || !strings.Contains(err.Error(), "kill at 1s: no leader within 5s") {
+			t.Errorf("run() = %v, want what could not be injected, and when", err)
+		}
+		if want := []string{"3s die 1"}; !slices.Equal(j.noted(), want) {
+			t.Errorf("done %q, want %q", j.noted(), want)
+		}
+	})
+}
+
+func TestFaultsThatFailAreReportedAndUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{broken: map[string]error{"pause 2": errors.New("no such process"), "resume 1": errors.New("gone")}}
+		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: all}]"), 10*time.Second)
+		err := i.run(t.Context())
+		for _, want := range []string{"all nodes paused (SIGSTOP): no such process", `undo "all nodes paused (SIGSTOP)": gone`} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("run() = %v, want %q in it", err, want)
+			}
+		}
+		for _, want := range []string{"1s pause 0", "1s pause 1", "2s resume 0", "2s resume 1", "2s resume 2"} {
+			if !slices.Contains(j.noted(), want) {
+				t.Errorf("%q is missing in %q", want, j.noted())
+			}
+		}
+	})
+}
+
+func TestANodeThatDoesNotStartIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{starts: time.Hour}
+		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: node1}]"), 10*time.Second)
+		err := i.run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "not ready after 30s") {
+			t.Errorf("run() = %v, want that node1 was not ready", err)
+		}
+		if i.faults[0].Ready != 0 {
+			t.Errorf("ready at %d, want never", i.faults[0].Ready)
+		}
+	})
+}
+
+func TestInjectionEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := new(journal)
+		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 5s, kind: pause, nodes: node1}, {at: 7s, kind: die, instances: 1}]\nstorms: [{at: 2s, for: 5s, load: {reads: 0}}]"), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := i.run(ctx); err != nil {
+			t.Errorf("run() = %v, want nil: it is for others to say that ctx ended", err)
+		}
+		if took := time.Since(j.began); took != 3*time.Second {
+			t.Errorf("ended after %s, want 3s", took)
+		}
+		if want := []string{"1s pause 0", "2s rates map[reads:0]", "3s rates map[]"}; !slices.Equal(j.noted(), want) {
+			t.Errorf("done %q, want %q", j.noted(), want)
+		}
+	})
+}
+
+func TestTheFaultsUnderWayAreThoseThatHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := new(journal)
+		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 4s, kind: pause, nodes: node1}, {at: 2s, for: 1s, kind: flap, instances: 30}]"), 10*time.Second)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			i.run(t.Context())
+		}()
+		for _, tt := range []struct {
+			after time.Duration
+			want  string
+		}{
+			{500 * time.Millisecond, ""},
+			{1500 * time.Millisecond, "node1 paused (SIGSTOP)"},
+			{2500 * time.Millisecond, "node1 paused (SIGSTOP), 30 instances flapping"},
+			{3500 * time.Millisecond, "node1 paused (SIGSTOP)"},
+			{5500 * time.Millisecond, ""},
+		} {
+			until(t.Context(), j.began.Add(tt.after))
+			if got := i.underWay(); got != tt.want {
+				t.Errorf("after %s: %q, want %q", tt.after, got, tt.want)
+			}
+		}
+		<-done
+	})
+}
+
+// journal is a cluster, its clients and their links, which note what is done to them and when.
+type journal struct {
+	began  time.Time
+	nodes  []Node
+	starts time.Duration    // how long a start takes
+	broken map[string]error // what fails, as in "kill 1"
+
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) note(format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, fmt.Sprintf("%s %s", time.Since(j.began), what))
+	return j.broken[what]
+}
+
+// noted are the lines; those of one moment in alphabetical order, for what is done at once has none.
+func (j *journal) noted() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	at := func(line string) time.Duration {
+		var moment, rest string
+		fmt.Sscan(line, &moment, &rest)
+		d, _ := time.ParseDuration(moment)
+		return d
+	}
+	lines := slices.Clone(j.lines)
+	slices.SortStableFunc(lines, func(a, b string) int {
+		if d := at(a) - at(b); d != 0 {
+			return int(d)
+		}
+		return slices.Compare([]byte(a), []byte(b))
+	})
+	return lines
+}
+
+func (j *journal) Nodes() []Node                          { return j.nodes }
+func (j *journal) Kill(node int) error                    { return j.note("kill %d", node) }
+func (j *journal) Stop(_ context.Context, node int) error { return j.note("stop %d", node) }
+
+func (j *journal) Start(ctx context.Context, node int) error {
+	err := j.note("start %d", node)
+	if !until(ctx, time.Now().Add(j.starts)) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (j *journal) Pause(node int) error  { return j.note("pause %d", node) }
+func (j *journal) Resume(node int) error { return j.note("resume %d", node) }
+func (j *journal) Cut(a, b int)          { j.note("cut %d %d", min(a, b), max(a, b)) }
+func (j *journal) Heal()                 { j.note("heal") }
+
+func (j *journal) SlowDisk(node int, delay time.Duration) error {
+	return j.note("slow %d %s", node, delay)
+}
+
+func (j *journal) Usage(int) (trial.Usage, error) { return trial.Usage{}, errors.New("not asked for") }
+func (j *journal) Close() error                   { return j.note("close") }
+
+func (j *journal) SetRates(rates map[string]float64) { j.note("rates %v", rates) }
+func (j *journal) Die(which string) (int, error)     { return 30, j.note("die %s", which) }
+
+func (j *journal) Silence(which string) (int, func(), error) {
+	return 300, func() { j.note("restart clients") }, j.note("silence %s", which)
+}
+
+func (j *journal) Flap(which string) (int, func(), error) {
+	return 30, func() { j.note("end flapping") }, j.note("flap %s", which)
+}
+
+func (j *journal) Split(nodes []int) { j.note("split %v", nodes) }
+func (j *journal) Join()             { j.note("join") }
+func (j *journal) mark()             { j.note("mark") }
+
+// scenarioOf parses what follows its name.
+func scenarioOf(t *testing.T, text string) scenario.Scenario {
+	t.Helper()
+	s := need.Got(scenario.Parse("test.yaml", []byte("name: test\n"+text)))(t)
+	return s
+}
+
+// injectorOf injects into a journal; node 1 leads, unless leader says otherwise.
+func injectorOf(j *journal, s scenario.Scenario, length time.Duration) *injector {
+	places := scenario.Places(s.Datacenters)
+	for _, p := range places {
+		j.nodes = append(j.nodes, Node{Name: p.Name, Datacenter: p.Datacenter})
+	}
+	j.began = time.Now()
+	return &injector{
+		scenario: s, cluster: j, clients: j, links: j, nodes: places, mark: func() { j.mark() },
+		leader: func(context.Context) (int, error) { return 1, nil },
+		began:  j.began, length: length,
+	}
+}

@@ -1,0 +1,175 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// A server that closes a connection on what it has not read waits for half a second before, by itself.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
+
+var anInstance = described{
+	app: "LOAD-003", id: "LOAD-003-000025.cluster.example.internal:8080", number: 37, interval: 2, duration: 7,
+}
+
+// parse reads a preformatted request as a server does.
+func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
+	t.Helper()
+	rest := bufio.NewReader(bytes.NewReader(request))
+	r, err := http.ReadRequest(rest)
+	if err != nil {
+		t.Fatalf("%v in %q", err, request)
+	}
+	if body, err = io.ReadAll(r.Body); err != nil {
+		t.Fatal(err)
+	}
+	if n := rest.Buffered(); n != 0 {
+		t.Fatalf("%d bytes too many in %q", n, request)
+	}
+	return r, body
+}
+
+func TestARegistrationIsWhatAServerReads(t *testing.T) {
+	r, body := parse(t, anInstance.registration(42))
+	if r.Method != http.MethodPost || r.URL.Path != "/eureka/v2/apps/LOAD-003" {
+		t.Errorf("%s %s, want POST to the application", r.Method, r.URL)
+	}
+	i := need.Got(eureka.DecodeRegistration(body, eureka.Format{}, anInstance.app))(t)
+	if i.ID() != anInstance.id || i.App != anInstance.app || i.Status != registry.Up || i.HostName != "LOAD-003-000025.cluster.example.internal" {
+		t.Errorf("the server reads instance %+v", i)
+	}
+	if i.RenewalInterval != 2 || i.Duration != 7 {
+		t.Errorf("the server reads a lease of %d s renewed every %d s, want 7 s and 2 s", i.Duration, i.RenewalInterval)
+	}
+	if i.LastDirty != dirtyBase+42 {
+		t.Errorf("lastDirtyTimestamp %d, want %d", i.LastDirty, dirtyBase+42)
+	}
+	l := &registry.Lease{Instance: i}
+	if v, ok := seenVersion(eureka.AppendInstanceDocument(nil, eureka.Format{}, l, registry.Stamp{})); !ok || v != 42 {
+		t.Errorf("version %d (%t) in what the server answers, want 42", v, ok)
+	}
+	if len(body) < 950 || len(body) > 1300 {
+		t.Errorf("%d bytes, want about 1 KB: %s", len(body), body)
+	}
+}
+
+func TestBodylessRequestsNameTheInstance(t *testing.T) {
+	path := "/eureka/v2/apps/LOAD-003/LOAD-003-000025.cluster.example.internal:8080"
+	for _, tc := range []struct {
+		name, method, query string
+		request             []byte
+	}{
+		{name: "renewal", method: http.MethodPut, query: "status=UP&lastDirtyTimestamp=1767225599043", request: anInstance.renewal(43)},
+		{name: "cancel", method: http.MethodDelete, request: anInstance.cancel()},
+		{name: "look", method: http.MethodGet, request: anInstance.look()},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, body := parse(t, tc.request)
+			if r.Method != tc.method || r.URL.Path != path || r.URL.RawQuery != tc.query || len(body) != 0 {
+				t.Errorf("%s %s with %q, want %s %s?%s without a body", r.Method, r.URL, body, tc.method, path, tc.query)
+			}
+			if accept := r.Header.Get("Accept"); accept != "application/json" {
+				t.Errorf("Accept %q, want application/json", accept)
+			}
+		})
+	}
+}
+
+func TestVersionsAreSeenInMetadataOnly(t *testing.T) {
+	for _, tc := range []struct {
+		name, document string
+		want           int64
+		ok             bool
+	}{
+		{name: "the only entry", document: `{"instance":{"metadata":{"n":"7"},"x":"y"}}`, want: 7, ok: true},
+		{name: "one of several", document: `{"instance":{"metadata":{"@class":"c","zone":"a","n":"123456789012"}}}`, want: 123456789012, ok: true},
+		{name: "indented", document: "{\"metadata\" : {\n \"n\" : \"8\"\n}}", want: 8, ok: true},
+		{name: "outside of the metadata", document: `{"instance":{"n":"7","metadata":{"zone":"a"}}}`},
+		{name: "without a number", document: `{"instance":{"metadata":{"n":"x"}}}`},
+		{name: "empty"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got, ok := seenVersion([]byte(tc.document)); got != tc.want || ok != tc.ok {
+				t.Errorf("version %d (%t) in %s, want %d (%t)", got, ok, tc.document, tc.want, tc.ok)
+			}
+		})
+	}
+}
+
+// ended is a load on a cluster that has run and is stopped.
+func ended(t *testing.T, c *fakeCluster) *Load {
+	t.Helper()
+	l := newLoad(t, Config{Nodes: c.addrs(), Load: scenario.Load{
+		Instances: 10, Heartbeat: scenario.Span(time.Second), Lease: scenario.Span(3 * time.Second),
+		Registers: 50, Writes: 50, OwnKeys: 3, SharedKeys: 2,
+	}, Timeout: 10 * time.Second})
+	need.OK(t, l.Register(t.Context()))
+	run(t, l, 200*time.Millisecond)
+	l.Stop()
+	return l
+}
+
+func TestALoadThatLeavesCancelsEverythingWhereItWasRegistered(t *testing.T) {
+	c := newFakeCluster(t, 3)
+	l := ended(t, c)
+	if l.fleet.came.Load() == 0 {
+		t.Fatal("no instance came that would have gone later")
+	}
+	if err := l.Leave(t.Context()); err != nil || c.registered() != 0 {
+		t.Errorf("%d are still registered, %v, want none", c.registered(), err)
+	}
+	for _, s := range c.requests(http.MethodDelete, "") {
+		if strings.HasPrefix(s.id, "own-") || strings.HasPrefix(s.id, "shared-") {
+			continue // they are canceled everywhere
+		}
+		if told := c.requests(http.MethodPost, s.id)[0].node; s.node != told {
+			t.Errorf("%s was registered at node %d and canceled at %d", s.id, told, s.node)
+		}
+	}
+}
+
+func TestALoadThatLeavesCancelsAgainWhatComesBack(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := ended(t, c)
+	ignored := 0
+	c.decide(func(s seen) int {
+		if s.method == http.MethodDelete && s.id == "shared-0" && ignored < 4 {
+			ignored++
+			return http.StatusOK
+		}
+		return 0
+	})
+	if err := l.Leave(t.Context()); err != nil || c.registered() != 0 {
+		t.Errorf("%d are still registered, %v, want none", c.registered(), err)
+	}
+}
+
+func TestALoadThatCannotLeaveSaysHowManyStay(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := ended(t, c)
+	refused := l.fleet.lasting[7].id
+	c.decide(func(s seen) int {
+		if s.id == refused {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
+	err := l.Leave(t.Context())
+	if err == nil || !strings.HasPrefix(err.Error(), "1 of ") || c.registered() != 1 {
+		t.Errorf("%d are still registered, %v, want one and an error", c.registered(), err)
+	}
+}

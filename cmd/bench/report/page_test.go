@@ -1,0 +1,282 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// tiny is a trial of 0.3 s with two nodes.
+func tiny() *trial.Trial {
+	return &trial.Trial{
+		Mode: scenario.CP, Round: 1, Length: second / 5, Settled: 3 * second / 10,
+		Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}, {Name: "node2", Datacenter: "dc1"}},
+	}
+}
+
+// encoded shows samples with their gaps.
+func encoded(t *testing.T, s samples) string {
+	t.Helper()
+	text := need.Got(json.Marshal(s))(t)
+	return string(text)
+}
+
+func TestTimeLineShowsTheTrialPerTenthOfASecond(t *testing.T) {
+	tr := tiny()
+	tr.Series = []trial.Series{
+		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Number: 0, Done: 2, Latencies: []int64{1000, 1, 3000, 1}}, {Number: 1, Refused: 4}}},
+		{Operation: trial.Register, Node: 1, Bins: []trial.Bin{{Number: 0, Done: 1, Unknown: 1, Latencies: []int64{9000, 1}}}},
+		{Operation: trial.Read, Node: 1, Bins: []trial.Bin{{Number: 1, NotFound: 1, Latencies: []int64{500, 1}}}},
+	}
+	tr.History = []trial.Call{
+		{Key: "k", Action: trial.Write, Version: 1, Outcome: trial.Done, Called: 0, Returned: 10_000},
+		{Key: "k", Action: trial.Look, Version: 0, Outcome: trial.NotFound, Called: 60_000, Returned: 61_000},
+		{Key: "k", Action: trial.Look, Version: 1, Outcome: trial.Done, Called: 150_000, Returned: 151_000},
+	}
+	tr.Lists = []trial.List{
+		{Node: 0, Asked: 1000, Behind: 1, Missing: 2}, {Node: 1, Asked: 2000, Behind: 3, Ghosts: 4}, {Node: 0, Asked: 101_000, Failed: true}, {Node: 0, Asked: 201_000, Unhealed: 5},
+	}
+	tr.Replicator = []trial.Replication{{At: 110_000, Node: 0, Queued: 7, LagSeconds: 1}, {At: 120_000, Node: 1, Queued: 1, LagSeconds: 2}, {At: 210_000, Node: 0, Queued: 0}}
+	m := modeLineOf(tr, scenario.Scenario{})
+	cases := []struct {
+		name string
+		got  samples
+		want string
+	}{
+		{"write success", m.WriteSuccess, "[75,0,null]"},
+		{"read success", m.ReadSuccess, "[null,100,null]"},
+		{"write latency", m.WriteLatency, "[9,null,null]"},
+		{"read latency", m.ReadLatency, "[null,0.5,null]"},
+		{"age", m.Age, "[0.05,0,null]"},
+		{"behind", m.Behind, "[3,null,0]"},
+		{"ghosts", m.Ghosts, "[4,null,0]"},
+		{"missing", m.Missing, "[2,null,0]"},
+		{"unhealed", m.Unhealed, "[0,null,5]"},
+		{"queued", m.Queued, "[null,8,1]"},
+		{"lag", m.Lag, "[null,2,2]"},
+		{"sides of no partition", m.CutOffSuccess, "[]"},
+	}
+	for _, c := range cases {
+		if got := encoded(t, c.got); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestTimeLineOfAPartitionTellsItsSidesApart(t *testing.T) {
+	tr := tiny()
+	tr.Faults = []trial.Fault{{Kind: scenario.Isolate, Text: "node2 isolated", Nodes: []int{1}, From: 50_000, To: 90_000}}
+	tr.Series = []trial.Series{
+		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Done: 2}}},
+		{Operation: trial.Read, Node: 1, Bins: []trial.Bin{{Done: 1, Refused: 3}}},
+	}
+	m := modeLineOf(tr, scenario.Scenario{})
+	if got := encoded(t, m.CutOffSuccess); got != "[25,null,null]" {
+		t.Errorf("cut off: %s", got)
+	}
+	if got := encoded(t, m.OthersSuccess); got != "[100,null,null]" {
+		t.Errorf("others: %s", got)
+	}
+	if want := []band{{0.05, 0.09, "node2 isolated", true}}; !reflect.DeepEqual(m.Bands, want) {
+		t.Errorf("bands: %v, want %v", m.Bands, want)
+	}
+}
+
+func TestTimeLineEndsWithItsLastObservation(t *testing.T) {
+	tr := tiny()
+	tr.Settled = 9 * second
+	if got := modeLineOf(tr, scenario.Scenario{}).until(); got != 0.2 {
+		t.Errorf("until %v without observations, want the load's length of 0.2", got)
+	}
+	tr.Lists = []trial.List{{Asked: 3 * second}}
+	if got := modeLineOf(tr, scenario.Scenario{}).until(); got != 3.1 {
+		t.Errorf("until %v, want 3.1: the end of the 100 ms of the last list", got)
+	}
+}
+
+func TestLeaderStripFollowsTheGreatestTerm(t *testing.T) {
+	tr := tiny()
+	tr.Leaders = []trial.Leader{
+		{At: -100, Node: 0, Leader: 0, Term: 1},
+		{At: 0, Node: 1, Leader: 0, Term: 1},
+		{At: 50_000, Node: 0, Leader: 1, Term: 2}, // node2 does not know yet that it leads
+		{At: 100_000, Node: 1, Leader: 1, Term: 2},
+		{At: 150_000, Node: 1, Leader: -1, Term: 2},
+		{At: 200_000, Node: 0, Leader: -1, Term: 2},
+	}
+	want := []leaderStrip{{Datacenter: "dc1", Reigns: []leaderTime{{0, 0.05, "node1", 1}, {0.05, 0.2, "node2", 2}, {0.2, 0.3, "", 0}}}}
+	if got := leaderStrips(tr); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestDistributionCountsWhatNeverEnded(t *testing.T) {
+	got := cdfOf("x", scenario.AP, []trial.Micros{3000, -1, 1000, 2000})
+	if got.Count != 4 || got.Never != 1 {
+		t.Errorf("count %d, never %d; want 4 and 1", got.Count, got.Never)
+	}
+	if want := (samples{1, 2, 3}); !slices.Equal(got.Delay, want) {
+		t.Errorf("delays %v, want %v", got.Delay, want)
+	}
+	if want := (samples{25, 50, 75}); !slices.Equal(got.Share, want) {
+		t.Errorf("shares %v, want %v", got.Share, want)
+	}
+}
+
+func TestDistributionOfManyKeepsItsEnds(t *testing.T) {
+	var delays []trial.Micros
+	for i := range 10_000 {
+		delays = append(delays, trial.Micros(i+1)*1000)
+	}
+	got := cdfOf("x", scenario.CP, delays)
+	last := len(got.Delay) - 1
+	if len(got.Delay) != cdfPoints || got.Delay[last] != 10_000 || got.Share[last] != 100 {
+		t.Errorf("%d points up to %v ms and %v %%, want %d up to 10000 and 100", len(got.Delay), got.Delay[last], got.Share[last], cdfPoints)
+	}
+	for i, delay := range got.Delay {
+		if math.Abs(delay/100-got.Share[i]) > 1e-9 {
+			t.Fatalf("point %d: %v %% within %v ms", i, got.Share[i], delay)
+		}
+	}
+}
+
+func TestRemovalTakesTheLastNodeThatListedAnInstance(t *testing.T) {
+	tr := tiny()
+	tr.Departures = []trial.Departure{
+		{ID: "a", Last: 100, Node: 0, Gone: 3100}, {ID: "a", Last: 100, Node: 1, Gone: 5100},
+		{ID: "b", Last: 100, Node: 0, Gone: -1}, {ID: "b", Last: 100, Node: 1, Gone: 900},
+		{ID: "c", Canceled: true, Last: 100, Node: 0, Gone: 200},
+	}
+	if got, want := lastGone(tr, false), []trial.Micros{5000, -1}; !slices.Equal(got, want) {
+		t.Errorf("died: %v, want %v", got, want)
+	}
+	if got, want := lastGone(tr, true), []trial.Micros{100}; !slices.Equal(got, want) {
+		t.Errorf("canceled: %v, want %v", got, want)
+	}
+}
+
+func TestMainPlotIsThatOfThePartition(t *testing.T) {
+	r := judgedSample()
+	if got := r.telling().Name; got != "partition-minority" {
+		t.Errorf("main: %s", got)
+	}
+	if got := r.calm().Name; got != "steady" {
+		t.Errorf("calm: %s", got)
+	}
+}
+
+func TestBothModesShareTheWordsOfAFault(t *testing.T) {
+	line := timeline{Modes: map[scenario.Mode]*modeLine{
+		scenario.CP: {Bands: []band{{3.74, 9, "leader node1 killed", true}}},
+		scenario.AP: {Bands: []band{{3.71, 9.02, "leader node1 killed", true}}},
+	}}
+	want := []faultRow{{Modes: []scenario.Mode{scenario.CP, scenario.AP}, Text: "leader node1 killed from 3.7 to 9.0 s"}}
+	if got := faultRows(line, []scenario.Mode{scenario.CP, scenario.AP}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestStormsAreBandsLikeFaults(t *testing.T) {
+	tr := tiny()
+	tr.Faults = []trial.Fault{{Kind: scenario.Die, Text: "3 instances died", From: 150_000, To: 150_000}}
+	storm := scenario.Storm{At: scenario.Moment{Percent: 25}, For: scenario.Moment{Percent: 50}, Load: map[string]float64{"reads": 1500}}
+	want := []band{{0.05, 0.15, "storm of 1,500 reads per second", false}, {0.15, 0.15, "3 instances died", false}}
+	if got := bands(tr, scenario.Scenario{Storms: []scenario.Storm{storm}}); !slices.EqualFunc(got, want, func(a, b band) bool {
+		return math.Abs(a.From-b.From)+math.Abs(a.To-b.To) < 1e-9 && a.Text == b.Text && a.apart == b.apart
+	}) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestDelaysInOtherDatacentersHavePlotsOfTheirOwn(t *testing.T) {
+	tr := tiny()
+	tr.Scenario, tr.Nodes = "far", append(tr.Nodes, trial.Node{Name: "node3", Datacenter: "dc2"})
+	tr.Sightings = []trial.Sighting{{From: 0, To: 1, Way: trial.ByList, Delay: 1000}, {From: 0, To: 2, Way: trial.ByList, Delay: 9000}, {From: 0, To: 0, Way: trial.ByList, Delay: 5}}
+	r := New(&trial.Comparison{Scenarios: []scenario.Scenario{{Name: "far", Title: "Far"}}, Trials: []trial.Trial{*tr}})
+	for abroad, want := range map[bool]float64{false: 1, true: 9} {
+		plots := r.visibility(r.ran(), abroad)
+		if len(plots) != 1 || plots[0].Abroad != abroad || !slices.Equal(plots[0].Lines[0].Delay, samples{want}) {
+			t.Errorf("abroad %v: %+v, want a line of %v ms", abroad, plots, want)
+		}
+	}
+}
+
+// TestPageDrawsEverythingInChromium opens the page in a browser that can resolve no name.
+func TestPageDrawsEverythingInChromium(t *testing.T) {
+	chromium := findChromium(t)
+	dir := t.TempDir()
+	r := &Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts}
+	need.OK(t, r.Write(dir))
+	// A plot for the one at the top, one for each scenario, five ways, two removals, two backlogs.
+	want := map[string]string{"charts": "13", "errors": "0"}
+	for _, theme := range []string{"light", "dark"} {
+		t.Run(theme, func(t *testing.T) {
+			dom, log, requested := open(t, chromium, filepath.Join(dir, HTMLFile)+"?theme="+theme)
+			for name, value := range want {
+				if !strings.Contains(dom, `data-`+name+`="`+value+`"`) {
+					t.Errorf("the page does not say data-%s=%q: %s", name, value, regexp.MustCompile(`<html[^>]*>`).FindString(dom))
+				}
+			}
+			for _, line := range regexp.MustCompile(`.*CONSOLE.*`).FindAllString(log, -1) {
+				t.Errorf("on the console: %s", line)
+			}
+			for _, request := range requested {
+				t.Errorf("the page asked for %s", request)
+			}
+		})
+	}
+}
+
+func findChromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	const how = "chromium is not on the PATH; get it with: apt-get install chromium"
+	if os.Getenv("ROLLCALL_TEST_ALL") == "1" {
+		t.Fatal(how)
+	}
+	t.Skip(how)
+	return ""
+}
+
+// open returns the document as it is after the scripts ran, and what the page wrote to the console and asked the
+// network for.
+func open(t *testing.T, chromium, path string) (dom, log string, requested []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	netLog := filepath.Join(t.TempDir(), "net.json")
+	cmd := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=5000", "--enable-logging=stderr",
+		"--log-net-log="+netLog, "--dump-dom", "file://"+path)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, stderr.String())
+	}
+	requests := need.Got(os.ReadFile(netLog))(t)
+	// What the browser asks for itself, such as updates, comes from no page and has no origin.
+	for _, request := range regexp.MustCompile(`"initiator":"([^"]*)".*?"url":"([^"]*)"`).FindAllStringSubmatch(string(requests), -1) {
+		if request[1] != "not an origin" {
+			requested = append(requested, request[2])
+		}
+	}
+	return stdout.String(), stderr.String(), requested
+}

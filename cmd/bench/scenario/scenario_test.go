@@ -1,0 +1,159 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// pages are where docs/scenarios.md is, from here.
+const pages = "../../../docs/"
+
+func page(t *testing.T) string {
+	t.Helper()
+	text := need.Got(os.ReadFile(pages + "scenarios.md"))(t)
+	return string(text)
+}
+
+func TestThePageShowsTheExampleFile(t *testing.T) {
+	example := need.Got(os.ReadFile(pages + "scenarios/example.yaml"))(t)
+	if !strings.Contains(page(t), "```yaml\n"+string(example)+"```\n") {
+		t.Error("docs/scenarios.md does not show docs/scenarios/example.yaml as it is")
+	}
+}
+
+func TestTheExampleFileIsAScenario(t *testing.T) {
+	s := need.Got(ReadFile(pages + "scenarios/example.yaml"))(t)
+	if s.Length.Duration() != 8*time.Second || len(s.Faults) == 0 || len(s.Storms) == 0 || len(s.Limits) != 2 {
+		t.Errorf("the example is %+v; want 8 s with a storm, a fault and limits of both modes", s)
+	}
+}
+
+func TestTheExamplesOfFaultsAreFaults(t *testing.T) {
+	shown := regexp.MustCompile("`({at: .*})` \\|").FindAllStringSubmatch(page(t), -1)
+	if len(shown) != len(kinds) {
+		t.Fatalf("%d examples, want one of each of the %d kinds", len(shown), len(kinds))
+	}
+	seen := make(map[Kind]bool)
+	for _, example := range shown {
+		s, err := Parse("page", []byte("name: x\ndatacenters: 2\nfaults:\n- "+example[1]))
+		if err != nil {
+			t.Errorf("%s: %v", example[1], err)
+			continue
+		}
+		seen[s.Faults[0].Kind] = true
+	}
+	if len(seen) != len(kinds) {
+		t.Errorf("examples of %v only, want one of each kind", seen)
+	}
+}
+
+func TestThePageShowsEveryKeyWithItsDefault(t *testing.T) {
+	text, fresh := page(t), defaults()
+	for _, tt := range []struct {
+		values any
+		shown  bool // with their defaults
+	}{
+		{fresh, false},
+		{fresh.Load, true},
+		{Fault{}, false},
+		{Limits{}, false},
+	} {
+		v := reflect.ValueOf(tt.values)
+		for i := range v.NumField() {
+			row := fmt.Sprintf("\n| `%s` | ", v.Type().Field(i).Tag.Get("yaml"))
+			if tt.shown {
+				row += fmt.Sprintf("`%v` | ", v.Field(i))
+			}
+			if !strings.Contains(text, row) {
+				t.Errorf("docs/scenarios.md has no row %q", row)
+			}
+		}
+	}
+}
+
+func TestThePageShowsEveryBuiltinScenario(t *testing.T) {
+	text := page(t)
+	for _, s := range builtins(t) {
+		row := fmt.Sprintf("| [`%s`](../cmd/bench/scenario/scenarios/%s.yaml) | %s |\n", s.Name, s.Name, s.About)
+		if !strings.Contains(text, row) {
+			t.Errorf("docs/scenarios.md lacks\n%s", row)
+		}
+	}
+}
+
+func builtins(t *testing.T) []Scenario {
+	t.Helper()
+	all := need.Got(Builtin())(t)
+	return all
+}
+
+func TestEveryFileIsABuiltinScenarioOfItsName(t *testing.T) {
+	entries := need.Got(files.ReadDir("scenarios"))(t)
+	all := builtins(t)
+	for _, entry := range entries {
+		name := strings.TrimSuffix(entry.Name(), ".yaml")
+		if !slices.ContainsFunc(all, func(s Scenario) bool { return s.Name == name }) {
+			t.Errorf("scenarios/%s is in no order, or has another name within", entry.Name())
+		}
+	}
+	if len(all) != len(entries) {
+		t.Errorf("Builtin() has %d scenarios, want %d", len(all), len(entries))
+	}
+}
+
+func TestBuiltinScenariosFitQuickAndFullTrials(t *testing.T) {
+	for _, s := range builtins(t) {
+		for _, length := range []time.Duration{10 * time.Second, 15 * time.Second} {
+			if err := s.Fits(length); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestBuiltinScenariosSayWhatTheyShowAndStateLimits(t *testing.T) {
+	for _, s := range builtins(t) {
+		if len(s.About) < 40 || s.Title == s.Name {
+			t.Errorf("%s: about %q, title %q; want sentences, and a title in words", s.Name, s.About, s.Title)
+		}
+		for _, mode := range []Mode{CP, AP} {
+			if _, stated := s.Limits[mode]; !stated {
+				t.Errorf("%s states no limits for %s", s.Name, mode)
+			}
+		}
+	}
+}
+
+// A lost majority is noticed after 3 s; a shorter fault would not show what follows.
+func TestFaultsThatTakeTheMajorityOutlastItsNotice(t *testing.T) {
+	for _, s := range builtins(t) {
+		for _, f := range s.Faults {
+			if f.Kind != Isolate && f.Kind != Pause {
+				continue
+			}
+			if lasts := f.For.In(10 * time.Second); lasts < 4*time.Second {
+				t.Errorf("%s: %s lasts %s in a trial of 10 s, want 4s at least", s.Name, f.Kind, lasts)
+			}
+		}
+	}
+}
+
+func TestQuickScenariosAreSteadyStateLeaderKilledAndPartition(t *testing.T) {
+	var quick []string
+	for _, s := range builtins(t) {
+		if s.Quick {
+			quick = append(quick, s.Name)
+		}
+	}
+	if want := []string{"steady", "leader-killed", "partition-minority"}; !slices.Equal(quick, want) {
+		t.Errorf("quick scenarios are %q, want %q", quick, want)
+	}
+}

@@ -1,0 +1,516 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// reported is a report in which everything is 1, which misses most floors.
+func reported(t *testing.T, cores int) *report {
+	t.Helper()
+	r := &report{Version: "v1", Date: "2026-01-02", Machine: machine{CPU: "Some CPU", Cores: cores}, Plan: ratiosPlan{rounds: 2, many: 100_000}, figures: measured()}
+	var err error
+	if r.Rows, err = r.evaluate(ratioRows); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestAMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*report)
+		want   string // in the error; empty: none
+	}{
+		{name: "four cores", change: func(*report) {}, want: "floors were missed: renew over one entry per write; "},
+		{name: "three cores", change: func(r *report) { r.Machine.Cores = 3 }},
+		{name: "quick", change: func(r *report) { r.Plan.quick = true }},
+		{name: "wrong answers anywhere", change: func(r *report) {
+			r.Plan.quick = true
+			r.wronged(renew64, wrongAnswers{"status 500 instead of 200": 1})
+		}, want: "wrong answers: 1 × status 500 instead of 200"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := reported(t, 4)
+			tc.change(r)
+			err := ratiosOptions{form: cli.Table}.publish(r, &bytes.Buffer{})
+			if (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheTableShowsRowsFiguresAndRemarks(t *testing.T) {
+	r := reported(t, 2)
+	r.note("Leadership moved.")
+	r.wronged(renew64, wrongAnswers{"EOF": 3})
+	var out bytes.Buffer
+	if err := (ratiosOptions{form: cli.Table}).publish(r, &out); err == nil {
+		t.Error("wrong answers are no error")
+	}
+	for _, want := range []string{"≥ 0.33  ≥ 0.45  1.00 ×", "≤ 15    ≤ 5     1.50 (1.00–2.00) /s", "missed", "goal", "Leadership moved.", "3 × EOF", "Floors do not count here: they are for 4 cores or more, and this machine has 2."} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("lacks %q in\n%s", want, &out)
+		}
+	}
+}
+
+func TestReportsAreWrittenByExtension(t *testing.T) {
+	r := reported(t, 2)
+	dir := t.TempDir()
+	page, data := filepath.Join(dir, "a.md"), filepath.Join(dir, "a.json")
+	need.OK(t, (ratiosOptions{form: cli.Table, out: []string{page, data}}).publish(r, &bytes.Buffer{}))
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(text); !strings.HasPrefix(got, reportBegin) || !strings.HasSuffix(got, reportEnd) || !strings.Contains(got, "| renew over bare, 256 connections | ≥ 0.33 | ≥ 0.45 | 1.00 × | goal |\n") || !strings.Contains(got, "Machine: Some CPU, 2 cores") {
+		t.Errorf("got %s", got)
+	}
+	text, err = os.ReadFile(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decoded struct {
+		Machine machine
+		Rows    []struct {
+			Of      figureName
+			Verdict verdict
+			Values  []float64
+		}
+		Figures []figure
+	}
+	need.OK(t, json.Unmarshal(text, &decoded))
+	if len(decoded.Rows) != len(ratioRows) || decoded.Rows[0].Of != renew256 || decoded.Rows[0].Verdict != goalMet || len(decoded.Rows[0].Values) != 2 || len(decoded.Figures) != len(r.list) || decoded.Machine.Cores != 2 {
+		t.Errorf("got %s", text)
+	}
+}
+
+func TestAPageKeepsItsProse(t *testing.T) {
+	r := reported(t, 2)
+	path := filepath.Join(t.TempDir(), "page.md")
+	write := func(text string) {
+		t.Helper()
+		need.OK(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	write("before\n" + reportBegin + "an older run\n" + reportEnd + "after\n")
+	need.OK(t, r.write(path))
+	text := need.Got(os.ReadFile(path))(t)
+	if got := string(text); !strings.HasPrefix(got, "before\n"+reportBegin+"rollcall v1") || !strings.HasSuffix(got, "\n"+reportEnd+"after\n") || strings.Contains(got, "an older run") {
+		t.Errorf("got %s", got)
+	}
+	write("a page of another kind\n")
+	if err := r.write(path); err == nil || !strings.Contains(err.Error(), "page.md has no lines") {
+		t.Errorf("a page without marks: got %v, want an error", err)
+	}
+}
+
+func TestBenchRefusesWhatItCannotDo(t *testing.T) {
+	for flag, values := range map[string][]string{
+		"--rounds": {"0"}, "--window": {"1ms"}, "--cut": {"1ms"}, "--out": {"result.txt", "page.md --only=scale"}, "--only": {"speed"}, "--output": {"xml"},
+	} {
+		for _, value := range values {
+			args := append([]string{"ratios", flag}, strings.Fields(value)...)
+			_, stderr, code := bench(t, args...)
+			if code != cli.ExitUsage || !strings.Contains(stderr, flag) {
+				t.Errorf("%s %s: exit %d, said %q", flag, value, code, stderr)
+			}
+		}
+	}
+}
+
+func TestAPartIsMeasuredWithItsRowsOnly(t *testing.T) {
+	plan := ratiosOptions{only: []string{"leases", "scale", "leases"}}.plan()
+	if want := []benchPart{scalePart, leasesPart}; !slices.Equal(plan.parts, want) {
+		t.Errorf("parts %v, want %v", plan.parts, want)
+	}
+	for _, r := range ratioRows {
+		kept := slices.ContainsFunc(plan.rows(), func(k ratioRow) bool { return k.name == r.name })
+		if want := r.in == scalePart || r.in == leasesPart; kept != want {
+			t.Errorf("%s of part %s: kept %t, want %t", r.name, r.in, kept, want)
+		}
+	}
+}
+
+func TestSettingsOfTheEnvironmentDoNotReachTheNodes(t *testing.T) {
+	for _, variable := range os.Environ() {
+		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "ROLLCALL_") {
+			t.Setenv(name, value) // so that it is back after this test
+		}
+	}
+	t.Setenv("ROLLCALL_COMMIT_BATCHING", "false")
+	t.Setenv("OTHER", "1")
+	need.OK(t, clearSettings())
+	if v, set := os.LookupEnv("ROLLCALL_COMMIT_BATCHING"); set {
+		t.Errorf("it is still %q", v)
+	}
+	if os.Getenv("OTHER") != "1" {
+		t.Error("another variable is gone")
+	}
+}
+
+func TestTheNodesDataIsRemoved(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "a", "b")
+	for _, existed := range []bool{false, true} {
+		if existed {
+			need.OK(t, os.MkdirAll(data, 0o700))
+		}
+		dir, remove, err := temporaryData(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		need.OK(t, os.WriteFile(filepath.Join(dir, "log"), nil, 0o600))
+		remove()
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", dir, err)
+		}
+		if _, err := os.Stat(data); os.IsNotExist(err) == existed {
+			t.Errorf("--data existed before: %t, and afterwards: %v", existed, err)
+		}
+	}
+}
+
+func TestSpreadIsMedianAndEnds(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		values []float64
+		want   spread
+		text   string
+	}{
+		{name: "one", values: []float64{0.456}, want: spread{0.456, 0.456, 0.456}, text: "0.46 ×"},
+		{name: "odd", values: []float64{3, 100.4, 20}, want: spread{20, 3, 100.4}, text: "20.0 (3.00–100) ×"},
+		{name: "even", values: []float64{4000, 1000, 2000, 1234567}, want: spread{3000, 1000, 1234567}, text: "3,000 (1,000–1,234,567) ×"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			given := slices.Clone(tc.values)
+			got := spreadOf(tc.values)
+			if got != tc.want || got.text("×") != tc.text {
+				t.Errorf("got %v, shown as %q, want %v as %q", got, got.text("×"), tc.want, tc.text)
+			}
+			if !slices.Equal(given, tc.values) {
+				t.Errorf("the rounds' order was changed to %v", tc.values)
+			}
+		})
+	}
+}
+
+func TestVerdictsFollowFloorAndGoal(t *testing.T) {
+	higher := ratioRow{floor: 0.33, goal: 0.45}
+	lower := ratioRow{floor: 8, goal: 5, lower: true}
+	for _, tc := range []struct {
+		name  string
+		row   ratioRow
+		value float64
+		want  verdict
+	}{
+		{name: "below", row: higher, value: 0.329, want: missed},
+		{name: "floor", row: higher, value: 0.33, want: met},
+		{name: "goal", row: higher, value: 0.45, want: goalMet},
+		{name: "too slow", row: lower, value: 8.1, want: missed},
+		{name: "fast enough", row: lower, value: 8, want: met},
+		{name: "fast", row: lower, value: 5, want: goalMet},
+		{name: "nothing asked", row: ratioRow{}, value: 1, want: noVerdict},
+	} {
+		if got := tc.row.judge(tc.value); got != tc.want {
+			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
+		}
+	}
+}
+
+// measured has two rounds of everything that the rows need.
+func measured() *figures {
+	f := newFigures()
+	for round := range 2 {
+		for _, r := range ratioRows {
+			for _, name := range []figureName{r.of, r.over} {
+				if known := f.find(name); name != "" && (known == nil || len(known.Values) == round) {
+					f.add(name, "/s", float64(round+1))
+				}
+			}
+		}
+	}
+	return f
+}
+
+func TestRatiosAreTakenRoundByRound(t *testing.T) {
+	f := measured()
+	f.find(renew256).Values = []float64{50, 10}
+	f.find(bare256).Values = []float64{100, 40}
+	rows := need.Got(f.evaluate(ratioRows))(t)
+	if got := rows[0]; got.of != renew256 || !slices.Equal(got.values, []float64{0.5, 0.25}) || got.spread != (spread{0.375, 0.25, 0.5}) || got.verdict != met {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWhatWasNotMeasuredIsAnError(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		forget func(*figures)
+	}{
+		{name: "never", forget: func(f *figures) {
+			f.list = slices.DeleteFunc(f.list, func(f *figure) bool { return f.Name == rebuild })
+		}},
+		{name: "baseline never", forget: func(f *figures) {
+			f.list = slices.DeleteFunc(f.list, func(f *figure) bool { return f.Name == bare64 })
+		}},
+		{name: "a round less", forget: func(f *figures) { f.find(bare64).Values = []float64{1} }},
+		{name: "nothing came of it", forget: func(f *figures) { f.find(bare64).Values = []float64{1, 0} }},
+	} {
+		f := measured()
+		tc.forget(f)
+		if _, err := f.evaluate(ratioRows); err == nil {
+			t.Errorf("%s: that is no error", tc.name)
+		}
+	}
+}
+
+func TestGoalsAreFloorsOrBeyond(t *testing.T) {
+	for _, r := range ratioRows {
+		if r.floor != r.goal && r.judge(r.floor) != met || r.goal != 0 && r.judge(r.goal) != goalMet {
+			t.Errorf("%s: floor %v, goal %v", r.name, r.floor, r.goal)
+		}
+	}
+}
+
+func TestWrongAnswersAreListedWithWhereTheyCameUp(t *testing.T) {
+	f := newFigures()
+	f.wronged(renew64, wrongAnswers{"status 504 instead of 200": 2})
+	f.wronged(renew64, wrongAnswers{"status 504 instead of 200": 1, "EOF": 1})
+	want := "1 × EOF (renew, 64 connections to the leader), 3 × status 504 instead of 200 (renew, 64 connections to the leader)"
+	if got := f.wrong.String(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// shortRun measures as little as it can, on clusters that keep their leaders however busy the machine is.
+func shortRun(t *testing.T) *ratiosRun {
+	return &ratiosRun{
+		ratiosPlan: ratiosPlan{rounds: 1, window: 250 * time.Millisecond, instances: 200, few: 50, many: 200, crashed: 3, watchers: 6, changes: 3, keys: 200, contenders: 5, handovers: 20, sessions: 20, cut: 500 * time.Millisecond, quick: true},
+		figures:    newFigures(),
+		server:     testServer,
+		dir:        t.TempDir(),
+		progress:   t.Output(),
+		began:      time.Now(),
+		settings:   []string{"--raft-heartbeat-timeout=4s", "--raft-election-timeout=4s", "--raft-lease-timeout=4s"},
+	}
+}
+
+// wantNothingWrong lets through only what a cluster answers that gets too little of the machine.
+func wantNothingWrong(t *testing.T, run *ratiosRun) {
+	t.Helper()
+	for how, n := range run.wrong {
+		if !strings.HasPrefix(how, "status 503 ") && !strings.HasPrefix(how, "status 504 ") {
+			t.Errorf("wrong answers: %d × %s", n, how)
+		}
+	}
+}
+
+// The rest of a run differs from this part in nothing but which loads it sends.
+func TestARunMeasuresRealClusters(t *testing.T) {
+	run := shortRun(t)
+	run.window = 2 * time.Second // in which a busy machine gets something done
+	need.OK(t, run.scale(t.Context()))
+	for name, values := range map[figureName]int{renewFew: 1, renewMany: 1, heapEach: 3, restartReady: 3} {
+		f := run.find(name)
+		if f == nil || len(f.Values) != values {
+			t.Errorf("%s: got %+v, want %d values", name, f, values)
+			continue
+		}
+		if s := spreadOf(f.Values); s.Min <= 0 {
+			t.Errorf("%s: got %v", name, s)
+		}
+	}
+	wantNothingWrong(t, run)
+}
+
+func TestCrashesAndWatchersAreMeasuredOnARealCluster(t *testing.T) {
+	t.Parallel()
+	run := shortRun(t)
+	need.OK(t, run.leases(t.Context()))
+	for _, name := range []figureName{crashP50, crashP99, arrivalP50, arrivalP99} {
+		if f := run.find(name); f == nil || len(f.Values) != 1 || f.Values[0] <= 0 {
+			t.Errorf("%s: got %+v, want one value", name, f)
+		}
+	}
+	wantNothingWrong(t, run)
+}
+
+func TestTwoDatacentersAreMeasuredAndEndEqual(t *testing.T) {
+	t.Parallel()
+	run := shortRun(t)
+	need.OK(t, run.replication(t.Context()))
+	for _, name := range []figureName{crossingP50, crossingP99, cpuPaused, cpuSending, cpuForPeer, beatsTold, healing, cutResident, cutHeap, cutGoal} {
+		if f := run.find(name); f == nil || len(f.Values) != 1 {
+			t.Errorf("%s: got %+v, want one value", name, f)
+		}
+	}
+	for _, name := range []figureName{crossingP99, healing} {
+		if f := run.find(name); f != nil && f.Values[0] <= 0 {
+			t.Errorf("%s: got %v", name, f.Values)
+		}
+	}
+	wantNothingWrong(t, run)
+}
+
+func TestKeysLocksAndSessionsAreMeasured(t *testing.T) {
+	t.Parallel()
+	run := shortRun(t)
+	need.OK(t, run.coordination(t.Context()))
+	for _, name := range []figureName{put256, putSolo, handOverP50, handOverP99, watcherAnswers, watcherArrival, cpuSessions, cpuSessionsAll} {
+		if f := run.find(name); f == nil || len(f.Values) != 1 {
+			t.Errorf("%s: got %+v, want one value", name, f)
+		}
+	}
+	if f := run.find(watcherAnswers); f != nil && f.Values[0] != 1 {
+		t.Errorf("the watcher of one key was answered %v times, want once", f.Values)
+	}
+	wantNothingWrong(t, run)
+}
+
+func TestAClusterWithoutConsensusIsUnderLoadAtItsFirstNode(t *testing.T) {
+	t.Parallel()
+	run := shortRun(t)
+	run.window = 2 * time.Second // in which a busy machine gets something done
+	f := benchFleet{name: "renewed", size: run.few}
+	clusters := need.Got(run.clusters(t.Context(), clusterSpec{name: "ap", mode: localcluster.AP, fleets: []benchFleet{f}}))(t)
+	defer stopClusters(clusters)
+	need.OK(t, run.recordLeaderRate(t.Context(), renewAP256, clusters[0], run.renewals(3, f.renewals())))
+	if v := run.find(renewAP256); v == nil || v.Values[0] <= 0 {
+		t.Errorf("got %+v", v)
+	}
+	wantNothingWrong(t, run)
+}
+
+func TestTheBareHandlerIsAProcess(t *testing.T) {
+	run := shortRun(t)
+	bare := need.Got(run.startBare(t.Context()))(t)
+	defer bare.Stop()
+	l := httpLoad{targets: []string{run.bare}, conns: 2, requests: times(5, benchFleet{name: "a", size: 10}.renewals()), want: 200}
+	if r, err := l.closed(t.Context()); err != nil || r.right != 10 {
+		t.Errorf("%+v, %v, want 10 right answers", r, err)
+	}
+}
+
+func TestTheBareRaftCommits(t *testing.T) {
+	c := need.Got(startBareRaft(t.TempDir(), 5*time.Millisecond))(t)
+	defer c.stop()
+	if ms, err := c.apply(t.Context()); err != nil || ms <= 0 {
+		t.Errorf("an Apply takes %f ms, %v", ms, err)
+	}
+}
+
+func TestTheCounterOfAnIndexFollowsTheLastDash(t *testing.T) {
+	for _, tc := range []struct {
+		index string
+		want  uint64 // 0: an error
+	}{
+		{index: "9b2-1-4711", want: 4711},
+		{index: "4711", want: 4711},
+		{index: "9b2-"},
+		{index: ""},
+	} {
+		if got, err := indexNumber(tc.index); got != tc.want || (err == nil) != (tc.want > 0) {
+			t.Errorf("%q: got %d, %v, want %d", tc.index, got, err, tc.want)
+		}
+	}
+}
+
+func TestAWorkloadEndsAfterSoManyRequestsInAll(t *testing.T) {
+	for _, tc := range []struct {
+		n    int
+		want [3]int // of each connection
+	}{
+		{n: 0, want: [3]int{0, 0, 0}},
+		{n: 2, want: [3]int{1, 1, 0}},
+		{n: 7, want: [3]int{3, 2, 2}},
+	} {
+		var got [3]int
+		for conn := range got {
+			next := inAll(tc.n, get1)(conn, len(got))
+			for next() != nil {
+				got[conn]++
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%d: the connections send %v, want %v", tc.n, got, tc.want)
+		}
+	}
+}
+
+func TestAWatcherFindsTheChangeInALine(t *testing.T) {
+	f := benchFleet{name: "watched", size: 3}
+	c := newCrowd(f)
+	for _, tc := range []struct {
+		name, line string
+		want       int // -1: none
+	}{
+		{name: "change", line: `data: {"index":"a-7","action":"ADDED","why":"registered","app":"WATCHED-000","id":"` + f.id(2) + `","status":"UP"`, want: 2},
+		{name: "longer than a buffer", line: `data: {"index":"a-7","id":"` + f.id(1) + `","instance":{"text":"` + strings.Repeat("x", 5000), want: 1},
+		{name: "another instance", line: `data: {"index":"a-7","action":"ADDED","id":"other","status":"UP"}`, want: -1},
+		{name: "start", line: `data: {"index":"a-7"}`, want: -1},
+		{name: "rest of a long line", line: `"id":"` + f.id(1) + `"`, want: -1},
+		{name: "id of an event", line: "id: a-7\n", want: -1},
+	} {
+		if i, ok := c.changeOf([]byte(tc.line)); ok != (tc.want >= 0) || ok && i != tc.want {
+			t.Errorf("%s: got %d, %t, want %d", tc.name, i, ok, tc.want)
+		}
+	}
+}
+
+func TestACrossingLastsFromTheAcknowledgementToEachWatcher(t *testing.T) {
+	c := newCrossing(benchFleet{name: "crossing", size: 3}, 2)
+	c.begun = time.Now().Add(-time.Minute)
+	for i, acked := range []time.Duration{0, 59 * time.Second, time.Hour} { // the last one before its answer
+		c.acked[i].Store(int64(acked))
+		for watcher := range 2 {
+			c.arrived(watcher, c.fleet.id(i))
+			c.arrived(watcher, c.fleet.id(i)) // a later change of the same instance
+		}
+	}
+	c.arrived(0, "another")
+	if got := c.arrivals.Load(); got != 6 {
+		t.Errorf("%d arrivals, want 3 at each of 2 watchers", got)
+	}
+	latencies, err := c.latencies(1) // without the first
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, longest, shortest := latencies.TotalCount(), latencies.Max(), latencies.Min(); n != 4 || shortest != 0 || longest < 1e6 || longest > 20e6 {
+		t.Errorf("%d latencies from %d to %d µs, want 4: none for what came before its answer, about a second for the other", n, shortest, longest)
+	}
+}
+
+func TestTheBareHandlerAnswersPutsAndPayloads(t *testing.T) {
+	h := new(bareHandler)
+	for _, tc := range []struct {
+		method, path string
+		status, body int
+	}{
+		{http.MethodPut, "/eureka/apps/A/a?status=UP", 200, 0},
+		{http.MethodGet, barePath(0), 200, 0},
+		{http.MethodGet, barePath(70_000), 200, 70_000},
+		{http.MethodGet, barePath(70_000), 200, 70_000},
+		{http.MethodGet, "/bytes/-1", 404, 0},
+		{http.MethodGet, "/bytes/" + "9999999999999", 404, 0},
+		{http.MethodGet, "/", 404, 0},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(tc.method, tc.path, nil))
+		if w.Code != tc.status || tc.status == 200 && w.Body.Len() != tc.body {
+			t.Errorf("%s %s: status %d and %d bytes, want %d and %d", tc.method, tc.path, w.Code, w.Body.Len(), tc.status, tc.body)
+		}
+	}
+}
