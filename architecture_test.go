@@ -33,8 +33,10 @@ var allowed = map[string][]string{
 	"httpd/eureka":   {"fsm/registry"},
 	"httpd/consul":   {"fsm/kv", "fsm/registry"},
 	"fsm":            {"fsm/codec", "fsm/registry", "fsm/kv"},
-	"fsm/registry":   {"fsm/codec"},
-	"fsm/kv":         {"fsm/codec"},
+	"fsm/registry":   {"fsm/codec", "fsm/order"},
+	"fsm/kv":         {"fsm/codec", "fsm/order"},
+	// Indexes, ends and waiters, which both halves of the state have.
+	"fsm/order": {"fsm/codec"},
 	// The one walk that writes and reads a record.
 	"fsm/codec": {},
 	// What tests need and do not examine.

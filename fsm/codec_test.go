@@ -110,7 +110,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 		}},
 		"coordination in a snapshot": {&kv.Frozen{}, func(v any) (any, error) {
 			f := v.(*kv.Frozen)
-			beside := registry.Frozen{Clock: registry.Stamp{Lease: f.Lease}, Epoch: registry.Epoch(f.Epoch), Established: f.Established}
+			beside := registry.Frozen{Clock: registry.Stamp{Lease: f.Lease}, Epoch: f.Epoch, Established: f.Established}
 			var b bytes.Buffer
 			if _, err := (&Snapshot{registry: beside, kv: *f}).WriteTo(&b); err != nil {
 				return nil, err

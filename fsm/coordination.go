@@ -36,7 +36,7 @@ func (m *Machine) NeedsClock() bool {
 // does not go back and believes no stamp that is far ahead.
 func (m *Machine) at(term uint64) kv.At {
 	clock := m.registry.Clock()
-	return kv.At{Index: kv.Index(m.registry.Next()), Lease: clock.Lease, Wall: clock.Wall, Term: term}
+	return kv.At{Index: m.registry.Next(), Lease: clock.Lease, Wall: clock.Wall, Term: term}
 }
 
 // coordinate performs an operation of coordination. read is what those before it in its batch have read.
@@ -59,7 +59,7 @@ func (m *Machine) lose(term uint64, taken registry.Index) {
 	}
 	at := m.at(term)
 	if taken != 0 {
-		at.Index = kv.Index(taken)
+		at.Index = taken
 	}
 	if m.end(at, lost) && taken == 0 {
 		m.registry.Take()

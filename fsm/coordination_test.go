@@ -109,7 +109,7 @@ func TestLostCheckEndsItsSessionsUnderTheSameIndex(t *testing.T) {
 			n.writeKV(linkedSession, heldKey)
 			n.id.Seq++
 			done := n.apply(n.batch(op))
-			index := kv.Index(done.Batches[0].Results[0].Index)
+			index := done.Batches[0].Results[0].Index
 			e, _ := n.m.KV().Get("k")
 			if s, at := n.m.KV().Session("s1"); index == 0 || s != nil || at != index || e.Session != "" || e.ModifyIndex != index {
 				t.Errorf("session %+v, changed at %d, key %+v, want neither session nor holder since %d", s, at, e, index)
@@ -119,7 +119,7 @@ func TestLostCheckEndsItsSessionsUnderTheSameIndex(t *testing.T) {
 					t.Errorf("touched %+v, want %+v among them", done.Touched, topic)
 				}
 			}
-			if got := n.m.registry.Next(); got <= registry.Index(index) {
+			if got := n.m.registry.Next(); got <= index {
 				t.Errorf("the next index is %d, want one above %d", got, index)
 			}
 		})
@@ -191,7 +191,7 @@ func TestSessionsEndAtTheirTimeUnderTheLeadersEpoch(t *testing.T) {
 	n.stamp.Lease += 6000
 	n.apply()
 	due := n.m.KVDue(n.stamp.Lease, 10)
-	want := kv.ExpireSession{Epoch: kv.Epoch(epoch), ID: "s1", Created: 3, RenewedAt: 1000}
+	want := kv.ExpireSession{Epoch: epoch, ID: "s1", Created: 3, RenewedAt: 1000}
 	if len(due) != 1 || due[0] != want {
 		t.Fatalf("due: %+v, want %+v", due, want)
 	}

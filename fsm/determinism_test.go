@@ -18,7 +18,7 @@ import (
 // clock, no goroutine, no float, and no range over a map unless a comment on the line before says why its
 // order does not matter. Who waits for changes is no part of the registry's state: Await may select.
 func TestNothingInTheStatesDiffersBetweenReplicas(t *testing.T) {
-	for _, name := range []string{"registry", "kv"} {
+	for _, name := range []string{"registry", "kv", "order"} {
 		t.Run(name, func(t *testing.T) { testNothingDiffers(t, name) })
 	}
 }

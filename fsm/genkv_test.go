@@ -62,11 +62,11 @@ func genSimpleKVOp() *rapid.Generator[kv.Op] {
 		rapid.Custom(func(t *rapid.T) kv.Op { return kv.RenewSession{ID: drawText(t, "id")} }),
 		rapid.Custom(func(t *rapid.T) kv.Op { return kv.DestroySession{ID: drawText(t, "id")} }),
 		rapid.Custom(func(t *rapid.T) kv.Op {
-			return kv.ExpireSession{Epoch: kv.Epoch(genEpoch().Draw(t, "epoch")), ID: drawText(t, "id"), Created: drawKVIndex(t, "created"),
+			return kv.ExpireSession{Epoch: genEpoch().Draw(t, "epoch"), ID: drawText(t, "id"), Created: drawKVIndex(t, "created"),
 				RenewedAt: rapid.Int64().Draw(t, "renewed")}
 		}),
 		rapid.Custom(func(t *rapid.T) kv.Op {
-			return kv.EndDelay{Epoch: kv.Epoch(genEpoch().Draw(t, "epoch")), Kind: drawHeld(t), Name: drawText(t, "name"),
+			return kv.EndDelay{Epoch: genEpoch().Draw(t, "epoch"), Kind: drawHeld(t), Name: drawText(t, "name"),
 				Until: rapid.Int64().Draw(t, "until")}
 		}),
 		rapid.Custom(func(t *rapid.T) kv.Op {

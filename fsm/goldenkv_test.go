@@ -128,7 +128,7 @@ func goldenSnapshot() *Snapshot {
 
 // kvBeside is coordination without content, at the moment of a registry.
 func kvBeside(f registry.Frozen) kv.Frozen {
-	return kv.Frozen{Lease: f.Clock.Lease, Epoch: kv.Epoch(f.Epoch), Established: f.Established}
+	return kv.Frozen{Lease: f.Clock.Lease, Epoch: f.Epoch, Established: f.Established}
 }
 
 func goldenKV(beside registry.Frozen) kv.Frozen {

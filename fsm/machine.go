@@ -79,7 +79,7 @@ func (m *Machine) establish(epoch registry.Epoch, e Establish) {
 	}
 	m.registry.Establish(epoch, e.Cluster)
 	m.tenure = 0
-	m.kv.Establish(kv.Epoch(epoch), m.registry.Clock().Lease)
+	m.kv.Establish(epoch, m.registry.Clock().Lease)
 }
 
 func (m *Machine) write(term uint64, e entry) []BatchResult {

@@ -33,7 +33,7 @@ func thaw(f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv.State, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	if newest := max(f.Index, f.Taken); registry.Index(k.Index) > newest {
+	if newest := max(f.Index, f.Taken); k.Index > newest {
 		return nil, nil, fmt.Errorf("coordination is at index %d, beyond the newest, which is %d", k.Index, newest)
 	}
 	c, err := kv.Thaw(k, catalog{r})

@@ -31,7 +31,7 @@ func readSnapshot(r io.Reader) (s Snapshot, err error) {
 	in := newStreamReader(r)
 	s.walk(in)
 	f := &s.registry
-	s.kv.Lease, s.kv.Epoch, s.kv.Established = f.Clock.Lease, kv.Epoch(f.Epoch), f.Established
+	s.kv.Lease, s.kv.Epoch, s.kv.Established = f.Clock.Lease, f.Epoch, f.Established
 	return s, in.close()
 }
 

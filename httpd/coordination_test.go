@@ -48,14 +48,14 @@ func newLocker(m *memory) *locker {
 
 func (l *locker) at() kv.At {
 	stamp := l.m.stamp()
-	return kv.At{Index: kv.Index(l.m.registry.Next()), Lease: stamp.Lease, Wall: stamp.Wall, Term: 1}
+	return kv.At{Index: l.m.registry.Next(), Lease: stamp.Lease, Wall: stamp.Wall, Term: 1}
 }
 
 // lose ends the sessions that an operation of the registry took the checks of.
 func (l *locker) lose(taken registry.Index) {
 	at := l.at()
 	if taken != 0 {
-		at.Index = kv.Index(taken)
+		at.Index = taken
 	}
 	ended := false
 	for _, lost := range l.m.registry.Lost() {

@@ -249,7 +249,7 @@ func TestAKeyWriteLeavesTheRegistrysIndexAlone(t *testing.T) {
 	if got := n.read(t, registry.Linearizable).Index(); got != first.Index {
 		t.Errorf("the registry is at %d after a key was written, want %d", got, first.Index)
 	}
-	if second := n.apply(t, registry.Register{Instance: instance("A", "j", 90)}); uint64(second.Index) <= uint64(key.Index) || uint64(key.Index) <= uint64(first.Index) {
+	if second := n.apply(t, registry.Register{Instance: instance("A", "j", 90)}); second.Index <= key.Index || key.Index <= first.Index {
 		t.Errorf("indexes %d, %d and %d do not grow", first.Index, key.Index, second.Index)
 	}
 }

@@ -2,10 +2,11 @@ package kv
 
 import (
 	"cmp"
-	"math"
 	"strings"
 
 	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // delayEnds are the lock-delays of keys in the order of time. They are derived, and so no part of a
@@ -13,7 +14,7 @@ import (
 type delayEnds struct{ tree *btree.BTreeG[Delay] }
 
 func newDelayEnds() delayEnds {
-	return delayEnds{newIndex(func(a, b Delay) int {
+	return delayEnds{order.NewTree(func(a, b Delay) int {
 		return cmp.Or(cmp.Compare(a.Until, b.Until), strings.Compare(a.Key, b.Key))
 	})}
 }
@@ -22,7 +23,7 @@ func newDelayEnds() delayEnds {
 func (s *State) delay(key string, ms int64) {
 	if ms > 0 {
 		s.undelay(key)
-		s.setDelay(Delay{Key: key, Until: later(s.lease, ms)})
+		s.setDelay(Delay{Key: key, Until: order.Later(s.lease, ms)})
 	}
 }
 
@@ -49,7 +50,7 @@ func (s *State) delayed(key string) bool {
 // record: who asks compares the end with the clock.
 func (s *State) endDelay(at At, op EndDelay) Result {
 	switch {
-	case !s.leads(at, op.Epoch):
+	case !s.epoch.Leads(at.Term, op.Epoch):
 		return Result{}
 	case op.Kind != Key:
 		return s.endPermitDelay(at, op)
@@ -59,12 +60,4 @@ func (s *State) endDelay(at At, op EndDelay) Result {
 	}
 	s.undelay(op.Name)
 	return Result{OK: true}
-}
-
-// later is the lease clock some ms after now; what is too far for the clock is its last moment.
-func later(now, ms int64) int64 {
-	if ms > math.MaxInt64-now {
-		return math.MaxInt64
-	}
-	return now + ms
 }

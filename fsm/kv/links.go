@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // links say which sessions end with which check, and (check "") with which node. They are derived from
@@ -17,7 +19,7 @@ type link struct {
 	session string
 }
 
-func newLinks() links { return links{newIndex(compareLinks)} }
+func newLinks() links { return links{order.NewTree(compareLinks)} }
 
 func compareLinks(a, b link) int {
 	return cmp.Or(strings.Compare(a.ref.Node, b.ref.Node), strings.Compare(a.ref.ID, b.ref.ID), strings.Compare(a.session, b.session))

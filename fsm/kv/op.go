@@ -1,19 +1,15 @@
 package kv
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
 
-// Index numbers the changes that readers see. It is the counter of the whole state machine (package
-// registry calls the same one Index): one step per operation that changes something, a transaction is
-// one operation. Renewals, refused operations and those that change nothing take none.
-type Index uint64
+// Index counts the changes that readers see, of instances as well.
+type Index = order.Index
 
-// Epoch is a leadership: the Raft term and index of its first entry.
-type Epoch struct{ Term, Index uint64 }
-
-func (e *Epoch) fields(c *codec.Codec) {
-	c.Uint64(&e.Term)
-	c.Uint64(&e.Index)
-}
+// Epoch is a leadership: the Raft term and index of its Establish entry.
+type Epoch = order.Epoch
 
 // At is when an operation is applied.
 type At struct {
@@ -237,7 +233,7 @@ func (ExpireSession) kind() byte { return 6 }
 func (op ExpireSession) apply(s *State, at At) Result { return s.expireSession(at, op) }
 
 func (op ExpireSession) fields(c *codec.Codec) ExpireSession {
-	op.Epoch.fields(c)
+	op.Epoch.Fields(c)
 	c.String(&op.ID)
 	codec.Uint(c, &op.Created)
 	c.Int64(&op.RenewedAt)
@@ -258,7 +254,7 @@ func (EndDelay) kind() byte { return 7 }
 func (op EndDelay) apply(s *State, at At) Result { return s.endDelay(at, op) }
 
 func (op EndDelay) fields(c *codec.Codec) EndDelay {
-	op.Epoch.fields(c)
+	op.Epoch.Fields(c)
 	op.Kind.fields(c)
 	c.String(&op.Name)
 	c.Int64(&op.Until)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // turn is what one operation does to one semaphore. It copies the semaphore with the first change, and
@@ -129,7 +131,7 @@ func (t *turn) acquire(session string, op AcquirePermit) Result {
 		ticket := t.edit().join(Waiter{
 			Session: session,
 			Since:   t.at.Lease,
-			Until:   later(t.at.Lease, op.Wait),
+			Until:   order.Later(t.at.Lease, op.Wait),
 			Value:   cloneBytes(op.Value),
 		})
 		t.state.permits.wait(t.sem, session)
@@ -150,7 +152,7 @@ func (t *turn) replaceValue(fence Index, value []byte) {
 // another request of its session may be waiting.
 func (t *turn) waitAgain(ticket uint64, op AcquirePermit) {
 	w, _ := t.sem.queue.Get(ticket)
-	until := later(t.at.Lease, op.Wait)
+	until := order.Later(t.at.Lease, op.Wait)
 	if op.Wait <= 0 || w.Until == until && bytes.Equal(w.Value, op.Value) {
 		return
 	}
@@ -281,7 +283,7 @@ func (t *turn) release(fence Index, delay int64) {
 	h := t.edit().release(fence)
 	t.state.permits.stakes.Delete(stake{h.Session, t.sem.kind, t.sem.name})
 	if delay > 0 {
-		t.state.permits.delay(t.sem, later(t.at.Lease, delay))
+		t.state.permits.delay(t.sem, order.Later(t.at.Lease, delay))
 	}
 	t.settle()
 	t.end()

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 func (s *State) freezePermits() []*Permits {
@@ -77,7 +79,7 @@ func (s *State) thawSemaphore(p *Permits) error {
 		s.permits.wait(sem, w.Session)
 	}
 	for _, until := range p.Delays {
-		if until > later(s.lease, MaxLockDelay/1_000_000) {
+		if until > order.Later(s.lease, MaxLockDelay/1_000_000) {
 			return fmt.Errorf("the end of a lock-delay at %d is too far from the lease clock's %d", until, s.lease)
 		}
 		s.permits.delay(sem, until)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // permitTables is what a View shows of locks and semaphores. Its trees are copy-on-write, as those of
@@ -37,11 +39,11 @@ type permitDelay struct {
 
 func newPermitTables() permitTables {
 	return permitTables{
-		all: newIndex(compareNamed),
-		stakes: newIndex(func(a, b stake) int {
+		all: order.NewTree(compareNamed),
+		stakes: order.NewTree(func(a, b stake) int {
 			return cmp.Or(strings.Compare(a.session, b.session), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
 		}),
-		delays: newIndex(func(a, b permitDelay) int {
+		delays: order.NewTree(func(a, b permitDelay) int {
 			return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
 		}),
 	}
@@ -75,7 +77,7 @@ func (p *permitTables) find(kind Kind, name string) *semaphore {
 
 // open enters an empty semaphore.
 func (p *permitTables) open(kind Kind, name string, limit uint32) *semaphore {
-	sem := &semaphore{edition: p.edition, kind: kind, name: name, limit: limit, ends: newIndex(compareWaitEnds), bytes: permitsWeight + len(name)}
+	sem := &semaphore{edition: p.edition, kind: kind, name: name, limit: limit, ends: order.NewTree(compareWaitEnds), bytes: permitsWeight + len(name)}
 	p.all.Set(sem.named())
 	p.bytes += sem.bytes
 	return sem

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // living is a session and what changes while it lives.
@@ -23,7 +25,7 @@ const sessionGrace = 2000 // ms
 // ends is the last millisecond (lease clock) of a session with a TTL, last renewed at a moment.
 func (s *Session) ends(renewed, established int64) int64 {
 	grace := min(s.TTL, s.TTL/2+sessionGrace)
-	return max(later(renewed, s.TTL), later(established, grace))
+	return max(order.Later(renewed, s.TTL), order.Later(established, grace))
 }
 
 // lockDelay is how long (ms) what the session held is kept from others when it ends.
@@ -132,7 +134,7 @@ func (s *State) destroySession(at At, op DestroySession) Result {
 
 func (s *State) expireSession(at At, op ExpireSession) Result {
 	l, ok := s.tables.sessions.Get(strings.ToLower(op.ID))
-	if !ok || !s.leads(at, op.Epoch) || l.session.CreateIndex != op.Created || l.renewed.Load() != op.RenewedAt {
+	if !ok || !s.epoch.Leads(at.Term, op.Epoch) || l.session.CreateIndex != op.Created || l.renewed.Load() != op.RenewedAt {
 		return Result{}
 	}
 	if l.session.TTL == 0 || s.ends(l) >= at.Lease {

@@ -174,7 +174,7 @@ func TestSessionEndsWhenItsTTLHasPassed(t *testing.T) {
 			}
 			if test.lead >= 0 {
 				r.now = start + test.lead
-				r.Establish(Epoch{2, 50}, r.now)
+				r.Establish(Epoch{Term: 2, Index: 50}, r.now)
 			}
 			if due := r.Due(start+test.last, 10); len(due) > 0 {
 				t.Errorf("due are %+v while it lives", due)
@@ -221,7 +221,7 @@ func TestExpiryTakesEffectOnlyAsProposed(t *testing.T) {
 	}{
 		{"as proposed", func(*rig, *ExpireSession, *At) {}, true},
 		{"renewed since", func(r *rig, _ *ExpireSession, _ *At) { r.yes(RenewSession{s1}) }, false},
-		{"another leadership", func(r *rig, _ *ExpireSession, _ *At) { r.Establish(Epoch{2, 50}, r.now) }, false},
+		{"another leadership", func(r *rig, _ *ExpireSession, _ *At) { r.Establish(Epoch{Term: 2, Index: 50}, r.now) }, false},
 		{"an entry of another term", func(_ *rig, _ *ExpireSession, at *At) { at.Term = 2 }, false},
 		{"an older session of the same id", func(_ *rig, op *ExpireSession, _ *At) { op.Created-- }, false},
 		{"before its time", func(r *rig, _ *ExpireSession, at *At) { at.Lease-- }, false},

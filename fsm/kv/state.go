@@ -85,9 +85,6 @@ func (s *State) Establish(epoch Epoch, lease int64) {
 	s.established = s.lease
 }
 
-// leads says whether an operation of the leader was proposed under the present epoch.
-func (s *State) leads(at At, epoch Epoch) bool { return at.Term == epoch.Term && epoch == s.epoch }
-
 // change notes that the operation changes what readers see, and whose watchers are to be woken.
 func (s *State) change(at At, t Topic) {
 	s.index = at.Index

@@ -5,10 +5,9 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
-)
 
-// degree keeps the nodes of the trees small: each change copies a path of them.
-const degree = 16
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
 
 // tables is what a View shows of keys and sessions. Its trees are copy-on-write: share costs a few
 // allocations, and what is shared is never written again.
@@ -32,18 +31,13 @@ type held struct{ session, key string }
 
 func newTables() tables {
 	return tables{
-		entries:   btree.NewMap[string, *Entry](degree),
-		held:      newIndex(compareHeld),
-		deletions: btree.NewMap[string, Deletion](degree),
-		aged:      newIndex(compareAged),
-		sessions:  btree.NewMap[string, *living](degree),
-		delays:    btree.NewMap[string, int64](degree),
+		entries:   btree.NewMap[string, *Entry](order.Degree),
+		held:      order.NewTree(compareHeld),
+		deletions: btree.NewMap[string, Deletion](order.Degree),
+		aged:      order.NewTree(compareAged),
+		sessions:  btree.NewMap[string, *living](order.Degree),
+		delays:    btree.NewMap[string, int64](order.Degree),
 	}
-}
-
-func newIndex[T any](compare func(a, b T) int) *btree.BTreeG[T] {
-	less := func(a, b T) bool { return compare(a, b) < 0 }
-	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
 }
 
 func compareHeld(a, b held) int {

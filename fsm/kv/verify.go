@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // verify checks what the state's own operations keep true. Each check relies on those before it. Locks
@@ -148,7 +150,7 @@ func (f *Frozen) verifyDelays() error {
 		if d.Key == "" || i > 0 && f.Delays[i-1].Key >= d.Key {
 			return fmt.Errorf("lock-delay of %q is not after that of another key", d.Key)
 		}
-		if d.Until > later(f.Lease, MaxLockDelay/1_000_000) {
+		if d.Until > order.Later(f.Lease, MaxLockDelay/1_000_000) {
 			return fmt.Errorf("lock-delay of %q: its end at %d is too far from the lease clock's %d", d.Key, d.Until, f.Lease)
 		}
 	}

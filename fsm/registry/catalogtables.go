@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // catalogTables is what a View shows of nodes, and where services and checks are found. The checks
@@ -41,8 +43,8 @@ type checkBeat struct {
 func newCatalogTables() *catalogTables {
 	return &catalogTables{
 		nodes:    new(btree.Map[string, *Node]),
-		services: newIndex(compareServices),
-		checks:   newIndex(compareChecks),
+		services: order.NewTree(compareServices),
+		checks:   order.NewTree(compareChecks),
 	}
 }
 

@@ -125,7 +125,7 @@ func (p *Probe) equal(o *Probe) bool {
 // setCheck notes what a check was found to be. The output of a passing check is kept as it was when it
 // turned so: a heartbeat that says nothing new is no change.
 func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
-	if op.Epoch != (Epoch{}) && !r.leads(term, op.Epoch) {
+	if op.Epoch != (Epoch{}) && !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}
 	e, ok := r.tables.catalog.check(op.Node, op.Check)
@@ -147,7 +147,7 @@ func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
 // expireCheck turns a check critical whose TTL has passed, unless the epoch is over, a heartbeat came
 // or it is critical already.
 func (r *Registry) expireCheck(term uint64, origin Origin, op ExpireCheck) Result {
-	if !r.leads(term, op.Epoch) {
+	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}
 	e, ok := r.tables.catalog.check(op.Node, op.Check)

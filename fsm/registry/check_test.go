@@ -71,7 +71,7 @@ func TestStatusByChecksIsNewerForOtherServers(t *testing.T) {
 func TestSettingACheckIsRefused(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
-	g.Establish(Epoch{2, 7}, "c")
+	g.Establish(Epoch{Term: 2, Index: 7}, "c")
 	for _, tt := range []struct {
 		name string
 		op   SetCheck
@@ -80,8 +80,8 @@ func TestSettingACheckIsRefused(t *testing.T) {
 		{"no check", SetCheck{Check: "x"}, NotFound},
 		{"of another node", SetCheck{Node: "n1", Check: "a"}, NotFound},
 		{"without a TTL", SetCheck{Check: "a", TTL: true, Status: Critical}, NoTTL},
-		{"by a leader of before", SetCheck{Check: "a", Status: Critical, Epoch: Epoch{1, 1}}, Refused},
-		{"by the leader", SetCheck{Check: "a", Status: Critical, Epoch: Epoch{2, 7}}, Done},
+		{"by a leader of before", SetCheck{Check: "a", Status: Critical, Epoch: Epoch{Term: 1, Index: 1}}, Refused},
+		{"by the leader", SetCheck{Check: "a", Status: Critical, Epoch: Epoch{Term: 2, Index: 7}}, Done},
 	} {
 		if res := g.client(tt.op); res.Outcome != tt.want {
 			t.Errorf("%s: %+v, want outcome %d", tt.name, res, tt.want)
@@ -126,7 +126,7 @@ func (g *rig) endAll() []Op {
 func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1", withTTL("a", 10_000), withTTL("b", 20_000)))
-	g.Establish(Epoch{1, 1}, "c")
+	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	g.pass(9000)
 	index := g.View().Index()
 	g.say("a", Passing, "fine") // nothing new, and yet a heartbeat
@@ -139,7 +139,7 @@ func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 	}
 	g.pass(1)
 	g.Lost()
-	want := []Op{ExpireCheck{Epoch: Epoch{1, 1}, Check: "a", RenewedAt: 10_000}}
+	want := []Op{ExpireCheck{Epoch: Epoch{Term: 1, Index: 1}, Check: "a", RenewedAt: 10_000}}
 	if ops := g.endAll(); !slices.Equal(ops, want) {
 		t.Fatalf("due %+v, want %+v", ops, want)
 	}
@@ -168,17 +168,17 @@ func TestExpiryOfACheckIsIgnoredWhereItDoesNotFit(t *testing.T) {
 		op     ExpireCheck
 		want   Outcome
 	}{
-		{"it fits", func(*rig) {}, ExpireCheck{Epoch{1, 1}, "", "a", 1000}, Done},
-		{"a heartbeat came", func(g *rig) { g.pass(1); g.say("a", Passing, "") }, ExpireCheck{Epoch{1, 1}, "", "a", 1000}, NotFound},
-		{"it is critical already", func(g *rig) { g.client(SetCheck{Check: "a", Status: Critical}) }, ExpireCheck{Epoch{1, 1}, "", "a", 1000}, NotFound},
-		{"it is gone", func(g *rig) { g.client(Cancel{web1}) }, ExpireCheck{Epoch{1, 1}, "", "a", 1000}, NotFound},
-		{"it expects no heartbeats", func(g *rig) { g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing))) }, ExpireCheck{Epoch{1, 1}, "", "a", 1000}, NotFound},
-		{"another leader", func(*rig) {}, ExpireCheck{Epoch{1, 2}, "", "a", 1000}, Refused},
+		{"it fits", func(*rig) {}, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, Done},
+		{"a heartbeat came", func(g *rig) { g.pass(1); g.say("a", Passing, "") }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
+		{"it is critical already", func(g *rig) { g.client(SetCheck{Check: "a", Status: Critical}) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
+		{"it is gone", func(g *rig) { g.client(Cancel{web1}) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
+		{"it expects no heartbeats", func(g *rig) { g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing))) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
+		{"another leader", func(*rig) {}, ExpireCheck{Epoch{Term: 1, Index: 2}, "", "a", 1000}, Refused},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
 			g.catalog(service("web", "web-1", withTTL("a", 10_000)))
-			g.Establish(Epoch{1, 1}, "c")
+			g.Establish(Epoch{Term: 1, Index: 1}, "c")
 			tt.before(g)
 			if res := g.client(tt.op); res.Outcome != tt.want {
 				t.Errorf("got %+v, want outcome %d", res, tt.want)
@@ -193,7 +193,7 @@ func TestChecksAreGivenTimeAfterALeadershipBegan(t *testing.T) {
 		g.catalog(service("web", "web-1", withTTL("a", tt.ttl)))
 		g.pass(10 * tt.ttl) // without a leader
 		g.Advance(g.now)
-		g.Establish(Epoch{1, 1}, "c")
+		g.Establish(Epoch{Term: 1, Index: 1}, "c")
 		if ops := g.Ending(g.now.Lease + tt.want); len(ops) > 0 {
 			t.Errorf("TTL %d: due after %d: %+v", tt.ttl, tt.want, ops)
 		}
@@ -213,7 +213,7 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 	node := reaped("n")
 	node.Service = ""
 	g.catalog(service("web", "web-1", reaped("a"), node))
-	g.Establish(Epoch{1, 1}, "c")
+	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	g.say("a", Critical, "")
 	g.say("n", Critical, "") // nobody is reaped for a node's check
 	since := g.now.Lease
@@ -229,7 +229,7 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 	}
 	g.Registry = r
 	g.pass(1)
-	late := DeregisterCatalog{Service: "web-1", Check: "a", Epoch: Epoch{1, 1}, CriticalSince: since}
+	late := DeregisterCatalog{Service: "web-1", Check: "a", Epoch: Epoch{Term: 1, Index: 1}, CriticalSince: since}
 	if ops := g.Ending(g.now.Lease); len(ops) != 1 || ops[0] != late {
 		t.Fatalf("due %+v, want %+v", ops, late)
 	}
@@ -243,7 +243,7 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 	}
 	g.pass(60_001)
 	stale := g.Ending(g.now.Lease)[0].(DeregisterCatalog)
-	stale.Epoch = Epoch{1, 2}
+	stale.Epoch = Epoch{Term: 1, Index: 2}
 	if res := g.client(stale); res.Outcome != Refused {
 		t.Errorf("by another leader: %+v, want it refused", res)
 	}
@@ -340,7 +340,7 @@ func TestRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
 	op := service("web", "web-1", withTTL("a", 10_000))
 	op.KeepStatus = true
 	g.catalog(op)
-	g.Establish(Epoch{1, 1}, "c")
+	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	g.pass(9000)
 	index := g.View().Index()
 	g.catalog(op)

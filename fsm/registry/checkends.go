@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // checkEnd is a moment at which something is to be done about a check: one that expects heartbeats has
@@ -21,7 +23,7 @@ type checkEnd struct {
 type checkEnds struct{ tree *btree.BTreeG[checkEnd] }
 
 func newCheckEnds() checkEnds {
-	return checkEnds{newIndex(compareCheckEnds)}
+	return checkEnds{order.NewTree(compareCheckEnds)}
 }
 
 func compareCheckEnds(a, b checkEnd) int {
@@ -57,7 +59,7 @@ func (e checkEntry) end() (end checkEnd, ok bool) {
 	case e.expires():
 		return checkEnd{e.beat.due, c.Node, c.ID}, true
 	case e.reaped():
-		return checkEnd{later(c.CriticalSince, c.ReapAfter), c.Node, c.ID}, true
+		return checkEnd{order.Later(c.CriticalSince, c.ReapAfter), c.Node, c.ID}, true
 	}
 	return checkEnd{}, false
 }
@@ -69,7 +71,7 @@ const checkGrace = 2000
 // ends is the last moment of a check that expects heartbeats.
 func (e checkEntry) ends(established int64) int64 {
 	ttl := e.check.TTL
-	return max(later(e.beat.heard.Load(), ttl), later(established, min(ttl, ttl/2+checkGrace)))
+	return max(order.Later(e.beat.heard.Load(), ttl), order.Later(established, min(ttl, ttl/2+checkGrace)))
 }
 
 // checksEnding is Ending for checks: an ExpireCheck for each whose TTL has passed, a DeregisterCatalog

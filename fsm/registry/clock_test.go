@@ -42,9 +42,9 @@ func TestEstablishKeepsTheFirstClusterAndTheNewestEpoch(t *testing.T) {
 	if g.View().Epoch() != "" || g.Epoch() != (Epoch{}) {
 		t.Errorf("before: cluster %q, epoch %v", g.View().Epoch(), g.Epoch())
 	}
-	g.Establish(Epoch{1, 2}, "first")
-	g.Establish(Epoch{3, 4}, "second")
-	if g.View().Epoch() != "first" || g.Epoch() != (Epoch{3, 4}) || g.View().Index() != 0 {
+	g.Establish(Epoch{Term: 1, Index: 2}, "first")
+	g.Establish(Epoch{Term: 3, Index: 4}, "second")
+	if g.View().Epoch() != "first" || g.Epoch() != (Epoch{Term: 3, Index: 4}) || g.View().Index() != 0 {
 		t.Errorf("got cluster %q, epoch %v, index %d", g.View().Epoch(), g.Epoch(), g.View().Index())
 	}
 }

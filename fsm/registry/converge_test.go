@@ -46,7 +46,7 @@ func newCircle(n int) *circle {
 	c := &circle{now: Stamp{Lease: 1000, Wall: startOfWall}}
 	for i := range n {
 		r := New()
-		r.Establish(Epoch{1, 1}, fmt.Sprint(i))
+		r.Establish(Epoch{Term: 1, Index: 1}, fmt.Sprint(i))
 		r.Apply(c.now, 1, fromNode, Contact{Sender: fmt.Sprint((i + 1) % n), Incarnation: 1, Clock: 1})
 		c.nodes = append(c.nodes, r)
 	}

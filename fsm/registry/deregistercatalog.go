@@ -4,7 +4,7 @@ package registry
 // critical for too long, takes effect only if the check is so still.
 func (r *Registry) deregisterCatalog(term uint64, origin Origin, op DeregisterCatalog) Result {
 	if op.Epoch != (Epoch{}) {
-		if !r.leads(term, op.Epoch) {
+		if !r.epoch.Leads(term, op.Epoch) {
 			return Result{Outcome: Refused}
 		}
 		return r.reap(origin, op)

@@ -2,9 +2,10 @@ package registry
 
 import (
 	"cmp"
-	"math"
 
 	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // end is the end of an override or a quarantine.
@@ -29,7 +30,7 @@ const (
 type ends struct{ tree *btree.BTreeG[end] }
 
 func newEnds() ends {
-	return ends{newIndex(func(a, b end) int {
+	return ends{order.NewTree(func(a, b end) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.set, b.set), cmp.Compare(a.kind, b.kind))
 	})}
 }
@@ -67,18 +68,4 @@ func (r *Registry) Ending(now int64) []Op {
 		return true
 	})
 	return append(due, r.checksEnding(now)...)
-}
-
-// leads says whether an operation of the leader, in an entry of a term, was proposed under the
-// present epoch.
-func (r *Registry) leads(term uint64, epoch Epoch) bool {
-	return term == epoch.Term && epoch == r.epoch
-}
-
-// later is the lease clock some ms after now; what is too far for the clock is its last moment.
-func later(now, ms int64) int64 {
-	if ms > math.MaxInt64-now {
-		return math.MaxInt64
-	}
-	return now + ms
 }

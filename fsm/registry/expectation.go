@@ -1,5 +1,7 @@
 package registry
 
+import "github.com/seed-20419f34/rollcall/fsm/order"
+
 // minute is the time, in ms of lease clock, over which upstream counts renewals.
 const minute = 60_000
 
@@ -100,5 +102,5 @@ func (r *Registry) recount() {
 	if leases*uint64(Whole) > expected*uint64(r.settings.Threshold) || !r.settings.SelfPreservation {
 		r.expectation.Clients = uint32(leases)
 	}
-	r.expectation.NextUpdate = later(r.clock.Lease, r.settings.ExpectationUpdate)
+	r.expectation.NextUpdate = order.Later(r.clock.Lease, r.settings.ExpectationUpdate)
 }

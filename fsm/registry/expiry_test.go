@@ -66,7 +66,7 @@ func TestExpiredEndsExactly(t *testing.T) {
 			}
 			if tt.established > 0 {
 				g.Advance(Stamp{Lease: start + tt.established})
-				g.Establish(Epoch{1, 1}, "c")
+				g.Establish(Epoch{Term: 1, Index: 1}, "c")
 			}
 			if got := g.Expired(start+tt.end, 1); len(got) != 0 {
 				t.Errorf("at its end: %v, want none", got)

@@ -224,7 +224,7 @@ func TestFreshnessCountsAsExpiredWhatEndsSays(t *testing.T) {
 	g.register(leased(orders1, 30, 90))
 	g.pass(91_000)
 	g.Advance(g.now)
-	g.Establish(Epoch{1, 1}, "c")
+	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	if f := g.View().Freshness(g.now.Lease); f.Counted != 1 || f.Fresh != 0 || f.Expired != 0 {
 		t.Errorf("in the grace: %+v, want it neither fresh nor expired", f)
 	}

@@ -195,7 +195,7 @@ func TestLeasesOfOthersEndLater(t *testing.T) {
 		{"established later", fromDC2, func(g *rig) {
 			g.pass(100_000)
 			g.Advance(g.now)
-			g.Establish(Epoch{1, 1}, "c")
+			g.Establish(Epoch{Term: 1, Index: 1}, "c")
 		}, 136_000},
 		{"two durations", fromDC2, func(g *rig) {
 			s := DefaultSettings()

@@ -1,11 +1,15 @@
 package registry
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
 
-// Index counts the changes that readers see, one step per operation; an Evict counts one per lease
-// it removes, so that a reader of the change list can stop between any two. Renewals, ticks,
-// transitions of self-preservation, refused operations and those that change nothing take none.
-type Index uint64
+// Index counts the changes that readers see.
+type Index = order.Index
+
+// Epoch is a leadership: the Raft term and index of its Establish entry.
+type Epoch = order.Epoch
 
 // Stamp is the time of a log entry. Lease is the lease clock in ms: it decides expiry, runs only
 // while a leader serves, and is never compared with a wall clock. Wall is ms since the epoch, for
@@ -290,15 +294,6 @@ func (op UpdateMetadata) fields(c *codec.Codec) UpdateMetadata {
 	op.Key.Fields(c)
 	pairs(c, &op.Pairs)
 	return op
-}
-
-// Epoch is a leadership: the Raft term and index of its Establish entry.
-type Epoch struct{ Term, Index uint64 }
-
-// Fields walks an epoch.
-func (e *Epoch) Fields(c *codec.Codec) {
-	c.Uint64(&e.Term)
-	c.Uint64(&e.Index)
 }
 
 // EvictItem names one lease as the proposer saw it. Apply drops the item if anything differs.

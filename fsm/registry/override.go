@@ -1,5 +1,7 @@
 package registry
 
+import "github.com/seed-20419f34/rollcall/fsm/order"
+
 // setOverride forces a status and renews the lease. An override equal to the present status is
 // stored like any other, so that it holds when the client reports something else (upstream drops it).
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.statusUpdate.
@@ -30,7 +32,7 @@ func (r *Registry) override(l *Lease, op SetOverride) *Override {
 	}
 	o := &Override{By: op.By, At: r.clock, Reported: l.reported(), Set: r.Next()}
 	if op.For > 0 {
-		o.Until = later(r.clock.Lease, op.For)
+		o.Until = order.Later(r.clock.Lease, op.For)
 	}
 	return o
 }
@@ -89,7 +91,7 @@ func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
 // endOverride ends an override at its time, unless the epoch is over or the override is another one by
 // now.
 func (r *Registry) endOverride(term uint64, origin Origin, op EndOverride) Result {
-	if !r.leads(term, op.Epoch) {
+	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}
 	l := r.handles.byHandle(op.Handle)

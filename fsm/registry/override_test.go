@@ -324,7 +324,7 @@ func TestEndOfAnOverrideIsFenced(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			g.Establish(Epoch{2, 7}, "cluster")
+			g.Establish(Epoch{Term: 2, Index: 7}, "cluster")
 			g.register(instance(orders1, Up, 100))
 			g.client(SetOverride{Key: orders1, Status: Down, For: 60_000})
 			g.pass(60_000)

@@ -8,7 +8,7 @@ import (
 func TestPermanentInstanceNeverEndsByItself(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1"))
-	g.Establish(Epoch{1, 1}, "c")
+	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	l := g.lease(web1)
 	if !l.Permanent || l.Interval != 30 || l.Duration != 90 || g.View().Ends(l) != math.MaxInt64 {
 		t.Errorf("lease %+v that ends at %d, want a permanent one shown with 30 and 90 s", l, g.View().Ends(l))
@@ -17,7 +17,7 @@ func TestPermanentInstanceNeverEndsByItself(t *testing.T) {
 	if items := g.Expired(far, 10); len(items) > 0 {
 		t.Errorf("expired %+v", items)
 	}
-	g.client(Evict{Epoch: Epoch{1, 1}, Items: []EvictItem{{Handle: l.Handle, Registered: l.Registered, RenewedAt: g.View().LastRenewal(l).Lease}}})
+	g.client(Evict{Epoch: Epoch{Term: 1, Index: 1}, Items: []EvictItem{{Handle: l.Handle, Registered: l.Registered, RenewedAt: g.View().LastRenewal(l).Lease}}})
 	if g.View().Len() != 1 {
 		t.Error("evicted")
 	}
@@ -158,7 +158,7 @@ func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			g := newRig(t)
-			g.Establish(Epoch{1, 1}, "c")
+			g.Establish(Epoch{Term: 1, Index: 1}, "c")
 			g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
 			g.client(SetOverride{Key: web1, Status: OutOfService, For: 60_000})
 			until := g.lease(web1).Override.Until

@@ -180,7 +180,7 @@ func (r *Registry) mayPreserve(term uint64, op SelfPreservation) bool {
 	if op.By != (Act{}) {
 		return p.allows(op)
 	}
-	return r.leads(term, op.Epoch) && op.From == p.State && p.leadsTo(op.To, r.clock.Lease)
+	return r.epoch.Leads(term, op.Epoch) && op.From == p.State && p.leadsTo(op.To, r.clock.Lease)
 }
 
 // allows says whether an operator's act fits a state.

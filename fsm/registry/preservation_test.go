@@ -185,8 +185,8 @@ func TestTransitionsOfTheLeaderAreFenced(t *testing.T) {
 	}{
 		{"as it should be", PreservationOff, 3, SelfPreservation{Epoch: epoch, To: PreservationOn}, Done},
 		{"entry of another term", PreservationOff, 4, SelfPreservation{Epoch: epoch, To: PreservationOn}, Refused},
-		{"epoch of another term", PreservationOff, 3, SelfPreservation{Epoch: Epoch{2, 7}, To: PreservationOn}, Refused},
-		{"another epoch of the term", PreservationOff, 3, SelfPreservation{Epoch: Epoch{3, 6}, To: PreservationOn}, Refused},
+		{"epoch of another term", PreservationOff, 3, SelfPreservation{Epoch: Epoch{Term: 2, Index: 7}, To: PreservationOn}, Refused},
+		{"another epoch of the term", PreservationOff, 3, SelfPreservation{Epoch: Epoch{Term: 3, Index: 6}, To: PreservationOn}, Refused},
 		{"no epoch", PreservationOff, 0, SelfPreservation{To: PreservationOn}, Refused},
 		{"an operator released it meanwhile", PreservationReleased, 3, SelfPreservation{Epoch: epoch, From: PreservationOn, To: PreservationOff}, Refused},
 		{"an operator holds it meanwhile", PreservationHeld, 3, SelfPreservation{Epoch: epoch, From: PreservationOn, To: PreservationOff}, Refused},
@@ -215,8 +215,8 @@ func TestTransitionsOfTheLeaderAreFenced(t *testing.T) {
 // An operator's act is nobody's under an epoch: it holds whoever leads when it arrives.
 func TestOperatorsActsAreNotFenced(t *testing.T) {
 	g := newRig(t)
-	g.Establish(Epoch{3, 7}, "c")
-	res := g.Apply(g.now, 9, FromClient, SelfPreservation{Epoch: Epoch{1, 1}, To: PreservationHeld, For: 1000, By: ann})
+	g.Establish(Epoch{Term: 3, Index: 7}, "c")
+	res := g.Apply(g.now, 9, FromClient, SelfPreservation{Epoch: Epoch{Term: 1, Index: 1}, To: PreservationHeld, For: 1000, By: ann})
 	if got := g.View().Preservation(); res.Outcome != Done || got.State != PreservationHeld {
 		t.Errorf("got %+v, %+v, want it held", res, got)
 	}

@@ -3,6 +3,8 @@ package registry
 import (
 	"iter"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // quarantine hides an instance, or ends its quarantine. Its lease goes on and is not renewed: the
@@ -18,7 +20,7 @@ func (r *Registry) quarantine(origin Origin, op Quarantine) Result {
 	case op.For <= 0:
 		return r.show(origin, l, op.By)
 	}
-	q := &Quarantined{By: op.By, At: r.clock, Until: later(r.clock.Lease, op.For), Set: r.Next()}
+	q := &Quarantined{By: op.By, At: r.clock, Until: order.Later(r.clock.Lease, op.For), Set: r.Next()}
 	if old := l.Quarantine; old != nil && old.By == q.By && old.Until == q.Until {
 		return Result{}
 	}
@@ -31,7 +33,7 @@ func (r *Registry) quarantine(origin Origin, op Quarantine) Result {
 // endQuarantine lists an instance again, unless the epoch is over or the quarantine is another one by
 // now.
 func (r *Registry) endQuarantine(term uint64, origin Origin, op EndQuarantine) Result {
-	if !r.leads(term, op.Epoch) {
+	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}
 	l := r.handles.byHandle(op.Handle)

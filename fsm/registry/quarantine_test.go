@@ -154,7 +154,7 @@ func TestQuarantinedInstanceThatFallsSilentIsEvicted(t *testing.T) {
 
 func TestQuarantineEndsAtItsTime(t *testing.T) {
 	g := newRig(t)
-	g.Establish(Epoch{2, 7}, "cluster")
+	g.Establish(Epoch{Term: 2, Index: 7}, "cluster")
 	handle := g.register(instance(orders1, Up, 100)).Handle
 	g.client(Quarantine{Key: orders1, For: 60_000, By: keeper})
 	g.pass(59_999)
@@ -162,7 +162,7 @@ func TestQuarantineEndsAtItsTime(t *testing.T) {
 		t.Fatalf("before its time: %v", got)
 	}
 	g.pass(1)
-	want := Op(EndQuarantine{Epoch: Epoch{2, 7}, Handle: handle, Set: 2})
+	want := Op(EndQuarantine{Epoch: Epoch{Term: 2, Index: 7}, Handle: handle, Set: 2})
 	if got := g.Ending(g.now.Lease); !slices.Equal(got, []Op{want}) {
 		t.Fatalf("at its time: %v, want %v", got, want)
 	}
@@ -194,7 +194,7 @@ func TestEndOfAQuarantineIsFenced(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			g.Establish(Epoch{2, 7}, "cluster")
+			g.Establish(Epoch{Term: 2, Index: 7}, "cluster")
 			g.register(instance(orders1, Up, 100))
 			g.client(Quarantine{Key: orders1, For: 60_000})
 			g.pass(60_000)

@@ -83,7 +83,7 @@ var (
 	drawPreservation = rapid.Custom(func(t *rapid.T) SelfPreservation {
 		state := rapid.SampledFrom([]PreservationState{PreservationOff, PreservationOn, PreservationReleased, PreservationHeld})
 		return SelfPreservation{
-			Epoch: rapid.SampledFrom([]Epoch{{}, {1, 1}, {2, 2}}).Draw(t, "epoch"),
+			Epoch: rapid.SampledFrom([]Epoch{{}, {Term: 1, Index: 1}, {Term: 2, Index: 2}}).Draw(t, "epoch"),
 			From:  state.Draw(t, "from"),
 			To:    state.Draw(t, "to"),
 			For:   rapid.SampledFrom([]int64{0, 5000, 60_000}).Draw(t, "for"),
@@ -139,7 +139,7 @@ var (
 			s.op = UpdateMetadata{Key: key, Pairs: []Pair{{"k", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "v")}}}
 		case 11:
 			s.evict = rapid.IntRange(0, 3).Draw(t, "evict")
-			s.epoch = rapid.SampledFrom([]Epoch{{}, {}, {1, 1}, {2, 2}}).Draw(t, "epoch")
+			s.epoch = rapid.SampledFrom([]Epoch{{}, {}, {Term: 1, Index: 1}, {Term: 2, Index: 2}}).Draw(t, "epoch")
 		case 13:
 			s.settings = drawSettings.Draw(t, "settings")
 		case 14:

@@ -18,7 +18,7 @@ func (r *Registry) cancel(origin Origin, key Key) Result {
 // evict removes the leases that its proposer saw expire, unless the epoch is over or the lease was
 // renewed, registered again or removed since.
 func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
-	if !r.leads(term, op.Epoch) {
+	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}
 	var res Result

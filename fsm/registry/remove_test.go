@@ -59,8 +59,8 @@ func TestEvictIsFenced(t *testing.T) {
 	}{
 		{"nothing in the way", func(*rig, *Evict, *uint64) {}, Done, 1},
 		{"entry of another term", func(_ *rig, _ *Evict, term *uint64) { *term = 8 }, Refused, 0},
-		{"another leader's epoch now", func(g *rig, _ *Evict, _ *uint64) { g.Establish(Epoch{8, 80}, "c") }, Refused, 0},
-		{"same term, established again", func(g *rig, _ *Evict, _ *uint64) { g.Establish(Epoch{7, 71}, "c") }, Refused, 0},
+		{"another leader's epoch now", func(g *rig, _ *Evict, _ *uint64) { g.Establish(Epoch{Term: 8, Index: 80}, "c") }, Refused, 0},
+		{"same term, established again", func(g *rig, _ *Evict, _ *uint64) { g.Establish(Epoch{Term: 7, Index: 71}, "c") }, Refused, 0},
 		{"decided under an earlier epoch", func(_ *rig, op *Evict, _ *uint64) { op.Epoch.Index = 69 }, Refused, 0},
 		{"renewed since", func(g *rig, _ *Evict, _ *uint64) { g.client(Renew{Key: orders1}) }, Done, 0},
 		{"registered again since", func(g *rig, op *Evict, _ *uint64) {

@@ -1,6 +1,9 @@
 package registry
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
 
 // Replica is the whole state of an instance as another Rollcall server has it. Applying it replaces
 // what is stored where the incoming half is newer; of an instance that is stored equally it is a
@@ -141,11 +144,11 @@ func (r *Registry) decideAs(l *Lease, op Replica) {
 	if op.Overridden != Unknown && (op.Instance.Status != Unknown || op.OverrideBy != (Act{}) || op.OverrideFor > 0) {
 		l.Override = &Override{By: op.OverrideBy, At: r.clock, Reported: op.Instance.Status, Set: set}
 		if op.OverrideFor > 0 {
-			l.Override.Until = later(r.clock.Lease, op.OverrideFor)
+			l.Override.Until = order.Later(r.clock.Lease, op.OverrideFor)
 		}
 	}
 	if op.QuarantineFor > 0 {
-		l.Quarantine = &Quarantined{By: op.QuarantineBy, At: r.clock, Until: later(r.clock.Lease, op.QuarantineFor), Set: set}
+		l.Quarantine = &Quarantined{By: op.QuarantineBy, At: r.clock, Until: order.Later(r.clock.Lease, op.QuarantineFor), Set: set}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Settings decide how leases end. They travel in the Establish entry of each leadership and are part
@@ -105,7 +106,7 @@ func (r *Registry) Configure(s Settings) {
 		r.reorder()
 	}
 	r.rebound()
-	r.expectation.NextUpdate = min(r.expectation.NextUpdate, later(r.clock.Lease, s.ExpectationUpdate))
+	r.expectation.NextUpdate = min(r.expectation.NextUpdate, order.Later(r.clock.Lease, s.ExpectationUpdate))
 }
 
 // rebound applies the bound to self-preservation that is on already: an operator who changes it
@@ -126,7 +127,7 @@ func (s Settings) boundFrom(since int64) int64 {
 	if s.Bound == 0 || s.Expectation {
 		return 0
 	}
-	return later(since, s.Bound)
+	return order.Later(since, s.Bound)
 }
 
 // Settings are those of the present leadership.

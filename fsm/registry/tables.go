@@ -5,10 +5,9 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
-)
 
-// indexDegree keeps the nodes of the secondary indexes small: each change copies a path of them.
-const indexDegree = 16
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
 
 // tables is what a View shows. Its trees are copy-on-write: share costs a few allocations, and what
 // is shared is never written again.
@@ -41,20 +40,15 @@ type vipEntry struct {
 func newTables() tables {
 	return tables{
 		apps:        new(btree.Map[string, *App]),
-		ids:         newIndex(compareIDs),
-		vips:        newIndex(compareVIPs),
-		secureVIPs:  newIndex(compareVIPs),
-		quarantined: newIndex(compareLeases),
+		ids:         order.NewTree(compareIDs),
+		vips:        order.NewTree(compareVIPs),
+		secureVIPs:  order.NewTree(compareVIPs),
+		quarantined: order.NewTree(compareLeases),
 		live:        new(btree.Map[Index, *Lease]),
 		removed:     new(btree.Map[Index, Removal]),
 		renewals:    newRenewals(),
 		catalog:     newCatalogTables(),
 	}
-}
-
-func newIndex[T any](compare func(a, b T) int) *btree.BTreeG[T] {
-	less := func(a, b T) bool { return compare(a, b) < 0 }
-	return btree.NewBTreeGOptions(less, btree.Options{Degree: indexDegree, NoLocks: true})
 }
 
 func compareIDs(a, b Key) int {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // verify checks what the state's own operations keep true. Each check relies on those before it.
@@ -189,7 +191,7 @@ func (f *Frozen) verifyExpectation() error {
 	switch {
 	case e.Minute < 0 || e.Minute > f.Clock.Lease/minute:
 		return fmt.Errorf("renewals are counted in minute %d, at a lease clock of %d", e.Minute, f.Clock.Lease)
-	case e.NextUpdate > later(f.Clock.Lease, f.Settings.ExpectationUpdate):
+	case e.NextUpdate > order.Later(f.Clock.Lease, f.Settings.ExpectationUpdate):
 		return fmt.Errorf("the expectation is updated at %d, at a lease clock of %d and every %d ms", e.NextUpdate, f.Clock.Lease, f.Settings.ExpectationUpdate)
 	}
 	return nil

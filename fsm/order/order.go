@@ -1,0 +1,48 @@
+// Package order holds what both halves of the state (packages registry and kv) have in common: how changes are
+// numbered, what ends at which time, and who waits for what. It knows neither instances nor keys.
+package order
+
+import (
+	"math"
+
+	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+// Index counts the changes that readers see, of instances and of keys alike: one step per operation (a
+// transaction is one); an Evict counts one per lease it removes, so that a reader of the change list can stop
+// between any two. Renewals, ticks, transitions of self-preservation, refused operations and those that change
+// nothing take none.
+type Index uint64
+
+// Epoch is a leadership: the Raft term and index of its Establish entry.
+type Epoch struct{ Term, Index uint64 }
+
+// Fields walks an epoch.
+func (e *Epoch) Fields(c *codec.Codec) {
+	c.Uint64(&e.Term)
+	c.Uint64(&e.Index)
+}
+
+// Leads says whether an operation of the leader, in an entry of a term, was proposed under the present epoch, e.
+func (e Epoch) Leads(term uint64, proposed Epoch) bool {
+	return term == proposed.Term && proposed == e
+}
+
+// Later is the lease clock some ms after now; what is too far for the clock is its last moment.
+func Later(now, ms int64) int64 {
+	if ms > math.MaxInt64-now {
+		return math.MaxInt64
+	}
+	return now + ms
+}
+
+// Degree keeps the nodes of trees small: each change copies a path of them.
+const Degree = 16
+
+// NewTree returns an empty tree, of which a copy costs little.
+func NewTree[T any](compare func(a, b T) int) *btree.BTreeG[T] {
+	less := func(a, b T) bool { return compare(a, b) < 0 }
+	return btree.NewBTreeGOptions(less, btree.Options{Degree: Degree, NoLocks: true})
+}
