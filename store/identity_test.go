@@ -89,7 +89,7 @@ func TestDataDirectoryThatDoesNotFitIsRefused(t *testing.T) {
 		{"a newer version's", `{"level":99,"mode":"cp","node":"n1","server_id":"n1.aa"}`, "n1", []string{"newer version"}},
 		{"from before levels", `{"version":2,"mode":"cp","node":"n1","server_id":"n1.aa"}`, "n1", []string{"identity.json", "before the first release", "empty data directory"}},
 		{"from before levels, in the other mode", `{"version":2,"mode":"ap","node":"n1","server_id":"n1.aa"}`, "n1", []string{"before the first release", "empty data directory"}},
-		{"of no version", `{"mode":"cp","node":"n1","server_id":"n1.aa"}`, "n1", []string{"corrupt"}},
+		{"of no version", `{"mode":"cp","node":"n1","server_id":"n1.aa"}`, "n1", []string{"before the first release", "empty data directory"}},
 		{"not JSON", `{"level":1,`, "n1", []string{"corrupt"}},
 		{"empty", ``, "n1", []string{"corrupt"}},
 		{"without a server id", `{"level":1,"mode":"cp","node":"n1"}`, "n1", []string{"corrupt"}},

@@ -311,12 +311,12 @@ func TestADamagedFileIsRefusedWithWords(t *testing.T) {
 		{"cut short", func(t *testing.T, path string) {
 			need.OK(t, os.Truncate(path, 5000))
 		}, "damaged"},
-		{"a lease that is none", in(bucketLeases, name, []byte{3, 0xff}), "damaged"},
+		{"a lease that is none", in(bucketLeases, name, []byte{1, 0xff}), "damaged"},
 		{"a lease of a newer version", in(bucketLeases, name, []byte{99}), "newer version"},
 		{"a renewal that is none", in(bucketRenewals, name, []byte{1, 2}), "damaged"},
 		{"a renewal of a newer version", in(bucketRenewals, name, []byte{99}), "newer version"},
 		{"a removal that is none", in(bucketRemovals, indexOnDisk(7), nil), "damaged"},
-		{"a state that is none", in(bucketState, keyRegistry, []byte{3}), "damaged"},
+		{"a state that is none", in(bucketState, keyRegistry, []byte{1}), "damaged"},
 		{"a state that does not fit the leases", func(t *testing.T, path string) {
 			other := need.Got(newDiskRig(t.TempDir()))(t)
 			defer other.disk.close()
