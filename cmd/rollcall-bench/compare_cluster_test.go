@@ -18,6 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -251,7 +252,7 @@ func TestASlowDiskIsFeltUntilItIsFast(t *testing.T) {
 }
 
 func TestADiskCannotBeSlowerThanTheServerAllows(t *testing.T) {
-	var n comparedNode
+	n := comparedNode{Node: &localcluster.Node{Name: "n1"}}
 	for _, delay := range []time.Duration{-1, maxSyncDelay + 1} {
 		if err := n.slowDisk(delay); err == nil || !strings.Contains(err.Error(), delay.String()) {
 			t.Errorf("%v: got %v, want an error that names it", delay, err)
