@@ -21,11 +21,11 @@ const module = "github.com/seed-20419f34/rollcall"
 var allowed = map[string][]string{
 	"cmd/rollcall": {"*"},
 	"integration":  {"cmd/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "fsm/kv", "httpd/eureka", "httpd/consul"},
-	"httpd":        {"httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
-	"replication":  {"replication/batcher", "httpd/eureka", "fsm/registry"},
+	"httpd":        {"internal/setting", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
+	"replication":  {"internal/setting", "replication/batcher", "httpd/eureka", "fsm/registry"},
 	// The dispatcher, which knows nothing of registries.
 	"replication/batcher": {},
-	"store":               {"fsm", "fsm/registry", "fsm/kv"},
+	"store":               {"internal/setting", "fsm", "fsm/registry", "fsm/kv"},
 	"client/sse":          {},
 	"client":              {"client/sse", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
 	// What chooses among instances, beside the client so that it stays optional.
@@ -33,23 +33,25 @@ var allowed = map[string][]string{
 	"httpd/eureka":   {"fsm/registry"},
 	"httpd/consul":   {"fsm/kv", "fsm/registry"},
 	"fsm":            {"fsm/codec", "fsm/registry", "fsm/kv"},
-	"fsm/registry":   {"fsm/codec", "fsm/order"},
+	"fsm/registry":   {"fsm/codec", "fsm/order", "internal/setting"},
 	"fsm/kv":         {"fsm/codec", "fsm/order"},
 	// Indexes, ends and waiters, which both halves of the state have.
 	"fsm/order": {"fsm/codec"},
 	// The one walk that writes and reads a record.
 	"fsm/codec": {},
+	// Settings as rows: what holds them declares them by tags.
+	"internal/setting": {},
 	// What tests need and do not examine.
 	"internal/need":   {},
 	"httpd/ratelimit": {},
 	// What runs the HTTP and TCP checks of services, on the leader; cmd/rollcall wires it.
-	"cmd/probe": {"fsm/registry"},
+	"cmd/probe": {"internal/setting", "fsm/registry"},
 	// What the programs' command lines have in common.
 	"cmd/cli": {},
 	// Clusters of local processes: dev, the benchmarks, the comparison and the integration tests start them.
 	"cmd/localcluster": {},
 	// The benchmarks, which know the servers from outside only.
-	"cmd/rollcall-bench": {"cmd/cli", "cmd/localcluster", "cmd/bench/compare", "cmd/bench/load", "cmd/bench/report", "cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict", "cmd/bench/wire", "client", "client/sse", "fsm/registry"},
+	"cmd/rollcall-bench": {"internal/setting", "cmd/cli", "cmd/localcluster", "cmd/bench/compare", "cmd/bench/load", "cmd/bench/report", "cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict", "cmd/bench/wire", "client", "client/sse", "fsm/registry"},
 	"cmd/bench/scenario": {},
 	"cmd/bench/wire":     {},
 	"cmd/bench/trial":    {"cmd/bench/scenario"},

@@ -5,7 +5,6 @@ package cli
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -53,15 +52,4 @@ func OneOf(flag, value string, words []string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %q is none of %q", flag, value, words)
-}
-
-// SplitList splits a comma-separated list, dropping white space and empty elements.
-func SplitList(text string) []string {
-	var list []string
-	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			list = append(list, part)
-		}
-	}
-	return list
 }

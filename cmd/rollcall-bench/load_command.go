@@ -27,6 +27,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	verdicts "github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // asCSV is a form of output that only bench run has.
@@ -183,9 +184,9 @@ func wholeSeconds(flag string, d time.Duration) error {
 
 // servers are the addresses, as host:port, that the flags or the environment name.
 func (o *loadOptions) servers() ([]string, error) {
-	given := cli.SplitList(strings.Join(o.addrs, ","))
+	given := setting.SplitList(strings.Join(o.addrs, ","))
 	if len(given) == 0 {
-		given = cli.SplitList(cmp.Or(os.Getenv(cli.AddrEnv), cli.DefaultAddr))
+		given = setting.SplitList(cmp.Or(os.Getenv(cli.AddrEnv), cli.DefaultAddr))
 	}
 	var servers []string
 	var errs []error

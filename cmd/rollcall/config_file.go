@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// fileValue is one key of the file, in the form that key.set parses, and where it stands.
+// fileValue is one key of the file, in the form that Setting.Set parses, and where it stands.
 type fileValue struct {
 	text string
 	file string
@@ -32,8 +34,8 @@ func parseConfigFile(path string, data []byte) (fileValues, error) {
 		return nil, nil
 	}
 	p := fileParser{file: path, kinds: make(map[string]string), values: make(fileValues)}
-	for _, k := range configKeys() {
-		p.kinds[k.name] = k.kind()
+	for _, s := range setting.Of(new(Config)) {
+		p.kinds[s.Key] = s.Kind()
 	}
 	p.section("", root)
 	return p.values, errors.Join(p.errs...)
@@ -99,8 +101,6 @@ func (p *fileParser) key(name string, at, value *yaml.Node) {
 		p.leaf(name, kind, value)
 	case p.isSection(name):
 		p.section(name+".", value)
-	case retired[name] != "":
-		p.fail(at, "key %s %s", name, retired[name])
 	default:
 		p.fail(at, "unknown key %s", name)
 	}

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -56,7 +55,7 @@ func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := need.Got(loadWith(t, append(tc.args, "--data-dir=d"), nil, ""))(t)
-			tc.want.ExpectedRenewalInterval, tc.want.ThresholdUpdateInterval = 30*time.Second, 15*time.Minute
+			tc.want.ExpectedRenewalInterval, tc.want.ThresholdUpdateInterval = 30, 15*60*1000
 			if s.EurekaCompat != tc.want {
 				t.Errorf("got %+v, want %+v", s.EurekaCompat, tc.want)
 			}
@@ -76,9 +75,9 @@ func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
 
 func TestAThresholdThatKeepsEverythingIsWarnedOf(t *testing.T) {
 	for _, tc := range []struct {
-		threshold float64
+		threshold registry.Share
 		warned    bool
-	}{{1, true}, {0.9999999, true}, {0.999, false}, {0, false}, {0.85, false}} {
+	}{{registry.Whole, true}, {999_000, false}, {0, false}, {850_000, false}} {
 		c := oneNode(t)
 		c.SelfPreservation.Threshold = tc.threshold
 		var said bytes.Buffer

@@ -3,14 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 
 	"github.com/spf13/pflag"
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // source says where a setting came from.
@@ -48,39 +47,13 @@ const configFlag = "config"
 // all mistakes can be reported at once.
 func addConfigFlags(flags *pflag.FlagSet) {
 	flags.String(configFlag, "", "YAML file with settings; each of its keys is also a flag and an environment variable")
-	defaults := defaultConfig()
-	for _, k := range configKeys() {
-		v := &textFlag{kind: k.kind(), text: k.format(defaults)}
-		f := flags.VarPF(v, k.flag(), "", k.help)
+	for _, each := range defaultConfig().settings() {
+		v := &textFlag{kind: each.Kind(), text: each.String()}
+		f := flags.VarPF(v, each.Flag(), "", each.Help)
 		if v.kind == "bool" {
 			f.NoOptDefVal = "true"
 		}
 	}
-	for name := range retired {
-		f := flags.VarPF(&textFlag{kind: "bool"}, key{name: name}.flag(), "", "")
-		f.Hidden, f.NoOptDefVal = true, "true"
-	}
-}
-
-// retired are keys that earlier versions had, and what is said instead.
-var retired = map[string]string{
-	"insecure": "is gone, because it opened two ports at once; say http.plain for the HTTP API, cluster.plain for the node-to-node port, or both",
-}
-
-// checkRetired reports a retired key that was given as a flag or in the environment; the file's are
-// reported with their line.
-func checkRetired(in inputs) error {
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(retired)) {
-		k := key{name: name}
-		if in.flags.Changed(k.flag()) {
-			errs = append(errs, fmt.Errorf("flag --%s %s", k.flag(), retired[name]))
-		}
-		if text, ok := in.env(k.env()); ok && text != "" {
-			errs = append(errs, fmt.Errorf("environment variable %s %s", k.env(), retired[name]))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // textFlag is a flag whose text is parsed later. A list or map may be given in parts.
@@ -109,15 +82,12 @@ func loadSettings(in inputs) (settings, error) {
 	if err != nil {
 		errs = append(errs, err)
 	}
-	if err := checkRetired(in); err != nil {
-		errs = append(errs, err)
-	}
-	for _, k := range configKeys() {
-		src, err := s.resolve(k, in, file)
+	for _, each := range s.Config.settings() {
+		src, err := resolve(each, in, file)
 		if err != nil {
 			errs = append(errs, err)
 		}
-		s.sources[k.name] = src
+		s.sources[each.Key] = src
 	}
 	if len(errs) > 0 {
 		// Validating what was only partly understood would report mistakes that nobody made.
@@ -133,17 +103,17 @@ func loadSettings(in inputs) (settings, error) {
 	return s, s.Validate()
 }
 
-// resolve sets one key from its strongest source. An empty environment variable counts as not set,
+// resolve sets one setting from its strongest source. An empty environment variable counts as not set,
 // because container files cannot leave one out.
-func (s settings) resolve(k key, in inputs, file fileValues) (source, error) {
-	if in.flags.Changed(k.flag()) {
-		return fromFlag, prefix("flag --"+k.flag(), k.set(s.Config, in.flags.Lookup(k.flag()).Value.String()))
+func resolve(s setting.Setting, in inputs, file fileValues) (source, error) {
+	if in.flags.Changed(s.Flag()) {
+		return fromFlag, prefix("flag --"+s.Flag(), s.Set(in.flags.Lookup(s.Flag()).Value.String()))
 	}
-	if text, ok := in.env(k.env()); ok && text != "" {
-		return fromEnv, prefix("environment variable "+k.env(), k.set(s.Config, text))
+	if text, ok := in.env(s.Env()); ok && text != "" {
+		return fromEnv, prefix("environment variable "+s.Env(), s.Set(text))
 	}
-	if v, ok := file[k.name]; ok {
-		return fromFile, prefix(v.place(k.name), k.set(s.Config, v.text))
+	if v, ok := file[s.Key]; ok {
+		return fromFile, prefix(v.place(s.Key), s.Set(v.text))
 	}
 	return fromDefault, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // loadWith loads settings from a command line, an environment and a file's text ("": no file).
@@ -76,8 +77,9 @@ func TestEveryTypeOfValueIsReadFromEverySource(t *testing.T) {
 	var args []string
 	env := make(map[string]string)
 	for name, value := range values {
-		args = append(args, "--"+key{name: name}.flag()+"="+value)
-		env[key{name: name}.env()] = value
+		s := setting.Setting{Key: name}
+		args = append(args, "--"+s.Flag()+"="+value)
+		env[s.Env()] = value
 	}
 	const file = `
 data: {dir: d}
@@ -131,6 +133,11 @@ func TestMistakesNameTheirPlace(t *testing.T) {
 		{name: "not YAML", file: "a: [\n", want: []string{"c.yaml: yaml:"}},
 		{name: "two documents", file: "mode: cp\n---\nmode: ap\n", want: []string{"more than one YAML document"}},
 		{name: "duration without a unit", file: "raft:\n  heartbeat-timeout: 5\n", want: []string{`c.yaml:2: raft.heartbeat-timeout: "5" is not a duration with its unit`}},
+		{name: "threshold in percent", args: []string{"--self-preservation-renewal-percent-threshold=85"}, want: []string{`"85" is not a share between 0 and 1`}},
+		{name: "negative threshold", args: []string{"--self-preservation-renewal-percent-threshold=-0.1"}, want: []string{`"-0.1" is not a share`}},
+		{name: "threshold that is no number", args: []string{"--self-preservation-renewal-percent-threshold=NaN"}, want: []string{`"NaN" is not a share`}},
+		{name: "negative population", args: []string{"--self-preservation-min-instances=-1"}, want: []string{`"-1" is not a number, zero or more`}},
+		{name: "expectation of half a second", args: []string{"--eureka-compat-expected-client-renewal-interval=500ms"}, want: []string{`"500ms" is not a whole number of 1s`}},
 		{name: "one in each source",
 			args: []string{"--commit-in-flight=two"}, env: map[string]string{"ROLLCALL_HTTP_PLAIN": "maybe"}, file: "cluster: {dial: nowhere}\n",
 			want: []string{`environment variable ROLLCALL_HTTP_PLAIN: "maybe" is not true or false`, `flag --commit-in-flight: "two" is not a number`, `c.yaml:1: cluster.dial: "nowhere" is not of the form name=address`}},
@@ -160,27 +167,6 @@ func TestAMissingFileIsAMistake(t *testing.T) {
 	_, err := loadSettings(inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile})
 	if err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("got %v, want an error that names %s", err, missing)
-	}
-}
-
-func TestARetiredSettingSaysWhatTakesItsPlace(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		args []string
-		env  map[string]string
-		file string
-		want string
-	}{
-		{name: "flag", args: []string{"--insecure"}, want: "flag --insecure is gone"},
-		{name: "environment", env: map[string]string{"ROLLCALL_INSECURE": "true"}, want: "environment variable ROLLCALL_INSECURE is gone"},
-		{name: "file", file: "mode: cp\ninsecure: true\n", want: "c.yaml:2: key insecure is gone"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			_, err := loadWith(t, append(tc.args, "--data-dir=d"), tc.env, tc.file)
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "say http.plain for the HTTP API, cluster.plain for the node-to-node port") {
-				t.Errorf("got %v, want %q and what takes its place", err, tc.want)
-			}
-		})
 	}
 }
 

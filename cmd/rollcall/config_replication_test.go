@@ -49,7 +49,7 @@ func TestValidateNamesThePeer(t *testing.T) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
 			c.Replication.Rates = map[string]string{"dc2": "fast"}
 		}, want: "replication.rates: dc2: \"fast\" is not a number"},
-		{name: "queue below a batch", change: func(c *Config) { c.Replication.Queue = 10 }, want: "replication.queue: 10 is below 250"},
+		{name: "queue below a batch", change: func(c *Config) { c.Replication.Queue = 10 }, want: "replication.queue: 10 is below replication.batch-size, 250"},
 		{name: "batch too large", change: func(c *Config) { c.Replication.BatchSize = 5000 }, want: "replication.batch-size: 5000 is above 1000"},
 		{name: "nobody is waited for", change: func(c *Config) { c.Replication.CopyWait = 0 }, want: "replication.copy-wait: 0s is below 1ms"},
 		{name: "half a certificate", change: func(c *Config) { c.Replication.TLS.Cert = "/dev/null" }, want: "replication.tls: cert and key belong together"},

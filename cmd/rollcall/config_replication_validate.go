@@ -7,38 +7,22 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/replication"
 )
 
-// mostBatched bounds a batch: upstream's servers take 250, and a Rollcall peer 8 MiB.
-const mostBatched = 1000
-
 func (c *Config) validateReplication() error {
 	r := &c.Replication
 	errs := []error{
-		atLeast("replication.batch-size", r.BatchSize, 1),
-		atMost("replication.batch-size", r.BatchSize, mostBatched),
-		atLeast("replication.batch-delay", r.BatchDelay, time.Millisecond),
-		atLeast("replication.queue", r.Queue, r.BatchSize),
-		atLeast("replication.workers", r.Workers, 1),
-		atMost("replication.workers", r.Workers, 1000),
-		atLeast("replication.congestion-delay", r.CongestionDelay, time.Millisecond),
-		atLeast("replication.network-delay", r.NetworkDelay, time.Millisecond),
-		atLeast("replication.max-delay", r.MaxDelay, time.Millisecond),
-		atLeast("replication.expiry", r.Expiry, time.Second),
-		atLeast("replication.connect-timeout", r.ConnectTimeout, time.Millisecond),
-		atLeast("replication.read-timeout", r.ReadTimeout, time.Millisecond),
-		atLeast("replication.digest-interval", r.DigestInterval, time.Second),
-		atLeast("replication.copy-wait", r.CopyWait, time.Millisecond),
-		atLeast("replication.wait-when-empty", r.WaitWhenEmpty, 0),
 		checkFile("replication.tls.ca", r.TLS.CA),
 		checkFile("replication.tls.cert", r.TLS.Cert),
 		checkKeyFile("replication.tls.key", r.TLS.Key),
 		c.validateNodes(),
 		c.validatePeerNames(),
 		r.validateNamed(),
+	}
+	if r.Queue < r.BatchSize {
+		errs = append(errs, fmt.Errorf("replication.queue: %d is below replication.batch-size, %d", r.Queue, r.BatchSize))
 	}
 	if (r.TLS.Cert == "") != (r.TLS.Key == "") {
 		errs = append(errs, errors.New("replication.tls: cert and key belong together; give both or none"))

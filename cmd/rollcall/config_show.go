@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 func newConfigCommand() *cobra.Command {
@@ -66,12 +67,12 @@ func (c *connection) settings(ctx context.Context) (client.Settings, error) {
 // URLs everything but the password.
 func (s settings) write(w io.Writer, all bool) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
-	for _, k := range configKeys() {
-		src := s.sources[k.name]
+	for _, each := range s.Config.settings() {
+		src := s.sources[each.Key]
 		if src == fromDefault && !all {
 			continue
 		}
-		if err := s.add(root, k, src); err != nil {
+		if err := s.add(root, each, src); err != nil {
 			return err
 		}
 	}
@@ -84,18 +85,20 @@ func (s settings) write(w io.Writer, all bool) error {
 	return enc.Encode(root)
 }
 
-func (s settings) add(root *yaml.Node, k key, src source) error {
-	value := new(yaml.Node)
-	if err := value.Encode(redact(k.field(s.Config).Interface())); err != nil {
-		return err
+func (s settings) add(root *yaml.Node, each setting.Setting, src source) error {
+	value := scalar(each.String())
+	if shown := redact(each); shown != nil {
+		if err := value.Encode(shown); err != nil {
+			return err
+		}
 	}
 	value.Style = yaml.FlowStyle
 	if value.Kind == yaml.ScalarNode {
 		value.Style = 0
 	}
-	value.LineComment = string(src) + s.difference(k)
+	value.LineComment = string(src) + s.difference(each)
 	parent := root
-	parts := strings.Split(k.name, ".")
+	parts := strings.Split(each.Key, ".")
 	for _, section := range parts[:len(parts)-1] {
 		parent = child(parent, section)
 	}
@@ -104,14 +107,16 @@ func (s settings) add(root *yaml.Node, k key, src source) error {
 }
 
 // difference says that the cluster has another value; "" if it has not, or was not asked.
-func (s settings) difference(k key) string {
-	text, shared := s.cluster[k.name]
+func (s settings) difference(each setting.Setting) string {
+	text, shared := s.cluster[each.Key]
 	if !shared {
 		return ""
 	}
 	cluster := *s.Config
-	if err := k.set(&cluster, text); err == nil && cluster.leases() == s.leases() {
-		return "" // though it may be written in another way
+	for _, other := range setting.Of(&cluster) {
+		if other.Key == each.Key && other.Set(text) == nil && cluster.leases() == s.leases() {
+			return "" // though it may be written in another way
+		}
 	}
 	return ", but the cluster has " + cli.Printable(text)
 }

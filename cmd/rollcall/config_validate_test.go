@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,18 +53,12 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{name: "election shorter than heartbeat", change: func(c *Config) { c.Raft.ElectionTimeout = 600 * time.Millisecond }, want: "raft.election-timeout: 600ms is shorter"},
 		{name: "eviction without a pause", change: func(c *Config) { c.Eviction.Interval = 0 }, want: "eviction.interval: "},
 		{name: "critical services for ever", change: func(c *Config) { c.Checks.DeregisterCriticalAfter = 0 }},
-		{name: "critical services for a moment", change: func(c *Config) { c.Checks.DeregisterCriticalAfter = time.Second }, want: "checks.deregister-critical-after: 1s is less than 1m0s"},
-		{name: "threshold 0", change: func(c *Config) { c.SelfPreservation.Threshold = 0 }},
-		{name: "threshold 1", change: func(c *Config) { c.SelfPreservation.Threshold = 1 }},
-		{name: "threshold in percent", change: func(c *Config) { c.SelfPreservation.Threshold = 85 }, want: "self-preservation.renewal-percent-threshold: 85 is not a share between 0 and 1"},
-		{name: "negative threshold", change: func(c *Config) { c.SelfPreservation.Threshold = -0.1 }, want: "self-preservation.renewal-percent-threshold: "},
-		{name: "threshold that is no number", change: func(c *Config) { c.SelfPreservation.Threshold = math.NaN() }, want: "self-preservation.renewal-percent-threshold: "},
-		{name: "negative population", change: func(c *Config) { c.SelfPreservation.Population = -1 }, want: "self-preservation.min-instances: -1 is below 0"},
+		{name: "critical services for a moment", change: func(c *Config) { c.Checks.DeregisterCriticalAfter = time.Second }, want: "checks.deregister-critical-after: 1s is below 1m; 0 means never"},
 		{name: "withheld for ever", change: func(c *Config) { c.SelfPreservation.MaxDuration = 0 }},
-		{name: "withheld for no time", change: func(c *Config) { c.SelfPreservation.MaxDuration = time.Microsecond }, want: "self-preservation.max-duration: 1µs is below 1s"},
-		{name: "expectation of half a second", change: func(c *Config) { c.EurekaCompat.ExpectedRenewalInterval = 500 * time.Millisecond }, want: "eureka-compat.expected-client-renewal-interval: 500ms is not a whole number of seconds"},
+		{name: "withheld for no time", change: func(c *Config) { c.SelfPreservation.MaxDuration = 1 }, want: "self-preservation.max-duration: 1ms is below 1s; 0 means for ever"},
 		{name: "threshold updated all the time", change: func(c *Config) { c.EurekaCompat.ThresholdUpdateInterval = 0 }, want: "eureka-compat.renewal-threshold-update-interval: 0s is below 1s"},
 		{name: "no watchers", change: func(c *Config) { c.Limits.Watchers = 0 }, want: "limits.watchers: "},
+		{name: "more leases than any registry holds", change: func(c *Config) { c.SelfPreservation.Population = 1_000_001 }, want: "self-preservation.min-instances: 1000001 is above 1000000"},
 		{name: "unknown reads", change: func(c *Config) { c.Reads.Eureka = "fresh" }, want: "reads.eureka: \"fresh\" is none of"},
 		{name: "no instances", change: func(c *Config) { c.Limits.InstancesTotal = 0 }, want: "limits.instances-total: "},
 		{name: "unknown level", change: func(c *Config) { c.Log.Level = "loud" }, want: "log.level: "},

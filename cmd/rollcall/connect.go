@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // connection is the flags of every command that talks to a cluster.
@@ -66,7 +67,7 @@ func (c *connection) client(log *slog.Logger) (*client.Client, error) {
 
 // servers completes addresses that are given without a scheme.
 func (c *connection) servers(env string) []string {
-	servers := cli.SplitList(cmp.Or(c.addr, env, cli.DefaultAddr))
+	servers := setting.SplitList(cmp.Or(c.addr, env, cli.DefaultAddr))
 	for i, s := range servers {
 		if !strings.Contains(s, "://") {
 			servers[i] = "http://" + s

@@ -28,17 +28,16 @@ func document(t *testing.T, path string) string {
 	return string(b)
 }
 
-// referenceTable lists every key with its type, default and meaning.
+// referenceTable lists every setting.
 func referenceTable() string {
 	var b strings.Builder
-	b.WriteString("| Key | Type | Default | Meaning |\n|---|---|---|---|\n")
-	defaults := defaultConfig()
-	for _, k := range configKeys() {
-		value := k.format(defaults)
+	b.WriteString("| Key | Type | Default | Limits | Taken over | Meaning |\n|---|---|---|---|---|---|\n")
+	for _, s := range defaultConfig().settings() {
+		value := s.String()
 		if value != "" {
 			value = "`" + value + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.name, k.kind(), value, k.help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.Key, s.Kind(), value, s.Limits(), s.Taken(), s.Help)
 	}
 	return b.String()
 }

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 )
@@ -63,21 +62,18 @@ func (r *reloader) reload() {
 	}
 }
 
-// reloaded says of a key that it can change while the node runs.
-func reloaded(name string) bool {
-	return strings.HasPrefix(name, "rate-limiter.") || name == "data.sync-delay"
-}
-
 // takeOver lists the keys that differ from what runs: those that hold from now on, and those that need
 // a restart.
 func (r *reloader) takeOver(c *Config) (now, later []string) {
-	for _, k := range configKeys() {
-		switch changed := k.format(c) != k.format(&r.running); {
-		case changed && reloaded(k.name):
-			k.field(&r.running).Set(k.field(c))
-			now = append(now, k.name)
-		case changed:
-			later = append(later, k.name)
+	read := c.settings()
+	for i, running := range r.running.settings() {
+		switch {
+		case running.String() == read[i].String():
+		case running.Reload:
+			running.Value.Set(read[i].Value)
+			now = append(now, running.Key)
+		default:
+			later = append(later, running.Key)
 		}
 	}
 	return now, later

@@ -2,7 +2,9 @@ package registry
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -93,6 +95,17 @@ func (s Share) String() string {
 		return fmt.Sprint(uint32(whole))
 	}
 	return fmt.Sprintf("%d.%s", uint32(whole), strings.TrimRight(fmt.Sprintf("%06d", uint32(rest)), "0"))
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler, the inverse of String. It is for configurations: what the state holds is the
+// number of millionths that the text is nearest to.
+func (s *Share) UnmarshalText(text []byte) error {
+	part, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !(part >= 0 && part <= 1) { // false for NaN too
+		return fmt.Errorf("%q is not a share between 0 and 1, such as 0.85", text)
+	}
+	*s = Share(math.Round(part * float64(Whole)))
+	return nil
 }
 
 // Configure sets how leases end, from now on. Whoever establishes an epoch says it first. What no

@@ -1,0 +1,123 @@
+// Package setting reads settings off the structs that hold them. A field with a key tag is one setting: its name in files,
+// flags and variables, its default, its bounds and its help are its tags, and stand nowhere else. The package opens no file
+// and knows no flag.
+//
+// The tags of a setting:
+//
+//	key      its name, whole: limits.watchers
+//	help     what it means
+//	default  its text where nothing was set; without one the zero value
+//	min, max its bounds
+//	zero     zero is allowed below min too, and means this
+//	words    the texts that are possible, separated by spaces
+//	unit     ms or s: the number is a span of time, of so many of them
+//	kind     the word for its type, where another one than the field's is meant: a map that is kept as text
+//	reload   yes: it is read again while the node runs (on SIGHUP)
+//	cluster  yes: it travels in the replicated state, where the leader's holds
+//
+// The last two may also stand at a struct, for all the settings in it.
+package setting
+
+import (
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Setting is one field of a holder, and what its tags say.
+type Setting struct {
+	Key, Help, Default string
+	Min, Max, Zero     string
+	Words              []string // that are possible; none: any
+	Reload, Cluster    bool
+	Value              reflect.Value // the field
+
+	kind string
+	unit time.Duration // of a number that is a span; 0: it is none
+}
+
+// Of lists the settings of a holder, a pointer to a struct, in the order of its fields and those of the structs in it.
+func Of(holder any) []Setting { return of(nil, reflect.ValueOf(holder).Elem(), Setting{}) }
+
+func of(all []Setting, v reflect.Value, outer Setting) []Setting {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		s := Setting{Reload: outer.Reload || f.Tag.Get("reload") != "", Cluster: outer.Cluster || f.Tag.Get("cluster") != "", Value: v.Field(i)}
+		key, tagged := f.Tag.Lookup("key")
+		switch {
+		case tagged:
+			s.Key = key
+			all = append(all, s.tagged(f.Tag))
+		case f.IsExported() && f.Type.Kind() == reflect.Struct:
+			all = of(all, v.Field(i), s)
+		}
+	}
+	return all
+}
+
+func (s Setting) tagged(tag reflect.StructTag) Setting {
+	s.Help, s.Default = tag.Get("help"), tag.Get("default")
+	s.Min, s.Max, s.Zero = tag.Get("min"), tag.Get("max"), tag.Get("zero")
+	s.Words, s.kind = strings.Fields(tag.Get("words")), tag.Get("kind")
+	s.unit = map[string]time.Duration{"ms": time.Millisecond, "s": time.Second}[tag.Get("unit")]
+	return s
+}
+
+// Flag is the setting's flag, without dashes: http-tls-client-ca.
+func (s Setting) Flag() string { return strings.ReplaceAll(s.Key, ".", "-") }
+
+// Env is the setting's environment variable: ROLLCALL_HTTP_TLS_CLIENT_CA.
+func (s Setting) Env() string {
+	return "ROLLCALL_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(s.Key))
+}
+
+// Kind is the word for the setting's type in usages and tables.
+func (s Setting) Kind() string {
+	switch {
+	case s.kind != "":
+		return s.kind
+	case s.unit != 0 || s.Value.Type() == reflect.TypeFor[time.Duration]():
+		return "duration"
+	}
+	switch s.Value.Kind() {
+	case reflect.Bool:
+		return "bool"
+	case reflect.String:
+		return "text"
+	case reflect.Slice:
+		return "list"
+	case reflect.Map:
+		return "map"
+	}
+	return "number"
+}
+
+// Limits is what the setting's bounds allow, in words for a table; "": everything.
+func (s Setting) Limits() string {
+	var words string
+	switch {
+	case len(s.Words) > 0:
+		return strings.Join(s.Words, ", ")
+	case s.Min != "" && s.Max != "":
+		words = s.Min + " to " + s.Max
+	case s.Min != "":
+		words = "at least " + s.Min
+	case s.Max != "":
+		words = "at most " + s.Max
+	}
+	if s.Zero != "" {
+		words += "; 0: " + s.Zero
+	}
+	return strings.TrimPrefix(words, "; ")
+}
+
+// Taken says when a changed value holds, in words for a table; "": at the next start.
+func (s Setting) Taken() string {
+	switch {
+	case s.Cluster:
+		return "by the next leader"
+	case s.Reload:
+		return "on SIGHUP"
+	}
+	return ""
+}
