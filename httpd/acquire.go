@@ -3,7 +3,6 @@ package httpd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -36,79 +35,39 @@ type acquired struct {
 
 // acquire is PUT of a permit. With wait it stands in the queue until it has one, and holds the request
 // meanwhile: permits go from hand to hand, and wake nobody but who is given them.
-func (p permitsOf) acquire(w http.ResponseWriter, r *http.Request) error {
-	a, err := p.readAcquisition(w, r)
-	if err != nil {
-		return err
+func (p permitsOf) acquire() (any, error) {
+	a := p.acquisition()
+	if p.err != nil {
+		return nil, p.err
 	}
 	if a.op.Wait == 0 {
-		result, err := p.coordinate(r.Context(), a.op)
+		result, err := p.coordinate(p.r.Context(), a.op)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return a.respond(w, r, result)
+		return a.outcome(result)
 	}
-	ctx, done, err := p.watches.begin(r)
+	ctx, done, err := p.watches.begin(p.r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer done()
 	// The server's time limit for a whole answer would cut the wait off.
-	out := newWatchWriter(w, p.watches.pace)
+	out := newWatchWriter(p.w, p.watches.pace)
 	out.pause()
 	defer out.end()
-	result, err := a.queue(ctx, r)
-	if err != nil {
-		return err
-	}
-	return a.respond(w, r, result)
-}
-
-func (p permitsOf) readAcquisition(w http.ResponseWriter, r *http.Request) (a *acquisition, err error) {
-	a = &acquisition{permitsOf: p, op: kv.AcquirePermit{Kind: p.kind, Name: pathVar(r, "name"), Limit: 1}}
-	if a.op.Session, err = sessionParam(r.URL.RawQuery); err != nil {
-		return nil, err
-	}
-	if p.kind == kv.Semaphore {
-		if a.op.Limit, err = limitParam(r.URL.RawQuery); err != nil {
-			return nil, err
-		}
-	}
-	wait, _, err := waitParam(r.URL.RawQuery)
+	result, err := a.queue(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a.op.Wait, a.until = wait.Milliseconds(), time.Now().Add(wait)
-	a.op.Value, err = readBody(w, r, kv.MaxPermitValue)
-	return a, err
-}
-
-// sessionParam reads session, which must be given. Case does not matter.
-func sessionParam(query string) (string, error) {
-	id, _, err := param(query, "session")
-	if err == nil && id == "" {
-		err = badRequest("session must name the session that acquires or releases (POST /v1/rollcall/sessions)")
-	}
-	return strings.ToLower(id), err
-}
-
-// limitParam reads limit, which must be given.
-func limitParam(query string) (uint32, error) {
-	limit, ok, err := numberParam(query, "limit")
-	if err != nil {
-		return 0, err
-	}
-	if !ok || limit < 1 || limit > maxLimit {
-		return 0, badRequest(fmt.Sprintf("limit must be given: how many may hold the semaphore at a time, 1 to %d", maxLimit))
-	}
-	return uint32(limit), nil
+	return a.outcome(result)
 }
 
 // maxLimit bounds how many may hold a semaphore.
 const maxLimit = 1_000_000
 
 // queue asks for the permit and waits until the session has it, or time or context are over.
-func (a *acquisition) queue(ctx context.Context, r *http.Request) (kv.Result, error) {
+func (a *acquisition) queue(ctx context.Context) (kv.Result, error) {
 	over := time.NewTimer(time.Until(a.until))
 	defer over.Stop()
 	mine := kv.Topic{Kind: kv.PermitTopic, Name: kv.PermitName(a.kind, a.op.Name, a.op.Session)}
@@ -130,7 +89,7 @@ func (a *acquisition) queue(ctx context.Context, r *http.Request) (kv.Result, er
 		case token != 0:
 			return kv.Result{OK: true, Fence: token}, nil
 		case !queued || ctx.Err() != nil || time.Until(a.until) < time.Millisecond:
-			return a.leaveQueue(r)
+			return a.leaveQueue()
 		}
 		// Nothing was said: this node's state was replaced. It asks again, and keeps its place.
 	}
@@ -171,38 +130,14 @@ func (a *acquisition) look() (token kv.Index, queued bool) {
 
 // leaveQueue gives up waiting, also for a client that went away. A permit that came in that moment
 // stays the session's: the client may have asked again elsewhere, and been told that it has it.
-func (a *acquisition) leaveQueue(r *http.Request) (kv.Result, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), leaveWait)
+func (a *acquisition) leaveQueue() (kv.Result, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.r.Context()), leaveWait)
 	defer cancel()
 	result, err := a.persist(ctx, leaving(a.kind, a.op.Name, a.op.Session, false))
 	if err != nil {
 		err = errors.Join(registry.ErrUnknownOutcome, err)
 	}
 	return result, err
-}
-
-func (a *acquisition) respond(w http.ResponseWriter, r *http.Request, result kv.Result) error {
-	switch {
-	case result.Refusal != "" && result.Limit != 0:
-		return &refusal{status: http.StatusConflict, text: result.Refusal}
-	case result.Refusal != "":
-		return noSession(a.op.Session)
-	case result.OK:
-		labelFence(w.Header(), result.Fence)
-		return respondJSON(w, r, acquired{Acquired: true, Fence: result.Fence, Limit: a.op.Limit, Place: a.place})
-	}
-	v, err := a.newestView(r.Context())
-	if err != nil {
-		return err
-	}
-	if s, _ := v.Session(a.op.Session); s == nil {
-		return noSession(a.op.Session)
-	}
-	answer := acquired{Limit: a.op.Limit, Place: a.place}
-	if p, _ := v.Permits(a.kind, a.op.Name); p != nil {
-		answer.Holders = showHolders(p.Holders)
-	}
-	return respondJSON(w, r, answer)
 }
 
 // newestView shows who holds the permits; without a leader, as far as this node knows.
@@ -212,4 +147,59 @@ func (a *acquisition) newestView(ctx context.Context) (*kv.View, error) {
 		return a.config.Coordination.View(ctx, true)
 	}
 	return v, nil
+}
+
+// acquisition reads what is asked for.
+func (p permitsOf) acquisition() *acquisition {
+	a := &acquisition{permitsOf: p, op: kv.AcquirePermit{Kind: p.kind, Name: p.segment("name"), Session: p.holder(), Limit: 1}}
+	if p.kind == kv.Semaphore {
+		a.op.Limit = p.permitLimit()
+	}
+	wait, _ := p.waiting()
+	a.op.Wait, a.until = wait.Milliseconds(), time.Now().Add(wait)
+	a.op.Value = p.body(kv.MaxPermitValue)
+	return a
+}
+
+// holder reads session, which must be given. Case does not matter.
+func (q *query) holder() string {
+	id := q.text("session")
+	if id == "" {
+		q.refuse("session must name the session that acquires or releases (POST /v1/rollcall/sessions)")
+	}
+	return strings.ToLower(id)
+}
+
+// permitLimit reads limit, which must be given.
+func (q *query) permitLimit() uint32 {
+	limit, _ := q.number("limit")
+	if limit < 1 || limit > maxLimit {
+		q.refuse("limit must be given: how many may hold the semaphore at a time, 1 to %d", maxLimit)
+	}
+	return uint32(limit)
+}
+
+// outcome is what came of an acquisition.
+func (a *acquisition) outcome(result kv.Result) (any, error) {
+	switch {
+	case result.Refusal != "" && result.Limit != 0:
+		return nil, &refusal{status: http.StatusConflict, text: result.Refusal}
+	case result.Refusal != "":
+		return nil, noSession(a.op.Session)
+	case result.OK:
+		labelFence(a.w.Header(), result.Fence)
+		return acquired{Acquired: true, Fence: result.Fence, Limit: a.op.Limit, Place: a.place}, nil
+	}
+	v, err := a.newestView(a.r.Context())
+	if err != nil {
+		return nil, err
+	}
+	if s, _ := v.Session(a.op.Session); s == nil {
+		return nil, noSession(a.op.Session)
+	}
+	answer := acquired{Limit: a.op.Limit, Place: a.place}
+	if p, _ := v.Permits(a.kind, a.op.Name); p != nil {
+		answer.Holders = showHolders(p.Holders)
+	}
+	return answer, nil
 }

@@ -3,7 +3,6 @@ package httpd
 import (
 	"fmt"
 	"net"
-	"net/http"
 	"strings"
 	"time"
 	"unicode"
@@ -20,43 +19,34 @@ const (
 	maxFor    = 7 * 24 * time.Hour
 )
 
-// actOf reads who acts and why. Who does not say so is known by the address of the caller: an act
-// always has an author.
-func actOf(r *http.Request) (by registry.Act, err error) {
-	if by.Author, err = sayingParam(r.URL.RawQuery, "author", maxAuthor); err != nil {
-		return by, err
-	}
-	if by.Author == "" {
-		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+// by reads who acts and why. Who does not say so is known by the address of the caller: an act always has an author.
+func (c *call) by() (by registry.Act) {
+	if by.Author = c.saying("author", maxAuthor); by.Author == "" {
+		host, _, _ := net.SplitHostPort(c.r.RemoteAddr)
 		by.Author = "from " + host
 	}
-	by.Reason, err = sayingParam(r.URL.RawQuery, "reason", maxReason)
-	return by, err
+	by.Reason = c.saying("reason", maxReason)
+	return by
 }
 
-// sayingParam reads a text that is shown to people.
-func sayingParam(query, name string, limit int) (string, error) {
-	text, _, err := param(query, name)
+// saying reads a text that is shown to people.
+func (q *query) saying(name string, limit int) string {
+	text := q.text(name)
 	switch {
-	case err != nil:
-		return "", err
 	case len(text) > limit:
-		return "", badRequest(fmt.Sprintf("%s has %d bytes; at most %d are kept", name, len(text), limit))
+		q.refuse("%s has %d bytes; at most %d are kept", name, len(text), limit)
 	case !utf8.ValidString(text) || strings.IndexFunc(text, unicode.IsControl) >= 0:
-		return "", badRequest(name + " must be UTF-8 without control characters")
+		q.refuse("%s must be UTF-8 without control characters", name)
 	}
-	return text, nil
+	return text
 }
 
-// forParam reads how long an act holds, in ms; 0 if it is not given and need not be.
-func forParam(query string, required bool) (int64, error) {
-	text, ok, err := param(query, "for")
-	if err != nil || (!ok && !required) {
-		return 0, err
+// length reads how long an act holds, in ms; 0 if it is not given and need not be.
+func (q *query) length(required bool) int64 {
+	wrong := fmt.Sprintf("for must be a duration from %v to %vh, like 30m", minFor, maxFor.Hours())
+	d, given := q.duration("for", minFor, maxFor, wrong)
+	if required && !given {
+		q.refuse("%s", wrong)
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < minFor || d > maxFor {
-		return 0, badRequest(fmt.Sprintf("for must be a duration from %v to %vh, like 30m", minFor, maxFor.Hours()))
-	}
-	return d.Milliseconds(), nil
+	return d.Milliseconds()
 }

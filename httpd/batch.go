@@ -13,30 +13,18 @@ import (
 // work, because peers wait 200 ms for the answer. Every item has its own status. A batch is refused
 // as a whole only where the sender may try it again (503), or where it never can succeed: the sender
 // drops all items of a batch that is answered anything else.
-func (h *Handler) batch(w http.ResponseWriter, r *http.Request) error {
-	items, err := h.readBatch(w, r)
-	if err != nil {
-		return err
+func (c *call) batch() (any, error) {
+	items := decodedEureka(c, c.config.Limits.BatchBytes, func(body []byte, _ eureka.Format) ([]eureka.Item, error) {
+		return eureka.DecodeBatch(body) // JSON only; XML does not parse as such
+	})
+	if c.err != nil {
+		return nil, c.err
 	}
-	results, err := h.applyBatch(r.Context(), h.serverOf(r), items)
+	results, err := c.applyBatch(c.r.Context(), c.serverOf(c.r), items)
 	if err != nil {
-		return retryBatch(err)
+		return nil, retryBatch(err)
 	}
-	respondEureka(w, r, http.StatusOK, eureka.Format{}, eureka.AppendBatchResponse(nil, results))
-	return nil
-}
-
-func (h *Handler) readBatch(w http.ResponseWriter, r *http.Request) ([]eureka.Item, error) {
-	body, err := readBody(w, r, h.config.Limits.BatchBytes)
-	if err != nil {
-		return nil, err
-	}
-	f, err := bodyFormat(r.Header.Get("Content-Type"), body)
-	if err != nil {
-		return nil, err
-	}
-	items, err := eureka.DecodeBatch(body) // JSON only; XML does not parse as such
-	return items, unparsable(f, err)
+	return c.document(eureka.Format{}, eureka.AppendBatchResponse(nil, results))
 }
 
 // retryBatch makes the sender try again: every item is safe to repeat, whatever became of it. Peers

@@ -72,20 +72,20 @@ const (
 
 // reserve takes memory for the answer that w writes, which shows bytes, before it is built. One that needs more than
 // all answers may have is built when there is no other.
-func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, bytes int) error {
-	a := answerUnder(w)
+func (c *call) reserve(bytes int) error {
+	a := answerUnder(c.w)
 	if a == nil || a.budget == nil || bytes < smallAnswer {
 		return nil
 	}
 	want := max(min(int64(bytes)*answerWeight, a.budget.limit/2), 1)
-	ctx, cancel := context.WithTimeout(r.Context(), answerPatience)
+	ctx, cancel := context.WithTimeout(c.r.Context(), answerPatience)
 	defer cancel()
-	if h.answers.Acquire(ctx, want) != nil {
+	if c.answers.Acquire(ctx, want) != nil {
 		return errBusy
 	}
-	a.answers, a.reserved = h.answers, want
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pieceLimit)) // what it waited is not the reader's
-	return charge(w, want)
+	a.answers, a.reserved = c.answers, want
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(pieceLimit)) // what it waited is not the reader's
+	return charge(c.w, want)
 }
 
 // built notes that an answer of a size is there as a whole. Until it is written it takes no more than that.

@@ -9,37 +9,13 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
-// agentRoutes adds the endpoints of the agent. All servers are one: an instance may be registered with
-// one, send its heartbeats to another and be deregistered by a third.
-func (h *Handler) agentRoutes() {
-	// Old Java clients send GET for these (Ecwid/consul-api, AgentConsulClient).
-	both := []string{http.MethodPut, http.MethodGet}
-	h.consulRoute("/v1/agent/check/pass/{id}", h.beatCheck(passes), both...)
-	h.consulRoute("/v1/agent/check/warn/{id}", h.beatCheck(warns), both...)
-	h.consulRoute("/v1/agent/check/fail/{id}", h.beatCheck(fails), both...)
-	h.consulRoute("/v1/agent/check/update/{id}", h.updateCheck, http.MethodPut)
-	h.consulRoute("/v1/agent/check/register", h.registerCheck, http.MethodPut)
-	h.consulRoute("/v1/agent/check/deregister/{id}", h.deregisterCheck, both...)
-	h.consulRoute("/v1/agent/service/register", h.registerService, http.MethodPut)
-	h.consulRoute("/v1/agent/service/deregister/{id}", h.deregisterByAgent, http.MethodPut)
-	h.consulRoute("/v1/agent/service/maintenance/{id}", h.serviceMaintenance, http.MethodPut)
-	h.consulRoute("/v1/agent/maintenance", h.nodeMaintenance, http.MethodPut)
-	h.consulRoute("/v1/agent/self", h.agentSelf, http.MethodGet)
-	h.consulRoute("/v1/agent/members", h.agentMembers, http.MethodGet)
-	h.consulRoute("/v1/agent/services", unfiltered(h.agentServices), http.MethodGet)
-	h.consulRoute("/v1/agent/service/{id}", h.agentService, http.MethodGet)
-	h.consulRoute("/v1/agent/checks", unfiltered(h.agentChecks), http.MethodGet)
-	h.consulRoute("/v1/agent/health/service/id/{id}", h.agentHealthByID, http.MethodGet)
-	h.consulRoute("/v1/agent/health/service/name/{name}", h.agentHealthByName, http.MethodGet)
-}
-
 // agentSelf is GET /v1/agent/self. Nobody is asked for it: clients poll it before there is a leader.
-func (h *Handler) agentSelf(w http.ResponseWriter, r *http.Request) error {
-	home := h.home(h.epoch())
-	ctx, cancel := context.WithCancel(r.Context())
+func (c *call) agentSelf() (any, error) {
+	home := c.home(c.epoch())
+	ctx, cancel := context.WithCancel(c.r.Context())
 	cancel() // what this node knows of itself is enough
-	leader, _ := h.config.Coordination.RaftAddresses()
-	return respondConsul(w, r, home.Self(h.ownMember(ctx, home), leader))
+	leader, _ := c.config.Coordination.RaftAddresses()
+	return home.Self(c.ownMember(ctx, home), leader), nil
 }
 
 // ownMember is this server as a member.
@@ -54,36 +30,33 @@ func (h *Handler) ownMember(ctx context.Context, home consul.Home) consul.Member
 }
 
 // agentMembers is GET /v1/agent/members: the servers of the cluster.
-func (h *Handler) agentMembers(w http.ResponseWriter, r *http.Request) error {
-	home := h.home(h.epoch())
+func (c *call) agentMembers() (any, error) {
+	home := c.home(c.epoch())
 	members := []consul.Member{}
-	for _, n := range h.config.Cluster.Status(r.Context()).Nodes {
+	for _, n := range c.config.Cluster.Status(c.r.Context()).Nodes {
 		host, port := splitAddress(n.Cluster)
 		members = append(members, home.Member(n.ID, host, port, n.Role != "unreachable" && n.Role != "stopped"))
 	}
 	if len(members) == 0 {
-		members = append(members, h.ownMember(r.Context(), home))
+		members = append(members, c.ownMember(c.r.Context(), home))
 	}
-	return respondConsul(w, r, members)
+	return members, nil
 }
 
 // agentServices is GET /v1/agent/services: the services of the logical node by id. Of instances of the
 // same id, which only clients of Eureka can register, it shows the first.
-func (h *Handler) agentServices(w http.ResponseWriter, r *http.Request) error {
-	c, err := h.consulView(w, r)
-	if err != nil {
-		return err
-	}
-	if err := h.reserve(w, r, c.weightOn("")); err != nil {
-		return err
+func (c *call) agentServices() (any, error) {
+	cat := c.agentCatalog()
+	if c.err != nil {
+		return nil, c.err
 	}
 	services := map[string]consul.AgentService{}
-	for _, s := range c.all("", false) {
+	for _, s := range cat.all("", false) {
 		if _, taken := services[s.ID]; !taken {
-			services[s.ID] = c.home.Agent(s)
+			services[s.ID] = cat.home.Agent(s)
 		}
 	}
-	return respondConsul(w, r, services)
+	return services, nil
 }
 
 // What stands for an index where a client waits for other content.
@@ -93,43 +66,31 @@ const (
 )
 
 // agentService is GET /v1/agent/service/{id}. Who gives the hash of the content waits for another one.
-func (h *Handler) agentService(w http.ResponseWriter, r *http.Request) error {
-	id := restOfPath(r)
-	hash, _, err := param(r.URL.RawQuery, "hash")
-	if err != nil {
-		return err
-	}
-	q, err := h.readConsulQuery(r)
-	if err != nil {
-		return err
-	}
+func (c *call) agentService() (any, error) {
+	id, hash := c.rest(), c.text("hash")
+	q := c.consulQuery()
 	q.after = 0
 	if hash != "" {
 		q.after = sameContent
 	}
-	f, err := h.findOrWait(w, r, q, h.catalogSource("", func(v *registry.View) found {
-		return h.shownCatalog(v, nil).withHash(id, hash)
+	return c.readConsul(q, c.catalogSource("", func(v *registry.View) found {
+		return c.shownCatalog(v, nil).withHash(c, id, hash)
 	}))
-	if err != nil {
-		return err
-	}
-	h.labelConsul(w.Header(), q.stale, f.age)
-	return f.answer(w, r)
 }
 
 // withHash is a service of the logical node with the hash of its content; known is the one that the
 // client has.
-func (c *shownCatalog) withHash(id, known string) found {
+func (c *shownCatalog) withHash(by *call, id, known string) found {
 	l, _ := c.ServiceOn("", id)
 	if l == nil || l.Quarantine != nil {
-		return found{index: otherContent, answer: func(http.ResponseWriter, *http.Request) error {
-			return &refusal{status: http.StatusNotFound, text: "unknown service ID: " + id}
+		return found{index: otherContent, answer: func() (any, error) {
+			return nil, &refusal{status: http.StatusNotFound, text: "unknown service ID: " + id}
 		}}
 	}
 	s := c.home.Agent(c.service(l)).WithHash()
-	f := found{index: otherContent, answer: func(w http.ResponseWriter, r *http.Request) error {
-		w.Header().Set("X-Consul-ContentHash", s.ContentHash)
-		return respondConsul(w, r, s)
+	f := found{index: otherContent, answer: func() (any, error) {
+		by.w.Header().Set("X-Consul-ContentHash", s.ContentHash)
+		return s, nil
 	}}
 	if s.ContentHash == known {
 		f.index = sameContent
@@ -139,67 +100,64 @@ func (c *shownCatalog) withHash(id, known string) found {
 
 // agentChecks is GET /v1/agent/checks: those of the logical node by id, without the one that it always
 // has.
-func (h *Handler) agentChecks(w http.ResponseWriter, r *http.Request) error {
-	c, err := h.consulView(w, r)
-	if err != nil {
-		return err
-	}
-	if err := h.reserve(w, r, c.weightOn("")); err != nil {
-		return err
+func (c *call) agentChecks() (any, error) {
+	cat := c.agentCatalog()
+	if c.err != nil {
+		return nil, c.err
 	}
 	checks := map[string]consul.Check{}
-	for _, check := range c.checksOn("") {
+	for _, check := range cat.checksOn("") {
 		if _, taken := checks[check.CheckID]; !taken && check.CheckID != registry.SerfHealth {
 			checks[check.CheckID] = check.Agent()
 		}
 	}
-	return respondConsul(w, r, checks)
+	return checks, nil
 }
 
 // agentHealthByID is GET /v1/agent/health/service/id/{id}.
-func (h *Handler) agentHealthByID(w http.ResponseWriter, r *http.Request) error {
-	id := restOfPath(r)
+func (c *call) agentHealthByID() (any, error) {
+	id := c.rest()
 	if id == "" {
-		return badRequest("Missing serviceID")
+		return nil, badRequest("Missing serviceID")
 	}
-	c, err := h.consulView(w, r)
-	if err != nil {
-		return err
+	cat := c.catalog()
+	if c.err != nil {
+		return nil, c.err
 	}
-	l, _ := c.ServiceOn("", id)
+	l, _ := cat.ServiceOn("", id)
 	if l == nil || l.Quarantine != nil {
 		none := consul.AgentHealth{AggregatedStatus: consul.StatusWord(registry.Critical)}
-		return respondHealth(w, r, http.StatusNotFound, "ServiceId "+id+" not found", none)
+		return c.answerHealth(http.StatusNotFound, "ServiceId "+id+" not found", none)
 	}
-	health := c.health(c.service(l))
-	return respondHealth(w, r, healthCode(health.AggregatedStatus), health.AggregatedStatus, health)
+	health := cat.health(cat.service(l))
+	return c.answerHealth(healthCode(health.AggregatedStatus), health.AggregatedStatus, health)
 }
 
 // agentHealthByName is GET /v1/agent/health/service/name/{name}: the worst of a name's services on the
 // logical node.
-func (h *Handler) agentHealthByName(w http.ResponseWriter, r *http.Request) error {
-	name := restOfPath(r)
+func (c *call) agentHealthByName() (any, error) {
+	name := c.rest()
 	if name == "" {
-		return badRequest("Missing service Name")
+		return nil, badRequest("Missing service Name")
 	}
-	c, err := h.consulView(w, r)
-	if err != nil {
-		return err
+	cat := c.catalog()
+	if c.err != nil {
+		return nil, c.err
 	}
 	worst, all := consul.StatusWord(registry.Passing), []consul.AgentHealth{}
-	for _, s := range c.services(name) {
-		if s.Node != "" || c.isItself(s) {
+	for _, s := range cat.services(name) {
+		if s.Node != "" || cat.isItself(s) {
 			continue
 		}
-		health := c.health(s)
+		health := cat.health(s)
 		if all = append(all, health); consul.Worse(health.AggregatedStatus, worst) {
 			worst = health.AggregatedStatus
 		}
 	}
 	if len(all) == 0 {
-		return respondHealth(w, r, http.StatusNotFound, "ServiceName "+name+" not found", all)
+		return c.answerHealth(http.StatusNotFound, "ServiceName "+name+" not found", all)
 	}
-	return respondHealth(w, r, healthCode(worst), worst, all)
+	return c.answerHealth(healthCode(worst), worst, all)
 }
 
 // isItself says whether a service is the one that stands for the cluster.
@@ -216,6 +174,21 @@ func (c *shownCatalog) health(s consul.Service) consul.AgentHealth {
 	return consul.AgentHealth{AggregatedStatus: consul.Aggregate(checks), Service: &shown, Checks: checks}
 }
 
+// answerHealth answers with a reason, which is all of the answer where plain text is asked for.
+func (c *call) answerHealth(status int, reason string, value any) (any, error) {
+	format := c.text("format")
+	if c.err != nil {
+		return nil, c.err
+	}
+	c.w.Header().Set("X-Consul-Reason", reason)
+	if format == "text" || format == "" && strings.HasPrefix(c.r.Header.Get("Accept"), "text/plain") {
+		respond(c.w, c.r, status, "text/plain", []byte(reason))
+		return answered, nil
+	}
+	c.status = status
+	return value, nil
+}
+
 // healthCode is the status of an answer about health, for load balancers that look at nothing else.
 func healthCode(aggregate string) int {
 	switch aggregate {
@@ -225,18 +198,4 @@ func healthCode(aggregate string) int {
 		return http.StatusTooManyRequests
 	}
 	return http.StatusServiceUnavailable
-}
-
-// respondHealth answers with a reason, which is all of the answer where plain text is asked for.
-func respondHealth(w http.ResponseWriter, r *http.Request, status int, reason string, value any) error {
-	format, _, err := param(r.URL.RawQuery, "format")
-	if err != nil {
-		return err
-	}
-	w.Header().Set("X-Consul-Reason", reason)
-	if format == "text" || format == "" && strings.HasPrefix(r.Header.Get("Accept"), "text/plain") {
-		respond(w, r, status, "text/plain", []byte(reason))
-		return nil
-	}
-	return respondConsulStatus(w, r, status, value)
 }

@@ -10,17 +10,13 @@ import (
 )
 
 // registerCheck is PUT /v1/agent/check/register.
-func (h *Handler) registerCheck(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r, h.config.Limits.RegisterBytes)
-	if err != nil {
-		return err
+func (c *call) registerCheck() (any, error) {
+	op := decoded(c, c.config.Limits.RegisterBytes, consul.DecodeCheck)
+	if c.err != nil {
+		return nil, c.err
 	}
-	op, err := consul.DecodeCheck(body)
-	if err != nil {
-		return err
-	}
-	h.reapByDefault(op.Checks)
-	return h.registerCatalog(r.Context(), op, func(v *registry.View) error {
+	c.reapByDefault(op.Checks)
+	return answered, c.registerCatalog(c.r.Context(), op, func(v *registry.View) error {
 		id := op.Checks[0].Service
 		if l, _ := v.ServiceOn("", id); l != nil && l.Service == nil {
 			return badRequest(eurekasOwn(id))
@@ -40,38 +36,23 @@ func (h *Handler) reapByDefault(checks []*registry.Check) {
 	}
 }
 
-// The states that heartbeats of a check report.
-const (
-	passes = registry.Passing
-	warns  = registry.Warning
-	fails  = registry.Critical
-)
-
 // beatCheck is PUT /v1/agent/check/pass|warn|fail/{id}.
-func (h *Handler) beatCheck(status registry.CheckStatus) endpoint {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		note, _, err := param(r.URL.RawQuery, "note")
-		if err != nil {
-			return err
-		}
-		if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-			return err
-		}
-		return h.setCheck(r, status, note)
+func beatCheck(status registry.CheckStatus) endpoint {
+	return func(c *call) (any, error) {
+		note := c.text("note")
+		c.noBody()
+		return c.setCheck(status, note)
 	}
 }
 
 // updateCheck is PUT /v1/agent/check/update/{id}.
-func (h *Handler) updateCheck(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r, h.config.Limits.RegisterBytes)
-	if err != nil {
-		return err
-	}
-	status, output, err := consul.DecodeStatus(body)
-	if err != nil {
-		return err
-	}
-	return h.setCheck(r, status, output)
+func (c *call) updateCheck() (any, error) {
+	var output string
+	status := decoded(c, c.config.Limits.RegisterBytes, func(body []byte) (status registry.CheckStatus, err error) {
+		status, output, err = consul.DecodeStatus(body)
+		return status, err
+	})
+	return c.setCheck(status, output)
 }
 
 // maxOutput is how much of a check's output is kept, in bytes (hashicorp/consul,
@@ -79,31 +60,34 @@ func (h *Handler) updateCheck(w http.ResponseWriter, r *http.Request) error {
 const maxOutput = 4 << 10
 
 // setCheck sets the state of the TTL check in the path.
-func (h *Handler) setCheck(r *http.Request, status registry.CheckStatus, output string) error {
-	id := restOfPath(r)
+func (c *call) setCheck(status registry.CheckStatus, output string) (any, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	id := c.rest()
 	if len(output) > maxOutput {
 		output = strings.ToValidUTF8(output[:maxOutput], "") + fmt.Sprintf(" ... (captured %d of %d bytes)", maxOutput, len(output))
 	}
-	result, err := h.applyCatalog(r.Context(), registry.SetCheck{Check: id, Status: status, Output: output, TTL: true})
+	result, err := c.applyCatalog(c.r.Context(), registry.SetCheck{Check: id, Status: status, Output: output, TTL: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch result.Outcome {
 	case registry.NotFound:
-		return h.noCheck(r, id)
+		return nil, c.noCheck(id)
 	case registry.NoTTL:
-		return noTTL(id)
+		return nil, noTTL(id)
 	}
-	return nil
+	return answered, nil
 }
 
 // noCheck is the error of a check that was not registered: it may be one that is shown all the same.
-func (h *Handler) noCheck(r *http.Request, id string) error {
-	c, err := h.consulViewAt(r.Context(), false)
+func (c *call) noCheck(id string) error {
+	v, err := c.consulViewAt(c.r.Context(), registry.Linearizable)
 	if err != nil {
 		return err
 	}
-	for _, check := range h.shownCatalog(c, nil).ofService(strings.TrimPrefix(id, "service:")) {
+	for _, check := range c.shownCatalog(v, nil).ofService(strings.TrimPrefix(id, "service:")) {
 		if check.CheckID == id {
 			return noTTL(id)
 		}
@@ -132,17 +116,17 @@ func unknownCheckID(id string) error {
 }
 
 // deregisterCheck is PUT /v1/agent/check/deregister/{id}.
-func (h *Handler) deregisterCheck(w http.ResponseWriter, r *http.Request) error {
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
+func (c *call) deregisterCheck() (any, error) {
+	if c.noBody(); c.err != nil {
+		return nil, c.err
 	}
-	id := restOfPath(r)
+	id := c.rest()
 	if id == "" { // an operation without a check would mean the node
-		return unknownCheckID(id)
+		return nil, unknownCheckID(id)
 	}
-	result, err := h.applyCatalog(r.Context(), registry.DeregisterCatalog{Check: id})
+	result, err := c.applyCatalog(c.r.Context(), registry.DeregisterCatalog{Check: id})
 	if err == nil && result.Outcome == registry.NotFound {
-		return unknownCheckID(id)
+		return nil, unknownCheckID(id)
 	}
-	return err
+	return answered, err
 }

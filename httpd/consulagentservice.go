@@ -5,54 +5,35 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
 // registerService is PUT /v1/agent/service/register.
-func (h *Handler) registerService(w http.ResponseWriter, r *http.Request) error {
-	replace, err := presentParam(r.URL.RawQuery, "replace-existing-checks")
-	if err != nil {
-		return err
-	}
-	body, err := readBody(w, r, h.config.Limits.RegisterBytes)
-	if err != nil {
-		return err
-	}
-	op, err := consul.DecodeService(body, h.addressOf(""))
-	if err != nil {
-		return err
+func (c *call) registerService() (any, error) {
+	replace := c.present("replace-existing-checks")
+	op := decoded(c, c.config.Limits.RegisterBytes, func(body []byte) (registry.RegisterCatalog, error) {
+		return consul.DecodeService(body, c.addressOf(""))
+	})
+	if c.err != nil {
+		return nil, c.err
 	}
 	op.ReplaceChecks = replace
-	h.reapByDefault(op.Checks)
-	return h.registerCatalog(r.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) })
-}
-
-// presentParam reads a parameter that is true where it is given without a value.
-func presentParam(query, name string) (bool, error) {
-	text, given, err := param(query, name)
-	if err != nil || !given || text == "" {
-		return given, err
-	}
-	value, err := strconv.ParseBool(text)
-	if err != nil {
-		return false, badRequest(fmt.Sprintf("Invalid value for %s: %q", name, text))
-	}
-	return value, nil
+	c.reapByDefault(op.Checks)
+	return answered, c.registerCatalog(c.r.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) })
 }
 
 // deregisterByAgent is PUT /v1/agent/service/deregister/{id}.
-func (h *Handler) deregisterByAgent(w http.ResponseWriter, r *http.Request) error {
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
+func (c *call) deregisterByAgent() (any, error) {
+	if c.noBody(); c.err != nil {
+		return nil, c.err
 	}
-	err := h.deregisterService(r.Context(), restOfPath(r))
+	err := c.deregisterService(c.r.Context(), c.rest())
 	if errors.Is(err, errUnknownService) {
-		return unknownServiceID(restOfPath(r))
+		err = unknownServiceID(c.rest())
 	}
-	return err
+	return answered, err
 }
 
 func unknownServiceID(id string) error {
@@ -60,68 +41,48 @@ func unknownServiceID(id string) error {
 	return &refusal{status: http.StatusNotFound, text: text}
 }
 
-// enableParam reads whether maintenance is to begin or to end.
-func enableParam(query string) (bool, error) {
-	text, given, err := param(query, "enable")
-	switch {
-	case err != nil:
-		return false, err
-	case !given:
-		return false, badRequest("Missing value for enable")
-	}
-	enable, err := strconv.ParseBool(text)
-	if err != nil {
-		return false, badRequest(fmt.Sprintf("Invalid value for enable: %q", text))
-	}
-	return enable, nil
-}
-
 // serviceMaintenance is PUT /v1/agent/service/maintenance/{id}. An instance that a client of Eureka
 // registered is kept out of use by an override.
-func (h *Handler) serviceMaintenance(w http.ResponseWriter, r *http.Request) error {
-	id := restOfPath(r)
+func (c *call) serviceMaintenance() (any, error) {
+	id := c.rest()
 	if id == "" {
-		return badRequest("Missing service ID")
+		return nil, badRequest("Missing service ID")
 	}
-	enable, err := enableParam(r.URL.RawQuery)
-	if err != nil {
-		return err
+	enable, by := c.enable(), c.by()
+	if c.err != nil {
+		return nil, c.err
 	}
-	by, err := actOf(r)
+	v, err := c.consulViewAt(c.r.Context(), registry.Linearizable)
 	if err != nil {
-		return err
-	}
-	v, err := h.consulViewAt(r.Context(), false)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	l, ambiguous := v.ServiceOn("", id)
 	switch {
 	case ambiguous:
-		return ambiguousService(v, id)
+		return nil, ambiguousService(v, id)
 	case l == nil:
-		return unknownServiceID(id)
+		return nil, unknownServiceID(id)
 	case l.Service == nil:
-		return h.overrideByAgent(r.Context(), l, enable, by)
+		return answered, c.overrideByAgent(c.r.Context(), l, enable, by)
 	}
-	return h.maintain(r.Context(), v, consul.Maintenance(id, by.Reason), enable, unknownServiceID(id))
+	return answered, c.maintain(c.r.Context(), v, consul.Maintenance(id, by.Reason), enable, unknownServiceID(id))
 }
 
 // nodeMaintenance is PUT /v1/agent/maintenance. It only ends: operators begin it to take one host out, and the
 // node here is that of the services of all hosts.
-func (h *Handler) nodeMaintenance(w http.ResponseWriter, r *http.Request) error {
-	enable, err := enableParam(r.URL.RawQuery)
+func (c *call) nodeMaintenance() (any, error) {
+	enable := c.enable()
 	switch {
-	case err != nil:
-		return err
+	case c.err != nil:
+		return nil, c.err
 	case enable:
-		return errNodeMaintenance
+		return nil, errNodeMaintenance
 	}
-	v, err := h.consulViewAt(r.Context(), false)
+	v, err := c.consulViewAt(c.r.Context(), registry.Linearizable)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return h.maintain(r.Context(), v, consul.Maintenance("", ""), false, nil)
+	return answered, c.maintain(c.r.Context(), v, consul.Maintenance("", ""), false, nil)
 }
 
 var errNodeMaintenance = badRequest(fmt.Sprintf("node %q is that of all services of all hosts, and its maintenance would take every one of them out of use; "+
@@ -162,4 +123,13 @@ func (h *Handler) overrideByAgent(ctx context.Context, l *registry.Lease, enable
 		return unknownServiceID(l.Instance.ID())
 	}
 	return err
+}
+
+// enable reads whether maintenance is to begin or to end.
+func (q *query) enable() bool {
+	text, given := q.lookup("enable")
+	if !given {
+		q.refuse("Missing value for enable")
+	}
+	return q.truth(text, "Invalid value for enable: %q", text)
 }

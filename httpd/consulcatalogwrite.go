@@ -29,23 +29,17 @@ func (h *Handler) applyCatalog(ctx context.Context, op registry.Op) (registry.Re
 }
 
 // catalogRegister is PUT /v1/catalog/register.
-func (h *Handler) catalogRegister(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r, h.config.Limits.RegisterBytes)
-	if err != nil {
-		return err
+func (c *call) catalogRegister() (any, error) {
+	given := decoded(c, c.config.Limits.RegisterBytes, func(body []byte) (consul.Placed[registry.RegisterCatalog], error) {
+		return consul.DecodeRegistration(body, c.addressOf)
+	})
+	if c.err == nil {
+		c.err = c.checkDatacenter(given.Datacenter)
 	}
-	given, err := consul.DecodeRegistration(body, h.addressOf)
-	if err == nil {
-		err = h.checkDatacenter(given.Datacenter)
+	if c.err != nil {
+		return nil, c.err
 	}
-	if err != nil {
-		return err
-	}
-	if err := h.registerCatalog(r.Context(), given.Op, func(v *registry.View) error { return unknownOfCheck(v, given.Op) }); err != nil {
-		return err
-	}
-	respondBool(w, r, true)
-	return nil
+	return true, c.registerCatalog(c.r.Context(), given.Op, func(v *registry.View) error { return unknownOfCheck(v, given.Op) })
 }
 
 // addressOf is the address of a node of the catalog, by the registry's name, as this node knows it.
@@ -120,7 +114,7 @@ func (h *Handler) registerCatalog(ctx context.Context, op registry.RegisterCatal
 	case result.Outcome == registry.TooManyChecks:
 		return errTooManyChecks
 	}
-	v, err := h.consulViewAt(ctx, false)
+	v, err := h.consulViewAt(ctx, registry.Linearizable)
 	if err != nil {
 		return err
 	}
@@ -232,23 +226,18 @@ func nameTaken(v *registry.View, name string) error {
 }
 
 // catalogDeregister is PUT /v1/catalog/deregister. It is final, and true whatever was there.
-func (h *Handler) catalogDeregister(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r, h.config.Limits.RegisterBytes)
-	if err != nil {
-		return err
+func (c *call) catalogDeregister() (any, error) {
+	given := decoded(c, c.config.Limits.RegisterBytes, consul.DecodeDeregistration)
+	if c.err == nil {
+		c.err = c.checkDatacenter(given.Datacenter)
 	}
-	given, err := consul.DecodeDeregistration(body)
-	if err == nil {
-		err = h.checkDatacenter(given.Datacenter)
+	if c.err != nil {
+		return nil, c.err
 	}
-	if err != nil {
-		return err
+	if err := c.deregisterPlaced(c.r.Context(), given.Op); err != nil && !errors.Is(err, errUnknownService) {
+		return nil, err
 	}
-	if err := h.deregisterPlaced(r.Context(), given.Op); err != nil && !errors.Is(err, errUnknownService) {
-		return err
-	}
-	respondBool(w, r, true)
-	return nil
+	return true, nil
 }
 
 func (h *Handler) deregisterPlaced(ctx context.Context, op registry.DeregisterCatalog) error {
@@ -275,7 +264,7 @@ func (h *Handler) deregisterService(ctx context.Context, id string) error {
 	if err != nil || result.Outcome != registry.NotFound {
 		return err
 	}
-	v, err := h.consulViewAt(ctx, false)
+	v, err := h.consulViewAt(ctx, registry.Linearizable)
 	if err != nil {
 		return err
 	}

@@ -2,32 +2,22 @@ package httpd
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
-// healthRoutes adds the endpoints of health.
-func (h *Handler) healthRoutes() {
-	h.consulRoute("/v1/health/service/{name}", unfiltered(h.healthService), http.MethodGet)
-	h.consulRoute("/v1/health/checks/{name}", unfiltered(h.healthChecks), http.MethodGet)
-	h.consulRoute("/v1/health/node/{node}", unfiltered(h.healthNode), http.MethodGet)
-	h.consulRoute("/v1/health/state/{state}", unfiltered(h.healthState), http.MethodGet)
-}
-
 // healthService is GET /v1/health/service/{name}.
-func (h *Handler) healthService(w http.ResponseWriter, r *http.Request) error {
-	passing, err := passingParam(r.URL.RawQuery)
-	if err != nil {
-		return err
+func (c *call) healthService() (any, error) {
+	text, passing := c.lookup("passing") // only services are wanted of which every check is passing
+	if text != "" {
+		passing = c.truth(text, "Invalid value for ?passing")
 	}
-	return h.readService(w, r, func(c *shownCatalog, services []consul.Service) any {
+	return c.readService(func(cat *shownCatalog, services []consul.Service) any {
 		shown := []consul.HealthService{}
 		for _, s := range services {
-			node := c.on(s.Node)
+			node := cat.on(s.Node)
 			if one := consul.With(node.Node, node.checks, s); !passing || one.Passing() {
 				shown = append(shown, one)
 			}
@@ -36,22 +26,9 @@ func (h *Handler) healthService(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// passingParam says whether only services are wanted of which every check is passing.
-func passingParam(query string) (bool, error) {
-	text, given, err := param(query, "passing")
-	if err != nil || !given || text == "" {
-		return given, err
-	}
-	passing, err := strconv.ParseBool(text)
-	if err != nil {
-		return false, badRequest("Invalid value for ?passing")
-	}
-	return passing, nil
-}
-
 // healthChecks is GET /v1/health/checks/{name}.
-func (h *Handler) healthChecks(w http.ResponseWriter, r *http.Request) error {
-	return h.readService(w, r, func(_ *shownCatalog, services []consul.Service) any {
+func (c *call) healthChecks() (any, error) {
+	return c.readService(func(_ *shownCatalog, services []consul.Service) any {
 		checks := []consul.Check{}
 		for _, s := range services {
 			checks = append(checks, s.Checks...)
@@ -61,12 +38,12 @@ func (h *Handler) healthChecks(w http.ResponseWriter, r *http.Request) error {
 }
 
 // healthNode is GET /v1/health/node/{node}.
-func (h *Handler) healthNode(w http.ResponseWriter, r *http.Request) error {
-	return h.readNode(w, r, func(c *shownCatalog, node string) any {
-		if !c.knows(node) || !c.on(node).shown {
+func (c *call) healthNode() (any, error) {
+	return c.readNode(func(cat *shownCatalog, node string) any {
+		if !cat.knows(node) || !cat.on(node).shown {
 			return []consul.Check{}
 		}
-		return sortedChecks(c.checksOn(node))
+		return sortedChecks(cat.checksOn(node))
 	})
 }
 
@@ -83,15 +60,15 @@ func (c *shownCatalog) checksOn(node string) []consul.Check {
 const anyState = "any"
 
 // healthState is GET /v1/health/state/{state}; a word that is no state has no checks.
-func (h *Handler) healthState(w http.ResponseWriter, r *http.Request) error {
-	state := restOfPath(r)
+func (c *call) healthState() (any, error) {
+	state := c.rest()
 	if state == "" {
-		return badRequest("Missing check state")
+		return nil, badRequest("Missing check state")
 	}
-	return h.readTable(w, r, (*shownCatalog).weight, func(c *shownCatalog) any {
+	return c.readTable((*shownCatalog).weight, func(cat *shownCatalog) any {
 		checks := []consul.Check{}
-		for _, node := range c.names() {
-			checks = append(checks, c.checksOn(node)...)
+		for _, node := range cat.names() {
+			checks = append(checks, cat.checksOn(node)...)
 		}
 		checks = slices.DeleteFunc(checks, func(check consul.Check) bool { return state != anyState && check.Status != state })
 		return sortedChecks(checks)

@@ -2,7 +2,6 @@ package httpd
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
@@ -10,215 +9,153 @@ import (
 
 var errMissingKey = badRequest("Missing key name")
 
-// keyRoutes adds Consul's API of keys.
-func (h *Handler) keyRoutes() {
-	const path = "/v1/kv/{key}"
-	h.consulRoute(path, h.getKey, http.MethodGet)
-	h.consulRoute(path, h.putKey, http.MethodPut)
-	h.consulRoute(path, h.deleteKey, http.MethodDelete)
-}
-
-// given says whether a parameter is there, with whatever value.
-func given(r *http.Request, name string) bool {
-	_, ok, _ := param(r.URL.RawQuery, name) // where the query cannot be read, another reading says so
-	return ok
-}
-
 // getKey is GET kv/{key}: one entry, all whose keys begin with it (recurse), or the names alone (keys).
-func (h *Handler) getKey(w http.ResponseWriter, r *http.Request) error {
-	key := restOfPath(r)
+func (c *call) getKey() (any, error) {
+	key := c.rest()
 	switch {
-	case given(r, "keys"):
-		return h.listKeys(w, r, key)
-	case given(r, "recurse"):
-		return h.getTree(w, r, key)
+	case c.given("keys"):
+		return c.listKeys(key)
+	case c.given("recurse"):
+		return c.getTree(key)
 	case key == "":
-		return errMissingKey
+		return nil, errMissingKey
 	}
-	return h.consulRead(w, r, h.keySource(kv.Topic{Kind: kv.KeyTopic, Name: key}, func(v *kv.View) found {
+	return c.consulRead(c.keySource(kv.Topic{Kind: kv.KeyTopic, Name: key}, func(v *kv.View) found {
 		e, index := v.Get(key)
-		return found{index: uint64(index), absent: e == nil, answer: func(w http.ResponseWriter, r *http.Request) error {
-			return respondEntry(w, r, e)
-		}}
+		return found{index: uint64(index), absent: e == nil, answer: func() (any, error) { return c.showEntry(e) }}
 	}))
 }
 
-func respondEntry(w http.ResponseWriter, r *http.Request, e *kv.Entry) error {
-	if e == nil {
-		w.WriteHeader(http.StatusNotFound)
-		return nil
-	}
-	if e.Session != "" {
-		labelFence(w.Header(), e.Fence)
-	}
-	if !given(r, "raw") {
-		return respondConsul(w, r, []consul.Entry{consul.ShowEntry(e)})
-	}
-	w.Header().Set("Content-Security-Policy", "sandbox")
-	respond(w, r, http.StatusOK, "text/plain", e.Value)
-	return nil
-}
-
-func (h *Handler) getTree(w http.ResponseWriter, r *http.Request, prefix string) error {
-	return h.consulRead(w, r, h.keySource(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, func(v *kv.View) found {
+func (c *call) getTree(prefix string) (any, error) {
+	return c.consulRead(c.keySource(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, func(v *kv.View) found {
 		entries, index, ok := v.List(prefix)
-		if !ok {
-			return found{index: uint64(index), answer: tooLargeToRead}
-		}
-		return found{index: uint64(index), absent: len(entries) == 0, answer: func(w http.ResponseWriter, r *http.Request) error {
-			if len(entries) == 0 {
-				w.WriteHeader(http.StatusNotFound)
-				return nil
+		return found{index: uint64(index), absent: ok && len(entries) == 0, answer: func() (any, error) {
+			switch {
+			case !ok:
+				return nil, errReadTooLarge
+			case len(entries) == 0:
+				return c.nothing()
+			case (kv.Result{Entries: entries}).Weight() >= maxWhole:
+				return c.respondLarge(plainList(len(entries), func(i int) any { return consul.ShowEntry(entries[i]) }))
 			}
-			return respondEntries(w, r, entries)
+			return consul.ShowEntries(entries), nil
 		}}
 	}))
-}
-
-func tooLargeToRead(http.ResponseWriter, *http.Request) error { return errReadTooLarge }
-
-func respondEntries(w http.ResponseWriter, r *http.Request, entries []*kv.Entry) error {
-	if (kv.Result{Entries: entries}).Weight() < maxWhole {
-		return respondConsul(w, r, consul.ShowEntries(entries))
-	}
-	return respondLarge(w, r, plainList(len(entries), func(i int) any { return consul.ShowEntry(entries[i]) }))
 }
 
 // listKeys answers with names. No names at all is 404, but not where all were asked for.
-func (h *Handler) listKeys(w http.ResponseWriter, r *http.Request, prefix string) error {
-	separator, err := separatorParam(r.URL.RawQuery)
-	if err != nil {
-		return err
+func (c *call) listKeys(prefix string) (any, error) {
+	separator, given := c.lookup("separator")
+	if !given {
+		separator = c.text("seperator") // some clients misspell it
 	}
-	return h.consulRead(w, r, h.keySource(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, func(v *kv.View) found {
+	return c.consulRead(c.keySource(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, func(v *kv.View) found {
 		keys, index, ok := v.Keys(prefix, separator)
-		if !ok {
-			return found{index: uint64(index), answer: tooLargeToRead}
-		}
-		return found{index: uint64(index), absent: len(keys) == 0, answer: func(w http.ResponseWriter, r *http.Request) error {
-			if len(keys) == 0 && prefix != "" {
-				w.WriteHeader(http.StatusNotFound)
-				return nil
+		return found{index: uint64(index), absent: ok && len(keys) == 0, answer: func() (any, error) {
+			switch {
+			case !ok:
+				return nil, errReadTooLarge
+			case len(keys) == 0 && prefix != "":
+				return c.nothing()
+			case len(keys) > maxWhole/100:
+				return c.respondLarge(plainList(len(keys), func(i int) any { return keys[i] }))
 			}
-			if len(keys) > maxWhole/100 {
-				return respondLarge(w, r, plainList(len(keys), func(i int) any { return keys[i] }))
-			}
-			return respondConsul(w, r, append([]string{}, keys...)) // an empty list, not null
+			return append([]string{}, keys...), nil // an empty list, not null
 		}}
 	}))
 }
 
-// separatorParam reads separator, which some clients misspell.
-func separatorParam(query string) (string, error) {
-	separator, ok, err := param(query, "separator")
-	if ok || err != nil {
-		return separator, err
-	}
-	separator, _, err = param(query, "seperator")
-	return separator, err
-}
-
 // putKey is PUT kv/{key}, with at most one of cas, acquire and release.
-func (h *Handler) putKey(w http.ResponseWriter, r *http.Request) error {
-	op, err := keyWrite(r)
-	if err != nil {
-		return err
+func (c *call) putKey() (any, error) {
+	op := c.keyWrite()
+	if c.err == nil {
+		op.Value, c.err = c.readValue()
 	}
-	if op.Value, err = readValue(w, r); err != nil {
-		return err
-	}
-	return h.writeKey(w, r, op)
+	return c.writeKey(op)
 }
 
 // keyWrite reads what a PUT asks for, without its body.
-func keyWrite(r *http.Request) (op kv.KeyOp, err error) {
-	if op.Key = restOfPath(r); op.Key == "" {
-		return op, errMissingKey
+func (c *call) keyWrite() (op kv.KeyOp) {
+	if op.Key = c.rest(); op.Key == "" {
+		c.err = errMissingKey
 	}
-	if op.Flags, _, err = numberParam(r.URL.RawQuery, "flags"); err != nil {
-		return op, err
-	}
-	cas, acquire, release := given(r, "cas"), given(r, "acquire"), given(r, "release")
+	op.Flags, _ = c.number("flags")
+	cas, acquire, release := c.given("cas"), c.given("acquire"), c.given("release")
 	switch {
 	case cas && acquire, cas && release, acquire && release:
-		return op, conflictingFlags(r)
+		c.refuseConflict()
 	case cas:
-		op.Verb = kv.CAS
-		op.Index, err = casParam(r.URL.RawQuery)
+		op.Verb, op.Index = kv.CAS, c.cas()
 	case acquire:
-		op.Verb = kv.Acquire
-		op.Session, _, err = param(r.URL.RawQuery, "acquire")
+		op.Verb, op.Session = kv.Acquire, c.text("acquire")
 	case release:
-		op.Verb = kv.Release
-		op.Session, _, err = param(r.URL.RawQuery, "release")
+		op.Verb, op.Session = kv.Release, c.text("release")
 	}
-	return op, err
+	return op
 }
 
 // deleteKey is DELETE kv/{key}, with at most one of cas and recurse.
-func (h *Handler) deleteKey(w http.ResponseWriter, r *http.Request) (err error) {
-	op := kv.KeyOp{Verb: kv.Delete, Key: restOfPath(r)}
-	cas, recurse := given(r, "cas"), given(r, "recurse")
+func (c *call) deleteKey() (any, error) {
+	op := kv.KeyOp{Verb: kv.Delete, Key: c.rest()}
+	cas, recurse := c.given("cas"), c.given("recurse")
 	switch {
 	case cas && recurse:
-		return conflictingFlags(r)
+		c.refuseConflict()
 	case recurse:
 		op.Verb = kv.DeleteTree
 	case op.Key == "":
-		return errMissingKey
+		return nil, errMissingKey
 	case cas:
-		op.Verb = kv.DeleteCAS
-		if op.Index, err = casParam(r.URL.RawQuery); err != nil {
-			return err
-		}
+		op.Verb, op.Index = kv.DeleteCAS, c.cas()
 	}
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
-	}
-	return h.writeKey(w, r, op)
+	c.noBody()
+	return c.writeKey(op)
 }
 
 // writeKey performs a write, if the fence that it may carry holds, and says who holds the key.
-func (h *Handler) writeKey(w http.ResponseWriter, r *http.Request, write kv.KeyOp) (err error) {
-	if write.Fence, err = fenceParam(r.URL.RawQuery, write.Key); err != nil {
-		return err
+func (c *call) writeKey(write kv.KeyOp) (any, error) {
+	write.Fence = c.fenceFor(write.Key)
+	op := c.once(write)
+	if c.err != nil {
+		return nil, c.err
 	}
-	op, err := onceOf(r, write)
+	result, err := c.persist(c.r.Context(), op)
 	if err != nil {
-		return err
-	}
-	result, err := h.persist(r.Context(), op)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	if result.Refusal != "" {
-		return consulError("raft apply failed: " + result.Refusal)
+		return nil, consulError("raft apply failed: " + result.Refusal)
 	}
 	if write.Fence != nil || (write.Verb == kv.Acquire && result.OK) {
-		labelFence(w.Header(), result.Fence)
+		labelFence(c.w.Header(), result.Fence)
 	}
-	respondBool(w, r, result.OK)
-	return nil
+	return result.OK, nil
 }
 
-func conflictingFlags(r *http.Request) error {
-	return badRequest("Conflicting flags: " + r.URL.Query().Encode())
+func (c *call) showEntry(e *kv.Entry) (any, error) {
+	if e == nil {
+		return c.nothing()
+	}
+	if e.Session != "" {
+		labelFence(c.w.Header(), e.Fence)
+	}
+	if !c.given("raw") {
+		return []consul.Entry{consul.ShowEntry(e)}, nil
+	}
+	c.w.Header().Set("Content-Security-Policy", "sandbox")
+	respond(c.w, c.r, http.StatusOK, "text/plain", e.Value)
+	return answered, nil
 }
 
-func casParam(query string) (kv.Index, error) {
-	index, _, err := numberParam(query, "cas")
-	return kv.Index(index), err
+// nothing answers that there is nothing, without a word.
+func (c *call) nothing() (any, error) {
+	c.w.WriteHeader(http.StatusNotFound)
+	return answered, nil
 }
 
-// numberParam reads a number of 64 bits; ok is false if it is not given.
-func numberParam(query, name string) (number uint64, ok bool, err error) {
-	text, ok, err := param(query, name)
-	if err != nil || !ok {
-		return 0, false, err
-	}
-	number, err = strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, false, badRequest(name + ": " + err.Error())
-	}
-	return number, true, nil
+func (c *call) refuseConflict() { c.refuse("Conflicting flags: %s", c.r.URL.Query().Encode()) }
+
+func (q *query) cas() kv.Index {
+	index, _ := q.number("cas")
+	return kv.Index(index)
 }

@@ -49,25 +49,24 @@ func txnList(elements int, element func(i int) any) jsonList {
 }
 
 // respondLarge sends a list of JSON as it is encoded, without a length.
-func respondLarge(w http.ResponseWriter, r *http.Request, list jsonList) error {
-	header := w.Header()
+func (c *call) respondLarge(list jsonList) (any, error) {
+	header := c.w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Add("Vary", "Accept-Encoding")
-	_, pretty, _ := param(r.URL.RawQuery, "pretty")
-	pieces := newPieceWriter(w)
-	if !wantsGzip(r) {
-		return list.write(pieces, pretty)
+	pieces, pretty := newPieceWriter(c.w), c.given("pretty")
+	if !wantsGzip(c.r) {
+		return answered, list.write(pieces, pretty)
 	}
 	header.Set("Content-Encoding", "gzip")
 	zipped := gzipWriters.Get().(*gzip.Writer)
 	defer gzipWriters.Put(zipped)
 	zipped.Reset(pieces)
 	if err := list.write(zipped, pretty); err != nil {
-		return err
+		return nil, err
 	}
 	_ = zipped.Close() // a client that went away is nobody's error
-	return nil
+	return answered, nil
 }
 
 // write encodes a list. Its error is one of encoding, before anything was sent: clients that go away are nobody's.

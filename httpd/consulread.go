@@ -3,7 +3,6 @@ package httpd
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -24,7 +23,7 @@ type found struct {
 	index uint64
 	// absent: there is nothing. Who waits for something that stays absent is left waiting.
 	absent bool
-	answer endpoint // writes it
+	answer func() (any, error) // its document
 	// weight is what the answer will show, in bytes, about; nil: it is small, or written in pieces.
 	weight func() int
 	// age is how old what a stale read found can be: it was looked at before, so that nothing is older
@@ -36,45 +35,41 @@ type found struct {
 type source struct {
 	// join begins to wait for a change. It is called before read, so that no change is missed.
 	join func() (woken <-chan struct{}, leave func())
-	read func(ctx context.Context, stale bool) (found, error)
+	read func(ctx context.Context, read registry.Consistency) (found, error)
 }
 
-// keySource is what read finds in the state of sessions and keys, which changes with topic.
-func (h *Handler) keySource(topic kv.Topic, read func(*kv.View) found) source {
+// keySource is what show finds in the state of sessions and keys, which changes with topic.
+func (h *Handler) keySource(topic kv.Topic, show func(*kv.View) found) source {
 	return source{
 		join: func() (<-chan struct{}, func()) {
 			wait := h.config.Coordination.Watch(topic)
 			return wait.Woken(), wait.Leave
 		},
-		read: func(ctx context.Context, stale bool) (found, error) {
+		read: func(ctx context.Context, read registry.Consistency) (found, error) {
 			age := h.config.Service.Health().Age
-			v, err := h.config.Coordination.View(ctx, stale)
+			v, err := h.config.Coordination.View(ctx, read == registry.Stale)
 			if err != nil {
 				return found{}, readOutcome(err)
 			}
-			f := read(v)
+			f := show(v)
 			f.age = age
 			return f, nil
 		},
 	}
 }
 
-// catalogSource is what read finds in the registry, which changes with an application (upper case; "":
+// catalogSource is what show finds in the registry, which changes with an application (upper case; "":
 // any), a node or a node's check.
-func (h *Handler) catalogSource(app string, read func(*registry.View) found) source {
+func (h *Handler) catalogSource(app string, show func(*registry.View) found) source {
 	return source{
 		join: func() (<-chan struct{}, func()) { return h.config.Coordination.WatchCatalog(app) },
-		read: func(ctx context.Context, stale bool) (found, error) {
-			consistency := registry.Linearizable
-			if stale {
-				consistency = registry.Stale
-			}
+		read: func(ctx context.Context, read registry.Consistency) (found, error) {
 			age := h.config.Service.Health().Age
-			v, err := h.config.Service.View(ctx, consistency)
+			v, err := h.config.Service.View(ctx, read)
 			if err != nil {
 				return found{}, readOutcome(err)
 			}
-			f := read(v)
+			f := show(v)
 			f.age = age
 			return f, nil
 		},
@@ -82,40 +77,33 @@ func (h *Handler) catalogSource(app string, read func(*registry.View) found) sou
 }
 
 // consulRead answers a reading request of Consul's API from a source, at once or when it changes.
-func (h *Handler) consulRead(w http.ResponseWriter, r *http.Request, s source) error {
-	q, err := h.readConsulQuery(r)
-	if err != nil {
-		return err
-	}
-	f, err := h.findOrWait(w, r, q, s)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("X-Consul-Index", strconv.FormatUint(max(f.index, 1), 10))
-	h.labelConsul(w.Header(), q.stale, f.age)
-	return h.answer(w, r, f)
+func (c *call) consulRead(s source) (any, error) {
+	q := c.consulQuery()
+	q.indexed = true
+	return c.readConsul(q, s)
 }
 
-// answer writes what was found.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, f found) error {
+// answer is the document of what was found.
+func (c *call) answer(f found) (any, error) {
 	if f.weight != nil {
-		if err := h.reserve(w, r, f.weight()); err != nil {
-			return err
+		if err := c.reserve(f.weight()); err != nil {
+			return nil, err
 		}
 	}
-	return f.answer(w, r)
+	return f.answer()
 }
 
 // labelConsul says how fresh an answer is; staleAge is that of what a stale read found. All of it must be
 // there: the official client stops reading at the first header that is missing.
-func (h *Handler) labelConsul(header http.Header, stale bool, staleAge time.Duration) {
-	health := h.config.Service.Health()
+func (c *call) labelConsul(read registry.Consistency, staleAge time.Duration) {
+	health := c.config.Service.Health()
 	age, consistency := health.Age, "consistent"
-	if stale {
+	if read == registry.Stale {
 		age, consistency = staleAge, "stale"
 	} else if health.Leads {
 		age = 0
 	}
+	header := c.w.Header()
 	header.Set("X-Consul-LastContact", strconv.FormatInt(age.Milliseconds(), 10))
 	header.Set("X-Consul-KnownLeader", strconv.FormatBool(health.Quorum))
 	header.Set("X-Consul-Default-ACL-Policy", "allow")
@@ -123,17 +111,17 @@ func (h *Handler) labelConsul(header http.Header, stale bool, staleAge time.Dura
 }
 
 // findOrWait reads a source, and waits for a change if the request asks for one that is newer.
-func (h *Handler) findOrWait(w http.ResponseWriter, r *http.Request, q consulQuery, s source) (found, error) {
+func (c *call) findOrWait(q consulQuery, s source) (found, error) {
 	if q.after == 0 {
-		return evaluate(r.Context(), q, s)
+		return evaluate(c.r.Context(), q, s)
 	}
-	ctx, done, err := h.watches.begin(r)
+	ctx, done, err := c.watches.begin(c.r)
 	if err != nil {
 		return found{}, err
 	}
 	defer done()
 	// The server's time limit for a whole answer would cut a wait off.
-	out := newWatchWriter(w, h.watches.pace)
+	out := newWatchWriter(c.w, c.watches.pace)
 	out.pause()
 	defer out.end()
 	return block(ctx, q, s)
@@ -185,13 +173,13 @@ func lastOr(last found, turn int, ctx context.Context, err error) (found, error)
 
 // evaluate reads a source once, as fresh as the query asks for.
 func evaluate(ctx context.Context, q consulQuery, s source) (found, error) {
-	if q.stale || q.soon {
-		return s.read(ctx, q.stale)
+	if q.read == registry.Stale || q.soon {
+		return s.read(ctx, q.read)
 	}
 	return untilLeader(ctx, func(ctx context.Context) (found, error) {
 		ctx, cancel := context.WithTimeout(ctx, leaderWait)
 		defer cancel()
-		return s.read(ctx, false)
+		return s.read(ctx, q.read)
 	})
 }
 
@@ -210,4 +198,20 @@ func untilLeader[T any](ctx context.Context, try func(context.Context) (T, error
 			return got, err
 		}
 	}
+}
+
+// readConsul answers a read as fresh as its query asks for, at once or when what is read changes.
+func (c *call) readConsul(q consulQuery, s source) (any, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	f, err := c.findOrWait(q, s)
+	if err != nil {
+		return nil, err
+	}
+	if q.indexed {
+		c.w.Header().Set("X-Consul-Index", strconv.FormatUint(max(f.index, 1), 10))
+	}
+	c.labelConsul(q.read, f.age)
+	return c.answer(f)
 }

@@ -2,31 +2,23 @@ package httpd
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
-	"strconv"
 )
 
-// respondConsul sends value as JSON, indented if the request asks for it with pretty.
-func respondConsul(w http.ResponseWriter, r *http.Request, value any) error {
-	return respondConsulStatus(w, r, http.StatusOK, value)
-}
-
-func respondConsulStatus(w http.ResponseWriter, r *http.Request, status int, value any) error {
-	body, err := json.Marshal(value)
+// respondConsul sends a document as JSON, indented if the call asks for it with pretty. True and false it sends as they
+// are: clients look for the word.
+func (c *call) respondConsul(document any) error {
+	body, err := json.Marshal(document)
 	if err != nil {
 		return err
 	}
-	if _, pretty, _ := param(r.URL.RawQuery, "pretty"); pretty {
+	if _, word := document.(bool); !word && c.given("pretty") {
 		var indented bytes.Buffer
 		_ = json.Indent(&indented, body, "", "    ") // it was just encoded
 		body = append(indented.Bytes(), '\n')
 	}
-	respond(w, r, status, "application/json", body)
+	respond(c.w, c.r, cmp.Or(c.status, http.StatusOK), "application/json", body)
 	return nil
-}
-
-// respondBool sends true or false, and nothing else: clients look for the word.
-func respondBool(w http.ResponseWriter, r *http.Request, value bool) {
-	respond(w, r, http.StatusOK, "application/json", strconv.AppendBool(nil, value))
 }

@@ -3,13 +3,13 @@ package httpd
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/gorilla/mux"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
@@ -28,40 +28,81 @@ func takenAsIs(path string) bool {
 	return ok && rest != "rollcall" && (!strings.HasPrefix(rest, "rollcall/") || strings.HasPrefix(rest, "rollcall/fence/"))
 }
 
-// consulRoutes adds Consul's API and the fences. The most frequent come first.
-func (h *Handler) consulRoutes() {
+// consulRoutes are Consul's API. A variable at a path's end takes all that is left of it, slashes too, and nothing as
+// well: it is for the endpoint to miss it. The most frequent come first.
+var consulRoutes = []route{
+	{get, "/v1/kv/{key}", consulForm, (*call).getKey},
+	{put, "/v1/kv/{key}", consulForm, (*call).putKey},
+	{del, "/v1/kv/{key}", consulForm, (*call).deleteKey},
+	{put, "/v1/session/renew/{id}", consulForm, (*call).renewSession},
+	{put, "/v1/session/create", consulForm, (*call).createSession},
+	{put, "/v1/session/destroy/{id}", consulForm, (*call).destroySession},
+	{get, "/v1/session/info/{id}", consulForm, (*call).sessionInfo},
+	{get, "/v1/session/node/{node}", consulForm, (*call).sessionsOfNode},
+	{get, "/v1/session/list", consulForm, (*call).sessionList},
+	{put, "/v1/txn", consulForm, (*call).txn},
+	{get, "/v1/status/leader", consulForm, (*call).statusLeader},
+	{get, "/v1/status/peers", consulForm, (*call).statusPeers},
+
+	// All servers are one agent: an instance may be registered with one, send its heartbeats to another and be
+	// deregistered by a third. Old Java clients send GET for heartbeats (Ecwid/consul-api, AgentConsulClient).
+	{putOrGet, "/v1/agent/check/pass/{id}", consulForm, beatCheck(registry.Passing)},
+	{putOrGet, "/v1/agent/check/warn/{id}", consulForm, beatCheck(registry.Warning)},
+	{putOrGet, "/v1/agent/check/fail/{id}", consulForm, beatCheck(registry.Critical)},
+	{put, "/v1/agent/check/update/{id}", consulForm, (*call).updateCheck},
+	{put, "/v1/agent/check/register", consulForm, (*call).registerCheck},
+	{putOrGet, "/v1/agent/check/deregister/{id}", consulForm, (*call).deregisterCheck},
+	{put, "/v1/agent/service/register", consulForm, (*call).registerService},
+	{put, "/v1/agent/service/deregister/{id}", consulForm, (*call).deregisterByAgent},
+	{put, "/v1/agent/service/maintenance/{id}", consulForm, (*call).serviceMaintenance},
+	{put, "/v1/agent/maintenance", consulForm, (*call).nodeMaintenance},
+	{get, "/v1/agent/self", consulForm, (*call).agentSelf},
+	{get, "/v1/agent/members", consulForm, (*call).agentMembers},
+	{get, "/v1/agent/services", consulForm, unfiltered((*call).agentServices)},
+	{get, "/v1/agent/service/{id}", consulForm, (*call).agentService},
+	{get, "/v1/agent/checks", consulForm, unfiltered((*call).agentChecks)},
+	{get, "/v1/agent/health/service/id/{id}", consulForm, (*call).agentHealthByID},
+	{get, "/v1/agent/health/service/name/{name}", consulForm, (*call).agentHealthByName},
+
+	// The catalog's nodes are the logical one, on which everything is that an agent or a client of Eureka
+	// registered, and those that registrars named.
+	{put, "/v1/catalog/register", consulForm, (*call).catalogRegister},
+	{put, "/v1/catalog/deregister", consulForm, (*call).catalogDeregister},
+	{get, "/v1/catalog/datacenters", consulForm, (*call).catalogDatacenters},
+	{get, "/v1/catalog/nodes", consulForm, unfiltered((*call).catalogNodes)},
+	{get, "/v1/catalog/services", consulForm, unfiltered((*call).catalogServices)},
+	{get, "/v1/catalog/service/{name}", consulForm, unfiltered((*call).catalogService)},
+	{get, "/v1/catalog/node/{node}", consulForm, unfiltered((*call).catalogNode)},
+	{get, "/v1/catalog/node-services/{node}", consulForm, unfiltered((*call).catalogNodeServices)},
+	{get, "/v1/health/service/{name}", consulForm, unfiltered((*call).healthService)},
+	{get, "/v1/health/checks/{name}", consulForm, unfiltered((*call).healthChecks)},
+	{get, "/v1/health/node/{node}", consulForm, unfiltered((*call).healthNode)},
+	{get, "/v1/health/state/{state}", consulForm, unfiltered((*call).healthState)},
+}
+
+// routeAsIs builds the router of the paths that are taken as they came: Consul's API and the fences.
+func (h *Handler) routeAsIs() {
 	h.consul.NotFoundHandler = http.HandlerFunc(h.unroutedConsul)
 	h.consul.MethodNotAllowedHandler = http.HandlerFunc(h.unroutedConsul)
-	h.keyRoutes()
-	h.sessionRoutes()
-	h.consulRoute("/v1/txn", h.txn, http.MethodPut)
-	h.statusRoutes()
-	h.agentRoutes()
-	h.catalogRoutes()
-	h.healthRoutes()
-}
-
-// consulRoute adds an endpoint of Consul's API. A variable at the path's end takes all that is left of
-// it, slashes too, and nothing as well: it is for the endpoint to miss it. HEAD goes with GET.
-func (h *Handler) consulRoute(path string, e endpoint, methods ...string) {
-	h.verbatim(path, consulForm, inOneNamespace(h.inDatacenter(e)), methods...)
-}
-
-// verbatim is consulRoute for any form of errors.
-func (h *Handler) verbatim(path string, form errorForm, e endpoint, methods ...string) {
-	if methods[0] == http.MethodGet {
-		methods = append([]string{http.MethodHead}, methods...)
+	for _, rt := range consulRoutes {
+		rt.do = inOneNamespace(inDatacenter(rt.do))
+		h.verbatim(rt)
 	}
-	h.consul.Handle(strings.Replace(path, "}", ":.*}", 1), h.handle(path, maxParams, form, h.withCoordination(e))).Methods(methods...)
+	h.verbatim(route{get, "/v1/rollcall/fence/{key}", jsonForm, (*call).fence})
+}
+
+func (h *Handler) verbatim(rt route) {
+	rt.do = withCoordination(rt.do)
+	h.consul.Handle(strings.Replace(rt.path, "}", ":.*}", 1), h.handle(rt.path, rt, false)).Methods(rt.methods...)
 }
 
 // withCoordination refuses what only a node with consensus can do.
-func (h *Handler) withCoordination(e endpoint) endpoint {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if h.config.Coordination == nil {
-			return errNoCoordination
+func withCoordination(e endpoint) endpoint {
+	return func(c *call) (any, error) {
+		if c.config.Coordination == nil {
+			return nil, errNoCoordination
 		}
-		return e(w, r)
+		return e(c)
 	}
 }
 
@@ -75,34 +116,33 @@ var tenancies = []struct{ param, header, plural string }{
 // inOneNamespace refuses requests for another namespace or partition than the default one: to ignore what they
 // say would merge tenants, whose writes overwrite each other.
 func inOneNamespace(e endpoint) endpoint {
-	return func(w http.ResponseWriter, r *http.Request) error {
+	return func(c *call) (any, error) {
 		for _, t := range tenancies {
-			if name := r.Header.Get(t.header); !consul.IsDefault(name) {
-				return badRequest(fmt.Sprintf("Invalid header: %q - %s are a Consul Enterprise feature", t.header, t.plural))
+			if name := c.r.Header.Get(t.header); !consul.IsDefault(name) {
+				return nil, badRequest(fmt.Sprintf("Invalid header: %q - %s are a Consul Enterprise feature", t.header, t.plural))
 			}
-			name, _, err := param(r.URL.RawQuery, t.param)
-			switch {
-			case err != nil:
-				return err
-			case !consul.IsDefault(name):
-				return badRequest(fmt.Sprintf("Invalid query parameter: %q - %s are a Consul Enterprise feature", t.param, t.plural))
+			if name := c.text(t.param); !consul.IsDefault(name) {
+				c.refuse("Invalid query parameter: %q - %s are a Consul Enterprise feature", t.param, t.plural)
+			}
+			if c.err != nil {
+				return nil, c.err
 			}
 		}
-		return e(w, r)
+		return e(c)
 	}
 }
 
 // inDatacenter refuses requests for another datacenter than the own one.
-func (h *Handler) inDatacenter(e endpoint) endpoint {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		dc, _, err := param(r.URL.RawQuery, "dc")
-		if err != nil {
-			return err
+func inDatacenter(e endpoint) endpoint {
+	return func(c *call) (any, error) {
+		dc := c.text("dc")
+		if c.err == nil {
+			c.err = c.checkDatacenter(dc)
 		}
-		if dc != "" && dc != h.datacenter() {
-			return consulError("No path to datacenter")
+		if c.err != nil {
+			return nil, c.err
 		}
-		return e(w, r)
+		return e(c)
 	}
 }
 
@@ -126,15 +166,6 @@ func (h *Handler) admitConsul(r *http.Request) error {
 		return badRequest("the path must be UTF-8 without control characters")
 	}
 	return checkQuery(r.URL.RawQuery, maxParams)
-}
-
-// restOfPath is the variable at a path's end, unescaped once.
-func restOfPath(r *http.Request) string {
-	for _, rest := range mux.Vars(r) {
-		name, _ := url.PathUnescape(rest) // net/http has unescaped it before
-		return name
-	}
-	return ""
 }
 
 // unroutedConsul answers requests that no route takes.

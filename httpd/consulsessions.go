@@ -13,86 +13,55 @@ var (
 	errMissingNode    = badRequest("Missing node name")
 )
 
-// sessionRoutes adds Consul's API of sessions.
-func (h *Handler) sessionRoutes() {
-	h.consulRoute("/v1/session/renew/{id}", h.renewSession, http.MethodPut)
-	h.consulRoute("/v1/session/create", h.createSession, http.MethodPut)
-	h.consulRoute("/v1/session/destroy/{id}", h.destroySession, http.MethodPut)
-	h.consulRoute("/v1/session/info/{id}", h.sessionInfo, http.MethodGet)
-	h.consulRoute("/v1/session/node/{node}", h.sessionsOfNode, http.MethodGet)
-	h.consulRoute("/v1/session/list", h.sessionList, http.MethodGet)
-}
-
 // createSession is PUT session/create.
-func (h *Handler) createSession(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r, h.config.Limits.IgnoredBytes)
-	if err != nil {
-		return err
-	}
-	op, err := consul.DecodeSession(body)
-	if err != nil {
-		return err
+func (c *call) createSession() (any, error) {
+	op := decoded(c, c.config.Limits.IgnoredBytes, consul.DecodeSession)
+	if c.err != nil {
+		return nil, c.err
 	}
 	op.ID = newUUID()
-	result, err := h.persist(r.Context(), op)
+	result, err := c.persist(c.r.Context(), op)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if result.Refusal != "" {
-		return consulError("apply failed: " + result.Refusal)
+		return nil, consulError("apply failed: " + result.Refusal)
 	}
-	return respondConsul(w, r, struct{ ID string }{op.ID})
-}
-
-// sessionOf is the session that a path names.
-func sessionOf(r *http.Request) (string, error) {
-	id := strings.ToLower(restOfPath(r))
-	if id == "" {
-		return "", errMissingSession
-	}
-	return id, nil
+	return struct{ ID string }{op.ID}, nil
 }
 
 // onSession performs an operation on the session that a path names.
-func (h *Handler) onSession(w http.ResponseWriter, r *http.Request, op func(id string) kv.Op) (kv.Result, error) {
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return kv.Result{}, err
+func (c *call) onSession(op func(id string) kv.Op) (kv.Result, error) {
+	c.noBody()
+	id := c.session()
+	if c.err != nil {
+		return kv.Result{}, c.err
 	}
-	id, err := sessionOf(r)
-	if err != nil {
-		return kv.Result{}, err
-	}
-	return h.persist(r.Context(), op(id))
+	return c.persist(c.r.Context(), op(id))
 }
 
 // destroySession is PUT session/destroy/{id}. A session that there is not is destroyed, too.
-func (h *Handler) destroySession(w http.ResponseWriter, r *http.Request) error {
-	if _, err := h.onSession(w, r, func(id string) kv.Op { return kv.DestroySession{ID: id} }); err != nil {
-		return err
-	}
-	respondBool(w, r, true)
-	return nil
+func (c *call) destroySession() (any, error) {
+	_, err := c.onSession(func(id string) kv.Op { return kv.DestroySession{ID: id} })
+	return true, err
 }
 
 // renewSession is PUT session/renew/{id}.
-func (h *Handler) renewSession(w http.ResponseWriter, r *http.Request) error {
-	result, err := h.onSession(w, r, func(id string) kv.Op { return kv.RenewSession{ID: id} })
+func (c *call) renewSession() (any, error) {
+	result, err := c.onSession(func(id string) kv.Op { return kv.RenewSession{ID: id} })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !result.OK {
-		return &refusal{status: http.StatusNotFound, text: "Session id '" + restOfPath(r) + "' not found"}
+		return nil, &refusal{status: http.StatusNotFound, text: "Session id '" + c.rest() + "' not found"}
 	}
-	return respondConsul(w, r, []consul.Session{consul.ShowSession(result.Session)})
+	return []consul.Session{consul.ShowSession(result.Session)}, nil
 }
 
 // sessionInfo is GET session/info/{id}: a list of one, or of none.
-func (h *Handler) sessionInfo(w http.ResponseWriter, r *http.Request) error {
-	id, err := sessionOf(r)
-	if err != nil {
-		return err
-	}
-	return h.readSessions(w, r, func(v *kv.View) []consul.Session {
+func (c *call) sessionInfo() (any, error) {
+	id := c.session()
+	return c.readSessions(func(v *kv.View) []consul.Session {
 		if s, _ := v.Session(id); s != nil {
 			return []consul.Session{consul.ShowSession(s)}
 		}
@@ -101,20 +70,20 @@ func (h *Handler) sessionInfo(w http.ResponseWriter, r *http.Request) error {
 }
 
 // sessionsOfNode is GET session/node/{node}.
-func (h *Handler) sessionsOfNode(w http.ResponseWriter, r *http.Request) error {
-	node := restOfPath(r)
+func (c *call) sessionsOfNode() (any, error) {
+	node := c.rest()
 	if node == "" {
-		return errMissingNode
+		return nil, errMissingNode
 	}
 	node = consul.NodeOf(node)
-	return h.readSessions(w, r, func(v *kv.View) []consul.Session {
+	return c.readSessions(func(v *kv.View) []consul.Session {
 		return showSessions(v, func(s *kv.Session) bool { return s.Node == node })
 	})
 }
 
 // sessionList is GET session/list.
-func (h *Handler) sessionList(w http.ResponseWriter, r *http.Request) error {
-	return h.readSessions(w, r, func(v *kv.View) []consul.Session {
+func (c *call) sessionList() (any, error) {
+	return c.readSessions(func(v *kv.View) []consul.Session {
 		return showSessions(v, func(*kv.Session) bool { return true })
 	})
 }
@@ -133,10 +102,19 @@ func showSessions(v *kv.View, wanted func(*kv.Session) bool) []consul.Session {
 func sessionsWeight(v *kv.View) func() int { return func() int { return 1024 * v.SessionCount() } }
 
 // readSessions answers a read of sessions, which share one index.
-func (h *Handler) readSessions(w http.ResponseWriter, r *http.Request, show func(*kv.View) []consul.Session) error {
-	return h.consulRead(w, r, h.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
-		return found{index: uint64(v.SessionIndex()), weight: sessionsWeight(v), answer: func(w http.ResponseWriter, r *http.Request) error {
-			return respondConsul(w, r, show(v))
+func (c *call) readSessions(show func(*kv.View) []consul.Session) (any, error) {
+	return c.consulRead(c.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
+		return found{index: uint64(v.SessionIndex()), weight: sessionsWeight(v), answer: func() (any, error) {
+			return show(v), nil
 		}}
 	}))
+}
+
+// session is the session that a path names.
+func (c *call) session() string {
+	id := strings.ToLower(c.rest())
+	if id == "" && c.err == nil {
+		c.err = errMissingSession
+	}
+	return id
 }

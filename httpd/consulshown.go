@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,53 +147,51 @@ func (c *shownCatalog) serviceIndex(name string) (index uint64, absent bool) {
 
 // readCatalog answers from the registry, at once or when an application (a service's name; "": any), a
 // node or a check of one changes.
-func (h *Handler) readCatalog(w http.ResponseWriter, r *http.Request, service string, read func(*shownCatalog) found) error {
-	metas, err := nodeMetas(r)
-	if err != nil {
-		return err
+func (c *call) readCatalog(service string, read func(*shownCatalog) found) (any, error) {
+	var metas []registry.Pair
+	for _, text := range c.all("node-meta") {
+		key, value, _ := strings.Cut(text, ":")
+		metas = append(metas, registry.Pair{Key: key, Value: value})
 	}
-	return h.consulRead(w, r, h.catalogSource(strings.ToUpper(service), func(v *registry.View) found {
-		return read(h.shownCatalog(v, metas))
+	return c.consulRead(c.catalogSource(strings.ToUpper(service), func(v *registry.View) found {
+		return read(c.shownCatalog(v, metas))
 	}))
 }
 
 // readService answers what value makes of the services of the name in the path.
-func (h *Handler) readService(w http.ResponseWriter, r *http.Request, value func(*shownCatalog, []consul.Service) any) error {
-	name := restOfPath(r)
+func (c *call) readService(value func(*shownCatalog, []consul.Service) any) (any, error) {
+	name := c.rest()
 	if name == "" {
-		return badRequest("Missing service name")
+		c.refuse("Missing service name")
 	}
-	tags, err := params(r.URL.RawQuery, "tag")
-	if err != nil {
-		return err
-	}
-	return h.readCatalog(w, r, name, func(c *shownCatalog) found {
-		index, absent := c.serviceIndex(name)
-		return found{index: index, absent: absent, weight: func() int { return weightOf(leasesOf(c.View, strings.ToUpper(name))) }, answer: func(w http.ResponseWriter, r *http.Request) error {
-			tagged := slices.DeleteFunc(c.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
-			return respondConsul(w, r, value(c, tagged))
+	tags := c.all("tag")
+	return c.readCatalog(name, func(cat *shownCatalog) found {
+		index, absent := cat.serviceIndex(name)
+		return found{index: index, absent: absent, weight: func() int { return weightOf(leasesOf(cat.View, strings.ToUpper(name))) }, answer: func() (any, error) {
+			tagged := slices.DeleteFunc(cat.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
+			return value(cat, tagged), nil
 		}}
 	})
 }
 
 // readTable answers what value makes of the whole catalog, of which the answer shows weight.
-func (h *Handler) readTable(w http.ResponseWriter, r *http.Request, weight func(*shownCatalog) int, value func(*shownCatalog) any) error {
-	return h.readCatalog(w, r, "", func(c *shownCatalog) found {
-		return found{index: c.tableIndex(), weight: func() int { return weight(c) }, answer: func(w http.ResponseWriter, r *http.Request) error {
-			return respondConsul(w, r, value(c))
+func (c *call) readTable(weight func(*shownCatalog) int, value func(*shownCatalog) any) (any, error) {
+	return c.readCatalog("", func(cat *shownCatalog) found {
+		return found{index: cat.tableIndex(), weight: func() int { return weight(cat) }, answer: func() (any, error) {
+			return value(cat), nil
 		}}
 	})
 }
 
 // readNode answers what value makes of the node in the path, by the registry's name.
-func (h *Handler) readNode(w http.ResponseWriter, r *http.Request, value func(c *shownCatalog, node string) any) error {
-	name := restOfPath(r)
+func (c *call) readNode(value func(cat *shownCatalog, node string) any) (any, error) {
+	name := c.rest()
 	if name == "" {
-		return badRequest("Missing node name")
+		return nil, badRequest("Missing node name")
 	}
 	name = consul.NodeOf(name)
-	weight := func(c *shownCatalog) int { return c.weightOn(name) }
-	return h.readTable(w, r, weight, func(c *shownCatalog) any { return value(c, name) })
+	weight := func(cat *shownCatalog) int { return cat.weightOn(name) }
+	return c.readTable(weight, func(cat *shownCatalog) any { return value(cat, name) })
 }
 
 // weightOn is what a node and its services take in an answer.
@@ -209,56 +206,37 @@ func (c *shownCatalog) weightOn(node string) int {
 // weight is what all nodes and services take in an answer.
 func (c *shownCatalog) weight() int { return c.CatalogBytes() + weightOf(c.Leases()) }
 
-// params returns all values of a parameter.
-func params(query, name string) (values []string, err error) {
-	for part := range strings.SplitSeq(query, "&") {
-		value, given, err := param(part, name)
-		if err != nil {
-			return nil, err
-		}
-		if given {
-			values = append(values, value)
-		}
-	}
-	return values, nil
-}
-
-// nodeMetas reads node-meta, of which each is key:value.
-func nodeMetas(r *http.Request) ([]registry.Pair, error) {
-	texts, err := params(r.URL.RawQuery, "node-meta")
-	if err != nil {
-		return nil, err
-	}
-	var metas []registry.Pair
-	for _, text := range texts {
-		key, value, _ := strings.Cut(text, ":")
-		metas = append(metas, registry.Pair{Key: key, Value: value})
-	}
-	return metas, nil
-}
-
-// consulView is the registry for the answers of the agent, which nobody waits for.
-func (h *Handler) consulView(w http.ResponseWriter, r *http.Request) (*shownCatalog, error) {
-	q, err := h.readConsulQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	age := h.config.Service.Health().Age
-	v, err := h.consulViewAt(r.Context(), q.stale)
-	if err != nil {
-		return nil, err
-	}
-	h.labelConsul(w.Header(), q.stale, age)
-	return h.shownCatalog(v, nil), nil
-}
-
 // consulViewAt waits for a leader as long as Consul's clients need it.
-func (h *Handler) consulViewAt(ctx context.Context, stale bool) (*registry.View, error) {
+func (h *Handler) consulViewAt(ctx context.Context, read registry.Consistency) (*registry.View, error) {
 	var v *registry.View
 	source := h.catalogSource("", func(read *registry.View) found {
 		v = read
 		return found{}
 	})
-	_, err := evaluate(ctx, consulQuery{stale: stale}, source)
+	_, err := evaluate(ctx, consulQuery{read: read}, source)
 	return v, err
+}
+
+// catalog is the registry for the answers of the agent, which nobody waits for.
+func (c *call) catalog() *shownCatalog {
+	q := c.consulQuery()
+	if c.err != nil {
+		return nil
+	}
+	age := c.config.Service.Health().Age
+	v, err := c.consulViewAt(c.r.Context(), q.read)
+	if c.err = err; err != nil {
+		return nil
+	}
+	c.labelConsul(q.read, age)
+	return c.shownCatalog(v, nil)
+}
+
+// agentCatalog is catalog for an answer that shows all of the logical node.
+func (c *call) agentCatalog() *shownCatalog {
+	cat := c.catalog()
+	if c.err == nil {
+		c.err = c.reserve(cat.weightOn(""))
+	}
+	return cat
 }

@@ -10,35 +10,35 @@ import (
 )
 
 // txn is PUT txn: operations on keys, all or none.
-func (h *Handler) txn(w http.ResponseWriter, r *http.Request) error {
-	body, err := readValue(w, r)
+func (c *call) txn() (any, error) {
+	body, err := c.readValue()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	txn, errs, err := consul.DecodeTxn(body)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case len(errs) > 0:
-		return respondTxn(w, r, nil, errs)
+		return c.answerTxn(nil, errs)
 	case !slices.ContainsFunc(txn.Ops, func(op kv.KeyOp) bool { return op.Verb.Writes() }):
-		return h.readTxn(w, r, txn.Ops)
+		return c.readTxn(txn.Ops)
 	}
-	op, err := onceOf(r, txn)
-	if err != nil {
-		return err
+	op := c.once(txn)
+	if c.err != nil {
+		return nil, c.err
 	}
-	result, err := h.persist(r.Context(), op)
+	result, err := c.persist(c.r.Context(), op)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if result.Refusal != "" {
-		return consulError("raft apply failed: " + result.Refusal)
+		return nil, consulError("raft apply failed: " + result.Refusal)
 	}
 	if err := errorOfExcess(result); err != nil {
-		return err
+		return nil, err
 	}
-	return respondTxn(w, r, result.Entries, result.Errors)
+	return c.answerTxn(result.Entries, result.Errors)
 }
 
 // errorOfExcess is the error of a transaction that reads too much; nil: it does not.
@@ -66,34 +66,24 @@ var (
 )
 
 // readTxn answers a transaction that writes nothing like any other read, but it cannot be waited for.
-func (h *Handler) readTxn(w http.ResponseWriter, r *http.Request, ops []kv.KeyOp) error {
-	stale, err := h.staleMode(r.URL.RawQuery)
-	if err != nil {
-		return err
-	}
-	f, err := evaluate(r.Context(), consulQuery{stale: stale}, h.keySource(kv.Topic{}, func(v *kv.View) found {
-		return found{answer: func(w http.ResponseWriter, r *http.Request) error {
+func (c *call) readTxn(ops []kv.KeyOp) (any, error) {
+	return c.readConsul(consulQuery{read: c.consulFreshness()}, c.keySource(kv.Topic{}, func(v *kv.View) found {
+		return found{answer: func() (any, error) {
 			entries, errs, ok := v.Read(ops)
 			if !ok {
-				return errReadTooLarge
+				return nil, errReadTooLarge
 			}
-			return respondTxn(w, r, entries, errs)
+			return c.answerTxn(entries, errs)
 		}}
 	}))
-	if err != nil {
-		return err
-	}
-	h.labelConsul(w.Header(), stale, f.age)
-	return f.answer(w, r)
 }
 
-func respondTxn(w http.ResponseWriter, r *http.Request, entries []*kv.Entry, errs []kv.TxnError) error {
-	status := http.StatusOK
+func (c *call) answerTxn(entries []*kv.Entry, errs []kv.TxnError) (any, error) {
 	if len(errs) > 0 {
-		status = http.StatusConflict
+		c.status = http.StatusConflict
 	}
 	if (kv.Result{Entries: entries}).Weight() >= maxWhole {
-		return respondLarge(w, r, txnList(len(entries), func(i int) any { return consul.TxnResult{KV: consul.ShowEntry(entries[i])} }))
+		return c.respondLarge(txnList(len(entries), func(i int) any { return consul.TxnResult{KV: consul.ShowEntry(entries[i])} }))
 	}
-	return respondConsulStatus(w, r, status, consul.ShowTxn(entries, errs))
+	return consul.ShowTxn(entries, errs), nil
 }

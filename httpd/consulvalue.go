@@ -10,11 +10,11 @@ import (
 const maxValue = 512 << 10
 
 // readValue reads a body of at most maxValue bytes as it is.
-func readValue(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength > maxValue {
-		return nil, valueTooLarge(fmt.Sprintf("%d", r.ContentLength))
+func (c *call) readValue() ([]byte, error) {
+	if c.r.ContentLength > maxValue {
+		return nil, valueTooLarge(fmt.Sprintf("%d", c.r.ContentLength))
 	}
-	value, err := io.ReadAll(chargedReader{io.LimitReader(r.Body, maxValue+1), w})
+	value, err := io.ReadAll(chargedReader{io.LimitReader(c.r.Body, maxValue+1), c.w})
 	if err != nil {
 		return nil, bodyError(err)
 	}

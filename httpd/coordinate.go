@@ -2,9 +2,6 @@ package httpd
 
 import (
 	"context"
-	"fmt"
-	"net/http"
-
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
@@ -29,18 +26,6 @@ func (h *Handler) persist(ctx context.Context, op kv.Op) (kv.Result, error) {
 	return results[0], nil
 }
 
-// onceOf makes op one that is performed once, if the request has an Idempotency-Key.
-func onceOf(r *http.Request, op kv.Op) (kv.Op, error) {
-	keys := r.Header["Idempotency-Key"]
-	if len(keys) == 0 {
-		return op, nil
-	}
-	if key := keys[0]; key != "" && len(key) <= kv.MaxOnceKey {
-		return kv.Once{Key: key, Op: op}, nil
-	}
-	return nil, badRequest(fmt.Sprintf("Idempotency-Key must have 1 to %d bytes", kv.MaxOnceKey))
-}
-
 // newestKeys is a linearizable view of sessions, keys and locks.
 func (h *Handler) newestKeys(ctx context.Context) (*kv.View, error) {
 	v, err := h.config.Coordination.View(ctx, false)
@@ -48,4 +33,17 @@ func (h *Handler) newestKeys(ctx context.Context) (*kv.View, error) {
 		return nil, readOutcome(err)
 	}
 	return v, nil
+}
+
+// once makes op one that is performed once, if the call has an Idempotency-Key.
+func (c *call) once(op kv.Op) kv.Op {
+	keys := c.r.Header["Idempotency-Key"]
+	if len(keys) == 0 {
+		return op
+	}
+	if key := keys[0]; key != "" && len(key) <= kv.MaxOnceKey {
+		return kv.Once{Key: key, Op: op}
+	}
+	c.refuse("Idempotency-Key must have 1 to %d bytes", kv.MaxOnceKey)
+	return op
 }

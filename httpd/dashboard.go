@@ -95,35 +95,35 @@ type shownEvent struct{ At, App, ID string }
 type fact struct{ Name, Value string }
 
 // dashboard is GET /: what this node has, without asking anybody for it.
-func (h *Handler) dashboard(w http.ResponseWriter, r *http.Request) error {
-	p, v, err := h.newPage(r, "Rollcall: registry", shownEvents)
+func (c *call) dashboard() (any, error) {
+	p, v, err := c.newPage(c.r, "Rollcall: registry", shownEvents)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.Index = formatIndex(v.Epoch(), v.Index())
-	p.Warnings = h.warnings(h.config.Service.Health())
+	p.Warnings = c.warnings(c.config.Service.Health())
 	p.Instances = v.Len()
 	p.Statuses = statusesOf(v.View)
 	p.Apps = appsOf(v.View)
-	at := h.clockOf(v.View)
+	at := c.clockOf(v.View)
 	p.Preserving = preservingOf(v.View, at)
 	p.Quarantine = quarantinedOf(v.View, at)
-	replication := h.peerStatus(r.Context())
+	replication := c.peerStatus(c.r.Context())
 	p.Sender, p.Peers = replication.Sender, replication.shown()
-	if p.Held, err = h.coordinationNow(r.Context()); err != nil {
-		return err
+	if p.Held, err = c.coordinationNow(c.r.Context()); err != nil {
+		return nil, err
 	}
-	p.Self = h.selfFacts()
-	return h.render(w, r, "dashboard", p)
+	p.Self = c.selfFacts()
+	return c.render("dashboard", p)
 }
 
 // lastN is GET /lastn: the two recent queues, newest first.
-func (h *Handler) lastN(w http.ResponseWriter, r *http.Request) error {
-	p, _, err := h.newPage(r, "Rollcall: last 1000", -1)
+func (c *call) lastN() (any, error) {
+	p, _, err := c.newPage(c.r, "Rollcall: last 1000", -1)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return h.render(w, r, "lastn", p)
+	return c.render("lastn", p)
 }
 
 func (h *Handler) newPage(r *http.Request, title string, events int) (page, freshView, error) {
@@ -140,17 +140,17 @@ func (h *Handler) newPage(r *http.Request, title string, events int) (page, fres
 }
 
 // render sends a page that may load nothing and run nothing, whatever is in it.
-func (h *Handler) render(w http.ResponseWriter, r *http.Request, name string, p page) error {
+func (c *call) render(name string, p page) (any, error) {
 	var html bytes.Buffer
 	if err := pages.ExecuteTemplate(&html, name, p); err != nil {
-		return fmt.Errorf("render %s: %w", name, err)
+		return nil, fmt.Errorf("render %s: %w", name, err)
 	}
-	header := w.Header()
+	header := c.w.Header()
 	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "no-store")
-	respond(w, r, http.StatusOK, "text/html; charset=utf-8", html.Bytes())
-	return nil
+	respond(c.w, c.r, http.StatusOK, "text/html; charset=utf-8", html.Bytes())
+	return answered, nil
 }
 
 func (h *Handler) warnings(health registry.Health) []string {

@@ -69,18 +69,17 @@ type preservationShare struct {
 }
 
 // explain is GET /v1/rollcall/apps/{app}/{id}/explain.
-func (h *Handler) explain(w http.ResponseWriter, r *http.Request) error {
-	v, err := h.view(r)
-	if err != nil {
-		return err
+func (c *call) explain() (any, error) {
+	v := c.view()
+	if c.err != nil {
+		return nil, c.err
 	}
-	v.label(w.Header(), v.Index())
-	key := pathKey(r)
-	e, ok := h.explanationOf(r.Context(), v.View, key)
+	key := c.key()
+	e, ok := c.explanationOf(c.r.Context(), v.View, key)
 	if !ok {
-		return &refusal{status: http.StatusNotFound, text: fmt.Sprintf("nothing is remembered of %s: it was never registered, or it is gone for more than 24 hours", key)}
+		return nil, &refusal{status: http.StatusNotFound, text: fmt.Sprintf("nothing is remembered of %s: it was never registered, or it is gone for more than 24 hours", key)}
 	}
-	return respondJSON(w, r, e)
+	return e, nil
 }
 
 // explanationOf is what v knows of an instance; ok is false if it knows nothing.

@@ -1,7 +1,6 @@
 package httpd
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 
@@ -18,44 +17,37 @@ type shownFence struct {
 
 // fence is GET /v1/rollcall/fence/{key}: whether the acquisition with the token index lasts, by session or,
 // if none is given, by whomever. It is linearizable: what it says was so after it was asked.
-func (h *Handler) fence(w http.ResponseWriter, r *http.Request) error {
-	name := restOfPath(r)
+func (c *call) fence() (any, error) {
+	name := c.rest()
 	if name == "" {
-		return badRequest("name what was acquired: /v1/rollcall/fence/NAME")
+		return nil, badRequest("name what was acquired: /v1/rollcall/fence/NAME")
 	}
-	token, ok, err := numberParam(r.URL.RawQuery, "index")
-	if err == nil && !ok {
-		err = badRequest("index must be given: the token of the acquisition, as in " + fenceHeader)
+	token, given := c.number("index")
+	if !given {
+		c.refuse("index must be given: the token of the acquisition, as in " + fenceHeader)
 	}
+	kind, session := c.kind(), c.text("session")
+	if c.err != nil {
+		return nil, c.err
+	}
+	v, err := c.newestKeys(c.r.Context())
 	if err != nil {
-		return err
-	}
-	kind, err := kindParam(r.URL.RawQuery)
-	if err != nil {
-		return err
-	}
-	session, _, err := param(r.URL.RawQuery, "session")
-	if err != nil {
-		return err
-	}
-	v, err := h.newestKeys(r.Context())
-	if err != nil {
-		return err
+		return nil, err
 	}
 	holds, now := v.Holds(kv.Fence{Kind: kind, Name: name, Index: kv.Index(token)}, strings.ToLower(session))
-	labelFence(w.Header(), now)
-	return respondJSON(w, r, shownFence{Kind: kindWords[kind], Name: name, Holds: holds, Fence: now})
+	labelFence(c.w.Header(), now)
+	return shownFence{Kind: kindWords[kind], Name: name, Holds: holds, Fence: now}, nil
 }
 
-// kindParam reads kind; a key if it is not given.
-func kindParam(query string) (kv.Kind, error) {
-	word, ok, err := param(query, "kind")
-	if err != nil || !ok {
-		return kv.Key, err
+// kind reads kind; a key if it is not given.
+func (q *query) kind() kv.Kind {
+	word, given := q.lookup("kind")
+	if !given {
+		return kv.Key
 	}
 	at := slices.Index(kindWords[:], word)
 	if at < 0 {
-		return 0, badRequest("kind must be one of key, lock, semaphore")
+		q.refuse("kind must be one of key, lock, semaphore")
 	}
-	return kv.Kind(at), nil
+	return kv.Kind(max(at, 0))
 }

@@ -20,31 +20,24 @@ var fencedBy = []struct {
 	kind  kv.Kind
 }{{"fence-key", kv.Key}, {"fence-lock", kv.Lock}, {"fence-semaphore", kv.Semaphore}}
 
-// fenceParam reads the acquisition that must last, or a write has no effect; nil: it need not.
-func fenceParam(query, key string) (*kv.Fence, error) {
-	token, ok, err := numberParam(query, "fence")
-	if err != nil {
-		return nil, err
-	}
+// fenceFor reads the acquisition that must last, or a write of key has no effect; nil: it need not.
+func (q *query) fenceFor(key string) *kv.Fence {
+	token, given := q.number("fence")
 	fence := &kv.Fence{Kind: kv.Key, Name: key, Index: kv.Index(token)}
 	names := 0
 	for _, by := range fencedBy {
-		name, named, err := param(query, by.param)
-		if err != nil {
-			return nil, err
-		}
-		if named {
+		if name, named := q.lookup(by.param); named {
 			fence.Kind, fence.Name = by.kind, name
 			names++
 		}
 	}
 	switch {
 	case names > 1:
-		return nil, badRequest("fence-key, fence-lock and fence-semaphore name what was acquired: give one of them")
-	case names == 1 && !ok:
-		return nil, badRequest("fence must be given with fence-key, fence-lock or fence-semaphore: the token of the acquisition")
-	case !ok:
-		return nil, nil
+		q.refuse("fence-key, fence-lock and fence-semaphore name what was acquired: give one of them")
+	case names == 1 && !given:
+		q.refuse("fence must be given with fence-key, fence-lock or fence-semaphore: the token of the acquisition")
+	case !given:
+		return nil
 	}
-	return fence, nil
+	return fence
 }

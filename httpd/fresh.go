@@ -17,22 +17,13 @@ type freshView struct {
 	age  time.Duration // since this node was known to be current; for leader and stale reads
 }
 
-// view reads the registry as fresh as the request asks for, or as the settings say.
-func (h *Handler) view(r *http.Request) (freshView, error) {
-	read, asked, err := consistencyParam(r.URL.RawQuery)
-	if err != nil {
-		return freshView{}, err
+// view is read with a label: it says in the answer's header how fresh that is.
+func (c *call) view() freshView {
+	v := c.read()
+	if c.err == nil {
+		v.label(c.w.Header(), v.Index())
 	}
-	if asked {
-		return h.viewAt(r.Context(), read)
-	}
-	switch h.config.Reads {
-	case ReadsStale:
-		return h.viewAt(r.Context(), registry.Stale)
-	case ReadsStaleWithoutQuorum:
-		return h.viewOrStale(r.Context())
-	}
-	return h.newest(r.Context())
+	return v
 }
 
 // newest is linearizable; without consensus, which offers no such reads, it is what this node has.
@@ -88,6 +79,23 @@ func staleView(s registry.Service) *registry.View {
 	v, err := s.View(context.Background(), registry.Stale)
 	if err != nil {
 		return nil
+	}
+	return v
+}
+
+// read reads the registry as fresh as the call asks for, or as the settings say.
+func (c *call) read() (v freshView) {
+	read, asked := c.consistency()
+	switch {
+	case c.err != nil:
+	case asked:
+		v, c.err = c.viewAt(c.r.Context(), read)
+	case c.config.Reads == ReadsStale:
+		v, c.err = c.viewAt(c.r.Context(), registry.Stale)
+	case c.config.Reads == ReadsStaleWithoutQuorum:
+		v, c.err = c.viewOrStale(c.r.Context())
+	default:
+		v, c.err = c.newest(c.r.Context())
 	}
 	return v
 }

@@ -113,6 +113,7 @@ type answer struct {
 	http.ResponseWriter
 	route  string // its template; "none" until one matched
 	status int    // 0 until the header was written
+	call   call   // of the route
 
 	budget     *budget // nil: there is none
 	chargeable int64   // bytes of it that may be taken when the request takes more

@@ -16,78 +16,47 @@ type acted struct {
 
 // override is PUT /v1/rollcall/apps/{app}/{id}/override: setStatus with an author, a reason and,
 // if asked for, an end.
-func (h *Handler) override(w http.ResponseWriter, r *http.Request) error {
-	status, err := statusParam(r.URL.RawQuery, true)
-	if err != nil {
-		return err
-	}
-	length, err := forParam(r.URL.RawQuery, false)
-	if err != nil {
-		return err
-	}
-	by, err := actOf(r)
-	if err != nil {
-		return err
-	}
-	return h.act(w, r, pathKey(r), registry.SetOverride{Key: pathKey(r), Status: status, For: length, By: by})
+func (c *call) override() (any, error) {
+	return c.act(registry.SetOverride{Key: c.key(), Status: c.statusValue(true), For: c.length(false), By: c.by()})
 }
 
 // endOverride is DELETE /v1/rollcall/apps/{app}/{id}/override.
-func (h *Handler) endOverride(w http.ResponseWriter, r *http.Request) error {
-	fallback, err := statusParam(r.URL.RawQuery, false)
-	if err != nil {
-		return err
-	}
-	by, err := actOf(r)
-	if err != nil {
-		return err
-	}
-	return h.act(w, r, pathKey(r), registry.DeleteOverride{Key: pathKey(r), Fallback: fallback, By: by})
+func (c *call) endOverride() (any, error) {
+	return c.act(registry.DeleteOverride{Key: c.key(), Fallback: c.statusValue(false), By: c.by()})
 }
 
 // quarantine is PUT /v1/rollcall/apps/{app}/{id}/quarantine: out of every list for a time.
-func (h *Handler) quarantine(w http.ResponseWriter, r *http.Request) error {
-	length, err := forParam(r.URL.RawQuery, true)
-	if err != nil {
-		return err
-	}
-	by, err := actOf(r)
-	if err != nil {
-		return err
-	}
-	return h.act(w, r, pathKey(r), registry.Quarantine{Key: pathKey(r), For: length, By: by})
+func (c *call) quarantine() (any, error) {
+	return c.act(registry.Quarantine{Key: c.key(), For: c.length(true), By: c.by()})
 }
 
 // endQuarantine is DELETE /v1/rollcall/apps/{app}/{id}/quarantine.
-func (h *Handler) endQuarantine(w http.ResponseWriter, r *http.Request) error {
-	by, err := actOf(r)
-	if err != nil {
-		return err
-	}
-	return h.act(w, r, pathKey(r), registry.Quarantine{Key: pathKey(r), By: by})
+func (c *call) endQuarantine() (any, error) {
+	return c.act(registry.Quarantine{Key: c.key(), By: c.by()})
 }
 
 // act performs an operator's act on an instance. One that changes nothing is answered with the
 // version that holds what it asks for.
-func (h *Handler) act(w http.ResponseWriter, r *http.Request, key registry.Key, op registry.Op) error {
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
+func (c *call) act(op registry.Op) (any, error) {
+	if c.noBody(); c.err != nil {
+		return nil, c.err
 	}
-	result, err := h.applyFrom(r, registry.FromClient, op)
+	key := c.key()
+	result, err := c.apply(registry.FromClient, op)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if result.Outcome == registry.NotFound {
-		return &refusal{status: http.StatusNotFound, text: fmt.Sprintf("%s is not registered", key)}
+		return nil, &refusal{status: http.StatusNotFound, text: fmt.Sprintf("%s is not registered", key)}
 	}
-	v, err := h.viewAfterWrite(r.Context())
+	v, err := c.viewAfterWrite(c.r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	done := position{epoch: v.Epoch(), index: result.Index}
 	if done.index == 0 {
 		done.index = v.Index()
 	}
-	w.Header().Set("X-Rollcall-Index", done.String())
-	return respondJSON(w, r, acted{App: key.App, ID: key.ID, Index: done.String()})
+	c.w.Header().Set("X-Rollcall-Index", done.String())
+	return acted{App: key.App, ID: key.ID, Index: done.String()}, nil
 }

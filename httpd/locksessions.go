@@ -76,33 +76,20 @@ type sessionRequest struct {
 }
 
 // newSession is POST /v1/rollcall/sessions.
-func (h *Handler) newSession(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r, h.config.Limits.IgnoredBytes)
-	if err != nil {
-		return err
-	}
-	op, err := decodeSessionRequest(body)
-	if err != nil {
-		return err
+func (c *call) newSession() (any, error) {
+	op := decoded(c, c.config.Limits.IgnoredBytes, decodeSessionRequest)
+	if c.err != nil {
+		return nil, c.err
 	}
 	op.ID = newUUID()
-	result, err := h.coordinate(r.Context(), op)
+	result, err := c.coordinate(c.r.Context(), op)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if result.Refusal != "" {
-		return badRequest(result.Refusal)
+		return nil, badRequest(result.Refusal)
 	}
-	return h.respondSession(w, r, result.Session)
-}
-
-// respondSession shows a session that was just written, with what it holds as far as this node knows.
-func (h *Handler) respondSession(w http.ResponseWriter, r *http.Request, s *kv.Session) error {
-	v, err := h.config.Coordination.View(r.Context(), true)
-	if err != nil {
-		return err
-	}
-	return respondJSON(w, r, showSession(v, h.coordinationClock(v), s))
+	return c.showWritten(result.Session)
 }
 
 func decodeSessionRequest(body []byte) (op kv.CreateSession, err error) {
@@ -138,63 +125,72 @@ func noSession(id string) error {
 }
 
 // renewOwn is PUT /v1/rollcall/sessions/{id}/renew.
-func (h *Handler) renewOwn(w http.ResponseWriter, r *http.Request) error {
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
+func (c *call) renewOwn() (any, error) {
+	if c.noBody(); c.err != nil {
+		return nil, c.err
 	}
-	id := strings.ToLower(pathVar(r, "id"))
-	result, err := h.coordinate(r.Context(), kv.RenewSession{ID: id})
+	id := strings.ToLower(c.segment("id"))
+	result, err := c.coordinate(c.r.Context(), kv.RenewSession{ID: id})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !result.OK {
-		return noSession(id)
+		return nil, noSession(id)
 	}
-	return h.respondSession(w, r, result.Session)
+	return c.showWritten(result.Session)
 }
 
 // destroyOwn is DELETE /v1/rollcall/sessions/{id}.
-func (h *Handler) destroyOwn(w http.ResponseWriter, r *http.Request) error {
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
+func (c *call) destroyOwn() (any, error) {
+	if c.noBody(); c.err != nil {
+		return nil, c.err
 	}
-	id := strings.ToLower(pathVar(r, "id"))
-	result, err := h.coordinate(r.Context(), kv.DestroySession{ID: id})
+	id := strings.ToLower(c.segment("id"))
+	result, err := c.coordinate(c.r.Context(), kv.DestroySession{ID: id})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if result.Index == 0 {
-		return noSession(id)
+		return nil, noSession(id)
 	}
-	return respondJSON(w, r, struct {
+	return struct {
 		Destroyed bool `json:"destroyed"`
-	}{true})
+	}{true}, nil
 }
 
 // ownSession is GET /v1/rollcall/sessions/{id}.
-func (h *Handler) ownSession(w http.ResponseWriter, r *http.Request) error {
-	id := strings.ToLower(pathVar(r, "id"))
-	return h.ownRead(w, r, h.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
+func (c *call) ownSession() (any, error) {
+	id := strings.ToLower(c.segment("id"))
+	return c.ownRead(c.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
 		s, index := v.Session(id)
-		return found{index: uint64(index), absent: s == nil, answer: func(w http.ResponseWriter, r *http.Request) error {
+		return found{index: uint64(index), absent: s == nil, answer: func() (any, error) {
 			if s == nil {
-				return noSession(id)
+				return nil, noSession(id)
 			}
-			return respondJSON(w, r, showSession(v, h.coordinationClock(v), s))
+			return showSession(v, c.coordinationClock(v), s), nil
 		}}
 	}))
 }
 
 // ownSessions is GET /v1/rollcall/sessions, by id.
-func (h *Handler) ownSessions(w http.ResponseWriter, r *http.Request) error {
-	return h.ownRead(w, r, h.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
-		return found{index: uint64(v.SessionIndex()), weight: sessionsWeight(v), answer: func(w http.ResponseWriter, r *http.Request) error {
-			now := h.coordinationClock(v)
+func (c *call) ownSessions() (any, error) {
+	return c.ownRead(c.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
+		return found{index: uint64(v.SessionIndex()), weight: sessionsWeight(v), answer: func() (any, error) {
+			now := c.coordinationClock(v)
 			shown := []shownSession{} // an empty list, not null
 			for s := range v.Sessions() {
 				shown = append(shown, showSession(v, now, s))
 			}
-			return respondJSON(w, r, shown)
+			return shown, nil
 		}}
 	}))
+}
+
+// showWritten shows a session that was just written, with what it holds as far as this node knows.
+func (c *call) showWritten(s *kv.Session) (any, error) {
+	v, err := c.config.Coordination.View(c.r.Context(), true)
+	if err != nil {
+		return nil, err
+	}
+	return showSession(v, c.coordinationClock(v), s), nil
 }

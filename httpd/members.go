@@ -32,19 +32,19 @@ type removedMember struct {
 }
 
 // removeMember is DELETE /v1/rollcall/members/{name}.
-func (h *Handler) removeMember(w http.ResponseWriter, r *http.Request) error {
-	if h.config.Members == nil {
-		return &refusal{status: http.StatusNotImplemented, text: "this node takes no part in a cluster with members; ask a node in mode cp"}
+func (c *call) removeMember() (any, error) {
+	if c.config.Members == nil {
+		return nil, &refusal{status: http.StatusNotImplemented, text: "this node takes no part in a cluster with members; ask a node in mode cp"}
 	}
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
+	if c.noBody(); c.err != nil {
+		return nil, c.err
 	}
-	name := pathVar(r, "name")
-	if err := h.config.Members.Remove(r.Context(), name); err != nil {
-		return memberRefusal(name, writeOutcome(err))
+	name := c.segment("name")
+	if err := c.config.Members.Remove(c.r.Context(), name); err != nil {
+		return nil, memberRefusal(name, writeOutcome(err))
 	}
-	h.config.Log.Info("a node was removed", "removed", name, "by", r.RemoteAddr)
-	return respondJSON(w, r, removedMember{name})
+	c.config.Log.Info("a node was removed", "removed", name, "by", c.r.RemoteAddr)
+	return removedMember{name}, nil
 }
 
 // memberRefusal words what only a change of members can meet.

@@ -1,57 +1,22 @@
 package httpd
 
 import (
-	"net/http"
-
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // ownRead answers a read of sessions, locks and semaphores in our own API: at once, or with index and
 // wait when what is read changes.
-func (h *Handler) ownRead(w http.ResponseWriter, r *http.Request, s source) error {
-	read, q, err := h.readOwnQuery(r)
+func (c *call) ownRead(s source) (any, error) {
+	q := c.ownQuery()
+	if c.err != nil {
+		return nil, c.err
+	}
+	f, err := c.findOrWait(q, s)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	q.soon = q.after == 0 // who waits for a change can wait for a leader, too
-	f, err := h.findOrWait(w, r, q, s)
-	if err != nil {
-		return err
-	}
-	labelFresh(w.Header(), formatIndex(h.epoch(), registry.Index(max(f.index, 1))), read, f.age)
-	return h.answer(w, r, f)
-}
-
-// readOwnQuery reads consistency, index and wait. The index is one that an answer gave; one of another
-// history is never newer than what there is, and is answered at once.
-func (h *Handler) readOwnQuery(r *http.Request) (read registry.Consistency, q consulQuery, err error) {
-	read, _, err = consistencyParam(r.URL.RawQuery)
-	if err != nil {
-		return read, q, err
-	}
-	if read == registry.Leader {
-		read = registry.Linearizable // which is not less
-	}
-	q.stale = read == registry.Stale
-	text, resumes, err := param(r.URL.RawQuery, "index")
-	if err != nil {
-		return read, q, err
-	}
-	var waits bool
-	if q.wait, waits, err = waitParam(r.URL.RawQuery); err != nil {
-		return read, q, err
-	}
-	if !waits {
-		q.wait = defaultBlocking
-	}
-	if !resumes {
-		return read, q, nil
-	}
-	from, err := parsePosition(text)
-	if err == nil && from.epoch == h.epoch() {
-		q.after = uint64(from.index)
-	}
-	return read, q, err
+	labelFresh(c.w.Header(), formatIndex(c.epoch(), registry.Index(max(f.index, 1))), q.read, f.age)
+	return c.answer(f)
 }
 
 // epoch names the history that the indexes of this node belong to.
@@ -60,4 +25,24 @@ func (h *Handler) epoch() string {
 		return v.Epoch()
 	}
 	return ""
+}
+
+// ownQuery reads consistency, index and wait. The index is one that an answer gave; one of another
+// history is never newer than what there is, and is answered at once.
+func (c *call) ownQuery() (q consulQuery) {
+	if q.read, _ = c.consistency(); q.read == registry.Leader {
+		q.read = registry.Linearizable // which is not less
+	}
+	index, resumes := c.lookup("index")
+	wait, waits := c.waiting()
+	if q.wait = wait; !waits {
+		q.wait = defaultBlocking
+	}
+	if resumes {
+		if from := c.position(index); from.epoch == c.epoch() {
+			q.after = uint64(from.index)
+		}
+	}
+	q.soon = q.after == 0 // who waits for a change can wait for a leader, too
+	return q
 }

@@ -56,26 +56,9 @@ var permitKinds = []struct {
 	path string
 }{{kv.Lock, "/v1/rollcall/locks"}, {kv.Semaphore, "/v1/rollcall/semaphores"}}
 
-// coordinationRoutes adds our own API of sessions, locks and semaphores.
-func (h *Handler) coordinationRoutes(get func(path string, form errorForm, e endpoint), one func(method, path string, e endpoint)) {
-	get("/v1/rollcall/sessions", jsonForm, h.withCoordination(h.ownSessions))
-	get("/v1/rollcall/sessions/{id}", jsonForm, h.withCoordination(h.ownSession))
-	one(http.MethodPost, "/v1/rollcall/sessions", h.withCoordination(h.newSession))
-	one(http.MethodPut, "/v1/rollcall/sessions/{id}/renew", h.withCoordination(h.renewOwn))
-	one(http.MethodDelete, "/v1/rollcall/sessions/{id}", h.withCoordination(h.destroyOwn))
-	for _, k := range permitKinds {
-		of := permitsOf{h, k.kind}
-		get(k.path, jsonForm, h.withCoordination(of.list))
-		get(k.path+"/{name}", jsonForm, h.withCoordination(of.show))
-		one(http.MethodPut, k.path+"/{name}", h.withCoordination(of.acquire))
-		one(http.MethodDelete, k.path+"/{name}", h.withCoordination(of.release))
-	}
-	h.verbatim("/v1/rollcall/fence/{key}", jsonForm, h.fence, http.MethodGet)
-}
-
 // permitsOf are the routes of locks, or those of semaphores.
 type permitsOf struct {
-	*Handler
+	*call
 	kind kv.Kind
 }
 
@@ -87,81 +70,74 @@ func (p permitsOf) topic(name string) kv.Topic {
 	return kv.Topic{Kind: kv.SemaphoreTopic, Name: name}
 }
 
+// released says whether there was a permit to release.
+type released struct {
+	Released bool `json:"released"`
+}
+
 // list is GET locks or semaphores: all that somebody holds or waits for, by name.
-func (p permitsOf) list(w http.ResponseWriter, r *http.Request) error {
-	if given(r, "index") {
-		return badRequest("index is for one " + kindWords[p.kind] + ": the list cannot be waited for")
+func (p permitsOf) list() (any, error) {
+	if p.given("index") {
+		return nil, badRequest("index is for one " + kindWords[p.kind] + ": the list cannot be waited for")
 	}
-	return p.ownRead(w, r, p.keySource(kv.Topic{}, func(v *kv.View) found {
-		return found{index: uint64(v.Index()), weight: v.PermitBytes, answer: func(w http.ResponseWriter, r *http.Request) error {
+	return p.ownRead(p.keySource(kv.Topic{}, func(v *kv.View) found {
+		return found{index: uint64(v.Index()), weight: v.PermitBytes, answer: func() (any, error) {
 			now := p.coordinationClock(v)
 			shown := []shownPermits{} // an empty list, not null
 			for permits := range v.AllPermits(p.kind) {
 				shown = append(shown, showPermits(permits, now))
 			}
-			return respondJSON(w, r, shown)
+			return shown, nil
 		}}
 	}))
 }
 
 // show is GET of one lock or semaphore.
-func (p permitsOf) show(w http.ResponseWriter, r *http.Request) error {
-	name := pathVar(r, "name")
-	return p.ownRead(w, r, p.keySource(p.topic(name), func(v *kv.View) found {
+func (p permitsOf) show() (any, error) {
+	name := p.segment("name")
+	return p.ownRead(p.keySource(p.topic(name), func(v *kv.View) found {
 		permits, index := v.Permits(p.kind, name)
-		return found{index: uint64(index), absent: permits == nil, answer: func(w http.ResponseWriter, r *http.Request) error {
+		return found{index: uint64(index), absent: permits == nil, answer: func() (any, error) {
 			if permits == nil {
 				text := fmt.Sprintf("nobody holds or waits for the %s %q", kindWords[p.kind], name)
-				return &refusal{status: http.StatusNotFound, text: text}
+				return nil, &refusal{status: http.StatusNotFound, text: text}
 			}
-			return respondJSON(w, r, showPermits(permits, p.coordinationClock(v)))
+			return showPermits(permits, p.coordinationClock(v)), nil
 		}}
 	}))
 }
 
 // release is DELETE of a permit, or of a place in the queue. A stale fence releases nothing.
-func (p permitsOf) release(w http.ResponseWriter, r *http.Request) error {
-	if err := ignoreBody(w, r, p.config.Limits.IgnoredBytes); err != nil {
-		return err
+func (p permitsOf) release() (any, error) {
+	p.noBody()
+	session := p.holder()
+	token, fenced := p.number("fence")
+	name := p.segment("name")
+	op := p.once(kv.ReleasePermit{Kind: p.kind, Name: name, Session: session, Index: kv.Index(token)})
+	if p.err != nil {
+		return nil, p.err
 	}
-	session, err := sessionParam(r.URL.RawQuery)
-	if err != nil {
-		return err
-	}
-	token, fenced, err := numberParam(r.URL.RawQuery, "fence")
-	if err != nil {
-		return err
-	}
-	name := pathVar(r, "name")
-	op, err := onceOf(r, kv.ReleasePermit{Kind: p.kind, Name: name, Session: session, Index: kv.Index(token)})
-	if err != nil {
-		return err
-	}
-	result, err := p.coordinate(r.Context(), op)
+	result, err := p.coordinate(p.r.Context(), op)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case result.Refusal != "":
-		return &refusal{status: http.StatusConflict, text: result.Refusal}
+		return nil, &refusal{status: http.StatusConflict, text: result.Refusal}
 	case result.OK:
-		return respondReleased(w, r, true)
+		return released{true}, nil
 	}
 	// It may wait still. If it was given a permit meanwhile, then that is what is to be released, unless
 	// another acquisition was named.
-	left, err := p.coordinate(r.Context(), leaving(p.kind, name, session, !fenced))
-	if err != nil {
-		return err
-	}
-	return respondReleased(w, r, left.Index != 0)
-}
-
-func respondReleased(w http.ResponseWriter, r *http.Request, released bool) error {
-	return respondJSON(w, r, struct {
-		Released bool `json:"released"`
-	}{released})
+	left, err := p.coordinate(p.r.Context(), leaving(p.kind, name, session, !fenced))
+	return released{left.Index != 0}, err
 }
 
 // leaving takes a session out of a queue; release: what it was given meanwhile goes back.
 func leaving(kind kv.Kind, name, session string, release bool) kv.LeaveQueue {
 	return kv.LeaveQueue{Kind: kind, Name: name, Session: session, Release: release}
+}
+
+// onPermits is an endpoint of locks, or of semaphores.
+func onPermits(kind kv.Kind, do func(permitsOf) (any, error)) endpoint {
+	return withCoordination(func(c *call) (any, error) { return do(permitsOf{c, kind}) })
 }

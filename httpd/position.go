@@ -35,3 +35,11 @@ func parsePosition(text string) (position, error) {
 }
 
 var errPosition = badRequest("index must be one that an answer or an event gave: epoch-index, with the index in decimal")
+
+// position reads a position from a text that a caller gave.
+func (q *query) position(text string) (p position) {
+	if q.err == nil {
+		p, q.err = parsePosition(text)
+	}
+	return p
+}

@@ -68,13 +68,12 @@ type shownPreservingStep struct {
 }
 
 // selfPreservation is GET /v1/rollcall/self-preservation.
-func (h *Handler) selfPreservation(w http.ResponseWriter, r *http.Request) error {
-	v, err := h.view(r)
-	if err != nil {
-		return err
+func (c *call) selfPreservation() (any, error) {
+	v := c.view()
+	if c.err != nil {
+		return nil, c.err
 	}
-	v.label(w.Header(), v.Index())
-	return respondJSON(w, r, preservationOf(v.View, h.clockOf(v.View)))
+	return preservationOf(v.View, c.clockOf(v.View)), nil
 }
 
 func preservationOf(v *registry.View, at leaseClock) preservation {
@@ -186,48 +185,42 @@ func endedLeases(f registry.Figures) string {
 }
 
 // releasePreservation is POST /v1/rollcall/self-preservation/release.
-func (h *Handler) releasePreservation(w http.ResponseWriter, r *http.Request) error {
-	return h.preserve(w, r, registry.SelfPreservation{To: registry.PreservationReleased})
+func (c *call) releasePreservation() (any, error) {
+	return c.preserve(registry.SelfPreservation{To: registry.PreservationReleased})
 }
 
 // holdPreservation is POST /v1/rollcall/self-preservation/hold.
-func (h *Handler) holdPreservation(w http.ResponseWriter, r *http.Request) error {
-	length, err := forParam(r.URL.RawQuery, true)
-	if err != nil {
-		return err
-	}
-	return h.preserve(w, r, registry.SelfPreservation{To: registry.PreservationHeld, For: length})
+func (c *call) holdPreservation() (any, error) {
+	return c.preserve(registry.SelfPreservation{To: registry.PreservationHeld, For: c.length(true)})
 }
 
 // preserve performs an operator's transition, with the numbers as this node sees them, and answers
 // with what holds then.
-func (h *Handler) preserve(w http.ResponseWriter, r *http.Request, op registry.SelfPreservation) error {
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
+func (c *call) preserve(op registry.SelfPreservation) (any, error) {
+	c.noBody()
+	op.By = c.by()
+	if c.err != nil {
+		return nil, c.err
 	}
-	var err error
-	if op.By, err = actOf(r); err != nil {
-		return err
-	}
-	before := staleView(h.config.Service)
+	before := staleView(c.config.Service)
 	if before == nil {
-		return registry.ErrClosed
+		return nil, registry.ErrClosed
 	}
-	op.From, op.Figures = before.Preservation().State, before.Freshness(h.clockOf(before).now)
-	result, err := h.applyFrom(r, registry.FromClient, op)
+	op.From, op.Figures = before.Preservation().State, before.Freshness(c.clockOf(before).now)
+	result, err := c.apply(registry.FromClient, op)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	after, err := h.viewAfterWrite(r.Context())
+	after, err := c.viewAfterWrite(c.r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if result.Outcome == registry.Refused {
-		return &refusal{status: http.StatusConflict, text: refusedRelease(after.Preservation())}
+		return nil, &refusal{status: http.StatusConflict, text: refusedRelease(after.Preservation())}
 	}
-	h.config.Log.Info("an operator changed self-preservation", "state", op.To, "for_ms", op.For, "author", op.By.Author, "reason", op.By.Reason)
-	after.label(w.Header(), after.Index())
-	return respondJSON(w, r, preservationOf(after.View, h.clockOf(after.View)))
+	c.config.Log.Info("an operator changed self-preservation", "state", op.To, "for_ms", op.For, "author", op.By.Author, "reason", op.By.Reason)
+	after.label(c.w.Header(), after.Index())
+	return preservationOf(after.View, c.clockOf(after.View)), nil
 }
 
 // refusedRelease says why there was nothing to release.

@@ -2,7 +2,6 @@ package httpd
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -25,34 +24,19 @@ type pruned struct {
 // prune is POST /v1/rollcall/prune?not-passing: it removes the instances whose status is not UP, of all
 // services or of one, and names them. Those that are quarantined are left alone: an operator decided
 // what becomes of them.
-func (h *Handler) prune(w http.ResponseWriter, r *http.Request) error {
-	chosen, err := presentParam(r.URL.RawQuery, "not-passing")
+func (c *call) prune() (any, error) {
+	if !c.present("not-passing") {
+		c.refuse("what is to be removed must be said: not-passing, the instances whose status is not UP")
+	}
+	dry, service := c.present("dry-run"), c.text("service")
+	if c.noBody(); c.err != nil {
+		return nil, c.err
+	}
+	v, err := c.newest(c.r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if !chosen {
-		return badRequest("what is to be removed must be said: not-passing, the instances whose status is not UP")
-	}
-	dry, err := presentParam(r.URL.RawQuery, "dry-run")
-	if err != nil {
-		return err
-	}
-	service, _, err := param(r.URL.RawQuery, "service")
-	if err != nil {
-		return err
-	}
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
-	}
-	v, err := h.newest(r.Context())
-	if err != nil {
-		return err
-	}
-	gone, err := h.pruneIn(r.Context(), v.View, strings.ToUpper(service), dry)
-	if err != nil {
-		return err
-	}
-	return respondJSON(w, r, gone)
+	return c.pruneIn(c.r.Context(), v.View, strings.ToUpper(service), dry)
 }
 
 // pruneIn removes the instances of an application ("": of any) that v shows as not passing.

@@ -1,10 +1,12 @@
 package httpd
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -24,6 +26,15 @@ func checkQuery(query string, limit int) error {
 	}
 	return nil
 }
+
+// query is a sticky reader of a request's parameters: after one that cannot be read, err says what is wrong with it, and
+// every further reading finds nothing. So what is read first is refused first.
+type query struct {
+	raw string
+	err error
+}
+
+func queryOf(r *http.Request) query { return query{raw: r.URL.RawQuery} }
 
 // param returns the first value of a parameter, without building a map of all. ok is false if there
 // is none.
@@ -54,56 +65,134 @@ func unescapeParam(text string) (string, error) {
 	return text, nil
 }
 
-// dirtyParam reads lastDirtyTimestamp, in ms; 0 if it is not given.
-func dirtyParam(query string) (int64, error) {
-	text, ok, err := param(query, "lastDirtyTimestamp")
-	if err != nil || !ok {
-		return 0, err
+// refuse notes what is wrong with a parameter.
+func (q *query) refuse(format string, args ...any) {
+	if q.err == nil {
+		q.err = badRequest(fmt.Sprintf(format, args...))
+	}
+}
+
+// lookup reads the first value of a parameter.
+func (q *query) lookup(name string) (value string, given bool) {
+	if q.err == nil {
+		value, given, q.err = param(q.raw, name)
+	}
+	return value, given
+}
+
+// text reads a parameter; "" if it is not given.
+func (q *query) text(name string) string {
+	value, _ := q.lookup(name)
+	return value
+}
+
+// all reads all values of a parameter.
+func (q *query) all(name string) (values []string) {
+	for part := range strings.SplitSeq(q.raw, "&") {
+		one := query{raw: part, err: q.err}
+		if value, given := one.lookup(name); given {
+			values = append(values, value)
+		}
+		q.err = one.err
+	}
+	return values
+}
+
+// given says whether a parameter is there, with whatever value. Where the query cannot be read, another reading says so.
+func (q *query) given(name string) bool {
+	_, given, _ := param(q.raw, name)
+	return given
+}
+
+// number reads a number of 64 bits.
+func (q *query) number(name string) (number uint64, given bool) {
+	text, given := q.lookup(name)
+	if !given {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		q.refuse("%s: %v", name, err)
+	}
+	return number, err == nil
+}
+
+// duration reads a length of time between two bounds. wrong says which those are.
+func (q *query) duration(name string, least, most time.Duration, wrong string) (d time.Duration, given bool) {
+	text, given := q.lookup(name)
+	if !given {
+		return 0, false
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < least || d > most {
+		q.refuse("%s", wrong)
+		return 0, false
+	}
+	return d, true
+}
+
+// flag reads a parameter that is true or false; false if it is not given.
+func (q *query) flag(name string) bool {
+	word, given := q.lookup(name)
+	if given && word != "true" && word != "false" {
+		q.refuse("%s must be true or false", name)
+	}
+	return word == "true"
+}
+
+// present reads a parameter that is true where it is given without a value.
+func (q *query) present(name string) bool {
+	text, given := q.lookup(name)
+	if !given || text == "" {
+		return given
+	}
+	return q.truth(text, "Invalid value for %s: %q", name, text)
+}
+
+// truth reads a word for yes or no, in one of Go's spellings. wrong says which parameter it is.
+func (q *query) truth(word, wrong string, args ...any) bool {
+	value, err := strconv.ParseBool(word)
+	if err != nil {
+		q.refuse(wrong, args...)
+	}
+	return value
+}
+
+// dirty reads lastDirtyTimestamp, in ms; 0 if it is not given.
+func (q *query) dirty() int64 {
+	text, given := q.lookup("lastDirtyTimestamp")
+	if !given {
+		return 0
 	}
 	dirty, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, badRequest("lastDirtyTimestamp must be a number of milliseconds")
+		q.refuse("lastDirtyTimestamp must be a number of milliseconds")
 	}
-	return dirty, nil
+	return dirty
 }
 
-// statusParam reads the status in value; def if it is not given and def is allowed.
-func statusParam(query string, required bool) (registry.Status, error) {
-	word, ok, err := param(query, "value")
-	if err != nil {
-		return 0, err
-	}
-	if !ok && !required {
-		return registry.Unknown, nil
+// statusValue reads the status in value; Unknown if it is not given and need not be.
+func (q *query) statusValue(required bool) registry.Status {
+	word, given := q.lookup("value")
+	if !given && !required {
+		return registry.Unknown
 	}
 	status, known := registry.ParseStatus(word)
 	if !known {
-		return 0, badRequest("value must be one of UP, DOWN, STARTING, OUT_OF_SERVICE, UNKNOWN")
+		q.refuse("value must be one of UP, DOWN, STARTING, OUT_OF_SERVICE, UNKNOWN")
 	}
-	return status, nil
+	return status
 }
 
-// consistencyParam reads consistency; ok is false if it is not given.
-func consistencyParam(query string) (read registry.Consistency, ok bool, err error) {
-	word, ok, err := param(query, "consistency")
-	if err != nil || !ok {
-		return 0, false, err
+// consistency reads how fresh an answer must be.
+func (q *query) consistency() (read registry.Consistency, given bool) {
+	word, given := q.lookup("consistency")
+	if !given {
+		return 0, false
 	}
 	read, known := registry.ParseConsistency(word)
 	if !known {
-		return 0, false, badRequest("consistency must be one of linearizable, leader, stale")
+		q.refuse("consistency must be one of linearizable, leader, stale")
 	}
-	return read, true, nil
-}
-
-// flagParam reads a parameter that is true or false; false if it is not given.
-func flagParam(query, name string) (bool, error) {
-	word, ok, err := param(query, name)
-	switch {
-	case err != nil || !ok:
-		return false, err
-	case word != "true" && word != "false":
-		return false, badRequest(name + " must be true or false")
-	}
-	return word == "true", nil
+	return read, known
 }

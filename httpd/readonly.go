@@ -93,37 +93,34 @@ func newReadOnly(s registry.Service, built func(kind string, f eureka.Format)) *
 	return &readOnly{service: s, built: built, answers: map[answerKey]*cachedAnswer{}}
 }
 
-// readEndpoint is an endpoint for reads of the protocol.
-type readEndpoint func(w http.ResponseWriter, r *http.Request, v1 bool) error
-
 // cached puts the read-only cache before an endpoint, if there is one. A request that says how fresh
 // its answer must be passes it by.
-func (h *Handler) cached(e entity, fresh readEndpoint) readEndpoint {
-	if h.readOnly == nil {
-		return fresh
-	}
-	return func(w http.ResponseWriter, r *http.Request, v1 bool) error {
-		if !h.gate.isOpen() {
-			return errNotReadable
+func cached(e entity, fresh endpoint) endpoint {
+	return func(c *call) (any, error) {
+		if c.readOnly == nil {
+			return fresh(c)
 		}
-		if _, asked, err := consistencyParam(r.URL.RawQuery); asked || err != nil {
-			return fresh(w, r, v1)
+		if !c.gate.isOpen() {
+			return nil, errNotReadable
 		}
-		key := answerKey{entity: e, name: nameOf(e, r), rep: representation{format: formatOf(r, v1), gzip: wantsGzip(r)}}
-		made, ok := h.readOnly.get(key)
+		if _, asked := c.consistency(); asked || c.err != nil {
+			return fresh(c)
+		}
+		key := answerKey{entity: e, name: c.nameOf(e), rep: c.representation()}
+		made, ok := c.readOnly.get(key)
 		if !ok {
-			return fresh(w, r, v1)
+			return fresh(c)
 		}
-		return made.send(w, key.rep)
+		return answered, made.send(c.w, key.rep)
 	}
 }
 
-func nameOf(e entity, r *http.Request) string {
+func (c *call) nameOf(e entity) string {
 	variable := entities[e].variable
 	if variable == "" {
 		return ""
 	}
-	name := pathVar(r, variable)
+	name := c.segment(variable)
 	if e == oneApp {
 		name = strings.ToUpper(name)
 	}
@@ -256,4 +253,9 @@ func (c *readOnly) bytes() float64 {
 		n += a.held.Load()
 	}
 	return float64(n)
+}
+
+// representation is the form in which a list is answered.
+func (c *call) representation() representation {
+	return representation{format: formatOf(c.r, c.v1), gzip: wantsGzip(c.r)}
 }

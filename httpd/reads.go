@@ -13,57 +13,50 @@ import (
 // nothing to load: a client takes it as "ask another server".
 var errNotReadable = &refusal{status: http.StatusForbidden}
 
-// gatedView is view for the routes that must not show a registry that is still being loaded.
-func (h *Handler) gatedView(r *http.Request) (freshView, error) {
-	if !h.gate.isOpen() {
-		return freshView{}, errNotReadable
-	}
-	return h.view(r)
-}
-
 // fullList is GET apps. The parameter regions is accepted and means nothing: there are none.
-func (h *Handler) fullList(w http.ResponseWriter, r *http.Request, v1 bool) error {
-	v, err := h.gatedView(r)
-	if err != nil {
-		return err
+func (c *call) fullList() (any, error) {
+	c.mustBeLoaded()
+	v := c.read()
+	if c.err != nil {
+		return nil, c.err
 	}
-	rep := representation{format: formatOf(r, v1), gzip: wantsGzip(r)}
-	doc := h.documents.full(v.View, rep)
-	v.label(w.Header(), doc.index)
-	respondReady(w, rep, doc.size, doc.parts...)
-	return nil
+	rep := c.representation()
+	doc := c.documents.full(v.View, rep)
+	v.label(c.w.Header(), doc.index)
+	respondReady(c.w, rep, doc.size, doc.parts...)
+	return answered, nil
 }
 
 // delta is GET apps/delta. It is always served: some clients never fall back to a full fetch.
-func (h *Handler) delta(w http.ResponseWriter, r *http.Request, v1 bool) error {
-	v, err := h.gatedView(r)
-	if err != nil {
-		return err
+func (c *call) delta() (any, error) {
+	c.mustBeLoaded()
+	v := c.read()
+	if c.err != nil {
+		return nil, c.err
 	}
-	rep := representation{format: formatOf(r, v1), gzip: wantsGzip(r)}
-	doc := h.documents.delta(v.View, rep)
-	v.label(w.Header(), doc.index)
-	respondReady(w, rep, int64(len(doc.data)), doc.data)
-	return nil
+	rep := c.representation()
+	doc := c.documents.delta(v.View, rep)
+	v.label(c.w.Header(), doc.index)
+	respondReady(c.w, rep, int64(len(doc.data)), doc.data)
+	return answered, nil
 }
 
 // application is GET apps/{app}.
-func (h *Handler) application(w http.ResponseWriter, r *http.Request, v1 bool) error {
-	v, err := h.gatedView(r)
-	if err != nil {
-		return err
+func (c *call) application() (any, error) {
+	c.mustBeLoaded()
+	v := c.view()
+	if c.err != nil {
+		return nil, c.err
 	}
-	v.label(w.Header(), v.Index())
-	app, ok := v.App(strings.ToUpper(pathVar(r, "app")))
+	app, ok := v.App(strings.ToUpper(c.segment("app")))
 	if !ok {
-		return notFound
+		return nil, notFound
 	}
-	if err := h.reserve(w, r, weightOf(app.Leases())); err != nil {
-		return err
+	if err := c.reserve(weightOf(app.Leases())); err != nil {
+		return nil, err
 	}
-	f := formatOf(r, v1)
-	respondEureka(w, r, http.StatusOK, f, eureka.AppendApplication(nil, f, app.Name, app.Leases()))
-	return nil
+	f := formatOf(c.r, c.v1)
+	return c.document(f, eureka.AppendApplication(nil, f, app.Name, app.Leases()))
 }
 
 // weightOf is what leases take in an answer, in bytes, about.
@@ -76,32 +69,30 @@ func weightOf(leases iter.Seq[*registry.Lease]) (bytes int) {
 
 // instance is GET apps/{app}/{id}: live, always in full. A lease that has ended but was not evicted
 // yet is shown, as it is in the lists: what readers see changes by log entries only.
-func (h *Handler) instance(w http.ResponseWriter, r *http.Request, v1 bool) error {
-	v, err := h.view(r)
-	if err != nil {
-		return err
+func (c *call) instance() (any, error) {
+	v := c.view()
+	if c.err != nil {
+		return nil, c.err
 	}
-	v.label(w.Header(), v.Index())
-	lease, ok := v.Lease(pathKey(r))
+	lease, ok := v.Lease(c.key())
 	if !ok {
-		return notFound
+		return nil, notFound
 	}
-	writeInstance(w, r, http.StatusOK, fullFormat(r, v1), v, lease)
-	return nil
+	writeInstance(c.w, c.r, http.StatusOK, fullFormat(c.r, c.v1), v, lease)
+	return answered, nil
 }
 
 // instanceAnywhere is GET instances/{id}: the first instance with that id in whatever application.
-func (h *Handler) instanceAnywhere(w http.ResponseWriter, r *http.Request, v1 bool) error {
-	v, err := h.view(r)
-	if err != nil {
-		return err
+func (c *call) instanceAnywhere() (any, error) {
+	v := c.view()
+	if c.err != nil {
+		return nil, c.err
 	}
-	v.label(w.Header(), v.Index())
-	for lease := range v.ByID(pathVar(r, "id")) {
-		writeInstance(w, r, http.StatusOK, fullFormat(r, v1), v, lease)
-		return nil
+	for lease := range v.ByID(c.segment("id")) {
+		writeInstance(c.w, c.r, http.StatusOK, fullFormat(c.r, c.v1), v, lease)
+		return answered, nil
 	}
-	return notFound
+	return nil, notFound
 }
 
 func writeInstance(w http.ResponseWriter, r *http.Request, status int, f eureka.Format, v freshView, lease *registry.Lease) {
@@ -109,26 +100,32 @@ func writeInstance(w http.ResponseWriter, r *http.Request, status int, f eureka.
 }
 
 // vip is GET vips/{vip}.
-func (h *Handler) vip(w http.ResponseWriter, r *http.Request, v1 bool) error {
-	return h.byAddress(w, r, v1, func(v freshView) iter.Seq[*registry.Lease] { return v.ByVIP(pathVar(r, "vip")) })
+func (c *call) vip() (any, error) {
+	return c.byAddress(func(v freshView) iter.Seq[*registry.Lease] { return v.ByVIP(c.segment("vip")) })
 }
 
 // secureVIP is GET svips/{svip}.
-func (h *Handler) secureVIP(w http.ResponseWriter, r *http.Request, v1 bool) error {
-	return h.byAddress(w, r, v1, func(v freshView) iter.Seq[*registry.Lease] { return v.BySecureVIP(pathVar(r, "svip")) })
+func (c *call) secureVIP() (any, error) {
+	return c.byAddress(func(v freshView) iter.Seq[*registry.Lease] { return v.BySecureVIP(c.segment("svip")) })
 }
 
 // byAddress answers with the instances of an address; an unknown one is an empty list, not a 404.
-func (h *Handler) byAddress(w http.ResponseWriter, r *http.Request, v1 bool, leases func(freshView) iter.Seq[*registry.Lease]) error {
-	v, err := h.gatedView(r)
-	if err != nil {
-		return err
+func (c *call) byAddress(leases func(freshView) iter.Seq[*registry.Lease]) (any, error) {
+	c.mustBeLoaded()
+	v := c.view()
+	if c.err != nil {
+		return nil, c.err
 	}
-	v.label(w.Header(), v.Index())
-	if err := h.reserve(w, r, weightOf(leases(v))); err != nil {
-		return err
+	if err := c.reserve(weightOf(leases(v))); err != nil {
+		return nil, err
 	}
-	f := formatOf(r, v1)
-	respondEureka(w, r, http.StatusOK, f, eureka.AppendVIP(nil, f, leases(v)))
-	return nil
+	f := formatOf(c.r, c.v1)
+	return c.document(f, eureka.AppendVIP(nil, f, leases(v)))
+}
+
+// mustBeLoaded refuses what must not show a registry that is still being loaded.
+func (c *call) mustBeLoaded() {
+	if c.err == nil && !c.gate.isOpen() {
+		c.err = errNotReadable
+	}
 }

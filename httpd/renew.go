@@ -72,9 +72,9 @@ func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string) (
 }
 
 // renewRouted answers a heartbeat that came through the router.
-func (h *Handler) renewRouted(w http.ResponseWriter, r *http.Request) error {
-	_, err := h.renew(w, r, pathKey(r))
-	return err
+func (c *call) renewRouted() (any, error) {
+	_, err := c.renew(c.w, c.r, c.key())
+	return answered, err
 }
 
 // renew performs a heartbeat and returns the status answered. Neither 200 nor 404 has a body: Jersey
@@ -113,17 +113,11 @@ func (h *Handler) renewOp(w http.ResponseWriter, r *http.Request, key registry.K
 	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
 		return op, err
 	}
-	query := r.URL.RawQuery
-	if query == "" {
-		return op, nil
+	q := queryOf(r)
+	if op.LastDirty = q.dirty(); isReplication(r) {
+		op.Overridden, _ = registry.ParseStatus(q.text("overriddenstatus"))
 	}
-	var err error
-	if op.LastDirty, err = dirtyParam(query); err != nil || !isReplication(r) {
-		return op, err
-	}
-	word, _, err := param(query, "overriddenstatus")
-	op.Overridden, _ = registry.ParseStatus(word)
-	return op, err
+	return op, q.err
 }
 
 // renewConflict answers a replicator whose copy is older with the newer one, for it to take over.

@@ -3,7 +3,6 @@ package httpd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"iter"
 	"net/http"
 	"slices"
@@ -28,11 +27,6 @@ func (h *Handler) clusterNow(ctx context.Context) ClusterStatus {
 		s.Nodes = []NodeStatus{}
 	}
 	return s
-}
-
-// clusterStatus is GET /v1/rollcall/status.
-func (h *Handler) clusterStatus(w http.ResponseWriter, r *http.Request) error {
-	return respondJSON(w, r, h.clusterNow(r.Context()))
 }
 
 // shownInstance is an instance in our own API. Times are ms since the epoch.
@@ -97,34 +91,25 @@ func openPort(p registry.Port) int {
 
 // listInstances is GET /v1/rollcall/apps, with app=NAME for one application, and quarantined=true for
 // those too that no other list shows.
-func (h *Handler) listInstances(w http.ResponseWriter, r *http.Request) error {
-	name, _, err := param(r.URL.RawQuery, "app")
-	if err != nil {
-		return err
+func (c *call) listInstances() (any, error) {
+	name, hidden := strings.ToUpper(c.text("app")), c.flag("quarantined")
+	v := c.view()
+	if c.err != nil {
+		return nil, c.err
 	}
-	hidden, err := flagParam(r.URL.RawQuery, "quarantined")
-	if err != nil {
-		return err
-	}
-	v, err := h.view(r)
-	if err != nil {
-		return err
-	}
-	v.label(w.Header(), v.Index())
-	name = strings.ToUpper(name)
 	leases := slices.Collect(leasesOf(v.View, name))
 	if hidden {
 		leases = withQuarantined(leases, v.View, registry.Selector{App: name})
 	}
-	if err := h.reserve(w, r, weightOf(slices.Values(leases))); err != nil {
-		return err
+	if err := c.reserve(weightOf(slices.Values(leases))); err != nil {
+		return nil, err
 	}
-	at := h.clockOf(v.View)
+	at := c.clockOf(v.View)
 	shown := []shownInstance{} // shown as an empty list, not as null
 	for _, l := range leases {
 		shown = append(shown, show(v.View, at, l))
 	}
-	return respondJSON(w, r, shown)
+	return shown, nil
 }
 
 // leasesOf are the leases of one application; "": all.
@@ -178,35 +163,29 @@ func recents(queue iter.Seq[registry.Recent]) []recentEvent {
 }
 
 // events is GET /v1/rollcall/events.
-func (h *Handler) events(w http.ResponseWriter, r *http.Request) error {
-	v, err := h.view(r)
-	if err != nil {
-		return err
+func (c *call) events() (any, error) {
+	v := c.view()
+	if c.err != nil {
+		return nil, c.err
 	}
-	v.label(w.Header(), v.Index())
-	return respondJSON(w, r, eventsOf(v.View))
+	return eventsOf(v.View), nil
 }
 
 // healthz is GET /healthz: the process answers.
-func healthz(w http.ResponseWriter, r *http.Request) error {
-	respond(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
-	return nil
-}
+func (c *call) healthz() (any, error) { return c.plain("ok\n") }
 
 // readyz is GET /readyz: the node may be asked.
-func (h *Handler) readyz(w http.ResponseWriter, r *http.Request) error {
-	if !h.config.Service.Health().Ready {
-		return &refusal{status: http.StatusServiceUnavailable, text: "not ready: the node is still loading its state or has not heard of a leader yet"}
+func (c *call) readyz() (any, error) {
+	if !c.config.Service.Health().Ready {
+		return nil, &refusal{status: http.StatusServiceUnavailable, text: "not ready: the node is still loading its state or has not heard of a leader yet"}
 	}
-	respond(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte("ready\n"))
-	return nil
+	return c.plain("ready\n")
 }
 
-func respondJSON(w http.ResponseWriter, r *http.Request, value any) error {
-	body, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	respond(w, r, http.StatusOK, "application/json", append(body, '\n'))
-	return nil
+// clusterStatus is GET /v1/rollcall/status.
+func (c *call) clusterStatus() (any, error) { return c.clusterNow(c.r.Context()), nil }
+
+func (c *call) plain(text string) (any, error) {
+	respond(c.w, c.r, http.StatusOK, "text/plain; charset=utf-8", []byte(text))
+	return answered, nil
 }

@@ -8,10 +8,9 @@ import (
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-)
 
-// endpoint is a handler that leaves the wording of errors to fail.
-type endpoint func(w http.ResponseWriter, r *http.Request) error
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+)
 
 // allMethods are the methods that any route has.
 const allMethods = "GET, HEAD, PUT, POST, DELETE"
@@ -24,128 +23,158 @@ func knownMethod(method string) bool {
 	return false
 }
 
-// routes builds the router: Eureka's resources under each base path, then everything else.
-func (h *Handler) routes() {
-	h.answerUnrouted(h.router)
-	// The longest first: /eureka is the beginning of /eureka/v2.
-	for _, base := range slices.SortedFunc(slices.Values(h.config.BasePaths), func(a, b string) int { return len(b) - len(a) }) {
-		h.eurekaRoutes(base)
-	}
-	h.ownRoutes()
-	h.consulRoutes()
-}
-
 // answerUnrouted sets what a router answers to requests that none of its routes takes.
 func (h *Handler) answerUnrouted(router *mux.Router) {
 	router.NotFoundHandler = http.HandlerFunc(h.unrouted)
 	router.MethodNotAllowedHandler = http.HandlerFunc(h.unrouted)
 }
 
-// eurekaRoutes adds the endpoints of the protocol under one base path.
-func (h *Handler) eurekaRoutes(base string) {
-	h.appsPrefixes = append(h.appsPrefixes, base+"/apps/")
-	v1 := strings.EqualFold(base[strings.LastIndex(base, "/")+1:], "v1")
-	under := h.router.PathPrefix(base).Subrouter()
-	h.answerUnrouted(under)
-	add := func(path string, form errorForm, e endpoint, methods ...string) {
-		params := maxParams
-		if strings.HasSuffix(path, "/metadata") {
-			params = maxMetaParams
+// route is a row of the tables of routes.
+type route struct {
+	methods []string
+	path    string
+	form    errorForm // of its errors, and of the document that it answers
+	do      endpoint
+}
+
+// Methods of routes.
+var (
+	get      = []string{http.MethodGet, http.MethodHead}
+	getOnly  = []string{http.MethodGet} // where headers alone say nothing
+	put      = []string{http.MethodPut}
+	post     = []string{http.MethodPost}
+	del      = []string{http.MethodDelete}
+	putOrGet = []string{http.MethodPut, http.MethodGet}
+)
+
+// eurekaRoutes are the endpoints of the protocol under each base path.
+var eurekaRoutes = []route{
+	{get, "/apps", eurekaForm, cached(allApps, (*call).fullList)},
+	{get, "/apps/delta", eurekaForm, cached(allAppsDelta, (*call).delta)},
+	{get, "/apps/{app}", eurekaForm, cached(oneApp, (*call).application)},
+	{get, "/apps/{app}/{id}", eurekaForm, (*call).instance},
+	{get, "/instances/{id}", eurekaForm, (*call).instanceAnywhere},
+	{get, "/vips/{vip}", eurekaForm, cached(oneVIP, (*call).vip)},
+	{get, "/svips/{svip}", eurekaForm, cached(oneSecureVIP, (*call).secureVIP)},
+	{get, "/status", eurekaForm, (*call).serverStatus},
+	{get, statusOverridesPath, eurekaForm, (*call).statusOverrides},
+	{post, "/apps/{app}", eurekaForm, (*call).register},
+	{put, "/apps/{app}/{id}", emptyForm, (*call).renewRouted},
+	{del, "/apps/{app}/{id}", emptyForm, (*call).cancel},
+	{put, "/apps/{app}/{id}/status", eurekaForm, (*call).setStatus},
+	{del, "/apps/{app}/{id}/status", eurekaForm, (*call).deleteStatus},
+	{put, metadataPath, eurekaForm, (*call).updateMetadata},
+	{post, "/peerreplication/batch", eurekaForm, ofBatches(batchPatience, (*call).batch)},
+	{put, "/asg/{asg}/status", emptyForm, (*call).autoScalingGroup},
+}
+
+const (
+	metadataPath        = "/apps/{app}/{id}/metadata"
+	statusOverridesPath = "/serverinfo/statusoverrides"
+	memberPath          = "/v1/rollcall/members/{name}" // of one node of the cluster
+)
+
+// ownRoutes are our own API, and what an operator looks at.
+var ownRoutes = []route{
+	{get, "/v1/rollcall/status", jsonForm, (*call).clusterStatus},
+	{get, "/v1/rollcall/apps", jsonForm, (*call).listInstances},
+	{get, "/v1/rollcall/events", jsonForm, (*call).events},
+	{get, "/v1/rollcall/settings", jsonForm, (*call).settings},
+	{get, "/v1/rollcall/self-preservation", jsonForm, (*call).selfPreservation},
+	{post, "/v1/rollcall/self-preservation/release", jsonForm, (*call).releasePreservation},
+	{post, "/v1/rollcall/self-preservation/hold", jsonForm, (*call).holdPreservation},
+	{get, "/v1/rollcall/apps/{app}/{id}/explain", jsonForm, (*call).explain},
+	{put, "/v1/rollcall/apps/{app}/{id}/override", jsonForm, (*call).override},
+	{del, "/v1/rollcall/apps/{app}/{id}/override", jsonForm, (*call).endOverride},
+	{put, "/v1/rollcall/apps/{app}/{id}/quarantine", jsonForm, (*call).quarantine},
+	{del, "/v1/rollcall/apps/{app}/{id}/quarantine", jsonForm, (*call).endQuarantine},
+	{post, "/v1/rollcall/prune", jsonForm, (*call).prune},
+	{del, memberPath, jsonForm, (*call).removeMember},
+	{getOnly, "/v1/rollcall/watch", jsonForm, (*call).watch},
+
+	{post, "/v1/rollcall/replication", jsonForm, exchange(Peers.Receive)},
+	{post, "/v1/rollcall/replication/digest", jsonForm, exchange(Peers.Compare)},
+	{getOnly, "/v1/rollcall/replication/state", jsonForm, withPeers((*call).replicationState)},
+	{get, "/v1/rollcall/peers", jsonForm, withPeers((*call).peers)},
+	{getOnly, "/v1/rollcall/peers/{name}/diff", jsonForm, withPeers((*call).diffPeer)},
+	{post, "/v1/rollcall/peers/{name}/repair", jsonForm, withPeers((*call).repairPeer)},
+	{post, "/v1/rollcall/peers/{name}/pause", jsonForm, withPeers((*call).pausePeer)},
+	{post, "/v1/rollcall/peers/{name}/resume", jsonForm, withPeers((*call).resumePeer)},
+	{post, "/v1/rollcall/peers/{name}/forget", jsonForm, withPeers((*call).forgetSender)},
+
+	{get, "/v1/rollcall/sessions", jsonForm, withCoordination((*call).ownSessions)},
+	{get, "/v1/rollcall/sessions/{id}", jsonForm, withCoordination((*call).ownSession)},
+	{post, "/v1/rollcall/sessions", jsonForm, withCoordination((*call).newSession)},
+	{put, "/v1/rollcall/sessions/{id}/renew", jsonForm, withCoordination((*call).renewOwn)},
+	{del, "/v1/rollcall/sessions/{id}", jsonForm, withCoordination((*call).destroyOwn)},
+	{get, "/v1/rollcall/locks", jsonForm, onPermits(kv.Lock, permitsOf.list)},
+	{get, "/v1/rollcall/locks/{name}", jsonForm, onPermits(kv.Lock, permitsOf.show)},
+	{put, "/v1/rollcall/locks/{name}", jsonForm, onPermits(kv.Lock, permitsOf.acquire)},
+	{del, "/v1/rollcall/locks/{name}", jsonForm, onPermits(kv.Lock, permitsOf.release)},
+	{get, "/v1/rollcall/semaphores", jsonForm, onPermits(kv.Semaphore, permitsOf.list)},
+	{get, "/v1/rollcall/semaphores/{name}", jsonForm, onPermits(kv.Semaphore, permitsOf.show)},
+	{put, "/v1/rollcall/semaphores/{name}", jsonForm, onPermits(kv.Semaphore, permitsOf.acquire)},
+	{del, "/v1/rollcall/semaphores/{name}", jsonForm, onPermits(kv.Semaphore, permitsOf.release)},
+
+	{get, "/healthz", jsonForm, (*call).healthz},
+	{get, "/readyz", jsonForm, (*call).readyz},
+	{get, statusOverridesPath, eurekaForm, (*call).statusOverrides},
+	{get, "/", eurekaForm, (*call).dashboard},
+	{get, "/lastn", eurekaForm, (*call).lastN},
+}
+
+// routes builds the routers: Eureka's resources under each base path, then everything else.
+func (h *Handler) routes() {
+	h.answerUnrouted(h.router)
+	// The longest first: /eureka is the beginning of /eureka/v2.
+	for _, base := range slices.SortedFunc(slices.Values(h.config.BasePaths), func(a, b string) int { return len(b) - len(a) }) {
+		h.appsPrefixes = append(h.appsPrefixes, base+"/apps/")
+		v1 := strings.EqualFold(base[strings.LastIndex(base, "/")+1:], "v1")
+		under := h.router.PathPrefix(base).Subrouter()
+		h.answerUnrouted(under)
+		for _, rt := range eurekaRoutes {
+			under.Handle(rt.path, h.handle("{base}"+rt.path, rt, v1)).Methods(rt.methods...)
 		}
-		under.Handle(path, h.handle("{base}"+path, params, form, e)).Methods(methods...)
 	}
-	read := func(path string, e readEndpoint) {
-		add(path, eurekaForm, func(w http.ResponseWriter, r *http.Request) error { return e(w, r, v1) }, http.MethodGet, http.MethodHead)
+	for _, rt := range ownRoutes {
+		h.router.Handle(rt.path, h.handle(rt.path, rt, false)).Methods(rt.methods...)
 	}
-	read("/apps", h.cached(allApps, h.fullList))
-	read("/apps/delta", h.cached(allAppsDelta, h.delta))
-	read("/apps/{app}", h.cached(oneApp, h.application))
-	read("/apps/{app}/{id}", h.instance)
-	read("/instances/{id}", h.instanceAnywhere)
-	read("/vips/{vip}", h.cached(oneVIP, h.vip))
-	read("/svips/{svip}", h.cached(oneSecureVIP, h.secureVIP))
-	read("/status", h.serverStatus)
-	read("/serverinfo/statusoverrides", h.statusOverrides)
-	add("/apps/{app}", eurekaForm, h.register, http.MethodPost)
-	add("/apps/{app}/{id}", emptyForm, h.renewRouted, http.MethodPut)
-	add("/apps/{app}/{id}", emptyForm, h.cancel, http.MethodDelete)
-	add("/apps/{app}/{id}/status", eurekaForm, h.setStatus, http.MethodPut)
-	add("/apps/{app}/{id}/status", eurekaForm, h.deleteStatus, http.MethodDelete)
-	add("/apps/{app}/{id}/metadata", eurekaForm, h.updateMetadata, http.MethodPut)
-	add("/peerreplication/batch", eurekaForm, h.ofBatches(batchPatience, h.batch), http.MethodPost)
-	add("/asg/{asg}/status", emptyForm, h.autoScalingGroup, http.MethodPut)
-}
-
-// memberPath is the resource of one node of the cluster.
-const memberPath = "/v1/rollcall/members/{name}"
-
-// ownRoutes adds our own API and what an operator looks at.
-func (h *Handler) ownRoutes() {
-	get := func(path string, form errorForm, e endpoint) {
-		h.router.Handle(path, h.handle(path, maxParams, form, e)).Methods(http.MethodGet, http.MethodHead)
-	}
-	get("/v1/rollcall/status", jsonForm, h.clusterStatus)
-	get("/v1/rollcall/apps", jsonForm, h.listInstances)
-	get("/v1/rollcall/events", jsonForm, h.events)
-	get("/v1/rollcall/settings", jsonForm, h.settings)
-	get("/v1/rollcall/self-preservation", jsonForm, h.selfPreservation)
-	get("/v1/rollcall/apps/{app}/{id}/explain", jsonForm, h.explain)
-	one := func(method, path string, e endpoint) {
-		h.router.Handle(path, h.handle(path, maxParams, jsonForm, e)).Methods(method)
-	}
-	one(http.MethodPost, "/v1/rollcall/self-preservation/release", h.releasePreservation)
-	one(http.MethodPost, "/v1/rollcall/self-preservation/hold", h.holdPreservation)
-	one(http.MethodPut, "/v1/rollcall/apps/{app}/{id}/override", h.override)
-	one(http.MethodDelete, "/v1/rollcall/apps/{app}/{id}/override", h.endOverride)
-	one(http.MethodPut, "/v1/rollcall/apps/{app}/{id}/quarantine", h.quarantine)
-	one(http.MethodDelete, "/v1/rollcall/apps/{app}/{id}/quarantine", h.endQuarantine)
-	one(http.MethodPost, "/v1/rollcall/prune", h.prune)
-	one(http.MethodDelete, memberPath, h.removeMember)
-	h.peerRoutes(get, one)
-	h.coordinationRoutes(get, one)
-	// No HEAD: the headers of a watch say nothing, and its body has no end.
-	one(http.MethodGet, "/v1/rollcall/watch", h.watch)
-	get("/healthz", jsonForm, healthz)
-	get("/readyz", jsonForm, h.readyz)
-	get("/serverinfo/statusoverrides", eurekaForm, func(w http.ResponseWriter, r *http.Request) error {
-		return h.statusOverrides(w, r, false)
-	})
-	get("/", eurekaForm, h.dashboard)
-	get("/lastn", eurekaForm, h.lastN)
 	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{})
-	get("/metrics", eurekaForm, func(w http.ResponseWriter, r *http.Request) error {
-		exposed.ServeHTTP(w, r)
-		return nil
-	})
+	scraped := route{get, "/metrics", eurekaForm, func(c *call) (any, error) {
+		exposed.ServeHTTP(c.w, c.r)
+		return answered, nil
+	}}
+	h.router.Handle(scraped.path, h.handle(scraped.path, scraped, false)).Methods(scraped.methods...)
+	h.routeAsIs()
 }
 
-// peerRoutes adds what other servers of Rollcall call, and what operators do about them.
-func (h *Handler) peerRoutes(get func(path string, form errorForm, e endpoint), one func(method, path string, e endpoint)) {
-	one(http.MethodPost, "/v1/rollcall/replication", h.exchange(Peers.Receive))
-	one(http.MethodPost, "/v1/rollcall/replication/digest", h.exchange(Peers.Compare))
-	one(http.MethodGet, "/v1/rollcall/replication/state", h.withPeers(h.replicationState))
-	get("/v1/rollcall/peers", jsonForm, h.withPeers(h.peers))
-	one(http.MethodGet, "/v1/rollcall/peers/{name}/diff", h.withPeers(h.diffPeer))
-	one(http.MethodPost, "/v1/rollcall/peers/{name}/repair", h.withPeers(h.repairPeer))
-	one(http.MethodPost, "/v1/rollcall/peers/{name}/pause", h.withPeers(h.pausePeer))
-	one(http.MethodPost, "/v1/rollcall/peers/{name}/resume", h.withPeers(h.resumePeer))
-	one(http.MethodPost, "/v1/rollcall/peers/{name}/forget", h.withPeers(h.forgetSender))
-}
-
-// handle turns an endpoint into a handler; template is the metrics' name of the route.
-func (h *Handler) handle(template string, params int, form errorForm, e endpoint) http.Handler {
+// handle turns a route into a handler; template is the metrics' name of the route.
+func (h *Handler) handle(template string, rt route, v1 bool) http.Handler {
+	params := maxParams
+	if rt.path == metadataPath {
+		params = maxMetaParams
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a, ok := w.(*answer); ok {
 			a.route = template
 		}
 		err := checkQuery(r.URL.RawQuery, params)
 		if err == nil {
-			err = e(w, r)
+			err = h.callOf(w, r, v1).serve(rt)
 		}
 		if err != nil {
-			h.fail(w, form, err)
+			h.fail(w, rt.form, err)
 		}
 	})
+}
+
+// serve performs a call of a route, and sends the document that answers it.
+func (c *call) serve(rt route) error {
+	document, err := rt.do(c)
+	if err != nil {
+		return err
+	}
+	return c.send(rt.form, document)
 }
 
 // unrouted answers requests that no route takes: 405 if one of the path takes another method. It

@@ -100,16 +100,16 @@ func senderOf(r *http.Request) netip.Prefix {
 
 // ofBatches makes e an endpoint for batches of other servers: each sender has its share, and all of them together
 // leave half of the memory for requests under way to the clients.
-func (h *Handler) ofBatches(patience time.Duration, e endpoint) endpoint {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		leave, err := h.senders.enter(r, patience)
+func ofBatches(patience time.Duration, e endpoint) endpoint {
+	return func(c *call) (any, error) {
+		leave, err := c.senders.enter(c.r, patience)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer leave()
-		if a := answerUnder(w); a != nil {
-			a.chargeable = h.budget.limit / 2
+		if a := answerUnder(c.w); a != nil {
+			a.chargeable = c.budget.limit / 2
 		}
-		return e(w, r)
+		return e(c)
 	}
 }

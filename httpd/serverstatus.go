@@ -18,10 +18,9 @@ import (
 const serverApp = "EUREKA"
 
 // serverStatus is GET status: what this node says of itself in the protocol's own form.
-func (h *Handler) serverStatus(w http.ResponseWriter, r *http.Request, v1 bool) error {
-	f := fullFormat(r, v1)
-	respondEureka(w, r, http.StatusOK, f, eureka.AppendStatusInfo(nil, f, h.statusInfo(h.clusterNow(r.Context()), schemeOf(r))))
-	return nil
+func (c *call) serverStatus() (any, error) {
+	f := fullFormat(c.r, c.v1)
+	return c.document(f, eureka.AppendStatusInfo(nil, f, c.statusInfo(c.clusterNow(c.r.Context()), schemeOf(c.r))))
 }
 
 // schemeOf is the scheme of the listener that was asked; the other nodes have the same.
@@ -97,12 +96,10 @@ func (h *Handler) ownAddress(cluster ClusterStatus) (host string, port uint16) {
 }
 
 // statusOverrides is GET serverinfo/statusoverrides: always JSON.
-func (h *Handler) statusOverrides(w http.ResponseWriter, r *http.Request, _ bool) error {
-	v, err := h.view(r)
-	if err != nil {
-		return err
+func (c *call) statusOverrides() (any, error) {
+	v := c.view()
+	if c.err != nil {
+		return nil, c.err
 	}
-	v.label(w.Header(), v.Index())
-	respondEureka(w, r, http.StatusOK, eureka.Format{}, eureka.AppendStatusOverrides(nil, v.Leases()))
-	return nil
+	return c.document(eureka.Format{}, eureka.AppendStatusOverrides(nil, v.Leases()))
 }

@@ -1,7 +1,6 @@
 package httpd
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -22,19 +21,18 @@ type shownSettings struct {
 }
 
 // settings is GET /v1/rollcall/settings.
-func (h *Handler) settings(w http.ResponseWriter, r *http.Request) error {
-	v, err := h.view(r)
-	if err != nil {
-		return err
+func (c *call) settings() (any, error) {
+	v := c.view()
+	if c.err != nil {
+		return nil, c.err
 	}
-	v.label(w.Header(), v.Index())
 	s := v.Settings()
-	return respondJSON(w, r, shownSettings{
+	return shownSettings{
 		Enabled: s.SelfPreservation, Threshold: shareOf(s.Threshold), Population: s.Population, Bound: spanOf(s.Bound),
 		Expectation: s.Expectation, DoubledLease: s.DoubledLease,
 		ExpectedInterval: spanOf(int64(s.ExpectedInterval) * 1000), Update: spanOf(s.ExpectationUpdate),
 		OnCut: s.OnCut,
-	})
+	}, nil
 }
 
 // shareOf is a share as configurations and people write it.

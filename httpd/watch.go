@@ -3,7 +3,6 @@ package httpd
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -26,63 +25,24 @@ type watchRequest struct {
 
 // watch is GET /v1/rollcall/watch: changes as they happen, as a stream of events or, with wait, as
 // one answer. Every node serves it from its own change list; no node knows of another's watchers.
-func (h *Handler) watch(w http.ResponseWriter, r *http.Request) error {
-	ask, err := readWatch(r)
-	if err != nil {
-		return err
+func (c *call) watch() (any, error) {
+	ask := c.watchRequest()
+	if c.err != nil {
+		return nil, c.err
 	}
-	ctx, done, err := h.watches.begin(r)
+	ctx, done, err := c.watches.begin(c.r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer done()
-	f, err := h.openFeed(ctx, ask)
+	f, err := c.openFeed(ctx, ask)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if ask.polls {
-		return h.longPoll(ctx, w, f, ask.wait)
+		return answered, c.longPoll(ctx, c.w, f, ask.wait)
 	}
-	return h.stream(ctx, w, f)
-}
-
-func readWatch(r *http.Request) (ask watchRequest, err error) {
-	app, _, err := param(r.URL.RawQuery, "app")
-	if err != nil {
-		return ask, err
-	}
-	ask.which.App = strings.ToUpper(app)
-	if ask.read, ask.asked, err = consistencyParam(r.URL.RawQuery); err != nil {
-		return ask, err
-	}
-	if ask.wait, ask.polls, err = waitParam(r.URL.RawQuery); err != nil {
-		return ask, err
-	}
-	text, given, err := param(r.URL.RawQuery, "index")
-	if err != nil {
-		return ask, err
-	}
-	// A browser's EventSource resumes with the header and the query that it began with.
-	if last := r.Header.Get("Last-Event-ID"); last != "" && !ask.polls {
-		text, given = last, true
-	}
-	if ask.resumes = given; given {
-		ask.from, err = parsePosition(text)
-	}
-	return ask, err
-}
-
-// waitParam reads wait; ok is false if it is not given.
-func waitParam(query string) (wait time.Duration, ok bool, err error) {
-	text, ok, err := param(query, "wait")
-	if err != nil || !ok {
-		return 0, false, err
-	}
-	wait, err = time.ParseDuration(text)
-	if err != nil || wait < 0 || wait > maxWait {
-		return 0, false, badRequest(fmt.Sprintf("wait must be a duration from 0s to %v, like 30s", maxWait))
-	}
-	return wait, true, nil
+	return answered, c.stream(ctx, c.w, f)
 }
 
 // openFeed is the feed from where a watcher wants to begin: now, or the position that it names. A
@@ -111,4 +71,25 @@ func (h *Handler) viewToWatch(ctx context.Context, ask watchRequest) (freshView,
 		return h.viewAt(ctx, ask.read)
 	}
 	return h.newest(ctx)
+}
+
+// watchRequest reads what a watcher asks for.
+func (c *call) watchRequest() (ask watchRequest) {
+	ask.which.App = strings.ToUpper(c.text("app"))
+	ask.read, ask.asked = c.consistency()
+	ask.wait, ask.polls = c.waiting()
+	text, given := c.lookup("index")
+	// A browser's EventSource resumes with the header and the query that it began with.
+	if last := c.r.Header.Get("Last-Event-ID"); last != "" && !ask.polls {
+		text, given = last, true
+	}
+	if ask.resumes = given; given {
+		ask.from = c.position(text)
+	}
+	return ask
+}
+
+// waiting reads wait.
+func (q *query) waiting() (wait time.Duration, given bool) {
+	return q.duration("wait", 0, maxWait, fmt.Sprintf("wait must be a duration from 0s to %v, like 30s", maxWait))
 }

@@ -4,41 +4,23 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/gorilla/mux"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// pathVar is a segment of a routed path, unescaped. cleanPath escaped it, so it unescapes.
-func pathVar(r *http.Request, name string) string {
-	value, _ := url.PathUnescape(mux.Vars(r)[name])
-	return value
-}
-
-func pathKey(r *http.Request) registry.Key {
-	return registry.NewKey(pathVar(r, "app"), pathVar(r, "id"))
-}
-
-// apply performs one operation of the protocol and counts it.
-func (h *Handler) apply(r *http.Request, op registry.Op) (registry.Result, error) {
-	return h.applyFrom(r, h.originOf(r), op)
-}
-
-// applyFrom performs one operation and counts it.
-func (h *Handler) applyFrom(r *http.Request, origin registry.Origin, op registry.Op) (registry.Result, error) {
-	results, err := h.perform(r.Context(), origin, op)
+// apply performs one operation and counts it.
+func (c *call) apply(origin registry.Origin, op registry.Op) (registry.Result, error) {
+	results, err := c.perform(c.r.Context(), origin, op)
 	if err != nil {
 		err = writeOutcome(err)
-		h.metrics.count(op, origin, errorOutcome(err))
+		c.metrics.count(op, origin, errorOutcome(err))
 		return registry.Result{}, err
 	}
-	h.metrics.count(op, origin, outcomeNames[results[0].Outcome])
+	c.metrics.count(op, origin, outcomeNames[results[0].Outcome])
 	return results[0], nil
 }
 
@@ -69,30 +51,24 @@ func (h *Handler) viewAfterWrite(ctx context.Context) (freshView, error) {
 }
 
 // register is POST apps/{app}. It answers 204 and nothing else: clients take 200 for a failure.
-func (h *Handler) register(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r, h.config.Limits.RegisterBytes)
+func (c *call) register() (any, error) {
+	instance := decodedEureka(c, c.config.Limits.RegisterBytes, func(body []byte, f eureka.Format) (*registry.Instance, error) {
+		return eureka.DecodeRegistration(body, f, c.segment("app"))
+	})
+	if c.err == nil {
+		c.err = c.checkQuota(instance.Key())
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	result, err := c.apply(c.originOf(c.r), registry.Register{Instance: instance})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f, err := bodyFormat(r.Header.Get("Content-Type"), body)
-	if err != nil {
-		return err
-	}
-	instance, err := eureka.DecodeRegistration(body, f, pathVar(r, "app"))
-	if err != nil {
-		return unparsable(f, err)
-	}
-	if err := h.checkQuota(instance.Key()); err != nil {
-		return err
-	}
-	result, err := h.apply(r, registry.Register{Instance: instance})
-	if err != nil {
-		return err
-	}
-	labelClamped(w.Header(), instance)
-	h.labelWrite(w.Header(), result)
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	labelClamped(c.w.Header(), instance)
+	c.labelWrite(c.w.Header(), result)
+	c.w.WriteHeader(http.StatusNoContent)
+	return answered, nil
 }
 
 // unparsable words the error of a body that cannot be read in the body's own form; another error is
@@ -140,63 +116,44 @@ func labelClamped(header http.Header, instance *registry.Instance) {
 }
 
 // change performs an operation on an existing instance: 200, or 404 if there is none, both empty.
-func (h *Handler) change(w http.ResponseWriter, r *http.Request, op registry.Op) error {
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
+func (c *call) change(op registry.Op) (any, error) {
+	if c.noBody(); c.err != nil {
+		return nil, c.err
 	}
-	result, err := h.apply(r, op)
+	result, err := c.apply(c.originOf(c.r), op)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if result.Outcome == registry.NotFound {
-		return notFound
+		return nil, notFound
 	}
-	h.labelWrite(w.Header(), result)
-	w.WriteHeader(http.StatusOK)
-	return nil
+	c.labelWrite(c.w.Header(), result)
+	c.w.WriteHeader(http.StatusOK)
+	return answered, nil
 }
 
 // cancel is DELETE apps/{app}/{id}.
-func (h *Handler) cancel(w http.ResponseWriter, r *http.Request) error {
-	return h.change(w, r, registry.Cancel{Key: pathKey(r)})
+func (c *call) cancel() (any, error) {
+	return c.change(registry.Cancel{Key: c.key()})
 }
 
 // setStatus is PUT apps/{app}/{id}/status.
-func (h *Handler) setStatus(w http.ResponseWriter, r *http.Request) error {
-	status, err := statusParam(r.URL.RawQuery, true)
-	if err != nil {
-		return err
-	}
-	dirty, err := dirtyParam(r.URL.RawQuery)
-	if err != nil {
-		return err
-	}
-	return h.change(w, r, registry.SetOverride{Key: pathKey(r), Status: status, LastDirty: dirty})
+func (c *call) setStatus() (any, error) {
+	return c.change(registry.SetOverride{Key: c.key(), Status: c.statusValue(true), LastDirty: c.dirty()})
 }
 
 // deleteStatus is DELETE apps/{app}/{id}/status.
-func (h *Handler) deleteStatus(w http.ResponseWriter, r *http.Request) error {
-	fallback, err := statusParam(r.URL.RawQuery, false)
-	if err != nil {
-		return err
-	}
-	dirty, err := dirtyParam(r.URL.RawQuery)
-	if err != nil {
-		return err
-	}
-	return h.change(w, r, registry.DeleteOverride{Key: pathKey(r), Fallback: fallback, LastDirty: dirty})
+func (c *call) deleteStatus() (any, error) {
+	return c.change(registry.DeleteOverride{Key: c.key(), Fallback: c.statusValue(false), LastDirty: c.dirty()})
 }
 
 // updateMetadata is PUT apps/{app}/{id}/metadata: every parameter is an entry.
-func (h *Handler) updateMetadata(w http.ResponseWriter, r *http.Request) error {
-	pairs, err := metadataParams(r.URL.RawQuery)
-	if err != nil {
-		return err
+func (c *call) updateMetadata() (any, error) {
+	pairs, err := metadataParams(c.raw)
+	if c.err = err; err == nil {
+		c.err = c.checkMetadata(c.key(), pairs)
 	}
-	if err := h.checkMetadata(pathKey(r), pairs); err != nil {
-		return err
-	}
-	return h.change(w, r, registry.UpdateMetadata{Key: pathKey(r), Pairs: pairs})
+	return c.change(registry.UpdateMetadata{Key: c.key(), Pairs: pairs})
 }
 
 // checkMetadata bounds what an instance's metadata would become. Like the quota it looks at this
@@ -251,9 +208,9 @@ func metadataParams(query string) ([]registry.Pair, error) {
 }
 
 // autoScalingGroup is PUT asg/{asg}/status, which exists on AWS only (upstream: ASGResource).
-func (h *Handler) autoScalingGroup(w http.ResponseWriter, r *http.Request) error {
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return err
+func (c *call) autoScalingGroup() (any, error) {
+	if c.noBody(); c.err != nil {
+		return nil, c.err
 	}
-	return &refusal{status: http.StatusBadRequest}
+	return nil, &refusal{status: http.StatusBadRequest}
 }
