@@ -3,12 +3,14 @@ package scenario
 import (
 	"bytes"
 	"cmp"
+	"encoding"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,7 +37,7 @@ func Parse(name string, text []byte) (Scenario, error) {
 	}
 	p := parser{file: name, lines: map[string]int{"": root.Line}}
 	s := defaults()
-	p.scenario(&s)("", root)
+	p.value("", root, reflect.ValueOf(&s).Elem())
 	if s.Title == "" {
 		s.Title = s.Name
 	}
@@ -103,130 +105,117 @@ func (p *parser) err() error {
 	return errors.Join(errs...)
 }
 
-// reader takes the value of a key from a node, or notes what is wrong with it.
-type reader func(key string, n *yaml.Node)
-
-// fields are what a mapping may hold.
-type fields map[string]reader
-
-func (p *parser) mapping(known fields) reader {
-	return func(key string, n *yaml.Node) {
-		if n.Kind != yaml.MappingNode {
-			p.wrong(key, "holds no keys; want some of %s", names(known))
-			return
+// value reads a node into a value, by its type: the keys of a struct are the yaml names of its fields.
+func (p *parser) value(key string, n *yaml.Node, to reflect.Value) {
+	if wants, ok := plain[to.Type()]; ok {
+		p.scalar(key, n, wants, to)
+		return
+	}
+	switch to.Kind() {
+	case reflect.Pointer: // nil where none is given
+		to.Set(reflect.New(to.Type().Elem()))
+		p.value(key, n, to.Elem())
+	case reflect.Struct:
+		fields := make(map[string]reflect.Value)
+		for i := range to.NumField() {
+			fields[to.Type().Field(i).Tag.Get("yaml")] = to.Field(i)
 		}
-		seen := make(map[string]bool)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			name, value := n.Content[i].Value, n.Content[i+1]
-			inner := join(key, name)
-			p.lines[inner] = n.Content[i].Line
-			read, ok := known[name]
-			switch {
-			case !ok:
-				p.wrong(inner, "is unknown; want one of %s", names(known))
-			case seen[name]:
-				p.wrong(inner, "is given twice; want it once")
-			default:
-				read(inner, value)
-			}
-			seen[name] = true
-		}
+		p.mapping(key, n, slices.Sorted(maps.Keys(fields)), func(inner, name string, n *yaml.Node) { p.value(inner, n, fields[name]) })
+	case reflect.Map:
+		to.Set(reflect.MakeMap(to.Type()))
+		p.mapping(key, n, keysOf(to.Type(), n), func(inner, name string, n *yaml.Node) {
+			element := reflect.New(to.Type().Elem()).Elem()
+			p.value(inner, n, element)
+			to.SetMapIndex(reflect.ValueOf(name).Convert(to.Type().Key()), element)
+		})
+	case reflect.Slice:
+		p.list(key, n, to)
 	}
 }
 
-func names(f fields) string {
-	all := make([]string, 0, len(f))
-	for name := range f {
-		all = append(all, name)
+// keysOf are the keys that a map may hold. The names of the servers' settings are not known here.
+func keysOf(t reflect.Type, n *yaml.Node) (keys []string) {
+	switch t {
+	case reflect.TypeFor[map[Mode]Limits]():
+		return []string{string(AP), string(CP)}
+	case reflect.TypeFor[map[string]float64]():
+		return slices.Sorted(maps.Keys(rateFields(new(Load))))
 	}
-	slices.Sort(all)
-	return strings.Join(all, ", ")
+	for i := 0; i < len(n.Content); i += 2 {
+		keys = append(keys, n.Content[i].Value)
+	}
+	return keys
 }
 
-func join(key, name string) string {
-	if key == "" {
-		return name
+func (p *parser) mapping(key string, n *yaml.Node, known []string, read func(inner, name string, n *yaml.Node)) {
+	if n.Kind != yaml.MappingNode {
+		p.wrong(key, "holds no keys; want some of %s", strings.Join(known, ", "))
+		return
 	}
-	return key + "." + name
-}
-
-// list reads a list, whose elements each reads.
-func (p *parser) list(each func(key string, n *yaml.Node)) reader {
-	return func(key string, n *yaml.Node) {
-		if n.Kind != yaml.SequenceNode {
-			p.wrong(key, "is no list; want one, a dash before each element")
-			return
-		}
-		for i, element := range n.Content {
-			inner := fmt.Sprintf("%s[%d]", key, i)
-			p.lines[inner] = element.Line
-			each(inner, element)
-		}
-	}
-}
-
-// scalar reads a plain value by take, whose error says what is wrong with it.
-func (p *parser) scalar(want string, take func(n *yaml.Node) error) reader {
-	return func(key string, n *yaml.Node) {
+	seen := make(map[string]bool)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		inner := strings.TrimPrefix(key+"."+name, ".")
+		p.lines[inner] = n.Content[i].Line
 		switch {
-		case n.Kind != yaml.ScalarNode:
-			p.wrong(key, "is no plain value; want %s", want)
-		case n.Tag == "!!null":
-			p.wrong(key, "has no value; want %s", want)
+		case !slices.Contains(known, name):
+			p.wrong(inner, "is unknown; want one of %s", strings.Join(known, ", "))
+		case seen[name]:
+			p.wrong(inner, "is given twice; want it once")
 		default:
-			if err := take(n); err != nil {
-				p.wrong(key, "%s", err)
-			}
+			read(inner, name, n.Content[i+1])
 		}
+		seen[name] = true
 	}
 }
 
-func (p *parser) text(to *string) reader {
-	return p.scalar("a text", func(n *yaml.Node) error {
-		*to = n.Value
-		return nil
-	})
-}
-
-func (p *parser) flag(to *bool) reader {
-	return p.scalar("true or false", func(n *yaml.Node) error { return decode(n, to, "is neither true nor false") })
-}
-
-func (p *parser) whole(to *int) reader {
-	return p.scalar("a whole number", func(n *yaml.Node) error {
-		if n.ShortTag() != "!!int" { // Decode would cut 1.5 to 1
-			return fmt.Errorf("%q is no whole number", n.Value)
-		}
-		return decode(n, to, "is no whole number")
-	})
-}
-
-func (p *parser) number(to *float64) reader {
-	return p.scalar("a number", func(n *yaml.Node) error { return decode(n, to, "is no number") })
-}
-
-func decode[T any](n *yaml.Node, to *T, not string) error {
-	if err := n.Decode(to); err != nil {
-		return fmt.Errorf("%q %s", n.Value, not)
+func (p *parser) list(key string, n *yaml.Node, to reflect.Value) {
+	if n.Kind != yaml.SequenceNode {
+		p.wrong(key, "is no list; want one, a dash before each element")
+		return
 	}
-	return nil
+	to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content)))
+	for i, element := range n.Content {
+		inner := fmt.Sprintf("%s[%d]", key, i)
+		p.lines[inner] = element.Line
+		p.value(inner, element, to.Index(i))
+	}
 }
 
-func (p *parser) span(to *Span) reader {
-	return p.scalar("a duration such as 15s", func(n *yaml.Node) error { return to.UnmarshalText([]byte(n.Value)) })
+// wants says what a plain value must be, and of a wrong one what it is not; empty: its own error says so.
+type wants struct{ what, not string }
+
+var plain = map[reflect.Type]wants{
+	reflect.TypeFor[string]():  {"a text", ""},
+	reflect.TypeFor[Kind]():    {"a text", ""},
+	reflect.TypeFor[bool]():    {"true or false", "is neither true nor false"},
+	reflect.TypeFor[int]():     {"a whole number", "is no whole number"},
+	reflect.TypeFor[float64](): {"a number", "is no number"},
+	reflect.TypeFor[Span]():    {"a duration such as 15s", ""},
+	reflect.TypeFor[Moment]():  {"a share such as 20% or a duration such as 3s", ""},
 }
 
-func (p *parser) moment(to *Moment) reader {
-	return p.scalar("a share such as 20% or a duration such as 3s", func(n *yaml.Node) error {
-		return to.UnmarshalText([]byte(n.Value))
-	})
-}
-
-// optional reads a value that stays nil where none is given.
-func optional[T any](read func(*T) reader, to **T) reader {
-	return func(key string, n *yaml.Node) {
-		*to = new(T)
-		read(*to)(key, n)
+func (p *parser) scalar(key string, n *yaml.Node, w wants, to reflect.Value) {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		p.wrong(key, "is no plain value; want %s", w.what)
+		return
+	case n.Tag == "!!null":
+		p.wrong(key, "has no value; want %s", w.what)
+		return
+	}
+	var err error
+	switch text, own := to.Addr().Interface().(encoding.TextUnmarshaler); {
+	case own:
+		err = text.UnmarshalText([]byte(n.Value))
+	case to.Kind() == reflect.String:
+		to.SetString(n.Value) // also of what would be a number elsewhere
+	case to.Kind() == reflect.Int && n.ShortTag() != "!!int", // Decode would cut 1.5 to 1
+		n.Decode(to.Addr().Interface()) != nil:
+		err = fmt.Errorf("%q %s", n.Value, w.not)
+	}
+	if err != nil {
+		p.wrong(key, "%s", err)
 	}
 }
 
