@@ -60,7 +60,7 @@ var allowed = map[string][]string{
 	"cmd/bench/observe":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client", "fsm/registry"},
 	"cmd/bench/verdict":  {"cmd/bench/scenario", "cmd/bench/trial"},
 	"cmd/bench/report":   {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"},
-	"cmd/bench/compare":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe", "client"},
+	"cmd/bench/compare":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe", "cmd/bench/wire", "client"},
 	// The same for gRPC, a module of its own.
 	"client/grpcresolver": {"client", "client/balance", "fsm/registry"},
 	// Examples, which are clients like any other.

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
@@ -108,20 +109,12 @@ func (c *benchCluster) restart(ctx context.Context, node int) (time.Duration, er
 	return time.Since(begin), nil
 }
 
-// awaitOK asks every 5 ms until the answer is 200.
+// awaitOK waits until the answer is 200.
 func awaitOK(ctx context.Context, url string) error {
-	ctx, cancel := localcluster.WithinReady(ctx)
-	defer cancel()
-	for {
-		if body, err := getOK(ctx, url); err == nil {
-			return body.Close()
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	return await(ctx, url+" answers", localcluster.ReadyWithin, func(ctx context.Context) (bool, error) {
+		_, err := getText(ctx, url)
+		return true, err
+	})
 }
 
 // getText returns the body of a 200.
@@ -204,13 +197,13 @@ func (c *benchCluster) register(ctx context.Context, f benchFleet) error {
 	if err != nil {
 		return err
 	}
-	l := httpLoad{targets: []string{c.nodes[leader].HTTP}, conns: min(256, f.size), requests: f.registrations, want: http.StatusNoContent, insist: true}
-	r, err := l.closed(ctx)
+	l := load.Bulk{Targets: []string{c.nodes[leader].HTTP}, Conns: min(256, f.size), Requests: f.registrations, Want: http.StatusNoContent, Insist: true}
+	r, err := l.Closed(ctx)
 	if err != nil {
 		return fmt.Errorf("register %d instances: %w", f.size, err)
 	}
-	if len(r.wrong) > 0 {
-		return fmt.Errorf("register %d instances: %v", f.size, r.wrong)
+	if len(r.Wrong) > 0 {
+		return fmt.Errorf("register %d instances: %v", f.size, r.Wrong)
 	}
 	return nil
 }
@@ -361,26 +354,20 @@ func (c *bareRaftCluster) stop() {
 
 // apply returns the median time of an Apply on the leader, in ms. It waits until there is one.
 func (c *bareRaftCluster) apply(ctx context.Context) (float64, error) {
-	ctx, cancel := localcluster.WithinReady(ctx)
-	defer cancel()
-	var errs []error
-	for ctx.Err() == nil {
-		errs = nil
+	var median float64
+	err := await(ctx, "the bare raft has a leader", localcluster.ReadyWithin, func(ctx context.Context) (bool, error) {
+		var errs []error
 		for _, addr := range c.addrs {
 			text, err := getText(ctx, "http://"+addr+"/apply")
-			if err != nil {
-				errs = append(errs, err)
-				continue
+			if err == nil {
+				median, err = strconv.ParseFloat(text, 64)
+				return true, err
 			}
-			median, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				return 0, fmt.Errorf("apply on the bare raft: %w", err)
-			}
-			return median / 1000, nil
+			errs = append(errs, err)
 		}
-		<-time.After(50 * time.Millisecond)
-	}
-	return 0, fmt.Errorf("apply on the bare raft: %w", errors.Join(errs...))
+		return false, errors.Join(errs...)
+	})
+	return median / 1000, err
 }
 
 // newBenchBareCommand is the baseline of the ratios, in a process of its own like the nodes.
@@ -447,7 +434,7 @@ func (h *bareHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // profile writes CPU profiles of the leader and of a follower under a load on the leader, or without
 // consensus of the node under load and one that it tells of it, if profiles are wanted. It is a load of its own, since to be profiled costs a node something.
-func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l httpLoad) error {
+func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l load.Bulk) error {
 	if r.profiles == "" {
 		return nil
 	}
@@ -459,7 +446,7 @@ func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l
 		return err
 	}
 	r.say("profiling: %s", name)
-	l.targets = []string{c.nodes[leader].HTTP}
+	l.Targets = []string{c.nodes[leader].HTTP}
 	var g errgroup.Group
 	here, elsewhere := "leader", "follower"
 	if !c.leads {
@@ -468,7 +455,7 @@ func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l
 	g.Go(func() error { return r.fetchProfile(ctx, c.profilers[leader], name+"-"+here) })
 	g.Go(func() error { return r.fetchProfile(ctx, c.profilers[(leader+1)%len(c.nodes)], name+"-"+elsewhere) })
 	g.Go(func() error {
-		_, err := l.closed(ctx)
+		_, err := l.Closed(ctx)
 		return err
 	})
 	return g.Wait()

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
@@ -46,11 +47,11 @@ func (r *ratiosRun) coordination(ctx context.Context) error {
 }
 
 // puts is a load of writes to keys in turn, each with a value of 128 bytes that no write before had.
-func (r *ratiosRun) puts(keys int) httpLoad {
+func (r *ratiosRun) puts(keys int) load.Bulk {
 	return r.renewals(256, putsOf(keys))
 }
 
-func putsOf(keys int) workload {
+func putsOf(keys int) load.Workload {
 	var written atomic.Int64
 	return func(conn, conns int) func() []byte {
 		i := conn - conns
@@ -72,7 +73,7 @@ func benchSession(ctx context.Context, cl *client.Client) (id string, err error)
 	for {
 		s, err := cl.CreateSession(ctx, client.SessionOptions{Name: "bench", TTL: time.Hour, LockDelay: -1})
 		status, answered := errors.AsType[*client.StatusError](err)
-		if !answered || status.Status != http.StatusServiceUnavailable || !pauseBench(ctx, benchInsist) {
+		if !answered || status.Status != http.StatusServiceUnavailable || !wire.Pause(ctx, load.InsistPause) {
 			return s.ID, err
 		}
 	}
@@ -98,7 +99,7 @@ type contention struct {
 }
 
 func (r *ratiosRun) contend(ctx context.Context, c *benchCluster) (*hdrhistogram.Histogram, error) {
-	lock := &contention{begun: time.Now(), latencies: newLatencies()}
+	lock := &contention{begun: time.Now(), latencies: load.NewLatency()}
 	lock.left.Store(int64(r.handovers))
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range r.contenders {
@@ -124,7 +125,7 @@ func (l *contention) contend(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := wire.Dial(addr, time.Now().Add(benchLongest))
+	conn, err := wire.Dial(addr, time.Now().Add(load.BulkLongest))
 	if err != nil {
 		return err
 	}
@@ -165,17 +166,17 @@ func (r *ratiosRun) oneWatcher(ctx context.Context, c *benchCluster) error {
 		if err := exchangeOnce(leader, putRequest("watched", 0)); err != nil {
 			return nil, err
 		}
-		load := httpLoad{targets: []string{leader}, conns: 64, requests: bounded(r.keys, putsOf(r.keys)), want: http.StatusOK}
+		l := load.Bulk{Targets: []string{leader}, Conns: 64, Requests: inAll(r.keys, putsOf(r.keys)), Want: http.StatusOK}
 		watcher, err := watchKey(ctx, leader, "watched")
 		if err != nil {
 			return nil, err
 		}
 		defer watcher.stop()
-		result, err := load.closed(ctx)
+		result, err := l.Closed(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", watcherAnswers, err)
 		}
-		r.wronged(watcherAnswers, result.wrong)
+		r.wronged(watcherAnswers, result.Wrong)
 		sent := time.Now()
 		if err := exchangeOnce(leader, putRequest("watched", 1)); err != nil {
 			return nil, err
@@ -191,22 +192,8 @@ func (r *ratiosRun) oneWatcher(ctx context.Context, c *benchCluster) error {
 	})
 }
 
-// bounded ends a workload after so many requests of all connections.
-func bounded(all int, w workload) workload {
-	var sent atomic.Int64
-	return func(conn, conns int) func() []byte {
-		next := w(conn, conns)
-		return func() []byte {
-			if sent.Add(1) > int64(all) {
-				return nil
-			}
-			return next()
-		}
-	}
-}
-
 func exchangeOnce(addr string, request []byte) error {
-	conn, err := wire.Dial(addr, time.Now().Add(benchGrace))
+	conn, err := wire.Dial(addr, time.Now().Add(load.BulkGrace))
 	if err != nil {
 		return err
 	}
@@ -341,35 +328,23 @@ func (r *ratiosRun) createSessions(ctx context.Context, c *benchCluster) ([]stri
 
 // cpuOfRenewing is cpuOf while sessions are renewed, each as often as its client would.
 func (r *ratiosRun) cpuOfRenewing(ctx context.Context, c *benchCluster, ids []string) (cpu map[string]float64, err error) {
-	load := httpLoad{targets: c.addrs(), conns: 16 * benchNodes, want: http.StatusOK, window: 2*r.window + benchGrace, requests: func(conn, conns int) func() []byte {
+	l := load.Bulk{Targets: c.addrs(), Conns: 16 * benchNodes, Want: http.StatusOK, Requests: func(conn, conns int) func() []byte {
 		i := conn - conns
 		return func() []byte {
 			i += conns
 			return fmt.Appendf(nil, "PUT /v1/session/renew/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", ids[i%len(ids)])
 		}
 	}}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var g errgroup.Group
-	g.Go(func() error {
-		result, err := load.open(ctx, float64(len(ids))/sessionEvery.Seconds())
-		if result == nil {
-			return fmt.Errorf("%s: %w", cpuSessions, err)
-		}
-		r.wronged(cpuSessions, result.wrong)
-		return nil // that ctx has ended is no error here
+	err = r.beside(ctx, cpuSessions, l, float64(len(ids))/sessionEvery.Seconds(), func(ctx context.Context) error {
+		cpu, err = r.cpuOf(ctx, c)
+		return err
 	})
-	cpu, err = r.cpuOf(ctx, c)
-	stop()
-	if loadErr := g.Wait(); err == nil {
-		err = loadErr
-	}
 	return cpu, err
 }
 
 // cpuOf is how much of a core the process of each node takes in a window, in percent, by address.
 func (r *ratiosRun) cpuOf(ctx context.Context, c *benchCluster) (map[string]float64, error) {
-	if !pauseBench(ctx, r.warm) {
+	if !wire.Pause(ctx, r.warm) {
 		return nil, ctx.Err()
 	}
 	begin := time.Now()
@@ -377,7 +352,7 @@ func (r *ratiosRun) cpuOf(ctx context.Context, c *benchCluster) (map[string]floa
 	if err != nil {
 		return nil, err
 	}
-	if !pauseBench(ctx, 2*r.window) {
+	if !wire.Pause(ctx, 2*r.window) {
 		return nil, ctx.Err()
 	}
 	after, err := cpuSeconds(ctx, c)

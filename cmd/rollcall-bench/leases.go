@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/client/sse"
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
@@ -53,61 +54,35 @@ func (r *ratiosRun) crashes(ctx context.Context, c *benchCluster) error {
 	if err := c.register(ctx, alive); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var g errgroup.Group
-	g.Go(func() error { return r.keepAlive(ctx, c, alive) })
-	err := r.awaitCounted(ctx, c, alive.size)
-	if err == nil {
-		err = r.steady(ctx, crashP99, c, func(string) (func(), error) {
+	l := load.Bulk{Targets: c.addrs(), Conns: 3, Requests: alive.renewals(), Want: http.StatusOK}
+	return r.beside(ctx, crashP99, l, bystandRate, func(ctx context.Context) error {
+		if err := r.awaitCounted(ctx, c, alive.size); err != nil {
+			return err
+		}
+		return r.steady(ctx, crashP99, c, func(string) (func(), error) {
 			latencies, err := r.crashInTurn(ctx, c)
 			return func() { r.recordLatencies(latencies, "s", time.Second, crashP50, crashP99) }, err
 		})
-	}
-	stop()
-	if aliveErr := g.Wait(); err == nil {
-		err = aliveErr
-	}
-	return err
-}
-
-// keepAlive renews a fleet until ctx ends.
-func (r *ratiosRun) keepAlive(ctx context.Context, c *benchCluster, f benchFleet) error {
-	l := httpLoad{targets: c.addrs(), conns: 3, requests: f.renewals(), want: http.StatusOK, window: benchLongest}
-	result, err := l.open(ctx, bystandRate)
-	if result == nil {
-		return fmt.Errorf("renew beside crashes: %w", err)
-	}
-	r.wronged(crashP99, result.wrong)
-	return nil // that ctx has ended is no error here
+	})
 }
 
 // awaitCounted waits until self-preservation counts so many leases: it leaves young ones out.
 func (r *ratiosRun) awaitCounted(ctx context.Context, c *benchCluster, leases int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, crashLimit, fmt.Errorf("self-preservation does not count %d leases after %v", leases, crashLimit))
-	defer cancel()
 	cl, err := benchClient(c.nodes[0].HTTP)
 	if err != nil {
 		return err
 	}
-	for {
+	return await(ctx, fmt.Sprintf("self-preservation counts %d leases", leases), crashLimit, func(ctx context.Context) (bool, error) {
 		p, err := cl.SelfPreservation(ctx)
-		if err == nil && int(p.Figures.Counted) >= leases {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(crashEvery):
-		}
-	}
+		return int(p.Figures.Counted) >= leases, err
+	})
 }
 
 // crashInTurn registers instances that are never renewed, one after the other, and returns how long after
 // the end of its lease each was gone from every node.
 func (r *ratiosRun) crashInTurn(ctx context.Context, c *benchCluster) (*hdrhistogram.Histogram, error) {
 	mortal := benchFleet{name: "mortal", size: r.crashed, lease: crashLease}
-	latencies := newLatencies()
+	latencies := load.NewLatency()
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range mortal.size {
@@ -120,7 +95,7 @@ func (r *ratiosRun) crashInTurn(ctx context.Context, c *benchCluster) (*hdrhisto
 			defer mu.Unlock()
 			return latencies.RecordValue(late.Microseconds())
 		})
-		if !pauseBench(ctx, crashEvery) {
+		if !wire.Pause(ctx, crashEvery) {
 			break
 		}
 	}
@@ -140,7 +115,7 @@ func crash(ctx context.Context, c *benchCluster, f benchFleet, i int) (late time
 		return 0, err
 	}
 	end := sent.Add(time.Duration(f.lease.duration) * time.Second)
-	if !pauseBench(ctx, time.Until(end)) {
+	if !wire.Pause(ctx, time.Until(end)) {
 		return 0, ctx.Err()
 	}
 	look := fmt.Appendf(nil, "GET /eureka/apps/%s/%s?consistency=linearizable HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n", f.app(i), f.id(i))
@@ -174,23 +149,11 @@ func awaitAbsent(ctx context.Context, conn *wire.Conn, look []byte) error {
 		case status != http.StatusOK && status != http.StatusServiceUnavailable:
 			return fmt.Errorf("status %d instead of 200, 404, or 503 for the moment", status)
 		}
-		if !pauseBench(ctx, crashLook) {
+		if !wire.Pause(ctx, crashLook) {
 			return ctx.Err()
 		}
 	}
 }
-
-// pauseBench waits and says whether to go on.
-func pauseBench(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func newLatencies() *hdrhistogram.Histogram { return hdrhistogram.New(1, longestLatency, 3) }
 
 // recordLatencies records the median and the 99th percentile of latencies in µs, in a unit that lasts
 // each.
@@ -230,11 +193,11 @@ func (r *ratiosRun) watchChanges(ctx context.Context, c *benchCluster) (*hdrhist
 		if err := crowd.change(ctx, c.nodes[i%len(c.nodes)].HTTP, i); err != nil {
 			return nil, fmt.Errorf("change %d: %w", i, err)
 		}
-		if !pauseBench(ctx, changeEvery) {
+		if !wire.Pause(ctx, changeEvery) {
 			return nil, ctx.Err()
 		}
 	}
-	return crowd.latencies(ctx)
+	return crowd.latencies(ctx, 0)
 }
 
 // crowd is many watchers and the registrations that they wait for.
@@ -242,34 +205,36 @@ type crowd struct {
 	fleet   benchFleet
 	number  map[string]int // of an instance, by its id
 	begun   time.Time
-	sent    []atomic.Int64 // when each registration was sent, in ns since begun
+	since   []atomic.Int64 // when the way of each registration begins, in ns since begun
 	members []*crowdMember
 	readers sync.WaitGroup
 	arrived atomic.Int64
 }
 
-// crowdMember is one watcher; what it took is its reader's until that has ended.
+// crowdMember is one watcher; what it saw is its reader's until that has ended.
 type crowdMember struct {
 	conn net.Conn
-	took []time.Duration
+	seen []time.Duration // when it read of each registration first, since begun
 }
 
 func newCrowd(f benchFleet) *crowd {
-	c := &crowd{fleet: f, number: make(map[string]int), begun: time.Now(), sent: make([]atomic.Int64, f.size)}
+	c := &crowd{fleet: f, number: make(map[string]int), begun: time.Now(), since: make([]atomic.Int64, f.size)}
 	for i := range f.size {
 		c.number[f.id(i)] = i
 	}
 	return c
 }
 
+// begins notes from when on the way of a registration counts.
+func (c *crowd) begins(i int, at time.Time) { c.since[i].Store(int64(at.Sub(c.begun))) }
+
 // join adds a watcher of everything and waits for the begin of its stream.
 func (c *crowd) join(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, benchLoadDial)
+	conn, err := net.DialTimeout("tcp", addr, load.BulkGrace)
 	if err != nil {
 		return err
 	}
-	m := &crowdMember{conn: conn}
-	c.members = append(c.members, m)
+	m := c.add(conn)
 	if _, err := io.WriteString(conn, "GET /v1/rollcall/watch HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"); err != nil {
 		return err
 	}
@@ -288,17 +253,29 @@ func (c *crowd) join(addr string) error {
 	return nil
 }
 
-// read notes how long each change took, until the connection is closed.
+// add adds a watcher that has read of nothing yet.
+func (c *crowd) add(conn net.Conn) *crowdMember {
+	m := &crowdMember{conn: conn, seen: make([]time.Duration, c.fleet.size)}
+	c.members = append(c.members, m)
+	return m
+}
+
+// read notes when each change came, until the connection is closed.
 func (c *crowd) read(m *crowdMember, events *sse.Reader) {
 	for {
 		e, err := events.Next()
 		if err != nil {
 			return
 		}
-		if i, ok := c.changeOf(e.Data); ok {
-			m.took = append(m.took, time.Since(c.begun)-time.Duration(c.sent[i].Load()))
-			c.arrived.Add(1)
-		}
+		c.note(m, e.Data)
+	}
+}
+
+// note notes that a watcher has read of a registration, the first time.
+func (c *crowd) note(m *crowdMember, data []byte) {
+	if i, ok := c.changeOf(data); ok && m.seen[i] == 0 {
+		m.seen[i] = time.Since(c.begun)
+		c.arrived.Add(1)
 	}
 }
 
@@ -318,29 +295,31 @@ func (c *crowd) change(ctx context.Context, addr string, i int) error {
 		return err
 	}
 	defer conn.Close()
-	c.sent[i].Store(int64(time.Since(c.begun)))
+	c.begins(i, time.Now())
 	_, err = insisted(ctx, conn, c.fleet.registration(i), http.StatusNoContent)
 	return err
 }
 
-// latencies waits until every change has arrived everywhere, sends the watchers home and returns what
-// they noted.
-func (c *crowd) latencies(ctx context.Context) (*hdrhistogram.Histogram, error) {
-	limit := time.Now().Add(arrivalLimit)
-	all := int64(len(c.members) * c.fleet.size)
-	for c.arrived.Load() < all {
-		if time.Now().After(limit) {
-			return nil, fmt.Errorf("%d of %d changes have not arrived after %v", all-c.arrived.Load(), all, arrivalLimit)
+// latencies waits until every change has arrived everywhere, sends the watchers home and returns how long those from
+// first on took to each.
+func (c *crowd) latencies(ctx context.Context, first int) (*hdrhistogram.Histogram, error) {
+	err := await(ctx, "every change has arrived", arrivalLimit, func(context.Context) (bool, error) {
+		missing := int64(len(c.members)*c.fleet.size) - c.arrived.Load()
+		if missing > 0 {
+			return false, fmt.Errorf("%d have not", missing)
 		}
-		if !pauseBench(ctx, crashLook) {
-			return nil, ctx.Err()
-		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	c.disperse()
-	latencies := newLatencies()
+	latencies := load.NewLatency()
 	for _, m := range c.members {
-		for _, took := range m.took {
-			if err := latencies.RecordValue(min(took.Microseconds(), longestLatency)); err != nil {
+		for i := first; i < c.fleet.size; i++ {
+			// A watcher may be faster than an answer: no time at all.
+			took := max(0, m.seen[i]-time.Duration(c.since[i].Load()))
+			if err := latencies.RecordValue(min(took.Microseconds(), load.LongestLatency)); err != nil {
 				return nil, err
 			}
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	verdicts "github.com/seed-20419f34/rollcall/cmd/bench/verdict"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
@@ -413,7 +414,7 @@ type moment struct {
 func newProgressLine(r *loadRun) *progressLine {
 	return &progressLine{
 		out: r.errs, terminal: isTerminal(r.errs), snapshot: r.load.Snapshot, warmUp: r.warmUp,
-		last: moment{latency: newLatencies()},
+		last: moment{latency: load.NewLatency()},
 	}
 }
 
@@ -469,7 +470,7 @@ func (p *progressLine) text(now moment) string {
 
 // sumTotals adds up the operations. Those that were not answered have failed.
 func sumTotals(all map[trial.Operation]load.Totals, at time.Duration) moment {
-	m := moment{at: at, latency: newLatencies()}
+	m := moment{at: at, latency: load.NewLatency()}
 	for _, t := range all {
 		for outcome, n := range t.Outcomes {
 			if outcome.Answered() {
@@ -507,10 +508,10 @@ type lateness struct{ waits *hdrhistogram.Histogram }
 
 // watch measures until ctx ends.
 func (l *lateness) watch(ctx context.Context) {
-	l.waits = newLatencies()
+	l.waits = load.NewLatency()
 	for {
 		due := time.Now().Add(lateEvery)
-		if !pauseBench(ctx, lateEvery) {
+		if !wire.Pause(ctx, lateEvery) {
 			return
 		}
 		l.note(time.Since(due))
@@ -518,7 +519,7 @@ func (l *lateness) watch(ctx context.Context) {
 }
 
 func (l *lateness) note(late time.Duration) {
-	l.waits.RecordValue(min(max(late.Microseconds(), 0), longestLatency)) // in range: no error
+	l.waits.RecordValue(min(max(late.Microseconds(), 0), load.LongestLatency)) // in range: no error
 }
 
 // sentence says that the load generator was too slow; empty if it was not.

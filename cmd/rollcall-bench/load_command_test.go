@@ -195,7 +195,7 @@ func TestALoadOfWhichNothingWasAnsweredIsAnError(t *testing.T) {
 
 func TestTheProgressLineTellsOfTheLastSecond(t *testing.T) {
 	totals := func(done, refused int64, slow int64) map[trial.Operation]load.Totals {
-		l := newLatencies()
+		l := load.NewLatency()
 		l.RecordValues(1000, 100)
 		l.RecordValues(250_000, slow)
 		return map[trial.Operation]load.Totals{trial.Read: {
@@ -211,7 +211,7 @@ func TestTheProgressLineTellsOfTheLastSecond(t *testing.T) {
 		{name: "file", want: "   1 s  110 calls/s  p99 1.00 ms  10 failed  warming up\n   3 s  4.50 calls/s  p99 250 ms  3 failed\n"},
 	} {
 		var out bytes.Buffer
-		p := progressLine{out: &out, terminal: tc.terminal, warmUp: 2 * time.Second, last: moment{latency: newLatencies()}}
+		p := progressLine{out: &out, terminal: tc.terminal, warmUp: 2 * time.Second, last: moment{latency: load.NewLatency()}}
 		p.print(sumTotals(totals(100, 10, 0), time.Second))
 		p.print(sumTotals(totals(106, 13, 6), 3*time.Second))
 		if out.String() != tc.want {
@@ -229,7 +229,7 @@ func TestALateLoadGeneratorIsToldOf(t *testing.T) {
 		{name: "as on any machine", late: 2 * time.Millisecond},
 		{name: "late", late: 30 * time.Millisecond, says: "The load generator itself was late: for 1 % of the time by 30ms or more (at most 30ms)"},
 	} {
-		l := lateness{newLatencies()}
+		l := lateness{load.NewLatency()}
 		for range 90 {
 			l.note(-time.Microsecond)
 		}

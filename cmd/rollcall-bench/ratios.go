@@ -20,6 +20,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
@@ -392,36 +394,72 @@ func (r *ratiosRun) record(name figureName, unit string, value float64) {
 }
 
 // renewals is a load of renewals in this plan's measure.
-func (r *ratiosRun) renewals(conns int, requests workload) httpLoad {
-	return httpLoad{conns: conns, requests: requests, want: http.StatusOK, warm: r.warm, window: r.window}
+func (r *ratiosRun) renewals(conns int, requests load.Workload) load.Bulk {
+	return load.Bulk{Conns: conns, Requests: requests, Want: http.StatusOK, Warm: r.warm, Window: r.window}
 }
 
 // rate measures a load at its targets.
-func (r *ratiosRun) rate(ctx context.Context, name figureName, l httpLoad) (*loadResult, error) {
-	result, err := l.closed(ctx)
+func (r *ratiosRun) rate(ctx context.Context, name figureName, l load.Bulk) (*load.BulkResult, error) {
+	result, err := l.Closed(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	r.wronged(name, result.wrong)
+	r.wronged(name, result.Wrong)
 	return result, nil
 }
 
 // recordRate measures and records a load at its targets.
-func (r *ratiosRun) recordRate(ctx context.Context, name figureName, l httpLoad) error {
+func (r *ratiosRun) recordRate(ctx context.Context, name figureName, l load.Bulk) error {
 	result, err := r.rate(ctx, name, l)
 	if err == nil {
-		r.record(name, "/s", result.rate)
+		r.record(name, "/s", result.Rate)
 	}
 	return err
 }
 
 // recordLeaderRate measures and records a load at a cluster's leader.
-func (r *ratiosRun) recordLeaderRate(ctx context.Context, name figureName, c *benchCluster, l httpLoad) error {
+func (r *ratiosRun) recordLeaderRate(ctx context.Context, name figureName, c *benchCluster, l load.Bulk) error {
 	return r.steady(ctx, name, c, func(leader string) (func(), error) {
-		l.targets = []string{leader}
+		l.Targets = []string{leader}
 		result, err := r.rate(ctx, name, l)
-		return func() { r.record(name, "/s", result.rate) }, err
+		return func() { r.record(name, "/s", result.Rate) }, err
 	})
+}
+
+// beside measures while a load goes on, for as long as that takes.
+func (r *ratiosRun) beside(ctx context.Context, name figureName, l load.Bulk, rate float64, measure func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	l.Window = r.cut + load.BulkLongest
+	var g errgroup.Group
+	g.Go(func() error {
+		result, err := l.Open(ctx, rate)
+		if result == nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		r.wronged(name, result.Wrong)
+		return nil // that ctx has ended is no error here
+	})
+	err := measure(ctx)
+	stop()
+	return cmp.Or(err, g.Wait())
+}
+
+// await asks again and again until the answer is yes. An error is a no: who asks during an election gets
+// some.
+func await(ctx context.Context, what string, limit time.Duration, reached func(context.Context) (bool, error)) error {
+	const look = 5 * time.Millisecond
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %v in vain", limit))
+	defer cancel()
+	for pause := look; ; pause = min(2*pause, 10*look) {
+		yes, err := reached(ctx)
+		if yes && err == nil {
+			return nil
+		}
+		if !wire.Pause(ctx, pause) {
+			return fmt.Errorf("wait until %s: %w", what, errors.Join(context.Cause(ctx), err))
+		}
+	}
 }
 
 // steady measures while nobody else becomes the leader: an election in between would be what was

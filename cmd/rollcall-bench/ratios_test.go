@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -39,7 +41,7 @@ func TestAMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 		{name: "quick", change: func(r *report) { r.Plan.quick = true }},
 		{name: "wrong answers anywhere", change: func(r *report) {
 			r.Plan.quick = true
-			r.wronged(renew64, wrongAnswers{"status 500 instead of 200": 1})
+			r.wronged(renew64, load.WrongAnswers{"status 500 instead of 200": 1})
 		}, want: "wrong answers: 1 × status 500 instead of 200"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -56,7 +58,7 @@ func TestAMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 func TestTheTableShowsRowsFiguresAndRemarks(t *testing.T) {
 	r := reported(t, 2)
 	r.note("Leadership moved.")
-	r.wronged(renew64, wrongAnswers{"EOF": 3})
+	r.wronged(renew64, load.WrongAnswers{"EOF": 3})
 	var out bytes.Buffer
 	if err := (ratiosOptions{form: cli.Table}).publish(r, &out); err == nil {
 		t.Error("wrong answers are no error")
@@ -287,8 +289,8 @@ func TestGoalsAreFloorsOrBeyond(t *testing.T) {
 
 func TestWrongAnswersAreListedWithWhereTheyCameUp(t *testing.T) {
 	f := newFigures()
-	f.wronged(renew64, wrongAnswers{"status 504 instead of 200": 2})
-	f.wronged(renew64, wrongAnswers{"status 504 instead of 200": 1, "EOF": 1})
+	f.wronged(renew64, load.WrongAnswers{"status 504 instead of 200": 2})
+	f.wronged(renew64, load.WrongAnswers{"status 504 instead of 200": 1, "EOF": 1})
 	want := "1 × EOF (renew, 64 connections to the leader), 3 × status 504 instead of 200 (renew, 64 connections to the leader)"
 	if got := f.wrong.String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -398,8 +400,8 @@ func TestTheBareHandlerIsAProcess(t *testing.T) {
 	run := shortRun(t)
 	bare := need.Got(run.startBare(t.Context()))(t)
 	defer bare.Stop()
-	l := httpLoad{targets: []string{run.bare}, conns: 2, requests: times(5, benchFleet{name: "a", size: 10}.renewals()), want: 200}
-	if r, err := l.closed(t.Context()); err != nil || r.right != 10 {
+	l := load.Bulk{Targets: []string{run.bare}, Conns: 2, Requests: inAll(10, benchFleet{name: "a", size: 10}.renewals()), Want: 200}
+	if r, err := l.Closed(t.Context()); err != nil || r.Right != 10 {
 		t.Errorf("%+v, %v, want 10 right answers", r, err)
 	}
 }
@@ -439,7 +441,7 @@ func TestAWorkloadEndsAfterSoManyRequestsInAll(t *testing.T) {
 	} {
 		var got [3]int
 		for conn := range got {
-			next := inAll(tc.n, get1)(conn, len(got))
+			next := inAll(tc.n, fetch("/"))(conn, len(got))
 			for next() != nil {
 				got[conn]++
 			}
@@ -471,23 +473,24 @@ func TestAWatcherFindsTheChangeInALine(t *testing.T) {
 }
 
 func TestACrossingLastsFromTheAcknowledgementToEachWatcher(t *testing.T) {
-	c := newCrossing(benchFleet{name: "crossing", size: 3}, 2)
+	c := newCrowd(benchFleet{name: "crossing", size: 3})
 	c.begun = time.Now().Add(-time.Minute)
+	for range 2 {
+		c.add(new(net.TCPConn))
+	}
 	for i, acked := range []time.Duration{0, 59 * time.Second, time.Hour} { // the last one before its answer
-		c.acked[i].Store(int64(acked))
-		for watcher := range 2 {
-			c.arrived(watcher, c.fleet.id(i))
-			c.arrived(watcher, c.fleet.id(i)) // a later change of the same instance
+		c.begins(i, c.begun.Add(acked))
+		for _, m := range c.members {
+			for range 2 { // a later change of the same instance
+				c.note(m, []byte(`{"id":"`+c.fleet.id(i)+`"}`))
+			}
 		}
 	}
-	c.arrived(0, "another")
-	if got := c.arrivals.Load(); got != 6 {
+	c.note(c.members[0], []byte(`{"id":"another"}`))
+	if got := c.arrived.Load(); got != 6 {
 		t.Errorf("%d arrivals, want 3 at each of 2 watchers", got)
 	}
-	latencies, err := c.latencies(1) // without the first
-	if err != nil {
-		t.Fatal(err)
-	}
+	latencies := need.Got(c.latencies(t.Context(), 1))(t) // without the first
 	if n, longest, shortest := latencies.TotalCount(), latencies.Max(), latencies.Min(); n != 4 || shortest != 0 || longest < 1e6 || longest > 20e6 {
 		t.Errorf("%d latencies from %d to %d µs, want 4: none for what came before its answer, about a second for the other", n, shortest, longest)
 	}

@@ -9,14 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -65,30 +64,8 @@ const beatBursts = 10
 func (r *ratiosRun) besideHeartbeats(ctx context.Context, c *benchCluster, f benchFleet, measure func(context.Context) error) error {
 	rate := float64(f.size) / float64(f.lease.interval)
 	burst := max(1, int(rate/beatBursts))
-	l := httpLoad{targets: c.addrs(), conns: burst, requests: f.renewals(), want: http.StatusOK, burst: burst}
-	return r.beside(ctx, "heartbeats", l, rate, measure)
-}
-
-// beside measures while a load goes on.
-func (r *ratiosRun) beside(ctx context.Context, name figureName, l httpLoad, rate float64, measure func(context.Context) error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	l.window = r.cut + pairLimit
-	var g errgroup.Group
-	g.Go(func() error {
-		result, err := l.open(ctx, rate)
-		if result == nil {
-			return fmt.Errorf("%s beside replication: %w", name, err)
-		}
-		r.wronged(name, result.wrong)
-		return nil // that ctx has ended is no error here
-	})
-	err := measure(ctx)
-	stop()
-	if loadErr := g.Wait(); err == nil {
-		err = loadErr
-	}
-	return err
+	l := load.Bulk{Targets: c.addrs(), Conns: burst, Requests: f.renewals(), Want: http.StatusOK, Burst: burst}
+	return r.beside(ctx, "heartbeats beside replication", l, rate, measure)
 }
 
 // beatTurns is how often in a round the peer is paused. The leader's CPU is many times what the peer
@@ -130,7 +107,7 @@ func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 // beatCost is how much of a core a node's process takes, in percent, and of how many heartbeats a second
 // the second datacenter is told meanwhile.
 func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cpu, told float64, err error) {
-	if !pauseBench(ctx, r.warm) {
+	if !wire.Pause(ctx, r.warm) {
 		return 0, 0, ctx.Err()
 	}
 	begin := time.Now()
@@ -138,7 +115,7 @@ func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cp
 	if err != nil {
 		return 0, 0, err
 	}
-	if !pauseBench(ctx, r.window/2) {
+	if !wire.Pause(ctx, r.window/2) {
 		return 0, 0, ctx.Err()
 	}
 	after, err := p.beatsSoFar(ctx, node)
@@ -203,11 +180,8 @@ type benchPair struct {
 	fleets      int                // that were drawn
 }
 
-// Bounds of what a pair may take, so that a link that never heals ends the run.
-const (
-	pairLook  = 50 * time.Millisecond // how often the peers are asked how far they are
-	pairLimit = 5 * time.Minute
-)
+// pairLimit bounds what a pair may take, so that a link that never heals ends the run.
+const pairLimit = 5 * time.Minute
 
 // startPair starts both datacenters at the same time. The caller stops them.
 func (r *ratiosRun) startPair(ctx context.Context) (_ *benchPair, err error) {
@@ -303,7 +277,7 @@ func indexNumber(index string) (uint64, error) {
 // awaitTold waits until the second datacenter knows every change of the first up to an index, and
 // comparing finds no difference. Changes that come meanwhile do not matter.
 func (p *benchPair) awaitTold(ctx context.Context, index uint64) error {
-	err := await(ctx, fmt.Sprintf("the other datacenter knows every change up to %d", index), func(ctx context.Context) (bool, error) {
+	err := await(ctx, fmt.Sprintf("the other datacenter knows every change up to %d", index), pairLimit, func(ctx context.Context) (bool, error) {
 		peer, err := onlyPeer(ctx, p.here)
 		if err != nil || peer.Cursor == "" {
 			return false, err
@@ -333,7 +307,7 @@ func (p *benchPair) awaitEqual(ctx context.Context) error {
 
 // awaitSent waits until a datacenter sends to the other one, and has nothing left to tell.
 func awaitSent(ctx context.Context, c *benchCluster) error {
-	return await(ctx, c.nodes[0].Datacenter+" has told everything", func(ctx context.Context) (bool, error) {
+	return await(ctx, c.nodes[0].Datacenter+" has told everything", pairLimit, func(ctx context.Context) (bool, error) {
 		peer, err := onlyPeer(ctx, c)
 		return peer.State == "ok" && peer.Reason == "" && peer.LagChanges == 0, err
 	})
@@ -345,26 +319,10 @@ func awaitSame(ctx context.Context, c *benchCluster, peer string) error {
 	if err != nil {
 		return err
 	}
-	return await(ctx, "comparing with "+peer+" finds no difference", func(ctx context.Context) (bool, error) {
+	return await(ctx, "comparing with "+peer+" finds no difference", pairLimit, func(ctx context.Context) (bool, error) {
 		d, err := cl.PeerDiff(ctx, peer)
 		return d.Missing == 0 && d.Extra == 0, err
 	})
-}
-
-// await asks again and again until the answer is yes. An error is a no: who asks during an election gets
-// some.
-func await(ctx context.Context, what string, reached func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, pairLimit, errors.New("waited in vain"))
-	defer cancel()
-	for {
-		yes, err := reached(ctx)
-		if yes && err == nil {
-			return nil
-		}
-		if !pauseBench(ctx, pairLook) {
-			return fmt.Errorf("wait until %s: %w", what, errors.Join(context.Cause(ctx), err))
-		}
-	}
 }
 
 // mib is the unit of memory.
@@ -374,7 +332,7 @@ const mib = 1 << 20
 // long it takes after the cut to tell all of it. The load goes on meanwhile. Every instance has changed
 // once before: what an instance takes more after its first change is no peer's.
 func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) error {
-	l := httpLoad{targets: p.here.addrs(), conns: changeConns, requests: f.changes(), want: http.StatusNoContent}
+	l := load.Bulk{Targets: p.here.addrs(), Conns: changeConns, Requests: f.changes(), Want: http.StatusNoContent}
 	if err := r.changeAll(ctx, l, f.size); err != nil {
 		return err
 	}
@@ -398,33 +356,19 @@ func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) err
 }
 
 // changeAll sends so many changes of a load as fast as it can.
-func (r *ratiosRun) changeAll(ctx context.Context, l httpLoad, n int) error {
+func (r *ratiosRun) changeAll(ctx context.Context, l load.Bulk, n int) error {
 	r.say("changing %d instances", n)
-	l.conns, l.requests = min(256, n), inAll(n, l.requests)
-	result, err := l.closed(ctx)
+	l.Conns, l.Requests = min(256, n), inAll(n, l.Requests)
+	result, err := l.Closed(ctx)
 	if err != nil {
 		return err
 	}
-	r.wronged(healing, result.wrong)
+	r.wronged(healing, result.Wrong)
 	return nil
 }
 
-// inAll is a workload that ends after n requests.
-func inAll(n int, w workload) workload {
-	return func(conn, conns int) func() []byte {
-		next, sent := w(conn, conns), conn
-		return func() []byte {
-			if sent >= n {
-				return nil
-			}
-			sent += conns
-			return next()
-		}
-	}
-}
-
 func (r *ratiosRun) cutAndHeal(ctx context.Context, p *benchPair, leader string) (keep func(), err error) {
-	if !pauseBench(ctx, r.window) {
+	if !wire.Pause(ctx, r.window) {
 		return nil, ctx.Err()
 	}
 	before, err := r.memory(ctx, p, leader)
@@ -434,7 +378,7 @@ func (r *ratiosRun) cutAndHeal(ctx context.Context, p *benchPair, leader string)
 	r.say("cutting the link for %v", r.cut)
 	p.links.Cut()
 	defer p.links.Heal()
-	if !pauseBench(ctx, r.cut) {
+	if !wire.Pause(ctx, r.cut) {
 		return nil, ctx.Err()
 	}
 	after, err := r.memory(ctx, p, leader)
@@ -483,7 +427,7 @@ func (r *ratiosRun) memory(ctx context.Context, p *benchPair, node string) (leas
 			least = m
 		}
 		least = nodeMemory{min(least.resident, m.resident), min(least.heap, m.heap), min(least.goal, m.goal)}
-		if i < times-1 && !pauseBench(ctx, r.window/2) {
+		if i < times-1 && !wire.Pause(ctx, r.window/2) {
 			return least, ctx.Err()
 		}
 	}
@@ -527,135 +471,25 @@ func (r *ratiosRun) crossings(ctx context.Context, p *benchPair) error {
 }
 
 // crossInTime registers new instances here, and returns how long after the acknowledgement each watcher
-// there had read of them.
+// there had read of them. The first changes, during which the load warms up, do not count.
 func (r *ratiosRun) crossInTime(ctx context.Context, p *benchPair) (*hdrhistogram.Histogram, error) {
-	pacer := wire.NewPacer(changeRate, changeConns, r.warm+r.window)
-	c := newCrossing(p.fleet("crossing", pacer.Count()), len(p.there.nodes))
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var watchers errgroup.Group
-	for i, addr := range p.there.addrs() {
-		watchers.Go(func() error { return c.watch(ctx, addr, i) })
+	c := newCrowd(p.fleet("crossing", int(changeRate*(r.warm+r.window).Seconds())))
+	defer c.disperse()
+	for _, addr := range p.there.addrs() {
+		if err := c.join(addr); err != nil {
+			return nil, fmt.Errorf("watch at %s: %w", addr, err)
+		}
 	}
-	err := c.register(ctx, p.here.addrs(), pacer)
-	if err == nil {
-		err = c.awaitArrivals(ctx)
+	l := load.Bulk{
+		Targets: p.here.addrs(), Conns: changeConns, Requests: c.fleet.registrations, Want: http.StatusNoContent, Warm: r.warm, Window: r.window, Insist: true,
+		Answered: func(conn, n int, at time.Time) { c.begins(conn+n*changeConns, at) },
 	}
-	stop()
-	if watchErr := watchers.Wait(); err == nil {
-		err = watchErr
+	result, err := l.Open(ctx, changeRate)
+	if err == nil && len(result.Wrong) > 0 {
+		err = errors.New(result.Wrong.String())
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("register: %w", err)
 	}
-	return c.latencies(int(changeRate * r.warm.Seconds()))
-}
-
-// crossing is instances that are registered in one datacenter, and those who watch in another one.
-type crossing struct {
-	fleet    benchFleet
-	number   map[string]int // of an instance, by its id
-	begun    time.Time
-	watching sync.WaitGroup   // until every watcher has begun
-	acked    []atomic.Int64   // when each registration was acknowledged, in ns since begun
-	seen     [][]atomic.Int64 // when each watcher read of it
-	arrivals atomic.Int64
-}
-
-func newCrossing(f benchFleet, watchers int) *crossing {
-	c := &crossing{fleet: f, number: make(map[string]int), begun: time.Now(), acked: make([]atomic.Int64, f.size)}
-	for i := range f.size {
-		c.number[f.id(i)] = i
-	}
-	for range watchers {
-		c.seen = append(c.seen, make([]atomic.Int64, f.size))
-	}
-	c.watching.Add(watchers)
-	return c
-}
-
-// watch notes what arrives at a node until ctx ends.
-func (c *crossing) watch(ctx context.Context, addr string, watcher int) error {
-	began := sync.OnceFunc(c.watching.Done)
-	defer began()
-	cl, err := benchClient(addr)
-	if err != nil {
-		return err
-	}
-	return cl.Watch(ctx, client.WatchConfig{}, func(e client.WatchEvent) error {
-		switch e := e.(type) {
-		case client.WatchStart:
-			began()
-		case client.WatchChange:
-			c.arrived(watcher, e.ID)
-		}
-		return nil
-	})
-}
-
-// arrived notes that a watcher has read of an instance, the first time.
-func (c *crossing) arrived(watcher int, id string) {
-	i, ok := c.number[id]
-	if ok && c.seen[watcher][i].CompareAndSwap(0, int64(time.Since(c.begun))) {
-		c.arrivals.Add(1)
-	}
-}
-
-// register registers each instance when it is due.
-func (c *crossing) register(ctx context.Context, addrs []string, p *wire.Pacer) error {
-	c.watching.Wait()
-	g, ctx := errgroup.WithContext(ctx)
-	for i := range changeConns {
-		g.Go(func() error { return c.registerDue(ctx, addrs[i%len(addrs)], i, p) })
-	}
-	g.Go(func() error {
-		p.Run(ctx)
-		return ctx.Err()
-	})
-	return g.Wait()
-}
-
-// registerDue registers what falls to one connection.
-func (c *crossing) registerDue(ctx context.Context, addr string, i int, p *wire.Pacer) error {
-	conn, err := wire.Dial(addr, time.Now().Add(pairLimit))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	for at := i; ; at += changeConns {
-		if _, due := <-p.Due(i); !due || ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if _, err := insisted(ctx, conn, c.fleet.registration(at), http.StatusNoContent); err != nil {
-			return fmt.Errorf("register %s: %w", c.fleet.id(at), err)
-		}
-		c.acked[at].Store(int64(time.Since(c.begun)))
-	}
-}
-
-// awaitArrivals waits until every change has arrived everywhere.
-func (c *crossing) awaitArrivals(ctx context.Context) error {
-	all := int64(len(c.seen) * c.fleet.size)
-	return await(ctx, "every change has arrived", func(context.Context) (bool, error) {
-		missing := all - c.arrivals.Load()
-		if missing > 0 {
-			return false, fmt.Errorf("%d of %d have not", missing, all)
-		}
-		return true, nil
-	})
-}
-
-// latencies leaves out the first changes, during which the load warms up.
-func (c *crossing) latencies(first int) (*hdrhistogram.Histogram, error) {
-	latencies := newLatencies()
-	for i := first; i < c.fleet.size; i++ {
-		for _, seen := range c.seen {
-			// A watcher may be faster than the answer: no time at all.
-			took := max(0, time.Duration(seen[i].Load()-c.acked[i].Load()))
-			if err := latencies.RecordValue(min(took.Microseconds(), longestLatency)); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return latencies, nil
+	return c.latencies(ctx, int(changeRate*r.warm.Seconds()))
 }

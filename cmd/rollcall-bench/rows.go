@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 )
 
 // Names of what is measured.
@@ -191,11 +193,11 @@ type figure struct {
 // figures are all that a run measured, in the order of first measurement.
 type figures struct {
 	list  []*figure
-	wrong wrongAnswers
+	wrong load.WrongAnswers
 	notes []string
 }
 
-func newFigures() *figures { return &figures{wrong: make(wrongAnswers)} }
+func newFigures() *figures { return &figures{wrong: make(load.WrongAnswers)} }
 
 func (f *figures) add(name figureName, unit string, value float64) {
 	found := f.find(name)
@@ -220,7 +222,7 @@ func (f *figures) note(format string, args ...any) {
 }
 
 // wronged counts answers other than the expected ones, and where they came up.
-func (f *figures) wronged(name figureName, wrong wrongAnswers) {
+func (f *figures) wronged(name figureName, wrong load.WrongAnswers) {
 	for how, n := range wrong {
 		f.wrong[fmt.Sprintf("%s (%s)", how, name)] += n
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
@@ -28,7 +29,7 @@ type writeRig struct {
 	batching, singly *benchCluster // default settings; one log entry per write
 	local            *benchCluster // without consensus
 	raft             *bareRaftCluster
-	renewed          workload
+	renewed          load.Workload
 	changed          benchFleet
 }
 
@@ -82,7 +83,7 @@ func (r *ratiosRun) inRounds(ctx context.Context, parts ...func(context.Context)
 // registers is a round of registrations.
 func (r writeRig) registers(ctx context.Context) error {
 	l := r.renewals(256, r.changed.changes())
-	l.want = http.StatusNoContent
+	l.Want = http.StatusNoContent
 	if err := r.recordLeaderRate(ctx, register256, r.batching, l); err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (r writeRig) closed(conns int, renew, bare, renewAP figureName) func(contex
 		if err := r.recordLeaderRate(ctx, renew, r.batching, l); err != nil {
 			return err
 		}
-		l.targets = []string{r.bare}
+		l.Targets = []string{r.bare}
 		if err := r.recordRate(ctx, bare, l); err != nil {
 			return err
 		}
@@ -127,9 +128,9 @@ func (r writeRig) singles(ctx context.Context) error {
 func (r writeRig) spread(ctx context.Context) error {
 	return r.steady(ctx, renewSpread, r.batching, func(string) (func(), error) {
 		l := r.renewals(256, r.renewed)
-		l.targets = r.batching.addrs()
+		l.Targets = r.batching.addrs()
 		result, err := r.rate(ctx, renewSpread, l)
-		return func() { r.record(renewSpread, "/s", result.rate) }, err
+		return func() { r.record(renewSpread, "/s", result.Rate) }, err
 	})
 }
 
@@ -137,9 +138,9 @@ func (r writeRig) spread(ctx context.Context) error {
 func (r writeRig) lone(ctx context.Context) error {
 	err := r.steady(ctx, loneRenew, r.batching, func(leader string) (func(), error) {
 		l := r.renewals(1, r.renewed)
-		l.targets = []string{leader}
+		l.Targets = []string{leader}
 		result, err := r.rate(ctx, loneRenew, l)
-		return func() { r.record(loneRenew, "ms", milliseconds(result.quantile(50))) }, err
+		return func() { r.record(loneRenew, "ms", milliseconds(result.Quantile(50))) }, err
 	})
 	if err != nil {
 		return err
@@ -155,15 +156,15 @@ func (r writeRig) lone(ctx context.Context) error {
 func (r writeRig) paced(ctx context.Context) error {
 	return r.steady(ctx, pacedP99, r.batching, func(leader string) (func(), error) {
 		l := r.renewals(256, r.renewed)
-		l.targets = []string{leader}
-		result, err := l.open(ctx, pacedRate)
+		l.Targets = []string{leader}
+		result, err := l.Open(ctx, pacedRate)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", pacedP99, err)
 		}
-		r.wronged(pacedP99, result.wrong)
+		r.wronged(pacedP99, result.Wrong)
 		return func() {
-			r.record(pacedP50, "ms", milliseconds(result.quantile(50)))
-			r.record(pacedP99, "ms", milliseconds(result.quantile(99)))
+			r.record(pacedP50, "ms", milliseconds(result.Quantile(50)))
+			r.record(pacedP99, "ms", milliseconds(result.Quantile(99)))
 		}, nil
 	})
 }
@@ -171,7 +172,7 @@ func (r writeRig) paced(ctx context.Context) error {
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // fetches measures documents on the leader, alone and beside renewals.
-func (r *ratiosRun) fetches(ctx context.Context, c *benchCluster, renewed workload, changed benchFleet) error {
+func (r *ratiosRun) fetches(ctx context.Context, c *benchCluster, renewed load.Workload, changed benchFleet) error {
 	if err := r.smallDelta(ctx, c, changed); err != nil {
 		return err
 	}
@@ -188,8 +189,8 @@ func (r *ratiosRun) fetches(ctx context.Context, c *benchCluster, renewed worklo
 type fetchRig struct {
 	*ratiosRun
 	*benchCluster
-	renewed workload
-	changed workload
+	renewed load.Workload
+	changed load.Workload
 }
 
 // deltaChanges make a delta of some 5 KB, compressed.
@@ -220,39 +221,17 @@ func (r *ratiosRun) awaitEmptyDelta(ctx context.Context, target []string) error 
 		empty   = 1 << 10 // bytes
 	)
 	r.say("waiting until the registrations have left the delta")
-	limit := time.NewTimer(longest)
-	defer limit.Stop()
-	for {
-		l := httpLoad{targets: target, conns: 1, requests: once(fetch(deltaStale)), want: http.StatusOK}
-		result, err := l.closed(ctx)
+	return await(ctx, "the delta is empty", longest, func(ctx context.Context) (bool, error) {
+		l := load.Bulk{Targets: target, Conns: 1, Requests: inAll(1, fetch(deltaStale)), Want: http.StatusOK}
+		result, err := l.Closed(ctx)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if result.right == 1 && result.body < empty {
-			return nil
+		if result.Body >= empty {
+			return false, fmt.Errorf("it has %d bytes", result.Body)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-limit.C:
-			return fmt.Errorf("the delta still has %d bytes after %v", result.body, longest)
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-// once is the first request of each connection of a workload.
-func once(w workload) workload {
-	return func(conn, conns int) func() []byte {
-		next, sent := w(conn, conns), false
-		return func() []byte {
-			if sent {
-				return nil
-			}
-			sent = true
-			return next()
-		}
-	}
+		return result.Right == 1, nil
+	})
 }
 
 // delta is a round of delta fetches.
@@ -277,11 +256,11 @@ func (r fetchRig) againstFixed(ctx context.Context, conns int, fixed figureName,
 	for _, d := range documents {
 		err := r.steady(ctx, d.name, r.benchCluster, func(leader string) (func(), error) {
 			l := r.fetching(conns, d.path)
-			l.targets = []string{leader}
+			l.Targets = []string{leader}
 			result, err := r.rate(ctx, d.name, l)
 			return func() {
-				body = result.body
-				r.record(d.name, "/s", result.rate)
+				body = result.Body
+				r.record(d.name, "/s", result.Rate)
 			}, err
 		})
 		if err != nil {
@@ -290,12 +269,12 @@ func (r fetchRig) againstFixed(ctx context.Context, conns int, fixed figureName,
 	}
 	r.say("the answers have %d bytes", body)
 	l := r.fetching(conns, barePath(body))
-	l.targets = []string{r.bare}
+	l.Targets = []string{r.bare}
 	return r.recordRate(ctx, fixed, l)
 }
 
-func (r fetchRig) fetching(conns int, path string) httpLoad {
-	return httpLoad{conns: conns, requests: fetch(path), want: http.StatusOK, warm: r.warm, window: r.window}
+func (r fetchRig) fetching(conns int, path string) load.Bulk {
+	return load.Bulk{Conns: conns, Requests: fetch(path), Want: http.StatusOK, Warm: r.warm, Window: r.window}
 }
 
 // rebuilds measures how much longer than others the first full fetch after a change takes.
@@ -354,7 +333,7 @@ func insisted(ctx context.Context, c *wire.Conn, request []byte, want int) (sent
 			return sent, err
 		case status == want:
 			return sent, nil
-		case status != http.StatusServiceUnavailable || !pauseBench(ctx, benchInsist):
+		case status != http.StatusServiceUnavailable || !wire.Pause(ctx, load.InsistPause):
 			return sent, fmt.Errorf("status %d instead of %d", status, want)
 		}
 	}
@@ -367,24 +346,24 @@ func (r fetchRig) busy(ctx context.Context) error {
 		return err
 	}
 	return r.steady(ctx, renewBusy, r.benchCluster, func(leader string) (func(), error) {
-		l.targets = []string{leader}
-		result, err := r.beside(ctx, l)
-		return func() { r.record(renewBusy, "/s", result.rate) }, err
+		l.Targets = []string{leader}
+		result, err := r.besideOthers(ctx, l)
+		return func() { r.record(renewBusy, "/s", result.Rate) }, err
 	})
 }
 
-// beside runs a load while others fetch the registry and register, ten times a second each.
-func (r fetchRig) beside(ctx context.Context, l httpLoad) (result *loadResult, err error) {
+// besideOthers runs a load while others fetch the registry and register, ten times a second each.
+func (r fetchRig) besideOthers(ctx context.Context, l load.Bulk) (result *load.BulkResult, err error) {
 	const each = 10 // per second
-	others := []httpLoad{r.fetching(4, fullLinearizable), r.fetching(4, "")}
-	others[1].requests, others[1].want = r.changed, http.StatusNoContent
+	others := []load.Bulk{r.fetching(4, fullLinearizable), r.fetching(4, "")}
+	others[1].Requests, others[1].Want = r.changed, http.StatusNoContent
 	var g errgroup.Group
 	for _, other := range others {
-		other.targets = l.targets
+		other.Targets = l.Targets
 		g.Go(func() error {
-			beside, err := other.open(ctx, each)
-			if err == nil && len(beside.wrong) > 0 {
-				err = errors.New(beside.wrong.String())
+			beside, err := other.Open(ctx, each)
+			if err == nil && len(beside.Wrong) > 0 {
+				err = errors.New(beside.Wrong.String())
 			}
 			return err
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 const (
@@ -303,13 +304,4 @@ func (i *injector) underWay() string {
 }
 
 // until waits for a time, and reports whether it came before ctx ended.
-func until(ctx context.Context, t time.Time) bool {
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
+func until(ctx context.Context, t time.Time) bool { return wire.Pause(ctx, time.Until(t)) }

@@ -106,7 +106,7 @@ func (c *caller) call(ctx context.Context, request []byte, pinned bool) answer {
 	}
 	a.done = time.Now()
 	if c.load.Closed && a.outcome == trial.Unreached {
-		pauseFor(ctx, refusedPause) // no schedule keeps the client from trying again at once
+		wire.Pause(ctx, refusedPause) // no schedule keeps the client from trying again at once
 	}
 	return a
 }

@@ -477,8 +477,6 @@ type heartbeats struct {
 	turns []int // by caller: how many instances it has passed in this round
 }
 
-func (h *heartbeats) operation() trial.Operation { return trial.Heartbeat }
-
 // send renews the caller's next instance. One that is not registered now, or whose client does something else,
 // has missed its turn.
 func (h *heartbeats) send(ctx context.Context, c *caller, due time.Time) {
@@ -494,8 +492,6 @@ func (h *heartbeats) send(ctx context.Context, c *caller, due time.Time) {
 
 // churn registers instances that renew their leases like the others, and cancel after their stay.
 type churn struct{ fleet *fleet }
-
-func (churn) operation() trial.Operation { return trial.Register }
 
 func (s churn) send(ctx context.Context, c *caller, due time.Time) {
 	f := s.fleet

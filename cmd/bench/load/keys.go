@@ -130,8 +130,6 @@ func (l *Load) keyStreams() []*stream {
 // keyWrites writes the watched keys, each time by a writer whose home is the caller's.
 type keyWrites struct{ keys *watchedKeys }
 
-func (keyWrites) operation() trial.Operation { return trial.Register }
-
 func (s keyWrites) send(ctx context.Context, c *caller, due time.Time) {
 	p := s.keys.pools[c.home]
 	if w := p.take(ctx, s.keys.draw); w != nil {
@@ -142,8 +140,6 @@ func (s keyWrites) send(ctx context.Context, c *caller, due time.Time) {
 
 // keyReads reads the watched keys.
 type keyReads struct{ keys *watchedKeys }
-
-func (keyReads) operation() trial.Operation { return trial.Read }
 
 func (s keyReads) send(ctx context.Context, c *caller, due time.Time) {
 	key := s.keys.keys[s.keys.draw(len(s.keys.keys))]
@@ -362,8 +358,6 @@ type fetches struct {
 func (l *Load) fetches(what trial.Operation, path string) *fetches {
 	return &fetches{l, what, []byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n")}
 }
-
-func (f *fetches) operation() trial.Operation { return f.what }
 
 func (f *fetches) send(ctx context.Context, c *caller, due time.Time) {
 	f.load.record(f.what, c.home, due, c.call(ctx, f.request, false))

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // Config says what a load is. The zero values of the optional fields are documented with them.
@@ -92,14 +93,23 @@ type described struct {
 	interval, duration int // of its lease, in seconds
 }
 
-// dirtyBase is the lastDirtyTimestamp of version 0, in ms since the epoch. That of a version is as many ms
+// DirtyBase is the lastDirtyTimestamp of version 0, in ms since the epoch. That of a version is as many ms
 // later, so that the registry's conflict rule orders versions.
-const dirtyBase = 1767225599000
+const DirtyBase = 1767225599000
 
 // appPath is the path of an application, of which all instances' paths are below.
 func (d described) appPath() string { return "/eureka/v2/apps/" + d.app }
 
 func (d described) path() string { return d.appPath() + "/" + d.id }
+
+// Registration is what registers an instance, as its client sends it first: number is that of its address, the times of
+// its lease are in seconds.
+func Registration(app, id string, number, interval, duration int) []byte {
+	return described{app, id, number, interval, duration}.registration(0)
+}
+
+// Renewal is a heartbeat of an instance that was registered so.
+func Renewal(app, id string) []byte { return described{app: app, id: id}.renewal(0) }
 
 // registration registers the instance in a version. The commit's hash varies, so that compression finds no
 // more in it than in real instances.
@@ -115,7 +125,7 @@ func (d described) registration(version int64) []byte {
 		`"vipAddress":%q,"secureVipAddress":%q,"isCoordinatingDiscoveryServer":"false",`+
 		`"lastUpdatedTimestamp":"%d","lastDirtyTimestamp":"%d","actionType":"ADDED"}}`,
 		d.id, d.app, host, d.number>>16&0xff, d.number>>8&0xff, d.number&0xff, d.interval, d.duration,
-		version, 'a'+d.number%3, random.Uint64(), host, host, host, d.app, d.app, dirtyBase+version, dirtyBase+version)
+		version, 'a'+d.number%3, random.Uint64(), host, host, host, d.app, d.app, DirtyBase+version, DirtyBase+version)
 	head := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", d.appPath(), len(body))
 	return append(head, body...)
@@ -123,7 +133,7 @@ func (d described) registration(version int64) []byte {
 
 // renewal is the heartbeat that a Java client sends.
 func (d described) renewal(version int64) []byte {
-	return bodyless("PUT", fmt.Sprintf("%s?status=UP&lastDirtyTimestamp=%d", d.path(), dirtyBase+version))
+	return bodyless("PUT", fmt.Sprintf("%s?status=UP&lastDirtyTimestamp=%d", d.path(), DirtyBase+version))
 }
 
 func (d described) cancel() []byte { return bodyless("DELETE", d.path()) }
@@ -178,7 +188,7 @@ func (l *Load) leaveKeys(ctx context.Context) {
 		}
 	}
 	for range leaveRounds {
-		if done, _ := l.cancel(ctx, all, true); done == 0 || !pauseFor(ctx, leavePause) {
+		if done, _ := l.cancel(ctx, all, true); done == 0 || !wire.Pause(ctx, leavePause) {
 			return
 		}
 	}

@@ -55,8 +55,8 @@ func TestARegistrationIsWhatAServerReads(t *testing.T) {
 	if i.RenewalInterval != 2 || i.Duration != 7 {
 		t.Errorf("the server reads a lease of %d s renewed every %d s, want 7 s and 2 s", i.Duration, i.RenewalInterval)
 	}
-	if i.LastDirty != dirtyBase+42 {
-		t.Errorf("lastDirtyTimestamp %d, want %d", i.LastDirty, dirtyBase+42)
+	if i.LastDirty != DirtyBase+42 {
+		t.Errorf("lastDirtyTimestamp %d, want %d", i.LastDirty, DirtyBase+42)
 	}
 	l := &registry.Lease{Instance: i}
 	if v, ok := seenVersion(eureka.AppendInstanceDocument(nil, eureka.Format{}, l, registry.Stamp{})); !ok || v != 42 {

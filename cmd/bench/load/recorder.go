@@ -13,8 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// longestLatency is the histograms' end, in µs; what takes longer is counted there.
-const longestLatency = int64(time.Minute / time.Microsecond)
+// LongestLatency is the histograms' end, in µs; what takes longer is counted there.
+const LongestLatency = int64(time.Minute / time.Microsecond)
 
 // recorder counts calls. Safe for concurrent use.
 type recorder struct {
@@ -43,7 +43,7 @@ func (l *Load) record(o trial.Operation, home int, due time.Time, a answer) {
 		return
 	}
 	at, took := trial.Since(*began, due), trial.Since(due, a.done)
-	r.ledgers[slices.Index(trial.Operations, o)][home].add(at, a.outcome, min(max(int64(took), 0), longestLatency))
+	r.ledgers[slices.Index(trial.Operations, o)][home].add(at, a.outcome, min(max(int64(took), 0), LongestLatency))
 }
 
 // ledger counts the calls of one operation of the clients of one node.
@@ -68,12 +68,13 @@ func (l *ledger) add(at trial.Micros, o trial.Outcome, latency int64) {
 	}
 	bin.Latencies = addLatency(bin.Latencies, lowestOfBucket(latency))
 	if l.latency == nil {
-		l.latency = newLatency()
+		l.latency = NewLatency()
 	}
 	_ = l.latency.RecordValue(latency) // in range: no error
 }
 
-func newLatency() *hdrhistogram.Histogram { return hdrhistogram.New(1, longestLatency, 3) }
+// NewLatency is an empty histogram of latencies in µs.
+func NewLatency() *hdrhistogram.Histogram { return hdrhistogram.New(1, LongestLatency, 3) }
 
 func (l *ledger) bin(number int) *trial.Bin {
 	for n := len(l.bins); n <= number; n++ {
@@ -131,7 +132,7 @@ type Totals struct {
 func (l *Load) Snapshot() map[trial.Operation]Totals {
 	all := make(map[trial.Operation]Totals)
 	for i, o := range trial.Operations {
-		t := Totals{Outcomes: make(map[trial.Outcome]int64), Latency: newLatency()}
+		t := Totals{Outcomes: make(map[trial.Outcome]int64), Latency: NewLatency()}
 		for node := range l.recorder.ledgers[i] {
 			l.recorder.ledgers[i][node].addTo(t)
 		}

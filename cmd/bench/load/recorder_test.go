@@ -13,12 +13,12 @@ import (
 
 func TestLatenciesFallIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	values := []int64{0, 1, 127, 128, 255, 256, 257, 511, 512, longestLatency - 1, longestLatency}
+	values := []int64{0, 1, 127, 128, 255, 256, 257, 511, 512, LongestLatency - 1, LongestLatency}
 	for range 1000 {
 		values = append(values, random.Int64N(1<<random.IntN(26)))
 	}
 	for _, v := range values {
-		h := hdrhistogram.New(1, longestLatency, 2)
+		h := hdrhistogram.New(1, LongestLatency, 2)
 		need.OK(t, h.RecordValue(v))
 		for _, bar := range h.Distribution() {
 			if bar.Count > 0 && bar.From != lowestOfBucket(v) {

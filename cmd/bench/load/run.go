@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
@@ -156,8 +155,6 @@ func (r *running) serve(s *stream, c *caller, q *queue) {
 
 // source makes the calls of one operation.
 type source interface {
-	// operation is what its calls are recorded as; a source may record some of its calls as another one.
-	operation() trial.Operation
 	// send makes the call that was due for the caller at due, if there is anything to do, by c.call, and records
 	// what came of it by Load.record. It is called by one goroutine for each caller.
 	send(ctx context.Context, c *caller, due time.Time)
@@ -394,7 +391,7 @@ const (
 // closed lets clients send one call after the other, as fast as they are answered, until the end. It returns when
 // the last one has ended.
 func (r *running) closed() {
-	pauseFor(r.scheduled, time.Until(r.begin))
+	wire.Pause(r.scheduled, time.Until(r.begin))
 	t := newTurns(r.streams, r.load.rate)
 	n := r.load.Connections
 	if n == 0 {
@@ -423,7 +420,7 @@ func (r *running) sendInTurn(t *turns) {
 		}
 		before := now
 		if now = time.Now(); now.Sub(before) < shortestCall {
-			pauseFor(r.scheduled, idlePause)
+			wire.Pause(r.scheduled, idlePause)
 			now = time.Now()
 		}
 	}

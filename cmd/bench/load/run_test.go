@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -188,7 +189,7 @@ func TestHeartbeatsGoOnUntilStop(t *testing.T) {
 	}
 	l.Stop()
 	sent := asked.Load()
-	pauseFor(t.Context(), 100*time.Millisecond) // five intervals
+	wire.Pause(t.Context(), 100*time.Millisecond) // five intervals
 	if got := asked.Load(); got != sent {
 		t.Errorf("%d requests after Stop, want none", got-sent)
 	}

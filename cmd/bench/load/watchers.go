@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/sse"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 const (
@@ -49,7 +50,7 @@ func (l *Load) watch(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range l.Load.Watchers {
 		all.Go(func() {
-			if pauseFor(ctx, watchSpan/time.Duration(l.Load.Watchers)*time.Duration(i)) {
+			if wire.Pause(ctx, watchSpan/time.Duration(l.Load.Watchers)*time.Duration(i)) {
 				(&watcher{load: l, counts: &l.watched, home: i % len(l.Nodes)}).run(ctx)
 			}
 		})
@@ -76,7 +77,7 @@ func (w *watcher) run(ctx context.Context) {
 			return
 		}
 		w.counts.breaks.Add(1)
-		if !pauseFor(ctx, watchRetry) {
+		if !wire.Pause(ctx, watchRetry) {
 			return
 		}
 	}
@@ -156,16 +157,4 @@ func (b *watchBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	b.counts.bytes.Add(int64(n))
 	return n, err
-}
-
-// pauseFor waits, and reports false if ctx ended before.
-func pauseFor(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

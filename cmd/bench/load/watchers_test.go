@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 func TestAWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
@@ -90,7 +91,7 @@ func watching(t *testing.T, nodes []string, count int, what string, wanted func(
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within 30 s; they saw %+v", what, l.Watched())
 		}
-		pauseFor(ctx, 10*time.Millisecond)
+		wire.Pause(ctx, 10*time.Millisecond)
 	}
 	return l.Watched()
 }

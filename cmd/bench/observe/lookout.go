@@ -18,6 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // Pauses between two looks for one registration.
@@ -217,7 +218,7 @@ func (e *ender) settle(ctx context.Context) []trial.Ending {
 	limit := time.Now().Add(endLimit)
 	for {
 		endings := e.all(ctx)
-		if settled(endings) || time.Now().After(limit) || !wait(ctx, endEvery) {
+		if settled(endings) || time.Now().After(limit) || !wire.Pause(ctx, endEvery) {
 			return endings
 		}
 	}
@@ -345,7 +346,7 @@ func (i insistent) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err == nil {
 			resp.Body.Close()
 		}
-		if !wait(req.Context(), retryEvery) {
+		if !wire.Pause(req.Context(), retryEvery) {
 			return nil, context.Cause(req.Context())
 		}
 	}

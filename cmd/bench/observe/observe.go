@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // Config says whom to observe.
@@ -209,24 +210,9 @@ func repeat(ctx context.Context, every time.Duration, do func() (pause time.Dura
 		if earliest := time.Now().Add(pause); due.Before(earliest) {
 			due = earliest
 		}
-		if !wait(ctx, time.Until(due)) {
+		if !wire.Pause(ctx, time.Until(due)) {
 			return
 		}
-	}
-}
-
-// wait reports whether the time passed before ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 
@@ -241,7 +227,7 @@ const (
 func (o *Observer) follow(ctx context.Context, node int) {
 	asker, reader := o.asker(node), newListReader()
 	turn := o.config.Every * time.Duration(node) / time.Duration(len(o.config.Nodes))
-	if !wait(ctx, turn) {
+	if !wire.Pause(ctx, turn) {
 		return
 	}
 	repeat(ctx, o.config.Every, func() (pause time.Duration) {

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -648,7 +649,7 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /eureka/v2/apps", func(w http.ResponseWriter, r *http.Request) {
-		if wait(r.Context(), state.late) {
+		if wire.Pause(r.Context(), state.late) {
 			n.list(w, r)
 		}
 	})
@@ -667,7 +668,7 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (n *fakeNode) list(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
-	if !wait(r.Context(), n.now().slow) {
+	if !wire.Pause(r.Context(), n.now().slow) {
 		return
 	}
 	n.mu.Lock()

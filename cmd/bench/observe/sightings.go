@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -76,7 +77,7 @@ func (s *sightings) run(ctx context.Context) {
 		under.Go(func() { l.run(ctx) })
 	}
 	every := time.Duration(float64(time.Second) / s.observer.config.Sightings)
-	if !wait(ctx, s.observer.config.Every) {
+	if !wire.Pause(ctx, s.observer.config.Every) {
 		return
 	}
 	number := 0

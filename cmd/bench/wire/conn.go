@@ -1,4 +1,4 @@
-// Package wire speaks HTTP/1.1 by hand over keep-alive connections, and paces what is sent. It exists because
+// Package wire speaks HTTP/1.1 by hand over keep-alive connections, and sleeps until something is due. It exists because
 // loads share their cores with the servers that they measure: net/http's client costs more than those do. It
 // knows what the measured servers send, and no more.
 package wire
@@ -254,4 +254,19 @@ func contentLength(head []byte) (value []byte, given bool) {
 		}
 	}
 	return nil, false
+}
+
+// Pause waits, and reports false if ctx ended before.
+func Pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -1,0 +1,256 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+)
+
+// Workload makes the requests of one connection out of conns: each call of the returned function
+// gives the next one, complete and valid until the next call; nil ends the connection's work.
+type Workload func(conn, conns int) (next func() []byte)
+
+// Bulk is prepared requests, sent over keep-alive connections without a look at more of the answers than their
+// status. Connection i goes to target i modulo their number.
+type Bulk struct {
+	Targets  []string // addresses
+	Conns    int
+	Requests Workload
+	Want     int           // the only right status
+	Warm     time.Duration // sent before it counts
+	Window   time.Duration // that counts
+	Burst    int           // of an open loop: how many requests are due at the same time; 0: each by itself
+	Insist   bool          // repeat what is answered 503, because it was certainly not done; for what only prepares
+	// Answered is told when the n-th request of a connection, from 0, was answered as wanted; nil: nobody asks.
+	Answered func(conn, n int, at time.Time)
+}
+
+// Bounds of a load, so that a server that does not answer ends the run instead of stopping it.
+const (
+	BulkGrace   = 10 * time.Second // for answers after the window; a server takes 4 s to call an outcome unknown
+	BulkLongest = 10 * time.Minute // of a load without a window
+	// InsistPause is until what was answered 503 is sent again.
+	InsistPause = 20 * time.Millisecond
+)
+
+// Closed sends each connection's next request when the previous one was answered, and counts what was
+// sent and answered within the window. A load without a window ends when its requests do, and counts
+// all of them.
+func (b Bulk) Closed(ctx context.Context) (*BulkResult, error) {
+	return b.run(func(s *bulkSender, next func() []byte) {
+		for s.err == nil && ctx.Err() == nil {
+			now := time.Now()
+			if b.Window > 0 && !now.Before(s.end) {
+				return
+			}
+			request := next()
+			if request == nil {
+				return
+			}
+			s.closed(request, now)
+		}
+	}, ctx)
+}
+
+// Open sends rate requests a second by a schedule that does not wait for answers, as many independent
+// clients would. A request that finds its connection busy is sent late, and its latency counts from
+// when it should have been sent: a server that stalls cannot hide the requests that it kept from
+// being sent.
+func (b Bulk) Open(ctx context.Context, rate float64) (*BulkResult, error) {
+	burst := max(b.Burst, 1)
+	due := &stream{rate: rate / float64(burst), cycle: b.Conns}
+	for range b.Conns {
+		due.queues = append(due.queues, newQueue())
+	}
+	pace := func(ctx context.Context, begin time.Time) {
+		ctx, end := context.WithCancel(ctx)
+		p := pacer{streams: []*stream{due}, rate: func(s *stream) float64 { return s.rate }, begin: begin, end: begin.Add(b.Warm + b.Window), ended: end}
+		p.hand = func(s *stream, at time.Time) {
+			for range burst {
+				s.hand(at)
+			}
+		}
+		p.run(ctx)
+		due.close()
+	}
+	return b.run(func(s *bulkSender, next func() []byte) {
+		for intended, ok := due.queues[s.conn].take(); ok && s.err == nil && ctx.Err() == nil; intended, ok = due.queues[s.conn].take() {
+			if request := next(); request != nil {
+				s.open(request, intended)
+			}
+		}
+	}, ctx, pace)
+}
+
+// run opens the connections, lets work send on each of them at the same time and beside it, and adds up.
+func (b Bulk) run(work func(*bulkSender, func() []byte), ctx context.Context, beside ...func(ctx context.Context, begin time.Time)) (*BulkResult, error) {
+	senders, err := b.dial(ctx)
+	defer func() {
+		for _, s := range senders {
+			s.c.Close()
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	var wg sync.WaitGroup
+	for _, s := range senders {
+		s.begin, s.end = start.Add(b.Warm), start.Add(b.Warm+b.Window)
+		wg.Go(func() { work(s, b.Requests(s.conn, b.Conns)) })
+	}
+	for _, do := range beside {
+		wg.Go(func() { do(ctx, start) })
+	}
+	wg.Wait()
+	counted := b.Window
+	if counted == 0 {
+		counted = time.Since(start)
+	}
+	return sumUp(senders, counted), ctx.Err()
+}
+
+func (b Bulk) dial(ctx context.Context) (senders []*bulkSender, err error) {
+	longest := BulkLongest
+	if b.Window > 0 {
+		longest = b.Warm + b.Window + BulkGrace
+	}
+	for i := range b.Conns {
+		s := &bulkSender{Bulk: b, ctx: ctx, conn: i, until: time.Now().Add(longest), wrong: make(WrongAnswers)}
+		if s.dial(); s.err != nil {
+			return senders, s.err
+		}
+		senders = append(senders, s)
+	}
+	return senders, nil
+}
+
+// BulkResult is what came of a load.
+type BulkResult struct {
+	Right   int     // answers that count
+	Rate    float64 // of these, per second
+	Latency *hdrhistogram.Histogram
+	Body    int64 // bytes of a right answer's body
+	Wrong   WrongAnswers
+}
+
+func sumUp(senders []*bulkSender, counted time.Duration) *BulkResult {
+	r := &BulkResult{Latency: NewLatency(), Wrong: make(WrongAnswers)}
+	for _, s := range senders {
+		r.Right += len(s.latencies)
+		for _, µs := range s.latencies {
+			r.Latency.RecordValue(min(int64(µs), LongestLatency)) // in range: no error
+		}
+		r.Wrong.add(s.wrong)
+		if s.err != nil {
+			r.Wrong.add(WrongAnswers{"connection lost: " + s.err.Error(): 1})
+		}
+		r.Body = max(r.Body, s.body)
+	}
+	r.Rate = float64(r.Right) / counted.Seconds()
+	return r
+}
+
+// Quantile returns the latency that a share of the requests (percent) did not exceed.
+func (r *BulkResult) Quantile(percent float64) time.Duration {
+	return time.Duration(r.Latency.ValueAtQuantile(percent)) * time.Microsecond
+}
+
+// WrongAnswers counts answers other than the expected one, by what was wrong.
+type WrongAnswers map[string]int
+
+func (w WrongAnswers) add(other WrongAnswers) {
+	for how, n := range other {
+		w[how] += n
+	}
+}
+
+// String lists them; empty if there are none.
+func (w WrongAnswers) String() string {
+	var parts []string
+	for _, how := range slices.Sorted(maps.Keys(w)) {
+		parts = append(parts, fmt.Sprintf("%d × %s", w[how], how))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// bulkSender is one connection of a load and what came back on it. One goroutine uses it.
+type bulkSender struct {
+	Bulk
+	ctx        context.Context // of the load
+	conn       int             // its number
+	until      time.Time       // when every exchange fails
+	begin, end time.Time       // what counts
+
+	c         *wire.Conn
+	err       error    // the connection cannot be had any more
+	sent      int      // requests
+	latencies []uint32 // in µs, of the right answers that count
+	body      int64    // bytes of the newest right answer's body
+	wrong     WrongAnswers
+}
+
+// dial makes a new connection.
+func (s *bulkSender) dial() {
+	var c *wire.Conn
+	if c, s.err = wire.Dial(s.Targets[s.conn%len(s.Targets)], s.until); s.err == nil {
+		s.c = c
+	}
+}
+
+// closed sends a request now, and counts its answer if that lies in the window too.
+func (s *bulkSender) closed(request []byte, now time.Time) {
+	ok, done := s.exchange(request)
+	if ok && !now.Before(s.begin) && (s.Window == 0 || !done.After(s.end)) {
+		s.count(done.Sub(now))
+	}
+}
+
+// open sends a request that was due at intended, and counts it if that lies in the window, however
+// late the answer is.
+func (s *bulkSender) open(request []byte, intended time.Time) {
+	ok, done := s.exchange(request)
+	if ok && !intended.Before(s.begin) && intended.Before(s.end) {
+		s.count(done.Sub(intended))
+	}
+}
+
+func (s *bulkSender) count(latency time.Duration) {
+	s.latencies = append(s.latencies, uint32(latency.Microseconds()))
+}
+
+// exchange reports whether the answer was right, and when it came. Wrong answers count whenever they
+// come; after a broken connection a new one is opened.
+func (s *bulkSender) exchange(request []byte) (ok bool, done time.Time) {
+	n := s.sent
+	s.sent++
+	status, err := s.c.Exchange(request)
+	for err == nil && status == http.StatusServiceUnavailable && s.Insist && wire.Pause(s.ctx, InsistPause) {
+		status, err = s.c.Exchange(request)
+	}
+	done = time.Now()
+	switch {
+	case err != nil:
+		s.wrong[err.Error()]++
+		s.c.Close()
+		s.dial()
+	case status != s.Want:
+		s.wrong[fmt.Sprintf("status %d instead of %d", status, s.Want)]++
+	default:
+		s.body = s.c.Size()
+		if s.Answered != nil {
+			s.Answered(s.conn, n, done)
+		}
+		return true, done
+	}
+	return false, done
+}

@@ -1,0 +1,190 @@
+package load
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// benchServer serves a handler and counts what it was sent.
+type benchServer struct {
+	addr     string
+	requests atomic.Int64
+}
+
+func newBenchServer(t *testing.T, handler func(n int64, w http.ResponseWriter, r *http.Request)) *benchServer {
+	t.Helper()
+	s := new(benchServer)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler(s.requests.Add(1), w, r)
+	}))
+	t.Cleanup(server.Close)
+	s.addr = server.Listener.Addr().String()
+	return s
+}
+
+func ok(int64, http.ResponseWriter, *http.Request) {}
+
+// get1 asks for anything.
+func get1(int, int) func() []byte {
+	return func() []byte { return []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+}
+
+// times is a workload that ends after n requests of each connection.
+func times(n int, w Workload) Workload {
+	return func(conn, conns int) func() []byte {
+		next, left := w(conn, conns), n
+		return func() []byte {
+			if left--; left < 0 {
+				return nil
+			}
+			return next()
+		}
+	}
+}
+
+func TestEveryRequestOfALoadIsSentAndCountedOnce(t *testing.T) {
+	a, b := newBenchServer(t, ok), newBenchServer(t, ok)
+	l := Bulk{Targets: []string{a.addr, b.addr}, Conns: 4, Requests: times(50, get1), Want: 200}
+	r := need.Got(l.Closed(t.Context()))(t)
+	if r.Right != 200 || len(r.Wrong) != 0 || r.Rate <= 0 || r.Latency.TotalCount() != 200 {
+		t.Errorf("%d right at %f/s, %d latencies, wrong: %v, want 200 right", r.Right, r.Rate, r.Latency.TotalCount(), r.Wrong)
+	}
+	if a.requests.Load() != 100 || b.requests.Load() != 100 {
+		t.Errorf("the targets got %d and %d requests, want 100 each", a.requests.Load(), b.requests.Load())
+	}
+}
+
+func TestWrongAnswersAreCountedByWhatIsWrong(t *testing.T) {
+	s := newBenchServer(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
+		switch n % 4 {
+		case 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 2:
+			panic(http.ErrAbortHandler) // closes the connection without an answer
+		}
+	})
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(40, get1), Want: 200}
+	r := need.Got(l.Closed(t.Context()))(t)
+	want := "10 × status 503 instead of 200, 10 × unexpected EOF"
+	if r.Right != 20 || r.Wrong.String() != want {
+		t.Errorf("%d right, wrong: %v, want 20 and %s", r.Right, r.Wrong, want)
+	}
+}
+
+// refusesEverySecond answers 503 to every other request.
+func refusesEverySecond(n int64, w http.ResponseWriter, _ *http.Request) {
+	if n%2 == 1 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+func TestWhatOnlyPreparesIsRepeatedAfterARefusal(t *testing.T) {
+	s := newBenchServer(t, refusesEverySecond)
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(5, get1), Want: 200, Insist: true}
+	if r, err := l.Closed(t.Context()); err != nil || r.Right != 5 || len(r.Wrong) > 0 || s.requests.Load() != 10 {
+		t.Errorf("%+v, %v, after %d requests; want 5 right answers to 10", r, err, s.requests.Load())
+	}
+}
+
+func TestWhoInsistsEndsWithItsContext(t *testing.T) {
+	s := newBenchServer(t, func(_ int64, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Insist: true}
+	if _, err := l.Closed(ctx); err == nil {
+		t.Error("a load whose context has ended: no error")
+	}
+}
+
+func TestALoadOnlyCountsItsWindow(t *testing.T) {
+	s := newBenchServer(t, ok)
+	l := Bulk{Targets: []string{s.addr}, Conns: 2, Requests: get1, Want: 200, Warm: time.Second, Window: time.Second}
+	r := need.Got(l.Closed(t.Context()))(t)
+	if sent := int(s.requests.Load()); r.Right == 0 || r.Right >= sent {
+		t.Errorf("counted %d of %d requests, want some but not those of the warm-up", r.Right, sent)
+	}
+	if rate := float64(r.Right) / l.Window.Seconds(); rate != r.Rate {
+		t.Errorf("%f/s, want %f/s", r.Rate, rate)
+	}
+}
+
+func TestTheSizeOfBodiesIsReported(t *testing.T) {
+	s := newBenchServer(t, func(_ int64, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "200000") // more than one read
+		io.WriteString(w, strings.Repeat("x", 200_000))
+	})
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(3, get1), Want: 200}
+	r, err := l.Closed(t.Context())
+	if err != nil || r.Body != 200_000 || r.Right != 3 {
+		t.Errorf("%d answers of %d bytes, wrong: %v, %v, want 3 of 200000", r.Right, r.Body, r.Wrong, err)
+	}
+}
+
+func TestALoadEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := newBenchServer(t, func(n int64, _ http.ResponseWriter, _ *http.Request) {
+		if n == 10 {
+			cancel()
+		}
+	})
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Window: time.Hour}
+	if _, err := l.Closed(ctx); err != context.Canceled {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if _, err := l.Open(ctx, 100); err != context.Canceled {
+		t.Errorf("open loop: got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestALoadWithoutAServerIsAnError(t *testing.T) {
+	l := Bulk{Targets: []string{"127.0.0.1:1"}, Conns: 2, Requests: get1, Want: 200}
+	if _, err := l.Closed(t.Context()); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("got %v, want an error that names the address", err)
+	}
+}
+
+// A server that stalls for half a second answers one slow request to a client that waits, but is slow
+// to all those who would have come meanwhile.
+func TestTheOpenLoopDoesNotOmitWhatAStallKeptFromBeingSent(t *testing.T) {
+	const (
+		stall = 500 * time.Millisecond
+		rate  = 200.0
+		slow  = stall / 2
+	)
+	stalling := func(n int64, _ http.ResponseWriter, _ *http.Request) {
+		if n == 20 {
+			<-time.After(stall)
+		}
+	}
+	slowOnes := func(r *BulkResult) (n int64) {
+		for _, bar := range r.Latency.Distribution() {
+			if bar.From >= slow.Microseconds() {
+				n += bar.Count
+			}
+		}
+		return n
+	}
+	l := Bulk{Conns: 1, Requests: get1, Want: 200, Window: time.Second}
+
+	l.Targets = []string{newBenchServer(t, stalling).addr}
+	open := need.Got(l.Open(t.Context(), rate))(t)
+	// Due in the first half of the stall, and so later than half of it.
+	atLeast := int64(rate * slow.Seconds() * 0.8)
+	if got := slowOnes(open); got < atLeast || open.Right != int(rate) {
+		t.Errorf("the open loop counted %d of %d requests as slower than %v, want at least %d of %v", got, open.Right, slow, atLeast, rate)
+	}
+
+	l.Targets = []string{newBenchServer(t, stalling).addr}
+	closed := need.Got(l.Closed(t.Context()))(t)
+	if got := slowOnes(closed); got < 1 || got >= atLeast {
+		t.Errorf("the closed loop counted %d requests as slower than %v: the stall should be one of them, and there was no other", got, slow)
+	}
+}

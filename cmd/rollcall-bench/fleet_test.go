@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// parse reads a preformatted request as a server does.
+func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
+	t.Helper()
+	rest := bufio.NewReader(bytes.NewReader(request))
+	r, err := http.ReadRequest(rest)
+	if err != nil {
+		t.Fatalf("%v in %q", err, request)
+	}
+	if body, err = io.ReadAll(r.Body); err != nil {
+		t.Fatal(err)
+	}
+	if n := rest.Buffered(); n != 0 {
+		t.Fatalf("%d bytes too many in %q", n, request)
+	}
+	return r, body
+}
+
+func registration(t *testing.T, request []byte, app string) *registry.Instance {
+	t.Helper()
+	r, body := parse(t, request)
+	if r.Method != http.MethodPost || r.URL.Path != "/eureka/v2/apps/"+app {
+		t.Errorf("%s %s, want POST to /eureka/v2/apps/%s", r.Method, r.URL, app)
+	}
+	i := need.Got(eureka.DecodeRegistration(body, eureka.Format{}, app))(t)
+	return i
+}
+
+func TestAFleetsRequestsAreWhatClientsSend(t *testing.T) {
+	f := benchFleet{name: "svc", size: 300}
+	i := registration(t, f.registration(250), f.app(250))
+	if i.ID() != f.id(250) || i.LastDirty != load.DirtyBase || i.RenewalInterval != 30 || i.Duration < 3600 || i.Status != registry.Up {
+		t.Errorf("the server reads %+v", i)
+	}
+	r, body := parse(t, f.renewal(250))
+	if r.Method != http.MethodPut || r.URL.Path != "/eureka/v2/apps/"+f.app(250)+"/"+f.id(250) || len(body) != 0 ||
+		r.URL.Query().Get("status") != "UP" || r.URL.Query().Get("lastDirtyTimestamp") != "1767225599000" {
+		t.Errorf("renewal %s %s with %q", r.Method, r.URL, body)
+	}
+}
+
+func TestAFleetIsSharedAmongConnections(t *testing.T) {
+	f := benchFleet{name: "svc", size: 10}
+	registered, renewed := map[string]int{}, map[string]int{}
+	renewals := f.renewals()
+	for conn := range 4 {
+		for next := f.registrations(conn, 4); ; {
+			request := next()
+			if request == nil {
+				break
+			}
+			registered[string(request)]++
+		}
+		next := renewals(conn, 4)
+		for range 5 { // 20 of the 4 connections: each instance twice
+			renewed[string(next())]++
+		}
+	}
+	for i := range f.size {
+		if n := registered[string(f.registration(i))]; n != 1 {
+			t.Errorf("instance %d is registered %d times, want once", i, n)
+		}
+		if n := renewed[string(f.renewal(i))]; n != 2 {
+			t.Errorf("instance %d is renewed %d times, want twice", i, n)
+		}
+	}
+}
+
+func TestEveryChangeIsNewer(t *testing.T) {
+	f := benchFleet{name: "svc", size: 3}
+	next := f.changes()(1, 2) // only instance 1
+	last := int64(load.DirtyBase)
+	for range 5 {
+		i := registration(t, next(), f.app(1))
+		if i.ID() != f.id(1) || i.LastDirty <= last {
+			t.Errorf("%s with lastDirtyTimestamp %d after %d", i.ID(), i.LastDirty, last)
+		}
+		last = i.LastDirty
+	}
+}
+
+func TestFetchesAskForCompressedJSON(t *testing.T) {
+	r, _ := parse(t, fetch(fullStale)(0, 1)())
+	if r.URL.String() != fullStale || r.Header.Get("Accept") != "application/json" || r.Header.Get("Accept-Encoding") != "gzip" {
+		t.Errorf("%s with %v", r.URL, r.Header)
+	}
+}
+
+// The size is what the floors of documents and heap are about.
+func TestAnInstanceOfAFleetHasAbout1100BytesInDocuments(t *testing.T) {
+	f := benchFleet{name: "renewed", size: 100_000}
+	for _, i := range []int{0, 99_999} {
+		instance := registration(t, f.registration(i), f.app(i))
+		lease := &registry.Lease{Instance: instance, Interval: instance.RenewalInterval, Duration: instance.Duration, RegisteredAt: load.DirtyBase, ServiceUpAt: load.DirtyBase, UpdatedAt: load.DirtyBase}
+		text := eureka.AppendInstance(nil, eureka.Format{}, lease, registry.Stamp{Wall: load.DirtyBase})
+		if len(text) < 1050 || len(text) > 1200 {
+			t.Errorf("instance %d has %d bytes: %s", i, len(text), text)
+		}
+	}
+}
+
+func TestAnExchangeIsRepeatedAfterARefusalUntilItsContextEnds(t *testing.T) {
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) != 2 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	exchange := func(ctx context.Context) error {
+		return withConn(s.Listener.Addr().String(), time.Now().Add(time.Minute), func(c *wire.Conn) error {
+			_, err := insisted(ctx, c, fetch("/")(0, 1)(), http.StatusOK)
+			return err
+		})
+	}
+	if err := exchange(t.Context()); err != nil || asked.Load() != 2 {
+		t.Errorf("%v, after %d requests, want a right answer to the second", err, asked.Load())
+	}
+	if err := exchange(ctx); err == nil || !strings.Contains(err.Error(), "status 503 instead of 200") {
+		t.Errorf("got %v, want the refusal", err)
+	}
+}
