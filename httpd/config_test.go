@@ -7,25 +7,14 @@ import (
 )
 
 func TestEveryMistakeOfTheConfigurationIsReportedAtOnce(t *testing.T) {
-	_, err := New(Config{Reads: 9, BasePaths: []string{"eureka", "/eureka/"}, Limits: Limits{BatchBytes: -1, InstancesInApp: -2}})
+	_, err := New(Config{Reads: "fresh", BasePaths: []string{"eureka", "/eureka/"}, Limits: Limits{BatchBytes: -1, InstancesInApp: -2}})
 	if err == nil {
 		t.Fatal("the configuration was accepted")
 	}
-	for _, want := range []string{"Service", "Reads", `"eureka"`, `"/eureka/"`, "Limits.BatchBytes", "Limits.InstancesInApp"} {
+	for _, want := range []string{"Service", "reads.eureka", `"eureka"`, `"/eureka/"`, "limits.batch-bytes", "limits.instances-in-app"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}
-	}
-}
-
-func TestWordsOfReadsAreTheirOwnInverse(t *testing.T) {
-	for _, reads := range []EurekaReads{ReadsLinearizable, ReadsStaleWithoutQuorum, ReadsStale} {
-		if got, ok := ParseEurekaReads(reads.String()); !ok || got != reads {
-			t.Errorf("%v reads back as %v, %v", reads, got, ok)
-		}
-	}
-	if _, ok := ParseEurekaReads("fresh"); ok {
-		t.Error("fresh is understood")
 	}
 }
 

@@ -278,7 +278,7 @@ func (h *Handler) selfFacts() []fact {
 		{"Version", h.config.Version},
 		{"Current time", time.Now().Format("2006-01-02T15:04:05 -0700")},
 		{"Uptime", uptime(time.Since(h.started))},
-		{"Reads of Eureka clients", h.config.Reads.String()},
+		{"Reads of Eureka clients", string(h.config.Reads)},
 		{"Memory in use", memory.usage()},
 		{"Processors", strconv.Itoa(runtime.NumCPU())},
 		{"Goroutines", strconv.Itoa(runtime.NumGoroutine())},

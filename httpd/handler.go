@@ -9,6 +9,8 @@ import (
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // Handler serves every route of a node. Safe for concurrent use.
@@ -35,10 +37,10 @@ type Handler struct {
 // New checks the configuration and builds the routes. It starts nothing. Every error of the
 // configuration is reported at once.
 func New(c Config) (*Handler, error) {
+	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	c = c.withDefaults()
 	h := &Handler{config: c, router: newRouter(), consul: newRouter(), started: time.Now(), gate: gate{service: c.Service, wait: c.WaitWhenEmpty}, sites: newSites(c.Hosts)}
 	h.budget.limit = c.Limits.InFlightBytes
 	h.answers = semaphore.NewWeighted(max(c.Limits.InFlightBytes/2, 1))
@@ -74,7 +76,7 @@ func (c Config) withDefaults() Config {
 	if c.Cluster == nil {
 		c.Cluster = alone{}
 	}
-	c.Limits = c.Limits.withDefaults()
+	setting.Fill(&c)
 	return c
 }
 

@@ -15,24 +15,13 @@ import (
 // RateLimit are the settings of the limiter of registry fetches, see docs/protocol/rate-limiter.md.
 // The zero value limits nothing and counts nothing.
 type RateLimit struct {
-	// Enabled: refuse with 503. Otherwise what would have been refused is only counted.
-	Enabled bool
-	// BurstSize is how many fetches may come at once; the full fetches among them have a bucket of
-	// their own, of the same size. Zero or less: there is no limit.
-	BurstSize int
-	// FetchRate is how many fetches a second are served in the long run, FullFetchRate how many of the
-	// whole registry. Zero or less: there is no limit.
-	FetchRate, FullFetchRate int64
-	// ThrottleStandard: no client is privileged, not even those in Privileged.
-	ThrottleStandard bool
-	// Privileged are the values of DiscoveryIdentity-Name that are not limited, beside the standard
-	// clients DefaultClient and DefaultServer.
-	Privileged []string
-}
-
-// DefaultRateLimit has upstream's numbers, and is not enabled.
-func DefaultRateLimit() RateLimit {
-	return RateLimit{BurstSize: 10, FetchRate: 500, FullFetchRate: 100}
+	Enabled bool `key:"rate-limiter.enabled" help:"refuse fetches above the rates with 503 (rateLimiter.enabled); otherwise they are only counted"`
+	// The full fetches among those of a burst have a bucket of their own, of the same size.
+	BurstSize        int      `key:"rate-limiter.burst-size" default:"10" min:"0" help:"fetches that may come at once, and full fetches among them (rateLimiter.burstSize); 0: no limit"`
+	FetchRate        int64    `key:"rate-limiter.registry-fetch-average-rate" default:"500" min:"0" help:"fetches a second in the long run, full, delta and of applications together (rateLimiter.registryFetchAverageRate); 0: no limit"`
+	FullFetchRate    int64    `key:"rate-limiter.full-fetch-average-rate" default:"100" min:"0" help:"full fetches a second in the long run (rateLimiter.fullFetchAverageRate); 0: no limit"`
+	ThrottleStandard bool     `key:"rate-limiter.throttle-standard-clients" help:"no client is privileged, not even those listed (rateLimiter.throttleStandardClients)"`
+	Privileged       []string `key:"rate-limiter.privileged-clients" help:"values of DiscoveryIdentity-Name that are not limited, beside DefaultClient and DefaultServer (rateLimiter.privilegedClients)"`
 }
 
 func (l RateLimit) validate() error {

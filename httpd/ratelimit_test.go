@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // one is an enabled limiter with a single token a second in each bucket.
@@ -174,7 +175,7 @@ func TestARefusedFullFetchTakesNoTokenFromTheOthers(t *testing.T) {
 func TestADisabledLimiterCountsWhatItWouldRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
-		n := newBubbled(t, httpd.Config{RateLimit: httpd.DefaultRateLimit(), Metrics: metrics})
+		n := newBubbled(t, httpd.Config{RateLimit: setting.Default[httpd.RateLimit](), Metrics: metrics})
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		for range 15 {
 			for _, path := range []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS"} {
@@ -197,14 +198,14 @@ func TestADisabledLimiterCountsWhatItWouldRefuse(t *testing.T) {
 
 func TestTheLimitChangesWhileItIsAtWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{RateLimit: httpd.DefaultRateLimit()})
+		n := newBubbled(t, httpd.Config{RateLimit: setting.Default[httpd.RateLimit]()})
 		delta := func(headers ...string) int { return n.send(t, "GET", "/eureka/apps/delta", "", headers...).status }
 		for range 12 {
 			if got := delta(); got != 200 {
 				t.Fatalf("disabled: got %d", got)
 			}
 		}
-		settings := httpd.DefaultRateLimit()
+		settings := setting.Default[httpd.RateLimit]()
 		settings.Enabled, settings.Privileged = true, []string{"loader"}
 		n.handler.SetRateLimit(settings)
 		settings.Privileged[0] = "changed by the caller"
@@ -270,7 +271,7 @@ func TestWritesHeadAndPeersAreNeverLimited(t *testing.T) {
 // leave them enough. Here 300 of them start within three seconds and then fetch as they do.
 func TestTheDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		settings := httpd.DefaultRateLimit()
+		settings := setting.Default[httpd.RateLimit]()
 		settings.Enabled = true
 		n := newBubbled(t, httpd.Config{RateLimit: settings})
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // upstreamTarget is upstream's rule with upstream's pattern.
@@ -54,7 +56,7 @@ func TestTargetsAreThoseOfUpstreamsPattern(t *testing.T) {
 
 // BenchmarkLimit is what the limiter adds to a fetch, and to a read that has no limit.
 func BenchmarkLimit(b *testing.B) {
-	settings := DefaultRateLimit()
+	settings := setting.Default[RateLimit]()
 	settings.Enabled = true
 	h, err := New(Config{Service: newBare(), RateLimit: settings})
 	if err != nil {

@@ -2,9 +2,9 @@ package probe
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -12,18 +12,40 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // Rules say what checks may ask. A registry stands where it reaches everything, and whoever registers a
 // check makes it ask: so a check addresses what its own service registered, and nothing else that the
 // operator has not named.
 type Rules struct {
-	// AllowLoopback: checks may name addresses of the machine that this node runs on.
-	AllowLoopback bool
-	// Targets may be addressed by any check.
-	Targets []Target
-	// Methods of HTTP that checks may use. Nil: GET and HEAD.
-	Methods []string
+	AllowLoopback bool     `key:"checks.allow-loopback" default:"true" help:"checks may name loopback addresses of the leader's machine; default: whether http.addr is one. Link-local, multicast and metadata addresses are never probed"`
+	Targets       Targets  `key:"checks.targets" help:"what checks may address beside what their own service registered: CIDR:port, with * for any port, such as 10.0.0.0/8:* or [fd00::/8]:8080"`
+	Methods       []string `key:"checks.methods" default:"GET,HEAD" help:"HTTP methods that checks may use"`
+}
+
+// Targets may be addressed by any check.
+type Targets []Target
+
+// UnmarshalText reads a comma-separated list. Its error names every element that is no target.
+func (t *Targets) UnmarshalText(text []byte) error {
+	var all Targets
+	var errs []error
+	for _, each := range setting.SplitList(string(text)) {
+		target, err := ParseTarget(each)
+		all, errs = append(all, target), append(errs, err)
+	}
+	*t = all
+	return errors.Join(errs...)
+}
+
+// String is the inverse of UnmarshalText.
+func (t Targets) String() string {
+	texts := make([]string, len(t))
+	for i, target := range t {
+		texts[i] = target.String()
+	}
+	return strings.Join(texts, ",")
 }
 
 // Target is a set of addresses, at one port or (0) at any.
@@ -58,6 +80,18 @@ func ParseTarget(text string) (Target, error) {
 	}
 	t.Addresses = p.Masked()
 	return t, nil
+}
+
+// String is the inverse of ParseTarget.
+func (t Target) String() string {
+	addresses, port := t.Addresses.String(), "*"
+	if t.Addresses.Addr().Is6() {
+		addresses = "[" + addresses + "]"
+	}
+	if t.Port != 0 {
+		port = fmt.Sprint(t.Port)
+	}
+	return addresses + ":" + port
 }
 
 func (t Target) contains(a netip.Addr, port uint16) bool {
@@ -167,7 +201,7 @@ func notOwn(address string, o own) string {
 func (r Rules) refusesMethod(p *registry.Probe) string {
 	methods := r.Methods
 	if methods == nil {
-		methods = []string{http.MethodGet, http.MethodHead}
+		methods = setting.Default[Rules]().Methods
 	}
 	if p.HTTP == "" || p.Method == "" || slices.ContainsFunc(methods, func(m string) bool { return strings.EqualFold(m, p.Method) }) {
 		return ""

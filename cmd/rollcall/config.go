@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/probe"
+	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -18,16 +20,15 @@ type Config struct {
 	HTTP             HTTPConfig
 	Cluster          ClusterConfig
 	Data             DataConfig
-	Reads            ReadsConfig
 	Commit           CommitConfig
 	Raft             RaftConfig
 	Eviction         EvictionConfig
 	SelfPreservation SelfPreservationConfig `cluster:"yes"`
 	EurekaCompat     EurekaCompatConfig
 	Checks           ChecksConfig
-	RateLimiter      RateLimiterConfig `reload:"yes"`
 	Replication      ReplicationConfig
-	Limits           LimitsConfig
+	HTTPD            httpd.Config
+	Quota            Quota
 	PProf            PProfConfig
 	Log              LogConfig
 	GC               GCConfig
@@ -83,11 +84,6 @@ type DataConfig struct {
 	SyncDelay    time.Duration `key:"data.sync-delay" default:"0s" min:"0s" max:"10s" reload:"yes" help:"time that each durable write takes longer, at most 10s: imitates a slow disk, for tests and benchmarks; above 4s a node of mode cp gives its disk up"`
 }
 
-// ReadsConfig is what readers get who cannot ask for a consistency.
-type ReadsConfig struct {
-	Eureka string `key:"reads.eureka" default:"linearizable" words:"linearizable stale-without-quorum stale" help:"what Eureka clients read: linearizable, stale-without-quorum or stale"`
-}
-
 // CommitConfig is the group commit.
 type CommitConfig struct {
 	// InFlight is at most half of the unanswered batches that the state machine remembers for a node; it could
@@ -105,6 +101,12 @@ type RaftConfig struct {
 	SnapshotThreshold uint64        `key:"raft.snapshot-threshold" default:"8192" min:"1" help:"log entries since the last snapshot that make a new one worth it"`
 	SnapshotInterval  time.Duration `key:"raft.snapshot-interval" default:"2m" min:"5ms" help:"how often raft.snapshot-threshold is looked at"`
 	TrailingLogs      uint64        `key:"raft.trailing-logs" default:"20480" min:"1" help:"log entries kept behind a snapshot, for followers that lag"`
+}
+
+// ChecksConfig is what is done about the checks that services are registered with through Consul's API.
+type ChecksConfig struct {
+	Probes bool `key:"checks.probes" default:"true" help:"mode cp: the leader runs HTTP and TCP checks; false: they stay as clients set them"`
+	Rules  probe.Rules
 }
 
 // PProfConfig is the profiler's listener.

@@ -26,7 +26,7 @@ func TestLoopbackIsProbedIfTheAPIIsServedThereUnlessSet(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s := need.Got(loadWith(t, append(tt.args, "--data-dir=d", "--http-plain"), nil, ""))(t)
-		if s.Checks.AllowLoopback != tt.want || !s.Checks.Probes {
+		if s.Checks.Rules.AllowLoopback != tt.want || !s.Checks.Probes {
 			t.Errorf("%v: %+v, want loopback allowed: %v", tt.args, s.Checks, tt.want)
 		}
 	}
@@ -94,7 +94,7 @@ func TestTheLeaderProbesServicesUnlessToldNotTo(t *testing.T) {
 
 func TestATargetOfChecksThatIsNoneIsNamed(t *testing.T) {
 	_, err := loadWith(t, []string{"--data-dir=d", "--checks-targets=10.0.0.0/8:*,10.0.0.0/8,nowhere:80"}, nil, "")
-	for _, want := range []string{`checks.targets: "10.0.0.0/8" has no port`, `checks.targets: "nowhere:80" does not begin with a CIDR`} {
+	for _, want := range []string{`flag --checks-targets: "10.0.0.0/8" has no port`, `"nowhere:80" does not begin with a CIDR`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

@@ -27,16 +27,8 @@ type EurekaCompatConfig struct {
 	DoubledLease            bool   `key:"eureka-compat.doubled-lease" cluster:"yes" help:"a renewed lease lives two durations (Lease.renew)"`
 	EvictionTimer           bool   `key:"eureka-compat.eviction-timer" help:"evict every 60 s, first after 60 s (evictionIntervalTimerInMs)"`
 	Expectation             bool   `key:"eureka-compat.expectation" cluster:"yes" help:"self-preservation by upstream's formula: renewals of the last minute against those expected (numberOfRenewsPerMinThreshold)"`
-	ReadOnlyCache           bool   `key:"eureka-compat.read-only-cache" help:"Eureka clients read documents that are up to 30 s old (useReadOnlyResponseCache, responseCacheUpdateIntervalMs)"`
 	ExpectedRenewalInterval uint32 `key:"eureka-compat.expected-client-renewal-interval" cluster:"yes" default:"30s" min:"1s" unit:"s" help:"time between two renewals that the formula expects of a client, whole seconds (expectedClientRenewalIntervalSeconds)"`
 	ThresholdUpdateInterval int64  `key:"eureka-compat.renewal-threshold-update-interval" cluster:"yes" default:"15m" min:"1s" unit:"ms" help:"how often the formula's number of clients is set to the number of instances (renewalThresholdUpdateIntervalMs)"`
-}
-
-// expand makes eureka-compat.all what it stands for.
-func (c *EurekaCompatConfig) expand() {
-	for _, on := range []*bool{&c.DoubledLease, &c.EvictionTimer, &c.Expectation, &c.ReadOnlyCache} {
-		*on = *on || c.All
-	}
 }
 
 // leases translates what decides how leases end.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -93,14 +94,25 @@ func loadSettings(in inputs) (settings, error) {
 		// Validating what was only partly understood would report mistakes that nobody made.
 		return s, errors.Join(errs...)
 	}
-	s.EurekaCompat.expand()
+	if s.EurekaCompat.All {
+		s.turnOn("eureka-compat.")
+	}
 	if s.Mode == modeAP && s.sources["reads.eureka"] == fromDefault {
-		s.Reads.Eureka = httpd.ReadsStale.String() // there is nothing else
+		s.HTTPD.Reads = httpd.ReadsStale // there is nothing else
 	}
 	if s.sources["checks.allow-loopback"] == fromDefault {
-		s.Checks.AllowLoopback = loopback(s.HTTP.Addr) // clients of this machine alone may name it
+		s.Checks.Rules.AllowLoopback = loopback(s.HTTP.Addr) // clients of this machine alone may name it
 	}
 	return s, s.Validate()
+}
+
+// turnOn turns on all switches of a section.
+func (c *Config) turnOn(section string) {
+	for _, s := range setting.Of(c) {
+		if strings.HasPrefix(s.Key, section) && s.Kind() == "bool" {
+			s.Value.SetBool(true)
+		}
+	}
 }
 
 // resolve sets one setting from its strongest source. An empty environment variable counts as not set,

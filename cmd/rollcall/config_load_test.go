@@ -66,7 +66,7 @@ func TestEveryTypeOfValueIsReadFromEverySource(t *testing.T) {
 	want.Commit = CommitConfig{InFlight: 3}
 	want.Raft.HeartbeatTimeout, want.Raft.ElectionTimeout = 700*time.Millisecond, 700*time.Millisecond
 	want.Raft.TrailingLogs = 7
-	want.Limits.BatchBytes = 9
+	want.HTTPD.Limits.BatchBytes = 9
 	want.Cluster.Join = []string{"127.0.0.1:1", "127.0.0.1:2"}
 	want.Cluster.Dial = map[string]string{"a": "127.0.0.1:3", "b": "127.0.0.1:4"}
 	values := map[string]string{

@@ -29,7 +29,6 @@ type ReplicationConfig struct {
 	ReadTimeout     time.Duration `key:"replication.read-timeout" default:"5s" min:"1ms" help:"time for a peer's answer (peerNodeReadTimeoutMs)"`
 	DigestInterval  time.Duration `key:"replication.digest-interval" default:"1m" min:"1s" help:"time between two comparisons with a Rollcall peer"`
 	CopyWait        time.Duration `key:"replication.copy-wait" default:"3s" min:"1ms" help:"mode ap: how long a node that starts waits for another one that is ready to be copied from, before it goes on with what it has"`
-	WaitWhenEmpty   time.Duration `key:"replication.wait-when-empty" default:"0s" min:"0s" help:"mode ap: how long lists are refused after a start that found no instance anywhere (waitTimeInMsWhenSyncEmpty)"`
 
 	TLS ReplicationTLSConfig
 }

@@ -26,11 +26,11 @@ func TestValidateNamesThePeer(t *testing.T) {
 		}},
 		{name: "nodes in mode cp", change: func(c *Config) { c.Replication.Nodes = []string{"http://10.0.0.1:8761"} }, want: "replication.nodes: is for mode ap"},
 		{name: "nodes in mode ap", change: func(c *Config) {
-			c.Mode, c.Reads.Eureka, c.Replication.Nodes = modeAP, "stale", []string{"http://10.0.0.1:8761"}
+			c.Mode, c.HTTPD.Reads, c.Replication.Nodes = modeAP, "stale", []string{"http://10.0.0.1:8761"}
 			c.Replication.Rates = map[string]string{"10.0.0.1:8761": "1"}
 		}},
 		{name: "node with a path", change: func(c *Config) {
-			c.Mode, c.Reads.Eureka, c.Replication.Nodes = modeAP, "stale", []string{"http://10.0.0.1:8761/eureka"}
+			c.Mode, c.HTTPD.Reads, c.Replication.Nodes = modeAP, "stale", []string{"http://10.0.0.1:8761/eureka"}
 		}, want: "replication.nodes: \"http://10.0.0.1:8761/eureka\" has a path"},
 		{name: "own datacenter", change: func(c *Config) { c.Replication.Datacenters = map[string]string{"dc1": "http://h:1"} }, want: "replication.datacenters: dc1: is this node's own datacenter"},
 		{name: "no URL", change: func(c *Config) { c.Replication.Datacenters = map[string]string{"dc2": " "} }, want: "replication.datacenters: dc2: has no URL"},
@@ -92,8 +92,8 @@ func TestPeersAreWhatTheSettingsSayWithoutTheNodeItself(t *testing.T) {
 
 func TestReadsInModeAPAreStaleUnlessSomebodyAsksForMore(t *testing.T) {
 	s, err := loadWith(t, []string{"--data-dir", "d", "--mode", "ap"}, nil, "")
-	if err != nil || s.Reads.Eureka != "stale" {
-		t.Errorf("reads.eureka is %q, %v", s.Reads.Eureka, err)
+	if err != nil || s.HTTPD.Reads != "stale" {
+		t.Errorf("reads.eureka is %q, %v", s.HTTPD.Reads, err)
 	}
 	if _, err := loadWith(t, []string{"--data-dir", "d", "--mode", "ap", "--reads-eureka", "linearizable"}, nil, ""); err == nil {
 		t.Error("linearizable reads are accepted")

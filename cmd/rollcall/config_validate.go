@@ -33,9 +33,8 @@ func (c *Config) Validate() error {
 		c.validateTLS(),
 		c.validateExpect(),
 		c.validateRaft(),
-		c.Checks.validate(),
 		c.validateReplication(),
-		c.Limits.validate(),
+		c.validateBatches(),
 	)
 }
 
@@ -44,8 +43,8 @@ func (c *Config) validateNode() error {
 	if c.Data.Dir == "" {
 		errs = append(errs, errors.New("data.dir: is required: the directory that holds the node's state"))
 	}
-	if c.Mode == modeAP && c.Reads.Eureka != httpd.ReadsStale.String() {
-		errs = append(errs, fmt.Errorf("reads.eureka: %q is not offered in mode ap, where every node answers by what it has: stale", c.Reads.Eureka))
+	if c.Mode == modeAP && c.HTTPD.Reads != httpd.ReadsStale {
+		errs = append(errs, fmt.Errorf("reads.eureka: %q is not offered in mode ap, where every node answers by what it has: stale", c.HTTPD.Reads))
 	}
 	if c.Node.Name != "" && !nodeName.MatchString(c.Node.Name) {
 		errs = append(errs, fmt.Errorf("node.name: %q is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", c.Node.Name))
@@ -72,6 +71,15 @@ func (c *Config) validateRaft() error {
 		errs = append(errs, fmt.Errorf("raft.election-timeout: %v is shorter than raft.heartbeat-timeout %v", r.ElectionTimeout, r.HeartbeatTimeout))
 	}
 	return errors.Join(errs...)
+}
+
+// validateBatches: two of the largest batches, decoded, must fit into what is kept for bodies under way.
+func (c *Config) validateBatches() error {
+	l := &c.HTTPD.Limits
+	if least := 16 * l.BatchBytes; l.InFlightBytes < least {
+		return fmt.Errorf("limits.in-flight-bytes: %d is below %d, which a batch of limits.batch-bytes may need", l.InFlightBytes, least)
+	}
+	return nil
 }
 
 // name is the node's name, by default the first label of the host's.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -24,7 +23,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		want   string // "": valid
 	}{
 		{name: "defaults", change: func(*Config) {}},
-		{name: "mode ap", change: func(c *Config) { c.Mode, c.Reads.Eureka = "ap", "stale" }},
+		{name: "mode ap", change: func(c *Config) { c.Mode, c.HTTPD.Reads = "ap", "stale" }},
 		{name: "mode ap with linearizable reads", change: func(c *Config) { c.Mode = "ap" }, want: "reads.eureka: \"linearizable\" is not offered in mode ap"},
 		{name: "another mode", change: func(c *Config) { c.Mode = "ca" }, want: "mode: \"ca\" is none of"},
 		{name: "another sync", change: func(c *Config) { c.Data.Sync = "often" }, want: "data.sync: \"often\" is none of"},
@@ -52,15 +51,15 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{name: "lease longer than heartbeat", change: func(c *Config) { c.Raft.LeaseTimeout = 2 * time.Second }, want: "raft.lease-timeout: 2s is longer"},
 		{name: "election shorter than heartbeat", change: func(c *Config) { c.Raft.ElectionTimeout = 600 * time.Millisecond }, want: "raft.election-timeout: 600ms is shorter"},
 		{name: "eviction without a pause", change: func(c *Config) { c.Eviction.Interval = 0 }, want: "eviction.interval: "},
-		{name: "critical services for ever", change: func(c *Config) { c.Checks.DeregisterCriticalAfter = 0 }},
-		{name: "critical services for a moment", change: func(c *Config) { c.Checks.DeregisterCriticalAfter = time.Second }, want: "checks.deregister-critical-after: 1s is below 1m; 0 means never"},
+		{name: "critical services for ever", change: func(c *Config) { c.HTTPD.ReapCritical = 0 }},
+		{name: "critical services for a moment", change: func(c *Config) { c.HTTPD.ReapCritical = time.Second }, want: "checks.deregister-critical-after: 1s is below 1m; 0 means never"},
 		{name: "withheld for ever", change: func(c *Config) { c.SelfPreservation.MaxDuration = 0 }},
 		{name: "withheld for no time", change: func(c *Config) { c.SelfPreservation.MaxDuration = 1 }, want: "self-preservation.max-duration: 1ms is below 1s; 0 means for ever"},
 		{name: "threshold updated all the time", change: func(c *Config) { c.EurekaCompat.ThresholdUpdateInterval = 0 }, want: "eureka-compat.renewal-threshold-update-interval: 0s is below 1s"},
-		{name: "no watchers", change: func(c *Config) { c.Limits.Watchers = 0 }, want: "limits.watchers: "},
+		{name: "no watchers", change: func(c *Config) { c.HTTPD.Limits.Watchers = 0 }, want: "limits.watchers: "},
 		{name: "more leases than any registry holds", change: func(c *Config) { c.SelfPreservation.Population = 1_000_001 }, want: "self-preservation.min-instances: 1000001 is above 1000000"},
-		{name: "unknown reads", change: func(c *Config) { c.Reads.Eureka = "fresh" }, want: "reads.eureka: \"fresh\" is none of"},
-		{name: "no instances", change: func(c *Config) { c.Limits.InstancesTotal = 0 }, want: "limits.instances-total: "},
+		{name: "unknown reads", change: func(c *Config) { c.HTTPD.Reads = "fresh" }, want: "reads.eureka: \"fresh\" is none of"},
+		{name: "no instances", change: func(c *Config) { c.HTTPD.Limits.InstancesTotal = 0 }, want: "limits.instances-total: "},
 		{name: "unknown level", change: func(c *Config) { c.Log.Level = "loud" }, want: "log.level: "},
 		{name: "unknown format", change: func(c *Config) { c.Log.Format = "xml" }, want: "log.format: "},
 		{name: "negative percentage", change: func(c *Config) { c.GC.Percent = -1 }, want: "gc.percent: "},
@@ -150,13 +149,5 @@ func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
 		if err := checkKeyFile("http.tls.key", path); (err == nil) != tc.ok {
 			t.Errorf("mode %#o: %v, want allowed: %v", tc.mode, err, tc.ok)
 		}
-	}
-}
-
-func TestLimitsReachTheHTTPAPI(t *testing.T) {
-	got := (&LimitsConfig{RegisterBytes: 1, IgnoredBytes: 2, BatchBytes: 3, InstancesTotal: 4, InstancesInApp: 5, Watchers: 6}).http()
-	want := httpd.Limits{RegisterBytes: 1, IgnoredBytes: 2, BatchBytes: 3, InstancesTotal: 4, InstancesInApp: 5, Watchers: 6}
-	if got != want {
-		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

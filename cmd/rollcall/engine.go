@@ -96,11 +96,10 @@ func (c *Config) lead(ctx context.Context, raft *store.Raft, p *peers, env engin
 
 // prober makes what runs the HTTP and TCP checks of services.
 func (c *Config) prober(raft *store.Raft, env engineEnv) *probe.Prober {
-	rules, _ := c.Checks.rules() // Validate has read them
 	return probe.New(probe.Config{
 		Registry: raft,
 		Watch:    func() (<-chan struct{}, func()) { return raft.Coordination().WatchCatalog("") },
-		Rules:    rules,
+		Rules:    c.Checks.Rules,
 		Log:      env.log,
 		Metrics:  env.metrics,
 	})
@@ -224,12 +223,4 @@ func (s actingService) Apply(ctx context.Context, origin registry.Origin, ops ..
 		}
 	}
 	return results, nil
-}
-
-// waitWhenEmpty is for how long after its start a node without instances answers no lists.
-func (c *Config) waitWhenEmpty() time.Duration {
-	if c.Mode != modeAP {
-		return 0 // the cluster knows what there is
-	}
-	return c.Replication.WaitWhenEmpty
 }

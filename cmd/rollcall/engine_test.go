@@ -29,7 +29,7 @@ func TestAFailedStartLeavesNothingOpen(t *testing.T) {
 		wrong func(*Config)
 		want  string
 	}{
-		{"behind the store", func(c *Config) { c.Reads.Eureka = "nonsense" }, "reads.eureka"},
+		{"behind the store", func(c *Config) { c.HTTPD.Reads = "nonsense" }, "reads.eureka"},
 		{"beside the store", func(c *Config) { c.Replication.TLS.CA = "missing.pem" }, "replication.tls.ca"},
 	}
 	for _, tt := range tests {

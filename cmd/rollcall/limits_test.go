@@ -11,10 +11,10 @@ import (
 )
 
 // limited starts a node with some limits and returns its URL.
-func limited(t *testing.T, change func(*LimitsConfig)) (url string) {
+func limited(t *testing.T, change func(*Quota)) (url string) {
 	t.Helper()
 	c := oneNode(t)
-	change(&c.Limits)
+	change(&c.Quota)
 	n := need.Got(openNode(c, quiet))(t)
 	stop := started(t, n)
 	t.Cleanup(func() {
@@ -38,7 +38,7 @@ func expect(t *testing.T, method, url, body string, want int, says string) (text
 }
 
 func TestSessionsBeyondTheirLimitAreRefusedUntilOneIsDestroyed(t *testing.T) {
-	url := limited(t, func(l *LimitsConfig) { l.Sessions = 3 })
+	url := limited(t, func(l *Quota) { l.Sessions = 3 })
 	var made struct{ ID string }
 	for range 3 {
 		text := expect(t, "PUT", url+"/v1/session/create", "{}", http.StatusOK, "")
@@ -53,7 +53,7 @@ func TestSessionsBeyondTheirLimitAreRefusedUntilOneIsDestroyed(t *testing.T) {
 }
 
 func TestKeysBeyondTheBytesOfTheStateAreRefusedAndCanBeDeleted(t *testing.T) {
-	url := limited(t, func(l *LimitsConfig) { l.StateBytes = 100 << 10 })
+	url := limited(t, func(l *Quota) { l.StateBytes = 100 << 10 })
 	value := strings.Repeat("x", 20<<10)
 	for i := range 5 {
 		expect(t, "PUT", fmt.Sprintf("%s/v1/kv/k%d", url, i), value, http.StatusOK, "true")
@@ -69,7 +69,7 @@ func TestKeysBeyondTheBytesOfTheStateAreRefusedAndCanBeDeleted(t *testing.T) {
 }
 
 func TestNodesBeyondTheirLimitAreRefusedAndThoseThereAreNot(t *testing.T) {
-	url := limited(t, func(l *LimitsConfig) { l.Nodes = 2 })
+	url := limited(t, func(l *Quota) { l.Nodes = 2 })
 	register := url + "/v1/catalog/register"
 	node := func(name string) string { return fmt.Sprintf(`{"Node":%q,"Address":"10.0.0.1"}`, name) }
 	for _, name := range []string{"a", "b"} {
@@ -82,7 +82,7 @@ func TestNodesBeyondTheirLimitAreRefusedAndThoseThereAreNot(t *testing.T) {
 }
 
 func TestLocksAndNodesBeyondTheBytesOfTheStateAreRefusedAndWhatIsThereGoesOn(t *testing.T) {
-	url := limited(t, func(l *LimitsConfig) { l.StateBytes = 200 << 10 })
+	url := limited(t, func(l *Quota) { l.StateBytes = 200 << 10 })
 	var made [2]struct{ ID string }
 	for i := range made {
 		need.OK(t, json.Unmarshal([]byte(expect(t, "PUT", url+"/v1/session/create", "{}", http.StatusOK, "ID")), &made[i]))

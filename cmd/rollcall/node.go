@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/store"
 )
@@ -70,7 +68,7 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	n.room.look()
 	metrics.MustRegister(n.room.figures()...)
 	n.runStore = func(ctx context.Context) error { return together(ctx, e.run, n.room.run, new(idleMemory).run) }
-	q := quota{&c.Limits, e.service, e.coordination}
+	q := quota{&c.Quota, e.service, e.coordination}
 	e.service = roomyService{e.service, n.room, q}
 	if e.coordination != nil {
 		e.coordination = roomyCoordination{e.coordination, n.room, q}
@@ -95,7 +93,7 @@ func (n *node) openHTTP(c *Config, metrics prometheus.Registerer) (net.Listener,
 	if err != nil {
 		return nil, err
 	}
-	n.connections = httpd.NewConnections(c.Limits.Connections, c.Limits.PerAddress, metrics)
+	n.connections = httpd.NewConnections(c.HTTPD.Limits.Connections, c.HTTPD.Limits.PerAddress, metrics)
 	server.ConnState = n.connections.State
 	n.listeners = append(n.listeners, listener{key: "http.addr", Listener: n.connections.Listener(l), server: server})
 	return l, nil
@@ -103,10 +101,7 @@ func (n *node) openHTTP(c *Config, metrics prometheus.Registerer) (net.Listener,
 
 // handle puts the routes behind the HTTP port.
 func (n *node) handle(c *Config, name string, e *engine, metrics *prometheus.Registry) error {
-	config, err := c.httpConfig(name, n.log, metrics)
-	if err != nil {
-		return err
-	}
+	config := c.httpConfig(name, n.log, metrics)
 	config.Service, config.Cluster, config.Members = drainingService{e.service, n.draining}, e.cluster, e.members
 	config.Peers, config.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	config.Coordination = e.coordination
@@ -115,7 +110,7 @@ func (n *node) handle(c *Config, name string, e *engine, metrics *prometheus.Reg
 		return err
 	}
 	n.apply = func(c *Config) {
-		handler.SetRateLimit(c.RateLimiter.http())
+		handler.SetRateLimit(c.HTTPD.RateLimit)
 		e.setSyncDelay(c.Data.SyncDelay)
 	}
 	n.handler = handler
@@ -142,37 +137,19 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// httpConfig translates the settings.
-func (c *Config) httpConfig(name string, log *slog.Logger, metrics *prometheus.Registry) (httpd.Config, error) {
-	reads, ok := httpd.ParseEurekaReads(c.Reads.Eureka)
-	if !ok {
-		return httpd.Config{}, fmt.Errorf("reads.eureka: %q is unknown", c.Reads.Eureka)
+// httpConfig is the settings of the HTTP API, and what is none of them.
+func (c *Config) httpConfig(name string, log *slog.Logger, metrics *prometheus.Registry) httpd.Config {
+	h := c.HTTPD
+	h.Node, h.Datacenter, h.Version, h.Hosts = name, c.Datacenter, version, c.HTTP.served()
+	h.Log, h.Metrics = log, metrics
+	h.WithoutConsensus = c.Mode == modeAP
+	if !h.WithoutConsensus {
+		h.WaitWhenEmpty = 0 // the cluster knows what there is
 	}
-	var refuseProbe func(*registry.Probe, *registry.CatalogService, *registry.Instance) string
 	if c.Checks.Probes {
-		rules, err := c.Checks.rules()
-		if err != nil {
-			return httpd.Config{}, err
-		}
-		refuseProbe = rules.Refuses
+		h.RefuseProbe = c.Checks.Rules.Refuses
 	}
-	return httpd.Config{
-		Node:          name,
-		Version:       version,
-		Reads:         reads,
-		Hosts:         c.HTTP.served(),
-		Log:           log,
-		Metrics:       metrics,
-		Limits:        c.Limits.http(),
-		RateLimit:     c.RateLimiter.http(),
-		ReadOnlyCache: c.EurekaCompat.ReadOnlyCache,
-		Datacenter:    c.Datacenter,
-		WaitWhenEmpty: c.waitWhenEmpty(),
-		ReapCritical:  c.Checks.DeregisterCriticalAfter,
-		RefuseProbe:   refuseProbe,
-
-		WithoutConsensus: c.Mode == modeAP,
-	}, nil
+	return h
 }
 
 // raftConfig translates the settings.

@@ -24,7 +24,7 @@ func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
 	before := *defaultConfig()
 	limited, slow := before, before
 	slow.Data.SyncDelay = time.Second
-	limited.RateLimiter = RateLimiterConfig{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, Throttle: true, Privileged: []string{"a"}}
+	limited.HTTPD.RateLimit = httpd.RateLimit{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, ThrottleStandard: true, Privileged: []string{"a"}}
 	other := before
 	other.Log.Level, other.Eviction.Interval = "debug", 7
 	for _, tc := range []struct {
@@ -62,17 +62,9 @@ func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheRateLimiterGetsEverySetting(t *testing.T) {
-	got := (&RateLimiterConfig{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, Throttle: true, Privileged: []string{"a"}}).http()
-	want := httpd.RateLimit{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, ThrottleStandard: true, Privileged: []string{"a"}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
 func TestAReloadComparesWithTheOneBefore(t *testing.T) {
 	c := *defaultConfig()
-	c.RateLimiter.BurstSize = 5
+	c.HTTPD.RateLimit.BurstSize = 5
 	var said bytes.Buffer
 	r := reloader{load: func() (settings, error) { return settings{Config: &c}, nil }, apply: func(*Config) {}, running: *defaultConfig(), log: slog.New(slog.NewTextHandler(&said, nil))}
 	r.reload()

@@ -104,9 +104,16 @@ func (r *room) figures() []prometheus.Collector {
 	}
 }
 
-// quota bounds what is kept. It looks at this node's copy: what is under way meanwhile may go beyond the limits.
+// Quota bounds what is kept beside instances.
+type Quota struct {
+	StateBytes int64 `key:"limits.state-bytes" default:"1073741824" min:"1" help:"most bytes, about, that keys, sessions, locks with their queues, records of deleted keys, remembered answers and nodes of the catalog may take; above it what adds is answered 507, and all else goes on"`
+	Sessions   int   `key:"limits.sessions" default:"100000" min:"1" help:"mode cp: most sessions; a new one above it is answered 507"`
+	Nodes      int   `key:"limits.nodes" default:"100000" min:"1" help:"most nodes in the catalog; a new one above it is answered 507"`
+}
+
+// quota holds a node to it. It looks at this node's copy: what is under way meanwhile may go beyond the limits.
 type quota struct {
-	limits       *LimitsConfig
+	limits       *Quota
 	service      registry.Service
 	coordination httpd.Coordination // nil: there is none
 }
