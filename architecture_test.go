@@ -57,7 +57,7 @@ var allowed = map[string][]string{
 	"cmd/bench/trial":    {"cmd/bench/scenario"},
 	"cmd/bench/truth":    {"cmd/bench/trial"},
 	"cmd/bench/load":     {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client/sse"},
-	"cmd/bench/observe":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client", "fsm/registry"},
+	"cmd/bench/observe":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client", "fsm/registry", "httpd/eureka"},
 	"cmd/bench/verdict":  {"cmd/bench/scenario", "cmd/bench/trial"},
 	"cmd/bench/report":   {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"},
 	"cmd/bench/compare":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe", "cmd/bench/wire", "client"},

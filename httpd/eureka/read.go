@@ -63,46 +63,106 @@ type Applications struct {
 // of one as the element alone and leave out an empty one; both are understood. The error is
 // ErrUnparsable.
 func DecodeApplications(body []byte) (*Applications, error) {
-	s := newScanner(body)
 	var apps Applications
-	found := false
-	for m := s.object(); m.next(); {
-		if string(m.key) == "applications" {
-			found = true
-			s.applications(&apps)
-		} else {
-			s.skip()
-		}
-	}
-	if err := s.end(); err != nil {
+	err := decodeMember(body, "applications", func(s *scanner) { s.applications(&apps) })
+	if err != nil {
 		return nil, err
-	}
-	if !found {
-		return nil, unparsable(`JSON lacks the root key "applications"`)
 	}
 	return &apps, nil
 }
 
 // DecodeApplication reads the JSON answer to a query for one application. The error is ErrUnparsable.
 func DecodeApplication(body []byte) ([]*registry.Lease, error) {
-	s := newScanner(body)
 	var apps Applications
-	found := false
+	err := decodeMember(body, "application", func(s *scanner) { s.application(&apps) })
+	return apps.Leases, err
+}
+
+// decodeMember reads the one member of use of a document.
+func decodeMember(body []byte, name string, read func(s *scanner)) error {
+	s := newScanner(body)
+	found := s.member(name, func() { read(s) })
+	if err := s.end(); err != nil {
+		return err
+	}
+	if !found {
+		return unparsable("JSON lacks the root key %q", name)
+	}
+	return nil
+}
+
+// member reads one member of an object, and reports whether there is one.
+func (s *scanner) member(name string, read func()) (found bool) {
 	for m := s.object(); m.next(); {
-		if string(m.key) == "application" {
+		if string(m.key) == name {
 			found = true
-			s.application(&apps)
+			read()
 		} else {
 			s.skip()
 		}
 	}
-	if err := s.end(); err != nil {
-		return nil, err
+	return found
+}
+
+// EachInstance walks over the JSON answer to a fetch, and calls do for each instance with its id and with what its
+// metadata say under a key; nil: nothing. Both are valid until do returns. It is for those who read lists many times a
+// second: nothing else is kept. The error is ErrUnparsable.
+func EachInstance(body []byte, key string, do func(id, value []byte)) error {
+	o := outline{key: key, do: do}
+	return decodeMember(body, "applications", func(s *scanner) {
+		s.member("application", func() {
+			s.each(func() {
+				s.member("instance", func() { s.each(func() { o.read(s) }) })
+			})
+		})
+	})
+}
+
+// OneInstance is EachInstance for the JSON answer to a query for one instance.
+func OneInstance(body []byte, key string, do func(id, value []byte)) error {
+	o := outline{key: key, do: do}
+	return decodeMember(body, "instance", o.read)
+}
+
+// outline is what EachInstance wants of an instance.
+type outline struct {
+	key             string
+	do              func(id, value []byte)
+	id, host, value []byte // copies: texts of a scanner do not last
+}
+
+// read reads one instance. One that has no id goes by its host name, as with upstream.
+func (o *outline) read(s *scanner) {
+	var hasID, hasValue bool
+	keep := func(to *[]byte) (given bool) {
+		text, given := s.scalar()
+		*to = append((*to)[:0], text...)
+		return given
 	}
-	if !found {
-		return nil, unparsable(`JSON lacks the root key "application"`)
+	for m := s.object(); m.next(); {
+		switch string(m.key) {
+		case "instanceId":
+			hasID = keep(&o.id)
+		case "hostName":
+			keep(&o.host)
+		case "metadata":
+			if !s.null() {
+				s.member(o.key, func() { hasValue = keep(&o.value) })
+			}
+		default:
+			s.skip()
+		}
 	}
-	return apps.Leases, nil
+	id, value := o.host, []byte(nil)
+	if hasID {
+		id = o.id
+	}
+	if hasValue {
+		value = o.value
+	}
+	if s.err == nil {
+		o.do(id, value)
+	}
 }
 
 func (s *scanner) applications(apps *Applications) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
 // Config says whom to observe.
@@ -281,4 +283,38 @@ func (o *Observer) usage(ctx context.Context, node int) {
 		o.note(func(t *trial.Trial) { t.Usage = append(t.Usage, u) })
 		return 0
 	})
+}
+
+// versionKey is the metadata key under which clients of a trial write the version of a registration.
+const versionKey = "n"
+
+// listReader reads Eureka's documents for the ids and versions of their instances. One goroutine uses it.
+type listReader struct {
+	listing truth.Listing
+	names   map[string]string // ids that were seen, so that they are allocated once
+}
+
+func newListReader() *listReader {
+	return &listReader{listing: make(truth.Listing), names: make(map[string]string)}
+}
+
+// registry reads the document of all applications. The result is valid until the next call.
+func (l *listReader) registry(document []byte) (truth.Listing, error) {
+	clear(l.listing)
+	return l.listing, eureka.EachInstance(document, versionKey, l.add)
+}
+
+// instance reads the document of one instance. The result is valid until the next call.
+func (l *listReader) instance(document []byte) (truth.Listing, error) {
+	clear(l.listing)
+	return l.listing, eureka.OneInstance(document, versionKey, l.add)
+}
+
+func (l *listReader) add(id, version []byte) {
+	name, ok := l.names[string(id)]
+	if !ok {
+		name = string(id)
+		l.names[name] = name
+	}
+	l.listing[name], _ = strconv.ParseInt(string(version), 10, 64) // not ours: the document has no version
 }
