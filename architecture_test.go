@@ -20,14 +20,15 @@ const module = "github.com/seed-20419f34/rollcall"
 // of each package may import. A package without a row is an error. "*" means everything.
 var allowed = map[string][]string{
 	"cmd/rollcall": {"*"},
-	"integration":  {"cmd/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "fsm/kv", "httpd/eureka", "httpd/consul"},
-	"httpd":        {"internal/setting", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
-	"replication":  {"internal/setting", "replication/batcher", "httpd/eureka", "fsm/registry"},
+	"integration":  {"cmd/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "fsm/kv", "httpd/api", "httpd/eureka", "httpd/consul"},
+	"httpd/api":    {"fsm/registry"},
+	"httpd":        {"internal/setting", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
+	"replication":  {"internal/setting", "replication/batcher", "httpd/api", "httpd/eureka", "fsm/registry"},
 	// The dispatcher, which knows nothing of registries.
 	"replication/batcher": {},
 	"store":               {"internal/setting", "fsm", "fsm/registry", "fsm/kv"},
 	"client/sse":          {},
-	"client":              {"client/sse", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
+	"client":              {"client/sse", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
 	// What chooses among instances, beside the client so that it stays optional.
 	"client/balance": {"client", "fsm/registry"},
 	"httpd/eureka":   {"fsm/registry"},

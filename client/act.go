@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // Override forces an instance's status, whatever its heartbeats say (DOWN and STARTING that it
@@ -48,7 +49,7 @@ func (c *Client) act(ctx context.Context, operation string, key registry.Key, q 
 	if err := failed(operation, key, a, err); err != nil {
 		return "", err
 	}
-	var doc struct{ Index string }
+	var doc api.Acted
 	if err := json.Unmarshal(a.body, &doc); err != nil {
 		return "", fmt.Errorf("%s %s: done, but the answer of %s cannot be read: %w", operation, key, a.server, err)
 	}

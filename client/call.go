@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 const jsonType = "application/json"
@@ -306,7 +308,7 @@ func seconds(text string) time.Duration {
 
 // message is what the server says: the error of Rollcall's own API, or the beginning of a text.
 func (a answer) message() string {
-	var doc struct{ Error string }
+	var doc api.Error
 	if err := json.Unmarshal(a.body, &doc); err == nil && doc.Error != "" {
 		return doc.Error
 	}

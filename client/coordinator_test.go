@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // coordinator is a server of one lock ("demo") or semaphore in memory: the routes, parameters and
@@ -33,7 +35,7 @@ type coordinator struct {
 
 type fakeSession struct {
 	ttl     time.Duration
-	request sessionRequest
+	request api.SessionRequest
 	renewed time.Time
 }
 
@@ -125,7 +127,7 @@ func (s *coordinator) parameters(q url.Values, known ...string) {
 func (s *coordinator) create(body []byte) (int, any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var request sessionRequest
+	var request api.SessionRequest
 	if err := json.Unmarshal(body, &request); err != nil {
 		return 400, map[string]string{"error": err.Error()}
 	}

@@ -72,7 +72,7 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 		switch {
 		case status.Mode == "ap": // each node counts its own changes
 			if err := c.drained(ctx, n, key); err != nil {
-				late = append(late, n.late(err))
+				late = append(late, lateNode(n, err))
 			}
 		case n.Index == "":
 			late = append(late, fmt.Sprintf("%s (%s) is %s", n.ID, cmp.Or(n.HTTP, n.Cluster), n.Role))
@@ -83,8 +83,8 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 	return lagging(late, len(status.Nodes))
 }
 
-// late is what a node keeps others waiting for.
-func (n NodeStatus) late(err error) string {
+// lateNode says which node keeps others waiting, and why.
+func lateNode(n NodeStatus, err error) string {
 	return fmt.Sprintf("%s (%s): %v", n.ID, cmp.Or(n.HTTP, n.Cluster), err)
 }
 

@@ -10,12 +10,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// FenceState is whether an acquisition lasts.
-type FenceState struct {
-	Holds bool   `json:"holds"`
-	Fence uint64 `json:"fence"` // token of who holds it now; 0: nobody
-}
-
 // CheckFence asks whether an acquisition lasts, by session or, if that is "", by whomever. The answer
 // is true of a moment between question and answer; a Write that carries the fence is safer.
 func (c *Client) CheckFence(ctx context.Context, f kv.Fence, session string) (FenceState, error) {

@@ -21,7 +21,7 @@ func TestAListSaysWhoseTheInstancesAre(t *testing.T) {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	want := Instance{App: "ORDERS", ID: "o1", Status: "UP", Overridden: "UP", Host: "h", IP: "10.0.0.1", Port: 80, SecurePort: 443, VIP: "v",
-		Lease: 90, Interval: 30, LastRenewal: 2000, Registered: 1000, Datacenter: "dc2", UnheardMS: 41000, Metadata: map[string]string{"zone": "a"}}
+		Lease: 90, Interval: 30, LastRenewal: 2000, Registered: 1000, Owner: Owner{Datacenter: "dc2", UnheardMS: 41000}, Metadata: map[string]string{"zone": "a"}}
 	if fmt.Sprint(got[0]) != fmt.Sprint(want) {
 		t.Errorf("got %+v, want %+v", got[0], want)
 	}

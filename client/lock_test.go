@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -374,11 +375,11 @@ func TestALockTellsItsSessionWhatToBe(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		options LockOptions
-		want    sessionRequest
+		want    api.SessionRequest
 	}{
-		{name: "defaults", want: sessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "15s", Behavior: "release"}},
-		{name: "given", options: LockOptions{TTL: 3 * time.Second, LockDelay: time.Second}, want: sessionRequest{Name: `lock "demo"`, TTL: "3s", LockDelay: "1s", Behavior: "release"}},
-		{name: "no lock-delay", options: LockOptions{LockDelay: -1}, want: sessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "0s", Behavior: "release"}},
+		{name: "defaults", want: api.SessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "15s", Behavior: "release"}},
+		{name: "given", options: LockOptions{TTL: 3 * time.Second, LockDelay: time.Second}, want: api.SessionRequest{Name: `lock "demo"`, TTL: "3s", LockDelay: "1s", Behavior: "release"}},
+		{name: "no lock-delay", options: LockOptions{LockDelay: -1}, want: api.SessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "0s", Behavior: "release"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

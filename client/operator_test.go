@@ -61,8 +61,9 @@ func TestExplainReadsTheWholeDocument(t *testing.T) {
 		"quarantine":{"author":"c","reason":"d","since":8,"until":9},"removed":{"at":10,"kind":"evicted"},"self_preservation":{"state":"on","withholds":true,"reason":"few"},
 		"history":[{"at":11,"what":"evicted","text":"t","times":2,"author":"e","reason":"f"}]}`
 	want := Explanation{
-		App: "ORDERS", ID: "orders-1", State: "gone", Summary: "It is gone.", Status: "UP", Reported: "UP", Registered: 1, LeaseSeconds: 90, IntervalSeconds: 30,
-		LastRenewal: 2, SilentMS: 3, ExpiresInMS: -4, ExpiresAt: 5, Expired: true, Clock: "running",
+		App: "ORDERS", ID: "orders-1", State: "gone", Summary: "It is gone.",
+		Life:             Life{Status: "UP", Reported: "UP", Registered: 1, LeaseSeconds: 90, IntervalSeconds: 30, LastRenewal: 2, SilentMS: 3, ExpiresInMS: -4, ExpiresAt: 5, Expired: true},
+		Clock:            "running",
 		Override:         &Forced{Status: "UP", Bounded: Bounded{Author: "a", Reason: "b", Since: 6, Until: 7}},
 		Quarantine:       &Bounded{Author: "c", Reason: "d", Since: 8, Until: 9},
 		Removed:          &Removed{At: 10, Kind: "evicted"},
@@ -85,10 +86,10 @@ func TestSelfPreservationReadsTheWholeDocument(t *testing.T) {
 		"transitions":[{"state":"on","at":18,"author":"b","reason":"s","counted":19,"fresh":20,"expired":21}],"clock":"applied"}`
 	want := SelfPreservation{
 		State: "held", Reason: "r", Since: 1, Until: 2, Author: "a", Note: "n", Enabled: true, Threshold: 0.85, Population: 10, Condition: true, Withheld: 3,
-		Figures:      Figures{4, 5, 6, 7},
-		Upstream:     Upstream{true, 8, 9, 10, 11, true},
-		Applications: []AppFigures{{App: "A", Figures: Figures{12, 13, 14, 15}, Overdue: []Overdue{{"i", 16, -17}}}},
-		Transitions:  []PreservationStep{{"on", 18, "b", "s", 19, 20, 21}},
+		Figures:      Figures{Leases: 4, Counted: 5, Fresh: 6, Expired: 7},
+		Upstream:     Upstream{Decides: true, ExpectedClients: 8, Threshold: 9, LastMinute: 10, Sliding: 11, AllowsEviction: true},
+		Applications: []AppFigures{{App: "A", Figures: Figures{Leases: 12, Counted: 13, Fresh: 14, Expired: 15}, Overdue: []Overdue{{ID: "i", SilentMS: 16, EndsInMS: -17}}}},
+		Transitions:  []PreservationStep{{State: "on", At: 18, Author: "b", Reason: "s", Counted: 19, Fresh: 20, Expired: 21}},
 		Clock:        "applied",
 	}
 	got, err := servers{"a": always(200, document)}.client(t, "a").SelfPreservation(t.Context())
@@ -136,7 +137,7 @@ func TestQuarantinedAreThoseThatNoOtherListShows(t *testing.T) {
 		return answered(200, `[{"app":"A","id":"1","status":"UP"},{"app":"A","id":"2","status":"UP","host":"h","ip":"i","last_renewal":3,"quarantined_until":4}]`)
 	}}.client(t, "a")
 	got, err := c.Quarantined(t.Context(), "A")
-	if want := []Quarantined{{App: "A", ID: "2", Status: "UP", Host: "h", IP: "i", LastRenewal: 3, Until: 4}}; err != nil || !reflect.DeepEqual(got, want) {
+	if want := []Instance{{App: "A", ID: "2", Status: "UP", Host: "h", IP: "i", LastRenewal: 3, QuarantinedUntil: 4}}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	if want := "/v1/rollcall/apps?app=A&quarantined=true"; sent != want {

@@ -20,13 +20,13 @@ func TestPeersAreReadAsTheServerTellsThem(t *testing.T) {
 	if err != nil || got.Datacenter != "dc1" || got.Node != "n1" || got.Sender != "n2" || len(got.Peers) != 1 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	if got.Receiver != "n1" || len(got.Senders) != 1 || got.Senders[0] != (PeerSender{"s", "dc2", 5, 6, 7, 8}) {
+	if got.Receiver != "n1" || len(got.Senders) != 1 || got.Senders[0] != (PeerSender{Sender: "s", Datacenter: "dc2", HeardMS: 5, LateMS: 6, Late: 7, Refused: 8}) {
 		t.Errorf("got %+v", got)
 	}
 	p := got.Peers[0]
 	if p.Name != "dc2" || p.Kind != "datacenter" || len(p.URLs) != 1 || p.URL != "http://b:1" || p.State != "failing" || p.Reason != "refused" || p.Cursor != "e-7" ||
-		p.LagChanges != 3 || p.LagMS != 1500 || p.Pending != 2 || p.InFlight != 1 || p.LastSuccess != 1000 || *p.LastError != (PeerError{2000, "refused"}) ||
-		p.Sent["register"] != 5 || p.Dropped["expired"] != 1 || p.Repairs["digest"] != 2 || *p.LastRepair != (PeerRepair{3000, "digest", 4, 1}) {
+		p.LagChanges != 3 || p.LagMS != 1500 || p.Pending != 2 || p.InFlight != 1 || p.LastSuccess != 1000 || *p.LastError != (PeerError{At: 2000, Text: "refused"}) ||
+		p.Sent["register"] != 5 || p.Dropped["expired"] != 1 || p.Repairs["digest"] != 2 || *p.LastRepair != (PeerRepair{At: 3000, Reason: "digest", Sent: 4, Removed: 1}) {
 		t.Errorf("got %+v", p)
 	}
 	if in := p.Incoming; in.Instances != 9 || *in.HeardMS != 41000 || !in.Cut || in.OnCut != "keep" || in.Kept != 2 {
@@ -96,7 +96,7 @@ func TestAComparisonMayTakeMinutes(t *testing.T) {
 			}
 		}}.client(t, "a")
 		got, err := c.PeerDiff(t.Context(), "dc2")
-		if err != nil || got.Apps != 1 || got.Missing != 2 || got.Extra != 3 || len(got.Items) != 1 || got.Items[0] != (DiffedItem{"A", "1", "older"}) {
+		if err != nil || got.Apps != 1 || got.Missing != 2 || got.Extra != 3 || len(got.Items) != 1 || got.Items[0] != (DiffedItem{App: "A", ID: "1", What: "older"}) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})

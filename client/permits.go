@@ -9,33 +9,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// Permits is a lock or semaphore that somebody holds or waits for (GET /v1/rollcall/locks and
-// /v1/rollcall/semaphores). Times are ms since the epoch.
-type Permits struct {
-	Name    string   `json:"name"`
-	Limit   int      `json:"limit"` // 1 for a lock
-	Holders []Holder `json:"holders"`
-	Queue   []Waiter `json:"queue"` // in the order in which permits will be given
-	// DelaysMS say in how many ms of lease clock each lock-delay is over that keeps a permit back.
-	DelaysMS []int64 `json:"delays_ms"`
-}
-
-// Holder holds a permit.
-type Holder struct {
-	Session string `json:"session"`
-	Fence   uint64 `json:"fence"`
-	Since   int64  `json:"since"` // ms since the epoch
-	Value   []byte `json:"value"` // as LockOptions say
-}
-
-// Waiter waits for a permit.
-type Waiter struct {
-	Session  string `json:"session"`
-	WaitedMS int64  `json:"waited_ms"`   // ms of lease clock
-	LeftMS   int64  `json:"gives_up_ms"` // ms of lease clock until it is passed over
-	Value    []byte `json:"value"`       // as LockOptions say
-}
-
 // Locks returns the locks that somebody holds or waits for, by name.
 func (c *Client) Locks(ctx context.Context) ([]Permits, error) { return c.permits(ctx, kv.Lock) }
 

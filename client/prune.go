@@ -13,15 +13,6 @@ type PruneOptions struct {
 	DryRun  bool   // remove nothing, say what would be removed
 }
 
-// Pruned is an instance that Prune removed, or would remove.
-type Pruned struct {
-	App    string `json:"app"`
-	ID     string `json:"id"`
-	Node   string `json:"node,omitempty"` // of one that was registered in Consul's catalog on a node of its own
-	Status string `json:"status"`
-	Reason string `json:"reason"` // why it is not passing
-}
-
 // Prune removes the instances that are not passing, which are those whose status is not UP, and returns
 // them. Those in quarantine stay: an operator decided what becomes of them.
 func (c *Client) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {

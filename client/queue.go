@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // queueWait is how long one request waits in a lock's queue at most. Who asks again after that is the
@@ -44,11 +45,11 @@ func (q queue) wait(ctx context.Context) (kv.Index, error) {
 		a, err := q.ask(ctx, p.patience(ctx))
 		switch {
 		case err == nil && a.Acquired && k.valid():
-			return a.Fence, nil
+			return kv.Index(a.Fence), nil
 		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
 		case err == nil && p.Try:
-			return 0, a.refusal()
+			return 0, notAcquired(holders(a))
 		case err != nil && (p.Try || hopeless(err) || noSession(err)):
 			return 0, err
 		case err != nil && !cut:
@@ -90,25 +91,14 @@ func (q queue) peek(ctx context.Context) (fence kv.Index, acquired bool, err err
 	case err != nil:
 		return 0, false, nil // the next request will say it
 	case a.Acquired:
-		return a.Fence, k.valid(), nil
+		return kv.Index(a.Fence), k.valid(), nil
 	}
-	k.client.log.Info("waiting", kindName(p.kind), p.Name, "held_by", a.holders())
+	k.client.log.Info("waiting", kindName(p.kind), p.Name, "held_by", holders(a))
 	return 0, false, nil
 }
 
-// acquisition is the answer to a request for a permit.
-type acquisition struct {
-	Acquired bool     `json:"acquired"`
-	Fence    kv.Index `json:"fence"`
-	Place    int      `json:"place"`
-	Limit    int      `json:"limit"`
-	Holders  []Holder `json:"holders"`
-}
-
-func (a acquisition) refusal() error { return notAcquired(a.holders()) }
-
 // holders names them by their values, or else by their sessions.
-func (a acquisition) holders() string {
+func holders(a api.Acquired) string {
 	var names []string
 	for _, h := range a.Holders {
 		names = append(names, cmp.Or(string(h.Value), h.Session))
@@ -122,7 +112,7 @@ func notAcquired(holders string) error {
 
 // ask makes one request, which waits in the queue for a time; 0: it does not. A session that has the
 // permit already keeps it, so it may be repeated.
-func (q queue) ask(ctx context.Context, d time.Duration) (acquisition, error) {
+func (q queue) ask(ctx context.Context, d time.Duration) (api.Acquired, error) {
 	k, p := q.keeper, q.permit
 	ctx, cancel := k.routed(ctx)
 	defer cancel()
@@ -138,15 +128,15 @@ func (q queue) ask(ctx context.Context, d time.Duration) (acquisition, error) {
 		patience: d + k.client.timeout,
 	})
 	if err != nil {
-		return acquisition{}, err
+		return api.Acquired{}, err
 	}
 	switch a.status {
 	case http.StatusNotFound:
-		return acquisition{}, ErrNoSession
+		return api.Acquired{}, ErrNoSession
 	case http.StatusConflict:
-		return acquisition{}, fmt.Errorf("%w: %w", ErrLimit, a.refusal())
+		return api.Acquired{}, fmt.Errorf("%w: %w", ErrLimit, a.refusal())
 	}
-	var got acquisition
+	var got api.Acquired
 	return got, a.decode(&got)
 }
 
@@ -162,9 +152,7 @@ func (q queue) release(ctx context.Context, fence kv.Fence) (bool, error) {
 	if a.status == http.StatusNotFound {
 		return a.repeated, nil // the session has ended
 	}
-	var doc struct {
-		Released bool `json:"released"`
-	}
+	var doc api.Released
 	if err := a.decode(&doc); err != nil {
 		return false, err
 	}

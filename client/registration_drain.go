@@ -62,7 +62,7 @@ func (c *Client) showing(ctx context.Context, key registry.Key) error {
 	var late []string
 	for _, n := range status.Nodes {
 		if err := c.shownDrained(ctx, n, key); err != nil {
-			late = append(late, n.late(err))
+			late = append(late, lateNode(n, err))
 		}
 	}
 	return lagging(late, len(status.Nodes))

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // Defaults of sessions.
@@ -24,27 +26,6 @@ type SessionOptions struct {
 	LockDelay time.Duration // see DefaultLockDelay, which 0 means; at most 1 minute; negative: none
 	// DeleteKeys deletes the keys that the session holds when it ends, instead of releasing them.
 	DeleteKeys bool
-}
-
-// Session is a session as the cluster shows it (GET /v1/rollcall/sessions).
-type Session struct {
-	ID        string        `json:"id"`
-	Name      string        `json:"name"`
-	Node      string        `json:"node"`
-	TTL       string        `json:"ttl"`        // a duration; "" or "0s": it does not end by itself
-	LockDelay string        `json:"lock_delay"` // a duration
-	Behavior  string        `json:"behavior"`   // release or delete: what becomes of its keys
-	Created   int64         `json:"created"`    // ms since the epoch
-	AgeMS     int64         `json:"age_ms"`
-	EndsInMS  int64         `json:"ends_in_ms"` // ms of lease clock until it ends unless it is renewed; 0: without end
-	Holds     []Acquisition `json:"holds"`
-}
-
-// Acquisition is something that a session holds.
-type Acquisition struct {
-	Kind  string `json:"kind"` // key, lock or semaphore
-	Name  string `json:"name"`
-	Fence uint64 `json:"fence"`
 }
 
 // CreateSession creates a session, which ends when it was not renewed for its TTL.
@@ -71,16 +52,8 @@ func (c *Client) createSession(ctx context.Context, o SessionOptions) (Session, 
 	return s, a, nil
 }
 
-// sessionRequest is the body that creates a session.
-type sessionRequest struct {
-	Name      string `json:"name,omitempty"`
-	TTL       string `json:"ttl"`
-	LockDelay string `json:"lock_delay"`
-	Behavior  string `json:"behavior"`
-}
-
-func (o SessionOptions) request() sessionRequest {
-	r := sessionRequest{Name: o.Name, TTL: o.ttl().String(), LockDelay: o.LockDelay.String(), Behavior: "release"}
+func (o SessionOptions) request() api.SessionRequest {
+	r := api.SessionRequest{Name: o.Name, TTL: o.ttl().String(), LockDelay: o.LockDelay.String(), Behavior: "release"}
 	switch {
 	case o.LockDelay == 0:
 		r.LockDelay = DefaultLockDelay.String()

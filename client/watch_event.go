@@ -1,10 +1,10 @@
 package client
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
@@ -13,28 +13,28 @@ type WatchEvent interface{ isWatchEvent() }
 
 // WatchStart says that a server took the watch up, at first and after each failover.
 type WatchStart struct {
-	Index  string `json:"index"`  // changes after it follow
-	Server string `json:"server"` // base URL
+	Index  string // changes after it follow
+	Server string // base URL
 }
 
 // WatchChange is one change of one instance.
 type WatchChange struct {
-	Index  string `json:"index"`  // of the change
-	Action string `json:"action"` // ADDED, MODIFIED or DELETED, as in Eureka's delta
-	Why    string `json:"why"`    // registered, changed, canceled, evicted or quarantined
-	App    string `json:"app"`    // upper case
-	ID     string `json:"id"`
-	Status string `json:"status"` // afterwards; of a deleted instance, before
+	Index  string // of the change
+	Action string // ADDED, MODIFIED or DELETED, as in Eureka's delta
+	Why    string // registered, changed, canceled, evicted or quarantined
+	App    string // upper case
+	ID     string
+	Status string // afterwards; of a deleted instance, before
 	// Instance is the instance as Eureka's documents show it, nil where only the record of its removal
 	// is left.
-	Instance *registry.Lease `json:"-"`
+	Instance *registry.Lease
 }
 
 // WatchReset says that changes may have been missed: fetch everything (Apps) before going on. The
 // changes after Index follow.
 type WatchReset struct {
-	Index  string `json:"index"`
-	Reason string `json:"reason"` // a sentence
+	Index  string
+	Reason string // a sentence
 }
 
 func (WatchStart) isWatchEvent()  {}
@@ -44,25 +44,18 @@ func (WatchReset) isWatchEvent()  {}
 // Key names the instance that changed.
 func (c WatchChange) Key() registry.Key { return registry.Key{App: c.App, ID: c.ID} }
 
-// UnmarshalJSON implements json.Unmarshaler: the instance is a document of Eureka's.
-func (c *WatchChange) UnmarshalJSON(data []byte) error {
-	type fields WatchChange
-	doc := struct {
-		*fields
-		Instance json.RawMessage `json:"instance"`
-	}{fields: (*fields)(c)}
-	if err := json.Unmarshal(data, &doc); err != nil {
-		return err
+// changeOf is a change with the instance that Eureka's document in it describes.
+func changeOf(c api.Change) (WatchChange, error) {
+	change := WatchChange{Index: c.Index, Action: c.Action, Why: c.Why, App: c.App, ID: c.ID, Status: c.Status}
+	if len(c.Instance) == 0 || string(c.Instance) == "null" {
+		return change, nil
 	}
-	if len(doc.Instance) == 0 || string(doc.Instance) == "null" {
-		return nil
-	}
-	lease, err := eureka.DecodeInstance(wrapped(doc.Instance), eureka.Format{})
+	lease, err := eureka.DecodeInstance(wrapped(c.Instance), eureka.Format{})
 	if err != nil {
-		return fmt.Errorf("instance %s: %w", c.Key(), err)
+		return change, fmt.Errorf("instance %s: %w", change.Key(), err)
 	}
-	c.Instance = lease
-	return nil
+	change.Instance = lease
+	return change, nil
 }
 
 // wrapped is the document of one instance around the object of it.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/sse"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 const (
@@ -235,17 +236,20 @@ func (w *watchStream) take(s *server, e sse.Event) error {
 func decodeWatchEvent(server string, e sse.Event) (event WatchEvent, index string, err error) {
 	switch string(e.Name) {
 	case "start":
-		start := WatchStart{Server: server}
+		var start api.Start
 		err = json.Unmarshal(e.Data, &start)
-		return start, start.Index, err
+		return WatchStart{Index: start.Index, Server: server}, start.Index, err
 	case "change":
-		var change WatchChange
-		err = json.Unmarshal(e.Data, &change)
+		var doc api.Change
+		if err := json.Unmarshal(e.Data, &doc); err != nil {
+			return nil, "", err
+		}
+		change, err := changeOf(doc)
 		return change, change.Index, err
 	case "reset":
-		var reset WatchReset
+		var reset api.Reset
 		err = json.Unmarshal(e.Data, &reset)
-		return reset, reset.Index, err
+		return WatchReset{Index: reset.Index, Reason: reset.Reason}, reset.Index, err
 	}
 	return nil, "", nil
 }

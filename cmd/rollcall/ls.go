@@ -91,12 +91,12 @@ func ports(i client.Instance) string {
 }
 
 // quarantineList is the instances in quarantine, an empty list rather than null.
-type quarantineList []client.Quarantined
+type quarantineList []client.Instance
 
 func (l quarantineList) Table() [][]string {
 	rows := [][]string{{"APP", "ID", "STATUS", "HOST", "IP", "LAST RENEWAL", "UNTIL"}}
 	for _, q := range l {
-		rows = append(rows, []string{q.App, q.ID, q.Status, q.Host, q.IP, clockTime(q.LastRenewal), clockTime(q.Until)})
+		rows = append(rows, []string{q.App, q.ID, q.Status, q.Host, q.IP, clockTime(q.LastRenewal), clockTime(q.QuarantinedUntil)})
 	}
 	return rows
 }

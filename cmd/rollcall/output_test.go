@@ -23,7 +23,7 @@ func sampleStatus() clusterStatus {
 func sampleInstances() instanceList {
 	return instanceList{
 		{App: "ORDERS", ID: "orders-1", Status: "OUT_OF_SERVICE", Overridden: "OUT_OF_SERVICE", Host: "orders-1.example.com", IP: "10.0.0.1", Port: 80, SecurePort: 443, VIP: "orders",
-			Lease: 30, Interval: 10, LastRenewal: 2000, Registered: 1000, Metadata: map[string]string{"zone": "a"}},
+			Lease: 30, Interval: 10, LastRenewal: 2000, Registered: 1000, Index: 7, Metadata: map[string]string{"zone": "a"}},
 		{App: "USERS", ID: "x\n\x1b[2Jy", Status: "UP", Host: "users-1", IP: "10.0.0.2", SecurePort: 443, Lease: 90, Interval: 30},
 	}
 }
@@ -31,7 +31,7 @@ func sampleInstances() instanceList {
 func remoteInstances() instanceList {
 	list := sampleInstances()
 	list[0].Datacenter, list[0].UnheardMS = "dc2", 41000
-	return append(list, client.Instance{App: "USERS", ID: "u2", Status: "UP", Host: "h", IP: "10.0.0.3", Lease: 90, Datacenter: "old"})
+	return append(list, client.Instance{App: "USERS", ID: "u2", Status: "UP", Host: "h", IP: "10.0.0.3", Lease: 90, Owner: client.Owner{Datacenter: "old"}})
 }
 
 func sampleEvents() recentEvents {
@@ -121,7 +121,7 @@ off    -      -      -   -     0
 APP    LEASES  COUNTED  FRESH  EXPIRED
 (all)  0       0        0      0
 `},
-		{name: "quarantined", value: quarantineList{{App: "ORDERS", ID: "orders-1", Status: "UP", Host: "h", IP: "10.0.0.1", LastRenewal: 1000, Until: 2000}}, want: `APP     ID        STATUS  HOST  IP        LAST RENEWAL          UNTIL
+		{name: "quarantined", value: quarantineList{{App: "ORDERS", ID: "orders-1", Status: "UP", Host: "h", IP: "10.0.0.1", LastRenewal: 1000, QuarantinedUntil: 2000}}, want: `APP     ID        STATUS  HOST  IP        LAST RENEWAL          UNTIL
 ORDERS  orders-1  UP      h     10.0.0.1  1970-01-01T00:00:01Z  1970-01-01T00:00:02Z
 `},
 		{name: "done", value: done{Done: "overridden", App: "ORDERS", ID: "orders-1", Status: "DOWN"}, want: "overridden  ORDERS/orders-1  DOWN\n"},
@@ -157,6 +157,7 @@ func TestJSON(t *testing.T) {
     "interval_seconds": 10,
     "last_renewal": 2000,
     "registered": 1000,
+    "index": 7,
     "metadata": {
       "zone": "a"
     }

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
-	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 func newWatchCommand() *cobra.Command {
@@ -92,7 +94,8 @@ func newWatchLine(event client.WatchEvent) watchLine {
 	case client.WatchChange:
 		line := watchLine{Event: "change", Index: e.Index, Action: e.Action, Why: e.Why, App: e.App, ID: e.ID, Status: e.Status}
 		if e.Instance != nil {
-			shown := show(e.Instance)
+			shown := api.InstanceOf(e.Instance)
+			shown.Index = numberOf(e.Index)
 			line.Instance = &shown
 		}
 		return line
@@ -100,30 +103,8 @@ func newWatchLine(event client.WatchEvent) watchLine {
 	return watchLine{}
 }
 
-// show is an instance as ls shows it, from what Eureka's documents tell.
-func show(l *registry.Lease) client.Instance {
-	i := l.Instance
-	s := client.Instance{
-		App: i.App, ID: i.ID(), Status: i.Status.String(), Host: i.HostName, IP: i.IPAddr, VIP: i.VIP,
-		Port: openPort(i.Port), SecurePort: openPort(i.SecurePort),
-		Lease: l.Duration, Interval: l.Interval, LastRenewal: l.RenewedAt.Wall, Registered: l.RegisteredAt,
-	}
-	if i.Overridden != registry.Unknown {
-		s.Overridden = i.Overridden.String()
-	}
-	if len(i.Metadata) > 0 {
-		s.Metadata = make(map[string]string, len(i.Metadata))
-	}
-	for _, p := range i.Metadata {
-		s.Metadata[p.Key] = p.Value
-	}
-	return s
-}
-
-// openPort is the port's number, 0 if the instance does not listen there.
-func openPort(p registry.Port) int {
-	if !p.Enabled {
-		return 0
-	}
-	return int(p.Number)
+// numberOf is the number in an index, epoch-number; 0: it is none.
+func numberOf(index string) uint64 {
+	n, _ := strconv.ParseUint(index[strings.LastIndexByte(index, '-')+1:], 10, 64)
+	return n
 }

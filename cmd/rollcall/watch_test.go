@@ -93,7 +93,7 @@ func TestWatchPrintsALineForEachChange(t *testing.T) {
 func TestWatchPrintsAJSONLineForEachEvent(t *testing.T) {
 	stdout, _, code, _ := watched(t, "evicted", "-o", "json")
 	_, rest, _ := strings.Cut(stdout, "\n") // the first one names the server
-	const want = `{"event":"change","index":"e-6","action":"ADDED","why":"registered","app":"ORDERS","id":"orders-1","status":"UP","instance":{"app":"ORDERS","id":"orders-1","status":"UP","host":"","ip":"","port":80,"lease_seconds":90,"interval_seconds":30,"last_renewal":0,"registered":0}}
+	const want = `{"event":"change","index":"e-6","action":"ADDED","why":"registered","app":"ORDERS","id":"orders-1","status":"UP","instance":{"app":"ORDERS","id":"orders-1","status":"UP","host":"","ip":"","port":80,"lease_seconds":90,"interval_seconds":30,"last_renewal":0,"registered":0,"index":6}}
 {"event":"reset","index":"e-9","reason":"too old"}
 {"event":"change","index":"e-10","action":"DELETED","why":"evicted","app":"ORDERS","id":"x\u001b[2J","status":"UP"}
 `

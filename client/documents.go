@@ -1,0 +1,50 @@
+package client
+
+import "github.com/seed-20419f34/rollcall/httpd/api"
+
+// The documents of Rollcall's own API, which package api declares: the cluster and its instances.
+type (
+	Status      = api.Status      // a cluster as one of its nodes sees it
+	NodeStatus  = api.NodeStatus  // one node of it
+	ForeignNode = api.ForeignNode // a node of another cluster
+	Events      = api.Events      // the registrations and cancels that a cluster remembers
+	Event       = api.Event       // one of them
+	Settings    = api.Settings    // what a whole cluster shares, by key
+	Instance    = api.Instance    // an instance and its lease
+	Owner       = api.Owner       // the datacenter that an instance belongs to
+	Pruned      = api.Pruned      // what Prune removed
+
+	Explanation        = api.Explanation        // what is known of an instance, listed or not
+	Life               = api.Life               // the lease of one that is there
+	Bounded            = api.Bounded            // an operator's act and its time
+	Forced             = api.Forced             // an override
+	Removed            = api.Removed            // how an instance went
+	PreservationEffect = api.PreservationEffect // self-preservation's part in what becomes of it
+	HistoryEvent       = api.HistoryEvent       // something that happened to it
+
+	SelfPreservation = api.SelfPreservation // whether evictions are withheld, and why
+	Figures          = api.Figures          // numbers of leases
+	Upstream         = api.Upstream         // Eureka's own formula
+	AppFigures       = api.AppFigures       // one application's part
+	Overdue          = api.Overdue          // a lease that is not fresh
+	PreservationStep = api.PreservationStep // a transition
+)
+
+// Further documents: sessions, locks and semaphores, and the replication to other servers.
+type (
+	Session     = api.Session     // a session as the cluster shows it
+	Acquisition = api.Acquisition // something that a session holds
+	Permits     = api.Permits     // a lock or semaphore that somebody holds or waits for
+	Holder      = api.Holder      // who holds a permit
+	Waiter      = api.Waiter      // who waits for one
+	FenceState  = api.FenceState  // whether an acquisition lasts
+
+	Peers      = api.Peers      // the replication of a cluster to other servers
+	Peer       = api.Peer       // one server, or one datacenter, that is replicated with
+	PeerSender = api.PeerSender // a server that sent to the cluster
+	PeerError  = api.PeerError  // a transmission that failed
+	PeerRepair = api.PeerRepair // a repair that found something
+	Incoming   = api.Incoming   // what comes from another datacenter or a Eureka server
+	PeerDiff   = api.PeerDiff   // what a peer has otherwise than it should
+	DiffedItem = api.DiffedItem // one instance that differs
+)

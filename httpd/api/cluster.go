@@ -1,0 +1,65 @@
+// Package api is the JSON documents of Rollcall's own API, /v1/rollcall: what servers answer and clients
+// read. docs/openapi.yaml describes the same documents for everybody else, and a test of package httpd
+// compares the two. What servers say to each other is not here. Unless a field says otherwise, times are
+// ms since the epoch and spans are ms of the lease clock.
+package api
+
+// Error is the body of every refusal.
+type Error struct {
+	Error string `json:"error"`           // a sentence
+	Index string `json:"index,omitempty"` // with 410: where to go on after everything was fetched
+}
+
+// Status is a cluster as one of its nodes sees it (GET /v1/rollcall/status).
+type Status struct {
+	Node       string       `json:"node"`       // who answers
+	Datacenter string       `json:"datacenter"` // its datacenter; empty: it was given no name
+	Version    string       `json:"version"`    // of its program
+	Mode       string       `json:"mode"`       // cp or ap
+	ClusterID  string       `json:"cluster_id"` // empty until the first leader was established
+	Leader     string       `json:"leader"`     // a node's name; empty: none is known
+	Term       uint64       `json:"term"`
+	Ready      bool         `json:"ready"`  // the answering node has loaded its state
+	Quorum     bool         `json:"quorum"` // the answering node knows a leader, or leads, or needs none and is ready
+	Nodes      []NodeStatus `json:"nodes"`  // by ID
+	// Foreign are nodes of another cluster at addresses where this one looks for its own: there should be none.
+	Foreign []ForeignNode `json:"foreign,omitempty"`
+}
+
+// NodeStatus is one node of a cluster.
+type NodeStatus struct {
+	ID      string `json:"id"`      // its name
+	HTTP    string `json:"http"`    // address of its HTTP listener; empty if it could not be asked
+	Cluster string `json:"cluster"` // address of its node-to-node listener
+	Role    string `json:"role"`    // leader, follower, candidate, learner (no vote yet), stopped, unreachable, or serving (mode ap)
+	Applied uint64 `json:"applied"` // newest applied log entry; 0 if it could not be asked
+	// Index is the newest change that the node has applied, as epoch-index; empty if it could not be asked.
+	// A change is on every node when no node's is older.
+	Index string `json:"index,omitempty"`
+}
+
+// ForeignNode is a node of another cluster.
+type ForeignNode struct {
+	ID        string `json:"id"`         // its name
+	Address   string `json:"address"`    // of its node-to-node listener
+	ClusterID string `json:"cluster_id"` // of the cluster that it belongs to
+}
+
+// RemovedMember is the answer to the removal of a node.
+type RemovedMember struct {
+	Removed string `json:"removed"` // the node's name
+}
+
+// Events are the registrations and cancels that the cluster remembers (the last thousand of each),
+// newest first. Cancels contain those of unknown instances, and evictions.
+type Events struct {
+	Registered []Event `json:"registered"`
+	Canceled   []Event `json:"canceled"`
+}
+
+// Event is one registration or cancel.
+type Event struct {
+	At  int64  `json:"at"` // by the server's clock
+	App string `json:"app"`
+	ID  string `json:"id"`
+}

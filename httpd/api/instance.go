@@ -1,0 +1,166 @@
+package api
+
+import (
+	"encoding/json"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Instance is an instance and its lease (GET /v1/rollcall/apps).
+type Instance struct {
+	App         string `json:"app"`
+	ID          string `json:"id"`
+	Status      string `json:"status"`
+	Overridden  string `json:"overridden,omitempty"` // the override, if there is one
+	Host        string `json:"host"`
+	IP          string `json:"ip"`
+	Port        int    `json:"port,omitempty"`        // 0: it does not listen there
+	SecurePort  int    `json:"secure_port,omitempty"` // as Port
+	VIP         string `json:"vip,omitempty"`
+	Lease       int32  `json:"lease_seconds"`
+	Interval    int32  `json:"interval_seconds"`
+	LastRenewal int64  `json:"last_renewal"`
+	Registered  int64  `json:"registered"`
+	Index       uint64 `json:"index"` // of its last change
+	Owner
+	Metadata         map[string]string `json:"metadata,omitempty"`
+	Override         *Forced           `json:"override,omitempty"`          // nil: none
+	QuarantinedUntil int64             `json:"quarantined_until,omitempty"` // 0: it is listed
+}
+
+// Owner is the datacenter (or Eureka server) that an instance belongs to, and the link from it.
+type Owner struct {
+	Datacenter string `json:"datacenter,omitempty"` // empty: the cluster's own
+	UnheardMS  int64  `json:"unheard_ms,omitempty"` // for how long nothing was heard of it; 0: its link is not cut
+}
+
+// InstanceOf shows what a lease says by itself; its owner, its override and its quarantine are left out.
+func InstanceOf(l *registry.Lease) Instance {
+	i := l.Instance
+	shown := Instance{
+		App: i.App, ID: i.ID(), Status: i.Status.String(), Host: i.HostName, IP: i.IPAddr, VIP: i.VIP,
+		Port: openPort(i.Port), SecurePort: openPort(i.SecurePort),
+		Lease: l.Duration, Interval: l.Interval,
+		LastRenewal: l.RenewedAt.Wall, Registered: l.RegisteredAt, Index: uint64(l.Changed),
+	}
+	if i.Overridden != registry.Unknown {
+		shown.Overridden = i.Overridden.String()
+	}
+	if len(i.Metadata) > 0 {
+		shown.Metadata = make(map[string]string, len(i.Metadata))
+	}
+	for _, p := range i.Metadata {
+		shown.Metadata[p.Key] = p.Value
+	}
+	return shown
+}
+
+// openPort is a port's number, 0 if the instance does not listen there.
+func openPort(p registry.Port) int {
+	if !p.Enabled {
+		return 0
+	}
+	return int(p.Number)
+}
+
+// Explanation says what is known of an instance, listed or not, and why it is as it is
+// (GET /v1/rollcall/apps/{app}/{id}/explain).
+type Explanation struct {
+	App     string `json:"app"`
+	ID      string `json:"id"`
+	State   string `json:"state"`   // listed, quarantined or gone
+	Summary string `json:"summary"` // all of it, in sentences
+	Owner
+	Life
+	Clock            string             `json:"clock"`                // running (by the leader's clock) or applied (as of the newest log entry)
+	Override         *Forced            `json:"override,omitempty"`   // nil: none
+	Quarantine       *Bounded           `json:"quarantine,omitempty"` // nil: none
+	Removed          *Removed           `json:"removed,omitempty"`    // nil: it is there
+	SelfPreservation PreservationEffect `json:"self_preservation"`
+	History          []HistoryEvent     `json:"history"` // oldest first
+}
+
+// Gone is the State of an Explanation of an instance that is there no more.
+const Gone = "gone"
+
+// Life is the lease of an instance that is there; of one that is gone it is zero.
+type Life struct {
+	Status          string `json:"status"`
+	Reported        string `json:"reported,omitempty"` // the status that the instance reported last; empty if an override hides it
+	Registered      int64  `json:"registered"`
+	LeaseSeconds    int32  `json:"lease_seconds"`
+	IntervalSeconds int32  `json:"interval_seconds"`
+	LastRenewal     int64  `json:"last_renewal"`
+	SilentMS        int64  `json:"silent_ms"`     // since the last renewal
+	ExpiresInMS     int64  `json:"expires_in_ms"` // negative: it ended so long ago
+	ExpiresAt       int64  `json:"expires_at"`
+	Expired         bool   `json:"expired"`
+	// Permanent: it has no lease, and nothing of what is said about one holds.
+	Permanent bool `json:"permanent,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler: an instance that is gone has no lease to tell of.
+func (e Explanation) MarshalJSON() ([]byte, error) {
+	type document Explanation // without this method
+	shown := struct {
+		document
+		*Life // hides the one of document, and is left out if nil
+	}{document: document(e)}
+	if e.State != Gone {
+		shown.Life = &e.Life
+	}
+	return json.Marshal(shown)
+}
+
+// Bounded is an operator's act and its time.
+type Bounded struct {
+	Author string `json:"author"` // empty: an act through Eureka's API
+	Reason string `json:"reason"`
+	Since  int64  `json:"since"`
+	Until  int64  `json:"until,omitempty"` // 0: without end
+}
+
+// Forced is an override; nothing more than its status is known of one that came with the instance.
+type Forced struct {
+	Status string `json:"status"`
+	Bounded
+}
+
+// Removed says how an instance went.
+type Removed struct {
+	At   int64  `json:"at"`
+	Kind string `json:"kind"` // canceled or evicted
+}
+
+// PreservationEffect is self-preservation's part in what becomes of an instance.
+type PreservationEffect struct {
+	State     string `json:"state"`     // off, on, released or held
+	Withholds bool   `json:"withholds"` // no lease is evicted now
+	Reason    string `json:"reason"`    // sentences
+}
+
+// HistoryEvent is something that happened to an instance.
+type HistoryEvent struct {
+	At     int64  `json:"at"`    // of the last time
+	What   string `json:"what"`  // registered, renewed late, overridden, evicted …
+	Text   string `json:"text"`  // a clause with what is known of it
+	Times  uint32 `json:"times"` // in a row
+	Author string `json:"author,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Acted is the answer to an operator's act on an instance.
+type Acted struct {
+	App   string `json:"app"`
+	ID    string `json:"id"`
+	Index string `json:"index"` // every node that has applied it shows the act's effect
+}
+
+// Pruned is an instance that was removed because it was not passing, or would be (POST /v1/rollcall/prune).
+type Pruned struct {
+	App    string `json:"app"`
+	ID     string `json:"id"`
+	Node   string `json:"node,omitempty"` // of one that was registered in Consul's catalog on a node of its own
+	Status string `json:"status"`
+	Reason string `json:"reason"` // why it is not passing
+}

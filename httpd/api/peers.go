@@ -1,0 +1,88 @@
+package api
+
+// Peers is the replication of a cluster to other servers, as one of its nodes sees it
+// (GET /v1/rollcall/peers).
+type Peers struct {
+	Datacenter string `json:"datacenter"` // the cluster's own
+	Node       string `json:"node"`       // who answered
+	Sender     string `json:"sender"`     // the node that sends; empty: every node does
+	Peers      []Peer `json:"peers"`      // in the order of the configuration
+
+	Receiver string       `json:"receiver"` // the node that was asked
+	Senders  []PeerSender `json:"senders"`  // whose clocks it knows, by datacenter and name
+}
+
+// PeerSender is a server that sent to the cluster: a node without consensus, or another cluster. Messages are
+// those that Peers.Receiver received since it started.
+type PeerSender struct {
+	Sender     string `json:"sender"`
+	Datacenter string `json:"datacenter"`
+	HeardMS    int64  `json:"heard_ms"` // since its clock was noted
+	LateMS     int64  `json:"late_ms"`  // by which its last message was late
+	Late       uint64 `json:"late"`     // messages that were more than a minute late
+	Refused    uint64 `json:"refused"`  // messages that were refused because its clock cannot be right
+}
+
+// Peer is one server, or one datacenter, that is replicated with.
+type Peer struct {
+	Name   string   `json:"name"`
+	Kind   string   `json:"kind"`             // node, datacenter or eureka
+	URLs   []string `json:"urls"`             // without user info
+	URL    string   `json:"url"`              // the one in use
+	State  string   `json:"state"`            // ok, failing, paused or idle (another node sends)
+	Reason string   `json:"reason,omitempty"` // of the state, in a sentence
+
+	Cursor     string `json:"cursor,omitempty"` // everything up to it is known to the peer
+	LagChanges uint64 `json:"lag_changes"`      // changes that the peer does not know yet
+	LagMS      int64  `json:"lag_ms"`           // age of the oldest of them
+	Pending    int    `json:"pending"`          // tasks queued
+	InFlight   int    `json:"in_flight"`
+
+	LastSuccess int64      `json:"last_success,omitempty"`
+	LastError   *PeerError `json:"last_error,omitempty"`
+
+	Sent       map[string]uint64 `json:"sent"`    // by fact: register, heartbeat, cancel, override
+	Dropped    map[string]uint64 `json:"dropped"` // by reason: expired, overflow, permanent, stopped
+	Repairs    map[string]uint64 `json:"repairs"` // by reason: first, too-old, digest, asked
+	LastRepair *PeerRepair       `json:"last_repair,omitempty"`
+
+	Incoming *Incoming `json:"incoming,omitempty"` // nil: of a node of the own datacenter
+}
+
+// PeerError is a transmission to a peer that failed.
+type PeerError struct {
+	At   int64  `json:"at"`
+	Text string `json:"text"`
+}
+
+// PeerRepair is the last repair of a peer that found something.
+type PeerRepair struct {
+	At      int64  `json:"at"`
+	Reason  string `json:"reason"`
+	Sent    int    `json:"sent"`    // instances that the peer lacked or had older
+	Removed int    `json:"removed"` // instances that the peer had and should not have
+}
+
+// Incoming is what comes from another datacenter or a Eureka server.
+type Incoming struct {
+	Instances int    `json:"instances"`          // that belong to it
+	HeardMS   *int64 `json:"heard_ms,omitempty"` // since it was heard; nil: never
+	Cut       bool   `json:"cut"`                // its link counts as cut
+	OnCut     string `json:"on_cut"`             // keep, keep for 1h0m0s, expire
+	Kept      int    `json:"kept,omitempty"`     // of Instances, those whose time has passed
+}
+
+// PeerDiff is what a peer has otherwise than it should.
+type PeerDiff struct {
+	Apps    int          `json:"apps"`    // applications with a difference
+	Missing int          `json:"missing"` // instances that the peer lacks or has older
+	Extra   int          `json:"extra"`   // instances that the peer has and should not have
+	Items   []DiffedItem `json:"items"`   // at most 1000
+}
+
+// DiffedItem is one instance that differs.
+type DiffedItem struct {
+	App  string `json:"app"`
+	ID   string `json:"id"`
+	What string `json:"what"` // missing, older, newer, different or extra: what the peer's copy is
+}
