@@ -67,7 +67,7 @@ func (m *Machine) lose(term uint64, taken registry.Index) {
 }
 
 // end says whether any session ended.
-func (m *Machine) end(at kv.At, lost []registry.LostCheck) bool {
+func (m *Machine) end(at kv.At, lost []registry.CheckRef) bool {
 	var checks []kv.CheckRef
 	ended := false
 	for _, l := range lost {

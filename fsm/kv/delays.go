@@ -1,23 +1,8 @@
 package kv
 
 import (
-	"cmp"
-	"strings"
-
-	"github.com/tidwall/btree"
-
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
-
-// delayEnds are the lock-delays of keys in the order of time. They are derived, and so no part of a
-// snapshot.
-type delayEnds struct{ tree *btree.BTreeG[Delay] }
-
-func newDelayEnds() delayEnds {
-	return delayEnds{order.NewTree(func(a, b Delay) int {
-		return cmp.Or(cmp.Compare(a.Until, b.Until), strings.Compare(a.Key, b.Key))
-	})}
-}
 
 // delay keeps a key, there or not, from being acquired for some ms.
 func (s *State) delay(key string, ms int64) {
@@ -30,13 +15,13 @@ func (s *State) delay(key string, ms int64) {
 func (s *State) setDelay(d Delay) {
 	s.tables.delays.Set(d.Key, d.Until)
 	s.tables.bytes += delayWeight + len(d.Key)
-	s.delayEnds.tree.Set(d)
+	s.delayEnds.Set(d.Until, d.Key)
 }
 
 func (s *State) undelay(key string) {
 	if until, ok := s.tables.delays.Delete(key); ok {
 		s.tables.bytes -= delayWeight + len(key)
-		s.delayEnds.tree.Delete(Delay{Key: key, Until: until})
+		s.delayEnds.Delete(until, key)
 	}
 }
 

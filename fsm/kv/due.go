@@ -17,19 +17,15 @@ type due struct {
 func (s *State) Due(now int64, limit int) []Op {
 	var all []due
 	for _, l := range s.expired(now) {
-		all = append(all, due{l.end, ExpireSession{s.epoch, l.session.ID, l.session.CreateIndex, l.renewed.Load()}})
+		all = append(all, due{s.expiry.Known(l.slot), ExpireSession{s.epoch, l.session.ID, l.session.CreateIndex, l.renewed.Load()}})
 	}
 	endDelay := func(until int64, op EndDelay) {
 		op.Epoch = s.epoch
 		all = append(all, due{until, op})
 	}
-	s.delayEnds.tree.Scan(func(d Delay) bool {
-		if d.Until > now {
-			return false
-		}
-		endDelay(d.Until, EndDelay{Kind: Key, Name: d.Key, Until: d.Until})
-		return true
-	})
+	for until, key := range s.delayEnds.Due(now) {
+		endDelay(until, EndDelay{Kind: Key, Name: key, Until: until})
+	}
 	s.permitsDue(now, endDelay)
 	slices.SortStableFunc(all, func(a, b due) int { return cmp.Compare(a.since, b.since) })
 	ops := make([]Op, min(len(all), max(limit, 0)))
@@ -42,5 +38,5 @@ func (s *State) Due(now int64, limit int) []Op {
 // NeedsClock says that something in the state waits for a time of the lease clock. What is only
 // forgotten when it is too old does not: that may happen later.
 func (s *State) NeedsClock() bool {
-	return s.expiry.Len() > 0 || s.delayEnds.tree.Len() > 0 || s.permitsNeedClock()
+	return s.expiry.Len() > 0 || s.delayEnds.Len() > 0 || s.permitsNeedClock()
 }

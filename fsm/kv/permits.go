@@ -199,11 +199,11 @@ func (t *turn) settle() {
 // dropPassed drops those whose time to wait has passed.
 func (t *turn) dropPassed() {
 	for {
-		end, ok := t.sem.ends.Min()
-		if !ok || end.until >= t.at.Lease {
+		until, ticket, ok := t.sem.ends.First()
+		if !ok || until >= t.at.Lease {
 			return
 		}
-		t.drop(end.ticket)
+		t.drop(ticket)
 	}
 }
 
@@ -347,16 +347,12 @@ func (s *State) losePermits(at At, session *Session) {
 // permitsDue adds the ends of lock-delays that are over at a moment (lease clock, ms): one for each
 // permit that is kept back.
 func (s *State) permitsDue(now int64, add func(until int64, op EndDelay)) {
-	s.permits.delays.Scan(func(d permitDelay) bool {
-		if d.until > now {
-			return false
-		}
-		n, _ := s.permits.find(d.kind, d.name).delays.Get(d.until)
+	for until, d := range s.permits.delays.Due(now) {
+		n, _ := s.permits.find(d.kind, d.name).delays.Get(until)
 		for range n {
-			add(d.until, EndDelay{Kind: d.kind, Name: d.name, Until: d.until})
+			add(until, EndDelay{Kind: d.kind, Name: d.name, Until: until})
 		}
-		return true
-	})
+	}
 }
 
 // permitsNeedClock says that a lock or semaphore waits for a time of the lease clock: a lock-delay to

@@ -17,10 +17,10 @@ type permitTables struct {
 	edition uint64 // counts the shares: a semaphore of an older edition may be in a View
 	index   Index  // of the last change of any; Freeze and Thaw carry it
 	all     *btree.BTreeG[named]
-	stakes  *btree.BTreeG[stake]       // by session
-	delays  *btree.BTreeG[permitDelay] // in the order of time; views have none
-	waiting int                        // in all queues
-	bytes   int                        // of all locks and semaphores, see semaphore.bytes
+	stakes  *btree.BTreeG[stake]        // by session
+	delays  order.Schedule[permitDelay] // views have none
+	waiting int                         // in all queues
+	bytes   int                         // of all locks and semaphores, see semaphore.bytes
 }
 
 // stake says that a session holds or waits for a permit.
@@ -30,11 +30,10 @@ type stake struct {
 	name    string
 }
 
-// permitDelay says that one or more lock-delays of a lock or semaphore end at a time.
+// permitDelay says that one or more lock-delays of a lock or semaphore end.
 type permitDelay struct {
-	until int64 // lease clock, ms
-	kind  Kind
-	name  string
+	kind Kind
+	name string
 }
 
 func newPermitTables() permitTables {
@@ -43,8 +42,8 @@ func newPermitTables() permitTables {
 		stakes: order.NewTree(func(a, b stake) int {
 			return cmp.Or(strings.Compare(a.session, b.session), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
 		}),
-		delays: order.NewTree(func(a, b permitDelay) int {
-			return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+		delays: order.NewSchedule(func(a, b permitDelay) int {
+			return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
 		}),
 	}
 }
@@ -64,7 +63,7 @@ func compareNamed(a, b named) int {
 // share returns a copy for views, which is never written again.
 func (p *permitTables) share() permitTables {
 	c := *p
-	c.all, c.stakes, c.delays = p.all.Copy(), p.stakes.Copy(), nil
+	c.all, c.stakes, c.delays = p.all.Copy(), p.stakes.Copy(), order.Schedule[permitDelay]{}
 	p.edition++
 	return c
 }
@@ -77,7 +76,7 @@ func (p *permitTables) find(kind Kind, name string) *semaphore {
 
 // open enters an empty semaphore.
 func (p *permitTables) open(kind Kind, name string, limit uint32) *semaphore {
-	sem := &semaphore{edition: p.edition, kind: kind, name: name, limit: limit, ends: order.NewTree(compareWaitEnds), bytes: permitsWeight + len(name)}
+	sem := &semaphore{edition: p.edition, kind: kind, name: name, limit: limit, ends: order.NewSchedule(cmp.Compare[uint64]), bytes: permitsWeight + len(name)}
 	p.all.Set(sem.named())
 	p.bytes += sem.bytes
 	return sem
@@ -121,7 +120,7 @@ func (p *permitTables) delay(sem *semaphore, until int64) {
 	sem.delays.Set(until, n+1)
 	sem.delayed++
 	sem.bytes += delayWeight
-	p.delays.Set(permitDelay{until, sem.kind, sem.name})
+	p.delays.Set(until, permitDelay{sem.kind, sem.name})
 }
 
 // undelay ends one of the delays until a time.
@@ -133,7 +132,7 @@ func (p *permitTables) undelay(sem *semaphore, until int64) {
 		return
 	}
 	sem.delays.Delete(until)
-	p.delays.Delete(permitDelay{until, sem.kind, sem.name})
+	p.delays.Delete(until, permitDelay{sem.kind, sem.name})
 }
 
 // stakesOf lists what a session holds and waits for, by kind and name.
@@ -161,7 +160,7 @@ type semaphore struct {
 
 	holders btree.Map[Index, Holder]  // by token: in the order of acquisition
 	queue   btree.Map[uint64, Waiter] // by ticket: in the order of asking
-	ends    *btree.BTreeG[waitEnd]    // of the waits, in the order of time
+	ends    order.Schedule[uint64]    // of the waits, by ticket
 	members btree.Map[string, member] // holders and queue by session
 	delays  btree.Map[int64, int]     // how many end at a time (lease clock, ms)
 	delayed int                       // how many there are
@@ -183,16 +182,6 @@ func weight(value []byte) int { return memberWeight + len(value) }
 type member struct {
 	fence  Index  // 0: it waits
 	ticket uint64 // while it waits
-}
-
-// waitEnd is when somebody's time to wait has passed.
-type waitEnd struct {
-	until  int64 // lease clock, ms
-	ticket uint64
-}
-
-func compareWaitEnds(a, b waitEnd) int {
-	return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.ticket, b.ticket))
 }
 
 func (m *semaphore) named() named { return named{m.kind, m.name, m} }
@@ -225,9 +214,9 @@ func (m *semaphore) lasts(lease int64) bool {
 	if m.holders.Len() > 0 {
 		return true
 	}
-	wait, waits := m.ends.Max()
+	wait, waits := m.ends.Last()
 	delay, _, delayed := m.delays.Max()
-	return waits && wait.until >= lease || delayed && delay > lease
+	return waits && wait >= lease || delayed && delay > lease
 }
 
 // hold enters a holder, or replaces it by one with another value.
@@ -259,14 +248,14 @@ func (m *semaphore) join(w Waiter) (ticket uint64) {
 // enqueue enters a waiter under a ticket that nobody has.
 func (m *semaphore) enqueue(ticket uint64, w Waiter) {
 	m.queue.Set(ticket, w)
-	m.ends.Set(waitEnd{w.Until, ticket})
+	m.ends.Set(w.Until, ticket)
 	m.bytes += weight(w.Value)
 }
 
 // dequeue takes out the waiter of a ticket.
 func (m *semaphore) dequeue(ticket uint64) Waiter {
 	w, _ := m.queue.Delete(ticket)
-	m.ends.Delete(waitEnd{w.Until, ticket})
+	m.ends.Delete(w.Until, ticket)
 	m.bytes -= weight(w.Value)
 	return w
 }

@@ -13,9 +13,7 @@ import (
 type living struct {
 	session *Session
 	renewed atomic.Int64 // lease clock, ms: views look at it while it is written
-	// Of the writer alone, for expiry.
-	end      int64 // lease clock, ms: not later than its true end
-	position int   // where it is in the heap
+	slot    uint32       // in expiry, of one with a TTL; of the writer alone
 }
 
 // sessionGrace is what a session is given, beyond half its TTL, to be renewed after an epoch was
@@ -108,7 +106,8 @@ func (s *State) begin(session *Session, renewed int64) *living {
 	s.tables.setSession(l)
 	s.links.add(session)
 	if session.TTL > 0 {
-		s.expiry.add(l, s.ends(l))
+		l.slot = s.slots.take(l)
+		s.expiry.Add(l.slot, s.ends(l))
 	}
 	return l
 }
@@ -173,7 +172,8 @@ func (s *State) end(at At, ended []*living) {
 		s.tables.deleteSession(l.session.ID)
 		s.links.remove(l.session)
 		if l.session.TTL > 0 {
-			s.expiry.remove(l)
+			s.expiry.Remove(l.slot)
+			s.slots.release(l.slot)
 		}
 	}
 	for _, l := range ended {

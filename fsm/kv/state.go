@@ -2,6 +2,8 @@ package kv
 
 import (
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Catalog is what sessions need to know of nodes and checks. The state machine asks it while it
@@ -25,9 +27,10 @@ type State struct {
 	established int64 // lease clock when the epoch was established, ms
 	tables      tables
 	permits     permitTables
-	expiry      expiry
+	expiry      order.Ends // of the sessions with a TTL, by slot
+	slots       slots
 	links       links
-	delayEnds   delayEnds
+	delayEnds   order.Schedule[string] // the lock-delays of keys
 	answers     answers
 	touched     []Topic // since the last call of Touched
 	shown       *shown  // what views get; nil if it changed since it was made
@@ -46,7 +49,7 @@ func New(catalog Catalog) *State {
 		tables:    newTables(),
 		permits:   newPermitTables(),
 		links:     newLinks(),
-		delayEnds: newDelayEnds(),
+		delayEnds: order.NewSchedule(strings.Compare),
 		answers:   newAnswers(),
 	}
 }

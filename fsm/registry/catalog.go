@@ -1,6 +1,11 @@
 package registry
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"cmp"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // CatalogService is what Consul's API says of an instance beyond what Eureka's does. An instance that has one
 // has no lease: it never expires by itself, stays outside self-preservation, and goes by a cancel, a
@@ -270,8 +275,12 @@ func (op ExpireCheck) fields(c *codec.Codec) ExpireCheck {
 	return op
 }
 
-// LostCheck is a check that turned critical or is gone, or (ID "") a node that is gone.
-type LostCheck struct{ Node, ID string }
+// CheckRef names a check, or (ID "") a node.
+type CheckRef struct{ Node, ID string }
+
+func compareCheckRefs(a, b CheckRef) int {
+	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
+}
 
 // SerfHealth is the id of the check that the logical node always has.
 const SerfHealth = "serfHealth"

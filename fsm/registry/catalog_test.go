@@ -245,9 +245,9 @@ func TestChecksNotMentionedStayUnlessTheyAreToBeReplaced(t *testing.T) {
 		op.ReplaceChecks = replace
 		g.Lost()
 		g.catalog(op)
-		want, lost := []string{"a", "b"}, []LostCheck(nil)
+		want, lost := []string{"a", "b"}, []CheckRef(nil)
 		if replace {
-			want, lost = []string{"a"}, []LostCheck{{"", "b"}}
+			want, lost = []string{"a"}, []CheckRef{{"", "b"}}
 		}
 		var got []string
 		for _, c := range g.lease(web1).Service.Checks {
@@ -410,20 +410,20 @@ func TestDeregistrationRemovesWhatItNames(t *testing.T) {
 		op   DeregisterCatalog
 		want Outcome
 		gone []Key
-		lost []LostCheck
+		lost []CheckRef
 	}{
-		{"a service", DeregisterCatalog{Service: "web-1"}, Done, []Key{web1}, []LostCheck{{"", "a"}}},
-		{"a service of another node", DeregisterCatalog{Node: "n1", Service: "web-1"}, Done, []Key{onN1}, []LostCheck{{"n1", "a"}}},
-		{"a service wins over a check", DeregisterCatalog{Service: "web-1", Check: "n"}, Done, []Key{web1}, []LostCheck{{"", "a"}}},
+		{"a service", DeregisterCatalog{Service: "web-1"}, Done, []Key{web1}, []CheckRef{{"", "a"}}},
+		{"a service of another node", DeregisterCatalog{Node: "n1", Service: "web-1"}, Done, []Key{onN1}, []CheckRef{{"n1", "a"}}},
+		{"a service wins over a check", DeregisterCatalog{Service: "web-1", Check: "n"}, Done, []Key{web1}, []CheckRef{{"", "a"}}},
 		{"an instance that has a lease", DeregisterCatalog{Service: "orders-1"}, Done, []Key{orders1}, nil},
 		{"an instance that has a lease, of a node", DeregisterCatalog{Node: "n1", Service: "orders-1"}, NotFound, nil, nil},
 		{"one of two instances of an id", DeregisterCatalog{Service: "twice"}, NotFound, nil, nil},
 		{"by an instance's id where the service has another", DeregisterCatalog{Service: "n1:web-1"}, NotFound, nil, nil},
 		{"no service", DeregisterCatalog{Service: "x"}, NotFound, nil, nil},
-		{"a check", DeregisterCatalog{Check: "a"}, Done, nil, []LostCheck{{"", "a"}}},
-		{"a node's check", DeregisterCatalog{Node: "n1", Check: "n"}, Done, nil, []LostCheck{{"n1", "n"}}},
+		{"a check", DeregisterCatalog{Check: "a"}, Done, nil, []CheckRef{{"", "a"}}},
+		{"a node's check", DeregisterCatalog{Node: "n1", Check: "n"}, Done, nil, []CheckRef{{"n1", "n"}}},
 		{"no check", DeregisterCatalog{Check: "x"}, NotFound, nil, nil},
-		{"a node", DeregisterCatalog{Node: "n1"}, Done, []Key{onN1}, []LostCheck{{"n1", "a"}, {"n1", "n"}, {"n1", ""}}},
+		{"a node", DeregisterCatalog{Node: "n1"}, Done, []Key{onN1}, []CheckRef{{"n1", "a"}, {"n1", "n"}, {"n1", ""}}},
 		{"no node", DeregisterCatalog{Node: "n2"}, NotFound, nil, nil},
 		{"nothing", DeregisterCatalog{}, NotFound, nil, nil},
 	} {

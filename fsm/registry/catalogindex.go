@@ -60,10 +60,10 @@ func (r *Registry) enterCheck(c *Check, of Key) {
 	before, known := r.tables.catalog.check(c.Node, c.ID)
 	now := checkEntry{check: c, of: of}
 	if known {
-		r.checkEnds.delete(before)
+		r.deleteEnd(before)
 		now.beat = before.beat
 		if c.Status == Critical && before.check.Status != Critical {
-			r.lost = append(r.lost, LostCheck{c.Node, c.ID})
+			r.lost = append(r.lost, c.ref())
 		}
 	}
 	switch {
@@ -74,7 +74,7 @@ func (r *Registry) enterCheck(c *Check, of Key) {
 		now.beat.heard.Store(r.clock.Lease)
 	}
 	r.tables.catalog.setCheck(now)
-	r.checkEnds.add(now, r.established)
+	r.addEnd(now)
 }
 
 // leaveCheck is the inverse of enterCheck, unless the check is somebody else's by now.
@@ -83,13 +83,13 @@ func (r *Registry) leaveCheck(c *Check, of Key) {
 	if !known || e.of != of {
 		return
 	}
-	r.checkEnds.delete(e)
+	r.deleteEnd(e)
 	r.tables.catalog.deleteCheck(e)
-	r.lost = append(r.lost, LostCheck{c.Node, c.ID})
+	r.lost = append(r.lost, c.ref())
 }
 
 // Lost returns what was lost by the operations since the last call. It is no part of the state.
-func (r *Registry) Lost() []LostCheck {
+func (r *Registry) Lost() []CheckRef {
 	lost := r.lost
 	r.lost = nil
 	return lost

@@ -53,7 +53,7 @@ func compareServices(a, b serviceEntry) int {
 }
 
 func compareChecks(a, b checkEntry) int {
-	return cmp.Or(strings.Compare(a.check.Node, b.check.Node), strings.Compare(a.check.ID, b.check.ID))
+	return compareCheckRefs(a.check.ref(), b.check.ref())
 }
 
 // share returns a copy for views: the same one until something changes, for most changes of a registry

@@ -146,7 +146,7 @@ func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 	if c := g.check("", "a"); c.Status != Critical || c.Output != "TTL expired" || c.CriticalSince != g.now.Lease || g.status(web1) != Down {
 		t.Errorf("check %+v of an instance that is %s, want both to tell", c, g.status(web1))
 	}
-	if lost := g.Lost(); !slices.Equal(lost, []LostCheck{{"", "a"}}) {
+	if lost := g.Lost(); !slices.Equal(lost, []CheckRef{{"", "a"}}) {
 		t.Errorf("lost %v, want the check that turned critical", lost)
 	}
 	g.pass(1000)
@@ -259,11 +259,11 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 }
 
 func TestChecksAreLostWhateverTakesThem(t *testing.T) {
-	a := []LostCheck{{"", "a"}}
+	a := []CheckRef{{"", "a"}}
 	for _, tt := range []struct {
 		name string
 		op   Op
-		want []LostCheck
+		want []CheckRef
 	}{
 		{"critical", SetCheck{Check: "a", Status: Critical}, a},
 		{"warning", SetCheck{Check: "a", Status: Warning}, nil},

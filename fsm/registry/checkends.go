@@ -1,67 +1,45 @@
 package registry
 
 import (
-	"cmp"
-	"slices"
-	"strings"
-
-	"github.com/tidwall/btree"
-
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// checkEnd is a moment at which something is to be done about a check: one that expects heartbeats has
-// waited for too long, or one that is critical was so for too long. The former is a lower bound: a
-// heartbeat does not touch it, and it is corrected when its time has come.
-type checkEnd struct {
-	at       int64 // lease clock, ms
-	node, id string
-}
-
-// checkEnds are those that lie ahead or are due, in the order of time. They are derived, and so no part
-// of a snapshot.
-type checkEnds struct{ tree *btree.BTreeG[checkEnd] }
-
-func newCheckEnds() checkEnds {
-	return checkEnds{order.NewTree(compareCheckEnds)}
-}
-
-func compareCheckEnds(a, b checkEnd) int {
-	return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(a.node, b.node), strings.Compare(a.id, b.id))
-}
+// ref names the check.
+func (c *Check) ref() CheckRef { return CheckRef{c.Node, c.ID} }
 
 func (e checkEntry) expires() bool { return e.beat != nil && e.check.Status != Critical }
 func (e checkEntry) reaped() bool {
 	return e.check.ReapAfter > 0 && e.check.Service != "" && e.check.Status == Critical
 }
 
-// add enters the end of a check, if it has one, under a leadership that was established at a moment.
-func (t checkEnds) add(e checkEntry, established int64) {
+// addEnd enters the end of a check, if it has one: a moment at which something is to be done about it. One that
+// expects heartbeats has waited for too long then, or one that is critical was so for too long. The former is a
+// lower bound: a heartbeat does not touch it, and it is corrected when its time has come.
+func (r *Registry) addEnd(e checkEntry) {
 	if e.expires() {
-		e.beat.due = e.ends(established)
+		e.beat.due = e.ends(r.established)
 	}
-	if end, ok := e.end(); ok {
-		t.tree.Set(end)
-	}
-}
-
-// delete is the inverse of add, for the check as it was then.
-func (t checkEnds) delete(e checkEntry) {
-	if end, ok := e.end(); ok {
-		t.tree.Delete(end)
+	if at, ok := e.end(); ok {
+		r.checkEnds.Set(at, e.check.ref())
 	}
 }
 
-// end is the end that is entered for a check.
-func (e checkEntry) end() (end checkEnd, ok bool) {
-	c := e.check
+// deleteEnd is the inverse of addEnd, for the check as it was then.
+func (r *Registry) deleteEnd(e checkEntry) {
+	if at, ok := e.end(); ok {
+		r.checkEnds.Delete(at, e.check.ref())
+	}
+}
+
+// end is the end that is entered for a check (lease clock, ms).
+func (e checkEntry) end() (at int64, ok bool) {
 	switch {
 	case e.expires():
-		return checkEnd{e.beat.due, c.Node, c.ID}, true
+		return e.beat.due, true
 	case e.reaped():
-		return checkEnd{order.Later(c.CriticalSince, c.ReapAfter), c.Node, c.ID}, true
+		return order.Later(e.check.CriticalSince, e.check.ReapAfter), true
 	}
-	return checkEnd{}, false
+	return 0, false
 }
 
 // checkGrace is what a check is given (ms) after a leadership was established, beyond half its TTL:
@@ -78,32 +56,20 @@ func (e checkEntry) ends(established int64) int64 {
 // for each service with one that is critical for too long.
 func (r *Registry) checksEnding(now int64) []Op {
 	var found []checkEntry
-	r.checkEnds.tree.Scan(func(end checkEnd) bool {
-		if end.at >= now {
-			return false
-		}
-		e, _ := r.tables.catalog.check(end.node, end.id)
+	for _, ref := range r.checkEnds.Due(now - 1) {
+		e, _ := r.tables.catalog.check(ref.Node, ref.ID)
 		found = append(found, e)
-		return true
-	})
-	for _, e := range found { // heartbeats came since they were entered
-		r.checkEnds.delete(e)
-		r.checkEnds.add(e, r.established)
 	}
-	slices.SortFunc(found, func(a, b checkEntry) int { return compareCheckEnds(a.mustEnd(), b.mustEnd()) })
+	for _, e := range found { // heartbeats came since they were entered
+		r.deleteEnd(e)
+		r.addEnd(e)
+	}
 	var due []Op
-	for _, e := range found {
-		if e.mustEnd().at < now {
-			due = append(due, r.atEnd(e))
-		}
+	for _, ref := range r.checkEnds.Due(now - 1) {
+		e, _ := r.tables.catalog.check(ref.Node, ref.ID)
+		due = append(due, r.atEnd(e))
 	}
 	return due
-}
-
-// mustEnd is the end of a check that has one.
-func (e checkEntry) mustEnd() checkEnd {
-	end, _ := e.end()
-	return end
 }
 
 // atEnd is what is to be done at the end of a check.
@@ -118,5 +84,5 @@ func (r *Registry) atEnd(e checkEntry) Op {
 // NeedsClock says that something waits for the lease clock: a lease, self-preservation, an override or
 // quarantine that ends, a check that expects heartbeats or is to be reaped.
 func (r *Registry) NeedsClock() bool {
-	return r.expiry.Len() > 0 || r.preservation().State != PreservationOff || r.ends.tree.Len() > 0 || r.checkEnds.tree.Len() > 0
+	return r.expiry.Len() > 0 || r.preservation().State != PreservationOff || r.ends.Len() > 0 || r.checkEnds.Len() > 0
 }

@@ -69,6 +69,6 @@ func (r *Registry) deregisterNode(origin Origin, name string) Result {
 		r.remove(r.handles.byKey(key), Canceled, origin, Event{Kind: EventCanceled})
 	}
 	r.renode(n, nil)
-	r.lost = append(r.lost, LostCheck{Node: name})
+	r.lost = append(r.lost, CheckRef{Node: name})
 	return Result{Index: r.index}
 }

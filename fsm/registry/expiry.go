@@ -1,8 +1,6 @@
 package registry
 
 import (
-	"cmp"
-	"container/heap"
 	"math"
 	"slices"
 )
@@ -12,94 +10,18 @@ import (
 // beat.
 const renewalGrace = 5000 // ms
 
-// expiry is a heap of the live leases by the end that was known when each was last looked at.
-// Renewals do not touch it: an end lies in the future or is corrected when it comes to the top. It
-// is derived from leases and renewals, and so no part of a snapshot.
-type expiry struct {
-	order    []uint32 // slots, as a heap
-	end      []int64  // by slot, lease clock ms: not later than the lease's end
-	position []int32  // by slot: where it is in order
-	found    []uint32 // what ended returned last, for its memory
-}
-
-// Len is a method of heap.Interface, as the next four are.
-func (e *expiry) Len() int { return len(e.order) }
-
-// Less orders by end, then by slot, so that the order is the same on every node.
-func (e *expiry) Less(i, j int) bool { return e.compare(e.order[i], e.order[j]) < 0 }
-
-func (e *expiry) compare(a, b uint32) int {
-	if c := cmp.Compare(e.end[a], e.end[b]); c != 0 {
-		return c
-	}
-	return cmp.Compare(a, b)
-}
-
-func (e *expiry) Swap(i, j int) {
-	e.order[i], e.order[j] = e.order[j], e.order[i]
-	e.position[e.order[i]], e.position[e.order[j]] = int32(i), int32(j)
-}
-
-func (e *expiry) Push(slot any) {
-	e.position[slot.(uint32)] = int32(len(e.order))
-	e.order = append(e.order, slot.(uint32))
-}
-
-func (e *expiry) Pop() any {
-	last := len(e.order) - 1
-	slot := e.order[last]
-	e.order = e.order[:last]
-	return slot
-}
-
-// add enters a slot that is not in the heap.
-func (e *expiry) add(slot uint32, end int64) {
-	for int(slot) >= len(e.end) {
-		e.end, e.position = append(e.end, 0), append(e.position, 0)
-	}
-	e.end[slot] = end
-	heap.Push(e, slot)
-}
-
-// move corrects the end of a slot that is in the heap.
-func (e *expiry) move(slot uint32, end int64) {
-	e.end[slot] = end
-	heap.Fix(e, int(e.position[slot]))
-}
-
-func (e *expiry) remove(slot uint32) { heap.Remove(e, int(e.position[slot])) }
-
-// ended returns the slots whose known end is before now, in no order. Below one that is not there is
-// none, so it costs O(those returned). The result is valid until the next call.
-func (e *expiry) ended(now int64) []uint32 {
-	found := e.found[:0]
-	visit := func(at int) {
-		if at < len(e.order) && e.end[e.order[at]] < now {
-			found = append(found, e.order[at])
-		}
-	}
-	visit(0)
-	for i := 0; i < len(found); i++ {
-		at := int(e.position[found[i]])
-		visit(2*at + 1)
-		visit(2*at + 2)
-	}
-	e.found = found
-	return found
-}
-
 // time looks at when a lease ends that takes the place of old, and counts who is expected to renew one.
 // Either may be nil: there is none. One that is permanent never ends, and nobody is.
 func (r *Registry) time(old, l *Lease) {
 	was, is := old != nil && !old.Permanent, l != nil && !l.Permanent
 	switch {
 	case was && is:
-		r.expiry.move(l.Handle.Slot, r.end(l))
+		r.expiry.Move(l.Handle.Slot, r.end(l))
 	case is:
-		r.expiry.add(l.Handle.Slot, r.end(l))
+		r.expiry.Add(l.Handle.Slot, r.end(l))
 		r.expectation.join()
 	case was:
-		r.expiry.remove(old.Handle.Slot)
+		r.expiry.Remove(old.Handle.Slot)
 		r.expectation.leave()
 	}
 }
@@ -109,7 +31,7 @@ func (r *Registry) time(old, l *Lease) {
 // not evicted is returned again.
 func (r *Registry) Expired(now int64, limit int) []EvictItem {
 	due := r.due(now)
-	slices.SortFunc(due, r.expiry.compare)
+	slices.SortFunc(due, r.expiry.Compare)
 	due = due[:min(len(due), max(limit, 0))]
 	items := make([]EvictItem, len(due))
 	for i, slot := range due {
@@ -121,28 +43,12 @@ func (r *Registry) Expired(now int64, limit int) []EvictItem {
 
 // due returns the slots of leases that have ended at now, and corrects the ends of those that were
 // renewed since they were last looked at.
-func (r *Registry) due(now int64) []uint32 {
-	found := r.expiry.ended(now)
-	due := found[:0]
-	for _, slot := range found {
-		end := r.end(r.handles.leases[slot])
-		if end > r.expiry.end[slot] {
-			r.expiry.move(slot, end)
-		}
-		if end < now {
-			due = append(due, slot)
-		}
-	}
-	return due
-}
+func (r *Registry) due(now int64) []uint32 { return r.expiry.Ended(now, r.slotEnd) }
 
 // reorder looks at all leases again, after their ends may have become earlier.
-func (r *Registry) reorder() {
-	for _, slot := range r.expiry.order {
-		r.expiry.end[slot] = r.end(r.handles.leases[slot])
-	}
-	heap.Init(&r.expiry)
-}
+func (r *Registry) reorder() { r.expiry.Reorder(r.slotEnd) }
+
+func (r *Registry) slotEnd(slot uint32) int64 { return r.end(r.handles.leases[slot]) }
 
 // end is the last millisecond of a live lease, by the lease clock.
 func (r *Registry) end(l *Lease) int64 {

@@ -197,7 +197,7 @@ func check(r *Registry) error {
 		if err := checkLive(r, v, l); err != nil {
 			return fmt.Errorf("%s: %w", l.Key(), err)
 		}
-		l.ends(func(end) { ends++ })
+		l.ends(func(int64, leaseEnd) { ends++ })
 	}
 	permanent := 0
 	for _, l := range all {
@@ -206,8 +206,8 @@ func check(r *Registry) error {
 	if n := len(all); len(r.handles.slots) != n || r.expiry.Len() != n-permanent || v.tables.permanent != permanent || v.tables.live.Len() != n || v.Total() != n {
 		return fmt.Errorf("%d leases; slots %d, heap %d, change list %d, total %d", n, len(r.handles.slots), r.expiry.Len(), v.tables.live.Len(), v.Total())
 	}
-	if r.ends.tree.Len() != ends {
-		return fmt.Errorf("%d ends, kept %d", ends, r.ends.tree.Len())
+	if r.ends.Len() != ends {
+		return fmt.Errorf("%d ends, kept %d", ends, r.ends.Len())
 	}
 	if v.tables.removed.Len() != len(r.records) {
 		return fmt.Errorf("%d records, %d by key", v.tables.removed.Len(), len(r.records))
@@ -255,10 +255,10 @@ func checkLive(r *Registry, v *View, l *Lease) error {
 		return fmt.Errorf("not in the change list at %d as kind %d", l.Changed, kind)
 	}
 	if l.Permanent {
-		if r.end(l) != math.MaxInt64 || slices.Contains(r.expiry.order, l.Handle.Slot) {
+		if r.end(l) != math.MaxInt64 || r.expiry.Has(l.Handle.Slot) {
 			return errors.New("permanent, with an end")
 		}
-	} else if at := r.expiry.position[l.Handle.Slot]; r.expiry.order[at] != l.Handle.Slot || r.expiry.end[l.Handle.Slot] > r.end(l) {
+	} else if !r.expiry.Has(l.Handle.Slot) || r.expiry.Known(l.Handle.Slot) > r.end(l) {
 		return errors.New("not in the heap, or later than its end")
 	}
 	if _, removed := r.record(key); removed {
@@ -271,8 +271,8 @@ func checkLive(r *Registry, v *View, l *Lease) error {
 		return fmt.Errorf("%d events, want 1 to %d", len(history), EventsKept)
 	}
 	missing := 0
-	l.ends(func(e end) {
-		if _, ok := r.ends.tree.Get(e); !ok {
+	l.ends(func(at int64, e leaseEnd) {
+		if !r.ends.Has(at, e) {
 			missing++
 		}
 	})

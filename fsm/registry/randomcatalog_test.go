@@ -66,7 +66,7 @@ func checkCatalog(r *Registry, v *View, all []*Lease) error {
 		}
 		if end, ok := e.end(); ok {
 			ends++
-			if _, kept := r.checkEnds.tree.Get(end); !kept || e.expires() && end.at > e.ends(r.established) {
+			if !r.checkEnds.Has(end, c.ref()) || e.expires() && end > e.ends(r.established) {
 				return fmt.Errorf("check %s of node %q: its end is not kept, or too late", c.ID, c.Node)
 			}
 		}
@@ -97,8 +97,8 @@ func checkCatalog(r *Registry, v *View, all []*Lease) error {
 			}
 		}
 	}
-	if t.services.Len() != services || t.checks.Len() != checks || r.checkEnds.tree.Len() != ends {
-		return fmt.Errorf("found %d services, %d checks and %d ends; want %d, %d and %d", t.services.Len(), t.checks.Len(), r.checkEnds.tree.Len(), services, checks, ends)
+	if t.services.Len() != services || t.checks.Len() != checks || r.checkEnds.Len() != ends {
+		return fmt.Errorf("found %d services, %d checks and %d ends; want %d, %d and %d", t.services.Len(), t.checks.Len(), r.checkEnds.Len(), services, checks, ends)
 	}
 	if v.CatalogIndex() > v.Index() || v.Index() >= r.Next() {
 		return fmt.Errorf("nodes changed at %d, all at %d, next is %d", v.CatalogIndex(), v.Index(), r.Next())

@@ -75,7 +75,7 @@ func (r *Registry) enter(origin Origin, l *Lease, renewed Stamp, before History)
 	r.note(l, origin, Event{Kind: EventRegistered})
 	r.time(nil, l)
 	r.recatalog(&Lease{}, l)
-	r.ends.replace(&Lease{}, l)
+	r.replaceEnds(&Lease{}, l)
 	return Result{Index: r.index, Handle: l.Handle}
 }
 
@@ -159,7 +159,7 @@ func (r *Registry) know(old *Lease, details *Override) {
 	r.shared = nil
 	r.handles.put(&l)
 	r.tables.replace(old, &l)
-	r.ends.replace(old, &l)
+	r.replaceEnds(old, &l)
 }
 
 // again is the lease of a registration in the place of l, until it begins.
@@ -197,7 +197,7 @@ func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
 	r.tables.renewals.at(l.Handle.Slot).hear(l, origin, renewed.Lease)
 	r.time(old, l)
 	r.recatalog(old, l)
-	r.ends.replace(old, l)
+	r.replaceEnds(old, l)
 	return Result{Index: r.index, Handle: l.Handle}
 }
 

@@ -1,5 +1,7 @@
 package registry
 
+import "github.com/seed-20419f34/rollcall/fsm/order"
+
 // maxLead is how far (ms of lease clock) the stamp of an operation may be ahead of the state. The
 // leader writes at least one entry per second while leases exist, so a stamp that leads by more was
 // made by a defect; believing it would end every lease at once.
@@ -15,8 +17,8 @@ type Registry struct {
 	returned    int64 // when self-preservation last ended because the silent came back; from transitions
 	cluster     string
 	handles     handles
-	expiry      expiry
-	ends        ends
+	expiry      order.Ends // of the leases, by slot
+	ends        order.Schedule[leaseEnd]
 	records     map[Key]Index      // of removals, in tables.removed
 	recordBytes int                // of these records, see Removal.weight
 	amended     map[Index]struct{} // records that Amended has to return
@@ -25,9 +27,9 @@ type Registry struct {
 	expectation ExpectationState
 	known       *known // of other servers
 	tables      tables
-	checkEnds   checkEnds
-	lost        []LostCheck
-	shared      *tables // the copy of tables that views get; nil if they changed since it was made
+	checkEnds   order.Schedule[CheckRef] // see addEnd
+	lost        []CheckRef               // checks that turned critical or are gone, and nodes that are gone
+	shared      *tables                  // the copy of tables that views get; nil if they changed since it was made
 
 	withoutConsensus bool // see WithoutConsensus
 }
@@ -36,14 +38,14 @@ type Registry struct {
 func New() *Registry {
 	return &Registry{
 		handles:     handles{slots: make(map[Key]uint32)},
-		ends:        newEnds(),
+		ends:        order.NewSchedule(compareLeaseEnds),
 		records:     make(map[Key]Index),
 		amended:     make(map[Index]struct{}),
 		settings:    DefaultSettings(),
 		expectation: newExpectation(DefaultSettings()),
 		known:       new(known),
 		tables:      newTables(),
-		checkEnds:   newCheckEnds(),
+		checkEnds:   order.NewSchedule(compareCheckRefs),
 	}
 }
 
@@ -203,9 +205,9 @@ func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events 
 	r.handles.put(l)
 	r.tables.replace(old, l)
 	r.recatalog(old, l)
-	r.ends.replace(old, l)
+	r.replaceEnds(old, l)
 	if l.Owner != old.Owner && !l.Permanent { // it may end earlier now
-		r.expiry.move(l.Handle.Slot, r.end(l))
+		r.expiry.Move(l.Handle.Slot, r.end(l))
 	}
 	for _, e := range events {
 		r.note(l, origin, e)

@@ -71,7 +71,7 @@ func (r *Registry) removeAs(old *Lease, l Lease, kind ChangeKind, origin Origin,
 	history := History{r.tables.renewals.past(old.Handle).with(r.event(&l, origin, e))}
 	r.tables.delete(old, r.index)
 	r.recatalog(old, &Lease{})
-	r.ends.replace(old, &Lease{})
+	r.replaceEnds(old, &Lease{})
 	r.tables.renewals.end(old.Handle.Slot)
 	r.time(old, nil)
 	r.handles.release(old)

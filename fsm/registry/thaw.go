@@ -44,10 +44,10 @@ func (r *Registry) thawLease(s LeaseState) {
 	slot := r.tables.renewals.at(s.Lease.Handle.Slot)
 	slot.client, slot.remote = s.Client, s.Remote
 	if !s.Lease.Permanent {
-		r.expiry.add(s.Lease.Handle.Slot, r.end(s.Lease))
+		r.expiry.Add(s.Lease.Handle.Slot, r.end(s.Lease))
 	}
 	r.recatalog(&Lease{}, s.Lease)
-	r.ends.replace(&Lease{}, s.Lease)
+	r.replaceEnds(&Lease{}, s.Lease)
 }
 
 // thawCatalog enters nodes, and the heartbeats of checks, which the leases brought.
@@ -59,9 +59,9 @@ func (r *Registry) thawCatalog(f Frozen) {
 	}
 	for _, h := range f.Heard {
 		e, _ := t.check(h.Node, h.Check)
-		r.checkEnds.delete(e)
+		r.deleteEnd(e)
 		e.beat.heard.Store(h.At)
-		r.checkEnds.add(e, r.established)
+		r.addEnd(e)
 	}
 	t.changed = f.CatalogIndex
 	r.shared, t.shared = nil, nil

@@ -14,7 +14,7 @@ func (f *Frozen) verifyDetails() error {
 		if err := l.verifyDetails(); err != nil {
 			return fmt.Errorf("lease %s: %w", l.Key(), err)
 		}
-		l.ends(func(e end) { set[e.kind] = append(set[e.kind], e.set) })
+		l.ends(func(_ int64, e leaseEnd) { set[e.kind] = append(set[e.kind], e.set) })
 	}
 	if twice, ok := repeated(set[endOfOverride]); ok {
 		return fmt.Errorf("two overrides were set at %d", twice)
