@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // TopicKind says what somebody waits for.
@@ -36,7 +38,7 @@ type Topic struct {
 
 // Wait is woken once, by the first change of its topic after it was joined.
 type Wait struct {
-	woken chan struct{}
+	woken <-chan struct{}
 	leave func()
 }
 
@@ -52,15 +54,8 @@ func (w *Wait) Leave() { w.leave() }
 // Nothing of the state depends on it: it serves readers, beside the state machine.
 type Watchers struct {
 	mutex   sync.Mutex
-	topics  map[Topic]*topic // what somebody waits for
-	lengths []lengthCount    // of the PrefixTopics among them, ascending
-	waiting int
-}
-
-// topic is what one or more wait for, until the next change of it.
-type topic struct {
-	waiting int
-	woken   chan struct{} // closed at the change
+	waiters order.Waiters[Topic]
+	lengths []lengthCount // of the PrefixTopics among what they wait for, ascending
 }
 
 // lengthCount says how many prefixes of a length somebody waits for.
@@ -70,44 +65,27 @@ type lengthCount struct{ length, prefixes int }
 func (w *Watchers) Join(t Topic) *Wait {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	joined, ok := w.topics[t]
-	if !ok {
-		joined = w.add(t)
+	wait, first := w.waiters.Join(t)
+	if first {
+		w.count(t, 1)
 	}
-	joined.waiting++
-	w.waiting++
 	left := false
-	return &Wait{woken: joined.woken, leave: func() {
+	return &Wait{woken: wait.Woken(), leave: func() {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
-		if !left {
-			left = true
-			w.leave(t, joined)
+		if !left && w.waiters.Leave(wait) {
+			w.count(t, -1)
 		}
+		left = true
 	}}
 }
 
-func (w *Watchers) add(t Topic) *topic {
-	if w.topics == nil {
-		w.topics = make(map[Topic]*topic)
+// count notes, if a topic is a prefix, that somebody begins or ceases to wait for one of its length.
+func (w *Watchers) count(t Topic, change int) {
+	if t.Kind != PrefixTopic {
+		return
 	}
-	added := &topic{woken: make(chan struct{})}
-	w.topics[t] = added
-	if t.Kind == PrefixTopic {
-		w.count(len(t.Name), 1)
-	}
-	return added
-}
-
-func (w *Watchers) remove(t Topic) {
-	delete(w.topics, t)
-	if t.Kind == PrefixTopic {
-		w.count(len(t.Name), -1)
-	}
-}
-
-// count notes that somebody begins or ceases to wait for a prefix of a length.
-func (w *Watchers) count(length, change int) {
+	length := len(t.Name)
 	at, ok := slices.BinarySearchFunc(w.lengths, length, func(c lengthCount, length int) int { return cmp.Compare(c.length, length) })
 	if !ok {
 		w.lengths = slices.Insert(w.lengths, at, lengthCount{length: length})
@@ -118,25 +96,13 @@ func (w *Watchers) count(length, change int) {
 	}
 }
 
-// leave ends a wait for a topic. One that was woken is no topic of the map any more, and may have a
-// successor there.
-func (w *Watchers) leave(t Topic, joined *topic) {
-	if w.topics[t] != joined {
-		return
-	}
-	w.waiting--
-	if joined.waiting--; joined.waiting == 0 {
-		w.remove(t)
-	}
-}
-
 // Wake wakes those whose topics were touched (State.Touched), PrefixTopics by the keys that begin with
 // them. It must be called after the state that shows the changes is visible.
 func (w *Watchers) Wake(touched []Topic) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	for _, t := range touched {
-		if len(w.topics) == 0 {
+		if w.waiters.Len() == 0 {
 			return
 		}
 		w.wake(t)
@@ -157,21 +123,16 @@ func (w *Watchers) wakePrefixes(key string) {
 }
 
 func (w *Watchers) wake(t Topic) {
-	woken, ok := w.topics[t]
-	if !ok {
-		return
+	if w.waiters.Wake(t, 0) {
+		w.count(t, -1)
 	}
-	w.remove(t)
-	w.waiting -= woken.waiting
-	close(woken.woken)
 }
 
 // WakeAll wakes everybody: the state was replaced.
 func (w *Watchers) WakeAll() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	// Each is woken alone, in whatever order.
-	for t := range w.topics {
+	for t := range w.waiters.Topics {
 		w.wake(t)
 	}
 }
@@ -180,5 +141,5 @@ func (w *Watchers) WakeAll() {
 func (w *Watchers) Len() int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	return w.waiting
+	return w.waiters.Len()
 }

@@ -331,11 +331,8 @@ func (w *watched) followWithout(ctx context.Context, after Index, which Selector
 }
 
 // waits is the number of waits under way.
-func (w *watched) waits() (n int) {
+func (w *watched) waits() int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	for _, t := range w.topics {
-		n += t.waiting
-	}
-	return n
+	return w.waiters.Len()
 }

@@ -3,6 +3,8 @@ package registry
 import (
 	"context"
 	"sync"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Selector selects changes. The zero Selector selects all.
@@ -26,81 +28,55 @@ type Changes struct {
 //
 // Nothing of the state depends on it: it serves readers, beside the state machine.
 type Watchers struct {
-	mutex  sync.Mutex
-	topics map[topicKey]*topic // what somebody waits for
-	told   Index               // topics have been told of changes up to it
+	mutex   sync.Mutex
+	waiters order.Waiters[topic]
+	told    Index // waiters have been told of changes up to it
 }
 
-// topicKey is what can be waited for: changes of an application's instances ("": of all), and with nodes
+// topic is what can be waited for: changes of an application's instances ("": of all), and with nodes
 // also changes of the catalog's nodes.
-type topicKey struct {
+type topic struct {
 	app   string
 	nodes bool
-}
-
-// topic is what one or more wait for, until the next change of it.
-type topic struct {
-	key     topicKey
-	waiting int
-	woken   chan struct{} // closed at the change
-	// before is set when woken is closed: nothing selected has changed up to it since the wait began.
-	before Index
 }
 
 // Publish tells that view is the newest state. Calls must be in the order of the views.
 func (w *Watchers) Publish(view *View) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if len(w.topics) == 0 {
+	if w.waiters.Len() == 0 {
 		w.told = view.index
 		return
 	}
 	// A state that was restored may be an older one, or one whose change list does not reach back.
 	if view.index < w.told || view.reachesBack(w.told) != nil {
-		w.wakeAll()
+		w.wakeThose(func(topic) bool { return true })
 	}
 	for c := range view.since(w.told) {
-		if len(w.topics) == 0 {
+		if w.waiters.Len() == 0 {
 			break
 		}
 		w.wakeChanged("", w.told)
 		w.wakeChanged(c.Lease.Instance.App, w.told)
 	}
 	if view.CatalogIndex() > w.told {
-		w.wakeNodes()
+		w.wakeThose(func(t topic) bool { return t.nodes })
 	}
 	w.told = view.index
 }
 
 // wakeChanged wakes those who wait for changes of an application, alone or beside nodes.
 func (w *Watchers) wakeChanged(app string, before Index) {
-	w.wake(topicKey{app: app}, before)
-	w.wake(topicKey{app: app, nodes: true}, before)
+	w.waiters.Wake(topic{app: app}, before)
+	w.waiters.Wake(topic{app: app, nodes: true}, before)
 }
 
-func (w *Watchers) wake(key topicKey, before Index) {
-	if t, ok := w.topics[key]; ok {
-		t.before = before
-		close(t.woken)
-		delete(w.topics, key)
-	}
-}
-
-// wakeNodes wakes those who wait for changes of nodes.
-func (w *Watchers) wakeNodes() {
-	// Each is woken alone, in whatever order.
-	for key := range w.topics {
-		if key.nodes {
-			w.wake(key, 0)
+// wakeThose wakes who waits for some topics, without saying how far there was nothing new.
+func (w *Watchers) wakeThose(which func(topic) bool) {
+	for t := range w.waiters.Topics {
+		if which(t) {
+			w.waiters.Wake(t, 0)
 		}
-	}
-}
-
-// wakeAll wakes everybody, without saying how far there was nothing new.
-func (w *Watchers) wakeAll() {
-	// Each is woken alone, in whatever order.
-	for key := range w.topics {
-		w.wake(key, 0)
 	}
 }
 
@@ -115,16 +91,16 @@ func (w *Watchers) Await(ctx context.Context, newest func() *View, after Index, 
 		if err != nil || len(items) > 0 {
 			return Changes{View: view, Items: items}, err
 		}
-		t := w.join(topicKey{app: which.App}, view.index)
+		wait := w.join(topic{app: which.App}, view.index)
 		if newest().index != view.index {
-			w.leave(t)
+			w.leave(wait)
 			continue
 		}
 		select {
-		case <-t.woken:
-			from = max(after, t.before)
+		case <-wait.Woken():
+			from = max(after, wait.Before())
 		case <-ctx.Done():
-			w.leave(t)
+			w.leave(wait)
 			return Changes{View: view}, ctx.Err()
 		}
 	}
@@ -136,39 +112,24 @@ func (w *Watchers) Await(ctx context.Context, newest func() *View, after Index, 
 func (w *Watchers) Join(app string) (woken <-chan struct{}, leave func()) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	t := w.enter(topicKey{app: app, nodes: true})
-	return t.woken, func() { w.leave(t) }
+	wait, _ := w.waiters.Join(topic{app: app, nodes: true})
+	return wait.Woken(), func() { w.leave(wait) }
 }
 
 // join begins to wait for changes after an index: the newest there was.
-func (w *Watchers) join(key topicKey, after Index) *topic {
+func (w *Watchers) join(t topic, after Index) *order.Wait[topic] {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if len(w.topics) == 0 {
+	if w.waiters.Len() == 0 {
 		w.told = after
 	}
-	return w.enter(key)
+	wait, _ := w.waiters.Join(t)
+	return wait
 }
 
-// enter counts one more who waits. The mutex is held.
-func (w *Watchers) enter(key topicKey) *topic {
-	if w.topics == nil {
-		w.topics = make(map[topicKey]*topic)
-	}
-	t, ok := w.topics[key]
-	if !ok {
-		t = &topic{key: key, woken: make(chan struct{})}
-		w.topics[key] = t
-	}
-	t.waiting++
-	return t
-}
-
-// leave ends a wait before it was over.
-func (w *Watchers) leave(t *topic) {
+// leave ends a wait, woken or not.
+func (w *Watchers) leave(wait *order.Wait[topic]) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if t.waiting--; t.waiting == 0 && w.topics[t.key] == t {
-		delete(w.topics, t.key)
-	}
+	w.waiters.Leave(wait)
 }

@@ -232,13 +232,13 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 				t.Errorf("got %+v, want a view of 1 to go on from, without items", wait.changes)
 			}
 		}
-		if _, waits := w.topics[topicKey{app: "ORDERS"}]; waits || len(w.topics) != 1 {
-			t.Errorf("%d topics, want only that of the wait that goes on", len(w.topics))
+		if n := w.waiters.Len(); n != 1 {
+			t.Errorf("%d wait, want only the one that goes on", n)
 		}
 		w.do(Cancel{billing1})
 		other.want(t, billing1)
-		if len(w.topics) != 0 {
-			t.Errorf("%d topics without a wait", len(w.topics))
+		if n := w.waiters.Len(); n != 0 {
+			t.Errorf("%d wait, want none", n)
 		}
 	})
 }
@@ -466,8 +466,8 @@ func TestAJoinedWaitIsWokenByWhatItWaitsForAndByNodes(t *testing.T) {
 			leaveAll()
 			w.do(Register{instance(Key{"PAYMENTS", "1"}, Up, 1)})
 			waits.want(t, Key{"PAYMENTS", "1"})
-			if len(w.topics) != 0 {
-				t.Errorf("%s: %d topics are left", tt.name, len(w.topics))
+			if n := w.waiters.Len(); n != 0 {
+				t.Errorf("%s: %d still wait", tt.name, n)
 			}
 		}
 	})
