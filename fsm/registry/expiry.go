@@ -10,22 +10,6 @@ import (
 // beat.
 const renewalGrace = 5000 // ms
 
-// time looks at when a lease ends that takes the place of old, and counts who is expected to renew one.
-// Either may be nil: there is none. One that is permanent never ends, and nobody is.
-func (r *Registry) time(old, l *Lease) {
-	was, is := old != nil && !old.Permanent, l != nil && !l.Permanent
-	switch {
-	case was && is:
-		r.expiry.Move(l.Handle.Slot, r.end(l))
-	case is:
-		r.expiry.Add(l.Handle.Slot, r.end(l))
-		r.expectation.join()
-	case was:
-		r.expiry.Remove(old.Handle.Slot)
-		r.expectation.leave()
-	}
-}
-
 // Expired returns leases that have ended at now (lease clock, ms), oldest end first, at most limit:
 // those that Ends says have ended. It costs O(due leases), not a walk; a lease that is returned and
 // not evicted is returned again.

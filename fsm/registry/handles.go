@@ -38,12 +38,12 @@ func (t *handles) assign() Handle {
 	return Handle{Slot: uint32(len(t.leases) - 1), Gen: t.generation}
 }
 
-// put makes l the lease of its slot.
-func (t *handles) put(l *Lease) { t.leases[l.Handle.Slot] = l }
-
-// name makes l's slot known by its key, or renews the key's strings: they should be those of the
-// present instance, not keep alive the ones of the first.
-func (t *handles) name(l *Lease) { t.slots[l.Key()] = l.Handle.Slot }
+// put makes l the lease of its slot, and the slot known by its key; or renews the key's strings: they should
+// be those of the present instance, not keep alive the ones of the first.
+func (t *handles) put(l *Lease) {
+	t.leases[l.Handle.Slot] = l
+	t.slots[l.Key()] = l.Handle.Slot
+}
 
 func (t *handles) release(l *Lease) {
 	delete(t.slots, l.Key())

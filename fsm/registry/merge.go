@@ -170,11 +170,7 @@ func (r *Registry) replace(origin Origin, old, l *Lease, events []Event) Index {
 	if hearsay {
 		r.tables.renewals.doubt(l.Handle.Slot)
 	}
-	kind := EventReregistered
-	if l.Instance.Status != old.Instance.Status {
-		kind = EventStatus
-	}
-	r.note(l, origin, Event{Kind: kind})
+	r.noteAgain(old, l, origin)
 	r.noteAll(l, origin, events)
 	return res.Index
 }

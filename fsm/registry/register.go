@@ -65,17 +65,9 @@ func (m Removal) editAfter() uint32 {
 func (r *Registry) enter(origin Origin, l *Lease, renewed Stamp, before History) Result {
 	l.Handle, l.BeganLease = r.handles.assign(), renewed.Lease
 	r.tables.renewals.grow(len(r.handles.leases))
-	r.begin(l, origin, renewed)
-	if l.Instance.Overridden != Unknown {
-		l.Overrode = r.index
-	}
-	r.tables.add(l)
 	r.tables.renewals.begin(l.Handle, renewed, before.newest)
-	r.tables.renewals.at(l.Handle.Slot).hear(l, origin, renewed.Lease)
+	r.begin(nil, l, origin, renewed)
 	r.note(l, origin, Event{Kind: EventRegistered})
-	r.time(nil, l)
-	r.recatalog(&Lease{}, l)
-	r.replaceEnds(&Lease{}, l)
 	return Result{Index: r.index, Handle: l.Handle}
 }
 
@@ -110,11 +102,7 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 		l.Edit++
 	}
 	res := r.restart(origin, old, l, r.clock)
-	kind := EventReregistered
-	if l.Instance.Status != stored.Status {
-		kind = EventStatus
-	}
-	r.note(l, origin, Event{Kind: kind})
+	r.noteAgain(old, l, origin)
 	return res
 }
 
@@ -157,9 +145,7 @@ func (r *Registry) know(old *Lease, details *Override) {
 	l := *old
 	l.Override = details
 	r.shared = nil
-	r.handles.put(&l)
-	r.tables.replace(old, &l)
-	r.replaceEnds(old, &l)
+	r.put(old, &l, old.Changed)
 }
 
 // again is the lease of a registration in the place of l, until it begins.
@@ -188,17 +174,18 @@ func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
 
 // restart replaces a lease by l, a registration of the same key, last renewed at a moment.
 func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
-	r.begin(l, origin, renewed)
-	if l.Instance.Overridden != old.Instance.Overridden {
-		l.Overrode = r.index
-	}
-	r.tables.replace(old, l)
 	r.tables.renewals.renew(l.Handle.Slot, renewed)
-	r.tables.renewals.at(l.Handle.Slot).hear(l, origin, renewed.Lease)
-	r.time(old, l)
-	r.recatalog(old, l)
-	r.replaceEnds(old, l)
+	r.begin(old, l, origin, renewed)
 	return Result{Index: r.index, Handle: l.Handle}
+}
+
+// noteAgain notes l, a registration in the place of old.
+func (r *Registry) noteAgain(old, l *Lease, origin Origin) {
+	kind := EventReregistered
+	if l.Instance.Status != old.Instance.Status {
+		kind = EventStatus
+	}
+	r.note(l, origin, Event{Kind: kind})
 }
 
 // keeps says whether a stored instance stays although one with a timestamp of dirty registers: if it
@@ -217,8 +204,8 @@ const maxAhead = 3_600_000
 // for newer all the same, so what is registered in its place begins a new life (see outlives).
 func (r *Registry) ahead(dirty int64) bool { return dirty-maxAhead > r.clock.Wall }
 
-// begin fills in what a registration sets in a new lease, and makes it the lease of its handle.
-func (r *Registry) begin(l *Lease, origin Origin, renewed Stamp) {
+// begin fills in what a registration sets in a new lease, and puts it in the place of old; nil: there is none.
+func (r *Registry) begin(old, l *Lease, origin Origin, renewed Stamp) {
 	l.Interval, l.Duration, _ = ClampLease(l.Instance.RenewalInterval, l.Instance.Duration)
 	if l.Permanent {
 		l.Interval, l.Duration = DefaultRenewalInterval, DefaultDuration
@@ -229,8 +216,15 @@ func (r *Registry) begin(l *Lease, origin Origin, renewed Stamp) {
 	l.Action = ActionAdded
 	r.mark(l, origin)
 	l.Registered, l.Described = r.index, r.index
-	r.handles.put(l)
-	r.handles.name(l)
+	overridden := Unknown
+	if old != nil {
+		overridden = old.Instance.Overridden
+	}
+	if l.Instance.Overridden != overridden {
+		l.Overrode = r.index
+	}
+	r.tables.renewals.at(l.Handle.Slot).hear(l, origin, renewed.Lease)
+	r.put(old, l, r.index)
 	r.tables.registered = r.tables.registered.with(Recent{Wall: r.clock.Wall, Key: l.Key()})
 }
 

@@ -444,11 +444,7 @@ func (r *Registry) place(origin Origin, s *CatalogService, in *Instance) Result 
 	l.Permanent, l.Service, l.Owner = true, s, origin.owner(old.Owner)
 	r.showStanding(l, in, r.newer(old.Instance.LastDirty))
 	res := r.restart(origin, old, l, r.clock)
-	kind := EventReregistered
-	if l.Instance.Status != old.Instance.Status {
-		kind = EventStatus
-	}
-	r.note(l, origin, Event{Kind: kind})
+	r.noteAgain(old, l, origin)
 	return res
 }
 

@@ -202,13 +202,7 @@ func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events 
 	for _, e := range events {
 		l.date(e.Kind)
 	}
-	r.handles.put(l)
-	r.tables.replace(old, l)
-	r.recatalog(old, l)
-	r.replaceEnds(old, l)
-	if l.Owner != old.Owner && !l.Permanent { // it may end earlier now
-		r.expiry.Move(l.Handle.Slot, r.end(l))
-	}
+	r.put(old, l, r.index)
 	for _, e := range events {
 		r.note(l, origin, e)
 	}

@@ -69,12 +69,8 @@ func (r *Registry) removeAs(old *Lease, l Lease, kind ChangeKind, origin Origin,
 	l.Service = nil
 	r.mark(&l, origin)
 	history := History{r.tables.renewals.past(old.Handle).with(r.event(&l, origin, e))}
-	r.tables.delete(old, r.index)
-	r.recatalog(old, &Lease{})
-	r.replaceEnds(old, &Lease{})
+	r.put(old, nil, r.index)
 	r.tables.renewals.end(old.Handle.Slot)
-	r.time(old, nil)
-	r.handles.release(old)
 	r.noteCancel(l.Key())
 	r.remember(Removal{Kind: kind, Full: true, Lease: &l, History: history})
 }

@@ -15,13 +15,14 @@ func Thaw(f Frozen) (*Registry, error) {
 	r.index, r.taken, r.clock, r.epoch = f.Index, f.Taken, f.Clock, f.Epoch
 	r.established, r.cluster = f.Established, f.Cluster
 	r.known = &known{links: f.Links, senders: f.Senders, peers: f.Peers}
-	r.settings, r.transitions, r.expectation = f.Settings, slices.Clone(f.Transitions), f.Expectation
+	r.settings, r.transitions = f.Settings, slices.Clone(f.Transitions)
 	r.returned = returned(f.Transitions)
 	r.tables.registered, r.tables.canceled = slices.Clone(f.Registered), slices.Clone(f.Canceled)
 	r.thawHandles(f)
 	for _, s := range f.Leases {
 		r.thawLease(s)
 	}
+	r.expectation = f.Expectation // which counts the leases already
 	r.thawRemovals(f)
 	r.thawCatalog(f)
 	return r, nil
@@ -37,17 +38,10 @@ func (r *Registry) thawHandles(f Frozen) {
 }
 
 func (r *Registry) thawLease(s LeaseState) {
-	r.handles.put(s.Lease)
-	r.handles.name(s.Lease)
-	r.tables.add(s.Lease)
 	r.tables.renewals.begin(s.Lease.Handle, s.Renewed, s.History.newest)
 	slot := r.tables.renewals.at(s.Lease.Handle.Slot)
 	slot.client, slot.remote = s.Client, s.Remote
-	if !s.Lease.Permanent {
-		r.expiry.Add(s.Lease.Handle.Slot, r.end(s.Lease))
-	}
-	r.recatalog(&Lease{}, s.Lease)
-	r.replaceEnds(&Lease{}, s.Lease)
+	r.put(nil, s.Lease, s.Lease.Changed)
 }
 
 // thawCatalog enters nodes, and the heartbeats of checks, which the leases brought.
