@@ -68,7 +68,7 @@ var allowed = map[string][]string{
 	"docs/examples/gateway": {"client"},
 	"docs/examples/orders":  {"client", "client/balance", "fsm/registry"},
 	// The protocol's test suite: tests import it, nothing else does.
-	"httpd/conformance": {"httpd/eureka", "fsm/registry"},
+	"httpd/conformance": {"client/sse", "httpd/eureka", "fsm/registry"},
 }
 
 // forbidden lists what the deterministic state machine must not import: a network, an operating

@@ -157,3 +157,108 @@ func (c *Cluster) Others(not ...*Node) []*Node {
 	}
 	return others
 }
+
+// NewProxy starts a proxy for target; it ends with the test.
+func NewProxy(t testing.TB, target string) *localcluster.Proxy {
+	t.Helper()
+	p, err := localcluster.StartProxy(target)
+	must(t, err)
+	t.Cleanup(p.Stop)
+	return p
+}
+
+// Network is nodes and the proxies through which they reach each other.
+type Network struct {
+	localcluster.Links
+	nodes []*Node
+}
+
+// NewNetwork lets nodes that have not started yet reach each other through proxies, in the pairs that are to have
+// one.
+func NewNetwork(t testing.TB, nodes []*Node, between func(from, to *localcluster.Node) bool) Network {
+	t.Helper()
+	plain := make([]*localcluster.Node, len(nodes))
+	for i, n := range nodes {
+		plain[i] = &n.Node
+	}
+	links, err := localcluster.StartLinks(plain, between)
+	t.Cleanup(links.Stop)
+	must(t, err)
+	links.Introduce(plain)
+	return Network{links, nodes}
+}
+
+// all is for networks in which any two nodes reach each other through a proxy.
+func all(_, _ *localcluster.Node) bool { return true }
+
+// Between returns the proxies between two nodes.
+func (l Network) Between(a, b *Node) []*localcluster.Proxy {
+	i, j := slices.Index(l.nodes, a), slices.Index(l.nodes, b)
+	return []*localcluster.Proxy{l.Links[i][j], l.Links[j][i]}
+}
+
+// Isolate cuts a node off in both directions, whoever dialled.
+func (l Network) Isolate(node *Node) {
+	for _, other := range l.nodes {
+		if other != node {
+			for _, p := range l.Between(node, other) {
+				p.Cut()
+			}
+		}
+	}
+}
+
+// CutOneWay cuts a node's links in one direction: it hears nothing any more, or is not heard.
+func (l Network) CutOneWay(node *Node, deaf bool) {
+	asked, answered := localcluster.There, localcluster.Back
+	if deaf {
+		asked, answered = answered, asked
+	}
+	for _, other := range l.nodes {
+		if other != node {
+			both := l.Between(node, other)
+			both[0].Cut(asked)
+			both[1].Cut(answered)
+		}
+	}
+}
+
+// Datacenters is clusters that replicate to each other, each through proxies in front of the nodes of
+// the others.
+type Datacenters struct {
+	Network
+	Clusters []*Cluster
+}
+
+// StartDatacenters starts n clusters, dc1 and so on, that are all as cfg says, and waits until every
+// node serves.
+func StartDatacenters(t testing.TB, n int, cfg Config) *Datacenters {
+	t.Helper()
+	cfgs := make([]Config, n)
+	for i := range cfgs {
+		cfgs[i] = cfg
+	}
+	return StartUnlikeDatacenters(t, cfgs...)
+}
+
+// StartUnlikeDatacenters is StartDatacenters for clusters of which each is as its own Config says.
+func StartUnlikeDatacenters(t testing.TB, cfgs ...Config) *Datacenters {
+	t.Helper()
+	d := new(Datacenters)
+	var nodes []*Node
+	for i, cfg := range cfgs {
+		cfg.DC = dcName(i)
+		d.Clusters = append(d.Clusters, NewCluster(t, cfg))
+		nodes = append(nodes, d.Clusters[i].Nodes...)
+	}
+	d.Network = NewNetwork(t, nodes, func(from, to *localcluster.Node) bool { return from.Datacenter != to.Datacenter })
+	for _, c := range d.Clusters {
+		c.Start()
+	}
+	return d
+}
+
+func dcName(i int) string { return fmt.Sprintf("dc%d", i+1) }
+
+// Nodes are those of all datacenters.
+func (d *Datacenters) Nodes() []*Node { return d.nodes }

@@ -1,8 +1,25 @@
+// Package conformance is the test of Eureka's protocol as its clients and peers see it, and of what
+// Rollcall adds for watchers and operators: a suite that is run against the URL of a server, whatever
+// orders its operations. It says nothing about durability, freshness across nodes or faults.
+//
+// The suite needs a server that nobody else changes meanwhile; what is registered there before does
+// not matter.
 package conformance
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"io/fs"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Target is a server to test.
@@ -33,4 +50,296 @@ func Run(t *testing.T, target Target) {
 type check struct {
 	name string
 	run  func(t *testing.T, c *client)
+}
+
+// client calls the server under test. It follows no redirect and decompresses nothing, as the
+// clients of the protocol do not.
+type client struct {
+	t         *testing.T
+	base      string // scheme and host
+	app       string // an application of its own, upper case
+	consensus bool   // see Target
+}
+
+var transport = &http.Transport{DisableCompression: true}
+
+// clock makes application names differ between runs against one server.
+var clock atomic.Int64
+
+func newClient(t *testing.T, target Target) *client {
+	clock.CompareAndSwap(0, time.Now().UnixMilli())
+	app := "CONFORM" + strings.ToUpper(strconv.FormatInt(clock.Add(1), 36))
+	return &client{t: t, base: target.URL, app: app, consensus: target.Consensus}
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	length int64
+	body   string
+}
+
+// do performs a call; headers are name, value, name, value.
+func (c *client) do(method, path, body string, headers ...string) answer {
+	c.t.Helper()
+	req, err := http.NewRequest(method, c.base+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		c.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	read, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatalf("%s %s: read the answer: %v", method, path, err)
+	}
+	return answer{status: resp.StatusCode, header: resp.Header, length: resp.ContentLength, body: string(read)}
+}
+
+// want performs a call and fails unless the status is right.
+func (c *client) want(status int, method, path, body string, headers ...string) answer {
+	c.t.Helper()
+	a := c.do(method, path, body, headers...)
+	if a.status != status {
+		c.t.Fatalf("%s %s: got %d %q, want %d", method, path, a.status, a.body, status)
+	}
+	return a
+}
+
+// wantEmpty is want, for an answer that must have no body.
+func (c *client) wantEmpty(status int, method, path, body string, headers ...string) answer {
+	c.t.Helper()
+	a := c.want(status, method, path, body, headers...)
+	if a.length != 0 || a.body != "" {
+		c.t.Fatalf("%s %s: got a body of length %d %q, want Content-Length: 0", method, path, a.length, a.body)
+	}
+	return a
+}
+
+// getJSON performs a GET that must succeed and returns the document.
+func (c *client) getJSON(path string, headers ...string) map[string]any {
+	c.t.Helper()
+	a := c.want(http.StatusOK, http.MethodGet, path, "", append(headers, "Accept", "application/json")...)
+	if kind := a.header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
+		c.t.Fatalf("GET %s: Content-Type is %q, want application/json", path, kind)
+	}
+	return decode(c.t, a.body)
+}
+
+func decode(t *testing.T, body string) map[string]any {
+	t.Helper()
+	var doc map[string]any
+	decoder := json.NewDecoder(strings.NewReader(body))
+	decoder.UseNumber()
+	if err := decoder.Decode(&doc); err != nil {
+		t.Fatalf("not JSON: %v in %.300q", err, body)
+	}
+	return doc
+}
+
+// at walks into nested objects.
+func at(t *testing.T, doc any, keys ...string) any {
+	t.Helper()
+	for _, key := range keys {
+		object, ok := doc.(map[string]any)
+		if !ok {
+			t.Fatalf("no object around %q in %v", key, doc)
+		}
+		if doc, ok = object[key]; !ok {
+			t.Fatalf("no %q in %v", key, object)
+		}
+	}
+	return doc
+}
+
+// text is at, for a string.
+func text(t *testing.T, doc any, keys ...string) string {
+	t.Helper()
+	s, ok := at(t, doc, keys...).(string)
+	if !ok {
+		t.Fatalf("%v is %v, want a string", keys, at(t, doc, keys...))
+	}
+	return s
+}
+
+// registration is the body of a registration. The zero value of a field leaves it out.
+type registration struct {
+	app, id    string
+	status     string
+	overridden string
+	dirty      int64
+	vip        string
+	duration   int
+	metadata   map[string]string
+	amazon     bool
+}
+
+func (r registration) json() string {
+	instance := map[string]any{
+		"instanceId": r.id, "hostName": "host." + r.id, "app": r.app, "ipAddr": "10.0.0.1",
+		"port":           map[string]any{"$": 8080, "@enabled": "true"},
+		"securePort":     map[string]any{"$": 443, "@enabled": "false"},
+		"dataCenterInfo": map[string]any{"@class": "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", "name": "MyOwn"},
+	}
+	if r.amazon {
+		instance["dataCenterInfo"] = map[string]any{"@class": "com.netflix.appinfo.AmazonInfo", "name": "Amazon", "metadata": map[string]any{"instance-id": r.id}}
+	}
+	set := func(key string, value any, given bool) {
+		if given {
+			instance[key] = value
+		}
+	}
+	set("status", r.status, r.status != "")
+	set("overriddenStatus", r.overridden, r.overridden != "")
+	set("lastDirtyTimestamp", r.dirty, r.dirty != 0)
+	set("vipAddress", r.vip, r.vip != "")
+	set("secureVipAddress", r.vip, r.vip != "")
+	set("leaseInfo", map[string]any{"renewalIntervalInSecs": 30, "durationInSecs": r.duration}, r.duration != 0)
+	set("metadata", r.metadata, r.metadata != nil)
+	body, err := json.Marshal(map[string]any{"instance": instance})
+	if err != nil {
+		panic(fmt.Sprintf("conformance: %v", err)) // maps of texts and numbers
+	}
+	return string(body)
+}
+
+// register registers an instance of the client's application, UP unless said otherwise.
+func (c *client) register(r registration, headers ...string) {
+	c.t.Helper()
+	if r.app == "" {
+		r.app = c.app
+	}
+	if r.status == "" {
+		r.status = "UP"
+	}
+	c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+url.PathEscape(r.app), r.json(), append(headers, "Content-Type", "application/json")...)
+}
+
+// path is the path of an instance of the client's application, with what follows it.
+func (c *client) path(id, rest string) string {
+	return "/eureka/apps/" + c.app + "/" + url.PathEscape(id) + rest
+}
+
+// status is the status of an instance of the client's application, as it is shown.
+func (c *client) status(id string) string {
+	c.t.Helper()
+	return text(c.t, c.getJSON(c.path(id, "")), "instance", "status")
+}
+
+// wantStatus fails unless an instance is shown with a status.
+func (c *client) wantStatus(id, want string) {
+	c.t.Helper()
+	if got := c.status(id); got != want {
+		c.t.Fatalf("status of %s is %s, want %s", id, got, want)
+	}
+}
+
+// replication marks a call as a peer's.
+var replication = []string{"x-netflix-discovery-replication", "true"}
+
+// The keys of an instance: those that must be there and those that may. Strict clients refuse a
+// document for one key more, others fail for one less.
+var (
+	fullRequired = []string{"hostName", "app", "ipAddr", "status", "overriddenStatus", "port", "securePort", "countryId",
+		"dataCenterInfo", "leaseInfo", "metadata", "isCoordinatingDiscoveryServer", "lastUpdatedTimestamp", "lastDirtyTimestamp"}
+	fullOptional = []string{"instanceId", "sid", "appGroupName", "homePageUrl", "statusPageUrl", "healthCheckUrl",
+		"secureHealthCheckUrl", "vipAddress", "secureVipAddress", "actionType", "asgName"}
+	compactRequired = []string{"app", "ipAddr", "dataCenterInfo", "hostName", "status", "lastUpdatedTimestamp", "port", "securePort"}
+	compactOptional = []string{"instanceId", "vipAddress", "secureVipAddress", "actionType", "asgName"}
+)
+
+var statusWords = []string{"UP", "DOWN", "STARTING", "OUT_OF_SERVICE", "UNKNOWN"}
+
+// wantKeys fails unless an object has exactly these keys.
+func wantKeys(t *testing.T, object map[string]any, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(object)); !slices.Equal(got, want) {
+		t.Errorf("keys are %v, want %v", got, want)
+	}
+}
+
+// checkKeys fails unless an object has all of required and nothing beyond optional.
+func checkKeys(t *testing.T, object map[string]any, required, optional []string) {
+	t.Helper()
+	for _, key := range required {
+		if _, ok := object[key]; !ok {
+			t.Errorf("key %q is missing in %v", key, object)
+		}
+	}
+	for key := range object {
+		if !slices.Contains(required, key) && !slices.Contains(optional, key) {
+			t.Errorf("key %q is not of the protocol", key)
+		}
+	}
+}
+
+func checkApplications(t *testing.T, doc map[string]any, compact bool) {
+	t.Helper()
+	wantKeys(t, doc, "applications")
+	applications := doc["applications"].(map[string]any)
+	wantKeys(t, applications, "versions__delta", "apps__hashcode", "application")
+	text(t, applications, "versions__delta")
+	text(t, applications, "apps__hashcode")
+	list, ok := applications["application"].([]any)
+	if !ok {
+		t.Fatalf("application is %v, want an array", applications["application"])
+	}
+	for _, app := range list {
+		checkApplication(t, app, compact)
+	}
+}
+
+func checkApplication(t *testing.T, app any, compact bool) {
+	t.Helper()
+	object := app.(map[string]any)
+	wantKeys(t, object, "name", "instance")
+	instances, ok := object["instance"].([]any)
+	if !ok {
+		t.Fatalf("instance is %v, want an array", object["instance"])
+	}
+	for _, instance := range instances {
+		checkInstance(t, instance, compact)
+		if text(t, instance, "app") != object["name"] {
+			t.Errorf("instance of %s in application %s", text(t, instance, "app"), object["name"])
+		}
+	}
+}
+
+func checkInstance(t *testing.T, instance any, compact bool) {
+	t.Helper()
+	object := instance.(map[string]any)
+	if compact {
+		checkKeys(t, object, compactRequired, compactOptional)
+	} else {
+		checkFull(t, object)
+	}
+	if !slices.Contains(statusWords, text(t, object, "status")) {
+		t.Errorf("status is %v", object["status"])
+	}
+	for _, port := range []string{"port", "securePort"} {
+		wantKeys(t, object[port].(map[string]any), "$", "@enabled")
+	}
+	center := object["dataCenterInfo"].(map[string]any)
+	if center["name"] == "Amazon" {
+		wantKeys(t, center, "@class", "name", "metadata")
+	} else {
+		wantKeys(t, center, "@class", "name")
+	}
+}
+
+func checkFull(t *testing.T, object map[string]any) {
+	t.Helper()
+	checkKeys(t, object, fullRequired, fullOptional)
+	wantKeys(t, object["leaseInfo"].(map[string]any), "renewalIntervalInSecs", "durationInSecs", "registrationTimestamp",
+		"lastRenewalTimestamp", "evictionTimestamp", "serviceUpTimestamp")
+	for _, key := range []string{"overriddenStatus", "isCoordinatingDiscoveryServer", "lastUpdatedTimestamp", "lastDirtyTimestamp"} {
+		text(t, object, key)
+	}
 }
