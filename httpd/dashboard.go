@@ -2,9 +2,7 @@ package httpd
 
 import (
 	"bytes"
-	"embed"
 	"fmt"
-	"html/template"
 	"iter"
 	"net/http"
 	"net/url"
@@ -13,28 +11,17 @@ import (
 	"strings"
 	"time"
 
+	g "maragu.dev/gomponents"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
-
-//go:embed assets
-var assets embed.FS
-
-// pages are the dashboard's templates, with the style sheet put into each page: a page needs nothing
-// but itself.
-var pages = template.Must(template.New("pages").Funcs(template.FuncMap{"style": style}).ParseFS(assets, "assets/*.html"))
-
-// style is trusted: it is part of the program.
-func style() (template.CSS, error) {
-	sheet, err := assets.ReadFile("assets/style.css")
-	return template.CSS(sheet), err
-}
 
 const (
 	shownEvents    = 10 // per queue, on the front page
 	shownInstances = 50 // per application and status
 )
 
-// page is what the templates show.
+// page is what the pages show.
 type page struct {
 	Title      string
 	Cluster    ClusterStatus
@@ -114,7 +101,7 @@ func (c *call) dashboard() (any, error) {
 		return nil, err
 	}
 	p.Self = c.selfFacts()
-	return c.render("dashboard", p)
+	return c.render(dashboardPage(p))
 }
 
 // lastN is GET /lastn: the two recent queues, newest first.
@@ -123,7 +110,7 @@ func (c *call) lastN() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.render("lastn", p)
+	return c.render(lastNPage(p))
 }
 
 func (h *Handler) newPage(r *http.Request, title string, events int) (page, freshView, error) {
@@ -140,10 +127,10 @@ func (h *Handler) newPage(r *http.Request, title string, events int) (page, fres
 }
 
 // render sends a page that may load nothing and run nothing, whatever is in it.
-func (c *call) render(name string, p page) (any, error) {
+func (c *call) render(page g.Node) (any, error) {
 	var html bytes.Buffer
-	if err := pages.ExecuteTemplate(&html, name, p); err != nil {
-		return nil, fmt.Errorf("render %s: %w", name, err)
+	if err := page.Render(&html); err != nil {
+		return nil, fmt.Errorf("render the page: %w", err)
 	}
 	header := c.w.Header()
 	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/rpc"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -17,6 +16,13 @@ import (
 // nodeCalls are the methods of the node channel, in the form that net/rpc wants. A node answers for
 // itself only: "not the leader" is an answer, never a reason to ask somebody else.
 type nodeCalls struct{ s *Raft }
+
+func (n *nodeCalls) table() callTable {
+	return callTable{
+		"Node.Commit": callOf(n.Commit), "Node.ReadIndex": callOf(n.ReadIndex), "Node.Ask": callOf(n.Ask), "Node.Term": callOf(n.Term), "Node.State": callOf(n.State),
+		"Node.Found": callOf(n.Found), "Node.Fresh": callOf(n.Fresh), "Node.Join": callOf(n.Join), "Node.Remove": callOf(n.Remove),
+	}
+}
 
 // Answers of Commit, ReadIndex, Ask, Join and Remove.
 const (
@@ -286,8 +292,8 @@ func (s *Raft) stateAt(ctx context.Context, address string) (NodeState, error) {
 
 // serveCalls answers the calls that come over one connection. When the connection ends, calls that
 // are still being served end within their own time limits.
-func (s *Raft) serveCalls(server *rpc.Server) func(net.Conn, hello) {
-	return func(conn net.Conn, _ hello) { server.ServeConn(sender{conn}) }
+func (s *Raft) serveCalls(calls callTable) func(net.Conn, hello) {
+	return func(conn net.Conn, _ hello) { calls.serve(sender{conn}) }
 }
 
 // askAll calls do for every address at once and returns when all have ended.

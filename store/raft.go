@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/rpc"
 	"os"
 	"path/filepath"
 	"sync"
@@ -137,11 +136,7 @@ func (s *Raft) open() error {
 	s.net.known = s.machine.Boot
 	s.net.outdated = s.stopOutdated
 	s.peers = newPeers(s.net, s.cfg.Dial)
-	calls := rpc.NewServer()
-	if err := calls.RegisterName("Node", &nodeCalls{s}); err != nil {
-		return fmt.Errorf("node channel: %w", err)
-	}
-	s.net.serveNode = s.serveCalls(calls)
+	s.net.serveNode = s.serveCalls((&nodeCalls{s}).table())
 	return s.openRaft()
 }
 
