@@ -22,13 +22,13 @@ var allowed = map[string][]string{
 	"cmd/rollcall": {"*"},
 	"integration":  {"cmd/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "fsm/kv", "httpd/api", "httpd/eureka", "httpd/consul"},
 	"httpd/api":    {"fsm/registry"},
-	"httpd":        {"internal/setting", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
+	"httpd":        {"internal/setting", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"},
 	"replication":  {"internal/setting", "replication/batcher", "httpd/api", "httpd/eureka", "fsm/registry"},
 	// The dispatcher, which knows nothing of registries.
 	"replication/batcher": {},
 	"store":               {"internal/setting", "fsm", "fsm/registry", "fsm/kv"},
 	"client/sse":          {},
-	"client":              {"client/sse", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv"},
+	"client":              {"client/sse", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"},
 	// What chooses among instances, beside the client so that it stays optional.
 	"client/balance": {"client", "fsm/registry"},
 	"httpd/eureka":   {"fsm/registry"},

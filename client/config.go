@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // DefaultTimeout bounds one try at one server. A server answers within 4 s even when it cannot learn
@@ -97,7 +97,7 @@ func (c Config) Validate() error {
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("timeout %v is negative", c.Timeout))
 	}
-	if _, known := registry.ParseConsistency(c.Consistency); !known && c.Consistency != "" {
+	if _, known := order.ParseConsistency(c.Consistency); !known && c.Consistency != "" {
 		errs = append(errs, fmt.Errorf("consistency %q is not linearizable, leader or stale", c.Consistency))
 	}
 	if c.HTTPClient != nil && c.TLS != nil {

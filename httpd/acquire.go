@@ -115,7 +115,7 @@ func (a *acquisition) ask(ctx context.Context) (kv.Result, error) {
 // look says what the session has, as far as this node has applied: the token of its acquisition, or (0)
 // perhaps a place in the queue.
 func (a *acquisition) look() (token kv.Index, queued bool) {
-	v, err := a.config.Coordination.View(context.Background(), true)
+	v, err := a.config.Coordination.View(context.Background(), registry.Stale)
 	if err != nil {
 		return 0, true // a stale view never fails
 	}
@@ -142,9 +142,9 @@ func (a *acquisition) leaveQueue() (kv.Result, error) {
 
 // newestView shows who holds the permits; without a leader, as far as this node knows.
 func (a *acquisition) newestView(ctx context.Context) (*kv.View, error) {
-	v, err := a.config.Coordination.View(ctx, false)
+	v, err := a.config.Coordination.View(ctx, registry.Linearizable)
 	if err != nil {
-		return a.config.Coordination.View(ctx, true)
+		return a.config.Coordination.View(ctx, registry.Stale)
 	}
 	return v, nil
 }

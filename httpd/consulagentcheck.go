@@ -83,7 +83,7 @@ func (c *call) setCheck(status registry.CheckStatus, output string) (any, error)
 
 // noCheck is the error of a check that was not registered: it may be one that is shown all the same.
 func (c *call) noCheck(id string) error {
-	v, err := c.consulViewAt(c.r.Context(), registry.Linearizable)
+	v, err := c.newestForConsul(c.r.Context())
 	if err != nil {
 		return err
 	}

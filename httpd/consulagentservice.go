@@ -52,7 +52,7 @@ func (c *call) serviceMaintenance() (any, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	v, err := c.consulViewAt(c.r.Context(), registry.Linearizable)
+	v, err := c.newestForConsul(c.r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (c *call) nodeMaintenance() (any, error) {
 	case enable:
 		return nil, errNodeMaintenance
 	}
-	v, err := c.consulViewAt(c.r.Context(), registry.Linearizable)
+	v, err := c.newestForConsul(c.r.Context())
 	if err != nil {
 		return nil, err
 	}

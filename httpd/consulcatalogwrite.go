@@ -114,7 +114,7 @@ func (h *Handler) registerCatalog(ctx context.Context, op registry.RegisterCatal
 	case result.Outcome == registry.TooManyChecks:
 		return errTooManyChecks
 	}
-	v, err := h.consulViewAt(ctx, registry.Linearizable)
+	v, err := h.newestForConsul(ctx)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (h *Handler) deregisterService(ctx context.Context, id string) error {
 	if err != nil || result.Outcome != registry.NotFound {
 		return err
 	}
-	v, err := h.consulViewAt(ctx, registry.Linearizable)
+	v, err := h.newestForConsul(ctx)
 	if err != nil {
 		return err
 	}

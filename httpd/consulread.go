@@ -40,40 +40,29 @@ type source struct {
 
 // keySource is what show finds in the state of sessions and keys, which changes with topic.
 func (h *Handler) keySource(topic kv.Topic, show func(*kv.View) found) source {
-	return source{
-		join: func() (<-chan struct{}, func()) {
-			wait := h.config.Coordination.Watch(topic)
-			return wait.Woken(), wait.Leave
-		},
-		read: func(ctx context.Context, read registry.Consistency) (found, error) {
-			age := h.config.Service.Health().Age
-			v, err := h.config.Coordination.View(ctx, read == registry.Stale)
-			if err != nil {
-				return found{}, readOutcome(err)
-			}
-			f := show(v)
-			f.age = age
-			return f, nil
-		},
-	}
+	return sourceOf(h, h.config.Coordination.View, show, func() (<-chan struct{}, func()) {
+		wait := h.config.Coordination.Watch(topic)
+		return wait.Woken(), wait.Leave
+	})
 }
 
 // catalogSource is what show finds in the registry, which changes with an application (upper case; "":
 // any), a node or a node's check.
 func (h *Handler) catalogSource(app string, show func(*registry.View) found) source {
-	return source{
-		join: func() (<-chan struct{}, func()) { return h.config.Coordination.WatchCatalog(app) },
-		read: func(ctx context.Context, read registry.Consistency) (found, error) {
-			age := h.config.Service.Health().Age
-			v, err := h.config.Service.View(ctx, read)
-			if err != nil {
-				return found{}, readOutcome(err)
-			}
-			f := show(v)
-			f.age = age
-			return f, nil
-		},
-	}
+	return sourceOf(h, h.config.Service.View, show, func() (<-chan struct{}, func()) { return h.config.Coordination.WatchCatalog(app) })
+}
+
+// sourceOf is what show finds in views of one half of the state.
+func sourceOf[V any](h *Handler, view viewer[V], show func(V) found, join func() (<-chan struct{}, func())) source {
+	return source{join: join, read: func(ctx context.Context, read registry.Consistency) (found, error) {
+		v, age, err := look(ctx, h, view, read)
+		if err != nil {
+			return found{}, err
+		}
+		f := show(v)
+		f.age = age
+		return f, nil
+	}}
 }
 
 // consulRead answers a reading request of Consul's API from a source, at once or when it changes.

@@ -206,30 +206,21 @@ func (c *shownCatalog) weightOn(node string) int {
 // weight is what all nodes and services take in an answer.
 func (c *shownCatalog) weight() int { return c.CatalogBytes() + weightOf(c.Leases()) }
 
-// consulViewAt waits for a leader as long as Consul's clients need it.
-func (h *Handler) consulViewAt(ctx context.Context, read registry.Consistency) (*registry.View, error) {
-	var v *registry.View
-	source := h.catalogSource("", func(read *registry.View) found {
-		v = read
-		return found{}
-	})
-	_, err := evaluate(ctx, consulQuery{read: read}, source)
-	return v, err
-}
-
 // catalog is the registry for the answers of the agent, which nobody waits for.
-func (c *call) catalog() *shownCatalog {
+func (c *call) catalog() (cat *shownCatalog) {
 	q := c.consulQuery()
 	if c.err != nil {
 		return nil
 	}
-	age := c.config.Service.Health().Age
-	v, err := c.consulViewAt(c.r.Context(), q.read)
-	if c.err = err; err != nil {
-		return nil
+	var f found
+	f, c.err = evaluate(c.r.Context(), q, c.catalogSource("", func(v *registry.View) found {
+		cat = c.shownCatalog(v, nil)
+		return found{}
+	}))
+	if c.err == nil {
+		c.labelConsul(q.read, f.age)
 	}
-	c.labelConsul(q.read, age)
-	return c.shownCatalog(v, nil)
+	return cat
 }
 
 // agentCatalog is catalog for an answer that shows all of the logical node.
@@ -239,4 +230,13 @@ func (c *call) agentCatalog() *shownCatalog {
 		c.err = c.reserve(cat.weightOn(""))
 	}
 	return cat
+}
+
+// newestForConsul waits for a leader as long as Consul's clients need it.
+func (h *Handler) newestForConsul(ctx context.Context) (v *registry.View, err error) {
+	_, err = evaluate(ctx, consulQuery{read: registry.Linearizable}, h.catalogSource("", func(newest *registry.View) found {
+		v = newest
+		return found{}
+	}))
+	return v, err
 }

@@ -26,15 +26,6 @@ func (h *Handler) persist(ctx context.Context, op kv.Op) (kv.Result, error) {
 	return results[0], nil
 }
 
-// newestKeys is a linearizable view of sessions, keys and locks.
-func (h *Handler) newestKeys(ctx context.Context) (*kv.View, error) {
-	v, err := h.config.Coordination.View(ctx, false)
-	if err != nil {
-		return nil, readOutcome(err)
-	}
-	return v, nil
-}
-
 // once makes op one that is performed once, if the call has an Idempotency-Key.
 func (c *call) once(op kv.Op) kv.Op {
 	keys := c.r.Header["Idempotency-Key"]

@@ -108,7 +108,8 @@ func (l *locker) perform(op kv.Op) kv.Result {
 }
 
 // View implements kv.Service.
-func (l *locker) View(_ context.Context, stale bool) (*kv.View, error) {
+func (l *locker) View(_ context.Context, read registry.Consistency) (*kv.View, error) {
+	stale := read == registry.Stale
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
 	if !stale {

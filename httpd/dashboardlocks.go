@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // maxShownHeld bounds the sessions and the locks on the front page, each.
@@ -40,7 +41,7 @@ func (h *Handler) coordinationNow(ctx context.Context) (*coordinationFacts, erro
 	if h.config.Coordination == nil {
 		return nil, nil
 	}
-	v, err := h.config.Coordination.View(ctx, true)
+	v, err := h.config.Coordination.View(ctx, registry.Stale)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // shownFence says whether an acquisition lasts.
@@ -30,7 +31,7 @@ func (c *call) fence() (any, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	v, err := c.newestKeys(c.r.Context())
+	v, _, err := look(c.r.Context(), c.Handler, c.config.Coordination.View, registry.Linearizable)
 	if err != nil {
 		return nil, err
 	}

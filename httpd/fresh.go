@@ -47,12 +47,18 @@ func (h *Handler) viewOrStale(ctx context.Context) (freshView, error) {
 }
 
 func (h *Handler) viewAt(ctx context.Context, read registry.Consistency) (freshView, error) {
-	age := h.config.Service.Health().Age // looked at first, so that the view is never older than it says
-	v, err := h.config.Service.View(ctx, read)
-	if err != nil {
-		return freshView{}, readOutcome(err)
-	}
-	return freshView{View: v, read: read, age: age}, nil
+	v, age, err := look(ctx, h, h.config.Service.View, read)
+	return freshView{View: v, read: read, age: age}, err
+}
+
+// viewer shows one half of the state: instances, or sessions and keys.
+type viewer[V any] func(ctx context.Context, read registry.Consistency) (V, error)
+
+// look looks at one half of the state. Its age was looked at first, so that a view is never older than it says.
+func look[V any](ctx context.Context, h *Handler, view viewer[V], read registry.Consistency) (v V, age time.Duration, err error) {
+	age = h.config.Service.Health().Age
+	v, err = view(ctx, read)
+	return v, age, readOutcome(err)
 }
 
 // label says in the answer's header how fresh it is. index is that of the document sent, which may

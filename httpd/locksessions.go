@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
@@ -188,7 +189,7 @@ func (c *call) ownSessions() (any, error) {
 
 // showWritten shows a session that was just written, with what it holds as far as this node knows.
 func (c *call) showWritten(s *kv.Session) (any, error) {
-	v, err := c.config.Coordination.View(c.r.Context(), true)
+	v, err := c.config.Coordination.View(c.r.Context(), registry.Stale)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -190,7 +191,7 @@ func (q *query) consistency() (read registry.Consistency, given bool) {
 	if !given {
 		return 0, false
 	}
-	read, known := registry.ParseConsistency(word)
+	read, known := order.ParseConsistency(word)
 	if !known {
 		q.refuse("consistency must be one of linearizable, leader, stale")
 	}

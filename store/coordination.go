@@ -54,11 +54,7 @@ func (c *Coordination) ended(ctx context.Context, id string) (bool, error) {
 }
 
 // View implements kv.Service. Reads that wait share their rounds with those of the registry.
-func (c *Coordination) View(ctx context.Context, stale bool) (*kv.View, error) {
-	read := registry.Linearizable
-	if stale {
-		read = registry.Stale
-	}
+func (c *Coordination) View(ctx context.Context, read registry.Consistency) (*kv.View, error) {
 	if err := c.s.catchUp(ctx, read); err != nil {
 		return nil, err
 	}

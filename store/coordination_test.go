@@ -38,7 +38,7 @@ func (n *testNode) coordinate(t *testing.T, op kv.Op) kv.Result {
 
 func (n *testNode) keys(t *testing.T) *kv.View {
 	t.Helper()
-	v, err := n.Coordination().View(context.Background(), false)
+	v, err := n.Coordination().View(context.Background(), registry.Linearizable)
 	if err != nil {
 		t.Fatalf("%s: read: %v", n.cfg.Node, err)
 	}
@@ -177,10 +177,10 @@ func TestAMinorityRefusesCoordinationAndServesStaleReadsOfKeys(t *testing.T) {
 	if _, err := alone.Coordination().Apply(context.Background(), kv.RenewSession{ID: sessionID(1)}); !errors.Is(err, registry.ErrNoLeader) {
 		t.Errorf("renewal: got %v, want ErrNoLeader", err)
 	}
-	if _, err := alone.Coordination().View(context.Background(), false); !errors.Is(err, registry.ErrNoLeader) {
+	if _, err := alone.Coordination().View(context.Background(), registry.Linearizable); !errors.Is(err, registry.ErrNoLeader) {
 		t.Errorf("linearizable read: got %v, want ErrNoLeader", err)
 	}
-	v := need.Got(alone.Coordination().View(context.Background(), true))(t)
+	v := need.Got(alone.Coordination().View(context.Background(), registry.Stale))(t)
 	if e, _ := v.Get("a"); e == nil || string(e.Value) != "1" {
 		t.Errorf("stale read: %+v", e)
 	}
@@ -208,7 +208,7 @@ func TestOnlyTheWatcherOfTheChangedKeyIsWoken(t *testing.T) {
 		}
 	}
 	// Whoever is woken finds the new state, also without asking for it.
-	v, _ := reader.Coordination().View(context.Background(), true)
+	v, _ := reader.Coordination().View(context.Background(), registry.Stale)
 	if e, _ := v.Get("k7777"); e == nil {
 		t.Error("the watcher was woken before the key could be read")
 	}

@@ -126,7 +126,7 @@ func (q quota) checkBytes(ctx context.Context) error {
 	}
 	bytes := int64(catalog.CatalogBytes())
 	if q.coordination != nil {
-		keys, err := q.coordination.View(ctx, true)
+		keys, err := q.coordination.View(ctx, registry.Stale)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (q quota) checkCatalog(ctx context.Context, op registry.Op) error {
 
 // checkCoordination refuses an operation that adds where there is too much.
 func (q quota) checkCoordination(ctx context.Context, op kv.Op) error {
-	v, err := q.coordination.View(ctx, true)
+	v, err := q.coordination.View(ctx, registry.Stale)
 	if err != nil || !growsCoordination(v, op) {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Package order holds what both halves of the state (packages registry and kv) have in common: how changes are
-// numbered, what ends at which time, and who waits for what. It knows neither instances nor keys.
+// numbered, what ends at which time, who waits for what, and how fresh a read is. It knows neither instances nor keys.
 package order
 
 import (
@@ -45,4 +45,32 @@ const Degree = 16
 func NewTree[T any](compare func(a, b T) int) *btree.BTreeG[T] {
 	less := func(a, b T) bool { return compare(a, b) < 0 }
 	return btree.NewBTreeGOptions(less, btree.Options{Degree: Degree, NoLocks: true})
+}
+
+// Consistency is how fresh a read must be.
+type Consistency uint8
+
+// The consistencies.
+const (
+	// Linearizable: includes every operation that was acknowledged, by any node, before the read began.
+	Linearizable Consistency = iota
+	// Leader: what the node that believes to be leader has; may be stale after a pause or partition.
+	Leader
+	// Stale: what this node has, without asking anybody.
+	Stale
+)
+
+var consistencyNames = [...]string{Linearizable: "linearizable", Leader: "leader", Stale: "stale"}
+
+// String returns the word used in queries, headers and settings.
+func (c Consistency) String() string { return consistencyNames[c] }
+
+// ParseConsistency is the inverse of String.
+func ParseConsistency(word string) (Consistency, bool) {
+	for i, name := range consistencyNames {
+		if name == word {
+			return Consistency(i), true
+		}
+	}
+	return 0, false
 }

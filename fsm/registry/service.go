@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Errors of a Service that a caller can act on. Messages are never compared.
@@ -29,32 +31,14 @@ var (
 )
 
 // Consistency is how fresh a read must be.
-type Consistency uint8
+type Consistency = order.Consistency
 
 // The consistencies.
 const (
-	// Linearizable: includes every operation that was acknowledged, by any node, before the read began.
-	Linearizable Consistency = iota
-	// Leader: what the node that believes to be leader has; may be stale after a pause or partition.
-	Leader
-	// Stale: what this node has, without asking anybody.
-	Stale
+	Linearizable = order.Linearizable
+	Leader       = order.Leader
+	Stale        = order.Stale
 )
-
-var consistencyNames = [...]string{Linearizable: "linearizable", Leader: "leader", Stale: "stale"}
-
-// String returns the word used in queries, headers and settings.
-func (c Consistency) String() string { return consistencyNames[c] }
-
-// ParseConsistency is the inverse of String.
-func ParseConsistency(word string) (Consistency, bool) {
-	for i, name := range consistencyNames {
-		if name == word {
-			return Consistency(i), true
-		}
-	}
-	return 0, false
-}
 
 // Service is the registry as its users see it, in any mode. Safe for concurrent use.
 type Service interface {
