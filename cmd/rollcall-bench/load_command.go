@@ -705,41 +705,27 @@ func otherwise(outcomes map[trial.Outcome]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// rows writes a row for each operation, node and 100 ms.
+// rows writes a row for each operation, node and 100 ms: the calls by their outcomes, and the median, the 99th
+// percentile and the greatest of the latencies, in ms; empty where none was answered.
 func (s *loadSummary) rows(out io.Writer) error {
 	w := csv.NewWriter(out)
 	rows := [][]string{{"seconds", "operation", "node", "done", "not_found", "refused", "unreached", "unknown", "p50_ms", "p99_ms", "max_ms"}}
 	for _, series := range s.series {
 		for _, b := range series.Bins {
-			rows = append(rows, append([]string{
-				strconv.FormatFloat((time.Duration(b.Number) * trial.BinLength).Seconds(), 'f', 1, 64),
-				string(series.Operation), s.Nodes[series.Node],
-				strconv.Itoa(b.Done), strconv.Itoa(b.NotFound), strconv.Itoa(b.Refused), strconv.Itoa(b.Unreached), strconv.Itoa(b.Unknown),
-			}, binLatencies(b)...))
+			begin := (time.Duration(b.Number) * trial.BinLength).Seconds()
+			row := []string{strconv.FormatFloat(begin, 'f', 1, 64), string(series.Operation), s.Nodes[series.Node]}
+			for _, o := range trial.Outcomes {
+				row = append(row, strconv.Itoa(*b.Count(o)))
+			}
+			for _, q := range []float64{0.5, 0.99, 1} {
+				text := ""
+				if micros, ok := b.Quantile(q); ok {
+					text = strconv.FormatFloat(float64(micros)/1000, 'f', 3, 64)
+				}
+				row = append(row, text)
+			}
+			rows = append(rows, row)
 		}
 	}
 	return w.WriteAll(rows)
-}
-
-// binLatencies are the median, the 99th percentile and the greatest of a bin's latencies, in ms; empty
-// where none was answered.
-func binLatencies(b trial.Bin) []string {
-	if len(b.Latencies) == 0 {
-		return []string{"", "", ""}
-	}
-	return []string{binLatency(b, 0.5), binLatency(b, 0.99), binLatency(b, 1)}
-}
-
-// binLatency is the latency of the nearest rank, in ms.
-func binLatency(b trial.Bin, quantile float64) string {
-	var all int64
-	for i := 1; i < len(b.Latencies); i += 2 {
-		all += b.Latencies[i]
-	}
-	rank := int64(math.Ceil(quantile * float64(all)))
-	at := 0
-	for seen := b.Latencies[1]; seen < rank; seen += b.Latencies[at+1] {
-		at += 2
-	}
-	return strconv.FormatFloat(float64(b.Latencies[at])/1000, 'f', 3, 64)
 }

@@ -341,8 +341,8 @@ func (p *progress) ended(t *trial.Trial) {
 	all, answered := 0, 0
 	for _, s := range t.Series {
 		for _, b := range s.Bins {
-			all += b.Done + b.NotFound + b.Refused + b.Unreached + b.Unknown
-			answered += b.Done + b.NotFound
+			all += b.Due()
+			answered += b.Answered()
 		}
 	}
 	p.line("%d calls, %.2f %% answered, settled %.1fs after the load; took %s",

@@ -62,7 +62,7 @@ func (l *ledger) add(at trial.Micros, o trial.Outcome, latency int64) {
 	}
 	l.outcomes[o]++
 	bin := l.bin(int(at.Duration() / trial.BinLength))
-	*count(bin, o)++
+	*bin.Count(o)++
 	if !o.Answered() {
 		return
 	}
@@ -81,21 +81,6 @@ func (l *ledger) bin(number int) *trial.Bin {
 		l.bins = append(l.bins, trial.Bin{Number: n})
 	}
 	return &l.bins[number]
-}
-
-// count is the counter of an outcome.
-func count(b *trial.Bin, o trial.Outcome) *int {
-	switch o {
-	case trial.Done:
-		return &b.Done
-	case trial.NotFound:
-		return &b.NotFound
-	case trial.Refused:
-		return &b.Refused
-	case trial.Unreached:
-		return &b.Unreached
-	}
-	return &b.Unknown
 }
 
 // bucketBits is how many leading bits of a value an HdrHistogram of two digits keeps.
@@ -172,7 +157,7 @@ func (l *ledger) filled() (bins []trial.Bin) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, b := range l.bins {
-		if b.Done+b.NotFound+b.Refused+b.Unreached+b.Unknown > 0 {
+		if b.Due() > 0 {
 			b.Latencies = slices.Clone(b.Latencies)
 			bins = append(bins, b)
 		}

@@ -56,7 +56,7 @@ func TestEveryCallIsInTheSeriesAndInTheTotalsOnce(t *testing.T) {
 			}
 			last = b.Number
 			for _, o := range outcomes {
-				inSeries[s.Operation][o] += int64(*count(&b, o))
+				inSeries[s.Operation][o] += int64(*b.Count(o))
 			}
 			checkLatencies(t, b)
 		}

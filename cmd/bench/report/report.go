@@ -255,11 +255,11 @@ func writeBins(w *csv.Writer, t *trial.Trial, operation trial.Operation) error {
 	for _, number := range slices.Sorted(maps.Keys(bins)) {
 		b := bins[number]
 		row := []string{t.Scenario, string(t.Mode), strconv.Itoa(t.Round), string(operation), strconv.FormatFloat(binBegin(number), 'f', 1, 64)}
-		for _, count := range []int{b.due(), b.Done, b.NotFound, b.Refused, b.Unreached, b.Unknown} {
+		for _, count := range []int{b.Due(), b.Done, b.NotFound, b.Refused, b.Unreached, b.Unknown} {
 			row = append(row, strconv.Itoa(count))
 		}
 		for _, q := range []float64{0.5, 0.99, 1} {
-			row = append(row, csvMillis(b.quantile(q)))
+			row = append(row, csvMillis(b.Quantile(q)))
 		}
 		if err := w.Write(row); err != nil {
 			return err

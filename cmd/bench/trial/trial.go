@@ -6,7 +6,10 @@ package trial
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
@@ -134,6 +137,9 @@ const (
 	Unknown   Outcome = "unknown"   // 504, or no answer to what was sent
 )
 
+// Outcomes lists them.
+var Outcomes = []Outcome{Done, NotFound, Refused, Unreached, Unknown}
+
 // Answered reports whether the client got what it asked for.
 func (o Outcome) Answered() bool { return o == Done || o == NotFound }
 
@@ -160,6 +166,68 @@ type Bin struct {
 	// Latencies of the answered calls (Done and NotFound) as pairs of a latency in µs, ascending, and how
 	// many calls took as long, to within 1 % (the lowest value of a bucket of an HdrHistogram of two digits).
 	Latencies []int64 `json:"l,omitempty"`
+}
+
+// Count is the counter of an outcome.
+func (b *Bin) Count(o Outcome) *int {
+	switch o {
+	case Done:
+		return &b.Done
+	case NotFound:
+		return &b.NotFound
+	case Refused:
+		return &b.Refused
+	case Unreached:
+		return &b.Unreached
+	}
+	return &b.Unknown
+}
+
+// Due counts all calls.
+func (b *Bin) Due() int { return b.Done + b.NotFound + b.Refused + b.Unreached + b.Unknown }
+
+// Answered counts the calls whose clients got what they asked for.
+func (b *Bin) Answered() int { return b.Done + b.NotFound }
+
+// Pairs are the latencies of the answered calls, in µs, and how many calls took as long.
+func (b *Bin) Pairs() iter.Seq2[int64, int] {
+	return func(yield func(int64, int) bool) {
+		for i := 0; i+1 < len(b.Latencies); i += 2 {
+			if !yield(b.Latencies[i], int(b.Latencies[i+1])) {
+				return
+			}
+		}
+	}
+}
+
+// Add adds the calls of another bin.
+func (b *Bin) Add(other *Bin) {
+	for _, o := range Outcomes {
+		*b.Count(o) += *other.Count(o)
+	}
+	sum := maps.Collect(b.Pairs())
+	for latency, count := range other.Pairs() {
+		sum[latency] += count
+	}
+	b.Latencies = make([]int64, 0, 2*len(sum))
+	for _, latency := range slices.Sorted(maps.Keys(sum)) {
+		b.Latencies = append(b.Latencies, latency, int64(sum[latency]))
+	}
+}
+
+// Quantile is that of the latencies, in µs, by the nearest rank; not ok if no call was answered.
+func (b *Bin) Quantile(q float64) (micros int64, ok bool) {
+	count := 0
+	for _, n := range b.Pairs() {
+		count += n
+	}
+	rank := max(1, int(math.Ceil(q*float64(count))))
+	for latency, n := range b.Pairs() {
+		if rank -= n; rank <= 0 {
+			return latency, true
+		}
+	}
+	return 0, false
 }
 
 // Action is what a call of the history did.

@@ -54,10 +54,8 @@ func callsOf(series []trial.Series, length float64, wanted func(trial.Series) bo
 func (c *Calls) answered() int { return c.Outcomes[trial.Done] + c.Outcomes[trial.NotFound] }
 
 func (c *Calls) add(b trial.Bin) {
-	for outcome, count := range map[trial.Outcome]int{
-		trial.Done: b.Done, trial.NotFound: b.NotFound, trial.Refused: b.Refused, trial.Unreached: b.Unreached, trial.Unknown: b.Unknown,
-	} {
-		if count > 0 {
+	for _, outcome := range trial.Outcomes {
+		if count := *b.Count(outcome); count > 0 {
 			c.Outcomes[outcome] += count
 			c.Count += count
 		}
@@ -65,19 +63,8 @@ func (c *Calls) add(b trial.Bin) {
 }
 
 func (b buckets) add(from trial.Bin) {
-	for latency, count := range pairs(from) {
+	for latency, count := range from.Pairs() {
 		b[latency] += count
-	}
-}
-
-// pairs are the latencies of a bin's answered calls, in µs, and how many calls took as long.
-func pairs(b trial.Bin) func(yield func(latency int64, count int) bool) {
-	return func(yield func(int64, int) bool) {
-		for i := 0; i+1 < len(b.Latencies); i += 2 {
-			if !yield(b.Latencies[i], int(b.Latencies[i+1])) {
-				return
-			}
-		}
 	}
 }
 
@@ -103,7 +90,7 @@ func (g *gaps) add(b trial.Bin) {
 		return
 	}
 	*g.at(b.Number) = gapBin{due: true, answered: g.at(b.Number).answered, waited: g.at(b.Number).waited}
-	for latency := range pairs(b) {
+	for latency := range b.Pairs() {
 		length := trial.BinLength.Microseconds()
 		came := int((int64(b.Number)*length + length/2 + latency) / length)
 		g.at(came).answered = true
@@ -233,12 +220,12 @@ const prompt = 20 * time.Millisecond
 // at the bin's end, and have taken 1 % longer.
 func (s stretch) inTime(b trial.Bin) (inTime, late int) {
 	bin := trial.Of(trial.BinLength)
-	for latency, count := range pairs(b) {
+	for latency, count := range b.Pairs() {
 		if took := trial.Micros(latency); took > trial.Of(prompt) && begin(b)+bin+took+took/100 > s.to {
 			late += count
 		}
 	}
-	return b.Done + b.NotFound - late, late
+	return b.Answered() - late, late
 }
 
 // late counts the calls that were due in a stretch, and answered only when it was over.
