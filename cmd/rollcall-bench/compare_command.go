@@ -169,7 +169,7 @@ func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress 
 		return err
 	}
 	comparison, err := compare.Run(ctx, compare.Config{
-		Plan: p.Plan, Version: version, Machine: trial.Machine(m), Scenarios: p.scenarios,
+		Plan: p.Plan, Version: version, Machine: m, Scenarios: p.scenarios,
 		Launch: launchComparison(o.server.path, dir), Progress: progress,
 	})
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
@@ -102,25 +103,13 @@ func clearSettings() error {
 	return nil
 }
 
-// machine describes where figures come from, as far as it explains them. What would tell whose machine
-// it is stays out.
-type machine struct {
-	CPU    string `json:"cpu"`
-	Cores  int    `json:"cores"`
-	Memory string `json:"memory"`
-	Disk   string `json:"disk"`
-	Sync   string `json:"sync"` // what one durable write takes
-	Kernel string `json:"kernel"`
-	Go     string `json:"go"`
-}
-
-// describeMachine tries the disk on which dir lies.
-func describeMachine(dir string) (machine, error) {
+// describeMachine tries the disk on which dir lies. What would tell whose machine it is stays out.
+func describeMachine(dir string) (trial.Machine, error) {
 	sync, err := timeSync(dir)
 	if err != nil {
-		return machine{}, fmt.Errorf("try the disk: %w", err)
+		return trial.Machine{}, fmt.Errorf("try the disk: %w", err)
 	}
-	return machine{
+	return trial.Machine{
 		CPU:    procField("/proc/cpuinfo", "model name"),
 		Cores:  runtime.NumCPU(),
 		Memory: memoryText(procField("/proc/meminfo", "MemTotal")),

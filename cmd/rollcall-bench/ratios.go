@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
@@ -243,7 +244,7 @@ func (p ratiosPlan) String() string {
 }
 
 // uncounted says why floors do not count, empty if they do.
-func (p ratiosPlan) uncounted(m machine) string {
+func (p ratiosPlan) uncounted(m trial.Machine) string {
 	const enough = 4
 	switch {
 	case p.quick:
@@ -494,7 +495,7 @@ func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster
 type report struct {
 	Version string
 	Date    string // of the run's begin
-	Machine machine
+	Machine trial.Machine
 	Plan    ratiosPlan
 	Rows    []rowResult
 	*figures

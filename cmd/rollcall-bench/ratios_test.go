@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -22,7 +23,7 @@ import (
 // reported is a report in which everything is 1, which misses most floors.
 func reported(t *testing.T, cores int) *report {
 	t.Helper()
-	r := &report{Version: "v1", Date: "2026-01-02", Machine: machine{CPU: "Some CPU", Cores: cores}, Plan: ratiosPlan{rounds: 2, many: 100_000}, figures: measured()}
+	r := &report{Version: "v1", Date: "2026-01-02", Machine: trial.Machine{CPU: "Some CPU", Cores: cores}, Plan: ratiosPlan{rounds: 2, many: 100_000}, figures: measured()}
 	var err error
 	if r.Rows, err = r.evaluate(ratioRows); err != nil {
 		t.Fatal(err)
@@ -87,7 +88,7 @@ func TestReportsAreWrittenByExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	var decoded struct {
-		Machine machine
+		Machine trial.Machine
 		Rows    []struct {
 			Of      figureName
 			Verdict verdict

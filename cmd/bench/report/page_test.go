@@ -154,21 +154,6 @@ func TestDistributionOfManyKeepsItsEnds(t *testing.T) {
 	}
 }
 
-func TestRemovalTakesTheLastNodeThatListedAnInstance(t *testing.T) {
-	tr := tiny()
-	tr.Departures = []trial.Departure{
-		{ID: "a", Last: 100, Node: 0, Gone: 3100}, {ID: "a", Last: 100, Node: 1, Gone: 5100},
-		{ID: "b", Last: 100, Node: 0, Gone: -1}, {ID: "b", Last: 100, Node: 1, Gone: 900},
-		{ID: "c", Canceled: true, Last: 100, Node: 0, Gone: 200},
-	}
-	if got, want := lastGone(tr, false), []trial.Micros{5000, -1}; !slices.Equal(got, want) {
-		t.Errorf("died: %v, want %v", got, want)
-	}
-	if got, want := lastGone(tr, true), []trial.Micros{100}; !slices.Equal(got, want) {
-		t.Errorf("canceled: %v, want %v", got, want)
-	}
-}
-
 func TestMainPlotIsThatOfThePartition(t *testing.T) {
 	r := judgedSample()
 	if got := r.telling().Name; got != "partition-minority" {

@@ -54,8 +54,8 @@ type band struct {
 func (r *Report) timelineOf(s scenario.Scenario) timeline {
 	line := timeline{Scenario: s.Name, Modes: map[scenario.Mode]*modeLine{}}
 	for _, mode := range r.modes() {
-		if trials, _ := r.of(s.Name, mode); len(trials) > 0 {
-			line.Modes[mode] = modeLineOf(trials[0], s)
+		if rounds := r.runs(s.Name, mode).of; len(rounds) > 0 {
+			line.Modes[mode] = modeLineOf(rounds[0].Trial, s)
 			line.Until = max(line.Until, line.Modes[mode].until())
 		}
 	}
@@ -256,8 +256,7 @@ func (r *Report) visibility(scenarios []scenario.Scenario, abroad bool) []wayPlo
 
 func (r *Report) sightings(name string, mode scenario.Mode, way trial.Way, abroad bool) []trial.Micros {
 	var delays []trial.Micros
-	trials, _ := r.of(name, mode)
-	for _, t := range trials {
+	for _, t := range r.runs(name, mode).of {
 		for _, s := range t.Sightings {
 			if s.Way == way && s.From != s.To && (t.Nodes[s.From].Datacenter != t.Nodes[s.To].Datacenter) == abroad {
 				delays = append(delays, s.Delay)
@@ -313,35 +312,9 @@ func (r *Report) undisturbed() []scenario.Scenario {
 func (r *Report) departures(mode scenario.Mode, canceled bool, scenarios ...scenario.Scenario) []trial.Micros {
 	var delays []trial.Micros
 	for _, s := range scenarios {
-		trials, _ := r.of(s.Name, mode)
-		for _, t := range trials {
-			delays = append(delays, lastGone(t, canceled)...)
+		for _, t := range r.runs(s.Name, mode).of {
+			delays = append(delays, slices.Collect(maps.Values(verdict.LastGone(t.Departures, canceled)))...)
 		}
-	}
-	return delays
-}
-
-func lastGone(t *trial.Trial, canceled bool) []trial.Micros {
-	longest := map[string]trial.Micros{}
-	var ids []string
-	for _, d := range t.Departures {
-		if d.Canceled != canceled {
-			continue
-		}
-		known, ok := longest[d.ID]
-		if !ok {
-			ids = append(ids, d.ID)
-		}
-		switch {
-		case d.Gone < 0 || known < 0:
-			longest[d.ID] = -1
-		default:
-			longest[d.ID] = max(known, d.Gone-d.Last)
-		}
-	}
-	delays := make([]trial.Micros, 0, len(ids))
-	for _, id := range ids {
-		delays = append(delays, longest[id])
 	}
 	return delays
 }

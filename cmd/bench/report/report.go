@@ -4,6 +4,7 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -125,18 +126,6 @@ func (r *Report) rounds(name string) int {
 	return last
 }
 
-// of lists the completed trials of a scenario in a mode, and their verdicts.
-func (r *Report) of(name string, mode scenario.Mode) ([]*trial.Trial, []*verdict.Verdict) {
-	var trials []*trial.Trial
-	var verdicts []*verdict.Verdict
-	for i := range r.Trials {
-		if t := &r.Trials[i]; t.Scenario == name && t.Mode == mode && t.Failed == "" {
-			trials, verdicts = append(trials, t), append(verdicts, &r.Verdicts[i])
-		}
-	}
-	return trials, verdicts
-}
-
 // modes lists those that were compared, cp first.
 func (r *Report) modes() []scenario.Mode {
 	ran := map[scenario.Mode]bool{}
@@ -166,16 +155,33 @@ func (r *Report) ran() []scenario.Scenario {
 // writeJSON writes trial after trial, a line each, so that the whole file is never held in memory and two of them can
 // be compared line by line.
 func (r *Report) writeJSON(w io.Writer) error {
-	s := &jsonStream{to: w}
-	s.text(`{"comparison":{"version":`).value(r.Version)
-	s.text(`,"date":`).value(r.Date)
-	s.text(",\n\"machine\":").value(r.Machine)
-	s.text(",\n\"plan\":").value(r.Plan)
-	s.text(",\n\"scenarios\":").list(len(r.Scenarios), func(i int) any { return r.Scenarios[i] })
-	s.text(",\n\"trials\":").list(len(r.Trials), func(i int) any { return &r.Trials[i] })
-	s.text("},\n\"verdicts\":").list(len(r.Verdicts), func(i int) any { return &r.Verdicts[i] })
-	s.text("}\n")
-	return s.err
+	var failed error
+	text := func(t string) {
+		if failed == nil {
+			_, failed = io.WriteString(w, t)
+		}
+	}
+	value := func(name string, v any) {
+		b, err := json.Marshal(v)
+		failed = cmp.Or(failed, err)
+		text(name + string(b))
+	}
+	list := func(name string, length int, element func(i int) any) {
+		text(name + "[")
+		for i, begin := 0, "\n"; i < length; i, begin = i+1, ",\n" {
+			value(begin, element(i))
+		}
+		text("\n]")
+	}
+	value(`{"comparison":{"version":`, r.Version)
+	value(`,"date":`, r.Date)
+	value(",\n\"machine\":", r.Machine)
+	value(",\n\"plan\":", r.Plan)
+	list(",\n\"scenarios\":", len(r.Scenarios), func(i int) any { return r.Scenarios[i] })
+	list(",\n\"trials\":", len(r.Trials), func(i int) any { return &r.Trials[i] })
+	list("},\n\"verdicts\":", len(r.Verdicts), func(i int) any { return &r.Verdicts[i] })
+	text("}\n")
+	return failed
 }
 
 // Read reads a report's JSON file. Verdicts are computed anew.
@@ -190,43 +196,6 @@ func Read(from io.Reader) (*Report, error) {
 		return nil, errors.New("read a report: it has no comparison; was it written by rollcall-bench compare?")
 	}
 	return New(file.Comparison), nil
-}
-
-// jsonStream writes parts of a JSON document one after the other. Its first error sticks.
-type jsonStream struct {
-	to  io.Writer
-	err error
-}
-
-func (s *jsonStream) text(t string) *jsonStream {
-	if s.err == nil {
-		_, s.err = io.WriteString(s.to, t)
-	}
-	return s
-}
-
-func (s *jsonStream) value(v any) *jsonStream {
-	if s.err != nil {
-		return s
-	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		s.err = err
-		return s
-	}
-	return s.text(string(text))
-}
-
-// list writes an array with a line for each element.
-func (s *jsonStream) list(length int, element func(i int) any) {
-	s.text("[")
-	for i := range length {
-		if i > 0 {
-			s.text(",")
-		}
-		s.text("\n").value(element(i))
-	}
-	s.text("\n]")
 }
 
 // csvHead names the columns: counts of calls that were due in the 100 ms from from_s on, over all nodes, and the

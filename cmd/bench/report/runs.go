@@ -44,6 +44,17 @@ func (m runs) each(value func(run) float64) perRound {
 	return f
 }
 
+// known are a figure's values in the rounds that have it.
+func (m runs) known(get func(*verdict.Verdict) (float64, bool)) perRound {
+	var f perRound
+	for _, o := range m.of {
+		if value, ok := get(o.verdict); ok {
+			f = append(f, value)
+		}
+	}
+	return f
+}
+
 // view is what some clients saw in a time, round by round.
 type view []verdict.Side
 

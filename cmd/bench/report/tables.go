@@ -23,21 +23,20 @@ const none = "–"
 // measure is how a row is made from the verdicts of a mode's rounds.
 type measure struct {
 	name    string
-	text    func([]*verdict.Verdict) string
+	text    func(runs) string
 	nothing string // a text that alone is not worth a row; empty: none
 }
 
 // figures are the rows of a scenario's table. Those that no mode has anything to say to are left out.
 func (r *Report) figures(name string) []figureRow {
-	_, cp := r.of(name, scenario.CP)
-	_, ap := r.of(name, scenario.AP)
+	cp, ap := r.runs(name, scenario.CP), r.runs(name, scenario.AP)
 	var rows []figureRow
 	for _, f := range allMeasures() {
 		row := figureRow{Name: f.name, CP: none, AP: none}
-		if len(cp) > 0 {
+		if len(cp.of) > 0 {
 			row.CP = f.text(cp)
 		}
-		if len(ap) > 0 {
+		if len(ap.of) > 0 {
 			row.AP = f.text(ap)
 		}
 		if f.says(row.CP) || f.says(row.AP) {
@@ -121,10 +120,10 @@ func serverMeasures() []measure {
 
 func checkMeasures() []measure {
 	return []measure{
-		{name: "linearizable", text: func(of []*verdict.Verdict) string {
+		{name: "linearizable", text: func(of runs) string {
 			return results(of, func(v *verdict.Verdict) verdict.Result { return v.History.Result })
 		}},
-		{name: "converged, no update lost against the rule", text: func(of []*verdict.Verdict) string {
+		{name: "converged, no update lost against the rule", text: func(of runs) string {
 			return results(of, func(v *verdict.Verdict) verdict.Result { return v.Converged.Result })
 		}},
 	}
@@ -132,24 +131,16 @@ func checkMeasures() []measure {
 
 // measured is a figure that get tells of a verdict, if there is one.
 func measured(name string, show func(float64) string, get func(*verdict.Verdict) (float64, bool)) measure {
-	return measure{name: name, text: func(of []*verdict.Verdict) string {
-		var values perRound
-		for _, v := range of {
-			if value, ok := get(v); ok {
-				values = append(values, value)
-			}
-		}
-		return values.show(show)
-	}}
+	return measure{name: name, text: func(of runs) string { return of.known(get).show(show) }}
 }
 
 // spreadOf shows p50 and p99 of a spread.
 func spreadOf(name string, get func(*verdict.Verdict) verdict.Spread) measure {
-	return measure{name: name + ", p50 / p99", text: func(of []*verdict.Verdict) string {
+	return measure{name: name + ", p50 / p99", text: func(of runs) string {
 		var p50, p99 []float64
 		never := 0
-		for _, v := range of {
-			spread := get(v)
+		for _, o := range of.of {
+			spread := get(o.verdict)
 			never += spread.Never
 			if spread.Count > 0 {
 				p50, p99 = append(p50, spread.P50), append(p99, spread.P99)
@@ -179,7 +170,7 @@ func always(name string, show func(float64) string, get func(*verdict.Verdict) f
 // absentAtZero is a figure that is always 0 in a mode that has no such thing.
 func absentAtZero(name string, show func(float64) string, get func(*verdict.Verdict) float64) measure {
 	m := always(name, show, get)
-	return measure{name: name, text: func(of []*verdict.Verdict) string {
+	return measure{name: name, text: func(of runs) string {
 		if text := m.text(of); text != m.nothing {
 			return text
 		}
@@ -200,10 +191,10 @@ func slowestHealing(v *verdict.Verdict) (float64, bool) {
 }
 
 // results names each result of the rounds once.
-func results(of []*verdict.Verdict, get func(*verdict.Verdict) verdict.Result) string {
+func results(of runs, get func(*verdict.Verdict) verdict.Result) string {
 	var names []string
-	for _, v := range of {
-		if name := string(get(v)); name != "" && !slices.Contains(names, name) {
+	for _, o := range of.of {
+		if name := string(get(o.verdict)); name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -226,33 +217,26 @@ func (r *Report) operations(name string) []operationRow {
 	var rows []operationRow
 	for _, operation := range trial.Operations {
 		for _, mode := range r.modes() {
-			if _, verdicts := r.of(name, mode); called(verdicts, operation) {
-				rows = append(rows, operationRowOf(operation, mode, verdicts))
+			if of := r.runs(name, mode); !of.each(func(o run) float64 { return float64(o.verdict.Operations[operation].Count) }).zero() {
+				rows = append(rows, operationRowOf(operation, of))
 			}
 		}
 	}
 	return rows
 }
 
-func called(of []*verdict.Verdict, operation trial.Operation) bool {
-	return slices.ContainsFunc(of, func(v *verdict.Verdict) bool { return v.Operations[operation].Count > 0 })
-}
-
-func operationRowOf(operation trial.Operation, mode scenario.Mode, of []*verdict.Verdict) operationRow {
+func operationRowOf(operation trial.Operation, of runs) operationRow {
 	text := func(show func(float64) string, get func(verdict.Calls) float64) string {
-		var values []float64
-		for _, v := range of {
-			if calls := v.Operations[operation]; calls.Count > 0 {
-				values = append(values, get(calls))
-			}
-		}
-		return show(median(values))
+		return show(of.known(func(v *verdict.Verdict) (float64, bool) {
+			calls := v.Operations[operation]
+			return get(calls), calls.Count > 0
+		}).median())
 	}
 	latency := func(get func(verdict.Spread) float64) string {
 		return text(showSeconds, func(c verdict.Calls) float64 { return get(c.Latency) })
 	}
 	return operationRow{
-		Operation: operation, Mode: mode,
+		Operation: operation, Mode: of.mode,
 		Calls:   text(showCount, func(c verdict.Calls) float64 { return float64(c.Count) }),
 		Success: text(showShare, func(c verdict.Calls) float64 { return c.Success }),
 		Gap:     text(showSeconds, func(c verdict.Calls) float64 { return c.LongestGap }),
@@ -297,7 +281,7 @@ type question struct {
 	note func([]scenario.Scenario) string // what is to be known of the scenarios; nil: nothing
 	in   func(scenario.Scenario) bool     // the scenarios whose trials answer it
 	most bool                             // more is better; otherwise less
-	of   func([]run) reply
+	of   func(runs) reply
 }
 
 // reply is what the trials of one mode answer: in words, and as a number that can be compared. Empty: nothing.
@@ -324,13 +308,13 @@ func leases(scenarios []scenario.Scenario) string {
 }
 
 func (q question) ask(r *Report, mode scenario.Mode) reply {
-	var trials []run
+	trials := runs{mode: mode}
 	for _, s := range r.Scenarios {
 		if q.in(s) {
-			trials = append(trials, r.runs(s.Name, mode).of...)
+			trials.of = append(trials.of, r.runs(s.Name, mode).of...)
 		}
 	}
-	if len(trials) == 0 {
+	if len(trials.of) == 0 {
 		return reply{}
 	}
 	return q.of(trials)
@@ -426,14 +410,9 @@ func died(s scenario.Scenario) bool {
 }
 
 // shown is the median of a figure over the trials that have it.
-func shown(of func(*verdict.Verdict) (float64, bool), show func(float64) string) func([]run) reply {
-	return func(trials []run) reply {
-		var values perRound
-		for _, t := range trials {
-			if value, ok := of(t.verdict); ok {
-				values = append(values, value)
-			}
-		}
+func shown(of func(*verdict.Verdict) (float64, bool), show func(float64) string) func(runs) reply {
+	return func(trials runs) reply {
+		values := trials.known(of)
 		if len(values) == 0 {
 			return reply{}
 		}
@@ -441,15 +420,15 @@ func shown(of func(*verdict.Verdict) (float64, bool), show func(float64) string)
 	}
 }
 
-func middle(of func(*verdict.Verdict) (float64, bool)) func([]run) reply {
+func middle(of func(*verdict.Verdict) (float64, bool)) func(runs) reply {
 	return shown(of, showSeconds)
 }
 
 // total is the sum of a figure over the trials.
-func total(of func(*verdict.Verdict) float64, show func(float64) string) func([]run) reply {
-	return func(trials []run) reply {
+func total(of func(*verdict.Verdict) float64, show func(float64) string) func(runs) reply {
+	return func(trials runs) reply {
 		var sum float64
-		for _, t := range trials {
+		for _, t := range trials.of {
 			sum += of(t.verdict)
 		}
 		return reply{show(sum), sum}
@@ -457,9 +436,9 @@ func total(of func(*verdict.Verdict) float64, show func(float64) string) func([]
 }
 
 // struckSide is the share of calls that were answered where the clients were cut off, while they were.
-func struckSide(calls func(verdict.Side) verdict.Calls) func([]run) reply {
-	return func(trials []run) reply {
-		share, ok := runs{of: trials}.side(0, true).shareInTime(calls)
+func struckSide(calls func(verdict.Side) verdict.Calls) func(runs) reply {
+	return func(trials runs) reply {
+		share, ok := trials.side(0, true).shareInTime(calls)
 		if !ok {
 			return reply{}
 		}
@@ -467,9 +446,9 @@ func struckSide(calls func(verdict.Side) verdict.Calls) func([]run) reply {
 	}
 }
 
-func staleThere(trials []run) reply { return staleness(runs{of: trials}.side(0, true)) }
+func staleThere(trials runs) reply { return staleness(trials.side(0, true)) }
 
-func staleOverall(trials []run) reply { return staleness(runs{of: trials}.whole()) }
+func staleOverall(trials runs) reply { return staleness(trials.whole()) }
 
 // staleness is share and greatest age of stale answers; modes are compared by the share.
 func staleness(seen view) reply {
@@ -484,9 +463,9 @@ func staleness(seen view) reply {
 }
 
 // slowestHeal is the longest of all faults' healings; one that did not heal is the worst.
-func slowestHeal(trials []run) reply {
+func slowestHeal(trials runs) reply {
 	slowest, never, count := 0.0, 0, 0
-	for _, t := range trials {
+	for _, t := range trials.of {
 		for _, h := range t.verdict.Healing {
 			count++
 			slowest = max(slowest, h.Seconds)
@@ -505,18 +484,18 @@ func slowestHeal(trials []run) reply {
 }
 
 // visibleBy is how long registrations took until other nodes of the datacenter showed them; modes are compared by p99.
-func visibleBy(way trial.Way) func([]run) reply {
+func visibleBy(way trial.Way) func(runs) reply {
 	return twoQuantiles(func(v *verdict.Verdict) verdict.Spread { return v.Visibility[way] })
 }
 
-func heartbeats(trials []run) reply {
+func heartbeats(trials runs) reply {
 	return twoQuantiles(func(v *verdict.Verdict) verdict.Spread { return v.Operations[trial.Heartbeat].Latency })(trials)
 }
 
-func twoQuantiles(of func(*verdict.Verdict) verdict.Spread) func([]run) reply {
-	return func(trials []run) reply {
+func twoQuantiles(of func(*verdict.Verdict) verdict.Spread) func(runs) reply {
+	return func(trials runs) reply {
 		var middle, late perRound
-		for _, t := range trials {
+		for _, t := range trials.of {
 			if s := of(t.verdict); s.Count > 0 {
 				middle, late = append(middle, s.P50), append(late, s.P99)
 			}
@@ -529,16 +508,16 @@ func twoQuantiles(of func(*verdict.Verdict) verdict.Spread) func([]run) reply {
 }
 
 // removed is how long dead instances were listed, where self-preservation withheld nothing.
-func removed(trials []run) reply {
+func removed(trials runs) reply {
 	return shown(func(v *verdict.Verdict) (float64, bool) {
 		return v.Removal.P99, v.Removal.Count > 0 && v.Removal.Never == 0
 	}, showSeconds)(trials)
 }
 
 // explained are the keys whose history is linearizable, over all trials.
-func explained(trials []run) reply {
+func explained(trials runs) reply {
 	keys, explained := 0, 0
-	for _, t := range trials {
+	for _, t := range trials.of {
 		h := t.verdict.History
 		switch h.Result {
 		case verdict.Unpromised:
@@ -625,12 +604,7 @@ func (r *Report) costValues(mode scenario.Mode, in func(scenario.Scenario) bool,
 			continue
 		}
 		known := len(values)
-		_, verdicts := r.of(s.Name, mode)
-		for _, v := range verdicts {
-			if value := get(v.Cost); value > 0 {
-				values = append(values, value)
-			}
-		}
+		values = append(values, r.runs(s.Name, mode).known(func(v *verdict.Verdict) (float64, bool) { return get(v.Cost), get(v.Cost) > 0 })...)
 		if len(values) > known {
 			scenarios++
 			from = s.Title

@@ -126,27 +126,21 @@ func names(set map[string]bool) []string {
 	return slices.AppendSeq(make([]string, 0, len(set)), slices.Values(slices.Sorted(maps.Keys(set))))
 }
 
-// removal describes how long dead instances were listed, each until the last node stopped. Never: some node
-// listed it until the end.
-func removal(departures []trial.Departure) Spread {
-	longest := make(map[string]trial.Micros) // -1: until the end
+// LastGone is, of each instance that died, or that was canceled, how long the last node listed it; -1: until the end.
+func LastGone(departures []trial.Departure, canceled bool) map[string]trial.Micros {
+	longest := make(map[string]trial.Micros)
 	for _, d := range departures {
-		if d.Canceled {
+		if d.Canceled != canceled {
 			continue
 		}
-		known, ok := longest[d.ID]
-		switch {
-		case d.Gone < 0 || ok && known < 0:
+		switch known := longest[d.ID]; {
+		case d.Gone < 0 || known < 0:
 			longest[d.ID] = -1
 		default:
 			longest[d.ID] = max(known, d.Gone-d.Last)
 		}
 	}
-	var values []trial.Micros
-	for _, of := range longest {
-		values = append(values, of)
-	}
-	return spreadOfMicros(values)
+	return longest
 }
 
 // spreadOfMicros describes spans in seconds. Negative ones never ended.

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -63,15 +64,21 @@ func TestHealingIsOfTheSlowestNode(t *testing.T) {
 }
 
 func TestRemovalIsUntilTheLastNodeStoppedListing(t *testing.T) {
-	got := removal([]trial.Departure{
+	departures := []trial.Departure{
 		{ID: "a", Last: 1000 * ms, Node: 0, Gone: 4000 * ms},
 		{ID: "a", Last: 1000 * ms, Node: 1, Gone: 5000 * ms},
 		{ID: "b", Last: 1000 * ms, Node: 0, Gone: -1},
 		{ID: "b", Last: 1000 * ms, Node: 1, Gone: 4000 * ms},
 		{ID: "c", Last: 1000 * ms, Node: 0, Gone: 9000 * ms, Canceled: true},
-	})
+	}
+	got := Judge(&trial.Trial{Departures: departures}, scenario.Scenario{}).Removal
 	if want := (Spread{Count: 1, Never: 1, P50: 4, P90: 4, P99: 4, P999: 4, Max: 4}); got != want {
 		t.Errorf("removal is %+v, want %+v", got, want)
+	}
+	for canceled, want := range map[bool]map[string]trial.Micros{false: {"a": 4000 * ms, "b": -1}, true: {"c": 8000 * ms}} {
+		if got := LastGone(departures, canceled); !maps.Equal(got, want) {
+			t.Errorf("canceled %t: %v, want %v", canceled, got, want)
+		}
 	}
 }
 

@@ -181,7 +181,7 @@ func Judge(t *trial.Trial, s scenario.Scenario) Verdict {
 		Storms:     storms(t, s, watched),
 		Visibility: visibility(t, false),
 		Abroad:     visibility(t, true),
-		Removal:    removal(t.Departures),
+		Removal:    spreadOfMicros(slices.Collect(maps.Values(LastGone(t.Departures, false)))),
 		Ghosts:     integral(t.Lists, func(l trial.List) int { return l.Ghosts }),
 		Missing:    integral(t.Lists, func(l trial.List) int { return l.Missing }),
 		Healing:    healings(t),
