@@ -54,7 +54,7 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	c := StartCluster(t, steadfast(Config{}))
 	leader := c.Leader()
 	slow := c.Others(leader)[0]
-	slow.Settings["data.sync-delay"] = "300ms"
+	slow.Settings["test.sync-delay"] = "300ms"
 	for again := true; again; again = leader == slow { // it is to follow; as a leader it would prove nothing
 		slow.Stop(t)
 		slow.Start(t)

@@ -28,7 +28,7 @@ func newNode(t testing.TB, dir string, name string) *Node {
 		Dir: filepath.Join(dir, name), LogFile: filepath.Join(dir, name+".log"),
 		// With the default of 5 ms, clusters that are asked nothing take most of two processors when they have the
 		// race detector.
-		Settings: map[string]string{"raft.commit-timeout": "20ms"},
+		Settings: map[string]string{"test.commit-timeout": "20ms"},
 	}}
 }
 

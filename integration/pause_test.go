@@ -25,7 +25,7 @@ func allPausedRound(t *testing.T) { pausedTogether(t, 5) }
 // nothing had been, and nobody may lose a lease.
 func pausedTogether(t *testing.T, times int) {
 	const pause = 7 * time.Second
-	c := StartCluster(t, Config{Settings: map[string]string{"data.sync-delay": "20ms"}})
+	c := StartCluster(t, Config{Settings: map[string]string{"test.sync-delay": "20ms"}})
 	l := startLoad(t, 10, 20, 8, c.Nodes)
 	for range times {
 		for _, n := range c.Nodes {
@@ -86,5 +86,5 @@ func TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites(t *testing.T) {
 // writeSettings writes the file of settings of a node that has one.
 func writeSettings(t *testing.T, n *Node, syncDelay string) {
 	t.Helper()
-	need.OK(t, os.WriteFile(n.Settings["config"], []byte("data: {sync-delay: "+syncDelay+"}\n"), 0o600))
+	need.OK(t, os.WriteFile(n.Settings["config"], []byte("test: {sync-delay: "+syncDelay+"}\n"), 0o600))
 }

@@ -48,9 +48,9 @@ func TestConnectionsThatSayNothingKeepNoNodeOut(t *testing.T) {
 	ours := newAuthority(t)
 	for _, tls := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tls=%v", tls), func(t *testing.T) {
-			files := func(node string) *TLSFiles {
+			files := func(node string) TLSFiles {
 				if !tls {
-					return nil
+					return TLSFiles{}
 				}
 				return ours.issue(t, node)
 			}

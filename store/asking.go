@@ -56,7 +56,7 @@ func (l *leadership) during(ctx context.Context, do func(context.Context, regist
 	do(ctx, l.epoch)
 }
 
-// AskLeader has the leader answer a question by its RaftConfig.Answer; on the leader, its own. It waits 5 s
+// AskLeader has the leader answer a question by its Config.Answer; on the leader, its own. It waits 5 s
 // at most. Errors: registry.ErrNoLeader, also if the leader ceases to be one meanwhile, or what Answer
 // returned, as text.
 func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {

@@ -100,7 +100,7 @@ func TestWorkOfTheLeaderThatEndsEarlyIsNotBegunAgain(t *testing.T) {
 }
 
 func TestTheLeaderAnswersWhoeverAsks(t *testing.T) {
-	c := startCluster(t, 3, func(cfg *RaftConfig) {
+	c := startCluster(t, 3, func(cfg *Config) {
 		name := cfg.Node
 		cfg.Answer = func(_ context.Context, question []byte) ([]byte, error) {
 			if string(question) == "impossible" {
@@ -134,7 +134,7 @@ func TestTheLeaderAnswersWhoeverAsks(t *testing.T) {
 }
 
 func TestQuestionsThatNobodyAnswers(t *testing.T) {
-	c := startCluster(t, 3, func(cfg *RaftConfig) {
+	c := startCluster(t, 3, func(cfg *Config) {
 		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -175,7 +175,7 @@ func TestQuestionsThatNobodyAnswers(t *testing.T) {
 
 func TestALeaderThatCeasesToBeOneDoesNotAnswer(t *testing.T) {
 	asked := make(chan struct{}, 2)
-	c := startCluster(t, 3, func(cfg *RaftConfig) {
+	c := startCluster(t, 3, func(cfg *Config) {
 		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
 			asked <- struct{}{}
 			<-ctx.Done()

@@ -219,7 +219,7 @@ func TestADamagedEntryThatIsReadLaterStopsTheNode(t *testing.T) {
 
 func TestAnEntryThatArrivesDamagedIsSaidOnceWithItsLeader(t *testing.T) {
 	var log sharedLog
-	c := startCluster(t, 1, func(cfg *RaftConfig) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	c := startCluster(t, 1, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	n := c.nodes[0]
 	seen := testutil.ToFloat64(n.metrics.refused)
 	for _, index := range []uint64{1_000_000, 1_000_000, 1_000_001} {
@@ -244,7 +244,7 @@ func TestAnEntryThatArrivesDamagedIsSaidOnceWithItsLeader(t *testing.T) {
 // An operator hears of memory that is bad before it does harm.
 func TestAnEntryThatIsDamagedInMemoryReachesNoFollower(t *testing.T) {
 	var log sharedLog
-	c := startCluster(t, 1, func(cfg *RaftConfig) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	c := startCluster(t, 1, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	n := c.nodes[0]
 	n.apply(t, registry.Register{Instance: instance("A", "i0", 90)})
 	index := n.raft.LastIndex()

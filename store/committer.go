@@ -111,7 +111,7 @@ func newCommitter(s *Raft) *committer {
 		patience: gatherFor,
 		open:     map[uint64]struct{}{},
 	}
-	if s.cfg.NoBatching {
+	if s.cfg.Test.NoBatching {
 		c.patience = 0
 	}
 	return c
@@ -228,7 +228,7 @@ func (c *committer) take() (*batch, []*proposal) {
 	defer c.mu.Unlock()
 	calls, size := c.takeCalls()
 	n := 0
-	for n < len(c.proposals) && (n == 0 || size < maxEntryBytes) && !(c.s.cfg.NoBatching && n+len(calls) > 0) {
+	for n < len(c.proposals) && (n == 0 || size < maxEntryBytes) && !(c.s.cfg.Test.NoBatching && n+len(calls) > 0) {
 		size += len(c.proposals[n].batch)
 		n++
 	}
@@ -252,7 +252,7 @@ func (c *committer) takeCalls() (calls []*call, size int) {
 			c.abandon(k) // before sweep has found it: the process was paused
 			continue
 		}
-		if len(calls) > 0 && (size+k.size > maxBatchBytes || c.s.cfg.NoBatching) {
+		if len(calls) > 0 && (size+k.size > maxBatchBytes || c.s.cfg.Test.NoBatching) {
 			break
 		}
 		if k.state.CompareAndSwap(queued, taken) {

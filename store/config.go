@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -8,77 +9,103 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// RaftConfig says how a node of a CP cluster runs. Zero values mean what is said beside them.
-type RaftConfig struct {
-	Node             string            // name of this node, unique in the cluster; required
-	DataDir          string            // belongs to this node alone; required
-	ClusterAddr      string            // node-to-node listen address; required
-	ClusterAdvertise string            // what other nodes dial; "": the listen address
-	HTTPAdvertise    string            // this node's HTTP address, shown to users
-	Join             []string          // node-to-node addresses of the cluster; its own may be among them
-	BootstrapExpect  int               // how many nodes found the cluster; 0: 1
-	Dial             map[string]string // node name -> address to dial instead of the advertised one
-	TLS              *TLSFiles         // nil: plain connections
+// Config says how a node runs, in a cluster (OpenRaft) or without consensus (OpenLocal). Zero values mean the default, or what is
+// said beside them. The fields with a key are settings of the node (see package setting).
+type Config struct {
+	Node          string // name of this node, unique in the cluster; required
+	Datacenter    string // that the data directory of a node without consensus belongs to
+	HTTPAdvertise string // this node's HTTP address, shown to users
 
-	DiskFull  func() bool   // the disk of the data directory is nearly full: the other nodes ask this while this one leads; nil: it is not
-	SyncDelay time.Duration // each durable write to the log takes so much longer; for tests and benchmarks
+	DataDir string `key:"data.dir" help:"directory of the node's state; belongs to one node of one cluster, in one mode (required)"`
 
-	InFlight   int  // log entries in flight at a time; 0: 2
-	NoBatching bool // one log entry per write, for comparison only
+	ClusterAddr      string   `key:"cluster.addr" default:"127.0.0.1:7761" help:"address of the node-to-node port (Raft and forwarded writes)"`
+	ClusterAdvertise string   `key:"cluster.advertise" help:"address at which the other nodes reach it; empty: cluster.addr"`
+	Join             []string `key:"cluster.join" help:"node-to-node addresses of the cluster's nodes, this one allowed among them"`
+	BootstrapExpect  int      `key:"cluster.bootstrap-expect" default:"1" min:"1" help:"how many nodes found a new cluster, more than half of those in cluster.join; used once, then ignored"`
+	TLS              TLSFiles // empty: plain connections
 
-	HeartbeatTimeout  time.Duration // 0: 1 s
-	ElectionTimeout   time.Duration // 0: 1 s
-	LeaseTimeout      time.Duration // 0: 500 ms; a leader that hears no majority for so long steps down
-	CommitTimeout     time.Duration // 0: 5 ms; how soon idle followers learn what is committed
-	SnapshotInterval  time.Duration // 0: 120 s
-	SnapshotThreshold uint64        // entries between snapshots; 0: 8192
-	TrailingLogs      uint64        // entries kept behind a snapshot; 0: 20480
+	// InFlight is at most half of the unanswered batches that the state machine remembers for a node; it could
+	// not tell a repeated batch from a new one beyond that.
+	InFlight int `key:"commit.in-flight" default:"2" min:"1" max:"32" help:"log entries that may be on their way at a time"`
+
+	HeartbeatTimeout  time.Duration `key:"raft.heartbeat-timeout" default:"1s" min:"5ms" help:"time without the leader after which a follower stands for election"`
+	ElectionTimeout   time.Duration `key:"raft.election-timeout" default:"1s" min:"5ms" help:"time that a candidate waits for votes; at least raft.heartbeat-timeout"`
+	LeaseTimeout      time.Duration `key:"raft.lease-timeout" default:"500ms" min:"5ms" help:"time without a majority after which a leader steps down; at most raft.heartbeat-timeout"`
+	SnapshotThreshold uint64        `key:"raft.snapshot-threshold" default:"8192" min:"1" help:"log entries since the last snapshot that make a new one worth it"`
+	SnapshotInterval  time.Duration `key:"raft.snapshot-interval" default:"2m" min:"5ms" help:"how often raft.snapshot-threshold is looked at"`
+	TrailingLogs      uint64        `key:"raft.trailing-logs" default:"20480" min:"1" help:"log entries kept behind a snapshot, for followers that lag"`
 	LogBytes          int           // the same in bytes, and what makes a snapshot worth it; 0: 256 MiB
-	EvictionInterval  time.Duration // of lease clock, between rounds; 0: 1 s
 
-	Settings      registry.Settings // the cluster's, while this node leads; zero: registry.DefaultSettings()
-	EvictionTimer bool              // evict when upstream would: every 60 s, first 60 s after this node was established as leader
+	Sync         Sync          `key:"data.sync" default:"interval" words:"interval always none" help:"mode ap: when changes are on disk: interval (written behind, every data.sync-interval), always (before the answer) or none (when the node stops)"`
+	SyncInterval time.Duration `key:"data.sync-interval" default:"1s" min:"1ms" help:"mode ap: how often changes are written behind"`
 
-	Spares SparePolicy // of leases of other datacenters; nil: they end like all others
+	EvictionInterval time.Duration     `key:"eviction.interval" default:"1s" min:"10ms" help:"how often the leader looks for expired leases; upstream's 60 s (evictionIntervalTimerInMs) is eureka-compat.eviction-timer"`
+	EvictionTimer    bool              `key:"eureka-compat.eviction-timer" help:"evict every 60 s, first after 60 s (evictionIntervalTimerInMs)"`
+	Settings         registry.Settings // the cluster's, while this node leads; zero: registry.DefaultSettings()
+
+	Test TestConfig
+
+	// DiskFull: the disk of the data directory is nearly full: the other nodes ask this while this one leads; nil: it is not.
+	DiskFull func() bool
+	Spares   SparePolicy // of leases of other datacenters; nil: they end like all others
 	// Answer answers what other nodes ask this one while it leads (see AskLeader); nil: an error.
 	Answer func(ctx context.Context, question []byte) ([]byte, error)
+	// Copy takes over what the other nodes have, before a node without consensus is ready; nil: nothing. An error is
+	// logged: the node serves what it has.
+	Copy func(context.Context) error
+	// Age is Health.Age of a node without consensus; nil: 0.
+	Age func() time.Duration
 
 	Log     *slog.Logger          // nil: discards
 	Metrics prometheus.Registerer // nil: none
 }
 
-func (c *RaftConfig) setDefaults() {
-	setDefault(&c.BootstrapExpect, 1)
-	setDefault(&c.InFlight, 2)
-	setDefault(&c.HeartbeatTimeout, time.Second)
-	setDefault(&c.ElectionTimeout, time.Second)
-	setDefault(&c.LeaseTimeout, 500*time.Millisecond)
-	setDefault(&c.CommitTimeout, 5*time.Millisecond)
-	setDefault(&c.SnapshotInterval, 120*time.Second)
-	setDefault(&c.SnapshotThreshold, 8192)
-	setDefault(&c.TrailingLogs, 20480)
-	setDefault(&c.LogBytes, 256<<20)
-	setDefault(&c.EvictionInterval, time.Second)
-	setDefault(&c.Settings, registry.DefaultSettings())
+// TestConfig is what only tests and benchmarks turn.
+type TestConfig struct {
+	SyncDelay     time.Duration     `key:"test.sync-delay" default:"0s" min:"0s" max:"10s" reload:"yes" help:"time that each durable write takes longer: imitates a slow disk; above 4s a node of mode cp gives its disk up"`
+	NoBatching    bool              `key:"test.no-batching" help:"one log entry per write, for comparison"`
+	CommitTimeout time.Duration     `key:"test.commit-timeout" default:"5ms" min:"1ms" help:"time without entries after which the leader tells followers the commit index"`
+	Dial          map[string]string `key:"test.dial" help:"where this node dials another one, by name, instead of its advertised address: through a proxy"`
+}
+
+// Sync says when a change is on disk in AP mode.
+type Sync string
+
+// The settings of data.sync.
+const (
+	SyncInterval Sync = "interval" // written behind, every Config.SyncInterval
+	SyncAlways   Sync = "always"   // before the answer
+	SyncNone     Sync = "none"     // when the node stops
+)
+
+// SparePolicy says whether leases of another datacenter, whose time has passed, stay for now. heard is
+// how long ago (lease clock) it was last heard; ok is false if it never was.
+type SparePolicy func(dc string, heard time.Duration, ok bool) bool
+
+func (c *Config) setDefaults() {
+	settings := cmp.Or(c.Settings, registry.DefaultSettings())
+	setting.Fill(c)
+	c.Settings = settings // as they were given: zeros are what the state takes them for
+	c.LogBytes = cmp.Or(c.LogBytes, 256<<20)
+	if c.Age == nil {
+		c.Age = func() time.Duration { return 0 }
+	}
+	if c.Copy == nil {
+		c.Copy = func(context.Context) error { return nil }
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()
 	}
-	if c.NoBatching {
+	if c.Test.NoBatching {
 		// As many as there are callers: what a server without group commit would have. The state
 		// machine does not remember the answers of so many batches, so a batch whose first answer
 		// was lost may end as unknown; for a comparison that does not matter.
 		c.InFlight = 4096
-	}
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
 	}
 }

@@ -357,7 +357,7 @@ func TestASessionAndALockDelayEndOnAnIdleCluster(t *testing.T) {
 }
 
 func TestWithoutBatchingEachOperationOfCoordinationHasAnEntry(t *testing.T) {
-	c := startCluster(t, 3, func(cfg *RaftConfig) { cfg.NoBatching = true })
+	c := startCluster(t, 3, func(cfg *Config) { cfg.Test.NoBatching = true })
 	leader := c.nodes[c.leader()]
 	leader.createSession(t, sessionID(1), time.Hour, 0)
 	before := testutil.ToFloat64(leader.metrics.entries)

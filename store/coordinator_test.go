@@ -368,7 +368,7 @@ func TestChecksAreNotEndedBeforeHeartbeatsCouldBeHeardAfterAStall(t *testing.T) 
 
 func TestTheGaugesCountSessionsKeysLocksAndWhoWaits(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	c := startCluster(t, 1, func(cfg *RaftConfig) { cfg.Metrics = metrics })
+	c := startCluster(t, 1, func(cfg *Config) { cfg.Metrics = metrics })
 	n := c.nodes[0]
 	n.createSession(t, sessionID(1), time.Hour, 0)
 	n.coordinate(t, set("k", "v"))

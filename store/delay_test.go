@@ -49,7 +49,7 @@ func TestADelayedDiskTakesLongerForEachDurableWrite(t *testing.T) {
 }
 
 func TestADelayedFlushKeepsThoseWhoWaitForItAndNobodyElse(t *testing.T) {
-	tune := func(c *LocalConfig) { c.Sync, c.SyncInterval, c.SyncDelay = SyncAlways, time.Hour, time.Second }
+	tune := func(c *Config) { c.Sync, c.SyncInterval, c.Test.SyncDelay = SyncAlways, time.Hour, time.Second }
 	localBubble(t, tune, func(t *testing.T, g *localRig) {
 		for _, tt := range []struct {
 			name  string
@@ -73,7 +73,7 @@ func TestADelayedFlushKeepsThoseWhoWaitForItAndNobodyElse(t *testing.T) {
 func TestADiskIsDelayedFromTheStartIfTheSettingsSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		startLocal(t, func(c *LocalConfig) { c.SyncDelay = time.Second })
+		startLocal(t, func(c *Config) { c.Test.SyncDelay = time.Second })
 		if got := time.Since(began); got != time.Second {
 			t.Errorf("the start, which writes once, takes %v, want 1 s", got)
 		}

@@ -11,7 +11,7 @@ func TestALeaderWhoseRaftTakesNothingForAWhileLeadsInTheEnd(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	need.OK(t, c.nodes[0].halt())
 	cfg := c.nodes[0].cfg
-	cfg.SyncDelay = enqueueTimeout * 11 / 10
+	cfg.Test.SyncDelay = enqueueTimeout * 11 / 10
 	c.nodes[0] = c.start(cfg)
 	c.waitReady(0)
 }

@@ -18,7 +18,7 @@ import (
 // cluster.join; expect is the same for all.
 func startApart(t *testing.T, n, expect int, see func(from, to int) bool) *testCluster {
 	t.Helper()
-	c := &testCluster{t: t, dir: t.TempDir(), tune: func(cfg *RaftConfig) { timeouts(cfg, quick) }}
+	c := &testCluster{t: t, dir: t.TempDir(), tune: func(cfg *Config) { timeouts(cfg, quick) }}
 	addresses := make([]string, n)
 	for i := range addresses {
 		addresses[i] = freeAddr(t)

@@ -15,7 +15,7 @@ import (
 // who renew, in percent of one core; µs/renewal what is beyond idle nodes.
 func BenchmarkSessionRenewals(b *testing.B) {
 	const sessions, perSecond = 10_000, 1000
-	c := startCluster(b, 3, func(cfg *RaftConfig) { cfg.Log = nil })
+	c := startCluster(b, 3, func(cfg *Config) { cfg.Log = nil })
 	ops := make([]kv.Op, sessions)
 	for i := range ops {
 		ops[i] = kv.CreateSession{ID: sessionID(i), TTL: time.Hour.Milliseconds()} // the idle ones live too

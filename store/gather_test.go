@@ -18,7 +18,7 @@ import (
 
 // newTestCommitter returns a committer that nobody takes anything from.
 func newTestCommitter() *committer {
-	return newCommitter(&Raft{peers: newPeers(nil, nil), cfg: RaftConfig{InFlight: 1}, metrics: newMetrics(prometheus.NewRegistry())})
+	return newCommitter(&Raft{peers: newPeers(nil, nil), cfg: Config{InFlight: 1}, metrics: newMetrics(prometheus.NewRegistry())})
 }
 
 // waiting is how many calls are queued, and how many wait for company.
@@ -80,7 +80,7 @@ func TestAWriteDoesNotWaitForRenewals(t *testing.T) {
 
 func TestWithoutBatchingARenewalDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCommitter(&Raft{peers: newPeers(nil, nil), cfg: RaftConfig{InFlight: 1, NoBatching: true}, metrics: newMetrics(prometheus.NewRegistry())})
+		c := newCommitter(&Raft{peers: newPeers(nil, nil), cfg: Config{InFlight: 1, Test: TestConfig{NoBatching: true}}, metrics: newMetrics(prometheus.NewRegistry())})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() { c.gather(ctx, renewal(), 50) })

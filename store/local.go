@@ -10,70 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
-
-// Sync says when a change is on disk in AP mode.
-type Sync uint8
-
-// The settings of data.sync.
-const (
-	SyncInterval Sync = iota // written behind, every LocalConfig.SyncInterval
-	SyncAlways               // before the answer
-	SyncNone                 // when the node stops
-)
-
-// SparePolicy says whether leases of another datacenter, whose time has passed, stay for now. heard is
-// how long ago (lease clock) it was last heard; ok is false if it never was.
-type SparePolicy func(dc string, heard time.Duration, ok bool) bool
-
-// LocalConfig says how a node without consensus runs. Zero values mean what is said beside them.
-type LocalConfig struct {
-	Node         string        // name of this node; required
-	Datacenter   string        // that the data directory belongs to
-	DataDir      string        // belongs to this node alone; required
-	Sync         Sync          // when changes are on disk
-	SyncInterval time.Duration // 0: 1 s
-	SyncDelay    time.Duration // each write to the disk takes so much longer; for tests and benchmarks
-
-	EvictionInterval time.Duration // 0: 1 s
-	EvictionTimer    bool          // as RaftConfig.EvictionTimer
-	Settings         registry.Settings
-	Spares           SparePolicy // nil: leases of other datacenters end like all others
-	// Copy takes over what the other nodes have, before this one is ready; nil: nothing. An error is
-	// logged: the node serves what it has.
-	Copy func(context.Context) error
-	// Age is Health.Age; nil: 0.
-	Age func() time.Duration
-
-	Log     *slog.Logger          // nil: discards
-	Metrics prometheus.Registerer // nil: none
-}
-
-func (c *LocalConfig) setDefaults() {
-	setDefault(&c.SyncInterval, time.Second)
-	setDefault(&c.EvictionInterval, time.Second)
-	setDefault(&c.Settings, registry.DefaultSettings())
-	if c.Age == nil {
-		c.Age = func() time.Duration { return 0 }
-	}
-	if c.Copy == nil {
-		c.Copy = func(context.Context) error { return nil }
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Metrics == nil {
-		c.Metrics = prometheus.NewRegistry()
-	}
-}
 
 // Local is the registry in AP mode: the same state machine without consensus. Operations are performed
 // where they arrive, and answered at once; the disk follows. It implements registry.Service.
 type Local struct {
-	cfg     LocalConfig
+	cfg     Config
 	log     *slog.Logger
 	metrics *localMetrics
 	id      *identity
@@ -102,7 +45,7 @@ type Local struct {
 }
 
 // OpenLocal opens the data directory and loads what it holds. Nothing is answered before Run.
-func OpenLocal(cfg LocalConfig) (*Local, error) {
+func OpenLocal(cfg Config) (*Local, error) {
 	cfg.setDefaults()
 	s := &Local{
 		cfg:   cfg,
@@ -128,7 +71,7 @@ func (s *Local) open() (err error) {
 	if s.disk, err = openLocalDisk(s.cfg.DataDir); err != nil {
 		return err
 	}
-	s.SetSyncDelay(s.cfg.SyncDelay)
+	s.SetSyncDelay(s.cfg.Test.SyncDelay)
 	if err := s.load(); err != nil {
 		return errors.Join(err, s.disk.close())
 	}

@@ -62,7 +62,7 @@ func BenchmarkLocalRenew(b *testing.B) {
 
 // benchedLocal is a running node with a lease for each key.
 func benchedLocal(b *testing.B, keys []registry.Key) *Local {
-	s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: b.TempDir()})
+	s, err := OpenLocal(Config{Node: "n1", DataDir: b.TempDir()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -36,11 +36,8 @@ func killedOp(n int) registry.Op {
 // workUntilKilled runs a node that performs one operation after the other, and prints the number of each
 // that was answered.
 func workUntilKilled(dir string) {
-	sync, err := strconv.Atoi(os.Getenv(killedSync))
-	if err != nil {
-		panic(err)
-	}
-	s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: dir, Sync: Sync(sync), SyncInterval: 2 * time.Millisecond})
+	sync := Sync(os.Getenv(killedSync))
+	s, err := OpenLocal(Config{Node: "n1", DataDir: dir, Sync: sync, SyncInterval: 2 * time.Millisecond})
 	if err != nil {
 		panic(err)
 	}
@@ -52,7 +49,7 @@ func workUntilKilled(dir string) {
 	}
 	begun := onDisk()
 	for n := 1; ; n++ {
-		for n == 1000 && Sync(sync) == SyncInterval && onDisk() == begun { // the first write may take a slow disk long
+		for n == 1000 && sync == SyncInterval && onDisk() == begun { // the first write may take a slow disk long
 			time.Sleep(time.Millisecond)
 		}
 		if _, err := s.Apply(context.Background(), registry.FromClient, killedOp(n)); err != nil {
@@ -67,7 +64,7 @@ func workUntilKilled(dir string) {
 func killAfter(t *testing.T, dir string, sync Sync, operations int) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), killedDir+"="+dir, killedSync+"="+strconv.Itoa(int(sync)))
+	cmd.Env = append(os.Environ(), killedDir+"="+dir, killedSync+"="+string(sync))
 	cmd.Stderr = t.Output()
 	out := need.Got(cmd.StdoutPipe())(t)
 	need.OK(t, cmd.Start())

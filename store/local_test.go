@@ -21,16 +21,16 @@ import (
 // localRig is a node without consensus, which can be stopped and started again on the same directory.
 type localRig struct {
 	t   *testing.T
-	cfg LocalConfig
+	cfg Config
 	*Local
 	stop context.CancelFunc
 	done chan error
 }
 
 // startLocal starts a node on an empty directory.
-func startLocal(t *testing.T, tune func(*LocalConfig)) *localRig {
+func startLocal(t *testing.T, tune func(*Config)) *localRig {
 	t.Helper()
-	g := &localRig{t: t, cfg: LocalConfig{
+	g := &localRig{t: t, cfg: Config{
 		Node: "n1", Datacenter: "dc1", DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}
 	if tune != nil {
@@ -110,7 +110,7 @@ func (g *localRig) onDisk() registry.Index {
 }
 
 // localBubble runs a test with a node in a bubble of virtual time.
-func localBubble(t *testing.T, tune func(*LocalConfig), do func(t *testing.T, g *localRig)) {
+func localBubble(t *testing.T, tune func(*Config), do func(t *testing.T, g *localRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		g := startLocal(t, tune)
@@ -124,7 +124,7 @@ var syncs = map[string]Sync{"interval": SyncInterval, "always": SyncAlways, "non
 func TestWhatAProperStopLeavesIsThereAfterwards(t *testing.T) {
 	for name, sync := range syncs {
 		t.Run(name, func(t *testing.T) {
-			localBubble(t, func(c *LocalConfig) { c.Sync = sync }, func(t *testing.T, g *localRig) {
+			localBubble(t, func(c *Config) { c.Sync = sync }, func(t *testing.T, g *localRig) {
 				g.register(90, "i0", "i1", "i2")
 				g.apply(registry.SetOverride{Key: registry.NewKey("A", "i1"), Status: registry.OutOfService})
 				g.apply(registry.Cancel{Key: registry.NewKey("A", "i2")})
@@ -186,7 +186,7 @@ func TestIndexesAreNotGivenOutTwiceIfAStartWasKilled(t *testing.T) {
 	})
 }
 
-func (c LocalConfig) with(metrics prometheus.Registerer) LocalConfig {
+func (c Config) with(metrics prometheus.Registerer) Config {
 	c.Metrics = metrics
 	return c
 }
@@ -217,7 +217,7 @@ func TestChangesAreOnDiskWhenTheSettingSays(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			localBubble(t, func(c *LocalConfig) { c.Sync, c.SyncInterval = tt.sync, 3*time.Second }, func(t *testing.T, g *localRig) {
+			localBubble(t, func(c *Config) { c.Sync, c.SyncInterval = tt.sync, 3*time.Second }, func(t *testing.T, g *localRig) {
 				g.register(90, "i0")
 				if got := g.onDisk() == 1; got != tt.atOnce {
 					t.Errorf("with the answer: on disk %v, want %v", got, tt.atOnce)
@@ -268,7 +268,7 @@ func TestWhatChangesOfARemovalIsOnDiskWithTheAnswer(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			localBubble(t, func(c *LocalConfig) { c.Sync = SyncAlways }, func(t *testing.T, g *localRig) {
+			localBubble(t, func(c *Config) { c.Sync = SyncAlways }, func(t *testing.T, g *localRig) {
 				g.register(90, "i0")
 				tt.remove(t, g)
 				if rec, ok := g.now().Removal(key); !ok || tt.right(rec) {
@@ -296,7 +296,7 @@ func (g *localRig) killed(t *testing.T) *registry.View {
 }
 
 func TestHalfOfTheReservedIndexesAreNotPassedWithoutAWrite(t *testing.T) {
-	localBubble(t, func(c *LocalConfig) { c.Sync = SyncNone }, func(t *testing.T, g *localRig) {
+	localBubble(t, func(c *Config) { c.Sync = SyncNone }, func(t *testing.T, g *localRig) {
 		g.register(90, "i0")
 		g.restart()
 		g.mu.Lock()
@@ -311,7 +311,7 @@ func TestHalfOfTheReservedIndexesAreNotPassedWithoutAWrite(t *testing.T) {
 }
 
 func TestRenewalsAreWrittenSeldomAndNotPublished(t *testing.T) {
-	localBubble(t, func(c *LocalConfig) { c.Sync = SyncAlways }, func(t *testing.T, g *localRig) {
+	localBubble(t, func(c *Config) { c.Sync = SyncAlways }, func(t *testing.T, g *localRig) {
 		g.register(90, "i0")
 		time.Sleep(time.Second + clockInterval/2)
 		before, writes := g.now(), g.writes()
@@ -348,7 +348,7 @@ func (g *localRig) writes() uint64 {
 }
 
 func TestAllWhoWaitForTheDiskShareTheNextWrite(t *testing.T) {
-	g := startLocal(t, func(c *LocalConfig) { c.Sync, c.SyncInterval = SyncAlways, time.Hour })
+	g := startLocal(t, func(c *Config) { c.Sync, c.SyncInterval = SyncAlways, time.Hour })
 	eventually(t, "ready", func() bool { return g.Health().Ready })
 	busy, err := g.disk.bolt.Begin(true) // the disk takes its time
 	if err != nil {
@@ -379,7 +379,7 @@ func TestAllWhoWaitForTheDiskShareTheNextWrite(t *testing.T) {
 }
 
 func TestWhoDoesNotWaitForTheDiskIsToldThatNobodyKnows(t *testing.T) {
-	g := startLocal(t, func(c *LocalConfig) { c.Sync = SyncAlways })
+	g := startLocal(t, func(c *Config) { c.Sync = SyncAlways })
 	eventually(t, "ready", func() bool { return g.Health().Ready })
 	busy, err := g.disk.bolt.Begin(true)
 	if err != nil {
@@ -396,7 +396,7 @@ func TestWhoDoesNotWaitForTheDiskIsToldThatNobodyKnows(t *testing.T) {
 
 func TestWhoWaitsForAWriteThatIsNotMadeIsToldThatNobodyKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := need.Got(OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Sync: SyncAlways}))(t)
+		s := need.Got(OpenLocal(Config{Node: "n1", DataDir: t.TempDir(), Sync: SyncAlways}))(t)
 		s.begin()
 		done := make(chan error, 1)
 		go func() {
@@ -418,7 +418,7 @@ func TestWhoWaitsForAWriteThatIsNotMadeIsToldThatNobodyKnows(t *testing.T) {
 func TestADiskErrorStopsTheNode(t *testing.T) {
 	for name, sync := range syncs {
 		t.Run(name, func(t *testing.T) {
-			localBubble(t, func(c *LocalConfig) { c.Sync = sync }, func(t *testing.T, g *localRig) {
+			localBubble(t, func(c *Config) { c.Sync = sync }, func(t *testing.T, g *localRig) {
 				need.OK(t, g.disk.close())
 				_, err := g.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
 				if waits := sync == SyncAlways; errors.Is(err, registry.ErrUnknownOutcome) != waits || !waits && err != nil {
@@ -453,7 +453,7 @@ func TestANodeIsReadyWhenItHasTakenOverWhatTheOthersHave(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				copied = make(chan error)
-				g := startLocal(t, func(c *LocalConfig) { c.Copy = copying })
+				g := startLocal(t, func(c *Config) { c.Copy = copying })
 				g.register(90, "i0")
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -472,7 +472,7 @@ func TestANodeIsReadyWhenItHasTakenOverWhatTheOthersHave(t *testing.T) {
 		})
 	}
 	t.Run("it is stopped before", func(t *testing.T) {
-		localBubble(t, func(c *LocalConfig) { copied, c.Copy = make(chan error), copying }, func(t *testing.T, g *localRig) {
+		localBubble(t, func(c *Config) { copied, c.Copy = make(chan error), copying }, func(t *testing.T, g *localRig) {
 			if err := g.halt(); err != nil || g.Health().Ready {
 				t.Errorf("Run returned %v, ready %v, want neither", err, g.Health().Ready)
 			}
@@ -497,7 +497,7 @@ func TestLeasesEndByThemselves(t *testing.T) {
 
 func TestNoLeaseEndsBeforeItsClientHadTimeToComeBack(t *testing.T) {
 	var copied chan struct{}
-	localBubble(t, func(c *LocalConfig) {
+	localBubble(t, func(c *Config) {
 		copied = make(chan struct{})
 		c.Copy = func(context.Context) error { <-copied; return nil }
 	}, func(t *testing.T, g *localRig) {
@@ -553,7 +553,7 @@ func TestOtherReadsThanStaleAreNotOffered(t *testing.T) {
 }
 
 func TestHealthTellsTheAgeAndTheClock(t *testing.T) {
-	localBubble(t, func(c *LocalConfig) { c.Age = func() time.Duration { return 7 * time.Second } }, func(t *testing.T, g *localRig) {
+	localBubble(t, func(c *Config) { c.Age = func() time.Duration { return 7 * time.Second } }, func(t *testing.T, g *localRig) {
 		time.Sleep(time.Second + clockInterval/2)
 		if h := g.Health(); h.Age != 7*time.Second || h.Clock != 1000 {
 			t.Errorf("age %v and clock %d ms, want 7s and 1000 ms", h.Age, h.Clock)
@@ -616,7 +616,7 @@ func TestALargeBatchIsPerformedInOrder(t *testing.T) {
 
 func TestCallsBeforeRunWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := need.Got(OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir()}))(t)
+		s := need.Got(OpenLocal(Config{Node: "n1", DataDir: t.TempDir()}))(t)
 		impatient, giveUp := context.WithTimeout(t.Context(), time.Second)
 		defer giveUp()
 		register := registry.Register{Instance: instance("A", "i0", 90)}
@@ -656,7 +656,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 func TestAFailureInTheMomentOfAStopIsTold(t *testing.T) {
 	var s *Local
 	copying := make(chan struct{})
-	s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Copy: func(ctx context.Context) error {
+	s, err := OpenLocal(Config{Node: "n1", DataDir: t.TempDir(), Copy: func(ctx context.Context) error {
 		close(copying)
 		<-ctx.Done()
 		s.fatal <- errTermFell // as keepSaving does, whose last write may end after the stop began
@@ -680,7 +680,7 @@ func TestAFailureInTheMomentOfAStopIsTold(t *testing.T) {
 }
 
 func TestANodeWhoseContextHasEndedOnlyCloses(t *testing.T) {
-	s, err := OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Copy: func(context.Context) error {
+	s, err := OpenLocal(Config{Node: "n1", DataDir: t.TempDir(), Copy: func(context.Context) error {
 		t.Error("it copies")
 		return nil
 	}})
@@ -696,7 +696,7 @@ func TestANodeWhoseContextHasEndedOnlyCloses(t *testing.T) {
 
 // After a pause what tells other nodes may go on before the clock ticks.
 func TestNobodyIsToldThatALeaseIsYoungBecauseTheNodeStoodStill(t *testing.T) {
-	s := need.Got(OpenLocal(LocalConfig{Node: "n1", DataDir: t.TempDir(), Metrics: prometheus.NewRegistry()}))(t)
+	s := need.Got(OpenLocal(Config{Node: "n1", DataDir: t.TempDir(), Metrics: prometheus.NewRegistry()}))(t)
 	s.begin() // and nothing ticks
 	defer func() {
 		s.end()

@@ -106,7 +106,7 @@ func TestRequestsAndWritesAreBoundedByBytes(t *testing.T) {
 
 func TestTheLogIsBoundedByBytesAndAFollowerThatLagsCatchesUp(t *testing.T) {
 	const most = 4 << 20
-	c := startCluster(t, 3, func(cfg *RaftConfig) { cfg.LogBytes = most })
+	c := startCluster(t, 3, func(cfg *Config) { cfg.LogBytes = most })
 	leader := c.nodes[c.leader()]
 	late := c.nodes[(c.leader()+1)%3]
 	need.OK(t, late.halt())

@@ -107,7 +107,7 @@ func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 }
 
 func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
-	c := startCluster(t, 3, func(cfg *RaftConfig) { cfg.TrailingLogs = 1 })
+	c := startCluster(t, 3, func(cfg *Config) { cfg.TrailingLogs = 1 })
 	changed := c.nodes[c.leader()].takeIn(JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)})
 	if changed.Answer != answerOK {
 		t.Fatalf("take a node in: %+v", changed)

@@ -57,12 +57,12 @@ func (addr) Network() string  { return "tcp" }
 func (a addr) String() string { return string(a) }
 
 // listenNetwork opens the port; serve must be called before anything is accepted.
-func listenNetwork(listen, advertise string, files *TLSFiles, log *slog.Logger) (*network, error) {
+func listenNetwork(listen, advertise string, files TLSFiles, log *slog.Logger) (*network, error) {
 	n := &network{
 		known: func(string) uint64 { return 0 }, outdated: func(error) {},
 		advertise: addr(advertise), log: log, admission: newAdmission(), closing: context.Background(), patience: transportTimeout, raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]string{},
 	}
-	if files != nil {
+	if files != (TLSFiles{}) {
 		var err error
 		if n.tls, err = files.config(); err != nil {
 			return nil, err

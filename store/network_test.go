@@ -22,7 +22,7 @@ import (
 )
 
 // testNetwork is a network that answers hellos as h.
-func testNetwork(t *testing.T, h hello, files *TLSFiles) *network {
+func testNetwork(t *testing.T, h hello, files TLSFiles) *network {
 	t.Helper()
 	n := need.Got(listenNetwork("127.0.0.1:0", "", files, slog.New(slog.DiscardHandler)))(t)
 	n.self = func() hello { return h }
@@ -53,8 +53,8 @@ func TestHandshake(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			server := testNetwork(t, tt.peer, nil)
-			client := testNetwork(t, tt.own, nil)
+			server := testNetwork(t, tt.peer, TLSFiles{})
+			client := testNetwork(t, tt.own, TLSFiles{})
 			conn, peer, err := client.dial(tt.kind, server.Addr().String(), limit)
 			if tt.wantErr == "" {
 				if err != nil {
@@ -78,7 +78,7 @@ func TestHandshake(t *testing.T) {
 }
 
 func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
-	server := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil)
+	server := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, TLSFiles{})
 	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x00", "N\x63"} {
 		conn := need.Got(net.Dial("tcp", server.Addr().String()))(t)
 		defer conn.Close()
@@ -94,8 +94,8 @@ func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
 
 // The port may take a connection in the moment that it closes, and the other end may then hold it for ever.
 func TestAConnectionThatIsTakenAsThePortClosesIsHungUpOn(t *testing.T) {
-	server := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil)
-	client := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
+	server := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, TLSFiles{})
+	client := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, TLSFiles{})
 	server.Close()
 	server.wait()
 	near, far := net.Pipe()
@@ -114,8 +114,8 @@ func TestAConnectionThatIsTakenAsThePortClosesIsHungUpOn(t *testing.T) {
 }
 
 func TestFencedNodeNeitherDialsNorWrites(t *testing.T) {
-	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
-	client := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil)
+	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, TLSFiles{})
+	client := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, TLSFiles{})
 	conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func newAuthority(t *testing.T) authority {
 	return authority{cert: cert, key: key, file: writePEM(t, "CERTIFICATE", der)}
 }
 
-func (a authority) issue(t *testing.T, node string) *TLSFiles {
+func (a authority) issue(t *testing.T, node string) TLSFiles {
 	t.Helper()
 	key := need.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
@@ -176,7 +176,7 @@ func (a authority) issue(t *testing.T, node string) *TLSFiles {
 		t.Fatal(err)
 	}
 	raw := need.Got(x509.MarshalECPrivateKey(key))(t)
-	return &TLSFiles{Cert: writePEM(t, "CERTIFICATE", der), Key: writePEM(t, "EC PRIVATE KEY", raw), CA: a.file}
+	return TLSFiles{Cert: writePEM(t, "CERTIFICATE", der), Key: writePEM(t, "EC PRIVATE KEY", raw), CA: a.file}
 }
 
 func writePEM(t *testing.T, kind string, der []byte) string {
@@ -192,13 +192,13 @@ func TestMutualTLS(t *testing.T) {
 	tests := []struct {
 		name  string
 		own   hello
-		files *TLSFiles
+		files TLSFiles
 		ok    bool
 	}{
 		{"a node with its own certificate", hello{Cluster: "c", ServerID: "n1.aa"}, ours.issue(t, "n1"), true},
 		{"a node with another node's certificate", hello{Cluster: "c", ServerID: "n1.aa"}, ours.issue(t, "n3"), false},
 		{"a certificate of another authority", hello{Cluster: "c", ServerID: "n1.aa"}, theirs.issue(t, "n1"), false},
-		{"no TLS", hello{Cluster: "c", ServerID: "n1.aa"}, nil, false},
+		{"no TLS", hello{Cluster: "c", ServerID: "n1.aa"}, TLSFiles{}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 
 // A node that stands still reads nothing, and what is sent to it fills the connection's buffers.
 func TestCallsToANodeThatStandsStillEnd(t *testing.T) {
-	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
+	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, TLSFiles{})
 	hold := make(chan struct{})
 	server.serveNode = func(net.Conn, hello) { <-hold }
 	t.Cleanup(func() { close(hold) })
-	client := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil)
+	client := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, TLSFiles{})
 	p := newPeers(client, nil)
 	t.Cleanup(p.close)
 
@@ -62,10 +62,10 @@ func TestAReadThatTimesOutDoesNotCutOffWrites(t *testing.T) {
 	node := &busyNode{writing: make(chan struct{}), answerWrites: make(chan struct{}), answerReads: make(chan struct{})}
 	calls := rpc.NewServer()
 	need.OK(t, calls.RegisterName("Node", node))
-	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
+	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, TLSFiles{})
 	server.serveNode = func(conn net.Conn, _ hello) { calls.ServeConn(conn) }
 	t.Cleanup(func() { close(node.answerReads) })
-	p := newPeers(testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, nil), nil)
+	p := newPeers(testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, TLSFiles{}), nil)
 	t.Cleanup(p.close)
 
 	written := make(chan error, 1)

@@ -39,7 +39,7 @@ const fatalClose = 2 * time.Second
 
 // Raft is the registry in CP mode. It implements registry.Service.
 type Raft struct {
-	cfg       RaftConfig
+	cfg       Config
 	log       *slog.Logger
 	metrics   *metrics
 	id        *identity // as it was at the start: what changes is in standing
@@ -92,7 +92,7 @@ type Raft struct {
 
 // OpenRaft opens the data directory and the node-to-node port, and loads what the directory holds.
 // Nothing is answered before Run.
-func OpenRaft(cfg RaftConfig) (*Raft, error) {
+func OpenRaft(cfg Config) (*Raft, error) {
 	cfg.setDefaults()
 	s := &Raft{
 		cfg:     cfg,
@@ -130,12 +130,12 @@ func (s *Raft) open() error {
 		return err
 	}
 	s.disk.refused, s.logs.damaged = s.noteRefused, s.noteDamaged
-	s.SetSyncDelay(s.cfg.SyncDelay)
+	s.SetSyncDelay(s.cfg.Test.SyncDelay)
 	s.net.closing = s.closing
 	s.net.self = s.hello
 	s.net.known = s.machine.Boot
 	s.net.outdated = s.stopOutdated
-	s.peers = newPeers(s.net, s.cfg.Dial)
+	s.peers = newPeers(s.net, s.cfg.Test.Dial)
 	s.net.serveNode = s.serveCalls((&nodeCalls{s}).table())
 	return s.openRaft()
 }
@@ -164,12 +164,12 @@ func (s *Raft) openRaft() error {
 	conf.HeartbeatTimeout = s.cfg.HeartbeatTimeout
 	conf.ElectionTimeout = s.cfg.ElectionTimeout
 	conf.LeaderLeaseTimeout = s.cfg.LeaseTimeout
-	conf.CommitTimeout = s.cfg.CommitTimeout
+	conf.CommitTimeout = s.cfg.Test.CommitTimeout
 	conf.SnapshotInterval = s.cfg.SnapshotInterval
 	conf.SnapshotThreshold = s.cfg.SnapshotThreshold
 	conf.TrailingLogs = s.cfg.TrailingLogs
 	conf.MaxAppendEntries = appendEntries
-	if s.cfg.NoBatching {
+	if s.cfg.Test.NoBatching {
 		conf.MaxAppendEntries = 512 // they are small then, and many
 	}
 	// A leader that was removed must still say so, and close what it has open: recognise ends it.
@@ -177,7 +177,7 @@ func (s *Raft) openRaft() error {
 	conf.NoLegacyTelemetry = true
 	// Without batching many callers propose at once; let Raft take them together, as it would in any
 	// server that has no group commit of its own, or the comparison would flatter ours.
-	conf.BatchApplyCh = s.cfg.NoBatching
+	conf.BatchApplyCh = s.cfg.Test.NoBatching
 	conf.NotifyCh = s.notify
 	conf.Logger = logger
 	loaded := &snapshotStore{SnapshotStore: snapshots, s: s}
@@ -231,7 +231,7 @@ func (s *Raft) transportConfig(logger hclog.Logger) *raft.NetworkTransportConfig
 		MaxRPCsInFlight: 2, // docs/adr/0003: fail-stop on disk errors makes pipelining safe
 		Timeout:         transportTimeout,
 	}
-	if len(s.cfg.Dial) > 0 {
+	if len(s.cfg.Test.Dial) > 0 {
 		conf.ServerAddressProvider = dialProvider{s}
 	}
 	return conf
@@ -505,11 +505,11 @@ type dialProvider struct{ s *Raft }
 // ServerAddr implements raft.ServerAddressProvider; an error makes Raft take the address that the
 // cluster's configuration holds.
 func (d dialProvider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if o, ok := d.s.cfg.Dial[nameOf(string(id))]; ok {
+	if o, ok := d.s.cfg.Test.Dial[nameOf(string(id))]; ok {
 		return raft.ServerAddress(o), nil
 	}
 	if id == raft.ServerID(d.s.id.ServerID) {
 		return raft.ServerAddress(d.s.net.Addr().String()), nil
 	}
-	return "", fmt.Errorf("cluster.dial does not name %q", nameOf(string(id)))
+	return "", fmt.Errorf("test.dial does not name %q", nameOf(string(id)))
 }

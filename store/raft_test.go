@@ -41,12 +41,12 @@ type testCluster struct {
 	t     testing.TB
 	dir   string
 	nodes []*testNode
-	tune  func(*RaftConfig)
+	tune  func(*Config)
 }
 
 type testNode struct {
 	*Raft
-	cfg  RaftConfig
+	cfg  Config
 	stop context.CancelFunc
 	done chan error
 }
@@ -59,7 +59,7 @@ func freeAddr(t testing.TB) string {
 }
 
 // startCluster starts n nodes that found a cluster, and waits until all are ready.
-func startCluster(t testing.TB, n int, tune func(*RaftConfig)) *testCluster {
+func startCluster(t testing.TB, n int, tune func(*Config)) *testCluster {
 	t.Helper()
 	c := &testCluster{t: t, dir: t.TempDir(), tune: tune}
 	// The first start of each node learns its port; the others need to know it.
@@ -91,13 +91,13 @@ const (
 )
 
 // timeouts gives a node Raft's timeouts.
-func timeouts(cfg *RaftConfig, d time.Duration) {
+func timeouts(cfg *Config, d time.Duration) {
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaseTimeout = d, d, d
 }
 
 // config is that of node i of the nodes at some addresses.
-func (c *testCluster) config(i int, join []string, expect int) RaftConfig {
-	cfg := RaftConfig{
+func (c *testCluster) config(i int, join []string, expect int) Config {
+	cfg := Config{
 		Node: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
 		ClusterAddr: join[i], Join: join, BootstrapExpect: expect,
 		EvictionInterval: 100 * time.Millisecond,
@@ -136,7 +136,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.w.Write(b)
 }
 
-func (c *testCluster) start(cfg RaftConfig) *testNode {
+func (c *testCluster) start(cfg Config) *testNode {
 	c.t.Helper()
 	n := c.prepare(cfg)
 	n.run()
@@ -144,7 +144,7 @@ func (c *testCluster) start(cfg RaftConfig) *testNode {
 }
 
 // prepare opens a node that does nothing yet.
-func (c *testCluster) prepare(cfg RaftConfig) *testNode {
+func (c *testCluster) prepare(cfg Config) *testNode {
 	c.t.Helper()
 	s, err := OpenRaft(cfg)
 	if err != nil {

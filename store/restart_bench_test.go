@@ -15,7 +15,7 @@ import (
 // and no snapshot behind them.
 func BenchmarkRestartWithALongLog(b *testing.B) {
 	const entries = 20_000
-	c := startCluster(b, 1, func(cfg *RaftConfig) {
+	c := startCluster(b, 1, func(cfg *Config) {
 		cfg.SnapshotInterval, cfg.SnapshotThreshold, cfg.TrailingLogs = time.Hour, 1<<40, 1<<40
 	})
 	errKilled := errors.New("killed")

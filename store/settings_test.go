@@ -89,7 +89,7 @@ func containsAll(line string, words []string) bool {
 
 func TestTheLeadersSettingsHoldAndTheOthersSaySo(t *testing.T) {
 	var log sharedLog
-	c := startCluster(t, 3, func(cfg *RaftConfig) {
+	c := startCluster(t, 3, func(cfg *Config) {
 		cfg.Log = slog.New(slog.NewTextHandler(&log, nil)).With("on", cfg.Node)
 		if cfg.Node == "n1" {
 			cfg.Settings = registry.DefaultSettings()

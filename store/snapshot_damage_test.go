@@ -14,7 +14,7 @@ import (
 )
 
 func TestDamagedSnapshotIsNamed(t *testing.T) {
-	c := startCluster(t, 1, func(cfg *RaftConfig) { cfg.TrailingLogs = 1 })
+	c := startCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 1 })
 	n := c.nodes[0]
 	for i := range 10 {
 		n.apply(t, registry.Register{Instance: instance("A", fmt.Sprint(i), 90)})

@@ -33,7 +33,7 @@ func (n *testNode) ends(t *testing.T) (took time.Duration, err error) {
 // snapshot was not taken.
 func hangingLeader(t *testing.T, n *testNode) (refused func()) {
 	t.Helper()
-	peer := testNetwork(t, hello{Cluster: n.clusterID(), ServerID: "n2.bb"}, nil)
+	peer := testNetwork(t, hello{Cluster: n.clusterID(), ServerID: "n2.bb"}, TLSFiles{})
 	leader := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: peer, Timeout: limit, Logger: newRaftLogger(n.log)})
 	t.Cleanup(func() { leader.Close() })
 	rest, hangs := io.Pipe()
@@ -89,7 +89,7 @@ func TestANodeStopsAlthoughAnotherOneDoesNotAnswer(t *testing.T) {
 		hangs func(t *testing.T) (address string, asked func())
 	}{
 		{"it does not answer a request", func(t *testing.T) (string, func()) {
-			peer := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, nil)
+			peer := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, TLSFiles{})
 			return peer.Addr().String(), func() { readByte(t, <-peer.raftConns) }
 		}},
 		{"it does not say who it is", func(t *testing.T) (string, func()) {

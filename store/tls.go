@@ -11,7 +11,11 @@ import (
 // TLSFiles are the PEM files of mutual TLS on the node-to-node port. The certificate must be usable
 // for client and server authentication and must name the node (node.name as a DNS name of its
 // subject alternative names), because a certificate proves who a peer is, not where it is.
-type TLSFiles struct{ Cert, Key, CA string }
+type TLSFiles struct {
+	Cert string `key:"cluster.tls.cert" help:"PEM file with the node's certificate, for both directions"`
+	Key  string `key:"cluster.tls.key" help:"PEM file with its key, of mode 0640 or narrower"`
+	CA   string `key:"cluster.tls.ca" help:"PEM file with the authority of all nodes' certificates and of nothing else"`
+}
 
 // config returns a TLS configuration that accepts exactly the certificates of the CA. Which node the
 // peer is gets checked after the hello, see verifyPeer.

@@ -298,7 +298,7 @@ func (l Links) Introduce(nodes []*Node) {
 		}
 		n.Introduce(all)
 		if len(dial) > 0 {
-			n.Settings["cluster.dial"] = strings.Join(dial, ",")
+			n.Settings["test.dial"] = strings.Join(dial, ",")
 		}
 	}
 }

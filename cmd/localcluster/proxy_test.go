@@ -125,10 +125,10 @@ func TestANodeSeesTheOthersThroughProxiesAndItselfAsItIs(t *testing.T) {
 		key, want string
 	}{
 		{node: 1, key: "cluster.join", want: links[1][0].Addr() + ",c2"},
-		{node: 1, key: "cluster.dial", want: "node1=" + links[1][0].Addr()},
+		{node: 1, key: "test.dial", want: "node1=" + links[1][0].Addr()},
 		{node: 1, key: "cluster.bootstrap-expect", want: "2"},
 		{node: 1, key: "replication.datacenters", want: "dc2=http://" + links[1][2].Addr()},
-		{node: 2, key: "cluster.dial", want: ""}, // it is the only node of its datacenter
+		{node: 2, key: "test.dial", want: ""}, // it is the only node of its datacenter
 		{node: 2, key: "replication.datacenters", want: "dc1=http://" + links[2][0].Addr() + " http://" + links[2][1].Addr()},
 	} {
 		if got := nodes[tc.node].Settings[tc.key]; got != tc.want {

@@ -159,7 +159,7 @@ func (n *comparedNode) ready(begun *localcluster.Process) error {
 	return n.reload()
 }
 
-// maxSyncDelay is the most that the server takes for data.sync-delay.
+// maxSyncDelay is the most that the server takes for test.sync-delay.
 const maxSyncDelay = 10 * time.Second
 
 // slowDisk takes effect within milliseconds, or with the next start.
@@ -191,7 +191,7 @@ func (n *comparedNode) writeFile() error {
 	keys := make(map[string]string)
 	maps.Copy(keys, n.settings)
 	if n.delay > 0 {
-		keys["data.sync-delay"] = n.delay.String()
+		keys["test.sync-delay"] = n.delay.String()
 	}
 	text, err := yaml.Marshal(keys)
 	if err != nil {

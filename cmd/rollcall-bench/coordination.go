@@ -22,7 +22,7 @@ import (
 func (r *ratiosRun) coordination(ctx context.Context) error {
 	clusters, err := r.clusters(ctx,
 		clusterSpec{name: "coordination"},
-		clusterSpec{name: "coordination-one-entry-per-write", settings: []string{"--commit-batching=false"}})
+		clusterSpec{name: "coordination-one-entry-per-write", settings: []string{"--test-no-batching"}})
 	if err != nil {
 		return err
 	}

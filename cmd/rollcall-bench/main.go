@@ -69,9 +69,9 @@ type serverDefaults struct {
 	GC struct {
 		Percent int `yaml:"percent"`
 	} `yaml:"gc"`
-	Raft struct {
+	Test struct {
 		CommitTimeout time.Duration `yaml:"commit-timeout"`
-	} `yaml:"raft"`
+	} `yaml:"test"`
 }
 
 // defaults asks the program.
@@ -83,8 +83,8 @@ func (s *server) defaults(ctx context.Context) (d serverDefaults, err error) {
 	if err := yaml.Unmarshal(text, &d); err != nil {
 		return d, fmt.Errorf("read the settings of %s: %w", s.path, err)
 	}
-	if d.GC.Percent == 0 || d.Raft.CommitTimeout == 0 {
-		return d, fmt.Errorf("%s config show names no gc.percent or no raft.commit-timeout", s.path)
+	if d.GC.Percent == 0 || d.Test.CommitTimeout == 0 {
+		return d, fmt.Errorf("%s config show names no gc.percent or no test.commit-timeout", s.path)
 	}
 	return d, nil
 }

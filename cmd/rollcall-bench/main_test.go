@@ -74,7 +74,7 @@ func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
 
 func TestTheDefaultsThatBaselinesShareAreTheServers(t *testing.T) {
 	d, err := testServer.defaults(t.Context())
-	if err != nil || d.GC.Percent <= 0 || d.Raft.CommitTimeout <= 0 {
+	if err != nil || d.GC.Percent <= 0 || d.Test.CommitTimeout <= 0 {
 		t.Errorf("got %+v, %v", d, err)
 	}
 	if _, err := (&server{path: filepath.Join(t.TempDir(), "missing")}).defaults(t.Context()); err == nil {

@@ -39,14 +39,14 @@ func (r *ratiosRun) writesAndFetches(ctx context.Context) error {
 	changed := benchFleet{name: "changed", size: min(2560, r.instances)}
 	rig := writeRig{ratiosRun: r, renewed: renewed.renewals(), changed: changed}
 	var err error
-	if rig.raft, err = startBareRaft(filepath.Join(r.dir, "raft"), r.defaults.Raft.CommitTimeout); err != nil {
+	if rig.raft, err = startBareRaft(filepath.Join(r.dir, "raft"), r.defaults.Test.CommitTimeout); err != nil {
 		return err
 	}
 	defer rig.raft.stop()
 	fleets := []benchFleet{renewed, changed}
 	clusters, err := r.clusters(ctx,
 		clusterSpec{name: "default", fleets: fleets},
-		clusterSpec{name: "one-entry-per-write", fleets: fleets, settings: []string{"--commit-batching=false"}},
+		clusterSpec{name: "one-entry-per-write", fleets: fleets, settings: []string{"--test-no-batching"}},
 		clusterSpec{name: "without-consensus", mode: localcluster.AP, fleets: fleets[:1]})
 	if err != nil {
 		return err

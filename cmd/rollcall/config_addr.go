@@ -14,18 +14,18 @@ import (
 func (c *Config) validateAddresses() error {
 	errs := []error{
 		checkAddr("http.addr", c.HTTP.Addr),
-		checkAddr("cluster.addr", c.Cluster.Addr),
+		checkAddr("cluster.addr", c.Store.ClusterAddr),
 		checkAdvertise("http", c.HTTP.Addr, c.HTTP.Advertise),
-		checkAdvertise("cluster", c.Cluster.Addr, c.Cluster.Advertise),
+		checkAdvertise("cluster", c.Store.ClusterAddr, c.Store.ClusterAdvertise),
 	}
 	for _, host := range c.HTTP.Hosts {
 		errs = append(errs, checkHost(host))
 	}
-	for _, addr := range c.Cluster.Join {
+	for _, addr := range c.Store.Join {
 		errs = append(errs, checkDialable("cluster.join", addr))
 	}
-	for _, node := range slices.Sorted(maps.Keys(c.Cluster.Dial)) {
-		errs = append(errs, checkDialable("cluster.dial: "+node, c.Cluster.Dial[node]))
+	for _, node := range slices.Sorted(maps.Keys(c.Store.Test.Dial)) {
+		errs = append(errs, checkDialable("test.dial: "+node, c.Store.Test.Dial[node]))
 	}
 	return errors.Join(errs...)
 }

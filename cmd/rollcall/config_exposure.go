@@ -11,8 +11,8 @@ import (
 func (c *Config) validateExposure() error {
 	return errors.Join(
 		checkExposed("http", c.HTTP.Addr, c.HTTP.TLS.Cert != "" || c.HTTP.Plain, "http.tls.cert and http.tls.key"),
-		checkExposed("cluster", c.Cluster.Addr, c.Cluster.TLS.Cert != "" || c.Cluster.Plain, "cluster.tls.cert, cluster.tls.key and cluster.tls.ca"),
-		checkProfiler(c.PProf.Addr),
+		checkExposed("cluster", c.Store.ClusterAddr, c.Store.TLS.Cert != "" || c.ClusterPlain, "cluster.tls.cert, cluster.tls.key and cluster.tls.ca"),
+		checkProfiler(c.PProfAddr),
 	)
 }
 

@@ -2,15 +2,9 @@ package main
 
 import (
 	"log/slog"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
-
-// EvictionConfig is the end of leases.
-type EvictionConfig struct {
-	Interval time.Duration `key:"eviction.interval" default:"1s" min:"10ms" help:"how often the leader looks for expired leases; upstream's 60 s (evictionIntervalTimerInMs) is eureka-compat.eviction-timer"`
-}
 
 // SelfPreservationConfig is when evictions are withheld. It is the cluster's: that of the node that
 // leads holds on all nodes.
@@ -25,7 +19,6 @@ type SelfPreservationConfig struct {
 type EurekaCompatConfig struct {
 	All                     bool   `key:"eureka-compat.all" help:"turn the four switches below on: leases end, and are kept, as a stock Eureka server does it"`
 	DoubledLease            bool   `key:"eureka-compat.doubled-lease" cluster:"yes" help:"a renewed lease lives two durations (Lease.renew)"`
-	EvictionTimer           bool   `key:"eureka-compat.eviction-timer" help:"evict every 60 s, first after 60 s (evictionIntervalTimerInMs)"`
 	Expectation             bool   `key:"eureka-compat.expectation" cluster:"yes" help:"self-preservation by upstream's formula: renewals of the last minute against those expected (numberOfRenewsPerMinThreshold)"`
 	ExpectedRenewalInterval uint32 `key:"eureka-compat.expected-client-renewal-interval" cluster:"yes" default:"30s" min:"1s" unit:"s" help:"time between two renewals that the formula expects of a client, whole seconds (expectedClientRenewalIntervalSeconds)"`
 	ThresholdUpdateInterval int64  `key:"eureka-compat.renewal-threshold-update-interval" cluster:"yes" default:"15m" min:"1s" unit:"ms" help:"how often the formula's number of clients is set to the number of instances (renewalThresholdUpdateIntervalMs)"`

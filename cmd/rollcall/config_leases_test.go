@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,31 +45,29 @@ func TestAThresholdOfZeroIsAccepted(t *testing.T) {
 }
 
 func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
+	four := []string{"doubled-lease", "eviction-timer", "expectation", "read-only-cache"}
 	for _, tc := range []struct {
-		name   string
-		args   []string
-		want   EurekaCompatConfig
-		cached bool // clients get documents of the read-only cache
+		name string
+		args []string
+		want []string
 	}{
-		{name: "none", want: EurekaCompatConfig{}},
-		{name: "one", args: []string{"--eureka-compat-eviction-timer"}, want: EurekaCompatConfig{EvictionTimer: true}},
-		{name: "all", args: []string{"--eureka-compat-all"}, want: EurekaCompatConfig{All: true, DoubledLease: true, EvictionTimer: true, Expectation: true}, cached: true},
+		{name: "none"},
+		{name: "one", args: []string{"--eureka-compat-eviction-timer"}, want: []string{"eviction-timer"}},
+		{name: "all", args: []string{"--eureka-compat-all"}, want: append([]string{"all"}, four...)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := need.Got(loadWith(t, append(tc.args, "--data-dir=d"), nil, ""))(t)
-			tc.want.ExpectedRenewalInterval, tc.want.ThresholdUpdateInterval = 30, 15*60*1000
-			if s.EurekaCompat != tc.want {
-				t.Errorf("got %+v, want %+v", s.EurekaCompat, tc.want)
+			var on []string
+			for _, each := range s.Config.settings() {
+				if name, compat := strings.CutPrefix(each.Key, "eureka-compat."); compat && each.String() == "true" {
+					on = append(on, name)
+				}
 			}
-			raft, local := s.raftConfig(engineEnv{}), s.localConfig(engineEnv{})
-			if raft.EvictionTimer != tc.want.EvictionTimer || raft.Settings != s.leases() {
-				t.Errorf("a node of a cluster gets timer %v and %+v", raft.EvictionTimer, raft.Settings)
+			if !slices.Equal(on, tc.want) {
+				t.Errorf("%q are on, want %q", on, tc.want)
 			}
-			if local.EvictionTimer != tc.want.EvictionTimer || local.Settings != s.leases() {
-				t.Errorf("a node without consensus gets timer %v and %+v", local.EvictionTimer, local.Settings)
-			}
-			if http := s.httpConfig("n1", nil, nil); http.ReadOnlyCache != tc.cached {
-				t.Errorf("the HTTP API gets cache %v", http.ReadOnlyCache)
+			if c := s.storeConfig(engineEnv{}); c.Settings != s.leases() {
+				t.Errorf("the store gets %+v, want %+v", c.Settings, s.leases())
 			}
 		})
 	}

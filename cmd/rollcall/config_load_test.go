@@ -61,18 +61,18 @@ func TestTheStrongestSourceDecides(t *testing.T) {
 
 func TestEveryTypeOfValueIsReadFromEverySource(t *testing.T) {
 	want := *defaultConfig()
-	want.Data.Dir = "d"
+	want.Store.DataDir = "d"
 	want.HTTP.Plain = true
-	want.Commit = CommitConfig{InFlight: 3}
-	want.Raft.HeartbeatTimeout, want.Raft.ElectionTimeout = 700*time.Millisecond, 700*time.Millisecond
-	want.Raft.TrailingLogs = 7
+	want.Store.InFlight, want.Store.Test.NoBatching = 3, true
+	want.Store.HeartbeatTimeout, want.Store.ElectionTimeout = 700*time.Millisecond, 700*time.Millisecond
+	want.Store.TrailingLogs = 7
 	want.HTTPD.Limits.BatchBytes = 9
-	want.Cluster.Join = []string{"127.0.0.1:1", "127.0.0.1:2"}
-	want.Cluster.Dial = map[string]string{"a": "127.0.0.1:3", "b": "127.0.0.1:4"}
+	want.Store.Join = []string{"127.0.0.1:1", "127.0.0.1:2"}
+	want.Store.Test.Dial = map[string]string{"a": "127.0.0.1:3", "b": "127.0.0.1:4"}
 	values := map[string]string{
-		"data.dir": "d", "http.plain": "true", "commit.in-flight": "3", "commit.batching": "false",
+		"data.dir": "d", "http.plain": "true", "commit.in-flight": "3", "test.no-batching": "true",
 		"raft.heartbeat-timeout": "700ms", "raft.election-timeout": "700ms", "raft.trailing-logs": "7",
-		"limits.batch-bytes": "9", "cluster.join": "127.0.0.1:1, 127.0.0.1:2", "cluster.dial": "a=127.0.0.1:3,b=127.0.0.1:4",
+		"limits.batch-bytes": "9", "cluster.join": "127.0.0.1:1, 127.0.0.1:2", "test.dial": "a=127.0.0.1:3,b=127.0.0.1:4",
 	}
 	var args []string
 	env := make(map[string]string)
@@ -84,14 +84,15 @@ func TestEveryTypeOfValueIsReadFromEverySource(t *testing.T) {
 	const file = `
 data: {dir: d}
 http: {plain: true}
-commit: {in-flight: 3, batching: false}
+commit: {in-flight: 3}
 raft:
   heartbeat-timeout: 700ms
   election-timeout: 700ms
   trailing-logs: 7
 limits: {batch-bytes: 9}
-cluster:
-  join: ["127.0.0.1:1", "127.0.0.1:2"]
+cluster: {join: ["127.0.0.1:1", "127.0.0.1:2"]}
+test:
+  no-batching: true
   dial: {a: "127.0.0.1:3", b: "127.0.0.1:4"}
 `
 	for name, source := range map[string]func() (settings, error){
@@ -109,9 +110,9 @@ cluster:
 }
 
 func TestListsAndMapsMayBeGivenInParts(t *testing.T) {
-	s := need.Got(loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1", "--cluster-join=b:2", "--cluster-dial=x=a:1", "--cluster-dial=y=b:2"}, nil, ""))(t)
-	if len(s.Cluster.Join) != 2 || len(s.Cluster.Dial) != 2 {
-		t.Errorf("got %v and %v, want two of each", s.Cluster.Join, s.Cluster.Dial)
+	s := need.Got(loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1", "--cluster-join=b:2", "--test-dial=x=a:1", "--test-dial=y=b:2"}, nil, ""))(t)
+	if len(s.Store.Join) != 2 || len(s.Store.Test.Dial) != 2 {
+		t.Errorf("got %v and %v, want two of each", s.Store.Join, s.Store.Test.Dial)
 	}
 }
 
@@ -139,8 +140,8 @@ func TestMistakesNameTheirPlace(t *testing.T) {
 		{name: "negative population", args: []string{"--self-preservation-min-instances=-1"}, want: []string{`"-1" is not a number, zero or more`}},
 		{name: "expectation of half a second", args: []string{"--eureka-compat-expected-client-renewal-interval=500ms"}, want: []string{`"500ms" is not a whole number of 1s`}},
 		{name: "one in each source",
-			args: []string{"--commit-in-flight=two"}, env: map[string]string{"ROLLCALL_HTTP_PLAIN": "maybe"}, file: "cluster: {dial: nowhere}\n",
-			want: []string{`environment variable ROLLCALL_HTTP_PLAIN: "maybe" is not true or false`, `flag --commit-in-flight: "two" is not a number`, `c.yaml:1: cluster.dial: "nowhere" is not of the form name=address`}},
+			args: []string{"--commit-in-flight=two"}, env: map[string]string{"ROLLCALL_HTTP_PLAIN": "maybe"}, file: "test: {dial: nowhere}\n",
+			want: []string{`environment variable ROLLCALL_HTTP_PLAIN: "maybe" is not true or false`, `flag --commit-in-flight: "two" is not a number`, `c.yaml:1: test.dial: "nowhere" is not of the form name=address`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := loadWith(t, append(tc.args, "--data-dir=d"), tc.env, tc.file)

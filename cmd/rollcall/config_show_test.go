@@ -12,7 +12,7 @@ import (
 
 func TestShowPrintsWhatIsSetAndWhereItCameFrom(t *testing.T) {
 	s, err := loadWith(t,
-		[]string{"--data-dir=/var/lib/rollcall", "--cluster-dial=n2=127.0.0.1:9"},
+		[]string{"--data-dir=/var/lib/rollcall", "--test-dial=n2=127.0.0.1:9"},
 		map[string]string{"ROLLCALL_RAFT_HEARTBEAT_TIMEOUT": "700ms"},
 		"cluster: {join: ['127.0.0.1:7761', '127.0.0.1:7762']}")
 	if err != nil {
@@ -21,12 +21,13 @@ func TestShowPrintsWhatIsSetAndWhereItCameFrom(t *testing.T) {
 	var out bytes.Buffer
 	need.OK(t, s.write(&out, false))
 	const want = `cluster:
-  dial: {n2: '127.0.0.1:9'} # flag
   join: ['127.0.0.1:7761', '127.0.0.1:7762'] # file
 data:
   dir: /var/lib/rollcall # flag
 raft:
   heartbeat-timeout: 700ms # env
+test:
+  dial: {n2: '127.0.0.1:9'} # flag
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
@@ -34,7 +35,7 @@ raft:
 }
 
 func TestEffectiveSettingsLoadToTheSame(t *testing.T) {
-	s := need.Got(loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1,b:2", "--cluster-dial=x=a:1", "--log-level=debug"}, nil, ""))(t)
+	s := need.Got(loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1,b:2", "--test-dial=x=a:1", "--log-level=debug"}, nil, ""))(t)
 	var out bytes.Buffer
 	need.OK(t, s.write(&out, true))
 	again, err := loadWith(t, nil, nil, out.String())

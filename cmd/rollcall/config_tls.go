@@ -11,7 +11,7 @@ import (
 const widestKey fs.FileMode = 0o640
 
 func (c *Config) validateTLS() error {
-	h, n := &c.HTTP.TLS, &c.Cluster.TLS
+	h, n := &c.HTTP.TLS, &c.Store.TLS
 	var errs []error
 	if (h.Cert == "") != (h.Key == "") {
 		errs = append(errs, errors.New("http.tls: cert and key belong together; give both or none"))

@@ -19,7 +19,7 @@ const (
 
 var modes = []string{modeCP, modeAP}
 
-// nodeName is what a name may look like: it is part of cluster.dial's flag form and of a server id
+// nodeName is what a name may look like: it is part of test.dial's flag form and of a server id
 // (package store holds the same rule, for its directories).
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
@@ -40,29 +40,29 @@ func (c *Config) Validate() error {
 
 func (c *Config) validateNode() error {
 	var errs []error
-	if c.Data.Dir == "" {
+	if c.Store.DataDir == "" {
 		errs = append(errs, errors.New("data.dir: is required: the directory that holds the node's state"))
 	}
 	if c.Mode == modeAP && c.HTTPD.Reads != httpd.ReadsStale {
 		errs = append(errs, fmt.Errorf("reads.eureka: %q is not offered in mode ap, where every node answers by what it has: stale", c.HTTPD.Reads))
 	}
-	if c.Node.Name != "" && !nodeName.MatchString(c.Node.Name) {
-		errs = append(errs, fmt.Errorf("node.name: %q is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", c.Node.Name))
+	if c.NodeName != "" && !nodeName.MatchString(c.NodeName) {
+		errs = append(errs, fmt.Errorf("node.name: %q is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", c.NodeName))
 	}
 	return errors.Join(errs...)
 }
 
 // validateExpect: a node that waits for others it is not told of would wait for ever.
 func (c *Config) validateExpect() error {
-	if c.Cluster.BootstrapExpect > 1 && len(c.Cluster.Join) == 0 {
-		return fmt.Errorf("cluster.join: is required with cluster.bootstrap-expect %d: the node-to-node addresses of the nodes to wait for", c.Cluster.BootstrapExpect)
+	if c.Store.BootstrapExpect > 1 && len(c.Store.Join) == 0 {
+		return fmt.Errorf("cluster.join: is required with cluster.bootstrap-expect %d: the node-to-node addresses of the nodes to wait for", c.Store.BootstrapExpect)
 	}
 	return nil
 }
 
 // validateRaft holds the rules of hashicorp/raft (ValidateConfig), in the words of our keys.
 func (c *Config) validateRaft() error {
-	r := &c.Raft
+	r := &c.Store
 	var errs []error
 	if r.LeaseTimeout > r.HeartbeatTimeout {
 		errs = append(errs, fmt.Errorf("raft.lease-timeout: %v is longer than raft.heartbeat-timeout %v", r.LeaseTimeout, r.HeartbeatTimeout))
@@ -84,8 +84,8 @@ func (c *Config) validateBatches() error {
 
 // name is the node's name, by default the first label of the host's.
 func (c *Config) name() (string, error) {
-	if c.Node.Name != "" {
-		return c.Node.Name, nil
+	if c.NodeName != "" {
+		return c.NodeName, nil
 	}
 	host, err := os.Hostname()
 	if err != nil {

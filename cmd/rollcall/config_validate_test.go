@@ -12,7 +12,7 @@ import (
 
 func validConfig() *Config {
 	c := defaultConfig()
-	c.Data.Dir = "d"
+	c.Store.DataDir = "d"
 	return c
 }
 
@@ -26,31 +26,31 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{name: "mode ap", change: func(c *Config) { c.Mode, c.HTTPD.Reads = "ap", "stale" }},
 		{name: "mode ap with linearizable reads", change: func(c *Config) { c.Mode = "ap" }, want: "reads.eureka: \"linearizable\" is not offered in mode ap"},
 		{name: "another mode", change: func(c *Config) { c.Mode = "ca" }, want: "mode: \"ca\" is none of"},
-		{name: "another sync", change: func(c *Config) { c.Data.Sync = "often" }, want: "data.sync: \"often\" is none of"},
-		{name: "disk that was always fast", change: func(c *Config) { c.Data.SyncDelay = -1 }, want: "data.sync-delay: -1ns is below 0s"},
-		{name: "disk as slow as it may be", change: func(c *Config) { c.Data.SyncDelay = 10 * time.Second }},
-		{name: "disk that is slower", change: func(c *Config) { c.Data.SyncDelay = 10*time.Second + 1 }, want: "data.sync-delay: 10.000000001s is above 10s"},
+		{name: "another sync", change: func(c *Config) { c.Store.Sync = "often" }, want: "data.sync: \"often\" is none of"},
+		{name: "disk that was always fast", change: func(c *Config) { c.Store.Test.SyncDelay = -1 }, want: "test.sync-delay: -1ns is below 0s"},
+		{name: "disk as slow as it may be", change: func(c *Config) { c.Store.Test.SyncDelay = 10 * time.Second }},
+		{name: "disk that is slower", change: func(c *Config) { c.Store.Test.SyncDelay = 10*time.Second + 1 }, want: "test.sync-delay: 10.000000001s is above 10s"},
 		{name: "datacenter with a space", change: func(c *Config) { c.Datacenter = "my dc" }, want: "datacenter: \"my dc\" is not a name"},
-		{name: "no data directory", change: func(c *Config) { c.Data.Dir = "" }, want: "data.dir: is required"},
-		{name: "name with a dot", change: func(c *Config) { c.Node.Name = "a.b" }, want: "node.name: "},
+		{name: "no data directory", change: func(c *Config) { c.Store.DataDir = "" }, want: "data.dir: is required"},
+		{name: "name with a dot", change: func(c *Config) { c.NodeName = "a.b" }, want: "node.name: "},
 		{name: "address without a port", change: func(c *Config) { c.HTTP.Addr = "localhost" }, want: "http.addr: \"localhost\" is not an address"},
-		{name: "port out of range", change: func(c *Config) { c.Cluster.Addr = "127.0.0.1:70000" }, want: "cluster.addr: "},
+		{name: "port out of range", change: func(c *Config) { c.Store.ClusterAddr = "127.0.0.1:70000" }, want: "cluster.addr: "},
 		{name: "port by name", change: func(c *Config) { c.HTTP.Addr = "127.0.0.1:http" }, want: "http.addr: "},
 		{name: "all interfaces, not advertised", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Plain = ":8761", true }, want: "http.advertise: is required"},
 		{name: "all interfaces, advertised", change: func(c *Config) {
-			c.Cluster.Addr, c.Cluster.Advertise, c.Cluster.Plain = "0.0.0.0:7761", "10.0.0.1:7761", true
+			c.Store.ClusterAddr, c.Store.ClusterAdvertise, c.ClusterPlain = "0.0.0.0:7761", "10.0.0.1:7761", true
 		}},
-		{name: "advertised to nobody", change: func(c *Config) { c.Cluster.Advertise = "[::]:7761" }, want: "cluster.advertise: "},
-		{name: "joining nobody", change: func(c *Config) { c.Cluster.Join = []string{":7761"} }, want: "cluster.join: "},
-		{name: "dialling nobody", change: func(c *Config) { c.Cluster.Dial = map[string]string{"n2": "x"} }, want: "cluster.dial: n2: "},
-		{name: "waiting for strangers", change: func(c *Config) { c.Cluster.BootstrapExpect = 3 }, want: "cluster.join: is required"},
-		{name: "waiting for none", change: func(c *Config) { c.Cluster.BootstrapExpect = 0 }, want: "cluster.bootstrap-expect: 0 is below 1"},
-		{name: "nothing in flight", change: func(c *Config) { c.Commit.InFlight = 0 }, want: "commit.in-flight: 0 is below 1"},
-		{name: "too much in flight", change: func(c *Config) { c.Commit.InFlight = 33 }, want: "commit.in-flight: 33 is above 32"},
-		{name: "no election", change: func(c *Config) { c.Raft.ElectionTimeout = 0 }, want: "raft.election-timeout: 0s is below 5ms"},
-		{name: "lease longer than heartbeat", change: func(c *Config) { c.Raft.LeaseTimeout = 2 * time.Second }, want: "raft.lease-timeout: 2s is longer"},
-		{name: "election shorter than heartbeat", change: func(c *Config) { c.Raft.ElectionTimeout = 600 * time.Millisecond }, want: "raft.election-timeout: 600ms is shorter"},
-		{name: "eviction without a pause", change: func(c *Config) { c.Eviction.Interval = 0 }, want: "eviction.interval: "},
+		{name: "advertised to nobody", change: func(c *Config) { c.Store.ClusterAdvertise = "[::]:7761" }, want: "cluster.advertise: "},
+		{name: "joining nobody", change: func(c *Config) { c.Store.Join = []string{":7761"} }, want: "cluster.join: "},
+		{name: "dialling nobody", change: func(c *Config) { c.Store.Test.Dial = map[string]string{"n2": "x"} }, want: "test.dial: n2: "},
+		{name: "waiting for strangers", change: func(c *Config) { c.Store.BootstrapExpect = 3 }, want: "cluster.join: is required"},
+		{name: "waiting for none", change: func(c *Config) { c.Store.BootstrapExpect = 0 }, want: "cluster.bootstrap-expect: 0 is below 1"},
+		{name: "nothing in flight", change: func(c *Config) { c.Store.InFlight = 0 }, want: "commit.in-flight: 0 is below 1"},
+		{name: "too much in flight", change: func(c *Config) { c.Store.InFlight = 33 }, want: "commit.in-flight: 33 is above 32"},
+		{name: "no election", change: func(c *Config) { c.Store.ElectionTimeout = 0 }, want: "raft.election-timeout: 0s is below 5ms"},
+		{name: "lease longer than heartbeat", change: func(c *Config) { c.Store.LeaseTimeout = 2 * time.Second }, want: "raft.lease-timeout: 2s is longer"},
+		{name: "election shorter than heartbeat", change: func(c *Config) { c.Store.ElectionTimeout = 600 * time.Millisecond }, want: "raft.election-timeout: 600ms is shorter"},
+		{name: "eviction without a pause", change: func(c *Config) { c.Store.EvictionInterval = 0 }, want: "eviction.interval: "},
 		{name: "critical services for ever", change: func(c *Config) { c.HTTPD.ReapCritical = 0 }},
 		{name: "critical services for a moment", change: func(c *Config) { c.HTTPD.ReapCritical = time.Second }, want: "checks.deregister-critical-after: 1s is below 1m; 0 means never"},
 		{name: "withheld for ever", change: func(c *Config) { c.SelfPreservation.MaxDuration = 0 }},
@@ -60,12 +60,12 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{name: "more leases than any registry holds", change: func(c *Config) { c.SelfPreservation.Population = 1_000_001 }, want: "self-preservation.min-instances: 1000001 is above 1000000"},
 		{name: "unknown reads", change: func(c *Config) { c.HTTPD.Reads = "fresh" }, want: "reads.eureka: \"fresh\" is none of"},
 		{name: "no instances", change: func(c *Config) { c.HTTPD.Limits.InstancesTotal = 0 }, want: "limits.instances-total: "},
-		{name: "unknown level", change: func(c *Config) { c.Log.Level = "loud" }, want: "log.level: "},
-		{name: "unknown format", change: func(c *Config) { c.Log.Format = "xml" }, want: "log.format: "},
-		{name: "negative percentage", change: func(c *Config) { c.GC.Percent = -1 }, want: "gc.percent: "},
+		{name: "unknown level", change: func(c *Config) { c.LogLevel = "loud" }, want: "log.level: "},
+		{name: "unknown format", change: func(c *Config) { c.LogFormat = "xml" }, want: "log.format: "},
+		{name: "negative percentage", change: func(c *Config) { c.GCPercent = -1 }, want: "gc.percent: "},
 		{name: "certificate without key", change: func(c *Config) { c.HTTP.TLS.Cert = os.Args[0] }, want: "http.tls: cert and key belong together"},
 		{name: "client authority without certificate", change: func(c *Config) { c.HTTP.TLS.ClientCA = os.Args[0] }, want: "http.tls.client-ca: needs"},
-		{name: "two of three", change: func(c *Config) { c.Cluster.TLS.Cert, c.Cluster.TLS.CA = os.Args[0], os.Args[0] }, want: "cluster.tls: cert, key and ca belong together"},
+		{name: "two of three", change: func(c *Config) { c.Store.TLS.Cert, c.Store.TLS.CA = os.Args[0], os.Args[0] }, want: "cluster.tls: cert, key and ca belong together"},
 		{name: "missing file", change: func(c *Config) {
 			c.HTTP.TLS.ClientCA, c.HTTP.TLS.Cert, c.HTTP.TLS.Key = "missing.pem", os.Args[0], os.Args[0]
 		}, want: "http.tls.client-ca: stat missing.pem"},
@@ -86,12 +86,12 @@ func TestValidateNamesTheKey(t *testing.T) {
 
 func TestValidateReportsEveryMistakeAtOnce(t *testing.T) {
 	c := validConfig()
-	c.Mode, c.Data.Dir, c.HTTP.Addr, c.Log.Level, c.Raft.CommitTimeout = "ca", "", "x", "loud", 0
+	c.Mode, c.Store.DataDir, c.HTTP.Addr, c.LogLevel, c.Store.Test.CommitTimeout = "ca", "", "x", "loud", 0
 	err := c.Validate()
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, key := range []string{"mode:", "data.dir:", "http.addr:", "log.level:", "raft.commit-timeout:"} {
+	for _, key := range []string{"mode:", "data.dir:", "http.addr:", "log.level:", "test.commit-timeout:"} {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("%s is missing in\n%v", key, err)
 		}
@@ -108,22 +108,22 @@ func TestListenersStayOnLoopbackUnlessTLSOrPlain(t *testing.T) {
 		change func(*Config)
 		want   string // "": allowed
 	}{
-		{name: "loopback", change: func(c *Config) { c.HTTP.Addr, c.Cluster.Addr = local, "[::1]:2" }},
+		{name: "loopback", change: func(c *Config) { c.HTTP.Addr, c.Store.ClusterAddr = local, "[::1]:2" }},
 		{name: "localhost", change: func(c *Config) { c.HTTP.Addr = "localhost:1" }},
 		{name: "HTTP without TLS", change: func(c *Config) { c.HTTP.Addr = wide }, want: "http.addr: \"10.0.0.1:1\" can be reached from other machines without TLS; set http.tls.cert and http.tls.key"},
 		{name: "HTTP on all interfaces", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Advertise = ":1", wide }, want: "http.addr: "},
-		{name: "node-to-node without TLS", change: func(c *Config) { c.Cluster.Addr = wide }, want: "cluster.addr: \"10.0.0.1:1\" can be reached from other machines without TLS; set cluster.tls.cert"},
-		{name: "TLS of HTTP does not cover node-to-node", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.Cert, c.Cluster.Addr = wide, "c", wide }, want: "cluster.addr: "},
+		{name: "node-to-node without TLS", change: func(c *Config) { c.Store.ClusterAddr = wide }, want: "cluster.addr: \"10.0.0.1:1\" can be reached from other machines without TLS; set cluster.tls.cert"},
+		{name: "TLS of HTTP does not cover node-to-node", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.Cert, c.Store.ClusterAddr = wide, "c", wide }, want: "cluster.addr: "},
 		{name: "both plain", change: func(c *Config) {
-			c.HTTP.Addr, c.Cluster.Addr, c.HTTP.Plain, c.Cluster.Plain = wide, wide, true, true
+			c.HTTP.Addr, c.Store.ClusterAddr, c.HTTP.Plain, c.ClusterPlain = wide, wide, true, true
 		}},
-		{name: "plain HTTP does not open the node-to-node port", change: func(c *Config) { c.HTTP.Addr, c.Cluster.Addr, c.HTTP.Plain = wide, wide, true }, want: "cluster.plain: true"},
-		{name: "a plain node-to-node port does not open HTTP", change: func(c *Config) { c.HTTP.Addr, c.Cluster.Addr, c.Cluster.Plain = wide, wide, true }, want: "http.plain: true"},
+		{name: "plain HTTP does not open the node-to-node port", change: func(c *Config) { c.HTTP.Addr, c.Store.ClusterAddr, c.HTTP.Plain = wide, wide, true }, want: "cluster.plain: true"},
+		{name: "a plain node-to-node port does not open HTTP", change: func(c *Config) { c.HTTP.Addr, c.Store.ClusterAddr, c.ClusterPlain = wide, wide, true }, want: "http.plain: true"},
 		{name: "TLS", change: func(c *Config) {
-			c.HTTP.Addr, c.HTTP.TLS.Cert, c.Cluster.Addr, c.Cluster.TLS.Cert = wide, "c", wide, "c"
+			c.HTTP.Addr, c.HTTP.TLS.Cert, c.Store.ClusterAddr, c.Store.TLS.Cert = wide, "c", wide, "c"
 		}},
-		{name: "profiler, even with plain HTTP", change: func(c *Config) { c.PProf.Addr, c.HTTP.Plain = wide, true }, want: "pprof.addr: \"10.0.0.1:1\" is not loopback"},
-		{name: "profiler on loopback", change: func(c *Config) { c.PProf.Addr = local }},
+		{name: "profiler, even with plain HTTP", change: func(c *Config) { c.PProfAddr, c.HTTP.Plain = wide, true }, want: "pprof.addr: \"10.0.0.1:1\" is not loopback"},
+		{name: "profiler on loopback", change: func(c *Config) { c.PProfAddr = local }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := validConfig()

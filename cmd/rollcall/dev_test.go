@@ -79,8 +79,8 @@ func TestDevStartsServersThatTheSettingsAllow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Node.Name != "node2" || s.HTTP.Addr != nodes[1].HTTP || s.Cluster.Addr != nodes[1].Cluster || s.Cluster.BootstrapExpect != 3 ||
-		len(s.Cluster.Join) != 3 || s.Data.Dir != "data/node2/data" || s.Datacenter != "dc1" || len(s.Replication.Datacenters) != 2 ||
+	if s.NodeName != "node2" || s.HTTP.Addr != nodes[1].HTTP || s.Store.ClusterAddr != nodes[1].Cluster || s.Store.BootstrapExpect != 3 ||
+		len(s.Store.Join) != 3 || s.Store.DataDir != "data/node2/data" || s.Datacenter != "dc1" || len(s.Replication.Datacenters) != 2 ||
 		s.Replication.Datacenters["dc3"] != "http://127.0.0.1:8961 http://127.0.0.1:8962 http://127.0.0.1:8963" {
 		t.Errorf("got %+v", s.Config)
 	}
@@ -88,7 +88,7 @@ func TestDevStartsServersThatTheSettingsAllow(t *testing.T) {
 	if s, err = loadWith(t, o.plan()[8].Arguments()[1:], nil, ""); err != nil {
 		t.Fatal(err)
 	}
-	if s.Datacenter != "dc3" || len(s.Replication.Nodes) != 3 || s.Replication.Nodes[2] != "http://127.0.0.1:8963" || len(s.Cluster.Join) != 0 {
+	if s.Datacenter != "dc3" || len(s.Replication.Nodes) != 3 || s.Replication.Nodes[2] != "http://127.0.0.1:8963" || len(s.Store.Join) != 0 {
 		t.Errorf("got %+v", s.Config)
 	}
 }

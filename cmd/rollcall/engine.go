@@ -53,7 +53,7 @@ func (c *Config) openEngine(env engineEnv) (*engine, error) {
 // openRaft makes the engine of a node of a cluster.
 func (c *Config) openRaft(env engineEnv) (*engine, error) {
 	p := &peers{datacenter: c.Datacenter, node: env.name}
-	config := c.raftConfig(env)
+	config := c.storeConfig(env)
 	config.Spares = p.spares
 	config.Answer = p.answer
 	raft, err := store.OpenRaft(config)
@@ -109,7 +109,7 @@ func (c *Config) prober(raft *store.Raft, env engineEnv) *probe.Prober {
 // to all peers.
 func (c *Config) openLocal(env engineEnv) (*engine, error) {
 	p := &peers{datacenter: c.Datacenter, node: env.name}
-	config := c.localConfig(env)
+	config := c.storeConfig(env)
 	config.Spares = p.spares
 	config.Age = p.age
 	copied := make(chan struct{})
@@ -140,6 +140,15 @@ func (c *Config) openLocal(env engineEnv) (*engine, error) {
 		})
 	}
 	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{env.name, env.http, c.Datacenter, p.replicator, local}, peers: p, setSyncDelay: local.SetSyncDelay}, nil
+}
+
+// storeConfig is the settings of the store, and what is none of them.
+func (c *Config) storeConfig(env engineEnv) store.Config {
+	s := c.Store
+	s.Node, s.Datacenter, s.HTTPAdvertise = env.name, c.Datacenter, env.http
+	s.DiskFull, s.Log, s.Metrics = env.diskFull, env.log, env.metrics
+	s.Settings = c.leases()
+	return s
 }
 
 // openPeers makes the replicator of a node.

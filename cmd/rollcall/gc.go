@@ -4,8 +4,8 @@ import "runtime/debug"
 
 // setGC lets the heap grow further than Go would: a registry is much live data and little garbage
 // per request, so that collections cost more than the memory between them.
-func setGC(c GCConfig) {
-	if c.Percent > 0 {
-		debug.SetGCPercent(c.Percent)
+func setGC(percent int) {
+	if percent > 0 {
+		debug.SetGCPercent(percent)
 	}
 }

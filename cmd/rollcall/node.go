@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/httpd"
-	"github.com/seed-20419f34/rollcall/store"
 )
 
 // node is the parts of one server, opened and wired, nothing of it running yet.
@@ -53,12 +52,12 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.openProfiler(c.PProf.Addr); err != nil {
+	if err := n.openProfiler(c.PProfAddr); err != nil {
 		return nil, err
 	}
 	env := engineEnv{name: name, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: metrics}
 	env.own = []string{env.http, c.HTTP.Addr, port.Addr().String()}
-	n.room = &room{dir: c.Data.Dir, least: int64(c.Data.MinFree), free: freeBytes, log: n.log}
+	n.room = &room{dir: c.Store.DataDir, least: c.MinFree, free: freeBytes, log: n.log}
 	env.diskFull = n.room.low.Load
 	e, err := c.openEngine(env)
 	if err != nil {
@@ -111,7 +110,7 @@ func (n *node) handle(c *Config, name string, e *engine, metrics *prometheus.Reg
 	}
 	n.apply = func(c *Config) {
 		handler.SetRateLimit(c.HTTPD.RateLimit)
-		e.setSyncDelay(c.Data.SyncDelay)
+		e.setSyncDelay(c.Store.Test.SyncDelay)
 	}
 	n.handler = handler
 	n.listeners[0].server.Handler = handler
@@ -150,55 +149,4 @@ func (c *Config) httpConfig(name string, log *slog.Logger, metrics *prometheus.R
 		h.RefuseProbe = c.Checks.Rules.Refuses
 	}
 	return h
-}
-
-// raftConfig translates the settings.
-func (c *Config) raftConfig(env engineEnv) store.RaftConfig {
-	config := store.RaftConfig{
-		Node:              env.name,
-		DataDir:           c.Data.Dir,
-		ClusterAddr:       c.Cluster.Addr,
-		ClusterAdvertise:  c.Cluster.Advertise,
-		HTTPAdvertise:     env.http,
-		Join:              c.Cluster.Join,
-		BootstrapExpect:   c.Cluster.BootstrapExpect,
-		Dial:              c.Cluster.Dial,
-		SyncDelay:         c.Data.SyncDelay,
-		DiskFull:          env.diskFull,
-		InFlight:          c.Commit.InFlight,
-		NoBatching:        !c.Commit.Batching,
-		HeartbeatTimeout:  c.Raft.HeartbeatTimeout,
-		ElectionTimeout:   c.Raft.ElectionTimeout,
-		LeaseTimeout:      c.Raft.LeaseTimeout,
-		CommitTimeout:     c.Raft.CommitTimeout,
-		SnapshotInterval:  c.Raft.SnapshotInterval,
-		SnapshotThreshold: c.Raft.SnapshotThreshold,
-		TrailingLogs:      c.Raft.TrailingLogs,
-		EvictionInterval:  c.Eviction.Interval,
-		Settings:          c.leases(),
-		EvictionTimer:     c.EurekaCompat.EvictionTimer,
-		Log:               env.log,
-		Metrics:           env.metrics,
-	}
-	if c.Cluster.TLS.Cert != "" {
-		config.TLS = &store.TLSFiles{Cert: c.Cluster.TLS.Cert, Key: c.Cluster.TLS.Key, CA: c.Cluster.TLS.CA}
-	}
-	return config
-}
-
-// localConfig translates the settings.
-func (c *Config) localConfig(env engineEnv) store.LocalConfig {
-	return store.LocalConfig{
-		Node:             env.name,
-		Datacenter:       c.Datacenter,
-		DataDir:          c.Data.Dir,
-		Sync:             map[string]store.Sync{"always": store.SyncAlways, "none": store.SyncNone}[c.Data.Sync],
-		SyncInterval:     c.Data.SyncInterval,
-		SyncDelay:        c.Data.SyncDelay,
-		EvictionInterval: c.Eviction.Interval,
-		EvictionTimer:    c.EurekaCompat.EvictionTimer,
-		Settings:         c.leases(),
-		Log:              env.log,
-		Metrics:          env.metrics,
-	}
 }

@@ -23,10 +23,10 @@ import (
 func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
 	before := *defaultConfig()
 	limited, slow := before, before
-	slow.Data.SyncDelay = time.Second
+	slow.Store.Test.SyncDelay = time.Second
 	limited.HTTPD.RateLimit = httpd.RateLimit{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, ThrottleStandard: true, Privileged: []string{"a"}}
 	other := before
-	other.Log.Level, other.Eviction.Interval = "debug", 7
+	other.LogLevel, other.Store.EvictionInterval = "debug", 7
 	for _, tc := range []struct {
 		name string
 		load func() (settings, error)
@@ -38,7 +38,7 @@ func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
 			says: []string{"level=INFO", "rate-limiter.burst-size"}},
 		{name: "the disk's delay", load: func() (settings, error) { return settings{Config: &slow}, nil },
 			want: []Config{slow},
-			says: []string{"level=INFO", "changed=[data.sync-delay]"}},
+			says: []string{"level=INFO", "changed=[test.sync-delay]"}},
 		{name: "something else", load: func() (settings, error) { return settings{Config: &other}, nil },
 			want: []Config{before},
 			says: []string{"level=WARN", "need a restart", "[eviction.interval log.level]"}},
@@ -101,7 +101,7 @@ func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rollcall.yaml")
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	addConfigFlags(flags)
-	need.OK(t, flags.Parse([]string{"--config", file, "--data-dir", c.Data.Dir}))
+	need.OK(t, flags.Parse([]string{"--config", file, "--data-dir", c.Store.DataDir}))
 	r := reloader{load: func() (settings, error) { return loadSettings(fromProcess(flags)) }, apply: n.apply, running: *c, log: quiet}
 	hup := make(chan os.Signal)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -28,7 +28,7 @@ func TestANodeWhoseDiskIsNearlyFullRefusesWhatAddsAndNothingElse(t *testing.T) {
 	c := oneNode(t)
 	n := need.Got(openNode(c, quiet))(t)
 	var free atomic.Int64
-	free.Store(int64(c.Data.MinFree))
+	free.Store(int64(c.MinFree))
 	n.room.free = func(string) (int64, error) { return free.Load(), nil }
 	defer started(t, n)()
 	url := "http://" + n.listeners[0].Addr().String()
@@ -40,7 +40,7 @@ func TestANodeWhoseDiskIsNearlyFullRefusesWhatAddsAndNothingElse(t *testing.T) {
 	if status, text := call(t, "PUT", url+"/v1/kv/k", "v"); status != http.StatusOK {
 		t.Fatalf("put: %d %s", status, text)
 	}
-	free.Store(int64(c.Data.MinFree) - 1)
+	free.Store(int64(c.MinFree) - 1)
 	n.room.look()
 	for _, tt := range []struct {
 		method, path, body string
@@ -61,7 +61,7 @@ func TestANodeWhoseDiskIsNearlyFullRefusesWhatAddsAndNothingElse(t *testing.T) {
 			t.Errorf("%s %s: %d %q, want %d", tt.method, tt.path, status, text, tt.want)
 		}
 	}
-	free.Store(int64(c.Data.MinFree))
+	free.Store(int64(c.MinFree))
 	n.room.look()
 	if status, text := call(t, "POST", url+"/eureka/apps/A", instance); status != http.StatusNoContent {
 		t.Errorf("register, when there is room again: %d %s", status, text)

@@ -27,7 +27,7 @@ func newServerCommand() *cobra.Command {
 		Long: "Runs one node until SIGTERM or Ctrl-C. Every flag but --config is a key of the file with dashes\n" +
 			"for dots, and an environment variable too; docs/operations.md lists them. Order: flag,\n" +
 			"environment, file, default. SIGHUP makes it read them again and take over rate-limiter.*\n" +
-			"and data.sync-delay.",
+			"and test.sync-delay.",
 		Example: "  rollcall server --data-dir /var/lib/rollcall\n" +
 			"  rollcall server --config /etc/rollcall.yaml",
 		Args: cli.Args(cobra.NoArgs),
@@ -42,7 +42,7 @@ func newServerCommand() *cobra.Command {
 			queue := newLogQueue(cmd.ErrOrStderr())
 			defer queue.flush(logFlushLimit)
 			stdlog.SetOutput(queue) // of libraries that know no better
-			return runServer(ctx, s.Config, load, newLogger(queue, s.Log), queue.dropped)
+			return runServer(ctx, s.Config, load, newLogger(queue, s.LogLevel, s.LogFormat), queue.dropped)
 		},
 	}
 	addConfigFlags(cmd.Flags())
@@ -54,7 +54,7 @@ func newServerCommand() *cobra.Command {
 func runServer(ctx context.Context, c *Config, load func() (settings, error), log *slog.Logger, figures ...prometheus.Collector) error {
 	hup, stop := hangups()
 	defer stop()
-	setGC(c.GC)
+	setGC(c.GCPercent)
 	n, err := openNode(c, log)
 	if err != nil {
 		return err

@@ -22,10 +22,10 @@ import (
 func oneNode(t *testing.T) *Config {
 	t.Helper()
 	c := defaultConfig()
-	c.Node.Name = "n1"
-	c.Data.Dir = filepath.Join(t.TempDir(), "data")
-	c.HTTP.Addr, c.Cluster.Addr = "127.0.0.1:0", "127.0.0.1:0"
-	c.Raft.HeartbeatTimeout, c.Raft.ElectionTimeout, c.Raft.LeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	c.NodeName = "n1"
+	c.Store.DataDir = filepath.Join(t.TempDir(), "data")
+	c.HTTP.Addr, c.Store.ClusterAddr = "127.0.0.1:0", "127.0.0.1:0"
+	c.Store.HeartbeatTimeout, c.Store.ElectionTimeout, c.Store.LeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	need.OK(t, c.Validate())
 	return c
 }
@@ -89,8 +89,8 @@ func TestATakenPortIsNamedWithItsKeyBeforeTheDataIsTouched(t *testing.T) {
 		set func(c *Config, addr string)
 	}{
 		{"http.addr", func(c *Config, addr string) { c.HTTP.Addr = addr }},
-		{"cluster.addr", func(c *Config, addr string) { c.Cluster.Addr = addr }},
-		{"pprof.addr", func(c *Config, addr string) { c.PProf.Addr = addr }},
+		{"cluster.addr", func(c *Config, addr string) { c.Store.ClusterAddr = addr }},
+		{"pprof.addr", func(c *Config, addr string) { c.PProfAddr = addr }},
 	} {
 		c := oneNode(t)
 		tc.set(c, taken.Addr().String())
@@ -98,7 +98,7 @@ func TestATakenPortIsNamedWithItsKeyBeforeTheDataIsTouched(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.key) || !strings.Contains(err.Error(), taken.Addr().String()) {
 			t.Errorf("%s taken: %v, want key and address in it", tc.key, err)
 		}
-		if matches, _ := filepath.Glob(c.Data.Dir); len(matches) > 0 {
+		if matches, _ := filepath.Glob(c.Store.DataDir); len(matches) > 0 {
 			t.Errorf("%s taken: the data directory was made", tc.key)
 		}
 	}
