@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // leaveWait bounds how long a queue is told of somebody who went away.
@@ -22,15 +23,6 @@ type acquisition struct {
 	op    kv.AcquirePermit
 	until time.Time // it waits so long
 	place int       // in the queue, when it joined; 0: it did not
-}
-
-// acquired is the answer to it.
-type acquired struct {
-	Acquired bool          `json:"acquired"`
-	Fence    kv.Index      `json:"fence,omitempty"` // the token
-	Limit    uint32        `json:"limit"`
-	Place    int           `json:"place,omitempty"` // in the queue, when it joined; 0: it did not
-	Holders  []shownHolder `json:"holders,omitempty"`
 }
 
 // acquire is PUT of a permit. With wait it stands in the queue until it has one, and holds the request
@@ -188,7 +180,7 @@ func (a *acquisition) outcome(result kv.Result) (any, error) {
 		return nil, noSession(a.op.Session)
 	case result.OK:
 		labelFence(a.w.Header(), result.Fence)
-		return acquired{Acquired: true, Fence: result.Fence, Limit: a.op.Limit, Place: a.place}, nil
+		return api.Acquired{Acquired: true, Fence: uint64(result.Fence), Limit: int(a.op.Limit), Place: a.place}, nil
 	}
 	v, err := a.newestView(a.r.Context())
 	if err != nil {
@@ -197,7 +189,7 @@ func (a *acquisition) outcome(result kv.Result) (any, error) {
 	if s, _ := v.Session(a.op.Session); s == nil {
 		return nil, noSession(a.op.Session)
 	}
-	answer := acquired{Limit: a.op.Limit, Place: a.place}
+	answer := api.Acquired{Limit: int(a.op.Limit), Place: a.place}
 	if p, _ := v.Permits(a.kind, a.op.Name); p != nil {
 		answer.Holders = showHolders(p.Holders)
 	}

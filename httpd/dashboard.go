@@ -14,6 +14,7 @@ import (
 	g "maragu.dev/gomponents"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // page is what the pages show.
 type page struct {
 	Title      string
-	Cluster    ClusterStatus
+	Cluster    api.Status
 	Warnings   []string
 	Index      string
 	Instances  int
@@ -44,7 +45,7 @@ type page struct {
 type shownPreserving struct {
 	State, Reason, Since, Until string // the times are empty if there are none
 	Withheld                    uint32
-	Figures                     shownFigures
+	Figures                     api.Figures
 	Threshold                   float64
 }
 
@@ -96,7 +97,7 @@ func (c *call) dashboard() (any, error) {
 	p.Preserving = preservingOf(v.View, at)
 	p.Quarantine = quarantinedOf(v.View, at)
 	replication := c.peerStatus(c.r.Context())
-	p.Sender, p.Peers = replication.Sender, replication.shown()
+	p.Sender, p.Peers = replication.Sender, shownPeers(replication)
 	if p.Held, err = c.coordinationNow(c.r.Context()); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // maxShownHeld bounds the sessions and the locks on the front page, each.
@@ -66,15 +67,15 @@ func (f *coordinationFacts) addSession(v *kv.View, now int64, s *kv.Session) {
 		f.MoreHolding++
 		return
 	}
-	row := holdingSession{ID: s.ID, Name: s.Name, Age: shownSpan(shown.Age), Holds: shownHolds(shown.Holds)}
-	if shown.EndsIn != 0 {
-		row.EndsIn = shownSpan(shown.EndsIn)
+	row := holdingSession{ID: s.ID, Name: s.Name, Age: shownSpan(shown.AgeMS), Holds: shownHolds(shown.Holds)}
+	if shown.EndsInMS != 0 {
+		row.EndsIn = shownSpan(shown.EndsInMS)
 	}
 	f.Holding = append(f.Holding, row)
 }
 
 // shownHolds names a few of what a session holds.
-func shownHolds(holds []shownHold) string {
+func shownHolds(holds []api.Acquisition) string {
 	const few = 5
 	var names []string
 	for _, hold := range holds[:min(len(holds), few)] {

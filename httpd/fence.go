@@ -6,15 +6,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
-
-// shownFence says whether an acquisition lasts.
-type shownFence struct {
-	Kind  string   `json:"kind"`
-	Name  string   `json:"name"`
-	Holds bool     `json:"holds"`
-	Fence kv.Index `json:"fence"` // token of who holds it now; 0: nobody
-}
 
 // fence is GET /v1/rollcall/fence/{key}: whether the acquisition with the token index lasts, by session or,
 // if none is given, by whomever. It is linearizable: what it says was so after it was asked.
@@ -37,7 +30,7 @@ func (c *call) fence() (any, error) {
 	}
 	holds, now := v.Holds(kv.Fence{Kind: kind, Name: name, Index: kv.Index(token)}, strings.ToLower(session))
 	labelFence(c.w.Header(), now)
-	return shownFence{Kind: kindWords[kind], Name: name, Holds: holds, Fence: now}, nil
+	return api.FenceState{Kind: kindWords[kind], Name: name, Holds: holds, Fence: uint64(now)}, nil
 }
 
 // kind reads kind; a key if it is not given.

@@ -4,22 +4,13 @@ import (
 	"fmt"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// shownHistory is something that happened to an instance.
-type shownHistory struct {
-	At     int64  `json:"at"` // ms since the epoch; of the last time
-	What   string `json:"what"`
-	Text   string `json:"text"` // a clause with what is known of it
-	Times  uint32 `json:"times"`
-	Author string `json:"author,omitempty"`
-	Reason string `json:"reason,omitempty"`
-}
-
-func shownHistoryOf(events []registry.Event) []shownHistory {
-	shown := []shownHistory{}
+func historyOf(events []registry.Event) []api.HistoryEvent {
+	shown := []api.HistoryEvent{}
 	for _, e := range events {
-		shown = append(shown, shownHistory{
+		shown = append(shown, api.HistoryEvent{
 			At: e.At.Wall, What: e.Kind.String(), Text: eventText(e), Times: max(e.Times, 1),
 			Author: e.By.Author, Reason: e.By.Reason,
 		})

@@ -5,14 +5,8 @@ import (
 	"net/http"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
-
-// acted is the answer to an operator's act on an instance.
-type acted struct {
-	App   string `json:"app"`
-	ID    string `json:"id"`
-	Index string `json:"index"` // every node that has applied it shows the act's effect
-}
 
 // override is PUT /v1/rollcall/apps/{app}/{id}/override: setStatus with an author, a reason and,
 // if asked for, an end.
@@ -58,5 +52,5 @@ func (c *call) act(op registry.Op) (any, error) {
 		done.index = v.Index()
 	}
 	c.w.Header().Set("X-Rollcall-Index", done.String())
-	return acted{App: key.App, ID: key.ID, Index: done.String()}, nil
+	return api.Acted{App: key.App, ID: key.ID, Index: done.String()}, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
@@ -24,41 +25,20 @@ const (
 	maxLockDelay     = time.Duration(kv.MaxLockDelay)
 )
 
-// shownHold is what a session holds, in our own API.
-type shownHold struct {
-	Kind  string   `json:"kind"` // key, lock or semaphore
-	Name  string   `json:"name"`
-	Fence kv.Index `json:"fence"`
-}
-
-// shownSession is a session in our own API.
-type shownSession struct {
-	ID        string      `json:"id"`
-	Name      string      `json:"name"`
-	Node      string      `json:"node"`
-	TTL       string      `json:"ttl"` // as given; empty: it does not end by itself
-	LockDelay string      `json:"lock_delay"`
-	Behavior  string      `json:"behavior"`
-	Created   int64       `json:"created"`    // ms since the epoch
-	Age       int64       `json:"age_ms"`     // of lease clock
-	EndsIn    int64       `json:"ends_in_ms"` // ms of lease clock, at least 1, if it is not renewed; 0: it does not end by itself
-	Holds     []shownHold `json:"holds"`
-}
-
 // kindWords are the words for what can be held.
 var kindWords = [...]string{kv.Key: "key", kv.Lock: "lock", kv.Semaphore: "semaphore"}
 
 // showSession shows a session at a moment (lease clock, ms).
-func showSession(v *kv.View, now int64, s *kv.Session) shownSession {
-	shown := shownSession{
+func showSession(v *kv.View, now int64, s *kv.Session) api.Session {
+	shown := api.Session{
 		ID: s.ID, Name: s.Name, Node: consul.ShownNode(s.Node), TTL: s.TTLText, LockDelay: min(time.Duration(s.LockDelay), maxLockDelay).String(),
-		Behavior: consul.BehaviorWord(s.Behavior), Created: s.CreatedWall, Age: max(now-s.CreatedAt, 0), Holds: []shownHold{},
+		Behavior: consul.BehaviorWord(s.Behavior), Created: s.CreatedWall, AgeMS: max(now-s.CreatedAt, 0), Holds: []api.Acquisition{},
 	}
 	if ends := v.Ends(s); ends != 0 {
-		shown.EndsIn = max(ends-now, 1)
+		shown.EndsInMS = max(ends-now, 1)
 	}
 	for held := range v.Held(s.ID) {
-		shown.Holds = append(shown.Holds, shownHold{Kind: kindWords[held.Kind], Name: held.Name, Fence: held.Index})
+		shown.Holds = append(shown.Holds, api.Acquisition{Kind: kindWords[held.Kind], Name: held.Name, Fence: uint64(held.Index)})
 	}
 	return shown
 }
@@ -66,14 +46,6 @@ func showSession(v *kv.View, now int64, s *kv.Session) shownSession {
 // coordinationClock is the lease clock (ms) at which a view is looked at.
 func (h *Handler) coordinationClock(v *kv.View) int64 {
 	return max(h.config.Service.Health().Clock, v.Lease())
-}
-
-// sessionRequest is the body that asks for a session.
-type sessionRequest struct {
-	Name      string `json:"name"`
-	TTL       string `json:"ttl"`
-	LockDelay string `json:"lock_delay"`
-	Behavior  string `json:"behavior"`
 }
 
 // newSession is POST /v1/rollcall/sessions.
@@ -94,7 +66,7 @@ func (c *call) newSession() (any, error) {
 }
 
 func decodeSessionRequest(body []byte) (op kv.CreateSession, err error) {
-	asked := sessionRequest{TTL: defaultTTL.String(), LockDelay: defaultLockDelay.String()}
+	asked := api.SessionRequest{TTL: defaultTTL.String(), LockDelay: defaultLockDelay.String()}
 	if len(body) > 0 {
 		dec := json.NewDecoder(bytes.NewReader(body))
 		dec.DisallowUnknownFields()
@@ -154,9 +126,7 @@ func (c *call) destroyOwn() (any, error) {
 	if result.Index == 0 {
 		return nil, noSession(id)
 	}
-	return struct {
-		Destroyed bool `json:"destroyed"`
-	}{true}, nil
+	return api.Destroyed{Destroyed: true}, nil
 }
 
 // ownSession is GET /v1/rollcall/sessions/{id}.
@@ -178,7 +148,7 @@ func (c *call) ownSessions() (any, error) {
 	return c.ownRead(c.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
 		return found{index: uint64(v.SessionIndex()), weight: sessionsWeight(v), answer: func() (any, error) {
 			now := c.coordinationClock(v)
-			shown := []shownSession{} // an empty list, not null
+			shown := []api.Session{} // an empty list, not null
 			for s := range v.Sessions() {
 				shown = append(shown, showSession(v, now, s))
 			}

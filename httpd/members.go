@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // Members changes which nodes the cluster has.
@@ -26,11 +27,6 @@ var (
 	ErrMembership = errors.New("membership was not changed")
 )
 
-// removedMember is the answer to a removal.
-type removedMember struct {
-	Removed string `json:"removed"` // the node's name
-}
-
 // removeMember is DELETE /v1/rollcall/members/{name}.
 func (c *call) removeMember() (any, error) {
 	if c.config.Members == nil {
@@ -44,7 +40,7 @@ func (c *call) removeMember() (any, error) {
 		return nil, memberRefusal(name, writeOutcome(err))
 	}
 	c.config.Log.Info("a node was removed", "removed", name, "by", c.r.RemoteAddr)
-	return removedMember{name}, nil
+	return api.RemovedMember{Removed: name}, nil
 }
 
 // memberRefusal words what only a change of members can meet.

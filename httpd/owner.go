@@ -7,24 +7,17 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// ownerLink is the datacenter (or Eureka server) that an instance belongs to, and the link from it.
-// It is empty for the instances of the own datacenter.
-type ownerLink struct {
-	Datacenter string `json:"datacenter,omitempty"`
-	// Unheard is for how long (ms of lease clock) nothing was heard of it; 0: its link is not cut.
-	Unheard int64 `json:"unheard_ms,omitempty"`
-}
-
-// ownerLinkOf is an owner and its link at a moment of the lease clock (ms).
-func ownerLinkOf(v *registry.View, now int64, owner string) ownerLink {
-	shown := ownerLink{Datacenter: owner}
+// ownerOf is an owner and its link at a moment of the lease clock (ms).
+func ownerOf(v *registry.View, now int64, owner string) api.Owner {
+	shown := api.Owner{Datacenter: owner}
 	if owner == "" {
 		return shown
 	}
 	if link, ok := v.Link(owner); ok && link.Silent(now) {
-		shown.Unheard = now - link.Heard
+		shown.UnheardMS = now - link.Heard
 	}
 	return shown
 }
@@ -49,7 +42,7 @@ func (h *Handler) contactWith(ctx context.Context, v *registry.View, now int64, 
 		c.age, c.cut = max(now-link.Heard, 0), link.Silent(now)
 	}
 	if c.cut {
-		c.policy = h.peerStatus(ctx).onCut(owner)
+		c.policy = onCut(h.peerStatus(ctx), owner)
 	}
 	return c
 }

@@ -2,13 +2,15 @@ package httpd
 
 import (
 	"cmp"
-	_ "embed" // the style sheet
+	_ "embed"
 	"fmt"
 	"strconv"
 	"strings"
 
 	g "maragu.dev/gomponents"
 	"maragu.dev/gomponents/html"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 //go:embed assets/style.css
@@ -66,7 +68,7 @@ func lastNPage(p page) g.Node {
 		section("Canceled last", "newest first, evictions included", eventsTable(p.Canceled))))
 }
 
-func nodesSection(c ClusterStatus) g.Node {
+func nodesSection(c api.Status) g.Node {
 	aside := ""
 	if c.ClusterID != "" {
 		aside = "cluster " + c.ClusterID
@@ -74,7 +76,7 @@ func nodesSection(c ClusterStatus) g.Node {
 			aside += fmt.Sprint(", term ", c.Term)
 		}
 	}
-	return section("Nodes", aside, table("This node runs alone.", columns("Node", "Role", "HTTP", "Node-to-node", "#Applied"), c.Nodes, func(n NodeStatus) g.Node {
+	return section("Nodes", aside, table("This node runs alone.", columns("Node", "Role", "HTTP", "Node-to-node", "#Applied"), c.Nodes, func(n api.NodeStatus) g.Node {
 		applied := "–"
 		if n.Applied != 0 {
 			applied = strconv.FormatUint(n.Applied, 10)

@@ -2,11 +2,12 @@ package httpd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // compareLimit is how long a comparison with a peer may take: it asks for every application that
@@ -46,7 +47,7 @@ func (c *call) forgetSender() (any, error) {
 	return answered, nil
 }
 
-func (c *call) comparePeer(compare func(ctx context.Context, peer string) (json.RawMessage, error)) (any, error) {
+func (c *call) comparePeer(compare func(ctx context.Context, peer string) (api.PeerDiff, error)) (any, error) {
 	if c.err != nil {
 		return nil, c.err
 	}

@@ -2,11 +2,11 @@ package httpd
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // Peers is the replication between this node and other servers. Messages and answers are its own; the
@@ -24,9 +24,9 @@ type Peers interface {
 	// Status is the answer of GET /v1/rollcall/peers. Diff and Repair compare with a peer, Repair sends
 	// what it lacks. Pause stops the sending to a peer or resumes it. Forget forgets what is known of a
 	// sender's clock.
-	Status(ctx context.Context) (json.RawMessage, error)
-	Diff(ctx context.Context, peer string) (json.RawMessage, error)
-	Repair(ctx context.Context, peer string) (json.RawMessage, error)
+	Status(ctx context.Context) (api.Peers, error)
+	Diff(ctx context.Context, peer string) (api.PeerDiff, error)
+	Repair(ctx context.Context, peer string) (api.PeerDiff, error)
 	Pause(ctx context.Context, peer string, paused bool, by registry.Act) error
 	Forget(ctx context.Context, sender string, by registry.Act) error
 }

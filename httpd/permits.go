@@ -5,47 +5,24 @@ import (
 	"net/http"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// shownPermits is a lock or semaphore in our own API. Times are ms since the epoch.
-type shownPermits struct {
-	Name    string        `json:"name"`
-	Limit   uint32        `json:"limit"` // 1 for a lock
-	Holders []shownHolder `json:"holders"`
-	Queue   []shownWaiter `json:"queue"` // in the order in which permits will be given
-	// Delays say in how many ms of lease clock each lock-delay is over that keeps a permit back.
-	Delays []int64 `json:"delays_ms"`
-}
-
-type shownHolder struct {
-	Session string   `json:"session"`
-	Fence   kv.Index `json:"fence"`
-	Since   int64    `json:"since"`
-	Value   []byte   `json:"value"` // in base64
-}
-
-type shownWaiter struct {
-	Session string `json:"session"`
-	Waited  int64  `json:"waited_ms"`   // of lease clock
-	Left    int64  `json:"gives_up_ms"` // ms of lease clock until it is passed over
-	Value   []byte `json:"value"`       // in base64
-}
-
-func showPermits(p *kv.Permits, now int64) shownPermits {
-	shown := shownPermits{Name: p.Name, Limit: p.Limit, Holders: showHolders(p.Holders), Queue: []shownWaiter{}, Delays: []int64{}}
+func showPermits(p *kv.Permits, now int64) api.Permits {
+	shown := api.Permits{Name: p.Name, Limit: int(p.Limit), Holders: showHolders(p.Holders), Queue: []api.Waiter{}, DelaysMS: []int64{}}
 	for _, w := range p.Queue {
-		shown.Queue = append(shown.Queue, shownWaiter{Session: w.Session, Waited: max(now-w.Since, 0), Left: max(w.Until-now, 0), Value: w.Value})
+		shown.Queue = append(shown.Queue, api.Waiter{Session: w.Session, WaitedMS: max(now-w.Since, 0), LeftMS: max(w.Until-now, 0), Value: w.Value})
 	}
 	for _, until := range p.Delays {
-		shown.Delays = append(shown.Delays, max(until-now, 0))
+		shown.DelaysMS = append(shown.DelaysMS, max(until-now, 0))
 	}
 	return shown
 }
 
-func showHolders(holders []kv.Holder) []shownHolder {
-	shown := []shownHolder{} // an empty list, not null
+func showHolders(holders []kv.Holder) []api.Holder {
+	shown := []api.Holder{} // an empty list, not null
 	for _, h := range holders {
-		shown = append(shown, shownHolder{Session: h.Session, Fence: h.Fence, Since: h.Wall, Value: h.Value})
+		shown = append(shown, api.Holder{Session: h.Session, Fence: uint64(h.Fence), Since: h.Wall, Value: h.Value})
 	}
 	return shown
 }
@@ -70,11 +47,6 @@ func (p permitsOf) topic(name string) kv.Topic {
 	return kv.Topic{Kind: kv.SemaphoreTopic, Name: name}
 }
 
-// released says whether there was a permit to release.
-type released struct {
-	Released bool `json:"released"`
-}
-
 // list is GET locks or semaphores: all that somebody holds or waits for, by name.
 func (p permitsOf) list() (any, error) {
 	if p.given("index") {
@@ -83,7 +55,7 @@ func (p permitsOf) list() (any, error) {
 	return p.ownRead(p.keySource(kv.Topic{}, func(v *kv.View) found {
 		return found{index: uint64(v.Index()), weight: v.PermitBytes, answer: func() (any, error) {
 			now := p.coordinationClock(v)
-			shown := []shownPermits{} // an empty list, not null
+			shown := []api.Permits{} // an empty list, not null
 			for permits := range v.AllPermits(p.kind) {
 				shown = append(shown, showPermits(permits, now))
 			}
@@ -124,12 +96,12 @@ func (p permitsOf) release() (any, error) {
 	case result.Refusal != "":
 		return nil, &refusal{status: http.StatusConflict, text: result.Refusal}
 	case result.OK:
-		return released{true}, nil
+		return api.Released{Released: true}, nil
 	}
 	// It may wait still. If it was given a permit meanwhile, then that is what is to be released, unless
 	// another acquisition was named.
 	left, err := p.coordinate(p.r.Context(), leaving(p.kind, name, session, !fenced))
-	return released{left.Index != 0}, err
+	return api.Released{Released: left.Index != 0}, err
 }
 
 // leaving takes a session out of a queue; release: what it was given meanwhile goes back.

@@ -6,66 +6,8 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
-
-// preservation is the answer of GET /v1/rollcall/self-preservation. Times are ms since the epoch.
-type preservation struct {
-	State        string                `json:"state"`
-	Reason       string                `json:"reason"` // sentences
-	Since        int64                 `json:"since"`  // 0: always
-	Until        int64                 `json:"until,omitempty"`
-	Author       string                `json:"author"` // empty: it happened by itself
-	Note         string                `json:"note"`
-	Enabled      bool                  `json:"enabled"`
-	Threshold    float64               `json:"threshold"`
-	Population   uint32                `json:"population"`
-	Condition    bool                  `json:"condition"`
-	Withheld     uint32                `json:"withheld"`
-	Figures      shownFigures          `json:"figures"`
-	Upstream     upstreamFormula       `json:"upstream"`
-	Applications []appFigures          `json:"applications"`
-	Transitions  []shownPreservingStep `json:"transitions"` // newest first
-	Clock        string                `json:"clock"`
-}
-
-type shownFigures struct {
-	Leases  uint32 `json:"leases"`
-	Counted uint32 `json:"counted"`
-	Fresh   uint32 `json:"fresh"`
-	Expired uint32 `json:"expired"`
-}
-
-// upstreamFormula is Eureka's own bookkeeping at the same leaseClock.
-type upstreamFormula struct {
-	Decides         bool   `json:"decides"` // eureka-compat.expectation
-	ExpectedClients uint32 `json:"expected_clients"`
-	Threshold       uint32 `json:"threshold"`
-	LastMinute      uint32 `json:"renewals_last_minute"`
-	Sliding         uint32 `json:"renewals_sliding"`
-	Allows          bool   `json:"allows_eviction"`
-}
-
-type appFigures struct {
-	App string `json:"app"`
-	shownFigures
-	Overdue []overdue `json:"overdue"` // longest silence first
-}
-
-type overdue struct {
-	ID     string `json:"id"`
-	Silent int64  `json:"silent_ms"`
-	Ends   int64  `json:"ends_in_ms"`
-}
-
-type shownPreservingStep struct {
-	State   string `json:"state"`
-	At      int64  `json:"at"`
-	Author  string `json:"author"`
-	Reason  string `json:"reason"`
-	Counted uint32 `json:"counted"`
-	Fresh   uint32 `json:"fresh"`
-	Expired uint32 `json:"expired"`
-}
 
 // selfPreservation is GET /v1/rollcall/self-preservation.
 func (c *call) selfPreservation() (any, error) {
@@ -76,21 +18,21 @@ func (c *call) selfPreservation() (any, error) {
 	return preservationOf(v.View, c.clockOf(v.View)), nil
 }
 
-func preservationOf(v *registry.View, at leaseClock) preservation {
+func preservationOf(v *registry.View, at leaseClock) api.SelfPreservation {
 	p := preservationNow(v, at)
 	p.Applications, p.Transitions = appsFigures(v, at.now), transitionsOf(v)
 	return p
 }
 
 // preservationNow is preservationOf without what came before and the single applications.
-func preservationNow(v *registry.View, at leaseClock) preservation {
+func preservationNow(v *registry.View, at leaseClock) api.SelfPreservation {
 	p, f, s := v.Preservation(), v.Freshness(at.now), v.Settings()
 	holds, why := v.Condition(f)
-	shown := preservation{
+	shown := api.SelfPreservation{
 		State: p.State.String(), Reason: preservationReason(v, at, f, why), Since: p.Since.Wall,
 		Author: p.By.Author, Note: p.By.Reason,
 		Enabled: s.SelfPreservation, Threshold: shareOf(s.Threshold), Population: s.Population, Condition: holds,
-		Figures: shownFigures{f.Leases, f.Counted, f.Fresh, f.Expired}, Upstream: upstreamOf(v), Clock: at.kind(),
+		Figures: api.Figures{Leases: f.Leases, Counted: f.Counted, Fresh: f.Fresh, Expired: f.Expired}, Upstream: upstreamOf(v), Clock: at.kind(),
 	}
 	if p.Until != 0 {
 		shown.Until = at.wall(p.Until)
@@ -101,30 +43,30 @@ func preservationNow(v *registry.View, at leaseClock) preservation {
 	return shown
 }
 
-func upstreamOf(v *registry.View) upstreamFormula {
+func upstreamOf(v *registry.View) api.Upstream {
 	e := v.Expectation()
-	return upstreamFormula{
+	return api.Upstream{
 		Decides: v.Settings().Expectation, ExpectedClients: e.Clients, Threshold: e.Threshold,
-		LastMinute: e.Renewals, Sliding: e.Sliding, Allows: e.Allows,
+		LastMinute: e.Renewals, Sliding: e.Sliding, AllowsEviction: e.Allows,
 	}
 }
 
-func appsFigures(v *registry.View, now int64) []appFigures {
-	shown := []appFigures{}
+func appsFigures(v *registry.View, now int64) []api.AppFigures {
+	shown := []api.AppFigures{}
 	for _, a := range v.FreshnessByApp(now) {
-		app := appFigures{App: a.App, shownFigures: shownFigures{a.Leases, a.Counted, a.Fresh, a.Expired}, Overdue: []overdue{}}
+		app := api.AppFigures{App: a.App, Figures: api.Figures{Leases: a.Leases, Counted: a.Counted, Fresh: a.Fresh, Expired: a.Expired}, Overdue: []api.Overdue{}}
 		for _, o := range a.Overdue {
-			app.Overdue = append(app.Overdue, overdue{ID: o.Key.ID, Silent: o.Silent, Ends: o.Ends})
+			app.Overdue = append(app.Overdue, api.Overdue{ID: o.Key.ID, SilentMS: o.Silent, EndsInMS: o.Ends})
 		}
 		shown = append(shown, app)
 	}
 	return shown
 }
 
-func transitionsOf(v *registry.View) []shownPreservingStep {
-	shown := []shownPreservingStep{}
+func transitionsOf(v *registry.View) []api.PreservationStep {
+	shown := []api.PreservationStep{}
 	for _, p := range v.Transitions() {
-		shown = append(shown, shownPreservingStep{
+		shown = append(shown, api.PreservationStep{
 			State: p.State.String(), At: p.Since.Wall, Author: p.By.Author, Reason: p.By.Reason,
 			Counted: p.Figures.Counted, Fresh: p.Figures.Fresh, Expired: p.Figures.Expired,
 		})

@@ -6,20 +6,12 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
 // prunedTogether is how many instances are looked at anew and removed together.
 const prunedTogether = 100
-
-// pruned is an instance that was removed, or would be.
-type pruned struct {
-	App    string `json:"app"`
-	ID     string `json:"id"`
-	Node   string `json:"node,omitempty"` // only of one that was registered with the catalog, on a node of its own
-	Status string `json:"status"`
-	Reason string `json:"reason"` // why it is not passing
-}
 
 // prune is POST /v1/rollcall/prune?not-passing: it removes the instances whose status is not UP, of all
 // services or of one, and names them. Those that are quarantined are left alone: an operator decided
@@ -40,8 +32,8 @@ func (c *call) prune() (any, error) {
 }
 
 // pruneIn removes the instances of an application ("": of any) that v shows as not passing.
-func (h *Handler) pruneIn(ctx context.Context, v *registry.View, app string, dry bool) ([]pruned, error) {
-	gone := []pruned{} // shown as an empty list, not as null
+func (h *Handler) pruneIn(ctx context.Context, v *registry.View, app string, dry bool) ([]api.Pruned, error) {
+	gone := []api.Pruned{} // shown as an empty list, not as null
 	var keys []registry.Key
 	for l := range leasesOf(v, app) {
 		if l.Instance.Status == registry.Up {
@@ -65,13 +57,13 @@ func (h *Handler) pruneIn(ctx context.Context, v *registry.View, app string, dry
 
 // pruneBatch removes instances that are not passing even now: one may have recovered while others were
 // removed. Between this look and the removal it still may.
-func (h *Handler) pruneBatch(ctx context.Context, keys []registry.Key) ([]pruned, error) {
+func (h *Handler) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.Pruned, error) {
 	v, err := h.newest(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var ops []registry.Op
-	var meant []pruned
+	var meant []api.Pruned
 	for _, key := range keys {
 		if l, ok := v.Lease(key); ok && l.Instance.Status != registry.Up {
 			ops, meant = append(ops, registry.Cancel{Key: key}), append(meant, prunedOf(v.View, l))
@@ -84,7 +76,7 @@ func (h *Handler) pruneBatch(ctx context.Context, keys []registry.Key) ([]pruned
 	if err != nil {
 		return nil, writeOutcome(err)
 	}
-	var removed []pruned
+	var removed []api.Pruned
 	for i, result := range results {
 		h.metrics.count(ops[i], registry.FromClient, outcomeNames[result.Outcome])
 		if result.Outcome == registry.Done {
@@ -94,8 +86,8 @@ func (h *Handler) pruneBatch(ctx context.Context, keys []registry.Key) ([]pruned
 	return removed, nil
 }
 
-func prunedOf(v *registry.View, l *registry.Lease) pruned {
-	p := pruned{App: l.Instance.App, ID: l.Instance.ID(), Status: l.Instance.Status.String(), Reason: consul.WhyNotPassing(v, l)}
+func prunedOf(v *registry.View, l *registry.Lease) api.Pruned {
+	p := api.Pruned{App: l.Instance.App, ID: l.Instance.ID(), Status: l.Instance.Status.String(), Reason: consul.WhyNotPassing(v, l)}
 	if l.Service != nil {
 		p.Node = l.Service.Node
 	}

@@ -9,84 +9,35 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // alone is the Cluster of a node that was given none.
 type alone struct{}
 
 // Status implements Cluster.
-func (alone) Status(context.Context) ClusterStatus { return ClusterStatus{} }
+func (alone) Status(context.Context) api.Status { return api.Status{} }
 
 // clusterNow is what this node knows of its cluster, with its own part filled in.
-func (h *Handler) clusterNow(ctx context.Context) ClusterStatus {
+func (h *Handler) clusterNow(ctx context.Context) api.Status {
 	s := h.config.Cluster.Status(ctx)
 	health := h.config.Service.Health()
 	s.Node, s.Datacenter, s.Version = h.config.Node, h.config.Datacenter, h.config.Version
 	s.Ready, s.Quorum = health.Ready, health.Quorum
 	if s.Nodes == nil {
-		s.Nodes = []NodeStatus{}
+		s.Nodes = []api.NodeStatus{}
 	}
 	return s
 }
 
-// shownInstance is an instance in our own API. Times are ms since the epoch.
-type shownInstance struct {
-	App         string         `json:"app"`
-	ID          string         `json:"id"`
-	Status      string         `json:"status"`
-	Overridden  string         `json:"overridden,omitempty"`
-	Host        string         `json:"host"`
-	IP          string         `json:"ip"`
-	Port        int            `json:"port,omitempty"`
-	SecurePort  int            `json:"secure_port,omitempty"`
-	VIP         string         `json:"vip,omitempty"`
-	Lease       int32          `json:"lease_seconds"`
-	Interval    int32          `json:"interval_seconds"`
-	LastRenewal int64          `json:"last_renewal"`
-	Registered  int64          `json:"registered"`
-	Index       registry.Index `json:"index"` // of the instance's last change
-	ownerLink
-
-	Metadata         map[string]string `json:"metadata,omitempty"`
-	Override         *overrideDetails  `json:"override,omitempty"`
-	QuarantinedUntil int64             `json:"quarantined_until,omitempty"` // only with quarantined=true
-}
-
-func show(v *registry.View, at leaseClock, l *registry.Lease) shownInstance {
-	i := l.Instance
-	s := shownInstance{
-		App: i.App, ID: i.ID(), Status: i.Status.String(), Host: i.HostName, IP: i.IPAddr, VIP: i.VIP,
-		Port: openPort(i.Port), SecurePort: openPort(i.SecurePort),
-		Lease: l.Duration, Interval: l.Interval,
-		LastRenewal: v.LastRenewal(l).Wall, Registered: l.RegisteredAt, Index: l.Changed,
-		ownerLink: ownerLinkOf(v, at.now, l.Owner), Metadata: metadataOf(i),
-	}
-	if i.Overridden != registry.Unknown {
-		s.Overridden, s.Override = i.Overridden.String(), overrideOf(l, at)
-	}
+// show is an instance as v knows it, at a moment.
+func show(v *registry.View, at leaseClock, l *registry.Lease) api.Instance {
+	s := api.InstanceOf(l)
+	s.LastRenewal, s.Owner, s.Override = v.LastRenewal(l).Wall, ownerOf(v, at.now, l.Owner), overrideOf(l, at)
 	if l.Quarantine != nil {
 		s.QuarantinedUntil = at.wall(l.Quarantine.Until)
 	}
 	return s
-}
-
-func metadataOf(i *registry.Instance) map[string]string {
-	if len(i.Metadata) == 0 {
-		return nil
-	}
-	pairs := make(map[string]string, len(i.Metadata))
-	for _, p := range i.Metadata {
-		pairs[p.Key] = p.Value
-	}
-	return pairs
-}
-
-// openPort is a port's number, 0 if the instance does not listen there.
-func openPort(p registry.Port) int {
-	if !p.Enabled {
-		return 0
-	}
-	return int(p.Number)
 }
 
 // listInstances is GET /v1/rollcall/apps, with app=NAME for one application, and quarantined=true for
@@ -105,7 +56,7 @@ func (c *call) listInstances() (any, error) {
 		return nil, err
 	}
 	at := c.clockOf(v.View)
-	shown := []shownInstance{} // shown as an empty list, not as null
+	shown := []api.Instance{} // shown as an empty list, not as null
 	for _, l := range leases {
 		shown = append(shown, show(v.View, at, l))
 	}
@@ -137,27 +88,14 @@ func withQuarantined(leases []*registry.Lease, v *registry.View, which registry.
 	return leases
 }
 
-// recentEvents are the two recent queues, newest first.
-type recentEvents struct {
-	Registered []recentEvent `json:"registered"`
-	Canceled   []recentEvent `json:"canceled"`
+func eventsOf(v *registry.View) api.Events {
+	return api.Events{Registered: recents(v.RecentlyRegistered()), Canceled: recents(v.RecentlyCanceled())}
 }
 
-// recentEvent is an entry of a recent queue.
-type recentEvent struct {
-	At  int64  `json:"at"` // ms since the epoch
-	App string `json:"app"`
-	ID  string `json:"id"`
-}
-
-func eventsOf(v *registry.View) recentEvents {
-	return recentEvents{Registered: recents(v.RecentlyRegistered()), Canceled: recents(v.RecentlyCanceled())}
-}
-
-func recents(queue iter.Seq[registry.Recent]) []recentEvent {
-	events := []recentEvent{}
+func recents(queue iter.Seq[registry.Recent]) []api.Event {
+	events := []api.Event{}
 	for r := range queue {
-		events = append(events, recentEvent{At: r.Wall, App: r.Key.App, ID: r.Key.ID})
+		events = append(events, api.Event{At: r.Wall, App: r.Key.App, ID: r.Key.ID})
 	}
 	return events
 }

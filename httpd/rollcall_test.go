@@ -9,18 +9,19 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // cluster is a fixed httpd.Cluster.
-type cluster httpd.ClusterStatus
+type cluster api.Status
 
 // Status implements httpd.Cluster.
-func (c cluster) Status(context.Context) httpd.ClusterStatus { return httpd.ClusterStatus(c) }
+func (c cluster) Status(context.Context) api.Status { return api.Status(c) }
 
 var threeNodes = cluster{
 	Mode: "cp", ClusterID: "c1", Leader: "n2", Term: 7,
-	Nodes: []httpd.NodeStatus{
+	Nodes: []api.NodeStatus{
 		{ID: "n1", HTTP: "127.0.0.1:8761", Cluster: "127.0.0.1:7761", Role: "follower", Applied: 41},
 		{ID: "n2", HTTP: "127.0.0.1:8762", Cluster: "127.0.0.1:7762", Role: "leader", Applied: 42, Index: "c1-17"},
 		{ID: "n3", Cluster: "127.0.0.1:7763", Role: "unreachable"},

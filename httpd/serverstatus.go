@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
@@ -31,7 +32,7 @@ func schemeOf(r *http.Request) string {
 	return "http://"
 }
 
-func (h *Handler) statusInfo(cluster ClusterStatus, scheme string) *eureka.StatusInfo {
+func (h *Handler) statusInfo(cluster api.Status, scheme string) *eureka.StatusInfo {
 	memory := readMemory()
 	info := &eureka.StatusInfo{
 		General: []registry.Pair{
@@ -62,7 +63,7 @@ func (h *Handler) statusInfo(cluster ClusterStatus, scheme string) *eureka.Statu
 
 // ownLease is this node as an instance. It is in no registry: a node's life is the cluster's
 // business, not a lease's.
-func (h *Handler) ownLease(cluster ClusterStatus) *registry.Lease {
+func (h *Handler) ownLease(cluster api.Status) *registry.Lease {
 	host, port := h.ownAddress(cluster)
 	status := registry.Up
 	if !cluster.Ready {
@@ -81,7 +82,7 @@ func (h *Handler) ownLease(cluster ClusterStatus) *registry.Lease {
 	}
 }
 
-func (h *Handler) ownAddress(cluster ClusterStatus) (host string, port uint16) {
+func (h *Handler) ownAddress(cluster api.Status) (host string, port uint16) {
 	for _, n := range cluster.Nodes {
 		if n.ID != cluster.Node {
 			continue

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // circumstances are what a summary needs beside the instance itself.
@@ -17,7 +18,7 @@ type circumstances struct {
 
 // summaryOf says of a live instance what an operator asks at night: is it shown, as what and by
 // whose will, is it alive, and if it is not, why it is still there.
-func summaryOf(e *explanation, c circumstances) string {
+func summaryOf(e *api.Explanation, c circumstances) string {
 	sentences := []string{presence(e)}
 	if e.Override != nil {
 		sentences = append(sentences, forced(e))
@@ -35,7 +36,7 @@ func summaryOf(e *explanation, c circumstances) string {
 	return strings.Join(sentences, " ")
 }
 
-func presence(e *explanation) string {
+func presence(e *api.Explanation) string {
 	name := e.App + "/" + e.ID
 	if q := e.Quarantine; q != nil {
 		return fmt.Sprintf("%s is in quarantine until %s, by %s: it is in no list, and its heartbeats are accepted.", name, shownTime(q.Until), said(*q))
@@ -43,11 +44,11 @@ func presence(e *explanation) string {
 	return fmt.Sprintf("%s is listed as %s.", name, e.Status)
 }
 
-func forced(e *explanation) string {
+func forced(e *api.Explanation) string {
 	o := e.Override
 	text := fmt.Sprintf("%s is forced by an override of which no more is known", o.Status)
 	if o.Since != 0 {
-		text = fmt.Sprintf("%s is forced since %s, by %s", o.Status, shownTime(o.Since), said(o.actDetails))
+		text = fmt.Sprintf("%s is forced since %s, by %s", o.Status, shownTime(o.Since), said(o.Bounded))
 	}
 	if o.Until != 0 {
 		text += ", until " + shownTime(o.Until)
@@ -59,7 +60,7 @@ func forced(e *explanation) string {
 }
 
 // said is who did something, and why if it was said.
-func said(by actDetails) string {
+func said(by api.Bounded) string {
 	author := by.Author
 	if author == "" {
 		author = "a client of Eureka's API"
@@ -70,19 +71,19 @@ func said(by actDetails) string {
 	return author + " (" + by.Reason + ")"
 }
 
-func leaseSentence(e *explanation, c circumstances) string {
+func leaseSentence(e *api.Explanation, c circumstances) string {
 	if e.Permanent {
 		return "It has no lease: it was registered through Consul's API, and stays until it is deregistered."
 	}
-	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", shownSpan(e.Silent), shownTime(e.LastRenewal))
-	lease := fmt.Sprintf("its lease of %ds", e.Lease)
-	if more := e.Silent + e.ExpiresIn - int64(e.Lease)*1000; more > 0 {
+	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", shownSpan(e.SilentMS), shownTime(e.LastRenewal))
+	lease := fmt.Sprintf("its lease of %ds", e.LeaseSeconds)
+	if more := e.SilentMS + e.ExpiresInMS - int64(e.LeaseSeconds)*1000; more > 0 {
 		lease += fmt.Sprintf(", prolonged by %s %s,", shownSpan(more), whyProlonged(c))
 	}
 	if e.Expired {
-		return fmt.Sprintf("%s, and %s ended %s ago, at %s.", renewed, lease, shownSpan(-e.ExpiresIn), shownTime(e.ExpiresAt))
+		return fmt.Sprintf("%s, and %s ended %s ago, at %s.", renewed, lease, shownSpan(-e.ExpiresInMS), shownTime(e.ExpiresAt))
 	}
-	return fmt.Sprintf("%s; unless it is renewed %s ends in %s, at %s.", renewed, lease, shownSpan(e.ExpiresIn), shownTime(e.ExpiresAt))
+	return fmt.Sprintf("%s; unless it is renewed %s ends in %s, at %s.", renewed, lease, shownSpan(e.ExpiresInMS), shownTime(e.ExpiresAt))
 }
 
 func whyProlonged(c circumstances) string {
@@ -96,7 +97,7 @@ func whyProlonged(c circumstances) string {
 }
 
 // whyStill says why an instance whose lease has ended was not evicted.
-func whyStill(e *explanation, c circumstances) string {
+func whyStill(e *api.Explanation, c circumstances) string {
 	switch {
 	case e.SelfPreservation.Withholds:
 		return "It is not evicted because evictions are withheld. " + e.SelfPreservation.Reason
@@ -115,7 +116,7 @@ func whyStill(e *explanation, c circumstances) string {
 }
 
 // epitaphOf says of an instance that is gone when and why it went.
-func epitaphOf(e *explanation, history []registry.Event) string {
+func epitaphOf(e *api.Explanation, history []registry.Event) string {
 	text := fmt.Sprintf("%s/%s is gone: it was canceled at %s", e.App, e.ID, shownTime(e.Removed.At))
 	if e.Removed.Kind == "evicted" {
 		text = fmt.Sprintf("%s/%s is gone: its lease ended, and it was evicted at %s", e.App, e.ID, shownTime(e.Removed.At))

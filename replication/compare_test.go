@@ -13,13 +13,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // settle lets changes become old enough to be compared.
 func settle(a, b *site) { both(a, b, 11*time.Second) }
 
-func (s *site) diff(t testing.TB, repair bool) (Diff, []task) {
+func (s *site) diff(t testing.TB, repair bool) (api.PeerDiff, []task) {
 	t.Helper()
 	d, tasks, err := s.only().compare(context.Background(), repair)
 	if err != nil {
@@ -35,7 +36,7 @@ func (s *site) repair(t testing.TB) {
 	s.tell(t, tasks...)
 }
 
-func wantDiff(t testing.TB, got Diff, missing, extra int, want ...string) {
+func wantDiff(t testing.TB, got api.PeerDiff, missing, extra int, want ...string) {
 	t.Helper()
 	var all []string
 	for _, i := range got.Items {

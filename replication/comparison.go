@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // maxDiffItems is how many of the instances that differ are told one by one.
@@ -28,7 +29,7 @@ const (
 type comparison struct {
 	scope     scope
 	consensus bool // this side knows all of its datacenter
-	diff      Diff
+	diff      api.PeerDiff
 	tasks     []task
 
 	app     string                            // of the last difference
@@ -160,6 +161,6 @@ func (c *comparison) note(key registry.Key, what string) {
 		c.diff.Apps++
 	}
 	if len(c.diff.Items) < maxDiffItems {
-		c.diff.Items = append(c.diff.Items, DiffedItem{App: key.App, ID: key.ID, What: what})
+		c.diff.Items = append(c.diff.Items, api.DiffedItem{App: key.App, ID: key.ID, What: what})
 	}
 }

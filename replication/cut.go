@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // The silence after which a link counts as cut. A Rollcall peer is heard at least every few seconds; a
@@ -93,15 +94,15 @@ func (r *Replicator) belonging(v *registry.View, now int64) map[string]share {
 }
 
 // incoming is what is known of a datacenter that sends; nil of nodes of the own one.
-func (p *peer) incoming(v *registry.View, now int64, s share) *Incoming {
+func (p *peer) incoming(v *registry.View, now int64, s share) *api.Incoming {
 	if p.Kind == Node {
 		return nil
 	}
-	in := &Incoming{Instances: s.instances, OnCut: policyOf(v, p.Name).String(), Kept: s.kept}
+	in := &api.Incoming{Instances: s.instances, OnCut: policyOf(v, p.Name).String(), Kept: s.kept}
 	link, ok := v.Link(p.Name)
 	heard := max(0, now-link.Heard)
 	if ok {
-		in.Heard = &heard
+		in.HeardMS = &heard
 	}
 	in.Cut = p.cut(time.Duration(heard)*time.Millisecond, ok)
 	return in

@@ -138,10 +138,10 @@ func TestAStatusTellsWhatComesIn(t *testing.T) {
 		m.decideOnCut(map[string]CutPolicy{"dc3": {}})
 		m.pass(10 * time.Minute)
 		in := r.Status()[0].Incoming
-		if in == nil || in.Instances != 2 || in.Kept != 2 || !in.Cut || in.OnCut != "keep" || in.Heard == nil || *in.Heard < 600_000 {
+		if in == nil || in.Instances != 2 || in.Kept != 2 || !in.Cut || in.OnCut != "keep" || in.HeardMS == nil || *in.HeardMS < 600_000 {
 			t.Errorf("got %+v, want 2 instances, both kept in a cut of 10 minutes", in)
 		}
-		if in := r.Status()[1].Incoming; in == nil || in.Instances != 0 || in.Heard != nil || !in.Cut || in.OnCut != "expire" {
+		if in := r.Status()[1].Incoming; in == nil || in.Instances != 0 || in.HeardMS != nil || !in.Cut || in.OnCut != "expire" {
 			t.Errorf("of a datacenter that was never heard: %+v", in)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
@@ -156,9 +157,9 @@ func overrideOf(l *registry.Lease, t task) eurekaPart {
 
 // compare tells everything, for a server that cannot be compared with: what is here and belongs to
 // this datacenter, and what was removed here.
-func (l *eurekaLink) compare(_ context.Context, repair bool) (Diff, []task, error) {
+func (l *eurekaLink) compare(_ context.Context, repair bool) (api.PeerDiff, []task, error) {
 	if !repair {
-		return Diff{}, nil, ErrNoDigests
+		return api.PeerDiff{}, nil, ErrNoDigests
 	}
 	v := l.env.view()
 	var all []task
@@ -173,5 +174,5 @@ func (l *eurekaLink) compare(_ context.Context, repair bool) (Diff, []task, erro
 			all = append(all, task{key: rec.Lease.Key(), facts: canceled, remove: v.RemoveOf(rec, now)})
 		}
 	}
-	return Diff{}, all, ErrNoDigests
+	return api.PeerDiff{}, all, ErrNoDigests
 }

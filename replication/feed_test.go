@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
@@ -75,7 +76,7 @@ func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
 		if len(f.heard().tasks) != 3 || f.heard().calls != 1 {
 			t.Errorf("%d tasks in %d calls, want 3 in 1", len(f.heard().tasks), f.heard().calls)
 		}
-		if s := r.only(); s.State != StateOK || s.Reason != "" || s.LagChanges != 0 || s.LagMillis != 0 {
+		if s := r.only(); s.State != StateOK || s.Reason != "" || s.LagChanges != 0 || s.LagMS != 0 {
 			t.Errorf("status %+v, want ok without a lag", s)
 		}
 	})
@@ -361,8 +362,8 @@ func TestAPeerOfWhichNothingIsKnownIsRepaired(t *testing.T) {
 		elapse(10 * time.Second)
 		wantSame(t, m, f)
 		s := r.only()
-		if s.Repairs["first"] != 1 || s.Repair == nil || s.Repair.Sent != 600 || s.Repair.Removed != 1 {
-			t.Errorf("repairs %v, the last %+v: want one that sent 600 and removed 1", s.Repairs, s.Repair)
+		if s.Repairs["first"] != 1 || s.LastRepair == nil || s.LastRepair.Sent != 600 || s.LastRepair.Removed != 1 {
+			t.Errorf("repairs %v, the last %+v: want one that sent 600 and removed 1", s.Repairs, s.LastRepair)
 		}
 		if got := m.view().Peer("dc2"); !got.Known || got.Cursor != m.view().Index() {
 			t.Errorf("the state keeps %+v, want a cursor at %d", got, m.view().Index())
@@ -452,7 +453,7 @@ func TestOperatorsCompareAndRepair(t *testing.T) {
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
-		for _, ask := range []func(context.Context, string) (Diff, error){r.Diff, r.Repair} {
+		for _, ask := range []func(context.Context, string) (api.PeerDiff, error){r.Diff, r.Repair} {
 			got, err := ask(context.Background(), "dc2")
 			if err != nil || got.Missing != 1 || got.Extra != 0 {
 				t.Errorf("got %+v, %v: want 1 missing", got, err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -29,12 +30,12 @@ type statMetric struct {
 
 type figureMetric struct {
 	desc  *prometheus.Desc
-	value func(PeerStatus) (value float64, ok bool)
+	value func(api.Peer) (value float64, ok bool)
 }
 
 type wordMetric struct {
 	desc   *prometheus.Desc
-	values func(PeerStatus) map[string]uint64
+	values func(api.Peer) map[string]uint64
 }
 
 func newMetrics(r *Replicator) *metrics {
@@ -51,9 +52,9 @@ func newMetrics(r *Replicator) *metrics {
 		stats:   statMetrics(),
 		figures: figureMetrics(),
 		byWord: []wordMetric{
-			{desc("sent_total", "Facts that the peer took.", "fact"), func(s PeerStatus) map[string]uint64 { return s.Sent }},
-			{desc("dropped_tasks_total", "Tasks that were given up; those that tell a change are read again, unless the peer refused them.", "reason"), func(s PeerStatus) map[string]uint64 { return s.Dropped }},
-			{desc("repairs_total", "Comparisons that found something to send.", "reason"), func(s PeerStatus) map[string]uint64 { return s.Repairs }},
+			{desc("sent_total", "Facts that the peer took.", "fact"), func(s api.Peer) map[string]uint64 { return s.Sent }},
+			{desc("dropped_tasks_total", "Tasks that were given up; those that tell a change are read again, unless the peer refused them.", "reason"), func(s api.Peer) map[string]uint64 { return s.Dropped }},
+			{desc("repairs_total", "Comparisons that found something to send.", "reason"), func(s api.Peer) map[string]uint64 { return s.Repairs }},
 		},
 	}
 }
@@ -96,11 +97,11 @@ func statMetrics() []statMetric {
 
 func figureMetrics() []figureMetric {
 	seconds := func(ms int64) float64 { return float64(ms) / 1000 }
-	always := func(value func(PeerStatus) float64) func(PeerStatus) (float64, bool) {
-		return func(s PeerStatus) (float64, bool) { return value(s), true }
+	always := func(value func(api.Peer) float64) func(api.Peer) (float64, bool) {
+		return func(s api.Peer) (float64, bool) { return value(s), true }
 	}
-	incoming := func(value func(Incoming) float64) func(PeerStatus) (float64, bool) {
-		return func(s PeerStatus) (float64, bool) {
+	incoming := func(value func(api.Incoming) float64) func(api.Peer) (float64, bool) {
+		return func(s api.Peer) (float64, bool) {
 			if s.Incoming == nil {
 				return 0, false
 			}
@@ -108,21 +109,21 @@ func figureMetrics() []figureMetric {
 		}
 	}
 	return []figureMetric{
-		{desc("lag_changes", "Changes that the peer does not know yet."), always(func(s PeerStatus) float64 { return float64(s.LagChanges) })},
-		{desc("lag_seconds", "Age of the oldest change that the peer does not know yet."), always(func(s PeerStatus) float64 { return seconds(s.LagMillis) })},
-		{desc("sending", "1 while this node sends to the peer."), always(func(s PeerStatus) float64 { return one(s.State == StateOK || s.State == StateFailing) })},
-		{desc("failing", "1 if the last transmission failed."), always(func(s PeerStatus) float64 { return one(s.State == StateFailing) })},
-		{desc("last_success_timestamp_seconds", "When the peer answered last."), func(s PeerStatus) (float64, bool) {
+		{desc("lag_changes", "Changes that the peer does not know yet."), always(func(s api.Peer) float64 { return float64(s.LagChanges) })},
+		{desc("lag_seconds", "Age of the oldest change that the peer does not know yet."), always(func(s api.Peer) float64 { return seconds(s.LagMS) })},
+		{desc("sending", "1 while this node sends to the peer."), always(func(s api.Peer) float64 { return one(s.State == StateOK || s.State == StateFailing) })},
+		{desc("failing", "1 if the last transmission failed."), always(func(s api.Peer) float64 { return one(s.State == StateFailing) })},
+		{desc("last_success_timestamp_seconds", "When the peer answered last."), func(s api.Peer) (float64, bool) {
 			return seconds(s.LastSuccess), s.LastSuccess > 0
 		}},
-		{desc("incoming_instances", "Instances that belong to the peer."), incoming(func(in Incoming) float64 { return float64(in.Instances) })},
-		{desc("incoming_kept_instances", "Of these, those that are kept though their time has passed."), incoming(func(in Incoming) float64 { return float64(in.Kept) })},
-		{desc("incoming_cut", "1 while the link from the peer counts as cut."), incoming(func(in Incoming) float64 { return one(in.Cut) })},
-		{desc("incoming_heard_seconds", "Time since the peer was heard."), func(s PeerStatus) (float64, bool) {
-			if s.Incoming == nil || s.Incoming.Heard == nil {
+		{desc("incoming_instances", "Instances that belong to the peer."), incoming(func(in api.Incoming) float64 { return float64(in.Instances) })},
+		{desc("incoming_kept_instances", "Of these, those that are kept though their time has passed."), incoming(func(in api.Incoming) float64 { return float64(in.Kept) })},
+		{desc("incoming_cut", "1 while the link from the peer counts as cut."), incoming(func(in api.Incoming) float64 { return one(in.Cut) })},
+		{desc("incoming_heard_seconds", "Time since the peer was heard."), func(s api.Peer) (float64, bool) {
+			if s.Incoming == nil || s.Incoming.HeardMS == nil {
 				return 0, false
 			}
-			return seconds(*s.Incoming.Heard), true
+			return seconds(*s.Incoming.HeardMS), true
 		}},
 	}
 }

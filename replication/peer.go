@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -31,10 +32,10 @@ type peer struct {
 // record is what is counted and remembered of a peer since the node started.
 type record struct {
 	sent, dropped, repairs map[string]uint64
-	repair                 *RepairStatus
+	repair                 *api.PeerRepair
 	stats                  batcher.Stats // of the sessions that ended
 	success                time.Time     // of the last call; zero: none yet
-	failure                *PeerError
+	failure                *api.PeerError
 	failing                bool // the last call failed
 	since                  time.Time
 }
@@ -189,11 +190,11 @@ func (p *peer) dropped(why string) {
 }
 
 // repaired notes a repair that found something.
-func (p *peer) repaired(reason string, d Diff) {
+func (p *peer) repaired(reason string, d api.PeerDiff) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.record.repairs[reason]++
-	p.record.repair = &RepairStatus{At: time.Now().UnixMilli(), Reason: reason, Sent: d.Missing, Removed: d.Extra}
+	p.record.repair = &api.PeerRepair{At: time.Now().UnixMilli(), Reason: reason, Sent: d.Missing, Removed: d.Extra}
 	p.log.Info("repairing the peer", "reason", reason, "missing", d.Missing, "extra", d.Extra)
 }
 
@@ -216,7 +217,7 @@ func (p *peer) succeeded() {
 func (p *peer) failed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.record.failure = &PeerError{At: time.Now().UnixMilli(), Text: err.Error()}
+	p.record.failure = &api.PeerError{At: time.Now().UnixMilli(), Text: err.Error()}
 	if !p.record.failing {
 		p.record.failing = true
 		p.log.Warn("peer does not answer", "err", err)

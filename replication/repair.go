@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // repairRetry is the time after a comparison that failed, where nothing can be sent without it.
@@ -24,7 +25,7 @@ const (
 type finding struct {
 	reason string
 	view   *registry.View // from before the comparison
-	diff   Diff
+	diff   api.PeerDiff
 	tasks  []task
 	err    error
 	queued chan struct{} // closed when the tasks are taken; nil: nobody waits
@@ -68,7 +69,7 @@ func (s *session) find(ctx context.Context, reason string) finding {
 	f := finding{reason: reason, view: s.view()}
 	f.diff, f.tasks, f.err = s.link.compare(ctx, true)
 	if errors.Is(f.err, ErrNoDigests) {
-		f.diff, f.err = Diff{Missing: live(f.tasks)}, nil
+		f.diff, f.err = api.PeerDiff{Missing: live(f.tasks)}, nil
 	}
 	return f
 }
@@ -112,10 +113,10 @@ func (s *session) take(f finding) {
 
 // repair compares because an operator wants it, and returns when what differs is queued: by the
 // dispatcher, or until it has room. Errors: ErrNotSending, or the transport's.
-func (s *session) repair(ctx context.Context) (Diff, error) {
+func (s *session) repair(ctx context.Context) (api.PeerDiff, error) {
 	f := s.find(ctx, repairAsked)
 	if f.err != nil {
-		return Diff{}, f.err
+		return api.PeerDiff{}, f.err
 	}
 	f.queued = make(chan struct{})
 	select {
@@ -123,8 +124,8 @@ func (s *session) repair(ctx context.Context) (Diff, error) {
 		<-f.queued
 		return f.diff, nil
 	case <-s.ended:
-		return Diff{}, s.notSending()
+		return api.PeerDiff{}, s.notSending()
 	case <-ctx.Done():
-		return Diff{}, ctx.Err()
+		return api.PeerDiff{}, ctx.Err()
 	}
 }

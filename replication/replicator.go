@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // Errors that a caller can act on, beside those of registry.Service.
@@ -117,10 +118,10 @@ func (r *Replicator) Act(op registry.SelfPreservation) {
 
 // Diff compares with a peer and changes nothing. Errors: ErrUnknownPeer, ErrNotSending, ErrNoDigests, or the
 // transport's.
-func (r *Replicator) Diff(ctx context.Context, peer string) (Diff, error) {
+func (r *Replicator) Diff(ctx context.Context, peer string) (api.PeerDiff, error) {
 	s, err := r.session(peer)
 	if err != nil {
-		return Diff{}, err
+		return api.PeerDiff{}, err
 	}
 	d, _, err := s.link.compare(ctx, false)
 	return d, err
@@ -128,10 +129,10 @@ func (r *Replicator) Diff(ctx context.Context, peer string) (Diff, error) {
 
 // Repair compares with a peer and sends what it lacks; for a Eureka server, everything. It returns when the
 // comparison is done and what differs is queued. Errors: as Diff.
-func (r *Replicator) Repair(ctx context.Context, peer string) (Diff, error) {
+func (r *Replicator) Repair(ctx context.Context, peer string) (api.PeerDiff, error) {
 	s, err := r.session(peer)
 	if err != nil {
-		return Diff{}, err
+		return api.PeerDiff{}, err
 	}
 	return s.repair(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
@@ -160,7 +161,7 @@ func copyOf(l *registry.Lease) copied {
 }
 
 // compare finds what the owner's instances lack at the peer, and what is too much there.
-func (l farLink) compare(ctx context.Context, repair bool) (Diff, []task, error) {
+func (l farLink) compare(ctx context.Context, repair bool) (api.PeerDiff, []task, error) {
 	l.far.mu.Lock()
 	defer l.far.mu.Unlock()
 	if repair {
@@ -172,9 +173,9 @@ func (l farLink) compare(ctx context.Context, repair bool) (Diff, []task, error)
 	l.far.mu.Lock()
 	if l.far.result != nil && l.far.result(nil) != batcher.Success {
 		l.env.failed(errRefused)
-		return Diff{}, nil, errRefused
+		return api.PeerDiff{}, nil, errRefused
 	}
-	var d Diff
+	var d api.PeerDiff
 	var tasks []task
 	here := make(map[registry.Key]bool)
 	for lease := range l.env.view().All() {
@@ -253,7 +254,7 @@ func (r *replicating) stop() {
 }
 
 // only is the status of the one peer.
-func (r *replicating) only() PeerStatus {
+func (r *replicating) only() api.Peer {
 	r.t.Helper()
 	all := r.Status()
 	if len(all) != 1 {

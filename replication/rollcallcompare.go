@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -16,7 +17,7 @@ const digestPath = messagePath + "/digest"
 // compare implements link. Between datacenters the own instances are compared, between nodes all. The
 // peer lists the applications that differ, part by part, so that neither side has more at a time than
 // a part of them.
-func (l *rollcallLink) compare(ctx context.Context, repair bool) (Diff, []task, error) {
+func (l *rollcallLink) compare(ctx context.Context, repair bool) (api.PeerDiff, []task, error) {
 	s := scope{view: l.env.view(), now: l.env.clock(), all: l.env.peer.Kind == Node}
 	c := comparison{scope: s, consensus: l.env.config.Consensus}
 	digests := s.digests()
@@ -25,7 +26,7 @@ func (l *rollcallLink) compare(ctx context.Context, repair bool) (Diff, []task, 
 		a, err := l.ask(ctx, q)
 		if err != nil {
 			l.env.failed(err)
-			return Diff{}, nil, err
+			return api.PeerDiff{}, nil, err
 		}
 		c.add(a.Apps)
 		after := q.Until

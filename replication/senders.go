@@ -8,18 +8,8 @@ import (
 	"sync"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
-
-// SenderStatus is one server whose lease clock the state knows, as GET /v1/rollcall/peers shows it. The
-// messages are those that this node received since it started. Spans are ms.
-type SenderStatus struct {
-	Sender     string `json:"sender"`
-	Datacenter string `json:"datacenter"`
-	Heard      int64  `json:"heard_ms"` // of lease clock, since its clock was noted
-	LateMillis int64  `json:"late_ms"`  // by which its last message was late
-	Late       uint64 `json:"late"`     // messages that were more than a minute late
-	Refused    uint64 `json:"refused"`  // messages that were refused because its clock cannot be right
-}
 
 // maxJudged bounds the senders of which judgements are kept: the state knows as many at most.
 const maxJudged = 1000
@@ -94,25 +84,25 @@ func (j *judgements) forget(name string) {
 }
 
 // Senders are the servers whose clocks are known, by datacenter and name.
-func (r *Replicator) Senders() []SenderStatus {
+func (r *Replicator) Senders() []api.PeerSender {
 	v := newest(r.config.Service)
 	now := r.now(v).Lease
 	at := map[senderName]int{}
-	senders := []SenderStatus{} // JSON shows an empty list, not null
+	senders := []api.PeerSender{} // JSON shows an empty list, not null
 	for _, s := range v.Senders() {
 		name, heard := senderName{s.DC, s.Name}, max(0, now-s.Heard.Lease)
 		if i, ok := at[name]; ok { // another incarnation
-			senders[i].Heard = min(senders[i].Heard, heard)
+			senders[i].HeardMS = min(senders[i].HeardMS, heard)
 			continue
 		}
 		at[name] = len(senders)
 		found := r.judgements.get(name)
-		senders = append(senders, SenderStatus{
-			Sender: s.Name, Datacenter: cmp.Or(s.DC, r.config.Datacenter), Heard: heard,
-			LateMillis: found.late, Late: found.lates, Refused: found.refuse,
+		senders = append(senders, api.PeerSender{
+			Sender: s.Name, Datacenter: cmp.Or(s.DC, r.config.Datacenter), HeardMS: heard,
+			LateMS: found.late, Late: found.lates, Refused: found.refuse,
 		})
 	}
-	slices.SortFunc(senders, func(a, b SenderStatus) int {
+	slices.SortFunc(senders, func(a, b api.PeerSender) int {
 		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.Sender, b.Sender))
 	})
 	return senders

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -29,14 +30,14 @@ func TestASenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T
 					t.Fatalf("a message of clock %d: %v, want %v", clock, err, want)
 				}
 			}
-			shown := func(want SenderStatus) {
+			shown := func(want api.PeerSender) {
 				t.Helper()
 				want.Sender, want.Datacenter = head.Sender, head.Datacenter
 				got := b.Senders()
-				if len(got) == 1 && got[0].Heard > want.Heard { // the test takes time, too
-					want.Heard = min(got[0].Heard, want.Heard+60_000)
+				if len(got) == 1 && got[0].HeardMS > want.HeardMS { // the test takes time, too
+					want.HeardMS = min(got[0].HeardMS, want.HeardMS+60_000)
 				}
-				if !slices.Equal(got, []SenderStatus{want}) {
+				if !slices.Equal(got, []api.PeerSender{want}) {
 					t.Errorf("shown %+v, want %+v", got, want)
 				}
 			}
@@ -45,19 +46,19 @@ func TestASenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T
 			}
 			const hours = 3_600_000
 			send(10*hours, nil)
-			shown(SenderStatus{})
+			shown(api.PeerSender{})
 			send(20*hours, ErrAhead)
-			shown(SenderStatus{Refused: 1})
+			shown(api.PeerSender{Refused: 1})
 			b.pass(time.Second)
 			send(hours, nil)
 			send(hours+1, nil)
-			shown(SenderStatus{Heard: 1000, LateMillis: 9*hours - 1, Late: 2, Refused: 1})
+			shown(api.PeerSender{HeardMS: 1000, LateMS: 9*hours - 1, Late: 2, Refused: 1})
 			need.OK(t, b.Forget(ctx, head.Sender, registry.Act{Author: "amy"}))
 			if got := b.Senders(); len(got) != 0 {
 				t.Errorf("forgotten: %+v", got)
 			}
 			send(hours+2, nil)
-			shown(SenderStatus{})
+			shown(api.PeerSender{})
 		})
 	}
 }

@@ -8,35 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
-
-// PeerStatus is what is known of one peer, as GET /v1/rollcall/peers shows it. Times are ms since the
-// epoch, spans ms.
-type PeerStatus struct {
-	Name  string   `json:"name"`
-	Kind  string   `json:"kind"` // node, datacenter or eureka
-	URLs  []string `json:"urls"` // without user info
-	URL   string   `json:"url"`  // the one in use
-	State string   `json:"state"`
-	// Reason says in a sentence why the state is what it is; empty: there is nothing to say.
-	Reason string `json:"reason,omitempty"`
-
-	Cursor     string `json:"cursor,omitempty"` // everything up to it is known to the peer
-	LagChanges uint64 `json:"lag_changes"`      // changes that the peer does not know yet
-	LagMillis  int64  `json:"lag_ms"`           // age of the oldest of them
-	Pending    int    `json:"pending"`          // tasks queued
-	InFlight   int    `json:"in_flight"`
-
-	LastSuccess int64      `json:"last_success,omitempty"`
-	LastError   *PeerError `json:"last_error,omitempty"`
-
-	Sent    map[string]uint64 `json:"sent"`    // by fact: register, heartbeat, cancel, override
-	Dropped map[string]uint64 `json:"dropped"` // by reason: expired, overflow, permanent, stopped
-	Repairs map[string]uint64 `json:"repairs"` // by reason: first, too-old, digest, asked
-	Repair  *RepairStatus     `json:"last_repair,omitempty"`
-
-	Incoming *Incoming `json:"incoming,omitempty"` // of another datacenter or Eureka server
-}
 
 // The states of a peer.
 const (
@@ -46,55 +19,17 @@ const (
 	StateIdle    = "idle" // another node sends
 )
 
-// PeerError is a transmission that failed.
-type PeerError struct {
-	At   int64  `json:"at"`
-	Text string `json:"text"`
-}
-
-// RepairStatus is the last repair that found something.
-type RepairStatus struct {
-	At      int64  `json:"at"`
-	Reason  string `json:"reason"`
-	Sent    int    `json:"sent"`    // instances that the peer lacked or had older
-	Removed int    `json:"removed"` // instances that the peer had and should not have
-}
-
-// Incoming is what comes from a datacenter.
-type Incoming struct {
-	Instances int    `json:"instances"`          // that belong to it
-	Heard     *int64 `json:"heard_ms,omitempty"` // ms of lease clock since it was heard; nil: never
-	Cut       bool   `json:"cut"`                // its link counts as cut
-	OnCut     string `json:"on_cut"`             // keep, keep for …, expire
-	Kept      int    `json:"kept,omitempty"`     // of Instances, those whose time has passed
-}
-
-// Diff is what differs between this side and a peer.
-type Diff struct {
-	Apps    int          `json:"apps"`    // applications with a difference
-	Missing int          `json:"missing"` // instances that the peer lacks or has older
-	Extra   int          `json:"extra"`   // instances that the peer has and should not have
-	Items   []DiffedItem `json:"items"`   // at most 1000
-}
-
-// DiffedItem is one instance that differs.
-type DiffedItem struct {
-	App  string `json:"app"`
-	ID   string `json:"id"`
-	What string `json:"what"` // missing, older, newer, different or extra: what the peer's copy is
-}
-
 const (
 	lagCounted = 10_000          // changes that a status counts at most, of those that were not read
 	lagTold    = 5 * time.Second // what waits no longer needs no reason
 )
 
 // Status is the state of every peer, in the order of the configuration.
-func (r *Replicator) Status() []PeerStatus {
+func (r *Replicator) Status() []api.Peer {
 	v := newest(r.config.Service)
 	now := r.config.Service.Health().Clock
 	belonging := r.belonging(v, now)
-	statuses := make([]PeerStatus, len(r.peers))
+	statuses := make([]api.Peer, len(r.peers))
 	for i, p := range r.peers {
 		statuses[i] = p.status(v, now)
 		statuses[i].Incoming = p.incoming(v, now, belonging[p.Name])
@@ -102,10 +37,10 @@ func (r *Replicator) Status() []PeerStatus {
 	return statuses
 }
 
-func (p *peer) status(v *registry.View, now int64) PeerStatus {
+func (p *peer) status(v *registry.View, now int64) api.Peer {
 	lag, since := p.lag(v, now)
 	stats := p.stats()
-	status := PeerStatus{
+	status := api.Peer{
 		Name: p.Name, Kind: p.Kind.String(), URL: p.link.url(),
 		Cursor:     p.shownCursor(v),
 		LagChanges: lag,
@@ -113,7 +48,7 @@ func (p *peer) status(v *registry.View, now int64) PeerStatus {
 		InFlight:   stats.InFlight,
 	}
 	if lag > 0 && since > 0 {
-		status.LagMillis = max(0, now-since)
+		status.LagMS = max(0, now-since)
 	}
 	for _, u := range p.URLs {
 		status.URLs = append(status.URLs, withoutUser(u))
@@ -130,14 +65,14 @@ func (p *peer) status(v *registry.View, now int64) PeerStatus {
 	}
 	if p.record.repair != nil {
 		repair := *p.record.repair
-		status.Repair = &repair
+		status.LastRepair = &repair
 	}
 	status.State, status.Reason = p.state(v.Peer(p.Name), status)
 	return status
 }
 
 // state is the state in a word and a sentence. p.mu is held.
-func (p *peer) state(kept registry.PeerState, s PeerStatus) (word, reason string) {
+func (p *peer) state(kept registry.PeerState, s api.Peer) (word, reason string) {
 	switch {
 	case kept.Paused:
 		return StatePaused, sentence(pausedBy(kept.By), waitingSince(s))
@@ -147,7 +82,7 @@ func (p *peer) state(kept registry.PeerState, s PeerStatus) (word, reason string
 		return StateFailing, sentence(s.LastError.Text, waitingSince(s))
 	case p.session.lost():
 		return StateOK, "everything is compared, because what the peer knows cannot be told from the change list"
-	case s.LagMillis >= lagTold.Milliseconds():
+	case s.LagMS >= lagTold.Milliseconds():
 		return StateOK, waitingSince(s)
 	}
 	return StateOK, ""
@@ -174,11 +109,11 @@ func pausedBy(by registry.Act) string {
 	return text
 }
 
-func waitingSince(s PeerStatus) string {
+func waitingSince(s api.Peer) string {
 	if s.LagChanges == 0 {
 		return ""
 	}
-	waited := (time.Duration(s.LagMillis) * time.Millisecond).Round(time.Second)
+	waited := (time.Duration(s.LagMS) * time.Millisecond).Round(time.Second)
 	if s.LagChanges == 1 {
 		return fmt.Sprintf("1 change is waiting since %v", waited)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -83,7 +84,7 @@ type link interface {
 	run(ctx context.Context) error
 	// compare compares with the peer. With repair it returns the tasks that make the peer equal too.
 	// ErrNoDigests: it cannot; then the tasks, with repair, are everything.
-	compare(ctx context.Context, repair bool) (Diff, []task, error)
+	compare(ctx context.Context, repair bool) (api.PeerDiff, []task, error)
 	// url is the one in use, without user info.
 	url() string
 }

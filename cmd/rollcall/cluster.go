@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/store"
 )
 
@@ -15,20 +16,20 @@ import (
 type cluster struct{ store *store.Raft }
 
 // Status implements httpd.Cluster.
-func (c cluster) Status(ctx context.Context) httpd.ClusterStatus {
+func (c cluster) Status(ctx context.Context) api.Status {
 	s := c.store.Status(ctx)
-	status := httpd.ClusterStatus{Mode: modeCP, ClusterID: s.ClusterID, Leader: s.Leader, Term: s.Term}
+	status := api.Status{Mode: modeCP, ClusterID: s.ClusterID, Leader: s.Leader, Term: s.Term}
 	for _, n := range s.Nodes {
 		status.Nodes = append(status.Nodes, nodeStatus(s.ClusterID, n))
 	}
 	for _, f := range s.Foreign {
-		status.Foreign = append(status.Foreign, httpd.ForeignNode(f))
+		status.Foreign = append(status.Foreign, api.ForeignNode(f))
 	}
 	return status
 }
 
-func nodeStatus(epoch string, n store.NodeStatus) httpd.NodeStatus {
-	shown := httpd.NodeStatus{ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied}
+func nodeStatus(epoch string, n store.NodeStatus) api.NodeStatus {
+	shown := api.NodeStatus{ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied}
 	if n.Reachable {
 		shown.Index = formatIndex(epoch, n.Index)
 	}

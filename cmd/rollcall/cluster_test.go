@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/store"
 )
 
@@ -42,7 +43,7 @@ func TestFailedRemovalsAreGivenInTheTermsOfTheAPI(t *testing.T) {
 
 func TestANodesIndexIsThatOfItsAnswers(t *testing.T) {
 	n := store.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: 7, Reachable: true}
-	want := httpd.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: "c0ffee-7"}
+	want := api.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: "c0ffee-7"}
 	if got := nodeStatus("c0ffee", n); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

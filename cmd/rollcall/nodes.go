@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication"
 )
 
@@ -19,9 +19,9 @@ type nodes struct {
 }
 
 // Status implements httpd.Cluster.
-func (n nodes) Status(ctx context.Context) httpd.ClusterStatus {
-	status := httpd.ClusterStatus{Mode: modeAP, ClusterID: n.datacenter}
-	own := httpd.NodeStatus{ID: n.name, HTTP: n.http, Role: "serving"}
+func (n nodes) Status(ctx context.Context) api.Status {
+	status := api.Status{Mode: modeAP, ClusterID: n.datacenter}
+	own := api.NodeStatus{ID: n.name, HTTP: n.http, Role: "serving"}
 	if v, err := n.service.View(ctx, registry.Stale); err == nil {
 		own.Index, own.Applied = formatIndex(v.Epoch(), v.Index()), uint64(v.Index())
 	}
@@ -31,13 +31,13 @@ func (n nodes) Status(ctx context.Context) httpd.ClusterStatus {
 			status.Nodes = append(status.Nodes, peerNode(p))
 		}
 	}
-	slices.SortFunc(status.Nodes, func(a, b httpd.NodeStatus) int { return strings.Compare(a.HTTP, b.HTTP) })
+	slices.SortFunc(status.Nodes, func(a, b api.NodeStatus) int { return strings.Compare(a.HTTP, b.HTTP) })
 	return status
 }
 
 // peerNode is another node as this one knows it: by its address, and by whether it could be reached.
-func peerNode(p replication.PeerStatus) httpd.NodeStatus {
-	n := httpd.NodeStatus{ID: p.Name, HTTP: p.Name, Role: "serving"}
+func peerNode(p api.Peer) api.NodeStatus {
+	n := api.NodeStatus{ID: p.Name, HTTP: p.Name, Role: "serving"}
 	if p.State == replication.StateFailing {
 		n.Role = "unreachable"
 	}

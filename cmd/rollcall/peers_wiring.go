@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication"
 )
 
@@ -76,44 +77,50 @@ type reply struct {
 	Error  string          `json:"error,omitempty"`
 }
 
-// peersStatus is the answer of GET /v1/rollcall/peers.
-type peersStatus struct {
-	Datacenter string                     `json:"datacenter"`
-	Node       string                     `json:"node"`   // who answers
-	Sender     string                     `json:"sender"` // the node that sends; empty: every node, or none
-	Peers      []replication.PeerStatus   `json:"peers"`
-	Receiver   string                     `json:"receiver"` // the node that was asked, which knows of messages that it received
-	Senders    []replication.SenderStatus `json:"senders"`
-}
-
 // Status implements httpd.Peers. If the node that sends cannot be asked, this one tells what it knows. Of what
 // was received each node tells for itself.
-func (p *peers) Status(ctx context.Context) (json.RawMessage, error) {
-	var s peersStatus
+func (p *peers) Status(ctx context.Context) (api.Peers, error) {
+	var s api.Peers
 	body, err := p.put(ctx, question{Do: "status"})
 	var refused *httpd.PeerRefusal
 	switch {
 	case errors.As(err, &refused):
-		return nil, err
+		return s, err
 	case err != nil:
 		s = p.sent()
 	default:
-		if err := json.Unmarshal(body, &s); err != nil {
-			return nil, fmt.Errorf("answer of the node that sends: %w", err)
+		if s, err = documentOf[api.Peers](body); err != nil {
+			return s, err
 		}
 	}
 	s.Receiver, s.Senders = p.node, p.replicator.Senders()
-	return json.Marshal(s)
+	return s, nil
 }
 
 // Diff implements httpd.Peers.
-func (p *peers) Diff(ctx context.Context, peer string) (json.RawMessage, error) {
-	return p.put(ctx, question{Do: "diff", Peer: peer})
+func (p *peers) Diff(ctx context.Context, peer string) (api.PeerDiff, error) {
+	return p.compare(ctx, question{Do: "diff", Peer: peer})
 }
 
 // Repair implements httpd.Peers.
-func (p *peers) Repair(ctx context.Context, peer string) (json.RawMessage, error) {
-	return p.put(ctx, question{Do: "repair", Peer: peer})
+func (p *peers) Repair(ctx context.Context, peer string) (api.PeerDiff, error) {
+	return p.compare(ctx, question{Do: "repair", Peer: peer})
+}
+
+func (p *peers) compare(ctx context.Context, q question) (api.PeerDiff, error) {
+	body, err := p.put(ctx, q)
+	if err != nil {
+		return api.PeerDiff{}, err
+	}
+	return documentOf[api.PeerDiff](body)
+}
+
+// documentOf decodes what the node that sends says.
+func documentOf[T any](answer []byte) (document T, err error) {
+	if err := json.Unmarshal(answer, &document); err != nil {
+		return document, fmt.Errorf("answer of the node that sends: %w", err)
+	}
+	return document, nil
 }
 
 // Pause implements httpd.Peers: it is a fact of the state, whoever sends.
@@ -136,9 +143,9 @@ func (p *peers) put(ctx context.Context, q question) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r reply
-	if err := json.Unmarshal(answer, &r); err != nil {
-		return nil, fmt.Errorf("answer of the node that sends: %w", err)
+	r, err := documentOf[reply](answer)
+	if err != nil {
+		return nil, err
 	}
 	if r.Status != 0 {
 		return nil, &httpd.PeerRefusal{Status: r.Status, Text: r.Error}
@@ -174,11 +181,11 @@ func (p *peers) look(ctx context.Context, q question) (json.RawMessage, error) {
 }
 
 // sent is how far this node is with what it sends.
-func (p *peers) sent() peersStatus {
-	return peersStatus{Datacenter: p.datacenter, Node: p.node, Sender: p.sends(), Peers: p.replicator.Status()}
+func (p *peers) sent() api.Peers {
+	return api.Peers{Datacenter: p.datacenter, Node: p.node, Sender: p.sends(), Peers: p.replicator.Status()}
 }
 
-func marshalled(d replication.Diff, err error) (json.RawMessage, error) {
+func marshalled(d api.PeerDiff, err error) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
