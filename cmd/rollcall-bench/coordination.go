@@ -28,12 +28,9 @@ func (r *ratiosRun) coordination(ctx context.Context) error {
 	}
 	defer stopClusters(clusters)
 	batching, singly := clusters[0], clusters[1]
-	err = r.inRounds(ctx, func(ctx context.Context) error {
-		if err := r.recordLeaderRate(ctx, put256, batching, r.puts(r.keys)); err != nil {
-			return err
-		}
-		return r.recordLeaderRate(ctx, putSolo, singly, r.puts(r.keys))
-	})
+	err = r.inRounds(ctx, r.measure(
+		loadStep{name: put256, at: batching, Bulk: r.puts(r.keys)},
+		loadStep{name: putSolo, at: singly, Bulk: r.puts(r.keys)}))
 	if err != nil {
 		return err
 	}

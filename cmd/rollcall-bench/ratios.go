@@ -399,32 +399,55 @@ func (r *ratiosRun) renewals(conns int, requests load.Workload) load.Bulk {
 	return load.Bulk{Conns: conns, Requests: requests, Want: http.StatusOK, Warm: r.warm, Window: r.window}
 }
 
-// rate measures a load at its targets.
-func (r *ratiosRun) rate(ctx context.Context, name figureName, l load.Bulk) (*load.BulkResult, error) {
-	result, err := l.Closed(ctx)
+// loadStep is a load to be measured: at the leader of a cluster while that leads, or at the load's own targets there.
+type loadStep struct {
+	name figureName
+	at   *benchCluster // nil: whoever leads does not matter
+	load.Bulk
+	rate float64                // per second, of an open loop; 0: as fast as answers come
+	keep func(*load.BulkResult) // nil: the rate is the figure
+}
+
+// send sends the load of a step to an address, unless it has targets. What it returns keeps the result.
+func (r *ratiosRun) send(ctx context.Context, s loadStep, target string) (keep func(), err error) {
+	if s.Targets == nil {
+		s.Targets = []string{target}
+	}
+	var result *load.BulkResult
+	if s.rate > 0 {
+		result, err = s.Open(ctx, s.rate)
+	} else {
+		result, err = s.Closed(ctx)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
-	r.wronged(name, result.Wrong)
-	return result, nil
+	r.wronged(s.name, result.Wrong)
+	if s.keep != nil {
+		return func() { s.keep(result) }, nil
+	}
+	return func() { r.record(s.name, "/s", result.Rate) }, nil
 }
 
-// recordRate measures and records a load at its targets.
-func (r *ratiosRun) recordRate(ctx context.Context, name figureName, l load.Bulk) error {
-	result, err := r.rate(ctx, name, l)
-	if err == nil {
-		r.record(name, "/s", result.Rate)
+// measure measures steps right after each other.
+func (r *ratiosRun) measure(steps ...loadStep) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, s := range steps {
+			send := func(leader string) (func(), error) { return r.send(ctx, s, leader) }
+			if s.at != nil {
+				if err := r.steady(ctx, s.name, s.at, send); err != nil {
+					return err
+				}
+				continue
+			}
+			keep, err := send("")
+			if err != nil {
+				return err
+			}
+			keep()
+		}
+		return nil
 	}
-	return err
-}
-
-// recordLeaderRate measures and records a load at a cluster's leader.
-func (r *ratiosRun) recordLeaderRate(ctx context.Context, name figureName, c *benchCluster, l load.Bulk) error {
-	return r.steady(ctx, name, c, func(leader string) (func(), error) {
-		l.Targets = []string{leader}
-		result, err := r.rate(ctx, name, l)
-		return func() { r.record(name, "/s", result.Rate) }, err
-	})
 }
 
 // beside measures while a load goes on, for as long as that takes.

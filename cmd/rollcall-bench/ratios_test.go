@@ -390,7 +390,7 @@ func TestAClusterWithoutConsensusIsUnderLoadAtItsFirstNode(t *testing.T) {
 	f := benchFleet{name: "renewed", size: run.few}
 	clusters := need.Got(run.clusters(t.Context(), clusterSpec{name: "ap", mode: localcluster.AP, fleets: []benchFleet{f}}))(t)
 	defer stopClusters(clusters)
-	need.OK(t, run.recordLeaderRate(t.Context(), renewAP256, clusters[0], run.renewals(3, f.renewals())))
+	need.OK(t, run.measure(loadStep{name: renewAP256, at: clusters[0], Bulk: run.renewals(3, f.renewals())})(t.Context()))
 	if v := run.find(renewAP256); v == nil || v.Values[0] <= 0 {
 		t.Errorf("got %+v", v)
 	}

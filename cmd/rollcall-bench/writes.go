@@ -53,7 +53,7 @@ func (r *ratiosRun) writesAndFetches(ctx context.Context) error {
 	}
 	defer stopClusters(clusters)
 	rig.batching, rig.singly, rig.local = clusters[0], clusters[1], clusters[2]
-	if err := r.inRounds(ctx, rig.renews, rig.registers); err != nil {
+	if err := r.inRounds(ctx, rig.renews, rig.registers()); err != nil {
 		return err
 	}
 	if err := r.profile(ctx, "renew", rig.batching, r.renewals(256, rig.renewed)); err != nil {
@@ -81,92 +81,44 @@ func (r *ratiosRun) inRounds(ctx context.Context, parts ...func(context.Context)
 }
 
 // registers is a round of registrations.
-func (r writeRig) registers(ctx context.Context) error {
+func (r writeRig) registers() func(context.Context) error {
 	l := r.renewals(256, r.changed.changes())
 	l.Want = http.StatusNoContent
-	if err := r.recordLeaderRate(ctx, register256, r.batching, l); err != nil {
-		return err
-	}
-	return r.recordLeaderRate(ctx, registerSolo, r.singly, l)
+	return r.measure(loadStep{name: register256, at: r.batching, Bulk: l}, loadStep{name: registerSolo, at: r.singly, Bulk: l})
 }
 
-// renews is a round of renewals.
+// renews is a round of renewals: one at a time, beside one Apply at a time of the library underneath; by an open loop;
+// and by more and more connections, beside the bare handler and renewals without consensus.
 func (r writeRig) renews(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{
-		r.lone, r.paced,
-		r.closed(64, renew64, bare64, renewAP64),
-		r.closed(256, renew256, bare256, renewAP256),
-		r.singles, r.spread,
-		r.closed(1024, renew1024, bare1024, renewAP1024),
-	} {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// closed measures renewals, the bare handler and renewals without consensus right after each other.
-func (r writeRig) closed(conns int, renew, bare, renewAP figureName) func(context.Context) error {
-	return func(ctx context.Context) error {
-		l := r.renewals(conns, r.renewed)
-		if err := r.recordLeaderRate(ctx, renew, r.batching, l); err != nil {
-			return err
-		}
-		l.Targets = []string{r.bare}
-		if err := r.recordRate(ctx, bare, l); err != nil {
-			return err
-		}
-		return r.recordLeaderRate(ctx, renewAP, r.local, l)
-	}
-}
-
-func (r writeRig) singles(ctx context.Context) error {
-	return r.recordLeaderRate(ctx, renewSingly, r.singly, r.renewals(256, r.renewed))
-}
-
-func (r writeRig) spread(ctx context.Context) error {
-	return r.steady(ctx, renewSpread, r.batching, func(string) (func(), error) {
-		l := r.renewals(256, r.renewed)
-		l.Targets = r.batching.addrs()
-		result, err := r.rate(ctx, renewSpread, l)
-		return func() { r.record(renewSpread, "/s", result.Rate) }, err
-	})
-}
-
-// lone measures one renewal at a time, and one Apply at a time of the library underneath.
-func (r writeRig) lone(ctx context.Context) error {
-	err := r.steady(ctx, loneRenew, r.batching, func(leader string) (func(), error) {
-		l := r.renewals(1, r.renewed)
-		l.Targets = []string{leader}
-		result, err := r.rate(ctx, loneRenew, l)
-		return func() { r.record(loneRenew, "ms", milliseconds(result.Quantile(50))) }, err
-	})
-	if err != nil {
+	alone := loadStep{name: loneRenew, at: r.batching, Bulk: r.renewals(1, r.renewed), keep: func(result *load.BulkResult) {
+		r.record(loneRenew, "ms", milliseconds(result.Quantile(50)))
+	}}
+	if err := r.measure(alone)(ctx); err != nil {
 		return err
 	}
 	apply, err := r.raft.apply(ctx)
-	if err == nil {
-		r.record(loneApply, "ms", apply)
+	if err != nil {
+		return err
 	}
-	return err
+	r.record(loneApply, "ms", apply)
+	l := r.renewals(256, r.renewed)
+	paced := loadStep{name: pacedP99, at: r.batching, Bulk: l, rate: pacedRate, keep: func(result *load.BulkResult) {
+		r.recordLatencies(result.Latency, "ms", time.Millisecond, pacedP50, pacedP99)
+	}}
+	spread := loadStep{name: renewSpread, at: r.batching, Bulk: l}
+	spread.Targets = r.batching.addrs()
+	steps := append([]loadStep{paced}, r.over(64, renew64, bare64, renewAP64)...)
+	steps = append(steps, r.over(256, renew256, bare256, renewAP256)...)
+	steps = append(steps, loadStep{name: renewSingly, at: r.singly, Bulk: l}, spread)
+	return r.measure(append(steps, r.over(1024, renew1024, bare1024, renewAP1024)...)...)(ctx)
 }
 
-// paced measures the open loop.
-func (r writeRig) paced(ctx context.Context) error {
-	return r.steady(ctx, pacedP99, r.batching, func(leader string) (func(), error) {
-		l := r.renewals(256, r.renewed)
-		l.Targets = []string{leader}
-		result, err := l.Open(ctx, pacedRate)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", pacedP99, err)
-		}
-		r.wronged(pacedP99, result.Wrong)
-		return func() {
-			r.record(pacedP50, "ms", milliseconds(result.Quantile(50)))
-			r.record(pacedP99, "ms", milliseconds(result.Quantile(99)))
-		}, nil
-	})
+// over are renewals, the bare handler and renewals without consensus over so many connections.
+func (r writeRig) over(conns int, renew, bare, renewAP figureName) []loadStep {
+	l := r.renewals(conns, r.renewed)
+	besides := l
+	besides.Targets = []string{r.bare}
+	return []loadStep{{name: renew, at: r.batching, Bulk: l}, {name: bare, Bulk: besides}, {name: renewAP, at: r.local, Bulk: l}}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -254,23 +206,18 @@ type fetchedDocument struct {
 func (r fetchRig) againstFixed(ctx context.Context, conns int, fixed figureName, documents ...fetchedDocument) error {
 	var body int64
 	for _, d := range documents {
-		err := r.steady(ctx, d.name, r.benchCluster, func(leader string) (func(), error) {
-			l := r.fetching(conns, d.path)
-			l.Targets = []string{leader}
-			result, err := r.rate(ctx, d.name, l)
-			return func() {
-				body = result.Body
-				r.record(d.name, "/s", result.Rate)
-			}, err
-		})
-		if err != nil {
+		fetched := loadStep{name: d.name, at: r.benchCluster, Bulk: r.fetching(conns, d.path), keep: func(result *load.BulkResult) {
+			body = result.Body
+			r.record(d.name, "/s", result.Rate)
+		}}
+		if err := r.measure(fetched)(ctx); err != nil {
 			return err
 		}
 	}
 	r.say("the answers have %d bytes", body)
 	l := r.fetching(conns, barePath(body))
 	l.Targets = []string{r.bare}
-	return r.recordRate(ctx, fixed, l)
+	return r.measure(loadStep{name: fixed, Bulk: l})(ctx)
 }
 
 func (r fetchRig) fetching(conns int, path string) load.Bulk {
@@ -342,37 +289,35 @@ func insisted(ctx context.Context, c *wire.Conn, request []byte, want int) (sent
 // busy is a round of renewals alone, and beside fetches and registrations.
 func (r fetchRig) busy(ctx context.Context) error {
 	l := r.renewals(256, r.renewed)
-	if err := r.recordLeaderRate(ctx, renewQuiet, r.benchCluster, l); err != nil {
+	if err := r.measure(loadStep{name: renewQuiet, at: r.benchCluster, Bulk: l})(ctx); err != nil {
 		return err
 	}
 	return r.steady(ctx, renewBusy, r.benchCluster, func(leader string) (func(), error) {
-		l.Targets = []string{leader}
-		result, err := r.besideOthers(ctx, l)
-		return func() { r.record(renewBusy, "/s", result.Rate) }, err
+		return r.besideOthers(ctx, loadStep{name: renewBusy, Bulk: l}, leader)
 	})
 }
 
-// besideOthers runs a load while others fetch the registry and register, ten times a second each.
-func (r fetchRig) besideOthers(ctx context.Context, l load.Bulk) (result *load.BulkResult, err error) {
+// besideOthers sends a load while others fetch the registry and register, ten times a second each.
+func (r fetchRig) besideOthers(ctx context.Context, s loadStep, leader string) (keep func(), err error) {
 	const each = 10 // per second
 	others := []load.Bulk{r.fetching(4, fullLinearizable), r.fetching(4, "")}
 	others[1].Requests, others[1].Want = r.changed, http.StatusNoContent
 	var g errgroup.Group
 	for _, other := range others {
-		other.Targets = l.Targets
+		other.Targets = []string{leader}
 		g.Go(func() error {
-			beside, err := other.Open(ctx, each)
-			if err == nil && len(beside.Wrong) > 0 {
-				err = errors.New(beside.Wrong.String())
+			result, err := other.Open(ctx, each)
+			if err == nil && len(result.Wrong) > 0 {
+				err = errors.New(result.Wrong.String())
 			}
 			return err
 		})
 	}
-	result, err = r.rate(ctx, renewBusy, l)
+	keep, err = r.send(ctx, s, leader)
 	if besideErr := g.Wait(); besideErr != nil {
-		err = errors.Join(err, fmt.Errorf("%s: %w", renewBusy, besideErr))
+		err = errors.Join(err, fmt.Errorf("%s: %w", s.name, besideErr))
 	}
-	return result, err
+	return keep, err
 }
 
 // scale measures what a large registry costs.
@@ -386,13 +331,9 @@ func (r *ratiosRun) scale(ctx context.Context) error {
 	}
 	defer stopClusters(clusters)
 	small, large := clusters[0], clusters[1]
-	renewFewLoad, renewManyLoad := r.renewals(256, few.renewals()), r.renewals(256, many.renewals())
-	err = r.inRounds(ctx, func(ctx context.Context) error {
-		if err := r.recordLeaderRate(ctx, renewFew, small, renewFewLoad); err != nil {
-			return err
-		}
-		return r.recordLeaderRate(ctx, renewMany, large, renewManyLoad)
-	})
+	err = r.inRounds(ctx, r.measure(
+		loadStep{name: renewFew, at: small, Bulk: r.renewals(256, few.renewals())},
+		loadStep{name: renewMany, at: large, Bulk: r.renewals(256, many.renewals())}))
 	if err != nil {
 		return err
 	}
