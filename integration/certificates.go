@@ -39,9 +39,7 @@ func NewCertificates(t testing.TB) *Certificates {
 	c := &Certificates{dir: t.TempDir(), key: key, cert: template}
 	der := c.sign(t, template, key)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.cert = cert
 	c.CA = c.write(t, "ca.pem", "CERTIFICATE", der)
 	roots := x509.NewCertPool()
@@ -58,9 +56,7 @@ func (c *Certificates) Client() *http.Client { return &http.Client{Transport: c.
 func (c *Certificates) PresentTo(t testing.TB) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(c.Issue(t, "test"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.transport.TLSClientConfig.Certificates = []tls.Certificate{pair}
 }
 
@@ -77,9 +73,7 @@ func (c *Certificates) Issue(t testing.TB, name string) (certFile, keyFile strin
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}, key)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c.write(t, name+".pem", "CERTIFICATE", der), c.write(t, name+"-key.pem", "PRIVATE KEY", keyDER)
 }
 
@@ -105,9 +99,7 @@ func (c *Certificates) sign(t testing.TB, template *x509.Certificate, key *ecdsa
 func (c *Certificates) write(t testing.TB, name, kind string, der []byte) string {
 	t.Helper()
 	path := filepath.Join(c.dir, name)
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return path
 }
 

@@ -36,9 +36,7 @@ func goClient(t testing.TB, config client.Config) *client.Client {
 	config.Timeout = cmp.Or(config.Timeout, CallLimit)
 	config.Log = slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	c, err := client.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
 		defer cancel()
@@ -84,14 +82,10 @@ func StartService(t testing.TB, app string, config client.Config) *Service {
 	i.RenewalInterval, i.Duration = int32(serviceInterval/time.Second), int32(serviceDuration/time.Second)
 	config.Timeout = cmp.Or(config.Timeout, serviceTimeout)
 	r, err := goClient(t, config).StartRegistration(client.RegistrationConfig{Instance: i})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
 	defer cancel()
-	if err := r.Registered(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Registered(ctx))
 	return &Service{Registration: r, key: i.Key()}
 }
 
@@ -154,9 +148,7 @@ func StartCaller(t testing.TB, app string, config client.Config, discovery clien
 	t.Helper()
 	config.Timeout = cmp.Or(config.Timeout, serviceTimeout)
 	d, err := goClient(t, config).StartDiscovery(discovery)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &Caller{Discovery: d}
 	Eventually(t, ReadyLimit, "the caller's list has "+app, func() error {
 		if len(d.Snapshot().App(app)) == 0 {
@@ -167,9 +159,7 @@ func StartCaller(t testing.TB, app string, config client.Config, discovery clien
 	base := &http.Transport{}
 	t.Cleanup(base.CloseIdleConnections)
 	rt, err := balance.New(balance.Config{List: d, Base: base})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	repeat(t, callPause, func(ctx context.Context) {
 		if err := callApp(ctx, rt, app); ctx.Err() == nil {
 			c.Calls.note(err)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -94,24 +95,12 @@ func (n *Node) Ready() error {
 }
 
 // WaitReady waits until the node may serve and, with consensus, reads on it are linearizable, which it
-// can answer only when it has caught up with the others.
+// can answer only when it has caught up with the others. Without, it is ready when it has what the others have.
 func (n *Node) WaitReady(t testing.TB) {
 	t.Helper()
-	Eventually(t, ReadyLimit, "node "+n.Name+" is ready", func() error {
-		if !n.Running() {
-			t.Fatalf("node %s %s", n.Name, n.Obituary())
-		}
-		if err := n.Ready(); err != nil {
-			return err
-		}
-		if n.Mode == localcluster.AP {
-			return nil // it is ready when it has what the others have
-		}
-		if answer := n.Get("/eureka/apps?consistency=linearizable"); answer.Status != 200 {
-			return fmt.Errorf("node %s: linearizable read: %v", n.Name, answer)
-		}
-		return nil
-	})
+	ctx, cancel := context.WithTimeoutCause(t.Context(), ReadyLimit, fmt.Errorf("not within %v", ReadyLimit))
+	defer cancel()
+	must(t, n.AwaitReady(ctx, true))
 }
 
 // StopLimit is how long a process may take from SIGTERM to its end.
@@ -198,9 +187,7 @@ func (p *Process) Output(t testing.TB) string {
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	port, err := localcluster.ClaimPort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return localcluster.Address(port)
 }
 

@@ -55,9 +55,7 @@ func (n *Node) Watch(t testing.TB, query string) *Stream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/v1/rollcall/watch?"+query, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Accept", "text/event-stream")
 	resp, err := n.roundTripper().RoundTrip(req)
 	if err != nil {
