@@ -121,8 +121,11 @@ type Request struct {
 // transport is shared by all plain calls, so that connections are kept alive.
 var transport = &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
 
-// CloseIdleConnections ends the kept-alive connections of all calls.
-func CloseIdleConnections() { transport.CloseIdleConnections() }
+// CloseIdleConnections ends the kept-alive connections of all calls, and those by which nodes are awaited.
+func CloseIdleConnections() {
+	transport.CloseIdleConnections()
+	http.DefaultClient.CloseIdleConnections()
+}
 
 // Do performs a call; whatever goes wrong is in the answer.
 func (n *Node) Do(r Request) Answer {
