@@ -469,6 +469,24 @@ func TestLargestValueSurvivesItsEncoding(t *testing.T) {
 	}
 }
 
+// damaged is a record that is not as it should be.
+type damaged struct {
+	name   string
+	record []byte
+	parse  func([]byte) error
+	want   string // "" if it is good
+}
+
+// record is a record with a value that has no name.
+func record[T any, P interface {
+	*T
+	Fields(*codec.Codec)
+}](name string, v P, want string) damaged {
+	fields := func(v *T, c *codec.Codec) { P(v).Fields(c) }
+	parse := func(b []byte) error { _, err := parseRecord(name, codec.SharingReader(b, 1), fields); return err }
+	return damaged{name, appendRecord(nil, (*T)(v), fields), parse, want}
+}
+
 func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 	lease := &registry.Lease{Instance: goldenInstance()}
 	removal := func(kind registry.ChangeKind) []byte {
@@ -483,12 +501,13 @@ func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 	acts[len(acts)-14] = 4
 	parseLease := func(b []byte) error { _, err := ParseLeaseState(b); return err }
 	parseRemoval := func(b []byte) error { _, err := ParseRemoval(b); return err }
-	for _, c := range []struct {
-		name   string
-		record []byte
-		parse  func([]byte) error
-		want   string // "" if it is good
-	}{
+	named := func(change func(l *registry.Lease, e *registry.Event)) []byte {
+		l, i, e := *lease, *lease.Instance, registry.Event{Times: 1}
+		l.Instance, l.Override = &i, new(registry.Override)
+		change(&l, &e)
+		return AppendLeaseState(nil, registry.LeaseState{Lease: &l, History: registry.HistoryOf([]registry.Event{e})})
+	}
+	for _, c := range []damaged{
 		{"removal by eviction", removal(registry.Evicted), parseRemoval, ""},
 		{"removal of what is only hidden", removal(registry.Hidden), parseRemoval, "kind of removal 3"},
 		{"last event", event(registry.EventCeded), parseLease, ""},
@@ -496,6 +515,15 @@ func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 		{"more events than bytes", history(100, 0), parseLease, "100 elements announced"},
 		{"more events than are kept", history(append([]byte{17}, make([]byte, 17*9)...)...), parseLease, "17 events"},
 		{"acts that do not exist", acts, parseLease, "acts of unknown form 0x4"},
+		{"statuses that exist", named(func(*registry.Lease, *registry.Event) {}), parseLease, ""},
+		{"status", named(func(l *registry.Lease, _ *registry.Event) { l.Instance.Status = 9 }), parseLease, "status 9"},
+		{"override", named(func(l *registry.Lease, _ *registry.Event) { l.Instance.Overridden = 9 }), parseLease, "status 9"},
+		{"reported status", named(func(l *registry.Lease, _ *registry.Event) { l.Override.Reported = 9 }), parseLease, "status 9"},
+		{"status of an event", named(func(_ *registry.Lease, e *registry.Event) { e.Status = 9 }), parseLease, "status 9"},
+		record("state of self-preservation", &registry.Preservation{State: 4}, "state of self-preservation 4"),
+		record("status of a check", &registry.Node{Checks: []*registry.Check{{Status: 3}}}, "status of a check 3"),
+		record("behavior of a session", &kv.SessionState{Session: &kv.Session{Behavior: 2}}, "behavior of a session 2"),
+		record("kind of what is held", &kv.Permits{Kind: 3}, "kind of what is held 3"),
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.parse(c.record)

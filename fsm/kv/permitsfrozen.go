@@ -21,9 +21,6 @@ func (s *State) freezePermits() []*Permits {
 func (s *State) thawPermits(permits []*Permits) error {
 	var last named
 	for i, p := range permits {
-		if p == nil {
-			return errors.New("a lock or semaphore is nothing")
-		}
 		at := named{kind: p.Kind, name: p.Name}
 		if i > 0 && compareNamed(last, at) >= 0 {
 			return fmt.Errorf("permits of %q are not after those of %q", p.Name, last.name)

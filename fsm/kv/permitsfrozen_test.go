@@ -52,7 +52,6 @@ func TestPermitsThatLieAreNotThawed(t *testing.T) {
 		lie  func(lock, sem *Permits, f *Frozen)
 		want string
 	}{
-		{"nothing", func(_, _ *Permits, f *Frozen) { f.Permits[1] = nil }, "is nothing"},
 		{"twice", func(_, _ *Permits, f *Frozen) { f.Permits[1] = f.Permits[0] }, "not after"},
 		{"a key", func(lock, _ *Permits, _ *Frozen) { lock.Kind = Key }, "neither a lock nor a semaphore"},
 		{"a lock for two", func(lock, _ *Permits, _ *Frozen) { lock.Limit = 2 }, "a limit of 2"},

@@ -37,9 +37,6 @@ func (f *Frozen) verifyIndexes() error {
 func (f *Frozen) verifySessions() error {
 	created := make([]Index, len(f.Sessions))
 	for i, s := range f.Sessions {
-		if s.Session == nil {
-			return errors.New("a session is nothing")
-		}
 		if i > 0 && f.Sessions[i-1].Session.ID >= s.Session.ID {
 			return fmt.Errorf("session %q is not after %q", s.Session.ID, f.Sessions[i-1].Session.ID)
 		}
@@ -63,8 +60,6 @@ func (f *Frozen) verifySession(state SessionState) error {
 		return fmt.Errorf("created at %d and modified at %d, where the last change of a session was %d", s.CreateIndex, s.ModifyIndex, f.SessionsIndex)
 	case s.TTL < 0:
 		return fmt.Errorf("its TTL of %d ms is negative", s.TTL)
-	case s.Behavior > DeleteKeys:
-		return fmt.Errorf("unknown behavior %d", s.Behavior)
 	case s.CreatedAt > state.Renewed || state.Renewed > f.Lease:
 		return fmt.Errorf("created at %d and renewed at %d, at a lease clock of %d", s.CreatedAt, state.Renewed, f.Lease)
 	}
@@ -73,9 +68,6 @@ func (f *Frozen) verifySession(state SessionState) error {
 
 func (f *Frozen) verifyEntries() error {
 	for i, e := range f.Entries {
-		if e == nil {
-			return errors.New("an entry is nothing")
-		}
 		if i > 0 && f.Entries[i-1].Key >= e.Key {
 			return fmt.Errorf("key %q is not after %q", e.Key, f.Entries[i-1].Key)
 		}

@@ -9,25 +9,16 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// verify checks what the state's own operations keep true. Each check relies on those before it.
+// verify checks what the state's own operations keep true and the walk that read it does not know: that walk
+// refuses values without a name, and what is missing. Each check relies on those before it. The catalog is checked
+// as it is thawed.
 func (f *Frozen) verify() error {
-	checks := []func() error{f.verifyContents, f.verifySlots, f.verifyLeases, f.verifyRemovals, f.verifyIndexes, f.verifyRecent,
-		f.verifyDetails, f.verifyHistories, f.verifySettings, f.verifyTransitions, f.verifyExpectation, f.verifyKnown, f.verifyCatalog}
+	checks := []func() error{f.verifySlots, f.verifyLeases, f.verifyRemovals, f.verifyIndexes, f.verifyRecent,
+		f.verifyDetails, f.verifyHistories, f.verifySettings, f.verifyTransitions, f.verifyExpectation, f.verifyKnown}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (f *Frozen) verifyContents() error {
-	hollow := func(l *Lease) bool { return l == nil || l.Instance == nil }
-	if slices.ContainsFunc(f.Leases, func(s LeaseState) bool { return hollow(s.Lease) }) {
-		return errors.New("a lease without an instance")
-	}
-	if slices.ContainsFunc(f.Removals, func(m Removal) bool { return hollow(m.Lease) }) {
-		return errors.New("a record of removal without an instance")
 	}
 	return nil
 }
@@ -80,8 +71,6 @@ func (f *Frozen) verifyLive(s LeaseState) error {
 		return fmt.Errorf("duration %d s is not in %d to %d", l.Duration, MinDuration, MaxDuration)
 	case l.Interval < MinRenewalInterval || l.Interval > MaxRenewalInterval:
 		return fmt.Errorf("renewal interval %d s is not in %d to %d", l.Interval, MinRenewalInterval, MaxRenewalInterval)
-	case int(l.Instance.Status) >= len(statusNames) || int(l.Instance.Overridden) >= len(statusNames):
-		return fmt.Errorf("status %d or override %d has no name", l.Instance.Status, l.Instance.Overridden)
 	case s.Renewed.Lease > f.Clock.Lease:
 		return fmt.Errorf("renewed at %d, after the lease clock's %d", s.Renewed.Lease, f.Clock.Lease)
 	case l.BeganLease > l.StartedLease || l.StartedLease > s.Renewed.Lease:
@@ -153,10 +142,7 @@ func (f *Frozen) verifyRecent() error {
 }
 
 func (f *Frozen) verifySettings() error {
-	switch s := f.Settings; {
-	case s.Threshold > Whole:
-		return fmt.Errorf("a threshold of %s is more than the whole", s.Threshold)
-	case s.Bound < 0 || s.ExpectationUpdate < 0:
+	if s := f.Settings; s.Bound < 0 || s.ExpectationUpdate < 0 {
 		return fmt.Errorf("a bound of %d ms or an update every %d ms is negative", s.Bound, s.ExpectationUpdate)
 	}
 	return nil
@@ -169,9 +155,6 @@ func (f *Frozen) verifyTransitions() error {
 	}
 	before := int64(0)
 	for _, p := range f.Transitions {
-		if int(p.State) >= len(preservationNames) {
-			return fmt.Errorf("unknown state %d of self-preservation", p.State)
-		}
 		if at := p.Since.Lease; at < before || at > f.Clock.Lease {
 			return fmt.Errorf("self-preservation changed at %d, after a change at %d, at a lease clock of %d", at, before, f.Clock.Lease)
 		}

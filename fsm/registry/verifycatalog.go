@@ -7,32 +7,10 @@ import (
 	"strings"
 )
 
-// verifyCatalog checks nodes, services and checks.
-func (f *Frozen) verifyCatalog() error {
-	c := catalogVerifier{f, newCatalogTables()}
-	for i, n := range f.Nodes {
-		if n == nil || i > 0 && f.Nodes[i-1].Name >= n.Name {
-			return errors.New("nodes are not in ascending order of their names")
-		}
-		if err := c.node(n); err != nil {
-			return fmt.Errorf("node %q: %w", n.Name, err)
-		}
-	}
-	for _, s := range f.Leases {
-		if err := c.lease(s.Lease); err != nil {
-			return fmt.Errorf("lease %s: %w", s.Lease.Key(), err)
-		}
-	}
-	if f.CatalogIndex > f.Index {
-		return fmt.Errorf("a node changed at %d, but the last change was at %d", f.CatalogIndex, f.Index)
-	}
-	return c.heard()
-}
-
-// catalogVerifier has what was met so far.
+// catalogVerifier checks nodes, services and checks before they enter the catalog, which has those before them.
 type catalogVerifier struct {
-	f    *Frozen
-	seen *catalogTables
+	f     *Frozen
+	known *catalogTables
 }
 
 func (c catalogVerifier) node(n *Node) error {
@@ -42,8 +20,7 @@ func (c catalogVerifier) node(n *Node) error {
 	if n.Name == "" && len(n.Checks) == 0 {
 		return errors.New("the logical node is there without checks")
 	}
-	c.seen.setNode(n)
-	return c.checks(n.Checks, n.Name, "", Key{})
+	return c.checks(n.Checks, n.Name, "")
 }
 
 func (c catalogVerifier) lease(l *Lease) error {
@@ -51,8 +28,8 @@ func (c catalogVerifier) lease(l *Lease) error {
 	if s == nil {
 		return nil
 	}
-	_, known := c.seen.nodes.Get(s.Node)
-	_, twice := c.seen.service(s.Node, s.ID)
+	_, known := c.known.nodes.Get(s.Node)
+	_, twice := c.known.service(s.Node, s.ID)
 	switch {
 	case !l.Permanent:
 		return errors.New("registered through Consul's API, with a lease")
@@ -63,36 +40,32 @@ func (c catalogVerifier) lease(l *Lease) error {
 	case twice:
 		return fmt.Errorf("service %q of node %q is there twice", s.ID, s.Node)
 	}
-	c.seen.replaceService(&Lease{}, l)
 	if err := c.indexes(s.CreateIndex, s.ModifyIndex); err != nil {
 		return err
 	}
-	return c.checks(s.Checks, s.Node, s.ID, l.Key())
+	return c.checks(s.Checks, s.Node, s.ID)
 }
 
 // checks checks those of a service, or ("") of a node.
-func (c catalogVerifier) checks(checks []*Check, node, service string, of Key) error {
+func (c catalogVerifier) checks(checks []*Check, node, service string) error {
 	for i, check := range checks {
-		if check == nil || i > 0 && checks[i-1].ID >= check.ID {
+		if i > 0 && checks[i-1].ID >= check.ID {
 			return errors.New("checks are not in ascending order of their ids")
 		}
 		if err := c.check(check, node, service); err != nil {
 			return fmt.Errorf("check %q: %w", check.ID, err)
 		}
-		c.seen.setCheck(checkEntry{check: check, of: of})
 	}
 	return nil
 }
 
 func (c catalogVerifier) check(check *Check, node, service string) error {
-	_, twice := c.seen.check(node, check.ID)
+	_, twice := c.known.check(node, check.ID)
 	switch {
 	case check.Node != node || check.Service != service:
 		return fmt.Errorf("it is of service %q of node %q", check.Service, check.Node)
 	case twice:
 		return errors.New("its node has it twice")
-	case check.Status > Critical:
-		return fmt.Errorf("status %d has no name", check.Status)
 	case check.TTL < 0 || check.ReapAfter < 0:
 		return fmt.Errorf("a TTL of %d ms or an end after %d ms is negative", check.TTL, check.ReapAfter)
 	case check.CriticalSince > c.f.Clock.Lease:
@@ -108,22 +81,15 @@ func (c catalogVerifier) indexes(created, modified Index) error {
 	return nil
 }
 
-// heard checks that each check with a TTL has its last heartbeat, and no other.
-func (c catalogVerifier) heard() error {
-	var want []CheckHeartbeat
-	c.seen.checks.Scan(func(e checkEntry) bool {
-		if e.check.TTL > 0 {
-			want = append(want, CheckHeartbeat{Node: e.check.Node, Check: e.check.ID})
-		}
-		return true
-	})
+// verifyHeard checks that each check with a TTL has its last heartbeat, and no other.
+func (f *Frozen) verifyHeard(want []CheckHeartbeat) error {
 	same := func(a, b CheckHeartbeat) bool { return a.Node == b.Node && a.Check == b.Check }
-	if !slices.EqualFunc(want, c.f.Heard, same) {
-		return fmt.Errorf("%d heartbeats of checks, want those of %d with a TTL", len(c.f.Heard), len(want))
+	if !slices.EqualFunc(want, f.Heard, same) {
+		return fmt.Errorf("%d heartbeats of checks, want those of %d with a TTL", len(f.Heard), len(want))
 	}
-	for _, h := range c.f.Heard {
-		if h.At > c.f.Clock.Lease {
-			return fmt.Errorf("check %q had a heartbeat at %d, at a lease clock of %d", h.Check, h.At, c.f.Clock.Lease)
+	for _, h := range f.Heard {
+		if h.At > f.Clock.Lease {
+			return fmt.Errorf("check %q had a heartbeat at %d, at a lease clock of %d", h.Check, h.At, f.Clock.Lease)
 		}
 	}
 	return nil
