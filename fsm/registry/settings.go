@@ -2,7 +2,7 @@ package registry
 
 import (
 	"fmt"
-	"math"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,12 +100,13 @@ func (s Share) String() string {
 // UnmarshalText implements encoding.TextUnmarshaler, the inverse of String. It is for configurations: what the state holds is the
 // number of millionths that the text is nearest to.
 func (s *Share) UnmarshalText(text []byte) error {
-	part, err := strconv.ParseFloat(string(text), 64)
-	if err != nil || !(part >= 0 && part <= 1) { // false for NaN too
+	part, ok := new(big.Rat).SetString(string(text))
+	if !ok || part.Sign() < 0 || part.Cmp(big.NewRat(1, 1)) > 0 || strings.Contains(string(text), "/") {
 		return fmt.Errorf("%q is not a share between 0 and 1, such as 0.85", text)
 	}
-	*s = Share(math.Round(part * float64(Whole)))
-	return nil
+	millionths, err := strconv.ParseUint(part.Mul(part, big.NewRat(int64(Whole), 1)).FloatString(0), 10, 32)
+	*s = Share(millionths)
+	return err
 }
 
 // Configure sets how leases end, from now on. Whoever establishes an epoch says it first. What no
