@@ -77,6 +77,16 @@ func (c *call) noBody() {
 	}
 }
 
+// bodiless is an endpoint of calls whose body means nothing, see ignoreBody.
+func bodiless(e endpoint) endpoint {
+	return func(c *call) (any, error) {
+		if c.noBody(); c.err != nil {
+			return nil, c.err
+		}
+		return e(c)
+	}
+}
+
 // segment is a segment of a routed path, unescaped. cleanPath escaped it, so it unescapes.
 func (c *call) segment(name string) string { return unescaped(mux.Vars(c.r)[name]) }
 

@@ -19,13 +19,7 @@ func (h *Handler) applyCatalog(ctx context.Context, op registry.Op) (registry.Re
 	results, err := untilLeader(ctx, func(ctx context.Context) ([]registry.Result, error) {
 		return h.perform(ctx, registry.FromClient, op)
 	})
-	if err != nil {
-		err = writeOutcome(err)
-		h.metrics.count(op, registry.FromClient, errorOutcome(err))
-		return registry.Result{}, err
-	}
-	h.metrics.count(op, registry.FromClient, outcomeNames[results[0].Outcome])
-	return results[0], nil
+	return h.counted(registry.FromClient, op, results, err)
 }
 
 // catalogRegister is PUT /v1/catalog/register.

@@ -7,8 +7,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/gorilla/mux"
-
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
@@ -34,9 +32,9 @@ var consulRoutes = []route{
 	{get, "/v1/kv/{key}", consulForm, (*call).getKey},
 	{put, "/v1/kv/{key}", consulForm, (*call).putKey},
 	{del, "/v1/kv/{key}", consulForm, (*call).deleteKey},
-	{put, "/v1/session/renew/{id}", consulForm, (*call).renewSession},
+	{put, "/v1/session/renew/{id}", consulForm, bodiless((*call).renewSession)},
 	{put, "/v1/session/create", consulForm, (*call).createSession},
-	{put, "/v1/session/destroy/{id}", consulForm, (*call).destroySession},
+	{put, "/v1/session/destroy/{id}", consulForm, bodiless((*call).destroySession)},
 	{get, "/v1/session/info/{id}", consulForm, (*call).sessionInfo},
 	{get, "/v1/session/node/{node}", consulForm, (*call).sessionsOfNode},
 	{get, "/v1/session/list", consulForm, (*call).sessionList},
@@ -51,9 +49,9 @@ var consulRoutes = []route{
 	{putOrGet, "/v1/agent/check/fail/{id}", consulForm, beatCheck(registry.Critical)},
 	{put, "/v1/agent/check/update/{id}", consulForm, (*call).updateCheck},
 	{put, "/v1/agent/check/register", consulForm, (*call).registerCheck},
-	{putOrGet, "/v1/agent/check/deregister/{id}", consulForm, (*call).deregisterCheck},
+	{putOrGet, "/v1/agent/check/deregister/{id}", consulForm, bodiless((*call).deregisterCheck)},
 	{put, "/v1/agent/service/register", consulForm, (*call).registerService},
-	{put, "/v1/agent/service/deregister/{id}", consulForm, (*call).deregisterByAgent},
+	{put, "/v1/agent/service/deregister/{id}", consulForm, bodiless((*call).deregisterByAgent)},
 	{put, "/v1/agent/service/maintenance/{id}", consulForm, (*call).serviceMaintenance},
 	{put, "/v1/agent/maintenance", consulForm, (*call).nodeMaintenance},
 	{get, "/v1/agent/self", consulForm, (*call).agentSelf},
@@ -171,7 +169,7 @@ func (h *Handler) admitConsul(r *http.Request) error {
 // unroutedConsul answers requests that no route takes.
 func (h *Handler) unroutedConsul(w http.ResponseWriter, r *http.Request) {
 	form := formOfPath(r.URL.Path)
-	methods := h.allowedConsul(r)
+	methods := allowed(h.consul, r, []string{http.MethodGet, http.MethodPut, http.MethodDelete})
 	switch {
 	case len(methods) == 0:
 		h.fail(w, form, &refusal{status: http.StatusNotFound, text: "this is no path of the part of Consul's API that is served here"})
@@ -184,16 +182,4 @@ func (h *Handler) unroutedConsul(w http.ResponseWriter, r *http.Request) {
 
 func allowHeader(methods []string) string {
 	return strings.Join(append([]string{http.MethodOptions}, methods...), ",")
-}
-
-// allowedConsul lists the methods that the routes of a path take.
-func (h *Handler) allowedConsul(r *http.Request) (methods []string) {
-	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
-		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
-		var match mux.RouteMatch
-		if h.consul.Match(probe, &match) && match.MatchErr == nil {
-			methods = append(methods, method)
-		}
-	}
-	return methods
 }

@@ -32,7 +32,6 @@ func (c *call) createSession() (any, error) {
 
 // onSession performs an operation on the session that a path names.
 func (c *call) onSession(op func(id string) kv.Op) (kv.Result, error) {
-	c.noBody()
 	id := c.session()
 	if c.err != nil {
 		return kv.Result{}, c.err

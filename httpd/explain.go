@@ -10,11 +10,7 @@ import (
 )
 
 // explain is GET /v1/rollcall/apps/{app}/{id}/explain.
-func (c *call) explain() (any, error) {
-	v := c.view()
-	if c.err != nil {
-		return nil, c.err
-	}
+func (c *call) explain(v freshView) (any, error) {
 	key := c.key()
 	e, ok := c.explanationOf(c.r.Context(), v.View, key)
 	if !ok {

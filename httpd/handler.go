@@ -3,6 +3,8 @@ package httpd
 import (
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -189,8 +191,8 @@ func (h *Handler) admit(r *http.Request) (*http.Request, error) {
 	if r.ProtoMajor > 1 && r.TLS == nil {
 		return nil, errPlainHTTP2
 	}
-	if !knownMethod(r.Method) {
-		return nil, &refusal{status: http.StatusMethodNotAllowed, allow: allMethods}
+	if !slices.Contains(allMethods, r.Method) {
+		return nil, &refusal{status: http.StatusMethodNotAllowed, allow: strings.Join(allMethods, ", ")}
 	}
 	clean, err := cleanPath(r.URL)
 	if err != nil {
@@ -224,3 +226,26 @@ func (h *Handler) recovered(w http.ResponseWriter, cause any) {
 	h.config.Log.Error("handler panicked", "cause", cause, "stack", stack())
 	w.WriteHeader(http.StatusInternalServerError)
 }
+
+// NewServer returns a server for addr with the bounds that every listener of a node has: a client
+// that sends or reads too slowly, or sends too large a header, is cut off. Nothing is started.
+// A nil log discards what net/http reports of broken connections.
+func NewServer(addr string, h http.Handler, log *slog.Logger) *http.Server {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &http.Server{
+		Addr:              addr,
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       15 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       90 * time.Second,
+		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100}, // spoken over TLS only
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// net/http adds 4096 bytes of slack of its own to the limit that it is given.
+const maxHeaderBytes = 16<<10 - 4096

@@ -99,9 +99,6 @@ func noSession(id string) error {
 
 // renewOwn is PUT /v1/rollcall/sessions/{id}/renew.
 func (c *call) renewOwn() (any, error) {
-	if c.noBody(); c.err != nil {
-		return nil, c.err
-	}
 	id := strings.ToLower(c.segment("id"))
 	result, err := c.coordinate(c.r.Context(), kv.RenewSession{ID: id})
 	if err != nil {
@@ -115,9 +112,6 @@ func (c *call) renewOwn() (any, error) {
 
 // destroyOwn is DELETE /v1/rollcall/sessions/{id}.
 func (c *call) destroyOwn() (any, error) {
-	if c.noBody(); c.err != nil {
-		return nil, c.err
-	}
 	id := strings.ToLower(c.segment("id"))
 	result, err := c.coordinate(c.r.Context(), kv.DestroySession{ID: id})
 	if err != nil {

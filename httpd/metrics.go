@@ -2,6 +2,7 @@ package httpd
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,36 +54,30 @@ const renewOutcomes = int(registry.Refused) + 1
 
 func newMetrics(reg prometheus.Registerer, service registry.Service, documentBytes func() float64) *metrics {
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollcall_http_requests_total", Help: "Requests answered, by route template, method and status.",
-		}, []string{"route", "method", "code"}),
+		requests: newCounters(reg, "rollcall_http_requests_total", "Requests answered, by route template, method and status.", "route", "method", "code"),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rollcall_http_request_duration_seconds", Help: "Time from the request's header to its answer.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route", "method"}),
-		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollcall_registry_operations_total", Help: "Registry operations, by action, who sent them, and outcome.",
-		}, []string{"action", "origin", "outcome"}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rollcall_http_panics_total", Help: "Handlers that panicked; each is a defect.",
-		}),
-		built: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollcall_http_documents_built_total", Help: "Cached documents built, by kind and form.",
-		}, []string{"kind", "form"}),
-		rateLimited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollcall_http_rate_limited_total", Help: "Fetches refused by the rate limiter, by target (upstream: numOfRateLimitedRequests).",
-		}, []string{"target"}),
-		wouldLimit: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollcall_http_rate_would_limit_total",
-			Help: "Fetches that the rate limiter would have refused if it were enabled, by target (upstream: numOfRateLimitedRequestCandidates).",
-		}, []string{"target"}),
+		operations: newCounters(reg, "rollcall_registry_operations_total", "Registry operations, by action, who sent them, and outcome.", "action", "origin", "outcome"),
+		panics:     newCounters(reg, "rollcall_http_panics_total", "Handlers that panicked; each is a defect.").WithLabelValues(),
+		built:      newCounters(reg, "rollcall_http_documents_built_total", "Cached documents built, by kind and form.", "kind", "form"),
+		rateLimited: newCounters(reg, "rollcall_http_rate_limited_total",
+			"Fetches refused by the rate limiter, by target (upstream: numOfRateLimitedRequests).", "target"),
+		wouldLimit: newCounters(reg, "rollcall_http_rate_would_limit_total",
+			"Fetches that the rate limiter would have refused if it were enabled, by target (upstream: numOfRateLimitedRequestCandidates).", "target"),
 	}
-	kept := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "rollcall_http_documents_bytes", Help: "Bytes of cached documents.",
-	}, documentBytes)
-	reg.MustRegister(m.requests, m.durations, m.operations, m.panics, m.built, m.rateLimited, m.wouldLimit, kept, instanceGauge{service})
+	kept := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_documents_bytes", Help: "Bytes of cached documents."}, documentBytes)
+	reg.MustRegister(m.durations, kept, instanceGauge{service})
 	m.renew = m.resolveRenew()
 	return m
+}
+
+// newCounters registers counters by labels.
+func newCounters(reg prometheus.Registerer, name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	reg.MustRegister(c)
+	return c
 }
 
 func (m *metrics) resolveRenew() renewMetrics {
@@ -121,7 +116,7 @@ func (m *metrics) answeredRenew(status int, took time.Duration) {
 
 // answered counts an answer on any other route.
 func (m *metrics) answered(route, method string, status int, took time.Duration) {
-	if !knownMethod(method) {
+	if !slices.Contains(allMethods, method) {
 		method = "other" // a client could invent methods without end
 	}
 	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()

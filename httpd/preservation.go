@@ -10,11 +10,7 @@ import (
 )
 
 // selfPreservation is GET /v1/rollcall/self-preservation.
-func (c *call) selfPreservation() (any, error) {
-	v := c.view()
-	if c.err != nil {
-		return nil, c.err
-	}
+func (c *call) selfPreservation(v freshView) (any, error) {
 	return preservationOf(v.View, c.clockOf(v.View)), nil
 }
 

@@ -100,9 +100,6 @@ func cached(e entity, fresh endpoint) endpoint {
 		if c.readOnly == nil {
 			return fresh(c)
 		}
-		if !c.gate.isOpen() {
-			return nil, errNotReadable
-		}
 		if _, asked := c.consistency(); asked || c.err != nil {
 			return fresh(c)
 		}

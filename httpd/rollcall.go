@@ -101,11 +101,7 @@ func recents(queue iter.Seq[registry.Recent]) []api.Event {
 }
 
 // events is GET /v1/rollcall/events.
-func (c *call) events() (any, error) {
-	v := c.view()
-	if c.err != nil {
-		return nil, c.err
-	}
+func (c *call) events(v freshView) (any, error) {
 	return eventsOf(v.View), nil
 }
 

@@ -13,15 +13,7 @@ import (
 )
 
 // allMethods are the methods that any route has.
-const allMethods = "GET, HEAD, PUT, POST, DELETE"
-
-func knownMethod(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete:
-		return true
-	}
-	return false
-}
+var allMethods = []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete}
 
 // answerUnrouted sets what a router answers to requests that none of its routes takes.
 func (h *Handler) answerUnrouted(router *mux.Router) {
@@ -49,15 +41,15 @@ var (
 
 // eurekaRoutes are the endpoints of the protocol under each base path.
 var eurekaRoutes = []route{
-	{get, "/apps", eurekaForm, cached(allApps, (*call).fullList)},
-	{get, "/apps/delta", eurekaForm, cached(allAppsDelta, (*call).delta)},
-	{get, "/apps/{app}", eurekaForm, cached(oneApp, (*call).application)},
-	{get, "/apps/{app}/{id}", eurekaForm, (*call).instance},
-	{get, "/instances/{id}", eurekaForm, (*call).instanceAnywhere},
-	{get, "/vips/{vip}", eurekaForm, cached(oneVIP, (*call).vip)},
-	{get, "/svips/{svip}", eurekaForm, cached(oneSecureVIP, (*call).secureVIP)},
+	{get, "/apps", eurekaForm, loaded(cached(allApps, (*call).fullList))},
+	{get, "/apps/delta", eurekaForm, loaded(cached(allAppsDelta, (*call).delta))},
+	{get, "/apps/{app}", eurekaForm, loaded(cached(oneApp, viewed((*call).application)))},
+	{get, "/apps/{app}/{id}", eurekaForm, viewed((*call).instance)},
+	{get, "/instances/{id}", eurekaForm, viewed((*call).instanceAnywhere)},
+	{get, "/vips/{vip}", eurekaForm, loaded(cached(oneVIP, byAddress("vip", freshView.ByVIP)))},
+	{get, "/svips/{svip}", eurekaForm, loaded(cached(oneSecureVIP, byAddress("svip", freshView.BySecureVIP)))},
 	{get, "/status", eurekaForm, (*call).serverStatus},
-	{get, statusOverridesPath, eurekaForm, (*call).statusOverrides},
+	{get, statusOverridesPath, eurekaForm, viewed((*call).statusOverrides)},
 	{post, "/apps/{app}", eurekaForm, (*call).register},
 	{put, "/apps/{app}/{id}", emptyForm, (*call).renewRouted},
 	{del, "/apps/{app}/{id}", emptyForm, (*call).cancel},
@@ -65,7 +57,7 @@ var eurekaRoutes = []route{
 	{del, "/apps/{app}/{id}/status", eurekaForm, (*call).deleteStatus},
 	{put, metadataPath, eurekaForm, (*call).updateMetadata},
 	{post, "/peerreplication/batch", eurekaForm, ofBatches(batchPatience, (*call).batch)},
-	{put, "/asg/{asg}/status", emptyForm, (*call).autoScalingGroup},
+	{put, "/asg/{asg}/status", emptyForm, bodiless((*call).autoScalingGroup)},
 }
 
 const (
@@ -78,12 +70,12 @@ const (
 var ownRoutes = []route{
 	{get, "/v1/rollcall/status", jsonForm, (*call).clusterStatus},
 	{get, "/v1/rollcall/apps", jsonForm, (*call).listInstances},
-	{get, "/v1/rollcall/events", jsonForm, (*call).events},
-	{get, "/v1/rollcall/settings", jsonForm, (*call).settings},
-	{get, "/v1/rollcall/self-preservation", jsonForm, (*call).selfPreservation},
+	{get, "/v1/rollcall/events", jsonForm, viewed((*call).events)},
+	{get, "/v1/rollcall/settings", jsonForm, viewed((*call).settings)},
+	{get, "/v1/rollcall/self-preservation", jsonForm, viewed((*call).selfPreservation)},
 	{post, "/v1/rollcall/self-preservation/release", jsonForm, (*call).releasePreservation},
 	{post, "/v1/rollcall/self-preservation/hold", jsonForm, (*call).holdPreservation},
-	{get, "/v1/rollcall/apps/{app}/{id}/explain", jsonForm, (*call).explain},
+	{get, "/v1/rollcall/apps/{app}/{id}/explain", jsonForm, viewed((*call).explain)},
 	{put, "/v1/rollcall/apps/{app}/{id}/override", jsonForm, (*call).override},
 	{del, "/v1/rollcall/apps/{app}/{id}/override", jsonForm, (*call).endOverride},
 	{put, "/v1/rollcall/apps/{app}/{id}/quarantine", jsonForm, (*call).quarantine},
@@ -97,16 +89,16 @@ var ownRoutes = []route{
 	{getOnly, "/v1/rollcall/replication/state", jsonForm, withPeers((*call).replicationState)},
 	{get, "/v1/rollcall/peers", jsonForm, withPeers((*call).peers)},
 	{getOnly, "/v1/rollcall/peers/{name}/diff", jsonForm, withPeers((*call).diffPeer)},
-	{post, "/v1/rollcall/peers/{name}/repair", jsonForm, withPeers((*call).repairPeer)},
-	{post, "/v1/rollcall/peers/{name}/pause", jsonForm, withPeers((*call).pausePeer)},
-	{post, "/v1/rollcall/peers/{name}/resume", jsonForm, withPeers((*call).resumePeer)},
-	{post, "/v1/rollcall/peers/{name}/forget", jsonForm, withPeers((*call).forgetSender)},
+	{post, "/v1/rollcall/peers/{name}/repair", jsonForm, withPeers(bodiless((*call).repairPeer))},
+	{post, "/v1/rollcall/peers/{name}/pause", jsonForm, withPeers(bodiless((*call).pausePeer))},
+	{post, "/v1/rollcall/peers/{name}/resume", jsonForm, withPeers(bodiless((*call).resumePeer))},
+	{post, "/v1/rollcall/peers/{name}/forget", jsonForm, withPeers(bodiless((*call).forgetSender))},
 
 	{get, "/v1/rollcall/sessions", jsonForm, withCoordination((*call).ownSessions)},
 	{get, "/v1/rollcall/sessions/{id}", jsonForm, withCoordination((*call).ownSession)},
 	{post, "/v1/rollcall/sessions", jsonForm, withCoordination((*call).newSession)},
-	{put, "/v1/rollcall/sessions/{id}/renew", jsonForm, withCoordination((*call).renewOwn)},
-	{del, "/v1/rollcall/sessions/{id}", jsonForm, withCoordination((*call).destroyOwn)},
+	{put, "/v1/rollcall/sessions/{id}/renew", jsonForm, withCoordination(bodiless((*call).renewOwn))},
+	{del, "/v1/rollcall/sessions/{id}", jsonForm, withCoordination(bodiless((*call).destroyOwn))},
 	{get, "/v1/rollcall/locks", jsonForm, onPermits(kv.Lock, permitsOf.list)},
 	{get, "/v1/rollcall/locks/{name}", jsonForm, onPermits(kv.Lock, permitsOf.show)},
 	{put, "/v1/rollcall/locks/{name}", jsonForm, onPermits(kv.Lock, permitsOf.acquire)},
@@ -118,7 +110,7 @@ var ownRoutes = []route{
 
 	{get, "/healthz", jsonForm, (*call).healthz},
 	{get, "/readyz", jsonForm, (*call).readyz},
-	{get, statusOverridesPath, eurekaForm, (*call).statusOverrides},
+	{get, statusOverridesPath, eurekaForm, viewed((*call).statusOverrides)},
 	{get, "/", eurekaForm, (*call).dashboard},
 	{get, "/lastn", eurekaForm, (*call).lastN},
 }
@@ -181,23 +173,19 @@ func (c *call) serve(rt route) error {
 // finds that out by itself, because the router forgets it within a base path (mux v1.8.1, Route.Match).
 func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 	err := error(notFound)
-	if allow := h.allowed(r); allow != "" {
-		err = &refusal{status: http.StatusMethodNotAllowed, allow: allow}
+	if methods := allowed(h.router, r, allMethods); len(methods) > 0 {
+		err = &refusal{status: http.StatusMethodNotAllowed, allow: strings.Join(methods, ", ")}
 	}
 	h.fail(w, formOfPath(r.URL.Path), err)
 }
 
-// allowed lists the methods that the routes of a path take, for the Allow header.
-func (h *Handler) allowed(r *http.Request) string {
-	var methods []string
-	for method := range strings.SplitSeq(allMethods, ", ") {
+// allowed lists those methods that the routes of a path take, for the Allow header.
+func allowed(router *mux.Router, r *http.Request, methods []string) []string {
+	return slices.DeleteFunc(slices.Clone(methods), func(method string) bool {
 		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
 		var match mux.RouteMatch
-		if h.router.Match(probe, &match) && match.MatchErr == nil {
-			methods = append(methods, method)
-		}
-	}
-	return strings.Join(methods, ", ")
+		return !router.Match(probe, &match) || match.MatchErr != nil
+	})
 }
 
 // formOfPath is how a path's API words errors when no route was found for it: Eureka's clients get

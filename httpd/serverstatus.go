@@ -97,10 +97,6 @@ func (h *Handler) ownAddress(cluster api.Status) (host string, port uint16) {
 }
 
 // statusOverrides is GET serverinfo/statusoverrides: always JSON.
-func (c *call) statusOverrides() (any, error) {
-	v := c.view()
-	if c.err != nil {
-		return nil, c.err
-	}
+func (c *call) statusOverrides(v freshView) (any, error) {
 	return c.document(eureka.Format{}, eureka.AppendStatusOverrides(nil, v.Leases()))
 }

@@ -21,11 +21,7 @@ type shownSettings struct {
 }
 
 // settings is GET /v1/rollcall/settings.
-func (c *call) settings() (any, error) {
-	v := c.view()
-	if c.err != nil {
-		return nil, c.err
-	}
+func (c *call) settings(v freshView) (any, error) {
 	s := v.Settings()
 	return shownSettings{
 		Enabled: s.SelfPreservation, Threshold: shareOf(s.Threshold), Population: s.Population, Bound: spanOf(s.Bound),

@@ -36,19 +36,13 @@ var defaultPace = pace{gap: 50 * time.Millisecond, quiet: 15 * time.Second, slow
 func newWatches(limit int, reg prometheus.Registerer) *watches {
 	w := &watches{limit: int64(limit), pace: defaultPace}
 	w.life, w.end = context.WithCancel(context.Background())
-	w.events = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_http_watch_events_total", Help: "Changes sent to watchers, in event streams and answers of long polls.",
-	})
-	w.resets = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rollcall_http_watch_resets_total", Help: "Watchers told to fetch everything, by reason; cut ones read nothing and were cut off.",
-	}, []string{"reason"})
+	w.events = newCounters(reg, "rollcall_http_watch_events_total", "Changes sent to watchers, in event streams and answers of long polls.").WithLabelValues()
+	w.resets = newCounters(reg, "rollcall_http_watch_resets_total", "Watchers told to fetch everything, by reason; cut ones read nothing and were cut off.", "reason")
 	for _, reason := range []string{"too_old", "foreign", "slow", "cut"} {
 		w.resets.WithLabelValues(reason)
 	}
-	watchers := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "rollcall_http_watchers", Help: "Watches under way, long polls included.",
-	}, func() float64 { return float64(w.running.Load()) })
-	reg.MustRegister(w.events, w.resets, watchers)
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_watchers", Help: "Watches under way, long polls included."},
+		func() float64 { return float64(w.running.Load()) }))
 	return w
 }
 

@@ -3,6 +3,7 @@ package httpd
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -102,3 +103,25 @@ func (o *watchWriter) piece(p []byte) error {
 
 // errReadsNothing: a watcher was cut off.
 var errReadsNothing = errors.New("the watcher read nothing")
+
+// pieceLimit is how long a client may take for a piece of an answer. The whole may take any time.
+const pieceLimit = 30 * time.Second
+
+// pieceWriter gives each write a time limit of its own: the server's limit for a whole answer is for
+// short ones.
+type pieceWriter struct {
+	w       io.Writer
+	control *http.ResponseController
+	begun   bool
+}
+
+func newPieceWriter(w http.ResponseWriter) *pieceWriter {
+	return &pieceWriter{w: w, control: http.NewResponseController(w)}
+}
+
+// Write implements io.Writer.
+func (p *pieceWriter) Write(piece []byte) (int, error) {
+	p.begun = true
+	_ = p.control.SetWriteDeadline(time.Now().Add(pieceLimit)) // else the connection has broken
+	return p.w.Write(piece)
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,12 +14,17 @@ import (
 // apply performs one operation and counts it.
 func (c *call) apply(origin registry.Origin, op registry.Op) (registry.Result, error) {
 	results, err := c.perform(c.r.Context(), origin, op)
+	return c.counted(origin, op, results, err)
+}
+
+// counted is what came of one operation, after it was counted.
+func (h *Handler) counted(origin registry.Origin, op registry.Op, results []registry.Result, err error) (registry.Result, error) {
 	if err != nil {
 		err = writeOutcome(err)
-		c.metrics.count(op, origin, errorOutcome(err))
+		h.metrics.count(op, origin, errorOutcome(err))
 		return registry.Result{}, err
 	}
-	c.metrics.count(op, origin, outcomeNames[results[0].Outcome])
+	h.metrics.count(op, origin, outcomeNames[results[0].Outcome])
 	return results[0], nil
 }
 
@@ -165,21 +169,7 @@ func (h *Handler) checkMetadata(key registry.Key, pairs []registry.Pair) error {
 			stored = lease.Instance.Metadata
 		}
 	}
-	return eureka.CheckMetadata(mergePairs(stored, pairs))
-}
-
-// mergePairs overwrites entries of stored and adds new ones at the end.
-func mergePairs(stored, pairs []registry.Pair) []registry.Pair {
-	merged := slices.Clone(stored)
-	for _, p := range pairs {
-		at := slices.IndexFunc(merged, func(m registry.Pair) bool { return m.Key == p.Key })
-		if at >= 0 {
-			merged[at] = p
-			continue
-		}
-		merged = append(merged, p)
-	}
-	return merged
+	return eureka.CheckMetadata(registry.MergePairs(stored, pairs))
 }
 
 // metadataParams keeps the order of the query and the first value of a repeated key.
@@ -209,8 +199,5 @@ func metadataParams(query string) ([]registry.Pair, error) {
 
 // autoScalingGroup is PUT asg/{asg}/status, which exists on AWS only (upstream: ASGResource).
 func (c *call) autoScalingGroup() (any, error) {
-	if c.noBody(); c.err != nil {
-		return nil, c.err
-	}
 	return nil, &refusal{status: http.StatusBadRequest}
 }

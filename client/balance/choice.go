@@ -25,15 +25,11 @@ func (a address) String() string { return net.JoinHostPort(a.host, strconv.Itoa(
 
 // addressOf is where an instance listens for a scheme; the zero address: nowhere.
 func (t *Transport) addressOf(i *registry.Instance, scheme string) address {
-	port := i.Port
-	if scheme == "https" {
-		port = i.SecurePort
-	}
-	host := t.host(i)
-	if host == "" || !port.Enabled || port.Number == 0 {
+	host, port := t.host(i), i.PortFor(scheme == "https")
+	if host == "" || port == 0 {
 		return address{}
 	}
-	return address{host, port.Number}
+	return address{host, port}
 }
 
 func (t *Transport) asListed(i *registry.Instance, scheme string) listed {

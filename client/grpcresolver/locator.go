@@ -62,9 +62,6 @@ func portOf(i *registry.Instance, secure bool) (uint16, bool) {
 			}
 		}
 	}
-	port := i.Port
-	if secure {
-		port = i.SecurePort
-	}
-	return port.Number, port.Enabled && port.Number != 0
+	port := i.PortFor(secure)
+	return port, port != 0
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -84,6 +85,31 @@ type Port struct {
 	Enabled bool
 }
 
+// Open is the port's number, 0 if the instance does not listen there.
+func (p Port) Open() uint16 {
+	if !p.Enabled {
+		return 0
+	}
+	return p.Number
+}
+
+// PortFor is the number of the port where the instance listens, with TLS (secure) or without; 0: nowhere.
+func (i *Instance) PortFor(secure bool) uint16 {
+	if secure {
+		return i.SecurePort.Open()
+	}
+	return i.Port.Open()
+}
+
+// MainPort is the port that stands for an instance where only one can be shown: the secure one only if it is the only
+// one that is open.
+func (i *Instance) MainPort() (p Port, secure bool) {
+	if !i.Port.Enabled && i.SecurePort.Enabled {
+		return i.SecurePort, true
+	}
+	return i.Port, false
+}
+
 // fields walks a port as one number: twice its own, one more if it is enabled.
 func (p *Port) fields(c *codec.Codec) {
 	v := uint64(p.Number) << 1
@@ -103,6 +129,32 @@ func (p *Port) fields(c *codec.Codec) {
 
 // Pair is one entry of a metadata map. Order is kept as the client gave it.
 type Pair struct{ Key, Value string }
+
+// MapOf is pairs as a map, nil if there are none.
+func MapOf(pairs []Pair) map[string]string {
+	if len(pairs) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(pairs))
+	for _, p := range pairs {
+		m[p.Key] = p.Value
+	}
+	return m
+}
+
+// MergePairs returns pairs with those of update in it: the value of a known key is replaced in its place,
+// a new key comes last.
+func MergePairs(pairs, update []Pair) []Pair {
+	merged := slices.Clone(pairs)
+	for _, p := range update {
+		if at := slices.IndexFunc(merged, func(q Pair) bool { return q.Key == p.Key }); at >= 0 {
+			merged[at] = p
+			continue
+		}
+		merged = append(merged, p)
+	}
+	return merged
+}
 
 // pairs walks metadata.
 func pairs(c *codec.Codec, all *[]Pair) {

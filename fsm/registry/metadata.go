@@ -13,7 +13,7 @@ func (r *Registry) updateMetadata(origin Origin, op UpdateMetadata) Result {
 		return Result{Outcome: NotFound}
 	}
 	r.renewLease(l, origin)
-	merged := merge(l.Instance.Metadata, op.Pairs)
+	merged := MergePairs(l.Instance.Metadata, op.Pairs)
 	if slices.Equal(merged, l.Instance.Metadata) {
 		return Result{}
 	}
@@ -27,18 +27,4 @@ func (r *Registry) updateMetadata(origin Origin, op UpdateMetadata) Result {
 		n.Service = &s
 	}
 	return r.exchange(l, &n, ActionModified, origin, Event{Kind: EventMetadata})
-}
-
-// merge returns pairs with those of update in it: the value of a known key is replaced in its place,
-// a new key comes last.
-func merge(pairs, update []Pair) []Pair {
-	merged := slices.Clone(pairs)
-	for _, p := range update {
-		if at := slices.IndexFunc(merged, func(q Pair) bool { return q.Key == p.Key }); at >= 0 {
-			merged[at] = p
-			continue
-		}
-		merged = append(merged, p)
-	}
-	return merged
 }

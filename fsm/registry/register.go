@@ -252,7 +252,7 @@ func withAmazonID(in *Instance) *Instance {
 		return in
 	}
 	c := *in
-	c.DataCenter.Metadata = merge(c.DataCenter.Metadata, []Pair{{"instance-id", in.ID()}})
+	c.DataCenter.Metadata = MergePairs(c.DataCenter.Metadata, []Pair{{"instance-id", in.ID()}})
 	return &c
 }
 

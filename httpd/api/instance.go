@@ -39,28 +39,14 @@ func InstanceOf(l *registry.Lease) Instance {
 	i := l.Instance
 	shown := Instance{
 		App: i.App, ID: i.ID(), Status: i.Status.String(), Host: i.HostName, IP: i.IPAddr, VIP: i.VIP,
-		Port: openPort(i.Port), SecurePort: openPort(i.SecurePort),
+		Port: int(i.Port.Open()), SecurePort: int(i.SecurePort.Open()),
 		Lease: l.Duration, Interval: l.Interval,
-		LastRenewal: l.RenewedAt.Wall, Registered: l.RegisteredAt, Index: uint64(l.Changed),
+		LastRenewal: l.RenewedAt.Wall, Registered: l.RegisteredAt, Index: uint64(l.Changed), Metadata: registry.MapOf(i.Metadata),
 	}
 	if i.Overridden != registry.Unknown {
 		shown.Overridden = i.Overridden.String()
 	}
-	if len(i.Metadata) > 0 {
-		shown.Metadata = make(map[string]string, len(i.Metadata))
-	}
-	for _, p := range i.Metadata {
-		shown.Metadata[p.Key] = p.Value
-	}
 	return shown
-}
-
-// openPort is a port's number, 0 if the instance does not listen there.
-func openPort(p registry.Port) int {
-	if !p.Enabled {
-		return 0
-	}
-	return int(p.Number)
 }
 
 // Explanation says what is known of an instance, listed or not, and why it is as it is

@@ -3,9 +3,12 @@ package consul
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // decodeFields decodes a JSON object into fields, by name: names are compared without case and without
@@ -108,4 +111,44 @@ func (d duration) ms() int64 {
 		return 0
 	}
 	return max(1, time.Duration(d).Milliseconds())
+}
+
+// Malformed is what is wrong with a request that cannot be understood. Consul's agent answers 400 with
+// the text.
+type Malformed string
+
+// Error implements error.
+func (m Malformed) Error() string { return string(m) }
+
+// Rejected says why a request that was understood cannot be done. Consul's servers answer 500 with the
+// text.
+type Rejected string
+
+// Error implements error.
+func (r Rejected) Error() string { return string(r) }
+
+func malformed(format string, args ...any) error { return Malformed(fmt.Sprintf(format, args...)) }
+
+// undecodable words an error of the decoder as Consul does.
+func undecodable(err error) error {
+	var said Malformed
+	if errors.As(err, &said) {
+		return said
+	}
+	return malformed("Request decode failed: %v", err)
+}
+
+func rejected(format string, args ...any) error { return Rejected(fmt.Sprintf(format, args...)) }
+
+// maxName bounds the names of services, nodes and checks and their ids, in bytes: those of services are
+// names of applications and ids of instances, too.
+const maxName = 255
+
+// checkName says what is wrong with a name that is to be kept, nil if nothing is.
+func checkName(what, name string) error {
+	if name == "" || len(name) > maxName || len(strings.ToUpper(name)) > maxName || name == "." || name == ".." ||
+		!utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return malformed(`Invalid %s, it must be 1 to %d bytes of UTF-8 without control characters, and neither "." nor ".."`, what, maxName)
+	}
+	return nil
 }

@@ -46,7 +46,7 @@ func (h Home) Node(n *registry.Node) Node {
 	}
 	return Node{
 		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.Datacenter,
-		TaggedAddresses: mapOf(n.Tagged), Meta: mapOf(n.Meta), CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
+		TaggedAddresses: registry.MapOf(n.Tagged), Meta: registry.MapOf(n.Meta), CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
 	}
 }
 
@@ -79,14 +79,22 @@ func familyOf(address string) string {
 	return "ipv6"
 }
 
-// mapOf is pairs as an object, nil if there are none.
-func mapOf(pairs []registry.Pair) map[string]string {
-	if len(pairs) == 0 {
-		return nil
+// NodeName is the name of the logical node: one agent stands for the whole cluster, whichever server
+// is asked. In domain values its name is empty.
+const NodeName = "rollcall"
+
+// ShownNode is a node's name in answers.
+func ShownNode(node string) string {
+	if node == "" {
+		return NodeName
 	}
-	m := make(map[string]string, len(pairs))
-	for _, p := range pairs {
-		m[p.Key] = p.Value
+	return node
+}
+
+// NodeOf is the inverse of ShownNode.
+func NodeOf(shown string) string {
+	if shown == NodeName {
+		return ""
 	}
-	return m
+	return shown
 }

@@ -56,15 +56,13 @@ func fromCatalog(l *registry.Lease) Service {
 // fromEureka is an instance that a client of Eureka registered. It is on the logical node.
 func fromEureka(l *registry.Lease, name string) Service {
 	i := l.Instance
+	port, secure := i.MainPort()
 	s := Service{
-		ID: i.ID(), Name: name, Tags: []string{}, Address: firstOf(i.IPAddr, i.HostName), Port: int32(i.Port.Number),
+		ID: i.ID(), Name: name, Tags: []string{}, Address: firstOf(i.IPAddr, i.HostName), Port: int32(port.Number),
 		Meta: metaOf(i), Weights: Weights{1, 1}, CreateIndex: l.Registered, ModifyIndex: l.Changed,
 	}
-	if !i.Port.Enabled && i.SecurePort.Enabled {
-		s.Port = int32(i.SecurePort.Number)
-		if _, said := s.Meta[secureMeta]; !said {
-			s.Meta[secureMeta] = "true"
-		}
+	if _, said := s.Meta[secureMeta]; secure && !said {
+		s.Meta[secureMeta] = "true"
 	}
 	return s
 }
@@ -89,7 +87,7 @@ func taggedOf(tagged []registry.TaggedAddress) map[string]Address {
 
 // metaOf is an instance's metadata, never nil.
 func metaOf(i *registry.Instance) map[string]string {
-	m := mapOf(i.Metadata)
+	m := registry.MapOf(i.Metadata)
 	if m == nil {
 		return map[string]string{}
 	}
