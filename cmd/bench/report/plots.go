@@ -276,12 +276,12 @@ type removalPlot struct {
 func (r *Report) removal() removalPlot {
 	plot := removalPlot{Died: []cdf{}, Canceled: []cdf{}}
 	for _, s := range r.ran() {
-		if !kills(s) {
+		if !died(s) {
 			continue
 		}
 		for _, mode := range r.modes() {
-			if died := r.departures(mode, false, s); len(died) > 0 {
-				plot.Died = append(plot.Died, cdfOf(s.Title, mode, died))
+			if delays := r.departures(mode, false, s); len(delays) > 0 {
+				plot.Died = append(plot.Died, cdfOf(s.Title, mode, delays))
 				plot.Lease = max(plot.Lease, s.Load.Lease.Duration().Seconds())
 			}
 		}
@@ -292,11 +292,6 @@ func (r *Report) removal() removalPlot {
 		}
 	}
 	return plot
-}
-
-// kills reports whether instances die in a scenario. Others may fall silent there, and come back.
-func kills(s scenario.Scenario) bool {
-	return slices.ContainsFunc(s.Faults, func(f scenario.Fault) bool { return f.Kind == scenario.Die })
 }
 
 // undisturbed are the scenarios without faults, or if there are none, all.

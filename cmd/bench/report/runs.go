@@ -375,7 +375,7 @@ func (f perRound) whole() bool {
 // show is the median, and if the rounds differ the range, each as show writes it.
 func (f perRound) show(show func(float64) string) string {
 	if len(f) == 0 {
-		return "–"
+		return none
 	}
 	text, least, most := show(f.median()), show(slices.Min(f)), show(slices.Max(f))
 	if least == most {

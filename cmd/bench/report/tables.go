@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -18,6 +19,7 @@ type figureRow struct {
 	CP, AP string
 }
 
+// none stands for a figure that there is not.
 const none = "–"
 
 // measure is how a row is made from the verdicts of a mode's rounds.
@@ -31,7 +33,7 @@ type measure struct {
 func (r *Report) figures(name string) []figureRow {
 	cp, ap := r.runs(name, scenario.CP), r.runs(name, scenario.AP)
 	var rows []figureRow
-	for _, f := range allMeasures() {
+	for _, f := range measures {
 		row := figureRow{Name: f.name, CP: none, AP: none}
 		if len(cp.of) > 0 {
 			row.CP = f.text(cp)
@@ -49,34 +51,49 @@ func (r *Report) figures(name string) []figureRow {
 // says reports whether a text is worth a row.
 func (m measure) says(text string) bool { return text != none && text != m.nothing }
 
-func allMeasures() []measure {
-	return slices.Concat(callMeasures(), staleMeasures(), visibilityMeasures(), listMeasures(), serverMeasures(), checkMeasures())
-}
-
-func callMeasures() []measure {
-	return []measure{
-		measured("writes answered", showShare, func(v *verdict.Verdict) (float64, bool) { return v.Writes.Success, v.Writes.Count > 0 }),
-		measured("reads answered", showShare, func(v *verdict.Verdict) (float64, bool) { return v.Reads.Success, v.Reads.Count > 0 }),
-		measured("longest gap without an answered write", showSeconds, func(v *verdict.Verdict) (float64, bool) {
-			return v.Writes.LongestGap, v.Writes.Count > 0
-		}),
-		measured("longest gap without an answered read", showSeconds, func(v *verdict.Verdict) (float64, bool) {
-			return v.Reads.LongestGap, v.Reads.Count > 0
-		}),
-		measured("write latency, p50", showSeconds, func(v *verdict.Verdict) (float64, bool) { return v.Writes.Latency.P50, v.Writes.Latency.Count > 0 }),
-		measured("write latency, p99", showSeconds, func(v *verdict.Verdict) (float64, bool) { return v.Writes.Latency.P99, v.Writes.Latency.Count > 0 }),
-		measured("read latency, p50", showSeconds, func(v *verdict.Verdict) (float64, bool) { return v.Reads.Latency.P50, v.Reads.Latency.Count > 0 }),
-		measured("read latency, p99", showSeconds, func(v *verdict.Verdict) (float64, bool) { return v.Reads.Latency.P99, v.Reads.Latency.Count > 0 }),
-	}
-}
-
-func staleMeasures() []measure {
-	return []measure{
-		measured("stale answers", showShare, func(v *verdict.Verdict) (float64, bool) { return v.Staleness.Share, v.Staleness.Reads > 0 }),
-		measured("oldest stale answer", showSeconds, func(v *verdict.Verdict) (float64, bool) { return v.Staleness.Age.Max, v.Staleness.Stale > 0 }),
-		measured("most versions behind", showCount, func(v *verdict.Verdict) (float64, bool) { return float64(v.Staleness.Behind), v.Staleness.Stale > 0 }),
-	}
-}
+// measures are all rows, in their order.
+var measures = slices.Concat([]measure{
+	measured("writes answered", showShare, func(v *verdict.Verdict) (float64, bool) { return v.Writes.Success, v.Writes.Count > 0 }),
+	measured("reads answered", showShare, func(v *verdict.Verdict) (float64, bool) { return v.Reads.Success, v.Reads.Count > 0 }),
+	measured("longest gap without an answered write", showSeconds, writeGap),
+	measured("longest gap without an answered read", showSeconds, func(v *verdict.Verdict) (float64, bool) {
+		return v.Reads.LongestGap, v.Reads.Count > 0
+	}),
+	measured("write latency, p50", showSeconds, func(v *verdict.Verdict) (float64, bool) { return v.Writes.Latency.P50, v.Writes.Latency.Count > 0 }),
+	measured("write latency, p99", showSeconds, func(v *verdict.Verdict) (float64, bool) { return v.Writes.Latency.P99, v.Writes.Latency.Count > 0 }),
+	measured("read latency, p50", showSeconds, func(v *verdict.Verdict) (float64, bool) { return v.Reads.Latency.P50, v.Reads.Latency.Count > 0 }),
+	measured("read latency, p99", showSeconds, func(v *verdict.Verdict) (float64, bool) { return v.Reads.Latency.P99, v.Reads.Latency.Count > 0 }),
+	measured("stale answers", showShare, func(v *verdict.Verdict) (float64, bool) { return v.Staleness.Share, v.Staleness.Reads > 0 }),
+	measured("oldest stale answer", showSeconds, func(v *verdict.Verdict) (float64, bool) { return v.Staleness.Age.Max, v.Staleness.Stale > 0 }),
+	measured("most versions behind", showCount, func(v *verdict.Verdict) (float64, bool) { return float64(v.Staleness.Behind), v.Staleness.Stale > 0 }),
+}, visibilityMeasures(), []measure{
+	spreadOf("removal of a dead instance", func(v *verdict.Verdict) verdict.Spread { return v.Removal }),
+	always("ghosts (dead but listed), instance-seconds", showSum, func(v *verdict.Verdict) float64 { return v.Ghosts }),
+	always("missing (alive but not listed), instance-seconds", showSum, func(v *verdict.Verdict) float64 { return v.Missing }),
+	measured("healed after the fault's end", showSeconds, slowestHealing),
+	always("instances lost", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Lost)) }),
+	always("instances revived after their cancel", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) }),
+	always("dead instances listed at the end", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) }),
+	always("false evictions", showCount, func(v *verdict.Verdict) float64 { return float64(v.FalseEvictions) }),
+	absentAtZero("elections", showCount, func(v *verdict.Verdict) float64 { return float64(v.Elections) }),
+	absentAtZero("time without a leader", showSeconds, func(v *verdict.Verdict) float64 { return v.Leaderless }),
+	absentAtZero("replicator: tasks", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Tasks }),
+	absentAtZero("replicator: merged", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Merged }),
+	absentAtZero("replicator: dropped", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Dropped }),
+	absentAtZero("replicator: failed and repeated", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Errors }),
+	absentAtZero("replicator: largest batch", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Batch }),
+	absentAtZero("replicator: largest lag", showSeconds, func(v *verdict.Verdict) float64 { return v.Replicator.LagSeconds }),
+	absentAtZero("processor time of all nodes per second", showSeconds, func(v *verdict.Verdict) float64 { return v.Cost.CPU }),
+	absentAtZero("memory of a node at the end", showBytes, func(v *verdict.Verdict) float64 { return v.Cost.Memory }),
+	absentAtZero("sent between nodes", showBytesPerSecond, func(v *verdict.Verdict) float64 { return v.Cost.Sent }),
+	absentAtZero("written to disks", showBytesPerSecond, func(v *verdict.Verdict) float64 { return v.Cost.Written }),
+	{name: "linearizable", text: func(of runs) string {
+		return results(of, func(v *verdict.Verdict) verdict.Result { return v.History.Result })
+	}},
+	{name: "converged, no update lost against the rule", text: func(of runs) string {
+		return results(of, func(v *verdict.Verdict) verdict.Result { return v.Converged.Result })
+	}},
+})
 
 func visibilityMeasures() []measure {
 	var all []measure
@@ -86,47 +103,6 @@ func visibilityMeasures() []measure {
 			spreadOf(fmt.Sprintf("visible in the other datacenter, by %s", way), func(v *verdict.Verdict) verdict.Spread { return v.Abroad[way] }))
 	}
 	return all
-}
-
-func listMeasures() []measure {
-	return []measure{
-		spreadOf("removal of a dead instance", func(v *verdict.Verdict) verdict.Spread { return v.Removal }),
-		always("ghosts (dead but listed), instance-seconds", showSum, func(v *verdict.Verdict) float64 { return v.Ghosts }),
-		always("missing (alive but not listed), instance-seconds", showSum, func(v *verdict.Verdict) float64 { return v.Missing }),
-		measured("healed after the fault's end", showSeconds, slowestHealing),
-		always("instances lost", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Lost)) }),
-		always("instances revived after their cancel", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) }),
-		always("dead instances listed at the end", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) }),
-		always("false evictions", showCount, func(v *verdict.Verdict) float64 { return float64(v.FalseEvictions) }),
-	}
-}
-
-func serverMeasures() []measure {
-	return []measure{
-		absentAtZero("elections", showCount, func(v *verdict.Verdict) float64 { return float64(v.Elections) }),
-		absentAtZero("time without a leader", showSeconds, func(v *verdict.Verdict) float64 { return v.Leaderless }),
-		absentAtZero("replicator: tasks", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Tasks }),
-		absentAtZero("replicator: merged", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Merged }),
-		absentAtZero("replicator: dropped", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Dropped }),
-		absentAtZero("replicator: failed and repeated", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Errors }),
-		absentAtZero("replicator: largest batch", showCount, func(v *verdict.Verdict) float64 { return v.Replicator.Batch }),
-		absentAtZero("replicator: largest lag", showSeconds, func(v *verdict.Verdict) float64 { return v.Replicator.LagSeconds }),
-		absentAtZero("processor time of all nodes per second", showSeconds, func(v *verdict.Verdict) float64 { return v.Cost.CPU }),
-		absentAtZero("memory of a node at the end", showBytes, func(v *verdict.Verdict) float64 { return v.Cost.Memory }),
-		absentAtZero("sent between nodes", showBytesPerSecond, func(v *verdict.Verdict) float64 { return v.Cost.Sent }),
-		absentAtZero("written to disks", showBytesPerSecond, func(v *verdict.Verdict) float64 { return v.Cost.Written }),
-	}
-}
-
-func checkMeasures() []measure {
-	return []measure{
-		{name: "linearizable", text: func(of runs) string {
-			return results(of, func(v *verdict.Verdict) verdict.Result { return v.History.Result })
-		}},
-		{name: "converged, no update lost against the rule", text: func(of runs) string {
-			return results(of, func(v *verdict.Verdict) verdict.Result { return v.Converged.Result })
-		}},
-	}
 }
 
 // measured is a figure that get tells of a verdict, if there is one.
@@ -258,21 +234,14 @@ type tradeOff struct {
 // tradeOffs are the table, over all scenarios. Lines for which neither mode has data are left out.
 func (r *Report) tradeOffs() []tradeOff {
 	var table []tradeOff
-	for _, q := range questions() {
+	for _, q := range questions {
 		cp, ap := q.ask(r, scenario.CP), q.ask(r, scenario.AP)
 		if cp.text == "" && ap.text == "" {
 			continue
 		}
-		table = append(table, tradeOff{Question: q.asked(r), CP: orDash(cp.text), AP: orDash(ap.text), Better: q.better(cp, ap)})
+		table = append(table, tradeOff{Question: q.asked(r), CP: cmp.Or(cp.text, none), AP: cmp.Or(ap.text, none), Better: q.better(cp, ap)})
 	}
 	return table
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "–"
-	}
-	return text
 }
 
 // question is a line of the table before it is answered.
@@ -335,60 +304,35 @@ func (q question) better(cp, ap reply) string {
 }
 
 // questions are those of the table, what happens under faults first.
-func questions() []question {
-	return slices.Concat(partitionQuestions(), outageQuestions(), freshnessQuestions(), lossQuestions(), costQuestions())
+var questions = []question{
+	{text: "Writes accepted on the minority side of a partition", in: with(scenario.Isolate, "follower"), most: true, of: struckSide(writes)},
+	{text: "Reads answered there", in: with(scenario.Isolate, "follower"), most: true, of: struckSide(reads)},
+	{text: "Stale reads there, and the oldest", in: with(scenario.Isolate, "follower"), of: staleThere},
+	{text: "Converged after a fault was healed, at the latest", in: everywhere, of: slowestHeal},
+	{text: "Longest time without a write when the leader (AP: the first node) is killed", in: with(scenario.Kill, "leader"), of: shown(writeGap, showSeconds)},
+	{text: "… when another node is killed", in: with(scenario.Kill, "follower"), of: shown(writeGap, showSeconds)},
+	{text: "… when the majority is killed", in: with(scenario.Kill, "followers"), of: shown(writeGap, showSeconds)},
+	{text: "Stale reads while nothing fails, and the oldest", in: calm, of: staleOverall},
+	{text: "A registration is seen at other nodes by a read, p50 / p99", in: calm, of: visibleBy(trial.ByRead)},
+	{text: "… in a list, p50 / p99", in: calm, of: visibleBy(trial.ByList)},
+	{text: "A dead instance is gone from every list, p99 (stock Eureka: 180 s)", note: leases, in: died, of: removed},
+	{text: "Living instances evicted, in all scenarios", in: everywhere, of: total(func(v *verdict.Verdict) float64 { return float64(v.FalseEvictions) }, showCount)},
+	{text: "Living instances absent from lists, in all scenarios, in instance-seconds a node", in: everywhere, of: total(func(v *verdict.Verdict) float64 { return v.Missing }, showSum)},
+	{text: "Acknowledged writes lost or revived once clients have gone on and all has settled, in all scenarios", in: everywhere, of: total(func(v *verdict.Verdict) float64 {
+		return float64(len(v.Lost) + len(v.Converged.Lost) + len(v.Revived))
+	}, showCount)},
+	{text: "Watched keys whose history a single copy explains", in: everywhere, most: true, of: explained},
+	{text: "Latency of a heartbeat while nothing fails, p50 / p99", in: calm, of: heartbeats},
+	costQuestion("CPU of all nodes for 1,000 renewals", func(c verdict.Cost) float64 { return c.CPUPerRenewals }, showSeconds),
+	costQuestion("Bytes between nodes for 1,000 renewals", func(c verdict.Cost) float64 { return c.BytesPerRenewals }, showBytes),
+	costQuestion("Bytes to disks for 1,000 renewals", func(c verdict.Cost) float64 { return c.DiskPerRenewals }, showBytes),
+	costQuestion("Memory of a node for 1,000 instances", func(c verdict.Cost) float64 { return c.MemoryPerInstances }, showBytes),
 }
 
-func partitionQuestions() []question {
-	isolated := with(scenario.Isolate, "follower")
-	return []question{
-		{text: "Writes accepted on the minority side of a partition", in: isolated, most: true, of: struckSide(writes)},
-		{text: "Reads answered there", in: isolated, most: true, of: struckSide(reads)},
-		{text: "Stale reads there, and the oldest", in: isolated, of: staleThere},
-		{text: "Converged after a fault was healed, at the latest", in: everywhere, of: slowestHeal},
-	}
-}
+func writeGap(v *verdict.Verdict) (float64, bool) { return v.Writes.LongestGap, v.Writes.Count > 0 }
 
-func outageQuestions() []question {
-	gap := func(v *verdict.Verdict) (float64, bool) { return v.Writes.LongestGap, v.Writes.Count > 0 }
-	return []question{
-		{text: "Longest time without a write when the leader (AP: the first node) is killed", in: with(scenario.Kill, "leader"), of: middle(gap)},
-		{text: "… when another node is killed", in: with(scenario.Kill, "follower"), of: middle(gap)},
-		{text: "… when the majority is killed", in: with(scenario.Kill, "followers"), of: middle(gap)},
-	}
-}
-
-func freshnessQuestions() []question {
-	return []question{
-		{text: "Stale reads while nothing fails, and the oldest", in: calm, of: staleOverall},
-		{text: "A registration is seen at other nodes by a read, p50 / p99", in: calm, of: visibleBy(trial.ByRead)},
-		{text: "… in a list, p50 / p99", in: calm, of: visibleBy(trial.ByList)},
-		{text: "A dead instance is gone from every list, p99 (stock Eureka: 180 s)", note: leases, in: died, of: removed},
-	}
-}
-
-func lossQuestions() []question {
-	return []question{
-		{text: "Living instances evicted, in all scenarios", in: everywhere, of: total(func(v *verdict.Verdict) float64 { return float64(v.FalseEvictions) }, showCount)},
-		{text: "Living instances absent from lists, in all scenarios, in instance-seconds a node", in: everywhere, of: total(func(v *verdict.Verdict) float64 { return v.Missing }, showSum)},
-		{text: "Acknowledged writes lost or revived once clients have gone on and all has settled, in all scenarios", in: everywhere, of: total(func(v *verdict.Verdict) float64 {
-			return float64(len(v.Lost) + len(v.Converged.Lost) + len(v.Revived))
-		}, showCount)},
-		{text: "Watched keys whose history a single copy explains", in: everywhere, most: true, of: explained},
-	}
-}
-
-func costQuestions() []question {
-	cost := func(text string, of func(verdict.Cost) float64, show func(float64) string) question {
-		return question{text: text, in: everywhere, of: shown(func(v *verdict.Verdict) (float64, bool) { return of(v.Cost), of(v.Cost) > 0 }, show)}
-	}
-	return []question{
-		{text: "Latency of a heartbeat while nothing fails, p50 / p99", in: calm, of: heartbeats},
-		cost("CPU of all nodes for 1,000 renewals", func(c verdict.Cost) float64 { return c.CPUPerRenewals }, showSeconds),
-		cost("Bytes between nodes for 1,000 renewals", func(c verdict.Cost) float64 { return c.BytesPerRenewals }, showBytes),
-		cost("Bytes to disks for 1,000 renewals", func(c verdict.Cost) float64 { return c.DiskPerRenewals }, showBytes),
-		cost("Memory of a node for 1,000 instances", func(c verdict.Cost) float64 { return c.MemoryPerInstances }, showBytes),
-	}
+func costQuestion(text string, of func(verdict.Cost) float64, show func(float64) string) question {
+	return question{text: text, in: everywhere, of: shown(func(v *verdict.Verdict) (float64, bool) { return of(v.Cost), of(v.Cost) > 0 }, show)}
 }
 
 // everywhere are all scenarios.
@@ -418,10 +362,6 @@ func shown(of func(*verdict.Verdict) (float64, bool), show func(float64) string)
 		}
 		return reply{values.show(show), values.median()}
 	}
-}
-
-func middle(of func(*verdict.Verdict) (float64, bool)) func(runs) reply {
-	return shown(of, showSeconds)
 }
 
 // total is the sum of a figure over the trials.
@@ -550,7 +490,6 @@ type costMode struct {
 // costs are the bars that any trial can fill. What depends on the load comes from the calmest scenario only.
 func (r *Report) costs() []costBar {
 	calm := r.calm()
-	everywhere := func(scenario.Scenario) bool { return true }
 	inCalm := func(s scenario.Scenario) bool { return s.Name == calm.Name }
 	candidates := []struct {
 		name string
@@ -619,7 +558,7 @@ func (r *Report) costValues(mode scenario.Mode, in func(scenario.Scenario) bool,
 // calm is the scenario that other ones are compared with: the first one in which nothing happens.
 func (r *Report) calm() scenario.Scenario {
 	ran := r.ran()
-	if i := slices.IndexFunc(ran, func(s scenario.Scenario) bool { return len(s.Faults)+len(s.Storms) == 0 && s.Load.Reads > 0 }); i >= 0 {
+	if i := slices.IndexFunc(ran, calm); i >= 0 {
 		return ran[i]
 	}
 	return scenario.Scenario{}
