@@ -36,9 +36,10 @@ const benchNodes = 3
 // benchCluster is three server processes with default settings, but for those it was started with.
 type benchCluster struct {
 	nodes     []*localcluster.Node
-	server    string   // the program
-	profilers []string // addresses of the nodes' profilers
-	leads     bool     // one of them is to lead
+	client    *client.Client // of all nodes, of which the first that answers is asked
+	server    string         // the program
+	profilers []string       // addresses of the nodes' profilers
+	leads     bool           // one of them is to lead
 }
 
 // newBenchCluster adds what is measured to nodes that know of each other. Nothing runs yet.
@@ -48,6 +49,9 @@ func newBenchCluster(server string, nodes []*localcluster.Node, args []string) (
 		return nil, err
 	}
 	c := &benchCluster{nodes: nodes, server: server, leads: nodes[0].Mode == localcluster.CP}
+	if c.client, err = benchClient(c.addrs()...); err != nil {
+		return nil, err
+	}
 	for i, n := range nodes {
 		c.profilers = append(c.profilers, localcluster.Address(ports[i]))
 		n.Settings["pprof.addr"] = c.profilers[i]
@@ -154,9 +158,6 @@ func (c *benchCluster) addrs() []string {
 	return addrs
 }
 
-// client is a client of the cluster, whichever node answers.
-func (c *benchCluster) client() (*client.Client, error) { return benchClient(c.addrs()...) }
-
 // benchClient is a client of nodes, of which the first that answers is asked.
 func benchClient(addrs ...string) (*client.Client, error) {
 	servers := make([]string, len(addrs))
@@ -172,11 +173,7 @@ func (c *benchCluster) leader(ctx context.Context) (int, error) {
 	if !c.leads {
 		return 0, nil
 	}
-	cl, err := c.client()
-	if err != nil {
-		return 0, err
-	}
-	status, err := cl.Status(ctx)
+	status, err := c.client.Status(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("find the leader: %w", err)
 	}

@@ -144,20 +144,12 @@ var benchAct = registry.Act{Author: "bench"}
 
 // pause stops the sending to the second datacenter.
 func (p *benchPair) pause(ctx context.Context) error {
-	cl, err := p.here.client()
-	if err != nil {
-		return err
-	}
-	return cl.PausePeer(ctx, localcluster.DatacenterName(2), benchAct)
+	return p.here.client.PausePeer(ctx, localcluster.DatacenterName(2), benchAct)
 }
 
 // resume lets it go on, and waits until it does.
 func (p *benchPair) resume(ctx context.Context) error {
-	cl, err := p.here.client()
-	if err != nil {
-		return err
-	}
-	if err := cl.ResumePeer(ctx, localcluster.DatacenterName(2), benchAct); err != nil {
+	if err := p.here.client.ResumePeer(ctx, localcluster.DatacenterName(2), benchAct); err != nil {
 		return err
 	}
 	return awaitSent(ctx, p.here)
@@ -229,11 +221,7 @@ func (p *benchPair) fleet(name string, size int) benchFleet {
 
 // onlyPeer asks how a datacenter is with the other one.
 func onlyPeer(ctx context.Context, c *benchCluster) (client.Peer, error) {
-	cl, err := c.client()
-	if err != nil {
-		return client.Peer{}, err
-	}
-	peers, err := cl.Peers(ctx)
+	peers, err := c.client.Peers(ctx)
 	if err != nil {
 		return client.Peer{}, err
 	}
@@ -249,11 +237,7 @@ func (p *benchPair) index(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	cl, err := p.here.client()
-	if err != nil {
-		return 0, err
-	}
-	status, err := cl.Status(ctx)
+	status, err := p.here.client.Status(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -315,12 +299,8 @@ func awaitSent(ctx context.Context, c *benchCluster) error {
 
 // awaitSame waits until comparing with a peer finds no difference.
 func awaitSame(ctx context.Context, c *benchCluster, peer string) error {
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
 	return await(ctx, "comparing with "+peer+" finds no difference", pairLimit, func(ctx context.Context) (bool, error) {
-		d, err := cl.PeerDiff(ctx, peer)
+		d, err := c.client.PeerDiff(ctx, peer)
 		return d.Missing == 0 && d.Extra == 0, err
 	})
 }
