@@ -228,7 +228,7 @@ func (o ratiosOptions) parts() []benchPart {
 
 // rows are those that the plan's parts measure.
 func (p ratiosPlan) rows() []ratioRow {
-	return slices.DeleteFunc(slices.Clone(ratioRows), func(r ratioRow) bool { return !slices.Contains(p.parts, r.in) })
+	return slices.DeleteFunc(slices.Clone(ratioRows), func(r ratioRow) bool { return !slices.Contains(p.parts, r.In) })
 }
 
 // String says the plan in a sentence's part.
@@ -532,7 +532,7 @@ func (r *report) Table() [][]string {
 func (r *report) rowCells() [][]string {
 	cells := [][]string{{"RATIO", "FLOOR", "GOAL", "MEDIAN (MIN–MAX)", "VERDICT"}}
 	for _, row := range r.Rows {
-		cells = append(cells, []string{row.name, row.limit(row.floor), row.limit(row.goal), row.spread.text(row.unit), string(row.verdict)})
+		cells = append(cells, []string{row.Name, row.limit(row.Floor), row.limit(row.Goal), row.Spread.text(row.Unit), string(row.Verdict)})
 	}
 	return cells
 }
@@ -543,7 +543,7 @@ func (r rowResult) limit(v float64) string {
 		return ""
 	}
 	sign := "≥ "
-	if r.lower {
+	if r.Lower {
 		sign = "≤ "
 	}
 	return sign + strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", v), "0"), ".")
@@ -561,8 +561,8 @@ func (r *report) figureCells() [][]string {
 func (r *report) missed() []string {
 	var names []string
 	for _, row := range r.Rows {
-		if row.verdict == missed {
-			names = append(names, row.name)
+		if row.Verdict == missed {
+			names = append(names, row.Name)
 		}
 	}
 	return names
@@ -583,9 +583,8 @@ func (r *report) remarks() []string {
 // markdown is the report as a part of a page.
 func (r *report) markdown() []byte {
 	var b bytes.Buffer
-	m := r.Machine
 	fmt.Fprintf(&b, "rollcall %s, %s; %s.\n\n", r.Version, r.Date, r.Plan)
-	fmt.Fprintf(&b, "Machine: %s, %d cores, %s of memory; %s, %s; %s; %s.\n", m.CPU, m.Cores, m.Memory, m.Disk, m.Sync, m.Kernel, m.Go)
+	fmt.Fprintf(&b, "%s.\n", r.Machine)
 	for _, cells := range [][][]string{r.rowCells(), r.figureCells()} {
 		b.WriteByte('\n')
 		for i, row := range cells {
@@ -603,25 +602,9 @@ func (r *report) markdown() []byte {
 
 // MarshalJSON implements json.Marshaler.
 func (r *report) MarshalJSON() ([]byte, error) {
-	type jsonRow struct {
-		Name    string    `json:"name"`
-		Of      string    `json:"of"`
-		Over    string    `json:"over,omitempty"`
-		Unit    string    `json:"unit"`
-		Floor   float64   `json:"floor,omitempty"`
-		Goal    float64   `json:"goal,omitempty"`
-		Lower   bool      `json:"lower_is_better"`
-		Values  []float64 `json:"values"`
-		Spread  spread    `json:"spread"`
-		Verdict verdict   `json:"verdict"`
-	}
-	list := make([]jsonRow, len(r.Rows))
-	for i, row := range r.Rows {
-		list[i] = jsonRow{row.name, string(row.of), string(row.over), row.unit, row.floor, row.goal, row.lower, row.values, row.spread, row.verdict}
-	}
 	return json.Marshal(map[string]any{
 		"version": r.Version, "date": r.Date, "machine": r.Machine, "plan": r.Plan.String(),
-		"rows": list, "figures": r.list, "wrong": r.wrong, "remarks": r.remarks(),
+		"rows": r.Rows, "figures": r.list, "wrong": r.wrong, "remarks": r.remarks(),
 	})
 }
 

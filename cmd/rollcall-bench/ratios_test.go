@@ -141,9 +141,9 @@ func TestAPartIsMeasuredWithItsRowsOnly(t *testing.T) {
 		t.Errorf("parts %v, want %v", plan.parts, want)
 	}
 	for _, r := range ratioRows {
-		kept := slices.ContainsFunc(plan.rows(), func(k ratioRow) bool { return k.name == r.name })
-		if want := r.in == scalePart || r.in == leasesPart; kept != want {
-			t.Errorf("%s of part %s: kept %t, want %t", r.name, r.in, kept, want)
+		kept := slices.ContainsFunc(plan.rows(), func(k ratioRow) bool { return k.Name == r.Name })
+		if want := r.In == scalePart || r.In == leasesPart; kept != want {
+			t.Errorf("%s of part %s: kept %t, want %t", r.Name, r.In, kept, want)
 		}
 	}
 }
@@ -211,8 +211,8 @@ func TestSpreadIsMedianAndEnds(t *testing.T) {
 }
 
 func TestVerdictsFollowFloorAndGoal(t *testing.T) {
-	higher := ratioRow{floor: 0.33, goal: 0.45}
-	lower := ratioRow{floor: 8, goal: 5, lower: true}
+	higher := ratioRow{Floor: 0.33, Goal: 0.45}
+	lower := ratioRow{Floor: 8, Goal: 5, Lower: true}
 	for _, tc := range []struct {
 		name  string
 		row   ratioRow
@@ -238,7 +238,7 @@ func measured() *figures {
 	f := newFigures()
 	for round := range 2 {
 		for _, r := range ratioRows {
-			for _, name := range []figureName{r.of, r.over} {
+			for _, name := range []figureName{r.Of, r.Over} {
 				if known := f.find(name); name != "" && (known == nil || len(known.Values) == round) {
 					f.add(name, "/s", float64(round+1))
 				}
@@ -253,7 +253,7 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	f.find(renew256).Values = []float64{50, 10}
 	f.find(bare256).Values = []float64{100, 40}
 	rows := need.Got(f.evaluate(ratioRows))(t)
-	if got := rows[0]; got.of != renew256 || !slices.Equal(got.values, []float64{0.5, 0.25}) || got.spread != (spread{0.375, 0.25, 0.5}) || got.verdict != met {
+	if got := rows[0]; got.Of != renew256 || !slices.Equal(got.Values, []float64{0.5, 0.25}) || got.Spread != (spread{0.375, 0.25, 0.5}) || got.Verdict != met {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -282,8 +282,8 @@ func TestWhatWasNotMeasuredIsAnError(t *testing.T) {
 
 func TestGoalsAreFloorsOrBeyond(t *testing.T) {
 	for _, r := range ratioRows {
-		if r.floor != r.goal && r.judge(r.floor) != met || r.goal != 0 && r.judge(r.goal) != goalMet {
-			t.Errorf("%s: floor %v, goal %v", r.name, r.floor, r.goal)
+		if r.Floor != r.Goal && r.judge(r.Floor) != met || r.Goal != 0 && r.judge(r.Goal) != goalMet {
+			t.Errorf("%s: floor %v, goal %v", r.Name, r.Floor, r.Goal)
 		}
 	}
 }

@@ -65,48 +65,49 @@ const (
 
 // ratioRow is one line of the result: a figure, or its ratio to another one of the same round.
 type ratioRow struct {
-	in          benchPart
-	name        string
-	of          figureName
-	over        figureName // empty: the figure itself
-	floor, goal float64    // 0: none
-	lower       bool       // is better
+	In    benchPart  `json:"-"`
+	Name  string     `json:"name"`
+	Of    figureName `json:"of"`
+	Over  figureName `json:"over,omitempty"` // empty: the figure itself
+	Floor float64    `json:"floor,omitempty"`
+	Goal  float64    `json:"goal,omitempty"`
+	Lower bool       `json:"lower_is_better"`
 }
 
 // ratioRows are what the benchmark is for. Floors and goals count from four cores on, all processes and the
 // load on the same machine.
 var ratioRows = []ratioRow{
-	{in: loadPart, name: "renew over bare, 256 connections", of: renew256, over: bare256, floor: 0.33, goal: 0.45},
-	{in: loadPart, name: "renew over bare, 1024 connections", of: renew1024, over: bare1024, floor: 0.55, goal: 0.62},
-	{in: loadPart, name: "renew over bare, 64 connections", of: renew64, over: bare64, floor: 0.14, goal: 0.18},
-	{in: loadPart, name: "renew without consensus over bare, 256 connections", of: renewAP256, over: bare256, floor: 0.75, goal: 0.75},
-	{in: loadPart, name: "renew without consensus over bare, 1024 connections", of: renewAP1024, over: bare1024},
-	{in: loadPart, name: "renew without consensus over bare, 64 connections", of: renewAP64, over: bare64},
-	{in: loadPart, name: "renew over one entry per write", of: renew256, over: renewSingly, floor: 1.5, goal: 1.8},
-	{in: loadPart, name: "register over one entry per write", of: register256, over: registerSolo, floor: 1.3, goal: 1.5},
-	{in: loadPart, name: "renew over all nodes over leader only", of: renewSpread, over: renew256, floor: 0.6, goal: 0.7},
-	{in: loadPart, name: "p99 at 10,000/s over p50 of a lone renew", of: pacedP99, over: loneRenew, floor: 8, goal: 5, lower: true},
-	{in: loadPart, name: "p50 at 10,000/s over p50 of a lone renew", of: pacedP50, over: loneRenew, lower: true},
-	{in: loadPart, name: "lone renew over lone raft Apply, p50", of: loneRenew, over: loneApply, floor: 1.4, goal: 1.2, lower: true},
-	{in: loadPart, name: "full fetch, stale, over fixed payload", of: fullCached, over: fullFixed, floor: 0.8, goal: 0.9},
-	{in: loadPart, name: "full fetch, linearizable, over fixed payload", of: fullConfirmed, over: fullFixed},
-	{in: loadPart, name: "delta fetch over fixed payload", of: deltaCached, over: deltaFixed, floor: 0.7, goal: 0.85},
-	{in: loadPart, name: "from a change to the new full document", of: rebuild, floor: 15, goal: 5, lower: true},
-	{in: loadPart, name: "renew beside fetches and registrations over quiet", of: renewBusy, over: renewQuiet, floor: 0.7, goal: 0.85},
-	{in: scalePart, name: "renew with many instances over few", of: renewMany, over: renewFew, floor: 0.8, goal: 0.9},
-	{in: scalePart, name: "live heap per instance", of: heapEach, floor: 6, goal: 4, lower: true},
-	{in: scalePart, name: "restart until ready", of: restartReady, floor: 3, goal: 1, lower: true},
-	{in: leasesPart, name: "end of a crashed instance's lease until no node lists it, p99", of: crashP99, floor: 1.5, goal: 1.2, lower: true},
-	{in: leasesPart, name: "from a change to 1,000 watchers, p99", of: arrivalP99, floor: 100, goal: 50, lower: true},
-	{in: coordinationPart, name: "write a key over one entry per write", of: put256, over: putSolo, floor: 1.5, goal: 1.8},
-	{in: coordinationPart, name: "hand-over of a lock among 100 contenders, p99", of: handOverP99, floor: 20, goal: 10, lower: true},
-	{in: coordinationPart, name: "answers to a watcher of one key among 100,000, for one change", of: watcherAnswers, floor: 1, goal: 1, lower: true},
-	{in: coordinationPart, name: "CPU of the leader for 10,000 sessions", of: cpuSessions, floor: 10, goal: 5, lower: true},
-	{in: coordinationPart, name: "CPU of all nodes for 10,000 sessions", of: cpuSessionsAll, lower: true},
-	{in: replicationPart, name: "from a change acknowledged here to a watcher there, 1,000/s, p99", of: crossingP99, floor: 0.75, goal: 0.75, lower: true},
-	{in: replicationPart, name: "CPU of the sender for the peer's heartbeats", of: cpuForPeer, floor: 15, goal: 15, lower: true},
-	{in: replicationPart, name: "from the end of a cut until everything is known there", of: healing, floor: 30, goal: 30, lower: true},
-	{in: replicationPart, name: "growth of the sender's heap in a cut", of: cutGoal, floor: 64, goal: 64, lower: true},
+	{In: loadPart, Name: "renew over bare, 256 connections", Of: renew256, Over: bare256, Floor: 0.33, Goal: 0.45},
+	{In: loadPart, Name: "renew over bare, 1024 connections", Of: renew1024, Over: bare1024, Floor: 0.55, Goal: 0.62},
+	{In: loadPart, Name: "renew over bare, 64 connections", Of: renew64, Over: bare64, Floor: 0.14, Goal: 0.18},
+	{In: loadPart, Name: "renew without consensus over bare, 256 connections", Of: renewAP256, Over: bare256, Floor: 0.75, Goal: 0.75},
+	{In: loadPart, Name: "renew without consensus over bare, 1024 connections", Of: renewAP1024, Over: bare1024},
+	{In: loadPart, Name: "renew without consensus over bare, 64 connections", Of: renewAP64, Over: bare64},
+	{In: loadPart, Name: "renew over one entry per write", Of: renew256, Over: renewSingly, Floor: 1.5, Goal: 1.8},
+	{In: loadPart, Name: "register over one entry per write", Of: register256, Over: registerSolo, Floor: 1.3, Goal: 1.5},
+	{In: loadPart, Name: "renew over all nodes over leader only", Of: renewSpread, Over: renew256, Floor: 0.6, Goal: 0.7},
+	{In: loadPart, Name: "p99 at 10,000/s over p50 of a lone renew", Of: pacedP99, Over: loneRenew, Floor: 8, Goal: 5, Lower: true},
+	{In: loadPart, Name: "p50 at 10,000/s over p50 of a lone renew", Of: pacedP50, Over: loneRenew, Lower: true},
+	{In: loadPart, Name: "lone renew over lone raft Apply, p50", Of: loneRenew, Over: loneApply, Floor: 1.4, Goal: 1.2, Lower: true},
+	{In: loadPart, Name: "full fetch, stale, over fixed payload", Of: fullCached, Over: fullFixed, Floor: 0.8, Goal: 0.9},
+	{In: loadPart, Name: "full fetch, linearizable, over fixed payload", Of: fullConfirmed, Over: fullFixed},
+	{In: loadPart, Name: "delta fetch over fixed payload", Of: deltaCached, Over: deltaFixed, Floor: 0.7, Goal: 0.85},
+	{In: loadPart, Name: "from a change to the new full document", Of: rebuild, Floor: 15, Goal: 5, Lower: true},
+	{In: loadPart, Name: "renew beside fetches and registrations over quiet", Of: renewBusy, Over: renewQuiet, Floor: 0.7, Goal: 0.85},
+	{In: scalePart, Name: "renew with many instances over few", Of: renewMany, Over: renewFew, Floor: 0.8, Goal: 0.9},
+	{In: scalePart, Name: "live heap per instance", Of: heapEach, Floor: 6, Goal: 4, Lower: true},
+	{In: scalePart, Name: "restart until ready", Of: restartReady, Floor: 3, Goal: 1, Lower: true},
+	{In: leasesPart, Name: "end of a crashed instance's lease until no node lists it, p99", Of: crashP99, Floor: 1.5, Goal: 1.2, Lower: true},
+	{In: leasesPart, Name: "from a change to 1,000 watchers, p99", Of: arrivalP99, Floor: 100, Goal: 50, Lower: true},
+	{In: coordinationPart, Name: "write a key over one entry per write", Of: put256, Over: putSolo, Floor: 1.5, Goal: 1.8},
+	{In: coordinationPart, Name: "hand-over of a lock among 100 contenders, p99", Of: handOverP99, Floor: 20, Goal: 10, Lower: true},
+	{In: coordinationPart, Name: "answers to a watcher of one key among 100,000, for one change", Of: watcherAnswers, Floor: 1, Goal: 1, Lower: true},
+	{In: coordinationPart, Name: "CPU of the leader for 10,000 sessions", Of: cpuSessions, Floor: 10, Goal: 5, Lower: true},
+	{In: coordinationPart, Name: "CPU of all nodes for 10,000 sessions", Of: cpuSessionsAll, Lower: true},
+	{In: replicationPart, Name: "from a change acknowledged here to a watcher there, 1,000/s, p99", Of: crossingP99, Floor: 0.75, Goal: 0.75, Lower: true},
+	{In: replicationPart, Name: "CPU of the sender for the peer's heartbeats", Of: cpuForPeer, Floor: 15, Goal: 15, Lower: true},
+	{In: replicationPart, Name: "from the end of a cut until everything is known there", Of: healing, Floor: 30, Goal: 30, Lower: true},
+	{In: replicationPart, Name: "growth of the sender's heap in a cut", Of: cutGoal, Floor: 64, Goal: 64, Lower: true},
 }
 
 // verdict is how a row did.
@@ -123,10 +124,10 @@ const (
 // rowResult is a row with what came out.
 type rowResult struct {
 	ratioRow
-	unit   string
-	values []float64 // one per round
-	spread
-	verdict verdict
+	Unit    string    `json:"unit"`
+	Values  []float64 `json:"values"` // one per round
+	Spread  spread    `json:"spread"`
+	Verdict verdict   `json:"verdict"`
 }
 
 // evaluate works out rows. It is an error if something was not measured in every round.
@@ -144,20 +145,20 @@ func (f *figures) evaluate(rows []ratioRow) ([]rowResult, error) {
 }
 
 func (f *figures) rowValues(r ratioRow) (values []float64, unit string, err error) {
-	of := f.find(r.of)
+	of := f.find(r.Of)
 	if of == nil {
-		return nil, "", fmt.Errorf("%q was not measured", r.of)
+		return nil, "", fmt.Errorf("%q was not measured", r.Of)
 	}
-	if r.over == "" {
+	if r.Over == "" {
 		return of.Values, of.Unit, nil
 	}
-	over := f.find(r.over)
+	over := f.find(r.Over)
 	if over == nil || len(over.Values) != len(of.Values) {
-		return nil, "", fmt.Errorf("%q was not measured as often as %q", r.over, r.of)
+		return nil, "", fmt.Errorf("%q was not measured as often as %q", r.Over, r.Of)
 	}
 	for i, v := range of.Values {
 		if over.Values[i] == 0 {
-			return nil, "", fmt.Errorf("%q came out as nothing in round %d", r.over, i+1)
+			return nil, "", fmt.Errorf("%q came out as nothing in round %d", r.Over, i+1)
 		}
 		values = append(values, v/over.Values[i])
 	}
@@ -166,15 +167,15 @@ func (f *figures) rowValues(r ratioRow) (values []float64, unit string, err erro
 
 func (r ratioRow) judge(value float64) verdict {
 	reaches := func(limit float64) bool { return value >= limit }
-	if r.lower {
+	if r.Lower {
 		reaches = func(limit float64) bool { return value <= limit }
 	}
 	switch {
-	case r.floor == 0:
+	case r.Floor == 0:
 		return noVerdict
-	case reaches(r.goal):
+	case reaches(r.Goal):
 		return goalMet
-	case reaches(r.floor):
+	case reaches(r.Floor):
 		return met
 	}
 	return missed

@@ -73,8 +73,7 @@ func inMarkdown(text string) string {
 }
 
 func (r *Report) machineText() string {
-	m := r.Machine
-	return fmt.Sprintf("rollcall %s, %s. Machine: %s, %d cores, %s of memory; %s, %s; %s; %s.", r.Version, r.Date, m.CPU, m.Cores, m.Memory, m.Disk, m.Sync, m.Kernel, m.Go)
+	return fmt.Sprintf("rollcall %s, %s. %s.", r.Version, r.Date, r.Machine)
 }
 
 // planText says how the comparison was run.

@@ -52,6 +52,11 @@ type Machine struct {
 	Go     string `json:"go"`
 }
 
+// String is the machine in a sentence's part.
+func (m Machine) String() string {
+	return fmt.Sprintf("Machine: %s, %d cores, %s of memory; %s, %s; %s; %s", m.CPU, m.Cores, m.Memory, m.Disk, m.Sync, m.Kernel, m.Go)
+}
+
 // Plan says how a comparison was run.
 type Plan struct {
 	Seed        uint64          `json:"seed"`
