@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -22,7 +24,37 @@ type connection struct {
 	addr          string
 	ca, cert, key string
 	consistency   string
+	fresh         []string // what consistency may be; nil: what the client takes
 	out           cli.Output
+}
+
+// command completes a command that asks a cluster for something and prints it. What ask returns beside an error is not printed.
+func (c *connection) command(cmd *cobra.Command, args cobra.PositionalArgs, ask func(context.Context, *client.Client, []string) (cli.Tabler, error)) *cobra.Command {
+	cmd.Args = cli.Args(args)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cl, err := c.open(nil)
+		if err != nil {
+			return err
+		}
+		found, err := ask(cmd.Context(), cl, args)
+		if err != nil {
+			return err
+		}
+		return c.out.Print(cmd.OutOrStdout(), found)
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+// instanceCommand completes a command about one instance, APP/ID.
+func (c *connection) instanceCommand(cmd *cobra.Command, ask func(context.Context, *client.Client, registry.Key) (cli.Tabler, error)) *cobra.Command {
+	return c.command(cmd, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		key, err := parseKey(args[0])
+		if err != nil {
+			return nil, cli.Usage(err)
+		}
+		return ask(ctx, cl, key)
+	})
 }
 
 func (c *connection) addFlags(cmd *cobra.Command) {
@@ -42,6 +74,11 @@ func (c *connection) addServerFlags(f *pflag.FlagSet) {
 func (c *connection) open(log *slog.Logger) (*client.Client, error) {
 	if err := c.out.Validate(); err != nil {
 		return nil, cli.Usage(err)
+	}
+	if c.fresh != nil {
+		if err := cli.OneOf("--consistency", c.consistency, c.fresh); err != nil {
+			return nil, cli.Usage(err)
+		}
 	}
 	return c.client(log)
 }

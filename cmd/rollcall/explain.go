@@ -1,33 +1,25 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 func newExplainCommand() *cobra.Command {
 	var c connection
-	cmd := &cobra.Command{
+	return c.instanceCommand(&cobra.Command{
 		Use:     "explain APP/ID",
 		Short:   "Say why an instance is listed, or why it is not, and what happened to it",
 		Example: "  rollcall explain ORDERS/orders-1",
-		Args:    cli.Args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key, cl, err := c.about(args[0])
-			if err != nil {
-				return err
-			}
-			e, err := cl.Explain(cmd.Context(), key)
-			if err != nil {
-				return err
-			}
-			return c.out.Print(cmd.OutOrStdout(), explanation{e})
-		},
-	}
-	c.addFlags(cmd)
-	return cmd
+	}, func(ctx context.Context, cl *client.Client, key registry.Key) (cli.Tabler, error) {
+		e, err := cl.Explain(ctx, key)
+		return explanation{e}, err
+	})
 }
 
 // explanation is what is known of an instance as text: the summary, then the history.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,32 +30,22 @@ func newKVPutCommand() *cobra.Command {
 			"  rollcall kv put config/colour green --cas 57\n" +
 			"  rollcall kv put leader me --acquire 954b5e76-54d1-4c1f-9d0c-0c5b6f6a2d11\n" +
 			"  rollcall kv put backup/last today --fence $ROLLCALL_FENCE --fence-lock $ROLLCALL_LOCK",
-		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := o.write(cmd.Flags(), args[0])
-			if err != nil {
-				return cli.Usage(err)
-			}
-			keys, err := c.keys()
-			if err != nil {
-				return err
-			}
-			if w.Value, err = readArgument(args[1], cmd.InOrStdin()); err != nil {
-				return err
-			}
-			done, err := keys.Write(cmd.Context(), w)
-			if err != nil {
-				return err
-			}
-			if !done.OK {
-				return o.unwritten(args[0], done)
-			}
-			return c.out.Print(cmd.OutOrStdout(), keyDone{Done: o.word(), Key: args[0], Fence: done.Fence})
-		},
 	}
-	c.addFlags(cmd)
 	o.addFlags(cmd.Flags())
-	return cmd
+	return c.command(cmd, cobra.ExactArgs(2), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		w, err := o.write(cmd.Flags(), args[0])
+		if err != nil {
+			return nil, cli.Usage(err)
+		}
+		if w.Value, err = readArgument(args[1], cmd.InOrStdin()); err != nil {
+			return nil, err
+		}
+		done, err := cl.KV().Write(ctx, w)
+		if err == nil && !done.OK {
+			err = o.unwritten(args[0], done)
+		}
+		return keyDone{Done: o.word(), Key: args[0], Fence: done.Fence}, err
+	})
 }
 
 // putOptions are the flags of put.

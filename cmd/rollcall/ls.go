@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"strconv"
 
@@ -13,32 +14,19 @@ import (
 func newLsCommand() *cobra.Command {
 	var c connection
 	var quarantined bool
-	cmd := &cobra.Command{
+	cmd := c.command(&cobra.Command{
 		Use:   "ls [APP]",
 		Short: "List the instances, of one application or of all",
 		Example: "  rollcall ls\n  rollcall ls ORDERS -o json\n  rollcall ls --consistency stale\n" +
 			"  rollcall ls --quarantined",
-		Args: cli.Args(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := c.open(nil)
-			if err != nil {
-				return err
-			}
-			if quarantined {
-				hidden, err := cl.Quarantined(cmd.Context(), appOf(args))
-				if err != nil {
-					return err
-				}
-				return c.out.Print(cmd.OutOrStdout(), append(quarantineList{}, hidden...))
-			}
-			found, err := cl.List(cmd.Context(), appOf(args))
-			if err != nil {
-				return err
-			}
-			return c.out.Print(cmd.OutOrStdout(), append(instanceList{}, found...))
-		},
-	}
-	c.addFlags(cmd)
+	}, cobra.MaximumNArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		if quarantined {
+			hidden, err := cl.Quarantined(ctx, appOf(args))
+			return append(quarantineList{}, hidden...), err
+		}
+		found, err := cl.List(ctx, appOf(args))
+		return append(instanceList{}, found...), err
+	})
 	cmd.Flags().StringVar(&c.consistency, "consistency", "", "linearizable, leader or stale (default: what the server is set to)")
 	cmd.Flags().BoolVar(&quarantined, "quarantined", false, "list those that are in quarantine, which no other list shows")
 	return cmd

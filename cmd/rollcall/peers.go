@@ -27,31 +27,23 @@ func newPeersCommand() *cobra.Command {
 
 func newPeersStatusCommand(use, short string) *cobra.Command {
 	var c connection
-	cmd := &cobra.Command{
+	return c.command(&cobra.Command{
 		Use:     use,
 		Short:   short,
 		Example: "  rollcall peers status",
-		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.open(nil)
-			if err != nil {
-				return err
-			}
-			found, err := cl.Peers(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if found.Peers == nil {
-				found.Peers = []client.Peer{} // JSON shows an empty list, not null
-			}
-			if found.Senders == nil {
-				found.Senders = []client.PeerSender{}
-			}
-			return c.out.Print(cmd.OutOrStdout(), peerTables{found})
-		},
-	}
-	c.addFlags(cmd)
-	return cmd
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
+		found, err := cl.Peers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if found.Peers == nil {
+			found.Peers = []client.Peer{} // JSON shows an empty list, not null
+		}
+		if found.Senders == nil {
+			found.Senders = []client.PeerSender{}
+		}
+		return peerTables{found}, nil
+	})
 }
 
 func newPeersDiffCommand() *cobra.Command {
@@ -76,23 +68,13 @@ func newPeersRepairCommand() *cobra.Command {
 // newPeersCompareCommand completes a command that shows what differs.
 func newPeersCompareCommand(cmd *cobra.Command, compare func(*client.Client, context.Context, string) (client.PeerDiff, error)) *cobra.Command {
 	var c connection
-	cmd.Args = cli.Args(cobra.ExactArgs(1))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.open(nil)
-		if err != nil {
-			return err
-		}
-		diff, err := compare(cl, cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
+	return c.command(cmd, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		diff, err := compare(cl, ctx, args[0])
 		if diff.Items == nil {
 			diff.Items = []client.DiffedItem{}
 		}
-		return c.out.Print(cmd.OutOrStdout(), peerDiff{diff})
-	}
-	c.addFlags(cmd)
-	return cmd
+		return peerDiff{diff}, err
+	})
 }
 
 func newPeersPauseCommand() *cobra.Command {
@@ -128,20 +110,10 @@ func newPeersForgetCommand() *cobra.Command {
 func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client, context.Context, string, registry.Act) error) *cobra.Command {
 	var c connection
 	var o operator
-	cmd.Args = cli.Args(cobra.ExactArgs(1))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.open(nil)
-		if err != nil {
-			return err
-		}
-		if err := act(cl, cmd.Context(), args[0], o.act()); err != nil {
-			return err
-		}
-		return c.out.Print(cmd.OutOrStdout(), actedOnPeer{Done: did, Peer: args[0]})
-	}
-	c.addFlags(cmd)
 	o.addFlags(cmd)
-	return cmd
+	return c.command(cmd, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		return actedOnPeer{Done: did, Peer: args[0]}, act(cl, ctx, args[0], o.act())
+	})
 }
 
 // peerTables is the state of replication as up to four tables: what is sent, what comes and from whom, what was

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,7 @@ func newPruneCommand() *cobra.Command {
 	var c connection
 	var o client.PruneOptions
 	var notPassing bool
-	cmd := &cobra.Command{
+	cmd := c.command(&cobra.Command{
 		Use:   "prune --not-passing",
 		Short: "Remove the instances that are not passing",
 		Long: "Removes the instances that are not passing, of one service or of all, and prints them: dead ones that\n" +
@@ -21,23 +22,13 @@ func newPruneCommand() *cobra.Command {
 			"Instances in quarantine stay. Look with --dry-run first.",
 		Example: "  rollcall prune --not-passing --dry-run\n" +
 			"  rollcall prune --not-passing --service orders",
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !notPassing {
-				return cli.Usage(errors.New("--not-passing: is required: it says which instances are removed"))
-			}
-			cl, err := c.open(nil)
-			if err != nil {
-				return err
-			}
-			found, err := cl.Prune(cmd.Context(), o)
-			if err != nil {
-				return err
-			}
-			return c.out.Print(cmd.OutOrStdout(), append(prunedList{}, found...))
-		},
-	}
-	c.addFlags(cmd)
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
+		if !notPassing {
+			return nil, cli.Usage(errors.New("--not-passing: is required: it says which instances are removed"))
+		}
+		found, err := cl.Prune(ctx, o)
+		return append(prunedList{}, found...), err
+	})
 	cmd.Flags().BoolVar(&notPassing, "not-passing", false, "those whose status is not UP, which a check that does not pass keeps them from (required)")
 	cmd.Flags().StringVar(&o.Service, "service", "", "of this service only (default: of all)")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "remove nothing, show what would be removed")

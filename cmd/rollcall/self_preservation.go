@@ -27,38 +27,29 @@ func newSelfPreservationCommand() *cobra.Command {
 
 func newPreservationStatusCommand(use, short string) *cobra.Command {
 	var c connection
-	cmd := &cobra.Command{
+	return c.command(&cobra.Command{
 		Use:     use,
 		Short:   short,
 		Example: "  rollcall self-preservation status",
-		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.preservation(cmd, func(ctx context.Context, cl *client.Client) (client.SelfPreservation, error) {
-				return cl.SelfPreservation(ctx)
-			})
-		},
-	}
-	c.addFlags(cmd)
-	return cmd
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
+		p, err := cl.SelfPreservation(ctx)
+		return preservation{p}, err
+	})
 }
 
 func newPreservationReleaseCommand() *cobra.Command {
 	var c connection
 	var o operator
-	cmd := &cobra.Command{
+	cmd := c.command(&cobra.Command{
 		Use:   "release",
 		Short: "Let evictions go on",
 		Long: "Ends self-preservation that is on or held: leases that have ended are evicted. It cannot come on\n" +
 			"again by itself until enough leases were fresh once.",
 		Example: `  rollcall self-preservation release --reason "the twelve hosts are gone for good"`,
-		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.preservation(cmd, func(ctx context.Context, cl *client.Client) (client.SelfPreservation, error) {
-				return cl.ReleaseSelfPreservation(ctx, o.act())
-			})
-		},
-	}
-	c.addFlags(cmd)
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
+		p, err := cl.ReleaseSelfPreservation(ctx, o.act())
+		return preservation{p}, err
+	})
 	o.addFlags(cmd)
 	return cmd
 }
@@ -67,21 +58,17 @@ func newPreservationHoldCommand() *cobra.Command {
 	var c connection
 	var o operator
 	var d time.Duration
-	cmd := &cobra.Command{
+	cmd := c.command(&cobra.Command{
 		Use:     "hold",
 		Short:   "Withhold every eviction for a time",
 		Example: `  rollcall self-preservation hold --for 30m --reason "network works in zone b"`,
-		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkFor(d); err != nil {
-				return cli.Usage(err)
-			}
-			return c.preservation(cmd, func(ctx context.Context, cl *client.Client) (client.SelfPreservation, error) {
-				return cl.HoldSelfPreservation(ctx, o.act(), d)
-			})
-		},
-	}
-	c.addFlags(cmd)
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
+		if err := checkFor(d); err != nil {
+			return nil, cli.Usage(err)
+		}
+		p, err := cl.HoldSelfPreservation(ctx, o.act(), d)
+		return preservation{p}, err
+	})
 	o.addFlags(cmd)
 	cmd.Flags().DurationVar(&d, "for", 0, "how long, from 1s to 168h (required)")
 	return cmd
@@ -99,19 +86,6 @@ func checkFor(d time.Duration) error {
 		return fmt.Errorf("--for: %v is not between 1s and 168h", d)
 	}
 	return nil
-}
-
-// preservation prints what holds after do.
-func (c *connection) preservation(cmd *cobra.Command, do func(context.Context, *client.Client) (client.SelfPreservation, error)) error {
-	cl, err := c.open(nil)
-	if err != nil {
-		return err
-	}
-	p, err := do(cmd.Context(), cl)
-	if err != nil {
-		return err
-	}
-	return c.out.Print(cmd.OutOrStdout(), preservation{p})
 }
 
 // preservation is self-preservation as text: the reason, the state with its numbers, who is overdue,

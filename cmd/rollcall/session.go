@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,31 +28,21 @@ func newSessionCreateCommand() *cobra.Command {
 	var o client.SessionOptions
 	var behavior string
 	var lockDelay time.Duration
-	cmd := &cobra.Command{
+	cmd := c.command(&cobra.Command{
 		Use:   "create",
 		Short: "Create a session and print its id",
 		Long: "Creates a session, which ends when it is not renewed for --ttl. Nobody gets what it held then until\n" +
 			"--lock-delay has passed.",
 		Example: "  rollcall session create\n" +
 			"  rollcall session create --name nightly --ttl 30s --lock-delay 5s --behavior delete",
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(cli.OneOf("--behavior", behavior, []string{"release", "delete"}), checkSession(o.TTL, lockDelay)); err != nil {
-				return cli.Usage(err)
-			}
-			cl, err := c.open(nil)
-			if err != nil {
-				return err
-			}
-			o.DeleteKeys, o.LockDelay = behavior == "delete", noneIfZero(lockDelay)
-			s, err := cl.CreateSession(cmd.Context(), o)
-			if err != nil {
-				return err
-			}
-			return c.out.Print(cmd.OutOrStdout(), createdSession{s})
-		},
-	}
-	c.addFlags(cmd)
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
+		if err := errors.Join(cli.OneOf("--behavior", behavior, []string{"release", "delete"}), checkSession(o.TTL, lockDelay)); err != nil {
+			return nil, cli.Usage(err)
+		}
+		o.DeleteKeys, o.LockDelay = behavior == "delete", noneIfZero(lockDelay)
+		s, err := cl.CreateSession(ctx, o)
+		return createdSession{s}, err
+	})
 	cmd.Flags().StringVar(&o.Name, "name", "", "a name, for people")
 	cmd.Flags().DurationVar(&o.TTL, "ttl", client.DefaultSessionTTL, "how long it lasts without a renewal")
 	cmd.Flags().DurationVar(&lockDelay, "lock-delay", client.DefaultLockDelay, "for how long nobody gets what it held when it ends by itself; at most 1m")
@@ -86,47 +77,25 @@ func (s createdSession) Table() [][]string { return [][]string{{s.ID}} }
 
 func newSessionRenewCommand() *cobra.Command {
 	var c connection
-	cmd := &cobra.Command{
+	return c.command(&cobra.Command{
 		Use:     "renew ID",
 		Short:   "Start a session's TTL anew",
 		Example: "  rollcall session renew 954b5e76-54d1-4c1f-9d0c-0c5b6f6a2d11",
-		Args:    cli.Args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := c.open(nil)
-			if err != nil {
-				return err
-			}
-			s, err := cl.RenewSession(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return c.out.Print(cmd.OutOrStdout(), sessionDone{Done: "renewed", Session: cmp.Or(s.ID, args[0])})
-		},
-	}
-	c.addFlags(cmd)
-	return cmd
+	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		s, err := cl.RenewSession(ctx, args[0])
+		return sessionDone{Done: "renewed", Session: cmp.Or(s.ID, args[0])}, err
+	})
 }
 
 func newSessionDestroyCommand() *cobra.Command {
 	var c connection
-	cmd := &cobra.Command{
+	return c.command(&cobra.Command{
 		Use:     "destroy ID",
 		Short:   "End a session; what it holds is free after its lock-delay",
 		Example: "  rollcall session destroy 954b5e76-54d1-4c1f-9d0c-0c5b6f6a2d11",
-		Args:    cli.Args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := c.open(nil)
-			if err != nil {
-				return err
-			}
-			if err := cl.DestroySession(cmd.Context(), args[0]); err != nil {
-				return err
-			}
-			return c.out.Print(cmd.OutOrStdout(), sessionDone{Done: "destroyed", Session: args[0]})
-		},
-	}
-	c.addFlags(cmd)
-	return cmd
+	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		return sessionDone{Done: "destroyed", Session: args[0]}, cl.DestroySession(ctx, args[0])
+	})
 }
 
 // sessionDone says what became of a session.
@@ -139,26 +108,15 @@ func (d sessionDone) Table() [][]string { return [][]string{{d.Done, d.Session}}
 
 func newSessionLsCommand() *cobra.Command {
 	var c connection
-	cmd := &cobra.Command{
+	return c.command(&cobra.Command{
 		Use:   "ls",
 		Short: "List the sessions: how old they are, when they end and what they hold",
 		Example: "  rollcall session ls\n" +
 			"  rollcall session ls -o json",
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.open(nil)
-			if err != nil {
-				return err
-			}
-			found, err := cl.Sessions(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return c.out.Print(cmd.OutOrStdout(), append(sessionList{}, found...))
-		},
-	}
-	c.addFlags(cmd)
-	return cmd
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
+		found, err := cl.Sessions(ctx)
+		return append(sessionList{}, found...), err
+	})
 }
 
 // sessionList is sessions in the form of ls, an empty list rather than null.

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// parseKey splits APP/ID at the first slash: ids may contain further ones.
+func parseKey(text string) (registry.Key, error) {
+	app, id, ok := strings.Cut(text, "/")
+	if !ok || app == "" || id == "" {
+		return registry.Key{}, fmt.Errorf("%q does not name an instance; write APP/ID, as ls shows them", text)
+	}
+	return registry.NewKey(app, id), nil
+}
+
+func newCancelCommand() *cobra.Command {
+	var c connection
+	return c.instanceCommand(&cobra.Command{
+		Use:     "cancel APP/ID",
+		Short:   "Remove an instance",
+		Example: "  rollcall cancel ORDERS/orders-1",
+	}, func(ctx context.Context, cl *client.Client, key registry.Key) (cli.Tabler, error) {
+		return done{Done: "canceled", App: key.App, ID: key.ID}, cl.Cancel(ctx, key)
+	})
+}
+
+// done says what became of one instance.
+type done struct {
+	Done   string `json:"done"`
+	App    string `json:"app"`
+	ID     string `json:"id"`
+	Status string `json:"status,omitempty"`
+}
+
+func (d done) Table() [][]string {
+	row := []string{d.Done, d.App + "/" + d.ID}
+	if d.Status != "" {
+		row = append(row, d.Status)
+	}
+	return [][]string{row}
+}
+
+func newQuarantineCommand() *cobra.Command {
+	var c connection
+	var o operator
+	var d time.Duration
+	var end bool
+	cmd := c.instanceCommand(&cobra.Command{
+		Use:   "quarantine APP/ID --for DURATION | quarantine APP/ID --end",
+		Short: "Hide an instance from every list for a time, or list it again",
+		Long: "Hides an instance from every list for a time, while its heartbeats are accepted: nobody calls it,\n" +
+			"and it does not notice. An instance that registers again meanwhile is hidden again.",
+		Example: "  rollcall quarantine ORDERS/orders-1 --for 10m --reason \"heap dump\"\n" +
+			"  rollcall quarantine ORDERS/orders-1 --end",
+	}, func(ctx context.Context, cl *client.Client, key registry.Key) (cli.Tabler, error) {
+		if err := checkQuarantine(d, end); err != nil {
+			return nil, cli.Usage(err)
+		}
+		result := done{Done: "quarantined", App: key.App, ID: key.ID}
+		if end {
+			result.Done = "quarantine ended"
+			_, err := cl.EndQuarantine(ctx, key, o.act())
+			return result, err
+		}
+		_, err := cl.Quarantine(ctx, key, o.act(), d)
+		return result, err
+	})
+	o.addFlags(cmd)
+	cmd.Flags().DurationVar(&d, "for", 0, "how long, from 1s to 168h")
+	cmd.Flags().BoolVar(&end, "end", false, "list the instance again")
+	return cmd
+}
+
+func checkQuarantine(d time.Duration, end bool) error {
+	if !end {
+		return checkFor(d)
+	}
+	if d != 0 {
+		return errors.New("give --for or --end, and not both")
+	}
+	return nil
+}
+
+func newDrainCommand() *cobra.Command {
+	var c connection
+	var o operator
+	var settle, timeout time.Duration
+	cmd := c.instanceCommand(&cobra.Command{
+		Use:   "drain APP/ID",
+		Short: "Take an instance out of service, and return when it may be stopped",
+		Long: "Overrides an instance's status with OUT_OF_SERVICE, waits until every node of the cluster has\n" +
+			"applied that, and then for the time that polling clients need to fetch it. Afterwards nobody\n" +
+			"calls the instance any more. The override stays until it is deleted.",
+		Example: "  rollcall drain ORDERS/orders-1\n" +
+			"  rollcall drain ORDERS/orders-1 --settle 60s --reason \"kernel update\"",
+	}, func(ctx context.Context, cl *client.Client, key registry.Key) (cli.Tabler, error) {
+		if err := checkDrain(settle, timeout); err != nil {
+			return nil, cli.Usage(err)
+		}
+		ctx, cancel := context.WithTimeout(ctx, timeout+settle)
+		defer cancel()
+		return done{Done: "drained", App: key.App, ID: key.ID, Status: registry.OutOfService.String()}, cl.Drain(ctx, key, settle, o.act())
+	})
+	o.addFlags(cmd)
+	cmd.Flags().DurationVar(&settle, "settle", 30*time.Second, "time for polling clients, after every node has applied it")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "longest time to wait for the nodes, before --settle begins")
+	return cmd
+}
+
+func checkDrain(settle, timeout time.Duration) error {
+	if settle < 0 {
+		return fmt.Errorf("--settle: %v is negative", settle)
+	}
+	if timeout <= 0 {
+		return fmt.Errorf("--timeout: %v leaves no time for the nodes", timeout)
+	}
+	return nil
+}
+
+// overrideOptions are the flags of override.
+type overrideOptions struct {
+	operator
+	remove bool
+	length time.Duration
+}
+
+func newOverrideCommand() *cobra.Command {
+	var c connection
+	var o overrideOptions
+	cmd := c.command(&cobra.Command{
+		Use:   "override APP/ID STATUS | override APP/ID --delete",
+		Short: "Force an instance's status, whatever it says of itself, or end that",
+		Example: "  rollcall override ORDERS/orders-1 OUT_OF_SERVICE\n" +
+			"  rollcall override ORDERS/orders-1 OUT_OF_SERVICE --for 30m --reason \"kernel update\"\n" +
+			"  rollcall override ORDERS/orders-1 --delete",
+	}, cobra.RangeArgs(1, 2), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		if err := o.check(args); err != nil {
+			return nil, cli.Usage(err)
+		}
+		return o.override(ctx, cl, args)
+	})
+	o.addFlags(cmd)
+	cmd.Flags().BoolVar(&o.remove, "delete", false, "end the override; the instance is UNKNOWN until its next heartbeat")
+	cmd.Flags().DurationVar(&o.length, "for", 0, "how long, from 1s to 168h; then the instance has the status that it reported last (default: until --delete)")
+	return cmd
+}
+
+func (o *overrideOptions) check(args []string) error {
+	if o.remove != (len(args) == 1) {
+		return errors.New("give a status, or --delete, and not both")
+	}
+	if o.length == 0 {
+		return nil
+	}
+	if o.remove {
+		return fmt.Errorf("--for: %v is for an override, and --delete ends one", o.length)
+	}
+	return checkFor(o.length)
+}
+
+// override sets the status that the second argument names, or ends an override if there is none.
+func (o *overrideOptions) override(ctx context.Context, cl *client.Client, args []string) (done, error) {
+	key, err := parseKey(args[0])
+	if err != nil {
+		return done{}, cli.Usage(err)
+	}
+	result := done{Done: "override deleted", App: key.App, ID: key.ID}
+	if o.remove {
+		_, err := cl.EndOverride(ctx, key, o.act())
+		return result, err
+	}
+	status, err := parseStatus("STATUS", args[1])
+	if err != nil {
+		return done{}, cli.Usage(err)
+	}
+	result.Done, result.Status = "overridden", status.String()
+	_, err = cl.Override(ctx, key, status, o.act(), o.length)
+	return result, err
+}
