@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
@@ -78,6 +79,9 @@ var consulRoutes = []route{
 	{get, "/v1/health/state/{state}", consulForm, unfiltered((*call).healthState)},
 }
 
+// fenceRoute is our own route of which a variable takes all that is left of the path.
+var fenceRoute = ownRoute{route{get, "/v1/rollcall/fence/{key}", jsonForm, (*call).fence}, api.FenceState{}}
+
 // routeAsIs builds the router of the paths that are taken as they came: Consul's API and the fences.
 func (h *Handler) routeAsIs() {
 	h.consul.NotFoundHandler = http.HandlerFunc(h.unroutedConsul)
@@ -86,7 +90,7 @@ func (h *Handler) routeAsIs() {
 		rt.do = inOneNamespace(inDatacenter(rt.do))
 		h.verbatim(rt)
 	}
-	h.verbatim(route{get, "/v1/rollcall/fence/{key}", jsonForm, (*call).fence})
+	h.verbatim(fenceRoute.route)
 }
 
 func (h *Handler) verbatim(rt route) {

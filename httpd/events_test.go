@@ -3,10 +3,13 @@ package httpd_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // event is a server-sent event as a browser understands it. One without a name and data is an id alone.
@@ -25,6 +28,16 @@ type events struct {
 	t     testing.TB
 	in    *bufio.Reader
 	start event
+}
+
+// documents are what the data of an event is, by its name. Servers write them by hand.
+var documents = map[string]any{"start": &api.Start{}, "change": &api.Change{}, "reset": &api.Reset{}}
+
+// strictly reads a document that has no member which package api does not declare.
+func strictly(text string, into any) error {
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.DisallowUnknownFields()
+	return dec.Decode(into)
 }
 
 func newEvents(t testing.TB, body io.Reader) *events { return &events{t: t, in: bufio.NewReader(body)} }
@@ -55,7 +68,7 @@ func (s *events) next() (e event, ok bool) {
 			e.id = value
 		case "data":
 			e.text = value
-			if err := json.Unmarshal([]byte(value), &e.data); err != nil {
+			if err := errors.Join(json.Unmarshal([]byte(value), &e.data), strictly(value, documents[e.name])); err != nil {
 				s.t.Fatalf("%v in %q", err, value)
 			}
 		default:

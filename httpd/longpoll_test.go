@@ -1,26 +1,20 @@
 package httpd_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// poll is the answer of a long poll.
-type poll struct {
-	Index   string
-	Changes []struct{ Index, ID string }
-}
-
-func (n *bubbled) poll(t *testing.T, query string) poll {
+func (n *bubbled) poll(t *testing.T, query string) api.Changes {
 	t.Helper()
 	got := n.get(t, "/v1/rollcall/watch"+query)
-	var p poll
-	if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.status != 200 || p.Changes == nil || got.header.Get("X-Rollcall-Index") != p.Index {
+	var p api.Changes
+	if err := strictly(got.body, &p); err != nil || got.status != 200 || p.Changes == nil || got.header.Get("X-Rollcall-Index") != p.Index {
 		t.Fatalf("%s: %d %s, %v", query, got.status, got.body, err)
 	}
 	return p

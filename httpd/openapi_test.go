@@ -1,11 +1,13 @@
 package httpd
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/gorilla/mux"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -205,4 +208,125 @@ func eachRef(node any, visit func(ref string)) {
 			eachRef(value, visit)
 		}
 	}
+}
+
+// What docs/openapi.yaml says of the documents of our own API is what package api declares, member by member.
+func TestOpenAPIHasTheDocumentsOfPackageAPI(t *testing.T) {
+	_, raw := readOpenAPI(t)
+	const body = "content application/json schema"
+	compare := func(at string, document any) {
+		t.Helper()
+		schema := descend(raw, raw, strings.Fields(at)...)
+		for _, d := range differences(raw, schema, reflect.TypeOf(document)) {
+			t.Errorf("%s: %s", at, d)
+		}
+	}
+	// What servers say to each other is theirs, and the settings have a row each.
+	others := []string{"/v1/rollcall/replication", "/v1/rollcall/replication/digest", "/v1/rollcall/replication/state", "/v1/rollcall/settings"}
+	for _, rt := range append(slices.Clone(ownRoutes), fenceRoute) {
+		at := fmt.Sprintf("paths %s %s responses 200 %s", rt.path, strings.ToLower(rt.methods[0]), body)
+		switch {
+		case rt.answers != nil:
+			compare(at, rt.answers)
+		case strings.HasPrefix(rt.path, "/v1/rollcall/") && !slices.Contains(others, rt.path) && descend(raw, raw, strings.Fields(at)...) != nil:
+			t.Errorf("%s: the route's row says nothing of it", at)
+		}
+	}
+	compare("paths /v1/rollcall/sessions post requestBody "+body, api.SessionRequest{})
+	compare("components schemas Change", api.Change{})
+	compare("components schemas Error", api.Error{})
+}
+
+// descend goes down a document from node, and follows every reference; nil: there is nothing.
+func descend(raw, node any, keys ...string) any {
+	for {
+		object, _ := node.(map[string]any)
+		if ref, ok := object["$ref"].(string); ok {
+			node = resolve(raw, ref)
+			continue
+		}
+		if len(keys) == 0 || object == nil {
+			return node
+		}
+		node, keys = object[keys[0]], keys[1:]
+	}
+}
+
+// differences says where a schema differs from what encoding/json makes of a type.
+func differences(raw, node any, of reflect.Type) []string {
+	if of == reflect.TypeFor[json.RawMessage]() {
+		return nil // another protocol's document
+	}
+	schema, ok := descend(raw, node).(map[string]any)
+	if !ok {
+		return []string{"it is not described"}
+	}
+	within := func(name string, node any, of reflect.Type) (found []string) {
+		for _, d := range differences(raw, node, of) {
+			found = append(found, name+": "+d)
+		}
+		return found
+	}
+	want := "integer"
+	var found []string
+	switch of.Kind() {
+	case reflect.Pointer:
+		return differences(raw, node, of.Elem())
+	case reflect.String:
+		want = "string"
+	case reflect.Bool:
+		want = "boolean"
+	case reflect.Float64:
+		want = "number"
+	case reflect.Map:
+		want, found = "object", within("values", schema["additionalProperties"], of.Elem())
+	case reflect.Slice:
+		want = "string" // in base64
+		if of.Elem().Kind() != reflect.Uint8 {
+			want, found = "array", within("items", schema["items"], of.Elem())
+		}
+	case reflect.Struct:
+		want = "object"
+		properties, _ := schema["properties"].(map[string]any)
+		required, _ := schema["required"].([]any)
+		has := membersOf(of)
+		for name, m := range has {
+			found = append(found, within(name, properties[name], m.of)...)
+			if slices.Contains(required, any(name)) != m.always {
+				found = append(found, fmt.Sprintf("%s: it is always there: %t, which required does not say", name, m.always))
+			}
+		}
+		for name := range properties {
+			if _, ok := has[name]; !ok {
+				found = append(found, name+": no document has it")
+			}
+		}
+	}
+	if types := schema["type"]; types != want && !reflect.DeepEqual(types, []any{want, "null"}) {
+		found = append(found, fmt.Sprintf("type is %v, want %s", types, want))
+	}
+	return found
+}
+
+// member is a member of an object; always: it is never left out.
+type member struct {
+	of     reflect.Type
+	always bool
+}
+
+// membersOf are the members that a struct has in JSON, with those of the structs in it.
+func membersOf(of reflect.Type) map[string]member {
+	members := map[string]member{}
+	for field := range of.Fields() {
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous {
+			for name, m := range membersOf(field.Type) {
+				m.always = m.always && field.Type != reflect.TypeFor[api.Life]() // an instance that is gone has none
+				members[name] = m
+			}
+			continue
+		}
+		members[name] = member{field.Type, options == ""}
+	}
+	return members
 }

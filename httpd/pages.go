@@ -2,7 +2,7 @@ package httpd
 
 import (
 	"cmp"
-	_ "embed"
+	_ "embed" // the style sheet
 	"fmt"
 	"strconv"
 	"strings"

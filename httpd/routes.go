@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // allMethods are the methods that any route has.
@@ -27,6 +28,12 @@ type route struct {
 	path    string
 	form    errorForm // of its errors, and of the document that it answers
 	do      endpoint
+}
+
+// ownRoute is a row of the table of our own API.
+type ownRoute struct {
+	route
+	answers any // the document of package api that 200 comes with; nil: none, or one that servers say to each other
 }
 
 // Methods of routes.
@@ -67,52 +74,52 @@ const (
 )
 
 // ownRoutes are our own API, and what an operator looks at.
-var ownRoutes = []route{
-	{get, "/v1/rollcall/status", jsonForm, (*call).clusterStatus},
-	{get, "/v1/rollcall/apps", jsonForm, (*call).listInstances},
-	{get, "/v1/rollcall/events", jsonForm, viewed((*call).events)},
-	{get, "/v1/rollcall/settings", jsonForm, viewed((*call).settings)},
-	{get, "/v1/rollcall/self-preservation", jsonForm, viewed((*call).selfPreservation)},
-	{post, "/v1/rollcall/self-preservation/release", jsonForm, (*call).releasePreservation},
-	{post, "/v1/rollcall/self-preservation/hold", jsonForm, (*call).holdPreservation},
-	{get, "/v1/rollcall/apps/{app}/{id}/explain", jsonForm, viewed((*call).explain)},
-	{put, "/v1/rollcall/apps/{app}/{id}/override", jsonForm, (*call).override},
-	{del, "/v1/rollcall/apps/{app}/{id}/override", jsonForm, (*call).endOverride},
-	{put, "/v1/rollcall/apps/{app}/{id}/quarantine", jsonForm, (*call).quarantine},
-	{del, "/v1/rollcall/apps/{app}/{id}/quarantine", jsonForm, (*call).endQuarantine},
-	{post, "/v1/rollcall/prune", jsonForm, (*call).prune},
-	{del, memberPath, jsonForm, (*call).removeMember},
-	{getOnly, "/v1/rollcall/watch", jsonForm, (*call).watch},
+var ownRoutes = []ownRoute{
+	{route{get, "/v1/rollcall/status", jsonForm, (*call).clusterStatus}, api.Status{}},
+	{route{get, "/v1/rollcall/apps", jsonForm, (*call).listInstances}, []api.Instance{}},
+	{route{get, "/v1/rollcall/events", jsonForm, viewed((*call).events)}, api.Events{}},
+	{route{get, "/v1/rollcall/settings", jsonForm, viewed((*call).settings)}, nil},
+	{route{get, "/v1/rollcall/self-preservation", jsonForm, viewed((*call).selfPreservation)}, api.SelfPreservation{}},
+	{route{post, "/v1/rollcall/self-preservation/release", jsonForm, (*call).releasePreservation}, api.SelfPreservation{}},
+	{route{post, "/v1/rollcall/self-preservation/hold", jsonForm, (*call).holdPreservation}, api.SelfPreservation{}},
+	{route{get, "/v1/rollcall/apps/{app}/{id}/explain", jsonForm, viewed((*call).explain)}, api.Explanation{}},
+	{route{put, "/v1/rollcall/apps/{app}/{id}/override", jsonForm, (*call).override}, api.Acted{}},
+	{route{del, "/v1/rollcall/apps/{app}/{id}/override", jsonForm, (*call).endOverride}, api.Acted{}},
+	{route{put, "/v1/rollcall/apps/{app}/{id}/quarantine", jsonForm, (*call).quarantine}, api.Acted{}},
+	{route{del, "/v1/rollcall/apps/{app}/{id}/quarantine", jsonForm, (*call).endQuarantine}, api.Acted{}},
+	{route{post, "/v1/rollcall/prune", jsonForm, (*call).prune}, []api.Pruned{}},
+	{route{del, memberPath, jsonForm, (*call).removeMember}, api.RemovedMember{}},
+	{route{getOnly, "/v1/rollcall/watch", jsonForm, (*call).watch}, api.Changes{}},
 
-	{post, "/v1/rollcall/replication", jsonForm, exchange(Peers.Receive)},
-	{post, "/v1/rollcall/replication/digest", jsonForm, exchange(Peers.Compare)},
-	{getOnly, "/v1/rollcall/replication/state", jsonForm, withPeers((*call).replicationState)},
-	{get, "/v1/rollcall/peers", jsonForm, withPeers((*call).peers)},
-	{getOnly, "/v1/rollcall/peers/{name}/diff", jsonForm, withPeers((*call).diffPeer)},
-	{post, "/v1/rollcall/peers/{name}/repair", jsonForm, withPeers(bodiless((*call).repairPeer))},
-	{post, "/v1/rollcall/peers/{name}/pause", jsonForm, withPeers(bodiless((*call).pausePeer))},
-	{post, "/v1/rollcall/peers/{name}/resume", jsonForm, withPeers(bodiless((*call).resumePeer))},
-	{post, "/v1/rollcall/peers/{name}/forget", jsonForm, withPeers(bodiless((*call).forgetSender))},
+	{route{post, "/v1/rollcall/replication", jsonForm, exchange(Peers.Receive)}, nil},
+	{route{post, "/v1/rollcall/replication/digest", jsonForm, exchange(Peers.Compare)}, nil},
+	{route{getOnly, "/v1/rollcall/replication/state", jsonForm, withPeers((*call).replicationState)}, nil},
+	{route{get, "/v1/rollcall/peers", jsonForm, withPeers((*call).peers)}, api.Peers{}},
+	{route{getOnly, "/v1/rollcall/peers/{name}/diff", jsonForm, withPeers((*call).diffPeer)}, api.PeerDiff{}},
+	{route{post, "/v1/rollcall/peers/{name}/repair", jsonForm, withPeers(bodiless((*call).repairPeer))}, api.PeerDiff{}},
+	{route{post, "/v1/rollcall/peers/{name}/pause", jsonForm, withPeers(bodiless((*call).pausePeer))}, nil},
+	{route{post, "/v1/rollcall/peers/{name}/resume", jsonForm, withPeers(bodiless((*call).resumePeer))}, nil},
+	{route{post, "/v1/rollcall/peers/{name}/forget", jsonForm, withPeers(bodiless((*call).forgetSender))}, nil},
 
-	{get, "/v1/rollcall/sessions", jsonForm, withCoordination((*call).ownSessions)},
-	{get, "/v1/rollcall/sessions/{id}", jsonForm, withCoordination((*call).ownSession)},
-	{post, "/v1/rollcall/sessions", jsonForm, withCoordination((*call).newSession)},
-	{put, "/v1/rollcall/sessions/{id}/renew", jsonForm, withCoordination(bodiless((*call).renewOwn))},
-	{del, "/v1/rollcall/sessions/{id}", jsonForm, withCoordination(bodiless((*call).destroyOwn))},
-	{get, "/v1/rollcall/locks", jsonForm, onPermits(kv.Lock, permitsOf.list)},
-	{get, "/v1/rollcall/locks/{name}", jsonForm, onPermits(kv.Lock, permitsOf.show)},
-	{put, "/v1/rollcall/locks/{name}", jsonForm, onPermits(kv.Lock, permitsOf.acquire)},
-	{del, "/v1/rollcall/locks/{name}", jsonForm, onPermits(kv.Lock, permitsOf.release)},
-	{get, "/v1/rollcall/semaphores", jsonForm, onPermits(kv.Semaphore, permitsOf.list)},
-	{get, "/v1/rollcall/semaphores/{name}", jsonForm, onPermits(kv.Semaphore, permitsOf.show)},
-	{put, "/v1/rollcall/semaphores/{name}", jsonForm, onPermits(kv.Semaphore, permitsOf.acquire)},
-	{del, "/v1/rollcall/semaphores/{name}", jsonForm, onPermits(kv.Semaphore, permitsOf.release)},
+	{route{get, "/v1/rollcall/sessions", jsonForm, withCoordination((*call).ownSessions)}, []api.Session{}},
+	{route{get, "/v1/rollcall/sessions/{id}", jsonForm, withCoordination((*call).ownSession)}, api.Session{}},
+	{route{post, "/v1/rollcall/sessions", jsonForm, withCoordination((*call).newSession)}, api.Session{}},
+	{route{put, "/v1/rollcall/sessions/{id}/renew", jsonForm, withCoordination(bodiless((*call).renewOwn))}, api.Session{}},
+	{route{del, "/v1/rollcall/sessions/{id}", jsonForm, withCoordination(bodiless((*call).destroyOwn))}, api.Destroyed{}},
+	{route{get, "/v1/rollcall/locks", jsonForm, onPermits(kv.Lock, permitsOf.list)}, []api.Permits{}},
+	{route{get, "/v1/rollcall/locks/{name}", jsonForm, onPermits(kv.Lock, permitsOf.show)}, api.Permits{}},
+	{route{put, "/v1/rollcall/locks/{name}", jsonForm, onPermits(kv.Lock, permitsOf.acquire)}, api.Acquired{}},
+	{route{del, "/v1/rollcall/locks/{name}", jsonForm, onPermits(kv.Lock, permitsOf.release)}, api.Released{}},
+	{route{get, "/v1/rollcall/semaphores", jsonForm, onPermits(kv.Semaphore, permitsOf.list)}, []api.Permits{}},
+	{route{get, "/v1/rollcall/semaphores/{name}", jsonForm, onPermits(kv.Semaphore, permitsOf.show)}, api.Permits{}},
+	{route{put, "/v1/rollcall/semaphores/{name}", jsonForm, onPermits(kv.Semaphore, permitsOf.acquire)}, api.Acquired{}},
+	{route{del, "/v1/rollcall/semaphores/{name}", jsonForm, onPermits(kv.Semaphore, permitsOf.release)}, api.Released{}},
 
-	{get, "/healthz", jsonForm, (*call).healthz},
-	{get, "/readyz", jsonForm, (*call).readyz},
-	{get, statusOverridesPath, eurekaForm, viewed((*call).statusOverrides)},
-	{get, "/", eurekaForm, (*call).dashboard},
-	{get, "/lastn", eurekaForm, (*call).lastN},
+	{route{get, "/healthz", jsonForm, (*call).healthz}, nil},
+	{route{get, "/readyz", jsonForm, (*call).readyz}, nil},
+	{route{get, statusOverridesPath, eurekaForm, viewed((*call).statusOverrides)}, nil},
+	{route{get, "/", eurekaForm, (*call).dashboard}, nil},
+	{route{get, "/lastn", eurekaForm, (*call).lastN}, nil},
 }
 
 // routes builds the routers: Eureka's resources under each base path, then everything else.
@@ -129,7 +136,7 @@ func (h *Handler) routes() {
 		}
 	}
 	for _, rt := range ownRoutes {
-		h.router.Handle(rt.path, h.handle(rt.path, rt, false)).Methods(rt.methods...)
+		h.router.Handle(rt.path, h.handle(rt.path, rt.route, false)).Methods(rt.methods...)
 	}
 	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{})
 	scraped := route{get, "/metrics", eurekaForm, func(c *call) (any, error) {

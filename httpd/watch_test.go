@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // bubble runs a test in virtual time.
@@ -230,8 +231,8 @@ func TestAPositionThatIsLostIsReset(t *testing.T) {
 					t.Errorf("it goes on with %s", e.id)
 				}
 				got := n.get(t, "/v1/rollcall/watch?wait=1m&index="+row.index)
-				var doc struct{ Error, Index string }
-				if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != http.StatusGone || doc.Index != "test-4" || !strings.Contains(doc.Error, "fetch everything") {
+				var doc api.Error
+				if err := strictly(got.body, &doc); err != nil || got.status != http.StatusGone || doc.Index != "test-4" || !strings.Contains(doc.Error, "fetch everything") {
 					t.Errorf("the poll got %d %s", got.status, got.body)
 				}
 				if got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": row.reason}); got != 2 {
