@@ -20,15 +20,17 @@ const module = "github.com/seed-20419f34/rollcall"
 // of each package may import. A package without a row is an error. "*" means everything.
 var allowed = map[string][]string{
 	"cmd/rollcall": {"*"},
-	"integration":  {"cmd/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "fsm/kv", "httpd/api", "httpd/eureka", "httpd/consul"},
+	"integration":  {"cmd/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "fsm/kv", "httpd/api", "httpd/eureka", "httpd/consul", "replication/wire"},
 	"httpd/api":    {"fsm/registry"},
 	"httpd":        {"internal/setting", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"},
-	"replication":  {"internal/setting", "replication/batcher", "httpd/api", "httpd/eureka", "fsm/registry"},
+	"replication":  {"internal/setting", "replication/batcher", "replication/wire", "httpd/api", "httpd/eureka", "fsm/registry"},
 	// The dispatcher, which knows nothing of registries.
 	"replication/batcher": {},
-	"store":               {"internal/setting", "fsm", "fsm/registry", "fsm/kv"},
-	"client/sse":          {},
-	"client":              {"client/sse", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"},
+	// What Rollcall servers tell each other, in bytes.
+	"replication/wire": {"fsm/codec", "fsm/registry", "httpd/eureka"},
+	"store":            {"internal/setting", "fsm", "fsm/registry", "fsm/kv"},
+	"client/sse":       {},
+	"client":           {"client/sse", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"},
 	// What chooses among instances, beside the client so that it stays optional.
 	"client/balance": {"client", "fsm/registry"},
 	"httpd/eureka":   {"fsm/registry"},

@@ -36,7 +36,7 @@ func exchange(answerTo func(p Peers, ctx context.Context, message []byte) ([]byt
 		if err != nil {
 			return nil, retryBatch(writeOutcome(err))
 		}
-		respond(c.w, c.r, http.StatusOK, "application/json", answer)
+		respond(c.w, c.r, http.StatusOK, "application/octet-stream", answer)
 		return answered, nil
 	}))
 }
@@ -48,7 +48,7 @@ func (c *call) replicationState() (any, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	c.w.Header().Set("Content-Type", "application/x-ndjson")
+	c.w.Header().Set("Content-Type", "application/octet-stream")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	out := newPieceWriter(c.w)
 	buffered := bufio.NewWriterSize(out, statePiece)

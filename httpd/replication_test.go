@@ -235,7 +235,7 @@ func TestACopyOfTheStateOutlastsTheServersTimeLimits(t *testing.T) {
 		}}
 		n := newBubbled(t, httpd.Config{Peers: p})
 		got := n.get(t, "/v1/rollcall/replication/state?datacenter=dc1")
-		if got.status != 200 || strings.Count(got.body, "\n") != lines || got.header.Get("Content-Type") != "application/x-ndjson" {
+		if got.status != 200 || strings.Count(got.body, "\n") != lines || got.header.Get("Content-Type") != "application/octet-stream" {
 			t.Errorf("got %d, %d lines with %v, want %d", got.status, strings.Count(got.body, "\n"), got.header, lines)
 		}
 	})

@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // badPeers are what a peer may be instead of a server: how it treats a connection, and what the node
@@ -180,7 +182,7 @@ func (r *tape) play(t *testing.T, n *Node) (messages int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, message := range r.messages {
-		answer := n.Do(Request{Method: http.MethodPost, Path: messagePath, Body: message, ContentType: "application/json"})
+		answer := n.Do(Request{Method: http.MethodPost, Path: messagePath, Body: message, ContentType: "application/octet-stream"})
 		if answer.Status != http.StatusOK {
 			t.Errorf("a message that came before is answered %v, want 200", answer)
 		}
@@ -188,16 +190,22 @@ func (r *tape) play(t *testing.T, n *Node) (messages int) {
 	return len(r.messages)
 }
 
-// contains says whether a message with a text was recorded.
-func (r *tape) contains(text string) error {
+// hasRenewal says whether a message with a heartbeat was recorded.
+func (r *tape) hasRenewal() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, message := range r.messages {
-		if strings.Contains(string(message), text) {
-			return nil
+		var m wire.Message
+		if err := wire.Decode(message, &m); err != nil {
+			return err
+		}
+		for _, item := range m.Items {
+			if _, ok := item.Op.(registry.Renew); ok {
+				return nil
+			}
 		}
 	}
-	return fmt.Errorf("none of %d messages has %q", len(r.messages), text)
+	return fmt.Errorf("none of %d messages has a heartbeat", len(r.messages))
 }
 
 // TestMessagesThatAreSentAgainChangeNothing records what one datacenter tells another, and plays it when
@@ -221,7 +229,7 @@ func TestMessagesThatAreSentAgainChangeNothing(t *testing.T) {
 		awaitListed(t, to, wantListed("canceled", "overridden"))
 		awaitStatus(t, to, "ORDERS", "overridden", "OUT_OF_SERVICE")
 		mustDo(t, "heartbeat", from.Renew("ORDERS", "overridden"))
-		Eventually(t, replicated, "a heartbeat is told", func() error { return tape.contains(`"do":"renew"`) })
+		Eventually(t, replicated, "a heartbeat is told", tape.hasRenewal)
 		mustDo(t, "end of the override", from.Do(Request{Method: http.MethodDelete, Path: path("ORDERS", "overridden") + "/status?value=UP"}))
 		mustDo(t, "cancel", from.Cancel("ORDERS", "canceled"))
 		awaitListed(t, to, wantListed("overridden"))
@@ -246,15 +254,18 @@ func TestMessagesOfServersAreBoundedAt8MiB(t *testing.T) {
 	const limit = 8 << 20
 	eachMode(t, func(t *testing.T, ap bool) {
 		n := StartCluster(t, Config{AP: ap, Nodes: 1, Settings: map[string]string{"replication.datacenters": "dc2=http://" + FreeAddr(t)}}).Nodes[0]
-		heads := map[string]string{
-			messagePath:                      `{"version":1,"datacenter":"dc2","node":"n2","sender":"s","boot":1,"clock":1,"sequence":1,"items":[]`,
-			"/eureka/peerreplication/batch/": `{"replicationList":[]`,
+		bodies := map[string]func(size int) []byte{
+			messagePath: messageOf,
+			"/eureka/peerreplication/batch/": func(size int) []byte {
+				const head = `{"replicationList":[]`
+				return []byte(head + strings.Repeat(" ", size-len(head)-1) + "}")
+			},
 		}
-		for path, head := range heads {
+		for path, of := range bodies {
 			for size, want := range map[int]int{limit: http.StatusOK, limit + 1: http.StatusRequestEntityTooLarge} {
-				body := head + strings.Repeat(" ", size-len(head)-1) + "}"
+				body := of(size)
 				Eventually(t, ReadyLimit, fmt.Sprintf("%d bytes for %s", size, path), func() error {
-					answer := n.Do(Request{Method: http.MethodPost, Path: path, Body: []byte(body), ContentType: "application/json"})
+					answer := n.Do(Request{Method: http.MethodPost, Path: path, Body: body, ContentType: "application/json"})
 					if answer.Status == 0 { // the connection was closed before everything was written
 						return answer.Err
 					}
@@ -266,4 +277,16 @@ func TestMessagesOfServersAreBoundedAt8MiB(t *testing.T) {
 			}
 		}
 	})
+}
+
+// messageOf is a message of so many bytes, with an item that is not valid.
+func messageOf(size int) []byte {
+	of := func(owner int) []byte {
+		return wire.Encode(&wire.Message{
+			Head:  wire.Head{Datacenter: "dc2", Node: "n2", Sender: "s", Incarnation: 1, Clock: 1, Sequence: 1},
+			Items: []wire.Item{wire.ItemOf(registry.Remove{Owner: strings.Repeat("x", owner)})},
+		})
+	}
+	about := size - 100
+	return of(about + size - len(of(about)))
 }

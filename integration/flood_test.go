@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
-
-const replicationPath = "/v1/rollcall/replication"
 
 // unfinishedFor is how long a node waits for the rest of a request. A busy machine may take longer for a flood.
 const unfinishedFor = 15 * time.Second
@@ -34,7 +34,7 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 	began := time.Now()
 	unfinished := need.Got(net.Dial("tcp", n.HTTP))(t)
 	defer unfinished.Close()
-	if _, err := fmt.Fprintf(unfinished, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", replicationPath, n.HTTP, 4<<20); err != nil {
+	if _, err := fmt.Fprintf(unfinished, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n{", messagePath, n.HTTP, 4<<20); err != nil {
 		t.Fatal(err)
 	}
 	Eventually(t, ReadyLimit, "the flooder's share is in use", func() error { return mustWait(flooder.post(n, batchOf("n9", 1, 1))) })
@@ -96,15 +96,12 @@ func mustWait(answer Answer) error {
 
 // batchOf is a message of a node with so many heartbeats, of some 310 bytes each.
 func batchOf(node string, clock int64, items int) []byte {
-	id := strings.Repeat("i", 240)
-	message := fmt.Appendf(nil, `{"version":1,"datacenter":"dc1","node":%[1]q,"sender":%[1]q,"clock":%[2]d,"items":[`, node, clock)
+	app, id := strings.Repeat("F", 50), strings.Repeat("i", 240)
+	m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: node, Sender: node, Clock: clock}}
 	for i := range items {
-		if i > 0 {
-			message = append(message, ',')
-		}
-		message = fmt.Appendf(message, `{"do":"renew","app":"FLOOD","id":"%s%05d","life":1,"dirty":1,"age":0}`, id, i)
+		m.Items = append(m.Items, wire.ItemOf(registry.Renew{Key: registry.Key{App: app, ID: fmt.Sprintf("%s%05d", id, i)}, Life: 1, LastDirty: 1}))
 	}
-	return append(message, "]}"...)
+	return wire.Encode(&m)
 }
 
 // sender is a client that speaks from an address of its own.
@@ -125,7 +122,7 @@ func senderAt(t *testing.T, address string) *sender {
 
 // post sends a batch.
 func (s *sender) post(n *Node, batch []byte) Answer {
-	resp, err := s.Post(n.URL()+replicationPath, "application/json", bytes.NewReader(batch))
+	resp, err := s.Post(n.URL()+messagePath, "application/octet-stream", bytes.NewReader(batch))
 	if err != nil {
 		return Answer{Err: err}
 	}

@@ -1,16 +1,14 @@
 package integration
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // TestOneMessageMakesNoNodeDeafToAnother posts, to one node without consensus, messages in the name of
@@ -24,23 +22,20 @@ func TestOneMessageMakesNoNodeDeafToAnother(t *testing.T) {
 	h := startHerdOf(t, "HERD", 2, lease, []*Node{named})
 	c.mustListEverywhere(t, h.ids()...)
 
-	var head struct {
-		Sender      string
-		Boot        uint64
-		Incarnation uint64
-	}
-	first, _ := bufio.NewReader(bytes.NewReader(named.Get("/v1/rollcall/replication/state?datacenter=" + named.datacenter(t)).Body)).ReadBytes('\n')
-	if err := json.Unmarshal(first, &head); err != nil || head.Sender == "" {
-		t.Fatalf("the state of %s begins %q: %v", named.Name, first, err)
+	var state wire.State
+	given := named.Get("/v1/rollcall/replication/state?datacenter=" + named.datacenter(t)).Body
+	if err := wire.ReadFrame(bytes.NewReader(given), &state); err != nil {
+		t.Fatalf("the state of %s: %v", named.Name, err)
 	}
 	const years = 9 * 365 * 24 * 60 * 60 * 1000
 	for _, forged := range []struct {
-		clock  uint64
+		clock  int64
 		answer int
 	}{{math.MaxInt64, 400}, {years, 200}} {
-		body := fmt.Sprintf(`{"version":1,"datacenter":%q,"node":%q,"sender":%q,"boot":%d,"incarnation":%d,"clock":%d,"items":[]}`,
-			named.datacenter(t), named.Name, head.Sender, uint64(math.MaxUint64), uint64(math.MaxUint64), forged.clock)
-		answer := attacked.Do(Request{Method: "POST", Path: "/v1/rollcall/replication", ContentType: "application/json", Body: []byte(body)})
+		message := wire.Message{Head: wire.Head{
+			Datacenter: state.Datacenter, Node: named.Name, Sender: state.Sender, Incarnation: math.MaxUint64, Clock: forged.clock,
+		}}
+		answer := attacked.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&message)})
 		if answer.Status != forged.answer {
 			t.Errorf("a clock of %d ms: %v, want %d", forged.clock, answer, forged.answer)
 		}

@@ -5,29 +5,34 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // messageFrom is a message of a cluster of datacenter dc2, with an instance that was renewed just now. Its lease is
 // short: for one duration after a link began, leases that have ended are taken.
 func messageFrom(sender string, clock int64, id string) []byte {
-	return fmt.Appendf(nil, `{"version":1,"datacenter":"dc2","node":"x1","sender":%q,"incarnation":7,"clock":%d,"items":[
-		{"do":"register","app":"FAR","id":%[3]q,"life":1,"instance":{"instanceId":%[3]q,"hostName":"x","ipAddr":"10.0.0.9","status":"UP",
-		"port":{"number":80,"enabled":true},"dataCenter":{"name":"MyOwn"},"duration":1,"lastDirty":1}}]}`, sender, clock, id)
-}
-
-// verdict is the answer to a message of one item.
-type verdict struct {
-	Late    int64
-	Results []struct{ Status int }
-}
-
-// tell posts a message of another server.
-func (n *Node) tell(message []byte) (verdict, error) {
-	v, err := decoded[verdict](n, "/v1/rollcall/replication", n.Do(Request{Method: "POST", Path: "/v1/rollcall/replication", ContentType: "application/json", Body: message}))
-	if err == nil && len(v.Results) != 1 {
-		err = fmt.Errorf("%d results, want one", len(v.Results))
+	i := &registry.Instance{
+		InstanceID: id, HostName: "x", App: "FAR", IPAddr: "10.0.0.9", Status: registry.Up, Port: registry.Port{Number: 80, Enabled: true},
+		DataCenter: registry.DataCenter{Name: registry.MyOwn}, Duration: 1, LastDirty: 1,
 	}
-	return v, err
+	return wire.Encode(&wire.Message{
+		Head:  wire.Head{Datacenter: "dc2", Node: "x1", Sender: sender, Incarnation: 7, Clock: clock},
+		Items: []wire.Item{wire.ItemOf(registry.Replica{Instance: i, Life: 1})},
+	})
+}
+
+// tell posts a message of another server, of one item.
+func (n *Node) tell(message []byte) (a wire.Answer, err error) {
+	answer := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: message})
+	if answer.Status != 200 {
+		return a, fmt.Errorf("got %v", answer)
+	}
+	if err = wire.Decode(answer.Body, &a); err == nil && len(a.Results) != 1 {
+		err = fmt.Errorf("%d results, want one", len(a.Results))
+	}
+	return a, err
 }
 
 // TestASenderThatIsForgottenIsHeardAgain speaks as a server whose clock went back by ten hours and which does not,

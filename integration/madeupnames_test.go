@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // TestMadeUpDatacentersAreRefusedInWords has somebody who speaks as a node of the datacenter tell of links that
@@ -16,13 +17,13 @@ import (
 func TestMadeUpDatacentersAreRefusedInWords(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.datacenters": "dc2=http://" + FreeAddr(t)}}).Nodes[0]
-	var told []string
+	heard := map[string]int64{"dc2": 1}
 	for i := range 900 {
-		told = append(told, fmt.Sprintf(`"made-up-%d":1`, i))
+		heard[fmt.Sprintf("made-up-%d", i)] = 1
 	}
-	for clock := range 3 {
-		message := fmt.Sprintf(`{"version":1,"datacenter":"dc1","node":"n9","sender":"n9","clock":%d,"heard":{"dc2":1,%s},"items":[]}`, clock*2000, strings.Join(told, ","))
-		answer := n.Do(Request{Method: "POST", Path: "/v1/rollcall/replication", ContentType: "application/json", Body: []byte(message)})
+	for clock := range int64(3) {
+		m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: "n9", Sender: "n9", Clock: clock * 2000, Heard: heard}}
+		answer := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&m)})
 		if answer.Status != 200 || !strings.Contains(string(answer.Body), "900 datacenters that are no peers of this node is not noted") {
 			t.Errorf("made-up datacenters: %v, want an answer that says that they are not noted", answer)
 		}

@@ -6,15 +6,13 @@ import (
 	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // Compare answers a peer's digests with what differs here. Errors: as Receive.
 func (r *Replicator) Compare(ctx context.Context, message []byte) (answer []byte, err error) {
-	var q digestQuestion
-	if err := decode(message, &q); err != nil {
-		return nil, err
-	}
-	if err := q.check(); err != nil {
+	var q wire.Digests
+	if err := wire.Decode(message, &q); err != nil {
 		return nil, err
 	}
 	origin, err := r.originOf(q.Datacenter, q.Node)
@@ -23,15 +21,19 @@ func (r *Replicator) Compare(ctx context.Context, message []byte) (answer []byte
 	}
 	all := origin.Kind == registry.LocalPeer
 	if all != (q.Owner == "") {
-		return nil, malformed("owner must be %q from another datacenter, and nothing from a node of the own one", q.Datacenter)
+		return nil, wire.Malformed("owner must be %q from another datacenter, and nothing from a node of the own one", q.Datacenter)
 	}
 	view, err := r.config.Service.View(ctx, registry.Stale)
 	if err != nil {
 		return nil, fmt.Errorf("compare with %s: %w", q.Node, err)
 	}
 	s := scope{view: view, now: r.config.Service.Health().Clock, all: all, owner: q.Owner}
-	return encode(s.differences(&q))
+	d := s.differences(&q)
+	return wire.Encode(&d), nil
 }
+
+// maxDigestEntries bounds the instances of one answer, but for an application with more.
+const maxDigestEntries = 20_000
 
 // scope is what two servers compare: the instances of one of them, or all.
 type scope struct {
@@ -42,8 +44,8 @@ type scope struct {
 }
 
 // digests are those of all applications.
-func (s scope) digests() map[string]wireDigest {
-	digests := make(map[string]wireDigest)
+func (s scope) digests() map[string]registry.Digest {
+	digests := make(map[string]registry.Digest)
 	for l := range s.view.Settled(s.now, s.all, s.owner) {
 		d := digests[l.Instance.App]
 		d.Count++
@@ -59,8 +61,8 @@ func (s scope) holds(l *registry.Lease) bool { return s.all || l.Owner == s.owne
 // differences are the applications that the asker has otherwise, in the order of their names, as many
 // as an answer holds. Each comes with all its instances, those too that are too young to be compared:
 // the asker is to know that they are here.
-func (s scope) differences(q *digestQuestion) digestAnswer {
-	a := digestAnswer{Apps: make(map[string][]digestEntry)}
+func (s scope) differences(q *wire.Digests) wire.Differences {
+	a := wire.Differences{Apps: make(map[string][]wire.Entry)}
 	differ := s.differing(q)
 	sizes := make(map[string]int, len(differ))
 	s.each(differ, func(l *registry.Lease) { sizes[l.Instance.App]++ })
@@ -72,31 +74,26 @@ func (s scope) differences(q *digestQuestion) digestAnswer {
 			break
 		}
 		total += sizes[app]
-		a.Apps[app] = make([]digestEntry, 0, sizes[app])
+		a.Apps[app] = make([]wire.Entry, 0, sizes[app])
 	}
 	s.each(differ, func(l *registry.Lease) {
 		app := l.Instance.App
-		a.Apps[app] = append(a.Apps[app], entryOf(l))
+		a.Apps[app] = append(a.Apps[app], wire.Entry{ID: l.Instance.ID(), Version: l.Version(), Sum: l.Sum()})
 	})
 	return a
 }
 
-func entryOf(l *registry.Lease) digestEntry {
-	v := l.Version()
-	return digestEntry{ID: l.Instance.ID(), Life: v.Life, Dirty: v.LastDirty, Edit: v.Edit, Sum: wireSum(l.Sum())}
-}
-
 // differing are the applications whose digest here is not the asker's, sorted.
-func (s scope) differing(q *digestQuestion) []string {
+func (s scope) differing(q *wire.Digests) []string {
 	digests := s.digests()
 	var differ []string
 	for app, digest := range digests {
-		if q.covers(app) && q.Apps[app] != digest {
+		if q.Covers(app) && q.Apps[app] != digest {
 			differ = append(differ, app)
 		}
 	}
 	for app := range q.Apps {
-		if _, ok := digests[app]; !ok && q.covers(app) {
+		if _, ok := digests[app]; !ok && q.Covers(app) {
 			differ = append(differ, app)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // settle lets changes become old enough to be compared.
@@ -269,24 +270,24 @@ func TestTheListOfDifferencesIsBounded(t *testing.T) {
 // Together the questions are about every application, each once.
 func TestQuestionsCoverEverythingOnce(t *testing.T) {
 	a, _ := twoDatacenters(t)
-	for _, count := range []int{0, 1, maxDigestApps, maxDigestApps + 1, 2*maxDigestApps + 7} {
-		digests := make(map[string]wireDigest, count)
+	for _, count := range []int{0, 1, wire.MaxApps, wire.MaxApps + 1, 2*wire.MaxApps + 7} {
+		digests := make(map[string]registry.Digest, count)
 		var apps []string
 		for n := range count {
 			app := fmt.Sprintf("APP-%06d", n)
 			apps = append(apps, app)
-			digests[app] = wireDigest{Count: 1}
+			digests[app] = registry.Digest{Count: 1}
 		}
 		asked, questions := 0, 0
 		for after := ""; ; {
 			q := a.only().question(apps, digests, after)
 			questions++
 			for app := range q.Apps {
-				if !q.covers(app) {
+				if !q.Covers(app) {
 					t.Fatalf("of %d: the question after %q names %q", count, after, app)
 				}
 			}
-			if !q.covers("APP-000000x") && after == "" || q.Until == "" && !q.covers("ZZZ") {
+			if !q.Covers("APP-000000x") && after == "" || q.Until == "" && !q.Covers("ZZZ") {
 				t.Fatalf("of %d: the question after %q until %q leaves out what the asker has not", count, after, q.Until)
 			}
 			asked += len(q.Apps)
@@ -294,7 +295,7 @@ func TestQuestionsCoverEverythingOnce(t *testing.T) {
 				break
 			}
 		}
-		if want := max(1, (count+maxDigestApps-1)/maxDigestApps); asked != count || questions != want {
+		if want := max(1, (count+wire.MaxApps-1)/wire.MaxApps); asked != count || questions != want {
 			t.Errorf("of %d applications %d were asked about in %d questions, want %d", count, asked, questions, want)
 		}
 	}
@@ -312,8 +313,7 @@ func TestABadAnswerToDigestsIsAnError(t *testing.T) {
 		{"503", answerWith(503, "no leader"), "no leader"},
 		{"hangs", hang, "no answer in time"},
 		{"garbage", answers("<html>"), "the answer to digests cannot be read"},
-		{"a sum that is none", answers(`{"apps":{"ORDERS":[{"id":"1","sum":"xyz"}]}}`), `sum "xyz"`},
-		{"more of nothing", answers(`{"apps":{},"more":true}`), "has more, and nothing before it"},
+		{"more of nothing", answers(string(wire.Encode(&wire.Differences{More: true}))), "has more, and nothing before it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "hangs" {
@@ -336,7 +336,7 @@ func TestAnAnswerMustBeAboutTheQuestion(t *testing.T) {
 	asked := 0
 	b.answering(func(w http.ResponseWriter, r *http.Request) bool {
 		asked++
-		return answers(`{"apps":{"ORDERS":[]},"more":true}`)(w, r)
+		return answers(string(wire.Encode(&wire.Differences{Apps: map[string][]wire.Entry{"ORDERS": nil}, More: true})))(w, r)
 	})
 	_, _, err := a.only().compare(context.Background(), true)
 	if err == nil || !strings.Contains(err.Error(), "was not asked about") || asked != 2 {
@@ -350,20 +350,18 @@ func TestBadQuestionsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		at   *site
-		body string
+		body []byte
 		says string
 	}{
-		{"garbage", b, `{`, "unexpected end"},
-		{"a newer version", b, `{"version":2}`, "version 2"},
-		{"no node", b, `{"version":1,"datacenter":"dc1"}`, "datacenter and node"},
-		{"a digest of three", b, `{"version":1,"datacenter":"dc1","node":"n1","owner":"dc1","apps":{"A":[1,"0","0"]}}`, "3 parts"},
-		{"a digest of a negative number", b, `{"version":1,"datacenter":"dc1","node":"n1","owner":"dc1","apps":{"A":[-1,"0"]}}`, "cannot unmarshal"},
-		{"no owner", b, `{"version":1,"datacenter":"dc1","node":"n1"}`, `owner must be "dc1"`},
-		{"another owner", b, `{"version":1,"datacenter":"dc1","node":"n1","owner":"dc2"}`, `owner is "dc2"`},
-		{"an owner between nodes", n, `{"version":1,"datacenter":"dc1","node":"n9","owner":"dc1"}`, "nothing from a node of the own one"},
+		{"nothing", b, nil, "ends too early"},
+		{"JSON", b, []byte(`{"version":2}`), "newer version"},
+		{"no node", b, wire.Encode(&wire.Digests{Datacenter: "dc1"}), "datacenter and node"},
+		{"no owner", b, wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n1"}), `owner must be "dc1"`},
+		{"another owner", b, wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc2"}), `owner is "dc2"`},
+		{"an owner between nodes", n, wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n9", Owner: "dc1"}), "nothing from a node of the own one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := c.at.Compare(context.Background(), []byte(c.body))
+			_, err := c.at.Compare(context.Background(), c.body)
 			if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want ErrMalformed that says %q", err, c.says)
 			}
@@ -375,7 +373,7 @@ func TestBadQuestionsAreRefused(t *testing.T) {
 func FuzzDigests(f *testing.F) {
 	_, b := twoDatacenters(f)
 	registerAll(f, b, 1, "1")
-	f.Add([]byte(`{"version":1,"datacenter":"dc1","node":"n1","owner":"dc1","after":"A","until":"Z","apps":{"ORDERS":[1,"ff"]}}`))
+	f.Add(wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1", After: "A", Until: "Z", Apps: map[string]registry.Digest{"ORDERS": {Count: 1, Sum: 255}}}))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if _, err := b.Compare(context.Background(), body); err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrStranger) {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // maxDiffItems is how many of the instances that differ are told one by one.
@@ -37,7 +38,7 @@ type comparison struct {
 }
 
 // add takes in a part of the peer's answer: applications that come after those before.
-func (c *comparison) add(apps map[string][]digestEntry) {
+func (c *comparison) add(apps map[string][]wire.Entry) {
 	own := make(map[string][]*registry.Lease, len(apps))
 	for l := range c.scope.view.Settled(c.scope.now, c.scope.all, c.scope.owner) {
 		if _, ok := apps[l.Instance.App]; ok {
@@ -50,8 +51,8 @@ func (c *comparison) add(apps map[string][]digestEntry) {
 }
 
 // addApp compares the instances of an application.
-func (c *comparison) addApp(app string, own []*registry.Lease, entries []digestEntry) {
-	theirs := make(map[string]digestEntry, len(entries))
+func (c *comparison) addApp(app string, own []*registry.Lease, entries []wire.Entry) {
+	theirs := make(map[string]wire.Entry, len(entries))
 	for _, e := range entries {
 		theirs[e.ID] = e
 	}
@@ -62,12 +63,12 @@ func (c *comparison) addApp(app string, own []*registry.Lease, entries []digestE
 		switch {
 		case !ok:
 			c.addOwn(l.Key(), copyMissing)
-		case uint64(e.Sum) != l.Sum():
-			c.addOwn(l.Key(), judge(l.Version(), e.version()))
+		case e.Sum != l.Sum():
+			c.addOwn(l.Key(), judge(l.Version(), e.Version))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(theirs)) {
-		c.addTheirs(registry.Key{App: app, ID: id}, theirs[id].version())
+		c.addTheirs(registry.Key{App: app, ID: id}, theirs[id].Version)
 	}
 }
 

@@ -2,7 +2,6 @@ package replication
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,15 +11,15 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // How long and how often a start-up copy is tried.
 const (
-	copyPause    = 200 * time.Millisecond // between looking for a node that is ready
-	copyTries    = 5                      // transfers that break
-	copyRetry    = time.Second            // between them
-	copyChunk    = 500                    // items applied together
-	maxStateLine = maxMessage
+	copyPause = 200 * time.Millisecond // between looking for a node that is ready
+	copyTries = 5                      // transfers that break
+	copyRetry = time.Second            // between them
+	copyChunk = 500                    // items applied together
 )
 
 // errNotReady: a node has no state to give, now or at all.
@@ -41,7 +40,7 @@ func (r *Replicator) Copy(ctx context.Context) error {
 	}
 	defer func() {
 		for _, o := range others {
-			o.client.CloseIdleConnections()
+			o.calls.client.CloseIdleConnections()
 		}
 	}()
 	for broken := 0; ; {
@@ -102,13 +101,12 @@ func pause(ctx context.Context, d time.Duration) error {
 // copySource is a node to copy from.
 type copySource struct {
 	*Replicator
-	peer   PeerConfig
-	client *http.Client
-	self   bool // it turned out to be this node
+	calls *rollcallCalls
+	self  bool // it turned out to be this node
 }
 
 func (r *Replicator) newCopySource(p PeerConfig) *copySource {
-	return &copySource{Replicator: r, peer: p, client: newClient(p)}
+	return &copySource{Replicator: r, calls: newRollcallCalls(p)}
 }
 
 // copy takes over what the node has. errNotReady: it cannot be had there now. Any other error broke the
@@ -117,32 +115,29 @@ func (c *copySource) copy(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// A node that falls silent is given up. The time runs anew with every piece that comes.
-	patience := time.AfterFunc(c.peer.ConnectTimeout+c.peer.ReadTimeout, cancel)
+	patience := time.AfterFunc(c.calls.peer.ConnectTimeout+c.calls.peer.ReadTimeout, cancel)
 	defer patience.Stop()
-	target := c.peer.URLs[0] + statePath + "?datacenter=" + url.QueryEscape(c.config.Datacenter)
+	target := c.calls.peer.URLs[0] + statePath + "?datacenter=" + url.QueryEscape(c.config.Datacenter)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", c.peer.Name, errNotReady, withoutURL(err))
+		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, withoutURL(err))
 	}
-	resp, err := c.client.Do(r)
+	state, err := c.calls.begin(r)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", c.peer.Name, errNotReady, withoutURL(err))
+		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, err)
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %w: %w", c.peer.Name, errNotReady, refusal(r, resp))
-	}
-	t := &transfer{Replicator: c.Replicator, from: c.peer.Name, began: time.Now()}
-	t.lines = bufio.NewReaderSize(&pieces{resp.Body, func() { patience.Reset(c.peer.ReadTimeout) }}, 64<<10)
+	defer state.Close()
+	t := &transfer{Replicator: c.Replicator, from: c.calls.peer.Name, began: time.Now()}
+	t.frames = bufio.NewReaderSize(&pieces{state, func() { patience.Reset(c.calls.peer.ReadTimeout) }}, 64<<10)
 	err = t.run(ctx)
 	if errors.Is(err, errSelf) {
 		c.self = true
 		return errNotReady
 	}
 	if err != nil {
-		return fmt.Errorf("from %s: %w", c.peer.Name, err)
+		return fmt.Errorf("from %s: %w", c.calls.peer.Name, err)
 	}
-	c.config.Log.Info("copied the state", "from", c.peer.Name, "items", t.items, "invalid", t.invalid, "took", time.Since(t.began))
+	c.config.Log.Info("copied the state", "from", c.calls.peer.Name, "items", t.items, "invalid", t.invalid, "took", time.Since(t.began))
 	return nil
 }
 
@@ -169,7 +164,7 @@ var errSelf = errors.New("this node itself")
 type transfer struct {
 	*Replicator
 	from    string
-	lines   *bufio.Reader
+	frames  *bufio.Reader
 	began   time.Time
 	items   int
 	invalid int
@@ -178,87 +173,43 @@ type transfer struct {
 
 // run applies the whole state.
 func (t *transfer) run(ctx context.Context) error {
-	if err := t.head(); err != nil {
+	var s wire.State
+	if err := wire.ReadFrame(t.frames, &s); err != nil {
 		return err
 	}
-	for {
-		var line stateLine
-		if err := t.next(&line); err != nil {
+	switch {
+	case s.Datacenter != t.config.Datacenter:
+		return wire.Malformed("a state of datacenter %q; this one is %s", wire.Clip(s.Datacenter), t.config.Datacenter)
+	case s.Node == t.config.Node:
+		return errSelf
+	}
+	t.ops = append(t.ops, t.overheard(&s.Head)...) // its node was heard
+	for t.items < s.Items {
+		var item wire.Item
+		if err := wire.ReadFrame(t.frames, &item); err != nil {
 			return err
 		}
-		if line.End {
-			if line.Items != t.items {
-				return malformed("%d items came, of %d", t.items, line.Items)
-			}
-			return t.flush(ctx)
-		}
-		t.add(&line.wireItem)
-		if len(t.ops) < copyChunk {
+		if t.add(&item); len(t.ops) < copyChunk {
 			continue
 		}
 		if err := t.flush(ctx); err != nil {
 			return err
 		}
 	}
-}
-
-// head reads the first line, and notes that its node was heard.
-func (t *transfer) head() error {
-	var h messageHead
-	if err := t.next(&h); err != nil {
-		return err
-	}
-	if err := h.check(); err != nil {
-		return err
-	}
-	switch {
-	case h.Datacenter != t.config.Datacenter:
-		return malformed("a state of datacenter %q; this one is %s", clip(h.Datacenter), t.config.Datacenter)
-	case h.Node == t.config.Node:
-		return errSelf
-	}
-	t.ops = append(t.ops, t.overheard(&h)...)
-	return nil
-}
-
-// next reads a line.
-func (t *transfer) next(to any) error {
-	text, err := readLine(t.lines)
-	if err != nil {
-		return err
-	}
-	return decode(text, to)
-}
-
-// readLine reads a line of at most maxStateLine bytes; an end without one is unexpected.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case err == nil:
-			return bytes.TrimSuffix(line, []byte{'\n'}), nil
-		case errors.Is(err, io.EOF):
-			return nil, io.ErrUnexpectedEOF
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		case len(line) > maxStateLine:
-			return nil, malformed("a line of more than %d bytes", maxStateLine)
-		}
-	}
+	return t.flush(ctx)
 }
 
 // add takes an item up. Its ages are as of the beginning of the transfer.
-func (t *transfer) add(item *wireItem) {
+func (t *transfer) add(item *wire.Item) {
 	t.items++
-	op, err := item.op(itemContext{late: time.Since(t.began).Milliseconds()})
+	op, err := item.Check(wire.Context{Late: time.Since(t.began).Milliseconds()})
 	if _, isAct := op.(registry.SelfPreservation); err == nil && !isAct {
 		t.ops = append(t.ops, op)
 		return
 	}
 	if t.invalid++; t.invalid == 1 {
-		t.config.Log.Warn("left out an item of a copied state, and all like it", "from", t.from, "app", clip(item.App), "id", clip(item.ID), "err", err)
+		key, _ := keyOf(item.Op)
+		t.config.Log.Warn("left out an item of a copied state, and all like it", "from", t.from, "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
 	}
 }
 

@@ -4,17 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // starting is a node of dc1 that has just started, beside others at these URLs.
@@ -82,7 +83,7 @@ func TestACopyIsOlderByTheTimeItTakes(t *testing.T) {
 	var state bytes.Buffer
 	need.OK(t, old.State(context.Background(), "dc1", &state))
 	node.pass(time.Minute)
-	slow := &transfer{Replicator: node.Replicator, from: "n1", lines: bufio.NewReader(&state), began: time.Now().Add(-20 * time.Second)}
+	slow := &transfer{Replicator: node.Replicator, from: "n1", frames: bufio.NewReader(&state), began: time.Now().Add(-20 * time.Second)}
 	need.OK(t, slow.run(context.Background()))
 	if silent := node.clock() - node.view().LastRenewal(node.lease(t, "3")).Lease; silent < 20_000 || silent > 25_000 {
 		t.Errorf("renewed %d ms ago, want 20 s or a little more", silent)
@@ -183,6 +184,16 @@ func breaking(s *site, times int, how func(w http.ResponseWriter, state []byte))
 	})
 }
 
+// frames are the pieces of a state.
+func frames(state []byte) (all [][]byte) {
+	for len(state) > 0 {
+		n := 4 + binary.BigEndian.Uint32(state)
+		all = append(all, state[:n])
+		state = state[n:]
+	}
+	return all
+}
+
 func TestABrokenCopyIsBegunAgain(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -193,19 +204,20 @@ func TestABrokenCopyIsBegunAgain(t *testing.T) {
 			http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		}},
-		{"without an end", func(w http.ResponseWriter, state []byte) {
-			w.Write(state[:bytes.LastIndexByte(state[:len(state)-1], '\n')+1])
+		{"without the last item", func(w http.ResponseWriter, state []byte) {
+			all := frames(state)
+			w.Write(bytes.Join(all[:len(all)-1], nil))
 		}},
-		{"a line is missing", func(w http.ResponseWriter, state []byte) {
-			lines := bytes.SplitAfter(state, []byte("\n"))
-			w.Write(bytes.Join(slices.Delete(lines, 2, 3), nil))
+		{"an item is missing", func(w http.ResponseWriter, state []byte) {
+			w.Write(bytes.Join(slices.Delete(frames(state), 2, 3), nil))
 		}},
 		{"garbage", func(w http.ResponseWriter, state []byte) { io.WriteString(w, "<html>\n") }},
 		{"a newer version", func(w http.ResponseWriter, state []byte) {
-			w.Write(bytes.Replace(state, []byte(`"version":1`), []byte(`"version":2`), 1))
+			state[4]++
+			w.Write(state)
 		}},
 		{"another datacenter", func(w http.ResponseWriter, state []byte) {
-			w.Write(bytes.Replace(state, []byte(`"datacenter":"dc1"`), []byte(`"datacenter":"dc2"`), 1))
+			w.Write(bytes.Replace(state, []byte("dc1"), []byte("dc2"), 1))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -265,12 +277,16 @@ func TestACopyEndsWithItsContext(t *testing.T) {
 func TestWhatIsNotValidIsLeftOutOfACopy(t *testing.T) {
 	old := running(t, "n1")
 	breaking(old, 1, func(w http.ResponseWriter, state []byte) {
-		lines := bytes.SplitAfter(state, []byte("\n"))
-		text := bytes.Join(slices.Insert(lines, 2,
-			[]byte(`{"do":"register","app":"ORDERS","id":"bad","life":0}`+"\n"),
-			[]byte(`{"do":"self-preservation","to":"held","for":1000,"author":"ann"}`+"\n")), nil)
-		n := len(lines) - 3 // without the head, the end and what is behind it
-		w.Write(bytes.Replace(text, fmt.Appendf(nil, `"items":%d`, n), fmt.Appendf(nil, `"items":%d`, n+2), 1))
+		all := frames(state)
+		var head wire.State
+		if err := wire.ReadFrame(bytes.NewReader(all[0]), &head); err != nil {
+			t.Error(err)
+		}
+		head.Items += 2
+		bad := wire.ItemOf(registry.Replica{Instance: instance("ORDERS", "bad", 1)})
+		act := wire.ItemOf(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000, By: registry.Act{Author: "ann"}})
+		all[0] = wire.AppendFrame(nil, &head)
+		w.Write(bytes.Join(slices.Insert(all, 2, wire.AppendFrame(nil, &bad), wire.AppendFrame(nil, &act)), nil))
 	})
 	node := starting(t, old.server.URL)
 	need.OK(t, node.Copy(context.Background()))
@@ -306,17 +322,6 @@ func TestAStateThatCannotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
-func TestLinesOfAStateAreBounded(t *testing.T) {
-	_, err := readLine(bufio.NewReader(strings.NewReader(strings.Repeat("x", maxStateLine+(1<<20)))))
-	if !errors.Is(err, ErrMalformed) {
-		t.Errorf("got %v, want ErrMalformed", err)
-	}
-	line, err := readLine(bufio.NewReaderSize(strings.NewReader(strings.Repeat("x", 100_000)+"\nnext"), 16))
-	if err != nil || len(line) != 100_000 {
-		t.Errorf("got %d bytes, %v, want 100000", len(line), err)
-	}
-}
-
 // FuzzState: whatever comes is refused or taken over.
 func FuzzState(f *testing.F) {
 	old := running(f, "n1")
@@ -325,7 +330,7 @@ func FuzzState(f *testing.F) {
 	f.Add(state.Bytes())
 	node := starting(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		tr := &transfer{Replicator: node.Replicator, from: "n1", lines: bufio.NewReader(bytes.NewReader(text)), began: time.Now()}
+		tr := &transfer{Replicator: node.Replicator, from: "n1", frames: bufio.NewReader(bytes.NewReader(text)), began: time.Now()}
 		err := tr.run(context.Background())
 		if err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errSelf) {
 			t.Fatal(err)

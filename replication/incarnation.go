@@ -3,6 +3,8 @@ package replication
 import (
 	"math/rand/v2"
 	"sync/atomic"
+
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // incarnation is the number by which receivers tell what this sender says now from what it said before its
@@ -27,7 +29,7 @@ const tooLate = 60_000
 
 // judged has the sender begin another incarnation if a peer takes for too late, or ahead, what it said in
 // the one of a head.
-func (l *rollcallLink) judged(head messageHead, late int64, ahead bool) {
+func (l *rollcallLink) judged(head wire.Head, late int64, ahead bool) {
 	if late <= tooLate && !ahead || l.env.config.incarnation.now() != head.Incarnation {
 		return
 	}

@@ -8,19 +8,20 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // A message in another server's name says whatever it likes of its clock. The server itself is heard as before.
 func TestAMessageInAnothersNameMakesNobodyDeaf(t *testing.T) {
 	tests := []struct {
 		name  string
-		forge func(*messageHead)
+		forge func(*wire.Head)
 		want  error // nil: it is taken
 	}{
-		{"a clock of 2^63-1", func(h *messageHead) { h.Clock = 1<<63 - 1 }, ErrMalformed},
-		{"years ahead, of an incarnation of its own", func(h *messageHead) { h.Clock, h.Incarnation = 9*365*24*3600*1000, 77 }, nil},
-		{"years ahead, of the incarnation itself", func(h *messageHead) { h.Clock = 9 * 365 * 24 * 3600 * 1000 }, ErrAhead},
-		{"as far ahead as is believed", func(h *messageHead) { h.Clock += 9 * 60 * 1000 }, nil},
+		{"a clock of 2^63-1", func(h *wire.Head) { h.Clock = 1<<63 - 1 }, ErrMalformed},
+		{"years ahead, of an incarnation of its own", func(h *wire.Head) { h.Clock, h.Incarnation = 9*365*24*3600*1000, 77 }, nil},
+		{"years ahead, of the incarnation itself", func(h *wire.Head) { h.Clock = 9 * 365 * 24 * 3600 * 1000 }, ErrAhead},
+		{"as far ahead as is believed", func(h *wire.Head) { h.Clock += 9 * 60 * 1000 }, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -29,7 +30,7 @@ func TestAMessageInAnothersNameMakesNobodyDeaf(t *testing.T) {
 			a.tellChanges(t, 0)
 			forged := a.only().head()
 			tt.forge(&forged)
-			if _, err := b.Receive(context.Background(), write(t, forged)); !errors.Is(err, tt.want) {
+			if _, err := b.Receive(context.Background(), write(forged)); !errors.Is(err, tt.want) {
 				t.Fatalf("the forged message: %v, want %v", err, tt.want)
 			}
 			after := a.view().Index()

@@ -3,14 +3,14 @@ package replication
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // runPair has two sites replicate to each other until the test ends.
@@ -48,9 +48,10 @@ func runPair(t testing.TB, kind Kind) (a, b *site) {
 func (s *site) changes(t testing.TB) (n int) {
 	t.Helper()
 	for _, r := range s.came(messagePath) {
-		m := need.Got(decodeMessage(r.body))(t)
+		var m wire.Message
+		need.OK(t, wire.Decode(r.body, &m))
 		for _, item := range m.Items {
-			if item.Do != doRenew {
+			if _, renew := item.Op.(registry.Renew); !renew {
 				n++
 			}
 		}
@@ -159,7 +160,7 @@ func BenchmarkBatchOfHeartbeats(b *testing.B) {
 	}
 	near.apply(b, ops...)
 	near.tellChanges(b, 0)
-	far.answering(func(w http.ResponseWriter, _ *http.Request) bool { return answers(heartbeatAnswer)(w, nil) })
+	far.answering(answersOf(slices.Repeat([]wire.Result{{Status: wire.Done}}, defaultBatchSize)...)) // as one that knows all
 	b.ReportAllocs()
 	for b.Loop() {
 		if result := near.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {
@@ -168,6 +169,3 @@ func BenchmarkBatchOfHeartbeats(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(tasks)), "ns/heartbeat")
 }
-
-// heartbeatAnswer is that of a peer that knows all.
-var heartbeatAnswer = `{"datacenter":"dc2","node":"n4","results":[` + strings.Repeat(`{"status":200},`, defaultBatchSize-1) + `{"status":200}]}`

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // contactEvery is how often (ms of the sender's lease clock) a peer that sends is noted as heard.
@@ -17,14 +18,14 @@ const contactEvery = 1000
 
 // maxEntities bounds (bytes) the instances that go back with an answer: what does not fit is found by
 // the next comparison.
-const maxEntities = maxMessage / 2
+const maxEntities = wire.MaxMessage / 2
 
 // Receive applies a message of a Rollcall peer and returns the answer. Errors: ErrMalformed,
 // ErrStranger, ErrAhead, or registry.Service's; with those nothing is known to have been applied, and the
 // message can be sent again.
 func (r *Replicator) Receive(ctx context.Context, message []byte) (answer []byte, err error) {
-	m, err := decodeMessage(message)
-	if err != nil {
+	var m wire.Message
+	if err := wire.Decode(message, &m); err != nil {
 		return nil, err
 	}
 	origin, err := r.originOf(m.Datacenter, m.Node)
@@ -53,9 +54,9 @@ func (r *Replicator) Receive(ctx context.Context, message []byte) (answer []byte
 		return nil, fmt.Errorf("answer %s: %w", m.Node, err)
 	}
 	if origin.Kind == registry.LocalPeer {
-		in.ignored = r.ignored(&m.messageHead)
+		in.ignored = r.ignored(&m.Head)
 	}
-	return r.answerTo(view, in)
+	return r.answerTo(view, in), nil
 }
 
 // originOf is what a datacenter's items are applied as, if it may send here.
@@ -66,7 +67,7 @@ func (r *Replicator) originOf(datacenter, node string) (registry.Origin, error) 
 				return registry.Origin{Kind: registry.RemoteDC, DC: datacenter}, nil
 			}
 		}
-		return registry.Origin{}, fmt.Errorf("datacenter %q: %w of %s", clip(datacenter), ErrStranger, r.config.Datacenter)
+		return registry.Origin{}, fmt.Errorf("datacenter %q: %w of %s", wire.Clip(datacenter), ErrStranger, r.config.Datacenter)
 	}
 	switch {
 	case r.config.Consensus:
@@ -79,34 +80,34 @@ func (r *Replicator) originOf(datacenter, node string) (registry.Origin, error) 
 
 // intake is a message on its way into the registry.
 type intake struct {
-	late    int64 // ms, as itemContext
+	late    int64 // ms, as wire.Context
 	ahead   int64 // ms, as registry.View.Timing
 	ops     []registry.Op
 	items   []int  // per op, the item that asked for it; -1: none did
 	ignored string // as Replicator.ignored
-	results []itemResult
+	results []wire.Result
 	applied []registry.Result // per op
 }
 
 // intakeOf are the operations of a message, the contacts first. Items that are not valid have their
 // results already.
-func (r *Replicator) intakeOf(view *registry.View, m *message, origin registry.Origin) *intake {
-	in := &intake{results: make([]itemResult, len(m.Items))}
+func (r *Replicator) intakeOf(view *registry.View, m *wire.Message, origin registry.Origin) *intake {
+	in := &intake{results: make([]wire.Result, len(m.Items))}
 	in.late, in.ahead = view.Timing(origin.DC, m.Sender, m.Incarnation, m.Clock, r.now(view))
-	for _, contact := range r.contacts(view, &m.messageHead, origin, in.late) {
+	for _, contact := range r.contacts(view, &m.Head, origin, in.late) {
 		in.add(-1, contact)
 	}
-	c := itemContext{late: in.late}
+	c := wire.Context{Late: in.late}
 	if origin.Kind != registry.LocalPeer {
-		c.here = r.config.Datacenter
+		c.Here = r.config.Datacenter
 	}
 	for n := range m.Items {
-		op, err := m.Items[n].op(c)
+		op, err := m.Items[n].Check(c)
 		switch {
 		case err != nil:
-			in.results[n] = itemResult{Status: itemInvalid, Error: err.Error()}
+			in.results[n] = wire.Result{Status: wire.Invalid, Error: err.Error()}
 		case told(view, op, in.late):
-			in.results[n] = itemResult{Status: itemDone}
+			in.results[n] = wire.Result{Status: wire.Done}
 		default:
 			in.add(n, op)
 		}
@@ -127,7 +128,7 @@ func (in *intake) add(item int, op registry.Op) {
 
 // contacts note that a message came: of its sender, and, of a node of the own datacenter, of those that
 // it heard itself.
-func (r *Replicator) contacts(view *registry.View, h *messageHead, origin registry.Origin, late int64) []registry.Op {
+func (r *Replicator) contacts(view *registry.View, h *wire.Head, origin registry.Origin, late int64) []registry.Op {
 	if !contactDue(view, h, origin, late) {
 		return nil
 	}
@@ -142,7 +143,7 @@ func (r *Replicator) contacts(view *registry.View, h *messageHead, origin regist
 
 // contactDue says whether a second of the sender's clock has passed since it was last noted, or it never
 // was. What is late is no sign of life, unless it is of an incarnation that was silent while another spoke.
-func contactDue(view *registry.View, h *messageHead, origin registry.Origin, late int64) bool {
+func contactDue(view *registry.View, h *wire.Head, origin registry.Origin, late int64) bool {
 	known, last, ok := view.Sender(origin.DC, h.Sender, h.Incarnation)
 	if late > 0 {
 		return ok && h.Clock > known.Clock
@@ -160,11 +161,11 @@ func contactDue(view *registry.View, h *messageHead, origin registry.Origin, lat
 const overheardLater = 1000
 
 // overheard are the contacts that a node of the own datacenter tells of, of this node's peers.
-func (r *Replicator) overheard(h *messageHead) []registry.Op {
+func (r *Replicator) overheard(h *wire.Head) []registry.Op {
 	var contacts []registry.Op
 	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
 		if r.remote(dc) != nil {
-			contacts = append(contacts, registry.Contact{DC: dc, Cut: r.Cut(dc).Milliseconds(), Age: later(h.Heard[dc], overheardLater)})
+			contacts = append(contacts, registry.Contact{DC: dc, Cut: r.Cut(dc).Milliseconds(), Age: wire.Later(h.Heard[dc], overheardLater)})
 		}
 	}
 	return contacts
@@ -172,11 +173,11 @@ func (r *Replicator) overheard(h *messageHead) []registry.Op {
 
 // ignored says of which datacenters what a node of the own one heard is not noted: links are kept of this node's
 // peers only, so that nobody fills the state with names. Empty: there are none.
-func (r *Replicator) ignored(h *messageHead) string {
+func (r *Replicator) ignored(h *wire.Head) string {
 	var others []string
 	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
 		if dc != r.config.Datacenter && r.remote(dc) == nil {
-			others = append(others, clip(dc))
+			others = append(others, wire.Clip(dc))
 		}
 	}
 	const named = 10
@@ -249,14 +250,14 @@ func applyAll(ctx context.Context, service registry.Service, origin registry.Ori
 }
 
 // answerTo says what became of each item.
-func (r *Replicator) answerTo(view *registry.View, in *intake) ([]byte, error) {
+func (r *Replicator) answerTo(view *registry.View, in *intake) []byte {
 	e := &entities{view: view, now: r.config.Service.Health().Clock, left: maxEntities, asked: in.ops}
 	for n, item := range in.items {
 		if item >= 0 {
 			in.results[item] = e.resultOf(in.ops[n], in.applied[n].Outcome)
 		}
 	}
-	return encode(answer{Datacenter: r.config.Datacenter, Node: r.config.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
+	return wire.Encode(&wire.Answer{Datacenter: r.config.Datacenter, Node: r.config.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
 }
 
 // entities makes results with what is stored here, as long as there is room in the answer.
@@ -290,63 +291,61 @@ func (e *entities) record(key registry.Key) (rec registry.Removal, ok bool) {
 }
 
 // resultOf is the result of an item.
-func (e *entities) resultOf(op registry.Op, outcome registry.Outcome) itemResult {
+func (e *entities) resultOf(op registry.Op, outcome registry.Outcome) wire.Result {
 	key, ok := keyOf(op)
 	if !ok {
-		return itemResult{Status: itemDone} // an operator's act, which fits the state here or does not
+		return wire.Result{Status: wire.Done} // an operator's act, which fits the state here or does not
 	}
 	switch outcome {
 	case registry.NotFound:
 		return notFound(op)
 	case registry.Newer:
-		return itemResult{Status: itemUnknown, Error: "an older one is stored here"}
+		return wire.Result{Status: wire.Missing, Error: "an older one is stored here"}
 	case registry.Older:
 		return e.older(key)
 	case registry.Refused:
 		return e.gone(key)
 	case tooLarge:
-		return itemResult{Status: itemInvalid, Error: "larger than an operation may be"}
+		return wire.Result{Status: wire.Invalid, Error: "larger than an operation may be"}
 	case unreadable:
-		return itemResult{Status: itemInvalid, Error: "the leader here runs another version and does not know it"}
+		return wire.Result{Status: wire.Invalid, Error: "the leader here runs another version and does not know it"}
 	}
-	return itemResult{Status: itemDone}
+	return wire.Result{Status: wire.Done}
 }
 
 // notFound is the result where there is nothing: that is what a removal asks for.
-func notFound(op registry.Op) itemResult {
+func notFound(op registry.Op) wire.Result {
 	if _, ok := op.(registry.Remove); ok {
-		return itemResult{Status: itemDone}
+		return wire.Result{Status: wire.Done}
 	}
-	return itemResult{Status: itemUnknown, Error: "not registered here"}
+	return wire.Result{Status: wire.Missing, Error: "not registered here"}
 }
 
 // older is the result where a newer copy is stored.
-func (e *entities) older(key registry.Key) itemResult {
+func (e *entities) older(key registry.Key) wire.Result {
 	l, ok := e.view.Find(key)
 	if !ok {
 		return e.gone(key)
 	}
-	item := replicaItem(e.view.ReplicaOf(l, e.now))
-	return itemResult{Status: itemOlder, Register: e.room(&item)}
+	return wire.Result{Status: wire.Older, Stored: e.room(e.view.ReplicaOf(l, e.now))}
 }
 
 // gone is the result where the instance was removed, or its lease has ended.
-func (e *entities) gone(key registry.Key) itemResult {
+func (e *entities) gone(key registry.Key) wire.Result {
 	rec, ok := e.record(key)
 	if !ok {
-		return itemResult{Status: itemGone, Error: "its lease has ended"}
+		return wire.Result{Status: wire.Gone, Error: "its lease has ended"}
 	}
-	item := removeItem(e.view.RemoveOf(rec, e.now))
-	return itemResult{Status: itemGone, Remove: e.room(&item)}
+	return wire.Result{Status: wire.Gone, Stored: e.room(e.view.RemoveOf(rec, e.now))}
 }
 
-// room returns the item if there is room for it.
-func (e *entities) room(item *wireItem) *wireItem {
-	text, err := encode(item)
-	if err != nil || len(text) > e.left {
-		return nil
+// room is what is stored here, if there is room for it.
+func (e *entities) room(op registry.Op) wire.Item {
+	item := wire.ItemOf(op)
+	if item.Size() > e.left {
+		return wire.Item{}
 	}
-	e.left -= len(text)
+	e.left -= item.Size()
 	return item
 }
 

@@ -2,7 +2,6 @@ package replication
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // Everything that a client does on one side is on the other one once, and nothing comes back.
@@ -337,21 +337,21 @@ func TestAnOperatorsActIsTakenOnce(t *testing.T) {
 func TestABatchWithOneBadItemAppliesTheOthers(t *testing.T) {
 	a, b := twoDatacenters(t)
 	head := a.only().head()
-	good := func(id string) wireItem {
-		return replicaItem(registry.Replica{Instance: instance("ORDERS", id, 1), Life: 1})
+	good := func(id string) registry.Replica {
+		return registry.Replica{Instance: instance("ORDERS", id, 1), Life: 1}
 	}
 	bad := good("2")
 	bad.Life = 0
-	body := write(t, head, good("1"), bad, good("3"))
+	body := write(head, good("1"), bad, good("3"))
 	text := need.Got(b.Receive(context.Background(), body))(t)
-	var got answer
-	need.OK(t, json.Unmarshal(text, &got))
+	var got wire.Answer
+	need.OK(t, wire.Decode(text, &got))
 	var statuses []int
 	for _, r := range got.Results {
 		statuses = append(statuses, r.Status)
 	}
 	if !reflect.DeepEqual(statuses, []int{200, 400, 200}) || !strings.Contains(got.Results[1].Error, "life 0") {
-		t.Errorf("got %s", text)
+		t.Errorf("got %+v", got)
 	}
 	b.lease(t, "1")
 	b.without(t, "2")
@@ -419,7 +419,7 @@ func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
 			link *rollcallLink
 			to   *site
 		}{{a.links["b"], b}, {b.links["a"], a}} {
-			body := write(t, way.link.head())
+			body := write(way.link.head())
 			both(a, b, 500*time.Millisecond) // on its way
 			if _, err := way.to.Receive(context.Background(), body); err != nil {
 				t.Fatal(err)
@@ -438,9 +438,9 @@ func TestWhatIsNoSignOfLife(t *testing.T) {
 	old := a.only().head()
 	newer := old
 	newer.Clock += 5000
-	receive := func(s *site, h messageHead) {
+	receive := func(s *site, h wire.Head) {
 		t.Helper()
-		if _, err := s.Receive(context.Background(), write(t, h)); err != nil {
+		if _, err := s.Receive(context.Background(), write(h)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -453,7 +453,7 @@ func TestWhatIsNoSignOfLife(t *testing.T) {
 	}
 
 	n, _ := twoNodes(t)
-	receive(n, messageHead{Version: 1, Datacenter: "dc1", Node: "n2", Sender: "s", Heard: map[string]int64{"dc1": 5}})
+	receive(n, wire.Head{Datacenter: "dc1", Node: "n2", Sender: "s", Heard: map[string]int64{"dc1": 5}})
 	if l, ok := n.view().Link("dc1"); ok {
 		t.Errorf("the own datacenter was heard: %+v", l)
 	}
@@ -463,7 +463,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	a, b := twoNodes(t)
 	c, d := twoDatacenters(t)
 	message := func(datacenter, node string) []byte {
-		return write(t, messageHead{Version: 1, Datacenter: datacenter, Node: node, Sender: "s"})
+		return write(wire.Head{Datacenter: datacenter, Node: node, Sender: "s"})
 	}
 	for _, e := range []struct {
 		name             string
@@ -482,12 +482,11 @@ func TestStrangersAreRefused(t *testing.T) {
 			if errors.Is(err, ErrStranger) != e.stranger {
 				t.Errorf("a message: got %v, want ErrStranger: %v", err, e.stranger)
 			}
-			q := digestQuestion{Version: 1, Datacenter: e.datacenter, Node: e.node}
+			q := wire.Digests{Datacenter: e.datacenter, Node: e.node}
 			if e.datacenter != e.at.config.Datacenter {
 				q.Owner = e.datacenter
 			}
-			body, _ := encode(&q)
-			if _, err = e.at.Compare(context.Background(), body); errors.Is(err, ErrStranger) != e.stranger {
+			if _, err = e.at.Compare(context.Background(), wire.Encode(&q)); errors.Is(err, ErrStranger) != e.stranger {
 				t.Errorf("a comparison: got %v, want ErrStranger: %v", err, e.stranger)
 			}
 		})
@@ -506,7 +505,7 @@ func TestStrangersAreRefused(t *testing.T) {
 func TestErrorsOfTheRegistryAreThoseOfTheAnswer(t *testing.T) {
 	a, b := twoDatacenters(t)
 	b.set(func(m *memory) { m.applyErr = registry.ErrUnknownOutcome })
-	_, err := b.Receive(context.Background(), write(t, a.only().head()))
+	_, err := b.Receive(context.Background(), write(a.only().head()))
 	if !errors.Is(err, registry.ErrUnknownOutcome) {
 		t.Errorf("got %v, want ErrUnknownOutcome", err)
 	}
@@ -539,17 +538,17 @@ func oneItemIsLeftOut(t *testing.T, cause error) {
 	t.Helper()
 	a, b := twoDatacenters(t)
 	b.config.Service = choosy{b.memory, 1000, cause}
-	var items []wireItem
+	var items []registry.Op
 	for n := range 7 {
 		i := instance("ORDERS", fmt.Sprint(n), 1)
 		if n == 4 {
 			i.HomePageURL = strings.Repeat("x", 1001)
 		}
-		items = append(items, replicaItem(registry.Replica{Instance: i, Life: 1}))
+		items = append(items, registry.Replica{Instance: i, Life: 1})
 	}
-	text := need.Got(b.Receive(context.Background(), write(t, a.only().head(), items...)))(t)
-	var got answer
-	need.OK(t, json.Unmarshal(text, &got))
+	text := need.Got(b.Receive(context.Background(), write(a.only().head(), items...)))(t)
+	var got wire.Answer
+	need.OK(t, wire.Decode(text, &got))
 	for n, r := range got.Results {
 		want := 200
 		if n == 4 {
@@ -567,26 +566,26 @@ func oneItemIsLeftOut(t *testing.T, cause error) {
 // An answer stays within what senders read, however much is newer here.
 func TestAnAnswerIsBounded(t *testing.T) {
 	a, b := twoDatacenters(t)
-	var items []wireItem
+	var items []registry.Op
 	for n := range 12 {
 		i := instance("ORDERS", fmt.Sprint(n), 9)
 		i.HomePageURL = strings.Repeat("x", 900_000)
 		b.apply(t, registry.Register{Instance: i})
-		items = append(items, renewItem(i.Key(), registry.Version{Life: 1, LastDirty: 1}, 0))
+		items = append(items, registry.Renew{Key: i.Key(), Life: 1, LastDirty: 1})
 	}
-	text := need.Got(b.Receive(context.Background(), write(t, a.only().head(), items...)))(t)
-	var got answer
-	need.OK(t, json.Unmarshal(text, &got))
+	text := need.Got(b.Receive(context.Background(), write(a.only().head(), items...)))(t)
+	var got wire.Answer
+	need.OK(t, wire.Decode(text, &got))
 	told := 0
 	for n, r := range got.Results {
 		if r.Status != 409 {
 			t.Errorf("item %d: got %d, want 409", n, r.Status)
 		}
-		if r.Register != nil {
+		if r.Stored.Op != nil {
 			told++
 		}
 	}
-	if len(text) > maxMessage || told == 0 || told == len(items) {
+	if len(text) > wire.MaxMessage || told == 0 || told == len(items) {
 		t.Errorf("%d bytes with %d of %d instances", len(text), told, len(items))
 	}
 }

@@ -9,12 +9,13 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // Errors that a caller can act on, beside those of registry.Service.
 var (
 	// ErrMalformed: a message cannot be read. Its text says what is wrong.
-	ErrMalformed = errors.New("malformed message")
+	ErrMalformed = wire.ErrMalformed
 	// ErrStranger: a message of a datacenter that is no peer of this one.
 	ErrStranger = errors.New("not a peer")
 	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.

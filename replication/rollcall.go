@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // messagePath is the endpoint of messages; those of digests and of the state are below it.
@@ -66,7 +67,7 @@ func (l *rollcallLink) silence() time.Duration {
 }
 
 // head is what the next message begins with.
-func (l *rollcallLink) head() messageHead {
+func (l *rollcallLink) head() wire.Head {
 	h := headOf(l.env.config, l.env.clock())
 	if l.env.peer.Kind == Node {
 		h.Heard = heard(l.env.config, l.env.view(), h.Clock)
@@ -78,9 +79,9 @@ func (l *rollcallLink) head() messageHead {
 	return h
 }
 
-func headOf(c Config, clock int64) messageHead {
-	return messageHead{
-		Version: wireVersion, Datacenter: c.Datacenter, Node: c.Node, Sender: c.Sender(), Incarnation: c.incarnation.now(), Clock: clock,
+func headOf(c Config, clock int64) wire.Head {
+	return wire.Head{
+		Datacenter: c.Datacenter, Node: c.Node, Sender: c.Sender(), Incarnation: c.incarnation.now(), Clock: clock,
 	}
 }
 
@@ -92,7 +93,7 @@ func heard(c Config, v *registry.View, now int64) map[string]int64 {
 			continue
 		}
 		if known, ok := v.Link(p.Name); ok {
-			ages[p.Name] = ageToWire(now - known.Heard)
+			ages[p.Name] = wire.Age(now - known.Heard)
 		}
 	}
 	return ages
@@ -116,11 +117,5 @@ func (l *rollcallLink) ProcessBatch(ctx context.Context, tasks []task) batcher.R
 
 // act implements actor.
 func (l *rollcallLink) act(ctx context.Context, op registry.SelfPreservation) batcher.Result {
-	item := preserveItem(op)
-	text, err := encode(&item)
-	if err != nil {
-		l.env.failed(err)
-		return batcher.PermanentError
-	}
-	return l.send(ctx, []tell{{item: text}})
+	return l.send(ctx, []tell{{item: wire.ItemOf(op)}})
 }

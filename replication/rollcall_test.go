@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // sender is a datacenter whose peer has these URLs.
@@ -47,6 +49,20 @@ func answers(text string) func(http.ResponseWriter, *http.Request) bool {
 	return answerWith(http.StatusOK, text)
 }
 
+// answersOf has a peer answer with these results.
+func answersOf(results ...wire.Result) func(http.ResponseWriter, *http.Request) bool {
+	return answers(string(wire.Encode(&wire.Answer{Datacenter: "dc2", Node: "n4", Results: results})))
+}
+
+// write is a message as it is sent.
+func write(head wire.Head, ops ...registry.Op) []byte {
+	m := wire.Message{Head: head}
+	for _, op := range ops {
+		m.Items = append(m.Items, wire.ItemOf(op))
+	}
+	return wire.Encode(&m)
+}
+
 func TestWhatAFaultOfAPeerMeans(t *testing.T) {
 	far := receiver(t)
 	for _, c := range []struct {
@@ -69,19 +85,19 @@ func TestWhatAFaultOfAPeerMeans(t *testing.T) {
 		{"500", answerWith(500, ""), batcher.PermanentError, "500"},
 		{"a redirect", answerWith(302, ""), batcher.PermanentError, "302"},
 		{"garbage", answers("<html>"), batcher.PermanentError, "the answer cannot be read: malformed message"},
-		{"too few results", answers(`{"results":[]}`), batcher.PermanentError, "1 items were answered by 0 results"},
-		{"too many results", answers(`{"results":[{"status":200},{"status":200}]}`), batcher.PermanentError, "answered by 2 results"},
-		{"an item that is refused", answers(`{"results":[{"status":400,"error":"life 0"}]}`), batcher.PermanentError, "register of ORDERS/1 was answered 400: life 0"},
-		{"a status that does not exist", answers(`{"results":[{"status":299}]}`), batcher.PermanentError, "answered 299"},
+		{"too few results", answersOf(), batcher.PermanentError, "1 items were answered by 0 results"},
+		{"too many results", answersOf(wire.Result{Status: 200}, wire.Result{Status: 200}), batcher.PermanentError, "answered by 2 results"},
+		{"an item that is refused", answersOf(wire.Result{Status: 400, Error: "life 0"}), batcher.PermanentError, "register of ORDERS/1 was answered 400: life 0"},
+		{"a status that does not exist", answersOf(wire.Result{Status: 299}), batcher.PermanentError, "answered 299"},
 		{"an endless answer", func(w http.ResponseWriter, r *http.Request) bool {
 			chunk := bytes.Repeat([]byte(" "), 1<<20)
-			for range maxMessage>>20 + 1 {
+			for range wire.MaxMessage>>20 + 1 {
 				w.Write(chunk)
 			}
 			return true
 		}, batcher.PermanentError, "more than 8388608 bytes"},
-		{"what is newer, but not valid", answers(`{"results":[{"status":409,"register":{"do":"register","app":"ORDERS"}}]}`), batcher.Success, ""},
-		{"what nobody asked for", answers(`{"results":[{"status":200,"register":{"do":"renew","app":"ORDERS","id":"1","life":1}}]}`), batcher.Success, ""},
+		{"what is newer, but not valid", answersOf(wire.Result{Status: 409, Stored: wire.ItemOf(registry.Replica{Instance: instance("ORDERS", "1", 2)})}), batcher.Success, ""},
+		{"what nobody asked for", answersOf(wire.Result{Status: 200, Stored: wire.ItemOf(registry.Renew{Key: ordersID("1"), Life: 1})}), batcher.Success, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			near := sender(t, far.server.URL)
@@ -229,12 +245,48 @@ func TestALargeBatchIsCut(t *testing.T) {
 	near.tell(t, tasks...)
 	came := far.came(messagePath)
 	for _, r := range came {
-		if len(r.body) > maxMessage {
+		if len(r.body) > wire.MaxMessage {
 			t.Errorf("a message of %d bytes", len(r.body))
 		}
 	}
 	if n := far.view().Total(); len(came) != 2 || n != 9 {
 		t.Errorf("%d messages brought %d instances, want 2 and 9", len(came), n)
+	}
+}
+
+func TestMessagesAreCutWhereTheyGetTooLarge(t *testing.T) {
+	const large = 1 << 20
+	for _, c := range []struct {
+		name  string
+		sizes []int
+		want  []int // items per message
+	}{
+		{"none", nil, nil},
+		{"all fit", []int{large, large, large}, []int{3}},
+		{"nine of a MiB", []int{large, large, large, large, large, large, large, large, large}, []int{7, 2}},
+		{"one too large alone", []int{5, 9 * large, 5}, []int{1, 1, 1}},
+		{"as many as a message has, and one", make([]int, wire.MaxItems+1), []int{wire.MaxItems, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var tells []tell
+			for _, size := range c.sizes {
+				tells = append(tells, tell{item: wire.ItemOf(registry.Remove{Owner: strings.Repeat("x", size)})})
+			}
+			var got []int
+			for _, part := range cutTells(tells) {
+				got = append(got, len(part))
+				m := wire.Message{Items: make([]wire.Item, len(part))}
+				for n := range part {
+					m.Items[n] = part[n].item
+				}
+				if size := len(wire.Encode(&m)); len(part) > 1 && size > wire.MaxMessage {
+					t.Errorf("a message of %d bytes", size)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
 	}
 }
 
@@ -253,8 +305,9 @@ func TestALinkIsKeptAlive(t *testing.T) {
 	defer runLink(t, near.only())()
 	eventually(t, "another message", func() bool { return len(far.came(messagePath)) >= 2 })
 	for _, r := range far.came(messagePath) {
-		if m, err := decodeMessage(r.body); err != nil || len(m.Items) != 0 {
-			t.Errorf("got %s, %v; want no items", r.body, err)
+		var m wire.Message
+		if err := wire.Decode(r.body, &m); err != nil || len(m.Items) != 0 {
+			t.Errorf("got %+v, %v; want no items", m, err)
 		}
 	}
 }
@@ -266,9 +319,10 @@ func TestMessagesAreNumbered(t *testing.T) {
 		near.tell(t, aTask)
 	}
 	for n, r := range far.came(messagePath) {
-		m, err := decodeMessage(r.body)
+		var m wire.Message
+		err := wire.Decode(r.body, &m)
 		if err != nil || m.Sequence != uint64(n+1) || m.Sender != "of n1" || m.Incarnation == 0 || m.Clock == 0 {
-			t.Errorf("message %d: got %+v, %v", n, m.messageHead, err)
+			t.Errorf("message %d: got %+v, %v", n, m.Head, err)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (c *rollcallCalls) try(ctx context.Context, target string, call rollcallCal
 	if err != nil {
 		return nil, &callError{batcher.PermanentError, withoutURL(err)}
 	}
-	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Content-Type", "application/octet-stream")
 	answer, err := c.exchange(r, call.limit)
 	if err == nil {
 		return answer, nil
@@ -124,19 +124,29 @@ func withoutURL(err error) error {
 
 // exchange makes a call and reads the whole answer, which must be one of success.
 func (c *rollcallCalls) exchange(r *http.Request, limit int64) ([]byte, error) {
+	body, err := c.begin(r)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	answer, err := io.ReadAll(io.LimitReader(body, limit+1))
+	if err == nil && int64(len(answer)) > limit {
+		return nil, &callError{batcher.PermanentError, fmt.Errorf("POST %s: the answer has more than %d bytes", r.URL.Path, limit)}
+	}
+	return answer, err
+}
+
+// begin makes a call, and returns its answer if it is one of success.
+func (c *rollcallCalls) begin(r *http.Request) (io.ReadCloser, error) {
 	resp, err := c.client.Do(r)
 	if err != nil {
 		return nil, withoutURL(err)
 	}
-	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
 		return nil, refusal(r, resp)
 	}
-	answer, err := readBounded(resp.Body, limit)
-	if errors.Is(err, ErrMalformed) {
-		return nil, &callError{batcher.PermanentError, fmt.Errorf("POST %s: the answer has %w", r.URL.Path, err)}
-	}
-	return answer, err
+	return resp.Body, nil
 }
 
 // refusal is an answer of another status than 200, with the sentence that came with it.

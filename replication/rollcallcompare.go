@@ -7,8 +7,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // digestPath is the endpoint of comparisons.
@@ -44,10 +46,9 @@ func (l *rollcallLink) compare(ctx context.Context, repair bool) (api.PeerDiff, 
 }
 
 // question asks about the applications after one: as many of the own ones as a message holds.
-func (l *rollcallLink) question(apps []string, digests map[string]wireDigest, after string) *digestQuestion {
-	q := &digestQuestion{
-		Version: wireVersion, Datacenter: l.env.config.Datacenter, Node: l.env.config.Node,
-		After: after, Apps: make(map[string]wireDigest),
+func (l *rollcallLink) question(apps []string, digests map[string]registry.Digest, after string) *wire.Digests {
+	q := &wire.Digests{
+		Datacenter: l.env.config.Datacenter, Node: l.env.config.Node, After: after, Apps: make(map[string]registry.Digest),
 	}
 	if l.env.peer.Kind == Datacenter {
 		q.Owner = l.env.config.Datacenter
@@ -56,7 +57,7 @@ func (l *rollcallLink) question(apps []string, digests map[string]wireDigest, af
 	if found {
 		begin++
 	}
-	end := min(begin+maxDigestApps, len(apps))
+	end := min(begin+wire.MaxApps, len(apps))
 	for _, app := range apps[begin:end] {
 		q.Apps[app] = digests[app]
 	}
@@ -72,22 +73,18 @@ const digestPatience = 6
 
 // ask sends a question. The answer says nothing about applications that were not asked about, so the
 // questions that follow come to an end.
-func (l *rollcallLink) ask(ctx context.Context, q *digestQuestion) (*digestAnswer, error) {
-	body, err := encode(q)
+func (l *rollcallLink) ask(ctx context.Context, q *wire.Digests) (*wire.Differences, error) {
+	text, err := l.calls.post(ctx, rollcallCall{digestPath, wire.Encode(q), wire.MaxCompared, digestPatience})
 	if err != nil {
 		return nil, err
 	}
-	text, err := l.calls.post(ctx, rollcallCall{digestPath, body, maxDigestAnswer, digestPatience})
-	if err != nil {
-		return nil, err
-	}
-	var a digestAnswer
-	if err := decode(text, &a); err != nil {
+	var a wire.Differences
+	if err := wire.Decode(text, &a); err != nil {
 		return nil, &callError{batcher.PermanentError, fmt.Errorf("the answer to digests cannot be read: %w", err)}
 	}
 	for app := range a.Apps {
-		if !q.covers(app) {
-			return nil, &callError{batcher.PermanentError, fmt.Errorf("the answer to digests tells of %q, which was not asked about", clip(app))}
+		if !q.Covers(app) {
+			return nil, &callError{batcher.PermanentError, fmt.Errorf("the answer to digests tells of %q, which was not asked about", wire.Clip(app))}
 		}
 	}
 	if a.More && len(a.Apps) == 0 {

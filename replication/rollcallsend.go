@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // send sends a message and does what its answer asks for. Items that the peer refuses make all of it
@@ -33,63 +34,56 @@ func (l *rollcallLink) send(ctx context.Context, tells []tell) batcher.Result {
 }
 
 // exchange sends a message and reads its answer. The error is a *callError.
-func (l *rollcallLink) exchange(ctx context.Context, tells []tell) ([]itemResult, error) {
-	items := make([][]byte, len(tells))
+func (l *rollcallLink) exchange(ctx context.Context, tells []tell) ([]wire.Result, error) {
+	m := wire.Message{Head: l.head(), Items: make([]wire.Item, len(tells))}
 	for n, t := range tells {
-		items[n] = t.item
+		m.Items[n] = t.item
 	}
-	head := l.head()
-	body, err := appendMessage(nil, head, items)
+	text, err := l.calls.post(ctx, rollcallCall{messagePath, wire.Encode(&m), wire.MaxMessage, 1})
 	if err != nil {
-		return nil, &callError{batcher.PermanentError, err}
-	}
-	text, err := l.calls.post(ctx, rollcallCall{messagePath, body, maxMessage, 1})
-	if err != nil {
-		l.judged(head, 0, errors.Is(err, errConflict))
+		l.judged(m.Head, 0, errors.Is(err, errConflict))
 		return nil, err
 	}
-	var a answer
-	if err := decode(text, &a); err != nil {
+	var a wire.Answer
+	if err := wire.Decode(text, &a); err != nil {
 		return nil, &callError{batcher.PermanentError, fmt.Errorf("the answer cannot be read: %w", err)}
 	}
-	l.judged(head, a.Late, false)
-	if len(a.Results) != len(items) {
-		return nil, &callError{batcher.PermanentError, fmt.Errorf("%d items were answered by %d results", len(items), len(a.Results))}
+	l.judged(m.Head, a.Late, false)
+	if len(a.Results) != len(tells) {
+		return nil, &callError{batcher.PermanentError, fmt.Errorf("%d items were answered by %d results", len(tells), len(a.Results))}
 	}
 	return a.Results, nil
 }
 
 // firstRefused is an error about the first item that the peer refused and always will; nil: there is
 // none.
-func firstRefused(tells []tell, results []itemResult) error {
+func firstRefused(tells []tell, results []wire.Result) error {
 	for n, result := range results {
 		switch result.Status {
-		case itemDone, itemUnknown, itemOlder, itemGone:
+		case wire.Done, wire.Missing, wire.Older, wire.Gone:
 		default:
-			return fmt.Errorf("%s of %s was answered %d: %s", tells[n].fact, tells[n].task.key, result.Status, clip(result.Error))
+			return fmt.Errorf("%s of %s was answered %d: %s", tells[n].fact, tells[n].task.key, result.Status, wire.Clip(result.Error))
 		}
 	}
 	return nil
 }
 
 // follow does what the peer's result for one item asks for.
-func (l *rollcallLink) follow(t tell, result itemResult) {
+func (l *rollcallLink) follow(t tell, result wire.Result) {
 	switch {
-	case result.Status == itemDone && t.fact != "":
+	case result.Status == wire.Done && t.fact != "":
 		l.env.sent(t.fact)
-	case result.Status == itemUnknown && t.task.tries < maxTries:
+	case result.Status == wire.Missing && t.task.tries < maxTries:
 		l.env.submit(task{key: t.task.key, facts: registered, tries: t.task.tries + 1})
 	}
 }
 
 // bringHome applies what the peer has newer, or removed, and sent back.
-func (l *rollcallLink) bringHome(ctx context.Context, results []itemResult) error {
+func (l *rollcallLink) bringHome(ctx context.Context, results []wire.Result) error {
 	var ops []registry.Op
 	for _, result := range results {
-		for _, item := range []*wireItem{result.Register, result.Remove} {
-			if op := l.returned(item); op != nil {
-				ops = append(ops, op)
-			}
+		if op := l.returned(&result.Stored); op != nil {
+			ops = append(ops, op)
 		}
 	}
 	if len(ops) == 0 {
@@ -102,17 +96,20 @@ func (l *rollcallLink) bringHome(ctx context.Context, results []itemResult) erro
 }
 
 // returned is the operation of an item that came back; nil if there is none to apply.
-func (l *rollcallLink) returned(item *wireItem) registry.Op {
-	if item == nil || item.Do != doRegister && item.Do != doRemove {
+func (l *rollcallLink) returned(item *wire.Item) registry.Op {
+	switch item.Op.(type) {
+	case registry.Replica, registry.Remove:
+	default:
 		return nil
 	}
-	var c itemContext
+	var c wire.Context
 	if l.env.peer.Kind == Datacenter {
-		c.here = l.env.config.Datacenter
+		c.Here = l.env.config.Datacenter
 	}
-	op, err := item.op(c)
+	op, err := item.Check(c)
 	if err != nil {
-		l.log.Warn("the peer sent back what is not valid", "app", clip(item.App), "id", clip(item.ID), "err", err)
+		key, _ := keyOf(item.Op)
+		l.log.Warn("the peer sent back what is not valid", "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
 		return nil
 	}
 	return op

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // maxJudged bounds the senders of which judgements are kept: the state knows as many at most.
@@ -112,8 +113,8 @@ func (r *Replicator) Senders() []api.PeerSender {
 // consensus the whole datacenter forgets it, else this node. Errors: ErrMalformed, ErrUnknownSender, or
 // registry.Service's.
 func (r *Replicator) Forget(ctx context.Context, sender string, by registry.Act) error {
-	if !validName(sender) {
-		return &malformedError{fmt.Sprintf("%q cannot be a sender: its name has 1 to %d bytes and no control characters", clip(sender), maxName)}
+	if !wire.ValidName(sender) {
+		return fmt.Errorf("%w: %q cannot be a sender: its name has 1 to %d bytes and no control characters", ErrMalformed, wire.Clip(sender), wire.MaxName)
 	}
 	results, err := r.config.Service.Apply(ctx, registry.FromClient, registry.ForgetSender{Sender: sender, By: by})
 	if err != nil {

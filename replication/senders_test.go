@@ -2,7 +2,6 @@ package replication
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // A sender whose clock goes back and that begins no other incarnation, as one of Rollcall would, is late for as
@@ -26,7 +26,7 @@ func TestASenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T
 			send := func(clock int64, want error) {
 				t.Helper()
 				head.Clock = clock
-				if _, err := b.Receive(ctx, write(t, head)); !errors.Is(err, want) {
+				if _, err := b.Receive(ctx, write(head)); !errors.Is(err, want) {
 					t.Fatalf("a message of clock %d: %v, want %v", clock, err, want)
 				}
 			}
@@ -88,7 +88,7 @@ func TestJudgementsAreOfSendersThatAreKnown(t *testing.T) {
 	for n := range maxJudged + 500 {
 		for _, clock := range []int64{1_000_000, 1} {
 			head.Sender, head.Clock = fmt.Sprint("made-up-", n), clock
-			if _, err := b.Receive(context.Background(), write(t, head)); err != nil {
+			if _, err := b.Receive(context.Background(), write(head)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -111,12 +111,12 @@ func TestWhatIsOverheardOfStrangersIsNotNotedAndTheAnswerSaysSo(t *testing.T) {
 		for n := range 900 {
 			heard[fmt.Sprintf("made-up-%d-%03d", round, n)] = 5
 		}
-		got, err := b.Receive(context.Background(), write(t, messageHead{
-			Version: 1, Datacenter: "dc1", Node: "n9", Sender: "s", Clock: int64(round+1) * contactEvery, Heard: heard,
+		got, err := b.Receive(context.Background(), write(wire.Head{
+			Datacenter: "dc1", Node: "n9", Sender: "s", Clock: int64(round+1) * contactEvery, Heard: heard,
 		}))
-		var a answer
+		var a wire.Answer
 		if err == nil {
-			err = json.Unmarshal(got, &a)
+			err = wire.Decode(got, &a)
 		}
 		if want := fmt.Sprintf("900 datacenters that are no peers of this node is not noted: made-up-%d-000, ", round); err != nil || !strings.Contains(a.Ignored, want) || len(a.Ignored) > 500 {
 			t.Errorf("answered %q, %v, want a short text with %q", a.Ignored, err, want)

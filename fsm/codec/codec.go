@@ -377,6 +377,9 @@ func (c *Codec) Raw() []byte {
 	return c.b[c.off-n : c.off]
 }
 
+// Part reads bytes that are a record of their own: that one of them cannot be read spoils nothing behind it.
+func (c *Codec) Part() Codec { return Codec{b: c.Raw(), mode: reading, level: c.level} }
+
 // Strings walks texts; none are nil.
 func (c *Codec) Strings(v *[]string) {
 	List(c, v, 1, func(s *string, c *Codec) { c.String(s) })

@@ -1,0 +1,78 @@
+package wire
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Digests is the body of POST /v1/rollcall/replication/digest: how the asker's instances add up per application. It
+// asks about the applications after After, up to Until.
+type Digests struct {
+	Datacenter string
+	Node       string
+	// Owner is the datacenter whose instances are compared: the asker's. Empty, between nodes of one
+	// datacenter: all.
+	Owner string
+	After string // empty: from the first
+	Until string // empty: to the last
+	Apps  map[string]registry.Digest
+}
+
+func (d *Digests) fields(c *codec.Codec) {
+	c.String(&d.Datacenter)
+	c.String(&d.Node)
+	c.String(&d.Owner)
+	c.String(&d.After)
+	c.String(&d.Until)
+	sorted(c, &d.Apps, MaxApps, func(one *registry.Digest, c *codec.Codec) {
+		c.Uint32(&one.Count)
+		c.Uint64(&one.Sum)
+	})
+}
+
+// check says what makes a question of no use.
+func (d *Digests) check() error {
+	switch {
+	case !ValidName(d.Datacenter), !ValidName(d.Node):
+		return Malformed("datacenter and node must each be a name of 1 to %d bytes", MaxName)
+	case d.Owner != "" && d.Owner != d.Datacenter:
+		return Malformed("owner is %q; %q may ask about its own instances only", Clip(d.Owner), d.Datacenter)
+	}
+	return nil
+}
+
+// Covers says whether the question is about an application.
+func (d *Digests) Covers(app string) bool {
+	return app > d.After && (d.Until == "" || app <= d.Until)
+}
+
+// Differences are the applications that differ, those too that the asker does not have, each with all its instances
+// at the answerer.
+type Differences struct {
+	Apps map[string][]Entry
+	// More: the answer was full; the next question begins after the last application of this one.
+	More bool
+}
+
+func (d *Differences) fields(c *codec.Codec) {
+	const least = 5 // bytes of an entry
+	sorted(c, &d.Apps, MaxCompared, func(entries *[]Entry, c *codec.Codec) { codec.List(c, entries, least, (*Entry).fields) })
+	c.Bool(&d.More)
+}
+
+func (d *Differences) check() error { return nil }
+
+// Entry is one instance of the answerer.
+type Entry struct {
+	ID      string
+	Version registry.Version
+	Sum     uint64 // registry.Lease.Sum
+}
+
+func (e *Entry) fields(c *codec.Codec) {
+	c.String(&e.ID)
+	c.Uint32(&e.Version.Life)
+	c.Int64(&e.Version.LastDirty)
+	c.Uint32(&e.Version.Edit)
+	c.Uint64(&e.Sum)
+}

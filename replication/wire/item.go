@@ -1,0 +1,216 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// Bounds of what a message may hold, beside those of a registration.
+const (
+	MaxName  = 255                            // bytes of a datacenter's, node's or sender's name
+	maxHeard = 1000                           // datacenters that a node tells of
+	maxAge   = 10 * 365 * 24 * 60 * 60 * 1000 // ms; no lease clock has run for longer, and no act of an operator holds for it
+	maxCount = 1 << 31                        // lives, and edits of one: so many are never reached by counting
+)
+
+// Item is one fact of a message: an operation that its receiver performs if it is valid. Times are spans in ms, so that
+// clocks need not agree.
+type Item struct {
+	Op      registry.Op // nil: there is none
+	err     error       // why it could not be read
+	encoded []byte      // where it is to be sent
+}
+
+// ItemOf is what tells the whole state of an instance (Replica), that a version was renewed (Renew, by name) or removed
+// (Remove), or an operator's act (SelfPreservation).
+func ItemOf(op registry.Op) Item {
+	switch of := op.(type) {
+	case registry.Replica:
+		of.Age = Age(of.Age)
+		op = of
+	case registry.Renew:
+		of.Age = Age(of.Age)
+		op = of
+	case registry.Remove:
+		of.Age = Age(of.Age)
+		op = of
+	}
+	const renewal = 128 // bytes, more than most take
+	c := codec.Writer(make([]byte, 0, renewal), codec.Level)
+	kind := byte(registry.KindOf(op))
+	c.Byte(&kind)
+	registry.Walk(&c, registry.Kind(kind), &op)
+	return Item{Op: op, encoded: c.Written()}
+}
+
+// Size is how many bytes of a message an item takes, about.
+func (i *Item) Size() int { return len(i.encoded) + 4 }
+
+func (i *Item) fields(c *codec.Codec) {
+	if !c.Reading() {
+		c.Bytes(&i.encoded)
+		return
+	}
+	part := c.Part()
+	if part.Left() == 0 {
+		return
+	}
+	var kind byte
+	part.Byte(&kind)
+	registry.Walk(&part, registry.Kind(kind), &i.Op)
+	i.err = part.End()
+}
+
+// check of a whole item is that of its operation, see Check.
+func (i *Item) check() error { return nil }
+
+// Context is what the meaning of an item depends on besides itself.
+type Context struct {
+	Late int64  // ms by which the message is older than the newest of its sender
+	Here string // this datacenter's name if the sender belongs to another one; "": it does not
+}
+
+// Check returns the operation that an item asks for here. The error says why it is not valid.
+func (i *Item) Check(c Context) (registry.Op, error) {
+	if i.err != nil {
+		return nil, i.err
+	}
+	switch op := i.Op.(type) {
+	case nil:
+		return nil, errors.New("an item without an operation")
+	case registry.Replica:
+		return c.replica(op)
+	case registry.Renew:
+		if err := checkVersioned(op.Key, op.Life, 0, op.Age, ""); err != nil {
+			return nil, err
+		}
+		return registry.Renew{Key: op.Key, Life: op.Life, LastDirty: op.LastDirty, Age: Later(op.Age, c.Late)}, nil
+	case registry.Remove:
+		if err := checkVersioned(op.Key, op.Life, 0, op.Age, op.Owner); err != nil {
+			return nil, err
+		}
+		op.Age = Later(op.Age, c.Late)
+		return op, nil
+	case registry.SelfPreservation:
+		return c.preserve(op)
+	}
+	return nil, fmt.Errorf("an operation %s, which servers do not tell each other", registry.NameOf(i.Op))
+}
+
+func (c Context) replica(op registry.Replica) (registry.Op, error) {
+	i := op.Instance
+	if err := checkVersioned(i.Key(), op.Life, op.Edit, op.Age, op.Owner); err != nil {
+		return nil, err
+	}
+	switch {
+	case i.LastDirty < 0:
+		return nil, fmt.Errorf("lastDirty %d is negative", i.LastDirty)
+	case i.Overridden != registry.Unknown:
+		return nil, errors.New("an instance with an override, which is told beside it")
+	case op.OverrideFor < 0 || op.OverrideFor > maxAge:
+		return nil, fmt.Errorf("override: %d ms are not in 0 to %d", op.OverrideFor, int64(maxAge))
+	case op.QuarantineFor < 0 || op.QuarantineFor > maxAge:
+		return nil, fmt.Errorf("quarantine: %d ms are not in 0 to %d", op.QuarantineFor, int64(maxAge))
+	}
+	if op.Overridden == registry.Unknown {
+		op.OverrideBy, op.OverrideFor = registry.Act{}, 0
+	}
+	if op.QuarantineFor == 0 {
+		op.QuarantineBy = registry.Act{}
+	}
+	err := errors.Join(eureka.CheckMetadata(i.Metadata), eureka.CheckMetadata(i.DataCenter.Metadata), checkAct(op.OverrideBy), checkAct(op.QuarantineBy))
+	if err != nil {
+		return nil, err
+	}
+	if op.Owner != "" && op.Owner == c.Here {
+		op.Owner = registry.Here
+	}
+	op.Age, op.OverrideFor, op.QuarantineFor = Later(op.Age, c.Late), c.left(op.OverrideFor), c.left(op.QuarantineFor)
+	return op, nil
+}
+
+// preserve is an operator's act at another node. Without an author it would be taken for a decision of this node's
+// own.
+func (c Context) preserve(op registry.SelfPreservation) (registry.Op, error) {
+	switch {
+	case c.Here != "":
+		return nil, errors.New("self-preservation is each datacenter's own business")
+	case op.By.Author == "":
+		return nil, errors.New("an operator's act lacks its author")
+	case op.For < 0 || op.For > maxAge:
+		return nil, fmt.Errorf("%d ms are not in 0 to %d", op.For, int64(maxAge))
+	case op.To != registry.PreservationReleased && op.To != registry.PreservationHeld:
+		return nil, fmt.Errorf("self-preservation to %q: it must be %s or %s", op.To, registry.PreservationReleased, registry.PreservationHeld)
+	}
+	return registry.SelfPreservation{To: op.To, By: op.By, For: c.left(op.For)}, checkAct(op.By)
+}
+
+// left is what is left of the time of an act that was told so late. An act that has an end keeps one.
+func (c Context) left(lasts int64) int64 {
+	if lasts == 0 {
+		return 0
+	}
+	return max(1, lasts-c.Late)
+}
+
+// checkVersioned checks what all items about an instance have.
+func checkVersioned(key registry.Key, life, edit uint32, age int64, owner string) error {
+	if err := eureka.CheckApp(key.App); err != nil {
+		return err
+	}
+	if err := eureka.CheckID(key.ID); err != nil {
+		return err
+	}
+	switch {
+	case key.App != strings.ToUpper(key.App):
+		return fmt.Errorf("app %q must be in upper case", Clip(key.App))
+	case life == 0 || life > maxCount || edit > maxCount:
+		return fmt.Errorf("life %d must be 1 to %d, and edit %d at most that", life, maxCount, edit)
+	case !validAge(age):
+		return fmt.Errorf("an age of %d ms is not in 0 to %d", age, int64(maxAge))
+	case owner != "" && !ValidName(owner):
+		return fmt.Errorf("owner %q must be a name of 1 to %d bytes", Clip(owner), MaxName)
+	}
+	return nil
+}
+
+// checkAct checks what an operator said, which is shown to people. The formats bound its length.
+func checkAct(by registry.Act) error {
+	if strings.ContainsFunc(by.Author+by.Reason, unicode.IsControl) {
+		return errors.New("author and reason must be without control characters")
+	}
+	return nil
+}
+
+// ValidName says whether a datacenter, a node or a sender may have a name.
+func ValidName(name string) bool {
+	return name != "" && len(name) <= MaxName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+}
+
+func validAge(age int64) bool { return 0 <= age && age <= maxAge }
+
+// Age is an age that receivers accept.
+func Age(age int64) int64 { return min(max(age, 0), maxAge) }
+
+// Later is an age that has grown by the time a message is late.
+func Later(age, late int64) int64 { return min(age+late, maxAge) }
+
+// Clip shortens a text for an error.
+func Clip(text string) string {
+	const most = 64
+	if len(text) <= most {
+		return text
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}

@@ -1,0 +1,109 @@
+package wire
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+// Head is what every message of items begins with.
+type Head struct {
+	Datacenter string // the sender's
+	Node       string // that sends
+	Sender     string // whose lease clock it is
+	// Incarnation is a random number that the sender draws whenever it begins to send.
+	Incarnation uint64
+	Clock       int64 // the sender's lease clock, ms
+	// Sequence counts the messages of a node to a peer. It decides nothing: it tells, in logs, which of
+	// two messages was sent first.
+	Sequence uint64
+	// Heard says, between nodes of one datacenter, how long ago (ms) the sender heard others.
+	Heard map[string]int64
+}
+
+func (h *Head) fields(c *codec.Codec) {
+	c.String(&h.Datacenter)
+	c.String(&h.Node)
+	c.String(&h.Sender)
+	c.Uint64(&h.Incarnation)
+	c.Int64(&h.Clock)
+	c.Uint64(&h.Sequence)
+	sorted(c, &h.Heard, maxHeard, func(age *int64, c *codec.Codec) { c.Int64(age) })
+}
+
+// check says what makes a message of no use.
+func (h *Head) check() error {
+	switch {
+	case !ValidName(h.Datacenter), !ValidName(h.Node), !ValidName(h.Sender):
+		return Malformed("datacenter, node and sender must each be a name of 1 to %d bytes", MaxName)
+	case !validAge(h.Clock):
+		return Malformed("a clock of %d ms is not in 0 to %d, which is ten years: no lease clock has run for longer", h.Clock, int64(maxAge))
+	}
+	for dc, age := range h.Heard {
+		if !ValidName(dc) || !validAge(age) {
+			return Malformed("%q was heard %d ms ago", dc, age)
+		}
+	}
+	return nil
+}
+
+// Message is the body of POST /v1/rollcall/replication.
+type Message struct {
+	Head
+	Items []Item
+}
+
+func (m *Message) fields(c *codec.Codec) {
+	m.Head.fields(c)
+	list(c, &m.Items, MaxItems, (*Item).fields)
+}
+
+// State is the first frame of the copy at the start. So many items follow, each a frame of its own.
+type State struct {
+	Head
+	Items int
+}
+
+func (s *State) fields(c *codec.Codec) {
+	s.Head.fields(c)
+	c.Int(&s.Items)
+}
+
+// Answer is what a message is answered with.
+type Answer struct {
+	Datacenter string
+	Node       string
+	Late       int64    // ms by which the message is older than the newest of its sender's incarnation
+	Ignored    string   // in words, what of the message's head was not noted; empty: all of it was
+	Results    []Result // one per item, in order
+}
+
+func (a *Answer) fields(c *codec.Codec) {
+	c.String(&a.Datacenter)
+	c.String(&a.Node)
+	c.Int64(&a.Late)
+	c.String(&a.Ignored)
+	list(c, &a.Results, MaxItems, (*Result).fields)
+}
+
+func (a *Answer) check() error { return nil }
+
+// The status of an item's result, one of HTTP's.
+const (
+	Done    = 200 // it holds now
+	Invalid = 400 // the item is not valid
+	Missing = 404 // a renewal of what is unknown here, or older than what the sender renewed
+	Older   = 409 // what is stored here is newer
+	Gone    = 410 // it was removed here
+)
+
+// Result is what became of one item.
+type Result struct {
+	Status int
+	Error  string
+	Stored Item // what is newer here, or the record of the removal; empty: it is not told
+}
+
+func (r *Result) fields(c *codec.Codec) {
+	c.Int(&r.Status)
+	c.String(&r.Error)
+	r.Stored.fields(c)
+}

@@ -1,0 +1,130 @@
+// Package wire is what Rollcall servers tell each other: the messages of changes, of comparisons and of the copy at the
+// start, as docs/protocol/replication.md has them. Each is described once, by its walk, at a level of the formats, which
+// is its first byte; an item is an operation of the log. What came is not trusted: it is bounded and checked here, before
+// anything is made of it.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+// Bounds of messages.
+const (
+	MaxMessage  = 8 << 20        // bytes of a message or of its answer; receivers answer 413 above it
+	MaxItems    = 10_000         // of one message: an item costs its receiver more memory than bytes on the wire
+	MaxApps     = 50_000         // applications of one question of a comparison
+	MaxCompared = 4 * MaxMessage // bytes of the answer to a comparison
+)
+
+// ErrMalformed: a message cannot be read. Its text says what is wrong.
+var ErrMalformed = errors.New("malformed message")
+
+// Malformed is an ErrMalformed that says what is wrong.
+func Malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
+}
+
+// Body is what is sent at a time: a message, a question, or an answer to one of them.
+type Body interface {
+	fields(c *codec.Codec)
+	check() error
+}
+
+// Encode is a body as it is sent.
+func Encode(b Body) []byte {
+	c := codec.Writer(nil, codec.Level)
+	c.Version()
+	b.fields(&c)
+	return c.Written()
+}
+
+// Decode reads a body. Only what spoils all of it is an error, ErrMalformed; an item that is not valid is found by its
+// Check.
+func Decode(text []byte, to Body) error {
+	c := codec.Reader(text)
+	c.Version()
+	to.fields(&c)
+	if err := c.End(); err != nil {
+		return Malformed("%v", err)
+	}
+	return to.check()
+}
+
+// list walks at most so many elements.
+func list[T any](c *codec.Codec, all *[]T, most int, fields func(*T, *codec.Codec)) {
+	n := c.Count(len(*all), 1)
+	if c.Reading() {
+		if n > most {
+			c.Fail("%d items, want at most %d", n, most)
+			return
+		}
+		*all = make([]T, n)
+	}
+	for i := range *all {
+		fields(&(*all)[i], c)
+	}
+}
+
+// sorted walks at most so many names and what there is of each, in ascending order: a map has one encoding.
+func sorted[V any](c *codec.Codec, all *map[string]V, most int, fields func(*V, *codec.Codec)) {
+	names := slices.Sorted(maps.Keys(*all))
+	n := c.Count(len(names), 2)
+	if c.Reading() {
+		if n > most {
+			c.Fail("%d names, want at most %d", n, most)
+			return
+		}
+		names = make([]string, n)
+		*all = make(map[string]V)
+	}
+	for i := range names {
+		value := (*all)[names[i]]
+		c.String(&names[i])
+		fields(&value, c)
+		if !c.Reading() {
+			continue
+		}
+		if i > 0 && names[i] <= names[i-1] {
+			c.Fail("%q after %q, want names in ascending order", Clip(names[i]), Clip(names[i-1]))
+		}
+		(*all)[names[i]] = value
+	}
+}
+
+// AppendFrame appends a piece of the copy at the start: its length, in four bytes, and a body.
+func AppendFrame(dst []byte, b Body) []byte {
+	text := Encode(b)
+	return append(binary.BigEndian.AppendUint32(dst, uint32(len(text))), text...)
+}
+
+// ReadFrame reads a piece of the copy at the start. Where it ends too early, that is io.ErrUnexpectedEOF.
+func ReadFrame(r io.Reader, to Body) error {
+	length := make([]byte, 4)
+	if err := readFull(r, length); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(length)
+	if n > MaxMessage {
+		return Malformed("a piece of %d bytes, want at most %d", n, MaxMessage)
+	}
+	frame := make([]byte, n)
+	if err := readFull(r, frame); err != nil {
+		return err
+	}
+	return Decode(frame, to)
+}
+
+func readFull(r io.Reader, b []byte) error {
+	_, err := io.ReadFull(r, b)
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,330 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// aReplica is one with every field filled in.
+func aReplica() registry.Replica {
+	return registry.Replica{
+		Instance: &registry.Instance{
+			InstanceID: "orders-1", HostName: "orders-1.example", App: "ORDERS", IPAddr: "10.0.0.1", SID: "na",
+			Status: registry.Up, Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 8443},
+			CountryID: 1, DataCenter: registry.DataCenter{Name: registry.Amazon, Metadata: []registry.Pair{{Key: "ami-id", Value: "ami-1"}}},
+			RenewalInterval: 10, Duration: 30, Metadata: []registry.Pair{{Key: "zone", Value: "b"}, {Key: "area", Value: "<a>"}, {Key: "zone", Value: ""}},
+			AppGroup: "SHOP", HomePageURL: "http://orders-1.example/", StatusPageURL: "http://orders-1.example/info",
+			HealthCheckURL: "http://orders-1.example/health", SecureHealthURL: "https://orders-1.example/health",
+			VIP: "orders,shop", SecureVIP: "orders-secure", ASG: "orders-v1", LastDirty: 1_700_000_000_123,
+		},
+		Life: 2, Edit: 3, Owner: "dc3", Age: 4500,
+		Overridden: registry.OutOfService, OverrideBy: registry.Act{Author: "ann", Reason: "new disk"}, OverrideFor: 60_000,
+		QuarantineFor: 30_000, QuarantineBy: registry.Act{Author: "bob"},
+	}
+}
+
+func aHead() Head {
+	return Head{
+		Datacenter: "dc1", Node: "n1", Sender: "n1-4f2a", Incarnation: 3, Clock: 123_456, Sequence: 77,
+		Heard: map[string]int64{"dc3": 1200, "dc2": 0},
+	}
+}
+
+// someOps are what messages tell.
+func someOps() []registry.Op {
+	return []registry.Op{
+		aReplica(),
+		registry.Replica{Instance: &registry.Instance{InstanceID: "orders-2", App: "ORDERS", Status: registry.Down, LastDirty: 5}, Life: 1},
+		registry.Renew{Key: registry.NewKey("orders", "orders-1"), Life: 2, LastDirty: 7, Age: 80},
+		registry.Remove{Key: registry.NewKey("orders", "orders-3"), Kind: registry.Canceled, Life: 1, LastDirty: 9},
+		registry.Remove{Key: registry.NewKey("orders", "orders-4"), Kind: registry.Evicted, Life: 1, LastDirty: 9, Owner: "Zürich 3", Age: 95_000},
+		registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: registry.Act{Author: "ann", Reason: "cut"}},
+		registry.Replica{Instance: &registry.Instance{InstanceID: "web-1", App: "WEB"}, Life: maxCount, Edit: maxCount, Age: maxAge, Permanent: true},
+	}
+}
+
+func aMessage(ops ...registry.Op) *Message {
+	m := &Message{Head: aHead()}
+	for _, op := range ops {
+		m.Items = append(m.Items, ItemOf(op))
+	}
+	return m
+}
+
+// bodies are one of each kind.
+func bodies() map[string]Body {
+	item := ItemOf(aReplica())
+	return map[string]Body{
+		"message": aMessage(someOps()...),
+		"answer": &Answer{Datacenter: "dc2", Node: "n4", Late: 7, Ignored: "dc9", Results: []Result{
+			{Status: Done}, {Status: Invalid, Error: "life 0"}, {Status: Missing, Error: "not registered here"},
+			{Status: Older, Stored: item}, {Status: Gone, Stored: ItemOf(someOps()[3])},
+		}},
+		"state": &State{Head: aHead(), Items: 3},
+		"item":  &item,
+		"digests": &Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1", After: "BILLING", Until: "ORDERS",
+			Apps: map[string]registry.Digest{"ORDERS": {Count: 2, Sum: 0xfedcba9876543210}, "COINS": {}}},
+		"differences": &Differences{More: true, Apps: map[string][]Entry{
+			"ORDERS": {{ID: "orders-1", Version: registry.Version{Life: 2, LastDirty: 1_700_000_000_123, Edit: 3}, Sum: 0xfedcba9876543210}}, "PRICES": nil}},
+	}
+}
+
+// The golden files are what other versions send and expect.
+func TestBodiesKeepTheirForm(t *testing.T) {
+	for name, body := range bodies() {
+		got := Encode(body)
+		path := filepath.Join("testdata", name+".hex")
+		if *update {
+			need.OK(t, os.WriteFile(path, []byte(hex.EncodeToString(got)+"\n"), 0o644))
+		}
+		want := strings.TrimSpace(string(need.Got(os.ReadFile(path))(t)))
+		if hex.EncodeToString(got) != want {
+			t.Errorf("%s: got %x, want %s", name, got, want)
+		}
+		read := reflect.New(reflect.TypeOf(body).Elem()).Interface().(Body)
+		if err := Decode(got, read); err != nil || !bytes.Equal(Encode(sendable(read)), got) {
+			t.Errorf("%s is read as %+v, %v", name, read, err)
+		}
+	}
+}
+
+// sendable is what was read, to be sent on.
+func sendable(b Body) Body {
+	again := func(i *Item) {
+		if i.Op != nil {
+			*i = ItemOf(i.Op)
+		}
+	}
+	switch b := b.(type) {
+	case *Item:
+		again(b)
+	case *Message:
+		for i := range b.Items {
+			again(&b.Items[i])
+		}
+	case *Answer:
+		for i := range b.Results {
+			again(&b.Results[i].Stored)
+		}
+	}
+	return b
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	for _, want := range someOps() {
+		if got, err := reread(want); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+	}
+}
+
+// reread is the operation of an item that was sent by a node of the same datacenter.
+func reread(op registry.Op) (registry.Op, error) {
+	var m Message
+	if err := Decode(Encode(aMessage(op)), &m); err != nil {
+		return nil, err
+	}
+	return m.Items[0].Check(Context{})
+}
+
+func TestAMessageIsRefusedAsAWholeOnlyIfAllOfItIsWrong(t *testing.T) {
+	headed := func(change func(h *Head)) []byte {
+		m := aMessage()
+		change(&m.Head)
+		return Encode(m)
+	}
+	good := Encode(aMessage(someOps()...))
+	newer := append([]byte{codec.Level + 1}, good[1:]...)
+	many := make(map[string]int64)
+	for n := range maxHeard + 1 {
+		many[strings.Repeat("n", n%200+1)+string(rune('A'+n/200))] = 1
+	}
+	for _, c := range []struct {
+		name string
+		body []byte
+		says string
+	}{
+		{"nothing", nil, "ends too early"},
+		{"JSON", []byte(`{"version":1}`), "newer version"},
+		{"cut off", good[:len(good)/2], "corrupt"},
+		{"something after it", append(bytes.Clone(good), 0), "1 bytes too many"},
+		{"a newer version", newer, "written by a newer version: format version 2, this program reads 1"},
+		{"no datacenter", headed(func(h *Head) { h.Datacenter = "" }), "datacenter, node and sender"},
+		{"no node", headed(func(h *Head) { h.Node = "" }), "datacenter, node and sender"},
+		{"no sender", headed(func(h *Head) { h.Sender = "\a" }), "datacenter, node and sender"},
+		{"a sender that is no text", headed(func(h *Head) { h.Sender = "\xff" }), "datacenter, node and sender"},
+		{"a clock before the beginning", headed(func(h *Head) { h.Clock = -1 }), "-1 ms is not in 0 to"},
+		{"heard in the future", headed(func(h *Head) { h.Heard["dc3"] = -1 }), `"dc3" was heard -1 ms ago`},
+		{"heard of too many", headed(func(h *Head) { h.Heard = many }), "1001 names, want at most 1000"},
+		{"heard in another order", bytes.Replace(good, []byte("dc2"), []byte("dc4"), 1), `"dc3" after "dc4"`},
+		{"too many items", Encode(&Message{Head: aHead(), Items: make([]Item, MaxItems+1)}), "10001 items, want at most 10000"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := Decode(c.body, new(Message)); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want ErrMalformed that says %q", err, c.says)
+			}
+		})
+	}
+	need.OK(t, Decode(good, new(Message)))
+}
+
+func TestABadItemSpoilsNoOther(t *testing.T) {
+	good := registry.Renew{Key: registry.NewKey("orders", "1"), Life: 1, LastDirty: 5}
+	register := func(change func(r *registry.Replica)) registry.Op {
+		r := aReplica()
+		change(&r)
+		return r
+	}
+	renew := func(change func(r *registry.Renew)) registry.Op {
+		r := good
+		change(&r)
+		return r
+	}
+	pairs := make([]registry.Pair, 257)
+	raw := func(b ...byte) Item { return Item{encoded: b} }
+	for _, c := range []struct {
+		name string
+		item Item
+		says string
+	}{
+		{"nothing", raw(), "without an operation"},
+		{"an unknown kind", raw(63), "unknown kind 63"},
+		{"one that is cut off", raw(byte(registry.KindOf(good)), 0, 6), "corrupt"},
+		{"one with something after it", Item{encoded: append(ItemOf(good).encoded, 0)}, "1 bytes too many"},
+		{"an operation of clients", ItemOf(registry.Cancel{Key: good.Key}), "cancel, which servers do not tell each other"},
+		{"a renewal by handle", ItemOf(registry.Renew{Handle: registry.Handle{Slot: 1, Gen: 1}}), "Invalid appName"},
+		{"no application", ItemOf(renew(func(r *registry.Renew) { r.Key.App = "" })), "Invalid appName"},
+		{"no id", ItemOf(renew(func(r *registry.Renew) { r.Key.ID = "" })), "Invalid instanceId"},
+		{"lower case", ItemOf(renew(func(r *registry.Renew) { r.Key.App = "orders" })), "upper case"},
+		{"no life", ItemOf(renew(func(r *registry.Renew) { r.Life = 0 })), "life 0 must be 1 to"},
+		{"too many lives", ItemOf(renew(func(r *registry.Renew) { r.Life = maxCount + 1 })), "life 2147483649 must be"},
+		{"owner with a control character", ItemOf(registry.Remove{Key: good.Key, Life: 1, Owner: "\n"}), "owner"},
+		{"an unknown status", ItemOf(register(func(r *registry.Replica) { r.Instance.Status = 9 })), "status 9"},
+		{"an override in the instance", ItemOf(register(func(r *registry.Replica) { r.Instance.Overridden = registry.Up })), "told beside it"},
+		{"too much metadata", ItemOf(register(func(r *registry.Replica) { r.Instance.Metadata = pairs })), "Invalid metadata"},
+		{"too much of the data center", ItemOf(register(func(r *registry.Replica) { r.Instance.DataCenter.Metadata = pairs })), "Invalid metadata"},
+		{"dirty before the beginning", ItemOf(register(func(r *registry.Replica) { r.Instance.LastDirty = -1 })), "lastDirty -1 is negative"},
+		{"override that ended", ItemOf(register(func(r *registry.Replica) { r.OverrideFor = -1 })), "override: -1 ms"},
+		{"quarantine that ended", ItemOf(register(func(r *registry.Replica) { r.QuarantineFor = -1 })), "quarantine: -1 ms"},
+		{"quarantine by a bell", ItemOf(register(func(r *registry.Replica) { r.QuarantineBy.Author = "\a" })), "control characters"},
+		{"a transition by itself", ItemOf(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000}), "lacks its author"},
+		{"a transition to nowhere", ItemOf(registry.SelfPreservation{To: registry.PreservationOn, By: registry.Act{Author: "ann"}}), `it must be released or held`},
+		{"a transition for ever", ItemOf(registry.SelfPreservation{To: registry.PreservationHeld, For: maxAge + 1, By: registry.Act{Author: "ann"}}), "ms are not in 0 to"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var m Message
+			need.OK(t, Decode(Encode(&Message{Head: aHead(), Items: []Item{ItemOf(good), c.item, ItemOf(good)}}), &m))
+			for _, n := range []int{0, 2} {
+				if op, err := m.Items[n].Check(Context{}); err != nil || op != registry.Op(good) {
+					t.Errorf("item %d beside it: %+v, %v", n, op, err)
+				}
+			}
+			if op, err := m.Items[1].Check(Context{}); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %+v, %v; want an error that says %q", op, err, c.says)
+			}
+		})
+	}
+}
+
+func TestAgesAreThoseThatReceiversAccept(t *testing.T) {
+	for age, want := range map[int64]int64{-1: 0, maxAge + 1: maxAge} {
+		op, err := reread(registry.Renew{Key: registry.NewKey("orders", "1"), Life: 1, Age: age})
+		if err != nil || op.(registry.Renew).Age != want {
+			t.Errorf("an age of %d ms: %+v, %v, want %d", age, op, err, want)
+		}
+	}
+	bad := Item{Op: registry.Renew{Key: registry.NewKey("orders", "1"), Life: 1, Age: -1}}
+	if _, err := bad.Check(Context{}); err == nil {
+		t.Error("an age of -1 ms is accepted")
+	}
+}
+
+func TestWhatComesLateIsOlder(t *testing.T) {
+	var ops []registry.Op
+	for _, op := range someOps() {
+		item := ItemOf(op)
+		ops = append(ops, need.Got(item.Check(Context{Late: 40_000}))(t))
+	}
+	r := ops[0].(registry.Replica)
+	got := []int64{r.Age, r.OverrideFor, r.QuarantineFor, ops[1].(registry.Replica).OverrideFor, ops[2].(registry.Renew).Age, ops[4].(registry.Remove).Age, ops[5].(registry.SelfPreservation).For}
+	// A quarantine whose time has passed has a moment left, so that it is one that ends.
+	want := []int64{44_500, 20_000, 1, 0, 40_080, 135_000, 20_000}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestThisDatacentersNameIsHereToOthersOnly(t *testing.T) {
+	r := aReplica()
+	r.Owner = "dc1"
+	item := ItemOf(r)
+	for here, want := range map[string]string{"": "dc1", "dc1": registry.Here, "dc3": "dc1"} {
+		op := need.Got(item.Check(Context{Here: here}))(t)
+		if got := op.(registry.Replica).Owner; got != want {
+			t.Errorf("at %q the owner is %q, want %q", here, got, want)
+		}
+	}
+}
+
+func TestOperatorsActsAreTakenFromTheSameDatacenterOnly(t *testing.T) {
+	item := ItemOf(someOps()[5])
+	if op, err := item.Check(Context{Here: "dc1"}); err == nil {
+		t.Errorf("got %+v, want an error", op)
+	}
+	need.Got(item.Check(Context{}))(t)
+}
+
+func TestFramesAreBounded(t *testing.T) {
+	item := ItemOf(aReplica())
+	frame := AppendFrame(nil, &item)
+	for name, c := range map[string]struct {
+		text []byte
+		want error
+	}{
+		"whole": {frame, nil}, "nothing": {nil, io.ErrUnexpectedEOF}, "cut off": {frame[:len(frame)-1], io.ErrUnexpectedEOF},
+		"length alone": {frame[:2], io.ErrUnexpectedEOF}, "too long": {[]byte{0, 0x80, 0, 1}, ErrMalformed},
+		"without a version": {make([]byte, 4), ErrMalformed},
+	} {
+		if err := ReadFrame(bytes.NewReader(c.text), new(Item)); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// FuzzMessage: whatever comes is refused, or understood in a way that can be sent on.
+func FuzzMessage(f *testing.F) {
+	f.Add(Encode(aMessage(someOps()...)))
+	f.Add(Encode(aMessage(registry.Renew{Handle: registry.Handle{Slot: 1, Gen: 1}}, registry.Cancel{})))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var m Message
+		if err := Decode(body, &m); err != nil {
+			if !errors.Is(err, ErrMalformed) {
+				t.Fatalf("%v is not ErrMalformed", err)
+			}
+			return
+		}
+		for n := range m.Items {
+			op, err := m.Items[n].Check(Context{})
+			if err != nil {
+				continue
+			}
+			if got, err := reread(op); err != nil || !reflect.DeepEqual(got, op) {
+				t.Fatalf("%+v became %+v, %v", op, got, err)
+			}
+		}
+	})
+}
