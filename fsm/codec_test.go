@@ -385,13 +385,28 @@ func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
 	}
 }
 
+// setTo is a setting in an entry.
+type setTo struct {
+	key   string
+	value int64
+}
+
 func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
+	const threshold, doubled = "self-preservation.renewal-percent-threshold", "eureka-compat.doubled-lease"
 	establish := AppendEstablish(nil, Establish{Settings: &registry.Settings{}})
-	whole := func(threshold uint64) []byte {
-		b := append(establish[:6:6], binary.AppendUvarint(nil, threshold)...)
-		return append(b, establish[7:]...)
+	// with has some settings, each a key with a number behind it; a truth value has none, here -1.
+	with := func(rows ...setTo) []byte {
+		b := append(establish[:len(establish)-1:len(establish)-1], byte(len(rows)))
+		for _, row := range rows {
+			b = append(append(b, byte(len(row.key))), row.key...)
+			if row.value >= 0 {
+				b = binary.AppendUvarint(b, uint64(row.value))
+			}
+		}
+		return b
 	}
-	if _, err := parseEntry(whole(1_000_000)); err != nil {
+	whole := with(setTo{doubled, -1}, setTo{threshold, 1_000_000})
+	if _, err := parseEntry(whole); err != nil {
 		t.Fatalf("threshold of 1: %v", err)
 	}
 	for _, c := range []struct {
@@ -399,8 +414,12 @@ func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
 		entry []byte
 		want  string
 	}{
-		{"share above the whole", whole(1_000_001), "share of 1000001 millionths"},
-		{"settings cut short", establish[:len(establish)-2], "ends too early"},
+		{"share above the whole", with(setTo{threshold, 1_000_001}), "share of 1000001 millionths"},
+		{"share of nothing", with(setTo{threshold, 0}), "announced and zero"},
+		{"unknown setting", with(setTo{"self-preservation.mood", 1}), "setting \"self-preservation.mood\" is unknown"},
+		{"setting given twice", with(setTo{doubled, -1}, setTo{doubled, -1}), "given twice"},
+		{"settings out of order", with(setTo{threshold, 1}, setTo{doubled, -1}), "not in its order"},
+		{"settings cut short", whole[:len(whole)-4], "elements announced"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parseEntry(c.entry)

@@ -2,10 +2,12 @@ package fsm
 
 import (
 	"math"
+	"reflect"
 
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // The generators draw whatever the formats can carry, sensible or not.
@@ -129,18 +131,28 @@ func genSelfPreservation() *rapid.Generator[registry.Op] {
 
 func genSettings() *rapid.Generator[registry.Settings] {
 	return rapid.Custom(func(t *rapid.T) registry.Settings {
-		return registry.Settings{
-			SelfPreservation:  rapid.Bool().Draw(t, "selfPreservation"),
-			Threshold:         registry.Share(rapid.Uint32Max(uint32(registry.Whole)).Draw(t, "threshold")),
-			Population:        rapid.Uint32().Draw(t, "population"),
-			Bound:             rapid.Int64().Draw(t, "bound"),
-			Expectation:       rapid.Bool().Draw(t, "expectation"),
-			ExpectedInterval:  rapid.Uint32().Draw(t, "interval"),
-			ExpectationUpdate: rapid.Int64().Draw(t, "update"),
-			DoubledLease:      rapid.Bool().Draw(t, "doubled"),
-			OnCut:             rapid.String().Draw(t, "onCut"),
+		var s registry.Settings
+		for _, row := range setting.Of(&s) {
+			drawSetting(t, row)
 		}
+		s.Threshold = min(s.Threshold, registry.Whole)
+		return s
 	})
+}
+
+func drawSetting(t *rapid.T, row setting.Setting) {
+	switch v := row.Value; v.Kind() {
+	case reflect.Bool:
+		v.SetBool(rapid.Bool().Draw(t, row.Key))
+	case reflect.Uint32:
+		v.SetUint(uint64(rapid.Uint32().Draw(t, row.Key)))
+	case reflect.Int64:
+		v.SetInt(rapid.Int64().Draw(t, row.Key))
+	case reflect.String:
+		v.SetString(rapid.String().Draw(t, row.Key))
+	default:
+		t.Fatalf("%s has a type that the state cannot hold: %s", row.Key, v.Type())
+	}
 }
 
 func genRenewLife() *rapid.Generator[registry.Op] {

@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // alone is the Cluster of a node that was given none.
@@ -125,33 +125,16 @@ func (c *call) plain(text string) (any, error) {
 	return answered, nil
 }
 
-// shownSettings are the settings of the present leadership by their configuration keys, which may
+// settings is GET /v1/rollcall/settings: those of the present leadership by their configuration keys, which may
 // differ from this node's file.
-type shownSettings struct {
-	Enabled          bool    `json:"self-preservation.enabled"`
-	Threshold        float64 `json:"self-preservation.renewal-percent-threshold"`
-	Population       uint32  `json:"self-preservation.min-instances"`
-	Bound            string  `json:"self-preservation.max-duration"`
-	Expectation      bool    `json:"eureka-compat.expectation"`
-	DoubledLease     bool    `json:"eureka-compat.doubled-lease"`
-	ExpectedInterval string  `json:"eureka-compat.expected-client-renewal-interval"`
-	Update           string  `json:"eureka-compat.renewal-threshold-update-interval"`
-	OnCut            string  `json:"replication.on-cut"`
-}
-
-// settings is GET /v1/rollcall/settings.
 func (c *call) settings(v freshView) (any, error) {
+	all := make(map[string]any)
 	s := v.Settings()
-	return shownSettings{
-		Enabled: s.SelfPreservation, Threshold: shareOf(s.Threshold), Population: s.Population, Bound: spanOf(s.Bound),
-		Expectation: s.Expectation, DoubledLease: s.DoubledLease,
-		ExpectedInterval: spanOf(int64(s.ExpectedInterval) * 1000), Update: spanOf(s.ExpectationUpdate),
-		OnCut: s.OnCut,
-	}, nil
+	for _, row := range setting.Of(&s) {
+		all[row.Key] = row.JSON()
+	}
+	return all, nil
 }
 
 // shareOf is a share as configurations and people write it.
 func shareOf(s registry.Share) float64 { return float64(s) / float64(registry.Whole) }
-
-// spanOf is a time in ms as configurations write it.
-func spanOf(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

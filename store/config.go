@@ -44,7 +44,7 @@ type Config struct {
 
 	EvictionInterval time.Duration     `key:"eviction.interval" default:"1s" min:"10ms" help:"how often the leader looks for expired leases; upstream's 60 s (evictionIntervalTimerInMs) is eureka-compat.eviction-timer"`
 	EvictionTimer    bool              `key:"eureka-compat.eviction-timer" help:"evict every 60 s, first after 60 s (evictionIntervalTimerInMs)"`
-	Settings         registry.Settings // the cluster's, while this node leads; zero: registry.DefaultSettings()
+	Settings         registry.Settings `cluster:"yes"` // the cluster's, while this node leads; zero: registry.DefaultSettings()
 
 	Test TestConfig
 

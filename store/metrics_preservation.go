@@ -91,3 +91,6 @@ func number(b bool) float64 {
 	}
 	return 0
 }
+
+// shareOf is a share as metrics show it; package registry has no floating-point numbers.
+func shareOf(s registry.Share) float64 { return float64(s) / float64(registry.Whole) }

@@ -27,8 +27,8 @@ type Config struct {
 	Checks       ChecksConfig
 	Replication  ReplicationConfig
 
-	SelfPreservation SelfPreservationConfig `cluster:"yes"`
-	EurekaCompat     EurekaCompatConfig
+	// EurekaCompat brings upstream's behaviour back, for comparison.
+	EurekaCompat bool `key:"eureka-compat.all" help:"turn on eureka-compat.doubled-lease, .eviction-timer, .expectation and .read-only-cache: leases end, and are kept, as a stock Eureka server does it"`
 
 	PProfAddr string `key:"pprof.addr" help:"loopback address that serves /debug/pprof/; empty: none"`
 	LogLevel  string `key:"log.level" default:"info" words:"debug info warn error" help:"what is logged, to standard error"`

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // validateExposure keeps listeners without TLS on loopback, unless the operator says otherwise, and
@@ -46,4 +48,13 @@ func checkProfiler(addr string) error {
 		return fmt.Errorf("pprof.addr: %q is not loopback; profiles show memory, so listen on 127.0.0.1 and tunnel to it", addr)
 	}
 	return nil
+}
+
+// warn says what is allowed and yet probably not meant.
+func (c *Config) warn(log *slog.Logger) {
+	c.warnExposed(log)
+	if c.Store.Settings.Threshold == registry.Whole {
+		log.Warn("nothing is ever evicted: the threshold leaves a round no share of the registry",
+			"key", "self-preservation.renewal-percent-threshold", "value", c.Store.Settings.Threshold)
+	}
 }

@@ -28,10 +28,10 @@ func TestSettingsOfLeasesReachTheRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := registry.Settings{
-		Threshold: 333_333, Population: 3, Expectation: true, ExpectedInterval: 10, ExpectationUpdate: 90_000, DoubledLease: true,
-		OnCut: "dc2=keep-for:1h0m0s,old=expire",
-	}
+	want := registry.DefaultSettings()
+	want.SelfPreservation, want.Threshold, want.Population, want.Bound = false, 333_333, 3, 0
+	want.Expectation, want.ExpectedInterval, want.ExpectationUpdate, want.DoubledLease = true, 10, 90_000, true
+	want.OnCut = "dc2=keep-for:1h0m0s,old=expire"
 	if got := s.leases(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -79,7 +79,7 @@ func TestAThresholdThatKeepsEverythingIsWarnedOf(t *testing.T) {
 		warned    bool
 	}{{registry.Whole, true}, {999_000, false}, {0, false}, {850_000, false}} {
 		c := oneNode(t)
-		c.SelfPreservation.Threshold = tc.threshold
+		c.Store.Settings.Threshold = tc.threshold
 		var said bytes.Buffer
 		n, err := openNode(c, slog.New(slog.NewTextHandler(&said, nil)))
 		if err != nil {

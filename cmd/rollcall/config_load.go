@@ -94,7 +94,7 @@ func loadSettings(in inputs) (settings, error) {
 		// Validating what was only partly understood would report mistakes that nobody made.
 		return s, errors.Join(errs...)
 	}
-	if s.EurekaCompat.All {
+	if s.EurekaCompat {
 		s.turnOn("eureka-compat.")
 	}
 	if s.Mode == modeAP && s.sources["reads.eureka"] == fromDefault {

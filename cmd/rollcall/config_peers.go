@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication"
 )
 
@@ -56,13 +58,16 @@ func (r *ReplicationConfig) peer(kind replication.Kind, name string, trust *tls.
 	return p
 }
 
-// onCut is what the settings of the cluster say of links that are cut, if this node leads.
-func (r *ReplicationConfig) onCut() string {
-	policies := make(map[string]replication.CutPolicy, len(r.OnCut))
-	for name, text := range r.OnCut {
-		policies[name], _ = replication.ParseCutPolicy(text) // Validate has read it
+// leases decide how leases end, if this node leads. The policies for links that are cut have one form in the state.
+func (c *Config) leases() registry.Settings {
+	s := c.Store.Settings
+	given, _ := setting.ParseMap(s.OnCut) // Validate has read it
+	policies := make(map[string]replication.CutPolicy, len(given))
+	for name, text := range given {
+		policies[name], _ = replication.ParseCutPolicy(text)
 	}
-	return replication.OnCut(policies)
+	s.OnCut = replication.OnCut(policies)
+	return s
 }
 
 func parseRate(text string) (int, error) {

@@ -10,7 +10,6 @@ type ReplicationConfig struct {
 	Datacenters map[string]string `key:"replication.datacenters" help:"other Rollcall datacenters by name, each with the URLs of its nodes, separated by spaces"`
 	Eureka      map[string]string `key:"replication.eureka" help:"Netflix Eureka servers by a name for each, with the service URL, such as http://user:password@10.0.0.9:8761/eureka"`
 
-	OnCut    map[string]string `key:"replication.on-cut" cluster:"yes" help:"by datacenter or Eureka server: what becomes of its instances whose time has passed while the link is cut: keep (the default), keep-for:1h, expire"`
 	Rates    map[string]string `key:"replication.rates" help:"by peer: the most tasks per second that are sent to it; not given: no limit"`
 	Timeouts map[string]string `key:"replication.timeouts" help:"by peer: a replication.read-timeout of its own"`
 	Single   []string          `key:"replication.single" help:"Eureka servers that get one call per item instead of batches"`

@@ -19,7 +19,7 @@ func TestValidateNamesThePeer(t *testing.T) {
 		{name: "everything", change: func(c *Config) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://10.0.0.1:8761 https://10.0.0.2:8761/"}
 			c.Replication.Eureka = map[string]string{"old": "http://user:pw@10.0.0.9:8761/eureka"}
-			c.Replication.OnCut = map[string]string{"dc2": "keep-for:1h", "old": "expire"}
+			c.Store.Settings.OnCut = "dc2=keep-for:1h,old=expire"
 			c.Replication.Rates = map[string]string{"dc2": "5000"}
 			c.Replication.Timeouts = map[string]string{"old": "200ms"}
 			c.Replication.Single = []string{"old"}
@@ -40,10 +40,10 @@ func TestValidateNamesThePeer(t *testing.T) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
 			c.Replication.Eureka = map[string]string{"dc2": "http://h:2"}
 		}, want: "replication.eureka: dc2: is the name of a datacenter too"},
-		{name: "policy for nobody", change: func(c *Config) { c.Replication.OnCut = map[string]string{"dc9": "keep"} }, want: "replication.on-cut: dc9: there is no peer of that name"},
+		{name: "policy for nobody", change: func(c *Config) { c.Store.Settings.OnCut = "dc9=keep" }, want: "replication.on-cut: dc9: there is no peer of that name"},
 		{name: "unknown policy", change: func(c *Config) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
-			c.Replication.OnCut = map[string]string{"dc2": "keep-for:ever"}
+			c.Store.Settings.OnCut = "dc2=keep-for:ever"
 		}, want: "replication.on-cut: dc2: \"keep-for:ever\" is none of"},
 		{name: "rate that is none", change: func(c *Config) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}

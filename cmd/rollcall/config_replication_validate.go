@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication"
 )
 
@@ -19,7 +20,7 @@ func (c *Config) validateReplication() error {
 		checkKeyFile("replication.tls.key", r.TLS.Key),
 		c.validateNodes(),
 		c.validatePeerNames(),
-		r.validateNamed(),
+		c.validateNamed(),
 	}
 	if r.Queue < r.BatchSize {
 		errs = append(errs, fmt.Errorf("replication.queue: %d is below replication.batch-size, %d", r.Queue, r.BatchSize))
@@ -73,7 +74,9 @@ func (c *Config) validatePeerNames() error {
 }
 
 // validateNamed checks the settings of single peers.
-func (r *ReplicationConfig) validateNamed() error {
+func (c *Config) validateNamed() error {
+	r := &c.Replication
+	onCut, _ := setting.ParseMap(c.Store.Settings.OnCut)
 	var errs []error
 	named := func(key string, values map[string]string, local bool, check func(string) error) {
 		for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -83,7 +86,7 @@ func (r *ReplicationConfig) validateNamed() error {
 			errs = append(errs, prefix(key+": "+name, check(values[name])))
 		}
 	}
-	named("replication.on-cut", r.OnCut, false, func(text string) error { _, err := replication.ParseCutPolicy(text); return err })
+	named("replication.on-cut", onCut, false, func(text string) error { _, err := replication.ParseCutPolicy(text); return err })
 	named("replication.rates", r.Rates, true, func(text string) error { _, err := parseRate(text); return err })
 	named("replication.timeouts", r.Timeouts, true, func(text string) error { _, err := parseTimeout(text); return err })
 	for _, name := range r.Single {

@@ -73,7 +73,7 @@ var (
 	drawSettings = rapid.Custom(func(t *rapid.T) *Settings {
 		s := DefaultSettings()
 		s.SelfPreservation, s.Expectation = rapid.Bool().Draw(t, "self-preservation"), rapid.Bool().Draw(t, "expectation")
-		s.Threshold = rapid.SampledFrom([]Share{0, 500_000, defaultThreshold, Whole}).Draw(t, "threshold")
+		s.Threshold = rapid.SampledFrom([]Share{0, 500_000, DefaultSettings().Threshold, Whole}).Draw(t, "threshold")
 		s.Population = rapid.Uint32Range(0, 4).Draw(t, "population")
 		s.Bound = rapid.SampledFrom([]int64{0, 10_000, 60_000}).Draw(t, "bound")
 		s.ExpectationUpdate = rapid.SampledFrom([]int64{1000, 900_000}).Draw(t, "update")

@@ -2,55 +2,109 @@ package registry
 
 import (
 	"fmt"
-	"math/big"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // Settings decide how leases end. They travel in the Establish entry of each leadership and are part
-// of the state, so that every node explains a lease alike, whatever its own file says.
+// of the state, so that every node explains a lease alike, whatever its own file says. Each is a setting of the node that leads
+// (see package setting), and zero in what was written before it was there.
 type Settings struct {
-	// SelfPreservation: it may come on by itself (upstream: enableSelfPreservation). An operator's
-	// hold works without it.
-	SelfPreservation bool
-	// Threshold is the share of fresh leases at or below which self-preservation comes on; 1 minus it
-	// is the share of the registry that one eviction round may take (renewalPercentThreshold).
-	Threshold Share
+	// SelfPreservation: it may come on by itself.
+	SelfPreservation bool `key:"self-preservation.enabled" default:"true" help:"withhold evictions while too few leases are renewed (enableSelfPreservation); an operator's hold works without it"`
+	// Threshold is the share of fresh leases at or below which self-preservation comes on.
+	Threshold Share `key:"self-preservation.renewal-percent-threshold" default:"0.85" help:"share of fresh leases, 0 to 1, at or below which evictions are withheld; 1 minus it is the share of the registry that one round may evict (renewalPercentThreshold); 1: nothing is ever evicted; 0 without self-preservation: all at once"`
 	// Population is the least number of counted leases at which self-preservation comes on.
-	Population uint32
-	// Bound is how long (ms of lease clock) it stays on by itself before it is released; 0: for ever.
-	Bound int64
-	// Expectation lets upstream's formula decide instead (eureka-compat.expectation): no population,
-	// no bound.
-	Expectation bool
-	// ExpectedInterval (s) is upstream's expectedClientRenewalIntervalSeconds; below 1 it means 30.
-	ExpectedInterval uint32
-	// ExpectationUpdate (ms) is how often upstream's expectation is set to the number of leases
-	// (renewalThresholdUpdateIntervalMs).
-	ExpectationUpdate int64
-	// DoubledLease gives a lease that was renewed two durations, as upstream's Lease.renew does
-	// (eureka-compat.doubled-lease). The renewal time that is kept and shown stays the true one.
-	DoubledLease bool
+	Population uint32 `key:"self-preservation.min-instances" default:"10" max:"1000000" help:"least number of counted leases at which evictions are withheld"`
+	// Bound is how long (ms of lease clock) self-preservation stays on by itself before it is released.
+	Bound int64 `key:"self-preservation.max-duration" default:"1h" min:"1s" zero:"for ever" unit:"ms" help:"how long evictions are withheld without an operator's act"`
+	// Expectation lets upstream's formula decide instead: no population, no bound.
+	Expectation bool `key:"eureka-compat.expectation" help:"self-preservation by upstream's formula: renewals of the last minute against those expected (numberOfRenewsPerMinThreshold)"`
+	// ExpectedInterval (s) below 1 means 30.
+	ExpectedInterval uint32 `key:"eureka-compat.expected-client-renewal-interval" default:"30s" min:"1s" unit:"s" help:"time between two renewals that the formula expects of a client, whole seconds (expectedClientRenewalIntervalSeconds)"`
+	// ExpectationUpdate (ms) is how often upstream's expectation is set to the number of leases.
+	ExpectationUpdate int64 `key:"eureka-compat.renewal-threshold-update-interval" default:"15m" min:"1s" unit:"ms" help:"how often the formula's number of clients is set to the number of instances (renewalThresholdUpdateIntervalMs)"`
+	// DoubledLease gives a lease that was renewed two durations. The renewal time that is kept and shown stays the true one.
+	DoubledLease bool `key:"eureka-compat.doubled-lease" help:"a renewed lease lives two durations (Lease.renew)"`
 	// OnCut says what becomes of the leases of other datacenters while the links to them are cut, as package
-	// replication writes it (replication.on-cut); "": all are kept.
-	OnCut string
+	// replication writes it.
+	OnCut string `key:"replication.on-cut" kind:"map" zero:"keep" help:"by datacenter or Eureka server: what becomes of its instances whose time has passed while the link is cut: keep (the default), keep-for:1h, expire"`
 }
 
-// Fields walks settings. A Threshold above the whole is written as the whole.
+// rows are the settings, sorted by key.
+func (s *Settings) rows() []setting.Setting {
+	all := setting.Of(s)
+	slices.SortFunc(all, func(a, b setting.Setting) int { return strings.Compare(a.Key, b.Key) })
+	return all
+}
+
+// Fields walks the settings that are not zero, sorted by key, each with its key in front. A Threshold above the whole is written
+// as the whole.
 func (s *Settings) Fields(c *codec.Codec) {
-	c.Bool(&s.SelfPreservation)
-	s.Threshold.fields(c)
-	c.Uint32(&s.Population)
-	c.Int64(&s.Bound)
-	c.Bool(&s.Expectation)
-	c.Uint32(&s.ExpectedInterval)
-	c.Int64(&s.ExpectationUpdate)
-	c.Bool(&s.DoubledLease)
-	c.Lasting(&s.OnCut)
+	if c.Reading() {
+		s.read(c)
+		return
+	}
+	given := *s
+	given.Threshold = min(given.Threshold, Whole)
+	rows := slices.DeleteFunc(given.rows(), func(row setting.Setting) bool { return row.Value.IsZero() })
+	c.Count(len(rows), 1)
+	for _, row := range rows {
+		c.Lasting(&row.Key)
+		walkValue(c, row.Value)
+	}
+}
+
+func (s *Settings) read(c *codec.Codec) {
+	*s = Settings{}
+	rows := s.rows()
+	for range c.Count(0, 1) {
+		var key string
+		c.Lasting(&key)
+		i := slices.IndexFunc(rows, func(row setting.Setting) bool { return row.Key == key })
+		if i < 0 {
+			c.Fail("setting %.60q is unknown, given twice or not in its order", key)
+			return
+		}
+		walkValue(c, rows[i].Value)
+		c.Confirm(!rows[i].Value.IsZero())
+		rows = rows[i+1:]
+	}
+	if s.Threshold > Whole {
+		c.Fail("share of %d millionths, want at most %d", s.Threshold, Whole)
+		s.Threshold = 0
+	}
+}
+
+// walkValue walks a setting that is not zero: a truth value is there by its key alone.
+func walkValue(c *codec.Codec, v reflect.Value) {
+	switch {
+	case v.Kind() == reflect.Bool:
+		if c.Reading() {
+			v.SetBool(true)
+		}
+	case v.Kind() == reflect.Uint32:
+		n := uint32(v.Uint())
+		if c.Uint32(&n); c.Reading() {
+			v.SetUint(uint64(n))
+		}
+	case v.Kind() == reflect.Int64:
+		n := v.Int()
+		if c.Int64(&n); c.Reading() {
+			v.SetInt(n)
+		}
+	default:
+		text := v.String()
+		if c.Lasting(&text); c.Reading() {
+			v.SetString(text)
+		}
+	}
 }
 
 // Share is a part of a whole, in millionths: the state holds no floating-point numbers.
@@ -59,31 +113,8 @@ type Share uint32
 // Whole is a share of 1.
 const Whole Share = 1_000_000
 
-func (s *Share) fields(c *codec.Codec) {
-	part := uint32(min(*s, Whole))
-	if c.Uint32(&part); c.Reading() {
-		if Share(part) > Whole {
-			c.Fail("share of %d millionths, want at most %d", part, Whole)
-			part = 0
-		}
-		*s = Share(part)
-	}
-}
-
-// defaultThreshold is upstream's renewalPercentThreshold.
-const defaultThreshold Share = 850_000
-
 // DefaultSettings hold until a leader says otherwise.
-func DefaultSettings() Settings {
-	return Settings{
-		SelfPreservation:  true,
-		Threshold:         defaultThreshold,
-		Population:        10,
-		Bound:             60 * 60 * 1000,
-		ExpectedInterval:  30,
-		ExpectationUpdate: 15 * 60 * 1000,
-	}
-}
+func DefaultSettings() Settings { return setting.Default[Settings]() }
 
 // Of is the share of n, rounded down: upstream's (int) (n * renewalPercentThreshold).
 func (s Share) Of(n int) int { return int(uint64(n) * uint64(s) / uint64(Whole)) }
@@ -97,16 +128,15 @@ func (s Share) String() string {
 	return fmt.Sprintf("%d.%s", uint32(whole), strings.TrimRight(fmt.Sprintf("%06d", uint32(rest)), "0"))
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler, the inverse of String. It is for configurations: what the state holds is the
-// number of millionths that the text is nearest to.
+// UnmarshalText implements encoding.TextUnmarshaler, the inverse of String. What is finer than a millionth is rounded.
 func (s *Share) UnmarshalText(text []byte) error {
-	part, ok := new(big.Rat).SetString(string(text))
-	if !ok || part.Sign() < 0 || part.Cmp(big.NewRat(1, 1)) > 0 || strings.Contains(string(text), "/") {
+	whole, part, _ := strings.Cut(string(text), ".")
+	tenths, err := strconv.ParseUint(whole+(part + "0000000")[:7], 10, 64) // of millionths
+	if err != nil || tenths > 10*uint64(Whole) || strings.Trim(part, "0123456789") != "" || len(text) == 0 {
 		return fmt.Errorf("%q is not a share between 0 and 1, such as 0.85", text)
 	}
-	millionths, err := strconv.ParseUint(part.Mul(part, big.NewRat(int64(Whole), 1)).FloatString(0), 10, 32)
-	*s = Share(millionths)
-	return err
+	*s = Share((tenths + 5) / 10)
+	return nil
 }
 
 // Configure sets how leases end, from now on. Whoever establishes an epoch says it first. What no

@@ -24,7 +24,7 @@ func Victims(due []EvictItem, limit int, draw func(k int) int) []EvictItem {
 // self-preservation switched off.
 func (s Settings) kept() Share {
 	if s.Threshold == 0 && s.SelfPreservation {
-		return defaultThreshold
+		return DefaultSettings().Threshold
 	}
 	return s.Threshold
 }

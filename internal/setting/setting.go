@@ -8,7 +8,7 @@
 //	help     what it means
 //	default  its text where nothing was set; without one the zero value
 //	min, max its bounds
-//	zero     zero is allowed below min too, and means this
+//	zero     zero (of texts: none) is allowed below min too, and means this
 //	words    the texts that are possible, separated by spaces
 //	unit     ms or s: the number is a span of time, of so many of them
 //	kind     the word for its type, where another one than the field's is meant: a map that is kept as text
@@ -106,7 +106,11 @@ func (s Setting) Limits() string {
 		words = "at most " + s.Max
 	}
 	if s.Zero != "" {
-		words += "; 0: " + s.Zero
+		none := "0"
+		if s.Value.Kind() == reflect.String {
+			none = "none"
+		}
+		words += "; " + none + ": " + s.Zero
 	}
 	return strings.TrimPrefix(words, "; ")
 }
