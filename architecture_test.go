@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -44,8 +45,9 @@ var allowed = map[string][]string{
 	"fsm/codec": {},
 	// Settings as rows: what holds them declares them by tags.
 	"internal/setting": {},
-	// What tests need and do not examine.
-	"internal/need":   {},
+	// What tests examine, and what they cannot go on without.
+	"internal/expect": {},
+	"internal/need":   {"internal/expect"},
 	"httpd/ratelimit": {},
 	// What runs the HTTP and TCP checks of services, on the leader; cmd/rollcall wires it.
 	"cmd/probe": {"internal/setting", "fsm/registry"},
@@ -117,9 +119,7 @@ func output(t *testing.T, command string, args ...string) string {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		t.Fatalf("%s %v: %v: %s", command, args, err, exit.Stderr)
 	}
-	if err != nil {
-		t.Fatalf("%s %v: %v", command, args, err)
-	}
+	need.OKf(t, err, "%s %v", command, args)
 	return string(out)
 }
 
@@ -151,9 +151,7 @@ func TestStateMachineImportsNothingThatDiffersBetweenReplicas(t *testing.T) {
 		}
 		for _, imp := range p.Imports {
 			for _, bad := range forbidden {
-				if imp == bad || strings.HasPrefix(imp, bad+"/") {
-					t.Errorf("%s imports %s", name, imp)
-				}
+				expect.That(t, imp != bad && !strings.HasPrefix(imp, bad+"/"), "%s imports %s", name, imp)
 			}
 		}
 	}
@@ -168,9 +166,7 @@ func TestModulesInsideThisOneAreCheckedAndTested(t *testing.T) {
 		}
 	}
 	inside := slices.DeleteFunc(modules(t), func(dir string) bool { return dir == "." })
-	if !slices.Equal(listed, inside) {
-		t.Errorf("MODULES of the Makefile is %v; the modules are %v", listed, inside)
-	}
+	expect.That(t, slices.Equal(listed, inside), "MODULES of the Makefile is %v; the modules are %v", listed, inside)
 }
 
 // The replace lines of the modules inside this one are theirs alone: whoever requires such a module gets

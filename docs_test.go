@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -16,18 +17,12 @@ import (
 func TestBehavioursNameTestsThatExist(t *testing.T) {
 	doc := need.Got(os.ReadFile("docs/behaviours.md"))(t)
 	sources, err := exec.Command("git", "grep", "-h", "--untracked", "-E", `func |"[A-Z]`, "--", "*.go").Output()
-	if err != nil {
-		t.Fatalf("git grep: %v", err)
-	}
+	need.OKf(t, err, "git grep")
 	names := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9_/]*)`").FindAllStringSubmatch(string(doc), -1)
-	if len(names) == 0 {
-		t.Fatal("docs/behaviours.md names no test")
-	}
+	need.That(t, len(names) != 0, "docs/behaviours.md names no test")
 	for _, m := range names {
 		function, row, isRow := strings.Cut(m[1], "/")
-		if !bytes.Contains(sources, []byte("func "+function+"(")) {
-			t.Errorf("docs/behaviours.md names %s, but there is no func %s", m[1], function)
-		}
+		expect.That(t, bytes.Contains(sources, []byte("func "+function+"(")), "docs/behaviours.md names %s, but there is no func %s", m[1], function)
 		if isRow && !bytes.Contains(sources, []byte(`"`+row+`"`)) {
 			t.Errorf("docs/behaviours.md names %s, but no table has a row %q", m[1], row)
 		}
@@ -40,15 +35,12 @@ func TestReadmeShowsTheTradeOffsOfTheKeptComparison(t *testing.T) {
 	table := func(file string) string {
 		text := need.Got(os.ReadFile(file))(t)
 		_, rest, ok := strings.Cut(string(text), head)
-		if !ok {
-			t.Fatalf("%s has no table that begins with %q", file, head)
-		}
+		need.That(t, ok, "%s has no table that begins with %q", file, head)
 		rows, _, _ := strings.Cut(rest, "\n\n")
 		return rows
 	}
-	if kept, shown := table("docs/benchmarks/report.md"), table("README.md"); shown != kept {
-		t.Errorf("README.md shows\n%s\nwant the table of docs/benchmarks/report.md:\n%s", shown, kept)
-	}
+	kept, shown := table("docs/benchmarks/report.md"), table("README.md")
+	expect.That(t, shown == kept, "README.md shows\n%s\nwant the table of docs/benchmarks/report.md:\n%s", shown, kept)
 }
 
 // TestCodeForTheGoClientCompiles compares the blocks of its page, and of README.md, with the examples.
@@ -63,13 +55,9 @@ func TestCodeForTheGoClientCompiles(t *testing.T) {
 	}
 	for _, page := range []string{"docs/go-client.md", "README.md"} {
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(page), -1)
-		if len(blocks) == 0 {
-			t.Errorf("%s shows no code", page)
-		}
+		expect.That(t, len(blocks) != 0, "%s shows no code", page)
 		for _, b := range blocks {
-			if !strings.Contains(examples.String(), shownCode(b[1])) {
-				t.Errorf("%s shows what is in no example:\n%s", page, b[1])
-			}
+			expect.That(t, strings.Contains(examples.String(), shownCode(b[1])), "%s shows what is in no example:\n%s", page, b[1])
 		}
 	}
 }

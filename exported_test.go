@@ -16,9 +16,7 @@ import (
 func TestEveryExportedNameOfTheClientHasASentence(t *testing.T) {
 	for _, dir := range []string{"client", "client/balance", "client/grpcresolver"} {
 		names, err := filepath.Glob(dir + "/*.go")
-		if err != nil || len(names) == 0 {
-			t.Fatalf("%s: %d files, %v", dir, len(names), err)
-		}
+		need.That(t, err == nil && len(names) != 0, "%s: %d files, %v", dir, len(names), err)
 		positions := token.NewFileSet()
 		for _, name := range names {
 			if strings.HasSuffix(name, "_test.go") {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestCoordinationIsReadAsItIsShown(t *testing.T) {
@@ -67,9 +68,8 @@ func TestCoordinationIsReadAsItIsShown(t *testing.T) {
 				return answered(200, tc.answer)
 			}}.client(t, "a")
 			got, err := tc.do(t.Context(), c)
-			if err != nil || sent != tc.line || !reflect.DeepEqual(got, tc.want) {
-				t.Errorf("sent %s, got %+v, %v, want %s and %+v", sent, got, err, tc.line, tc.want)
-			}
+			expect.That(t, err == nil && sent == tc.line && reflect.DeepEqual(got, tc.want),
+				"sent %s, got %+v, %v, want %s and %+v", sent, got, err, tc.line, tc.want)
 			refused := servers{"a": always(501, `{"error":"needs consensus"}`)}.client(t, "a")
 			var status *StatusError
 			if _, err := tc.do(t.Context(), refused); !errors.As(err, &status) || status.Message != "needs consensus" {
@@ -89,9 +89,7 @@ func TestWhatIsNotThereIsSaidInItsOwnWay(t *testing.T) {
 		"RenewSession":   second(c.RenewSession(t.Context(), "s1")),
 		"DestroySession": c.DestroySession(t.Context(), "s1"),
 	} {
-		if !errors.Is(err, ErrNoSession) {
-			t.Errorf("%s: %v, want %v", name, err, ErrNoSession)
-		}
+		expect.ErrorIs(t, err, ErrNoSession, "%s:", name)
 	}
 	gone := servers{"a": cutOff, "b": always(404, `{"error":"no such session"}`)}.client(t, "a", "b")
 	if err := gone.DestroySession(t.Context(), "s1"); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -45,9 +46,8 @@ func TestADeltaIsApplied(t *testing.T) {
 			told := 0
 			document := need.Got(eureka.DecodeApplications(deltaOf("7", "", tc.entries...)))(t)
 			after := applyDelta(before, document.Leases, func(registry.Key) { told++ })
-			if got := words(after); got != tc.want || told != tc.told {
-				t.Errorf("the list is %q, %d told of, want %q, %d", got, told, tc.want, tc.told)
-			}
+			got := words(after)
+			expect.That(t, got == tc.want && told == tc.told, "the list is %q, %d told of, want %q, %d", got, told, tc.want, tc.told)
 			if words(before) != "ORDERS/o1=UP ORDERS/o2=UP" {
 				t.Errorf("the list before is %q now", words(before))
 			}

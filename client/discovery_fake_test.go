@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -402,9 +403,7 @@ func clientOf(t *testing.T, at ...*listServer) *Client {
 	}
 	c := network.client(t, hosts...)
 	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close(context.Background()))
 	})
 	return c
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -38,14 +39,12 @@ func TestAListBeginsWithTheOneOnDisk(t *testing.T) {
 		need.OK(t, d.Ready(t.Context()))
 		status := d.Status()
 		// It was heard of 15 s before the end at the earliest.
-		if status.Source != SourceFile || status.Server != "" || status.Age < time.Hour || status.Age > time.Hour+15*time.Second {
-			t.Errorf("the status is %+v, want a file of an hour", status)
-		}
+		expect.That(t, status.Source == SourceFile && status.Server == "" && status.Age >= time.Hour && status.Age <= time.Hour+15*time.Second,
+			"the status is %+v, want a file of an hour", status)
 		d.wantList(t, "without a server", "ORDERS/o1=UP")
 		pass(time.Minute)
-		if age := d.Age(); age < time.Hour+time.Minute {
-			t.Errorf("a minute later it is %v old", age)
-		}
+		age := d.Age()
+		expect.That(t, age >= time.Hour+time.Minute, "a minute later it is %v old", age)
 		s.put(orders("o2", registry.Up))
 		s.revive()
 		pass(longestRetry)
@@ -66,23 +65,20 @@ func TestAListIsSavedOncePerIntervalAtMost(t *testing.T) {
 		first := "ORDERS/o1=UP"
 		s.put(orders("o2", registry.Up))
 		pass(time.Second)
-		if got := savedAs(t, path); got != first {
-			t.Errorf("after the first list %q is saved, want %q", got, first)
-		}
+		got := savedAs(t, path)
+		expect.That(t, got == first, "after the first list %q is saved, want %q", got, first)
 		s.put(orders("o3", registry.Up))
 		pass(DefaultRefreshInterval - time.Second - 1)
-		if got := savedAs(t, path); got != first {
-			t.Errorf("before the interval is over %q is saved, want %q", got, first)
-		}
+		got = savedAs(t, path)
+		expect.That(t, got == first, "before the interval is over %q is saved, want %q", got, first)
 		pass(1)
 		if got := savedAs(t, path); got != s.words("") {
 			t.Errorf("after the interval %q is saved, want %q", got, s.words(""))
 		}
 		need.OK(t, os.Remove(path))
 		pass(10 * DefaultRefreshInterval)
-		if got := savedAs(t, path); got != "none" {
-			t.Errorf("%q is saved although nothing has changed", got)
-		}
+		got = savedAs(t, path)
+		expect.That(t, got == "none", "%q is saved although nothing has changed", got)
 		s.put(orders("o4", registry.Up))
 		pass(1)
 		s.put(orders("o5", registry.Up))
@@ -102,9 +98,8 @@ func TestAListThatDoesNotChangeIsNotSaved(t *testing.T) {
 		pass(time.Second)
 		need.OK(t, os.Remove(path))
 		pass(10 * DefaultRefreshInterval)
-		if got := savedAs(t, path); got != "none" {
-			t.Errorf("%q is saved although nothing has changed", got)
-		}
+		got := savedAs(t, path)
+		expect.That(t, got == "none", "%q is saved although nothing has changed", got)
 	})
 }
 
@@ -124,9 +119,8 @@ func TestADamagedListOnDiskIsReplaced(t *testing.T) {
 		}
 		s.revive()
 		pass(longestRetry)
-		if got := savedAs(t, path); got != "" {
-			t.Errorf("%q is saved, want the empty list", got)
-		}
+		got := savedAs(t, path)
+		expect.That(t, got == "", "%q is saved, want the empty list", got)
 	})
 }
 
@@ -138,9 +132,7 @@ func TestAListThatCannotBeSavedIsTriedAgain(t *testing.T) {
 		c := clientOf(t, s)
 		var log logged
 		c.log = slog.New(slog.NewTextHandler(&log, nil))
-		if _, err := c.StartDiscovery(DiscoveryConfig{File: path}); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(c.StartDiscovery(DiscoveryConfig{File: path}))(t)
 		pass(5 * DefaultRefreshInterval)
 		need.OK(t, os.Mkdir(dir, 0o700))
 		pass(DefaultRefreshInterval)

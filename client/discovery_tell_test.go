@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -36,9 +37,8 @@ func (h *heard) want(t *testing.T, lists ...string) {
 	if len(lists) == 0 {
 		lists = []string{""}
 	}
-	if !slices.Equal(h.before, lists[:len(lists)-1]) || !slices.Equal(h.after, lists[1:]) {
-		t.Errorf("told of the lists %q, then %q; want one after the other of %q", h.before, h.after, lists)
-	}
+	expect.That(t, slices.Equal(h.before, lists[:len(lists)-1]) && slices.Equal(h.after, lists[1:]),
+		"told of the lists %q, then %q; want one after the other of %q", h.before, h.after, lists)
 }
 
 func TestEveryChangeIsToldWithTheListsBeforeAndAfter(t *testing.T) {
@@ -112,9 +112,7 @@ func TestWithinACallItCanBeStopped(t *testing.T) {
 			s.put(orders(fmt.Sprint(n), registry.Up))
 			synctest.Wait()
 		}
-		if calls != 1 {
-			t.Errorf("it is told %d times, want once", calls)
-		}
+		expect.That(t, calls == 1, "it is told %d times, want once", calls)
 	})
 }
 
@@ -131,9 +129,7 @@ func TestAFunctionThatHangsKeepsNobodyFromClosing(t *testing.T) {
 			t.Errorf("Close returns %v after %v, want the end of its context after 1s", err, time.Since(start))
 		}
 		close(hangs.release)
-		if err := d.Close(t.Context()); err != nil {
-			t.Errorf("Close, when it has returned: %v", err)
-		}
+		expect.OKf(t, d.Close(t.Context()), "Close, when it has returned")
 	})
 }
 
@@ -159,9 +155,7 @@ func TestWhoStoppedItselfIsWaitedFor(t *testing.T) {
 		default:
 		}
 		close(release)
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, <-closed)
 	})
 }
 
@@ -180,9 +174,7 @@ func TestAClosedListTellsNobodyAndStaysReadable(t *testing.T) {
 		told.want(t, "", "ORDERS/o1=UP")
 		late.want(t)
 		d.wantList(t, "after Close", "ORDERS/o1=UP")
-		if err := d.Ready(t.Context()); err != nil {
-			t.Errorf("Ready: %v", err)
-		}
+		expect.OKf(t, d.Ready(t.Context()), "Ready")
 		s.wantAsked(t, "in all", "full watch@e-1")
 	})
 }
@@ -196,17 +188,9 @@ func TestAListThatNeverWasIsNotReady(t *testing.T) {
 		go func() { waits <- d.Ready(context.Background()) }()
 		synctest.Wait()
 		need.OK(t, d.client.Close(t.Context()))
-		if err := <-waits; !errors.Is(err, ErrClosed) {
-			t.Errorf("who waits gets %v, want %v", err, ErrClosed)
-		}
-		if err := d.Ready(t.Context()); !errors.Is(err, ErrClosed) {
-			t.Errorf("who comes later gets %v, want %v", err, ErrClosed)
-		}
-		if _, err := d.client.StartDiscovery(DiscoveryConfig{}); !errors.Is(err, ErrClosed) {
-			t.Errorf("who starts another gets %v, want %v", err, ErrClosed)
-		}
-		if err := d.client.Watch(t.Context(), WatchConfig{}, nil); !errors.Is(err, ErrClosed) {
-			t.Errorf("who watches gets %v, want %v", err, ErrClosed)
-		}
+		expect.ErrorIs(t, <-waits, ErrClosed, "who waits gets")
+		expect.ErrorIs(t, d.Ready(t.Context()), ErrClosed, "who comes later gets")
+		expect.ErrorIs(t, expect.Err(d.client.StartDiscovery(DiscoveryConfig{})), ErrClosed, "who starts another gets")
+		expect.ErrorIs(t, d.client.Watch(t.Context(), WatchConfig{}, nil), ErrClosed, "who watches gets")
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -27,9 +28,7 @@ func (d *Discovery) wantList(t *testing.T, when, want string) {
 // wantAsked compares what a server was asked for since the last time.
 func (s *listServer) wantAsked(t *testing.T, when, want string) {
 	t.Helper()
-	if got := s.got(); got != want {
-		t.Errorf("%s the server is asked for %q, want %q", when, got, want)
-	}
+	expect.Equal(t, s.got(), want, "%s the server is asked for", when)
 }
 
 // pass lets time pass, until all that it brings is done.
@@ -83,12 +82,11 @@ func TestAListFollowsItsServer(t *testing.T) {
 					d.wantList(t, change.name, known.words(app))
 					s.wantAsked(t, change.name, tc.goesOn)
 				}
-				if status := d.Status(); status.Source != tc.source || status.Server != "http://a" || status.Err != nil || status.Held != 0 {
-					t.Errorf("the status is %+v, want %s of http://a", status, tc.source)
-				}
-				if index := d.Status().Index; (index == "e-5") != tc.rollcall {
-					t.Errorf("the index is %q", index)
-				}
+				status := d.Status()
+				expect.That(t, status.Source == tc.source && status.Server == "http://a" && status.Err == nil && status.Held == 0,
+					"the status is %+v, want %s of http://a", status, tc.source)
+				index := d.Status().Index
+				expect.That(t, (index == "e-5") == tc.rollcall, "the index is %q", index)
 			})
 		})
 	}
@@ -122,9 +120,9 @@ func TestAListGoesOnAtAnotherServer(t *testing.T) {
 				b.put(orders("o4", registry.Up))
 				pass(DefaultRefreshInterval)
 				d.wantList(t, "after the failover", b.words(""))
-				if status := d.Status(); status.Source != tc.source || status.Server != "http://b" || status.Err != nil {
-					t.Errorf("the status is %+v, want %s of http://b", status, tc.source)
-				}
+				status := d.Status()
+				expect.That(t, status.Source == tc.source && status.Server == "http://b" && status.Err == nil,
+					"the status is %+v, want %s of http://b", status, tc.source)
 			})
 		})
 	}
@@ -171,12 +169,10 @@ func TestWhereDeltasDoNotLeadEverythingIsFetched(t *testing.T) {
 					pass(DefaultRefreshInterval)
 					d.wantList(t, "after an interval", s.words(""))
 				}
-				if got := s.got(); !strings.HasPrefix(got, "delta full delta") {
-					t.Errorf("the server is asked for %q, want a delta, everything at once, and deltas again", got)
-				}
-				if status := d.Status(); status.Err != nil || status.Age != 0 {
-					t.Errorf("the status is %+v, want no error and no age", status)
-				}
+				got := s.got()
+				expect.That(t, strings.HasPrefix(got, "delta full delta"), "the server is asked for %q, want a delta, everything at once, and deltas again", got)
+				status := d.Status()
+				expect.That(t, status.Err == nil && status.Age == 0, "the status is %+v, want no error and no age", status)
 			})
 		})
 	}
@@ -189,9 +185,7 @@ func TestADeltaThatWasAppliedIsNoChange(t *testing.T) {
 		synctest.Wait()
 		before := d.Snapshot()
 		pass(10 * DefaultRefreshInterval)
-		if d.Snapshot() != before {
-			t.Error("the list is another one, after deltas that repeat what is known")
-		}
+		expect.That(t, d.Snapshot() == before, "the list is another one, after deltas that repeat what is known")
 	})
 }
 
@@ -224,9 +218,8 @@ func TestAWatchThatLostItsWayFetchesEverything(t *testing.T) {
 				tc.goes(s)
 				s.revive()
 				pass(2 * DefaultRefreshInterval)
-				if got := s.got(); !strings.HasPrefix(got, tc.asks) {
-					t.Errorf("the server is asked for %q, want %q at the beginning", got, tc.asks)
-				}
+				got := s.got()
+				expect.That(t, strings.HasPrefix(got, tc.asks), "the server is asked for %q, want %q at the beginning", got, tc.asks)
 				d.wantList(t, "in the end", s.words(""))
 			})
 		})
@@ -263,14 +256,12 @@ func TestWhereNobodyHasPlaceForAWatcherEverythingIsFetchedOncePerInterval(t *tes
 		d := discover(t, DiscoveryConfig{}, s)
 		for range 20 {
 			pass(DefaultRefreshInterval)
-			if age := d.Age(); age > DefaultRefreshInterval+longestRetry {
-				t.Errorf("the list is %v old", age)
-			}
+			age := d.Age()
+			expect.That(t, age <= DefaultRefreshInterval+longestRetry, "the list is %v old", age)
 		}
 		asked := s.got()
-		if fetches := strings.Count(asked, "full"); fetches < 15 || fetches > 21 {
-			t.Errorf("%d fetches in 20 intervals", fetches)
-		}
+		fetches := strings.Count(asked, "full")
+		expect.That(t, fetches >= 15 && fetches <= 21, "%d fetches in 20 intervals", fetches)
 		s.instead("/v1/rollcall/watch", nil)
 		pass(longestRetry)
 		if d.Status().Source != SourceWatch {
@@ -293,9 +284,8 @@ func TestASilentStreamIsLeftForAnotherServer(t *testing.T) {
 		b.wantAsked(t, "after the silence", "watch@e-1")
 		for range 10 {
 			pass(7 * time.Second)
-			if age := d.Age(); age > 15*time.Second {
-				t.Errorf("the list is %v old while its server is heard of", age)
-			}
+			age := d.Age()
+			expect.That(t, age <= 15*time.Second, "the list is %v old while its server is heard of", age)
 		}
 		b.wantAsked(t, "after that", "")
 	})
@@ -310,23 +300,18 @@ func TestAListAgesWhileNobodyCanBeReached(t *testing.T) {
 				synctest.Wait()
 				s.kill()
 				pass(time.Hour)
-				if age := d.Age(); age != time.Hour {
-					t.Errorf("the list is %v old, want an hour", age)
-				}
-				if d.Status().Err == nil {
-					t.Error("the status has no error")
-				}
+				age := d.Age()
+				expect.That(t, age == time.Hour, "the list is %v old, want an hour", age)
+				expect.That(t, d.Status().Err != nil, "the status has no error")
 				d.wantList(t, "after an hour", "ORDERS/o1=UP")
-				if fetches := strings.Count(s.got(), "full"); fetches > 1+int(time.Hour/DefaultRefreshInterval) {
-					t.Errorf("everything was asked for %d times, want once per interval at most", fetches)
-				}
+				fetches := strings.Count(s.got(), "full")
+				expect.That(t, fetches <= 1+int(time.Hour/DefaultRefreshInterval), "everything was asked for %d times, want once per interval at most", fetches)
 				s.put(orders("o2", registry.Up))
 				s.revive()
 				pass(10 * DefaultRefreshInterval)
 				d.wantList(t, "when it is back", "ORDERS/o1=UP ORDERS/o2=UP")
-				if status := d.Status(); status.Err != nil || status.Age > DefaultRefreshInterval {
-					t.Errorf("the status is %+v", status)
-				}
+				status := d.Status()
+				expect.That(t, status.Err == nil && status.Age <= DefaultRefreshInterval, "the status is %+v", status)
 			})
 		})
 	}
@@ -347,13 +332,10 @@ func TestFetchesBackOffAndReturnToTheirInterval(t *testing.T) {
 		longest := interval
 		for i := 1; i < len(times); i++ {
 			longest = min(2*longest, 10*interval)
-			if pause := times[i].Sub(times[i-1]); pause < longest/2 || pause > longest {
-				t.Errorf("pause %d is %v, want %v to %v", i, pause, longest/2, longest)
-			}
+			pause := times[i].Sub(times[i-1])
+			expect.That(t, pause >= longest/2 && pause <= longest, "pause %d is %v, want %v to %v", i, pause, longest/2, longest)
 		}
-		if len(times) < 36 {
-			t.Errorf("%d tries in an hour", len(times))
-		}
+		expect.That(t, len(times) >= 36, "%d tries in an hour", len(times))
 		s.revive()
 		pass(10 * interval)
 		s.got()
@@ -368,22 +350,18 @@ func TestTheFirstListIsTriedForMoreOften(t *testing.T) {
 		s.kill()
 		d := discover(t, DiscoveryConfig{}, s)
 		pass(time.Minute)
-		if tries := len(strings.Fields(s.got())); tries < 12 || tries > 40 {
-			t.Errorf("%d tries in a minute, want one per %v at least", tries, longestRetry)
-		}
+		tries := len(strings.Fields(s.got()))
+		expect.That(t, tries >= 12 && tries <= 40, "%d tries in a minute, want one per %v at least", tries, longestRetry)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := d.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "connection refused") {
-			t.Errorf("Ready: %v, want the end of its context and the connection refused", err)
-		}
-		if status := d.Status(); status.Source != SourceNone || status.Age != 0 || status.Err == nil || d.Snapshot().Len() != 0 {
-			t.Errorf("the status is %+v", status)
-		}
+		err := d.Ready(ctx)
+		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "connection refused"),
+			"Ready: %v, want the end of its context and the connection refused", err)
+		status := d.Status()
+		expect.That(t, status.Source == SourceNone && status.Age == 0 && status.Err != nil && d.Snapshot().Len() == 0, "the status is %+v", status)
 		s.revive()
 		pass(longestRetry)
-		if err := d.Ready(t.Context()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, d.Ready(t.Context()))
 	})
 }
 
@@ -408,9 +386,8 @@ func TestASuddenlyEmptyServerDoesNotEmptyTheList(t *testing.T) {
 				s.hangUp()
 				pass(tc.lag + shortestRetry + longestRetry) // in which a fetch is on its way
 				d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP ORDERS/o3=UP")
-				if held := d.Status().Held; held != 3 {
-					t.Errorf("%d instances are held, want 3", held)
-				}
+				held := d.Status().Held
+				expect.That(t, held == 3, "%d instances are held, want 3", held)
 				s.put(orders("o1", registry.Down))
 				s.remove(orders("o2", registry.Up))
 				pass(tc.lag)
@@ -426,9 +403,8 @@ func TestASuddenlyEmptyServerDoesNotEmptyTheList(t *testing.T) {
 				s.wantAsked(t, "meanwhile", tc.asked)
 				pass(DefaultRefreshInterval)
 				s.wantAsked(t, "after that", tc.after)
-				if guarded := testutil.ToFloat64(d.client.metrics.guarded); guarded < 3 {
-					t.Errorf("%v answers were not believed, want 3", guarded)
-				}
+				guarded := testutil.ToFloat64(d.client.metrics.guarded)
+				expect.That(t, guarded >= 3, "%v answers were not believed, want 3", guarded)
 			})
 		})
 	}

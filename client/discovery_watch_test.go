@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -31,9 +32,9 @@ func TestChangesThatComeTogetherArePublishedTogether(t *testing.T) {
 		last = told
 	}}
 	_ = w.follow(t.Context(), c.servers.order()[0]) // its end is the end of the text
-	if most := text.Len()/fetchSSE + 2; told != changes+1 || last != told || published > most {
-		t.Errorf("%d events in %d lots, the last one after %d, want %d in %d at most", told, published, last, changes+1, most)
-	}
+	most := text.Len()/fetchSSE + 2
+	expect.That(t, told == changes+1 && last == told && published <= most,
+		"%d events in %d lots, the last one after %d, want %d in %d at most", told, published, last, changes+1, most)
 }
 
 func TestWithoutItsDocumentAnInstanceIsGone(t *testing.T) {
@@ -86,9 +87,9 @@ func TestAServerThatIsCutOffFromItsClusterIsLeft(t *testing.T) {
 					s.isolate()
 				}
 				pass(10 * time.Minute)
-				if asked := strings.Fields(a.got() + " " + b.got()); len(asked) != tc.moves || strings.Contains(strings.Join(asked, ""), "full") {
-					t.Errorf("the servers are asked for %q, want %d watches", asked, tc.moves)
-				}
+				asked := strings.Fields(a.got() + " " + b.got())
+				expect.That(t, len(asked) == tc.moves && !strings.Contains(strings.Join(asked, ""), "full"),
+					"the servers are asked for %q, want %d watches", asked, tc.moves)
 			})
 		})
 	}
@@ -101,9 +102,8 @@ func TestAServerThatOnlyResetsIsNotAskedForEverythingAllTheTime(t *testing.T) {
 		d := discover(t, DiscoveryConfig{}, s)
 		pass(10 * time.Minute)
 		// At once, once more, and then after 30 s, 60 s, 120 s and 150 s at least.
-		if fetches := strings.Count(s.got(), "full"); fetches < 4 || fetches > 7 {
-			t.Errorf("%d fetches in ten minutes", fetches)
-		}
+		fetches := strings.Count(s.got(), "full")
+		expect.That(t, fetches >= 4 && fetches <= 7, "%d fetches in ten minutes", fetches)
 		s.instead("/v1/rollcall/watch", nil)
 		pass(10 * DefaultRefreshInterval)
 		if d.Status().Source != SourceWatch || d.Age() > 15*time.Second {
@@ -120,16 +120,14 @@ func TestWhatIsHeldIsForgottenWhenItIsToldOf(t *testing.T) {
 		s.restart("f")
 		s.hangUp()
 		pass(longestRetry)
-		if held := d.Status().Held; held != 2 {
-			t.Fatalf("%d are held, want 2", held)
-		}
+		held := d.Status().Held
+		need.That(t, held == 2, "%d are held, want 2", held)
 		s.put(orders("o1", registry.Up))
 		s.remove(orders("o2", registry.Up))
 		synctest.Wait()
 		d.wantList(t, "after what is told", "ORDERS/o1=UP")
-		if held := d.Status().Held; held != 0 {
-			t.Errorf("%d are held, want none", held)
-		}
+		held = d.Status().Held
+		expect.That(t, held == 0, "%d are held, want none", held)
 	})
 }
 
@@ -139,9 +137,7 @@ func TestADiscoveryIsMeasured(t *testing.T) {
 		c := clientOf(t, s)
 		r := prometheus.NewRegistry()
 		need.OK(t, r.Register(c.metrics))
-		if _, err := c.StartDiscovery(DiscoveryConfig{}); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(c.StartDiscovery(DiscoveryConfig{}))(t)
 		pass(DefaultRefreshInterval) // a delta
 		s.lies("UP_9_")
 		pass(DefaultRefreshInterval) // a delta of another hash, everything
@@ -169,9 +165,7 @@ rollcall_client_refreshes_total{kind="full",outcome="ok"} 2
 rollcall_client_refreshes_total{kind="watch",outcome="failed"} 0
 rollcall_client_refreshes_total{kind="watch",outcome="ok"} 0
 `
-		if err := testutil.GatherAndCompare(r, strings.NewReader(want), "rollcall_client_list_age_seconds", "rollcall_client_list_held_instances", "rollcall_client_list_instances", "rollcall_client_refreshes_total"); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, testutil.GatherAndCompare(r, strings.NewReader(want), "rollcall_client_list_age_seconds", "rollcall_client_list_held_instances", "rollcall_client_list_instances", "rollcall_client_refreshes_total"))
 	})
 }
 
@@ -189,9 +183,7 @@ func TestADiscoveryIsConfiguredWithoutMistakes(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := servers{}.client(t, "a").StartDiscovery(tc.config)
 			for _, want := range tc.says {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v, want %q in it", err, want)
-				}
+				expect.That(t, err != nil && strings.Contains(err.Error(), want), "got %v, want %q in it", err, want)
 			}
 		})
 	}

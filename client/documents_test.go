@@ -4,11 +4,11 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"reflect"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -37,9 +37,7 @@ func TestRegisterSendsWhatTheServerReads(t *testing.T) {
 		return answered(204, "")
 	}}.client(t, "a")
 	need.OK(t, c.Register(t.Context(), want))
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("the server reads\n%+v, want\n%+v", got, want)
-	}
+	expect.Deep(t, got, want, "the server reads")
 }
 
 func TestAppsReadsTheRegistry(t *testing.T) {
@@ -48,30 +46,24 @@ func TestAppsReadsTheRegistry(t *testing.T) {
 	for _, app := range apps {
 		got[app.Name] = len(app.Leases)
 	}
-	if want := map[string]int{"BILLING": 1, "ORDERS": 2}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	expect.Deep(t, got, map[string]int{"BILLING": 1, "ORDERS": 2}, "got")
 }
 
 func TestInstancesOfAnUnknownApplicationAreNone(t *testing.T) {
 	got, err := servers{"a": always(404, "")}.client(t, "a").Instances(t.Context(), "nobody")
-	if err != nil || len(got) != 0 {
-		t.Errorf("got %v, %v, want none and no error", got, err)
-	}
+	expect.That(t, err == nil && len(got) == 0, "got %v, %v, want none and no error", got, err)
 }
 
 func TestInstancesReadsOneApplication(t *testing.T) {
 	got, err := servers{"a": always(200, fixture(t, "application.json"))}.client(t, "a").Instances(t.Context(), "orders")
-	if err != nil || len(got) != 2 || got[0].Key() != registry.NewKey("ORDERS", "orders-1.example.internal:orders:8080") {
-		t.Errorf("got %v, %v, want the two of the fixture", got, err)
-	}
+	expect.That(t, err == nil && len(got) == 2 && got[0].Key() == registry.NewKey("ORDERS", "orders-1.example.internal:orders:8080"),
+		"got %v, %v, want the two of the fixture", got, err)
 }
 
 func TestADocumentThatCannotBeReadIsAnError(t *testing.T) {
 	c := servers{"a": always(200, "<html>")}.client(t, "a")
-	if _, err := c.Apps(t.Context()); err == nil {
-		t.Error("Apps: no error")
-	}
+	_, err := c.Apps(t.Context())
+	expect.That(t, err != nil, "Apps: no error")
 	if _, err := c.Instances(t.Context(), "orders"); err == nil {
 		t.Error("Instances: no error")
 	}
@@ -87,10 +79,6 @@ func TestReadsAskForTheConsistencyThatWasConfigured(t *testing.T) {
 		return answered(404, "")
 	}}
 	c := need.Got(New(Config{Servers: []string{"http://a/"}, HTTPClient: &http.Client{Transport: transport}, Consistency: "stale"}))(t)
-	if _, err := c.Instances(t.Context(), "orders"); err != nil {
-		t.Fatal(err)
-	}
-	if query != "consistency=stale" {
-		t.Errorf("query %q, want consistency=stale", query)
-	}
+	need.Got(c.Instances(t.Context(), "orders"))(t)
+	expect.Equal(t, query, "consistency=stale", "query")
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 var errLed = errors.New("led")
@@ -23,9 +25,8 @@ func electing(ctx context.Context, c *Client, lead func(context.Context, *Held) 
 // wantNobody expects that nothing is left behind.
 func wantNobody(t *testing.T, k *coordinator) {
 	t.Helper()
-	if sessions, holders, waiters := k.left(); sessions+holders+waiters != 0 {
-		t.Errorf("%d sessions, %d holders and %d waiters are left, want none", sessions, holders, waiters)
-	}
+	sessions, holders, waiters := k.left()
+	expect.That(t, sessions+holders+waiters == 0, "%d sessions, %d holders and %d waiters are left, want none", sessions, holders, waiters)
 }
 
 func TestElectReturnsWhatLeadReturns(t *testing.T) {
@@ -43,13 +44,9 @@ func TestElectReturnsWhatLeadReturns(t *testing.T) {
 					}
 					return want
 				})
-				if err != want {
-					t.Errorf("got %v, want %v", err, want)
-				}
+				expect.Equal(t, err, want, "got")
 				wantNobody(t, k)
-				if len(c.parts) != 0 {
-					t.Errorf("the client still has %d parts", len(c.parts))
-				}
+				expect.That(t, len(c.parts) == 0, "the client still has %d parts", len(c.parts))
 			})
 		})
 	}
@@ -74,13 +71,9 @@ func TestOneLeadsAtATime(t *testing.T) {
 			results = append(results, electing(t.Context(), c, lead))
 		}
 		for _, r := range results {
-			if err := <-r; err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, <-r)
 		}
-		if terms != 4 {
-			t.Errorf("%d led, want each of 4", terms)
-		}
+		expect.That(t, terms == 4, "%d led, want each of 4", terms)
 		wantNobody(t, k)
 	})
 }
@@ -103,30 +96,20 @@ func TestWhoLosesLeadershipTakesPartAgain(t *testing.T) {
 			time.AfterFunc(6*time.Second, func() { k.refusing(unreachable) })
 			<-ctx.Done()
 			lost = append(lost, time.Since(start))
-			if cause := context.Cause(ctx); !errors.Is(cause, ErrLost) {
-				t.Errorf("the context ended because of %v, want %v", cause, ErrLost)
-			}
+			expect.ErrorIs(t, context.Cause(ctx), ErrLost, "the context ended because of")
 			k.refusing(nil)
 			given := k.count("DELETE /v1/rollcall/locks/demo")
 			time.Sleep(time.Hour)
-			if n := k.count("DELETE /v1/rollcall/locks/demo"); n != given {
-				t.Errorf("something was given back before lead returned")
-			}
+			n := k.count("DELETE /v1/rollcall/locks/demo")
+			expect.That(t, n == given, "something was given back before lead returned")
 			return nil
 		})
-		if err != errLed {
-			t.Errorf("got %v, want what the third term returned", err)
-		}
+		expect.That(t, err == errLed, "got %v, want what the third term returned", err)
 		// Renewed at 5 s, and lost 15 s after that; lead takes an hour to return.
-		if want := []time.Duration{20 * time.Second, time.Hour + 40*time.Second}; !slices.Equal(lost, want) {
-			t.Errorf("lost after %v, want %v", lost, want)
-		}
-		if want := []time.Duration{0, time.Hour + 20*time.Second, 2*time.Hour + 40*time.Second}; !slices.Equal(began, want) {
-			t.Errorf("terms began after %v, want %v: at once when lead has returned", began, want)
-		}
-		if !slices.IsSorted(tokens) || len(slices.Compact(tokens)) != 3 {
-			t.Errorf("tokens are %v, want higher ones in each term", tokens)
-		}
+		expect.Slice(t, lost, []time.Duration{20 * time.Second, time.Hour + 40*time.Second}, "lost after")
+		want := []time.Duration{0, time.Hour + 20*time.Second, 2*time.Hour + 40*time.Second}
+		expect.That(t, slices.Equal(began, want), "terms began after %v, want %v: at once when lead has returned", began, want)
+		expect.That(t, slices.IsSorted(tokens) && len(slices.Compact(tokens)) == 3, "tokens are %v, want higher ones in each term", tokens)
 		wantNobody(t, k)
 	})
 }
@@ -155,9 +138,8 @@ func TestElectEndsWithItsContext(t *testing.T) {
 						t.Errorf("the context ended because of %v, and the lock says %v, want %v, and the lock still held", cause, h.Err(), why)
 					}
 					time.Sleep(time.Minute)
-					if err := h.Err(); err != nil {
-						t.Errorf("the lock says %v before lead has returned", err)
-					}
+					err := h.Err()
+					expect.That(t, err == nil, "the lock says %v before lead has returned", err)
 					return errLed
 				})
 				time.Sleep(time.Minute)
@@ -181,9 +163,7 @@ func TestNobodyLeadsWhoseContextHasEnded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		h := lockOf(t, servers{"a": k.answer}.client(t, "a"))
 		cancel()
-		if err := h.lead(ctx, func(context.Context, *Held) error { return errLed }); err != nil {
-			t.Errorf("it led: %v", err)
-		}
+		expect.OKf(t, h.lead(ctx, func(context.Context, *Held) error { return errLed }), "it led")
 		wantReleased(t, h)
 	})
 }
@@ -217,9 +197,7 @@ func TestALeaderThatWasPausedFindsItsContextEndedAtTheFirstLook(t *testing.T) {
 					}
 					return nil
 				})
-				if err != nil || terms != 2 {
-					t.Errorf("got %v after %d terms, want another term after the lost one", err, terms)
-				}
+				expect.That(t, err == nil && terms == 2, "got %v after %d terms, want another term after the lost one", err, terms)
 			})
 		})
 	}
@@ -231,16 +209,13 @@ func TestAPanicOfLeadLeavesNoLockBehind(t *testing.T) {
 		c := servers{"a": k.answer}.client(t, "a")
 		func() {
 			defer func() {
-				if got := recover(); got != "oops" {
-					t.Errorf("recovered %v, want lead's panic", got)
-				}
+				got := recover()
+				expect.That(t, got == "oops", "recovered %v, want lead's panic", got)
 			}()
 			_ = c.Elect(t.Context(), LockOptions{Name: "demo"}, func(context.Context, *Held) error { panic("oops") })
 		}()
 		wantNobody(t, k)
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close(t.Context()))
 	})
 }
 
@@ -249,9 +224,7 @@ func TestElectEndsWhenTheClusterRefuses(t *testing.T) {
 		c := servers{"a": always(501, `{"error":"needs consensus"}`)}.client(t, "a")
 		var status *StatusError
 		err := c.Elect(t.Context(), LockOptions{Name: "demo"}, func(context.Context, *Held) error { return nil })
-		if !errors.As(err, &status) || status.Message != "needs consensus" {
-			t.Errorf("got %v, want the server's words", err)
-		}
+		expect.That(t, errors.As(err, &status) && status.Message == "needs consensus", "got %v, want the server's words", err)
 	})
 }
 
@@ -266,9 +239,7 @@ func TestAResignationIsNoLoss(t *testing.T) {
 			}
 			return errLed
 		})
-		if err != errLed {
-			t.Errorf("got %v, want what lead returned", err)
-		}
+		expect.That(t, err == errLed, "got %v, want what lead returned", err)
 		wantNobody(t, k)
 	})
 }
@@ -308,15 +279,13 @@ func TestCloseWaitsForWhoLeads(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
 				defer cancel()
 				err := c.Close(ctx)
-				if took, most := time.Since(start), min(tc.lasts, tc.limit); took > most+closeGrace || (err == nil) != tc.told {
-					t.Errorf("took %v, and returned %v, want %v", took, err, most)
-				}
+				took, most := time.Since(start), min(tc.lasts, tc.limit)
+				expect.That(t, took <= most+closeGrace && (err == nil) == tc.told, "took %v, and returned %v, want %v", took, err, most)
 				if err := <-result; !errors.Is(err, ErrClosed) || early {
 					t.Errorf("Elect returned %v, given back early %v, want %v", err, early, ErrClosed)
 				}
-				if _, holders, _ := k.left(); (holders == 0) != tc.told {
-					t.Errorf("%d holders are left", holders)
-				}
+				_, holders, _ := k.left()
+				expect.That(t, (holders == 0) == tc.told, "%d holders are left", holders)
 			})
 		})
 	}
@@ -331,9 +300,8 @@ func TestLeaderIsWhoHoldsTheLock(t *testing.T) {
 		"nobody ever led":    always(404, `{"error":"nobody holds or waits for it"}`),
 		"a lock-delay is on": always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
 	} {
-		if h, err := (servers{"a": server}).client(t, "a").Leader(t.Context(), "demo"); !errors.Is(err, ErrNoLeader) {
-			t.Errorf("%s: %+v, %v, want %v", name, h, err, ErrNoLeader)
-		}
+		h, err := (servers{"a": server}).client(t, "a").Leader(t.Context(), "demo")
+		expect.That(t, errors.Is(err, ErrNoLeader), "%s: %+v, %v, want %v", name, h, err, ErrNoLeader)
 	}
 	if _, err := (servers{"a": unreachable}).client(t, "a").Leader(t.Context(), "demo"); err == nil || errors.Is(err, ErrNoLeader) {
 		t.Errorf("without servers: %v, want an error of theirs", err)

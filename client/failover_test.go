@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -74,9 +75,8 @@ func TestAStockServerThatKeepsItsListsBackIsPassedOver(t *testing.T) {
 		{name: "the changes, where 403 says to fetch all", path: []string{"apps", "delta"}, wants: 403},
 	} {
 		c := servers{"a": always(403, ""), "b": always(200, "{}")}.client(t, "a", "b")
-		if a, err := c.readEureka(t.Context(), tc.path...); err != nil || a.status != tc.wants {
-			t.Errorf("%s: %d, %v, want %d", tc.name, a.status, err, tc.wants)
-		}
+		a, err := c.readEureka(t.Context(), tc.path...)
+		expect.That(t, err == nil && a.status == tc.wants, "%s: %d, %v, want %d", tc.name, a.status, err, tc.wants)
 	}
 	var status *StatusError
 	if _, err := (servers{"a": always(403, "")}).client(t, "a").Apps(t.Context()); !errors.As(err, &status) || status.Status != 403 {
@@ -86,9 +86,8 @@ func TestAStockServerThatKeepsItsListsBackIsPassedOver(t *testing.T) {
 
 func TestAFailedReadIsNeverAnUnknownOutcome(t *testing.T) {
 	c := servers{"a": cutOff, "b": unreachable}.client(t, "a", "b")
-	if _, err := c.Apps(t.Context()); err == nil || errors.Is(err, ErrUnknownOutcome) {
-		t.Errorf("Apps: %v, want an error that is not an unknown outcome", err)
-	}
+	_, err := c.Apps(t.Context())
+	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "Apps: %v, want an error that is not an unknown outcome", err)
 }
 
 func TestTheServerThatAnsweredIsAskedFirstNextTime(t *testing.T) {
@@ -105,9 +104,8 @@ func TestTheServerThatAnsweredIsAskedFirstNextTime(t *testing.T) {
 		need.OK(t, c.Renew(t.Context(), key, 0))
 		down = false
 	}
-	if got := len(j.lines); got != 1 {
-		t.Errorf("the first server was asked %d times, want once, before the second one answered", got)
-	}
+	got := len(j.lines)
+	expect.That(t, got == 1, "the first server was asked %d times, want once, before the second one answered", got)
 }
 
 func TestASilentServerCostsOneTimeout(t *testing.T) {
@@ -115,9 +113,7 @@ func TestASilentServerCostsOneTimeout(t *testing.T) {
 		c := servers{"a": silent, "b": always(200, "")}.client(t, "a", "b")
 		start := time.Now()
 		need.OK(t, c.Renew(t.Context(), key, 0))
-		if took := time.Since(start); took != DefaultTimeout {
-			t.Errorf("took %v, want %v", took, DefaultTimeout)
-		}
+		expect.Equal(t, time.Since(start), DefaultTimeout, "took")
 	})
 }
 
@@ -125,17 +121,13 @@ func TestIDsAreEscapedAsOneSegment(t *testing.T) {
 	j := newJournal()
 	c := servers{"a": j.around(always(200, ""))}.client(t, "a")
 	need.OK(t, c.SetStatus(t.Context(), registry.NewKey("orders", "a/b c?#:1"), registry.OutOfService))
-	if got, want := j.String(), "PUT /eureka/apps/ORDERS/a%2Fb%20c%3F%23:1/status"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, j.String(), "PUT /eureka/apps/ORDERS/a%2Fb%20c%3F%23:1/status", "got")
 }
 
 func TestConfigReportsEveryMistake(t *testing.T) {
 	_, err := New(Config{Servers: []string{"127.0.0.1:8761", "ftp://a"}, Timeout: -1})
 	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || len(joined.Unwrap()) != 3 {
-		t.Errorf("got %v, want three mistakes", err)
-	}
+	expect.That(t, ok && len(joined.Unwrap()) == 3, "got %v, want three mistakes", err)
 	if _, err := New(Config{}); err == nil {
 		t.Error("no error without servers")
 	}

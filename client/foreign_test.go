@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Answers of stock servers to paths that they do not know, and to methods.
@@ -77,9 +80,8 @@ func TestWhatNeedsRollcallSaysSoAtOnce(t *testing.T) {
 				c := servers{"a": always(404, springAnswer), "b": always(404, netflixAnswer)}.client(t, "a", "b")
 				start := time.Now()
 				err := do(t.Context(), c)
-				if !errors.Is(err, ErrNeedsRollcall) || errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrNotRegistered) || errors.Is(err, ErrNoKey) {
-					t.Errorf("got %v, want that it needs Rollcall, and nothing else", err)
-				}
+				expect.That(t, errors.Is(err, ErrNeedsRollcall) && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNotRegistered) && !errors.Is(err, ErrNoKey),
+					"got %v, want that it needs Rollcall, and nothing else", err)
 				if took := time.Since(start); took != 0 || c.servers.quarantined() != 0 {
 					t.Errorf("took %v, with %d servers in quarantine afterwards, want neither", took, c.servers.quarantined())
 				}
@@ -92,20 +94,16 @@ func TestAmongServersOfBothKindsRollcallIsFoundOnce(t *testing.T) {
 	j := newJournal()
 	c := servers{"a": j.around(always(404, springAnswer)), "b": always(200, `{}`)}.client(t, "a", "b")
 	for range 3 {
-		if _, err := c.Status(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(c.Status(t.Context()))(t)
 	}
-	if got := len(j.lines); got != 1 {
-		t.Errorf("the server that is not Rollcall was asked %d times, want once", got)
-	}
+	got := len(j.lines)
+	expect.That(t, got == 1, "the server that is not Rollcall was asked %d times, want once", got)
 }
 
 // TestOneServerThatIsNotRollcallProvesNothing: the others may answer the next time.
 func TestOneServerThatIsNotRollcallProvesNothing(t *testing.T) {
 	c := servers{"a": always(404, "<html>"), "b": unreachable}.client(t, "a", "b")
 	_, err := c.Status(t.Context())
-	if err == nil || errors.Is(err, ErrNeedsRollcall) || !strings.Contains(err.Error(), "http://a") {
-		t.Errorf("Status: %v, want an error that names both servers and is not ErrNeedsRollcall", err)
-	}
+	expect.That(t, err != nil && !errors.Is(err, ErrNeedsRollcall) && strings.Contains(err.Error(), "http://a"),
+		"Status: %v, want an error that names both servers and is not ErrNeedsRollcall", err)
 }

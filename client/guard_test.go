@@ -13,6 +13,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // guardStep is one full answer, or one instance that the server tells of, and the list afterwards.
@@ -198,15 +200,13 @@ func TestGuardTakesWhatAnAnswerSaysOfThoseThatItHas(t *testing.T) {
 	var g guarded
 	old := listOf(listed("A", "1"), listed("A", "2"), listed("A", "3"))
 	next, suspect := g.full(old, []*registry.Instance{listed("A", "1", withStatus(registry.Down)), listed("B", "1")}, time.Now())
-	if got, want := next.HashCode(), "DOWN_1_UP_3_"; got != want || !suspect {
-		t.Errorf("hash %q, suspect %v; want %q and true", got, suspect, want)
-	}
+	got, want := next.HashCode(), "DOWN_1_UP_3_"
+	expect.That(t, got == want && suspect, "hash %q, suspect %v; want %q and true", got, suspect, want)
 	if old.HashCode() != "UP_3_" {
 		t.Errorf("the list before has hash %q now", old.HashCode())
 	}
-	if same, _ := new(guarded).full(next, slices.Collect(next.All()), time.Now()); same != next {
-		t.Error("the same answer makes another Snapshot")
-	}
+	same, _ := new(guarded).full(next, slices.Collect(next.All()), time.Now())
+	expect.That(t, same == next, "the same answer makes another Snapshot")
 }
 
 func TestGuardValidate(t *testing.T) {
@@ -225,15 +225,11 @@ func TestGuardValidate(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.guard.Validate()
-			if (err == nil) != (tt.want == nil) {
-				t.Fatalf("error %v, want %q", err, tt.want)
-			}
+			need.That(t, (err == nil) == (tt.want == nil), "error %v, want %q", err, tt.want)
 			rest := fmt.Sprint(err)
 			for _, part := range tt.want {
 				_, after, found := strings.Cut(rest, part)
-				if !found {
-					t.Errorf("error %q lacks %q", err, part)
-				}
+				expect.That(t, found, "error %q lacks %q", err, part)
 				rest = after
 			}
 		})
@@ -263,9 +259,8 @@ func TestGuardKeepsItsPromises(t *testing.T) {
 			old := list
 			list, _ = g.full(old, answer, start.Add(now))
 			checkFull(t, old, answer, list, lackingSince, now, hold)
-			if got, want := g.held(), len(lackingSince); got != want {
-				t.Fatalf("%d are held, and %d are in the list that the answer lacks", got, want)
-			}
+			got, want := g.held(), len(lackingSince)
+			need.That(t, got == want, "%d are held, and %d are in the list that the answer lacks", got, want)
 		}
 	})
 }
@@ -286,23 +281,18 @@ func checkFull(t *rapid.T, old *Snapshot, answer []*registry.Instance, next *Sna
 		if answered.Instance(key) != nil {
 			continue
 		}
-		if old.Instance(key) == nil {
-			t.Fatalf("%s is in the list and was neither there nor in the answer", key)
-		}
+		need.That(t, old.Instance(key) != nil, "%s is in the list and was neither there nor in the answer", key)
 		if _, lacking := lackingSince[key]; !lacking {
 			lackingSince[key] = now
 		}
-		if since := lackingSince[key]; now-since >= hold {
-			t.Fatalf("%s is held for %v", key, now-since)
-		}
+		since := lackingSince[key]
+		need.That(t, now-since < hold, "%s is held for %v", key, now-since)
 	}
 	maps.DeleteFunc(lackingSince, func(key registry.Key, since time.Duration) bool {
 		if next.Instance(key) != nil {
 			return false
 		}
-		if now-since < hold {
-			t.Fatalf("%s is held no more after %v, and nobody told of it", key, now-since)
-		}
+		need.That(t, now-since >= hold, "%s is held no more after %v, and nobody told of it", key, now-since)
 		return true
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -22,13 +23,10 @@ func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
 		s.holders = nil
 		s.mu.Unlock()
 		for range 2 {
-			if err := h.Release(t.Context()); !errors.Is(err, ErrLost) {
-				t.Errorf("release: %v, want %v", err, ErrLost)
-			}
+			expect.ErrorIs(t, h.Release(t.Context()), ErrLost, "release:")
 		}
-		if got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("lock")); got != 1 {
-			t.Errorf("%v losses were counted, want 1", got)
-		}
+		got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("lock"))
+		expect.That(t, got == 1, "%v losses were counted, want 1", got)
 		wantNobody(t, s)
 	})
 }
@@ -60,11 +58,8 @@ func TestWhatIsReleasedHasNoGoroutines(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := k.close(t.Context(), ErrReleased); err != nil || !ended {
-			t.Errorf("closed with %v, ended %v, want it to wait", err, ended)
-		}
-		if err := k.hold("lock", func(context.Context) error { panic("started") }); !errors.Is(err, ErrReleased) {
-			t.Errorf("holding after its end: %v, want %v", err, ErrReleased)
-		}
+		err := k.close(t.Context(), ErrReleased)
+		expect.That(t, err == nil && ended, "closed with %v, ended %v, want it to wait", err, ended)
+		expect.ErrorIs(t, k.hold("lock", func(context.Context) error { panic("started") }), ErrReleased, "holding after its end:")
 	})
 }

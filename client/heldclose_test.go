@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -38,15 +39,11 @@ func TestCloseGivesBackWhatIsHeld(t *testing.T) {
 				k := newKeyStore(t) // complains of a session that ends with what it holds
 				c := servers{"a": k.answer}.client(t, "a")
 				held := need.Got(acquire(t.Context(), c))(t)
-				if err := c.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if sessions, holders, _ := k.left(); sessions+holders != 0 {
-					t.Errorf("%d sessions and %d holders are left", sessions, holders)
-				}
-				if err := held.Err(); !errors.Is(err, ErrReleased) || !errors.Is(err, ErrClosed) {
-					t.Errorf("it says %v, want %v because of %v", err, ErrReleased, ErrClosed)
-				}
+				expect.OK(t, c.Close(t.Context()))
+				sessions, holders, _ := k.left()
+				expect.That(t, sessions+holders == 0, "%d sessions and %d holders are left", sessions, holders)
+				err := held.Err()
+				expect.That(t, errors.Is(err, ErrReleased) && errors.Is(err, ErrClosed), "it says %v, want %v because of %v", err, ErrReleased, ErrClosed)
 				if _, err := acquire(t.Context(), c); !errors.Is(err, ErrClosed) || k.made != 1 {
 					t.Errorf("after Close: %v, want %v, and no request", err, ErrClosed)
 				}
@@ -63,9 +60,7 @@ func TestCloseEndsTheWaitForALock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newKeyStore(t)
-				if _, err := acquire(t.Context(), servers{"a": k.answer}.client(t, "a")); err != nil {
-					t.Fatal(err)
-				}
+				need.Got(acquire(t.Context(), servers{"a": k.answer}.client(t, "a")))(t)
 				second := servers{"a": k.answer}.client(t, "a")
 				waits := make(chan error, 1)
 				go func() {
@@ -74,15 +69,12 @@ func TestCloseEndsTheWaitForALock(t *testing.T) {
 				}()
 				time.Sleep(time.Minute)
 				start := time.Now()
-				if err := second.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, second.Close(t.Context()))
 				if err := <-waits; !errors.Is(err, ErrClosed) || time.Since(start) > time.Second {
 					t.Errorf("who waited got %v after %v, want %v at once", err, time.Since(start), ErrClosed)
 				}
-				if sessions, _, waiters := k.left(); sessions != 1 || waiters != 0 {
-					t.Errorf("%d sessions and %d waiters are left, want the first holder's session", sessions, waiters)
-				}
+				sessions, _, waiters := k.left()
+				expect.That(t, sessions == 1 && waiters == 0, "%d sessions and %d waiters are left, want the first holder's session", sessions, waiters)
 				k.kill("s1") // the first holder's
 				time.Sleep(time.Minute)
 			})
@@ -104,9 +96,8 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 					ended := make(chan struct{})
 					go func() {
 						defer close(ended)
-						if held, err := acquire(t.Context(), c); (err == nil) != (before > 0) {
-							t.Errorf("got %v, %v", held, err)
-						}
+						held, err := acquire(t.Context(), c)
+						expect.That(t, (err == nil) == (before > 0), "got %v, %v", held, err)
 					}()
 					time.Sleep(before)
 					synctest.Wait()
@@ -134,12 +125,9 @@ func TestALostLockIsNoErrorOfClose(t *testing.T) {
 				held := need.Got(acquire(t.Context(), c))(t)
 				k.kill("s1")
 				time.Sleep(time.Minute)
-				if err := c.Close(t.Context()); err != nil {
-					t.Errorf("close: %v, want no error: there was nothing to give back", err)
-				}
-				if err := held.Err(); !errors.Is(err, ErrLost) {
-					t.Errorf("it says %v, want %v", err, ErrLost)
-				}
+				err := c.Close(t.Context())
+				expect.That(t, err == nil, "close: %v, want no error: there was nothing to give back", err)
+				expect.ErrorIs(t, held.Err(), ErrLost, "it says")
 			})
 		})
 	}
@@ -163,11 +151,8 @@ func TestALockIsNotHeldByAClientThatCloses(t *testing.T) {
 		if h, err := c.AcquireLock(t.Context(), LockOptions{Name: "demo"}); !errors.Is(err, ErrClosed) {
 			t.Errorf("got %v, %v, want %v", h, err, ErrClosed)
 		}
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
-		if sessions, holders, _ := k.left(); sessions+holders != 0 {
-			t.Errorf("%d sessions and %d holders are left", sessions, holders)
-		}
+		expect.OK(t, <-closed)
+		sessions, holders, _ := k.left()
+		expect.That(t, sessions+holders == 0, "%d sessions and %d holders are left", sessions, holders)
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestAListSaysWhoseTheInstancesAre(t *testing.T) {
@@ -17,14 +19,10 @@ func TestAListSaysWhoseTheInstancesAre(t *testing.T) {
 	c := servers{"a": j.around(always(200, `[{"app":"ORDERS","id":"o1","status":"UP","overridden":"UP","host":"h","ip":"10.0.0.1","port":80,"secure_port":443,"vip":"v",
 		"lease_seconds":90,"interval_seconds":30,"last_renewal":2000,"registered":1000,"datacenter":"dc2","unheard_ms":41000,"metadata":{"zone":"a"}},{"app":"ORDERS","id":"o2"}]`))}.client(t, "a")
 	got, err := c.List(t.Context(), "orders")
-	if err != nil || len(got) != 2 || got[1].Datacenter != "" {
-		t.Fatalf("got %+v, %v", got, err)
-	}
+	need.That(t, err == nil && len(got) == 2 && got[1].Datacenter == "", "got %+v, %v", got, err)
 	want := Instance{App: "ORDERS", ID: "o1", Status: "UP", Overridden: "UP", Host: "h", IP: "10.0.0.1", Port: 80, SecurePort: 443, VIP: "v",
 		Lease: 90, Interval: 30, LastRenewal: 2000, Registered: 1000, Owner: Owner{Datacenter: "dc2", UnheardMS: 41000}, Metadata: map[string]string{"zone": "a"}}
-	if fmt.Sprint(got[0]) != fmt.Sprint(want) {
-		t.Errorf("got %+v, want %+v", got[0], want)
-	}
+	expect.That(t, fmt.Sprint(got[0]) == fmt.Sprint(want), "got %+v, want %+v", got[0], want)
 	if want := "GET /v1/rollcall/apps"; j.String() != want {
 		t.Errorf("sent %s, want %s", j, want)
 	}
@@ -79,9 +77,7 @@ func TestADrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
 				if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
 					t.Errorf("got %v, want %q", err, tc.says)
 				}
-				if took := time.Since(start); took != tc.took {
-					t.Errorf("took %v, want %v", took, tc.took)
-				}
+				expect.Equal(t, time.Since(start), tc.took, "took")
 			})
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -56,15 +57,12 @@ func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *t
 		for _, s := range []time.Duration{10, 20, 30, 33, 36, 46} {
 			want = append(want, s*time.Second)
 		}
-		if got := times(); !slices.Equal(got, want) {
-			t.Errorf("renewed after %v, want %v: servers were away from 25 s to 35 s", got, want)
-		}
+		got := times()
+		expect.That(t, slices.Equal(got, want), "renewed after %v, want %v: servers were away from 25 s to 35 s", got, want)
 		if s.ID() != "s1" || s.Err() != nil || s.Context().Err() != nil {
 			t.Errorf("session %s: %v, want s1 kept", s.ID(), s.Err())
 		}
-		if err := s.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, s.Close(t.Context()))
 	})
 }
 
@@ -86,24 +84,19 @@ func TestAKeptSessionIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
 				s := keptOf(t, c)
 				time.AfterFunc(21*time.Second, func() { k.refusing(tc.refuse) })
 				<-s.Context().Done()
-				if lost := time.Since(start); lost != tc.want {
-					t.Errorf("lost after %v, want %v: it was renewed at 20 s", lost, tc.want)
-				}
+				lost := time.Since(start)
+				expect.That(t, lost == tc.want, "lost after %v, want %v: it was renewed at 20 s", lost, tc.want)
 				if cause := context.Cause(s.Context()); !errors.Is(cause, ErrLost) || !errors.Is(s.Err(), ErrLost) {
 					t.Errorf("the cause is %v, and Err %v, want %v", cause, s.Err(), ErrLost)
 				}
 				k.refusing(nil)
 				for range 2 {
-					if err := s.Close(t.Context()); !errors.Is(err, ErrLost) {
-						t.Errorf("close: %v, want %v", err, ErrLost)
-					}
+					expect.ErrorIs(t, s.Close(t.Context()), ErrLost, "close:")
 				}
-				if got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session")); got != 1 {
-					t.Errorf("%v losses were counted, want 1", got)
-				}
-				if sessions, _, _ := k.left(); sessions != 0 {
-					t.Error("the session is left, although it could be ended")
-				}
+				got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session"))
+				expect.That(t, got == 1, "%v losses were counted, want 1", got)
+				sessions, _, _ := k.left()
+				expect.That(t, sessions == 0, "the session is left, although it could be ended")
 			})
 		})
 	}
@@ -122,23 +115,17 @@ func TestAClosedSessionIsEndedOnce(t *testing.T) {
 				c := servers{"a": k.answer}.client(t, "a")
 				s := keptOf(t, c)
 				for range 2 {
-					if err := s.Close(t.Context()); err != nil {
-						t.Errorf("close: %v", err)
-					}
+					expect.OKf(t, s.Close(t.Context()), "close")
 				}
 				if sessions, _, _ := k.left(); sessions != 0 || !errors.Is(s.Err(), ErrReleased) || !errors.Is(context.Cause(s.Context()), ErrReleased) {
 					t.Errorf("%d sessions are left, and the session says %v, want none and %v", sessions, s.Err(), ErrReleased)
 				}
 				time.Sleep(time.Hour)
-				if n := k.count("PUT /v1/rollcall/sessions/s1/renew"); n != 0 {
-					t.Errorf("renewed %d times after its end", n)
-				}
-				if len(c.parts) != 0 {
-					t.Errorf("the client still has %d parts, want none", len(c.parts))
-				}
-				if got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session")); got != 0 {
-					t.Errorf("%v losses were counted, want none", got)
-				}
+				n := k.count("PUT /v1/rollcall/sessions/s1/renew")
+				expect.That(t, n == 0, "renewed %d times after its end", n)
+				expect.That(t, len(c.parts) == 0, "the client still has %d parts, want none", len(c.parts))
+				got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session"))
+				expect.That(t, got == 0, "%v losses were counted, want none", got)
 			})
 		})
 	}
@@ -150,12 +137,9 @@ func TestASessionThatSomebodyEndedWasLost(t *testing.T) {
 		c := servers{"a": k.answer}.client(t, "a")
 		s := keptOf(t, c)
 		k.destroy(s.ID())
-		if err := s.Close(t.Context()); !errors.Is(err, ErrLost) {
-			t.Errorf("close: %v, want %v", err, ErrLost)
-		}
-		if got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session")); got != 1 {
-			t.Errorf("%v losses were counted, want 1", got)
-		}
+		expect.ErrorIs(t, s.Close(t.Context()), ErrLost, "close:")
+		got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session"))
+		expect.That(t, got == 1, "%v losses were counted, want 1", got)
 	})
 }
 
@@ -176,12 +160,9 @@ func TestACloseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 				start := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), tc.ctx)
 				defer cancel()
-				if err := s.Close(ctx); err == nil || errors.Is(err, ErrLost) {
-					t.Errorf("got %v, want an error: nobody was told", err)
-				}
-				if took := time.Since(start); took != tc.within {
-					t.Errorf("took %v, want %v", took, tc.within)
-				}
+				err := s.Close(ctx)
+				expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: nobody was told", err)
+				expect.Equal(t, time.Since(start), tc.within, "took")
 			})
 		})
 	}

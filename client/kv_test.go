@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // kvRequest is what a server of keys was asked.
@@ -35,12 +36,9 @@ func TestAnEntryIsReadWithItsToken(t *testing.T) {
 	c := servers{"a": oneKey(&sent, 200, document, "X-Rollcall-Fence", "57")}.client(t, "a")
 	want := Entry{Key: "a/b", Value: []byte("blue"), Flags: 16210313421097356768, Session: "s1", LockIndex: 1, CreateIndex: 57, ModifyIndex: 58, Fence: 57}
 	got, err := c.KV().Get(t.Context(), "a/b")
-	if err != nil || !reflect.DeepEqual(got, want) || sent.line != "GET /v1/kv/a%2Fb" {
-		t.Errorf("%s: got %+v, %v, want %+v", sent.line, got, err, want)
-	}
-	if _, err := (servers{"a": always(404, "", "X-Consul-Index", "7")}).client(t, "a").KV().Get(t.Context(), "a"); !errors.Is(err, ErrNoKey) {
-		t.Errorf("of no key: %v, want %v", err, ErrNoKey)
-	}
+	expect.That(t, err == nil && reflect.DeepEqual(got, want) && sent.line == "GET /v1/kv/a%2Fb", "%s: got %+v, %v, want %+v", sent.line, got, err, want)
+	expect.ErrorIs(t, expect.Err((servers{"a": always(404, "", "X-Consul-Index", "7")}).client(t, "a").KV().Get(t.Context(), "a")), ErrNoKey,
+		"of no key:")
 }
 
 func TestAReadOfKeysAsksForItsConsistency(t *testing.T) {
@@ -56,9 +54,8 @@ func TestAReadOfKeysAsksForItsConsistency(t *testing.T) {
 
 func TestAbsentKeysAreAnEmptyList(t *testing.T) {
 	c := servers{"a": always(404, "", "X-Consul-Index", "7")}.client(t, "a")
-	if entries, err := c.KV().List(t.Context(), "a"); err != nil || len(entries) != 0 {
-		t.Errorf("List: %v, %v, want none", entries, err)
-	}
+	entries, err := c.KV().List(t.Context(), "a")
+	expect.That(t, err == nil && len(entries) == 0, "List: %v, %v, want none", entries, err)
 	if keys, err := c.KV().Keys(t.Context(), "a", ""); err != nil || len(keys) != 0 {
 		t.Errorf("Keys: %v, %v, want none", keys, err)
 	}
@@ -106,9 +103,8 @@ func TestWritesOfKeysSayTheirConditions(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var sent kvRequest
 			ok, err := tc.do(t.Context(), servers{"a": oneKey(&sent, 200, "true", "X-Rollcall-Fence", "57")}.client(t, "a").KV())
-			if err != nil || !ok || sent.line != tc.want || sent.body != tc.body {
-				t.Errorf("sent %+v, got %v, %v, want %s with %q", sent, ok, err, tc.want, tc.body)
-			}
+			expect.That(t, err == nil && ok && sent.line == tc.want && sent.body == tc.body,
+				"sent %+v, got %v, %v, want %s with %q", sent, ok, err, tc.want, tc.body)
 			if sent.once == "" || strings.HasPrefix(tc.want, "PUT") && sent.contentType != "application/octet-stream" {
 				t.Errorf("sent %+v, want an Idempotency-Key, and bytes as what they are", sent)
 			}
@@ -118,9 +114,8 @@ func TestWritesOfKeysSayTheirConditions(t *testing.T) {
 
 func TestAWriteWhoseConditionDoesNotHoldIsAnAnswer(t *testing.T) {
 	c := servers{"a": always(200, "false", "X-Rollcall-Fence", "60")}.client(t, "a")
-	if w, err := c.KV().Write(t.Context(), Write{Key: "a", Acquire: "s1"}); err != nil || w.OK || w.Fence != 60 {
-		t.Errorf("got %+v, %v, want a refusal without an error, and the token of who holds", w, err)
-	}
+	w, err := c.KV().Write(t.Context(), Write{Key: "a", Acquire: "s1"})
+	expect.That(t, err == nil && !w.OK && w.Fence == 60, "got %+v, %v, want a refusal without an error, and the token of who holds", w, err)
 	if gone, err := c.KV().DeleteCAS(t.Context(), "a", 1); err != nil || gone {
 		t.Errorf("got %v, %v, want a refusal without an error", gone, err)
 	}
@@ -134,12 +129,9 @@ func TestAWriteIsRepeatedUnderItsIdempotencyKey(t *testing.T) {
 		return cutOff(r)
 	}
 	c := servers{"a": lost, "b": oneKey(&second, 200, "true")}.client(t, "a", "b")
-	if ok, err := c.KV().CAS(t.Context(), "a", []byte("x"), 57); err != nil || !ok {
-		t.Errorf("got %v, %v, want success", ok, err)
-	}
-	if first != second {
-		t.Errorf("sent %+v, and then %+v, want the same", first, second)
-	}
+	ok, err := c.KV().CAS(t.Context(), "a", []byte("x"), 57)
+	expect.That(t, err == nil && ok, "got %v, %v, want success", ok, err)
+	expect.That(t, first == second, "sent %+v, and then %+v, want the same", first, second)
 	before := second.once
 	if _, err := c.KV().CAS(t.Context(), "a", []byte("x"), 57); err != nil || second.once == before {
 		t.Errorf("another write has the same Idempotency-Key %q, %v", second.once, err)
@@ -229,15 +221,12 @@ func TestAWatchOfAKeyTellsEachStateOnce(t *testing.T) {
 			}
 			return nil
 		})
-		if want := []string{"a", "-", "b", "c"}; !errors.Is(err, errEnough) || !slices.Equal(told, want) {
-			t.Errorf("told %q, %v, want %q", told, err, want)
-		}
-		if want := []string{"", "index=5&wait=1m0s", "index=5&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=9&wait=1m0s"}; !slices.Equal(s.asked, want) {
-			t.Errorf("asked %q, want %q", s.asked, want)
-		}
-		if took := time.Since(start); took < blockFor+blockFor/16 {
-			t.Errorf("took %v, want that the server may take its time", took)
-		}
+		want := []string{"a", "-", "b", "c"}
+		expect.That(t, errors.Is(err, errEnough) && slices.Equal(told, want), "told %q, %v, want %q", told, err, want)
+		expect.Slice(t, s.asked, []string{"", "index=5&wait=1m0s", "index=5&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=9&wait=1m0s"},
+			"asked")
+		took := time.Since(start)
+		expect.That(t, took >= blockFor+blockFor/16, "took %v, want that the server may take its time", took)
 	})
 }
 
@@ -245,14 +234,10 @@ func TestAWatchOfATreeReadsAllOfIt(t *testing.T) {
 	var sent kvRequest
 	c := servers{"a": oneKey(&sent, 200, `[{"Key":"a/1"},{"Key":"a/2"}]`, "X-Consul-Index", "7")}.client(t, "a")
 	err := c.KV().WatchTree(t.Context(), "a/", func(entries []Entry) error {
-		if len(entries) != 2 {
-			t.Errorf("told %+v, want two entries", entries)
-		}
+		expect.That(t, len(entries) == 2, "told %+v, want two entries", entries)
 		return errEnough
 	})
-	if !errors.Is(err, errEnough) || sent.line != "GET /v1/kv/a%2F?recurse=" {
-		t.Errorf("sent %s, got %v", sent.line, err)
-	}
+	expect.That(t, errors.Is(err, errEnough) && sent.line == "GET /v1/kv/a%2F?recurse=", "sent %s, got %v", sent.line, err)
 }
 
 func TestAWatchOfAKeyEnds(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -74,18 +75,14 @@ func (f lastKnown) content(t testing.TB) string {
 func checkLoads(t *testing.T, f lastKnown, app string, want *Snapshot, wantTime time.Time) {
 	t.Helper()
 	got, upToDate, err := f.load(app)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	if !sameLists(slices.Collect(got.All()), slices.Collect(want.All())) {
 		t.Errorf("loaded %v, want %v", keysOf(got.All()), keysOf(want.All()))
 		for i := range got.All() {
 			t.Logf("got  %+v\nwant %+v", i, want.Instance(i.Key()))
 		}
 	}
-	if !upToDate.Equal(wantTime) {
-		t.Errorf("up to date at %v, want %v", upToDate, wantTime)
-	}
+	expect.That(t, upToDate.Equal(wantTime), "up to date at %v, want %v", upToDate, wantTime)
 }
 
 func TestLastKnownListIsLoadedAsItWasSaved(t *testing.T) {
@@ -105,9 +102,7 @@ func TestLastKnownListHasItsGoldenForm(t *testing.T) {
 	if *updateLastKnown {
 		golden.written(t, got)
 	}
-	if want := golden.content(t); got != want {
-		t.Errorf("the format has changed\ngot  %s\nwant %s", got, want)
-	}
+	expect.Equal(t, got, golden.content(t), "the format has changed\ngot")
 	checkLoads(t, golden, "", savedList(), savedAt)
 }
 
@@ -116,9 +111,7 @@ func TestLastKnownListIsForItsOwnerOnly(t *testing.T) {
 	need.OK(t, os.Chmod(f.path, 0o644))
 	f.saved(t, "", savedList(), savedAt)
 	info := need.Got(os.Stat(f.path))(t)
-	if got := info.Mode().Perm(); got != 0o600 {
-		t.Errorf("mode %v, want -rw-------", got)
-	}
+	expect.Equal(t, info.Mode().Perm(), 0o600, "mode")
 	checkNothingLeft(t, f)
 }
 
@@ -135,19 +128,15 @@ func TestLastKnownListThatCannotBeSavedLeavesTheOneBefore(t *testing.T) {
 	t.Run("no directory", func(t *testing.T) {
 		f := lastKnown{path: filepath.Join(t.TempDir(), "missing", "orders.json")}
 		err := f.save("", savedList(), savedAt)
-		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), f.path) {
-			t.Errorf("error %v, want one that names %s and that there is no such directory", err, f.path)
-		}
+		expect.That(t, errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), f.path),
+			"error %v, want one that names %s and that there is no such directory", err, f.path)
 	})
 	t.Run("a directory of that name", func(t *testing.T) {
 		f := newLastKnown(t)
 		need.OK(t, os.MkdirAll(filepath.Join(f.path, "inside"), 0o700))
-		if err := f.save("", savedList(), savedAt); err == nil || !strings.Contains(err.Error(), f.path) {
-			t.Errorf("error %v, want one that names %s", err, f.path)
-		}
-		if _, err := os.Stat(filepath.Join(f.path, "inside")); err != nil {
-			t.Errorf("what was there is gone: %v", err)
-		}
+		err := f.save("", savedList(), savedAt)
+		expect.That(t, err != nil && strings.Contains(err.Error(), f.path), "error %v, want one that names %s", err, f.path)
+		expect.OKf(t, expect.Err(os.Stat(filepath.Join(f.path, "inside"))), "what was there is gone")
 		checkNothingLeft(t, f)
 	})
 }
@@ -159,12 +148,8 @@ func TestLastKnownListIsReplacedAsAWhole(t *testing.T) {
 	before := f.content(t)
 	f.saved(t, "", new(Snapshot), savedAt)
 	var kept bytes.Buffer
-	if _, err := kept.ReadFrom(old); err != nil {
-		t.Fatal(err)
-	}
-	if kept.String() != before {
-		t.Error("the file was written over: a crash in the middle would leave half a list")
-	}
+	need.Got(kept.ReadFrom(old))(t)
+	expect.That(t, kept.String() == before, "the file was written over: a crash in the middle would leave half a list")
 }
 
 func TestLastKnownListOfTheFutureCountsAsOfNow(t *testing.T) {
@@ -175,18 +160,15 @@ func TestLastKnownListOfTheFutureCountsAsOfNow(t *testing.T) {
 }
 
 func TestLastKnownListThatIsNotThere(t *testing.T) {
-	if _, _, err := newLastKnown(t).load(""); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v, want fs.ErrNotExist", err)
-	}
+	_, _, err := newLastKnown(t).load("")
+	expect.That(t, errors.Is(err, fs.ErrNotExist), "error %v, want fs.ErrNotExist", err)
 }
 
 func TestLastKnownListIsRefused(t *testing.T) {
 	good := newLastKnown(t).saved(t, "orders", listOf(listed("ORDERS", "1")), savedAt).content(t)
 	replace := func(old, new string) string {
 		t.Helper()
-		if !strings.Contains(good, old) {
-			t.Fatalf("the file has no %s: %s", old, good)
-		}
+		need.That(t, strings.Contains(good, old), "the file has no %s: %s", old, good)
 		return strings.Replace(good, old, new, 1)
 	}
 	tests := []struct {
@@ -217,9 +199,8 @@ func TestLastKnownListIsRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newLastKnown(t).written(t, tt.content)
 			_, _, err := f.load(tt.app)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), f.path) {
-				t.Errorf("error %v, want one with %q and %s", err, tt.want, f.path)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), tt.want) && strings.Contains(err.Error(), f.path),
+				"error %v, want one with %q and %s", err, tt.want, f.path)
 		})
 	}
 }
@@ -235,30 +216,22 @@ func FuzzLoadLastKnown(f *testing.F) {
 	f.Add(`{"version":1,"app":"","up_to_date":1,"list":{"applications":{"versions__delta":"1","apps__hashcode":"","application":[]}}}`)
 	save := func(t *testing.T, s *Snapshot, upToDate time.Time) string {
 		text, err := encodeLastKnown("", s, upToDate)
-		if err != nil {
-			t.Fatalf("what was loaded cannot be saved: %v", err)
-		}
+		need.OKf(t, err, "what was loaded cannot be saved")
 		return string(text)
 	}
 	f.Fuzz(func(t *testing.T, content string) {
 		s, upToDate, err := readLastKnown([]byte(content), "")
 		if err != nil {
-			if s != nil {
-				t.Fatalf("a list beside the error %v", err)
-			}
+			need.That(t, s == nil, "a list beside the error %v", err)
 			return
 		}
 		once := save(t, s, upToDate)
 		again, againUpToDate, err := readLastKnown([]byte(once), "")
-		if err != nil {
-			t.Fatalf("what was loaded and saved is refused: %v", err)
-		}
+		need.OKf(t, err, "what was loaded and saved is refused")
 		if !againUpToDate.Equal(upToDate) || !slices.Equal(keysOf(again.All()), keysOf(s.All())) {
 			t.Fatalf("%v of %v, want %v of %v", keysOf(again.All()), againUpToDate, keysOf(s.All()), upToDate)
 		}
-		if twice := save(t, again, againUpToDate); twice != once {
-			t.Fatalf("saved as\n%s\nthen as\n%s", once, twice)
-		}
+		need.Equal(t, save(t, again, againUpToDate), once, "saved as\n%s\nthen as", once)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -98,12 +99,9 @@ func TestCloseStopsLeavesAndThenClosesTransportAndMetrics(t *testing.T) {
 		(&actor{steps: s, name: "slow", stopping: takes(time.Second), leaving: takes(time.Second)}).join(t, c)
 		start := time.Now()
 		need.OK(t, c.Close(t.Context()))
-		if got, want := s.String(), "stop quick, stop slow, leave quick, leave slow, transport, metrics"; got != want {
-			t.Errorf("did %s, want %s", got, want)
-		}
-		if took := time.Since(start); took != 2*time.Second {
-			t.Errorf("took %v, want 2s: all parts together", took)
-		}
+		expect.Equal(t, s.String(), "stop quick, stop slow, leave quick, leave slow, transport, metrics", "did")
+		took := time.Since(start)
+		expect.That(t, took == 2*time.Second, "took %v, want 2s: all parts together", took)
 		if sent != nil || !errors.Is(context.Cause(c.life), ErrClosed) {
 			t.Errorf("the transport was closed before a part left (%v), or was not (%v)", sent, context.Cause(c.life))
 		}
@@ -139,16 +137,12 @@ func TestAPartThatHangsDoesNotKeepTheTransportOpen(t *testing.T) {
 				defer cancel()
 				start := time.Now()
 				err := c.Close(ctx)
-				if took := time.Since(start); took != tc.took {
-					t.Errorf("took %v, want %v", took, tc.took)
-				}
+				expect.Equal(t, time.Since(start), tc.took, "took")
 				got := strings.Split(s.String(), ", ")
 				want := strings.Split(tc.want, ", ")
 				slices.Sort(got[:len(got)-2]) // parts act together
 				slices.Sort(want[:len(want)-2])
-				if !slices.Equal(got, want) {
-					t.Errorf("did %v, want %v", got, want)
-				}
+				expect.Slice(t, got, want, "did")
 				if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 					t.Errorf("Close: %v, want %q", err, tc.says)
 				}
@@ -174,16 +168,14 @@ func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
 			t.Errorf("who does not want to wait gets %v, want that", err)
 		}
 		for range 2 {
-			if err := <-results; !errors.Is(err, broken) {
-				t.Errorf("Close: %v, want what the part said", err)
-			}
+			err := <-results
+			expect.That(t, errors.Is(err, broken), "Close: %v, want what the part said", err)
 		}
 		if err := c.Close(t.Context()); !errors.Is(err, broken) {
 			t.Errorf("Close again: %v, want the same", err)
 		}
-		if got, want := s.String(), "stop a, leave a, transport, metrics"; got != want {
-			t.Errorf("did %s, want everything once: %s", got, want)
-		}
+		got, want := s.String(), "stop a, leave a, transport, metrics"
+		expect.That(t, got == want, "did %s, want everything once: %s", got, want)
 	})
 }
 
@@ -194,13 +186,11 @@ func TestNothingStartsOnceCloseHasBegun(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- c.Close(t.Context()) }()
 		synctest.Wait()
-		if err := c.adopt(&actor{steps: s, name: "late"}); !errors.Is(err, ErrClosed) {
-			t.Errorf("while Close runs: %v, want that the client is closed", err)
-		}
+		err := c.adopt(&actor{steps: s, name: "late"})
+		expect.That(t, errors.Is(err, ErrClosed), "while Close runs: %v, want that the client is closed", err)
 		<-ended
-		if err := c.adopt(&actor{steps: s, name: "later"}); !errors.Is(err, ErrClosed) {
-			t.Errorf("after Close: %v, want that the client is closed", err)
-		}
+		err = c.adopt(&actor{steps: s, name: "later"})
+		expect.That(t, errors.Is(err, ErrClosed), "after Close: %v, want that the client is closed", err)
 	})
 }
 
@@ -208,9 +198,7 @@ func TestAPartThatEndedByItselfIsLeftAlone(t *testing.T) {
 	c, s := staged(t)
 	c.drop((&actor{steps: s, name: "gone"}).join(t, c))
 	need.OK(t, c.Close(t.Context()))
-	if got, want := s.String(), "transport, metrics"; got != want {
-		t.Errorf("did %s, want %s", got, want)
-	}
+	expect.Equal(t, s.String(), "transport, metrics", "did")
 }
 
 func TestMetricsMayBeRegisteredAgainAfterClose(t *testing.T) {

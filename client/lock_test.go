@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -34,13 +35,10 @@ func TestALockIsHeldUntilItIsReleased(t *testing.T) {
 			t.Errorf("renewed %d times in an hour, want once every 5 s", got)
 		}
 		for range 2 {
-			if err := h.Release(t.Context()); err != nil {
-				t.Errorf("release: %v", err)
-			}
+			expect.OKf(t, h.Release(t.Context()), "release")
 		}
-		if sessions, holders, _ := s.left(); sessions+holders != 0 {
-			t.Errorf("%d sessions and %d holders are left", sessions, holders)
-		}
+		sessions, holders, _ := s.left()
+		expect.That(t, sessions+holders == 0, "%d sessions and %d holders are left", sessions, holders)
 		if h.Valid() || !errors.Is(h.Err(), ErrReleased) || !errors.Is(context.Cause(h.Context()), ErrReleased) {
 			t.Errorf("after its release: valid %v, %v, want %v", h.Valid(), h.Err(), ErrReleased)
 		}
@@ -55,15 +53,12 @@ func TestTheSecondWaitsForTheFirst(t *testing.T) {
 		time.AfterFunc(2*time.Minute, func() { first.Release(context.Background()) })
 		start := time.Now()
 		second := lockOf(t, c)
-		if waited := time.Since(start); waited < 2*time.Minute || waited > 2*time.Minute+time.Second {
-			t.Errorf("waited %v, want two minutes", waited)
-		}
+		waited := time.Since(start)
+		expect.That(t, waited >= 2*time.Minute && waited <= 2*time.Minute+time.Second, "waited %v, want two minutes", waited)
 		if first.Valid() || second.Fence().Index <= first.Fence().Index {
 			t.Errorf("first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
 		}
-		if err := second.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, second.Release(t.Context()))
 	})
 }
 
@@ -84,12 +79,10 @@ func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
 				first := lockOf(t, c)
 				ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
 				defer cancel()
-				if _, err := c.AcquireLock(ctx, tc.options); !errors.Is(err, tc.want) {
-					t.Errorf("got %v, want %v", err, tc.want)
-				}
-				if sessions, holders, waiters := s.left(); sessions != 1 || holders != 1 || waiters != 0 {
-					t.Errorf("%d sessions, %d holders, %d waiters are left, want the first's", sessions, holders, waiters)
-				}
+				expect.ErrorIs(t, expect.Err(c.AcquireLock(ctx, tc.options)), tc.want, "got")
+				sessions, holders, waiters := s.left()
+				expect.That(t, sessions == 1 && holders == 1 && waiters == 0,
+					"%d sessions, %d holders, %d waiters are left, want the first's", sessions, holders, waiters)
 				first.Release(t.Context())
 			})
 		})
@@ -117,16 +110,11 @@ func TestALockThatCannotBeRenewedIsLostOneTTLAfterTheLastRenewalWasSent(t *testi
 				h := lockOf(t, c)
 				time.AfterFunc(6*time.Second, func() { s.refusing(tc.refuse) })
 				<-h.Context().Done()
-				if lost := time.Since(start); lost != tc.want {
-					t.Errorf("lost after %v, want %v", lost, tc.want)
-				}
-				if err := h.Err(); !errors.Is(err, ErrLost) || !errors.Is(err, tc.says) {
-					t.Errorf("got %v, want %v and %v", err, ErrLost, tc.says)
-				}
+				expect.Equal(t, time.Since(start), tc.want, "lost after")
+				err := h.Err()
+				expect.That(t, errors.Is(err, ErrLost) && errors.Is(err, tc.says), "got %v, want %v and %v", err, ErrLost, tc.says)
 				s.refusing(nil)
-				if err := h.Release(t.Context()); !errors.Is(err, ErrLost) {
-					t.Errorf("release: %v, want %v", err, ErrLost)
-				}
+				expect.ErrorIs(t, h.Release(t.Context()), ErrLost, "release:")
 			})
 		})
 	}
@@ -154,9 +142,7 @@ func TestTheTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 				h := lockOf(t, servers{"a": slow}.client(t, "a"))
 				time.AfterFunc(tc.fails-time.Since(start), func() { s.refusing(unreachable) })
 				<-h.Context().Done()
-				if lost := time.Since(start); lost != tc.want {
-					t.Errorf("lost after %v, want %v", lost, tc.want)
-				}
+				expect.Equal(t, time.Since(start), tc.want, "lost after")
 				s.refusing(nil)
 				h.Release(t.Context())
 			})
@@ -182,12 +168,9 @@ func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
 		time.Sleep(9 * time.Second) // with one server that is silent: time for two renewals to fail, not for all
 		s.refusing(nil)
 		time.Sleep(time.Minute)
-		if err := h.Err(); err != nil {
-			t.Errorf("got %v, want the lock still held", err)
-		}
-		if err := h.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		err := h.Err()
+		expect.That(t, err == nil, "got %v, want the lock still held", err)
+		expect.OK(t, h.Release(t.Context()))
 	})
 }
 
@@ -217,16 +200,11 @@ func TestAHolderThatWasPausedFindsItsLockLostAtTheFirstLook(t *testing.T) {
 				h.keeper.mu.Lock()
 				h.keeper.deadline = time.Now()
 				h.keeper.mu.Unlock()
-				if !tc.lost(h) {
-					t.Error("it is held after its deadline")
-				}
+				expect.That(t, tc.lost(h), "it is held after its deadline")
 				time.Sleep(time.Minute)
-				if h.Valid() {
-					t.Error("it came back")
-				}
-				if got := s.count("PUT /v1/rollcall/sessions/s1/renew"); got != 0 {
-					t.Errorf("the lost session was renewed %d times", got)
-				}
+				expect.That(t, !h.Valid(), "it came back")
+				got := s.count("PUT /v1/rollcall/sessions/s1/renew")
+				expect.That(t, got == 0, "the lost session was renewed %d times", got)
 				h.Release(t.Context())
 			})
 		})
@@ -261,12 +239,10 @@ func TestAReleaseWhoseAnswerIsLostIsDone(t *testing.T) {
 					lost = lost || first
 					return first
 				}
-				if err := h.Release(t.Context()); err != nil || !lost {
-					t.Errorf("got %v, want success after a lost answer", err)
-				}
-				if sessions, holders, _ := s.left(); sessions+holders != 0 {
-					t.Errorf("%d sessions and %d holders are left", sessions, holders)
-				}
+				err := h.Release(t.Context())
+				expect.That(t, err == nil && lost, "got %v, want success after a lost answer", err)
+				sessions, holders, _ := s.left()
+				expect.That(t, sessions+holders == 0, "%d sessions and %d holders are left", sessions, holders)
 			})
 		})
 	}
@@ -278,12 +254,10 @@ func TestAReleaseWithoutServersEndsWhenTheLockEndsByItself(t *testing.T) {
 		h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
 		s.refusing(unreachable)
 		start := time.Now()
-		if err := h.Release(t.Context()); err == nil {
-			t.Error("no error, although nobody was told")
-		}
-		if took := time.Since(start); took > DefaultSessionTTL+time.Second {
-			t.Errorf("took %v, want at most the TTL", took)
-		}
+		err := h.Release(t.Context())
+		expect.That(t, err != nil, "no error, although nobody was told")
+		took := time.Since(start)
+		expect.That(t, took <= DefaultSessionTTL+time.Second, "took %v, want at most the TTL", took)
 	})
 }
 
@@ -302,9 +276,8 @@ func TestAWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 		if second.Session() != "s3" {
 			t.Errorf("acquired by session %s, want a third one", second.Session())
 		}
-		if got := s.count("PUT /v1/rollcall/locks/demo"); got != 3 {
-			t.Errorf("asked %d times, want once per session", got)
-		}
+		got := s.count("PUT /v1/rollcall/locks/demo")
+		expect.That(t, got == 3, "asked %d times, want once per session", got)
 		second.Release(t.Context())
 	})
 }
@@ -321,9 +294,7 @@ func TestRefusalsEndTheWait(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, err := servers{"a": tc.refuse}.client(t, "a").AcquireLock(t.Context(), LockOptions{Name: "demo"})
-				if err == nil || !strings.Contains(err.Error(), tc.says) {
-					t.Errorf("got %v, want %q", err, tc.says)
-				}
+				expect.ErrorSays(t, err, tc.says, "got")
 			})
 		})
 	}
@@ -347,28 +318,20 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 			h := need.Got(permit(2))(t)
 			held = append(held, h)
 		}
-		if _, err := permit(2); !errors.Is(err, ErrNotAcquired) {
-			t.Errorf("the third got %v, want %v", err, ErrNotAcquired)
-		}
-		if _, err := permit(3); !errors.Is(err, ErrLimit) {
-			t.Errorf("with another limit: %v, want %v", err, ErrLimit)
-		}
-		if _, err := permit(0); err == nil {
-			t.Error("a limit of 0 was taken")
-		}
+		expect.ErrorIs(t, expect.Err(permit(2)), ErrNotAcquired, "the third got")
+		expect.ErrorIs(t, expect.Err(permit(3)), ErrLimit, "with another limit:")
+		_, err := permit(0)
+		expect.That(t, err != nil, "a limit of 0 was taken")
 		for _, h := range held {
-			if err := h.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, h.Release(t.Context()))
 		}
 	})
 }
 
 func TestTheSessionOfALockWithALongNameIsNamedByItAlone(t *testing.T) {
 	long := permit{kind: kv.Lock, LockOptions: LockOptions{Name: strings.Repeat("x", 255)}}
-	if got := long.sessionName(); got != long.Name {
-		t.Errorf("got %d bytes, want the lock's name alone", len(got))
-	}
+	got := long.sessionName()
+	expect.That(t, got == long.Name, "got %d bytes, want the lock's name alone", len(got))
 }
 
 func TestALockTellsItsSessionWhatToBe(t *testing.T) {
@@ -386,9 +349,7 @@ func TestALockTellsItsSessionWhatToBe(t *testing.T) {
 				s := newCoordinator(t)
 				tc.options.Name = "demo"
 				h := need.Got(servers{"a": s.answer}.client(t, "a").AcquireLock(t.Context(), tc.options))(t)
-				if got := s.sessions["s1"].request; got != tc.want {
-					t.Errorf("got %+v, want %+v", got, tc.want)
-				}
+				expect.Equal(t, s.sessions["s1"].request, tc.want, "got")
 				h.Release(t.Context())
 			})
 		})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -29,9 +30,8 @@ func TestRemoveMemberSaysWhatBecameOfTheNode(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := servers{"a": tc.first, "b": tc.second}.client(t, "a", "b").RemoveMember(t.Context(), "n1")
-			if failed := tc.want != nil || tc.says != ""; (err != nil) != failed {
-				t.Fatalf("got %v, want an error: %t", err, failed)
-			}
+			failed := tc.want != nil || tc.says != ""
+			need.That(t, (err != nil) == failed, "got %v, want an error: %t", err, failed)
 			if tc.want != nil && !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
@@ -45,7 +45,6 @@ func TestRemoveMemberSaysWhatBecameOfTheNode(t *testing.T) {
 func TestRemoveMemberNamesTheNodeInThePath(t *testing.T) {
 	j := newJournal()
 	need.OK(t, (servers{"a": j.around(always(200, ""))}).client(t, "a").RemoveMember(t.Context(), "n/1"))
-	if want := "DELETE /v1/rollcall/members/n%2F1"; j.String() != want {
-		t.Errorf("sent %q, want %q", j, want)
-	}
+	want := "DELETE /v1/rollcall/members/n%2F1"
+	expect.That(t, j.String() == want, "sent %q, want %q", j, want)
 }

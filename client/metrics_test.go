@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -80,9 +81,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	for _, name := range names(t, r) {
-		if !strings.HasPrefix(name, "rollcall_client_") {
-			t.Errorf("%s does not begin with rollcall_client_", name)
-		}
+		expect.That(t, strings.HasPrefix(name, "rollcall_client_"), "%s does not begin with rollcall_client_", name)
 	}
 }
 
@@ -90,9 +89,9 @@ func TestClientsOfOneProcessNeedRegisterersThatTellThemApart(t *testing.T) {
 	same := prometheus.NewRegistry()
 	measured(t, same)
 	_, err := New(Config{Servers: []string{"http://a"}, Registerer: same})
-	if taken := (prometheus.AlreadyRegisteredError{}); !errors.As(err, &taken) || !strings.Contains(err.Error(), "WrapRegistererWith") {
-		t.Errorf("got %v, want an error that says what would be right", err)
-	}
+	taken := (prometheus.AlreadyRegisteredError{})
+	expect.That(t, errors.As(err, &taken) && strings.Contains(err.Error(), "WrapRegistererWith"),
+		"got %v, want an error that says what would be right", err)
 	apart := prometheus.NewRegistry()
 	for _, datacenter := range []string{"dc1", "dc2"} {
 		measured(t, prometheus.WrapRegistererWith(prometheus.Labels{"datacenter": datacenter}, apart))
@@ -106,13 +105,10 @@ func TestCloseTakesTheMetricsBack(t *testing.T) {
 	for _, labels := range []prometheus.Labels{nil, {"datacenter": "dc1"}} {
 		r := prometheus.NewRegistry()
 		c := measured(t, prometheus.WrapRegistererWith(labels, r))
-		if len(names(t, r)) == 0 {
-			t.Error("nothing is shown before Close")
-		}
+		expect.That(t, len(names(t, r)) != 0, "nothing is shown before Close")
 		need.OK(t, c.Close(t.Context()))
-		if left := names(t, r); len(left) > 0 {
-			t.Errorf("after Close %v are shown, want none", left)
-		}
+		left := names(t, r)
+		expect.That(t, len(left) <= 0, "after Close %v are shown, want none", left)
 		measured(t, prometheus.WrapRegistererWith(labels, r)) // the same names are free
 	}
 }
@@ -126,9 +122,7 @@ func TestGaugesAreThoseOfTheParts(t *testing.T) {
 		t.Helper()
 		head := "# HELP rollcall_client_list_age_seconds Seconds since the list of instances was known to be up to date.\n" +
 			"# TYPE rollcall_client_list_age_seconds gauge\n"
-		if err := testutil.GatherAndCompare(r, strings.NewReader(head+text), "rollcall_client_list_age_seconds"); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, testutil.GatherAndCompare(r, strings.NewReader(head+text), "rollcall_client_list_age_seconds"))
 	}
 	want("rollcall_client_list_age_seconds{app=\"orders\"} 1\nrollcall_client_list_age_seconds{app=\"payments\"} 2\n")
 	orders.end()
@@ -142,9 +136,8 @@ func TestWhatMayHappenIsShownFromTheBeginning(t *testing.T) {
 		"rollcall_client_heartbeats_total": 3, "rollcall_client_registrations_total": 6,
 		"rollcall_client_refreshes_total": 7, "rollcall_client_lost_total": 3,
 	} {
-		if got, err := testutil.GatherAndCount(r, name); err != nil || got != want {
-			t.Errorf("%s has %d series, %v; want %d", name, got, err, want)
-		}
+		got, err := testutil.GatherAndCount(r, name)
+		expect.That(t, err == nil && got == want, "%s has %d series, %v; want %d", name, got, err, want)
 	}
 }
 
@@ -177,9 +170,8 @@ func TestServersInQuarantineAreCounted(t *testing.T) {
 	c := need.Got(New(Config{Servers: []string{"http://a", "http://b"}, Registerer: r}))(t)
 	want := func(n float64) {
 		t.Helper()
-		if got := testutil.ToFloat64(c.metrics.quarantined); got != n {
-			t.Errorf("%v servers are in quarantine, want %v", got, n)
-		}
+		got := testutil.ToFloat64(c.metrics.quarantined)
+		expect.That(t, got == n, "%v servers are in quarantine, want %v", got, n)
 	}
 	want(0)
 	first := c.servers.order()[0]
@@ -204,9 +196,7 @@ func TestOfTwoPartsWithOneSeriesTheGreaterValueIsShown(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Equal(got, []float64{3}) {
-		t.Errorf("shown are %v, want 3 alone", got)
-	}
+	expect.That(t, slices.Equal(got, []float64{3}), "shown are %v, want 3 alone", got)
 }
 
 func TestMetricsAreReadWhilePartsComeAndGo(t *testing.T) {
@@ -217,18 +207,14 @@ func TestMetricsAreReadWhilePartsComeAndGo(t *testing.T) {
 		g.Go(func() {
 			for range 200 {
 				p := &gaugedPart{client: c, app: app}
-				if err := c.adopt(p); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, c.adopt(p))
 				p.end()
 			}
 		})
 	}
 	g.Go(func() {
 		for range 200 {
-			if _, err := r.Gather(); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, expect.Err(r.Gather()))
 		}
 	})
 	g.Wait()
@@ -253,7 +239,6 @@ func TestAPartMayEndWhileAnotherIsAskedForItsGauges(t *testing.T) {
 func TestALabelThatIsNoTextFailsNoScrape(t *testing.T) {
 	r := prometheus.NewRegistry()
 	adopted(t, measured(t, r), "\xff", 1)
-	if got := names(t, r); !slices.Contains(got, "rollcall_client_list_age_seconds") {
-		t.Errorf("shown are %v, want the gauge too", got)
-	}
+	got := names(t, r)
+	expect.That(t, slices.Contains(got, "rollcall_client_list_age_seconds"), "shown are %v, want the gauge too", got)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -87,9 +88,7 @@ func TestTriesAreCountedByWhatTheyDo(t *testing.T) {
 	} {
 		c, r := counting(t, servers{"a": always(400, "")}, "a")
 		do(t.Context(), c)
-		if got := tries(t, r); got != want+" 4xx 1" {
-			t.Errorf("counted %q, want %q", got, want+" 4xx 1")
-		}
+		expect.Equal(t, tries(t, r), want+" 4xx 1", "counted")
 	}
 }
 
@@ -120,9 +119,7 @@ func TestTriesAreCountedByWhatBecomesOfThem(t *testing.T) {
 				ctx, cancel := contextWithin(t, tc.within)
 				defer cancel()
 				_ = c.Renew(ctx, key, 0)
-				if got := tries(t, r); got != tc.want {
-					t.Errorf("counted %q, want %q", got, tc.want)
-				}
+				expect.Equal(t, tries(t, r), tc.want, "counted")
 			})
 		})
 	}
@@ -138,8 +135,6 @@ func TestATryThatCloseCutsOffIsCountedAsClosed(t *testing.T) {
 		synctest.Wait()
 		need.OK(t, c.Close(t.Context()))
 		<-ended
-		if got, want := tries(t, kept), "renew closed 1"; got != want {
-			t.Errorf("counted %q, want %q", got, want)
-		}
+		expect.Equal(t, tries(t, kept), "renew closed 1", "counted")
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 var by = registry.Act{Author: "anna@bastion", Reason: "kernel update"}
@@ -42,15 +43,10 @@ func TestActsSayWhoAndWhyAndForHowLong(t *testing.T) {
 				return answered(200, `{"app":"ORDERS","id":"orders-1","index":"e-7"}`)
 			}}.client(t, "a")
 			index, err := tc.do(t.Context(), c)
-			if err != nil || index != "e-7" || sent != tc.want {
-				t.Errorf("sent %q, got %q, %v, want %q and e-7", sent, index, err, tc.want)
-			}
-			if _, err := tc.do(t.Context(), servers{"a": always(404, `{"error":"no"}`)}.client(t, "a")); !errors.Is(err, ErrNotRegistered) {
-				t.Errorf("of an unknown instance: %v, want %v", err, ErrNotRegistered)
-			}
-			if _, err := tc.do(t.Context(), servers{"a": cutOff}.client(t, "a")); !errors.Is(err, ErrUnknownOutcome) {
-				t.Errorf("cut off: %v, want %v", err, ErrUnknownOutcome)
-			}
+			expect.That(t, err == nil && index == "e-7" && sent == tc.want, "sent %q, got %q, %v, want %q and e-7", sent, index, err, tc.want)
+			expect.ErrorIs(t, expect.Err(tc.do(t.Context(), servers{"a": always(404, `{"error":"no"}`)}.client(t, "a"))), ErrNotRegistered,
+				"of an unknown instance:")
+			expect.ErrorIs(t, expect.Err(tc.do(t.Context(), servers{"a": cutOff}.client(t, "a"))), ErrUnknownOutcome, "cut off:")
 		})
 	}
 }
@@ -71,12 +67,9 @@ func TestExplainReadsTheWholeDocument(t *testing.T) {
 		History:          []HistoryEvent{{At: 11, What: "evicted", Text: "t", Times: 2, Author: "e", Reason: "f"}},
 	}
 	got, err := servers{"a": always(200, document)}.client(t, "a").Explain(t.Context(), key)
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
-	if _, err := (servers{"a": always(404, `{"error":"unknown"}`)}).client(t, "a").Explain(t.Context(), key); !errors.Is(err, ErrNotRegistered) {
-		t.Errorf("of a stranger: %v, want %v", err, ErrNotRegistered)
-	}
+	expect.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
+	expect.ErrorIs(t, expect.Err((servers{"a": always(404, `{"error":"unknown"}`)}).client(t, "a").Explain(t.Context(), key)), ErrNotRegistered,
+		"of a stranger:")
 }
 
 func TestSelfPreservationReadsTheWholeDocument(t *testing.T) {
@@ -93,9 +86,7 @@ func TestSelfPreservationReadsTheWholeDocument(t *testing.T) {
 		Clock:        "applied",
 	}
 	got, err := servers{"a": always(200, document)}.client(t, "a").SelfPreservation(t.Context())
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
+	expect.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
 }
 
 func TestSelfPreservationIsReleasedAndHeld(t *testing.T) {
@@ -137,19 +128,15 @@ func TestQuarantinedAreThoseThatNoOtherListShows(t *testing.T) {
 		return answered(200, `[{"app":"A","id":"1","status":"UP"},{"app":"A","id":"2","status":"UP","host":"h","ip":"i","last_renewal":3,"quarantined_until":4}]`)
 	}}.client(t, "a")
 	got, err := c.Quarantined(t.Context(), "A")
-	if want := []Instance{{App: "A", ID: "2", Status: "UP", Host: "h", IP: "i", LastRenewal: 3, QuarantinedUntil: 4}}; err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
-	if want := "/v1/rollcall/apps?app=A&quarantined=true"; sent != want {
-		t.Errorf("asked for %s, want %s", sent, want)
-	}
+	want := []Instance{{App: "A", ID: "2", Status: "UP", Host: "h", IP: "i", LastRenewal: 3, QuarantinedUntil: 4}}
+	expect.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
+	expect.Equal(t, sent, "/v1/rollcall/apps?app=A&quarantined=true", "asked for")
 }
 
 func TestSettingsKeepTheirSpelling(t *testing.T) {
 	got, err := servers{"a": always(200, `{"a":true,"b":0.85,"c":1000000,"d":"1h0m0s"}`)}.client(t, "a").Settings(t.Context())
-	if want := (Settings{"a": "true", "b": "0.85", "c": "1000000", "d": "1h0m0s"}); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, %v, want %v", got, err, want)
-	}
+	want := (Settings{"a": "true", "b": "0.85", "c": "1000000", "d": "1h0m0s"})
+	expect.That(t, err == nil && reflect.DeepEqual(got, want), "got %v, %v, want %v", got, err, want)
 }
 
 // drained is a server of a cluster of two nodes, the second of which goes through indexes.
@@ -191,9 +178,7 @@ func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndTheSettleTime(t *testin
 				if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
 					t.Errorf("got %v, want %q", err, tc.says)
 				}
-				if took := time.Since(start); took != tc.took {
-					t.Errorf("took %v, want %v", took, tc.took)
-				}
+				expect.Equal(t, time.Since(start), tc.took, "took")
 			})
 		})
 	}
@@ -204,9 +189,8 @@ func TestADrainThatIsCutShortSaysHowFarItCame(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := servers{"a": drained("e-10")}.client(t, "a").Drain(ctx, key, time.Minute, by)
-		if err == nil || !strings.Contains(err.Error(), "OUT_OF_SERVICE everywhere") || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want that the settle time is missing", err)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), "OUT_OF_SERVICE everywhere") && errors.Is(err, context.DeadlineExceeded),
+			"got %v, want that the settle time is missing", err)
 	})
 }
 
@@ -222,8 +206,7 @@ func TestAClusterThatStopsAnsweringLeavesTheLaggingNodeInTheError(t *testing.T) 
 		}}.client(t, "a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := c.Drain(ctx, key, 0, by); err == nil || !strings.Contains(err.Error(), "n2 (b) is at e-9") {
-			t.Errorf("got %v, want n2 in it", err)
-		}
+		err := c.Drain(ctx, key, 0, by)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "n2 (b) is at e-9"), "got %v, want n2 in it", err)
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // trickling answers with n pieces, one after each pause.
@@ -54,12 +56,8 @@ func TestATryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
 				c := servers{"a": tc.first, "b": unreachable}.client(t, "a", "b")
 				start := time.Now()
 				_, err := c.do(t.Context(), call{method: http.MethodGet, path: []string{"v1"}})
-				if took := time.Since(start); took != tc.took {
-					t.Errorf("took %v, want %v", took, tc.took)
-				}
-				if (err != nil) != (tc.says != "") {
-					t.Errorf("got %v, want an error: %v", err, tc.says != "")
-				}
+				expect.Equal(t, time.Since(start), tc.took, "took")
+				expect.That(t, (err != nil) == (tc.says != ""), "got %v, want an error: %v", err, tc.says != "")
 				if tc.says != "" && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), tc.says)) {
 					t.Errorf("got %v, want a timeout that says %q", err, tc.says)
 				}

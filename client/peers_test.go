@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestPeersAreReadAsTheServerTellsThem(t *testing.T) {
@@ -17,28 +20,23 @@ func TestPeersAreReadAsTheServerTellsThem(t *testing.T) {
 		"incoming":{"instances":9,"heard_ms":41000,"cut":true,"on_cut":"keep","kept":2}}],
 		"receiver":"n1","senders":[{"sender":"s","datacenter":"dc2","heard_ms":5,"late_ms":6,"late":7,"refused":8}]}`)}.client(t, "a")
 	got, err := c.Peers(t.Context())
-	if err != nil || got.Datacenter != "dc1" || got.Node != "n1" || got.Sender != "n2" || len(got.Peers) != 1 {
-		t.Fatalf("got %+v, %v", got, err)
-	}
-	if got.Receiver != "n1" || len(got.Senders) != 1 || got.Senders[0] != (PeerSender{Sender: "s", Datacenter: "dc2", HeardMS: 5, LateMS: 6, Late: 7, Refused: 8}) {
-		t.Errorf("got %+v", got)
-	}
+	need.That(t, err == nil && got.Datacenter == "dc1" && got.Node == "n1" && got.Sender == "n2" && len(got.Peers) == 1, "got %+v, %v", got, err)
+	expect.That(t, got.Receiver == "n1" && len(got.Senders) == 1 && got.Senders[0] == (PeerSender{Sender: "s", Datacenter: "dc2", HeardMS: 5, LateMS: 6, Late: 7, Refused: 8}),
+		"got %+v", got)
 	p := got.Peers[0]
 	if p.Name != "dc2" || p.Kind != "datacenter" || len(p.URLs) != 1 || p.URL != "http://b:1" || p.State != "failing" || p.Reason != "refused" || p.Cursor != "e-7" ||
 		p.LagChanges != 3 || p.LagMS != 1500 || p.Pending != 2 || p.InFlight != 1 || p.LastSuccess != 1000 || *p.LastError != (PeerError{At: 2000, Text: "refused"}) ||
 		p.Sent["register"] != 5 || p.Dropped["expired"] != 1 || p.Repairs["digest"] != 2 || *p.LastRepair != (PeerRepair{At: 3000, Reason: "digest", Sent: 4, Removed: 1}) {
 		t.Errorf("got %+v", p)
 	}
-	if in := p.Incoming; in.Instances != 9 || *in.HeardMS != 41000 || !in.Cut || in.OnCut != "keep" || in.Kept != 2 {
-		t.Errorf("got %+v", in)
-	}
+	in := p.Incoming
+	expect.That(t, in.Instances == 9 && *in.HeardMS == 41000 && in.Cut && in.OnCut == "keep" && in.Kept == 2, "got %+v", in)
 }
 
 func TestAnUnknownSenderIsNoUnknownPeer(t *testing.T) {
 	err := servers{"a": always(404, `{"error":"no such sender"}`)}.client(t, "a").ForgetSender(t.Context(), "s", by)
-	if !errors.Is(err, ErrUnknownSender) || errors.Is(err, ErrUnknownPeer) || !strings.Contains(err.Error(), `"s"`) {
-		t.Errorf("got %v, want ErrUnknownSender and the name", err)
-	}
+	expect.That(t, errors.Is(err, ErrUnknownSender) && !errors.Is(err, ErrUnknownPeer) && strings.Contains(err.Error(), `"s"`),
+		"got %v, want ErrUnknownSender and the name", err)
 	j := newJournal()
 	if err := (servers{"a": j.around(always(204, ""))}).client(t, "a").ForgetSender(t.Context(), "a:1/b", by); err != nil || j.String() != "POST /v1/rollcall/peers/a:1%2Fb/forget" {
 		t.Errorf("sent %s, got %v", j, err)
@@ -77,9 +75,7 @@ func TestActsOnPeersNameThePeerInThePathAndSayWhatBecameOfThem(t *testing.T) {
 			if tc.want != nil && !errors.Is(err, tc.want) || err != nil && !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%s, %s: got %v, want %v and %q in it", tc.name, request, err, tc.want, tc.says)
 			}
-			if j.String() != request {
-				t.Errorf("%s: sent %s, want %s", tc.name, j, request)
-			}
+			expect.That(t, j.String() == request, "%s: sent %s, want %s", tc.name, j, request)
 		}
 	}
 }
@@ -96,8 +92,7 @@ func TestAComparisonMayTakeMinutes(t *testing.T) {
 			}
 		}}.client(t, "a")
 		got, err := c.PeerDiff(t.Context(), "dc2")
-		if err != nil || got.Apps != 1 || got.Missing != 2 || got.Extra != 3 || len(got.Items) != 1 || got.Items[0] != (DiffedItem{App: "A", ID: "1", What: "older"}) {
-			t.Errorf("got %+v, %v", got, err)
-		}
+		expect.That(t, err == nil && got.Apps == 1 && got.Missing == 2 && got.Extra == 3 && len(got.Items) == 1 && got.Items[0] == (DiffedItem{App: "A", ID: "1", What: "older"}),
+			"got %+v, %v", got, err)
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -43,9 +44,7 @@ func recipeOf(t *testing.T, c *Client, limit int) *Held {
 func wantReleased(t *testing.T, held ...*Held) {
 	t.Helper()
 	for _, h := range held {
-		if err := h.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, h.Release(t.Context()))
 	}
 }
 
@@ -57,27 +56,24 @@ func wantHolders(t *testing.T, k *keyStore, limit int, held ...*Held) {
 		want.Holders[h.Session()] = true
 	}
 	var got holdersList
-	if err := json.Unmarshal(k.entry("semaphore/demo/.lock").Value, &got); err != nil || got.Limit != limit || !maps.Equal(got.Holders, want.Holders) {
-		t.Errorf("the list is %+v, %v, want %+v", got, err, want)
-	}
+	err := json.Unmarshal(k.entry("semaphore/demo/.lock").Value, &got)
+	expect.That(t, err == nil && got.Limit == limit && maps.Equal(got.Holders, want.Holders), "the list is %+v, %v, want %+v", got, err, want)
 }
 
 // wantGone expects that no session is left, and of keys only these.
 func wantGone(t *testing.T, k *keyStore, keys ...string) {
 	t.Helper()
 	sessions, _, _ := k.left()
-	if names := k.names(); sessions != 0 || !slices.Equal(names, keys) {
-		t.Errorf("%d sessions and the keys %q are left, want no session and %q", sessions, names, keys)
-	}
+	names := k.names()
+	expect.That(t, sessions == 0 && slices.Equal(names, keys), "%d sessions and the keys %q are left, want no session and %q", sessions, names, keys)
 }
 
 // wantStamp expects a value that says what was done and when.
 func wantStamp(t *testing.T, e Entry, what string) {
 	t.Helper()
 	stamp, found := strings.CutPrefix(string(e.Value), what+":")
-	if at, err := time.Parse(time.RFC3339, stamp); !found || err != nil || time.Since(at) > time.Second {
-		t.Errorf("the value is %q, want %s: and the time", e.Value, what)
-	}
+	at, err := time.Parse(time.RFC3339, stamp)
+	expect.That(t, found && err == nil && time.Since(at) <= time.Second, "the value is %q, want %s: and the time", e.Value, what)
 }
 
 func TestALockByRecipeIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
@@ -89,9 +85,8 @@ func TestALockByRecipeIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
 		if e.Session != h.Session() || e.Flags != 0x2ddccbc058a50c18 || h.Err() != nil {
 			t.Errorf("after an hour: %+v, %v, want it held by session %s with the flags of a lock", e, h.Err(), h.Session())
 		}
-		if !strings.HasPrefix(string(e.Value), "lock:2000-01-01T00:00:00Z") {
-			t.Errorf("the value is %q, want lock: and the time of the acquisition", e.Value)
-		}
+		expect.That(t, strings.HasPrefix(string(e.Value), "lock:2000-01-01T00:00:00Z"),
+			"the value is %q, want lock: and the time of the acquisition", e.Value)
 		if want := (kv.Fence{Kind: kv.Key, Name: "lock/demo", Index: kv.Index(e.Fence)}); h.Fence() != want {
 			t.Errorf("the fence is %+v, want that of the key, %+v", h.Fence(), want)
 		}
@@ -106,23 +101,18 @@ func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 		k := newKeyStore(t)
 		h := recipeOf(t, servers{"a": k.answer}.client(t, "a"), 3)
 		contender, list := k.entry("semaphore/demo/"+h.Session()), k.entry("semaphore/demo/.lock")
-		if contender.Session != h.Session() || contender.Flags != 0xe0f69a2baa414de0 || list.Flags != 0xe0f69a2baa414de0 || list.Session != "" {
-			t.Errorf("the contender's key is %+v, and the list %+v, want the first held, and the flags of a semaphore on both", contender, list)
-		}
-		if got, want := string(list.Value), fmt.Sprintf(`{"Limit":3,"Holders":{%q:true}}`, h.Session()); got != want {
-			t.Errorf("the list is %s, want %s", got, want)
-		}
+		expect.That(t, contender.Session == h.Session() && contender.Flags == 0xe0f69a2baa414de0 && list.Flags == 0xe0f69a2baa414de0 && list.Session == "",
+			"the contender's key is %+v, and the list %+v, want the first held, and the flags of a semaphore on both", contender, list)
+		expect.Equal(t, string(list.Value), fmt.Sprintf(`{"Limit":3,"Holders":{%q:true}}`, h.Session()), "the list is")
 		if want := (kv.Fence{Kind: kv.Key, Name: contender.Key, Index: kv.Index(contender.Fence)}); h.Fence() != want {
 			t.Errorf("the fence is %+v, want that of the contender's key, %+v", h.Fence(), want)
 		}
-		if got := k.sessions[h.Session()].request.Behavior; got != "delete" {
-			t.Errorf("the session's behavior is %s, want delete: a dead contender's key goes with it", got)
-		}
+		got := k.sessions[h.Session()].request.Behavior
+		expect.That(t, got == "delete", "the session's behavior is %s, want delete: a dead contender's key goes with it", got)
 		wantReleased(t, h)
 		wantHolders(t, k, 3)
-		if n := k.count("DELETE /v1/kv/" + contender.Key); n != 1 {
-			t.Errorf("the contender's key was deleted %d times, want once, before its session ended", n)
-		}
+		n := k.count("DELETE /v1/kv/" + contender.Key)
+		expect.That(t, n == 1, "the contender's key was deleted %d times, want once, before its session ended", n)
 		wantGone(t, k, "semaphore/demo/.lock")
 	})
 }
@@ -137,9 +127,8 @@ func TestWhoWaitsByRecipeWaitsOnTheServer(t *testing.T) {
 				time.AfterFunc(time.Hour, func() { first.Release(context.Background()) })
 				start := time.Now()
 				second := recipeOf(t, c, limit)
-				if waited := time.Since(start); waited != time.Hour {
-					t.Errorf("waited %v, want an hour", waited)
-				}
+				waited := time.Since(start)
+				expect.That(t, waited == time.Hour, "waited %v, want an hour", waited)
 				if first.Valid() || second.Fence().Index <= first.Fence().Index {
 					t.Errorf("first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
 				}
@@ -166,15 +155,12 @@ func TestALockDelayIsWaitedForWithPauses(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { k.kill(first.Session()) })
 		start, before := time.Now(), k.count("PUT /v1/kv/lock/demo")
 		second := recipeOf(t, c, 0)
-		if waited := time.Since(start) - time.Minute; waited < DefaultLockDelay || waited > DefaultLockDelay+2*lockDelayPause {
-			t.Errorf("acquired %v after the holder's end, want after its lock-delay of %v, within a pause", waited, DefaultLockDelay)
-		}
-		if tries := k.count("PUT /v1/kv/lock/demo") - before; tries > 16 {
-			t.Errorf("tried %d times, want once a second at most", tries)
-		}
-		if err := first.Release(t.Context()); !errors.Is(err, ErrLost) {
-			t.Errorf("release of the lost lock: %v, want %v", err, ErrLost)
-		}
+		waited := time.Since(start) - time.Minute
+		expect.That(t, waited >= DefaultLockDelay && waited <= DefaultLockDelay+2*lockDelayPause,
+			"acquired %v after the holder's end, want after its lock-delay of %v, within a pause", waited, DefaultLockDelay)
+		tries := k.count("PUT /v1/kv/lock/demo") - before
+		expect.That(t, tries <= 16, "tried %d times, want once a second at most", tries)
+		expect.ErrorIs(t, first.Release(t.Context()), ErrLost, "release of the lost lock:")
 		wantReleased(t, second)
 	})
 }
@@ -263,9 +249,7 @@ func TestKeysOfOtherUseAreConflicts(t *testing.T) {
 				k := newKeyStore(t)
 				k.put(tc.key, tc.value, tc.flags)
 				h, err := byRecipe(t.Context(), servers{"a": k.answer}.client(t, "a"), tc.limit, LockOptions{})
-				if !errors.Is(err, tc.want) {
-					t.Errorf("got %v, want %v", err, tc.want)
-				}
+				expect.ErrorIs(t, err, tc.want, "got")
 				if err == nil {
 					wantHolders(t, k, tc.limit, h)
 					wantReleased(t, h)
@@ -281,9 +265,7 @@ func TestALimitOfARecipeStaysWhileAnybodyHoldsOrWaits(t *testing.T) {
 		k := newKeyStore(t)
 		c := servers{"a": k.answer}.client(t, "a")
 		first := recipeOf(t, c, 1)
-		if _, err := byRecipe(t.Context(), c, 2, LockOptions{}); !errors.Is(err, ErrLimit) {
-			t.Errorf("got %v, want %v", err, ErrLimit)
-		}
+		expect.ErrorIs(t, expect.Err(byRecipe(t.Context(), c, 2, LockOptions{})), ErrLimit, "got")
 		wantReleased(t, first)
 		another := recipeOf(t, c, 2)
 		wantHolders(t, k, 2, another)
@@ -300,13 +282,11 @@ func TestAPermitOfTheDeadGoesToWhoComesNext(t *testing.T) {
 		start := time.Now()
 		time.AfterFunc(time.Minute, func() { k.kill(first.Session()) })
 		third := recipeOf(t, c, 2)
-		if waited := time.Since(start); waited < time.Minute || waited > time.Minute+time.Second {
-			t.Errorf("waited %v, want until the session of a holder ended after a minute", waited)
-		}
+		waited := time.Since(start)
+		expect.That(t, waited >= time.Minute && waited <= time.Minute+time.Second,
+			"waited %v, want until the session of a holder ended after a minute", waited)
 		wantHolders(t, k, 2, second, third)
-		if err := first.Release(t.Context()); !errors.Is(err, ErrLost) {
-			t.Errorf("release of the lost permit: %v, want %v", err, ErrLost)
-		}
+		expect.ErrorIs(t, first.Release(t.Context()), ErrLost, "release of the lost permit:")
 		wantHolders(t, k, 2, second, third)
 		wantReleased(t, second, third)
 		wantGone(t, k, "semaphore/demo/.lock")
@@ -339,9 +319,8 @@ func TestRecipesOutliveLostAnswers(t *testing.T) {
 						}
 						wantReleased(t, h)
 						time.Sleep(time.Hour) // for the session whose creation was not heard of
-						if sessions, _, _ := k.left(); sessions > 1 {
-							t.Errorf("%d sessions are left", sessions)
-						}
+						sessions, _, _ := k.left()
+						expect.That(t, sessions <= 1, "%d sessions are left", sessions)
 					})
 				})
 			}
@@ -372,15 +351,12 @@ func TestALockByRecipeIsLostWhenItsKeysSaySo(t *testing.T) {
 				time.Sleep(time.Minute)
 				tc.harm(k, h)
 				synctest.Wait()
-				if err := h.Err(); !errors.Is(err, ErrLost) || !errors.Is(err, tc.says) || h.Context().Err() == nil {
-					t.Errorf("got %v, want %v and %v at once", err, ErrLost, tc.says)
-				}
-				if err := h.Release(t.Context()); !errors.Is(err, ErrLost) {
-					t.Errorf("release: %v, want %v", err, ErrLost)
-				}
-				if got := testutil.ToFloat64(c.metrics.lost.WithLabelValues(kindName(h.permit.kind))); got != 1 {
-					t.Errorf("%v losses were counted, want 1", got)
-				}
+				err := h.Err()
+				expect.That(t, errors.Is(err, ErrLost) && errors.Is(err, tc.says) && h.Context().Err() != nil,
+					"got %v, want %v and %v at once", err, ErrLost, tc.says)
+				expect.ErrorIs(t, h.Release(t.Context()), ErrLost, "release:")
+				got := testutil.ToFloat64(c.metrics.lost.WithLabelValues(kindName(h.permit.kind)))
+				expect.That(t, got == 1, "%v losses were counted, want 1", got)
 			})
 		})
 	}
@@ -408,9 +384,8 @@ func TestNeverMoreThanTheLimitHoldByRecipe(t *testing.T) {
 						defer func() { done <- struct{}{} }()
 						for turn := range turns {
 							h := recipeOf(t, c, limit)
-							if n := inside.Add(1); n > max(int64(limit), 1) {
-								t.Errorf("%d hold it at a time", n)
-							}
+							n := inside.Add(1)
+							expect.That(t, n <= max(int64(limit), 1), "%d hold it at a time", n)
 							time.Sleep(time.Second)
 							inside.Add(-1)
 							if turn == 2 {
@@ -494,9 +469,7 @@ func TestAWaiterTellsTheLogOnceOfAnOutage(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				wantReleased(t, first)
-				if err := <-second; err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, <-second)
 				for _, message := range []string{"waiting was cut, trying again", "not acquired, trying again"} {
 					if n := strings.Count(log.String(), message); n != 2 {
 						t.Errorf("%q is in the log %d times, want once per outage:\n%s", message, n, log.String())
@@ -517,9 +490,7 @@ func TestWhoGivesUpWaitingByRecipeLeavesNothingBehind(t *testing.T) {
 				before := k.names()
 				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 				defer cancel()
-				if _, err := byRecipe(ctx, c, limit, LockOptions{}); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
-				}
+				expect.ErrorIs(t, expect.Err(byRecipe(ctx, c, limit, LockOptions{})), context.DeadlineExceeded, "got")
 				if sessions, _, _ := k.left(); sessions != 1 || !slices.Equal(k.names(), before) {
 					t.Errorf("%d sessions and the keys %q are left, want the first's", sessions, k.names())
 				}
@@ -575,9 +546,8 @@ func TestAWaiterByRecipeTurnsAwayFromAServerThatFellSilent(t *testing.T) {
 				time.AfterFunc(30*time.Second, func() { first.Release(context.Background()) })
 				start := time.Now()
 				second := recipeOf(t, servers{"a": a, "b": k.answer}.client(t, "a", "b"), limit)
-				if waited := time.Since(start); waited > 31*time.Second {
-					t.Errorf("waited %v, want as long as the first held it", waited)
-				}
+				waited := time.Since(start)
+				expect.That(t, waited <= 31*time.Second, "waited %v, want as long as the first held it", waited)
 				wantReleased(t, second)
 			})
 		})

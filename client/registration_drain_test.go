@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -80,12 +80,8 @@ func TestDrainIsToldAtOnceAndWaitsForEveryNodeAndTheSettleTime(t *testing.T) {
 				if row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
 					t.Errorf("got %v, want %q", err, row.says)
 				}
-				if took := time.Since(start); took != row.took {
-					t.Errorf("took %v, want %v", took, row.took)
-				}
-				if got, want := s.seen("POST"), []string{"1s POST STARTING", "1s POST OUT_OF_SERVICE"}; !slices.Equal(got, want) {
-					t.Errorf("registered %v, want %v", got, want)
-				}
+				expect.Equal(t, time.Since(start), row.took, "took")
+				expect.Slice(t, s.seen("POST"), []string{"1s POST STARTING", "1s POST OUT_OF_SERVICE"}, "registered")
 			})
 		})
 	}
@@ -126,9 +122,7 @@ func TestDrainAsksStockServersForTheInstance(t *testing.T) {
 				if err := r.Drain(ctx, 0); row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
 					t.Errorf("got %v, want %q", err, row.says)
 				}
-				if got := s.keeps().Status; got != registry.OutOfService {
-					t.Errorf("the server has %v, want OUT_OF_SERVICE", got)
-				}
+				expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
 			})
 		})
 	}
@@ -142,21 +136,15 @@ func TestHealthIsNotAskedWhileTheInstanceDrainsUntilItsStatusIsSet(t *testing.T)
 		time.Sleep(41 * time.Second)
 		need.OK(t, r.Drain(t.Context(), 0))
 		time.Sleep(59 * time.Second)
-		if got := s.keeps().Status; got != registry.OutOfService {
-			t.Errorf("the server has %v, want OUT_OF_SERVICE", got)
-		}
-		if n := len(s.seen("PUT")); n != 10 {
-			t.Errorf("%d heartbeats until 100 s, want 10 in spite of the drain", n)
-		}
+		expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
+		n := len(s.seen("PUT"))
+		expect.That(t, n == 10, "%d heartbeats until 100 s, want 10 in spite of the drain", n)
 		r.SetStatus(registry.Starting)
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		if got := s.keeps().Status; got != registry.Up {
-			t.Errorf("the server has %v after a check, want UP", got)
-		}
-		if got, want := fmt.Sprint(h.asked), "[40s 2m10s]"; got != want {
-			t.Errorf("Health was asked at %v, want %v", got, want)
-		}
+		got := s.keeps().Status
+		expect.That(t, got == registry.Up, "the server has %v after a check, want UP", got)
+		expect.Equal(t, fmt.Sprint(h.asked), "[40s 2m10s]", "Health was asked at")
 	})
 }
 
@@ -172,9 +160,7 @@ func TestWhatHealthAnswersAfterTheDrainBeganDoesNotCount(t *testing.T) {
 		})
 		time.Sleep(42 * time.Second)
 		need.OK(t, r.Drain(t.Context(), 10*time.Second))
-		if got := s.keeps().Status; got != registry.OutOfService {
-			t.Errorf("the server has %v, want OUT_OF_SERVICE", got)
-		}
+		expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
 	})
 }
 
@@ -187,9 +173,8 @@ func TestADrainIsToldAsSoonAsAServerCanBeReached(t *testing.T) {
 		s.fails(503)
 		time.AfterFunc(20*time.Second, func() { s.fails(0) })
 		need.OK(t, r.Drain(t.Context(), 0))
-		if took := time.Since(s.start); took < 21*time.Second || took > 21*time.Second+longestRetry {
-			t.Errorf("drained at %v, want within %v of 21s", took, longestRetry)
-		}
+		took := time.Since(s.start)
+		expect.That(t, took >= 21*time.Second && took <= 21*time.Second+longestRetry, "drained at %v, want within %v of 21s", took, longestRetry)
 	})
 }
 
@@ -212,9 +197,8 @@ func TestADrainThatIsCutShortIsStillOutOfService(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				time.AfterFunc(10*time.Second, func() { row.cut(s, r) })
-				if err := r.Drain(ctx, time.Hour); !errors.Is(err, row.wants) || !strings.Contains(err.Error(), row.says) {
-					t.Errorf("got %v, want %v: %q", err, row.wants, row.says)
-				}
+				err := r.Drain(ctx, time.Hour)
+				expect.That(t, errors.Is(err, row.wants) && strings.Contains(err.Error(), row.says), "got %v, want %v: %q", err, row.wants, row.says)
 			})
 		})
 	}
@@ -227,9 +211,8 @@ func TestADrainThatIsRefusedSaysSo(t *testing.T) {
 		synctest.Wait()
 		s.fails(403)
 		var refusal *StatusError
-		if err := r.Drain(t.Context(), 0); !errors.As(err, &refusal) || refusal.Status != 403 {
-			t.Errorf("got %v, want the refusal", err)
-		}
+		err := r.Drain(t.Context(), 0)
+		expect.That(t, errors.As(err, &refusal) && refusal.Status == 403, "got %v, want the refusal", err)
 	})
 }
 
@@ -246,9 +229,7 @@ func TestWhatAServerShowsDecidesWhetherItIsWaitedFor(t *testing.T) {
 		{"UP", "UP", false},
 		{"DOWN", "DOWN", false},
 	} {
-		if got := inService(row.status, row.forced) != nil; got != row.waits {
-			t.Errorf("%s, forced to %q: waited for: %v, want %v", row.status, row.forced, got, row.waits)
-		}
+		expect.Equal(t, inService(row.status, row.forced) != nil, row.waits, "%s, forced to %q: waited for:", row.status, row.forced)
 	}
 }
 
@@ -260,9 +241,7 @@ func TestNodesAreAskedAsTheUserOfTheServersURL(t *testing.T) {
 			return answered(200, "[]")
 		},
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	if i, err := c.shownAt(t.Context(), NodeStatus{ID: "n2", HTTP: "b"}, key); i != nil || err != nil || user != "anna" {
 		t.Errorf("asked as %q, got %v, %v, want anna", user, i, err)
 	}
@@ -282,8 +261,7 @@ func TestADrainNamesTheNodeThatIsDead(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.Drain(ctx, 0); err == nil || !strings.Contains(err.Error(), "n2 (b:7761): it is unreachable") {
-			t.Errorf("Drain: %v, want that n2 is unreachable", err)
-		}
+		err := r.Drain(ctx, 0)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "n2 (b:7761): it is unreachable"), "Drain: %v, want that n2 is unreachable", err)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -73,9 +74,7 @@ func TestOnlyWhatWasNeverRegisteredIsNotCanceled(t *testing.T) {
 				s.does(http.MethodPost, row.answer)
 				r := s.register(t)
 				time.Sleep(100 * time.Millisecond)
-				if err := r.Deregister(t.Context()); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, r.Deregister(t.Context()))
 				want := []string{"0s POST UP"}
 				if row.cancel {
 					want = append(want, "100ms DELETE")
@@ -91,9 +90,7 @@ func TestARegistrationThatEndsBeforeItBeganSendsNothing(t *testing.T) {
 		s := newRegistrar()
 		r := newRegistration(s.client(t), RegistrationConfig{Instance: orders1()}.withDefaults(), nil)
 		close(r.stopped) // there are no loops
-		if err := r.Deregister(t.Context()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, r.Deregister(t.Context()))
 		s.wantVisits(t)
 	})
 }
@@ -109,16 +106,10 @@ func TestNoRegistrationComesAfterTheCancel(t *testing.T) {
 		drained := make(chan error)
 		go func() { drained <- r.Drain(t.Context(), 0) }() // waits for its turn
 		synctest.Wait()
-		if err := r.Deregister(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := <-drained; !errors.Is(err, ErrClosed) {
-			t.Errorf("the drain ended with %v, want %v", err, ErrClosed)
-		}
+		expect.OK(t, r.Deregister(t.Context()))
+		expect.ErrorIs(t, <-drained, ErrClosed, "the drain ended with")
 		s.does(http.MethodPost, nil)
-		if r.SetStatus(registry.Down) {
-			t.Error("a change after the end is said to be told")
-		}
+		expect.That(t, !r.SetStatus(registry.Down), "a change after the end is said to be told")
 		time.Sleep(time.Hour)
 		s.wantVisits(t, "0s POST UP", "1s POST UP", "2s DELETE")
 	})
@@ -136,12 +127,9 @@ func TestDeregisterAndCloseTogetherCancelOnce(t *testing.T) {
 		var g sync.WaitGroup
 		for _, end := range []func(context.Context) error{r.Deregister, r.client.Close, r.Deregister} {
 			g.Go(func() {
-				if err := end(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if now := time.Since(s.start); now != 2*time.Second {
-					t.Errorf("returned at %v, want after the cancel, at 2 s", now)
-				}
+				expect.OK(t, end(t.Context()))
+				now := time.Since(s.start)
+				expect.That(t, now == 2*time.Second, "returned at %v, want after the cancel, at 2 s", now)
 			})
 		}
 		g.Wait()
@@ -159,20 +147,15 @@ func TestAHangingHealthKeepsTheEndFromNothingAndNoLongerThanTheContext(t *testin
 			Instance: orders1(), ReplicationDelay: time.Second,
 			Health: func(context.Context, registry.Status) registry.Status { <-release; return registry.Up },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		time.Sleep(2 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		err = r.Deregister(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "health callback of ORDERS/orders-1") {
-			t.Errorf("got %v, want that the callback did not return in time", err)
-		}
+		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "health callback of ORDERS/orders-1"),
+			"got %v, want that the callback did not return in time", err)
 		s.wantVisits(t, "0s POST UP", "2s DELETE")
-		if took := time.Since(s.start); took != 7*time.Second {
-			t.Errorf("the end took until %v, want 7s", took)
-		}
+		expect.Equal(t, time.Since(s.start), 7*time.Second, "the end took until")
 		closeWithin(t, c, time.Second)
 	})
 }
@@ -186,12 +169,9 @@ func TestTheFarewellIsBoundedByItsContext(t *testing.T) {
 		s.does(http.MethodDelete, silent)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		if err := r.Deregister(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want the end of the context", err)
-		}
-		if took := time.Since(s.start); took != 3*time.Second {
-			t.Errorf("it took until %v, want 3s", took)
-		}
+		err := r.Deregister(ctx)
+		expect.That(t, errors.Is(err, context.DeadlineExceeded), "got %v, want the end of the context", err)
+		expect.Equal(t, time.Since(s.start), 3*time.Second, "it took until")
 	})
 }
 
@@ -204,9 +184,8 @@ func TestTheEndWaitsForBothLoops(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.stop(ctx); err == nil || !strings.Contains(err.Error(), "heartbeats of ORDERS/orders-1") {
-			t.Errorf("got %v, want that a heartbeat did not end in time", err)
-		}
+		err := r.stop(ctx)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "heartbeats of ORDERS/orders-1"), "got %v, want that a heartbeat did not end in time", err)
 		if err := r.stop(t.Context()); err != nil || time.Since(s.start) != 15*time.Second {
 			t.Errorf("stopped at %v, %v, want when the heartbeat ends, at 15s", time.Since(s.start), err)
 		}
@@ -227,12 +206,8 @@ func TestARefusalAfterATryThatWasCutOffIsCanceledAllTheSame(t *testing.T) {
 			},
 			"b": s.RoundTrip,
 		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.StartRegistration(RegistrationConfig{Instance: orders1()}); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
+		need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(100 * time.Millisecond)
 		closeWithin(t, c, time.Minute)
 		s.wantVisits(t, "0s POST UP", "100ms DELETE")

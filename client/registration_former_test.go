@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // former is what a process left behind that had the same id.
@@ -39,9 +40,9 @@ func TestWhatAFormerProcessLeftBehindIsOvercome(t *testing.T) {
 				s.register(t, func(c *RegistrationConfig) { c.Instance.Status = row.reports })
 				time.Sleep(15 * time.Second)
 				s.wantVisits(t, row.want...)
-				if i := s.keeps(); i.Status != row.reports || i.Meta("zone") != "a" {
-					t.Errorf("the server has %v %v, want %v and the metadata of the new process", i.Status, i.Metadata, row.reports)
-				}
+				i := s.keeps()
+				expect.That(t, i.Status == row.reports && i.Meta("zone") == "a",
+					"the server has %v %v, want %v and the metadata of the new process", i.Status, i.Metadata, row.reports)
 			})
 		})
 	}
@@ -89,9 +90,7 @@ func TestTheClusterIsLookedAtOnce(t *testing.T) {
 				s.register(t)
 				time.Sleep(time.Minute)
 				s.wantVisits(t, "0s POST UP", "10s PUT", "20s PUT", "30s PUT", "40s PUT", "50s PUT", "1m0s PUT")
-				if looks != 1 {
-					t.Errorf("looked %d times, want once", looks)
-				}
+				expect.That(t, looks == 1, "looked %d times, want once", looks)
 			})
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestAFailingHeartbeatIsTriedAgainSoonerAndSlowerEachTime(t *testing.T) {
@@ -27,9 +29,8 @@ func TestAFailingHeartbeatIsTriedAgainSoonerAndSlowerEachTime(t *testing.T) {
 			pause := beatPause(row.interval, row.failures)
 			least, most = min(least, pause), max(most, pause)
 		}
-		if least < row.longest/2 || most >= row.longest || most-least < row.longest/4 {
-			t.Errorf("interval %v, failure %d: %v to %v, want them spread from %v to %v", row.interval, row.failures, least, most, row.longest/2, row.longest)
-		}
+		expect.That(t, least >= row.longest/2 && most < row.longest && most-least >= row.longest/4,
+			"interval %v, failure %d: %v to %v, want them spread from %v to %v", row.interval, row.failures, least, most, row.longest/2, row.longest)
 	}
 }
 
@@ -43,12 +44,10 @@ func TestAnOutageWithinALeaseDoesNotEndIt(t *testing.T) {
 			time.Sleep(13 * time.Second)
 			s.fails(0)
 			time.Sleep(7900 * time.Millisecond) // just before the lease of 30 s from the registration ends
-			if at := r.LastHeartbeat().Sub(s.start); at < 22*time.Second {
-				t.Errorf("the last heartbeat that was taken is of %v, want one after the outage", at)
-			}
-			if tries := s.seen("PUT"); len(tries) < 6 || len(tries) > 9 {
-				t.Errorf("%d heartbeats, want 6 to 9: %v", len(tries), tries)
-			}
+			at := r.LastHeartbeat().Sub(s.start)
+			expect.That(t, at >= 22*time.Second, "the last heartbeat that was taken is of %v, want one after the outage", at)
+			tries := s.seen("PUT")
+			expect.That(t, len(tries) >= 6 && len(tries) <= 9, "%d heartbeats, want 6 to 9: %v", len(tries), tries)
 		})
 	}
 }
@@ -78,9 +77,8 @@ func TestARefusedHeartbeatIsTriedAgain(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		s.fails(0)
 		time.Sleep(10 * time.Second)
-		if at := r.LastHeartbeat().Sub(s.start); at < 20*time.Second {
-			t.Errorf("the last one that was taken is of %v, want one after the refusals", at)
-		}
+		at := r.LastHeartbeat().Sub(s.start)
+		expect.That(t, at >= 20*time.Second, "the last one that was taken is of %v, want one after the refusals", at)
 	})
 }
 
@@ -95,9 +93,8 @@ func TestALeaseIsRenewedWhileItsNewStateIsRefused(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.wantVisits(t, "0s POST UP", "5s POST UP", "10s PUT", "10s POST UP")
 		time.Sleep(time.Minute)
-		if n := len(s.seen("PUT")); n < 6 {
-			t.Errorf("%d renewals in a minute, want 6 at least", n)
-		}
+		n := len(s.seen("PUT"))
+		expect.That(t, n >= 6, "%d renewals in a minute, want 6 at least", n)
 	})
 }
 
@@ -149,8 +146,7 @@ func TestTheAnswerToAnOldHeartbeatTurnsNoTimeBack(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		r.SetMetadata(pair("v", "1"))
 		time.Sleep(4 * time.Second)
-		if got := r.LastHeartbeat().Sub(s.start); got != 11*time.Second {
-			t.Errorf("the last heartbeat is said to be of %v, want 11s, when the change was told", got)
-		}
+		got := r.LastHeartbeat().Sub(s.start)
+		expect.That(t, got == 11*time.Second, "the last heartbeat is said to be of %v, want 11s, when the change was told", got)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestTheIntervalIsTheInstancesUnlessTheServerTookAnother(t *testing.T) {
@@ -24,9 +25,7 @@ func TestTheIntervalIsTheInstancesUnlessTheServerTookAnother(t *testing.T) {
 		{"other words", 10, 30, "renewalintervalinsecs=5, durationInSecs=-1, durationInSecs=x, evictionInSecs=3, =4, renewalIntervalInSecs", leaseTimes{10 * time.Second, 30 * time.Second}},
 		{"out of all bounds", 10, 30, "renewalIntervalInSecs=2147483647, durationInSecs=2147483648", leaseTimes{time.Hour, 30 * time.Second}},
 	} {
-		if got := leaseOf(&registry.Instance{RenewalInterval: row.interval, Duration: row.duration}, row.clamped); got != row.want {
-			t.Errorf("%s: got %v, want %v", row.name, got, row.want)
-		}
+		expect.Equal(t, leaseOf(&registry.Instance{RenewalInterval: row.interval, Duration: row.duration}, row.clamped), row.want, "%s: got", row.name)
 	}
 }
 
@@ -37,14 +36,10 @@ func TestHeartbeatsComeAtTheIntervalThatTheServerTook(t *testing.T) {
 		r := s.register(t)
 		time.Sleep(45 * time.Second)
 		s.wantVisits(t, "0s POST UP", "20s PUT", "40s PUT")
-		if got := r.Interval(); got != 20*time.Second {
-			t.Errorf("the interval is %v, want 20s", got)
-		}
+		expect.Equal(t, r.Interval(), 20*time.Second, "the interval is")
 		s.fails(503)
 		time.Sleep(54 * time.Second) // 59 s after the last one
-		if err := r.Healthy(); err != nil {
-			t.Errorf("within the lease that the server took: %v", err)
-		}
+		expect.OKf(t, r.Healthy(), "within the lease that the server took")
 	})
 }
 
@@ -53,12 +48,10 @@ func FuzzParseClamped(f *testing.F) {
 	f.Add("durationInSecs=3")
 	f.Add(",=, renewalIntervalInSecs=99999999999999999999")
 	f.Fuzz(func(t *testing.T, header string) {
-		if interval, duration := parseClamped(header); interval < 0 || duration < 0 {
-			t.Errorf("%q: %d, %d", header, interval, duration)
-		}
+		interval, duration := parseClamped(header)
+		expect.That(t, interval >= 0 && duration >= 0, "%q: %d, %d", header, interval, duration)
 		lease := leaseOf(&registry.Instance{}, header)
-		if lease.interval < time.Second || lease.interval > time.Hour || lease.duration < 3*time.Second || lease.duration > 24*time.Hour {
-			t.Errorf("%q: %v is out of bounds", header, lease)
-		}
+		expect.That(t, lease.interval >= time.Second && lease.interval <= time.Hour && lease.duration >= 3*time.Second && lease.duration <= 24*time.Hour,
+			"%q: %v is out of bounds", header, lease)
 	})
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func pair(key, value string) registry.Pair { return registry.Pair{Key: key, Value: value} }
 
 func wantCount(t *testing.T, c prometheus.Collector, want float64) {
 	t.Helper()
-	if got := testutil.ToFloat64(c); got != want {
-		t.Errorf("counted %v, want %v", got, want)
-	}
+	expect.Equal(t, testutil.ToFloat64(c), want, "counted")
 }
 
 // says is a health callback that answers what status holds, and counts how often it was asked.
@@ -53,9 +53,7 @@ func TestTheReplicatorChecksAfter40sAndThenEvery30s(t *testing.T) {
 		h.status.Store(int32(registry.Up))
 		time.Sleep(60 * time.Second)
 		s.wantVisits(t, "0s POST UP", "40s POST DOWN", "1m40s POST UP")
-		if got, want := h.asked, []time.Duration{40 * time.Second, 70 * time.Second, 100 * time.Second, 130 * time.Second}; !slices.Equal(got, want) {
-			t.Errorf("Health was asked at %v, want %v", got, want)
-		}
+		expect.Slice(t, h.asked, []time.Duration{40 * time.Second, 70 * time.Second, 100 * time.Second, 130 * time.Second}, "Health was asked at")
 	})
 }
 
@@ -66,9 +64,7 @@ func TestChangesAreToldAtOnceAsFarAsThereAreTokensAndThenTogether(t *testing.T) 
 		synctest.Wait()
 		change := func(value string, atOnce bool) {
 			t.Helper()
-			if got := r.SetMetadata(pair("v", value)); got != atOnce {
-				t.Errorf("%s: told at once: %v, want %v", value, got, atOnce)
-			}
+			expect.Equal(t, r.SetMetadata(pair("v", value)), atOnce, "%s: told at once:", value)
 			synctest.Wait()
 		}
 		change("1", true)
@@ -77,17 +73,12 @@ func TestChangesAreToldAtOnceAsFarAsThereAreTokensAndThenTogether(t *testing.T) 
 		change("3", false) // no change, but it still waits
 		time.Sleep(5 * time.Second)
 		change("4", false)
-		if r.DeleteMetadata("zone") {
-			t.Error("a third change that waits is said to be told at once")
-		}
-		if got := s.keeps().Meta("v"); got != "2" {
-			t.Errorf("the server has %q, want 2", got)
-		}
+		expect.That(t, !r.DeleteMetadata("zone"), "a third change that waits is said to be told at once")
+		expect.Equal(t, s.keeps().Meta("v"), "2", "the server has")
 		time.Sleep(10 * time.Second)
 		s.wantVisits(t, "0s POST UP", "0s POST UP", "0s POST UP", "15s POST UP")
-		if i := s.keeps(); i.Meta("v") != "4" || i.Meta("zone") != "" {
-			t.Errorf("the server has %v, want all that changed", i.Metadata)
-		}
+		i := s.keeps()
+		expect.That(t, i.Meta("v") == "4" && i.Meta("zone") == "", "the server has %v, want all that changed", i.Metadata)
 		change("5", false)
 		time.Sleep(20 * time.Second)
 		s.wantVisits(t, "30s POST UP")
@@ -103,9 +94,8 @@ func TestAnUpdateOnDemandPutsTheNextCheckOffByOneInterval(t *testing.T) {
 		r.SetMetadata(pair("v", "1"))
 		time.Sleep(61 * time.Second)
 		synctest.Wait()
-		if want := []time.Duration{69 * time.Second, 99 * time.Second}; !slices.Equal(h.asked, want) {
-			t.Errorf("Health was asked at %v, want %v: checks only, the first one 30 s after the update", h.asked, want)
-		}
+		want := []time.Duration{69 * time.Second, 99 * time.Second}
+		expect.That(t, slices.Equal(h.asked, want), "Health was asked at %v, want %v: checks only, the first one 30 s after the update", h.asked, want)
 		s.wantVisits(t, "0s POST UP", "39s POST UP")
 	})
 }
@@ -120,14 +110,10 @@ func TestAHeartbeatTakesWithItWhatWaitsForAToken(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(10 * time.Second)
-		if got := s.keeps().Meta("v"); got != "3" {
-			t.Errorf("the server has v=%q, want 3", got)
-		}
+		expect.Equal(t, s.keeps().Meta("v"), "3", "the server has v=")
 		time.Sleep(10 * time.Second) // a token comes at 20 s, and nothing is left to be told
 		s.wantVisits(t, "0s POST UP", "5s POST UP", "5s POST UP", "10s PUT", "10s POST UP", "20s PUT")
-		if !r.SetMetadata(pair("v", "4")) {
-			t.Error("the token was taken for nothing")
-		}
+		expect.That(t, r.SetMetadata(pair("v", "4")), "the token was taken for nothing")
 	})
 }
 
@@ -137,14 +123,11 @@ func TestWhatIsSoAlreadyIsNoChange(t *testing.T) {
 		r := s.register(t, sleeping)
 		time.Sleep(time.Second)
 		before := r.Instance()
-		if !r.SetStatus(registry.Up) || !r.SetMetadata(pair("zone", "a")) || !r.DeleteMetadata("rack") || !r.SetMetadata() {
-			t.Error("something is said not to be told at once")
-		}
+		expect.That(t, r.SetStatus(registry.Up) && r.SetMetadata(pair("zone", "a")) && r.DeleteMetadata("rack") && r.SetMetadata(),
+			"something is said not to be told at once")
 		time.Sleep(time.Minute)
 		s.wantVisits(t, "0s POST UP")
-		if r.Instance() != before {
-			t.Error("there is another state of the instance")
-		}
+		expect.That(t, r.Instance() == before, "there is another state of the instance")
 	})
 }
 
@@ -152,9 +135,8 @@ func TestAChangeThatHasATokenIsToldAtOnceWhateverComesAfterIt(t *testing.T) {
 	s := newRegistrationState(orders1())
 	s.want(true)
 	s.want(false)
-	if demanded, waiting := s.demand(); !demanded || !waiting {
-		t.Errorf("demanded: %v, waiting: %v, want both", demanded, waiting)
-	}
+	demanded, waiting := s.demand()
+	expect.That(t, demanded && waiting, "demanded: %v, waiting: %v, want both", demanded, waiting)
 }
 
 func TestAnIntervalLongerThanTheBurstInMinutesStillLimits(t *testing.T) {
@@ -165,9 +147,8 @@ func TestAnIntervalLongerThanTheBurstInMinutesStillLimits(t *testing.T) {
 	}{
 		{30 * time.Second, 2, 4}, {7 * time.Second, 2, 17}, {9 * time.Second, 3, 20}, {90 * time.Second, 2, 1}, {time.Hour, 2, 1}, {time.Second, 1, 60},
 	} {
-		if got := (RegistrationConfig{ReplicationInterval: row.interval, ReplicationBurst: row.burst}).rate(); got != row.want {
-			t.Errorf("burst %d in %v: %d a minute, want %d", row.burst, row.interval, got, row.want)
-		}
+		got := (RegistrationConfig{ReplicationInterval: row.interval, ReplicationBurst: row.burst}).rate()
+		expect.That(t, got == row.want, "burst %d in %v: %d a minute, want %d", row.burst, row.interval, got, row.want)
 	}
 }
 
@@ -182,14 +163,12 @@ func TestAFailedUpdateIsRepairedByTheNextCheckWhileHeartbeatsAreBlocked(t *testi
 		synctest.Wait()
 		s.does(http.MethodPost, nil)
 		time.Sleep(29 * time.Second)
-		if got := s.keeps().Meta("v"); got != "" {
-			t.Fatalf("the server has v=%s before the check; the test cannot see who repairs it", got)
-		}
+		got := s.keeps().Meta("v")
+		need.That(t, got == "", "the server has v=%s before the check; the test cannot see who repairs it", got)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if got := s.keeps().Meta("v"); got != "1" {
-			t.Errorf("the server has v=%q after the check, want 1", got)
-		}
+		got = s.keeps().Meta("v")
+		expect.That(t, got == "1", "the server has v=%q after the check, want 1", got)
 		wantCount(t, r.client.metrics.registrations.WithLabelValues("changed", "ok"), 1)
 	})
 }
@@ -205,9 +184,7 @@ func TestAFailedUpdateIsRepairedByTheNextHeartbeatWhileTheReplicatorIsBlocked(t 
 		s.does(http.MethodPost, nil)
 		time.Sleep(20 * time.Second)
 		s.wantVisits(t, "0s POST UP", "5s POST UP", "10s PUT", "10s POST UP", "20s PUT")
-		if got := s.keeps().Meta("v"); got != "1" {
-			t.Errorf("the server has v=%q, want 1", got)
-		}
+		expect.Equal(t, s.keeps().Meta("v"), "1", "the server has v=")
 		wantCount(t, r.client.metrics.registrations.WithLabelValues("not_found", "ok"), 1)
 	})
 }
@@ -222,21 +199,17 @@ func TestAHangingHealthDelaysNeitherHeartbeatsNorChangesNorChecks(t *testing.T) 
 		time.Sleep(15 * time.Second)
 		r.SetMetadata(pair("v", "1"))
 		synctest.Wait()
-		if got := s.keeps().Meta("v"); got != "1" {
-			t.Errorf("the server has v=%q right after the change, want 1", got)
-		}
+		got := s.keeps().Meta("v")
+		expect.That(t, got == "1", "the server has v=%q right after the change, want 1", got)
 		s.does(http.MethodPost, always(503, ""))
 		s.does(http.MethodPut, silent)
 		r.SetMetadata(pair("v", "2"))
 		synctest.Wait()
 		s.does(http.MethodPost, nil)
 		time.Sleep(12 * time.Second)
-		if got, want := s.seen("POST"), []string{"0s POST UP", "15s POST UP", "15s POST UP", "26s POST UP"}; !slices.Equal(got, want) {
-			t.Errorf("registered %v, want %v", got, want)
-		}
-		if got := s.keeps().Meta("v"); got != "2" {
-			t.Errorf("the server has v=%q after a check, want 2", got)
-		}
+		expect.Slice(t, s.seen("POST"), []string{"0s POST UP", "15s POST UP", "15s POST UP", "26s POST UP"}, "registered")
+		got = s.keeps().Meta("v")
+		expect.That(t, got == "2", "the server has v=%q after a check, want 2", got)
 	})
 }
 
@@ -272,9 +245,7 @@ func TestHealthIsToldTheStatusThatWasReportedLast(t *testing.T) {
 		})
 		time.Sleep(75 * time.Second)
 		synctest.Wait()
-		if got := strings.Join(told, " "); got != "UP DOWN" {
-			t.Errorf("told %s, want UP DOWN", got)
-		}
+		expect.Equal(t, strings.Join(told, " "), "UP DOWN", "told")
 	})
 }
 
@@ -299,9 +270,7 @@ func TestAStatusThatTheServerWouldNotTakeIsReachedByWayOfStarting(t *testing.T) 
 				for _, status := range row.set {
 					r.SetStatus(status)
 					synctest.Wait()
-					if got := s.keeps().Status; got != status {
-						t.Errorf("the server has %v, want %v", got, status)
-					}
+					expect.Equal(t, s.keeps().Status, status, "the server has")
 				}
 				for _, w := range row.want {
 					want = append(want, "0s POST "+w)
@@ -324,9 +293,7 @@ func TestAnUnknownOutcomeOfAChangeOfStatusIsTakenForBoth(t *testing.T) {
 		s.does(http.MethodPost, nil)
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
-		if got := s.keeps().Status; got != registry.OutOfService {
-			t.Errorf("the server has %v, want OUT_OF_SERVICE", got)
-		}
+		expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
 		s.wantVisits(t, "0s POST UP", "0s POST STARTING", "30s POST STARTING", "30s POST OUT_OF_SERVICE")
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -178,9 +179,7 @@ func (s *registrar) register(t *testing.T, how ...func(*RegistrationConfig)) *Re
 func closeWithin(t *testing.T, c *Client, d time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
-	if err := c.Close(ctx); err != nil {
-		t.Errorf("close the client: %v", err)
-	}
+	expect.OKf(t, c.Close(ctx), "close the client")
 }
 
 func orders1() *registry.Instance {
@@ -199,9 +198,7 @@ func TestARegistrationIsSentAtOnceAndRenewedAtEachInterval(t *testing.T) {
 		s := newRegistrar()
 		r := s.register(t)
 		time.Sleep(35 * time.Second)
-		if err := r.Deregister(t.Context()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, r.Deregister(t.Context()))
 		time.Sleep(time.Hour)
 		s.wantVisits(t, "0s POST UP", "10s PUT", "20s PUT", "30s PUT", "35s DELETE")
 	})
@@ -216,9 +213,7 @@ func TestIntervalsAreCountedFromWhenAHeartbeatIsSent(t *testing.T) {
 		})
 		r := s.register(t)
 		time.Sleep(35 * time.Second)
-		if got, want := r.LastHeartbeat().Sub(s.start), 30*time.Second; got != want {
-			t.Errorf("the last heartbeat is said to be of %v, want %v", got, want)
-		}
+		expect.Equal(t, r.LastHeartbeat().Sub(s.start), 30*time.Second, "the last heartbeat is said to be of")
 		s.wantVisits(t, "0s POST UP", "10s PUT", "20s PUT", "30s PUT")
 	})
 }
@@ -231,9 +226,7 @@ func TestAnUnknownInstanceIsRegisteredAgainAsANewState(t *testing.T) {
 		s.forget()
 		time.Sleep(20 * time.Second)
 		s.wantVisits(t, "0s POST UP", "10s PUT", "20s PUT", "20s POST UP", "30s PUT")
-		if len(s.dirty) != 2 || s.dirty[0] >= s.dirty[1] {
-			t.Errorf("lastDirtyTimestamps of the registrations: %v, want two, the second one later", s.dirty)
-		}
+		expect.That(t, len(s.dirty) == 2 && s.dirty[0] < s.dirty[1], "lastDirtyTimestamps of the registrations: %v, want two, the second one later", s.dirty)
 	})
 }
 
@@ -242,9 +235,7 @@ func TestTheGivenInstanceIsLeftAlone(t *testing.T) {
 		s, given := newRegistrar(), orders1()
 		r := s.register(t, func(c *RegistrationConfig) { c.Instance = given })
 		r.SetMetadata(registry.Pair{Key: "zone", Value: "b"}, registry.Pair{Key: "rack", Value: "7"})
-		if given.LastDirty != 0 || given.Meta("zone") != "a" {
-			t.Errorf("it is %+v now, want it untouched", given)
-		}
+		expect.That(t, given.LastDirty == 0 && given.Meta("zone") == "a", "it is %+v now, want it untouched", given)
 		synctest.Wait()
 		if i := s.keeps(); i.LastDirty != r.Instance().LastDirty || i.Meta("zone") != "b" || i.Meta("rack") != "7" {
 			t.Errorf("the server has %+v, want what Instance returns, %+v", i, r.Instance())
@@ -256,9 +247,7 @@ func TestApplicationsAreKnownInUpperCase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRegistrar()
 		r := s.register(t, func(c *RegistrationConfig) { c.Instance.App = "orders" })
-		if got := r.Instance().Key(); got != key {
-			t.Errorf("it is %v, want %v", got, key)
-		}
+		expect.Equal(t, r.Instance().Key(), key, "it is")
 	})
 }
 
@@ -269,13 +258,12 @@ func TestRegisteredWaitsForTheFirstSuccess(t *testing.T) {
 		r := s.register(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if err := r.Registered(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "503") {
-			t.Errorf("while no server registers it: %v, want the end of the context and the 503", err)
-		}
+		err := r.Registered(ctx)
+		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "503"),
+			"while no server registers it: %v, want the end of the context and the 503", err)
 		s.fails(0)
-		if err := r.Registered(t.Context()); err != nil || s.keeps() == nil {
-			t.Errorf("got %v, want that it is registered", err)
-		}
+		err = r.Registered(t.Context())
+		expect.That(t, err == nil && s.keeps() != nil, "got %v, want that it is registered", err)
 	})
 }
 
@@ -286,14 +274,12 @@ func TestRegisteredSaysThatARegistrationIsRefusedAndTriesGoOn(t *testing.T) {
 			s.fails(status)
 			r := s.register(t)
 			var refusal *StatusError
-			if err := r.Registered(t.Context()); !errors.As(err, &refusal) || refusal.Status != status {
-				t.Errorf("got %v, want the %d", err, status)
-			}
+			err := r.Registered(t.Context())
+			expect.That(t, errors.As(err, &refusal) && refusal.Status == status, "got %v, want the %d", err, status)
 			s.fails(0)
 			time.Sleep(10 * time.Second)
-			if err := r.Registered(t.Context()); err != nil {
-				t.Errorf("after a later try: %v, want it registered", err)
-			}
+			err = r.Registered(t.Context())
+			expect.That(t, err == nil, "after a later try: %v, want it registered", err)
 		})
 	}
 }
@@ -304,9 +290,7 @@ func TestRegisteredEndsWithTheRegistration(t *testing.T) {
 		s.fails(503)
 		r := s.register(t)
 		time.AfterFunc(5*time.Second, func() { _ = r.Deregister(context.Background()) })
-		if err := r.Registered(t.Context()); !errors.Is(err, ErrClosed) {
-			t.Errorf("got %v, want %v", err, ErrClosed)
-		}
+		expect.ErrorIs(t, r.Registered(t.Context()), ErrClosed, "got")
 	})
 }
 
@@ -326,9 +310,7 @@ func TestMistakesOfARegistrationAreReportedTogether(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			_, err := newRegistrar().client(t).StartRegistration(row.config)
 			for _, want := range row.says {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("the error is %v, want %q in it", err, want)
-				}
+				expect.That(t, err != nil && strings.Contains(err.Error(), want), "the error is %v, want %q in it", err, want)
 			}
 		})
 	}
@@ -339,9 +321,7 @@ func TestAClosedClientStartsNoRegistration(t *testing.T) {
 		s := newRegistrar()
 		c := s.client(t)
 		closeWithin(t, c, time.Minute)
-		if _, err := c.StartRegistration(RegistrationConfig{Instance: orders1()}); !errors.Is(err, ErrClosed) {
-			t.Errorf("got %v, want %v", err, ErrClosed)
-		}
+		expect.ErrorIs(t, expect.Err(c.StartRegistration(RegistrationConfig{Instance: orders1()})), ErrClosed, "got")
 		s.wantVisits(t)
 	})
 }
@@ -353,9 +333,7 @@ func TestHealthyAndTheGaugeSayForHowLongNobodyHeardOfTheInstance(t *testing.T) {
 		r := s.register(t)
 		wantSilence := func(want time.Duration) {
 			t.Helper()
-			if got := r.state.silence(); got != want {
-				t.Errorf("silent for %v, want %v", got, want)
-			}
+			expect.Equal(t, r.state.silence(), want, "silent for")
 		}
 		time.Sleep(100 * time.Millisecond)
 		if err := r.Healthy(); err == nil || !strings.Contains(err.Error(), "since the start") || !strings.Contains(err.Error(), "503") || !r.LastHeartbeat().IsZero() {
@@ -369,13 +347,11 @@ func TestHealthyAndTheGaugeSayForHowLongNobodyHeardOfTheInstance(t *testing.T) {
 		wantSilence(0)
 		s.fails(500)
 		time.Sleep(30 * time.Second)
-		if err := r.Healthy(); err != nil {
-			t.Errorf("at the very end of its lease: %v", err)
-		}
+		expect.OKf(t, r.Healthy(), "at the very end of its lease")
 		time.Sleep(time.Second)
-		if err := r.Healthy(); err == nil || !strings.Contains(err.Error(), "for 31s, and its lease is 30s") || !strings.Contains(err.Error(), "500") {
-			t.Errorf("past its lease: %v", err)
-		}
+		err := r.Healthy()
+		expect.That(t, err != nil && strings.Contains(err.Error(), "for 31s, and its lease is 30s") && strings.Contains(err.Error(), "500"),
+			"past its lease: %v", err)
 		wantSilence(31 * time.Second)
 	})
 }

@@ -7,32 +7,26 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestAnInstanceOfThisMachineCanBeRegistered(t *testing.T) {
 	i := NewInstance("Orders", 8080)
-	if err := checkInstance(i); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, checkInstance(i))
 	host, err := os.Hostname()
 	if err != nil {
 		t.Skipf("this machine has no name: %v", err)
 	}
-	if got, want := i.ID(), host+":orders:8080"; got != want {
-		t.Errorf("its id is %s, want %s", got, want)
-	}
+	expect.Equal(t, i.ID(), host+":orders:8080", "its id is")
 	if i.App != "ORDERS" || i.VIP != "orders" || i.HostName != host || i.Status != registry.Up || i.RenewalInterval != 30 || i.Duration != 90 ||
 		i.Port != (registry.Port{Number: 8080, Enabled: true}) {
 		t.Errorf("it is %+v", i)
 	}
-	if ip := net.ParseIP(i.IPAddr); ip == nil {
-		t.Errorf("its address is %q", i.IPAddr)
-	}
+	ip := net.ParseIP(i.IPAddr)
+	expect.That(t, ip != nil, "its address is %q", i.IPAddr)
 }
 
 func TestAnInstanceWithoutAPortDoesNotListen(t *testing.T) {
 	i := NewInstance("orders", 0)
-	if i.Port.Enabled || !strings.HasSuffix(i.ID(), ":orders:0") {
-		t.Errorf("it is %+v", i)
-	}
+	expect.That(t, !i.Port.Enabled && strings.HasSuffix(i.ID(), ":orders:0"), "it is %+v", i)
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -50,18 +51,16 @@ func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
 				go func() { result <- c.Cancel(context.Background(), key) }()
 				synctest.Wait()
 				need.OK(t, c.Close(t.Context()))
-				if err := <-result; !errors.Is(err, ErrClosed) || !errors.Is(err, ErrUnknownOutcome) {
-					t.Errorf("a write that was under way: %v, want that the client is closed and the outcome unknown", err)
-				}
+				err := <-result
+				expect.That(t, errors.Is(err, ErrClosed) && errors.Is(err, ErrUnknownOutcome),
+					"a write that was under way: %v, want that the client is closed and the outcome unknown", err)
 				if err := c.Renew(t.Context(), key, 0); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
 					t.Errorf("a write after it: %v, want that the client is closed, and no more", err)
 				}
-				if got := len(j.lines); got != 1 {
-					t.Errorf("%d requests were sent, want none after Close", got)
-				}
-				if n := c.servers.quarantined(); n != 0 {
-					t.Errorf("%d servers are in quarantine because of Close", n)
-				}
+				got := len(j.lines)
+				expect.That(t, got == 1, "%d requests were sent, want none after Close", got)
+				n := c.servers.quarantined()
+				expect.That(t, n == 0, "%d servers are in quarantine because of Close", n)
 			})
 		})
 	}
@@ -72,9 +71,8 @@ func TestWhatShowsThatTheClientWasClosedIsNotTheReason(t *testing.T) {
 	end(ErrClosed)
 	shown := &url.Error{Op: "Get", URL: "http://a/", Err: net.ErrClosed}
 	got := withCause(shown, t.Context(), life)
-	if !errors.Is(got, ErrClosed) || errors.Is(got, net.ErrClosed) || !strings.Contains(got.Error(), "http://a/") {
-		t.Errorf("got %v, want that the client was closed while it asked http://a/", got)
-	}
+	expect.That(t, errors.Is(got, ErrClosed) && !errors.Is(got, net.ErrClosed) && strings.Contains(got.Error(), "http://a/"),
+		"got %v, want that the client was closed while it asked http://a/", got)
 	if got := withCause(shown, t.Context()); got != error(shown) {
 		t.Errorf("while nothing has ended: %v, want the error as it is", got)
 	}
@@ -84,15 +82,11 @@ func TestAStreamEndsWithTheClientAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watch := call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, accept: "text/event-stream"}
 		c := servers{"a": func(r *http.Request) (*http.Response, error) {
-			if got := r.Header.Get("Accept"); got != watch.accept {
-				t.Errorf("Accept: %q, want %q", got, watch.accept)
-			}
+			expect.Equal(t, r.Header.Get("Accept"), watch.accept, "Accept:")
 			return endless(r)
 		}}.client(t, "a")
 		resp, done, err := c.send(t.Context(), serverAt("a"), watch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		defer done()
 		result := make(chan error)
 		go func() {
@@ -116,13 +110,10 @@ func TestAnErrorOfAuthEndsTheCall(t *testing.T) {
 	broken := errors.New("no token")
 	c, err := New(Config{Servers: urlsOf("a", "b"), HTTPClient: &http.Client{Transport: s},
 		Auth: BearerAuth(func(context.Context) (string, error) { return "", broken })})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	err = c.Renew(t.Context(), key, 0)
-	if !errors.Is(err, broken) || errors.Is(err, ErrUnknownOutcome) || strings.Count(err.Error(), "no token") != 1 {
-		t.Errorf("got %v, want the error once, and that nothing happened", err)
-	}
+	expect.That(t, errors.Is(err, broken) && !errors.Is(err, ErrUnknownOutcome) && strings.Count(err.Error(), "no token") == 1,
+		"got %v, want the error once, and that nothing happened", err)
 	if len(j.lines) != 0 || c.servers.quarantined() != 0 {
 		t.Errorf("%d requests were sent and %d servers put in quarantine, want none", len(j.lines), c.servers.quarantined())
 	}
@@ -144,9 +135,7 @@ func TestAuthOfTheConfigurationStandsAboveTheURLs(t *testing.T) {
 		}}
 		c := need.Got(New(Config{Servers: []string{"http://u:p@a"}, HTTPClient: &http.Client{Transport: s}, Auth: tc.auth}))(t)
 		need.OK(t, c.Renew(t.Context(), key, 0))
-		if got != tc.want {
-			t.Errorf("%s: signed with %q, want %q", name, got, tc.want)
-		}
+		expect.Equal(t, got, tc.want, "%s: signed with", name)
 	}
 }
 
@@ -155,8 +144,8 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 		"unreachable": unreachable, "cut off": cutOff, "refused": always(400, "no"), "no leader": always(503, ""), "foreign": always(404, "<html>"),
 	} {
 		c := need.Got(New(Config{Servers: []string{"http://user:secret@a"}, HTTPClient: &http.Client{Transport: servers{"a": server}}}))(t)
-		if _, err := c.Status(t.Context()); err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "user") {
-			t.Errorf("%s: %v, want an error without user and password", name, err)
-		}
+		_, err := c.Status(t.Context())
+		expect.That(t, err != nil && !strings.Contains(err.Error(), "secret") && !strings.Contains(err.Error(), "user"),
+			"%s: %v, want an error without user and password", name, err)
 	}
 }

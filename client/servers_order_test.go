@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -18,9 +19,8 @@ import (
 func serversOf(t *testing.T, inOrder bool, hosts ...string) *serverList {
 	t.Helper()
 	l := newServers(Config{Servers: urlsOf(hosts...), InOrder: inOrder})
-	if got := len(l.order()); got != len(hosts) {
-		t.Fatalf("the list has %d servers, want %d", got, len(hosts))
-	}
+	got := len(l.order())
+	need.That(t, got == len(hosts), "the list has %d servers, want %d", got, len(hosts))
 	return l
 }
 
@@ -89,9 +89,8 @@ func TestServersAreAskedAsTheyFare(t *testing.T) {
 				for _, do := range tc.after {
 					do(l)
 				}
-				if got := l.hosts(); !slices.Contains(strings.Split(tc.want, "|"), got) {
-					t.Errorf("asked in the order %s, want %s", got, tc.want)
-				}
+				got := l.hosts()
+				expect.That(t, slices.Contains(strings.Split(tc.want, "|"), got), "asked in the order %s, want %s", got, tc.want)
 			})
 		})
 	}
@@ -103,24 +102,20 @@ func TestAnOldAndANewListSayWhetherTheyDiffer(t *testing.T) {
 		hosts []string
 		want  bool
 	}{{[]string{"a", "b"}, false}, {[]string{"a", "b", "a"}, false}, {[]string{"b", "a"}, true}, {[]string{"b"}, true}} {
-		if got, err := l.replace(urlsOf(tc.hosts...)); got != tc.want || err != nil {
-			t.Errorf("%v: changed %v, %v, want %v", tc.hosts, got, err, tc.want)
-		}
+		got, err := l.replace(urlsOf(tc.hosts...))
+		expect.That(t, got == tc.want && err == nil, "%v: changed %v, %v, want %v", tc.hosts, got, err, tc.want)
 	}
 }
 
 func TestANewPasswordIsUsedAndTheQuarantineKept(t *testing.T) {
 	l := newServers(Config{Servers: []string{"http://u:old@a", "http://b"}, InOrder: true})
 	l.failed(serverAt("a"))
-	if _, err := l.replace([]string{"http://u:new@a", "http://b"}); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(l.replace([]string{"http://u:new@a", "http://b"}))(t)
 	all := l.order()
 	r := &http.Request{Header: make(http.Header)}
 	need.OK(t, all[1].sign(r, nil))
-	if _, password, _ := r.BasicAuth(); all[1].url != "http://a" || password != "new" {
-		t.Errorf("asked last: %s with password %q, want http://a with the new one", all[1].url, password)
-	}
+	_, password, _ := r.BasicAuth()
+	expect.That(t, all[1].url == "http://a" && password == "new", "asked last: %s with password %q, want http://a with the new one", all[1].url, password)
 }
 
 func TestClientsSpreadOverTheServers(t *testing.T) {
@@ -130,22 +125,17 @@ func TestClientsSpreadOverTheServers(t *testing.T) {
 		was, _, _ := strings.Cut(l.hosts(), " ")
 		first[was]++
 		for range 3 {
-			if again, _, _ := strings.Cut(l.hosts(), " "); again != was {
-				t.Fatalf("asks %s after %s, although nothing happened", again, was)
-			}
+			again, _, _ := strings.Cut(l.hosts(), " ")
+			need.That(t, again == was, "asks %s after %s, although nothing happened", again, was)
 		}
 		l.failed(serverAt(was))
 		l.answered(l.order()[0])
 		now, _, _ := strings.Cut(l.hosts(), " ")
 		second[was+now]++
 	}
-	if len(first) != 3 || len(second) != 6 {
-		t.Errorf("begins with %v, and then goes to %v, want each server, and then each other one", first, second)
-	}
+	expect.That(t, len(first) == 3 && len(second) == 6, "begins with %v, and then goes to %v, want each server, and then each other one", first, second)
 	for host, n := range first {
-		if n < 50 {
-			t.Errorf("%d of 300 begin with %s, want about 100", n, host)
-		}
+		expect.That(t, n >= 50, "%d of 300 begin with %s, want about 100", n, host)
 	}
 }
 
@@ -167,9 +157,8 @@ func TestAClientGoesBackToItsFirstServerWhenItsSessionEnds(t *testing.T) {
 			lengths = append(lengths, stayAway(serversOf(t, true, "a", "b")))
 		}
 		shortest, longest := slices.Min(lengths), slices.Max(lengths)
-		if shortest < 10*time.Minute || shortest > 12*time.Minute || longest < 28*time.Minute || longest > 30*time.Minute+time.Second {
-			t.Errorf("sessions last from %v to %v, want 10m to 30m", shortest, longest)
-		}
+		expect.That(t, shortest >= 10*time.Minute && shortest <= 12*time.Minute && longest >= 28*time.Minute && longest <= 30*time.Minute+time.Second,
+			"sessions last from %v to %v, want 10m to 30m", shortest, longest)
 	})
 }
 
@@ -181,9 +170,7 @@ func TestASessionThatEndsWhileTheFirstServerIsInQuarantineStaysAway(t *testing.T
 		for range 3600 {
 			time.Sleep(time.Second)
 			l.failed(serverAt("a"))
-			if got := l.hosts(); got != "b a" {
-				t.Fatalf("asked in the order %s, want b a", got)
-			}
+			need.Equal(t, l.hosts(), "b a", "asked in the order")
 		}
 	})
 }
@@ -196,9 +183,7 @@ func TestASessionThatEndsPicksAnyServer(t *testing.T) {
 			time.Sleep(30*time.Minute + 1)
 			picked[l.order()[0].url]++
 		}
-		if len(picked) != 3 {
-			t.Errorf("100 sessions were with %v, want all three servers", picked)
-		}
+		expect.That(t, len(picked) == 3, "100 sessions were with %v, want all three servers", picked)
 	})
 }
 
@@ -224,15 +209,14 @@ func TestTheQuarantineDoublesWithJitterAndAnyAnswerEndsIt(t *testing.T) {
 				seen[i] = append(seen[i], length)
 			}
 			l.answered(serverAt("a"))
-			if again := quarantinesOf(l, 1)[0]; again > time.Second {
-				t.Fatalf("after an answer it lasts %v, want 1 s at most", again)
-			}
+			again := quarantinesOf(l, 1)[0]
+			need.That(t, again <= time.Second, "after an answer it lasts %v, want 1 s at most", again)
 		}
 		for i, lengths := range seen {
 			longest := most[i] * time.Second
-			if least, greatest := slices.Min(lengths), slices.Max(lengths); least < longest/2 || greatest > longest || greatest-least < longest/8 {
-				t.Errorf("quarantine %d lasts from %v to %v, want it spread over %v to %v", i+1, least, greatest, longest/2, longest)
-			}
+			least, greatest := slices.Min(lengths), slices.Max(lengths)
+			expect.That(t, least >= longest/2 && greatest <= longest && greatest-least >= longest/8,
+				"quarantine %d lasts from %v to %v, want it spread over %v to %v", i+1, least, greatest, longest/2, longest)
 		}
 	})
 }
@@ -244,9 +228,7 @@ func TestCallsThatFailTogetherAreOneFailure(t *testing.T) {
 			l.failed(serverAt("a"))
 		}
 		time.Sleep(time.Second)
-		if l.quarantined() != 0 {
-			t.Error("a hundred calls that failed at once cost more than the first quarantine")
-		}
+		expect.That(t, l.quarantined() == 0, "a hundred calls that failed at once cost more than the first quarantine")
 	})
 }
 
@@ -267,17 +249,11 @@ func TestServersWithoutALeaderAreAskedLastForTheTimeTheyName(t *testing.T) {
 				for range 3 { // never more than that
 					c.servers.pick(time.Now())
 					need.OK(t, c.Renew(t.Context(), key, 0))
-					if c.servers.quarantined() != 1 {
-						t.Error("it is not asked last")
-					}
+					expect.That(t, c.servers.quarantined() == 1, "it is not asked last")
 					time.Sleep(tc.want - 1)
-					if c.servers.quarantined() != 1 {
-						t.Errorf("it is not asked last for %v", tc.want)
-					}
+					expect.That(t, c.servers.quarantined() == 1, "it is not asked last for %v", tc.want)
 					time.Sleep(time.Nanosecond)
-					if c.servers.quarantined() != 0 {
-						t.Errorf("it is asked last for more than %v", tc.want)
-					}
+					expect.That(t, c.servers.quarantined() == 0, "it is asked last for more than %v", tc.want)
 				}
 			})
 		})
@@ -305,16 +281,13 @@ func TestAnElectionCostsACallerNoTime(t *testing.T) {
 				c := servers{"a": j.around(tc.none), "b": j.around(tc.none), "c": j.around(tc.none)}.client(t, "a", "b", "c")
 				start := time.Now()
 				for n := 1; n <= 20; n++ {
-					if err := tc.call(t.Context(), c); err == nil {
-						t.Fatal("no error without a leader")
-					}
-					if got := len(j.lines); got != 3*n {
-						t.Fatalf("%d calls asked %d times, want every server each time", n, got)
-					}
+					err := tc.call(t.Context(), c)
+					need.That(t, err != nil, "no error without a leader")
+					got := len(j.lines)
+					need.That(t, got == 3*n, "%d calls asked %d times, want every server each time", n, got)
 				}
-				if took := time.Since(start); took != 0 {
-					t.Errorf("20 calls took %v, want no waiting", took)
-				}
+				took := time.Since(start)
+				expect.That(t, took == 0, "20 calls took %v, want no waiting", took)
 			})
 		})
 	}
@@ -340,9 +313,8 @@ func TestWhatSaysNothingOfAServerLeavesItWhereItIs(t *testing.T) {
 				if _, err := c.do(ctx, tc.call); !errors.Is(err, ctx.Err()) {
 					t.Errorf("got %v, want %v", err, ctx.Err())
 				}
-				if got := c.servers.quarantined(); got != tc.want {
-					t.Errorf("%d servers are in quarantine, want %d", got, tc.want)
-				}
+				got := c.servers.quarantined()
+				expect.That(t, got == tc.want, "%d servers are in quarantine, want %d", got, tc.want)
 			})
 		})
 	}
@@ -354,12 +326,8 @@ func TestASiblingIsSpokenToAsThePresentServer(t *testing.T) {
 	r := &http.Request{Header: make(http.Header)}
 	need.OK(t, s.sign(r, nil))
 	user, _, _ := r.BasicAuth()
-	if got, want := fmt.Sprint(s.url, " ", s.eureka, " ", user), "https://10.0.0.2:8761 https://10.0.0.2:8761/eureka u"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if got := newServers(Config{}).sibling("b:1").url; got != "http://b:1" {
-		t.Errorf("without any server: %s, want http://b:1", got)
-	}
+	expect.Equal(t, fmt.Sprint(s.url, " ", s.eureka, " ", user), "https://10.0.0.2:8761 https://10.0.0.2:8761/eureka u", "got")
+	expect.Equal(t, newServers(Config{}).sibling("b:1").url, "http://b:1", "without any server:")
 }
 
 func TestSetServersTakesEffectWithTheNextCall(t *testing.T) {
@@ -370,7 +338,6 @@ func TestSetServersTakesEffectWithTheNextCall(t *testing.T) {
 		t.Errorf("Renew: %v after %d requests of the new server", err, len(j.lines))
 	}
 	err := c.SetServers([]string{"nonsense", "ftp://u:secret@x"})
-	if err == nil || !strings.Contains(err.Error(), "nonsense") || !strings.Contains(err.Error(), "ftp") || strings.Contains(err.Error(), "secret") {
-		t.Errorf("got %v, want both mistakes and no password", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "nonsense") && strings.Contains(err.Error(), "ftp") && !strings.Contains(err.Error(), "secret"),
+		"got %v, want both mistakes and no password", err)
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -48,24 +49,18 @@ func (d *directory) client(t *testing.T, network servers, given ...string) (*Cli
 		Servers: urlsOf(given...), InOrder: true, Source: d.look, HTTPClient: &http.Client{Transport: network},
 		Log: slog.New(slog.NewTextHandler(&logged, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return c, &logged
 }
 
 func (d *directory) expect(t *testing.T, when string, want int) {
 	t.Helper()
-	if d.asked != want {
-		t.Errorf("%s: the source was asked %d times, want %d", when, d.asked, want)
-	}
+	expect.That(t, d.asked == want, "%s: the source was asked %d times, want %d", when, d.asked, want)
 }
 
 func beat(t *testing.T, c *Client) {
 	t.Helper()
-	if err := c.Renew(t.Context(), key, 0); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, c.Renew(t.Context(), key, 0))
 }
 
 func TestServersThatAreGivenAreLookedUpAnewAfterTheInterval(t *testing.T) {
@@ -78,9 +73,7 @@ func TestServersThatAreGivenAreLookedUpAnewAfterTheInterval(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		beat(t, c)
 		d.expect(t, "after the interval", 1)
-		if len(j.lines) != 1 {
-			t.Error("the call that looked the servers up did not go to the new one")
-		}
+		expect.That(t, len(j.lines) == 1, "the call that looked the servers up did not go to the new one")
 		time.Sleep(SourceInterval - 1)
 		beat(t, c)
 		d.expect(t, "before the next interval", 1)
@@ -114,9 +107,8 @@ func TestOtherCallsGoOnWithTheOldServersWhileOneLooks(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		beat(t, c)
-		if took := time.Since(start); took != 0 {
-			t.Errorf("the second call took %v, want that it does not wait", took)
-		}
+		took := time.Since(start)
+		expect.That(t, took == 0, "the second call took %v, want that it does not wait", took)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		d.expect(t, "two calls", 1)
@@ -147,12 +139,8 @@ func TestWithoutAnAnswerTheServersAreLookedUpAndTheNewOnesAskedOnce(t *testing.T
 				}
 				c, _ := d.client(t, servers{"a": note(unreachable), "b": note(unreachable), "c": note(always(200, ""))}, "a")
 				err := c.Renew(t.Context(), key, 0)
-				if (err != nil) != tc.fails {
-					t.Errorf("Renew: %v, want an error: %v", err, tc.fails)
-				}
-				if got := strings.Join(asked, ", "); got != tc.want {
-					t.Errorf("asked %q, want %q", got, tc.want)
-				}
+				expect.That(t, (err != nil) == tc.fails, "Renew: %v, want an error: %v", err, tc.fails)
+				expect.Equal(t, strings.Join(asked, ", "), tc.want, "asked")
 				d.expect(t, "one call", 1)
 			})
 		})
@@ -175,20 +163,17 @@ func TestASourceThatFailsLeavesTheServersAndIsReportedOnce(t *testing.T) {
 					time.Sleep(SourceInterval)
 					start := time.Now()
 					beat(t, c)
-					if took := time.Since(start); took > DefaultTimeout {
-						t.Errorf("a call took %v because of its source, want %v at most", took, DefaultTimeout)
-					}
+					took := time.Since(start)
+					expect.That(t, took <= DefaultTimeout, "a call took %v because of its source, want %v at most", took, DefaultTimeout)
 				}
-				if n := strings.Count(logged.String(), "could not be looked up"); n != 1 || strings.Contains(logged.String(), "secret") {
-					t.Errorf("logged %d times and:\n%swant one line without a password", n, logged)
-				}
+				n := strings.Count(logged.String(), "could not be looked up")
+				expect.That(t, n == 1 && !strings.Contains(logged.String(), "secret"), "logged %d times and:\n%swant one line without a password", n, logged)
 				d.take = 0
 				d.set(nil, "a")
 				time.Sleep(SourceInterval)
 				beat(t, c)
-				if n := strings.Count(logged.String(), "looked up again"); n != 1 {
-					t.Errorf("logged:\n%swant that it works again", logged)
-				}
+				n = strings.Count(logged.String(), "looked up again")
+				expect.That(t, n == 1, "logged:\n%swant that it works again", logged)
 			})
 		})
 	}
@@ -222,12 +207,8 @@ func TestWhoGivesUpDoesNotDecideForThoseWhoWaitForTheSource(t *testing.T) {
 		go func() { first <- c.Renew(hasty, key, 0) }()
 		synctest.Wait()
 		beat(t, c)
-		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("who gave up got %v", err)
-		}
-		if strings.Contains(logged.String(), "could not") {
-			t.Errorf("logged:\n%swant nothing said of the source", logged)
-		}
+		expect.ErrorIs(t, <-first, context.DeadlineExceeded, "who gave up got")
+		expect.That(t, !strings.Contains(logged.String(), "could not"), "logged:\n%swant nothing said of the source", logged)
 	})
 }
 
@@ -242,9 +223,8 @@ func TestCloseEndsAWaitForTheSource(t *testing.T) {
 		synctest.Wait()
 		need.OK(t, c.Close(t.Context()))
 		for range 2 {
-			if err := <-results; !errors.Is(err, ErrClosed) {
-				t.Errorf("got %v, want that the client is closed", err)
-			}
+			err := <-results
+			expect.That(t, errors.Is(err, ErrClosed), "got %v, want that the client is closed", err)
 		}
 		d.take = 0
 		if err := c.Renew(t.Context(), key, 0); !errors.Is(err, ErrClosed) {
@@ -264,9 +244,7 @@ func TestASourceThatPanicsKeepsNobodyElseWaiting(t *testing.T) {
 			}
 			return urlsOf("a"), nil
 		}, HTTPClient: &http.Client{Transport: servers{"a": always(200, "")}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		go func() {
 			defer func() { _ = recover() }()
 			_ = c.Renew(t.Context(), key, 0)

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestAServersURLSaysWhereEurekaAndRollcallAre(t *testing.T) {
@@ -31,9 +33,7 @@ func TestAServersURLSaysWhereEurekaAndRollcallAre(t *testing.T) {
 			t.Errorf("%s: %v", tc.given, err)
 			continue
 		}
-		if s.url != tc.own || s.eureka != tc.eureka {
-			t.Errorf("%s: own %s, Eureka's %s, want %s and %s", tc.given, s.url, s.eureka, tc.own, tc.eureka)
-		}
+		expect.That(t, s.url == tc.own && s.eureka == tc.eureka, "%s: own %s, Eureka's %s, want %s and %s", tc.given, s.url, s.eureka, tc.own, tc.eureka)
 	}
 }
 
@@ -50,15 +50,11 @@ func TestUserAndPasswordOfAURLAreSentAndNotShown(t *testing.T) {
 			continue
 		}
 		r := &http.Request{Header: make(http.Header)}
-		if err := s.sign(r, nil); err != nil {
-			t.Error(err)
-		}
-		if user, password, _ := r.BasicAuth(); user != tc.user || password != tc.password {
-			t.Errorf("%s: signed as %s with %s, want %s with %s", tc.given, user, password, tc.user, tc.password)
-		}
-		if s.url != "http://a" || s.eureka != "http://a/eureka" {
-			t.Errorf("%s is called %s and %s, want no user in either", tc.given, s.url, s.eureka)
-		}
+		expect.OK(t, s.sign(r, nil))
+		user, password, _ := r.BasicAuth()
+		expect.That(t, user == tc.user && password == tc.password,
+			"%s: signed as %s with %s, want %s with %s", tc.given, user, password, tc.user, tc.password)
+		expect.That(t, s.url == "http://a" && s.eureka == "http://a/eureka", "%s is called %s and %s, want no user in either", tc.given, s.url, s.eureka)
 	}
 }
 
@@ -81,9 +77,7 @@ func TestWhatIsNoURLIsReportedWithoutUserAndPassword(t *testing.T) {
 		"http://user:secret@a:port/x": `"http://…@a:port/x" is not a URL such as`,
 	} {
 		_, err := parseServer(given)
-		if err == nil || !strings.Contains(err.Error(), shown) {
-			t.Errorf("%s: %v, want …%s…", given, err, shown)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), shown), "%s: %v, want …%s…", given, err, shown)
 		if err != nil && (strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "user")) {
 			t.Errorf("%s: %v shows user or password", given, err)
 		}
@@ -114,15 +108,11 @@ func FuzzServerURL(f *testing.F) {
 			case again.auth != nil:
 				t.Errorf("%q became %q, which has a user", text, shown)
 			}
-			if strings.HasSuffix(shown, "/") {
-				t.Errorf("%q became %q, which ends in a slash", text, shown)
-			}
+			expect.That(t, !strings.HasSuffix(shown, "/"), "%q became %q, which ends in a slash", text, shown)
 		}
 		if again, _ := parseServer(s.eureka); again != nil && again.eureka != s.eureka {
 			t.Errorf("%q: Eureka's base %q is taken for one of %q", text, s.eureka, again.eureka)
 		}
-		if _, err := http.NewRequest(http.MethodGet, s.eureka+"/apps", nil); err != nil {
-			t.Errorf("%q: %v", text, err)
-		}
+		expect.OKf(t, expect.Err(http.NewRequest(http.MethodGet, s.eureka+"/apps", nil)), "%q", text)
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // listed is an instance of a list in tests; change makes it another one.
@@ -94,17 +96,11 @@ func TestSnapshotListsWhatIsUp(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := keysOf(slices.Values(tt.got)); !slices.Equal(got, tt.want) {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
+			expect.Slice(t, keysOf(slices.Values(tt.got)), tt.want, "got")
 		})
 	}
-	if got, want := s.HashCode(), "OUT_OF_SERVICE_1_STARTING_1_UP_4_"; got != want {
-		t.Errorf("hash %q, want %q", got, want)
-	}
-	if got, want := s.Apps(), []string{"LEDGER", "ORDERS", "ÄPFEL"}; !slices.Equal(got, want) {
-		t.Errorf("applications %v, want %v", got, want)
-	}
+	expect.Equal(t, s.HashCode(), "OUT_OF_SERVICE_1_STARTING_1_UP_4_", "hash")
+	expect.Slice(t, s.Apps(), []string{"LEDGER", "ORDERS", "ÄPFEL"}, "applications")
 	for range s.All() { // may be left early
 		break
 	}
@@ -116,9 +112,8 @@ func TestAppendingToAListOfASnapshotDoesNotReachIt(t *testing.T) {
 	edit.remove(registry.NewKey("orders", "2"))
 	s = edit.snapshot()
 	_ = append(s.App("ORDERS")[:2:2], listed("X", "1"))
-	if up := s.App("ORDERS"); cap(up) != len(up) {
-		t.Errorf("the list has room for %d instances more: two callers that append would write to the same place", cap(up)-len(up))
-	}
+	up := s.App("ORDERS")
+	expect.That(t, cap(up) == len(up), "the list has room for %d instances more: two callers that append would write to the same place", cap(up)-len(up))
 }
 
 func TestEditWithoutDifferenceReturnsTheSameSnapshot(t *testing.T) {
@@ -141,12 +136,8 @@ func TestEditWithoutDifferenceReturnsTheSameSnapshot(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			edit := s.edit()
-			if changed := tt.edit(edit); changed != tt.want {
-				t.Errorf("changed is %v, want %v", changed, tt.want)
-			}
-			if edit.snapshot() != s {
-				t.Error("another Snapshot, want the same")
-			}
+			expect.Equal(t, tt.edit(edit), tt.want, "changed is")
+			expect.That(t, edit.snapshot() == s, "another Snapshot, want the same")
 		})
 	}
 }
@@ -160,9 +151,7 @@ func TestAnyFieldOfAnInstanceIsAChange(t *testing.T) {
 	}
 	differ := func(name string, other *registry.Instance) {
 		t.Helper()
-		if sameInstance(one(), other) || sameInstance(other, one()) {
-			t.Errorf("instances that differ in %s are the same", name)
-		}
+		expect.That(t, !sameInstance(one(), other) && !sameInstance(other, one()), "instances that differ in %s are the same", name)
 	}
 	for n := range reflect.TypeFor[registry.Instance]().NumField() {
 		other := one()
@@ -179,9 +168,7 @@ func TestAnyFieldOfAnInstanceIsAChange(t *testing.T) {
 
 	other = one()
 	slices.Reverse(other.Metadata)
-	if !sameInstance(one(), other) {
-		t.Error("instances that differ in the order of their metadata are not the same")
-	}
+	expect.That(t, sameInstance(one(), other), "instances that differ in the order of their metadata are not the same")
 }
 
 // otherValue is another value than that of a field.
@@ -222,9 +209,7 @@ func (m snapshotModel) check(t *rapid.T, s *Snapshot) {
 	for _, i := range all {
 		apps = append(apps, i.App)
 	}
-	if got, want := s.Apps(), slices.Compact(apps); !slices.Equal(got, want) {
-		t.Fatalf("applications %v, want %v", got, want)
-	}
+	need.Slice(t, s.Apps(), slices.Compact(apps), "applications")
 	for _, name := range snapshotNames {
 		m.checkList(t, "application "+name, s.App(name), all, func(i *registry.Instance) bool { return i.App == strings.ToUpper(name) })
 		m.checkList(t, "VIP "+name, s.VIP(name), all, func(i *registry.Instance) bool { return hasAddress(i.VIP, name) })
@@ -272,9 +257,8 @@ func (m snapshotModel) checkHash(t *rapid.T, s *Snapshot) {
 		index++
 		server.Apply(registry.Stamp{Lease: index, Wall: index}, 0, registry.FromClient, registry.Register{Instance: i})
 	}
-	if got, want := s.HashCode(), server.View().HashCode(); got != want {
-		t.Fatalf("hash %q, want the server's %q", got, want)
-	}
+	got, want := s.HashCode(), server.View().HashCode()
+	need.That(t, got == want, "hash %q, want the server's %q", got, want)
 }
 
 var snapshotNames = []string{"a", "B", "ab", "ä"}

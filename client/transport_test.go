@@ -23,6 +23,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -83,25 +84,20 @@ func TestTheConfigurationOfTLSIsNotChanged(t *testing.T) {
 	before := trust.Clone()
 	c := connected(t, Config{Servers: []string{s.URL}, TLS: trust})
 	need.OK(t, c.Renew(t.Context(), key, 0))
-	if !slices.Equal(trust.NextProtos, before.NextProtos) {
-		t.Errorf("its protocols are %v now, want %v", trust.NextProtos, before.NextProtos)
-	}
+	expect.That(t, slices.Equal(trust.NextProtos, before.NextProtos), "its protocols are %v now, want %v", trust.NextProtos, before.NextProtos)
 }
 
 func TestAnswersAreAskedForInGzip(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if got := r.Header.Get("Accept-Encoding"); got != "gzip" {
-			t.Errorf("Accept-Encoding: %q, want gzip", got)
-		}
+		expect.Equal(t, r.Header.Get("Accept-Encoding"), "gzip", "Accept-Encoding:")
 		w.Header().Set("Content-Encoding", "gzip")
 		z := gzip.NewWriter(w)
 		fmt.Fprint(z, `{"applications":{"versions__delta":"1","apps__hashcode":"","application":[]}}`)
 		z.Close()
 	}))
 	defer s.Close()
-	if apps, err := connected(t, Config{Servers: []string{s.URL}}).Apps(t.Context()); err != nil || len(apps) != 0 {
-		t.Errorf("Apps: %v, %v, want none and no error", apps, err)
-	}
+	apps, err := connected(t, Config{Servers: []string{s.URL}}).Apps(t.Context())
+	expect.That(t, err == nil && len(apps) == 0, "Apps: %v, %v, want none and no error", apps, err)
 }
 
 func TestARedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
@@ -116,9 +112,8 @@ func TestARedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
 		a := httptest.NewServer(mux)
 		b := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		c := connected(t, Config{Servers: []string{a.URL, b.URL}, InOrder: true})
-		if err := c.Renew(t.Context(), key, 0); err != nil {
-			t.Errorf("%d: %v, want the other server's answer", status, err)
-		}
+		err := c.Renew(t.Context(), key, 0)
+		expect.That(t, err == nil, "%d: %v, want the other server's answer", status, err)
 		if there.Load() != 1 || target.Load() != 0 || c.servers.quarantined() != 1 {
 			t.Errorf("%d: asked %d times and followed %d times, %d servers in quarantine, want 1, 0 and 1",
 				status, there.Load(), target.Load(), c.servers.quarantined())
@@ -181,16 +176,13 @@ func TestManyCallsAtOnceKeepTheirConnections(t *testing.T) {
 		var g sync.WaitGroup
 		for range many {
 			g.Go(func() {
-				if err := c.Renew(t.Context(), key, 0); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, c.Renew(t.Context(), key, 0))
 			})
 		}
 		g.Wait()
 	}
-	if made, _ := connections.count(); made >= 2*many {
-		t.Errorf("three times %d calls made %d connections, want that they are kept", many, made)
-	}
+	made, _ := connections.count()
+	expect.That(t, made < 2*many, "three times %d calls made %d connections, want that they are kept", many, made)
 }
 
 func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
@@ -207,9 +199,8 @@ func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
 	} else {
 		r.Body.Close()
 	}
-	if made, _ := connections.count(); made != 2 {
-		t.Errorf("%d connections were made, want 2: the given client's is to stay", made)
-	}
+	made, _ := connections.count()
+	expect.That(t, made == 2, "%d connections were made, want 2: the given client's is to stay", made)
 	transport.CloseIdleConnections()
 	need.OK(t, own.Close(t.Context()))
 	select {
@@ -227,9 +218,7 @@ func TestAProgramMayReplaceTheStandardTransport(t *testing.T) {
 	http.DefaultTransport = servers{}
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
-	if err := connected(t, Config{Servers: []string{s.URL}}).Renew(t.Context(), key, 0); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, connected(t, Config{Servers: []string{s.URL}}).Renew(t.Context(), key, 0))
 }
 
 // dialing is a client whose connections are made by dial.
@@ -273,12 +262,8 @@ func TestAWriteThatHadNoConnectionDidNotHappen(t *testing.T) {
 				c := dialing(t, tc.dial)
 				start := time.Now()
 				err := c.Cancel(t.Context(), key)
-				if err == nil || errors.Is(err, ErrUnknownOutcome) != tc.unknown {
-					t.Errorf("Cancel: %v, want an unknown outcome: %v", err, tc.unknown)
-				}
-				if took := time.Since(start); took != tc.took {
-					t.Errorf("took %v, want %v", took, tc.took)
-				}
+				expect.That(t, err != nil && errors.Is(err, ErrUnknownOutcome) == tc.unknown, "Cancel: %v, want an unknown outcome: %v", err, tc.unknown)
+				expect.Equal(t, time.Since(start), tc.took, "took")
 				time.Sleep(dialTimeout) // the transport lets an attempt go on
 			})
 		})
@@ -292,9 +277,7 @@ func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	result := make(chan error)
 	go func() { result <- c.Cancel(t.Context(), key) }()
 	conn, err := listener.Accept() // and no word of TLS
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	need.OK(t, c.Close(t.Context()))
 	if err := <-result; !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
 		t.Errorf("got %v, want that the client is closed, and no unknown outcome", err)
@@ -322,9 +305,8 @@ func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {
 		first := need.Got(slow.connect(t.Context(), "tcp", "a:1"))(t)
 		second := need.Got(slow.connect(t.Context(), "tcp", "a:1"))(t)
 		first.Close()
-		if n := len(slow.open); n != 1 {
-			t.Errorf("%d connections are remembered, want 1", n)
-		}
+		n := len(slow.open)
+		expect.That(t, n == 1, "%d connections are remembered, want 1", n)
 		result := make(chan error)
 		go func() {
 			_, err := slow.connect(t.Context(), "tcp", "a:1")
@@ -336,9 +318,8 @@ func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {
 		if err := <-result; !errors.Is(err, ErrClosed) {
 			t.Errorf("one that was being made: %v, want that the client is closed", err)
 		}
-		if took := time.Since(start); took != 0 {
-			t.Errorf("that took %v, want no waiting", took)
-		}
+		took := time.Since(start)
+		expect.That(t, took == 0, "that took %v, want no waiting", took)
 		if _, err := made[1].Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("one that was open: %v, want its end", err)
 		}

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -127,16 +128,12 @@ func TestAWatchGoesOnWhereItWas(t *testing.T) {
 				var b asked
 				got := told{until: tc.words[len(tc.words)-1]}
 				err := servers{"a": tc.a, "b": b.around(tc.b)}.client(t, "a", "b").Watch(t.Context(), tc.config, got.each)
-				if err != errEnough || !reflect.DeepEqual(got.words, tc.words) {
-					t.Errorf("told %q, %v, want %q", got.words, err, tc.words)
-				}
+				expect.That(t, err == errEnough && reflect.DeepEqual(got.words, tc.words), "told %q, %v, want %q", got.words, err, tc.words)
 				var want []string
 				for _, q := range tc.asks {
 					want = append(want, "/v1/rollcall/watch?"+q)
 				}
-				if !reflect.DeepEqual(b.queries, want) {
-					t.Errorf("the second server is asked for %q, want %q", b.queries, want)
-				}
+				expect.Deep(t, b.queries, want, "the second server is asked for")
 			})
 		})
 	}
@@ -162,16 +159,12 @@ data: {"index":"e-6","action":"DELETED","why":"evicted","app":"ORDERS","id":"ord
 			if err != errEnough {
 				t.Fatal(err)
 			}
-			if (got.Instance == nil) != (tc.want == nil) {
-				t.Fatalf("got the instance %+v, want %+v", got.Instance, tc.want)
-			}
+			need.That(t, (got.Instance == nil) == (tc.want == nil), "got the instance %+v, want %+v", got.Instance, tc.want)
 			if i := got.Instance; i != nil && (i.Key() != got.Key() || i.Instance.IPAddr != tc.want.IPAddr || i.Instance.Status != tc.want.Status || i.Instance.Port != tc.want.Port) {
 				t.Errorf("got %+v, want %+v", i.Instance, tc.want)
 			}
 			got.Instance = nil
-			if want := (WatchChange{Index: "e-6", Action: "DELETED", Why: "evicted", App: "ORDERS", ID: "orders-1", Status: "OUT_OF_SERVICE"}); got != want {
-				t.Errorf("got %+v, want %+v", got, want)
-			}
+			expect.Equal(t, got, (WatchChange{Index: "e-6", Action: "DELETED", Why: "evicted", App: "ORDERS", ID: "orders-1", Status: "OUT_OF_SERVICE"}), "got")
 		})
 	}
 }
@@ -189,9 +182,7 @@ func TestAWatchThatIsRefusedEnds(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := servers{"a": tc.answer}.client(t, "a").Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return nil })
-			if err == nil || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("got %v, want %q in it", err, tc.says)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), tc.says), "got %v, want %q in it", err, tc.says)
 		})
 	}
 }
@@ -212,9 +203,7 @@ func TestAWatchNeedsRollcall(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				err := servers{"a": tc.a, "b": tc.b}.client(t, "a", "b").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return errEnough })
-				if !errors.Is(err, tc.want) {
-					t.Errorf("got %v, want %v", err, tc.want)
-				}
+				expect.ErrorIs(t, err, tc.want, "got")
 			})
 		})
 	}
@@ -233,9 +222,7 @@ func TestAWatchEndsWithItsClient(t *testing.T) {
 				}()
 				time.Sleep(time.Second)
 				need.OK(t, c.Close(t.Context()))
-				if err := <-result; err != ErrClosed {
-					t.Errorf("got %v, want %v", err, ErrClosed)
-				}
+				expect.Equal(t, <-result, ErrClosed, "got")
 			})
 		})
 	}
@@ -252,13 +239,10 @@ func TestAWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
 			return []string{"http://b"}, nil
 		}
 		c, err := New(Config{HTTPClient: &http.Client{Transport: network}, Source: source})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		err = c.Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return errEnough })
-		if took := time.Since(start); err != errEnough || took > 2*longestRetry {
-			t.Errorf("got %v after %v, want the new server's stream", err, took)
-		}
+		took := time.Since(start)
+		expect.That(t, err == errEnough && took <= 2*longestRetry, "got %v after %v, want the new server's stream", err, took)
 	})
 }
 
@@ -272,9 +256,8 @@ func TestAWatchEndsWithItsContext(t *testing.T) {
 				defer cancel()
 				start := time.Now()
 				err := servers{"a": server}.client(t, "a").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return nil })
-				if took := time.Since(start); err != nil || took != 3*time.Second {
-					t.Errorf("got %v after %v, want nil after 3s", err, took)
-				}
+				took := time.Since(start)
+				expect.That(t, err == nil && took == 3*time.Second, "got %v after %v, want nil after 3s", err, took)
 			})
 		})
 	}
@@ -287,14 +270,12 @@ func TestAWatchThatFindsNobodyTriesMoreAndMoreSeldom(t *testing.T) {
 		defer cancel()
 		need.OK(t, (servers{"a": j.around(unreachable)}).client(t, "a").Watch(ctx, WatchConfig{}, nil))
 		for i := 1; i < len(j.times); i++ {
-			if pause, longest := j.times[i]-j.times[i-1], min(shortestRetry<<min(i-1, 10), longestRetry); pause >= longest {
-				t.Errorf("pause %d is %v, want less than %v", i, pause, longest)
-			}
+			pause, longest := j.times[i]-j.times[i-1], min(shortestRetry<<min(i-1, 10), longestRetry)
+			expect.That(t, pause < longest, "pause %d is %v, want less than %v", i, pause, longest)
 		}
 		// On average a pause is half of the longest one.
-		if fewest, most := int(time.Hour/longestRetry), 3*int(time.Hour/longestRetry); len(j.times) < fewest || len(j.times) > most {
-			t.Errorf("%d tries in an hour, want %d to %d", len(j.times), fewest, most)
-		}
+		fewest, most := int(time.Hour/longestRetry), 3*int(time.Hour/longestRetry)
+		expect.That(t, len(j.times) >= fewest && len(j.times) <= most, "%d tries in an hour, want %d to %d", len(j.times), fewest, most)
 	})
 }
 
@@ -365,24 +346,20 @@ func TestAWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) 
 			return err
 		})
 	}()
-	expect := func(want string) {
+	hears := func(want string) {
 		t.Helper()
-		if got := <-heard; got != want {
-			t.Errorf("heard %q, want %q", got, want)
-		}
+		expect.Equal(t, <-heard, want, "heard")
 	}
 	events <- started(5)
-	expect("start e-5")
+	hears("start e-5")
 	events <- changed(6)
-	expect("change e-6")
+	hears("change e-6")
 	a.CloseClientConnections()
 	others <- started(6)
-	expect("start e-6")
+	hears("start e-6")
 	others <- changed(7)
-	expect("change e-7")
-	if err := <-ended; err != errEnough {
-		t.Errorf("Watch: %v", err)
-	}
+	hears("change e-7")
+	expect.Equal(t, <-ended, errEnough, "Watch:")
 	transport.CloseIdleConnections()
 	a.Close()
 	b.Close()

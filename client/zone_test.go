@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func withZone(zone string) func(*registry.Instance) {
@@ -33,9 +34,7 @@ func TestZoneOfAnInstance(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := ZoneOf(listed("ORDERS", "1", tt.change...)); got != tt.want {
-				t.Errorf("zone %q, want %q", got, tt.want)
-			}
+			expect.Equal(t, ZoneOf(listed("ORDERS", "1", tt.change...)), tt.want, "zone")
 		})
 	}
 }
@@ -61,9 +60,7 @@ func TestPreferZone(t *testing.T) {
 			if got := PreferZone(tt.zone, tt.instances); !slices.Equal(got, tt.want) {
 				t.Errorf("got %v, want %v", keysOf(slices.Values(got)), keysOf(slices.Values(tt.want)))
 			}
-			if !slices.Equal(given, tt.instances) {
-				t.Error("the list that was given was changed")
-			}
+			expect.That(t, slices.Equal(given, tt.instances), "the list that was given was changed")
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -62,12 +63,9 @@ func TestABatchTakesEffectWithinItsBoundOnly(t *testing.T) {
 		b := newBounded(t)
 		b.establish()
 		res := b.send(row.tenure, 1, row.bound(b.leadership))
-		if res.Late != row.late || res.Refused {
-			t.Errorf("%s: late %v, refused %v, want late %v", row.name, res.Late, res.Refused, row.late)
-		}
-		if there := b.m.View().Len() == 1; there == row.late {
-			t.Errorf("%s: it took effect: %v", row.name, there)
-		}
+		expect.That(t, res.Late == row.late && !res.Refused, "%s: late %v, refused %v, want late %v", row.name, res.Late, res.Refused, row.late)
+		there := b.m.View().Len() == 1
+		expect.That(t, there != row.late, "%s: it took effect: %v", row.name, there)
 	}
 }
 
@@ -75,33 +73,25 @@ func TestABatchTakesEffectWithinItsBoundOnly(t *testing.T) {
 func TestTheNewestTenureCountsAlsoAfterASnapshot(t *testing.T) {
 	b := newBounded(t)
 	b.send(2000, 1, Bound{})
-	if res := b.send(500, 2, Bound{Leadership: b.leadership, Until: 1000}); !res.Late {
-		t.Error("behind an entry of a later time: it took effect")
-	}
+	res := b.send(500, 2, Bound{Leadership: b.leadership, Until: 1000})
+	expect.That(t, res.Late, "behind an entry of a later time: it took effect")
 	var snapshot bytes.Buffer
-	if _, err := b.m.Snapshot().WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(b.m.Snapshot().WriteTo(&snapshot))(t)
 	b.m = NewMachine()
 	need.OK(t, b.m.Restore(&snapshot))
-	if res := b.send(500, 3, Bound{Leadership: b.leadership, Until: 1000}); !res.Late {
-		t.Error("after a snapshot: it took effect")
-	}
+	res = b.send(500, 3, Bound{Leadership: b.leadership, Until: 1000})
+	expect.That(t, res.Late, "after a snapshot: it took effect")
 	b.establish()
-	if res := b.send(500, 4, Bound{Leadership: b.leadership, Until: 1000}); res.Late {
-		t.Error("in the next leadership, whose tenure begins anew: late")
-	}
+	res = b.send(500, 4, Bound{Leadership: b.leadership, Until: 1000})
+	expect.That(t, !res.Late, "in the next leadership, whose tenure begins anew: late")
 }
 
 func TestALateCopyDoesNotKeepAnotherFromTakingEffect(t *testing.T) {
 	b := newBounded(t)
-	if res := b.send(2000, 1, Bound{Leadership: b.leadership, Until: 1000}); !res.Late {
-		t.Fatal("the first copy is not late")
-	}
-	if res := b.send(2000, 1, Bound{Leadership: b.leadership, Until: 3000}); res.Late || res.Refused {
-		t.Errorf("the second copy: late %v, refused %v", res.Late, res.Refused)
-	}
-	if res := b.send(9000, 1, Bound{Leadership: b.leadership, Until: 3000}); res.Late || res.Refused || len(res.Results) != 1 {
-		t.Errorf("a third copy of what took effect: %+v, want the answer", res)
-	}
+	res := b.send(2000, 1, Bound{Leadership: b.leadership, Until: 1000})
+	need.That(t, res.Late, "the first copy is not late")
+	res = b.send(2000, 1, Bound{Leadership: b.leadership, Until: 3000})
+	expect.That(t, !res.Late && !res.Refused, "the second copy: late %v, refused %v", res.Late, res.Refused)
+	res = b.send(9000, 1, Bound{Leadership: b.leadership, Until: 3000})
+	expect.That(t, !res.Late && !res.Refused && len(res.Results) == 1, "a third copy of what took effect: %+v, want the answer", res)
 }

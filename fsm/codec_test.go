@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -24,15 +25,9 @@ func TestBatchSurvivesItsEncoding(t *testing.T) {
 		id := genBatchID().Draw(t, "id")
 		items := nilIfEmpty(rapid.SliceOfN(genItem(), 0, 5).Draw(t, "items"))
 		gotID, gotItems, err := ParseBatch(AppendBatch(nil, id, items))
-		if err != nil {
-			t.Fatalf("ParseBatch(%+v, %+v): %v", id, items, err)
-		}
-		if gotID != id {
-			t.Errorf("id: got %+v, want %+v", gotID, id)
-		}
-		if !reflect.DeepEqual(gotItems, items) {
-			t.Errorf("items: got %+v, want %+v", gotItems, items)
-		}
+		need.OKf(t, err, "ParseBatch(%+v, %+v)", id, items)
+		expect.Equal(t, gotID, id, "id: got")
+		expect.Deep(t, gotItems, items, "items: got")
 	})
 }
 
@@ -47,9 +42,7 @@ func TestEntrySurvivesItsEncoding(t *testing.T) {
 			encoded = append(encoded, AppendBatch(nil, b.id, b.items))
 		}
 		got, err := parseEntry(AppendWrite(nil, stamp, want.tenure, encoded...))
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("got %+v, %v, want %+v", got, err, want)
-		}
+		need.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
 	})
 }
 
@@ -61,9 +54,7 @@ func TestEstablishSurvivesItsEncoding(t *testing.T) {
 			want.Settings = &s
 		}
 		got, err := parseEntry(AppendEstablish(nil, want))
-		if err != nil || !reflect.DeepEqual(got.establish, &want) {
-			t.Fatalf("got %+v, %v, want %+v", got, err, want)
-		}
+		need.That(t, err == nil && reflect.DeepEqual(got.establish, &want), "got %+v, %v, want %+v", got, err, want)
 	})
 }
 
@@ -81,9 +72,7 @@ func TestResultsSurviveTheirEncoding(t *testing.T) {
 		}
 		want.ID.Bound = Bound{}
 		got, err := ParseResults(AppendResults(nil, want))
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("got %+v, %v, want %+v", got, err, want)
-		}
+		need.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
 	})
 }
 
@@ -143,9 +132,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 			next := uint64(0)
 			fill(t, reflect.ValueOf(rt.value).Elem(), &next)
 			got, err := rt.trip(rt.value)
-			if err != nil || !reflect.DeepEqual(got, rt.value) {
-				t.Errorf("got %+v, %v, want %+v", got, err, rt.value)
-			}
+			expect.That(t, err == nil && reflect.DeepEqual(got, rt.value), "got %+v, %v, want %+v", got, err, rt.value)
 		})
 	}
 }
@@ -262,25 +249,22 @@ func TestRenewalByHandleTakesFourteenBytes(t *testing.T) {
 		Handle:    registry.Handle{Slot: 1<<21 - 1, Gen: 1<<28 - 1},
 		LastDirty: 1<<42 - 1, // the year 2109
 	}
-	if got := itemBytes(Item{Origin: registry.FromClient, Op: largest}); len(got) > 14 {
-		t.Errorf("%d bytes (% x), want at most 14", len(got), got)
-	}
+	got := itemBytes(Item{Origin: registry.FromClient, Op: largest})
+	expect.That(t, len(got) <= 14, "%d bytes (% x), want at most 14", len(got), got)
 }
 
 func TestOriginOfAClientTakesNoByte(t *testing.T) {
 	op := registry.Cancel{Key: registry.Key{App: "A", ID: "b"}}
 	got := itemBytes(Item{Origin: registry.FromClient, Op: op})
-	if want := []byte{opCancel, 1, 'A', 1, 'b'}; !bytes.Equal(got, want) {
-		t.Errorf("got % x, want % x", got, want)
-	}
+	want := []byte{opCancel, 1, 'A', 1, 'b'}
+	expect.That(t, bytes.Equal(got, want), "got % x, want % x", got, want)
 }
 
 func TestAnswerToARenewalTakesOneByte(t *testing.T) {
 	c := codec.Writer(nil, codec.Level)
 	(&registry.Result{Outcome: registry.Done}).Fields(&c)
-	if got := c.Written(); len(got) != 1 {
-		t.Errorf("got % x, want one byte", got)
-	}
+	got := c.Written()
+	expect.That(t, len(got) == 1, "got % x, want one byte", got)
 }
 
 func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
@@ -337,9 +321,8 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := ParseBatch(c.batch)
-			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("ParseBatch(% x): got %v, want ErrCorrupt that says %q", c.batch, err, c.want)
-			}
+			expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), c.want),
+				"ParseBatch(% x): got %v, want ErrCorrupt that says %q", c.batch, err, c.want)
 		})
 	}
 }
@@ -373,14 +356,10 @@ func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := ParseResults(c.results)
 			if c.want == "" {
-				if err != nil {
-					t.Errorf("ParseResults(% x): %v", c.results, err)
-				}
+				expect.OKf(t, err, "ParseResults(% x)", c.results)
 				return
 			}
-			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("ParseResults(% x): got %v, want %q", c.results, err, c.want)
-			}
+			expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), c.want), "ParseResults(% x): got %v, want %q", c.results, err, c.want)
 		})
 	}
 }
@@ -423,9 +402,8 @@ func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parseEntry(c.entry)
-			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("parseEntry(% x): got %v, want ErrCorrupt that says %q", c.entry, err, c.want)
-			}
+			expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), c.want),
+				"parseEntry(% x): got %v, want ErrCorrupt that says %q", c.entry, err, c.want)
 		})
 	}
 }
@@ -434,17 +412,12 @@ func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
 func TestWhatExceedsItsBoundIsCutWhereItIsEncoded(t *testing.T) {
 	long := strings.Repeat("x", maxNote+1)
 	_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: registry.Quarantine{By: registry.Act{Author: long, Reason: long}}}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	want := registry.Act{Author: long[:maxNote], Reason: long[:maxNote]}
-	if got := items[0].Op.(registry.Quarantine).By; got != want {
-		t.Errorf("author and reason of %d and %d bytes, want %d", len(got.Author), len(got.Reason), maxNote)
-	}
+	got := items[0].Op.(registry.Quarantine).By
+	expect.That(t, got == want, "author and reason of %d and %d bytes, want %d", len(got.Author), len(got.Reason), maxNote)
 	e, err := parseEntry(AppendEstablish(nil, Establish{Settings: &registry.Settings{Threshold: registry.Whole + 1}}))
-	if err != nil || e.establish.Settings.Threshold != registry.Whole {
-		t.Errorf("threshold above 1: got %+v, %v, want 1", e.establish, err)
-	}
+	expect.That(t, err == nil && e.establish.Settings.Threshold == registry.Whole, "threshold above 1: got %+v, %v, want 1", e.establish, err)
 }
 
 // Who meets an operation that is not of the closed sets has met a defect of the program that proposes it.
@@ -457,9 +430,7 @@ func TestOperationsWithoutAnEncodingPanic(t *testing.T) {
 	} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: it was encoded", name)
-				}
+				expect.That(t, recover() != nil, "%s: it was encoded", name)
 			}()
 			itemBytes(it)
 		}()
@@ -473,19 +444,13 @@ func TestLargestValueSurvivesItsEncoding(t *testing.T) {
 	for _, op := range ops {
 		b := AppendBatch(nil, BatchID{}, []Item{{KV: op}})
 		_, items, err := ParseBatch(b)
-		if err != nil || !reflect.DeepEqual(items[0].KV, op) {
-			t.Fatalf("%T: %v", op, err)
-		}
-		if len(b) > 1<<20 {
-			t.Errorf("%T takes %d bytes, want at most 1 MiB", op, len(b))
-		}
+		need.That(t, err == nil && reflect.DeepEqual(items[0].KV, op), "%T: %v", op, err)
+		expect.That(t, len(b) <= 1<<20, "%T takes %d bytes, want at most 1 MiB", op, len(b))
 	}
 	b := AppendBatch(nil, BatchID{}, []Item{{KV: ops[0]}})
 	_, items, _ := ParseBatch(b)
 	clear(b)
-	if !bytes.Equal(items[0].KV.(kv.KeyOp).Value, value) {
-		t.Error("the value refers to the buffer that it was read from")
-	}
+	expect.That(t, bytes.Equal(items[0].KV.(kv.KeyOp).Value, value), "the value refers to the buffer that it was read from")
 }
 
 // damaged is a record that is not as it should be.
@@ -547,14 +512,10 @@ func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.parse(c.record)
 			if c.want == "" {
-				if err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, err)
 				return
 			}
-			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
-			}
+			expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), c.want), "got %v, want %q", err, c.want)
 		})
 	}
 }
@@ -575,9 +536,7 @@ func TestAnotherVersionIsNotCalledCorrupt(t *testing.T) {
 		"registry": {AppendFrozen(nil, f), func(b []byte) error { _, err := ParseFrozen(b); return err }},
 	} {
 		err := c.parse(append([]byte{codec.Level + 1}, c.good[1:]...))
-		if !errors.Is(err, ErrNewerVersion) || errors.Is(err, ErrCorrupt) {
-			t.Errorf("%s of the next version: got %v, want ErrNewerVersion", name, err)
-		}
+		expect.That(t, errors.Is(err, ErrNewerVersion) && !errors.Is(err, ErrCorrupt), "%s of the next version: got %v, want ErrNewerVersion", name, err)
 	}
 }
 
@@ -585,13 +544,10 @@ func TestRegistrationKeepsNothingElseOfItsBatchAlive(t *testing.T) {
 	inst := &registry.Instance{App: "ORDERS", HostName: "h"}
 	b := AppendBatch(nil, BatchID{Node: "n"}, []Item{{Op: registry.Register{Instance: inst}}, {Op: registry.Replica{Instance: inst, Owner: "dc2"}}})
 	_, items, err := ParseBatch(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	clear(b)
-	if got := items[0].Op.(registry.Register).Instance; !reflect.DeepEqual(got, inst) {
-		t.Errorf("got %+v after the buffer was overwritten, want what was encoded", got)
-	}
+	got := items[0].Op.(registry.Register).Instance
+	expect.That(t, reflect.DeepEqual(got, inst), "got %+v after the buffer was overwritten, want what was encoded", got)
 	if got := items[1].Op.(registry.Replica); !reflect.DeepEqual(got.Instance, inst) || got.Owner != "dc2" {
 		t.Errorf("got %+v of %+v after the buffer was overwritten, want what was encoded", got, got.Instance)
 	}
@@ -602,17 +558,13 @@ func TestRenewalOfALifeIsEncodedByName(t *testing.T) {
 	op := want
 	op.Handle = registry.Handle{Slot: 1, Gen: 1}
 	_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: op}}))
-	if err != nil || items[0].Op != want {
-		t.Errorf("got %+v, %v, want %+v", items, err, want)
-	}
+	expect.That(t, err == nil && items[0].Op == want, "got %+v, %v, want %+v", items, err, want)
 }
 
 func TestRemovalOfNoKindIsEncodedAsACancel(t *testing.T) {
 	for _, kind := range []registry.ChangeKind{registry.Live, registry.Canceled, registry.Hidden} {
 		_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: registry.Remove{Kind: kind}}}))
-		if err != nil || items[0].Op.(registry.Remove).Kind != registry.Canceled {
-			t.Errorf("kind %d: got %+v, %v, want it canceled", kind, items, err)
-		}
+		expect.That(t, err == nil && items[0].Op.(registry.Remove).Kind == registry.Canceled, "kind %d: got %+v, %v, want it canceled", kind, items, err)
 	}
 }
 
@@ -634,9 +586,8 @@ func TestRecordsOfTheLocalDiskThatNoEncoderWritesAreRefused(t *testing.T) {
 				"1 bytes too many":        append(c.record[:len(c.record):len(c.record)], 0),
 				c.name + " on disk: corr": c.record[:len(c.record)-1],
 			} {
-				if _, err := c.again(bad); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v, want ErrCorrupt that says %q", err, want)
-				}
+				_, err := c.again(bad)
+				expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), want), "got %v, want ErrCorrupt that says %q", err, want)
 			}
 			if again, err := c.again(c.record); err != nil || !bytes.Equal(again, c.record) {
 				t.Errorf("encoded again: %x, %v, want %x", again, err, c.record)
@@ -656,9 +607,7 @@ func TestRecordsOfTheLocalDiskReferToNothingOfTheirBuffer(t *testing.T) {
 		clear(b)
 	}
 	g.Leases, g.Removals, g.Free = []registry.LeaseState{l}, []registry.Removal{r}, f.Free
-	if !reflect.DeepEqual(g, f) {
-		t.Errorf("got %+v after the buffers were overwritten, want %+v", g, f)
-	}
+	expect.That(t, reflect.DeepEqual(g, f), "got %+v after the buffers were overwritten, want %+v", g, f)
 }
 
 // The least size of an element bounds how many are believed to follow.
@@ -675,16 +624,14 @@ func TestListsOfEmptyElementsAreRead(t *testing.T) {
 		"heartbeats":           {Heard: make([]registry.CheckHeartbeat, many)},
 	} {
 		b := AppendFrozen(nil, want)
-		if got, err := ParseFrozen(b); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
-		}
+		got, err := ParseFrozen(b)
+		expect.That(t, err == nil && reflect.DeepEqual(got, want), "%s: got %+v, %v, want %+v", name, got, err, want)
 	}
 	for _, op := range []registry.Op{registry.AckPeer{}, registry.PausePeer{}, registry.ForgetSender{}, registry.Contact{}, registry.Cancel{},
 		registry.RegisterCatalog{}, registry.DeregisterCatalog{}, registry.SetCheck{}, registry.ExpireCheck{}} {
 		items := slices.Repeat([]Item{{Op: op}}, many)
-		if _, got, err := ParseBatch(AppendBatch(nil, BatchID{}, items)); err != nil || !reflect.DeepEqual(got, items) {
-			t.Errorf("%T: got %+v, %v, want %d", op, got, err, many)
-		}
+		_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, items))
+		expect.That(t, err == nil && reflect.DeepEqual(got, items), "%T: got %+v, %v, want %d", op, got, err, many)
 	}
 	for _, it := range []Item{
 		{Op: registry.RegisterCatalog{Checks: slices.Repeat([]*registry.Check{{}}, many)}},
@@ -693,19 +640,16 @@ func TestListsOfEmptyElementsAreRead(t *testing.T) {
 		{KV: kv.RenewSession{}},
 		{KV: kv.CreateSession{NodeChecks: make([]string, many)}},
 	} {
-		if _, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{it})); err != nil || !reflect.DeepEqual(got, []Item{it}) {
-			t.Errorf("%T%T: got %+v, %v, want %d", it.Op, it.KV, got, err, many)
-		}
+		_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{it}))
+		expect.That(t, err == nil && reflect.DeepEqual(got, []Item{it}), "%T%T: got %+v, %v, want %d", it.Op, it.KV, got, err, many)
 	}
 	for _, r := range []kv.Result{{Entries: slices.Repeat([]*kv.Entry{{}}, many)}, {Errors: make([]kv.TxnError, many)}} {
 		want := BatchResult{Results: make([]registry.Result, 1), KV: []kv.Result{r}}
-		if got, err := ParseResults(AppendResults(nil, want)); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("results: got %+v, %v, want %d entries or errors", got, err, many)
-		}
+		got, err := ParseResults(AppendResults(nil, want))
+		expect.That(t, err == nil && reflect.DeepEqual(got, want), "results: got %+v, %v, want %d entries or errors", got, err, many)
 	}
 	for _, want := range []*kv.Permits{{Holders: make([]kv.Holder, many)}, {Queue: make([]kv.Waiter, many)}, {Delays: make([]int64, many)}} {
-		if got, err := written(want, (*kv.Permits).Fields); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("permits: got %+v, %v, want %d holders, waiters or delays", got, err, many)
-		}
+		got, err := written(want, (*kv.Permits).Fields)
+		expect.That(t, err == nil && reflect.DeepEqual(got, want), "permits: got %+v, %v, want %d holders, waiters or delays", got, err, many)
 	}
 }

@@ -2,13 +2,13 @@ package fsm
 
 import (
 	"bytes"
-	"errors"
 	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -59,9 +59,7 @@ func TestOneCounterNumbersTheChangesOfBoth(t *testing.T) {
 	for i := range items {
 		got = append(got, uint64(r.Results[i].Index)+uint64(r.KV[i].Index))
 	}
-	if want := []uint64{2, 3, 0, 4, 5, 6}; !slices.Equal(got, want) {
-		t.Errorf("indexes %v, want %v", got, want)
-	}
+	expect.Slice(t, got, []uint64{2, 3, 0, 4, 5, 6}, "indexes")
 	if v, k := n.m.View(), n.m.KV(); v.Index() != 5 || k.Index() != 6 {
 		t.Errorf("the registry's view is at %d, that of coordination at %d, want 5 and 6: who caches documents by the former is not to lose them by a write to a key", v.Index(), k.Index())
 	}
@@ -70,9 +68,8 @@ func TestOneCounterNumbersTheChangesOfBoth(t *testing.T) {
 func TestBatchWithoutCoordinationHasNoResultsOfIt(t *testing.T) {
 	n := newNode(t)
 	n.id.Seq = 1
-	if r := n.apply(n.batch(registry.Cancel{Key: goldenKey})).Batches[0]; r.KV != nil {
-		t.Errorf("got %+v, want none of coordination", r)
-	}
+	r := n.apply(n.batch(registry.Cancel{Key: goldenKey})).Batches[0]
+	expect.That(t, r.KV == nil, "got %+v, want none of coordination", r)
 }
 
 func TestRepeatedCoordinationHasItsAnswerAndNoEffect(t *testing.T) {
@@ -80,9 +77,7 @@ func TestRepeatedCoordinationHasItsAnswerAndNoEffect(t *testing.T) {
 	n.id.Seq = 1
 	set := n.batchKV(kv.KeyOp{Verb: kv.CAS, Key: "a", Value: []byte("1")}, kv.Txn{Ops: []kv.KeyOp{{Verb: kv.Get, Key: "a"}}})
 	first := n.apply(set).Batches[0]
-	if !first.KV[0].OK || len(first.KV[1].Entries) != 1 {
-		t.Fatalf("got %+v, want the key set and read", first)
-	}
+	need.That(t, first.KV[0].OK && len(first.KV[1].Entries) == 1, "got %+v, want the key set and read", first)
 	restored := NewMachine()
 	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
 	for name, m := range map[string]*Machine{"the same node": n.m, "one that was restored": restored} {
@@ -111,17 +106,14 @@ func TestLostCheckEndsItsSessionsUnderTheSameIndex(t *testing.T) {
 			done := n.apply(n.batch(op))
 			index := done.Batches[0].Results[0].Index
 			e, _ := n.m.KV().Get("k")
-			if s, at := n.m.KV().Session("s1"); index == 0 || s != nil || at != index || e.Session != "" || e.ModifyIndex != index {
-				t.Errorf("session %+v, changed at %d, key %+v, want neither session nor holder since %d", s, at, e, index)
-			}
+			s, at := n.m.KV().Session("s1")
+			expect.That(t, index != 0 && s == nil && at == index && e.Session == "" && e.ModifyIndex == index,
+				"session %+v, changed at %d, key %+v, want neither session nor holder since %d", s, at, e, index)
 			for _, topic := range []kv.Topic{{Kind: kv.SessionsTopic}, {Kind: kv.KeyTopic, Name: "k"}} {
-				if !slices.Contains(done.Touched, topic) {
-					t.Errorf("touched %+v, want %+v among them", done.Touched, topic)
-				}
+				expect.That(t, slices.Contains(done.Touched, topic), "touched %+v, want %+v among them", done.Touched, topic)
 			}
-			if got := n.m.registry.Next(); got <= index {
-				t.Errorf("the next index is %d, want one above %d", got, index)
-			}
+			got := n.m.registry.Next()
+			expect.That(t, got > index, "the next index is %d, want one above %d", got, index)
 		})
 	}
 }
@@ -132,9 +124,8 @@ func TestNodeThatGoesTakesItsSessionsAlong(t *testing.T) {
 	n.writeKV(kv.CreateSession{ID: "s1", Node: "db-1"}, kv.CreateSession{ID: "s2"})
 	n.write(registry.DeregisterCatalog{Node: "db-1"})
 	gone, _ := n.m.KV().Session("s1")
-	if other, _ := n.m.KV().Session("s2"); gone != nil || other == nil {
-		t.Errorf("sessions %+v and %+v, want only the one of the logical node", gone, other)
-	}
+	other, _ := n.m.KV().Session("s2")
+	expect.That(t, gone == nil && other != nil, "sessions %+v and %+v, want only the one of the logical node", gone, other)
 }
 
 // No operation of today loses something without a change of its own.
@@ -152,9 +143,7 @@ func TestLossWithoutAnIndexTakesOne(t *testing.T) {
 		if linked {
 			want++
 		}
-		if got := n.m.registry.Next(); got != want {
-			t.Errorf("with a session that ends: %t: the next index is %d, want %d", linked, got, want)
-		}
+		expect.Equal(t, n.m.registry.Next(), want, "with a session that ends: %t: the next index is", linked)
 	}
 }
 
@@ -192,14 +181,11 @@ func TestSessionsEndAtTheirTimeUnderTheLeadersEpoch(t *testing.T) {
 	n.apply()
 	due := n.m.KVDue(n.stamp.Lease, 10)
 	want := kv.ExpireSession{Epoch: epoch, ID: "s1", Created: 3, RenewedAt: 1000}
-	if len(due) != 1 || due[0] != want {
-		t.Fatalf("due: %+v, want %+v", due, want)
-	}
+	need.That(t, len(due) == 1 && due[0] == want, "due: %+v, want %+v", due, want)
 	stale := want
 	stale.Epoch.Index--
-	if r := n.writeKV(stale, due[0]); r[0].OK || !r[1].OK {
-		t.Errorf("got %+v, want the one of another epoch to be without effect", r)
-	}
+	r := n.writeKV(stale, due[0])
+	expect.That(t, !r[0].OK && r[1].OK, "got %+v, want the one of another epoch to be without effect", r)
 	if e, _ := n.m.KV().Get("k"); e.Session != "" || n.m.KV().Delayed("k") != n.stamp.Lease+1000 {
 		t.Errorf("key %+v, delayed until %d, want it free, and delayed by 1 s", e, n.m.KV().Delayed("k"))
 	}
@@ -219,14 +205,10 @@ func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
 		{"service without checks", Item{Op: registry.RegisterCatalog{Service: &registry.CatalogService{Name: "orders", ID: "1"}, Instance: instance("ORDERS", "1")}}, false},
 	} {
 		n := newNode(t)
-		if n.m.NeedsClock() {
-			t.Errorf("%s: needed before", c.name)
-		}
+		expect.That(t, !n.m.NeedsClock(), "%s: needed before", c.name)
 		n.id.Seq = 1
 		n.apply(AppendBatch(nil, n.id, []Item{c.item}))
-		if got := n.m.NeedsClock(); got != c.want {
-			t.Errorf("%s: got %t, want %t", c.name, got, c.want)
-		}
+		expect.Equal(t, n.m.NeedsClock(), c.want, "%s: got", c.name)
 	}
 }
 
@@ -237,21 +219,18 @@ func TestRestoredCoordinationAsksTheRestoredRegistry(t *testing.T) {
 	restored := NewMachine()
 	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
 	n.m = restored
-	if r := n.writeKV(linkedSession)[0]; !r.OK {
-		t.Errorf("got %+v, want a session of the node and check that the snapshot has", r)
-	}
+	r := n.writeKV(linkedSession)[0]
+	expect.That(t, r.OK, "got %+v, want a session of the node and check that the snapshot has", r)
 }
 
 func TestSessionOfACriticalCheckIsRefused(t *testing.T) {
 	n := newNode(t)
 	n.write(checkedService(registry.Critical))
-	if r := n.writeKV(linkedSession)[0]; r.OK || r.Refusal != "Check 'alive' is in critical state" {
-		t.Errorf("got %+v, want it refused", r)
-	}
+	r := n.writeKV(linkedSession)[0]
+	expect.That(t, !r.OK && r.Refusal == "Check 'alive' is in critical state", "got %+v, want it refused", r)
 	n.write(registry.SetCheck{Node: "db-1", Check: "alive", Status: registry.Warning})
-	if r := n.writeKV(linkedSession)[0]; !r.OK {
-		t.Errorf("got %+v of a check that warns, want a session", r)
-	}
+	r = n.writeKV(linkedSession)[0]
+	expect.That(t, r.OK, "got %+v of a check that warns, want a session", r)
 }
 
 func TestCoordinationBeyondTheCounterIsRefused(t *testing.T) {
@@ -260,10 +239,6 @@ func TestCoordinationBeyondTheCounterIsRefused(t *testing.T) {
 	s := n.m.Snapshot()
 	s.registry.Taken = 0
 	var b bytes.Buffer
-	if _, err := s.WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
-	if err := NewMachine().Restore(&b); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("got %v, want ErrCorrupt", err)
-	}
+	need.Got(s.WriteTo(&b))(t)
+	expect.ErrorIs(t, NewMachine().Restore(&b), ErrCorrupt, "got")
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // costly is an operation as large as it is accepted, or one that changes many objects by its meaning.
@@ -295,9 +297,7 @@ func (c costly) applied(t testing.TB, objects int) (took time.Duration, bytes ui
 	r := n.perform(item)
 	took = time.Since(began)
 	runtime.ReadMemStats(&after)
-	if !c.done(n, r) {
-		t.Fatalf("%s: got %+v %+v", c.name, r.Results, r.KV)
-	}
+	need.That(t, c.done(n, r), "%s: got %+v %+v", c.name, r.Results, r.KV)
 	return took, after.TotalAlloc - before.TotalAlloc
 }
 
@@ -317,9 +317,7 @@ func TestApplyOfTheLargestOperationsIsLinear(t *testing.T) {
 			if !c.single {
 				want += bytesPerObject * objects
 			}
-			if bytes > want {
-				t.Errorf("Apply took %d KiB of memory with %d objects, at most %d KiB are right", bytes>>10, objects, want>>10)
-			}
+			expect.That(t, bytes <= want, "Apply took %d KiB of memory with %d objects, at most %d KiB are right", bytes>>10, objects, want>>10)
 		})
 	}
 }

@@ -28,9 +28,7 @@ func testNothingDiffers(t *testing.T, name string) {
 	files := parsePackage(t, fset, name)
 	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
 	config := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
-	if _, err := config.Check(name, fset, files, info); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(config.Check(name, fset, files, info))(t)
 	for _, file := range files {
 		commented := linesAfterComments(fset, file)
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -52,9 +50,7 @@ func testNothingDiffers(t *testing.T, name string) {
 func parsePackage(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil || len(names) == 0 {
-		t.Fatalf("the files of %s: %v", dir, err)
-	}
+	need.That(t, err == nil && len(names) != 0, "the files of %s: %v", dir, err)
 	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	var files []*ast.File
 	for _, name := range names {

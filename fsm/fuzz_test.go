@@ -11,6 +11,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // addGolden seeds a fuzz target with the golden files whose names begin with prefix.
@@ -50,9 +52,8 @@ func checkAllocated(t *testing.T, n int, decode func()) {
 	before := sample[0].Value.Uint64()
 	decode()
 	metrics.Read(sample)
-	if got, limit := sample[0].Value.Uint64()-before, uint64(n)*200+4<<20; got > limit {
-		t.Errorf("decoding %d bytes allocated %d, want at most %d", n, got, limit)
-	}
+	got, limit := sample[0].Value.Uint64()-before, uint64(n)*200+4<<20
+	expect.That(t, got <= limit, "decoding %d bytes allocated %d, want at most %d", n, got, limit)
 }
 
 func (e entry) encode() []byte {
@@ -86,9 +87,8 @@ func FuzzApplyEntry(f *testing.F) {
 		if applyErr != nil || m.Index() != 7 {
 			t.Fatalf("Apply of a valid entry: %v, index %d", applyErr, m.Index())
 		}
-		if again := e.encode(); !bytes.Equal(again, b) {
-			t.Fatalf("encoded again:\n%x, want\n%x", again, b)
-		}
+		again := e.encode()
+		need.That(t, bytes.Equal(again, b), "encoded again:\n%x, want\n%x", again, b)
 	})
 }
 
@@ -106,9 +106,8 @@ func FuzzParseBatch(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if again := AppendBatch(nil, id, items); !bytes.Equal(again, b) {
-				t.Fatalf("encoded again:\n%x, want\n%x", again, b)
-			}
+			again := AppendBatch(nil, id, items)
+			need.That(t, bytes.Equal(again, b), "encoded again:\n%x, want\n%x", again, b)
 		})
 	})
 }
@@ -121,9 +120,8 @@ func FuzzParseResults(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if again := AppendResults(nil, r); !bytes.Equal(again, b) {
-				t.Fatalf("encoded again:\n%x, want\n%x", again, b)
-			}
+			again := AppendResults(nil, r)
+			need.That(t, bytes.Equal(again, b), "encoded again:\n%x, want\n%x", again, b)
 		})
 	})
 }
@@ -143,9 +141,8 @@ func FuzzRestore(f *testing.F) {
 			}
 			return
 		}
-		if again := snapshotOf(t, m); !bytes.Equal(again, b) {
-			t.Fatalf("written again:\n%x, want\n%x", again, b)
-		}
+		again := snapshotOf(t, m)
+		need.That(t, bytes.Equal(again, b), "written again:\n%x, want\n%x", again, b)
 	})
 }
 
@@ -155,9 +152,7 @@ func checkReadSnapshot(t *testing.T, b []byte) {
 		return
 	}
 	var again bytes.Buffer
-	if _, err := s.WriteTo(&again); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(s.WriteTo(&again))(t)
 	if !bytes.Equal(again.Bytes(), b) {
 		t.Fatalf("written again:\n%x, want\n%x", again.Bytes(), b)
 	}
@@ -219,11 +214,7 @@ func frozenAgain(b []byte) ([]byte, error) {
 func TestGoldenSnapshotIsReadBack(t *testing.T) {
 	want := goldenSnapshot()
 	var b bytes.Buffer
-	if _, err := want.WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(want.WriteTo(&b))(t)
 	got, err := readSnapshot(&b)
-	if err != nil || !reflect.DeepEqual(&got, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
+	expect.That(t, err == nil && reflect.DeepEqual(&got, want), "got %+v, %v, want %+v", got, err, want)
 }

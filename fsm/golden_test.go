@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -24,21 +25,16 @@ func golden(t *testing.T, name string, got []byte) {
 	if *update {
 		need.OK(t, os.WriteFile(path, hexLines(got), 0o644))
 	}
-	if want := readGolden(t, path); !bytes.Equal(got, want) {
-		t.Errorf("%s: the format has changed\ngot  %x\nwant %x", name, got, want)
-	}
+	want := readGolden(t, path)
+	expect.That(t, bytes.Equal(got, want), "%s: the format has changed\ngot  %x\nwant %x", name, got, want)
 }
 
 func readGolden(t testing.TB, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (go test -run Golden -update writes it)", err)
-	}
+	need.That(t, err == nil, "%v (go test -run Golden -update writes it)", err)
 	b, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
+	need.OKf(t, err, "%s", path)
 	return b
 }
 
@@ -157,9 +153,7 @@ func TestGoldenResults(t *testing.T) {
 
 func TestGoldenSnapshot(t *testing.T) {
 	var b bytes.Buffer
-	if _, err := goldenSnapshot().WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(goldenSnapshot().WriteTo(&b))(t)
 	golden(t, "snapshot", b.Bytes())
 	got, err := readSnapshot(&b)
 	if err != nil || !reflect.DeepEqual(&got, goldenSnapshot()) {

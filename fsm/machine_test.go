@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -92,12 +92,8 @@ func TestWriteAppliesBatchesInOrder(t *testing.T) {
 			got = append(got, r.Outcome)
 		}
 	}
-	if want := []registry.Outcome{registry.Done, registry.Done, registry.NotFound}; !reflect.DeepEqual(got, want) {
-		t.Errorf("outcomes %v, want %v", got, want)
-	}
-	if done.Batches[1].ID != n.id {
-		t.Errorf("second answer is for %+v, want %+v", done.Batches[1].ID, n.id)
-	}
+	expect.Deep(t, got, []registry.Outcome{registry.Done, registry.Done, registry.NotFound}, "outcomes")
+	expect.Equal(t, done.Batches[1].ID, n.id, "second answer is for")
 }
 
 func TestRepeatedBatchHasItsAnswerAndNoEffect(t *testing.T) {
@@ -109,9 +105,7 @@ func TestRepeatedBatchHasItsAnswerAndNoEffect(t *testing.T) {
 	index := n.m.View().Index()
 
 	again := n.apply(register).Batches[0]
-	if !reflect.DeepEqual(again, first) {
-		t.Errorf("answer %+v, want %+v", again, first)
-	}
+	expect.Deep(t, again, first, "answer")
 	if got := n.m.View(); got.Len() != 0 || got.Index() != index {
 		t.Errorf("%d leases at index %d, want none at %d: the registration took effect twice", got.Len(), got.Index(), index)
 	}
@@ -134,9 +128,7 @@ func TestTickMovesTheLeaseClockOnly(t *testing.T) {
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})
 	before := n.m.View().Index()
 	n.stamp.Lease += 700
-	if got := n.apply().Clock; got != n.stamp {
-		t.Errorf("clock %+v, want %+v", got, n.stamp)
-	}
+	expect.Equal(t, n.apply().Clock, n.stamp, "clock")
 	if v := n.m.View(); v.Index() != before || v.Stamp() != n.stamp {
 		t.Errorf("view at index %d and %+v, want %d and %+v", v.Index(), v.Stamp(), before, n.stamp)
 	}
@@ -146,21 +138,16 @@ func TestEstablishReturnsEpochAndClock(t *testing.T) {
 	n := newNode(t)
 	n.apply()
 	done := need.Got(n.m.Apply(9, 4, AppendEstablish(nil, Establish{Node: "n1", Cluster: "c1"})))(t)
-	if want := (registry.Epoch{Term: 4, Index: 9}); done.Epoch != want || done.Clock != n.stamp || done.Batches != nil {
-		t.Errorf("got %+v, want epoch %+v, clock %+v", done, want, n.stamp)
-	}
-	if got := n.m.View().Epoch(); got != "c1" {
-		t.Errorf("view of epoch %q, want c1", got)
-	}
+	want := (registry.Epoch{Term: 4, Index: 9})
+	expect.That(t, done.Epoch == want && done.Clock == n.stamp && done.Batches == nil, "got %+v, want epoch %+v, clock %+v", done, want, n.stamp)
+	expect.Equal(t, n.m.View().Epoch(), "c1", "view of epoch")
 }
 
 func TestSettingsStayUntilALeaderSaysOtherwise(t *testing.T) {
 	n := newNode(t)
 	establish := func(s *registry.Settings) registry.Settings {
 		n.index++
-		if _, err := n.m.Apply(n.index, term, AppendEstablish(nil, Establish{Settings: s})); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(n.m.Apply(n.index, term, AppendEstablish(nil, Establish{Settings: s})))(t)
 		return n.m.View().Settings()
 	}
 	for _, c := range []struct {
@@ -172,9 +159,7 @@ func TestSettingsStayUntilALeaderSaysOtherwise(t *testing.T) {
 		{"some", goldenSettings(), *goldenSettings()},
 		{"none later", nil, *goldenSettings()},
 	} {
-		if got := establish(c.s); got != c.want {
-			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
-		}
+		expect.Equal(t, establish(c.s), c.want, "%s: got", c.name)
 	}
 }
 
@@ -189,18 +174,14 @@ func TestOverridesAndQuarantinesEndAtTheirTime(t *testing.T) {
 	}
 	n.stamp.Lease += 7000
 	due := n.m.Ending(n.stamp.Lease)
-	if len(due) != 2 || due[0].(registry.EndOverride).Epoch != epoch || due[1].(registry.EndQuarantine).Epoch != epoch {
-		t.Fatalf("ending: %+v, want the override and then the quarantine, under %+v", due, epoch)
-	}
+	need.That(t, len(due) == 2 && due[0].(registry.EndOverride).Epoch == epoch && due[1].(registry.EndQuarantine).Epoch == epoch,
+		"ending: %+v, want the override and then the quarantine, under %+v", due, epoch)
 	for i, r := range n.write(due...) {
-		if r.Outcome != registry.Done || r.Index == 0 {
-			t.Errorf("%+v: got %+v, want it done", due[i], r)
-		}
+		expect.That(t, r.Outcome == registry.Done && r.Index != 0, "%+v: got %+v, want it done", due[i], r)
 	}
 	v := n.m.View()
-	if l, ok := v.Lease(one); !ok || l.Instance.Status != registry.Up || l.Instance.Overridden != registry.Unknown {
-		t.Errorf("overridden until 5 s: %+v, want it UP again", l)
-	}
+	l, ok := v.Lease(one)
+	expect.That(t, ok && l.Instance.Status == registry.Up && l.Instance.Overridden == registry.Unknown, "overridden until 5 s: %+v, want it UP again", l)
 	if _, ok := v.Lease(two); !ok || v.Len() != 2 {
 		t.Errorf("quarantined until 6 s: it is not listed, with %d leases", v.Len())
 	}
@@ -230,12 +211,10 @@ func TestUndecodableEntryChangesNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := n.m.Apply(4711, term, c.entry)
-			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), "log entry 4711: ") || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want log entry 4711: %v … %s", err, c.want, c.says)
-			}
-			if got := snapshotOf(t, n.m); !bytes.Equal(got, want) {
-				t.Errorf("the state changed")
-			}
+			expect.That(t, errors.Is(err, c.want) && strings.Contains(err.Error(), "log entry 4711: ") && strings.Contains(err.Error(), c.says),
+				"got %v, want log entry 4711: %v … %s", err, c.want, c.says)
+			got := snapshotOf(t, n.m)
+			expect.That(t, bytes.Equal(got, want), "the state changed")
 		})
 	}
 }
@@ -243,9 +222,7 @@ func TestUndecodableEntryChangesNothing(t *testing.T) {
 func TestEntryOutOfOrderIsAnError(t *testing.T) {
 	m := NewMachine()
 	tick := AppendWrite(nil, registry.Stamp{Lease: 1}, 0)
-	if _, err := m.Apply(5, term, tick); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(m.Apply(5, term, tick))(t)
 	for _, index := range []uint64{0, 4, 5} {
 		if _, err := m.Apply(index, term, tick); err == nil || m.Index() != 5 {
 			t.Errorf("entry %d after 5: got %v, index %d, want an error and 5", index, err, m.Index())
@@ -263,19 +240,14 @@ func TestEvictionIsFencedByEpochAndTerm(t *testing.T) {
 	n.stamp.Lease += 100_000
 	n.apply()
 	due := n.m.Expired(n.stamp.Lease, 10)
-	if len(due) != 1 {
-		t.Fatalf("expired leases: %+v, want one", due)
-	}
+	need.That(t, len(due) == 1, "expired leases: %+v, want one", due)
 	stale := registry.Epoch{Term: epoch.Term, Index: epoch.Index - 1}
-	if got := n.write(registry.Evict{Epoch: stale, Items: due})[0]; got.Outcome != registry.Refused {
-		t.Errorf("evict under an older epoch: got %+v, want it refused", got)
-	}
+	got := n.write(registry.Evict{Epoch: stale, Items: due})[0]
+	expect.That(t, got.Outcome == registry.Refused, "evict under an older epoch: got %+v, want it refused", got)
 	if got := n.write(registry.Evict{Epoch: epoch, Items: due})[0]; got.Outcome != registry.Done || got.Count != 1 {
 		t.Errorf("evict under the epoch: got %+v, want one lease gone", got)
 	}
-	if n.m.View().Len() != 0 {
-		t.Error("the lease is still there")
-	}
+	expect.That(t, n.m.View().Len() == 0, "the lease is still there")
 }
 
 // Readers that saw an index must get a view that contains its entry; entry i has the stamp i.
@@ -321,9 +293,7 @@ func TestViewContainsTheEntryOfTheIndexSeenBefore(t *testing.T) {
 		inst := instance("ORDERS", fmt.Sprint(i%20))
 		items := []Item{{Op: registry.Register{Instance: inst}}, {Op: registry.Renew{Key: inst.Key()}}}
 		stamp := registry.Stamp{Lease: int64(i), Wall: int64(i)}
-		if _, err := m.Apply(i, term, AppendWrite(nil, stamp, 0, AppendBatch(nil, id, items))); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(m.Apply(i, term, AppendWrite(nil, stamp, 0, AppendBatch(nil, id, items))))(t)
 	}
 	close(stop)
 	wg.Wait()

@@ -2,10 +2,13 @@ package fsm
 
 import (
 	"fmt"
-	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // run judges a batch as the machine does, with results that carry its number.
@@ -59,9 +62,8 @@ func TestBatchesAreJudgedByWhatTheirNodeReported(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := memory{}
 			for i, s := range c.steps {
-				if got, index := m.run(s.id); got != s.want || index != s.index {
-					t.Fatalf("step %d, %+v: got verdict %d with result %d, want %d with %d", i, s.id, got, index, s.want, s.index)
-				}
+				got, index := m.run(s.id)
+				need.That(t, got == s.want && index == s.index, "step %d, %+v: got verdict %d with result %d, want %d with %d", i, s.id, got, index, s.want, s.index)
 			}
 		})
 	}
@@ -70,9 +72,8 @@ func TestBatchesAreJudgedByWhatTheirNodeReported(t *testing.T) {
 func TestNodesDoNotShareNumbers(t *testing.T) {
 	m := memory{}
 	for _, node := range []string{"a", "b", ""} {
-		if got, _ := m.run(BatchID{Node: node, Boot: 1, Seq: 1}); got != fresh {
-			t.Errorf("node %q: got verdict %d, want fresh", node, got)
-		}
+		got, _ := m.run(BatchID{Node: node, Boot: 1, Seq: 1})
+		expect.That(t, got == fresh, "node %q: got verdict %d, want fresh", node, got)
 	}
 }
 
@@ -85,9 +86,8 @@ func TestForgottenAnswersAreRefusedNotRepeated(t *testing.T) {
 		t.Errorf("%d answers are remembered, want %d", got, maxAnswers)
 	}
 	for seq, want := range map[uint64]verdict{1: refused, 3: refused, 4: repeated, maxAnswers + 3: repeated} {
-		if got, _ := m.run(BatchID{Node: "a", Boot: 1, Seq: seq}); got != want {
-			t.Errorf("batch %d: got verdict %d, want %d", seq, got, want)
-		}
+		got, _ := m.run(BatchID{Node: "a", Boot: 1, Seq: seq})
+		expect.That(t, got == want, "batch %d: got verdict %d, want %d", seq, got, want)
 	}
 }
 
@@ -103,9 +103,7 @@ func TestFrozenMemoryIsSortedAndDoesNotChange(t *testing.T) {
 	for _, n := range frozen {
 		got += fmt.Sprintf("%s/%d/%d/%d ", n.name, n.boot, n.answered, n.answers[0].seq)
 	}
-	if want := "a/1/0/1 b/1/0/1 c/1/0/1 "; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, got, "a/1/0/1 b/1/0/1 c/1/0/1 ", "got")
 }
 
 // What transactions read must not stay in memory, and in every snapshot, with the answers of their batch.
@@ -123,16 +121,11 @@ func TestRememberedAnswersKeepLittleOfWhatWasRead(t *testing.T) {
 	first, again := n.apply(batch).Batches[0], n.apply(batch).Batches[0]
 	read := 0
 	for i, r := range first.KV {
-		if r.Weight() < 60<<10 {
-			t.Fatalf("transaction %d: answered %+v, want what it read", i, r)
-		}
+		need.That(t, r.Weight() >= 60<<10, "transaction %d: answered %+v, want what it read", i, r)
 		k := again.KV[i]
-		if !k.OK || k.Index != r.Index || (k.Excess == kv.Forgotten) != (k.Entries == nil) {
-			t.Fatalf("transaction %d again: answered %+v, want index %d, and what it read or that it was forgotten", i, k, r.Index)
-		}
+		need.That(t, k.OK && k.Index == r.Index && (k.Excess == kv.Forgotten) == (k.Entries == nil),
+			"transaction %d again: answered %+v, want index %d, and what it read or that it was forgotten", i, k, r.Index)
 		read += k.Weight()
 	}
-	if read > keptRead || read == 0 {
-		t.Errorf("of what was read %d bytes were kept, want at most %d", read, keptRead)
-	}
+	expect.That(t, read <= keptRead && read != 0, "of what was read %d bytes were kept, want at most %d", read, keptRead)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -51,22 +52,15 @@ func TestEveryOperationHasWhatTheFormatsAndMetricsNeed(t *testing.T) {
 		t.Run(op.table+op.typ, func(t *testing.T) {
 			b := itemBytes(op.item)
 			_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{op.item}))
-			if err != nil || !reflect.DeepEqual(got[0], op.item) {
-				t.Errorf("got %+v, %v, want %+v", got, err, op.item)
-			}
-			if size := Size(op.item); size != len(b) {
-				t.Errorf("its size is said to be %d, and it takes %d", size, len(b))
-			}
-			if op.level < 1 || op.level > codec.Level {
-				t.Errorf("level %d is none of 1 to %d", op.level, codec.Level)
-			}
-			if !regexp.MustCompile(`^[a-z_]+$`).MatchString(op.name) || names[op.table+op.name] {
-				t.Errorf("%q is no name for a metric, or another one's", op.name)
-			}
+			expect.That(t, err == nil && reflect.DeepEqual(got[0], op.item), "got %+v, %v, want %+v", got, err, op.item)
+			size := Size(op.item)
+			expect.That(t, size == len(b), "its size is said to be %d, and it takes %d", size, len(b))
+			expect.That(t, op.level >= 1 && op.level <= codec.Level, "level %d is none of 1 to %d", op.level, codec.Level)
+			expect.That(t, regexp.MustCompile(`^[a-z_]+$`).MatchString(op.name) && !names[op.table+op.name],
+				"%q is no name for a metric, or another one's", op.name)
 			names[op.table+op.name] = true
-			if row := regexp.MustCompile(`(?m)^\| ` + strconv.Itoa(int(op.kind)) + ` \| ` + op.typ + ` \|`); !row.Match(page) {
-				t.Errorf("docs/formats/log-entry.md has no row of kind %d, %s", op.kind, op.typ)
-			}
+			row := regexp.MustCompile(`(?m)^\| ` + strconv.Itoa(int(op.kind)) + ` \| ` + op.typ + ` \|`)
+			expect.That(t, row.Match(page), "docs/formats/log-entry.md has no row of kind %d, %s", op.kind, op.typ)
 		})
 	}
 }
@@ -77,20 +71,16 @@ func TestARenewalByHandleSurvivesItsEncoding(t *testing.T) {
 	op.Key = registry.Key{App: "ORDERS", ID: "orders-1"} // is not encoded
 	it := Item{Op: op}
 	_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{it}))
-	if err != nil || got[0].Op != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
-	if size, b := Size(it), itemBytes(it); size != len(b) {
-		t.Errorf("its size is said to be %d, and it takes %d", size, len(b))
-	}
+	expect.That(t, err == nil && got[0].Op == want, "got %+v, %v, want %+v", got, err, want)
+	size, b := Size(it), itemBytes(it)
+	expect.That(t, size == len(b), "its size is said to be %d, and it takes %d", size, len(b))
 }
 
 // Snapshots are written beside those who read the same memory.
 func TestWritingChangesNothing(t *testing.T) {
 	for _, op := range operations(t) {
 		before := strings.Clone(string(itemBytes(op.item)))
-		if again := string(itemBytes(op.item)); again != before {
-			t.Errorf("%s is written as % x, and then as % x", op.typ, before, again)
-		}
+		again := string(itemBytes(op.item))
+		expect.That(t, again == before, "%s is written as % x, and then as % x", op.typ, before, again)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -63,23 +64,22 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 	want := snapshotOf(t, n.m)
 	m := NewMachine()
 	need.OK(t, m.Restore(iotest.HalfReader(bytes.NewReader(want))))
-	if got := snapshotOf(t, m); !bytes.Equal(got, want) {
-		t.Errorf("the restored machine writes another snapshot:\n%x\n%x", got, want)
-	}
+	got := snapshotOf(t, m)
+	expect.That(t, bytes.Equal(got, want), "the restored machine writes another snapshot:\n%x\n%x", got, want)
 	if m.Index() != n.m.Index() || m.View().HashCode() != n.m.View().HashCode() {
 		t.Errorf("index %d, %s, want %d, %s", m.Index(), m.View().HashCode(), n.m.Index(), n.m.View().HashCode())
 	}
 	s := m.Snapshot()
-	if f := s.registry; len(s.nodes) == 0 || len(f.Free) == 0 || len(f.Leases) == 0 || len(f.Removals) < 2 || len(f.Registered) == 0 || len(f.Canceled) == 0 {
-		t.Errorf("a section of the test's snapshot is empty: %+v", s)
-	}
+	f := s.registry
+	expect.That(t, len(s.nodes) != 0 && len(f.Free) != 0 && len(f.Leases) != 0 && len(f.Removals) >= 2 && len(f.Registered) != 0 && len(f.Canceled) != 0,
+		"a section of the test's snapshot is empty: %+v", s)
 	if f := s.registry; len(f.Transitions) == 0 || f.Preservation.State != registry.PreservationHeld ||
 		f.Leases[0].Lease.Quarantine == nil || f.Leases[1].Lease.Override == nil || len(f.Leases[0].History.Events()) == 0 || len(f.Removals[0].History.Events()) == 0 {
 		t.Errorf("a part of the test's snapshot is empty: %+v", s)
 	}
-	if f := s.registry; len(f.Links) == 0 || len(f.Senders) == 0 || len(f.Peers) == 0 || f.Leases[0].Client == 0 || f.Leases[0].Lease.ByClient == 0 {
-		t.Errorf("a part of the test's snapshot is empty: %+v", s)
-	}
+	f = s.registry
+	expect.That(t, len(f.Links) != 0 && len(f.Senders) != 0 && len(f.Peers) != 0 && f.Leases[0].Client != 0 && f.Leases[0].Lease.ByClient != 0,
+		"a part of the test's snapshot is empty: %+v", s)
 	if f, k := s.registry, s.kv; f.Taken == 0 || len(f.Nodes) == 0 || len(f.Heard) == 0 || len(k.Entries) == 0 || len(k.Deletions) == 0 ||
 		len(k.Sessions) == 0 || len(k.Delays) == 0 || len(k.Permits) < 2 || len(k.Answers) == 0 {
 		t.Errorf("a section of the test's snapshot is empty: %+v", s)
@@ -89,9 +89,7 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 func TestMachineGoesOnFromASnapshot(t *testing.T) {
 	n := newNode(t)
 	var b bytes.Buffer
-	if _, err := goldenLeases().WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(goldenLeases().WriteTo(&b))(t)
 	need.OK(t, n.m.Restore(&b))
 	n.id, n.index = BatchID{Node: "n1-7f3a", Boot: 2, Seq: 40, Answered: 39}, n.m.Index()
 	n.stamp = registry.Stamp{Lease: 62_000, Wall: 1_700_000_002_100}
@@ -105,22 +103,18 @@ func TestMachineGoesOnFromASnapshot(t *testing.T) {
 		registry.SetOverride{Key: goldenKey, Status: registry.Down, For: 1000, By: goldenAct},
 		registry.Quarantine{Key: goldenKey, For: 1000, By: goldenAct},
 	) {
-		if r.Outcome != registry.Done {
-			t.Errorf("got %+v, want it done", r)
-		}
+		expect.That(t, r.Outcome == registry.Done, "got %+v, want it done", r)
 	}
-	if due := n.m.Ending(64_000); len(due) != 2 {
-		t.Errorf("ending: %+v, want the override and the quarantine", due)
-	}
+	due := n.m.Ending(64_000)
+	expect.That(t, len(due) == 2, "ending: %+v, want the override and the quarantine", due)
 	if due := n.m.Expired(62_000+90_000+1, 1); len(due) != 1 || due[0].RenewedAt != 62_000 {
 		t.Errorf("expired: %+v, want the lease, renewed at 62000", due)
 	}
 	written := snapshotOf(t, n.m)
 	again := NewMachine()
 	need.OK(t, again.Restore(bytes.NewReader(written)))
-	if got := snapshotOf(t, again); !bytes.Equal(got, written) {
-		t.Errorf("the snapshot that it writes is not restored as it is:\n%x\n%x", got, written)
-	}
+	got := snapshotOf(t, again)
+	expect.That(t, bytes.Equal(got, written), "the snapshot that it writes is not restored as it is:\n%x\n%x", got, written)
 }
 
 func TestRepetitionIsRememberedAcrossASnapshot(t *testing.T) {
@@ -146,24 +140,16 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 	n.write(registry.Register{Instance: instance("LATER", "1")}, registry.Renew{Key: registry.Key{App: "ORDERS", ID: "1"}},
 		registry.Cancel{Key: registry.Key{App: "ORDERS", ID: "orders-1"}})
 	var got bytes.Buffer
-	if _, err := frozen.WriteTo(&got); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got.Bytes(), want) {
-		t.Error("entries that were applied after Snapshot are in it")
-	}
+	need.Got(frozen.WriteTo(&got))(t)
+	expect.That(t, bytes.Equal(got.Bytes(), want), "entries that were applied after Snapshot are in it")
 }
 
 // checkRefused restores b over a machine with state, which must stay.
 func checkRefused(t *testing.T, n *node, r io.Reader, want error) {
 	t.Helper()
 	before, index := n.m.View(), n.m.Index()
-	if err := n.m.Restore(r); !errors.Is(err, want) {
-		t.Fatalf("got %v, want %v", err, want)
-	}
-	if n.m.View() != before || n.m.Index() != index {
-		t.Fatal("the state was replaced all the same")
-	}
+	need.ErrorIs(t, n.m.Restore(r), want, "got")
+	need.That(t, n.m.View() == before && n.m.Index() == index, "the state was replaced all the same")
 }
 
 func TestCorruptedSnapshotIsRefusedWhereverItIsHit(t *testing.T) {
@@ -174,16 +160,13 @@ func TestCorruptedSnapshotIsRefusedWhereverItIsHit(t *testing.T) {
 			bad := bytes.Clone(good)
 			bad[i] ^= flip
 			err := n.m.Restore(bytes.NewReader(bad))
-			if err == nil {
-				t.Fatalf("byte %d of %d xor %#x was accepted", i, len(good), flip)
-			}
+			need.That(t, err != nil, "byte %d of %d xor %#x was accepted", i, len(good), flip)
 		}
 		checkRefused(t, n, bytes.NewReader(good[:i]), ErrCorrupt)
 	}
 	checkRefused(t, n, bytes.NewReader(append(bytes.Clone(good), 0)), ErrCorrupt)
-	if got := snapshotOf(t, n.m); !bytes.Equal(got, good) {
-		t.Error("the state changed")
-	}
+	got := snapshotOf(t, n.m)
+	expect.That(t, bytes.Equal(got, good), "the state changed")
 }
 
 func TestSnapshotThatLiesIsRefused(t *testing.T) {
@@ -192,9 +175,7 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		s := need.Got(readSnapshot(bytes.NewReader(snapshotOf(t, n.m))))(t)
 		change(&s)
 		var b bytes.Buffer
-		if _, err := s.WriteTo(&b); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(s.WriteTo(&b))(t)
 		return b.Bytes()
 	}
 	content := func(b []byte) []byte { return b[len(snapshotMagic) : len(b)-checksumSize] }
@@ -269,9 +250,7 @@ func TestAnnouncedLengthsCostNoMemory(t *testing.T) {
 		"what ends in a length": append(append(bytes.Clone(head.Written()), 0, 0, 1), huge...),
 	} {
 		checkAllocated(t, 0, func() {
-			if _, err := readSnapshot(bytes.NewReader(seal(append([]byte{codec.Level}, content...)))); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("%s: got %v, want ErrCorrupt", name, err)
-			}
+			expect.ErrorIs(t, expect.Err(readSnapshot(bytes.NewReader(seal(append([]byte{codec.Level}, content...))))), ErrCorrupt, "%s: got", name)
 		})
 	}
 }
@@ -289,9 +268,7 @@ func TestWriteToReportsItsWritersError(t *testing.T) {
 	s := lived(t).m.Snapshot()
 	full := errors.New("no space left")
 	for writes := range 2 {
-		if _, err := s.WriteTo(&failingWriter{err: full, good: writes}); !errors.Is(err, full) {
-			t.Errorf("after %d good writes: got %v, want %v", writes, err, full)
-		}
+		expect.ErrorIs(t, expect.Err(s.WriteTo(&failingWriter{err: full, good: writes})), full, "after %d good writes: got", writes)
 	}
 }
 
@@ -324,9 +301,8 @@ func TestSnapshotIsWrittenInPieces(t *testing.T) {
 	}
 	var w largestWrite
 	n := need.Got(s.WriteTo(&w))(t)
-	if w.size > 2*flushSize || n < 10*flushSize {
-		t.Errorf("largest piece of %d bytes: %d, want at most %d of at least %d", n, w.size, 2*flushSize, 10*flushSize)
-	}
+	expect.That(t, w.size <= 2*flushSize && n >= 10*flushSize,
+		"largest piece of %d bytes: %d, want at most %d of at least %d", n, w.size, 2*flushSize, 10*flushSize)
 }
 
 func TestLargeRecordIsReadInSteps(t *testing.T) {
@@ -336,9 +312,8 @@ func TestLargeRecordIsReadInSteps(t *testing.T) {
 	n.write(registry.Register{Instance: inst})
 	m := NewMachine()
 	need.OK(t, m.Restore(bytes.NewReader(snapshotOf(t, n.m))))
-	if l, ok := m.View().Lease(inst.Key()); !ok || l.Instance.HomePageURL != inst.HomePageURL {
-		t.Error("the restored instance differs")
-	}
+	l, ok := m.View().Lease(inst.Key())
+	expect.That(t, ok && l.Instance.HomePageURL == inst.HomePageURL, "the restored instance differs")
 }
 
 // A snapshot that its own writer refuses would cost the cluster its state, so whatever clients say of keys,
@@ -365,14 +340,10 @@ func TestWhateverIsCoordinatedIsRestored(t *testing.T) {
 			id.Seq++
 			stamp := registry.Stamp{Lease: rapid.Int64().Draw(t, "lease"), Wall: rapid.Int64().Draw(t, "wall")}
 			items := rapid.SliceOfN(draw, 0, 4).Draw(t, "items")
-			if _, err := m.Apply(i+1, term, AppendWrite(nil, stamp, 0, AppendBatch(nil, id, items))); err != nil {
-				t.Fatal(err)
-			}
+			need.Got(m.Apply(i+1, term, AppendWrite(nil, stamp, 0, AppendBatch(nil, id, items))))(t)
 		}
 		var written, again bytes.Buffer
-		if _, err := m.Snapshot().WriteTo(&written); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(m.Snapshot().WriteTo(&written))(t)
 		restored := NewMachine()
 		need.OK(t, restored.Restore(bytes.NewReader(written.Bytes())))
 		if _, err := restored.Snapshot().WriteTo(&again); err != nil || !bytes.Equal(again.Bytes(), written.Bytes()) {

@@ -93,9 +93,8 @@ func (tw *twins) coordinate(t *rapid.T) {
 func (tw *twins) evict(t *rapid.T) {
 	tw.pass(t)
 	due := tw.straight.Expired(tw.stamp.Lease, 3)
-	if other := tw.restored.Expired(tw.stamp.Lease, 3); !slices.Equal(due, other) {
-		t.Fatalf("expired: %+v, and on the restored twin %+v", due, other)
-	}
+	other := tw.restored.Expired(tw.stamp.Lease, 3)
+	need.That(t, slices.Equal(due, other), "expired: %+v, and on the restored twin %+v", due, other)
 	op := registry.Evict{Epoch: tw.epoch, Items: due}
 	if rapid.IntRange(0, 5).Draw(t, "stale") == 0 {
 		op.Epoch.Index--
@@ -107,9 +106,7 @@ func (tw *twins) evict(t *rapid.T) {
 func (tw *twins) end(t *rapid.T) {
 	tw.pass(t)
 	due, other := tw.straight.Ending(tw.stamp.Lease), tw.restored.Ending(tw.stamp.Lease)
-	if !reflect.DeepEqual(due, other) {
-		t.Fatalf("ending: %+v, and on the restored twin %+v", due, other)
-	}
+	need.That(t, reflect.DeepEqual(due, other), "ending: %+v, and on the restored twin %+v", due, other)
 	if rapid.IntRange(0, 3).Draw(t, "late") == 0 {
 		tw.write(t)
 	}
@@ -126,9 +123,8 @@ func (tw *twins) preserve(t *rapid.T) {
 	now := tw.stamp.Lease
 	v, w := tw.straight.View(), tw.restored.View()
 	op, due := v.NextPreservation(now, v.Freshness(now))
-	if other, otherDue := w.NextPreservation(now, w.Freshness(now)); other != op || otherDue != due {
-		t.Fatalf("transition: %+v %t, and on the restored twin %+v %t", op, due, other, otherDue)
-	}
+	other, otherDue := w.NextPreservation(now, w.Freshness(now))
+	need.That(t, other == op && otherDue == due, "transition: %+v %t, and on the restored twin %+v %t", op, due, other, otherDue)
 	if !due {
 		return
 	}
@@ -158,9 +154,7 @@ func (tw *twins) establish(t *rapid.T) {
 
 func (tw *twins) restore(t *rapid.T) {
 	var b bytes.Buffer
-	if _, err := tw.restored.Snapshot().WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(tw.restored.Snapshot().WriteTo(&b))(t)
 	fresh := NewMachine()
 	need.OK(t, fresh.Restore(&b))
 	tw.restored = fresh
@@ -175,12 +169,8 @@ func (tw *twins) compare(t *rapid.T) {
 
 func (tw *twins) compareSnapshots(t *rapid.T) {
 	var a, b bytes.Buffer
-	if _, err := tw.straight.Snapshot().WriteTo(&a); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tw.restored.Snapshot().WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(tw.straight.Snapshot().WriteTo(&a))(t)
+	need.Got(tw.restored.Snapshot().WriteTo(&b))(t)
 	if !bytes.Equal(a.Bytes(), b.Bytes()) {
 		t.Fatalf("the snapshots differ:\n%x\n%x", a.Bytes(), b.Bytes())
 	}
@@ -199,9 +189,8 @@ func (tw *twins) compareViews(t *rapid.T) {
 		}
 	}
 	far := tw.stamp.Lease + 1_000_000
-	if due, other := tw.straight.Expired(far, 100), tw.restored.Expired(far, 100); !slices.Equal(due, other) {
-		t.Fatalf("expired: %+v, and on the restored twin %+v", due, other)
-	}
+	due, other := tw.straight.Expired(far, 100), tw.restored.Expired(far, 100)
+	need.That(t, slices.Equal(due, other), "expired: %+v, and on the restored twin %+v", due, other)
 	if due, other := tw.straight.Ending(far), tw.restored.Ending(far); !reflect.DeepEqual(due, other) {
 		t.Fatalf("ending: %+v, and on the restored twin %+v", due, other)
 	}
@@ -229,24 +218,19 @@ func (tw *twins) compareTold(t *rapid.T, v, w *registry.View) {
 	}
 	for _, owner := range append(twinDCs, "") {
 		a, b := slices.Collect(v.Settled(now+20_000, false, owner)), slices.Collect(w.Settled(now+20_000, false, owner))
-		if !bytes.Equal(tw.known(a), tw.known(b)) {
-			t.Fatalf("settled leases of %q: %+v, and on the restored twin %+v", owner, a, b)
-		}
+		need.That(t, bytes.Equal(tw.known(a), tw.known(b)), "settled leases of %q: %+v, and on the restored twin %+v", owner, a, b)
 	}
 }
 
 func (tw *twins) compareChanges(t *rapid.T, v, w *registry.View) {
 	changes, err := v.Changes(0, 0)
 	others, otherErr := w.Changes(0, 0)
-	if len(changes) != len(others) || (err == nil) != (otherErr == nil) {
-		t.Fatalf("the change lists differ:\n%+v %v\n%+v %v", changes, err, others, otherErr)
-	}
+	need.That(t, len(changes) == len(others) && (err == nil) == (otherErr == nil),
+		"the change lists differ:\n%+v %v\n%+v %v", changes, err, others, otherErr)
 	for i, a := range changes {
 		b := others[i]
 		same := bytes.Equal(tw.known([]*registry.Lease{a.Lease}), tw.known([]*registry.Lease{b.Lease}))
-		if !same || a.Index != b.Index || a.Kind != b.Kind {
-			t.Fatalf("change %+v of %+v, and on the restored twin %+v of %+v", a, a.Lease, b, b.Lease)
-		}
+		need.That(t, same && a.Index == b.Index && a.Kind == b.Kind, "change %+v of %+v, and on the restored twin %+v of %+v", a, a.Lease, b, b.Lease)
 	}
 }
 
@@ -264,9 +248,8 @@ func (tw *twins) known(leases []*registry.Lease) []byte {
 // compareExplanations compares what is told to operators.
 func (tw *twins) compareExplanations(t *rapid.T, v, w *registry.View) {
 	for _, now := range []int64{tw.stamp.Lease, tw.stamp.Lease + 50_000} {
-		if a, b := v.FreshnessByApp(now), w.FreshnessByApp(now); !reflect.DeepEqual(a, b) {
-			t.Fatalf("freshness at %d: %+v, and on the restored twin %+v", now, a, b)
-		}
+		a, b := v.FreshnessByApp(now), w.FreshnessByApp(now)
+		need.That(t, reflect.DeepEqual(a, b), "freshness at %d: %+v, and on the restored twin %+v", now, a, b)
 	}
 	for what, told := range map[string]func(*registry.View) any{
 		"preservation": func(v *registry.View) any { return v.Preservation() },
@@ -277,9 +260,8 @@ func (tw *twins) compareExplanations(t *rapid.T, v, w *registry.View) {
 		"histories":    histories,
 		"peers":        peers,
 	} {
-		if a, b := told(v), told(w); !reflect.DeepEqual(a, b) {
-			t.Fatalf("%s: %+v, and on the restored twin %+v", what, a, b)
-		}
+		a, b := told(v), told(w)
+		need.That(t, reflect.DeepEqual(a, b), "%s: %+v, and on the restored twin %+v", what, a, b)
 	}
 }
 
@@ -337,9 +319,7 @@ func (tw *twins) both(t *rapid.T, entry []byte) Applied {
 	tw.index += rapid.Uint64Range(1, 2).Draw(t, "step")
 	done := need.Got(tw.straight.Apply(tw.index, tw.term, entry))(t)
 	other, err := tw.restored.Apply(tw.index, tw.term, entry)
-	if err != nil || !reflect.DeepEqual(done, other) {
-		t.Fatalf("entry %d: %+v, and on the restored twin %+v, %v", tw.index, done, other, err)
-	}
+	need.That(t, err == nil && reflect.DeepEqual(done, other), "entry %d: %+v, and on the restored twin %+v, %v", tw.index, done, other, err)
 	return done
 }
 

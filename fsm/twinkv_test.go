@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // What the twins coordinate by: few names, so that operations meet.
@@ -155,9 +156,7 @@ func twinService(node, id string) (*registry.CatalogService, *registry.Instance)
 func (tw *twins) expire(t *rapid.T) {
 	tw.pass(t)
 	due, other := tw.straight.KVDue(tw.stamp.Lease, 10), tw.restored.KVDue(tw.stamp.Lease, 10)
-	if !reflect.DeepEqual(due, other) {
-		t.Fatalf("due: %+v, and on the restored twin %+v", due, other)
-	}
+	need.That(t, reflect.DeepEqual(due, other), "due: %+v, and on the restored twin %+v", due, other)
 	if rapid.IntRange(0, 3).Draw(t, "late") == 0 {
 		tw.write(t)
 	}
@@ -187,9 +186,8 @@ func (tw *twins) compareCoordination(t *rapid.T) {
 		"clock":      (*Machine).needed,
 		"due":        func(m *Machine) any { return m.KVDue(tw.stamp.Lease+100_000, 100) },
 	} {
-		if a, b := told(tw.straight), told(tw.restored); !reflect.DeepEqual(a, b) {
-			t.Fatalf("%s: %+v, and on the restored twin %+v", what, a, b)
-		}
+		a, b := told(tw.straight), told(tw.restored)
+		need.That(t, reflect.DeepEqual(a, b), "%s: %+v, and on the restored twin %+v", what, a, b)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -21,17 +22,15 @@ func TestAnOverrideOfAnOperatorEndsAndTheInstanceIsWhatItSays(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		got, err := n.ask(t, request("PUT", i1Path+"/override?value=OUT_OF_SERVICE&for=10s&author=ops&reason=deploy", "{}"))
-		if want := `{"app":"ORDERS","id":"i1","index":"test-2"}` + "\n"; err != nil || got.status != 200 || got.body != want || got.header.Get("X-Rollcall-Index") != "test-2" {
-			t.Errorf("got %+v, %v, want %s", got, err, want)
-		}
-		if e := n.explain(t, "i1"); e.Status != "OUT_OF_SERVICE" || e.Override.Author != "ops" || e.Override.Reason != "deploy" {
-			t.Errorf("got %+v", e)
-		}
+		want := `{"app":"ORDERS","id":"i1","index":"test-2"}` + "\n"
+		expect.That(t, err == nil && got.status == 200 && got.body == want && got.header.Get("X-Rollcall-Index") == "test-2",
+			"got %+v, %v, want %s", got, err, want)
+		e := n.explain(t, "i1")
+		expect.That(t, e.Status == "OUT_OF_SERVICE" && e.Override.Author == "ops" && e.Override.Reason == "deploy", "got %+v", e)
 		time.Sleep(11 * time.Second)
 		n.lead()
-		if e := n.explain(t, "i1"); e.Status != "UP" || e.Override != nil {
-			t.Errorf("after its end: %+v", e)
-		}
+		e = n.explain(t, "i1")
+		expect.That(t, e.Status == "UP" && e.Override == nil, "after its end: %+v", e)
 	})
 }
 
@@ -55,12 +54,12 @@ func TestActsChangeWhatTheySay(t *testing.T) {
 			{"its end, without one", "DELETE", "/override", 7, "listed", "UNKNOWN"},
 		} {
 			got, err := n.ask(t, request(row.method, i1Path+row.path, ""))
-			if want := fmt.Sprintf(`"index":"test-%d"`, row.index); err != nil || got.status != 200 || !strings.Contains(got.body, want) {
-				t.Errorf("%d, %s: got %d %s, %v, want %s", i, row.name, got.status, got.body, err, want)
-			}
-			if e := n.explain(t, "i1"); e.State != row.state || e.Status != row.status {
-				t.Errorf("%d, %s: it is %s %s, want %s %s", i, row.name, e.State, e.Status, row.state, row.status)
-			}
+			want := fmt.Sprintf(`"index":"test-%d"`, row.index)
+			expect.That(t, err == nil && got.status == 200 && strings.Contains(got.body, want),
+				"%d, %s: got %d %s, %v, want %s", i, row.name, got.status, got.body, err, want)
+			e := n.explain(t, "i1")
+			expect.That(t, e.State == row.state && e.Status == row.status,
+				"%d, %s: it is %s %s, want %s %s", i, row.name, e.State, e.Status, row.state, row.status)
 		}
 	})
 }
@@ -69,9 +68,8 @@ func TestAnActWithoutAnAuthorNamesTheCaller(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	n.send(t, request("PUT", i1Path+"/override?value=DOWN", ""))
-	if l, _ := n.view().Find(keyOf("i1")); l.Override.By.Author != "from 127.0.0.1" {
-		t.Errorf("the author is %q", l.Override.By.Author)
-	}
+	l, _ := n.view().Find(keyOf("i1"))
+	expect.That(t, l.Override.By.Author == "from 127.0.0.1", "the author is %q", l.Override.By.Author)
 }
 
 func TestBadActsAreRefusedAndChangeNothing(t *testing.T) {
@@ -108,9 +106,9 @@ func TestBadActsAreRefusedAndChangeNothing(t *testing.T) {
 			before := n.view().Index()
 			got := n.send(t, request(row.method, row.path, row.body))
 			var doc struct{ Error string }
-			if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != row.status || !strings.Contains(doc.Error, row.says) {
-				t.Errorf("got %d %s, want %d %q", got.status, got.body, row.status, row.says)
-			}
+			err := json.Unmarshal([]byte(got.body), &doc)
+			expect.That(t, err == nil && got.status == row.status && strings.Contains(doc.Error, row.says),
+				"got %d %s, want %d %q", got.status, got.body, row.status, row.says)
 			if v := n.view(); v.Index() != before || v.Preservation().State != registry.PreservationOff {
 				t.Errorf("it changed something: %d to %d, %v", before, v.Index(), v.Preservation().State)
 			}
@@ -123,13 +121,12 @@ func TestAFailedActSaysWhetherAnythingWasDone(t *testing.T) {
 	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	for _, path := range []string{i1Path + "/quarantine?for=1m", i1Path + "/override?value=DOWN"} {
 		n.fail(registry.ErrNoLeader)
-		if got := n.send(t, request("PUT", path, "")); got.status != 503 || got.header.Get("Retry-After") == "" {
-			t.Errorf("%s without a leader: got %d %s", path, got.status, got.body)
-		}
+		got := n.send(t, request("PUT", path, ""))
+		expect.That(t, got.status == 503 && got.header.Get("Retry-After") != "", "%s without a leader: got %d %s", path, got.status, got.body)
 		n.fail(registry.ErrUnknownOutcome)
-		if got := n.send(t, request("PUT", path, "")); got.status != 504 || got.header.Get("X-Rollcall-Outcome") != "unknown" {
-			t.Errorf("%s with an unknown outcome: got %d %s", path, got.status, got.body)
-		}
+		got = n.send(t, request("PUT", path, ""))
+		expect.That(t, got.status == 504 && got.header.Get("X-Rollcall-Outcome") == "unknown",
+			"%s with an unknown outcome: got %d %s", path, got.status, got.body)
 	}
 }
 
@@ -144,9 +141,7 @@ func TestActsAreTheOwnServersWhateverTheHeaderSays(t *testing.T) {
 	n.send(t, request("POST", "/v1/rollcall/self-preservation/hold?for=1m", "", peer))
 	for _, action := range []string{"status", "quarantine", "self_preservation"} {
 		labels := map[string]string{"action": action, "origin": "client", "outcome": "done"}
-		if got := gathered(t, metrics, "rollcall_registry_operations_total", labels); got != 1 {
-			t.Errorf("%v: got %v, want 1", labels, got)
-		}
+		expect.Equal(t, gathered(t, metrics, "rollcall_registry_operations_total", labels), 1, "%v: got", labels)
 	}
 }
 
@@ -178,23 +173,17 @@ func TestTheQuarantinedAreListedOnlyWhenAskedFor(t *testing.T) {
 			var names []string
 			for _, i := range listed {
 				names = append(names, i.App+"/"+i.ID)
-				if hidden := i.ID == "2"; hidden != (i.Until == now+60_000) {
-					t.Errorf("%q: %s/%s is quarantined until %d", query, i.App, i.ID, i.Until)
-				}
-				if forced := i.App+i.ID == "A1"; forced != (i.Override != nil) {
-					t.Errorf("%q: the override of %s/%s is %v", query, i.App, i.ID, i.Override)
-				}
+				hidden := i.ID == "2"
+				expect.That(t, hidden == (i.Until == now+60_000), "%q: %s/%s is quarantined until %d", query, i.App, i.ID, i.Until)
+				forced := i.App+i.ID == "A1"
+				expect.That(t, forced == (i.Override != nil), "%q: the override of %s/%s is %v", query, i.App, i.ID, i.Override)
 				if o := i.Override; o != nil && (o.Author != "ops" || o.Reason != "deploy 12" || o.Status != "DOWN" || o.Since != now || o.Until != now+30_000) {
 					t.Errorf("%q: the override is %+v", query, o)
 				}
 			}
-			if got := strings.Join(names, " "); got != want {
-				t.Errorf("%q: got %s, want %s", query, got, want)
-			}
+			expect.Equal(t, strings.Join(names, " "), want, "%q: got", query)
 		}
-		if got := n.get(t, "/v1/rollcall/apps?quarantined=1"); got.status != 400 {
-			t.Errorf("quarantined=1: got %d", got.status)
-		}
+		expect.Equal(t, n.get(t, "/v1/rollcall/apps?quarantined=1").status, 400, "quarantined=1: got")
 	})
 }
 
@@ -202,10 +191,7 @@ func TestTheQuarantinedAreListedOnlyWhenAskedFor(t *testing.T) {
 func TestTheQuarantinedCountAsInstances(t *testing.T) {
 	n := newNode(t, httpd.Config{Limits: httpd.Limits{InstancesTotal: 1}}, nil)
 	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: ops})
-	if got := n.send(t, register(instanceJSON)); got.status != 204 {
-		t.Errorf("the quarantined one: got %d %s", got.status, got.body)
-	}
-	if got := n.send(t, register(strings.ReplaceAll(instanceJSON, `"i1"`, `"i2"`))); got.status != 507 {
-		t.Errorf("another one: got %d, want 507", got.status)
-	}
+	got := n.send(t, register(instanceJSON))
+	expect.That(t, got.status == 204, "the quarantined one: got %d %s", got.status, got.body)
+	expect.Equal(t, n.send(t, register(strings.ReplaceAll(instanceJSON, `"i1"`, `"i2"`))).status, 507, "another one: got")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -115,18 +116,14 @@ func TestBadRequestsAreRefusedWithoutEffect(t *testing.T) {
 	for _, row := range badRequests {
 		t.Run(row.name, func(t *testing.T) {
 			got := n.send(t, row.request)
-			if got.status != row.status {
-				t.Errorf("got %d %q, want %d", got.status, got.body, row.status)
-			}
+			expect.That(t, got.status == row.status, "got %d %q, want %d", got.status, got.body, row.status)
 			if row.status == 405 && got.header.Get("Allow") == "" {
 				t.Error("405 without Allow")
 			}
 			if row.status == 413 && !got.closed {
 				t.Error("413 leaves the connection open")
 			}
-			if n.count() > 0 {
-				t.Fatal("the request had an effect")
-			}
+			need.That(t, n.count() <= 0, "the request had an effect")
 		})
 	}
 	if got := gathered(t, metrics, "rollcall_http_panics_total", nil); got != 0 {
@@ -161,12 +158,9 @@ func TestOddRequestsAreAccepted(t *testing.T) {
 	for _, row := range oddRequests {
 		t.Run(row.name, func(t *testing.T) {
 			n := newNode(t, httpd.Config{}, nil)
-			if got := n.send(t, row.request); got.status != http.StatusNoContent {
-				t.Fatalf("got %d %q, want 204", got.status, got.body)
-			}
-			if !n.registered("ORDERS", "i1") {
-				t.Error("the instance is not registered")
-			}
+			got := n.send(t, row.request)
+			need.That(t, got.status == http.StatusNoContent, "got %d %q, want 204", got.status, got.body)
+			expect.That(t, n.registered("ORDERS", "i1"), "the instance is not registered")
 		})
 	}
 }
@@ -174,31 +168,21 @@ func TestOddRequestsAreAccepted(t *testing.T) {
 func TestAnEscapedSlashStaysInsideTheID(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "a/b")})
-	if got := n.send(t, request("PUT", "/eureka/apps/ORDERS/a%2Fb", "")); got.status != 200 {
-		t.Errorf("the escaped slash: got %d, want 200", got.status)
-	}
-	if got := n.send(t, request("PUT", "/eureka/apps/ORDERS/a/b", "")); got.status != 404 {
-		t.Errorf("the bare slash: got %d, want 404", got.status)
-	}
+	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/a%2Fb", "")).status, 200, "the escaped slash: got")
+	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/a/b", "")).status, 404, "the bare slash: got")
 }
 
 func TestTheHTTP2PrefaceOnClearTextIsRefused(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	if got := n.send(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); got.status != http.StatusBadRequest {
-		t.Errorf("got %d, want 400", got.status)
-	}
+	expect.Equal(t, n.send(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").status, http.StatusBadRequest, "got")
 }
 
 func TestASlowHeaderIsCutOff(t *testing.T) {
 	n := newNode(t, httpd.Config{}, func(s *http.Server) { s.ReadHeaderTimeout = 50 * time.Millisecond })
 	conn := n.dial(t)
-	if _, err := io.WriteString(conn, "GET /eureka/apps HTTP/1.1\r\nHo"); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(io.WriteString(conn, "GET /eureka/apps HTTP/1.1\r\nHo"))(t)
 	answer, err := io.ReadAll(conn)
-	if err != nil {
-		t.Fatalf("the connection was not closed: %v", err)
-	}
+	need.OKf(t, err, "the connection was not closed")
 	if len(answer) > 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") {
 		t.Errorf("got %q, want 400 or nothing", answer)
 	}
@@ -208,44 +192,28 @@ func TestASlowBodyIsCutOffWithoutEffect(t *testing.T) {
 	n := newNode(t, httpd.Config{}, func(s *http.Server) { s.ReadTimeout = 50 * time.Millisecond })
 	for _, target := range []string{"POST /eureka/apps/ORDERS", "PUT /eureka/apps/ORDERS/i1", "POST /eureka/peerreplication/batch/"} {
 		conn := n.dial(t)
-		if _, err := io.WriteString(conn, target+" HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
-			t.Fatal(err)
-		}
-		if got := readReply(t, conn, target); got.status != http.StatusBadRequest {
-			t.Errorf("%s: got %d, want 400", target, got.status)
-		}
-		if rest, err := io.ReadAll(conn); err != nil || len(rest) > 0 {
-			t.Errorf("%s: got %q, %v, want the connection closed", target, rest, err)
-		}
+		need.Got(io.WriteString(conn, target+" HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n{"))(t)
+		expect.Equal(t, readReply(t, conn, target).status, http.StatusBadRequest, "%s: got", target)
+		rest, err := io.ReadAll(conn)
+		expect.That(t, err == nil && len(rest) <= 0, "%s: got %q, %v, want the connection closed", target, rest, err)
 	}
-	if n.count() > 0 {
-		t.Error("a request had an effect")
-	}
+	expect.That(t, n.count() <= 0, "a request had an effect")
 }
 
 func TestAConnectionThatBreaksInABodyHasNoEffect(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	conn := n.dial(t)
-	if _, err := io.WriteString(conn, "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: "+decimal(len(instanceJSON)+1)+"\r\n\r\n"+instanceJSON); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(io.WriteString(conn, "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: "+decimal(len(instanceJSON)+1)+"\r\n\r\n"+instanceJSON))(t)
 	need.OK(t, conn.(interface{ CloseWrite() error }).CloseWrite())
-	if got := readReply(t, conn, "POST"); got.status != http.StatusBadRequest {
-		t.Errorf("got %d, want 400", got.status)
-	}
-	if n.count() > 0 {
-		t.Error("the request had an effect")
-	}
+	expect.Equal(t, readReply(t, conn, "POST").status, http.StatusBadRequest, "got")
+	expect.That(t, n.count() <= 0, "the request had an effect")
 }
 
 func TestServersHaveTheBoundsOfTheThreatModel(t *testing.T) {
 	s := httpd.NewServer("127.0.0.1:0", http.NotFoundHandler(), nil)
-	if s.ReadHeaderTimeout != 5*time.Second || s.ReadTimeout != 15*time.Second || s.WriteTimeout != 30*time.Second || s.IdleTimeout != 90*time.Second {
-		t.Errorf("timeouts are %v, %v, %v, %v", s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout)
-	}
-	if s.HTTP2.MaxConcurrentStreams != 100 {
-		t.Errorf("a connection may have %d streams, want 100", s.HTTP2.MaxConcurrentStreams)
-	}
+	expect.That(t, s.ReadHeaderTimeout == 5*time.Second && s.ReadTimeout == 15*time.Second && s.WriteTimeout == 30*time.Second && s.IdleTimeout == 90*time.Second,
+		"timeouts are %v, %v, %v, %v", s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout)
+	expect.That(t, s.HTTP2.MaxConcurrentStreams == 100, "a connection may have %d streams, want 100", s.HTTP2.MaxConcurrentStreams)
 }
 
 func TestQuotasRefuseNewInstancesAndLetOthersGoOn(t *testing.T) {
@@ -257,21 +225,11 @@ func TestQuotasRefuseNewInstancesAndLetOthersGoOn(t *testing.T) {
 		body := strings.NewReplacer("ORDERS", app, "i1", id).Replace(instanceJSON)
 		return n.send(t, request("POST", "/eureka/apps/"+app, body)).status
 	}
-	if got := post("A", "3"); got != http.StatusTooManyRequests {
-		t.Errorf("a third instance of an application of two: got %d, want 429", got)
-	}
-	if got := post("B", "1"); got != http.StatusNoContent {
-		t.Errorf("another application: got %d, want 204", got)
-	}
-	if got := post("C", "1"); got != http.StatusInsufficientStorage {
-		t.Errorf("a fourth instance of three: got %d, want 507", got)
-	}
-	if got := post("A", "2"); got != http.StatusNoContent {
-		t.Errorf("re-registration: got %d, want 204", got)
-	}
-	if got := n.send(t, request("PUT", "/eureka/apps/A/1", "")).status; got != http.StatusOK {
-		t.Errorf("heartbeat: got %d, want 200", got)
-	}
+	expect.Equal(t, post("A", "3"), http.StatusTooManyRequests, "a third instance of an application of two: got")
+	expect.Equal(t, post("B", "1"), http.StatusNoContent, "another application: got")
+	expect.Equal(t, post("C", "1"), http.StatusInsufficientStorage, "a fourth instance of three: got")
+	expect.Equal(t, post("A", "2"), http.StatusNoContent, "re-registration: got")
+	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/A/1", "")).status, http.StatusOK, "heartbeat: got")
 }
 
 func TestAPanicIs500WithoutTextAndCounted(t *testing.T) {
@@ -280,9 +238,7 @@ func TestAPanicIs500WithoutTextAndCounted(t *testing.T) {
 	for _, target := range []string{"PUT /eureka/apps/A/1", "DELETE /eureka/apps/A/1", "GET /eureka/apps"} {
 		method, path, _ := strings.Cut(target, " ")
 		got := n.send(t, request(method, path, ""))
-		if got.status != http.StatusInternalServerError || got.body != "" {
-			t.Errorf("%s: got %d %q, want 500 and no text", target, got.status, got.body)
-		}
+		expect.That(t, got.status == http.StatusInternalServerError && got.body == "", "%s: got %d %q, want 500 and no text", target, got.status, got.body)
 	}
 	if got := gathered(t, metrics, "rollcall_http_panics_total", nil); got != 3 {
 		t.Errorf("%v panics are counted, want 3", got)

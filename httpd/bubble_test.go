@@ -77,9 +77,7 @@ func (n *bubbled) ask(t *testing.T, request string) (reply, error) {
 func (n *bubbled) get(t *testing.T, target string, headers ...string) reply {
 	t.Helper()
 	got, err := n.ask(t, request("GET", target, "", headers...))
-	if err != nil {
-		t.Fatalf("%s: %v", target, err)
-	}
+	need.OKf(t, err, "%s", target)
 	return got
 }
 

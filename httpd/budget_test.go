@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -21,9 +22,8 @@ func TestRequestsBeyondTheMemoryOfTheNodeAreToTryAgain(t *testing.T) {
 	large := request("POST", "/eureka/apps/ORDERS", strings.Replace(instanceJSON, `"status":"UP"`, `"status":"UP","ignored":"`+strings.Repeat("x", 200<<10)+`"`, 1))
 	for range 2 {
 		got := n.send(t, large)
-		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "1" || !strings.Contains(got.body, "limits.in-flight-bytes") {
-			t.Errorf("200 KiB where 128 have room: got %d %q %v, want 503 with Retry-After", got.status, got.body, got.header)
-		}
+		expect.That(t, got.status == http.StatusServiceUnavailable && got.header.Get("Retry-After") == "1" && strings.Contains(got.body, "limits.in-flight-bytes"),
+			"200 KiB where 128 have room: got %d %q %v, want 503 with Retry-After", got.status, got.body, got.header)
 		if got := n.send(t, register(instanceJSON)); got.status != http.StatusNoContent {
 			t.Errorf("a small one after it: got %d %q, want 204", got.status, got.body)
 		}
@@ -50,17 +50,12 @@ func TestReadsOfTooManyKeysAreRefused(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got := c.ask(row.method, row.target, row.body)
-			if got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, row.text) {
-				t.Errorf("got %d %.200q, want 413 and %q", got.status, got.body, row.text)
-			}
+			expect.That(t, got.status == http.StatusRequestEntityTooLarge && strings.Contains(got.body, row.text),
+				"got %d %.200q, want 413 and %q", got.status, got.body, row.text)
 		})
 	}
-	if got := c.get("/v1/kv/k"); got.status != http.StatusNotFound {
-		t.Errorf("what the refused transaction set: got %d, want 404", got.status)
-	}
-	if got := c.get("/v1/kv/large/000?raw"); got.status != http.StatusOK {
-		t.Errorf("one key: got %d, want 200", got.status)
-	}
+	expect.Equal(t, c.get("/v1/kv/k").status, http.StatusNotFound, "what the refused transaction set: got")
+	expect.Equal(t, c.get("/v1/kv/large/000?raw").status, http.StatusOK, "one key: got")
 }
 
 // measured is an answer of which the largest piece is known, and how many pieces had the time that others took.
@@ -112,9 +107,7 @@ func TestLargeListsAreWrittenInPieces(t *testing.T) {
 			if pretty != want.String() {
 				t.Errorf("indented it begins %.300q, want %.300q", pretty, want.String())
 			}
-			if strings.Count(plain, `"Key":"large/`) != 8 {
-				t.Errorf("it has not the 8 keys: %.300q", plain)
-			}
+			expect.That(t, strings.Count(plain, `"Key":"large/`) == 8, "it has not the 8 keys: %.300q", plain)
 		})
 	}
 }
@@ -138,9 +131,8 @@ func TestLargeAnswersWaitForMemoryAndAreRefusedInTheEnd(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{Limits: httpd.Limits{InFlightBytes: 1 << 20}})
 		for i := range 200 {
 			body := strings.Replace(instanceJSON, `"instanceId":"i1"`, fmt.Sprintf(`"instanceId":"orders-%d","vipAddress":"orders"`, i), 1)
-			if got := c.ask("POST", "/eureka/apps/ORDERS", body); got.status != http.StatusNoContent {
-				t.Fatalf("registration %d: got %d %q", i, got.status, got.body)
-			}
+			got := c.ask("POST", "/eureka/apps/ORDERS", body)
+			need.That(t, got.status == http.StatusNoContent, "registration %d: got %d %q", i, got.status, got.body)
 		}
 		for _, target := range []string{
 			"/eureka/apps/ORDERS", "/eureka/vips/orders", "/v1/rollcall/apps", "/v1/catalog/service/orders", "/v1/health/service/orders",
@@ -161,17 +153,14 @@ func TestLargeAnswersWaitForMemoryAndAreRefusedInTheEnd(t *testing.T) {
 				want = http.StatusInternalServerError // Consul's clients go on after no other
 			}
 			got := c.ask("GET", target, "")
-			if got.status != want || got.header.Get("Retry-After") != "1" {
-				t.Errorf("%s beside a large answer: got %d %.200q %v, want %d with Retry-After", target, got.status, got.body, got.header, want)
-			}
+			expect.That(t, got.status == want && got.header.Get("Retry-After") == "1",
+				"%s beside a large answer: got %d %.200q %v, want %d with Retry-After", target, got.status, got.body, got.header, want)
 			time.AfterFunc(time.Second, func() { close(reader.released) })
 			if got := c.ask("GET", target, ""); got.status != http.StatusOK {
 				t.Errorf("%s, when that answer was read after a second: got %d %.200q, want 200", target, got.status, got.body)
 			}
 			<-read
-			if reader.Code != http.StatusOK {
-				t.Errorf("the large answer: got %d", reader.Code)
-			}
+			expect.Equal(t, reader.Code, http.StatusOK, "the large answer: got")
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -32,9 +33,8 @@ func (n *node) from(t *testing.T, address string) line {
 	t.Cleanup(func() { conn.Close() })
 	need.OK(t, conn.SetDeadline(time.Now().Add(liveness)))
 	l := line{conn, bufio.NewReader(conn)}
-	if got := l.ask(t, request("GET", "/healthz", "")); got.status != 200 {
-		t.Fatalf("/healthz: %+v", got)
-	}
+	got := l.ask(t, request("GET", "/healthz", ""))
+	need.That(t, got.status == 200, "/healthz: %+v", got)
 	return l
 }
 
@@ -63,18 +63,12 @@ func TestANewConnectionTakesThePlaceOfTheLongestIdleOneOfWhoHoldsMost(t *testing
 		greedy = append(greedy, n.from(t, "127.0.0.3"))
 		awaitIdle(t, c, 2+i)
 	}
-	if !greedy[0].works(t) {
-		t.Fatal("closed before the limit was reached")
-	}
+	need.That(t, greedy[0].works(t), "closed before the limit was reached")
 	awaitIdle(t, c, 6)
 	newcomer := n.from(t, "127.0.0.4")
-	if !greedy[1].ended() {
-		t.Error("the longest idle connection of the address with five was not closed")
-	}
+	expect.That(t, greedy[1].ended(), "the longest idle connection of the address with five was not closed")
 	for name, l := range map[string]line{"the other address's": modest, "one that asked since": greedy[0], "a newer one": greedy[2], "the new one": newcomer} {
-		if !l.works(t) {
-			t.Errorf("%s connection was closed", name)
-		}
+		expect.That(t, l.works(t), "%s connection was closed", name)
 	}
 }
 
@@ -84,28 +78,23 @@ func TestAConnectionThatWaitsForAnAnswerKeepsItsPlace(t *testing.T) {
 	var waiting []line
 	for range 2 {
 		l := n.from(t, "127.0.0.2")
-		if _, err := io.WriteString(l, poll); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(io.WriteString(l, poll))(t)
 		if head, err := http.ReadResponse(l.in, nil); err != nil || head.StatusCode != 200 {
 			t.Fatal(head, err)
 		}
 		waiting = append(waiting, l)
 	}
 	for range 30 { // more than there are above the limit
-		if l := n.from(t, "127.0.0.3"); !l.works(t) {
-			t.Fatal("a new connection was not served")
-		}
+		l := n.from(t, "127.0.0.3")
+		need.That(t, l.works(t), "a new connection was not served")
 	}
 	for i, l := range waiting {
 		l.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-		if _, err := l.in.ReadByte(); err == io.EOF {
-			t.Errorf("watch %d was closed", i)
-		}
+		_, err := l.in.ReadByte()
+		expect.That(t, err != io.EOF, "watch %d was closed", i)
 	}
-	if got := c.Count(); got > 2+9 {
-		t.Errorf("%d connections, want the limit and its reserve at most", got)
-	}
+	got := c.Count()
+	expect.That(t, got <= 2+9, "%d connections, want the limit and its reserve at most", got)
 }
 
 func TestAnAddressHoldsNoMoreThanItMay(t *testing.T) {
@@ -127,9 +116,7 @@ func TestConnectionsThatWereTakenOverAreCounted(t *testing.T) {
 	busy := n.takenOver(t)
 	awaitIdle(t, c, 2)
 	l := n.from(t, "127.0.0.2")
-	if !idle.ended() || busy.ask(t, plainHeartbeat).status != 200 || !l.works(t) {
-		t.Error("want the one that was idle for longest closed, and no other")
-	}
+	expect.That(t, idle.ended() && busy.ask(t, plainHeartbeat).status == 200 && l.works(t), "want the one that was idle for longest closed, and no other")
 	busy.Close()
 	l.Close()
 	eventually(t, "all connections are forgotten", func() bool { return c.Count() == 0 })
@@ -143,9 +130,8 @@ func TestWhileDrainingEachAnswerIsTheLastOfItsConnection(t *testing.T) {
 	}
 	n.handler.Drain()
 	for name, l := range map[string]line{"a connection that was taken over": taken, "another one": plain, "a new one": n.line(t)} {
-		if got := l.ask(t, plainHeartbeat); got.status != 200 || !got.closed || !l.ended() {
-			t.Errorf("%s: got %+v, want it closed after an answer that says so", name, got)
-		}
+		got := l.ask(t, plainHeartbeat)
+		expect.That(t, got.status == 200 && got.closed && l.ended(), "%s: got %+v, want it closed after an answer that says so", name, got)
 	}
 }
 
@@ -159,23 +145,17 @@ func TestShutdownAnswersHeartbeatsThatAreOnTheirWay(t *testing.T) {
 	}
 	down := make(chan error, 1)
 	for _, l := range lines {
-		if _, err := io.WriteString(l, plainHeartbeat); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(io.WriteString(l, plainHeartbeat))(t)
 	}
 	go func() { down <- n.handler.Shutdown(context.Background()) }()
 	last := 0
 	for i, l := range lines {
 		got := l.read(t, "PUT ")
-		if got.status != 200 || !l.ended() {
-			t.Errorf("heartbeat %d: got %+v, want its answer and the end of the connection", i, got)
-		}
+		expect.That(t, got.status == 200 && l.ended(), "heartbeat %d: got %+v, want its answer and the end of the connection", i, got)
 		if got.closed {
 			last++
 		}
 	}
-	if err := <-down; err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-down)
 	t.Logf("%d of %d answers said that they were the last", last, many)
 }

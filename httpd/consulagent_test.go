@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -26,9 +27,7 @@ func newClient(t testing.TB, n *node) *api.Client {
 // ok fails the test if a call of the client failed.
 func ok(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 }
 
 func TestTheOfficialClientRegistersAndSendsHeartbeats(t *testing.T) {
@@ -55,14 +54,12 @@ func TestTheOfficialClientRegistersAndSendsHeartbeats(t *testing.T) {
 		}
 		entries, meta, err := health.Service("web", "a", true, nil)
 		ok(t, err)
-		if len(entries) != row.count || meta.LastIndex == 0 || !meta.KnownLeader || meta.DefaultACLPolicy != "allow" {
-			t.Errorf("%s: %d are passing, want %d; the answer says %+v", row.status, len(entries), row.count, meta)
-		}
+		expect.That(t, len(entries) == row.count && meta.LastIndex != 0 && meta.KnownLeader && meta.DefaultACLPolicy == "allow",
+			"%s: %d are passing, want %d; the answer says %+v", row.status, len(entries), row.count, meta)
 		status, info, err := agent.AgentHealthServiceByID("w1")
 		ok(t, err)
-		if status != row.status || info.AggregatedStatus != row.status || info.Service.ID != "w1" {
-			t.Errorf("the service's health is %s, %+v; want %s", status, info, row.status)
-		}
+		expect.That(t, status == row.status && info.AggregatedStatus == row.status && info.Service.ID == "w1",
+			"the service's health is %s, %+v; want %s", status, info, row.status)
 		if row.beat != nil && info.Checks[0].Output != note {
 			t.Errorf("the output is %q, want %q", info.Checks[0].Output, note)
 		}
@@ -95,9 +92,8 @@ func TestTheHealthOfANameIsThatOfItsWorstService(t *testing.T) {
 	} {
 		ok(t, row.act())
 		got := n.call(t, "GET", "/v1/agent/health/service/name/web?format=text", "")
-		if got.status != row.code || got.body != row.want || got.header.Get("Content-Type") != "text/plain" || got.header.Get("X-Consul-Reason") != row.want {
-			t.Errorf("%s: got %d %q %v, want %d %s as text", row.name, got.status, got.body, got.header, row.code, row.want)
-		}
+		expect.That(t, got.status == row.code && got.body == row.want && got.header.Get("Content-Type") == "text/plain" && got.header.Get("X-Consul-Reason") == row.want,
+			"%s: got %d %q %v, want %d %s as text", row.name, got.status, got.body, got.header, row.code, row.want)
 	}
 	for target, want := range map[string]string{
 		"/v1/agent/health/service/name/none":           "[]",
@@ -105,9 +101,8 @@ func TestTheHealthOfANameIsThatOfItsWorstService(t *testing.T) {
 		"/v1/agent/health/service/id/none":             `{"AggregatedStatus":"critical","Service":null,"Checks":null}`,
 		"/v1/agent/health/service/id/none?format=text": "ServiceId none not found",
 	} {
-		if got := n.call(t, "GET", target, ""); got.status != 404 || got.body != want {
-			t.Errorf("GET %s: got %d %s, want 404 %s", target, got.status, got.body, want)
-		}
+		got := n.call(t, "GET", target, "")
+		expect.That(t, got.status == 404 && got.body == want, "GET %s: got %d %s, want 404 %s", target, got.status, got.body, want)
 	}
 }
 
@@ -124,9 +119,7 @@ func TestChecksGetTheIdsThatClientsExpect(t *testing.T) {
 	} {
 		n.must(t, "PUT", "/v1/agent/service/register", row.body)
 		got := slices.Sorted(maps.Keys(read[map[string]any](t, n, "/v1/agent/checks")))
-		if strings.Join(got, " ") != row.ids {
-			t.Errorf("%s: the checks are %q, want %q", row.name, got, row.ids)
-		}
+		expect.That(t, strings.Join(got, " ") == row.ids, "%s: the checks are %q, want %q", row.name, got, row.ids)
 		for id := range read[map[string]any](t, n, "/v1/agent/services") {
 			n.must(t, "PUT", "/v1/agent/service/deregister/"+id, "")
 		}
@@ -145,9 +138,7 @@ func TestAServiceThatIsRegisteredAgainKeepsTheStateOfItsChecks(t *testing.T) {
 		{"a check is registered with a state", "/v1/agent/check/register", `{"ID":"a","Name":"a","TTL":"30s","ServiceID":"web","Status":"warning"}`, "a warning "},
 	} {
 		n.must(t, "PUT", row.target, row.body)
-		if got := n.checks(t, "web", "web"); got != row.checks {
-			t.Errorf("%s: checks are %q, want %q", row.name, got, row.checks)
-		}
+		expect.Equal(t, n.checks(t, "web", "web"), row.checks, "%s: checks are", row.name)
 	}
 }
 
@@ -160,15 +151,12 @@ func TestServicesAreReapedByDefault(t *testing.T) {
 		{"/v1/agent/check/register", `{"ID":"c","Name":"c","ServiceID":"web","TTL":"10s"}`},
 		{"/v1/agent/check/register", `{"ID":"node","Name":"n","TTL":"10s"}`},
 	} {
-		if r := c.ask("PUT", request.path, request.body); r.status != 200 {
-			t.Fatalf("%s: %+v", request.path, r)
-		}
+		r := c.ask("PUT", request.path, request.body)
+		need.That(t, r.status == 200, "%s: %+v", request.path, r)
 	}
 	for id, want := range map[string]time.Duration{"a": 72 * time.Hour, "b": 2 * time.Minute, "c": 72 * time.Hour, "node": 0} {
 		check, ok := c.view().CheckOn("", id)
-		if !ok || check.ReapAfter != want.Milliseconds() {
-			t.Errorf("check %s: %+v, want it reaped after %v", id, check, want)
-		}
+		expect.That(t, ok && check.ReapAfter == want.Milliseconds(), "check %s: %+v, want it reaped after %v", id, check, want)
 	}
 }
 
@@ -186,9 +174,7 @@ func TestHTTPAndTCPChecksAreLeftToTheProber(t *testing.T) {
 		"http 0 {HTTP:https://h/health Method:POST Body:hi Header:[{Key:A Value:1} {Key:B Value:2} {Key:B Value:3}] SkipVerify:true NoRedirects:true TCP: Interval:1000 Timeout:10000 SuccessBeforePassing:2 FailuresBeforeWarning:3 FailuresBeforeCritical:3}",
 		"tcp 0 {HTTP: Method: Body: Header:[] SkipVerify:false NoRedirects:false TCP:h:1 Interval:30000 Timeout:5000 SuccessBeforePassing:0 FailuresBeforeWarning:1 FailuresBeforeCritical:3}",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
+	expect.Slice(t, got, want, "got")
 }
 
 func TestMaintenanceTakesServicesOutOfUse(t *testing.T) {
@@ -202,18 +188,15 @@ func TestMaintenanceTakesServicesOutOfUse(t *testing.T) {
 				ok(t, agent.EnableServiceMaintenance(id, "broken"))
 				checks, err := agent.Checks()
 				ok(t, err)
-				if c := checks["_service_maintenance:"+id]; c == nil || c.Status != "critical" || c.Notes != "broken" || c.Name != "Service Maintenance Mode" || c.Type != "maintenance" {
-					t.Errorf("the checks are %+v", checks)
-				}
+				c := checks["_service_maintenance:"+id]
+				expect.That(t, c != nil && c.Status == "critical" && c.Notes == "broken" && c.Name == "Service Maintenance Mode" && c.Type == "maintenance",
+					"the checks are %+v", checks)
 			}
-			if l, _ := n.view().ServiceOn("", id); l.Instance.Status != registry.OutOfService {
-				t.Errorf("the status is %v, want OUT_OF_SERVICE", l.Instance.Status)
-			}
+			l, _ := n.view().ServiceOn("", id)
+			expect.That(t, l.Instance.Status == registry.OutOfService, "the status is %v, want OUT_OF_SERVICE", l.Instance.Status)
 			for range 2 {
 				ok(t, agent.DisableServiceMaintenance(id))
-				if !n.passing(t, name, id) {
-					t.Error("it is not passing after maintenance")
-				}
+				expect.That(t, n.passing(t, name, id), "it is not passing after maintenance")
 			}
 		})
 	}
@@ -226,9 +209,8 @@ func TestMaintenanceOfAllServicesIsRefused(t *testing.T) {
 	agent := newClient(t, n).Agent()
 	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{ID: "w1", Name: "web"}))
 	const want = `(node "rollcall" is that of all services of all hosts, and its maintenance would take every one of them out of use; use the maintenance of single services: `
-	if err := agent.EnableNodeMaintenance("kernel"); err == nil || !strings.Contains(err.Error(), "400 "+want) {
-		t.Errorf("got %v, want 400 %s…", err, want)
-	}
+	err := agent.EnableNodeMaintenance("kernel")
+	expect.That(t, err != nil && strings.Contains(err.Error(), "400 "+want), "got %v, want 400 %s…", err, want)
 	if checks, err := agent.Checks(); err != nil || len(checks) != 0 || !n.passing(t, "web", "w1") {
 		t.Errorf("after the refusal the checks are %+v (%v)", checks, err)
 	}
@@ -259,18 +241,14 @@ func TestTheOfficialClientReadsTheAgent(t *testing.T) {
 	for _, m := range members {
 		got = append(got, fmt.Sprint(m.Name, " ", m.Addr, ":", m.Port, " ", m.Status, " ", m.IsConsulServer(), " ", m.ACLMode()))
 	}
-	if want := []string{"n1 127.0.0.1:7761 1 true 0", "n2 127.0.0.1:7762 1 true 0", "n3 127.0.0.1:7763 4 true 0"}; !slices.Equal(got, want) {
-		t.Errorf("members are %q, want %q", got, want)
-	}
+	expect.Slice(t, got, []string{"n1 127.0.0.1:7761 1 true 0", "n2 127.0.0.1:7762 1 true 0", "n3 127.0.0.1:7763 4 true 0"}, "members are")
 }
 
 // The official client decodes a map of maps, and one value that is none would fail it.
 func TestEveryMemberOfTheAgentIsAnObject(t *testing.T) {
 	n := newCatalog(t)
 	for name, member := range read[map[string]json.RawMessage](t, n, "/v1/agent/self") {
-		if member[0] != '{' {
-			t.Errorf("%s is %s, want an object", name, member)
-		}
+		expect.That(t, member[0] == '{', "%s is %s, want an object", name, member)
 	}
 }
 
@@ -279,9 +257,8 @@ func TestOneServerIsOneMember(t *testing.T) {
 	config.Cluster = nil
 	n := newNode(t, config, nil)
 	catalog.memory = n.memory
-	if got := read[[]struct{ Name, Addr string }](t, n, "/v1/agent/members"); len(got) != 1 || got[0].Name != "n1" || got[0].Addr != "10.1.0.1" {
-		t.Errorf("members are %+v, want the node itself", got)
-	}
+	got := read[[]struct{ Name, Addr string }](t, n, "/v1/agent/members")
+	expect.That(t, len(got) == 1 && got[0].Name == "n1" && got[0].Addr == "10.1.0.1", "members are %+v, want the node itself", got)
 }
 
 // What the client's own tests of the catalog do.
@@ -300,15 +277,13 @@ func TestTheOfficialClientUsesTheCatalog(t *testing.T) {
 	ok(t, err)
 	node, _, err := catalog.Node("foobar", nil)
 	ok(t, err)
-	if s := node.Services["redis1"]; s == nil || s.Weights != (api.AgentWeights{Passing: 1, Warning: 1}) || node.Node.Meta["somekey"] != "somevalue" {
-		t.Errorf("the node is %+v", node)
-	}
+	s := node.Services["redis1"]
+	expect.That(t, s != nil && s.Weights == (api.AgentWeights{Passing: 1, Warning: 1}) && node.Node.Meta["somekey"] == "somevalue",
+		"the node is %+v", node)
 	for tags, want := range map[string]int{"primary": 1, "v1 primary": 1, "v2": 0, "v1 v2": 0} {
 		services, _, err := catalog.ServiceMultipleTags("redis", strings.Fields(tags), nil)
 		ok(t, err)
-		if len(services) != want {
-			t.Errorf("with the tags %s there are %d services, want %d", tags, len(services), want)
-		}
+		expect.That(t, len(services) == want, "with the tags %s there are %d services, want %d", tags, len(services), want)
 	}
 	entries, _, err := client.Health().ServiceMultipleTags("redis", []string{"v1"}, true, nil)
 	ok(t, err)
@@ -337,13 +312,11 @@ func TestAServiceMayBeRegisteredBeforeItsNode(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","SkipNodeUpdate":true,"Service":{"Service":"web","ID":"w1"}}`)
 	key := registry.NewKey("web", "far:w1")
-	if l, there := n.view().Lease(key); !there || l.Instance.HostName != "far" {
-		t.Errorf("the instance is %+v, want it at its node's name", l)
-	}
+	l, there := n.view().Lease(key)
+	expect.That(t, there && l.Instance.HostName == "far", "the instance is %+v, want it at its node's name", l)
 	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1"}`)
-	if l, there := n.view().Lease(key); !there || l.Instance.HostName != "10.9.0.1" {
-		t.Errorf("the instance is %+v, want it at its node's address", l)
-	}
+	l, there = n.view().Lease(key)
+	expect.That(t, there && l.Instance.HostName == "10.9.0.1", "the instance is %+v, want it at its node's address", l)
 }
 
 // Old Java clients send GET where PUT would be right.
@@ -351,13 +324,9 @@ func TestHeartbeatsMayBeGets(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"TTL":"10s"}}`)
 	n.must(t, "GET", "/v1/agent/check/pass/service:web?note=x", "")
-	if got := n.checks(t, "web", "web"); got != "service:web passing x" {
-		t.Errorf("checks are %s", got)
-	}
+	expect.Equal(t, n.checks(t, "web", "web"), "service:web passing x", "checks are")
 	n.must(t, "GET", "/v1/agent/check/deregister/service:web", "")
-	if got := n.checks(t, "web", "web"); got != "" {
-		t.Errorf("checks are %s, want none", got)
-	}
+	expect.Equal(t, n.checks(t, "web", "web"), "", "checks are")
 }
 
 func TestALongOutputIsCut(t *testing.T) {
@@ -365,9 +334,8 @@ func TestALongOutputIsCut(t *testing.T) {
 	n.must(t, "PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"10s"}`)
 	n.must(t, "PUT", "/v1/agent/check/update/c", `{"Status":"warning","Output":"`+strings.Repeat("ä", 3000)+`"}`)
 	c, _ := n.view().CheckOn("", "c")
-	if want := strings.Repeat("ä", 2048) + " ... (captured 4096 of 6000 bytes)"; c.Output != want {
-		t.Errorf("kept are %d bytes that end in %q", len(c.Output), c.Output[max(0, len(c.Output)-40):])
-	}
+	want := strings.Repeat("ä", 2048) + " ... (captured 4096 of 6000 bytes)"
+	expect.That(t, c.Output == want, "kept are %d bytes that end in %q", len(c.Output), c.Output[max(0, len(c.Output)-40):])
 }
 
 func TestRegistrationsInTheCatalogRespectTheQuota(t *testing.T) {
@@ -377,7 +345,6 @@ func TestRegistrationsInTheCatalogRespectTheQuota(t *testing.T) {
 	catalog.memory = n.memory
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a"}`)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a","Port":1}`)
-	if got := n.call(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"b"}`); got.status != 429 {
-		t.Errorf("got %d %s, want 429", got.status, got.body)
-	}
+	got := n.call(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"b"}`)
+	expect.That(t, got.status == 429, "got %d %s, want 429", got.status, got.body)
 }

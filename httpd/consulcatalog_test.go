@@ -12,6 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // catalogOnly is the coordination of a node of which nobody asks for keys.
@@ -64,9 +66,7 @@ func (n *node) call(t testing.TB, method, target, body string) reply {
 func (n *node) must(t testing.TB, method, target, body string) reply {
 	t.Helper()
 	got := n.call(t, method, target, body)
-	if got.status != 200 {
-		t.Fatalf("%s %s: got %d %s", method, target, got.status, got.body)
-	}
+	need.That(t, got.status == 200, "%s %s: got %d %s", method, target, got.status, got.body)
 	return got
 }
 
@@ -75,9 +75,8 @@ func read[T any](t testing.TB, n *node, target string) T {
 	t.Helper()
 	var value T
 	got := n.must(t, "GET", target, "")
-	if err := json.Unmarshal([]byte(got.body), &value); err != nil {
-		t.Fatalf("GET %s: %v in %s", target, err, got.body)
-	}
+	err := json.Unmarshal([]byte(got.body), &value)
+	need.That(t, err == nil, "GET %s: %v in %s", target, err, got.body)
 	return value
 }
 
@@ -137,12 +136,8 @@ func TestAnswersOfTheCatalogHaveConsulsShapes(t *testing.T) {
 		"/v1/agent/checks":          "{}",
 	} {
 		got := n.must(t, "GET", target, "")
-		if got.body != want {
-			t.Errorf("GET %s:\ngot  %s\nwant %s", target, got.body, want)
-		}
-		if kind := got.header.Get("Content-Type"); kind != "application/json" {
-			t.Errorf("GET %s: Content-Type is %q", target, kind)
-		}
+		expect.Equal(t, got.body, want, "GET %s:\ngot", target)
+		expect.Equal(t, got.header.Get("Content-Type"), "application/json", "GET %s: Content-Type is", target)
 	}
 }
 
@@ -164,17 +159,12 @@ func TestServicesOfTheAgentHaveConsulsShape(t *testing.T) {
 		"/v1/agent/service/w1": `{` + common + `"ContentHash":"` + hash + `",` + rest,
 		"/v1/agent/checks":     `{"service:w1":` + check + `}`,
 	} {
-		if got := n.must(t, "GET", target, ""); got.body != want {
-			t.Errorf("GET %s:\ngot  %s\nwant %s", target, got.body, want)
-		}
+		expect.Equal(t, n.must(t, "GET", target, "").body, want, "GET %s:\ngot", target)
 	}
-	if len(hash) != 16 {
-		t.Errorf("the hash is %q, want 16 digits", hash)
-	}
+	expect.That(t, len(hash) == 16, "the hash is %q, want 16 digits", hash)
 	stored, _ := n.view().CheckOn("", "service:w1")
-	if stored.TTL != 10_000 || stored.ReapAfter != 60_000 {
-		t.Errorf("TTL is %d ms and it is reaped after %d ms, want 10 s and the minimum of 1 min", stored.TTL, stored.ReapAfter)
-	}
+	expect.That(t, stored.TTL == 10_000 && stored.ReapAfter == 60_000,
+		"TTL is %d ms and it is reaped after %d ms, want 10 s and the minimum of 1 min", stored.TTL, stored.ReapAfter)
 }
 
 // Every way in which a request of the catalog is refused, with the texts that clients show.
@@ -301,13 +291,10 @@ func TestAnIDOfAnotherHostIsRefusedAndBothAreNamed(t *testing.T) {
 		{"a check by itself", "/v1/agent/check/register", `{"ID":"alive","Name":"alive","ServiceID":"a/b","TTL":"1h"}`,
 			`Check ID "alive" is that of a check of service "orders-8080" and is not taken for service "a/b"` + advice + `, or deregister the old one first: PUT /v1/agent/check/deregister/alive`},
 	} {
-		if got := n.call(t, "PUT", row.target, row.body); got.status != 409 || got.body != row.want {
-			t.Errorf("%s: got %d %s\nwant 409 %s", row.name, got.status, got.body, row.want)
-		}
+		got := n.call(t, "PUT", row.target, row.body)
+		expect.That(t, got.status == 409 && got.body == row.want, "%s: got %d %s\nwant 409 %s", row.name, got.status, got.body, row.want)
 	}
-	if !n.passing(t, "orders", "orders-8080") {
-		t.Error("the first is not passing after the refusals")
-	}
+	expect.That(t, n.passing(t, "orders", "orders-8080"), "the first is not passing after the refusals")
 	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.2","Port":8081,"Tags":["v2"]}`)
 	n.must(t, "PUT", "/v1/agent/service/deregister/orders-8080", "")
 	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.3","Port":8080}`)
@@ -327,9 +314,7 @@ func TestInstancesOfEurekaAreInTheCatalog(t *testing.T) {
 		ServiceMeta                                  map[string]string
 	}
 	got := fmt.Sprint(read[[]service](t, n, "/v1/catalog/service/orders"))
-	if want := "[{o1 orders 10.0.0.1 rollcall 8080 [] map[zone:a]} {o2 orders host-o2 rollcall 443 [] map[secure:true]}]"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	expect.Equal(t, got, "[{o1 orders 10.0.0.1 rollcall 8080 [] map[zone:a]} {o2 orders host-o2 rollcall 443 [] map[secure:true]}]", "got")
 	for _, row := range []struct {
 		name    string
 		op      registry.Op // that gives the status
@@ -351,12 +336,9 @@ func TestInstancesOfEurekaAreInTheCatalog(t *testing.T) {
 			if row.op != nil {
 				n.apply(t, row.op)
 			}
-			if got := n.passing(t, "orders", "o1"); got != row.passing {
-				t.Errorf("passing is %t, want %t", got, row.passing)
-			}
-			if got := n.checks(t, "orders", "o1"); got != row.checks {
-				t.Errorf("checks are %s\nwant       %s", got, row.checks)
-			}
+			expect.Equal(t, n.passing(t, "orders", "o1"), row.passing, "passing is")
+			got := n.checks(t, "orders", "o1")
+			expect.That(t, got == row.checks, "checks are %s\nwant       %s", got, row.checks)
 		})
 	}
 }
@@ -409,9 +391,8 @@ func TestServicesOfConsulAreInEurekasLists(t *testing.T) {
 		}
 	}
 	got := n.send(t, request("GET", "/eureka/apps/WEB", "", "Accept: application/json"))
-	if err := json.Unmarshal([]byte(got.body), &doc); err != nil {
-		t.Fatalf("%v in %s", err, got.body)
-	}
+	err := json.Unmarshal([]byte(got.body), &doc)
+	need.That(t, err == nil, "%v in %s", err, got.body)
 	var shown []string
 	for _, i := range doc.Application.Instance {
 		shown = append(shown, fmt.Sprint(i.InstanceID, " ", i.HostName, " ", i.IPAddr, " ", i.VipAddress, "/", i.SecureVipAddress, " ", i.Status, " ", i.Port["$"], " ", i.Port["@enabled"], " ",
@@ -421,13 +402,10 @@ func TestServicesOfConsulAreInEurekasLists(t *testing.T) {
 		"far:w1 10.9.0.1 10.9.0.1 web/web UP 0 false 81 true  MyOwn 30/90",
 		"w1 10.0.0.7 10.0.0.7 web/ DOWN 80 true 0 false 12 MyOwn 30/90",
 	}
-	if doc.Application.Name != "WEB" || !slices.Equal(shown, want) {
-		t.Errorf("application %s:\ngot  %q\nwant %q", doc.Application.Name, shown, want)
-	}
+	expect.That(t, doc.Application.Name == "WEB" && slices.Equal(shown, want), "application %s:\ngot  %q\nwant %q", doc.Application.Name, shown, want)
 	n.must(t, "PUT", "/v1/agent/check/pass/service:w1?note=well", "")
-	if l, _ := n.view().Lease(registry.NewKey("WEB", "w1")); l.Instance.Status != registry.Up {
-		t.Errorf("after a heartbeat the status is %v, want UP", l.Instance.Status)
-	}
+	l, _ := n.view().Lease(registry.NewKey("WEB", "w1"))
+	expect.That(t, l.Instance.Status == registry.Up, "after a heartbeat the status is %v, want UP", l.Instance.Status)
 }
 
 func TestADecisionMadeInRollcallKeepsAServiceOfConsulOutOfUse(t *testing.T) {
@@ -452,27 +430,22 @@ func TestADecisionMadeInRollcallKeepsAServiceOfConsulOutOfUse(t *testing.T) {
 			if row.op != nil {
 				n.apply(t, row.op)
 			}
-			if got := n.checks(t, "web", "w1"); got != row.checks {
-				t.Errorf("checks are %s\nwant       %s", got, row.checks)
-			}
-			if got, want := n.passing(t, "web", "w1"), !strings.Contains(row.checks, "critical"); got != want {
-				t.Errorf("passing is %t, want %t", got, want)
-			}
+			got := n.checks(t, "web", "w1")
+			expect.That(t, got == row.checks, "checks are %s\nwant       %s", got, row.checks)
+			expect.Equal(t, n.passing(t, "web", "w1"), !strings.Contains(row.checks, "critical"), "passing is")
 		})
 	}
 	n.apply(t, registry.Quarantine{Key: key, For: 60_000, By: by})
 	for _, target := range []string{"/v1/catalog/service/web", "/v1/health/service/web", "/v1/agent/services", "/v1/health/state/passing", "/v1/catalog/services"} {
-		if got := n.must(t, "GET", target, ""); strings.Contains(got.body, "w1") {
-			t.Errorf("GET %s shows a quarantined service: %s", target, got.body)
-		}
+		got := n.must(t, "GET", target, "")
+		expect.That(t, !strings.Contains(got.body, "w1"), "GET %s shows a quarantined service: %s", target, got.body)
 	}
 	if got := n.call(t, "GET", "/v1/agent/health/service/id/w1", ""); got.status != 404 {
 		t.Errorf("health of a quarantined service: got %d %s, want 404", got.status, got.body)
 	}
 	n.must(t, "PUT", "/v1/agent/service/deregister/w1", "")
-	if _, there := n.view().Find(key); there {
-		t.Error("a quarantined service cannot be deregistered")
-	}
+	_, there := n.view().Find(key)
+	expect.That(t, !there, "a quarantined service cannot be deregistered")
 }
 
 // The recipes with which operators remove what is dead, whoever registered it.
@@ -494,15 +467,12 @@ func TestDeregistrationIsFinalWhoeverRegistered(t *testing.T) {
 				}
 				n.must(t, "PUT", target, body)
 			}
-			if got := n.view().Total(); got != 0 {
-				t.Errorf("%d instances are left", got)
-			}
+			got := n.view().Total()
+			expect.That(t, got == 0, "%d instances are left", got)
 			if got := n.call(t, "PUT", "/v1/agent/check/pass/service:w1", ""); got.status != 404 {
 				t.Errorf("a heartbeat after it: got %d %s, want 404", got.status, got.body)
 			}
-			if got := n.send(t, request("PUT", "/eureka/apps/ORDERS/o1", "")); got.status != 404 {
-				t.Errorf("a heartbeat of Eureka's after it: got %d, want 404", got.status)
-			}
+			expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/o1", "")).status, 404, "a heartbeat of Eureka's after it: got")
 		})
 	}
 }
@@ -526,16 +496,10 @@ func TestCatalogDeregistrationIsTrueWhateverWasThere(t *testing.T) {
 		{`{"Node":"far","ServiceID":"w1","CheckID":"alive"}`, "; 0"},
 		{`{"Node":"far"}`, "; 0"},
 	} {
-		if got := n.must(t, "PUT", "/v1/catalog/deregister", row.body); got.body != "true" {
-			t.Errorf("%s: got %s, want true", row.body, got.body)
-		}
-		if got := left(); got != row.left {
-			t.Errorf("%s: left are %q, want %q", row.body, got, row.left)
-		}
+		expect.Equal(t, n.must(t, "PUT", "/v1/catalog/deregister", row.body).body, "true", "%s: got", row.body)
+		expect.Equal(t, left(), row.left, "%s: left are", row.body)
 	}
-	if got := n.must(t, "GET", "/v1/catalog/node/far", ""); got.body != "null" {
-		t.Errorf("the node is %s, want null", got.body)
-	}
+	expect.Equal(t, n.must(t, "GET", "/v1/catalog/node/far", "").body, "null", "the node is")
 }
 
 func TestWhatIsRegisteredAgainUnchangedMovesNoIndex(t *testing.T) {
@@ -544,17 +508,13 @@ func TestWhatIsRegisteredAgainUnchangedMovesNoIndex(t *testing.T) {
 	n.must(t, "PUT", "/v1/catalog/register", body)
 	before := n.view().Index()
 	n.must(t, "PUT", "/v1/catalog/register", body)
-	if after := n.view().Index(); after != before {
-		t.Errorf("the index went from %d to %d", before, after)
-	}
+	expect.Equal(t, n.view().Index(), before, "the index went from %d to", before)
 	type check struct {
 		Type       string
 		Definition map[string]string
 	}
 	got := fmt.Sprint(read[[]check](t, n, "/v1/health/checks/web"))
-	if want := "[{tcp map[Interval:40s TCP:h:1 Timeout:4s]}]"; got != want {
-		t.Errorf("the check is %s, want %s", got, want)
-	}
+	expect.Equal(t, got, "[{tcp map[Interval:40s TCP:h:1 Timeout:4s]}]", "the check is")
 }
 
 // Indexes by which blocking queries go on: they never go back, and move with what is read only.
@@ -581,9 +541,7 @@ func TestIndexesMoveWithWhatIsRead(t *testing.T) {
 		for i, target := range targets {
 			now := n.must(t, "GET", target, "").index(t)
 			moved := now > last[target]
-			if now < last[target] {
-				t.Errorf("%s: the index of %s went from %d back to %d", row.name, target, last[target], now)
-			}
+			expect.That(t, now >= last[target], "%s: the index of %s went from %d back to %d", row.name, target, last[target], now)
 			if must := i >= row.moves[0] && i < row.moves[1]; must && !moved {
 				t.Errorf("%s: the index of %s stayed at %d", row.name, target, now)
 			}
@@ -602,9 +560,8 @@ func TestAWatcherOfAServiceWaitsForThatServiceOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newCatalogIn(t)
 		put := func(body string) {
-			if got := n.send(t, "PUT", "/v1/agent/service/register", body); got.status != 200 {
-				t.Fatalf("got %d %s", got.status, got.body)
-			}
+			got := n.send(t, "PUT", "/v1/agent/service/register", body)
+			need.That(t, got.status == 200, "got %d %s", got.status, got.body)
 		}
 		put(`{"Name":"web","ID":"w1"}`)
 		index := n.get(t, "/v1/health/service/web").index(t)
@@ -613,9 +570,9 @@ func TestAWatcherOfAServiceWaitsForThatServiceOnly(t *testing.T) {
 			time.AfterFunc(time.Duration(i+1)*time.Minute, func() { put(body) })
 		}
 		got := n.get(t, fmt.Sprintf("/v1/health/service/web?index=%d&wait=9m", index))
-		if took := time.Since(begun); took != 3*time.Minute || !strings.Contains(got.body, `"w2"`) || got.index(t) <= index {
-			t.Errorf("after %v it was answered %s, want w2 after 3 min", took, got.body)
-		}
+		took := time.Since(begun)
+		expect.That(t, took == 3*time.Minute && strings.Contains(got.body, `"w2"`) && got.index(t) > index,
+			"after %v it was answered %s, want w2 after 3 min", took, got.body)
 		begun = time.Now()
 		index = got.index(t)
 		got = n.get(t, fmt.Sprintf("/v1/health/service/web?index=%d&wait=4m", index))
@@ -638,8 +595,8 @@ func TestTheHashOfAServiceIsWaitedFor(t *testing.T) {
 		time.AfterFunc(2*time.Minute, func() { n.send(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Port":1}`) })
 		got := n.get(t, "/v1/agent/service/web?wait=9m&hash="+hash)
 		synctest.Wait() // whoever changed it has its answer, too, before the server goes
-		if took := time.Since(begun); took != 2*time.Minute || got.header.Get("X-Consul-ContentHash") == hash {
-			t.Errorf("it was answered after %v, want when the service changed, after 2 min", took)
-		}
+		took := time.Since(begun)
+		expect.That(t, took == 2*time.Minute && got.header.Get("X-Consul-ContentHash") != hash,
+			"it was answered after %v, want when the service changed, after 2 min", took)
 	})
 }

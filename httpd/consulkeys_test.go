@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestKeysAreWrittenReadAndDeletedAsConsulDoes(t *testing.T) {
@@ -55,9 +57,8 @@ func TestKeysAreWrittenReadAndDeletedAsConsulDoes(t *testing.T) {
 		{"acquire with a dead session", "PUT", "/v1/kv/a?acquire=dead", "", 500, `raft apply failed: invalid session "dead"`},
 	} {
 		got := c.ask(row.method, row.target, row.body)
-		if got.status != row.status || got.body != row.want {
-			t.Errorf("%s: %s %s: got %d %q, want %d %q", row.name, row.method, row.target, got.status, got.body, row.status, row.want)
-		}
+		expect.That(t, got.status == row.status && got.body == row.want,
+			"%s: %s %s: got %d %q, want %d %q", row.name, row.method, row.target, got.status, got.body, row.status, row.want)
 	}
 }
 
@@ -80,9 +81,7 @@ func TestKeysAreTakenAsTheyCome(t *testing.T) {
 	} {
 		c.put(t, "/v1/kv/"+row.path, "")
 		entries := decodeReply[[]struct{ Key string }](t, c.get("/v1/kv/"+row.path))
-		if len(entries) != 1 || entries[0].Key != row.key {
-			t.Errorf("%.50s: got %.50v, want %.50s", row.path, entries, row.key)
-		}
+		expect.That(t, len(entries) == 1 && entries[0].Key == row.key, "%.50s: got %.50v, want %.50s", row.path, entries, row.key)
 	}
 	for _, row := range []struct {
 		name, path string
@@ -95,9 +94,8 @@ func TestKeysAreTakenAsTheyCome(t *testing.T) {
 		{"too many parameters", "/v1/kv/a?" + strings.Repeat("x&", 32), 400},
 		{"a parameter escaped badly", "/v1/kv/a?keys&separator=%zz", 400},
 	} {
-		if got := c.ask("GET", row.path, ""); got.status != row.status || got.header.Get("Location") != "" {
-			t.Errorf("%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
-		}
+		got := c.ask("GET", row.path, "")
+		expect.That(t, got.status == row.status && got.header.Get("Location") == "", "%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
 	}
 }
 
@@ -105,12 +103,11 @@ func TestAValueHasALimit(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	c.put(t, "/v1/kv/a", strings.Repeat("x", 512<<10))
 	want := "Request body(524289 bytes) too large, max size: 524288 bytes. See docs/protocol/coordination.md."
-	if got := c.ask("PUT", "/v1/kv/a", strings.Repeat("x", 512<<10+1)); got.status != http.StatusRequestEntityTooLarge || got.body != want {
-		t.Errorf("got %d %q, want 413 %q", got.status, got.body, want)
-	}
-	if got := c.ask("PUT", "/v1/txn", strings.Repeat(" ", 512<<10+1)); got.status != http.StatusRequestEntityTooLarge || got.body != want {
-		t.Errorf("a transaction: got %d %q, want 413 %q", got.status, got.body, want)
-	}
+	got := c.ask("PUT", "/v1/kv/a", strings.Repeat("x", 512<<10+1))
+	expect.That(t, got.status == http.StatusRequestEntityTooLarge && got.body == want, "got %d %q, want 413 %q", got.status, got.body, want)
+	got = c.ask("PUT", "/v1/txn", strings.Repeat(" ", 512<<10+1))
+	expect.That(t, got.status == http.StatusRequestEntityTooLarge && got.body == want,
+		"a transaction: got %d %q, want 413 %q", got.status, got.body, want)
 	n := newNode(t, httpd.Config{Service: c.memory, Coordination: c.kv}, nil)
 	chunked := "PUT /v1/kv/a HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n80001\r\n" + strings.Repeat("x", 0x80001) + "\r\n0\r\n\r\n"
 	if got := n.send(t, chunked); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, "more than 524288 bytes") {
@@ -146,9 +143,7 @@ func TestAHeldKeyTellsItsFence(t *testing.T) {
 	a, b := c.session(t, ""), c.session(t, "")
 	got := c.put(t, "/v1/kv/lock?acquire="+strings.ToUpper(a), "a")
 	fence := got.header.Get("X-Rollcall-Fence")
-	if fence != "3" {
-		t.Fatalf("the fence is %q, want 3, the index of the acquisition", fence)
-	}
+	need.That(t, fence == "3", "the fence is %q, want 3, the index of the acquisition", fence)
 	if got := c.ask("PUT", "/v1/kv/lock?acquire="+b, "b"); got.body != "false" || got.header.Get("X-Rollcall-Fence") != "" {
 		t.Errorf("another's acquisition: got %s, fence %q", got.body, got.header.Get("X-Rollcall-Fence"))
 	}
@@ -159,9 +154,7 @@ func TestAHeldKeyTellsItsFence(t *testing.T) {
 	if got := c.get("/v1/kv/lock"); got.header.Get("X-Rollcall-Fence") != "" || strings.Contains(got.body, "Session") {
 		t.Errorf("released, it is read as %s, fence %q", got.body, got.header.Get("X-Rollcall-Fence"))
 	}
-	if got := c.ask("PUT", "/v1/kv/lock?release="+a, "other"); got.body != "false" {
-		t.Errorf("released twice: %s", got.body)
-	}
+	expect.Equal(t, c.ask("PUT", "/v1/kv/lock?release="+a, "other").body, "false", "released twice:")
 }
 
 func TestAWriteWithAStaleFenceChangesNothing(t *testing.T) {
@@ -190,14 +183,13 @@ func TestAWriteWithAStaleFenceChangesNothing(t *testing.T) {
 		if got.status != 200 || got.body != row.body || got.header.Get("X-Rollcall-Fence") != row.fence {
 			t.Errorf("%s: got %d %s, fence %s; want 200 %s, fence %s", row.name, got.status, got.body, got.header.Get("X-Rollcall-Fence"), row.body, row.fence)
 		}
-		if after := c.get("/v1/kv/?recurse").header.Get("X-Consul-Index"); (after == before) != (row.body == "false") {
-			t.Errorf("%s: the index went from %s to %s", row.name, before, after)
-		}
+		after := c.get("/v1/kv/?recurse").header.Get("X-Consul-Index")
+		expect.That(t, (after == before) == (row.body == "false"), "%s: the index went from %s to %s", row.name, before, after)
 	}
 	for _, query := range []string{"fence=x", "fence=", "fence=1&fence-key=a&fence-lock=a", "fence-lock=a"} {
-		if got := c.ask("PUT", "/v1/kv/data?"+query, ""); got.status != http.StatusBadRequest || !strings.Contains(got.body, "fence") {
-			t.Errorf("%s: got %d %s, want 400 and what is right", query, got.status, got.body)
-		}
+		got := c.ask("PUT", "/v1/kv/data?"+query, "")
+		expect.That(t, got.status == http.StatusBadRequest && strings.Contains(got.body, "fence"),
+			"%s: got %d %s, want 400 and what is right", query, got.status, got.body)
 	}
 }
 
@@ -205,25 +197,20 @@ func TestAWriteIsPerformedOncePerIdempotencyKey(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	key := "Idempotency-Key: k1"
 	for i := range 2 {
-		if got := c.ask("PUT", "/v1/kv/a?cas=0", "v", key); got.status != 200 || got.body != "true" {
-			t.Errorf("time %d: got %d %s, want 200 true", i+1, got.status, got.body)
-		}
+		got := c.ask("PUT", "/v1/kv/a?cas=0", "v", key)
+		expect.That(t, got.status == 200 && got.body == "true", "time %d: got %d %s, want 200 true", i+1, got.status, got.body)
 	}
-	if got := c.ask("PUT", "/v1/kv/a?cas=0", "v"); got.body != "false" {
-		t.Errorf("without the key: got %s, want false", got.body)
-	}
+	expect.Equal(t, c.ask("PUT", "/v1/kv/a?cas=0", "v").body, "false", "without the key: got")
 	if got := c.ask("PUT", "/v1/kv/b", "v", key); got.status != 500 || !strings.Contains(got.body, "another operation") {
 		t.Errorf("another operation: got %d %s, want 500", got.status, got.body)
 	}
 	txn := `[{"KV":{"Verb":"cas","Key":"t","Index":0}}]`
 	for i := range 2 {
-		if got := c.ask("PUT", "/v1/txn", txn, "Idempotency-Key: k2"); got.status != 200 {
-			t.Errorf("transaction, time %d: got %d %s, want 200", i+1, got.status, got.body)
-		}
+		got := c.ask("PUT", "/v1/txn", txn, "Idempotency-Key: k2")
+		expect.That(t, got.status == 200, "transaction, time %d: got %d %s, want 200", i+1, got.status, got.body)
 	}
 	for _, key := range []string{"", strings.Repeat("k", 256)} {
-		if got := c.ask("PUT", "/v1/kv/a", "v", "Idempotency-Key: "+key); got.status != 400 || !strings.Contains(got.body, "1 to 255") {
-			t.Errorf("a key of %d bytes: got %d %s, want 400", len(key), got.status, got.body)
-		}
+		got := c.ask("PUT", "/v1/kv/a", "v", "Idempotency-Key: "+key)
+		expect.That(t, got.status == 400 && strings.Contains(got.body, "1 to 255"), "a key of %d bytes: got %d %s, want 400", len(key), got.status, got.body)
 	}
 }

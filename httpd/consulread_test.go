@@ -13,6 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // pending is a request under way.
@@ -85,9 +87,8 @@ func TestReadsSayHowFreshTheyAre(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q", row.name, name, got.header.Get(name), want)
 			}
 		}
-		if views := c.kv.views.Load() - before; views != row.views {
-			t.Errorf("%s: the leader was asked %d times, want %d", row.name, views, row.views)
-		}
+		views := c.kv.views.Load() - before
+		expect.That(t, views == row.views, "%s: the leader was asked %d times, want %d", row.name, views, row.views)
 	}
 	if got := c.put(t, "/v1/kv/a", "w"); got.header.Get("X-Consul-Index") != "" {
 		t.Error("a write has an index")
@@ -108,9 +109,8 @@ func TestReadsThatContradictThemselvesAreRefused(t *testing.T) {
 		"index=1&wait=1d":         "Invalid wait time",
 	} {
 		for _, path := range []string{"/v1/kv/a?", "/v1/kv/?keys&", "/v1/session/list?"} {
-			if got := c.get(path + query); got.status != 400 || got.body != want {
-				t.Errorf("%s%s: got %d %q, want 400 %q", path, query, got.status, got.body, want)
-			}
+			got := c.get(path + query)
+			expect.That(t, got.status == 400 && got.body == want, "%s%s: got %d %q, want 400 %q", path, query, got.status, got.body, want)
 		}
 	}
 }
@@ -192,16 +192,11 @@ func TestAWatcherIsWokenByWhatItWatches(t *testing.T) {
 				}
 				before := c.get(watched).header.Get("X-Consul-Index")
 				p := c.start(t.Context(), "GET", watched+sep+"wait=1m&index="+before)
-				if p.answered() {
-					t.Fatalf("it did not wait: %d %s", p.got.status, p.got.body)
-				}
+				need.That(t, !p.answered(), "it did not wait: %d %s", p.got.status, p.got.body)
 				change := strings.NewReplacer("=S", "="+session, "/S", "/"+session).Replace(row.change)
-				if got := c.ask(row.method, change, ""); got.status != 200 {
-					t.Fatalf("the change: %d %s", got.status, got.body)
-				}
-				if p.answered() != row.wakes {
-					t.Errorf("it was woken: %v, want %v", !row.wakes, row.wakes)
-				}
+				got := c.ask(row.method, change, "")
+				need.That(t, got.status == 200, "the change: %d %s", got.status, got.body)
+				expect.That(t, p.answered() == row.wakes, "it was woken: %v, want %v", !row.wakes, row.wakes)
 				if row.wakes && p.got.header.Get("X-Consul-Index") == before {
 					t.Errorf("it was woken at the same index %s", before)
 				}
@@ -224,13 +219,10 @@ func TestAllWatchersOfOneKeyWake(t *testing.T) {
 		synctest.Wait()
 		c.put(t, "/v1/kv/a", "new")
 		for i, p := range waiting {
-			if !p.answered() || p.took != 0 {
-				t.Fatalf("watcher %d was not woken", i)
-			}
+			need.That(t, p.answered() && p.took == 0, "watcher %d was not woken", i)
 		}
-		if left := c.kv.watchers.Len(); left != 0 {
-			t.Errorf("%d wait still", left)
-		}
+		left := c.kv.watchers.Len()
+		expect.That(t, left == 0, "%d wait still", left)
 	})
 }
 
@@ -243,19 +235,13 @@ func TestAnAbsentKeyThatCameAndWentIsWaitedForOn(t *testing.T) {
 		synctest.Wait()
 		joined := c.kv.joined.Load()
 		// In one step, so that nobody can look meanwhile.
-		if _, err := c.kv.Apply(t.Context(), kv.KeyOp{Verb: kv.Set, Key: "a"}, kv.KeyOp{Verb: kv.Delete, Key: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(c.kv.Apply(t.Context(), kv.KeyOp{Verb: kv.Set, Key: "a"}, kv.KeyOp{Verb: kv.Delete, Key: "a"}))(t)
 		if p.answered() {
 			t.Fatalf("it was answered: %d of index %s", p.got.status, p.got.header.Get("X-Consul-Index"))
 		}
-		if c.kv.joined.Load() == joined {
-			t.Error("it was not woken, so nobody looked again")
-		}
+		expect.That(t, c.kv.joined.Load() != joined, "it was not woken, so nobody looked again")
 		c.put(t, "/v1/kv/a", "")
-		if !p.answered() || p.got.status != 200 {
-			t.Errorf("it was not woken when the key was there")
-		}
+		expect.That(t, p.answered() && p.got.status == 200, "it was not woken when the key was there")
 	})
 }
 
@@ -287,9 +273,8 @@ func TestEveryTurnOfAWaitAsksTheLeaderUnlessItIsStale(t *testing.T) {
 			synctest.Wait()
 			c.put(t, "/v1/kv/a", "new")
 			p.wait()
-			if views := c.kv.views.Load() - before; views != row.views {
-				t.Errorf("%q: the leader was asked %d times, want %d", row.query, views, row.views)
-			}
+			views := c.kv.views.Load() - before
+			expect.That(t, views == row.views, "%q: the leader was asked %d times, want %d", row.query, views, row.views)
 		}
 	})
 }
@@ -302,20 +287,17 @@ func TestWithoutALeaderRequestsAreHeldForSevenSeconds(t *testing.T) {
 		c.kv.fail(registry.ErrNoLeader)
 		for _, p := range []*pending{ask("GET", "/v1/kv/a"), ask("PUT", "/v1/kv/a"), ask("PUT", "/v1/session/renew/x"), ask("GET", "/v1/session/list?consistent")} {
 			got, took := p.wait()
-			if got.status != 500 || got.body != "No cluster leader" || took < 6900*time.Millisecond || took > 7100*time.Millisecond {
-				t.Errorf("got %d %q after %v, want 500 after 7s", got.status, got.body, took)
-			}
+			expect.That(t, got.status == 500 && got.body == "No cluster leader" && took >= 6900*time.Millisecond && took <= 7100*time.Millisecond,
+				"got %d %q after %v, want 500 after 7s", got.status, got.body, took)
 		}
 		read, write, stale := ask("GET", "/v1/kv/a"), ask("PUT", "/v1/kv/b"), ask("GET", "/v1/kv/a?stale")
 		time.Sleep(6 * time.Second)
-		if read.answered() || write.answered() || !stale.answered() {
-			t.Error("after 6s only the stale read should be answered")
-		}
+		expect.That(t, !read.answered() && !write.answered() && stale.answered(), "after 6s only the stale read should be answered")
 		c.kv.fail(nil)
 		for _, p := range []*pending{read, write} {
-			if got, took := p.wait(); got.status != 200 || took > 6100*time.Millisecond {
-				t.Errorf("with a leader again: got %d %s after %v, want 200 at once", got.status, got.body, took)
-			}
+			got, took := p.wait()
+			expect.That(t, got.status == 200 && took <= 6100*time.Millisecond,
+				"with a leader again: got %d %s after %v, want 200 at once", got.status, got.body, took)
 		}
 		if got, _ := stale.wait(); got.header.Get("X-Consul-KnownLeader") != "false" {
 			t.Errorf("a stale read without a leader says that one is known")
@@ -332,22 +314,16 @@ func TestAWaitOutlivesTheLossOfTheLeader(t *testing.T) {
 		c.kv.fail(registry.ErrNoLeader)
 		time.Sleep(time.Minute)
 		c.kv.fail(nil)
-		if p.answered() {
-			t.Fatalf("it was answered without a leader: %d %s", p.got.status, p.got.body)
-		}
+		need.That(t, !p.answered(), "it was answered without a leader: %d %s", p.got.status, p.got.body)
 		c.put(t, "/v1/kv/a", "w")
-		if !p.answered() || p.got.status != 200 {
-			t.Errorf("it was not woken afterwards")
-		}
+		expect.That(t, p.answered() && p.got.status == 200, "it was not woken afterwards")
 		// One that begins, or looks again, while there is none is held.
 		c.kv.fail(registry.ErrNoLeader)
 		p = c.start(t.Context(), "GET", "/v1/kv/a?index=2&wait=5m")
 		time.Sleep(5 * time.Second)
 		c.kv.fail(nil)
 		time.Sleep(time.Second)
-		if p.answered() {
-			t.Errorf("it was answered: %d %s", p.got.status, p.got.body)
-		}
+		expect.That(t, !p.answered(), "it was answered: %d %s", p.got.status, p.got.body)
 		c.put(t, "/v1/kv/a", "x")
 		if got, _ := p.wait(); got.header.Get("X-Consul-Index") != "3" {
 			t.Errorf("got %d of index %s, want 3", got.status, got.header.Get("X-Consul-Index"))
@@ -364,9 +340,8 @@ func TestAWaitWhoseTimeIsOverWithoutALeaderFails(t *testing.T) {
 		synctest.Wait()
 		c.kv.fail(registry.ErrNoLeader)
 		got, took := p.wait()
-		if got.status != 500 || got.body != "No cluster leader" || took < 22*time.Second || took > 25*time.Second {
-			t.Errorf("got %d %s after %v, want 500 after 16s and 7s", got.status, got.body, took)
-		}
+		expect.That(t, got.status == 500 && got.body == "No cluster leader" && took >= 22*time.Second && took <= 25*time.Second,
+			"got %d %s after %v, want 500 after 16s and 7s", got.status, got.body, took)
 	})
 }
 
@@ -383,9 +358,7 @@ func TestTheTimesOfWaitsAreSpread(t *testing.T) {
 			_, took := p.wait()
 			times[took] = true
 		}
-		if len(times) < 10 {
-			t.Errorf("20 that began together ended at %d moments", len(times))
-		}
+		expect.That(t, len(times) >= 10, "20 that began together ended at %d moments", len(times))
 	})
 }
 
@@ -395,9 +368,8 @@ func TestAWriteOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.kv.fail(errors.Join(registry.ErrUnknownOutcome, registry.ErrNoLeader))
 		got, took := c.start(t.Context(), "PUT", "/v1/kv/a").wait()
-		if got.status != 504 || got.header.Get("X-Rollcall-Outcome") != "unknown" || took != 0 {
-			t.Errorf("got %d %s after %v, want 504 at once", got.status, got.body, took)
-		}
+		expect.That(t, got.status == 504 && got.header.Get("X-Rollcall-Outcome") == "unknown" && took == 0,
+			"got %d %s after %v, want 504 at once", got.status, got.body, took)
 	})
 }
 
@@ -408,16 +380,15 @@ func TestADisconnectEndsAWaitAndFreesItsPlace(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := c.start(ctx, "GET", "/v1/kv/a?index=1")
 		synctest.Wait()
-		if got := c.get("/v1/kv/a?index=1"); got.status != 500 || !strings.Contains(got.body, "limits.watchers") {
-			t.Errorf("one too many: got %d %s, want 500 and which limit", got.status, got.body)
-		}
+		got := c.get("/v1/kv/a?index=1")
+		expect.That(t, got.status == 500 && strings.Contains(got.body, "limits.watchers"),
+			"one too many: got %d %s, want 500 and which limit", got.status, got.body)
 		cancel()
 		if !p.answered() || c.kv.watchers.Len() != 0 {
 			t.Errorf("%d wait after the client went away", c.kv.watchers.Len())
 		}
-		if got := c.get("/v1/kv/a?index=1&wait=1ms"); got.status != 200 {
-			t.Errorf("the place was not given back: %d %s", got.status, got.body)
-		}
+		got = c.get("/v1/kv/a?index=1&wait=1ms")
+		expect.That(t, got.status == 200, "the place was not given back: %d %s", got.status, got.body)
 	})
 }
 
@@ -428,9 +399,9 @@ func TestShutdownAnswersWaitsWithWhatThereIs(t *testing.T) {
 		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1")
 		synctest.Wait()
 		c.handler.EndWatches()
-		if got, took := p.wait(); took != 0 || got.status != 200 || got.header.Get("X-Consul-Index") != "1" || !strings.Contains(got.body, `"Value":"dg=="`) {
-			t.Errorf("got %d %s after %v, want what there is at once", got.status, got.body, took)
-		}
+		got, took := p.wait()
+		expect.That(t, took == 0 && got.status == 200 && got.header.Get("X-Consul-Index") == "1" && strings.Contains(got.body, `"Value":"dg=="`),
+			"got %d %s after %v, want what there is at once", got.status, got.body, took)
 		if got := c.get("/v1/kv/a?index=1"); got.status != 500 || !strings.Contains(got.body, "shutting down") {
 			t.Errorf("a new one: got %d %s, want 500", got.status, got.body)
 		}
@@ -447,9 +418,9 @@ func TestShutdownAnswersAWaitThatLooksForALeader(t *testing.T) {
 		c.kv.watchers.WakeAll()
 		time.Sleep(time.Second)
 		c.handler.EndWatches()
-		if got, took := p.wait(); took != time.Second || got.status != 200 || !strings.Contains(got.body, `"Value":"dg=="`) {
-			t.Errorf("got %d %s after %v, want what it read before at once", got.status, got.body, took)
-		}
+		got, took := p.wait()
+		expect.That(t, took == time.Second && got.status == 200 && strings.Contains(got.body, `"Value":"dg=="`),
+			"got %d %s after %v, want what it read before at once", got.status, got.body, took)
 	})
 }
 
@@ -460,14 +431,12 @@ func TestALongWaitIsNotCutByTheServer(t *testing.T) {
 		locker := newLocker(m)
 		n := newBubbled(t, httpd.Config{Service: m, Coordination: locker})
 		got := n.send(t, http.MethodPut, "/v1/kv/a", "v")
-		if got.body != "true" {
-			t.Fatalf("put: %d %s", got.status, got.body)
-		}
+		need.Equal(t, got.body, "true", "put: %d", got.status)
 		begun := time.Now()
 		got = n.send(t, http.MethodGet, "/v1/kv/a?index=1&wait=9m", "")
-		if took := time.Since(begun); got.status != 200 || took < 9*time.Minute || got.header.Get("X-Consul-Index") != "1" {
-			t.Errorf("got %d %s after %v", got.status, got.body, took)
-		}
+		took := time.Since(begun)
+		expect.That(t, got.status == 200 && took >= 9*time.Minute && got.header.Get("X-Consul-Index") == "1",
+			"got %d %s after %v", got.status, got.body, took)
 	})
 }
 
@@ -477,9 +446,8 @@ func TestAnIndexNeverGoesBack(t *testing.T) {
 	look := func(step string) {
 		for _, path := range []string{"/v1/kv/?recurse", "/v1/kv/a?recurse", "/v1/kv/a?keys", "/v1/session/list"} {
 			var index int
-			if _, err := fmt.Sscan(c.get(path).header.Get("X-Consul-Index"), &index); err != nil || index < last[path] || index == 0 {
-				t.Errorf("%s: the index of %s went from %d to %d (%v)", step, path, last[path], index, err)
-			}
+			_, err := fmt.Sscan(c.get(path).header.Get("X-Consul-Index"), &index)
+			expect.That(t, err == nil && index >= last[path] && index != 0, "%s: the index of %s went from %d to %d (%v)", step, path, last[path], index, err)
 			last[path] = index
 		}
 	}

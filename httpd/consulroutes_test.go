@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -34,24 +35,19 @@ func TestAPathOfConsulsAPITakesItsMethodsOnly(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/v1/rollcall/nothing", "/v1//rollcall/nothing", "/v1/rollcall/fence/x?index=1&kind=x"} {
-		if got := c.get(path); !json.Valid([]byte(got.body)) {
-			t.Errorf("%s, which is our own: got %d %q, want JSON", path, got.status, got.body)
-		}
+		got := c.get(path)
+		expect.That(t, json.Valid([]byte(got.body)), "%s, which is our own: got %d %q, want JSON", path, got.status, got.body)
 	}
 }
 
 func TestWhatConsulsClientsSendBesideIsIgnored(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	got := c.ask("PUT", "/v1/kv/a?token=t&ns=default&partition=&near=x&peer=y&merge-central-config&pretty", "v", "X-Consul-Token: secret", "X-Consul-Namespace: default")
-	if got.status != 200 || got.body != "true" {
-		t.Errorf("a write: got %d %s", got.status, got.body)
-	}
+	expect.That(t, got.status == 200 && got.body == "true", "a write: got %d %s", got.status, got.body)
 	if got := c.get("/v1/kv/a?token=t&near=_agent&keys"); got.body != `["a"]` {
 		t.Errorf("a read: got %d %s", got.status, got.body)
 	}
-	if got := c.get("/v1/kv/a?keys&pretty"); got.body != "[\n    \"a\"\n]\n" {
-		t.Errorf("indented: got %q", got.body)
-	}
+	expect.Equal(t, c.get("/v1/kv/a?keys&pretty").body, "[\n    \"a\"\n]\n", "indented: got")
 }
 
 // TestOtherNamespacesAreRefused, so that nobody's tenants are merged.
@@ -84,9 +80,9 @@ func TestOtherNamespacesAreRefused(t *testing.T) {
 		if row.header != "" {
 			headers = append(headers, row.header)
 		}
-		if got := c.ask(row.method, row.target, row.body, headers...); got.status != 400 || got.body != row.want {
-			t.Errorf("%s %s %s %s: got %d %s, want 400 %s", row.method, row.target, row.body, row.header, got.status, got.body, row.want)
-		}
+		got := c.ask(row.method, row.target, row.body, headers...)
+		expect.That(t, got.status == 400 && got.body == row.want,
+			"%s %s %s %s: got %d %s, want 400 %s", row.method, row.target, row.body, row.header, got.status, got.body, row.want)
 	}
 	if got := c.get("/v1/kv/a?raw&ns=default&partition=default"); got.body != "prod" {
 		t.Errorf("the key of the default namespace is %q afterwards, want prod", got.body)
@@ -105,9 +101,8 @@ func TestOtherDatacentersHaveNoPath(t *testing.T) {
 				sep = "&"
 			}
 			for _, dc := range []string{"", row.own} {
-				if got := c.get(path + sep + "dc=" + dc); got.status != 200 {
-					t.Errorf("%s of %q: got %d %s, want 200", path, dc, got.status, got.body)
-				}
+				got := c.get(path + sep + "dc=" + dc)
+				expect.That(t, got.status == 200, "%s of %q: got %d %s, want 200", path, dc, got.status, got.body)
 			}
 			if got := c.get(path + sep + "dc=other"); got.status != 500 || got.body != "No path to datacenter" {
 				t.Errorf("%s elsewhere: got %d %s, want 500 No path to datacenter", path, got.status, got.body)
@@ -121,9 +116,8 @@ func TestTheClustersStateIsTold(t *testing.T) {
 	if got := c.get("/v1/status/leader"); got.status != 200 || got.body != `"10.0.0.1:7761"` || got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("the leader: got %d %s as %q", got.status, got.body, got.header.Get("Content-Type"))
 	}
-	if got := c.get("/v1/status/peers"); got.body != `["10.0.0.1:7761","10.0.0.2:7761"]` {
-		t.Errorf("the voters: got %d %s", got.status, got.body)
-	}
+	got := c.get("/v1/status/peers")
+	expect.That(t, got.body == `["10.0.0.1:7761","10.0.0.2:7761"]`, "the voters: got %d %s", got.status, got.body)
 }
 
 // Every route of coordination, whoever adds one.
@@ -138,16 +132,11 @@ func TestWithoutConsensusEveryRouteOfCoordinationSaysWhy(t *testing.T) {
 		}
 		asked++
 		got := c.ask(method, strings.NewReplacer("{", "x", "}", "").Replace(path), "")
-		if got.status != http.StatusNotImplemented || !strings.Contains(got.body, "mode cp") || !strings.Contains(got.body, "no lock could be exclusive") {
-			t.Errorf("%s: got %d %q, want 501 and why", route, got.status, got.body)
-		}
+		expect.That(t, got.status == http.StatusNotImplemented && strings.Contains(got.body, "mode cp") && strings.Contains(got.body, "no lock could be exclusive"),
+			"%s: got %d %q, want 501 and why", route, got.status, got.body)
 	}
-	if asked < 30 {
-		t.Errorf("only %d routes were asked", asked)
-	}
-	if got := c.ask("GET", "/v1/acl/list", ""); got.status != http.StatusNotFound {
-		t.Errorf("a path that is not served: got %d", got.status)
-	}
+	expect.That(t, asked >= 30, "only %d routes were asked", asked)
+	expect.Equal(t, c.ask("GET", "/v1/acl/list", "").status, http.StatusNotFound, "a path that is not served: got")
 }
 
 func coordinates(path string) bool {
@@ -185,9 +174,8 @@ func TestErrorsOfCoordinationHaveTheStatusesOfTheirAPI(t *testing.T) {
 				t.Errorf("%s: got %d %q, outcome %q; want %d %q", row.name, got.status, got.body, got.header.Get("X-Rollcall-Outcome"), row.status, row.text)
 			}
 			got = c.ask("POST", "/v1/rollcall/sessions", "")
-			if got.status != row.own || !strings.Contains(got.body, row.wants) || !json.Valid([]byte(got.body)) {
-				t.Errorf("%s, ours: got %d %q, want %d and %q", row.name, got.status, got.body, row.own, row.wants)
-			}
+			expect.That(t, got.status == row.own && strings.Contains(got.body, row.wants) && json.Valid([]byte(got.body)),
+				"%s, ours: got %d %q, want %d and %q", row.name, got.status, got.body, row.own, row.wants)
 			if row.readText == "" {
 				return
 			}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestSessionsAreCreatedAsConsulDoes(t *testing.T) {
@@ -36,13 +38,11 @@ func TestSessionsAreCreatedAsConsulDoes(t *testing.T) {
 		{"legacy checks, the default", `{"Checks":["serfHealth"]}`, `"TTL":"","NodeChecks":["serfHealth"]`},
 	} {
 		id := c.session(t, row.body)
-		if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(id) {
-			t.Errorf("%s: the id is %q, want a random UUID", row.name, id)
-		}
+		expect.That(t, regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(id),
+			"%s: the id is %q, want a random UUID", row.name, id)
 		got := c.get("/v1/session/info/" + strings.ToUpper(id))
-		if got.status != 200 || !strings.HasPrefix(got.body, `[{"ID":"`+id+`",`) || !strings.Contains(got.body, row.want) {
-			t.Errorf("%s: got %d %s, want %s", row.name, got.status, got.body, row.want)
-		}
+		expect.That(t, got.status == 200 && strings.HasPrefix(got.body, `[{"ID":"`+id+`",`) && strings.Contains(got.body, row.want),
+			"%s: got %d %s, want %s", row.name, got.status, got.body, row.want)
 	}
 }
 
@@ -70,9 +70,8 @@ func TestASessionOfConsulsAPILivesTwiceItsTTL(t *testing.T) {
 			EndsIn int64 `json:"ends_in_ms"`
 		}](t, c.get("/v1/rollcall/sessions/"+id))
 		passed := row.want - time.Duration(shown.EndsIn)*time.Millisecond // since it was made
-		if shown.TTL != row.ttl || passed < 0 || passed > 10*time.Second {
-			t.Errorf("%s: the TTL is shown as %s, and it ends in %d ms; want %s and %v", row.name, shown.TTL, shown.EndsIn, row.ttl, row.want)
-		}
+		expect.That(t, shown.TTL == row.ttl && passed >= 0 && passed <= 10*time.Second,
+			"%s: the TTL is shown as %s, and it ends in %d ms; want %s and %v", row.name, shown.TTL, shown.EndsIn, row.ttl, row.want)
 	}
 }
 
@@ -101,9 +100,8 @@ func TestASessionThatCannotBeCreatedSaysWhyInConsulsWords(t *testing.T) {
 		{"too much", `{"Name":"` + strings.Repeat("x", 64<<10) + `"}`, 413, "Request Entity Too Large"},
 	} {
 		got := c.ask("PUT", "/v1/session/create", row.body)
-		if got.status != row.status || got.body != row.want || !strings.HasPrefix(got.header.Get("Content-Type"), "text/plain") {
-			t.Errorf("%s: got %d %q, want %d %q as plain text", row.name, got.status, got.body, row.status, row.want)
-		}
+		expect.That(t, got.status == row.status && got.body == row.want && strings.HasPrefix(got.header.Get("Content-Type"), "text/plain"),
+			"%s: got %d %q, want %d %q as plain text", row.name, got.status, got.body, row.status, row.want)
 	}
 }
 
@@ -123,9 +121,8 @@ func TestSessionsOnChecks(t *testing.T) {
 		{`{"ServiceChecks":[{"ID":"fine"}]}`, `"NodeChecks":["serfHealth"],"ServiceChecks":[{"ID":"fine","Namespace":""}]`},
 	} {
 		id := c.session(t, row.body)
-		if got := c.get("/v1/session/info/" + id); !strings.Contains(got.body, row.want) {
-			t.Errorf("%s is shown as %s, want %s", row.body, got.body, row.want)
-		}
+		got := c.get("/v1/session/info/" + id)
+		expect.That(t, strings.Contains(got.body, row.want), "%s is shown as %s, want %s", row.body, got.body, row.want)
 	}
 	plain := c.session(t, "")
 	c.apply(t, registry.SetCheck{Check: "fine", Status: registry.Critical})
@@ -169,13 +166,11 @@ func TestSessionsAreListedRenewedAndDestroyed(t *testing.T) {
 		{"GET", "/v1/session/info/" + id, 200, "[]"},
 		{"GET", "/v1/session/list", 200, "[]"},
 	} {
-		if got := c.ask(row.method, row.path, ""); got.status != row.status || got.body != row.want {
-			t.Errorf("%s %s: got %d %q, want %d %q", row.method, row.path, got.status, got.body, row.status, row.want)
-		}
+		got := c.ask(row.method, row.path, "")
+		expect.That(t, got.status == row.status && got.body == row.want,
+			"%s %s: got %d %q, want %d %q", row.method, row.path, got.status, got.body, row.status, row.want)
 	}
-	if got := c.get("/v1/session/list").header.Get("X-Consul-Index"); got != "3" {
-		t.Errorf("the index of the end is %s, want 3", got)
-	}
+	expect.Equal(t, c.get("/v1/session/list").header.Get("X-Consul-Index"), "3", "the index of the end is")
 }
 
 func TestASessionEndsByItsTTLAndItsLockIsDelayed(t *testing.T) {
@@ -184,24 +179,19 @@ func TestASessionEndsByItsTTLAndItsLockIsDelayed(t *testing.T) {
 	a, b := c.session(t, `{"TTL":"10s","LockDelay":"5s"}`), c.session(t, "")
 	c.put(t, "/v1/kv/lock?acquire="+a, "")
 	c.kv.pass(19 * time.Second)
-	if got := c.ask("PUT", "/v1/session/renew/"+a, ""); got.status != 200 {
-		t.Fatalf("renewed in time: %d %s", got.status, got.body)
-	}
+	got := c.ask("PUT", "/v1/session/renew/"+a, "")
+	need.That(t, got.status == 200, "renewed in time: %d %s", got.status, got.body)
 	c.kv.pass(19500 * time.Millisecond)
 	if got := c.get("/v1/session/info/" + a); got.body == "[]" {
 		t.Error("it ended before twice its TTL")
 	}
 	c.kv.pass(2500 * time.Millisecond)
-	if got := c.ask("PUT", "/v1/session/renew/"+a, ""); got.status != http.StatusNotFound {
-		t.Errorf("renewed too late: %d %s, want 404", got.status, got.body)
-	}
-	if got := c.ask("PUT", "/v1/kv/lock?acquire="+b, ""); got.body != "false" {
-		t.Errorf("within the lock-delay: %s, want false", got.body)
-	}
+	got = c.ask("PUT", "/v1/session/renew/"+a, "")
+	expect.That(t, got.status == http.StatusNotFound, "renewed too late: %d %s, want 404", got.status, got.body)
+	expect.Equal(t, c.ask("PUT", "/v1/kv/lock?acquire="+b, "").body, "false", "within the lock-delay:")
 	txn := c.ask("PUT", "/v1/txn", `[{"KV":{"Verb":"lock","Key":"lock","Session":"`+b+`"}}]`)
-	if txn.status != 409 || !strings.Contains(txn.body, `failed to lock key \"lock\" due to lock delay`) {
-		t.Errorf("in a transaction: %d %s", txn.status, txn.body)
-	}
+	expect.That(t, txn.status == 409 && strings.Contains(txn.body, `failed to lock key \"lock\" due to lock delay`),
+		"in a transaction: %d %s", txn.status, txn.body)
 	c.kv.pass(6 * time.Second)
 	c.put(t, "/v1/kv/lock?acquire="+b, "")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // kvOp is one operation of a transaction.
@@ -63,9 +64,9 @@ func slicesRepeat(text string, n int) []string {
 func TestATransactionThatIsNoListIsRefused(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	for _, body := range []string{"", "{}", "[", `[{"KV":{"Flags":-1}}]`, `[{"KV":{"Flags":1.5}}]`} {
-		if got := c.ask("PUT", "/v1/txn", body); got.status != 400 || !strings.HasPrefix(got.body, "Failed to parse body: ") {
-			t.Errorf("%q: got %d %s, want 400 and why", body, got.status, got.body)
-		}
+		got := c.ask("PUT", "/v1/txn", body)
+		expect.That(t, got.status == 400 && strings.HasPrefix(got.body, "Failed to parse body: "),
+			"%q: got %d %s, want 400 and why", body, got.status, got.body)
 	}
 }
 
@@ -81,14 +82,13 @@ func TestATransactionThatWritesNothingIsARead(t *testing.T) {
 	}{{"", 1, 200, "consistent"}, {"?consistent", 1, 200, "consistent"}, {"?stale", 0, 200, "stale"}, {"?stale&consistent", 0, 400, ""}} {
 		before := c.kv.views.Load()
 		got := c.ask("PUT", "/v1/txn"+row.query, body)
-		if views := c.kv.views.Load() - before; got.status != row.status || views != row.views || got.header.Get("X-Consul-Effective-Consistency") != row.mode {
-			t.Errorf("%q: got %d %s after asking %d times, want %d after %d", row.query, got.status, got.body, views, row.status, row.views)
-		}
+		views := c.kv.views.Load() - before
+		expect.That(t, got.status == row.status && views == row.views && got.header.Get("X-Consul-Effective-Consistency") == row.mode,
+			"%q: got %d %s after asking %d times, want %d after %d", row.query, got.status, got.body, views, row.status, row.views)
 		if known := got.header.Get("X-Consul-KnownLeader"); row.status == 200 && known != "true" {
 			t.Errorf("%q: a leader is known: %q", row.query, known)
 		}
 	}
-	if applied := c.kv.applied.Load(); applied != 1 {
-		t.Errorf("%d operations were applied, want the set alone", applied)
-	}
+	applied := c.kv.applied.Load()
+	expect.That(t, applied == 1, "%d operations were applied, want the set alone", applied)
 }

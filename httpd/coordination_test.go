@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // locker is an httpd.Coordination in one process, over the same registry, counter of indexes and lease
@@ -204,9 +205,7 @@ func (c *coordinated) get(target string) reply { return c.ask(http.MethodGet, ta
 func (c *coordinated) put(t testing.TB, target, body string) reply {
 	t.Helper()
 	got := c.ask(http.MethodPut, target, body)
-	if got.status != http.StatusOK || got.body != "true" {
-		t.Fatalf("PUT %s: got %d %q, want 200 true", target, got.status, got.body)
-	}
+	need.That(t, got.status == http.StatusOK && got.body == "true", "PUT %s: got %d %q, want 200 true", target, got.status, got.body)
 	return got
 }
 
@@ -215,17 +214,15 @@ func (c *coordinated) session(t testing.TB, body string) string {
 	t.Helper()
 	got := c.ask(http.MethodPut, "/v1/session/create", body)
 	var created struct{ ID string }
-	if err := json.Unmarshal([]byte(got.body), &created); err != nil || got.status != http.StatusOK {
-		t.Fatalf("create %s: got %d %s", body, got.status, got.body)
-	}
+	err := json.Unmarshal([]byte(got.body), &created)
+	need.That(t, err == nil && got.status == http.StatusOK, "create %s: got %d %s", body, got.status, got.body)
 	return created.ID
 }
 
 // decodeReply decodes the body of a 200.
 func decodeReply[T any](t testing.TB, got reply) (into T) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(got.body), &into); err != nil || got.status != http.StatusOK {
-		t.Fatalf("got %d %q (%v), want 200 and JSON", got.status, got.body, err)
-	}
+	err := json.Unmarshal([]byte(got.body), &into)
+	need.That(t, err == nil && got.status == http.StatusOK, "got %d %q (%v), want 200 and JSON", got.status, got.body, err)
 	return into
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestTheDashboardShowsSelfPreservationAndWhoIsInQuarantine(t *testing.T) {
@@ -25,17 +26,11 @@ func TestTheDashboardShowsSelfPreservationAndWhoIsInQuarantine(t *testing.T) {
 			"In quarantine", `href="/v1/rollcall/apps/ODD/a%2Fb%20c/explain?consistency=stale"`, "2000-01-01 00:03:00 UTC", "&lt;script&gt;ops (it&#39;s &lt;b&gt;odd&lt;/b&gt;)",
 			`href="/v1/rollcall/apps/FLEET/0/explain?consistency=stale"`,
 		} {
-			if !strings.Contains(page, want) {
-				t.Errorf("the page lacks %q", want)
-			}
+			expect.That(t, strings.Contains(page, want), "the page lacks %q", want)
 		}
-		if strings.Contains(page, "<script") || strings.Contains(page, "<b>odd") {
-			t.Error("the page shows what an operator wrote as it is")
-		}
+		expect.That(t, !strings.Contains(page, "<script") && !strings.Contains(page, "<b>odd"), "the page shows what an operator wrote as it is")
 		for _, path := range []string{"/v1/rollcall/apps/ODD/a%2Fb%20c/explain?consistency=stale", "/v1/rollcall/self-preservation?consistency=stale"} {
-			if got := n.get(t, path); got.status != 200 {
-				t.Errorf("the link %s leads to %d", path, got.status)
-			}
+			expect.Equal(t, n.get(t, path).status, 200, "the link %s leads to", path)
 		}
 		n.preservation(t, "POST", "/hold?for=1m&author=%3Cscript%3E")
 		if page := n.get(t, "/").body; strings.Contains(page, "<script") || !strings.Contains(page, "Held by &lt;script&gt;") {
@@ -61,9 +56,7 @@ func TestTheDashboardShowsWhoHoldsLocks(t *testing.T) {
 			"2 sessions, 6 keys", "&lt;script&gt;worker", "<td>20s</td><td>key 0, key 1, key 2, key 3, key 4 and 2 more</td>", "<td>never by itself</td><td>lock l</td>",
 			`<td>semaphore</td><td class="name">&lt;b&gt;s</td><td class="number">3</td><td class="mono">` + a, `<td>lock</td><td class="name">l</td>`,
 		} {
-			if !strings.Contains(page, want) {
-				t.Errorf("the page lacks %q: %s", want, page)
-			}
+			expect.That(t, strings.Contains(page, want), "the page lacks %q: %s", want, page)
 		}
 		for i := range 60 {
 			c.put(t, fmt.Sprintf("/v1/kv/x%d?acquire=%s", i, c.session(t, "")), "")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -106,17 +107,13 @@ func newTestDocuments(s registry.Service) *documents {
 func textOf(t testing.TB, doc *document, rep representation) string {
 	t.Helper()
 	joined := bytes.Join(doc.parts, nil)
-	if int64(len(joined)) != doc.size {
-		t.Fatalf("the document says it has %d bytes, it has %d", doc.size, len(joined))
-	}
+	need.That(t, int64(len(joined)) == doc.size, "the document says it has %d bytes, it has %d", doc.size, len(joined))
 	if !rep.gzip {
 		return string(joined)
 	}
 	r := need.Got(gzip.NewReader(bytes.NewReader(joined)))(t)
 	text, err := io.ReadAll(r) // checks the checksum and the length too
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return string(text)
 }
 
@@ -147,9 +144,8 @@ func TestDocumentsFromChunksAreTheWholeDocument(t *testing.T) {
 			}
 			v := b.view()
 			want := string(eureka.AppendApplications(nil, rep.format, eureka.FullVersion, v.HashCode(), v.Leases()))
-			if got := textOf(t, d.full(v, rep), rep); got != want {
-				rt.Fatalf("%+v: got %.300q, want %.300q", rep, got, want)
-			}
+			got := textOf(t, d.full(v, rep), rep)
+			need.That(rt, got == want, "%+v: got %.300q, want %.300q", rep, got, want)
 		}
 	})
 }
@@ -184,18 +180,13 @@ func TestOneChangeEncodesOneChunk(t *testing.T) {
 				encoded++
 			}
 		}
-		if encoded > change.most {
-			t.Errorf("%s: %d of %d chunks were encoded, want at most %d", change.name, encoded, len(l.chunks), change.most)
-		}
+		expect.That(t, encoded <= change.most, "%s: %d of %d chunks were encoded, want at most %d", change.name, encoded, len(l.chunks), change.most)
 	}
 	for _, c := range l.chunks {
-		if len(c.leases) > maxChunk {
-			t.Errorf("a chunk has %d leases", len(c.leases))
-		}
+		expect.That(t, len(c.leases) <= maxChunk, "a chunk has %d leases", len(c.leases))
 	}
-	if mean := 5000 / len(l.chunks); mean < meanChunk/3 || mean > meanChunk*3 {
-		t.Errorf("a chunk has %d leases on average, want about %d", mean, meanChunk)
-	}
+	mean := 5000 / len(l.chunks)
+	expect.That(t, mean >= meanChunk/3 && mean <= meanChunk*3, "a chunk has %d leases on average, want about %d", mean, meanChunk)
 }
 
 func TestADocumentIsBuiltOncePerVersionHoweverManyAsk(t *testing.T) {
@@ -208,9 +199,8 @@ func TestADocumentIsBuiltOncePerVersionHoweverManyAsk(t *testing.T) {
 			asking.Go(func() { d.full(v, representation{}) })
 		}
 		asking.Wait()
-		if got := testutil.ToFloat64(d.built.WithLabelValues("full", "json")); got != float64(version+1) {
-			t.Errorf("version %d: %v documents were built", version, got)
-		}
+		got := testutil.ToFloat64(d.built.WithLabelValues("full", "json"))
+		expect.That(t, got == float64(version+1), "version %d: %v documents were built", version, got)
 		b.apply(registry.Register{Instance: sample("APP0001", "another", int64(version+1))})
 	}
 }
@@ -227,9 +217,7 @@ func TestAnOlderReadIsAnsweredFromANewerDocument(t *testing.T) {
 
 func TestADocumentOfAnotherHistoryIsNotUsed(t *testing.T) {
 	doc := &document{epoch: "restored", index: 1 << 40}
-	if doc.covers(filled(1).view()) {
-		t.Error("a document of another epoch counts as new")
-	}
+	expect.That(t, !doc.covers(filled(1).view()), "a document of another epoch counts as new")
 }
 
 func TestRepresentationsThatNobodyAsksForAreDropped(t *testing.T) {
@@ -243,15 +231,10 @@ func TestRepresentationsThatNobodyAsksForAreDropped(t *testing.T) {
 			time.Sleep(time.Minute) // virtual
 		}
 		d.full(b.view(), common)
-		if d.lists[rare.slot()].current.Load() != nil || d.lists[rare.slot()].chunks != nil {
-			t.Error("the unused representation is kept")
-		}
-		if d.lists[common.slot()].current.Load() == nil {
-			t.Error("the used representation was dropped")
-		}
-		if got, want := d.bytes(), float64(d.lists[common.slot()].held.Load()); got != want || want == 0 {
-			t.Errorf("%v bytes are reported, want %v", got, want)
-		}
+		expect.That(t, d.lists[rare.slot()].current.Load() == nil && d.lists[rare.slot()].chunks == nil, "the unused representation is kept")
+		expect.That(t, d.lists[common.slot()].current.Load() != nil, "the used representation was dropped")
+		got, want := d.bytes(), float64(d.lists[common.slot()].held.Load())
+		expect.That(t, got == want && want != 0, "%v bytes are reported, want %v", got, want)
 		if got := textOf(t, d.full(b.view(), rare), rare); !strings.Contains(got, "instance-000299") {
 			t.Error("the dropped representation is not built again")
 		}
@@ -288,9 +271,8 @@ func TestChecksumsOfPartsAddUp(t *testing.T) {
 			part := rapid.SliceOfN(rapid.Byte(), 0, 5000).Draw(rt, "part")
 			sum, all = sum.then(sumOf(part)), append(all, part...)
 		}
-		if want := crc32.ChecksumIEEE(all); sum.crc != want || sum.size != int64(len(all)) {
-			rt.Fatalf("got %08x of %d bytes, want %08x of %d", sum.crc, sum.size, want, len(all))
-		}
+		want := crc32.ChecksumIEEE(all)
+		need.That(rt, sum.crc == want && sum.size == int64(len(all)), "got %08x of %d bytes, want %08x of %d", sum.crc, sum.size, want, len(all))
 	})
 }
 

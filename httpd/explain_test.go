@@ -10,6 +10,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // explained is what the tests look at in an explanation.
@@ -62,12 +64,9 @@ func (n *bubbled) explain(t *testing.T, id string) explained {
 	t.Helper()
 	got := n.get(t, "/v1/rollcall/apps/orders/"+id+"/explain?consistency=stale")
 	var e explained
-	if err := json.Unmarshal([]byte(got.body), &e); err != nil || got.status != http.StatusOK {
-		t.Fatalf("%s: %d %s, %v", id, got.status, got.body, err)
-	}
-	if e.App != "ORDERS" || e.ID != id {
-		t.Errorf("it explains %s/%s", e.App, e.ID)
-	}
+	err := json.Unmarshal([]byte(got.body), &e)
+	need.That(t, err == nil && got.status == http.StatusOK, "%s: %d %s, %v", id, got.status, got.body, err)
+	expect.That(t, e.App == "ORDERS" && e.ID == id, "it explains %s/%s", e.App, e.ID)
 	return e
 }
 
@@ -302,12 +301,8 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 				row.happens(t, n)
 				e := n.explain(t, "i1")
-				if e.State != row.state || e.Summary != row.summary {
-					t.Errorf("%s: got  %s\nwant %s", e.State, e.Summary, row.summary)
-				}
-				if got := e.story(); got != row.story {
-					t.Errorf("the story is\n%s\nwant\n%s", got, row.story)
-				}
+				expect.That(t, e.State == row.state && e.Summary == row.summary, "%s: got  %s\nwant %s", e.State, e.Summary, row.summary)
+				expect.Equal(t, e.story(), row.story, "the story is")
 			})
 		})
 	}
@@ -337,34 +332,27 @@ func TestAnExplanationHasTheFactsAsFields(t *testing.T) {
 			registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: ops})
 		time.Sleep(10 * time.Second)
 		e := n.explain(t, "i1")
-		if e.Status != "OUT_OF_SERVICE" || e.Reported != "UP" || e.Clock != "running" || e.Expired || e.Silent != 10_000 || e.ExpiresIn != 80_000 || e.ExpiresAt != midnight+90_000 || e.Removed != nil {
-			t.Errorf("got %+v", e)
-		}
-		if o := e.Override; o == nil || o.Status != "OUT_OF_SERVICE" || o.Author != "ops" || o.Reason != "deploy 12" || o.Since != midnight || o.Until != midnight+600_000 {
-			t.Errorf("the override is %+v", o)
-		}
-		if q := e.Quarantine; q == nil || q.Author != "ops" || q.Reason != "deploy 12" || q.Since != midnight || q.Until != midnight+60_000 {
-			t.Errorf("the quarantine is %+v", q)
-		}
-		if p := e.SelfPreservation; p.State != "off" || p.Withholds || p.Reason != "Self-preservation is off: no lease is older than one renewal interval. Leases are evicted when they end." {
-			t.Errorf("self-preservation is %+v", p)
-		}
+		expect.That(t, e.Status == "OUT_OF_SERVICE" && e.Reported == "UP" && e.Clock == "running" && !e.Expired && e.Silent == 10_000 && e.ExpiresIn == 80_000 && e.ExpiresAt == midnight+90_000 && e.Removed == nil,
+			"got %+v", e)
+		o := e.Override
+		expect.That(t, o != nil && o.Status == "OUT_OF_SERVICE" && o.Author == "ops" && o.Reason == "deploy 12" && o.Since == midnight && o.Until == midnight+600_000,
+			"the override is %+v", o)
+		q := e.Quarantine
+		expect.That(t, q != nil && q.Author == "ops" && q.Reason == "deploy 12" && q.Since == midnight && q.Until == midnight+60_000,
+			"the quarantine is %+v", q)
+		p := e.SelfPreservation
+		expect.That(t, p.State == "off" && !p.Withholds && p.Reason == "Self-preservation is off: no lease is older than one renewal interval. Leases are evicted when they end.",
+			"self-preservation is %+v", p)
 		n.apply(t, registry.Cancel{Key: keyOf("i1")})
 		e = n.explain(t, "i1")
-		if e.Status != "" || e.Removed == nil || e.Removed.Kind != "canceled" || e.Removed.At != midnight+10_000 {
-			t.Errorf("after the cancel: %+v", e)
-		}
+		expect.That(t, e.Status == "" && e.Removed != nil && e.Removed.Kind == "canceled" && e.Removed.At == midnight+10_000, "after the cancel: %+v", e)
 		n.set(func(m *memory) { m.health.Leads = false })
-		if e := n.explain(t, "i1"); e.Clock != "applied" {
-			t.Errorf("the clock of a follower is %q", e.Clock)
-		}
+		expect.Equal(t, n.explain(t, "i1").Clock, "applied", "the clock of a follower is")
 	})
 }
 
 func TestNothingIsExplainedOfWhatIsNotRemembered(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	got := n.send(t, request("GET", "/v1/rollcall/apps/ORDERS/i1/explain", ""))
-	if got.status != 404 || !strings.Contains(got.body, `"error":"nothing is remembered of ORDERS/i1`) {
-		t.Errorf("got %d %s", got.status, got.body)
-	}
+	expect.That(t, got.status == 404 && strings.Contains(got.body, `"error":"nothing is remembered of ORDERS/i1`), "got %d %s", got.status, got.body)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // readRoutes are all routes whose answer comes from the registry.
@@ -45,19 +47,12 @@ func TestReadsAreAsFreshAsConfiguredOrAskedFor(t *testing.T) {
 			})
 			for _, path := range readRoutes {
 				got := n.send(t, request("GET", path+row.query, ""))
-				if got.status != http.StatusOK {
-					t.Fatalf("GET %s: got %d", path, got.status)
-				}
-				if word := got.header.Get("X-Rollcall-Consistency"); word != row.want.String() {
-					t.Errorf("GET %s: X-Rollcall-Consistency is %q, want %q", path, word, row.want)
-				}
-				if index := got.header.Get("X-Rollcall-Index"); index != "test-1" {
-					t.Errorf("GET %s: X-Rollcall-Index is %q, want test-1", path, index)
-				}
+				need.Equal(t, got.status, http.StatusOK, "GET %s: got", path)
+				word := got.header.Get("X-Rollcall-Consistency")
+				expect.That(t, word == row.want.String(), "GET %s: X-Rollcall-Consistency is %q, want %q", path, word, row.want)
+				expect.Equal(t, got.header.Get("X-Rollcall-Index"), "test-1", "GET %s: X-Rollcall-Index is", path)
 				age := map[bool]string{true: "", false: "1.235"}[row.want == registry.Linearizable]
-				if got := got.header.Get("X-Rollcall-Age"); got != age {
-					t.Errorf("GET %s: X-Rollcall-Age is %q, want %q", path, got, age)
-				}
+				expect.Equal(t, got.header.Get("X-Rollcall-Age"), age, "GET %s: X-Rollcall-Age is", path)
 			}
 		})
 	}
@@ -73,12 +68,8 @@ func TestReadsWithoutAQuorumAre503UnlessStaleOnesAreAllowed(t *testing.T) {
 			if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "1" {
 				t.Errorf("%s: GET %s: got %d with Retry-After %q, want 503 and 1", name, path, got.status, got.header.Get("Retry-After"))
 			}
-			if strings.HasPrefix(path, "/v1/") != strings.HasPrefix(got.body, `{"error":`) {
-				t.Errorf("%s: GET %s: the body is %q", name, path, got.body)
-			}
-			if got := n.send(t, request("GET", path+"?consistency=stale", "")); got.status != http.StatusOK {
-				t.Errorf("%s: GET %s stale: got %d, want 200", name, path, got.status)
-			}
+			expect.That(t, strings.HasPrefix(path, "/v1/") == strings.HasPrefix(got.body, `{"error":`), "%s: GET %s: the body is %q", name, path, got.body)
+			expect.Equal(t, n.send(t, request("GET", path+"?consistency=stale", "")).status, http.StatusOK, "%s: GET %s stale: got", name, path)
 		}
 	}
 }
@@ -93,21 +84,15 @@ func TestReadsOfTheRegistryAreGatedUntilItIsLoaded(t *testing.T) {
 		"/readyz": 503, "/healthz": 200, "/": 200,
 	} {
 		got := n.send(t, request("GET", path, ""))
-		if got.status != want {
-			t.Errorf("GET %s: got %d, want %d", path, got.status, want)
-		}
+		expect.Equal(t, got.status, want, "GET %s: got", path)
 		if want == 403 && got.body != "" {
 			t.Errorf("GET %s: the body is %q, want none", path, got.body)
 		}
 	}
-	if got := n.send(t, request("PUT", "/eureka/apps/ORDERS/i1", "")); got.status != 200 {
-		t.Errorf("a heartbeat: got %d, want 200", got.status)
-	}
+	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/i1", "")).status, 200, "a heartbeat: got")
 	n.set(func(m *memory) { m.health.Ready = true })
 	for _, path := range []string{"/eureka/apps", "/readyz"} {
-		if got := n.send(t, request("GET", path, "")); got.status != 200 {
-			t.Errorf("GET %s when loaded: got %d, want 200", path, got.status)
-		}
+		expect.Equal(t, n.send(t, request("GET", path, "")).status, 200, "GET %s when loaded: got", path)
 	}
 }
 
@@ -145,15 +130,11 @@ func TestFailedWritesAreNeitherSuccessNorFailureWhereNobodyKnows(t *testing.T) {
 			check := func(r string, status int, retry, outcome string) {
 				t.Helper()
 				got := n.send(t, r)
-				if got.status != status || got.body != "" {
-					t.Errorf("%.50q: got %d %q, want %d and no body", r, got.status, got.body, status)
-				}
-				if v := got.header.Get("Retry-After"); v != retry {
-					t.Errorf("%.50q: Retry-After is %q, want %q", r, v, retry)
-				}
-				if v := got.header.Get("X-Rollcall-Outcome"); v != outcome {
-					t.Errorf("%.50q: X-Rollcall-Outcome is %q, want %q", r, v, outcome)
-				}
+				expect.That(t, got.status == status && got.body == "", "%.50q: got %d %q, want %d and no body", r, got.status, got.body, status)
+				v := got.header.Get("Retry-After")
+				expect.That(t, v == retry, "%.50q: Retry-After is %q, want %q", r, v, retry)
+				v = got.header.Get("X-Rollcall-Outcome")
+				expect.That(t, v == outcome, "%.50q: X-Rollcall-Outcome is %q, want %q", r, v, outcome)
 			}
 			for _, r := range writeRoutes {
 				check(r, row.status, row.retry, row.outcome)
@@ -174,9 +155,8 @@ func TestWritesNameTheVersionThatTheyMade(t *testing.T) {
 		{request("DELETE", "/eureka/apps/ORDERS/i1", ""), "test-5"},
 	} {
 		got := n.send(t, row.request)
-		if index := got.header.Get("X-Rollcall-Index"); index != row.want {
-			t.Errorf("%.60q: X-Rollcall-Index is %q, want %q", row.request, index, row.want)
-		}
+		index := got.header.Get("X-Rollcall-Index")
+		expect.That(t, index == row.want, "%.60q: X-Rollcall-Index is %q, want %q", row.request, index, row.want)
 	}
 }
 
@@ -184,12 +164,9 @@ func TestABatchIsOneOperation(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	item := `{"appName":"A","id":"1","action":"Heartbeat"}`
 	body := `{"replicationList":[` + strings.Repeat(item+",", 249) + item + `]}`
-	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", body)); got.status != 200 {
-		t.Fatalf("got %d", got.status)
-	}
-	if got := n.count(); got != 1 {
-		t.Errorf("the service was called %d times, want once", got)
-	}
+	need.Equal(t, n.send(t, request("POST", "/eureka/peerreplication/batch/", body)).status, 200, "got")
+	got := n.count()
+	expect.That(t, got == 1, "the service was called %d times, want once", got)
 }
 
 func TestABatchMayBeEightMiB(t *testing.T) {
@@ -198,24 +175,18 @@ func TestABatchMayBeEightMiB(t *testing.T) {
 		body := `{"replicationList":[{"appName":"A","id":"1","action":"Heartbeat"}]}`
 		return body + strings.Repeat(" ", size-len(body))
 	}
-	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", pad(8<<20))); got.status != 200 {
-		t.Errorf("8 MiB: got %d, want 200", got.status)
-	}
-	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", pad(8<<20+1))); got.status != 413 {
-		t.Errorf("8 MiB and a byte: got %d, want 413", got.status)
-	}
+	expect.Equal(t, n.send(t, request("POST", "/eureka/peerreplication/batch/", pad(8<<20))).status, 200, "8 MiB: got")
+	expect.Equal(t, n.send(t, request("POST", "/eureka/peerreplication/batch/", pad(8<<20+1))).status, 413, "8 MiB and a byte: got")
 	var items []string
 	for i := range 1000 {
 		items = append(items, `{"appName":"A","id":"host-`+decimal(i*7919)+`:a:8080","lastDirtyTimestamp":`+decimal(1_700_000_000_000+i*104729)+`,"action":"Heartbeat"}`)
 	}
 	many := `{"replicationList":[` + strings.Join(items, ",") + `]}`
-	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", gzipped(many), "Content-Encoding: gzip")); got.status != 200 {
-		t.Errorf("1,000 items, compressed: got %d, want 200", got.status)
-	}
+	expect.Equal(t, n.send(t, request("POST", "/eureka/peerreplication/batch/", gzipped(many), "Content-Encoding: gzip")).status, 200,
+		"1,000 items, compressed: got")
 	got := n.send(t, request("POST", "/eureka/peerreplication/batch/", gzipped(`{"replicationList":[`+strings.Repeat("{},", 1000)+`{}]}`), "Content-Encoding: gzip"))
-	if got.status != 413 || got.body != "the batch has more than 1000 items; send them in several" {
-		t.Errorf("1,001 items: got %d %q, want 413 and why", got.status, got.body)
-	}
+	expect.That(t, got.status == 413 && got.body == "the batch has more than 1000 items; send them in several",
+		"1,001 items: got %d %q, want 413 and why", got.status, got.body)
 }
 
 func TestBatchItemsOverTheQuotaAreRefusedOneByOne(t *testing.T) {
@@ -224,7 +195,5 @@ func TestBatchItemsOverTheQuotaAreRefusedOneByOne(t *testing.T) {
 	instance := strings.TrimSuffix(strings.TrimPrefix(instanceJSON, `{"instance":`), "}")
 	body := `{"replicationList":[{"appName":"ORDERS","id":"i1","action":"Register","instanceInfo":` + instance + `},{"appName":"ORDERS","id":"i0","action":"Heartbeat"}]}`
 	got := n.send(t, request("POST", "/eureka/peerreplication/batch", body))
-	if got.status != 200 || got.body != `{"responseList":[{"statusCode":429},{"statusCode":200}]}` {
-		t.Errorf("got %d %s", got.status, got.body)
-	}
+	expect.That(t, got.status == 200 && got.body == `{"responseList":[{"statusCode":429},{"statusCode":200}]}`, "got %d %s", got.status, got.body)
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // gatedRoutes are the fetches that a server refuses which has nothing to show.
@@ -28,17 +30,13 @@ func TestFetchesWaitForATimeWhenThereWasNothingToLoad(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				n := newBubbled(t, httpd.Config{WaitWhenEmpty: row.wait, ReadOnlyCache: row.cached})
 				n.set(func(m *memory) { m.health.Ready = false })
-				if got := n.get(t, "/eureka/apps"); got.status != 403 {
-					t.Errorf("while it loads: got %d, want 403", got.status)
-				}
+				expect.Equal(t, n.get(t, "/eureka/apps").status, 403, "while it loads: got")
 				time.Sleep(time.Hour) // virtual; the time of loading does not count
 				if row.full {
 					n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 				}
 				n.set(func(m *memory) { m.health.Ready = true })
-				if got := n.send(t, "POST", "/eureka/apps/ORDERS", instanceJSON, "Content-Type: application/json"); got.status != 204 {
-					t.Fatalf("a registration: got %d, want 204", got.status)
-				}
+				need.Equal(t, n.send(t, "POST", "/eureka/apps/ORDERS", instanceJSON, "Content-Type: application/json").status, 204, "a registration: got")
 				n.wantFetches(t, row.closed == 0)
 				if row.closed > 0 {
 					time.Sleep(row.closed - time.Millisecond) // virtual
@@ -64,8 +62,6 @@ func (n *bubbled) wantFetches(t *testing.T, open bool) {
 		}
 	}
 	for _, path := range []string{"/eureka/status", "/v1/rollcall/apps", "/readyz", "/"} {
-		if got := n.get(t, path); got.status != 200 {
-			t.Errorf("GET %s: got %d, want 200", path, got.status)
-		}
+		expect.Equal(t, n.get(t, path).status, 200, "GET %s: got", path)
 	}
 }

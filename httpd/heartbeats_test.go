@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -44,9 +45,7 @@ func (l line) read(t testing.TB, request string) reply {
 	t.Helper()
 	method, _, _ := strings.Cut(request, " ")
 	resp, err := http.ReadResponse(l.in, &http.Request{Method: method})
-	if err != nil {
-		t.Fatalf("%.100q: %v", request, err)
-	}
+	need.OKf(t, err, "%.100q", request)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil && !resp.Close {
@@ -61,13 +60,9 @@ func (n *node) takenOver(t testing.TB) line {
 	n.register(newInstance("ORDERS", "i1"))
 	l := n.line(t)
 	for range 3 {
-		if got := l.ask(t, plainHeartbeat); got.status != 200 {
-			t.Fatalf("heartbeat: got %d, want 200", got.status)
-		}
+		need.Equal(t, l.ask(t, plainHeartbeat).status, 200, "heartbeat: got")
 	}
-	if !n.handler.TookOver(l.LocalAddr().String()) {
-		t.Fatal("the connection was not taken over after three heartbeats")
-	}
+	need.That(t, n.handler.TookOver(l.LocalAddr().String()), "the connection was not taken over after three heartbeats")
 	return l
 }
 
@@ -115,9 +110,8 @@ func TestATakenOverConnectionAnswersAsAnyOther(t *testing.T) {
 				r.header.Del("Date")
 				r.body = renewalTime.ReplaceAllString(r.body, "")
 			}
-			if got.status != want.status || got.body != want.body || got.closed != want.closed || !maps.EqualFunc(got.header, want.header, slices.Equal) {
-				t.Errorf("got  %+v\nwant %+v", got, want)
-			}
+			expect.That(t, got.status == want.status && got.body == want.body && got.closed == want.closed && maps.EqualFunc(got.header, want.header, slices.Equal),
+				"got  %+v\nwant %+v", got, want)
 		})
 	}
 }
@@ -126,9 +120,8 @@ func TestBadRequestsAreRefusedOnATakenOverConnectionToo(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for _, row := range badRequests {
 		t.Run(row.name, func(t *testing.T) {
-			if got := n.takenOver(t).ask(t, row.request); got.status != row.status {
-				t.Errorf("got %d %q, want %d", got.status, got.body, row.status)
-			}
+			got := n.takenOver(t).ask(t, row.request)
+			expect.That(t, got.status == row.status, "got %d %q, want %d", got.status, got.body, row.status)
 		})
 	}
 }
@@ -137,13 +130,10 @@ func TestHeartbeatsAndOtherRequestsMixOnOneConnection(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	l := n.takenOver(t)
 	for i := range 3 {
-		if got := l.ask(t, request("GET", "/eureka/apps/ORDERS/i1", "")); got.status != 200 || !strings.Contains(got.body, "i1") {
-			t.Fatalf("read %d: got %d %q", i, got.status, got.body)
-		}
+		got := l.ask(t, request("GET", "/eureka/apps/ORDERS/i1", ""))
+		need.That(t, got.status == 200 && strings.Contains(got.body, "i1"), "read %d: got %d %q", i, got.status, got.body)
 		for range 3 {
-			if got := l.ask(t, plainHeartbeat); got.status != 200 {
-				t.Fatalf("heartbeat after read %d: got %d", i, got.status)
-			}
+			need.Equal(t, l.ask(t, plainHeartbeat).status, 200, "heartbeat after read %d: got", i)
 		}
 	}
 }
@@ -153,17 +143,13 @@ func TestPipelinedHeartbeatsAreAnsweredInOrder(t *testing.T) {
 	l := n.takenOver(t)
 	unknown := request("PUT", "/eureka/apps/ORDERS/nobody", "")
 	read := request("GET", "/eureka/apps/ORDERS/i1", "")
-	if _, err := io.WriteString(l, plainHeartbeat+unknown+plainHeartbeat+read+plainHeartbeat); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(io.WriteString(l, plainHeartbeat+unknown+plainHeartbeat+read+plainHeartbeat))(t)
 	for i, want := range []int{200, 404, 200, 200, 200} {
 		method := "PUT"
 		if i == 3 {
 			method = "GET"
 		}
-		if got := l.read(t, method+" "); got.status != want {
-			t.Errorf("answer %d: got %d, want %d", i, got.status, want)
-		}
+		expect.Equal(t, l.read(t, method+" ").status, want, "answer %d: got", i)
 	}
 }
 
@@ -171,14 +157,10 @@ func TestAHeartbeatInPiecesIsAnswered(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for cut := 1; cut < len(plainHeartbeat); cut += 17 {
 		l := n.takenOver(t)
-		if _, err := io.WriteString(l, plainHeartbeat[:cut]); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(io.WriteString(l, plainHeartbeat[:cut]))(t)
 		// Given back to net/http, which waits for the rest with its own time limit.
 		eventually(t, "the connection is given back", func() bool { return !n.handler.TookOver(l.LocalAddr().String()) })
-		if got := l.ask(t, plainHeartbeat[cut:]); got.status != 200 {
-			t.Fatalf("cut at %d: got %d", cut, got.status)
-		}
+		need.Equal(t, l.ask(t, plainHeartbeat[cut:]).status, 200, "cut at %d: got", cut)
 		l.Close()
 	}
 }
@@ -196,9 +178,8 @@ func TestAFailedHeartbeatOnATakenOverConnectionSaysWhatIsKnown(t *testing.T) {
 	} {
 		n.fail(row.err)
 		got := l.ask(t, plainHeartbeat)
-		if got.status != row.status || got.header.Get(row.header) == "" || got.body != "" {
-			t.Errorf("%v: got %+v, want %d with %s and no body", row.err, got, row.status, row.header)
-		}
+		expect.That(t, got.status == row.status && got.header.Get(row.header) != "" && got.body == "",
+			"%v: got %+v, want %d with %s and no body", row.err, got, row.status, row.header)
 	}
 	n.fail(nil)
 	if got := l.ask(t, plainHeartbeat); got.status != 200 || got.header.Get("X-Rollcall-Outcome") != "" {
@@ -218,28 +199,21 @@ func TestShutdownAnswersTheHeartbeatUnderWayAndClosesIdleConnections(t *testing.
 	n.memory = slow.memory
 	idle, busy := n.takenOver(t), n.takenOver(t)
 	slow.hold.Store(true)
-	if _, err := io.WriteString(busy, plainHeartbeat); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(io.WriteString(busy, plainHeartbeat))(t)
 	<-slow.begun
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := n.handler.Shutdown(ctx); err == nil {
-		t.Error("Shutdown returned while a heartbeat was under way")
-	}
+	err := n.handler.Shutdown(ctx)
+	expect.That(t, err != nil, "Shutdown returned while a heartbeat was under way")
 	if _, err := idle.in.ReadByte(); err != io.EOF {
 		t.Errorf("the idle connection: got %v, want its end", err)
 	}
 	close(slow.release)
-	if got := busy.read(t, "PUT "); got.status != 200 {
-		t.Errorf("the heartbeat under way: got %d, want 200", got.status)
-	}
+	expect.Equal(t, busy.read(t, "PUT ").status, 200, "the heartbeat under way: got")
 	if _, err := busy.in.ReadByte(); err != io.EOF {
 		t.Errorf("after its answer: got %v, want the connection's end", err)
 	}
-	if err := n.handler.Shutdown(context.Background()); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, n.handler.Shutdown(context.Background()))
 }
 
 // FuzzHeartbeatsAreReadAsNetHTTPReadsThem holds the reader of taken-over connections to net/http's:
@@ -258,14 +232,11 @@ func FuzzHeartbeatsAreReadAsNetHTTPReadsThem(f *testing.F) {
 		}
 		in := bufio.NewReader(strings.NewReader(s))
 		r, err := http.ReadRequest(in)
-		if err != nil {
-			t.Fatalf("%q was accepted, net/http says %v", s, err)
-		}
+		need.That(t, err == nil, "%q was accepted, net/http says %v", s, err)
 		rest, _ := io.ReadAll(in)
 		path := fmt.Sprintf("%s/%s", app, id)
-		if r.Method != "PUT" || r.RequestURI != target || !strings.HasSuffix(r.URL.Path, "/apps/"+path) || r.ContentLength != 0 || r.Close || len(r.TransferEncoding) > 0 || len(s)-len(rest) != size {
-			t.Errorf("%q was read as %q of %d bytes, net/http reads %+v and leaves %d bytes", s, target, size, r, len(rest))
-		}
+		expect.That(t, r.Method == "PUT" && r.RequestURI == target && strings.HasSuffix(r.URL.Path, "/apps/"+path) && r.ContentLength == 0 && !r.Close && len(r.TransferEncoding) <= 0 && len(s)-len(rest) == size,
+			"%q was read as %q of %d bytes, net/http reads %+v and leaves %d bytes", s, target, size, r, len(rest))
 	})
 }
 
@@ -275,17 +246,12 @@ func TestAHeartbeatThatShutdownFindsOnItsWayToBeTakenOverIsAnswered(t *testing.T
 	n.memory = slow.memory
 	n.register(newInstance("ORDERS", "i1"))
 	l := n.line(t)
-	if got := l.ask(t, plainHeartbeat); got.status != 200 {
-		t.Fatalf("the first heartbeat: got %d, want 200", got.status)
-	}
+	need.Equal(t, l.ask(t, plainHeartbeat).status, 200, "the first heartbeat: got")
 	slow.hold.Store(true)
-	if _, err := io.WriteString(l, plainHeartbeat); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(io.WriteString(l, plainHeartbeat))(t)
 	<-slow.begun
 	need.OK(t, n.handler.Shutdown(context.Background()))
 	close(slow.release)
-	if got := l.read(t, "PUT "); got.status != 200 || !got.closed {
-		t.Errorf("got %d, closed %v, want 200 and the connection's end", got.status, got.closed)
-	}
+	got := l.read(t, "PUT ")
+	expect.That(t, got.status == 200 && got.closed, "got %d, closed %v, want 200 and the connection's end", got.status, got.closed)
 }

@@ -8,15 +8,17 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func (n *bubbled) poll(t *testing.T, query string) api.Changes {
 	t.Helper()
 	got := n.get(t, "/v1/rollcall/watch"+query)
 	var p api.Changes
-	if err := strictly(got.body, &p); err != nil || got.status != 200 || p.Changes == nil || got.header.Get("X-Rollcall-Index") != p.Index {
-		t.Fatalf("%s: %d %s, %v", query, got.status, got.body, err)
-	}
+	err := strictly(got.body, &p)
+	need.That(t, err == nil && got.status == 200 && p.Changes != nil && got.header.Get("X-Rollcall-Index") == p.Index,
+		"%s: %d %s, %v", query, got.status, got.body, err)
 	return p
 }
 
@@ -26,12 +28,9 @@ func TestALongPollAnswersAtOnceWhatChangedAlready(t *testing.T) {
 		n.apply(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("B", "2")})
 		for _, wait := range []string{"0s", "10m"} {
 			begun := time.Now()
-			if p := n.poll(t, "?index=test-0&app=a&wait="+wait); p.Index != "test-2" || len(p.Changes) != 1 || p.Changes[0].ID != "1" || p.Changes[0].Index != "test-1" {
-				t.Errorf("got %+v", p)
-			}
-			if took := time.Since(begun); took != 0 {
-				t.Errorf("it took %v", took)
-			}
+			p := n.poll(t, "?index=test-0&app=a&wait="+wait)
+			expect.That(t, p.Index == "test-2" && len(p.Changes) == 1 && p.Changes[0].ID == "1" && p.Changes[0].Index == "test-1", "got %+v", p)
+			expect.Equal(t, time.Since(begun), 0, "it took")
 		}
 	})
 }
@@ -42,9 +41,8 @@ func TestALongPollAnswersWhenSomethingChanges(t *testing.T) {
 		begun := time.Now()
 		time.AfterFunc(9*time.Minute, func() { n.apply(t, registry.Register{Instance: newInstance("A", "1")}) })
 		p := n.poll(t, "?index=test-0&wait=10m")
-		if took := time.Since(begun); p.Index != "test-1" || len(p.Changes) != 1 || took != 9*time.Minute {
-			t.Errorf("got %+v after %v", p, took)
-		}
+		took := time.Since(begun)
+		expect.That(t, p.Index == "test-1" && len(p.Changes) == 1 && took == 9*time.Minute, "got %+v after %v", p, took)
 	})
 }
 
@@ -54,9 +52,8 @@ func TestALongPollEndsInTimeAndSaysWhereToGoOn(t *testing.T) {
 		begun := time.Now()
 		time.AfterFunc(time.Second, func() { n.apply(t, registry.Register{Instance: newInstance("OTHER", "1")}) })
 		p := n.poll(t, "?index=test-0&app=A&wait=10m")
-		if took := time.Since(begun); p.Index != "test-1" || len(p.Changes) != 0 || took != 10*time.Minute {
-			t.Errorf("got %+v after %v", p, took)
-		}
+		took := time.Since(begun)
+		expect.That(t, p.Index == "test-1" && len(p.Changes) == 0 && took == 10*time.Minute, "got %+v after %v", p, took)
 		if p := n.poll(t, "?wait=0s"); p.Index != "test-1" || len(p.Changes) != 0 {
 			t.Errorf("without an index: got %+v, want where it is now", p)
 		}
@@ -74,16 +71,12 @@ func TestManyChangesAreReadInParts(t *testing.T) {
 		for range 3 {
 			p := n.poll(t, "?wait=1m&index="+at)
 			for _, c := range p.Changes {
-				if c.ID != fmt.Sprint(next) {
-					t.Fatalf("got %+v, want %d", c, next)
-				}
+				need.That(t, c.ID == fmt.Sprint(next), "got %+v, want %d", c, next)
 				next++
 			}
 			at = p.Index
 		}
-		if next != many || at != fmt.Sprintf("test-%d", many) {
-			t.Errorf("three polls got %d changes up to %s", next, at)
-		}
+		expect.That(t, next == many && at == fmt.Sprintf("test-%d", many), "three polls got %d changes up to %s", next, at)
 		s := n.watch(t, "?index=test-0")
 		for i := range many {
 			e := s.want("change")

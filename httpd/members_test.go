@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // members is an httpd.Members that answers every removal alike and remembers the names.
@@ -29,12 +30,9 @@ func TestANodeIsRemovedByItsName(t *testing.T) {
 		n := newNode(t, httpd.Config{Members: m}, nil)
 		got := n.send(t, request("DELETE", "/v1/rollcall/members/"+name, "{}"))
 		plain := strings.ReplaceAll(name, "%2F", "/")
-		if want := fmt.Sprintf("{\"removed\":%q}\n", plain); got.status != 200 || got.body != want {
-			t.Errorf("%s: got %d %s, want 200 %s", name, got.status, got.body, want)
-		}
-		if len(m.removed) != 1 || m.removed[0] != plain {
-			t.Errorf("%s: removed %q, want it once", name, m.removed)
-		}
+		want := fmt.Sprintf("{\"removed\":%q}\n", plain)
+		expect.That(t, got.status == 200 && got.body == want, "%s: got %d %s, want 200 %s", name, got.status, got.body, want)
+		expect.That(t, len(m.removed) == 1 && m.removed[0] == plain, "%s: removed %q, want it once", name, m.removed)
 	}
 }
 
@@ -62,12 +60,8 @@ func TestARemovalThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
 			if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != row.status || !strings.Contains(doc.Error, row.says) {
 				t.Errorf("got %d %s, want %d and an error in JSON with %q", got.status, got.body, row.status, row.says)
 			}
-			if got := got.header.Get("X-Rollcall-Outcome"); got != row.outcome {
-				t.Errorf("X-Rollcall-Outcome is %q, want %q", got, row.outcome)
-			}
-			if got := got.header.Get("Retry-After"); got != row.retry {
-				t.Errorf("Retry-After is %q, want %q", got, row.retry)
-			}
+			expect.Equal(t, got.header.Get("X-Rollcall-Outcome"), row.outcome, "X-Rollcall-Outcome is")
+			expect.Equal(t, got.header.Get("Retry-After"), row.retry, "Retry-After is")
 		})
 	}
 }
@@ -93,9 +87,7 @@ func TestMembersAreOnlyRemovedByAWellFormedDelete(t *testing.T) {
 			if got.status != row.status || got.header.Get("Allow") != row.allow || !strings.HasPrefix(got.body, `{"error":`) {
 				t.Errorf("got %d, Allow %q, %s; want %d, Allow %q and an error in JSON", got.status, got.header.Get("Allow"), got.body, row.status, row.allow)
 			}
-			if len(m.removed) > 0 {
-				t.Errorf("it removed %q", m.removed)
-			}
+			expect.That(t, len(m.removed) <= 0, "it removed %q", m.removed)
 		})
 	}
 }
@@ -103,7 +95,5 @@ func TestMembersAreOnlyRemovedByAWellFormedDelete(t *testing.T) {
 func TestANodeWithoutMembersSaysSo(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	got := n.send(t, request("DELETE", "/v1/rollcall/members/n1", ""))
-	if got.status != 501 || !strings.Contains(got.body, "mode cp") {
-		t.Errorf("got %d %s, want 501 and what would be right", got.status, got.body)
-	}
+	expect.That(t, got.status == 501 && strings.Contains(got.body, "mode cp"), "got %d %s, want 501 and what would be right", got.status, got.body)
 }

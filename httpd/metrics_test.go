@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -39,9 +40,7 @@ func gathered(t testing.TB, metrics *prometheus.Registry, name string, labels ma
 			}
 		}
 	}
-	if !found {
-		t.Fatalf("there is no metric %s", name)
-	}
+	need.That(t, found, "there is no metric %s", name)
 	return sum
 }
 
@@ -69,9 +68,7 @@ func TestOperationsAreCountedByActionOriginAndOutcome(t *testing.T) {
 		{"cancel", "client", "done", 1}, {"cancel", "client", "not_found", 1}, {"cancel", "replication", "not_found", 1},
 	} {
 		labels := map[string]string{"action": row.action, "origin": row.origin, "outcome": row.outcome}
-		if got := gathered(t, metrics, "rollcall_registry_operations_total", labels); got != row.want {
-			t.Errorf("%v: got %v, want %v", labels, got, row.want)
-		}
+		expect.Equal(t, gathered(t, metrics, "rollcall_registry_operations_total", labels), row.want, "%v: got", labels)
 	}
 }
 
@@ -84,9 +81,7 @@ func TestFailedOperationsAreCountedByTheirError(t *testing.T) {
 		n.send(t, request("DELETE", "/eureka/apps/A/1", ""))
 		for _, action := range []string{"renew", "cancel"} {
 			labels := map[string]string{"action": action, "origin": "client", "outcome": outcome}
-			if got := gathered(t, metrics, "rollcall_registry_operations_total", labels); got != 1 {
-				t.Errorf("%v: got %v, want 1", labels, got)
-			}
+			expect.Equal(t, gathered(t, metrics, "rollcall_registry_operations_total", labels), 1, "%v: got", labels)
 		}
 	}
 }
@@ -111,13 +106,9 @@ func TestRequestsAreCountedByRouteTemplate(t *testing.T) {
 		{"/v1/rollcall/status", "GET", "200", 1},
 	} {
 		labels := map[string]string{"route": row.route, "method": row.method, "code": row.code}
-		if got := gathered(t, metrics, "rollcall_http_requests_total", labels); got != row.want {
-			t.Errorf("%v: got %v, want %v", labels, got, row.want)
-		}
+		expect.Equal(t, gathered(t, metrics, "rollcall_http_requests_total", labels), row.want, "%v: got", labels)
 		delete(labels, "code")
-		if got := gathered(t, metrics, "rollcall_http_request_duration_seconds", labels); got != row.want {
-			t.Errorf("durations of %v: got %v, want %v", labels, got, row.want)
-		}
+		expect.Equal(t, gathered(t, metrics, "rollcall_http_request_duration_seconds", labels), row.want, "durations of %v: got", labels)
 	}
 }
 
@@ -130,9 +121,7 @@ func TestInstancesAreCountedByStatus(t *testing.T) {
 		n.apply(t, registry.Register{Instance: instance})
 	}
 	for status, want := range map[string]float64{"UP": 2, "OUT_OF_SERVICE": 1, "DOWN": 0, "STARTING": 0, "UNKNOWN": 0} {
-		if got := gathered(t, metrics, "rollcall_registry_instances", map[string]string{"status": status}); got != want {
-			t.Errorf("%s: got %v, want %v", status, got, want)
-		}
+		expect.Equal(t, gathered(t, metrics, "rollcall_registry_instances", map[string]string{"status": status}), want, "%s: got", status)
 	}
 }
 
@@ -140,7 +129,6 @@ func TestMetricsAreExposed(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.send(t, request("PUT", "/eureka/apps/A/1", ""))
 	got := n.send(t, request("GET", "/metrics", ""))
-	if got.status != http.StatusOK || !strings.Contains(got.body, `rollcall_registry_operations_total{action="renew",origin="client",outcome="not_found"} 1`) {
-		t.Errorf("got %d %.300q", got.status, got.body)
-	}
+	expect.That(t, got.status == http.StatusOK && strings.Contains(got.body, `rollcall_registry_operations_total{action="renew",origin="client",outcome="not_found"} 1`),
+		"got %d %.300q", got.status, got.body)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // aloneConfig is of a node without consensus.
@@ -33,12 +34,10 @@ func TestWithoutConsensusOnlyWhatTheNodeHasCanBeAskedFor(t *testing.T) {
 	for _, path := range append(append([]string{"/v1/rollcall/watch"}, readRoutes...), ownReads...) {
 		for _, word := range []string{"linearizable", "leader"} {
 			got := n.send(t, request("GET", path+"?consistency="+word, ""))
-			if got.status != http.StatusNotImplemented || !strings.Contains(got.body, "ask for consistency=stale") {
-				t.Errorf("GET %s %s: got %d %q, want 501 and what to ask for", path, word, got.status, got.body)
-			}
-			if isJSON := json.Valid([]byte(got.body)); isJSON != strings.HasPrefix(path, "/v1/") {
-				t.Errorf("GET %s %s: the body is %q", path, word, got.body)
-			}
+			expect.That(t, got.status == http.StatusNotImplemented && strings.Contains(got.body, "ask for consistency=stale"),
+				"GET %s %s: got %d %q, want 501 and what to ask for", path, word, got.status, got.body)
+			isJSON := json.Valid([]byte(got.body))
+			expect.That(t, isJSON == strings.HasPrefix(path, "/v1/"), "GET %s %s: the body is %q", path, word, got.body)
 		}
 		if path == "/v1/rollcall/watch" {
 			path += "?wait=0s"
@@ -58,9 +57,8 @@ func TestWithoutConsensusReadsAreStaleAndSaySo(t *testing.T) {
 		for _, path := range append(append([]string{}, readRoutes...), ownReads...) {
 			got := n.send(t, request("GET", path, ""))
 			word, age := got.header.Get("X-Rollcall-Consistency"), got.header.Get("X-Rollcall-Age")
-			if got.status != http.StatusOK || word != "stale" || age != "1.500" {
-				t.Errorf("%v: GET %s: got %d, %s, age %s; want 200, stale, 1.500", reads, path, got.status, word, age)
-			}
+			expect.That(t, got.status == http.StatusOK && word == "stale" && age == "1.500",
+				"%v: GET %s: got %d, %s, age %s; want 200, stale, 1.500", reads, path, got.status, word, age)
 		}
 	}
 }
@@ -78,9 +76,7 @@ func TestWithoutConsensusWatchesBeginAtOnce(t *testing.T) {
 		{"from an index of another history", "?wait=0s&index=node2-1", 410},
 	} {
 		got := n.send(t, request("GET", "/v1/rollcall/watch"+row.query, ""))
-		if got.status != row.status {
-			t.Errorf("%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
-		}
+		expect.That(t, got.status == row.status, "%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
 	}
 }
 
@@ -92,9 +88,8 @@ func TestWithoutConsensusActsAreAnsweredWithWhatHoldsThen(t *testing.T) {
 		{"POST", "/v1/rollcall/self-preservation/hold?for=1m", `"state":"held"`},
 	} {
 		got := n.send(t, request(row.method, row.path, ""))
-		if got.status != http.StatusOK || !strings.Contains(got.body, row.says) {
-			t.Errorf("%s %s: got %d %s, want 200 and %s", row.method, row.path, got.status, got.body, row.says)
-		}
+		expect.That(t, got.status == http.StatusOK && strings.Contains(got.body, row.says),
+			"%s %s: got %d %s, want 200 and %s", row.method, row.path, got.status, got.body, row.says)
 	}
 	older := `{"replicationList":[{"appName":"ORDERS","id":"i1","action":"Heartbeat","lastDirtyTimestamp":1}]}`
 	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", older)); got.status != http.StatusOK {
@@ -118,12 +113,9 @@ func TestWithoutConsensusNobodyIsToldOfLeaders(t *testing.T) {
 		} {
 			n.set(func(m *memory) { m.health.Ready = row.ready })
 			e, page := n.explain(t, "i1"), n.get(t, "/").body
-			if !strings.HasSuffix(e.Summary, row.reason) || e.Clock != "running" {
-				t.Errorf("%s: by a %s clock it says %s", row.name, e.Clock, e.Summary)
-			}
-			if !strings.Contains(page, row.page) || strings.Contains(page, "No leader") || strings.Contains(page, "this leader") {
-				t.Errorf("%s: the page has no %q, or tells of a leader", row.name, row.page)
-			}
+			expect.That(t, strings.HasSuffix(e.Summary, row.reason) && e.Clock == "running", "%s: by a %s clock it says %s", row.name, e.Clock, e.Summary)
+			expect.That(t, strings.Contains(page, row.page) && !strings.Contains(page, "No leader") && !strings.Contains(page, "this leader"),
+				"%s: the page has no %q, or tells of a leader", row.name, row.page)
 		}
 	})
 }

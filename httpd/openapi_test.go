@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -63,9 +64,7 @@ func collectRoutes(t *testing.T, h *Handler, router *mux.Router, found map[strin
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 }
 
 func withoutBase(h *Handler, template string) string {
@@ -92,14 +91,10 @@ func TestRoutesAndOpenAPIAgree(t *testing.T) {
 	slices.Sort(documented)
 	routes := routesOf(t, h)
 	for _, route := range routes {
-		if !slices.Contains(documented, route) {
-			t.Errorf("docs/openapi.yaml lacks %s", route)
-		}
+		expect.That(t, slices.Contains(documented, route), "docs/openapi.yaml lacks %s", route)
 	}
 	for _, route := range documented {
-		if !slices.Contains(routes, route) {
-			t.Errorf("there is no route %s", route)
-		}
+		expect.That(t, slices.Contains(routes, route), "there is no route %s", route)
 	}
 	if !slices.Equal(doc.BasePaths, DefaultBasePaths()) {
 		t.Errorf("x-base-paths is %v, want %v", doc.BasePaths, DefaultBasePaths())
@@ -111,22 +106,18 @@ func TestHeartbeatsMatchedByHandAreARouteOfTheRouter(t *testing.T) {
 	h := need.Got(New(Config{Service: newBare()}))(t)
 	for _, base := range DefaultBasePaths() {
 		target := &url.URL{Path: base + "/apps/A/i1"}
-		if app, id, ok := h.matchRenew(target); !ok || app != "A" || id != "i1" {
-			t.Errorf("%s is not recognized", target)
-		}
+		app, id, ok := h.matchRenew(target)
+		expect.That(t, ok && app == "A" && id == "i1", "%s is not recognized", target)
 		var match mux.RouteMatch
-		if !h.router.Match(&http.Request{Method: http.MethodPut, URL: target}, &match) || match.MatchErr != nil {
-			t.Errorf("the router does not have %s", target)
-		}
-		if template, _ := match.Route.GetPathTemplate(); template != base+"/apps/{app}/{id}" {
-			t.Errorf("the router has %s as %s", target, template)
-		}
+		expect.That(t, h.router.Match(&http.Request{Method: http.MethodPut, URL: target}, &match) && match.MatchErr == nil,
+			"the router does not have %s", target)
+		template, _ := match.Route.GetPathTemplate()
+		expect.That(t, template == base+"/apps/{app}/{id}", "the router has %s as %s", target, template)
 	}
 	for _, path := range []string{"/eureka/apps/A", "/eureka/apps/A/", "/eureka/apps//i1", "/eureka/apps/A/i1/status", "/eureka/apps/A/i1/", "/eureka/apps/A/..",
 		"/eureka/apps/./i1", "/other/apps/A/i1", "/eureka/apps/A/\x00", "/eureka/apps/A/\xff", "/eureka/apps/A/" + strings.Repeat("i", 256)} {
-		if _, _, ok := h.matchRenew(&url.URL{Path: path}); ok {
-			t.Errorf("%q is taken for an ordinary heartbeat", path)
-		}
+		_, _, ok := h.matchRenew(&url.URL{Path: path})
+		expect.That(t, !ok, "%q is taken for an ordinary heartbeat", path)
 	}
 	if _, _, ok := h.matchRenew(&url.URL{Path: "/eureka/apps/A/a/b", RawPath: "/eureka/apps/A/a%2Fb"}); ok {
 		t.Error("an escaped slash is taken for an ordinary heartbeat")
@@ -135,9 +126,7 @@ func TestHeartbeatsMatchedByHandAreARouteOfTheRouter(t *testing.T) {
 
 func TestOpenAPIIsComplete(t *testing.T) {
 	doc, raw := readOpenAPI(t)
-	if !strings.HasPrefix(doc.OpenAPI, "3.1.") {
-		t.Errorf("openapi is %q, want 3.1", doc.OpenAPI)
-	}
+	expect.That(t, strings.HasPrefix(doc.OpenAPI, "3.1."), "openapi is %q, want 3.1", doc.OpenAPI)
 	ids := map[string]bool{}
 	for path, item := range doc.Paths {
 		for method, node := range item {
@@ -149,24 +138,17 @@ func TestOpenAPIIsComplete(t *testing.T) {
 				Summary     string               `yaml:"summary"`
 				Responses   map[string]yaml.Node `yaml:"responses"`
 			}
-			if err := node.Decode(&operation); err != nil {
-				t.Fatalf("%s %s: %v", method, path, err)
-			}
-			if operation.OperationID == "" || ids[operation.OperationID] || operation.Summary == "" || len(operation.Responses) == 0 {
-				t.Errorf("%s %s lacks an operationId of its own, a summary or responses", method, path)
-			}
+			need.OKf(t, node.Decode(&operation), "%s %s", method, path)
+			expect.That(t, operation.OperationID != "" && !ids[operation.OperationID] && operation.Summary != "" && len(operation.Responses) != 0,
+				"%s %s lacks an operationId of its own, a summary or responses", method, path)
 			ids[operation.OperationID] = true
 		}
 		for _, name := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(path, -1) {
-			if !hasPathParameter(raw, path, name[1]) {
-				t.Errorf("%s does not describe {%s}", path, name[1])
-			}
+			expect.That(t, hasPathParameter(raw, path, name[1]), "%s does not describe {%s}", path, name[1])
 		}
 	}
 	eachRef(raw, func(ref string) {
-		if resolve(raw, ref) == nil {
-			t.Errorf("%s leads nowhere", ref)
-		}
+		expect.That(t, resolve(raw, ref) != nil, "%s leads nowhere", ref)
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // fromDC2 is what the servers of datacenter dc2 send.
@@ -21,9 +23,7 @@ func (n *bubbled) remote(t *testing.T, heard bool) {
 	if heard {
 		ops = append([]registry.Op{registry.Contact{DC: "dc2", Cut: 15_000}}, ops...)
 	}
-	if _, err := n.Apply(context.Background(), fromDC2, ops...); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(n.Apply(context.Background(), fromDC2, ops...))(t)
 }
 
 // cutPolicy is a status of the peer dc2.
@@ -65,20 +65,17 @@ func TestAnInstanceOfAnotherDatacenterIsShownWithItsOwner(t *testing.T) {
 				n.remote(t, row.heard)
 				time.Sleep(row.silent) // virtual
 				e := n.explain(t, "i1")
-				if !strings.HasPrefix(e.Summary, known) || !strings.HasSuffix(e.Summary, row.says) {
-					t.Errorf("it says %s\nwant the end %s", e.Summary, row.says)
-				}
+				expect.That(t, strings.HasPrefix(e.Summary, known) && strings.HasSuffix(e.Summary, row.says), "it says %s\nwant the end %s", e.Summary, row.says)
 				var shown []struct {
 					Datacenter string
 					Unheard    int64 `json:"unheard_ms"`
 				}
 				got := n.get(t, "/v1/rollcall/apps")
-				if err := json.Unmarshal([]byte(got.body), &shown); err != nil || len(shown) != 1 || shown[0].Datacenter != "dc2" || shown[0].Unheard != row.unheard {
-					t.Errorf("listed: %v, %s; want dc2, unheard for %d ms", err, got.body, row.unheard)
-				}
-				if page := n.get(t, "/").body; !strings.Contains(page, `title="belongs to datacenter dc2">dc2<`) {
-					t.Error("the dashboard does not say whose it is")
-				}
+				err := json.Unmarshal([]byte(got.body), &shown)
+				expect.That(t, err == nil && len(shown) == 1 && shown[0].Datacenter == "dc2" && shown[0].Unheard == row.unheard,
+					"listed: %v, %s; want dc2, unheard for %d ms", err, got.body, row.unheard)
+				page := n.get(t, "/").body
+				expect.That(t, strings.Contains(page, `title="belongs to datacenter dc2">dc2<`), "the dashboard does not say whose it is")
 			})
 		})
 	}
@@ -90,15 +87,14 @@ func TestAnOwnInstanceIsShownWithoutAnOwner(t *testing.T) {
 		i := newInstance("ORDERS", "i1")
 		i.Metadata = []registry.Pair{{Key: "zone", Value: "a"}}
 		n.apply(t, registry.Register{Instance: i})
-		if got := n.get(t, "/v1/rollcall/apps").body; strings.Contains(got, "datacenter") || strings.Contains(got, "unheard") || !strings.Contains(got, `"metadata":{"zone":"a"}`) {
-			t.Errorf("listed: %s", got)
-		}
-		if e := n.explain(t, "i1"); strings.Contains(e.Summary, "datacenter") {
-			t.Errorf("it says %s", e.Summary)
-		}
-		if page := n.get(t, "/").body; strings.Contains(page, "belongs to") || !strings.Contains(page, "in <b>dc1</b>") {
-			t.Error("the dashboard names an owner, or not the node's datacenter")
-		}
+		got := n.get(t, "/v1/rollcall/apps").body
+		expect.That(t, !strings.Contains(got, "datacenter") && !strings.Contains(got, "unheard") && strings.Contains(got, `"metadata":{"zone":"a"}`),
+			"listed: %s", got)
+		e := n.explain(t, "i1")
+		expect.That(t, !strings.Contains(e.Summary, "datacenter"), "it says %s", e.Summary)
+		page := n.get(t, "/").body
+		expect.That(t, !strings.Contains(page, "belongs to") && strings.Contains(page, "in <b>dc1</b>"),
+			"the dashboard names an owner, or not the node's datacenter")
 	})
 }
 
@@ -115,17 +111,12 @@ func TestTheDashboardShowsReplication(t *testing.T) {
 			"&lt;dc2&gt;", `peer-failing">failing<`, "&lt;b&gt;refused&lt;/b&gt;", ">5000<", ">1m31s<", "20 instances, heard 41s ago", "7 kept although their time has passed", "on cut: keep for 1h0m0s",
 			`peer-paused">paused<`, "0 instances, never heard",
 		} {
-			if !strings.Contains(page, want) {
-				t.Errorf("the page lacks %q", want)
-			}
+			expect.That(t, strings.Contains(page, want), "the page lacks %q", want)
 		}
-		if strings.Contains(page, "<dc2>") || strings.Contains(page, "<b>refused") {
-			t.Error("the page shows what a peer says as it is")
-		}
+		expect.That(t, !strings.Contains(page, "<dc2>") && !strings.Contains(page, "<b>refused"), "the page shows what a peer says as it is")
 	})
 	bubble(t, func(t *testing.T) {
-		if page := newBubbled(t, httpd.Config{}).get(t, "/").body; strings.Contains(page, "Replication") {
-			t.Error("the page of a node without peers tells of replication")
-		}
+		page := newBubbled(t, httpd.Config{}).get(t, "/").body
+		expect.That(t, !strings.Contains(page, "Replication"), "the page of a node without peers tells of replication")
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // ownSession creates a session with our own API.
@@ -49,15 +51,12 @@ func TestALockHasOneHolderWhoCanReleaseIt(t *testing.T) {
 	a, b := c.ownSession(t, ""), c.ownSession(t, "")
 	lock := "/v1/rollcall/locks/a%2Fb?session="
 	first := c.acquire(t, lock+strings.ToUpper(a), "for a")
-	if !first.Acquired || first.Fence != 3 || first.Limit != 1 {
-		t.Errorf("the first got %+v, want token 3", first)
-	}
-	if again := c.acquire(t, lock+a, "for a"); !again.Acquired || again.Fence != first.Fence {
-		t.Errorf("asked again, it has %+v, want the same token", again)
-	}
-	if other := c.acquire(t, lock+b, ""); other.Acquired || other.Place != 0 || len(other.Holders) != 1 || other.Holders[0].Session != a || string(other.Holders[0].Value) != "for a" || other.Holders[0].Fence != 3 {
-		t.Errorf("the other got %+v, want who holds it", other)
-	}
+	expect.That(t, first.Acquired && first.Fence == 3 && first.Limit == 1, "the first got %+v, want token 3", first)
+	again := c.acquire(t, lock+a, "for a")
+	expect.That(t, again.Acquired && again.Fence == first.Fence, "asked again, it has %+v, want the same token", again)
+	other := c.acquire(t, lock+b, "")
+	expect.That(t, !other.Acquired && other.Place == 0 && len(other.Holders) == 1 && other.Holders[0].Session == a && string(other.Holders[0].Value) == "for a" && other.Holders[0].Fence == 3,
+		"the other got %+v, want who holds it", other)
 	for _, row := range []struct{ name, query, want string }{
 		{"by another", b, `{"released":false}`},
 		{"by a stale token", a + "&fence=2", `{"released":false}`},
@@ -65,13 +64,12 @@ func TestALockHasOneHolderWhoCanReleaseIt(t *testing.T) {
 		{"by its holder", a + "&fence=3", `{"released":true}`},
 		{"twice", a, `{"released":false}`},
 	} {
-		if got := c.ask("DELETE", lock+row.query, ""); got.status != 200 || strings.TrimSpace(got.body) != row.want {
-			t.Errorf("released %s: got %d %s, want %s", row.name, got.status, got.body, row.want)
-		}
+		got := c.ask("DELETE", lock+row.query, "")
+		expect.That(t, got.status == 200 && strings.TrimSpace(got.body) == row.want,
+			"released %s: got %d %s, want %s", row.name, got.status, got.body, row.want)
 	}
-	if next := c.acquire(t, lock+b, ""); !next.Acquired || next.Fence <= first.Fence {
-		t.Errorf("then the other got %+v, want a higher token", next)
-	}
+	next := c.acquire(t, lock+b, "")
+	expect.That(t, next.Acquired && next.Fence > first.Fence, "then the other got %+v, want a higher token", next)
 }
 
 func TestASemaphoreHasSoManyHolders(t *testing.T) {
@@ -84,17 +82,15 @@ func TestASemaphoreHasSoManyHolders(t *testing.T) {
 		}
 	}
 	got := c.ask("PUT", "/v1/rollcall/semaphores/s?limit=3&session="+sessions[2], "")
-	if got.status != http.StatusConflict || !strings.Contains(got.body, "limit 2, not 3") {
-		t.Errorf("another limit: got %d %s, want 409 and why", got.status, got.body)
-	}
+	expect.That(t, got.status == http.StatusConflict && strings.Contains(got.body, "limit 2, not 3"),
+		"another limit: got %d %s, want 409 and why", got.status, got.body)
 	shown := decodeReply[struct {
 		Name    string
 		Limit   int
 		Holders []struct{ Session string }
 	}](t, c.get("/v1/rollcall/semaphores/s"))
-	if shown.Name != "s" || shown.Limit != 2 || len(shown.Holders) != 2 || shown.Holders[0].Session != sessions[0] {
-		t.Errorf("it is shown as %+v", shown)
-	}
+	expect.That(t, shown.Name == "s" && shown.Limit == 2 && len(shown.Holders) == 2 && shown.Holders[0].Session == sessions[0],
+		"it is shown as %+v", shown)
 	if got := c.get("/v1/rollcall/locks/s"); got.status != http.StatusNotFound || !strings.Contains(got.body, "nobody holds") {
 		t.Errorf("a lock of its name: got %d %s, want 404", got.status, got.body)
 	}
@@ -137,9 +133,8 @@ func TestABadRequestForAPermitSaysWhatIsRight(t *testing.T) {
 		{"an unknown session to destroy", "DELETE", "/v1/rollcall/sessions/x", "", 404, "there is no session"},
 	} {
 		got := c.ask(row.method, row.target, row.body)
-		if got.status != row.status || !strings.Contains(got.body, row.says) || !json.Valid([]byte(got.body)) {
-			t.Errorf("%s: got %d %s, want %d and %q", row.name, got.status, got.body, row.status, row.says)
-		}
+		expect.That(t, got.status == row.status && strings.Contains(got.body, row.says) && json.Valid([]byte(got.body)),
+			"%s: got %d %s, want %d and %q", row.name, got.status, got.body, row.status, row.says)
 	}
 }
 
@@ -165,31 +160,22 @@ func TestAWaiterGetsTheLockInItsTurn(t *testing.T) {
 				Left    int64 `json:"gives_up_ms"`
 			}
 		}](t, c.get("/v1/rollcall/locks/l"))
-		if len(shown.Queue) != 3 || shown.Queue[2].Session != sessions[2] || shown.Queue[0].Waited != 60_000 || shown.Queue[0].Left != 540_000 {
-			t.Errorf("the queue is shown as %+v", shown.Queue)
-		}
+		expect.That(t, len(shown.Queue) == 3 && shown.Queue[2].Session == sessions[2] && shown.Queue[0].Waited == 60_000 && shown.Queue[0].Left == 540_000,
+			"the queue is shown as %+v", shown.Queue)
 		last := uint64(0)
 		for i, p := range waiting {
-			if p.answered() {
-				t.Fatalf("waiter %d has it before its turn", i)
-			}
+			need.That(t, !p.answered(), "waiter %d has it before its turn", i)
 			joined := c.kv.joined.Load()
 			c.ask("DELETE", lock+holder, "")
-			if !p.answered() {
-				t.Fatalf("waiter %d was not woken", i)
-			}
-			if woken := c.kv.joined.Load() - joined; woken != 0 {
-				t.Errorf("the hand-over to waiter %d woke %d others", i, woken)
-			}
+			need.That(t, p.answered(), "waiter %d was not woken", i)
+			woken := c.kv.joined.Load() - joined
+			expect.That(t, woken == 0, "the hand-over to waiter %d woke %d others", i, woken)
 			a := decodeReply[acquisition](t, p.got)
-			if !a.Acquired || a.Fence <= last || a.Place != i+1 {
-				t.Errorf("waiter %d got %+v", i, a)
-			}
+			expect.That(t, a.Acquired && a.Fence > last && a.Place == i+1, "waiter %d got %+v", i, a)
 			holder, last = sessions[i], a.Fence
 		}
-		if left := c.kv.watchers.Len(); left != 0 {
-			t.Errorf("%d wait still", left)
-		}
+		left := c.kv.watchers.Len()
+		expect.That(t, left == 0, "%d wait still", left)
 	})
 }
 
@@ -219,12 +205,11 @@ func TestAWaitForALockEnds(t *testing.T) {
 				p := c.start(ctx, "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
 				synctest.Wait()
 				row.during(c, waiter, disconnect)
-				if got, took := p.wait(); took != row.took || got.status != row.status || !strings.Contains(got.body, row.want) {
-					t.Errorf("got %d %s after %v, want %d %s after %v", got.status, got.body, took, row.status, row.want, row.took)
-				}
-				if left := c.kv.watchers.Len(); left != 0 {
-					t.Errorf("%d wait still", left)
-				}
+				got, took := p.wait()
+				expect.That(t, took == row.took && got.status == row.status && strings.Contains(got.body, row.want),
+					"got %d %s after %v, want %d %s after %v", got.status, got.body, took, row.status, row.want, row.took)
+				left := c.kv.watchers.Len()
+				expect.That(t, left == 0, "%d wait still", left)
 				c.ask("DELETE", "/v1/rollcall/locks/l?session="+holder, "")
 				if got := c.acquire(t, "/v1/rollcall/locks/l?session="+next, ""); !got.Acquired {
 					t.Errorf("it left something behind: %+v", got)
@@ -243,9 +228,8 @@ func TestAGrantRightAfterTheQueueWasJoinedIsNotMissed(t *testing.T) {
 			c.kv.after = func() { c.kv.perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder}) }
 		})
 		got, took := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter).wait()
-		if a := decodeReply[acquisition](t, got); !a.Acquired || took != 0 {
-			t.Errorf("got %+v after %v, want the lock at once", a, took)
-		}
+		a := decodeReply[acquisition](t, got)
+		expect.That(t, a.Acquired && took == 0, "got %+v after %v, want the lock at once", a, took)
 	})
 }
 
@@ -263,12 +247,10 @@ func TestWhatWasGrantedWhenAWaiterWentAwayStaysItsSessions(t *testing.T) {
 		disconnect()
 		c.kv.perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder})
 		c.kv.m.mu.Unlock()
-		if got, _ := p.wait(); !decodeReply[acquisition](t, got).Acquired {
-			t.Errorf("it was answered %s, which nobody hears", got.body)
-		}
-		if again := c.acquire(t, "/v1/rollcall/locks/l?session="+waiter, ""); !again.Acquired || again.Fence >= uint64(c.kv.index()) {
-			t.Errorf("it has %+v, want what was granted", again)
-		}
+		got, _ := p.wait()
+		expect.That(t, decodeReply[acquisition](t, got).Acquired, "it was answered %s, which nobody hears", got.body)
+		again := c.acquire(t, "/v1/rollcall/locks/l?session="+waiter, "")
+		expect.That(t, again.Acquired && again.Fence < uint64(c.kv.index()), "it has %+v, want what was granted", again)
 	})
 }
 
@@ -287,13 +269,10 @@ func TestAWaiterAsksAgainWhenItsNodesStateWasReplaced(t *testing.T) {
 		p := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
 		synctest.Wait()
 		c.kv.watchers.WakeAll()
-		if p.answered() || c.kv.watchers.Len() != 1 {
-			t.Fatalf("it does not wait on: %d %s", p.got.status, p.got.body)
-		}
+		need.That(t, !p.answered() && c.kv.watchers.Len() == 1, "it does not wait on: %d %s", p.got.status, p.got.body)
 		c.ask("DELETE", "/v1/rollcall/locks/l?session="+holder, "")
-		if got, _ := p.wait(); !decodeReply[acquisition](t, got).Acquired {
-			t.Errorf("got %s", got.body)
-		}
+		got, _ := p.wait()
+		expect.That(t, decodeReply[acquisition](t, got).Acquired, "got %s", got.body)
 	})
 }
 
@@ -306,18 +285,16 @@ func TestAWaitWhoseEndNobodyCanSettleHasAnUnknownOutcome(t *testing.T) {
 		synctest.Wait()
 		c.kv.fail(registry.ErrNoLeader)
 		got, took := p.wait()
-		if got.status != 504 || got.header.Get("X-Rollcall-Outcome") != "unknown" || took < 36*time.Second || took > 38*time.Second {
-			t.Errorf("got %d %s after %v, want 504 after 30s and 7s", got.status, got.body, took)
-		}
+		expect.That(t, got.status == 504 && got.header.Get("X-Rollcall-Outcome") == "unknown" && took >= 36*time.Second && took <= 38*time.Second,
+			"got %d %s after %v, want 504 after 30s and 7s", got.status, got.body, took)
 		c.kv.fail(nil)
 		p = c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
 		synctest.Wait()
 		c.kv.fail(registry.ErrNoLeader)
 		c.kv.watchers.WakeAll() // it asks again
 		got, took = p.wait()
-		if got.status != 504 || took < 6*time.Second || took > 8*time.Second {
-			t.Errorf("asking again: got %d %s after %v, want 504 after 7s", got.status, got.body, took)
-		}
+		expect.That(t, got.status == 504 && took >= 6*time.Second && took <= 8*time.Second,
+			"asking again: got %d %s after %v, want 504 after 7s", got.status, got.body, took)
 	})
 }
 
@@ -351,13 +328,11 @@ func TestWaitersForPermitsHaveALimit(t *testing.T) {
 		c.acquire(t, "/v1/rollcall/locks/l?session="+a, "")
 		p := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=1s&session="+b)
 		synctest.Wait()
-		if got := c.ask("PUT", "/v1/rollcall/locks/l?wait=1s&session="+a, ""); got.status != 503 || got.header.Get("Retry-After") == "" {
-			t.Errorf("one too many: got %d %s, want 503", got.status, got.body)
-		}
+		got := c.ask("PUT", "/v1/rollcall/locks/l?wait=1s&session="+a, "")
+		expect.That(t, got.status == 503 && got.header.Get("Retry-After") != "", "one too many: got %d %s, want 503", got.status, got.body)
 		p.wait()
-		if got := c.ask("PUT", "/v1/rollcall/locks/l?wait=1s&session="+a, ""); got.status != 200 {
-			t.Errorf("the place was not given back: %d %s", got.status, got.body)
-		}
+		got = c.ask("PUT", "/v1/rollcall/locks/l?wait=1s&session="+a, "")
+		expect.That(t, got.status == 200, "the place was not given back: %d %s", got.status, got.body)
 	})
 }
 
@@ -382,9 +357,7 @@ func TestSessionsAreShownWithWhatTheyHold(t *testing.T) {
 		renewed := decodeReply[struct {
 			EndsIn int64 `json:"ends_in_ms"`
 		}](t, c.ask("PUT", "/v1/rollcall/sessions/"+s+"/renew", ""))
-		if renewed.EndsIn != 20_000 {
-			t.Errorf("renewed, it ends in %d ms, want 20000", renewed.EndsIn)
-		}
+		expect.That(t, renewed.EndsIn == 20_000, "renewed, it ends in %d ms, want 20000", renewed.EndsIn)
 		forever := c.session(t, "")
 		if got := c.get("/v1/rollcall/sessions/" + forever).body; !strings.Contains(got, `"ttl":"","lock_delay":"15s","behavior":"release"`) || !strings.Contains(got, `"ends_in_ms":0,"holds":[]`) {
 			t.Errorf("one without end is %s", got)
@@ -420,19 +393,14 @@ func TestOneLockCanBeWatched(t *testing.T) {
 				index = "test-1"
 			}
 			p := c.start(t.Context(), "GET", row.path+"?wait=1m&index="+index)
-			if p.answered() {
-				t.Fatalf("%s: it did not wait: %d %s", row.name, p.got.status, p.got.body)
-			}
+			need.That(t, !p.answered(), "%s: it did not wait: %d %s", row.name, p.got.status, p.got.body)
 			time.Sleep(time.Second)
 			row.change()
-			if !p.answered() || p.got.header.Get("X-Rollcall-Index") == index {
-				t.Errorf("%s: it was not told", row.name)
-			}
+			expect.That(t, p.answered() && p.got.header.Get("X-Rollcall-Index") != index, "%s: it was not told", row.name)
 			p.wait()
 		}
-		if got, took := c.start(t.Context(), "GET", "/v1/rollcall/sessions?index=other-99&wait=1m").wait(); took != 0 || got.status != 200 {
-			t.Errorf("an index of another history: got %d after %v, want 200 at once", got.status, took)
-		}
+		got, took := c.start(t.Context(), "GET", "/v1/rollcall/sessions?index=other-99&wait=1m").wait()
+		expect.That(t, took == 0 && got.status == 200, "an index of another history: got %d after %v, want 200 at once", got.status, took)
 	})
 }
 
@@ -455,17 +423,13 @@ func TestAFenceSaysWhetherAnAcquisitionLasts(t *testing.T) {
 		{"another's permit", "s?kind=semaphore&index=5&session=" + b, `{"kind":"semaphore","name":"s","holds":false,"fence":6}`},
 	} {
 		got := c.get("/v1/rollcall/fence/" + row.query)
-		if got.status != 200 || strings.TrimSpace(got.body) != row.want {
-			t.Errorf("%s: got %d %s, want %s", row.name, got.status, got.body, row.want)
-		}
+		expect.That(t, got.status == 200 && strings.TrimSpace(got.body) == row.want, "%s: got %d %s, want %s", row.name, got.status, got.body, row.want)
 	}
-	if views := c.kv.views.Load(); views == 0 {
-		t.Error("nobody else was asked")
-	}
+	views := c.kv.views.Load()
+	expect.That(t, views != 0, "nobody else was asked")
 	c.kv.fail(registry.ErrNoLeader)
 	bubble(t, func(t *testing.T) {
-		if got := c.get("/v1/rollcall/fence/l?kind=lock&index=4"); got.status != 503 {
-			t.Errorf("without a leader: got %d %s, want 503", got.status, got.body)
-		}
+		got := c.get("/v1/rollcall/fence/l?kind=lock&index=4")
+		expect.That(t, got.status == 503, "without a leader: got %d %s, want 503", got.status, got.body)
 	})
 }

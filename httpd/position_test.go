@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestPositionsAreReadAsTheyAreWritten(t *testing.T) {
@@ -20,9 +21,7 @@ func TestPositionsAreReadAsTheyAreWritten(t *testing.T) {
 		{"test-18446744073709551615", "test", 1<<64 - 1},
 	} {
 		epoch, index, back, ok := httpd.ParsePosition(row.text)
-		if !ok || epoch != row.epoch || index != row.index || back != row.text {
-			t.Errorf("%q: got %q %d %q, %v", row.text, epoch, index, back, ok)
-		}
+		expect.That(t, ok && epoch == row.epoch && index == row.index && back == row.text, "%q: got %q %d %q, %v", row.text, epoch, index, back, ok)
 	}
 }
 
@@ -36,11 +35,7 @@ func FuzzPositions(f *testing.F) {
 		if !ok {
 			return
 		}
-		if back != text || !strings.HasPrefix(text, epoch+"-") {
-			t.Errorf("%q was read as %q", text, back)
-		}
-		if strings.ContainsAny(text, "\r\n\x00") || len(text) > 255 {
-			t.Errorf("%q was accepted", text)
-		}
+		expect.That(t, back == text && strings.HasPrefix(text, epoch+"-"), "%q was read as %q", text, back)
+		expect.That(t, !strings.ContainsAny(text, "\r\n\x00") && len(text) <= 255, "%q was accepted", text)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
@@ -43,9 +44,8 @@ func (n *bubbled) preservation(t *testing.T, method, path string) preserving {
 	t.Helper()
 	got := need.Got(n.ask(t, request(method, "/v1/rollcall/self-preservation"+path, "")))(t)
 	var p preserving
-	if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.status != http.StatusOK {
-		t.Fatalf("%s %s: %d %s, %v", method, path, got.status, got.body, err)
-	}
+	err := json.Unmarshal([]byte(got.body), &p)
+	need.That(t, err == nil && got.status == http.StatusOK, "%s %s: %d %s, %v", method, path, got.status, got.body, err)
 	return p
 }
 
@@ -54,35 +54,26 @@ func TestSelfPreservationExplainsItself(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		midnight := time.Now().UnixMilli()
 		p := n.preservation(t, "GET", "")
-		if p.State != "off" || p.Since != 0 || p.Until != 0 || !p.Enabled || p.Threshold != 0.85 || p.Population != 10 || p.Condition || p.Applications == nil || p.Transitions == nil || p.Clock != "running" {
-			t.Errorf("at first: %+v", p)
-		}
+		expect.That(t, p.State == "off" && p.Since == 0 && p.Until == 0 && p.Enabled && p.Threshold == 0.85 && p.Population == 10 && !p.Condition && p.Applications != nil && p.Transitions != nil && p.Clock == "running",
+			"at first: %+v", p)
 		n.fleet(t, 20, 8, 2*time.Minute)
 		p = n.preservation(t, "GET", "")
-		if p.State != "on" || p.Since != midnight+70_000 || p.Until != midnight+70_000+3_600_000 || !p.Condition || p.Withheld != 12 || p.Author != "" {
-			t.Errorf("on: %+v", p)
-		}
-		if f := p.Figures; f.Leases != 20 || f.Counted != 20 || f.Fresh != 8 || f.Expired != 12 {
-			t.Errorf("figures: %+v", f)
-		}
-		if len(p.Applications) != 1 || p.Applications[0].App != "FLEET" || p.Applications[0].Expired != 12 || len(p.Applications[0].Overdue) != 12 {
-			t.Fatalf("applications: %+v", p.Applications)
-		}
-		if o := p.Applications[0].Overdue[0]; o.ID == "" || o.Silent != 120_000 || o.Ends != -30_000 {
-			t.Errorf("overdue: %+v", o)
-		}
-		if len(p.Transitions) != 1 || p.Transitions[0].State != "on" || p.Transitions[0].At != midnight+70_000 || p.Transitions[0].Fresh != 8 || p.Transitions[0].Counted != 20 {
-			t.Errorf("transitions: %+v", p.Transitions)
-		}
+		expect.That(t, p.State == "on" && p.Since == midnight+70_000 && p.Until == midnight+70_000+3_600_000 && p.Condition && p.Withheld == 12 && p.Author == "",
+			"on: %+v", p)
+		f := p.Figures
+		expect.That(t, f.Leases == 20 && f.Counted == 20 && f.Fresh == 8 && f.Expired == 12, "figures: %+v", f)
+		need.That(t, len(p.Applications) == 1 && p.Applications[0].App == "FLEET" && p.Applications[0].Expired == 12 && len(p.Applications[0].Overdue) == 12,
+			"applications: %+v", p.Applications)
+		o := p.Applications[0].Overdue[0]
+		expect.That(t, o.ID != "" && o.Silent == 120_000 && o.Ends == -30_000, "overdue: %+v", o)
+		expect.That(t, len(p.Transitions) == 1 && p.Transitions[0].State == "on" && p.Transitions[0].At == midnight+70_000 && p.Transitions[0].Fresh == 8 && p.Transitions[0].Counted == 20,
+			"transitions: %+v", p.Transitions)
 		for _, key := range []string{"decides", "expected_clients", "threshold", "renewals_last_minute", "renewals_sliding", "allows_eviction"} {
-			if _, ok := p.Upstream[key]; !ok {
-				t.Errorf("upstream lacks %s: %v", key, p.Upstream)
-			}
+			_, ok := p.Upstream[key]
+			expect.That(t, ok, "upstream lacks %s: %v", key, p.Upstream)
 		}
 		for _, says := range []string{"is on since 2000-01-01 00:01:10 UTC", "8 of 20 leases", "until 2000-01-01 01:01:10 UTC", "12 leases have ended", "/release"} {
-			if !strings.Contains(p.Reason, says) {
-				t.Errorf("the reason lacks %q: %s", says, p.Reason)
-			}
+			expect.That(t, strings.Contains(p.Reason, says), "the reason lacks %q: %s", says, p.Reason)
 		}
 	})
 }
@@ -93,16 +84,12 @@ func TestOperatorsReleaseAndHoldSelfPreservation(t *testing.T) {
 		n.fleet(t, 20, 8, 2*time.Minute)
 		now := time.Now().UnixMilli()
 		p := n.preservation(t, "POST", "/release?author=ops&reason=they+are+gone")
-		if p.State != "released" || p.Author != "ops" || p.Note != "they are gone" || p.Since != now || p.Withheld != 0 || len(p.Transitions) != 2 || p.Transitions[0].Author != "ops" || p.Transitions[0].Expired != 12 {
-			t.Errorf("released: %+v", p)
-		}
-		if want := "Released by ops at 2000-01-01 00:02:00 UTC (they are gone). Evictions go on although 8 of 20 leases"; !strings.HasPrefix(p.Reason, want) {
-			t.Errorf("released: %s", p.Reason)
-		}
+		expect.That(t, p.State == "released" && p.Author == "ops" && p.Note == "they are gone" && p.Since == now && p.Withheld == 0 && len(p.Transitions) == 2 && p.Transitions[0].Author == "ops" && p.Transitions[0].Expired == 12,
+			"released: %+v", p)
+		want := "Released by ops at 2000-01-01 00:02:00 UTC (they are gone). Evictions go on although 8 of 20 leases"
+		expect.That(t, strings.HasPrefix(p.Reason, want), "released: %s", p.Reason)
 		p = n.preservation(t, "POST", "/hold?for=30m&author=ops&reason=wait")
-		if p.State != "held" || p.Until != now+1_800_000 || p.Withheld != 12 || p.Note != "wait" {
-			t.Errorf("held: %+v", p)
-		}
+		expect.That(t, p.State == "held" && p.Until == now+1_800_000 && p.Withheld == 12 && p.Note == "wait", "held: %+v", p)
 		if want := "Held by ops at 2000-01-01 00:02:00 UTC (wait). Evictions are withheld until 2000-01-01 00:32:00 UTC: 12 leases have ended."; !strings.HasPrefix(p.Reason, want) {
 			t.Errorf("held: %s", p.Reason)
 		}
@@ -112,9 +99,8 @@ func TestOperatorsReleaseAndHoldSelfPreservation(t *testing.T) {
 		for range 100 { // the round's share is taken each time
 			n.lead()
 		}
-		if got := n.view().Len(); got != 20 {
-			t.Errorf("%d leases are left under a hold", got)
-		}
+		got := n.view().Len()
+		expect.That(t, got == 20, "%d leases are left under a hold", got)
 	})
 }
 
@@ -124,9 +110,8 @@ func TestThereMayBeNothingToRelease(t *testing.T) {
 		refused := func(says string) {
 			t.Helper()
 			got, err := n.ask(t, request("POST", "/v1/rollcall/self-preservation/release", ""))
-			if err != nil || got.status != http.StatusConflict || !strings.Contains(got.body, says) {
-				t.Errorf("got %d %s, %v, want 409 and %q", got.status, got.body, err, says)
-			}
+			expect.That(t, err == nil && got.status == http.StatusConflict && strings.Contains(got.body, says),
+				"got %d %s, %v, want 409 and %q", got.status, got.body, err, says)
 		}
 		refused(`{"error":"self-preservation is off: there is nothing to release"}`)
 		n.fleet(t, 20, 8, 2*time.Minute)
@@ -143,9 +128,8 @@ func TestSelfPreservationThatIsSwitchedOffSaysSo(t *testing.T) {
 			s.SelfPreservation = false
 			m.registry.Configure(s)
 		})
-		if p := n.preservation(t, "GET", ""); p.Enabled || !strings.HasPrefix(p.Reason, "Self-preservation is switched off; 0 of 0 leases") {
-			t.Errorf("got %+v", p)
-		}
+		p := n.preservation(t, "GET", "")
+		expect.That(t, !p.Enabled && strings.HasPrefix(p.Reason, "Self-preservation is switched off; 0 of 0 leases"), "got %+v", p)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // fillForPruning registers instances in every state, through both APIs.
@@ -41,16 +42,12 @@ func TestPruningRemovesWhatIsNotPassing(t *testing.T) {
 			n := newCatalog(t)
 			fillForPruning(t, n)
 			got := n.must(t, "POST", "/v1/rollcall/prune"+row.query, "")
-			if got.body != row.removed+"\n" {
-				t.Errorf("got  %s\nwant %s", got.body, row.removed)
-			}
-			if left := n.view().Total(); left != row.left {
-				t.Errorf("%d instances are left, want %d", left, row.left)
-			}
+			expect.That(t, got.body == row.removed+"\n", "got  %s\nwant %s", got.body, row.removed)
+			left := n.view().Total()
+			expect.That(t, left == row.left, "%d instances are left, want %d", left, row.left)
 			if strings.Contains(row.query, "dry-run=false") || !strings.Contains(row.query, "dry-run") {
-				if again := n.must(t, "POST", "/v1/rollcall/prune"+row.query, ""); again.body != "[]\n" {
-					t.Errorf("again: got %s, want nothing more", again.body)
-				}
+				again := n.must(t, "POST", "/v1/rollcall/prune"+row.query, "")
+				expect.That(t, again.body == "[]\n", "again: got %s, want nothing more", again.body)
 			}
 		})
 	}
@@ -63,36 +60,31 @@ func TestPruningTakesManyTogether(t *testing.T) {
 	}
 	before := n.count()
 	n.must(t, "POST", "/v1/rollcall/prune?not-passing", "")
-	if left, writes := n.view().Total(), n.count()-before; left != 50 || writes != 2 {
-		t.Errorf("%d instances are left after %d writes, want the 50 that are UP after 2", left, writes)
-	}
+	left, writes := n.view().Total(), n.count()-before
+	expect.That(t, left == 50 && writes == 2, "%d instances are left after %d writes, want the 50 that are UP after 2", left, writes)
 }
 
 func TestPruningServesEveryMode(t *testing.T) {
 	n := newNode(t, aloneConfig(), nil)
 	n.set(func(m *memory) { m.alone = true })
 	n.apply(t, registry.Register{Instance: withStatus(newInstance("ORDERS", "o1"), registry.Starting, 0)})
-	if got := n.must(t, "POST", "/v1/rollcall/prune?not-passing", ""); !strings.Contains(got.body, `"status":"STARTING"`) || n.view().Total() != 0 {
-		t.Errorf("got %s, want the instance removed", got.body)
-	}
+	got := n.must(t, "POST", "/v1/rollcall/prune?not-passing", "")
+	expect.That(t, strings.Contains(got.body, `"status":"STARTING"`) && n.view().Total() == 0, "got %s, want the instance removed", got.body)
 }
 
 func TestPruningMustBeSaid(t *testing.T) {
 	n := newCatalog(t)
 	fillForPruning(t, n)
 	for _, query := range []string{"", "?service=web", "?not-passing=false", "?not-passing=x", "?not-passing&dry-run=x", "?not-passing&service=%zz"} {
-		if got := n.call(t, "POST", "/v1/rollcall/prune"+query, ""); got.status != 400 || !strings.HasPrefix(got.body, `{"error":`) {
-			t.Errorf("%s: got %d %s, want 400 and an error in JSON", query, got.status, got.body)
-		}
+		got := n.call(t, "POST", "/v1/rollcall/prune"+query, "")
+		expect.That(t, got.status == 400 && strings.HasPrefix(got.body, `{"error":`),
+			"%s: got %d %s, want 400 and an error in JSON", query, got.status, got.body)
 	}
-	if got := n.call(t, "GET", "/v1/rollcall/prune?not-passing", ""); got.status != 405 {
-		t.Errorf("GET: got %d, want 405", got.status)
-	}
+	expect.Equal(t, n.call(t, "GET", "/v1/rollcall/prune?not-passing", "").status, 405, "GET: got")
 	n.set(func(m *memory) { m.applyErr = registry.ErrUnknownOutcome })
 	if got := n.call(t, "POST", "/v1/rollcall/prune?not-passing", ""); got.status != 504 || got.header.Get("X-Rollcall-Outcome") != "unknown" {
 		t.Errorf("an unknown outcome: got %d %v, want 504 that says so", got.status, got.header)
 	}
-	if left := n.view().Total(); left != 6 {
-		t.Errorf("%d instances are left, want all 6", left)
-	}
+	left := n.view().Total()
+	expect.That(t, left == 6, "%d instances are left, want all 6", left)
 }

@@ -2,7 +2,6 @@ package httpd_test
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -48,20 +49,14 @@ func TestFetchesBeyondTheRateAreRefusedByTheirTarget(t *testing.T) {
 					refused = http.StatusServiceUnavailable
 				}
 				for i, want := range []int{row.status, refused, refused} {
-					if got := n.send(t, "GET", row.path, ""); got.status != want {
-						t.Errorf("fetch %d: got %d, want %d", i+1, got.status, want)
-					}
+					expect.Equal(t, n.send(t, "GET", row.path, "").status, want, "fetch %d: got", i+1)
 				}
 				for _, target := range []string{"full", "delta", "application"} {
 					want := map[bool]float64{true: 2}[target == row.target]
-					if got := limited(t, metrics, "limited", target); got != want {
-						t.Errorf("refused as %s: got %v, want %v", target, got, want)
-					}
+					expect.Equal(t, limited(t, metrics, "limited", target), want, "refused as %s: got", target)
 				}
 				time.Sleep(time.Second) // virtual
-				if got := n.send(t, "GET", row.path, ""); got.status != row.status {
-					t.Errorf("a second later: got %d, want %d", got.status, row.status)
-				}
+				expect.Equal(t, n.send(t, "GET", row.path, "").status, row.status, "a second later: got")
 			})
 		})
 	}
@@ -73,9 +68,8 @@ func TestARefusedFetchIsEmptyAndSaysWhenToComeBack(t *testing.T) {
 		n := newBubbled(t, httpd.Config{RateLimit: one(), Metrics: metrics})
 		n.send(t, "GET", "/eureka/apps", "", "Accept: application/json")
 		got := n.send(t, "GET", "/eureka/apps", "", "Accept: application/json")
-		if got.status != 503 || got.body != "" || got.header.Get("Retry-After") != "1" || got.header.Get("Content-Length") != "0" {
-			t.Errorf("got %d %q with %v, want 503, no body and Retry-After: 1", got.status, got.body, got.header)
-		}
+		expect.That(t, got.status == 503 && got.body == "" && got.header.Get("Retry-After") == "1" && got.header.Get("Content-Length") == "0",
+			"got %d %q with %v, want 503, no body and Retry-After: 1", got.status, got.body, got.header)
 		labels := map[string]string{"route": "{base}/apps", "code": "503"}
 		if got := gathered(t, metrics, "rollcall_http_requests_total", labels); got != 1 {
 			t.Errorf("%v answers are counted as %v, want 1", got, labels)
@@ -112,14 +106,10 @@ func TestPrivilegedClientsTakeNoTokens(t *testing.T) {
 					if i > 0 && !row.passes {
 						want = http.StatusServiceUnavailable
 					}
-					if got := n.send(t, "GET", "/eureka/apps", "", headers...); got.status != want {
-						t.Errorf("fetch %d: got %d, want %d", i+1, got.status, want)
-					}
+					expect.Equal(t, n.send(t, "GET", "/eureka/apps", "", headers...).status, want, "fetch %d: got", i+1)
 				}
 				anonymous := map[bool]int{true: 200, false: 503}[row.passes]
-				if got := n.send(t, "GET", "/eureka/apps", ""); got.status != anonymous {
-					t.Errorf("another client afterwards: got %d, want %d", got.status, anonymous)
-				}
+				expect.Equal(t, n.send(t, "GET", "/eureka/apps", "").status, anonymous, "another client afterwards: got")
 			})
 		})
 	}
@@ -135,17 +125,11 @@ func TestAFullFetchTakesATokenFromBothBuckets(t *testing.T) {
 			}
 			return got
 		}
-		if got, want := statuses("/eureka/apps/delta", 3), []int{200, 200, 200}; !slices.Equal(got, want) {
-			t.Fatalf("deltas: got %v, want %v", got, want)
-		}
+		need.Slice(t, statuses("/eureka/apps/delta", 3), []int{200, 200, 200}, "deltas: got")
 		// Both buckets serve a full fetch: the common one has two tokens left.
-		if got, want := statuses("/eureka/apps", 5), []int{200, 200, 503, 503, 503}; !slices.Equal(got, want) {
-			t.Fatalf("full fetches: got %v, want %v", got, want)
-		}
+		need.Slice(t, statuses("/eureka/apps", 5), []int{200, 200, 503, 503, 503}, "full fetches: got")
 		time.Sleep(time.Second) // virtual; one token more in each
-		if got, want := statuses("/eureka/apps", 2), []int{200, 503}; !slices.Equal(got, want) {
-			t.Errorf("full fetches a second later: got %v, want %v", got, want)
-		}
+		expect.Slice(t, statuses("/eureka/apps", 2), []int{200, 503}, "full fetches a second later: got")
 	})
 }
 
@@ -160,14 +144,11 @@ func TestARefusedFullFetchTakesNoTokenFromTheOthers(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond) // virtual
 		for range 20 {
-			if got := n.send(t, "GET", "/eureka/apps", ""); got.status != 503 {
-				t.Fatalf("a full fetch too many: got %d", got.status)
-			}
+			need.Equal(t, n.send(t, "GET", "/eureka/apps", "").status, 503, "a full fetch too many: got")
 		}
 		for i := range 3 {
-			if got := n.send(t, "GET", "/eureka/apps/delta", ""); got.status != 200 {
-				t.Errorf("delta %d: got %d; the refused full fetches took its token", i+1, got.status)
-			}
+			got := n.send(t, "GET", "/eureka/apps/delta", "")
+			expect.That(t, got.status == 200, "delta %d: got %d; the refused full fetches took its token", i+1, got.status)
 		}
 	})
 }
@@ -179,19 +160,13 @@ func TestADisabledLimiterCountsWhatItWouldRefuse(t *testing.T) {
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		for range 15 {
 			for _, path := range []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS"} {
-				if got := n.send(t, "GET", path, ""); got.status != 200 {
-					t.Errorf("GET %s: got %d", path, got.status)
-				}
+				expect.Equal(t, n.send(t, "GET", path, "").status, 200, "GET %s: got", path)
 			}
 		}
 		// The burst of ten served four of the full fetches, three deltas and three applications.
 		for target, want := range map[string]float64{"full": 11, "delta": 12, "application": 12} {
-			if got := limited(t, metrics, "would_limit", target); got != want {
-				t.Errorf("would have been refused as %s: got %v, want %v", target, got, want)
-			}
-			if got := limited(t, metrics, "limited", target); got != 0 {
-				t.Errorf("refused as %s: got %v, want none", target, got)
-			}
+			expect.Equal(t, limited(t, metrics, "would_limit", target), want, "would have been refused as %s: got", target)
+			expect.Equal(t, limited(t, metrics, "limited", target), 0, "refused as %s: got", target)
 		}
 	})
 }
@@ -201,30 +176,21 @@ func TestTheLimitChangesWhileItIsAtWork(t *testing.T) {
 		n := newBubbled(t, httpd.Config{RateLimit: setting.Default[httpd.RateLimit]()})
 		delta := func(headers ...string) int { return n.send(t, "GET", "/eureka/apps/delta", "", headers...).status }
 		for range 12 {
-			if got := delta(); got != 200 {
-				t.Fatalf("disabled: got %d", got)
-			}
+			need.Equal(t, delta(), 200, "disabled: got")
 		}
 		settings := setting.Default[httpd.RateLimit]()
 		settings.Enabled, settings.Privileged = true, []string{"loader"}
 		n.handler.SetRateLimit(settings)
 		settings.Privileged[0] = "changed by the caller"
-		if got := delta(); got != 503 {
-			t.Errorf("enabled when the tokens were out: got %d, want 503", got)
-		}
-		if got := delta("DiscoveryIdentity-Name: loader"); got != 200 {
-			t.Errorf("a client that became privileged: got %d, want 200", got)
-		}
+		expect.Equal(t, delta(), 503, "enabled when the tokens were out: got")
+		expect.Equal(t, delta("DiscoveryIdentity-Name: loader"), 200, "a client that became privileged: got")
 		settings.BurstSize = 12
 		n.handler.SetRateLimit(settings)
-		if got := []int{delta(), delta(), delta()}; !slices.Equal(got, []int{200, 200, 503}) {
-			t.Errorf("with a burst of two more: got %v", got)
-		}
+		expect.Slice(t, []int{delta(), delta(), delta()}, []int{200, 200, 503}, "with a burst of two more: got")
 		n.handler.SetRateLimit(httpd.RateLimit{Enabled: true})
 		for range 50 {
-			if got := delta(); got != 200 {
-				t.Fatalf("no burst and no rate: got %d, want no limit", got)
-			}
+			got := delta()
+			need.That(t, got == 200, "no burst and no rate: got %d, want no limit", got)
 		}
 	})
 }
@@ -233,9 +199,7 @@ func TestEachHandlerHasItsOwnTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 2 {
 			n := newBubbled(t, httpd.Config{RateLimit: one()})
-			if got := n.send(t, "GET", "/eureka/apps", ""); got.status != 200 {
-				t.Errorf("the first fetch from a node: got %d", got.status)
-			}
+			expect.Equal(t, n.send(t, "GET", "/eureka/apps", "").status, 200, "the first fetch from a node: got")
 		}
 	})
 }
@@ -244,9 +208,7 @@ func TestWritesHeadAndPeersAreNeverLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{RateLimit: one()})
 		n.send(t, "GET", "/eureka/apps", "")
-		if got := n.send(t, "GET", "/eureka/apps", ""); got.status != 503 {
-			t.Fatalf("the limiter has a token left: got %d", got.status)
-		}
+		need.Equal(t, n.send(t, "GET", "/eureka/apps", "").status, 503, "the limiter has a token left: got")
 		for range 20 {
 			for _, r := range []struct {
 				method, target, body string
@@ -259,9 +221,7 @@ func TestWritesHeadAndPeersAreNeverLimited(t *testing.T) {
 				{"HEAD", "/eureka/apps", "", 200}, {"HEAD", "/eureka/apps/ORDERS", "", 200},
 				{"DELETE", "/eureka/apps/ORDERS/i1", "", 200},
 			} {
-				if got := n.send(t, r.method, r.target, r.body, "Content-Type: application/json"); got.status != r.want {
-					t.Fatalf("%s %s: got %d, want %d", r.method, r.target, got.status, r.want)
-				}
+				need.Equal(t, n.send(t, r.method, r.target, r.body, "Content-Type: application/json").status, r.want, "%s %s: got", r.method, r.target)
 			}
 		}
 	})
@@ -278,9 +238,7 @@ func TestTheDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 		fetch := func(path string) {
 			for i := range 300 {
 				agent := []string{"Java/17.0.1", "node-fetch/1.0"}[i%2]
-				if got := n.send(t, "GET", path, "", "Accept: application/json", "User-Agent: "+agent); got.status != 200 {
-					t.Fatalf("client %d: GET %s: got %d", i, path, got.status)
-				}
+				need.Equal(t, n.send(t, "GET", path, "", "Accept: application/json", "User-Agent: "+agent).status, 200, "client %d: GET %s: got", i, path)
 				time.Sleep(10 * time.Millisecond) // virtual
 			}
 		}
@@ -294,17 +252,13 @@ func TestTheDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 
 func TestAnEmptyNameCannotBePrivileged(t *testing.T) {
 	_, err := httpd.New(httpd.Config{Service: newMemory(), RateLimit: httpd.RateLimit{Privileged: []string{"a", ""}}})
-	if err == nil || !strings.Contains(err.Error(), "RateLimit.Privileged") {
-		t.Errorf("got %v, want an error that names RateLimit.Privileged", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "RateLimit.Privileged"), "got %v, want an error that names RateLimit.Privileged", err)
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		settings := one()
 		settings.Privileged = []string{""}
 		n.handler.SetRateLimit(settings)
 		n.send(t, "GET", "/eureka/apps", "", "DiscoveryIdentity-Name: ")
-		if got := n.send(t, "GET", "/eureka/apps", "", "DiscoveryIdentity-Name: "); got.status != 503 {
-			t.Errorf("a client with an empty name: got %d, want 503", got.status)
-		}
+		expect.Equal(t, n.send(t, "GET", "/eureka/apps", "", "DiscoveryIdentity-Name: ").status, 503, "a client with an empty name: got")
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -54,9 +55,7 @@ func newNodeOn(t testing.TB, config httpd.Config, change func(*http.Server), on 
 	t.Cleanup(func() {
 		server.Close()
 		handler.Close()
-		if err := handler.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, handler.Shutdown(context.Background()))
 		<-served
 	})
 	return n
@@ -92,9 +91,7 @@ func readReply(t testing.TB, conn net.Conn, request string) reply {
 	t.Helper()
 	method, _, _ := strings.Cut(request, " ")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
-	if err != nil {
-		t.Fatalf("%.100q: %v", request, err)
-	}
+	need.OKf(t, err, "%.100q", request)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil && !resp.Close { // a connection that is closed on what was not read may break the answer

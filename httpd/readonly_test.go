@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -46,13 +47,9 @@ func TestAReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
 				check := func(when, index, age string, shown bool) {
 					t.Helper()
 					got := n.send(t, "GET", path, "", "Accept: application/json")
-					if got.status != 200 || strings.Contains(got.body, word) != shown {
-						t.Errorf("%s: got %d %s; shown should be %v", when, got.status, got.body, shown)
-					}
+					expect.That(t, got.status == 200 && strings.Contains(got.body, word) == shown, "%s: got %d %s; shown should be %v", when, got.status, got.body, shown)
 					for name, want := range map[string]string{"X-Rollcall-Consistency": "stale", "X-Rollcall-Index": index, "X-Rollcall-Age": age} {
-						if value := got.header.Get(name); value != want {
-							t.Errorf("%s: %s is %q, want %q", when, name, value, want)
-						}
+						expect.Equal(t, got.header.Get(name), want, "%s: %s is", when, name)
 					}
 				}
 				check("first read", "test-1", "0.000", false)
@@ -87,13 +84,11 @@ func TestAllAnswersOfARefreshAreOfOneMoment(t *testing.T) {
 		n.apply(t, registry.Register{Instance: secure(newInstance("ORDERS", "i2"))})
 		for path, word := range cachedRoutes {
 			got := n.send(t, "GET", path, "")
-			if strings.Contains(got.body, word) || got.header.Get("X-Rollcall-Index") != "test-1" || got.header.Get("X-Rollcall-Age") != "1.000" {
-				t.Errorf("GET %s: got %v %s, want what there was a second ago", path, got.header, got.body)
-			}
+			expect.That(t, !strings.Contains(got.body, word) && got.header.Get("X-Rollcall-Index") == "test-1" && got.header.Get("X-Rollcall-Age") == "1.000",
+				"GET %s: got %v %s, want what there was a second ago", path, got.header, got.body)
 			form := n.send(t, "GET", path, "", "X-Eureka-Accept: compact", "Accept: application/json")
-			if !strings.Contains(form.body, word) || form.header.Get("X-Rollcall-Age") != "0.000" {
-				t.Errorf("GET %s in a form that nobody asked for yet: got %v %s", path, form.header, form.body)
-			}
+			expect.That(t, strings.Contains(form.body, word) && form.header.Get("X-Rollcall-Age") == "0.000",
+				"GET %s in a form that nobody asked for yet: got %v %s", path, form.header, form.body)
 		}
 	})
 }
@@ -145,20 +140,15 @@ func TestTheReadOnlyCacheIsPassedByWhereItShould(t *testing.T) {
 				changed.HostName, changed.LastDirty = "host-changed", 2000
 				n.apply(t, registry.Register{Instance: changed})
 				got := n.send(t, "GET", row.path, "")
-				if got.status != 200 || !strings.Contains(got.body, "host-changed") || got.header.Get("X-Rollcall-Index") != "test-2" {
-					t.Errorf("got %d with %v and %s, want the change", got.status, got.header, got.body)
-				}
+				expect.That(t, got.status == 200 && strings.Contains(got.body, "host-changed") && got.header.Get("X-Rollcall-Index") == "test-2",
+					"got %d with %v and %s, want the change", got.status, got.header, got.body)
 			})
 		})
 	}
 	n := newNode(t, httpd.Config{ReadOnlyCache: true}, nil)
-	if got := n.send(t, request("GET", "/eureka/apps?consistency=fresh", "")); got.status != 400 {
-		t.Errorf("an unknown consistency: got %d, want 400", got.status)
-	}
+	expect.Equal(t, n.send(t, request("GET", "/eureka/apps?consistency=fresh", "")).status, 400, "an unknown consistency: got")
 	n.set(func(m *memory) { m.health.Ready = false })
-	if got := n.send(t, request("GET", "/eureka/apps", "")); got.status != 403 {
-		t.Errorf("a registry that is still being loaded: got %d, want 403", got.status)
-	}
+	expect.Equal(t, n.send(t, request("GET", "/eureka/apps", "")).status, 403, "a registry that is still being loaded: got")
 }
 
 // Upstream's servers answer from their caches whatever happens around them.
@@ -168,9 +158,8 @@ func TestAReadOnlyCacheAnswersWithoutAQuorum(t *testing.T) {
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		n.set(func(m *memory) { m.viewErr, m.health.Age = registry.ErrNoLeader, 3*time.Second })
 		got := n.send(t, "GET", "/eureka/apps", "")
-		if got.status != 200 || got.header.Get("X-Rollcall-Consistency") != "stale" || got.header.Get("X-Rollcall-Age") != "3.000" {
-			t.Errorf("got %d with %v, want 200, stale, 3 s old", got.status, got.header)
-		}
+		expect.That(t, got.status == 200 && got.header.Get("X-Rollcall-Consistency") == "stale" && got.header.Get("X-Rollcall-Age") == "3.000",
+			"got %d with %v, want 200, stale, 3 s old", got.status, got.header)
 	})
 }
 
@@ -180,9 +169,7 @@ func TestCachedAnswersAreThoseWithoutTheCache(t *testing.T) {
 	for _, n := range []*node{cached, fresh} {
 		for i := range 20 {
 			instance := secure(newInstance("ORDERS", fmt.Sprint("i", i)))
-			if _, err := n.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance}); err != nil {
-				t.Fatal(err)
-			}
+			need.Got(n.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance}))(t)
 		}
 	}
 	for path := range cachedRoutes {
@@ -228,9 +215,8 @@ func TestAnAnswerIsMadeOnceForEachVersion(t *testing.T) {
 			for range 3 {
 				n.send(t, "GET", "/eureka/apps/ORDERS", "")
 			}
-			if got := gathered(t, metrics, "rollcall_http_documents_built_total", map[string]string{"kind": "application"}); got != want {
-				t.Errorf("round %d: %v answers were made so far, want %v", round, got, want)
-			}
+			got := gathered(t, metrics, "rollcall_http_documents_built_total", map[string]string{"kind": "application"})
+			expect.That(t, got == want, "round %d: %v answers were made so far, want %v", round, got, want)
 			if round == 1 {
 				n.apply(t, registry.Register{Instance: newInstance("OTHER", "i1")})
 			}
@@ -252,9 +238,8 @@ func TestACachedDeltaForgetsChangesInTime(t *testing.T) {
 			n.apply(t, registry.Renew{Key: registry.NewKey("ORDERS", "i1")})
 			toMultiple(time.Second)
 			got := n.send(t, "GET", "/eureka/apps/delta", "")
-			if strings.Contains(got.body, "i1") != row.shown || got.header.Get("X-Rollcall-Index") != "test-1" {
-				t.Errorf("%v later: got %s with %v; shown should be %v", row.wait, got.body, got.header, row.shown)
-			}
+			expect.That(t, strings.Contains(got.body, "i1") == row.shown && got.header.Get("X-Rollcall-Index") == "test-1",
+				"%v later: got %s with %v; shown should be %v", row.wait, got.body, got.header, row.shown)
 		}
 	})
 }
@@ -265,17 +250,14 @@ func TestAReadOnlyCacheIsBoundedAndForgetsWhatNobodyAsksFor(t *testing.T) {
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		n.send(t, "GET", "/eureka/apps/ORDERS", "")
 		for i := range 5000 {
-			if got := n.send(t, "GET", fmt.Sprint("/eureka/apps/JUNK", i), ""); got.status != 404 {
-				t.Fatalf("junk: got %d", got.status)
-			}
+			need.Equal(t, n.send(t, "GET", fmt.Sprint("/eureka/apps/JUNK", i), "").status, 404, "junk: got")
 		}
 		if got := n.handler.CachedAnswers(); got != 4096 {
 			t.Errorf("%d answers are kept, want 4096", got)
 		}
 		got := n.send(t, "GET", "/eureka/apps", "")
-		if got.status != 200 || got.header.Get("X-Rollcall-Consistency") != "linearizable" {
-			t.Errorf("a read that finds the cache full: got %d with %v, want an answer as without a cache", got.status, got.header)
-		}
+		expect.That(t, got.status == 200 && got.header.Get("X-Rollcall-Consistency") == "linearizable",
+			"a read that finds the cache full: got %d with %v, want an answer as without a cache", got.status, got.header)
 		for range 12 {
 			n.send(t, "GET", "/eureka/apps/ORDERS", "")
 			time.Sleep(time.Minute) // virtual

@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 const bareInstance = `{"instanceId":"i1","hostName":"h","app":"ORDERS","ipAddr":"10.0.0.1","lastDirtyTimestamp":"1000",` +
@@ -32,18 +34,13 @@ func TestWhatAEurekaServerSendsBelongsToIt(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			n := newNode(t, httpd.Config{EurekaSender: func(identity, address string) string {
 				host, _, err := net.SplitHostPort(address)
-				if err != nil {
-					t.Errorf("address %q is no host:port", address)
-				}
+				expect.That(t, err == nil, "address %q is no host:port", address)
 				return identity + " at " + host
 			}}, nil)
-			if got := n.send(t, row.request); got.status/100 != 2 {
-				t.Fatalf("answered %d %s", got.status, got.body)
-			}
+			got := n.send(t, row.request)
+			need.That(t, got.status/100 == 2, "answered %d %s", got.status, got.body)
 			l, ok := n.view().Lease(registry.NewKey("ORDERS", "i1"))
-			if !ok || l.Origin != row.want {
-				t.Errorf("registered %v with origin %+v, want %+v", ok, l.Origin, row.want)
-			}
+			expect.That(t, ok && l.Origin == row.want, "registered %v with origin %+v, want %+v", ok, l.Origin, row.want)
 		})
 	}
 }
@@ -51,9 +48,8 @@ func TestWhatAEurekaServerSendsBelongsToIt(t *testing.T) {
 func TestAnUnnamedEurekaServerIsCalledEureka(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.send(t, request("POST", "/eureka/peerreplication/batch/", registerBatch))
-	if l, ok := n.view().Lease(registry.NewKey("ORDERS", "i1")); !ok || l.Origin != registry.FromEureka {
-		t.Errorf("registered %v with origin %+v, want %+v", ok, l.Origin, registry.FromEureka)
-	}
+	l, ok := n.view().Lease(registry.NewKey("ORDERS", "i1"))
+	expect.That(t, ok && l.Origin == registry.FromEureka, "registered %v with origin %+v, want %+v", ok, l.Origin, registry.FromEureka)
 }
 
 // That a server is alive is noted with what it sends, in the same unit of work, and not with each.
@@ -63,9 +59,8 @@ func TestWhatAEurekaServerSendsShowsThatItsLinkIsAlive(t *testing.T) {
 		n := newBubbled(t, httpd.Config{Peers: &peers{}, EurekaSender: func(string, string) string { return "old" }})
 		send := func(method, target, body string, headers ...string) {
 			t.Helper()
-			if got := n.send(t, method, target, body, headers...); got.status/100 != 2 {
-				t.Fatalf("%s %s was answered %d", method, target, got.status)
-			}
+			got := n.send(t, method, target, body, headers...)
+			need.That(t, got.status/100 == 2, "%s %s was answered %d", method, target, got.status)
 		}
 		wants := func(when string, heard, applies int) {
 			t.Helper()
@@ -98,9 +93,8 @@ func TestWhatAEurekaServerSendsShowsThatItsLinkIsAlive(t *testing.T) {
 func TestWithoutPeersNobodyAsksForLinks(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.send(t, request("POST", "/eureka/peerreplication/batch/", registerBatch))
-	if link, known := n.view().Link("eureka"); known {
-		t.Errorf("link %+v was noted", link)
-	}
+	link, known := n.view().Link("eureka")
+	expect.That(t, !known, "link %+v was noted", link)
 }
 
 // An operation can be too large for the log, and the whole batch would be refused with it.
@@ -111,7 +105,6 @@ func TestAnItemThatIsTooLargeSpoilsNoOther(t *testing.T) {
 		return `{"appName":"ORDERS","id":"i1","action":"Register","instanceInfo":` + instance + `}`
 	}
 	got := n.send(t, request("POST", "/eureka/peerreplication/batch/", `{"replicationList":[`+item(large)+","+item(bareInstance)+`]}`))
-	if got.body != `{"responseList":[{"statusCode":413},{"statusCode":200}]}` {
-		t.Errorf("answered %d %s, want 413 and 200 for the items", got.status, got.body)
-	}
+	expect.That(t, got.body == `{"responseList":[{"statusCode":413},{"statusCode":200}]}`,
+		"answered %d %s, want 413 and 200 for the items", got.status, got.body)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // peers is an httpd.Peers that answers everything alike and remembers what it was asked.
@@ -117,15 +119,11 @@ func TestRequestsAboutPeersReachReplication(t *testing.T) {
 			p := &peers{state: writeNothing}
 			n := newNode(t, httpd.Config{Peers: p}, nil)
 			got := n.send(t, request(row.method, row.path, row.body))
-			if got.status != row.status {
-				t.Errorf("got %d %s, want %d", got.status, got.body, row.status)
-			}
+			expect.That(t, got.status == row.status, "got %d %s, want %d", got.status, got.body, row.status)
 			if want := `"done"`; row.status == 200 && !strings.HasPrefix(row.asks, "state") && !strings.Contains(got.body, want) {
 				t.Errorf("got %q, want %q", got.body, want)
 			}
-			if len(p.asked) != 1 || p.asked[0] != row.asks {
-				t.Errorf("asked %q, want %q", p.asked, row.asks)
-			}
+			expect.That(t, len(p.asked) == 1 && p.asked[0] == row.asks, "asked %q, want %q", p.asked, row.asks)
 		})
 	}
 }
@@ -134,9 +132,8 @@ func TestANodeWithoutPeersSaysSo(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for _, row := range peerRequests {
 		got := n.send(t, request(row.method, row.path, row.body))
-		if got.status != http.StatusNotImplemented || !strings.Contains(got.body, "replication.nodes") {
-			t.Errorf("%s %s: got %d %s, want 501 and what would be right", row.method, row.path, got.status, got.body)
-		}
+		expect.That(t, got.status == http.StatusNotImplemented && strings.Contains(got.body, "replication.nodes"),
+			"%s %s: got %d %s, want 501 and what would be right", row.method, row.path, got.status, got.body)
 	}
 }
 
@@ -178,9 +175,7 @@ func TestErrorsOfReplicationAreAnsweredAsTheyAre(t *testing.T) {
 				if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != status || !strings.Contains(doc.Error, says) || strings.Contains(got.body, "secret") {
 					t.Errorf("%s %s: got %d %s, want %d and an error in JSON with %q", r.method, r.path, got.status, got.body, status, says)
 				}
-				if unknown := got.header.Get("X-Rollcall-Outcome") == "unknown"; unknown != row.unknown {
-					t.Errorf("%s %s: the outcome is told as unknown: %t, want %t", r.method, r.path, unknown, row.unknown)
-				}
+				expect.Equal(t, got.header.Get("X-Rollcall-Outcome") == "unknown", row.unknown, "%s %s: the outcome is told as unknown:", r.method, r.path)
 				if retry := got.header.Get("Retry-After"); row.retry != "" && retry != row.retry {
 					t.Errorf("%s %s: Retry-After is %q, want %q", r.method, r.path, retry, row.retry)
 				}
@@ -209,13 +204,10 @@ func TestMessagesOfPeersMayBeEightMiBDecoded(t *testing.T) {
 			p := &peers{}
 			n := newNode(t, httpd.Config{Peers: p, Limits: httpd.Limits{BatchBytes: row.limit}}, nil)
 			got := n.send(t, request("POST", path, row.body, row.headers...))
-			if got.status != row.status {
-				t.Errorf("%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
-			}
+			expect.That(t, got.status == row.status, "%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
 			size := fmt.Sprint(" ", cmp.Or(row.limit, 8<<20), " ")
-			if took := len(p.asked) == 1 && strings.Contains(p.asked[0], size); took != (row.status == 200) {
-				t.Errorf("%s: it was asked %q", row.name, p.asked)
-			}
+			took := len(p.asked) == 1 && strings.Contains(p.asked[0], size)
+			expect.That(t, took == (row.status == 200), "%s: it was asked %q", row.name, p.asked)
 		}
 	}
 }
@@ -259,9 +251,7 @@ func TestACopyOfTheStateThatFailsBreaksOff(t *testing.T) {
 			}}
 			n := newNode(t, httpd.Config{Peers: p}, nil)
 			resp, err := http.Get("http://" + n.addr + "/v1/rollcall/replication/state?datacenter=dc1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			defer resp.Body.Close()
 			_, err = io.ReadAll(resp.Body)
 			if broke := err != nil; broke != (row.want == 0) || !broke && resp.StatusCode != row.want {
@@ -285,13 +275,10 @@ func TestACopyThatNobodyReadsIsCutOff(t *testing.T) {
 		}}
 		n := newBubbled(t, httpd.Config{Peers: p})
 		begun := time.Now()
-		if _, err := n.begin(t, request("GET", "/v1/rollcall/replication/state?datacenter=dc1", "")); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(n.begin(t, request("GET", "/v1/rollcall/replication/state?datacenter=dc1", "")))(t)
 		<-failed
-		if took := time.Since(begun); took < 30*time.Second || took > time.Minute {
-			t.Errorf("it was cut off after %v, want 30s", took)
-		}
+		took := time.Since(begun)
+		expect.That(t, took >= 30*time.Second && took <= time.Minute, "it was cut off after %v, want 30s", took)
 	})
 }
 
@@ -306,9 +293,9 @@ func TestAComparisonMayTakeTwoMinutes(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T) {
 			n := newBubbled(t, httpd.Config{Peers: &peers{takes: row.takes}})
-			if got := n.get(t, "/v1/rollcall/peers/dc2/diff"); got.status != row.status || !strings.Contains(got.body, row.says) {
-				t.Errorf("%v: got %d %s, want %d %s", row.takes, got.status, got.body, row.status, row.says)
-			}
+			got := n.get(t, "/v1/rollcall/peers/dc2/diff")
+			expect.That(t, got.status == row.status && strings.Contains(got.body, row.says),
+				"%v: got %d %s, want %d %s", row.takes, got.status, got.body, row.status, row.says)
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -34,16 +35,13 @@ func TestTheClustersStatusIsShown(t *testing.T) {
 		`{"id":"n1","http":"127.0.0.1:8761","cluster":"127.0.0.1:7761","role":"follower","applied":41},` +
 		`{"id":"n2","http":"127.0.0.1:8762","cluster":"127.0.0.1:7762","role":"leader","applied":42,"index":"c1-17"},` +
 		`{"id":"n3","http":"","cluster":"127.0.0.1:7763","role":"unreachable","applied":0}]}` + "\n"
-	if got := n.send(t, request("GET", "/v1/rollcall/status", "")); got.body != want {
-		t.Errorf("got  %s\nwant %s", got.body, want)
-	}
+	expect.Equal(t, n.send(t, request("GET", "/v1/rollcall/status", "")).body, want, "got")
 }
 
 func TestANodeWithoutAClusterHasNoNodes(t *testing.T) {
 	n := newNode(t, httpd.Config{Node: "n1"}, nil)
-	if got := n.send(t, request("GET", "/v1/rollcall/status", "")); !strings.Contains(got.body, `"nodes":[]`) {
-		t.Errorf("got %s, want an empty list of nodes", got.body)
-	}
+	got := n.send(t, request("GET", "/v1/rollcall/status", ""))
+	expect.That(t, strings.Contains(got.body, `"nodes":[]`), "got %s, want an empty list of nodes", got.body)
 }
 
 func TestInstancesAreListed(t *testing.T) {
@@ -55,29 +53,24 @@ func TestInstancesAreListed(t *testing.T) {
 	list := func(query string) []map[string]any {
 		var instances []map[string]any
 		got := n.send(t, request("GET", "/v1/rollcall/apps"+query, ""))
-		if err := json.Unmarshal([]byte(got.body), &instances); err != nil {
-			t.Fatalf("%s: %v in %s", query, err, got.body)
-		}
+		err := json.Unmarshal([]byte(got.body), &instances)
+		need.That(t, err == nil, "%s: %v in %s", query, err, got.body)
 		return instances
 	}
 	for query, want := range map[string]int{"": 2, "?app=orders": 1, "?app=none": 0} {
-		if got := len(list(query)); got != want {
-			t.Errorf("%q lists %d instances, want %d", query, got, want)
-		}
+		got := len(list(query))
+		expect.That(t, got == want, "%q lists %d instances, want %d", query, got, want)
 	}
 	got := list("?app=ORDERS")[0]
 	for key, want := range map[string]any{
 		"app": "ORDERS", "id": "i1", "status": "OUT_OF_SERVICE", "overridden": "OUT_OF_SERVICE", "host": "host-i1", "ip": "10.0.0.1",
 		"port": 8080.0, "vip": "orders", "lease_seconds": 30.0, "interval_seconds": 10.0, "index": 3.0,
 	} {
-		if got[key] != want {
-			t.Errorf("%s is %v, want %v", key, got[key], want)
-		}
+		expect.Equal(t, got[key], want, "%s is", key)
 	}
 	for _, key := range []string{"last_renewal", "registered"} {
-		if ms, ok := got[key].(float64); !ok || ms < 1_600_000_000_000 {
-			t.Errorf("%s is %v, want ms since the epoch", key, got[key])
-		}
+		ms, ok := got[key].(float64)
+		expect.That(t, ok && ms >= 1_600_000_000_000, "%s is %v, want ms since the epoch", key, got[key])
 	}
 }
 
@@ -87,16 +80,11 @@ func TestRecentEventsAreShownNewestFirst(t *testing.T) {
 	var events struct{ Registered, Canceled []struct{ App, ID string } }
 	got := n.send(t, request("GET", "/v1/rollcall/events", ""))
 	need.OK(t, json.Unmarshal([]byte(got.body), &events))
-	if len(events.Registered) != 2 || events.Registered[0].ID != "2" || events.Registered[1].ID != "1" {
-		t.Errorf("registered: %+v", events.Registered)
-	}
-	if len(events.Canceled) != 1 || events.Canceled[0].ID != "1" || events.Canceled[0].App != "A" {
-		t.Errorf("canceled: %+v", events.Canceled)
-	}
+	expect.That(t, len(events.Registered) == 2 && events.Registered[0].ID == "2" && events.Registered[1].ID == "1", "registered: %+v", events.Registered)
+	expect.That(t, len(events.Canceled) == 1 && events.Canceled[0].ID == "1" && events.Canceled[0].App == "A", "canceled: %+v", events.Canceled)
 	page := n.send(t, request("GET", "/lastn", "")).body
-	if first, second := strings.Index(page, "<code>2</code>"), strings.Index(page, "<code>1</code>"); first < 0 || second < first {
-		t.Errorf("the page shows 2 at %d and 1 at %d, want 2 first", first, second)
-	}
+	first, second := strings.Index(page, "<code>2</code>"), strings.Index(page, "<code>1</code>")
+	expect.That(t, first >= 0 && second >= first, "the page shows 2 at %d and 1 at %d, want 2 first", first, second)
 }
 
 func TestErrorsOfTheOwnAPIAreJSON(t *testing.T) {
@@ -107,12 +95,10 @@ func TestErrorsOfTheOwnAPIAreJSON(t *testing.T) {
 	} {
 		got := n.send(t, request("GET", path, ""))
 		var doc struct{ Error string }
-		if err := json.Unmarshal([]byte(got.body), &doc); err != nil || doc.Error == "" || got.status != want {
-			t.Errorf("GET %s: got %d %q, want %d and an error in JSON", path, got.status, got.body, want)
-		}
-		if kind := got.header.Get("Content-Type"); kind != "application/json" {
-			t.Errorf("GET %s: Content-Type is %q", path, kind)
-		}
+		err := json.Unmarshal([]byte(got.body), &doc)
+		expect.That(t, err == nil && doc.Error != "" && got.status == want,
+			"GET %s: got %d %q, want %d and an error in JSON", path, got.status, got.body, want)
+		expect.Equal(t, got.header.Get("Content-Type"), "application/json", "GET %s: Content-Type is", path)
 	}
 	if got := n.send(t, request("POST", "/v1/rollcall/apps", "")); got.status != 405 || got.header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: got %d, Allow %q", got.status, got.header.Get("Allow"))
@@ -133,19 +119,14 @@ func TestTheDashboardEscapesWhatInstancesSayOfThemselves(t *testing.T) {
 			t.Fatalf("GET %s: got %d %q", path, got.status, got.header.Get("Content-Type"))
 		}
 		for _, bad := range []string{"<script", "javascript:", "data:text", "src=", "<link"} {
-			if strings.Contains(got.body, bad) {
-				t.Errorf("GET %s has %q in it", path, bad)
-			}
+			expect.That(t, !strings.Contains(got.body, bad), "GET %s has %q in it", path, bad)
 		}
-		if policy := got.header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") {
-			t.Errorf("GET %s: Content-Security-Policy is %q", path, policy)
-		}
+		policy := got.header.Get("Content-Security-Policy")
+		expect.That(t, strings.Contains(policy, "default-src 'none'"), "GET %s: Content-Security-Policy is %q", path, policy)
 	}
 	page := n.send(t, request("GET", "/", "")).body
 	for _, good := range []string{`href="https://web.example/info"`, `href="HTTP://upper.example/"`, "&lt;script&gt;", "127.0.0.1:8762", "leader"} {
-		if !strings.Contains(page, good) {
-			t.Errorf("the page lacks %q", good)
-		}
+		expect.That(t, strings.Contains(page, good), "the page lacks %q", good)
 	}
 }
 
@@ -154,9 +135,7 @@ func TestTheDashboardShowsWhatIsWrong(t *testing.T) {
 	n.set(func(m *memory) { m.health = registry.Health{} })
 	page := n.send(t, request("GET", "/", "")).body
 	for _, want := range []string{"still loading its state", "No leader is known"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
-		}
+		expect.That(t, strings.Contains(page, want), "the page lacks %q", want)
 	}
 }
 
@@ -176,11 +155,7 @@ func TestTheServersStatusListsItsReplicas(t *testing.T) {
 		"available-replicas":   "http://127.0.0.1:8762/eureka/,",
 		"unavailable-replicas": "http://n3/eureka/,",
 	} {
-		if got := doc.ApplicationStats[key]; got != want {
-			t.Errorf("%s is %q, want %q", key, got, want)
-		}
+		expect.Equal(t, doc.ApplicationStats[key], want, "%s is", key)
 	}
-	if doc.InstanceInfo.HostName != "127.0.0.1" || doc.InstanceInfo.Port["$"] != 8761.0 {
-		t.Errorf("the own instance is at %v", doc.InstanceInfo)
-	}
+	expect.That(t, doc.InstanceInfo.HostName == "127.0.0.1" && doc.InstanceInfo.Port["$"] == 8761.0, "the own instance is at %v", doc.InstanceInfo)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -64,9 +65,8 @@ func TestASenderOfLargeBatchesWaitsForItselfAndNobodyElseDoes(t *testing.T) {
 					go func() { answers <- sent(h, row.attacker, "POST", messages, strings.NewReader(body)).Code }()
 				}
 				synctest.Wait()
-				if n := p.inWork.Load(); n != 1 {
-					t.Errorf("%d large messages of one sender are in work at a time, want 1", n)
-				}
+				n := p.inWork.Load()
+				expect.That(t, n == 1, "%d large messages of one sender are in work at a time, want 1", n)
 				for name, refused := range map[string]*httptest.ResponseRecorder{
 					"another message":           sent(h, row.neighbour, "POST", messages, strings.NewReader(body)),
 					"one of unknown length":     sent(h, row.neighbour, "POST", messages, io.MultiReader(strings.NewReader("{}"))),
@@ -77,13 +77,10 @@ func TestASenderOfLargeBatchesWaitsForItselfAndNobodyElseDoes(t *testing.T) {
 					}
 				}
 				for _, path := range []string{messages, eurekas} {
-					if got := sent(h, row.other, "POST", path, strings.NewReader(`{"replicationList":[]}`)); got.Code != http.StatusOK {
-						t.Errorf("%s of another sender: got %d %q, want 200", path, got.Code, got.Body)
-					}
+					got := sent(h, row.other, "POST", path, strings.NewReader(`{"replicationList":[]}`))
+					expect.That(t, got.Code == http.StatusOK, "%s of another sender: got %d %q, want 200", path, got.Code, got.Body)
 				}
-				if got := sent(h, row.attacker, "GET", "/eureka/apps", nil); got.Code != http.StatusOK {
-					t.Errorf("a list for the same address: got %d, want 200", got.Code)
-				}
+				expect.Equal(t, sent(h, row.attacker, "GET", "/eureka/apps", nil).Code, http.StatusOK, "a list for the same address: got")
 				close(p.release)
 				var took int
 				for range cap(answers) {
@@ -91,9 +88,7 @@ func TestASenderOfLargeBatchesWaitsForItselfAndNobodyElseDoes(t *testing.T) {
 						took++
 					}
 				}
-				if took != 1 {
-					t.Errorf("%d of the large ones were taken, want the one that was in work", took)
-				}
+				expect.That(t, took == 1, "%d of the large ones were taken, want the one that was in work", took)
 				if got := sent(h, row.neighbour, "POST", messages, strings.NewReader(body)); got.Code != http.StatusOK {
 					t.Errorf("a large one after them: got %d %q, want 200", got.Code, got.Body)
 				}
@@ -117,14 +112,11 @@ func TestOrdinaryBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if n := int(p.inWork.Load()); n != cap(answers) {
-			t.Errorf("%d of %d messages are in work", n, cap(answers))
-		}
+		n := int(p.inWork.Load())
+		expect.That(t, n == cap(answers), "%d of %d messages are in work", n, cap(answers))
 		close(p.release)
 		for range cap(answers) {
-			if status := <-answers; status != http.StatusOK {
-				t.Errorf("got %d, want 200", status)
-			}
+			expect.Equal(t, <-answers, http.StatusOK, "got")
 		}
 	})
 }
@@ -134,13 +126,10 @@ func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
 	defer h.Close()
 	body := strings.Repeat(" ", 100<<10) // of 128 for all requests, and 64 for batches
 	got := sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body))
-	if got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), "limits.in-flight-bytes") {
-		t.Errorf("a message: got %d %q, want 503", got.Code, got.Body)
-	}
+	expect.That(t, got.Code == http.StatusServiceUnavailable && strings.Contains(got.Body.String(), "limits.in-flight-bytes"),
+		"a message: got %d %q, want 503", got.Code, got.Body)
 	got = sent(h, "10.0.0.1:1", "POST", "/eureka/apps/ORDERS", strings.NewReader(body))
-	if got.Code != http.StatusBadRequest {
-		t.Errorf("a registration of the same size: got %d %q, want 400 for what it says", got.Code, got.Body)
-	}
+	expect.That(t, got.Code == http.StatusBadRequest, "a registration of the same size: got %d %q, want 400 for what it says", got.Code, got.Body)
 }
 
 // longAnswers answers with more than connections take without a reader.
@@ -155,9 +144,7 @@ func TestAnAnswerThatIsNeverReadGivesItsSendersPlaceBack(t *testing.T) {
 	n := newNode(t, httpd.Config{Peers: &longAnswers{}}, func(s *http.Server) { s.WriteTimeout = 2 * time.Second })
 	message := request("POST", "/v1/rollcall/replication", strings.Repeat(" ", 4<<20))
 	deaf := n.dial(t)
-	if _, err := io.WriteString(deaf, message); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(io.WriteString(deaf, message))(t)
 	eventually(t, "the sender's place is taken", func() bool { return statusOf(t, n, message) == http.StatusServiceUnavailable })
 	eventually(t, "it is given back", func() bool { return statusOf(t, n, message) == http.StatusOK })
 }

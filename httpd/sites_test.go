@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -36,9 +37,7 @@ func TestAPageOfAnotherSiteWritesNothing(t *testing.T) {
 			if got.status != row.status || row.status == 403 && !strings.Contains(got.body, "another site") {
 				t.Errorf("registration: got %d %q, want %d", got.status, got.body, row.status)
 			}
-			if got := n.send(t, request("GET", "/eureka/apps", "", row.headers...)); got.status != 200 {
-				t.Errorf("read: got %d, want 200", got.status)
-			}
+			expect.Equal(t, n.send(t, request("GET", "/eureka/apps", "", row.headers...)).status, 200, "read: got")
 		})
 	}
 }
@@ -56,12 +55,8 @@ func TestANodeOnLoopbackIsServedUnderItsOwnNamesOnly(t *testing.T) {
 		if got.status != want || want == 421 && !strings.Contains(got.body, "http.hosts") {
 			t.Errorf("as %s: got %d %q, want %d", host, got.status, got.body, want)
 		}
-		if got := anywhere.send(t, get("/eureka/apps")); got.status != 200 {
-			t.Errorf("as %s of a node that does not know its names: got %d, want 200", host, got.status)
-		}
-		if got := n.send(t, get("/healthz")); got.status != 200 {
-			t.Errorf("/healthz as %s: got %d, want 200", host, got.status)
-		}
+		expect.Equal(t, anywhere.send(t, get("/eureka/apps")).status, 200, "as %s of a node that does not know its names: got", host)
+		expect.Equal(t, n.send(t, get("/healthz")).status, 200, "/healthz as %s: got", host)
 	}
 }
 
@@ -73,9 +68,7 @@ func TestATakenOverConnectionIsClosedToOtherSitesToo(t *testing.T) {
 		strings.Replace(plainHeartbeat, "Accept: */*", "Accept: */*\r\nSec-Fetch-Site: cross-site", 1):       403,
 		strings.Replace(plainHeartbeat, "Accept: */*", "Sec-Fetch-Site: same-origin\r\nAccept: text/xml", 1): 200,
 	} {
-		if got := n.takenOver(t).ask(t, attack); got.status != want {
-			t.Errorf("%q: got %d, want %d", attack, got.status, want)
-		}
+		expect.Equal(t, n.takenOver(t).ask(t, attack).status, want, "%q: got", attack)
 	}
 }
 
@@ -120,13 +113,10 @@ func TestAConnectionOfManyHeartbeatsIsTakenOverAgain(t *testing.T) {
 		for range 3 {
 			l.ask(t, plainHeartbeat)
 		}
-		if !n.handler.TookOver(l.LocalAddr().String()) {
-			t.Error("not taken over again after a hundred heartbeats and one read")
-		}
+		expect.That(t, n.handler.TookOver(l.LocalAddr().String()), "not taken over again after a hundred heartbeats and one read")
 	}
-	if layers := n.handler.Layers(l.LocalAddr().String()); layers != 1 {
-		t.Errorf("the connection lies in %d layers, want that of the last time", layers)
-	}
+	layers := n.handler.Layers(l.LocalAddr().String())
+	expect.That(t, layers == 1, "the connection lies in %d layers, want that of the last time", layers)
 }
 
 // readHeader is how this package reads a header field.

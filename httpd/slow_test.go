@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // slowService holds writes back while hold is set, until release is closed.
@@ -28,9 +29,7 @@ func (s *slowService) Apply(ctx context.Context, origin registry.Origin, ops ...
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(liveness); !holds(); {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v until %s", liveness, what)
-		}
+		need.That(t, !time.Now().After(end), "waited %v until %s", liveness, what)
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -31,21 +32,17 @@ func TestASlowWatcherGetsAResetAsItsLastEvent(t *testing.T) {
 		n.apply(t, registry.Register{Instance: newInstance("A", "2")})
 		time.Sleep(6 * time.Second)
 		n.apply(t, registry.Register{Instance: newInstance("A", "3")})
-		if e := s.want("change"); e.id != "test-2" {
-			t.Errorf("got %s, want what it was slow to read", e.text)
-		}
-		if e := s.want("reset"); e.id != "test-3" || !strings.Contains(e.data.Reason, "too slowly") {
-			t.Errorf("got %s %s", e.id, e.text)
-		}
+		e := s.want("change")
+		expect.That(t, e.id == "test-2", "got %s, want what it was slow to read", e.text)
+		e = s.want("reset")
+		expect.That(t, e.id == "test-3" && strings.Contains(e.data.Reason, "too slowly"), "got %s %s", e.id, e.text)
 		if e, ok := s.next(); ok {
 			t.Errorf("got %+v after the reset, want the end", e)
 		}
-		if got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "slow"}); got != 1 {
-			t.Errorf("%v slow watchers are counted", got)
-		}
-		if got := gathered(t, metrics, "rollcall_http_watch_events_total", nil); got != 2 {
-			t.Errorf("%v events are counted, want 2", got)
-		}
+		got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "slow"})
+		expect.That(t, got == 1, "%v slow watchers are counted", got)
+		got = gathered(t, metrics, "rollcall_http_watch_events_total", nil)
+		expect.That(t, got == 2, "%v events are counted, want 2", got)
 	})
 }
 
@@ -57,15 +54,12 @@ func TestAWatcherThatReadsNothingIsCutOff(t *testing.T) {
 		newEvents(t, resp.Body).want("start")
 		n.apply(t, registry.Register{Instance: newInstance("A", "1")})
 		time.Sleep(31 * time.Second)
-		if rest, err := io.ReadAll(resp.Body); err == nil {
-			t.Errorf("the stream ended in order, after %q", rest)
-		}
-		if got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "cut"}); got != 1 {
-			t.Errorf("%v cut watchers are counted", got)
-		}
-		if got := gathered(t, metrics, "rollcall_http_watchers", nil); got != 0 {
-			t.Errorf("%v watchers are left", got)
-		}
+		rest, err := io.ReadAll(resp.Body)
+		expect.That(t, err != nil, "the stream ended in order, after %q", rest)
+		got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "cut"})
+		expect.That(t, got == 1, "%v cut watchers are counted", got)
+		got = gathered(t, metrics, "rollcall_http_watchers", nil)
+		expect.That(t, got == 0, "%v watchers are left", got)
 	})
 }
 
@@ -76,9 +70,8 @@ func TestALargeChangeArrivesWhole(t *testing.T) {
 		for _, size := range []int{31 << 10, 32 << 10, 64 << 10, 65 << 10, 250 << 10} {
 			n.apply(t, registry.Register{Instance: largeInstance("A", fmt.Sprint(size), size)})
 			e := s.want("change")
-			if got := len(e.data.Instance["metadata"].(map[string]any)["large"].(string)); got != size {
-				t.Errorf("%d bytes of %d arrived", got, size)
-			}
+			got := len(e.data.Instance["metadata"].(map[string]any)["large"].(string))
+			expect.That(t, got == size, "%d bytes of %d arrived", got, size)
 		}
 	})
 }
@@ -144,9 +137,7 @@ func dialNarrow(t *testing.T, addr string) net.Conn {
 	conn := need.Got(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { conn.Close() })
 	need.OK(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
-	if _, err := io.WriteString(conn, request("GET", "/v1/rollcall/watch?index=test-0", "")); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(io.WriteString(conn, request("GET", "/v1/rollcall/watch?index=test-0", "")))(t)
 	return conn
 }
 
@@ -180,27 +171,24 @@ func TestAThousandSlowWatchersHarmNobody(t *testing.T) {
 	for i := range 20 {
 		churn()
 		n.apply(t, registry.Register{Instance: newInstance("HEALTHY", fmt.Sprint(i))})
-		if e := healthy.want("change"); e.data.ID != fmt.Sprint(i) {
-			t.Errorf("the healthy watcher got %s, want %d", e.text, i)
-		}
+		e := healthy.want("change")
+		expect.That(t, e.data.ID == fmt.Sprint(i), "the healthy watcher got %s, want %d", e.text, i)
 	}
 	// A piece and the change that filled it, and what a connection takes, for each; not what waits.
-	if grew := heap() - before; grew > slowWatchers*160<<10 {
-		t.Errorf("the heap grew by %d MiB for %d watchers that wait for %d KiB each", grew>>20, slowWatchers, instances*size>>10)
-	}
+	grew := heap() - before
+	expect.That(t, grew <= slowWatchers*160<<10,
+		"the heap grew by %d MiB for %d watchers that wait for %d KiB each", grew>>20, slowWatchers, instances*size>>10)
 	var reading sync.WaitGroup
 	for _, conn := range conns {
 		reading.Go(func() {
-			if last, err := lastEvent(conn); err != nil || last != "reset" {
-				t.Errorf("the last event is %q, %v; want a reset", last, err)
-			}
+			last, err := lastEvent(conn)
+			expect.That(t, err == nil && last == "reset", "the last event is %q, %v; want a reset", last, err)
 		})
 	}
 	reading.Wait()
 	eventually(t, "the slow ones have gone", func() bool { return gathered(t, metrics, "rollcall_http_watchers", nil) == 1 })
-	if got := slowOnes(); got != slowWatchers {
-		t.Errorf("%v slow watchers are counted, want %d", got, slowWatchers)
-	}
+	got := slowOnes()
+	expect.That(t, got == slowWatchers, "%v slow watchers are counted, want %d", got, slowWatchers)
 }
 
 func newNarrowNode(t *testing.T, config httpd.Config, slow time.Duration) (*node, *narrow) {
@@ -226,9 +214,7 @@ func (n *node) watchRaw(t *testing.T, query string) io.Reader {
 	if err := conn.SetDeadline(time.Now().Add(10 * liveness)); err != nil { // it lives as long as the test
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(conn, request("GET", "/v1/rollcall/watch"+query, "")); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(io.WriteString(conn, request("GET", "/v1/rollcall/watch"+query, "")))(t)
 	return readHead(t, conn).Body
 }
 

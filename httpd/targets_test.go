@@ -9,6 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -40,17 +42,15 @@ func TestTargetsAreThoseOfUpstreamsPattern(t *testing.T) {
 		{"GET", "/eureka/instances/i1", notLimited}, {"GET", "/eureka/myapps", notLimited}, {"GET", "apps", notLimited}, {"GET", "", notLimited},
 		{"HEAD", "/eureka/apps", notLimited}, {"PUT", "/eureka/apps/ORDERS", notLimited}, {"POST", "/eureka/apps/ORDERS", notLimited},
 	} {
-		if got, pattern := targetOf(row.method, row.path), upstreamTarget(row.method, row.path); got != row.want || pattern != row.want {
-			t.Errorf("%s %s: got %d, the pattern says %d, want %d", row.method, row.path, got, pattern, row.want)
-		}
+		got, pattern := targetOf(row.method, row.path), upstreamTarget(row.method, row.path)
+		expect.That(t, got == row.want && pattern == row.want, "%s %s: got %d, the pattern says %d, want %d", row.method, row.path, got, pattern, row.want)
 	}
 	pieces := rapid.SampledFrom([]string{"/", "/apps", "apps", "/delta", "delta", "/ORDERS", "/eureka", "/v2", "/vips", "x", "%2F", "%61pps", ";a=b", "/apps/"})
 	rapid.Check(t, func(rt *rapid.T) {
 		path := strings.Join(rapid.SliceOfN(pieces, 0, 8).Draw(rt, "path"), "")
 		method := rapid.SampledFrom([]string{"GET", "GET", "GET", "HEAD", "PUT", "POST", "DELETE"}).Draw(rt, "method")
-		if got, want := targetOf(method, path), upstreamTarget(method, path); got != want {
-			rt.Fatalf("%s %s: got %d, the pattern says %d", method, path, got, want)
-		}
+		got, want := targetOf(method, path), upstreamTarget(method, path)
+		need.That(rt, got == want, "%s %s: got %d, the pattern says %d", method, path, got, want)
 	})
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // bubble runs a test in virtual time.
@@ -48,20 +50,16 @@ func TestAWatcherIsToldOfEveryChangeAtOnce(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "before")})
 		s := n.watch(t, "")
-		if s.start.id != "test-1" || s.start.data.Index != "test-1" {
-			t.Errorf("it starts with %+v, want test-1", s.start)
-		}
+		expect.That(t, s.start.id == "test-1" && s.start.data.Index == "test-1", "it starts with %+v, want test-1", s.start)
 		for i, row := range watchedLife {
 			time.Sleep(time.Second) // nothing was sent lately
 			begun := time.Now()
 			n.apply(t, row.op)
 			e, index := s.want("change"), fmt.Sprintf("test-%d", i+2)
-			if e.id != index || e.data.Index != index || e.data.Action != row.action || e.data.Why != row.why || e.data.Status != row.status || e.data.App != "ORDERS" || e.data.ID != "i1" {
-				t.Errorf("%T: got %s %s, want %s %s %s %s", row.op, e.id, e.text, index, row.action, row.why, row.status)
-			}
-			if e.data.Instance["instanceId"] != "i1" || e.data.Instance["actionType"] != row.action || e.data.Instance["status"] != row.status {
-				t.Errorf("%T: the instance is %v", row.op, e.data.Instance)
-			}
+			expect.That(t, e.id == index && e.data.Index == index && e.data.Action == row.action && e.data.Why == row.why && e.data.Status == row.status && e.data.App == "ORDERS" && e.data.ID == "i1",
+				"%T: got %s %s, want %s %s %s %s", row.op, e.id, e.text, index, row.action, row.why, row.status)
+			expect.That(t, e.data.Instance["instanceId"] == "i1" && e.data.Instance["actionType"] == row.action && e.data.Instance["status"] == row.status,
+				"%T: the instance is %v", row.op, e.data.Instance)
 			if !e.at.Equal(begun) {
 				t.Errorf("%T: it took %v", row.op, e.at.Sub(begun))
 			}
@@ -81,9 +79,7 @@ func TestAnEvictionIsSaidToBeOne(t *testing.T) {
 			if ok && e.name == "" {
 				continue // it takes 90 s
 			}
-			if e.data.Action != "DELETED" || e.data.Why != "evicted" {
-				t.Errorf("got %s", e.text)
-			}
+			expect.That(t, e.data.Action == "DELETED" && e.data.Why == "evicted", "got %s", e.text)
 			return
 		}
 	})
@@ -97,12 +93,8 @@ func TestWhatIsOnlyRememberedOfARemovalIsTold(t *testing.T) {
 		n.lead() // moves the clock: the record is reduced
 		want := `{"index":"test-2","action":"DELETED","why":"canceled","app":"ORDERS","id":"i1"}`
 		s := n.watch(t, "?index=test-1")
-		if e := s.want("change"); e.text != want {
-			t.Errorf("got %s, want %s", e.text, want)
-		}
-		if got := n.get(t, "/v1/rollcall/watch?index=test-1&wait=1s").body; got != `{"index":"test-2","changes":[`+want+"]}\n" {
-			t.Errorf("the poll got %s", got)
-		}
+		expect.Equal(t, s.want("change").text, want, "got")
+		expect.Equal(t, n.get(t, "/v1/rollcall/watch?index=test-1&wait=1s").body, `{"index":"test-2","changes":[`+want+"]}\n", "the poll got")
 	})
 }
 
@@ -119,13 +111,10 @@ func TestAWatchIsResumedWithoutAGapOrADuplicate(t *testing.T) {
 			{"in lower case", "?app=orders&index=test-4", "X: y"},
 		} {
 			s := n.watch(t, row.query, row.header)
-			if s.start.id != "test-4" {
-				t.Errorf("%s: it starts at %s", row.name, s.start.id)
-			}
+			expect.Equal(t, s.start.id, "test-4", "%s: it starts at", row.name)
 			for i := 4; i < 10; i++ {
-				if e := s.want("change"); e.data.ID != fmt.Sprint("i", i) || e.id != fmt.Sprintf("test-%d", i+1) {
-					t.Errorf("%s: got %s %s, want i%d", row.name, e.id, e.text, i)
-				}
+				e := s.want("change")
+				expect.That(t, e.data.ID == fmt.Sprint("i", i) && e.id == fmt.Sprintf("test-%d", i+1), "%s: got %s %s, want i%d", row.name, e.id, e.text, i)
 			}
 		}
 	})
@@ -149,13 +138,9 @@ func TestWhatChangesWithinTheGapIsSentTogether(t *testing.T) {
 		for range 4 {
 			e := s.want("change")
 			told = append(told, e.data.ID+" "+e.data.Status)
-			if took := e.at.Sub(begun); took != 50*time.Millisecond {
-				t.Errorf("%s came after %v, want 50ms", e.text, took)
-			}
+			expect.Equal(t, e.at.Sub(begun), 50*time.Millisecond, "%s came after", e.text)
 		}
-		if got, want := strings.Join(told, ", "), "DOWN UP, STARTING UP, i1 OUT_OF_SERVICE, OUT_OF_SERVICE UP"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		expect.Equal(t, strings.Join(told, ", "), "DOWN UP, STARTING UP, i1 OUT_OF_SERVICE, OUT_OF_SERVICE UP", "got")
 	})
 }
 
@@ -168,13 +153,11 @@ func TestAQuietWatchLivesAndKnowsWhereItIs(t *testing.T) {
 		for i := range 240 {
 			n.apply(t, registry.Register{Instance: newInstance("OTHER", "i1")})
 			e, ok := s.next()
-			if want := fmt.Sprintf("test-%d", i+1); !ok || e.name != "" || e.id != want || e.comment != "age 0.000" {
-				t.Fatalf("got %+v, %v, want only the id %s", e, ok, want)
-			}
+			want := fmt.Sprintf("test-%d", i+1)
+			need.That(t, ok && e.name == "" && e.id == want && e.comment == "age 0.000", "got %+v, %v, want only the id %s", e, ok, want)
 		}
-		if took := time.Since(begun).Round(time.Minute); took != time.Hour {
-			t.Errorf("240 signs of life took %v, want an hour", took)
-		}
+		took := time.Since(begun).Round(time.Minute)
+		expect.That(t, took == time.Hour, "240 signs of life took %v, want an hour", took)
 		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		s.want("change")
 	})
@@ -223,18 +206,15 @@ func TestAPositionThatIsLostIsReset(t *testing.T) {
 				if s.start.id != row.index { // it is cut off here, and has lost nothing
 					t.Errorf("it starts at %s", s.start.id)
 				}
-				if e := s.want("reset"); e.id != "test-3" || e.data.Index != "test-3" || !strings.Contains(e.data.Reason, "fetch everything") {
-					t.Errorf("got %s %s", e.id, e.text)
-				}
+				e := s.want("reset")
+				expect.That(t, e.id == "test-3" && e.data.Index == "test-3" && strings.Contains(e.data.Reason, "fetch everything"), "got %s %s", e.id, e.text)
 				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
-				if e := s.want("change"); e.id != "test-4" {
-					t.Errorf("it goes on with %s", e.id)
-				}
+				expect.Equal(t, s.want("change").id, "test-4", "it goes on with")
 				got := n.get(t, "/v1/rollcall/watch?wait=1m&index="+row.index)
 				var doc api.Error
-				if err := strictly(got.body, &doc); err != nil || got.status != http.StatusGone || doc.Index != "test-4" || !strings.Contains(doc.Error, "fetch everything") {
-					t.Errorf("the poll got %d %s", got.status, got.body)
-				}
+				err := strictly(got.body, &doc)
+				expect.That(t, err == nil && got.status == http.StatusGone && doc.Index == "test-4" && strings.Contains(doc.Error, "fetch everything"),
+					"the poll got %d %s", got.status, got.body)
 				if got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": row.reason}); got != 2 {
 					t.Errorf("%v resets were counted as %s, want 2", got, row.reason)
 				}
@@ -281,15 +261,14 @@ func TestAWatchThatCannotBeginSaysWhy(t *testing.T) {
 			}
 			got := n.get(t, "/v1/rollcall/watch"+row.query, headers...)
 			var doc struct{ Error string }
-			if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != row.status || !strings.Contains(doc.Error, row.says) {
-				t.Errorf("%s: got %d %s, want %d %q", row.name, got.status, got.body, row.status, row.says)
-			}
+			err := json.Unmarshal([]byte(got.body), &doc)
+			expect.That(t, err == nil && got.status == row.status && strings.Contains(doc.Error, row.says),
+				"%s: got %d %s, want %d %q", row.name, got.status, got.body, row.status, row.says)
 		}
 		n.set(func(m *memory) { m.viewErr = registry.ErrNoLeader })
 		for _, query := range []string{"", "?wait=1s", "?index=test-2", "?index=other-1"} {
-			if got := n.get(t, "/v1/rollcall/watch"+query); got.status != 503 || got.header.Get("Retry-After") == "" {
-				t.Errorf("%q without a quorum: got %d %s", query, got.status, got.body)
-			}
+			got := n.get(t, "/v1/rollcall/watch"+query)
+			expect.That(t, got.status == 503 && got.header.Get("Retry-After") != "", "%q without a quorum: got %d %s", query, got.status, got.body)
 		}
 		for _, query := range []string{"?consistency=stale", "?index=test-1"} { // needs nobody
 			n.watch(t, query)
@@ -300,14 +279,10 @@ func TestAWatchThatCannotBeginSaysWhy(t *testing.T) {
 func TestAStreamIsNeverCompressedAndHasNoHead(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	conn := n.dial(t)
-	if _, err := io.WriteString(conn, request("GET", "/v1/rollcall/watch", "", "Accept-Encoding: gzip")); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(io.WriteString(conn, request("GET", "/v1/rollcall/watch", "", "Accept-Encoding: gzip")))(t)
 	resp := readHead(t, conn)
 	for name, want := range map[string]string{"Content-Type": "text/event-stream", "Content-Encoding": "", "Cache-Control": "no-store", "Content-Length": ""} {
-		if got := resp.Header.Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		expect.Equal(t, resp.Header.Get(name), want, "%s is", name)
 	}
 	newEvents(t, resp.Body).want("start")
 	if got := n.send(t, request("HEAD", "/v1/rollcall/watch", "")); got.status != 405 || got.header.Get("Allow") != "GET" {
@@ -326,9 +301,9 @@ func TestThereAreAtMostSoManyWatchers(t *testing.T) {
 			t.Errorf("%v watchers are counted, want 2", got)
 		}
 		for _, query := range []string{"", "?wait=0s"} {
-			if got := n.get(t, "/v1/rollcall/watch"+query); got.status != 503 || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "limits.watchers") {
-				t.Errorf("%q: got %d %s", query, got.status, got.body)
-			}
+			got := n.get(t, "/v1/rollcall/watch"+query)
+			expect.That(t, got.status == 503 && got.header.Get("Retry-After") != "" && strings.Contains(got.body, "limits.watchers"),
+				"%q: got %d %s", query, got.status, got.body)
 		}
 		time.Sleep(time.Second) // the poll ends
 		synctest.Wait()
@@ -353,9 +328,8 @@ func TestShutdownEndsWatches(t *testing.T) {
 		begun := time.Now()
 		down := make(chan error, 1)
 		go func() { down <- n.server.Shutdown(t.Context()) }()
-		if e, ok := s.next(); ok {
-			t.Errorf("the stream has %+v, want its end", e)
-		}
+		e, ok := s.next()
+		expect.That(t, !ok, "the stream has %+v, want its end", e)
 		if got := <-polled; got.status != 200 || got.body != `{"index":"test-1","changes":[]}`+"\n" {
 			t.Errorf("the poll got %d %s", got.status, got.body)
 		}
@@ -368,7 +342,6 @@ func TestShutdownEndsWatches(t *testing.T) {
 func TestAWatchThatBeginsAtShutdownIsRefused(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.handler.EndWatches()
-	if got := n.send(t, request("GET", "/v1/rollcall/watch", "")); got.status != 503 || !strings.Contains(got.body, "shutting down") {
-		t.Errorf("got %d %s", got.status, got.body)
-	}
+	got := n.send(t, request("GET", "/v1/rollcall/watch", ""))
+	expect.That(t, got.status == 503 && strings.Contains(got.body, "shutting down"), "got %d %s", got.status, got.body)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -52,22 +53,18 @@ func TestQuietWatchesLiveOverHTTP2(t *testing.T) {
 		m, client := newSecure(t, certificate, trusted)
 		resp := need.Got(client.Get("https://example.com/v1/rollcall/watch"))(t)
 		defer resp.Body.Close()
-		if resp.ProtoMajor != 2 {
-			t.Fatalf("it speaks %s", resp.Proto)
-		}
+		need.That(t, resp.ProtoMajor == 2, "it speaks %s", resp.Proto)
 		s := newEvents(t, resp.Body)
 		s.want("start")
 		time.AfterFunc(5*time.Minute, func() { m.register(newInstance("A", "1")); m.watchers.Publish(m.view()) })
 		polled := need.Got(client.Get("https://example.com/v1/rollcall/watch?wait=10m&index=test-0"))(t)
 		defer polled.Body.Close()
-		if body, err := io.ReadAll(polled.Body); err != nil || !strings.HasPrefix(string(body), `{"index":"test-1","changes":[{"index":"test-1","action":"ADDED"`) {
-			t.Errorf("the poll got %s, %v", body, err)
-		}
+		body, err := io.ReadAll(polled.Body)
+		expect.That(t, err == nil && strings.HasPrefix(string(body), `{"index":"test-1","changes":[{"index":"test-1","action":"ADDED"`),
+			"the poll got %s, %v", body, err)
 		for {
 			e, ok := s.next()
-			if !ok {
-				t.Fatal("the stream ended")
-			}
+			need.That(t, ok, "the stream ended")
 			if e.name == "change" {
 				return
 			}

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // replicated is how long a change may take to be everywhere: ten times the second that it takes, and
@@ -100,9 +103,7 @@ func TestNodesWithoutConsensusShowWhatIsRegisteredAtOneAndGoOnWithoutAnother(t *
 	if err == nil {
 		err = wantListed("second")(listing)
 	}
-	if err != nil {
-		t.Errorf("the node that was away says that it is ready, and: %v", err)
-	}
+	expect.OKf(t, err, "the node that was away says that it is ready, and")
 }
 
 func TestALoneNodeWithoutConsensusHasAfterAKillWhatItAcknowledged(t *testing.T) {
@@ -120,21 +121,17 @@ func TestALoneNodeWithoutConsensusHasAfterAKillWhatItAcknowledged(t *testing.T) 
 	n.Start(t)
 	n.WaitReady(t)
 	listing := mustList(t, n)
-	if err := wantListed(ids[1:]...)(listing); err != nil {
-		t.Error(err)
-	}
-	if got := listing[ids[1]]; got.Status != "OUT_OF_SERVICE" || got.Overridden != "OUT_OF_SERVICE" {
-		t.Errorf("the overridden instance is %+v", got)
-	}
+	expect.OK(t, wantListed(ids[1:]...)(listing))
+	got := listing[ids[1]]
+	expect.That(t, got.Status == "OUT_OF_SERVICE" && got.Overridden == "OUT_OF_SERVICE", "the overridden instance is %+v", got)
 }
 
 func TestExplicitlyLinearizableReadsAreNotOfferedWithoutConsensus(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1}).Nodes[0]
 	for _, path := range []string{"/eureka/apps?consistency=linearizable", "/v1/rollcall/apps?consistency=leader"} {
-		if answer := n.Get(path); answer.Status != http.StatusNotImplemented || len(answer.Body) == 0 {
-			t.Errorf("%s: %v, want 501 with a sentence", path, answer)
-		}
+		answer := n.Get(path)
+		expect.That(t, answer.Status == http.StatusNotImplemented && len(answer.Body) != 0, "%s: %v, want 501 with a sentence", path, answer)
 	}
 	if answer := n.Get("/eureka/apps"); answer.Header.Get("X-Rollcall-Consistency") != "stale" || answer.Header.Get("X-Rollcall-Age") == "" {
 		t.Errorf("a plain read is labelled %v", answer.Header)
@@ -195,9 +192,9 @@ func TestBothSidesOfACutAcceptAndConverge(t *testing.T) {
 	}
 	t.Logf("converged %v after healing", time.Since(began).Round(time.Millisecond))
 	for _, n := range c.Nodes {
-		if instance, err := n.Lookup("BEFORE", "before-20"); err != nil || instance == nil || instance.Metadata["version"] != "2" {
-			t.Errorf("node %s shows %+v, %v of what was registered anew on one side", n.Name, instance, err)
-		}
+		instance, err := n.Lookup("BEFORE", "before-20")
+		expect.That(t, err == nil && instance != nil && instance.Metadata["version"] == "2",
+			"node %s shows %+v, %v of what was registered anew on one side", n.Name, instance, err)
 		mustAgreeWithPeers(t, n)
 	}
 }
@@ -206,9 +203,7 @@ func TestBothSidesOfACutAcceptAndConverge(t *testing.T) {
 func mustAgreeWithPeers(t *testing.T, n *Node) {
 	t.Helper()
 	all, err := n.Peers()
-	if err != nil || len(all.Peers) == 0 {
-		t.Fatalf("peers of node %s: %+v, %v", n.Name, all, err)
-	}
+	need.That(t, err == nil && len(all.Peers) != 0, "peers of node %s: %+v, %v", n.Name, all, err)
 	for _, p := range all.Peers {
 		Eventually(t, replicated, "node "+n.Name+" and "+p.Name+" are equal", func() error {
 			diff, err := n.DiffWith(p.Name)
@@ -226,9 +221,7 @@ func TestAnOperatorsHoldReachesTheOtherNodes(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true})
 	answer := c.Nodes[0].Do(Request{Method: http.MethodPost, Path: "/v1/rollcall/self-preservation/hold?for=10m&author=ann&reason=move"})
-	if answer.Status != http.StatusOK {
-		t.Fatalf("hold: %v", answer)
-	}
+	need.That(t, answer.Status == http.StatusOK, "hold: %v", answer)
 	for _, n := range c.Nodes {
 		Eventually(t, replicated, "node "+n.Name+" is held", func() error {
 			p, err := n.Preservation()

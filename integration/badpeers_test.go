@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -183,9 +184,7 @@ func (r *tape) play(t *testing.T, n *Node) (messages int) {
 	defer r.mu.Unlock()
 	for _, message := range r.messages {
 		answer := n.Do(Request{Method: http.MethodPost, Path: messagePath, Body: message, ContentType: "application/octet-stream"})
-		if answer.Status != http.StatusOK {
-			t.Errorf("a message that came before is answered %v, want 200", answer)
-		}
+		expect.That(t, answer.Status == http.StatusOK, "a message that came before is answered %v, want 200", answer)
 	}
 	return len(r.messages)
 }
@@ -237,12 +236,9 @@ func TestMessagesThatAreSentAgainChangeNothing(t *testing.T) {
 		mustBeStill(t, []*Node{from, to})
 
 		before := index(t, to)
-		if n := tape.play(t, to); n == 0 {
-			t.Fatal("nothing was recorded")
-		}
-		if after := index(t, to); after != before {
-			t.Errorf("messages that came before took the registry from %s to %s", before, after)
-		}
+		n := tape.play(t, to)
+		need.That(t, n != 0, "nothing was recorded")
+		expect.Equal(t, index(t, to), before, "messages that came before took the registry from %s to", before)
 		awaitListed(t, to, wantListed("overridden"))
 		awaitStatus(t, to, "ORDERS", "overridden", "UP")
 	})
@@ -269,9 +265,7 @@ func TestMessagesOfServersAreBoundedAt8MiB(t *testing.T) {
 					if answer.Status == 0 { // the connection was closed before everything was written
 						return answer.Err
 					}
-					if answer.Status != want {
-						t.Errorf("%d bytes for %s: %v, want %d", size, path, answer, want)
-					}
+					expect.That(t, answer.Status == want, "%d bytes for %s: %v, want %d", size, path, answer, want)
 					return nil
 				})
 			}

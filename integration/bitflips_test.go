@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // flipBit flips a bit of a file at an offset.
@@ -31,9 +34,7 @@ func TestFlippedBitInTheLogIsRefused(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	n := c.Others(c.Leader())[0]
-	if !n.says(t, "/v1/kv/price", "a price of 1000") {
-		t.Fatal("the key was not written")
-	}
+	need.That(t, n.says(t, "/v1/kv/price", "a price of 1000"), "the key was not written")
 	if got, _, err := n.keys("price"); err != nil || len(got) != 1 { // so that it has the key in its log
 		t.Fatalf("it has %+v, %v, want the key", got, err)
 	}
@@ -51,13 +52,9 @@ func TestFlippedBitInTheLogIsRefused(t *testing.T) {
 		flipBit(t, logFile(n), int64(at+len("a price of ")), 3) // '1' becomes '9'
 		found++
 	}
-	if found == 0 {
-		t.Fatal("the value is not in the log")
-	}
+	need.That(t, found != 0, "the value is not in the log")
 	mustRefuseToStart(t, n, "log.db", "differs from its checksum", "empty data directory")
-	if code := n.ExitCode(t, ReadyLimit); code != 1 {
-		t.Errorf("exit code %d, want 1", code)
-	}
+	expect.Equal(t, n.ExitCode(t, ReadyLimit), 1, "exit code")
 }
 
 // bitFlipsRound flips one random bit in the used part of the log of a follower that was killed, many times.
@@ -70,9 +67,7 @@ func bitFlipsRound(t *testing.T) {
 		leader := c.Leader()
 		n := c.Others(leader)[rng.IntN(2)]
 		for k := range 20 {
-			if !leader.says(t, fmt.Sprintf("/v1/kv/key%d", k), fmt.Sprintf("value %d of round %d", k, i)) {
-				t.Fatal("a key was not written")
-			}
+			need.That(t, leader.says(t, fmt.Sprintf("/v1/kv/key%d", k), fmt.Sprintf("value %d of round %d", k, i)), "a key was not written")
 		}
 		n.Kill()
 		content, err := os.ReadFile(logFile(n))
@@ -89,9 +84,9 @@ func bitFlipsRound(t *testing.T) {
 		if ended := startedOrEnded(t, n); ended {
 			refused++
 			said := n.Output(t)
-			if code := n.ExitCode(t, ReadyLimit); code != 1 || !strings.Contains(said, "log.db") || strings.Contains(said, "goroutine ") {
-				t.Fatalf("exit code %d, want 1, the name of the file and no stack:\n%s", code, said)
-			}
+			code := n.ExitCode(t, ReadyLimit)
+			need.That(t, code == 1 && strings.Contains(said, "log.db") && !strings.Contains(said, "goroutine "),
+				"exit code %d, want 1, the name of the file and no stack:\n%s", code, said)
 			must(t, os.WriteFile(logFile(n), content, 0o600)) // the bit flips back: the node has what it acknowledged
 			n.Start(t)
 			n.WaitReady(t)
@@ -102,9 +97,8 @@ func bitFlipsRound(t *testing.T) {
 			for _, node := range c.Nodes {
 				got, _, err := node.keys(fmt.Sprintf("key%d", k))
 				must(t, err)
-				if want := fmt.Sprintf("value %d of round %d", k, i); len(got) != 1 || string(got[0].Value) != want {
-					t.Fatalf("%s has %+v, want %q", node.Name, got, want)
-				}
+				want := fmt.Sprintf("value %d of round %d", k, i)
+				need.That(t, len(got) == 1 && string(got[0].Value) == want, "%s has %+v, want %q", node.Name, got, want)
 			}
 		}
 	}

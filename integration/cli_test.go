@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // rollcall runs one command of the program to its end and returns its standard output. It is run again when it says
@@ -49,9 +51,8 @@ func runProgram(t *testing.T, path string, args ...string) []byte {
 
 func decode(t *testing.T, document []byte, into any) {
 	t.Helper()
-	if err := json.Unmarshal(document, into); err != nil {
-		t.Fatalf("%v in %s", err, document)
-	}
+	err := json.Unmarshal(document, into)
+	need.That(t, err == nil, "%v in %s", err, document)
 }
 
 func TestStatusCommandDescribesTheClusterOnEveryNode(t *testing.T) {
@@ -140,9 +141,7 @@ func TestRegisterHeartbeatKeepsAliveUntilInterrupted(t *testing.T) {
 		n := c.Nodes[1]
 		keeper, err := Launch(t, filepath.Join(t.TempDir(), "log"), nil, "register", "orders", "--id", "orders-1",
 			"--lease", "3s", "--interval", "1s", "--heartbeat", "--addr", n.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		life := lifeCycle{Cluster: c, app: "ORDERS", id: "orders-1"}
 		life.everywhere(t, "UP")
 		for range 4 { // longer than its lease
@@ -152,9 +151,8 @@ func TestRegisterHeartbeatKeepsAliveUntilInterrupted(t *testing.T) {
 		if code := keeper.ExitCode(t, StopLimit); code != 0 {
 			t.Errorf("exit code %d after Ctrl-C, want 0; it said:\n%s", code, keeper.Output(t))
 		}
-		if said := keeper.Output(t); !strings.Contains(said, "registered ORDERS/orders-1\n") {
-			t.Errorf("it never said what it registered; it said:\n%s", said)
-		}
+		said := keeper.Output(t)
+		expect.That(t, strings.Contains(said, "registered ORDERS/orders-1\n"), "it never said what it registered; it said:\n%s", said)
 		c.mustListEverywhere(t)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -87,9 +88,7 @@ func compareModes(t *testing.T, program, planted, modes string, scenarios ...str
 	p := need.Got(launch(t, filepath.Join(dir, "log"), []string{"ROLLCALL_PLANTED=" + planted}, args))(t)
 	c := comparison{code: p.ExitCode(t, compareLimit), stderr: p.Output(t)}
 	text, err := os.ReadFile(filepath.Join(dir, "report", "report.json"))
-	if err != nil {
-		t.Fatalf("%v; it said:\n%s", err, c.stderr)
-	}
+	need.That(t, err == nil, "%v; it said:\n%s", err, c.stderr)
 	decode(t, text, &c.report)
 	if left, err := os.ReadDir(filepath.Join(dir, "data")); err == nil {
 		t.Errorf("it left %v in its directory of data, want nothing", left)
@@ -100,12 +99,10 @@ func compareModes(t *testing.T, program, planted, modes string, scenarios ...str
 // only is the verdict on the one trial of a comparison that must have failed over a limit.
 func (c comparison) only(t *testing.T) comparedVerdict {
 	t.Helper()
-	if len(c.report.Verdicts) != 1 || len(c.report.Comparison.Trials) != 1 || c.report.Comparison.Trials[0].Failed != "" {
-		t.Fatalf("%+v, want one trial that was completed; it said:\n%s", c.report, c.stderr)
-	}
-	if c.code != 1 || !strings.Contains(c.stderr, "limits were broken:") {
-		t.Errorf("exit code %d, want 1 and what was broken; it said:\n%s", c.code, c.stderr)
-	}
+	need.That(t, len(c.report.Verdicts) == 1 && len(c.report.Comparison.Trials) == 1 && c.report.Comparison.Trials[0].Failed == "",
+		"%+v, want one trial that was completed; it said:\n%s", c.report, c.stderr)
+	expect.That(t, c.code == 1 && strings.Contains(c.stderr, "limits were broken:"),
+		"exit code %d, want 1 and what was broken; it said:\n%s", c.code, c.stderr)
 	return c.report.Verdicts[0]
 }
 
@@ -131,9 +128,8 @@ func plantedProgram(t *testing.T) string {
 			args = append(args, "-race")
 		}
 	}
-	if out, err := exec.Command("go", append(args, "../cmd/rollcall")...).CombinedOutput(); err != nil {
-		t.Fatalf("build the program with faults: %v\n%s", err, out)
-	}
+	out, err := exec.Command("go", append(args, "../cmd/rollcall")...).CombinedOutput()
+	need.That(t, err == nil, "build the program with faults: %v\n%s", err, out)
 	return path
 }
 
@@ -144,33 +140,27 @@ func TestTheComparisonFindsPlantedFaults(t *testing.T) {
 		t.Parallel()
 		v := compareModes(t, program, "local-reads", "cp", cutOffScenario).only(t)
 		example := v.History.Example
-		if v.History.Result != "violated" || !v.broke("cp: histories are linearizable") || example == nil {
-			t.Fatalf("%+v, want a history that is violated, and an example", v)
-		}
+		need.That(t, v.History.Result == "violated" && v.broke("cp: histories are linearizable") && example != nil,
+			"%+v, want a history that is violated, and an example", v)
 		for _, call := range example.Calls {
-			if call[0] != example.Key {
-				t.Errorf("the example of %s has the call %v", example.Key, call)
-			}
+			expect.That(t, call[0] == example.Key, "the example of %s has the call %v", example.Key, call)
 		}
-		if last := example.Calls[example.Last]; last[3] != "l" || !strings.Contains(example.Text, example.Key) {
-			t.Errorf("the call that cannot be explained is %v, %q, want a read of %s", last, example.Text, example.Key)
-		}
+		last := example.Calls[example.Last]
+		expect.That(t, last[3] == "l" && strings.Contains(example.Text, example.Key),
+			"the call that cannot be explained is %v, %q, want a read of %s", last, example.Text, example.Key)
 	})
 	t.Run("a node that discards what it receives", func(t *testing.T) {
 		t.Parallel()
 		v := compareModes(t, program, "discard:node2:own-", "ap", restartedScenario).only(t)
-		if v.Converged.Result != "violated" || !v.broke("ap: nodes converge") {
-			t.Fatalf("%+v, want nodes that do not converge", v)
-		}
+		need.That(t, v.Converged.Result == "violated" && v.broke("ap: nodes converge"), "%+v, want nodes that do not converge", v)
 		for _, key := range v.Converged.Differ {
 			if !strings.HasPrefix(key, "own-") {
 				t.Errorf("the nodes differ in %q, want nothing but keys that begin with own-", v.Converged.Differ)
 				break
 			}
 		}
-		if len(v.Converged.Differ) == 0 || !strings.Contains(v.Converged.Text, v.Converged.Differ[0]) {
-			t.Errorf("the keys %q and %q, want those that differ", v.Converged.Differ, v.Converged.Text)
-		}
+		expect.That(t, len(v.Converged.Differ) != 0 && strings.Contains(v.Converged.Text, v.Converged.Differ[0]),
+			"the keys %q and %q, want those that differ", v.Converged.Differ, v.Converged.Text)
 	})
 }
 
@@ -178,20 +168,16 @@ func TestTheComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 	t.Parallel()
 	// The fault is planted, but the program is none that heeds it.
 	c := compareModes(t, Binary(t), "local-reads", "cp,ap", cutOffScenario, restartedScenario)
-	if c.code != 0 || len(c.report.Verdicts) != 4 {
-		t.Fatalf("exit code %d and %d verdicts, want 0 and 4; it said:\n%s", c.code, len(c.report.Verdicts), c.stderr)
-	}
+	need.That(t, c.code == 0 && len(c.report.Verdicts) == 4,
+		"exit code %d and %d verdicts, want 0 and 4; it said:\n%s", c.code, len(c.report.Verdicts), c.stderr)
 	for i, v := range c.report.Verdicts {
 		trial := c.report.Comparison.Trials[i]
-		if v.History.Result == "violated" || v.Converged.Result == "violated" || len(v.Broken) > 0 {
-			t.Errorf("%s in mode %s: %+v, want nothing wrong", trial.Scenario, trial.Mode, v)
-		}
+		expect.That(t, v.History.Result != "violated" && v.Converged.Result != "violated" && len(v.Broken) <= 0,
+			"%s in mode %s: %+v, want nothing wrong", trial.Scenario, trial.Mode, v)
 		if trial.Mode == "cp" && (v.History.Result != "ok" || v.History.Keys != 9) {
 			t.Errorf("%s in mode cp: the histories of %d keys are %s, want 9 and ok", trial.Scenario, v.History.Keys, v.History.Result)
 		}
-		if v.Converged.Result != "ok" {
-			t.Errorf("%s in mode %s: convergence is %s, want ok", trial.Scenario, trial.Mode, v.Converged.Result)
-		}
+		expect.Equal(t, v.Converged.Result, "ok", "%s in mode %s: convergence is", trial.Scenario, trial.Mode)
 	}
 }
 
@@ -201,9 +187,7 @@ func TestAScenarioWrittenByThePageAloneRuns(t *testing.T) {
 	t.Parallel()
 	example := need.Got(os.ReadFile("../docs/scenarios/example.yaml"))(t)
 	c := compareModes(t, Binary(t), "", "cp,ap", string(example))
-	if len(c.report.Verdicts) != 2 {
-		t.Fatalf("%d verdicts, want 2; it said:\n%s", len(c.report.Verdicts), c.stderr)
-	}
+	need.That(t, len(c.report.Verdicts) == 2, "%d verdicts, want 2; it said:\n%s", len(c.report.Verdicts), c.stderr)
 	for i, v := range c.report.Verdicts {
 		trial := c.report.Comparison.Trials[i]
 		// Without consensus a cancel takes nothing away that its node has not heard of yet (ADR 13).
@@ -212,9 +196,8 @@ func TestAScenarioWrittenByThePageAloneRuns(t *testing.T) {
 		if trial.Failed != "" || v.History.Result == "violated" || wrong && !unheard {
 			t.Errorf("%s in mode %s: %+v, %+v, want it completed, and nothing wrong but limits", trial.Scenario, trial.Mode, trial, v)
 		}
-		if len(trial.Faults) != 2 || trial.Faults[0].Kind != "kill" || trial.Faults[1].Kind != "die" {
-			t.Errorf("%s in mode %s: the faults are %+v, want those of the file", trial.Scenario, trial.Mode, trial.Faults)
-		}
+		expect.That(t, len(trial.Faults) == 2 && trial.Faults[0].Kind == "kill" && trial.Faults[1].Kind == "die",
+			"%s in mode %s: the faults are %+v, want those of the file", trial.Scenario, trial.Mode, trial.Faults)
 	}
 }
 
@@ -245,13 +228,11 @@ func TestBenchRunAddsUpAndLeavesNothingBehind(t *testing.T) {
 			var r loadResult
 			decode(t, benchmark(t, slices.Concat([]string{"run", "--addr", c.Nodes[0].HTTP, "--all-nodes", "--instances=100", "--heartbeat=1s", "--lease=30s",
 				"--watchers=2", "--warm-up=500ms", "--duration=5s", "--progress=false", "-o", "json", "--out", rows}, loop)...), &r)
-			if len(r.Nodes) != len(c.Nodes) || r.Mode != map[bool]string{false: "cp", true: "ap"}[ap] || r.Watchers == nil || r.Watchers.Events == 0 {
-				t.Errorf("%v: it loaded %q in mode %s, and the watchers saw %+v, want all nodes, and changes", loop, r.Nodes, r.Mode, r.Watchers)
-			}
+			expect.That(t, len(r.Nodes) == len(c.Nodes) && r.Mode == map[bool]string{false: "cp", true: "ap"}[ap] && r.Watchers != nil && r.Watchers.Events != 0,
+				"%v: it loaded %q in mode %s, and the watchers saw %+v, want all nodes, and changes", loop, r.Nodes, r.Mode, r.Watchers)
 			r.addsUp(t, fmt.Sprint(loop))
-			if text, err := os.ReadFile(rows); err != nil || !strings.HasPrefix(string(text), "seconds,operation,node,done,") {
-				t.Errorf("%v: the rows are %.50q, %v", loop, text, err)
-			}
+			text, err := os.ReadFile(rows)
+			expect.That(t, err == nil && strings.HasPrefix(string(text), "seconds,operation,node,done,"), "%v: the rows are %.50q, %v", loop, text, err)
 			c.mustListEverywhere(t)
 		}
 	})
@@ -267,20 +248,17 @@ func (r loadResult) addsUp(t *testing.T, what string) {
 			sum += n
 		}
 		got := o.Outcomes["done"] + o.Outcomes["not found"]
-		if sum != o.Count || o.Latency.Count != got || o.Latency.P50 > o.Latency.P99 || o.Latency.P99 > o.Latency.Max {
-			t.Errorf("%s: %s does not add up: %+v", what, name, o)
-		}
+		expect.That(t, sum == o.Count && o.Latency.Count == got && o.Latency.P50 <= o.Latency.P99 && o.Latency.P99 <= o.Latency.Max,
+			"%s: %s does not add up: %+v", what, name, o)
 		count, answered = count+o.Count, answered+got
 	}
 	for _, name := range []string{"heartbeat", "register", "read", "delta"} {
-		if r.Operations[name].Outcomes["done"] == 0 {
-			t.Errorf("%s: no %s was done: %+v", what, name, r.Operations)
-		}
+		expect.That(t, r.Operations[name].Outcomes["done"] != 0, "%s: no %s was done: %+v", what, name, r.Operations)
 	}
 	const rounding = 0.001
-	if diff := r.Sent*r.Seconds - float64(count); diff > rounding || diff < -rounding {
-		t.Errorf("%s: %v calls per second for %v s, want the sum of the operations, %d", what, r.Sent, r.Seconds, count)
-	}
+	diff := r.Sent*r.Seconds - float64(count)
+	expect.That(t, diff <= rounding && diff >= -rounding,
+		"%s: %v calls per second for %v s, want the sum of the operations, %d", what, r.Sent, r.Seconds, count)
 	if diff := r.Answered*r.Seconds - float64(answered); diff > rounding || diff < -rounding {
 		t.Errorf("%s: %v answers per second for %v s, want the sum of the operations, %d", what, r.Answered, r.Seconds, answered)
 	}

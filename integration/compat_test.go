@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestOnlyTheDoubledLeaseOutlivesItsDuration renews two instances on a cluster with upstream's lease
@@ -46,9 +49,8 @@ func mustEndWithin(t *testing.T, c *Cluster, id string, least, most int) {
 	t.Helper()
 	for _, n := range c.Nodes {
 		e, err := taken(func() (*Explanation, error) { return n.Explain("MORTAL", id) })
-		if err != nil || e == nil || e.ExpiresIn <= int64(least)*1000 || e.ExpiresIn > int64(most)*1000 {
-			t.Errorf("node %s explains %s by %+v, %v, want that it ends in more than %d and at most %d s", n.Name, id, e, err, least, most)
-		}
+		expect.That(t, err == nil && e != nil && e.ExpiresIn > int64(least)*1000 && e.ExpiresIn <= int64(most)*1000,
+			"node %s explains %s by %+v, %v, want that it ends in more than %d and at most %d s", n.Name, id, e, err, least, most)
 	}
 }
 
@@ -68,12 +70,9 @@ func TestReadOnlyCacheShowsChangesLate(t *testing.T) {
 			_, listed := mustList(t, n)[id]
 			late = !listed
 		}
-		if !late {
-			t.Fatal("every change was listed at once")
-		}
-		if instance, err := n.Lookup("ORDERS", id); err != nil || instance == nil {
-			t.Errorf("the instance itself: %v, %v, want it at once", instance, err)
-		}
+		need.That(t, late, "every change was listed at once")
+		instance, err := n.Lookup("ORDERS", id)
+		expect.That(t, err == nil && instance != nil, "the instance itself: %v, %v, want it at once", instance, err)
 		Eventually(t, 5*time.Minute, "the change is listed", func() error {
 			if _, listed := mustList(t, n)[id]; !listed {
 				return errors.New("not yet")

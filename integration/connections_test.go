@@ -36,9 +36,8 @@ func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
 		conn := need.Got(net.Dial("tcp", n.HTTP))(t)
 		t.Cleanup(func() { conn.Close() })
 		conn.SetDeadline(time.Now().Add(CallLimit))
-		if resp, err := askOn(conn, bufio.NewReader(conn), probe); err != nil || resp.StatusCode != 200 {
-			t.Fatalf("connection %d: %v", i, err)
-		}
+		resp, err := askOn(conn, bufio.NewReader(conn), probe)
+		need.That(t, err == nil && resp.StatusCode == 200, "connection %d: %v", i, err)
 	}
 	// From another address, as others are.
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: CallLimit}
@@ -46,9 +45,8 @@ func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
 		conn := need.Got(dialer.Dial("tcp", n.HTTP))(t)
 		t.Cleanup(func() { conn.Close() })
 		conn.SetDeadline(time.Now().Add(CallLimit))
-		if resp, err := askOn(conn, bufio.NewReader(conn), probe); err != nil || resp.StatusCode != 200 {
-			t.Fatalf("probe %d from another address: %v", i, err)
-		}
+		resp, err := askOn(conn, bufio.NewReader(conn), probe)
+		need.That(t, err == nil && resp.StatusCode == 200, "probe %d from another address: %v", i, err)
 	}
 	// Those that are closed to make room are counted until they are.
 	Eventually(t, ReadyLimit, "there are about 200 connections", func() error {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -70,9 +71,8 @@ func TestConsulsClientPassesItsOwnTests(t *testing.T) {
 				}
 				out, err = run("("+strings.Join(again, "|")+")", 1)
 			}
-			if want := alternatives(names); passed != want {
-				t.Errorf("%d tests passed, want %d: names have changed", passed, want)
-			}
+			want := alternatives(names)
+			expect.That(t, passed == want, "%d tests passed, want %d: names have changed", passed, want)
 			t.Logf("%d tests of the client's %s_test.go passed", passed, file)
 		})
 	}
@@ -87,13 +87,9 @@ func alternatives(pattern string) int {
 func compileOwnTests(t *testing.T) string {
 	t.Helper()
 	source, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/hashicorp/consul/api").Output()
-	if err != nil {
-		t.Fatalf("find the client's module: %v", err)
-	}
+	need.OKf(t, err, "find the client's module")
 	dir := filepath.Join(t.TempDir(), "api")
-	if err := os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(source)))); err != nil {
-		t.Fatalf("copy the client's module: %v", err)
-	}
+	need.OKf(t, os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(source)))), "copy the client's module")
 	writable(t, dir)
 	program := filepath.Join(t.TempDir(), "api.test")
 	cmd := exec.Command("go", "test", "-c", "-o", program, ".")
@@ -114,9 +110,7 @@ func writable(t *testing.T, dir string) {
 		}
 		return os.Chmod(path, 0o755)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 }
 
 // standIn returns a directory with a program consul that is this test program.

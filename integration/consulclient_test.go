@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -79,9 +80,7 @@ func unled(err error) error {
 func got[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		return v
 	}
 }
@@ -90,9 +89,7 @@ func got[T any](t *testing.T) func(T, error) T {
 func value[T, M any](t *testing.T) func(T, M, error) T {
 	return func(v T, _ M, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		return v
 	}
 }
@@ -158,9 +155,8 @@ func TestConsulsLockOfADeadHolderIsFreed(t *testing.T) {
 	client := patientConsul(t, c.Nodes[0])
 	began := time.Now()
 	session := value[string, *api.WriteMeta](t)(client.Session().Create(&api.SessionEntry{TTL: "10s", LockDelay: time.Second}, nil))
-	if !value[bool, *api.WriteMeta](t)(client.KV().Acquire(&api.KVPair{Key: "dead", Session: session}, nil)) {
-		t.Fatal("nobody holds the key, and it was not acquired")
-	}
+	need.That(t, value[bool, *api.WriteMeta](t)(client.KV().Acquire(&api.KVPair{Key: "dead", Session: session}, nil)),
+		"nobody holds the key, and it was not acquired")
 	heir := value[string, *api.WriteMeta](t)(patientConsul(t, c.Nodes[1]).Session().Create(&api.SessionEntry{TTL: "60s"}, nil))
 	Eventually(t, ReadyLimit, "the lock of the dead holder is free", func() error {
 		ok, _, err := consulClient(t, c.Nodes[1]).KV().Acquire(&api.KVPair{Key: "dead", Session: heir}, nil)
@@ -169,9 +165,8 @@ func TestConsulsLockOfADeadHolderIsFreed(t *testing.T) {
 		}
 		return errors.New("held, or delayed")
 	})
-	if took := time.Since(began); took < 21*time.Second {
-		t.Errorf("acquired %v after the holder's last sign, want twice its TTL of 10 s and its lock-delay of 1 s", took)
-	}
+	took := time.Since(began)
+	expect.That(t, took >= 21*time.Second, "acquired %v after the holder's last sign, want twice its TTL of 10 s and its lock-delay of 1 s", took)
 }
 
 // TestConsulsSemaphoreNeverExceedsItsLimit has five contenders at three nodes for a semaphore of two,
@@ -241,9 +236,8 @@ func TestConsulsKeysThroughALeaderKill(t *testing.T) {
 	must(t, second(patientConsul(t, others[0]).KV().Put(&api.KVPair{Key: "watched", Value: []byte("old"), Flags: 1<<64 - 1}, nil)))
 	pair, meta, err := patientConsul(t, others[0]).KV().Get("watched", nil)
 	must(t, err)
-	if pair.Flags != 1<<64-1 || meta.LastIndex != pair.ModifyIndex || !meta.KnownLeader {
-		t.Errorf("got %+v with %+v, want all 64 bits of the flags, the key's own index and a known leader", pair, meta)
-	}
+	expect.That(t, pair.Flags == 1<<64-1 && meta.LastIndex == pair.ModifyIndex && meta.KnownLeader,
+		"got %+v with %+v, want all 64 bits of the flags, the key's own index and a known leader", pair, meta)
 	type answer struct {
 		pair *api.KVPair
 		err  error
@@ -259,9 +253,7 @@ func TestConsulsKeysThroughALeaderKill(t *testing.T) {
 	select {
 	case a := <-changed:
 		must(t, a.err)
-		if string(a.pair.Value) != "new" {
-			t.Errorf("the blocking read answered %q, want the new value", a.pair.Value)
-		}
+		expect.That(t, string(a.pair.Value) == "new", "the blocking read answered %q, want the new value", a.pair.Value)
 	case <-time.After(ReadyLimit):
 		t.Fatal("the blocking read slept through the change")
 	}
@@ -294,9 +286,8 @@ func count(t *testing.T, c *Cluster) {
 		must(t, <-done)
 	}
 	pair := value[*api.KVPair, *api.QueryMeta](t)(patientConsul(t, c.Nodes[0]).KV().Get("counter", nil))
-	if want := fmt.Sprint(steps * len(c.Nodes)); string(pair.Value) != want {
-		t.Errorf("the counter is %s, want %s", pair.Value, want)
-	}
+	want := fmt.Sprint(steps * len(c.Nodes))
+	expect.That(t, string(pair.Value) == want, "the counter is %s, want %s", pair.Value, want)
 }
 
 // step adds one to the counter.
@@ -353,9 +344,7 @@ func TestConsulsTransactionsAreAllOrNothing(t *testing.T) {
 	}
 	for _, n := range others {
 		pair := value[*api.KVPair, *api.QueryMeta](t)(patientConsul(t, n).KV().Get("a", nil))
-		if string(pair.Value) != "1" {
-			t.Errorf("node %s has %q after a failed transaction, want 1", n.Name, pair.Value)
-		}
+		expect.That(t, string(pair.Value) == "1", "node %s has %q after a failed transaction, want 1", n.Name, pair.Value)
 	}
 }
 
@@ -377,9 +366,7 @@ func TestConsulsSessionIsKeptThroughALeaderKill(t *testing.T) {
 	case <-time.After(25 * time.Second): // longer than twice the TTL
 	}
 	entry := value[*api.SessionEntry, *api.QueryMeta](t)(patientConsul(t, c.Others(leader)[1]).Session().Info(id, nil))
-	if entry == nil || entry.Name != "kept" || entry.TTL != "10s" {
-		t.Errorf("another node knows %+v of the session", entry)
-	}
+	expect.That(t, entry != nil && entry.Name == "kept" && entry.TTL == "10s", "another node knows %+v of the session", entry)
 	close(end)
 	must(t, <-ended)
 	if entry = value[*api.SessionEntry, *api.QueryMeta](t)(looked.Info(id, nil)); entry != nil {
@@ -405,9 +392,8 @@ func TestConsulsAgentOutlivesTheLeader(t *testing.T) {
 		if err := kept.Agent().UpdateTTL("service:kept", "", api.HealthPassing); err != nil {
 			return err
 		}
-		if n := passing(t, read, "kept"); n != 1 {
-			t.Fatalf("%d instances of the service that is kept are passing, want 1", n)
-		}
+		n := passing(t, read, "kept")
+		need.That(t, n == 1, "%d instances of the service that is kept are passing, want 1", n)
 		return notYet(1-passing(t, read, "silent"), 1)
 	})
 }
@@ -422,15 +408,12 @@ func TestConsulsAgentIsEveryNode(t *testing.T) {
 		ID: "web-1", Name: "web", Tags: []string{"v1"}, Address: "10.0.0.7", Port: 8080, Meta: map[string]string{"zone": "a"},
 		Check: &api.AgentServiceCheck{TTL: "10s"}, // in which every node is asked
 	}))
-	if passing(t, d, "web") != 0 {
-		t.Error("a check begins critical, and the service is listed as passing")
-	}
+	expect.That(t, passing(t, d, "web") == 0, "a check begins critical, and the service is listed as passing")
 	must(t, b.Agent().UpdateTTL("service:web-1", "fine", api.HealthPassing))
 	for _, n := range c.Nodes {
 		entries := value[[]*api.ServiceEntry, *api.QueryMeta](t)(consulClient(t, n).Health().Service("web", "v1", true, nil))
-		if len(entries) != 1 || entries[0].Service.ID != "web-1" || entries[0].Service.Port != 8080 || entries[0].Service.Meta["zone"] != "a" {
-			t.Errorf("node %s lists %+v", n.Name, entries)
-		}
+		expect.That(t, len(entries) == 1 && entries[0].Service.ID == "web-1" && entries[0].Service.Port == 8080 && entries[0].Service.Meta["zone"] == "a",
+			"node %s lists %+v", n.Name, entries)
 	}
 	Eventually(t, ReadyLimit, "a TTL that is not renewed turns critical", func() error {
 		checks, _, err := a.Health().Checks("web", nil)
@@ -444,9 +427,8 @@ func TestConsulsAgentIsEveryNode(t *testing.T) {
 	})
 	must(t, d.Agent().ServiceDeregister("web-1"))
 	for _, n := range c.Nodes {
-		if entries := value[[]*api.ServiceEntry, *api.QueryMeta](t)(consulClient(t, n).Health().Service("web", "", false, nil)); len(entries) != 0 {
-			t.Errorf("node %s still lists %+v", n.Name, entries)
-		}
+		entries := value[[]*api.ServiceEntry, *api.QueryMeta](t)(consulClient(t, n).Health().Service("web", "", false, nil))
+		expect.That(t, len(entries) == 0, "node %s still lists %+v", n.Name, entries)
 	}
 	if err := b.Agent().UpdateTTL("service:web-1", "", api.HealthPassing); err == nil {
 		t.Error("a heartbeat for a service that is gone is accepted")
@@ -477,13 +459,11 @@ func TestConsulsIDsOfTwoHostsDoNotReplaceEachOther(t *testing.T) {
 			all = append(all, e.Service.Address)
 		}
 	}
-	if len(errs) != 5 || len(all) != 3 || all[0] != all[1] || all[0] != all[2] {
-		t.Fatalf("%d of 6 were refused, and the nodes list %v; want 5, and the one that was not at each", len(errs), all)
-	}
+	need.That(t, len(errs) == 5 && len(all) == 3 && all[0] == all[1] && all[0] == all[2],
+		"%d of 6 were refused, and the nodes list %v; want 5, and the one that was not at each", len(errs), all)
 	for _, err := range errs {
-		if said := fmt.Sprintf(`409 (Service ID "orders-8080" is registered with the address %q and is not replaced`, all[0]); !strings.Contains(err.Error(), said) {
-			t.Errorf("a refused one hears %v, want %s…", err, said)
-		}
+		said := fmt.Sprintf(`409 (Service ID "orders-8080" is registered with the address %q and is not replaced`, all[0])
+		expect.That(t, strings.Contains(err.Error(), said), "a refused one hears %v, want %s…", err, said)
 	}
 }
 
@@ -505,9 +485,8 @@ func TestOneRegistryForEurekaAndConsul(t *testing.T) {
 		t.Fatalf("Consul's health lists %+v", entries)
 	}
 	mustOverride(t, c.Nodes[0], "ORDERS", "orders-1", "OUT_OF_SERVICE")
-	if n := passing(t, client, "orders"); n != 0 {
-		t.Errorf("%d instances are passing while Eureka's status is OUT_OF_SERVICE", n)
-	}
+	n := passing(t, client, "orders")
+	expect.That(t, n == 0, "%d instances are passing while Eureka's status is OUT_OF_SERVICE", n)
 
 	must(t, client.Agent().ServiceRegister(&api.AgentServiceRegistration{
 		ID: "pay-1", Name: "payments", Address: "10.0.0.8", Port: 9090, Meta: map[string]string{"zone": "c"},
@@ -516,9 +495,7 @@ func TestOneRegistryForEurekaAndConsul(t *testing.T) {
 	status := func(want string) {
 		t.Helper()
 		instance := got[*Listed](t)(c.Nodes[2].Lookup("PAYMENTS", "pay-1"))
-		if instance == nil || instance.Status != want || instance.Metadata["zone"] != "c" {
-			t.Errorf("Eureka shows %+v, want %s", instance, want)
-		}
+		expect.That(t, instance != nil && instance.Status == want && instance.Metadata["zone"] == "c", "Eureka shows %+v, want %s", instance, want)
 	}
 	status("UP")
 	must(t, client.Agent().FailTTL("service:pay-1", "broken"))
@@ -526,14 +503,12 @@ func TestOneRegistryForEurekaAndConsul(t *testing.T) {
 	must(t, client.Agent().PassTTL("service:pay-1", ""))
 	must(t, client.Agent().EnableServiceMaintenance("pay-1", "new disk"))
 	status("OUT_OF_SERVICE")
-	if answer := c.Nodes[2].Renew("PAYMENTS", "pay-1"); answer.Status != 200 {
-		t.Errorf("a heartbeat of Eureka's on it: %v, want 200", answer)
-	}
+	answer := c.Nodes[2].Renew("PAYMENTS", "pay-1")
+	expect.That(t, answer.Status == 200, "a heartbeat of Eureka's on it: %v, want 200", answer)
 	if answer := c.Nodes[0].Cancel("PAYMENTS", "pay-1"); answer.Status != 200 {
 		t.Errorf("Eureka's cancel: %v, want 200", answer)
 	}
 	services := value[map[string][]string, *api.QueryMeta](t)(client.Catalog().Services(nil))
-	if _, there := services["payments"]; there {
-		t.Errorf("Consul's catalog still lists it after Eureka's cancel: %v", services)
-	}
+	_, there := services["payments"]
+	expect.That(t, !there, "Consul's catalog still lists it after Eureka's cancel: %v", services)
 }

@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // invoke has the client call one of its methods at a node, and returns what the method did.
 func invoke[T any](t *testing.T, d *driver, n *Node, method string, args arguments) T {
 	t.Helper()
 	result, err := try[T](d, n, method, args)
-	if err != nil {
-		t.Fatalf("%s at %s: %v", method, n.Name, err)
-	}
+	need.OKf(t, err, "%s at %s", method, n.Name)
 	return result
 }
 
@@ -53,9 +54,8 @@ func TestNodeConsulClientLocksAtEveryNode(t *testing.T) {
 		return invoke[api.SessionEntry](t, client, n, "session.create", options).ID
 	}
 	first, second := session(c.Nodes[0], "first"), session(c.Nodes[1], "second")
-	if known := invoke[[]api.SessionEntry](t, client, c.Nodes[2], "session.list", nil); len(known) != 2 {
-		t.Errorf("the third node lists %+v, want both sessions", known)
-	}
+	known := invoke[[]api.SessionEntry](t, client, c.Nodes[2], "session.list", nil)
+	expect.That(t, len(known) == 2, "the third node lists %+v, want both sessions", known)
 	set := func(n *Node, options arguments) bool {
 		t.Helper()
 		return invoke[bool](t, client, n, "kv.set", options)
@@ -64,35 +64,22 @@ func TestNodeConsulClientLocksAtEveryNode(t *testing.T) {
 		t.Helper()
 		return set(n, arguments{"key": "locks/node", "value": "of " + session, "acquire": session})
 	}
-	if !acquire(c.Nodes[0], first) {
-		t.Fatal("nobody holds the key, and it was not acquired")
-	}
-	if acquire(c.Nodes[1], second) {
-		t.Fatal("the second session has the key while the first holds it")
-	}
+	need.That(t, acquire(c.Nodes[0], first), "nobody holds the key, and it was not acquired")
+	need.That(t, !acquire(c.Nodes[1], second), "the second session has the key while the first holds it")
 	held := invoke[consulEntry](t, client, c.Nodes[2], "kv.get", arguments{"key": "locks/node"})
-	if want := (consulEntry{Key: "locks/node", Value: "of " + first, Session: first}); held != want {
-		t.Errorf("the third node shows %+v, want %+v", held, want)
-	}
-	if set(c.Nodes[2], arguments{"key": "locks/node", "value": "stolen", "release": second}) {
-		t.Error("the second session has released what the first holds")
-	}
-	if !set(c.Nodes[2], arguments{"key": "locks/node", "value": "free", "release": first}) {
-		t.Fatal("the holder could not release its key through another node")
-	}
-	if !acquire(c.Nodes[1], second) {
-		t.Fatal("the key was released, and the second session does not get it")
-	}
-	if renewed := invoke[[]api.SessionEntry](t, client, c.Nodes[0], "session.renew", arguments{"id": second}); len(renewed) != 1 || renewed[0].TTL != "60s" {
-		t.Errorf("renewing at another node answers %+v", renewed)
-	}
+	expect.Equal(t, held, (consulEntry{Key: "locks/node", Value: "of " + first, Session: first}), "the third node shows")
+	expect.That(t, !set(c.Nodes[2], arguments{"key": "locks/node", "value": "stolen", "release": second}),
+		"the second session has released what the first holds")
+	need.That(t, set(c.Nodes[2], arguments{"key": "locks/node", "value": "free", "release": first}),
+		"the holder could not release its key through another node")
+	need.That(t, acquire(c.Nodes[1], second), "the key was released, and the second session does not get it")
+	renewed := invoke[[]api.SessionEntry](t, client, c.Nodes[0], "session.renew", arguments{"id": second})
+	expect.That(t, len(renewed) == 1 && renewed[0].TTL == "60s", "renewing at another node answers %+v", renewed)
 	invoke[any](t, client, c.Nodes[0], "session.destroy", arguments{"id": second})
-	if entry := invoke[*consulEntry](t, client, c.Nodes[2], "kv.get", arguments{"key": "locks/node"}); entry != nil {
-		t.Errorf("the holder's session, which deletes, has ended, and its key is there: %+v", entry)
-	}
-	if _, err := try[any](client, c.Nodes[1], "session.renew", arguments{"id": second}); err == nil {
-		t.Error("a session that has ended was renewed")
-	}
+	entry := invoke[*consulEntry](t, client, c.Nodes[2], "kv.get", arguments{"key": "locks/node"})
+	expect.That(t, entry == nil, "the holder's session, which deletes, has ended, and its key is there: %+v", entry)
+	_, err := try[any](client, c.Nodes[1], "session.renew", arguments{"id": second})
+	expect.That(t, err != nil, "a session that has ended was renewed")
 }
 
 // TestNodeConsulClientWatchesThroughALeaderKill: npm's watch, which repeats blocking reads of a key at a
@@ -145,9 +132,8 @@ func TestNodeConsulClientRegistersAtAnyNode(t *testing.T) {
 		"meta": arguments{"zone": "c"}, "check": arguments{"ttl": "60s"},
 	})
 	for _, n := range c.Nodes {
-		if found := nodeHealth(t, client, n, "cart"); len(found) != 0 {
-			t.Errorf("node %s lists %+v as passing before its check has passed", n.Name, found)
-		}
+		found := nodeHealth(t, client, n, "cart")
+		expect.That(t, len(found) == 0, "node %s lists %+v as passing before its check has passed", n.Name, found)
 	}
 	invoke[any](t, client, c.Nodes[1], "agent.check.pass", arguments{"id": "service:cart-1", "note": "all well"})
 	for _, n := range c.Nodes {
@@ -157,15 +143,12 @@ func TestNodeConsulClientRegistersAtAnyNode(t *testing.T) {
 			t.Errorf("node %s lists %+v", n.Name, found)
 		}
 		instance := got[*Listed](t)(n.Lookup("CART", "cart-1"))
-		if instance == nil || instance.Status != "UP" {
-			t.Errorf("node %s shows %+v to Eureka's clients, want UP", n.Name, instance)
-		}
+		expect.That(t, instance != nil && instance.Status == "UP", "node %s shows %+v to Eureka's clients, want UP", n.Name, instance)
 	}
 	invoke[any](t, client, c.Nodes[2], "agent.service.deregister", arguments{"id": "cart-1"})
 	for _, n := range c.Nodes {
-		if services := invoke[map[string][]string](t, client, n, "catalog.service.list", nil); services["cart"] != nil {
-			t.Errorf("node %s still has %v", n.Name, services)
-		}
+		services := invoke[map[string][]string](t, client, n, "catalog.service.list", nil)
+		expect.That(t, services["cart"] == nil, "node %s still has %v", n.Name, services)
 	}
 }
 
@@ -206,16 +189,12 @@ func TestPythonConsulClientKeepsKeys(t *testing.T) {
 		t.Helper()
 		return invoke[pythonRead[*api.KVPair]](t, d, n, "kv.get", args)
 	}
-	if !put(c.Nodes[0], arguments{"key": "app/größe", "value": "eins", "cas": 0, "flags": 42}) {
-		t.Fatal("a key that was not there could not be put with cas 0")
-	}
-	if put(c.Nodes[1], arguments{"key": "app/größe", "value": "lost", "cas": 0}) {
-		t.Error("cas 0 has replaced a key that was there")
-	}
+	need.That(t, put(c.Nodes[0], arguments{"key": "app/größe", "value": "eins", "cas": 0, "flags": 42}),
+		"a key that was not there could not be put with cas 0")
+	expect.That(t, !put(c.Nodes[1], arguments{"key": "app/größe", "value": "lost", "cas": 0}), "cas 0 has replaced a key that was there")
 	before := read(reader, c.Nodes[2], arguments{"key": "app/größe"})
-	if before.Found == nil || before.Found.Flags != 42 || before.Index.String() != fmt.Sprint(before.Found.ModifyIndex) {
-		t.Fatalf("read %+v of %+v, want flags of 42 and the key's own index", before, before.Found)
-	}
+	need.That(t, before.Found != nil && before.Found.Flags == 42 && before.Index.String() == fmt.Sprint(before.Found.ModifyIndex),
+		"read %+v of %+v, want flags of 42 and the key's own index", before, before.Found)
 	changed := make(chan error, 1)
 	go func() {
 		after, err := try[pythonRead[*consulEntry]](reader, c.Nodes[2], "kv.get", arguments{"key": "app/größe", "index": before.Index, "wait": "5m"})
@@ -224,18 +203,14 @@ func TestPythonConsulClientKeepsKeys(t *testing.T) {
 		}
 		changed <- err
 	}()
-	if !put(c.Nodes[1], arguments{"key": "app/größe", "value": "zwei", "cas": before.Found.ModifyIndex}) {
-		t.Error("nobody changed the key since it was read, and cas with its index fails")
-	}
+	expect.That(t, put(c.Nodes[1], arguments{"key": "app/größe", "value": "zwei", "cas": before.Found.ModifyIndex}),
+		"nobody changed the key since it was read, and cas with its index fails")
 	must(t, <-changed)
 	keys := invoke[pythonRead[[]string]](t, client, c.Nodes[0], "kv.get", arguments{"key": "app", "keys": true})
-	if !slices.Equal(keys.Found, []string{"app/größe"}) {
-		t.Errorf("the keys below app: %q", keys.Found)
-	}
+	expect.Slice(t, keys.Found, []string{"app/größe"}, "the keys below app:")
 	invoke[bool](t, client, c.Nodes[2], "kv.delete", arguments{"key": "app", "recurse": true})
-	if gone := read(client, c.Nodes[0], arguments{"key": "app/größe"}); gone.Found != nil {
-		t.Errorf("deleted at another node, and it is there: %+v", gone.Found)
-	}
+	gone := read(client, c.Nodes[0], arguments{"key": "app/größe"})
+	expect.That(t, gone.Found == nil, "deleted at another node, and it is there: %+v", gone.Found)
 }
 
 // TestPythonConsulClientLocks runs the recipe of a lock with py-consul in two processes, at two nodes.
@@ -267,14 +242,11 @@ func TestPythonConsulClientLocks(t *testing.T) {
 	case <-time.After(3 * time.Second): // some rounds of its waiting
 	}
 	renewed := invoke[api.SessionEntry](t, holder, c.Nodes[2], "session.renew", arguments{"session_id": first})
-	if renewed.Name != "first" || renewed.TTL != "60s" || renewed.LockDelay != time.Second {
-		t.Errorf("renewing at another node answers %+v", renewed)
-	}
+	expect.That(t, renewed.Name == "first" && renewed.TTL == "60s" && renewed.LockDelay == time.Second, "renewing at another node answers %+v", renewed)
 	invoke[bool](t, holder, c.Nodes[2], "session.destroy", arguments{"session_id": first})
 	must(t, <-acquired)
-	if again := invoke[bool](t, holder, c.Nodes[2], "kv.put", arguments{"key": "locks/python", "value": "late", "release": first}); again {
-		t.Error("the first has released what the second holds")
-	}
+	again := invoke[bool](t, holder, c.Nodes[2], "kv.put", arguments{"key": "locks/python", "value": "late", "release": first})
+	expect.That(t, !again, "the first has released what the second holds")
 }
 
 // TestPythonConsulClientRegistersAtAnyNode: py-consul registers a service with a TTL at one node, passes
@@ -303,18 +275,15 @@ func TestPythonConsulClientRegistersAtAnyNode(t *testing.T) {
 	}
 	invoke[bool](t, client, c.Nodes[1], "agent.check.ttl_fail", arguments{"check_id": "service:stock-1", "notes": "no shelf"})
 	for _, n := range c.Nodes {
-		if entries := found(n); len(entries) != 0 {
-			t.Errorf("node %s lists %+v as passing after its check has failed", n.Name, entries)
-		}
+		entries := found(n)
+		expect.That(t, len(entries) == 0, "node %s lists %+v as passing after its check has failed", n.Name, entries)
 	}
-	if !invoke[bool](t, client, c.Nodes[2], "agent.service.deregister", arguments{"service_id": "stock-1"}) {
-		t.Error("the service could not be deregistered at another node")
-	}
+	expect.That(t, invoke[bool](t, client, c.Nodes[2], "agent.service.deregister", arguments{"service_id": "stock-1"}),
+		"the service could not be deregistered at another node")
 	for _, n := range c.Nodes {
 		services := invoke[pythonRead[map[string][]string]](t, client, n, "catalog.services", nil)
-		if _, there := services.Found["stock"]; there {
-			t.Errorf("node %s still has %v", n.Name, services.Found)
-		}
+		_, there := services.Found["stock"]
+		expect.That(t, !there, "node %s still has %v", n.Name, services.Found)
 	}
 }
 
@@ -436,8 +405,7 @@ func (s *springConsul) discovers(t *testing.T) {
 func (s *springConsul) isGone(t *testing.T) {
 	t.Helper()
 	for _, n := range s.cluster.Nodes {
-		if entries, err := s.entries(n, false); err != nil || len(entries) != 0 {
-			t.Errorf("node %s still lists %d instances of the service (%v)", n.Name, len(entries), err)
-		}
+		entries, err := s.entries(n, false)
+		expect.That(t, err == nil && len(entries) == 0, "node %s still lists %d instances of the service (%v)", n.Name, len(entries), err)
 	}
 }

@@ -8,15 +8,16 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // index is the version of the node's registry.
 func index(t *testing.T, n *Node) string {
 	t.Helper()
 	answer := unrefused(func() Answer { return n.Get("/eureka/apps") })
-	if answer.Status != http.StatusOK {
-		t.Fatalf("node %s: %v", n.HTTP, answer)
-	}
+	need.That(t, answer.Status == http.StatusOK, "node %s: %v", n.HTTP, answer)
 	return answer.Header.Get("X-Rollcall-Index")
 }
 
@@ -85,9 +86,7 @@ func TestALeaderKilledInTheMiddleOfChangesLosesNoneForTheOtherDatacenter(t *test
 	}
 	wg.Wait()
 	want := statuses(mustList(t, others[0]))
-	if len(want) != workers*each*3/4 {
-		t.Fatalf("the sending side lists %d, want %d", len(want), workers*each*3/4)
-	}
+	need.Equal(t, len(want), workers*each*3/4, "the sending side lists")
 	began := time.Now()
 	got := mustConverge(t, append(d.Clusters[1].Nodes, others...))
 	t.Logf("%d instances, equal %v after the last change", len(got), time.Since(began).Round(time.Millisecond))
@@ -112,9 +111,7 @@ func change(t *testing.T, n *Node, id string, mortal bool) {
 			return ok(answer)
 		})
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, err)
 }
 
 // TestAnInterruptedLinkTellsItsLagAndHealsByRepair cuts two datacenters for longer than the queues and
@@ -194,9 +191,7 @@ func pushOut(t *testing.T, n *Node) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 	}
 }
 
@@ -230,9 +225,8 @@ func TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy(t *testing.T) {
 						return err
 					})
 					Pass(t, (lease+30)*time.Second) // after which it would go if the link were whole
-					if _, listed := mustList(t, there)["remote"]; !listed {
-						t.Error("it is gone")
-					}
+					_, listed := mustList(t, there)["remote"]
+					expect.That(t, listed, "it is gone")
 					d.Heal()
 					awaitListed(t, there, wantListed()) // it died long ago, and now that is told
 					return

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -16,18 +17,13 @@ func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 		t.Fatal(err)
 	}
 	n.Start(t)
-	if code := n.ExitCode(t, ReadyLimit); code == 0 {
-		t.Errorf("exit code 0, want an error")
-	}
+	code := n.ExitCode(t, ReadyLimit)
+	expect.That(t, code != 0, "exit code 0, want an error")
 	said := n.Output(t)
 	for _, word := range words {
-		if !strings.Contains(said, word) {
-			t.Errorf("it does not say %q:\n%s", word, said)
-		}
+		expect.That(t, strings.Contains(said, word), "it does not say %q:\n%s", word, said)
 	}
-	if strings.Contains(said, "panic") || strings.Contains(said, "goroutine ") {
-		t.Errorf("it did not refuse, it crashed:\n%s", said)
-	}
+	expect.That(t, !strings.Contains(said, "panic") && !strings.Contains(said, "goroutine "), "it did not refuse, it crashed:\n%s", said)
 }
 
 func TestDataDirectoryOfAnotherNodeIsRefused(t *testing.T) {
@@ -122,9 +118,7 @@ func dataFile(t *testing.T, dir string) (largest string) {
 		}
 		return err
 	})
-	if err != nil || largest == "" {
-		t.Fatalf("no data in %s: %v", dir, err)
-	}
+	need.That(t, err == nil && largest != "", "no data in %s: %v", dir, err)
 	return largest
 }
 
@@ -151,8 +145,6 @@ func TestAnOlderCopyOfADataDirectoryIsRefused(t *testing.T) {
 	n.Stop(t)
 	n.Dir, n.Settings["data.dir"] = older, older
 	mustRefuseToStart(t, n, older, "older copy of its data directory", "rollcall members remove "+n.Name)
-	if code := n.ExitCode(t, ReadyLimit); code != 3 {
-		t.Errorf("exit code %d, want 3", code)
-	}
+	expect.Equal(t, n.ExitCode(t, ReadyLimit), 3, "exit code")
 	mustRegister(t, c.Leader(c.Running()...), Instance{App: "orders", ID: "after"})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/client/balance"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -26,9 +27,8 @@ import (
 func TestCallsOfTheDemoServiceNeverFail(t *testing.T) {
 	t.Parallel()
 	demo := filepath.Join(t.TempDir(), "orders")
-	if out, err := exec.Command("go", "build", "-o", demo, "../docs/examples/orders").CombinedOutput(); err != nil {
-		t.Fatalf("build the demo service: %v\n%s", err, out)
-	}
+	out, err := exec.Command("go", "build", "-o", demo, "../docs/examples/orders").CombinedOutput()
+	need.That(t, err == nil, "build the demo service: %v\n%s", err, out)
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, Config{AP: ap})
 		first, second := startDemo(t, c, demo, "orders-1"), startDemo(t, c, demo, "orders-2")
@@ -39,9 +39,7 @@ func TestCallsOfTheDemoServiceNeverFail(t *testing.T) {
 		killed := time.Now()
 		caller.awaitLeft(t, first)
 		t.Logf("the list was without the killed one %v after its end; until then it was dialled %d times in vain", time.Since(killed).Round(time.Millisecond), caller.vain.Load())
-		if caller.vain.Load() == 0 {
-			t.Error("the killed one was never dialled, so that nothing was seen of retries")
-		}
+		expect.That(t, caller.vain.Load() != 0, "the killed one was never dialled, so that nothing was seen of retries")
 		caller.awaitAnswers(t, second)
 
 		third := startDemo(t, c, demo, "orders-3")
@@ -54,12 +52,10 @@ func TestCallsOfTheDemoServiceNeverFail(t *testing.T) {
 		caller.awaitAnswers(t, third)
 
 		t.Logf("calls: %v", &caller.Gaps)
-		if _, bad := caller.counts(); bad > 0 {
-			t.Errorf("calls: %v, want none bad", &caller.Gaps)
-		}
-		if late := caller.late.Load(); late > 0 {
-			t.Errorf("%d calls that began after the list was without an instance went there", late)
-		}
+		_, bad := caller.counts()
+		expect.That(t, bad <= 0, "calls: %v, want none bad", &caller.Gaps)
+		late := caller.late.Load()
+		expect.That(t, late <= 0, "%d calls that began after the list was without an instance went there", late)
 	})
 }
 
@@ -77,9 +73,7 @@ func startDemo(t *testing.T, c *Cluster, program, id string) demoInstance {
 	d.Process, err = launch(t, filepath.Join(t.TempDir(), id), nil, []string{
 		program, "-servers", strings.Join(urls(c.Nodes...), ","), "-listen", d.address, "-id", id, "-lease", "10s",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return d
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -38,9 +39,7 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 	mode := map[bool]string{false: "cp", true: "ap"}[ap]
 	dev, err := Launch(t, filepath.Join(t.TempDir(), "dev.log"), nil,
 		"dev", "--nodes", "3", "--mode", mode, "--dcs", strconv.Itoa(dcs), "--http-port", strconv.Itoa(port), "--data", data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	Eventually(t, ReadyLimit, "dev says ready", func() error {
 		if !dev.Running() {
 			t.Fatalf("dev has ended: %s", dev.Output(t))
@@ -53,9 +52,7 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 	var nodes []*Node
 	for i, line := range devLine.FindAllStringSubmatch(dev.Output(t), -1) {
 		want := []string{strconv.Itoa(i%3 + 1), strconv.Itoa(i/3 + 1), localcluster.Address(port + 100*(i/3) + i%3)}
-		if !slices.Equal(line[1:4], want) {
-			t.Errorf("line %q, want node %s of datacenter %s at %s", line[0], want[0], want[1], want[2])
-		}
+		expect.That(t, slices.Equal(line[1:4], want), "line %q, want node %s of datacenter %s at %s", line[0], want[0], want[1], want[2])
 		mustLive(t, line[4])
 		n := serverAt(line[3])
 		n.Name, n.Mode = "node"+line[1], mode
@@ -70,9 +67,7 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 func mustLive(t *testing.T, pid string) {
 	t.Helper()
 	n := need.Got(strconv.Atoi(pid))(t)
-	if err := syscall.Kill(n, 0); err != nil {
-		t.Errorf("pid %s, which dev names: %v", pid, err)
-	}
+	expect.OKf(t, syscall.Kill(n, 0), "pid %s, which dev names", pid)
 }
 
 // interrupt presses Ctrl-C and waits until dev and its nodes have ended.
@@ -83,9 +78,8 @@ func interrupt(t *testing.T, dev *Process, nodes []*Node) {
 		t.Errorf("dev's exit code is %d after Ctrl-C, want 0: %s", code, dev.Output(t))
 	}
 	for _, n := range nodes {
-		if answer := n.Get("/healthz"); answer.Status != 0 {
-			t.Errorf("%s still answers after dev ended: %v", n.Name, answer)
-		}
+		answer := n.Get("/healthz")
+		expect.That(t, answer.Status == 0, "%s still answers after dev ended: %v", n.Name, answer)
 	}
 }
 
@@ -137,12 +131,10 @@ func TestDevNamesThePortInUse(t *testing.T) {
 			defer l.Close()
 			data := filepath.Join(t.TempDir(), "data")
 			dev := need.Got(Launch(t, filepath.Join(t.TempDir(), "dev.log"), nil, "dev", "--http-port", strconv.Itoa(port), "--data", data))(t)
-			if code := dev.ExitCode(t, StopLimit); code == 0 {
-				t.Error("exit code 0, want an error")
-			}
-			if said := dev.Output(t); !strings.Contains(said, taken) {
-				t.Errorf("it does not name %s: %s", taken, said)
-			}
+			code := dev.ExitCode(t, StopLimit)
+			expect.That(t, code != 0, "exit code 0, want an error")
+			said := dev.Output(t)
+			expect.That(t, strings.Contains(said, taken), "it does not name %s: %s", taken, said)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -36,9 +37,7 @@ func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 		ownDisk(t, small, 4)
 		c.Start()
 		acknowledged := fillDisk(t, small, others)
-		if code := small.ExitCode(t, StopLimit); code != 3 {
-			t.Errorf("%s ended with exit code %d, want 3", small.Name, code)
-		}
+		expect.Equal(t, small.ExitCode(t, StopLimit), 3, "%s ended with exit code", small.Name)
 		if out := small.Output(t); !strings.Contains(out, "no space left on device") {
 			t.Errorf("the log of %s does not say that its disk is full:\n%s", small.Name, small.LastWords(10))
 		}
@@ -52,9 +51,8 @@ func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 		}
 		listing := mustConverge(t, others)
 		for id := range acknowledged {
-			if _, ok := listing[id]; !ok {
-				t.Errorf("the others lack %s, which was acknowledged", id)
-			}
+			_, ok := listing[id]
+			expect.That(t, ok, "the others lack %s, which was acknowledged", id)
 		}
 	})
 }
@@ -67,9 +65,7 @@ func fillDisk(t *testing.T, small *Node, others []*Node) map[string]bool {
 	pad := strings.Repeat("x", 60_000)
 	deadline := time.Now().Add(ReadyLimit)
 	for i := 0; small.Running(); i++ {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s still runs after %d registrations of 60 KB on a disk of 4 MiB", small.Name, i)
-		}
+		need.That(t, !time.Now().After(deadline), "%s still runs after %d registrations of 60 KB on a disk of 4 MiB", small.Name, i)
 		id := fmt.Sprintf("i%d", i)
 		if others[i%2].Register(Instance{App: "FULL", ID: id, Duration: 600, Metadata: map[string]string{"pad": pad}}).Status == 204 {
 			acknowledged[id] = true

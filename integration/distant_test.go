@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // Between the nodes lies 150 ms each way, from the founding on, with Raft's timeouts as they are by default.
@@ -23,9 +25,7 @@ func TestNodesFarFromEachOtherServeReadsAndWrites(t *testing.T) {
 					_, err := n.ListingOf("/eureka/apps?consistency=linearizable")
 					return err
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, err)
 			}
 		})
 	}

@@ -56,9 +56,7 @@ func startDriver(t *testing.T, dir string, program string, args ...string) *driv
 	cmd.Stderr = stderr
 	stdin := need.Got(cmd.StdinPipe())(t)
 	stdout := need.Got(cmd.StdoutPipe())(t)
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("start the %s client: %v", dir, err)
-	}
+	need.OKf(t, cmd.Start(), "start the %s client", dir)
 	d := &driver{stdin: stdin, answers: make(chan driverAnswer)}
 	go d.read(stdout)
 	t.Cleanup(func() {

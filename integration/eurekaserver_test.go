@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // startEurekaServer runs a published Eureka server, Spring Cloud's with Netflix's own inside, as a
@@ -16,9 +19,7 @@ func startEurekaServer(t *testing.T, addr string, peer *Node, more ...string) *N
 	t.Helper()
 	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	log := filepath.Join(t.TempDir(), "eureka.log")
 	p, err := launch(t, log, nil, append([]string{"java", "-Xmx256m", "-jar", "clients/java/server/target/driver.jar",
 		"--server.address=" + host, "--server.port=" + port,
@@ -28,9 +29,7 @@ func startEurekaServer(t *testing.T, addr string, peer *Node, more ...string) *N
 		"--eureka.client.service-url.defaultZone=" + peer.Eureka(),
 		"--eureka.client.registry-fetch-interval-seconds=1",
 	}, more...))
-	if err != nil {
-		t.Fatalf("start the Eureka server: %v", err)
-	}
+	need.OKf(t, err, "start the Eureka server")
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the Eureka server: %s", p.LastWords(40))
@@ -68,9 +67,7 @@ func awaitOn(t *testing.T, server *Node, app, id, status string) {
 
 func mustDo(t *testing.T, what string, answer Answer) {
 	t.Helper()
-	if answer.Outcome() != Done {
-		t.Fatalf("%s: %v", what, answer)
-	}
+	need.That(t, answer.Outcome() == Done, "%s: %v", what, answer)
 }
 
 // TestAPublishedEurekaServerIsAPeer: both tell each other registrations, overrides, their ends and
@@ -131,16 +128,12 @@ func TestAPublishedEurekaServerIsAPeer(t *testing.T) {
 		}
 		return err
 	})
-	if len(status.Dropped) > 0 {
-		t.Errorf("the node dropped what was for the Eureka server: %+v", status)
-	}
+	expect.That(t, len(status.Dropped) <= 0, "the node dropped what was for the Eureka server: %+v", status)
 }
 
 func portOf(t *testing.T, addr string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return port
 }

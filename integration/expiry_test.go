@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // TestLeaderLossEvictsOnlyTheDead takes the leader away for longer than a lease, while everybody but
@@ -40,9 +42,9 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 				awaitGone(t, n, "dead", mortal)
 			}
 			gone := time.Now()
-			if took := gone.Sub(lost); took < mortal*time.Second {
-				t.Errorf("the dead instance went %v after the leader was lost, the next one has to give %d s of grace", took, mortal)
-			}
+			took := gone.Sub(lost)
+			expect.That(t, took >= mortal*time.Second,
+				"the dead instance went %v after the leader was lost, the next one has to give %d s of grace", took, mortal)
 			t.Logf("it went %v after the leader was lost; the next one, which gives %d s of grace, was known %v after that at the latest", gone.Sub(lost), mortal, back.Sub(lost))
 			Pass(t, time.Until(lost.Add((lease+1)*time.Second))) // what it knows of leases is older than any of them
 			tc.bringUp(t, leader)
@@ -72,23 +74,19 @@ func awaitGone(t *testing.T, n *Node, id string, lease int) {
 func mustTellTheStory(t *testing.T, c *Cluster) {
 	t.Helper()
 	before := mustExplainAlike(t, c.Nodes, "MORTAL", "dead")
-	if before.State != "gone" || before.Removed == nil || before.Removed.Kind != "evicted" {
-		t.Errorf("the dead instance is explained by %+v, want gone by eviction", before)
-	}
-	if got := happened(before); !slices.Equal(got, []string{"registered", "evicted"}) {
-		t.Errorf("its history is %v, want registered and evicted", got)
-	}
-	if last := before.History[len(before.History)-1]; last.Text == "" {
-		t.Errorf("%+v does not say why", last)
-	}
+	expect.That(t, before.State == "gone" && before.Removed != nil && before.Removed.Kind == "evicted",
+		"the dead instance is explained by %+v, want gone by eviction", before)
+	got := happened(before)
+	expect.That(t, slices.Equal(got, []string{"registered", "evicted"}), "its history is %v, want registered and evicted", got)
+	last := before.History[len(before.History)-1]
+	expect.That(t, last.Text != "", "%+v does not say why", last)
 	for _, n := range c.Nodes {
 		n.Stop(t)
 	}
 	c.Start()
 	after := mustExplainAlike(t, c.Nodes, "MORTAL", "dead")
-	if !slices.Equal(after.History, before.History) || after.State != before.State {
-		t.Errorf("after the restart it is explained by %+v, before by %+v", after, before)
-	}
+	expect.That(t, slices.Equal(after.History, before.History) && after.State == before.State,
+		"after the restart it is explained by %+v, before by %+v", after, before)
 }
 
 // happened are the words of a history.
@@ -106,9 +104,7 @@ func TestNothingIsExplainedOfWhatNeverWas(t *testing.T) {
 	eachMode(t, func(t *testing.T, ap bool) {
 		for _, n := range StartCluster(t, fewer(ap, 1)).Nodes {
 			e, err := taken(func() (*Explanation, error) { return n.Explain("NOBODY", "never") })
-			if e != nil || err != nil {
-				t.Errorf("node %s explains what never was by %+v, %v, want 404", n.Name, e, err)
-			}
+			expect.That(t, e == nil && err == nil, "node %s explains what never was by %+v, %v, want 404", n.Name, e, err)
 		}
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // lockCall is what a holder did to a lock, or to the key that the lock guards.
@@ -233,18 +235,15 @@ func TestAPausedHolderIsFencedOff(t *testing.T) {
 		}()
 	}
 	for range locks {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, <-errs)
 	}
 	result, info := porcupine.CheckOperationsVerbose(lockModel, history.operations, time.Minute)
 	t.Logf("%d rounds, %d operations checked: %s", len(history.tenures)/2, len(history.operations), result)
 	if result != porcupine.Ok {
 		t.Errorf("the history is not one of exclusive locks: %s", visualizeAs(t, lockModel, info))
 	}
-	if two := history.overlaps(); two != nil {
-		t.Errorf("two believed to hold the lock at a time: %+v", two)
-	}
+	two := history.overlaps()
+	expect.That(t, two == nil, "two believed to hold the lock at a time: %+v", two)
 }
 
 func TestLockModelFindsTwoHolders(t *testing.T) {
@@ -267,9 +266,7 @@ func TestLockModelFindsTwoHolders(t *testing.T) {
 		{"a write after the release", []porcupine.Operation{acquire(1, 5, 0, 1), {ClientId: 1, Input: lockCall{do: "release", lock: "l", fence: 5}, Output: lockReply{ok: true}, Call: 2, Return: 3}, write(1, 5, true, 4, math.MaxInt64)}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := porcupine.CheckOperations(lockModel, c.history); got != c.want {
-				t.Errorf("accepted is %v, want %v", got, c.want)
-			}
+			expect.Equal(t, porcupine.CheckOperations(lockModel, c.history), c.want, "accepted is")
 		})
 	}
 }

@@ -19,9 +19,7 @@ import (
 func TestRegistrationIsVisibleAtOnceOnEveryNode(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../httpd/eureka/testdata/register-*")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no registrations to send: %v", err)
-	}
+	need.That(t, err == nil && len(files) != 0, "no registrations to send: %v", err)
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, fewer(ap, 2))
 		through := c.Nodes[1]
@@ -40,9 +38,7 @@ func registerEverywhere(t *testing.T, c *Cluster, through *Node, file string) {
 	answer := unrefused(func() Answer {
 		return through.Do(Request{Method: http.MethodPost, Path: "/eureka/apps/" + app, Body: body, ContentType: contentType})
 	})
-	if answer.Status != http.StatusNoContent {
-		t.Fatalf("register: %v, want 204", answer)
-	}
+	need.That(t, answer.Status == http.StatusNoContent, "register: %v, want 204", answer)
 	c.mustOnEvery(t, "the registration", func(n *Node) error { return shows(n, app, id) })
 	mustCancel(t, c.Nodes[0], app, id)
 	c.mustOnEvery(t, "the instance after its cancel", func(n *Node) error {
@@ -88,9 +84,7 @@ func identify(t *testing.T, file string, body []byte) (app, id, contentType stri
 		err = xml.Unmarshal(body, &doc.Instance)
 		contentType = "application/xml"
 	}
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
+	need.OKf(t, err, "%s", file)
 	i := doc.Instance
 	return i.App, cmp.Or(i.ID, i.DataCenter.Metadata.ID, i.Host), contentType
 }

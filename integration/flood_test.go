@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -34,9 +35,7 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 	began := time.Now()
 	unfinished := need.Got(net.Dial("tcp", n.HTTP))(t)
 	defer unfinished.Close()
-	if _, err := fmt.Fprintf(unfinished, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n{", messagePath, n.HTTP, 4<<20); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(fmt.Fprintf(unfinished, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n{", messagePath, n.HTTP, 4<<20))(t)
 	Eventually(t, ReadyLimit, "the flooder's share is in use", func() error { return mustWait(flooder.post(n, batchOf("n9", 1, 1))) })
 
 	large := batchOf("n9", 2, 10_000)
@@ -57,9 +56,7 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, err)
 		})
 	}
 	over := make(chan struct{})
@@ -70,9 +67,8 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 			flooded = false
 		case <-time.After(20 * time.Millisecond):
 		}
-		if answer := other.post(n, batchOf("n8", clock, 20)); answer.Status != 200 {
-			t.Errorf("a batch of another address: %v", answer)
-		}
+		answer := other.post(n, batchOf("n8", clock, 20))
+		expect.That(t, answer.Status == 200, "a batch of another address: %v", answer)
 		if answer := n.Renew("ORDERS", "o1"); answer.Status != 200 {
 			t.Errorf("a heartbeat: %v", answer)
 		}

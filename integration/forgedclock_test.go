@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -24,9 +25,7 @@ func TestOneMessageMakesNoNodeDeafToAnother(t *testing.T) {
 
 	var state wire.State
 	given := named.Get("/v1/rollcall/replication/state?datacenter=" + named.datacenter(t)).Body
-	if err := wire.ReadFrame(bytes.NewReader(given), &state); err != nil {
-		t.Fatalf("the state of %s: %v", named.Name, err)
-	}
+	need.OKf(t, wire.ReadFrame(bytes.NewReader(given), &state), "the state of %s", named.Name)
 	const years = 9 * 365 * 24 * 60 * 60 * 1000
 	for _, forged := range []struct {
 		clock  int64
@@ -36,9 +35,7 @@ func TestOneMessageMakesNoNodeDeafToAnother(t *testing.T) {
 			Datacenter: state.Datacenter, Node: named.Name, Sender: state.Sender, Incarnation: math.MaxUint64, Clock: forged.clock,
 		}}
 		answer := attacked.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&message)})
-		if answer.Status != forged.answer {
-			t.Errorf("a clock of %d ms: %v, want %d", forged.clock, answer, forged.answer)
-		}
+		expect.That(t, answer.Status == forged.answer, "a clock of %d ms: %v, want %d", forged.clock, answer, forged.answer)
 		if answer.Status == 400 && !strings.Contains(string(answer.Body), "no lease clock has run for longer") {
 			t.Errorf("a clock of %d ms is refused with %q", forged.clock, answer.Body)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -64,9 +65,9 @@ func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
 		}
 		say("silenced", 410)
 		_, shown, _ := strings.Cut(string(rollcall(t, "peers", "--addr", deaf.URL())), "\n"+sender)
-		if row := strings.Fields(shown); len(row) < 4 || row[0] != "dc2" || !strings.HasPrefix(row[3], "9h59m") {
-			t.Errorf("peers shows of the sender %q, want that it is of dc2 and ten hours late", shown)
-		}
+		row := strings.Fields(shown)
+		expect.That(t, len(row) >= 4 && row[0] == "dc2" && strings.HasPrefix(row[3], "9h59m"),
+			"peers shows of the sender %q, want that it is of dc2 and ten hours late", shown)
 		// With consensus all nodes forget, without each for itself.
 		at := other
 		if ap {
@@ -74,9 +75,7 @@ func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
 			mustForgetNobody(t, other, sender)
 		}
 		mustForgetNobody(t, at, "x-78")
-		if said := string(rollcall(t, "peers", "forget", sender, "--addr", at.URL(), "--author", "ann")); said != "forgotten  "+sender+"\n" {
-			t.Errorf("forget said %q", said)
-		}
+		expect.Equal(t, string(rollcall(t, "peers", "forget", sender, "--addr", at.URL(), "--author", "ann")), "forgotten  "+sender+"\n", "forget said")
 		// The lease is so short that a busy machine may read of it too late.
 		Eventually(t, ReadyLimit, "what it says is there", func() error {
 			id := say("heard", 200)
@@ -92,7 +91,6 @@ func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
 func mustForgetNobody(t *testing.T, n *Node, sender string) {
 	t.Helper()
 	out, err := exec.Command(Binary(t), "peers", "forget", sender, "--addr", n.URL()).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), fmt.Sprintf("forget sender %q: no such sender", sender)) {
-		t.Errorf("forget of a sender that %s did not hear: %v, %q", n.Name, err, out)
-	}
+	expect.That(t, err != nil && strings.Contains(string(out), fmt.Sprintf("forget sender %q: no such sender", sender)),
+		"forget of a sender that %s did not hear: %v, %q", n.Name, err, out)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -62,9 +63,8 @@ func (tc goScenario) run(t *testing.T, c *Cluster) {
 	Pass(t, serviceDuration+2*serviceInterval) // what was missed shows when a lease has ended
 	t.Logf("%s: over %v: calls: %v; listed, as nodes answered (the time without any answer counts): %v",
 		t.Name(), time.Since(began).Round(time.Millisecond), &caller.Calls, listing)
-	if good, bad := caller.Calls.counts(); bad > 0 || good == 0 {
-		t.Errorf("calls: %v, want no bad ones", &caller.Calls)
-	}
+	good, bad := caller.Calls.counts()
+	expect.That(t, bad <= 0 && good != 0, "calls: %v, want no bad ones", &caller.Calls)
 	if _, bad := listing.counts(); bad > 0 && !tc.unlisted {
 		t.Errorf("listed: %v, want always", listing)
 	}
@@ -184,9 +184,7 @@ func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
 		for _, n := range c.Nodes {
 			awaitOn(t, n, s.key.App, s.key.ID, "")
 		}
-		if s.Healthy() == nil {
-			t.Error("the service thinks that it is registered")
-		}
+		expect.That(t, s.Healthy() != nil, "the service thinks that it is registered")
 		gone := time.Now()
 		Eventually(t, ReadyLimit, "the caller's list is without it", func() error {
 			if n := len(caller.Discovery.Snapshot().App("orders")); n > 0 {
@@ -222,9 +220,8 @@ func TestDrainedServiceIsCalledByNobody(t *testing.T) {
 		need.OK(t, s.Drain(ctx, 0))
 		for _, n := range c.Nodes {
 			shown, err := taken(func() (*Listed, error) { return n.Lookup(s.key.App, s.key.ID) })
-			if err != nil || shown == nil || shown.Status != "OUT_OF_SERVICE" {
-				t.Errorf("%s shows %+v, %v after the drain, want OUT_OF_SERVICE", n.Name, shown, err)
-			}
+			expect.That(t, err == nil && shown != nil && shown.Status == "OUT_OF_SERVICE",
+				"%s shows %+v, %v after the drain, want OUT_OF_SERVICE", n.Name, shown, err)
 		}
 		need.OK(t, s.Deregister(ctx))
 		for _, n := range c.Nodes {
@@ -276,9 +273,7 @@ func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	_, lockErr := other.AcquireLock(ctx, client.LockOptions{Name: "job", Try: true})
 	watchErr := other.Watch(ctx, client.WatchConfig{}, func(client.WatchEvent) error { return nil })
 	for what, err := range map[string]error{"Status": statusErr, "AcquireLock": lockErr, "Watch": watchErr} {
-		if !errors.Is(err, client.ErrNeedsRollcall) {
-			t.Errorf("%s: %v, want that it needs Rollcall", what, err)
-		}
+		expect.That(t, errors.Is(err, client.ErrNeedsRollcall), "%s: %v, want that it needs Rollcall", what, err)
 	}
 }
 
@@ -304,17 +299,15 @@ func TestTheListOnDiskServesWhileNobodyAnswers(t *testing.T) {
 		good, _ := caller.Calls.counts()
 		return notYet(good, 100)
 	})
-	if status := caller.Discovery.Status(); status.Source != client.SourceFile || status.Age <= 0 {
-		t.Errorf("the list is %+v, want one from the file, and its age", status)
-	}
+	status := caller.Discovery.Status()
+	expect.That(t, status.Source == client.SourceFile && status.Age > 0, "the list is %+v, want one from the file, and its age", status)
 	for _, n := range c.Nodes {
 		n.Start(t)
 	}
 	c.WaitReady()
 	caller.awaitWatch(t)
 	awaitEverywhere(t, c, s)
-	if _, bad := caller.Calls.counts(); bad > 0 {
-		t.Errorf("calls: %v, want no bad ones", &caller.Calls)
-	}
+	_, bad := caller.Calls.counts()
+	expect.That(t, bad <= 0, "calls: %v, want no bad ones", &caller.Calls)
 	t.Logf("calls: %v", &caller.Calls)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // goPause has a holder by package client that is paused beyond its TTL, and an heir who waits for the
@@ -170,9 +171,7 @@ func pausedHolders(t *testing.T, c *Cluster, kind string) {
 		}()
 	}
 	for range locks {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, <-errs)
 	}
 	report(t, all)
 }

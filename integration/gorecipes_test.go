@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // contender acquires something, as often as it is asked, and returns how to give it back.
@@ -105,9 +106,7 @@ func contest(t *testing.T, all []contender, turns int) (most int64) {
 		}()
 	}
 	for range all {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, <-errs)
 	}
 	return peak.Load()
 }
@@ -126,9 +125,8 @@ func raise(peak *atomic.Int64, n int64) {
 func TestGoAndConsulsClientExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
-	if most := contest(t, contenders(t, c, "shared", 0), 5); most != 1 {
-		t.Errorf("%d held the lock at a time, want 1", most)
-	}
+	most := contest(t, contenders(t, c, "shared", 0), 5)
+	expect.That(t, most == 1, "%d held the lock at a time, want 1", most)
 }
 
 // TestGoAndConsulsClientShareASemaphore is the same for a semaphore of three.
@@ -136,9 +134,8 @@ func TestGoAndConsulsClientShareASemaphore(t *testing.T) {
 	t.Parallel()
 	const limit = 3
 	c := StartCluster(t, steadfast(Config{}))
-	if most := contest(t, contenders(t, c, "shared", limit), 5); most > limit {
-		t.Errorf("%d held a permit at a time, want %d at most", most, limit)
-	}
+	most := contest(t, contenders(t, c, "shared", limit), 5)
+	expect.That(t, most <= limit, "%d held a permit at a time, want %d at most", most, limit)
 	pair := value[*api.KVPair, *api.QueryMeta](t)(consulClient(t, c.Nodes[0]).KV().Get("semaphore/shared/.lock", nil))
 	var list struct{ Holders map[string]bool }
 	if must(t, json.Unmarshal(pair.Value, &list)); len(list.Holders) > 0 {
@@ -164,9 +161,8 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	once := lockOptions("lock/mine")
 	once.LockTryOnce, once.LockWaitTime = true, time.Millisecond
 	l := got[*api.Lock](t)(theirs.LockOpts(once))
-	if lost, err := l.Lock(nil); lost != nil || err != nil {
-		t.Errorf("Consul's client has the lock beside ours: %v", err)
-	}
+	lost, err := l.Lock(nil)
+	expect.That(t, lost == nil && err == nil, "Consul's client has the lock beside ours: %v", err)
 	must(t, held.Release(t.Context()))
 	if pair = value[*api.KVPair, *api.QueryMeta](t)(kv.Get("lock/mine", nil)); pair.Session != "" || !strings.HasPrefix(string(pair.Value), "unlock:") {
 		t.Errorf("after its release Consul's client sees %+v, want no session, and unlock:TIME", pair)
@@ -179,15 +175,12 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	must(t, l.Unlock())
 
 	must(t, second(kv.Put(&api.KVPair{Key: "lock/other"}, nil)))
-	if _, err := ours.AcquireLock(t.Context(), recipe("other")); !errors.Is(err, client.ErrKeyConflict) {
-		t.Errorf("of a key that is no lock's our client says %v, want %v", err, client.ErrKeyConflict)
-	}
+	expect.ErrorIs(t, expect.Err(ours.AcquireLock(t.Context(), recipe("other"))), client.ErrKeyConflict, "of a key that is no lock's our client says")
 
 	s := got[*api.Semaphore](t)(theirs.SemaphorePrefix("semaphore/both", 2))
 	must(t, won(s.Acquire(nil)))
-	if _, err := ours.AcquireSemaphore(t.Context(), client.SemaphoreOptions{LockOptions: recipe("both"), Limit: 3}); !errors.Is(err, client.ErrLimit) {
-		t.Errorf("with another limit than Consul's client our client says %v, want %v", err, client.ErrLimit)
-	}
+	expect.ErrorIs(t, expect.Err(ours.AcquireSemaphore(t.Context(), client.SemaphoreOptions{LockOptions: recipe("both"), Limit: 3})), client.ErrLimit,
+		"with another limit than Consul's client our client says")
 	permit := got[*client.Held](t)(ours.AcquireSemaphore(t.Context(), client.SemaphoreOptions{LockOptions: recipe("both"), Limit: 2}))
 	pairs := value[api.KVPairs, *api.QueryMeta](t)(kv.List("semaphore/both/", nil))
 	var keys []string
@@ -206,9 +199,7 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	case <-time.After(ReadyLimit):
 		t.Error("the holder does not learn that its permit is lost")
 	}
-	if err := permit.Release(t.Context()); !errors.Is(err, client.ErrLost) {
-		t.Errorf("its release says %v, want %v", err, client.ErrLost)
-	}
+	expect.ErrorIs(t, permit.Release(t.Context()), client.ErrLost, "its release says")
 	must(t, s.Release())
 	must(t, another.Release())
 }
@@ -231,9 +222,7 @@ func TestTheLockCommandTakesPartInConsulsRecipes(t *testing.T) {
 			limit := map[string]int{"lock": 0, "semaphore": 1}[name]
 			release, err := byConsul(consulClient(t, c.Nodes[1]), "job", limit)(t.Context())
 			must(t, err)
-			if out := p.Output(t); out != "runs\nends\n" {
-				t.Errorf("Consul's client has it while the command says %q", out)
-			}
+			expect.Equal(t, p.Output(t), "runs\nends\n", "Consul's client has it while the command says")
 			must(t, release())
 			if code := p.ExitCode(t, ReadyLimit); code != 0 {
 				t.Errorf("the command ended with %d: %s", code, p.Output(t))

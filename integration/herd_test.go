@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // The leases of a herd, which a machine that stands still for some seconds lets no member lose, and how often they are
@@ -132,9 +134,7 @@ func (h *herd) check(t *testing.T) {
 // mustListExactly expects a node to list these instances and no other.
 func mustListExactly(t *testing.T, n *Node, ids []string) {
 	t.Helper()
-	if got := listedIDs(t, n); !slices.Equal(got, ids) {
-		t.Errorf("node %s lists %v, want %v", n.Name, got, ids)
-	}
+	expect.Slice(t, listedIDs(t, n), ids, "node %s lists", n.Name)
 }
 
 // listedIDs are the sorted ids of all that a node lists.

@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // kills is how often the leader dies in one test: ROLLCALL_KILLS, or 10.
@@ -17,9 +20,7 @@ func kills(t *testing.T) int {
 		return 10
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("ROLLCALL_KILLS: %v", err)
-	}
+	need.OKf(t, err, "ROLLCALL_KILLS")
 	return n
 }
 
@@ -62,9 +63,7 @@ func mustRegister(t *testing.T, n *Node, i Instance) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 }
 
 // mustTake expects a node to do something that may be done twice, as mustRegister does.
@@ -76,9 +75,7 @@ func mustTake(t *testing.T, n *Node, what string, act func() Answer) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 }
 
 // mustOverride forces a status, as an operator does.
@@ -110,9 +107,7 @@ func mustList(t *testing.T, n *Node) map[string]Listed {
 		listing, err = n.Listing()
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return listing
 }
 
@@ -164,8 +159,6 @@ func awaitEviction(t *testing.T, c *Cluster, id string, lease int, from time.Tim
 		awaitGone(t, n, id, lease)
 	}
 	late := time.Since(from) - time.Duration(lease)*time.Second
-	if late < 0 {
-		t.Errorf("%s went %v before the end of its lease of %d s", id, -late, lease)
-	}
+	expect.That(t, late >= 0, "%s went %v before the end of its lease of %d s", id, -late, lease)
 	t.Logf("%s went %v after the end of its lease of %d s", id, late, lease)
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // stockClient is one instance of a client that knows nothing of Rollcall: it registers itself, renews
@@ -84,9 +87,7 @@ func newLifeCycle(c *Cluster, through *Node, name string, client stockClient) li
 }
 
 func (l *lifeCycle) starts(t *testing.T) {
-	if err := l.client.Start(l.through.Eureka(), l.app, l.id, l.lease); err != nil {
-		t.Fatalf("start: %v", err)
-	}
+	need.OKf(t, l.client.Start(l.through.Eureka(), l.app, l.id, l.lease), "start")
 	l.everywhere(t, "UP")
 }
 
@@ -135,9 +136,7 @@ func (l *lifeCycle) registersAgain(t *testing.T) {
 	before := map[*Node]int64{}
 	for _, n := range l.Nodes {
 		instance, err := taken(func() (*Listed, error) { return n.Lookup(l.app, l.id) })
-		if err != nil || instance == nil {
-			t.Fatalf("node %s shows %v, %v, want the instance", n.Name, instance, err)
-		}
+		need.That(t, err == nil && instance != nil, "node %s shows %v, %v, want the instance", n.Name, instance, err)
 		before[n] = instance.LeaseInfo.Registered
 	}
 	mustCancel(t, l.through, l.app, l.id)
@@ -155,9 +154,7 @@ func (l *lifeCycle) registersAgain(t *testing.T) {
 
 // isOverridden: the status holds on every node, in the client's picture, and over heartbeats.
 func (l *lifeCycle) isOverridden(t *testing.T) {
-	if err := l.override("OUT_OF_SERVICE"); err != nil {
-		t.Fatalf("override: %v", err)
-	}
+	need.OKf(t, l.override("OUT_OF_SERVICE"), "override")
 	l.everywhere(t, "OUT_OF_SERVICE")
 	l.seen(t, l.id, "OUT_OF_SERVICE")
 	l.heartbeats(t)
@@ -165,9 +162,7 @@ func (l *lifeCycle) isOverridden(t *testing.T) {
 }
 
 func (l *lifeCycle) isRestored(t *testing.T) {
-	if err := l.restore(); err != nil {
-		t.Fatalf("end of the override: %v", err)
-	}
+	need.OKf(t, l.restore(), "end of the override")
 	l.everywhere(t, "UP")
 	l.seen(t, l.id, "UP")
 }
@@ -200,9 +195,7 @@ func (l *lifeCycle) restore() error {
 }
 
 func (l *lifeCycle) stops(t *testing.T) {
-	if err := l.client.Stop(); err != nil {
-		t.Errorf("stop: %v", err)
-	}
+	expect.OKf(t, l.client.Stop(), "stop")
 	l.everywhere(t, "")
 }
 

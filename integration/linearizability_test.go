@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // action is what a client of the history did to one instance.
@@ -199,11 +201,7 @@ func TestInstanceModelFindsAStaleRead(t *testing.T) {
 		{ClientId: 1, Input: call{action: cancel, key: "k"}, Output: reply{}, Call: 2, Return: 3},
 		{ClientId: 2, Input: call{action: read, key: "k"}, Output: reply{value: 1}, Call: 4, Return: 5},
 	}
-	if porcupine.CheckOperations(instanceModel, stale) {
-		t.Error("a read of a cancelled instance passes the check")
-	}
+	expect.That(t, !porcupine.CheckOperations(instanceModel, stale), "a read of a cancelled instance passes the check")
 	stale[1].Output, stale[1].Return = reply{outcome: Unknown}, math.MaxInt64
-	if !porcupine.CheckOperations(instanceModel, stale) {
-		t.Error("the same read is refused though the cancel's outcome is unknown")
-	}
+	expect.That(t, porcupine.CheckOperations(instanceModel, stale), "the same read is refused though the cancel's outcome is unknown")
 }

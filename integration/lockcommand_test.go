@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -60,8 +61,7 @@ func TestLockCommandRunsOneAtATime(t *testing.T) {
 	}
 	asleep.Signal(t, syscall.SIGCONT)
 	began := time.Now()
-	if code := asleep.ExitCode(t, ReadyLimit); code == 0 {
-		t.Error("a command whose lock was lost ended with 0")
-	}
+	code := asleep.ExitCode(t, ReadyLimit)
+	expect.That(t, code != 0, "a command whose lock was lost ended with 0")
 	t.Logf("the command ended %v after its holder woke without the lock: %s", time.Since(began).Round(time.Millisecond), asleep.Output(t))
 }

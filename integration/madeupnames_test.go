@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -24,17 +25,13 @@ func TestMadeUpDatacentersAreRefusedInWords(t *testing.T) {
 	for clock := range int64(3) {
 		m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: "n9", Sender: "n9", Clock: clock * 2000, Heard: heard}}
 		answer := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&m)})
-		if answer.Status != 200 || !strings.Contains(string(answer.Body), "900 datacenters that are no peers of this node is not noted") {
-			t.Errorf("made-up datacenters: %v, want an answer that says that they are not noted", answer)
-		}
+		expect.That(t, answer.Status == 200 && strings.Contains(string(answer.Body), "900 datacenters that are no peers of this node is not noted"),
+			"made-up datacenters: %v, want an answer that says that they are not noted", answer)
 	}
 	peer, err := n.Peer("dc2")
-	if err != nil || peer.Incoming == nil || peer.Incoming.Cut {
-		t.Errorf("the peer: %+v, %v, want that it was heard", peer, err)
-	}
+	expect.That(t, err == nil && peer.Incoming != nil && !peer.Incoming.Cut, "the peer: %+v, %v, want that it was heard", peer, err)
 	n.Stop(t) // and writes everything to its disk
 	kept := need.Got(os.ReadFile(filepath.Join(n.Dir, "registry.db")))(t)
-	if !bytes.Contains(kept, []byte("dc2")) || bytes.Contains(kept, []byte("made-up-")) {
-		t.Error("the node's disk must have the name of its peer, and none that was made up")
-	}
+	expect.That(t, bytes.Contains(kept, []byte("dc2")) && !bytes.Contains(kept, []byte("made-up-")),
+		"the node's disk must have the name of its peer, and none that was made up")
 }

@@ -6,6 +6,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // counter is a key whose value one writer counts up, and when each value was acknowledged.
@@ -78,13 +81,9 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 			continue
 		}
 		got, err := strconv.Atoi(string(answer.Body))
-		if err != nil {
-			t.Fatalf("%q: %v", answer.Body, err)
-		}
+		need.OKf(t, err, "%q", answer.Body)
 		contact, err := strconv.Atoi(answer.Header.Get("X-Consul-LastContact"))
-		if err != nil {
-			t.Fatalf("X-Consul-LastContact: %v", err)
-		}
+		need.OKf(t, err, "X-Consul-LastContact")
 		if by := count.behind(got, asked); by > time.Duration(contact+1)*time.Millisecond {
 			t.Fatalf("X-Consul-LastContact is %d ms, but the value is of %v ago", contact, by)
 		} else if by > maxStale {
@@ -99,13 +98,10 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 		if got, err = strconv.Atoi(string(answer.Body)); err != nil {
 			t.Fatalf("%q: %v", answer.Body, err)
 		}
-		if by := count.behind(got, asked); by > maxStale {
-			t.Fatalf("max_stale=%v was answered with a value of %v ago", maxStale, by)
-		}
+		by := count.behind(got, asked)
+		need.That(t, by <= maxStale, "max_stale=%v was answered with a value of %v ago", maxStale, by)
 		kept++
 	}
 	t.Logf("%d answers within max_stale, %d stale ones of longer ago", kept, late)
-	if late == 0 || kept == 0 {
-		t.Error("the slow follower was never so far behind, or never answered within max_stale: nothing was tested")
-	}
+	expect.That(t, late != 0 && kept != 0, "the slow follower was never so far behind, or never answered within max_stale: nothing was tested")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -33,9 +34,8 @@ func TestNodeThatLostItsDataComesBackAfterItWasRemoved(t *testing.T) {
 	lost.WaitReady(t)
 	own := need.Got(lost.ListingOf("/eureka/apps?consistency=stale"))(t)
 	for _, id := range []string{"before", "meanwhile"} {
-		if _, ok := own[id]; !ok {
-			t.Errorf("the new %s does not have %q", lost.Name, id)
-		}
+		_, ok := own[id]
+		expect.That(t, ok, "the new %s does not have %q", lost.Name, id)
 	}
 
 	awaitVote(t, leader, lost)
@@ -53,9 +53,7 @@ func mustBeToldToRemove(t *testing.T, n *Node) {
 		}
 		return nil
 	})
-	if n.Ready() == nil {
-		t.Errorf("%s is ready though it is no member", n.Name)
-	}
+	expect.That(t, n.Ready() != nil, "%s is ready though it is no member", n.Name)
 }
 
 // awaitVote waits until a newcomer is a follower, no longer a learner, in the list of members.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -97,22 +98,17 @@ func TestSmallRequestsThatMakeMuchAreRefused(t *testing.T) {
 	follower := c.Others(leader)[0]
 	value := bytes.Repeat([]byte("v"), 512<<10)
 	for i := range 20 {
-		if status, body := browse(t, leader, "PUT", fmt.Sprintf("/v1/kv/large/%03d", i), "", "", value, nil); status != http.StatusOK {
-			t.Fatalf("key %d: got %d %s", i, status, body)
-		}
+		status, body := browse(t, leader, "PUT", fmt.Sprintf("/v1/kv/large/%03d", i), "", "", value, nil)
+		need.That(t, status == http.StatusOK, "key %d: got %d %s", i, status, body)
 	}
 	before := need.Got(leader.Status())(t)
 	peaks := map[*Node]int{leader: residentPeak(t, leader), follower: residentPeak(t, follower)}
 	attack(t, []*Node{leader, follower})
 	after := need.Got(leader.Status())(t)
-	if after.Term != before.Term {
-		t.Errorf("term %d became %d: a request changed the leader", before.Term, after.Term)
-	}
+	expect.That(t, after.Term == before.Term, "term %d became %d: a request changed the leader", before.Term, after.Term)
 	for n, peak := range peaks {
 		grown := residentPeak(t, n) - peak
 		t.Logf("%s: its largest size went from %d to %d MiB", n.Name, peak>>10, (peak+grown)>>10)
-		if grown > 1<<20 {
-			t.Errorf("%s grew by %d MiB, want less than 1 GiB", n.Name, grown>>10)
-		}
+		expect.That(t, grown <= 1<<20, "%s grew by %d MiB, want less than 1 GiB", n.Name, grown>>10)
 	}
 }

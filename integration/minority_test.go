@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -62,9 +63,7 @@ func mustNotAcknowledge(t *testing.T, n *Node) {
 	switch answer.Status {
 	case http.StatusServiceUnavailable:
 	case http.StatusGatewayTimeout:
-		if got := answer.Header.Get("X-Rollcall-Outcome"); got != "unknown" {
-			t.Errorf("a write caught by the loss: X-Rollcall-Outcome %q, want unknown", got)
-		}
+		expect.Equal(t, answer.Header.Get("X-Rollcall-Outcome"), "unknown", "a write caught by the loss: X-Rollcall-Outcome")
 	default:
 		t.Errorf("a write caught by the loss: %v, want 503 or 504", answer)
 	}
@@ -114,9 +113,7 @@ func mustRefuse(t *testing.T, n *Node) {
 	calls.Wait()
 	var slowest time.Duration
 	for i, answer := range answers {
-		if answer.Status != http.StatusServiceUnavailable {
-			t.Errorf("%s %s without a majority: %v, want 503", refused[i].Method, refused[i].Path, answer)
-		}
+		expect.That(t, answer.Status == http.StatusServiceUnavailable, "%s %s without a majority: %v, want 503", refused[i].Method, refused[i].Path, answer)
 		slowest = max(slowest, answer.Took)
 	}
 	t.Logf("%d calls were refused within %v", len(answers), slowest)
@@ -126,17 +123,12 @@ func mustRefuse(t *testing.T, n *Node) {
 func mustServeStale(t *testing.T, n *Node, resource string) {
 	t.Helper()
 	answer := n.Get(resource)
-	if answer.Status != http.StatusOK {
-		t.Fatalf("%s: %v, want 200", resource, answer)
-	}
-	if got := answer.Header.Get("X-Rollcall-Consistency"); got != "stale" {
-		t.Errorf("%s: X-Rollcall-Consistency %q, want stale", resource, got)
-	}
+	need.That(t, answer.Status == http.StatusOK, "%s: %v, want 200", resource, answer)
+	expect.Equal(t, answer.Header.Get("X-Rollcall-Consistency"), "stale", "%s: X-Rollcall-Consistency", resource)
 	mustAge(t, n, resource, answer)
 	listing := need.Got(ParseListing(answer.Body))(t)
-	if _, listed := listing["before"]; !listed {
-		t.Errorf("%s does not show what was registered before the loss: %s", resource, answer.Body)
-	}
+	_, listed := listing["before"]
+	expect.That(t, listed, "%s does not show what was registered before the loss: %s", resource, answer.Body)
 }
 
 // mustAge expects that the answer's age grows with the time, by which a reader can tell how long ago the
@@ -146,9 +138,7 @@ func mustAge(t *testing.T, n *Node, resource string, answer Answer) {
 	t.Helper()
 	received := time.Now()
 	before, err := ageOf(answer)
-	if err != nil {
-		t.Fatalf("%s: %v", resource, err)
-	}
+	need.OKf(t, err, "%s", resource)
 	Eventually(t, ReadyLimit, resource+" is as old as the loss", func() error {
 		waited := time.Since(received)
 		age, err := ageOf(n.Get(resource))
@@ -180,12 +170,8 @@ func mustHaveForgotten(t *testing.T, c *Cluster) {
 			t.Errorf("node %s: a refused registration took effect", n.Name)
 		}
 		before, listed := listing["before"]
-		if !listed {
-			t.Errorf("node %s: a refused cancel took effect", n.Name)
-		}
-		if before.Status != "UP" || before.Metadata["a"] != "" {
-			t.Errorf("node %s: a refused change took effect: %+v", n.Name, before)
-		}
+		expect.That(t, listed, "node %s: a refused cancel took effect", n.Name)
+		expect.That(t, before.Status == "UP" && before.Metadata["a"] == "", "node %s: a refused change took effect: %+v", n.Name, before)
 	}
 }
 

@@ -3,6 +3,8 @@ package integration
 import (
 	"fmt"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestWhoeverEvictsAliveUndoesNothing: a node that is cut off from its peers evicts an instance that renews
@@ -25,9 +27,7 @@ func TestWhoeverEvictsAliveUndoesNothing(t *testing.T) {
 	}
 	version(alone, "2")
 	version(there, "3")
-	if err := showsVersion(alone, id, "2", "UNKNOWN"); err != nil {
-		t.Fatalf("on the side that evicted it: %v", err)
-	}
+	need.OKf(t, showsVersion(alone, id, "2", "UNKNOWN"), "on the side that evicted it")
 	links.Heal()
 	c.mustOnEvery(t, "what was said last", func(n *Node) error { return showsVersion(n, id, "3", "OUT_OF_SERVICE") })
 	h.stop()

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // eachMode runs a test with and without consensus.
@@ -41,9 +42,7 @@ func (c *Cluster) mustOnEvery(t *testing.T, what string, probe func(n *Node) err
 			Eventually(t, replicated, what+" on node "+n.Name, func() error { return probe(n) })
 			continue
 		}
-		if err := untilTaken(func() error { return probe(n) }); err != nil {
-			t.Errorf("%s on node %s: %v", what, n.Name, err)
-		}
+		expect.OKf(t, untilTaken(func() error { return probe(n) }), "%s on node %s", what, n.Name)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // TestARestartedNodeBringsNoDeadInstanceBack: an instance dies while one of two nodes without consensus is
@@ -62,9 +64,8 @@ func awayWhileOneDies(t *testing.T, lease int, lived time.Duration, leave func(*
 	Pass(t, time.Duration(lease+2)*time.Second) // in which the node that was away would compare, and end the lease itself
 	c.mustListEverywhere(t, alive...)
 	for _, change := range mustPoll(t, stays, "wait=0s&app=herd&index="+gone).Changes {
-		if change.ID == dead || slices.Contains(alive, change.ID) {
-			t.Errorf("%s says at %s of %s: %s %s", stays.Name, change.Index, change.ID, change.Action, change.Why)
-		}
+		expect.That(t, change.ID != dead && !slices.Contains(alive, change.ID),
+			"%s says at %s of %s: %s %s", stays.Name, change.Index, change.ID, change.Action, change.Why)
 	}
 	h.stop()
 	h.check(t)

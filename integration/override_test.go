@@ -12,6 +12,7 @@ import (
 
 	"github.com/hudl/fargo"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -35,33 +36,28 @@ func TestTimedOverrideEndsByItselfAcrossALeaderKill(t *testing.T) {
 		answer := unrefused(func() Answer {
 			return others[0].OverrideFor("ORDERS", "orders-1", "OUT_OF_SERVICE", forced, "ann", "deploy 7")
 		})
-		if answer.Status != http.StatusOK {
-			t.Fatalf("override: %v, want 200", answer)
-		}
+		need.That(t, answer.Status == http.StatusOK, "override: %v, want 200", answer)
 		lost.Kill()
 		if !ap {
 			c.Leader(others...)
 		}
 		for _, n := range others {
 			awaitStatus(t, n, "ORDERS", "orders-1", "OUT_OF_SERVICE")
-			if answer := unrefused(func() Answer { return n.Renew("ORDERS", "orders-1") }); answer.Status != http.StatusOK {
-				t.Errorf("renewal while overridden: %v, want 200", answer)
-			}
+			answer := unrefused(func() Answer { return n.Renew("ORDERS", "orders-1") })
+			expect.That(t, answer.Status == http.StatusOK, "renewal while overridden: %v, want 200", answer)
 			e, err := taken(func() (*Explanation, error) { return n.Explain("ORDERS", "orders-1") })
-			if err != nil || e == nil || e.Status != "OUT_OF_SERVICE" || e.Reported != "UP" || e.Override == nil || e.Override.Author != "ann" || e.Override.Reason != "deploy 7" || e.Override.Until == 0 {
-				t.Fatalf("node %s explains the override by %+v, %v, want ann's until a time", n.Name, e, err)
-			}
+			need.That(t, err == nil && e != nil && e.Status == "OUT_OF_SERVICE" && e.Reported == "UP" && e.Override != nil && e.Override.Author == "ann" && e.Override.Reason == "deploy 7" && e.Override.Until != 0,
+				"node %s explains the override by %+v, %v, want ann's until a time", n.Name, e, err)
 		}
 		for _, n := range others {
 			awaitStatus(t, n, "ORDERS", "orders-1", "UP")
 		}
-		if took := time.Since(began); took < forced {
-			t.Errorf("the override ended after %v, it was set for %v", took, forced)
-		}
+		took := time.Since(began)
+		expect.That(t, took >= forced, "the override ended after %v, it was set for %v", took, forced)
 		e := mustExplainAlike(t, whoAgree(others), "ORDERS", "orders-1")
-		if got := happened(e); !slices.Equal(got, []string{"registered", "overridden", "override ended"}) || e.Override != nil {
-			t.Errorf("explained by %+v, want no override any more", e)
-		}
+		got := happened(e)
+		expect.That(t, slices.Equal(got, []string{"registered", "overridden", "override ended"}) && e.Override == nil,
+			"explained by %+v, want no override any more", e)
 	})
 }
 
@@ -91,19 +87,14 @@ func TestQuarantineHidesOnEveryNodeAndEndsByItself(t *testing.T) {
 		for _, n := range c.Nodes {
 			mustHide(t, n)
 		}
-		if got := fargoSees(t, last, "ORDERS"); !slices.Equal(got, []string{"well"}) {
-			t.Errorf("fargo sees %v, want the well one only", got)
-		}
+		got := fargoSees(t, last, "ORDERS")
+		expect.That(t, slices.Equal(got, []string{"well"}), "fargo sees %v, want the well one only", got)
 		rollcall(t, "quarantine", "ORDERS/sick", "--end", "--addr", last.URL())
 		c.mustListEverywhere(t, "sick", "well")
 		mustReturnFromQuarantine(t, c, 3*time.Second)
-		if got := fargoSees(t, last, "ORDERS"); !slices.Equal(got, []string{"sick", "well"}) {
-			t.Errorf("fargo sees %v, want both", got)
-		}
+		expect.Slice(t, fargoSees(t, last, "ORDERS"), []string{"sick", "well"}, "fargo sees")
 		want := []string{"registered", "quarantined", "quarantine ended", "quarantined", "quarantine ended"}
-		if got := happened(mustExplainAlike(t, whoAgree(c.Nodes), "ORDERS", "sick")); !slices.Equal(got, want) {
-			t.Errorf("the history is %v, want %v", got, want)
-		}
+		expect.Slice(t, happened(mustExplainAlike(t, whoAgree(c.Nodes), "ORDERS", "sick")), want, "the history is")
 	})
 }
 
@@ -113,26 +104,23 @@ func mustHide(t *testing.T, n *Node) {
 	t.Helper()
 	for _, list := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/vips/ORDERS", "/eureka/svips/ORDERS"} {
 		answer := unrefused(func() Answer { return n.Get(list) })
-		if body := string(answer.Body); answer.Status != http.StatusOK || strings.Contains(body, `"sick"`) || !strings.Contains(body, `"well"`) {
-			t.Errorf("node %s: %s is %d %s, want the well one only", n.Name, list, answer.Status, body)
-		}
+		body := string(answer.Body)
+		expect.That(t, answer.Status == http.StatusOK && !strings.Contains(body, `"sick"`) && strings.Contains(body, `"well"`),
+			"node %s: %s is %d %s, want the well one only", n.Name, list, answer.Status, body)
 	}
 	delta, err := taken(func() (map[string]Listed, error) { return n.ListingOf("/eureka/apps/delta") })
-	if err != nil || delta["sick"].Action != "DELETED" || delta["well"].Action != "ADDED" {
-		t.Errorf("node %s: the delta is %+v, %v, want the hidden one as deleted", n.Name, delta, err)
-	}
+	expect.That(t, err == nil && delta["sick"].Action == "DELETED" && delta["well"].Action == "ADDED",
+		"node %s: the delta is %+v, %v, want the hidden one as deleted", n.Name, delta, err)
 	for _, single := range []string{"/eureka/apps/ORDERS/sick", "/eureka/instances/sick"} {
-		if answer := unrefused(func() Answer { return n.Get(single) }); answer.Status != http.StatusNotFound {
-			t.Errorf("node %s: %s is answered %v, want 404", n.Name, single, answer)
-		}
+		answer := unrefused(func() Answer { return n.Get(single) })
+		expect.That(t, answer.Status == http.StatusNotFound, "node %s: %s is answered %v, want 404", n.Name, single, answer)
 	}
 	if answer := unrefused(func() Answer { return n.Renew("ORDERS", "sick") }); answer.Status != http.StatusOK {
 		t.Errorf("node %s: a heartbeat in quarantine is answered %v, want 200", n.Name, answer)
 	}
 	e, err := taken(func() (*Explanation, error) { return n.Explain("ORDERS", "sick") })
-	if err != nil || e == nil || e.State != "quarantined" || e.Quarantine == nil || e.Quarantine.Author != "ann" || e.Quarantine.Reason != "it answers nonsense" {
-		t.Errorf("node %s explains it by %+v, %v, want ann's quarantine", n.Name, e, err)
-	}
+	expect.That(t, err == nil && e != nil && e.State == "quarantined" && e.Quarantine != nil && e.Quarantine.Author == "ann" && e.Quarantine.Reason == "it answers nonsense",
+		"node %s explains it by %+v, %v, want ann's quarantine", n.Name, e, err)
 }
 
 // mustReturnFromQuarantine hides the instance for a time and expects it back on every node, not
@@ -141,15 +129,12 @@ func mustReturnFromQuarantine(t *testing.T, c *Cluster, hidden time.Duration) {
 	t.Helper()
 	began := time.Now()
 	answer := unrefused(func() Answer { return c.Nodes[0].Quarantine("ORDERS", "sick", hidden, "ann", "once more") })
-	if answer.Status != http.StatusOK {
-		t.Fatalf("quarantine: %v, want 200", answer)
-	}
+	need.That(t, answer.Status == http.StatusOK, "quarantine: %v, want 200", answer)
 	for _, n := range c.Nodes {
 		awaitStatus(t, n, "ORDERS", "sick", "UP")
 	}
-	if took := time.Since(began); took < hidden {
-		t.Errorf("the quarantine ended after %v, it was set for %v", took, hidden)
-	}
+	took := time.Since(began)
+	expect.That(t, took >= hidden, "the quarantine ended after %v, it was set for %v", took, hidden)
 }
 
 // fargoSees are the sorted ids of an application that a stock client finds at a node.
@@ -158,9 +143,7 @@ func fargoSees(t *testing.T, n *Node, app string) []string {
 	quietFargo()
 	f := fargoClient{conn: fargo.NewConn(n.Eureka())}
 	picture, err := f.Discover(app)
-	if err != nil {
-		t.Fatalf("fargo at %s: %v", n.Name, err)
-	}
+	need.OKf(t, err, "fargo at %s", n.Name)
 	return slices.Sorted(maps.Keys(picture))
 }
 
@@ -191,14 +174,12 @@ func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
 		if code := drain.ExitCode(t, ReadyLimit); code != 0 {
 			t.Fatalf("exit code %d, want 0; it said:\n%s", code, drain.Output(t))
 		}
-		if took := time.Since(resumed); took < settle {
-			t.Errorf("drain ended %v after the last node could apply it, the settle time is %v", took, settle)
-		}
+		took := time.Since(resumed)
+		expect.That(t, took >= settle, "drain ended %v after the last node could apply it, the settle time is %v", took, settle)
 		for _, n := range c.Nodes {
 			listing, err := n.ListingOf("/eureka/apps?consistency=stale")
-			if err != nil || listing["orders-1"].Status != "OUT_OF_SERVICE" {
-				t.Errorf("node %s, read stale, lists %+v, %v, want it out of service", n.Name, listing, err)
-			}
+			expect.That(t, err == nil && listing["orders-1"].Status == "OUT_OF_SERVICE",
+				"node %s, read stale, lists %+v, %v, want it out of service", n.Name, listing, err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // newProxiedCluster starts a cluster whose nodes reach each other through proxies only.
@@ -45,9 +46,8 @@ func TestIsolatedLeaderIsReplacedRefusesAndCatchesUp(t *testing.T) {
 	isolated.WaitReady(t)
 	listing := mustList(t, isolated)
 	for _, id := range []string{"before", "during-0", "during-1"} {
-		if _, listed := listing[id]; !listed {
-			t.Errorf("after healing, %s does not list %s; %s leads", isolated.Name, id, next.Name)
-		}
+		_, listed := listing[id]
+		expect.That(t, listed, "after healing, %s does not list %s; %s leads", isolated.Name, id, next.Name)
 	}
 	mustHaveForgotten(t, c)
 }

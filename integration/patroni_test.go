@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // patroniMember is one PostgreSQL server with the Patroni that decides whether it is the primary.
@@ -189,9 +191,9 @@ func TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries(t *testing.T) {
 	before := leader()
 	a.process.Signal(t, syscall.SIGSTOP)
 	time.Sleep(20 * time.Second)
-	if now := leader(); string(now.Value) != "a" || now.Session != before.Session || now.LockIndex != before.LockIndex {
-		t.Errorf("after 20 s in which the leader's Patroni was stopped the key is %+v, want it of the same session as %+v", now, before)
-	}
+	now := leader()
+	expect.That(t, string(now.Value) == "a" && now.Session == before.Session && now.LockIndex == before.LockIndex,
+		"after 20 s in which the leader's Patroni was stopped the key is %+v, want it of the same session as %+v", now, before)
 	a.process.Signal(t, syscall.SIGCONT)
 	if n, _, _ := b.writes(); n != 0 {
 		t.Errorf("the other server acknowledged %d writes meanwhile", n)
@@ -209,11 +211,9 @@ func TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries(t *testing.T) {
 	writers.Wait()
 	n, _, last := a.writes()
 	m, first, _ := b.writes()
-	if n == 0 || m == 0 || !last.Before(first) {
-		t.Errorf("%d writes acknowledged by the first until %v, %d by the second from %v on: want none by both at once", n, last, m, first)
-	}
-	if now := leader(); now == nil || string(now.Value) != "b" {
-		t.Errorf("the leader's key is %+v, want b's", now)
-	}
+	expect.That(t, n != 0 && m != 0 && last.Before(first),
+		"%d writes acknowledged by the first until %v, %d by the second from %v on: want none by both at once", n, last, m, first)
+	now = leader()
+	expect.That(t, now != nil && string(now.Value) == "b", "the leader's key is %+v, want b's", now)
 	t.Logf("%d and %d writes acknowledged, %v apart", n, m, first.Sub(last))
 }

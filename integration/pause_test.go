@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -71,9 +72,7 @@ func TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites(t *testing.T) {
 		}
 		return nil
 	})
-	if code := leader.ExitCode(t, ReadyLimit); code != 3 {
-		t.Errorf("the node whose disk hangs ended with code %d, want 3", code)
-	}
+	expect.Equal(t, leader.ExitCode(t, ReadyLimit), 3, "the node whose disk hangs ended with code")
 	if out := leader.Output(t); !strings.Contains(out, "the disk hangs") {
 		t.Errorf("the log of %s does not say that its disk hangs:\n%s", leader.Name, leader.LastWords(10))
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -74,9 +75,8 @@ func awaitListing(t *testing.T, n *Node, want []string) {
 // mustWithhold expects that a node tells why nobody is evicted, and who would be.
 func mustWithhold(t *testing.T, n *Node, p Preservation, silent []string) {
 	t.Helper()
-	if p.Withheld != len(silent) || !strings.Contains(p.Reason, "8") || !strings.Contains(p.Reason, "20") {
-		t.Errorf("node %s withholds %d evictions because %q, want %d and the numbers", n.Name, p.Withheld, p.Reason, len(silent))
-	}
+	expect.That(t, p.Withheld == len(silent) && strings.Contains(p.Reason, "8") && strings.Contains(p.Reason, "20"),
+		"node %s withholds %d evictions because %q, want %d and the numbers", n.Name, p.Withheld, p.Reason, len(silent))
 	var overdue []string
 	for _, app := range p.Applications {
 		for _, o := range app.Overdue {
@@ -88,9 +88,7 @@ func mustWithhold(t *testing.T, n *Node, p Preservation, silent []string) {
 	for _, id := range silent {
 		want = append(want, "HERD/"+id)
 	}
-	if !slices.Equal(overdue, want) {
-		t.Errorf("node %s calls %v overdue, want %v", n.Name, overdue, want)
-	}
+	expect.That(t, slices.Equal(overdue, want), "node %s calls %v overdue, want %v", n.Name, overdue, want)
 }
 
 // mustSayWhyOnTheCommandLine expects the same reason from the commands, whichever node is asked.
@@ -99,20 +97,16 @@ func mustSayWhyOnTheCommandLine(t *testing.T, c *Cluster, id string) {
 	for _, n := range c.Nodes {
 		var p Preservation
 		decode(t, rollcall(t, "self-preservation", "-o", "json", "--addr", n.URL()), &p)
-		if p.State != "on" || p.Withheld != 12 {
-			t.Errorf("self-preservation at %s: %+v, want on with 12 withheld", n.Name, p)
-		}
-		if table := rollcall(t, "self-preservation", "status", "--addr", n.URL()); !strings.Contains(withoutUntil(string(table)), withoutUntil(p.Reason)) {
-			t.Errorf("self-preservation status at %s prints\n%s\nwithout %q", n.Name, table, p.Reason)
-		}
+		expect.That(t, p.State == "on" && p.Withheld == 12, "self-preservation at %s: %+v, want on with 12 withheld", n.Name, p)
+		table := rollcall(t, "self-preservation", "status", "--addr", n.URL())
+		expect.That(t, strings.Contains(withoutUntil(string(table)), withoutUntil(p.Reason)),
+			"self-preservation status at %s prints\n%s\nwithout %q", n.Name, table, p.Reason)
 		var e Explanation
 		decode(t, rollcall(t, "explain", "HERD/"+id, "-o", "json", "--addr", n.URL()), &e)
-		if e.State != "listed" || !e.Expired || !e.SelfPreservation.Withholds {
-			t.Errorf("explain at %s: %+v, want listed, expired and withheld", n.Name, e)
-		}
-		if table := rollcall(t, "explain", "HERD/"+id, "--addr", n.URL()); !strings.Contains(strings.ToLower(string(table)), "self-preservation") {
-			t.Errorf("explain at %s prints\n%s\nwithout self-preservation's part", n.Name, table)
-		}
+		expect.That(t, e.State == "listed" && e.Expired && e.SelfPreservation.Withholds, "explain at %s: %+v, want listed, expired and withheld", n.Name, e)
+		table = rollcall(t, "explain", "HERD/"+id, "--addr", n.URL())
+		expect.That(t, strings.Contains(strings.ToLower(string(table)), "self-preservation"),
+			"explain at %s prints\n%s\nwithout self-preservation's part", n.Name, table)
 	}
 }
 
@@ -134,12 +128,10 @@ func mustTellOfTheRelease(t *testing.T, n *Node) {
 		return err
 	})
 	p := need.Got(taken(n.Preservation))(t)
-	if got := states(p); !slices.Equal(got, []string{"off", "released", "on"}) {
-		t.Fatalf("node %s remembers %v, want off after released after on", n.Name, got)
-	}
-	if r := p.Transitions[1]; r.Author != "ann" || !strings.Contains(r.Reason, "the rack is gone") {
-		t.Errorf("node %s remembers the release as %+v", n.Name, r)
-	}
+	got := states(p)
+	need.That(t, slices.Equal(got, []string{"off", "released", "on"}), "node %s remembers %v, want off after released after on", n.Name, got)
+	r := p.Transitions[1]
+	expect.That(t, r.Author == "ann" && strings.Contains(r.Reason, "the rack is gone"), "node %s remembers the release as %+v", n.Name, r)
 }
 
 // states are the remembered transitions, newest first.
@@ -159,16 +151,14 @@ func mustHaveGoneByShares(t *testing.T, c *Cluster, app string, gone []string, s
 	for _, id := range gone {
 		e := mustExplainAlike(t, c.Nodes, app, id)
 		last := e.History[len(e.History)-1]
-		if e.State != "gone" || e.Removed == nil || e.Removed.Kind != "evicted" || last.What != "evicted" {
-			t.Fatalf("%s is explained by %+v, want that it was evicted", id, e)
-		}
+		need.That(t, e.State == "gone" && e.Removed != nil && e.Removed.Kind == "evicted" && last.What == "evicted",
+			"%s is explained by %+v, want that it was evicted", id, e)
 		rounds[last.At]++
 	}
 	for _, at := range slices.Sorted(maps.Keys(rounds)) {
 		n := rounds[at]
-		if limit := size - size*85/100; n > limit {
-			t.Errorf("a round took %d of %d, want at most %d; rounds: %v", n, size, limit, rounds)
-		}
+		limit := size - size*85/100
+		expect.That(t, n <= limit, "a round took %d of %d, want at most %d; rounds: %v", n, size, limit, rounds)
 		size -= n
 	}
 }
@@ -179,15 +169,12 @@ func mustExplainAlike(t *testing.T, nodes []*Node, app, id string) *Explanation 
 	var first *Explanation
 	for _, n := range nodes {
 		e, err := taken(func() (*Explanation, error) { return n.Explain(app, id) })
-		if err != nil || e == nil || len(e.History) == 0 {
-			t.Fatalf("node %s explains %s/%s by %+v, %v, want a history", n.Name, app, id, e, err)
-		}
+		need.That(t, err == nil && e != nil && len(e.History) != 0, "node %s explains %s/%s by %+v, %v, want a history", n.Name, app, id, e, err)
 		if first == nil {
 			first = e
 		}
-		if !reflect.DeepEqual(e.History, first.History) || e.State != first.State {
-			t.Errorf("node %s explains %s/%s by %+v, %s by %+v", n.Name, app, id, e, nodes[0].Name, first)
-		}
+		expect.That(t, reflect.DeepEqual(e.History, first.History) && e.State == first.State,
+			"node %s explains %s/%s by %+v, %s by %+v", n.Name, app, id, e, nodes[0].Name, first)
 	}
 	return first
 }
@@ -203,9 +190,7 @@ func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 		h.wake()
 		for _, n := range c.Nodes {
 			p := awaitFigures(t, n, "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
-			if p.Withheld != 0 || p.Transitions[0].Author != "" {
-				t.Errorf("node %s: %+v, want nothing withheld and no operator", n.Name, p)
-			}
+			expect.That(t, p.Withheld == 0 && p.Transitions[0].Author == "", "node %s: %+v, want nothing withheld and no operator", n.Name, p)
 			mustListExactly(t, n, h.ids())
 		}
 		h.stop()
@@ -244,13 +229,11 @@ func TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 		for _, n := range others {
 			awaitListing(t, n, nil)
 		}
-		if took := time.Since(began); took < hold {
-			t.Errorf("the dead instance went after %v, evictions were held for %v", took, hold)
-		}
+		took := time.Since(began)
+		expect.That(t, took >= hold, "the dead instance went after %v, evictions were held for %v", took, hold)
 		for _, n := range others {
-			if p, err := taken(n.Preservation); err != nil || p.State != "off" {
-				t.Errorf("node %s: %+v, %v, want off", n.Name, p, err)
-			}
+			p, err := taken(n.Preservation)
+			expect.That(t, err == nil && p.State == "off", "node %s: %+v, %v, want off", n.Name, p, err)
 		}
 		mustRefuseToRelease(t, others[0])
 	})
@@ -265,9 +248,8 @@ func awaitHeldBeyondLease(t *testing.T, n *Node) {
 		if err != nil {
 			return err
 		}
-		if p.State != "held" || p.Author != "ann" || p.Note != "the network is moved" || p.Until == 0 {
-			t.Fatalf("node %s: %+v, want held by ann until a time", n.Name, p)
-		}
+		need.That(t, p.State == "held" && p.Author == "ann" && p.Note == "the network is moved" && p.Until != 0,
+			"node %s: %+v, want held by ann until a time", n.Name, p)
 		return notYet(p.Withheld, 1)
 	})
 }
@@ -275,11 +257,8 @@ func awaitHeldBeyondLease(t *testing.T, n *Node) {
 // mustRefuseToRelease expects that there is nothing to release, from the interface and the command.
 func mustRefuseToRelease(t *testing.T, n *Node) {
 	t.Helper()
-	if answer := unrefused(func() Answer { return n.Release("ann", "again") }); answer.Status != 409 {
-		t.Errorf("release while off: %v, want 409", answer)
-	}
+	answer := unrefused(func() Answer { return n.Release("ann", "again") })
+	expect.That(t, answer.Status == 409, "release while off: %v, want 409", answer)
 	out, err := exec.Command(Binary(t), "self-preservation", "release", "--author", "ann", "--reason", "again", "--addr", n.URL()).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "nothing to release") {
-		t.Errorf("the command to release while off: %v, it said %s", err, out)
-	}
+	expect.That(t, err != nil && strings.Contains(string(out), "nothing to release"), "the command to release while off: %v, it said %s", err, out)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -47,14 +48,13 @@ func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
 		{"a scan of ports", "127.0.0.1", port, map[string]any{"TCP": "127.0.0.1:22", "Interval": "1s"}, "checks.targets"},
 		{"metadata", "168.63.129.16", 80, map[string]any{"HTTP": "http://168.63.129.16/", "Interval": "1s"}, "metadata"},
 	} {
-		if answer := register("attack", attack.address, attack.port, attack.check); answer.Status != 400 || !strings.Contains(string(answer.Body), attack.want) {
-			t.Errorf("%s: %v, want 400 that names %s", attack.name, answer, attack.want)
-		}
+		answer := register("attack", attack.address, attack.port, attack.check)
+		expect.That(t, answer.Status == 400 && strings.Contains(string(answer.Body), attack.want),
+			"%s: %v, want 400 that names %s", attack.name, answer, attack.want)
 	}
 	ofNode := n.Do(Request{Method: http.MethodPut, Path: "/v1/agent/check/register", Body: fmt.Appendf(nil, `{"Name":"scan","TCP":"127.0.0.1:%d","Interval":"1s"}`, port)})
-	if ofNode.Status != 400 || !strings.Contains(string(ofNode.Body), "checks.targets") {
-		t.Errorf("a check of the node: %v, want 400 that names checks.targets", ofNode)
-	}
+	expect.That(t, ofNode.Status == 400 && strings.Contains(string(ofNode.Body), "checks.targets"),
+		"a check of the node: %v, want 400 that names checks.targets", ofNode)
 	// A name is resolved only when it is asked.
 	if answer := register("rebound", "10.9.8.7", port, map[string]any{"HTTP": fmt.Sprintf("http://localhost:%d/", port), "Interval": "1s"}); answer.Status != 200 {
 		t.Fatal(answer)
@@ -74,9 +74,7 @@ func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
 	}
 	select {
 	case got := <-asked:
-		if got != "GET /health " {
-			t.Errorf("its own service was asked %q", got)
-		}
+		expect.Equal(t, got, "GET /health ", "its own service was asked")
 	case <-time.After(ReadyLimit):
 		t.Error("its own service was not asked")
 	}
@@ -85,9 +83,7 @@ func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
 func TestChecksThatHangForYearsStopNoOtherProbe(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // its backlog accepts, and nobody answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	t.Cleanup(func() { silent.Close() })
 	port := silent.Addr().(*net.TCPAddr).Port
 	var asked atomic.Int64

@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // fill sends requests through all nodes in turn until every node refuses one because of a limit, in words that name
@@ -40,9 +43,8 @@ func TestWhatIsKeptIsBoundedAndWhatIsThereGoesOn(t *testing.T) {
 	mustRegister(t, first, Instance{App: "ORDERS", ID: "orders-1"})
 	status, text := browse(t, first, "PUT", "/v1/session/create", "", "", []byte("{}"), nil)
 	var session struct{ ID string }
-	if err := json.Unmarshal([]byte(text), &session); err != nil || status != http.StatusOK {
-		t.Fatalf("session: got %d %q", status, text)
-	}
+	err := json.Unmarshal([]byte(text), &session)
+	need.That(t, err == nil && status == http.StatusOK, "session: got %d %q", status, text)
 	lock := "/v1/rollcall/locks/l?session=" + session.ID
 	if status, text := browse(t, first, "PUT", lock, "", "", nil, nil); status != http.StatusOK {
 		t.Fatalf("lock: got %d %q", status, text)
@@ -75,16 +77,14 @@ func TestWhatIsKeptIsBoundedAndWhatIsThereGoesOn(t *testing.T) {
 			{"a larger node", "PUT", "/v1/catalog/register", `{"Node":"n0","Address":"10.0.0.1","NodeMeta":{"k":"v"}}`, http.StatusInsufficientStorage},
 			{"a transaction that sets", "PUT", "/v1/txn", `[{"KV":{"Verb":"set","Key":"t","Value":"eA=="}}]`, http.StatusInsufficientStorage},
 		} {
-			if status, text := browse(t, n, row.method, row.path, "", "", []byte(row.body), nil); status != row.want {
-				t.Errorf("%s at %s: got %d %.200q, want %d", row.name, n.Name, status, text, row.want)
-			}
+			status, text := browse(t, n, row.method, row.path, "", "", []byte(row.body), nil)
+			expect.That(t, status == row.want, "%s at %s: got %d %.200q, want %d", row.name, n.Name, status, text, row.want)
 		}
 	}
 
 	for i := range min(keys, 5) {
-		if status, text := browse(t, c.Nodes[i%len(c.Nodes)], "DELETE", fmt.Sprintf("/v1/kv/k%d", i), "", "", nil, nil); status != http.StatusOK {
-			t.Fatalf("delete of a key: got %d %q", status, text)
-		}
+		status, text := browse(t, c.Nodes[i%len(c.Nodes)], "DELETE", fmt.Sprintf("/v1/kv/k%d", i), "", "", nil, nil)
+		need.That(t, status == http.StatusOK, "delete of a key: got %d %q", status, text)
 	}
 	for _, n := range c.Nodes {
 		Eventually(t, ReadyLimit, "room for a key at "+n.Name, func() error {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -59,9 +60,8 @@ func TestRateLimiterRefusesFetchesByClassAndFollowsItsFile(t *testing.T) {
 
 		// Switched off it refuses nobody, and counts whom it would have.
 		n.mustServe(t, 20, "", fullPath, deltaPath, appPath)
-		if counted := metric(t, n.Node, `rollcall_http_rate_would_limit_total{target="full"}`); counted == 0 {
-			t.Error("a limiter that is off has counted nothing")
-		}
+		counted := metric(t, n.Node, `rollcall_http_rate_would_limit_total{target="full"}`)
+		expect.That(t, counted != 0, "a limiter that is off has counted nothing")
 
 		// Full fetches have a bucket of their own, which is the only one that runs dry.
 		n.use(t, limits{enabled: true, burst: 3, rate: unlimited, fullRate: 1, privileged: "ops"}, func() error { return n.refuses(fullPath) })
@@ -120,9 +120,7 @@ func (n limitedNode) serves(times int, identity, path string) error {
 func (n limitedNode) mustServe(t *testing.T, times int, identity string, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
-		if err := n.serves(times, identity, path); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, n.serves(times, identity, path))
 	}
 }
 
@@ -137,16 +135,14 @@ func (n limitedNode) mustPassAtMost(t *testing.T, path string, burst, rate int) 
 		}
 	}
 	took := time.Since(began)
-	if most := burst + rate*int(took/time.Second+1); served > most {
-		t.Errorf("%d of 50 fetches of %s were served within %v, want at most %d", served, path, took, most)
-	}
+	most := burst + rate*int(took/time.Second+1)
+	expect.That(t, served <= most, "%d of 50 fetches of %s were served within %v, want at most %d", served, path, took, most)
 }
 
 func (n limitedNode) mustAcceptHeartbeats(t *testing.T, times int) {
 	t.Helper()
 	for range times {
-		if answer := n.Renew("ORDERS", "orders-1"); answer.Status != http.StatusOK {
-			t.Fatalf("a heartbeat was answered %v, want 200", answer)
-		}
+		answer := n.Renew("ORDERS", "orders-1")
+		need.That(t, answer.Status == http.StatusOK, "a heartbeat was answered %v, want 200", answer)
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // The two recipes that every language has for Consul, on plain HTTP: a mutex by a session that acquires
@@ -85,24 +88,15 @@ func TestRecipeOfTheMutex(t *testing.T) {
 	// As Java's clients create sessions: a lock-delay of the number 0 is none.
 	first := a.session(t, `{"LockDelay":0,"Name":"first"}`)
 	other := b.session(t, `{"LockDelay":0,"Name":"other"}`)
-	if !a.says(t, "/v1/kv/lock/job?acquire="+first, "lock:1") {
-		t.Fatal("a free key was not acquired")
-	}
-	if b.says(t, "/v1/kv/lock/job?acquire="+other, "lock:2") {
-		t.Fatal("two hold the lock")
-	}
-	if b.says(t, "/v1/kv/lock/job?release="+other, "unlock:2") {
-		t.Error("who does not hold the lock released it")
-	}
+	need.That(t, a.says(t, "/v1/kv/lock/job?acquire="+first, "lock:1"), "a free key was not acquired")
+	need.That(t, !b.says(t, "/v1/kv/lock/job?acquire="+other, "lock:2"), "two hold the lock")
+	expect.That(t, !b.says(t, "/v1/kv/lock/job?release="+other, "unlock:2"), "who does not hold the lock released it")
 	held, answer, err := d.keys("lock/job")
 	must(t, err)
-	if len(held) != 1 || held[0].Session != first || string(held[0].Value) != "lock:1" || held[0].LockIndex != 1 {
-		t.Fatalf("the third node shows %+v, want it held by the first with its value", held)
-	}
+	need.That(t, len(held) == 1 && held[0].Session == first && string(held[0].Value) == "lock:1" && held[0].LockIndex == 1,
+		"the third node shows %+v, want it held by the first with its value", held)
 	token := answer.Header.Get("X-Rollcall-Fence")
-	if token == "" || token == "0" {
-		t.Errorf("X-Rollcall-Fence is %q, want the token of the acquisition", token)
-	}
+	expect.That(t, token != "" && token != "0", "X-Rollcall-Fence is %q, want the token of the acquisition", token)
 
 	// Blocking: wait for a change of the key, then try again.
 	acquired := make(chan error, 1)
@@ -122,9 +116,7 @@ func TestRecipeOfTheMutex(t *testing.T) {
 			}
 		}()
 	}()
-	if !a.says(t, "/v1/kv/lock/job?release="+first, "unlock:1") {
-		t.Error("the holder could not release its lock")
-	}
+	expect.That(t, a.says(t, "/v1/kv/lock/job?release="+first, "unlock:1"), "the holder could not release its lock")
 	select {
 	case err := <-acquired:
 		must(t, err)
@@ -132,21 +124,16 @@ func TestRecipeOfTheMutex(t *testing.T) {
 		t.Fatal("who waits for the lock does not get it")
 	}
 	for _, when := range []string{"", ", once more,"} {
-		if !d.says(t, "/v1/session/destroy/"+other, "") {
-			t.Errorf("destroying a session%s must answer true", when)
-		}
+		expect.That(t, d.says(t, "/v1/session/destroy/"+other, ""), "destroying a session%s must answer true", when)
 	}
 	if held, _, err = a.keys("lock/job"); err != nil || held[0].Session != "" || string(held[0].Value) != "lock:2" {
 		t.Errorf("%+v, %v; want the value kept and no holder", held, err)
 	}
-	if !a.says(t, "/v1/kv/lock/job?acquire="+first, "again") {
-		t.Error("a lock whose session was destroyed without lock-delay is not free at once")
-	}
+	expect.That(t, a.says(t, "/v1/kv/lock/job?acquire="+first, "again"), "a lock whose session was destroyed without lock-delay is not free at once")
 	for _, dead := range []string{other, "no-uuid"} {
 		answer := led(func() Answer { return a.Do(Request{Method: http.MethodPut, Path: "/v1/kv/lock/x?acquire=" + dead}) })
-		if want := fmt.Sprintf("raft apply failed: invalid session %q", dead); answer.Status != 500 || string(answer.Body) != want {
-			t.Errorf("acquire by a session that is gone: %v, want 500 %q", answer, want)
-		}
+		want := fmt.Sprintf("raft apply failed: invalid session %q", dead)
+		expect.That(t, answer.Status == 500 && string(answer.Body) == want, "acquire by a session that is gone: %v, want 500 %q", answer, want)
 	}
 }
 
@@ -173,9 +160,7 @@ func contend(t *testing.T, n *Node) permit {
 	t.Helper()
 	began := time.Now()
 	p := permit{n, n.session(t, fmt.Sprintf(`{"TTL":%q,"LockDelay":0,"Behavior":"delete"}`, permitTTL)), began}
-	if !n.says(t, "/v1/kv/"+semaphore+p.session+"?acquire="+p.session, "contender") {
-		t.Fatal("the contender's own key was not acquired")
-	}
+	need.That(t, n.says(t, "/v1/kv/"+semaphore+p.session+"?acquire="+p.session, "contender"), "the contender's own key was not acquired")
 	return p
 }
 
@@ -247,11 +232,10 @@ func (p permit) release(t *testing.T) {
 		}
 		return err
 	})
-	if answer := led(func() Answer {
+	answer := led(func() Answer {
 		return p.node.Do(Request{Method: http.MethodDelete, Path: "/v1/kv/" + semaphore + p.session})
-	}); string(answer.Body) != "true" {
-		t.Errorf("delete the contender's key: %v", answer)
-	}
+	})
+	expect.That(t, string(answer.Body) == "true", "delete the contender's key: %v", answer)
 	p.node.says(t, "/v1/session/destroy/"+p.session, "")
 }
 
@@ -267,9 +251,7 @@ func TestRecipeOfTheSemaphore(t *testing.T) {
 	for i, p := range all {
 		taken, _, err := p.try(limit)
 		must(t, err)
-		if taken != (i < limit) {
-			t.Fatalf("contender %d of %d: taken is %v", i+1, len(all), taken)
-		}
+		need.Equal(t, taken, (i < limit), "contender %d of %d: taken is", i+1, len(all))
 	}
 	fourth := make(chan error, 1)
 	go func() { fourth <- all[3].wait(limit) }()
@@ -281,9 +263,7 @@ func TestRecipeOfTheSemaphore(t *testing.T) {
 	// The second dies: nobody renews its session. The others are renewed meanwhile.
 	for waiting := true; waiting; {
 		for _, p := range []permit{all[2], all[3], all[4]} {
-			if _, err := p.node.put("/v1/session/renew/"+p.session, ""); err != nil {
-				t.Fatal(err)
-			}
+			need.Got(p.node.put("/v1/session/renew/"+p.session, ""))(t)
 		}
 		select {
 		case err := <-fifth:
@@ -292,9 +272,9 @@ func TestRecipeOfTheSemaphore(t *testing.T) {
 		case <-time.After(time.Second):
 		}
 	}
-	if took := time.Since(all[1].began); took < 2*permitTTL {
-		t.Errorf("the dead holder's permit was given away %v after its last sign, before its TTL of %v was over twice", took, permitTTL)
-	}
+	took := time.Since(all[1].began)
+	expect.That(t, took >= 2*permitTTL,
+		"the dead holder's permit was given away %v after its last sign, before its TTL of %v was over twice", took, permitTTL)
 	entries, _, err := c.Nodes[0].keys(semaphore + ".lock")
 	must(t, err)
 	var lock coordination
@@ -325,8 +305,6 @@ func TestCoordinationNeedsConsensus(t *testing.T) {
 		{Method: http.MethodGet, Path: "/v1/rollcall/fence/a?index=1"},
 	} {
 		answer := c.Nodes[0].Do(r)
-		if answer.Status != http.StatusNotImplemented || len(answer.Body) < 40 {
-			t.Errorf("%s %s: %v, want 501 with a sentence", r.Method, r.Path, answer)
-		}
+		expect.That(t, answer.Status == http.StatusNotImplemented && len(answer.Body) >= 40, "%s %s: %v, want 501 with a sentence", r.Method, r.Path, answer)
 	}
 }

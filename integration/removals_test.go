@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // twoRemovalsRound removes two nodes at the same moment, through two nodes, while a third stands still. Each
@@ -20,9 +22,7 @@ func twoRemovalsRound(t *testing.T) {
 	defer still.Resume(t)
 
 	removed := removeAtOnce(t, others[0], others[1])
-	if len(removed) > 1 {
-		t.Errorf("%v were both removed while %s stood still", removed, still.Name)
-	}
+	expect.That(t, len(removed) <= 1, "%v were both removed while %s stood still", removed, still.Name)
 	Eventually(t, ReadyLimit, "a write is taken after the removals", func() error {
 		for _, n := range c.Others(still) {
 			if !n.Running() {

@@ -8,6 +8,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestSessionsAndLockDelaysSurviveALeaderKill and the next test look at the same things: what waits for
@@ -74,20 +77,18 @@ func testTimesSurvive(t *testing.T, c *Cluster, disturb func()) {
 	}{{"silent", silentSince, silentTTL}, {"delayed", delayedSince, longDelay}} {
 		waits.Go(func() {
 			got := awaitKey(t, c, w.key, heir)
-			if took := got.Sub(w.since); took < w.earliest {
-				t.Errorf("key %q was given away after %v, want not before %v", w.key, took, w.earliest)
-			}
+			took := got.Sub(w.since)
+			expect.That(t, took >= w.earliest, "key %q was given away after %v, want not before %v", w.key, took, w.earliest)
 		})
 	}
 	waits.Wait()
 	Pass(t, time.Until(began.Add(renewedTTL+2*time.Second))) // by then it had ended, had it not been renewed
-	if lost := stop(); lost != nil {
-		t.Errorf("the session that was renewed every second: %v", lost)
-	}
+	lost := stop()
+	expect.That(t, lost == nil, "the session that was renewed every second: %v", lost)
 	for _, n := range c.Nodes {
-		if held, _, err := n.keys("kept"); err != nil || len(held) != 1 || held[0].Session != renewed {
-			t.Errorf("node %s shows %+v, %v; want the key held by the session that was renewed", n.Name, held, err)
-		}
+		held, _, err := n.keys("kept")
+		expect.That(t, err == nil && len(held) == 1 && held[0].Session == renewed,
+			"node %s shows %+v, %v; want the key held by the session that was renewed", n.Name, held, err)
 	}
 	destroy(t, n, renewed)
 	destroy(t, n, heir)
@@ -103,17 +104,14 @@ func ownSession(t *testing.T, n *Node, ttl, delay time.Duration) string {
 	var created struct {
 		ID string `json:"id"`
 	}
-	if err := json.Unmarshal(answer.Body, &created); err != nil || answer.Status/100 != 2 {
-		t.Fatalf("create a session: %v", answer)
-	}
+	err := json.Unmarshal(answer.Body, &created)
+	need.That(t, err == nil && answer.Status/100 == 2, "create a session: %v", answer)
 	return created.ID
 }
 
 func lockDirectly(t *testing.T, n *Node, key, session string) {
 	t.Helper()
-	if !n.says(t, "/v1/kv/"+key+"?acquire="+session, session) {
-		t.Fatalf("key %q was not acquired", key)
-	}
+	need.That(t, n.says(t, "/v1/kv/"+key+"?acquire="+session, session), "key %q was not acquired", key)
 }
 
 func destroy(t *testing.T, n *Node, session string) {

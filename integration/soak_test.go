@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // soakRounds are the faults of a soak, each a whole test on a cluster of its own. A round fails its test
@@ -29,9 +31,7 @@ func TestSoak(t *testing.T) {
 		t.Skip("set ROLLCALL_SOAK to a duration, such as 1h")
 	}
 	soak, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatalf("ROLLCALL_SOAK: %v", err)
-	}
+	need.OKf(t, err, "ROLLCALL_SOAK")
 	end := time.Now().Add(soak)
 	for n := 0; n == 0 || time.Now().Before(end); n++ {
 		for _, r := range soakRounds {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // The woken node is read by this many clients for at most wakeWindow, or until it has answered
@@ -40,9 +42,7 @@ func TestWokenLeaderNeverAnswersStale(t *testing.T) {
 		}
 	}
 	t.Logf("%d reads answered within %v of waking, over %d stops or more", answered, wakeWindow, stops)
-	if answered < wanted {
-		t.Errorf("%d reads were answered within %v of waking, want at least %d", answered, wakeWindow, wanted)
-	}
+	expect.That(t, answered >= wanted, "%d reads were answered within %v of waking, want at least %d", answered, wakeWindow, wanted)
 }
 
 // writeMetadata writes n=value until it is acknowledged by one of the nodes.

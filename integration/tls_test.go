@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // tlsCluster is a cluster whose every listener uses certificates of ca.
@@ -18,15 +21,13 @@ func TestClusterOverMutualTLSServesHTTPS(t *testing.T) {
 	follower := c.Others(c.Leader())[0]
 	mustRegister(t, follower, Instance{App: "SECRET", ID: "s"})
 	for _, n := range c.Nodes {
-		if _, listed := mustList(t, n)["s"]; !listed {
-			t.Errorf("node %s does not list what was registered over TLS", n.Name)
-		}
+		_, listed := mustList(t, n)["s"]
+		expect.That(t, listed, "node %s does not list what was registered over TLS", n.Name)
 	}
 	plain := *follower
 	plain.Client = nil
-	if answer := plain.Get("/eureka/apps"); answer.Status == 200 {
-		t.Errorf("plain HTTP on the TLS port: %v, want a refusal", answer)
-	}
+	answer := plain.Get("/eureka/apps")
+	expect.That(t, answer.Status != 200, "plain HTTP on the TLS port: %v, want a refusal", answer)
 }
 
 // TestNodesWithoutConsensusTellEachOtherOverMutualTLS: they show each other certificates, and to clients
@@ -46,9 +47,8 @@ func TestNodesWithoutConsensusTellEachOtherOverMutualTLS(t *testing.T) {
 	c.mustListEverywhere(t, "s")
 	nobody := *c.Nodes[0]
 	nobody.Client = NewCertificates(t).Client()
-	if answer := nobody.Get("/eureka/apps"); answer.Status != 0 {
-		t.Errorf("a client without a certificate: %v, want none", answer)
-	}
+	answer := nobody.Get("/eureka/apps")
+	expect.That(t, answer.Status == 0, "a client without a certificate: %v, want none", answer)
 }
 
 // TestNodeWithForeignCertificateCannotJoin puts a node in the place of a stopped one, with its
@@ -72,9 +72,8 @@ func TestNodeWithForeignCertificateCannotJoin(t *testing.T) {
 	stranger.Kill()
 	stranger.Start(t)
 	stranger.WaitReady(t)
-	if _, listed := mustList(t, stranger)["s"]; !listed {
-		t.Error("with its own certificate the node does not catch up")
-	}
+	_, listed := mustList(t, stranger)["s"]
+	expect.That(t, listed, "with its own certificate the node does not catch up")
 }
 
 // mustStayOutside watches a node for a while in which it would have joined many times over: it may
@@ -86,13 +85,10 @@ func mustStayOutside(t *testing.T, n *Node) {
 		if !n.Running() {
 			return
 		}
-		if n.Get("/eureka/apps?consistency=linearizable").Status == 200 {
-			t.Fatal("a node with a certificate of another authority serves linearizable reads")
-		}
+		need.That(t, n.Get("/eureka/apps?consistency=linearizable").Status != 200, "a node with a certificate of another authority serves linearizable reads")
 		if listing, err := n.ListingOf("/eureka/apps?consistency=stale"); err == nil {
-			if _, listed := listing["s"]; listed {
-				t.Fatal("a node with a certificate of another authority got the log")
-			}
+			_, listed := listing["s"]
+			need.That(t, !listed, "a node with a certificate of another authority got the log")
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -181,9 +182,7 @@ func TestWhatWasAnsweredUnknownDoesNotTakeEffectLater(t *testing.T) {
 	trials, cuts := 1, []time.Duration{6 * time.Second}
 	if text := os.Getenv(trialsEnv); text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatalf("%s: %v", trialsEnv, err)
-		}
+		need.OKf(t, err, "%s", trialsEnv)
 		trials, cuts = n, []time.Duration{6 * time.Second, 12 * time.Second, 20 * time.Second}
 	}
 	for _, cut := range cuts {
@@ -215,9 +214,7 @@ func untilUnknown(t *testing.T, trials int, play func(c *Cluster, links Network,
 		rounds++
 	}
 	t.Logf("%d rounds of %d writes, %d writes answered 504", rounds, atOnce, unknown)
-	if unknown < trials {
-		t.Errorf("%d writes were answered 504, want %d: too little was tested", unknown, trials)
-	}
+	expect.That(t, unknown >= trials, "%d writes were answered 504, want %d: too little was tested", unknown, trials)
 }
 
 // delayedAnswersRound is a soak of the same, with the leader paused besides.
@@ -244,9 +241,8 @@ func TestANodeThatWasPausedDoesNotPerformWhatItsClientsHaveGivenUp(t *testing.T)
 	}
 	clients.Wait()
 	for i := range keys {
-		if said, err := other.put(fmt.Sprintf("/v1/kv/k%d", i), "NEW"); err != nil || said != "true" {
-			t.Fatalf("write at %s: %q, %v", other.Name, said, err)
-		}
+		said, err := other.put(fmt.Sprintf("/v1/kv/k%d", i), "NEW")
+		need.That(t, err == nil && said == "true", "write at %s: %q, %v", other.Name, said, err)
 	}
 	Pass(t, time.Second) // the pause is one that a node notices
 	paused.Resume(t)

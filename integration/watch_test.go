@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -49,9 +50,7 @@ func (w watcher) lines(t *testing.T) []watchLine {
 			continue
 		}
 		var l watchLine
-		if err := json.Unmarshal([]byte(line), &l); err != nil {
-			t.Fatalf("rollcall watch printed %q: %v", line, err)
-		}
+		need.OKf(t, json.Unmarshal([]byte(line), &l), "rollcall watch printed %q", line)
 		lines = append(lines, l)
 	}
 	return lines
@@ -90,9 +89,7 @@ func TestWatchCommandPrintsWhatHappensOnAnotherNode(t *testing.T) {
 		} {
 			got := w.changes(t)[i]
 			want.Index, want.Instance = got.Index, got.Instance
-			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("change %d is %+v, want %+v", i, got, want)
-			}
+			expect.That(t, fmt.Sprint(got) == fmt.Sprint(want), "change %d is %+v, want %+v", i, got, want)
 		}
 	})
 }
@@ -217,18 +214,13 @@ func (r *recorder) check(t *testing.T, changes func() []Change) {
 		} else {
 			before = at
 		}
-		if first, twice := seen[c.ID]; twice {
-			t.Errorf("%s came twice, at %s and %s", c.ID, first.Index, c.Index)
-		}
+		first, twice := seen[c.ID]
+		expect.That(t, !twice, "%s came twice, at %s and %s", c.ID, first.Index, c.Index)
 		seen[c.ID] = c
-		if c.Action != "ADDED" || !slices.Contains(r.tried, c.ID) {
-			t.Errorf("%+v is nothing that was registered", c)
-		}
+		expect.That(t, c.Action == "ADDED" && slices.Contains(r.tried, c.ID), "%+v is nothing that was registered", c)
 	}
 	for id, index := range r.acked {
-		if seen[id].Index != index {
-			t.Errorf("%s was acknowledged at %s, and the watch shows it at %q", id, index, seen[id].Index)
-		}
+		expect.Equal(t, seen[id].Index, index, "%s was acknowledged at %s, and the watch shows it at", id, index)
 	}
 	t.Logf("%d of %d registrations acknowledged, %d changes seen", len(r.acked), len(r.tried), len(seen))
 }
@@ -255,9 +247,8 @@ func TestEveryNodeStreamsTheSameEvents(t *testing.T) {
 			{"BILLS", func(n *Node) Answer { return n.Quarantine("BILLS", "b", time.Hour, "ann", "why not") }},
 			{"ORDERS", func(n *Node) Answer { return n.Cancel("ORDERS", "a") }},
 		} {
-			if answer := unrefused(func() Answer { return act.do(c.Nodes[i%len(c.Nodes)]) }); answer.Outcome() != Done {
-				t.Fatalf("act %d: %v", i, answer)
-			}
+			answer := unrefused(func() Answer { return act.do(c.Nodes[i%len(c.Nodes)]) })
+			need.That(t, answer.Outcome() == Done, "act %d: %v", i, answer)
 			for _, s := range streams {
 				Eventually(t, ReadyLimit, "the change reaches "+s.node, func() error { return notYet(len(s.Changes(t)), i+1) })
 			}
@@ -267,17 +258,14 @@ func TestEveryNodeStreamsTheSameEvents(t *testing.T) {
 		}
 		first := streams[0].Changes(t)
 		for _, s := range streams[1:] {
-			if got := s.Changes(t); !slices.EqualFunc(got, first, sameEvent(ap)) {
-				t.Errorf("%s streams\n%+v\n%s streams\n%+v", s.node, got, streams[0].node, first)
-			}
+			got := s.Changes(t)
+			expect.That(t, slices.EqualFunc(got, first, sameEvent(ap)), "%s streams\n%+v\n%s streams\n%+v", s.node, got, streams[0].node, first)
 		}
 		var actions []string
 		for _, change := range first {
 			actions = append(actions, change.Action+" "+change.Why)
 		}
-		if want := []string{"ADDED registered", "ADDED registered", "MODIFIED changed", "DELETED quarantined", "DELETED canceled"}; !slices.Equal(actions, want) {
-			t.Errorf("streamed %v, want %v", actions, want)
-		}
+		expect.Slice(t, actions, []string{"ADDED registered", "ADDED registered", "MODIFIED changed", "DELETED quarantined", "DELETED canceled"}, "streamed")
 		if got := one.AwaitChange(t, first[len(first)-1].Index); len(got) != wantOne {
 			t.Errorf("the stream of one application brought %+v, want %d changes", got, wantOne)
 		}
@@ -318,9 +306,8 @@ func TestLongPollWithoutConsensusIsOfOneNode(t *testing.T) {
 		index = mustPollOn(t, n, other, index, fmt.Sprintf("polled-%d", i))
 	}
 	mustRefusePolls(t, n, index)
-	if answer := other.Get("/v1/rollcall/watch?wait=1s&index=" + index); answer.Status != http.StatusGone {
-		t.Errorf("another node's index: %v, want 410", answer)
-	}
+	answer := other.Get("/v1/rollcall/watch?wait=1s&index=" + index)
+	expect.That(t, answer.Status == http.StatusGone, "another node's index: %v, want 410", answer)
 }
 
 // mustPollOn polls a node from an index on, while an instance is registered elsewhere, and returns the
@@ -332,20 +319,16 @@ func mustPollOn(t *testing.T, n, elsewhere *Node, index, id string) string {
 	mustRegister(t, elsewhere, Instance{App: "OTHER", ID: "other-" + id}) // wakes nobody
 	mustRegister(t, elsewhere, Instance{App: "POLLED", ID: id})
 	got := <-polled
-	if got.err != nil || len(got.Changes) != 1 || got.Changes[0].ID != id {
-		t.Fatalf("node %s: %+v, want the registration of %s", n.Name, got, id)
-	}
+	need.That(t, got.err == nil && len(got.Changes) == 1 && got.Changes[0].ID == id, "node %s: %+v, want the registration of %s", n.Name, got, id)
 	return got.Index
 }
 
 func mustRefusePolls(t *testing.T, n *Node, index string) {
 	t.Helper()
-	if answer := n.Get("/v1/rollcall/watch?wait=1s&index=elsewhere-1"); answer.Status != http.StatusGone {
-		t.Errorf("an index of another registry: %v, want 410", answer)
-	}
-	if answer := n.Get("/v1/rollcall/watch?wait=1s&index=" + index + "000"); answer.Status != http.StatusBadRequest {
-		t.Errorf("an index from the future: %v, want 400", answer)
-	}
+	answer := n.Get("/v1/rollcall/watch?wait=1s&index=elsewhere-1")
+	expect.That(t, answer.Status == http.StatusGone, "an index of another registry: %v, want 410", answer)
+	answer = n.Get("/v1/rollcall/watch?wait=1s&index=" + index + "000")
+	expect.That(t, answer.Status == http.StatusBadRequest, "an index from the future: %v, want 400", answer)
 }
 
 // poll is the answer to a long poll.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -33,9 +34,7 @@ func newSloth(t *testing.T, n *Node) *sloth {
 	}}
 	conn := need.Got(dialer.DialContext(t.Context(), "tcp", n.HTTP))(t)
 	t.Cleanup(func() { conn.Close() })
-	if _, err := fmt.Fprintf(conn, "GET /v1/rollcall/watch HTTP/1.1\r\nHost: %s\r\n\r\n", n.HTTP); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(fmt.Fprintf(conn, "GET /v1/rollcall/watch HTTP/1.1\r\nHost: %s\r\n\r\n", n.HTTP))(t)
 	return &sloth{n, conn}
 }
 
@@ -138,9 +137,7 @@ func metric(t *testing.T, n *Node, name string) int {
 			continue
 		}
 		var number float64
-		if _, err := fmt.Sscan(value, &number); err != nil {
-			t.Fatalf("node %s: %q: %v", n.Name, line, err)
-		}
+		need.OKf(t, expect.Err(fmt.Sscan(value, &number)), "node %s: %q", n.Name, line)
 		return int(number)
 	}
 	t.Fatalf("node %s has no metric %s: %d", n.Name, name, answer.Status)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -51,17 +52,15 @@ func TestWebPagesOfOthersNeitherWriteNorRead(t *testing.T) {
 				{"replication", "POST", "/v1/rollcall/replication", "{}"},
 			} {
 				status, answer := browse(t, n, attack.method, attack.path, "", "text/plain", []byte(attack.body), evil)
-				if status != http.StatusForbidden || !strings.Contains(answer, "another site") {
-					t.Errorf("%s by a page of another site: %d %q, want 403 in words", attack.name, status, answer)
-				}
+				expect.That(t, status == http.StatusForbidden && strings.Contains(answer, "another site"),
+					"%s by a page of another site: %d %q, want 403 in words", attack.name, status, answer)
 			}
 			for _, attack := range []struct{ method, path string }{
 				{"DELETE", "/eureka/apps/ORDERS/victim"}, {"GET", "/v1/kv/secret?raw"}, {"DELETE", "/v1/rollcall/members/n1"}, {"PUT", path("orders", "victim")},
 			} {
 				status, answer := browse(t, n, attack.method, attack.path, "rebound.evil.example", "", nil, nil)
-				if status != http.StatusMisdirectedRequest || !strings.Contains(answer, "http.hosts") {
-					t.Errorf("%s %s by a page whose name was rebound: %d %q, want 421 that names http.hosts", attack.method, attack.path, status, answer)
-				}
+				expect.That(t, status == http.StatusMisdirectedRequest && strings.Contains(answer, "http.hosts"),
+					"%s %s by a page whose name was rebound: %d %q, want 421 that names http.hosts", attack.method, attack.path, status, answer)
 			}
 			if answer := n.Get(path("orders", "victim")); answer.Status != 200 {
 				t.Errorf("the victim after the attacks: %v", answer)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -69,9 +70,7 @@ func readAtOnce(t *testing.T, n *Node, path string) (statuses map[int]int, bytes
 			}
 			defer resp.Body.Close()
 			size, err := io.Copy(io.Discard, resp.Body)
-			if err != nil {
-				t.Errorf("%s: %v", path, err)
-			}
+			expect.OKf(t, err, "%s", path)
 			mu.Lock()
 			defer mu.Unlock()
 			statuses[resp.StatusCode]++
@@ -97,13 +96,11 @@ func readTheLargest(t *testing.T, c *Cluster, paths ...string) (n *Node, stored 
 	for _, path := range paths {
 		statuses, bytes := readAtOnce(t, n, path)
 		t.Logf("%s: answers by status %v, the largest of %d bytes; from %d MiB to %d MiB, at most %d MiB", path, statuses, bytes, stored>>10, resident(t, n)>>10, residentPeak(t, n)>>10)
-		if statuses[http.StatusOK] == 0 || statuses[http.StatusOK]+statuses[http.StatusServiceUnavailable]+statuses[http.StatusInternalServerError] != askers {
-			t.Errorf("%s: answers by status %v, want some of 200, and 503 (Consul's API: 500) at most beside them", path, statuses)
-		}
+		expect.That(t, statuses[http.StatusOK] != 0 && statuses[http.StatusOK]+statuses[http.StatusServiceUnavailable]+statuses[http.StatusInternalServerError] == askers,
+			"%s: answers by status %v, want some of 200, and 503 (Consul's API: 500) at most beside them", path, statuses)
 	}
-	if grown := residentPeak(t, n) - stored; grown > 1<<20 {
-		t.Errorf("%s grew by %d MiB, want less than 1 GiB", n.Name, grown>>10)
-	}
+	grown := residentPeak(t, n) - stored
+	expect.That(t, grown <= 1<<20, "%s grew by %d MiB, want less than 1 GiB", n.Name, grown>>10)
 	return n, stored
 }
 
@@ -131,7 +128,5 @@ func memoryGivenBackRound(t *testing.T) {
 		return nil
 	})
 	t.Logf("%s: %d MiB before, %d MiB after, at most %d MiB", n.Name, stored>>10, resident(t, n)>>10, residentPeak(t, n)>>10)
-	if err != nil {
-		t.Errorf("a minute after the requests %v, want less than 100 MiB", err)
-	}
+	expect.That(t, err == nil, "a minute after the requests %v, want less than 100 MiB", err)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -24,9 +25,7 @@ func settle(a, b *site) { both(a, b, 11*time.Second) }
 func (s *site) diff(t testing.TB, repair bool) (api.PeerDiff, []task) {
 	t.Helper()
 	d, tasks, err := s.only().compare(context.Background(), repair)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return d, tasks
 }
 
@@ -45,9 +44,8 @@ func wantDiff(t testing.TB, got api.PeerDiff, missing, extra int, want ...string
 	}
 	slices.Sort(all)
 	slices.Sort(want)
-	if !slices.Equal(all, want) || got.Missing != missing || got.Extra != extra || got.Apps != min(len(want), 1) {
-		t.Errorf("got %q in %d applications, missing %d, extra %d; want %q, %d and %d", all, got.Apps, got.Missing, got.Extra, want, missing, extra)
-	}
+	expect.That(t, slices.Equal(all, want) && got.Missing == missing && got.Extra == extra && got.Apps == min(len(want), 1),
+		"got %q in %d applications, missing %d, extra %d; want %q, %d and %d", all, got.Apps, got.Missing, got.Extra, want, missing, extra)
 }
 
 func registerAll(t testing.TB, s *site, dirty int64, ids ...string) {
@@ -98,18 +96,15 @@ func TestADatacenterRepairsItsOwn(t *testing.T) {
 
 	d, tasks := a.diff(t, false)
 	wantDiff(t, d, 3, 3, "missing missing", "older older", "overridden older", "newer newer", "canceled extra", "pruned extra", "kept extra")
-	if len(tasks) != 0 {
-		t.Errorf("%d tasks without repair", len(tasks))
-	}
+	expect.That(t, len(tasks) == 0, "%d tasks without repair", len(tasks))
 	d, _ = b.diff(t, false)
 	wantDiff(t, d, 0, 0)
 
 	a.repair(t)
 	b.without(t, "canceled")
 	b.without(t, "pruned")
-	if l := b.lease(t, "kept"); l.Owner != "" {
-		t.Errorf("owner %q of what was renewed by its client there", l.Owner)
-	}
+	l := b.lease(t, "kept")
+	expect.That(t, l.Owner == "", "owner %q of what was renewed by its client there", l.Owner)
 	equal(t, a, b)
 	settle(a, b)
 	d, _ = a.diff(t, true)
@@ -157,20 +152,16 @@ func TestNodesBecomeEqual(t *testing.T) {
 
 	d, tasks := a.diff(t, false)
 	wantDiff(t, d, 5, 1, "missing missing", "older older", "both different", "tie different", "canceled extra", "canceled there missing", "there newer", "back newer")
-	if len(tasks) != 0 {
-		t.Errorf("%d tasks without repair", len(tasks))
-	}
+	expect.That(t, len(tasks) == 0, "%d tasks without repair", len(tasks))
 	a.repair(t)
 	b.repair(t)
 	for _, s := range []*site{a, b} {
 		s.without(t, "canceled")
 		s.without(t, "canceled there")
-		if l := s.lease(t, "both"); l.Quarantine == nil || l.Instance.LastDirty != 5 {
-			t.Errorf("got %+v of %+v, want both halves", l, l.Instance)
-		}
-		if l := s.lease(t, "back"); l.Instance.LastDirty != 9 {
-			t.Errorf("got %+v, want what came back", l.Instance)
-		}
+		l := s.lease(t, "both")
+		expect.That(t, l.Quarantine != nil && l.Instance.LastDirty == 5, "got %+v of %+v, want both halves", l, l.Instance)
+		l = s.lease(t, "back")
+		expect.That(t, l.Instance.LastDirty == 9, "got %+v, want what came back", l.Instance)
 	}
 	equal(t, a, b)
 	settle(a, b)
@@ -221,17 +212,14 @@ func TestLargeDifferencesAreTakenInParts(t *testing.T) {
 		}
 	}
 	a.apply(t, ops...)
-	if _, err := b.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc1"}, ops...); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(b.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc1"}, ops...))(t)
 	for app := range apps {
 		a.apply(t, registry.Cancel{Key: registry.Key{App: fmt.Sprintf("APP-%02d", app), ID: "7"}})
 	}
 	settle(a, b)
 	d, tasks := a.diff(t, true)
-	if d.Apps != apps || d.Missing != 0 || d.Extra != apps || len(tasks) != apps {
-		t.Errorf("got %d applications, missing %d, extra %d, %d tasks; want %d, 0, %d and %d", d.Apps, d.Missing, d.Extra, len(tasks), apps, apps, apps)
-	}
+	expect.That(t, d.Apps == apps && d.Missing == 0 && d.Extra == apps && len(tasks) == apps,
+		"got %d applications, missing %d, extra %d, %d tasks; want %d, 0, %d and %d", d.Apps, d.Missing, d.Extra, len(tasks), apps, apps, apps)
 	if n := len(b.came(digestPath)); n != 2 {
 		t.Errorf("%d questions, want 2", n)
 	}
@@ -244,9 +232,7 @@ func TestOneApplicationIsNeverCutInParts(t *testing.T) {
 		ops = append(ops, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
 	}
 	a.apply(t, ops...)
-	if _, err := b.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc1"}, ops[1:]...); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(b.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc1"}, ops[1:]...))(t)
 	settle(a, b)
 	d, _ := a.diff(t, true)
 	wantDiff(t, d, 1, 0, "0 missing")
@@ -262,9 +248,8 @@ func TestTheListOfDifferencesIsBounded(t *testing.T) {
 	a.apply(t, ops...)
 	settle(a, b)
 	d, tasks := a.diff(t, true)
-	if len(d.Items) != maxDiffItems || d.Missing != len(ops) || len(tasks) != len(ops) {
-		t.Errorf("got %d items, missing %d, %d tasks; want %d, and %d twice", len(d.Items), d.Missing, len(tasks), maxDiffItems, len(ops))
-	}
+	expect.That(t, len(d.Items) == maxDiffItems && d.Missing == len(ops) && len(tasks) == len(ops),
+		"got %d items, missing %d, %d tasks; want %d, and %d twice", len(d.Items), d.Missing, len(tasks), maxDiffItems, len(ops))
 }
 
 // Together the questions are about every application, each once.
@@ -283,9 +268,7 @@ func TestQuestionsCoverEverythingOnce(t *testing.T) {
 			q := a.only().question(apps, digests, after)
 			questions++
 			for app := range q.Apps {
-				if !q.Covers(app) {
-					t.Fatalf("of %d: the question after %q names %q", count, after, app)
-				}
+				need.That(t, q.Covers(app), "of %d: the question after %q names %q", count, after, app)
 			}
 			if !q.Covers("APP-000000x") && after == "" || q.Until == "" && !q.Covers("ZZZ") {
 				t.Fatalf("of %d: the question after %q until %q leaves out what the asker has not", count, after, q.Until)
@@ -295,9 +278,8 @@ func TestQuestionsCoverEverythingOnce(t *testing.T) {
 				break
 			}
 		}
-		if want := max(1, (count+wire.MaxApps-1)/wire.MaxApps); asked != count || questions != want {
-			t.Errorf("of %d applications %d were asked about in %d questions, want %d", count, asked, questions, want)
-		}
+		want := max(1, (count+wire.MaxApps-1)/wire.MaxApps)
+		expect.That(t, asked == count && questions == want, "of %d applications %d were asked about in %d questions, want %d", count, asked, questions, want)
 	}
 }
 
@@ -323,9 +305,8 @@ func TestABadAnswerToDigestsIsAnError(t *testing.T) {
 			}
 			b.answering(c.fail)
 			d, tasks, err := a.only().compare(context.Background(), true)
-			if err == nil || !strings.Contains(err.Error(), c.says) || len(tasks) != 0 || d.Apps != 0 {
-				t.Errorf("got %v, %+v, %d tasks; want an error that says %q", err, d, len(tasks), c.says)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), c.says) && len(tasks) == 0 && d.Apps == 0,
+				"got %v, %+v, %d tasks; want an error that says %q", err, d, len(tasks), c.says)
 		})
 	}
 }
@@ -339,9 +320,8 @@ func TestAnAnswerMustBeAboutTheQuestion(t *testing.T) {
 		return answers(string(wire.Encode(&wire.Differences{Apps: map[string][]wire.Entry{"ORDERS": nil}, More: true})))(w, r)
 	})
 	_, _, err := a.only().compare(context.Background(), true)
-	if err == nil || !strings.Contains(err.Error(), "was not asked about") || asked != 2 {
-		t.Errorf("got %v after %d questions, want an error after 2", err, asked)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "was not asked about") && asked == 2,
+		"got %v after %d questions, want an error after 2", err, asked)
 }
 
 func TestBadQuestionsAreRefused(t *testing.T) {
@@ -362,9 +342,7 @@ func TestBadQuestionsAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := c.at.Compare(context.Background(), c.body)
-			if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want ErrMalformed that says %q", err, c.says)
-			}
+			expect.That(t, errors.Is(err, ErrMalformed) && strings.Contains(err.Error(), c.says), "got %v, want ErrMalformed that says %q", err, c.says)
 		})
 	}
 }
@@ -428,9 +406,7 @@ func TestAnyTwoSitesBecomeEqual(t *testing.T) {
 					b.repair(t)
 				}
 				equal(rt, a, b)
-				if rt.Failed() {
-					rt.Fatalf("not equal")
-				}
+				need.That(rt, !rt.Failed(), "not equal")
 			})
 		})
 	}

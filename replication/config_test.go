@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func validConfig() Config {
@@ -25,9 +28,7 @@ func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 		},
 	}
 	_, err := New(c)
-	if err == nil {
-		t.Fatal("accepted")
-	}
+	need.That(t, err != nil, "accepted")
 	for _, want := range []string{
 		"there is no Service", "the own node must have a name (Node)", "there is no Sender", "must not be negative, and is -1s (Digest)", "must not be negative, and is -1m0s (CopyWait)",
 		`peer dc2: URL "ftp://b:1" must be absolute`, "peer dc2: Queue must not be negative", "peer dc2: another peer has this name",
@@ -36,9 +37,7 @@ func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 		"peer number 4: Name is missing", "peer number 4: it has 2 URLs: each Eureka server is a peer of its own",
 		"peer dc1: it has the name of the own datacenter", "peer dc1: Single is for Eureka servers only", "peer dc1: URLs is empty",
 	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("does not say %q:\n%v", want, err)
-		}
+		expect.That(t, strings.Contains(err.Error(), want), "does not say %q:\n%v", want, err)
 	}
 }
 
@@ -47,9 +46,7 @@ func TestMistakesDoNotShowPasswords(t *testing.T) {
 		c := validConfig()
 		c.Peers = []PeerConfig{{Name: "dc2", Kind: Datacenter, URLs: []string{u}}}
 		_, err := New(c)
-		if err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: got %v", u, err)
-		}
+		expect.That(t, err != nil && !strings.Contains(err.Error(), "secret"), "%s: got %v", u, err)
 	}
 }
 
@@ -63,7 +60,5 @@ func TestZeroNumbersAreDefaults(t *testing.T) {
 		p.MaxDelay != 30*time.Second || p.Expiry != 30*time.Second || p.ConnectTimeout != time.Second || p.ReadTimeout != 5*time.Second {
 		t.Errorf("got %+v", got)
 	}
-	if c.Peers[0].BatchSize != 0 {
-		t.Error("the caller's configuration was changed")
-	}
+	expect.That(t, c.Peers[0].BatchSize == 0, "the caller's configuration was changed")
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -59,22 +60,15 @@ func TestACopyIsEqual(t *testing.T) {
 	registerAll(t, node, 1, "4")
 	need.OK(t, node.Copy(context.Background()))
 	equal(t, old, node)
-	if l := node.lease(t, "far"); l.Owner != "dc3" {
-		t.Errorf("owner %q, want dc3", l.Owner)
-	}
+	expect.Equal(t, node.lease(t, "far").Owner, "dc3", "owner")
 	l := node.lease(t, "1")
-	if silent := node.clock() - node.view().LastRenewal(l).Lease; silent < 20_000 || silent > 25_000 {
-		t.Errorf("renewed %d ms ago, want 20 s and what the copy took", silent)
-	}
-	if rest := l.Override.Until - node.clock(); rest < 575_000 || rest > 580_000 {
-		t.Errorf("the override lasts %d ms, want 580 s less what the copy took", rest)
-	}
-	if link, ok := node.view().Link("dc3"); !ok || node.clock()-link.Heard < 20_000 {
-		t.Errorf("got link %+v, %v; want that dc3 was heard 20 s ago, or a little more", link, ok)
-	}
-	if _, err := node.Apply(context.Background(), registry.Origin{Kind: registry.LocalPeer}, registry.Replica{Instance: instance("ORDERS", "4", 1), Life: 1}); err != nil {
-		t.Fatal(err)
-	}
+	silent := node.clock() - node.view().LastRenewal(l).Lease
+	expect.That(t, silent >= 20_000 && silent <= 25_000, "renewed %d ms ago, want 20 s and what the copy took", silent)
+	rest := l.Override.Until - node.clock()
+	expect.That(t, rest >= 575_000 && rest <= 580_000, "the override lasts %d ms, want 580 s less what the copy took", rest)
+	link, ok := node.view().Link("dc3")
+	expect.That(t, ok && node.clock()-link.Heard >= 20_000, "got link %+v, %v; want that dc3 was heard 20 s ago, or a little more", link, ok)
+	need.Got(node.Apply(context.Background(), registry.Origin{Kind: registry.LocalPeer}, registry.Replica{Instance: instance("ORDERS", "4", 1), Life: 1}))(t)
 	node.without(t, "4")
 }
 
@@ -85,9 +79,8 @@ func TestACopyIsOlderByTheTimeItTakes(t *testing.T) {
 	node.pass(time.Minute)
 	slow := &transfer{Replicator: node.Replicator, from: "n1", frames: bufio.NewReader(&state), began: time.Now().Add(-20 * time.Second)}
 	need.OK(t, slow.run(context.Background()))
-	if silent := node.clock() - node.view().LastRenewal(node.lease(t, "3")).Lease; silent < 20_000 || silent > 25_000 {
-		t.Errorf("renewed %d ms ago, want 20 s or a little more", silent)
-	}
+	silent := node.clock() - node.view().LastRenewal(node.lease(t, "3")).Lease
+	expect.That(t, silent >= 20_000 && silent <= 25_000, "renewed %d ms ago, want 20 s or a little more", silent)
 }
 
 func TestALargeCopyIsAppliedInChunks(t *testing.T) {
@@ -101,9 +94,7 @@ func TestALargeCopyIsAppliedInChunks(t *testing.T) {
 	need.OK(t, node.Copy(context.Background()))
 	equal(t, old, node)
 	node.set(func(m *memory) {
-		if m.applies != 4 {
-			t.Errorf("%d calls of Apply, want 4", m.applies)
-		}
+		expect.That(t, m.applies == 4, "%d calls of Apply, want 4", m.applies)
 	})
 }
 
@@ -111,9 +102,8 @@ func TestANodeAloneHasNothingToCopy(t *testing.T) {
 	node := starting(t)
 	begun := time.Now()
 	need.OK(t, node.Copy(context.Background()))
-	if took := time.Since(begun); took > defaultCopyWait {
-		t.Errorf("it took %v", took)
-	}
+	took := time.Since(begun)
+	expect.That(t, took <= defaultCopyWait, "it took %v", took)
 }
 
 // A node that is listed among its own peers does not copy from itself, whatever its address is there.
@@ -128,9 +118,8 @@ func TestANodeDoesNotCopyFromItself(t *testing.T) {
 	alone := newSite()
 	alone.become(t, "dc1", "n9", false, PeerConfig{Name: "self", Kind: Node, URLs: []string{alone.server.URL}})
 	need.OK(t, alone.Copy(context.Background()))
-	if n := len(alone.came(statePath)); n != 1 {
-		t.Errorf("it asked itself %d times, want once", n)
-	}
+	n := len(alone.came(statePath))
+	expect.That(t, n == 1, "it asked itself %d times, want once", n)
 }
 
 func TestTheFirstNodeThatIsReadyIsCopied(t *testing.T) {
@@ -163,9 +152,8 @@ func TestNodesThatStartTogetherDoNotWaitForEver(t *testing.T) {
 	node := starting(t, other.server.URL, closed())
 	begun := time.Now()
 	need.OK(t, node.Copy(context.Background()))
-	if took := time.Since(begun); took < defaultCopyWait/2 {
-		t.Errorf("it gave up after %v", took)
-	}
+	took := time.Since(begun)
+	expect.That(t, took >= defaultCopyWait/2, "it gave up after %v", took)
 }
 
 // breaking serves a state that breaks so many times.
@@ -226,9 +214,8 @@ func TestABrokenCopyIsBegunAgain(t *testing.T) {
 			breaking(old, 1, c.how)
 			node := starting(t, old.server.URL)
 			need.OK(t, node.Copy(context.Background()))
-			if n := len(old.came(statePath)); n != 2 {
-				t.Errorf("%d tries, want 2", n)
-			}
+			n := len(old.came(statePath))
+			expect.That(t, n == 2, "%d tries, want 2", n)
 			equal(t, old, node)
 		})
 	}
@@ -240,9 +227,8 @@ func TestACopyThatAlwaysBreaksIsAnError(t *testing.T) {
 	breaking(old, 100, func(w http.ResponseWriter, state []byte) { w.Write(state[:len(state)-1]) })
 	node := starting(t, old.server.URL)
 	err := node.Copy(context.Background())
-	if n := len(old.came(statePath)); !errors.Is(err, io.ErrUnexpectedEOF) || n != copyTries {
-		t.Errorf("got %v after %d tries, want an unexpected end after %d", err, n, copyTries)
-	}
+	n := len(old.came(statePath))
+	expect.That(t, errors.Is(err, io.ErrUnexpectedEOF) && n == copyTries, "got %v after %d tries, want an unexpected end after %d", err, n, copyTries)
 }
 
 func TestACopyFromANodeThatFallsSilentIsBegunAgain(t *testing.T) {
@@ -269,9 +255,8 @@ func TestACopyEndsWithItsContext(t *testing.T) {
 	go func() { copied <- node.Copy(ctx) }()
 	eventually(t, "it asks", func() bool { return len(old.came(statePath)) == 1 })
 	cancel()
-	if err := <-copied; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want that it was canceled", err)
-	}
+	err := <-copied
+	expect.That(t, errors.Is(err, context.Canceled), "got %v, want that it was canceled", err)
 }
 
 func TestWhatIsNotValidIsLeftOutOfACopy(t *testing.T) {
@@ -279,9 +264,7 @@ func TestWhatIsNotValidIsLeftOutOfACopy(t *testing.T) {
 	breaking(old, 1, func(w http.ResponseWriter, state []byte) {
 		all := frames(state)
 		var head wire.State
-		if err := wire.ReadFrame(bytes.NewReader(all[0]), &head); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, wire.ReadFrame(bytes.NewReader(all[0]), &head))
 		head.Items += 2
 		bad := wire.ItemOf(registry.Replica{Instance: instance("ORDERS", "bad", 1)})
 		act := wire.ItemOf(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000, By: registry.Act{Author: "ann"}})
@@ -290,13 +273,10 @@ func TestWhatIsNotValidIsLeftOutOfACopy(t *testing.T) {
 	})
 	node := starting(t, old.server.URL)
 	need.OK(t, node.Copy(context.Background()))
-	if n := len(old.came(statePath)); n != 1 {
-		t.Errorf("%d tries, want 1", n)
-	}
+	n := len(old.came(statePath))
+	expect.That(t, n == 1, "%d tries, want 1", n)
 	equal(t, old, node)
-	if p := node.view().Preservation(); p.State != registry.PreservationOff {
-		t.Errorf("self-preservation is %v", p.State)
-	}
+	expect.Equal(t, node.view().Preservation().State, registry.PreservationOff, "self-preservation is")
 }
 
 func TestAStateIsNotGivenByANodeThatHasNone(t *testing.T) {
@@ -312,14 +292,12 @@ func TestAStateThatCannotBeWrittenIsAnError(t *testing.T) {
 	old := running(t, "n1")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := old.State(ctx, "dc1", io.Discard); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want that it was canceled", err)
-	}
+	err := old.State(ctx, "dc1", io.Discard)
+	expect.That(t, errors.Is(err, context.Canceled), "got %v, want that it was canceled", err)
 	r, w := io.Pipe()
 	r.Close()
-	if err := old.State(context.Background(), "dc1", w); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("got %v, want a closed pipe", err)
-	}
+	err = old.State(context.Background(), "dc1", w)
+	expect.That(t, errors.Is(err, io.ErrClosedPipe), "got %v, want a closed pipe", err)
 }
 
 // FuzzState: whatever comes is refused or taken over.

@@ -7,6 +7,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestCursorStaysBelowWhatWaits(t *testing.T) {
@@ -19,9 +21,7 @@ func TestCursorStaysBelowWhatWaits(t *testing.T) {
 		done, want registry.Index
 	}{{15, 11}, {12, 20}} {
 		c.done(step.done)
-		if got := c.reached(); got != step.want {
-			t.Errorf("with %d transmitted: at %d, want %d", step.done, got, step.want)
-		}
+		expect.Equal(t, c.reached(), step.want, "with %d transmitted: at", step.done)
 	}
 }
 
@@ -29,16 +29,12 @@ func TestCursorCountsReadingOnlyWhenItHasCaughtUp(t *testing.T) {
 	c := newCursor(10, true)
 	at, _ := c.reading()
 	c.read(at, 17, 1, false)
-	if got := c.reached(); got != 10 {
-		t.Errorf("in the middle of the list: at %d, want 10", got)
-	}
+	expect.Equal(t, c.reached(), 10, "in the middle of the list: at")
 	if at, _ = c.reading(); at.upto != 17 || at.after != 10 {
 		t.Errorf("goes on at %d with what is after %d, want 17 and 10", at.upto, at.after)
 	}
 	c.read(at, 30, 1, true)
-	if got := c.reached(); got != 30 {
-		t.Errorf("at the end of the list: at %d, want 30", got)
-	}
+	expect.Equal(t, c.reached(), 30, "at the end of the list: at")
 }
 
 func TestCursorGoesBackToBeforeWhatIsGivenUp(t *testing.T) {
@@ -51,16 +47,11 @@ func TestCursorGoesBackToBeforeWhatIsGivenUp(t *testing.T) {
 	c.giveUp(15)
 	c.read(at, 30, 8, true) // was under way
 	at, _ = c.reading()
-	if at.after != 14 || at.upto != 14 || at.clock != 0 {
-		t.Errorf("goes on at %d with what is after %d (clock %d), want 14, 14 and 0", at.upto, at.after, at.clock)
-	}
-	if got := c.reached(); got != 11 {
-		t.Errorf("at %d, want 11", got)
-	}
+	expect.That(t, at.after == 14 && at.upto == 14 && at.clock == 0,
+		"goes on at %d with what is after %d (clock %d), want 14, 14 and 0", at.upto, at.after, at.clock)
+	expect.Equal(t, c.reached(), 11, "at")
 	c.done(12)
-	if got := c.reached(); got != 14 {
-		t.Errorf("at %d, want 14", got)
-	}
+	expect.Equal(t, c.reached(), 14, "at")
 }
 
 func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
@@ -69,9 +60,8 @@ func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
 	m.pass(time.Minute)
 	m.apply(t, registry.Register{Instance: instance("A", "young", 1)}) // which a comparison leaves out
 	c := newCursor(0, false)
-	if _, known := c.reading(); known {
-		t.Fatal("known from the beginning")
-	}
+	_, known := c.reading()
+	need.That(t, !known, "known from the beginning")
 	repair := func() {
 		c.add(everything, 0)
 		c.add(everything, 0)
@@ -82,19 +72,14 @@ func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
 		t.Errorf("reads after %d (known %v), want 2", at.after, known)
 	}
 	c.done(everything)
-	if got := c.reached(); got != 0 {
-		t.Errorf("with half of the repair transmitted: at %d, want 0", got)
-	}
+	expect.Equal(t, c.reached(), 0, "with half of the repair transmitted: at")
 	c.giveUp(everything)
-	if _, known := c.reading(); known {
-		t.Error("a part of the repair was given up, and the cursor is known")
-	}
+	_, known = c.reading()
+	expect.That(t, !known, "a part of the repair was given up, and the cursor is known")
 	repair()
 	c.done(everything)
 	c.done(everything)
-	if got := c.reached(); got != 2 {
-		t.Errorf("repaired: at %d, want 2", got)
-	}
+	expect.Equal(t, c.reached(), 2, "repaired: at")
 }
 
 // Whatever is queued, merged, transmitted and given up in whatever order: no change is waiting, or to

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
@@ -44,9 +45,7 @@ func TestWhichRemoteLeasesAreSpared(t *testing.T) {
 			if tt.fails {
 				r.peers[0].failed(errRefused)
 			}
-			if got := r.Spares(or(tt.dc, "dc2"), tt.heard, !tt.never); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
+			expect.Equal(t, r.Spares(or(tt.dc, "dc2"), tt.heard, !tt.never), tt.want, "got")
 		})
 	}
 }
@@ -62,24 +61,19 @@ func (m *memory) decideOnCut(policies map[string]CutPolicy) {
 
 func TestPoliciesOfLinksThatAreCutHaveOneTextInTheState(t *testing.T) {
 	policies := map[string]CutPolicy{"old": {}, "dc3": {Keep: true}, "dc2": {Keep: true, For: time.Hour}}
-	if got, want := OnCut(policies), "dc2=keep-for:1h0m0s,old=expire"; got != want {
-		t.Fatalf("got %q, want %q", got, want)
-	}
+	need.Equal(t, OnCut(policies), "dc2=keep-for:1h0m0s,old=expire", "got")
 	m := newMemory()
 	m.decideOnCut(policies)
 	policies["dc9"] = CutPolicy{Keep: true} // of which nothing is said
 	for name, want := range policies {
-		if got := policyOf(m.view(), name); got != want {
-			t.Errorf("%s: got %v, want %v", name, got, want)
-		}
+		expect.Equal(t, policyOf(m.view(), name), want, "%s: got", name)
 	}
 	s := registry.DefaultSettings()
 	s.OnCut = "dc2=forget,dc3"
 	m.registry.Configure(s)
 	for _, name := range []string{"dc2", "dc3", ""} {
-		if got := policyOf(m.view(), name); got != (CutPolicy{Keep: true}) {
-			t.Errorf("%s, of which nothing that is understood is said: got %v, want it kept", name, got)
-		}
+		got := policyOf(m.view(), name)
+		expect.That(t, got == (CutPolicy{Keep: true}), "%s, of which nothing that is understood is said: got %v, want it kept", name, got)
 	}
 }
 
@@ -91,9 +85,7 @@ func TestCutIsByKind(t *testing.T) {
 	}
 	r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} }))(t)
 	for dc, want := range map[string]time.Duration{"dc2": 15 * time.Second, "old": 90 * time.Second, "eureka": 90 * time.Second} {
-		if got := r.Cut(dc); got != want {
-			t.Errorf("%s: got %v, want %v", dc, got, want)
-		}
+		expect.Equal(t, r.Cut(dc), want, "%s: got", dc)
 	}
 }
 
@@ -110,17 +102,15 @@ func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
 		r := replicateAs(t, Config{Service: m}, fars, n2, n3, datacenter("dc2"))
 		defer r.stop()
 		elapse(10 * time.Second)
-		if got := r.Age(); got != 10*time.Second {
-			t.Errorf("got %v, want the 10 s since the start, in which n3 was not reached", got)
-		}
+		got := r.Age()
+		expect.That(t, got == 10*time.Second, "got %v, want the 10 s since the start, in which n3 was not reached", got)
 		fars["n3"].fail(batcher.Success)
 		for range 3 {
 			m.apply(t, registry.Renew{Key: ordersKey(0)})
 			elapse(2 * time.Second)
 		}
-		if got := r.Age(); got > 2*time.Second {
-			t.Errorf("got %v, though every node was reached 2 s ago", got)
-		}
+		got = r.Age()
+		expect.That(t, got <= 2*time.Second, "got %v, though every node was reached 2 s ago", got)
 	})
 }
 
@@ -138,9 +128,8 @@ func TestAStatusTellsWhatComesIn(t *testing.T) {
 		m.decideOnCut(map[string]CutPolicy{"dc3": {}})
 		m.pass(10 * time.Minute)
 		in := r.Status()[0].Incoming
-		if in == nil || in.Instances != 2 || in.Kept != 2 || !in.Cut || in.OnCut != "keep" || in.HeardMS == nil || *in.HeardMS < 600_000 {
-			t.Errorf("got %+v, want 2 instances, both kept in a cut of 10 minutes", in)
-		}
+		expect.That(t, in != nil && in.Instances == 2 && in.Kept == 2 && in.Cut && in.OnCut == "keep" && in.HeardMS != nil && *in.HeardMS >= 600_000,
+			"got %+v, want 2 instances, both kept in a cut of 10 minutes", in)
 		if in := r.Status()[1].Incoming; in == nil || in.Instances != 0 || in.HeardMS != nil || !in.Cut || in.OnCut != "expire" {
 			t.Errorf("of a datacenter that was never heard: %+v", in)
 		}

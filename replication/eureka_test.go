@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
@@ -59,12 +60,9 @@ func (s *eurekaSide) note(what func()) {
 func (s *eurekaSide) tell(t testing.TB, tasks ...task) {
 	t.Helper()
 	for rounds := 0; len(tasks) > 0; rounds++ {
-		if rounds > 20 {
-			t.Fatalf("answers ask for more and more tasks: %+v", tasks)
-		}
-		if got := s.link.ProcessBatch(t.Context(), tasks); got != batcher.Success {
-			t.Fatalf("transmission of %+v: result %d, failures %q; want success", tasks, got, s.failures)
-		}
+		need.That(t, rounds <= 20, "answers ask for more and more tasks: %+v", tasks)
+		got := s.link.ProcessBatch(t.Context(), tasks)
+		need.That(t, got == batcher.Success, "transmission of %+v: result %d, failures %q; want success", tasks, got, s.failures)
 		tasks, s.submitted = s.submitted, nil
 	}
 }
@@ -79,9 +77,7 @@ func (s *eurekaSide) has(t testing.TB, app, id, want string) {
 			got += " overridden " + l.Instance.Overridden.String()
 		}
 	}
-	if got != want {
-		t.Errorf("%s/%s here is %s, want %s", app, id, got, want)
-	}
+	expect.Equal(t, got, want, "%s/%s here is", app, id)
 }
 
 func (f *fakeEureka) has(t testing.TB, want ...string) {
@@ -140,9 +136,7 @@ func TestAFactBecomesTheItemsThatAEurekaServerKnows(t *testing.T) {
 					got = append(got, strings.Join([]string{i.Action, i.Status, i.Overridden, formatDirty(i)}, " "))
 				}
 			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("%+v was told as\n%q, want\n%q", c.task, got, c.want)
-			}
+			expect.Slice(t, got, c.want, "%+v was told as", c.task)
 		})
 	}
 }
@@ -167,13 +161,9 @@ func TestAnOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
 	for _, step := range steps {
 		s.apply(t, step.op)
 		s.tell(t, task{key: k, facts: step.told})
-		if got := f.show(); got != step.want {
-			t.Fatalf("%s: the Eureka server has %q, want %q", step.name, got, step.want)
-		}
+		need.Equal(t, f.show(), step.want, "%s: the Eureka server has", step.name)
 	}
-	if want := []string{"register", "override", "register", "override", "register", "cancel"}; !slices.Equal(s.sent, want) {
-		t.Errorf("counted as sent: %q, want %q", s.sent, want)
-	}
+	expect.Slice(t, s.sent, []string{"register", "override", "register", "override", "register", "cancel"}, "counted as sent:")
 }
 
 // A life that began while the server knew an older one must not inherit that one's override.
@@ -222,9 +212,8 @@ func TestAServerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
 		return answerWith(200, `{"responseList":[{"statusCode":200},{"statusCode":404}]}`)(w, r)
 	})
 	s.tell(t, task{key: key("ORDERS", "i1"), facts: registered, began: true})
-	if calls != 1+maxTries || !strings.Contains(s.log.String(), "ORDERS/i1") {
-		t.Errorf("%d calls, log %q; want %d calls, and a line about ORDERS/i1", calls, s.log, 1+maxTries)
-	}
+	expect.That(t, calls == 1+maxTries && strings.Contains(s.log.String(), "ORDERS/i1"),
+		"%d calls, log %q; want %d calls, and a line about ORDERS/i1", calls, s.log, 1+maxTries)
 }
 
 func TestANewerInstanceComesHomeWithAnAnswerOf409(t *testing.T) {
@@ -245,9 +234,7 @@ func TestANewerInstanceComesHomeWithAnAnswerOf409(t *testing.T) {
 			s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat})
 			s.has(t, "ORDERS", "i1", "OUT_OF_SERVICE overridden OUT_OF_SERVICE")
 			l, _ := s.memory.view().Find(key("ORDERS", "i1"))
-			if l.Instance.LastDirty != 5000 || l.Owner != "old" {
-				t.Errorf("taken over: lastDirty %d, owner %q; want 5000, old", l.Instance.LastDirty, l.Owner)
-			}
+			expect.That(t, l.Instance.LastDirty == 5000 && l.Owner == "old", "taken over: lastDirty %d, owner %q; want 5000, old", l.Instance.LastDirty, l.Owner)
 		})
 	}
 }
@@ -265,9 +252,7 @@ func TestAnAnswerOf409WithoutAnInstanceThatIsNewerBringsOurs(t *testing.T) {
 			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
 			s.apply(t, register(instance("ORDERS", "i1", 1000)))
 			f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":409}]}`)))
-			if got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: heartbeat}); got != batcher.Success {
-				t.Fatalf("result %d", got)
-			}
+			need.Equal(t, s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: heartbeat}), batcher.Success, "result")
 			f.failWith(nil)
 			s.tell(t, s.submitted...)
 			f.has(t, "ORDERS/i1 UP 1000")
@@ -291,9 +276,7 @@ func TestAConflictThatIsNoInstanceIsNotTakenOver(t *testing.T) {
 			if v := s.memory.view(); v.Index() != 1 || v.Len() != 1 {
 				t.Errorf("after the answer the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())
 			}
-			if !strings.Contains(s.log.String(), "cannot be taken over") {
-				t.Errorf("log %q does not say so", s.log)
-			}
+			expect.That(t, strings.Contains(s.log.String(), "cannot be taken over"), "log %q does not say so", s.log)
 		})
 	}
 }
@@ -309,9 +292,8 @@ func TestABatchNeverHasMoreThan250Items(t *testing.T) {
 	}
 	s.tell(t, tasks...)
 	batches, _ := f.received()
-	if len(batches) != 2 || len(batches[0].Items) != 250 || len(batches[1].Items) != 250 {
-		t.Errorf("500 items came in %d batches, want 2 of 250", len(batches))
-	}
+	expect.That(t, len(batches) == 2 && len(batches[0].Items) == 250 && len(batches[1].Items) == 250,
+		"500 items came in %d batches, want 2 of 250", len(batches))
 }
 
 // Large instances make a document large long before it has 250 items.
@@ -330,13 +312,9 @@ func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
 	items := 0
 	for _, b := range batches {
 		items += len(b.Items)
-		if len(b.Body) > maxEurekaDocument {
-			t.Errorf("a document of %d items has %d bytes, want at most %d", len(b.Items), len(b.Body), maxEurekaDocument)
-		}
+		expect.That(t, len(b.Body) <= maxEurekaDocument, "a document of %d items has %d bytes, want at most %d", len(b.Items), len(b.Body), maxEurekaDocument)
 	}
-	if items != 80 {
-		t.Errorf("%d items arrived, want 80", items)
-	}
+	expect.That(t, items == 80, "%d items arrived, want 80", items)
 }
 
 func TestARepairTellsAEurekaServerEverything(t *testing.T) {
@@ -344,26 +322,19 @@ func TestARepairTellsAEurekaServerEverything(t *testing.T) {
 	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
 	theirs := instance("BILLING", "b1", 1000)
 	s.apply(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)), registry.Cancel{Key: key("ORDERS", "i2")})
-	if _, err := s.memory.Apply(t.Context(), s.link.env.origin, register(theirs)); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(s.memory.Apply(t.Context(), s.link.env.origin, register(theirs)))(t)
 	others := instance("LEDGER", "l1", 1000)
 	dc2 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
-	if _, err := s.memory.Apply(t.Context(), dc2, register(others), registry.Cancel{Key: others.Key()}); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(s.memory.Apply(t.Context(), dc2, register(others), registry.Cancel{Key: others.Key()}))(t)
 	if _, _, err := s.link.compare(t.Context(), false); !errors.Is(err, ErrNoDigests) {
 		t.Fatalf("comparison: %v, want ErrNoDigests", err)
 	}
 	_, tasks, err := s.link.compare(t.Context(), true)
-	if !errors.Is(err, ErrNoDigests) {
-		t.Fatalf("repair: %v, want ErrNoDigests", err)
-	}
+	need.ErrorIs(t, err, ErrNoDigests, "repair:")
 	s.tell(t, tasks...)
 	want := []string{"Register ORDERS/i1", "DeleteStatusOverride ORDERS/i1", "Cancel ORDERS/i2"}
-	if got := f.actions(); !slices.Equal(got, want) {
-		t.Errorf("a repair sent %q, want %q: what is ours, and nothing of the server's own or another datacenter's", got, want)
-	}
+	got := f.actions()
+	expect.That(t, slices.Equal(got, want), "a repair sent %q, want %q: what is ours, and nothing of the server's own or another datacenter's", got, want)
 }
 
 // The node registers as one server registers with another, and goes when it stops sending.
@@ -380,9 +351,8 @@ func TestANodeIsRegisteredAtAEurekaServerWhileItSends(t *testing.T) {
 			t.Errorf("%s: replicated %v, identity %q; want a client's call of a server", c.What, c.Replicated, c.Header.Get("DiscoveryIdentity-Name"))
 		}
 	}
-	if s.successes != 0 || len(s.failures) != 0 {
-		t.Errorf("the registration counted as %d transmissions that succeeded, %q that failed; want none", s.successes, s.failures)
-	}
+	expect.That(t, s.successes == 0 && len(s.failures) == 0,
+		"the registration counted as %d transmissions that succeeded, %q that failed; want none", s.successes, s.failures)
 }
 
 func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
@@ -392,9 +362,8 @@ func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
 	for _, before := range []func(){func() {}, func() {}, f.forget} {
 		before()
 		need.OK(t, self.beat(t.Context()))
-		if got := f.show(); !strings.HasPrefix(got, "EUREKA/rollcall.invalid:rollcall:8761 UP") {
-			t.Errorf("the server has %q, want this node", got)
-		}
+		got := f.show()
+		expect.That(t, strings.HasPrefix(got, "EUREKA/rollcall.invalid:rollcall:8761 UP"), "the server has %q, want this node", got)
 	}
 	_, calls := f.received()
 	var what []string
@@ -402,9 +371,7 @@ func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
 		method, _, _ := strings.Cut(c.What, " ")
 		what = append(what, method)
 	}
-	if want := []string{"POST", "PUT", "PUT", "POST"}; !slices.Equal(what, want) {
-		t.Errorf("calls %q, want %q", what, want)
-	}
+	expect.Slice(t, what, []string{"POST", "PUT", "PUT", "POST"}, "calls")
 }
 
 // runLink runs what a link does beside tasks, until the function that it returns is called.
@@ -415,8 +382,7 @@ func runLink(t testing.TB, l link) (stop func()) {
 	return func() {
 		t.Helper()
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("run ended with %v, want nil", err)
-		}
+		err := <-ended
+		expect.That(t, err == nil, "run ended with %v, want nil", err)
 	}
 }

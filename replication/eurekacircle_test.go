@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -42,15 +43,11 @@ func newCircle(t *testing.T) *circle {
 		Sender: func() string { return "cluster" },
 		Peers:  []PeerConfig{{Name: "old", Kind: Eureka, URLs: []string{c.fake.service()}, BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	handler, err := httpd.New(httpd.Config{
 		Service: c.memory, Peers: eurekaPeers{replicator: c.replicator}, EurekaSender: c.replicator.EurekaSender,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	server := httptest.NewServer(handler)
 	c.service = server.URL + "/eureka"
 	ctx, cancel := context.WithCancel(context.Background())
@@ -107,9 +104,7 @@ func (c *circle) hasHere(t testing.TB, want ...string) {
 		}
 		got = append(got, line)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("here are\n%q, want\n%q", got, want)
-	}
+	expect.Slice(t, got, want, "here are")
 }
 
 func TestBothSidesTellEachOtherEverythingOnceAndNothingComesBack(t *testing.T) {
@@ -146,9 +141,7 @@ func TestBothSidesTellEachOtherEverythingOnceAndNothingComesBack(t *testing.T) {
 	c.apply(t, register(instance("ORDERS", "last", 1000)))
 	f.hasSoon(t, selfLine, "ORDERS/last UP 1000")
 	for _, action := range f.actions() {
-		if strings.Contains(action, "BILLING") {
-			t.Errorf("the server was sent %s, which came from it", action)
-		}
+		expect.That(t, !strings.Contains(action, "BILLING"), "the server was sent %s, which came from it", action)
 	}
 }
 
@@ -237,22 +230,17 @@ func TestTheOtherSideDoesWhatOurAnswersAskFor(t *testing.T) {
 	f.pending = nil // the registration was lost
 	f.mu.Unlock()
 	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
-	if got := f.replicate(t, c.service); !slices.Equal(got, []int{404, 200}) {
-		t.Errorf("answers %v, want 404 for the heartbeat and 200 for the registration", got)
-	}
+	got := f.replicate(t, c.service)
+	expect.That(t, slices.Equal(got, []int{404, 200}), "answers %v, want 404 for the heartbeat and 200 for the registration", got)
 	c.hasHere(t, "BILLING/b1 UP 2000 of old")
 	// 409: it takes over what is newer here.
-	if _, err := c.Apply(t.Context(), registry.FromClient, register(instance("BILLING", "b1", 9000))); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(c.Apply(t.Context(), registry.FromClient, register(instance("BILLING", "b1", 9000))))(t)
 	f.hasSoon(t, "BILLING/b1 UP 9000", selfLine)
 	f.mu.Lock()
 	f.registry.apps["BILLING"]["b1"].LastDirty = 2000 // as if that had not come yet
 	f.mu.Unlock()
 	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
-	if got := f.replicate(t, c.service); !slices.Equal(got, []int{409}) {
-		t.Errorf("answers %v, want 409", got)
-	}
+	expect.Slice(t, f.replicate(t, c.service), []int{409}, "answers")
 	f.hasSoon(t, "BILLING/b1 UP 9000", selfLine)
 }
 
@@ -265,12 +253,8 @@ func TestABatchThatIsPlayedAgainChangesNothing(t *testing.T) {
 	old := slices.Clone(f.pending)
 	f.replicate(t, c.service)
 	before := c.view().Index()
-	if _, err := send(f.Client(), c.service, old); err != nil {
-		t.Fatal(err)
-	}
-	if now := c.view().Index(); now != before {
-		t.Errorf("the replay moved the registry from %d to %d", before, now)
-	}
+	need.Got(send(f.Client(), c.service, old))(t)
+	expect.Equal(t, c.view().Index(), before, "the replay moved the registry from %d to", before)
 }
 
 // A Eureka server is a client of its peers: it registers itself, renews, and fetches what they have.
@@ -300,12 +284,9 @@ func TestAEurekaServerIsAClientOfOurs(t *testing.T) {
 		if err == nil {
 			err = decodeStrictly(answer, &fetched)
 		}
-		if err != nil || status != 200 || len(fetched.Applications.Apps) != 1 || len(fetched.Applications.Apps[0].Instances) != 1 {
-			t.Fatalf("GET %s was answered %d %s, %v; want the one instance", path, status, answer, err)
-		}
-		if lacks := fetched.Applications.Apps[0].Instances[0].lacks(); lacks != "" {
-			t.Errorf("GET %s: the instance lacks %s", path, lacks)
-		}
+		need.That(t, err == nil && status == 200 && len(fetched.Applications.Apps) == 1 && len(fetched.Applications.Apps[0].Instances) == 1,
+			"GET %s was answered %d %s, %v; want the one instance", path, status, answer, err)
+		expect.Equal(t, fetched.Applications.Apps[0].Instances[0].lacks(), "", "GET %s: the instance lacks", path)
 	}
 }
 
@@ -322,9 +303,7 @@ func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
 			{Name: "e", Kind: Eureka, URLs: []string{"http://[2001:db8::1]:8761/eureka"}},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	for _, c := range []struct{ name, identity, address, want string }{
 		{"address", "", "10.0.0.1:55555", "a"},
 		{"identity", "10.0.0.1", "10.9.9.9:55555", "a"},
@@ -339,9 +318,7 @@ func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
 		{"nobody", "", "10.9.9.9:55555", "eureka"},
 		{"nothing", "", "", "eureka"},
 	} {
-		if got := r.EurekaSender(c.identity, c.address); got != c.want {
-			t.Errorf("%s: EurekaSender(%q, %q) is %q, want %q", c.name, c.identity, c.address, got, c.want)
-		}
+		expect.Equal(t, r.EurekaSender(c.identity, c.address), c.want, "%s: EurekaSender(%q, %q) is", c.name, c.identity, c.address)
 	}
 }
 
@@ -354,9 +331,7 @@ func TestACancelThatIsPlayedAgainIsHealedByTheNextHeartbeat(t *testing.T) {
 	f.clientCall(t, "DELETE", "/apps/BILLING/b1", nil, 200)
 	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 2000), 204)
 	f.replicate(t, c.service)
-	if _, err := send(f.Client(), c.service, []fakeItem{{Action: "Cancel", App: "BILLING", ID: "b1"}}); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(send(f.Client(), c.service, []fakeItem{{Action: "Cancel", App: "BILLING", ID: "b1"}}))(t)
 	c.hasHere(t, selfLine+" of old")
 	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
 	f.replicate(t, c.service)

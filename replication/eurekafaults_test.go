@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -50,9 +52,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 
 	deadline := time.Now().Add(20 * time.Second)
 	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
+		need.That(t, !time.Now().After(deadline), "not within 20 s: %s", what)
 		time.Sleep(5 * time.Millisecond)
 	}
 }
@@ -90,29 +90,23 @@ func TestWhatAFaultOfAEurekaServerMeans(t *testing.T) {
 			s.apply(t, register(instance("ORDERS", "i1", 1000)))
 			f.failWith(c.fail)
 			got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
-			if got != c.want || len(s.failures) != 1 || !strings.Contains(s.failures[0], c.says) || len(s.sent)+s.successes != 0 {
-				t.Errorf("result %d, failures %q, sent %q; want %d and one failure with %q", got, s.failures, s.sent, c.want, c.says)
-			}
+			expect.That(t, got == c.want && len(s.failures) == 1 && strings.Contains(s.failures[0], c.says) && len(s.sent)+s.successes == 0,
+				"result %d, failures %q, sent %q; want %d and one failure with %q", got, s.failures, s.sent, c.want, c.says)
 		})
 	}
 }
 
 func TestAServerThatCannotBeReachedIsAFailureOfTheNetwork(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	defer silent.Close()
 	for _, url := range []string{"https://u:secret@" + silent.Addr().String() + "/eureka", "http://u:secret@127.0.0.1:1/eureka", "http://u:secret@no-such-host.invalid/eureka"} {
 		s := newEurekaSide(t, PeerConfig{URLs: []string{url}, ConnectTimeout: 100 * time.Millisecond})
 		s.apply(t, register(instance("ORDERS", "i1", 1000)))
 		got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
-		if got != batcher.TransientError || len(s.failures) != 1 {
-			t.Errorf("%s: result %d, failures %q; want a transient error", url, got, s.failures)
-		}
-		if text := strings.Join(append(s.failures, s.link.url(), s.log.String()), " "); strings.Contains(text, "secret") {
-			t.Errorf("%s: the password is shown: %s", url, text)
-		}
+		expect.That(t, got == batcher.TransientError && len(s.failures) == 1, "%s: result %d, failures %q; want a transient error", url, got, s.failures)
+		text := strings.Join(append(s.failures, s.link.url(), s.log.String()), " ")
+		expect.That(t, !strings.Contains(text, "secret"), "%s: the password is shown: %s", url, text)
 	}
 }
 
@@ -124,12 +118,9 @@ func TestAnItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 	result := s.link.ProcessBatch(t.Context(), []task{
 		{key: key("ORDERS", "i1"), facts: registered}, {key: key("ORDERS", "i2"), facts: heartbeat},
 	})
-	if result != batcher.Success || len(s.submitted) != 1 || s.submitted[0].key.ID != "i2" || s.submitted[0].facts != registered {
-		t.Errorf("result %d, then told %+v; want success, and the registration of i2", result, s.submitted)
-	}
-	if !strings.Contains(s.log.String(), "Register of ORDERS/i1 was answered 500") {
-		t.Errorf("log %q does not name the item that was refused", s.log)
-	}
+	expect.That(t, result == batcher.Success && len(s.submitted) == 1 && s.submitted[0].key.ID == "i2" && s.submitted[0].facts == registered,
+		"result %d, then told %+v; want success, and the registration of i2", result, s.submitted)
+	expect.That(t, strings.Contains(s.log.String(), "Register of ORDERS/i1 was answered 500"), "log %q does not name the item that was refused", s.log)
 }
 
 // The real server's decoder refuses a batch for one thing that it does not know. What we send, it reads:
@@ -149,9 +140,7 @@ func TestWhatWeSendHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 	s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat}, task{key: key("ORDERS", "i2"), facts: heartbeat})
 	batches, _ := f.received()
 	for _, b := range batches {
-		if b.Items == nil {
-			t.Errorf("the server cannot read %s", b.Body)
-		}
+		expect.That(t, b.Items != nil, "the server cannot read %s", b.Body)
 		for _, i := range b.Items {
 			if i.Instance != nil && i.Instance.lacks() != "" {
 				t.Errorf("the instance of %s lacks %s", b.Body, i.Instance.lacks())
@@ -159,9 +148,7 @@ func TestWhatWeSendHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 		}
 	}
 	f.has(t, "ORDERS/i1 UP 1000", "ORDERS/i2 DOWN 1000 overridden DOWN")
-	if len(s.submitted)+len(s.failures) != 0 {
-		t.Errorf("the answers asked for %+v, failures %q; want none", s.submitted, s.failures)
-	}
+	expect.That(t, len(s.submitted)+len(s.failures) == 0, "the answers asked for %+v, failures %q; want none", s.submitted, s.failures)
 }
 
 func TestServersKnowOneAnotherByTheirHeaders(t *testing.T) {
@@ -171,16 +158,12 @@ func TestServersKnowOneAnotherByTheirHeaders(t *testing.T) {
 	s.apply(t, register(instance("ORDERS", "i1", 1000)))
 	s.tell(t, task{key: key("ORDERS", "i1"), facts: registered})
 	batches, _ := f.received()
-	if len(batches) != 1 {
-		t.Fatalf("%d batches arrived with the password of the URL, want 1", len(batches))
-	}
+	need.That(t, len(batches) == 1, "%d batches arrived with the password of the URL, want 1", len(batches))
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "Accept": "application/json", "DiscoveryIdentity-Name": "DefaultServer",
 		"DiscoveryIdentity-Version": "1.0", "DiscoveryIdentity-Id": "127.0.0.1", "x-netflix-discovery-replication": "true",
 	} {
-		if got := batches[0].Header.Get(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		expect.Equal(t, batches[0].Header.Get(name), want, "%s:", name)
 	}
 }
 
@@ -207,13 +190,10 @@ func TestSingleCallsAreThoseOfClientsWithTheMarkOfReplication(t *testing.T) {
 	}
 	_, calls := f.received()
 	for n, c := range calls {
-		if n >= len(want) || c.What != want[n] || !c.Replicated || c.Status/100 != 2 {
-			t.Errorf("call %d: %s, replicated %v, answered %d; want %s", n, c.What, c.Replicated, c.Status, want[min(n, len(want)-1)])
-		}
+		expect.That(t, n < len(want) && c.What == want[n] && c.Replicated && c.Status/100 == 2,
+			"call %d: %s, replicated %v, answered %d; want %s", n, c.What, c.Replicated, c.Status, want[min(n, len(want)-1)])
 	}
-	if len(calls) != len(want) {
-		t.Errorf("%d calls, want %d", len(calls), len(want))
-	}
+	expect.That(t, len(calls) == len(want), "%d calls, want %d", len(calls), len(want))
 }
 
 func TestASingleCallThatIsRefusedIsFinalForItsTask(t *testing.T) {
@@ -222,8 +202,7 @@ func TestASingleCallThatIsRefusedIsFinalForItsTask(t *testing.T) {
 		s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: true})
 		s.apply(t, register(instance("ORDERS", "i1", 1000)))
 		f.failWith(answerWith(status, ""))
-		if got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered}); got != want || len(s.failures) != 1 {
-			t.Errorf("answered %d: result %d, failures %q; want %d", status, got, s.failures, want)
-		}
+		got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
+		expect.That(t, got == want && len(s.failures) == 1, "answered %d: result %d, failures %q; want %d", status, got, s.failures, want)
 	}
 }

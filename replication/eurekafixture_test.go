@@ -3,11 +3,11 @@ package replication
 import (
 	"encoding/json"
 	"os"
-	"reflect"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -43,13 +43,10 @@ func TestOurItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
 			case eureka.Cancel:
 				told.facts = canceled
 			}
-			if got := s.link.Process(t.Context(), told); got != 0 {
-				t.Fatalf("result %d, failures %q", got, s.failures)
-			}
+			got := s.link.Process(t.Context(), told)
+			need.That(t, got == 0, "result %d, failures %q", got, s.failures)
 			batches, _ := f.received()
-			if got := looseItems(t, []byte(batches[0].Body))[0]; !reflect.DeepEqual(got, theirs[n]) {
-				t.Errorf("told as\n%v, want\n%v", got, theirs[n])
-			}
+			expect.Deep(t, looseItems(t, []byte(batches[0].Body))[0], theirs[n], "told as")
 		})
 	}
 }

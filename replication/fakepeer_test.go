@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // What a fake Eureka server sends: its clients' writes as batches to its peer, whose answers it obeys
@@ -131,9 +133,7 @@ func (f *fakeEureka) clientCall(t testing.TB, method, path string, instance *fak
 		body, _ = json.Marshal(map[string]any{"instance": instance})
 	}
 	status, answer, err := ask(f.Client(), method, f.service()+path, body) // which waits for as long as it takes
-	if err != nil || status != want {
-		t.Fatalf("%s %s at the Eureka server: %d %s, %v; want %d", method, path, status, answer, err, want)
-	}
+	need.That(t, err == nil && status == want, "%s %s at the Eureka server: %d %s, %v; want %d", method, path, status, answer, err, want)
 }
 
 // clientOf is an instance as Netflix's client registers it.

@@ -2,7 +2,6 @@ package replication
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
@@ -37,14 +37,12 @@ func wantSame(t testing.TB, m *memory, f *far) {
 	}
 	t.Errorf("the peer has %d instances, want %d", len(got), len(want))
 	for key, c := range want {
-		if g, ok := got[key]; !ok || g != c {
-			t.Fatalf("%s: the peer has %+v (there: %v), want %+v", key, g, ok, c)
-		}
+		g, ok := got[key]
+		need.That(t, ok && g == c, "%s: the peer has %+v (there: %v), want %+v", key, g, ok, c)
 	}
 	for key := range got {
-		if _, ok := want[key]; !ok {
-			t.Fatalf("%s: the peer has it, and should not", key)
-		}
+		_, ok := want[key]
+		need.That(t, ok, "%s: the peer has it, and should not", key)
 	}
 }
 
@@ -76,9 +74,8 @@ func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
 		if len(f.heard().tasks) != 3 || f.heard().calls != 1 {
 			t.Errorf("%d tasks in %d calls, want 3 in 1", len(f.heard().tasks), f.heard().calls)
 		}
-		if s := r.only(); s.State != StateOK || s.Reason != "" || s.LagChanges != 0 || s.LagMS != 0 {
-			t.Errorf("status %+v, want ok without a lag", s)
-		}
+		s := r.only()
+		expect.That(t, s.State == StateOK && s.Reason == "" && s.LagChanges == 0 && s.LagMS == 0, "status %+v, want ok without a lag", s)
 	})
 }
 
@@ -96,9 +93,8 @@ func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
 		defer second.stop()
 		elapse(3 * time.Second)
 		wantSame(t, m, f)
-		if got := len(f.heard().tasks) - told; got != 2 {
-			t.Errorf("%d tasks after the restart, want the 2 that are new", got)
-		}
+		got := len(f.heard().tasks) - told
+		expect.That(t, got == 2, "%d tasks after the restart, want the 2 that are new", got)
 	})
 }
 
@@ -120,9 +116,8 @@ func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 				m.set(func(m *memory) { m.applyErr = registry.ErrNoLeader }) // it cannot say how far it came
 				first.stop()
 				m.set(func(m *memory) { m.applyErr = nil })
-				if n := len(f.knows()); n == 0 || n >= 2500 {
-					t.Errorf("the peer has %d instances when the first node stops, want some of 2500", n)
-				}
+				n := len(f.knows())
+				expect.That(t, n != 0 && n < 2500, "the peer has %d instances when the first node stops, want some of 2500", n)
 				second := replicate(t, m, map[string]*far{"dc2": f}, peer)
 				defer second.stop()
 			}
@@ -147,14 +142,13 @@ func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
 		defer r.stop()
 		m.apply(t, registers(1, 500)...)
 		elapse(200 * time.Millisecond)
-		if s := r.only(); s.Pending+s.InFlight > 20 || s.LagChanges < 400 {
-			t.Errorf("%d tasks pending and in flight, %d changes behind: want at most 20, at least 400", s.Pending+s.InFlight, s.LagChanges)
-		}
+		s := r.only()
+		expect.That(t, s.Pending+s.InFlight <= 20 && s.LagChanges >= 400,
+			"%d tasks pending and in flight, %d changes behind: want at most 20, at least 400", s.Pending+s.InFlight, s.LagChanges)
 		elapse(20 * time.Second)
 		wantSame(t, m, f)
-		if s := r.only(); len(s.Dropped) != 0 || s.LagChanges != 0 {
-			t.Errorf("dropped %v, lag %d: want nothing", s.Dropped, s.LagChanges)
-		}
+		s = r.only()
+		expect.That(t, len(s.Dropped) == 0 && s.LagChanges == 0, "dropped %v, lag %d: want nothing", s.Dropped, s.LagChanges)
 	})
 }
 
@@ -192,9 +186,8 @@ func TestChangesOverflowAndAreReadAgain(t *testing.T) {
 			r.peers[0].sending().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, task{facts: heartbeat}, time.Time{})
 		}
 		synctest.Wait()
-		if got := r.only().Dropped["overflow"]; got < 10 {
-			t.Fatalf("%d overflowed, want so many that changes were among them", got)
-		}
+		got := r.only().Dropped["overflow"]
+		need.That(t, got >= 10, "%d overflowed, want so many that changes were among them", got)
 		elapse(30 * time.Second)
 		wantSame(t, m, f)
 		if got := m.view().Peer("dc2").Cursor; got != m.view().Index() {
@@ -221,12 +214,8 @@ func TestACutOfAnyLengthHeals(t *testing.T) {
 				}
 				elapse(cut)
 				s := r.only()
-				if s.State != StateFailing || s.LagChanges != 250 {
-					t.Errorf("state %s, lag %d: want failing, 250", s.State, s.LagChanges)
-				}
-				if want := fmt.Sprintf("%v; 250 changes are waiting since %v", errRefused, cut); s.Reason != want {
-					t.Errorf("reason %q, want %q", s.Reason, want)
-				}
+				expect.That(t, s.State == StateFailing && s.LagChanges == 250, "state %s, lag %d: want failing, 250", s.State, s.LagChanges)
+				expect.Equal(t, s.Reason, fmt.Sprintf("%v; 250 changes are waiting since %v", errRefused, cut), "reason")
 				if tries := s.Pending + s.InFlight; tries == 0 || tries > 50 || cut > time.Minute && tries > 10 {
 					t.Errorf("%d tasks pending and in flight, want some, at most 50, and soon no more than a batch of 10", tries)
 				}
@@ -282,19 +271,14 @@ func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 		m.apply(t, registers(1, 4)...)
 		m.apply(t, registry.Renew{Key: ordersKey(0)})
 		elapse(time.Hour)
-		if h := f.heard(); h.calls+h.repairs != 0 || h.runs != 1 {
-			t.Errorf("%d calls and %d comparisons, and the link ran %d times: want only the run before the pause", h.calls, h.repairs, h.runs)
-		}
+		h := f.heard()
+		expect.That(t, h.calls+h.repairs == 0 && h.runs == 1,
+			"%d calls and %d comparisons, and the link ran %d times: want only the run before the pause", h.calls, h.repairs, h.runs)
 		s := r.only()
-		if want := "paused by alice: maintenance; 3 changes are waiting since 1h0m0s"; s.State != StatePaused || s.Reason != want {
-			t.Errorf("state %s, reason %q, want %q", s.State, s.Reason, want)
-		}
-		if got := m.view().Peer("dc2").Cursor; got != before {
-			t.Errorf("cursor went from %d to %d", before, got)
-		}
-		if _, err := r.Diff(context.Background(), "dc2"); !errors.Is(err, ErrNotSending) {
-			t.Errorf("Diff: %v, want %v", err, ErrNotSending)
-		}
+		want := "paused by alice: maintenance; 3 changes are waiting since 1h0m0s"
+		expect.That(t, s.State == StatePaused && s.Reason == want, "state %s, reason %q, want %q", s.State, s.Reason, want)
+		expect.Equal(t, m.view().Peer("dc2").Cursor, before, "cursor went from %d to", before)
+		expect.ErrorIs(t, expect.Err(r.Diff(context.Background(), "dc2")), ErrNotSending, "Diff:")
 		pause(false)
 		elapse(time.Second)
 		wantSame(t, m, f)
@@ -315,9 +299,8 @@ func TestWhatWaitsWhenAPeerIsPausedIsToldLater(t *testing.T) {
 			need.OK(t, r.Pause(context.Background(), "dc2", paused, registry.Act{}))
 			synctest.Wait()
 		}
-		if got := r.only().Dropped["stopped"]; got != 3 {
-			t.Errorf("%d tasks were dropped by the pause, want 3", got)
-		}
+		got := r.only().Dropped["stopped"]
+		expect.That(t, got == 3, "%d tasks were dropped by the pause, want 3", got)
 		elapse(time.Second)
 		wantSame(t, m, f)
 	})
@@ -332,14 +315,10 @@ func TestAPauseOfAnotherNodeIsNoticed(t *testing.T) {
 		synctest.Wait()
 		m.apply(t, registry.PausePeer{Peer: "dc2", Paused: true})
 		elapse(time.Second)
-		if got := r.only().State; got != StatePaused {
-			t.Errorf("state %s, want %s", got, StatePaused)
-		}
+		expect.Equal(t, r.only().State, StatePaused, "state")
 		m.apply(t, registry.PausePeer{Peer: "dc2"})
 		elapse(time.Second)
-		if got := r.only().State; got != StateOK {
-			t.Errorf("state %s, want %s", got, StateOK)
-		}
+		expect.Equal(t, r.only().State, StateOK, "state")
 	})
 }
 
@@ -362,9 +341,8 @@ func TestAPeerOfWhichNothingIsKnownIsRepaired(t *testing.T) {
 		elapse(10 * time.Second)
 		wantSame(t, m, f)
 		s := r.only()
-		if s.Repairs["first"] != 1 || s.LastRepair == nil || s.LastRepair.Sent != 600 || s.LastRepair.Removed != 1 {
-			t.Errorf("repairs %v, the last %+v: want one that sent 600 and removed 1", s.Repairs, s.LastRepair)
-		}
+		expect.That(t, s.Repairs["first"] == 1 && s.LastRepair != nil && s.LastRepair.Sent == 600 && s.LastRepair.Removed == 1,
+			"repairs %v, the last %+v: want one that sent 600 and removed 1", s.Repairs, s.LastRepair)
 		if got := m.view().Peer("dc2"); !got.Known || got.Cursor != m.view().Index() {
 			t.Errorf("the state keeps %+v, want a cursor at %d", got, m.view().Index())
 		}
@@ -387,9 +365,8 @@ func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
 		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		elapse(time.Minute)
 		r.stop()
-		if got := m.view().Peer("dc2"); got.Known {
-			t.Errorf("the state keeps a cursor: %+v", got)
-		}
+		got := m.view().Peer("dc2")
+		expect.That(t, !got.Known, "the state keeps a cursor: %+v", got)
 		f.fail(batcher.Success)
 		next := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		defer next.stop()
@@ -408,16 +385,13 @@ func TestAPeerThatTheListDoesNotReachAnyMoreIsRepaired(t *testing.T) {
 		}
 		m.pass(25 * time.Hour)
 		m.apply(t, registers(100, 110)...)
-		if _, err := m.view().Changes(m.view().Peer("dc2").Cursor, 1); !errors.Is(err, registry.ErrTooOld) {
-			t.Fatalf("the list still reaches back: %v", err)
-		}
+		need.ErrorIs(t, expect.Err(m.view().Changes(m.view().Peer("dc2").Cursor, 1)), registry.ErrTooOld, "the list still reaches back:")
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		elapse(5 * time.Second)
 		wantSame(t, m, f)
-		if got := r.only().Repairs["too-old"]; got != 1 {
-			t.Errorf("%d repairs because the list is too short, want 1", got)
-		}
+		got := r.only().Repairs["too-old"]
+		expect.That(t, got == 1, "%d repairs because the list is too short, want 1", got)
 		m.apply(t, registers(110, 120)...)
 		elapse(time.Second)
 		wantSame(t, m, f)
@@ -455,9 +429,7 @@ func TestOperatorsCompareAndRepair(t *testing.T) {
 		synctest.Wait()
 		for _, ask := range []func(context.Context, string) (api.PeerDiff, error){r.Diff, r.Repair} {
 			got, err := ask(context.Background(), "dc2")
-			if err != nil || got.Missing != 1 || got.Extra != 0 {
-				t.Errorf("got %+v, %v: want 1 missing", got, err)
-			}
+			expect.That(t, err == nil && got.Missing == 1 && got.Extra == 0, "got %+v, %v: want 1 missing", got, err)
 		}
 		elapse(time.Second)
 		wantSame(t, m, f)
@@ -472,12 +444,8 @@ func TestOperatorsCompareAndRepair(t *testing.T) {
 		}()
 		synctest.Wait()
 		need.OK(t, r.Pause(context.Background(), "dc2", true, registry.Act{}))
-		if err := <-done; !errors.Is(err, ErrNotSending) {
-			t.Errorf("paused meanwhile: %v, want %v", err, ErrNotSending)
-		}
-		if _, err := r.Diff(context.Background(), "dc9"); !errors.Is(err, ErrUnknownPeer) {
-			t.Errorf("another peer: %v, want %v", err, ErrUnknownPeer)
-		}
+		expect.ErrorIs(t, <-done, ErrNotSending, "paused meanwhile:")
+		expect.ErrorIs(t, expect.Err(r.Diff(context.Background(), "dc9")), ErrUnknownPeer, "another peer:")
 	})
 }
 
@@ -499,12 +467,10 @@ func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
 		defer r.stop()
 		m.apply(t, registers(1, 10)...)
 		elapse(5 * time.Second)
-		if got := len(f.knows()); got != 9 {
-			t.Errorf("the peer has %d instances, want all 10 but the refused one", got)
-		}
-		if s := r.only(); s.Dropped["permanent"] != 1 || s.LagChanges != 0 {
-			t.Errorf("dropped %v, lag %d: want 1 that is permanent, and no lag", s.Dropped, s.LagChanges)
-		}
+		got := len(f.knows())
+		expect.That(t, got == 9, "the peer has %d instances, want all 10 but the refused one", got)
+		s := r.only()
+		expect.That(t, s.Dropped["permanent"] == 1 && s.LagChanges == 0, "dropped %v, lag %d: want 1 that is permanent, and no lag", s.Dropped, s.LagChanges)
 		f.set(func(*far) { refuses = false })
 		elapse(2 * time.Minute)
 		wantSame(t, m, f)
@@ -601,18 +567,14 @@ func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
 		elapse(time.Second)
 		var got []facts
 		for _, one := range fars["n2"].heard().tasks {
-			if one.key != billing.Key() {
-				t.Errorf("the node was told of %s", one.key)
-			}
+			expect.Equal(t, one.key, billing.Key(), "the node was told of")
 			got = append(got, one.facts)
 		}
-		if want := []facts{registered, heartbeat, canceled}; !slices.Equal(got, want) {
-			t.Errorf("the node was told %b, want %b", got, want)
-		}
+		want := []facts{registered, heartbeat, canceled}
+		expect.That(t, slices.Equal(got, want), "the node was told %b, want %b", got, want)
 		for _, name := range []string{"dc2", "dc3"} {
-			if tasks := fars[name].heard().tasks; len(tasks) != 0 {
-				t.Errorf("%s was told %+v", name, tasks)
-			}
+			tasks := fars[name].heard().tasks
+			expect.That(t, len(tasks) == 0, "%s was told %+v", name, tasks)
 		}
 	})
 }
@@ -632,9 +594,8 @@ func TestARemovalIsToldWithItsAge(t *testing.T) {
 		f.fail(batcher.Success)
 		elapse(5 * time.Second)
 		tasks := f.heard().tasks
-		if len(tasks) != 1 || tasks[0].remove.Age < 40_000 || tasks[0].remove.Age > 45_000 {
-			t.Errorf("told %+v, want one removal of what was renewed 40 to 45 s ago", tasks)
-		}
+		expect.That(t, len(tasks) == 1 && tasks[0].remove.Age >= 40_000 && tasks[0].remove.Age <= 45_000,
+			"told %+v, want one removal of what was renewed 40 to 45 s ago", tasks)
 	})
 }
 
@@ -652,14 +613,10 @@ func TestExpiryIsByTheRenewalInterval(t *testing.T) {
 		{"an override", overridden, 90, 30 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := s.expiry(task{facts: tt.facts}, &registry.Lease{Interval: tt.interval}); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
+			expect.Equal(t, s.expiry(task{facts: tt.facts}, &registry.Lease{Interval: tt.interval}), tt.want, "got")
 		})
 	}
-	if got := s.expiry(task{facts: canceled}, nil); got != 30*time.Second {
-		t.Errorf("a removal: got %v, want 30s", got)
-	}
+	expect.Equal(t, s.expiry(task{facts: canceled}, nil), 30*time.Second, "a removal: got")
 }
 
 func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
@@ -679,15 +636,12 @@ func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
 			}
 			elapse(30 * time.Second)
 		}
-		if s := r.only(); s.Pending+s.InFlight > 50 {
-			t.Errorf("%d tasks pending and in flight, want at most 50", s.Pending+s.InFlight)
-		}
+		s := r.only()
+		expect.That(t, s.Pending+s.InFlight <= 50, "%d tasks pending and in flight, want at most 50", s.Pending+s.InFlight)
 		f.fail(batcher.Success)
 		elapse(5 * time.Second)
 		wantSame(t, m, f)
-		if len(f.heard().beats) == 0 {
-			t.Error("no heartbeat came through after the cut")
-		}
+		expect.That(t, len(f.heard().beats) != 0, "no heartbeat came through after the cut")
 	})
 }
 
@@ -726,14 +680,12 @@ func TestAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
 		at := m.view().Index()
 		m.set(func(m *memory) { m.applyErr = registry.ErrNoLeader })
 		elapse(5 * time.Second)
-		if got := m.view().Peer("dc2").Cursor; got == at {
-			t.Fatal("acknowledged without a leader")
-		}
+		got := m.view().Peer("dc2").Cursor
+		need.That(t, got != at, "acknowledged without a leader")
 		m.set(func(m *memory) { m.applyErr, m.applies = nil, 0 })
 		elapse(10 * time.Second)
-		if got := m.view().Peer("dc2").Cursor; got != at || m.applies != 1 {
-			t.Errorf("cursor at %d after %d operations, want %d after 1", got, m.applies, at)
-		}
+		got = m.view().Peer("dc2").Cursor
+		expect.That(t, got == at && m.applies == 1, "cursor at %d after %d operations, want %d after 1", got, m.applies, at)
 	})
 }
 

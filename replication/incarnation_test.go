@@ -2,11 +2,11 @@ package replication
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -30,9 +30,7 @@ func TestAMessageInAnothersNameMakesNobodyDeaf(t *testing.T) {
 			a.tellChanges(t, 0)
 			forged := a.only().head()
 			tt.forge(&forged)
-			if _, err := b.Receive(context.Background(), write(forged)); !errors.Is(err, tt.want) {
-				t.Fatalf("the forged message: %v, want %v", err, tt.want)
-			}
+			need.ErrorIs(t, expect.Err(b.Receive(context.Background(), write(forged))), tt.want, "the forged message:")
 			after := a.view().Index()
 			a.only().send(context.Background(), nil) // it may still count as late
 			for range 3 {

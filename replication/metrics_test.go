@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -52,8 +53,7 @@ rollcall_replication_successful_executions_total{peer="dc2"} 3
 			"rollcall_replication_successful_executions_total"); err != nil {
 			t.Error(err)
 		}
-		if n, err := testutil.GatherAndCount(reg, "rollcall_replication_waiting_seconds"); n != 1 || err != nil {
-			t.Errorf("%d histograms of the waiting time (%v), want 1", n, err)
-		}
+		n, err := testutil.GatherAndCount(reg, "rollcall_replication_waiting_seconds")
+		expect.That(t, n == 1 && err == nil, "%d histograms of the waiting time (%v), want 1", n, err)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/wire"
@@ -35,9 +36,7 @@ func runPair(t testing.TB, kind Kind) (a, b *site) {
 	t.Cleanup(func() {
 		cancel()
 		for range 2 {
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, <-ended)
 		}
 	})
 	return a, b
@@ -99,17 +98,12 @@ func TestTwoReplicatorsAgreeAndFallSilent(t *testing.T) {
 			sent := [2]int{a.changes(t), b.changes(t)}
 			for range 3 { // comparisons take nothing up again
 				for _, s := range []*site{a, b} {
-					if d, err := s.Repair(context.Background(), s.config.Peers[0].Name); err != nil || d.Apps != 0 {
-						t.Errorf("got %+v, %v, want no difference", d, err)
-					}
+					d, err := s.Repair(context.Background(), s.config.Peers[0].Name)
+					expect.That(t, err == nil && d.Apps == 0, "got %+v, %v, want no difference", d, err)
 				}
 			}
-			if now := [2]registry.Index{a.view().Index(), b.view().Index()}; now != index {
-				t.Errorf("the indexes went from %v to %v", index, now)
-			}
-			if now := [2]int{a.changes(t), b.changes(t)}; now != sent {
-				t.Errorf("%v changes had come, and then %v", sent, now)
-			}
+			expect.Equal(t, [2]registry.Index{a.view().Index(), b.view().Index()}, index, "the indexes went from %v to", index)
+			expect.Equal(t, [2]int{a.changes(t), b.changes(t)}, sent, "%v changes had come, and then", sent)
 		})
 	}
 }
@@ -140,9 +134,7 @@ func TestAPeerThatWasAwayCatchesUp(t *testing.T) {
 			b.answering(nil)
 			if c.name == "garbage" { // that is nothing to wait for, so a comparison finds it
 				both(a, b, 11*time.Second)
-				if _, err := a.Repair(context.Background(), "dc2"); err != nil {
-					t.Fatal(err)
-				}
+				need.Got(a.Repair(context.Background(), "dc2"))(t)
 			}
 			eventually(t, "both are equal", func() bool { return same(a, b) })
 		})

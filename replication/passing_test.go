@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // peersOfAllKinds are what a change is looked at for.
@@ -61,9 +62,7 @@ func TestWhoIsToldOfALiveInstance(t *testing.T) {
 			tt.lease.Instance = instance("ORDERS", "orders-1", 1)
 			for kind, p := range peersOfAllKinds(true) {
 				got, ok := p.tell(nil, registry.Change{Index: 13, Lease: &tt.lease}, place{after: cursor}, 0)
-				if ok != (tt.want[kind] != 0) || got.facts != tt.want[kind] {
-					t.Errorf("%s: told %b (%v), want %b", kind, got.facts, ok, tt.want[kind])
-				}
+				expect.That(t, ok == (tt.want[kind] != 0) && got.facts == tt.want[kind], "%s: told %b (%v), want %b", kind, got.facts, ok, tt.want[kind])
 			}
 		})
 	}
@@ -73,9 +72,8 @@ func TestATaskHoldsTheCursorBeforeTheFirstChangeItTells(t *testing.T) {
 	lease := registry.Lease{Instance: instance("ORDERS", "orders-1", 1), ByClient: 15, ByRemote: 18, Described: 12, Overrode: 15}
 	p := peersOfAllKinds(true)[Eureka]
 	for after, want := range map[registry.Index]registry.Index{10: 12, 12: 15, 14: 15} {
-		if got, _ := p.tell(nil, registry.Change{Index: 18, Lease: &lease}, place{after: after}, 0); got.first != want {
-			t.Errorf("after %d: first %d, want %d", after, got.first, want)
-		}
+		got, _ := p.tell(nil, registry.Change{Index: 18, Lease: &lease}, place{after: after}, 0)
+		expect.That(t, got.first == want, "after %d: first %d, want %d", after, got.first, want)
 	}
 }
 
@@ -83,9 +81,8 @@ func TestWhichLivesAreNewToThePeer(t *testing.T) {
 	lease := registry.Lease{Instance: instance("ORDERS", "orders-1", 1), ByClient: 12, Described: 12, BeganLease: 5000}
 	p := peersOfAllKinds(true)[Eureka]
 	for clock, want := range map[int64]bool{0: true, 4999: true, 5000: true, 5001: false} {
-		if got, _ := p.tell(nil, registry.Change{Index: 12, Lease: &lease}, place{clock: clock}, 0); got.began != want {
-			t.Errorf("everything known as of %d: new is %v, want %v", clock, got.began, want)
-		}
+		got, _ := p.tell(nil, registry.Change{Index: 12, Lease: &lease}, place{clock: clock}, 0)
+		expect.That(t, got.began == want, "everything known as of %d: new is %v, want %v", clock, got.began, want)
 	}
 }
 
@@ -111,9 +108,7 @@ func TestWhoIsToldOfARemoval(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := &registry.Lease{Instance: instance("ORDERS", "orders-1", 1), Origin: tt.origin, Owner: tt.owner}
 			for kind, p := range peersOfAllKinds(tt.consensus) {
-				if got := p.tellsRemoval(registry.Change{Index: 12, Lease: l, Kind: tt.kind}); got != tt.want[kind] {
-					t.Errorf("%s: told is %v, want %v", kind, got, tt.want[kind])
-				}
+				expect.Equal(t, p.tellsRemoval(registry.Change{Index: 12, Lease: l, Kind: tt.kind}), tt.want[kind], "%s: told is", kind)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // web is a service that was registered through Consul's API, with a check.
@@ -25,9 +26,8 @@ func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
 	a.apply(t, web("web-1"), registry.SetOverride{Key: webKey("web-1"), Status: registry.OutOfService})
 	eventually(t, "the peer has it", func() bool { return b.view().Total() == 1 && same(a, b) })
 	l, _ := b.view().Find(webKey("web-1"))
-	if !l.Permanent || l.Service != nil || l.Owner != "dc1" || l.Instance.Status != registry.OutOfService {
-		t.Errorf("told as %+v of %+v, want one of dc1 without a lease", l, l.Instance)
-	}
+	expect.That(t, l.Permanent && l.Service == nil && l.Owner == "dc1" && l.Instance.Status == registry.OutOfService,
+		"told as %+v of %+v, want one of dc1 without a lease", l, l.Instance)
 	a.apply(t, registry.DeleteOverride{Key: webKey("web-1")}, registry.SetCheck{Check: "check-web-1", Status: registry.Critical})
 	eventually(t, "its check's state is told", func() bool {
 		l, ok := b.view().Find(webKey("web-1"))
@@ -40,9 +40,8 @@ func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
 		t.Errorf("after a day %d and %d are left, want it on both sides", a.view().Total(), b.view().Total())
 	}
 	for range 2 {
-		if d, err := a.Repair(t.Context(), "dc2"); err != nil || d.Apps != 0 {
-			t.Errorf("compared: %+v, %v; want no difference", d, err)
-		}
+		d, err := a.Repair(t.Context(), "dc2")
+		expect.That(t, err == nil && d.Apps == 0, "compared: %+v, %v; want no difference", d, err)
 	}
 	a.apply(t, registry.DeregisterCatalog{Service: "web-1"})
 	eventually(t, "it is gone there", func() bool { return b.view().Total() == 0 })
@@ -62,9 +61,8 @@ func TestAEurekaServerHearsInstancesWithoutALeaseEvery30Seconds(t *testing.T) {
 		elapse(time.Second)
 		for beats := 1; beats <= 4; beats++ {
 			want := map[registry.Key]int{webKey("web-1"): beats, webKey("web-2"): beats}
-			if got := fars["old"].heard().beats; !maps.Equal(got, want) {
-				t.Errorf("after %d intervals the Eureka server heard %v, want %v", beats-1, got, want)
-			}
+			got := fars["old"].heard().beats
+			expect.That(t, maps.Equal(got, want), "after %d intervals the Eureka server heard %v, want %v", beats-1, got, want)
 			elapse(30 * time.Second)
 		}
 		if got := fars["dc2"].heard().beats; len(got) > 0 {

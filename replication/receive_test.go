@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -25,9 +26,8 @@ func TestChangesFlowBothWaysWithoutEcho(t *testing.T) {
 			for _, way := range []struct{ from, to *site }{{a, b}, {b, a}} {
 				flow(t, way.from, way.to)
 			}
-			if n := [2]int{a.view().Total(), b.view().Total()}; n != [2]int{4, 4} {
-				t.Errorf("%v instances, want 4 at each", n)
-			}
+			n := [2]int{a.view().Total(), b.view().Total()}
+			expect.That(t, n == [2]int{4, 4}, "%v instances, want 4 at each", n)
 		})
 	}
 }
@@ -63,18 +63,16 @@ func flow(t *testing.T, from, to *site) {
 		before := from.view().Index()
 		from.apply(t, step.ops...)
 		from.tellChanges(t, before)
-		if l := to.lease(t, id); !step.has(l) {
-			t.Fatalf("%s: got %+v of %+v", step.name, l, l.Instance)
-		}
+		l := to.lease(t, id)
+		need.That(t, step.has(l), "%s: got %+v of %+v", step.name, l, l.Instance)
 		if want := ownerAt(from, to); to.lease(t, id).Owner != want {
 			t.Errorf("%s: owner %q, want %q", step.name, to.lease(t, id).Owner, want)
 		}
 		equal(t, from, to)
 		echo := to.came(messagePath)
 		to.tellChanges(t, 0)
-		if n := len(to.came(messagePath)) - len(echo); n != 0 {
-			t.Errorf("%s: %d messages to itself", step.name, n)
-		}
+		n := len(to.came(messagePath)) - len(echo)
+		expect.That(t, n == 0, "%s: %d messages to itself", step.name, n)
 	}
 	before := from.view().Index()
 	from.apply(t, registry.Cancel{Key: ordersID(other)})
@@ -83,9 +81,8 @@ func flow(t *testing.T, from, to *site) {
 	from.apply(t, registry.Register{Instance: instance("ORDERS", other, 2)})
 	from.tellChanges(t, before)
 	equal(t, from, to)
-	if got := [3]int{from.taken("register"), from.taken("cancel"), from.taken("heartbeat")}; got[0] < 8 || got[1] != 1 || got[2] != 0 {
-		t.Errorf("counted %v facts", got)
-	}
+	got := [3]int{from.taken("register"), from.taken("cancel"), from.taken("heartbeat")}
+	expect.That(t, got[0] >= 8 && got[1] == 1 && got[2] == 0, "counted %v facts", got)
 }
 
 // ownerAt is whom the instances of one site belong to at the other.
@@ -107,15 +104,10 @@ func TestAHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
 	index := b.view().Index()
 	a.tell(t, task{key: ordersID("1"), facts: heartbeat})
 	silent := b.clock() - b.view().LastRenewal(b.lease(t, "1")).Lease
-	if silent < 5000 || silent > 10_000 {
-		t.Errorf("renewed %d ms ago, want 5 s or a little more", silent)
-	}
-	if now := b.view().Index(); now != index {
-		t.Errorf("a renewal took index %d", now)
-	}
-	if n := a.taken("heartbeat"); n != 1 {
-		t.Errorf("%d heartbeats counted, want 1", n)
-	}
+	expect.That(t, silent >= 5000 && silent <= 10_000, "renewed %d ms ago, want 5 s or a little more", silent)
+	expect.Equal(t, b.view().Index(), index, "a renewal took index")
+	n := a.taken("heartbeat")
+	expect.That(t, n == 1, "%d heartbeats counted, want 1", n)
 }
 
 func TestAHeartbeatOfWhatIsUnknownBringsTheWhole(t *testing.T) {
@@ -132,12 +124,9 @@ func TestAHeartbeatOfWhatIsUnknownBringsTheWhole(t *testing.T) {
 			before := a.taken("register")
 			a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 5)})
 			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
-			if got := b.lease(t, "1").Instance.LastDirty; got != 5 {
-				t.Errorf("timestamp %d, want 5", got)
-			}
-			if got := [2]int{a.taken("heartbeat"), a.taken("register") - before}; got != [2]int{0, 1} {
-				t.Errorf("counted %v, want one register alone", got)
-			}
+			expect.Equal(t, b.lease(t, "1").Instance.LastDirty, 5, "timestamp")
+			got := [2]int{a.taken("heartbeat"), a.taken("register") - before}
+			expect.That(t, got == [2]int{0, 1}, "counted %v, want one register alone", got)
 		})
 	}
 }
@@ -164,12 +153,10 @@ func TestWhatThePeerHasNewerComesHome(t *testing.T) {
 			b.apply(t, registry.Register{Instance: instance("ORDERS", "2", 7)})
 			a.tell(t, task{key: ordersID("1"), facts: registered}, task{key: ordersID("2"), facts: heartbeat})
 			l := a.lease(t, "1")
-			if l.Instance.LastDirty != 7 || l.Instance.Overridden != registry.OutOfService || l.Owner != "" {
-				t.Errorf("got %+v of %+v, want both halves, and the owner that it had", l, l.Instance)
-			}
-			if m := a.lease(t, "2"); m.Instance.LastDirty != 7 || m.Owner != ownerAt(b, a) {
-				t.Errorf("got %+v of %+v, want the newer one, and its owner", m, m.Instance)
-			}
+			expect.That(t, l.Instance.LastDirty == 7 && l.Instance.Overridden == registry.OutOfService && l.Owner == "",
+				"got %+v of %+v, want both halves, and the owner that it had", l, l.Instance)
+			m := a.lease(t, "2")
+			expect.That(t, m.Instance.LastDirty == 7 && m.Owner == ownerAt(b, a), "got %+v of %+v, want the newer one, and its owner", m, m.Instance)
 			equal(t, a, b)
 		})
 	}
@@ -185,9 +172,8 @@ func TestAChangeElsewhereLeavesTheOwner(t *testing.T) {
 		registry.UpdateMetadata{Key: ordersID("1"), Pairs: []registry.Pair{{Key: "a", Value: "b"}}})
 	b.tellChanges(t, before)
 	equal(t, a, b)
-	if got := [2]string{a.lease(t, "1").Owner, b.lease(t, "1").Owner}; got != [2]string{"", "dc1"} {
-		t.Errorf("owners %q, want dc1 at both", got)
-	}
+	got := [2]string{a.lease(t, "1").Owner, b.lease(t, "1").Owner}
+	expect.That(t, got == [2]string{"", "dc1"}, "owners %q, want dc1 at both", got)
 }
 
 func TestWhatWasCanceledAtThePeerIsNotRevived(t *testing.T) {
@@ -221,9 +207,8 @@ func TestAnEvictionIsRefusedByWhoeverHeardTheClient(t *testing.T) {
 	before := a.view().Index()
 	a.evict()
 	a.tellChanges(t, before)
-	if l := b.lease(t, "1"); l.Owner != "" {
-		t.Errorf("owner %q, want the datacenter that heard the client", l.Owner)
-	}
+	l := b.lease(t, "1")
+	expect.That(t, l.Owner == "", "owner %q, want the datacenter that heard the client", l.Owner)
 	b.without(t, "2")
 	if l := a.lease(t, "1"); l.Owner != "dc2" {
 		t.Errorf("owner %q, want the peer that sent it back", l.Owner)
@@ -259,33 +244,24 @@ func TestReplaysChangeNothing(t *testing.T) {
 			linked, _ := b.view().Link("dc1")
 			both(a, b, 20*time.Second)
 			for _, r := range old {
-				if _, err := b.Receive(context.Background(), r.body); err != nil {
-					t.Fatal(err)
-				}
+				need.Got(b.Receive(context.Background(), r.body))(t)
 			}
-			if now := b.view().Index(); now != index {
-				t.Errorf("the index went from %d to %d", index, now)
-			}
+			expect.Equal(t, b.view().Index(), index, "the index went from %d to", index)
 			// The last one is no older than the newest that is known, and was on its way for 20 s, which
 			// nobody can tell from here.
-			if now := b.view().LastRenewal(b.lease(t, "1")).Lease; now > renewed+20_500 {
-				t.Errorf("renewed at %d, was %d", now, renewed)
-			}
+			now := b.view().LastRenewal(b.lease(t, "1")).Lease
+			expect.That(t, now <= renewed+20_500, "renewed at %d, was %d", now, renewed)
 			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
 			renewed = b.view().LastRenewal(b.lease(t, "1")).Lease
 			heard, _ := b.view().Link("dc1")
 			both(a, b, 20*time.Second)
 			for _, r := range old {
-				if _, err := b.Receive(context.Background(), r.body); err != nil {
-					t.Fatal(err)
-				}
+				need.Got(b.Receive(context.Background(), r.body))(t)
 			}
-			if now := b.view().LastRenewal(b.lease(t, "1")).Lease; now > renewed+500 {
-				t.Errorf("renewed at %d, was %d, by messages that are late", now, renewed)
-			}
-			if again, _ := b.view().Link("dc1"); again != heard || heard.Heard < linked.Heard {
-				t.Errorf("the link went from %+v over %+v to %+v", linked, heard, again)
-			}
+			now = b.view().LastRenewal(b.lease(t, "1")).Lease
+			expect.That(t, now <= renewed+500, "renewed at %d, was %d, by messages that are late", now, renewed)
+			again, _ := b.view().Link("dc1")
+			expect.That(t, again == heard && heard.Heard >= linked.Heard, "the link went from %+v over %+v to %+v", linked, heard, again)
 			b.without(t, "2")
 			equal(t, a, b)
 		})
@@ -305,30 +281,23 @@ func TestAnOperatorsActIsTakenOnce(t *testing.T) {
 	}
 	send(hold)
 	send(hold)
-	if p := b.view().Preservation(); p.State != registry.PreservationHeld || p.By != by {
-		t.Fatalf("got %+v, want held by ann", p)
-	}
-	if n := len(b.view().Transitions()); n != 1 {
-		t.Errorf("%d transitions, want 1", n)
-	}
+	p := b.view().Preservation()
+	need.That(t, p.State == registry.PreservationHeld && p.By == by, "got %+v, want held by ann", p)
+	n := len(b.view().Transitions())
+	expect.That(t, n == 1, "%d transitions, want 1", n)
 	held := b.came(messagePath)[0]
 	longer := hold
 	longer.For = 120_000
 	send(longer)
 	release := registry.SelfPreservation{To: registry.PreservationReleased, By: by}
 	send(release)
-	if p := b.view().Preservation(); p.State != registry.PreservationReleased {
-		t.Fatalf("got %+v, want released", p)
-	}
+	p = b.view().Preservation()
+	need.That(t, p.State == registry.PreservationReleased, "got %+v, want released", p)
 	both(a, b, 30*time.Second)
 	a.tell(t, task{key: ordersID("1"), facts: heartbeat})
 	transitions := len(b.view().Transitions())
-	if transitions != 3 {
-		t.Errorf("%d transitions, want held, longer and released", transitions)
-	}
-	if _, err := b.Receive(context.Background(), held.body); err != nil {
-		t.Fatal(err)
-	}
+	expect.That(t, transitions == 3, "%d transitions, want held, longer and released", transitions)
+	need.Got(b.Receive(context.Background(), held.body))(t)
 	if n := len(b.view().Transitions()); n != transitions {
 		t.Errorf("a message of half a minute ago brought %+v", b.view().Preservation())
 	}
@@ -350,9 +319,7 @@ func TestABatchWithOneBadItemAppliesTheOthers(t *testing.T) {
 	for _, r := range got.Results {
 		statuses = append(statuses, r.Status)
 	}
-	if !reflect.DeepEqual(statuses, []int{200, 400, 200}) || !strings.Contains(got.Results[1].Error, "life 0") {
-		t.Errorf("got %+v", got)
-	}
+	expect.That(t, reflect.DeepEqual(statuses, []int{200, 400, 200}) && strings.Contains(got.Results[1].Error, "life 0"), "got %+v", got)
 	b.lease(t, "1")
 	b.without(t, "2")
 	b.lease(t, "3")
@@ -367,9 +334,9 @@ func TestAMessageIsOneApply(t *testing.T) {
 	var applies int
 	var first registry.Op
 	b.set(func(m *memory) { applies, first = m.applies, m.applied[0] })
-	if contact, ok := first.(registry.Contact); applies != 1 || !ok || contact.DC != "dc1" || contact.Cut != datacenterCut.Milliseconds() {
-		t.Errorf("%d calls of Apply, the first operation %+v; want one that begins with a contact of dc1", applies, first)
-	}
+	contact, ok := first.(registry.Contact)
+	expect.That(t, applies == 1 && ok && contact.DC == "dc1" && contact.Cut == datacenterCut.Milliseconds(),
+		"%d calls of Apply, the first operation %+v; want one that begins with a contact of dc1", applies, first)
 }
 
 func TestContactsAreNotedOncePerSecond(t *testing.T) {
@@ -409,9 +376,7 @@ func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
 	a.apply(t, registry.Contact{DC: "dc9", Cut: 15_000})
 	silent := func(s *site) time.Duration {
 		l, ok := s.view().Link("dc9")
-		if !ok {
-			t.Fatalf("%s has not heard of dc9", s.config.Node)
-		}
+		need.That(t, ok, "%s has not heard of dc9", s.config.Node)
 		return time.Duration(s.clock()-l.Heard) * time.Millisecond
 	}
 	for range 20 {
@@ -421,15 +386,12 @@ func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
 		}{{a.links["b"], b}, {b.links["a"], a}} {
 			body := write(way.link.head())
 			both(a, b, 500*time.Millisecond) // on its way
-			if _, err := way.to.Receive(context.Background(), body); err != nil {
-				t.Fatal(err)
-			}
+			need.Got(way.to.Receive(context.Background(), body))(t)
 		}
 	}
 	for _, s := range []*site{a, b} {
-		if d := silent(s); d < 20*time.Second || d > 25*time.Second {
-			t.Errorf("at %s dc9 is silent for %v, want 20 s or a little more", s.config.Node, d)
-		}
+		d := silent(s)
+		expect.That(t, d >= 20*time.Second && d <= 25*time.Second, "at %s dc9 is silent for %v, want 20 s or a little more", s.config.Node, d)
 	}
 }
 
@@ -440,23 +402,19 @@ func TestWhatIsNoSignOfLife(t *testing.T) {
 	newer.Clock += 5000
 	receive := func(s *site, h wire.Head) {
 		t.Helper()
-		if _, err := s.Receive(context.Background(), write(h)); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(s.Receive(context.Background(), write(h)))(t)
 	}
 	receive(b, newer)
 	before, _ := b.view().Link("dc1")
 	b.pass(5 * time.Second)
 	receive(b, old)
-	if after, _ := b.view().Link("dc1"); after != before {
-		t.Errorf("a message of before the newest: got %+v, want %+v", after, before)
-	}
+	after, _ := b.view().Link("dc1")
+	expect.That(t, after == before, "a message of before the newest: got %+v, want %+v", after, before)
 
 	n, _ := twoNodes(t)
 	receive(n, wire.Head{Datacenter: "dc1", Node: "n2", Sender: "s", Heard: map[string]int64{"dc1": 5}})
-	if l, ok := n.view().Link("dc1"); ok {
-		t.Errorf("the own datacenter was heard: %+v", l)
-	}
+	l, ok := n.view().Link("dc1")
+	expect.That(t, !ok, "the own datacenter was heard: %+v", l)
 }
 
 func TestStrangersAreRefused(t *testing.T) {
@@ -479,9 +437,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	} {
 		t.Run(e.name, func(t *testing.T) {
 			_, err := e.at.Receive(context.Background(), message(e.datacenter, e.node))
-			if errors.Is(err, ErrStranger) != e.stranger {
-				t.Errorf("a message: got %v, want ErrStranger: %v", err, e.stranger)
-			}
+			expect.That(t, errors.Is(err, ErrStranger) == e.stranger, "a message: got %v, want ErrStranger: %v", err, e.stranger)
 			q := wire.Digests{Datacenter: e.datacenter, Node: e.node}
 			if e.datacenter != e.at.config.Datacenter {
 				q.Owner = e.datacenter
@@ -496,9 +452,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		"the own one, by consensus":   d.State(context.Background(), "dc2", nil),
 		"another one":                 a.State(context.Background(), "dc7", nil),
 	} {
-		if !errors.Is(err, ErrStranger) {
-			t.Errorf("the state for %s: got %v, want ErrStranger", name, err)
-		}
+		expect.ErrorIs(t, err, ErrStranger, "the state for %s: got", name)
 	}
 }
 
@@ -506,9 +460,7 @@ func TestErrorsOfTheRegistryAreThoseOfTheAnswer(t *testing.T) {
 	a, b := twoDatacenters(t)
 	b.set(func(m *memory) { m.applyErr = registry.ErrUnknownOutcome })
 	_, err := b.Receive(context.Background(), write(a.only().head()))
-	if !errors.Is(err, registry.ErrUnknownOutcome) {
-		t.Errorf("got %v, want ErrUnknownOutcome", err)
-	}
+	expect.ErrorIs(t, err, registry.ErrUnknownOutcome, "got")
 }
 
 // choosy refuses an instance with a long address, as one that no log entry can hold or the leader cannot
@@ -554,9 +506,7 @@ func oneItemIsLeftOut(t *testing.T, cause error) {
 		if n == 4 {
 			want = 400
 		}
-		if r.Status != want {
-			t.Errorf("item %d: got %+v, want %d", n, r, want)
-		}
+		expect.That(t, r.Status == want, "item %d: got %+v, want %d", n, r, want)
 	}
 	if n := b.view().Total(); n != 6 {
 		t.Errorf("%d are stored, want 6", n)
@@ -578,14 +528,10 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	need.OK(t, wire.Decode(text, &got))
 	told := 0
 	for n, r := range got.Results {
-		if r.Status != 409 {
-			t.Errorf("item %d: got %d, want 409", n, r.Status)
-		}
+		expect.Equal(t, r.Status, 409, "item %d: got", n)
 		if r.Stored.Op != nil {
 			told++
 		}
 	}
-	if len(text) > wire.MaxMessage || told == 0 || told == len(items) {
-		t.Errorf("%d bytes with %d of %d instances", len(text), told, len(items))
-	}
+	expect.That(t, len(text) <= wire.MaxMessage && told != 0 && told != len(items), "%d bytes with %d of %d instances", len(text), told, len(items))
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // refound has a site of two datacenters begin with an empty registry, as a cluster whose data was lost.
@@ -30,14 +32,11 @@ func TestADatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	settle(a, b)
 	for range 3 {
 		d, tasks := a.diff(t, true)
-		if d.Extra != 6 || len(tasks) != 0 {
-			t.Fatalf("%d too many, and %d tasks; want 6, and none of them removed", d.Extra, len(tasks))
-		}
+		need.That(t, d.Extra == 6 && len(tasks) == 0, "%d too many, and %d tasks; want 6, and none of them removed", d.Extra, len(tasks))
 		a.repair(t)
 	}
-	if n := b.view().Total(); n != 6 {
-		t.Fatalf("%d are left at dc2, want 6", n)
-	}
+	n := b.view().Total()
+	need.That(t, n == 6, "%d are left at dc2, want 6", n)
 	registerAll(t, a, 1, ids[:3]...)
 	a.apply(t, web("web-1"))
 	a.tellChanges(t, 0)
@@ -51,18 +50,15 @@ func TestADatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	b.apply(t, registry.Renew{Key: ordersID("5")}) // its client talks to dc2 by now
 	for _, s := range []*site{a, b} {
 		for _, id := range ids[:3] {
-			if _, err := s.Apply(context.Background(), registry.FromClient, registry.Renew{Key: ordersID(id)}); err != nil {
-				t.Fatal(err)
-			}
+			need.Got(s.Apply(context.Background(), registry.FromClient, registry.Renew{Key: ordersID(id)}))(t)
 		}
 	}
 	both(a, b, 60*time.Second)
 	b.evict()
 	b.without(t, "4")
 	b.lease(t, "5")
-	if _, ok := b.view().Find(webKey("web-1")); !ok {
-		t.Error("the service of Consul's API is not at dc2 any more")
-	}
+	_, ok := b.view().Find(webKey("web-1"))
+	expect.That(t, ok, "the service of Consul's API is not at dc2 any more")
 }
 
 // dc2 knows of lives at the dc1 that was, canceled and not, that seem newer than those at the one that is.

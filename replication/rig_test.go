@@ -283,7 +283,5 @@ func elapse(d time.Duration) {
 // applyAs performs operations that another server had first, which must not fail.
 func applyAs(t testing.TB, m *memory, origin registry.Origin, ops ...registry.Op) {
 	t.Helper()
-	if _, err := m.Apply(context.Background(), origin, ops...); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(m.Apply(context.Background(), origin, ops...))(t)
 }

@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -105,13 +105,10 @@ func TestWhatAFaultOfAPeerMeans(t *testing.T) {
 				impatient(near)
 			}
 			far.answering(c.fail)
-			if got := near.only().Process(context.Background(), aTask); got != c.want {
-				t.Errorf("result %d, want %d", got, c.want)
-			}
+			expect.Equal(t, near.only().Process(context.Background(), aTask), c.want, "result")
 			failures := fmt.Sprint(near.noted())
-			if len(near.noted()) > 0 != (c.want != batcher.Success) || !strings.Contains(failures, c.says) {
-				t.Errorf("failures %s, want one that says %q", failures, c.says)
-			}
+			expect.That(t, len(near.noted()) > 0 == (c.want != batcher.Success) && strings.Contains(failures, c.says),
+				"failures %s, want one that says %q", failures, c.says)
 		})
 	}
 }
@@ -125,9 +122,7 @@ func TestAnEndedCallIsTriedAgain(t *testing.T) {
 	go func() { result <- near.only().Process(ctx, aTask) }()
 	eventually(t, "the call arrives", func() bool { return len(far.came(messagePath)) == 1 })
 	cancel()
-	if got := <-result; got != batcher.TransientError {
-		t.Errorf("result %d, want %d", got, batcher.TransientError)
-	}
+	expect.Equal(t, <-result, batcher.TransientError, "result")
 }
 
 func TestCallsFailOverAmongURLs(t *testing.T) {
@@ -161,14 +156,12 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 				t.Fatalf("result %d after %d calls: %v", got, c.calls, near.noted())
 			}
 			far.lease(t, "1")
-			if u := near.only().url(); u != far.server.URL {
-				t.Errorf("%s is in use, want %s", u, far.server.URL)
-			}
+			u := near.only().url()
+			expect.That(t, u == far.server.URL, "%s is in use, want %s", u, far.server.URL)
 			before := len(bad.came(messagePath))
 			near.tell(t, aTask)
-			if n := len(bad.came(messagePath)); n != before {
-				t.Error("the next call went to the bad one again")
-			}
+			n := len(bad.came(messagePath))
+			expect.That(t, n == before, "the next call went to the bad one again")
 		})
 	}
 }
@@ -177,9 +170,7 @@ func TestBusyCountsMoreThanUnreachable(t *testing.T) {
 	far := receiver(t)
 	far.answering(answerWith(503, ""))
 	near := sender(t, closed(), far.server.URL, closed())
-	if got := near.only().Process(context.Background(), aTask); got != batcher.Congestion {
-		t.Errorf("result %d, want %d", got, batcher.Congestion)
-	}
+	expect.Equal(t, near.only().Process(context.Background(), aTask), batcher.Congestion, "result")
 }
 
 // Passwords are sent, and shown nowhere.
@@ -192,14 +183,11 @@ func TestUserInfoIsSentAndNotShown(t *testing.T) {
 	})
 	near := sender(t, strings.Replace(far.server.URL, "http://", "http://ann:secret@", 1))
 	near.tell(t, aTask)
-	if user != "ann" || password != "secret" {
-		t.Errorf("sent %q and %q", user, password)
-	}
+	expect.That(t, user == "ann" && password == "secret", "sent %q and %q", user, password)
 	far.server.Close()
 	near.only().Process(context.Background(), aTask)
-	if shown := near.only().url() + fmt.Sprint(near.noted()); len(near.noted()) == 0 || strings.Contains(shown, "secret") || strings.Contains(shown, "ann") {
-		t.Errorf("shown: %s", shown)
-	}
+	shown := near.only().url() + fmt.Sprint(near.noted())
+	expect.That(t, len(near.noted()) != 0 && !strings.Contains(shown, "secret") && !strings.Contains(shown, "ann"), "shown: %s", shown)
 }
 
 func TestThereIsNothingToSayOfWhatIsGone(t *testing.T) {
@@ -209,13 +197,11 @@ func TestThereIsNothingToSayOfWhatIsGone(t *testing.T) {
 	for _, f := range []facts{registered, overridden, heartbeat} {
 		near.tell(t, task{key: gone, facts: f})
 	}
-	if n := len(far.came(messagePath)); n != 0 {
-		t.Errorf("%d messages, want none", n)
-	}
+	n := len(far.came(messagePath))
+	expect.That(t, n == 0, "%d messages, want none", n)
 	near.tell(t, task{key: gone, facts: registered}, aTask)
-	if n := len(far.came(messagePath)); n != 1 {
-		t.Errorf("%d messages, want one of the other", n)
-	}
+	n = len(far.came(messagePath))
+	expect.That(t, n == 1, "%d messages, want one of the other", n)
 }
 
 func TestFactsAreCountedWhenThePeerTookThem(t *testing.T) {
@@ -226,9 +212,8 @@ func TestFactsAreCountedWhenThePeerTookThem(t *testing.T) {
 	near.tell(t, aTask, task{key: ordersID("2"), facts: overridden}, task{key: ordersID("3"), facts: canceled, remove: remove})
 	near.tell(t, task{key: ordersID("1"), facts: heartbeat})
 	for _, fact := range []string{"register", "override", "cancel", "heartbeat"} {
-		if n := near.taken(fact); n != 1 {
-			t.Errorf("%d of %s, want 1", n, fact)
-		}
+		n := near.taken(fact)
+		expect.That(t, n == 1, "%d of %s, want 1", n, fact)
 	}
 }
 
@@ -245,9 +230,7 @@ func TestALargeBatchIsCut(t *testing.T) {
 	near.tell(t, tasks...)
 	came := far.came(messagePath)
 	for _, r := range came {
-		if len(r.body) > wire.MaxMessage {
-			t.Errorf("a message of %d bytes", len(r.body))
-		}
+		expect.That(t, len(r.body) <= wire.MaxMessage, "a message of %d bytes", len(r.body))
 	}
 	if n := far.view().Total(); len(came) != 2 || n != 9 {
 		t.Errorf("%d messages brought %d instances, want 2 and 9", len(came), n)
@@ -283,9 +266,7 @@ func TestMessagesAreCutWhereTheyGetTooLarge(t *testing.T) {
 					t.Errorf("a message of %d bytes", size)
 				}
 			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
+			expect.Slice(t, got, c.want, "got")
 		})
 	}
 }
@@ -306,9 +287,8 @@ func TestALinkIsKeptAlive(t *testing.T) {
 	eventually(t, "another message", func() bool { return len(far.came(messagePath)) >= 2 })
 	for _, r := range far.came(messagePath) {
 		var m wire.Message
-		if err := wire.Decode(r.body, &m); err != nil || len(m.Items) != 0 {
-			t.Errorf("got %+v, %v; want no items", m, err)
-		}
+		err := wire.Decode(r.body, &m)
+		expect.That(t, err == nil && len(m.Items) == 0, "got %+v, %v; want no items", m, err)
 	}
 }
 
@@ -321,9 +301,8 @@ func TestMessagesAreNumbered(t *testing.T) {
 	for n, r := range far.came(messagePath) {
 		var m wire.Message
 		err := wire.Decode(r.body, &m)
-		if err != nil || m.Sequence != uint64(n+1) || m.Sender != "of n1" || m.Incarnation == 0 || m.Clock == 0 {
-			t.Errorf("message %d: got %+v, %v", n, m.Head, err)
-		}
+		expect.That(t, err == nil && m.Sequence == uint64(n+1) && m.Sender == "of n1" && m.Incarnation != 0 && m.Clock != 0,
+			"message %d: got %+v, %v", n, m.Head, err)
 	}
 }
 
@@ -333,12 +312,9 @@ func TestWhatComesHomeIsNotLost(t *testing.T) {
 	b.apply(t, registry.Register{Instance: instance("ORDERS", "1", 9)})
 	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
 	a.set(func(m *memory) { m.applyErr = registry.ErrNoLeader })
-	if got := a.only().Process(context.Background(), aTask); got != batcher.TransientError {
-		t.Errorf("result %d, want %d", got, batcher.TransientError)
-	}
+	expect.Equal(t, a.only().Process(context.Background(), aTask), batcher.TransientError, "result")
 	a.set(func(m *memory) { m.applyErr = nil })
 	a.tell(t, aTask)
-	if got := a.lease(t, "1").Instance.LastDirty; got != 9 {
-		t.Errorf("timestamp %d, want that of the peer's", got)
-	}
+	got := a.lease(t, "1").Instance.LastDirty
+	expect.That(t, got == 9, "timestamp %d, want that of the peer's", got)
 }

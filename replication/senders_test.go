@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -26,9 +27,7 @@ func TestASenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T
 			send := func(clock int64, want error) {
 				t.Helper()
 				head.Clock = clock
-				if _, err := b.Receive(ctx, write(head)); !errors.Is(err, want) {
-					t.Fatalf("a message of clock %d: %v, want %v", clock, err, want)
-				}
+				need.ErrorIs(t, expect.Err(b.Receive(ctx, write(head))), want, "a message of clock %d:", clock)
 			}
 			shown := func(want api.PeerSender) {
 				t.Helper()
@@ -37,9 +36,7 @@ func TestASenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T
 				if len(got) == 1 && got[0].HeardMS > want.HeardMS { // the test takes time, too
 					want.HeardMS = min(got[0].HeardMS, want.HeardMS+60_000)
 				}
-				if !slices.Equal(got, []api.PeerSender{want}) {
-					t.Errorf("shown %+v, want %+v", got, want)
-				}
+				expect.That(t, slices.Equal(got, []api.PeerSender{want}), "shown %+v, want %+v", got, want)
 			}
 			if got := b.Senders(); len(got) != 0 {
 				t.Errorf("before the first message: %+v", got)
@@ -75,9 +72,8 @@ func TestOnlyASenderThatWasHeardCanBeForgotten(t *testing.T) {
 		{strings.Repeat("n", 256), ErrMalformed, "1 to 255 bytes"},
 		{"n9\n", ErrMalformed, "control characters"},
 	} {
-		if err := b.Forget(context.Background(), e.sender, registry.Act{}); !errors.Is(err, e.want) || !strings.Contains(err.Error(), e.says) {
-			t.Errorf("%.20q: got %v, want %v that says %q", e.sender, err, e.want, e.says)
-		}
+		err := b.Forget(context.Background(), e.sender, registry.Act{})
+		expect.That(t, errors.Is(err, e.want) && strings.Contains(err.Error(), e.says), "%.20q: got %v, want %v that says %q", e.sender, err, e.want, e.says)
 	}
 }
 
@@ -88,18 +84,15 @@ func TestJudgementsAreOfSendersThatAreKnown(t *testing.T) {
 	for n := range maxJudged + 500 {
 		for _, clock := range []int64{1_000_000, 1} {
 			head.Sender, head.Clock = fmt.Sprint("made-up-", n), clock
-			if _, err := b.Receive(context.Background(), write(head)); err != nil {
-				t.Fatal(err)
-			}
+			need.Got(b.Receive(context.Background(), write(head)))(t)
 		}
 		b.pass(time.Millisecond)
 	}
 	if n := len(b.judgements.of); n > maxJudged {
 		t.Errorf("%d senders' messages are counted, want at most %d", n, maxJudged)
 	}
-	if found := b.judgements.get(senderName{"", head.Sender}); found.lates != 1 {
-		t.Errorf("the last sender: %+v, want one late message", found)
-	}
+	found := b.judgements.get(senderName{"", head.Sender})
+	expect.That(t, found.lates == 1, "the last sender: %+v, want one late message", found)
 }
 
 // Links are kept of peers, which the configuration names; a node could make up others without end.
@@ -118,14 +111,12 @@ func TestWhatIsOverheardOfStrangersIsNotNotedAndTheAnswerSaysSo(t *testing.T) {
 		if err == nil {
 			err = wire.Decode(got, &a)
 		}
-		if want := fmt.Sprintf("900 datacenters that are no peers of this node is not noted: made-up-%d-000, ", round); err != nil || !strings.Contains(a.Ignored, want) || len(a.Ignored) > 500 {
-			t.Errorf("answered %q, %v, want a short text with %q", a.Ignored, err, want)
-		}
+		want := fmt.Sprintf("900 datacenters that are no peers of this node is not noted: made-up-%d-000, ", round)
+		expect.That(t, err == nil && strings.Contains(a.Ignored, want) && len(a.Ignored) <= 500,
+			"answered %q, %v, want a short text with %q", a.Ignored, err, want)
 	}
-	if _, ok := b.view().Link("dc2"); !ok {
-		t.Error("what was overheard of a peer is not noted")
-	}
-	if links := b.registry.Freeze().Links; len(links) != 1 {
-		t.Errorf("%d links are kept, want that of the peer only", len(links))
-	}
+	_, ok := b.view().Link("dc2")
+	expect.That(t, ok, "what was overheard of a peer is not noted")
+	links := b.registry.Freeze().Links
+	expect.That(t, len(links) == 1, "%d links are kept, want that of the peer only", len(links))
 }

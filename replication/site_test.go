@@ -97,9 +97,7 @@ func (s *site) become(t testing.TB, datacenter, node string, consensus bool, pee
 		Service: s.memory, Datacenter: datacenter, Node: node, Consensus: consensus, Peers: peers,
 		Sender: func() string { return "of " + node },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	for _, p := range s.config.Peers {
 		if p.Kind != Eureka {
 			s.links[p.Name] = s.linkTo(p)

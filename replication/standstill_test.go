@@ -77,8 +77,6 @@ func TestANodeThatWasDownBringsNobodyBackElsewhere(t *testing.T) {
 func (s *site) compareAndRepair(t testing.TB) {
 	t.Helper()
 	_, tasks, err := s.only().compare(context.Background(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	s.tell(t, tasks...)
 }

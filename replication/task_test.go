@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestMergedTasksTellWhatBothDid(t *testing.T) {
@@ -76,9 +77,7 @@ func TestMergedTasksTellWhatBothDid(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := merge(tt.older, tt.newer); got != tt.want {
-				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
+			expect.Equal(t, merge(tt.older, tt.newer), tt.want, "got")
 		})
 	}
 }
@@ -89,10 +88,6 @@ func TestAMergedTaskIsAsOldAsTheFirst(t *testing.T) {
 	older := task{facts: registered, first: 3, queued: before, asOf: before}
 	newer := task{facts: canceled, first: 4, queued: later, asOf: later}
 	got := merge(older, newer)
-	if got.queued != before {
-		t.Errorf("queued at %v, want %v", got.queued, before)
-	}
-	if got.asOf != later {
-		t.Errorf("the removal is as of %v, want %v", got.asOf, later)
-	}
+	expect.Equal(t, got.queued, before, "queued at")
+	expect.Equal(t, got.asOf, later, "the removal is as of")
 }

@@ -6,6 +6,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // idle opens connections that say nothing, each anew as soon as it is closed, until the returned function is
@@ -65,12 +68,8 @@ func TestConnectionsThatSayNothingKeepNoNodeOut(t *testing.T) {
 			})
 			for i := range 20 {
 				conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
-				if err != nil {
-					t.Fatalf("connection %d: %v", i, err)
-				}
-				if err := echo(conn); err != nil {
-					t.Fatalf("connection %d: %v", i, err)
-				}
+				need.OKf(t, err, "connection %d", i)
+				need.OKf(t, echo(conn), "connection %d", i)
 				conn.Close()
 			}
 		})
@@ -126,16 +125,13 @@ func TestUnfinishedHandshakesAreBoundedPerAddressAndInAll(t *testing.T) {
 	}
 
 	node := knock("10.0.9.9", 1)[0]
-	if !a.finish(node, "n2.bb", true) {
-		t.Fatal("a node of the cluster found no room")
-	}
+	need.That(t, a.finish(node, "n2.bb", true), "a node of the cluster found no room")
 	for i := range 50 {
 		now = now.Add(time.Second)
 		knock(fmt.Sprintf("10.0.1.%d", i), handshakesPerAddress)
 	}
-	if got, want := a.waiting, handshakesInAll; got != want {
-		t.Errorf("%d handshakes of unknown addresses are not finished, want %d at most", got, want)
-	}
+	got, want := a.waiting, handshakesInAll
+	expect.That(t, got == want, "%d handshakes of unknown addresses are not finished, want %d at most", got, want)
 	known := knock("10.0.9.9", handshakesPerAddress)
 	now = now.Add(time.Second)
 	knock("10.0.2.1", 1)
@@ -148,9 +144,8 @@ func TestUnfinishedHandshakesAreBoundedPerAddressAndInAll(t *testing.T) {
 		}
 	}
 	a.end(node)
-	if a.waiting != 0 || len(a.open) != 0 || a.peersAll != 0 || len(a.peers) != 0 {
-		t.Errorf("after all have ended %d, %d, %d and %d are counted", a.waiting, len(a.open), a.peersAll, len(a.peers))
-	}
+	expect.That(t, a.waiting == 0 && len(a.open) == 0 && a.peersAll == 0 && len(a.peers) == 0,
+		"after all have ended %d, %d, %d and %d are counted", a.waiting, len(a.open), a.peersAll, len(a.peers))
 }
 
 func TestANodeThatOpensEverMoreConnectionsLosesItsOldest(t *testing.T) {
@@ -159,14 +154,10 @@ func TestANodeThatOpensEverMoreConnectionsLosesItsOldest(t *testing.T) {
 	for i := range connectionsPerPeer + 3 {
 		conn := &fakeConn{from: fmt.Sprintf("10.0.0.1:%d", i)}
 		c := newCaller(conn)
-		if !a.begin(c, time.Now()) || !a.finish(c, "n2.bb", true) {
-			t.Fatalf("connection %d found no room", i)
-		}
+		need.That(t, a.begin(c, time.Now()) && a.finish(c, "n2.bb", true), "connection %d found no room", i)
 		conns = append(conns, conn)
 	}
 	for i, conn := range conns {
-		if want := i < 3; conn.closed != want {
-			t.Errorf("connection %d was closed: %v, want %v", i, conn.closed, want)
-		}
+		expect.Equal(t, conn.closed, i < 3, "connection %d was closed:", i)
 	}
 }

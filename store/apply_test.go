@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -29,34 +30,26 @@ func TestOperationsBeyondOneBatchTakeEffectInOrder(t *testing.T) {
 	ops = append(ops, registry.Cancel{Key: registry.NewKey("A", "i0")})
 	results := need.Got(c.nodes[0].Apply(context.Background(), registry.FromClient, ops...))(t)
 	for i := 1; i < len(results); i++ {
-		if results[i].Outcome != registry.Done || results[i].Index <= results[i-1].Index {
-			t.Errorf("operation %d: %+v after %+v, want done and a higher index", i, results[i], results[i-1])
-		}
+		expect.That(t, results[i].Outcome == registry.Done && results[i].Index > results[i-1].Index,
+			"operation %d: %+v after %+v, want done and a higher index", i, results[i], results[i-1])
 	}
-	if got := c.nodes[0].read(t, registry.Linearizable).Len(); got != 19 {
-		t.Errorf("%d instances, want 19", got)
-	}
+	got := c.nodes[0].read(t, registry.Linearizable).Len()
+	expect.That(t, got == 19, "%d instances, want 19", got)
 }
 
 func TestNothingIsDoneIfOneOperationIsTooLarge(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	_, err := c.nodes[0].Apply(context.Background(), registry.FromClient, padded("small", 10), padded("huge", maxOpBytes))
-	if !errors.Is(err, registry.ErrTooLarge) {
-		t.Errorf("got %v, want ErrTooLarge", err)
-	}
-	if got := c.nodes[0].read(t, registry.Linearizable).Len(); got != 0 {
-		t.Errorf("%d instances, want none", got)
-	}
+	expect.ErrorIs(t, err, registry.ErrTooLarge, "got")
+	got := c.nodes[0].read(t, registry.Linearizable).Len()
+	expect.That(t, got == 0, "%d instances, want none", got)
 }
 
 func TestACallThatWasDonePartlyIsUnknown(t *testing.T) {
-	if err := partly(0, registry.ErrNoLeader); !errors.Is(err, registry.ErrNoLeader) {
-		t.Errorf("nothing done: got %v, want ErrNoLeader", err)
-	}
+	expect.ErrorIs(t, partly(0, registry.ErrNoLeader), registry.ErrNoLeader, "nothing done: got")
 	err := partly(3, registry.ErrNoLeader)
-	if !errors.Is(err, registry.ErrUnknownOutcome) || errors.Is(err, registry.ErrNoLeader) {
-		t.Errorf("some done: got %v, want ErrUnknownOutcome and not ErrNoLeader", err)
-	}
+	expect.That(t, errors.Is(err, registry.ErrUnknownOutcome) && !errors.Is(err, registry.ErrNoLeader),
+		"some done: got %v, want ErrUnknownOutcome and not ErrNoLeader", err)
 }
 
 func TestOnlyWhatAClientRenewsIsShortened(t *testing.T) {
@@ -77,9 +70,7 @@ func TestOnlyWhatAClientRenewsIsShortened(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := c.nodes[0].shorten(tt.renew).(registry.Renew)
-			if (got.Handle != registry.Handle{}) != tt.short {
-				t.Errorf("got %+v, want a handle: %v", got, tt.short)
-			}
+			expect.That(t, (got.Handle != registry.Handle{}) == tt.short, "got %+v, want a handle: %v", got, tt.short)
 		})
 	}
 }
@@ -90,17 +81,14 @@ func TestTheSizeOfARenewalIsNotUnderestimated(t *testing.T) {
 		Op:     registry.Renew{Key: registry.NewKey("APP", "id"), LastDirty: math.MaxInt64, Overridden: registry.Down, Life: math.MaxUint32, Age: math.MaxInt64},
 	}
 	empty := len(fsm.AppendBatch(nil, fsm.BatchID{}, nil))
-	if got, want := sizeOf(i), len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{i}))-empty; got < want {
-		t.Errorf("%d bytes, but it takes %d", got, want)
-	}
+	got, want := sizeOf(i), len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{i}))-empty
+	expect.That(t, got >= want, "%d bytes, but it takes %d", got, want)
 }
 
 func TestAReplicaIsBoundedAsARegistrationIs(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	large := registry.Replica{Instance: padded("huge", maxOpBytes).Instance, Life: 1}
-	if _, err := c.nodes[0].Apply(context.Background(), registry.FromEureka, large); !errors.Is(err, registry.ErrTooLarge) {
-		t.Errorf("got %v, want ErrTooLarge", err)
-	}
+	expect.ErrorIs(t, expect.Err(c.nodes[0].Apply(context.Background(), registry.FromEureka, large)), registry.ErrTooLarge, "got")
 }
 
 // What an answer is made of after it was given is nobody's: the state machine remembers it, and snapshots have it.
@@ -111,10 +99,6 @@ func TestRenewalsThatAreRepeatedByNameLeaveTheRememberedAnswerAlone(t *testing.T
 	renew := registry.Renew{Key: registry.NewKey("A", "x")}
 	remembered := []registry.Result{{Outcome: registry.GoneHandle}}
 	got, err := n.resendByName(context.Background(), []fsm.Item{{Op: renew}}, []registry.Op{renew}, remembered)
-	if err != nil || len(got) != 1 || got[0].Outcome != registry.Done {
-		t.Errorf("got %+v, %v, want the renewal done", got, err)
-	}
-	if remembered[0].Outcome != registry.GoneHandle {
-		t.Errorf("the remembered answer is %+v now", remembered[0])
-	}
+	expect.That(t, err == nil && len(got) == 1 && got[0].Outcome == registry.Done, "got %+v, %v, want the renewal done", got, err)
+	expect.That(t, remembered[0].Outcome == registry.GoneHandle, "the remembered answer is %+v now", remembered[0])
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // moveLeadership has another node than the present leader lead, and returns which.
@@ -40,9 +41,7 @@ func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
 	for i, n := range c.nodes {
 		go func() {
 			n.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) {
-				if running[i].Add(1) > 1 {
-					t.Errorf("%s: called again before it returned", n.cfg.Node)
-				}
+				expect.That(t, running[i].Add(1) <= 1, "%s: called again before it returned", n.cfg.Node)
 				if _, err := n.View(ctx, registry.Linearizable); err != nil && ctx.Err() == nil {
 					t.Errorf("%s: a read of the established leader: %v", n.cfg.Node, err)
 				}
@@ -68,12 +67,9 @@ func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
 	eventually(t, "it runs on the next leader", runsOn(c.moveLeadership()))
 	eventually(t, "it runs on the one after", runsOn(c.moveLeadership()))
 	stopped := c.leader()
-	if err := c.nodes[stopped].halt(); err != nil {
-		t.Error(err)
-	}
-	if got := <-returned; got != stopped {
-		t.Errorf("it ended on node %d, want the one that was stopped, %d", got+1, stopped+1)
-	}
+	expect.OK(t, c.nodes[stopped].halt())
+	got := <-returned
+	expect.That(t, got == stopped, "it ended on node %d, want the one that was stopped, %d", got+1, stopped+1)
 	stop()
 	<-returned
 	<-returned
@@ -94,9 +90,7 @@ func TestWorkOfTheLeaderThatEndsEarlyIsNotBegunAgain(t *testing.T) {
 	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i0", 90)})
 	stop()
 	<-done
-	if calls != 1 {
-		t.Errorf("called %d times in one leadership", calls)
-	}
+	expect.That(t, calls == 1, "called %d times in one leadership", calls)
 }
 
 func TestTheLeaderAnswersWhoeverAsks(t *testing.T) {
@@ -122,9 +116,8 @@ func TestTheLeaderAnswersWhoeverAsks(t *testing.T) {
 		leader := c.nodes[c.leader()].cfg.Node
 		for _, n := range c.nodes {
 			got, err := n.AskLeader(t.Context(), []byte("this"))
-			if want := leader + " heard this"; err != nil || string(got) != want {
-				t.Errorf("%s was told %q (%v), want %q", n.cfg.Node, got, err, want)
-			}
+			want := leader + " heard this"
+			expect.That(t, err == nil && string(got) == want, "%s was told %q (%v), want %q", n.cfg.Node, got, err, want)
 			if _, err := n.AskLeader(t.Context(), []byte("impossible")); err == nil || !strings.Contains(err.Error(), leader+" cannot") || errors.Is(err, registry.ErrNoLeader) {
 				t.Errorf("%s was told %v, want what the leader said", n.cfg.Node, err)
 			}
@@ -145,9 +138,8 @@ func TestQuestionsThatNobodyAnswers(t *testing.T) {
 	t.Run("the caller gives up", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1)
 		defer cancel()
-		if _, err := asked.AskLeader(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want the context's error", err)
-		}
+		_, err := asked.AskLeader(ctx, nil)
+		expect.That(t, errors.Is(err, context.DeadlineExceeded), "got %v, want the context's error", err)
 	})
 	t.Run("the leader goes", func(t *testing.T) {
 		done := make(chan error, 1)
@@ -155,21 +147,15 @@ func TestQuestionsThatNobodyAnswers(t *testing.T) {
 			_, err := asked.AskLeader(t.Context(), nil)
 			done <- err
 		}()
-		if err := c.nodes[leader].halt(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.nodes[leader].halt())
 		if err := <-done; err == nil {
 			t.Error("got an answer of nobody")
 		}
 	})
 	t.Run("there is no leader", func(t *testing.T) {
-		if err := c.nodes[(leader+2)%3].halt(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.nodes[(leader+2)%3].halt())
 		eventually(t, "the last one knows no leader", func() bool { return asked.Leader() == "" })
-		if _, err := asked.AskLeader(t.Context(), nil); !errors.Is(err, registry.ErrNoLeader) {
-			t.Errorf("got %v, want ErrNoLeader", err)
-		}
+		expect.ErrorIs(t, expect.Err(asked.AskLeader(t.Context(), nil)), registry.ErrNoLeader, "got")
 	})
 }
 
@@ -193,15 +179,12 @@ func TestALeaderThatCeasesToBeOneDoesNotAnswer(t *testing.T) {
 	}
 	c.moveLeadership()
 	for range cap(done) {
-		if err := <-done; !errors.Is(err, registry.ErrNoLeader) {
-			t.Errorf("got %v, want ErrNoLeader", err)
-		}
+		expect.ErrorIs(t, <-done, registry.ErrNoLeader, "got")
 	}
 }
 
 func TestANodeWithoutAnAnswerSaysSo(t *testing.T) {
 	c := startCluster(t, 1, nil)
-	if _, err := c.nodes[0].AskLeader(t.Context(), nil); !errors.Is(err, errNoAnswerHere) {
-		t.Errorf("got %v, want that it answers no questions", err)
-	}
+	_, err := c.nodes[0].AskLeader(t.Context(), nil)
+	expect.That(t, errors.Is(err, errNoAnswerHere), "got %v, want that it answers no questions", err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -25,9 +26,7 @@ func writtenLog(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	d, err := openDisk(dir, nil, func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	d.bolt.StoreLogs(nil) // a transaction, as each start makes one
 	err = errors.Join(d.SetUint64([]byte("CurrentTerm"), 7), d.SetUint64([]byte(keyVoteTerm), 7), d.Set([]byte(keyVoteCand), []byte("n1")))
 	for index := uint64(1); index <= 200; index += 20 {
@@ -125,16 +124,12 @@ func TestADamagedLogIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
 			refused++
 		}
 	})
-	if refused < damaged/4 {
-		t.Errorf("%d of %d damages were refused, want most of those that hit something", refused, damaged)
-	}
+	expect.That(t, refused >= damaged/4, "%d of %d damages were refused, want most of those that hit something", refused, damaged)
 }
 
 func TestADamagedRegistryIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
 	g, err := newDiskRig(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	for i := range 60 {
 		g.apply(registry.Register{Instance: instance("A", fmt.Sprint("i", i), 90)})
 		if i%5 == 0 {
@@ -180,9 +175,8 @@ func TestAFlippedBitInAnEntryIsRefusedAndNamed(t *testing.T) {
 	}
 	need.OK(t, os.WriteFile(path, b, 0o600))
 	_, err := openDisk(dir, nil, func(error) {})
-	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "entry 17 ") || !strings.Contains(err.Error(), "empty data directory") {
-		t.Errorf("got %v, want an error that names %s and entry 17, and says what to do", err, path)
-	}
+	expect.That(t, errors.Is(err, ErrDamaged) && strings.Contains(err.Error(), path) && strings.Contains(err.Error(), "entry 17 ") && strings.Contains(err.Error(), "empty data directory"),
+		"got %v, want an error that names %s and entry 17, and says what to do", err, path)
 }
 
 func TestADamagedEntryThatIsReadLaterStopsTheNode(t *testing.T) {
@@ -194,26 +188,20 @@ func TestADamagedEntryThatIsReadLaterStopsTheNode(t *testing.T) {
 	if err := d.bolt.StoreLog(entry); err != nil { // past the checksum
 		t.Fatal(err)
 	}
-	if err := d.GetLog(5, new(raft.Log)); !errors.Is(err, ErrDamaged) {
-		t.Errorf("at the start: got %v, want %v", err, ErrDamaged)
-	}
+	expect.ErrorIs(t, d.GetLog(5, new(raft.Log)), ErrDamaged, "at the start: got")
 	d.serving.Store(true)
 	returned := make(chan struct{})
 	go func() { d.GetLog(5, new(raft.Log)); close(returned) }()
 	if err := <-failed; !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "log.db") || !strings.Contains(err.Error(), "entry 5 ") {
 		t.Errorf("the node was stopped for %v, want a reason that names log.db and entry 5", err)
 	}
-	if err := d.GetLog(6, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
-		t.Errorf("an entry that there is not: got %v", err)
-	}
+	expect.ErrorIs(t, d.GetLog(6, new(raft.Log)), raft.ErrLogNotFound, "an entry that there is not: got")
 	select {
 	case <-returned:
 		t.Error("it returned, and raft would have ended the process with a panic")
 	default:
 	}
-	if err := d.close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, d.close())
 	<-returned
 }
 
@@ -226,17 +214,15 @@ func TestAnEntryThatArrivesDamagedIsSaidOnceWithItsLeader(t *testing.T) {
 		entry := &raft.Log{Index: index, Term: 1, Data: []byte("x")}
 		seal([]*raft.Log{entry})
 		entry.Data = []byte("y")
-		if err := n.logs.StoreLog(entry); err == nil {
-			t.Errorf("entry %d was stored", index)
-		}
+		err := n.logs.StoreLog(entry)
+		expect.That(t, err != nil, "entry %d was stored", index)
 	}
 	if got := testutil.ToFloat64(n.metrics.refused) - seen; got != 3 {
 		t.Errorf("%v are counted, want 3", got)
 	}
 	for _, index := range []string{"index=1000000 ", "index=1000001 "} {
-		if got := log.count("level=ERROR", "came damaged", index, "leader=n1 ", n.cfg.ClusterAddr); got != 1 {
-			t.Errorf("%s was said %d times with its leader, want once", index, got)
-		}
+		got := log.count("level=ERROR", "came damaged", index, "leader=n1 ", n.cfg.ClusterAddr)
+		expect.That(t, got == 1, "%s was said %d times with its leader, want once", index, got)
 	}
 	n.apply(t, registry.Register{Instance: instance("A", "i0", 90)}) // it serves
 }
@@ -257,9 +243,8 @@ func TestAnEntryThatIsDamagedInMemoryReachesNoFollower(t *testing.T) {
 	n.logs.mu.Unlock()
 	for range 2 {
 		var sent raft.Log
-		if err := n.logs.GetLog(index, &sent); err != nil || !bytes.Equal(sent.Data, cached.Data) {
-			t.Errorf("a follower would get %x (%v), want %x", sent.Data, err, cached.Data)
-		}
+		err := n.logs.GetLog(index, &sent)
+		expect.That(t, err == nil && bytes.Equal(sent.Data, cached.Data), "a follower would get %x (%v), want %x", sent.Data, err, cached.Data)
 	}
 	if got := log.count("level=ERROR", "damaged in this node's memory", fmt.Sprint("index=", index)); got != 1 || testutil.ToFloat64(n.metrics.damaged) != 2 {
 		t.Errorf("said %d times and counted %v, want 1 and 2", got, testutil.ToFloat64(n.metrics.damaged))
@@ -277,13 +262,10 @@ func TestAnEntryThatArrivesDamagedIsNotStoredAndStopsNobody(t *testing.T) {
 	} {
 		damaged := *entry
 		damage(&damaged)
-		if err := d.StoreLog(&damaged); err == nil {
-			t.Errorf("%s: it was stored", name)
-		}
+		err := d.StoreLog(&damaged)
+		expect.That(t, err != nil, "%s: it was stored", name)
 	}
-	if err := d.StoreLog(entry); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, d.StoreLog(entry))
 	if last, err := d.LastIndex(); err != nil || last != 5 {
 		t.Errorf("last index %d, %v, want 5", last, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -49,16 +50,14 @@ func TestAChangeOnOneNodeWakesThoseWhoWaitOnEveryNode(t *testing.T) {
 	want := c.nodes[0].apply(t, registry.Register{Instance: instance("ORDERS", "o1", 90)})
 	for i, done := range waiting {
 		got := receive(t, done)
-		if got.err != nil || len(got.changes.Items) != 1 || got.changes.Items[0].Index != want.Index || got.changes.View.Index() < want.Index {
-			t.Errorf("%s: %+v, want the change %d", c.nodes[i].cfg.Node, got, want.Index)
-		}
+		expect.That(t, got.err == nil && len(got.changes.Items) == 1 && got.changes.Items[0].Index == want.Index && got.changes.View.Index() >= want.Index,
+			"%s: %+v, want the change %d", c.nodes[i].cfg.Node, got, want.Index)
 	}
 	want = c.nodes[1].apply(t, registry.Register{Instance: instance("BILLING", "b1", 90)})
 	for i, done := range elsewhere {
 		got := receive(t, done)
-		if got.err != nil || len(got.changes.Items) != 1 || got.changes.Items[0].Index != want.Index {
-			t.Errorf("%s: %+v, want only the change %d: the other application is none of its business", c.nodes[i].cfg.Node, got, want.Index)
-		}
+		expect.That(t, got.err == nil && len(got.changes.Items) == 1 && got.changes.Items[0].Index == want.Index,
+			"%s: %+v, want only the change %d: the other application is none of its business", c.nodes[i].cfg.Node, got, want.Index)
 	}
 }
 
@@ -66,16 +65,14 @@ func TestWhoWaitsForChangesIsToldThatTheNodeCloses(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	done := c.nodes[0].await(t, "")
 	need.OK(t, c.nodes[0].halt())
-	if got := receive(t, done); !errors.Is(got.err, registry.ErrClosed) {
-		t.Errorf("got %+v, want ErrClosed", got)
-	}
+	got := receive(t, done)
+	expect.That(t, errors.Is(got.err, registry.ErrClosed), "got %+v, want ErrClosed", got)
 }
 
 func TestWhoGivesUpWaitingForChangesGetsItsOwnError(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := c.nodes[0].Changes(ctx, c.nodes[0].read(t, registry.Linearizable).Index(), registry.Selector{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's error", err)
-	}
+	_, err := c.nodes[0].Changes(ctx, c.nodes[0].read(t, registry.Linearizable).Index(), registry.Selector{})
+	expect.That(t, errors.Is(err, context.Canceled), "got %v, want the context's error", err)
 }

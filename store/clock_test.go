@@ -3,6 +3,8 @@ package store
 import (
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestLeaseClock(t *testing.T) {
@@ -45,9 +47,8 @@ func TestLeaseClock(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var c leaseClock
 			tt.do(&c)
-			if got, _ := c.read(at(tt.at)); got != tt.want {
-				t.Errorf("read at +%v: got %d ms, want %d ms", tt.at, got, tt.want)
-			}
+			got, _ := c.read(at(tt.at))
+			expect.That(t, got == tt.want, "read at +%v: got %d ms, want %d ms", tt.at, got, tt.want)
 			if got := c.glance(); got != tt.want {
 				t.Errorf("a glance after it: got %d ms, want %d ms", got, tt.want)
 			}
@@ -60,9 +61,8 @@ func TestWhatTheClockLosesIsCounted(t *testing.T) {
 	var c leaseClock
 	c.start(0, begin)
 	c.read(begin.Add(400 * time.Millisecond))
-	if lost := c.lost.Load(); lost != 0 {
-		t.Errorf("lost %d ns without a pause", lost)
-	}
+	lost := c.lost.Load()
+	expect.That(t, lost == 0, "lost %d ns without a pause", lost)
 	c.read(begin.Add(time.Hour))
 	want := time.Hour - 900*time.Millisecond
 	if lost := time.Duration(c.lost.Load()); lost != want {
@@ -73,9 +73,8 @@ func TestWhatTheClockLosesIsCounted(t *testing.T) {
 func TestAGlanceShowsTheNewBaseAtOnce(t *testing.T) {
 	var c leaseClock
 	c.start(7000, time.Now())
-	if got := c.glance(); got != 7000 {
-		t.Errorf("got %d ms, want the base of the leadership, 7000 ms", got)
-	}
+	got := c.glance()
+	expect.That(t, got == 7000, "got %d ms, want the base of the leadership, 7000 ms", got)
 }
 
 func TestLeaseClockCountsStalls(t *testing.T) {
@@ -85,7 +84,5 @@ func TestLeaseClockCountsStalls(t *testing.T) {
 	_, before := c.read(begin.Add(100 * time.Millisecond))
 	_, same := c.read(begin.Add(200 * time.Millisecond))
 	_, after := c.read(begin.Add(900 * time.Millisecond))
-	if same != before || after != before+1 {
-		t.Errorf("stalls %d, %d, %d: want one more only after the pause", before, same, after)
-	}
+	expect.That(t, same == before && after == before+1, "stalls %d, %d, %d: want one more only after the pause", before, same, after)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -30,18 +31,14 @@ func (n *testNode) coordinate(t *testing.T, op kv.Op) kv.Result {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	res, err := n.Coordination().Apply(ctx, op)
-	if err != nil || len(res) != 1 || res[0].Refusal != "" {
-		t.Fatalf("%s: apply %T: %+v, %v", n.cfg.Node, op, res, err)
-	}
+	need.That(t, err == nil && len(res) == 1 && res[0].Refusal == "", "%s: apply %T: %+v, %v", n.cfg.Node, op, res, err)
 	return res[0]
 }
 
 func (n *testNode) keys(t *testing.T) *kv.View {
 	t.Helper()
 	v, err := n.Coordination().View(context.Background(), registry.Linearizable)
-	if err != nil {
-		t.Fatalf("%s: read: %v", n.cfg.Node, err)
-	}
+	need.OKf(t, err, "%s: read", n.cfg.Node)
 	return v
 }
 
@@ -63,14 +60,11 @@ func TestAKeyWrittenOnAnyNodeIsReadOnAllNodes(t *testing.T) {
 	for i := range 30 {
 		writer, key := c.nodes[i%3], fmt.Sprintf("k%d", i)
 		written := writer.coordinate(t, set(key, key))
-		if !written.OK || written.Index == 0 {
-			t.Fatalf("set %s on %s: %+v", key, writer.cfg.Node, written)
-		}
+		need.That(t, written.OK && written.Index != 0, "set %s on %s: %+v", key, writer.cfg.Node, written)
 		for _, reader := range c.nodes {
 			e, index := reader.keys(t).Get(key)
-			if e == nil || string(e.Value) != key || e.ModifyIndex != written.Index || index != written.Index {
-				t.Errorf("%s written on %s is %+v at %d on %s, want index %d", key, writer.cfg.Node, e, index, reader.cfg.Node, written.Index)
-			}
+			expect.That(t, e != nil && string(e.Value) == key && e.ModifyIndex == written.Index && index == written.Index,
+				"%s written on %s is %+v at %d on %s, want index %d", key, writer.cfg.Node, e, index, reader.cfg.Node, written.Index)
 		}
 	}
 }
@@ -81,13 +75,10 @@ func TestOneLockHasOneHolderWhicheverNodesAreAsked(t *testing.T) {
 		n.createSession(t, sessionID(i), time.Hour, 0)
 	}
 	won := c.nodes[1].coordinate(t, acquire("lock", sessionID(1)))
-	if !won.OK || won.Fence != won.Index || won.Fence == 0 {
-		t.Fatalf("acquire: %+v, want it done with its own index as token", won)
-	}
+	need.That(t, won.OK && won.Fence == won.Index && won.Fence != 0, "acquire: %+v, want it done with its own index as token", won)
 	for i, n := range c.nodes {
-		if got := n.coordinate(t, acquire("lock", sessionID(i))); got.OK != (i == 1) {
-			t.Errorf("%s: acquire for session %d: %+v", n.cfg.Node, i, got)
-		}
+		got := n.coordinate(t, acquire("lock", sessionID(i)))
+		expect.That(t, got.OK == (i == 1), "%s: acquire for session %d: %+v", n.cfg.Node, i, got)
 	}
 	if got := c.nodes[2].coordinate(t, kv.KeyOp{Verb: kv.Release, Key: "lock", Session: sessionID(1)}); !got.OK {
 		t.Errorf("release on another node: %+v", got)
@@ -99,17 +90,12 @@ func TestResultsOfCoordinationComeFromTheLeaderWhole(t *testing.T) {
 	for _, n := range c.nodes { // one of them leads, the others forward
 		key := "of-" + n.cfg.Node
 		done := n.coordinate(t, kv.Txn{Ops: []kv.KeyOp{set(key, "v"), {Verb: kv.Get, Key: key}}})
-		if !done.OK || len(done.Entries) != 2 || string(done.Entries[1].Value) != "v" {
-			t.Errorf("%s: transaction: %+v", n.cfg.Node, done)
-		}
+		expect.That(t, done.OK && len(done.Entries) == 2 && string(done.Entries[1].Value) == "v", "%s: transaction: %+v", n.cfg.Node, done)
 		failed := n.coordinate(t, kv.Txn{Ops: []kv.KeyOp{{Verb: kv.CheckNotExists, Key: key}}})
-		if failed.OK || len(failed.Errors) != 1 || failed.Errors[0].What != fmt.Sprintf("key %q exists", key) {
-			t.Errorf("%s: transaction that fails: %+v", n.cfg.Node, failed)
-		}
+		expect.That(t, !failed.OK && len(failed.Errors) == 1 && failed.Errors[0].What == fmt.Sprintf("key %q exists", key),
+			"%s: transaction that fails: %+v", n.cfg.Node, failed)
 		res, err := n.Coordination().Apply(t.Context(), acquire(key, sessionID(99)))
-		if err != nil || res[0].Refusal == "" {
-			t.Errorf("%s: acquire for a session that there is not: %+v, %v", n.cfg.Node, res, err)
-		}
+		expect.That(t, err == nil && res[0].Refusal != "", "%s: acquire for a session that there is not: %+v, %v", n.cfg.Node, res, err)
 	}
 }
 
@@ -121,9 +107,7 @@ func TestOperationsOfACallAreAnsweredInOrderHoweverManyBatchesTheyNeed(t *testin
 		ops = append(ops, kv.KeyOp{Verb: kv.CAS, Key: "k", Value: value}, kv.KeyOp{Verb: kv.Delete, Key: fmt.Sprint(i)})
 	}
 	res, err := c.nodes[0].Coordination().Apply(t.Context(), ops...)
-	if err != nil || len(res) != len(ops) {
-		t.Fatalf("%d results, %v", len(res), err)
-	}
+	need.That(t, err == nil && len(res) == len(ops), "%d results, %v", len(res), err)
 	for i, r := range res {
 		if want := i%2 == 1 || i == 0; r.OK != want { // the key is absent for the first CAS only
 			t.Errorf("operation %d: %+v, want OK %v", i, r, want)
@@ -134,12 +118,9 @@ func TestOperationsOfACallAreAnsweredInOrderHoweverManyBatchesTheyNeed(t *testin
 func TestAnOperationOfCoordinationAboveTheBoundIsRefused(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	_, err := c.nodes[0].Coordination().Apply(t.Context(), set("a", "small"), kv.KeyOp{Verb: kv.Set, Key: "b", Value: make([]byte, maxOpBytes)})
-	if !errors.Is(err, registry.ErrTooLarge) {
-		t.Errorf("got %v, want ErrTooLarge", err)
-	}
-	if got := c.nodes[0].keys(t).Len(); got != 0 {
-		t.Errorf("%d keys were written", got)
-	}
+	expect.ErrorIs(t, err, registry.ErrTooLarge, "got")
+	got := c.nodes[0].keys(t).Len()
+	expect.That(t, got == 0, "%d keys were written", got)
 }
 
 func TestSizesOfOperationsOfCoordinationAreNotTooLow(t *testing.T) {
@@ -151,9 +132,8 @@ func TestSizesOfOperationsOfCoordinationAreNotTooLow(t *testing.T) {
 	} {
 		item := fsm.Item{KV: op}
 		empty := len(fsm.AppendBatch(nil, fsm.BatchID{}, nil))
-		if got, want := sizeOf(item), len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{item}))-empty; got < want || got > want+64 {
-			t.Errorf("%+v: %d bytes, encoded it has %d", op, got, want)
-		}
+		got, want := sizeOf(item), len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{item}))-empty
+		expect.That(t, got >= want && got <= want+64, "%+v: %d bytes, encoded it has %d", op, got, want)
 	}
 }
 
@@ -171,19 +151,13 @@ func TestAMinorityRefusesCoordinationAndServesStaleReadsOfKeys(t *testing.T) {
 	}
 	alone := c.nodes[last]
 	eventually(t, "the loss of the majority is noticed", func() bool { return !alone.Health().Quorum })
-	if _, err := alone.Coordination().Apply(context.Background(), set("a", "2")); !errors.Is(err, registry.ErrNoLeader) {
-		t.Errorf("write: got %v, want ErrNoLeader", err)
-	}
-	if _, err := alone.Coordination().Apply(context.Background(), kv.RenewSession{ID: sessionID(1)}); !errors.Is(err, registry.ErrNoLeader) {
-		t.Errorf("renewal: got %v, want ErrNoLeader", err)
-	}
-	if _, err := alone.Coordination().View(context.Background(), registry.Linearizable); !errors.Is(err, registry.ErrNoLeader) {
-		t.Errorf("linearizable read: got %v, want ErrNoLeader", err)
-	}
+	expect.ErrorIs(t, expect.Err(alone.Coordination().Apply(context.Background(), set("a", "2"))), registry.ErrNoLeader, "write: got")
+	expect.ErrorIs(t, expect.Err(alone.Coordination().Apply(context.Background(), kv.RenewSession{ID: sessionID(1)})), registry.ErrNoLeader,
+		"renewal: got")
+	expect.ErrorIs(t, expect.Err(alone.Coordination().View(context.Background(), registry.Linearizable)), registry.ErrNoLeader, "linearizable read: got")
 	v := need.Got(alone.Coordination().View(context.Background(), registry.Stale))(t)
-	if e, _ := v.Get("a"); e == nil || string(e.Value) != "1" {
-		t.Errorf("stale read: %+v", e)
-	}
+	e, _ := v.Get("a")
+	expect.That(t, e != nil && string(e.Value) == "1", "stale read: %+v", e)
 }
 
 func TestOnlyTheWatcherOfTheChangedKeyIsWoken(t *testing.T) {
@@ -209,15 +183,12 @@ func TestOnlyTheWatcherOfTheChangedKeyIsWoken(t *testing.T) {
 	}
 	// Whoever is woken finds the new state, also without asking for it.
 	v, _ := reader.Coordination().View(context.Background(), registry.Stale)
-	if e, _ := v.Get("k7777"); e == nil {
-		t.Error("the watcher was woken before the key could be read")
-	}
+	e, _ := v.Get("k7777")
+	expect.That(t, e != nil, "the watcher was woken before the key could be read")
 	for i, w := range waits {
 		select {
 		case <-w.Woken():
-			if i != 7777 {
-				t.Errorf("the watcher of k%d was woken", i)
-			}
+			expect.That(t, i == 7777, "the watcher of k%d was woken", i)
 		default:
 		}
 	}
@@ -246,12 +217,10 @@ func TestAKeyWriteLeavesTheRegistrysIndexAlone(t *testing.T) {
 	n := c.nodes[0]
 	first := n.apply(t, registry.Register{Instance: instance("A", "i", 90)})
 	key := n.coordinate(t, set("k", "v"))
-	if got := n.read(t, registry.Linearizable).Index(); got != first.Index {
-		t.Errorf("the registry is at %d after a key was written, want %d", got, first.Index)
-	}
-	if second := n.apply(t, registry.Register{Instance: instance("A", "j", 90)}); second.Index <= key.Index || key.Index <= first.Index {
-		t.Errorf("indexes %d, %d and %d do not grow", first.Index, key.Index, second.Index)
-	}
+	got := n.read(t, registry.Linearizable).Index()
+	expect.That(t, got == first.Index, "the registry is at %d after a key was written, want %d", got, first.Index)
+	second := n.apply(t, registry.Register{Instance: instance("A", "j", 90)})
+	expect.That(t, second.Index > key.Index && key.Index > first.Index, "indexes %d, %d and %d do not grow", first.Index, key.Index, second.Index)
 }
 
 func TestSessionsAndLocksSurviveTheRestartOfAllNodes(t *testing.T) {
@@ -278,16 +247,13 @@ func TestSessionsAndLocksSurviveTheRestartOfAllNodes(t *testing.T) {
 			for i, n := range c.nodes {
 				c.waitReady(i)
 				v := n.keys(t)
-				if s, _ := v.Session(sessionID(1)); s == nil || s.TTL != time.Hour.Milliseconds() {
-					t.Errorf("%s: session %+v", n.cfg.Node, s)
-				}
-				if e, _ := v.Get("held"); e == nil || e.Session != sessionID(1) || e.Fence != held.Fence {
-					t.Errorf("%s: key %+v, want it held with token %d", n.cfg.Node, e, held.Fence)
-				}
+				s, _ := v.Session(sessionID(1))
+				expect.That(t, s != nil && s.TTL == time.Hour.Milliseconds(), "%s: session %+v", n.cfg.Node, s)
+				e, _ := v.Get("held")
+				expect.That(t, e != nil && e.Session == sessionID(1) && e.Fence == held.Fence, "%s: key %+v, want it held with token %d", n.cfg.Node, e, held.Fence)
 				for _, key := range []string{"held", "lost"} {
-					if got := n.coordinate(t, acquire(key, sessionID(2))); got.OK {
-						t.Errorf("%s: %q was acquired by another session", n.cfg.Node, key)
-					}
+					got := n.coordinate(t, acquire(key, sessionID(2)))
+					expect.That(t, !got.OK, "%s: %q was acquired by another session", n.cfg.Node, key)
 				}
 			}
 		})
@@ -327,16 +293,14 @@ func TestALeaderChangeNeitherEndsASessionNorALockDelay(t *testing.T) {
 	<-beats
 	for _, n := range c.nodes {
 		v := n.keys(t)
-		if e, _ := v.Get("kept"); e.Session != sessionID(1) {
-			t.Errorf("%s: the lock of the live session is %+v", n.cfg.Node, e)
-		}
+		e, _ := v.Get("kept")
+		expect.That(t, e.Session == sessionID(1), "%s: the lock of the live session is %+v", n.cfg.Node, e)
 		if e, _ := v.Get("lost"); e.Session != "" || v.Delayed("lost") == 0 {
 			t.Errorf("%s: the lock of the dead session is %+v, delayed until %d", n.cfg.Node, e, v.Delayed("lost"))
 		}
 	}
-	if got := c.nodes[c.moveLeadership()].coordinate(t, acquire("lost", sessionID(3))); got.OK {
-		t.Errorf("acquired within the lock-delay: %+v", got)
-	}
+	got := c.nodes[c.moveLeadership()].coordinate(t, acquire("lost", sessionID(3)))
+	expect.That(t, !got.OK, "acquired within the lock-delay: %+v", got)
 }
 
 func TestASessionAndALockDelayEndOnAnIdleCluster(t *testing.T) {
@@ -365,9 +329,8 @@ func TestWithoutBatchingEachOperationOfCoordinationHasAnEntry(t *testing.T) {
 		c.nodes[i%3].coordinate(t, set("k", fmt.Sprint(i)))
 		c.nodes[i%3].coordinate(t, kv.RenewSession{ID: sessionID(1)})
 	}
-	if got := testutil.ToFloat64(leader.metrics.entries) - before; got < 40 {
-		t.Errorf("%v entries for 40 operations", got)
-	}
+	got := testutil.ToFloat64(leader.metrics.entries) - before
+	expect.That(t, got >= 40, "%v entries for 40 operations", got)
 }
 
 func TestABatchThatIsSentAgainIsAnsweredAsTheFirstTime(t *testing.T) {
@@ -381,18 +344,13 @@ func TestABatchThatIsSentAgainIsAnsweredAsTheFirstTime(t *testing.T) {
 	}
 	first := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
 	again := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
-	if !first.KV[0].OK || !again.KV[0].OK || first.KV[0].Index != again.KV[0].Index {
-		t.Errorf("first %+v, then %+v, want the same", first.KV, again.KV)
-	}
-	if got := send(2, 1, kv.KeyOp{Verb: kv.CAS, Key: "k"}); got.KV[0].OK {
-		t.Errorf("a second CAS on an absent key: %+v", got.KV)
-	}
-	if got := send(1, 1, kv.KeyOp{Verb: kv.Delete, Key: "k"}); !got.Refused {
-		t.Errorf("a batch whose answer was given: %+v, want it refused", got)
-	}
-	if e, _ := n.keys(t).Get("k"); e == nil {
-		t.Error("a refused batch had an effect")
-	}
+	expect.That(t, first.KV[0].OK && again.KV[0].OK && first.KV[0].Index == again.KV[0].Index, "first %+v, then %+v, want the same", first.KV, again.KV)
+	got := send(2, 1, kv.KeyOp{Verb: kv.CAS, Key: "k"})
+	expect.That(t, !got.KV[0].OK, "a second CAS on an absent key: %+v", got.KV)
+	got = send(1, 1, kv.KeyOp{Verb: kv.Delete, Key: "k"})
+	expect.That(t, got.Refused, "a batch whose answer was given: %+v, want it refused", got)
+	e, _ := n.keys(t).Get("k")
+	expect.That(t, e != nil, "a refused batch had an effect")
 }
 
 func TestAnAnswerThatDoesNotFitItsBatchIsUnknown(t *testing.T) {
@@ -421,9 +379,7 @@ func TestRaftAddressesAreThoseOfTheVoters(t *testing.T) {
 		_, all := n.Coordination().RaftAddresses()
 		want := []string{c.nodes[0].cfg.ClusterAddr, c.nodes[1].cfg.ClusterAddr, c.nodes[2].cfg.ClusterAddr}
 		slices.Sort(want)
-		if !slices.Equal(all, want) {
-			t.Errorf("%s: voters at %v, want %v", n.cfg.Node, all, want)
-		}
+		expect.Slice(t, all, want, "%s: voters at", n.cfg.Node)
 	}
 }
 
@@ -434,9 +390,7 @@ func TestARestoreWakesWhoeverWaitsForAKey(t *testing.T) {
 	wait := n.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: "k"})
 	defer wait.Leave()
 	var saved bytes.Buffer
-	if _, err := n.machine.Snapshot().WriteTo(&saved); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(n.machine.Snapshot().WriteTo(&saved))(t)
 	need.OK(t, (&stateMachine{s: n.Raft}).Restore(io.NopCloser(&saved)))
 	select {
 	case <-wait.Woken():

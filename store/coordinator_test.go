@@ -14,6 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // rigSession is a session of a rig.
@@ -116,9 +118,8 @@ func TestASessionEndsWithinItsTTL(t *testing.T) {
 				g.sessions[renewed].every = 0
 				last := g.sessions[renewed].next.Sub(g.begun) - ttl/2
 				g.pass(2 * ttl)
-				if got := g.sessions[renewed].ended; got < last+ttl || got > last+ttl+2*clockInterval {
-					t.Errorf("renewed last at %v, ended at %v", last, got)
-				}
+				got := g.sessions[renewed].ended
+				expect.That(t, got >= last+ttl && got <= last+ttl+2*clockInterval, "renewed last at %v, ended at %v", last, got)
 				if got := testutil.ToFloat64(g.coordinator.metrics.expired); got != 2 {
 					t.Errorf("%v sessions counted as expired, want 2", got)
 				}
@@ -131,18 +132,12 @@ func TestALockDelayKeepsAKeyForItsTime(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
 		holder, other := g.session(1, 10*time.Second, 5*time.Second, 0), g.session(2, 0, 0, 0)
-		if !g.acquired("k", holder) {
-			t.Fatal("not acquired")
-		}
+		need.That(t, g.acquired("k", holder), "not acquired")
 		g.pass(15 * time.Second)
 		g.wantEnded(holder, 12*time.Second)
-		if g.acquired("k", other) {
-			t.Error("acquired within the lock-delay")
-		}
+		expect.That(t, !g.acquired("k", other), "acquired within the lock-delay")
 		g.pass(300 * time.Millisecond)
-		if !g.acquired("k", other) {
-			t.Error("not acquired after the lock-delay")
-		}
+		expect.That(t, g.acquired("k", other), "not acquired after the lock-delay")
 	})
 }
 
@@ -159,13 +154,9 @@ func TestTheNextInTheQueueHasALockAsSoonAsItsDelayIsOver(t *testing.T) {
 			return p != nil && len(p.Holders) == 1 && p.Holders[0].Session == next
 		}
 		g.pass(14900 * time.Millisecond)
-		if holds() {
-			t.Error("given within the lock-delay")
-		}
+		expect.That(t, !holds(), "given within the lock-delay")
 		g.pass(300 * time.Millisecond)
-		if !holds() {
-			t.Error("not given when the lock-delay was over")
-		}
+		expect.That(t, holds(), "not given when the lock-delay was over")
 	})
 }
 
@@ -182,18 +173,13 @@ func TestANewLeaderGivesSessionsGraceAndForgetsNoDelay(t *testing.T) {
 		g.lead()
 		g.wantLive(silent)
 		led := time.Since(g.begun)
-		if g.acquired("k", other) {
-			t.Error("acquired within the lock-delay after the leader changed")
-		}
+		expect.That(t, !g.acquired("k", other), "acquired within the lock-delay after the leader changed")
 		g.pass(30 * time.Second)
 		// 5 s were used before. Grace is min(TTL, TTL/2 + 2 s) after the leadership began; the clock may have
 		// lost what was not in an entry.
-		if got := g.sessions[silent].ended - led; got < 7*time.Second || got > 7*time.Second+clockInterval+hearing {
-			t.Errorf("ended %v after the leadership began, want after the grace", got)
-		}
-		if !g.acquired("k", other) {
-			t.Error("not acquired after the lock-delay")
-		}
+		got := g.sessions[silent].ended - led
+		expect.That(t, got >= 7*time.Second && got <= 7*time.Second+clockInterval+hearing, "ended %v after the leadership began, want after the grace", got)
+		expect.That(t, g.acquired("k", other), "not acquired after the lock-delay")
 	})
 }
 
@@ -216,9 +202,8 @@ func TestAfterAStallNothingEndsBeforeRenewalsCouldBeHeard(t *testing.T) {
 		time.Sleep(time.Minute)
 		back := time.Since(g.begun)
 		g.pass(5 * time.Second)
-		if got := g.sessions[silent].ended - back; got < hearing || got > hearing+3*clockInterval {
-			t.Errorf("ended %v after the stall, want after %v", got, hearing)
-		}
+		got := g.sessions[silent].ended - back
+		expect.That(t, got >= hearing && got <= hearing+3*clockInterval, "ended %v after the stall, want after %v", got, hearing)
 	})
 }
 
@@ -229,9 +214,8 @@ func TestAProposalThatFailsIsMadeAgainAndLoggedOnce(t *testing.T) {
 		g.beforeKV = func([]kv.Op) error { return errors.New("no majority") }
 		g.pass(11 * time.Second)
 		g.wantLive(id)
-		if got := g.logged("the end of sessions or lock-delays was not committed"); got != 1 {
-			t.Errorf("logged %d times, want once", got)
-		}
+		got := g.logged("the end of sessions or lock-delays was not committed")
+		expect.That(t, got == 1, "logged %d times, want once", got)
 		g.beforeKV = nil
 		healed := time.Since(g.begun)
 		g.pass(time.Second)
@@ -249,18 +233,14 @@ func TestManySessionsEndInEntriesOfBoundedSize(t *testing.T) {
 		proposed := 0
 		g.beforeKV = func(ops []kv.Op) error {
 			proposed += len(ops)
-			if len(ops) > endingBatch {
-				t.Errorf("%d operations in one entry", len(ops))
-			}
+			expect.That(t, len(ops) <= endingBatch, "%d operations in one entry", len(ops))
 			return nil
 		}
 		g.pass(11 * time.Second)
 		for i := range sessions {
 			g.wantEnded(sessionID(i), 12*time.Second)
 		}
-		if proposed != sessions {
-			t.Errorf("%d operations proposed for %d sessions", proposed, sessions)
-		}
+		expect.That(t, proposed == sessions, "%d operations proposed for %d sessions", proposed, sessions)
 	})
 }
 
@@ -276,9 +256,7 @@ func TestARenewalThatOvertakesTheEndOfItsSessionWins(t *testing.T) {
 		g.pass(19 * time.Second)
 		g.wantLive(id)
 		g.pass(5 * time.Second)
-		if g.sessions[id].ended == 0 {
-			t.Error("it lives for ever")
-		}
+		expect.That(t, g.sessions[id].ended != 0, "it lives for ever")
 	})
 }
 
@@ -328,18 +306,15 @@ func TestACheckEndsAtItsTimeWhileEvictionsAreWithheld(t *testing.T) {
 			return c.Status, ok
 		}
 		g.pass(9 * time.Second)
-		if s, _ := status(); s != registry.Passing {
-			t.Errorf("the check is %d before its TTL has passed", s)
-		}
+		s, _ := status()
+		expect.That(t, s == registry.Passing, "the check is %d before its TTL has passed", s)
 		g.pass(1200 * time.Millisecond)
-		if s, _ := status(); s != registry.Critical {
-			t.Errorf("the check is %d after its TTL has passed", s)
-		}
+		s, _ = status()
+		expect.That(t, s == registry.Critical, "the check is %d after its TTL has passed", s)
 		g.wantEnded(sessionID(2), start+10*time.Second)
 		g.wantLive(sessionID(1))
-		if _, there := status(); !there {
-			t.Fatal("the service is gone already")
-		}
+		_, there := status()
+		need.That(t, there, "the service is gone already")
 		g.pass(60 * time.Second)
 		if _, there := g.machine.View().CheckOn("", "service:w"); there {
 			t.Error("the service is there after its check was critical for long enough")
@@ -355,14 +330,12 @@ func TestChecksAreNotEndedBeforeHeartbeatsCouldBeHeardAfterAStall(t *testing.T) 
 		time.Sleep(time.Minute)
 		g.pass(900 * time.Millisecond)
 		beat := registry.SetCheck{Check: "service:w", TTL: true}
-		if c, _ := g.machine.View().CheckOn("", "service:w"); c.Status != registry.Passing {
-			t.Fatalf("the check is %+v", c)
-		}
+		c, _ := g.machine.View().CheckOn("", "service:w")
+		need.That(t, c.Status == registry.Passing, "the check is %+v", c)
 		g.apply(beat)
 		g.pass(5 * time.Second)
-		if c, _ := g.machine.View().CheckOn("", "service:w"); c.Status != registry.Passing {
-			t.Errorf("the check is %+v although a heartbeat came", c)
-		}
+		c, _ = g.machine.View().CheckOn("", "service:w")
+		expect.That(t, c.Status == registry.Passing, "the check is %+v although a heartbeat came", c)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -31,9 +32,7 @@ func (n *testNode) mustEndWith(t *testing.T, parts ...string) {
 		n.halt()
 	}
 	for _, part := range parts {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%s ended with %v, want a reason that says %q", n.cfg.Node, err, part)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), part), "%s ended with %v, want a reason that says %q", n.cfg.Node, err, part)
 	}
 }
 

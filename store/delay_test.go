@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -37,9 +38,8 @@ func TestADelayedDiskTakesLongerForEachDurableWrite(t *testing.T) {
 		defer d.close()
 		for _, tt := range tests {
 			d.delay.set(time.Second)
-			if got, want := timed(t, func() error { return tt.write(d) }), tt.writes*time.Second; got != want {
-				t.Errorf("%s: it takes %v longer, want %v", tt.name, got, want)
-			}
+			got, want := timed(t, func() error { return tt.write(d) }), tt.writes*time.Second
+			expect.That(t, got == want, "%s: it takes %v longer, want %v", tt.name, got, want)
 		}
 		d.delay.set(0)
 		if got := timed(t, func() error { return d.StoreLog(&raft.Log{Index: 3, Term: 1}) }); got != 0 {
@@ -63,9 +63,7 @@ func TestADelayedFlushKeepsThoseWhoWaitForItAndNobodyElse(t *testing.T) {
 			{"a registration after its end", 0, registry.Register{Instance: instance("A", "x", 3600)}, 0},
 		} {
 			g.SetSyncDelay(tt.delay)
-			if got := timed(t, func() error { _, err := g.Apply(t.Context(), registry.FromClient, tt.op); return err }); got != tt.want {
-				t.Errorf("%s takes %v, want %v", tt.name, got, tt.want)
-			}
+			expect.Equal(t, timed(t, func() error { _, err := g.Apply(t.Context(), registry.FromClient, tt.op); return err }), tt.want, "%s takes", tt.name)
 		}
 	})
 }
@@ -74,8 +72,7 @@ func TestADiskIsDelayedFromTheStartIfTheSettingsSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		startLocal(t, func(c *Config) { c.Test.SyncDelay = time.Second })
-		if got := time.Since(began); got != time.Second {
-			t.Errorf("the start, which writes once, takes %v, want 1 s", got)
-		}
+		got := time.Since(began)
+		expect.That(t, got == time.Second, "the start, which writes once, takes %v, want 1 s", got)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -40,9 +41,8 @@ func TestEveryFailedWriteStopsTheNode(t *testing.T) {
 			if err := tt.do(d); err == nil {
 				t.Fatal("the write succeeded on a closed file")
 			}
-			if reason == nil || !strings.Contains(reason.Error(), tt.name) {
-				t.Errorf("the node was stopped for %v, want a reason that names %q", reason, tt.name)
-			}
+			expect.That(t, reason != nil && strings.Contains(reason.Error(), tt.name),
+				"the node was stopped for %v, want a reason that names %q", reason, tt.name)
 		})
 	}
 }
@@ -52,9 +52,7 @@ func TestATermThatWouldFallStopsTheNode(t *testing.T) {
 	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { reason = err }))(t)
 	defer d.close()
 	for _, term := range []uint64{6, 7, 7} {
-		if err := d.SetUint64([]byte("CurrentTerm"), term); err != nil {
-			t.Fatalf("store term %d: %v", term, err)
-		}
+		need.OKf(t, d.SetUint64([]byte("CurrentTerm"), term), "store term %d", term)
 	}
 	if err := d.SetUint64([]byte("CurrentTerm"), 6); !errors.Is(err, errTermFell) || !errors.Is(reason, errTermFell) {
 		t.Errorf("storing term 6 after 7: %v, and the node was stopped for %v; want errTermFell for both", err, reason)
@@ -82,9 +80,8 @@ func TestVoteIsStoredCandidateFirst(t *testing.T) {
 	vote(5, "n2")
 	term, errTerm := d.GetUint64([]byte(keyVoteTerm))
 	candidate, errCand := d.Get([]byte(keyVoteCand))
-	if term != 5 || !bytes.Equal(candidate, []byte("n2")) || errTerm != nil || errCand != nil {
-		t.Errorf("vote for %q in term %d (%v, %v), want n2 in 5", candidate, term, errTerm, errCand)
-	}
+	expect.That(t, term == 5 && bytes.Equal(candidate, []byte("n2")) && errTerm == nil && errCand == nil,
+		"vote for %q in term %d (%v, %v), want n2 in 5", candidate, term, errTerm, errCand)
 }
 
 func TestDamagedLogIsRefusedWithWordsNotWithAPanic(t *testing.T) {
@@ -107,9 +104,8 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 	left := filepath.Join(dir, raftDir, "snapshots", "2-17-1.tmp")
 	need.OK(t, os.MkdirAll(left, 0o700))
 	need.OK(t, removeUnfinishedSnapshots(dir))
-	if _, err := os.Stat(left); !os.IsNotExist(err) {
-		t.Errorf("%s is still there (%v)", left, err)
-	}
+	_, err := os.Stat(left)
+	expect.That(t, os.IsNotExist(err), "%s is still there (%v)", left, err)
 }
 
 func TestTheLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
@@ -137,13 +133,11 @@ func TestTheLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
 			need.OK(t, d.DeleteRange(tt.from, tt.to))
 			first, errFirst := d.FirstIndex()
 			last, errLast := d.LastIndex()
-			if first != tt.first || last != tt.last || errFirst != nil || errLast != nil {
-				t.Errorf("the log reaches from %d to %d (%v, %v), want %d to %d", first, last, errFirst, errLast, tt.first, tt.last)
-			}
+			expect.That(t, first == tt.first && last == tt.last && errFirst == nil && errLast == nil,
+				"the log reaches from %d to %d (%v, %v), want %d to %d", first, last, errFirst, errLast, tt.first, tt.last)
 			deleted := int(tt.to + 1 - tt.from)
-			if got, want := int(d.calls-before), (deleted+deleteSlice-1)/deleteSlice; got != want {
-				t.Errorf("%d entries were deleted in %d calls, want %d", deleted, got, want)
-			}
+			got, want := int(d.calls-before), (deleted+deleteSlice-1)/deleteSlice
+			expect.That(t, got == want, "%d entries were deleted in %d calls, want %d", deleted, got, want)
 		})
 	}
 }
@@ -163,8 +157,6 @@ func TestATermThatCannotBeWrittenEndsTheNodeAndNotTheProcess(t *testing.T) {
 	case <-time.After(limit):
 		t.Fatalf("the node still runs after %v", limit)
 	}
-	if err == nil || !strings.Contains(err.Error(), "store the term") {
-		t.Errorf("the node ended with %v, want a sentence about the term", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "store the term"), "the node ended with %v, want a sentence about the term", err)
 	c.nodes = slices.Delete(c.nodes, at, at+1)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // registerOf registers an instance of another datacenter, which nobody renews.
@@ -30,19 +31,17 @@ func TestLeasesOfOtherDatacentersStayWhileTheyAreSpared(t *testing.T) {
 		stays, goes, own := g.registerOf("dc2", "stays", 10), g.registerOf("dc3", "goes", 10), g.register("own", 1, 10, 0)
 		g.hear("dc2")
 		g.pass(5 * time.Minute)
-		if _, gone := g.gone[stays]; gone {
-			t.Errorf("of the datacenter that is spared an instance went after %v", g.gone[stays])
-		}
+		_, gone := g.gone[stays]
+		expect.That(t, !gone, "of the datacenter that is spared an instance went after %v", g.gone[stays])
 		for key, at := range map[registry.Key]time.Duration{own: 10 * time.Second, goes: 40 * time.Second} {
-			if got, ok := g.gone[key]; !ok || got <= at || got > at+time.Second+clockInterval {
-				t.Errorf("%v went after %v (%v), want it gone within an interval after %v", key, got, ok, at)
-			}
+			got, ok := g.gone[key]
+			expect.That(t, ok && got > at && got <= at+time.Second+clockInterval,
+				"%v went after %v (%v), want it gone within an interval after %v", key, got, ok, at)
 		}
 		spared["dc2"] = false
 		g.pass(2 * time.Second)
-		if _, gone := g.gone[stays]; !gone {
-			t.Error("it is still there although nobody spares it any more")
-		}
+		_, gone = g.gone[stays]
+		expect.That(t, gone, "it is still there although nobody spares it any more")
 	})
 }
 
@@ -59,9 +58,7 @@ func TestWhatIsSparedTakesNoPartOfTheShare(t *testing.T) {
 			own = append(own, g.register(fmt.Sprint("own", i), 1, 5, 0))
 		}
 		g.pass(5*time.Second + time.Second + 2*clockInterval)
-		if len(g.gone) != len(own) {
-			t.Errorf("%d went in one interval, want the %d of the own datacenter: their share is 6", len(g.gone), len(own))
-		}
+		expect.That(t, len(g.gone) == len(own), "%d went in one interval, want the %d of the own datacenter: their share is 6", len(g.gone), len(own))
 	})
 }
 
@@ -84,16 +81,11 @@ func TestThePolicyIsToldHowLongADatacenterIsSilent(t *testing.T) {
 		}
 		g.hear("dc2")
 		g.pass(time.Minute)
-		if got := last["dc2"]; !got.ok || got.heard < 59*time.Second || got.heard > time.Minute {
-			t.Errorf("of a datacenter that was heard a minute ago it was told %+v", got)
-		}
-		if got := last["never"]; got != (asked{}) {
-			t.Errorf("of a datacenter that was never heard it was told %+v", got)
-		}
+		got := last["dc2"]
+		expect.That(t, got.ok && got.heard >= 59*time.Second && got.heard <= time.Minute, "of a datacenter that was heard a minute ago it was told %+v", got)
+		expect.Equal(t, last["never"], (asked{}), "of a datacenter that was never heard it was told")
 		times = 0
 		g.pass(10 * time.Second)
-		if times != 2*10 {
-			t.Errorf("it was asked %d times in 10 rounds about 2 datacenters", times)
-		}
+		expect.That(t, times == 2*10, "it was asked %d times in 10 rounds about 2 datacenters", times)
 	})
 }

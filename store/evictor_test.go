@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestALeaseEndsOneDurationAfterItsLastRenewal(t *testing.T) {
@@ -54,20 +56,15 @@ func TestNoIntervalTakesMoreThanTheShare(t *testing.T) {
 		var at []time.Duration
 		for _, k := range dead {
 			gone, ok := g.gone[k]
-			if !ok {
-				t.Fatalf("%v is still there", k)
-			}
+			need.That(t, ok, "%v is still there", k)
 			at = append(at, gone)
 		}
 		slices.Sort(at)
 		for i := 3; i < len(at); i++ { // of 20, at most 3 go in an interval
-			if within := at[i] - at[i-3]; within < time.Second {
-				t.Errorf("evictions at %v: four within %v, want at most three in an interval", at, within)
-			}
+			within := at[i] - at[i-3]
+			expect.That(t, within >= time.Second, "evictions at %v: four within %v, want at most three in an interval", at, within)
 		}
-		if len(g.gone) != len(dead) {
-			t.Errorf("gone are %v, want only those that fell silent", g.gone)
-		}
+		expect.That(t, len(g.gone) == len(dead), "gone are %v, want only those that fell silent", g.gone)
 	})
 }
 
@@ -119,9 +116,8 @@ func TestVictimsShareEntriesOfBoundedSize(t *testing.T) {
 			return nil
 		}
 		g.pass(5 * time.Second)
-		if want := []int{evictionBatch, evictionBatch, 1}; !slices.Equal(sizes, want) {
-			t.Errorf("entries with %v leases, want %v", sizes, want)
-		}
+		want := []int{evictionBatch, evictionBatch, 1}
+		expect.That(t, slices.Equal(sizes, want), "entries with %v leases, want %v", sizes, want)
 	})
 }
 
@@ -142,9 +138,8 @@ func TestAHoldStopsARoundBetweenTwoEntries(t *testing.T) {
 			return nil
 		}
 		g.pass(5 * time.Second)
-		if got := len(g.gone); got != evictionBatch {
-			t.Errorf("%d leases went, want %d: the hold came before the second entry", got, evictionBatch)
-		}
+		got := len(g.gone)
+		expect.That(t, got == evictionBatch, "%d leases went, want %d: the hold came before the second entry", got, evictionBatch)
 	})
 }
 
@@ -181,9 +176,7 @@ func TestSelfPreservationHoldsWhatFellSilentAtOnceUntilReleased(t *testing.T) {
 			{"leases", "all", 20}, {"leases", "counted", 20}, {"leases", "fresh", 8}, {"leases", "expired", 12},
 			{"upstream_renewals_last_minute", "", 0}, {"renewals_sliding", "", float64(g.machine.View().Expectation().Sliding)},
 		} {
-			if got := g.metric("rollcall_self_preservation_"+m.name, m.label); got != m.want {
-				t.Errorf("metric %s %s: got %v, want %v", m.name, m.label, got, m.want)
-			}
+			expect.Equal(t, g.metric("rollcall_self_preservation_"+m.name, m.label), m.want, "metric %s %s: got", m.name, m.label)
 		}
 
 		g.apply(release())
@@ -193,13 +186,10 @@ func TestSelfPreservationHoldsWhatFellSilentAtOnceUntilReleased(t *testing.T) {
 			g.pass(time.Second)
 			evictions = append(evictions, len(g.gone)-before)
 		}
-		if want := []int{3, 3, 3, 2, 1, 0}; !slices.Equal(evictions, want) {
-			t.Errorf("evicted per second after the release: %v, want %v", evictions, want)
-		}
+		expect.Slice(t, evictions, []int{3, 3, 3, 2, 1, 0}, "evicted per second after the release:")
 		for _, k := range keys[12:] {
-			if _, gone := g.gone[k]; gone {
-				t.Errorf("%v renewed all the time and is gone", k)
-			}
+			_, gone := g.gone[k]
+			expect.That(t, !gone, "%v renewed all the time and is gone", k)
 		}
 		g.wantState(registry.PreservationOff) // too few are left
 		g.wantLoggedTransitions([]string{
@@ -250,9 +240,8 @@ func TestNothingIsEvictedByAStateThatCouldNotBeLeft(t *testing.T) {
 		g.pass(30 * time.Second)
 		g.wantState(registry.PreservationOff)
 		g.wantNobodyGone()
-		if got := g.logged("level=WARN", "not committed", "no majority"); got != 1 {
-			t.Errorf("the failure was logged %d times, want once:\n%s", got, g.log)
-		}
+		got := g.logged("level=WARN", "not committed", "no majority")
+		expect.That(t, got == 1, "the failure was logged %d times, want once:\n%s", got, g.log)
 		committed = nil
 		g.pass(2 * time.Second)
 		g.wantState(registry.PreservationOn)
@@ -286,17 +275,12 @@ func TestSelfPreservationIsBoundInTime(t *testing.T) {
 		g.wantState(registry.PreservationOn)
 		g.wantNobodyGone()
 		g.pass(20 * time.Second)
-		if len(g.gone) != 12 {
-			t.Errorf("gone are %v, want the twelve silent ones", g.gone)
-		}
+		expect.That(t, len(g.gone) == 12, "gone are %v, want the twelve silent ones", g.gone)
 		transitions := g.machine.View().Transitions()
 		i := slices.IndexFunc(transitions, func(p registry.Preservation) bool { return p.State == registry.PreservationReleased })
-		if i < 0 {
-			t.Fatalf("transitions %+v: want a release", transitions)
-		}
-		if after := transitions[i].Since.Lease - on; after < time.Hour.Milliseconds() || after > time.Hour.Milliseconds()+1100 {
-			t.Errorf("released after %d ms, want an hour", after)
-		}
+		need.That(t, i >= 0, "transitions %+v: want a release", transitions)
+		after := transitions[i].Since.Lease - on
+		expect.That(t, after >= time.Hour.Milliseconds() && after <= time.Hour.Milliseconds()+1100, "released after %d ms, want an hour", after)
 	})
 }
 
@@ -311,9 +295,8 @@ func TestAnOperatorsHoldEndsAtItsTime(t *testing.T) {
 		g.wantNobodyGone()
 		g.pass(3 * time.Second)
 		g.wantState(registry.PreservationOff)
-		if _, gone := g.gone[keys[0]]; !gone || len(g.gone) != 1 {
-			t.Errorf("gone are %v, want %v", g.gone, keys[0])
-		}
+		_, gone := g.gone[keys[0]]
+		expect.That(t, gone && len(g.gone) == 1, "gone are %v, want %v", g.gone, keys[0])
 		g.wantLoggedTransitions([]string{"level=WARN state=held author=ann", "level=INFO state=off"})
 	})
 }
@@ -333,9 +316,7 @@ func TestAPauseOfTheProcessEvictsNobodyWhoRenewsRightAfter(t *testing.T) {
 				g.pass(clockInterval) // in which the evictor comes first
 				g.resume(time.Second, append(keys, late)...)
 				g.pass(5 * time.Second)
-				if len(g.gone) != before {
-					t.Errorf("gone are %v", g.gone)
-				}
+				expect.That(t, len(g.gone) == before, "gone are %v", g.gone)
 			})
 		})
 	}
@@ -355,9 +336,7 @@ func TestTimeWithoutALeaderIsChargedToNobody(t *testing.T) {
 		g.pass(40 * time.Second)
 		g.wantGone(dead, established+3*time.Second)
 		g.wantGone(slow, established+28*time.Second) // what it had left, and more than its grace
-		if len(g.gone) != 2 {
-			t.Errorf("gone are %v, want the two dead ones", g.gone)
-		}
+		expect.That(t, len(g.gone) == 2, "gone are %v, want the two dead ones", g.gone)
 	})
 }
 
@@ -373,9 +352,8 @@ func TestAPanicCostsOneRound(t *testing.T) {
 		}
 		g.pass(7 * time.Second)
 		g.wantGone(key, 5*time.Second)
-		if got := g.metric("rollcall_store_eviction_panics_total", ""); got != 2 {
-			t.Errorf("%v panics counted, want 2", got)
-		}
+		got := g.metric("rollcall_store_eviction_panics_total", "")
+		expect.That(t, got == 2, "%v panics counted, want 2", got)
 		if got := g.logged("level=ERROR", "a defect"); got != 2 {
 			t.Errorf("%d panics logged, want 2:\n%s", got, g.log)
 		}
@@ -395,18 +373,14 @@ func TestALeaderChangeInTheMiddleOfARoundEvictsNobodyTwice(t *testing.T) {
 			return nil
 		}
 		g.pass(3500 * time.Millisecond)
-		if !refused {
-			t.Fatal("the old leader proposed nothing")
-		}
+		need.That(t, refused, "the old leader proposed nothing")
 		g.wantNobodyGone()
 		established := time.Since(g.begun)
 		g.pass(5 * time.Second)
-		if at, ok := g.gone[key]; !ok || at > established+3*time.Second+2*clockInterval {
-			t.Errorf("gone at %v (%v), want within a grace of %v", at, ok, established)
-		}
-		if got := g.metric("rollcall_store_evictions_total", ""); got != 1 {
-			t.Errorf("%v evictions counted, want 1", got)
-		}
+		at, ok := g.gone[key]
+		expect.That(t, ok && at <= established+3*time.Second+2*clockInterval, "gone at %v (%v), want within a grace of %v", at, ok, established)
+		got := g.metric("rollcall_store_evictions_total", "")
+		expect.That(t, got == 1, "%v evictions counted, want 1", got)
 	})
 }
 
@@ -448,9 +422,8 @@ func TestALeaseOfAnotherDatacenterEndsThoughItCountsForNothing(t *testing.T) {
 		g.clients[i.Key()] = &rigClient{}
 		g.pass(34 * time.Second)
 		g.wantGone(i.Key(), 33*time.Second) // 30 s for the way of its renewals
-		if got := g.metric("rollcall_self_preservation_leases", "all"); got != 0 {
-			t.Errorf("%v leases of the own datacenter, want none", got)
-		}
+		got := g.metric("rollcall_self_preservation_leases", "all")
+		expect.That(t, got == 0, "%v leases of the own datacenter, want none", got)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // stock are the settings with every compatibility switch on.
@@ -27,9 +28,7 @@ func TestStockRenewedLeaseEndsTwoDurationsAfterItsRenewal(t *testing.T) {
 		g.wantGone(renewed, 6*time.Minute-clockInterval)
 		// One duration after 10 s.
 		g.wantGone(never, 2*time.Minute-clockInterval)
-		if len(g.gone) != 2 {
-			t.Errorf("gone are %v, want the two silent ones", g.gone)
-		}
+		expect.That(t, len(g.gone) == 2, "gone are %v, want the two silent ones", g.gone)
 	})
 }
 
@@ -51,9 +50,8 @@ func TestStockFirstRoundComesOneIntervalAfterOpening(t *testing.T) {
 func TestStockTimerCompensatesForLateRuns(t *testing.T) {
 	var timer upstreamTimer
 	for _, run := range []struct{ at, want int64 }{{0, 0}, {60_000, 0}, {120_010, 10}, {179_900, 0}} {
-		if got := timer.run(run.at); got != run.want {
-			t.Errorf("run at %d ms: compensation %d ms, want %d ms", run.at, got, run.want)
-		}
+		got := timer.run(run.at)
+		expect.That(t, got == run.want, "run at %d ms: compensation %d ms, want %d ms", run.at, got, run.want)
 	}
 }
 
@@ -74,9 +72,7 @@ func TestStockCompensationIsGrantedToEveryLease(t *testing.T) {
 		g.pass(45 * time.Second)
 		g.wantNobodyGone() // the run at about 130 s granted 10 s
 		g.pass(30 * time.Second)
-		if len(g.gone) == 0 {
-			t.Error("nobody went with the run that came in time")
-		}
+		expect.That(t, len(g.gone) != 0, "nobody went with the run that came in time")
 	})
 }
 
@@ -90,9 +86,9 @@ func TestStockExpectationDoesNotFollowALargeFall(t *testing.T) {
 		g.wantNobodyGone()
 		g.wantState(registry.PreservationOn)
 		got := g.machine.View().Expectation()
-		if want := (registry.Expectation{Clients: 100, Threshold: 170, Renewals: 160}); got.Clients != want.Clients || got.Threshold != want.Threshold || got.Renewals != want.Renewals || got.Allows {
-			t.Errorf("expectation %+v, want %+v: it still waits for those that are gone", got, want)
-		}
+		want := (registry.Expectation{Clients: 100, Threshold: 170, Renewals: 160})
+		expect.That(t, got.Clients == want.Clients && got.Threshold == want.Threshold && got.Renewals == want.Renewals && !got.Allows,
+			"expectation %+v, want %+v: it still waits for those that are gone", got, want)
 	})
 }
 
@@ -101,9 +97,8 @@ func TestStockStandaloneServerNeverExpiresItsOnlyApplication(t *testing.T) {
 		key := g.register("only", 30, 90, 30*time.Second)
 		g.pass(10 * time.Minute)
 		got := g.machine.View().Expectation()
-		if got.Clients != 2 || got.Threshold != 3 || got.Renewals != 2 || got.Allows {
-			t.Errorf("expectation %+v, want 2 clients, threshold 3, 2 renewals and no eviction", got)
-		}
+		expect.That(t, got.Clients == 2 && got.Threshold == 3 && got.Renewals == 2 && !got.Allows,
+			"expectation %+v, want 2 clients, threshold 3, 2 renewals and no eviction", got)
 		g.silence(key)
 		g.pass(2 * time.Hour)
 		g.wantNobodyGone()

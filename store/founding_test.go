@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -55,9 +55,8 @@ func (c *testCluster) clusters() []string {
 func (c *testCluster) mustFoundOne(t *testing.T) {
 	t.Helper()
 	eventually(t, "every node is in a cluster", func() bool { return !slices.Contains(c.clusters(), "") })
-	if ids := c.clusters(); len(ids) != 1 {
-		t.Fatalf("%d clusters were founded: %v", len(ids), ids)
-	}
+	ids := c.clusters()
+	need.That(t, len(ids) == 1, "%d clusters were founded: %v", len(ids), ids)
 }
 
 func everybody(int, int) bool { return true }
@@ -112,12 +111,8 @@ func TestHalfOfTheNodesFoundNoClusterAndSaySo(t *testing.T) {
 				need.OK(t, n.halt())
 			}
 			err := c.nodes[0].search(context.Background())
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want an error that says %q", err, tt.want)
-			}
-			if id := c.nodes[0].clusterID(); id != "" {
-				t.Errorf("the node founded cluster %s", id)
-			}
+			expect.ErrorSays(t, err, tt.want, "got")
+			expect.Equal(t, c.nodes[0].clusterID(), "", "the node founded cluster")
 		})
 	}
 }
@@ -149,14 +144,12 @@ func TestAPromiseOutlivesARestart(t *testing.T) {
 	n = c.start(n.cfg)
 	c.nodes[0] = n
 	for _, step := range []uint8{foundPromise, foundAccept} {
-		if r := n.step(t, FoundArgs{Step: step, Ballot: older, Founders: founders[:1]}); r.OK || r.Founding.Promised != newer {
-			t.Errorf("step %d of an older proposal: %+v, want a refusal that names %v", step, r, newer)
-		}
+		r := n.step(t, FoundArgs{Step: step, Ballot: older, Founders: founders[:1]})
+		expect.That(t, !r.OK && r.Founding.Promised == newer, "step %d of an older proposal: %+v, want a refusal that names %v", step, r, newer)
 	}
 	r := n.step(t, FoundArgs{Step: foundPromise, Ballot: Ballot{Round: 8, ServerID: "n3.aa"}})
-	if !r.OK || r.Founding.Accepted != newer || !slices.Equal(r.Founding.Founders, founders) {
-		t.Errorf("a newer proposal is told %+v, want the list that was accepted at %v", r, newer)
-	}
+	expect.That(t, r.OK && r.Founding.Accepted == newer && slices.Equal(r.Founding.Founders, founders),
+		"a newer proposal is told %+v, want the list that was accepted at %v", r, newer)
 }
 
 func TestAListThatMayHaveBeenDecidedIsProposedAgain(t *testing.T) {
@@ -176,9 +169,7 @@ func TestAListThatMayHaveBeenDecidedIsProposedAgain(t *testing.T) {
 			for i, f := range tt.accepted {
 				promises = append(promises, FoundReply{Self: mine(fmt.Sprintf("n%d.aa", i+1)), Founding: f})
 			}
-			if got := foundersOf(promises); !slices.Equal(got, tt.want) {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
+			expect.Slice(t, foundersOf(promises), tt.want, "got")
 		})
 	}
 }
@@ -219,9 +210,7 @@ func TestANodeWhoseDiskIsSlowIsSeenWhileItWrites(t *testing.T) {
 	go func() { seen <- n.state() }()
 	select {
 	case st := <-seen:
-		if st.ServerID != n.id.ServerID {
-			t.Errorf("got %+v", st)
-		}
+		expect.That(t, st.ServerID == n.id.ServerID, "got %+v", st)
 	case <-time.After(limit):
 		t.Error("the node does not say how it is while it writes its identity")
 	}
@@ -232,12 +221,9 @@ func TestANodeWhoseDiskIsSlowIsSeenWhileItWrites(t *testing.T) {
 func TestANodeIsNoMemberBecauseAnotherThatDoesNotLeadSaysSo(t *testing.T) {
 	_, n := lonely(t)
 	says := NodeState{ServerID: "n2.aa", Cluster: "c1", Members: []string{"n2.aa", n.id.ServerID}}
-	if err := n.join(context.Background(), says); err == nil {
-		t.Error("the node took itself for a member")
-	}
-	if id := n.clusterID(); id != "" {
-		t.Errorf("the node adopted cluster %s", id)
-	}
+	err := n.join(context.Background(), says)
+	expect.That(t, err != nil, "the node took itself for a member")
+	expect.Equal(t, n.clusterID(), "", "the node adopted cluster")
 }
 
 // TestAListThatGrowsChangesNothingForThoseWithData: three nodes found a cluster; then all lists name five,
@@ -262,9 +248,8 @@ func TestAListThatGrowsChangesNothingForThoseWithData(t *testing.T) {
 	for i := range c.nodes {
 		c.waitReady(i)
 	}
-	if got := c.clusters(); !slices.Equal(got, id) {
-		t.Errorf("the nodes are in %v, want all in %v", got, id)
-	}
+	got := c.clusters()
+	expect.That(t, slices.Equal(got, id), "the nodes are in %v, want all in %v", got, id)
 }
 
 // TestNodesOfAnotherClusterAreNoticedByTheLeaderToo: at an address of cluster.join a node of another cluster
@@ -297,7 +282,5 @@ func TestANodeThatFoundedAnotherClusterAfterItWasConnectedIsNoticed(t *testing.T
 		{address: "c:1", value: NodeState{ServerID: "n4.aa"}},
 	})
 	want := []ForeignNode{{ID: "n2", Address: "a:1", ClusterID: "other"}}
-	if got := s.Status(t.Context()).Foreign; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	expect.Slice(t, s.Status(t.Context()).Foreign, want, "got")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // acked is what was acknowledged when.
@@ -80,9 +81,8 @@ func TestTheAgeCountsFromTheNewestProofThatIsApplied(t *testing.T) {
 		applied uint64
 		want    time.Time
 	}{{9, time.Time{}}, {10, at(1)}, {19, at(1)}, {30, at(3)}, {30, at(3)}} {
-		if got := f.newest(row.applied); !got.Equal(row.want) {
-			t.Errorf("applied %d: since %v, want %v", row.applied, got, row.want)
-		}
+		got := f.newest(row.applied)
+		expect.That(t, got.Equal(row.want), "applied %d: since %v, want %v", row.applied, got, row.want)
 	}
 	f.note(at(2), 25, 30) // answered late, by an earlier leader
 	if got := f.newest(30); !got.Equal(at(3)) {
@@ -98,16 +98,11 @@ func TestTheAgeCountsFromTheNewestProofThatIsApplied(t *testing.T) {
 
 func TestTimeInWhichAMachineSleptCounts(t *testing.T) {
 	now := time.Now()
-	if got := elapsed(now.Add(-time.Second), now); got != time.Second {
-		t.Errorf("both clocks say one second: %v", got)
-	}
+	expect.Equal(t, elapsed(now.Add(-time.Second), now), time.Second, "both clocks say one second:")
 	// A time without its monotonic reading stands for a wall clock that says something else.
-	if got := elapsed(now.Round(0).Add(-time.Minute), now); got != time.Minute {
-		t.Errorf("the wall clock says one minute: %v", got)
-	}
-	if got := elapsed(now.Round(0).Add(time.Hour), now); got != 0 {
-		t.Errorf("the wall clock was set back: %v, want what the other clock says", got)
-	}
+	expect.Equal(t, elapsed(now.Round(0).Add(-time.Minute), now), time.Minute, "the wall clock says one minute:")
+	got := elapsed(now.Round(0).Add(time.Hour), now)
+	expect.That(t, got == 0, "the wall clock was set back: %v, want what the other clock says", got)
 }
 
 func TestANodeThatHasNotHeardOfTheLogsEndDoesNotCallItsStateFresh(t *testing.T) {

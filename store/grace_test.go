@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestExpiryIsSuspendedUntilTheShortestGraceIsOver(t *testing.T) {
@@ -30,9 +31,7 @@ func TestExpiryIsSuspendedUntilTheShortestGraceIsOver(t *testing.T) {
 				if tt.want >= 0 && !allInGrace(v, established, end) {
 					t.Errorf("not suspended %v after the leadership began", tt.want)
 				}
-				if allInGrace(v, established, end+1) {
-					t.Errorf("still suspended more than %v after the leadership began", tt.want)
-				}
+				expect.That(t, !allInGrace(v, established, end+1), "still suspended more than %v after the leadership began", tt.want)
 			})
 		})
 	}
@@ -41,27 +40,22 @@ func TestExpiryIsSuspendedUntilTheShortestGraceIsOver(t *testing.T) {
 func TestAQuarantinedLeaseIsWithinItsGraceToo(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.apply(registry.Quarantine{Key: g.register("i", 1, 3, 0), For: 60_000})
-		if v := g.machine.View(); !allInGrace(v, 0, 3000) || allInGrace(v, 0, 3001) {
-			t.Error("want it suspended for three seconds")
-		}
+		v := g.machine.View()
+		expect.That(t, allInGrace(v, 0, 3000) && !allInGrace(v, 0, 3001), "want it suspended for three seconds")
 	})
 }
 
 func TestHealthSaysThatExpiryIsSuspendedWhileTheLeadershipIsYoung(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	n := c.nodes[c.leader()]
-	if n.Health().Suspended {
-		t.Error("suspended although there is no lease that could end")
-	}
+	expect.That(t, !n.Health().Suspended, "suspended although there is no lease that could end")
 	n.apply(t, registry.Register{Instance: instance("A", "i", 60)}) // its grace: 6 s
 	clock := n.Health().Clock
 	eventually(t, "the clock runs", func() bool { return n.Health().Clock > clock })
 	next := c.nodes[c.moveLeadership()]
-	if !next.Health().Suspended {
-		t.Errorf("%s leads since now and does not say that expiry is suspended", next.cfg.Node)
-	}
-	if got := next.Health().Clock; got < clock-maxLead.Milliseconds() {
-		t.Errorf("the clock of %s shows %d ms, that of %s showed %d ms before", next.cfg.Node, got, n.cfg.Node, clock)
-	}
+	expect.That(t, next.Health().Suspended, "%s leads since now and does not say that expiry is suspended", next.cfg.Node)
+	got := next.Health().Clock
+	expect.That(t, got >= clock-maxLead.Milliseconds(),
+		"the clock of %s shows %d ms, that of %s showed %d ms before", next.cfg.Node, got, n.cfg.Node, clock)
 	eventually(t, "the grace is over", func() bool { return !next.Health().Suspended })
 }

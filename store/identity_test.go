@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -13,12 +14,10 @@ func TestIdentityIsKeptAndBootsRise(t *testing.T) {
 	dir := t.TempDir()
 	first := need.Got(openIdentity(dir, owner{mode: modeCP, node: "n1"}))(t)
 	second := need.Got(openIdentity(dir, owner{mode: modeCP, node: "n1"}))(t)
-	if first.ServerID != second.ServerID || nameOf(first.ServerID) != "n1" {
-		t.Errorf("server ids %q and %q: want the same one, of n1", first.ServerID, second.ServerID)
-	}
-	if second.Boot <= first.Boot || second.Before != first.Boot {
-		t.Errorf("boots %d and %d after %d: want a higher one that knows the first", first.Boot, second.Boot, second.Before)
-	}
+	expect.That(t, first.ServerID == second.ServerID && nameOf(first.ServerID) == "n1",
+		"server ids %q and %q: want the same one, of n1", first.ServerID, second.ServerID)
+	expect.That(t, second.Boot > first.Boot && second.Before == first.Boot,
+		"boots %d and %d after %d: want a higher one that knows the first", first.Boot, second.Boot, second.Before)
 }
 
 // TestNoTwoStartsHaveOneBoot though they begin with the same identity: a batch of the one must not be
@@ -33,12 +32,8 @@ func TestNoTwoStartsHaveOneBoot(t *testing.T) {
 			for range 3 {
 				need.OK(t, original.save())
 				id := need.Got(openIdentity(dir, who))(t)
-				if seen[id.Boot] {
-					t.Errorf("two starts have boot %d", id.Boot)
-				}
-				if id.Boot <= before {
-					t.Errorf("boot %d after %d, want a higher one", id.Boot, before)
-				}
+				expect.That(t, !seen[id.Boot], "two starts have boot %d", id.Boot)
+				expect.That(t, id.Boot > before, "boot %d after %d, want a higher one", id.Boot, before)
 				seen[id.Boot] = true
 			}
 		})
@@ -74,9 +69,7 @@ func TestTwoNodesOfOneNameGetDifferentServerIDs(t *testing.T) {
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
 	}
-	if a.ServerID == b.ServerID {
-		t.Errorf("both are %q", a.ServerID)
-	}
+	expect.That(t, a.ServerID != b.ServerID, "both are %q", a.ServerID)
 }
 
 func TestDataDirectoryThatDoesNotFitIsRefused(t *testing.T) {
@@ -100,13 +93,9 @@ func TestDataDirectoryThatDoesNotFitIsRefused(t *testing.T) {
 			dir := t.TempDir()
 			need.OK(t, os.WriteFile(filepath.Join(dir, "identity.json"), []byte(tt.file), 0o600))
 			_, err := openIdentity(dir, owner{mode: modeCP, node: tt.node})
-			if err == nil {
-				t.Fatal("was accepted")
-			}
+			need.That(t, err != nil, "was accepted")
 			for _, part := range tt.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q does not say %q", err, part)
-				}
+				expect.That(t, strings.Contains(err.Error(), part), "error %q does not say %q", err, part)
 			}
 		})
 	}
@@ -127,17 +116,11 @@ func TestDataDirectoryOfAnotherModeOrDatacenterIsRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if _, err := openIdentity(dir, tt.first); err != nil {
-				t.Fatal(err)
-			}
+			need.Got(openIdentity(dir, tt.first))(t)
 			_, err := openIdentity(dir, tt.second)
-			if (err == nil) != (tt.want == nil) {
-				t.Fatalf("got %v, want an error that says %q", err, tt.want)
-			}
+			need.That(t, (err == nil) == (tt.want == nil), "got %v, want an error that says %q", err, tt.want)
 			for _, part := range tt.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q does not say %q", err, part)
-				}
+				expect.That(t, strings.Contains(err.Error(), part), "error %q does not say %q", err, part)
 			}
 		})
 	}
@@ -150,17 +133,14 @@ func TestRegistryWithoutAnIdentityIsRefused(t *testing.T) { refusedWithoutIdenti
 func refusedWithoutIdentity(t *testing.T, left string) {
 	dir := t.TempDir()
 	need.OK(t, os.MkdirAll(filepath.Join(dir, left), 0o700))
-	if _, err := openIdentity(dir, owner{mode: modeCP, node: "n1"}); err == nil || !strings.Contains(err.Error(), left) {
-		t.Errorf("a directory with %s and no identity: %v, want an error that names it", left, err)
-	}
+	_, err := openIdentity(dir, owner{mode: modeCP, node: "n1"})
+	expect.That(t, err != nil && strings.Contains(err.Error(), left), "a directory with %s and no identity: %v, want an error that names it", left, err)
 }
 
 func TestClusterIDDependsOnTheFoundersAlone(t *testing.T) {
 	a := clusterIDOf([]string{"n1.aa", "n2.bb", "n3.cc"})
-	if b := clusterIDOf([]string{"n3.cc", "n1.aa", "n2.bb"}); a != b {
-		t.Errorf("order matters: %s and %s", a, b)
-	}
-	if b := clusterIDOf([]string{"n1.aa", "n2.bb", "n3.dd"}); a == b {
-		t.Errorf("different founders make the same cluster %s", a)
-	}
+	b := clusterIDOf([]string{"n3.cc", "n1.aa", "n2.bb"})
+	expect.That(t, a == b, "order matters: %s and %s", a, b)
+	b = clusterIDOf([]string{"n1.aa", "n2.bb", "n3.dd"})
+	expect.That(t, a != b, "different founders make the same cluster %s", a)
 }

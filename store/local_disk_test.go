@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -120,9 +120,7 @@ func TestWhatIsWrittenIsWhatIsLoaded(t *testing.T) {
 		need.OK(t, g.flush(true))
 		loaded := need.Got(g.reopen())(t)
 		got, want := withoutHistories(loaded), asLoaded(g.registry.Freeze())
-		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("loaded\n%+v\nwant\n%+v", got, want)
-		}
+		need.Deep(t, got, want, "loaded")
 	})
 }
 
@@ -187,9 +185,7 @@ func TestWhatChangesOfAnOldRemovalLeavesAFileThatLoads(t *testing.T) {
 	g.apply(registry.Quarantine{Key: keys[1]})
 	need.OK(t, g.flush(false))
 	loaded := need.Got(g.reopen())(t)
-	if got, want := loaded.Removals, g.registry.Freeze().Removals; !reflect.DeepEqual(got, want) {
-		t.Errorf("loaded the records\n%+v\nwant\n%+v", got, want)
-	}
+	expect.Deep(t, loaded.Removals, g.registry.Freeze().Removals, "loaded the records")
 }
 
 func TestWhatIsNoLongerKnownIsNotOnDisk(t *testing.T) {
@@ -200,9 +196,7 @@ func TestWhatIsNoLongerKnownIsNotOnDisk(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		return n
 	}
 	key := registry.NewKey("A", "x")
@@ -242,12 +236,9 @@ func TestWhatIsNoLongerKnownIsNotOnDisk(t *testing.T) {
 			need.OK(t, g.flush(true))
 			tt.do(g)
 			need.OK(t, g.flush(true))
-			if got := counts(t, g); got != tt.want {
-				t.Errorf("the buckets %s have %v keys, want %v", buckets, got, tt.want)
-			}
-			if _, err := g.reopen(); err != nil {
-				t.Error(err)
-			}
+			got := counts(t, g)
+			expect.That(t, got == tt.want, "the buckets %s have %v keys, want %v", buckets, got, tt.want)
+			expect.OK(t, expect.Err(g.reopen()))
 		})
 	}
 }
@@ -261,9 +252,7 @@ func TestManyLeasesAreWrittenInOneGo(t *testing.T) {
 	}
 	need.OK(t, g.flush(true))
 	loaded := need.Got(g.reopen())(t)
-	if len(loaded.Leases) != many {
-		t.Errorf("%d leases, want %d", len(loaded.Leases), many)
-	}
+	expect.That(t, len(loaded.Leases) == many, "%d leases, want %d", len(loaded.Leases), many)
 }
 
 func TestAnInstanceHasOneNameOnDisk(t *testing.T) {
@@ -275,26 +264,20 @@ func TestAnInstanceHasOneNameOnDisk(t *testing.T) {
 	names := map[string]registry.Key{}
 	for _, k := range keys {
 		name := nameOnDisk(k)
-		if len(name) == 0 || len(name) > maxName {
-			t.Errorf("%.20v has a name of %d bytes, want 1 to %d", k, len(name), maxName)
-		}
-		if other, twice := names[string(name)]; twice {
-			t.Errorf("%.20v and %.20v have the name %q", k, other, name)
-		}
+		expect.That(t, len(name) != 0 && len(name) <= maxName, "%.20v has a name of %d bytes, want 1 to %d", k, len(name), maxName)
+		other, twice := names[string(name)]
+		expect.That(t, !twice, "%.20v and %.20v have the name %q", k, other, name)
 		names[string(name)] = k
 	}
-	if bytes.Compare(nameOnDisk(registry.Key{App: "A", ID: "z"}), nameOnDisk(registry.Key{App: "AB", ID: "a"})) >= 0 {
-		t.Error("the names are not in the order of application and id")
-	}
+	expect.That(t, bytes.Compare(nameOnDisk(registry.Key{App: "A", ID: "z"}), nameOnDisk(registry.Key{App: "AB", ID: "a"})) < 0,
+		"the names are not in the order of application and id")
 }
 
 func TestADamagedFileIsRefusedWithWords(t *testing.T) {
 	in := func(bucket, key, value []byte) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
 			bolt, err := openLocalBolt(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			err = bolt.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put(key, sealed(key, value)) })
 			need.OK(t, errors.Join(err, bolt.Close()))
 		}
@@ -326,9 +309,7 @@ func TestADamagedFileIsRefusedWithWords(t *testing.T) {
 				state, _ = unsealed(keyRegistry, bytes.Clone(tx.Bucket(bucketState).Get(keyRegistry)))
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			in(bucketState, keyRegistry, state)(t, path)
 		}, "damaged"},
 	}
@@ -343,9 +324,8 @@ func TestADamagedFileIsRefusedWithWords(t *testing.T) {
 				defer d.close()
 				_, err = d.load()
 			}
-			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), localFile) {
-				t.Errorf("got %v, want an error that names %s and says %q", err, localFile, tt.want)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), tt.want) && strings.Contains(err.Error(), localFile),
+				"got %v, want an error that names %s and says %q", err, localFile, tt.want)
 		})
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"reflect"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -113,9 +113,7 @@ func TestAKillLeavesTheStateOfOneWrite(t *testing.T) {
 			for n := 1; n <= there; n++ {
 				model.Apply(registry.Stamp{}, 1, registry.FromClient, killedOp(n))
 			}
-			if got, want := contents(got), contents(model.View()); !reflect.DeepEqual(got, want) {
-				t.Errorf("of %d operations there is\n%v\nwant\n%v", there, got, want)
-			}
+			expect.Deep(t, contents(got), contents(model.View()), "of %d operations there is", there)
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -180,9 +181,8 @@ func TestIndexesAreNotGivenOutTwiceIfAStartWasKilled(t *testing.T) {
 		given := killed.view.Load().Index() + reserved/2
 		need.OK(t, killed.disk.close())
 		g.start()
-		if got := g.now().Index(); got < given {
-			t.Errorf("it begins at %d, but the start before may have come to %d", got, given)
-		}
+		got := g.now().Index()
+		expect.That(t, got >= given, "it begins at %d, but the start before may have come to %d", got, given)
 	})
 }
 
@@ -199,9 +199,8 @@ func TestTheClockGoesOnWhereItStood(t *testing.T) {
 		time.Sleep(time.Hour)
 		g.start()
 		synctest.Wait()
-		if got := g.now().Stamp().Lease; got < 29_900 || got > 30_100 {
-			t.Errorf("the lease clock shows %d ms after 30 s and an hour at rest, want 30 s", got)
-		}
+		got := g.now().Stamp().Lease
+		expect.That(t, got >= 29_900 && got <= 30_100, "the lease clock shows %d ms after 30 s and an hour at rest, want 30 s", got)
 	})
 }
 
@@ -219,14 +218,10 @@ func TestChangesAreOnDiskWhenTheSettingSays(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			localBubble(t, func(c *Config) { c.Sync, c.SyncInterval = tt.sync, 3*time.Second }, func(t *testing.T, g *localRig) {
 				g.register(90, "i0")
-				if got := g.onDisk() == 1; got != tt.atOnce {
-					t.Errorf("with the answer: on disk %v, want %v", got, tt.atOnce)
-				}
+				expect.Equal(t, g.onDisk() == 1, tt.atOnce, "with the answer: on disk")
 				time.Sleep(3 * time.Second)
 				synctest.Wait()
-				if got := g.onDisk() == 1; got != tt.later {
-					t.Errorf("after the interval: on disk %v, want %v", got, tt.later)
-				}
+				expect.Equal(t, g.onDisk() == 1, tt.later, "after the interval: on disk")
 			})
 		})
 	}
@@ -256,9 +251,7 @@ func TestWhatChangesOfARemovalIsOnDiskWithTheAnswer(t *testing.T) {
 		{
 			"a Eureka server takes its cancel back",
 			func(t *testing.T, g *localRig) {
-				if _, err := g.Apply(context.Background(), eureka, registry.Contact{DC: "eureka", Cut: 90_000}, registry.Cancel{Key: key}); err != nil {
-					t.Fatal(err)
-				}
+				need.Got(g.Apply(context.Background(), eureka, registry.Contact{DC: "eureka", Cut: 90_000}, registry.Cancel{Key: key}))(t)
 			},
 			func(g *localRig) error {
 				_, err := g.Apply(context.Background(), eureka, registry.Renew{Key: key, LastDirty: time.Now().UnixMilli()})
@@ -271,9 +264,8 @@ func TestWhatChangesOfARemovalIsOnDiskWithTheAnswer(t *testing.T) {
 			localBubble(t, func(c *Config) { c.Sync = SyncAlways }, func(t *testing.T, g *localRig) {
 				g.register(90, "i0")
 				tt.remove(t, g)
-				if rec, ok := g.now().Removal(key); !ok || tt.right(rec) {
-					t.Fatalf("before: %+v, %v", rec, ok)
-				}
+				rec, ok := g.now().Removal(key)
+				need.That(t, ok && !tt.right(rec), "before: %+v, %v", rec, ok)
 				need.OK(t, tt.amend(g))
 				if rec, ok := g.killed(t).Removal(key); !ok || !tt.right(rec) {
 					t.Errorf("after a kill the record is %+v, %v", rec.Lease, ok)
@@ -304,9 +296,7 @@ func TestHalfOfTheReservedIndexesAreNotPassedWithoutAWrite(t *testing.T) {
 		g.mu.Unlock()
 		g.register(90, "i1")
 		synctest.Wait()
-		if got, want := g.onDisk(), g.now().Index(); got != want {
-			t.Errorf("the disk has %d, want %d", got, want)
-		}
+		expect.Equal(t, g.onDisk(), g.now().Index(), "the disk has")
 	})
 }
 
@@ -318,16 +308,12 @@ func TestRenewalsAreWrittenSeldomAndNotPublished(t *testing.T) {
 		for range 100 {
 			g.apply(registry.Renew{Key: registry.NewKey("A", "i0")})
 		}
-		if g.now() != before {
-			t.Error("a renewal published a view")
-		}
-		if got := g.writes(); got != writes {
-			t.Errorf("%d renewals made %d writes", 100, got-writes)
-		}
+		expect.That(t, g.now() == before, "a renewal published a view")
+		got := g.writes()
+		expect.That(t, got == writes, "%d renewals made %d writes", 100, got-writes)
 		time.Sleep(renewalsAge + 2*time.Second)
-		if got := g.writes(); got != writes+1 {
-			t.Errorf("%d writes after %v, want 1: for the clock and the renewals", got-writes, renewalsAge)
-		}
+		got = g.writes()
+		expect.That(t, got == writes+1, "%d writes after %v, want 1: for the clock and the renewals", got-writes, renewalsAge)
 	})
 }
 
@@ -351,9 +337,7 @@ func TestAllWhoWaitForTheDiskShareTheNextWrite(t *testing.T) {
 	g := startLocal(t, func(c *Config) { c.Sync, c.SyncInterval = SyncAlways, time.Hour })
 	eventually(t, "ready", func() bool { return g.Health().Ready })
 	busy, err := g.disk.bolt.Begin(true) // the disk takes its time
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	const callers = 50
 	before := g.writes()
 	done := make(chan error, callers)
@@ -364,34 +348,26 @@ func TestAllWhoWaitForTheDiskShareTheNextWrite(t *testing.T) {
 		}()
 	}
 	eventually(t, "all are performed", func() bool { return g.now().Total() == callers })
-	if len(done) > 0 {
-		t.Errorf("%d were answered before anything was written", len(done))
-	}
+	expect.That(t, len(done) <= 0, "%d were answered before anything was written", len(done))
 	need.OK(t, busy.Rollback())
 	for range callers {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, <-done)
 	}
-	if got := g.writes() - before; got > 2 {
-		t.Errorf("%d writes for %d callers, want the one under way and the next", got, callers)
-	}
+	got := g.writes() - before
+	expect.That(t, got <= 2, "%d writes for %d callers, want the one under way and the next", got, callers)
 }
 
 func TestWhoDoesNotWaitForTheDiskIsToldThatNobodyKnows(t *testing.T) {
 	g := startLocal(t, func(c *Config) { c.Sync = SyncAlways })
 	eventually(t, "ready", func() bool { return g.Health().Ready })
 	busy, err := g.disk.bolt.Begin(true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	defer busy.Rollback()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = g.Apply(ctx, registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
-	if !errors.Is(err, registry.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want ErrUnknownOutcome and the context's error", err)
-	}
+	expect.That(t, errors.Is(err, registry.ErrUnknownOutcome) && errors.Is(err, context.Canceled),
+		"got %v, want ErrUnknownOutcome and the context's error", err)
 }
 
 func TestWhoWaitsForAWriteThatIsNotMadeIsToldThatNobodyKnows(t *testing.T) {
@@ -409,9 +385,7 @@ func TestWhoWaitsForAWriteThatIsNotMadeIsToldThatNobodyKnows(t *testing.T) {
 		if err := s.close(reason); !errors.Is(err, reason) {
 			t.Errorf("the node ended with %v, want the reason", err)
 		}
-		if err := <-done; !errors.Is(err, registry.ErrUnknownOutcome) {
-			t.Errorf("got %v, want ErrUnknownOutcome", err)
-		}
+		expect.ErrorIs(t, <-done, registry.ErrUnknownOutcome, "got")
 	})
 }
 
@@ -427,9 +401,8 @@ func TestADiskErrorStopsTheNode(t *testing.T) {
 				if sync != SyncNone { // it finds out when it stops
 					time.Sleep(2 * time.Second)
 					synctest.Wait()
-					if _, err := g.Apply(t.Context(), registry.FromClient, registry.Cancel{Key: registry.NewKey("A", "i0")}); !errors.Is(err, registry.ErrClosed) {
-						t.Errorf("a call after the error was told %v, want ErrClosed", err)
-					}
+					expect.ErrorIs(t, expect.Err(g.Apply(t.Context(), registry.FromClient, registry.Cancel{Key: registry.NewKey("A", "i0")})), registry.ErrClosed,
+						"a call after the error was told")
 				}
 				if err := g.halt(); err == nil || !strings.Contains(err.Error(), localFile) {
 					t.Errorf("Run returned %v, want an error that names %s", err, localFile)
@@ -457,17 +430,13 @@ func TestANodeIsReadyWhenItHasTakenOverWhatTheOthersHave(t *testing.T) {
 				g.register(90, "i0")
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if h := g.Health(); h.Ready || h.Quorum || !h.Suspended {
-					t.Errorf("before: %+v, want it not ready", h)
-				}
-				if !g.has("i0") {
-					t.Error("what was written before the node was ready is not there")
-				}
+				h := g.Health()
+				expect.That(t, !h.Ready && !h.Quorum && h.Suspended, "before: %+v, want it not ready", h)
+				expect.That(t, g.has("i0"), "what was written before the node was ready is not there")
 				copied <- result
 				synctest.Wait()
-				if h := g.Health(); !h.Ready || !h.Quorum || h.Leads {
-					t.Errorf("afterwards: %+v, want it ready, and no leader", h)
-				}
+				h = g.Health()
+				expect.That(t, h.Ready && h.Quorum && !h.Leads, "afterwards: %+v, want it ready, and no leader", h)
 			})
 		})
 	}
@@ -485,9 +454,7 @@ func TestLeasesEndByThemselves(t *testing.T) {
 		g.register(90, "stays")
 		g.register(6, "goes")
 		time.Sleep(6 * time.Second)
-		if !g.has("goes") {
-			t.Error("it went before its time")
-		}
+		expect.That(t, g.has("goes"), "it went before its time")
 		time.Sleep(2 * clockInterval)
 		if g.has("goes") || !g.has("stays") {
 			t.Errorf("a moment later: %v and %v, want it gone and the other there", g.has("goes"), g.has("stays"))
@@ -509,9 +476,8 @@ func TestNoLeaseEndsBeforeItsClientHadTimeToComeBack(t *testing.T) {
 			t.Errorf("5 s after the node was ready: there %v, suspended %v, want both", g.has("i0"), h.Suspended)
 		}
 		time.Sleep(2 * time.Second)
-		if h := g.Health(); g.has("i0") {
-			t.Errorf("after the grace it is still there: %+v", h)
-		}
+		h := g.Health()
+		expect.That(t, !g.has("i0"), "after the grace it is still there: %+v", h)
 	})
 }
 
@@ -520,13 +486,9 @@ func TestSuspensionEndsWithTheGrace(t *testing.T) {
 		g.register(90, "i0")
 		g.restart()
 		synctest.Wait()
-		if !g.Health().Suspended {
-			t.Error("not suspended although no lease can end")
-		}
+		expect.That(t, g.Health().Suspended, "not suspended although no lease can end")
 		time.Sleep(8 * time.Second) // interval + 5 s, noticed within a second
-		if g.Health().Suspended {
-			t.Error("suspended although the lease can end")
-		}
+		expect.That(t, !g.Health().Suspended, "suspended although the lease can end")
 	})
 }
 
@@ -536,18 +498,15 @@ func TestOverridesEndAtTheirTime(t *testing.T) {
 		g.register(90, "i0")
 		g.apply(registry.SetOverride{Key: key, Status: registry.OutOfService, For: 3000})
 		time.Sleep(4 * time.Second)
-		if l, ok := g.now().Find(key); !ok || l.Instance.Status != registry.Up {
-			t.Errorf("the status is %v, want UP again", l.Instance.Status)
-		}
+		l, ok := g.now().Find(key)
+		expect.That(t, ok && l.Instance.Status == registry.Up, "the status is %v, want UP again", l.Instance.Status)
 	})
 }
 
 func TestOtherReadsThanStaleAreNotOffered(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		for _, read := range []registry.Consistency{registry.Linearizable, registry.Leader} {
-			if _, err := g.View(t.Context(), read); !errors.Is(err, registry.ErrNotOffered) {
-				t.Errorf("%v read: %v, want ErrNotOffered", read, err)
-			}
+			expect.ErrorIs(t, expect.Err(g.View(t.Context(), read)), registry.ErrNotOffered, "%v read:", read)
 		}
 	})
 }
@@ -555,9 +514,8 @@ func TestOtherReadsThanStaleAreNotOffered(t *testing.T) {
 func TestHealthTellsTheAgeAndTheClock(t *testing.T) {
 	localBubble(t, func(c *Config) { c.Age = func() time.Duration { return 7 * time.Second } }, func(t *testing.T, g *localRig) {
 		time.Sleep(time.Second + clockInterval/2)
-		if h := g.Health(); h.Age != 7*time.Second || h.Clock != 1000 {
-			t.Errorf("age %v and clock %d ms, want 7s and 1000 ms", h.Age, h.Clock)
-		}
+		h := g.Health()
+		expect.That(t, h.Age == 7*time.Second && h.Clock == 1000, "age %v and clock %d ms, want 7s and 1000 ms", h.Age, h.Clock)
 	})
 }
 
@@ -578,9 +536,8 @@ func TestChangesWakeThoseWhoWaitForThem(t *testing.T) {
 		}
 		a, b := await("A"), await("B")
 		g.register(90, "i0")
-		if got := <-a; got.err != nil || len(got.changes.Items) != 1 || got.changes.Items[0].Index != 1 {
-			t.Errorf("got %+v, want the change 1", got)
-		}
+		got := <-a
+		expect.That(t, got.err == nil && len(got.changes.Items) == 1 && got.changes.Items[0].Index == 1, "got %+v, want the change 1", got)
 		if len(b) > 0 {
 			t.Errorf("who waits for another application was told %+v", <-b)
 		}
@@ -607,9 +564,7 @@ func TestALargeBatchIsPerformedInOrder(t *testing.T) {
 			ops = append(ops, registry.Register{Instance: instance("A", fmt.Sprint("i", i), 90)})
 		}
 		for i, r := range g.apply(ops...) {
-			if r.Outcome != registry.Done || r.Index != registry.Index(i+1) {
-				t.Fatalf("operation %d: %+v, want it done with index %d", i, r, i+1)
-			}
+			need.That(t, r.Outcome == registry.Done && r.Index == registry.Index(i+1), "operation %d: %+v, want it done with index %d", i, r, i+1)
 		}
 	})
 }
@@ -620,9 +575,7 @@ func TestCallsBeforeRunWait(t *testing.T) {
 		impatient, giveUp := context.WithTimeout(t.Context(), time.Second)
 		defer giveUp()
 		register := registry.Register{Instance: instance("A", "i0", 90)}
-		if _, err := s.Apply(impatient, registry.FromClient, register); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("who gave up was told %v", err)
-		}
+		expect.ErrorIs(t, expect.Err(s.Apply(impatient, registry.FromClient, register)), context.DeadlineExceeded, "who gave up was told")
 		done := make(chan error, 1)
 		go func() {
 			_, err := s.Apply(t.Context(), registry.FromClient, register)
@@ -635,21 +588,17 @@ func TestCallsBeforeRunWait(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, <-done)
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, <-ended)
 	})
 }
 
 func TestADirectoryInUseIsRefused(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
-		if s, err := OpenLocal(g.cfg); err == nil || !strings.Contains(err.Error(), "another process") {
-			t.Errorf("got %v and %v, want an error that says another process has it", s, err)
-		}
+		s, err := OpenLocal(g.cfg)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "another process"),
+			"got %v and %v, want an error that says another process has it", s, err)
 	})
 }
 
@@ -662,21 +611,15 @@ func TestAFailureInTheMomentOfAStopIsTold(t *testing.T) {
 		s.fatal <- errTermFell // as keepSaving does, whose last write may end after the stop began
 		return nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	<-copying
 	before := s.flushed
 	stop()
-	if err := <-done; !errors.Is(err, errTermFell) {
-		t.Errorf("Run returned %v, want %v", err, errTermFell)
-	}
-	if s.flushed != before {
-		t.Error("it wrote once more to a disk that had failed")
-	}
+	expect.ErrorIs(t, <-done, errTermFell, "Run returned")
+	expect.That(t, s.flushed == before, "it wrote once more to a disk that had failed")
 }
 
 func TestANodeWhoseContextHasEndedOnlyCloses(t *testing.T) {
@@ -684,14 +627,10 @@ func TestANodeWhoseContextHasEndedOnlyCloses(t *testing.T) {
 		t.Error("it copies")
 		return nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := s.Run(ended); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, s.Run(ended))
 }
 
 // After a pause what tells other nodes may go on before the clock ticks.
@@ -700,23 +639,19 @@ func TestNobodyIsToldThatALeaseIsYoungBecauseTheNodeStoodStill(t *testing.T) {
 	s.begin() // and nothing ticks
 	defer func() {
 		s.end()
-		if err := s.close(nil); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, s.close(nil))
 	}()
 	if _, _, err := s.perform(nil, nil, registry.FromClient, []registry.Op{registry.Register{Instance: instance("ORDERS", "i1", 90)}}); err != nil {
 		t.Fatal(err)
 	}
 	view := s.view.Load()
 	lease, _ := view.Lease(registry.Key{App: "ORDERS", ID: "i1"})
-	if age := view.Age(lease, s.Health().Clock); age > limit.Milliseconds() {
-		t.Fatalf("its age is told as %d ms, want a moment", age)
-	}
+	age := view.Age(lease, s.Health().Clock)
+	need.That(t, age <= limit.Milliseconds(), "its age is told as %d ms, want a moment", age)
 	s.clock.mu.Lock()
 	s.clock.last = s.clock.last.Add(-2 * maxLost)
 	s.clock.readAt.Store(s.clock.last.UnixNano())
 	s.clock.mu.Unlock()
-	if age := view.Age(lease, s.Health().Clock); age != registry.UnknownAge {
-		t.Errorf("after a pause its age is told as %d ms, want that it is unknown", age)
-	}
+	age = view.Age(lease, s.Health().Clock)
+	expect.That(t, age == registry.UnknownAge, "after a pause its age is told as %d ms, want that it is unknown", age)
 }

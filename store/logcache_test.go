@@ -3,13 +3,13 @@ package store
 import (
 	"bytes"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -24,9 +24,7 @@ func logsOf(from uint64, n, size int) (logs []*raft.Log) {
 
 func TestAnEntryThatIsDamagedInMemoryIsReadFromTheDisk(t *testing.T) {
 	disk, c, err := openLogs(t.TempDir(), func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	defer disk.close()
 	var told []uint64
 	c.damaged = func(index uint64) { told = append(told, index) }
@@ -34,13 +32,10 @@ func TestAnEntryThatIsDamagedInMemoryIsReadFromTheDisk(t *testing.T) {
 	c.newest[1].Data[7] ^= 1
 	for index := range uint64(3) {
 		var got raft.Log
-		if err := c.GetLog(index+1, &got); err != nil || !intact(&got) || !bytes.Equal(got.Data, logsOf(index+1, 1, 100)[0].Data) {
-			t.Errorf("entry %d: %v, %+v", index+1, err, got)
-		}
+		err := c.GetLog(index+1, &got)
+		expect.That(t, err == nil && intact(&got) && bytes.Equal(got.Data, logsOf(index+1, 1, 100)[0].Data), "entry %d: %v, %+v", index+1, err, got)
 	}
-	if !slices.Equal(told, []uint64{2}) {
-		t.Errorf("told of the entries %d, want 2", told)
-	}
+	expect.Slice(t, told, []uint64{2}, "told of the entries")
 }
 
 func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
@@ -49,9 +44,8 @@ func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 	c := &logCache{LogStore: disk}
 	const n = cachedLogBytes/size + 20
 	need.OK(t, c.StoreLogs(logsOf(1, n, size)))
-	if len(c.newest) != cachedLogBytes/size || c.bytes != cachedLogBytes {
-		t.Errorf("%d entries of %d bytes are in memory, want %d of %d", len(c.newest), c.bytes, cachedLogBytes/size, cachedLogBytes)
-	}
+	expect.That(t, len(c.newest) == cachedLogBytes/size && c.bytes == cachedLogBytes,
+		"%d entries of %d bytes are in memory, want %d of %d", len(c.newest), c.bytes, cachedLogBytes/size, cachedLogBytes)
 	for _, index := range []uint64{1, 20, 21, n} {
 		var got raft.Log
 		if err := c.GetLog(index, &got); err != nil || got.Index != index || got.Data[0] != byte(index) {
@@ -63,12 +57,10 @@ func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 		t.Errorf("entry %d is there: %+v", n+1, got)
 	}
 
-	if entries, known := c.within(5*size + 1); entries != 5 || !known {
-		t.Errorf("%d entries (%v) have 5 MiB, want 5", entries, known)
-	}
-	if bytes := c.after(n - 3); bytes != 3*size {
-		t.Errorf("the last 3 entries have %d bytes, want %d", bytes, 3*size)
-	}
+	entries, known := c.within(5*size + 1)
+	expect.That(t, entries == 5 && known, "%d entries (%v) have 5 MiB, want 5", entries, known)
+	bytes := c.after(n - 3)
+	expect.That(t, bytes == 3*size, "the last 3 entries have %d bytes, want %d", bytes, 3*size)
 
 	// Another leader's entries take the place of the last ones.
 	need.OK(t, c.DeleteRange(n-1, n))
@@ -76,9 +68,8 @@ func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 	if err := c.GetLog(n-1, &got); err != nil || got.Term != 2 {
 		t.Errorf("entry %d is of term %d (%v), want the new one", n-1, got.Term, err)
 	}
-	if bytes := c.after(n - 3); bytes != size+1 {
-		t.Errorf("the last 2 entries have %d bytes, want %d", bytes, size+1)
-	}
+	bytes = c.after(n - 3)
+	expect.That(t, bytes == size+1, "the last 2 entries have %d bytes, want %d", bytes, size+1)
 }
 
 func TestRequestsAndWritesAreBoundedByBytes(t *testing.T) {
@@ -97,9 +88,7 @@ func TestRequestsAndWritesAreBoundedByBytes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			args := &raft.AppendEntriesRequest{Entries: logsOf(1, tt.entries, tt.size)}
 			bound(args)
-			if len(args.Entries) != tt.want {
-				t.Errorf("%d of %d entries are sent, want %d", len(args.Entries), tt.entries, tt.want)
-			}
+			expect.That(t, len(args.Entries) == tt.want, "%d of %d entries are sent, want %d", len(args.Entries), tt.entries, tt.want)
 		})
 	}
 }
@@ -113,9 +102,7 @@ func TestTheLogIsBoundedByBytesAndAFollowerThatLagsCatchesUp(t *testing.T) {
 	for range 80 {
 		i := instance("A", "large", 3600)
 		i.Metadata = []registry.Pair{{Key: "pad", Value: strings.Repeat("x", 256<<10)}}
-		if _, err := leader.Apply(t.Context(), registry.FromClient, registry.Register{Instance: i}); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(leader.Apply(t.Context(), registry.FromClient, registry.Register{Instance: i}))(t)
 	}
 	eventually(t, "the log has no more bytes than it may", func() bool { return leader.logs.after(0) <= 2*most })
 	*late = *c.start(late.cfg)
@@ -129,21 +116,16 @@ func TestALogFromBeforeTheStartIsInMemoryAndItsBytesCount(t *testing.T) {
 	const n, size = 10, 100
 	fail := func(err error) { t.Error(err) }
 	disk, _, err := openLogs(dir, fail)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	need.OK(t, errors.Join(disk.StoreLogs(logsOf(1, n, size)), disk.close()))
 	disk, c, err := openLogs(dir, fail)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	defer disk.close()
 	if got := c.after(2); got != (n-2)*size {
 		t.Errorf("the entries after 2 have %d bytes, want %d", got, (n-2)*size)
 	}
-	if entries, known := c.within(5 * size); entries != 5 || !known {
-		t.Errorf("%d entries (%v) have %d bytes, want 5", entries, known, 5*size)
-	}
+	entries, known := c.within(5 * size)
+	expect.That(t, entries == 5 && known, "%d entries (%v) have %d bytes, want 5", entries, known, 5*size)
 	c.LogStore = raft.NewInmemStore() // which has nothing
 	for index := uint64(1); index <= n; index++ {
 		var got raft.Log

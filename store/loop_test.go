@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestALeaderWhoseMainLoopStandsGivesUp(t *testing.T) {
@@ -48,9 +50,8 @@ func TestALeaderWhoseMainLoopStandsGivesUp(t *testing.T) {
 				time.Sleep(time.Minute)
 				cancel()
 				synctest.Wait()
-				if got := errors.Is(reason, errLoopStands); got != tt.givesUp {
-					t.Errorf("the node gives up: %v (%v), want %v", got, reason, tt.givesUp)
-				}
+				got := errors.Is(reason, errLoopStands)
+				expect.That(t, got == tt.givesUp, "the node gives up: %v (%v), want %v", got, reason, tt.givesUp)
 			})
 		})
 	}

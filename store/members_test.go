@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -29,13 +29,9 @@ func TestStatusNamesEveryNodeAndTheLeader(t *testing.T) {
 			}
 			return st.Leader == leader
 		})
-		if st.ClusterID == "" || st.Term == 0 || len(st.Nodes) != 3 {
-			t.Errorf("%s: %+v", n.cfg.Node, st)
-		}
+		expect.That(t, st.ClusterID != "" && st.Term != 0 && len(st.Nodes) == 3, "%s: %+v", n.cfg.Node, st)
 		for _, node := range st.Nodes {
-			if want := map[bool]string{true: "leader", false: "follower"}[node.ID == leader]; node.Role != want {
-				t.Errorf("%s says that %s is %s, want %s", n.cfg.Node, node.ID, node.Role, want)
-			}
+			expect.Equal(t, node.Role, map[bool]string{true: "leader", false: "follower"}[node.ID == leader], "%s says that %s is", n.cfg.Node, node.ID)
 		}
 	}
 }
@@ -72,9 +68,8 @@ func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) 
 	other := c.nodes[(lost+1)%3]
 	need.OK(t, other.RemoveMember(context.Background(), name))
 	c.waitReady(lost)
-	if got := c.nodes[lost].read(t, registry.Linearizable).Len(); got != 1 {
-		t.Errorf("the new %s has %d instances, want 1", name, got)
-	}
+	got := c.nodes[lost].read(t, registry.Linearizable).Len()
+	expect.That(t, got == 1, "the new %s has %d instances, want 1", name, got)
 	eventually(t, "the newcomer votes", func() bool {
 		members := need.Got(other.members())(t)
 		for _, m := range members {
@@ -109,9 +104,7 @@ func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *Config) { cfg.TrailingLogs = 1 })
 	changed := c.nodes[c.leader()].takeIn(JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)})
-	if changed.Answer != answerOK {
-		t.Fatalf("take a node in: %+v", changed)
-	}
+	need.That(t, changed.Answer == answerOK, "take a node in: %+v", changed)
 	know := func(what string) uint64 {
 		var index uint64
 		for _, n := range c.nodes {
@@ -123,9 +116,7 @@ func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
 				if index == 0 {
 					index = look.index
 				}
-				if look.index != index {
-					t.Fatalf("%s has members of index %d, another node of %d", n.cfg.Node, look.index, index)
-				}
+				need.That(t, look.index == index, "%s has members of index %d, another node of %d", n.cfg.Node, look.index, index)
 				return true
 			})
 		}
@@ -140,9 +131,8 @@ func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
 		c.nodes[i] = c.start(n.cfg)
 	}
 	c.elect()
-	if again := know("from the snapshot"); again != index || index == 0 {
-		t.Errorf("the index was %d before and is %d after the restart, want the same, above 0", index, again)
-	}
+	again := know("from the snapshot")
+	expect.That(t, again == index && index != 0, "the index was %d before and is %d after the restart, want the same, above 0", index, again)
 }
 
 func TestAChangeThatWasDecidedOnAnOlderLookIsNotMade(t *testing.T) {
@@ -150,20 +140,16 @@ func TestAChangeThatWasDecidedOnAnOlderLookIsNotMade(t *testing.T) {
 	leader := c.nodes[c.leader()]
 	look := need.Got(leader.membership())(t)
 	first := JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)}
-	if reply := leader.takeInto(look, first); reply.Answer != answerOK {
-		t.Fatalf("take a node in: %+v", reply)
-	}
-	if reply := leader.takeInto(look, JoinArgs{ServerID: "n9.bb", Addr: freeAddr(t)}); reply.Answer != answerRefused {
-		t.Errorf("a second directory of the same name was taken in by the same look: %+v", reply)
-	}
+	reply := leader.takeInto(look, first)
+	need.That(t, reply.Answer == answerOK, "take a node in: %+v", reply)
+	reply = leader.takeInto(look, JoinArgs{ServerID: "n9.bb", Addr: freeAddr(t)})
+	expect.That(t, reply.Answer == answerRefused, "a second directory of the same name was taken in by the same look: %+v", reply)
 	with := need.Got(leader.membership())(t)
 	need.OK(t, leader.RemoveMember(context.Background(), "n9"))
 	p := promoter{s: leader.Raft}
 	p.promote(context.Background(), raft.Server{ID: raft.ServerID(first.ServerID), Address: raft.ServerAddress(first.Addr)}, with.index)
 	members := need.Got(leader.members())(t)
-	if len(members) != 3 {
-		t.Errorf("the members are %v, want the first three", members)
-	}
+	expect.That(t, len(members) == 3, "the members are %v, want the first three", members)
 }
 
 func TestRemovedNodeStopsWithAReason(t *testing.T) {
@@ -172,16 +158,12 @@ func TestRemovedNodeStopsWithAReason(t *testing.T) {
 	need.OK(t, c.nodes[(gone+1)%3].RemoveMember(context.Background(), c.nodes[gone].cfg.Node))
 	err := <-c.nodes[gone].done
 	c.nodes[gone].done <- nil // stopAll looks again
-	if err == nil || !strings.Contains(err.Error(), "removed from cluster") {
-		t.Errorf("the removed node ended with %v", err)
-	}
+	expect.ErrorSays(t, err, "removed from cluster", "the removed node ended with")
 }
 
 func TestRemovingAnUnknownNodeSaysSo(t *testing.T) {
 	c := startCluster(t, 1, nil)
-	if err := c.nodes[0].RemoveMember(context.Background(), "n9"); !errors.Is(err, ErrUnknownMember) {
-		t.Errorf("got %v, want ErrUnknownMember", err)
-	}
+	expect.ErrorIs(t, c.nodes[0].RemoveMember(context.Background(), "n9"), ErrUnknownMember, "got")
 }
 
 func TestDataOfAnotherClusterIsRefused(t *testing.T) {
@@ -195,7 +177,6 @@ func TestDataOfAnotherClusterIsRefused(t *testing.T) {
 	cfg.DataDir = filepath.Join(b.dir, "n2")
 	stray := a.start(cfg)
 	err := <-stray.done
-	if err == nil || !strings.Contains(err.Error(), "belongs to cluster") {
-		t.Errorf("the node ended with %v, want a reason that names the clusters", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "belongs to cluster"),
+		"the node ended with %v, want a reason that names the clusters", err)
 }

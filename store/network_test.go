@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -57,22 +58,14 @@ func TestHandshake(t *testing.T) {
 			client := testNetwork(t, tt.own, TLSFiles{})
 			conn, peer, err := client.dial(tt.kind, server.Addr().String(), limit)
 			if tt.wantErr == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, err)
 				conn.Close()
-				if peer != tt.peer {
-					t.Errorf("peer is %+v, want %+v", peer, tt.peer)
-				}
+				expect.Equal(t, peer, tt.peer, "peer is")
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
-				t.Errorf("got %v, want an error with %q", err, tt.wantErr)
-			}
+			expect.ErrorSays(t, err, tt.wantErr, "got")
 			var foreign *errForeign
-			if errors.As(err, &foreign) != tt.wantForeigns {
-				t.Errorf("%v: is a foreign cluster: %v, want %v", err, !tt.wantForeigns, tt.wantForeigns)
-			}
+			expect.That(t, errors.As(err, &foreign) == tt.wantForeigns, "%v: is a foreign cluster: %v, want %v", err, !tt.wantForeigns, tt.wantForeigns)
 		})
 	}
 }
@@ -82,13 +75,10 @@ func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
 	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x00", "N\x63"} {
 		conn := need.Got(net.Dial("tcp", server.Addr().String()))(t)
 		defer conn.Close()
-		if _, err := io.WriteString(conn, first); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(io.WriteString(conn, first))(t)
 		need.OK(t, conn.SetReadDeadline(time.Now().Add(limit)))
-		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%q: the connection stays open", first)
-		}
+		_, err := io.ReadAll(conn)
+		expect.That(t, !errors.Is(err, os.ErrDeadlineExceeded), "%q: the connection stays open", first)
 	}
 }
 
@@ -117,9 +107,7 @@ func TestFencedNodeNeitherDialsNorWrites(t *testing.T) {
 	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, TLSFiles{})
 	client := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, TLSFiles{})
 	conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	client.fence()
 	if _, err := conn.Write([]byte("x")); err == nil {
 		t.Error("a fenced node still writes")
@@ -172,9 +160,7 @@ func (a authority) issue(t *testing.T, node string) TLSFiles {
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: node}, DNSNames: []string{node},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	raw := need.Got(x509.MarshalECPrivateKey(key))(t)
 	return TLSFiles{Cert: writePEM(t, "CERTIFICATE", der), Key: writePEM(t, "EC PRIVATE KEY", raw), CA: a.file}
 }
@@ -209,9 +195,7 @@ func TestMutualTLS(t *testing.T) {
 				err = echo(conn)
 				conn.Close()
 			}
-			if (err == nil) != tt.ok {
-				t.Errorf("got error %v, want success: %v", err, tt.ok)
-			}
+			expect.That(t, (err == nil) == tt.ok, "got error %v, want success: %v", err, tt.ok)
 		})
 	}
 }

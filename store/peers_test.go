@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -35,9 +36,7 @@ func TestCallsToANodeThatStandsStillEnd(t *testing.T) {
 	for i := range calls {
 		select {
 		case err := <-ended:
-			if err == nil {
-				t.Error("a call that nobody answers has succeeded")
-			}
+			expect.That(t, err != nil, "a call that nobody answers has succeeded")
 		case <-time.After(limit):
 			t.Fatalf("only %d of %d calls have ended after %v", i, calls, limit)
 		}
@@ -78,9 +77,7 @@ func TestAReadThatTimesOutDoesNotCutOffWrites(t *testing.T) {
 		t.Errorf("a read that is not answered: %v, want that its time is up", err)
 	}
 	close(node.answerWrites)
-	if err := <-written; err != nil {
-		t.Errorf("the write that was on its way meanwhile: %v", err)
-	}
+	expect.OKf(t, <-written, "the write that was on its way meanwhile")
 }
 
 func TestAttemptsGetMoreTimeWhereNodesAreFarFromEachOther(t *testing.T) {
@@ -104,12 +101,9 @@ func TestAttemptsGetMoreTimeWhereNodesAreFarFromEachOther(t *testing.T) {
 				p.links[to].trip.Store(int64(trip))
 			}
 			s := &Raft{peers: p}
-			if got := p.attemptLimit(); got != tt.attempt {
-				t.Errorf("attempts get %v, want %v", got, tt.attempt)
-			}
-			if got := s.noLeader().Truncate(time.Millisecond); got != tt.write {
-				t.Errorf("somebody waits %v for a leader, want %v", got, tt.write)
-			}
+			expect.Equal(t, p.attemptLimit(), tt.attempt, "attempts get")
+			got := s.noLeader().Truncate(time.Millisecond)
+			expect.That(t, got == tt.write, "somebody waits %v for a leader, want %v", got, tt.write)
 		})
 	}
 }

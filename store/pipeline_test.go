@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -50,9 +51,9 @@ func TestNobodyHangsInAPipeline(t *testing.T) {
 				p := newPipeline(closing, &stuckPipeline{closed: make(chan struct{})})
 				began := time.Now()
 				_, err := p.AppendEntries(&raft.AppendEntriesRequest{}, nil)
-				if got := time.Since(began); !errors.Is(err, raft.ErrPipelineShutdown) || got != tt.want {
-					t.Errorf("ended after %v with %v, want the end of the pipeline after %v", got, err, tt.want)
-				}
+				got := time.Since(began)
+				expect.That(t, errors.Is(err, raft.ErrPipelineShutdown) && got == tt.want,
+					"ended after %v with %v, want the end of the pipeline after %v", got, err, tt.want)
 				if err := p.Close(); err != nil { // raft closes it once more
 					t.Error(err)
 				}
@@ -141,9 +142,7 @@ func TestOnlyTheMainLoopHearsOfANewTerm(t *testing.T) {
 				}()
 				beat := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("leader")}, Term: tt.term}
 				need.OK(t, tr.AppendEntries("f", "follower", beat, new(raft.AppendEntriesResponse)))
-				if beside == tt.mainLoop {
-					t.Errorf("answered beside the main loop: %v, want %v", beside, !tt.mainLoop)
-				}
+				expect.That(t, beside != tt.mainLoop, "answered beside the main loop: %v, want %v", beside, !tt.mainLoop)
 			})
 		})
 	}
@@ -173,9 +172,7 @@ func TestEntriesAreSentAgainAsSoonAsAHeartbeatIsAnswered(t *testing.T) {
 			synctest.Wait()
 			select {
 			case err := <-failed:
-				if err == nil {
-					t.Error("entries were sent to a follower that was away")
-				}
+				expect.That(t, err != nil, "entries were sent to a follower that was away")
 				return true
 			default:
 				return false
@@ -195,17 +192,11 @@ func TestEntriesAreSentAgainAsSoonAsAHeartbeatIsAnswered(t *testing.T) {
 		tr.CloseStreams()
 		failed = send()
 		time.Sleep(silentLimit - time.Millisecond)
-		if ended(failed) {
-			t.Error("the failure counts before its time")
-		}
+		expect.That(t, !ended(failed), "the failure counts before its time")
 		time.Sleep(time.Millisecond)
-		if !ended(failed) {
-			t.Errorf("the failure does not count after %v", silentLimit)
-		}
+		expect.That(t, ended(failed), "the failure does not count after %v", silentLimit)
 		failed = send()
 		stop()
-		if !ended(failed) {
-			t.Error("the failure is held back though the node stops")
-		}
+		expect.That(t, ended(failed), "the failure is held back though the node stops")
 	})
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -230,9 +231,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	end := time.Now().Add(limit)
 	for !cond() {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v until %s", limit, what)
-		}
+		need.That(t, !time.Now().After(end), "waited %v until %s", limit, what)
 		time.Sleep(2 * time.Millisecond)
 	}
 }
@@ -249,18 +248,14 @@ func (n *testNode) apply(t *testing.T, op registry.Op) registry.Result {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	res, err := n.Apply(ctx, registry.FromClient, op)
-	if err != nil {
-		t.Fatalf("%s: apply %T: %v", n.cfg.Node, op, err)
-	}
+	need.OKf(t, err, "%s: apply %T", n.cfg.Node, op)
 	return res[0]
 }
 
 func (n *testNode) read(t *testing.T, read registry.Consistency) *registry.View {
 	t.Helper()
 	v, err := n.View(context.Background(), read)
-	if err != nil {
-		t.Fatalf("%s: %v read: %v", n.cfg.Node, read, err)
-	}
+	need.OKf(t, err, "%s: %v read", n.cfg.Node, read)
 	return v
 }
 
@@ -269,13 +264,11 @@ func TestWriteOnAnyNodeIsSeenByLinearizableReadsOnAllNodes(t *testing.T) {
 	for i := range 30 {
 		writer := c.nodes[i%3]
 		id := fmt.Sprintf("i%d", i)
-		if got := writer.apply(t, registry.Register{Instance: instance("ORDERS", id, 90)}); got.Outcome != registry.Done {
-			t.Fatalf("register %s: %+v", id, got)
-		}
+		got := writer.apply(t, registry.Register{Instance: instance("ORDERS", id, 90)})
+		need.That(t, got.Outcome == registry.Done, "register %s: %+v", id, got)
 		for _, reader := range c.nodes {
-			if _, ok := reader.read(t, registry.Linearizable).Lease(registry.NewKey("orders", id)); !ok {
-				t.Errorf("%s registered on %s is missing on %s", id, writer.cfg.Node, reader.cfg.Node)
-			}
+			_, ok := reader.read(t, registry.Linearizable).Lease(registry.NewKey("orders", id))
+			expect.That(t, ok, "%s registered on %s is missing on %s", id, writer.cfg.Node, reader.cfg.Node)
 		}
 	}
 }
@@ -283,9 +276,7 @@ func TestWriteOnAnyNodeIsSeenByLinearizableReadsOnAllNodes(t *testing.T) {
 func TestRenewalOfAnUnknownLeaseIsNotFoundOnEveryNode(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	for _, n := range c.nodes {
-		if got := n.apply(t, registry.Renew{Key: registry.NewKey("a", "nobody")}); got.Outcome != registry.NotFound {
-			t.Errorf("%s: got %v, want NotFound", n.cfg.Node, got.Outcome)
-		}
+		expect.Equal(t, n.apply(t, registry.Renew{Key: registry.NewKey("a", "nobody")}).Outcome, registry.NotFound, "%s: got", n.cfg.Node)
 	}
 }
 
@@ -302,9 +293,8 @@ func TestStateSurvivesTheRestartOfAllNodes(t *testing.T) {
 	c.elect()
 	for i := range c.nodes {
 		c.waitReady(i)
-		if got := c.nodes[i].read(t, registry.Linearizable).Len(); got != 19 {
-			t.Errorf("%s has %d instances after the restart, want 19", c.nodes[i].cfg.Node, got)
-		}
+		got := c.nodes[i].read(t, registry.Linearizable).Len()
+		expect.That(t, got == 19, "%s has %d instances after the restart, want 19", c.nodes[i].cfg.Node, got)
 	}
 }
 
@@ -335,15 +325,12 @@ func TestWriteDuringALeaderChangeSucceedsOrSaysThatItIsUnknown(t *testing.T) {
 	}
 	cancel()
 	writers.Wait()
-	if len(acknowledged) == 0 {
-		t.Fatal("no write was acknowledged")
-	}
+	need.That(t, len(acknowledged) != 0, "no write was acknowledged")
 	for _, n := range c.nodes {
 		v := n.read(t, registry.Linearizable)
 		for id := range acknowledged {
-			if _, ok := v.Lease(registry.NewKey("A", id)); !ok {
-				t.Errorf("%s was acknowledged and is missing on %s", id, n.cfg.Node)
-			}
+			_, ok := v.Lease(registry.NewKey("A", id))
+			expect.That(t, ok, "%s was acknowledged and is missing on %s", id, n.cfg.Node)
 		}
 	}
 	t.Logf("%d writes acknowledged", len(acknowledged))
@@ -357,9 +344,7 @@ func TestDeadInstanceGoesAfterItsDurationAndALiveOneStays(t *testing.T) {
 	var beats sync.WaitGroup
 	beats.Go(func() {
 		for ctx.Err() == nil {
-			if got := c.nodes[2].apply(t, registry.Renew{Key: registry.NewKey("A", "alive")}); got.Outcome != registry.Done {
-				t.Errorf("renewal of the live instance: %v", got.Outcome)
-			}
+			expect.Equal(t, c.nodes[2].apply(t, registry.Renew{Key: registry.NewKey("A", "alive")}).Outcome, registry.Done, "renewal of the live instance:")
 			pause(ctx, nil, 100*time.Millisecond)
 		}
 	})
@@ -368,9 +353,8 @@ func TestDeadInstanceGoesAfterItsDurationAndALiveOneStays(t *testing.T) {
 	for _, n := range c.nodes {
 		eventually(t, "the dead instance is gone on "+n.cfg.Node, func() bool {
 			v := n.read(t, registry.Linearizable)
-			if _, ok := v.Lease(registry.NewKey("A", "alive")); !ok {
-				t.Fatalf("the live instance is missing on %s", n.cfg.Node)
-			}
+			_, ok := v.Lease(registry.NewKey("A", "alive"))
+			need.That(t, ok, "the live instance is missing on %s", n.cfg.Node)
 			_, there := v.Lease(registry.NewKey("A", "dead"))
 			return !there
 		})
@@ -391,13 +375,9 @@ func TestMinorityRefusesWritesAndLinearizableReadsAndServesStaleOnes(t *testing.
 	}
 	alone := c.nodes[last]
 	eventually(t, "the loss of the majority is noticed", func() bool { return !alone.Health().Quorum })
-	if _, err := alone.Apply(context.Background(), registry.FromClient, registry.Cancel{Key: registry.NewKey("A", "i")}); !errors.Is(err, registry.ErrNoLeader) {
-		t.Errorf("write: got %v, want ErrNoLeader", err)
-	}
-	if _, err := alone.View(context.Background(), registry.Linearizable); !errors.Is(err, registry.ErrNoLeader) {
-		t.Errorf("linearizable read: got %v, want ErrNoLeader", err)
-	}
-	if got := alone.read(t, registry.Stale).Len(); got != 1 {
-		t.Errorf("stale read has %d instances, want 1", got)
-	}
+	expect.ErrorIs(t, expect.Err(alone.Apply(context.Background(), registry.FromClient, registry.Cancel{Key: registry.NewKey("A", "i")})), registry.ErrNoLeader,
+		"write: got")
+	expect.ErrorIs(t, expect.Err(alone.View(context.Background(), registry.Linearizable)), registry.ErrNoLeader, "linearizable read: got")
+	got := alone.read(t, registry.Stale).Len()
+	expect.That(t, got == 1, "stale read has %d instances, want 1", got)
 }

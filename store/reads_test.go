@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -31,9 +32,7 @@ func TestANodeThatCannotBecomeReadyTriesAgainAfterAPause(t *testing.T) {
 		rounds.Go(func() { s.reads.run(ctx) })
 		s.becomeReady(ctx)
 		rounds.Wait() // one may have begun when the time was up
-		if tries < 2 || tries > most {
-			t.Errorf("it tried %d times in a second, want at most %d", tries, most)
-		}
+		expect.That(t, tries >= 2 && tries <= most, "it tried %d times in a second, want at most %d", tries, most)
 	})
 }
 
@@ -57,9 +56,8 @@ func TestOnlyVotersCountInTheQuorumOfARead(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			others, missing := readQuorum(tt.members, "self")
-			if len(others) != tt.others || missing != tt.missing {
-				t.Errorf("asks %v, %d of them must agree; want %d to ask and %d", others, missing, tt.others, tt.missing)
-			}
+			expect.That(t, len(others) == tt.others && missing == tt.missing,
+				"asks %v, %d of them must agree; want %d to ask and %d", others, missing, tt.others, tt.missing)
 		})
 	}
 }
@@ -69,14 +67,11 @@ func TestTheAnswerOfAnotherNodeAtAVotersAddressDoesNotCount(t *testing.T) {
 	asking := c.nodes[c.leader()]
 	members := need.Got(asking.members())(t)
 	for i, m := range members {
-		if _, err := asking.termOf(m); err != nil {
-			t.Errorf("the term of %s: %v", m.ID, err)
-		}
+		expect.OKf(t, expect.Err(asking.termOf(m)), "the term of %s", m.ID)
 		swapped := raft.Server{ID: m.ID, Address: members[(i+1)%len(members)].Address}
 		var other *errOther
-		if _, err := asking.termOf(swapped); !errors.As(err, &other) {
-			t.Errorf("the term of %s asked at %s's address: %v, want errOther", m.ID, members[(i+1)%3].ID, err)
-		}
+		_, err := asking.termOf(swapped)
+		expect.That(t, errors.As(err, &other), "the term of %s asked at %s's address: %v, want errOther", m.ID, members[(i+1)%3].ID, err)
 		if _, err := asking.stateOf(context.Background(), swapped); !errors.As(err, &other) {
 			t.Errorf("the state of %s asked at %s's address: %v, want errOther", m.ID, members[(i+1)%3].ID, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -20,22 +21,17 @@ func TestNodeIsNotRemovedIfTheOthersCouldNotAgreeWithoutIt(t *testing.T) {
 	need.OK(t, down.halt())
 	for _, n := range []*testNode{up, c.nodes[leader]} {
 		err := n.RemoveMember(context.Background(), up.cfg.Node)
-		if !errors.Is(err, ErrMembership) || !strings.Contains(err.Error(), "start or remove "+down.cfg.Node+" first") {
-			t.Errorf("%s: got %v, want a refusal that names %s", n.cfg.Node, err, down.cfg.Node)
-		}
+		expect.That(t, errors.Is(err, ErrMembership) && strings.Contains(err.Error(), "start or remove "+down.cfg.Node+" first"),
+			"%s: got %v, want a refusal that names %s", n.cfg.Node, err, down.cfg.Node)
 	}
-	if err := up.RemoveMember(context.Background(), down.cfg.Node); err != nil {
-		t.Errorf("remove the node that is down: %v", err)
-	}
+	expect.OKf(t, up.RemoveMember(context.Background(), down.cfg.Node), "remove the node that is down")
 	up.apply(t, registry.Register{Instance: instance("A", "i", 90)})
 }
 
 func TestTheOnlyVoterIsNotRemoved(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	err := c.nodes[0].RemoveMember(context.Background(), c.nodes[0].cfg.Node)
-	if !errors.Is(err, ErrMembership) || !strings.Contains(err.Error(), "no other node has a vote") {
-		t.Errorf("got %v, want a refusal", err)
-	}
+	expect.That(t, errors.Is(err, ErrMembership) && strings.Contains(err.Error(), "no other node has a vote"), "got %v, want a refusal", err)
 }
 
 func TestTheLeaderCanBeRemovedThroughAnyNode(t *testing.T) {
@@ -45,9 +41,7 @@ func TestTheLeaderCanBeRemovedThroughAnyNode(t *testing.T) {
 	need.OK(t, other.RemoveMember(context.Background(), c.nodes[leader].cfg.Node))
 	err := <-c.nodes[leader].done
 	c.nodes[leader].done <- nil // stopAll looks again
-	if err == nil || !strings.Contains(err.Error(), "removed from cluster") {
-		t.Errorf("the removed leader ended with %v", err)
-	}
+	expect.ErrorSays(t, err, "removed from cluster", "the removed leader ended with")
 	eventually(t, "the others have a leader", func() bool {
 		l := other.leader.Load()
 		return l != nil && nameOf(l.id) != c.nodes[leader].cfg.Node
@@ -62,9 +56,7 @@ func TestWithoutALeaderNothingIsRemoved(t *testing.T) {
 		need.OK(t, n.halt())
 	}
 	eventually(t, "the loss is noticed", func() bool { return !left.Health().Quorum })
-	if err := left.RemoveMember(context.Background(), c.nodes[1].cfg.Node); !errors.Is(err, registry.ErrNoLeader) {
-		t.Errorf("got %v, want ErrNoLeader", err)
-	}
+	expect.ErrorIs(t, left.RemoveMember(context.Background(), c.nodes[1].cfg.Node), registry.ErrNoLeader, "got")
 }
 
 // TestOfTwoRemovalsOneIsRefusedIfBothWereDecidedOnOneLook: each of the two alone leaves a majority, both
@@ -89,13 +81,10 @@ func TestOfTwoRemovalsOneIsRefusedIfBothWereDecidedOnOneLook(t *testing.T) {
 			}
 			look := need.Got(c.nodes[leader].membership())(t)
 			first, second := others[tt.down].cfg.Node, others[tt.down+1].cfg.Node
-			if err := c.nodes[leader].putOutOf(look, first).removal(); err != nil {
-				t.Fatalf("remove %s: %v", first, err)
-			}
+			need.OKf(t, c.nodes[leader].putOutOf(look, first).removal(), "remove %s", first)
 			err := c.nodes[leader].putOutOf(look, second).removal()
-			if !errors.Is(err, ErrMembership) || !strings.Contains(err.Error(), "look at the members again") {
-				t.Errorf("remove %s by the same look: got %v, want a refusal that says what to do", second, err)
-			}
+			expect.That(t, errors.Is(err, ErrMembership) && strings.Contains(err.Error(), "look at the members again"),
+				"remove %s by the same look: got %v, want a refusal that says what to do", second, err)
 			c.nodes[leader].apply(t, registry.Register{Instance: instance("A", "i", 90)})
 			awaitRemoved(t, others[tt.down])
 		})
@@ -107,9 +96,7 @@ func awaitRemoved(t *testing.T, n *testNode) {
 	t.Helper()
 	err := <-n.done
 	n.done <- nil // stopAll looks again
-	if err == nil || !strings.Contains(err.Error(), "removed from cluster") {
-		t.Errorf("%s ended with %v", n.cfg.Node, err)
-	}
+	expect.ErrorSays(t, err, "removed from cluster", "%s ended with", n.cfg.Node)
 }
 
 func TestARemovalOfWhichNobodyKnowsIsSaidToBeUnknown(t *testing.T) {
@@ -125,8 +112,6 @@ func TestARemovalOfWhichNobodyKnowsIsSaidToBeUnknown(t *testing.T) {
 		{raft.ErrEnqueueTimeout, ErrMembership},
 		{errors.New("configuration changed since 7"), ErrMembership},
 	} {
-		if got := removalReply(tc.err).removal(); !errors.Is(got, tc.want) {
-			t.Errorf("%v: got %v, want %v", tc.err, got, tc.want)
-		}
+		expect.ErrorIs(t, removalReply(tc.err).removal(), tc.want, "%v: got", tc.err)
 	}
 }

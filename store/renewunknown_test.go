@@ -7,6 +7,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // few is how many entries a cluster may write for itself while it is asked for something a hundred times.
@@ -21,18 +23,14 @@ func TestRenewalsOfWhatIsNotThereLeaveTheLogAlone(t *testing.T) {
 		key := registry.NewKey("A", fmt.Sprintf("i%d", i))
 		for _, origin := range []registry.Origin{registry.FromClient, registry.FromEureka} {
 			results, err := n.Apply(ctx, origin, registry.Renew{Key: key, LastDirty: 1}, registry.Renew{Key: key, Overridden: registry.Down})
-			if err != nil || results[0].Outcome != registry.NotFound || results[1].Outcome != registry.NotFound {
-				t.Fatalf("renewals from %v: %+v, %v, want NotFound", origin, results, err)
-			}
+			need.That(t, err == nil && results[0].Outcome == registry.NotFound && results[1].Outcome == registry.NotFound,
+				"renewals from %v: %+v, %v, want NotFound", origin, results, err)
 		}
 		results, err := n.Coordination().Apply(ctx, kv.RenewSession{ID: fmt.Sprintf("s%d", i)})
-		if err != nil || results[0].OK {
-			t.Fatalf("renewal of a session: %+v, %v, want none", results, err)
-		}
+		need.That(t, err == nil && !results[0].OK, "renewal of a session: %+v, %v, want none", results, err)
 	}
-	if grown := n.raft.LastIndex() - before; grown > few {
-		t.Errorf("the log grew by %d entries", grown)
-	}
+	grown := n.raft.LastIndex() - before
+	expect.That(t, grown <= few, "the log grew by %d entries", grown)
 }
 
 // A node that is behind must not take what it does not know for what is not there.
@@ -45,13 +43,10 @@ func TestARenewalIsFoundByANodeThatHasNotHeardOfTheRegistration(t *testing.T) {
 		by.apply(t, registry.Register{Instance: instance("A", id, 90)})
 		absent := registry.Renew{Key: registry.NewKey("A", "absent")}
 		results, err := at.Apply(ctx, registry.FromClient, absent, registry.Renew{Key: registry.NewKey("A", id)})
-		if err != nil || results[0].Outcome != registry.NotFound || results[1].Outcome != registry.Done {
-			t.Fatalf("%s: %+v, %v, want NotFound and Done", id, results, err)
-		}
+		need.That(t, err == nil && results[0].Outcome == registry.NotFound && results[1].Outcome == registry.Done,
+			"%s: %+v, %v, want NotFound and Done", id, results, err)
 		created, err := by.Coordination().Apply(ctx, kv.CreateSession{ID: id})
-		if err != nil || !created[0].OK {
-			t.Fatalf("session %s: %+v, %v", id, created, err)
-		}
+		need.That(t, err == nil && created[0].OK, "session %s: %+v, %v", id, created, err)
 		if renewed, err := at.Coordination().Apply(ctx, kv.RenewSession{ID: id}); err != nil || !renewed[0].OK {
 			t.Fatalf("session %s: %+v, %v, want it renewed", id, renewed, err)
 		}
@@ -66,10 +61,7 @@ func TestARenewalAfterACancelIsCommittedIfAnotherServerSentIt(t *testing.T) {
 	eureka := registry.Origin{Kind: registry.RemoteDC, DC: "eureka"}
 	n.apply(t, registry.Register{Instance: instance("A", "i0", 90)})
 	n.apply(t, registry.Cancel{Key: key})
-	if n.machine.Ignores(eureka, registry.Renew{Key: key, Life: 9}) || n.machine.Ignores(eureka, registry.Renew{Key: key}) {
-		t.Error("a renewal of another server would not be committed")
-	}
-	if !n.machine.Ignores(registry.FromClient, registry.Renew{Key: key}) {
-		t.Error("a renewal of a client would be committed")
-	}
+	expect.That(t, !n.machine.Ignores(eureka, registry.Renew{Key: key, Life: 9}) && !n.machine.Ignores(eureka, registry.Renew{Key: key}),
+		"a renewal of another server would not be committed")
+	expect.That(t, n.machine.Ignores(registry.FromClient, registry.Renew{Key: key}), "a renewal of a client would be committed")
 }

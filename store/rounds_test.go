@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestRoundsShareAnAttemptThatBeginsAfterTheyJoined(t *testing.T) {
@@ -23,9 +25,8 @@ func TestRoundsShareAnAttemptThatBeginsAfterTheyJoined(t *testing.T) {
 		all.Go(func() { r.run(ctx) })
 		join := func(want int64) {
 			all.Go(func() {
-				if got, err := r.join(ctx); got != want || err != nil {
-					t.Errorf("got attempt %d, error %v; want attempt %d", got, err, want)
-				}
+				got, err := r.join(ctx)
+				expect.That(t, got == want && err == nil, "got attempt %d, error %v; want attempt %d", got, err, want)
 			})
 		}
 		join(1)
@@ -46,9 +47,8 @@ func TestRoundsJoinEndsWithItsContext(t *testing.T) {
 	r := newRounds(func(context.Context) (int, error) { return 0, nil })
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := r.join(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's error", err)
-	}
+	_, err := r.join(ctx)
+	expect.That(t, errors.Is(err, context.Canceled), "got %v, want the context's error", err)
 }
 
 func TestNobodyWaitsForARoundThatIsNeverMade(t *testing.T) {
@@ -71,9 +71,7 @@ func TestNobodyWaitsForARoundThatIsNeverMade(t *testing.T) {
 		synctest.Wait()
 		_, err := r.join(t.Context())
 		for _, err := range []error{err, <-joined, <-joined} {
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v, want that it was canceled", err)
-			}
+			expect.That(t, errors.Is(err, context.Canceled), "got %v, want that it was canceled", err)
 		}
 	})
 }

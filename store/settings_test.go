@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestDifferencesAreNamedByTheirKeys(t *testing.T) {
@@ -31,9 +32,7 @@ func TestDifferencesAreNamedByTheirKeys(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			own := registry.DefaultSettings()
 			tt.change(&own)
-			if got := differences(registry.DefaultSettings(), own); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
+			expect.Equal(t, differences(registry.DefaultSettings(), own), tt.want, "got")
 		})
 	}
 }
@@ -118,9 +117,8 @@ func TestTheLeadersSettingsHoldAndTheOthersSaySo(t *testing.T) {
 	before := [...]int{warnings("n1"), warnings("n2"), warnings("n3")}
 	leadBy(1)
 	eventually(t, "n1 says so", func() bool { return warnings("n1") == before[0]+1 })
-	if got := c.nodes[0].read(t, registry.Linearizable).Settings(); got != registry.DefaultSettings() {
-		t.Errorf("settings under n2: %+v, want its own", got)
-	}
+	got := c.nodes[0].read(t, registry.Linearizable).Settings()
+	expect.That(t, got == registry.DefaultSettings(), "settings under n2: %+v, want its own", got)
 	if warnings("n2") != before[1] || warnings("n3") != before[2] {
 		t.Errorf("n2 and n3 warned of their own settings:\n%s", log.b.String())
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -23,9 +24,7 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	dirs, err := filepath.Glob(filepath.Join(n.cfg.DataDir, raftDir, "snapshots", "*"))
-	if err != nil || len(dirs) != 1 {
-		t.Fatalf("snapshots %q, %v, want one", dirs, err)
-	}
+	need.That(t, err == nil && len(dirs) == 1, "snapshots %q, %v, want one", dirs, err)
 	state, meta := filepath.Join(dirs[0], "state.bin"), filepath.Join(dirs[0], "meta.json")
 	for _, tt := range []struct {
 		name, file, names string
@@ -38,24 +37,19 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			whole, err := os.ReadFile(tt.file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			if tt.change == nil {
 				err = os.Remove(tt.file)
 			} else {
 				err = os.WriteFile(tt.file, tt.change(append([]byte(nil), whole...)), 0o600)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			s, err := OpenRaft(n.cfg)
 			if err == nil {
 				s.close()
 			}
-			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tt.names) || !strings.Contains(err.Error(), "empty data directory") {
-				t.Errorf("got %v, want an error that names %s and says what to do", err, tt.names)
-			}
+			expect.That(t, errors.Is(err, ErrDamaged) && strings.Contains(err.Error(), tt.names) && strings.Contains(err.Error(), "empty data directory"),
+				"got %v, want an error that names %s and says what to do", err, tt.names)
 			need.OK(t, os.WriteFile(tt.file, whole, 0o600))
 		})
 	}
@@ -64,7 +58,6 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 // TestASnapshotThatMayNotBeReadIsNotCalledDamaged: who is told so throws good data away.
 func TestASnapshotThatMayNotBeReadIsNotCalledDamaged(t *testing.T) {
 	err := explainLoad(t.TempDir(), fmt.Errorf("2-10-1: %w", syscall.EACCES), errors.New("failed to load any existing snapshots"))
-	if errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "2-10-1") || strings.Contains(err.Error(), "empty data directory") {
-		t.Errorf("got %v, want an error that names the snapshot and takes it for whole", err)
-	}
+	expect.That(t, !errors.Is(err, ErrDamaged) && strings.Contains(err.Error(), "2-10-1") && !strings.Contains(err.Error(), "empty data directory"),
+		"got %v, want an error that names the snapshot and takes it for whole", err)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // TestStallsInEachSecondEndWhatIsSilentAndNobodyElse gives the process a processor for a part of each second.
@@ -36,9 +37,8 @@ func TestStallsInEachSecondEndWhatIsSilentAndNobodyElse(t *testing.T) {
 					t.Errorf("the silent session is still there after %v", time.Since(g.begun))
 				}
 				for _, key := range live {
-					if at, gone := g.gone[key]; gone {
-						t.Errorf("%v, which was renewed whenever the node ran, went after %v", key, at)
-					}
+					at, gone := g.gone[key]
+					expect.That(t, !gone, "%v, which was renewed whenever the node ran, went after %v", key, at)
 				}
 				g.wantLive(held)
 			})

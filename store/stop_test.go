@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -52,9 +53,8 @@ func hangingLeader(t *testing.T, n *testNode) (refused func()) {
 	})
 	return func() {
 		hangs.Close()
-		if err := <-sent; err == nil {
-			t.Error("the snapshot was taken")
-		}
+		err := <-sent
+		expect.That(t, err != nil, "the snapshot was taken")
 	}
 }
 
@@ -63,9 +63,7 @@ func TestANodeStopsThatWaitsForTheRestOfASnapshot(t *testing.T) {
 	n := startCluster(t, 1, nil).nodes[0]
 	refused := hangingLeader(t, n)
 	n.unsaved.Store(false) // else it waits for a snapshot of its own, for a while
-	if _, err := n.ends(t); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, expect.Err(n.ends(t)))
 	refused()
 }
 
@@ -112,18 +110,12 @@ func TestANodeStopsAlthoughAnotherOneDoesNotAnswer(t *testing.T) {
 				{ID: raft.ServerID(n.id.ServerID), Address: raft.ServerAddress(n.net.Addr().String())},
 				{ID: "n2.bb", Address: raft.ServerAddress(address)},
 			}}).Error()
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			n.run()
 			asked() // for its vote
 			took, err := n.ends(t)
-			if err != nil {
-				t.Error(err)
-			}
-			if took > transportTimeout/2 {
-				t.Errorf("it stopped after %v, as if it waited for the answer", took)
-			}
+			expect.OK(t, err)
+			expect.That(t, took <= transportTimeout/2, "it stopped after %v, as if it waited for the answer", took)
 		})
 	}
 }
@@ -131,9 +123,7 @@ func TestANodeStopsAlthoughAnotherOneDoesNotAnswer(t *testing.T) {
 func readByte(t *testing.T, conn net.Conn) {
 	t.Helper()
 	need.OK(t, conn.SetReadDeadline(time.Now().Add(limit)))
-	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(io.ReadFull(conn, make([]byte, 1)))(t)
 }
 
 // What has failed may keep the node from closing, as a damaged entry does, which is read by somebody who waits then.
@@ -147,9 +137,7 @@ func TestAFailureWhileANodeStopsEndsItAndIsTold(t *testing.T) {
 		n.fail(errTermFell)
 	}()
 	_, err := n.ends(t)
-	if !errors.Is(err, errTermFell) {
-		t.Errorf("Run returned %v, want %v", err, errTermFell)
-	}
+	expect.ErrorIs(t, err, errTermFell, "Run returned")
 	n.net.wg.Done()
 	<-n.disk.closed
 }
@@ -159,12 +147,10 @@ func TestASnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	sink := need.Got(s.snapshots.Create(raft.SnapshotVersionMax, 1, 1, raft.Configuration{}, 0, nil))(t)
-	if err := (frozen{s.machine.Snapshot(), ended}).Persist(sink); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want it canceled", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(s.cfg.DataDir, raftDir, "snapshots", "*.tmp")); len(left) > 0 {
-		t.Errorf("it leaves %v", left)
-	}
+	err := (frozen{s.machine.Snapshot(), ended}).Persist(sink)
+	expect.That(t, errors.Is(err, context.Canceled), "got %v, want it canceled", err)
+	left, _ := filepath.Glob(filepath.Join(s.cfg.DataDir, raftDir, "snapshots", "*.tmp"))
+	expect.That(t, len(left) <= 0, "it leaves %v", left)
 }
 
 func TestTheWaitForAFutureIsBoundedAlsoWhereItTakesTimeToGetIt(t *testing.T) {
@@ -174,9 +160,7 @@ func TestTheWaitForAFutureIsBoundedAlsoWhereItTakesTimeToGetIt(t *testing.T) {
 		<-busy
 		return nopSnapshot{}
 	}), time.Millisecond)
-	if !errors.Is(err, errNoAnswer) {
-		t.Errorf("got %v, want %v", err, errNoAnswer)
-	}
+	expect.ErrorIs(t, err, errNoAnswer, "got")
 }
 
 // nopSnapshot is a snapshot that was saved.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // copyOf is a batch of another node that registers an instance.
@@ -31,9 +33,8 @@ func TestALeaderTakesNoBatchAfterItsTime(t *testing.T) {
 		{"for another leadership", fsm.Bound{Leadership: earlier + 1, Until: 1 << 40}},
 	} {
 		var reply CommitReply
-		if err := (&nodeCalls{at.Raft}).Commit(copyOf(1, row.bound), &reply); err != nil || reply.Answer != answerNotLeader {
-			t.Errorf("%s: answer %d, %v, want that it is not taken", row.name, reply.Answer, err)
-		}
+		err := (&nodeCalls{at.Raft}).Commit(copyOf(1, row.bound), &reply)
+		expect.That(t, err == nil && reply.Answer == answerNotLeader, "%s: answer %d, %v, want that it is not taken", row.name, reply.Answer, err)
 		// It may have been in time when it came, and have waited here.
 		if _, err := at.committer.propose(t.Context(), copyOf(1, row.bound), row.bound); !errors.Is(err, errLate) || !errors.Is(err, errNotSent) {
 			t.Errorf("%s, in the queue: %v, want that it is late and was not sent", row.name, err)
@@ -44,9 +45,7 @@ func TestALeaderTakesNoBatchAfterItsTime(t *testing.T) {
 		}
 	}
 	in := l.bound(time.Now().Add(time.Minute))
-	if _, err := at.committer.propose(t.Context(), copyOf(1, in), in); err != nil {
-		t.Errorf("in time: %v", err)
-	}
+	expect.OKf(t, expect.Err(at.committer.propose(t.Context(), copyOf(1, in), in)), "in time")
 	next := c.nodes[c.moveLeadership()]
 	if _, err := next.committer.propose(t.Context(), copyOf(2, in), in); !errors.Is(err, errLate) {
 		t.Errorf("of an earlier leadership: %v, want that it is late", err)
@@ -62,9 +61,8 @@ func TestAFollowersWritesFollowTheLeaderThroughItsLeaderships(t *testing.T) {
 	for i := range 4 {
 		leader := c.leader()
 		for j, n := range c.nodes {
-			if got := n.apply(t, registry.Register{Instance: instance("A", fmt.Sprintf("i%d-%d", i, j), 600)}); got.Outcome != registry.Done {
-				t.Errorf("leader n%d, write at %s: %v", leader+1, n.cfg.Node, got.Outcome)
-			}
+			expect.Equal(t, n.apply(t, registry.Register{Instance: instance("A", fmt.Sprintf("i%d-%d", i, j), 600)}).Outcome, registry.Done,
+				"leader n%d, write at %s:", leader+1, n.cfg.Node)
 		}
 		c.moveLeadership()
 	}
@@ -80,9 +78,7 @@ func TestAFollowerAsksAgainHowLongALeadershipHasLasted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	got, err := follower.termsOf(ctx, leader, leader.address)
-	if err != nil || got == old || time.Since(got.at) >= termsHold {
-		t.Errorf("got %+v, %v, want what the leader says now", got, err)
-	}
+	expect.That(t, err == nil && got != old && time.Since(got.at) < termsHold, "got %+v, %v, want what the leader says now", got, err)
 }
 
 func TestABatchThatIsGivenUpHangsUp(t *testing.T) {
@@ -94,38 +90,27 @@ func TestABatchThatIsGivenUpHangsUp(t *testing.T) {
 	before := follower.peers.link(to)
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	if _, err := follower.commitAt(ctx, to.address, copyOf(1, fsm.Bound{})); err == nil {
-		t.Fatal("a batch without time was answered")
-	}
-	if after := follower.peers.link(to); after == before {
-		t.Error("the connection is still there")
-	}
+	_, err := follower.commitAt(ctx, to.address, copyOf(1, fsm.Bound{}))
+	need.That(t, err != nil, "a batch without time was answered")
+	after := follower.peers.link(to)
+	expect.That(t, after != before, "the connection is still there")
 }
 
 func TestAWriteThatComesAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *testing.T) {
 	now := time.Now()
 	var p pulse
-	if got := p.grace(now); got != 0 {
-		t.Errorf("before the first beat: %v", got)
-	}
+	expect.Equal(t, p.grace(now), 0, "before the first beat:")
 	for range 100 {
 		p.beat(now)
 		now = now.Add(20 * time.Millisecond)
 	}
-	if got := p.grace(now); got != 0 {
-		t.Errorf("without a pause: %v", got)
-	}
+	expect.Equal(t, p.grace(now), 0, "without a pause:")
 	now = now.Add(time.Minute)
-	if got := p.grace(now); got != wakeGrace {
-		t.Errorf("the first after a pause: %v, want %v", got, wakeGrace)
-	}
+	expect.Equal(t, p.grace(now), wakeGrace, "the first after a pause:")
 	p.beat(now)
-	if got := p.grace(now.Add(wakeGrace / 4)); got != wakeGrace*3/4 {
-		t.Errorf("after the beat: %v, want what is left, %v", got, wakeGrace*3/4)
-	}
-	if got := p.grace(now.Add(wakeGrace)); got != 0 {
-		t.Errorf("when the time is over: %v", got)
-	}
+	got := p.grace(now.Add(wakeGrace / 4))
+	expect.That(t, got == wakeGrace*3/4, "after the beat: %v, want what is left, %v", got, wakeGrace*3/4)
+	expect.Equal(t, p.grace(now.Add(wakeGrace)), 0, "when the time is over:")
 }
 
 // TestAWallClockThatIsSetBackKeepsNoWriteWaiting: the time of the last pause is then in its future.
@@ -136,12 +121,9 @@ func TestAWallClockThatIsSetBackKeepsNoWriteWaiting(t *testing.T) {
 	now = now.Add(time.Minute)
 	p.beat(now) // after a pause
 	back := setBack(now.Add(2*wakeGrace), time.Hour)
-	if step := back.Round(0).Sub(now.Round(0)); step > 0 || back.Sub(now) != 2*wakeGrace {
-		t.Fatalf("the clock was not set back: %v", step)
-	}
-	if got := p.grace(back); got != 0 {
-		t.Errorf("a write waits for %v", got)
-	}
+	step := back.Round(0).Sub(now.Round(0))
+	need.That(t, step <= 0 && back.Sub(now) == 2*wakeGrace, "the clock was not set back: %v", step)
+	expect.Equal(t, p.grace(back), 0, "a write waits for")
 }
 
 // setBack is a reading of a clock whose wall time was set back by whole seconds, while its monotonic time goes

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // newCall is a call of one client.
@@ -58,9 +58,7 @@ func TestOnlyTheCallerOfAnUnreadableOperationIsRefused(t *testing.T) {
 			<-k.done
 			switch {
 			case slices.Contains(planted, i):
-				if !errors.Is(k.err, registry.ErrUnreadable) {
-					t.Errorf("planted %v: the caller of %d got %v, want ErrUnreadable", planted, i, k.err)
-				}
+				expect.ErrorIs(t, k.err, registry.ErrUnreadable, "planted %v: the caller of %d got", planted, i)
 			case k.err != nil || len(k.results.registry) != 1 || k.results.registry[0].Outcome != registry.Done:
 				t.Errorf("planted %v: heartbeat %d got %+v, %v, want done", planted, i, k.results, k.err)
 			}
@@ -84,9 +82,7 @@ func TestABatchThatMayHaveTakenEffectIsNotDivided(t *testing.T) {
 	c.settle(context.Background(), b)
 	for _, k := range calls {
 		<-k.done
-		if !errors.Is(k.err, registry.ErrUnknownOutcome) {
-			t.Errorf("got %v, want ErrUnknownOutcome", k.err)
-		}
+		expect.ErrorIs(t, k.err, registry.ErrUnknownOutcome, "got")
 	}
 }
 
@@ -111,9 +107,7 @@ func TestABatchIsDividedAroundWhatCannotBeRead(t *testing.T) {
 			for _, part := range b.around(tt.item) {
 				got = append(got, len(part))
 			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("parts of %v calls, want %v", got, tt.want)
-			}
+			expect.That(t, slices.Equal(got, tt.want), "parts of %v calls, want %v", got, tt.want)
 		})
 	}
 }

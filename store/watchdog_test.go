@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -30,9 +31,7 @@ func watchedDisk(t *testing.T, delay time.Duration, work func(*disk) error, paus
 			}
 		}
 		d.delay.set(0)
-		if err := <-worked; err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, <-worked)
 	})
 	return hangs, after
 }
@@ -76,9 +75,7 @@ func TestACallHangsByTheLooksAtWhichItWasSeenAndNotByTheTimeThatPassed(t *testin
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			hangs, after := watchedDisk(t, tt.delay, tt.work, tt.pause)
-			if hangs != tt.hangs || after > tt.within {
-				t.Errorf("after %v %q hangs, want %q within %v", after, hangs, tt.hangs, tt.within)
-			}
+			expect.That(t, hangs == tt.hangs && after <= tt.within, "after %v %q hangs, want %q within %v", after, hangs, tt.hangs, tt.within)
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestADeadInstanceIsPassedOverForATime: from the call that finds it dead on, until the time is over.
@@ -43,12 +45,8 @@ func TestADeadInstanceIsPassedOverForATime(t *testing.T) {
 				start := time.Now()
 				for _, after := range sortedKeys(test.want) {
 					time.Sleep(time.Until(start.Add(after)))
-					if _, err := get(t, transport, "http://orders/"); err != nil {
-						t.Errorf("after %v: %v", after, err)
-					}
-					if asked := n.took(); !slices.Equal(asked, test.want[after]) {
-						t.Errorf("after %v asked %v, want %v", after, asked, test.want[after])
-					}
+					expect.OKf(t, expect.Err(get(t, transport, "http://orders/")), "after %v", after)
+					expect.Slice(t, n.took(), test.want[after], "after %v asked", after)
 				}
 			})
 		})
@@ -71,21 +69,14 @@ func TestWhenAllAreAvoidedAllAreTried(t *testing.T) {
 		n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){}}
 		transport := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}})
 		for range 2 {
-			if _, err := get(t, transport, "http://orders/"); err == nil {
-				t.Fatal("no error")
-			}
-			if asked := n.took(); !slices.Equal(asked, []string{"h0:8080", "h1:8080"}) {
-				t.Errorf("asked %v, want both", asked)
-			}
+			_, err := get(t, transport, "http://orders/")
+			need.That(t, err != nil, "no error")
+			expect.Slice(t, n.took(), []string{"h0:8080", "h1:8080"}, "asked")
 		}
 		n.hosts["h1:8080"] = ok
 		for _, want := range [][]string{{"h0:8080", "h1:8080"}, {"h1:8080"}} {
-			if _, err := get(t, transport, "http://orders/"); err != nil {
-				t.Error(err)
-			}
-			if asked := n.took(); !slices.Equal(asked, want) {
-				t.Errorf("asked %v, want %v", asked, want)
-			}
+			expect.OK(t, expect.Err(get(t, transport, "http://orders/")))
+			expect.Slice(t, n.took(), want, "asked")
 		}
 	})
 }
@@ -101,9 +92,7 @@ func TestAnInstanceThatWasStartedAnewIsNotAvoided(t *testing.T) {
 			all := instances("ORDERS", 2)
 			l := list(all...)
 			transport := l.transport(t, Config{Base: n, Picker: inTurn{}})
-			if _, err := get(t, transport, "http://orders/"); err != nil {
-				t.Fatal(err)
-			}
+			need.Got(get(t, transport, "http://orders/"))(t)
 			n.took()
 			restarted := *all[0]
 			at := start(&restarted)
@@ -111,12 +100,9 @@ func TestAnInstanceThatWasStartedAnewIsNotAvoided(t *testing.T) {
 			all = slices.Clone(all)
 			all[0] = &restarted
 			l.Store(&all)
-			if _, err := get(t, transport, "http://orders/"); err != nil {
-				t.Fatal(err)
-			}
-			if asked := n.took(); !slices.Equal(asked, []string{at}) {
-				t.Errorf("asked %v, want where it is now", asked)
-			}
+			need.Got(get(t, transport, "http://orders/"))(t)
+			asked := n.took()
+			expect.That(t, slices.Equal(asked, []string{at}), "asked %v, want where it is now", asked)
 		})
 	}
 }
@@ -128,13 +114,11 @@ func TestWhatIsOverIsForgotten(t *testing.T) {
 		for port := range uint16(100) {
 			a.add(listed{address: address{"h", port}})
 			time.Sleep(100 * time.Millisecond)
-			if n := len(*a.until.Load()); n > 10 {
-				t.Fatalf("%d addresses are remembered, want those of the last second", n)
-			}
+			n := len(*a.until.Load())
+			need.That(t, n <= 10, "%d addresses are remembered, want those of the last second", n)
 		}
 		time.Sleep(time.Second)
-		if now := a.now(); now != nil || a.until.Load() != nil {
-			t.Errorf("%v are remembered, want none", now)
-		}
+		now := a.now()
+		expect.That(t, now == nil && a.until.Load() == nil, "%v are remembered, want none", now)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -121,12 +122,8 @@ func TestAHostThatSaysNothingCostsItsShareOfTheTime(t *testing.T) {
 				}
 				start := time.Now()
 				resp, err := c.Get("http://orders/")
-				if (err != nil) != test.fails {
-					t.Fatalf("got %v", err)
-				}
-				if took := time.Since(start); took != test.took {
-					t.Errorf("it took %v, want %v", took, test.took)
-				}
+				need.That(t, (err != nil) == test.fails, "got %v", err)
+				expect.Equal(t, time.Since(start), test.took, "it took")
 				if err != nil {
 					return
 				}
@@ -137,9 +134,9 @@ func TestAHostThatSaysNothingCostsItsShareOfTheTime(t *testing.T) {
 					t.Fatal(err)
 				}
 				resp.Body.Close()
-				if took := time.Since(start); took != 0 || slices.ContainsFunc(w.dialled, func(a string) bool { return w.silent[a] }) {
-					t.Errorf("the next call took %v and dialled %v, want it to pass over who said nothing", took, w.dialled)
-				}
+				took := time.Since(start)
+				expect.That(t, took == 0 && !slices.ContainsFunc(w.dialled, func(a string) bool { return w.silent[a] }),
+					"the next call took %v and dialled %v, want it to pass over who said nothing", took, w.dialled)
 			})
 		})
 	}
@@ -155,9 +152,8 @@ func TestTheLastTryConnectsForTheNextCall(t *testing.T) {
 			Transport: list(instances("ORDERS", 1)...).transport(t, Config{Base: newBase(w.dial)}),
 			Timeout:   500 * time.Millisecond,
 		}
-		if _, err := c.Get("http://orders/"); err == nil {
-			t.Fatal("a call was quicker than its connection")
-		}
+		_, err := c.Get("http://orders/")
+		need.That(t, err != nil, "a call was quicker than its connection")
 		time.Sleep(time.Second)
 		resp := need.Got(c.Get("http://orders/"))(t)
 		resp.Body.Close()
@@ -176,15 +172,11 @@ func TestAConnectionIsKeptForTheNextCall(t *testing.T) {
 		}
 		call()
 		call()
-		if len(w.dialled) != 1 {
-			t.Errorf("dialled %v for two calls, want once", w.dialled)
-		}
+		expect.That(t, len(w.dialled) == 1, "dialled %v for two calls, want once", w.dialled)
 		(&http.Client{Transport: transport}).CloseIdleConnections()
 		synctest.Wait()
 		call()
-		if len(w.dialled) != 2 {
-			t.Errorf("dialled %v, want once more after the idle connection was closed", w.dialled)
-		}
+		expect.That(t, len(w.dialled) == 2, "dialled %v, want once more after the idle connection was closed", w.dialled)
 	})
 }
 

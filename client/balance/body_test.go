@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // content is a body that can be had only once.
@@ -30,12 +33,9 @@ func TestAStreamIsSentOnceAlthoughTheFirstIsDead(t *testing.T) {
 	}}
 	body := &content{Reader: strings.NewReader("text")}
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/", body)
-	if _, err := list(instances("ORDERS", 3)...).transport(t, Config{Base: n, Picker: inTurn{}}).RoundTrip(r); err != nil {
-		t.Fatal(err)
-	}
-	if len(got) != 1 || got[0] != "text" || body.closed != 1 {
-		t.Errorf("the instance got %q, the body was closed %d times; want it sent and closed once", got, body.closed)
-	}
+	need.Got(list(instances("ORDERS", 3)...).transport(t, Config{Base: n, Picker: inTurn{}}).RoundTrip(r))(t)
+	expect.That(t, len(got) == 1 && got[0] == "text" && body.closed == 1,
+		"the instance got %q, the body was closed %d times; want it sent and closed once", got, body.closed)
 }
 
 // TestABodyThatWasReadIsNotSentAgain: whoever reads it before it connects has used it up.
@@ -50,9 +50,9 @@ func TestABodyThatWasReadIsNotSentAgain(t *testing.T) {
 	body := &content{Reader: strings.NewReader("text")}
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/", body)
 	_, err := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}}).RoundTrip(r)
-	if asked := n.took(); err == nil || len(asked) != 1 || body.closed != 1 {
-		t.Errorf("asked %v, %v, closed %d times; want an error of the first only", asked, err, body.closed)
-	}
+	asked := n.took()
+	expect.That(t, err != nil && len(asked) == 1 && body.closed == 1,
+		"asked %v, %v, closed %d times; want an error of the first only", asked, err, body.closed)
 }
 
 func TestABodyThatCanBeHadAgainIsAskedForAgain(t *testing.T) {
@@ -71,39 +71,29 @@ func TestABodyThatCanBeHadAgainIsAskedForAgain(t *testing.T) {
 		}
 		resp, err := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}}).RoundTrip(r)
 		if fails {
-			if !errors.Is(err, spent) {
-				t.Errorf("got %v, want why the body cannot be had again", err)
-			}
+			expect.That(t, errors.Is(err, spent), "got %v, want why the body cannot be had again", err)
 			continue
 		}
-		if err != nil || read(t, resp) != "text" {
-			t.Errorf("the second instance did not get the whole body: %v", err)
-		}
+		expect.That(t, err == nil && read(t, resp) == "text", "the second instance did not get the whole body: %v", err)
 	}
 }
 
 func TestABodyIsClosedWhenNobodyWasReached(t *testing.T) {
 	body := &content{Reader: strings.NewReader("text")}
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/", body)
-	if _, err := list(instances("ORDERS", 2)...).transport(t, Config{Base: &network{}}).RoundTrip(r); err == nil {
-		t.Error("no error")
-	}
-	if body.closed != 1 {
-		t.Errorf("the body was closed %d times, want once", body.closed)
-	}
+	_, err := list(instances("ORDERS", 2)...).transport(t, Config{Base: &network{}}).RoundTrip(r)
+	expect.That(t, err != nil, "no error")
+	expect.That(t, body.closed == 1, "the body was closed %d times, want once", body.closed)
 }
 
 // TestATryThatIsOverTouchesTheBodyNoMore: a Base may close what it got later, from another goroutine.
 func TestATryThatIsOverTouchesTheBodyNoMore(t *testing.T) {
 	body := &content{Reader: strings.NewReader("text")}
 	over := &loan{body: body}
-	if !over.end() {
-		t.Fatal("a body that nobody read cannot be lent again")
-	}
+	need.That(t, over.end(), "a body that nobody read cannot be lent again")
 	for _, when := range []string{"before", "after"} {
-		if n, err := over.Read(make([]byte, 4)); n != 0 || err == nil {
-			t.Errorf("%s its Close the try that is over read %d bytes, %v", when, n, err)
-		}
+		n, err := over.Read(make([]byte, 4))
+		expect.That(t, n == 0 && err != nil, "%s its Close the try that is over read %d bytes, %v", when, n, err)
 		over.Close()
 	}
 	kept := &loan{body: body}
@@ -111,12 +101,8 @@ func TestATryThatIsOverTouchesTheBodyNoMore(t *testing.T) {
 	if text, err := io.ReadAll(kept); string(text) != "text" || err != nil {
 		t.Errorf("the next try read %q, %v", text, err)
 	}
-	if body.closed != 0 {
-		t.Error("the body was closed by the try that is over")
-	}
+	expect.That(t, body.closed == 0, "the body was closed by the try that is over")
 	kept.Close()
 	kept.Close()
-	if body.closed != 1 {
-		t.Errorf("closed %d times, want once", body.closed)
-	}
+	expect.That(t, body.closed == 1, "closed %d times, want once", body.closed)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -67,9 +68,7 @@ func TestAURLNamesAnApplicationOrAVIPAddress(t *testing.T) {
 				n.hosts[host] = ok
 			}
 			transport, err := New(Config{List: d, Lookup: test.lookup, Base: n})
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			for range max(1, len(test.want)) {
 				_, err = get(t, transport, test.url)
 			}
@@ -86,7 +85,6 @@ func TestAURLNamesAnApplicationOrAVIPAddress(t *testing.T) {
 
 func TestAnEmptyListIsSaidToBeSo(t *testing.T) {
 	transport := need.Got(New(Config{List: discover(t)}))(t)
-	if _, err := get(t, transport, "http://orders/"); !errors.Is(err, ErrNoInstance) || !strings.Contains(err.Error(), "Ready") {
-		t.Errorf("got %v, want ErrNoInstance that says what to wait for", err)
-	}
+	_, err := get(t, transport, "http://orders/")
+	expect.That(t, errors.Is(err, ErrNoInstance) && strings.Contains(err.Error(), "Ready"), "got %v, want ErrNoInstance that says what to wait for", err)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // instances returns n instances of an application, in zones that take turns.
@@ -43,9 +44,7 @@ func checkFair(t *testing.T, picked map[string]int, list []*registry.Instance, e
 			t.Errorf("of %d, %s was picked %d times, want %d: %v", len(list), i.ID(), picked[i.ID()], each, picked)
 		}
 	}
-	if len(picked) != len(list) {
-		t.Errorf("picked %v from a list of %d", picked, len(list))
-	}
+	expect.That(t, len(picked) == len(list), "picked %v from a list of %d", picked, len(list))
 }
 
 func TestEachOfAListIsPickedEquallyOften(t *testing.T) {
@@ -132,9 +131,7 @@ func TestPickersBeginWithAnyInstance(t *testing.T) {
 	for range 64 {
 		first[RoundRobin().Pick(list).ID()] = true
 	}
-	if len(first) == 1 {
-		t.Errorf("64 pickers began with %v", first)
-	}
+	expect.That(t, len(first) != 1, "64 pickers began with %v", first)
 }
 
 func TestTurnsGoOnFairlyWhenTheListChanges(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -160,12 +161,8 @@ func TestARequestGoesToTheInstancesHostAndPort(t *testing.T) {
 				return ok(r)
 			})
 			resp, err := get(t, list(test.instance).transport(t, Config{Base: base, Host: test.host}), test.url)
-			if err != nil || got != test.want {
-				t.Fatalf("sent to %s, %v; want %s", got, err, test.want)
-			}
-			if resp.Request.URL.String() != test.want {
-				t.Errorf("the answer is of %s, want it to say %s", resp.Request.URL, test.want)
-			}
+			need.That(t, err == nil && got == test.want, "sent to %s, %v; want %s", got, err, test.want)
+			expect.That(t, resp.Request.URL.String() == test.want, "the answer is of %s, want it to say %s", resp.Request.URL, test.want)
 		})
 	}
 }
@@ -184,9 +181,7 @@ func TestTheHostHeaderIsTheInstancesUnlessTheRequestGivesOne(t *testing.T) {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://orders/", nil)
 		r.Host = given
 		resp := need.Got(transport.RoundTrip(r))(t)
-		if got := read(t, resp); got != want {
-			t.Errorf("with Host %q the instance saw %q, want %q", given, got, want)
-		}
+		expect.Equal(t, read(t, resp), want, "with Host %q the instance saw", given)
 	}
 }
 
@@ -194,9 +189,7 @@ func read(t *testing.T, resp *http.Response) string {
 	t.Helper()
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, err)
 	return string(body)
 }
 
@@ -208,15 +201,10 @@ func TestTheRequestStaysAsItIs(t *testing.T) {
 	before := r.Clone(r.Context())
 	before.URL, before.Body = r.URL, r.Body
 	url := *r.URL
-	if _, err := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}}).RoundTrip(r); err != nil {
-		t.Fatal(err)
-	}
-	if r.URL != before.URL || *r.URL != url || r.Host != before.Host || r.Body != before.Body || fmt.Sprint(r.Header) != fmt.Sprint(before.Header) {
-		t.Errorf("the request is %+v now, want %+v", r, before)
-	}
-	if asked := n.took(); !slices.Equal(asked, []string{"h0:8080", "h1:8080"}) {
-		t.Errorf("asked %v, want both", asked)
-	}
+	need.Got(list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}}).RoundTrip(r))(t)
+	expect.That(t, r.URL == before.URL && *r.URL == url && r.Host == before.Host && r.Body == before.Body && fmt.Sprint(r.Header) == fmt.Sprint(before.Header),
+		"the request is %+v now, want %+v", r, before)
+	expect.Slice(t, n.took(), []string{"h0:8080", "h1:8080"}, "asked")
 }
 
 func TestWhoCannotBeCalledIsSaid(t *testing.T) {
@@ -248,15 +236,10 @@ func TestWhoCannotBeCalledIsSaid(t *testing.T) {
 			body := &content{Reader: strings.NewReader("text")}
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, test.url, body)
 			_, err := list(test.list...).transport(t, Config{Base: n, Picker: test.picker}).RoundTrip(r)
-			if err == nil || errors.Is(err, ErrNoInstance) == test.other || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want it to say %s", err, test.want)
-			}
-			if body.closed != 1 {
-				t.Errorf("the body was closed %d times, want once", body.closed)
-			}
-			if len(n.took()) > 0 {
-				t.Error("a request was sent")
-			}
+			expect.That(t, err != nil && errors.Is(err, ErrNoInstance) != test.other && strings.Contains(err.Error(), test.want),
+				"got %v, want it to say %s", err, test.want)
+			expect.That(t, body.closed == 1, "the body was closed %d times, want once", body.closed)
+			expect.That(t, len(n.took()) <= 0, "a request was sent")
 		})
 	}
 }
@@ -267,9 +250,8 @@ type noPicker struct{}
 func (noPicker) Pick([]*registry.Instance) *registry.Instance { return nil }
 
 func TestARequestWithoutURLIsRefused(t *testing.T) {
-	if _, err := list().transport(t, Config{}).RoundTrip(&http.Request{}); err == nil {
-		t.Error("no error")
-	}
+	_, err := list().transport(t, Config{}).RoundTrip(&http.Request{})
+	expect.That(t, err != nil, "no error")
 }
 
 func TestAnotherInstanceIsTriedIfNothingWasSentOrItMayBeSentTwice(t *testing.T) {
@@ -308,9 +290,8 @@ func TestAnotherInstanceIsTriedIfNothingWasSentOrItMayBeSentTwice(t *testing.T) 
 			r := httptest.NewRequest(test.method, "http://orders/", nil)
 			maps.Copy(r.Header, test.header)
 			_, err := transport.RoundTrip(r)
-			if asked := n.took(); len(asked) != test.want {
-				t.Errorf("asked %v (%v), want %d", asked, err, test.want)
-			}
+			asked := n.took()
+			expect.That(t, len(asked) == test.want, "asked %v (%v), want %d", asked, err, test.want)
 		})
 	}
 }
@@ -330,9 +311,7 @@ func TestAsManyInstancesAreTriedAsAreToBe(t *testing.T) {
 				t.Errorf("asked %v, want %d different ones", asked, test.want)
 			}
 			var op *net.OpError
-			if !errors.As(err, &op) {
-				t.Errorf("got %v, want why the last was not connected to", err)
-			}
+			expect.That(t, errors.As(err, &op), "got %v, want why the last was not connected to", err)
 			if test.want > 1 && !strings.Contains(err.Error(), fmt.Sprintf("none of %d instances of orders", test.want)) {
 				t.Errorf("got %v, want it to say how many were tried", err)
 			}
@@ -352,12 +331,9 @@ func TestARetryLooksAtTheListAnew(t *testing.T) {
 		},
 		"h2:8080": ok,
 	}}
-	if _, err := get(t, l.transport(t, Config{Base: n, Picker: inTurn{}}), "http://orders/"); err != nil {
-		t.Fatal(err)
-	}
-	if asked := n.took(); !slices.Equal(asked, []string{"h0:8080", "h2:8080"}) {
-		t.Errorf("asked %v, want the second not to be", asked)
-	}
+	need.Got(get(t, l.transport(t, Config{Base: n, Picker: inTurn{}}), "http://orders/"))(t)
+	asked := n.took()
+	expect.That(t, slices.Equal(asked, []string{"h0:8080", "h2:8080"}), "asked %v, want the second not to be", asked)
 }
 
 func TestTheEndOfTheContextEndsTheTries(t *testing.T) {
@@ -370,22 +346,17 @@ func TestTheEndOfTheContextEndsTheTries(t *testing.T) {
 	}}
 	transport := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}})
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://orders/", nil)
-	if _, err := transport.RoundTrip(r); err == nil {
-		t.Error("no error")
-	}
-	if asked := n.took(); len(asked) != 1 {
-		t.Errorf("asked %v, want the first only", asked)
-	}
-	if avoided := transport.avoided.now(); avoided != nil {
-		t.Errorf("%v are avoided, although the caller gave up", avoided)
-	}
+	_, err := transport.RoundTrip(r)
+	expect.That(t, err != nil, "no error")
+	asked := n.took()
+	expect.That(t, len(asked) == 1, "asked %v, want the first only", asked)
+	avoided := transport.avoided.now()
+	expect.That(t, avoided == nil, "%v are avoided, although the caller gave up", avoided)
 }
 
 func TestAConfigurationsMistakesAreAllNamed(t *testing.T) {
 	_, err := New(Config{Tries: -1})
-	if err == nil || !strings.Contains(err.Error(), "no List") || !strings.Contains(err.Error(), "tries -1") {
-		t.Errorf("got %v, want both mistakes", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "no List") && strings.Contains(err.Error(), "tries -1"), "got %v, want both mistakes", err)
 }
 
 // TestWhoIsNotListedIsNeverDialled: as soon as the list is without an instance, nothing connects to it,
@@ -457,9 +428,9 @@ func TestCallsGoOnWhileAnInstanceIsDeadAndListed(t *testing.T) {
 		})
 	}
 	g.Wait()
-	if n := dialled.Load(); n < 1 || n > callers {
-		t.Errorf("the dead instance was dialled %d times in %d calls, want once, or once by each of %d callers", n, callers*calls, callers)
-	}
+	n := dialled.Load()
+	expect.That(t, n >= 1 && n <= callers,
+		"the dead instance was dialled %d times in %d calls, want once, or once by each of %d callers", n, callers*calls, callers)
 }
 
 func TestTLSAsksForTheInstancesName(t *testing.T) {
@@ -472,9 +443,7 @@ func TestTLSAsksForTheInstancesName(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, network, s.Listener.Addr().String())
 	}
 	resp := need.Got(get(t, list(instance).transport(t, Config{Base: base}), "https://orders/"))(t)
-	if got := read(t, resp); got != "example.com" {
-		t.Errorf("the handshake asked for %q", got)
-	}
+	expect.Equal(t, read(t, resp), "example.com", "the handshake asked for")
 }
 
 // TestAnUpgradedConnectionIsTheCallers: what a websocket needs.
@@ -495,13 +464,9 @@ func TestAnUpgradedConnectionIsTheCallers(t *testing.T) {
 	resp := need.Got(list(instance).transport(t, Config{}).RoundTrip(r))(t)
 	defer resp.Body.Close()
 	conn, ok := resp.Body.(io.ReadWriter)
-	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
-		t.Fatalf("got %s and a body of type %T, want a connection", resp.Status, resp.Body)
-	}
+	need.That(t, resp.StatusCode == http.StatusSwitchingProtocols && ok, "got %s and a body of type %T, want a connection", resp.Status, resp.Body)
 	fmt.Fprint(conn, "hello")
-	if got := read(t, resp); got != "hello" {
-		t.Errorf("it answered %q", got)
-	}
+	expect.Equal(t, read(t, resp), "hello", "it answered")
 }
 
 // TestAnswersStreamAsTheyCome: each part of a body is there before the next is sent.
@@ -518,9 +483,8 @@ func TestAnswersStreamAsTheyCome(t *testing.T) {
 	defer resp.Body.Close()
 	for part := range 3 {
 		var got int
-		if _, err := fmt.Fscanf(resp.Body, "part %d\n", &got); err != nil || got != part {
-			t.Fatalf("got part %d, %v; want %d", got, err, part)
-		}
+		_, err := fmt.Fscanf(resp.Body, "part %d\n", &got)
+		need.That(t, err == nil && got == part, "got part %d, %v; want %d", got, err, part)
 		next <- struct{}{}
 	}
 }

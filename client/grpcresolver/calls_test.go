@@ -3,7 +3,6 @@ package grpcresolver
 import (
 	"context"
 	"net"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // grpcServer is an instance that counts its calls.
@@ -32,9 +33,7 @@ type grpcServer struct {
 func startGRPC(t *testing.T, id string) *grpcServer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	port := uint16(listener.Addr().(*net.TCPAddr).Port)
 	s := &grpcServer{grpc: grpc.NewServer(), instance: instance(id, "127.0.0.1", port), entered: make(chan struct{}), release: make(chan struct{})}
 	grpc_health_v1.RegisterHealthServer(s.grpc, s)
@@ -42,9 +41,7 @@ func startGRPC(t *testing.T, id string) *grpcServer {
 	go func() { served <- s.grpc.Serve(listener) }()
 	t.Cleanup(func() {
 		s.grpc.Stop()
-		if err := <-served; err != nil {
-			t.Errorf("serve: %v", err)
-		}
+		expect.OKf(t, <-served, "serve")
 	})
 	return s
 }
@@ -65,14 +62,10 @@ func (s *grpcServer) Check(ctx context.Context, r *grpc_health_v1.HealthCheckReq
 func dial(t *testing.T, list List, options ...grpc.DialOption) grpc_health_v1.HealthClient {
 	t.Helper()
 	b, err := NewBuilder(list, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	options = append(options, grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	conn, err := grpc.NewClient("rollcall:///orders", options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return grpc_health_v1.NewHealthClient(conn)
 }
@@ -87,9 +80,7 @@ func call(t *testing.T, c grpc_health_v1.HealthClient, service string, options .
 func mustCall(t *testing.T, c grpc_health_v1.HealthClient, times int) {
 	t.Helper()
 	for range times {
-		if err := call(t, c, ""); err != nil {
-			t.Fatalf("a call failed: %v", err)
-		}
+		need.OKf(t, call(t, c, ""), "a call failed")
 	}
 }
 
@@ -111,9 +102,7 @@ func untilAll(t *testing.T, c grpc_health_v1.HealthClient, servers ...*grpcServe
 		if all {
 			return
 		}
-		if ctx.Err() != nil {
-			t.Fatal("an instance gets no calls")
-		}
+		need.That(t, ctx.Err() == nil, "an instance gets no calls")
 	}
 }
 
@@ -123,9 +112,8 @@ func TestInstancesAreCalledInTurns(t *testing.T) {
 	untilAll(t, c, a, b)
 	before := a.calls.Load()
 	mustCall(t, c, 100)
-	if got := a.calls.Load() - before; got != 50 {
-		t.Errorf("one of two instances got %d of 100 calls, want 50", got)
-	}
+	got := a.calls.Load() - before
+	expect.That(t, got == 50, "one of two instances got %d of 100 calls, want 50", got)
 }
 
 func TestAnotherServiceConfigReplacesTheTurns(t *testing.T) {
@@ -156,9 +144,8 @@ func TestNoCallGoesToAnInstanceOnceItsEndWasTold(t *testing.T) {
 			list.set(t, staying.instance)
 			before := leaving.calls.Load()
 			mustCall(t, c, 200)
-			if got := leaving.calls.Load() - before; got != 0 {
-				t.Errorf("%d calls went to it", got)
-			}
+			got := leaving.calls.Load() - before
+			expect.That(t, got == 0, "%d calls went to it", got)
 		})
 	}
 }
@@ -183,39 +170,28 @@ func TestWithoutInstancesCallsFailAtOnceOrWait(t *testing.T) {
 	list := newFakeList(t)
 	c := dial(t, list)
 	err := call(t, c, "")
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), `no instance of application "orders" is UP`) {
-		t.Errorf("before the first instance: %v", err)
-	}
+	expect.That(t, status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), `no instance of application "orders" is UP`),
+		"before the first instance: %v", err)
 	waits := make(chan error)
 	go func() { waits <- call(t, c, "", grpc.WaitForReady(true)) }()
 	list.set(t, s.instance)
-	if err := <-waits; err != nil {
-		t.Errorf("the call that waited: %v", err)
-	}
+	expect.OKf(t, <-waits, "the call that waited")
 	list.set(t)
 	if err := call(t, c, ""); status.Code(err) != codes.Unavailable {
 		t.Errorf("after the last instance went: %v", err)
 	}
 	list.set(t, s.instance)
-	if err := call(t, c, "", grpc.WaitForReady(true)); err != nil {
-		t.Errorf("after it came back: %v", err)
-	}
+	expect.OKf(t, call(t, c, "", grpc.WaitForReady(true)), "after it came back")
 }
 
 func TestACallToATargetThatNamesNothingSaysWhy(t *testing.T) {
 	b, err := NewBuilder(newFakeList(t), Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	conn, err := grpc.NewClient("rollcall://zone/orders", grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	defer conn.Close()
 	err = call(t, grpc_health_v1.NewHealthClient(conn), "")
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), `unknown authority "zone"`) {
-		t.Errorf("got %v", err)
-	}
+	expect.That(t, status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), `unknown authority "zone"`), "got %v", err)
 }
 
 // told is a Discovery whose changes can be waited for: each has reached the connection when it is sent.
@@ -239,9 +215,7 @@ func TestAConnectionFollowsTheRegistry(t *testing.T) {
 	untilAll(t, c, a, b)
 	a.grpc.Stop()
 	server.list(b.instance, next.instance)
-	if got, want := ids((<-list.changes).App("orders")), []string{"o2", "o3"}; !slices.Equal(got, want) {
-		t.Fatalf("told of %v, want %v", got, want)
-	}
+	need.Slice(t, ids((<-list.changes).App("orders")), []string{"o2", "o3"}, "told of")
 	mustCall(t, c, 100)
 	untilAll(t, c, b, next)
 }

@@ -1,11 +1,11 @@
 package grpcresolver
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/client/balance"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestWhereAnInstanceSpeaksGRPC(t *testing.T) {
@@ -47,9 +47,7 @@ func TestWhereAnInstanceSpeaksGRPC(t *testing.T) {
 			if c.change != nil {
 				c.change(i)
 			}
-			if got := c.config.locator(c.secure).addresses([]*registry.Instance{i}); !slices.Equal(got, c.want) {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			expect.Slice(t, c.config.locator(c.secure).addresses([]*registry.Instance{i}), c.want, "got")
 		})
 	}
 }
@@ -77,9 +75,7 @@ func TestAddressesOfAService(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := (Config{Zone: c.zone}).locator(false).addresses(c.instances); !slices.Equal(got, c.want) {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			expect.Slice(t, (Config{Zone: c.zone}).locator(false).addresses(c.instances), c.want, "got")
 		})
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // liveness is when a test gives up; it decides nothing else.
@@ -58,27 +60,19 @@ func (s *eurekaServer) serve(w http.ResponseWriter, r *http.Request) {
 func (s *eurekaServer) discover(t *testing.T) *client.Discovery {
 	t.Helper()
 	c, err := client.New(client.Config{Servers: []string{s.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), liveness)
 		defer cancel()
-		if err := c.Close(ctx); err != nil {
-			t.Errorf("close the client: %v", err)
-		}
+		expect.OKf(t, c.Close(ctx), "close the client")
 	})
 	d, err := c.StartDiscovery(client.DiscoveryConfig{
 		Mode: client.RefreshFull, Interval: 10 * time.Millisecond, Guard: client.Guard{Share: -1},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), liveness)
 	defer cancel()
-	if err := d.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, d.Ready(ctx))
 	return d
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // connection writes down what it is told.
@@ -50,13 +52,9 @@ func (c *connection) take() []string {
 func build(t *testing.T, list List, target string, cc resolver.ClientConn, options resolver.BuildOptions) (resolver.Resolver, error) {
 	t.Helper()
 	b, err := NewBuilder(list, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	u, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return b.Build(resolver.Target{URL: *u}, cc, options)
 }
 
@@ -67,9 +65,7 @@ func TestConnectionsAreToldOfTheChangesOfTheirServiceOnly(t *testing.T) {
 	list := newFakeList(t)
 	cc := new(connection)
 	r, err := build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	const none = `no instance of application "orders" is UP`
 	steps := []struct {
 		name      string
@@ -93,9 +89,7 @@ func TestConnectionsAreToldOfTheChangesOfTheirServiceOnly(t *testing.T) {
 	}
 	for _, s := range steps {
 		list.set(t, s.instances...)
-		if got := cc.take(); !slices.Equal(got, s.want) {
-			t.Errorf("%s: told %q, want %q", s.name, got, s.want)
-		}
+		expect.Slice(t, cc.take(), s.want, "%s: told", s.name)
 	}
 	r.ResolveNow(resolver.ResolveNowOptions{})
 	r.Close()
@@ -123,14 +117,11 @@ func TestAChangeDuringTheFirstLookIsNotMissed(t *testing.T) {
 	list := &restless{fakeList: newFakeList(t, instance("o1", "a", 80)), next: snapshotOf(t, instance("o2", "b", 80))}
 	cc := new(connection)
 	r, err := build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	list.changed.Wait()
 	r.Close()
-	if got := cc.take(); len(got) == 0 || got[len(got)-1] != "at [b:80]" {
-		t.Errorf("told %q; the list ends with b:80", got)
-	}
+	got := cc.take()
+	expect.That(t, len(got) != 0 && got[len(got)-1] == "at [b:80]", "told %q; the list ends with b:80", got)
 }
 
 func TestTargetsNameServices(t *testing.T) {
@@ -158,18 +149,13 @@ func TestTargetsNameServices(t *testing.T) {
 			cc := new(connection)
 			r, err := build(t, list, c.target, cc, resolver.BuildOptions{})
 			if c.fails != "" {
-				if err == nil || !strings.Contains(err.Error(), c.fails) {
-					t.Errorf("got %v, want %s", err, c.fails)
-				}
+				expect.That(t, err != nil && strings.Contains(err.Error(), c.fails), "got %v, want %s", err, c.fails)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			defer r.Close()
-			if got := cc.take(); !slices.Equal(got, []string{c.told}) {
-				t.Errorf("told %q, want %q", got, c.told)
-			}
+			got := cc.take()
+			expect.That(t, slices.Equal(got, []string{c.told}), "told %q, want %q", got, c.told)
 		})
 	}
 	if list.subscribers() != 0 {
@@ -182,25 +168,19 @@ func TestTheServiceConfigIsLeftOutWhereItIsNotWanted(t *testing.T) {
 	for _, disabled := range []bool{false, true} {
 		cc := new(connection)
 		r, err := build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{DisableServiceConfig: disabled})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		r.Close()
-		if got := cc.config == nil; got != disabled {
-			t.Errorf("disabled %v: the service config is %v", disabled, cc.config)
-		}
+		got := cc.config == nil
+		expect.That(t, got == disabled, "disabled %v: the service config is %v", disabled, cc.config)
 	}
 }
 
 func TestAServiceConfigThatGRPCRefusesIsToldAtOnce(t *testing.T) {
 	refused := errors.New("no such policy")
-	if _, err := build(t, newFakeList(t), "rollcall:///orders", &connection{badly: refused}, resolver.BuildOptions{}); !errors.Is(err, refused) {
-		t.Errorf("got %v, want %v", err, refused)
-	}
+	expect.ErrorIs(t, expect.Err(build(t, newFakeList(t), "rollcall:///orders", &connection{badly: refused}, resolver.BuildOptions{})), refused, "got")
 }
 
 func TestABuilderNeedsAList(t *testing.T) {
-	if _, err := NewBuilder(nil, Config{}); err == nil || err.Error() != "no list is given; give a *client.Discovery" {
-		t.Errorf("got %v", err)
-	}
+	_, err := NewBuilder(nil, Config{})
+	expect.That(t, err != nil && err.Error() == "no list is given; give a *client.Discovery", "got %v", err)
 }

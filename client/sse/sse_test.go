@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // texts is an event that lasts.
@@ -52,9 +54,7 @@ func TestStreamsAreReadAsTheStandardSays(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := readSSE(strings.NewReader(tc.stream))
-			if err != nil || !reflect.DeepEqual(got, tc.want) {
-				t.Errorf("got %q, %v, want %q", got, err, tc.want)
-			}
+			expect.That(t, err == nil && reflect.DeepEqual(got, tc.want), "got %q, %v, want %q", got, err, tc.want)
 		})
 	}
 }
@@ -65,9 +65,7 @@ func TestEventsAreBounded(t *testing.T) {
 		"data of many lines":  strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", Longest/1000+1),
 		"a comment for ever ": ":" + strings.Repeat(" ", Longest+1),
 	} {
-		if _, err := readSSE(strings.NewReader(stream)); !errors.Is(err, ErrLong) {
-			t.Errorf("%s: %v, want %v", name, err, ErrLong)
-		}
+		expect.ErrorIs(t, expect.Err(readSSE(strings.NewReader(stream))), ErrLong, "%s:", name)
 	}
 }
 
@@ -77,9 +75,8 @@ func TestAnEventIsThereAsSoonAsItsEmptyLineIs(t *testing.T) {
 			r, w := io.Pipe()
 			defer w.Close()
 			go io.WriteString(w, "data: a"+newline+newline) // and the stream stays open
-			if e, err := NewReader(r, 4096).Next(); err != nil || string(e.Data) != "a" {
-				t.Errorf("got %q, %v", e, err)
-			}
+			e, err := NewReader(r, 4096).Next()
+			expect.That(t, err == nil && string(e.Data) == "a", "got %q, %v", e, err)
 		})
 	}
 }
@@ -91,13 +88,10 @@ func FuzzSSE(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream string) {
 		whole, err := readSSE(strings.NewReader(stream))
 		pieces, err2 := readSSE(iotest.OneByteReader(strings.NewReader(stream)))
-		if !reflect.DeepEqual(whole, pieces) || (err == nil) != (err2 == nil) {
-			t.Errorf("%q is %q, %v at once, and %q, %v byte by byte", stream, whole, err, pieces, err2)
-		}
+		expect.That(t, reflect.DeepEqual(whole, pieces) && (err == nil) == (err2 == nil),
+			"%q is %q, %v at once, and %q, %v byte by byte", stream, whole, err, pieces, err2)
 		for _, e := range whole {
-			if strings.ContainsAny(e.name+e.id, "\r\n") || strings.Contains(e.data, "\r") {
-				t.Errorf("%q has %q, with a line end", stream, e)
-			}
+			expect.That(t, !strings.ContainsAny(e.name+e.id, "\r\n") && !strings.Contains(e.data, "\r"), "%q has %q, with a line end", stream, e)
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestExitCodeOfWrappedErrors(t *testing.T) {
@@ -20,8 +22,7 @@ func TestExitCodeOfWrappedErrors(t *testing.T) {
 		{fatalError{plain}, ExitFatal},
 		{fmt.Errorf("while: %w", fatalError{plain}), ExitFatal},
 	} {
-		if got := ExitCode(io.Discard, "rollcall", tc.err); got != tc.want {
-			t.Errorf("ExitCode(%T) = %d, want %d", tc.err, got, tc.want)
-		}
+		got := ExitCode(io.Discard, "rollcall", tc.err)
+		expect.That(t, got == tc.want, "ExitCode(%T) = %d, want %d", tc.err, got, tc.want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -85,9 +86,7 @@ func TestClaimedPortsCanBeListenedOnAtOnceWhileChildrenStart(t *testing.T) {
 				for _, p := range got {
 					listen(t, p)
 					mu.Lock()
-					if given[p] {
-						t.Errorf("port %d was given twice", p)
-					}
+					expect.That(t, !given[p], "port %d was given twice", p)
 					given[p] = true
 					mu.Unlock()
 				}
@@ -109,9 +108,7 @@ func TestProcessesHavePortsOfTheirOwn(t *testing.T) {
 		out := need.Got(c.StdoutPipe())(t)
 		need.OK(t, c.Start())
 		t.Cleanup(func() {
-			if err := c.Wait(); err != nil {
-				t.Errorf("a claiming process: %v", err)
-			}
+			expect.OKf(t, c.Wait(), "a claiming process")
 		})
 		defer in.Close()
 		lines := bufio.NewScanner(out)
@@ -130,9 +127,7 @@ func TestProcessesHavePortsOfTheirOwn(t *testing.T) {
 func mustPort(t *testing.T, text string) int {
 	t.Helper()
 	p, err := strconv.Atoi(text)
-	if err != nil || p < lowest || p >= highest {
-		t.Fatalf("%q is no port between %d and %d", text, lowest, highest)
-	}
+	need.That(t, err == nil && p >= lowest && p < highest, "%q is no port between %d and %d", text, lowest, highest)
 	return p
 }
 
@@ -159,24 +154,17 @@ func TestPortsAroundOneAreClaimedTogether(t *testing.T) {
 	claims.Lock()
 	defer claims.Unlock()
 	for _, d := range []int{0, 1, 2, 3, -1000} {
-		if claims.held[first+d] == nil {
-			t.Errorf("port %d is not claimed", first+d)
-		}
+		expect.That(t, claims.held[first+d] != nil, "port %d is not claimed", first+d)
 	}
 	release(first + 3)
 	before := len(claims.held)
-	if claimAll(first+3, []int{-1}) {
-		t.Errorf("ports %d and %d: claimed, though the second is taken", first+3, first+2)
-	}
-	if claims.held[first+3] != nil || len(claims.held) != before {
-		t.Error("what could be claimed of a group was kept, though the group could not")
-	}
+	expect.That(t, !claimAll(first+3, []int{-1}), "ports %d and %d: claimed, though the second is taken", first+3, first+2)
+	expect.That(t, claims.held[first+3] == nil && len(claims.held) == before, "what could be claimed of a group was kept, though the group could not")
 }
 
 func TestPortsThatCannotBeHadAreAnError(t *testing.T) {
-	if p, err := ClaimPort(highest); err == nil {
-		t.Errorf("got port %d beside one above %d", p, highest)
-	}
+	p, err := ClaimPort(highest)
+	expect.That(t, err != nil, "got port %d beside one above %d", p, highest)
 }
 
 // shell starts a process that is a shell script.
@@ -189,13 +177,10 @@ func shell(t *testing.T, script string) *Process {
 
 func TestAProcessIsStoppedByEndingItsInput(t *testing.T) {
 	p := shell(t, "cat >/dev/null")
-	if p.Ended() {
-		t.Error("it has ended before it was told to")
-	}
+	expect.That(t, !p.Ended(), "it has ended before it was told to")
 	p.Stop()
-	if err := p.Err(); err != nil {
-		t.Errorf("it ended with %v, want it to end by itself", err)
-	}
+	err := p.Err()
+	expect.That(t, err == nil, "it ended with %v, want it to end by itself", err)
 }
 
 func TestAPausedProcessGoesOnOrIsKilled(t *testing.T) {
@@ -208,9 +193,7 @@ func TestAPausedProcessGoesOnOrIsKilled(t *testing.T) {
 		{name: "killed", end: func(p *Process) error { p.Kill(); return nil }, want: "ended: signal: killed"},
 	} {
 		p := shell(t, "cat >/dev/null")
-		if err := errors.Join(p.Pause(), tc.end(p)); err != nil {
-			t.Fatalf("%s: %v", tc.name, err)
-		}
+		need.OKf(t, errors.Join(p.Pause(), tc.end(p)), "%s", tc.name)
 		if err := p.Err(); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
@@ -224,18 +207,14 @@ func TestAProcessThatHasEndedSaysHowAndWhatItPrintedLast(t *testing.T) {
 		t.Errorf("got %v, want %q and the last words", err, want)
 	}
 	for name, err := range map[string]error{"signal": p.Signal(syscall.SIGTERM), "pause": p.Pause()} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want how it ended", name, err)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), want), "%s: %v, want how it ended", name, err)
 	}
 }
 
 func TestLastLinesOfALongLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	need.OK(t, os.WriteFile(path, []byte(strings.Repeat("x\n", 100_000)+"a\nb\n"), 0o600))
-	if got, want := LastLines(path, 3), "  x\n  a\n  b"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	expect.Equal(t, LastLines(path, 3), "  x\n  a\n  b", "got")
 }
 
 func TestAProgramEndsWithItsParentOnlyIfAsked(t *testing.T) {
@@ -245,15 +224,11 @@ func TestAProgramEndsWithItsParentOnlyIfAsked(t *testing.T) {
 	r, w := io.Pipe()
 	ctx, cancel := UntilParentEnds(t.Context(), asked, r)
 	defer cancel()
-	if ctx.Err() != nil {
-		t.Error("it ended while its parent lives")
-	}
+	expect.That(t, ctx.Err() == nil, "it ended while its parent lives")
 	w.Close()
 	<-ctx.Done()
 
 	ctx, cancel = UntilParentEnds(t.Context(), notAsked, strings.NewReader(""))
 	defer cancel()
-	if ctx.Err() != nil {
-		t.Error("it ended with its input although nobody asked for that")
-	}
+	expect.That(t, ctx.Err() == nil, "it ended with its input although nobody asked for that")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -66,9 +67,7 @@ func TestACutProxyCarriesNothingUntilItIsHealed(t *testing.T) {
 	p := need.Got(StartProxy(echoServer(t)))(t)
 	defer p.Stop()
 	before := dialTest(t, p.Addr())
-	if err := echoed(t, before, patience); err != nil {
-		t.Fatalf("before the cut: %v", err)
-	}
+	need.OKf(t, echoed(t, before, patience), "before the cut")
 	counted := func() bool { return p.Carried(There) == 1 && p.Carried(Back) == 1 }
 	for end := time.Now().Add(patience); !counted() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond) // it counts after it has delivered
@@ -76,9 +75,8 @@ func TestACutProxyCarriesNothingUntilItIsHealed(t *testing.T) {
 	p.Cut()
 	during := dialTest(t, p.Addr())
 	for name, conn := range map[string]net.Conn{"connection from before": before, "new connection": during} {
-		if err := echoed(t, conn, silence); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s in the cut: got %v, want nothing for %v", name, err, silence)
-		}
+		err := echoed(t, conn, silence)
+		expect.That(t, errors.Is(err, os.ErrDeadlineExceeded), "%s in the cut: got %v, want nothing for %v", name, err, silence)
 	}
 	if !counted() {
 		t.Errorf("it has carried %d bytes there and %d back, want the one from before the cut", p.Carried(There), p.Carried(Back))
@@ -87,9 +85,7 @@ func TestACutProxyCarriesNothingUntilItIsHealed(t *testing.T) {
 	if err := echoed(t, before, patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection from before the cut: got %v, want that it was closed", err)
 	}
-	if err := echoed(t, dialTest(t, p.Addr()), patience); err != nil {
-		t.Errorf("after the cut: %v", err)
-	}
+	expect.OKf(t, echoed(t, dialTest(t, p.Addr()), patience), "after the cut")
 }
 
 func TestAStoppedProxyClosesItsConnections(t *testing.T) {
@@ -97,9 +93,8 @@ func TestAStoppedProxyClosesItsConnections(t *testing.T) {
 	conn := dialTest(t, p.Addr())
 	need.OK(t, echoed(t, conn, 10*time.Second))
 	p.Stop() // returns when both ends are closed
-	if err := echoed(t, conn, 10*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("got %v, want that the connection was closed", err)
-	}
+	err := echoed(t, conn, 10*time.Second)
+	expect.That(t, err != nil && !errors.Is(err, os.ErrDeadlineExceeded), "got %v, want that the connection was closed", err)
 }
 
 func linkedNodes(t *testing.T) ([]*Node, Links) {
@@ -111,9 +106,7 @@ func linkedNodes(t *testing.T) ([]*Node, Links) {
 	}
 	links, err := StartLinks(nodes, func(from, to *Node) bool { return true })
 	t.Cleanup(links.Stop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return nodes, links
 }
 
@@ -131,9 +124,7 @@ func TestANodeSeesTheOthersThroughProxiesAndItselfAsItIs(t *testing.T) {
 		{node: 2, key: "test.dial", want: ""}, // it is the only node of its datacenter
 		{node: 2, key: "replication.datacenters", want: "dc1=http://" + links[2][0].Addr() + " http://" + links[2][1].Addr()},
 	} {
-		if got := nodes[tc.node].Settings[tc.key]; got != tc.want {
-			t.Errorf("%s: %s is %q, want %q", nodes[tc.node].Name, tc.key, got, tc.want)
-		}
+		expect.Equal(t, nodes[tc.node].Settings[tc.key], tc.want, "%s: %s is", nodes[tc.node].Name, tc.key)
 	}
 }
 
@@ -145,8 +136,6 @@ func TestANodeHasSentWhatItAskedAndWhatItAnswered(t *testing.T) {
 	links[1][0].carried[Back].Store(1000)
 	links[1][2].carried[There].Store(10_000)
 	for node, want := range []int64{1101, 10_010, 0} {
-		if got := links.Sent(node); got != want {
-			t.Errorf("node %d: got %d, want %d", node+1, got, want)
-		}
+		expect.Equal(t, links.Sent(node), want, "node %d: got", node+1)
 	}
 }

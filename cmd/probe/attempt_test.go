@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -64,9 +65,7 @@ func TestTheStatusOfAnAnswerDecides(t *testing.T) {
 		})
 		got := attempt(t, &registry.Probe{HTTP: s.URL + "/health"}, lenient)
 		want := result{tt.want, "HTTP GET " + s.URL + "/health: " + tt.output}
-		if got != want {
-			t.Errorf("status %d: got %+v, want %+v", tt.code, got, want)
-		}
+		expect.Equal(t, got, want, "status %d: got", tt.code)
 	}
 }
 
@@ -81,9 +80,7 @@ func TestARequestIsAsTheCheckSays(t *testing.T) {
 	got := attempt(t, &registry.Probe{HTTP: s.URL, Method: "POST", Body: "ping", Header: []registry.Pair{
 		{Key: "Host", Value: "shop.example"}, {Key: "X-Token", Value: "a"}, {Key: "Accept", Value: "application/json"},
 	}}, lenient)
-	if got.status != registry.Passing {
-		t.Fatalf("got %+v", got)
-	}
+	need.That(t, got.status == registry.Passing, "got %+v", got)
 	r := <-seen
 	if b := <-body; r.Method != "POST" || b != "ping" || r.Host != "shop.example" || r.Header.Get("X-Token") != "a" || r.Header.Get("Accept") != "application/json" {
 		t.Errorf("the service was asked %s for host %s with %v and body %q", r.Method, r.Host, r.Header, b)
@@ -110,9 +107,7 @@ func TestAPasswordInAURLIsNotShown(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	for _, address := range []string{s.Listener.Addr().String(), "127.0.0.1:1"} {
 		got := attempt(t, &registry.Probe{HTTP: "http://me:secret@" + address}, lenient)
-		if strings.Contains(got.output, "secret") {
-			t.Errorf("output %q", got.output)
-		}
+		expect.That(t, !strings.Contains(got.output, "secret"), "output %q", got.output)
 	}
 }
 
@@ -122,9 +117,8 @@ func TestACertificateIsVerifiedUnlessTheCheckSaysOtherwise(t *testing.T) {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	for skip, want := range map[bool]registry.CheckStatus{false: registry.Critical, true: registry.Passing} {
-		if got := attempt(t, &registry.Probe{HTTP: s.URL, SkipVerify: skip}, lenient); got.status != want {
-			t.Errorf("skipping verification %v: got %+v, want status %d", skip, got, want)
-		}
+		got := attempt(t, &registry.Probe{HTTP: s.URL, SkipVerify: skip}, lenient)
+		expect.That(t, got.status == want, "skipping verification %v: got %+v, want status %d", skip, got, want)
 	}
 }
 
@@ -132,14 +126,10 @@ func TestATCPCheckPassesIfItConnects(t *testing.T) {
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	want := result{registry.Passing, "TCP connect " + address + ": Success"}
-	if got := attempt(t, &registry.Probe{TCP: address}, lenient); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	expect.Equal(t, attempt(t, &registry.Probe{TCP: address}, lenient), want, "got")
 	l.Close()
 	got := attempt(t, &registry.Probe{TCP: address}, lenient)
-	if got.status != registry.Critical || got.output != "dial tcp "+address+": connect: connection refused" {
-		t.Errorf("after it closed: %+v", got)
-	}
+	expect.That(t, got.status == registry.Critical && got.output == "dial tcp "+address+": connect: connection refused", "after it closed: %+v", got)
 }
 
 func TestARefusedAddressIsNotConnectedTo(t *testing.T) {
@@ -154,13 +144,9 @@ func TestARefusedAddressIsNotConnectedTo(t *testing.T) {
 		{TCP: "localhost:" + port},
 	} {
 		got := attempt(t, p, Rules{Targets: anywhere})
-		if got.status != registry.Critical || !strings.Contains(got.output, "checks.allow-loopback") {
-			t.Errorf("%+v: got %+v, want it refused", p, got)
-		}
+		expect.That(t, got.status == registry.Critical && strings.Contains(got.output, "checks.allow-loopback"), "%+v: got %+v, want it refused", p, got)
 	}
-	if asked {
-		t.Error("the service was asked")
-	}
+	expect.That(t, !asked, "the service was asked")
 }
 
 func TestARedirectToAnotherHostIsNotFollowed(t *testing.T) {
@@ -168,9 +154,8 @@ func TestARedirectToAnotherHostIsNotFollowed(t *testing.T) {
 		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
 	})
 	got := attempt(t, &registry.Probe{HTTP: s.URL}, lenient)
-	if got.status != registry.Critical || !strings.Contains(got.output, "a redirect to another host is not followed") {
-		t.Errorf("got %+v, want it refused", got)
-	}
+	expect.That(t, got.status == registry.Critical && strings.Contains(got.output, "a redirect to another host is not followed"),
+		"got %+v, want it refused", got)
 }
 
 func TestARedirectIsTheAnswerIfTheCheckSaysSo(t *testing.T) {
@@ -181,9 +166,8 @@ func TestARedirectIsTheAnswerIfTheCheckSaysSo(t *testing.T) {
 	})
 	for disabled, want := range map[bool]registry.CheckStatus{false: registry.Passing, true: registry.Critical} {
 		got := attempt(t, &registry.Probe{HTTP: s.URL, NoRedirects: disabled}, lenient)
-		if got.status != want || disabled != strings.Contains(got.output, "302 Found") {
-			t.Errorf("redirects disabled %v: got %+v, want status %d", disabled, got, want)
-		}
+		expect.That(t, got.status == want && disabled == strings.Contains(got.output, "302 Found"),
+			"redirects disabled %v: got %+v, want status %d", disabled, got, want)
 	}
 }
 
@@ -193,9 +177,8 @@ func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
 	attempt(t, &registry.Probe{HTTP: "http://169.254.169.254/"}, lenient)
-	if tr := newCaller(lenient).verified.Transport.(*http.Transport); proxied || tr.Proxy != nil {
-		t.Error("a proxy was used")
-	}
+	tr := newCaller(lenient).verified.Transport.(*http.Transport)
+	expect.That(t, !proxied && tr.Proxy == nil, "a proxy was used")
 }
 
 func TestAnAttemptEndsWithItsContext(t *testing.T) {
@@ -204,9 +187,8 @@ func TestAnAttemptEndsWithItsContext(t *testing.T) {
 	defer close(block)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if got := newCaller(lenient).attempt(ctx, &registry.Probe{HTTP: s.URL}, own{}); got.status != registry.Critical || !strings.Contains(got.output, "deadline exceeded") {
-		t.Errorf("got %+v, want it ended by its time-out", got)
-	}
+	got := newCaller(lenient).attempt(ctx, &registry.Probe{HTTP: s.URL}, own{})
+	expect.That(t, got.status == registry.Critical && strings.Contains(got.output, "deadline exceeded"), "got %+v, want it ended by its time-out", got)
 }
 
 func TestAnErrorReadsTheSameEachTime(t *testing.T) {
@@ -225,10 +207,8 @@ func TestAnErrorReadsTheSameEachTime(t *testing.T) {
 	}()
 	defer func() { l.Close(); <-hung }()
 	p := &registry.Probe{HTTP: "http://" + l.Addr().String()}
-	if strings.Count(describe(&net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 5}, Addr: &net.TCPAddr{Port: 6}, Err: io.EOF}), ":5") > 0 {
-		t.Error("the local port is shown")
-	}
-	if got := attempt(t, p, lenient); got.status != registry.Critical || strings.Contains(got.output, "->") {
-		t.Errorf("got %+v", got)
-	}
+	expect.That(t, strings.Count(describe(&net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 5}, Addr: &net.TCPAddr{Port: 6}, Err: io.EOF}), ":5") <= 0,
+		"the local port is shown")
+	got := attempt(t, p, lenient)
+	expect.That(t, got.status == registry.Critical && !strings.Contains(got.output, "->"), "got %+v", got)
 }

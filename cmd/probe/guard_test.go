@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestAddressesOfTheMachineAndItsCloudAreRefused(t *testing.T) {
@@ -44,16 +46,14 @@ func TestAddressesOfTheMachineAndItsCloudAreRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got := guard{loopback: tt.loopback}.refuses(netip.MustParseAddr(tt.address))
-		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
-			t.Errorf("%s (loopback allowed: %v): refused as %q, want %q", tt.address, tt.loopback, got, tt.want)
-		}
+		expect.That(t, (got == "") == (tt.want == "") && strings.Contains(got, tt.want),
+			"%s (loopback allowed: %v): refused as %q, want %q", tt.address, tt.loopback, got, tt.want)
 	}
 }
 
 func TestAnAddressThatIsNotOneIsRefused(t *testing.T) {
 	for _, address := range []string{"", "localhost:80", "10.0.0.1", "/run/socket"} {
-		if err := (guard{loopback: true}).control(t.Context(), "tcp", address, nil); err == nil {
-			t.Errorf("%q: not refused", address)
-		}
+		err := (guard{loopback: true}).control(t.Context(), "tcp", address, nil)
+		expect.That(t, err != nil, "%q: not refused", address)
 	}
 }

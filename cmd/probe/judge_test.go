@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 const (
@@ -66,8 +67,6 @@ func TestOnlyNewsAreTold(t *testing.T) {
 	}
 	for _, tt := range tests {
 		tally := tally{told: now.Add(-tt.told)}
-		if got := tally.news(&tt.present, tt.found, now); got != tt.want {
-			t.Errorf("%s: told %v, want %v", tt.name, got, tt.want)
-		}
+		expect.Equal(t, tally.news(&tt.present, tt.found, now), tt.want, "%s: told", tt.name)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // rig is a registry that leads, services that answer as told, and a Prober, in a bubble of virtual time.
@@ -219,14 +221,11 @@ func TestTheRegistryIsToldOfChangesAlone(t *testing.T) {
 			g.answer("a", s.status, s.output, 0)
 			after(time.Hour)
 			g.wantStatus("a", s.status, s.output)
-			if got := g.tells(); got != s.tells {
-				t.Fatalf("%+v: told %d times", s, got)
-			}
+			got := g.tells()
+			need.That(t, got == s.tells, "%+v: told %d times", s, got)
 		}
 		for _, set := range g.told {
-			if set.Epoch != g.epoch || set.TTL {
-				t.Errorf("told %+v, want it under the epoch of the leadership", set)
-			}
+			expect.That(t, set.Epoch == g.epoch && !set.TTL, "told %+v, want it under the epoch of the leadership", set)
 		}
 	})
 }
@@ -240,9 +239,8 @@ func TestAnOutputThatChangesEachTimeIsToldOnceAMinute(t *testing.T) {
 			g.answer("a", registry.Critical, fmt.Sprint(i), 0)
 			after(time.Second)
 		}
-		if got := g.tells(); got < 9 || got > 11 {
-			t.Errorf("told %d times in ten minutes", got)
-		}
+		got := g.tells()
+		expect.That(t, got >= 9 && got <= 11, "told %d times in ten minutes", got)
 	})
 }
 
@@ -284,16 +282,13 @@ func TestChecksComeAndGoWithTheRegistry(t *testing.T) {
 		if runs := g.runs["late"]; len(runs) < 6 || runs[3]-runs[2] != 2*time.Second {
 			t.Errorf("with another interval it was probed at %v", runs)
 		}
-		if got := testutil.ToFloat64(g.prober.metrics.checks); got != 1 {
-			t.Errorf("%v checks are probed, want 1", got)
-		}
+		got := testutil.ToFloat64(g.prober.metrics.checks)
+		expect.That(t, got == 1, "%v checks are probed, want 1", got)
 		g.apply(registry.DeregisterCatalog{Service: "late"})
 		after(lookPause)
 		runs := len(g.runs["late"])
 		after(time.Minute)
-		if len(g.runs["late"]) != runs {
-			t.Error("probed after it was deregistered")
-		}
+		expect.That(t, len(g.runs["late"]) == runs, "probed after it was deregistered")
 	})
 }
 
@@ -305,18 +300,14 @@ func TestChecksOfNodesAreProbed(t *testing.T) {
 		after(time.Second)
 		g.apply(registry.RegisterCatalog{Checks: []*registry.Check{{ID: "disk", Name: "disk", Status: registry.Critical, Type: "http", Probe: &registry.Probe{HTTP: "disk", Interval: 10_000}}}})
 		after(10 * time.Second)
-		if len(g.runs["disk"]) != 1 {
-			t.Errorf("probed at %v, want once", g.runs["disk"])
-		}
+		expect.That(t, len(g.runs["disk"]) == 1, "probed at %v, want once", g.runs["disk"])
 		v, _ := g.View(t.Context(), registry.Stale)
-		if c, ok := v.CheckOn("", "disk"); !ok || c.Status != registry.Passing {
-			t.Errorf("the check is %+v, want it passing", c)
-		}
+		c, ok := v.CheckOn("", "disk")
+		expect.That(t, ok && c.Status == registry.Passing, "the check is %+v, want it passing", c)
 		g.apply(registry.DeregisterCatalog{Check: "disk"})
 		after(time.Minute)
-		if len(g.runs["disk"]) != 1 || len(g.runs["other"]) < 6 {
-			t.Errorf("after it went it was probed at %v, another one at %v", g.runs["disk"], g.runs["other"])
-		}
+		expect.That(t, len(g.runs["disk"]) == 1 && len(g.runs["other"]) >= 6,
+			"after it went it was probed at %v, another one at %v", g.runs["disk"], g.runs["other"])
 	})
 }
 
@@ -331,13 +322,10 @@ func TestAttemptsAreBoundedInTimeAndNumber(t *testing.T) {
 		lose := g.lead()
 		defer lose()
 		after(5 * time.Minute)
-		if g.most != atOnce {
-			t.Errorf("%d attempts ran at once, want %d", g.most, atOnce)
-		}
+		expect.That(t, g.most == atOnce, "%d attempts ran at once, want %d", g.most, atOnce)
 		for i := range services {
-			if runs := len(g.runs[fmt.Sprint(i)]); runs < 4 {
-				t.Errorf("service %d was probed %d times in five minutes", i, runs)
-			}
+			runs := len(g.runs[fmt.Sprint(i)])
+			expect.That(t, runs >= 4, "service %d was probed %d times in five minutes", i, runs)
 		}
 		g.wantStatus("0", registry.Critical, context.DeadlineExceeded.Error())
 	})
@@ -349,20 +337,15 @@ func TestNothingRunsOnceLeadershipIsLost(t *testing.T) {
 		g.register("slow", registry.Probe{Interval: 10_000})
 		lose := g.lead()
 		after(6 * time.Second) // an attempt is under way
-		if g.running != 1 {
-			t.Fatalf("%d attempts run, want 1", g.running)
-		}
+		need.That(t, g.running == 1, "%d attempts run, want 1", g.running)
 		g.lingers = time.Second
 		lost := time.Now()
 		lose()
-		if took := time.Since(lost); took != g.lingers || g.running != 0 {
-			t.Errorf("it ended after %v with %d attempts, want it to end with the last one", took, g.running)
-		}
+		took := time.Since(lost)
+		expect.That(t, took == g.lingers && g.running == 0, "it ended after %v with %d attempts, want it to end with the last one", took, g.running)
 		after(time.Hour)
 		g.wantRuns("slow", 5*time.Second)
-		if g.tells() != 0 {
-			t.Errorf("told %+v", g.told)
-		}
+		expect.That(t, g.tells() == 0, "told %+v", g.told)
 		lose = g.lead() // and again
 		defer lose()
 		after(14 * time.Second)
@@ -397,13 +380,10 @@ func TestACheckThatIsReplacedWhileItRunsIsNotToldOfTheOldOne(t *testing.T) {
 		g.answer("a", registry.Passing, "of the new one", 0)
 		g.register("a", registry.Probe{Interval: 20_000})
 		after(time.Minute)
-		if g.tells() != 1 {
-			t.Errorf("told %+v, want one result", g.told)
-		}
+		expect.That(t, g.tells() == 1, "told %+v, want one result", g.told)
 		g.wantStatus("a", registry.Passing, "of the new one")
-		if got := len(g.runs["a"]); got != 4 {
-			t.Errorf("probed at %v, want once in the old way and then every 20 s", g.runs["a"])
-		}
+		got := len(g.runs["a"])
+		expect.That(t, got == 4, "probed at %v, want once in the old way and then every 20 s", g.runs["a"])
 	})
 }
 
@@ -422,9 +402,7 @@ func TestATimeOutIsBounded(t *testing.T) {
 		{10, 10_000, time.Second},
 	} {
 		c := check{probe: &registry.Probe{Interval: tc.interval, Timeout: tc.timeout}}
-		if got := c.timeout(); got != tc.want {
-			t.Errorf("interval %d ms, time-out %d ms: bounded by %v, want %v", tc.interval, tc.timeout, got, tc.want)
-		}
+		expect.Equal(t, c.timeout(), tc.want, "interval %d ms, time-out %d ms: bounded by", tc.interval, tc.timeout)
 	}
 }
 
@@ -440,28 +418,24 @@ func TestChecksThatHangDoNotKeepAnotherServiceFromBeingProbed(t *testing.T) {
 		defer lose()
 		after(46 * time.Second)
 		g.wantRuns("well", 5*time.Second, 15*time.Second, 25*time.Second, 35*time.Second, 45*time.Second)
-		if _, most, _ := g.counts("well"); most > perService+1 {
-			t.Errorf("%d attempts ran at once, want %d of the slow service", most, perService)
-		}
+		_, most, _ := g.counts("well")
+		expect.That(t, most <= perService+1, "%d attempts ran at once, want %d of the slow service", most, perService)
 		// 200 checks, 10 places, 10 s each.
 		after(5 * time.Minute)
-		if age := g.prober.metrics.queueAge(); age < 60 || age > 300 {
-			t.Errorf("the queue is %v s old", age)
-		}
+		age := g.prober.metrics.queueAge()
+		expect.That(t, age >= 60 && age <= 300, "the queue is %v s old", age)
 		for i := range 2 * atOnce {
 			id := fmt.Sprint("slow", i)
-			if _, _, runs := g.counts(id); runs == 0 {
-				t.Errorf("%s was not probed in five minutes", id)
-			}
+			_, _, runs := g.counts(id)
+			expect.That(t, runs != 0, "%s was not probed in five minutes", id)
 		}
 		for i := range 2 * atOnce { // one that waits for a place may go
 			g.apply(registry.DeregisterCatalog{Service: fmt.Sprint("slow", i)})
 		}
 		after(time.Minute)
 		running, _, _ := g.counts("well")
-		if age := g.prober.metrics.queueAge(); age > 0 || running > 0 {
-			t.Errorf("after they went the queue is %v s old, and %d attempts run", age, running)
-		}
+		age = g.prober.metrics.queueAge()
+		expect.That(t, age <= 0 && running <= 0, "after they went the queue is %v s old, and %d attempts run", age, running)
 	})
 }
 
@@ -476,8 +450,7 @@ func TestServicesThatHangLeaveTheOthersTheirTurn(t *testing.T) {
 		lose := g.lead()
 		defer lose()
 		after(2 * time.Minute)
-		if _, _, runs := g.counts("well"); runs < 4 {
-			t.Errorf("probed %d times in two minutes", runs)
-		}
+		_, _, runs := g.counts("well")
+		expect.That(t, runs >= 4, "probed %d times in two minutes", runs)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestTargetsAreReadAndMistakesNamed(t *testing.T) {
@@ -29,9 +30,7 @@ func TestTargetsAreReadAndMistakesNamed(t *testing.T) {
 	} {
 		target, err := ParseTarget(tc.text)
 		if tc.err != "" {
-			if err == nil || !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("%s: %v, want %q", tc.text, err, tc.err)
-			}
+			expect.ErrorSays(t, err, tc.err, "%s:", tc.text)
 			continue
 		}
 		if err != nil {
@@ -88,9 +87,7 @@ func TestACheckAddressesWhatItsServiceRegistered(t *testing.T) {
 				i = instance
 			}
 			got := tt.rules.Refuses(&tt.probe, tt.service, i)
-			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
-				t.Errorf("refused as %q, want %q", got, tt.want)
-			}
+			expect.That(t, (got == "") == (tt.want == "") && strings.Contains(got, tt.want), "refused as %q, want %q", got, tt.want)
 		})
 	}
 }
@@ -115,8 +112,7 @@ func TestWhatAProbeConnectsToIsItsServicesToo(t *testing.T) {
 	} {
 		before := asked
 		got := newCaller(rules).attempt(t.Context(), &registry.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.own)
-		if got.status != tc.want || (got.status == registry.Critical) != strings.Contains(got.output, "checks.targets") || (asked > before) != (tc.want == registry.Passing) {
-			t.Errorf("%s: %+v, asked: %v", tc.name, got, asked > before)
-		}
+		expect.That(t, got.status == tc.want && (got.status == registry.Critical) == strings.Contains(got.output, "checks.targets") && (asked > before) == (tc.want == registry.Passing),
+			"%s: %+v, asked: %v", tc.name, got, asked > before)
 	}
 }

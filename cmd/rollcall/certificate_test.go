@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -55,13 +56,10 @@ func TestARenewedCertificateIsServedWithoutARestart(t *testing.T) {
 	}
 	cert, key := writePair(t, dir, 1)
 	c := need.Got(openCertificate(cert, key, func(err error) { t.Errorf("warning: %v", err) }))(t)
-	if got := serial(t, c); got != 1 {
-		t.Errorf("serves certificate %d, want 1", got)
-	}
+	expect.Equal(t, serial(t, c), 1, "serves certificate")
 	writePair(t, dir, 2)
-	if got := serial(t, c); got != 2 {
-		t.Errorf("serves certificate %d after the renewal, want 2", got)
-	}
+	got := serial(t, c)
+	expect.That(t, got == 2, "serves certificate %d after the renewal, want 2", got)
 }
 
 func TestACertificateThatCannotBeUsedLeavesTheOldOneAndIsReportedOnce(t *testing.T) {
@@ -77,13 +75,10 @@ func TestACertificateThatCannotBeUsedLeavesTheOldOneAndIsReportedOnce(t *testing
 			c := need.Got(openCertificate(cert, key, func(error) { warnings++ }))(t)
 			spoil(cert, key)
 			for range 3 {
-				if got := serial(t, c); got != 1 {
-					t.Errorf("serves certificate %d, want the old one", got)
-				}
+				got := serial(t, c)
+				expect.That(t, got == 1, "serves certificate %d, want the old one", got)
 			}
-			if warnings != 1 {
-				t.Errorf("%d warnings, want one", warnings)
-			}
+			expect.That(t, warnings == 1, "%d warnings, want one", warnings)
 			need.OK(t, os.Remove(key))
 			writePair(t, filepath.Dir(cert), 4)
 			if got := serial(t, c); got != 4 {
@@ -98,7 +93,6 @@ func TestHTTPRefusesTLSBelow12AndStrangers(t *testing.T) {
 	settings := HTTPTLSConfig{Cert: cert, Key: key, ClientCA: cert}
 	pair := need.Got(settings.open(nil))(t)
 	config := need.Got(settings.config(pair))(t)
-	if config.MinVersion != tls.VersionTLS12 || config.ClientAuth != tls.RequireAndVerifyClientCert || config.ClientCAs == nil {
-		t.Errorf("least version %#x, client certificates %v", config.MinVersion, config.ClientAuth)
-	}
+	expect.That(t, config.MinVersion == tls.VersionTLS12 && config.ClientAuth == tls.RequireAndVerifyClientCert && config.ClientCAs != nil,
+		"least version %#x, client certificates %v", config.MinVersion, config.ClientAuth)
 }

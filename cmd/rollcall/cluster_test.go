@@ -9,6 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/store"
 )
 
@@ -31,23 +32,16 @@ func TestFailedRemovalsAreGivenInTheTermsOfTheAPI(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			cause := fmt.Errorf("remove node \"n1\": %w: a reason", tc.err)
 			got := members{removing{cause}}.Remove(t.Context(), "n1")
-			if !errors.Is(got, tc.want) || got.Error() != cause.Error() {
-				t.Errorf("got %v, want %v in the words %q", got, tc.want, cause)
-			}
+			expect.That(t, errors.Is(got, tc.want) && got.Error() == cause.Error(), "got %v, want %v in the words %q", got, tc.want, cause)
 		})
 	}
-	if err := (members{removing{}}).Remove(t.Context(), "n1"); err != nil {
-		t.Errorf("a removal that succeeded: %v", err)
-	}
+	expect.OKf(t, (members{removing{}}).Remove(t.Context(), "n1"), "a removal that succeeded")
 }
 
 func TestANodesIndexIsThatOfItsAnswers(t *testing.T) {
 	n := store.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: 7, Reachable: true}
 	want := api.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: "c0ffee-7"}
-	if got := nodeStatus("c0ffee", n); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if got := nodeStatus("c0ffee", store.NodeStatus{ID: "n1", Role: "unreachable"}); got.Index != "" {
-		t.Errorf("a node that did not answer is at %q, want no index", got.Index)
-	}
+	expect.Equal(t, nodeStatus("c0ffee", n), want, "got")
+	got := nodeStatus("c0ffee", store.NodeStatus{ID: "n1", Role: "unreachable"})
+	expect.That(t, got.Index == "", "a node that did not answer is at %q, want no index", got.Index)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -133,12 +134,8 @@ func TestCommandsSendWhatTheyAreAskedTo(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newFakeServer(t, tc.status, tc.body)
 			stdout, stderr, code := rollcall(t, append(tc.args, "--addr", s.URL)...)
-			if code != cli.ExitOK || !strings.Contains(stdout, tc.prints) {
-				t.Errorf("exit %d, printed %q and %q, want %q", code, stdout, stderr, tc.prints)
-			}
-			if len(s.requests) != 1 || s.requests[0] != tc.want {
-				t.Errorf("sent %q, want %q", s.requests, tc.want)
-			}
+			expect.That(t, code == cli.ExitOK && strings.Contains(stdout, tc.prints), "exit %d, printed %q and %q, want %q", code, stdout, stderr, tc.prints)
+			expect.That(t, len(s.requests) == 1 && s.requests[0] == tc.want, "sent %q, want %q", s.requests, tc.want)
 		})
 	}
 }
@@ -147,9 +144,7 @@ func TestRegisterSendsItsFlags(t *testing.T) {
 	s := newFakeServer(t, 204, "")
 	_, stderr, code := rollcall(t, "register", "orders", "--addr", s.URL, "--id=orders-1", "--host=h", "--ip=10.0.0.1", "--port=81",
 		"--vip=v", "--status=STARTING", "--meta", "b=2,a=1", "--lease=30s", "--interval=10s")
-	if code != cli.ExitOK {
-		t.Fatalf("exit %d: %s", code, stderr)
-	}
+	need.That(t, code == cli.ExitOK, "exit %d: %s", code, stderr)
 	got := need.Got(eureka.DecodeRegistration([]byte(s.bodies[0]), eureka.Format{}, "ORDERS"))(t)
 	if got.ID() != "orders-1" || got.HostName != "h" || got.IPAddr != "10.0.0.1" || got.Port.Number != 81 || !got.Port.Enabled ||
 		got.VIP != "v" || got.Status.String() != "STARTING" || got.Meta("a") != "1" || got.Meta("b") != "2" ||
@@ -161,12 +156,10 @@ func TestRegisterSendsItsFlags(t *testing.T) {
 func TestTheNextServerIsTriedWhenOneIsDown(t *testing.T) {
 	down, up := newFakeServer(t, 503, ""), newFakeServer(t, 200, "{}")
 	t.Setenv(cli.AddrEnv, down.URL+","+strings.TrimPrefix(up.URL, "http://"))
-	if _, stderr, code := rollcall(t, "status"); code != cli.ExitOK {
-		t.Errorf("exit %d: %s", code, stderr)
-	}
-	if len(down.requests) != 1 || len(up.requests) != 1 {
-		t.Errorf("asked the first %d times and the second %d times, want once each", len(down.requests), len(up.requests))
-	}
+	_, stderr, code := rollcall(t, "status")
+	expect.That(t, code == cli.ExitOK, "exit %d: %s", code, stderr)
+	expect.That(t, len(down.requests) == 1 && len(up.requests) == 1,
+		"asked the first %d times and the second %d times, want once each", len(down.requests), len(up.requests))
 }
 
 func TestExitCodesTellMistakesFromFailures(t *testing.T) {
@@ -239,28 +232,21 @@ func TestExitCodesTellMistakesFromFailures(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			stdout, stderr, code := rollcall(t, tc.args...)
-			if code != tc.code || !strings.Contains(stderr, tc.says) {
-				t.Errorf("exit %d, said %q, want exit %d and %q", code, stderr, tc.code, tc.says)
-			}
-			if stdout != "" {
-				t.Errorf("printed %q on standard output, want nothing there", stdout)
-			}
+			expect.That(t, code == tc.code && strings.Contains(stderr, tc.says), "exit %d, said %q, want exit %d and %q", code, stderr, tc.code, tc.says)
+			expect.That(t, stdout == "", "printed %q on standard output, want nothing there", stdout)
 		})
 	}
 }
 
 func TestVersionIsPrinted(t *testing.T) {
 	stdout, _, code := rollcall(t, "version", "-o", "json")
-	if code != cli.ExitOK || !strings.Contains(stdout, `"version": "unknown"`) {
-		t.Errorf("exit %d, printed %s", code, stdout)
-	}
+	expect.That(t, code == cli.ExitOK && strings.Contains(stdout, `"version": "unknown"`), "exit %d, printed %s", code, stdout)
 }
 
 func TestConfigShowPrintsTheEffectiveSettings(t *testing.T) {
 	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir", "d", "--http-plain")
-	if code != cli.ExitOK || !strings.Contains(stdout, "plain: true # flag\n") || !strings.Contains(stdout, "election-timeout: 1s # default\n") {
-		t.Errorf("exit %d, %s, printed\n%s", code, stderr, stdout)
-	}
+	expect.That(t, code == cli.ExitOK && strings.Contains(stdout, "plain: true # flag\n") && strings.Contains(stdout, "election-timeout: 1s # default\n"),
+		"exit %d, %s, printed\n%s", code, stderr, stdout)
 }
 
 func TestAnAuthorityOfTheServersCanBeGiven(t *testing.T) {
@@ -270,9 +256,8 @@ func TestAnAuthorityOfTheServersCanBeGiven(t *testing.T) {
 	defer s.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	need.OK(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
-	if _, stderr, code := rollcall(t, "status", "--addr", s.URL, "--ca", ca); code != cli.ExitOK {
-		t.Errorf("exit %d: %s", code, stderr)
-	}
+	_, stderr, code := rollcall(t, "status", "--addr", s.URL, "--ca", ca)
+	expect.That(t, code == cli.ExitOK, "exit %d: %s", code, stderr)
 	if _, _, code := rollcall(t, "status", "--addr", s.URL); code != cli.ExitError {
 		t.Errorf("exit %d without the authority, want %d", code, cli.ExitError)
 	}

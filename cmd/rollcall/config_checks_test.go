@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -26,9 +27,7 @@ func TestLoopbackIsProbedIfTheAPIIsServedThereUnlessSet(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s := need.Got(loadWith(t, append(tt.args, "--data-dir=d", "--http-plain"), nil, ""))(t)
-		if s.Checks.Rules.AllowLoopback != tt.want || !s.Checks.Probes {
-			t.Errorf("%v: %+v, want loopback allowed: %v", tt.args, s.Checks, tt.want)
-		}
+		expect.That(t, s.Checks.Rules.AllowLoopback == tt.want && s.Checks.Probes, "%v: %+v, want loopback allowed: %v", tt.args, s.Checks, tt.want)
 	}
 }
 
@@ -40,9 +39,7 @@ func registerProbed(t *testing.T, api, url string) (checks string) {
 	req := need.Got(http.NewRequestWithContext(t.Context(), http.MethodPut, api+"/v1/agent/service/register", strings.NewReader(body)))(t)
 	resp := need.Got(http.DefaultClient.Do(req))(t)
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("register: status %d", resp.StatusCode)
-	}
+	need.Equal(t, resp.StatusCode, http.StatusOK, "register: status")
 	return api + "/v1/health/checks/web"
 }
 
@@ -65,17 +62,13 @@ func TestTheLeaderProbesServicesUnlessToldNotTo(t *testing.T) {
 			n := need.Got(openNode(c, quiet))(t)
 			stop := started(t, n)
 			defer func() {
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, stop())
 			}()
 			api := "http://" + n.listeners[0].Addr().String()
 			awaitReady(t, api)
 			checks := registerProbed(t, api, service.URL)
 			if !probes {
-				if strings.Contains(text(t, api+"/metrics"), "rollcall_probe_") {
-					t.Error("there is a prober")
-				}
+				expect.That(t, !strings.Contains(text(t, api+"/metrics"), "rollcall_probe_"), "there is a prober")
 				return
 			}
 			deadline := time.Now().Add(30 * time.Second)
@@ -95,8 +88,6 @@ func TestTheLeaderProbesServicesUnlessToldNotTo(t *testing.T) {
 func TestATargetOfChecksThatIsNoneIsNamed(t *testing.T) {
 	_, err := loadWith(t, []string{"--data-dir=d", "--checks-targets=10.0.0.0/8:*,10.0.0.0/8,nowhere:80"}, nil, "")
 	for _, want := range []string{`flag --checks-targets: "10.0.0.0/8" has no port`, `"nowhere:80" does not begin with a CIDR`} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		expect.ErrorSays(t, err, want, "got")
 	}
 }

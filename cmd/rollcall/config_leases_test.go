@@ -8,13 +8,12 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestLeasesEndAsTheRegistryWouldByDefault(t *testing.T) {
-	if got, want := defaultConfig().leases(), registry.DefaultSettings(); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	expect.Equal(t, defaultConfig().leases(), registry.DefaultSettings(), "got")
 }
 
 func TestSettingsOfLeasesReachTheRegistry(t *testing.T) {
@@ -39,9 +38,8 @@ func TestSettingsOfLeasesReachTheRegistry(t *testing.T) {
 
 func TestAThresholdOfZeroIsAccepted(t *testing.T) {
 	s := need.Got(loadWith(t, []string{"--data-dir=d", "--self-preservation-renewal-percent-threshold=0", "--self-preservation-enabled=false"}, nil, ""))(t)
-	if got := s.leases(); got.Threshold != 0 || got.SelfPreservation {
-		t.Errorf("got %+v, want a threshold of 0 without self-preservation", got)
-	}
+	got := s.leases()
+	expect.That(t, got.Threshold == 0 && !got.SelfPreservation, "got %+v, want a threshold of 0 without self-preservation", got)
 }
 
 func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
@@ -63,9 +61,7 @@ func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
 					on = append(on, name)
 				}
 			}
-			if !slices.Equal(on, tc.want) {
-				t.Errorf("%q are on, want %q", on, tc.want)
-			}
+			expect.That(t, slices.Equal(on, tc.want), "%q are on, want %q", on, tc.want)
 			if c := s.storeConfig(engineEnv{}); c.Settings != s.leases() {
 				t.Errorf("the store gets %+v, want %+v", c.Settings, s.leases())
 			}
@@ -82,14 +78,9 @@ func TestAThresholdThatKeepsEverythingIsWarnedOf(t *testing.T) {
 		c.Store.Settings.Threshold = tc.threshold
 		var said bytes.Buffer
 		n, err := openNode(c, slog.New(slog.NewTextHandler(&said, nil)))
-		if err != nil {
-			t.Fatalf("threshold %v: %v, want it allowed", tc.threshold, err)
-		}
-		if err := started(t, n)(); err != nil {
-			t.Error(err)
-		}
-		if got := strings.Contains(said.String(), "nothing is ever evicted"); got != tc.warned {
-			t.Errorf("threshold %v: warned %v, want %v:\n%s", tc.threshold, got, tc.warned, &said)
-		}
+		need.That(t, err == nil, "threshold %v: %v, want it allowed", tc.threshold, err)
+		expect.OK(t, started(t, n)())
+		got := strings.Contains(said.String(), "nothing is ever evicted")
+		expect.That(t, got == tc.warned, "threshold %v: warned %v, want %v:\n%s", tc.threshold, got, tc.warned, &said)
 	}
 }

@@ -4,13 +4,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
@@ -52,9 +52,8 @@ func TestTheStrongestSourceDecides(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := need.Got(loadWith(t, append(tc.args, "--data-dir", "d"), tc.env, tc.file))(t)
-			if s.HTTP.Addr != tc.want || s.sources["http.addr"] != tc.from {
-				t.Errorf("http.addr is %s from %s, want %s from %s", s.HTTP.Addr, s.sources["http.addr"], tc.want, tc.from)
-			}
+			expect.That(t, s.HTTP.Addr == tc.want && s.sources["http.addr"] == tc.from,
+				"http.addr is %s from %s, want %s from %s", s.HTTP.Addr, s.sources["http.addr"], tc.want, tc.from)
 		})
 	}
 }
@@ -102,18 +101,14 @@ test:
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := need.Got(source())(t)
-			if !reflect.DeepEqual(*s.Config, want) {
-				t.Errorf("got\n%+v, want\n%+v", *s.Config, want)
-			}
+			expect.Deep(t, *s.Config, want, "got")
 		})
 	}
 }
 
 func TestListsAndMapsMayBeGivenInParts(t *testing.T) {
 	s := need.Got(loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1", "--cluster-join=b:2", "--test-dial=x=a:1", "--test-dial=y=b:2"}, nil, ""))(t)
-	if len(s.Store.Join) != 2 || len(s.Store.Test.Dial) != 2 {
-		t.Errorf("got %v and %v, want two of each", s.Store.Join, s.Store.Test.Dial)
-	}
+	expect.That(t, len(s.Store.Join) == 2 && len(s.Store.Test.Dial) == 2, "got %v and %v, want two of each", s.Store.Join, s.Store.Test.Dial)
 }
 
 func TestMistakesNameTheirPlace(t *testing.T) {
@@ -145,17 +140,12 @@ func TestMistakesNameTheirPlace(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := loadWith(t, append(tc.args, "--data-dir=d"), tc.env, tc.file)
-			if err == nil {
-				t.Fatal("no error")
-			}
+			need.That(t, err != nil, "no error")
 			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error does not say %q:\n%v", want, err)
-				}
+				expect.That(t, strings.Contains(err.Error(), want), "error does not say %q:\n%v", want, err)
 			}
-			if got := len(strings.Split(err.Error(), "\n")); got != len(tc.want) {
-				t.Errorf("%d mistakes reported, want %d:\n%v", got, len(tc.want), err)
-			}
+			got := len(strings.Split(err.Error(), "\n"))
+			expect.That(t, got == len(tc.want), "%d mistakes reported, want %d:\n%v", got, len(tc.want), err)
 		})
 	}
 }
@@ -166,9 +156,7 @@ func TestAMissingFileIsAMistake(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
 	need.OK(t, flags.Parse([]string{"--config", missing}))
 	_, err := loadSettings(inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile})
-	if err == nil || !strings.Contains(err.Error(), missing) {
-		t.Errorf("got %v, want an error that names %s", err, missing)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), missing), "got %v, want an error that names %s", err, missing)
 }
 
 func TestAnAddressThatOthersReachIsWarnedOf(t *testing.T) {

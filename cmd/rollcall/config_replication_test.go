@@ -1,11 +1,11 @@
 package main
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication"
 )
@@ -79,22 +79,16 @@ func TestPeersAreWhatTheSettingsSayWithoutTheNodeItself(t *testing.T) {
 		names = append(names, p.Name+" "+strings.Join(p.URLs, " "))
 	}
 	want := []string{"10.0.0.2:8761 http://10.0.0.2:8761", "dc2 http://10.1.0.1:8761 http://10.1.0.2:8761", "old http://10.9.0.1:8761/eureka"}
-	if !reflect.DeepEqual(names, want) {
-		t.Fatalf("got %q, want %q", names, want)
-	}
-	if dc2 := peers[1]; dc2.ReadTimeout != 5*time.Second || dc2.Single {
-		t.Errorf("dc2 is %+v", dc2)
-	}
-	if old := peers[2]; old.ReadTimeout != 200*time.Millisecond || !old.Single || old.Kind != replication.Eureka {
-		t.Errorf("old is %+v", old)
-	}
+	need.Deep(t, names, want, "got")
+	dc2 := peers[1]
+	expect.That(t, dc2.ReadTimeout == 5*time.Second && !dc2.Single, "dc2 is %+v", dc2)
+	old := peers[2]
+	expect.That(t, old.ReadTimeout == 200*time.Millisecond && old.Single && old.Kind == replication.Eureka, "old is %+v", old)
 }
 
 func TestReadsInModeAPAreStaleUnlessSomebodyAsksForMore(t *testing.T) {
 	s, err := loadWith(t, []string{"--data-dir", "d", "--mode", "ap"}, nil, "")
-	if err != nil || s.HTTPD.Reads != "stale" {
-		t.Errorf("reads.eureka is %q, %v", s.HTTPD.Reads, err)
-	}
+	expect.That(t, err == nil && s.HTTPD.Reads == "stale", "reads.eureka is %q, %v", s.HTTPD.Reads, err)
 	if _, err := loadWith(t, []string{"--data-dir", "d", "--mode", "ap", "--reads-eureka", "linearizable"}, nil, ""); err == nil {
 		t.Error("linearizable reads are accepted")
 	}
@@ -103,9 +97,7 @@ func TestReadsInModeAPAreStaleUnlessSomebodyAsksForMore(t *testing.T) {
 func TestPasswordsOfPeersAreNotShown(t *testing.T) {
 	s, err := loadWith(t, []string{"--data-dir", "d", "--replication-eureka", "old=http://user:secret@h:8761/eureka",
 		"--replication-datacenters", "dc2=http://user:secret@h:1 http://user:secret@h:2"}, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	var out strings.Builder
 	need.OK(t, s.write(&out, false))
 	if strings.Contains(out.String(), "secret") || !strings.Contains(out.String(), "http://user:xxxxx@h:2") {

@@ -2,11 +2,11 @@ package main
 
 import (
 	"bytes"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -15,9 +15,7 @@ func TestShowPrintsWhatIsSetAndWhereItCameFrom(t *testing.T) {
 		[]string{"--data-dir=/var/lib/rollcall", "--test-dial=n2=127.0.0.1:9"},
 		map[string]string{"ROLLCALL_RAFT_HEARTBEAT_TIMEOUT": "700ms"},
 		"cluster: {join: ['127.0.0.1:7761', '127.0.0.1:7762']}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	var out bytes.Buffer
 	need.OK(t, s.write(&out, false))
 	const want = `cluster:
@@ -44,9 +42,7 @@ func TestEffectiveSettingsLoadToTheSame(t *testing.T) {
 	}
 	noEmptyMaps(again.Config)
 	noEmptyMaps(s.Config)
-	if !reflect.DeepEqual(again.Config, s.Config) {
-		t.Errorf("got\n%+v, want\n%+v", again.Config, s.Config)
-	}
+	expect.Deep(t, again.Config, s.Config, "got")
 	if got, want := strings.Count(out.String(), " # default\n"), len(s.Config.settings())-4; got != want {
 		t.Errorf("%d keys are marked as defaults, want %d:\n%s", got, want, out.String())
 	}
@@ -57,9 +53,7 @@ func TestSettingsThatDifferFromTheClustersAreMarked(t *testing.T) {
 		"self-preservation.max-duration":"60m","eureka-compat.expectation":true,"replication.on-cut":"dc2=keep-for:1h0m0s","unknown.key":1}`)
 	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir=d", "--addr", s.URL,
 		"--replication-datacenters=dc2=http://10.1.0.1:8761,dc3=http://10.1.0.2:8761", "--replication-on-cut=dc2=keep-for:60m,dc3=keep")
-	if code != cli.ExitOK {
-		t.Fatalf("exit %d: %s", code, stderr)
-	}
+	need.That(t, code == cli.ExitOK, "exit %d: %s", code, stderr)
 	if want := "GET /v1/rollcall/settings"; len(s.requests) != 1 || s.requests[0] != want {
 		t.Errorf("sent %q, want %q", s.requests, want)
 	}
@@ -70,9 +64,7 @@ func TestSettingsThatDifferFromTheClustersAreMarked(t *testing.T) {
 		}
 	}
 	want := []string{"expectation: false # default, but the cluster has true", "min-instances: 10 # default, but the cluster has 20"}
-	if !reflect.DeepEqual(marked, want) {
-		t.Errorf("marked %q, want %q", marked, want)
-	}
+	expect.Deep(t, marked, want, "marked")
 }
 
 func TestSettingsAreNotComparedWithAClusterThatCannotBeAsked(t *testing.T) {
@@ -86,8 +78,7 @@ func TestSettingsAreNotComparedWithAClusterThatCannotBeAsked(t *testing.T) {
 		"without --effective": {args: []string{"--addr", "127.0.0.1:1"}, code: cli.ExitUsage, says: "give --effective too"},
 	} {
 		stdout, stderr, code := rollcall(t, append([]string{"config", "show", "--data-dir=d"}, tc.args...)...)
-		if code != tc.code || !strings.Contains(stderr, tc.says) || stdout != "" {
-			t.Errorf("%s: exit %d, said %q, printed %q, want exit %d and %q", name, code, stderr, stdout, tc.code, tc.says)
-		}
+		expect.That(t, code == tc.code && strings.Contains(stderr, tc.says) && stdout == "",
+			"%s: exit %d, said %q, printed %q, want exit %d and %q", name, code, stderr, stdout, tc.code, tc.says)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -20,23 +21,18 @@ func TestEverySettingHasAHelpAndNamesOfItsOwn(t *testing.T) {
 	seen := make(map[string]string)
 	rows(t, func(t *testing.T, s setting.Setting) {
 		for _, name := range []string{"--" + s.Flag(), s.Env()} {
-			if other, taken := seen[name]; taken {
-				t.Errorf("%s belongs to %s too", name, other)
-			}
+			other, taken := seen[name]
+			expect.That(t, !taken, "%s belongs to %s too", name, other)
 			seen[name] = s.Key
 		}
-		if s.Help == "" || strings.Contains(s.Help, "|") {
-			t.Errorf("its help is %q, want a text for a cell of a table", s.Help)
-		}
+		expect.That(t, s.Help != "" && !strings.Contains(s.Help, "|"), "its help is %q, want a text for a cell of a table", s.Help)
 	})
 }
 
 // A default or a bound that cannot be parsed panics, in this test at the latest.
 func TestTheDefaultOfEverySettingIsWithinItsBounds(t *testing.T) {
 	rows(t, func(t *testing.T, s setting.Setting) {
-		if err := s.Check(); err != nil {
-			t.Errorf("its default: %v", err)
-		}
+		expect.OKf(t, s.Check(), "its default")
 		for _, bound := range []string{s.Min, s.Max} {
 			other := s
 			other.Value = reflect.New(s.Value.Type()).Elem()
@@ -56,9 +52,8 @@ func TestEverySettingSurvivesItsTextForm(t *testing.T) {
 	rows(t, func(t *testing.T, s setting.Setting) {
 		again := s
 		again.Value = reflect.New(s.Value.Type()).Elem()
-		if err := again.Set(s.String()); err != nil || again.String() != s.String() {
-			t.Errorf("%q came back as %q: %v", s, again, err)
-		}
+		err := again.Set(s.String())
+		expect.That(t, err == nil && again.String() == s.String(), "%q came back as %q: %v", s, again, err)
 	})
 }
 
@@ -72,7 +67,5 @@ func noEmptyMaps(c *Config) {
 }
 
 func TestEnvironmentVariablesAreSpeltAsDocumented(t *testing.T) {
-	if got, want := (setting.Setting{Key: "http.tls.client-ca"}).Env(), "ROLLCALL_HTTP_TLS_CLIENT_CA"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, (setting.Setting{Key: "http.tls.client-ca"}).Env(), "ROLLCALL_HTTP_TLS_CLIENT_CA", "got")
 }

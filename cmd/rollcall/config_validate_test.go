@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -88,17 +89,12 @@ func TestValidateReportsEveryMistakeAtOnce(t *testing.T) {
 	c := validConfig()
 	c.Mode, c.Store.DataDir, c.HTTP.Addr, c.LogLevel, c.Store.Test.CommitTimeout = "ca", "", "x", "loud", 0
 	err := c.Validate()
-	if err == nil {
-		t.Fatal("no error")
-	}
+	need.That(t, err != nil, "no error")
 	for _, key := range []string{"mode:", "data.dir:", "http.addr:", "log.level:", "test.commit-timeout:"} {
-		if !strings.Contains(err.Error(), key) {
-			t.Errorf("%s is missing in\n%v", key, err)
-		}
+		expect.That(t, strings.Contains(err.Error(), key), "%s is missing in\n%v", key, err)
 	}
-	if got := len(strings.Split(err.Error(), "\n")); got != 5 {
-		t.Errorf("%d lines, want one for each of 5 mistakes:\n%v", got, err)
-	}
+	got := len(strings.Split(err.Error(), "\n"))
+	expect.That(t, got == 5, "%d lines, want one for each of 5 mistakes:\n%v", got, err)
 }
 
 func TestListenersStayOnLoopbackUnlessTLSOrPlain(t *testing.T) {
@@ -146,8 +142,7 @@ func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
 		if err := os.Chmod(path, tc.mode); err != nil { // whatever the umask
 			t.Fatal(err)
 		}
-		if err := checkKeyFile("http.tls.key", path); (err == nil) != tc.ok {
-			t.Errorf("mode %#o: %v, want allowed: %v", tc.mode, err, tc.ok)
-		}
+		err := checkKeyFile("http.tls.key", path)
+		expect.That(t, (err == nil) == tc.ok, "mode %#o: %v, want allowed: %v", tc.mode, err, tc.ok)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -58,9 +59,8 @@ func TestNoNodeOutlivesDevThatIsKilled(t *testing.T) {
 			overdue := time.AfterFunc(time.Minute, func() { syscall.Kill(node, syscall.SIGKILL) })
 			defer overdue.Stop()
 			var status syscall.WaitStatus
-			if _, err := syscall.Wait4(node, &status, 0, nil); err != nil || status.ExitStatus() != 0 {
-				t.Errorf("process %d: status %#x, %v, want that it ended by itself", node, status, err)
-			}
+			_, err := syscall.Wait4(node, &status, 0, nil)
+			expect.That(t, err == nil && status.ExitStatus() == 0, "process %d: status %#x, %v, want that it ended by itself", node, status, err)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -66,9 +67,7 @@ func TestDevLaysOutPortsAndDirectories(t *testing.T) {
 		"node2 dc2 127.0.0.1:8862 127.0.0.1:7862 data/dc2/node2/data",
 	}
 	for i, n := range got {
-		if text := strings.Join([]string{n.Name, n.Datacenter, n.HTTP, n.Cluster, n.Dir}, " "); text != want[i] {
-			t.Errorf("node %d: %s, want %s", i, text, want[i])
-		}
+		expect.Equal(t, strings.Join([]string{n.Name, n.Datacenter, n.HTTP, n.Cluster, n.Dir}, " "), want[i], "node %d:", i)
 	}
 }
 
@@ -76,9 +75,7 @@ func TestDevStartsServersThatTheSettingsAllow(t *testing.T) {
 	o := devOptions{nodes: 3, mode: modeCP, dcs: 3, httpPort: 8761, data: "data"}
 	nodes := o.plan()
 	s, err := loadWith(t, nodes[1].Arguments()[1:], nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	if s.NodeName != "node2" || s.HTTP.Addr != nodes[1].HTTP || s.Store.ClusterAddr != nodes[1].Cluster || s.Store.BootstrapExpect != 3 ||
 		len(s.Store.Join) != 3 || s.Store.DataDir != "data/node2/data" || s.Datacenter != "dc1" || len(s.Replication.Datacenters) != 2 ||
 		s.Replication.Datacenters["dc3"] != "http://127.0.0.1:8961 http://127.0.0.1:8962 http://127.0.0.1:8963" {
@@ -88,9 +85,8 @@ func TestDevStartsServersThatTheSettingsAllow(t *testing.T) {
 	if s, err = loadWith(t, o.plan()[8].Arguments()[1:], nil, ""); err != nil {
 		t.Fatal(err)
 	}
-	if s.Datacenter != "dc3" || len(s.Replication.Nodes) != 3 || s.Replication.Nodes[2] != "http://127.0.0.1:8963" || len(s.Store.Join) != 0 {
-		t.Errorf("got %+v", s.Config)
-	}
+	expect.That(t, s.Datacenter == "dc3" && len(s.Replication.Nodes) == 3 && s.Replication.Nodes[2] == "http://127.0.0.1:8963" && len(s.Store.Join) == 0,
+		"got %+v", s.Config)
 }
 
 func TestDevSaysWhichPortIsInUseAndByWhichFlagToChangeIt(t *testing.T) {
@@ -100,12 +96,9 @@ func TestDevSaysWhichPortIsInUseAndByWhichFlagToChangeIt(t *testing.T) {
 	free := localcluster.Node{Name: "node1", HTTP: "127.0.0.1:0", Cluster: "127.0.0.1:0"}
 	for _, n := range []localcluster.Node{{Name: "node2", HTTP: taken, Cluster: "127.0.0.1:0"}, {Name: "node2", HTTP: "127.0.0.1:0", Cluster: taken}} {
 		err := checkPorts([]*localcluster.Node{&free, &n})
-		if err == nil || !strings.Contains(err.Error(), taken) || !strings.Contains(err.Error(), "node2") || !strings.Contains(err.Error(), "--http-port") {
-			t.Errorf("got %v, want %s, node2 and --http-port in it", err, taken)
-		}
-		if strings.Contains(err.Error(), "node1") {
-			t.Errorf("%v blames node1, whose ports are free", err)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), taken) && strings.Contains(err.Error(), "node2") && strings.Contains(err.Error(), "--http-port"),
+			"got %v, want %s, node2 and --http-port in it", err, taken)
+		expect.That(t, !strings.Contains(err.Error(), "node1"), "%v blames node1, whose ports are free", err)
 	}
 }
 
@@ -119,9 +112,8 @@ func TestDevRefusesTheDataOfAClusterOfAnotherSize(t *testing.T) {
 		data  string
 		ok    bool
 	}{{3, data, true}, {5, data, false}, {5, t.TempDir(), true}, {5, filepath.Join(data, "missing"), true}} {
-		if err := (devOptions{nodes: tc.nodes, dcs: 1, data: tc.data}).checkData(); (err == nil) != tc.ok {
-			t.Errorf("%d nodes on %s: %v, want allowed: %v", tc.nodes, tc.data, err, tc.ok)
-		}
+		err := (devOptions{nodes: tc.nodes, dcs: 1, data: tc.data}).checkData()
+		expect.That(t, (err == nil) == tc.ok, "%d nodes on %s: %v, want allowed: %v", tc.nodes, tc.data, err, tc.ok)
 	}
 }
 
@@ -155,24 +147,20 @@ func TestDevReportsANodeThatDiesAndGoesOn(t *testing.T) {
 		line := need.Got(said.ReadString('\n'))(t)
 		lines += line
 	}
-	if !strings.Contains(lines, "node=1 dc=dc1 http=127.0.0.1:0 pid=") || !strings.Contains(lines, "exit status 7") {
-		t.Errorf("it says %q, want node and exit", lines)
-	}
+	expect.That(t, strings.Contains(lines, "node=1 dc=dc1 http=127.0.0.1:0 pid=") && strings.Contains(lines, "exit status 7"),
+		"it says %q, want node and exit", lines)
 	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("supervise: %v, want nil at the end", err)
-	}
+	err := <-ended
+	expect.That(t, err == nil, "supervise: %v, want nil at the end", err)
 }
 
 func TestDevEndsWhenNoNodeIsLeft(t *testing.T) {
-	if err := supervise(t.Context(), shells(t, "exit 1", "exit 1"), io.Discard); err == nil {
-		t.Error("no error")
-	}
+	err := supervise(t.Context(), shells(t, "exit 1", "exit 1"), io.Discard)
+	expect.That(t, err != nil, "no error")
 }
 
 func TestANodeThatDiesBeforeTheClusterIsReadyFailsTheStart(t *testing.T) {
 	err := localcluster.AwaitReady(t.Context(), shells(t, untilStopped, "echo no such disk; exit 1"))
-	if err == nil || !strings.Contains(err.Error(), "node2") || !strings.Contains(err.Error(), "no such disk") {
-		t.Errorf("got %v, want the node and its last words", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "node2") && strings.Contains(err.Error(), "no such disk"),
+		"got %v, want the node and its last words", err)
 }

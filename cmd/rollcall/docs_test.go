@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -46,16 +47,12 @@ func TestTheReferenceOfSettingsIsComplete(t *testing.T) {
 	text := document(t, operations)
 	before, rest, ok := strings.Cut(text, tableStart)
 	table, after, ok2 := strings.Cut(rest, tableEnd)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no %q and %q", operations, tableStart, tableEnd)
-	}
+	need.That(t, ok && ok2, "%s has no %q and %q", operations, tableStart, tableEnd)
 	want := referenceTable()
 	if table == want {
 		return
 	}
-	if !*update {
-		t.Fatalf("the table of %s is not that of the program; run this test with -update. It should be\n%s", operations, want)
-	}
+	need.That(t, *update, "the table of %s is not that of the program; run this test with -update. It should be\n%s", operations, want)
 	need.OK(t, os.WriteFile(operations, []byte(before+tableStart+want+tableEnd+after), 0o644))
 }
 
@@ -72,15 +69,12 @@ func TestEveryExitCodeIsDocumented(t *testing.T) {
 	for _, path := range []string{operations, cliPage} {
 		text := document(t, path)
 		for _, code := range []int{cli.ExitOK, cli.ExitError, cli.ExitUsage, cli.ExitFatal} {
-			if !strings.Contains(text, fmt.Sprintf("\n| %d | ", code)) {
-				t.Errorf("%s has no row for exit code %d", path, code)
-			}
+			expect.That(t, strings.Contains(text, fmt.Sprintf("\n| %d | ", code)), "%s has no row for exit code %d", path, code)
 		}
 	}
 	for _, code := range []int{cli.ExitUsage, exitLost, exitNotAcquired, exitGuard, exitCannotRun, exitNoCommand} {
 		_, section, _ := strings.Cut(document(t, cliPage), "\n## rollcall lock\n")
-		if !strings.Contains(section, fmt.Sprintf("\n| %d | ", code)) || !strings.Contains(guardHelp, fmt.Sprintf("\n  %-3d  ", code)) {
-			t.Errorf("the section of lock in %s, or its help, has no row for exit code %d", cliPage, code)
-		}
+		expect.That(t, strings.Contains(section, fmt.Sprintf("\n| %d | ", code)) && strings.Contains(guardHelp, fmt.Sprintf("\n  %-3d  ", code)),
+			"the section of lock in %s, or its help, has no row for exit code %d", cliPage, code)
 	}
 }

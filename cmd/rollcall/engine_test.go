@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestAStoreThatFailedIsNotKeptByWhatHangsBesideIt(t *testing.T) {
@@ -39,17 +41,11 @@ func TestAFailedStartLeavesNothingOpen(t *testing.T) {
 				right.Mode = mode
 				wrong := *right
 				tt.wrong(&wrong)
-				if _, err := openNode(&wrong, quiet); err == nil || !strings.Contains(err.Error(), tt.want) {
-					t.Fatalf("got %v, want an error with %q", err, tt.want)
-				}
+				need.ErrorSays(t, expect.Err(openNode(&wrong, quiet)), tt.want, "got")
 				n, err := openNode(right, quiet)
-				if err != nil {
-					t.Fatalf("the next start: %v", err)
-				}
+				need.OKf(t, err, "the next start")
 				n.closePorts()
-				if err := abandon(n.runStore); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, abandon(n.runStore))
 			})
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // fakeLocks is a server of locks and semaphores that nobody else wants, or that somebody else has.
@@ -78,9 +80,8 @@ func TestACommandRunsWhileItsLockIsHeld(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFakeLocks(t, new(fakeLocks))
 			stdout, stderr, code := rollcall(t, slices.Insert(tc.args, 2, "--addr", f.URL)...)
-			if code != tc.code || stdout != tc.prints || stderr != "" {
-				t.Errorf("exit %d, printed %q and %q, want exit %d and %q", code, stdout, stderr, tc.code, tc.prints)
-			}
+			expect.That(t, code == tc.code && stdout == tc.prints && stderr == "",
+				"exit %d, printed %q and %q, want exit %d and %q", code, stdout, stderr, tc.code, tc.prints)
 			things := "/" + tc.args[0] + "s/demo"
 			if want := []string{"POST /sessions", "PUT " + things, "DELETE " + things, "DELETE /sessions/s1"}; !slices.Equal(f.called(), want) {
 				t.Errorf("called %q, want %q", f.called(), want)
@@ -113,9 +114,8 @@ func TestACommandDoesNotRunWithoutItsLock(t *testing.T) {
 				tc.addr = f.URL
 			}
 			stdout, stderr, code := rollcall(t, append([]string{"lock", "demo", "--addr", tc.addr}, tc.args...)...)
-			if code != tc.code || stdout != "" || !strings.Contains(stderr, tc.says) {
-				t.Errorf("exit %d, printed %q and said %q, want exit %d and %q", code, stdout, stderr, tc.code, tc.says)
-			}
+			expect.That(t, code == tc.code && stdout == "" && strings.Contains(stderr, tc.says),
+				"exit %d, printed %q and said %q, want exit %d and %q", code, stdout, stderr, tc.code, tc.says)
 			if calls := f.called(); len(calls) > 0 && calls[len(calls)-1] != "DELETE /sessions/s1" {
 				t.Errorf("called %q, want the session ended at last", calls)
 			}
@@ -136,12 +136,9 @@ func TestACommandEndsWhenItsLockIsLost(t *testing.T) {
 			f := newFakeLocks(t, &fakeLocks{ends: true})
 			start := time.Now()
 			_, stderr, code := rollcall(t, "lock", "demo", "--addr", f.URL, "--ttl", "1s", "--grace", "100ms", "--", "sh", "-c", tc.command)
-			if code != exitLost || !strings.Contains(stderr, "lost") {
-				t.Errorf("exit %d, said %q, want exit %d", code, stderr, exitLost)
-			}
-			if took := time.Since(start); took > time.Minute {
-				t.Errorf("it took %v, as if nobody had ended the command", took)
-			}
+			expect.That(t, code == exitLost && strings.Contains(stderr, "lost"), "exit %d, said %q, want exit %d", code, stderr, exitLost)
+			took := time.Since(start)
+			expect.That(t, took <= time.Minute, "it took %v, as if nobody had ended the command", took)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -24,9 +25,7 @@ func startLock(t *testing.T, f *fakeLocks, script string) (process *exec.Cmd, co
 	overdue := time.AfterFunc(time.Minute, func() { process.Process.Kill() })
 	t.Cleanup(func() { overdue.Stop() })
 	reader := bufio.NewReader(pipe)
-	if _, err := fmt.Fscanln(reader, &command); err != nil {
-		t.Fatal(err)
-	}
+	need.Got(fmt.Fscanln(reader, &command))(t)
 	return process, command, reader
 }
 
@@ -46,9 +45,7 @@ func TestSignalsReachTheCommandAndTheLockIsReleasedAfterIt(t *testing.T) {
 			process.Process.Signal(syscall.SIGTSTP) // a stopped rollcall could not hear of the lock's end
 			process.Process.Signal(tc.signal)
 			process.Wait()
-			if code := process.ProcessState.ExitCode(); code != tc.code {
-				t.Errorf("exit code %d, want %d", code, tc.code)
-			}
+			expect.Equal(t, process.ProcessState.ExitCode(), tc.code, "exit code")
 			if want := []string{"POST /sessions", "PUT /locks/demo", "DELETE /locks/demo", "DELETE /sessions/s1"}; !slices.Equal(f.called(), want) {
 				t.Errorf("called %q, want %q", f.called(), want)
 			}
@@ -65,9 +62,8 @@ func TestNoCommandOutlivesRollcallThatIsKilled(t *testing.T) {
 	overdue := time.AfterFunc(time.Minute, func() { syscall.Kill(command, syscall.SIGTERM) })
 	defer overdue.Stop()
 	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(command, &status, 0, nil); err != nil || status.Signal() != syscall.SIGKILL {
-		t.Errorf("the command ended with %#x, %v, want that it was killed", status, err)
-	}
+	_, err := syscall.Wait4(command, &status, 0, nil)
+	expect.That(t, err == nil && status.Signal() == syscall.SIGKILL, "the command ended with %#x, %v, want that it was killed", status, err)
 }
 
 func TestAWaitIsGivenUpWithItsSignal(t *testing.T) {
@@ -77,12 +73,9 @@ func TestAWaitIsGivenUpWithItsSignal(t *testing.T) {
 	need.OK(t, process.Start())
 	overdue := time.AfterFunc(time.Minute, func() { process.Process.Kill() })
 	defer overdue.Stop()
-	if line, err := bufio.NewReader(said).ReadString('\n'); err != nil {
-		t.Fatalf("it said %q, %v", line, err)
-	}
+	line, err := bufio.NewReader(said).ReadString('\n')
+	need.That(t, err == nil, "it said %q, %v", line, err)
 	process.Process.Signal(os.Interrupt)
 	process.Wait()
-	if code := process.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGINT) {
-		t.Errorf("exit code %d, want %d", code, exitSignal+int(syscall.SIGINT))
-	}
+	expect.Equal(t, process.ProcessState.ExitCode(), exitSignal+int(syscall.SIGINT), "exit code")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -32,9 +33,8 @@ T  deleted   b  -  -
 	for _, state := range states {
 		need.OK(t, p.tree(state))
 	}
-	if got := strings.ReplaceAll(out.String(), "1970-01-01T00:00:00.000Z", "T"); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
+	got := strings.ReplaceAll(out.String(), "1970-01-01T00:00:00.000Z", "T")
+	expect.That(t, got == want, "got\n%swant\n%s", got, want)
 }
 
 func TestAWatchOfKeysIsALinePerChangeInJSON(t *testing.T) {

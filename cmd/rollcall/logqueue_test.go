@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // blockedWriter takes nothing until it is opened.
@@ -39,28 +42,21 @@ func TestALogThatBlocksKeepsNobodyWaitingAndWhatDoesNotFitIsCounted(t *testing.T
 			log.Info("a line", "number", i, "pad", strings.Repeat("x", logQueueBytes/lines))
 		}
 		q.flush(logFlushLimit)
-		if took := time.Since(began); took > logFlushLimit {
-			t.Errorf("%d lines and a flush took %v, want %v at most", lines, took, logFlushLimit)
-		}
+		took := time.Since(began)
+		expect.That(t, took <= logFlushLimit, "%d lines and a flush took %v, want %v at most", lines, took, logFlushLimit)
 		dropped := int(testutil.ToFloat64(q.dropped))
-		if dropped == 0 || dropped > lines/2 {
-			t.Errorf("%d of %d lines were dropped, want those that are above the bound", dropped, lines)
-		}
+		expect.That(t, dropped != 0 && dropped <= lines/2, "%d of %d lines were dropped, want those that are above the bound", dropped, lines)
 
 		close(w.opened)
 		q.flush(time.Hour)
 		for i, line := range w.lines {
-			if !strings.Contains(line, fmt.Sprintf("number=%d ", i)) {
-				t.Fatalf("line %d is %.60s, want the lines in their order", i, line)
-			}
+			need.That(t, strings.Contains(line, fmt.Sprintf("number=%d ", i)), "line %d is %.60s, want the lines in their order", i, line)
 		}
-		if got := len(w.lines); got != lines-dropped {
-			t.Errorf("%d lines were written after the end of the block, want %d", got, lines-dropped)
-		}
+		got := len(w.lines)
+		expect.That(t, got == lines-dropped, "%d lines were written after the end of the block, want %d", got, lines-dropped)
 		log.Info("the last one")
 		q.flush(time.Hour)
-		if last := w.lines[len(w.lines)-1]; !strings.Contains(last, "the last one") {
-			t.Errorf("the last line is %q after a flush", last)
-		}
+		last := w.lines[len(w.lines)-1]
+		expect.That(t, strings.Contains(last, "the last one"), "the last line is %q after a flush", last)
 	})
 }

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+)
 
 func TestAnIdleNodeGivesMemoryBack(t *testing.T) {
 	held, cycles, freed := uint64(500<<20), uint64(1), 0
@@ -22,8 +26,6 @@ func TestAnIdleNodeGivesMemoryBack(t *testing.T) {
 	} {
 		held, cycles = step.held, cycles+step.busy
 		m.look(now, free)
-		if freed != step.want {
-			t.Errorf("%s: gave memory back %d times so far, want %d", step.name, freed, step.want)
-		}
+		expect.That(t, freed == step.want, "%s: gave memory back %d times so far, want %d", step.name, freed, step.want)
 	}
 }

@@ -189,9 +189,7 @@ func TestJSON(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := cli.JSON.Print(&out, tc.value); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, cli.JSON.Print(&out, tc.value))
 			if out.String() != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", out.String(), tc.want)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestCommandsAboutPeersSendWhatTheyAreAskedTo(t *testing.T) {
@@ -31,12 +32,8 @@ func TestCommandsAboutPeersSendWhatTheyAreAskedTo(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newFakeServer(t, tc.status, tc.body)
 			stdout, stderr, code := rollcall(t, append(tc.args, "--addr", s.URL)...)
-			if code != cli.ExitOK || !strings.Contains(stdout, tc.prints) {
-				t.Errorf("exit %d, printed %q and %q, want %q", code, stdout, stderr, tc.prints)
-			}
-			if len(s.requests) != 1 || s.requests[0] != tc.want {
-				t.Errorf("sent %q, want %q", s.requests, tc.want)
-			}
+			expect.That(t, code == cli.ExitOK && strings.Contains(stdout, tc.prints), "exit %d, printed %q and %q, want %q", code, stdout, stderr, tc.prints)
+			expect.That(t, len(s.requests) == 1 && s.requests[0] == tc.want, "sent %q, want %q", s.requests, tc.want)
 		})
 	}
 }
@@ -61,9 +58,8 @@ func TestCommandsAboutPeersThatFailSayWhy(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newFakeServer(t, tc.status, tc.body)
 			stdout, stderr, code := rollcall(t, append(tc.args, "--addr", s.URL)...)
-			if code != tc.code || !strings.Contains(stderr, tc.says) || stdout != "" {
-				t.Errorf("exit %d, printed %q, said %q; want exit %d, nothing and %q", code, stdout, stderr, tc.code, tc.says)
-			}
+			expect.That(t, code == tc.code && strings.Contains(stderr, tc.says) && stdout == "",
+				"exit %d, printed %q, said %q; want exit %d, nothing and %q", code, stdout, stderr, tc.code, tc.says)
 		})
 	}
 }

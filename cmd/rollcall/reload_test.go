@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -50,13 +50,9 @@ func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
 			var applied []Config
 			r := reloader{load: tc.load, apply: func(c *Config) { applied = append(applied, *c) }, running: before, log: slog.New(slog.NewTextHandler(&said, nil))}
 			r.reload()
-			if !reflect.DeepEqual(applied, tc.want) {
-				t.Errorf("applied %+v, want %+v", applied, tc.want)
-			}
+			expect.Deep(t, applied, tc.want, "applied")
 			for _, want := range tc.says {
-				if !strings.Contains(said.String(), want) {
-					t.Errorf("it says %q, want %q in it", &said, want)
-				}
+				expect.That(t, strings.Contains(said.String(), want), "it says %q, want %q in it", &said, want)
 			}
 		})
 	}
@@ -70,9 +66,7 @@ func TestAReloadComparesWithTheOneBefore(t *testing.T) {
 	r.reload()
 	said.Reset()
 	r.reload()
-	if !strings.Contains(said.String(), "changed=[]") {
-		t.Errorf("a second reload says %q, want that nothing has changed", &said)
-	}
+	expect.That(t, strings.Contains(said.String(), "changed=[]"), "a second reload says %q, want that nothing has changed", &said)
 }
 
 func TestASignalReachesTheReloader(t *testing.T) {
@@ -124,12 +118,8 @@ func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
 		need.OK(t, errors.Join(os.WriteFile(next, []byte(step.file), 0o600), os.Rename(next, file)))
 		hup <- syscall.SIGHUP
 		hup <- syscall.SIGHUP // is taken when the first one has taken effect
-		if got := refuses(url); got != step.refuses {
-			t.Errorf("%s: fetches are refused: %v, want %v", step.name, got, step.refuses)
-		}
+		expect.Equal(t, refuses(url), step.refuses, "%s: fetches are refused:", step.name)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-ended)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -79,29 +79,22 @@ func TestWhatAddsIsToldFromWhatDoesNot(t *testing.T) {
 		{remove, false}, {kv.KeyOp{Verb: kv.Release}, false}, {kv.Txn{Ops: []kv.KeyOp{remove}}, false},
 		{kv.RenewSession{}, false}, {kv.DestroySession{}, false}, {kv.ReleasePermit{}, false}, {kv.Once{Op: remove}, false},
 	} {
-		if got := addsKeys(tt.op); got != tt.want {
-			t.Errorf("%+v adds: %v, want %v", tt.op, got, tt.want)
-		}
+		expect.Equal(t, addsKeys(tt.op), tt.want, "%+v adds:", tt.op)
 	}
 	adds := func(op registry.Op) bool { return addsToRegistry(registry.FromClient, op) }
-	if adds(registry.Renew{}) || adds(registry.Cancel{}) || !adds(registry.Register{}) {
-		t.Error("registrations add, renewals and cancels do not")
-	}
+	expect.That(t, !adds(registry.Renew{}) && !adds(registry.Cancel{}) && adds(registry.Register{}), "registrations add, renewals and cancels do not")
 	for _, low := range []func(*room) *atomic.Bool{
 		func(r *room) *atomic.Bool { return &r.low }, func(r *room) *atomic.Bool { return &r.leaderLow },
 	} {
 		r := &room{least: 1}
 		low(r).Store(true)
-		if err := r.check(true); !errors.Is(err, registry.ErrFull) {
-			t.Errorf("got %v, want ErrFull", err)
-		}
+		expect.ErrorIs(t, r.check(true), registry.ErrFull, "got")
 	}
 }
 
 func TestWhatOtherServersTellIsTakenThoughTheDiskIsNearlyFull(t *testing.T) {
 	r := &room{least: 1}
 	r.low.Store(true)
-	if err := r.check(addsToRegistry(registry.FromEureka, registry.Register{})); err != nil {
-		t.Errorf("a Eureka server's batch with renewals and one registration is refused: %v", err)
-	}
+	expect.OKf(t, r.check(addsToRegistry(registry.FromEureka, registry.Register{})),
+		"a Eureka server's batch with renewals and one registration is refused")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -73,12 +74,9 @@ func TestANodeServesUntilItIsToldToStop(t *testing.T) {
 	stop := started(t, n)
 	url := "http://" + n.listeners[0].Addr().String()
 	awaitReady(t, url)
-	if err := stop(); err != nil {
-		t.Errorf("run: %v, want nil after a stop", err)
-	}
-	if got := status(url + "/healthz"); got != 0 {
-		t.Errorf("it still answers: %d", got)
-	}
+	err := stop()
+	expect.That(t, err == nil, "run: %v, want nil after a stop", err)
+	expect.Equal(t, status(url+"/healthz"), 0, "it still answers:")
 }
 
 func TestATakenPortIsNamedWithItsKeyBeforeTheDataIsTouched(t *testing.T) {
@@ -95,12 +93,10 @@ func TestATakenPortIsNamedWithItsKeyBeforeTheDataIsTouched(t *testing.T) {
 		c := oneNode(t)
 		tc.set(c, taken.Addr().String())
 		_, err := openNode(c, quiet)
-		if err == nil || !strings.Contains(err.Error(), tc.key) || !strings.Contains(err.Error(), taken.Addr().String()) {
-			t.Errorf("%s taken: %v, want key and address in it", tc.key, err)
-		}
-		if matches, _ := filepath.Glob(c.Store.DataDir); len(matches) > 0 {
-			t.Errorf("%s taken: the data directory was made", tc.key)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), tc.key) && strings.Contains(err.Error(), taken.Addr().String()),
+			"%s taken: %v, want key and address in it", tc.key, err)
+		matches, _ := filepath.Glob(c.Store.DataDir)
+		expect.That(t, len(matches) <= 0, "%s taken: the data directory was made", tc.key)
 	}
 }
 
@@ -115,15 +111,10 @@ func TestWatchesEndWithTheNode(t *testing.T) {
 		awaitReady(t, url)
 		resp := need.Got(http.Get(url + "/v1/rollcall/watch"))(t)
 		start := time.Now()
-		if err := stop(); err != nil {
-			t.Errorf("run: %v", err)
-		}
-		if took := time.Since(start); took > n.limits.drain {
-			t.Errorf("takeover %v: the watch kept the node up for %v", takeover, took)
-		}
-		if _, err := io.ReadAll(resp.Body); err != nil {
-			t.Errorf("takeover %v: the watch was cut off: %v", takeover, err)
-		}
+		expect.OKf(t, stop(), "run")
+		took := time.Since(start)
+		expect.That(t, took <= n.limits.drain, "takeover %v: the watch kept the node up for %v", takeover, took)
+		expect.OKf(t, expect.Err(io.ReadAll(resp.Body)), "takeover %v: the watch was cut off", takeover)
 		resp.Body.Close()
 	}
 }
@@ -142,20 +133,16 @@ func TestAStoreThatMustNotGoOnClosesTheListenersAndIsFatal(t *testing.T) {
 	broken := errors.New("disk broke")
 	n := fakeNode(t, func(context.Context) error { return broken }, nil)
 	err := n.run(t.Context())
-	if !errors.Is(err, broken) || cli.ExitCode(io.Discard, "rollcall", err) != cli.ExitFatal {
-		t.Errorf("run: %v, want the store's error as a fatal one", err)
-	}
-	if got := status("http://" + n.listeners[0].Addr().String()); got != 0 {
-		t.Errorf("it still answers: %d", got)
-	}
+	expect.That(t, errors.Is(err, broken) && cli.ExitCode(io.Discard, "rollcall", err) == cli.ExitFatal,
+		"run: %v, want the store's error as a fatal one", err)
+	expect.Equal(t, status("http://"+n.listeners[0].Addr().String()), 0, "it still answers:")
 }
 
 func TestAListenerThatFailsEndsTheNode(t *testing.T) {
 	n := fakeNode(t, func(ctx context.Context) error { <-ctx.Done(); return nil }, nil)
 	n.listeners[0].Close()
-	if err := n.run(t.Context()); err == nil || !strings.Contains(err.Error(), "http.addr") {
-		t.Errorf("run: %v, want an error that names http.addr", err)
-	}
+	err := n.run(t.Context())
+	expect.That(t, err != nil && strings.Contains(err.Error(), "http.addr"), "run: %v, want an error that names http.addr", err)
 }
 
 func TestRequestsUnderWayAreAnsweredByAStoreThatStillRuns(t *testing.T) {
@@ -181,12 +168,8 @@ func TestRequestsUnderWayAreAnsweredByAStoreThatStillRuns(t *testing.T) {
 	go func() { answer <- status("http://" + n.listeners[0].Addr().String()) }()
 	<-arrived
 	n.listeners[0].server.RegisterOnShutdown(func() { close(stopping) })
-	if err := stop(); err != nil {
-		t.Errorf("run: %v", err)
-	}
-	if got := <-answer; got != http.StatusOK {
-		t.Errorf("the request was answered with %d, want 200", got)
-	}
+	expect.OKf(t, stop(), "run")
+	expect.Equal(t, <-answer, http.StatusOK, "the request was answered with")
 }
 
 // asked sends a request to a node, waits until its handler has it, and returns where the answer's
@@ -214,12 +197,8 @@ func TestARequestThatWaitsForTheStoreIsAnsweredWhenTheStoreEnds(t *testing.T) {
 	n.limits.drain, n.limits.answer = time.Millisecond, 10*time.Second // the latter ends with the answer
 	stop := started(t, n)
 	answer := asked(n, arrived)
-	if err := stop(); err != nil {
-		t.Errorf("run: %v", err)
-	}
-	if got := <-answer; got != http.StatusServiceUnavailable {
-		t.Errorf("the request was answered with %d, want 503", got)
-	}
+	expect.OKf(t, stop(), "run")
+	expect.Equal(t, <-answer, http.StatusServiceUnavailable, "the request was answered with")
 }
 
 func TestNothingThatHangsKeepsANodeFromEnding(t *testing.T) {
@@ -231,19 +210,16 @@ func TestNothingThatHangsKeepsANodeFromEnding(t *testing.T) {
 	n.limits = shutdownLimits{drain: time.Millisecond, store: time.Millisecond, answer: time.Millisecond}
 	stop := started(t, n)
 	answer := asked(n, arrived)
-	if err := stop(); err == nil || !strings.Contains(err.Error(), "store did not close") {
-		t.Errorf("run: %v, want an error that names the store", err)
-	}
-	if got := <-answer; got != 0 {
-		t.Errorf("the request was answered with %d, want a cut connection", got)
-	}
+	err := stop()
+	expect.That(t, err != nil && strings.Contains(err.Error(), "store did not close"), "run: %v, want an error that names the store", err)
+	got := <-answer
+	expect.That(t, got == 0, "the request was answered with %d, want a cut connection", got)
 }
 
 func TestAShutdownEndsBeforeServiceManagersLosePatience(t *testing.T) {
 	l := defaultShutdownLimits()
-	if total := l.drain + l.store + l.answer; total >= localcluster.StopWithin {
-		t.Errorf("a shutdown may take %v, dev kills after %v", total, localcluster.StopWithin)
-	}
+	total := l.drain + l.store + l.answer
+	expect.That(t, total < localcluster.StopWithin, "a shutdown may take %v, dev kills after %v", total, localcluster.StopWithin)
 }
 
 func TestProfilesHaveAListenerOfTheirOwn(t *testing.T) {
@@ -252,11 +228,7 @@ func TestProfilesHaveAListenerOfTheirOwn(t *testing.T) {
 	l := n.listeners[0]
 	served := make(chan error, 1)
 	go func() { served <- l.serve() }()
-	if got := status("http://" + l.Addr().String() + "/debug/pprof/"); got != http.StatusOK {
-		t.Errorf("answered %d, want 200", got)
-	}
+	expect.Equal(t, status("http://"+l.Addr().String()+"/debug/pprof/"), http.StatusOK, "answered")
 	l.server.Close()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-served)
 }

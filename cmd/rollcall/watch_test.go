@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 const watchStream = `event: start
@@ -79,15 +80,9 @@ func TestWatchPrintsALineForEachChange(t *testing.T) {
 		!strings.HasSuffix(lines[0], "Z  ADDED     ORDERS/orders-1  UP  registered") || !strings.HasSuffix(lines[1], "Z  DELETED   ORDERS/x?[2J  UP  evicted") {
 		t.Errorf("exit %d, printed %q", code, lines)
 	}
-	if _, err := time.Parse("2006-01-02T15:04:05.000Z", strings.Fields(stdout)[0]); err != nil {
-		t.Error(err)
-	}
-	if want := "watching SERVER, after e-5\nchanges before e-9 may have been missed: too old\n"; stderr != want {
-		t.Errorf("said %q, want %q", stderr, want)
-	}
-	if want := "GET /v1/rollcall/watch?app=ORDERS&index=e-5"; asked != want {
-		t.Errorf("sent %q, want %q", asked, want)
-	}
+	expect.OK(t, expect.Err(time.Parse("2006-01-02T15:04:05.000Z", strings.Fields(stdout)[0])))
+	expect.Equal(t, stderr, "watching SERVER, after e-5\nchanges before e-9 may have been missed: too old\n", "said")
+	expect.Equal(t, asked, "GET /v1/rollcall/watch?app=ORDERS&index=e-5", "sent")
 }
 
 func TestWatchPrintsAJSONLineForEachEvent(t *testing.T) {
@@ -97,9 +92,8 @@ func TestWatchPrintsAJSONLineForEachEvent(t *testing.T) {
 {"event":"reset","index":"e-9","reason":"too old"}
 {"event":"change","index":"e-10","action":"DELETED","why":"evicted","app":"ORDERS","id":"x\u001b[2J","status":"UP"}
 `
-	if code != cli.ExitOK || rest != want || !strings.HasPrefix(stdout, `{"event":"start","index":"e-5","server":"http://`) {
-		t.Errorf("exit %d, printed\n%s\nwant a start and\n%s", code, stdout, want)
-	}
+	expect.That(t, code == cli.ExitOK && rest == want && strings.HasPrefix(stdout, `{"event":"start","index":"e-5","server":"http://`),
+		"exit %d, printed\n%s\nwant a start and\n%s", code, stdout, want)
 }
 
 func TestAWatchEndsWhenNobodyReads(t *testing.T) {
@@ -107,9 +101,8 @@ func TestAWatchEndsWhenNobodyReads(t *testing.T) {
 	p := watchPrinter{out: failing{broken}, errs: io.Discard, now: time.Now}
 	for _, form := range []cli.Output{cli.Table, cli.JSON} {
 		p.form = form
-		if err := p.print(client.WatchChange{}); !errors.Is(err, broken) {
-			t.Errorf("%s: %v, want the writer's error", form, err)
-		}
+		err := p.print(client.WatchChange{})
+		expect.That(t, errors.Is(err, broken), "%s: %v, want the writer's error", form, err)
 	}
 }
 
@@ -125,19 +118,13 @@ func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
 	}))
 	defer s.Close()
 	stdout, stderr, code := rollcall(t, "drain", "orders/orders-1", "--settle=0s", "--author=me", "--addr", s.URL)
-	if code != cli.ExitOK || stdout != "drained  ORDERS/orders-1  OUT_OF_SERVICE\n" {
-		t.Errorf("exit %d, printed %q and %q", code, stdout, stderr)
-	}
+	expect.That(t, code == cli.ExitOK && stdout == "drained  ORDERS/orders-1  OUT_OF_SERVICE\n", "exit %d, printed %q and %q", code, stdout, stderr)
 	want := []string{"PUT /v1/rollcall/apps/ORDERS/orders-1/override?author=me&value=OUT_OF_SERVICE", "GET /v1/rollcall/status"}
-	if strings.Join(requests, "\n") != strings.Join(want, "\n") {
-		t.Errorf("sent %q, want %q", requests, want)
-	}
+	expect.That(t, strings.Join(requests, "\n") == strings.Join(want, "\n"), "sent %q, want %q", requests, want)
 }
 
 func TestDrainNamesTheNodeThatIsMissing(t *testing.T) {
 	s := newFakeServer(t, 200, `{"index":"e-7","nodes":[{"id":"n1","index":"e-7"},{"id":"n2","cluster":"10.0.0.2:7761","role":"unreachable"}]}`)
 	_, stderr, code := rollcall(t, "drain", "orders/orders-1", "--settle=0s", "--timeout=2s", "--addr", s.URL)
-	if code != cli.ExitError || !strings.Contains(stderr, "n2 (10.0.0.2:7761) is unreachable") {
-		t.Errorf("exit %d, said %q", code, stderr)
-	}
+	expect.That(t, code == cli.ExitError && strings.Contains(stderr, "n2 (10.0.0.2:7761) is unreachable"), "exit %d, said %q", code, stderr)
 }

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 type colour uint8
@@ -94,9 +96,7 @@ func TestWhatIsReadRefersToNothingOfTheBuffer(t *testing.T) {
 	c.Version()
 	got.fields(&c)
 	clear(b)
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v after the buffer was overwritten, want %+v", got, want)
-	}
+	expect.That(t, reflect.DeepEqual(got, want), "got %+v after the buffer was overwritten, want %+v", got, want)
 }
 
 func TestAWeigherCountsTextsAlone(t *testing.T) {
@@ -109,9 +109,7 @@ func TestAWeigherCountsTextsAlone(t *testing.T) {
 func TestANoteIsCutWhereItIsWritten(t *testing.T) {
 	r := &record{Note: "too long"}
 	b := encode(r)
-	if r.Note != "too long" {
-		t.Errorf("the note was changed to %q where it was written", r.Note)
-	}
+	expect.That(t, r.Note == "too long", "the note was changed to %q where it was written", r.Note)
 	c := Reader(b)
 	got := new(record)
 	c.Version()
@@ -163,18 +161,17 @@ func TestWhatNoWriterWritesIsRefused(t *testing.T) {
 	} {
 		c := Reader(tc.b)
 		tc.read(&c)
-		if err := c.End(); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: got %v, want ErrCorrupt that says %q", tc.name, err, tc.want)
-		}
+		err := c.End()
+		expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), tc.want),
+			"%s: got %v, want ErrCorrupt that says %q", tc.name, err, tc.want)
 	}
 }
 
 func TestANewerLevelIsNotCalledCorrupt(t *testing.T) {
 	c := Reader([]byte{Level + 1, 99})
 	c.Version()
-	if err := c.End(); !errors.Is(err, ErrNewerVersion) || errors.Is(err, ErrCorrupt) {
-		t.Errorf("got %v, want ErrNewerVersion", err)
-	}
+	err := c.End()
+	expect.That(t, errors.Is(err, ErrNewerVersion) && !errors.Is(err, ErrCorrupt), "got %v, want ErrNewerVersion", err)
 }
 
 func TestAFieldIsThereFromItsLevelOn(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -64,9 +65,8 @@ func TestTheBytesOfTheStateAreThoseOfWhatIsInIt(t *testing.T) {
 		DestroySession{ID: s1}, DestroySession{ID: s3}, DestroySession{ID: s2},
 	} {
 		r.do(op)
-		if got, want := r.View().Bytes(), weigh(r.State); got != want {
-			t.Fatalf("operation %d, %+v: %d bytes, want %d", i, op, got, want)
-		}
+		got, want := r.View().Bytes(), weigh(r.State)
+		need.That(t, got == want, "operation %d, %+v: %d bytes, want %d", i, op, got, want)
 		thawed := need.Got(Thaw(r.Freeze(), r.nodes))(t)
 		if got, want := thawed.View().Bytes(), r.View().Bytes(); got != want || got == 0 {
 			t.Fatalf("operation %d, %+v: %d bytes after a restore, want %d", i, op, got, want)
@@ -80,7 +80,6 @@ func TestTheBytesOfTheStateAreThoseOfWhatIsInIt(t *testing.T) {
 	for i := range 10 {
 		r.do(set(fmt.Sprintf("k%d", i), 1000))
 	}
-	if grown := r.View().Bytes() - before; grown < 10_000 {
-		t.Errorf("ten values of 1000 bytes count as %d", grown)
-	}
+	grown := r.View().Bytes() - before
+	expect.That(t, grown >= 10_000, "ten values of 1000 bytes count as %d", grown)
 }

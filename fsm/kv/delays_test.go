@@ -3,6 +3,8 @@ package kv
 import (
 	"reflect"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestEndOfAHolderKeepsOthersAwayForItsLockDelay(t *testing.T) {
@@ -23,17 +25,13 @@ func TestEndOfAHolderKeepsOthersAwayForItsLockDelay(t *testing.T) {
 				r.yes(acquire("a", s1))
 				end(r)
 				until := r.now + 2000
-				if got := r.View().Delayed("a"); got != until {
-					t.Errorf("delayed until %d, want %d", got, until)
-				}
+				expect.Equal(t, r.View().Delayed("a"), until, "delayed until")
 				r.no(acquire("a", s2))
 				r.now = until - 1
 				r.no(acquire("a", s2))
 				r.pass(1)
 				r.yes(acquire("a", s2))
-				if got := r.View().Delayed("a"); got != 0 {
-					t.Errorf("held, and delayed until %d", got)
-				}
+				expect.Equal(t, r.View().Delayed("a"), 0, "held, and delayed until")
 			})
 		}
 	}
@@ -85,9 +83,8 @@ func TestLockDelayIsBoundedAndOfWholeMilliseconds(t *testing.T) {
 	}
 	for _, test := range tests {
 		s := Session{LockDelay: test.ns}
-		if got := s.lockDelay(); got != test.ms {
-			t.Errorf("a lock-delay of %d ns counts as %d ms, want %d", test.ns, got, test.ms)
-		}
+		got := s.lockDelay()
+		expect.That(t, got == test.ms, "a lock-delay of %d ns counts as %d ms, want %d", test.ns, got, test.ms)
 	}
 }
 
@@ -102,16 +99,14 @@ func TestEndOfALockDelayIsProposed(t *testing.T) {
 		t.Errorf("due are %+v before its end; needs the clock: %t", due, r.NeedsClock())
 	}
 	want := EndDelay{Epoch: epoch1, Kind: Key, Name: "a", Until: until}
-	if due := r.Due(until, 10); !reflect.DeepEqual(due, []Op{want}) {
-		t.Errorf("due are %+v, want %+v", due, want)
-	}
+	due := r.Due(until, 10)
+	expect.That(t, reflect.DeepEqual(due, []Op{want}), "due are %+v, want %+v", due, want)
 	r.now = until
 	r.yes(acquire("a", s2))
 	r.yes(DestroySession{s2}) // a delay of its own
 	r.no(want)
-	if due := r.Due(until, 10); len(due) > 0 {
-		t.Errorf("due are %+v before the end of the second", due)
-	}
+	due = r.Due(until, 10)
+	expect.That(t, len(due) <= 0, "due are %+v before the end of the second", due)
 	other := want
 	other.Until = r.now + 3000
 	r.no(other) // before its time

@@ -6,15 +6,16 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestFirstWriteCreatesAnEntry(t *testing.T) {
 	r := newRig(t)
 	res := r.yes(KeyOp{Verb: Set, Key: "a", Value: []byte("1"), Flags: math.MaxUint64})
 	want := &Entry{Key: "a", Value: []byte("1"), Flags: math.MaxUint64, CreateIndex: res.Index, ModifyIndex: res.Index}
-	if got := r.entry("a"); !reflect.DeepEqual(got, want) {
-		t.Errorf("entry is %+v, want %+v", got, want)
-	}
+	expect.Deep(t, r.entry("a"), want, "entry is")
 }
 
 func TestWriteThatChangesNothingIsNoChange(t *testing.T) {
@@ -36,15 +37,11 @@ func TestWriteThatChangesNothingIsNoChange(t *testing.T) {
 			r.yes(acquire("a", s1))
 			before := r.entry("a")
 			r.Touched()
-			if res := r.yes(test.op); res.Index != 0 {
-				t.Errorf("it took index %d", res.Index)
-			}
-			if got := r.entry("a"); got != before {
-				t.Errorf("entry is %+v, want it as it was: %+v", got, before)
-			}
-			if touched := r.Touched(); len(touched) > 0 {
-				t.Errorf("it wakes the watchers of %v", touched)
-			}
+			expect.Equal(t, r.yes(test.op).Index, 0, "it took index")
+			got := r.entry("a")
+			expect.That(t, got == before, "entry is %+v, want it as it was: %+v", got, before)
+			touched := r.Touched()
+			expect.That(t, len(touched) <= 0, "it wakes the watchers of %v", touched)
 		})
 	}
 }
@@ -60,12 +57,8 @@ func TestPlainWritesKeepTheHolder(t *testing.T) {
 			Key: "a", Value: []byte("new"), Flags: 7, Session: s1, LockIndex: 1,
 			CreateIndex: before.CreateIndex, ModifyIndex: res.Index, Fence: before.Fence,
 		}
-		if got := r.entry("a"); !reflect.DeepEqual(got, want) {
-			t.Errorf("verb %d: entry is %+v, want %+v", verb, got, want)
-		}
-		if res.Fence != before.Fence {
-			t.Errorf("verb %d: answered fence %d, want that of the holder, %d", verb, res.Fence, before.Fence)
-		}
+		expect.Deep(t, r.entry("a"), want, "verb %d: entry is", verb)
+		expect.That(t, res.Fence == before.Fence, "verb %d: answered fence %d, want that of the holder, %d", verb, res.Fence, before.Fence)
 	}
 }
 
@@ -117,28 +110,25 @@ func TestAcquisitionsAreCounted(t *testing.T) {
 	r.session(s1)
 	r.session(s2)
 	first := r.yes(acquire("a", s1))
-	if e := r.entry("a"); e.Session != s1 || e.LockIndex != 1 || e.Fence != first.Index || first.Fence != first.Index {
-		t.Fatalf("after the first acquisition, at %d: answered fence %d, entry %+v", first.Index, first.Fence, e)
-	}
-	if no := r.no(acquire("a", s2)); no.Fence != first.Fence {
-		t.Errorf("who came too late is told fence %d, want the holder's %d", no.Fence, first.Fence)
-	}
+	e := r.entry("a")
+	need.That(t, e.Session == s1 && e.LockIndex == 1 && e.Fence == first.Index && first.Fence == first.Index,
+		"after the first acquisition, at %d: answered fence %d, entry %+v", first.Index, first.Fence, e)
+	no := r.no(acquire("a", s2))
+	expect.That(t, no.Fence == first.Fence, "who came too late is told fence %d, want the holder's %d", no.Fence, first.Fence)
 	again := r.yes(KeyOp{Verb: Acquire, Key: "a", Value: []byte("other"), Session: s1})
-	if e := r.entry("a"); e.LockIndex != 1 || e.Fence != first.Index || e.ModifyIndex != again.Index || again.Fence != first.Index {
-		t.Errorf("after acquiring again: answered fence %d, entry %+v", again.Fence, e)
-	}
+	e = r.entry("a")
+	expect.That(t, e.LockIndex == 1 && e.Fence == first.Index && e.ModifyIndex == again.Index && again.Fence == first.Index,
+		"after acquiring again: answered fence %d, entry %+v", again.Fence, e)
 	freed := r.yes(release("a", s1))
 	want := &Entry{
 		Key: "a", Value: []byte("free"), LockIndex: 1,
 		CreateIndex: first.Index, ModifyIndex: freed.Index, Fence: first.Index,
 	}
-	if e := r.entry("a"); !reflect.DeepEqual(e, want) || freed.Fence != 0 {
-		t.Errorf("after the release: answered fence %d, entry %+v, want %+v", freed.Fence, e, want)
-	}
+	e = r.entry("a")
+	expect.That(t, reflect.DeepEqual(e, want) && freed.Fence == 0, "after the release: answered fence %d, entry %+v, want %+v", freed.Fence, e, want)
 	second := r.yes(acquire("a", s2))
-	if e := r.entry("a"); e.LockIndex != 2 || e.Fence != second.Index || e.Session != s2 {
-		t.Errorf("after the second acquisition, at %d: entry %+v", second.Index, e)
-	}
+	e = r.entry("a")
+	expect.That(t, e.LockIndex == 2 && e.Fence == second.Index && e.Session == s2, "after the second acquisition, at %d: entry %+v", second.Index, e)
 }
 
 func TestSessionOfAnAcquisitionMustBeKnown(t *testing.T) {
@@ -154,20 +144,16 @@ func TestCaseOfASessionDoesNotMatter(t *testing.T) {
 	r := newRig(t)
 	r.session(strings.ToUpper(s1))
 	r.yes(acquire("a", strings.ToUpper(s1)))
-	if e := r.entry("a"); e.Session != s1 {
-		t.Errorf("held by %q, want %q", e.Session, s1)
-	}
+	expect.Equal(t, r.entry("a").Session, s1, "held by")
 	r.yes(acquire("a", s1))
-	if s, _ := r.View().Session(strings.ToUpper(s1)); s == nil || s.ID != s1 {
-		t.Errorf("the session is %+v, want it with id %q", s, s1)
-	}
+	s, _ := r.View().Session(strings.ToUpper(s1))
+	expect.That(t, s != nil && s.ID == s1, "the session is %+v, want it with id %q", s, s1)
 	r.yes(Txn{[]KeyOp{{Verb: CheckSession, Key: "a", Session: strings.ToUpper(s1)}}})
 	r.yes(release("a", strings.ToUpper(s1)))
 	r.yes(RenewSession{strings.ToUpper(s1)})
 	r.yes(DestroySession{strings.ToUpper(s1)})
-	if s, _ := r.View().Session(s1); s != nil {
-		t.Errorf("after its end there is session %+v", s)
-	}
+	s, _ = r.View().Session(s1)
+	expect.That(t, s == nil, "after its end there is session %+v", s)
 }
 
 func TestReleaseByANonHolderIsAnsweredFalse(t *testing.T) {
@@ -181,9 +167,8 @@ func TestReleaseByANonHolderIsAnsweredFalse(t *testing.T) {
 	}
 	r.refused(release("held", ""), "missing session")
 	r.refused(release("free", ""), "missing session")
-	if e := r.entry("held"); e.Session != s1 || string(e.Value) != "held" {
-		t.Errorf("afterwards the entry is %+v", e)
-	}
+	e := r.entry("held")
+	expect.That(t, e.Session == s1 && string(e.Value) == "held", "afterwards the entry is %+v", e)
 }
 
 func TestHolderDoesNotProtectAKeyFromDeletion(t *testing.T) {
@@ -207,20 +192,13 @@ func TestDeletedKeyBeginsAnewButItsTokenDoesNotGoBack(t *testing.T) {
 	r.yes(del("a"))
 	again := r.yes(set("a", "1"))
 	want := &Entry{Key: "a", Value: []byte("1"), CreateIndex: again.Index, ModifyIndex: again.Index, Fence: before.Fence}
-	if got := r.entry("a"); !reflect.DeepEqual(got, want) {
-		t.Errorf("entry is %+v, want %+v", got, want)
-	}
-	if again.Fence != 0 {
-		t.Errorf("answered fence %d, but nobody holds the key", again.Fence)
-	}
+	expect.Deep(t, r.entry("a"), want, "entry is")
+	expect.That(t, again.Fence == 0, "answered fence %d, but nobody holds the key", again.Fence)
 	r.yes(del("a")) // not acquired in this life
-	if fence := r.Freeze().Deletions[0].Fence; fence != before.Fence {
-		t.Errorf("the record of the deletion has fence %d, want %d", fence, before.Fence)
-	}
+	expect.Equal(t, r.Freeze().Deletions[0].Fence, before.Fence, "the record of the deletion has fence")
 	acquired := r.yes(acquire("a", s1))
-	if e := r.entry("a"); e.LockIndex != 1 || e.Fence != acquired.Index {
-		t.Errorf("acquired at %d: entry %+v", acquired.Index, e)
-	}
+	e := r.entry("a")
+	expect.That(t, e.LockIndex == 1 && e.Fence == acquired.Index, "acquired at %d: entry %+v", acquired.Index, e)
 }
 
 func TestDeleteTreeRemovesWhatBeginsWithThePrefix(t *testing.T) {
@@ -239,12 +217,10 @@ func TestDeleteTreeRemovesWhatBeginsWithThePrefix(t *testing.T) {
 			r.yes(set(key, "1"))
 		}
 		r.yes(KeyOp{Verb: DeleteTree, Key: test.prefix})
-		if left, _, _ := r.View().Keys("", ""); !reflect.DeepEqual(left, test.left) {
-			t.Errorf("delete-tree of %q leaves %q, want %q", test.prefix, left, test.left)
-		}
-		if deleted := len(r.Freeze().Deletions); deleted != 5-len(test.left) {
-			t.Errorf("delete-tree of %q records %d deletions, want %d", test.prefix, deleted, 5-len(test.left))
-		}
+		left, _, _ := r.View().Keys("", "")
+		expect.That(t, reflect.DeepEqual(left, test.left), "delete-tree of %q leaves %q, want %q", test.prefix, left, test.left)
+		deleted := len(r.Freeze().Deletions)
+		expect.That(t, deleted == 5-len(test.left), "delete-tree of %q records %d deletions, want %d", test.prefix, deleted, 5-len(test.left))
 	}
 }
 
@@ -295,9 +271,7 @@ func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
 	r.yes(Once{text[:5], KeyOp{Verb: Acquire, Key: text[:3], Value: value, Session: text[3:10]}})
 	r.yes(Once{text[:6], Txn{[]KeyOp{{Verb: GetOrEmpty, Key: text[:2]}}}})
 	e := r.entry("key")
-	if unsafe.SliceData(e.Value) == unsafe.SliceData(value) {
-		t.Error("the value is kept in the operation's memory")
-	}
+	expect.That(t, unsafe.SliceData(e.Value) != unsafe.SliceData(value), "the value is kept in the operation's memory")
 	f := r.Freeze()
 	kept := []string{
 		e.Key, e.Session, s.ID, s.Name, s.Node, s.TTLText, s.Checks[0], s.NodeChecks[0], s.ServiceChecks[0],
@@ -324,9 +298,8 @@ func TestWriteUnderAFenceThatDoesNotHoldChangesNothing(t *testing.T) {
 	now := r.yes(acquire("lock", s2)).Fence
 	before := r.entry("data")
 	for _, verb := range []Verb{Set, CAS, Acquire, Release, Delete, DeleteCAS, DeleteTree} {
-		if res := r.no(fenced(verb)); res.Fence != now {
-			t.Errorf("verb %d: told fence %d, want %d of who holds it now", verb, res.Fence, now)
-		}
+		res := r.no(fenced(verb))
+		expect.That(t, res.Fence == now, "verb %d: told fence %d, want %d of who holds it now", verb, res.Fence, now)
 	}
 	if r.entry("data") != before {
 		t.Errorf("entry is %+v, want it as it was: %+v", r.entry("data"), before)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // fences returns a rig where a holds key "k" by 102, lock "l" by 103 and a permit of semaphore "s" by
@@ -46,22 +48,19 @@ func TestFenceHoldsWhileItsAcquisitionLasts(t *testing.T) {
 		{"a lock is no semaphore", Fence{Semaphore, "l", 103}, "", false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if holds, now := fences(t).View().Holds(c.fence, c.session); holds != c.holds || now != c.now {
-				t.Errorf("%+v by %q: holds %t, now %d; want %t, %d", c.fence, c.session, holds, now, c.holds, c.now)
-			}
+			holds, now := fences(t).View().Holds(c.fence, c.session)
+			expect.That(t, holds == c.holds && now == c.now, "%+v by %q: holds %t, now %d; want %t, %d", c.fence, c.session, holds, now, c.holds, c.now)
 		})
 	}
 }
 
 func TestWaitingIsNoFence(t *testing.T) {
 	r := inLine(t)
-	if holds, now := r.View().Holds(Fence{Lock, "x", 0}, s2); holds || now != 104 {
-		t.Errorf("holds %t, now %d; want the holder's token 104 only", holds, now)
-	}
+	holds, now := r.View().Holds(Fence{Lock, "x", 0}, s2)
+	expect.That(t, !holds && now == 104, "holds %t, now %d; want the holder's token 104 only", holds, now)
 	r.yes(DestroySession{ID: s1})
-	if holds, now := r.View().Holds(Fence{Lock, "x", 104}, ""); holds || now != 107 {
-		t.Errorf("holds %t, now %d; want b's token 107 only", holds, now)
-	}
+	holds, now = r.View().Holds(Fence{Lock, "x", 104}, "")
+	expect.That(t, !holds && now == 107, "holds %t, now %d; want b's token 107 only", holds, now)
 }
 
 // What is written is often not what was locked.
@@ -88,12 +87,9 @@ func TestWritesFencedByWhatIsHeldElsewhere(t *testing.T) {
 			}
 			r.do(c.lose)
 			write.Value = []byte("2")
-			if res := r.no(write); res.Fence != c.now {
-				t.Errorf("refused with token %d, want %d", res.Fence, c.now)
-			}
-			if e := r.entry("data"); string(e.Value) != "1" {
-				t.Errorf("the value is %q, want 1", e.Value)
-			}
+			expect.Equal(t, r.no(write).Fence, c.now, "refused with token")
+			e := r.entry("data")
+			expect.That(t, string(e.Value) == "1", "the value is %q, want 1", e.Value)
 		})
 	}
 }
@@ -105,12 +101,8 @@ func TestHeldListsKeysLocksAndSemaphores(t *testing.T) {
 	r.do(AcquirePermit{Kind: Lock, Name: "l", Session: s2, Wait: 1000})     // b waits only
 	r.yes(AcquirePermit{Kind: Semaphore, Name: "t", Session: s2, Limit: 1}) // 109
 	want := []Fence{{Key, "a", 106}, {Key, "k", 102}, {Lock, "a", 107}, {Lock, "l", 103}, {Semaphore, "s", 104}}
-	if got := slices.Collect(r.View().Held(strings.ToUpper(s1))); !slices.Equal(got, want) {
-		t.Errorf("a holds %+v, want %+v", got, want)
-	}
-	if got, want := slices.Collect(r.View().Held(s2)), []Fence{{Semaphore, "s", 105}, {Semaphore, "t", 109}}; !slices.Equal(got, want) {
-		t.Errorf("b holds %+v, want %+v", got, want)
-	}
+	expect.Slice(t, slices.Collect(r.View().Held(strings.ToUpper(s1))), want, "a holds")
+	expect.Slice(t, slices.Collect(r.View().Held(s2)), []Fence{{Semaphore, "s", 105}, {Semaphore, "t", 109}}, "b holds")
 	for n := range len(want) {
 		for range r.View().Held(s1) {
 			if n--; n < 0 {
@@ -118,7 +110,6 @@ func TestHeldListsKeysLocksAndSemaphores(t *testing.T) {
 			}
 		}
 	}
-	if got := slices.Collect(r.View().Held(s3)); len(got) != 0 {
-		t.Errorf("c holds %+v, want nothing", got)
-	}
+	got := slices.Collect(r.View().Held(s3))
+	expect.That(t, len(got) == 0, "c holds %+v, want nothing", got)
 }

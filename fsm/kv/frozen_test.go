@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -23,15 +24,12 @@ func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 		state := need.Got(Thaw(frozen, lived.state.catalog))(t)
 		thawed := *lived
 		thawed.state = state
-		if again := state.Freeze(); !reflect.DeepEqual(again, frozen) {
-			t.Fatalf("thawed and frozen again:\n%+v\nwant\n%+v", again, frozen)
-		}
+		need.Deep(t, state.Freeze(), frozen, "thawed and frozen again:")
 		lived.state.Touched()
 		for range steps(t, "steps after") {
 			s := drawStep.Draw(t, "step")
-			if got, want := s.take(&thawed), s.take(lived); !reflect.DeepEqual(got, want) {
-				t.Fatalf("%+v: the thawed state answers %+v, the other one %+v", s, got, want)
-			}
+			got, want := s.take(&thawed), s.take(lived)
+			need.That(t, reflect.DeepEqual(got, want), "%+v: the thawed state answers %+v, the other one %+v", s, got, want)
 			if got, want := thawed.state.Due(thawed.now, 10), lived.state.Due(lived.now, 10); !reflect.DeepEqual(got, want) {
 				t.Fatalf("%+v: due in the thawed state are %+v, in the other one %+v", s, got, want)
 			}
@@ -64,12 +62,8 @@ func TestFrozenStateStaysAsItWas(t *testing.T) {
 		for range steps(t, "steps after") {
 			drawStep.Draw(t, "step").take(l)
 		}
-		if again := copied.Freeze(); !reflect.DeepEqual(again, frozen) {
-			t.Fatalf("the frozen state became\n%+v, want\n%+v", frozen, again)
-		}
-		if now := describe(view); now != before {
-			t.Fatalf("the view became\n%s\nwant\n%s", now, before)
-		}
+		need.Deep(t, copied.Freeze(), frozen, "the frozen state became\n%+v, want", frozen)
+		need.Equal(t, describe(view), before, "the view became")
 	})
 }
 
@@ -164,13 +158,10 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 	}
 	for _, test := range tests {
 		f := lived(t)
-		if _, err := Thaw(f, checks{}); err != nil {
-			t.Fatalf("the truth: %v", err)
-		}
+		need.OKf(t, expect.Err(Thaw(f, checks{})), "the truth")
 		test.lie(&f)
-		if _, err := Thaw(f, checks{}); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("thawed with error %v, want one that says %q", err, test.want)
-		}
+		_, err := Thaw(f, checks{})
+		expect.That(t, err != nil && strings.Contains(err.Error(), test.want), "thawed with error %v, want one that says %q", err, test.want)
 	}
 }
 

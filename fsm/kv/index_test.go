@@ -7,15 +7,16 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestIndexOfWhatIsRead(t *testing.T) {
 	r := newRig(t)
 	check := func(what string, got, want Index) {
 		t.Helper()
-		if got != want {
-			t.Errorf("%s has index %d, want %d", what, got, want)
-		}
+		expect.Equal(t, got, want, "%s has index", what)
 	}
 	list := func(prefix string) Index {
 		_, index, _ := r.View().List(prefix)
@@ -62,13 +63,12 @@ func TestDeletionsAreForgottenAfterADay(t *testing.T) {
 	r.yes(del("a"))
 	deleted := r.now
 	r.Advance(deleted + deletionsFor - 1)
-	if n := len(r.Freeze().Deletions); n != 1 {
-		t.Fatalf("%d records of deletions within a day, want 1", n)
-	}
+	n := len(r.Freeze().Deletions)
+	need.That(t, n == 1, "%d records of deletions within a day, want 1", n)
 	r.Advance(deleted + deletionsFor)
-	if f := r.Freeze(); len(f.Deletions) > 0 || f.Pruned != 101 {
-		t.Errorf("%d records after a day, the newest that was forgotten is %d, want none and 101", len(f.Deletions), f.Pruned)
-	}
+	f := r.Freeze()
+	expect.That(t, len(f.Deletions) <= 0 && f.Pruned == 101,
+		"%d records after a day, the newest that was forgotten is %d, want none and 101", len(f.Deletions), f.Pruned)
 }
 
 func TestOldestDeletionsAreForgottenFirst(t *testing.T) {
@@ -81,9 +81,8 @@ func TestOldestDeletionsAreForgottenFirst(t *testing.T) {
 	}
 	tree := r.yes(KeyOp{Verb: DeleteTree, Key: "k/"}).Index
 	f := r.Freeze()
-	if len(f.Deletions) != deletionsLimit || f.Pruned != 101 || f.Deletions[0].Index != tree || slices.ContainsFunc(f.Deletions, func(d Deletion) bool { return d.Key == "first" }) {
-		t.Errorf("%d records, first key %q, the newest that was forgotten is %d; want %d, and the oldest one gone", len(f.Deletions), f.Deletions[0].Key, f.Pruned, deletionsLimit)
-	}
+	expect.That(t, len(f.Deletions) == deletionsLimit && f.Pruned == 101 && f.Deletions[0].Index == tree && !slices.ContainsFunc(f.Deletions, func(d Deletion) bool { return d.Key == "first" }),
+		"%d records, first key %q, the newest that was forgotten is %d; want %d, and the oldest one gone", len(f.Deletions), f.Deletions[0].Key, f.Pruned, deletionsLimit)
 }
 
 // Whatever happens, the index of a question grows when the answer changes, and never goes back.
@@ -95,9 +94,7 @@ func TestNoIndexGoesBack(t *testing.T) {
 		answers := make(map[string]string)
 		// ask notes the answer to a question and its index.
 		ask := func(question, answer string, index Index) {
-			if index < max(seen[question], 1) {
-				t.Fatalf("%s: the index went from %d to %d", question, seen[question], index)
-			}
+			need.That(t, index >= max(seen[question], 1), "%s: the index went from %d to %d", question, seen[question], index)
 			if before, ok := answers[question]; ok && answer != before && index == seen[question] {
 				t.Fatalf("%s: the answer changed from %s to %s at index %d", question, before, answer, index)
 			}

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // promises are kept whatever the model says: they are checked on views alone, each against the one
@@ -86,9 +87,8 @@ func (p *promises) checkPermits(t *rapid.T, v *kv.View) {
 			now = &kv.Permits{Kind: name.kind, Name: name.name}
 		}
 		p.kept[name] = slices.DeleteFunc(p.kept[name], func(until int64) bool { return until <= v.Lease() })
-		if n := len(now.Holders) + len(p.kept[name]); n > int(now.Limit) {
-			t.Fatalf("%+v: of %d permits %d are held, while lock-delays last until %v", name, now.Limit, len(now.Holders), p.kept[name])
-		}
+		n := len(now.Holders) + len(p.kept[name])
+		need.That(t, n <= int(now.Limit), "%+v: of %d permits %d are held, while lock-delays last until %v", name, now.Limit, len(now.Holders), p.kept[name])
 		p.checkTokens(t, now)
 		if old != nil {
 			p.checkOrder(t, old, now)
@@ -104,9 +104,7 @@ func (p *promises) checkTokens(t *rapid.T, now *kv.Permits) {
 		if held, _ := p.before.Holds(kv.Fence{Kind: now.Kind, Name: now.Name, Index: h.Fence}, h.Session); held {
 			continue
 		}
-		if h.Fence <= highest {
-			t.Fatalf("%s holds %+v by token %d, and there was %d", h.Session, name, h.Fence, highest)
-		}
+		need.That(t, h.Fence > highest, "%s holds %+v by token %d, and there was %d", h.Session, name, h.Fence, highest)
 		highest = h.Fence
 	}
 	p.tokens[name] = highest

@@ -2,9 +2,10 @@ package kv
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestRepeatedOperationIsAnsweredAsTheFirst(t *testing.T) {
@@ -31,9 +32,7 @@ func TestRepeatedOperationIsAnsweredAsTheFirst(t *testing.T) {
 				t.Errorf("it was performed again: answered %+v, entry %+v", second, r.entry("a"))
 			}
 			first.Index = 0
-			if !reflect.DeepEqual(second, first) {
-				t.Errorf("answered %+v, want %+v", second, first)
-			}
+			expect.Deep(t, second, first, "answered")
 		})
 	}
 }
@@ -41,9 +40,8 @@ func TestRepeatedOperationIsAnsweredAsTheFirst(t *testing.T) {
 func TestSessionThatIsCreatedOnceMayBeDrawnTwice(t *testing.T) {
 	r := newRig(t)
 	r.yes(Once{"x", CreateSession{ID: s1, Name: "me"}})
-	if res := r.yes(Once{"x", CreateSession{ID: s2, Name: "me"}}); res.Session.ID != s1 {
-		t.Errorf("answered session %s, want the first, %s", res.Session.ID, s1)
-	}
+	res := r.yes(Once{"x", CreateSession{ID: s2, Name: "me"}})
+	expect.That(t, res.Session.ID == s1, "answered session %s, want the first, %s", res.Session.ID, s1)
 	r.refused(Once{"x", CreateSession{ID: s2, Name: "you"}}, `idempotency key "x" was used for another operation`)
 }
 
@@ -108,12 +106,9 @@ func TestKeyOfAnotherOperationIsRefused(t *testing.T) {
 	seen := make(map[uint64]Op)
 	for _, op := range ops {
 		d := digestOf(op)
-		if other, ok := seen[d]; ok {
-			t.Errorf("%+v and %+v count as one operation", op, other)
-		}
-		if d != digestOf(op) {
-			t.Errorf("%+v is another operation each time", op)
-		}
+		other, ok := seen[d]
+		expect.That(t, !ok, "%+v and %+v count as one operation", op, other)
+		expect.That(t, d == digestOf(op), "%+v is another operation each time", op)
 		seen[d] = op
 	}
 }
@@ -134,9 +129,7 @@ func TestDigestsDoNotChangeBetweenVersions(t *testing.T) {
 		{AcquirePermit{Kind: Semaphore, Name: "n", Session: "s", Limit: 3, Value: []byte("v"), Wait: 4}, 0xa11a133914a6b646},
 	}
 	for _, test := range tests {
-		if got := digestOf(test.op); got != test.want {
-			t.Errorf("the digest of %+v is %#x, want %#x", test.op, got, test.want)
-		}
+		expect.Equal(t, digestOf(test.op), test.want, "the digest of %+v is", test.op)
 	}
 }
 
@@ -145,18 +138,17 @@ func TestAnswersAreForgotten(t *testing.T) {
 		r := newRig(t)
 		r.yes(Once{"x", set("a", "1")})
 		r.pass(OnceFor)
-		if res := r.yes(Once{"x", set("a", "2")}); res.Index == 0 {
-			t.Errorf("after its time the first answer was given: %+v", res)
-		}
+		res := r.yes(Once{"x", set("a", "2")})
+		expect.That(t, res.Index != 0, "after its time the first answer was given: %+v", res)
 	})
 	t.Run("the oldest where there are too many", func(t *testing.T) {
 		r := newRig(t)
 		for i := range OnceLimit + 1 {
 			r.Apply(r.at(), Once{fmt.Sprint(i), RenewSession{}})
 		}
-		if _, ok := r.answers.byKey["0"]; ok || len(r.answers.byKey) != OnceLimit {
-			t.Errorf("%d answers are remembered, the oldest: %t; want %d, and not that", len(r.answers.byKey), ok, OnceLimit)
-		}
+		_, ok := r.answers.byKey["0"]
+		expect.That(t, !ok && len(r.answers.byKey) == OnceLimit,
+			"%d answers are remembered, the oldest: %t; want %d, and not that", len(r.answers.byKey), ok, OnceLimit)
 	})
 }
 
@@ -164,7 +156,6 @@ func TestTooOldAnswerKeepsNoMemory(t *testing.T) {
 	r := newRig(t)
 	r.yes(Once{strings.Repeat("x", MaxOnceKey), set("a", "1")})
 	r.Advance(r.now + OnceFor)
-	if f := r.Freeze(); len(f.Answers) > 0 || len(r.answers.byKey) > 0 {
-		t.Errorf("%d answers are left, %d by key", len(f.Answers), len(r.answers.byKey))
-	}
+	f := r.Freeze()
+	expect.That(t, len(f.Answers) <= 0 && len(r.answers.byKey) <= 0, "%d answers are left, %d by key", len(f.Answers), len(r.answers.byKey))
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // ask asks for a permit of semaphore "x", which has two.
@@ -63,9 +66,8 @@ func inLine(t *testing.T, ofA ...func(*CreateSession)) *rig {
 	r.session(s2)
 	r.session(s3)
 	r.session("00000000-0000-0000-0000-00000000000d") // 103
-	if res := r.yes(askLock(s1, 0)); res.Fence != 104 {
-		t.Fatalf("%+v, want token 104", res)
-	}
+	res := r.yes(askLock(s1, 0))
+	need.That(t, res.Fence == 104, "%+v, want token 104", res)
 	r.queued(askLock(s2, 60_000), 1)
 	r.queued(askLock(s3, 60_000), 2)
 	return r
@@ -79,9 +81,8 @@ func TestTokensAreIndexesOfAcquisitions(t *testing.T) {
 	r.yes(ReleasePermit{Kind: Lock, Name: "x", Session: s2}) // 108
 	r.yes(ReleasePermit{Kind: Lock, Name: "x", Session: s3}) // 109
 	r.has(Lock, "nothing")
-	if res := r.yes(askLock(s1, 0)); res.Fence != 110 || res.Limit != 1 {
-		t.Errorf("acquired after the lock had gone: %+v, want token 110 and limit 1", res)
-	}
+	res := r.yes(askLock(s1, 0))
+	expect.That(t, res.Fence == 110 && res.Limit == 1, "acquired after the lock had gone: %+v, want token 110 and limit 1", res)
 }
 
 func TestHolderSaysSinceWhen(t *testing.T) {
@@ -95,9 +96,7 @@ func TestHolderSaysSinceWhen(t *testing.T) {
 		Kind: Semaphore, Name: "x", Limit: 2, ModifyIndex: 101,
 		Holders: []Holder{{Session: s1, Fence: 101, Since: r.now, Wall: startOfWall + r.now, Value: []byte("v")}},
 	}
-	if !reflect.DeepEqual(p, want) || index != 101 {
-		t.Errorf("index %d, %+v\nwant 101, %+v", index, p, want)
-	}
+	expect.That(t, reflect.DeepEqual(p, want) && index == 101, "index %d, %+v\nwant 101, %+v", index, p, want)
 }
 
 func TestLockAndSemaphoreOfOneNameAreTwo(t *testing.T) {
@@ -116,15 +115,12 @@ func TestAcquiringAgainKeepsTheToken(t *testing.T) {
 	first := ask(s1, 0)
 	first.Value = []byte("v")
 	r.yes(first) // 101
-	if res := r.yes(first); res.Index != 0 || res.Fence != 101 {
-		t.Errorf("with the same value: %+v, want token 101 and no index", res)
-	}
-	if res := r.yes(ask(strings.ToUpper(s1), 0)); res.Index != 102 || res.Fence != 101 {
-		t.Errorf("with another value: %+v, want token 101 and index 102", res)
-	}
-	if p, _ := r.View().Permits(Semaphore, "x"); len(p.Holders) != 1 || p.Holders[0].Value != nil {
-		t.Errorf("holders are %+v, want one without a value", p.Holders)
-	}
+	res := r.yes(first)
+	expect.That(t, res.Index == 0 && res.Fence == 101, "with the same value: %+v, want token 101 and no index", res)
+	res = r.yes(ask(strings.ToUpper(s1), 0))
+	expect.That(t, res.Index == 102 && res.Fence == 101, "with another value: %+v, want token 101 and index 102", res)
+	p, _ := r.View().Permits(Semaphore, "x")
+	expect.That(t, len(p.Holders) == 1 && p.Holders[0].Value == nil, "holders are %+v, want one without a value", p.Holders)
 }
 
 func TestNobodyOvertakesTheQueue(t *testing.T) {
@@ -139,9 +135,8 @@ func TestTryDoesNotOvertakeWhoGetsThePermitInTheSameOperation(t *testing.T) {
 	r := inLine(t, lockDelay(5000))
 	r.yes(DestroySession{ID: s1})
 	r.pass(5000)
-	if res := r.do(askLock("00000000-0000-0000-0000-00000000000d", 0)); res.OK || res.Index != 108 {
-		t.Errorf("a try when the lock-delay was over: %+v, want false, and index 108 for who waited", res)
-	}
+	res := r.do(askLock("00000000-0000-0000-0000-00000000000d", 0))
+	expect.That(t, !res.OK && res.Index == 108, "a try when the lock-delay was over: %+v, want false, and index 108 for who waited", res)
 	r.has(Lock, "b@108 | c |")
 }
 
@@ -150,17 +145,13 @@ func TestAskingAgainKeepsThePlace(t *testing.T) {
 	again := askLock(s2, 90_000)
 	again.Value = []byte("v")
 	r.queued(again, 1) // 107
-	if res := r.do(again); res.Index != 0 || res.Place != 1 {
-		t.Errorf("asked for the same again: %+v, want place 1 and no index", res)
-	}
-	if res := r.do(askLock(s2, 0)); res.Index != 0 || res.Place != 1 {
-		t.Errorf("tried while waiting: %+v, want place 1 and no index", res)
-	}
+	res := r.do(again)
+	expect.That(t, res.Index == 0 && res.Place == 1, "asked for the same again: %+v, want place 1 and no index", res)
+	res = r.do(askLock(s2, 0))
+	expect.That(t, res.Index == 0 && res.Place == 1, "tried while waiting: %+v, want place 1 and no index", res)
 	p, index := r.View().Permits(Lock, "x")
 	want := Waiter{Session: s2, Since: r.now, Until: r.now + 90_000, Value: []byte("v")}
-	if index != 107 || !reflect.DeepEqual(p.Queue[0], want) {
-		t.Errorf("index %d, the first in the queue is %+v; want 107, %+v", index, p.Queue[0], want)
-	}
+	expect.That(t, index == 107 && reflect.DeepEqual(p.Queue[0], want), "index %d, the first in the queue is %+v; want 107, %+v", index, p.Queue[0], want)
 	r.pass(60_001) // c's time has passed, b's has not
 	r.yes(ReleasePermit{Kind: Lock, Name: "x", Session: s1})
 	r.has(Lock, "b@108 | |")
@@ -211,9 +202,8 @@ func TestSessionThatEndsLeavesTheQueue(t *testing.T) {
 	r.has(Lock, "a@104 | |")
 	r.yes(DestroySession{ID: s1})
 	r.has(Lock, "nothing")
-	if ops := r.Due(1<<60, 10); len(ops) != 0 {
-		t.Errorf("due are %+v, want nothing: no session had a lock-delay", ops)
-	}
+	ops := r.Due(1<<60, 10)
+	expect.That(t, len(ops) == 0, "due are %+v, want nothing: no session had a lock-delay", ops)
 }
 
 func TestRefusedAcquisitions(t *testing.T) {
@@ -275,12 +265,8 @@ func TestLimitStaysWhileSomebodyHoldsOrWaits(t *testing.T) {
 			}
 			r.pass(c.pass)
 			res := r.do(wide)
-			if res.OK != c.free || (res.Refusal == "") != c.free {
-				t.Fatalf("%+v, want done: %t", res, c.free)
-			}
-			if want := map[bool]uint32{true: 7, false: 1}[c.free]; res.Limit != want {
-				t.Errorf("limit %d, want %d", res.Limit, want)
-			}
+			need.That(t, res.OK == c.free && (res.Refusal == "") == c.free, "%+v, want done: %t", res, c.free)
+			expect.Equal(t, res.Limit, map[bool]uint32{true: 7, false: 1}[c.free], "limit")
 		})
 	}
 }
@@ -328,9 +314,7 @@ func TestLeaving(t *testing.T) {
 			if c.op.Name == "" {
 				c.op.Name = "x"
 			}
-			if got := r.do(c.op); !reflect.DeepEqual(got, c.want) {
-				t.Errorf("%+v: %+v, want %+v", c.op, got, c.want)
-			}
+			expect.Deep(t, r.do(c.op), c.want, "%+v:", c.op)
 			r.has(Lock, c.has)
 		})
 	}
@@ -340,20 +324,16 @@ func TestWhatNobodyHasIsNoMore(t *testing.T) {
 	r := newRig(t)
 	view := func() Index {
 		p, index := r.View().Permits(Semaphore, "x")
-		if p != nil {
-			t.Fatalf("there is %+v", p)
-		}
+		need.That(t, p == nil, "there is %+v", p)
 		return index
 	}
-	if got := view(); got != 1 {
-		t.Errorf("index %d at the beginning, want 1", got)
-	}
+	got := view()
+	expect.That(t, got == 1, "index %d at the beginning, want 1", got)
 	r.session(s1)                                                 // 100
 	r.yes(ask(s1, 0))                                             // 101
 	r.yes(ReleasePermit{Kind: Semaphore, Name: "x", Session: s1}) // 102
-	if got := view(); got != 102 {
-		t.Errorf("index %d after the release, want 102: it must not go back", got)
-	}
+	got = view()
+	expect.That(t, got == 102, "index %d after the release, want 102: it must not go back", got)
 	if r.state().all.Len() != 0 || len(r.Freeze().Permits) != 0 {
 		t.Errorf("%d are kept, want none", r.state().all.Len())
 	}
@@ -370,12 +350,9 @@ func TestViewsKeepWhatTheyShow(t *testing.T) {
 	r.do(LeaveQueue{Kind: Lock, Name: "x", Session: s3})
 	r.yes(DestroySession{ID: s2})
 	after, _ := v.Permits(Lock, "x")
-	if !reflect.DeepEqual(after, before) {
-		t.Errorf("the view shows %+v, and showed %+v", after, before)
-	}
-	if got := slices.Collect(v.Held(s1)); !slices.Equal(got, []Fence{{Lock, "x", 104}}) {
-		t.Errorf("a holds %+v in the view, want lock x by 104", got)
-	}
+	expect.That(t, reflect.DeepEqual(after, before), "the view shows %+v, and showed %+v", after, before)
+	got := slices.Collect(v.Held(s1))
+	expect.That(t, slices.Equal(got, []Fence{{Lock, "x", 104}}), "a holds %+v in the view, want lock x by 104", got)
 }
 
 func TestAllPermitsAreListedByName(t *testing.T) {
@@ -391,12 +368,8 @@ func TestAllPermitsAreListedByName(t *testing.T) {
 		}
 		return names
 	}
-	if got := names(Lock); !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Errorf("locks are %v", got)
-	}
-	if got := names(Semaphore); !slices.Equal(got, []string{"sa", "sb", "sc"}) {
-		t.Errorf("semaphores are %v", got)
-	}
+	expect.Slice(t, names(Lock), []string{"a", "b", "c"}, "locks are")
+	expect.Slice(t, names(Semaphore), []string{"sa", "sb", "sc"}, "semaphores are")
 	for range r.View().AllPermits(Lock) {
 		break // must not panic
 	}
@@ -424,18 +397,14 @@ func TestWhoWaitsIsWokenAlone(t *testing.T) {
 			r.pass(c.pass)
 			r.Touched()
 			r.do(c.op)
-			if got := r.Touched(); !slices.Equal(got, c.want) {
-				t.Errorf("touched are %+v, want %+v", got, c.want)
-			}
+			expect.Slice(t, r.Touched(), c.want, "touched are")
 		})
 	}
 	r := newRig(t)
 	r.session(s1)
 	r.Touched()
 	r.yes(ask(s1, 0))
-	if got, want := r.Touched(), []Topic{{SemaphoreTopic, "x"}}; !slices.Equal(got, want) {
-		t.Errorf("an acquisition touches %+v, want %+v", got, want)
-	}
+	expect.Slice(t, r.Touched(), []Topic{{SemaphoreTopic, "x"}}, "an acquisition touches")
 }
 
 // What one who leaves or gets a permit costs must not grow with the queue, also while views keep every
@@ -456,10 +425,8 @@ func TestHandOverCopiesNoQueue(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	// The queue alone has a quarter of a megabyte.
-	if per := (after.TotalAlloc - before.TotalAlloc) / rounds; per > 100_000 {
-		t.Errorf("a hand-over and a leaving allocate %d bytes, want less than 100 kB", per)
-	}
-	if p, _ := r.View().Permits(Lock, "x"); len(p.Queue) != contenders-1-2*rounds {
-		t.Errorf("%d wait, want %d", len(p.Queue), contenders-1-2*rounds)
-	}
+	per := (after.TotalAlloc - before.TotalAlloc) / rounds
+	expect.That(t, per <= 100_000, "a hand-over and a leaving allocate %d bytes, want less than 100 kB", per)
+	p, _ := r.View().Permits(Lock, "x")
+	expect.That(t, len(p.Queue) == contenders-1-2*rounds, "%d wait, want %d", len(p.Queue), contenders-1-2*rounds)
 }

@@ -3,6 +3,9 @@ package kv
 import (
 	"reflect"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestLockDelayKeepsAPermitBack(t *testing.T) {
@@ -12,9 +15,8 @@ func TestLockDelayKeepsAPermitBack(t *testing.T) {
 	r.has(Lock, "| b c | 106000")
 	r.no(askLock("00000000-0000-0000-0000-00000000000d", 0))
 	r.pass(4999)
-	if ops := r.due(); len(ops) != 0 {
-		t.Fatalf("due are %+v a millisecond before the end, want nothing", ops)
-	}
+	ops := r.due()
+	need.That(t, len(ops) == 0, "due are %+v a millisecond before the end, want nothing", ops)
 	r.pass(1)
 	want := []Op{EndDelay{Epoch: epoch1, Kind: Lock, Name: "x", Until: over}}
 	if ops := r.due(); !reflect.DeepEqual(ops, want) { // 108
@@ -54,19 +56,14 @@ func TestLockDelayOfWhatNobodyWaitsForEndsToo(t *testing.T) {
 	r.yes(askLock(s1, 0))
 	r.yes(DestroySession{ID: s1}) // 103
 	r.has(Lock, "| | 106000")
-	if !r.NeedsClock() {
-		t.Error("a lock-delay does not need the clock")
-	}
+	expect.That(t, r.NeedsClock(), "a lock-delay does not need the clock")
 	r.no(askLock(s2, 0))
 	r.pass(5000)
 	r.due() // 104
 	r.has(Lock, "nothing")
-	if _, index := r.View().Permits(Lock, "x"); index != 104 {
-		t.Errorf("index %d, want 104", index)
-	}
-	if r.NeedsClock() {
-		t.Error("nothing is there, and it needs the clock")
-	}
+	_, index := r.View().Permits(Lock, "x")
+	expect.That(t, index == 104, "index %d, want 104", index)
+	expect.That(t, !r.NeedsClock(), "nothing is there, and it needs the clock")
 }
 
 // The stamp decides, whether the leader has already proposed the end or not.
@@ -79,9 +76,8 @@ func TestAcquisitionAfterALockDelayNeedsNoEnd(t *testing.T) {
 	r.pass(5000)
 	r.yes(askLock(s2, 0)) // 104
 	r.has(Lock, "b@104 | |")
-	if ops := r.Due(r.now, 10); len(ops) != 0 {
-		t.Errorf("due are %+v, want nothing", ops)
-	}
+	ops := r.Due(r.now, 10)
+	expect.That(t, len(ops) == 0, "due are %+v, want nothing", ops)
 }
 
 func TestLimitStaysUntilTheLockDelayIsOver(t *testing.T) {
@@ -93,9 +89,8 @@ func TestLimitStaysUntilTheLockDelayIsOver(t *testing.T) {
 	wide := ask(s2, 0)
 	wide.Limit = 7
 	r.pass(4999)
-	if res := r.do(wide); res.Limit != 2 || res.Refusal == "" {
-		t.Errorf("during the lock-delay: %+v, want it refused for the limit of 2", res)
-	}
+	res := r.do(wide)
+	expect.That(t, res.Limit == 2 && res.Refusal != "", "during the lock-delay: %+v, want it refused for the limit of 2", res)
 	r.pass(1)
 	if res := r.yes(wide); res.Limit != 7 {
 		t.Errorf("after it: %+v, want the limit 7", res)
@@ -171,9 +166,7 @@ func TestPermitsFreedTogetherAreGivenOneAfterTheOther(t *testing.T) {
 			r.lose(CheckRef{ID: serfHealth})
 			r.has(Semaphore, c.then)
 			r.pass(c.delay)
-			if ops := r.due(); !reflect.DeepEqual(ops, c.due) {
-				t.Errorf("due are %+v, want %+v", ops, c.due)
-			}
+			expect.Deep(t, r.due(), c.due, "due are")
 			r.has(Semaphore, c.last)
 		})
 	}
@@ -217,12 +210,8 @@ func TestSessionsLostTwiceInOneOperationLeaveOneToken(t *testing.T) {
 
 func TestWhoWaitsNeedsTheClock(t *testing.T) {
 	r := inLine(t)
-	if !r.NeedsClock() {
-		t.Error("somebody waits, and the clock is not needed")
-	}
+	expect.That(t, r.NeedsClock(), "somebody waits, and the clock is not needed")
 	r.do(LeaveQueue{Kind: Lock, Name: "x", Session: s2})
 	r.do(LeaveQueue{Kind: Lock, Name: "x", Session: s3})
-	if r.NeedsClock() {
-		t.Error("nobody waits, and the clock is needed")
-	}
+	expect.That(t, !r.NeedsClock(), "nobody waits, and the clock is needed")
 }

@@ -1,11 +1,11 @@
 package kv
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -28,18 +28,13 @@ func frozenPermits(t *testing.T) (Frozen, Catalog) {
 func TestThawedPermitsGoOn(t *testing.T) {
 	f, catalog := frozenPermits(t)
 	s := need.Got(Thaw(f, catalog))(t)
-	if got := s.Freeze(); !reflect.DeepEqual(got, f) {
-		t.Errorf("thawed and frozen again:\n%+v\nwant\n%+v", got, f)
-	}
-	if !s.NeedsClock() {
-		t.Error("the lock-delay needs the clock")
-	}
+	expect.Deep(t, s.Freeze(), f, "thawed and frozen again:")
+	expect.That(t, s.NeedsClock(), "the lock-delay needs the clock")
 	r := &rig{State: s, t: t, next: f.Index + 1, now: f.Lease + 5000}
 	r.due() // 109
 	r.has(Semaphore, "b@106 c@109 | |")
-	if got := slices.Collect(s.View().Held(s1)); !slices.Equal(got, []Fence{{Lock, "l", 104}}) {
-		t.Errorf("a holds %+v, want lock l by 104", got)
-	}
+	got := slices.Collect(s.View().Held(s1))
+	expect.That(t, slices.Equal(got, []Fence{{Lock, "l", 104}}), "a holds %+v, want lock l by 104", got)
 	r.yes(DestroySession{ID: s1})
 	r.yes(DestroySession{ID: s2})
 	r.yes(DestroySession{ID: s3})
@@ -80,9 +75,8 @@ func TestPermitsThatLieAreNotThawed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f, catalog := frozenPermits(t)
 			c.lie(f.Permits[0], f.Permits[1], &f)
-			if _, err := Thaw(f, catalog); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, want one that says %q", err, c.want)
-			}
+			_, err := Thaw(f, catalog)
+			expect.That(t, err != nil && strings.Contains(err.Error(), c.want), "error %v, want one that says %q", err, c.want)
 		})
 	}
 }

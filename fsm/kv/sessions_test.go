@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestSessionIsWhatItsCreatorSaid(t *testing.T) {
@@ -24,13 +26,9 @@ func TestSessionIsWhatItsCreatorSaid(t *testing.T) {
 		Checks: []string{"c"}, NodeChecks: []string{"c"}, ServiceChecks: []string{"s"},
 		CreateIndex: 100, ModifyIndex: 100, CreatedAt: r.now, CreatedWall: startOfWall + r.now,
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("session is %+v, want %+v", got, want)
-	}
+	expect.Deep(t, got, want, "session is")
 	read, index := r.View().Session(s1)
-	if read != got || index != 100 {
-		t.Errorf("read back %+v and index %d", read, index)
-	}
+	expect.That(t, read == got && index == 100, "read back %+v and index %d", read, index)
 }
 
 func TestSessionNeedsAnID(t *testing.T) {
@@ -61,9 +59,8 @@ func TestSessionNeedsItsNodeAndChecks(t *testing.T) {
 				test.op.ID = s1
 			}
 			r.refused(test.op, test.refusal)
-			if n := len(slices.Collect(r.View().Sessions())); n != 1 {
-				t.Errorf("afterwards there are %d sessions, want 1", n)
-			}
+			n := len(slices.Collect(r.View().Sessions()))
+			expect.That(t, n == 1, "afterwards there are %d sessions, want 1", n)
 		})
 	}
 }
@@ -90,9 +87,7 @@ func TestEndOfASessionIsOneStep(t *testing.T) {
 
 			end := r.yes(DestroySession{s1}).Index
 			keys, index, _ := r.View().Keys("", "")
-			if !slices.Equal(keys, test.left) || index != end {
-				t.Errorf("keys are %q at %d, want %q at %d", keys, index, test.left, end)
-			}
+			expect.That(t, slices.Equal(keys, test.left) && index == end, "keys are %q at %d, want %q at %d", keys, index, test.left, end)
 			if _, index := r.View().Session(s1); index != end {
 				t.Errorf("the sessions' index is %d, want %d", index, end)
 			}
@@ -100,13 +95,10 @@ func TestEndOfASessionIsOneStep(t *testing.T) {
 			if e, _ := r.View().Get("b"); e != nil && !reflect.DeepEqual(*e, b) {
 				t.Errorf("entry is %+v, want %+v", *e, b)
 			}
-			if e := r.entry("c"); e.Session != s2 {
-				t.Errorf("the other session lost its key: %+v", e)
-			}
+			e := r.entry("c")
+			expect.That(t, e.Session == s2, "the other session lost its key: %+v", e)
 			want := []Topic{{KeyTopic, "a"}, {KeyTopic, "b"}, {Kind: SessionsTopic}}
-			if touched := r.Touched(); !slices.Equal(touched, want) {
-				t.Errorf("it wakes the watchers of %v, want %v", touched, want)
-			}
+			expect.Slice(t, r.Touched(), want, "it wakes the watchers of")
 		})
 	}
 }
@@ -114,9 +106,7 @@ func TestEndOfASessionIsOneStep(t *testing.T) {
 func TestDestroyingWhatIsNotThereIsDone(t *testing.T) {
 	r := newRig(t)
 	for _, id := range []string{s1, "", "no uuid"} {
-		if res := r.yes(DestroySession{id}); res.Index != 0 {
-			t.Errorf("destroying %q took index %d", id, res.Index)
-		}
+		expect.Equal(t, r.yes(DestroySession{id}).Index, 0, "destroying %q took index", id)
 	}
 }
 
@@ -125,15 +115,10 @@ func TestRenewalTakesNoIndexAndIsSeenByOldViews(t *testing.T) {
 	s := r.session(s1, ttl(10_000))
 	view := r.View()
 	r.pass(4000)
-	if res := r.yes(RenewSession{s1}); res.Session != s || res.Index != 0 {
-		t.Errorf("renewal answered %+v", res)
-	}
-	if got := view.Renewed(s); got != r.now {
-		t.Errorf("renewed at %d, want %d", got, r.now)
-	}
-	if got := view.Ends(s); got != r.now+10_000 {
-		t.Errorf("ends at %d, want %d", got, r.now+10_000)
-	}
+	res := r.yes(RenewSession{s1})
+	expect.That(t, res.Session == s && res.Index == 0, "renewal answered %+v", res)
+	expect.Equal(t, view.Renewed(s), r.now, "renewed at")
+	expect.Equal(t, view.Ends(s), r.now+10_000, "ends at")
 	r.no(RenewSession{s2})
 }
 
@@ -144,9 +129,8 @@ func TestSessionWithoutTTLDoesNotEnd(t *testing.T) {
 	if ends := r.View().Ends(s); ends != 0 || r.NeedsClock() {
 		t.Errorf("it ends at %d, needs the clock: %t", ends, r.NeedsClock())
 	}
-	if due := r.Due(math.MaxInt64, 10); len(due) > 0 {
-		t.Errorf("due are %+v", due)
-	}
+	due := r.Due(math.MaxInt64, 10)
+	expect.That(t, len(due) <= 0, "due are %+v", due)
 }
 
 func TestSessionEndsWhenItsTTLHasPassed(t *testing.T) {
@@ -176,16 +160,11 @@ func TestSessionEndsWhenItsTTLHasPassed(t *testing.T) {
 				r.now = start + test.lead
 				r.Establish(Epoch{Term: 2, Index: 50}, r.now)
 			}
-			if due := r.Due(start+test.last, 10); len(due) > 0 {
-				t.Errorf("due are %+v while it lives", due)
-			}
+			due := r.Due(start+test.last, 10)
+			expect.That(t, len(due) <= 0, "due are %+v while it lives", due)
 			want := []Op{ExpireSession{Epoch: r.epoch, ID: s1, Created: s.CreateIndex, RenewedAt: start + test.renew}}
-			if due := r.Due(start+test.last+1, 10); !reflect.DeepEqual(due, want) {
-				t.Errorf("due are %+v, want %+v", due, want)
-			}
-			if ends := r.View().Ends(s); ends != start+test.last {
-				t.Errorf("its last moment is %d, want %d", ends, start+test.last)
-			}
+			expect.Deep(t, r.Due(start+test.last+1, 10), want, "due are")
+			expect.Equal(t, r.View().Ends(s), start+test.last, "its last moment is")
 		})
 	}
 }
@@ -208,9 +187,7 @@ func TestWhatIsDueComesInTheOrderOfTime(t *testing.T) {
 			got = append(got, op.Name)
 		}
 	}
-	if want := []string{"s4", "s3", "a", "s2"}; !slices.Equal(got, want) {
-		t.Errorf("due are %q, want %q", got, want)
-	}
+	expect.Slice(t, got, []string{"s4", "s3", "a", "s2"}, "due are")
 }
 
 func TestExpiryTakesEffectOnlyAsProposed(t *testing.T) {
@@ -237,9 +214,7 @@ func TestExpiryTakesEffectOnlyAsProposed(t *testing.T) {
 			test.change(r, &op, &at)
 			res := r.Apply(at, op)
 			s, _ := r.View().Session(s1)
-			if res.OK != test.want || (res.Index != 0) != test.want || (s == nil) != test.want {
-				t.Errorf("answered %+v, and the session is %+v", res, s)
-			}
+			expect.That(t, res.OK == test.want && (res.Index != 0) == test.want && (s == nil) == test.want, "answered %+v, and the session is %+v", res, s)
 		})
 	}
 }
@@ -267,19 +242,14 @@ func TestSessionEndsWithItsChecksAndNode(t *testing.T) {
 			r.session(s2, func(c *CreateSession) { c.Node, c.NodeChecks, c.ServiceChecks = "n", nil, []string{"s"} })
 			r.session(s3)
 			r.yes(acquire("a", s1))
-			if changed := test.lose(r); changed != (len(test.left) < 3) {
-				t.Errorf("it says that sessions ended: %t", changed)
-			}
+			expect.Equal(t, test.lose(r), (len(test.left) < 3), "it says that sessions ended:")
 			var left []string
 			for s := range r.View().Sessions() {
 				left = append(left, s.ID)
 			}
-			if !slices.Equal(left, test.left) {
-				t.Errorf("left are %q, want %q", left, test.left)
-			}
-			if e := r.entry("a"); (e.Session == s1) != slices.Contains(left, s1) {
-				t.Errorf("the key it held is %+v", e)
-			}
+			expect.Slice(t, left, test.left, "left are")
+			e := r.entry("a")
+			expect.That(t, (e.Session == s1) == slices.Contains(left, s1), "the key it held is %+v", e)
 			if len(left) < 3 && r.View().SessionIndex() != r.next {
 				t.Errorf("the sessions' index is %d, want that of the operation, %d", r.View().SessionIndex(), r.next)
 			}

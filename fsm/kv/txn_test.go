@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // txnRig has keys free (at 102), held by s1 (at 103), and the sessions s1 and s2.
@@ -75,15 +77,11 @@ func TestTransactionAnswersByVerb(t *testing.T) {
 			}
 			if !test.op.Verb.Writes() {
 				entries, errs, _ := r.View().Read([]KeyOp{test.op})
-				if read := (Result{OK: errs == nil, Entries: entries, Errors: errs}); !reflect.DeepEqual(read, want) {
-					t.Errorf("read is answered %+v, want %+v", read, want)
-				}
+				expect.Deep(t, (Result{OK: errs == nil, Entries: entries, Errors: errs}), want, "read is answered")
 			}
 			res := r.do(Txn{[]KeyOp{test.op}})
 			res.Index = 0
-			if !reflect.DeepEqual(res, want) {
-				t.Errorf("answered %+v, want %+v", res, want)
-			}
+			expect.Deep(t, res, want, "answered")
 		})
 	}
 }
@@ -102,16 +100,13 @@ func TestOperationsOfATransactionSeeThoseBefore(t *testing.T) {
 		{Verb: CheckNotExists, Key: "new"},
 		acquire("new", s2),
 	}})
-	if got := res.Entries[6]; string(got.Value) != "free" || got.LockIndex != 1 {
-		t.Errorf("the read behind the release has %+v", got)
-	}
+	got := res.Entries[6]
+	expect.That(t, string(got.Value) == "free" && got.LockIndex == 1, "the read behind the release has %+v", got)
 	want := &Entry{
 		Key: "new", Value: []byte("held"), Session: s2, LockIndex: 1,
 		CreateIndex: res.Index, ModifyIndex: res.Index, Fence: res.Index,
 	}
-	if got := r.entry("new"); !reflect.DeepEqual(got, want) {
-		t.Errorf("afterwards the entry is %+v, want %+v", got, want)
-	}
+	expect.Deep(t, r.entry("new"), want, "afterwards the entry is")
 }
 
 func TestFailedTransactionTellsAllErrorsAndChangesNothing(t *testing.T) {
@@ -139,23 +134,16 @@ func TestFailedTransactionTellsAllErrorsAndChangesNothing(t *testing.T) {
 		{7, `key "new" exists`},
 		{9, `key "free" doesn't exist`},
 	}
-	if !reflect.DeepEqual(res, Result{Errors: want}) {
-		t.Errorf("answered %+v, want the errors %+v", res, want)
-	}
-	if after := r.Freeze(); !reflect.DeepEqual(after, before) {
-		t.Errorf("the state is\n%+v, want it as it was:\n%+v", after, before)
-	}
-	if touched := r.Touched(); len(touched) > 0 {
-		t.Errorf("it wakes the watchers of %v", touched)
-	}
-	if e, _ := view.Get("held"); e.Session != s1 {
-		t.Errorf("in the view of before the key is held by %q", e.Session)
-	}
+	expect.That(t, reflect.DeepEqual(res, Result{Errors: want}), "answered %+v, want the errors %+v", res, want)
+	after := r.Freeze()
+	expect.That(t, reflect.DeepEqual(after, before), "the state is\n%+v, want it as it was:\n%+v", after, before)
+	touched := r.Touched()
+	expect.That(t, len(touched) <= 0, "it wakes the watchers of %v", touched)
+	e, _ := view.Get("held")
+	expect.That(t, e.Session == s1, "in the view of before the key is held by %q", e.Session)
 	// What is not frozen is as it was, too.
 	r.yes(DestroySession{s1})
-	if e := r.entry("held"); e.Session != "" {
-		t.Errorf("the key of the session that ended is held by %q", e.Session)
-	}
+	expect.Equal(t, r.entry("held").Session, "", "the key of the session that ended is held by")
 }
 
 func TestTransactionsWithoutAKeyOrUnderALockDelayAreToldOnlyThat(t *testing.T) {
@@ -168,17 +156,13 @@ func TestTransactionsWithoutAKeyOrUnderALockDelayAreToldOnlyThat(t *testing.T) {
 		{Verb: DeleteTree},
 	}})
 	want := []TxnError{{1, "Must provide key"}, {2, `failed to lock key "held" due to lock delay`}}
-	if !slices.Equal(res.Errors, want) {
-		t.Errorf("answered %+v, want %+v", res.Errors, want)
-	}
+	expect.Slice(t, res.Errors, want, "answered")
 }
 
 func TestTransactionThatOnlyReadsTakesNoIndex(t *testing.T) {
 	r := txnRig(t)
 	res := r.yes(Txn{[]KeyOp{{Verb: GetTree, Key: "f"}, {Verb: Get, Key: "held"}}})
-	if res.Index != 0 || len(res.Entries) != 2 {
-		t.Errorf("answered %+v", res)
-	}
+	expect.That(t, res.Index == 0 && len(res.Entries) == 2, "answered %+v", res)
 	r.yes(Txn{})
 }
 
@@ -195,8 +179,7 @@ func TestReadOfAViewTellsAllErrors(t *testing.T) {
 		{[]KeyOp{{Verb: Get, Key: "x"}, {Verb: Get}}, []TxnError{{1, "Must provide key"}}},
 	}
 	for _, test := range tests {
-		if entries, errs, _ := r.View().Read(test.ops); entries != nil || !slices.Equal(errs, test.want) {
-			t.Errorf("%+v: read %+v with the errors %+v, want %+v", test.ops, entries, errs, test.want)
-		}
+		entries, errs, _ := r.View().Read(test.ops)
+		expect.That(t, entries == nil && slices.Equal(errs, test.want), "%+v: read %+v with the errors %+v, want %+v", test.ops, entries, errs, test.want)
 	}
 }

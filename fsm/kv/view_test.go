@@ -3,6 +3,8 @@ package kv
 import (
 	"slices"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestKeysAreCutBehindTheSeparator(t *testing.T) {
@@ -25,9 +27,8 @@ func TestKeysAreCutBehindTheSeparator(t *testing.T) {
 		{"x", "/", nil},
 	}
 	for _, test := range tests {
-		if got, _, _ := r.View().Keys(test.prefix, test.separator); !slices.Equal(got, test.want) {
-			t.Errorf("keys under %q cut at %q are %q, want %q", test.prefix, test.separator, got, test.want)
-		}
+		got, _, _ := r.View().Keys(test.prefix, test.separator)
+		expect.That(t, slices.Equal(got, test.want), "keys under %q cut at %q are %q, want %q", test.prefix, test.separator, got, test.want)
 	}
 }
 
@@ -41,12 +42,9 @@ func TestListIsInByteOrder(t *testing.T) {
 	for _, e := range entries {
 		got = append(got, e.Key)
 	}
-	if want := []string{"a", "a/10", "a/2", "a\xff"}; !slices.Equal(got, want) {
-		t.Errorf("listed %q, want %q", got, want)
-	}
-	if n := r.View().Len(); n != 6 {
-		t.Errorf("%d keys, want 6", n)
-	}
+	expect.Slice(t, got, []string{"a", "a/10", "a/2", "a\xff"}, "listed")
+	n := r.View().Len()
+	expect.That(t, n == 6, "%d keys, want 6", n)
 }
 
 func TestSessionsAreListedById(t *testing.T) {
@@ -61,9 +59,7 @@ func TestSessionsAreListedById(t *testing.T) {
 			break
 		}
 	}
-	if want := []string{s1, s2}; !slices.Equal(got, want) {
-		t.Errorf("listed %q, want %q", got, want)
-	}
+	expect.Slice(t, got, []string{s1, s2}, "listed")
 }
 
 func TestViewOfTheSameStateIsShared(t *testing.T) {
@@ -73,9 +69,7 @@ func TestViewOfTheSameStateIsShared(t *testing.T) {
 	r.pass(1)
 	r.yes(set("a", "1"))
 	second := r.View()
-	if first.shown != second.shown {
-		t.Error("without a change the tables were copied")
-	}
+	expect.That(t, first.shown == second.shown, "without a change the tables were copied")
 	if first.Lease() == second.Lease() || second.Lease() != r.now {
 		t.Errorf("the lease clock went from %d to %d, want %d", first.Lease(), second.Lease(), r.now)
 	}

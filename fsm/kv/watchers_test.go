@@ -2,9 +2,11 @@ package kv
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // woken says whether a wait is over.
@@ -48,18 +50,14 @@ func TestOnlyWhoWaitsForATopicIsWoken(t *testing.T) {
 				got = append(got, topics[i])
 			}
 		}
-		if !slices.Equal(got, test.want) {
-			t.Errorf("%v wakes %v, want %v", test.touched, got, test.want)
-		}
-		if n := w.Len(); n != len(topics)-len(test.want) {
-			t.Errorf("after %v %d wait, want %d", test.touched, n, len(topics)-len(test.want))
-		}
+		expect.Slice(t, got, test.want, "%v wakes", test.touched)
+		n := w.Len()
+		expect.That(t, n == len(topics)-len(test.want), "after %v %d wait, want %d", test.touched, n, len(topics)-len(test.want))
 		for _, wait := range waits {
 			wait.Leave()
 		}
-		if n := w.Len(); n != 0 || len(w.lengths) != 0 {
-			t.Errorf("after all left %d wait, for %d lengths of prefixes", n, len(w.lengths))
-		}
+		n = w.Len()
+		expect.That(t, n == 0 && len(w.lengths) == 0, "after all left %d wait, for %d lengths of prefixes", n, len(w.lengths))
 	}
 }
 
@@ -72,9 +70,7 @@ func TestAllWhoWaitForATopicAreWoken(t *testing.T) {
 		}
 		w.Wake([]Topic{{KeyTopic, "a"}})
 		for i, wait := range waits {
-			if !woken(wait) {
-				t.Fatalf("%v: wait %d goes on", topic, i)
-			}
+			need.That(t, woken(wait), "%v: wait %d goes on", topic, i)
 		}
 	}
 }
@@ -85,13 +81,10 @@ func TestWhoLeavesLeavesOthersWaiting(t *testing.T) {
 	stays, leaves := w.Join(topic), w.Join(topic)
 	leaves.Leave()
 	leaves.Leave()
-	if n := w.Len(); n != 1 {
-		t.Errorf("%d wait, want 1", n)
-	}
+	n := w.Len()
+	expect.That(t, n == 1, "%d wait, want 1", n)
 	w.Wake([]Topic{topic})
-	if !woken(stays) {
-		t.Error("who stayed was not woken")
-	}
+	expect.That(t, woken(stays), "who stayed was not woken")
 	next := w.Join(topic)
 	stays.Leave() // late, and of the wait before
 	if woken(next) || w.Len() != 1 {
@@ -107,13 +100,10 @@ func TestNewStateWakesEverybody(t *testing.T) {
 	}
 	w.WakeAll()
 	for i, wait := range waits {
-		if !woken(wait) {
-			t.Errorf("wait %d goes on", i)
-		}
+		expect.That(t, woken(wait), "wait %d goes on", i)
 	}
-	if n := w.Len(); n != 0 {
-		t.Errorf("%d wait", n)
-	}
+	n := w.Len()
+	expect.That(t, n == 0, "%d wait", n)
 }
 
 // Whoever joins, then reads, then waits misses nothing: each waits until it has seen the last write.
@@ -153,9 +143,8 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		w.Wake(touched)
 	}
 	done.Wait() // forever, if one is lost
-	if n := w.Len(); n != 0 {
-		t.Errorf("%d wait", n)
-	}
+	n := w.Len()
+	expect.That(t, n == 0, "%d wait", n)
 }
 
 func TestViewsAreReadWhileTheStateGoesOn(t *testing.T) {
@@ -168,12 +157,10 @@ func TestViewsAreReadWhileTheStateGoesOn(t *testing.T) {
 			view, want := r.View(), min(i+1, 7)
 			done.Go(func() {
 				for range 5 {
-					if entries, _, _ := view.List("k/"); len(entries) != want {
-						t.Errorf("the view has %d keys, want %d", len(entries), want)
-					}
-					if renewed := view.Renewed(s); renewed < s.CreatedAt {
-						t.Errorf("renewed at %d, before its creation at %d", renewed, s.CreatedAt)
-					}
+					entries, _, _ := view.List("k/")
+					expect.That(t, len(entries) == want, "the view has %d keys, want %d", len(entries), want)
+					renewed := view.Renewed(s)
+					expect.That(t, renewed >= s.CreatedAt, "renewed at %d, before its creation at %d", renewed, s.CreatedAt)
 				}
 			})
 		}

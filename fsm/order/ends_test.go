@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/order"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // The heap is told of no renewal, and must find what has ended all the same.
@@ -85,15 +86,13 @@ func TestScheduleYieldsWhatIsDueInOrder(t *testing.T) {
 		t.Errorf("due at 5 are %v of %d, of %d in the copy; want b, a, c of 4, of 5", got, s.Len(), before.Len())
 	}
 	at, key, _ := s.First()
-	if last, ok := s.Last(); at != 3 || key != "b" || last != 6 || !ok || !s.Has(6, "d") || s.Has(5, "d") {
-		t.Errorf("the first is %q at %d, the last at %d; want b at 3, and 6", key, at, last)
-	}
+	last, ok := s.Last()
+	expect.That(t, at == 3 && key == "b" && last == 6 && ok && s.Has(6, "d") && !s.Has(5, "d"),
+		"the first is %q at %d, the last at %d; want b at 3, and 6", key, at, last)
 }
 
 func TestLaterStaysInTheClock(t *testing.T) {
 	for ms, want := range map[int64]int64{5: 15, math.MaxInt64: math.MaxInt64, math.MaxInt64 - 10: math.MaxInt64} {
-		if got := order.Later(10, ms); got != want {
-			t.Errorf("%d ms later is %d, want %d", ms, got, want)
-		}
+		expect.Equal(t, order.Later(10, ms), want, "%d ms later is", ms)
 	}
 }

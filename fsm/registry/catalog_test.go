@@ -3,8 +3,10 @@ package registry
 import (
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var web1 = Key{"WEB", "web-1"}
@@ -76,26 +78,19 @@ func TestStatusOfAServiceFollowsFromChecksOfItAndItsNode(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
 			g.catalog(service("web", "web-1", tt.checks...))
-			if got := g.status(web1); got != tt.want {
-				t.Errorf("registered at once: %s, want %s", got, tt.want)
-			}
+			expect.Equal(t, g.status(web1), tt.want, "registered at once:")
 			g = newRig(t)
 			g.catalog(service("web", "web-1"))
 			for _, c := range tt.checks {
 				g.catalog(RegisterCatalog{Checks: []*Check{c}})
 			}
-			if got := g.status(web1); got != tt.want {
-				t.Errorf("one check after another: %s, want %s", got, tt.want)
-			}
+			expect.Equal(t, g.status(web1), tt.want, "one check after another:")
 			for _, c := range tt.checks {
 				g.client(DeregisterCatalog{Check: c.ID})
 			}
-			if got := g.status(web1); got != Up {
-				t.Errorf("all checks deregistered: %s, want UP", got)
-			}
-			if n, ok := g.View().Node(""); ok {
-				t.Errorf("the logical node is still there without checks: %+v", n)
-			}
+			expect.Equal(t, g.status(web1), Up, "all checks deregistered:")
+			n, ok := g.View().Node("")
+			expect.That(t, !ok, "the logical node is still there without checks: %+v", n)
 		})
 	}
 }
@@ -133,9 +128,7 @@ func TestWhatIsRegisteredAsItWasTakesNoIndex(t *testing.T) {
 			if moved := g.View().Index() > index; moved != (tt.moves != nil) || (res.Index > 0) != moved {
 				t.Errorf("index %d after %d, result %+v; want a change: %t", g.View().Index(), index, res, tt.moves != nil)
 			}
-			if res.Handle != first.Handle {
-				t.Errorf("handle %+v, want that of before, %+v", res.Handle, first.Handle)
-			}
+			expect.That(t, res.Handle == first.Handle, "handle %+v, want that of before, %+v", res.Handle, first.Handle)
 			l := g.lease(Key{"WEB", "n1:web-1"})
 			n, _ := g.View().Node("n1")
 			for what, at := range map[string][2]Index{
@@ -143,9 +136,9 @@ func TestWhatIsRegisteredAsItWasTakesNoIndex(t *testing.T) {
 				"check":        {g.check("n1", "a").CreateIndex, g.check("n1", "a").ModifyIndex},
 				"node's check": {g.check("n1", "n").CreateIndex, g.check("n1", "n").ModifyIndex},
 			} {
-				if moved := at[1] > index; at[0] > index || moved != slices.Contains(tt.moves, what) {
-					t.Errorf("%s: created at %d, modified at %d; before it was %d, want it modified: %t", what, at[0], at[1], index, !moved)
-				}
+				moved := at[1] > index
+				expect.That(t, at[0] <= index && moved == slices.Contains(tt.moves, what),
+					"%s: created at %d, modified at %d; before it was %d, want it modified: %t", what, at[0], at[1], index, !moved)
 			}
 		})
 	}
@@ -198,9 +191,8 @@ func TestRegistrationIsRefusedAsAWhole(t *testing.T) {
 			}
 			g.Advance(g.now)
 			before := g.Freeze()
-			if res := g.client(tt.op); res.Outcome != tt.want {
-				t.Fatalf("got %+v, want outcome %d", res, tt.want)
-			}
+			res := g.client(tt.op)
+			need.That(t, res.Outcome == tt.want, "got %+v, want outcome %d", res, tt.want)
 			if after := g.Freeze(); tt.want != Done && !reflect.DeepEqual(after, before) {
 				t.Errorf("refused, and something is left of it:\n%+v\nwas\n%+v", after, before)
 			}
@@ -222,19 +214,16 @@ func TestServiceOfTheSameIDUnderAnotherNameReplacesItAndKeepsItsChecks(t *testin
 	index := g.View().Index()
 	g.catalog(service("shop", "s1"))
 	wantKeys(t, "leases", keysOf(g.View().Leases()), Key{"SHOP", "s1"})
-	if rec, ok := g.View().Removal(Key{"WEB", "s1"}); !ok || rec.Kind != Canceled || rec.Lease.Changed <= index {
-		t.Errorf("record of the old name: %+v %t, want it canceled", rec, ok)
-	}
+	rec, ok := g.View().Removal(Key{"WEB", "s1"})
+	expect.That(t, ok && rec.Kind == Canceled && rec.Lease.Changed > index, "record of the old name: %+v %t, want it canceled", rec, ok)
 	l := g.lease(Key{"SHOP", "s1"})
 	if l.Service.CreateIndex != created || len(l.Service.Checks) != 1 || g.check("", "ttl").Status != Passing {
 		t.Errorf("service %+v with check %+v, want it created at %d with the check that it had", l.Service, g.check("", "ttl"), created)
 	}
-	if got := g.View().Heard(g.check("", "ttl")); got != heard {
-		t.Errorf("last heartbeat at %d, want that of before, %d", got, heard)
-	}
-	if lost := g.Lost(); len(lost) > 0 {
-		t.Errorf("lost %+v, want nothing", lost)
-	}
+	got := g.View().Heard(g.check("", "ttl"))
+	expect.That(t, got == heard, "last heartbeat at %d, want that of before, %d", got, heard)
+	lost := g.Lost()
+	expect.That(t, len(lost) <= 0, "lost %+v, want nothing", lost)
 }
 
 func TestChecksNotMentionedStayUnlessTheyAreToBeReplaced(t *testing.T) {
@@ -253,12 +242,9 @@ func TestChecksNotMentionedStayUnlessTheyAreToBeReplaced(t *testing.T) {
 		for _, c := range g.lease(web1).Service.Checks {
 			got = append(got, c.ID)
 		}
-		if !slices.Equal(got, want) || !slices.Equal(g.Lost(), lost) {
-			t.Errorf("replacing %t: checks %v, want %v, and %v lost", replace, got, want, lost)
-		}
-		if _, ok := g.View().CheckOn("", "n"); !ok {
-			t.Errorf("replacing %t: the node's check went", replace)
-		}
+		expect.That(t, slices.Equal(got, want) && slices.Equal(g.Lost(), lost), "replacing %t: checks %v, want %v, and %v lost", replace, got, want, lost)
+		_, ok := g.View().CheckOn("", "n")
+		expect.That(t, ok, "replacing %t: the node's check went", replace)
 	}
 }
 
@@ -312,15 +298,11 @@ func TestAnIDOfTheLogicalNodeIsNotTakenFromAnother(t *testing.T) {
 			}
 			before := g.Freeze()
 			got := g.client(tt.op)
-			if got.Outcome != tt.want {
-				t.Errorf("got %+v, want outcome %d", got, tt.want)
-			}
+			expect.That(t, got.Outcome == tt.want, "got %+v, want outcome %d", got, tt.want)
 			if after := g.Freeze(); tt.want != Done && (got.Index != 0 || !reflect.DeepEqual(after, before)) {
 				t.Errorf("refused, and something is left of it:\n%+v\nwas\n%+v", after, before)
 			}
-			if err := check(g.Registry); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, check(g.Registry))
 		})
 	}
 }
@@ -354,19 +336,14 @@ func TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor(t *testing.T) {
 			g.Lost()
 			g.catalog(tt.op)
 			for key, want := range tt.want {
-				if got := g.status(key); got != want {
-					t.Errorf("%s is %s, want %s", key, got, want)
-				}
+				expect.Equal(t, g.status(key), want, "%s is", key)
 			}
-			if c := g.check("far", "a"); c.CreateIndex != created || c.Service != tt.op.Checks[len(tt.op.Checks)-1].Service {
-				t.Errorf("check %+v, want it of the same CreateIndex, %d, of what it was registered for", c, created)
-			}
-			if lost := g.Lost(); len(lost) > 0 {
-				t.Errorf("lost %+v, want nothing: the check is there", lost)
-			}
-			if err := check(g.Registry); err != nil {
-				t.Error(err)
-			}
+			c := g.check("far", "a")
+			expect.That(t, c.CreateIndex == created && c.Service == tt.op.Checks[len(tt.op.Checks)-1].Service,
+				"check %+v, want it of the same CreateIndex, %d, of what it was registered for", c, created)
+			lost := g.Lost()
+			expect.That(t, len(lost) <= 0, "lost %+v, want nothing: the check is there", lost)
+			expect.OK(t, check(g.Registry))
 		})
 	}
 }
@@ -380,16 +357,12 @@ func TestServicesOfANodeTakeItsAddressUnlessTheyHaveTheirOwn(t *testing.T) {
 	dirty := g.lease(Key{"WEB", "n1:web-1"}).Instance.LastDirty
 	g.catalog(RegisterCatalog{Node: &Node{Name: "n1", Address: "10.0.0.7"}})
 	moved, stays := g.lease(Key{"WEB", "n1:web-1"}).Instance, g.lease(Key{"WEB", "n1:web-2"}).Instance
-	if moved.IPAddr != "10.0.0.7" || moved.HostName != "10.0.0.7" || moved.LastDirty <= dirty {
-		t.Errorf("instance %+v, want the node's new address, and newer for other servers", moved)
-	}
-	if stays.IPAddr != "10.9.9.9" {
-		t.Errorf("instance with an address of its own: %+v", stays)
-	}
+	expect.That(t, moved.IPAddr == "10.0.0.7" && moved.HostName == "10.0.0.7" && moved.LastDirty > dirty,
+		"instance %+v, want the node's new address, and newer for other servers", moved)
+	expect.That(t, stays.IPAddr == "10.9.9.9", "instance with an address of its own: %+v", stays)
 	g.catalog(RegisterCatalog{Node: &Node{Name: "n1"}})
-	if got := g.lease(Key{"WEB", "n1:web-1"}).Instance.IPAddr; got != "n1" {
-		t.Errorf("address %q of a node without one, want its name", got)
-	}
+	got := g.lease(Key{"WEB", "n1:web-1"}).Instance.IPAddr
+	expect.That(t, got == "n1", "address %q of a node without one, want its name", got)
 }
 
 func TestDeregistrationRemovesWhatItNames(t *testing.T) {
@@ -432,21 +405,14 @@ func TestDeregistrationRemovesWhatItNames(t *testing.T) {
 			before := keysOf(g.View().Leases())
 			index := g.View().Index()
 			res := g.client(tt.op)
-			if res.Outcome != tt.want || (res.Index > index) != (tt.want == Done) {
-				t.Errorf("got %+v, want outcome %d", res, tt.want)
-			}
+			expect.That(t, res.Outcome == tt.want && (res.Index > index) == (tt.want == Done), "got %+v, want outcome %d", res, tt.want)
 			wantKeys(t, "left", keysOf(g.View().Leases()), slices.DeleteFunc(before, func(k Key) bool { return slices.Contains(tt.gone, k) })...)
-			if lost := g.Lost(); !slices.Equal(lost, tt.lost) {
-				t.Errorf("lost %v, want %v", lost, tt.lost)
-			}
+			expect.Slice(t, g.Lost(), tt.lost, "lost")
 			for _, key := range tt.gone {
-				if rec, ok := g.View().Removal(key); !ok || rec.Kind != Canceled {
-					t.Errorf("%s left the record %+v (%t), want it canceled", key, rec, ok)
-				}
+				rec, ok := g.View().Removal(key)
+				expect.That(t, ok && rec.Kind == Canceled, "%s left the record %+v (%t), want it canceled", key, rec, ok)
 			}
-			if err := check(g.Registry); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, check(g.Registry))
 		})
 	}
 }
@@ -503,19 +469,14 @@ func TestEachChangeOfTheCatalogHasItsIndex(t *testing.T) {
 	g.catalog(service("shop", "shop-1"))
 	g.register(instance(orders1, Up, 100))
 	index, nodes := g.View().Index(), g.View().CatalogIndex()
-	if nodes != 0 {
-		t.Errorf("nodes changed at %d, want never", nodes)
-	}
+	expect.Equal(t, nodes, 0, "nodes changed at")
 	g.catalog(RegisterCatalog{Checks: []*Check{checkOf("", "n", Critical)}})
 	v := g.View()
 	changes, err := v.Changes(index, 0)
-	if err != nil || len(changes) != 3 {
-		t.Fatalf("changes %v, %v; want one for each service that the node's check concerns", changes, err)
-	}
+	need.That(t, err == nil && len(changes) == 3, "changes %v, %v; want one for each service that the node's check concerns", changes, err)
 	for i, c := range changes {
-		if c.Index != index+2+Index(i) || c.Lease.Instance.Status != Down || c.Lease.Action != ActionModified {
-			t.Errorf("change %d: %+v of %+v, want it DOWN, by an index of its own", i, c, c.Lease)
-		}
+		expect.That(t, c.Index == index+2+Index(i) && c.Lease.Instance.Status == Down && c.Lease.Action == ActionModified,
+			"change %d: %+v of %+v, want it DOWN, by an index of its own", i, c, c.Lease)
 	}
 	if v.CatalogIndex() != index+1 {
 		t.Errorf("nodes changed at %d, want %d", v.CatalogIndex(), index+1)
@@ -534,12 +495,10 @@ func TestEachChangeOfTheCatalogHasItsIndex(t *testing.T) {
 func TestIndexesOfOneCounter(t *testing.T) {
 	g := newRig(t)
 	first := g.register(instance(orders1, Up, 100)).Index
-	if next := g.Next(); next != first+1 || g.Take() != next {
-		t.Errorf("took %d after %d", next, first)
-	}
-	if got := g.View().Index(); got != first {
-		t.Errorf("the registry's index is %d, want that of its own last change, %d", got, first)
-	}
+	next := g.Next()
+	expect.That(t, next == first+1 && g.Take() == next, "took %d after %d", next, first)
+	got := g.View().Index()
+	expect.That(t, got == first, "the registry's index is %d, want that of its own last change, %d", got, first)
 	if got := g.register(instance(orders2, Up, 100)).Index; got != first+2 {
 		t.Errorf("a change at %d, want after what was taken, %d", got, first+2)
 	}
@@ -603,13 +562,9 @@ func TestFrozenCatalogThatLiesIsRefused(t *testing.T) {
 				c.Checks = copiesOf(n.Checks)
 				f.Nodes[i] = &c
 			}
-			if _, err := Thaw(f); err != nil {
-				t.Fatalf("the true state: %v", err)
-			}
+			need.OKf(t, expect.Err(Thaw(f)), "the true state")
 			tt.spoil(&f, &s, f.Nodes[1])
-			if _, err := Thaw(f); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want an error with %q", err, tt.want)
-			}
+			expect.ErrorSays(t, expect.Err(Thaw(f)), tt.want, "got")
 		})
 	}
 }

@@ -1,9 +1,11 @@
 package registry
 
 import (
-	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestChangesHaveEachInstanceAtItsLastChange(t *testing.T) {
@@ -33,15 +35,12 @@ func TestChangesHaveEachInstanceAtItsLastChange(t *testing.T) {
 		for _, c := range changes {
 			got += fmt.Sprintf("[%d %s %d] ", c.Index, c.Lease.Key(), c.Kind)
 		}
-		if err != nil || got != tt.want {
-			t.Errorf("after %d, at most %d: got %s, %v, want %s", tt.after, tt.limit, got, err, tt.want)
-		}
+		expect.That(t, err == nil && got == tt.want, "after %d, at most %d: got %s, %v, want %s", tt.after, tt.limit, got, err, tt.want)
 	}
 	g.register(instance(orders2, Up, 50)) // 6
 	changes, _ := g.View().Changes(4, 0)
-	if len(changes) != 1 || changes[0].Kind != Live || changes[0].Lease.Life != 2 {
-		t.Errorf("registered again: %+v, want the live instance instead of the record", changes)
-	}
+	expect.That(t, len(changes) == 1 && changes[0].Kind == Live && changes[0].Lease.Life == 2,
+		"registered again: %+v, want the live instance instead of the record", changes)
 }
 
 func TestRemovalRecordIsReducedAfterTheDeltaWindowAndForgottenAfterADay(t *testing.T) {
@@ -64,13 +63,11 @@ func TestRemovalRecordIsReducedAfterTheDeltaWindowAndForgottenAfterADay(t *testi
 		t.Fatalf("after 180 s: %+v, want the whole lease", rec)
 	}
 	rec := record(210_000)
-	if rec == nil || rec.Full || rec.Lease.Key() != key || rec.Lease.Instance.IPAddr != "" {
-		t.Fatalf("after 210 s: %+v, want a reduced lease of the same key", rec)
-	}
+	need.That(t, rec != nil && !rec.Full && rec.Lease.Key() == key && rec.Lease.Instance.IPAddr == "",
+		"after 210 s: %+v, want a reduced lease of the same key", rec)
 	want := Lease{Instance: rec.Lease.Instance, EvictedAt: startOfWall, Action: ActionDeleted, Life: 1, Edit: 3, Owner: "dc2", Changed: 2, ChangedLease: canceled}
-	if *rec.Lease != want || rec.Lease.Instance.LastDirty != 100 {
-		t.Errorf("after 210 s: %+v dirty %d, want %+v, 100", *rec.Lease, rec.Lease.Instance.LastDirty, want)
-	}
+	expect.That(t, *rec.Lease == want && rec.Lease.Instance.LastDirty == 100,
+		"after 210 s: %+v dirty %d, want %+v, 100", *rec.Lease, rec.Lease.Instance.LastDirty, want)
 	// The clock may not jump by more than an hour.
 	for at := int64(0); at < maxRemovalAge; at += maxLead {
 		record(at)
@@ -78,21 +75,14 @@ func TestRemovalRecordIsReducedAfterTheDeltaWindowAndForgottenAfterADay(t *testi
 	if rec := record(maxRemovalAge - 30_000); rec == nil {
 		t.Fatal("forgotten before a day")
 	}
-	if _, err := g.View().Changes(1, 0); err != nil {
-		t.Errorf("changes within the day: %v", err)
-	}
+	expect.OKf(t, expect.Err(g.View().Changes(1, 0)), "changes within the day")
 	if rec := record(maxRemovalAge + 30_000); rec != nil {
 		t.Fatalf("after a day: %+v, want it forgotten", rec)
 	}
-	if _, err := g.View().Changes(1, 0); !errors.Is(err, ErrTooOld) {
-		t.Errorf("changes after 1: %v, want ErrTooOld", err)
-	}
-	if _, err := g.View().Changes(2, 0); err != nil {
-		t.Errorf("changes after 2, the newest that was forgotten: %v", err)
-	}
-	if res := g.peer(Register{instance(key, Up, 100)}); res.Outcome != Done || g.lease(key).Life != 1 {
-		t.Errorf("replica after a day: %+v, want a first life", res)
-	}
+	expect.ErrorIs(t, expect.Err(g.View().Changes(1, 0)), ErrTooOld, "changes after 1:")
+	expect.OKf(t, expect.Err(g.View().Changes(2, 0)), "changes after 2, the newest that was forgotten")
+	res := g.peer(Register{instance(key, Up, 100)})
+	expect.That(t, res.Outcome == Done && g.lease(key).Life == 1, "replica after a day: %+v, want a first life", res)
 }
 
 func TestOldestRemovalRecordGoesWhenThereAreTooMany(t *testing.T) {
@@ -113,7 +103,5 @@ func TestOldestRemovalRecordGoesWhenThereAreTooMany(t *testing.T) {
 	if len(f.Removals) != maxRemovals || f.Pruned != 4 || f.Removals[0].Lease.Instance.ID() != "2" {
 		t.Errorf("%d records, pruned to %d, first %s; want %d, 4, 2", len(f.Removals), f.Pruned, f.Removals[0].Lease.Key(), maxRemovals)
 	}
-	if _, err := g.View().Changes(3, 0); !errors.Is(err, ErrTooOld) {
-		t.Errorf("changes after 3: %v, want ErrTooOld", err)
-	}
+	expect.ErrorIs(t, expect.Err(g.View().Changes(3, 0)), ErrTooOld, "changes after 3:")
 }

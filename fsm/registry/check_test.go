@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestCheckIsChangedOnlyByWhatIsNew(t *testing.T) {
@@ -39,15 +42,13 @@ func TestCheckIsChangedOnlyByWhatIsNew(t *testing.T) {
 				t.Errorf("index %d to %d, application's %d to %d, result %+v; want a change: %t", index, g.View().Index(), changed, app.Changed, res, tt.changes)
 			}
 			got := g.check("", "a")
-			if got.Status != tt.status || got.Output != tt.want || (got.ModifyIndex > index) != tt.changes || got.CreateIndex > index {
-				t.Errorf("check %+v, want status %d and output %q", got, tt.status, tt.want)
-			}
+			expect.That(t, got.Status == tt.status && got.Output == tt.want && (got.ModifyIndex > index) == tt.changes && got.CreateIndex <= index,
+				"check %+v, want status %d and output %q", got, tt.status, tt.want)
 			if want := map[bool]Status{true: Down, false: Up}[tt.status == Critical]; g.status(web1) != want {
 				t.Errorf("service is %s, want %s", g.status(web1), want)
 			}
-			if s := g.lease(web1).Service; s.ModifyIndex > index {
-				t.Errorf("the service was modified at %d by its check", s.ModifyIndex)
-			}
+			s := g.lease(web1).Service
+			expect.That(t, s.ModifyIndex <= index, "the service was modified at %d by its check", s.ModifyIndex)
 		})
 	}
 }
@@ -59,13 +60,13 @@ func TestStatusByChecksIsNewerForOtherServers(t *testing.T) {
 	dirty := g.lease(web1).Instance.LastDirty
 	g.pass(1000)
 	g.say("a", Warning, "slow")
-	if l := g.lease(web1); l.Instance.LastDirty != dirty || l.Described == l.Changed {
-		t.Errorf("a change without another status: timestamp %d after %d, described at %d of %d", l.Instance.LastDirty, dirty, l.Described, l.Changed)
-	}
+	l := g.lease(web1)
+	expect.That(t, l.Instance.LastDirty == dirty && l.Described != l.Changed,
+		"a change without another status: timestamp %d after %d, described at %d of %d", l.Instance.LastDirty, dirty, l.Described, l.Changed)
 	g.say("a", Critical, "gone")
-	if l := g.lease(web1); l.Instance.LastDirty <= dirty || l.Described != l.Changed || l.ByClient != l.Changed {
-		t.Errorf("another status: timestamp %d after %d, described at %d of %d", l.Instance.LastDirty, dirty, l.Described, l.Changed)
-	}
+	l = g.lease(web1)
+	expect.That(t, l.Instance.LastDirty > dirty && l.Described == l.Changed && l.ByClient == l.Changed,
+		"another status: timestamp %d after %d, described at %d of %d", l.Instance.LastDirty, dirty, l.Described, l.Changed)
 }
 
 func TestSettingACheckIsRefused(t *testing.T) {
@@ -83,12 +84,9 @@ func TestSettingACheckIsRefused(t *testing.T) {
 		{"by a leader of before", SetCheck{Check: "a", Status: Critical, Epoch: Epoch{Term: 1, Index: 1}}, Refused},
 		{"by the leader", SetCheck{Check: "a", Status: Critical, Epoch: Epoch{Term: 2, Index: 7}}, Done},
 	} {
-		if res := g.client(tt.op); res.Outcome != tt.want {
-			t.Errorf("%s: %+v, want outcome %d", tt.name, res, tt.want)
-		}
-		if got := g.check("", "a").Status == Critical; got != (tt.want == Done) {
-			t.Errorf("%s: critical %t", tt.name, got)
-		}
+		res := g.client(tt.op)
+		expect.That(t, res.Outcome == tt.want, "%s: %+v, want outcome %d", tt.name, res, tt.want)
+		expect.Equal(t, g.check("", "a").Status == Critical, (tt.want == Done), "%s: critical", tt.name)
 	}
 }
 
@@ -98,12 +96,9 @@ func TestNegativeTimesOfACheckAreNone(t *testing.T) {
 	given := withTTL("a", -1)
 	given.Service, given.ReapAfter = "web-1", -1
 	g.catalog(service("web", "web-1", given))
-	if c := g.check("", "a"); c.TTL != 0 || c.ReapAfter != 0 {
-		t.Errorf("TTL %d and end after %d, want none", c.TTL, c.ReapAfter)
-	}
-	if _, err := Thaw(g.Freeze()); err != nil {
-		t.Error(err)
-	}
+	c := g.check("", "a")
+	expect.That(t, c.TTL == 0 && c.ReapAfter == 0, "TTL %d and end after %d, want none", c.TTL, c.ReapAfter)
+	expect.OK(t, expect.Err(Thaw(g.Freeze())))
 }
 
 // withTTL is a passing check with a TTL.
@@ -134,31 +129,24 @@ func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
 	}
 	g.pass(10_000)
-	if ops := g.endAll(); len(ops) > 0 {
-		t.Errorf("at the last moment: %+v, want nothing due", ops)
-	}
+	ops := g.endAll()
+	expect.That(t, len(ops) <= 0, "at the last moment: %+v, want nothing due", ops)
 	g.pass(1)
 	g.Lost()
 	want := []Op{ExpireCheck{Epoch: Epoch{Term: 1, Index: 1}, Check: "a", RenewedAt: 10_000}}
-	if ops := g.endAll(); !slices.Equal(ops, want) {
-		t.Fatalf("due %+v, want %+v", ops, want)
-	}
+	need.Slice(t, g.endAll(), want, "due")
 	if c := g.check("", "a"); c.Status != Critical || c.Output != "TTL expired" || c.CriticalSince != g.now.Lease || g.status(web1) != Down {
 		t.Errorf("check %+v of an instance that is %s, want both to tell", c, g.status(web1))
 	}
-	if lost := g.Lost(); !slices.Equal(lost, []CheckRef{{"", "a"}}) {
-		t.Errorf("lost %v, want the check that turned critical", lost)
-	}
+	lost := g.Lost()
+	expect.That(t, slices.Equal(lost, []CheckRef{{"", "a"}}), "lost %v, want the check that turned critical", lost)
 	g.pass(1000)
-	if ops := g.endAll(); len(ops) != 1 || g.check("", "b").Status != Critical {
-		t.Errorf("due %+v, want the other one, and nothing more of the first", ops)
-	}
+	ops = g.endAll()
+	expect.That(t, len(ops) == 1 && g.check("", "b").Status == Critical, "due %+v, want the other one, and nothing more of the first", ops)
 	g.say("a", Warning, "slow")
 	g.pass(10_001)
 	g.endAll()
-	if got, want := g.check("", "a").Output, "TTL expired (last output before timeout follows): slow"; got != want {
-		t.Errorf("output %q, want %q", got, want)
-	}
+	expect.Equal(t, g.check("", "a").Output, "TTL expired (last output before timeout follows): slow", "output")
 }
 
 func TestExpiryOfACheckIsIgnoredWhereItDoesNotFit(t *testing.T) {
@@ -180,9 +168,8 @@ func TestExpiryOfACheckIsIgnoredWhereItDoesNotFit(t *testing.T) {
 			g.catalog(service("web", "web-1", withTTL("a", 10_000)))
 			g.Establish(Epoch{Term: 1, Index: 1}, "c")
 			tt.before(g)
-			if res := g.client(tt.op); res.Outcome != tt.want {
-				t.Errorf("got %+v, want outcome %d", res, tt.want)
-			}
+			res := g.client(tt.op)
+			expect.That(t, res.Outcome == tt.want, "got %+v, want outcome %d", res, tt.want)
 		})
 	}
 }
@@ -194,12 +181,10 @@ func TestChecksAreGivenTimeAfterALeadershipBegan(t *testing.T) {
 		g.pass(10 * tt.ttl) // without a leader
 		g.Advance(g.now)
 		g.Establish(Epoch{Term: 1, Index: 1}, "c")
-		if ops := g.Ending(g.now.Lease + tt.want); len(ops) > 0 {
-			t.Errorf("TTL %d: due after %d: %+v", tt.ttl, tt.want, ops)
-		}
-		if ops := g.Ending(g.now.Lease + tt.want + 1); len(ops) != 1 {
-			t.Errorf("TTL %d: not due after %d", tt.ttl, tt.want+1)
-		}
+		ops := g.Ending(g.now.Lease + tt.want)
+		expect.That(t, len(ops) <= 0, "TTL %d: due after %d: %+v", tt.ttl, tt.want, ops)
+		ops = g.Ending(g.now.Lease + tt.want + 1)
+		expect.That(t, len(ops) == 1, "TTL %d: not due after %d", tt.ttl, tt.want+1)
 	}
 }
 
@@ -220,13 +205,10 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 	g.pass(30_000)
 	g.say("a", Critical, "still") // and since then
 	g.pass(30_000)
-	if ops := g.endAll(); len(ops) > 0 {
-		t.Fatalf("at the last moment: %+v, want nothing due", ops)
-	}
+	ops := g.endAll()
+	need.That(t, len(ops) <= 0, "at the last moment: %+v, want nothing due", ops)
 	r, err := Thaw(g.Freeze()) // it goes on where it was
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	g.Registry = r
 	g.pass(1)
 	late := DeregisterCatalog{Service: "web-1", Check: "a", Epoch: Epoch{Term: 1, Index: 1}, CriticalSince: since}
@@ -234,28 +216,24 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 		t.Fatalf("due %+v, want %+v", ops, late)
 	}
 	g.say("a", Passing, "")
-	if res := g.client(late); res.Outcome != NotFound {
-		t.Errorf("it passes again: %+v, want nothing done", res)
-	}
+	res := g.client(late)
+	expect.That(t, res.Outcome == NotFound, "it passes again: %+v, want nothing done", res)
 	g.say("a", Critical, "")
-	if res := g.client(late); res.Outcome != NotFound {
-		t.Errorf("critical since another moment: %+v, want nothing done", res)
-	}
+	res = g.client(late)
+	expect.That(t, res.Outcome == NotFound, "critical since another moment: %+v, want nothing done", res)
 	g.pass(60_001)
 	stale := g.Ending(g.now.Lease)[0].(DeregisterCatalog)
 	stale.Epoch = Epoch{Term: 1, Index: 2}
-	if res := g.client(stale); res.Outcome != Refused {
-		t.Errorf("by another leader: %+v, want it refused", res)
-	}
+	res = g.client(stale)
+	expect.That(t, res.Outcome == Refused, "by another leader: %+v, want it refused", res)
 	g.endAll()
-	if _, ok := g.View().Lease(web1); ok {
-		t.Error("the service is still there")
-	}
+	_, ok := g.View().Lease(web1)
+	expect.That(t, !ok, "the service is still there")
 	rec, _ := g.View().Removal(web1)
 	events := rec.History.Events()
-	if last := events[len(events)-1]; rec.Kind != Canceled || last.By.Reason != "its check a was critical for too long" {
-		t.Errorf("record of kind %d, by %+v; want it canceled, with the reason", rec.Kind, last.By)
-	}
+	last := events[len(events)-1]
+	expect.That(t, rec.Kind == Canceled && last.By.Reason == "its check a was critical for too long",
+		"record of kind %d, by %+v; want it canceled, with the reason", rec.Kind, last.By)
 }
 
 func TestChecksAreLostWhateverTakesThem(t *testing.T) {
@@ -281,12 +259,9 @@ func TestChecksAreLostWhateverTakesThem(t *testing.T) {
 			g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
 			g.Lost()
 			g.client(tt.op)
-			if lost := g.Lost(); !slices.Equal(lost, tt.want) {
-				t.Errorf("lost %v, want %v", lost, tt.want)
-			}
-			if status, known := g.CheckState("", "a"); known == (tt.want != nil && status != Critical) {
-				t.Errorf("check is known: %t, with status %d", known, status)
-			}
+			expect.Slice(t, g.Lost(), tt.want, "lost")
+			status, known := g.CheckState("", "a")
+			expect.That(t, known != (tt.want != nil && status != Critical), "check is known: %t, with status %d", known, status)
 		})
 	}
 }
@@ -329,9 +304,7 @@ func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
 		for _, op := range tt.ops {
 			g.client(op)
 		}
-		if got := g.NeedsClock(); got != tt.want {
-			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
-		}
+		expect.Equal(t, g.NeedsClock(), tt.want, "%s:", tt.name)
 	}
 }
 
@@ -347,9 +320,8 @@ func TestRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
 	if got := g.View().Heard(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
 		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
 	}
-	if ops := g.Ending(g.now.Lease + 10_000); len(ops) > 0 {
-		t.Errorf("due: %+v", ops)
-	}
+	ops := g.Ending(g.now.Lease + 10_000)
+	expect.That(t, len(ops) <= 0, "due: %+v", ops)
 }
 
 // Every check of a service costs each operation on one of them, on every node.
@@ -390,9 +362,7 @@ func TestAServiceAndANodeHaveABoundedNumberOfChecks(t *testing.T) {
 			g.catalog(serviceOn("far", "full", "full", many("full", 0, MaxServiceChecks)...))
 			g.catalog(RegisterCatalog{Node: &Node{Name: "far"}, Checks: []*Check{checkOf("", "n", Passing)}})
 			before := g.View().Index()
-			if got := g.client(tt.op); got.Outcome != tt.want {
-				t.Fatalf("outcome %d, want %d", got.Outcome, tt.want)
-			}
+			need.Equal(t, g.client(tt.op).Outcome, tt.want, "outcome")
 			if after := g.View().Index(); tt.want != Done && after != before {
 				t.Errorf("index %d after a refusal, want %d", after, before)
 			}
@@ -406,16 +376,12 @@ func TestChecksThatChangePlacesAreWhereTheyWerePut(t *testing.T) {
 	g.catalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", Passing), checkOf("", "b", Passing), checkOf("", "c", Passing)))
 	g.catalog(RegisterCatalog{Node: &Node{Name: "far"}, Checks: []*Check{checkOf("", "a", Passing), checkOf("web-1", "b", Passing)}})
 	for id, service := range map[string]string{"a": "", "b": "web-1", "c": ""} {
-		if c := g.check("far", id); c.Service != service {
-			t.Errorf("check %s is of service %q, want %q", id, c.Service, service)
-		}
+		expect.Equal(t, g.check("far", id).Service, service, "check %s is of service", id)
 	}
-	if got := len(g.lease(Key{"WEB", "far:web-1"}).Service.Checks); got != 1 {
-		t.Errorf("the service has %d checks, want 1", got)
-	}
-	if n, _ := g.View().Node("far"); len(n.Checks) != 2 {
-		t.Errorf("the node has %d checks, want 2", len(n.Checks))
-	}
+	got := len(g.lease(Key{"WEB", "far:web-1"}).Service.Checks)
+	expect.That(t, got == 1, "the service has %d checks, want 1", got)
+	n, _ := g.View().Node("far")
+	expect.That(t, len(n.Checks) == 2, "the node has %d checks, want 2", len(n.Checks))
 }
 
 func TestAnInstanceIsFoundByABoundedNumberOfVIPs(t *testing.T) {
@@ -428,8 +394,6 @@ func TestAnInstanceIsFoundByABoundedNumberOfVIPs(t *testing.T) {
 		for range g.View().ByVIP(vip) {
 			n++
 		}
-		if n != want {
-			t.Errorf("%d instances of VIP %q, want %d", n, vip, want)
-		}
+		expect.That(t, n == want, "%d instances of VIP %q, want %d", n, vip, want)
 	}
 }

@@ -1,6 +1,10 @@
 package registry
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+)
 
 func TestLeaseClockTakesTheLaterAndWallClockTheNewest(t *testing.T) {
 	tests := []struct {
@@ -32,9 +36,8 @@ func TestWhatComesWithAnUnbelievableStampHappensAtTheOldTime(t *testing.T) {
 	old := g.now
 	g.pass(maxLead + 1)
 	g.register(instance(orders2, Up, 100))
-	if l := g.lease(orders2); l.RenewedAt != old || l.RegisteredAt != old.Wall {
-		t.Errorf("got %+v, want the time %v", l, old)
-	}
+	l := g.lease(orders2)
+	expect.That(t, l.RenewedAt == old && l.RegisteredAt == old.Wall, "got %+v, want the time %v", l, old)
 }
 
 func TestEstablishKeepsTheFirstClusterAndTheNewestEpoch(t *testing.T) {
@@ -76,9 +79,9 @@ func TestWallClockOfAYearAheadIsForgottenWithItsLeader(t *testing.T) {
 			i := instance(orders1, Up, g.now.Wall-5)
 			i.Port = Port{Number: 9090, Enabled: true}
 			g.register(i)
-			if l := g.lease(orders1); l.Instance.Port != i.Port || l.Instance.LastDirty != i.LastDirty {
-				t.Errorf("got %+v, want what the client registered with its true timestamp", l.Instance)
-			}
+			l := g.lease(orders1)
+			expect.That(t, l.Instance.Port == i.Port && l.Instance.LastDirty == i.LastDirty,
+				"got %+v, want what the client registered with its true timestamp", l.Instance)
 		})
 	}
 }
@@ -97,23 +100,20 @@ func TestWhatTakesThePlaceOfATimestampAheadIsNewerOnEveryServer(t *testing.T) {
 	i := instance(orders1, Down, g.now.Wall)
 	g.register(i)
 	tell()
-	if l := other.lease(orders1); l.Instance.Status != Down || l.Instance.LastDirty != i.LastDirty {
-		t.Errorf("the other server has %+v, want what replaced it", l.Instance)
-	}
+	l := other.lease(orders1)
+	expect.That(t, l.Instance.Status == Down && l.Instance.LastDirty == i.LastDirty, "the other server has %+v, want what replaced it", l.Instance)
 }
 
 func TestTimestampAheadKeepsOutWhatAnotherServerTells(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, g.now.Wall+year))
-	if res := g.peer(Register{instance(orders1, Down, g.now.Wall)}); res.Outcome != KeptExisting {
-		t.Errorf("got %+v, want the newer one kept", res)
-	}
+	res := g.peer(Register{instance(orders1, Down, g.now.Wall)})
+	expect.That(t, res.Outcome == KeptExisting, "got %+v, want the newer one kept", res)
 }
 
 func TestTimestampWithinAnHourKeepsOlderRegistrationsOut(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, g.now.Wall+maxAhead))
-	if res := g.client(Register{instance(orders1, Down, g.now.Wall)}); res.Outcome != KeptExisting {
-		t.Errorf("got %+v, want the newer one kept", res)
-	}
+	res := g.client(Register{instance(orders1, Down, g.now.Wall)})
+	expect.That(t, res.Outcome == KeptExisting, "got %+v, want the newer one kept", res)
 }

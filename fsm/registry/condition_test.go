@@ -3,6 +3,8 @@ package registry
 import (
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestCondition(t *testing.T) {
@@ -47,9 +49,7 @@ func TestCondition(t *testing.T) {
 			g := newRig(t)
 			g.Configure(tt.settings)
 			holds, reason := g.View().Condition(tt.figures)
-			if holds != tt.want || !strings.Contains(reason, tt.reason) {
-				t.Errorf("got %t, %q, want %t, %q", holds, reason, tt.want, tt.reason)
-			}
+			expect.That(t, holds == tt.want && strings.Contains(reason, tt.reason), "got %t, %q, want %t, %q", holds, reason, tt.want, tt.reason)
 		})
 	}
 }
@@ -67,15 +67,13 @@ func TestGateAndTriggerAreComplements(t *testing.T) {
 		for renewals := range uint32(20) {
 			f := Figures{Renewals: renewals, Threshold: threshold}
 			gate := threshold > 0 && renewals > threshold
-			if trigger, _ := upstream.Condition(f); trigger == gate {
-				t.Errorf("%d renewals, threshold %d: gate %t, trigger %t", renewals, threshold, gate, trigger)
-			}
+			trigger, _ := upstream.Condition(f)
+			expect.That(t, trigger != gate, "%d renewals, threshold %d: gate %t, trigger %t", renewals, threshold, gate, trigger)
 		}
 	}
 	for fresh := range uint32(101) {
 		gate := fresh > 85 // strictly more than 0.85 of 100
-		if trigger, _ := ours.Condition(Figures{Counted: 100, Fresh: fresh}); trigger == gate {
-			t.Errorf("%d of 100 fresh: gate %t, trigger %t", fresh, gate, trigger)
-		}
+		trigger, _ := ours.Condition(Figures{Counted: 100, Fresh: fresh})
+		expect.That(t, trigger != gate, "%d of 100 fresh: gate %t, trigger %t", fresh, gate, trigger)
 	}
 }

@@ -3,6 +3,9 @@ package registry
 import (
 	"fmt"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // n1 and n2 are nodes of dc1 without consensus, dc2 owns orders-1. While the link was cut, both sides decided
@@ -58,17 +61,14 @@ func settle(t *testing.T, here, there Op, first int) {
 		if quiet {
 			break
 		}
-		if round == 3 {
-			t.Fatalf("not quiet after %d rounds", round)
-		}
+		need.That(t, round != 3, "not quiet after %d rounds", round)
 	}
 	for k, g := range sites {
 		if got, want := g.lease(orders1).Sum(), dc2.lease(orders1).Sum(); got != want {
 			t.Errorf("%d has %+v, dc2 has %+v", k, g.lease(orders1).Instance, dc2.lease(orders1).Instance)
 		}
-		if changes := g.index - before[k]; changes > 3 {
-			t.Errorf("%d changed %d times", k, changes)
-		}
+		changes := g.index - before[k]
+		expect.That(t, changes <= 3, "%d changed %d times", k, changes)
 	}
 }
 

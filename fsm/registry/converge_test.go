@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var fromNode = Origin{Kind: LocalPeer}
@@ -27,9 +30,7 @@ func TestNodesThatTellEachOtherEverythingAgree(t *testing.T) {
 			if quiet {
 				break
 			}
-			if round == rounds {
-				t.Fatalf("not quiet after %d rounds", rounds)
-			}
+			need.That(t, round != rounds, "not quiet after %d rounds", rounds)
 		}
 		c.check(t, want)
 	})
@@ -100,12 +101,8 @@ func (c *circle) step(t *rapid.T) {
 
 func (c *circle) apply(t *rapid.T, node *Registry, origin Origin, op Op) Result {
 	res := node.Apply(c.now, 1, origin, op)
-	if err := check(node); err != nil {
-		t.Fatalf("after %+v from %v: %v", op, origin, err)
-	}
-	if _, err := Thaw(node.Freeze()); err != nil {
-		t.Fatalf("after %+v from %v: %v", op, origin, err)
-	}
+	need.OKf(t, check(node), "after %+v from %v", op, origin)
+	need.OKf(t, expect.Err(Thaw(node.Freeze())), "after %+v from %v", op, origin)
 	return res
 }
 
@@ -180,20 +177,16 @@ func (c *circle) newest() map[Key]stand {
 func (c *circle) check(t *rapid.T, want map[Key]stand) {
 	first := sums(c.nodes[0])
 	for key, s := range want {
-		if _, live := first[key]; live != s.live {
-			t.Errorf("%s lives: %t, want %+v", key, live, s)
-		}
+		_, live := first[key]
+		expect.That(t, live == s.live, "%s lives: %t, want %+v", key, live, s)
 	}
 	for i, node := range c.nodes {
 		got := sums(node)
-		if len(got) != len(first) {
-			t.Errorf("node %d has %d instances, node 0 has %d", i, len(got), len(first))
-		}
+		expect.That(t, len(got) == len(first), "node %d has %d instances, node 0 has %d", i, len(got), len(first))
 		for key, sum := range got {
 			l, _ := node.View().Find(key)
-			if sum != first[key] || l.Life != want[key].life || l.Instance.LastDirty != want[key].dirty {
-				t.Errorf("node %d has %+v of %+v (sum %x), node 0 has %x, want %+v", i, l, l.Instance, sum, first[key], want[key])
-			}
+			expect.That(t, sum == first[key] && l.Life == want[key].life && l.Instance.LastDirty == want[key].dirty,
+				"node %d has %+v of %+v (sum %x), node 0 has %x, want %+v", i, l, l.Instance, sum, first[key], want[key])
 		}
 	}
 }
@@ -216,18 +209,13 @@ func TestWhatANodeToldIsToldToNobody(t *testing.T) {
 			r.Apply(now, 0, fromNode, op)
 			v := r.View()
 			for l := range v.All() {
-				if l.ByClient != 0 || l.ByRemote != 0 {
-					t.Fatalf("%+v: changed at %d by a client, at %d by a remote datacenter", l, l.ByClient, l.ByRemote)
-				}
+				need.That(t, l.ByClient == 0 && l.ByRemote == 0, "%+v: changed at %d by a client, at %d by a remote datacenter", l, l.ByClient, l.ByRemote)
 			}
 			for rec := range v.Removals() {
-				if rec.Lease.Origin != fromNode {
-					t.Fatalf("removal %+v", rec.Lease)
-				}
+				need.That(t, rec.Lease.Origin == fromNode, "removal %+v", rec.Lease)
 			}
-			if renewed := slices.Collect(v.RenewedAfter(0, true)); len(renewed) > 0 {
-				t.Fatalf("renewals to be told: %v", renewed)
-			}
+			renewed := slices.Collect(v.RenewedAfter(0, true))
+			need.That(t, len(renewed) <= 0, "renewals to be told: %v", renewed)
 		}
 	})
 }

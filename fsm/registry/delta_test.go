@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestDeltaShowsAChangeFor180To210Seconds(t *testing.T) {
@@ -30,14 +32,12 @@ func TestDeltaShowsAChangeFor180To210Seconds(t *testing.T) {
 				}
 				g.now.Lease = tt.shown
 				g.Advance(g.now)
-				if got := len(g.View().Delta().Leases); got != 1 {
-					t.Errorf("at %d: %d entries, want 1", tt.shown, got)
-				}
+				got := len(g.View().Delta().Leases)
+				expect.That(t, got == 1, "at %d: %d entries, want 1", tt.shown, got)
 				g.now.Lease = tt.gone
 				g.Advance(g.now)
-				if got := len(g.View().Delta().Leases); got != 0 {
-					t.Errorf("at %d: %d entries, want none", tt.gone, got)
-				}
+				got = len(g.View().Delta().Leases)
+				expect.That(t, got == 0, "at %d: %d entries, want none", tt.gone, got)
 			})
 		}
 	}
@@ -61,9 +61,8 @@ func TestDeltaListsByApplicationRemovedLast(t *testing.T) {
 		keys, actions = append(keys, l.Key()), append(actions, l.Action)
 	}
 	wantKeys(t, "delta", keys, billing1, b, c, orders1, a)
-	if want := "[DELETED MODIFIED ADDED ADDED DELETED]"; fmt.Sprint(actions) != want {
-		t.Errorf("actions %v, want %s", actions, want)
-	}
+	want := "[DELETED MODIFIED ADDED ADDED DELETED]"
+	expect.That(t, fmt.Sprint(actions) == want, "actions %v, want %s", actions, want)
 	if want := "DOWN_1_UP_2_"; d.HashCode != want || g.View().HashCode() != want {
 		t.Errorf("hash %s, want that of the whole registry, %s", d.HashCode, want)
 	}
@@ -76,9 +75,8 @@ func TestDeltaHasNoHeartbeats(t *testing.T) {
 		g.pass(30_000)
 		g.client(Renew{Key: orders1, LastDirty: 100})
 	}
-	if d := g.View().Delta(); len(d.Leases) != 0 {
-		t.Errorf("got %v, want none", d.Leases)
-	}
+	d := g.View().Delta()
+	expect.That(t, len(d.Leases) == 0, "got %v, want none", d.Leases)
 }
 
 // A client that has any full answer of the window and applies the delta has the present content.

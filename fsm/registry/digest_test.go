@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // Servers compare these numbers, so they are the same in every process and every version.
@@ -14,9 +16,8 @@ func TestFingerprintAndSumAreTheSameEverywhere(t *testing.T) {
 	g.client(SetOverride{Key: payload(7).Key(), Status: OutOfService})
 	l := g.lease(payload(7).Key())
 	const fingerprint, sum = 0xc5369badfc21ad7, 0xd0d9f65c5888c822
-	if got := l.Instance.Fingerprint(); got != fingerprint {
-		t.Errorf("fingerprint %#x, want %#x", got, uint64(fingerprint))
-	}
+	got := l.Instance.Fingerprint()
+	expect.That(t, got == fingerprint, "fingerprint %#x, want %#x", got, uint64(fingerprint))
 	if got := l.Sum(); got != sum {
 		t.Errorf("sum %#x, want %#x", got, uint64(sum))
 	}
@@ -34,9 +35,7 @@ func TestFingerprintIsOfEveryFieldThatAClientSays(t *testing.T) {
 		name := fields.Field(i).Name
 		vary(t, reflect.ValueOf(&c).Elem().Field(i))
 		before, same := seen[c.Fingerprint()]
-		if same != slices.Contains(apart, name) {
-			t.Errorf("with another %s it is that of %q", name, before)
-		}
+		expect.That(t, same == slices.Contains(apart, name), "with another %s it is that of %q", name, before)
 		seen[c.Fingerprint()] = name
 	}
 }
@@ -83,9 +82,7 @@ func TestFingerprintTellsTextsApartAndLeaseTimesAsTheyCount(t *testing.T) {
 		{"too short an interval is the shortest", fingerprint(func(i *Instance) { i.Duration = 1 }), fingerprint(func(i *Instance) { i.Duration = 3 }), true},
 	}
 	for _, tt := range tests {
-		if (tt.a == tt.b) != tt.equal {
-			t.Errorf("%s: %#x and %#x, want them equal: %t", tt.name, tt.a, tt.b, tt.equal)
-		}
+		expect.That(t, (tt.a == tt.b) == tt.equal, "%s: %#x and %#x, want them equal: %t", tt.name, tt.a, tt.b, tt.equal)
 	}
 }
 
@@ -237,12 +234,10 @@ func TestRenewComparesLivesFirst(t *testing.T) {
 				}
 				op := tt.op
 				op.Key, op.Age = orders1, 7000
-				if res := g.apply(origin, op); res != (Result{Outcome: tt.want}) {
-					t.Errorf("got %+v, want outcome %d and no index", res, tt.want)
-				}
-				if got := g.View().LastRenewal(l); got != want || g.lease(orders1) != l {
-					t.Errorf("renewed at %v, want %v", got, want)
-				}
+				res := g.apply(origin, op)
+				expect.That(t, res == (Result{Outcome: tt.want}), "got %+v, want outcome %d and no index", res, tt.want)
+				got := g.View().LastRenewal(l)
+				expect.That(t, got == want && g.lease(orders1) == l, "renewed at %v, want %v", got, want)
 			})
 		}
 	}
@@ -271,9 +266,8 @@ func TestRenewOfWhatIsNotStoredAsksWhetherItWasCanceled(t *testing.T) {
 			}
 			op := tt.op
 			op.Key = orders1
-			if res := g.apply(fromDC2, op); res != (Result{Outcome: tt.want}) {
-				t.Errorf("got %+v, want outcome %d", res, tt.want)
-			}
+			res := g.apply(fromDC2, op)
+			expect.That(t, res == (Result{Outcome: tt.want}), "got %+v, want outcome %d", res, tt.want)
 		})
 	}
 }
@@ -288,11 +282,8 @@ func TestAChangeThatIsNotSettledIsReadAgainThoughRecordsAfterItWereForgotten(t *
 		g.register(instance(key, Up, 100))
 		g.client(Cancel{key})
 	}
-	if got := g.View().SettledIndex(g.now.Lease); got >= fresh {
-		t.Errorf("settled up to %d, want less than %d, which is not", got, fresh)
-	}
+	got := g.View().SettledIndex(g.now.Lease)
+	expect.That(t, got < fresh, "settled up to %d, want less than %d, which is not", got, fresh)
 	g.pass(settlingTime)
-	if got, want := g.View().SettledIndex(g.now.Lease), g.View().Index(); got != want {
-		t.Errorf("later: settled up to %d, want %d", got, want)
-	}
+	expect.Equal(t, g.View().SettledIndex(g.now.Lease), g.View().Index(), "later: settled up to")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -32,9 +33,7 @@ func TestThresholdFormula(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s := Settings{ExpectedInterval: tt.interval, Threshold: tt.threshold}
-		if got := s.renewalThreshold(tt.clients); got != tt.want {
-			t.Errorf("%d clients, every %d s, %s: %d, want %d", tt.clients, tt.interval, tt.threshold, got, tt.want)
-		}
+		expect.Equal(t, s.renewalThreshold(tt.clients), tt.want, "%d clients, every %d s, %s:", tt.clients, tt.interval, tt.threshold)
 	}
 }
 
@@ -88,9 +87,8 @@ func TestExpectationFollowsRegistrationsAndRemovals(t *testing.T) {
 	g.client(Cancel{orders1})
 	g.wantClients("one canceled, twice", 2)
 	g.pass(100_000)
-	if res := g.client(Evict{Epoch: g.Epoch(), Items: g.Expired(g.now.Lease, 10)}); res.Count != 1 {
-		t.Fatalf("evicted %+v, want one", res)
-	}
+	res := g.client(Evict{Epoch: g.Epoch(), Items: g.Expired(g.now.Lease, 10)})
+	need.That(t, res.Count == 1, "evicted %+v, want one", res)
 	g.wantClients("one evicted", 1)
 }
 
@@ -167,9 +165,8 @@ func TestUpstreamsThresholdDrifts(t *testing.T) {
 		for range 30 { // a tenth of what is left goes, and is evicted, each 5 minutes
 			alive -= alive / 10
 			g.live(alive, 5*60_000)
-			if holds, why := g.View().Condition(g.View().Freshness(g.now.Lease)); holds {
-				t.Fatalf("%d alive: self-preservation is on: %s", alive, why)
-			}
+			holds, why := g.View().Condition(g.View().Freshness(g.now.Lease))
+			need.That(t, !holds, "%d alive: self-preservation is on: %s", alive, why)
 			g.round(seeded(1))
 		}
 		if alive > 20 || g.View().Len() != alive {
@@ -183,9 +180,8 @@ func TestUpstreamsThresholdDrifts(t *testing.T) {
 		for round := range 12 { // three hours
 			g.live(80, 15*60_000)
 			v := g.View()
-			if holds, why := v.Condition(v.Freshness(g.now.Lease)); !holds {
-				t.Fatalf("round %d: self-preservation is off: %s", round, why)
-			}
+			holds, why := v.Condition(v.Freshness(g.now.Lease))
+			need.That(t, holds, "round %d: self-preservation is off: %s", round, why)
 			g.wantClients("a fifth is gone", 100)
 		}
 	})
@@ -208,9 +204,7 @@ func TestUpstreamsStandaloneServerNeverEvicts(t *testing.T) {
 	g.register(instance(keyed(0), Up, 100))
 	g.live(1, 10*60_000)
 	e := g.View().Expectation()
-	if want := (Expectation{Clients: 2, Threshold: 3, Renewals: 2, Sliding: 2}); e != want {
-		t.Errorf("got %+v, want %+v", e, want)
-	}
+	expect.Equal(t, e, (Expectation{Clients: 2, Threshold: 3, Renewals: 2, Sliding: 2}), "got")
 }
 
 func TestRenewalsAreThoseOfTheLastCompleteMinute(t *testing.T) {
@@ -227,9 +221,9 @@ func TestRenewalsAreThoseOfTheLastCompleteMinute(t *testing.T) {
 		t.Helper()
 		g.now.Lease = at
 		g.Advance(g.now)
-		if e := g.View().Expectation(); e.Renewals != renewals || e.Sliding != sliding {
-			t.Errorf("at %d ms: %d renewals, %d in 60 s, want %d and %d", at, e.Renewals, e.Sliding, renewals, sliding)
-		}
+		e := g.View().Expectation()
+		expect.That(t, e.Renewals == renewals && e.Sliding == sliding,
+			"at %d ms: %d renewals, %d in 60 s, want %d and %d", at, e.Renewals, e.Sliding, renewals, sliding)
 	}
 	renew(minute+1000, 4)
 	want(minute+59_999, 0, 4) // nothing in the first minute
@@ -261,9 +255,8 @@ func TestOnlyRenewalsAreCounted(t *testing.T) {
 	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"a", "b"}}})
 	g.pass(minute)
 	g.Advance(g.now)
-	if got := g.View().Expectation().Renewals; got != 3 {
-		t.Errorf("%d renewals, want 3", got)
-	}
+	got := g.View().Expectation().Renewals
+	expect.That(t, got == 3, "%d renewals, want 3", got)
 }
 
 // A figure that nothing refreshed since is as old as it is: the leader counts at its running clock.
@@ -273,8 +266,7 @@ func TestFiguresKnowThatTheMinuteIsOver(t *testing.T) {
 	g.client(Renew{Key: orders1})
 	v := g.View()
 	for at, want := range map[int64]uint32{minute - 1: 0, minute: 1, 2*minute - 1: 1, 2 * minute: 0} {
-		if got := v.Freshness(at).Renewals; got != want {
-			t.Errorf("at %d: %d renewals, want %d", at, got, want)
-		}
+		got := v.Freshness(at).Renewals
+		expect.That(t, got == want, "at %d: %d renewals, want %d", at, got, want)
 	}
 }

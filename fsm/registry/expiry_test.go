@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestLeaseExpired(t *testing.T) {
@@ -25,9 +28,7 @@ func TestLeaseExpired(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.lease.Expired(tt.now, 1000, tt.additional); got != tt.want {
-				t.Errorf("at %d: %t, want %t", tt.now, got, tt.want)
-			}
+			expect.Equal(t, tt.lease.Expired(tt.now, 1000, tt.additional), tt.want, "at %d:", tt.now)
 		})
 	}
 }
@@ -59,9 +60,8 @@ func TestExpiredEndsExactly(t *testing.T) {
 			h := g.register(in).Handle
 			for _, at := range tt.renewed {
 				g.now.Lease = start + at
-				if got := g.Expired(g.now.Lease-1, 1); len(got) != 0 {
-					t.Errorf("expired before the renewal at %d: %v", at, got)
-				}
+				got := g.Expired(g.now.Lease-1, 1)
+				expect.That(t, len(got) == 0, "expired before the renewal at %d: %v", at, got)
 				g.client(Renew{Handle: h})
 			}
 			if tt.established > 0 {
@@ -73,9 +73,8 @@ func TestExpiredEndsExactly(t *testing.T) {
 			}
 			want := []EvictItem{{Handle: h, Registered: 1, RenewedAt: g.View().LastRenewal(g.lease(orders1)).Lease}}
 			for range 2 {
-				if got := g.Expired(start+tt.end+1, 1); !slices.Equal(got, want) {
-					t.Errorf("after its end: %v, want %v, each time", got, want)
-				}
+				got := g.Expired(start+tt.end+1, 1)
+				expect.That(t, slices.Equal(got, want), "after its end: %v, want %v, each time", got, want)
 			}
 		})
 	}
@@ -89,9 +88,8 @@ func TestExpiredFollowsAReregistrationWithAShorterLease(t *testing.T) {
 	in = instance(orders1, Up, 200)
 	in.Duration = 3
 	h := g.register(in).Handle
-	if got := g.Expired(g.now.Lease+3001, 10); len(got) != 1 || got[0].Handle != h {
-		t.Errorf("got %v, want the lease once", got)
-	}
+	got := g.Expired(g.now.Lease+3001, 10)
+	expect.That(t, len(got) == 1 && got[0].Handle == h, "got %v, want the lease once", got)
 }
 
 func TestExpiredListsTheOldestEndFirst(t *testing.T) {
@@ -108,21 +106,14 @@ func TestExpiredListsTheOldestEndFirst(t *testing.T) {
 		}
 		return hs
 	}
-	if got, want := handles(g.Expired(g.now.Lease+11_000, 10)), []Handle{b, d}; !slices.Equal(got, want) {
-		t.Errorf("two that end together: got %v, want %v, by slot", got, want)
-	}
+	got, want := handles(g.Expired(g.now.Lease+11_000, 10)), []Handle{b, d}
+	expect.That(t, slices.Equal(got, want), "two that end together: got %v, want %v, by slot", got, want)
 	g.pass(5000)
 	g.client(Renew{Handle: b}) // ends between d and a
-	if got, want := handles(g.Expired(g.now.Lease+16_000, 10)), []Handle{d, b, a}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if got, want := handles(g.Expired(g.now.Lease+26_000, 2)), []Handle{d, b}; !slices.Equal(got, want) {
-		t.Errorf("two of them: got %v, want %v", got, want)
-	}
+	expect.Slice(t, handles(g.Expired(g.now.Lease+16_000, 10)), []Handle{d, b, a}, "got")
+	expect.Slice(t, handles(g.Expired(g.now.Lease+26_000, 2)), []Handle{d, b}, "two of them: got")
 	g.client(Cancel{Key{"ORDERS", "b"}})
-	if got, want := handles(g.Expired(g.now.Lease+26_000, 10)), []Handle{d, a, c}; !slices.Equal(got, want) {
-		t.Errorf("after a cancel: got %v, want %v", got, want)
-	}
+	expect.Slice(t, handles(g.Expired(g.now.Lease+26_000, 10)), []Handle{d, a, c}, "after a cancel: got")
 	if got := g.Expired(g.now.Lease+26_000, 0); len(got) != 0 {
 		t.Errorf("none of them: got %v", got)
 	}
@@ -169,13 +160,9 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 			}
 			got := r.Expired(now.Lease, 100)
 			for _, item := range got {
-				if !due[item.Handle] {
-					t.Fatalf("at %d: %v is offered and lives", now.Lease, item)
-				}
+				need.That(t, due[item.Handle], "at %d: %v is offered and lives", now.Lease, item)
 			}
-			if len(got) != len(due) {
-				t.Fatalf("at %d: got %v, want %v", now.Lease, got, due)
-			}
+			need.That(t, len(got) == len(due), "at %d: got %v, want %v", now.Lease, got, due)
 		}
 	})
 }
@@ -209,9 +196,8 @@ func TestDoubledLeaseLivesTwoDurationsOnceRenewed(t *testing.T) {
 				g.client(op)
 			}
 			l, v := g.lease(orders1), g.View()
-			if got := v.LastRenewal(l).Lease - start; got != tt.renewed {
-				t.Errorf("last renewal after %d ms, want the true %d", got, tt.renewed)
-			}
+			got := v.LastRenewal(l).Lease - start
+			expect.That(t, got == tt.renewed, "last renewal after %d ms, want the true %d", got, tt.renewed)
 			want := tt.renewed + tt.lives
 			if got := v.Ends(l) - start; got != want {
 				t.Errorf("ends after %d ms, want %d", got, want)
@@ -240,14 +226,11 @@ func TestLeasesEndEarlierAtOnceWhenTheDoubledLeaseIsSwitchedOff(t *testing.T) {
 		g.client(Renew{Key: key})
 	}
 	end := g.now.Lease + 90_000
-	if got := g.Expired(end+1, 10); len(got) != 0 {
-		t.Fatalf("doubled: %v, want none", got)
-	}
-	if got := g.Expired(end+90_001, 10); len(got) != 3 {
-		t.Fatalf("doubled, after two durations: %v, want all", got)
-	}
+	got := g.Expired(end+1, 10)
+	need.That(t, len(got) == 0, "doubled: %v, want none", got)
+	got = g.Expired(end+90_001, 10)
+	need.That(t, len(got) == 3, "doubled, after two durations: %v, want all", got)
 	g.Configure(DefaultSettings())
-	if got := g.Expired(end+1, 10); len(got) != 3 {
-		t.Errorf("one duration again: %v, want all", got)
-	}
+	got = g.Expired(end+1, 10)
+	expect.That(t, len(got) == 3, "one duration again: %v, want all", got)
 }

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // evictNow is the eviction that a node decides for itself.
@@ -43,14 +46,11 @@ func TestARemovalThatOtherNodesMissedLosesNothingThatTheyAcknowledge(t *testing.
 		}
 		register(anyNode.Draw(t, "last node"))
 		for round := 1; !c.exchange(t); round++ {
-			if round == 5 {
-				t.Fatalf("not quiet after %d rounds", round)
-			}
+			need.That(t, round != 5, "not quiet after %d rounds", round)
 		}
 		for i, node := range c.nodes {
-			if l, ok := node.View().Lease(orders1); !ok || l.Instance.LastDirty != dirty {
-				t.Errorf("node %d has %+v, want version %d, which was acknowledged last", i, l, dirty)
-			}
+			l, ok := node.View().Lease(orders1)
+			expect.That(t, ok && l.Instance.LastDirty == dirty, "node %d has %+v, want version %d, which was acknowledged last", i, l, dirty)
 		}
 	})
 }
@@ -71,9 +71,8 @@ func TestWhatOperatorsDecidedOutlivesANodesOwnEviction(t *testing.T) {
 	a.apply(fromNode, told(b))
 	for _, g := range []*rig{a, b} {
 		l := g.lease(orders1)
-		if l.Instance.Overridden != OutOfService || l.Instance.LastDirty != 101 || l.Override.By.Author != "ann" {
-			t.Errorf("got %+v of %+v, want ann's override, and what the client said last", l, l.Instance)
-		}
+		expect.That(t, l.Instance.Overridden == OutOfService && l.Instance.LastDirty == 101 && l.Override.By.Author == "ann",
+			"got %+v of %+v, want ann's override, and what the client said last", l, l.Instance)
 	}
 
 	a.client(SetOverride{Key: orders1, Status: Down})
@@ -106,9 +105,9 @@ func TestRegistrationAfterARemovalGoesOnWithTheLife(t *testing.T) {
 			g.client(SetOverride{Key: orders1, Status: Down})
 			tc.remove(g)
 			g.register(instance(orders1, Up, tc.dirty))
-			if l := g.lease(orders1); l.Life != tc.life || l.Edit != tc.edit || l.Instance.Overridden != Unknown {
-				t.Errorf("got %+v of %+v, want life %d, edit %d and no override", l, l.Instance, tc.life, tc.edit)
-			}
+			l := g.lease(orders1)
+			expect.That(t, l.Life == tc.life && l.Edit == tc.edit && l.Instance.Overridden == Unknown,
+				"got %+v of %+v, want life %d, edit %d and no override", l, l.Instance, tc.life, tc.edit)
 		})
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // leased is an instance that renews at an interval and lives for a duration, in seconds.
@@ -53,9 +56,7 @@ func TestFreshnessOfOneLease(t *testing.T) {
 				{end, Figures{Leases: 1, Counted: 1, Fresh: one(tt.fresh == end)}},
 				{end + 1, Figures{Leases: 1, Counted: 1, Expired: 1}},
 			} {
-				if got := at(want.ms); got != want.figures {
-					t.Errorf("after %d ms: %+v, want %+v", want.ms, got, want.figures)
-				}
+				expect.Equal(t, at(want.ms), want.figures, "after %d ms:", want.ms)
 			}
 		})
 	}
@@ -68,14 +69,12 @@ func TestReregistrationDoesNotMakeYoung(t *testing.T) {
 	g.register(leased(orders1, 30, 90))
 	g.pass(30_001)
 	g.register(leased(orders1, 30, 90))
-	if f := g.View().Freshness(g.now.Lease); f.Counted != 1 || f.Fresh != 1 {
-		t.Errorf("registered again: %+v, want it counted", f)
-	}
+	f := g.View().Freshness(g.now.Lease)
+	expect.That(t, f.Counted == 1 && f.Fresh == 1, "registered again: %+v, want it counted", f)
 	g.client(Cancel{orders1})
 	g.register(leased(orders1, 30, 90))
-	if f := g.View().Freshness(g.now.Lease); f.Counted != 0 {
-		t.Errorf("in a new life: %+v, want it not counted", f)
-	}
+	f = g.View().Freshness(g.now.Lease)
+	expect.That(t, f.Counted == 0, "in a new life: %+v, want it not counted", f)
 }
 
 func TestOnlyLeasesOfTheOwnDatacenterCount(t *testing.T) {
@@ -87,13 +86,10 @@ func TestOnlyLeasesOfTheOwnDatacenterCount(t *testing.T) {
 	g.pass(10_000)
 	f, n := g.View().Freshness(g.now.Lease), uint32(2)
 	f.Renewals, f.Threshold = 0, 0
-	if want := (Figures{Leases: n, Counted: n, Expired: n}); f != want {
-		t.Errorf("got %+v, want %+v: not the remote one, but the quarantined", f, want)
-	}
+	want := (Figures{Leases: n, Counted: n, Expired: n})
+	expect.That(t, f == want, "got %+v, want %+v: not the remote one, but the quarantined", f, want)
 	apps := g.View().FreshnessByApp(g.now.Lease)
-	if len(apps) != 1 || apps[0].App != "ORDERS" || apps[0].Leases != 2 {
-		t.Errorf("got %+v, want both of ORDERS", apps)
-	}
+	expect.That(t, len(apps) == 1 && apps[0].App == "ORDERS" && apps[0].Leases == 2, "got %+v, want both of ORDERS", apps)
 }
 
 // Each lease's own interval counts, so that quick and slow clients are judged alike.
@@ -115,9 +111,8 @@ func TestEachLeaseIsJudgedByItsOwnInterval(t *testing.T) {
 			renew("SLOW")
 		}
 		f := g.View().Freshness(g.now.Lease)
-		if holds, why := g.View().Condition(f); holds || f.Fresh != f.Counted {
-			t.Fatalf("after %d s: %+v, %s, want all fresh", second+1, f, why)
-		}
+		holds, why := g.View().Condition(f)
+		need.That(t, !holds && f.Fresh == f.Counted, "after %d s: %+v, %s, want all fresh", second+1, f, why)
 	}
 	for range 3 { // the quick ones stop: they were due three times, the others not once
 		g.pass(1000)
@@ -141,9 +136,8 @@ func TestShrinkingByCancelsNeverTurnsSelfPreservationOn(t *testing.T) {
 				}
 				g.live(alive, 60_000)
 				v := g.View()
-				if op, ok := v.NextPreservation(g.now.Lease, v.Freshness(g.now.Lease)); ok {
-					t.Fatalf("%d alive: it goes to %s for %+v", alive, op.To, op.Figures)
-				}
+				op, ok := v.NextPreservation(g.now.Lease, v.Freshness(g.now.Lease))
+				need.That(t, !ok, "%d alive: it goes to %s for %+v", alive, op.To, op.Figures)
 			}
 		})
 	}
@@ -155,21 +149,18 @@ func TestTheConditionFollowsTheLeasesThatAreThere(t *testing.T) {
 	g := running(t, 100, DefaultSettings())
 	g.live(50, 3*60_000)
 	v := g.View()
-	if holds, why := v.Condition(v.Freshness(g.now.Lease)); !holds {
-		t.Fatalf("half of them gone: %s, want it to hold", why)
-	}
+	holds, why := v.Condition(v.Freshness(g.now.Lease))
+	need.That(t, holds, "half of them gone: %s, want it to hold", why)
 	for g.round(seeded(1)) > 0 {
 	}
 	v = g.View()
 	f := v.Freshness(g.now.Lease)
-	if holds, why := v.Condition(f); holds || f.Leases != 50 {
-		t.Errorf("%+v: %s, want it off", f, why)
-	}
+	holds, why = v.Condition(f)
+	expect.That(t, !holds && f.Leases == 50, "%+v: %s, want it off", f, why)
 	g.live(40, 3*60_000)
 	v = g.View()
-	if holds, why := v.Condition(v.Freshness(g.now.Lease)); !holds {
-		t.Errorf("a fifth of the rest gone: %s, want it to hold", why)
-	}
+	holds, why = v.Condition(v.Freshness(g.now.Lease))
+	expect.That(t, holds, "a fifth of the rest gone: %s, want it to hold", why)
 }
 
 func TestFreshnessByAppSaysWhoIsOverdue(t *testing.T) {
@@ -196,9 +187,8 @@ func TestFreshnessByAppSaysWhoIsOverdue(t *testing.T) {
 		return slices.Equal(a.Overdue, b.Overdue) && a.App == b.App &&
 			[4]uint32{a.Leases, a.Counted, a.Fresh, a.Expired} == [4]uint32{b.Leases, b.Counted, b.Fresh, b.Expired}
 	}
-	if got := g.View().FreshnessByApp(g.now.Lease); !slices.EqualFunc(got, want, equal) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	got := g.View().FreshnessByApp(g.now.Lease)
+	expect.That(t, slices.EqualFunc(got, want, equal), "got  %+v\nwant %+v", got, want)
 }
 
 func TestAtMost20OverdueAreShownPerApplication(t *testing.T) {
@@ -208,9 +198,7 @@ func TestAtMost20OverdueAreShownPerApplication(t *testing.T) {
 	}
 	g.pass(2500)
 	apps := g.View().FreshnessByApp(g.now.Lease)
-	if len(apps) != 1 || apps[0].Counted != 30 || len(apps[0].Overdue) != 20 {
-		t.Fatalf("got %+v, want 20 of 30", apps)
-	}
+	need.That(t, len(apps) == 1 && apps[0].Counted == 30 && len(apps[0].Overdue) == 20, "got %+v, want 20 of 30", apps)
 	for i, o := range apps[0].Overdue {
 		if o.Key != keyed(i) {
 			t.Errorf("%d: %s, want %s: the same silence, so by id", i, o.Key, keyed(i))
@@ -225,12 +213,10 @@ func TestFreshnessCountsAsExpiredWhatEndsSays(t *testing.T) {
 	g.pass(91_000)
 	g.Advance(g.now)
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
-	if f := g.View().Freshness(g.now.Lease); f.Counted != 1 || f.Fresh != 0 || f.Expired != 0 {
-		t.Errorf("in the grace: %+v, want it neither fresh nor expired", f)
-	}
-	if f := g.View().Freshness(g.now.Lease + 35_001); f.Expired != 1 {
-		t.Errorf("after the grace: %+v, want it expired", f)
-	}
+	f := g.View().Freshness(g.now.Lease)
+	expect.That(t, f.Counted == 1 && f.Fresh == 0 && f.Expired == 0, "in the grace: %+v, want it neither fresh nor expired", f)
+	f = g.View().Freshness(g.now.Lease + 35_001)
+	expect.That(t, f.Expired == 1, "after the grace: %+v, want it expired", f)
 }
 
 // naive counts what Freshness counts; times are thirds of a millisecond, so that nothing is rounded.
@@ -266,20 +252,15 @@ func TestFreshnessIsWhatTheRuleSays(t *testing.T) {
 			v := r.View()
 			got, want := v.Freshness(now.Lease), naive(r, now.Lease)
 			got.Renewals, got.Threshold = 0, 0 // upstream's
-			if got != want {
-				t.Fatalf("at %d: %+v, want %+v", now.Lease, got, want)
-			}
+			need.Equal(t, got, want, "at %d:", now.Lease)
 			var sum Figures
 			for _, a := range v.FreshnessByApp(now.Lease) {
 				sum.Leases, sum.Counted = sum.Leases+a.Leases, sum.Counted+a.Counted
 				sum.Fresh, sum.Expired = sum.Fresh+a.Fresh, sum.Expired+a.Expired
-				if overdue := a.Counted - a.Fresh; uint32(len(a.Overdue)) != min(overdue, overdueShown) {
-					t.Fatalf("at %d: %+v, want %d overdue", now.Lease, a, overdue)
-				}
+				overdue := a.Counted - a.Fresh
+				need.That(t, uint32(len(a.Overdue)) == min(overdue, overdueShown), "at %d: %+v, want %d overdue", now.Lease, a, overdue)
 			}
-			if sum != got {
-				t.Fatalf("at %d: %+v by application, want %+v", now.Lease, sum, got)
-			}
+			need.That(t, sum == got, "at %d: %+v by application, want %+v", now.Lease, sum, got)
 		}
 	})
 }

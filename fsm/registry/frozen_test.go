@@ -2,13 +2,12 @@ package registry
 
 import (
 	"math"
-	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -24,29 +23,15 @@ func TestFrozenAndThawedRegistryGoesOnAsIfNothingHappened(t *testing.T) {
 				b = thawed(t, b)
 			}
 			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
-			if got, want := s.take(b, now), s.take(a, now); got != want {
-				t.Fatalf("step %d %+v: got %+v, want %+v", i, s, got, want)
-			}
-			if err := check(a); err != nil {
-				t.Fatalf("step %d %+v: %v", i, s, err)
-			}
-			if err := check(b); err != nil {
-				t.Fatalf("step %d %+v, thawed: %v", i, s, err)
-			}
+			need.Equal(t, s.take(b, now), s.take(a, now), "step %d %+v: got", i, s)
+			need.OKf(t, check(a), "step %d %+v", i, s)
+			need.OKf(t, check(b), "step %d %+v, thawed", i, s)
 		}
-		if got, want := b.Freeze(), a.Freeze(); !reflect.DeepEqual(got, want) {
-			t.Fatalf("got %+v\nwant %+v", got, want)
-		}
-		if got, want := b.View().Delta(), a.View().Delta(); !reflect.DeepEqual(got, want) {
-			t.Fatalf("delta %+v\nwant %+v", got, want)
-		}
+		need.Deep(t, b.Freeze(), a.Freeze(), "got")
+		need.Deep(t, b.View().Delta(), a.View().Delta(), "delta")
 		later := now.Lease + 700_000
-		if got, want := b.Expired(later, 100), a.Expired(later, 100); !slices.Equal(got, want) {
-			t.Fatalf("expired %v\nwant %v", got, want)
-		}
-		if got, want := b.View().Freshness(later), a.View().Freshness(later); got != want {
-			t.Fatalf("freshness %+v\nwant %+v", got, want)
-		}
+		need.Slice(t, b.Expired(later, 100), a.Expired(later, 100), "expired")
+		need.Equal(t, b.View().Freshness(later), a.View().Freshness(later), "freshness")
 		checkApps(t, a.View(), b.View())
 	})
 }
@@ -54,12 +39,8 @@ func TestFrozenAndThawedRegistryGoesOnAsIfNothingHappened(t *testing.T) {
 func thawed(t *rapid.T, r *Registry) *Registry {
 	frozen := r.Freeze()
 	thawed, err := Thaw(frozen)
-	if err != nil {
-		t.Fatalf("thaw: %v", err)
-	}
-	if got := thawed.Freeze(); !reflect.DeepEqual(got, frozen) {
-		t.Fatalf("thawed %+v\nwant %+v", got, frozen)
-	}
+	need.OKf(t, err, "thaw")
+	need.Deep(t, thawed.Freeze(), frozen, "thawed")
 	return thawed
 }
 
@@ -67,9 +48,8 @@ func thawed(t *rapid.T, r *Registry) *Registry {
 func checkApps(t *rapid.T, want, got *View) {
 	for app := range want.Apps() {
 		thawed, ok := got.App(app.Name)
-		if !ok || thawed.Changed < app.Changed || thawed.Changed > max(app.Changed, got.tables.pruned) {
-			t.Fatalf("application %s: %+v, want changed at %d or at what was pruned, %d", app.Name, thawed, app.Changed, got.tables.pruned)
-		}
+		need.That(t, ok && thawed.Changed >= app.Changed && thawed.Changed <= max(app.Changed, got.tables.pruned),
+			"application %s: %+v, want changed at %d or at what was pruned, %d", app.Name, thawed, app.Changed, got.tables.pruned)
 	}
 }
 
@@ -84,9 +64,7 @@ func TestFrozenStateDoesNotChange(t *testing.T) {
 	g.client(Renew{Key: orders1})
 	g.register(instance(orders2, Up, 200))
 	g.client(Cancel{orders1})
-	if got := before.Freeze(); !reflect.DeepEqual(got, frozen) {
-		t.Errorf("got %+v\nwant %+v", frozen, got)
-	}
+	expect.Deep(t, before.Freeze(), frozen, "got %+v\nwant", frozen)
 }
 
 func TestThawedApplicationIsNotOlderThanItWas(t *testing.T) {
@@ -98,13 +76,11 @@ func TestThawedApplicationIsNotOlderThanItWas(t *testing.T) {
 		g.pass(maxLead)
 		g.Advance(g.now)
 	}
-	if f := g.Freeze(); f.Pruned != 3 || len(f.Removals) != 0 {
-		t.Fatalf("pruned to %d, %d records, want 3, none", f.Pruned, len(f.Removals))
-	}
+	f := g.Freeze()
+	need.That(t, f.Pruned == 3 && len(f.Removals) == 0, "pruned to %d, %d records, want 3, none", f.Pruned, len(f.Removals))
 	thawed := need.Got(Thaw(g.Freeze()))(t)
-	if app, _ := thawed.View().App("ORDERS"); app.Changed != 3 {
-		t.Errorf("changed at %d, want 3", app.Changed)
-	}
+	app, _ := thawed.View().App("ORDERS")
+	expect.That(t, app.Changed == 3, "changed at %d, want 3", app.Changed)
 }
 
 // Each lie that a snapshot can tell, alone.
@@ -186,13 +162,9 @@ func TestThawRefusesAStateThatLies(t *testing.T) {
 			g.client(Cancel{Key{"USERS", "2"}})
 			g.in(PreservationHeld)
 			f := g.Freeze()
-			if _, err := Thaw(f); err != nil {
-				t.Fatalf("the true state: %v", err)
-			}
+			need.OKf(t, expect.Err(Thaw(f)), "the true state")
 			tt.spoil(&f)
-			if _, err := Thaw(f); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want an error with %q", err, tt.want)
-			}
+			expect.ErrorSays(t, expect.Err(Thaw(f)), tt.want, "got")
 		})
 	}
 }
@@ -205,13 +177,8 @@ func TestGenerationsGoOnBeyond32Bits(t *testing.T) {
 		g.client(Cancel{orders1})
 	}
 	h := g.register(instance(orders1, Up, 0)).Handle
-	if h.Gen != math.MaxUint32+3 {
-		t.Errorf("generation %d, want %d", h.Gen, uint64(math.MaxUint32+3))
-	}
-	if res := g.client(Renew{Handle: h}); res.Outcome != Done {
-		t.Errorf("renewal by the handle: %+v, want it done", res)
-	}
-	if _, err := Thaw(g.Freeze()); err != nil {
-		t.Errorf("the frozen state is refused: %v", err)
-	}
+	expect.That(t, h.Gen == math.MaxUint32+3, "generation %d, want %d", h.Gen, uint64(math.MaxUint32+3))
+	res := g.client(Renew{Handle: h})
+	expect.That(t, res.Outcome == Done, "renewal by the handle: %+v, want it done", res)
+	expect.OKf(t, expect.Err(Thaw(g.Freeze())), "the frozen state is refused")
 }

@@ -2,9 +2,11 @@ package registry
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // told returns a history as text: kind, times if more than one, status, and what else there is.
@@ -102,9 +104,7 @@ func TestEventHasTheTimeOfTheLastOfItsKind(t *testing.T) {
 		g.register(instance(orders1, Up, 100))
 	}
 	want := []Event{{At: first, Times: 1, Kind: EventRegistered, Status: Up}, {At: g.now, Times: 3, Kind: EventReregistered, Status: Up}}
-	if got := g.View().History(orders1); !slices.Equal(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
+	expect.Slice(t, g.View().History(orders1), want, "got")
 }
 
 func TestHeartbeatIsLateAfterOneAndAHalfIntervals(t *testing.T) {
@@ -203,9 +203,8 @@ func TestHistoryOfAnEvictionSaysHowLongItWasSilentAndWhyItWasNotWithheld(t *test
 			g.Configure(settings)
 			g.register(instance(orders1, Up, 100))
 			for _, op := range tt.preserve {
-				if res := g.client(op); res.Outcome != Done {
-					t.Fatalf("%+v: %+v", op, res)
-				}
+				res := g.client(op)
+				need.That(t, res.Outcome == Done, "%+v: %+v", op, res)
 				g.pass(60_000)
 			}
 			g.pass(max(0, 1000+90_001-g.now.Lease))
@@ -244,9 +243,7 @@ func TestHistoryKeepsTheLast16Events(t *testing.T) {
 		g.register(instance(orders1, status, int64(i+100)))
 		want = append(want, Event{At: g.now, Times: 1, Kind: kind, Status: status})
 		want = want[max(0, len(want)-16):]
-		if got := g.View().History(orders1); !slices.Equal(got, want) {
-			t.Fatalf("after %d: got %+v\nwant %+v", i, got, want)
-		}
+		need.Slice(t, g.View().History(orders1), want, "after %d: got", i)
 	}
 }
 
@@ -254,14 +251,12 @@ func TestHistoryOfAnUnknownInstanceIsEmpty(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	before := g.View()
-	if got := before.History(orders2); len(got) != 0 {
-		t.Errorf("got %+v, want nothing", got)
-	}
+	got := before.History(orders2)
+	expect.That(t, len(got) == 0, "got %+v, want nothing", got)
 	g.client(Cancel{orders1})
 	g.register(instance(orders2, Up, 100)) // in its slot
-	if got := before.History(orders1); len(got) != 0 {
-		t.Errorf("by a view from before it went: %+v, want nothing, least of all another's", got)
-	}
+	got = before.History(orders1)
+	expect.That(t, len(got) == 0, "by a view from before it went: %+v, want nothing, least of all another's", got)
 }
 
 func TestRemovalIsFoundByKey(t *testing.T) {
@@ -272,9 +267,8 @@ func TestRemovalIsFoundByKey(t *testing.T) {
 	}
 	g.register(instance(orders1, Up, 100))
 	v := g.View()
-	if _, ok := v.Removal(orders1); ok {
-		t.Error("a live instance has a record of removal")
-	}
+	_, ok := v.Removal(orders1)
+	expect.That(t, !ok, "a live instance has a record of removal")
 	if rec, ok := v.Removal(orders2); !ok || rec.Lease.Key() != orders2 || rec.Kind != Canceled {
 		t.Errorf("got %+v, %t, want the record of %s", rec, ok, orders2)
 	}

@@ -3,9 +3,9 @@ package registry
 import (
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -29,13 +29,11 @@ func TestLinkKnowsWhenThePresentContactBegan(t *testing.T) {
 			g := newRig(t)
 			for i, ms := range tt.passed {
 				g.pass(ms)
-				if res := g.apply(fromDC2, contact(tt.ages[i])); res != (Result{}) {
-					t.Errorf("got %+v, want no index", res)
-				}
+				res := g.apply(fromDC2, contact(tt.ages[i]))
+				expect.That(t, res == (Result{}), "got %+v, want no index", res)
 			}
-			if got, ok := g.View().Link("dc2"); !ok || got != tt.want {
-				t.Errorf("got %+v, %t, want %+v", got, ok, tt.want)
-			}
+			got, ok := g.View().Link("dc2")
+			expect.That(t, ok && got == tt.want, "got %+v, %t, want %+v", got, ok, tt.want)
 		})
 	}
 }
@@ -43,9 +41,7 @@ func TestLinkKnowsWhenThePresentContactBegan(t *testing.T) {
 func TestLinkIsSilentAfterItsCut(t *testing.T) {
 	l := Link{Heard: 1000, Cut: 15_000}
 	for now, want := range map[int64]bool{1000: false, 16_000: false, 16_001: true} {
-		if got := l.Silent(now); got != want {
-			t.Errorf("at %d: silent %t, want %t", now, got, want)
-		}
+		expect.Equal(t, l.Silent(now), want, "at %d: silent", now)
 	}
 	g := newRig(t)
 	if l, ok := g.View().Link("dc2"); ok || len(g.View().Senders()) > 0 {
@@ -90,9 +86,7 @@ func TestMessageIsAsLateAsTheNewestOfItsIncarnationIsAhead(t *testing.T) {
 				h.Apply(g.now, 1, fromNode, op)
 			}
 			late, ahead := h.View().Timing("", "n2", tt.incarnation, tt.clock, g.now)
-			if late != tt.late || ahead != tt.ahead {
-				t.Errorf("late by %d and ahead by %d, want %d and %d", late, ahead, tt.late, tt.ahead)
-			}
+			expect.That(t, late == tt.late && ahead == tt.ahead, "late by %d and ahead by %d, want %d and %d", late, ahead, tt.late, tt.ahead)
 		})
 	}
 }
@@ -103,9 +97,8 @@ func TestASenderMayHaveGoneOnWhileThisSideStoodStill(t *testing.T) {
 	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 7, Clock: 5000})
 	const hours = 60 * 60 * 1000
 	g.now.Wall += 10 * hours
-	if late, ahead := g.View().Timing("", "n2", 7, 10*hours, g.now); late != 0 || ahead != 0 {
-		t.Errorf("late by %d and ahead by %d, want neither", late, ahead)
-	}
+	late, ahead := g.View().Timing("", "n2", 7, 10*hours, g.now)
+	expect.That(t, late == 0 && ahead == 0, "late by %d and ahead by %d, want neither", late, ahead)
 }
 
 func TestOfSendersAndIncarnationsThoseThatAreHeardAreKept(t *testing.T) {
@@ -116,9 +109,8 @@ func TestOfSendersAndIncarnationsThoseThatAreHeardAreKept(t *testing.T) {
 		g.apply(fromNode, Contact{Sender: "n2", Incarnation: 1000 + n, Clock: 1})
 		g.apply(fromNode, Contact{Sender: fmt.Sprint("made-up-", n), Clock: 1})
 	}
-	if _, _, ok := g.View().Sender("", "n2", 7); !ok {
-		t.Error("an incarnation that was heard all the time is forgotten")
-	}
+	_, _, ok := g.View().Sender("", "n2", 7)
+	expect.That(t, ok, "an incarnation that was heard all the time is forgotten")
 	if n := len(g.View().Senders()); n > maxSenders {
 		t.Errorf("%d are kept, want at most %d", n, maxSenders)
 	}
@@ -134,9 +126,8 @@ func TestOfManyLinksThoseThatAreHeardAreKept(t *testing.T) {
 		g.apply(fromDC2, Contact{DC: "dc2", Cut: 15_000})
 		g.apply(fromNode, Contact{DC: fmt.Sprint("made-up-", n), Cut: 90_000})
 	}
-	if _, ok := g.View().Link("dc2"); !ok {
-		t.Error("a link that was heard all the time is forgotten")
-	}
+	_, ok := g.View().Link("dc2")
+	expect.That(t, ok, "a link that was heard all the time is forgotten")
 	if n := len(g.Freeze().Links); n != maxLinks {
 		t.Errorf("%d links are kept, want %d", n, maxLinks)
 	}
@@ -155,9 +146,8 @@ func TestASenderThatIsForgottenIsHeardAsANewOne(t *testing.T) {
 		t.Errorf("got %+v, want that it is done and takes no index", res)
 	}
 	for _, dc := range []string{"", "dc2"} {
-		if late, ahead := g.View().Timing(dc, "n2", 1, 5, g.now); late != 0 || ahead != 0 {
-			t.Errorf("of %q: late by %d and ahead by %d, want neither", dc, late, ahead)
-		}
+		late, ahead := g.View().Timing(dc, "n2", 1, 5, g.now)
+		expect.That(t, late == 0 && ahead == 0, "of %q: late by %d and ahead by %d, want neither", dc, late, ahead)
 	}
 	if late, _ := g.View().Timing("", "n3", 0, 5, g.now); late != 999_995 {
 		t.Errorf("another sender's message is late by %d, want 999995", late)
@@ -166,9 +156,8 @@ func TestASenderThatIsForgottenIsHeardAsANewOne(t *testing.T) {
 		t.Errorf("got link %+v and senders %+v, want those of others as before", after, g.View().Senders())
 	}
 	for _, name := range []string{"n2", "n4", ""} {
-		if res := g.client(ForgetSender{Sender: name}); res.Outcome != NotFound {
-			t.Errorf("%q, of which nothing is known: got %+v, want NotFound", name, res)
-		}
+		res := g.client(ForgetSender{Sender: name})
+		expect.That(t, res.Outcome == NotFound, "%q, of which nothing is known: got %+v, want NotFound", name, res)
 	}
 }
 
@@ -210,15 +199,11 @@ func TestLeasesOfOthersEndLater(t *testing.T) {
 			g := newRig(t)
 			g.apply(tt.owner, Register{instance(orders1, Up, 100)})
 			tt.before(g)
-			if got := g.View().Ends(g.lease(orders1)); got != tt.want {
-				t.Errorf("ends at %d, want %d", got, tt.want)
-			}
-			if due := g.Expired(tt.want, 10); len(due) != 0 {
-				t.Errorf("expired at its end: %v", due)
-			}
-			if due := g.Expired(tt.want+1, 10); len(due) != 1 {
-				t.Errorf("expired after its end: %v, want it", due)
-			}
+			expect.Equal(t, g.View().Ends(g.lease(orders1)), tt.want, "ends at")
+			due := g.Expired(tt.want, 10)
+			expect.That(t, len(due) == 0, "expired at its end: %v", due)
+			due = g.Expired(tt.want+1, 10)
+			expect.That(t, len(due) == 1, "expired after its end: %v, want it", due)
 		})
 	}
 }
@@ -233,9 +218,8 @@ func TestPeerStateKeepsTheNewestCursor(t *testing.T) {
 	linked := g.View()
 	g.pass(1)
 	g.heard()
-	if l, _ := linked.Link("dc2"); l.Heard == g.now.Lease {
-		t.Error("a view's link changed")
-	}
+	l, _ := linked.Link("dc2")
+	expect.That(t, l.Heard != g.now.Lease, "a view's link changed")
 	steps := []struct {
 		name string
 		op   Op
@@ -250,19 +234,12 @@ func TestPeerStateKeepsTheNewestCursor(t *testing.T) {
 		{"resumed", PausePeer{"dc2", false, Act{"bob", ""}}, PeerState{Name: "dc2", Known: true, Cursor: 9, By: Act{"bob", ""}, Since: g.now}},
 	}
 	for _, s := range steps {
-		if res := g.client(s.op); res != (Result{}) {
-			t.Errorf("%s: %+v, want no index", s.name, res)
-		}
-		if got := g.View().Peer("dc2"); got != s.want {
-			t.Errorf("%s: got %+v, want %+v", s.name, got, s.want)
-		}
+		res := g.client(s.op)
+		expect.That(t, res == (Result{}), "%s: %+v, want no index", s.name, res)
+		expect.Equal(t, g.View().Peer("dc2"), s.want, "%s: got", s.name)
 	}
-	if got := g.View().Peer("dc3"); got != (PeerState{Name: "dc3"}) {
-		t.Errorf("another peer: got %+v", got)
-	}
-	if got := view.Peer("dc2"); got != (PeerState{Name: "dc2"}) {
-		t.Errorf("a view changed: got %+v", got)
-	}
+	expect.Equal(t, g.View().Peer("dc3"), (PeerState{Name: "dc3"}), "another peer: got")
+	expect.Equal(t, view.Peer("dc2"), (PeerState{Name: "dc2"}), "a view changed: got")
 }
 
 func TestThawRefusesWhatCannotBeKnownOfOthers(t *testing.T) {
@@ -298,14 +275,10 @@ func TestThawRefusesWhatCannotBeKnownOfOthers(t *testing.T) {
 			g.apply(FromEureka, Contact{DC: "eureka", Sender: "n2", Cut: 1})
 			g.client(AckPeer{"dc2", 1})
 			thawed, err := Thaw(g.Freeze())
-			if err != nil {
-				t.Fatalf("the true state: %v", err)
-			}
+			need.OKf(t, err, "the true state")
 			f := thawed.Freeze()
 			tt.spoil(&f)
-			if _, err := Thaw(f); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want an error with %q", err, tt.want)
-			}
+			expect.ErrorSays(t, expect.Err(Thaw(f)), tt.want, "got")
 		})
 	}
 }

@@ -1,6 +1,10 @@
 package registry
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+)
 
 // A copy of an instance that was evicted may be one of before that comes again: only a renewal after the
 // last one that was known of, or a newer version, brings it back.
@@ -29,9 +33,8 @@ func TestACopyThatWasNotRenewedSinceBringsNoEvictedInstanceBack(t *testing.T) {
 			g.client(Evict{Epoch: g.Epoch(), Items: []EvictItem{{l.Handle, l.Registered, g.renewed(l).Lease}}})
 			g.pass(1_000)
 			res := g.apply(dc2, copyOf(tc.dirty, tc.age))
-			if _, back := g.View().Lease(orders1); back != tc.back || (res.Outcome == Refused) == tc.back {
-				t.Errorf("it is back: %v (%+v), want %v", back, res, tc.back)
-			}
+			_, back := g.View().Lease(orders1)
+			expect.That(t, back == tc.back && (res.Outcome == Refused) != tc.back, "it is back: %v (%+v), want %v", back, res, tc.back)
 		})
 	}
 }

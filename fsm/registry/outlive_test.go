@@ -1,6 +1,10 @@
 package registry
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
 
 // The own datacenter was founded anew, and another one tells how a life before that ended.
 func TestACancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
@@ -22,9 +26,7 @@ func TestACancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
 			g.pass(20_000)
 			res := g.apply(tt.origin, Remove{Key: orders1, Kind: Canceled, Life: 4, LastDirty: 200, Age: tt.age})
 			l, live := g.View().Lease(orders1)
-			if live == tt.gone {
-				t.Fatalf("live %t, result %+v, want gone: %t", live, res, tt.gone)
-			}
+			need.That(t, live != tt.gone, "live %t, result %+v, want gone: %t", live, res, tt.gone)
 			if live && (l.Life != 5 || l.ByClient != res.Index || res.Outcome != Older) {
 				t.Errorf("life %d, told of at %d, result %+v; want life 5, which everybody is told", l.Life, l.ByClient, res)
 			}

@@ -1,6 +1,11 @@
 package registry
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
 
 func TestOverrideLifeCycle(t *testing.T) {
 	g := newRig(t)
@@ -18,9 +23,8 @@ func TestOverrideLifeCycle(t *testing.T) {
 	for _, step := range steps {
 		res := g.client(step.op)
 		i := g.lease(orders1).Instance
-		if res.Outcome != Done || res.Index == 0 || i.Status != step.status || i.Overridden != step.overridden {
-			t.Errorf("%T: %+v, status %s, override %s; want %s, %s", step.op, res, i.Status, i.Overridden, step.status, step.overridden)
-		}
+		expect.That(t, res.Outcome == Done && res.Index != 0 && i.Status == step.status && i.Overridden == step.overridden,
+			"%T: %+v, status %s, override %s; want %s, %s", step.op, res, i.Status, i.Overridden, step.status, step.overridden)
 	}
 }
 
@@ -43,20 +47,17 @@ func TestSetOverride(t *testing.T) {
 			g.register(instance(orders1, tt.status, 100))
 			g.pass(5000)
 			tt.op.Key = orders1
-			if res := g.client(tt.op); res != (Result{Index: 2}) {
-				t.Errorf("got %+v, want Done with index 2", res)
-			}
+			res := g.client(tt.op)
+			expect.That(t, res == (Result{Index: 2}), "got %+v, want Done with index 2", res)
 			l := g.lease(orders1)
 			if l.Instance.Status != tt.op.Status || l.Instance.Overridden != tt.op.Status || l.Instance.LastDirty != tt.wantDirty {
 				t.Errorf("got %s, override %s, dirty %d; want %s twice, %d",
 					l.Instance.Status, l.Instance.Overridden, l.Instance.LastDirty, tt.op.Status, tt.wantDirty)
 			}
-			if l.Action != ActionModified || l.UpdatedAt != g.now.Wall || l.RenewedAt != g.now || l.Registered != 1 {
-				t.Errorf("got %+v, want MODIFIED, updated and renewed now, registered at 1", l)
-			}
-			if res := g.client(tt.op); res != (Result{}) {
-				t.Errorf("the same again: %+v, want Done without an index", res)
-			}
+			expect.That(t, l.Action == ActionModified && l.UpdatedAt == g.now.Wall && l.RenewedAt == g.now && l.Registered == 1,
+				"got %+v, want MODIFIED, updated and renewed now, registered at 1", l)
+			res = g.client(tt.op)
+			expect.That(t, res == (Result{}), "the same again: %+v, want Done without an index", res)
 		})
 	}
 }
@@ -66,9 +67,8 @@ func TestOverrideThatEqualsTheStatusHoldsAtTheNextChange(t *testing.T) {
 	g.register(instance(orders1, Up, 100))
 	g.client(SetOverride{Key: orders1, Status: Up})
 	g.peer(Register{instance(orders1, OutOfService, 200)})
-	if got := g.status(orders1); got != Up {
-		t.Errorf("got %s, want the operator's UP", got)
-	}
+	got := g.status(orders1)
+	expect.That(t, got == Up, "got %s, want the operator's UP", got)
 }
 
 func TestSetOverrideToUpMarksTheServiceUp(t *testing.T) {
@@ -76,9 +76,7 @@ func TestSetOverrideToUpMarksTheServiceUp(t *testing.T) {
 	g.register(instance(orders1, Starting, 100))
 	g.pass(1000)
 	g.client(SetOverride{Key: orders1, Status: Up})
-	if got := g.lease(orders1).ServiceUpAt; got != g.now.Wall {
-		t.Errorf("service up at %d, want %d", got, g.now.Wall)
-	}
+	expect.Equal(t, g.lease(orders1).ServiceUpAt, g.now.Wall, "service up at")
 }
 
 func TestDeleteOverride(t *testing.T) {
@@ -104,17 +102,14 @@ func TestDeleteOverride(t *testing.T) {
 			}
 			g.pass(5000)
 			tt.op.Key = orders1
-			if res := g.client(tt.op); res.Outcome != Done || (res.Index != 0) != tt.override {
-				t.Errorf("got %+v, want Done, changed: %t", res, tt.override)
-			}
+			res := g.client(tt.op)
+			expect.That(t, res.Outcome == Done && (res.Index != 0) == tt.override, "got %+v, want Done, changed: %t", res, tt.override)
 			l := g.lease(orders1)
 			if l.Instance.Status != tt.wantStatus || l.Instance.Overridden != Unknown || l.Instance.LastDirty != tt.wantDirty {
 				t.Errorf("got %s, override %s, dirty %d; want %s, none, %d",
 					l.Instance.Status, l.Instance.Overridden, l.Instance.LastDirty, tt.wantStatus, tt.wantDirty)
 			}
-			if got := g.View().LastRenewal(l); got != g.now {
-				t.Errorf("last renewal %v, want %v", got, g.now)
-			}
+			expect.Equal(t, g.View().LastRenewal(l), g.now, "last renewal")
 		})
 	}
 }
@@ -124,9 +119,8 @@ func TestOverrideOfUnknownInstanceIsNotFound(t *testing.T) {
 	for _, op := range []Op{
 		SetOverride{Key: orders1, Status: Down}, DeleteOverride{Key: orders1}, UpdateMetadata{Key: orders1},
 	} {
-		if got := g.client(op); got != (Result{Outcome: NotFound}) {
-			t.Errorf("%T: %+v, want NotFound", op, got)
-		}
+		got := g.client(op)
+		expect.That(t, got == (Result{Outcome: NotFound}), "%T: %+v, want NotFound", op, got)
 	}
 }
 
@@ -142,20 +136,14 @@ func TestIssue955ClientComesBackAfterItsOverrideWasDeleted(t *testing.T) {
 				t.Errorf("heartbeat under the override: %+v, %s", res, g.status(orders1))
 			}
 			g.client(DeleteOverride{Key: orders1, LastDirty: console})
-			if res := g.client(Renew{Key: orders1, LastDirty: 1000}); res.Outcome != NotFound {
-				t.Fatalf("heartbeat after it: %+v, want NotFound", res)
-			}
+			res := g.client(Renew{Key: orders1, LastDirty: 1000})
+			need.That(t, res.Outcome == NotFound, "heartbeat after it: %+v, want NotFound", res)
 			g.register(instance(orders1, Up, 1000))
-			if i := g.lease(orders1).Instance; i.Status != Up || i.LastDirty != 1000 {
-				t.Errorf("registered again: %s at %d, want UP at 1000", i.Status, i.LastDirty)
-			}
-			if res := g.client(Renew{Key: orders1, LastDirty: 1000}); res != (Result{}) {
-				t.Errorf("heartbeat at last: %+v, want Done", res)
-			}
+			i := g.lease(orders1).Instance
+			expect.That(t, i.Status == Up && i.LastDirty == 1000, "registered again: %s at %d, want UP at 1000", i.Status, i.LastDirty)
+			expect.Equal(t, g.client(Renew{Key: orders1, LastDirty: 1000}), (Result{}), "heartbeat at last:")
 			g.register(instance(orders1, Down, 2000))
-			if got := g.status(orders1); got != Down {
-				t.Errorf("the client's next change: %s, want DOWN", got)
-			}
+			expect.Equal(t, g.status(orders1), Down, "the client's next change:")
 		})
 	}
 }
@@ -166,19 +154,16 @@ func TestOverrideHasDetails(t *testing.T) {
 	g.pass(1000)
 	g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000, By: keeper})
 	want := Override{By: keeper, At: g.now, Until: g.now.Lease + 60_000, Reported: Up, Set: 2}
-	if got := g.lease(orders1).Override; got == nil || *got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	got := g.lease(orders1).Override
+	expect.That(t, got != nil && *got == want, "got %+v, want %+v", got, want)
 	g.pass(1000)
 	g.client(Renew{Key: orders1, LastDirty: 100})
 	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", "v"}}})
-	if got := g.lease(orders1).Override; got == nil || *got != want {
-		t.Errorf("after a heartbeat and other metadata: %+v, want %+v", got, want)
-	}
+	got = g.lease(orders1).Override
+	expect.That(t, got != nil && *got == want, "after a heartbeat and other metadata: %+v, want %+v", got, want)
 	g.client(DeleteOverride{Key: orders1, Fallback: Unknown, By: keeper})
-	if got := g.lease(orders1).Override; got != nil {
-		t.Errorf("after its end: %+v, want none", got)
-	}
+	got = g.lease(orders1).Override
+	expect.That(t, got == nil, "after its end: %+v, want none", got)
 }
 
 func TestOverrideSetAgain(t *testing.T) {
@@ -205,16 +190,14 @@ func TestOverrideSetAgain(t *testing.T) {
 			g.pass(tt.pass)
 			tt.again.Key = orders1
 			res := g.client(tt.again)
-			if changed := tt.set == second; res.Outcome != Done || (res.Index != 0) != changed {
-				t.Errorf("got %+v, want a change: %t", res, changed)
-			}
+			changed := tt.set == second
+			expect.That(t, res.Outcome == Done && (res.Index != 0) == changed, "got %+v, want a change: %t", res, changed)
 			want := Override{By: tt.again.By, At: g.now, Reported: Up, Set: tt.set}
 			if tt.until > 0 {
 				want.Until = began + tt.until
 			}
-			if got := g.lease(orders1).Override; *got != want {
-				t.Errorf("got %+v, want %+v", *got, want)
-			}
+			got := g.lease(orders1).Override
+			expect.That(t, *got == want, "got %+v, want %+v", *got, want)
 		})
 	}
 }
@@ -251,17 +234,15 @@ func TestOverrideRemembersWhatTheClientReported(t *testing.T) {
 			for _, op := range tt.after {
 				g.client(op)
 			}
-			if got := g.lease(orders1).Override; got == nil || got.Reported != tt.want || got.By != keeper {
-				t.Fatalf("got %+v, want reported %s, and who did it", got, tt.want)
-			}
+			got := g.lease(orders1).Override
+			need.That(t, got != nil && got.Reported == tt.want && got.By == keeper, "got %+v, want reported %s, and who did it", got, tt.want)
 			g.pass(60_000)
 			if got := g.endings(); len(got) != 1 || got[0].Outcome != Done || got[0].Index == 0 {
 				t.Fatalf("at its time: %+v, want it ended, a change", got)
 			}
 			l := g.lease(orders1)
-			if l.Instance.Status != tt.want || l.Instance.Overridden != Unknown || l.Override != nil || l.Action != ActionModified {
-				t.Errorf("ended: %s, override %s, %+v, %s; want %s, none, MODIFIED", l.Instance.Status, l.Instance.Overridden, l.Override, l.Action, tt.want)
-			}
+			expect.That(t, l.Instance.Status == tt.want && l.Instance.Overridden == Unknown && l.Override == nil && l.Action == ActionModified,
+				"ended: %s, override %s, %+v, %s; want %s, none, MODIFIED", l.Instance.Status, l.Instance.Overridden, l.Override, l.Action, tt.want)
 		})
 	}
 }
@@ -275,9 +256,7 @@ func TestReplicatedRegistrationTellsWhatTheClientReports(t *testing.T) {
 	if res := g.peer(Register{instance(orders1, Up, 100)}); res.Outcome != Done || res.Index != 0 || g.View().Index() != 2 {
 		t.Errorf("got %+v, index %d; want no change after 2", res, g.View().Index())
 	}
-	if got := g.lease(orders1).Override.Reported; got != Up {
-		t.Errorf("reported %s, want UP", got)
-	}
+	expect.Equal(t, g.lease(orders1).Override.Reported, Up, "reported")
 }
 
 func TestOverrideThatAnInstanceBringsHasNoDetails(t *testing.T) {
@@ -285,26 +264,23 @@ func TestOverrideThatAnInstanceBringsHasNoDetails(t *testing.T) {
 	in := instance(orders1, Up, 100)
 	in.Overridden = OutOfService
 	g.register(in)
-	if got := g.lease(orders1).Override; got != nil {
-		t.Errorf("registered: %+v, want none", got)
-	}
-	if res := g.client(SetOverride{Key: orders1, Status: OutOfService}); res != (Result{}) {
-		t.Errorf("set again by nobody: %+v, want done without a change", res)
-	}
+	got := g.lease(orders1).Override
+	expect.That(t, got == nil, "registered: %+v, want none", got)
+	res := g.client(SetOverride{Key: orders1, Status: OutOfService})
+	expect.That(t, res == (Result{}), "set again by nobody: %+v, want done without a change", res)
 	g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000})
 	g.peer(Renew{Key: orders1, LastDirty: 200, Overridden: Down}) // another server has a newer one
-	if l := g.lease(orders1); l.Override != nil || l.Instance.Overridden != Down || len(g.Ending(g.now.Lease+60_000)) != 0 {
-		t.Errorf("replaced by another server's: %+v, %+v; want DOWN without details or end", l.Instance.Overridden, l.Override)
-	}
+	l := g.lease(orders1)
+	expect.That(t, l.Override == nil && l.Instance.Overridden == Down && len(g.Ending(g.now.Lease+60_000)) == 0,
+		"replaced by another server's: %+v, %+v; want DOWN without details or end", l.Instance.Overridden, l.Override)
 }
 
 func TestOverrideToUnknownIsNone(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.client(SetOverride{Key: orders1, Status: Unknown, For: 60_000, By: keeper})
-	if l := g.lease(orders1); l.Override != nil || l.Instance.Status != Unknown {
-		t.Errorf("got %s, %+v; want UNKNOWN without details", l.Instance.Status, l.Override)
-	}
+	l := g.lease(orders1)
+	expect.That(t, l.Override == nil && l.Instance.Status == Unknown, "got %s, %+v; want UNKNOWN without details", l.Instance.Status, l.Override)
 }
 
 func TestEndOfAnOverrideIsFenced(t *testing.T) {
@@ -334,9 +310,8 @@ func TestEndOfAnOverrideIsFenced(t *testing.T) {
 			}
 			tt.change(&op)
 			index := g.View().Index()
-			if res := g.Apply(g.now, tt.term, FromClient, op); res != (Result{Outcome: tt.want}) || g.View().Index() != index {
-				t.Errorf("got %+v, want outcome %d without effect", res, tt.want)
-			}
+			res := g.Apply(g.now, tt.term, FromClient, op)
+			expect.That(t, res == (Result{Outcome: tt.want}) && g.View().Index() == index, "got %+v, want outcome %d without effect", res, tt.want)
 		})
 	}
 }
@@ -345,7 +320,6 @@ func TestOverrideWithoutAnEndDoesNotEnd(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.client(SetOverride{Key: orders1, Status: Down, By: keeper})
-	if got := g.Ending(1<<63 - 1); len(got) != 0 {
-		t.Errorf("%v is to end", got)
-	}
+	got := g.Ending(1<<63 - 1)
+	expect.That(t, len(got) == 0, "%v is to end", got)
 }

@@ -1,6 +1,11 @@
 package registry
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
 
 const cut = 15_000 // ms of silence
 
@@ -37,12 +42,9 @@ func TestWhoRegistersAnInstanceLastOwnsIt(t *testing.T) {
 			g.apply(tt.first, Register{instance(orders1, Up, 100)})
 			h := g.lease(orders1).Handle
 			g.apply(tt.origin, tt.op)
-			if l := g.lease(orders1); l.Owner != tt.want || g.Owner(h) != tt.want || l.Local() != (tt.want == "") {
-				t.Errorf("owner %q, want %q", l.Owner, tt.want)
-			}
-			if err := check(g.Registry); err != nil {
-				t.Error(err)
-			}
+			l := g.lease(orders1)
+			expect.That(t, l.Owner == tt.want && g.Owner(h) == tt.want && l.Local() == (tt.want == ""), "owner %q, want %q", l.Owner, tt.want)
+			expect.OK(t, check(g.Registry))
 		})
 	}
 }
@@ -100,12 +102,9 @@ func TestRenewalHereTakesOverWhatItsOwnerDoesNotHear(t *testing.T) {
 					t.Errorf("owner %q, result %+v, changed at %d by a client, want it taken over: %t", l.Owner, res, l.ByClient, tt.taken)
 				}
 				events := g.View().History(orders1)
-				if last := events[len(events)-1]; (last.Kind == EventOwned) != tt.taken {
-					t.Errorf("last event %v, want taken over: %t", last.Kind, tt.taken)
-				}
-				if err := check(g.Registry); err != nil {
-					t.Error(err)
-				}
+				last := events[len(events)-1]
+				expect.That(t, (last.Kind == EventOwned) == tt.taken, "last event %v, want taken over: %t", last.Kind, tt.taken)
+				expect.OK(t, check(g.Registry))
 			})
 		}
 	}
@@ -140,16 +139,12 @@ func TestInstanceThatNoClientRenewsHereIsGivenToWhoHearsIt(t *testing.T) {
 			g.pass(tt.silent)
 			res := g.apply(fromDC2, tt.op)
 			l := g.lease(orders1)
-			if (l.Owner == "dc2") != tt.given || (res.Index != 0) != tt.given {
-				t.Fatalf("owner %q, result %+v, want it given: %t", l.Owner, res, tt.given)
-			}
+			need.That(t, (l.Owner == "dc2") == tt.given && (res.Index != 0) == tt.given, "owner %q, result %+v, want it given: %t", l.Owner, res, tt.given)
 			events := g.View().History(orders1)
 			if last := events[len(events)-1]; tt.given && (last.Kind != EventCeded || last.Origin != fromDC2 || l.ByRemote != res.Index) {
 				t.Errorf("last event %+v, changed at %d by a remote datacenter, want it given to dc2 at %d", last, l.ByRemote, res.Index)
 			}
-			if err := check(g.Registry); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, check(g.Registry))
 		})
 	}
 }
@@ -166,9 +161,9 @@ func TestRenewalToldByANodeCountsForTheOwner(t *testing.T) {
 		if owner != "" {
 			want = LeaseState{Remote: want.Client}
 		}
-		if got := state(g); got.Client != want.Client || got.Remote != want.Remote {
-			t.Errorf("owner %q: client %d, remote %d, want %d, %d", owner, got.Client, got.Remote, want.Client, want.Remote)
-		}
+		got := state(g)
+		expect.That(t, got.Client == want.Client && got.Remote == want.Remote,
+			"owner %q: client %d, remote %d, want %d, %d", owner, got.Client, got.Remote, want.Client, want.Remote)
 	}
 }
 
@@ -189,9 +184,9 @@ func TestRegistrationCountsAsARenewalOfWhoMadeIt(t *testing.T) {
 		g.apply(fromDC2, replicaAt(Up, 100))
 		g.pass(4000)
 		g.apply(tt.origin, tt.op)
-		if s := g.Freeze().Leases[0]; s.Client != tt.client || s.Remote != tt.remote {
-			t.Errorf("%s: by a client at %d, elsewhere at %d, want %d, %d", tt.name, s.Client, s.Remote, tt.client, tt.remote)
-		}
+		s := g.Freeze().Leases[0]
+		expect.That(t, s.Client == tt.client && s.Remote == tt.remote,
+			"%s: by a client at %d, elsewhere at %d, want %d, %d", tt.name, s.Client, s.Remote, tt.client, tt.remote)
 	}
 }
 
@@ -200,14 +195,12 @@ func TestInstancesOfOthersAreNotCounted(t *testing.T) {
 	g := newRig(t)
 	g.heard()
 	g.apply(fromDC2, replicaAt(Up, 100))
-	if f := g.View().Freshness(g.now.Lease); f.Leases != 0 {
-		t.Errorf("got %+v, want none", f)
-	}
+	f := g.View().Freshness(g.now.Lease)
+	expect.That(t, f.Leases == 0, "got %+v, want none", f)
 	g.pass(cut + 1)
 	g.client(Renew{Key: orders1})
-	if f := g.View().Freshness(g.now.Lease); f.Leases != 1 {
-		t.Errorf("taken over: got %+v, want one", f)
-	}
+	f = g.View().Freshness(g.now.Lease)
+	expect.That(t, f.Leases == 1, "taken over: got %+v, want one", f)
 }
 
 // Another datacenter has an instance that was canceled here, and takes this one for its owner. If this one
@@ -217,11 +210,9 @@ func TestWhatIsSaidToBelongHereBelongsHere(t *testing.T) {
 	g.register(instance(orders1, Up, 100))
 	g.client(Cancel{orders1})
 	g.apply(fromDC2, Replica{Instance: instance(orders1, Up, 101), Life: 1, Owner: Here})
-	if l := g.lease(orders1); !l.Local() {
-		t.Errorf("it belongs to %q, want it to be the own datacenter's", l.Owner)
-	}
+	l := g.lease(orders1)
+	expect.That(t, l.Local(), "it belongs to %q, want it to be the own datacenter's", l.Owner)
 	g.apply(fromDC2, Replica{Instance: instance(orders2, Up, 101), Life: 1, Owner: "dc3"})
-	if l := g.lease(orders2); l.Owner != "dc2" {
-		t.Errorf("it belongs to %q, want dc2, which has it", l.Owner)
-	}
+	l = g.lease(orders2)
+	expect.That(t, l.Owner == "dc2", "it belongs to %q, want dc2, which has it", l.Owner)
 }

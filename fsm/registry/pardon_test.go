@@ -1,6 +1,11 @@
 package registry
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
 
 // A cancel of a Eureka server may be one of before that was sent again: it names no life.
 func TestOnlyItsOwnCancelDoesAEurekaServersRenewalTakeBack(t *testing.T) {
@@ -22,17 +27,14 @@ func TestOnlyItsOwnCancelDoesAEurekaServersRenewalTakeBack(t *testing.T) {
 			g.peer(Register{instance(orders1, Up, 100)})
 			life := g.lease(orders1).Life
 			g.apply(tc.canceled, Cancel{orders1})
-			if res := g.apply(tc.renewed, Renew{Key: orders1, LastDirty: tc.dirty}); res.Outcome != NotFound {
-				t.Fatalf("renewed: %+v, want that it is not found", res)
-			}
+			res := g.apply(tc.renewed, Renew{Key: orders1, LastDirty: tc.dirty})
+			need.That(t, res.Outcome == NotFound, "renewed: %+v, want that it is not found", res)
 			g.peer(Register{instance(orders1, Up, 100)})
 			l, back := g.View().Lease(orders1)
 			if back != tc.back || back && l.Life != life+1 {
 				t.Errorf("after the registration that follows it is back: %v (%+v), want %v in life %d", back, l, tc.back, life+1)
 			}
-			if _, err := Thaw(g.Freeze()); err != nil {
-				t.Errorf("the state cannot be restored: %v", err)
-			}
+			expect.OKf(t, expect.Err(Thaw(g.Freeze())), "the state cannot be restored")
 		})
 	}
 }

@@ -3,6 +3,9 @@ package registry
 import (
 	"math"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestPermanentInstanceNeverEndsByItself(t *testing.T) {
@@ -14,13 +17,10 @@ func TestPermanentInstanceNeverEndsByItself(t *testing.T) {
 		t.Errorf("lease %+v that ends at %d, want a permanent one shown with 30 and 90 s", l, g.View().Ends(l))
 	}
 	far := g.now.Lease + 365*24*3600*1000
-	if items := g.Expired(far, 10); len(items) > 0 {
-		t.Errorf("expired %+v", items)
-	}
+	items := g.Expired(far, 10)
+	expect.That(t, len(items) <= 0, "expired %+v", items)
 	g.client(Evict{Epoch: Epoch{Term: 1, Index: 1}, Items: []EvictItem{{Handle: l.Handle, Registered: l.Registered, RenewedAt: g.View().LastRenewal(l).Lease}}})
-	if g.View().Len() != 1 {
-		t.Error("evicted")
-	}
+	expect.That(t, g.View().Len() == 1, "evicted")
 }
 
 func TestPermanentInstancesStayOutsideSelfPreservation(t *testing.T) {
@@ -33,15 +33,11 @@ func TestPermanentInstancesStayOutsideSelfPreservation(t *testing.T) {
 	g.pass(61_000)
 	g.client(Renew{Key: orders1})
 	f := g.View().Freshness(g.now.Lease)
-	if f.Leases != 2 || f.Counted != 2 || f.Fresh != 1 {
-		t.Errorf("figures %+v, want those of the two leases", f)
-	}
-	if apps := g.View().FreshnessByApp(g.now.Lease); len(apps) != 1 {
-		t.Errorf("by application: %+v, want ORDERS alone", apps)
-	}
-	if got := g.View().RoundLimit(0); got != 1 {
-		t.Errorf("a round may take %d, want half of the two leases", got)
-	}
+	expect.That(t, f.Leases == 2 && f.Counted == 2 && f.Fresh == 1, "figures %+v, want those of the two leases", f)
+	apps := g.View().FreshnessByApp(g.now.Lease)
+	expect.That(t, len(apps) == 1, "by application: %+v, want ORDERS alone", apps)
+	got := g.View().RoundLimit(0)
+	expect.That(t, got == 1, "a round may take %d, want half of the two leases", got)
 	g.catalog(service("web", "web-2"))
 	g.client(DeregisterCatalog{Service: "web-1"})
 	if got := g.View().Expectation().Clients; got != clients {
@@ -78,14 +74,12 @@ func TestHeartbeatOfAPermanentInstanceGivesItNoLease(t *testing.T) {
 			g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
 			before := g.lease(web1)
 			g.pass(200_000)
-			if res := g.apply(tt.origin, tt.op); res.Outcome != tt.want || res.Index != 0 {
-				t.Errorf("got %+v, want outcome %d and no change", res, tt.want)
-			}
+			res := g.apply(tt.origin, tt.op)
+			expect.That(t, res.Outcome == tt.want && res.Index == 0, "got %+v, want outcome %d and no change", res, tt.want)
 			byHandle := tt.op
 			byHandle.Handle = before.Handle
-			if res := g.apply(tt.origin, byHandle); res.Outcome != tt.want {
-				t.Errorf("by handle: %+v, want outcome %d", res, tt.want)
-			}
+			res = g.apply(tt.origin, byHandle)
+			expect.That(t, res.Outcome == tt.want, "by handle: %+v, want outcome %d", res, tt.want)
 			if g.lease(web1) != before || g.View().Beats() != 0 {
 				t.Errorf("changed to %+v, or told as a renewal", g.lease(web1))
 			}
@@ -101,26 +95,21 @@ func TestInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 	g.client(SetOverride{Key: web1, Status: OutOfService, By: Act{Author: "ann"}})
 	res := g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
 	l := g.lease(web1)
-	if !l.Permanent || l.Service == nil || len(l.Instance.Metadata) > 0 || res.Handle != l.Handle || l.Registered != res.Index {
-		t.Errorf("lease %+v of %+v, want the service and nothing of before", l, l.Instance)
-	}
+	expect.That(t, l.Permanent && l.Service != nil && len(l.Instance.Metadata) <= 0 && res.Handle == l.Handle && l.Registered == res.Index,
+		"lease %+v of %+v, want the service and nothing of before", l, l.Instance)
 	if l.Instance.Status != OutOfService || l.reported() != Down || l.Override.By.Author != "ann" {
 		t.Errorf("%s, reports %s, by %+v; want the operator's override to stay, over the status by checks", l.Instance.Status, l.reported(), l.Override)
 	}
-	if l.Instance.LastDirty <= math.MaxInt64-5 {
-		t.Errorf("timestamp %d, want a newer one", l.Instance.LastDirty)
-	}
+	expect.That(t, l.Instance.LastDirty > math.MaxInt64-5, "timestamp %d, want a newer one", l.Instance.LastDirty)
 	old := instance(web1, Up, 100) // of a client whose clock is behind
 	g.client(DeleteOverride{Key: web1})
 	g.client(AckPeer{Peer: "dc2"})
 	g.register(old)
 	l = g.lease(web1)
-	if l.Permanent || l.Service != nil || l.Instance.Status != Up || l.Instance.LastDirty != 100 || l.Life != 2 {
-		t.Errorf("lease %+v of %+v, want what the client says, in a new life: other servers had a newer one", l, l.Instance)
-	}
-	if items := g.Expired(g.now.Lease+90_001, 1); len(items) != 1 {
-		t.Error("it has no lease that ends")
-	}
+	expect.That(t, !l.Permanent && l.Service == nil && l.Instance.Status == Up && l.Instance.LastDirty == 100 && l.Life == 2,
+		"lease %+v of %+v, want what the client says, in a new life: other servers had a newer one", l, l.Instance)
+	items := g.Expired(g.now.Lease+90_001, 1)
+	expect.That(t, len(items) == 1, "it has no lease that ends")
 }
 
 func TestRegistrationOfAnotherServerReplacesAPermanentInstanceOnlyIfItIsNewer(t *testing.T) {
@@ -136,9 +125,8 @@ func TestRegistrationOfAnotherServerReplacesAPermanentInstanceOnlyIfItIsNewer(t 
 		{"the same", &known, Done},
 		{"older", instance(web1, Down, 100), KeptExisting},
 	} {
-		if res := g.peer(Register{tt.i}); res.Outcome != tt.want || res.Index != 0 || g.lease(web1) != before {
-			t.Errorf("%s: %+v, want outcome %d and no change", tt.name, res, tt.want)
-		}
+		res := g.peer(Register{tt.i})
+		expect.That(t, res.Outcome == tt.want && res.Index == 0 && g.lease(web1) == before, "%s: %+v, want outcome %d and no change", tt.name, res, tt.want)
 	}
 	newer := instance(web1, Down, before.Instance.LastDirty+1)
 	if res := g.peer(Register{newer}); res.Outcome != Done || g.lease(web1).Permanent || g.lease(web1).Owner != "eureka" {
@@ -164,9 +152,8 @@ func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
 			until := g.lease(web1).Override.Until
 			g.say("a", Critical, "")
 			l := g.lease(web1)
-			if l.Instance.Status != OutOfService || l.Override.Reported != Down || l.Override.Until != until {
-				t.Errorf("%s over %+v, want the override to hold until %d, over DOWN", l.Instance.Status, l.Override, until)
-			}
+			expect.That(t, l.Instance.Status == OutOfService && l.Override.Reported == Down && l.Override.Until == until,
+				"%s over %+v, want the override to hold until %d, over DOWN", l.Instance.Status, l.Override, until)
 			if res := g.client(end.op(g)); res.Outcome != Done || g.status(web1) != Down {
 				t.Errorf("ended: %+v, status %s, want DOWN by the check", res, g.status(web1))
 			}
@@ -181,9 +168,9 @@ func TestMetadataOfAServiceIsPartOfIt(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
 	res := g.client(UpdateMetadata{web1, []Pair{{"k", "v"}}})
-	if l := g.lease(web1); l.Service.ModifyIndex != res.Index || l.Instance.Meta("k") != "v" || l.Instance.Status != Down || !l.Permanent {
-		t.Errorf("lease %+v of %+v, want the service modified at %d", l, l.Service, res.Index)
-	}
+	l := g.lease(web1)
+	expect.That(t, l.Service.ModifyIndex == res.Index && l.Instance.Meta("k") == "v" && l.Instance.Status == Down && l.Permanent,
+		"lease %+v of %+v, want the service modified at %d", l, l.Service, res.Index)
 }
 
 func TestCanceledServiceComesBackInANewLife(t *testing.T) {
@@ -193,14 +180,12 @@ func TestCanceledServiceComesBackInANewLife(t *testing.T) {
 	g.client(Quarantine{Key: web1, For: 60_000})
 	g.client(DeregisterCatalog{Service: "web-1"})
 	told := Replica{Instance: instance(web1, Up, dirty), Life: 1, Permanent: true}
-	if res := g.apply(fromDC2, told); res.Outcome != Refused {
-		t.Errorf("a copy that another server still had: %+v, want it refused", res)
-	}
+	res := g.apply(fromDC2, told)
+	expect.That(t, res.Outcome == Refused, "a copy that another server still had: %+v, want it refused", res)
 	g.catalog(service("web", "web-1"))
 	l, ok := g.View().Find(web1)
-	if !ok || l.Life != 2 || l.Quarantine == nil || l.Instance.LastDirty <= dirty {
-		t.Errorf("lease %+v, want a second life, still in quarantine, and newer than before", l)
-	}
+	expect.That(t, ok && l.Life == 2 && l.Quarantine != nil && l.Instance.LastDirty > dirty,
+		"lease %+v, want a second life, still in quarantine, and newer than before", l)
 }
 
 func TestReplicaOfAPermanentInstance(t *testing.T) {
@@ -212,21 +197,17 @@ func TestReplicaOfAPermanentInstance(t *testing.T) {
 	tell := func() Result {
 		return away.apply(fromDC2, home.View().ReplicaOf(home.lease(web1), home.now.Lease))
 	}
-	if res := tell(); res.Outcome != Done || res.Index == 0 {
-		t.Fatalf("told: %+v, want it taken, however long ago it was registered", res)
-	}
+	res := tell()
+	need.That(t, res.Outcome == Done && res.Index != 0, "told: %+v, want it taken, however long ago it was registered", res)
 	l := away.lease(web1)
-	if !l.Permanent || l.Service != nil || l.Owner != "dc2" || away.View().Ends(l) != math.MaxInt64 {
-		t.Errorf("lease %+v, want one of dc2 that never ends, without what stays at home", l)
-	}
-	if res := tell(); res.Outcome != Done || res.Index != 0 {
-		t.Errorf("told again: %+v, want no change", res)
-	}
+	expect.That(t, l.Permanent && l.Service == nil && l.Owner == "dc2" && away.View().Ends(l) == math.MaxInt64,
+		"lease %+v, want one of dc2 that never ends, without what stays at home", l)
+	res = tell()
+	expect.That(t, res.Outcome == Done && res.Index == 0, "told again: %+v, want no change", res)
 	home.say("a", Critical, "")
 	tell()
-	if got := away.status(web1); got != Down {
-		t.Errorf("its check is critical, and it is %s there", got)
-	}
+	got := away.status(web1)
+	expect.That(t, got == Down, "its check is critical, and it is %s there", got)
 
 	// An override that was set there comes home, and both show the same.
 	away.client(SetOverride{Key: web1, Status: OutOfService})
@@ -240,9 +221,7 @@ func TestReplicaOfAPermanentInstance(t *testing.T) {
 	if home.status(web1) != OutOfService || away.status(web1) != OutOfService {
 		t.Errorf("passing again: %s here, %s there, want the override to hold", home.status(web1), away.status(web1))
 	}
-	if home.lease(web1).Sum() != away.lease(web1).Sum() {
-		t.Error("the two have different sums, and would be repaired for ever")
-	}
+	expect.That(t, home.lease(web1).Sum() == away.lease(web1).Sum(), "the two have different sums, and would be repaired for ever")
 
 	// What was told before a check's change does not undo it.
 	stale := away.View().ReplicaOf(away.lease(web1), away.now.Lease)
@@ -289,9 +268,8 @@ func TestReplicaOfAServiceDoesNotDecideItsStatus(t *testing.T) {
 	i := *op.Instance
 	i.Status = Up
 	op.Instance, op.Owner, op.Edit, op.Overridden = &i, "dc1", 1, OutOfService
-	if res := g.apply(fromDC2, op); res.Outcome != Older || res.Index == 0 {
-		t.Errorf("got %+v, want the override taken, and the status not", res)
-	}
+	res := g.apply(fromDC2, op)
+	expect.That(t, res.Outcome == Older && res.Index != 0, "got %+v, want the override taken, and the status not", res)
 	if l := g.lease(web1); l.Instance.Status != OutOfService || l.reported() != Down {
 		t.Errorf("shown as %s, reports %s; want the override over the status by the check", l.Instance.Status, l.reported())
 	}
@@ -304,9 +282,8 @@ func TestRegistrationThatOnlyGivesALeaseBeginsANewLife(t *testing.T) {
 	g.catalog(service("web", "web-1"))
 	same := *g.lease(web1).Instance
 	g.register(&same)
-	if l := g.lease(web1); l.Permanent || l.Life != 2 {
-		t.Errorf("lease %+v, want one of a second life", l)
-	}
+	l := g.lease(web1)
+	expect.That(t, !l.Permanent && l.Life == 2, "lease %+v, want one of a second life", l)
 }
 
 func TestPermanentInstanceOfAnotherDatacenterMayChangeItsOwner(t *testing.T) {
@@ -315,12 +292,9 @@ func TestPermanentInstanceOfAnotherDatacenterMayChangeItsOwner(t *testing.T) {
 	op := Replica{Instance: instance(web1, Up, 100), Life: 1, Permanent: true}
 	g.apply(fromDC2, op)
 	g.apply(Origin{Kind: RemoteDC, DC: "dc3"}, op)
-	if got := g.lease(web1).Owner; got != "dc3" {
-		t.Errorf("it belongs to %q, want to dc3, who said so last", got)
-	}
-	if err := check(g.Registry); err != nil {
-		t.Error(err)
-	}
+	got := g.lease(web1).Owner
+	expect.That(t, got == "dc3", "it belongs to %q, want to dc3, who said so last", got)
+	expect.OK(t, check(g.Registry))
 }
 
 func TestPermanentInstanceIsNeverLate(t *testing.T) {
@@ -331,8 +305,6 @@ func TestPermanentInstanceIsNeverLate(t *testing.T) {
 	echo.Age = 0
 	g.apply(fromDC2, echo)
 	for _, e := range g.View().History(web1) {
-		if e.Kind == EventRenewedLate {
-			t.Errorf("its history has %+v", e)
-		}
+		expect.That(t, e.Kind != EventRenewedLate, "its history has %+v", e)
 	}
 }

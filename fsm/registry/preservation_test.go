@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var (
@@ -107,9 +110,8 @@ func TestSelfPreservation(t *testing.T) {
 					}
 					return
 				}
-				if got := after.Preservation().State; got != tt.want[i] || res.Outcome != Done {
-					t.Errorf("got %s, %+v, want %s", got, res, tt.want[i])
-				}
+				got := after.Preservation().State
+				expect.That(t, got == tt.want[i] && res.Outcome == Done, "got %s, %+v, want %s", got, res, tt.want[i])
 				if after.Index() != before.Index() || res.Index != 0 {
 					t.Errorf("it took an index: %d, %d", after.Index(), res.Index)
 				}
@@ -135,9 +137,7 @@ func TestTransitionsSayWhoWhenWhyAndUntilWhen(t *testing.T) {
 		{State: PreservationReleased, Since: at(1000), By: ann},
 		{State: PreservationOn, Since: start, Until: start.Lease + hour, Figures: bad},
 	}
-	if got := g.View().Transitions(); !slices.Equal(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	expect.Slice(t, g.View().Transitions(), want, "got")
 }
 
 // Released means that it does not come on again for the same reason: the condition must have been
@@ -157,18 +157,15 @@ func TestReleasedSelfPreservationComesOnAgainOnlyAfterTheConditionWasFalse(t *te
 			release(g)
 			for range 50 {
 				g.pass(hour / 2)
-				if op, ok := g.decide(bad); ok {
-					t.Fatalf("it went to %s while the condition held", op.To)
-				}
+				op, ok := g.decide(bad)
+				need.That(t, !ok, "it went to %s while the condition held", op.To)
 			}
 			states := []PreservationState{}
 			for _, f := range []Figures{good, bad} {
 				g.decide(f)
 				states = append(states, g.View().Preservation().State)
 			}
-			if want := []PreservationState{PreservationOff, PreservationOn}; !slices.Equal(states, want) {
-				t.Errorf("when it was false, and then true: %v, want %v", states, want)
-			}
+			expect.Slice(t, states, []PreservationState{PreservationOff, PreservationOn}, "when it was false, and then true:")
 		})
 	}
 }
@@ -205,9 +202,8 @@ func TestTransitionsOfTheLeaderAreFenced(t *testing.T) {
 			g.in(tt.state)
 			before := g.View().Transitions()
 			res := g.Apply(g.now, tt.term, FromClient, tt.op)
-			if changed := len(g.View().Transitions()) > len(before); res.Outcome != tt.want || changed != (tt.want == Done) {
-				t.Errorf("got %+v, transition %t, want %d", res, changed, tt.want)
-			}
+			changed := len(g.View().Transitions()) > len(before)
+			expect.That(t, res.Outcome == tt.want && changed == (tt.want == Done), "got %+v, transition %t, want %d", res, changed, tt.want)
 		})
 	}
 }
@@ -217,9 +213,8 @@ func TestOperatorsActsAreNotFenced(t *testing.T) {
 	g := newRig(t)
 	g.Establish(Epoch{Term: 3, Index: 7}, "c")
 	res := g.Apply(g.now, 9, FromClient, SelfPreservation{Epoch: Epoch{Term: 1, Index: 1}, To: PreservationHeld, For: 1000, By: ann})
-	if got := g.View().Preservation(); res.Outcome != Done || got.State != PreservationHeld {
-		t.Errorf("got %+v, %+v, want it held", res, got)
-	}
+	got := g.View().Preservation()
+	expect.That(t, res.Outcome == Done && got.State == PreservationHeld, "got %+v, %+v, want it held", res, got)
 }
 
 // The end of a hold that a leader proposed must not end the one that replaced it meanwhile.
@@ -228,17 +223,13 @@ func TestAHoldThatReplacesAnotherLastsItsOwnTime(t *testing.T) {
 	g.in(PreservationHeld)
 	g.pass(holding)
 	end, ok := g.View().NextPreservation(g.now.Lease, good)
-	if !ok || end.To != PreservationOff {
-		t.Fatalf("got %+v %t, want the end of the hold", end, ok)
-	}
+	need.That(t, ok && end.To == PreservationOff, "got %+v %t, want the end of the hold", end, ok)
 	g.client(SelfPreservation{To: PreservationHeld, For: hour, By: ann})
 	end.Epoch = g.Epoch()
-	if res := g.client(end); res.Outcome != Refused {
-		t.Errorf("got %+v, want the stale end refused", res)
-	}
-	if got := g.View().Preservation(); got.State != PreservationHeld || got.Until != g.now.Lease+hour {
-		t.Errorf("got %+v, want it held for an hour", got)
-	}
+	res := g.client(end)
+	expect.That(t, res.Outcome == Refused, "got %+v, want the stale end refused", res)
+	got := g.View().Preservation()
+	expect.That(t, got.State == PreservationHeld && got.Until == g.now.Lease+hour, "got %+v, want it held for an hour", got)
 }
 
 func TestTheLast50TransitionsAreKept(t *testing.T) {
@@ -253,13 +244,10 @@ func TestTheLast50TransitionsAreKept(t *testing.T) {
 	}
 	for v, newest := range map[*View]int64{early: 60, g.View(): 120} {
 		got := v.Transitions()
-		if len(got) != 50 {
-			t.Fatalf("%d transitions, want 50", len(got))
-		}
+		need.That(t, len(got) == 50, "%d transitions, want 50", len(got))
 		for i, p := range got {
-			if length := p.Until - p.Since.Lease; length != newest-int64(i) {
-				t.Errorf("transition %d is the hold of %d ms, want %d", i, length, newest-int64(i))
-			}
+			length := p.Until - p.Since.Lease
+			expect.That(t, length == newest-int64(i), "transition %d is the hold of %d ms, want %d", i, length, newest-int64(i))
 		}
 	}
 }
@@ -297,9 +285,7 @@ func TestSettingsChangeSelfPreservationThatIsOn(t *testing.T) {
 				if tt.until > 0 {
 					want.Until = since.Since.Lease + tt.until
 				}
-				if got := g.View().Preservation(); got != want {
-					t.Errorf("got %+v, want %+v", got, want)
-				}
+				expect.Equal(t, g.View().Preservation(), want, "got")
 				if before.Preservation() != since {
 					t.Errorf("a view from before changed: %+v", before.Preservation())
 				}
@@ -307,9 +293,7 @@ func TestSettingsChangeSelfPreservationThatIsOn(t *testing.T) {
 				g.Advance(g.now) // the clock believes in an hour at a time
 				g.pass(after / 2)
 				g.decide(bad)
-				if got := g.View().Preservation().State; got != tt.next[i] {
-					t.Errorf("then %s, want %s", got, tt.next[i])
-				}
+				expect.Equal(t, g.View().Preservation().State, tt.next[i], "then")
 			})
 		}
 	}
@@ -321,21 +305,17 @@ func TestSwitchedOffSelfPreservationCanBeHeld(t *testing.T) {
 	s.SelfPreservation = false
 	g := newRig(t)
 	g.Configure(s)
-	if op, ok := g.decide(bad); ok {
-		t.Errorf("it came on by itself: %+v", op)
-	}
+	op, ok := g.decide(bad)
+	expect.That(t, !ok, "it came on by itself: %+v", op)
 	g.in(PreservationHeld)
 	g.pass(holding)
-	if op, ok := g.decide(bad); !ok || op.To != PreservationOff {
-		t.Errorf("after the hold: %+v %t, want it off", op, ok)
-	}
+	op, ok = g.decide(bad)
+	expect.That(t, ok && op.To == PreservationOff, "after the hold: %+v %t, want it off", op, ok)
 }
 
 func TestPreservationWithholds(t *testing.T) {
 	want := map[PreservationState]bool{PreservationOn: true, PreservationHeld: true}
 	for _, state := range allStates {
-		if got := state.Withholds(); got != want[state] {
-			t.Errorf("%s withholds: %t, want %t", state, got, want[state])
-		}
+		expect.Equal(t, state.Withholds(), want[state], "%s withholds:", state)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -40,9 +41,7 @@ func TestQuarantineHidesAnInstanceFromEveryReader(t *testing.T) {
 	}
 	g.pass(5000)
 	want := Result{Index: 4}
-	if res := g.client(Quarantine{Key: orders1, For: 60_000, By: keeper}); res != want {
-		t.Fatalf("got %+v, want %+v", res, want)
-	}
+	need.Equal(t, g.client(Quarantine{Key: orders1, For: 60_000, By: keeper}), want, "got")
 	g.client(Quarantine{Key: billing1, For: 60_000})
 	v := g.View()
 	wantKeys(t, "all", keysOf(v.Leases()), orders2)
@@ -50,9 +49,8 @@ func TestQuarantineHidesAnInstanceFromEveryReader(t *testing.T) {
 	wantKeys(t, "by VIP", keysOf(v.ByVIP("ORDERS")), orders2)
 	wantKeys(t, "by secure VIP", keysOf(v.BySecureVIP("s")), orders2)
 	wantKeys(t, "quarantined", keysOf(v.Quarantined), billing1, orders1)
-	if _, ok := v.Lease(orders1); ok {
-		t.Error("it has a lease for readers")
-	}
+	_, ok := v.Lease(orders1)
+	expect.That(t, !ok, "it has a lease for readers")
 	if _, ok := v.App("BILLING"); ok {
 		t.Error("an application whose only instance is quarantined exists")
 	}
@@ -64,12 +62,10 @@ func TestQuarantineHidesAnInstanceFromEveryReader(t *testing.T) {
 	}
 	l := g.find(orders1)
 	details := Quarantined{By: keeper, At: g.now, Until: g.now.Lease + 60_000, Set: 4}
-	if l.Quarantine == nil || *l.Quarantine != details || l.Instance.Status != Up || l.Registered != 1 {
-		t.Errorf("got %+v, %+v; want it UP and quarantined %+v", l, l.Quarantine, details)
-	}
-	if got := v.LastRenewal(l); got.Lease != 1000 {
-		t.Errorf("renewed at %d by the operator, want only by its client at 1000", got.Lease)
-	}
+	expect.That(t, l.Quarantine != nil && *l.Quarantine == details && l.Instance.Status == Up && l.Registered == 1,
+		"got %+v, %+v; want it UP and quarantined %+v", l, l.Quarantine, details)
+	got := v.LastRenewal(l)
+	expect.That(t, got.Lease == 1000, "renewed at %d by the operator, want only by its client at 1000", got.Lease)
 }
 
 func TestQuarantinedInstanceIsRemovedInTheDeltaAndHiddenInTheChangeList(t *testing.T) {
@@ -85,24 +81,17 @@ func TestQuarantinedInstanceIsRemovedInTheDeltaAndHiddenInTheChangeList(t *testi
 	for _, l := range d.Leases {
 		shown += l.Key().ID + " " + l.Action.String() + ", "
 	}
-	if want := "c ADDED, a DELETED, b DELETED, "; shown != want || d.HashCode != "UP_1_" {
-		t.Errorf("delta %s hash %s, want %s UP_1_", shown, d.HashCode, want)
-	}
-	if got := g.find(a).Action; got == ActionDeleted {
-		t.Error("the lease itself was marked as removed")
-	}
+	want := "c ADDED, a DELETED, b DELETED, "
+	expect.That(t, shown == want && d.HashCode == "UP_1_", "delta %s hash %s, want %s UP_1_", shown, d.HashCode, want)
+	got := g.find(a).Action
+	expect.That(t, got != ActionDeleted, "the lease itself was marked as removed")
 	changes, err := g.View().Changes(3, 0)
-	if err != nil || len(changes) != 2 || changes[0].Kind != Hidden || changes[0].Lease != g.find(a) || changes[1].Kind != Canceled {
-		t.Errorf("changes %+v, %v; want the hidden lease and the cancel", changes, err)
-	}
+	expect.That(t, err == nil && len(changes) == 2 && changes[0].Kind == Hidden && changes[0].Lease == g.find(a) && changes[1].Kind == Canceled,
+		"changes %+v, %v; want the hidden lease and the cancel", changes, err)
 	g.client(Quarantine{Key: a, By: keeper}) // now
-	if got := g.inDelta()[a]; got != ActionAdded {
-		t.Errorf("after its end: %q, want ADDED", got)
-	}
+	expect.Equal(t, g.inDelta()[a], ActionAdded, "after its end:")
 	changes, _ = g.View().Changes(5, 0)
-	if len(changes) != 1 || changes[0].Kind != Live || changes[0].Index != 6 {
-		t.Errorf("after its end: %+v, want a live lease at 6", changes)
-	}
+	expect.That(t, len(changes) == 1 && changes[0].Kind == Live && changes[0].Index == 6, "after its end: %+v, want a live lease at 6", changes)
 }
 
 func TestQuarantinedInstanceIsServedAndStaysHidden(t *testing.T) {
@@ -127,13 +116,10 @@ func TestQuarantinedInstanceIsServedAndStaysHidden(t *testing.T) {
 			g.register(instance(orders2, Up, 100))
 			g.client(Quarantine{Key: orders1, For: 60_000})
 			g.pass(1000)
-			if res := g.client(tt.op); res.Outcome != tt.want {
-				t.Errorf("got %+v, want outcome %d", res, tt.want)
-			}
+			res := g.client(tt.op)
+			expect.That(t, res.Outcome == tt.want, "got %+v, want outcome %d", res, tt.want)
 			wantKeys(t, "listed", keysOf(g.View().Leases()), orders2)
-			if err := check(g.Registry); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, check(g.Registry))
 		})
 	}
 }
@@ -144,12 +130,10 @@ func TestQuarantinedInstanceThatFallsSilentIsEvicted(t *testing.T) {
 	g.client(Quarantine{Key: orders1, For: 600_000})
 	g.pass(90_001)
 	res := g.client(Evict{Items: g.Expired(g.now.Lease, 10)})
-	if _, ok := g.View().Find(orders1); res.Count != 1 || ok {
-		t.Errorf("got %+v, found %t; want it evicted", res, ok)
-	}
-	if got := g.Ending(g.now.Lease + 600_000); len(got) != 0 {
-		t.Errorf("%v is to end, want nothing: it is gone", got)
-	}
+	_, ok := g.View().Find(orders1)
+	expect.That(t, res.Count == 1 && !ok, "got %+v, found %t; want it evicted", res, ok)
+	got := g.Ending(g.now.Lease + 600_000)
+	expect.That(t, len(got) == 0, "%v is to end, want nothing: it is gone", got)
 }
 
 func TestQuarantineEndsAtItsTime(t *testing.T) {
@@ -158,23 +142,19 @@ func TestQuarantineEndsAtItsTime(t *testing.T) {
 	handle := g.register(instance(orders1, Up, 100)).Handle
 	g.client(Quarantine{Key: orders1, For: 60_000, By: keeper})
 	g.pass(59_999)
-	if got := g.Ending(g.now.Lease); len(got) != 0 {
-		t.Fatalf("before its time: %v", got)
-	}
+	got := g.Ending(g.now.Lease)
+	need.That(t, len(got) == 0, "before its time: %v", got)
 	g.pass(1)
 	want := Op(EndQuarantine{Epoch: Epoch{Term: 2, Index: 7}, Handle: handle, Set: 2})
-	if got := g.Ending(g.now.Lease); !slices.Equal(got, []Op{want}) {
-		t.Fatalf("at its time: %v, want %v", got, want)
-	}
-	if res := g.client(want); res != (Result{Index: 3}) {
-		t.Errorf("got %+v, want done at 3", res)
-	}
-	if l := g.lease(orders1); l.Quarantine != nil || l.Action != ActionAdded || l.Changed != 3 || l.Registered != 1 {
-		t.Errorf("got %+v, want it listed as added, in the same lease", l)
-	}
-	if got := g.Ending(g.now.Lease); len(got) != 0 {
-		t.Errorf("afterwards: %v", got)
-	}
+	got = g.Ending(g.now.Lease)
+	need.That(t, slices.Equal(got, []Op{want}), "at its time: %v, want %v", got, want)
+	res := g.client(want)
+	expect.That(t, res == (Result{Index: 3}), "got %+v, want done at 3", res)
+	l := g.lease(orders1)
+	expect.That(t, l.Quarantine == nil && l.Action == ActionAdded && l.Changed == 3 && l.Registered == 1,
+		"got %+v, want it listed as added, in the same lease", l)
+	got = g.Ending(g.now.Lease)
+	expect.That(t, len(got) == 0, "afterwards: %v", got)
 }
 
 func TestEndOfAQuarantineIsFenced(t *testing.T) {
@@ -204,9 +184,8 @@ func TestEndOfAQuarantineIsFenced(t *testing.T) {
 			}
 			tt.change(&op)
 			index := g.View().Index()
-			if res := g.Apply(g.now, tt.term, FromClient, op); res != (Result{Outcome: tt.want}) || g.View().Index() != index {
-				t.Errorf("got %+v, want outcome %d without effect", res, tt.want)
-			}
+			res := g.Apply(g.now, tt.term, FromClient, op)
+			expect.That(t, res == (Result{Outcome: tt.want}) && g.View().Index() == index, "got %+v, want outcome %d without effect", res, tt.want)
 		})
 	}
 }
@@ -231,12 +210,8 @@ func TestQuarantineSetAgain(t *testing.T) {
 			g.pass(tt.pass)
 			tt.again.Key = orders1
 			res := g.client(tt.again)
-			if res.Outcome != Done || (res.Index != 0) != tt.changes {
-				t.Errorf("got %+v, want a change: %t", res, tt.changes)
-			}
-			if got, want := g.find(orders1).Quarantine.Until, g.now.Lease+tt.again.For; got != want {
-				t.Errorf("until %d, want %d", got, want)
-			}
+			expect.That(t, res.Outcome == Done && (res.Index != 0) == tt.changes, "got %+v, want a change: %t", res, tt.changes)
+			expect.Equal(t, g.find(orders1).Quarantine.Until, g.now.Lease+tt.again.For, "until")
 		})
 	}
 }
@@ -245,9 +220,8 @@ func TestQuarantineOfWhatIsNotThere(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	for _, op := range []Quarantine{{Key: orders2, For: 1000}, {Key: orders2}} {
-		if res := g.client(op); res != (Result{Outcome: NotFound}) {
-			t.Errorf("%+v of an unknown instance: %+v, want not found", op, res)
-		}
+		res := g.client(op)
+		expect.That(t, res == (Result{Outcome: NotFound}), "%+v of an unknown instance: %+v, want not found", op, res)
 	}
 	if res := g.client(Quarantine{Key: orders1}); res != (Result{}) {
 		t.Errorf("end of a quarantine that is none: %+v, want done without a change", res)
@@ -258,9 +232,8 @@ func TestQuarantineThatNeverEndsEndsWithTheClock(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.client(Quarantine{Key: orders1, For: 1<<63 - 1})
-	if got := g.Ending(g.now.Lease + maxRemovalAge); len(got) != 0 {
-		t.Errorf("%v is to end", got)
-	}
+	got := g.Ending(g.now.Lease + maxRemovalAge)
+	expect.That(t, len(got) == 0, "%v is to end", got)
 }
 
 func TestQuarantineSurvivesARemoval(t *testing.T) {
@@ -291,19 +264,16 @@ func TestQuarantineSurvivesARemoval(t *testing.T) {
 			g.pass(tt.pass)
 			res := g.client(Register{instance(orders1, Up, 200)})
 			l := g.find(orders1)
-			if (l.Quarantine != nil) != tt.hidden {
-				t.Fatalf("registered again: quarantine %+v, want one: %t", l.Quarantine, tt.hidden)
-			}
+			need.That(t, (l.Quarantine != nil) == tt.hidden, "registered again: quarantine %+v, want one: %t", l.Quarantine, tt.hidden)
 			if !tt.hidden {
 				return
 			}
-			if q := l.Quarantine; q.Until != until || q.By != keeper || q.Set != res.Index || q.Set != l.Registered {
-				t.Errorf("quarantine %+v, want by the same until %d, set at %d", q, until, res.Index)
-			}
+			q := l.Quarantine
+			expect.That(t, q.Until == until && q.By == keeper && q.Set == res.Index && q.Set == l.Registered,
+				"quarantine %+v, want by the same until %d, set at %d", q, until, res.Index)
 			g.pass(until - g.now.Lease)
-			if got := g.endings(); len(got) != 1 || got[0].Outcome != Done {
-				t.Errorf("at its time: %+v, want it ended", got)
-			}
+			got := g.endings()
+			expect.That(t, len(got) == 1 && got[0].Outcome == Done, "at its time: %+v, want it ended", got)
 			g.lease(orders1)
 		})
 	}
@@ -370,9 +340,8 @@ func TestApplicationChangesWithItsQuarantinedInstances(t *testing.T) {
 			}
 			thawed := need.Got(Thaw(g.Freeze()))(t)
 			for name, v := range map[string]*View{"live": g.View(), "thawed": thawed.View()} {
-				if app, _ := v.App("ORDERS"); app.Changed != Index(3+len(tt.ops)) {
-					t.Errorf("%s: changed at %d, want %d", name, app.Changed, 3+len(tt.ops))
-				}
+				app, _ := v.App("ORDERS")
+				expect.That(t, app.Changed == Index(3+len(tt.ops)), "%s: changed at %d, want %d", name, app.Changed, 3+len(tt.ops))
 			}
 		})
 	}
@@ -392,10 +361,6 @@ func TestEndingIsInTheOrderOfTime(t *testing.T) {
 		set := Index(slot*3 + 2)
 		want = append(want, EndOverride{Handle: h, Set: set}, EndQuarantine{Handle: h, Set: set + 1})
 	}
-	if got := g.Ending(g.now.Lease + 3000); !slices.Equal(got, want) {
-		t.Errorf("got %v\nwant %v", got, want)
-	}
-	if got := g.Ending(g.now.Lease + 2999); !slices.Equal(got, want[:6]) {
-		t.Errorf("a moment before the last: got %v\nwant %v", got, want[:6])
-	}
+	expect.Slice(t, g.Ending(g.now.Lease+3000), want, "got")
+	expect.Slice(t, g.Ending(g.now.Lease+2999), want[:6], "a moment before the last: got")
 }

@@ -4,6 +4,9 @@ import (
 	"math"
 	"reflect"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestFirstRegistrationMakesALease(t *testing.T) {
@@ -17,15 +20,9 @@ func TestFirstRegistrationMakesALease(t *testing.T) {
 		BeganLease: 1000, StartedLease: 1000, ByClient: 1, Described: 1,
 	}
 	got := g.lease(orders1)
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-	if got.Instance != in {
-		t.Error("an instance of which nothing was decided differently was copied")
-	}
-	if res.Handle != want.Handle || res.Index != 1 {
-		t.Errorf("result %+v, want the lease's handle and index 1", res)
-	}
+	expect.Deep(t, got, want, "got")
+	expect.That(t, got.Instance == in, "an instance of which nothing was decided differently was copied")
+	expect.That(t, res.Handle == want.Handle && res.Index == 1, "result %+v, want the lease's handle and index 1", res)
 }
 
 func TestLeaseTimesAreClampedAndDefaulted(t *testing.T) {
@@ -47,9 +44,9 @@ func TestLeaseTimesAreClampedAndDefaulted(t *testing.T) {
 			in := instance(orders1, Up, 100)
 			in.RenewalInterval, in.Duration = tt.interval, tt.duration
 			g.register(in)
-			if l := g.lease(orders1); l.Interval != tt.wantInterval || l.Duration != tt.wantDuration {
-				t.Errorf("got %d/%d s, want %d/%d", l.Interval, l.Duration, tt.wantInterval, tt.wantDuration)
-			}
+			l := g.lease(orders1)
+			expect.That(t, l.Interval == tt.wantInterval && l.Duration == tt.wantDuration,
+				"got %d/%d s, want %d/%d", l.Interval, l.Duration, tt.wantInterval, tt.wantDuration)
 		})
 	}
 }
@@ -77,25 +74,19 @@ func TestRegisterAgain(t *testing.T) {
 			in = instance(orders1, Up, tt.dirty)
 			in.HostName = "new"
 			res := g.client(Register{in})
-			if res.Outcome != tt.outcome || res.Index != 2 || res.Handle != first.Handle {
-				t.Errorf("got %+v, want outcome %d, index 2, handle %v", res, tt.outcome, first.Handle)
-			}
+			expect.That(t, res.Outcome == tt.outcome && res.Index == 2 && res.Handle == first.Handle,
+				"got %+v, want outcome %d, index 2, handle %v", res, tt.outcome, first.Handle)
 			l := g.lease(orders1)
-			if l.Instance.HostName != tt.wantHost || l.Instance.LastDirty != tt.wantDirty {
-				t.Errorf("got host %q dirty %d, want %q %d", l.Instance.HostName, l.Instance.LastDirty, tt.wantHost, tt.wantDirty)
-			}
+			expect.That(t, l.Instance.HostName == tt.wantHost && l.Instance.LastDirty == tt.wantDirty,
+				"got host %q dirty %d, want %q %d", l.Instance.HostName, l.Instance.LastDirty, tt.wantHost, tt.wantDirty)
 			want := Lease{
 				Instance: l.Instance, Handle: first.Handle, Interval: 30, Duration: 90,
 				RegisteredAt: g.now.Wall, ServiceUpAt: startOfWall, UpdatedAt: g.now.Wall, RenewedAt: g.now,
 				Action: ActionAdded, Life: 1, Registered: 2, Changed: 2, ChangedLease: g.now.Lease,
 				BeganLease: 1000, StartedLease: g.now.Lease, ByClient: 2, Described: 2,
 			}
-			if *l != want {
-				t.Errorf("got %+v\nwant %+v", *l, want)
-			}
-			if got := g.View().LastRenewal(l); got != g.now {
-				t.Errorf("last renewal %v, want %v", got, g.now)
-			}
+			expect.Equal(t, *l, want, "got")
+			expect.Equal(t, g.View().LastRenewal(l), g.now, "last renewal")
 		})
 	}
 }
@@ -106,12 +97,11 @@ func TestIssue802LateReplicaOfAnOlderRegistrationDoesNotWin(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 1464710678627))
 	g.pass(500)
-	if res := g.peer(Register{instance(orders1, Starting, 1464710678020)}); res.Outcome != KeptExisting || res.Index != 2 {
-		t.Errorf("got %+v, want KeptExisting in a new lease at 2", res)
-	}
-	if l := g.lease(orders1); l.Instance.Status != Up || l.Instance.LastDirty != 1464710678627 || l.Origin != FromClient {
-		t.Errorf("got %s at %d from %v, want the client's UP", l.Instance.Status, l.Instance.LastDirty, l.Origin)
-	}
+	res := g.peer(Register{instance(orders1, Starting, 1464710678020)})
+	expect.That(t, res.Outcome == KeptExisting && res.Index == 2, "got %+v, want KeptExisting in a new lease at 2", res)
+	l := g.lease(orders1)
+	expect.That(t, l.Instance.Status == Up && l.Instance.LastDirty == 1464710678627 && l.Origin == FromClient,
+		"got %s at %d from %v, want the client's UP", l.Instance.Status, l.Instance.LastDirty, l.Origin)
 	if res := g.client(Renew{Key: orders1, LastDirty: 1464710678627}); res.Outcome != Done {
 		t.Errorf("heartbeat after it: %+v, want Done", res)
 	}
@@ -121,12 +111,10 @@ func TestOlderReplicaOfAPeersInstanceKeepsItInANewLease(t *testing.T) {
 	g := newRig(t)
 	g.peer(Register{instance(orders1, Up, 200)})
 	g.pass(1000)
-	if res := g.apply(Origin{Kind: LocalPeer}, Register{instance(orders1, Up, 100)}); res.Outcome != KeptExisting || res.Index != 2 {
-		t.Errorf("got %+v, want KeptExisting in a new lease at 2", res)
-	}
-	if l := g.lease(orders1); l.Origin != FromEureka || l.RegisteredAt != g.now.Wall {
-		t.Errorf("got %+v, want the first peer's, registered now", l)
-	}
+	res := g.apply(Origin{Kind: LocalPeer}, Register{instance(orders1, Up, 100)})
+	expect.That(t, res.Outcome == KeptExisting && res.Index == 2, "got %+v, want KeptExisting in a new lease at 2", res)
+	l := g.lease(orders1)
+	expect.That(t, l.Origin == FromEureka && l.RegisteredAt == g.now.Wall, "got %+v, want the first peer's, registered now", l)
 }
 
 func TestMissingDirtyTimestampIsSetByTheServer(t *testing.T) {
@@ -149,9 +137,7 @@ func TestMissingDirtyTimestampIsSetByTheServer(t *testing.T) {
 			g := newRig(t)
 			tt.before(g)
 			g.register(instance(orders1, Up, 0))
-			if got := g.lease(orders1).Instance.LastDirty; got != tt.want {
-				t.Errorf("got %d, want %d", got, tt.want)
-			}
+			expect.Equal(t, g.lease(orders1).Instance.LastDirty, tt.want, "got")
 		})
 	}
 }
@@ -159,18 +145,15 @@ func TestMissingDirtyTimestampIsSetByTheServer(t *testing.T) {
 func TestServiceUpIsTheFirstTimeUp(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Starting, 100))
-	if got := g.lease(orders1).ServiceUpAt; got != 0 {
-		t.Errorf("STARTING: service up at %d, want 0", got)
-	}
+	expect.Equal(t, g.lease(orders1).ServiceUpAt, 0, "STARTING: service up at")
 	g.pass(1000)
 	g.register(instance(orders1, Up, 200))
 	first := g.now.Wall
 	for dirty, status := range []Status{Down, Up, Starting, Up} {
 		g.pass(1000)
 		g.register(instance(orders1, status, int64(300+dirty)))
-		if got := g.lease(orders1).ServiceUpAt; got != first {
-			t.Errorf("re-registered %s: service up at %d, want %d as at first", status, got, first)
-		}
+		got := g.lease(orders1).ServiceUpAt
+		expect.That(t, got == first, "re-registered %s: service up at %d, want %d as at first", status, got, first)
 	}
 }
 
@@ -182,15 +165,9 @@ func TestReplicatedRegisterThatEqualsTheStoredIsARenewal(t *testing.T) {
 	g.pass(7000)
 	// The peer says what it was told: UP, and knows of no override.
 	res := g.peer(Register{instance(orders1, Up, 100)})
-	if res != (Result{Handle: first.Handle}) {
-		t.Errorf("got %+v, want Done without an index", res)
-	}
-	if g.lease(orders1) != before {
-		t.Error("the lease was changed")
-	}
-	if got := g.View().LastRenewal(before); got != g.now {
-		t.Errorf("last renewal %v, want %v", got, g.now)
-	}
+	expect.That(t, res == (Result{Handle: first.Handle}), "got %+v, want Done without an index", res)
+	expect.That(t, g.lease(orders1) == before, "the lease was changed")
+	expect.Equal(t, g.View().LastRenewal(before), g.now, "last renewal")
 	if res := g.client(Register{instance(orders1, Up, 100)}); res.Index == 0 {
 		t.Error("the same from a client is a new registration, and had no index")
 	}
@@ -207,9 +184,8 @@ func TestInstancesDifferInEveryField(t *testing.T) {
 		Metadata:   []Pair{{"a", "b"}},
 		DataCenter: DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-1"}}},
 	}
-	if o := full; !full.Equal(&o) {
-		t.Fatal("an instance does not equal its copy")
-	}
+	o := full
+	need.That(t, full.Equal(&o), "an instance does not equal its copy")
 	var mutate func(path string, v reflect.Value, changed *Instance)
 	mutate = func(path string, v reflect.Value, changed *Instance) {
 		old := reflect.ValueOf(v.Interface())
@@ -232,9 +208,7 @@ func TestInstancesDifferInEveryField(t *testing.T) {
 		default:
 			t.Fatalf("%s: no mutation for kind %s", path, v.Kind())
 		}
-		if full.Equal(changed) {
-			t.Errorf("a change of %s is not seen", path)
-		}
+		expect.That(t, !full.Equal(changed), "a change of %s is not seen", path)
 		v.Set(old)
 	}
 	changed := full
@@ -278,9 +252,7 @@ func TestRegisterAfterARemoval(t *testing.T) {
 			remove[tt.removal](g, first.Handle)
 			g.pass(1000)
 			res := g.apply(tt.origin, Register{instance(orders1, Up, tt.dirty)})
-			if res.Outcome != tt.outcome {
-				t.Fatalf("got outcome %d, want %d", res.Outcome, tt.outcome)
-			}
+			need.Equal(t, res.Outcome, tt.outcome, "got outcome")
 			l, live := g.View().Lease(orders1)
 			if tt.outcome == Refused {
 				if live || res.Index != 0 || g.inDelta()[orders1] != ActionDeleted {
@@ -288,12 +260,9 @@ func TestRegisterAfterARemoval(t *testing.T) {
 				}
 				return
 			}
-			if l.Life != tt.life || l.Handle == first.Handle || l.Action != ActionAdded || l.ServiceUpAt != g.now.Wall {
-				t.Errorf("got %+v, want life %d, a new handle, ADDED, service up now", l, tt.life)
-			}
-			if len(g.Freeze().Removals) != 0 {
-				t.Error("the record of the removal is still there")
-			}
+			expect.That(t, l.Life == tt.life && l.Handle != first.Handle && l.Action == ActionAdded && l.ServiceUpAt == g.now.Wall,
+				"got %+v, want life %d, a new handle, ADDED, service up now", l, tt.life)
+			expect.That(t, len(g.Freeze().Removals) == 0, "the record of the removal is still there")
 		})
 	}
 }
@@ -305,18 +274,13 @@ func TestAmazonInstanceGetsItsIDWrittenIntoItsDataCenter(t *testing.T) {
 	g.register(in)
 	got := g.lease(orders1).Instance.DataCenter.Metadata
 	want := []Pair{{"ami-id", "ami-7"}, {"instance-id", "orders-1"}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if in.DataCenter.Value("instance-id") != "" {
-		t.Error("the instance that was given was written")
-	}
+	expect.Deep(t, got, want, "got")
+	expect.That(t, in.DataCenter.Value("instance-id") == "", "the instance that was given was written")
 	in = instance(orders2, Up, 100)
 	in.InstanceID, in.DataCenter = "", DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-42"}}}
 	g.register(in)
-	if l := g.lease(Key{"ORDERS", "i-42"}); l.Instance != in {
-		t.Error("an instance with an Amazon id was copied")
-	}
+	l := g.lease(Key{"ORDERS", "i-42"})
+	expect.That(t, l.Instance == in, "an instance with an Amazon id was copied")
 }
 
 func TestClientBringsItsOwnOverride(t *testing.T) {
@@ -324,9 +288,8 @@ func TestClientBringsItsOwnOverride(t *testing.T) {
 	in := instance(orders1, Up, 100)
 	in.Overridden = OutOfService
 	g.register(in)
-	if i := g.lease(orders1).Instance; i.Status != OutOfService || i.Overridden != OutOfService {
-		t.Errorf("got %s, override %s, want OUT_OF_SERVICE twice", i.Status, i.Overridden)
-	}
+	i := g.lease(orders1).Instance
+	expect.That(t, i.Status == OutOfService && i.Overridden == OutOfService, "got %s, override %s, want OUT_OF_SERVICE twice", i.Status, i.Overridden)
 	g.register(instance(orders2, Up, 100))
 	in = instance(orders2, Up, 200)
 	in.Overridden = OutOfService
@@ -337,9 +300,9 @@ func TestClientBringsItsOwnOverride(t *testing.T) {
 	in = instance(orders1, Up, 200)
 	in.Overridden = Down
 	g.register(in)
-	if i := g.lease(orders1).Instance; i.Status != OutOfService || i.Overridden != OutOfService {
-		t.Errorf("a second one: got %s, override %s; the stored one holds", i.Status, i.Overridden)
-	}
+	i = g.lease(orders1).Instance
+	expect.That(t, i.Status == OutOfService && i.Overridden == OutOfService,
+		"a second one: got %s, override %s; the stored one holds", i.Status, i.Overridden)
 }
 
 func TestOverrideBelongsToOneApplicationAndGoesWithTheLease(t *testing.T) {
@@ -357,14 +320,11 @@ func TestOverrideBelongsToOneApplicationAndGoesWithTheLease(t *testing.T) {
 			g.register(instance(twin, Up, 100))
 			g.client(SetOverride{Key: orders1, Status: OutOfService})
 			g.register(instance(twin, Up, 200))
-			if got := g.status(twin); got != Up {
-				t.Errorf("the same id of another application: %s, want UP", got)
-			}
+			expect.Equal(t, g.status(twin), Up, "the same id of another application:")
 			remove(g)
 			g.register(instance(orders1, Up, 200))
-			if i := g.lease(orders1).Instance; i.Status != Up || i.Overridden != Unknown {
-				t.Errorf("after the removal: %s, override %s, want UP without", i.Status, i.Overridden)
-			}
+			i := g.lease(orders1).Instance
+			expect.That(t, i.Status == Up && i.Overridden == Unknown, "after the removal: %s, override %s, want UP without", i.Status, i.Overridden)
 		})
 	}
 }
@@ -373,15 +333,9 @@ func TestSlotIsKeptOverReregistrationAndReusedAfterRemoval(t *testing.T) {
 	g := newRig(t)
 	first := g.register(instance(orders1, Up, 100)).Handle
 	second := g.register(instance(orders2, Up, 100)).Handle
-	if again := g.register(instance(orders1, Up, 200)).Handle; again != first {
-		t.Errorf("re-registration: handle %v, want %v", again, first)
-	}
+	expect.Equal(t, g.register(instance(orders1, Up, 200)).Handle, first, "re-registration: handle")
 	g.client(Cancel{orders1})
 	g.client(Cancel{orders2})
-	if got, want := g.Freeze().Free, []uint32{second.Slot, first.Slot}; !reflect.DeepEqual(got, want) {
-		t.Errorf("free slots %v, want %v", got, want)
-	}
-	if got, want := g.register(instance(billing1, Up, 100)).Handle, (Handle{second.Slot, 3}); got != want {
-		t.Errorf("next handle %v, want %v", got, want)
-	}
+	expect.Deep(t, g.Freeze().Free, []uint32{second.Slot, first.Slot}, "free slots")
+	expect.Equal(t, g.register(instance(billing1, Up, 100)).Handle, (Handle{second.Slot, 3}), "next handle")
 }

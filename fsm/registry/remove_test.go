@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestCancelRemovesOnce(t *testing.T) {
@@ -12,13 +15,11 @@ func TestCancelRemovesOnce(t *testing.T) {
 	g.register(instance(orders2, Up, 100))
 	before := g.View()
 	g.pass(5000)
-	if res := g.peer(Cancel{orders1}); res != (Result{Index: 3}) {
-		t.Errorf("got %+v, want Done with index 3", res)
-	}
+	res := g.peer(Cancel{orders1})
+	expect.That(t, res == (Result{Index: 3}), "got %+v, want Done with index 3", res)
 	removed := g.now
-	if _, live := g.View().Lease(orders1); live {
-		t.Error("the lease is still there")
-	}
+	_, live := g.View().Lease(orders1)
+	expect.That(t, !live, "the lease is still there")
 	if app, _ := g.View().App("ORDERS"); app.Len() != 1 || app.Changed != 3 {
 		t.Errorf("application: %d leases, changed at %d, want 1, 3", app.Len(), app.Changed)
 	}
@@ -26,9 +27,7 @@ func TestCancelRemovesOnce(t *testing.T) {
 		t.Error("a view of before lost the lease")
 	}
 	g.pass(5000)
-	if res := g.client(Cancel{orders1}); res != (Result{Outcome: NotFound}) {
-		t.Errorf("again: %+v, want NotFound", res)
-	}
+	expect.Equal(t, g.client(Cancel{orders1}), (Result{Outcome: NotFound}), "again:")
 	rec := g.Freeze().Removals[0]
 	if rec.Kind != Canceled || !rec.Full || rec.Lease.EvictedAt != removed.Wall || rec.Lease.UpdatedAt != removed.Wall ||
 		rec.Lease.Action != ActionDeleted || rec.Lease.Origin != FromEureka || rec.Lease.Instance.IPAddr != "10.0.0.1" {
@@ -81,19 +80,15 @@ func TestEvictIsFenced(t *testing.T) {
 			g.register(instance(orders1, Up, 100))
 			g.pass(100_000)
 			op := Evict{Epoch: epoch, Items: g.Expired(g.now.Lease, 10)}
-			if len(op.Items) != 1 {
-				t.Fatalf("expired: %v, want one", op.Items)
-			}
+			need.That(t, len(op.Items) == 1, "expired: %v, want one", op.Items)
 			term := epoch.Term
 			tt.spoil(g, &op, &term)
 			_, liveBefore := g.View().Lease(orders1)
 			res := g.Apply(g.now, term, FromClient, op)
-			if res.Outcome != tt.outcome || res.Count != tt.count || (res.Index != 0) != (tt.count > 0) {
-				t.Errorf("got %+v, want outcome %d, count %d", res, tt.outcome, tt.count)
-			}
-			if _, live := g.View().Lease(orders1); live != (liveBefore && tt.count == 0) {
-				t.Errorf("live %t after %d evictions", live, tt.count)
-			}
+			expect.That(t, res.Outcome == tt.outcome && res.Count == tt.count && (res.Index != 0) == (tt.count > 0),
+				"got %+v, want outcome %d, count %d", res, tt.outcome, tt.count)
+			_, live := g.View().Lease(orders1)
+			expect.That(t, live == (liveBefore && tt.count == 0), "live %t after %d evictions", live, tt.count)
 		})
 	}
 }
@@ -109,18 +104,15 @@ func TestEvictLeavesWhatACancelLeaves(t *testing.T) {
 	g.client(Renew{Key: orders2})
 	g.pass(10_001)
 	res := g.client(Evict{Items: g.Expired(g.now.Lease, 10)})
-	if res != (Result{Index: 6, Count: 2}) {
-		t.Errorf("got %+v, want two evictions up to index 6", res)
-	}
+	expect.That(t, res == (Result{Index: 6, Count: 2}), "got %+v, want two evictions up to index 6", res)
 	wantKeys(t, "live", keysOf(g.View().Leases()), orders2)
 	changes, err := g.View().Changes(4, 0)
 	if err != nil || len(changes) != 2 || changes[0].Index != 5 || changes[1].Index != 6 ||
 		changes[0].Kind != Evicted || changes[0].Lease.Origin != FromClient || changes[0].Lease.EvictedAt != g.now.Wall {
 		t.Errorf("got changes %+v, %v, want an index for each eviction", changes, err)
 	}
-	if got := g.inDelta(); got[orders1] != ActionDeleted || got[billing1] != ActionDeleted {
-		t.Errorf("delta %v, want both DELETED", got)
-	}
+	got := g.inDelta()
+	expect.That(t, got[orders1] == ActionDeleted && got[billing1] == ActionDeleted, "delta %v, want both DELETED", got)
 	if got := slices.Collect(g.View().RecentlyCanceled()); len(got) != 2 {
 		t.Errorf("recently cancelled %v, want both", got)
 	}
@@ -136,9 +128,8 @@ func TestRecentQueuesKeepTheNewestThousand(t *testing.T) {
 		if i == 1200 {
 			middle := g.View()
 			defer func() {
-				if got := slices.Collect(middle.RecentlyRegistered()); len(got) != 1000 || got[0].Key.ID != "1200" || got[999].Key.ID != "201" {
-					t.Errorf("an old view's queue moved: %d entries", len(got))
-				}
+				got := slices.Collect(middle.RecentlyRegistered())
+				expect.That(t, len(got) == 1000 && got[0].Key.ID == "1200" && got[999].Key.ID == "201", "an old view's queue moved: %d entries", len(got))
 			}()
 		}
 	}
@@ -146,13 +137,9 @@ func TestRecentQueuesKeepTheNewestThousand(t *testing.T) {
 		"registered": slices.Collect(g.View().RecentlyRegistered()),
 		"cancelled":  slices.Collect(g.View().RecentlyCanceled()),
 	} {
-		if len(queue) != 1000 {
-			t.Fatalf("%s: %d entries, want 1000", name, len(queue))
-		}
+		need.That(t, len(queue) == 1000, "%s: %d entries, want 1000", name, len(queue))
 		for i, e := range queue {
-			if want := (Recent{Wall: startOfWall + 2499 - int64(i), Key: Key{"ORDERS", fmt.Sprint(2499 - i)}}); e != want {
-				t.Fatalf("%s: entry %d is %v, want %v", name, i, e, want)
-			}
+			need.Equal(t, e, (Recent{Wall: startOfWall + 2499 - int64(i), Key: Key{"ORDERS", fmt.Sprint(2499 - i)}}), "%s: entry %d is", name, i)
 		}
 	}
 }
@@ -164,11 +151,9 @@ func TestRecentQueuesHaveReregistrationsAndUnknownCancels(t *testing.T) {
 	g.register(instance(orders1, Up, 200))
 	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"a", "b"}}})
 	g.client(SetOverride{Key: orders1, Status: Down})
-	if got := slices.Collect(g.View().RecentlyRegistered()); len(got) != 2 {
-		t.Errorf("registered %v, want two", got)
-	}
+	got := slices.Collect(g.View().RecentlyRegistered())
+	expect.That(t, len(got) == 2, "registered %v, want two", got)
 	g.client(Cancel{billing1})
-	if got := slices.Collect(g.View().RecentlyCanceled()); len(got) != 1 || got[0].Key != billing1 {
-		t.Errorf("cancelled %v, want the unknown one", got)
-	}
+	got = slices.Collect(g.View().RecentlyCanceled())
+	expect.That(t, len(got) == 1 && got[0].Key == billing1, "cancelled %v, want the unknown one", got)
 }

@@ -1,9 +1,9 @@
 package registry
 
 import (
-	"reflect"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -35,13 +35,10 @@ func TestRemoveOfALiveInstanceComparesVersions(t *testing.T) {
 					return
 				}
 				rec, ok := g.View().Removal(orders1)
-				if !ok || res != (Result{Index: 2}) {
-					t.Fatalf("record %t, result %+v, want one at index 2", ok, res)
-				}
+				need.That(t, ok && res == (Result{Index: 2}), "record %t, result %+v, want one at index 2", ok, res)
 				l := rec.Lease
-				if rec.Kind != kind || l.Life != op.Life || l.Instance.LastDirty != op.LastDirty || l.Origin != fromDC2 || l.Owner != "dc2" {
-					t.Errorf("record %+v of %+v, want the version of %+v", l, l.Instance, op)
-				}
+				expect.That(t, rec.Kind == kind && l.Life == op.Life && l.Instance.LastDirty == op.LastDirty && l.Origin == fromDC2 && l.Owner == "dc2",
+					"record %+v of %+v, want the version of %+v", l, l.Instance, op)
 				if g.inDelta()[orders1] != ActionDeleted {
 					t.Errorf("delta %v, want DELETED", g.inDelta())
 				}
@@ -86,18 +83,12 @@ func TestRemoveOfAnInstanceThatIsNotStoredLeavesARecord(t *testing.T) {
 			}
 			rec, _ := g.View().Removal(orders1)
 			got := g.View().RemoveOf(rec, g.now.Lease)
-			if !reflect.DeepEqual(got, *want) {
-				t.Errorf("told on as %+v, want %+v", got, *want)
-			}
+			expect.Deep(t, got, *want, "told on as")
 			if len(g.inDelta()) != 0 {
 				t.Errorf("delta %v, want none: it was never here", g.inDelta())
 			}
-			if err := check(g.Registry); err != nil {
-				t.Error(err)
-			}
-			if _, err := Thaw(g.Freeze()); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, check(g.Registry))
+			expect.OK(t, expect.Err(Thaw(g.Freeze())))
 		})
 	}
 }
@@ -152,15 +143,11 @@ func TestEvictionElsewhereIsRefusedByWhoHeardMore(t *testing.T) {
 			before := g.View().Index()
 			res := g.apply(tt.origin, Remove{Key: orders1, Kind: Evicted, Life: 1, LastDirty: 100, Age: tt.age})
 			l, live := g.View().Lease(orders1)
-			if live == tt.gone || (res.Outcome == Older) == tt.gone {
-				t.Fatalf("live %t, result %+v, want gone: %t", live, res, tt.gone)
-			}
+			need.That(t, live != tt.gone && (res.Outcome == Older) != tt.gone, "live %t, result %+v, want gone: %t", live, res, tt.gone)
 			if tt.gone {
 				return
 			}
-			if !l.Local() || (res.Index != 0) != tt.taken {
-				t.Errorf("owner %q, result %+v, want the own one, as a change: %t", l.Owner, res, tt.taken)
-			}
+			expect.That(t, l.Local() && (res.Index != 0) == tt.taken, "owner %q, result %+v, want the own one, as a change: %t", l.Owner, res, tt.taken)
 			if tt.taken && (l.ByClient != before+1 || l.ByRemote > before) {
 				t.Errorf("told to %d, %d, want all peers to be told of %d", l.ByClient, l.ByRemote, before+1)
 			}
@@ -175,9 +162,8 @@ func TestApplicationChangesWithTheRecordsOfItsInstances(t *testing.T) {
 	g.apply(fromNode, Remove{Key: orders1, Kind: Canceled, Life: 1, LastDirty: 100})
 	thawed := need.Got(Thaw(g.Freeze()))(t)
 	for name, v := range map[string]*View{"live": g.View(), "thawed": thawed.View()} {
-		if app, _ := v.App("ORDERS"); app.Changed != 2 {
-			t.Errorf("%s: changed at %d, want 2", name, app.Changed)
-		}
+		app, _ := v.App("ORDERS")
+		expect.That(t, app.Changed == 2, "%s: changed at %d, want 2", name, app.Changed)
 	}
 }
 
@@ -193,15 +179,13 @@ func TestRecordIsToldWithTheTimeOfItsLastRenewal(t *testing.T) {
 		}
 		return -1
 	}
-	if got := age(); got != 25_000 {
-		t.Errorf("renewed %d ms ago, want 25000", got)
-	}
+	got := age()
+	expect.That(t, got == 25_000, "renewed %d ms ago, want 25000", got)
 	g.pass(300_000)
 	g.Advance(g.now)
 	if rec, _ := g.View().Removal(orders1); rec.Full {
 		t.Fatal("the record is not reduced yet")
 	}
-	if got := age(); got != 305_000 {
-		t.Errorf("reduced: renewed %d ms ago, want 305000, when it was removed", got)
-	}
+	got = age()
+	expect.That(t, got == 305_000, "reduced: renewed %d ms ago, want 305000, when it was removed", got)
 }

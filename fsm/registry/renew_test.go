@@ -1,6 +1,11 @@
 package registry
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
 
 // The answers of a renewal by the sender's lastDirtyTimestamp; the stored one is 100. The lease is
 // renewed whatever the answer.
@@ -31,15 +36,10 @@ func TestRenewComparesTimestamps(t *testing.T) {
 				}
 				before := g.lease(orders1)
 				g.pass(20_000)
-				if got := g.apply(tt.origin, op); got != (Result{Outcome: tt.want}) {
-					t.Errorf("got %+v, want outcome %d and no index", got, tt.want)
-				}
-				if g.lease(orders1) != before || before.RenewedAt == g.now {
-					t.Error("a renewal changed the lease")
-				}
-				if got := g.View().LastRenewal(before); got != g.now {
-					t.Errorf("last renewal %v, want %v", got, g.now)
-				}
+				got := g.apply(tt.origin, op)
+				expect.That(t, got == (Result{Outcome: tt.want}), "got %+v, want outcome %d and no index", got, tt.want)
+				expect.That(t, g.lease(orders1) == before && before.RenewedAt != g.now, "a renewal changed the lease")
+				expect.Equal(t, g.View().LastRenewal(before), g.now, "last renewal")
 			})
 		}
 	}
@@ -49,9 +49,7 @@ func TestRenewOfUnknownInstanceIsNotFound(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	for _, key := range []Key{orders2, {"BILLING", orders1.ID}, {"orders", orders1.ID}, {}} {
-		if got := g.client(Renew{Key: key}); got != (Result{Outcome: NotFound}) {
-			t.Errorf("renew %s: %+v, want NotFound", key, got)
-		}
+		expect.Equal(t, g.client(Renew{Key: key}), (Result{Outcome: NotFound}), "renew %s:", key)
 	}
 }
 
@@ -59,22 +57,16 @@ func TestRenewAfterRemovalIsNotFoundByNameAndGoneByHandle(t *testing.T) {
 	g := newRig(t)
 	dead := g.register(instance(orders1, Up, 100)).Handle
 	g.client(Cancel{orders1})
-	if got := g.client(Renew{Key: orders1}); got.Outcome != NotFound {
-		t.Errorf("by name: %+v, want NotFound", got)
-	}
-	if got := g.client(Renew{Handle: dead}); got.Outcome != GoneHandle {
-		t.Errorf("by handle: %+v, want GoneHandle", got)
-	}
+	got := g.client(Renew{Key: orders1})
+	expect.That(t, got.Outcome == NotFound, "by name: %+v, want NotFound", got)
+	got = g.client(Renew{Handle: dead})
+	expect.That(t, got.Outcome == GoneHandle, "by handle: %+v, want GoneHandle", got)
 	live := g.register(instance(orders2, Up, 100)).Handle
-	if live.Slot != dead.Slot {
-		t.Fatalf("the slot was not used again: %v after %v", live, dead)
-	}
-	if got := g.client(Renew{Handle: dead}); got.Outcome != GoneHandle {
-		t.Errorf("by the handle of the slot's last lease: %+v, want GoneHandle", got)
-	}
-	if got := g.client(Renew{Handle: Handle{Slot: 1 << 31, Gen: 1}}); got.Outcome != GoneHandle {
-		t.Errorf("by a handle outside the table: %+v, want GoneHandle", got)
-	}
+	need.That(t, live.Slot == dead.Slot, "the slot was not used again: %v after %v", live, dead)
+	got = g.client(Renew{Handle: dead})
+	expect.That(t, got.Outcome == GoneHandle, "by the handle of the slot's last lease: %+v, want GoneHandle", got)
+	got = g.client(Renew{Handle: Handle{Slot: 1 << 31, Gen: 1}})
+	expect.That(t, got.Outcome == GoneHandle, "by a handle outside the table: %+v, want GoneHandle", got)
 }
 
 func TestRenewWithoutStatusIsNotFoundAndRenewsNothing(t *testing.T) {
@@ -83,13 +75,10 @@ func TestRenewWithoutStatusIsNotFoundAndRenewsNothing(t *testing.T) {
 	before := g.View().LastRenewal(g.lease(orders1))
 	g.pass(1000)
 	for _, origin := range []Origin{FromClient, FromEureka} {
-		if got := g.apply(origin, Renew{Key: orders1, LastDirty: 100}); got != (Result{Outcome: NotFound}) {
-			t.Errorf("from %v: %+v, want NotFound", origin, got)
-		}
+		expect.Equal(t, g.apply(origin, Renew{Key: orders1, LastDirty: 100}), (Result{Outcome: NotFound}), "from %v:", origin)
 	}
-	if got := g.View().LastRenewal(g.lease(orders1)); got != before {
-		t.Errorf("renewed at %v, want %v as before", got, before)
-	}
+	got := g.View().LastRenewal(g.lease(orders1))
+	expect.That(t, got == before, "renewed at %v, want %v as before", got, before)
 }
 
 func TestReplicatedRenewBringsAnOverride(t *testing.T) {
@@ -119,12 +108,9 @@ func TestReplicatedRenewBringsAnOverride(t *testing.T) {
 			}
 			g.pass(1000)
 			res := g.apply(tt.origin, Renew{Key: orders1, LastDirty: tt.dirty, Overridden: tt.overridden})
-			if (res.Index != 0) != tt.changed {
-				t.Errorf("result %+v, want an index: %t", res, tt.changed)
-			}
-			if got := g.lease(orders1).Instance; got.Overridden != tt.want || got.LastDirty != 100 {
-				t.Errorf("override %s, dirty %d, want %s, 100", got.Overridden, got.LastDirty, tt.want)
-			}
+			expect.That(t, (res.Index != 0) == tt.changed, "result %+v, want an index: %t", res, tt.changed)
+			got := g.lease(orders1).Instance
+			expect.That(t, got.Overridden == tt.want && got.LastDirty == 100, "override %s, dirty %d, want %s, 100", got.Overridden, got.LastDirty, tt.want)
 			if tt.changed && g.inDelta()[orders1] != ActionModified {
 				t.Errorf("delta %v, want MODIFIED", g.inDelta())
 			}
@@ -140,17 +126,12 @@ func TestStatusChangeFoundByARenewalIsAChange(t *testing.T) {
 	g.peer(Renew{Key: orders1, LastDirty: 200, Overridden: OutOfService})
 	g.pass(300_000)
 	g.Advance(g.now)
-	if len(g.View().Delta().Leases) != 0 || g.status(orders1) != Up {
-		t.Fatal("the override was applied before a renewal")
-	}
+	need.That(t, len(g.View().Delta().Leases) == 0 && g.status(orders1) == Up, "the override was applied before a renewal")
 	res := g.client(Renew{Key: orders1, LastDirty: 150})
-	if res.Outcome != Done || res.Index != 4 {
-		t.Errorf("got %+v, want Done with index 4", res)
-	}
+	expect.That(t, res.Outcome == Done && res.Index == 4, "got %+v, want Done with index 4", res)
 	l := g.lease(orders1)
-	if l.Instance.Status != OutOfService || l.Instance.LastDirty != 150 || l.RenewedAt != g.now || l.UpdatedAt != g.now.Wall {
-		t.Errorf("got %+v of %+v, want OUT_OF_SERVICE at the same dirty timestamp, renewed and updated now", l, l.Instance)
-	}
+	expect.That(t, l.Instance.Status == OutOfService && l.Instance.LastDirty == 150 && l.RenewedAt == g.now && l.UpdatedAt == g.now.Wall,
+		"got %+v of %+v, want OUT_OF_SERVICE at the same dirty timestamp, renewed and updated now", l, l.Instance)
 	if g.inDelta()[orders1] != ActionModified || g.View().HashCode() != "OUT_OF_SERVICE_1_" {
 		t.Errorf("delta %v, hash %s", g.inDelta(), g.View().HashCode())
 	}
@@ -163,7 +144,6 @@ func TestRenewByHandleAllocatesNothing(t *testing.T) {
 	g := newRig(t)
 	h := g.register(instance(orders1, Up, 100)).Handle
 	var op Op = Renew{Handle: h, LastDirty: 100}
-	if n := testing.AllocsPerRun(100, func() { g.client(op) }); n != 0 {
-		t.Errorf("%v allocations, want none", n)
-	}
+	n := testing.AllocsPerRun(100, func() { g.client(op) })
+	expect.That(t, n == 0, "%v allocations, want none", n)
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var fromDC2 = Origin{Kind: RemoteDC, DC: "dc2"}
@@ -97,15 +100,10 @@ func TestReplicaIsMergedByHalves(t *testing.T) {
 			l, _ := g.View().Find(orders1)
 			i := l.Instance
 			got := want{res.Outcome, res.Index > before, i.HostName, i.Status, i.Overridden, l.reported(), l.Edit, l.Action}
-			if got != tt.want || res.Handle != first.Handle {
-				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
-			if told := g.View().ReplicaOf(l, g.now.Lease); told.Instance.Status != tt.want.reported || told.Overridden != tt.want.overridden {
-				t.Errorf("told on as %+v of %+v", told, told.Instance)
-			}
-			if err := check(g.Registry); err != nil {
-				t.Error(err)
-			}
+			expect.That(t, got == tt.want && res.Handle == first.Handle, "got %+v, want %+v", got, tt.want)
+			told := g.View().ReplicaOf(l, g.now.Lease)
+			expect.That(t, told.Instance.Status == tt.want.reported && told.Overridden == tt.want.overridden, "told on as %+v of %+v", told, told.Instance)
+			expect.OK(t, check(g.Registry))
 		})
 	}
 }
@@ -145,9 +143,8 @@ func TestTieIsDecidedByTheOwnersDatacenter(t *testing.T) {
 			g := newRig(t)
 			g.apply(tt.stored, Register{instance(orders1, Up, 100)})
 			res := g.apply(tt.origin, replicaAt(Up, 100, hostOf(tt.host), ownedBy(tt.owner)))
-			if got := g.lease(orders1).Instance.HostName == tt.host; got != tt.taken || (res.Outcome == Older) == tt.taken {
-				t.Errorf("taken %t, result %+v, want taken %t", got, res, tt.taken)
-			}
+			got := g.lease(orders1).Instance.HostName == tt.host
+			expect.That(t, got == tt.taken && (res.Outcome == Older) != tt.taken, "taken %t, result %+v, want taken %t", got, res, tt.taken)
 		})
 	}
 }
@@ -182,22 +179,17 @@ func TestReplicaOfAnInstanceThatIsNotStored(t *testing.T) {
 			g.pass(200_000)
 			res := g.apply(fromDC2, tt.op)
 			l, live := g.View().Lease(orders1)
-			if live != tt.taken || (res.Outcome == Refused) == tt.taken || (res.Index > 0) != tt.taken {
-				t.Fatalf("live %t, %+v, want taken %t", live, res, tt.taken)
-			}
+			need.That(t, live == tt.taken && (res.Outcome == Refused) != tt.taken && (res.Index > 0) == tt.taken,
+				"live %t, %+v, want taken %t", live, res, tt.taken)
 			if !live {
 				return
 			}
 			at := Stamp{g.now.Lease - tt.op.Age, g.now.Wall - tt.op.Age}
-			if l.Life != 3 || l.Owner != "dc2" || l.Handle != res.Handle || l.ByRemote != res.Index || l.ByClient != 0 {
-				t.Errorf("got %+v, want life 3 of dc2, changed by a remote datacenter at %d", l, res.Index)
-			}
-			if got := g.View().LastRenewal(l); got != at || l.StartedLease != at.Lease {
-				t.Errorf("renewed at %v, started at %d, want %v", got, l.StartedLease, at)
-			}
-			if err := check(g.Registry); err != nil {
-				t.Error(err)
-			}
+			expect.That(t, l.Life == 3 && l.Owner == "dc2" && l.Handle == res.Handle && l.ByRemote == res.Index && l.ByClient == 0,
+				"got %+v, want life 3 of dc2, changed by a remote datacenter at %d", l, res.Index)
+			got := g.View().LastRenewal(l)
+			expect.That(t, got == at && l.StartedLease == at.Lease, "renewed at %v, started at %d, want %v", got, l.StartedLease, at)
+			expect.OK(t, check(g.Registry))
 		})
 	}
 }
@@ -208,31 +200,22 @@ func TestReplicaBringsWhatOperatorsDecided(t *testing.T) {
 	op.OverrideFor = 30_000
 	g.apply(fromDC2, op)
 	l, _ := g.View().Find(orders1)
-	if o, want := l.Override, (&Override{By: op.OverrideBy, At: g.now, Until: g.now.Lease + 30_000, Reported: Up, Set: 1}); !reflect.DeepEqual(o, want) {
-		t.Errorf("override %+v, want %+v", o, want)
-	}
-	if q, want := l.Quarantine, (&Quarantined{By: op.QuarantineBy, At: g.now, Until: g.now.Lease + 60_000, Set: 1}); !reflect.DeepEqual(q, want) {
-		t.Errorf("quarantine %+v, want %+v", q, want)
-	}
-	if l.Edit != 7 || l.Instance.Status != Down {
-		t.Errorf("got %+v of %+v, want edit 7 and DOWN", l, l.Instance)
-	}
+	expect.Deep(t, l.Override, (&Override{By: op.OverrideBy, At: g.now, Until: g.now.Lease + 30_000, Reported: Up, Set: 1}), "override")
+	expect.Deep(t, l.Quarantine, (&Quarantined{By: op.QuarantineBy, At: g.now, Until: g.now.Lease + 60_000, Set: 1}), "quarantine")
+	expect.That(t, l.Edit == 7 && l.Instance.Status == Down, "got %+v of %+v, want edit 7 and DOWN", l, l.Instance)
 	var kinds []EventKind
 	for _, e := range g.View().History(orders1) {
 		kinds = append(kinds, e.Kind)
 	}
-	if want := []EventKind{EventRegistered, EventOverridden, EventQuarantined}; !reflect.DeepEqual(kinds, want) {
-		t.Errorf("events %v, want %v", kinds, want)
-	}
+	expect.Deep(t, kinds, []EventKind{EventRegistered, EventOverridden, EventQuarantined}, "events")
 	g.pass(10_000)
 	op.Age, op.OverrideFor, op.QuarantineFor = 10_000, 20_000, 50_000
 	if got := g.View().ReplicaOf(l, g.now.Lease); !reflect.DeepEqual(got, withOwner(op, "dc2")) {
 		t.Errorf("told on as %+v\nwant %+v", got, withOwner(op, "dc2"))
 	}
 	g.pass(90_000)
-	if got := g.View().ReplicaOf(l, g.now.Lease); got.OverrideFor != 1 || got.QuarantineFor != 1 {
-		t.Errorf("due and not ended: told as %+v, want the shortest rest", got)
-	}
+	got := g.View().ReplicaOf(l, g.now.Lease)
+	expect.That(t, got.OverrideFor == 1 && got.QuarantineFor == 1, "due and not ended: told as %+v, want the shortest rest", got)
 	if got := g.Ending(g.now.Lease); len(got) != 2 {
 		t.Errorf("ending %v, want the override and the quarantine", got)
 	}
@@ -251,12 +234,9 @@ func TestOverrideThatAnInstanceBroughtIsTold(t *testing.T) {
 	a.register(in)
 	b.apply(fromNode, a.View().ReplicaOf(a.lease(orders1), a.now.Lease))
 	l := b.lease(orders1)
-	if l.Instance.Status != OutOfService || l.Instance.Overridden != OutOfService || l.Override != nil {
-		t.Errorf("got %+v of %+v, want it OUT_OF_SERVICE without details", l, l.Instance)
-	}
-	if l.Sum() != a.lease(orders1).Sum() {
-		t.Error("the copies differ")
-	}
+	expect.That(t, l.Instance.Status == OutOfService && l.Instance.Overridden == OutOfService && l.Override == nil,
+		"got %+v of %+v, want it OUT_OF_SERVICE without details", l, l.Instance)
+	expect.That(t, l.Sum() == a.lease(orders1).Sum(), "the copies differ")
 }
 
 func TestEqualReplicaIsARenewalSomeTimeAgo(t *testing.T) {
@@ -266,21 +246,17 @@ func TestEqualReplicaIsARenewalSomeTimeAgo(t *testing.T) {
 	g.pass(60_000)
 	renewed := func(age, want int64) {
 		t.Helper()
-		if res := g.apply(fromNode, replicaAt(Up, 100, ageOf(age))); res.Outcome != Done || res.Index != 0 {
-			t.Errorf("%d ms ago: %+v, want no change", age, res)
-		}
-		if got := g.View().LastRenewal(before).Lease; got != want || g.lease(orders1) != before {
-			t.Errorf("%d ms ago: renewed at %d, want %d", age, got, want)
-		}
+		res := g.apply(fromNode, replicaAt(Up, 100, ageOf(age)))
+		expect.That(t, res.Outcome == Done && res.Index == 0, "%d ms ago: %+v, want no change", age, res)
+		got := g.View().LastRenewal(before).Lease
+		expect.That(t, got == want && g.lease(orders1) == before, "%d ms ago: renewed at %d, want %d", age, got, want)
 	}
 	renewed(20_000, 41_000)
 	renewed(50_000, 41_000) // an older one moves nothing
 	renewed(0, 61_000)
 	g.pass(10_000)
 	g.apply(fromNode, replicaAt(Up, 99))
-	if got := g.View().LastRenewal(before); got != g.now {
-		t.Errorf("an older copy of the same life: renewed at %v, want %v", got, g.now)
-	}
+	expect.Equal(t, g.View().LastRenewal(before), g.now, "an older copy of the same life: renewed at")
 	g.client(Cancel{orders1})
 	g.register(instance(orders1, Up, 100))
 	g.pass(10_000)
@@ -296,12 +272,10 @@ func TestQuarantineSurvivesACancelAndARegistrationElsewhere(t *testing.T) {
 	g.client(Quarantine{Key: orders1, For: 60_000})
 	g.client(Cancel{orders1})
 	res := g.apply(fromNode, replicaAt(Up, 100, lifeOf(2)))
-	if l, _ := g.View().Find(orders1); l.Quarantine == nil || l.Quarantine.Set != res.Index || res.Outcome != Older {
-		t.Errorf("got %+v, result %+v, want it hidden, and the sender told", l, res)
-	}
-	if err := check(g.Registry); err != nil {
-		t.Error(err)
-	}
+	l, _ := g.View().Find(orders1)
+	expect.That(t, l.Quarantine != nil && l.Quarantine.Set == res.Index && res.Outcome == Older,
+		"got %+v, result %+v, want it hidden, and the sender told", l, res)
+	expect.OK(t, check(g.Registry))
 	g.client(Cancel{orders1})
 	g.apply(fromNode, replicaAt(Up, 100, lifeOf(3), hiddenFor(0, 2)))
 	if l := g.lease(orders1); l.Edit != 2 {
@@ -316,13 +290,12 @@ func TestReplicaOfALaterLifeBeginsWhenItWasLastRenewed(t *testing.T) {
 	g.pass(50_000)
 	g.apply(fromDC2, replicaAt(Up, 100, lifeOf(2), ageOf(4000)))
 	want := g.now.Lease - 4000
-	if l := g.lease(orders1); l.BeganLease != want || l.StartedLease != want || g.Freeze().Leases[0].Remote != want {
-		t.Errorf("got %+v, want it begun and renewed by dc2 at %d", l, want)
-	}
+	l := g.lease(orders1)
+	expect.That(t, l.BeganLease == want && l.StartedLease == want && g.Freeze().Leases[0].Remote == want,
+		"got %+v, want it begun and renewed by dc2 at %d", l, want)
 	g.apply(fromNode, Replica{Instance: instance(orders2, Up, 100)})
-	if l := g.lease(orders2); l.Life != 1 {
-		t.Errorf("told without a life: got %+v, want life 1", l)
-	}
+	l = g.lease(orders2)
+	expect.That(t, l.Life == 1, "told without a life: got %+v, want life 1", l)
 }
 
 // A client whose clock went back, or that changes without a new timestamp, is newer than its copies all
@@ -357,9 +330,9 @@ func TestRegistrationThatIsNotNewerBeginsANewLifeWhereOthersHaveCopies(t *testin
 			g.register(instance(orders1, Up, 100))
 			tt.before(g)
 			g.apply(tt.origin, Register{tt.in})
-			if l := g.lease(orders1); l.Life != tt.life || l.Instance.LastDirty != tt.in.LastDirty || l.Edit != 0 {
-				t.Errorf("got %+v, dirty %d, want life %d, dirty %d", l, l.Instance.LastDirty, tt.life, tt.in.LastDirty)
-			}
+			l := g.lease(orders1)
+			expect.That(t, l.Life == tt.life && l.Instance.LastDirty == tt.in.LastDirty && l.Edit == 0,
+				"got %+v, dirty %d, want life %d, dirty %d", l, l.Instance.LastDirty, tt.life, tt.in.LastDirty)
 		})
 	}
 }
@@ -397,9 +370,7 @@ func TestChangesSayToWhomTheyAreToBeTold(t *testing.T) {
 			g.register(instance(orders1, Up, 100))
 			g.apply(tt.origin, tt.op)
 			l, _ := g.View().Find(orders1)
-			if got := (marks{l.ByClient, l.ByRemote, l.Described, l.Overrode, l.Edit}); got != tt.want {
-				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
+			expect.Equal(t, (marks{l.ByClient, l.ByRemote, l.Described, l.Overrode, l.Edit}), tt.want, "got")
 		})
 	}
 }
@@ -408,9 +379,8 @@ func TestFirstRegistrationWithAnOverrideIsAChangeOfIt(t *testing.T) {
 	for _, op := range []Op{Register{instance(orders1, Up, 100).with(Up, Down, 100)}, replicaAt(Up, 100, overriddenTo(Down, 1))} {
 		g := newRig(t)
 		g.client(op)
-		if l := g.lease(orders1); l.Overrode != 1 || l.Described != 1 {
-			t.Errorf("%+v: got %+v, want both changed at 1", op, l)
-		}
+		l := g.lease(orders1)
+		expect.That(t, l.Overrode == 1 && l.Described == 1, "%+v: got %+v, want both changed at 1", op, l)
 	}
 }
 
@@ -421,20 +391,17 @@ func TestEndsOfOverridesAndQuarantinesAreEdits(t *testing.T) {
 	g.client(Quarantine{Key: orders1, For: 1000})
 	g.pass(1000)
 	g.endings()
-	if l := g.lease(orders1); l.Edit != 4 || l.Overrode != 4 || l.ByClient != 5 {
-		t.Errorf("got %+v, want edit 4, overrode 4, told at 5", l)
-	}
+	l := g.lease(orders1)
+	expect.That(t, l.Edit == 4 && l.Overrode == 4 && l.ByClient == 5, "got %+v, want edit 4, overrode 4, told at 5", l)
 	g.client(SetOverride{Key: orders1, Status: Down})
 	g.client(DeleteOverride{Key: orders1, Fallback: Up})
 	g.client(DeleteOverride{Key: orders1, Fallback: Up})
 	g.client(Quarantine{Key: orders1, For: 1000})
 	g.client(Quarantine{Key: orders1})
-	if l := g.lease(orders1); l.Edit != 8 {
-		t.Errorf("got %+v, want edit 8", l)
-	}
+	l = g.lease(orders1)
+	expect.That(t, l.Edit == 8, "got %+v, want edit 8", l)
 	g.client(Cancel{orders1})
 	g.register(instance(orders1, Up, 100))
-	if l := g.lease(orders1); l.Edit != 0 || l.Life != 2 {
-		t.Errorf("in its next life: got %+v, want edit 0", l)
-	}
+	l = g.lease(orders1)
+	expect.That(t, l.Edit == 0 && l.Life == 2, "in its next life: got %+v, want edit 0", l)
 }

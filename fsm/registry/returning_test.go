@@ -3,6 +3,7 @@ package registry
 import (
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -34,15 +35,12 @@ func TestWhoComesBackLastIsGivenTime(t *testing.T) {
 			now := g.now.Lease
 			thawed := need.Got(Thaw(g.Freeze()))(t)
 			for name, r := range map[string]*Registry{"registry": g.Registry, "thawed": thawed} {
-				if ends := max(r.View().Ends(g.lease(orders1))-now, 0); ends != tt.grace {
-					t.Errorf("%s: the lease ends in %d ms, want %d", name, ends, tt.grace)
-				}
+				ends := max(r.View().Ends(g.lease(orders1))-now, 0)
+				expect.That(t, ends == tt.grace, "%s: the lease ends in %d ms, want %d", name, ends, tt.grace)
 				if tt.grace > 0 && len(r.Expired(now+tt.grace, 10)) != 0 {
 					t.Errorf("%s: the lease has ended at the last moment of the grace", name)
 				}
-				if len(r.Expired(now+tt.grace+1, 10)) != 1 {
-					t.Errorf("%s: the lease has not ended after the grace", name)
-				}
+				expect.That(t, len(r.Expired(now+tt.grace+1, 10)) == 1, "%s: the lease has not ended after the grace", name)
 			}
 		})
 	}

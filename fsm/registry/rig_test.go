@@ -1,8 +1,9 @@
 package registry
 
 import (
-	"slices"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // rig is a registry and the time that it is told.
@@ -87,7 +88,5 @@ func keysOf(leases func(yield func(*Lease) bool)) []Key {
 
 func wantKeys(t testing.TB, what string, got []Key, want ...Key) {
 	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
+	expect.Slice(t, got, want, "%s: got", what)
 }

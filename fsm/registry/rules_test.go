@@ -1,6 +1,10 @@
 package registry
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+)
 
 // Every row of the outcome table of the status rules; "any" stands for each value.
 func TestStatusRuleChain(t *testing.T) {
@@ -76,9 +80,7 @@ func TestRegisterDecidesTheStatusByTheRules(t *testing.T) {
 				g.client(SetOverride{Key: orders1, Status: tt.override})
 			}
 			g.apply(tt.origin, Register{instance(orders1, tt.reported, 200)})
-			if got := g.status(orders1); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
+			expect.Equal(t, g.status(orders1), tt.want, "got")
 		})
 	}
 }

@@ -1,6 +1,10 @@
 package registry
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+)
 
 func TestShareString(t *testing.T) {
 	tests := map[Share]string{0: "0", 1: "0.000001", 850_000: "0.85", 100_000: "0.1", 999_999: "0.999999", Whole: "1", 1_500_000: "1.5"}
@@ -36,23 +40,18 @@ func TestShareOfIsRoundedDown(t *testing.T) {
 		{0, 20, 0}, {Whole, 20, 20}, {850_000, 100_000_000, 85_000_000},
 	}
 	for _, tt := range tests {
-		if got := tt.share.Of(tt.n); got != tt.want {
-			t.Errorf("%s of %d: %d, want %d", tt.share, tt.n, got, tt.want)
-		}
+		expect.Equal(t, tt.share.Of(tt.n), tt.want, "%s of %d:", tt.share, tt.n)
 	}
 }
 
 func TestSettingsAreTheDefaultsUntilConfigured(t *testing.T) {
 	g := newRig(t)
-	if got := g.View().Settings(); got != DefaultSettings() {
-		t.Errorf("got %+v, want the defaults", got)
-	}
+	got := g.View().Settings()
+	expect.That(t, got == DefaultSettings(), "got %+v, want the defaults", got)
 	s := Settings{Threshold: 500_000, Population: 3, Bound: 1000, Expectation: true, ExpectedInterval: 10, ExpectationUpdate: 5000, DoubledLease: true}
 	before := g.View()
 	g.Configure(s)
-	if got := g.View().Settings(); got != s {
-		t.Errorf("got %+v, want %+v", got, s)
-	}
+	expect.Equal(t, g.View().Settings(), s, "got")
 	if got := before.Settings(); got != DefaultSettings() {
 		t.Errorf("a view from before: %+v, want the defaults", got)
 	}
@@ -62,12 +61,8 @@ func TestSettingsAreTheDefaultsUntilConfigured(t *testing.T) {
 func TestConfigureTakesTheNearestThatASettingCanMean(t *testing.T) {
 	g := newRig(t)
 	g.Configure(Settings{Threshold: Whole + 1, Bound: -1, ExpectationUpdate: -1})
-	if got, want := g.View().Settings(), (Settings{Threshold: Whole}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if _, err := Thaw(g.Freeze()); err != nil {
-		t.Errorf("thaw: %v", err)
-	}
+	expect.Equal(t, g.View().Settings(), (Settings{Threshold: Whole}), "got")
+	expect.OKf(t, expect.Err(Thaw(g.Freeze())), "thaw")
 }
 
 func TestAShorterUpdateIntervalHoldsAtOnce(t *testing.T) {

@@ -1,8 +1,10 @@
 package registry
 
 import (
-	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestThawRefusesActsAndHistoriesThatLie(t *testing.T) {
@@ -68,13 +70,9 @@ func TestThawRefusesActsAndHistoriesThatLie(t *testing.T) {
 			g.client(Cancel{orders2})
 			g.register(instance(Key{"USERS", "1"}, Up, 100))
 			f := g.Freeze()
-			if _, err := Thaw(f); err != nil {
-				t.Fatalf("the true state: %v", err)
-			}
+			need.OKf(t, expect.Err(Thaw(f)), "the true state")
 			tt.spoil(&f)
-			if _, err := Thaw(f); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want an error with %q", err, tt.want)
-			}
+			expect.ErrorSays(t, expect.Err(Thaw(f)), tt.want, "got")
 		})
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // seeded draws as a proposer does, the same in every run.
@@ -56,9 +59,8 @@ func TestRoundsTakeTheirShare(t *testing.T) {
 				evicted = append(evicted, g.round(draw))
 				left = append(left, g.View().Len())
 			}
-			if !slices.Equal(evicted, tt.evicted) || !slices.Equal(left, tt.left) {
-				t.Errorf("rounds evict %v and leave %v, want %v and %v", evicted, left, tt.evicted, tt.left)
-			}
+			expect.That(t, slices.Equal(evicted, tt.evicted) && slices.Equal(left, tt.left),
+				"rounds evict %v and leave %v, want %v and %v", evicted, left, tt.evicted, tt.left)
 		})
 	}
 }
@@ -70,9 +72,8 @@ func TestTheWorkedExampleNeedsSelfPreservationOff(t *testing.T) {
 		s.Expectation = expectation
 		g := halfDead(t, s)
 		v := g.View()
-		if op, ok := v.NextPreservation(g.now.Lease, v.Freshness(g.now.Lease)); !ok || op.To != PreservationOn {
-			t.Errorf("expectation %t: got %+v %t, want self-preservation on", expectation, op, ok)
-		}
+		op, ok := v.NextPreservation(g.now.Lease, v.Freshness(g.now.Lease))
+		expect.That(t, ok && op.To == PreservationOn, "expectation %t: got %+v %t, want self-preservation on", expectation, op, ok)
 	}
 }
 
@@ -86,14 +87,11 @@ func TestVictimsAreDifferentOnesOfTheDue(t *testing.T) {
 		asked = append(asked, k)
 		return draw(k)
 	})
-	if want := []int{10, 9, 8}; !slices.Equal(asked, want) {
-		t.Errorf("drawn from %v, want %v: a partial Knuth shuffle", asked, want)
-	}
+	want := []int{10, 9, 8}
+	expect.That(t, slices.Equal(asked, want), "drawn from %v, want %v: a partial Knuth shuffle", asked, want)
 	seen := map[Handle]bool{}
 	for _, item := range victims {
-		if seen[item.Handle] || !slices.Contains(known, item) {
-			t.Errorf("victim %v is there twice, or is not due", item)
-		}
+		expect.That(t, !seen[item.Handle] && slices.Contains(known, item), "victim %v is there twice, or is not due", item)
 		seen[item.Handle] = true
 	}
 }
@@ -116,17 +114,14 @@ func TestNoApplicationLosesMoreThanItsShareOnAverage(t *testing.T) {
 	lost := map[string]int{}
 	for seed := range uint64(rounds) {
 		victims := Victims(g.Expired(g.now.Lease, 1000), v.RoundLimit(0), seeded(seed))
-		if len(victims) != 15 {
-			t.Fatalf("%d victims, want 15 of 100", len(victims))
-		}
+		need.That(t, len(victims) == 15, "%d victims, want 15 of 100", len(victims))
 		for _, item := range victims {
 			lost[app[item.Handle]]++
 		}
 	}
 	for name, size := range sizes {
 		share := float64(size) / 100
-		if got := float64(lost[name]) / (15 * rounds); got < share-0.01 || got > share+0.01 {
-			t.Errorf("%s lost %.3f of all, want its share of %.2f", name, got, share)
-		}
+		got := float64(lost[name]) / (15 * rounds)
+		expect.That(t, got >= share-0.01 && got <= share+0.01, "%s lost %.3f of all, want its share of %.2f", name, got, share)
 	}
 }

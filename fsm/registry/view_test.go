@@ -5,6 +5,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestViewListsInOrder(t *testing.T) {
@@ -19,13 +22,9 @@ func TestViewListsInOrder(t *testing.T) {
 	for app := range v.Apps() {
 		names = append(names, app.Name)
 	}
-	if want := []string{"BILLING", "ORDERS"}; !slices.Equal(names, want) {
-		t.Errorf("applications %v, want %v", names, want)
-	}
+	expect.Slice(t, names, []string{"BILLING", "ORDERS"}, "applications")
 	app, ok := v.App("ORDERS")
-	if !ok || app.Len() != 2 || app.Changed != 3 {
-		t.Fatalf("ORDERS: %+v, %t, want 2 leases, changed at 3", app, ok)
-	}
+	need.That(t, ok && app.Len() == 2 && app.Changed == 3, "ORDERS: %+v, %t, want 2 leases, changed at 3", app, ok)
 	wantKeys(t, "ORDERS", keysOf(app.Leases()), orders1, orders2)
 	wantKeys(t, "by id", keysOf(v.ByID(orders1.ID)), twin, orders1)
 	wantKeys(t, "by unknown id", keysOf(v.ByID("orders")))
@@ -51,9 +50,7 @@ func TestIterationCanStopEarly(t *testing.T) {
 			n++
 			break
 		}
-		if n != 1 {
-			t.Errorf("%s went on after break: %d", name, n)
-		}
+		expect.Equal(t, n, 1, "%s went on after break:", name)
 	}
 }
 
@@ -94,18 +91,14 @@ func TestByVIPMatchesPartsExactly(t *testing.T) {
 
 func TestHashCodeCountsByStatusInLexicographicOrder(t *testing.T) {
 	g := newRig(t)
-	if got := g.View().HashCode(); got != "" {
-		t.Errorf("empty registry: %q, want none", got)
-	}
+	expect.Equal(t, g.View().HashCode(), "", "empty registry:")
 	statuses := map[Status]int{Up: 10, Down: 1, OutOfService: 2, Unknown: 3, Starting: 4}
 	for status, n := range statuses {
 		for i := range n {
 			g.register(instance(Key{"ORDERS", fmt.Sprint(status, i)}, status, 100))
 		}
 	}
-	if got, want := g.View().HashCode(), "DOWN_1_OUT_OF_SERVICE_2_STARTING_4_UNKNOWN_3_UP_10_"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	expect.Equal(t, g.View().HashCode(), "DOWN_1_OUT_OF_SERVICE_2_STARTING_4_UNKNOWN_3_UP_10_", "got")
 }
 
 func TestViewDoesNotChange(t *testing.T) {
@@ -126,9 +119,8 @@ func TestViewDoesNotChange(t *testing.T) {
 		v.HashCode() != "UP_2_" || v.Stamp() != stamp {
 		t.Errorf("index %d, changed %d, %d leases, hash %s at %v", v.Index(), app.Changed, v.Len(), v.HashCode(), v.Stamp())
 	}
-	if changes, err := v.Changes(0, 0); err != nil || len(changes) != 2 {
-		t.Errorf("changes %v, %v", changes, err)
-	}
+	changes, err := v.Changes(0, 0)
+	expect.That(t, err == nil && len(changes) == 2, "changes %v, %v", changes, err)
 }
 
 func TestRenewalMovesTheViewsStampAndNotItsIndex(t *testing.T) {
@@ -141,9 +133,8 @@ func TestRenewalMovesTheViewsStampAndNotItsIndex(t *testing.T) {
 	if v.Index() != old.Index() || v.Stamp() != g.now || v.tables != old.tables {
 		t.Errorf("index %d at %v, want %d at %v, and the trees of before", v.Index(), v.Stamp(), old.Index(), g.now)
 	}
-	if got := old.LastRenewal(g.lease(orders1)); got != g.now {
-		t.Errorf("an old view shows the renewal of %v, want the live one, %v", got, g.now)
-	}
+	got := old.LastRenewal(g.lease(orders1))
+	expect.That(t, got == g.now, "an old view shows the renewal of %v, want the live one, %v", got, g.now)
 }
 
 func TestLastRenewalOfARemovedLeaseIsItsOwn(t *testing.T) {
@@ -156,19 +147,15 @@ func TestLastRenewalOfARemovedLeaseIsItsOwn(t *testing.T) {
 	renewed := g.now
 	g.pass(1000)
 	g.client(Cancel{orders1})
-	if got := old.LastRenewal(first); got != first.RenewedAt {
-		t.Errorf("after the cancel: %v, want the lease's own %v", got, first.RenewedAt)
-	}
-	if rec := g.View().Delta().Leases[0]; rec.RenewedAt != renewed || g.View().LastRenewal(rec) != renewed {
-		t.Errorf("the record says %v, want the last renewal %v", rec.RenewedAt, renewed)
-	}
+	got := old.LastRenewal(first)
+	expect.That(t, got == first.RenewedAt, "after the cancel: %v, want the lease's own %v", got, first.RenewedAt)
+	rec := g.View().Delta().Leases[0]
+	expect.That(t, rec.RenewedAt == renewed && g.View().LastRenewal(rec) == renewed,
+		"the record says %v, want the last renewal %v", rec.RenewedAt, renewed)
 	g.pass(1000)
-	if h := g.register(instance(orders2, Up, 100)).Handle; h.Slot != first.Handle.Slot {
-		t.Fatalf("the slot was not used again: %v", h)
-	}
-	if got := old.LastRenewal(first); got != first.RenewedAt {
-		t.Errorf("after the slot got another lease: %v, want %v", got, first.RenewedAt)
-	}
+	h := g.register(instance(orders2, Up, 100)).Handle
+	need.That(t, h.Slot == first.Handle.Slot, "the slot was not used again: %v", h)
+	expect.Equal(t, old.LastRenewal(first), first.RenewedAt, "after the slot got another lease:")
 }
 
 func TestRenewalTableGrowsUnderReaders(t *testing.T) {
@@ -181,9 +168,7 @@ func TestRenewalTableGrowsUnderReaders(t *testing.T) {
 	}
 	g.pass(1000)
 	g.client(Renew{Key: orders1})
-	if got := old.LastRenewal(l); got != g.now {
-		t.Errorf("got %v, want %v", got, g.now)
-	}
+	expect.Equal(t, old.LastRenewal(l), g.now, "got")
 }
 
 // Views are read by many goroutines while the state goes on; the race detector looks on.
@@ -197,9 +182,7 @@ func TestViewsAreReadWhileOperationsAreApplied(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for v := range views {
-				if err := readAll(v); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, readAll(v))
 			}
 		})
 	}

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // watched is a registry with watchers, as whoever orders operations has it.
@@ -65,9 +68,7 @@ func (w *watched) await(ctx context.Context, after Index, app string) *wait {
 func (w *wait) want(t *testing.T, keys ...Key) {
 	t.Helper()
 	synctest.Wait()
-	if !w.done || w.err != nil {
-		t.Fatalf("done %t, %v; want changes of %v", w.done, w.err, keys)
-	}
+	need.That(t, w.done && w.err == nil, "done %t, %v; want changes of %v", w.done, w.err, keys)
 	var got []Key
 	for _, c := range w.changes.Items {
 		got = append(got, c.Lease.Key())
@@ -78,9 +79,7 @@ func (w *wait) want(t *testing.T, keys ...Key) {
 func (w *wait) wantNone(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
-	if w.done {
-		t.Fatalf("got %+v, %v; want it to wait", w.changes, w.err)
-	}
+	need.That(t, !w.done, "got %+v, %v; want it to wait", w.changes, w.err)
 }
 
 // inBubble runs a test whose waits end with it.
@@ -103,9 +102,7 @@ func TestAwaitReturnsWhatIsThereAlready(t *testing.T) {
 		w.await(ctx, 1, "").want(t, billing1, orders2)
 		orders := w.await(ctx, 0, "ORDERS")
 		orders.want(t, orders1, orders2)
-		if got := orders.changes.View.Index(); got != 3 {
-			t.Errorf("view of index %d, want 3", got)
-		}
+		expect.Equal(t, orders.changes.View.Index(), 3, "view of index")
 	})
 }
 
@@ -130,9 +127,8 @@ func TestAwaitWakesForWhatWasSelected(t *testing.T) {
 				w.do(tt.op)
 				for _, wait := range []*wait{orders, all} {
 					synctest.Wait()
-					if !wait.done || len(wait.changes.Items) != 1 || wait.changes.Items[0].Kind != tt.kind || wait.changes.Items[0].Index != 3 {
-						t.Errorf("got %+v, %v; want kind %d at 3", wait.changes, wait.err, tt.kind)
-					}
+					expect.That(t, wait.done && len(wait.changes.Items) == 1 && wait.changes.Items[0].Kind == tt.kind && wait.changes.Items[0].Index == 3,
+						"got %+v, %v; want kind %d at 3", wait.changes, wait.err, tt.kind)
 				}
 				billing.wantNone(t)
 				w.do(Cancel{billing1})
@@ -161,9 +157,8 @@ func TestAwaitIsNotWokenByOtherApplications(t *testing.T) {
 			w.do(Register{instance(Key{"BILLING", fmt.Sprint(i)}, Up, 100)})
 			orders.wantNone(t)
 		}
-		if got := w.asked.Load(); got != asked {
-			t.Errorf("looked %d times at states in which nothing selected had changed", got-asked)
-		}
+		got := w.asked.Load()
+		expect.That(t, got == asked, "looked %d times at states in which nothing selected had changed", got-asked)
 		w.do(Register{instance(orders1, Up, 100)})
 		orders.want(t, orders1)
 	})
@@ -182,9 +177,7 @@ func TestAwaitGoesOnOverWhatIsNotSelected(t *testing.T) {
 		if w.View().tables.pruned != 3 {
 			t.Fatalf("pruned to %d, want 3", w.View().tables.pruned)
 		}
-		if _, err := w.View().ChangesOf(1, Selector{}); !errors.Is(err, ErrTooOld) {
-			t.Fatalf("changes after 1: %v, want ErrTooOld", err)
-		}
+		need.ErrorIs(t, expect.Err(w.View().ChangesOf(1, Selector{})), ErrTooOld, "changes after 1:")
 		w.do(Cancel{orders1})
 		orders.want(t, orders1)
 		all.want(t, orders1)
@@ -207,9 +200,8 @@ func TestAwaitOfAnIndexThatIsForgottenIsTooOld(t *testing.T) {
 		w.forgetRemovals()
 		w.publish()
 		for _, app := range []string{"", "BILLING"} {
-			if wait := w.await(ctx, 1, app); !wait.done || !errors.Is(wait.err, ErrTooOld) {
-				t.Errorf("application %q: done %t, %v; want ErrTooOld", app, wait.done, wait.err)
-			}
+			wait := w.await(ctx, 1, app)
+			expect.That(t, wait.done && errors.Is(wait.err, ErrTooOld), "application %q: done %t, %v; want ErrTooOld", app, wait.done, wait.err)
 		}
 		w.await(ctx, 2, "").wantNone(t)
 	})
@@ -225,21 +217,16 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		for _, wait := range []*wait{first, second} {
 			synctest.Wait()
-			if !wait.done || !errors.Is(wait.err, context.DeadlineExceeded) {
-				t.Errorf("done %t, %v; want the context's error", wait.done, wait.err)
-			}
-			if wait.changes.View == nil || wait.changes.View.Index() != 1 || len(wait.changes.Items) != 0 {
-				t.Errorf("got %+v, want a view of 1 to go on from, without items", wait.changes)
-			}
+			expect.That(t, wait.done && errors.Is(wait.err, context.DeadlineExceeded), "done %t, %v; want the context's error", wait.done, wait.err)
+			expect.That(t, wait.changes.View != nil && wait.changes.View.Index() == 1 && len(wait.changes.Items) == 0,
+				"got %+v, want a view of 1 to go on from, without items", wait.changes)
 		}
-		if n := w.waiters.Len(); n != 1 {
-			t.Errorf("%d wait, want only the one that goes on", n)
-		}
+		n := w.waiters.Len()
+		expect.That(t, n == 1, "%d wait, want only the one that goes on", n)
 		w.do(Cancel{billing1})
 		other.want(t, billing1)
-		if n := w.waiters.Len(); n != 0 {
-			t.Errorf("%d wait, want none", n)
-		}
+		n = w.waiters.Len()
+		expect.That(t, n == 0, "%d wait, want none", n)
 	})
 }
 
@@ -249,9 +236,7 @@ func TestAwaitGoesOnWhenAnotherOfItsKindEnds(t *testing.T) {
 		first, second := w.await(short, 0, "ORDERS"), w.await(ctx, 0, "ORDERS")
 		cancel()
 		synctest.Wait()
-		if !first.done {
-			t.Fatal("it goes on without its context")
-		}
+		need.That(t, first.done, "it goes on without its context")
 		w.do(Register{instance(orders1, Up, 100)})
 		second.want(t, orders1)
 	})
@@ -288,18 +273,12 @@ func TestAwaitAcrossARestore(t *testing.T) {
 				tt.restored(other)
 				w.rig = other
 				w.publish()
-				if got := orders.result(); got != tt.orders {
-					t.Errorf("ORDERS: got %q, want %q", got, tt.orders)
-				}
-				if got := billing.result(); got != tt.billing {
-					t.Errorf("BILLING: got %q, want %q", got, tt.billing)
-				}
+				expect.Equal(t, orders.result(), tt.orders, "ORDERS: got")
+				expect.Equal(t, billing.result(), tt.billing, "BILLING: got")
 				for w.index < 12 { // life goes on
 					w.do(Register{instance(orders1, Up, 100)})
 				}
-				if orders.result() == "" {
-					t.Error("the wait was not woken by what came after the restore")
-				}
+				expect.That(t, orders.result() != "", "the wait was not woken by what came after the restore")
 			})
 		})
 	}
@@ -351,9 +330,7 @@ func TestNoChangeIsMissedBetweenWaits(t *testing.T) {
 		}
 		for range watchersPerApp {
 			following.Go(func() {
-				if err := w.follow(ctx, which, steps); err != nil {
-					t.Errorf("watcher of %q: %v", which.App, err)
-				}
+				expect.OKf(t, w.follow(ctx, which, steps), "watcher of %q", which.App)
 			})
 		}
 	}
@@ -459,16 +436,13 @@ func TestAJoinedWaitIsWokenByWhatItWaitsForAndByNodes(t *testing.T) {
 			if isClosed(orders) != tt.orders || isClosed(all) != tt.all {
 				t.Errorf("%s: ORDERS woken %t, all %t; want %t, %t", tt.name, isClosed(orders), isClosed(all), tt.orders, tt.all)
 			}
-			if waits.done || w.asked.Load() != asked {
-				t.Errorf("%s: who waits for changes of another application was woken", tt.name)
-			}
+			expect.That(t, !waits.done && w.asked.Load() == asked, "%s: who waits for changes of another application was woken", tt.name)
 			leaveOrders()
 			leaveAll()
 			w.do(Register{instance(Key{"PAYMENTS", "1"}, Up, 1)})
 			waits.want(t, Key{"PAYMENTS", "1"})
-			if n := w.waiters.Len(); n != 0 {
-				t.Errorf("%s: %d still wait", tt.name, n)
-			}
+			n := w.waiters.Len()
+			expect.That(t, n == 0, "%s: %d still wait", tt.name, n)
 		}
 	})
 }
@@ -490,9 +464,7 @@ func TestAJoinedWaitIsWokenByAnOlderState(t *testing.T) {
 	woken, leave := w.Join("BILLING")
 	defer leave()
 	w.Publish(old)
-	if !isClosed(woken) {
-		t.Error("it was not woken")
-	}
+	expect.That(t, isClosed(woken), "it was not woken")
 }
 
 // What changed while nobody waited wakes nobody later.
@@ -502,7 +474,5 @@ func TestAJoinedWaitIsNotWokenByWhatWasBeforeIt(t *testing.T) {
 	woken, leave := w.Join("ORDERS")
 	defer leave()
 	w.do(Register{instance(billing1, Up, 100)})
-	if isClosed(woken) {
-		t.Error("it was woken by what it had seen")
-	}
+	expect.That(t, !isClosed(woken), "it was woken by what it had seen")
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -24,18 +25,13 @@ func TestRecordsOfRemovalsAreBoundedByBytes(t *testing.T) {
 	if n := len(f.Removals); n < most-2 || n >= most || f.Pruned == 0 || f.Removals[n-1].Lease.Instance.ID() != fmt.Sprint(most+9) {
 		t.Errorf("%d records of 4 MiB, pruned to %d; want just below %d, and the newest among them", n, f.Pruned, most)
 	}
-	if g.recordBytes > maxRemoved {
-		t.Errorf("%d bytes of records, want at most %d", g.recordBytes, maxRemoved)
-	}
+	expect.That(t, g.recordBytes <= maxRemoved, "%d bytes of records, want at most %d", g.recordBytes, maxRemoved)
 	thawed := need.Got(Thaw(f))(t)
-	if thawed.recordBytes != g.recordBytes {
-		t.Errorf("%d bytes of records after a restore, want %d", thawed.recordBytes, g.recordBytes)
-	}
+	expect.That(t, thawed.recordBytes == g.recordBytes, "%d bytes of records after a restore, want %d", thawed.recordBytes, g.recordBytes)
 	g.pass(deltaWindow + 2*deltaStep)
 	g.Advance(g.now)
-	if per := g.recordBytes / len(f.Removals); per > 4096 {
-		t.Errorf("a record that was reduced counts %d bytes, want at most 4096", per)
-	}
+	per := g.recordBytes / len(f.Removals)
+	expect.That(t, per <= 4096, "a record that was reduced counts %d bytes, want at most 4096", per)
 }
 
 func TestEveryTextOfAnInstanceHasWeight(t *testing.T) {
@@ -47,14 +43,10 @@ func TestEveryTextOfAnInstanceHasWeight(t *testing.T) {
 		switch name := v.Type().Field(n).Name; {
 		case f.Kind() == reflect.String:
 			f.SetString("12345")
-			if grown := i.weight() - before; grown != 5 {
-				t.Errorf("five bytes of %s weigh %d", name, grown)
-			}
+			expect.Equal(t, i.weight()-before, 5, "five bytes of %s weigh", name)
 		case f.Type() == reflect.TypeFor[[]Pair]():
 			f.Set(reflect.ValueOf([]Pair{{"12", "345"}}))
-			if grown := i.weight() - before; grown != 5+pairWeight {
-				t.Errorf("an entry of %s with five bytes weighs %d", name, grown)
-			}
+			expect.Equal(t, i.weight()-before, 5+pairWeight, "an entry of %s with five bytes weighs", name)
 		}
 	}
 }
@@ -77,15 +69,12 @@ func TestTheGrowthOfTheCatalogIsWhatItGrowsBy(t *testing.T) {
 		{"with less output", RegisterCatalog{Node: node(""), KeepNode: true, Checks: check("d", "")}},
 	} {
 		before := g.View()
-		if res := g.client(row.op); res.Outcome != Done {
-			t.Fatalf("%s: %+v", row.name, res)
-		}
-		if got, want := before.CatalogGrowth(row.op), g.View().CatalogBytes()-before.CatalogBytes(); got != want {
-			t.Errorf("%s: a growth of %d bytes, and it grew by %d", row.name, got, want)
-		}
+		res := g.client(row.op)
+		need.That(t, res.Outcome == Done, "%s: %+v", row.name, res)
+		got, want := before.CatalogGrowth(row.op), g.View().CatalogBytes()-before.CatalogBytes()
+		expect.That(t, got == want, "%s: a growth of %d bytes, and it grew by %d", row.name, got, want)
 	}
 	g.client(DeregisterCatalog{Node: "n"})
-	if n := g.View().CatalogBytes(); n != 0 {
-		t.Errorf("%d bytes of no nodes", n)
-	}
+	n := g.View().CatalogBytes()
+	expect.That(t, n == 0, "%d bytes of no nodes", n)
 }

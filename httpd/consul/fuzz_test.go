@@ -8,6 +8,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var seeds = []string{
@@ -30,21 +32,16 @@ func checkRefusal(t *testing.T, err error) {
 // checkRegistration fails if what was read is nothing that the registry can keep.
 func checkRegistration(t *testing.T, op registry.RegisterCatalog) {
 	t.Helper()
-	if (op.Service == nil) != (op.Instance == nil) {
-		t.Fatalf("service %v and instance %v", op.Service, op.Instance)
-	}
+	need.That(t, (op.Service == nil) == (op.Instance == nil), "service %v and instance %v", op.Service, op.Instance)
 	if s := op.Service; s != nil {
 		key := op.Instance.Key()
-		if s.Name == "" || s.ID == "" || key != registry.NewKey(s.Name, op.Instance.InstanceID) || len(key.App) > 255 || len(key.ID) > 255 || !utf8.ValidString(key.ID) {
-			t.Errorf("service %+v is the instance %s", s, key)
-		}
+		expect.That(t, s.Name != "" && s.ID != "" && key == registry.NewKey(s.Name, op.Instance.InstanceID) && len(key.App) <= 255 && len(key.ID) <= 255 && utf8.ValidString(key.ID),
+			"service %+v is the instance %s", s, key)
 		if s.Locality != nil && !json.Valid(s.Locality) || s.Ports != nil && !json.Valid(s.Ports) {
 			t.Errorf("locality %s and ports %s are no JSON", s.Locality, s.Ports)
 		}
 		shown := consul.ServiceOf(&registry.Lease{Instance: op.Instance, Service: s}, s.Name)
-		if _, err := json.Marshal(consul.With(consul.Node{}, nil, shown)); err != nil {
-			t.Errorf("it cannot be shown: %v", err)
-		}
+		expect.OKf(t, expect.Err(json.Marshal(consul.With(consul.Node{}, nil, shown))), "it cannot be shown")
 	}
 	for _, c := range op.Checks {
 		if c.ID == "" || c.TTL < 0 || c.ReapAfter != 0 && c.ReapAfter < 60_000 || c.Definition != nil && !json.Valid(c.Definition) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestEntriesAreShownAsClientsDecodeThem(t *testing.T) {
@@ -18,9 +19,8 @@ func TestEntriesAreShownAsClientsDecodeThem(t *testing.T) {
 		{"an empty value", kv.Entry{Key: "k", Value: []byte{}, CreateIndex: 3, ModifyIndex: 4},
 			`{"LockIndex":0,"Key":"k","Flags":0,"Value":null,"CreateIndex":3,"ModifyIndex":4}`},
 	} {
-		if got, _ := json.Marshal(ShowEntry(&row.entry)); string(got) != row.want {
-			t.Errorf("%s: got %s, want %s", row.name, got, row.want)
-		}
+		got, _ := json.Marshal(ShowEntry(&row.entry))
+		expect.That(t, string(got) == row.want, "%s: got %s, want %s", row.name, got, row.want)
 	}
 	if got, _ := json.Marshal(ShowEntries(nil)); string(got) != "[]" {
 		t.Errorf("no entries are %s, want []", got)
@@ -40,11 +40,8 @@ func TestEveryVerbOfATransactionHasItsWord(t *testing.T) {
 			continue
 		}
 		op := txn.Ops[0]
-		if op.Verb != want || op.Key != "k" || string(op.Value) != "v" || op.Flags != 7 || op.Index != 8 || op.Session != "s" {
-			t.Errorf("%s: got %+v", word, op)
-		}
+		expect.That(t, op.Verb == want && op.Key == "k" && string(op.Value) == "v" && op.Flags == 7 && op.Index == 8 && op.Session == "s",
+			"%s: got %+v", word, op)
 	}
-	if len(verbWords) != len(words) {
-		t.Errorf("%d verbs have a word, want %d", len(verbWords), len(words))
-	}
+	expect.That(t, len(verbWords) == len(words), "%d verbs have a word, want %d", len(verbWords), len(words))
 }

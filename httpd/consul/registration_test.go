@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -31,12 +32,9 @@ func TestServicesAreReadLeniently(t *testing.T) {
 			continue
 		}
 		want := "&{Name:web ID:w1 Node: Tags:[a] Address: Port:0 Tagged:[] WeightPassing:1 WeightWarning:1 TagOverride:true Kind: SocketPath: Locality:[] Ports:[] Checks:[] CreateIndex:0 ModifyIndex:0}"
-		if got := fmt.Sprintf("%+v", op.Service); got != want {
-			t.Errorf("%s:\ngot  %s\nwant %s", row.name, got, want)
-		}
-		if op.Instance.HostName != "10.1.0.1" || op.Instance.Key() != registry.NewKey("web", "w1") || !op.KeepStatus || op.Node != nil {
-			t.Errorf("%s: the instance is %+v", row.name, op.Instance)
-		}
+		expect.Equal(t, fmt.Sprintf("%+v", op.Service), want, "%s:\ngot", row.name)
+		expect.That(t, op.Instance.HostName == "10.1.0.1" && op.Instance.Key() == registry.NewKey("web", "w1") && op.KeepStatus && op.Node == nil,
+			"%s: the instance is %+v", row.name, op.Instance)
 	}
 }
 
@@ -48,9 +46,7 @@ func TestEurekasClientsGetTheDefaultPort(t *testing.T) {
 		`{"Name":"x","Ports":[{"Name":"a","Port":1},{"Name":"b","Port":2,"Default":true}]}`: {Number: 2, Enabled: true},
 	} {
 		op, err := consul.DecodeService([]byte(body), "h")
-		if err != nil || op.Instance.Port != want {
-			t.Errorf("%s: got %+v, %v; want %+v", body, op.Instance.Port, err, want)
-		}
+		expect.That(t, err == nil && op.Instance.Port == want, "%s: got %+v, %v; want %+v", body, op.Instance.Port, err, want)
 	}
 }
 
@@ -61,9 +57,8 @@ func TestAddressesOfAllFamiliesAreTagged(t *testing.T) {
 		"a.test":   "[]",
 	} {
 		op, err := consul.DecodeService(fmt.Appendf(nil, `{"Name":"x","Port":80,"Address":%q}`, address), "h")
-		if got := fmt.Sprint(op.Service.Tagged); err != nil || got != want {
-			t.Errorf("%s: got %s, %v; want %s", address, got, err, want)
-		}
+		got := fmt.Sprint(op.Service.Tagged)
+		expect.That(t, err == nil && got == want, "%s: got %s, %v; want %s", address, got, err, want)
 	}
 	op, err := consul.DecodeService([]byte(`{"Name":"x","Address":"10.0.0.1","TaggedAddresses":{"lan_ipv4":{"Address":"10.0.0.2","Port":1}}}`), "h")
 	if got, want := fmt.Sprint(op.Service.Tagged), "[{lan_ipv4 10.0.0.2 1} {wan_ipv4 10.0.0.1 0}]"; err != nil || got != want {
@@ -75,16 +70,13 @@ func TestMetadataIsBoundedAsThatOfEurekasInstances(t *testing.T) {
 	meta := map[string]string{}
 	for i := range 257 {
 		if i == 256 {
-			if _, err := decodeMeta(meta); err != nil {
-				t.Errorf("256 entries: %v", err)
-			}
+			expect.OKf(t, expect.Err(decodeMeta(meta)), "256 entries")
 		}
 		meta[fmt.Sprint(i)] = "x"
 	}
 	_, err := decodeMeta(meta)
-	if malformed := consul.Malformed(""); !errors.As(err, &malformed) || !strings.Contains(err.Error(), "more than 256 key/value pairs") {
-		t.Errorf("257 entries: %v", err)
-	}
+	malformed := consul.Malformed("")
+	expect.That(t, errors.As(err, &malformed) && strings.Contains(err.Error(), "more than 256 key/value pairs"), "257 entries: %v", err)
 	if _, err := decodeMeta(map[string]string{"k": strings.Repeat("x", 64<<10)}); err == nil {
 		t.Error("more than 64 KiB are accepted")
 	}
@@ -99,9 +91,7 @@ func decodeMeta(meta map[string]string) (registry.RegisterCatalog, error) {
 func TestDurationsAreTextsOrNanoseconds(t *testing.T) {
 	for text, want := range map[string]int64{`"10s"`: 10_000, `"1500ms"`: 1500, `1000000000`: 1000, `"1ns"`: 1, `"1h"`: 3_600_000} {
 		op, err := consul.DecodeCheck([]byte(`{"Name":"c","TTL":` + text + `}`))
-		if err != nil || op.Checks[0].TTL != want {
-			t.Errorf("%s: got %+v, %v; want %d ms", text, op.Checks, err, want)
-		}
+		expect.That(t, err == nil && op.Checks[0].TTL == want, "%s: got %+v, %v; want %d ms", text, op.Checks, err, want)
 	}
 }
 
@@ -112,9 +102,7 @@ func TestAnUnnamedCheckTakesItsNameForItsID(t *testing.T) {
 		`{"Name":"c","CheckID":"k","TTL":"1s"}`: "k",
 	} {
 		op, err := consul.DecodeCheck([]byte(body))
-		if err != nil || op.Checks[0].ID != want {
-			t.Errorf("%s: got %+v, %v; want the id %s", body, op.Checks, err, want)
-		}
+		expect.That(t, err == nil && op.Checks[0].ID == want, "%s: got %+v, %v; want the id %s", body, op.Checks, err, want)
 	}
 }
 
@@ -135,9 +123,8 @@ func TestServicesOfOtherNodesAreOtherInstances(t *testing.T) {
 			continue
 		}
 		i := got.Op.Instance
-		if shown := fmt.Sprintf("%s at %s (%s)", i.Key(), i.HostName, got.Op.Service.Node); shown != want || i.IPAddr != i.HostName {
-			t.Errorf("%s: got %s, want %s", body, shown, want)
-		}
+		shown := fmt.Sprintf("%s at %s (%s)", i.Key(), i.HostName, got.Op.Service.Node)
+		expect.That(t, shown == want && i.IPAddr == i.HostName, "%s: got %s, want %s", body, shown, want)
 	}
 }
 
@@ -145,9 +132,8 @@ func TestServicesOfOtherNodesAreOtherInstances(t *testing.T) {
 func TestADefinitionThatSaysNothingIsNone(t *testing.T) {
 	body := need.Got(json.Marshal(api.CatalogRegistration{Node: "n", Address: "a", Check: &api.AgentCheck{Name: "c"}}))(t)
 	got, err := consul.DecodeRegistration(body, func(string) string { return "" })
-	if err != nil || got.Op.Checks[0].Definition != nil || got.Op.Checks[0].Status != registry.Critical || got.Op.Checks[0].ID != "c" {
-		t.Errorf("got %+v, %v", got.Op.Checks, err)
-	}
+	expect.That(t, err == nil && got.Op.Checks[0].Definition == nil && got.Op.Checks[0].Status == registry.Critical && got.Op.Checks[0].ID == "c",
+		"got %+v, %v", got.Op.Checks, err)
 }
 
 func TestAggregatesAreThoseOfTheWorstCheck(t *testing.T) {
@@ -176,22 +162,15 @@ func TestAggregatesAreThoseOfTheWorstCheck(t *testing.T) {
 	order := []string{"passing", "warning", "critical", "maintenance"}
 	for i, one := range order {
 		for j, other := range order {
-			if got := consul.Worse(one, other); got != (i > j) {
-				t.Errorf("%s worse than %s: %t", one, other, got)
-			}
+			expect.Equal(t, consul.Worse(one, other), (i > j), "%s worse than %s:", one, other)
 		}
 	}
 }
 
 func TestTheLogicalNodeIsTheSameOnEveryServer(t *testing.T) {
 	one := consul.Home{Epoch: "c1", Address: "10.1.0.1"}.NodeID()
-	if other := (consul.Home{Epoch: "c1", Version: "2", Address: "10.1.0.2"}).NodeID(); other != one {
-		t.Errorf("servers of one cluster say %s and %s", one, other)
-	}
-	if other := (consul.Home{Epoch: "c2"}).NodeID(); other == one {
-		t.Error("two clusters have one id")
-	}
-	if len(one) != 36 || one[14] != '8' || !strings.ContainsAny(one[19:20], "89ab") {
-		t.Errorf("%s is no UUID of version 8", one)
-	}
+	expect.Equal(t, (consul.Home{Epoch: "c1", Version: "2", Address: "10.1.0.2"}).NodeID(), one, "servers of one cluster say %s and", one)
+	other := (consul.Home{Epoch: "c2"}).NodeID()
+	expect.That(t, other != one, "two clusters have one id")
+	expect.That(t, len(one) == 36 && one[14] == '8' && strings.ContainsAny(one[19:20], "89ab"), "%s is no UUID of version 8", one)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // What is accepted keeps the bounds that the state relies on, and can be shown.
@@ -30,9 +31,7 @@ func FuzzDecodeSession(f *testing.F) {
 			t.Fatalf("%q: %+v is out of bounds", body, op)
 		}
 		shown, err := json.Marshal(ShowSession(&kv.Session{Name: op.Name, TTLText: op.TTLText, Checks: op.Checks, NodeChecks: op.NodeChecks, ServiceChecks: op.ServiceChecks}))
-		if err != nil || !json.Valid(shown) {
-			t.Fatalf("%q cannot be shown: %v", body, err)
-		}
+		need.That(t, err == nil && json.Valid(shown), "%q cannot be shown: %v", body, err)
 	})
 }
 
@@ -53,9 +52,7 @@ func FuzzDecodeTxn(f *testing.F) {
 			}
 			return
 		}
-		if len(txn.Ops) > MaxTxnOps || len(errs) > len(txn.Ops) {
-			t.Fatalf("%q: %d operations, %d errors", body, len(txn.Ops), len(errs))
-		}
+		need.That(t, len(txn.Ops) <= MaxTxnOps && len(errs) <= len(txn.Ops), "%q: %d operations, %d errors", body, len(txn.Ops), len(errs))
 		for i, op := range txn.Ops {
 			if len(errs) == 0 && op.Key == "" && op.Verb != kv.DeleteTree {
 				t.Fatalf("%q: operation %d has no key", body, i)

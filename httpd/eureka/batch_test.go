@@ -7,13 +7,14 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestBatchesAreReadAsTheyWereWritten(t *testing.T) {
 	items, err := eureka.DecodeBatch(fixture(t, "batch-request.json"))
-	if want := batchItems(); err != nil || !reflect.DeepEqual(items, want) {
-		t.Errorf("got %+v, %v, want %+v", items, err, want)
-	}
+	want := batchItems()
+	expect.That(t, err == nil && reflect.DeepEqual(items, want), "got %+v, %v, want %+v", items, err, want)
 	results, err := eureka.DecodeBatchResponse(fixture(t, "batch-response.json"))
 	if want := batchResults(); err != nil || !reflect.DeepEqual(results, want) {
 		t.Errorf("got %+v, %v, want %+v", results, err, want)
@@ -22,13 +23,10 @@ func TestBatchesAreReadAsTheyWereWritten(t *testing.T) {
 
 func TestAnswersOfOtherServersAreReadTolerantly(t *testing.T) {
 	got, err := eureka.DecodeBatchResponse([]byte(`{"x":1,"responseList":[{"statusCode":"200","y":{}},{"statusCode":409,"responseEntity":null}]}`))
-	if want := []eureka.ItemResult{{Status: 200}, {Status: 409}}; err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v", got, err)
-	}
+	want := []eureka.ItemResult{{Status: 200}, {Status: 409}}
+	expect.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v", got, err)
 	for _, body := range []string{``, `[]`, `{"responseList":[3]}`, `{"responseList":[{"statusCode":"x"}]}`, `{"responseList":[{"responseEntity":3}]}`} {
-		if _, err := eureka.DecodeBatchResponse([]byte(body)); !errors.Is(err, eureka.ErrUnparsable) {
-			t.Errorf("%s: error %v, want ErrUnparsable", body, err)
-		}
+		expect.ErrorIs(t, expect.Err(eureka.DecodeBatchResponse([]byte(body))), eureka.ErrUnparsable, "%s: error", body)
 	}
 }
 
@@ -48,9 +46,8 @@ func TestABatchIsReadStrictly(t *testing.T) {
 		{"trailing data", `{"replicationList":[]}1`},
 	}
 	for _, tt := range tests {
-		if items, err := eureka.DecodeBatch([]byte(tt.body)); !errors.Is(err, eureka.ErrUnparsable) {
-			t.Errorf("%s: got %+v and error %v, want ErrUnparsable", tt.name, items, err)
-		}
+		items, err := eureka.DecodeBatch([]byte(tt.body))
+		expect.That(t, errors.Is(err, eureka.ErrUnparsable), "%s: got %+v and error %v, want ErrUnparsable", tt.name, items, err)
 	}
 }
 
@@ -58,9 +55,7 @@ func TestItemsAreReadAsPeersSpellThem(t *testing.T) {
 	item := func(members string) eureka.Item {
 		t.Helper()
 		items, err := eureka.DecodeBatch([]byte(`{"replicationList":[{"appName":"orders","id":"i1",` + members + `}]}`))
-		if err != nil || len(items) != 1 {
-			t.Fatalf("%s: %v", members, err)
-		}
+		need.That(t, err == nil && len(items) == 1, "%s: %v", members, err)
 		return items[0]
 	}
 	key := eureka.Item{App: "ORDERS", ID: "i1"}
@@ -77,9 +72,7 @@ func TestItemsAreReadAsPeersSpellThem(t *testing.T) {
 		{`"action":null`, key},
 	}
 	for _, tt := range tests {
-		if got := item(tt.members); !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("%s: got %+v, want %+v", tt.members, got, tt.want)
-		}
+		expect.Deep(t, item(tt.members), tt.want, "%s: got", tt.members)
 	}
 }
 
@@ -118,15 +111,10 @@ func TestOneBadItemSpoilsNoOther(t *testing.T) {
 		body += tt.item
 	}
 	items, err := eureka.DecodeBatch([]byte(body + `]}`))
-	if err != nil || len(items) != len(tests) {
-		t.Fatalf("%d items, %v", len(items), err)
-	}
+	need.That(t, err == nil && len(items) == len(tests), "%d items, %v", len(items), err)
 	for i, tt := range tests {
-		if got := items[i].Refusal(); got != tt.want {
-			t.Errorf("%s: got %d (%v), want %d", tt.name, got, items[i].Invalid, tt.want)
-		}
+		got := items[i].Refusal()
+		expect.That(t, got == tt.want, "%s: got %d (%v), want %d", tt.name, got, items[i].Invalid, tt.want)
 	}
-	if items[0].Lease == nil || items[0].Lease.Key() != registry.NewKey("orders", "i1") {
-		t.Errorf("good item: got %+v", items[0].Lease)
-	}
+	expect.That(t, items[0].Lease != nil && items[0].Lease.Key() == registry.NewKey("orders", "i1"), "good item: got %+v", items[0].Lease)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -54,9 +55,7 @@ func TestEveryClientsRegistrationIsRead(t *testing.T) {
 	for file, want := range registered() {
 		t.Run(file, func(t *testing.T) {
 			got := need.Got(eureka.DecodeRegistration(fixture(t, file), formatOf(file), strings.ToLower(want.App)))(t)
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("got\n%+v\nwant\n%+v", got, want)
-			}
+			expect.Deep(t, got, want, "got")
 		})
 	}
 }
@@ -74,12 +73,8 @@ func TestWhatIsWrittenReadsTheSame(t *testing.T) {
 		for _, f := range []eureka.Format{full, inXML} {
 			doc := eureka.AppendInstanceDocument(nil, f, l, l.RenewedAt)
 			got, err := eureka.DecodeInstance(doc, f)
-			if err != nil {
-				t.Fatalf("%v\n%s", err, doc)
-			}
-			if !reflect.DeepEqual(got, l) {
-				t.Errorf("%s\nread as %+v %+v\nnot as  %+v %+v", doc, got, got.Instance, l, l.Instance)
-			}
+			need.That(t, err == nil, "%v\n%s", err, doc)
+			expect.That(t, reflect.DeepEqual(got, l), "%s\nread as %+v %+v\nnot as  %+v %+v", doc, got, got.Instance, l, l.Instance)
 		}
 	}
 }
@@ -170,12 +165,9 @@ func TestTolerantReading(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			i, err := decode(tt.body)
-			if err != nil {
-				t.Fatalf("%s: %v", tt.body, err)
-			}
-			if got := tt.got(i); got != tt.want {
-				t.Errorf("%s: got %v, want %v; %+v", tt.body, got, tt.want, i)
-			}
+			need.OKf(t, err, "%s", tt.body)
+			got := tt.got(i)
+			expect.That(t, got == tt.want, "%s: got %v, want %v; %+v", tt.body, got, tt.want, i)
 		})
 	}
 }
@@ -278,9 +270,8 @@ func TestUnparsableBodies(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			format := eureka.Format{XML: strings.HasPrefix(tt.name, "XML")}
-			if i, err := eureka.DecodeRegistration([]byte(tt.body), format, "ORDERS"); !errors.Is(err, eureka.ErrUnparsable) {
-				t.Errorf("%.200s: got %+v and error %v, want ErrUnparsable", tt.body, i, err)
-			}
+			i, err := eureka.DecodeRegistration([]byte(tt.body), format, "ORDERS")
+			expect.That(t, errors.Is(err, eureka.ErrUnparsable), "%.200s: got %+v and error %v, want ErrUnparsable", tt.body, i, err)
 		})
 	}
 }
@@ -288,9 +279,7 @@ func TestUnparsableBodies(t *testing.T) {
 // TestNestingUpToTheBoundIsRead keeps the bound from becoming tighter than it is meant.
 func TestNestingUpToTheBoundIsRead(t *testing.T) {
 	for _, body := range []string{with(`"x":` + nested(`[`, ``, `]`, 62)), withXML(nested(`<a>`, ``, `</a>`, 63))} {
-		if _, err := decode(body); err != nil {
-			t.Errorf("64 levels: %v", err)
-		}
+		expect.OKf(t, expect.Err(decode(body)), "64 levels")
 	}
 }
 
@@ -352,13 +341,9 @@ func TestNamesAndMetadataAreBounded(t *testing.T) {
 		with(`"metadata":{` + manyMembers(256) + `}`),
 		with(`"metadata":{"k":"` + strings.Repeat("v", 1<<16-1) + `"}`),
 	} {
-		if _, err := decode(body); err != nil {
-			t.Errorf("%.80s: %v", body, err)
-		}
+		expect.OKf(t, expect.Err(decode(body)), "%.80s", body)
 	}
-	if _, err := eureka.DecodeRegistration([]byte(withXML(``)), full, "ORDERS"); !errors.Is(err, eureka.ErrUnparsable) {
-		t.Errorf("XML read as JSON: %v", err)
-	}
+	expect.ErrorIs(t, expect.Err(eureka.DecodeRegistration([]byte(withXML(``)), full, "ORDERS")), eureka.ErrUnparsable, "XML read as JSON:")
 }
 
 // TestOlderSpringClientsKeepTheIDInTheMetadata is CloudJacksonJson's rule, which is one of JSON only.
@@ -373,9 +358,7 @@ func TestOlderSpringClientsKeepTheIDInTheMetadata(t *testing.T) {
 	}
 	for _, tt := range tests {
 		i, err := decode(tt.body)
-		if err != nil {
-			t.Fatalf("%s: %v", tt.name, err)
-		}
+		need.OKf(t, err, "%s", tt.name)
 		check(t, tt.name, i.ID(), tt.want)
 	}
 }
@@ -392,9 +375,7 @@ func TestAnAmazonInstanceIsNamedInItsDataCenter(t *testing.T) {
 	}
 	for _, tt := range tests {
 		i, err := decode(tt.body)
-		if err != nil {
-			t.Fatalf("%s: %v", tt.name, err)
-		}
+		need.OKf(t, err, "%s", tt.name)
 		check(t, tt.name, i.DataCenter.Value("instance-id"), tt.want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func seeds(f *testing.F, pattern string) {
@@ -69,17 +70,11 @@ func checkReadsTheSame(t *testing.T, l *registry.Lease, f eureka.Format) {
 	want.RenewalInterval, want.Duration = l.Interval, l.Duration
 	doc := eureka.AppendInstanceDocument(nil, f, l, l.RenewedAt)
 	got, err := eureka.DecodeInstance(doc, f)
-	if err != nil {
-		t.Fatalf("cannot read what was written: %v\n%s", err, doc)
-	}
-	if !reflect.DeepEqual(*got.Instance, want) {
-		t.Fatalf("%s\nread as %+v\nnot as  %+v", doc, *got.Instance, want)
-	}
+	need.That(t, err == nil, "cannot read what was written: %v\n%s", err, doc)
+	need.That(t, reflect.DeepEqual(*got.Instance, want), "%s\nread as %+v\nnot as  %+v", doc, *got.Instance, want)
 	times := *l
 	times.Instance = got.Instance
-	if !reflect.DeepEqual(*got, times) {
-		t.Fatalf("%s\nread as %+v\nnot as  %+v", doc, *got, times)
-	}
+	need.That(t, reflect.DeepEqual(*got, times), "%s\nread as %+v\nnot as  %+v", doc, *got, times)
 }
 
 // FuzzDecodeBatch: the same for the documents of replication.
@@ -103,9 +98,7 @@ func FuzzDecodeBatch(f *testing.F) {
 
 func checkBatchReadsTheSame(t *testing.T, items []eureka.Item) {
 	again, err := eureka.DecodeBatch(eureka.AppendBatch(nil, items))
-	if err != nil || len(again) != len(items) {
-		t.Fatalf("%d of %d items, %v", len(again), len(items), err)
-	}
+	need.That(t, err == nil && len(again) == len(items), "%d of %d items, %v", len(again), len(items), err)
 	for i, item := range items {
 		if item.Lease != nil {
 			checkReadsTheSame(t, item.Lease, full)
@@ -114,9 +107,7 @@ func checkBatchReadsTheSame(t *testing.T, items []eureka.Item) {
 		if item.Invalid != nil && again[i].Invalid == nil {
 			item.Invalid = nil // the instance that was refused was not kept
 		}
-		if !reflect.DeepEqual(again[i], item) {
-			t.Fatalf("item %d: got %+v, want %+v", i, again[i], item)
-		}
+		need.Deep(t, again[i], item, "item %d: got", i)
 	}
 }
 

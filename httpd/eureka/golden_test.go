@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -70,9 +71,7 @@ func TestDocumentsEqualTheReferenceDocuments(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.file, func(t *testing.T) {
-			if got, want := tokens(t, tt.got), tokens(t, fixture(t, tt.file)); got != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
+			expect.Equal(t, tokens(t, tt.got), tokens(t, fixture(t, tt.file)), "got")
 		})
 	}
 }
@@ -104,13 +103,11 @@ func batchResults() []eureka.ItemResult {
 func TestHealthyAppearsOnlyWithAMinimumOfPeers(t *testing.T) {
 	healthy := false
 	with := eureka.StatusInfo{Instance: server(), Healthy: &healthy}
-	if got := string(eureka.AppendStatusInfo(nil, inXML, &with)); !strings.HasSuffix(got, `<isHeathly>false</isHeathly></com.netflix.eureka.util.StatusInfo>`) {
-		t.Errorf("XML with a minimum of peers: %s", got)
-	}
+	got := string(eureka.AppendStatusInfo(nil, inXML, &with))
+	expect.That(t, strings.HasSuffix(got, `<isHeathly>false</isHeathly></com.netflix.eureka.util.StatusInfo>`), "XML with a minimum of peers: %s", got)
 	without := eureka.StatusInfo{Instance: server()}
-	if got := string(eureka.AppendStatusInfo(nil, full, &without)); strings.Contains(got, `"healthy"`) {
-		t.Errorf("JSON without a minimum of peers: %s", got)
-	}
+	got = string(eureka.AppendStatusInfo(nil, full, &without))
+	expect.That(t, !strings.Contains(got, `"healthy"`), "JSON without a minimum of peers: %s", got)
 }
 
 func TestErrorBodiesEqualTheReferenceBodies(t *testing.T) {
@@ -133,9 +130,8 @@ func TestErrorBodiesEqualTheReferenceBodies(t *testing.T) {
 		{"POST apps/ORDERS with dataCenterInfo lacking a name", refusal(t, `{"instance":{"hostName":"h","ipAddr":"1","app":"orders","dataCenterInfo":{}}}`)},
 	}
 	for _, tt := range tests {
-		if w, ok := want[tt.request]; !ok || tt.got != w {
-			t.Errorf("%s: got %q, want %q", tt.request, tt.got, w)
-		}
+		w, ok := want[tt.request]
+		expect.That(t, ok && tt.got == w, "%s: got %q, want %q", tt.request, tt.got, w)
 	}
 }
 
@@ -143,9 +139,7 @@ func TestErrorBodiesEqualTheReferenceBodies(t *testing.T) {
 func refusal(t *testing.T, body string) string {
 	t.Helper()
 	_, err := eureka.DecodeRegistration([]byte(body), full, "orders")
-	if err == nil {
-		t.Fatalf("%s: accepted", body)
-	}
+	need.That(t, err != nil, "%s: accepted", body)
 	return err.Error()
 }
 
@@ -162,9 +156,7 @@ func TestChunksMakeTheSameDocumentAsAWhole(t *testing.T) {
 		doc = append(eureka.AppendApplicationHead(doc, f, "BILLING"), part(leases[2])...)
 		doc = eureka.AppendApplicationsTail(eureka.AppendApplicationTail(doc, f), f, "1", "H_1_")
 		want := eureka.AppendApplications(nil, f, "1", "H_1_", slices.Values(leases))
-		if string(doc) != string(want) {
-			t.Errorf("%+v: got\n%s\nwant\n%s", f, doc, want)
-		}
+		expect.That(t, string(doc) == string(want), "%+v: got\n%s\nwant\n%s", f, doc, want)
 	}
 }
 
@@ -186,18 +178,16 @@ func TestVersion1KnowsThreeStatusesInXML(t *testing.T) {
 	for _, tt := range tests {
 		l := orders2()
 		l.Instance.Status = tt.status
-		if got := string(eureka.AppendInstance(nil, tt.format, l, l.RenewedAt)); !strings.Contains(got, tt.want) {
-			t.Errorf("%+v %v: %s lacks %s", tt.format, tt.status, got, tt.want)
-		}
+		got := string(eureka.AppendInstance(nil, tt.format, l, l.RenewedAt))
+		expect.That(t, strings.Contains(got, tt.want), "%+v %v: %s lacks %s", tt.format, tt.status, got, tt.want)
 	}
 }
 
 func TestAnInstanceWithoutALeaseIsShownWithTheDefaults(t *testing.T) {
 	l := orders1()
 	l.Interval, l.Duration = 0, 0
-	if got := string(eureka.AppendInstance(nil, full, l, l.RenewedAt)); !strings.Contains(got, `"renewalIntervalInSecs":30,"durationInSecs":90,`) {
-		t.Errorf("got %s", got)
-	}
+	got := string(eureka.AppendInstance(nil, full, l, l.RenewedAt))
+	expect.That(t, strings.Contains(got, `"renewalIntervalInSecs":30,"durationInSecs":90,`), "got %s", got)
 }
 
 // TestLeaseInfoShowsTheFieldsOfTheLease is behaviour S2-03.
@@ -207,15 +197,13 @@ func TestLeaseInfoShowsTheFieldsOfTheLease(t *testing.T) {
 	renewed := registry.Stamp{Lease: 99, Wall: 4}
 	wantJSON := `"leaseInfo":{"renewalIntervalInSecs":1,"durationInSecs":2,"registrationTimestamp":3,` +
 		`"lastRenewalTimestamp":4,"evictionTimestamp":5,"serviceUpTimestamp":6}`
-	if got := string(eureka.AppendInstance(nil, full, l, renewed)); !strings.Contains(got, wantJSON) {
-		t.Errorf("JSON %s lacks %s", got, wantJSON)
-	}
+	got := string(eureka.AppendInstance(nil, full, l, renewed))
+	expect.That(t, strings.Contains(got, wantJSON), "JSON %s lacks %s", got, wantJSON)
 	wantXML := "<leaseInfo><renewalIntervalInSecs>1</renewalIntervalInSecs><durationInSecs>2</durationInSecs>" +
 		"<registrationTimestamp>3</registrationTimestamp><lastRenewalTimestamp>4</lastRenewalTimestamp>" +
 		"<evictionTimestamp>5</evictionTimestamp><serviceUpTimestamp>6</serviceUpTimestamp></leaseInfo>"
-	if got := string(eureka.AppendInstance(nil, inXML, l, renewed)); !strings.Contains(got, wantXML) {
-		t.Errorf("XML %s lacks %s", got, wantXML)
-	}
+	got = string(eureka.AppendInstance(nil, inXML, l, renewed))
+	expect.That(t, strings.Contains(got, wantXML), "XML %s lacks %s", got, wantXML)
 }
 
 func TestAppendingAllocatesNothing(t *testing.T) {
@@ -229,8 +217,6 @@ func TestAppendingAllocatesNothing(t *testing.T) {
 			dst = eureka.AppendApplicationsHead(dst, f, "1", "UP_1_")
 			dst = eureka.AppendApplicationHead(dst, f, "BILLING")
 		})
-		if allocs != 0 {
-			t.Errorf("%+v: %v allocations", f, allocs)
-		}
+		expect.That(t, allocs == 0, "%+v: %v allocations", f, allocs)
 	}
 }

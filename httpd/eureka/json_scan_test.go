@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // value reads any JSON value into what encoding/json makes of it with UseNumber.
@@ -68,9 +71,8 @@ func FuzzScannerAgainstEncodingJSON(f *testing.F) {
 		}
 		skip := newScanner(data)
 		skip.skip()
-		if skipErr := skip.end(); (skipErr == nil) != (err == nil) {
-			t.Fatalf("%q: read with %v, skipped with %v", data, err, skipErr)
-		}
+		skipErr := skip.end()
+		need.That(t, (skipErr == nil) == (err == nil), "%q: read with %v, skipped with %v", data, err, skipErr)
 	})
 }
 
@@ -90,12 +92,8 @@ func TestNamesAreEscapedForXMLAndBack(t *testing.T) {
 		{"9x", "_.0039x"}, {"x9", "x9"}, {"a:b", "a_.003ab"}, {"é", "é"}, {"\U0001F600", "_.d83d_.de00"}, {"×", "_.00d7"}, {"\x00", "_.0000"},
 	}
 	for _, tt := range tests {
-		if got := string(appendName(nil, tt.key)); got != tt.name {
-			t.Errorf("%q: written as %q, want %q", tt.key, got, tt.name)
-		}
-		if got := parseName(tt.name); got != tt.key {
-			t.Errorf("%q: read as %q, want %q", tt.name, got, tt.key)
-		}
+		expect.Equal(t, string(appendName(nil, tt.key)), tt.name, "%q: written as", tt.key)
+		expect.Equal(t, parseName(tt.name), tt.key, "%q: read as", tt.name)
 	}
 }
 
@@ -105,8 +103,6 @@ func TestNamesThatWereNeverEscapedAreReadAsTheyAre(t *testing.T) {
 		{"_.d83d", "\uFFFD"}, {"_.d83dx", "\uFFFDx"}, {"_.d83d_.0041", "\uFFFDA"}, {"___", "__"},
 	}
 	for _, tt := range tests {
-		if got := parseName(tt.name); got != tt.key {
-			t.Errorf("%q: read as %q, want %q", tt.name, got, tt.key)
-		}
+		expect.Equal(t, parseName(tt.name), tt.key, "%q: read as", tt.name)
 	}
 }

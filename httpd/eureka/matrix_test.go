@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -32,9 +33,7 @@ func matrix(t testing.TB) []variant {
 	t.Helper()
 	var m struct{ Variants []variant }
 	need.OK(t, json.Unmarshal(fixture(t, "decoder-matrix.json"), &m))
-	if len(m.Variants) != 53 {
-		t.Fatalf("the matrix has %d variants, not 53", len(m.Variants))
-	}
+	need.That(t, len(m.Variants) == 53, "the matrix has %d variants, not 53", len(m.Variants))
 	return m.Variants
 }
 
@@ -55,9 +54,7 @@ func TestEverySpellingOfARegistrationIsAnsweredAsTheMatrixSays(t *testing.T) {
 				checkRefused(t, err, text)
 				return
 			}
-			if err != nil {
-				t.Fatalf("refused with %q, want %s", err, v.Server)
-			}
+			need.That(t, err == nil, "refused with %q, want %s", err, v.Server)
 			checkLikeUpstream(t, i, v)
 		})
 	}
@@ -134,7 +131,5 @@ func checkAccepted(t *testing.T, i *registry.Instance, name string) {
 
 func check[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
+	expect.Equal(t, got, want, "%s: got", what)
 }

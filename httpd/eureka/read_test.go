@@ -1,13 +1,14 @@
 package eureka_test
 
 import (
-	"errors"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestApplicationsAreReadAsTheyWereWritten(t *testing.T) {
@@ -22,28 +23,20 @@ func TestApplicationsAreReadAsTheyWereWritten(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got, err := eureka.DecodeApplications(fixture(t, tt.file))
-		if err != nil {
-			t.Fatalf("%s: %v", tt.file, err)
-		}
-		if !reflect.DeepEqual(*got, tt.want) {
-			t.Errorf("%s: got %+v, want %+v", tt.file, *got, tt.want)
-		}
+		need.OKf(t, err, "%s", tt.file)
+		expect.Deep(t, *got, tt.want, "%s: got", tt.file)
 	}
 	leases, err := eureka.DecodeApplication(fixture(t, "application.json"))
 	if want := []*registry.Lease{orders1(), orders2()}; err != nil || !reflect.DeepEqual(leases, want) {
 		t.Errorf("application.json: got %+v, %v", leases, err)
 	}
 	l, err := eureka.DecodeInstance(fixture(t, "heartbeat-conflict.json"), full)
-	if err != nil || !reflect.DeepEqual(l, billingNewer()) {
-		t.Errorf("heartbeat-conflict.json: got %+v, %v", l, err)
-	}
+	expect.That(t, err == nil && reflect.DeepEqual(l, billingNewer()), "heartbeat-conflict.json: got %+v, %v", l, err)
 }
 
 func TestTheCompactFormIsRead(t *testing.T) {
 	apps, err := eureka.DecodeApplications(fixture(t, "apps-compact.json"))
-	if err != nil || len(apps.Leases) != 3 || apps.Version != "1" {
-		t.Fatalf("got %+v, %v", apps, err)
-	}
+	need.That(t, err == nil && len(apps.Leases) == 3 && apps.Version == "1", "got %+v, %v", apps, err)
 	got, want := apps.Leases[2], billing()
 	check(t, "id", got.Key(), want.Key())
 	check(t, "port", got.Instance.Port, want.Instance.Port)
@@ -75,13 +68,9 @@ func TestListsOfOlderServersAreRead(t *testing.T) {
 		check(t, tt.name, strings.Join(keys, " "), tt.want)
 	}
 	for _, body := range []string{`{}`, `[]`, `{"applications":[]}`, `{"applications":{}} x`, `{"applications":{"application":3}}`, `{"application":{}}`} {
-		if _, err := eureka.DecodeApplications([]byte(body)); !errors.Is(err, eureka.ErrUnparsable) {
-			t.Errorf("%s: error %v, want ErrUnparsable", body, err)
-		}
+		expect.ErrorIs(t, expect.Err(eureka.DecodeApplications([]byte(body))), eureka.ErrUnparsable, "%s: error", body)
 	}
 	for _, body := range []string{`{}`, `{"application":[]}`, `{"application":{}}{}`} {
-		if _, err := eureka.DecodeApplication([]byte(body)); !errors.Is(err, eureka.ErrUnparsable) {
-			t.Errorf("%s: error %v, want ErrUnparsable", body, err)
-		}
+		expect.ErrorIs(t, expect.Err(eureka.DecodeApplication([]byte(body))), eureka.ErrUnparsable, "%s: error", body)
 	}
 }

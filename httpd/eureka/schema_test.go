@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -34,9 +35,7 @@ func parse(t testing.TB, doc []byte) node {
 	dec := json.NewDecoder(bytes.NewReader(doc))
 	dec.UseNumber()
 	n, err := parseNode(dec)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, doc)
-	}
+	need.That(t, err == nil, "%v\n%s", err, doc)
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		t.Fatalf("trailing data\n%s", doc)
 	}
@@ -113,29 +112,21 @@ func conforms(t *testing.T, where string, n node, fields []field) {
 	for _, f := range fields {
 		value, ok := n.member(f.name)
 		if !ok {
-			if f.required {
-				t.Errorf("%s lacks %s", where, f.name)
-			}
+			expect.That(t, !f.required, "%s lacks %s", where, f.name)
 			continue
 		}
 		order = append(order, f.name)
-		if value.kind != f.kind {
-			t.Errorf("%s.%s is a %s, want a %s", where, f.name, value.kind, f.kind)
-		}
+		expect.That(t, value.kind == f.kind, "%s.%s is a %s, want a %s", where, f.name, value.kind, f.kind)
 		if f.check != nil {
 			f.check(t, where+"."+f.name, value)
 		}
 	}
-	if !slices.Equal(n.keys, order) {
-		t.Errorf("%s has the keys %v, want %v", where, n.keys, order)
-	}
+	expect.Slice(t, n.keys, order, "%s has the keys", where)
 }
 
 func oneOf(words ...string) func(*testing.T, string, node) {
 	return func(t *testing.T, where string, n node) {
-		if !slices.Contains(words, n.text) {
-			t.Errorf("%s is %q, want one of %q", where, n.text, words)
-		}
+		expect.That(t, slices.Contains(words, n.text), "%s is %q, want one of %q", where, n.text, words)
 	}
 }
 
@@ -146,15 +137,11 @@ var (
 )
 
 func isUpper(t *testing.T, where string, n node) {
-	if n.text == "" || n.text != strings.ToUpper(n.text) {
-		t.Errorf("%s is %q, want upper case", where, n.text)
-	}
+	expect.That(t, n.text != "" && n.text == strings.ToUpper(n.text), "%s is %q, want upper case", where, n.text)
 }
 
 func isDecimal(t *testing.T, where string, n node) {
-	if n.text == "" || strings.Trim(n.text, "0123456789") != "" {
-		t.Errorf("%s is %q, want decimal digits", where, n.text)
-	}
+	expect.That(t, n.text != "" && strings.Trim(n.text, "0123456789") == "", "%s is %q, want decimal digits", where, n.text)
 }
 
 func isPort(t *testing.T, where string, n node) {
@@ -171,9 +158,7 @@ func isLeaseInfo(t *testing.T, where string, n node) {
 
 func isMap(t *testing.T, where string, n node) {
 	for i, v := range n.values {
-		if v.kind != "string" {
-			t.Errorf("%s.%s is a %s, want a string", where, n.keys[i], v.kind)
-		}
+		expect.That(t, v.kind == "string", "%s.%s is a %s, want a string", where, n.keys[i], v.kind)
 	}
 }
 
@@ -199,9 +184,8 @@ func isCompactDataCenter(t *testing.T, where string, n node) {
 	isDataCenter(t, where, n)
 	metadata, _ := n.member("metadata")
 	for _, key := range metadata.keys {
-		if !slices.Contains([]string{"instance-id", "public-ipv4", "public-hostname", "local-ipv4", "availability-zone"}, key) {
-			t.Errorf("%s.metadata has %s, which the compact form leaves out", where, key)
-		}
+		expect.That(t, slices.Contains([]string{"instance-id", "public-ipv4", "public-hostname", "local-ipv4", "availability-zone"}, key),
+			"%s.metadata has %s, which the compact form leaves out", where, key)
 	}
 }
 
@@ -266,9 +250,7 @@ func TestDocumentsHaveExactlyTheProtocolsKeys(t *testing.T) {
 func root(t *testing.T, doc []byte, key string) node {
 	t.Helper()
 	n := parse(t, doc)
-	if len(n.keys) != 1 || n.keys[0] != key {
-		t.Fatalf("the root keys are %v, want %s", n.keys, key)
-	}
+	need.That(t, len(n.keys) == 1 && n.keys[0] == key, "the root keys are %v, want %s", n.keys, key)
 	return n.values[0]
 }
 
@@ -283,9 +265,8 @@ func TestBatchDocumentsHaveExactlyTheProtocolsKeys(t *testing.T) {
 		{"responseEntity", may, "object", func(t *testing.T, where string, n node) { conforms(t, where, n, fullInstance) }}}
 	eachIs(response)(t, "result", root(t, eureka.AppendBatchResponse(nil, batchResults()), "responseList"))
 	for _, doc := range [][]byte{eureka.AppendBatch(nil, nil), eureka.AppendBatchResponse(nil, nil)} {
-		if n := parse(t, doc); len(n.values) != 1 || n.values[0].kind != "array" {
-			t.Errorf("an empty batch is %s, want an empty array", doc)
-		}
+		n := parse(t, doc)
+		expect.That(t, len(n.values) == 1 && n.values[0].kind == "array", "an empty batch is %s, want an empty array", doc)
 	}
 }
 
@@ -295,17 +276,13 @@ func TestTextsThatCannotStandForThemselvesAreEscaped(t *testing.T) {
 	l.Instance.Metadata = []registry.Pair{{Key: "", Value: "no name"}, {Key: "a\x01-:.é\U0001F600", Value: "v"}, {Key: "-x", Value: ""}}
 	wantJSON := `"vipAddress":"a\u0000\u001f\ufffd` + "\u2028" + `\"\\<&>'\r\n\t` + "\ufffe" + `"`
 	doc := eureka.AppendInstance(nil, full, l, l.RenewedAt)
-	if !strings.Contains(string(doc), wantJSON) || !json.Valid(doc) {
-		t.Errorf("JSON %s lacks %s", doc, wantJSON)
-	}
+	expect.That(t, strings.Contains(string(doc), wantJSON) && json.Valid(doc), "JSON %s lacks %s", doc, wantJSON)
 	doc = eureka.AppendInstance(nil, inXML, l, l.RenewedAt)
 	for _, want := range []string{
 		"<vipAddress>a\ufffd\ufffd\ufffd\u2028&quot;\\&lt;&amp;&gt;&apos;&#xd;\n\t\ufffd</vipAddress>",
 		"<metadata><a_.0001-_.003a.é_.d83d_.de00>v</a_.0001-_.003a.é_.d83d_.de00><_.002dx></_.002dx></metadata>",
 	} {
-		if !strings.Contains(string(doc), want) {
-			t.Errorf("XML %s lacks %s", doc, want)
-		}
+		expect.That(t, strings.Contains(string(doc), want), "XML %s lacks %s", doc, want)
 	}
 }
 
@@ -313,9 +290,8 @@ func TestAnUnknownHostIsNullInJSONAndAbsentInXML(t *testing.T) {
 	l := orders1()
 	l.Instance.HostName, l.Instance.IPAddr = "", ""
 	for f, want := range map[eureka.Format]string{full: `"hostName":null,"app":"ORDERS","ipAddr":null,`, compact: `"ipAddr":null,`} {
-		if got := string(eureka.AppendInstance(nil, f, l, l.RenewedAt)); !strings.Contains(got, want) {
-			t.Errorf("%s lacks %s", got, want)
-		}
+		got := string(eureka.AppendInstance(nil, f, l, l.RenewedAt))
+		expect.That(t, strings.Contains(got, want), "%s lacks %s", got, want)
 	}
 	if got := string(eureka.AppendInstance(nil, inXML, l, l.RenewedAt)); strings.Contains(got, "<hostName") || strings.Contains(got, "<ipAddr") {
 		t.Errorf("XML has an empty element: %s", got)
@@ -326,9 +302,7 @@ func TestOverridesAreShownOncePerID(t *testing.T) {
 	other := orders2()
 	other.Instance.App, other.Instance.Overridden = "OTHER", registry.Down
 	got := string(eureka.AppendStatusOverrides(nil, slices.Values([]*registry.Lease{orders1(), orders2(), other})))
-	if want := `{"orders-2.example.internal:orders:8080":"OUT_OF_SERVICE"}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, got, `{"orders-2.example.internal:orders:8080":"OUT_OF_SERVICE"}`, "got")
 }
 
 func TestTheHashCountsByStatusInAlphabeticalOrder(t *testing.T) {
@@ -341,7 +315,6 @@ func TestTheHashCountsByStatusInAlphabeticalOrder(t *testing.T) {
 		}
 	}
 	doc := root(t, eureka.AppendVIP(nil, full, slices.Values(leases)), "applications")
-	if hash, _ := doc.member("apps__hashcode"); hash.text != "DOWN_1_OUT_OF_SERVICE_2_STARTING_3_UNKNOWN_1_UP_10_" {
-		t.Errorf("got %s", hash.text)
-	}
+	hash, _ := doc.member("apps__hashcode")
+	expect.That(t, hash.text == "DOWN_1_OUT_OF_SERVICE_2_STARTING_3_UNKNOWN_1_UP_10_", "got %s", hash.text)
 }

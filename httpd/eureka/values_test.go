@@ -128,8 +128,7 @@ func tokens(t testing.TB, doc []byte) string {
 		return string(betweenElements.ReplaceAll(doc, []byte("><")))
 	}
 	var out bytes.Buffer
-	if err := json.Compact(&out, doc); err != nil {
-		t.Fatalf("not JSON: %v\n%s", err, doc)
-	}
+	err := json.Compact(&out, doc)
+	need.That(t, err == nil, "not JSON: %v\n%s", err, doc)
 	return out.String()
 }

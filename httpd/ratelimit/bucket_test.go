@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // admitted calls as often as there are tokens, and returns how many there were.
@@ -21,14 +24,11 @@ func admitted(b *Bucket, burst int, rate, now int64) int {
 
 func TestRatesArePerSecondOrPerMinute(t *testing.T) {
 	for _, unit := range []time.Duration{time.Second, time.Minute} {
-		if _, err := New(unit); err != nil {
-			t.Errorf("%v: %v", unit, err)
-		}
+		expect.OKf(t, expect.Err(New(unit)), "%v", unit)
 	}
 	for _, unit := range []time.Duration{0, -time.Second, time.Millisecond, time.Hour, time.Second + 1} {
-		if _, err := New(unit); err == nil || !strings.Contains(err.Error(), unit.String()) {
-			t.Errorf("%v: the error is %v, want one that names the unit", unit, err)
-		}
+		_, err := New(unit)
+		expect.That(t, err != nil && strings.Contains(err.Error(), unit.String()), "%v: the error is %v, want one that names the unit", unit, err)
 	}
 }
 
@@ -54,9 +54,8 @@ func TestTokensComeBackOneByOne(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			b := newBucket(t, row.unit)
 			for _, c := range row.calls {
-				if got := admitted(b, row.burst, row.rate, c.at); int64(got) != c.tokens {
-					t.Errorf("at %d ms: got %d tokens, want %d", c.at, got, c.tokens)
-				}
+				got := admitted(b, row.burst, row.rate, c.at)
+				expect.That(t, int64(got) == c.tokens, "at %d ms: got %d tokens, want %d", c.at, got, c.tokens)
 			}
 		})
 	}
@@ -69,13 +68,10 @@ func TestZeroOrLessLimitsNothing(t *testing.T) {
 	}{{0, 500}, {-1, 500}, {10, 0}, {10, -1}, {0, 0}} {
 		b := newBucket(t, time.Second)
 		for range 100 {
-			if !b.AcquireAt(row.burst, row.rate, 1) || b.WaitAt(row.burst, row.rate, 1) != 0 {
-				t.Fatalf("burst %d, rate %d: refused", row.burst, row.rate)
-			}
+			need.That(t, b.AcquireAt(row.burst, row.rate, 1) && b.WaitAt(row.burst, row.rate, 1) == 0, "burst %d, rate %d: refused", row.burst, row.rate)
 		}
-		if got := admitted(b, 3, 1, 1); got != 3 {
-			t.Errorf("burst %d, rate %d: these calls took tokens; %d of 3 are left", row.burst, row.rate, got)
-		}
+		got := admitted(b, 3, 1, 1)
+		expect.That(t, got == 3, "burst %d, rate %d: these calls took tokens; %d of 3 are left", row.burst, row.rate, got)
 	}
 }
 
@@ -92,9 +88,8 @@ func TestInTheLongRunTheRateIsWithinOneToken(t *testing.T) {
 				for now := every; now <= end; now += every {
 					got += int64(admitted(b, burst, rate, now))
 				}
-				if want := end * rate / unit.Milliseconds(); got < want-1 || got > want+1 {
-					t.Errorf("%d per %v, asked every %d ms: %d tokens in a minute, want %d", rate, unit, every, got, want)
-				}
+				want := end * rate / unit.Milliseconds()
+				expect.That(t, got >= want-1 && got <= want+1, "%d per %v, asked every %d ms: %d tokens in a minute, want %d", rate, unit, every, got, want)
 			}
 		}
 	}
@@ -116,60 +111,44 @@ func TestOverloadIsAdmittedSmoothly(t *testing.T) {
 		if window == 0 {
 			want = burst + 9*2 // the bucket was full, and nine ms brought two each
 		}
-		if n != want {
-			t.Errorf("window %d of 10 ms: admitted %d, want %d", window, n, want)
-		}
+		expect.Equal(t, n, want, "window %d of 10 ms: admitted", window)
 	}
 }
 
 func TestABurstThatShrinksIsObeyedFromTheNextRefillOn(t *testing.T) {
 	b := newBucket(t, time.Second)
-	if got := admitted(b, 10, 1000, 0); got != 10 {
-		t.Fatalf("got %d of 10", got)
-	}
-	if got := admitted(b, 3, 1000, 0); got != 0 {
-		t.Errorf("a smaller burst at once: got %d tokens, want none", got)
-	}
-	if got := admitted(b, 3, 1000, 1); got != 1 {
-		t.Errorf("after 1 ms: got %d tokens, want 1 and not the 10 that were out to come back first", got)
-	}
-	if got := admitted(b, 10, 1000, 1); got != 7 {
-		t.Errorf("a larger burst: got %d tokens, want the 7 more", got)
-	}
+	got := admitted(b, 10, 1000, 0)
+	need.That(t, got == 10, "got %d of 10", got)
+	got = admitted(b, 3, 1000, 0)
+	expect.That(t, got == 0, "a smaller burst at once: got %d tokens, want none", got)
+	got = admitted(b, 3, 1000, 1)
+	expect.That(t, got == 1, "after 1 ms: got %d tokens, want 1 and not the 10 that were out to come back first", got)
+	got = admitted(b, 10, 1000, 1)
+	expect.That(t, got == 7, "a larger burst: got %d tokens, want the 7 more", got)
 }
 
 func TestAClockThatGoesBackStopsNothingForLongerThanAUnit(t *testing.T) {
 	b := newBucket(t, time.Second)
 	admitted(b, 5, 1000, 10_000)
-	if got := admitted(b, 5, 1000, 9_500); got != 0 {
-		t.Errorf("a late caller got %d tokens", got)
-	}
-	if got := admitted(b, 5, 1000, 10_002); got != 2 {
-		t.Errorf("2 ms after the refill: got %d tokens, want 2 whatever a late caller said", got)
-	}
-	if got := admitted(b, 5, 1000, 1_000); got != 0 {
-		t.Errorf("set back by 9 s: got %d tokens at once", got)
-	}
-	if got := admitted(b, 5, 1000, 1_003); got != 3 {
-		t.Errorf("3 ms later: got %d tokens, want 3", got)
-	}
+	got := admitted(b, 5, 1000, 9_500)
+	expect.That(t, got == 0, "a late caller got %d tokens", got)
+	got = admitted(b, 5, 1000, 10_002)
+	expect.That(t, got == 2, "2 ms after the refill: got %d tokens, want 2 whatever a late caller said", got)
+	got = admitted(b, 5, 1000, 1_000)
+	expect.That(t, got == 0, "set back by 9 s: got %d tokens at once", got)
+	got = admitted(b, 5, 1000, 1_003)
+	expect.That(t, got == 3, "3 ms later: got %d tokens, want 3", got)
 }
 
 func TestTheBucketsOwnClockIsTimeThatPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket(t, time.Second)
 		for i := range 3 {
-			if got := b.Acquire(2, 4); got != (i < 2) {
-				t.Errorf("call %d: got %v", i+1, got)
-			}
+			expect.Equal(t, b.Acquire(2, 4), (i < 2), "call %d: got", i+1)
 		}
-		if got := b.Wait(2, 4); got != 250*time.Millisecond {
-			t.Fatalf("the wait is %v, want 250ms", got)
-		}
+		need.Equal(t, b.Wait(2, 4), 250*time.Millisecond, "the wait is")
 		time.Sleep(250 * time.Millisecond) // virtual
-		if b.Wait(2, 4) != 0 || !b.Acquire(2, 4) || b.Acquire(2, 4) {
-			t.Error("after the wait there is not exactly one token")
-		}
+		expect.That(t, b.Wait(2, 4) == 0 && b.Acquire(2, 4) && !b.Acquire(2, 4), "after the wait there is not exactly one token")
 	})
 }
 

@@ -107,9 +107,7 @@ func TestTheBucketIsTheExactModelWhileBurstAndRateChange(t *testing.T) {
 			burst, rate := rapid.IntRange(-1, 20).Draw(rt, "burst"), rapid.Int64Range(-1, 3000).Draw(rt, "rate")
 			for range rapid.IntRange(1, 60).Draw(rt, "calls") {
 				now += steps().Draw(rt, "step")
-				if got, want := b.AcquireAt(burst, rate, now), m.acquire(burst, rate, now); got != want {
-					rt.Fatalf("burst %d, rate %d at %d: got %v, want %v", burst, rate, now, got, want)
-				}
+				need.Equal(rt, b.AcquireAt(burst, rate, now), m.acquire(burst, rate, now), "burst %d, rate %d at %d: got", burst, rate, now)
 			}
 		}
 	})
@@ -127,9 +125,8 @@ func TestDecisionsAreUpstreamsWhereItsArithmeticIsExact(t *testing.T) {
 		for range rapid.IntRange(1, 300).Draw(rt, "calls") {
 			now += rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, 2*ms/rate+1)).Draw(rt, "step")
 			burst := rapid.IntRange(1, 12).Draw(rt, "burst")
-			if got, want := b.AcquireAt(burst, rate, now), u.acquire(int64(burst), rate, now); got != want {
-				rt.Fatalf("burst %d, rate %d per %v at %d: got %v, upstream's is %v", burst, rate, unit, now, got, want)
-			}
+			got, want := b.AcquireAt(burst, rate, now), u.acquire(int64(burst), rate, now)
+			need.That(rt, got == want, "burst %d, rate %d per %v at %d: got %v, upstream's is %v", burst, rate, unit, now, got, want)
 		}
 	})
 }
@@ -143,15 +140,11 @@ func TestTheWaitEndsWithAToken(t *testing.T) {
 		for range rapid.IntRange(1, 50).Draw(rt, "calls") {
 			now += steps().Draw(rt, "step")
 			wait := b.WaitAt(burst, rate, now).Milliseconds()
-			if wait < 0 || wait > 2*unit.Milliseconds() {
-				rt.Fatalf("rate %d per %v: the wait is %d ms", rate, unit, wait)
-			}
+			need.That(rt, wait >= 0 && wait <= 2*unit.Milliseconds(), "rate %d per %v: the wait is %d ms", rate, unit, wait)
 			if wait > 0 && (b.AcquireAt(burst, rate, now) || b.AcquireAt(burst, rate, now+wait-1)) {
 				rt.Fatalf("rate %d per %v at %d: there was a token before the %d ms were over", rate, unit, now, wait)
 			}
-			if !b.AcquireAt(burst, rate, now+wait) {
-				rt.Fatalf("rate %d per %v at %d: no token after %d ms", rate, unit, now, wait)
-			}
+			need.That(rt, b.AcquireAt(burst, rate, now+wait), "rate %d per %v at %d: no token after %d ms", rate, unit, now, wait)
 			now += wait
 		}
 	})
@@ -171,12 +164,9 @@ func FuzzBucket(f *testing.F) {
 		}
 		b, m := newBucket(t, unit), model{unit: unit.Milliseconds()}
 		for range 20 {
-			if got, want := b.AcquireAt(burst, rate, now), m.acquire(burst, rate, now); got != want {
-				t.Fatalf("burst %d, rate %d at %d: got %v, want %v", burst, rate, now, got, want)
-			}
-			if wait := b.WaitAt(burst, rate, now); wait < 0 || wait > 2*unit {
-				t.Fatalf("burst %d, rate %d at %d: the wait is %v", burst, rate, now, wait)
-			}
+			need.Equal(t, b.AcquireAt(burst, rate, now), m.acquire(burst, rate, now), "burst %d, rate %d at %d: got", burst, rate, now)
+			wait := b.WaitAt(burst, rate, now)
+			need.That(t, wait >= 0 && wait <= 2*unit, "burst %d, rate %d at %d: the wait is %v", burst, rate, now, wait)
 			now += step // may overflow, which is one more way for a clock to jump
 			rate += change
 			burst += int(change)

@@ -1,6 +1,8 @@
-// Package need ends a test at the first error of what the test needs and does not examine. Tests of every package import
-// it; nothing else does.
+// Package need ends a test at the first of what the test cannot go on without. Package expect is for what a test is about.
+// Tests of every package import it; nothing else does.
 package need
+
+import "github.com/seed-20419f34/rollcall/internal/expect"
 
 // T is what need wants of a test: that of testing and that of rapid have it.
 type T interface {
@@ -8,12 +10,24 @@ type T interface {
 	Fatal(args ...any)
 }
 
+// ending is a test that a failed expectation ends.
+type ending struct{ T }
+
+func (e ending) Error(args ...any) {
+	e.Helper()
+	e.Fatal(args...)
+}
+
 // OK ends the test if err is not nil.
 func OK(t T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(ending{t}, err)
+}
+
+// OKf is OK with a message in front of the error.
+func OKf(t T, err error, format string, args ...any) {
+	t.Helper()
+	expect.OKf(ending{t}, err, format, args...)
 }
 
 // Got is the value of a call that returns one with an error, for need.Got(call())(t): the test ends if the error is not nil.
@@ -23,4 +37,40 @@ func Got[V any](v V, err error) func(T) V {
 		OK(t, err)
 		return v
 	}
+}
+
+// That ends the test unless ok.
+func That(t T, ok bool, format string, args ...any) {
+	t.Helper()
+	expect.That(ending{t}, ok, format, args...)
+}
+
+// Equal ends the test unless got is want.
+func Equal[V comparable](t T, got, want V, format string, args ...any) {
+	t.Helper()
+	expect.Equal(ending{t}, got, want, format, args...)
+}
+
+// Deep is Equal for what == does not compare.
+func Deep[V any](t T, got, want V, format string, args ...any) {
+	t.Helper()
+	expect.Deep(ending{t}, got, want, format, args...)
+}
+
+// Slice is Equal for slices, of which an empty one and nil are equal.
+func Slice[S ~[]E, E comparable](t T, got, want S, format string, args ...any) {
+	t.Helper()
+	expect.Slice(ending{t}, got, want, format, args...)
+}
+
+// ErrorIs ends the test unless errors.Is finds want in err.
+func ErrorIs(t T, err, want error, format string, args ...any) {
+	t.Helper()
+	expect.ErrorIs(ending{t}, err, want, format, args...)
+}
+
+// ErrorSays ends the test unless err is an error whose text has the words.
+func ErrorSays(t T, err error, words, format string, args ...any) {
+	t.Helper()
+	expect.ErrorSays(ending{t}, err, words, format, args...)
 }

@@ -2,11 +2,11 @@ package setting
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -56,9 +56,7 @@ func TestDefaultIsWhatTheTagsSay(t *testing.T) {
 		Map: map[string]string{"k": "v"}, Number: 5,
 	}
 	want.Inner.Millis, want.Inner.Seconds = 60_000, 30
-	if got := Default[every](); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	expect.Deep(t, Default[every](), want, "got")
 }
 
 func TestSetAndStringAreInverse(t *testing.T) {
@@ -90,9 +88,8 @@ func TestTextsThatAreNoValueAreRefusedWithWhatWouldBeRight(t *testing.T) {
 		h := Default[every]()
 		s := row(t, &h, tc.key)
 		before := s.String()
-		if err := s.Set(tc.text); err == nil || !strings.Contains(err.Error(), tc.want) || s.String() != before {
-			t.Errorf("%s: got %v and %q, want %q", tc.key, err, s, tc.want)
-		}
+		err := s.Set(tc.text)
+		expect.That(t, err != nil && strings.Contains(err.Error(), tc.want) && s.String() == before, "%s: got %v and %q, want %q", tc.key, err, s, tc.want)
 	}
 }
 
@@ -101,9 +98,8 @@ func TestCheckNamesEveryKeyAndItsBound(t *testing.T) {
 	need.OK(t, Check(&h))
 	h.Word, h.Int, h.Span, h.Inner.Millis = "c", 4, time.Millisecond, 3
 	const want = "a.word: \"c\" is none of [\"a\" \"b\"]\na.int: 4 is above 3\na.span: 1ms is below 5ms; 0 means never\nb.millis: 3ms is below 1s"
-	if err := Check(&h); err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	err := Check(&h)
+	expect.That(t, err != nil && err.Error() == want, "got %v, want %s", err, want)
 }
 
 func TestFillLeavesAZeroThatCanBeMeant(t *testing.T) {
@@ -111,9 +107,7 @@ func TestFillLeavesAZeroThatCanBeMeant(t *testing.T) {
 	Fill(&h)
 	want := every{Word: "b", Int: 2, Uint: 7}
 	want.Inner.Millis, want.Inner.Seconds = 60_000, 30
-	if !reflect.DeepEqual(h, want) {
-		t.Errorf("got %+v, want %+v", h, want)
-	}
+	expect.Deep(t, h, want, "got")
 }
 
 func TestTablesSayWhatIsAllowedAndWhenItIsTakenOver(t *testing.T) {
@@ -132,12 +126,9 @@ func TestTablesSayWhatIsAllowedAndWhenItIsTakenOver(t *testing.T) {
 }
 
 func TestListsAndMapsDropWhiteSpaceAndEmptyElements(t *testing.T) {
-	if got, want := SplitList(" a ,, b"), []string{"a", "b"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	expect.Deep(t, SplitList(" a ,, b"), []string{"a", "b"}, "got")
 	for _, text := range []string{"a", "=b", "a="} {
-		if m, err := ParseMap(text); err == nil {
-			t.Errorf("%q is read as %v", text, m)
-		}
+		m, err := ParseMap(text)
+		expect.That(t, err != nil, "%q is read as %v", text, m)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestBatchLeavesWhenItsOldestTaskHasWaitedForTheDelay(t *testing.T) {
@@ -278,9 +280,7 @@ func TestNothingMovesWhileNothingHappens(t *testing.T) {
 		r.submit("a1")
 		r.at(time.Second)
 		r.submit("a2") // blocked
-		if r.published(func() { time.Sleep(time.Hour) }) {
-			t.Error("the acceptor woke up within an hour in which nothing was due")
-		}
+		expect.That(t, !r.published(func() { time.Sleep(time.Hour) }), "the acceptor woke up within an hour in which nothing was due")
 	})
 }
 
@@ -300,9 +300,7 @@ func TestAcceptorIsNotWokenByTasksThatMakeNothingDue(t *testing.T) {
 				r.submit(row.before)
 				r.at(600 * ms)
 				r.submit("a1")
-				if r.published(func() { r.submit("b1 c1") }) {
-					t.Error("the acceptor woke up")
-				}
+				expect.That(t, !r.published(func() { r.submit("b1 c1") }), "the acceptor woke up")
 			})
 		})
 	}
@@ -314,8 +312,6 @@ func TestCallerNeverWaits(t *testing.T) {
 		for range 100 {
 			r.submit(strings.Repeat("a1 b1 c1 ", 10))
 		}
-		if waited := time.Since(r.start); waited != 0 {
-			t.Errorf("callers waited for %v", waited)
-		}
+		expect.Equal(t, time.Since(r.start), 0, "callers waited for")
 	})
 }

@@ -3,6 +3,8 @@ package batcher
 import (
 	"slices"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestAcceptorIsWokenByWhatCameWhileItWorked(t *testing.T) {
@@ -20,9 +22,7 @@ func TestAcceptorIsWokenByWhatCameWhileItWorked(t *testing.T) {
 			b.accept(&holder[string, string]{id: "a"})
 			b.accept(&holder[string, string]{id: "b"})
 			b.publish(Stats{}, 0, row.patience)
-			if got := len(b.wake) == 1; got != row.want {
-				t.Errorf("it is woken: %t, want %t", got, row.want)
-			}
+			expect.Equal(t, len(b.wake) == 1, row.want, "it is woken:")
 		})
 	}
 }
@@ -43,13 +43,9 @@ func TestInboxKeepsNothingThatWasTaken(t *testing.T) {
 			}
 			m := b.take(mail[string, string]{})
 			b.take(m)
-			if got := cap(b.left.accepted) > 0; got != row.reuse {
-				t.Errorf("the slice is used again: %t, want %t", got, row.reuse)
-			}
+			expect.Equal(t, cap(b.left.accepted) > 0, row.reuse, "the slice is used again:")
 			kept := b.left.accepted[:cap(b.left.accepted)]
-			if slices.ContainsFunc(kept, func(h *holder[string, string]) bool { return h != nil }) {
-				t.Error("tasks that were taken are still referred to")
-			}
+			expect.That(t, !slices.ContainsFunc(kept, func(h *holder[string, string]) bool { return h != nil }), "tasks that were taken are still referred to")
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -25,9 +26,7 @@ func TestGoroutinesAreLabelledAsUpstreamsThreads(t *testing.T) {
 				var profile bytes.Buffer
 				need.OK(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
 				for _, label := range row.want {
-					if !strings.Contains(profile.String(), `"`+label+`"`) {
-						t.Errorf("no goroutine is labelled %q", label)
-					}
+					expect.That(t, strings.Contains(profile.String(), `"`+label+`"`), "no goroutine is labelled %q", label)
 				}
 			})
 		})

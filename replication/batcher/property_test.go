@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // facts are what a task of the property test tells: the numbers of the submissions that went into it.
@@ -168,25 +170,19 @@ func TestTheLastStateOfEachIDArrivesInOrderOrIsReportedDropped(t *testing.T) {
 		}
 		for id, want := range submitted {
 			done, dropped := w.done[id], w.dropped[id]
-			if !slices.IsSorted(done) {
-				rt.Errorf("id %d: transmitted %v, want the order of submission", id, done)
-			}
-			if all := slices.Sorted(slices.Values(slices.Concat(done, dropped))); !slices.Equal(all, want) {
-				rt.Errorf("id %d: transmitted %v and dropped %v, want each of %v once", id, done, dropped, want)
-			}
+			expect.That(rt, slices.IsSorted(done), "id %d: transmitted %v, want the order of submission", id, done)
+			all := slices.Sorted(slices.Values(slices.Concat(done, dropped)))
+			expect.That(rt, slices.Equal(all, want), "id %d: transmitted %v and dropped %v, want each of %v once", id, done, dropped, want)
 			if last := want[len(want)-1]; !slices.Contains(dropped, last) && w.attempted[id] != last {
 				rt.Errorf("id %d: the last state %d did not arrive, the newest sent is %d", id, last, w.attempted[id])
 			}
 		}
 		gone := end.SuccessfulExecutions + end.OverriddenTasks + end.QueueOverflows + end.PermanentErrors + end.StoppedTasks
-		if int(gone) != len(h.steps) || int(end.AcceptedTasks) != len(h.steps) || end.QueueSize != 0 || end.InFlight != 0 {
-			rt.Errorf("%d tasks are not accounted for by %+v", len(h.steps), end)
-		}
+		expect.That(rt, int(gone) == len(h.steps) && int(end.AcceptedTasks) == len(h.steps) && end.QueueSize == 0 && end.InFlight == 0,
+			"%d tasks are not accounted for by %+v", len(h.steps), end)
 		if !h.stop && end.StoppedTasks != 0 {
 			rt.Errorf("tasks were left after an hour: %+v", end)
 		}
-		if room != h.config.MaxBufferSize {
-			rt.Errorf("there is room for %d tasks, want %d", room, h.config.MaxBufferSize)
-		}
+		expect.That(rt, room == h.config.MaxBufferSize, "there is room for %d tasks, want %d", room, h.config.MaxBufferSize)
 	})
 }

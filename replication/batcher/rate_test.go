@@ -3,6 +3,8 @@ package batcher
 import (
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestRateLimitsWhatIsHandedOut(t *testing.T) {
@@ -34,9 +36,7 @@ func TestAcceptorSleepsUntilTheRateAllowsMore(t *testing.T) {
 		r.submit("a1 b1")
 		r.run(0)
 		r.at(500 * ms)
-		if r.published(func() { r.at(989 * ms) }) {
-			t.Error("the acceptor woke up although nothing could be handed out")
-		}
+		expect.That(t, !r.published(func() { r.at(989 * ms) }), "the acceptor woke up although nothing could be handed out")
 		r.at(990 * ms)
 		r.wantCalls("0s a1; 990ms b1")
 	})
@@ -54,9 +54,7 @@ func TestPacerGivesBackNoMoreThanATimerOversleeps(t *testing.T) {
 		{time.Hour, 0, 100}, {time.Hour, 90 * ms, 0}, // idle: no burst saved
 	} {
 		now := begin.Add(step.at)
-		if got := p.delay(now); got != step.want {
-			t.Errorf("at %v: the delay is %v, want %v", step.at, got, step.want)
-		}
+		expect.Equal(t, p.delay(now), step.want, "at %v: the delay is", step.at)
 		p.take(step.take, now)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestWhatIsGivenBackGoesToTheHeadInItsOldOrder(t *testing.T) {
@@ -47,9 +49,7 @@ func TestReprocessQueueIsTakenInBeforeTheAcceptorQueueNewestFirst(t *testing.T) 
 				for h := a.order.head; h != nil; h = h.after {
 					order = append(order, h.task)
 				}
-				if got := strings.Join(order, " "); got != row.order {
-					t.Errorf("the order is %q, want %q", got, row.order)
-				}
+				expect.Equal(t, strings.Join(order, " "), row.order, "the order is")
 				r.wantDropped(row.dropped...)
 			})
 		})

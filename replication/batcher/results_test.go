@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestResultDecidesWhatBecomesOfATask(t *testing.T) {
@@ -77,9 +79,7 @@ func TestNothingIsHandedOutDuringAPauseAndTheAcceptorSleepsThroughIt(t *testing.
 		r := running(t, Config[string, string]{CongestionRetryDelay: 20 * time.Second}, answer{result: Congestion})
 		r.submit("a1")
 		r.at(time.Second)
-		if r.published(func() { r.at(20499 * ms) }) {
-			t.Error("the acceptor woke up during the pause")
-		}
+		expect.That(t, !r.published(func() { r.at(20499 * ms) }), "the acceptor woke up during the pause")
 		r.at(20500 * ms)
 		r.wantCalls("500ms a1; 20.5s a1")
 	})
@@ -172,13 +172,9 @@ func TestPanickingProcessorCostsOnlyTheTaskThatShowsIt(t *testing.T) {
 				r.at(2 * time.Second)
 				r.wantDone("a1 b1 d1 e1")
 				r.wantDropped("c1 permanent")
-				if len(r.calls) != row.calls {
-					t.Errorf("got %d calls, want %d: %v", len(r.calls), row.calls, r.calls)
-				}
+				expect.That(t, len(r.calls) == row.calls, "got %d calls, want %d: %v", len(r.calls), row.calls, r.calls)
 				for _, text := range []string{"processor panicked", "a mistake", "dispatcher=dc2", "rig_test.go"} {
-					if !strings.Contains(log.String(), text) {
-						t.Errorf("the log has no %q: %s", text, &log)
-					}
+					expect.That(t, strings.Contains(log.String(), text), "the log has no %q: %s", text, &log)
 				}
 			})
 		})
@@ -213,9 +209,7 @@ func TestPoisonTaskIsIsolatedAndTheOthersGoOn(t *testing.T) {
 				}
 				r.wantDropped(dropped...)
 				r.wantStats(Stats{SuccessfulExecutions: 250 - uint64(len(dropped)), PermanentErrors: uint64(len(dropped))}, counters)
-				if len(r.calls) > row.calls {
-					t.Errorf("it took %d calls, want %d at most", len(r.calls), row.calls)
-				}
+				expect.That(t, len(r.calls) <= row.calls, "it took %d calls, want %d at most", len(r.calls), row.calls)
 			})
 		})
 	}

@@ -3,6 +3,8 @@ package batcher
 import (
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestTrafficShaperDelaysByTheRestOfTheWindow(t *testing.T) {
@@ -45,9 +47,7 @@ func TestTrafficShaperDelaysByTheRestOfTheWindow(t *testing.T) {
 			for _, e := range row.events {
 				shaper.note(e.result, begin.Add(e.started), begin.Add(e.at))
 			}
-			if got := shaper.delay(begin.Add(row.at)).Round(ms); got != row.want {
-				t.Errorf("got %v, want %v", got, row.want)
-			}
+			expect.Equal(t, shaper.delay(begin.Add(row.at)).Round(ms), row.want, "got")
 		})
 	}
 }
@@ -57,9 +57,7 @@ func TestDelaysAreCapped(t *testing.T) {
 	for _, result := range []Result{Congestion, TransientError} {
 		s := newTrafficShaper(time.Minute, time.Hour, 30*time.Second, false, nil)
 		s.note(result, now, now)
-		if got := s.delay(now); got != 30*time.Second {
-			t.Errorf("result %d: the delay is %v, want 30s", result, got)
-		}
+		expect.Equal(t, s.delay(now), 30*time.Second, "result %d: the delay is", result)
 	}
 }
 
@@ -68,7 +66,5 @@ func TestClockThatWentBackEndsThePauseForGood(t *testing.T) {
 	s := newTrafficShaper(time.Second, 100*ms, 30*time.Second, false, nil)
 	s.note(Congestion, now, now)
 	s.delay(now.Add(-time.Millisecond))
-	if got := s.delay(now); got != 0 {
-		t.Errorf("the delay is %v, want none", got)
-	}
+	expect.Equal(t, s.delay(now), 0, "the delay is")
 }

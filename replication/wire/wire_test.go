@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -92,13 +93,10 @@ func TestBodiesKeepTheirForm(t *testing.T) {
 			need.OK(t, os.WriteFile(path, []byte(hex.EncodeToString(got)+"\n"), 0o644))
 		}
 		want := strings.TrimSpace(string(need.Got(os.ReadFile(path))(t)))
-		if hex.EncodeToString(got) != want {
-			t.Errorf("%s: got %x, want %s", name, got, want)
-		}
+		expect.That(t, hex.EncodeToString(got) == want, "%s: got %x, want %s", name, got, want)
 		read := reflect.New(reflect.TypeOf(body).Elem()).Interface().(Body)
-		if err := Decode(got, read); err != nil || !bytes.Equal(Encode(sendable(read)), got) {
-			t.Errorf("%s is read as %+v, %v", name, read, err)
-		}
+		err := Decode(got, read)
+		expect.That(t, err == nil && bytes.Equal(Encode(sendable(read)), got), "%s is read as %+v, %v", name, read, err)
 	}
 }
 
@@ -126,9 +124,8 @@ func sendable(b Body) Body {
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	for _, want := range someOps() {
-		if got, err := reread(want); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("got %+v, %v, want %+v", got, err, want)
-		}
+		got, err := reread(want)
+		expect.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
 	}
 }
 
@@ -174,9 +171,8 @@ func TestAMessageIsRefusedAsAWholeOnlyIfAllOfItIsWrong(t *testing.T) {
 		{"too many items", Encode(&Message{Head: aHead(), Items: make([]Item, MaxItems+1)}), "10001 items, want at most 10000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := Decode(c.body, new(Message)); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want ErrMalformed that says %q", err, c.says)
-			}
+			err := Decode(c.body, new(Message))
+			expect.That(t, errors.Is(err, ErrMalformed) && strings.Contains(err.Error(), c.says), "got %v, want ErrMalformed that says %q", err, c.says)
 		})
 	}
 	need.OK(t, Decode(good, new(Message)))
@@ -229,9 +225,8 @@ func TestABadItemSpoilsNoOther(t *testing.T) {
 			var m Message
 			need.OK(t, Decode(Encode(&Message{Head: aHead(), Items: []Item{ItemOf(good), c.item, ItemOf(good)}}), &m))
 			for _, n := range []int{0, 2} {
-				if op, err := m.Items[n].Check(Context{}); err != nil || op != registry.Op(good) {
-					t.Errorf("item %d beside it: %+v, %v", n, op, err)
-				}
+				op, err := m.Items[n].Check(Context{})
+				expect.That(t, err == nil && op == registry.Op(good), "item %d beside it: %+v, %v", n, op, err)
 			}
 			if op, err := m.Items[1].Check(Context{}); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %+v, %v; want an error that says %q", op, err, c.says)
@@ -243,9 +238,7 @@ func TestABadItemSpoilsNoOther(t *testing.T) {
 func TestAgesAreThoseThatReceiversAccept(t *testing.T) {
 	for age, want := range map[int64]int64{-1: 0, maxAge + 1: maxAge} {
 		op, err := reread(registry.Renew{Key: registry.NewKey("orders", "1"), Life: 1, Age: age})
-		if err != nil || op.(registry.Renew).Age != want {
-			t.Errorf("an age of %d ms: %+v, %v, want %d", age, op, err, want)
-		}
+		expect.That(t, err == nil && op.(registry.Renew).Age == want, "an age of %d ms: %+v, %v, want %d", age, op, err, want)
 	}
 	bad := Item{Op: registry.Renew{Key: registry.NewKey("orders", "1"), Life: 1, Age: -1}}
 	if _, err := bad.Check(Context{}); err == nil {
@@ -263,9 +256,7 @@ func TestWhatComesLateIsOlder(t *testing.T) {
 	got := []int64{r.Age, r.OverrideFor, r.QuarantineFor, ops[1].(registry.Replica).OverrideFor, ops[2].(registry.Renew).Age, ops[4].(registry.Remove).Age, ops[5].(registry.SelfPreservation).For}
 	// A quarantine whose time has passed has a moment left, so that it is one that ends.
 	want := []int64{44_500, 20_000, 1, 0, 40_080, 135_000, 20_000}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	expect.Deep(t, got, want, "got")
 }
 
 func TestThisDatacentersNameIsHereToOthersOnly(t *testing.T) {
@@ -274,17 +265,14 @@ func TestThisDatacentersNameIsHereToOthersOnly(t *testing.T) {
 	item := ItemOf(r)
 	for here, want := range map[string]string{"": "dc1", "dc1": registry.Here, "dc3": "dc1"} {
 		op := need.Got(item.Check(Context{Here: here}))(t)
-		if got := op.(registry.Replica).Owner; got != want {
-			t.Errorf("at %q the owner is %q, want %q", here, got, want)
-		}
+		expect.Equal(t, op.(registry.Replica).Owner, want, "at %q the owner is", here)
 	}
 }
 
 func TestOperatorsActsAreTakenFromTheSameDatacenterOnly(t *testing.T) {
 	item := ItemOf(someOps()[5])
-	if op, err := item.Check(Context{Here: "dc1"}); err == nil {
-		t.Errorf("got %+v, want an error", op)
-	}
+	op, err := item.Check(Context{Here: "dc1"})
+	expect.That(t, err != nil, "got %+v, want an error", op)
 	need.Got(item.Check(Context{}))(t)
 }
 
@@ -299,9 +287,7 @@ func TestFramesAreBounded(t *testing.T) {
 		"length alone": {frame[:2], io.ErrUnexpectedEOF}, "too long": {[]byte{0, 0x80, 0, 1}, ErrMalformed},
 		"without a version": {make([]byte, 4), ErrMalformed},
 	} {
-		if err := ReadFrame(bytes.NewReader(c.text), new(Item)); !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", name, err, c.want)
-		}
+		expect.ErrorIs(t, ReadFrame(bytes.NewReader(c.text), new(Item)), c.want, "%s: got", name)
 	}
 }
 
@@ -312,9 +298,7 @@ func FuzzMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var m Message
 		if err := Decode(body, &m); err != nil {
-			if !errors.Is(err, ErrMalformed) {
-				t.Fatalf("%v is not ErrMalformed", err)
-			}
+			need.That(t, errors.Is(err, ErrMalformed), "%v is not ErrMalformed", err)
 			return
 		}
 		for n := range m.Items {

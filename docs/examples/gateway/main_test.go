@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // semaphores is the part of Rollcall that a gateway needs, in memory.
@@ -29,9 +31,7 @@ func startSemaphores(t *testing.T) (*semaphores, *client.Client) {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return s, c
 }
 
@@ -126,9 +126,7 @@ func startGateway(t *testing.T, c *client.Client, patience time.Duration) (strin
 		b := &backend{entered: make(chan struct{}, 10), let: make(chan struct{})}
 		server := httptest.NewServer(b)
 		t.Cleanup(server.Close)
-		if err := g.routes.Set(path + "=" + server.URL + ",2"); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, g.routes.Set(path+"="+server.URL+",2"))
 		backends[path] = b
 	}
 	front := httptest.NewServer(g)
@@ -154,9 +152,8 @@ func TestNeverMoreThanTheLimitAreUnderWay(t *testing.T) {
 	for path := range backends {
 		for range 5 {
 			calls.Go(func() {
-				if status, _ := get(front + path + "/1"); status != http.StatusOK {
-					t.Errorf("%s answered %d, want 200", path, status)
-				}
+				status, _ := get(front + path + "/1")
+				expect.That(t, status == http.StatusOK, "%s answered %d, want 200", path, status)
 			})
 		}
 	}
@@ -175,18 +172,15 @@ func TestNeverMoreThanTheLimitAreUnderWay(t *testing.T) {
 		}
 	}
 	for path := range backends {
-		if n := waiting["gateway"+path]; n != 3 {
-			t.Errorf("%d requests of %s wait, want 3", n, path)
-		}
+		n := waiting["gateway"+path]
+		expect.That(t, n == 3, "%d requests of %s wait, want 3", n, path)
 	}
 	for _, b := range backends {
 		close(b.let)
 	}
 	calls.Wait()
 	for path, b := range backends {
-		if b.most != 2 {
-			t.Errorf("%d requests of %s were under way at a time, want 2", b.most, path)
-		}
+		expect.That(t, b.most == 2, "%d requests of %s were under way at a time, want 2", b.most, path)
 	}
 }
 
@@ -199,17 +193,16 @@ func TestARequestWhoseTurnDoesNotComeIsToldToComeAgain(t *testing.T) {
 		calls.Go(func() { get(front + "/reports") })
 		<-b.entered
 	}
-	if status, header := get(front + "/reports"); status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
-		t.Errorf("the third got %d, %v, want 503 with Retry-After", status, header)
-	}
+	status, header := get(front + "/reports")
+	expect.That(t, status == http.StatusServiceUnavailable && header.Get("Retry-After") != "",
+		"the third got %d, %v, want 503 with Retry-After", status, header)
 	close(b.let)
 	calls.Wait()
 }
 
 func TestRoutesAreWrittenOut(t *testing.T) {
 	for _, text := range []string{"", "/a", "a=http://b,1", "/a=http://b", "/a=http://b,0", "/a=http://b,x", "/a=:,1"} {
-		if err := new(routeList).Set(text); err == nil {
-			t.Errorf("%q was taken", text)
-		}
+		err := new(routeList).Set(text)
+		expect.That(t, err != nil, "%q was taken", text)
 	}
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestMain(m *testing.M) {
@@ -155,9 +157,7 @@ func (n *network) start(t *testing.T, id string) *started {
 	t.Helper()
 	s := &started{host: "127.0.0." + id + ":80", net: n}
 	c, err := client.New(client.Config{Servers: []string{"http://registry"}, HTTPClient: &http.Client{Transport: s}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	o := options{name: "orders", id: "orders-" + id, lease: 30 * time.Second}
 	ip := net.ParseIP("127.0.0." + id)
 	if s.service, err = start(c, o.instance(&net.TCPAddr{IP: ip, Port: 80}), s); err != nil {
@@ -195,25 +195,20 @@ func TestTheDeadAreNotCalledOnceTheListIsWithoutThem(t *testing.T) {
 			_, id := caller.get(http.MethodGet, "/call?service=orders")
 			answers[id]++
 		}
-		if answers["orders-1"] != 5 || answers["orders-2"] != 5 {
-			t.Errorf("the answers are of %v, want half of each", answers)
-		}
+		expect.That(t, answers["orders-1"] == 5 && answers["orders-2"] == 5, "the answers are of %v, want half of each", answers)
 
 		doomed.kill()
 		n.called(doomed.host)
 		for range 120 { // seconds; the lease lasts 30 s, and a list is up to 30 s old
 			told := gone.Load()
-			if status, body := caller.get(http.MethodGet, "/call?service=orders"); status != http.StatusOK || body != "orders-1" {
-				t.Errorf("a call came to %d %q, want the one that is alive", status, body)
-			}
+			status, body := caller.get(http.MethodGet, "/call?service=orders")
+			expect.That(t, status == http.StatusOK && body == "orders-1", "a call came to %d %q, want the one that is alive", status, body)
 			if calls := n.called(doomed.host); told && calls > 0 {
 				t.Error("the dead one was called although the list is without it")
 			}
 			time.Sleep(time.Second)
 		}
-		if !gone.Load() {
-			t.Error("the list never lost the dead one")
-		}
+		expect.That(t, gone.Load(), "the list never lost the dead one")
 	})
 }
 
@@ -223,13 +218,11 @@ func TestAnInstanceThatIsDownIsNotCalled(t *testing.T) {
 		caller, broken := n.start(t, "1"), n.start(t, "2")
 		broken.get(http.MethodPut, "/health?down=true")
 		time.Sleep(time.Minute)
-		if status, body := broken.get(http.MethodGet, "/health"); status != http.StatusServiceUnavailable || body != "DOWN" {
-			t.Errorf("it says of itself %d %q, want 503 DOWN", status, body)
-		}
+		status, body := broken.get(http.MethodGet, "/health")
+		expect.That(t, status == http.StatusServiceUnavailable && body == "DOWN", "it says of itself %d %q, want 503 DOWN", status, body)
 		for range 10 {
-			if _, id := caller.get(http.MethodGet, "/call?service=orders"); id != "orders-1" {
-				t.Errorf("%s was called", id)
-			}
+			_, id := caller.get(http.MethodGet, "/call?service=orders")
+			expect.That(t, id == "orders-1", "%s was called", id)
 		}
 		broken.get(http.MethodPut, "/health?down=false")
 		time.Sleep(time.Minute)
@@ -237,9 +230,8 @@ func TestAnInstanceThatIsDownIsNotCalled(t *testing.T) {
 		for range 10 {
 			caller.get(http.MethodGet, "/call?service=orders")
 		}
-		if calls := n.called(broken.host); calls != 5 {
-			t.Errorf("after it was repaired it got %d of 10 calls, want 5", calls)
-		}
+		calls := n.called(broken.host)
+		expect.That(t, calls == 5, "after it was repaired it got %d of 10 calls, want 5", calls)
 	})
 }
 
@@ -258,17 +250,12 @@ func TestALeavingInstanceDrainsBeforeItIsGone(t *testing.T) {
 			}
 			seen = append(seen, status)
 		})
-		if err := leaving.leave(time.Minute, &http.Server{}); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(start); took < time.Minute || took > time.Minute+5*time.Second {
-			t.Errorf("it left in %v, want a minute for those who call it", took)
-		}
+		expect.OK(t, leaving.leave(time.Minute, &http.Server{}))
+		took := time.Since(start)
+		expect.That(t, took >= time.Minute && took <= time.Minute+5*time.Second, "it left in %v, want a minute for those who call it", took)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if fmt.Sprint(seen) != "[OUT_OF_SERVICE gone]" {
-			t.Errorf("others saw %v, want it out of service first", seen)
-		}
+		expect.That(t, fmt.Sprint(seen) == "[OUT_OF_SERVICE gone]", "others saw %v, want it out of service first", seen)
 	})
 }
 
@@ -277,9 +264,9 @@ func TestCallsThatCannotBeMadeAreSaid(t *testing.T) {
 		caller := startNetwork().start(t, "1")
 		time.Sleep(time.Minute)
 		for service, want := range map[string]string{"stock": `service "stock"`, "": `service ""`} {
-			if status, body := caller.get(http.MethodGet, "/call?service="+service); status != http.StatusBadGateway || !strings.Contains(body, want) {
-				t.Errorf("a call of %q came to %d %q, want 502 that says %s", service, status, body, want)
-			}
+			status, body := caller.get(http.MethodGet, "/call?service="+service)
+			expect.That(t, status == http.StatusBadGateway && strings.Contains(body, want),
+				"a call of %q came to %d %q, want 502 that says %s", service, status, body, want)
 		}
 	})
 }
@@ -287,13 +274,11 @@ func TestCallsThatCannotBeMadeAreSaid(t *testing.T) {
 func TestAnInstanceSaysWhereItListens(t *testing.T) {
 	o := options{name: "orders", id: "orders-1", lease: 4 * time.Second}
 	bound := o.instance(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8081})
-	if bound.HostName != "127.0.0.1" || bound.IPAddr != "127.0.0.1" || bound.Port != (registry.Port{Number: 8081, Enabled: true}) {
-		t.Errorf("it says %s, %s, %v; want where it listens", bound.HostName, bound.IPAddr, bound.Port)
-	}
+	expect.That(t, bound.HostName == "127.0.0.1" && bound.IPAddr == "127.0.0.1" && bound.Port == (registry.Port{Number: 8081, Enabled: true}),
+		"it says %s, %s, %v; want where it listens", bound.HostName, bound.IPAddr, bound.Port)
 	if bound.ID() != "orders-1" || bound.Duration != 4 || bound.RenewalInterval != 1 {
 		t.Errorf("id %s, lease of %d s renewed each %d s", bound.ID(), bound.Duration, bound.RenewalInterval)
 	}
-	if all := o.instance(&net.TCPAddr{IP: net.IPv6zero, Port: 8081}); all.HostName == "::" || all.IPAddr == "::" {
-		t.Error("it says that it is everywhere")
-	}
+	all := o.instance(&net.TCPAddr{IP: net.IPv6zero, Port: 8081})
+	expect.That(t, all.HostName != "::" && all.IPAddr != "::", "it says that it is everywhere")
 }
