@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -353,5 +355,300 @@ func TestALockTellsItsSessionWhatToBe(t *testing.T) {
 				h.Release(t.Context())
 			})
 		})
+	}
+}
+
+var errLed = errors.New("led")
+
+// electing takes part in the election that is called demo, and returns what came of it.
+func electing(ctx context.Context, c *Client, lead func(context.Context, *Held) error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- c.Elect(ctx, LockOptions{Name: "demo", LockDelay: -1}, lead) }()
+	return result
+}
+
+// wantNobody expects that nothing is left behind.
+func wantNobody(t *testing.T, k *coordinator) {
+	t.Helper()
+	sessions, holders, waiters := k.left()
+	expect.That(t, sessions+holders+waiters == 0, "%d sessions, %d holders and %d waiters are left, want none", sessions, holders, waiters)
+}
+
+func TestElectReturnsWhatLeadReturns(t *testing.T) {
+	for _, want := range []error{nil, errLed} {
+		t.Run(fmt.Sprint(want), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newCoordinator(t)
+				c := servers{"a": k.answer}.client(t, "a")
+				type key struct{}
+				ctx := context.WithValue(t.Context(), key{}, "mine")
+				err := c.Elect(ctx, LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
+					time.Sleep(time.Hour)
+					if ctx.Err() != nil || h.Err() != nil || h.Fence().Index != 41 || ctx.Value(key{}) != "mine" {
+						t.Errorf("after an hour: %v, %v, token %d, value %v, want leadership with token 41", ctx.Err(), h.Err(), h.Fence().Index, ctx.Value(key{}))
+					}
+					return want
+				})
+				expect.Equal(t, err, want, "got")
+				wantNobody(t, k)
+				expect.That(t, len(c.parts) == 0, "the client still has %d parts", len(c.parts))
+			})
+		})
+	}
+}
+
+func TestOneLeadsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t)
+		c := servers{"a": k.answer}.client(t, "a")
+		leaders, terms := 0, 0 // the lock guards them
+		lead := func(ctx context.Context, _ *Held) error {
+			if leaders++; leaders > 1 {
+				t.Errorf("%d lead at a time", leaders)
+			}
+			time.Sleep(time.Minute)
+			leaders--
+			terms++
+			return nil
+		}
+		var results []<-chan error
+		for range 4 {
+			results = append(results, electing(t.Context(), c, lead))
+		}
+		for _, r := range results {
+			expect.OK(t, <-r)
+		}
+		expect.That(t, terms == 4, "%d led, want each of 4", terms)
+		wantNobody(t, k)
+	})
+}
+
+// TestWhoLosesLeadershipTakesPartAgain, when lead has returned, and not before; until then nothing is
+// given back.
+func TestWhoLosesLeadershipTakesPartAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t)
+		c := servers{"a": k.answer}.client(t, "a")
+		start := time.Now()
+		var began, lost []time.Duration
+		var tokens []uint64
+		err := c.Elect(t.Context(), LockOptions{Name: "demo", LockDelay: -1}, func(ctx context.Context, h *Held) error {
+			began = append(began, time.Since(start))
+			tokens = append(tokens, uint64(h.Fence().Index))
+			if len(began) == 3 {
+				return errLed
+			}
+			time.AfterFunc(6*time.Second, func() { k.refusing(unreachable) })
+			<-ctx.Done()
+			lost = append(lost, time.Since(start))
+			expect.ErrorIs(t, context.Cause(ctx), ErrLost, "the context ended because of")
+			k.refusing(nil)
+			given := k.count("DELETE /v1/rollcall/locks/demo")
+			time.Sleep(time.Hour)
+			n := k.count("DELETE /v1/rollcall/locks/demo")
+			expect.That(t, n == given, "something was given back before lead returned")
+			return nil
+		})
+		expect.That(t, err == errLed, "got %v, want what the third term returned", err)
+		// Renewed at 5 s, and lost 15 s after that; lead takes an hour to return.
+		expect.Slice(t, lost, []time.Duration{20 * time.Second, time.Hour + 40*time.Second}, "lost after")
+		want := []time.Duration{0, time.Hour + 20*time.Second, 2*time.Hour + 40*time.Second}
+		expect.That(t, slices.Equal(began, want), "terms began after %v, want %v: at once when lead has returned", began, want)
+		expect.That(t, slices.IsSorted(tokens) && len(slices.Compact(tokens)) == 3, "tokens are %v, want higher ones in each term", tokens)
+		wantNobody(t, k)
+	})
+}
+
+func TestElectEndsWithItsContext(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		held bool // by somebody else
+	}{
+		{name: "while it leads"},
+		{name: "while it waits", held: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newCoordinator(t)
+				c := servers{"a": k.answer}.client(t, "a")
+				var other *Held
+				if tc.held {
+					other = lockOf(t, c)
+				}
+				why := errors.New("enough")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				result := electing(ctx, c, func(ctx context.Context, h *Held) error {
+					<-ctx.Done()
+					if cause := context.Cause(ctx); cause != why || h.Err() != nil {
+						t.Errorf("the context ended because of %v, and the lock says %v, want %v, and the lock still held", cause, h.Err(), why)
+					}
+					time.Sleep(time.Minute)
+					err := h.Err()
+					expect.That(t, err == nil, "the lock says %v before lead has returned", err)
+					return errLed
+				})
+				time.Sleep(time.Minute)
+				cancel(why)
+				if err := <-result; err != nil {
+					t.Errorf("got %v, want no error: the context ended first", err)
+				}
+				if tc.held {
+					wantReleased(t, other)
+				}
+				wantNobody(t, k)
+			})
+		})
+	}
+}
+
+// TestNobodyLeadsWhoseContextHasEnded: it ends in the moment in which the lock is acquired.
+func TestNobodyLeadsWhoseContextHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		h := lockOf(t, servers{"a": k.answer}.client(t, "a"))
+		cancel()
+		expect.OKf(t, h.lead(ctx, func(context.Context, *Held) error { return errLed }), "it led")
+		wantReleased(t, h)
+	})
+}
+
+func TestALeaderThatWasPausedFindsItsContextEndedAtTheFirstLook(t *testing.T) {
+	for name, look := range map[string]func(context.Context) bool{
+		"Err": func(ctx context.Context) bool { return ctx.Err() != nil },
+		"Done": func(ctx context.Context) bool {
+			select {
+			case <-ctx.Done():
+				return true
+			default:
+				return false
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newCoordinator(t)
+				c := servers{"a": k.answer}.client(t, "a")
+				terms := 0
+				err := c.Elect(t.Context(), LockOptions{Name: "demo", LockDelay: -1}, func(ctx context.Context, h *Held) error {
+					if terms++; terms == 2 {
+						return nil
+					}
+					h.keeper.mu.Lock()
+					h.keeper.deadline = time.Now()
+					h.keeper.mu.Unlock()
+					if !look(ctx) || !errors.Is(context.Cause(ctx), ErrLost) {
+						t.Errorf("it leads after its deadline: %v", context.Cause(ctx))
+					}
+					return nil
+				})
+				expect.That(t, err == nil && terms == 2, "got %v after %d terms, want another term after the lost one", err, terms)
+			})
+		})
+	}
+}
+
+func TestAPanicOfLeadLeavesNoLockBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t)
+		c := servers{"a": k.answer}.client(t, "a")
+		func() {
+			defer func() {
+				got := recover()
+				expect.That(t, got == "oops", "recovered %v, want lead's panic", got)
+			}()
+			_ = c.Elect(t.Context(), LockOptions{Name: "demo"}, func(context.Context, *Held) error { panic("oops") })
+		}()
+		wantNobody(t, k)
+		expect.OK(t, c.Close(t.Context()))
+	})
+}
+
+func TestElectEndsWhenTheClusterRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := servers{"a": always(501, `{"error":"needs consensus"}`)}.client(t, "a")
+		var status *StatusError
+		err := c.Elect(t.Context(), LockOptions{Name: "demo"}, func(context.Context, *Held) error { return nil })
+		expect.That(t, errors.As(err, &status) && status.Message == "needs consensus", "got %v, want the server's words", err)
+	})
+}
+
+// TestAResignationIsNoLoss: lead released the lock by itself.
+func TestAResignationIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t)
+		err := servers{"a": k.answer}.client(t, "a").Elect(t.Context(), LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
+			wantReleased(t, h)
+			if !errors.Is(context.Cause(ctx), ErrReleased) {
+				t.Errorf("the context says %v, want %v", context.Cause(ctx), ErrReleased)
+			}
+			return errLed
+		})
+		expect.That(t, err == errLed, "got %v, want what lead returned", err)
+		wantNobody(t, k)
+	})
+}
+
+// TestCloseWaitsForWhoLeads, for as long as its context lasts: nothing is given back before lead has
+// returned.
+func TestCloseWaitsForWhoLeads(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		lasts time.Duration // how long lead takes to return
+		limit time.Duration // of Close
+		told  bool          // the lock is given back in time
+	}{
+		{name: "who returns in time", lasts: 3 * time.Second, limit: 10 * time.Second, told: true},
+		{name: "who does not return in time", lasts: 10 * time.Second, limit: 3 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newCoordinator(t)
+				var early bool
+				returned := false
+				c := servers{"a": func(r *http.Request) (*http.Response, error) {
+					early = early || r.Method == "DELETE" && !returned
+					return k.answer(r)
+				}}.client(t, "a")
+				result := electing(t.Context(), c, func(ctx context.Context, h *Held) error {
+					<-ctx.Done()
+					if !errors.Is(context.Cause(ctx), ErrClosed) {
+						t.Errorf("the context ended because of %v, want %v", context.Cause(ctx), ErrClosed)
+					}
+					time.Sleep(tc.lasts)
+					returned = true
+					return errLed
+				})
+				time.Sleep(time.Minute)
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
+				defer cancel()
+				err := c.Close(ctx)
+				took, most := time.Since(start), min(tc.lasts, tc.limit)
+				expect.That(t, took <= most+closeGrace && (err == nil) == tc.told, "took %v, and returned %v, want %v", took, err, most)
+				if err := <-result; !errors.Is(err, ErrClosed) || early {
+					t.Errorf("Elect returned %v, given back early %v, want %v", err, early, ErrClosed)
+				}
+				_, holders, _ := k.left()
+				expect.That(t, (holders == 0) == tc.told, "%d holders are left", holders)
+			})
+		})
+	}
+}
+
+func TestLeaderIsWhoHoldsTheLock(t *testing.T) {
+	c := servers{"a": always(200, `{"name":"demo","limit":1,"holders":[{"session":"s1","fence":4,"since":5,"value":"bWU="}]}`)}.client(t, "a")
+	if h, err := c.Leader(t.Context(), "demo"); err != nil || h.Session != "s1" || h.Fence != 4 || string(h.Value) != "me" {
+		t.Errorf("got %+v, %v, want the holder", h, err)
+	}
+	for name, server := range map[string]func(*http.Request) (*http.Response, error){
+		"nobody ever led":    always(404, `{"error":"nobody holds or waits for it"}`),
+		"a lock-delay is on": always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
+	} {
+		h, err := (servers{"a": server}).client(t, "a").Leader(t.Context(), "demo")
+		expect.That(t, errors.Is(err, ErrNoLeader), "%s: %+v, %v, want %v", name, h, err, ErrNoLeader)
+	}
+	if _, err := (servers{"a": unreachable}).client(t, "a").Leader(t.Context(), "demo"); err == nil || errors.Is(err, ErrNoLeader) {
+		t.Errorf("without servers: %v, want an error of theirs", err)
 	}
 }

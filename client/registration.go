@@ -1,10 +1,14 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -162,4 +166,112 @@ func (r *Registration) Healthy() error { return r.state.health() }
 // gauges implements gauger.
 func (r *Registration) gauges(emit func(d *prometheus.Desc, value float64, labels ...string)) {
 	emit(heartbeatAge, r.state.silence().Seconds(), r.key.App, r.key.ID)
+}
+
+// validate reports every mistake at once.
+func (c RegistrationConfig) validate() error {
+	errs := []error{checkInstance(c.Instance)}
+	if c.ReplicationDelay < 0 {
+		errs = append(errs, fmt.Errorf("ReplicationDelay %v is negative", c.ReplicationDelay))
+	}
+	if c.ReplicationInterval != 0 && c.ReplicationInterval < time.Second {
+		errs = append(errs, fmt.Errorf("ReplicationInterval %v is less than a second", c.ReplicationInterval))
+	}
+	if c.ReplicationBurst < 0 {
+		errs = append(errs, fmt.Errorf("ReplicationBurst %d is negative; give 1 or more", c.ReplicationBurst))
+	}
+	return errors.Join(errs...)
+}
+
+// checkInstance finds what every server refuses, and a lease that cannot be kept.
+func checkInstance(i *registry.Instance) error {
+	if i == nil {
+		return errors.New("no Instance is given; NewInstance makes one")
+	}
+	var errs []error
+	for _, f := range []struct{ name, value string }{
+		{"App", i.App}, {"HostName", i.HostName}, {"IPAddr", i.IPAddr}, {"DataCenter.Name", i.DataCenter.Name}, {"InstanceID", i.ID()},
+	} {
+		if f.value == "" {
+			errs = append(errs, fmt.Errorf("the Instance has no %s", f.name))
+		}
+	}
+	if lease := leaseOf(i, ""); lease.interval >= lease.duration {
+		errs = append(errs, fmt.Errorf("the Instance's RenewalInterval (%v) is not shorter than its Duration (%v): its lease would end between two heartbeats", lease.interval, lease.duration))
+	}
+	return errors.Join(errs...)
+}
+
+// withDefaults also takes a copy of the instance, with the application's name in the registry's form.
+func (c RegistrationConfig) withDefaults() RegistrationConfig {
+	instance := *c.Instance
+	instance.App = strings.ToUpper(instance.App)
+	c.Instance = &instance
+	c.ReplicationDelay = cmp.Or(c.ReplicationDelay, DefaultReplicationDelay)
+	c.ReplicationInterval = cmp.Or(c.ReplicationInterval, DefaultReplicationInterval)
+	c.ReplicationBurst = cmp.Or(c.ReplicationBurst, DefaultReplicationBurst)
+	return c
+}
+
+// rate is how many tokens come free in a minute: upstream's 60 * burst / interval in seconds, which
+// makes one burst of them in each interval. Its whole numbers make 0 of it for an interval longer than
+// burst minutes, and 0 limits nothing; here it is 1 at least.
+func (c RegistrationConfig) rate() int64 {
+	return max(1, int64(time.Minute.Seconds()*float64(c.ReplicationBurst)/c.ReplicationInterval.Seconds()))
+}
+
+// clampedHeader says of a registration which lease times were out of the server's bounds, and what it
+// took instead, as "renewalIntervalInSecs=3600, durationInSecs=86400".
+const clampedHeader = "X-Rollcall-Lease-Clamped"
+
+// leaseTimes are an instance's, as they hold.
+type leaseTimes struct {
+	interval time.Duration // between two heartbeats
+	duration time.Duration // that the instance lives after the last one
+}
+
+// leaseOf is what a server makes of an instance's lease: the instance's own times, or defaults, within
+// our bounds, unless clamped (the header of that name) says that it took others.
+func leaseOf(i *registry.Instance, clamped string) leaseTimes {
+	interval, duration := parseClamped(clamped)
+	interval, duration, _ = registry.ClampLease(cmp.Or(interval, i.RenewalInterval), cmp.Or(duration, i.Duration))
+	return leaseTimes{time.Duration(interval) * time.Second, time.Duration(duration) * time.Second}
+}
+
+// parseClamped reads the header's times, in seconds. 0: it does not say, or nothing that makes sense.
+func parseClamped(header string) (interval, duration int32) {
+	for part := range strings.SplitSeq(header, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		seconds, err := strconv.ParseInt(value, 10, 32)
+		if err != nil || seconds <= 0 {
+			continue
+		}
+		switch name {
+		case "renewalIntervalInSecs":
+			interval = int32(seconds)
+		case "durationInSecs":
+			duration = int32(seconds)
+		}
+	}
+	return interval, duration
+}
+
+// setMetadata replaces entries where they are and appends what is new. The list that was given stays as
+// it is.
+func setMetadata(pairs, entries []registry.Pair) []registry.Pair {
+	pairs = slices.Clone(pairs)
+	for _, e := range entries {
+		at := slices.IndexFunc(pairs, func(p registry.Pair) bool { return p.Key == e.Key })
+		if at < 0 {
+			pairs = append(pairs, e)
+			continue
+		}
+		pairs[at] = e
+	}
+	return pairs
+}
+
+// deleteMetadata returns another list.
+func deleteMetadata(pairs []registry.Pair, keys []string) []registry.Pair {
+	return slices.DeleteFunc(slices.Clone(pairs), func(p registry.Pair) bool { return slices.Contains(keys, p.Key) })
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -211,5 +212,256 @@ func TestARefusalAfterATryThatWasCutOffIsCanceledAllTheSame(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		closeWithin(t, c, time.Minute)
 		s.wantVisits(t, "0s POST UP", "100ms DELETE")
+	})
+}
+
+// rollcallNodes serves what a cluster of Rollcall's says of its nodes, which show what shown returns.
+func (s *registrar) rollcallNodes(shown func(node string) string) {
+	s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
+		if r.URL.Path == "/v1/rollcall/status" {
+			return answered(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","http":"b"}]}`)
+		}
+		if want := "/v1/rollcall/apps?app=ORDERS&consistency=stale"; r.URL.RequestURI() != want {
+			return answered(400, "want "+want)
+		}
+		if text := shown(r.URL.Host); text != "" {
+			return answered(200, `[{"app":"ORDERS","id":"orders-2","status":"UP"},{"app":"ORDERS","id":"orders-1",`+text+`}]`)
+		}
+		return answered(200, `[]`)
+	})
+}
+
+func TestDrainIsToldAtOnceAndWaitsForEveryNodeAndTheSettleTime(t *testing.T) {
+	const settle = 30 * time.Second
+	const up, out = `"status":"UP"`, `"status":"OUT_OF_SERVICE"`
+	for _, row := range []struct {
+		name  string
+		shows func(node string, since time.Duration) string
+		took  time.Duration
+		says  string // "": done
+	}{
+		{name: "all show it", shows: func(string, time.Duration) string { return out }, took: settle},
+		{name: "one shows it later", took: settle + time.Second, shows: func(node string, since time.Duration) string {
+			if node == "b" && since < time.Second {
+				return up
+			}
+			return out
+		}},
+		{name: "one never does", took: time.Minute, says: "n2 (b): shows it as UP", shows: func(node string, _ time.Duration) string {
+			if node == "b" {
+				return up
+			}
+			return out
+		}},
+		{name: "one does not list it", took: settle, shows: func(node string, _ time.Duration) string {
+			if node == "b" {
+				return ""
+			}
+			return out
+		}},
+		{name: "an operator forces another status", took: settle, shows: func(string, time.Duration) string { return up + `,"overridden":"UP"` }},
+		{name: "an operator took it out already", took: settle, shows: func(string, time.Duration) string { return out + `,"overridden":"OUT_OF_SERVICE"` }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRegistrar()
+				r := s.register(t, sleeping)
+				synctest.Wait()
+				for r.SetMetadata(pair("v", time.Now().String()+r.Instance().Meta("v"))) { // no token is left
+					synctest.Wait()
+				}
+				time.Sleep(time.Second)
+				s.seen("")
+				start := time.Now()
+				s.rollcallNodes(func(node string) string { return row.shows(node, time.Since(start)) })
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				err := r.Drain(ctx, settle)
+				if row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
+					t.Errorf("got %v, want %q", err, row.says)
+				}
+				expect.Equal(t, time.Since(start), row.took, "took")
+				expect.Slice(t, s.seen("POST"), []string{"1s POST STARTING", "1s POST OUT_OF_SERVICE"}, "registered")
+			})
+		})
+	}
+}
+
+func TestDrainAsksStockServersForTheInstance(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		second func(*http.Request) (*http.Response, error) // of apps/ORDERS/orders-1
+		says   string
+	}{
+		{name: "all show it", second: always(200, `{"instance":{"app":"ORDERS","instanceId":"orders-1","status":"OUT_OF_SERVICE"}}`)},
+		{name: "one does not know it", second: always(404, "")},
+		{name: "an operator forces another status", second: always(200, `{"instance":{"app":"ORDERS","status":"UP","overriddenStatus":"UP"}}`)},
+		{name: "one shows it in service", second: always(200, `{"instance":{"app":"ORDERS","status":"UP"}}`), says: "http://b: shows it as UP"},
+		{name: "one gives no answer", second: unreachable, says: "http://b: "},
+		{name: "one answers nonsense", second: always(200, `{`), says: "http://b: "},
+		{name: "one is closed to us", second: always(403, ""), says: "http://b: http://b answered 403"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRegistrar()
+				stock := func(r *http.Request) (*http.Response, error) {
+					switch {
+					case r.Method == http.MethodGet && r.URL.Host == "b" && r.URL.Path == "/eureka/apps/ORDERS/orders-1":
+						return row.second(r)
+					case strings.HasPrefix(r.URL.Path, "/v1/"):
+						return answered(404, "<html>no such page</html>")
+					}
+					return s.RoundTrip(r)
+				}
+				c := servers{"a": stock, "b": stock}.client(t, "a", "b")
+				t.Cleanup(func() { closeWithin(t, c, time.Minute) })
+				r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
+				need.OK(t, r.Registered(t.Context()))
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				if err := r.Drain(ctx, 0); row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
+					t.Errorf("got %v, want %q", err, row.says)
+				}
+				expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
+			})
+		})
+	}
+}
+
+func TestHealthIsNotAskedWhileTheInstanceDrainsUntilItsStatusIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newRegistrar(), newSays(registry.Up)
+		s.rollcallNodes(func(string) string { return "" })
+		r := s.register(t, func(c *RegistrationConfig) { c.Health = h.health })
+		time.Sleep(41 * time.Second)
+		need.OK(t, r.Drain(t.Context(), 0))
+		time.Sleep(59 * time.Second)
+		expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
+		n := len(s.seen("PUT"))
+		expect.That(t, n == 10, "%d heartbeats until 100 s, want 10 in spite of the drain", n)
+		r.SetStatus(registry.Starting)
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		got := s.keeps().Status
+		expect.That(t, got == registry.Up, "the server has %v after a check, want UP", got)
+		expect.Equal(t, fmt.Sprint(h.asked), "[40s 2m10s]", "Health was asked at")
+	})
+}
+
+func TestWhatHealthAnswersAfterTheDrainBeganDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.rollcallNodes(func(string) string { return "" })
+		r := s.register(t, sleeping, func(c *RegistrationConfig) {
+			c.Health = func(context.Context, registry.Status) registry.Status {
+				time.Sleep(5 * time.Second)
+				return registry.Up
+			}
+		})
+		time.Sleep(42 * time.Second)
+		need.OK(t, r.Drain(t.Context(), 10*time.Second))
+		expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
+	})
+}
+
+func TestADrainIsToldAsSoonAsAServerCanBeReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		s.rollcallNodes(func(string) string { return "" })
+		r := s.register(t, sleeping)
+		time.Sleep(time.Second)
+		s.fails(503)
+		time.AfterFunc(20*time.Second, func() { s.fails(0) })
+		need.OK(t, r.Drain(t.Context(), 0))
+		took := time.Since(s.start)
+		expect.That(t, took >= 21*time.Second && took <= 21*time.Second+longestRetry, "drained at %v, want within %v of 21s", took, longestRetry)
+	})
+}
+
+func TestADrainThatIsCutShortIsStillOutOfService(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		cut   func(*registrar, *Registration)
+		wants error
+		says  string
+	}{
+		{"by its context", func(*registrar, *Registration) {}, context.DeadlineExceeded, "clients may not have fetched it yet"},
+		{"by a status", func(_ *registrar, r *Registration) { r.SetStatus(registry.Down) }, errStatusSet, "the status was set meanwhile"},
+		{"by the end", func(_ *registrar, r *Registration) { _ = r.Deregister(context.Background()) }, ErrClosed, "closed"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRegistrar()
+				s.rollcallNodes(func(string) string { return "" })
+				r := s.register(t, sleeping)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				time.AfterFunc(10*time.Second, func() { row.cut(s, r) })
+				err := r.Drain(ctx, time.Hour)
+				expect.That(t, errors.Is(err, row.wants) && strings.Contains(err.Error(), row.says), "got %v, want %v: %q", err, row.wants, row.says)
+			})
+		})
+	}
+}
+
+func TestADrainThatIsRefusedSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := s.register(t, sleeping)
+		synctest.Wait()
+		s.fails(403)
+		var refusal *StatusError
+		err := r.Drain(t.Context(), 0)
+		expect.That(t, errors.As(err, &refusal) && refusal.Status == 403, "got %v, want the refusal", err)
+	})
+}
+
+func TestWhatAServerShowsDecidesWhetherItIsWaitedFor(t *testing.T) {
+	for _, row := range []struct {
+		status, forced string
+		waits          bool
+	}{
+		{"OUT_OF_SERVICE", "", false},
+		{"OUT_OF_SERVICE", "OUT_OF_SERVICE", false},
+		{"UP", "", true},
+		{"STARTING", "", true},
+		{"STARTING", "OUT_OF_SERVICE", true},
+		{"UP", "UP", false},
+		{"DOWN", "DOWN", false},
+	} {
+		expect.Equal(t, inService(row.status, row.forced) != nil, row.waits, "%s, forced to %q: waited for:", row.status, row.forced)
+	}
+}
+
+func TestNodesAreAskedAsTheUserOfTheServersURL(t *testing.T) {
+	var user string
+	c, err := New(Config{Servers: []string{"http://anna:secret@a"}, HTTPClient: &http.Client{Transport: servers{
+		"b": func(r *http.Request) (*http.Response, error) {
+			user, _, _ = r.BasicAuth()
+			return answered(200, "[]")
+		},
+	}}})
+	need.OK(t, err)
+	if i, err := c.shownAt(t.Context(), NodeStatus{ID: "n2", HTTP: "b"}, key); i != nil || err != nil || user != "anna" {
+		t.Errorf("asked as %q, got %v, %v, want anna", user, i, err)
+	}
+}
+
+// TestADrainNamesTheNodeThatIsDead: there is no address to ask it at.
+func TestADrainNamesTheNodeThatIsDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistrar()
+		r := s.register(t, sleeping)
+		synctest.Wait()
+		s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/v1/rollcall/status" {
+				return answered(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","cluster":"b:7761","role":"unreachable"}]}`)
+			}
+			return answered(200, `[]`)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := r.Drain(ctx, 0)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "n2 (b:7761): it is unreachable"), "Drain: %v, want that n2 is unreachable", err)
 	})
 }

@@ -124,3 +124,140 @@ type conclusive struct{ error }
 
 // Unwrap returns what was wrong.
 func (s conclusive) Unwrap() error { return s.error }
+
+// Of the client's own transport. Upstream keeps 50 connections per host, each for 45 s.
+const (
+	idlePerHost = 64
+	idleTimeout = 45 * time.Second
+	// An HTTP/2 connection that carries nothing for pingAfter is asked whether it still leads anywhere;
+	// otherwise all calls would go on over one that was cut silently, until TCP notices.
+	pingAfter   = 15 * time.Second
+	pingTimeout = 5 * time.Second
+)
+
+// httpClient is the one that Config asks for, and what to do with it at the end: a given one stays as it
+// is, because others may use it.
+func (c Config) httpClient() (client *http.Client, end func()) {
+	if c.HTTPClient != nil {
+		return c.HTTPClient, func() {}
+	}
+	transport := c.transport()
+	dials := newDials(transport.DialContext)
+	transport.DialContext = dials.connect
+	own := &http.Client{
+		Transport: transport,
+		// A redirect would repeat a write where nobody asked for it; it is an answer like others.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return own, func() {
+		own.CloseIdleConnections()
+		dials.close()
+	}
+}
+
+func (c Config) transport() *http.Transport {
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+	if standard, ok := http.DefaultTransport.(*http.Transport); ok { // a program may have put its own there
+		t = standard.Clone()
+	}
+	if c.TLS != nil {
+		t.TLSClientConfig = c.TLS.Clone()
+	}
+	t.MaxIdleConns = 0 // of all hosts together: as many as they are worth one by one
+	t.MaxIdleConnsPerHost = idlePerHost
+	t.IdleConnTimeout = idleTimeout
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+	return t
+}
+
+// patience bounds one try at one server: the time until its answer begins, each pause within the answer,
+// and the whole, so that an answer that trickles for ever ends as well.
+type patience struct {
+	pause time.Duration
+	end   context.CancelCauseFunc
+	next  *time.Timer // ends the try unless something comes before
+	whole *time.Timer
+}
+
+// wholeAnswer is how many pauses an answer may take altogether.
+const wholeAnswer = 10
+
+// withPatience bounds ctx. stop must be called.
+func withPatience(ctx context.Context, first, pause time.Duration) (context.Context, *patience) {
+	ctx, end := context.WithCancelCause(ctx)
+	p := &patience{pause: pause, end: end}
+	p.next = time.AfterFunc(first, func() { end(silence{"no answer", first}) })
+	p.whole = time.AfterFunc(first+wholeAnswer*pause, func() { end(silence{"no whole answer", first + wholeAnswer*pause}) })
+	return ctx, p
+}
+
+func (p *patience) stop() {
+	p.next.Stop()
+	p.whole.Stop()
+	p.end(nil)
+}
+
+// reader is the answer, from its beginning on.
+func (p *patience) reader(body io.Reader) io.Reader {
+	p.next.Stop()
+	p.next = time.AfterFunc(p.pause, func() { p.end(silence{"nothing more of the answer", p.pause}) })
+	return patientReader{body, p}
+}
+
+type patientReader struct {
+	io.Reader
+	patience *patience
+}
+
+// Read implements io.Reader.
+func (r patientReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.patience.next.Reset(r.patience.pause)
+	return n, err
+}
+
+// silence is a context.DeadlineExceeded that says of what.
+type silence struct {
+	of    string
+	after time.Duration
+}
+
+// Error says what did not come, and for how long.
+func (s silence) Error() string { return fmt.Sprintf("%s within %v", s.of, s.after) }
+
+// Is says that it is a timeout.
+func (s silence) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// refused says that trying again would bring the same answer.
+func refused(err error) bool {
+	if errors.Is(err, ErrClosed) || errors.Is(err, ErrNeedsRollcall) {
+		return true
+	}
+	var status *StatusError
+	if !errors.As(err, &status) {
+		return false
+	}
+	return status.Status >= 400 && status.Status < 500 && status.Status != http.StatusTooManyRequests
+}
+
+// wait returns false if ctx ended before d had passed.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// either returns ctx with a second reason to end: that of other.
+func either(ctx, other context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}

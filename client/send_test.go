@@ -1,16 +1,28 @@
 package client
 
 import (
+	"compress/gzip"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -147,5 +159,378 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 		_, err := c.Status(t.Context())
 		expect.That(t, err != nil && !strings.Contains(err.Error(), "secret") && !strings.Contains(err.Error(), "user"),
 			"%s: %v, want an error without user and password", name, err)
+	}
+}
+
+// secured is a server that speaks TLS and wants a certificate of its clients.
+func secured(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, trust *tls.Config) {
+	t.Helper()
+	s = httptest.NewUnstartedServer(handler)
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	pool := x509.NewCertPool()
+	pool.AddCert(s.Certificate())
+	return s, &tls.Config{RootCAs: pool, Certificates: s.TLS.Certificates}
+}
+
+// connected returns a client of a configuration, which is closed at the end.
+func connected(t *testing.T, c Config) *Client {
+	t.Helper()
+	client := need.Got(New(c))(t)
+	t.Cleanup(func() { _ = client.Close(context.WithoutCancel(t.Context())) })
+	return client
+}
+
+func TestTLSIsSpokenAsConfigured(t *testing.T) {
+	var seen atomic.Pointer[http.Request]
+	s, trust := secured(t, func(w http.ResponseWriter, r *http.Request) { seen.Store(r) })
+	stranger := trust.Clone()
+	stranger.Certificates = nil
+	for name, tc := range map[string]struct {
+		trust *tls.Config
+		says  string // in the error; "": it works
+	}{
+		"both know each other":                {trust, ""},
+		"the client does not know the server": {&tls.Config{Certificates: trust.Certificates}, "certificate"},
+		"the server does not know the client": {stranger, s.URL},
+		"nothing is configured":               {nil, "certificate"},
+	} {
+		c := connected(t, Config{Servers: []string{s.URL}, TLS: tc.trust})
+		_, err := c.do(t.Context(), call{method: http.MethodGet, eureka: true, path: []string{"apps"}})
+		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v, want %q", name, err, tc.says)
+		}
+	}
+	if r := seen.Load(); r == nil || r.ProtoMajor != 2 || len(r.TLS.PeerCertificates) != 1 {
+		t.Errorf("the server saw %v, want HTTP/2 and the client's certificate", r)
+	}
+	// Whoever is not trusted is not told anything.
+	c := connected(t, Config{Servers: []string{s.URL}, TLS: &tls.Config{Certificates: trust.Certificates}})
+	if err := c.Cancel(t.Context(), key); err == nil || errors.Is(err, ErrUnknownOutcome) {
+		t.Errorf("Cancel: %v, want an error that is no unknown outcome", err)
+	}
+}
+
+func TestTheConfigurationOfTLSIsNotChanged(t *testing.T) {
+	s, trust := secured(t, func(http.ResponseWriter, *http.Request) {})
+	before := trust.Clone()
+	c := connected(t, Config{Servers: []string{s.URL}, TLS: trust})
+	need.OK(t, c.Renew(t.Context(), key, 0))
+	expect.That(t, slices.Equal(trust.NextProtos, before.NextProtos), "its protocols are %v now, want %v", trust.NextProtos, before.NextProtos)
+}
+
+func TestAnswersAreAskedForInGzip(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		expect.Equal(t, r.Header.Get("Accept-Encoding"), "gzip", "Accept-Encoding:")
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		fmt.Fprint(z, `{"applications":{"versions__delta":"1","apps__hashcode":"","application":[]}}`)
+		z.Close()
+	}))
+	defer s.Close()
+	apps, err := connected(t, Config{Servers: []string{s.URL}}).Apps(t.Context())
+	expect.That(t, err == nil && len(apps) == 0, "Apps: %v, %v, want none and no error", apps, err)
+}
+
+func TestARedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
+	for _, status := range []int{301, 302, 307, 308} {
+		var there, target atomic.Int32
+		mux := http.NewServeMux()
+		mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+			there.Add(1)
+			http.Redirect(w, r, "/login", status)
+		})
+		mux.HandleFunc("/login", func(http.ResponseWriter, *http.Request) { target.Add(1) })
+		a := httptest.NewServer(mux)
+		b := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		c := connected(t, Config{Servers: []string{a.URL, b.URL}, InOrder: true})
+		err := c.Renew(t.Context(), key, 0)
+		expect.That(t, err == nil, "%d: %v, want the other server's answer", status, err)
+		if there.Load() != 1 || target.Load() != 0 || c.servers.quarantined() != 1 {
+			t.Errorf("%d: asked %d times and followed %d times, %d servers in quarantine, want 1, 0 and 1",
+				status, there.Load(), target.Load(), c.servers.quarantined())
+		}
+		a.Close()
+		b.Close()
+	}
+}
+
+// connections counts those of a server.
+type connections struct {
+	mu   sync.Mutex
+	made int
+	open map[net.Conn]bool
+	last chan struct{} // receives when none is open any more
+}
+
+func (c *connections) note(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		c.made++
+		c.open[conn] = true
+	case http.StateClosed:
+		delete(c.open, conn)
+		if len(c.open) == 0 {
+			c.last <- struct{}{}
+		}
+	}
+}
+
+func (c *connections) count() (made, open int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made, len(c.open)
+}
+
+// counted is a server whose connections are counted.
+func counted(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *connections) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	c := &connections{open: make(map[net.Conn]bool), last: make(chan struct{}, 1000)}
+	s.Config.ConnState = c.note
+	s.Start()
+	t.Cleanup(s.Close)
+	return s, c
+}
+
+func TestManyCallsAtOnceKeepTheirConnections(t *testing.T) {
+	const many = 40
+	var here sync.WaitGroup
+	s, connections := counted(t, func(http.ResponseWriter, *http.Request) {
+		here.Done()
+		here.Wait() // all at once
+	})
+	c := connected(t, Config{Servers: []string{s.URL}, Timeout: time.Minute})
+	for range 3 {
+		here.Add(many)
+		var g sync.WaitGroup
+		for range many {
+			g.Go(func() {
+				expect.OK(t, c.Renew(t.Context(), key, 0))
+			})
+		}
+		g.Wait()
+	}
+	made, _ := connections.count()
+	expect.That(t, made < 2*many, "three times %d calls made %d connections, want that they are kept", many, made)
+}
+
+func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	s, connections := counted(t, func(http.ResponseWriter, *http.Request) {})
+	transport := &http.Transport{}
+	given, own := connected(t, Config{Servers: []string{s.URL}, HTTPClient: &http.Client{Transport: transport}}), connected(t, Config{Servers: []string{s.URL}})
+	for _, c := range []*Client{given, own} {
+		need.OK(t, c.Renew(t.Context(), key, 0))
+	}
+	need.OK(t, given.Close(t.Context()))
+	if r, err := (&http.Client{Transport: transport}).Get(s.URL); err != nil {
+		t.Error(err)
+	} else {
+		r.Body.Close()
+	}
+	made, _ := connections.count()
+	expect.That(t, made == 2, "%d connections were made, want 2: the given client's is to stay", made)
+	transport.CloseIdleConnections()
+	need.OK(t, own.Close(t.Context()))
+	select {
+	case <-connections.last:
+	case <-time.After(idleTimeout / 3):
+		t.Error("the client's own connection is still open")
+	}
+	s.Close()
+	noneLeft(t, before)
+}
+
+func TestAProgramMayReplaceTheStandardTransport(t *testing.T) {
+	standard := http.DefaultTransport
+	defer func() { http.DefaultTransport = standard }()
+	http.DefaultTransport = servers{}
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer s.Close()
+	expect.OK(t, connected(t, Config{Servers: []string{s.URL}}).Renew(t.Context(), key, 0))
+}
+
+// dialing is a client whose connections are made by dial.
+func dialing(t *testing.T, dial func(ctx context.Context) (net.Conn, error)) *Client {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	return connected(t, Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: transport}})
+}
+
+func TestAWriteThatHadNoConnectionDidNotHappen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		dial    func(ctx context.Context) (net.Conn, error)
+		unknown bool
+		took    time.Duration
+	}{
+		"nobody answers the dial": {dial: func(ctx context.Context) (net.Conn, error) {
+			wait(ctx, dialTimeout)
+			return nil, errors.New("timeout")
+		}, took: DefaultTimeout},
+		"the dial fails": {dial: func(context.Context) (net.Conn, error) { return nil, errors.New("no route") }},
+		"the connection is cut": {dial: func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			there.Close()
+			return here, nil
+		}, unknown: true},
+		"nobody answers the request": {dial: func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() { // reads until the client gives up
+				buffer := make([]byte, 1<<10)
+				for {
+					if _, err := there.Read(buffer); err != nil {
+						return
+					}
+				}
+			}()
+			return here, nil
+		}, unknown: true, took: DefaultTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := dialing(t, tc.dial)
+				start := time.Now()
+				err := c.Cancel(t.Context(), key)
+				expect.That(t, err != nil && errors.Is(err, ErrUnknownOutcome) == tc.unknown, "Cancel: %v, want an unknown outcome: %v", err, tc.unknown)
+				expect.Equal(t, time.Since(start), tc.took, "took")
+				time.Sleep(dialTimeout) // the transport lets an attempt go on
+			})
+		})
+	}
+}
+
+func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	listener := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
+	c := connected(t, Config{Servers: []string{"https://" + listener.Addr().String()}, Timeout: time.Minute})
+	result := make(chan error)
+	go func() { result <- c.Cancel(t.Context(), key) }()
+	conn, err := listener.Accept() // and no word of TLS
+	need.OK(t, err)
+	need.OK(t, c.Close(t.Context()))
+	if err := <-result; !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
+		t.Errorf("got %v, want that the client is closed, and no unknown outcome", err)
+	}
+	need.OK(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection is still open")
+	}
+	conn.Close()
+	listener.Close()
+	noneLeft(t, before)
+}
+
+func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made []net.Conn
+		slow := newDials(func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if !wait(ctx, time.Second) {
+				return nil, context.Cause(ctx)
+			}
+			here, there := net.Pipe()
+			made = append(made, there)
+			return here, nil
+		})
+		first := need.Got(slow.connect(t.Context(), "tcp", "a:1"))(t)
+		second := need.Got(slow.connect(t.Context(), "tcp", "a:1"))(t)
+		first.Close()
+		n := len(slow.open)
+		expect.That(t, n == 1, "%d connections are remembered, want 1", n)
+		result := make(chan error)
+		go func() {
+			_, err := slow.connect(t.Context(), "tcp", "a:1")
+			result <- err
+		}()
+		synctest.Wait()
+		start := time.Now()
+		slow.close()
+		if err := <-result; !errors.Is(err, ErrClosed) {
+			t.Errorf("one that was being made: %v, want that the client is closed", err)
+		}
+		took := time.Since(start)
+		expect.That(t, took == 0, "that took %v, want no waiting", took)
+		if _, err := made[1].Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("one that was open: %v, want its end", err)
+		}
+		second.Close()
+		late := newDials(func(context.Context, string, string) (net.Conn, error) {
+			here, _ := net.Pipe()
+			return here, nil
+		})
+		late.close()
+		if _, err := late.connect(t.Context(), "tcp", "a:1"); !errors.Is(err, ErrClosed) {
+			t.Errorf("one that was made all the same: %v, want that the client is closed", err)
+		}
+	})
+}
+
+// trickling answers with n pieces, one after each pause.
+func trickling(n int, pause time.Duration) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		left := n
+		return &http.Response{StatusCode: 200, Header: make(http.Header), Body: io.NopCloser(readerFunc(func(p []byte) (int, error) {
+			if left == 0 {
+				return 0, io.EOF
+			}
+			left--
+			if !wait(r.Context(), pause) {
+				return 0, r.Context().Err()
+			}
+			return copy(p, " "), nil
+		}))}, nil
+	}
+}
+
+func TestATryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
+	second := always(200, "")
+	late := func(r *http.Request) (*http.Response, error) {
+		if !wait(r.Context(), 5*time.Second-1) {
+			return nil, r.Context().Err()
+		}
+		return trickling(1, 5*time.Second-1)(r)
+	}
+	for _, tc := range []struct {
+		name  string
+		first func(*http.Request) (*http.Response, error)
+		took  time.Duration
+		says  string // of the first server's failure; "": it answers
+	}{
+		{name: "at once", first: second, took: 0},
+		{name: "it begins late and pauses long", first: late, took: 10*time.Second - 2},
+		{name: "it never begins", first: silent, took: 5 * time.Second, says: "no answer within 5s"},
+		{name: "it begins and stops", first: endless, took: 5 * time.Second, says: "nothing more of the answer within 5s"},
+		{name: "slow, but it goes on", first: trickling(10, 4*time.Second), took: 40 * time.Second},
+		{name: "it goes on for ever", first: trickling(1000, 4*time.Second), took: 55 * time.Second, says: "no whole answer within 55s"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := servers{"a": tc.first, "b": unreachable}.client(t, "a", "b")
+				start := time.Now()
+				_, err := c.do(t.Context(), call{method: http.MethodGet, path: []string{"v1"}})
+				expect.Equal(t, time.Since(start), tc.took, "took")
+				expect.That(t, (err != nil) == (tc.says != ""), "got %v, want an error: %v", err, tc.says != "")
+				if tc.says != "" && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), tc.says)) {
+					t.Errorf("got %v, want a timeout that says %q", err, tc.says)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAnswerThatIsTooLongIsNotRead(t *testing.T) {
+	for length, want := range map[int]bool{9: true, 10: true, 11: false} {
+		got, err := readBounded(strings.NewReader(strings.Repeat("x", length)), 10)
+		if (err == nil) != want || want && len(got) != length {
+			t.Errorf("of %d bytes where 10 are allowed: %d bytes, %v", length, len(got), err)
+		}
+		if err != nil && !errors.As(err, new(conclusive)) {
+			t.Errorf("%v does not end the call, although other servers would send as much", err)
+		}
 	}
 }

@@ -152,3 +152,90 @@ func sessionPath() []string { return []string{"v1", "rollcall", "sessions"} }
 
 // noSession says that an operation failed because its session has ended.
 func noSession(err error) bool { return errors.Is(err, ErrNoSession) }
+
+// KeptSession is a session that is renewed every third of its TTL until it is closed, for keys that are
+// acquired with it (Write.Acquire). Safe for concurrent use. It must be closed; Client.Close does it, too.
+type KeptSession struct {
+	keeper *keeper
+	ending ending
+}
+
+// KeepSession creates a session and keeps it alive. ctx bounds the creation, and gives its values to
+// KeptSession.Context. ErrClosed: the client was closed, or is being closed.
+func (c *Client) KeepSession(ctx context.Context, o SessionOptions) (*KeptSession, error) {
+	ctx, begun, err := c.acquiring(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("keep a session: %w", err)
+	}
+	defer begun.end()
+	k, err := c.keep(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("keep a session: %w", begun.reason(ctx, err))
+	}
+	s := &KeptSession{keeper: k}
+	if err := s.begin(); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+		defer cancel()
+		return nil, fmt.Errorf("keep a session: %w", errors.Join(err, s.close(ctx)))
+	}
+	return s, nil
+}
+
+// ID is the session's id.
+func (s *KeptSession) ID() string { return s.keeper.session }
+
+// Context ends when the session is lost or closed; context.Cause says which (ErrLost, ErrReleased). Like
+// Held.Context it looks at the clock whenever it is asked.
+func (s *KeptSession) Context() context.Context { return keptContext{s.keeper.ctx, s.keeper} }
+
+// Err is nil while the session is kept, and then says why it is not: ErrLost or ErrReleased.
+func (s *KeptSession) Err() error { return s.keeper.err() }
+
+// Close ends the session, which frees what it holds after its lock-delay. It tries until ctx ends, or
+// until the session would end by itself. Later calls return what the first returned. ErrLost: it had
+// ended before.
+func (s *KeptSession) Close(ctx context.Context) error {
+	return s.ending.do(ctx, func() error {
+		defer s.keeper.client.drop(s)
+		if err := s.close(ctx); err != nil {
+			return fmt.Errorf("close session %q: %w", s.ID(), err)
+		}
+		return nil
+	})
+}
+
+func (s *KeptSession) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.keeper.lasts())
+	defer cancel()
+	lost := s.keeper.close(ctx, ErrReleased)
+	err := s.keeper.destroy(ctx)
+	if lost != nil {
+		return lost
+	}
+	if errors.Is(err, ErrLost) {
+		s.keeper.countLost()
+	}
+	return err
+}
+
+// begin makes it a part of the client. The error says that it cannot be kept.
+func (s *KeptSession) begin() error {
+	if err := s.keeper.hold("session", nil); err != nil {
+		return err
+	}
+	return s.keeper.client.adopt(s)
+}
+
+// stop is the client's end.
+func (s *KeptSession) stop(ctx context.Context) error {
+	s.keeper.finish(errReleasedByClose)
+	return s.keeper.await(ctx)
+}
+
+// leave ends what was not lost.
+func (s *KeptSession) leave(ctx context.Context) error {
+	if err := s.Close(ctx); !errors.Is(err, ErrLost) {
+		return err
+	}
+	return nil
+}

@@ -267,3 +267,42 @@ func (e *evictor) logTransition(ctx context.Context, v *registry.View, p registr
 		"leases", p.Figures.Leases, "counted", p.Figures.Counted, "fresh", p.Figures.Fresh, "expired", p.Figures.Expired,
 		"author", p.By.Author, "note", p.By.Reason)
 }
+
+// spare leaves out, of leases that have ended, those of other datacenters that stay for now.
+func (e *evictor) spare(now int64, due []registry.EvictItem) []registry.EvictItem {
+	if e.spares == nil {
+		return due
+	}
+	spared := map[string]bool{"": false} // by datacenter
+	return slices.DeleteFunc(due, func(item registry.EvictItem) bool {
+		dc := e.owner(item.Handle)
+		stays, asked := spared[dc]
+		if !asked {
+			stays = e.sparesAll(now, dc)
+			spared[dc] = stays
+		}
+		return stays
+	})
+}
+
+// sparesAll says whether the leases of a datacenter stay for now.
+func (e *evictor) sparesAll(now int64, dc string) bool {
+	link, ok := e.view().Link(dc)
+	if !ok {
+		return e.spares(dc, 0, false)
+	}
+	return e.spares(dc, time.Duration(now-link.Heard)*time.Millisecond, true)
+}
+
+// allInGrace says that there are leases and not one of them can end yet at now, because a leadership
+// was established only lately (both are lease clock, ms).
+func allInGrace(v *registry.View, established, now int64) bool {
+	some := false
+	for l := range v.All() {
+		some = true
+		if now > established+l.Grace() {
+			return false
+		}
+	}
+	return some
+}

@@ -435,3 +435,136 @@ func TestAQuarantinedInstanceAloneKeepsTheClockGoing(t *testing.T) {
 		g.wantGone(key, 3*time.Second)
 	})
 }
+
+// registerOf registers an instance of another datacenter, which nobody renews.
+func (g *evictionRig) registerOf(dc, id string, duration int32) registry.Key {
+	g.t.Helper()
+	i := instance("A", id, duration)
+	g.applyFrom(registry.Origin{Kind: registry.RemoteDC, DC: dc}, registry.Register{Instance: i})
+	g.clients[i.Key()] = &rigClient{}
+	return i.Key()
+}
+
+// hear notes that a datacenter is heard.
+func (g *evictionRig) hear(dc string) {
+	g.t.Helper()
+	g.applyFrom(registry.Origin{Kind: registry.RemoteDC, DC: dc}, registry.Contact{DC: dc, Cut: 15_000})
+}
+
+func TestLeasesOfOtherDatacentersStayWhileTheyAreSpared(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		spared := map[string]bool{"dc2": true}
+		g.spares = func(dc string, _ time.Duration, _ bool) bool { return spared[dc] }
+		stays, goes, own := g.registerOf("dc2", "stays", 10), g.registerOf("dc3", "goes", 10), g.register("own", 1, 10, 0)
+		g.hear("dc2")
+		g.pass(5 * time.Minute)
+		_, gone := g.gone[stays]
+		expect.That(t, !gone, "of the datacenter that is spared an instance went after %v", g.gone[stays])
+		for key, at := range map[registry.Key]time.Duration{own: 10 * time.Second, goes: 40 * time.Second} {
+			got, ok := g.gone[key]
+			expect.That(t, ok && got > at && got <= at+time.Second+clockInterval,
+				"%v went after %v (%v), want it gone within an interval after %v", key, got, ok, at)
+		}
+		spared["dc2"] = false
+		g.pass(2 * time.Second)
+		_, gone = g.gone[stays]
+		expect.That(t, gone, "it is still there although nobody spares it any more")
+	})
+}
+
+func TestWhatIsSparedTakesNoPartOfTheShare(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.spares = func(string, time.Duration, bool) bool { return true }
+		for i := range 30 {
+			g.registerOf("dc2", fmt.Sprint("r", i), 5)
+		}
+		g.hear("dc2")
+		g.pass(time.Minute) // they have ended
+		var own []registry.Key
+		for i := range 4 {
+			own = append(own, g.register(fmt.Sprint("own", i), 1, 5, 0))
+		}
+		g.pass(5*time.Second + time.Second + 2*clockInterval)
+		expect.That(t, len(g.gone) == len(own), "%d went in one interval, want the %d of the own datacenter: their share is 6", len(g.gone), len(own))
+	})
+}
+
+func TestThePolicyIsToldHowLongADatacenterIsSilent(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		type asked struct {
+			heard time.Duration
+			ok    bool
+		}
+		last := map[string]asked{}
+		times := 0
+		g.spares = func(dc string, heard time.Duration, ok bool) bool {
+			last[dc] = asked{heard, ok}
+			times++
+			return true
+		}
+		for i := range 5 {
+			g.registerOf("dc2", fmt.Sprint("a", i), 5)
+			g.registerOf("never", fmt.Sprint("b", i), 5)
+		}
+		g.hear("dc2")
+		g.pass(time.Minute)
+		got := last["dc2"]
+		expect.That(t, got.ok && got.heard >= 59*time.Second && got.heard <= time.Minute, "of a datacenter that was heard a minute ago it was told %+v", got)
+		expect.Equal(t, last["never"], (asked{}), "of a datacenter that was never heard it was told")
+		times = 0
+		g.pass(10 * time.Second)
+		expect.That(t, times == 2*10, "it was asked %d times in 10 rounds about 2 datacenters", times)
+	})
+}
+
+func TestExpiryIsSuspendedUntilTheShortestGraceIsOver(t *testing.T) {
+	type lease struct{ interval, duration int32 }
+	tests := []struct {
+		name   string
+		leases []lease
+		want   time.Duration // for so long
+	}{
+		{"nothing can end", nil, -1},
+		{"ordinary lease: an interval and five seconds", []lease{{30, 90}}, 35 * time.Second},
+		{"short lease: its duration", []lease{{1, 3}}, 3 * time.Second},
+		{"the shortest of several", []lease{{30, 90}, {10, 30}, {60, 180}}, 15 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+				for i, l := range tt.leases {
+					g.register(string(rune('a'+i)), l.interval, l.duration, 0)
+				}
+				v, established := g.machine.View(), int64(7000)
+				end := established + tt.want.Milliseconds()
+				if tt.want >= 0 && !allInGrace(v, established, end) {
+					t.Errorf("not suspended %v after the leadership began", tt.want)
+				}
+				expect.That(t, !allInGrace(v, established, end+1), "still suspended more than %v after the leadership began", tt.want)
+			})
+		})
+	}
+}
+
+func TestAQuarantinedLeaseIsWithinItsGraceToo(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.apply(registry.Quarantine{Key: g.register("i", 1, 3, 0), For: 60_000})
+		v := g.machine.View()
+		expect.That(t, allInGrace(v, 0, 3000) && !allInGrace(v, 0, 3001), "want it suspended for three seconds")
+	})
+}
+
+func TestHealthSaysThatExpiryIsSuspendedWhileTheLeadershipIsYoung(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	n := c.nodes[c.leader()]
+	expect.That(t, !n.Health().Suspended, "suspended although there is no lease that could end")
+	n.apply(t, registry.Register{Instance: instance("A", "i", 60)}) // its grace: 6 s
+	clock := n.Health().Clock
+	eventually(t, "the clock runs", func() bool { return n.Health().Clock > clock })
+	next := c.nodes[c.moveLeadership()]
+	expect.That(t, next.Health().Suspended, "%s leads since now and does not say that expiry is suspended", next.cfg.Node)
+	got := next.Health().Clock
+	expect.That(t, got >= clock-maxLead.Milliseconds(),
+		"the clock of %s shows %d ms, that of %s showed %d ms before", next.cfg.Node, got, n.cfg.Node, clock)
+	eventually(t, "the grace is over", func() bool { return !next.Health().Suspended })
+}

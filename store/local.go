@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -225,4 +226,203 @@ func (s *Local) owner(h registry.Handle) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.registry.Owner(h)
+}
+
+// applyStep is how many operations are performed at a stretch: a large batch of another node must not
+// keep the clients waiting.
+const applyStep = 256
+
+// Apply implements registry.Service. With SyncAlways the answer waits for the disk; otherwise ctx is
+// looked at before Run only.
+func (s *Local) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	if err := s.admit(ctx, origin, ops); err != nil {
+		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
+	}
+	s.metrics.operations.Add(float64(len(ops)))
+	results := make([]registry.Result, 0, len(ops))
+	var saved *flush
+	for left := ops; len(left) > 0; {
+		n := min(len(left), applyStep)
+		var err error
+		if results, saved, err = s.perform(results, saved, origin, left[:n]); err != nil {
+			return nil, fmt.Errorf("apply %d operations: %w", len(ops), partly(len(results), err))
+		}
+		left = left[n:]
+	}
+	if saved == nil {
+		return results, nil
+	}
+	if err := saved.wait(ctx); err != nil {
+		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
+	}
+	return results, nil
+}
+
+// admit waits for the beginning of Run, and refuses a call of which an operation is larger than it may
+// be in a log, so that both modes take the same.
+func (s *Local) admit(ctx context.Context, origin registry.Origin, ops []registry.Op) error {
+	for i, op := range ops {
+		if _, small := op.(registry.Renew); small {
+			continue
+		}
+		if size := sizeOf(fsm.Item{Origin: origin, Op: op}); size > maxOpBytes {
+			return fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, maxOpBytes, registry.ErrTooLarge)
+		}
+	}
+	select {
+	case <-s.begun:
+		return nil
+	default:
+	}
+	select {
+	case <-s.begun:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// perform performs operations and appends their results. Of a call's operations the last flush contains
+// all: flushes come in order.
+func (s *Local) perform(results []registry.Result, saved *flush, origin registry.Origin, ops []registry.Op) ([]registry.Result, *flush, error) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.serving {
+		return results, saved, registry.ErrClosed
+	}
+	stamp := s.stamp(now)
+	effects, amends := effect(0), s.registry.Amends()
+	for _, op := range ops {
+		res := s.registry.Apply(stamp, s.id.Boot, origin, op)
+		effects = max(effects, effectOf(op, res))
+		results = append(results, res)
+	}
+	if s.registry.Amends() > amends {
+		effects = telling // also of a renewal
+	}
+	if effects == renewing {
+		return results, saved, nil
+	}
+	s.publish()
+	if f := s.spoil(effects); f != nil {
+		saved = f
+	}
+	return results, saved, nil
+}
+
+// effect is what an operation means for those who look at the state.
+type effect uint8
+
+const (
+	renewing effect = iota // nothing but the time of a renewal, which is live
+	noting                 // something new that nobody relies on: it comes again
+	telling                // an answer that must be as true after a crash
+)
+
+func effectOf(op registry.Op, res registry.Result) effect {
+	if res.Index != 0 {
+		return telling
+	}
+	switch op.(type) {
+	case registry.Renew:
+		return renewing
+	case registry.Contact, registry.AckPeer:
+		return noting
+	}
+	return telling
+}
+
+// maxLost is what the lease clock may lose before renewals become hearsay: the conflict rules bear as much.
+const maxLost = 5 * time.Second
+
+// stamp is the time of an operation. If the node was paused, what it knew before is hearsay from now on. The
+// caller holds mu.
+func (s *Local) stamp(now time.Time) registry.Stamp {
+	lease, _ := s.clock.read(now)
+	if lost := time.Duration(s.clock.lost.Load()); lost > s.doubted+maxLost {
+		s.doubted = lost
+		s.registry.Doubt()
+		s.log.Warn("this node stood still, or its wall clock was set forward: until they are renewed, it takes no lease for younger than other nodes do", "lost", lost)
+	}
+	return registry.Stamp{Lease: lease, Wall: now.UnixMilli()}
+}
+
+// publish shows the present state to readers. The caller holds mu, so views are published in order.
+func (s *Local) publish() {
+	v := s.registry.View()
+	s.view.Store(v)
+	s.watchers.Publish(v)
+}
+
+// keepTime keeps the lease clock going, in the state too.
+func (s *Local) keepTime(ctx context.Context) {
+	tick := time.NewTicker(clockInterval)
+	defer tick.Stop()
+	slow := time.NewTicker(time.Second)
+	defer slow.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			s.tick(now)
+		case <-slow.C:
+			s.lead.Load().grow(s.leaseTime())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Local) tick(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stamp := s.stamp(now)
+	s.registry.Advance(stamp)
+	s.publish()
+	s.clock.observe(stamp.Lease)
+	if stamp.Lease-s.written >= renewalsAge.Milliseconds() && s.registry.NeedsClock() {
+		s.dirty = true
+	}
+}
+
+// View implements registry.Service: ErrNotOffered for anything but Stale.
+func (s *Local) View(_ context.Context, read registry.Consistency) (*registry.View, error) {
+	if read != registry.Stale {
+		return nil, fmt.Errorf("%v read: %w", read, registry.ErrNotOffered)
+	}
+	return s.view.Load(), nil
+}
+
+// Changes implements registry.Service.
+func (s *Local) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
+	return awaitChanges(ctx, s.closing, &s.watchers, s.view.Load, after, which)
+}
+
+// Health implements registry.Service. Nobody leads; Quorum is there as soon as the node is ready, because
+// nothing but itself is needed to serve. Suspended means that no lease can end now: the node is not
+// ready, or all leases are within the grace that they were given when it became so. By Clock other nodes are told
+// how old renewals are.
+func (s *Local) Health() registry.Health {
+	ready := s.ready.Load()
+	return registry.Health{Ready: ready, Quorum: ready, Age: s.cfg.Age(), Suspended: s.suspended(), Clock: s.clockToTell()}
+}
+
+// clockToTell is the lease clock (ms) by which other nodes are told how old renewals are. After a pause of this node
+// the sender may go on before the clock ticks: by the clock of before, a lease that ended meanwhile would be young.
+func (s *Local) clockToTell() int64 {
+	now := time.Now()
+	if s.clock.stands(now) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stamp(now)
+	}
+	return s.clock.glance()
+}
+
+func (s *Local) suspended() bool { return !s.ready.Load() || s.lead.Load().young.Load() }
+
+// leaseTime returns the newest view and the lease clock (ms).
+func (s *Local) leaseTime() (*registry.View, int64) {
+	now, _ := s.clock.read(time.Now())
+	return s.view.Load(), now
 }

@@ -2,11 +2,14 @@ package store
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -141,3 +144,80 @@ func (d *localDisk) write(what saved) error {
 }
 
 func (d *localDisk) close() error { return d.bolt.Close() }
+
+// maxName is how long a key of the file may be before its checksum takes its place; bbolt refuses those
+// of 32 KiB, and page-sized ones are slow.
+const maxName = 512
+
+// nameOnDisk is the key under which the file has an instance: application, a zero byte, id, in the order of
+// a view's leases, because bbolt enters many keys quickly in their order only. Where that would be too long
+// or ambiguous it is a checksum, behind a zero byte. It is only ever compared: the value says the same.
+func nameOnDisk(key registry.Key) []byte {
+	if n := len(key.App) + 1 + len(key.ID); n <= maxName && key.App != "" && strings.IndexByte(key.App, 0) < 0 {
+		return append(append(append(make([]byte, 0, n), key.App...), 0), key.ID...)
+	}
+	name := binary.AppendUvarint(nil, uint64(len(key.App)))
+	sum := sha256.Sum256(append(append(name, key.App...), key.ID...))
+	return append([]byte{0}, sum[:]...)
+}
+
+// indexOnDisk is the key under which the file has a record of a removal: in the order of the indexes.
+func indexOnDisk(index registry.Index) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(index))
+}
+
+// saved is what one write brings to the disk.
+type saved struct {
+	frozen registry.Frozen // what changed after an index
+	after  registry.Index
+	whole  bool           // frozen is everything, and what the disk has is gone
+	view   *registry.View // of the same moment
+
+	amended []registry.Removal // records that the disk has, and that changed since without an index
+
+	renewed  bool                  // the renewals of leases that did not change are there too
+	renewals []registry.LeaseState // of them only the times count
+}
+
+// capture captures what changed after an index.
+func capture(r *registry.Registry, after registry.Index) saved {
+	what := saved{frozen: r.FreezeSince(after), after: after, view: r.View(), amended: onDisk(r.Amended(), after)}
+	if what.frozen.Pruned > after {
+		// Something was removed, and its record pruned, since the disk was written: nothing says any more
+		// that the disk has what is gone.
+		what.frozen, what.whole, what.amended = r.Freeze(), true, nil
+	}
+	return what
+}
+
+// onDisk are those of the records, by index ascending, that a disk has which was written up to an index.
+func onDisk(records []registry.Removal, written registry.Index) []registry.Removal {
+	newer := slices.IndexFunc(records, func(rec registry.Removal) bool { return rec.Lease.Changed > written })
+	if newer < 0 {
+		return records
+	}
+	return records[:newer]
+}
+
+// renewedSince returns the leases that did not change, but were renewed at or after a moment of the lease
+// clock (ms), in the order of their names.
+func (w *saved) renewedSince(at int64) []*registry.Lease {
+	var leases []*registry.Lease
+	for l := range w.view.All() {
+		if l.Changed <= w.after && w.view.LastRenewal(l).Lease >= at {
+			leases = append(leases, l)
+		}
+	}
+	return leases
+}
+
+// addRenewal adds the renewals of a lease that is still there. They may be newer than all else that is
+// written, whose clock they must not pass.
+func (w *saved) addRenewal(s registry.LeaseState, ok bool) {
+	if !ok {
+		return
+	}
+	now := w.frozen.Clock.Lease
+	s.Renewed.Lease, s.Client, s.Remote = min(s.Renewed.Lease, now), min(s.Client, now), min(s.Remote, now)
+	w.renewals = append(w.renewals, s)
+}

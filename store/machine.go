@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -104,4 +105,83 @@ func (w boundedWriter) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return w.Writer.Write(b)
+}
+
+// Changes implements registry.Service.
+func (s *Raft) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
+	return awaitChanges(ctx, s.closing, &s.watchers, s.machine.View, after, which)
+}
+
+// awaitChanges is Service.Changes of a node that stops when closing ends.
+func awaitChanges(ctx, closing context.Context, watchers *registry.Watchers, newest func() *registry.View, after registry.Index, which registry.Selector) (registry.Changes, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(closing, cancel)()
+	changes, err := watchers.Await(waiting, newest, after, which)
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		return registry.Changes{}, registry.ErrClosed
+	}
+	return changes, err
+}
+
+// leaderView is who leads, as Raft told this node.
+type leaderView struct {
+	id      string
+	address string
+	gone    context.Context // ends when somebody else leads, or nobody
+	leave   context.CancelFunc
+}
+
+// watchLeader keeps s.leader up to date.
+func (s *Raft) watchLeader(ctx context.Context) {
+	seen := make(chan raft.Observation, 16)
+	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	})
+	s.raft.RegisterObserver(observer)
+	defer s.raft.DeregisterObserver(observer)
+	// Observations may be dropped when several come at once, so a look now and then is needed too.
+	tick := time.NewTicker(s.cfg.HeartbeatTimeout / 2)
+	defer tick.Stop()
+	for {
+		s.noteLeader()
+		select {
+		case <-seen:
+		case <-tick.C:
+		case <-ctx.Done():
+			if v := s.leader.Swap(nil); v != nil {
+				v.leave()
+			}
+			return
+		}
+	}
+}
+
+func (s *Raft) noteLeader() {
+	address, id := s.raft.LeaderWithID()
+	old := s.leader.Load()
+	switch {
+	case old == nil && id == "", old != nil && old.id == string(id) && old.address == string(address):
+		return
+	case id == "":
+		s.leader.Store(nil)
+		s.log.Warn("no leader")
+	default:
+		gone, leave := context.WithCancel(context.Background())
+		s.leader.Store(&leaderView{id: string(id), address: string(address), gone: gone, leave: leave})
+		s.log.Info("leader", "node", nameOf(string(id)))
+	}
+	if old != nil {
+		old.leave()
+	}
+	s.changed.fire()
+}
+
+// Leader is the name of the node that leads, as far as this node knows; "": it knows none.
+func (s *Raft) Leader() string {
+	if v := s.leader.Load(); v != nil {
+		return nameOf(v.id)
+	}
+	return ""
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -198,4 +200,131 @@ func readQuorum(members []raft.Server, self raft.ServerID) (others []raft.Server
 		others = append(others, m)
 	}
 	return others, missing + voters/2 + 1
+}
+
+// rounds lets everybody who waits for the same answer share one attempt to get it. Who joins is
+// served by an attempt that begins after it joined, never by the one that is running: that is what
+// makes a shared read round linearizable.
+type rounds[T any] struct {
+	attempt func(context.Context) (T, error)
+
+	mu      sync.Mutex
+	next    *round[T]
+	arrived chan struct{} // holds one token while next is not nil
+}
+
+type round[T any] struct {
+	done  chan struct{}
+	value T
+	err   error
+}
+
+func newRounds[T any](attempt func(context.Context) (T, error)) *rounds[T] {
+	return &rounds[T]{attempt: attempt, arrived: make(chan struct{}, 1)}
+}
+
+// join waits for the next attempt.
+func (r *rounds[T]) join(ctx context.Context) (T, error) {
+	r.mu.Lock()
+	if r.next == nil {
+		r.next = &round[T]{done: make(chan struct{})}
+		r.arrived <- struct{}{}
+	}
+	mine := r.next
+	r.mu.Unlock()
+	select {
+	case <-mine.done:
+		return mine.value, mine.err
+	case <-ctx.Done():
+		var zero T
+		return zero, ctx.Err()
+	}
+}
+
+// run makes attempts, one at a time, until ctx ends; who waits then, or comes later, gets the context's error.
+func (r *rounds[T]) run(ctx context.Context) {
+	for {
+		select {
+		case <-r.arrived:
+		case <-ctx.Done():
+			r.end(ctx.Err())
+			return
+		}
+		r.mu.Lock()
+		now := r.next
+		r.next = nil
+		r.mu.Unlock()
+		now.value, now.err = r.attempt(ctx)
+		close(now.done)
+	}
+}
+
+// end makes the next round one that has failed already.
+func (r *rounds[T]) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next == nil {
+		r.next = &round[T]{done: make(chan struct{})}
+	}
+	r.next.err = err
+	close(r.next.done)
+}
+
+// A batch that its node has given up must not take effect any more, wherever a copy of it was held up.
+// So every copy says in which leadership it may take effect and until when, by the leader's own clock
+// (fsm.Bound). That clock is the leadership's tenure, not the lease clock, which charges nobody for
+// pauses and outages and so says less than the time that has passed.
+
+// errLate: a copy of a batch came after its bound.
+var errLate = errors.New("after its time")
+
+// tenure is how long a leadership has lasted at a time, in ms.
+func (l *leadership) tenure(now time.Time) int64 { return now.Sub(l.began).Milliseconds() }
+
+// bound lets a batch take effect in a leadership until a time of this node's clock.
+func (l *leadership) bound(until time.Time) fsm.Bound {
+	return fsm.Bound{Leadership: l.epoch.Index, Until: l.tenure(until)}
+}
+
+// permits says whether a batch may be proposed now.
+func (l *leadership) permits(b fsm.Bound, now time.Time) bool {
+	return b == fsm.Bound{} || (b.Leadership == l.epoch.Index && l.tenure(now) <= b.Until)
+}
+
+// terms is what a node knows of the leadership of another, by which it bounds its batches.
+type terms struct {
+	leader *leaderView
+	seen   fsm.Bound // how long the leadership had lasted
+	at     time.Time // when this node heard that, which is later
+}
+
+// bound lets a batch take effect until a time of this node's clock, or a little earlier: by the time
+// that the leader's answer took.
+func (t *terms) bound(until time.Time) fsm.Bound {
+	return fsm.Bound{Leadership: t.seen.Leadership, Until: t.seen.Until + until.Sub(t.at).Milliseconds()}
+}
+
+// termsHold is how long a node goes by what a leader has told it: no two clocks run alike.
+const termsHold = 10 * time.Second
+
+func (s *Raft) noteTerms(leader *leaderView, reply FreshReply) {
+	s.terms.Store(&terms{leader: leader, seen: reply.Bound, at: time.Now()})
+}
+
+// termsOf returns what this node knows of a leader's leadership, and asks if that is nothing, or old. Its
+// errors wrap errNotSent.
+func (s *Raft) termsOf(ctx context.Context, leader *leaderView, address string) (*terms, error) {
+	if t := s.terms.Load(); t != nil && t.leader == leader && time.Since(t.at) < termsHold {
+		return t, nil
+	}
+	reply, err := invoke[FreshReply](ctx, s.peers, address, "Node.Fresh", struct{}{})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errNotSent, err)
+	case reply.Answer != answerOK:
+		return nil, fmt.Errorf("%w: %s: %w", errNotSent, address, registry.ErrNoLeader)
+	}
+	t := &terms{leader: leader, seen: reply.Bound, at: time.Now()}
+	s.terms.Store(t)
+	return t, nil
 }

@@ -3,13 +3,18 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -76,4 +81,187 @@ func TestTheAnswerOfAnotherNodeAtAVotersAddressDoesNotCount(t *testing.T) {
 			t.Errorf("the state of %s asked at %s's address: %v, want errOther", m.ID, members[(i+1)%3].ID, err)
 		}
 	}
+}
+
+func TestRoundsShareAnAttemptThatBeginsAfterTheyJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var attempts atomic.Int64
+		r := newRounds(func(context.Context) (int64, error) {
+			n := attempts.Add(1)
+			time.Sleep(time.Second)
+			return n, nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { r.run(ctx) })
+		join := func(want int64) {
+			all.Go(func() {
+				got, err := r.join(ctx)
+				expect.That(t, got == want && err == nil, "got attempt %d, error %v; want attempt %d", got, err, want)
+			})
+		}
+		join(1)
+		synctest.Wait() // the first attempt is running now
+		for range 1000 {
+			join(2)
+		}
+		time.Sleep(3 * time.Second)
+		if got := attempts.Load(); got != 2 {
+			t.Errorf("%d attempts served everybody, want 2", got)
+		}
+		cancel()
+		all.Wait()
+	})
+}
+
+func TestRoundsJoinEndsWithItsContext(t *testing.T) {
+	r := newRounds(func(context.Context) (int, error) { return 0, nil })
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := r.join(ctx)
+	expect.That(t, errors.Is(err, context.Canceled), "got %v, want the context's error", err)
+}
+
+func TestNobodyWaitsForARoundThatIsNeverMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running, stop := context.WithCancel(t.Context())
+		r := newRounds(func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		go r.run(running)
+		joined := make(chan error, 2)
+		for range 2 { // one in the round that is being made, one in the next
+			go func() {
+				_, err := r.join(t.Context())
+				joined <- err
+			}()
+			synctest.Wait()
+		}
+		stop()
+		synctest.Wait()
+		_, err := r.join(t.Context())
+		for _, err := range []error{err, <-joined, <-joined} {
+			expect.That(t, errors.Is(err, context.Canceled), "got %v, want that it was canceled", err)
+		}
+	})
+}
+
+// copyOf is a batch of another node that registers an instance.
+func copyOf(seq uint64, bound fsm.Bound) []byte {
+	id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Bound: bound}
+	return fsm.AppendBatch(nil, id, []fsm.Item{{Op: registry.Register{Instance: instance("LATE", fmt.Sprintf("i%d", seq), 600)}}})
+}
+
+func TestALeaderTakesNoBatchAfterItsTime(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	at := c.nodes[c.leader()]
+	l := at.lead.Load()
+	earlier := l.epoch.Index
+	for _, row := range []struct {
+		name  string
+		bound fsm.Bound
+	}{
+		{"its time is over", l.bound(time.Now().Add(-time.Millisecond))},
+		{"for another leadership", fsm.Bound{Leadership: earlier + 1, Until: 1 << 40}},
+	} {
+		var reply CommitReply
+		err := (&nodeCalls{at.Raft}).Commit(copyOf(1, row.bound), &reply)
+		expect.That(t, err == nil && reply.Answer == answerNotLeader, "%s: answer %d, %v, want that it is not taken", row.name, reply.Answer, err)
+		// It may have been in time when it came, and have waited here.
+		if _, err := at.committer.propose(t.Context(), copyOf(1, row.bound), row.bound); !errors.Is(err, errLate) || !errors.Is(err, errNotSent) {
+			t.Errorf("%s, in the queue: %v, want that it is late and was not sent", row.name, err)
+		}
+		// It may have been in time when it was proposed.
+		if res, err := at.commitHere(t.Context(), copyOf(1, row.bound)); !errors.Is(err, errLate) {
+			t.Errorf("%s, in the log: %+v, %v, want that it is late", row.name, res, err)
+		}
+	}
+	in := l.bound(time.Now().Add(time.Minute))
+	expect.OKf(t, expect.Err(at.committer.propose(t.Context(), copyOf(1, in), in)), "in time")
+	next := c.nodes[c.moveLeadership()]
+	if _, err := next.committer.propose(t.Context(), copyOf(2, in), in); !errors.Is(err, errLate) {
+		t.Errorf("of an earlier leadership: %v, want that it is late", err)
+	}
+	v := next.read(t, registry.Linearizable)
+	if _, ok := v.Lease(registry.NewKey("LATE", "i1")); !ok || v.Len() != 1 {
+		t.Errorf("%d instances, want the one that came in time", v.Len())
+	}
+}
+
+func TestAFollowersWritesFollowTheLeaderThroughItsLeaderships(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	for i := range 4 {
+		leader := c.leader()
+		for j, n := range c.nodes {
+			expect.Equal(t, n.apply(t, registry.Register{Instance: instance("A", fmt.Sprintf("i%d-%d", i, j), 600)}).Outcome, registry.Done,
+				"leader n%d, write at %s:", leader+1, n.cfg.Node)
+		}
+		c.moveLeadership()
+	}
+}
+
+func TestAFollowerAsksAgainHowLongALeadershipHasLasted(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	follower := c.nodes[(c.leader()+1)%3]
+	follower.apply(t, registry.Register{Instance: instance("A", "i", 600)})
+	leader := follower.leader.Load()
+	old := &terms{leader: leader, seen: fsm.Bound{Leadership: 1}, at: time.Now().Add(-termsHold)}
+	follower.terms.Store(old)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	got, err := follower.termsOf(ctx, leader, leader.address)
+	expect.That(t, err == nil && got != old && time.Since(got.at) < termsHold, "got %+v, %v, want what the leader says now", got, err)
+}
+
+func TestABatchThatIsGivenUpHangsUp(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	leader := c.nodes[c.leader()]
+	follower := c.nodes[(c.leader()+1)%3]
+	follower.apply(t, registry.Register{Instance: instance("A", "i", 600)})
+	to := linkKey{leader.net.Addr().String(), laneWork}
+	before := follower.peers.link(to)
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	_, err := follower.commitAt(ctx, to.address, copyOf(1, fsm.Bound{}))
+	need.That(t, err != nil, "a batch without time was answered")
+	after := follower.peers.link(to)
+	expect.That(t, after != before, "the connection is still there")
+}
+
+func TestAWriteThatComesAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *testing.T) {
+	now := time.Now()
+	var p pulse
+	expect.Equal(t, p.grace(now), 0, "before the first beat:")
+	for range 100 {
+		p.beat(now)
+		now = now.Add(20 * time.Millisecond)
+	}
+	expect.Equal(t, p.grace(now), 0, "without a pause:")
+	now = now.Add(time.Minute)
+	expect.Equal(t, p.grace(now), wakeGrace, "the first after a pause:")
+	p.beat(now)
+	got := p.grace(now.Add(wakeGrace / 4))
+	expect.That(t, got == wakeGrace*3/4, "after the beat: %v, want what is left, %v", got, wakeGrace*3/4)
+	expect.Equal(t, p.grace(now.Add(wakeGrace)), 0, "when the time is over:")
+}
+
+// TestAWallClockThatIsSetBackKeepsNoWriteWaiting: the time of the last pause is then in its future.
+func TestAWallClockThatIsSetBackKeepsNoWriteWaiting(t *testing.T) {
+	now := time.Now()
+	var p pulse
+	p.beat(now)
+	now = now.Add(time.Minute)
+	p.beat(now) // after a pause
+	back := setBack(now.Add(2*wakeGrace), time.Hour)
+	step := back.Round(0).Sub(now.Round(0))
+	need.That(t, step <= 0 && back.Sub(now) == 2*wakeGrace, "the clock was not set back: %v", step)
+	expect.Equal(t, p.grace(back), 0, "a write waits for")
+}
+
+// setBack is a reading of a clock whose wall time was set back by whole seconds, while its monotonic time goes
+// on. Package time has no other way to make one: the seconds are above the lowest 30 bits of its first field.
+func setBack(t time.Time, by time.Duration) time.Time {
+	*(*uint64)(unsafe.Pointer(&t)) -= uint64(by/time.Second) << 30
+	return t
 }

@@ -5,8 +5,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -50,4 +52,47 @@ func newRootCommand() *cobra.Command {
 		newBenchCommand(),
 		newVersionCommand(),
 	)
+}
+
+// version is set by the linker (Makefile).
+var version = "unknown"
+
+func newVersionCommand() *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the program's version",
+		Example: "  rollcall version -o json",
+		Args:    cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := out.Validate(); err != nil {
+				return cli.Usage(err)
+			}
+			return out.Print(cmd.OutOrStdout(), build{version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
+		},
+	}
+	out.AddFlag(cmd)
+	return cmd
+}
+
+// build is what is known about the program.
+type build struct {
+	Version  string `json:"version"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func (b build) Table() [][]string { return [][]string{{"rollcall", b.Version, b.Go, b.Platform}} }
+
+// newBenchCommand says where the benchmarks are, which were commands of this program.
+func newBenchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                "bench",
+		Short:              "Says where the benchmarks are: rollcall-bench",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return cli.Usage(errors.New("the benchmarks are a program of their own: rollcall-bench, which make build puts beside this one"))
+		},
+	}
 }

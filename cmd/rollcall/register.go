@@ -1,14 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
@@ -74,4 +80,76 @@ func keepAlive(ctx context.Context, cl *client.Client, instance *registry.Instan
 	}
 	_, err = fmt.Fprintf(out, "canceled %s\n", instance.Key())
 	return err
+}
+
+// registerOptions are the flags of register.
+type registerOptions struct {
+	id, host, ip, vip string
+	port              uint16
+	status            string
+	meta              map[string]string
+	lease, interval   time.Duration
+	heartbeat         bool
+}
+
+func (o *registerOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.id, "id", "", "instance id (default HOST:APP:PORT)")
+	f.StringVar(&o.host, "host", "", "host name (default: this machine's)")
+	f.StringVar(&o.ip, "ip", "", "IP address (default: this machine's first that is not loopback)")
+	f.Uint16Var(&o.port, "port", 8080, "port of the service; 0: none")
+	f.StringVar(&o.vip, "vip", "", "VIP address (default: APP in lower case)")
+	f.StringVar(&o.status, "status", registry.Up.String(), "UP, DOWN, STARTING, OUT_OF_SERVICE or UNKNOWN")
+	f.StringToStringVar(&o.meta, "meta", nil, "metadata, as key=value; may be repeated")
+	f.DurationVar(&o.lease, "lease", registry.DefaultDuration*time.Second, "how long the instance lives after its last heartbeat")
+	f.DurationVar(&o.interval, "interval", registry.DefaultRenewalInterval*time.Second, "time between two heartbeats")
+	f.BoolVar(&o.heartbeat, "heartbeat", false, "keep the instance alive until Ctrl-C, then cancel it")
+}
+
+// instance is what the options say, completed by what this machine is called.
+func (o *registerOptions) instance(app string) (*registry.Instance, error) {
+	status, err := parseStatus("--status", o.status)
+	lease, err2 := seconds("--lease", o.lease)
+	interval, err3 := seconds("--interval", o.interval)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return nil, err
+	}
+	if o.heartbeat && interval >= lease {
+		return nil, fmt.Errorf("--interval: %v is not shorter than --lease %v, which would end between two heartbeats; a third of it is usual", o.interval, o.lease)
+	}
+	i := client.NewInstance(app, o.port)
+	if o.host != "" {
+		i.InstanceID = o.host + strings.TrimPrefix(i.InstanceID, i.HostName)
+		i.HostName = o.host
+	}
+	i.InstanceID = cmp.Or(o.id, i.InstanceID)
+	i.IPAddr = cmp.Or(o.ip, i.IPAddr)
+	i.VIP = cmp.Or(o.vip, i.VIP)
+	i.Status, i.Duration, i.RenewalInterval = status, lease, interval
+	i.Metadata = pairs(o.meta)
+	i.LastDirty = time.Now().UnixMilli()
+	return i, nil
+}
+
+func parseStatus(name, word string) (registry.Status, error) {
+	status, ok := registry.ParseStatus(word)
+	if !ok {
+		return 0, fmt.Errorf("%s: %q is not UP, DOWN, STARTING, OUT_OF_SERVICE or UNKNOWN", name, word)
+	}
+	return status, nil
+}
+
+// seconds: the protocol knows whole seconds only.
+func seconds(name string, d time.Duration) (int32, error) {
+	if d < time.Second || d%time.Second != 0 || d/time.Second > math.MaxInt32 {
+		return 0, fmt.Errorf("%s: %v is not a whole number of seconds", name, d)
+	}
+	return int32(d / time.Second), nil
+}
+
+func pairs(m map[string]string) []registry.Pair {
+	list := make([]registry.Pair, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, registry.Pair{Key: k, Value: m[k]})
+	}
+	return list
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -133,4 +134,73 @@ func one(b bool) uint32 {
 		return 1
 	}
 	return 0
+}
+
+// Condition says whether self-preservation should be on, given figures that Freshness counted: the
+// one function for the decision and for every metric and answer. reason is a sentence with the numbers.
+//
+// Upstream's gate lets evictions through while there are more renewals than the threshold; this is
+// the trigger, its complement, so it holds at equality.
+func (v *View) Condition(f Figures) (holds bool, reason string) {
+	s := v.settings
+	switch {
+	case !s.SelfPreservation:
+		return false, "self-preservation is switched off; " + f.share()
+	case s.Expectation:
+		return !f.upstreamAllows(), f.upstreamReason()
+	case f.Counted == 0:
+		return false, "no lease is older than one renewal interval"
+	case f.Counted < s.Population:
+		return false, fmt.Sprintf("%s, too few for self-preservation, which needs %d", f.share(), s.Population)
+	case uint64(f.Fresh)*uint64(Whole) <= uint64(f.Counted)*uint64(s.Threshold):
+		return true, fmt.Sprintf("%s, not above the threshold of %s", f.share(), s.Threshold)
+	default:
+		return false, fmt.Sprintf("%s, above the threshold of %s", f.share(), s.Threshold)
+	}
+}
+
+// share says how many of the counted leases are fresh.
+func (f Figures) share() string {
+	return fmt.Sprintf("%d of %d leases were renewed in time", f.Fresh, f.Counted)
+}
+
+// upstreamReason says what upstream's formula makes of the renewals.
+func (f Figures) upstreamReason() string {
+	if f.Threshold == 0 {
+		return "by upstream's formula, nothing is evicted under a threshold of 0 renewals per minute"
+	}
+	than := "not more"
+	if f.upstreamAllows() {
+		than = "more"
+	}
+	return fmt.Sprintf("by upstream's formula, %d renewals in the last minute are %s than the threshold of %d", f.Renewals, than, f.Threshold)
+}
+
+// RoundLimit is how many leases may be evicted in the rest of an eviction interval in which taken
+// were evicted already: of the n at its beginning, n - threshold·n together. Permanent ones do not count.
+// Source: AbstractInstanceRegistry.evict.
+func (v *View) RoundLimit(taken int) int {
+	n := v.Total() - v.tables.permanent + taken
+	return max(0, n-v.settings.kept().Of(n)-taken)
+}
+
+// Victims draws limit of the leases that are due, or all if there are not more, at random by a partial
+// Knuth shuffle; draw(k) returns a number in [0, k). due is reordered.
+func Victims(due []EvictItem, limit int, draw func(k int) int) []EvictItem {
+	victims := min(len(due), limit)
+	for i := range victims {
+		next := i + draw(len(due)-i)
+		due[i], due[next] = due[next], due[i]
+	}
+	return due[:victims]
+}
+
+// kept is the share of the registry that one eviction round leaves alone. A threshold of 0 asks for
+// no self-preservation by numbers; that a round may take everything it says only together with
+// self-preservation switched off.
+func (s Settings) kept() Share {
+	if s.Threshold == 0 && s.SelfPreservation {
+		return DefaultSettings().Threshold
+	}
+	return s.Threshold
 }

@@ -2,7 +2,9 @@ package registry
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -263,4 +265,191 @@ func TestFreshnessIsWhatTheRuleSays(t *testing.T) {
 			need.That(t, sum == got, "at %d: %+v by application, want %+v", now.Lease, sum, got)
 		}
 	})
+}
+
+func TestCondition(t *testing.T) {
+	with := func(change func(s *Settings)) Settings {
+		s := DefaultSettings()
+		change(&s)
+		return s
+	}
+	usual := DefaultSettings()
+	upstream := with(func(s *Settings) { s.Expectation = true })
+	tests := []struct {
+		name     string
+		settings Settings
+		figures  Figures
+		want     bool
+		reason   string
+	}{
+		{"nobody", usual, Figures{}, false, "no lease is older"},
+		{"all young", usual, Figures{Leases: 50}, false, "no lease is older"},
+		{"all fresh", usual, Figures{Counted: 20, Fresh: 20}, false, "20 of 20 leases were renewed in time, above the threshold of 0.85"},
+		{"at the threshold", usual, Figures{Counted: 20, Fresh: 17}, true, "17 of 20 leases were renewed in time, not above the threshold of 0.85"},
+		{"just above the threshold", usual, Figures{Counted: 20, Fresh: 18}, false, "18 of 20"},
+		{"just above the threshold, without a rounding error", usual, Figures{Counted: 4_000_000_000, Fresh: 3_400_000_001}, false, ""},
+		{"at the threshold, without a rounding error", usual, Figures{Counted: 4_000_000_000, Fresh: 3_400_000_000}, true, ""},
+		{"none fresh", usual, Figures{Counted: 20}, true, "0 of 20"},
+		{"a population of 9", usual, Figures{Leases: 40, Counted: 9}, false, "0 of 9 leases were renewed in time, too few for self-preservation, which needs 10"},
+		{"a population of 10", usual, Figures{Leases: 40, Counted: 10}, true, "0 of 10"},
+		{"no least population, nobody", with(func(s *Settings) { s.Population = 0 }), Figures{}, false, "no lease is older"},
+		{"no least population, one", with(func(s *Settings) { s.Population = 0 }), Figures{Counted: 1}, true, "0 of 1"},
+		{"threshold 0, some fresh", with(func(s *Settings) { s.Threshold = 0 }), Figures{Counted: 20, Fresh: 1}, false, "above the threshold of 0"},
+		{"threshold 0, none fresh", with(func(s *Settings) { s.Threshold = 0 }), Figures{Counted: 20}, true, "not above the threshold of 0"},
+		{"threshold 1, all fresh", with(func(s *Settings) { s.Threshold = Whole }), Figures{Counted: 20, Fresh: 20}, true, "not above the threshold of 1"},
+		{"switched off", with(func(s *Settings) { s.SelfPreservation = false }), Figures{Counted: 20}, false, "switched off; 0 of 20"},
+		{"switched off, upstream's formula", with(func(s *Settings) { s.SelfPreservation, s.Expectation = false, true }), Figures{Counted: 20}, false, "switched off"},
+		{"upstream: fewer renewals", upstream, Figures{Counted: 20, Fresh: 20, Renewals: 33, Threshold: 34}, true, "33 renewals in the last minute are not more than the threshold of 34"},
+		{"upstream: as many", upstream, Figures{Counted: 20, Fresh: 20, Renewals: 34, Threshold: 34}, true, "34 renewals in the last minute are not more than"},
+		{"upstream: more", upstream, Figures{Counted: 20, Renewals: 35, Threshold: 34}, false, "35 renewals in the last minute are more than the threshold of 34"},
+		{"upstream: a threshold of 0", upstream, Figures{Renewals: 10}, true, "a threshold of 0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.Configure(tt.settings)
+			holds, reason := g.View().Condition(tt.figures)
+			expect.That(t, holds == tt.want && strings.Contains(reason, tt.reason), "got %t, %q, want %t, %q", holds, reason, tt.want, tt.reason)
+		})
+	}
+}
+
+// One article prints the gate (evictions are allowed: strictly more renewals than the threshold) as
+// the trigger of self-preservation. They are complements, at equality too, and so is ours.
+func TestGateAndTriggerAreComplements(t *testing.T) {
+	s := DefaultSettings()
+	s.Expectation = true
+	g := newRig(t)
+	g.Configure(s)
+	upstream := g.View()
+	ours := newRig(t).View()
+	for threshold := range uint32(20) {
+		for renewals := range uint32(20) {
+			f := Figures{Renewals: renewals, Threshold: threshold}
+			gate := threshold > 0 && renewals > threshold
+			trigger, _ := upstream.Condition(f)
+			expect.That(t, trigger != gate, "%d renewals, threshold %d: gate %t, trigger %t", renewals, threshold, gate, trigger)
+		}
+	}
+	for fresh := range uint32(101) {
+		gate := fresh > 85 // strictly more than 0.85 of 100
+		trigger, _ := ours.Condition(Figures{Counted: 100, Fresh: fresh})
+		expect.That(t, trigger != gate, "%d of 100 fresh: gate %t, trigger %t", fresh, gate, trigger)
+	}
+}
+
+// seeded draws as a proposer does, the same in every run.
+func seeded(seed uint64) func(k int) int { return rand.New(rand.NewPCG(seed, 0)).IntN }
+
+// halfDead is a rig with 20 leases, 10 of which have ended.
+func halfDead(t *testing.T, s Settings) *rig {
+	g := newRig(t)
+	g.Configure(s)
+	for i := range 20 {
+		g.register(instance(Key{"ORDERS", fmt.Sprintf("orders-%02d", i)}, Up, 100))
+	}
+	g.pass(45_000)
+	for i := range 10 {
+		g.client(Renew{Key: Key{"ORDERS", fmt.Sprintf("orders-%02d", 2*i)}})
+	}
+	g.pass(50_000)
+	return g
+}
+
+// round evicts what one round may take, and says how many went.
+func (g *rig) round(draw func(k int) int) int {
+	victims := Victims(g.Expired(g.now.Lease, 1000), g.View().RoundLimit(0), draw)
+	return g.client(Evict{Epoch: g.Epoch(), Items: victims}).Count
+}
+
+// The worked example that the literature prints, with upstream's numbers: limit = n - (int) (n * 0.85).
+func TestRoundsTakeTheirShare(t *testing.T) {
+	tests := []struct {
+		name             string
+		threshold        Share
+		selfPreservation bool
+		evicted, left    []int
+	}{
+		{"the worked example", 850_000, false, []int{3, 3, 3, 1, 0}, []int{17, 14, 11, 10, 10}},
+		{"threshold 0: all at once", 0, false, []int{10, 0}, []int{10, 10}},
+		{"threshold 0 with self-preservation: the default share", 0, true, []int{3, 3, 3, 1, 0}, []int{17, 14, 11, 10, 10}},
+		{"threshold 1: none ever", Whole, false, []int{0, 0}, []int{20, 20}},
+		{"half", 500_000, false, []int{10, 0}, []int{10, 10}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := DefaultSettings()
+			s.Threshold, s.SelfPreservation = tt.threshold, tt.selfPreservation
+			g := halfDead(t, s)
+			draw := seeded(1)
+			var evicted, left []int
+			for range tt.evicted {
+				evicted = append(evicted, g.round(draw))
+				left = append(left, g.View().Len())
+			}
+			expect.That(t, slices.Equal(evicted, tt.evicted) && slices.Equal(left, tt.left),
+				"rounds evict %v and leave %v, want %v and %v", evicted, left, tt.evicted, tt.left)
+		})
+	}
+}
+
+// With upstream's defaults the worked example cannot happen: 10 of 20 are below the threshold.
+func TestTheWorkedExampleNeedsSelfPreservationOff(t *testing.T) {
+	for _, expectation := range []bool{false, true} {
+		s := DefaultSettings()
+		s.Expectation = expectation
+		g := halfDead(t, s)
+		v := g.View()
+		op, ok := v.NextPreservation(g.now.Lease, v.Freshness(g.now.Lease))
+		expect.That(t, ok && op.To == PreservationOn, "expectation %t: got %+v %t, want self-preservation on", expectation, op, ok)
+	}
+}
+
+func TestVictimsAreDifferentOnesOfTheDue(t *testing.T) {
+	g := halfDead(t, DefaultSettings())
+	due := g.Expired(g.now.Lease, 1000)
+	known := slices.Clone(due)
+	var asked []int
+	draw := seeded(7)
+	victims := Victims(due, g.View().RoundLimit(0), func(k int) int {
+		asked = append(asked, k)
+		return draw(k)
+	})
+	want := []int{10, 9, 8}
+	expect.That(t, slices.Equal(asked, want), "drawn from %v, want %v: a partial Knuth shuffle", asked, want)
+	seen := map[Handle]bool{}
+	for _, item := range victims {
+		expect.That(t, !seen[item.Handle] && slices.Contains(known, item), "victim %v is there twice, or is not due", item)
+		seen[item.Handle] = true
+	}
+}
+
+// Over many rounds each application loses in proportion to what it has among the due, whatever the
+// order in which they ended.
+func TestNoApplicationLosesMoreThanItsShareOnAverage(t *testing.T) {
+	const rounds = 3000
+	sizes := map[string]int{"LARGE": 60, "MIDDLE": 30, "SMALL": 10}
+	g := newRig(t)
+	app := map[Handle]string{}
+	for _, name := range []string{"LARGE", "MIDDLE", "SMALL"} {
+		for i := range sizes[name] {
+			app[g.register(instance(Key{name, fmt.Sprint(i)}, Up, 100)).Handle] = name
+			g.pass(1)
+		}
+	}
+	g.pass(200_000)
+	v := g.View()
+	lost := map[string]int{}
+	for seed := range uint64(rounds) {
+		victims := Victims(g.Expired(g.now.Lease, 1000), v.RoundLimit(0), seeded(seed))
+		need.That(t, len(victims) == 15, "%d victims, want 15 of 100", len(victims))
+		for _, item := range victims {
+			lost[app[item.Handle]]++
+		}
+	}
+	for name, size := range sizes {
+		share := float64(size) / 100
+		got := float64(lost[name]) / (15 * rounds)
+		expect.That(t, got >= share-0.01 && got <= share+0.01, "%s lost %.3f of all, want its share of %.2f", name, got, share)
+	}
 }

@@ -1,6 +1,12 @@
 package registry
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // EventsKept is how many events of an instance are remembered, over all its lives.
 const EventsKept = 16
@@ -83,4 +89,172 @@ func (v *View) History(key Key) []Event {
 	}
 	rec, _ := v.Removal(key)
 	return rec.History.Events()
+}
+
+// pastLimit is how long a chain of events may become before it is cut to EventsKept.
+const pastLimit = 2 * EventsKept
+
+// past is an instance's newest event and those before it. It is immutable, so that readers may look
+// at it while the next event is put in front; an event costs one small allocation.
+type past struct {
+	before *past
+	at     Stamp
+	lasted int64 // Event.For
+	who    *who  // nil: a client that said no more
+	times  uint32
+	kind   EventKind
+	status Status
+	depth  uint8 // of the chain
+}
+
+// who caused an event.
+type who struct {
+	origin Origin
+	by     Act
+}
+
+// History is what is remembered of an instance: immutable, and copied without its events. The zero
+// History is empty.
+type History struct{ newest *past }
+
+func (h *History) fields(c *codec.Codec) {
+	const least = 9 // bytes of an event
+	events := h.Events()
+	if n := c.Count(len(events), least); c.Reading() {
+		if n > EventsKept {
+			c.Fail("%d events of an instance, want at most %d", n, EventsKept)
+			n = 0
+		}
+		events = make([]Event, n)
+	}
+	for i := range events {
+		events[i].fields(c)
+	}
+	if c.Reading() {
+		*h = HistoryOf(events)
+	}
+}
+
+// HistoryOf remembers events, oldest first; of more than EventsKept the last. Their strings are
+// copied, because they may come out of a buffer with much else in it.
+func HistoryOf(events []Event) History {
+	return History{pastOf(cloneEvents(events[max(0, len(events)-EventsKept):]))}
+}
+
+// Events are those of the history, oldest first, at most EventsKept.
+func (h History) Events() []Event { return h.newest.events() }
+
+// pastOf is the past with these events, oldest first.
+func pastOf(events []Event) *past {
+	var p *past
+	chain := make([]past, len(events))
+	for i, e := range events {
+		chain[i] = p.followedBy(e)
+		p = &chain[i]
+	}
+	return p
+}
+
+// with returns the past after one more event.
+func (p *past) with(e Event) *past {
+	switch {
+	case p == nil:
+		return p.link(e)
+	case p.repeatedBy(e):
+		e.Times += p.times
+		return p.before.link(e)
+	case p.depth == pastLimit:
+		p = pastOf(p.events())
+	}
+	return p.link(e)
+}
+
+// link puts an event in front.
+func (p *past) link(e Event) *past {
+	n := p.followedBy(e)
+	return &n
+}
+
+func (p *past) followedBy(e Event) past {
+	n := past{before: p, at: e.At, lasted: e.For, times: e.Times, kind: e.Kind, status: e.Status, depth: 1}
+	if p != nil {
+		n.depth = p.depth + 1
+	}
+	if w := (who{e.Origin, e.By}); w != (who{}) {
+		n.who = &w
+	}
+	return n
+}
+
+// repeatedBy says whether an event tells the same once more. How late a renewal comes is different
+// each time.
+func (p *past) repeatedBy(e Event) bool {
+	before := p.event()
+	return before.Kind == e.Kind && before.Status == e.Status && before.Origin == e.Origin && before.By == e.By &&
+		(before.For == e.For || e.Kind == EventRenewedLate)
+}
+
+func (p *past) event() Event {
+	e := Event{At: p.at, Kind: p.kind, Times: p.times, Status: p.status, For: p.lasted}
+	if p.who != nil {
+		e.Origin, e.By = p.who.origin, p.who.by
+	}
+	return e
+}
+
+// events are the last ones, oldest first.
+func (p *past) events() []Event {
+	n := p.length()
+	if n == 0 {
+		return nil
+	}
+	events := make([]Event, n)
+	for i := range n {
+		events[n-1-i] = p.event()
+		p = p.before
+	}
+	return events
+}
+
+// length is the number of events that are remembered.
+func (p *past) length() int {
+	if p == nil {
+		return 0
+	}
+	return min(int(p.depth), EventsKept)
+}
+
+// cloneEvents copies events with their strings, which may be part of a buffer with much else in it.
+func cloneEvents(events []Event) []Event {
+	events = slices.Clone(events)
+	for i := range events {
+		events[i].Origin.DC = strings.Clone(events[i].Origin.DC)
+		events[i].By = events[i].By.clone()
+	}
+	return events
+}
+
+// recentLength is the length of the two recent queues.
+const recentLength = 1000
+
+// recent is the newest entries of a queue, newest last. Entries are appended behind what copies of
+// the header can see and never overwritten, so a copy is a snapshot; when the array is full, append
+// moves what is left to a larger one.
+type recent []Recent
+
+func (q recent) with(e Recent) recent {
+	if len(q) == recentLength {
+		q = q[1:]
+	}
+	return append(q, e)
+}
+
+func (q recent) newestFirst() iter.Seq[Recent] {
+	return func(yield func(Recent) bool) {
+		for _, e := range slices.Backward(q) {
+			if !yield(e) {
+				return
+			}
+		}
+	}
 }

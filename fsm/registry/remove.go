@@ -1,6 +1,11 @@
 package registry
 
-import "slices"
+import (
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // cancel removes an instance and its override. A cancel is compared with no timestamp, and noted in
 // the recent queue whether or not the instance is known.
@@ -79,3 +84,116 @@ func (r *Registry) noteCancel(key Key) {
 	r.tables.canceled = r.tables.canceled.with(Recent{Wall: r.clock.Wall, Key: key})
 	r.shared = nil
 }
+
+// Remove is a versioned removal that another Rollcall server had first: it removes lives up to Life
+// whose lastDirtyTimestamp is not newer, and leaves a record (also where nothing was stored, so that
+// what was sent before it and comes after it changes nothing).
+//
+// A cancel of what was last renewed before the present life of the own datacenter's instance began, as another
+// one tells, is of a life that nothing is known of here: its cluster was founded anew. It removes nothing.
+//
+// An eviction (Kind Evicted) is refused by whoever owns the instance or has heard a client's renewal
+// less than Age ago, and not by hearsay; the owner of an instance that was refused so is the own datacenter from then on.
+type Remove struct {
+	Key       Key
+	Kind      ChangeKind // Canceled or Evicted
+	Life      uint32
+	LastDirty int64
+	Owner     string // as Replica.Owner
+	Age       int64  // ms since the last renewal, as the sender knows
+}
+
+func (Remove) kind() Kind { return 13 }
+
+func (op Remove) apply(r *Registry, at at) Result { return r.removeVersion(at.origin, op) }
+
+func (op Remove) fields(c *codec.Codec) Remove {
+	op.Key.Fields(c)
+	evicted := op.Kind == Evicted
+	if c.Bool(&evicted); c.Reading() {
+		op.Kind = Canceled
+		if evicted {
+			op.Kind = Evicted
+		}
+	}
+	c.Uint32(&op.Life)
+	c.Int64(&op.LastDirty)
+	c.String(&op.Owner)
+	c.Int64(&op.Age)
+	return op
+}
+
+// removeVersion removes what another server removed, unless what is stored is newer.
+func (r *Registry) removeVersion(origin Origin, op Remove) Result {
+	op.Life = max(op.Life, 1)
+	old := r.handles.byKey(op.Key)
+	if old == nil {
+		return r.leaveRecord(origin, op)
+	}
+	if old.compareVersion(op.Life, op.LastDirty) > 0 {
+		return Result{Outcome: Older}
+	}
+	if op.Kind == Canceled && r.precedes(origin, old, op.Age) {
+		return r.outlive(old, op.Life)
+	}
+	if op.Kind == Evicted {
+		if res := r.defend(origin, old, op); res.Outcome == Older {
+			return res
+		}
+	}
+	l := *old
+	l.Life, l.Instance = op.Life, old.Instance.with(old.Instance.Status, old.Instance.Overridden, op.LastDirty)
+	r.removeAs(old, l, op.Kind, origin, op.event())
+	return Result{Index: r.index}
+}
+
+func (op Remove) event() Event {
+	if op.Kind == Evicted {
+		return Event{Kind: EventEvicted, For: op.Age}
+	}
+	return Event{Kind: EventCanceled}
+}
+
+// defend answers Older to the eviction of an instance that lives as far as is known here.
+func (r *Registry) defend(origin Origin, l *Lease, op Remove) Result {
+	heard := r.tables.renewals.at(l.Handle.Slot).client
+	if r.tables.renewals.hearsay(l) {
+		heard = 0
+	}
+	switch {
+	case heard > 0 && heard > r.ago(op.Age).Lease && !l.Local():
+		res := r.own(l)
+		res.Outcome = Older
+		return res
+	case heard > 0 && heard > r.ago(op.Age).Lease, l.Local() && origin.Kind != LocalPeer:
+		return Result{Outcome: Older}
+	}
+	return Result{}
+}
+
+// leaveRecord notes the removal of an instance that is not stored, unless a record says as much already:
+// one that is newer, or equal and refuses as much.
+func (r *Registry) leaveRecord(origin Origin, op Remove) Result {
+	rec, ok := r.record(op.Key)
+	l := Lease{Instance: &Instance{App: strings.Clone(op.Key.App), InstanceID: strings.Clone(op.Key.ID)}}
+	if ok {
+		l = *rec.Lease
+		c := l.compareVersion(op.Life, op.LastDirty)
+		if c > 0 || c == 0 && (rec.Kind == op.Kind || rec.Kind == Canceled) {
+			return Result{}
+		}
+	}
+	l.Instance = l.Instance.with(l.Instance.Status, l.Instance.Overridden, op.LastDirty)
+	l.Life, l.Origin, l.Owner = op.Life, origin, strings.Clone(op.owner(origin))
+	l.Action, l.EvictedAt = ActionDeleted, max(r.clock.Wall, 1)
+	r.mark(&l, origin)
+	r.supersede(op.Key)
+	r.tables.touch(op.Key.App, r.index)
+	r.noteCancel(l.Key())
+	history := History{rec.History.newest.with(r.event(&l, origin, op.event()))}
+	r.remember(Removal{Kind: op.Kind, Full: true, Lease: &l, History: history})
+	return Result{Index: r.index}
+}
+
+// owner is the datacenter that a removed instance belonged to, as Replica.owner.
+func (op Remove) owner(origin Origin) string { return origin.owner(op.Owner) }

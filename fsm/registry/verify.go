@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -189,4 +190,204 @@ func repeated[T cmp.Ordered](values []T) (twice T, ok bool) {
 		}
 	}
 	return twice, false
+}
+
+// verifyDetails checks what is known of overrides and quarantines. A change sets at most one of each,
+// which is how two that end together are told apart.
+func (f *Frozen) verifyDetails() error {
+	var set [2][]Index
+	for _, s := range f.Leases {
+		l := s.Lease
+		if err := l.verifyDetails(); err != nil {
+			return fmt.Errorf("lease %s: %w", l.Key(), err)
+		}
+		l.ends(func(_ int64, e leaseEnd) { set[e.kind] = append(set[e.kind], e.set) })
+	}
+	if twice, ok := repeated(set[endOfOverride]); ok {
+		return fmt.Errorf("two overrides were set at %d", twice)
+	}
+	if twice, ok := repeated(set[endOfQuarantine]); ok {
+		return fmt.Errorf("two quarantines were set at %d", twice)
+	}
+	return nil
+}
+
+func (l *Lease) verifyDetails() error {
+	if o := l.Override; o != nil {
+		switch {
+		case l.Instance.Overridden == Unknown:
+			return errors.New("details of an override that it does not have")
+		case o.Set == 0 || o.Set > l.Changed:
+			return fmt.Errorf("overridden at %d, after its last change at %d", o.Set, l.Changed)
+		}
+	}
+	if q := l.Quarantine; q != nil && (q.Set == 0 || q.Set > l.Changed) {
+		return fmt.Errorf("quarantined at %d, after its last change at %d", q.Set, l.Changed)
+	}
+	return nil
+}
+
+// verifyHistories checks what is remembered of instances, live and gone.
+func (f *Frozen) verifyHistories() error {
+	for _, s := range f.Leases {
+		if err := verifyHistory(s.History.Events(), f.Clock.Lease); err != nil {
+			return fmt.Errorf("lease %s: %w", s.Lease.Key(), err)
+		}
+	}
+	for _, m := range f.Removals {
+		if err := verifyHistory(m.History.Events(), f.Clock.Lease); err != nil {
+			return fmt.Errorf("removal of %s: %w", m.Lease.Key(), err)
+		}
+	}
+	return nil
+}
+
+func verifyHistory(events []Event, now int64) error {
+	for i, e := range events {
+		switch {
+		case e.Times == 0:
+			return errors.New("an event that never happened")
+		case e.At.Lease > now || i > 0 && e.At.Lease < events[i-1].At.Lease:
+			return fmt.Errorf("an event at %d of the lease clock, out of order or in the future", e.At.Lease)
+		}
+	}
+	return nil
+}
+
+// catalogVerifier checks nodes, services and checks before they enter the catalog, which has those before them.
+type catalogVerifier struct {
+	f     *Frozen
+	known *catalogTables
+}
+
+func (c catalogVerifier) node(n *Node) error {
+	if err := c.indexes(n.CreateIndex, n.ModifyIndex); err != nil {
+		return err
+	}
+	if n.Name == "" && len(n.Checks) == 0 {
+		return errors.New("the logical node is there without checks")
+	}
+	return c.checks(n.Checks, n.Name, "")
+}
+
+func (c catalogVerifier) lease(l *Lease) error {
+	s := l.Service
+	if s == nil {
+		return nil
+	}
+	_, known := c.known.nodes.Get(s.Node)
+	_, twice := c.known.service(s.Node, s.ID)
+	switch {
+	case !l.Permanent:
+		return errors.New("registered through Consul's API, with a lease")
+	case strings.ToUpper(s.Name) != l.Instance.App:
+		return fmt.Errorf("service %q is not of this application", s.Name)
+	case s.Node != "" && !known:
+		return fmt.Errorf("node %q is not there", s.Node)
+	case twice:
+		return fmt.Errorf("service %q of node %q is there twice", s.ID, s.Node)
+	}
+	if err := c.indexes(s.CreateIndex, s.ModifyIndex); err != nil {
+		return err
+	}
+	return c.checks(s.Checks, s.Node, s.ID)
+}
+
+// checks checks those of a service, or ("") of a node.
+func (c catalogVerifier) checks(checks []*Check, node, service string) error {
+	for i, check := range checks {
+		if i > 0 && checks[i-1].ID >= check.ID {
+			return errors.New("checks are not in ascending order of their ids")
+		}
+		if err := c.check(check, node, service); err != nil {
+			return fmt.Errorf("check %q: %w", check.ID, err)
+		}
+	}
+	return nil
+}
+
+func (c catalogVerifier) check(check *Check, node, service string) error {
+	_, twice := c.known.check(node, check.ID)
+	switch {
+	case check.Node != node || check.Service != service:
+		return fmt.Errorf("it is of service %q of node %q", check.Service, check.Node)
+	case twice:
+		return errors.New("its node has it twice")
+	case check.TTL < 0 || check.ReapAfter < 0:
+		return fmt.Errorf("a TTL of %d ms or an end after %d ms is negative", check.TTL, check.ReapAfter)
+	case check.CriticalSince > c.f.Clock.Lease:
+		return fmt.Errorf("critical since %d, at a lease clock of %d", check.CriticalSince, c.f.Clock.Lease)
+	}
+	return c.indexes(check.CreateIndex, check.ModifyIndex)
+}
+
+func (c catalogVerifier) indexes(created, modified Index) error {
+	if created == 0 || created > modified || modified > c.f.Index {
+		return fmt.Errorf("created at %d, modified at %d; the last change was at %d", created, modified, c.f.Index)
+	}
+	return nil
+}
+
+// verifyHeard checks that each check with a TTL has its last heartbeat, and no other.
+func (f *Frozen) verifyHeard(want []CheckHeartbeat) error {
+	same := func(a, b CheckHeartbeat) bool { return a.Node == b.Node && a.Check == b.Check }
+	if !slices.EqualFunc(want, f.Heard, same) {
+		return fmt.Errorf("%d heartbeats of checks, want those of %d with a TTL", len(f.Heard), len(want))
+	}
+	for _, h := range f.Heard {
+		if h.At > f.Clock.Lease {
+			return fmt.Errorf("check %q had a heartbeat at %d, at a lease clock of %d", h.Check, h.At, f.Clock.Lease)
+		}
+	}
+	return nil
+}
+
+// verifyKnown checks what is known of other servers.
+func (f *Frozen) verifyKnown() error {
+	return errors.Join(
+		verifyNames("link", f.Links), verifyNames("sender", f.Senders), verifyNames("peer", f.Peers),
+		f.verifyLinks(), f.verifySenders(), f.verifyPeers(),
+	)
+}
+
+// verifyNames checks that a list has each name once, in ascending order.
+func verifyNames[T named](what string, list []T) error {
+	before := ""
+	for _, entry := range list {
+		if before >= entry.name() {
+			return fmt.Errorf("%s %q after %q, want ascending names", what, entry.name(), before)
+		}
+		before = entry.name()
+	}
+	return nil
+}
+
+func (f *Frozen) verifyLinks() error {
+	for _, l := range f.Links {
+		if l.Since > l.Heard || l.Heard > f.Clock.Lease || l.Cut < 0 {
+			return fmt.Errorf("link %s: heard since %d, last at %d, cut after %d, at a lease clock of %d", l.DC, l.Since, l.Heard, l.Cut, f.Clock.Lease)
+		}
+	}
+	return nil
+}
+
+func (f *Frozen) verifySenders() error {
+	for _, s := range f.Senders {
+		if s.Name == "" || s.Heard.Lease > f.Clock.Lease {
+			return fmt.Errorf("sender %q of %q: heard at %d, at a lease clock of %d", s.Name, s.DC, s.Heard.Lease, f.Clock.Lease)
+		}
+	}
+	return nil
+}
+
+func (f *Frozen) verifyPeers() error {
+	for _, p := range f.Peers {
+		switch {
+		case p.Cursor > f.Index || !p.Known && p.Cursor > 0:
+			return fmt.Errorf("peer %s: cursor %d (known: %t), but the last change is %d", p.Name, p.Cursor, p.Known, f.Index)
+		case p.Since.Lease > f.Clock.Lease:
+			return fmt.Errorf("peer %s: paused or resumed at %d, at a lease clock of %d", p.Name, p.Since.Lease, f.Clock.Lease)
+		}
+	}
+	return nil
 }

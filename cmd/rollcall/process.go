@@ -2,10 +2,34 @@ package main
 
 import (
 	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd"
 )
+
+// setGC lets the heap grow further than Go would: a registry is much live data and little garbage
+// per request, so that collections cost more than the memory between them.
+func setGC(percent int) {
+	if percent > 0 {
+		debug.SetGCPercent(percent)
+	}
+}
+
+// newLogger returns a logger as the settings want it. They were validated.
+func newLogger(w io.Writer, level, format string) *slog.Logger {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	o := &slog.HandlerOptions{Level: levels[level]}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
 
 // The runtime collects garbage when memory is allocated, and else every two minutes: after a burst of large requests
 // an idle node would keep what they took. memoryInterval is the time between two looks, memorySpare how many bytes a
@@ -54,4 +78,29 @@ func memoryNow() (held, cycles uint64) {
 	}
 	metrics.Read(samples)
 	return samples[0].Value.Uint64() - samples[1].Value.Uint64(), samples[2].Value.Uint64()
+}
+
+// openProfiler binds the profiler's port, if one is set.
+func (n *node) openProfiler(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	l, err := listen("pprof.addr", addr)
+	if err != nil {
+		return err
+	}
+	server := httpd.NewServer(addr, profiles(), n.log)
+	server.WriteTimeout = 0 // a profile takes as long as it is asked to
+	n.listeners = append(n.listeners, listener{key: "pprof.addr", Listener: l, server: server})
+	return nil
+}
+
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
 }
