@@ -19,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -37,9 +38,7 @@ func launchedIn(t *testing.T, dir string, s compare.Spec) *comparedCluster {
 	defer launching.Unlock()
 	c := need.Got(launchComparison(testServer.path, dir)(t.Context(), s))(t)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close())
 	})
 	return c.(*comparedCluster)
 }
@@ -136,9 +135,7 @@ func TestACutKeepsNodesApartUntilItIsHealed(t *testing.T) {
 			}
 			register(t, nodes[home], "here")
 			within(t, "the nodes of the same side hear of each other", func() bool { return has(nodes[near], "here") })
-			if has(nodes[far], "here") || has(nodes[home], "there") {
-				t.Error("a side has heard of what was registered at the other one")
-			}
+			expect.That(t, !has(nodes[far], "here") && !has(nodes[home], "there"), "a side has heard of what was registered at the other one")
 			c.Heal()
 			within(t, "each side hears of the other one after the cut", func() bool {
 				return has(nodes[far], "here") && (!tc.both || has(nodes[home], "there"))
@@ -161,17 +158,13 @@ func TestANodeThatEndedComesBackWithWhatItMissed(t *testing.T) {
 				order := leaderFirst(t, mode, nodes)
 				home, node := nodes[order[0]], order[2]
 				need.OK(t, end(node))
-				if got := status("http://" + nodes[node].HTTP + "/healthz"); got != 0 {
-					t.Errorf("%s: it answers %d", name, got)
-				}
-				if err := end(node); err == nil || !strings.Contains(err.Error(), "ended: ") {
-					t.Errorf("%s twice: got %v, want that it has ended", name, err)
-				}
+				expect.Equal(t, status("http://"+nodes[node].HTTP+"/healthz"), 0, "%s: it answers", name)
+				err := end(node)
+				expect.That(t, err != nil && strings.Contains(err.Error(), "ended: "), "%s twice: got %v, want that it has ended", name, err)
 				register(t, home, name)
 				need.OK(t, c.Start(t.Context(), node))
-				if got := status("http://" + nodes[node].HTTP + "/readyz"); got != http.StatusOK {
-					t.Errorf("%s and started: it answers %d, want that it is ready", name, got)
-				}
+				got := status("http://" + nodes[node].HTTP + "/readyz")
+				expect.That(t, got == http.StatusOK, "%s and started: it answers %d, want that it is ready", name, got)
 				within(t, "the node has what it missed", func() bool { return has(nodes[node], name) })
 				if err := c.Start(t.Context(), node); err == nil || !strings.Contains(err.Error(), "it runs") {
 					t.Errorf("started twice: got %v, want that it runs", err)
@@ -191,9 +184,8 @@ func TestANodeThatStartsCutOffIsWaitedForUntilTheContextEnds(t *testing.T) {
 	c.Cut(node, (node+2)%3)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := c.Start(ctx, node); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want the end of the context", err)
-	}
+	err := c.Start(ctx, node)
+	expect.That(t, errors.Is(err, context.DeadlineExceeded), "got %v, want the end of the context", err)
 	c.Heal()
 	within(t, "the process, which goes on, is ready", func() bool {
 		return status("http://"+nodes[node].HTTP+"/readyz") == http.StatusOK
@@ -213,9 +205,7 @@ func TestAPausedNodeIsSilentUntilItGoesOn(t *testing.T) {
 		t.Errorf("a paused node: %v, want silence", err)
 	}
 	need.OK(t, c.Resume(1))
-	if got := status("http://" + n.HTTP + "/healthz"); got != http.StatusOK {
-		t.Errorf("afterwards it answers %d", got)
-	}
+	expect.Equal(t, status("http://"+n.HTTP+"/healthz"), http.StatusOK, "afterwards it answers")
 }
 
 func TestASlowDiskIsFeltUntilItIsFast(t *testing.T) {
@@ -240,9 +230,8 @@ func TestASlowDiskIsFeltUntilItIsFast(t *testing.T) {
 			}
 			need.OK(t, c.SlowDisk(order[0], 0))
 			slow := nodes[order[1]]
-			if took := register(t, slow, "x"); took < delay {
-				t.Errorf("where the disk is still slow after a restart it takes %v", took)
-			}
+			took := register(t, slow, "x")
+			expect.That(t, took >= delay, "where the disk is still slow after a restart it takes %v", took)
 			for node := range nodes {
 				need.OK(t, c.SlowDisk(node, 0))
 			}
@@ -254,27 +243,22 @@ func TestASlowDiskIsFeltUntilItIsFast(t *testing.T) {
 func TestADiskCannotBeSlowerThanTheServerAllows(t *testing.T) {
 	n := comparedNode{Node: &localcluster.Node{Name: "n1"}}
 	for _, delay := range []time.Duration{-1, maxSyncDelay + 1} {
-		if err := n.slowDisk(delay); err == nil || !strings.Contains(err.Error(), delay.String()) {
-			t.Errorf("%v: got %v, want an error that names it", delay, err)
-		}
+		err := n.slowDisk(delay)
+		expect.That(t, err != nil && strings.Contains(err.Error(), delay.String()), "%v: got %v, want an error that names it", delay, err)
 	}
 }
 
 func TestASettingThatTheServerDoesNotKnowEndsTheLaunch(t *testing.T) {
 	dir := t.TempDir()
 	_, err := launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sink": "1"}})
-	if err == nil || !strings.Contains(err.Error(), "unknown key data.sink") {
-		t.Errorf("got %v, want the server's words", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "unknown key data.sink"), "got %v, want the server's words", err)
 	nothingIn(t, dir)
 }
 
 func nothingIn(t *testing.T, dir string) {
 	t.Helper()
 	left := need.Got(os.ReadDir(dir))(t)
-	if len(left) > 0 {
-		t.Errorf("%s is left", left)
-	}
+	expect.That(t, len(left) <= 0, "%s is left", left)
 }
 
 func TestACloseLeavesNothing(t *testing.T) {
@@ -285,13 +269,10 @@ func TestACloseLeavesNothing(t *testing.T) {
 	c := launched.(*comparedCluster)
 	c.Cut(0, 1)
 	need.OK(t, errors.Join(c.Pause(1), c.Kill(2)))
-	if err := errors.Join(c.Close(), c.Close()); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, errors.Join(c.Close(), c.Close()))
 	for _, n := range c.nodes {
-		if err := syscall.Kill(n.Pid(), 0); !errors.Is(err, syscall.ESRCH) {
-			t.Errorf("the process of %s: %v, want that there is none", n.Name, err)
-		}
+		err := syscall.Kill(n.Pid(), 0)
+		expect.That(t, errors.Is(err, syscall.ESRCH), "the process of %s: %v, want that there is none", n.Name, err)
 	}
 	nothingIn(t, dir)
 	if err := c.Start(t.Context(), 2); err == nil {
@@ -306,7 +287,6 @@ func TestACloseTellsOfANodeThatHasEndedByItself(t *testing.T) {
 	node := c.(*comparedCluster).nodes[1]
 	need.OK(t, syscall.Kill(node.Pid(), syscall.SIGABRT))
 	<-node.Done()
-	if err := c.Close(); err == nil || !strings.Contains(err.Error(), "node2 ") {
-		t.Errorf("got %v, want how the node ended", err)
-	}
+	err := c.Close()
+	expect.That(t, err != nil && strings.Contains(err.Error(), "node2 "), "got %v, want how the node ended", err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -39,13 +40,9 @@ func TestBenchCompareNamesEveryMistakeAtOnce(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			stdout, stderr, code := bench(t, append([]string{"compare"}, strings.Fields(tc.args)...)...)
-			if code != cli.ExitUsage || stdout != "" {
-				t.Errorf("exit %d and %q, want %d and nothing: %s", code, stdout, cli.ExitUsage, stderr)
-			}
+			expect.That(t, code == cli.ExitUsage && stdout == "", "exit %d and %q, want %d and nothing: %s", code, stdout, cli.ExitUsage, stderr)
 			for _, want := range tc.says {
-				if !strings.Contains(stderr, want) {
-					t.Errorf("it said %q, want %q", stderr, want)
-				}
+				expect.That(t, strings.Contains(stderr, want), "it said %q, want %q", stderr, want)
 			}
 		})
 	}
@@ -77,12 +74,9 @@ func TestAComparisonLeavesOutWhatNeedsMoreDatacenters(t *testing.T) {
 			left = append(left, name)
 		}
 	}
-	if !slices.Equal(left, []string{"dc-link-cut"}) || len(two.LeftOut) != 0 {
-		t.Errorf("with two datacenters there are also %q, and %q is left out, want dc-link-cut and nothing", left, two.LeftOut)
-	}
-	if want := []string{"Datacenter link cut was left out: it needs 2 datacenters (--dcs 2)."}; !slices.Equal(one.LeftOut, want) {
-		t.Errorf("it says %q, want %q", one.LeftOut, want)
-	}
+	expect.That(t, slices.Equal(left, []string{"dc-link-cut"}) && len(two.LeftOut) == 0,
+		"with two datacenters there are also %q, and %q is left out, want dc-link-cut and nothing", left, two.LeftOut)
+	expect.Slice(t, one.LeftOut, []string{"Datacenter link cut was left out: it needs 2 datacenters (--dcs 2)."}, "it says")
 }
 
 func TestAQuickComparisonRunsWhatMattersMostOnce(t *testing.T) {
@@ -91,9 +85,7 @@ func TestAQuickComparisonRunsWhatMattersMostOnce(t *testing.T) {
 		t.Errorf("%d scenarios of %v, %q left out, want 3 of 10 s and no words about the others", len(p.scenarios), p.Length.Duration(), p.LeftOut)
 	}
 	for _, s := range p.scenarios {
-		if !s.Quick || s.Rounds != 1 {
-			t.Errorf("%s runs %d times, quick is %t, want once and true", s.Name, s.Rounds, s.Quick)
-		}
+		expect.That(t, s.Quick && s.Rounds == 1, "%s runs %d times, quick is %t, want once and true", s.Name, s.Rounds, s.Quick)
 	}
 }
 
@@ -107,9 +99,7 @@ func TestAComparisonRunsTheScenariosThatAreNamed(t *testing.T) {
 	if got := scenarioNames(p.scenarios); !slices.Equal(got, []string{"mine", "steady"}) || p.Length.Duration() != 4*time.Second {
 		t.Errorf("%q in %v, want mine and steady in 4s", got, p.Length.Duration())
 	}
-	if !slices.Equal(p.Modes, []scenario.Mode{scenario.AP}) {
-		t.Errorf("modes %q, want ap once", p.Modes)
-	}
+	expect.That(t, slices.Equal(p.Modes, []scenario.Mode{scenario.AP}), "modes %q, want ap once", p.Modes)
 }
 
 func TestAScenarioMustFitIntoTheLength(t *testing.T) {
@@ -120,28 +110,23 @@ func TestAScenarioMustFitIntoTheLength(t *testing.T) {
 		t.Errorf("exit %d in 15 s: %s", code, stderr)
 	}
 	_, stderr, code := bench(t, "compare", "--list", "--scenario", late, "--length", "10s")
-	if code != cli.ExitUsage || !strings.Contains(stderr, "late in 10s: ") {
-		t.Errorf("exit %d, said %q, want %d and that it does not fit", code, stderr, cli.ExitUsage)
-	}
+	expect.That(t, code == cli.ExitUsage && strings.Contains(stderr, "late in 10s: "),
+		"exit %d, said %q, want %d and that it does not fit", code, stderr, cli.ExitUsage)
 }
 
 func TestTheScenariosThatWouldRunAreListed(t *testing.T) {
 	stdout, stderr, code := bench(t, "compare", "--list", "--quick")
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	if code != cli.ExitOK || len(lines) != 4 || !strings.HasPrefix(lines[1], "steady ") || !strings.HasSuffix(lines[1], "Steady state") {
-		t.Errorf("exit %d, %s, printed\n%s\nwant a head and three scenarios, steady state first", code, stderr, stdout)
-	}
-	if _, err := os.Stat("rollcall-comparison"); err == nil {
-		t.Error("there is a report, want nothing but the list")
-	}
+	expect.That(t, code == cli.ExitOK && len(lines) == 4 && strings.HasPrefix(lines[1], "steady ") && strings.HasSuffix(lines[1], "Steady state"),
+		"exit %d, %s, printed\n%s\nwant a head and three scenarios, steady state first", code, stderr, stdout)
+	_, err := os.Stat("rollcall-comparison")
+	expect.That(t, err != nil, "there is a report, want nothing but the list")
 }
 
 func TestWhatABenchMadeForItsDataIsRemoved(t *testing.T) {
 	parent := t.TempDir()
 	dir, remove, err := temporaryData(filepath.Join(parent, "a", "b"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	need.OK(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	remove()
 	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
@@ -159,21 +144,17 @@ func TestAReportIsMadeAnewFromItsRawFile(t *testing.T) {
 	})
 	need.OK(t, r.Write(dir))
 	stdout, stderr, code := bench(t, "compare", "--from", filepath.Join(dir, reports.JSONFile), "--out", other)
-	if code != 0 || !strings.Contains(stdout, "Steady state") {
-		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
-	}
+	need.That(t, code == 0 && strings.Contains(stdout, "Steady state"), "exit %d: %s%s", code, stdout, stderr)
 	for _, name := range []string{reports.JSONFile, reports.CSVFile, reports.MarkdownFile, reports.HTMLFile} {
 		before := need.Got(os.ReadFile(filepath.Join(dir, name)))(t)
-		if anew, err := os.ReadFile(filepath.Join(other, name)); err != nil || !bytes.Equal(anew, before) {
-			t.Errorf("%s is not what it was: %v", name, err)
-		}
+		anew, err := os.ReadFile(filepath.Join(other, name))
+		expect.That(t, err == nil && bytes.Equal(anew, before), "%s is not what it was: %v", name, err)
 	}
 	for file, says := range map[string]string{
 		filepath.Join(dir, "absent.json"):   "--from: open ",
 		filepath.Join(dir, reports.CSVFile): "--from: " + filepath.Join(dir, reports.CSVFile) + ": ",
 	} {
-		if _, stderr, code := bench(t, "compare", "--from", file, "--out", other); code != 1 || !strings.Contains(stderr, says) {
-			t.Errorf("from %s: exit %d and %q, want 1 and %q", file, code, stderr, says)
-		}
+		_, stderr, code := bench(t, "compare", "--from", file, "--out", other)
+		expect.That(t, code == 1 && strings.Contains(stderr, says), "from %s: exit %d and %q, want 1 and %q", file, code, stderr, says)
 	}
 }

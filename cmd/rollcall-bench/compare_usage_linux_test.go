@@ -10,15 +10,14 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp(".", "usage-*") // on a disk: a file system in memory counts nothing as written
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	c := launchedIn(t, dir, compare.Spec{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}})
 	usage := func() trial.Usage {
@@ -28,14 +27,10 @@ func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
 	}
 	notBelow := func(when string, now, then trial.Usage) {
 		t.Helper()
-		if now.CPU < then.CPU || now.Written < then.Written || now.Sent < then.Sent {
-			t.Errorf("%s: %+v, want no less than before: %+v", when, now, then)
-		}
+		expect.That(t, now.CPU >= then.CPU && now.Written >= then.Written && now.Sent >= then.Sent, "%s: %+v, want no less than before: %+v", when, now, then)
 	}
 	begin := usage()
-	if begin.Memory < mib || begin.Stored == 0 {
-		t.Errorf("at the begin: %+v, want memory and files", begin)
-	}
+	expect.That(t, begin.Memory >= mib && begin.Stored != 0, "at the begin: %+v, want memory and files", begin)
 	i := 0
 	within(t, "work shows in the usage", func() bool {
 		i++
@@ -47,15 +42,11 @@ func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
 	need.OK(t, c.Kill(0))
 	ended := usage()
 	notBelow("after its end", ended, working)
-	if ended.Memory != 0 || ended.Stored == 0 {
-		t.Errorf("after its end: %+v, want files, and no memory", ended)
-	}
+	expect.That(t, ended.Memory == 0 && ended.Stored != 0, "after its end: %+v, want files, and no memory", ended)
 	need.OK(t, c.Start(t.Context(), 0))
 	again := usage()
 	notBelow("started again", again, ended)
-	if again.Memory < mib {
-		t.Errorf("started again: %+v, want memory", again)
-	}
+	expect.That(t, again.Memory >= mib, "started again: %+v, want memory", again)
 }
 
 func TestTheTimeOfAProcessIsReadBehindItsName(t *testing.T) {
@@ -67,9 +58,7 @@ func TestTheTimeOfAProcessIsReadBehindItsName(t *testing.T) {
 		{"4711 (a) R 1", 0},
 		{"", 0},
 	} {
-		if got := statCPU(tc.stat); got != tc.want {
-			t.Errorf("%q: got %v, want %v", tc.stat, got, tc.want)
-		}
+		expect.Equal(t, statCPU(tc.stat), tc.want, "%q: got", tc.stat)
 	}
 }
 
@@ -80,8 +69,7 @@ func TestTheBytesOfADirectoryAreThoseOfItsFiles(t *testing.T) {
 		need.OK(t, os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600))
 	}
 	for path, want := range map[string]int64{dir: 7, filepath.Join(dir, "gone"): 0} {
-		if got, err := bytesBelow(path); got != want || err != nil {
-			t.Errorf("%s: got %d, %v, want %d", path, got, err, want)
-		}
+		got, err := bytesBelow(path)
+		expect.That(t, got == want && err == nil, "%s: got %d, %v, want %d", path, got, err, want)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -24,24 +25,19 @@ func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
 	t.Helper()
 	rest := bufio.NewReader(bytes.NewReader(request))
 	r, err := http.ReadRequest(rest)
-	if err != nil {
-		t.Fatalf("%v in %q", err, request)
-	}
+	need.That(t, err == nil, "%v in %q", err, request)
 	if body, err = io.ReadAll(r.Body); err != nil {
 		t.Fatal(err)
 	}
-	if n := rest.Buffered(); n != 0 {
-		t.Fatalf("%d bytes too many in %q", n, request)
-	}
+	n := rest.Buffered()
+	need.That(t, n == 0, "%d bytes too many in %q", n, request)
 	return r, body
 }
 
 func registration(t *testing.T, request []byte, app string) *registry.Instance {
 	t.Helper()
 	r, body := parse(t, request)
-	if r.Method != http.MethodPost || r.URL.Path != "/eureka/v2/apps/"+app {
-		t.Errorf("%s %s, want POST to /eureka/v2/apps/%s", r.Method, r.URL, app)
-	}
+	expect.That(t, r.Method == http.MethodPost && r.URL.Path == "/eureka/v2/apps/"+app, "%s %s, want POST to /eureka/v2/apps/%s", r.Method, r.URL, app)
 	i := need.Got(eureka.DecodeRegistration(body, eureka.Format{}, app))(t)
 	return i
 }
@@ -49,9 +45,8 @@ func registration(t *testing.T, request []byte, app string) *registry.Instance {
 func TestAFleetsRequestsAreWhatClientsSend(t *testing.T) {
 	f := benchFleet{name: "svc", size: 300}
 	i := registration(t, f.registration(250), f.app(250))
-	if i.ID() != f.id(250) || i.LastDirty != load.DirtyBase || i.RenewalInterval != 30 || i.Duration < 3600 || i.Status != registry.Up {
-		t.Errorf("the server reads %+v", i)
-	}
+	expect.That(t, i.ID() == f.id(250) && i.LastDirty == load.DirtyBase && i.RenewalInterval == 30 && i.Duration >= 3600 && i.Status == registry.Up,
+		"the server reads %+v", i)
 	r, body := parse(t, f.renewal(250))
 	if r.Method != http.MethodPut || r.URL.Path != "/eureka/v2/apps/"+f.app(250)+"/"+f.id(250) || len(body) != 0 ||
 		r.URL.Query().Get("status") != "UP" || r.URL.Query().Get("lastDirtyTimestamp") != "1767225599000" {
@@ -77,9 +72,8 @@ func TestAFleetIsSharedAmongConnections(t *testing.T) {
 		}
 	}
 	for i := range f.size {
-		if n := registered[string(f.registration(i))]; n != 1 {
-			t.Errorf("instance %d is registered %d times, want once", i, n)
-		}
+		n := registered[string(f.registration(i))]
+		expect.That(t, n == 1, "instance %d is registered %d times, want once", i, n)
 		if n := renewed[string(f.renewal(i))]; n != 2 {
 			t.Errorf("instance %d is renewed %d times, want twice", i, n)
 		}
@@ -101,9 +95,8 @@ func TestEveryChangeIsNewer(t *testing.T) {
 
 func TestFetchesAskForCompressedJSON(t *testing.T) {
 	r, _ := parse(t, fetch(fullStale)(0, 1)())
-	if r.URL.String() != fullStale || r.Header.Get("Accept") != "application/json" || r.Header.Get("Accept-Encoding") != "gzip" {
-		t.Errorf("%s with %v", r.URL, r.Header)
-	}
+	expect.That(t, r.URL.String() == fullStale && r.Header.Get("Accept") == "application/json" && r.Header.Get("Accept-Encoding") == "gzip",
+		"%s with %v", r.URL, r.Header)
 }
 
 // The size is what the floors of documents and heap are about.
@@ -113,9 +106,7 @@ func TestAnInstanceOfAFleetHasAbout1100BytesInDocuments(t *testing.T) {
 		instance := registration(t, f.registration(i), f.app(i))
 		lease := &registry.Lease{Instance: instance, Interval: instance.RenewalInterval, Duration: instance.Duration, RegisteredAt: load.DirtyBase, ServiceUpAt: load.DirtyBase, UpdatedAt: load.DirtyBase}
 		text := eureka.AppendInstance(nil, eureka.Format{}, lease, registry.Stamp{Wall: load.DirtyBase})
-		if len(text) < 1050 || len(text) > 1200 {
-			t.Errorf("instance %d has %d bytes: %s", i, len(text), text)
-		}
+		expect.That(t, len(text) >= 1050 && len(text) <= 1200, "instance %d has %d bytes: %s", i, len(text), text)
 	}
 }
 

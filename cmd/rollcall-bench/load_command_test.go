@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -41,13 +42,9 @@ func TestBenchRunNamesEveryMistakeAtOnce(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			stdout, stderr, code := bench(t, append([]string{"run"}, strings.Fields(tc.args)...)...)
-			if code != cli.ExitUsage || stdout != "" {
-				t.Errorf("exit %d and %q, want %d and nothing: %s", code, stdout, cli.ExitUsage, stderr)
-			}
+			expect.That(t, code == cli.ExitUsage && stdout == "", "exit %d and %q, want %d and nothing: %s", code, stdout, cli.ExitUsage, stderr)
 			for _, want := range tc.says {
-				if !strings.Contains(stderr, want) {
-					t.Errorf("it said %q, want %q", stderr, want)
-				}
+				expect.That(t, strings.Contains(stderr, want), "it said %q, want %q", stderr, want)
 			}
 		})
 	}
@@ -58,9 +55,8 @@ func TestBenchRunNeedsACluster(t *testing.T) {
 	t.Cleanup(refuses.Close)
 	for _, addr := range []string{"127.0.0.1:1", refuses.URL} {
 		_, stderr, code := bench(t, "run", "--addr", addr)
-		if code != cli.ExitError || !strings.Contains(stderr, "find the cluster: ") {
-			t.Errorf("%s: exit %d, said %q, want %d and that there is no cluster", addr, code, stderr, cli.ExitError)
-		}
+		expect.That(t, code == cli.ExitError && strings.Contains(stderr, "find the cluster: "),
+			"%s: exit %d, said %q, want %d and that there is no cluster", addr, code, stderr, cli.ExitError)
 	}
 }
 
@@ -78,9 +74,8 @@ func TestTheLoadGoesToTheServersThatAreNamed(t *testing.T) {
 	} {
 		t.Setenv(cli.AddrEnv, tc.env)
 		o := loadOptions{addrs: tc.addrs}
-		if got, err := o.servers(); err != nil || !slices.Equal(got, tc.want) {
-			t.Errorf("%s: %q, %v, want %q", tc.name, got, err, tc.want)
-		}
+		got, err := o.servers()
+		expect.That(t, err == nil && slices.Equal(got, tc.want), "%s: %q, %v, want %q", tc.name, got, err, tc.want)
 	}
 }
 
@@ -91,9 +86,8 @@ func TestAllNodesAreThoseThatTheClusterReaches(t *testing.T) {
 		{ID: "node3", HTTP: "127.0.0.1:8763", Role: "unreachable"},
 		{ID: "node4", Role: "follower"},
 	}})
-	if want := []string{"127.0.0.1:8761", "127.0.0.1:8762"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q, %v, want %q", got, err, want)
-	}
+	want := []string{"127.0.0.1:8761", "127.0.0.1:8762"}
+	expect.That(t, err == nil && slices.Equal(got, want), "%q, %v, want %q", got, err, want)
 	if got, err := nodesOf(client.Status{Node: "node1"}); err == nil {
 		t.Errorf("%q of a cluster that tells no addresses, want an error", got)
 	}
@@ -110,9 +104,8 @@ func TestTheWarmUpDoesNotCount(t *testing.T) {
 	for _, b := range got[0].Bins {
 		counted = append(counted, b.Number, b.Done)
 	}
-	if want := []int{0, 4, 1, 8, 2, 16}; !slices.Equal(counted, want) || got[0].Node != 1 {
-		t.Errorf("bins and calls %v of node %d, want %v of node 1", counted, got[0].Node, want)
-	}
+	want := []int{0, 4, 1, 8, 2, 16}
+	expect.That(t, slices.Equal(counted, want) && got[0].Node == 1, "bins and calls %v of node %d, want %v of node 1", counted, got[0].Node, want)
 }
 
 // exampleSummary is of two operations, over a second.
@@ -127,19 +120,14 @@ func exampleSummary() *loadSummary {
 
 func TestTheSummaryOfALoadAddsUp(t *testing.T) {
 	s := exampleSummary()
-	if s.Sent != 20 || s.Answered != 18 {
-		t.Errorf("sent %v, answered %v, want 20 and 18", s.Sent, s.Answered)
-	}
-	if got := s.Operations[trial.Heartbeat]; got.Count != 10 || got.Success != 0.8 || got.Latency.P50 != 0.001 || got.Latency.Max != 0.003 {
-		t.Errorf("heartbeats %+v, want 10, 80 %%, 1 ms and 3 ms", got)
-	}
-	if note := s.behind(); note != "" {
-		t.Errorf("it notes %q, want nothing", note)
-	}
+	expect.That(t, s.Sent == 20 && s.Answered == 18, "sent %v, answered %v, want 20 and 18", s.Sent, s.Answered)
+	got := s.Operations[trial.Heartbeat]
+	expect.That(t, got.Count == 10 && got.Success == 0.8 && got.Latency.P50 == 0.001 && got.Latency.Max == 0.003,
+		"heartbeats %+v, want 10, 80 %%, 1 ms and 3 ms", got)
+	expect.Equal(t, s.behind(), "", "it notes")
 	s.Offered = 30
-	if note := s.behind(); !strings.Contains(note, "Of the 30.0 calls per second that were due, 20.0 were sent") {
-		t.Errorf("it notes %q, want that not all were sent", note)
-	}
+	note := s.behind()
+	expect.That(t, strings.Contains(note, "Of the 30.0 calls per second that were due, 20.0 were sent"), "it notes %q, want that not all were sent", note)
 }
 
 func TestTheTableOfALoadShowsWhatWasNotDone(t *testing.T) {
@@ -151,9 +139,7 @@ func TestTheTableOfALoadShowsWhatWasNotDone(t *testing.T) {
 		"heartbeat  10     8.00        80.00 %  1.00 ms  3.00 ms  3.00 ms  3.00 ms  3.00 ms  1 unknown, 1 refused",
 		"read       10     10.0        100 %    2.00 ms  2.00 ms  2.00 ms  2.00 ms  2.00 ms  1 not found",
 	} {
-		if lines[n] != want {
-			t.Errorf("line %d is\n%s, want\n%s", n, lines[n], want)
-		}
+		expect.Equal(t, lines[n], want, "line %d is", n)
 	}
 }
 
@@ -187,9 +173,8 @@ func TestALoadOfWhichNothingWasAnsweredIsAnError(t *testing.T) {
 		{name: "nothing answered", sent: 2, fails: true},
 	} {
 		s := loadSummary{Nodes: []string{"a:1"}, Sent: tc.sent, Answered: tc.answered}
-		if err := s.unanswered(); (err != nil) != tc.fails {
-			t.Errorf("%s: %v", tc.name, err)
-		}
+		err := s.unanswered()
+		expect.That(t, (err != nil) == tc.fails, "%s: %v", tc.name, err)
 	}
 }
 
@@ -236,8 +221,7 @@ func TestALateLoadGeneratorIsToldOf(t *testing.T) {
 		for range 10 {
 			l.note(tc.late)
 		}
-		if got := l.sentence(); !strings.HasPrefix(got, tc.says) || (got == "") != (tc.says == "") {
-			t.Errorf("%s: it says %q, want %q", tc.name, got, tc.says)
-		}
+		got := l.sentence()
+		expect.That(t, strings.HasPrefix(got, tc.says) && (got == "") == (tc.says == ""), "%s: it says %q, want %q", tc.name, got, tc.says)
 	}
 }

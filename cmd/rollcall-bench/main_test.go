@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -74,9 +75,7 @@ func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
 
 func TestTheDefaultsThatBaselinesShareAreTheServers(t *testing.T) {
 	d, err := testServer.defaults(t.Context())
-	if err != nil || d.GC.Percent <= 0 || d.Test.CommitTimeout <= 0 {
-		t.Errorf("got %+v, %v", d, err)
-	}
+	expect.That(t, err == nil && d.GC.Percent > 0 && d.Test.CommitTimeout > 0, "got %+v, %v", d, err)
 	if _, err := (&server{path: filepath.Join(t.TempDir(), "missing")}).defaults(t.Context()); err == nil {
 		t.Error("a program that does not exist told its settings")
 	}
@@ -95,9 +94,8 @@ broken line
 		"/data/x":   {"/data", "8:1", "xfs", "/dev/sda1"},
 		"/database": {"/", "254:0", "ext4", "/dev/vda"},
 	} {
-		if got, ok := findMount(mountinfo, path); !ok || got != want {
-			t.Errorf("%s: got %+v, %t, want %+v", path, got, ok, want)
-		}
+		got, ok := findMount(mountinfo, path)
+		expect.That(t, ok && got == want, "%s: got %+v, %t, want %+v", path, got, ok, want)
 	}
 	if got, ok := findMount("", "/"); ok {
 		t.Errorf("without mounts: got %+v", got)
@@ -105,29 +103,18 @@ broken line
 }
 
 func TestTheMachineIsDescribedWithoutNamingIt(t *testing.T) {
-	if got := kernelText("linux", "6.1.2-site-7"); got != "Linux 6.1.2" {
-		t.Errorf("kernel: %q", got)
-	}
-	if got := kernelText("darwin", ""); got != "Darwin" {
-		t.Errorf("kernel of another system: %q", got)
-	}
-	if got := memoryText("24101112 kB"); got != "23 GiB" {
-		t.Errorf("memory: %q", got)
-	}
-	if got := memoryText(unknownPart); got != unknownPart {
-		t.Errorf("unknown memory: %q", got)
-	}
+	expect.Equal(t, kernelText("linux", "6.1.2-site-7"), "Linux 6.1.2", "kernel:")
+	expect.Equal(t, kernelText("darwin", ""), "Darwin", "kernel of another system:")
+	expect.Equal(t, memoryText("24101112 kB"), "23 GiB", "memory:")
+	expect.Equal(t, memoryText(unknownPart), unknownPart, "unknown memory:")
 	m, err := describeMachine(t.TempDir())
-	if err != nil || m.Cores < 1 || m.Go == "" || m.CPU == "" || m.Disk == "" || m.Sync == "" {
-		t.Errorf("got %+v, %v", m, err)
-	}
+	expect.That(t, err == nil && m.Cores >= 1 && m.Go != "" && m.CPU != "" && m.Disk != "" && m.Sync != "", "got %+v, %v", m, err)
 }
 
 func TestMetricsAreReadByTheirWholeName(t *testing.T) {
 	const text = "# HELP heap_bytes x\nheap_bytes_total 7\nheap_bytes 1.5e+06\n"
-	if got, err := metricValue(text, "heap_bytes"); err != nil || got != 1.5e6 {
-		t.Errorf("got %f, %v", got, err)
-	}
+	got, err := metricValue(text, "heap_bytes")
+	expect.That(t, err == nil && got == 1.5e6, "got %f, %v", got, err)
 	if _, err := metricValue(text, "heap"); err == nil {
 		t.Error("a metric that is not there was found")
 	}

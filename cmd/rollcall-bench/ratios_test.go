@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -61,13 +62,10 @@ func TestTheTableShowsRowsFiguresAndRemarks(t *testing.T) {
 	r.note("Leadership moved.")
 	r.wronged(renew64, load.WrongAnswers{"EOF": 3})
 	var out bytes.Buffer
-	if err := (ratiosOptions{form: cli.Table}).publish(r, &out); err == nil {
-		t.Error("wrong answers are no error")
-	}
+	err := (ratiosOptions{form: cli.Table}).publish(r, &out)
+	expect.That(t, err != nil, "wrong answers are no error")
 	for _, want := range []string{"≥ 0.33  ≥ 0.45  1.00 ×", "≤ 15    ≤ 5     1.50 (1.00–2.00) /s", "missed", "goal", "Leadership moved.", "3 × EOF", "Floors do not count here: they are for 4 cores or more, and this machine has 2."} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("lacks %q in\n%s", want, &out)
-		}
+		expect.That(t, strings.Contains(out.String(), want), "lacks %q in\n%s", want, &out)
 	}
 }
 
@@ -77,16 +75,12 @@ func TestReportsAreWrittenByExtension(t *testing.T) {
 	page, data := filepath.Join(dir, "a.md"), filepath.Join(dir, "a.json")
 	need.OK(t, (ratiosOptions{form: cli.Table, out: []string{page, data}}).publish(r, &bytes.Buffer{}))
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := string(text); !strings.HasPrefix(got, reportBegin) || !strings.HasSuffix(got, reportEnd) || !strings.Contains(got, "| renew over bare, 256 connections | ≥ 0.33 | ≥ 0.45 | 1.00 × | goal |\n") || !strings.Contains(got, "Machine: Some CPU, 2 cores") {
-		t.Errorf("got %s", got)
-	}
+	need.OK(t, err)
+	got := string(text)
+	expect.That(t, strings.HasPrefix(got, reportBegin) && strings.HasSuffix(got, reportEnd) && strings.Contains(got, "| renew over bare, 256 connections | ≥ 0.33 | ≥ 0.45 | 1.00 × | goal |\n") && strings.Contains(got, "Machine: Some CPU, 2 cores"),
+		"got %s", got)
 	text, err = os.ReadFile(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	var decoded struct {
 		Machine trial.Machine
 		Rows    []struct {
@@ -97,9 +91,8 @@ func TestReportsAreWrittenByExtension(t *testing.T) {
 		Figures []figure
 	}
 	need.OK(t, json.Unmarshal(text, &decoded))
-	if len(decoded.Rows) != len(ratioRows) || decoded.Rows[0].Of != renew256 || decoded.Rows[0].Verdict != goalMet || len(decoded.Rows[0].Values) != 2 || len(decoded.Figures) != len(r.list) || decoded.Machine.Cores != 2 {
-		t.Errorf("got %s", text)
-	}
+	expect.That(t, len(decoded.Rows) == len(ratioRows) && decoded.Rows[0].Of == renew256 && decoded.Rows[0].Verdict == goalMet && len(decoded.Rows[0].Values) == 2 && len(decoded.Figures) == len(r.list) && decoded.Machine.Cores == 2,
+		"got %s", text)
 }
 
 func TestAPageKeepsItsProse(t *testing.T) {
@@ -112,13 +105,12 @@ func TestAPageKeepsItsProse(t *testing.T) {
 	write("before\n" + reportBegin + "an older run\n" + reportEnd + "after\n")
 	need.OK(t, r.write(path))
 	text := need.Got(os.ReadFile(path))(t)
-	if got := string(text); !strings.HasPrefix(got, "before\n"+reportBegin+"rollcall v1") || !strings.HasSuffix(got, "\n"+reportEnd+"after\n") || strings.Contains(got, "an older run") {
-		t.Errorf("got %s", got)
-	}
+	got := string(text)
+	expect.That(t, strings.HasPrefix(got, "before\n"+reportBegin+"rollcall v1") && strings.HasSuffix(got, "\n"+reportEnd+"after\n") && !strings.Contains(got, "an older run"),
+		"got %s", got)
 	write("a page of another kind\n")
-	if err := r.write(path); err == nil || !strings.Contains(err.Error(), "page.md has no lines") {
-		t.Errorf("a page without marks: got %v, want an error", err)
-	}
+	err := r.write(path)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "page.md has no lines"), "a page without marks: got %v, want an error", err)
 }
 
 func TestBenchRefusesWhatItCannotDo(t *testing.T) {
@@ -128,23 +120,17 @@ func TestBenchRefusesWhatItCannotDo(t *testing.T) {
 		for _, value := range values {
 			args := append([]string{"ratios", flag}, strings.Fields(value)...)
 			_, stderr, code := bench(t, args...)
-			if code != cli.ExitUsage || !strings.Contains(stderr, flag) {
-				t.Errorf("%s %s: exit %d, said %q", flag, value, code, stderr)
-			}
+			expect.That(t, code == cli.ExitUsage && strings.Contains(stderr, flag), "%s %s: exit %d, said %q", flag, value, code, stderr)
 		}
 	}
 }
 
 func TestAPartIsMeasuredWithItsRowsOnly(t *testing.T) {
 	plan := ratiosOptions{only: []string{"leases", "scale", "leases"}}.plan()
-	if want := []benchPart{scalePart, leasesPart}; !slices.Equal(plan.parts, want) {
-		t.Errorf("parts %v, want %v", plan.parts, want)
-	}
+	expect.Slice(t, plan.parts, []benchPart{scalePart, leasesPart}, "parts")
 	for _, r := range ratioRows {
 		kept := slices.ContainsFunc(plan.rows(), func(k ratioRow) bool { return k.Name == r.Name })
-		if want := r.In == scalePart || r.In == leasesPart; kept != want {
-			t.Errorf("%s of part %s: kept %t, want %t", r.Name, r.In, kept, want)
-		}
+		expect.Equal(t, kept, r.In == scalePart || r.In == leasesPart, "%s of part %s: kept", r.Name, r.In)
 	}
 }
 
@@ -157,12 +143,9 @@ func TestSettingsOfTheEnvironmentDoNotReachTheNodes(t *testing.T) {
 	t.Setenv("ROLLCALL_COMMIT_BATCHING", "false")
 	t.Setenv("OTHER", "1")
 	need.OK(t, clearSettings())
-	if v, set := os.LookupEnv("ROLLCALL_COMMIT_BATCHING"); set {
-		t.Errorf("it is still %q", v)
-	}
-	if os.Getenv("OTHER") != "1" {
-		t.Error("another variable is gone")
-	}
+	v, set := os.LookupEnv("ROLLCALL_COMMIT_BATCHING")
+	expect.That(t, !set, "it is still %q", v)
+	expect.That(t, os.Getenv("OTHER") == "1", "another variable is gone")
 }
 
 func TestTheNodesDataIsRemoved(t *testing.T) {
@@ -172,9 +155,7 @@ func TestTheNodesDataIsRemoved(t *testing.T) {
 			need.OK(t, os.MkdirAll(data, 0o700))
 		}
 		dir, remove, err := temporaryData(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		need.OK(t, os.WriteFile(filepath.Join(dir, "log"), nil, 0o600))
 		remove()
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
@@ -203,9 +184,7 @@ func TestSpreadIsMedianAndEnds(t *testing.T) {
 			if got != tc.want || got.text("×") != tc.text {
 				t.Errorf("got %v, shown as %q, want %v as %q", got, got.text("×"), tc.want, tc.text)
 			}
-			if !slices.Equal(given, tc.values) {
-				t.Errorf("the rounds' order was changed to %v", tc.values)
-			}
+			expect.That(t, slices.Equal(given, tc.values), "the rounds' order was changed to %v", tc.values)
 		})
 	}
 }
@@ -227,9 +206,7 @@ func TestVerdictsFollowFloorAndGoal(t *testing.T) {
 		{name: "fast", row: lower, value: 5, want: goalMet},
 		{name: "nothing asked", row: ratioRow{}, value: 1, want: noVerdict},
 	} {
-		if got := tc.row.judge(tc.value); got != tc.want {
-			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
-		}
+		expect.Equal(t, tc.row.judge(tc.value), tc.want, "%s: got", tc.name)
 	}
 }
 
@@ -253,9 +230,9 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	f.find(renew256).Values = []float64{50, 10}
 	f.find(bare256).Values = []float64{100, 40}
 	rows := need.Got(f.evaluate(ratioRows))(t)
-	if got := rows[0]; got.Of != renew256 || !slices.Equal(got.Values, []float64{0.5, 0.25}) || got.Spread != (spread{0.375, 0.25, 0.5}) || got.Verdict != met {
-		t.Errorf("got %+v", got)
-	}
+	got := rows[0]
+	expect.That(t, got.Of == renew256 && slices.Equal(got.Values, []float64{0.5, 0.25}) && got.Spread == (spread{0.375, 0.25, 0.5}) && got.Verdict == met,
+		"got %+v", got)
 }
 
 func TestWhatWasNotMeasuredIsAnError(t *testing.T) {
@@ -274,9 +251,8 @@ func TestWhatWasNotMeasuredIsAnError(t *testing.T) {
 	} {
 		f := measured()
 		tc.forget(f)
-		if _, err := f.evaluate(ratioRows); err == nil {
-			t.Errorf("%s: that is no error", tc.name)
-		}
+		_, err := f.evaluate(ratioRows)
+		expect.That(t, err != nil, "%s: that is no error", tc.name)
 	}
 }
 
@@ -293,9 +269,7 @@ func TestWrongAnswersAreListedWithWhereTheyCameUp(t *testing.T) {
 	f.wronged(renew64, load.WrongAnswers{"status 504 instead of 200": 2})
 	f.wronged(renew64, load.WrongAnswers{"status 504 instead of 200": 1, "EOF": 1})
 	want := "1 × EOF (renew, 64 connections to the leader), 3 × status 504 instead of 200 (renew, 64 connections to the leader)"
-	if got := f.wrong.String(); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, f.wrong.String(), want, "got")
 }
 
 // shortRun measures as little as it can, on clusters that keep their leaders however busy the machine is.
@@ -332,9 +306,8 @@ func TestARunMeasuresRealClusters(t *testing.T) {
 			t.Errorf("%s: got %+v, want %d values", name, f, values)
 			continue
 		}
-		if s := spreadOf(f.Values); s.Min <= 0 {
-			t.Errorf("%s: got %v", name, s)
-		}
+		s := spreadOf(f.Values)
+		expect.That(t, s.Min > 0, "%s: got %v", name, s)
 	}
 	wantNothingWrong(t, run)
 }
@@ -344,9 +317,8 @@ func TestCrashesAndWatchersAreMeasuredOnARealCluster(t *testing.T) {
 	run := shortRun(t)
 	need.OK(t, run.leases(t.Context()))
 	for _, name := range []figureName{crashP50, crashP99, arrivalP50, arrivalP99} {
-		if f := run.find(name); f == nil || len(f.Values) != 1 || f.Values[0] <= 0 {
-			t.Errorf("%s: got %+v, want one value", name, f)
-		}
+		f := run.find(name)
+		expect.That(t, f != nil && len(f.Values) == 1 && f.Values[0] > 0, "%s: got %+v, want one value", name, f)
 	}
 	wantNothingWrong(t, run)
 }
@@ -356,9 +328,8 @@ func TestTwoDatacentersAreMeasuredAndEndEqual(t *testing.T) {
 	run := shortRun(t)
 	need.OK(t, run.replication(t.Context()))
 	for _, name := range []figureName{crossingP50, crossingP99, cpuPaused, cpuSending, cpuForPeer, beatsTold, healing, cutResident, cutHeap, cutGoal} {
-		if f := run.find(name); f == nil || len(f.Values) != 1 {
-			t.Errorf("%s: got %+v, want one value", name, f)
-		}
+		f := run.find(name)
+		expect.That(t, f != nil && len(f.Values) == 1, "%s: got %+v, want one value", name, f)
 	}
 	for _, name := range []figureName{crossingP99, healing} {
 		if f := run.find(name); f != nil && f.Values[0] <= 0 {
@@ -373,9 +344,8 @@ func TestKeysLocksAndSessionsAreMeasured(t *testing.T) {
 	run := shortRun(t)
 	need.OK(t, run.coordination(t.Context()))
 	for _, name := range []figureName{put256, putSolo, handOverP50, handOverP99, watcherAnswers, watcherArrival, cpuSessions, cpuSessionsAll} {
-		if f := run.find(name); f == nil || len(f.Values) != 1 {
-			t.Errorf("%s: got %+v, want one value", name, f)
-		}
+		f := run.find(name)
+		expect.That(t, f != nil && len(f.Values) == 1, "%s: got %+v, want one value", name, f)
 	}
 	if f := run.find(watcherAnswers); f != nil && f.Values[0] != 1 {
 		t.Errorf("the watcher of one key was answered %v times, want once", f.Values)
@@ -391,9 +361,8 @@ func TestAClusterWithoutConsensusIsUnderLoadAtItsFirstNode(t *testing.T) {
 	clusters := need.Got(run.clusters(t.Context(), clusterSpec{name: "ap", mode: localcluster.AP, fleets: []benchFleet{f}}))(t)
 	defer stopClusters(clusters)
 	need.OK(t, run.measure(loadStep{name: renewAP256, at: clusters[0], Bulk: run.renewals(3, f.renewals())})(t.Context()))
-	if v := run.find(renewAP256); v == nil || v.Values[0] <= 0 {
-		t.Errorf("got %+v", v)
-	}
+	v := run.find(renewAP256)
+	expect.That(t, v != nil && v.Values[0] > 0, "got %+v", v)
 	wantNothingWrong(t, run)
 }
 
@@ -402,17 +371,15 @@ func TestTheBareHandlerIsAProcess(t *testing.T) {
 	bare := need.Got(run.startBare(t.Context()))(t)
 	defer bare.Stop()
 	l := load.Bulk{Targets: []string{run.bare}, Conns: 2, Requests: inAll(10, benchFleet{name: "a", size: 10}.renewals()), Want: 200}
-	if r, err := l.Closed(t.Context()); err != nil || r.Right != 10 {
-		t.Errorf("%+v, %v, want 10 right answers", r, err)
-	}
+	r, err := l.Closed(t.Context())
+	expect.That(t, err == nil && r.Right == 10, "%+v, %v, want 10 right answers", r, err)
 }
 
 func TestTheBareRaftCommits(t *testing.T) {
 	c := need.Got(startBareRaft(t.TempDir(), 5*time.Millisecond))(t)
 	defer c.stop()
-	if ms, err := c.apply(t.Context()); err != nil || ms <= 0 {
-		t.Errorf("an Apply takes %f ms, %v", ms, err)
-	}
+	ms, err := c.apply(t.Context())
+	expect.That(t, err == nil && ms > 0, "an Apply takes %f ms, %v", ms, err)
 }
 
 func TestTheCounterOfAnIndexFollowsTheLastDash(t *testing.T) {
@@ -425,9 +392,8 @@ func TestTheCounterOfAnIndexFollowsTheLastDash(t *testing.T) {
 		{index: "9b2-"},
 		{index: ""},
 	} {
-		if got, err := indexNumber(tc.index); got != tc.want || (err == nil) != (tc.want > 0) {
-			t.Errorf("%q: got %d, %v, want %d", tc.index, got, err, tc.want)
-		}
+		got, err := indexNumber(tc.index)
+		expect.That(t, got == tc.want && (err == nil) == (tc.want > 0), "%q: got %d, %v, want %d", tc.index, got, err, tc.want)
 	}
 }
 
@@ -447,9 +413,7 @@ func TestAWorkloadEndsAfterSoManyRequestsInAll(t *testing.T) {
 				got[conn]++
 			}
 		}
-		if got != tc.want {
-			t.Errorf("%d: the connections send %v, want %v", tc.n, got, tc.want)
-		}
+		expect.Equal(t, got, tc.want, "%d: the connections send", tc.n)
 	}
 }
 
@@ -486,13 +450,12 @@ func TestACrossingLastsFromTheAcknowledgementToEachWatcher(t *testing.T) {
 		}
 	}
 	c.note(c.members[0], []byte(`{"id":"another"}`))
-	if got := c.arrived.Load(); got != 6 {
-		t.Errorf("%d arrivals, want 3 at each of 2 watchers", got)
-	}
+	got := c.arrived.Load()
+	expect.That(t, got == 6, "%d arrivals, want 3 at each of 2 watchers", got)
 	latencies := need.Got(c.latencies(t.Context(), 1))(t) // without the first
-	if n, longest, shortest := latencies.TotalCount(), latencies.Max(), latencies.Min(); n != 4 || shortest != 0 || longest < 1e6 || longest > 20e6 {
-		t.Errorf("%d latencies from %d to %d µs, want 4: none for what came before its answer, about a second for the other", n, shortest, longest)
-	}
+	n, longest, shortest := latencies.TotalCount(), latencies.Max(), latencies.Min()
+	expect.That(t, n == 4 && shortest == 0 && longest >= 1e6 && longest <= 20e6,
+		"%d latencies from %d to %d µs, want 4: none for what came before its answer, about a second for the other", n, shortest, longest)
 }
 
 func TestTheBareHandlerAnswersPutsAndPayloads(t *testing.T) {

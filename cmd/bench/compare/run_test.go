@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -45,61 +44,41 @@ func TestRunMeasuresEachModeOnAClusterOfItsOwn(t *testing.T) {
 	config.Progress = &lines
 	c := need.Got(Run(t.Context(), config))(t)
 	for i, mode := range bothModes {
-		if want := (Spec{Mode: mode, Datacenters: 1, Settings: s.Settings}); !reflect.DeepEqual(l.specs[i], want) {
-			t.Errorf("cluster %d was launched by %+v, want %+v", i, l.specs[i], want)
-		}
-		if closed := l.clusters[i].closed; closed != 1 {
-			t.Errorf("cluster %d was closed %d times, want once", i, closed)
-		}
-		if late := l.clusters[i].lateRequests(); late > 0 {
-			t.Errorf("cluster %d got %d requests after its end", i, late)
-		}
-		if got := c.Trials[i]; got.Mode != mode || got.Scenario != "small" || got.Round != 1 || got.Seed != c.Trials[0].Seed {
-			t.Errorf("trial %d is of %s, %s, round %d, seed %d", i, got.Scenario, got.Mode, got.Round, got.Seed)
-		}
+		expect.Deep(t, l.specs[i], (Spec{Mode: mode, Datacenters: 1, Settings: s.Settings}), "cluster %d was launched by", i)
+		closed := l.clusters[i].closed
+		expect.That(t, closed == 1, "cluster %d was closed %d times, want once", i, closed)
+		late := l.clusters[i].lateRequests()
+		expect.That(t, late <= 0, "cluster %d got %d requests after its end", i, late)
+		got := c.Trials[i]
+		expect.That(t, got.Mode == mode && got.Scenario == "small" && got.Round == 1 && got.Seed == c.Trials[0].Seed,
+			"trial %d is of %s, %s, round %d, seed %d", i, got.Scenario, got.Mode, got.Round, got.Seed)
 		complete(t, &c.Trials[i])
 	}
 	for i, want := range []string{"leader node2 killed (-9)", "node1 killed (-9)"} {
 		f := c.Trials[i].Faults[0]
-		if f.Text != want || f.From < trial.Of(300*time.Millisecond) || f.To < f.From+trial.Of(400*time.Millisecond) || f.Ready < f.To {
-			t.Errorf("fault %+v, want %q from 300 ms to 700 ms, and ready after", f, want)
-		}
+		expect.That(t, f.Text == want && f.From >= trial.Of(300*time.Millisecond) && f.To >= f.From+trial.Of(400*time.Millisecond) && f.Ready >= f.To,
+			"fault %+v, want %q from 300 ms to 700 ms, and ready after", f, want)
 	}
-	if c.Plan.Took <= 0 || c.Date == "" {
-		t.Errorf("took %d µs on %q, want both filled in", c.Plan.Took, c.Date)
-	}
+	expect.That(t, c.Plan.Took > 0 && c.Date != "", "took %d µs on %q, want both filled in", c.Plan.Took, c.Date)
 	for _, want := range []string{"[1/2] small, cp, round 1: starting a cluster\n", "[2/2] small, ap, round 1: ", "% answered, settled "} {
-		if !strings.Contains(lines.String(), want) {
-			t.Errorf("progress lacks %q:\n%s", want, &lines)
-		}
+		expect.That(t, strings.Contains(lines.String(), want), "progress lacks %q:\n%s", want, &lines)
 	}
 }
 
 // complete reports what a trial lacks of its observations.
 func complete(t *testing.T, got *trial.Trial) {
 	t.Helper()
-	if got.Failed != "" {
-		t.Errorf("%s failed: %s", got.Mode, got.Failed)
-	}
-	if len(got.Nodes) != 3 || got.Nodes[2] != (trial.Node{Name: "node3", Datacenter: "dc1"}) {
-		t.Errorf("%s has the nodes %v", got.Mode, got.Nodes)
-	}
-	if len(got.Series) == 0 || len(got.History) == 0 || len(got.Lists) == 0 {
-		t.Errorf("%s has %d series, %d calls and %d lists, want some of each", got.Mode, len(got.Series), len(got.History), len(got.Lists))
-	}
-	if got.Settled <= got.Length {
-		t.Errorf("%s had settled at %d, before the end of its load at %d", got.Mode, got.Settled, got.Length)
-	}
-	if len(got.Usage) == 0 || got.Usage[0].At >= 0 || got.Usage[0].Instances != 0 {
-		t.Errorf("%s has the usage %+v, want that of the empty nodes first", got.Mode, got.Usage)
-	}
-	if len(got.Ending) != 3 {
-		t.Errorf("%s has %d endings, want 3", got.Mode, len(got.Ending))
-	}
+	expect.Equal(t, got.Failed, "", "%s failed:", got.Mode)
+	expect.That(t, len(got.Nodes) == 3 && got.Nodes[2] == (trial.Node{Name: "node3", Datacenter: "dc1"}), "%s has the nodes %v", got.Mode, got.Nodes)
+	expect.That(t, len(got.Series) != 0 && len(got.History) != 0 && len(got.Lists) != 0,
+		"%s has %d series, %d calls and %d lists, want some of each", got.Mode, len(got.Series), len(got.History), len(got.Lists))
+	expect.That(t, got.Settled > got.Length, "%s had settled at %d, before the end of its load at %d", got.Mode, got.Settled, got.Length)
+	expect.That(t, len(got.Usage) != 0 && got.Usage[0].At < 0 && got.Usage[0].Instances == 0,
+		"%s has the usage %+v, want that of the empty nodes first", got.Mode, got.Usage)
+	expect.That(t, len(got.Ending) == 3, "%s has %d endings, want 3", got.Mode, len(got.Ending))
 	for _, e := range got.Ending {
-		if e.Failed != "" || len(e.Missing)+len(e.Revived)+len(e.Dead) > 0 || len(e.Keys) == 0 {
-			t.Errorf("%s ended with %+v, want the keys and nothing wrong", got.Mode, e)
-		}
+		expect.That(t, e.Failed == "" && len(e.Missing)+len(e.Revived)+len(e.Dead) <= 0 && len(e.Keys) != 0,
+			"%s ended with %+v, want the keys and nothing wrong", got.Mode, e)
 	}
 }
 
@@ -117,9 +96,7 @@ func TestTheDeadAreAwaitedUntilTheirLeasesEnd(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := run{turn: turn{scenario: small()}}
-			if got := r.deaths(tt.faults); got != tt.want {
-				t.Errorf("awaited until %s, want %s", got, tt.want)
-			}
+			expect.Equal(t, r.deaths(tt.faults), tt.want, "awaited until")
 		})
 	}
 }
@@ -145,20 +122,16 @@ func TestTrialsThatCannotBeCompletedAreNotedAndEndNothing(t *testing.T) {
 			t.Errorf("trial %d failed with %q, want %q", i, got, want)
 		}
 	}
-	if len(c.Trials[0].Series) == 0 || len(c.Trials[2].Series) == 0 {
-		t.Error("what was measured before the failure is lost")
-	}
+	expect.That(t, len(c.Trials[0].Series) != 0 && len(c.Trials[2].Series) != 0, "what was measured before the failure is lost")
 }
 
 func TestTheFirstClusterThatCannotBeStartedIsAnError(t *testing.T) {
 	t.Parallel()
 	l := &launcher{t: t, change: func(int, *fakeCluster) error { return errors.New("no such binary") }}
-	if _, err := Run(t.Context(), configOf(l, small())); err == nil || !strings.Contains(err.Error(), "start a cluster: no such binary") {
-		t.Errorf("Run() = %v, want what kept the cluster from starting", err)
-	}
-	if len(l.specs) != 1 {
-		t.Errorf("%d clusters were tried, want 1", len(l.specs))
-	}
+	_, err := Run(t.Context(), configOf(l, small()))
+	expect.That(t, err != nil && strings.Contains(err.Error(), "start a cluster: no such binary"),
+		"Run() = %v, want what kept the cluster from starting", err)
+	expect.That(t, len(l.specs) == 1, "%d clusters were tried, want 1", len(l.specs))
 }
 
 func TestRegistrationsThatNobodyTakesEndTheTrial(t *testing.T) {
@@ -168,9 +141,8 @@ func TestRegistrationsThatNobodyTakesEndTheTrial(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	r := run{config: configOf(&launcher{t: t}), turn: turn{scenario: small()}, cluster: c, nodes: c.Nodes()}
-	if err := r.register(ctx); err == nil || !strings.Contains(err.Error(), "register the first instances") {
-		t.Errorf("register() = %v, want that nobody took them", err)
-	}
+	err := r.register(ctx)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "register the first instances"), "register() = %v, want that nobody took them", err)
 }
 
 func TestRunEndsWithItsContextAndClosesTheCluster(t *testing.T) {
@@ -194,27 +166,22 @@ func TestRunEndsWithItsContextAndClosesTheCluster(t *testing.T) {
 	}()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("Run() = %v, want that it was canceled", err)
-		}
+		expect.That(t, errors.Is(err, context.Canceled), "Run() = %v, want that it was canceled", err)
 	case <-time.After(time.Minute):
 		t.Fatal("Run has not ended a minute after it was told to")
 	}
-	if closed := l.clusters[0].closed; closed != 1 {
-		t.Errorf("the cluster was closed %d times, want once", closed)
-	}
+	closed := l.clusters[0].closed
+	expect.That(t, closed == 1, "the cluster was closed %d times, want once", closed)
 }
 
 func TestScenariosThatDoNotFitAreRefusedBeforeAnythingStarts(t *testing.T) {
 	s := small()
 	s.Faults = []scenario.Fault{{At: scenario.Moment{Fixed: 2 * time.Second}, Kind: scenario.Die, Instances: "1"}}
 	l := &launcher{t: t}
-	if _, err := Run(t.Context(), configOf(l, s)); err == nil || !strings.Contains(err.Error(), "scenario small: faults[0]: lasts from 2s") {
-		t.Errorf("Run() = %v, want which fault does not fit", err)
-	}
-	if len(l.specs) > 0 {
-		t.Error("a cluster was started")
-	}
+	_, err := Run(t.Context(), configOf(l, s))
+	expect.That(t, err != nil && strings.Contains(err.Error(), "scenario small: faults[0]: lasts from 2s"),
+		"Run() = %v, want which fault does not fit", err)
+	expect.That(t, len(l.specs) <= 0, "a cluster was started")
 }
 
 type writerFunc func(line string)
@@ -429,9 +396,8 @@ func TestTheLeaderIsThatOfTheNewestTerm(t *testing.T) {
 		`{"leader": "node3", "term": 4, "quorum": true}`,
 		``,
 	)
-	if got, err := leaderOf(nodes)(t.Context()); got != 2 || err != nil {
-		t.Errorf("leader is %d, %v, want 2", got, err)
-	}
+	got, err := leaderOf(nodes)(t.Context())
+	expect.That(t, got == 2 && err == nil, "leader is %d, %v, want 2", got, err)
 }
 
 func TestTheLeaderOfAnotherDatacenterDoesNotCount(t *testing.T) {
@@ -440,9 +406,8 @@ func TestTheLeaderOfAnotherDatacenterDoesNotCount(t *testing.T) {
 		`{"leader": "node2", "term": 4, "quorum": true}`,
 	)
 	nodes[1].Datacenter = "dc2"
-	if got, err := leaderOf(nodes)(t.Context()); got != 0 || err != nil {
-		t.Errorf("leader is %d, %v, want 0", got, err)
-	}
+	got, err := leaderOf(nodes)(t.Context())
+	expect.That(t, got == 0 && err == nil, "leader is %d, %v, want 0", got, err)
 }
 
 func TestAnElectionIsAwaited(t *testing.T) {
@@ -456,18 +421,16 @@ func TestAnElectionIsAwaited(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	nodes := []Node{{Name: "node1", Datacenter: "dc1", HTTP: s.Listener.Addr().String()}}
-	if got, err := leaderOf(nodes)(t.Context()); got != 0 || err != nil {
-		t.Errorf("leader is %d, %v, want 0", got, err)
-	}
+	got, err := leaderOf(nodes)(t.Context())
+	expect.That(t, got == 0 && err == nil, "leader is %d, %v, want 0", got, err)
 }
 
 func TestNoLeaderIsAnError(t *testing.T) {
 	nodes := tells(t, `{"leader": "node1", "term": 3, "quorum": false}`, ``)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if got, err := leaderOf(nodes)(ctx); err == nil || !strings.Contains(err.Error(), "find the leader") {
-		t.Errorf("leader is %d, %v, want an error", got, err)
-	}
+	got, err := leaderOf(nodes)(ctx)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "find the leader"), "leader is %d, %v, want an error", got, err)
 }
 
 func TestTurnsAlternateTheModes(t *testing.T) {
@@ -498,9 +461,7 @@ func TestTurnsAlternateTheModes(t *testing.T) {
 			for _, turn := range (Config{Plan: tt.plan, Scenarios: []scenario.Scenario{steady, kill}}).turns() {
 				got = append(got, fmt.Sprintf("%s %s %d", turn.scenario.Name, turn.mode, turn.round))
 			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("turns are %q, want %q", got, tt.want)
-			}
+			expect.Slice(t, got, tt.want, "turns are")
 		})
 	}
 }
@@ -518,10 +479,6 @@ func TestModesShareTheSeedOfARoundAndNothingElseDoes(t *testing.T) {
 		}
 		seen[turn.seed] = of
 	}
-	if len(seen) != 3 {
-		t.Errorf("%d seeds, want one for each of the 3 scenarios and rounds", len(seen))
-	}
-	if seed(1, "a", 1) == seed(2, "a", 1) {
-		t.Error("another seed of the comparison gives the same trial")
-	}
+	expect.That(t, len(seen) == 3, "%d seeds, want one for each of the 3 scenarios and rounds", len(seen))
+	expect.That(t, seed(1, "a", 1) != seed(2, "a", 1), "another seed of the comparison gives the same trial")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -119,9 +119,7 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 				if got := j.noted(); !slices.Equal(got, tt.lines) {
 					t.Errorf("what was done:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.lines, "\n"))
 				}
-				if !reflect.DeepEqual(i.faults, tt.want) {
-					t.Errorf("recorded %+v, want %+v", i.faults, tt.want)
-				}
+				expect.Deep(t, i.faults, tt.want, "recorded")
 			})
 		})
 	}
@@ -138,9 +136,7 @@ func TestCutDatacentersLoseEveryLinkBetweenThem(t *testing.T) {
 				cuts = append(cuts, what)
 			}
 		}
-		if want := []string{"0 3", "0 4", "0 5", "1 3", "1 4", "1 5", "2 3", "2 4", "2 5"}; !slices.Equal(cuts, want) {
-			t.Errorf("cut %q, want %q", cuts, want)
-		}
+		expect.Slice(t, cuts, []string{"0 3", "0 4", "0 5", "1 3", "1 4", "1 5", "2 3", "2 4", "2 5"}, "cut")
 		for _, want := range []string{"1s split [0 1 2]", "1s split [3 4 5]", "2s heal", "2s join", "2s mark"} {
 			if !slices.Contains(j.noted(), want) {
 				t.Errorf("%q is missing in\n%s", want, strings.Join(j.noted(), "\n"))
@@ -155,9 +151,7 @@ func TestTheMarkComesBeforeTheFaultIsUndone(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: node1}]"), 10*time.Second)
 		need.OK(t, i.run(t.Context()))
-		if want := []string{"1s pause 0", "2s mark", "2s resume 0"}; !slices.Equal(j.lines, want) {
-			t.Errorf("in order: %q, want %q", j.lines, want)
-		}
+		expect.Slice(t, j.lines, []string{"1s pause 0", "2s mark", "2s resume 0"}, "in order:")
 	})
 }
 
@@ -167,9 +161,8 @@ func TestWithoutConsensusTheFirstNodeStandsForTheLeader(t *testing.T) {
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: leader}]"), 10*time.Second)
 		i.leader = nil
 		need.OK(t, i.run(t.Context()))
-		if got, want := i.faults[0].Text, "node1 killed (-9)"; got != want {
-			t.Errorf("text %q, want %q: nobody leads", got, want)
-		}
+		got, want := i.faults[0].Text, "node1 killed (-9)"
+		expect.That(t, got == want, "text %q, want %q: nobody leads", got, want)
 	})
 }
 
@@ -178,9 +171,9 @@ func TestAFaultWithoutALeaderToStrikeIsAnErrorAndTheOthersAreInjected(t *testing
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults:\n- {at: 1s, for: 1s, kind: kill, nodes: leader}\n- {at: 3s, kind: die, instances: 1}"), 10*time.Second)
 		i.leader = func(context.Context) (int, error) { return 0, errors.New("no leader within 5s") }
-		if err := i.run(t.Context()); err == nil || !strings.Contains(err.Error(), "kill at 1s: no leader within 5s") {
-			t.Errorf("run() = %v, want what could not be injected, and when", err)
-		}
+		err := i.run(t.Context())
+		expect.That(t, err != nil && strings.Contains(err.Error(), "kill at 1s: no leader within 5s"),
+			"run() = %v, want what could not be injected, and when", err)
 		if want := []string{"3s die 1"}; !slices.Equal(j.noted(), want) {
 			t.Errorf("done %q, want %q", j.noted(), want)
 		}
@@ -193,9 +186,7 @@ func TestFaultsThatFailAreReportedAndUndone(t *testing.T) {
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: all}]"), 10*time.Second)
 		err := i.run(t.Context())
 		for _, want := range []string{"all nodes paused (SIGSTOP): no such process", `undo "all nodes paused (SIGSTOP)": gone`} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("run() = %v, want %q in it", err, want)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), want), "run() = %v, want %q in it", err, want)
 		}
 		for _, want := range []string{"1s pause 0", "1s pause 1", "2s resume 0", "2s resume 1", "2s resume 2"} {
 			if !slices.Contains(j.noted(), want) {
@@ -210,12 +201,8 @@ func TestANodeThatDoesNotStartIsGivenUp(t *testing.T) {
 		j := &journal{starts: time.Hour}
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: node1}]"), 10*time.Second)
 		err := i.run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "not ready after 30s") {
-			t.Errorf("run() = %v, want that node1 was not ready", err)
-		}
-		if i.faults[0].Ready != 0 {
-			t.Errorf("ready at %d, want never", i.faults[0].Ready)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), "not ready after 30s"), "run() = %v, want that node1 was not ready", err)
+		expect.Equal(t, i.faults[0].Ready, 0, "ready at")
 	})
 }
 
@@ -225,12 +212,9 @@ func TestInjectionEndsWithItsContext(t *testing.T) {
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 5s, kind: pause, nodes: node1}, {at: 7s, kind: die, instances: 1}]\nstorms: [{at: 2s, for: 5s, load: {reads: 0}}]"), 10*time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		if err := i.run(ctx); err != nil {
-			t.Errorf("run() = %v, want nil: it is for others to say that ctx ended", err)
-		}
-		if took := time.Since(j.began); took != 3*time.Second {
-			t.Errorf("ended after %s, want 3s", took)
-		}
+		err := i.run(ctx)
+		expect.That(t, err == nil, "run() = %v, want nil: it is for others to say that ctx ended", err)
+		expect.Equal(t, time.Since(j.began), 3*time.Second, "ended after")
 		if want := []string{"1s pause 0", "2s rates map[reads:0]", "3s rates map[]"}; !slices.Equal(j.noted(), want) {
 			t.Errorf("done %q, want %q", j.noted(), want)
 		}
@@ -257,9 +241,7 @@ func TestTheFaultsUnderWayAreThoseThatHold(t *testing.T) {
 			{5500 * time.Millisecond, ""},
 		} {
 			until(t.Context(), j.began.Add(tt.after))
-			if got := i.underWay(); got != tt.want {
-				t.Errorf("after %s: %q, want %q", tt.after, got, tt.want)
-			}
+			expect.Equal(t, i.underWay(), tt.want, "after %s:", tt.after)
 		}
 		<-done
 	})

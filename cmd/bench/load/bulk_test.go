@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -74,9 +75,7 @@ func TestWrongAnswersAreCountedByWhatIsWrong(t *testing.T) {
 	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(40, get1), Want: 200}
 	r := need.Got(l.Closed(t.Context()))(t)
 	want := "10 × status 503 instead of 200, 10 × unexpected EOF"
-	if r.Right != 20 || r.Wrong.String() != want {
-		t.Errorf("%d right, wrong: %v, want 20 and %s", r.Right, r.Wrong, want)
-	}
+	expect.That(t, r.Right == 20 && r.Wrong.String() == want, "%d right, wrong: %v, want 20 and %s", r.Right, r.Wrong, want)
 }
 
 // refusesEverySecond answers 503 to every other request.
@@ -99,21 +98,18 @@ func TestWhoInsistsEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Insist: true}
-	if _, err := l.Closed(ctx); err == nil {
-		t.Error("a load whose context has ended: no error")
-	}
+	_, err := l.Closed(ctx)
+	expect.That(t, err != nil, "a load whose context has ended: no error")
 }
 
 func TestALoadOnlyCountsItsWindow(t *testing.T) {
 	s := newBenchServer(t, ok)
 	l := Bulk{Targets: []string{s.addr}, Conns: 2, Requests: get1, Want: 200, Warm: time.Second, Window: time.Second}
 	r := need.Got(l.Closed(t.Context()))(t)
-	if sent := int(s.requests.Load()); r.Right == 0 || r.Right >= sent {
-		t.Errorf("counted %d of %d requests, want some but not those of the warm-up", r.Right, sent)
-	}
-	if rate := float64(r.Right) / l.Window.Seconds(); rate != r.Rate {
-		t.Errorf("%f/s, want %f/s", r.Rate, rate)
-	}
+	sent := int(s.requests.Load())
+	expect.That(t, r.Right != 0 && r.Right < sent, "counted %d of %d requests, want some but not those of the warm-up", r.Right, sent)
+	rate := float64(r.Right) / l.Window.Seconds()
+	expect.That(t, rate == r.Rate, "%f/s, want %f/s", r.Rate, rate)
 }
 
 func TestTheSizeOfBodiesIsReported(t *testing.T) {
@@ -136,19 +132,14 @@ func TestALoadEndsWithItsContext(t *testing.T) {
 		}
 	})
 	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Window: time.Hour}
-	if _, err := l.Closed(ctx); err != context.Canceled {
-		t.Errorf("got %v, want %v", err, context.Canceled)
-	}
-	if _, err := l.Open(ctx, 100); err != context.Canceled {
-		t.Errorf("open loop: got %v, want %v", err, context.Canceled)
-	}
+	expect.Equal(t, expect.Err(l.Closed(ctx)), context.Canceled, "got")
+	expect.Equal(t, expect.Err(l.Open(ctx, 100)), context.Canceled, "open loop: got")
 }
 
 func TestALoadWithoutAServerIsAnError(t *testing.T) {
 	l := Bulk{Targets: []string{"127.0.0.1:1"}, Conns: 2, Requests: get1, Want: 200}
-	if _, err := l.Closed(t.Context()); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("got %v, want an error that names the address", err)
-	}
+	_, err := l.Closed(t.Context())
+	expect.That(t, err != nil && strings.Contains(err.Error(), "127.0.0.1:1"), "got %v, want an error that names the address", err)
 }
 
 // A server that stalls for half a second answers one slow request to a client that waits, but is slow
@@ -178,13 +169,13 @@ func TestTheOpenLoopDoesNotOmitWhatAStallKeptFromBeingSent(t *testing.T) {
 	open := need.Got(l.Open(t.Context(), rate))(t)
 	// Due in the first half of the stall, and so later than half of it.
 	atLeast := int64(rate * slow.Seconds() * 0.8)
-	if got := slowOnes(open); got < atLeast || open.Right != int(rate) {
-		t.Errorf("the open loop counted %d of %d requests as slower than %v, want at least %d of %v", got, open.Right, slow, atLeast, rate)
-	}
+	got := slowOnes(open)
+	expect.That(t, got >= atLeast && open.Right == int(rate),
+		"the open loop counted %d of %d requests as slower than %v, want at least %d of %v", got, open.Right, slow, atLeast, rate)
 
 	l.Targets = []string{newBenchServer(t, stalling).addr}
 	closed := need.Got(l.Closed(t.Context()))(t)
-	if got := slowOnes(closed); got < 1 || got >= atLeast {
-		t.Errorf("the closed loop counted %d requests as slower than %v: the stall should be one of them, and there was no other", got, slow)
-	}
+	got = slowOnes(closed)
+	expect.That(t, got >= 1 && got < atLeast,
+		"the closed loop counted %d requests as slower than %v: the stall should be one of them, and there was no other", got, slow)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -123,9 +124,7 @@ func TestACallEndsAsItsTriesDid(t *testing.T) {
 				t.Errorf("%s, status %d of node %d, doubtful %t, want %s, %d of %d, %t",
 					a.outcome, a.status, a.node, a.doubtful, tc.outcome, tc.status, tc.node, tc.doubtful)
 			}
-			if a.asked.IsZero() || a.done.Before(a.asked) {
-				t.Errorf("asked %v, done %v", a.asked, a.done)
-			}
+			expect.That(t, !a.asked.IsZero() && !a.done.Before(a.asked), "asked %v, done %v", a.asked, a.done)
 		})
 	}
 }
@@ -134,9 +133,7 @@ func TestACallAfterItsContextHasEndedSendsNothing(t *testing.T) {
 	s := standIn(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if a := newCaller(t, time.Minute, addrOf(s)).call(ctx, readRequest, false); a.outcome != trial.Unreached {
-		t.Errorf("got %s, want %s", a.outcome, trial.Unreached)
-	}
+	expect.Equal(t, newCaller(t, time.Minute, addrOf(s)).call(ctx, readRequest, false).outcome, trial.Unreached, "got")
 }
 
 func TestACallHasTheBodyOfItsAnswer(t *testing.T) {
@@ -149,9 +146,8 @@ func TestACallHasTheBodyOfItsAnswer(t *testing.T) {
 	})
 	c := newCaller(t, time.Minute, addrOf(s))
 	for _, want := range []string{"hello", ""} {
-		if a := c.call(t.Context(), readRequest, false); string(a.body) != want {
-			t.Errorf("got %q, want %q", a.body, want)
-		}
+		a := c.call(t.Context(), readRequest, false)
+		expect.That(t, string(a.body) == want, "got %q, want %q", a.body, want)
 	}
 }
 
@@ -183,9 +179,7 @@ func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
 				{when: "meanwhile, pinned", at: off.Add(-1), pinned: true, want: []int{0}},
 				{when: "then", at: off, want: []int{0, 1, 2}},
 			} {
-				if got := c.toAsk(ask.at, ask.pinned); !slices.Equal(got, ask.want) {
-					t.Errorf("%s: asks %v, want %v", ask.when, got, ask.want)
-				}
+				expect.Slice(t, c.toAsk(ask.at, ask.pinned), ask.want, "%s: asks", ask.when)
 			}
 			c.links[1].off, c.links[2].off = off, off
 			if got := c.toAsk(off.Add(-1), false); !slices.Equal(got, []int{0, 1, 2}) {
@@ -199,18 +193,13 @@ func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
 func TestAConnectionThatEndedMeanwhileIsReplaced(t *testing.T) {
 	s := standIn(t, func(http.ResponseWriter, *http.Request) {})
 	c := newCaller(t, time.Minute, addrOf(s))
-	if a := c.call(t.Context(), writeRequest, false); a.outcome != trial.Done {
-		t.Fatalf("got %s, want %s", a.outcome, trial.Done)
-	}
+	need.Equal(t, c.call(t.Context(), writeRequest, false).outcome, trial.Done, "got")
 	s.CloseClientConnections()
 	for deadline := time.Now().Add(10 * time.Second); c.links[0].conn.Idle(); {
-		if time.Now().After(deadline) {
-			t.Fatal("the connection is open after 10 s")
-		}
+		need.That(t, !time.Now().After(deadline), "the connection is open after 10 s")
 	}
-	if a := c.call(t.Context(), writeRequest, false); a.outcome != trial.Done || a.doubtful {
-		t.Errorf("got %s, doubtful %t, want %s", a.outcome, a.doubtful, trial.Done)
-	}
+	a := c.call(t.Context(), writeRequest, false)
+	expect.That(t, a.outcome == trial.Done && !a.doubtful, "got %s, doubtful %t, want %s", a.outcome, a.doubtful, trial.Done)
 }
 
 func TestACallAllocatesNothing(t *testing.T) {
@@ -220,9 +209,7 @@ func TestACallAllocatesNothing(t *testing.T) {
 			t.Fatalf("got %s, want %s", a.outcome, trial.Done)
 		}
 	})
-	if got > 0 {
-		t.Errorf("%v allocations for a call, want none", got)
-	}
+	expect.That(t, got <= 0, "%v allocations for a call, want none", got)
 }
 
 // bareNode answers 200 to whatever comes, as cheaply as Go can.
@@ -263,9 +250,8 @@ func TestALoadThatCannotBeIsRefused(t *testing.T) {
 		{name: "no nodes", want: "at least one node"},
 		{name: "fewer than no connections", config: Config{Nodes: []string{"a"}, Connections: -1}, want: "-1 connections"},
 	} {
-		if _, err := New(tc.config); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: got %v, want %q in it", tc.name, err, tc.want)
-		}
+		_, err := New(tc.config)
+		expect.That(t, err != nil && strings.Contains(err.Error(), tc.want), "%s: got %v, want %q in it", tc.name, err, tc.want)
 	}
 }
 
@@ -288,13 +274,10 @@ func TestASplitDividesNodesAndTheirClients(t *testing.T) {
 			for _, nodes := range tc.splits {
 				r.Split(nodes)
 			}
-			if got := r.From(tc.home, 4); !slices.Equal(got, tc.want) {
-				t.Errorf("clients of %d reach %v, want %v", tc.home, got, tc.want)
-			}
+			expect.Slice(t, r.From(tc.home, 4), tc.want, "clients of %d reach", tc.home)
 			r.Join()
-			if got := r.From(tc.home, 4); len(got) != 4 {
-				t.Errorf("after the join clients of %d reach %v, want all four", tc.home, got)
-			}
+			got := r.From(tc.home, 4)
+			expect.That(t, len(got) == 4, "after the join clients of %d reach %v, want all four", tc.home, got)
 		})
 	}
 }
@@ -326,9 +309,7 @@ func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
 			}
 			select {
 			case a := <-ended:
-				if a.outcome != tc.outcome || a.node != 1 {
-					t.Errorf("%s, asked node %d last, want %s and 1", a.outcome, a.node, tc.outcome)
-				}
+				expect.That(t, a.outcome == tc.outcome && a.node == 1, "%s, asked node %d last, want %s and 1", a.outcome, a.node, tc.outcome)
 			case <-time.After(30 * time.Second):
 				t.Error("the call still waits for its answer after 30 s")
 			}
@@ -339,11 +320,9 @@ func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
 func TestWhatASplitTookIsAskedAgainAfterTheJoin(t *testing.T) {
 	c := newCaller(t, time.Minute, refuses(t), answers(t, 200))
 	c.load.Reach.Split([]int{0})
-	if a := c.call(t.Context(), readRequest, false); a.outcome != trial.Unreached || a.node != 0 {
-		t.Errorf("cut off: %s, asked node %d last, want %s and 0", a.outcome, a.node, trial.Unreached)
-	}
+	a := c.call(t.Context(), readRequest, false)
+	expect.That(t, a.outcome == trial.Unreached && a.node == 0, "cut off: %s, asked node %d last, want %s and 0", a.outcome, a.node, trial.Unreached)
 	c.load.Reach.Join()
-	if a := c.call(t.Context(), readRequest, false); a.outcome != trial.Done || a.node != 1 {
-		t.Errorf("joined: %s of node %d, want %s of 1", a.outcome, a.node, trial.Done)
-	}
+	a = c.call(t.Context(), readRequest, false)
+	expect.That(t, a.outcome == trial.Done && a.node == 1, "joined: %s of node %d, want %s of 1", a.outcome, a.node, trial.Done)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -160,9 +161,7 @@ func newTestLoad(t *testing.T, c *fakeCluster, s scenario.Load) *Load {
 	l, err := New(Config{
 		Nodes: c.addrs(), Load: s, Seed: 1, Prefix: "TEST", Timeout: 10 * time.Second, Book: new(truth.Book), History: new(History),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	t.Cleanup(l.keys.close)
 	return l
 }
@@ -187,9 +186,7 @@ func tended(t *testing.T, f *fleet) {
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
+		need.That(t, !time.Now().After(deadline), "not within 30 s: %s", what)
 		wire.Pause(t.Context(), 5*time.Millisecond)
 	}
 }
@@ -222,16 +219,14 @@ func TestRegisterGoesOnUntilEverythingIsAcknowledged(t *testing.T) {
 		return 0
 	})
 	l := registered(t, c, scenario.Load{Instances: 30, OwnKeys: 2, SharedKeys: 1})
-	if got := c.registered(); got != 33 {
-		t.Errorf("%d instances are registered, want 30 and 3 watched keys", got)
-	}
+	got := c.registered()
+	expect.That(t, got == 33, "%d instances are registered, want 30 and 3 watched keys", got)
 	if got := l.Book.Expected(); got != 33 {
 		t.Errorf("the book expects %d instances, want 33", got)
 	}
 	app, keys := l.Keys()
-	if want := []string{"own-0", "own-1", "shared-0"}; app != "TEST-KEYS" || !slices.Equal(keys, want) {
-		t.Errorf("watched keys %q in %s, want %q in TEST-KEYS", keys, app, want)
-	}
+	want := []string{"own-0", "own-1", "shared-0"}
+	expect.That(t, app == "TEST-KEYS" && slices.Equal(keys, want), "watched keys %q in %s, want %q in TEST-KEYS", keys, app, want)
 }
 
 func TestRegisterSaysHowManyWereNotRegisteredInTime(t *testing.T) {
@@ -240,9 +235,8 @@ func TestRegisterSaysHowManyWereNotRegisteredInTime(t *testing.T) {
 	c.decide(func(seen) int { cancel(); return http.StatusServiceUnavailable })
 	l := newTestLoad(t, c, scenario.Load{Instances: 3})
 	err := l.Register(ctx)
-	if want := "3 of 3 instances could not be registered: context canceled"; err == nil || err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
-	}
+	want := "3 of 3 instances could not be registered: context canceled"
+	expect.That(t, err != nil && err.Error() == want, "error %v, want %s", err, want)
 }
 
 func TestInstancesAreSpreadOverNodesAndApplications(t *testing.T) {
@@ -262,9 +256,7 @@ func TestInstancesAreSpreadOverNodesAndApplications(t *testing.T) {
 			t.Errorf("%d instances: %d applications, %d ids and %d clients, want %d, as many ids, and %d", tc.instances, len(apps), len(ids), l.fleet.callers(), tc.apps, tc.callers)
 		}
 		for home, n := range homes {
-			if n < tc.instances/4 {
-				t.Errorf("%d instances: %d of them at node %d", tc.instances, n, home)
-			}
+			expect.That(t, n >= tc.instances/4, "%d instances: %d of them at node %d", tc.instances, n, home)
 		}
 	}
 }
@@ -277,18 +269,14 @@ func TestEveryInstanceIsRenewedInTurnAtItsHome(t *testing.T) {
 	need.OK(t, l.Register(t.Context()))
 	h := l.fleetStreams()[0]
 	callers := l.newCallers(h.fixed)
-	if h.cycle != 7 || h.fixed != 4 || !h.lasting {
-		t.Fatalf("stream %+v, want a lasting cycle of 7 for 4 callers", h)
-	}
+	need.That(t, h.cycle == 7 && h.fixed == 4 && h.lasting, "stream %+v, want a lasting cycle of 7 for 4 callers", h)
 	for n := range 3 * 7 {
 		h.send(t.Context(), callers[n%7%4], time.Now())
 	}
 	got := c.requests(http.MethodPut, "")
 	for n, s := range got {
 		i := l.fleet.lasting[n%7]
-		if s.id != i.id || s.node != i.home {
-			t.Errorf("heartbeat %d is of %s at node %d, want %s at node %d", n, s.id, s.node, i.id, i.home)
-		}
+		expect.That(t, s.id == i.id && s.node == i.home, "heartbeat %d is of %s at node %d, want %s at node %d", n, s.id, s.node, i.id, i.home)
 	}
 	if len(got) != 21 || l.Renewals() != 21 {
 		t.Errorf("%d heartbeats, %d acknowledged, want 21", len(got), l.Renewals())
@@ -304,9 +292,8 @@ func TestInstancesThatComeAreRenewedAndGo(t *testing.T) {
 	l.fleet.interval, l.fleet.stay = 100*time.Millisecond, 1550*time.Millisecond
 	tended(t, l.fleet)
 	streams := l.fleetStreams()
-	if len(streams) != 1 || streams[0].name != "registers" || streams[0].rate != 10 {
-		t.Fatalf("streams %+v, want one of 10 registers per second", streams)
-	}
+	need.That(t, len(streams) == 1 && streams[0].name == "registers" && streams[0].rate == 10,
+		"streams %+v, want one of 10 registers per second", streams)
 	began := time.Now()
 	l.recorder.began.Store(&began)
 	callers := l.newCallers(2)
@@ -316,15 +303,12 @@ func TestInstancesThatComeAreRenewedAndGo(t *testing.T) {
 	for _, c := range callers {
 		c.close()
 	}
-	if got := l.Book.Expected(); got != 6 {
-		t.Errorf("the book expects %d instances, want 6", got)
-	}
+	got := l.Book.Expected()
+	expect.That(t, got == 6, "the book expects %d instances, want 6", got)
 	eventually(t, "all have canceled", func() bool { return len(c.requests(http.MethodDelete, "")) == 6 && c.registered() == 0 })
 	eventually(t, "the book expects nothing", func() bool { return l.Book.Expected() == 0 })
 	for _, r := range c.requests(http.MethodPost, "") {
-		if len(c.requests(http.MethodPut, r.id)) == 0 {
-			t.Errorf("%s was never renewed", r.id)
-		}
+		expect.That(t, len(c.requests(http.MethodPut, r.id)) != 0, "%s was never renewed", r.id)
 	}
 	for o, method := range map[trial.Operation]string{trial.Register: http.MethodPost, trial.Heartbeat: http.MethodPut, trial.Cancel: http.MethodDelete} {
 		want := len(c.requests(method, ""))
@@ -345,9 +329,8 @@ func TestRegisteredInstancesAreRenewedWhileTheOthersAreRegistered(t *testing.T) 
 		return 0
 	})
 	need.OK(t, l.Register(t.Context()))
-	if got := len(c.requests(http.MethodPut, first)); got < 3 {
-		t.Errorf("%d heartbeats of the first, want some", got)
-	}
+	got := len(c.requests(http.MethodPut, first))
+	expect.That(t, got >= 3, "%d heartbeats of the first, want some", got)
 }
 
 // What the nodes should hold must not change any more while they are asked for it.
@@ -364,13 +347,10 @@ func TestNobodyLeavesAfterTheEndOfTheLoad(t *testing.T) {
 	}
 	rounds(2) // a cancel that had begun has ended then
 	stayed := c.registered()
-	if stayed == 0 {
-		t.Fatal("nobody is left to stay")
-	}
+	need.That(t, stayed != 0, "nobody is left to stay")
 	rounds(4)
-	if got := c.registered(); got != stayed {
-		t.Errorf("%d of %d instances are registered after the time of their stay, want all", got, stayed)
-	}
+	got := c.registered()
+	expect.That(t, got == stayed, "%d of %d instances are registered after the time of their stay, want all", got, stayed)
 }
 
 func TestAnInstanceWhoseCancelIsNotFoundIsGoneAllTheSame(t *testing.T) {
@@ -385,9 +365,8 @@ func TestAnInstanceWhoseCancelIsNotFoundIsGoneAllTheSame(t *testing.T) {
 	tended(t, l.fleet)
 	ghosts := func() int { return l.Book.Judge(0, truth.Listing{id: 1}, time.Now(), time.Now()).Ghosts }
 	eventually(t, "a server that lists it lists a ghost", func() bool { return ghosts() == 1 })
-	if got := len(c.requests(http.MethodDelete, "")); got != 1 {
-		t.Errorf("%d cancels, want 1", got)
-	}
+	got := len(c.requests(http.MethodDelete, ""))
+	expect.That(t, got == 1, "%d cancels, want 1", got)
 }
 
 func TestWhatWasPlannedLastHolds(t *testing.T) {
@@ -404,9 +383,8 @@ func TestWhatWasPlannedLastHolds(t *testing.T) {
 		t.Errorf("there is something to do at %v, want nothing before %v", due, soon)
 	}
 	for _, want := range []*instance{second, first} {
-		if i, _, do := f.due(f.agendas[0], late); i != want || do == nil {
-			t.Errorf("%+v is due, want %s", i, want.id)
-		}
+		i, _, do := f.due(f.agendas[0], late)
+		expect.That(t, i == want && do != nil, "%+v is due, want %s", i, want.id)
 	}
 	if _, _, do := f.due(f.agendas[0], late.Add(time.Hour)); do != nil {
 		t.Error("there is something to do, though all are busy")
@@ -419,19 +397,13 @@ func TestAnInstanceThatIsNotKnownRegistersAgainAtOnce(t *testing.T) {
 	i := l.fleet.lasting[2]
 	c.forget(i.id)
 	beat(t, l)
-	if got := c.version(i.id); got != 2 {
-		t.Errorf("the forgotten instance is registered in version %d, want 2", got)
-	}
-	if !l.Book.Alive(i.id) {
-		t.Error("the book takes the forgotten instance for dead")
-	}
-	if got := len(c.requests(http.MethodPost, "")); got != 5 {
-		t.Errorf("%d registrations, want the first 4 and another one", got)
-	}
+	expect.Equal(t, c.version(i.id), 2, "the forgotten instance is registered in version")
+	expect.That(t, l.Book.Alive(i.id), "the book takes the forgotten instance for dead")
+	got := len(c.requests(http.MethodPost, ""))
+	expect.That(t, got == 5, "%d registrations, want the first 4 and another one", got)
 	beat(t, l)
-	if got := len(c.requests(http.MethodPut, i.id)); got != 2 {
-		t.Errorf("%d heartbeats, want 2", got)
-	}
+	got = len(c.requests(http.MethodPut, i.id))
+	expect.That(t, got == 2, "%d heartbeats, want 2", got)
 }
 
 func TestAnInstanceThatIsNotRegisteredIsNotRenewed(t *testing.T) {
@@ -446,9 +418,8 @@ func TestAnInstanceThatIsNotRegisteredIsNotRenewed(t *testing.T) {
 	})
 	beat(t, l)
 	beat(t, l)
-	if got := len(c.requests(http.MethodPut, "")); got != 1 {
-		t.Errorf("%d heartbeats, want none after the one that was not found", got)
-	}
+	got := len(c.requests(http.MethodPut, ""))
+	expect.That(t, got == 1, "%d heartbeats, want none after the one that was not found", got)
 }
 
 func TestAnUncertainRegistrationIsRepeatedInTheNextVersion(t *testing.T) {
@@ -489,9 +460,8 @@ func TestTheBookKnowsOfTriesThatMayComeThroughLate(t *testing.T) {
 			tell(b, "i", 2, tc.a, b.Registering, b.Registered)
 			b.Canceling("i", 3, now)
 			b.Canceled("i", 3, now)
-			if _, revived, _ := b.End(truth.Listing{"i": 2}, now.Add(time.Second), 0); len(revived) > 0 != tc.revived {
-				t.Errorf("revived: %v, want %t", revived, tc.revived)
-			}
+			_, revived, _ := b.End(truth.Listing{"i": 2}, now.Add(time.Second), 0)
+			expect.That(t, len(revived) > 0 == tc.revived, "revived: %v, want %t", revived, tc.revived)
 		})
 	}
 }
@@ -508,13 +478,11 @@ func TestTheDeadSendNothingAnyMore(t *testing.T) {
 		t.Run(tc.which, func(t *testing.T) {
 			c := newFakeCluster(t, 2)
 			l := registered(t, c, scenario.Load{Instances: 20})
-			if n, err := l.Die(tc.which); n != tc.want || err != nil {
-				t.Errorf("%d die, %v, want %d", n, err, tc.want)
-			}
+			n, err := l.Die(tc.which)
+			expect.That(t, n == tc.want && err == nil, "%d die, %v, want %d", n, err, tc.want)
 			beat(t, l)
-			if got := len(c.requests(http.MethodPut, "")); got != 20-tc.want {
-				t.Errorf("%d heartbeats, want %d", got, 20-tc.want)
-			}
+			got := len(c.requests(http.MethodPut, ""))
+			expect.That(t, got == 20-tc.want, "%d heartbeats, want %d", got, 20-tc.want)
 			if got := l.Book.Expected(); got != 20-tc.want {
 				t.Errorf("the book expects %d instances, want %d", got, 20-tc.want)
 			}
@@ -528,39 +496,26 @@ func TestADeadInstanceWasLastHeardOfByItsHeartbeat(t *testing.T) {
 	id, began := l.fleet.lasting[0].id, time.Now()
 	beat(t, l)
 	l.Book.Judge(0, truth.Listing{id: 1}, time.Now(), time.Now())
-	if _, err := l.Die("1"); err != nil {
-		t.Fatal(err)
-	}
-	if d := l.Book.Departures(began); len(d) != 1 || d[0].Last < 0 {
-		t.Errorf("departures %+v, want one, last heard of after its registration", d)
-	}
+	need.Got(l.Die("1"))(t)
+	d := l.Book.Departures(began)
+	expect.That(t, len(d) == 1 && d[0].Last >= 0, "departures %+v, want one, last heard of after its registration", d)
 }
 
 func TestWhoIsStruckWhileAtWorkIsDeadWhenThatHasEnded(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
 	i := l.fleet.lasting[0]
-	if !l.fleet.take(i) || l.fleet.take(i) {
-		t.Fatal("an instance that lives must be taken once")
-	}
-	if _, err := l.Die("1"); err != nil {
-		t.Fatal(err)
-	}
-	if !l.Book.Alive(i.id) {
-		t.Error("it is dead by the book, though a heartbeat is under way that may be acknowledged")
-	}
+	need.That(t, l.fleet.take(i) && !l.fleet.take(i), "an instance that lives must be taken once")
+	need.Got(l.Die("1"))(t)
+	expect.That(t, l.Book.Alive(i.id), "it is dead by the book, though a heartbeat is under way that may be acknowledged")
 	l.fleet.release(i, true)
-	if l.Book.Alive(i.id) {
-		t.Error("it lives by the book, though its client has stopped")
-	}
+	expect.That(t, !l.Book.Alive(i.id), "it lives by the book, though its client has stopped")
 }
 
 func TestWhomAFaultStrikesIsDrawnByTheSeed(t *testing.T) {
 	dead := func(seed uint64) (numbers []int) {
 		l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 100}, Seed: seed}))(t)
-		if _, err := l.Die("10%"); err != nil {
-			t.Fatal(err)
-		}
+		need.Got(l.Die("10%"))(t)
 		for n, i := range l.fleet.lasting {
 			if i.mode == dead {
 				numbers = append(numbers, n)
@@ -568,12 +523,10 @@ func TestWhomAFaultStrikesIsDrawnByTheSeed(t *testing.T) {
 		}
 		return numbers
 	}
-	if a, b := dead(1), dead(1); !slices.Equal(a, b) {
-		t.Errorf("seed 1 draws %v, and %v another time", a, b)
-	}
-	if a, b := dead(1), dead(2); slices.Equal(a, b) {
-		t.Errorf("seeds 1 and 2 draw %v", a)
-	}
+	a, b := dead(1), dead(1)
+	expect.That(t, slices.Equal(a, b), "seed 1 draws %v, and %v another time", a, b)
+	a, b = dead(1), dead(2)
+	expect.That(t, !slices.Equal(a, b), "seeds 1 and 2 draw %v", a)
 }
 
 func TestOnlyTheLivingAreStruckAndWhatIsNoPartOfThemIsAnError(t *testing.T) {
@@ -586,9 +539,8 @@ func TestOnlyTheLivingAreStruckAndWhatIsNoPartOfThemIsAnError(t *testing.T) {
 		t.Errorf("%d are silenced, %v, want the one that lives", n, err)
 	}
 	for _, which := range []string{"", "x", "0", "-1", "0%", "101%"} {
-		if _, _, err := l.Flap(which); err == nil {
-			t.Errorf("%q is no error", which)
-		}
+		_, _, err := l.Flap(which)
+		expect.That(t, err != nil, "%q is no error", which)
 	}
 }
 
@@ -597,25 +549,20 @@ func TestTheSilentRegisterWhenTheyBeginAnew(t *testing.T) {
 	l := registered(t, c, scenario.Load{Instances: 10})
 	tended(t, l.fleet)
 	n, restart, err := l.Silence("50%")
-	if n != 5 || err != nil {
-		t.Fatalf("%d are silenced, %v, want 5", n, err)
-	}
+	need.That(t, n == 5 && err == nil, "%d are silenced, %v, want 5", n, err)
 	beat(t, l)
-	if got := len(c.requests(http.MethodPut, "")); got != 5 {
-		t.Errorf("%d heartbeats while 5 of 10 are silent", got)
-	}
+	got := len(c.requests(http.MethodPut, ""))
+	expect.That(t, got == 5, "%d heartbeats while 5 of 10 are silent", got)
 	if got := l.Book.Expected(); got != 5 {
 		t.Errorf("the book expects %d instances while 5 of 10 are silent", got)
 	}
 	restart()
 	eventually(t, "the book expects all again", func() bool { return l.Book.Expected() == 10 })
-	if got := len(c.requests(http.MethodPost, "")); got != 15 {
-		t.Errorf("%d registrations, want the first 10 and 5", got)
-	}
+	got = len(c.requests(http.MethodPost, ""))
+	expect.That(t, got == 15, "%d registrations, want the first 10 and 5", got)
 	beat(t, l)
-	if got := len(c.requests(http.MethodPut, "")); got != 15 {
-		t.Errorf("%d heartbeats, want 10 more than 5", got)
-	}
+	got = len(c.requests(http.MethodPut, ""))
+	expect.That(t, got == 15, "%d heartbeats, want 10 more than 5", got)
 }
 
 func TestFlappingInstancesCancelAndRegisterInTurnAndEndRegistered(t *testing.T) {
@@ -623,28 +570,22 @@ func TestFlappingInstancesCancelAndRegisterInTurnAndEndRegistered(t *testing.T) 
 	l := registered(t, c, scenario.Load{Instances: 4})
 	tended(t, l.fleet)
 	n, stop, err := l.Flap("2")
-	if n != 2 || err != nil {
-		t.Fatalf("%d flap, %v, want 2", n, err)
-	}
+	need.That(t, n == 2 && err == nil, "%d flap, %v, want 2", n, err)
 	eventually(t, "three cancels", func() bool { return len(c.requests(http.MethodDelete, "")) >= 3 })
 	stop()
 	eventually(t, "all are registered", func() bool { return l.Book.Expected() == 4 && c.registered() == 4 })
 	flapped := 0
 	for _, i := range l.fleet.lasting {
 		cancels, registrations := c.requests(http.MethodDelete, i.id), c.requests(http.MethodPost, i.id)
-		if len(registrations) != len(cancels)+1 {
-			t.Errorf("%s: %d registrations and %d cancels", i.id, len(registrations), len(cancels))
-		}
+		expect.That(t, len(registrations) == len(cancels)+1, "%s: %d registrations and %d cancels", i.id, len(registrations), len(cancels))
 		if len(cancels) > 0 {
 			flapped++
 		}
-		if last := registrations[len(registrations)-1].version; last != int64(len(registrations)+len(cancels)) {
-			t.Errorf("%s: version %d after %d registrations and %d cancels", i.id, last, len(registrations), len(cancels))
-		}
+		last := registrations[len(registrations)-1].version
+		expect.That(t, last == int64(len(registrations)+len(cancels)),
+			"%s: version %d after %d registrations and %d cancels", i.id, last, len(registrations), len(cancels))
 	}
-	if flapped != 2 {
-		t.Errorf("%d instances flapped, want 2", flapped)
-	}
+	expect.That(t, flapped == 2, "%d instances flapped, want 2", flapped)
 	eventually(t, "all are renewed", func() bool { beat(t, l); return len(c.requests(http.MethodPut, "")) >= 4 })
 }
 
@@ -663,13 +604,10 @@ func TestACancelIsRepeatedUntilItIsCertain(t *testing.T) {
 	l := registered(t, c, scenario.Load{Instances: 1})
 	tended(t, l.fleet)
 	_, stop, err := l.Flap("1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	eventually(t, "the first cancel", func() bool { return len(c.requests(http.MethodDelete, "")) >= 1 })
 	stop()
 	eventually(t, "it is registered again", func() bool { return len(c.requests(http.MethodPost, "")) == 2 })
-	if got := len(c.requests(http.MethodDelete, "")); got != 3 {
-		t.Errorf("%d cancels, want 3", got)
-	}
+	got := len(c.requests(http.MethodDelete, ""))
+	expect.That(t, got == 3, "%d cancels, want 3", got)
 }

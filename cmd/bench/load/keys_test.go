@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // sendKeys makes calls of a stream of keys, by a caller for each node in turn.
@@ -41,24 +42,17 @@ func TestAnOwnKeyHasOneWriterThatRegistersAndCancelsAtItsHome(t *testing.T) {
 	sendKeys(t, l, "writes", 100)
 	for n, id := range []string{"own-0", "own-1"} {
 		calls := callsOn(l, id, trial.Write, trial.Remove)
-		if len(calls) != 51 {
-			t.Fatalf("%s: %d writes, want the registration and 50", id, len(calls))
-		}
+		need.That(t, len(calls) == 51, "%s: %d writes, want the registration and 50", id, len(calls))
 		cancels := 0
 		for i, call := range calls {
-			if call.Version != int64(i+1) || call.Node != n || call.Client != calls[0].Client || call.Outcome != trial.Done {
-				t.Errorf("%s: write %d is %+v, want version %d done at node %d by client %d", id, i, call, i+1, n, calls[0].Client)
-			}
+			expect.That(t, call.Version == int64(i+1) && call.Node == n && call.Client == calls[0].Client && call.Outcome == trial.Done,
+				"%s: write %d is %+v, want version %d done at node %d by client %d", id, i, call, i+1, n, calls[0].Client)
 			if call.Action == trial.Remove {
 				cancels++
-				if calls[i-1].Action == trial.Remove {
-					t.Errorf("%s: write %d is a second cancel", id, i)
-				}
+				expect.That(t, calls[i-1].Action != trial.Remove, "%s: write %d is a second cancel", id, i)
 			}
 		}
-		if cancels < 3 || cancels > 20 {
-			t.Errorf("%s: %d of 50 writes are cancels, want about 10", id, cancels)
-		}
+		expect.That(t, cancels >= 3 && cancels <= 20, "%s: %d of 50 writes are cancels, want about 10", id, cancels)
 		last := calls[len(calls)-1]
 		if want := last.Action == trial.Write; l.Book.Alive(id) != want || c.version(id) > 0 != want {
 			t.Errorf("%s: alive %t by the book, in version %d at the servers, after %+v", id, l.Book.Alive(id), c.version(id), last)
@@ -72,24 +66,17 @@ func TestASharedKeyIsWrittenThroughEveryNodeInTheOrderOfItsVersions(t *testing.T
 	sendKeys(t, l, "writes", 12)
 	perNode, clients := map[int]int{}, map[int]int{}
 	for i, call := range callsOn(l, "shared-0", trial.Write) {
-		if call.Version != int64(i+1) {
-			t.Errorf("write %d has version %d", i, call.Version)
-		}
+		expect.Equal(t, call.Version, int64(i+1), "write %d has version", i)
 		if client, known := clients[call.Node]; known && client != call.Client {
 			t.Errorf("clients %d and %d write at node %d", client, call.Client, call.Node)
 		}
 		clients[call.Node] = call.Client
 		perNode[call.Node]++
 	}
-	if perNode[0] != 5 || perNode[1] != 4 || perNode[2] != 4 {
-		t.Errorf("writes by node: %v, want the registration at node 0 and 4 at each", perNode)
-	}
-	if got := callsOn(l, "", trial.Remove); len(got) != 0 {
-		t.Errorf("cancels: %+v, want none", got)
-	}
-	if got := c.version("shared-0"); got != 13 {
-		t.Errorf("version %d, want 13", got)
-	}
+	expect.That(t, perNode[0] == 5 && perNode[1] == 4 && perNode[2] == 4, "writes by node: %v, want the registration at node 0 and 4 at each", perNode)
+	got := callsOn(l, "", trial.Remove)
+	expect.That(t, len(got) == 0, "cancels: %+v, want none", got)
+	expect.Equal(t, c.version("shared-0"), 13, "version")
 }
 
 func TestReadsSeeVersionsAndAbsence(t *testing.T) {
@@ -99,9 +86,7 @@ func TestReadsSeeVersionsAndAbsence(t *testing.T) {
 	c.forget("own-1")
 	sendKeys(t, l, "reads", 40)
 	looks := callsOn(l, "", trial.Look)
-	if len(looks) != 40 {
-		t.Fatalf("%d looks, want 40", len(looks))
-	}
+	need.That(t, len(looks) == 40, "%d looks, want 40", len(looks))
 	perKey := map[string]int{}
 	for i, call := range looks {
 		perKey[call.Key]++
@@ -110,13 +95,9 @@ func TestReadsSeeVersionsAndAbsence(t *testing.T) {
 		if want == 0 {
 			outcome = trial.NotFound
 		}
-		if call.Version != want || call.Outcome != outcome || call.Node != i%2 {
-			t.Errorf("%+v, want version %d (%s) at node %d", call, want, outcome, i%2)
-		}
+		expect.That(t, call.Version == want && call.Outcome == outcome && call.Node == i%2, "%+v, want version %d (%s) at node %d", call, want, outcome, i%2)
 	}
-	if len(perKey) != 2 {
-		t.Errorf("keys that were read: %v, want both", perKey)
-	}
+	expect.That(t, len(perKey) == 2, "keys that were read: %v, want both", perKey)
 }
 
 func TestWhatIsRefusedIsInTheHistoryAndChangesNothing(t *testing.T) {
@@ -126,21 +107,17 @@ func TestWhatIsRefusedIsInTheHistoryAndChangesNothing(t *testing.T) {
 	before := len(c.requests(http.MethodPost, "")) + len(c.requests(http.MethodDelete, ""))
 	sendKeys(t, l, "writes", 20)
 	sendKeys(t, l, "reads", 20)
-	if after := len(c.requests(http.MethodPost, "")) + len(c.requests(http.MethodDelete, "")); after != before+20 {
-		t.Errorf("%d writes were sent, want 20: no other node is asked", after-before)
-	}
+	after := len(c.requests(http.MethodPost, "")) + len(c.requests(http.MethodDelete, ""))
+	expect.That(t, after == before+20, "%d writes were sent, want 20: no other node is asked", after-before)
 	refused := 0
 	for _, call := range callsOn(l, "", trial.Write, trial.Remove, trial.Look) {
 		if call.Outcome == trial.Refused && call.Returned != math.MaxInt64 {
 			refused++
 		}
 	}
-	if refused != 40 {
-		t.Errorf("%d calls of the history were refused, want 40", refused)
-	}
-	if got := l.Book.Expected(); got != 3 {
-		t.Errorf("the book expects %d instances, want all 3", got)
-	}
+	expect.That(t, refused == 40, "%d calls of the history were refused, want 40", refused)
+	got := l.Book.Expected()
+	expect.That(t, got == 3, "the book expects %d instances, want all 3", got)
 }
 
 func TestAWriterGoesOnAfterAnUnknownOutcome(t *testing.T) {
@@ -151,15 +128,12 @@ func TestAWriterGoesOnAfterAnUnknownOutcome(t *testing.T) {
 	c.decide(nil)
 	sendKeys(t, l, "writes", 1)
 	calls := callsOn(l, "own-0", trial.Write, trial.Remove)
-	if len(calls) != 3 {
-		t.Fatalf("%d writes, want 3: %+v", len(calls), calls)
-	}
-	if u := calls[1]; u.Outcome != trial.Unknown || u.Returned != math.MaxInt64 || u.Version != 2 {
-		t.Errorf("the second write is %+v, want version 2 with an unknown outcome that never returned", u)
-	}
-	if d := calls[2]; d.Outcome != trial.Done || d.Version != 3 {
-		t.Errorf("the third write is %+v, want version 3 done", d)
-	}
+	need.That(t, len(calls) == 3, "%d writes, want 3: %+v", len(calls), calls)
+	u := calls[1]
+	expect.That(t, u.Outcome == trial.Unknown && u.Returned == math.MaxInt64 && u.Version == 2,
+		"the second write is %+v, want version 2 with an unknown outcome that never returned", u)
+	d := calls[2]
+	expect.That(t, d.Outcome == trial.Done && d.Version == 3, "the third write is %+v, want version 3 done", d)
 }
 
 func TestOnlyTheWriterOfAnOwnKeyLeavesAHomeThatIsDown(t *testing.T) {
@@ -183,13 +157,9 @@ func TestOnlyTheWriterOfAnOwnKeyLeavesAHomeThatIsDown(t *testing.T) {
 		for _, call := range callsOn(l, key, trial.Write) {
 			got = append(got, try{call.Node, call.Version, call.Outcome})
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: tries %v, want %v", key, got, want)
-		}
+		expect.Slice(t, got, want, "%s: tries", key)
 	}
-	if got := c.version("own-0"); got != 2 {
-		t.Errorf("own-0 is registered in version %d, want 2", got)
-	}
+	expect.Equal(t, c.version("own-0"), 2, "own-0 is registered in version")
 }
 
 func TestWritersOfAPoolAreTakenByOneAtATime(t *testing.T) {
@@ -199,22 +169,17 @@ func TestWritersOfAPoolAreTakenByOneAtATime(t *testing.T) {
 	p.open()
 	first := func(int) int { return 0 }
 	a, b := p.take(t.Context(), first), p.take(t.Context(), first)
-	if a == nil || b == nil || a == b {
-		t.Fatalf("took %p and %p, want both writers", a, b)
-	}
+	need.That(t, a != nil && b != nil && a != b, "took %p and %p, want both writers", a, b)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if w := p.take(ctx, first); w != nil {
-		t.Errorf("took a writer that was not given back")
-	}
+	w := p.take(ctx, first)
+	expect.That(t, w == nil, "took a writer that was not given back")
 	var waiting sync.WaitGroup
 	var c *writer
 	waiting.Go(func() { c = p.take(t.Context(), first) })
 	p.put(a)
 	waiting.Wait()
-	if c != a {
-		t.Errorf("took %p, want %p, which was given back", c, a)
-	}
+	expect.That(t, c == a, "took %p, want %p, which was given back", c, a)
 	empty := new(writerPool)
 	empty.open()
 	if w := empty.take(t.Context(), first); w != nil {
@@ -234,7 +199,5 @@ func TestAHistoryIsInTheOrderOfTheCallsAndEndsNeverWhereNobodyKnows(t *testing.T
 		{Key: "own-0", Version: 2, Client: 5, Node: 2, Action: trial.Remove, Outcome: trial.Unknown, Called: 10_000, Returned: math.MaxInt64},
 		{Key: "own-1", Version: 3, Client: 4, Node: 1, Action: trial.Look, Outcome: trial.Done, Called: 20_000, Returned: 21_000},
 	}
-	if got := h.Calls(began); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	expect.Deep(t, h.Calls(began), want, "got")
 }

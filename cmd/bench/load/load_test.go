@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -31,40 +32,28 @@ func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
 	t.Helper()
 	rest := bufio.NewReader(bytes.NewReader(request))
 	r, err := http.ReadRequest(rest)
-	if err != nil {
-		t.Fatalf("%v in %q", err, request)
-	}
+	need.That(t, err == nil, "%v in %q", err, request)
 	if body, err = io.ReadAll(r.Body); err != nil {
 		t.Fatal(err)
 	}
-	if n := rest.Buffered(); n != 0 {
-		t.Fatalf("%d bytes too many in %q", n, request)
-	}
+	n := rest.Buffered()
+	need.That(t, n == 0, "%d bytes too many in %q", n, request)
 	return r, body
 }
 
 func TestARegistrationIsWhatAServerReads(t *testing.T) {
 	r, body := parse(t, anInstance.registration(42))
-	if r.Method != http.MethodPost || r.URL.Path != "/eureka/v2/apps/LOAD-003" {
-		t.Errorf("%s %s, want POST to the application", r.Method, r.URL)
-	}
+	expect.That(t, r.Method == http.MethodPost && r.URL.Path == "/eureka/v2/apps/LOAD-003", "%s %s, want POST to the application", r.Method, r.URL)
 	i := need.Got(eureka.DecodeRegistration(body, eureka.Format{}, anInstance.app))(t)
-	if i.ID() != anInstance.id || i.App != anInstance.app || i.Status != registry.Up || i.HostName != "LOAD-003-000025.cluster.example.internal" {
-		t.Errorf("the server reads instance %+v", i)
-	}
-	if i.RenewalInterval != 2 || i.Duration != 7 {
-		t.Errorf("the server reads a lease of %d s renewed every %d s, want 7 s and 2 s", i.Duration, i.RenewalInterval)
-	}
-	if i.LastDirty != DirtyBase+42 {
-		t.Errorf("lastDirtyTimestamp %d, want %d", i.LastDirty, DirtyBase+42)
-	}
+	expect.That(t, i.ID() == anInstance.id && i.App == anInstance.app && i.Status == registry.Up && i.HostName == "LOAD-003-000025.cluster.example.internal",
+		"the server reads instance %+v", i)
+	expect.That(t, i.RenewalInterval == 2 && i.Duration == 7,
+		"the server reads a lease of %d s renewed every %d s, want 7 s and 2 s", i.Duration, i.RenewalInterval)
+	expect.Equal(t, i.LastDirty, DirtyBase+42, "lastDirtyTimestamp")
 	l := &registry.Lease{Instance: i}
-	if v, ok := seenVersion(eureka.AppendInstanceDocument(nil, eureka.Format{}, l, registry.Stamp{})); !ok || v != 42 {
-		t.Errorf("version %d (%t) in what the server answers, want 42", v, ok)
-	}
-	if len(body) < 950 || len(body) > 1300 {
-		t.Errorf("%d bytes, want about 1 KB: %s", len(body), body)
-	}
+	v, ok := seenVersion(eureka.AppendInstanceDocument(nil, eureka.Format{}, l, registry.Stamp{}))
+	expect.That(t, ok && v == 42, "version %d (%t) in what the server answers, want 42", v, ok)
+	expect.That(t, len(body) >= 950 && len(body) <= 1300, "%d bytes, want about 1 KB: %s", len(body), body)
 }
 
 func TestBodylessRequestsNameTheInstance(t *testing.T) {
@@ -79,12 +68,9 @@ func TestBodylessRequestsNameTheInstance(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, body := parse(t, tc.request)
-			if r.Method != tc.method || r.URL.Path != path || r.URL.RawQuery != tc.query || len(body) != 0 {
-				t.Errorf("%s %s with %q, want %s %s?%s without a body", r.Method, r.URL, body, tc.method, path, tc.query)
-			}
-			if accept := r.Header.Get("Accept"); accept != "application/json" {
-				t.Errorf("Accept %q, want application/json", accept)
-			}
+			expect.That(t, r.Method == tc.method && r.URL.Path == path && r.URL.RawQuery == tc.query && len(body) == 0,
+				"%s %s with %q, want %s %s?%s without a body", r.Method, r.URL, body, tc.method, path, tc.query)
+			expect.Equal(t, r.Header.Get("Accept"), "application/json", "Accept")
 		})
 	}
 }
@@ -103,9 +89,8 @@ func TestVersionsAreSeenInMetadataOnly(t *testing.T) {
 		{name: "empty"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got, ok := seenVersion([]byte(tc.document)); got != tc.want || ok != tc.ok {
-				t.Errorf("version %d (%t) in %s, want %d (%t)", got, ok, tc.document, tc.want, tc.ok)
-			}
+			got, ok := seenVersion([]byte(tc.document))
+			expect.That(t, got == tc.want && ok == tc.ok, "version %d (%t) in %s, want %d (%t)", got, ok, tc.document, tc.want, tc.ok)
 		})
 	}
 }
@@ -126,9 +111,7 @@ func ended(t *testing.T, c *fakeCluster) *Load {
 func TestALoadThatLeavesCancelsEverythingWhereItWasRegistered(t *testing.T) {
 	c := newFakeCluster(t, 3)
 	l := ended(t, c)
-	if l.fleet.came.Load() == 0 {
-		t.Fatal("no instance came that would have gone later")
-	}
+	need.That(t, l.fleet.came.Load() != 0, "no instance came that would have gone later")
 	if err := l.Leave(t.Context()); err != nil || c.registered() != 0 {
 		t.Errorf("%d are still registered, %v, want none", c.registered(), err)
 	}
@@ -136,9 +119,8 @@ func TestALoadThatLeavesCancelsEverythingWhereItWasRegistered(t *testing.T) {
 		if strings.HasPrefix(s.id, "own-") || strings.HasPrefix(s.id, "shared-") {
 			continue // they are canceled everywhere
 		}
-		if told := c.requests(http.MethodPost, s.id)[0].node; s.node != told {
-			t.Errorf("%s was registered at node %d and canceled at %d", s.id, told, s.node)
-		}
+		told := c.requests(http.MethodPost, s.id)[0].node
+		expect.That(t, s.node == told, "%s was registered at node %d and canceled at %d", s.id, told, s.node)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -51,9 +52,7 @@ func TestEveryCallIsInTheSeriesAndInTheTotalsOnce(t *testing.T) {
 		}
 		last := -1
 		for _, b := range s.Bins {
-			if b.Number <= last {
-				t.Errorf("%s of node %d: bin %d after %d", s.Operation, s.Node, b.Number, last)
-			}
+			expect.That(t, b.Number > last, "%s of node %d: bin %d after %d", s.Operation, s.Node, b.Number, last)
 			last = b.Number
 			for _, o := range outcomes {
 				inSeries[s.Operation][o] += int64(*b.Count(o))
@@ -64,13 +63,12 @@ func TestEveryCallIsInTheSeriesAndInTheTotalsOnce(t *testing.T) {
 	snapshot := l.Snapshot()
 	for _, o := range trial.Operations {
 		for _, outcome := range outcomes {
-			if in, total := inSeries[o][outcome], snapshot[o].Outcomes[outcome]; in != want[o][outcome] || total != want[o][outcome] {
-				t.Errorf("%s, %s: %d in the series and %d in the totals, want %d", o, outcome, in, total, want[o][outcome])
-			}
+			in, total := inSeries[o][outcome], snapshot[o].Outcomes[outcome]
+			expect.That(t, in == want[o][outcome] && total == want[o][outcome],
+				"%s, %s: %d in the series and %d in the totals, want %d", o, outcome, in, total, want[o][outcome])
 		}
-		if got := snapshot[o].Latency.TotalCount(); got != want[o][trial.Done]+want[o][trial.NotFound] {
-			t.Errorf("%s: %d latencies, want those of the answered calls", o, got)
-		}
+		got := snapshot[o].Latency.TotalCount()
+		expect.That(t, got == want[o][trial.Done]+want[o][trial.NotFound], "%s: %d latencies, want those of the answered calls", o, got)
 	}
 }
 
@@ -84,9 +82,7 @@ func checkLatencies(t *testing.T, b trial.Bin) {
 		}
 		n += b.Latencies[i+1]
 	}
-	if n != int64(b.Done+b.NotFound) {
-		t.Errorf("bin %d: %d latencies of %d answered calls", b.Number, n, b.Done+b.NotFound)
-	}
+	expect.That(t, n == int64(b.Done+b.NotFound), "bin %d: %d latencies of %d answered calls", b.Number, n, b.Done+b.NotFound)
 }
 
 func TestACallCountsWhereItWasDue(t *testing.T) {
@@ -98,12 +94,10 @@ func TestACallCountsWhereItWasDue(t *testing.T) {
 	late := began.Add(250 * time.Millisecond)
 	l.record(trial.Heartbeat, 1, late, answer{outcome: trial.Done, done: late.Add(time.Second)})
 	series := l.Series()
-	if len(series) != 1 || series[0].Node != 1 || len(series[0].Bins) != 1 || series[0].Bins[0].Number != 2 {
-		t.Fatalf("got %+v, want one call in bin 2 of node 1", series)
-	}
-	if got, want := series[0].Bins[0].Latencies, lowestOfBucket(1_000_000); got[0] != want || got[1] != 1 {
-		t.Errorf("latencies %v, want one of %d", got, want)
-	}
+	need.That(t, len(series) == 1 && series[0].Node == 1 && len(series[0].Bins) == 1 && series[0].Bins[0].Number == 2,
+		"got %+v, want one call in bin 2 of node 1", series)
+	got, want := series[0].Bins[0].Latencies, lowestOfBucket(1_000_000)
+	expect.That(t, got[0] == want && got[1] == 1, "latencies %v, want one of %d", got, want)
 	if got := l.Renewals(); got != 3 {
 		t.Errorf("%d renewals, want 3: those before the begin, too", got)
 	}

@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -64,12 +64,10 @@ func TestAStallIsSlowToAllWhoWereDueMeanwhile(t *testing.T) {
 		}
 	}
 	// Those due in the first half of the stall.
-	if atLeast := int64(rate * (stall / 2).Seconds() * 0.9); slow < atLeast {
-		t.Errorf("%d calls took longer than half of the stall, want at least %d", slow, atLeast)
-	}
-	if bins := l.Series()[0].Bins; len(bins) != 10 {
-		t.Errorf("calls were due in %d stretches of 100 ms, want 10", len(bins))
-	}
+	atLeast := int64(rate * (stall / 2).Seconds() * 0.9)
+	expect.That(t, slow >= atLeast, "%d calls took longer than half of the stall, want at least %d", slow, atLeast)
+	bins := l.Series()[0].Bins
+	expect.That(t, len(bins) == 10, "calls were due in %d stretches of 100 ms, want 10", len(bins))
 }
 
 func TestNoCallWaitsWhileAClientOfItsHomeIsIdle(t *testing.T) {
@@ -86,9 +84,8 @@ func TestNoCallWaitsWhileAClientOfItsHomeIsIdle(t *testing.T) {
 	})
 	l := newLoad(t, Config{Nodes: []string{addrOf(s)}, Load: scenario.Load{Fetches: 2 * all}, Connections: 2, Timeout: 20 * time.Second})
 	run(t, l, 500*time.Millisecond)
-	if got := l.Snapshot()[trial.Fetch].Outcomes; got[trial.Done] != all {
-		t.Errorf("got %v, want %d done: one client waited, the other one had time for the rest", got, all)
-	}
+	got := l.Snapshot()[trial.Fetch].Outcomes
+	expect.That(t, got[trial.Done] == all, "got %v, want %d done: one client waited, the other one had time for the rest", got, all)
 }
 
 func TestEveryCallThatWasDueIsRecordedThoughNobodyAnswers(t *testing.T) {
@@ -98,9 +95,8 @@ func TestEveryCallThatWasDueIsRecordedThoughNobodyAnswers(t *testing.T) {
 	})
 	run(t, l, length)
 	got := l.Snapshot()[trial.Fetch].Outcomes
-	if got[trial.Unknown] == 0 || got[trial.Unreached] == 0 || got[trial.Unknown]+got[trial.Unreached] != rate/4 {
-		t.Errorf("got %v, want %d calls: those that were sent unknown, those that could not be sent in time unreached", got, rate/4)
-	}
+	expect.That(t, got[trial.Unknown] != 0 && got[trial.Unreached] != 0 && got[trial.Unknown]+got[trial.Unreached] == rate/4,
+		"got %v, want %d calls: those that were sent unknown, those that could not be sent in time unreached", got, rate/4)
 }
 
 func TestACanceledRunHasRecordedEveryCallUntilThen(t *testing.T) {
@@ -114,17 +110,13 @@ func TestACanceledRunHasRecordedEveryCallUntilThen(t *testing.T) {
 		<-time.After(20 * time.Millisecond) // slower than the calls are due: some wait
 	})
 	l := newLoad(t, Config{Nodes: []string{addrOf(s)}, Load: scenario.Load{Fetches: 10 * perBin}, Connections: 2})
-	if err := l.Run(ctx, time.Now(), time.Hour); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v, want %v", err, context.Canceled)
-	}
-	if got := l.Snapshot()[trial.Fetch].Outcomes; got[trial.Unreached] == 0 || got[trial.Done] == 0 {
-		t.Errorf("got %v, want calls that were done and calls that were not sent", got)
-	}
+	need.ErrorIs(t, l.Run(ctx, time.Now(), time.Hour), context.Canceled, "got")
+	got := l.Snapshot()[trial.Fetch].Outcomes
+	expect.That(t, got[trial.Unreached] != 0 && got[trial.Done] != 0, "got %v, want calls that were done and calls that were not sent", got)
 	bins := l.Series()[0].Bins
 	for i, b := range bins[:len(bins)-1] { // the last one was cut short
-		if n := b.Done + b.Unreached + b.Unknown; b.Number != i || n != perBin {
-			t.Errorf("bin %d, number %d, has %d calls, want %d", i, b.Number, n, perBin)
-		}
+		n := b.Done + b.Unreached + b.Unknown
+		expect.That(t, b.Number == i && n == perBin, "bin %d, number %d, has %d calls, want %d", i, b.Number, n, perBin)
 	}
 }
 
@@ -136,9 +128,7 @@ func TestFailedClientsGoToTheNextNodeAndCountAtHome(t *testing.T) {
 		for _, b := range s.Bins {
 			done += b.Done
 		}
-		if s.Operation != trial.Delta || done != 20 {
-			t.Errorf("%s of node %d: %d done, want 20 deltas of each", s.Operation, s.Node, done)
-		}
+		expect.That(t, s.Operation == trial.Delta && done == 20, "%s of node %d: %d done, want 20 deltas of each", s.Operation, s.Node, done)
 	}
 }
 
@@ -146,14 +136,12 @@ func TestRatesCanBeReplacedAndComeBack(t *testing.T) {
 	l := newLoad(t, Config{Nodes: []string{bareNode(t)}, Load: scenario.Load{Fetches: 50, Deltas: 70}})
 	l.SetRates(map[string]float64{"fetches": 200, "watchers": 3})
 	run(t, l, 500*time.Millisecond)
-	if fetches, deltas := calls(l, trial.Fetch), calls(l, trial.Delta); fetches != 100 || deltas != 35 {
-		t.Errorf("%d fetches and %d deltas, want 100 by the new rate and 35 by their own", fetches, deltas)
-	}
+	fetches, deltas := calls(l, trial.Fetch), calls(l, trial.Delta)
+	expect.That(t, fetches == 100 && deltas == 35, "%d fetches and %d deltas, want 100 by the new rate and 35 by their own", fetches, deltas)
 	l.SetRates(nil)
 	for _, s := range l.fetchStreams() {
-		if got := l.rate(s); got != s.rate {
-			t.Errorf("%s: rate %v came back, want %v", s.name, got, s.rate)
-		}
+		got := l.rate(s)
+		expect.That(t, got == s.rate, "%s: rate %v came back, want %v", s.name, got, s.rate)
 	}
 }
 
@@ -168,9 +156,8 @@ func TestRatesChangeWhileALoadRuns(t *testing.T) {
 	})
 	l = newLoad(t, Config{Nodes: []string{addrOf(s)}, Load: scenario.Load{Fetches: 100}})
 	run(t, l, 3*time.Second)
-	if got := calls(l, trial.Fetch); got < 10 || got > 200 {
-		t.Errorf("%d fetches, want little more than the 10 after which their rate became 0, and far from 300", got)
-	}
+	got := calls(l, trial.Fetch)
+	expect.That(t, got >= 10 && got <= 200, "%d fetches, want little more than the 10 after which their rate became 0, and far from 300", got)
 }
 
 func TestHeartbeatsGoOnUntilStop(t *testing.T) {
@@ -184,9 +171,8 @@ func TestHeartbeatsGoOnUntilStop(t *testing.T) {
 	run(t, l, 100*time.Millisecond)
 	fetches, renewals := calls(l, trial.Fetch), l.Renewals()
 	eventually(t, "heartbeats after the end", func() bool { return l.Renewals() > renewals+20 })
-	if got := calls(l, trial.Fetch); got != fetches || got != 10 {
-		t.Errorf("%d fetches, %d of them after the end, want 10 and none", got, got-fetches)
-	}
+	got := calls(l, trial.Fetch)
+	expect.That(t, got == fetches && got == 10, "%d fetches, %d of them after the end, want 10 and none", got, got-fetches)
 	l.Stop()
 	sent := asked.Load()
 	wire.Pause(t.Context(), 100*time.Millisecond) // five intervals
@@ -198,15 +184,11 @@ func TestHeartbeatsGoOnUntilStop(t *testing.T) {
 func TestALoadRunsOnce(t *testing.T) {
 	l := newLoad(t, Config{Nodes: []string{bareNode(t)}})
 	run(t, l, 0)
-	if err := l.Run(t.Context(), time.Now(), time.Hour); !errors.Is(err, errRanAlready) {
-		t.Errorf("the second time: %v, want %v", err, errRanAlready)
-	}
+	expect.ErrorIs(t, l.Run(t.Context(), time.Now(), time.Hour), errRanAlready, "the second time:")
 	l.Stop()
 	stopped := newLoad(t, Config{Nodes: []string{bareNode(t)}})
 	stopped.Stop()
-	if err := stopped.Run(t.Context(), time.Now(), time.Hour); !errors.Is(err, errRanAlready) {
-		t.Errorf("after Stop: %v, want %v", err, errRanAlready)
-	}
+	expect.ErrorIs(t, stopped.Run(t.Context(), time.Now(), time.Hour), errRanAlready, "after Stop:")
 }
 
 // BenchmarkTheOpenLoop sends 20,000 calls per second, and reports how many cores that takes: the load's, and those
@@ -307,13 +289,10 @@ func TestThePacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
 		}
 	}
 	p.run(ctx)
-	if ends != 1 || len(due[ending]) != 50 || len(due[lasting]) < 100 {
-		t.Errorf("ended %d times, with %d and %d times handed out, want once, 50, and 100 or more", ends, len(due[ending]), len(due[lasting]))
-	}
+	expect.That(t, ends == 1 && len(due[ending]) == 50 && len(due[lasting]) >= 100,
+		"ended %d times, with %d and %d times handed out, want once, 50, and 100 or more", ends, len(due[ending]), len(due[lasting]))
 	for _, times := range due {
-		if !slices.IsSortedFunc(times, time.Time.Compare) {
-			t.Error("the times are not in their order")
-		}
+		expect.That(t, slices.IsSortedFunc(times, time.Time.Compare), "the times are not in their order")
 	}
 }
 
@@ -332,9 +311,7 @@ func TestAStreamWithACycleGivesEachTurnToTheSameCaller(t *testing.T) {
 		for at, ok := q.take(); ok; at, ok = q.take() {
 			got = append(got, at)
 		}
-		if !slices.Equal(got, want[i]) {
-			t.Errorf("caller %d got %d times, want %d", i, len(got), len(want[i]))
-		}
+		expect.That(t, slices.Equal(got, want[i]), "caller %d got %d times, want %d", i, len(got), len(want[i]))
 	}
 }
 
@@ -351,9 +328,7 @@ func TestAQueueKeepsTheOrderAndNoMoreRoomThanItNeeds(t *testing.T) {
 		}
 		taken++
 	}
-	if cap(q.due) > 100 {
-		t.Errorf("the queue has room for %d, though 3 are waiting", cap(q.due))
-	}
+	expect.That(t, cap(q.due) <= 100, "the queue has room for %d, though 3 are waiting", cap(q.due))
 }
 
 func TestAClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
@@ -362,9 +337,8 @@ func TestAClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
 	})
 	run(t, l, time.Second)
 	fetches, deltas := calls(l, trial.Fetch), calls(l, trial.Delta)
-	if deltas < 10 || fetches < 3*deltas-12 || fetches > 3*deltas+12 {
-		t.Errorf("%d fetches and %d deltas, want three times as many, up to what four clients had under way", fetches, deltas)
-	}
+	expect.That(t, deltas >= 10 && fetches >= 3*deltas-12 && fetches <= 3*deltas+12,
+		"%d fetches and %d deltas, want three times as many, up to what four clients had under way", fetches, deltas)
 }
 
 func TestAClientOfAClosedLoopWaitsForItsAnswer(t *testing.T) {
@@ -377,9 +351,8 @@ func TestAClientOfAClosedLoopWaitsForItsAnswer(t *testing.T) {
 	})
 	l := newLoad(t, Config{Nodes: []string{addrOf(s)}, Load: scenario.Load{Fetches: 1000, Deltas: 1000}, Closed: true, Connections: 3})
 	run(t, l, time.Second)
-	if got := most.Load(); got != 3 {
-		t.Errorf("up to %d requests were under way, want 3, one of each client", got)
-	}
+	got := most.Load()
+	expect.That(t, got == 3, "up to %d requests were under way, want 3, one of each client", got)
 }
 
 func TestAClosedLoopDoesNotHammerAClusterThatTakesNothing(t *testing.T) {
@@ -387,9 +360,8 @@ func TestAClosedLoopDoesNotHammerAClusterThatTakesNothing(t *testing.T) {
 	l := newLoad(t, Config{Nodes: []string{refuses(t)}, Load: scenario.Load{Fetches: 1}, Closed: true, Connections: 2})
 	run(t, l, length)
 	most := 2 * int64(length/refusedPause+1)
-	if got := l.Snapshot()[trial.Fetch].Outcomes[trial.Unreached]; got == 0 || got > most {
-		t.Errorf("%d tries, want up to %d", got, most)
-	}
+	got := l.Snapshot()[trial.Fetch].Outcomes[trial.Unreached]
+	expect.That(t, got != 0 && got <= most, "%d tries, want up to %d", got, most)
 }
 
 func TestHeartbeatsGoOnAfterAClosedLoop(t *testing.T) {
@@ -400,13 +372,10 @@ func TestHeartbeatsGoOnAfterAClosedLoop(t *testing.T) {
 	need.OK(t, l.Register(t.Context()))
 	run(t, l, time.Second)
 	fetches, renewals := calls(l, trial.Fetch), l.Renewals()
-	if fetches == 0 || renewals == 0 {
-		t.Errorf("%d fetches and %d renewals, want both", fetches, renewals)
-	}
+	expect.That(t, fetches != 0 && renewals != 0, "%d fetches and %d renewals, want both", fetches, renewals)
 	eventually(t, "heartbeats after the end", func() bool { return l.Renewals() > renewals+10 })
-	if got := calls(l, trial.Fetch); got != fetches {
-		t.Errorf("%d fetches after the end, want none", got-fetches)
-	}
+	got := calls(l, trial.Fetch)
+	expect.That(t, got == fetches, "%d fetches after the end, want none", got-fetches)
 }
 
 func TestTurnsGoToTheStreamThatIsMostBehindAndHasAnIdleCaller(t *testing.T) {
@@ -417,15 +386,11 @@ func TestTurnsGoToTheStreamThatIsMostBehindAndHasAnIdleCaller(t *testing.T) {
 	turns := newTurns([]*stream{often, seldom, never}, func(s *stream) float64 { return s.rate })
 	for n, want := range []*stream{often, seldom, often, often, seldom, often} {
 		s, c := turns.take()
-		if s != want {
-			t.Fatalf("turn %d went to %s, want %s", n, s.name, want.name)
-		}
+		need.That(t, s == want, "turn %d went to %s, want %s", n, s.name, want.name)
 		turns.give(s, c)
 	}
 	for n, want := range []*stream{often, seldom, often, seldom, nil} { // nobody comes back
 		s, _ := turns.take()
-		if s != want {
-			t.Fatalf("without a return, turn %d went to %+v, want %+v", n, s, want)
-		}
+		need.Equal(t, s, want, "without a return, turn %d went to", n)
 	}
 }

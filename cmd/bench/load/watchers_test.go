@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestAWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
@@ -37,9 +38,9 @@ func TestAWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
 	} {
 		w := watcher{counts: new(watchCounts)}
 		w.read(sse.NewReader(strings.NewReader(tc.stream), watchFetch))
-		if got := w.counts.now(); got.Events != tc.events || got.Resets != tc.resets || string(w.last) != tc.last {
-			t.Errorf("%s: %+v and id %q, want %d events, %d resets and %q", tc.name, got, w.last, tc.events, tc.resets, tc.last)
-		}
+		got := w.counts.now()
+		expect.That(t, got.Events == tc.events && got.Resets == tc.resets && string(w.last) == tc.last,
+			"%s: %+v and id %q, want %d events, %d resets and %q", tc.name, got, w.last, tc.events, tc.resets, tc.last)
 	}
 }
 
@@ -99,12 +100,10 @@ func watching(t *testing.T, nodes []string, count int, what string, wanted func(
 func TestAWatcherGoesOnAfterABreakFromTheLastEvent(t *testing.T) {
 	n := newWatchedNode(t, 1)
 	got := watching(t, []string{n.addr()}, 1, "the second stream's change", func(w Watched) bool { return w.Events == 2 })
-	if got.Breaks != 1 || got.Open != 1 || got.Bytes == 0 {
-		t.Errorf("they saw %+v, want a break, an open stream and its bytes", got)
-	}
-	if asked := n.queries(); len(asked) != 2 || asked[0] != "" || asked[1] != "index=a-1" {
-		t.Errorf("asked for %q, want everything from now on, then what came after a-1", asked)
-	}
+	expect.That(t, got.Breaks == 1 && got.Open == 1 && got.Bytes != 0, "they saw %+v, want a break, an open stream and its bytes", got)
+	asked := n.queries()
+	expect.That(t, len(asked) == 2 && asked[0] == "" && asked[1] == "index=a-1",
+		"asked for %q, want everything from now on, then what came after a-1", asked)
 }
 
 func TestWatchersAreSpreadOverTheNodesAndLeaveThoseThatDoNotAnswer(t *testing.T) {
@@ -116,10 +115,7 @@ func TestWatchersAreSpreadOverTheNodesAndLeaveThoseThatDoNotAnswer(t *testing.T)
 	t.Cleanup(refuses.Close)
 	nodes := []string{first.addr(), refuses.Listener.Addr().String(), second.addr()}
 	got := watching(t, nodes, 6, "everybody's change", func(w Watched) bool { return w.Events == 6 })
-	if got.Breaks != 2 || got.Open != 6 {
-		t.Errorf("they saw %+v, want 6 open streams and a break for each whose home refuses", got)
-	}
-	if a, b := len(first.queries()), len(second.queries()); a != 2 || b != 4 {
-		t.Errorf("%d watch the first node and %d the third, want 2 and 4", a, b)
-	}
+	expect.That(t, got.Breaks == 2 && got.Open == 6, "they saw %+v, want 6 open streams and a break for each whose home refuses", got)
+	a, b := len(first.queries()), len(second.queries())
+	expect.That(t, a == 2 && b == 4, "%d watch the first node and %d the third, want 2 and 4", a, b)
 }

@@ -23,6 +23,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,16 +79,14 @@ func TestEveryNodesListIsFetchedTenTimesASecond(t *testing.T) {
 		r.stop()
 		asked := make(map[trial.Micros]bool)
 		for node := range r.nodes {
-			if got := len(r.listsOf(node)); got != 10 {
-				t.Errorf("%d lists of node %d in a second, want 10", got, node)
-			}
+			got := len(r.listsOf(node))
+			expect.That(t, got == 10, "%d lists of node %d in a second, want 10", got, node)
 		}
 		for _, l := range r.trial.Lists {
 			asked[l.Asked] = true
 		}
-		if len(asked) != len(r.trial.Lists) {
-			t.Errorf("%d lists were asked for at %d moments, want the nodes to take turns", len(r.trial.Lists), len(asked))
-		}
+		expect.That(t, len(asked) == len(r.trial.Lists),
+			"%d lists were asked for at %d moments, want the nodes to take turns", len(r.trial.Lists), len(asked))
 	})
 }
 
@@ -111,9 +111,7 @@ func TestListsAreJudgedByTheBook(t *testing.T) {
 		after(50 * time.Millisecond)
 		r.stop()
 		want := []trial.List{{Listed: 3, Missing: 1, Behind: 1}}
-		if got := r.listsOf(0); !reflect.DeepEqual(got, want) {
-			t.Errorf("lists %+v, want %+v", got, want)
-		}
+		expect.Deep(t, r.listsOf(0), want, "lists")
 	})
 }
 
@@ -128,9 +126,7 @@ func TestALateAnswerCountsFromItsAsking(t *testing.T) {
 		after(late)
 		r.stop()
 		want := []trial.List{{Answered: trial.Of(late)}}
-		if got := r.listsOf(0); !reflect.DeepEqual(got, want) {
-			t.Errorf("lists %+v, want %+v", got, want)
-		}
+		expect.Deep(t, r.listsOf(0), want, "lists")
 	})
 }
 
@@ -162,15 +158,10 @@ func TestNodesThatGiveNoListAreAskedAgain(t *testing.T) {
 						}
 					}
 				}
-				if failed < c.most-1 || failed > c.most+1 {
-					t.Errorf("%d lists failed, want about %d", failed, c.most)
-				}
-				if lists[len(lists)-1].Failed {
-					t.Errorf("the last list has failed, though the node is well again")
-				}
-				if got := len(r.listsOf(1)); got < 50 {
-					t.Errorf("%d lists of another node, want 50: it must not wait", got)
-				}
+				expect.That(t, failed >= c.most-1 && failed <= c.most+1, "%d lists failed, want about %d", failed, c.most)
+				expect.That(t, !lists[len(lists)-1].Failed, "the last list has failed, though the node is well again")
+				got := len(r.listsOf(1))
+				expect.That(t, got >= 50, "%d lists of another node, want 50: it must not wait", got)
 			})
 		})
 	}
@@ -181,9 +172,8 @@ func TestAListThatTheEndInterruptsIsNotNoted(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, _ *Config) { c.nodes[0].set(func(s *fakeState) { s.paused = true }) })
 		after(patience / 2)
 		r.stop()
-		if got := r.listsOf(0); len(got) > 0 {
-			t.Errorf("lists %+v, want none", got)
-		}
+		got := r.listsOf(0)
+		expect.That(t, len(got) <= 0, "lists %+v, want none", got)
 	})
 }
 
@@ -203,9 +193,8 @@ func TestWhatTakesLongIsRepeatedLessOften(t *testing.T) {
 			}
 			return 0
 		})
-		if want := []time.Duration{0, 100, 350, 650, 750, 850, 950}; !slices.Equal(begins, want) {
-			t.Errorf("begun after %d ms, want %d", begins, want)
-		}
+		want := []time.Duration{0, 100, 350, 650, 750, 850, 950}
+		expect.That(t, slices.Equal(begins, want), "begun after %d ms, want %d", begins, want)
 	})
 }
 
@@ -216,9 +205,8 @@ func TestAListThatTakesLongToReadIsFetchedLessOften(t *testing.T) {
 		})
 		after(1900 * time.Millisecond)
 		r.stop()
-		if got := len(r.listsOf(0)); got != 4 {
-			t.Errorf("%d lists of 50 ms within 2 s, want 4: a tenth of the time", got)
-		}
+		got := len(r.listsOf(0))
+		expect.That(t, got == 4, "%d lists of 50 ms within 2 s, want 4: a tenth of the time", got)
 	})
 }
 
@@ -228,9 +216,7 @@ func TestHealedIsWhatNoNodesNewestListContradicts(t *testing.T) {
 		defer r.stop()
 		expect := func(when string, want bool) {
 			t.Helper()
-			if got := r.observer.Healed(); got != want {
-				t.Errorf("%s: healed is %v, want %v", when, got, want)
-			}
+			expect.Equal(t, r.observer.Healed(), want, "%s: healed is", when)
 		}
 		expect("before any list", false)
 		after(150 * time.Millisecond)
@@ -270,9 +256,7 @@ func TestEvictionsAreToldAsTrueOrFalseThroughInterruptions(t *testing.T) {
 		after(time.Millisecond)
 		r.stop()
 		want := []trial.Eviction{{At: at, Node: 1, ID: "alive", Alive: true}, {At: later, Node: 2, ID: "dead"}}
-		if got := r.trial.Evictions; !reflect.DeepEqual(got, want) {
-			t.Errorf("evictions %+v, want %+v", got, want)
-		}
+		expect.Deep(t, r.trial.Evictions, want, "evictions")
 	})
 }
 
@@ -297,9 +281,7 @@ func TestLeadersAreNotedWhenTheyChange(t *testing.T) {
 			{At: 3 * second, Leader: -1}, {At: 4 * second, Leader: 2, Term: 5}, {At: 5 * second, Leader: 2, Term: 6},
 		}
 		got := slices.DeleteFunc(r.trial.Leaders, func(l trial.Leader) bool { return l.Node != 0 })
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("leaders %+v, want %+v", got, want)
-		}
+		expect.Deep(t, got, want, "leaders")
 	})
 }
 
@@ -308,9 +290,8 @@ func TestThereAreNoLeadersWithoutConsensus(t *testing.T) {
 		r := observe(t, nil)
 		after(time.Second)
 		r.stop()
-		if got := r.trial.Leaders; len(got) > 0 {
-			t.Errorf("leaders %+v, want none", got)
-		}
+		got := r.trial.Leaders
+		expect.That(t, len(got) <= 0, "leaders %+v, want none", got)
 	})
 }
 
@@ -362,9 +343,7 @@ func TestTheReplicatorsFiguresAreThoseOfAllItsPeers(t *testing.T) {
 		}
 		later := figures
 		later.At = trial.Of(time.Second)
-		if want := []trial.Replication{figures, later}; !reflect.DeepEqual(r.trial.Replicator, want) {
-			t.Errorf("replicator %+v, want %+v", r.trial.Replicator, want)
-		}
+		expect.Deep(t, r.trial.Replicator, []trial.Replication{figures, later}, "replicator")
 	})
 }
 
@@ -384,9 +363,7 @@ func TestUsageIsNotedBesideWhatClientsHadOfIt(t *testing.T) {
 		after(500 * time.Millisecond)
 		r.stop()
 		want := []trial.Usage{{Instances: 1, Renewals: 42}, {Node: 2, Memory: 2, Instances: 1, Renewals: 42}}
-		if got := r.trial.Usage; !reflect.DeepEqual(got, want) {
-			t.Errorf("usage %+v, want %+v", got, want)
-		}
+		expect.Deep(t, r.trial.Usage, want, "usage")
 	})
 }
 
@@ -408,9 +385,7 @@ func TestATrialIsGivenEverythingInTheOrderOfTime(t *testing.T) {
 		Evictions:  []trial.Eviction{{At: 1, ID: "a"}, {At: 1, ID: "b"}},
 		Departures: []trial.Departure{{ID: "a", Gone: -1}},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("the trial is %+v, want %+v", got, want)
-	}
+	expect.Deep(t, got, want, "the trial is")
 }
 
 func TestOverRealConnectionsNothingIsLeftBehind(t *testing.T) {
@@ -439,9 +414,7 @@ func TestOverRealConnectionsNothingIsLeftBehind(t *testing.T) {
 		return len(o.seen.Sightings) >= 3*len(trial.Ways)*5 && len(o.seen.Leaders) > 0
 	}
 	for limit := time.Now().Add(time.Minute); !enough() || !o.Healed(); {
-		if time.Now().After(limit) {
-			t.Fatal("there are not enough sightings, or nothing heals")
-		}
+		need.That(t, !time.Now().After(limit), "there are not enough sightings, or nothing heals")
 		<-time.After(time.Millisecond)
 	}
 	cancel()
@@ -516,12 +489,9 @@ func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
 				e := &ender{observer: newObserver(config, &http.Client{Transport: cluster}), app: "A", keys: []string{"a", "canceled"}, lease: lease}
 				begun := time.Now()
 				got := e.settle(t.Context())
-				if took := time.Since(begun); took < c.took || took > c.took+2*endEvery {
-					t.Errorf("it took %v, want %v", took, c.took)
-				}
-				if len(got) != 2 || !reflect.DeepEqual(got[0], c.want) || got[1].Node != 1 {
-					t.Errorf("it ends as %+v, want %+v and the other node", got, c.want)
-				}
+				took := time.Since(begun)
+				expect.That(t, took >= c.took && took <= c.took+2*endEvery, "it took %v, want %v", took, c.took)
+				expect.That(t, len(got) == 2 && reflect.DeepEqual(got[0], c.want) && got[1].Node == 1, "it ends as %+v, want %+v and the other node", got, c.want)
 			})
 		})
 	}

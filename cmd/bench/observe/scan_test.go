@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -44,9 +45,7 @@ func TestAListIsReadAsClientsWriteIt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := newListReader().registry([]byte(c.document))
-			if err != nil || !maps.Equal(got, c.want) {
-				t.Errorf("%s is read as %v, %v, want %v", c.document, got, err, c.want)
-			}
+			expect.That(t, err == nil && maps.Equal(got, c.want), "%s is read as %v, %v, want %v", c.document, got, err, c.want)
 		})
 	}
 }
@@ -57,9 +56,8 @@ func TestWhatIsNoListIsAnError(t *testing.T) {
 		`{"applications":{"application":[{"instance":[{"instanceId":"a"]}]}}`, `{"applications":{}} x`, `{"applications":{"application":["a" "b"]}}`,
 		`{"applications":{"application":[{"instance":[{"instanceId":"\x"}]}]}}`, `<applications/>`, `{"applications" {}}`, `{applications:{}}`,
 	} {
-		if got, err := newListReader().registry([]byte(document)); err == nil {
-			t.Errorf("%q is read as %v, want an error", document, got)
-		}
+		got, err := newListReader().registry([]byte(document))
+		expect.That(t, err != nil, "%q is read as %v, want an error", document, got)
 	}
 }
 
@@ -95,9 +93,8 @@ func decoded(t need.T, document []byte) truth.Listing {
 func TestTheProtocolsDocumentsAreReadAsADecoderReadsThem(t *testing.T) {
 	for name, document := range documents(t) {
 		got, err := newListReader().registry(document)
-		if want := decoded(t, document); err != nil || !maps.Equal(got, want) {
-			t.Errorf("%s is read as %v, %v, want %v", name, got, err, want)
-		}
+		want := decoded(t, document)
+		expect.That(t, err == nil && maps.Equal(got, want), "%s is read as %v, %v, want %v", name, got, err, want)
 	}
 }
 
@@ -105,9 +102,8 @@ func TestADocumentThatWasCutOffIsAnError(t *testing.T) {
 	for name, document := range documents(t) {
 		document = bytes.TrimSpace(document)
 		for n := 0; n < len(document); n += 7 {
-			if got, err := newListReader().registry(document[:n]); err == nil {
-				t.Fatalf("the first %d bytes of %s are read as %v, want an error", n, name, got)
-			}
+			got, err := newListReader().registry(document[:n])
+			need.That(t, err != nil, "the first %d bytes of %s are read as %v, want an error", n, name, got)
 		}
 	}
 }
@@ -115,9 +111,8 @@ func TestADocumentThatWasCutOffIsAnError(t *testing.T) {
 func TestAnInstanceIsReadAsADecoderReadsIt(t *testing.T) {
 	document := []byte(`{"instance":{"hostName":"h","instanceId":"a","metadata":{"n":"4"}}}`)
 	got, err := newListReader().instance(document)
-	if want := (truth.Listing{"a": 4}); err != nil || !maps.Equal(got, want) {
-		t.Errorf("%s is read as %v, %v, want %v", document, got, err, want)
-	}
+	want := (truth.Listing{"a": 4})
+	expect.That(t, err == nil && maps.Equal(got, want), "%s is read as %v, %v, want %v", document, got, err, want)
 }
 
 // leases draws instances with texts that are hard to read.
@@ -145,9 +140,8 @@ func TestAnyListOfAServerIsReadAsADecoderReadsIt(t *testing.T) {
 		need.OK(t, json.Indent(&formatted, document, "", strings.Repeat(" ", rapid.IntRange(0, 4).Draw(t, "indent"))))
 		want := decoded(t, document)
 		for _, d := range [][]byte{document, formatted.Bytes()} {
-			if got, err := newListReader().registry(d); err != nil || !maps.Equal(got, want) {
-				t.Fatalf("%s is read as %v, %v, want %v", d, got, err, want)
-			}
+			got, err := newListReader().registry(d)
+			need.That(t, err == nil && maps.Equal(got, want), "%s is read as %v, %v, want %v", d, got, err, want)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // delays are those of the sightings at one node of what was registered at another one, by the way.
@@ -42,9 +43,8 @@ func TestARegistrationIsSeenAtEveryNodeByEveryWay(t *testing.T) {
 					if way == trial.ByWatch {
 						most = exact
 					}
-					if len(got) != 1 || got[0] < exact || got[0] > most {
-						t.Errorf("from node %d at node %d by %s: seen after %v, want once after %v to %v", from, to, way, got, exact, most)
-					}
+					expect.That(t, len(got) == 1 && got[0] >= exact && got[0] <= most,
+						"from node %d at node %d by %s: seen after %v, want once after %v to %v", from, to, way, got, exact, most)
 				}
 			}
 		}
@@ -60,9 +60,8 @@ func TestWhatWasSeenEverywhereIsCanceled(t *testing.T) {
 		defer r.stop()
 		after(5 * time.Second)
 		for i, n := range r.nodes {
-			if got := n.size(); got > 5 {
-				t.Errorf("node %d still has %d instances, want those of the last 300 ms and their looks", i, got)
-			}
+			got := n.size()
+			expect.That(t, got <= 5, "node %d still has %d instances, want those of the last 300 ms and their looks", i, got)
 		}
 	})
 }
@@ -76,14 +75,10 @@ func TestWhatIsNotSeenInTimeIsGivenUp(t *testing.T) {
 		after(2 * sightLimit)
 		r.stop()
 		for way, got := range r.delays(0, 1) {
-			if !slices.Equal(got, []time.Duration{-time.Microsecond}) {
-				t.Errorf("by %s: seen after %v, want -1", way, got)
-			}
+			expect.Slice(t, got, []time.Duration{-time.Microsecond}, "by %s: seen after", way)
 		}
 		for way, got := range r.delays(0, 2) {
-			if !slices.Equal(got, []time.Duration{0}) {
-				t.Errorf("by %s: seen at another node after %v, want at once", way, got)
-			}
+			expect.That(t, slices.Equal(got, []time.Duration{0}), "by %s: seen at another node after %v, want at once", way, got)
 		}
 		if got := len(r.delays(0, 1)); got != len(trial.Ways) {
 			t.Errorf("given up by %d ways, want all", got)
@@ -118,9 +113,8 @@ func TestADocumentShowsAllThatIsLookedFor(t *testing.T) {
 				after(4 * time.Second)
 				r.stop()
 				for _, path := range []string{registryPath + "/delta", registryPath + "/" + sightApp} {
-					if got := r.nodes[1].asked[path]; got == 0 || got > c.most {
-						t.Errorf("%s was asked for %d times, want 1 to %d", path, got, c.most)
-					}
+					got := r.nodes[1].asked[path]
+					expect.That(t, got != 0 && got <= c.most, "%s was asked for %d times, want 1 to %d", path, got, c.most)
 				}
 			})
 		})
@@ -144,9 +138,8 @@ func TestWhatTheEndCutsShortTellsNothingWhileItIsYoung(t *testing.T) {
 				})
 				after(c.age)
 				r.stop()
-				if got := len(r.delays(0, 1)); got != c.want {
-					t.Errorf("%d ways tell of it, want %d", got, c.want)
-				}
+				got := len(r.delays(0, 1))
+				expect.That(t, got == c.want, "%d ways tell of it, want %d", got, c.want)
 			})
 		})
 	}
@@ -173,12 +166,9 @@ func TestANodeThatDoesNotAnswerDelaysOnlyItsOwnSightings(t *testing.T) {
 			t.Errorf("nothing was registered through the node after its pause")
 		}
 		for _, way := range []trial.Way{trial.ByRead, trial.ByStale, trial.ByList, trial.ByDelta} {
-			if got := slices.Max(seen[way]); got < paused-2*patience || got > paused+patience {
-				t.Errorf("by %s: seen at the paused node after up to %v, want about %v", way, got, paused)
-			}
-			if len(seen[way]) < 5 {
-				t.Errorf("by %s: seen %d times at the paused node, want all that were registered", way, len(seen[way]))
-			}
+			got := slices.Max(seen[way])
+			expect.That(t, got >= paused-2*patience && got <= paused+patience, "by %s: seen at the paused node after up to %v, want about %v", way, got, paused)
+			expect.That(t, len(seen[way]) >= 5, "by %s: seen %d times at the paused node, want all that were registered", way, len(seen[way]))
 		}
 	})
 }
@@ -194,9 +184,8 @@ func TestAWatchThatLeftSomethingOutTellsNothingOfIt(t *testing.T) {
 		after(time.Second)
 		r.stop()
 		seen := r.delays(0, 1)
-		if got := seen[trial.ByWatch]; got != nil {
-			t.Errorf("the watch told of it after %v, want nothing", got)
-		}
+		got := seen[trial.ByWatch]
+		expect.That(t, got == nil, "the watch told of it after %v, want nothing", got)
 		if got := seen[trial.ByRead]; len(got) != 1 {
 			t.Errorf("read after %v, want once", got)
 		}
@@ -214,9 +203,8 @@ func TestAWatchThatHadNotBegunTellsNothing(t *testing.T) {
 		after(2 * sightLimit)
 		r.stop()
 		seen := r.delays(0, 1)
-		if got := seen[trial.ByWatch]; got != nil {
-			t.Errorf("the watch told of it after %v, want nothing", got)
-		}
+		got := seen[trial.ByWatch]
+		expect.That(t, got == nil, "the watch told of it after %v, want nothing", got)
 		if got := seen[trial.ByRead]; len(got) != 1 {
 			t.Errorf("read after %v, want once", got)
 		}
@@ -228,8 +216,7 @@ func TestWithoutARateThereAreNoSightings(t *testing.T) {
 		r := observe(t, nil)
 		after(time.Second)
 		r.stop()
-		if got := r.trial.Sightings; len(got) > 0 {
-			t.Errorf("sightings %+v, want none", got)
-		}
+		got := r.trial.Sightings
+		expect.That(t, len(got) <= 0, "sightings %+v, want none", got)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -71,9 +71,7 @@ func TestTimeLineShowsTheTrialPerTenthOfASecond(t *testing.T) {
 		{"sides of no partition", m.CutOffSuccess, "[]"},
 	}
 	for _, c := range cases {
-		if got := encoded(t, c.got); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
+		expect.Equal(t, encoded(t, c.got), c.want, "%s:", c.name)
 	}
 }
 
@@ -85,27 +83,19 @@ func TestTimeLineOfAPartitionTellsItsSidesApart(t *testing.T) {
 		{Operation: trial.Read, Node: 1, Bins: []trial.Bin{{Done: 1, Refused: 3}}},
 	}
 	m := modeLineOf(tr, scenario.Scenario{})
-	if got := encoded(t, m.CutOffSuccess); got != "[25,null,null]" {
-		t.Errorf("cut off: %s", got)
-	}
-	if got := encoded(t, m.OthersSuccess); got != "[100,null,null]" {
-		t.Errorf("others: %s", got)
-	}
-	if want := []band{{0.05, 0.09, "node2 isolated", true}}; !reflect.DeepEqual(m.Bands, want) {
-		t.Errorf("bands: %v, want %v", m.Bands, want)
-	}
+	expect.Equal(t, encoded(t, m.CutOffSuccess), "[25,null,null]", "cut off:")
+	expect.Equal(t, encoded(t, m.OthersSuccess), "[100,null,null]", "others:")
+	expect.Deep(t, m.Bands, []band{{0.05, 0.09, "node2 isolated", true}}, "bands:")
 }
 
 func TestTimeLineEndsWithItsLastObservation(t *testing.T) {
 	tr := tiny()
 	tr.Settled = 9 * second
-	if got := modeLineOf(tr, scenario.Scenario{}).until(); got != 0.2 {
-		t.Errorf("until %v without observations, want the load's length of 0.2", got)
-	}
+	got := modeLineOf(tr, scenario.Scenario{}).until()
+	expect.That(t, got == 0.2, "until %v without observations, want the load's length of 0.2", got)
 	tr.Lists = []trial.List{{Asked: 3 * second}}
-	if got := modeLineOf(tr, scenario.Scenario{}).until(); got != 3.1 {
-		t.Errorf("until %v, want 3.1: the end of the 100 ms of the last list", got)
-	}
+	got = modeLineOf(tr, scenario.Scenario{}).until()
+	expect.That(t, got == 3.1, "until %v, want 3.1: the end of the 100 ms of the last list", got)
 }
 
 func TestLeaderStripFollowsTheGreatestTerm(t *testing.T) {
@@ -119,22 +109,14 @@ func TestLeaderStripFollowsTheGreatestTerm(t *testing.T) {
 		{At: 200_000, Node: 0, Leader: -1, Term: 2},
 	}
 	want := []leaderStrip{{Datacenter: "dc1", Reigns: []leaderTime{{0, 0.05, "node1", 1}, {0.05, 0.2, "node2", 2}, {0.2, 0.3, "", 0}}}}
-	if got := leaderStrips(tr); !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	expect.Deep(t, leaderStrips(tr), want, "got")
 }
 
 func TestDistributionCountsWhatNeverEnded(t *testing.T) {
 	got := cdfOf("x", scenario.AP, []trial.Micros{3000, -1, 1000, 2000})
-	if got.Count != 4 || got.Never != 1 {
-		t.Errorf("count %d, never %d; want 4 and 1", got.Count, got.Never)
-	}
-	if want := (samples{1, 2, 3}); !slices.Equal(got.Delay, want) {
-		t.Errorf("delays %v, want %v", got.Delay, want)
-	}
-	if want := (samples{25, 50, 75}); !slices.Equal(got.Share, want) {
-		t.Errorf("shares %v, want %v", got.Share, want)
-	}
+	expect.That(t, got.Count == 4 && got.Never == 1, "count %d, never %d; want 4 and 1", got.Count, got.Never)
+	expect.Slice(t, got.Delay, (samples{1, 2, 3}), "delays")
+	expect.Slice(t, got.Share, (samples{25, 50, 75}), "shares")
 }
 
 func TestDistributionOfManyKeepsItsEnds(t *testing.T) {
@@ -144,24 +126,17 @@ func TestDistributionOfManyKeepsItsEnds(t *testing.T) {
 	}
 	got := cdfOf("x", scenario.CP, delays)
 	last := len(got.Delay) - 1
-	if len(got.Delay) != cdfPoints || got.Delay[last] != 10_000 || got.Share[last] != 100 {
-		t.Errorf("%d points up to %v ms and %v %%, want %d up to 10000 and 100", len(got.Delay), got.Delay[last], got.Share[last], cdfPoints)
-	}
+	expect.That(t, len(got.Delay) == cdfPoints && got.Delay[last] == 10_000 && got.Share[last] == 100,
+		"%d points up to %v ms and %v %%, want %d up to 10000 and 100", len(got.Delay), got.Delay[last], got.Share[last], cdfPoints)
 	for i, delay := range got.Delay {
-		if math.Abs(delay/100-got.Share[i]) > 1e-9 {
-			t.Fatalf("point %d: %v %% within %v ms", i, got.Share[i], delay)
-		}
+		need.That(t, math.Abs(delay/100-got.Share[i]) <= 1e-9, "point %d: %v %% within %v ms", i, got.Share[i], delay)
 	}
 }
 
 func TestMainPlotIsThatOfThePartition(t *testing.T) {
 	r := judgedSample()
-	if got := r.telling().Name; got != "partition-minority" {
-		t.Errorf("main: %s", got)
-	}
-	if got := r.calm().Name; got != "steady" {
-		t.Errorf("calm: %s", got)
-	}
+	expect.Equal(t, r.telling().Name, "partition-minority", "main:")
+	expect.Equal(t, r.calm().Name, "steady", "calm:")
 }
 
 func TestBothModesShareTheWordsOfAFault(t *testing.T) {
@@ -170,9 +145,7 @@ func TestBothModesShareTheWordsOfAFault(t *testing.T) {
 		scenario.AP: {Bands: []band{{3.71, 9.02, "leader node1 killed", true}}},
 	}}
 	want := []faultRow{{Modes: []scenario.Mode{scenario.CP, scenario.AP}, Text: "leader node1 killed from 3.7 to 9.0 s"}}
-	if got := faultRows(line, []scenario.Mode{scenario.CP, scenario.AP}); !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	expect.Deep(t, faultRows(line, []scenario.Mode{scenario.CP, scenario.AP}), want, "got")
 }
 
 func TestStormsAreBandsLikeFaults(t *testing.T) {
@@ -194,9 +167,8 @@ func TestDelaysInOtherDatacentersHavePlotsOfTheirOwn(t *testing.T) {
 	r := New(&trial.Comparison{Scenarios: []scenario.Scenario{{Name: "far", Title: "Far"}}, Trials: []trial.Trial{*tr}})
 	for abroad, want := range map[bool]float64{false: 1, true: 9} {
 		plots := r.visibility(r.ran(), abroad)
-		if len(plots) != 1 || plots[0].Abroad != abroad || !slices.Equal(plots[0].Lines[0].Delay, samples{want}) {
-			t.Errorf("abroad %v: %+v, want a line of %v ms", abroad, plots, want)
-		}
+		expect.That(t, len(plots) == 1 && plots[0].Abroad == abroad && slices.Equal(plots[0].Lines[0].Delay, samples{want}),
+			"abroad %v: %+v, want a line of %v ms", abroad, plots, want)
 	}
 }
 

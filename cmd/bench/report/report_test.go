@@ -23,6 +23,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -54,9 +55,7 @@ func written(t *testing.T, r *Report) (files map[string]string) {
 		files[path] = string(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return files
 }
 
@@ -64,16 +63,10 @@ func TestWriteMakesFourFilesThatNameNoPath(t *testing.T) {
 	r := &Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts}
 	files := written(t, r)
 	for _, name := range []string{HTMLFile, MarkdownFile, JSONFile, CSVFile} {
-		if files[name] == "" {
-			t.Errorf("%s is absent or empty", name)
-		}
-		if strings.Contains(files[name], r.dir) {
-			t.Errorf("%s contains the path of its directory", name)
-		}
+		expect.That(t, files[name] != "", "%s is absent or empty", name)
+		expect.That(t, !strings.Contains(files[name], r.dir), "%s contains the path of its directory", name)
 	}
-	if len(files) != 4 {
-		t.Errorf("%d files, want 4", len(files))
-	}
+	expect.That(t, len(files) == 4, "%d files, want 4", len(files))
 }
 
 func TestReportSurvivesItsJSONFile(t *testing.T) {
@@ -81,40 +74,30 @@ func TestReportSurvivesItsJSONFile(t *testing.T) {
 	got := need.Got(Read(strings.NewReader(files[JSONFile])))(t)
 	for i, field := range reflect.VisibleFields(reflect.TypeOf(*want.Comparison)) {
 		w, g := reflect.ValueOf(*want.Comparison).Field(i), reflect.ValueOf(*got.Comparison).Field(i)
-		if w.IsZero() {
-			t.Errorf("the sample has no %s: nobody would notice if the file lost it", field.Name)
-		}
-		if !reflect.DeepEqual(w.Interface(), g.Interface()) {
-			t.Errorf("%s changed on its way through the file", field.Name)
-		}
+		expect.That(t, !w.IsZero(), "the sample has no %s: nobody would notice if the file lost it", field.Name)
+		expect.That(t, reflect.DeepEqual(w.Interface(), g.Interface()), "%s changed on its way through the file", field.Name)
 	}
-	if !reflect.DeepEqual(want.Verdicts, got.Verdicts) {
-		t.Error("the verdicts computed from the file are others than those of the comparison")
-	}
+	expect.That(t, reflect.DeepEqual(want.Verdicts, got.Verdicts), "the verdicts computed from the file are others than those of the comparison")
 }
 
 func TestReadRefusesWhatIsNoReport(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"comparison":{"trials":[{"history":[[1]]}]}}`} {
-		if _, err := Read(strings.NewReader(text)); err == nil {
-			t.Errorf("%q was read as a report", text)
-		}
+		_, err := Read(strings.NewReader(text))
+		expect.That(t, err != nil, "%q was read as a report", text)
 	}
 }
 
 func TestTrialsStaySmallInTheJSONFile(t *testing.T) {
 	r, files := judgedSample(), sampleFiles()
 	const most = 350_000
-	if size := len(files[JSONFile]) / len(r.Trials); size > most {
-		t.Errorf("%d bytes for each trial, want at most %d", size, most)
-	}
+	size := len(files[JSONFile]) / len(r.Trials)
+	expect.That(t, size <= most, "%d bytes for each trial, want at most %d", size, most)
 }
 
 func TestCSVHasARowForEachTrialOperationAndTenthOfASecond(t *testing.T) {
 	files := sampleFiles()
 	rows := need.Got(csv.NewReader(strings.NewReader(files[CSVFile])).ReadAll())(t)
-	if !slices.Equal(rows[0], csvHead) {
-		t.Errorf("head: %q", rows[0])
-	}
+	expect.Slice(t, rows[0], csvHead, "head:")
 	seen := map[string]int{}
 	for _, row := range rows[1:] {
 		seen[strings.Join(row[:5], " ")]++
@@ -142,9 +125,8 @@ func TestPageRefersToNothingOutside(t *testing.T) {
 	}
 	allowed := []string{"http://www.w3.org/", "http://www.apache.org/licenses/", "https://github.com/ecomfe/zrender/blob/master/LICENSE"}
 	for _, address := range regexp.MustCompile(`https?://[^"' )]*`).FindAllString(page, -1) {
-		if !slices.ContainsFunc(allowed, func(prefix string) bool { return strings.HasPrefix(address, prefix) }) {
-			t.Errorf("the page contains the address %s", address)
-		}
+		expect.That(t, slices.ContainsFunc(allowed, func(prefix string) bool { return strings.HasPrefix(address, prefix) }),
+			"the page contains the address %s", address)
 	}
 }
 
@@ -165,17 +147,12 @@ func TestHostileNamesStayText(t *testing.T) {
 	files := written(t, New(c))
 	page := withoutCharts(files[HTMLFile])
 	for _, markup := range []string{"<script>alert", "<img", "</script><script>alert"} {
-		if strings.Contains(page, markup) {
-			t.Errorf("the page contains %s", markup)
-		}
+		expect.That(t, !strings.Contains(page, markup), "the page contains %s", markup)
 	}
-	if want, got := 4, strings.Count(page, "</script>"); got != want {
-		t.Errorf("%d scripts end in the page, want %d", got, want)
-	}
+	want, got := 4, strings.Count(page, "</script>")
+	expect.That(t, got == want, "%d scripts end in the page, want %d", got, want)
 	for line := range strings.Lines(files[MarkdownFile]) {
-		if strings.Contains(line, "<script") || strings.Contains(line, "<img") {
-			t.Errorf("Markdown contains markup: %s", line)
-		}
+		expect.That(t, !strings.Contains(line, "<script") && !strings.Contains(line, "<img"), "Markdown contains markup: %s", line)
 	}
 }
 
@@ -185,9 +162,7 @@ func TestBrokenNamesLimitsAndTrialsThatFailed(t *testing.T) {
 	c.Trials[0].Failed = "node2 did not start"
 	got := strings.Join(New(c).Broken(), "\n")
 	for _, want := range []string{"steady, ap, round 1: the trial could not be completed: node2 did not start", "leader-killed, cp: write-gap at most 1s, but got "} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q lacks %q", got, want)
-		}
+		expect.That(t, strings.Contains(got, want), "%q lacks %q", got, want)
 	}
 }
 
@@ -201,13 +176,9 @@ func TestAFailedTrialIsInNoFigure(t *testing.T) {
 		}
 	}
 	for _, row := range New(c).figures("leader-killed") {
-		if row.AP != none {
-			t.Errorf("%s: %s, want %s", row.Name, row.AP, none)
-		}
+		expect.Equal(t, row.AP, none, "%s:", row.Name)
 	}
-	if want[0].AP == none {
-		t.Error("the trial had no figures even before it failed")
-	}
+	expect.That(t, want[0].AP != none, "the trial had no figures even before it failed")
 }
 
 func TestSummaryFitsTheTerminalAndSaysWhereTheFilesAre(t *testing.T) {
@@ -215,14 +186,11 @@ func TestSummaryFitsTheTerminalAndSaysWhereTheFilesAre(t *testing.T) {
 	var b bytes.Buffer
 	need.OK(t, r.Summary(&b))
 	for line := range strings.Lines(b.String()) {
-		if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 100 {
-			t.Errorf("%d characters: %s", width, line)
-		}
+		width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+		expect.That(t, width <= 100, "%d characters: %s", width, line)
 	}
 	for _, want := range []string{"Steady state", "Partition, minority", "One limit was broken.", "leader-killed, cp", filepath.Join(r.dir, HTMLFile)} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("the summary lacks %q", want)
-		}
+		expect.That(t, strings.Contains(b.String(), want), "the summary lacks %q", want)
 	}
 }
 
@@ -240,9 +208,7 @@ func TestMissingModesAndTrialsLeaveAReportThatCanBeWritten(t *testing.T) {
 			comparison := sample()
 			comparison.Trials = slices.DeleteFunc(comparison.Trials, func(tr trial.Trial) bool { return !c.keep(tr) })
 			files := written(t, New(comparison))
-			if !strings.Contains(files[HTMLFile], "</html>") {
-				t.Error("the page does not end")
-			}
+			expect.That(t, strings.Contains(files[HTMLFile], "</html>"), "the page does not end")
 		})
 	}
 }
@@ -259,9 +225,7 @@ func TestNumbersAreShownWithUnitsThatSuitThem(t *testing.T) {
 		{strconv.FormatFloat(significant(123456), 'f', -1, 64), "123500"}, {strconv.FormatFloat(significant(0.00123456), 'f', -1, 64), "0.001235"},
 	}
 	for _, c := range cases {
-		if c.got != c.want {
-			t.Errorf("%q, want %q", c.got, c.want)
-		}
+		expect.Equal(t, c.got, c.want, "got")
 	}
 }
 
@@ -319,9 +283,7 @@ func TestPublishedNumbersCanBeComputedFromTheRawFiles(t *testing.T) {
 			want[2][m] = staleShareInHistory(raw.Comparison.Trials[n])
 			success, p99, share := published(n)
 			for i, got := range []float64{success, p99, share} {
-				if math.Abs(got-want[i][m]) > 1e-9 {
-					t.Errorf("%s, %s: number %d is %v in the JSON file, computed %v", scenario, mode, i, got, want[i][m])
-				}
+				expect.That(t, math.Abs(got-want[i][m]) <= 1e-9, "%s, %s: number %d is %v in the JSON file, computed %v", scenario, mode, i, got, want[i][m])
 			}
 		}
 		wantRow(t, files, scenario, "writes answered", showShare, want[0])
@@ -336,9 +298,8 @@ func wantRow(t *testing.T, files map[string]string, scenario, name string, show 
 	cp, ap := show(values[0]), show(values[1])
 	_, page, _ := strings.Cut(files[HTMLFile], `<section id="`+scenario+`">`)
 	page, _, _ = strings.Cut(page, "</section>")
-	if row := `<th scope="row">` + name + `</th><td>` + glued(cp) + `</td><td>` + glued(ap) + `</td>`; !strings.Contains(page, strings.ReplaceAll(row, ">>", ">&gt;")) {
-		t.Errorf("%s: the page has no row %s", scenario, row)
-	}
+	row := `<th scope="row">` + name + `</th><td>` + glued(cp) + `</td><td>` + glued(ap) + `</td>`
+	expect.That(t, strings.Contains(page, strings.ReplaceAll(row, ">>", ">&gt;")), "%s: the page has no row %s", scenario, row)
 	_, markdown, _ := strings.Cut(files[MarkdownFile], "| "+scenario+" | CP | AP |")
 	markdown, _, _ = strings.Cut(markdown, "\n## ")
 	if row := "| " + name + " | " + cp + " | " + ap + " |"; !strings.Contains(markdown, row) {
@@ -805,7 +766,6 @@ func TestWhatNoCopyExplainsIsShownCallByCall(t *testing.T) {
 	if want := "<b>read: version 1 ← cannot be explained</b>"; !strings.Contains(page.String(), want) {
 		t.Errorf("the page has not %q", want)
 	}
-	if later := "read: version 2"; strings.Contains(md.String(), later) {
-		t.Errorf("the summary has %q, which came later", later)
-	}
+	later := "read: version 2"
+	expect.That(t, !strings.Contains(md.String(), later), "the summary has %q, which came later", later)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // story is a scenario with its trials: a verdict for each round of each mode.
@@ -311,9 +312,7 @@ func TestWords(t *testing.T) {
 		{list([]string{"a", "b", "c"}), "a, b, and c"},
 		{capital("éa"), "Éa"},
 	} {
-		if c.got != c.want {
-			t.Errorf("got %q, want %q", c.got, c.want)
-		}
+		expect.Equal(t, c.got, c.want, "got")
 	}
 }
 
@@ -323,9 +322,8 @@ func TestFaultSentenceNamesNoNodeWhereRoundsDiffer(t *testing.T) {
 	r.Trials[1].Faults = slices.Clone(injected)
 	r.Trials[1].Faults[0].Nodes = []int{2}
 	want := "When a node that does not lead was paused for 6 s, CP went on answering writes and reads."
-	if got := r.sentences("story")[0]; got != want {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
+	got := r.sentences("story")[0]
+	expect.That(t, got == want, "got:\n%s\nwant:\n%s", got, want)
 }
 
 func TestTradeOffs(t *testing.T) {
@@ -380,9 +378,7 @@ func TestTradeOffs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			table := story{scenario: c.scenario, injected: cut, cp: c.cp, ap: c.ap}.report().tradeOffs()
 			at := slices.IndexFunc(table, func(o tradeOff) bool { return o.Question == c.want.Question })
-			if at < 0 || table[at] != c.want {
-				t.Errorf("the table is %q, want %q in it", table, c.want)
-			}
+			expect.That(t, at >= 0 && table[at] == c.want, "the table is %q, want %q in it", table, c.want)
 		})
 	}
 }
@@ -398,7 +394,6 @@ func TestTradeOffsWithoutDataAreLeftOut(t *testing.T) {
 			t.Errorf("%q is asked, and nobody answers", o.Question)
 		}
 	}
-	if slices.ContainsFunc(table, func(o tradeOff) bool { return o.Question == "CPU of all nodes for 1,000 renewals" }) {
-		t.Error("there is a line of a cost that is not known")
-	}
+	expect.That(t, !slices.ContainsFunc(table, func(o tradeOff) bool { return o.Question == "CPU of all nodes for 1,000 renewals" }),
+		"there is a line of a cost that is not known")
 }

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -17,9 +17,7 @@ func TestParseFillsInTheDefaults(t *testing.T) {
 	got := need.Got(Parse("short.yaml", []byte("name: short")))(t)
 	want := defaults()
 	want.Name, want.Title = "short", "short"
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("Parse() = %+v, want %+v", got, want)
-	}
+	expect.Deep(t, got, want, "Parse() =")
 }
 
 const everything = `
@@ -63,9 +61,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 			AP: {},
 		},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("Parse() =\n%+v, want\n%+v", got, want)
-	}
+	expect.Deep(t, got, want, "Parse() =")
 }
 
 func TestParseNamesWhatIsWrongAndWhere(t *testing.T) {
@@ -140,38 +136,29 @@ func TestParseNamesWhatIsWrongAndWhere(t *testing.T) {
 
 func TestParseReportsAllMistakesInTheOrderOfTheirLines(t *testing.T) {
 	_, err := Parse("bad.yaml", []byte("name: not a name\nlenght: 10s\nrounds: 0\nfaults:\n  - at: 1s\n    kind: kill\n"))
-	if err == nil {
-		t.Fatal("Parse succeeded")
-	}
+	need.That(t, err != nil, "Parse succeeded")
 	want := []string{"bad.yaml:1: name:", "bad.yaml:2: lenght:", "bad.yaml:3: rounds:", "bad.yaml:5: faults[0].nodes:", "bad.yaml:5: faults[0].for:"}
 	lines := strings.Split(err.Error(), "\n")
-	if len(lines) != len(want) {
-		t.Fatalf("Parse() =\n%v\nwant %d lines", err, len(want))
-	}
+	need.That(t, len(lines) == len(want), "Parse() =\n%v\nwant %d lines", err, len(want))
 	for i, line := range lines {
-		if !strings.HasPrefix(line, want[i]) {
-			t.Errorf("line %d = %q, want it to begin with %q", i+1, line, want[i])
-		}
+		expect.That(t, strings.HasPrefix(line, want[i]), "line %d = %q, want it to begin with %q", i+1, line, want[i])
 	}
 }
 
 func TestParseRefusesAnEmptyFile(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n"} {
-		if _, err := Parse("x.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "x.yaml: is empty") {
-			t.Errorf("Parse(%q) = %v, want that it is empty", text, err)
-		}
+		_, err := Parse("x.yaml", []byte(text))
+		expect.That(t, err != nil && strings.Contains(err.Error(), "x.yaml: is empty"), "Parse(%q) = %v, want that it is empty", text, err)
 	}
 }
 
 func TestReadFileNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mine.yaml")
-	if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), "mine.yaml") {
-		t.Errorf("ReadFile of an absent file = %v, want its name", err)
-	}
+	_, err := ReadFile(path)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "mine.yaml"), "ReadFile of an absent file = %v, want its name", err)
 	need.OK(t, os.WriteFile(path, []byte("name: mine\nrounds: 0\n"), 0o600))
-	if _, err := ReadFile(path); err == nil || !strings.HasPrefix(err.Error(), "mine.yaml:2: rounds:") {
-		t.Errorf("ReadFile of a wrong file = %v, want file and line", err)
-	}
+	_, err = ReadFile(path)
+	expect.That(t, err != nil && strings.HasPrefix(err.Error(), "mine.yaml:2: rounds:"), "ReadFile of a wrong file = %v, want file and line", err)
 }
 
 func TestScenariosAreTheSameThroughJSON(t *testing.T) {
@@ -183,12 +170,8 @@ func sameThroughJSON(t *testing.T, s Scenario) {
 	t.Helper()
 	text := need.Got(json.Marshal(s))(t)
 	var back Scenario
-	if err := json.Unmarshal(text, &back); err != nil {
-		t.Fatalf("read %s: %v", text, err)
-	}
-	if !reflect.DeepEqual(back, s) {
-		t.Errorf("through %s\ngot  %+v\nwant %+v", text, back, s)
-	}
+	need.OKf(t, json.Unmarshal(text, &back), "read %s", text)
+	expect.Deep(t, back, s, "through %s\ngot", text)
 }
 
 func FuzzParse(f *testing.F) {
@@ -200,9 +183,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := s.Validate(); err != nil {
-			t.Errorf("Parse accepted what Validate refuses: %v", err)
-		}
+		expect.OKf(t, s.Validate(), "Parse accepted what Validate refuses")
 		sameThroughJSON(t, s)
 	})
 }
@@ -235,9 +216,9 @@ func TestSelect(t *testing.T) {
 
 func TestSelectRefusesWhatIsNoNode(t *testing.T) {
 	for selector, want := range map[string]string{"": `""`, "dc2": `"dc2"`, "leader, nobody": `"nobody"`} {
-		if _, err := Select(selector, Places(1), 0); err == nil || !strings.Contains(err.Error(), want+" selects no node") {
-			t.Errorf("Select(%q) = %v, want that %s selects no node", selector, err, want)
-		}
+		_, err := Select(selector, Places(1), 0)
+		expect.That(t, err != nil && strings.Contains(err.Error(), want+" selects no node"),
+			"Select(%q) = %v, want that %s selects no node", selector, err, want)
 	}
 }
 
@@ -264,9 +245,7 @@ func TestShare(t *testing.T) {
 		{"", 300, 0},
 	} {
 		got, err := Share(tt.which, tt.of)
-		if got != tt.want || (err == nil) != (tt.want > 0) {
-			t.Errorf("Share(%q, %d) = %d, %v, want %d", tt.which, tt.of, got, err, tt.want)
-		}
+		expect.That(t, got == tt.want && (err == nil) == (tt.want > 0), "Share(%q, %d) = %d, %v, want %d", tt.which, tt.of, got, err, tt.want)
 	}
 }
 
@@ -275,10 +254,6 @@ func TestWithReplacesTheRatesThatAreGiven(t *testing.T) {
 	got := base.With(map[string]float64{"reads": 7, "writes": 0, "instances": 1})
 	want := base
 	want.Reads, want.Writes = 7, 0
-	if got != want {
-		t.Errorf("With() = %+v, want %+v", got, want)
-	}
-	if base != defaults().Load {
-		t.Errorf("With changed what it was called on: %+v", base)
-	}
+	expect.Equal(t, got, want, "With() =")
+	expect.Equal(t, base, defaults().Load, "With changed what it was called on:")
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -24,23 +25,18 @@ func page(t *testing.T) string {
 
 func TestThePageShowsTheExampleFile(t *testing.T) {
 	example := need.Got(os.ReadFile(pages + "scenarios/example.yaml"))(t)
-	if !strings.Contains(page(t), "```yaml\n"+string(example)+"```\n") {
-		t.Error("docs/scenarios.md does not show docs/scenarios/example.yaml as it is")
-	}
+	expect.That(t, strings.Contains(page(t), "```yaml\n"+string(example)+"```\n"), "docs/scenarios.md does not show docs/scenarios/example.yaml as it is")
 }
 
 func TestTheExampleFileIsAScenario(t *testing.T) {
 	s := need.Got(ReadFile(pages + "scenarios/example.yaml"))(t)
-	if s.Length.Duration() != 8*time.Second || len(s.Faults) == 0 || len(s.Storms) == 0 || len(s.Limits) != 2 {
-		t.Errorf("the example is %+v; want 8 s with a storm, a fault and limits of both modes", s)
-	}
+	expect.That(t, s.Length.Duration() == 8*time.Second && len(s.Faults) != 0 && len(s.Storms) != 0 && len(s.Limits) == 2,
+		"the example is %+v; want 8 s with a storm, a fault and limits of both modes", s)
 }
 
 func TestTheExamplesOfFaultsAreFaults(t *testing.T) {
 	shown := regexp.MustCompile("`({at: .*})` \\|").FindAllStringSubmatch(page(t), -1)
-	if len(shown) != len(kinds) {
-		t.Fatalf("%d examples, want one of each of the %d kinds", len(shown), len(kinds))
-	}
+	need.That(t, len(shown) == len(kinds), "%d examples, want one of each of the %d kinds", len(shown), len(kinds))
 	seen := make(map[Kind]bool)
 	for _, example := range shown {
 		s, err := Parse("page", []byte("name: x\ndatacenters: 2\nfaults:\n- "+example[1]))
@@ -50,9 +46,7 @@ func TestTheExamplesOfFaultsAreFaults(t *testing.T) {
 		}
 		seen[s.Faults[0].Kind] = true
 	}
-	if len(seen) != len(kinds) {
-		t.Errorf("examples of %v only, want one of each kind", seen)
-	}
+	expect.That(t, len(seen) == len(kinds), "examples of %v only, want one of each kind", seen)
 }
 
 func TestThePageShowsEveryKeyWithItsDefault(t *testing.T) {
@@ -72,9 +66,7 @@ func TestThePageShowsEveryKeyWithItsDefault(t *testing.T) {
 			if tt.shown {
 				row += fmt.Sprintf("`%v` | ", v.Field(i))
 			}
-			if !strings.Contains(text, row) {
-				t.Errorf("docs/scenarios.md has no row %q", row)
-			}
+			expect.That(t, strings.Contains(text, row), "docs/scenarios.md has no row %q", row)
 		}
 	}
 }
@@ -83,9 +75,7 @@ func TestThePageShowsEveryBuiltinScenario(t *testing.T) {
 	text := page(t)
 	for _, s := range builtins(t) {
 		row := fmt.Sprintf("| [`%s`](../cmd/bench/scenario/scenarios/%s.yaml) | %s |\n", s.Name, s.Name, s.About)
-		if !strings.Contains(text, row) {
-			t.Errorf("docs/scenarios.md lacks\n%s", row)
-		}
+		expect.That(t, strings.Contains(text, row), "docs/scenarios.md lacks\n%s", row)
 	}
 }
 
@@ -104,30 +94,23 @@ func TestEveryFileIsABuiltinScenarioOfItsName(t *testing.T) {
 			t.Errorf("scenarios/%s is in no order, or has another name within", entry.Name())
 		}
 	}
-	if len(all) != len(entries) {
-		t.Errorf("Builtin() has %d scenarios, want %d", len(all), len(entries))
-	}
+	expect.That(t, len(all) == len(entries), "Builtin() has %d scenarios, want %d", len(all), len(entries))
 }
 
 func TestBuiltinScenariosFitQuickAndFullTrials(t *testing.T) {
 	for _, s := range builtins(t) {
 		for _, length := range []time.Duration{10 * time.Second, 15 * time.Second} {
-			if err := s.Fits(length); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, s.Fits(length))
 		}
 	}
 }
 
 func TestBuiltinScenariosSayWhatTheyShowAndStateLimits(t *testing.T) {
 	for _, s := range builtins(t) {
-		if len(s.About) < 40 || s.Title == s.Name {
-			t.Errorf("%s: about %q, title %q; want sentences, and a title in words", s.Name, s.About, s.Title)
-		}
+		expect.That(t, len(s.About) >= 40 && s.Title != s.Name, "%s: about %q, title %q; want sentences, and a title in words", s.Name, s.About, s.Title)
 		for _, mode := range []Mode{CP, AP} {
-			if _, stated := s.Limits[mode]; !stated {
-				t.Errorf("%s states no limits for %s", s.Name, mode)
-			}
+			_, stated := s.Limits[mode]
+			expect.That(t, stated, "%s states no limits for %s", s.Name, mode)
 		}
 	}
 }
@@ -139,9 +122,8 @@ func TestFaultsThatTakeTheMajorityOutlastItsNotice(t *testing.T) {
 			if f.Kind != Isolate && f.Kind != Pause {
 				continue
 			}
-			if lasts := f.For.In(10 * time.Second); lasts < 4*time.Second {
-				t.Errorf("%s: %s lasts %s in a trial of 10 s, want 4s at least", s.Name, f.Kind, lasts)
-			}
+			lasts := f.For.In(10 * time.Second)
+			expect.That(t, lasts >= 4*time.Second, "%s: %s lasts %s in a trial of 10 s, want 4s at least", s.Name, f.Kind, lasts)
 		}
 	}
 }
@@ -153,7 +135,5 @@ func TestQuickScenariosAreSteadyStateLeaderKilledAndPartition(t *testing.T) {
 			quick = append(quick, s.Name)
 		}
 	}
-	if want := []string{"steady", "leader-killed", "partition-minority"}; !slices.Equal(quick, want) {
-		t.Errorf("quick scenarios are %q, want %q", quick, want)
-	}
+	expect.Slice(t, quick, []string{"steady", "leader-killed", "partition-minority"}, "quick scenarios are")
 }

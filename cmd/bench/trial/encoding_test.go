@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -27,14 +28,10 @@ func TestWhatATrialHasThousandsOfIsAnArray(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			text, err := json.Marshal(c.value)
-			if err != nil || string(text) != c.want {
-				t.Fatalf("encoded: %s, %v; want %s", text, err, c.want)
-			}
+			need.That(t, err == nil && string(text) == c.want, "encoded: %s, %v; want %s", text, err, c.want)
 			back := reflect.New(reflect.TypeOf(c.value))
 			need.OK(t, json.Unmarshal(text, back.Interface()))
-			if got := back.Elem().Interface(); !reflect.DeepEqual(got, c.value) {
-				t.Errorf("decoded: %+v, want %+v", got, c.value)
-			}
+			expect.Deep(t, back.Elem().Interface(), c.value, "decoded:")
 		})
 	}
 }
@@ -45,9 +42,8 @@ func TestEveryActionAndOutcomeSurvivesItsLetter(t *testing.T) {
 			want := Call{Key: "k", Action: action, Outcome: outcome}
 			text := need.Got(json.Marshal(want))(t)
 			var got Call
-			if err := json.Unmarshal(text, &got); err != nil || got != want {
-				t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
-			}
+			err := json.Unmarshal(text, &got)
+			expect.That(t, err == nil && got == want, "%s: %+v, %v; want %+v", text, got, err, want)
 		}
 	}
 }
@@ -55,8 +51,6 @@ func TestEveryActionAndOutcomeSurvivesItsLetter(t *testing.T) {
 func TestAnArrayOfAnotherLengthIsRefused(t *testing.T) {
 	for _, text := range []string{`["k",1,2]`, `["k",1,2,"l",3,"d",4,5,6]`} {
 		err := json.Unmarshal([]byte(text), new(Call))
-		if err == nil || !strings.Contains(err.Error(), "not 8") {
-			t.Errorf("%s: %v, want an error that says how many values a call has", text, err)
-		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), "not 8"), "%s: %v, want an error that says how many values a call has", text, err)
 	}
 }

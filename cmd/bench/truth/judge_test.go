@@ -1,11 +1,11 @@
 package truth
 
 import (
-	"reflect"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // began is the begin of a trial in which moments are whole milliseconds.
@@ -187,18 +187,14 @@ func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := figures(judge(bookOf(c.steps...), 1, c.listed, c.asked, c.answered))
-			if !reflect.DeepEqual(got, c.want) {
-				t.Errorf("a list with version %d is judged %v, want %v", c.listed, got, c.want)
-			}
+			expect.Deep(t, got, c.want, "a list with version %d is judged", c.listed)
 		})
 	}
 }
 
 func TestAListIsCountedAsItIs(t *testing.T) {
 	got := new(Book).Judge(2, Listing{"x": 0, "y": 3}, ms(1), ms(2))
-	if want := (trial.List{Node: 2, Listed: 2}); !reflect.DeepEqual(got, want) {
-		t.Errorf("judged as %+v, want %+v", got, want)
-	}
+	expect.Deep(t, got, (trial.List{Node: 2, Listed: 2}), "judged as")
 }
 
 func TestAliveAreThoseThatAreRegisteredAndSendHeartbeats(t *testing.T) {
@@ -220,12 +216,8 @@ func TestAliveAreThoseThatAreRegisteredAndSendHeartbeats(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := bookOf(c.steps...)
-			if got := b.Alive("a"); got != c.want {
-				t.Errorf("alive: %v, want %v", got, c.want)
-			}
-			if got := b.Expected() == 1; got != c.want {
-				t.Errorf("expected: %v, want %v", got, c.want)
-			}
+			expect.Equal(t, b.Alive("a"), c.want, "alive:")
+			expect.Equal(t, b.Expected() == 1, c.want, "expected:")
 		})
 	}
 }
@@ -260,9 +252,7 @@ func TestTheEndForgivesWhatMayBeLateWork(t *testing.T) {
 					got += name
 				}
 			}
-			if got != c.want {
-				t.Errorf("it ends as %q, want %q", got, c.want)
-			}
+			expect.Equal(t, got, c.want, "it ends as")
 		})
 	}
 }
@@ -322,9 +312,7 @@ func TestDeparturesAreToldOfEveryNodeThatListed(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := bookOf(c.steps...).Departures(began); !reflect.DeepEqual(got, c.want) {
-				t.Errorf("told: %+v, want %+v", got, c.want)
-			}
+			expect.Deep(t, bookOf(c.steps...).Departures(began), c.want, "told:")
 		})
 	}
 }
@@ -334,9 +322,8 @@ func TestWritesOfUnknownOutcomeAreNotKeptForEver(t *testing.T) {
 	for version := range int64(10 * mostOpen) {
 		b.Registering("a", version, ms(int(version)))
 	}
-	if got := len(b.records["a"].open); got > mostOpen {
-		t.Errorf("%d writes are kept, want at most %d", got, mostOpen)
-	}
+	got := len(b.records["a"].open)
+	expect.That(t, got <= mostOpen, "%d writes are kept, want at most %d", got, mostOpen)
 }
 
 func TestOldAcknowledgementsAreForgotten(t *testing.T) {
@@ -345,7 +332,6 @@ func TestOldAcknowledgementsAreForgotten(t *testing.T) {
 		b.Registering("a", version, ms(int(version)*1000))
 		b.Registered("a", version, ms(int(version)*1000))
 	}
-	if got, most := len(b.records["a"].acks), int(keepAcks/time.Second)+2; got > most {
-		t.Errorf("%d acknowledgements are kept, want at most %d", got, most)
-	}
+	got, most := len(b.records["a"].acks), int(keepAcks/time.Second)+2
+	expect.That(t, got <= most, "%d acknowledgements are kept, want at most %d", got, most)
 }

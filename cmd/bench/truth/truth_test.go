@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestManyClientsNoteWhileListsAreJudged(t *testing.T) {
@@ -33,9 +36,8 @@ func TestManyClientsNoteWhileListsAreJudged(t *testing.T) {
 		}
 	})
 	all.Wait()
-	if got := b.Expected(); got != clients*each {
-		t.Errorf("%d instances are expected, want %d", got, clients*each)
-	}
+	got := b.Expected()
+	expect.That(t, got == clients*each, "%d instances are expected, want %d", got, clients*each)
 }
 
 func BenchmarkAListOfTenThousandIsJudged(b *testing.B) {
@@ -232,9 +234,8 @@ func (m *model) answer(t *rapid.T) {
 			ghosts++
 		}
 	}
-	if got.Ghosts != ghosts || got.Missing != 0 || got.Behind != 0 || got.Unhealed != 0 || got.Back != nil {
-		t.Fatalf("the list %v of a server that is right is judged %+v, want %d ghosts and nothing else", l.taken, got, ghosts)
-	}
+	need.That(t, got.Ghosts == ghosts && got.Missing == 0 && got.Behind == 0 && got.Unhealed == 0 && got.Back == nil,
+		"the list %v of a server that is right is judged %+v, want %d ghosts and nothing else", l.taken, got, ghosts)
 }
 
 func (m *model) mark(*rapid.T) { m.book.Mark() }
@@ -259,9 +260,7 @@ func TestAConsistentServerIsNeverBlamed(t *testing.T) {
 		m := newModel()
 		t.Repeat(m.actions())
 		lost, revived, _ := m.book.End(m.listed, m.now, 0)
-		if lost != nil || revived != nil {
-			t.Fatalf("a server that is right ends with %v missing and %v revived", lost, revived)
-		}
+		need.That(t, lost == nil && revived == nil, "a server that is right ends with %v missing and %v revived", lost, revived)
 	})
 }
 
@@ -297,8 +296,8 @@ func TestAServerThatLagsIsBlamedForOneWriteAfterItsAcknowledgement(t *testing.T)
 		if cancel {
 			want = "ghost"
 		}
-		if is := fmt.Sprint(figures(got)); is != "["+want+"]" || got.Ghosts+got.Missing+got.Behind != 1 {
-			t.Fatalf("the list %v from before the write is judged %+v, want one %s", old, got, want)
-		}
+		is := fmt.Sprint(figures(got))
+		need.That(t, is == "["+want+"]" && got.Ghosts+got.Missing+got.Behind == 1,
+			"the list %v from before the write is judged %+v, want one %s", old, got, want)
 	})
 }

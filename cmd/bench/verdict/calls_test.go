@@ -8,6 +8,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // answers is a bin whose calls were all answered after so many milliseconds.
@@ -33,25 +35,19 @@ func TestCallsOfAddsBinsOfTheWantedSeries(t *testing.T) {
 	v := Judge(&trial.Trial{Mode: scenario.AP, Length: 10_000_000, Series: series}, scenario.Scenario{})
 	want := map[trial.Outcome]int{trial.Done: 99, trial.NotFound: 1, trial.Refused: 2, trial.Unreached: 3, trial.Unknown: 4}
 	w := v.Writes
-	if !maps.Equal(w.Outcomes, want) || w.Count != 109 || w.PerSecond != 10 || w.Success != 100.0/109 {
-		t.Errorf("writes are %+v, want 109 calls, 100 of them answered, 10 a second: %v", w, want)
-	}
-	if want := (Spread{Count: 100, P50: 0.001, P90: 0.001, P99: 0.009, P999: 0.02, Max: 0.02}); w.Latency != want {
-		t.Errorf("the writes' latency is %+v, want %+v", w.Latency, want)
-	}
-	if got := v.Operations[trial.Heartbeat].Latency.Max; got != 0.009 {
-		t.Errorf("the slowest heartbeat took %v s, want 0.009", got)
-	}
-	if _, ok := v.Operations[trial.Cancel]; ok || v.Reads.Count != 1 {
-		t.Errorf("operations are %v with %d reads, want no cancel and 1 read", v.Operations, v.Reads.Count)
-	}
+	expect.That(t, maps.Equal(w.Outcomes, want) && w.Count == 109 && w.PerSecond == 10 && w.Success == 100.0/109,
+		"writes are %+v, want 109 calls, 100 of them answered, 10 a second: %v", w, want)
+	expect.Equal(t, w.Latency, (Spread{Count: 100, P50: 0.001, P90: 0.001, P99: 0.009, P999: 0.02, Max: 0.02}), "the writes' latency is")
+	got := v.Operations[trial.Heartbeat].Latency.Max
+	expect.That(t, got == 0.009, "the slowest heartbeat took %v s, want 0.009", got)
+	_, ok := v.Operations[trial.Cancel]
+	expect.That(t, !ok && v.Reads.Count == 1, "operations are %v with %d reads, want no cancel and 1 read", v.Operations, v.Reads.Count)
 }
 
 func TestNoCallsAreASuccess(t *testing.T) {
 	v := Judge(&trial.Trial{Mode: scenario.CP}, scenario.Scenario{})
-	if v.Writes.Success != 1 || v.Writes.LongestGap != 0 || len(v.Broken) != 0 {
-		t.Errorf("a trial without calls has success %v, gap %v, broken limits %v; want 1, 0, none", v.Writes.Success, v.Writes.LongestGap, v.Broken)
-	}
+	expect.That(t, v.Writes.Success == 1 && v.Writes.LongestGap == 0 && len(v.Broken) == 0,
+		"a trial without calls has success %v, gap %v, broken limits %v; want 1, 0, none", v.Writes.Success, v.Writes.LongestGap, v.Broken)
 }
 
 func TestLongestGap(t *testing.T) {
@@ -76,9 +72,8 @@ func TestLongestGap(t *testing.T) {
 			for _, b := range c.bins {
 				g.add(b)
 			}
-			if got := g.longest(); got != c.want {
-				t.Errorf("the longest gap of %v is %v s, want %v s", c.bins, got, c.want)
-			}
+			got := g.longest()
+			expect.That(t, got == c.want, "the longest gap of %v is %v s, want %v s", c.bins, got, c.want)
 		})
 	}
 }
@@ -94,15 +89,9 @@ func TestSpreadsAreOfTheNearestRank(t *testing.T) {
 	for i, v := range values {
 		values[i] = float64(int64(v*1e6+0.5)) / 1e6
 	}
-	if got := spreadOf(values); got != want {
-		t.Errorf("the spread of 1 to 1000 µs is %+v, want %+v", got, want)
-	}
-	if got := counts.spread(); got != want {
-		t.Errorf("the spread of the buckets of 1 to 1000 µs is %+v, want %+v", got, want)
-	}
-	if got, want := spreadOf([]float64{3}), (Spread{Count: 1, P50: 3, P90: 3, P99: 3, P999: 3, Max: 3}); got != want {
-		t.Errorf("the spread of one value is %+v, want %+v", got, want)
-	}
+	expect.Equal(t, spreadOf(values), want, "the spread of 1 to 1000 µs is")
+	expect.Equal(t, counts.spread(), want, "the spread of the buckets of 1 to 1000 µs is")
+	expect.Equal(t, spreadOf([]float64{3}), (Spread{Count: 1, P50: 3, P90: 3, P99: 3, P999: 3, Max: 3}), "the spread of one value is")
 }
 
 const ms trial.Micros = 1000
@@ -131,25 +120,18 @@ func TestSidesAreTheClientsOfStruckNodesAndTheOthers(t *testing.T) {
 		},
 	}
 	v := Judge(trial1, scenario.Scenario{})
-	if len(v.Sides) != 2 {
-		t.Fatalf("%d sides, want 2: %+v", len(v.Sides), v.Sides)
-	}
+	need.That(t, len(v.Sides) == 2, "%d sides, want 2: %+v", len(v.Sides), v.Sides)
 	struck, others := v.Sides[0], v.Sides[1]
-	if !struck.Struck || !slices.Equal(struck.Nodes, []int{1}) || struck.Writes.Count != 3 || struck.Writes.PerSecond != 2 || struck.Reads.Count != 1 {
-		t.Errorf("the struck side is %+v, want node 1 with 3 writes, 2 answered a second, 1 read", struck)
-	}
-	if struck.NoWrites != 0.1 {
-		t.Errorf("writes stopped %v s after the fault's begin, want 0.1", struck.NoWrites)
-	}
-	if struck.Staleness.Reads != 1 || struck.Staleness.Stale != 1 {
-		t.Errorf("the struck side's staleness is %+v, want 1 stale read of 1: client 7 is at home at node 1", struck.Staleness)
-	}
-	if others.Struck || !slices.Equal(others.Nodes, []int{0, 2}) || others.Writes.Count != 3 || others.NoWrites != -1 || others.Staleness.Stale != 0 {
-		t.Errorf("the other side is %+v, want nodes 0 and 2 with 3 writes, all answered, nothing stale", others)
-	}
-	if d := v.During[0]; d.Writes.Count != 6 || d.Staleness.Reads != 2 {
-		t.Errorf("during the fault there were %d writes and %d looks, want 6 and 2", d.Writes.Count, d.Staleness.Reads)
-	}
+	expect.That(t, struck.Struck && slices.Equal(struck.Nodes, []int{1}) && struck.Writes.Count == 3 && struck.Writes.PerSecond == 2 && struck.Reads.Count == 1,
+		"the struck side is %+v, want node 1 with 3 writes, 2 answered a second, 1 read", struck)
+	expect.That(t, struck.NoWrites == 0.1, "writes stopped %v s after the fault's begin, want 0.1", struck.NoWrites)
+	expect.That(t, struck.Staleness.Reads == 1 && struck.Staleness.Stale == 1,
+		"the struck side's staleness is %+v, want 1 stale read of 1: client 7 is at home at node 1", struck.Staleness)
+	expect.That(t, !others.Struck && slices.Equal(others.Nodes, []int{0, 2}) && others.Writes.Count == 3 && others.NoWrites == -1 && others.Staleness.Stale == 0,
+		"the other side is %+v, want nodes 0 and 2 with 3 writes, all answered, nothing stale", others)
+	d := v.During[0]
+	expect.That(t, d.Writes.Count == 6 && d.Staleness.Reads == 2,
+		"during the fault there were %d writes and %d looks, want 6 and 2", d.Writes.Count, d.Staleness.Reads)
 }
 
 func TestAnswersAfterTheFaultAreLate(t *testing.T) {
@@ -161,9 +143,8 @@ func TestAnswersAfterTheFaultAreLate(t *testing.T) {
 		}}},
 	}
 	got := Judge(trial1, scenario.Scenario{}).Sides[0]
-	if got.Writes.Count != 6 || got.Writes.Late != 2 {
-		t.Errorf("%d of %d writes were answered late, want 2 of 6: due from 0.7 s on and answered after 500 ms, not 198 ms, due from 0.9 s on and answered after 21 ms, not 20 ms", got.Writes.Late, got.Writes.Count)
-	}
+	expect.That(t, got.Writes.Count == 6 && got.Writes.Late == 2,
+		"%d of %d writes were answered late, want 2 of 6: due from 0.7 s on and answered after 500 ms, not 198 ms, due from 0.9 s on and answered after 21 ms, not 20 ms", got.Writes.Late, got.Writes.Count)
 	trial1.Series[0].Bins = []trial.Bin{answers(5, 1), refusals(6), answers(7, 500), answers(9, 130)}
 	if got := Judge(trial1, scenario.Scenario{}).Sides[0].NoWrites; got != 0.1 {
 		t.Errorf("writes stopped %v s after the fault's begin, want 0.1: later answers were late", got)
@@ -180,9 +161,7 @@ func TestStretchOfAFault(t *testing.T) {
 		{"until the restarted nodes can serve", trial.Fault{From: 2, To: 5, Ready: 7}, stretch{2, 7}},
 		{"to the end of the load without an end", trial.Fault{From: 2, To: 2}, stretch{2, 9}},
 	} {
-		if got := stretchOf(c.fault, 9); got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
+		expect.Equal(t, stretchOf(c.fault, 9), c.want, "%s:", c.name)
 	}
 }
 
@@ -192,9 +171,7 @@ func TestStormsAreCutOutOfTheTrial(t *testing.T) {
 		{Operation: trial.Fetch, Bins: []trial.Bin{answers(4, 1), answers(5, 1), answers(6, 1), answers(7, 1)}},
 	}}
 	v := Judge(trial1, scenario.Scenario{Storms: []scenario.Storm{storm}})
-	if len(v.Storms) != 1 || v.Storms[0].Reads.Count != 2 {
-		t.Errorf("storms are %+v, want one with the 2 reads of 0.5 s to 0.7 s", v.Storms)
-	}
+	expect.That(t, len(v.Storms) == 1 && v.Storms[0].Reads.Count == 2, "storms are %+v, want one with the 2 reads of 0.5 s to 0.7 s", v.Storms)
 }
 
 func TestReplicatorCountersBeginAgainWithTheProcess(t *testing.T) {
@@ -207,9 +184,7 @@ func TestReplicatorCountersBeginAgainWithTheProcess(t *testing.T) {
 		{At: 2000 * ms, Node: 1, Accepted: 51, Dropped: 3, Errors: 2, Merged: 6},
 	})
 	want := Replicator{Tasks: 10 + 4 + 1 + 1, Merged: 6, Dropped: 2, Sent: 5 + 2 + 3, Errors: 2, Batch: 7, LagChanges: 12, LagSeconds: 1}
-	if got != want {
-		t.Errorf("the replicators did %+v, want %+v", got, want)
-	}
+	expect.Equal(t, got, want, "the replicators did")
 }
 
 func usage() []trial.Usage {
@@ -232,9 +207,7 @@ func TestCostIsThatOfTheLoad(t *testing.T) {
 		CPUPerRenewals: 1, BytesPerRenewals: 2000, DiskPerRenewals: 1000, MemoryPerInstances: 2e6,
 		CPU: 1, Memory: 19e6, Disk: 13, Written: 1000, Sent: 2000,
 	}
-	if got != want {
-		t.Errorf("the cost is %+v, want %+v", got, want)
-	}
+	expect.Equal(t, got, want, "the cost is")
 }
 
 func TestCostPerRenewalIsOfHeartbeatsOnly(t *testing.T) {
@@ -246,8 +219,8 @@ func TestCostPerRenewalIsOfHeartbeatsOnly(t *testing.T) {
 		{"others watch", scenario.Scenario{Load: scenario.Load{Watchers: 1}}},
 		{"something fails", scenario.Scenario{Faults: []scenario.Fault{{}}}},
 	} {
-		if got := cost(&trial.Trial{Length: 3000 * ms, Usage: usage()}, c.s); got.CPUPerRenewals != 0 || got.BytesPerRenewals != 0 || got.MemoryPerInstances != 0 || got.CPU != 1 {
-			t.Errorf("%s: the cost is %+v, want none per renewal", c.name, got)
-		}
+		got := cost(&trial.Trial{Length: 3000 * ms, Usage: usage()}, c.s)
+		expect.That(t, got.CPUPerRenewals == 0 && got.BytesPerRenewals == 0 && got.MemoryPerInstances == 0 && got.CPU == 1,
+			"%s: the cost is %+v, want none per renewal", c.name, got)
 	}
 }

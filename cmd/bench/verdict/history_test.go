@@ -10,6 +10,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // The calls of planted histories: on one key, from and to in ms.
@@ -63,9 +65,8 @@ func TestHistoriesThatASingleCopyExplains(t *testing.T) {
 		{"a look without an answer tells nothing", []trial.Call{write(1, 0, 1), of(look(7, 2, 3), trial.Unknown), of(look(0, 4, 5), trial.Refused)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if h := judged(c.calls...); h.Result != OK || h.Example != nil || h.Keys != 1 {
-				t.Errorf("%s, want ok: %+v", h.Result, h.Example)
-			}
+			h := judged(c.calls...)
+			expect.That(t, h.Result == OK && h.Example == nil && h.Keys == 1, "%s, want ok: %+v", h.Result, h.Example)
 		})
 	}
 }
@@ -132,19 +133,14 @@ func TestCounterexampleIsTheShortestPrefix(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := judged(c.calls...)
-			if h.Result != Violated || h.Example == nil || !slices.Equal(h.Violated, []string{"own-1"}) {
-				t.Fatalf("%s (%v), want violated", h.Result, h.Violated)
-			}
+			need.That(t, h.Result == Violated && h.Example != nil && slices.Equal(h.Violated, []string{"own-1"}), "%s (%v), want violated", h.Result, h.Violated)
 			want := c.want
 			if want == nil {
 				want = c.calls[:c.last+1]
 			}
-			if !slices.Equal(h.Example.Calls, want) || h.Example.Calls[h.Example.Last] != c.calls[c.last] {
-				t.Errorf("the example is %+v, want %+v, the last to return %+v", h.Example, want, c.calls[c.last])
-			}
-			if h.Example.Text != c.text {
-				t.Errorf("the example says\n%s, want\n%s", h.Example.Text, c.text)
-			}
+			expect.That(t, slices.Equal(h.Example.Calls, want) && h.Example.Calls[h.Example.Last] == c.calls[c.last],
+				"the example is %+v, want %+v, the last to return %+v", h.Example, want, c.calls[c.last])
+			expect.Equal(t, h.Example.Text, c.text, "the example says")
 		})
 	}
 }
@@ -152,9 +148,7 @@ func TestCounterexampleIsTheShortestPrefix(t *testing.T) {
 func TestModeAPPromisesNoLinearizableHistory(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1), look(0, 4, 5)}
 	v := Judge(&trial.Trial{Mode: scenario.AP, Nodes: three, History: calls}, scenario.Scenario{})
-	if v.History.Result != Unpromised || v.History.Example != nil {
-		t.Errorf("%+v, want not promised", v.History)
-	}
+	expect.That(t, v.History.Result == Unpromised && v.History.Example == nil, "%+v, want not promised", v.History)
 }
 
 func TestEachDatacenterIsLinearizableForItself(t *testing.T) {
@@ -165,18 +159,12 @@ func TestEachDatacenterIsLinearizableForItself(t *testing.T) {
 	check := func(calls ...trial.Call) Result {
 		return history(&trial.Trial{Mode: scenario.CP, Nodes: six}, keysOf(calls)).Result
 	}
-	if got := check(write(1, 0, 1), write(2, 2, 3), abroad(look(1, 4, 5)), look(2, 6, 7)); got != OK {
-		t.Errorf("an old answer from abroad: %s, want ok", got)
-	}
-	if got := check(abroad(write(1, 0, 1)), write(2, 2, 3), abroad(write(3, 4, 5)), look(2, 6, 7), look(3, 8, 9)); got != OK {
-		t.Errorf("a write from abroad that arrives late: %s, want ok", got)
-	}
-	if got := check(abroad(write(1, 0, 1)), write(2, 2, 3), look(1, 6, 7)); got != Violated {
-		t.Errorf("a stale answer at home: %s, want violated", got)
-	}
-	if got := check(abroad(write(1, 0, 1)), abroad(write(2, 2, 3)), write(3, 4, 5), abroad(look(1, 6, 7))); got != Violated {
-		t.Errorf("a stale answer in the other datacenter: %s, want violated", got)
-	}
+	expect.Equal(t, check(write(1, 0, 1), write(2, 2, 3), abroad(look(1, 4, 5)), look(2, 6, 7)), OK, "an old answer from abroad:")
+	expect.Equal(t, check(abroad(write(1, 0, 1)), write(2, 2, 3), abroad(write(3, 4, 5)), look(2, 6, 7), look(3, 8, 9)), OK,
+		"a write from abroad that arrives late:")
+	expect.Equal(t, check(abroad(write(1, 0, 1)), write(2, 2, 3), look(1, 6, 7)), Violated, "a stale answer at home:")
+	expect.Equal(t, check(abroad(write(1, 0, 1)), abroad(write(2, 2, 3)), write(3, 4, 5), abroad(look(1, 6, 7))), Violated,
+		"a stale answer in the other datacenter:")
 }
 
 func TestManyWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
@@ -187,12 +175,8 @@ func TestManyWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
 			calls = append(calls, look(int64(i)+2, 400+i*10, 401+i*10))
 		}
 	}
-	if got := check(told(calls)); got != porcupine.Ok {
-		t.Errorf("%s, want ok", got)
-	}
-	if got := check(told(append(calls, look(5, 9000, 9001)))); got != porcupine.Illegal {
-		t.Errorf("with a stale read %s, want illegal", got)
-	}
+	expect.Equal(t, check(told(calls)), porcupine.Ok, "got")
+	expect.Equal(t, check(told(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "with a stale read")
 }
 
 func TestSeenWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
@@ -200,9 +184,7 @@ func TestSeenWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
 	for i := range trial.Micros(60) {
 		calls = append(calls, of(write(int64(i)+3, 10+i*10, 11+i*10), trial.Unknown), look(int64(i)+3, 12+i*10, 13+i*10))
 	}
-	if got := check(told(append(calls, look(5, 9000, 9001)))); got != porcupine.Illegal {
-		t.Errorf("%s, want illegal", got)
-	}
+	expect.Equal(t, check(told(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "got")
 }
 
 // span is a call of a random history: when it was asked, took effect, and returned.
@@ -295,12 +277,10 @@ func carriedOut(spans []span) []trial.Call {
 func TestHistoriesOfASingleCopyAreExplainedAndNeverStale(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		calls := atomic(t)
-		if h := judged(calls...); h.Result != OK {
-			t.Fatalf("%s: %+v\nof %+v", h.Result, h.Example, calls)
-		}
-		if s := keysOf(calls).staleness(always); s.Stale != 0 {
-			t.Fatalf("%d answers of a single copy are called stale: %+v", s.Stale, calls)
-		}
+		h := judged(calls...)
+		need.That(t, h.Result == OK, "%s: %+v\nof %+v", h.Result, h.Example, calls)
+		s := keysOf(calls).staleness(always)
+		need.That(t, s.Stale == 0, "%d answers of a single copy are called stale: %+v", s.Stale, calls)
 	})
 }
 
@@ -324,25 +304,21 @@ func TestCounterexamplesOfSpoiltHistoriesAreMinimal(t *testing.T) {
 		found++
 		minimal(t, h.Example)
 	})
-	if found == 0 {
-		t.Error("no spoilt history was found out")
-	}
+	expect.That(t, found != 0, "no spoilt history was found out")
 }
 
 // minimal checks that an example cannot be explained, and that it can be before its last return.
 func minimal(t *rapid.T, e *Counterexample) {
-	if got := check(e.Calls); got != porcupine.Illegal {
-		t.Fatalf("the example is %s: %+v", got, e)
-	}
+	got := check(e.Calls)
+	need.That(t, got == porcupine.Illegal, "the example is %s: %+v", got, e)
 	before := slices.Clone(e.Calls)
 	if last := before[e.Last]; last.Action == trial.Look {
 		before = slices.Delete(before, e.Last, e.Last+1)
 	} else {
 		before[e.Last] = pending(last)
 	}
-	if got := check(before); got != porcupine.Ok {
-		t.Fatalf("before its last return the example is %s, want ok: %+v", got, e)
-	}
+	got = check(before)
+	need.That(t, got == porcupine.Ok, "before its last return the example is %s, want ok: %+v", got, e)
 	for _, c := range e.Calls {
 		if c.Outcome != trial.Unknown && c.Returned > e.Calls[e.Last].Returned {
 			t.Fatalf("%+v returned after the last call of the example: %+v", c, e)
@@ -365,12 +341,9 @@ func TestNarrowedCallsAreJudgedLikeTheWhole(t *testing.T) {
 			whole = append(whole, porcupine.Operation{Input: c, Call: int64(c.Called), Return: int64(c.Returned)})
 		}
 		want := porcupine.CheckOperationsTimeout(register, whole, patience)
-		if got := check(calls); got != want {
-			t.Fatalf("%s, want %s: %+v", got, want, calls)
-		}
+		got := check(calls)
+		need.That(t, got == want, "%s, want %s: %+v", got, want, calls)
 		verdicts[want]++
 	})
-	if verdicts[porcupine.Ok] == 0 || verdicts[porcupine.Illegal] == 0 {
-		t.Errorf("verdicts were %v, want both", verdicts)
-	}
+	expect.That(t, verdicts[porcupine.Ok] != 0 && verdicts[porcupine.Illegal] != 0, "verdicts were %v, want both", verdicts)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestInstanceSeconds(t *testing.T) {
@@ -27,9 +28,8 @@ func TestInstanceSeconds(t *testing.T) {
 		{"in any order", []trial.List{list(0, 300, 1), list(0, 0, 9), list(0, 100, 2)}, 0.4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := integral(c.lists, func(l trial.List) int { return l.Ghosts }); math.Abs(got-c.want) > 1e-9 {
-				t.Errorf("%v instance-seconds, want %v", got, c.want)
-			}
+			got := integral(c.lists, func(l trial.List) int { return l.Ghosts })
+			expect.That(t, math.Abs(got-c.want) <= 1e-9, "%v instance-seconds, want %v", got, c.want)
 		})
 	}
 }
@@ -56,9 +56,7 @@ func TestHealingIsOfTheSlowestNode(t *testing.T) {
 			[]trial.List{list(0, 1100, 1), list(0, 2100, 0)}, []Healing{{0, -1}, {1, 0.1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := healings(&trial.Trial{Faults: c.faults, Lists: c.lists}); !slices.Equal(got, c.want) {
-				t.Errorf("healings are %v, want %v", got, c.want)
-			}
+			expect.Slice(t, healings(&trial.Trial{Faults: c.faults, Lists: c.lists}), c.want, "healings are")
 		})
 	}
 }
@@ -72,13 +70,10 @@ func TestRemovalIsUntilTheLastNodeStoppedListing(t *testing.T) {
 		{ID: "c", Last: 1000 * ms, Node: 0, Gone: 9000 * ms, Canceled: true},
 	}
 	got := Judge(&trial.Trial{Departures: departures}, scenario.Scenario{}).Removal
-	if want := (Spread{Count: 1, Never: 1, P50: 4, P90: 4, P99: 4, P999: 4, Max: 4}); got != want {
-		t.Errorf("removal is %+v, want %+v", got, want)
-	}
+	expect.Equal(t, got, (Spread{Count: 1, Never: 1, P50: 4, P90: 4, P99: 4, P999: 4, Max: 4}), "removal is")
 	for canceled, want := range map[bool]map[string]trial.Micros{false: {"a": 4000 * ms, "b": -1}, true: {"c": 8000 * ms}} {
-		if got := LastGone(departures, canceled); !maps.Equal(got, want) {
-			t.Errorf("canceled %t: %v, want %v", canceled, got, want)
-		}
+		got := LastGone(departures, canceled)
+		expect.That(t, maps.Equal(got, want), "canceled %t: %v, want %v", canceled, got, want)
 	}
 }
 
@@ -88,15 +83,11 @@ func TestVisibilityIsAtOtherNodes(t *testing.T) {
 	}
 	trial1 := &trial.Trial{Nodes: six, Sightings: []trial.Sighting{see(0, 0, 9*ms), see(0, 1, 2*ms), see(0, 2, -1), see(0, 3, 5*ms)}}
 	v := Judge(trial1, scenario.Scenario{})
-	if want := (Spread{Count: 1, Never: 1, P50: 0.002, P90: 0.002, P99: 0.002, P999: 0.002, Max: 0.002}); v.Visibility[trial.ByRead] != want {
-		t.Errorf("at home %+v, want %+v", v.Visibility[trial.ByRead], want)
-	}
-	if got := v.Abroad[trial.ByRead]; got.Count != 1 || got.P50 != 0.005 {
-		t.Errorf("abroad %+v, want one of 5 ms", got)
-	}
-	if _, ok := v.Visibility[trial.ByWatch]; ok {
-		t.Error("there is a spread of a way that nobody looked")
-	}
+	expect.Equal(t, v.Visibility[trial.ByRead], (Spread{Count: 1, Never: 1, P50: 0.002, P90: 0.002, P99: 0.002, P999: 0.002, Max: 0.002}), "at home")
+	got := v.Abroad[trial.ByRead]
+	expect.That(t, got.Count == 1 && got.P50 == 0.005, "abroad %+v, want one of 5 ms", got)
+	_, ok := v.Visibility[trial.ByWatch]
+	expect.That(t, !ok, "there is a spread of a way that nobody looked")
 }
 
 func TestEndingsAndListsNameInstances(t *testing.T) {
@@ -111,15 +102,11 @@ func TestEndingsAndListsNameInstances(t *testing.T) {
 		},
 		Evictions: []trial.Eviction{{ID: "e", Alive: true}, {ID: "e", Alive: true, Node: 1}, {ID: "f"}},
 	}, scenario.Scenario{})
-	if !slices.Equal(v.Lost, []string{"a", "b"}) || !slices.Equal(v.Revived, []string{"x", "y"}) || !slices.Equal(v.Dead, []string{"d"}) {
-		t.Errorf("lost %v, revived %v, dead %v; want [a b], [x y], [d]", v.Lost, v.Revived, v.Dead)
-	}
-	if v.FalseEvictions != 1 {
-		t.Errorf("%d false evictions, want 1", v.FalseEvictions)
-	}
-	if !slices.Equal(v.Converged.Differ, []string{"a", "y"}) {
-		t.Errorf("nodes differ on %v, want [a y]: both that were asked lack b", v.Converged.Differ)
-	}
+	expect.That(t, slices.Equal(v.Lost, []string{"a", "b"}) && slices.Equal(v.Revived, []string{"x", "y"}) && slices.Equal(v.Dead, []string{"d"}),
+		"lost %v, revived %v, dead %v; want [a b], [x y], [d]", v.Lost, v.Revived, v.Dead)
+	expect.That(t, v.FalseEvictions == 1, "%d false evictions, want 1", v.FalseEvictions)
+	expect.That(t, slices.Equal(v.Converged.Differ, []string{"a", "y"}),
+		"nodes differ on %v, want [a y]: both that were asked lack b", v.Converged.Differ)
 }
 
 func TestElectionsAndLeaderlessTimeAreOfEachDatacenter(t *testing.T) {
@@ -141,9 +128,8 @@ func TestElectionsAndLeaderlessTimeAreOfEachDatacenter(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := Judge(&trial.Trial{Mode: scenario.CP, Nodes: six, Leaders: c.said, Settled: 1000 * ms}, scenario.Scenario{})
-			if v.Elections != c.elections || math.Abs(v.Leaderless-c.leaderless) > 1e-9 {
-				t.Errorf("%d elections and %v s without a leader, want %d and %v s", v.Elections, v.Leaderless, c.elections, c.leaderless)
-			}
+			expect.That(t, v.Elections == c.elections && math.Abs(v.Leaderless-c.leaderless) <= 1e-9,
+				"%d elections and %v s without a leader, want %d and %v s", v.Elections, v.Leaderless, c.elections, c.leaderless)
 		})
 	}
 }
@@ -192,9 +178,8 @@ func TestConvergence(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := convergence(&trial.Trial{Nodes: three, Ending: c.ending}, keysOf(c.calls))
-			if got.Result != c.result || !slices.Equal(got.Differ, c.differ) || !slices.Equal(got.Lost, c.lost) || got.Text != c.text {
-				t.Errorf("got %+v, want %s, differ %v, lost %v, %q", got, c.result, c.differ, c.lost, c.text)
-			}
+			expect.That(t, got.Result == c.result && slices.Equal(got.Differ, c.differ) && slices.Equal(got.Lost, c.lost) && got.Text == c.text,
+				"got %+v, want %s, differ %v, lost %v, %q", got, c.result, c.differ, c.lost, c.text)
 		})
 	}
 }
@@ -240,15 +225,11 @@ func TestStalenessSumsUpAnsweredLooks(t *testing.T) {
 	}
 	got := keysOf(calls).staleness(always)
 	want := Staleness{Reads: 4, Stale: 2, Share: 0.5, Behind: 2, Age: Spread{Count: 2, P50: 0.01, P90: 0.01, P99: 0.01, P999: 0.01, Max: 0.01}}
-	if got != want {
-		t.Errorf("staleness is %+v, want %+v", got, want)
-	}
+	expect.Equal(t, got, want, "staleness is")
 }
 
 func TestAgesAreThoseOfAnsweredLooks(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1), write(2, 2, 3), look(1, 13, 14), look(2, 15, 16), of(look(1, 21, 22), trial.Refused)}
 	got := Ages(&trial.Trial{History: calls})
-	if want := []Age{{Called: 13 * ms, Age: 10 * ms}, {Called: 15 * ms}}; !slices.Equal(got, want) {
-		t.Errorf("ages are %v, want %v", got, want)
-	}
+	expect.Slice(t, got, []Age{{Called: 13 * ms, Age: 10 * ms}, {Called: 15 * ms}}, "ages are")
 }

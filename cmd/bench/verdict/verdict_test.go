@@ -3,13 +3,12 @@ package verdict
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -46,9 +45,7 @@ func TestJudgeIsTheSameEachTime(t *testing.T) {
 	for _, mode := range []scenario.Mode{scenario.CP, scenario.AP} {
 		want := Judge(crowded(mode), scenario.Scenario{})
 		for range 30 {
-			if got := Judge(crowded(mode), scenario.Scenario{}); !reflect.DeepEqual(got, want) {
-				t.Fatalf("mode %s: first\n%+v\nthen\n%+v", mode, want, got)
-			}
+			need.Deep(t, Judge(crowded(mode), scenario.Scenario{}), want, "mode %s: first\n%+v\nthen", mode, want)
 		}
 	}
 }
@@ -58,9 +55,7 @@ func TestVerdictsSurviveJSON(t *testing.T) {
 	text := need.Got(json.Marshal(want))(t)
 	var got Verdict
 	need.OK(t, json.Unmarshal(text, &got))
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("written as JSON and read again a verdict is\n%+v, want\n%+v", got, want)
-	}
+	expect.Deep(t, got, want, "written as JSON and read again a verdict is")
 }
 
 func TestBrokenLimits(t *testing.T) {
@@ -119,9 +114,7 @@ func TestBrokenLimits(t *testing.T) {
 				other = scenario.AP
 			}
 			s := scenario.Scenario{Limits: map[scenario.Mode]scenario.Limits{c.mode: c.limits, other: {WriteSuccess: share(2)}}}
-			if got := Judge(&c.trial, s).Broken; !slices.Equal(got, c.want) {
-				t.Errorf("broken limits are %q, want %q", got, c.want)
-			}
+			expect.Slice(t, Judge(&c.trial, s).Broken, c.want, "broken limits are")
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -59,17 +60,13 @@ func TestAnExchangeFailsAtItsDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := c.Exchange(get)
-	if !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ErrNotSent) {
-		t.Errorf("got %v, want %v", err, os.ErrDeadlineExceeded)
-	}
+	expect.That(t, errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrNotSent), "got %v, want %v", err, os.ErrDeadlineExceeded)
 }
 
 func TestAConnectionThatEndsWithoutAnAnswerMayHaveTakenTheRequest(t *testing.T) {
 	_, c := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	_, err := c.Exchange(get)
-	if !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrNotSent) {
-		t.Errorf("got %v, want %v", err, io.ErrUnexpectedEOF)
-	}
+	expect.That(t, errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrNotSent), "got %v, want %v", err, io.ErrUnexpectedEOF)
 }
 
 func TestADeadlineCanBeMovedForEachExchange(t *testing.T) {
@@ -79,9 +76,8 @@ func TestADeadlineCanBeMovedForEachExchange(t *testing.T) {
 			t.Fatal(err)
 		}
 		need.OK(t, c.SetDeadline(time.Now().Add(time.Minute)))
-		if status, err := c.Exchange(get); err != nil || status != http.StatusOK {
-			t.Fatalf("status %d, %v, want 200", status, err)
-		}
+		status, err := c.Exchange(get)
+		need.That(t, err == nil && status == http.StatusOK, "status %d, %v, want 200", status, err)
 	}
 }
 
@@ -101,23 +97,17 @@ func TestAConnectionThatTheServerClosedIsNotIdle(t *testing.T) {
 		t.Fatalf("status %d, %v, want 200", status, err)
 	}
 	<-answered
-	if !c.Idle() {
-		t.Error("an open connection is not idle")
-	}
+	expect.That(t, c.Idle(), "an open connection is not idle")
 	server.Close()
 	for deadline := time.Now().Add(10 * time.Second); c.Idle(); {
-		if time.Now().After(deadline) {
-			t.Fatal("a connection that the server closed is idle after 10 s")
-		}
+		need.That(t, !time.Now().After(deadline), "a connection that the server closed is idle after 10 s")
 	}
 }
 
 func TestARequestThatCannotBeWrittenWasNotSent(t *testing.T) {
 	_, c := serve(t, func(http.ResponseWriter, *http.Request) {})
 	_, err := c.Exchange(make([]byte, 64<<20)) // more than any send buffer
-	if !errors.Is(err, ErrNotSent) {
-		t.Errorf("got %v, want %v", err, ErrNotSent)
-	}
+	expect.ErrorIs(t, err, ErrNotSent, "got")
 }
 
 // The load measures servers on the same cores: an exchange must not leave work to the collector.
@@ -133,9 +123,7 @@ func TestAnExchangeAllocatesNothing(t *testing.T) {
 			t.Fatalf("status %d, body %q, %v, want 200 and hello", status, c.Body(), err)
 		}
 	})
-	if got > 0 {
-		t.Errorf("%v allocations for an exchange, want none", got)
-	}
+	expect.That(t, got <= 0, "%v allocations for an exchange, want none", got)
 }
 
 // answerAll answers whatever comes on the first connection, and allocates nothing for it.
@@ -176,9 +164,8 @@ func TestAnswersAreReadInAnyPieces(t *testing.T) {
 					t.Fatalf("after %d of %d bytes: whole %t, %v", cut, len(tc.text), whole, err)
 				}
 				whole, err = a.feed([]byte(tc.text[cut:]))
-				if !whole || err != nil || a.status != tc.status || string(a.text) != tc.body || a.body != int64(len(tc.body)) {
-					t.Fatalf("cut at %d: whole %t, status %d, body of %d bytes %q, %v, want status %d and %q", cut, whole, a.status, a.body, a.text, err, tc.status, tc.body)
-				}
+				need.That(t, whole && err == nil && a.status == tc.status && string(a.text) == tc.body && a.body == int64(len(tc.body)),
+					"cut at %d: whole %t, status %d, body of %d bytes %q, %v, want status %d and %q", cut, whole, a.status, a.body, a.text, err, tc.status, tc.body)
 			}
 		})
 	}
