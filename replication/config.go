@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // Kind is what a peer is.
@@ -39,20 +41,32 @@ type PeerConfig struct {
 	// service URL, such as http://host:8761/eureka.
 	URLs []string
 
-	BatchSize       int           // 0: 250
-	BatchDelay      time.Duration // 0: 500 ms
-	Queue           int           // 0: 10000
-	Workers         int           // 0: 20
-	CongestionDelay time.Duration // 0: 1 s
-	NetworkDelay    time.Duration // 0: 100 ms
-	MaxDelay        time.Duration // 0: 30 s
-	Backoff         bool          // grow both delays with jitter
-	Expiry          time.Duration // of cancels and status changes; 0: 30 s. Others: one renewal interval
-	Rate            int           // tasks per second; 0: no limit
-	Single          bool          // Eureka servers only: one call per item instead of batches
-	ConnectTimeout  time.Duration // 0: 1 s
-	ReadTimeout     time.Duration // 0: 5 s
-	TLS             *tls.Config   // nil: the system's authorities
+	Flow
+	Rate   int         // tasks per second; 0: no limit
+	Single bool        // Eureka servers only: one call per item instead of batches
+	TLS    *tls.Config // nil: the system's authorities
+}
+
+// Flow is how tasks go to a peer. Numbers and spans that are left at zero mean their defaults.
+type Flow struct {
+	// BatchSize: upstream's servers take 250, and a Rollcall peer 8 MiB.
+	BatchSize       int           `key:"replication.batch-size" default:"250" min:"1" max:"1000" help:"most tasks of one batch"`
+	BatchDelay      time.Duration `key:"replication.batch-delay" default:"500ms" min:"1ms" help:"how long a task waits for others, from its first submission; a full batch goes at once (maxBatchingDelay)"`
+	Queue           int           `key:"replication.queue" default:"10000" min:"1" help:"most pending tasks per peer (maxElementsInPeerReplicationPool)"`
+	Workers         int           `key:"replication.workers" default:"20" min:"1" max:"1000" help:"batches on their way at a time, per peer (maxThreadsForPeerReplication)"`
+	CongestionDelay time.Duration `key:"replication.congestion-delay" default:"1s" min:"1ms" help:"pause after a peer was busy or slow"`
+	NetworkDelay    time.Duration `key:"replication.network-delay" default:"100ms" min:"1ms" help:"pause after a peer could not be reached"`
+	MaxDelay        time.Duration `key:"replication.max-delay" default:"30s" min:"1ms" help:"bound of both pauses"`
+	Backoff         bool          `key:"replication.backoff" default:"true" help:"let both pauses grow, with a random part; false: always the same, as upstream"`
+	Expiry          time.Duration `key:"replication.expiry" default:"30s" min:"1s" help:"after which a cancel or status change is read anew instead of tried again (maxTimeForReplication)"`
+	ConnectTimeout  time.Duration `key:"replication.connect-timeout" default:"1s" min:"1ms" help:"time to reach a peer (peerNodeConnectTimeoutMs)"`
+	ReadTimeout     time.Duration `key:"replication.read-timeout" default:"5s" min:"1ms" help:"time for a peer's answer (peerNodeReadTimeoutMs)"`
+}
+
+// Repair is when nodes compare and copy what they have. Spans that are left at zero mean their defaults.
+type Repair struct {
+	Digest   time.Duration `key:"replication.digest-interval" default:"1m" min:"1s" help:"time between two comparisons with a Rollcall peer"`
+	CopyWait time.Duration `key:"replication.copy-wait" default:"3s" min:"1ms" help:"mode ap: how long a node that starts waits for another one that is ready to be copied from, before it goes on with what it has"`
 }
 
 // Config is what a Replicator needs.
@@ -68,66 +82,24 @@ type Config struct {
 	// Without, every node sends what its own clients said, and evicts for itself.
 	Consensus bool
 	Peers     []PeerConfig
-	Digest    time.Duration // between comparisons; 0: 60 s
-	// CopyWait is how long Copy waits for another node to be ready; 0: 3 s.
-	CopyWait time.Duration
-	Log      *slog.Logger // nil: discards
-	Metrics  prometheus.Registerer
+	Repair
+	Log     *slog.Logger // nil: discards
+	Metrics prometheus.Registerer
 
 	incarnation *incarnation // of this sender; New draws it
 }
 
-// Defaults of a Config and its peers.
-const (
-	defaultBatchSize       = 250
-	defaultBatchDelay      = 500 * time.Millisecond
-	defaultQueue           = 10_000
-	defaultWorkers         = 20
-	defaultCongestionDelay = time.Second
-	defaultNetworkDelay    = 100 * time.Millisecond
-	defaultMaxDelay        = 30 * time.Second
-	defaultExpiry          = 30 * time.Second
-	defaultConnectTimeout  = time.Second
-	defaultReadTimeout     = 5 * time.Second
-	defaultDigest          = time.Minute
-	defaultCopyWait        = 3 * time.Second
-)
-
 // withDefaults fills in what was left at zero.
 func (c Config) withDefaults() Config {
-	c.Digest = or(c.Digest, defaultDigest)
-	c.CopyWait = or(c.CopyWait, defaultCopyWait)
+	setting.Fill(&c.Repair)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	peers := make([]PeerConfig, len(c.Peers))
-	for i, p := range c.Peers {
-		peers[i] = p.withDefaults()
+	c.Peers = slices.Clone(c.Peers)
+	for i := range c.Peers {
+		setting.Fill(&c.Peers[i].Flow)
 	}
-	c.Peers = peers
 	return c
-}
-
-func (p PeerConfig) withDefaults() PeerConfig {
-	p.BatchSize = or(p.BatchSize, defaultBatchSize)
-	p.BatchDelay = or(p.BatchDelay, defaultBatchDelay)
-	p.Queue = or(p.Queue, defaultQueue)
-	p.Workers = or(p.Workers, defaultWorkers)
-	p.CongestionDelay = or(p.CongestionDelay, defaultCongestionDelay)
-	p.NetworkDelay = or(p.NetworkDelay, defaultNetworkDelay)
-	p.MaxDelay = or(p.MaxDelay, defaultMaxDelay)
-	p.Expiry = or(p.Expiry, defaultExpiry)
-	p.ConnectTimeout = or(p.ConnectTimeout, defaultConnectTimeout)
-	p.ReadTimeout = or(p.ReadTimeout, defaultReadTimeout)
-	return p
-}
-
-func or[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
 }
 
 // validate reports every mistake at once.
@@ -144,12 +116,6 @@ func (c Config) validate() error {
 	}
 	if c.Sender == nil {
 		errs = append(errs, errors.New("there is no Sender"))
-	}
-	if c.Digest < 0 {
-		errs = append(errs, fmt.Errorf("the time between comparisons must not be negative, and is %v (Digest)", c.Digest))
-	}
-	if c.CopyWait < 0 {
-		errs = append(errs, fmt.Errorf("the wait for a node to copy from must not be negative, and is %v (CopyWait)", c.CopyWait))
 	}
 	names := make(map[string]bool)
 	for i, p := range c.Peers {
@@ -191,17 +157,6 @@ func (p PeerConfig) mistakes(c Config) []error {
 		if err := checkURL(text); err != nil {
 			errs = append(errs, err)
 		}
-	}
-	for _, n := range []struct {
-		name  string
-		value int64
-	}{
-		{"BatchSize", int64(p.BatchSize)}, {"BatchDelay", int64(p.BatchDelay)}, {"Queue", int64(p.Queue)}, {"Workers", int64(p.Workers)},
-		{"CongestionDelay", int64(p.CongestionDelay)}, {"NetworkDelay", int64(p.NetworkDelay)}, {"MaxDelay", int64(p.MaxDelay)},
-		{"Expiry", int64(p.Expiry)}, {"Rate", int64(p.Rate)}, {"ConnectTimeout", int64(p.ConnectTimeout)},
-		{"ReadTimeout", int64(p.ReadTimeout)},
-	} {
-		wrong(n.value < 0, "%s must not be negative", n.name)
 	}
 	return errs
 }

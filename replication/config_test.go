@@ -18,9 +18,9 @@ func validConfig() Config {
 
 func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 	c := Config{
-		Datacenter: "dc1", Consensus: true, Digest: -time.Second, CopyWait: -time.Minute,
+		Datacenter: "dc1", Consensus: true,
 		Peers: []PeerConfig{
-			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1", "ftp://b:1"}, Queue: -1},
+			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1", "ftp://b:1"}},
 			{Name: "dc2", Kind: Datacenter, URLs: []string{"a:1/"}},
 			{Name: "n2", Kind: Node, URLs: []string{"http://a:1/"}},
 			{Kind: Eureka, URLs: []string{"http://a:1/eureka", "http://b:1/eureka"}},
@@ -30,8 +30,8 @@ func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 	_, err := New(c)
 	need.That(t, err != nil, "accepted")
 	for _, want := range []string{
-		"there is no Service", "the own node must have a name (Node)", "there is no Sender", "must not be negative, and is -1s (Digest)", "must not be negative, and is -1m0s (CopyWait)",
-		`peer dc2: URL "ftp://b:1" must be absolute`, "peer dc2: Queue must not be negative", "peer dc2: another peer has this name",
+		"there is no Service", "the own node must have a name (Node)", "there is no Sender",
+		`peer dc2: URL "ftp://b:1" must be absolute`, "peer dc2: another peer has this name",
 		"peer n2: the nodes of a datacenter with consensus do not replicate to each other",
 		`peer n2: URL "http://a:1/" must have no slash at its end`,
 		"peer number 4: Name is missing", "peer number 4: it has 2 URLs: each Eureka server is a peer of its own",
@@ -52,7 +52,7 @@ func TestMistakesDoNotShowPasswords(t *testing.T) {
 
 func TestZeroNumbersAreDefaults(t *testing.T) {
 	c := validConfig()
-	c.Peers = []PeerConfig{{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1"}, Queue: 7}}
+	c.Peers = []PeerConfig{{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1"}, Flow: Flow{Queue: 7}}}
 	got := c.withDefaults()
 	p := got.Peers[0]
 	if got.Digest != time.Minute || got.CopyWait != 3*time.Second || p.BatchSize != 250 || p.BatchDelay != 500*time.Millisecond || p.Queue != 7 ||

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -103,7 +104,7 @@ func TestANodeAloneHasNothingToCopy(t *testing.T) {
 	begun := time.Now()
 	need.OK(t, node.Copy(context.Background()))
 	took := time.Since(begun)
-	expect.That(t, took <= defaultCopyWait, "it took %v", took)
+	expect.That(t, took <= setting.Default[Repair]().CopyWait, "it took %v", took)
 }
 
 // A node that is listed among its own peers does not copy from itself, whatever its address is there.
@@ -153,7 +154,7 @@ func TestNodesThatStartTogetherDoNotWaitForEver(t *testing.T) {
 	begun := time.Now()
 	need.OK(t, node.Copy(context.Background()))
 	took := time.Since(begun)
-	expect.That(t, took >= defaultCopyWait/2, "it gave up after %v", took)
+	expect.That(t, took >= setting.Default[Repair]().CopyWait/2, "it gave up after %v", took)
 }
 
 // breaking serves a state that breaks so many times.
@@ -241,7 +242,7 @@ func TestACopyFromANodeThatFallsSilentIsBegunAgain(t *testing.T) {
 		<-released
 	})
 	node := newSite()
-	node.become(t, "dc1", "n9", false, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}, ReadTimeout: time.Second})
+	node.become(t, "dc1", "n9", false, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}, Flow: Flow{ReadTimeout: time.Second}})
 	need.OK(t, node.Copy(context.Background()))
 	equal(t, old, node)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -33,13 +34,14 @@ type eurekaSide struct {
 
 func newEurekaSide(t testing.TB, peer PeerConfig) *eurekaSide {
 	s := &eurekaSide{memory: newMemory(), log: &strings.Builder{}}
+	setting.Fill(&peer.Flow)
 	peer.Kind = Eureka
 	if peer.Name == "" {
 		peer.Name = "old"
 	}
 	config := Config{Service: s.memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
 	s.link = newEurekaLink(linkEnv{
-		config: config, peer: peer.withDefaults(), view: s.memory.view, clock: s.memory.clock,
+		config: config, peer: peer, view: s.memory.view, clock: s.memory.clock,
 		submit:    func(t task) { s.note(func() { s.submitted = append(s.submitted, t) }) },
 		sent:      func(fact string) { s.note(func() { s.sent = append(s.sent, fact) }) },
 		succeeded: func() { s.note(func() { s.successes++ }) },

@@ -41,7 +41,7 @@ func newCircle(t *testing.T) *circle {
 	c.replicator, err = New(Config{
 		Service: c.memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Consensus: true,
 		Sender: func() string { return "cluster" },
-		Peers:  []PeerConfig{{Name: "old", Kind: Eureka, URLs: []string{c.fake.service()}, BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}},
+		Peers:  []PeerConfig{{Name: "old", Kind: Eureka, URLs: []string{c.fake.service()}, Flow: Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}},
 	})
 	need.OK(t, err)
 	handler, err := httpd.New(httpd.Config{

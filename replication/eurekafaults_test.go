@@ -86,7 +86,7 @@ func TestWhatAFaultOfAEurekaServerMeans(t *testing.T) {
 			if c.name == "hang" { // and takes both
 				connect, read = time.Second, 100*time.Millisecond
 			}
-			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, ConnectTimeout: connect, ReadTimeout: read})
+			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Flow: Flow{ConnectTimeout: connect, ReadTimeout: read}})
 			s.apply(t, register(instance("ORDERS", "i1", 1000)))
 			f.failWith(c.fail)
 			got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
@@ -101,7 +101,7 @@ func TestAServerThatCannotBeReachedIsAFailureOfTheNetwork(t *testing.T) {
 	need.OK(t, err)
 	defer silent.Close()
 	for _, url := range []string{"https://u:secret@" + silent.Addr().String() + "/eureka", "http://u:secret@127.0.0.1:1/eureka", "http://u:secret@no-such-host.invalid/eureka"} {
-		s := newEurekaSide(t, PeerConfig{URLs: []string{url}, ConnectTimeout: 100 * time.Millisecond})
+		s := newEurekaSide(t, PeerConfig{URLs: []string{url}, Flow: Flow{ConnectTimeout: 100 * time.Millisecond}})
 		s.apply(t, register(instance("ORDERS", "i1", 1000)))
 		got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
 		expect.That(t, got == batcher.TransientError && len(s.failures) == 1, "%s: result %d, failures %q; want a transient error", url, got, s.failures)

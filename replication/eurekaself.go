@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // Eureka servers register with one another, as an application of this name, and show a peer as
@@ -137,7 +138,7 @@ func ipOf(ctx context.Context, host string) string {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return host
 	}
-	ctx, cancel := context.WithTimeout(ctx, defaultConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, setting.Default[Flow]().ConnectTimeout)
 	defer cancel()
 	addresses, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil || len(addresses) == 0 {

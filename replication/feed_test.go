@@ -600,7 +600,7 @@ func TestARemovalIsToldWithItsAge(t *testing.T) {
 }
 
 func TestExpiryIsByTheRenewalInterval(t *testing.T) {
-	s := &session{peer: &peer{PeerConfig: PeerConfig{Expiry: 30 * time.Second}}}
+	s := &session{peer: &peer{PeerConfig: PeerConfig{Flow: Flow{Expiry: 30 * time.Second}}}}
 	for _, tt := range []struct {
 		name     string
 		facts    facts
@@ -761,7 +761,7 @@ func (c course) run(t *testing.T) string {
 	peer := datacenter("dc2")
 	peer.Queue, peer.BatchSize, peer.Workers, peer.Expiry = c.queue, c.batch, c.workers, c.expiry
 	start := func() *replicating {
-		return replicateAs(t, Config{Service: m, Consensus: true, Digest: 1000 * time.Hour}, map[string]*far{"dc2": f}, peer)
+		return replicateAs(t, Config{Service: m, Consensus: true, Repair: Repair{Digest: 1000 * time.Hour}}, map[string]*far{"dc2": f}, peer)
 	}
 	r := start()
 	for _, s := range c.steps {

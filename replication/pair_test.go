@@ -10,6 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -19,7 +20,7 @@ func runPair(t testing.TB, kind Kind) (a, b *site) {
 	t.Helper()
 	a, b = newSite(), newSite()
 	to := func(name string, s *site) PeerConfig {
-		return PeerConfig{Name: name, Kind: kind, URLs: []string{s.server.URL}, BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}
+		return PeerConfig{Name: name, Kind: kind, URLs: []string{s.server.URL}, Flow: Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}
 	}
 	if kind == Node {
 		a.become(t, "dc1", "n1", false, to("b", b))
@@ -145,14 +146,14 @@ func BenchmarkBatchOfHeartbeats(b *testing.B) {
 	near, far := twoDatacenters(b)
 	var tasks []task
 	var ops []registry.Op
-	for n := range defaultBatchSize {
+	for n := range setting.Default[Flow]().BatchSize {
 		i := instance("ORDERS", fmt.Sprintf("orders-%03d.example.com:orders:8080", n), 1_700_000_000_000)
 		ops = append(ops, registry.Register{Instance: i})
 		tasks = append(tasks, task{key: i.Key(), facts: heartbeat})
 	}
 	near.apply(b, ops...)
 	near.tellChanges(b, 0)
-	far.answering(answersOf(slices.Repeat([]wire.Result{{Status: wire.Done}}, defaultBatchSize)...)) // as one that knows all
+	far.answering(answersOf(slices.Repeat([]wire.Result{{Status: wire.Done}}, setting.Default[Flow]().BatchSize)...)) // as one that knows all
 	b.ReportAllocs()
 	for b.Loop() {
 		if result := near.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +46,7 @@ func TestWhichRemoteLeasesAreSpared(t *testing.T) {
 			if tt.fails {
 				r.peers[0].failed(errRefused)
 			}
-			expect.Equal(t, r.Spares(or(tt.dc, "dc2"), tt.heard, !tt.never), tt.want, "got")
+			expect.Equal(t, r.Spares(cmp.Or(tt.dc, "dc2"), tt.heard, !tt.never), tt.want, "got")
 		})
 	}
 }

@@ -20,7 +20,7 @@ func sender(t testing.TB, urls ...string) *site {
 	t.Helper()
 	s := newSite()
 	s.become(t, "dc1", "n1", true, PeerConfig{
-		Name: "dc2", Kind: Datacenter, URLs: urls, ConnectTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second,
+		Name: "dc2", Kind: Datacenter, URLs: urls, Flow: Flow{ConnectTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second},
 	})
 	s.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
 	return s

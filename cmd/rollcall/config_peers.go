@@ -39,12 +39,7 @@ func (c *Config) peers(own ...string) ([]replication.PeerConfig, error) {
 }
 
 func (r *ReplicationConfig) peer(kind replication.Kind, name string, trust *tls.Config, urls ...string) replication.PeerConfig {
-	p := replication.PeerConfig{
-		Name: name, Kind: kind, TLS: trust,
-		BatchSize: r.BatchSize, BatchDelay: r.BatchDelay, Queue: r.Queue, Workers: r.Workers,
-		CongestionDelay: r.CongestionDelay, NetworkDelay: r.NetworkDelay, MaxDelay: r.MaxDelay, Backoff: r.Backoff,
-		Expiry: r.Expiry, ConnectTimeout: r.ConnectTimeout, ReadTimeout: r.ReadTimeout,
-	}
+	p := replication.PeerConfig{Name: name, Kind: kind, TLS: trust, Flow: r.Flow}
 	for _, u := range urls {
 		p.URLs = append(p.URLs, strings.TrimRight(u, "/"))
 	}

@@ -165,8 +165,7 @@ func (c *Config) openPeers(p *peers, env engineEnv, service registry.Service, se
 		Sender:     sender,
 		Consensus:  c.Mode == modeCP,
 		Peers:      configs,
-		Digest:     c.Replication.DigestInterval,
-		CopyWait:   c.Replication.CopyWait,
+		Repair:     c.Replication.Repair,
 		Log:        env.log,
 		Metrics:    env.metrics,
 	})
