@@ -2,7 +2,11 @@ package client
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -109,3 +113,161 @@ func (s *registrationState) satisfy() {
 	defer s.mu.Unlock()
 	s.demanded, s.waiting = false, false
 }
+
+// heartbeats is the first of a Registration's loops: it registers the instance, and renews its lease
+// once per interval from when the last renewal was sent.
+func (r *Registration) heartbeats() {
+	trouble := trouble{log: r.log, what: "heartbeat"}
+	for failures := 0; ; {
+		sent := time.Now()
+		err := r.beat()
+		if r.life.Err() != nil {
+			return
+		}
+		trouble.report(err)
+		if err == nil {
+			r.verify()
+		}
+		pause := time.Until(sent.Add(r.Interval()))
+		if failures++; err == nil {
+			failures = 0
+		} else {
+			pause = beatPause(r.Interval(), failures)
+		}
+		if !wait(r.life, pause) {
+			return
+		}
+	}
+}
+
+// beatPause is the time until the next try after so many failures of a heartbeat or registration: at
+// most a tenth of the interval, and twice as much after each failure, up to half the interval; at random
+// in the upper half of that, so that the instances that failed together do not come back together.
+//
+// A lease of three intervals, the usual one, has two left when its first heartbeat fails. In these there
+// are five tries at least, and it outlives each outage that ends half an interval before it would.
+// Upstream's back-off, which doubles the interval itself up to ten of them
+// (com.netflix.discovery.TimedSupervisorTask), would try once, and lose leases in an outage that is much
+// shorter than they are.
+func beatPause(interval time.Duration, failures int) time.Duration {
+	longest := min(interval/10<<min(failures-1, 3), interval/2)
+	return longest/2 + rand.N(longest/2)
+}
+
+// beat does what is due: the first registration, or a renewal, which says the newest state's version. A
+// cluster that knows nothing or something older answers 404, and is told.
+func (r *Registration) beat() error {
+	dirty, told := r.state.version()
+	if told == nil {
+		return r.register(r.life, whyFirst, r.state.first)
+	}
+	sent := time.Now()
+	err := r.client.Renew(r.life, r.key, dirty)
+	r.client.metrics.heartbeats.WithLabelValues(beatOutcome(err)).Inc()
+	switch {
+	case err == nil:
+		r.state.renewed(sent)
+	case errors.Is(err, ErrNotRegistered):
+		return r.register(r.life, whyNotFound, func() []*registry.Instance { return r.state.missed(dirty, told) })
+	default:
+		r.state.unheard(err)
+	}
+	return err
+}
+
+func beatOutcome(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrNotRegistered):
+		return "not_found"
+	}
+	return "failed"
+}
+
+// trouble logs changes between success and failure, not each failure. It belongs to one goroutine.
+type trouble struct {
+	log     *slog.Logger
+	what    string
+	failing bool
+}
+
+func (t *trouble) report(err error) {
+	switch failing := err != nil; {
+	case failing && !t.failing:
+		t.log.Warn("the cluster could not be told, trying again", "what", t.what, "err", err)
+	case !failing && t.failing:
+		t.log.Info("the cluster can be told again", "what", t.what)
+	}
+	t.failing = err != nil
+}
+
+// Why an instance is registered, as the metrics have it.
+const (
+	whyFirst    = "first"
+	whyNotFound = "not_found"
+	whyChanged  = "changed"
+)
+
+// register sends what take says is due, if there is anything. Registrations go one after the other, and
+// each asks what is due when its turn has come: the later one always carries the newest state.
+func (r *Registration) register(ctx context.Context, why string, take func() []*registry.Instance) error {
+	if err := r.turn.take(ctx); err != nil {
+		return err
+	}
+	defer r.turn.give()
+	if r.life.Err() != nil { // ctx may learn of it later
+		return context.Cause(r.life)
+	}
+	for _, i := range take() {
+		if err := r.tell(ctx, i, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Registration) tell(ctx context.Context, i *registry.Instance, why string) error {
+	sent := time.Now()
+	a, err := r.client.register(ctx, i)
+	if err != nil {
+		r.client.metrics.registrations.WithLabelValues(why, "failed").Inc()
+		r.state.unregistered(i, err, a.repeated || errors.Is(err, ErrUnknownOutcome))
+		return err
+	}
+	r.client.metrics.registrations.WithLabelValues(why, "ok").Inc()
+	lease := leaseOf(i, a.header.Get(clampedHeader))
+	r.state.registered(i, sent, lease)
+	r.log.Info("registered", "why", why, "status", i.Status.String(), "renewed_every", lease.interval)
+	return nil
+}
+
+// turn is held by one at a time, who may wait for the network meanwhile.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// take waits until it is free, or returns why ctx ended.
+func (t turn) take(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// try takes it if it is free.
+func (t turn) try() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t turn) give() { <-t }

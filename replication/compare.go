@@ -1,11 +1,14 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -110,5 +113,161 @@ func (s scope) each(apps []string, do func(*registry.Lease)) {
 		if _, ok := slices.BinarySearch(apps, l.Instance.App); ok && s.holds(l) {
 			do(l)
 		}
+	}
+}
+
+// maxDiffItems is how many of the instances that differ are told one by one.
+const maxDiffItems = 1000
+
+// settling is how long (ms of lease clock) a removal may be on its way before the peer's copy counts as
+// one too many; registry.View.Settled gives changes as long.
+const settling = 10_000
+
+// What the peer's copy of an instance is.
+const (
+	copyMissing   = "missing"
+	copyOlder     = "older"
+	copyNewer     = "newer"
+	copyDifferent = "different"
+	copyExtra     = "extra"
+)
+
+// comparison is what differs between this side and a peer, and what makes the peer equal.
+type comparison struct {
+	scope     scope
+	consensus bool // this side knows all of its datacenter
+	diff      api.PeerDiff
+	tasks     []task
+
+	app     string                            // of the last difference
+	records map[registry.Key]registry.Removal // nil: not needed yet
+}
+
+// add takes in a part of the peer's answer: applications that come after those before.
+func (c *comparison) add(apps map[string][]wire.Entry) {
+	own := make(map[string][]*registry.Lease, len(apps))
+	for l := range c.scope.view.Settled(c.scope.now, c.scope.all, c.scope.owner) {
+		if _, ok := apps[l.Instance.App]; ok {
+			own[l.Instance.App] = append(own[l.Instance.App], l)
+		}
+	}
+	for _, app := range slices.Sorted(maps.Keys(apps)) {
+		c.addApp(app, own[app], apps[app])
+	}
+}
+
+// addApp compares the instances of an application.
+func (c *comparison) addApp(app string, own []*registry.Lease, entries []wire.Entry) {
+	theirs := make(map[string]wire.Entry, len(entries))
+	for _, e := range entries {
+		theirs[e.ID] = e
+	}
+	for _, l := range own {
+		id := l.Instance.ID()
+		e, ok := theirs[id]
+		delete(theirs, id)
+		switch {
+		case !ok:
+			c.addOwn(l.Key(), copyMissing)
+		case e.Sum != l.Sum():
+			c.addOwn(l.Key(), judge(l.Version(), e.Version))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(theirs)) {
+		c.addTheirs(registry.Key{App: app, ID: id}, theirs[id].Version)
+	}
+}
+
+// judge says what a peer's copy of another sum is.
+func judge(own, theirs registry.Version) string {
+	life := cmp.Compare(theirs.Life, own.Life)
+	said := cmp.Or(life, cmp.Compare(theirs.LastDirty, own.LastDirty))
+	decided := cmp.Or(life, cmp.Compare(theirs.Edit, own.Edit))
+	switch {
+	case said <= 0 && decided <= 0 && said+decided < 0:
+		return copyOlder
+	case said >= 0 && decided >= 0 && said+decided > 0:
+		return copyNewer
+	}
+	return copyDifferent
+}
+
+// addOwn adds an instance of this side. What a node has newer comes with that node's own comparison;
+// another datacenter compares its own instances only, and sends back what it has newer of this one's
+// when it is told the older.
+func (c *comparison) addOwn(key registry.Key, what string) {
+	c.note(key, what)
+	if what == copyNewer && c.scope.all {
+		return
+	}
+	if what != copyNewer {
+		c.diff.Missing++
+	}
+	c.tasks = append(c.tasks, task{key: key, facts: registered})
+}
+
+// addTheirs adds an instance that only the peer has, unless it is here too and merely not compared, or
+// its removal may still be on its way.
+func (c *comparison) addTheirs(key registry.Key, version registry.Version) {
+	if _, ok := c.scope.view.Find(key); ok {
+		return
+	}
+	rec, known := c.record(key)
+	if known && c.scope.now-rec.Lease.ChangedLease < settling {
+		return
+	}
+	remove, ok := c.removal(key, version, rec, known)
+	if !ok && c.scope.all {
+		c.note(key, copyNewer)
+		return
+	}
+	c.note(key, copyExtra)
+	c.diff.Extra++
+	if ok {
+		c.tasks = append(c.tasks, task{key: key, facts: canceled, remove: remove})
+	}
+}
+
+// removal is what removes the peer's copy; ok is false if this side cannot say that it should go. A
+// cancel is versioned, and so is right whoever tells it. Without one only a datacenter that agrees by
+// consensus knows that it does not have an instance: a node alone may merely not have heard of it, and
+// its datacenter's copy elsewhere ends by itself when nobody renews it. Nor does a cluster know it that was
+// founded anew (registry.View.TellsAbsence). Of what has no record here the last renewal is not known either:
+// whoever heard its client at all keeps it.
+func (c *comparison) removal(key registry.Key, version registry.Version, rec registry.Removal, known bool) (remove registry.Remove, ok bool) {
+	recorded := known
+	if known {
+		remove = c.scope.view.RemoveOf(rec, c.scope.now)
+		known = cmp.Or(cmp.Compare(version.Life, remove.Life), cmp.Compare(version.LastDirty, remove.LastDirty)) <= 0
+	}
+	switch {
+	case known && (rec.Kind == registry.Canceled || c.consensus):
+		return remove, true
+	case c.scope.all || !c.consensus || !recorded && !c.scope.view.TellsAbsence(c.scope.now):
+		return registry.Remove{}, false
+	}
+	return registry.Remove{Key: key, Kind: registry.Evicted, Life: version.Life, LastDirty: version.LastDirty, Age: registry.UnknownAge}, true
+}
+
+// record is that of an instance's removal; ok is false if there is none.
+func (c *comparison) record(key registry.Key) (rec registry.Removal, ok bool) {
+	if c.records == nil {
+		c.records = make(map[registry.Key]registry.Removal)
+		for rec := range c.scope.view.Removals() {
+			c.records[rec.Lease.Key()] = rec
+		}
+	}
+	rec, ok = c.records[key]
+	return rec, ok
+}
+
+// note tells one instance that differs.
+func (c *comparison) note(key registry.Key, what string) {
+	if c.app != key.App {
+		c.app = key.App
+		c.diff.Apps++
+	}
+	if len(c.diff.Items) < maxDiffItems {
+		c.diff.Items = append(c.diff.Items, api.DiffedItem{App: key.App, ID: key.ID, What: what})
 	}
 }

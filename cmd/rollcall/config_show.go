@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -134,3 +135,36 @@ func child(n *yaml.Node, name string) *yaml.Node {
 }
 
 func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
+
+// redact returns a text, a list or a map of the settings as it may be shown: without the passwords in its URLs. Nil: it is none of
+// them, and may be shown as it is written.
+func redact(s setting.Setting) any {
+	switch s.Kind() {
+	case "text":
+		return s.String()
+	case "list":
+		shown := []string{}
+		for _, text := range setting.SplitList(s.String()) {
+			shown = append(shown, redactURLs(text))
+		}
+		return shown
+	case "map":
+		shown, _ := setting.ParseMap(s.String())
+		for name, text := range shown {
+			shown[name] = redactURLs(text)
+		}
+		return shown
+	}
+	return nil
+}
+
+// redactURLs hides the passwords of URLs that are separated by spaces.
+func redactURLs(text string) string {
+	words := strings.Fields(text)
+	for i, word := range words {
+		if u, err := url.Parse(word); err == nil && u.User != nil {
+			words[i] = u.Redacted()
+		}
+	}
+	return strings.Join(words, " ")
+}
