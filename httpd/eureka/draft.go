@@ -38,10 +38,32 @@ func (d *draft) finish() *registry.Lease {
 // isStructure says whether an instance has a field of this name that is more than a scalar.
 func isStructure(name []byte) bool {
 	switch string(name) {
-	case "port", "securePort", "dataCenterInfo", "leaseInfo", "metadata":
+	case "dataCenterInfo", "leaseInfo", "metadata":
 		return true
 	}
-	return false
+	return portNamed(name) != nil
+}
+
+// port is a port of an instance and its name in documents.
+type port struct {
+	name string
+	of   func(*registry.Instance) *registry.Port
+}
+
+// ports are all of them, in the order of documents.
+var ports = [...]port{
+	{"port", func(i *registry.Instance) *registry.Port { return &i.Port }},
+	{"securePort", func(i *registry.Instance) *registry.Port { return &i.SecurePort }},
+}
+
+// portNamed returns the port of a name; nil: there is none.
+func portNamed(name []byte) *port {
+	for n := range ports {
+		if ports[n].name == string(name) {
+			return &ports[n]
+		}
+	}
+	return nil
 }
 
 // isScalar says whether an instance has a scalar field of this name that is not ignored.

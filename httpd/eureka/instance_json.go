@@ -69,11 +69,14 @@ func appendInstanceID(dst []byte, i *registry.Instance) []byte {
 	return append(dst, ',')
 }
 
-// appendPorts appends both ports: fargo fails where one is missing, and where the flag is not a
+// appendPorts appends all ports: fargo fails where one is missing, and where the flag is not a
 // string or (eureka-js) the number not a number.
 func appendPorts(dst []byte, i *registry.Instance) []byte {
-	dst = appendPort(append(dst, `,"port":`...), i.Port)
-	return appendPort(append(dst, `,"securePort":`...), i.SecurePort)
+	for n := range ports {
+		dst = append(append(append(dst, `,"`...), ports[n].name...), `":`...)
+		dst = appendPort(dst, *ports[n].of(i))
+	}
+	return dst
 }
 
 func appendPort(dst []byte, p registry.Port) []byte {

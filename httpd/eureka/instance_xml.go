@@ -72,8 +72,10 @@ func (f Format) statusWord(s registry.Status) string {
 }
 
 func appendPortElements(dst []byte, i *registry.Instance) []byte {
-	dst = appendPortElement(dst, "port", i.Port)
-	return appendPortElement(dst, "securePort", i.SecurePort)
+	for n := range ports {
+		dst = appendPortElement(dst, ports[n].name, *ports[n].of(i))
+	}
+	return dst
 }
 
 func appendPortElement(dst []byte, name string, p registry.Port) []byte {

@@ -27,10 +27,6 @@ func (s *scanner) instance() *draft {
 	d := newDraft()
 	for m := s.object(); m.next(); {
 		switch string(m.key) {
-		case "port":
-			s.port(&d.instance.Port)
-		case "securePort":
-			s.port(&d.instance.SecurePort)
 		case "dataCenterInfo":
 			s.dataCenter(d)
 		case "leaseInfo":
@@ -38,6 +34,10 @@ func (s *scanner) instance() *draft {
 		case "metadata":
 			d.setMetadata(s.pairs())
 		default:
+			if p := portNamed(m.key); p != nil {
+				s.port(p.of(d.instance))
+				continue
+			}
 			s.field(d, m.key)
 		}
 	}

@@ -42,10 +42,6 @@ func readXMLDocument(body []byte) (*draft, error) {
 
 func (r *xmlReader) field(d *draft, e xml.StartElement, name string) error {
 	switch name {
-	case "port":
-		return r.port(e, &d.instance.Port)
-	case "securePort":
-		return r.port(e, &d.instance.SecurePort)
 	case "dataCenterInfo":
 		return r.dataCenter(d)
 	case "leaseInfo":
@@ -54,6 +50,9 @@ func (r *xmlReader) field(d *draft, e xml.StartElement, name string) error {
 		pairs, err := r.pairs()
 		d.setMetadata(pairs)
 		return err
+	}
+	if p := portNamed([]byte(name)); p != nil {
+		return r.port(e, p.of(d.instance))
 	}
 	text, err := r.text()
 	if err != nil {
