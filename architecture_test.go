@@ -47,6 +47,7 @@ var allowed = map[string][]string{
 	"internal/setting": {},
 	// What tests examine, and what they cannot go on without.
 	"internal/expect": {},
+	"internal/golden": {"internal/expect", "internal/need"},
 	"internal/need":   {"internal/expect"},
 	"httpd/ratelimit": {},
 	// What runs the HTTP and TCP checks of services, on the leader; cmd/rollcall wires it.

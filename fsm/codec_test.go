@@ -22,7 +22,7 @@ import (
 
 func TestBatchSurvivesItsEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		id := genBatchID().Draw(t, "id")
+		id := gen[BatchID]().Draw(t, "id")
 		items := nilIfEmpty(rapid.SliceOfN(genItem(), 0, 5).Draw(t, "items"))
 		gotID, gotItems, err := ParseBatch(AppendBatch(nil, id, items))
 		need.OKf(t, err, "ParseBatch(%+v, %+v)", id, items)
@@ -37,7 +37,7 @@ func TestEntrySurvivesItsEncoding(t *testing.T) {
 		want := entry{stamp: stamp, tenure: rapid.Int64().Draw(t, "tenure")}
 		var encoded [][]byte
 		for range rapid.IntRange(0, 3).Draw(t, "batches") {
-			b := batch{id: genBatchID().Draw(t, "id"), items: nilIfEmpty(rapid.SliceOfN(genItem(), 0, 3).Draw(t, "items"))}
+			b := batch{id: gen[BatchID]().Draw(t, "id"), items: nilIfEmpty(rapid.SliceOfN(genItem(), 0, 3).Draw(t, "items"))}
 			want.batches = append(want.batches, b)
 			encoded = append(encoded, AppendBatch(nil, b.id, b.items))
 		}
@@ -61,14 +61,14 @@ func TestEstablishSurvivesItsEncoding(t *testing.T) {
 func TestResultsSurviveTheirEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := BatchResult{
-			ID:      genBatchID().Draw(t, "id"),
+			ID:      gen[BatchID]().Draw(t, "id"),
 			Refused: rapid.Bool().Draw(t, "refused"),
 			Late:    rapid.Bool().Draw(t, "late"),
-			Results: nilIfEmpty(rapid.SliceOfN(genResult(), 0, 5).Draw(t, "results")),
+			Results: nilIfEmpty(rapid.SliceOfN(gen[registry.Result](), 0, 5).Draw(t, "results")),
 		}
 		if rapid.Bool().Draw(t, "coordination") {
 			n := len(want.Results)
-			want.KV = nilIfEmpty(rapid.SliceOfN(genKVResult(), n, n).Draw(t, "kv"))
+			want.KV = nilIfEmpty(rapid.SliceOfN(gen[kv.Result](), n, n).Draw(t, "kv"))
 		}
 		want.ID.Bound = Bound{}
 		got, err := ParseResults(AppendResults(nil, want))

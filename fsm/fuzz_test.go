@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc64"
-	"path/filepath"
 	"reflect"
 	"runtime/metrics"
 	"testing"
@@ -15,15 +14,11 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// addGolden seeds a fuzz target with the golden files whose names begin with prefix.
+// addGolden seeds a fuzz target with the goldens whose names begin with prefix.
 func addGolden(f *testing.F, prefix string, strip func([]byte) []byte) {
 	f.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", prefix+"*.hex"))
-	if err != nil || len(paths) == 0 {
-		f.Fatalf("no golden files %s*: %v", prefix, err)
-	}
-	for _, path := range paths {
-		f.Add(strip(readGolden(f, path)))
+	for _, b := range goldens.Sections(f, prefix) {
+		f.Add(strip(b))
 	}
 }
 
@@ -176,7 +171,7 @@ func snapshotOf(t testing.TB, m *Machine) []byte {
 
 // fuzzDisk checks a record of the local disk, of which parse returns what it is encoded as again.
 func fuzzDisk(f *testing.F, file string, parse func([]byte) ([]byte, error)) {
-	f.Add(readGolden(f, filepath.Join("testdata", file+".hex")))
+	f.Add(goldens.Sections(f, file)[file])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		checkAllocated(t, len(b), func() {
 			if again, err := parse(b); err == nil && !bytes.Equal(again, b) {

@@ -2,52 +2,17 @@ package fsm
 
 import (
 	"bytes"
-	"encoding/hex"
-	"flag"
-	"os"
-	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files in testdata")
-
-// golden compares bytes with a file of hex digits. A difference means that logs and snapshots which
-// exist on disks are no longer read as they were written: docs/adr/0011 says what to do then.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".hex")
-	if *update {
-		need.OK(t, os.WriteFile(path, hexLines(got), 0o644))
-	}
-	want := readGolden(t, path)
-	expect.That(t, bytes.Equal(got, want), "%s: the format has changed\ngot  %x\nwant %x", name, got, want)
-}
-
-func readGolden(t testing.TB, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	need.That(t, err == nil, "%v (go test -run Golden -update writes it)", err)
-	b, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
-	need.OKf(t, err, "%s", path)
-	return b
-}
-
-func hexLines(b []byte) []byte {
-	var lines bytes.Buffer
-	for len(b) > 0 {
-		n := min(len(b), 32)
-		lines.WriteString(hex.EncodeToString(b[:n]))
-		lines.WriteByte('\n')
-		b = b[n:]
-	}
-	return lines.Bytes()
-}
+// goldens has every record at level 1. A difference means that logs and snapshots which exist on disks
+// are no longer read as they were written: docs/adr/0023 says what to do then.
+const goldens = golden.File("testdata/level-1.txtar")
 
 func goldenInstance() *registry.Instance {
 	return &registry.Instance{
@@ -117,11 +82,11 @@ func TestGoldenOperations(t *testing.T) {
 	}
 	for name, op := range goldenOps() {
 		t.Run(name, func(t *testing.T) {
-			golden(t, "op-"+name, itemBytes(Item{Origin: registry.FromClient, Op: op}))
+			goldens.Check(t, "op-"+name, itemBytes(Item{Origin: registry.FromClient, Op: op}))
 		})
 	}
 	for kind, origin := range origins {
-		golden(t, "origin-"+[]string{"client", "local-peer", "remote-dc"}[kind],
+		goldens.Check(t, "origin-"+[]string{"client", "local-peer", "remote-dc"}[kind],
 			itemBytes(Item{Origin: origin, Op: registry.Cancel{Key: goldenKey}}))
 	}
 }
@@ -130,31 +95,31 @@ func TestGoldenEntries(t *testing.T) {
 	stamp := registry.Stamp{Lease: 61_000, Wall: 1_700_000_000_200}
 	batch := AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Answered: 39, Bound: Bound{Leadership: 17, Until: 5000}},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["cancel"]}})
-	golden(t, "batch", batch)
-	golden(t, "entry-tick", AppendWrite(nil, stamp, 0))
-	golden(t, "entry-write", AppendWrite(nil, stamp, 1200, batch, batch))
-	golden(t, "entry-establish", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
-	golden(t, "batch-quarantine", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Answered: 40},
+	goldens.Check(t, "batch", batch)
+	goldens.Check(t, "entry-tick", AppendWrite(nil, stamp, 0))
+	goldens.Check(t, "entry-write", AppendWrite(nil, stamp, 1200, batch, batch))
+	goldens.Check(t, "entry-establish", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
+	goldens.Check(t, "batch-quarantine", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Answered: 40},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["quarantine"]}}))
-	golden(t, "batch-replicated", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Answered: 41},
+	goldens.Check(t, "batch-replicated", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Answered: 41},
 		[]Item{{Op: goldenOps()["quarantine"]}, {Origin: registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, Op: goldenOps()["renew-life"]}}))
 	establish := Establish{Node: "n1-7f3a", Cluster: "c-5d21", Settings: goldenSettings()}
-	golden(t, "entry-establish-settings", AppendEstablish(nil, establish))
+	goldens.Check(t, "entry-establish-settings", AppendEstablish(nil, establish))
 }
 
 func TestGoldenResults(t *testing.T) {
-	golden(t, "results", AppendResults(nil, BatchResult{
+	goldens.Check(t, "results", AppendResults(nil, BatchResult{
 		ID: BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Answered: 39},
 		Results: []registry.Result{{Outcome: registry.Done}, {Outcome: registry.NotFound},
 			{Index: 18, Handle: registry.Handle{Slot: 300, Gen: 70_000}}, {Index: 19, Count: 2}},
 	}))
-	golden(t, "results-refused", AppendResults(nil, BatchResult{ID: BatchID{Node: "n1", Boot: 1, Seq: 1, Answered: 1}, Refused: true}))
+	goldens.Check(t, "results-refused", AppendResults(nil, BatchResult{ID: BatchID{Node: "n1", Boot: 1, Seq: 1, Answered: 1}, Refused: true}))
 }
 
 func TestGoldenSnapshot(t *testing.T) {
 	var b bytes.Buffer
 	need.Got(goldenSnapshot().WriteTo(&b))(t)
-	golden(t, "snapshot", b.Bytes())
+	goldens.Check(t, "snapshot", b.Bytes())
 	got, err := readSnapshot(&b)
 	if err != nil || !reflect.DeepEqual(&got, goldenSnapshot()) {
 		t.Errorf("read again: got %+v, %v, want %+v", got, err, goldenSnapshot())
@@ -163,9 +128,9 @@ func TestGoldenSnapshot(t *testing.T) {
 
 func TestGoldenRecordsOfTheLocalDisk(t *testing.T) {
 	f := goldenSnapshot().registry
-	golden(t, "disk-lease", AppendLeaseState(nil, f.Leases[0]))
-	golden(t, "disk-removal", AppendRemoval(nil, f.Removals[0]))
-	golden(t, "disk-registry", AppendFrozen(nil, f))
+	goldens.Check(t, "disk-lease", AppendLeaseState(nil, f.Leases[0]))
+	goldens.Check(t, "disk-removal", AppendRemoval(nil, f.Removals[0]))
+	goldens.Check(t, "disk-registry", AppendFrozen(nil, f))
 }
 
 // goldenWithPeers is a snapshot with what is known of other servers.

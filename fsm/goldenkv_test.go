@@ -71,12 +71,12 @@ func goldenKVOps() map[string]kv.Op {
 
 func TestGoldenOperationsOfCoordination(t *testing.T) {
 	for name, op := range goldenCatalogOps() {
-		golden(t, "op-"+name, itemBytes(Item{Op: op}))
+		goldens.Check(t, "op-"+name, itemBytes(Item{Op: op}))
 	}
 	for name, op := range goldenKVOps() {
-		golden(t, "kv-"+name, itemBytes(Item{KV: op}))
+		goldens.Check(t, "kv-"+name, itemBytes(Item{KV: op}))
 	}
-	golden(t, "batch-coordination", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Answered: 42},
+	goldens.Check(t, "batch-coordination", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Answered: 42},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {KV: goldenKVOps()["acquire"]}, {Op: goldenCatalogOps()["set-check"]}}))
 }
 
@@ -106,8 +106,8 @@ func goldenKVResults() []kv.Result {
 func TestGoldenResultsOfCoordination(t *testing.T) {
 	id := BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Answered: 42}
 	all := goldenKVResults()
-	golden(t, "results-coordination", AppendResults(nil, BatchResult{ID: id, Results: make([]registry.Result, len(all)), KV: all}))
-	golden(t, "results-catalog", AppendResults(nil, BatchResult{ID: id, Results: []registry.Result{
+	goldens.Check(t, "results-coordination", AppendResults(nil, BatchResult{ID: id, Results: make([]registry.Result, len(all)), KV: all}))
+	goldens.Check(t, "results-catalog", AppendResults(nil, BatchResult{ID: id, Results: []registry.Result{
 		{}, {Outcome: registry.UnknownService}, {Outcome: registry.NameTaken}, {Outcome: registry.NoTTL}}}))
 }
 

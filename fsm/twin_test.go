@@ -355,13 +355,13 @@ func (tw *twins) item() *rapid.Generator[Item] {
 func (tw *twins) op(t *rapid.T) registry.Op {
 	key := registry.Key{App: rapid.SampledFrom(twinApps).Draw(t, "app"), ID: rapid.SampledFrom(twinIDs).Draw(t, "id")}
 	dirty := rapid.Int64Range(0, 5).Draw(t, "dirty")
-	status := genStatus().Draw(t, "status")
+	status := gen[registry.Status]().Draw(t, "status")
 	by := rapid.SampledFrom([]registry.Act{{}, {Author: "amy"}, {Author: "bob", Reason: "disk is full"}}).Draw(t, "by")
 	length := rapid.SampledFrom([]int64{0, 1000, 100_000}).Draw(t, "for")
 	switch rapid.IntRange(0, 19).Draw(t, "kind") {
 	case 0, 1, 2:
 		i := tw.instance(t, key, status, dirty)
-		i.Overridden = genStatus().Draw(t, "override")
+		i.Overridden = gen[registry.Status]().Draw(t, "override")
 		return registry.Register{Instance: i}
 	case 3, 4:
 		if len(tw.handles) > 0 {
@@ -403,7 +403,7 @@ func (tw *twins) told(t *rapid.T, key registry.Key, status registry.Status, dirt
 	}
 	op := registry.Replica{Instance: tw.instance(t, key, status, dirty), Life: life, Edit: rapid.Uint32Max(3).Draw(t, "edit"), Owner: owner, Age: age,
 		Permanent: rapid.Bool().Draw(t, "permanent")}
-	if op.Overridden = genStatus().Draw(t, "override"); op.Overridden != registry.Unknown {
+	if op.Overridden = gen[registry.Status]().Draw(t, "override"); op.Overridden != registry.Unknown {
 		op.OverrideBy, op.OverrideFor = by, length
 	}
 	if op.QuarantineFor = length; length > 0 {

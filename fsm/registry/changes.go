@@ -194,27 +194,13 @@ func (v *View) TellsAbsence(now int64) bool {
 // sweep ends a delta step: records that left the delta window are reduced, and those that are too
 // old are pruned. It costs O(removals in the delta window and those pruned).
 func (r *Registry) sweep() {
-	r.reduce(deltaCut(r.clock.Lease))
+	r.reduce()
 	for {
 		_, oldest, ok := r.tables.removed.Min()
 		if !ok || oldest.Lease.ChangedLease >= r.clock.Lease-maxRemovalAge {
 			return
 		}
 		r.prune()
-	}
-}
-
-// reduce reduces the records of removals before cut. Those that are not reduced yet are the newest.
-func (r *Registry) reduce(cut int64) {
-	var old []Removal
-	r.tables.removed.Reverse(func(_ Index, rec Removal) bool {
-		if rec.Full && rec.Lease.ChangedLease < cut {
-			old = append(old, rec)
-		}
-		return rec.Full
-	})
-	for _, rec := range old {
-		r.setRecord(rec.reduced()) // with the new strings in the map, too
 	}
 }
 

@@ -74,6 +74,21 @@ func (v *View) Delta() Delta {
 	}
 }
 
+// reduce reduces the records of removals that left the delta. Those that are not reduced yet are the newest.
+func (r *Registry) reduce() {
+	cut := deltaCut(r.clock.Lease)
+	var old []Removal
+	r.tables.removed.Reverse(func(_ Index, rec Removal) bool {
+		if rec.Full && rec.Lease.ChangedLease < cut {
+			old = append(old, rec)
+		}
+		return rec.Full
+	})
+	for _, rec := range old {
+		r.setRecord(rec.reduced()) // with the new strings in the map, too
+	}
+}
+
 // deltaCut is the lease clock of the oldest change that the delta of a moment shows.
 func deltaCut(now int64) int64 { return now/deltaStep*deltaStep - deltaWindow }
 

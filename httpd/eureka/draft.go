@@ -3,6 +3,7 @@ package eureka
 import (
 	"bytes"
 	"errors"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -54,6 +55,17 @@ type port struct {
 var ports = [...]port{
 	{"port", func(i *registry.Instance) *registry.Port { return &i.Port }},
 	{"securePort", func(i *registry.Instance) *registry.Port { return &i.SecurePort }},
+}
+
+// portsOf is every port that documents of an instance have, with its name.
+func portsOf(i *registry.Instance) iter.Seq2[string, registry.Port] {
+	return func(yield func(string, registry.Port) bool) {
+		for n := range ports {
+			if !yield(ports[n].name, *ports[n].of(i)) {
+				return
+			}
+		}
+	}
 }
 
 // portNamed returns the port of a name; nil: there is none.

@@ -72,9 +72,9 @@ func appendInstanceID(dst []byte, i *registry.Instance) []byte {
 // appendPorts appends all ports: fargo fails where one is missing, and where the flag is not a
 // string or (eureka-js) the number not a number.
 func appendPorts(dst []byte, i *registry.Instance) []byte {
-	for n := range ports {
-		dst = append(append(append(dst, `,"`...), ports[n].name...), `":`...)
-		dst = appendPort(dst, *ports[n].of(i))
+	for name, p := range portsOf(i) {
+		dst = append(append(append(dst, `,"`...), name...), `":`...)
+		dst = appendPort(dst, p)
 	}
 	return dst
 }

@@ -72,8 +72,8 @@ func (f Format) statusWord(s registry.Status) string {
 }
 
 func appendPortElements(dst []byte, i *registry.Instance) []byte {
-	for n := range ports {
-		dst = appendPortElement(dst, ports[n].name, *ports[n].of(i))
+	for name, p := range portsOf(i) {
+		dst = appendPortElement(dst, name, p)
 	}
 	return dst
 }

@@ -2,12 +2,8 @@ package wire
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
-	"flag"
 	"io"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,10 +11,11 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+const goldens = golden.File("testdata/level-1.txtar")
 
 // aReplica is one with every field filled in.
 func aReplica() registry.Replica {
@@ -88,12 +85,7 @@ func bodies() map[string]Body {
 func TestBodiesKeepTheirForm(t *testing.T) {
 	for name, body := range bodies() {
 		got := Encode(body)
-		path := filepath.Join("testdata", name+".hex")
-		if *update {
-			need.OK(t, os.WriteFile(path, []byte(hex.EncodeToString(got)+"\n"), 0o644))
-		}
-		want := strings.TrimSpace(string(need.Got(os.ReadFile(path))(t)))
-		expect.That(t, hex.EncodeToString(got) == want, "%s: got %x, want %s", name, got, want)
+		goldens.Check(t, name, got)
 		read := reflect.New(reflect.TypeOf(body).Elem()).Interface().(Body)
 		err := Decode(got, read)
 		expect.That(t, err == nil && bytes.Equal(Encode(sendable(read)), got), "%s is read as %+v, %v", name, read, err)

@@ -1,0 +1,59 @@
+// Package golden compares what is written to disks and peers with bytes that are kept: files with a section of hex digits for
+// each. Only tests import it. go test ./PACKAGE -update writes the sections anew.
+package golden
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// File is the path of a file in the form of txtar.
+type File string
+
+// Check fails the test where bytes differ from those of a section.
+func (f File) Check(t *testing.T, section string, got []byte) {
+	t.Helper()
+	if *update {
+		f.write(t, section, got)
+	}
+	want := f.Sections(t, section)[section]
+	expect.That(t, bytes.Equal(got, want), "%s: the format has changed\ngot  %x\nwant %x", section, got, want)
+}
+
+func (f File) write(t *testing.T, section string, b []byte) {
+	all := need.Got(txtar.ParseFile(string(f)))(t)
+	all.Files = slices.DeleteFunc(all.Files, func(s txtar.File) bool { return s.Name == section })
+	var lines bytes.Buffer
+	for line := range slices.Chunk(b, 32) {
+		fmt.Fprintf(&lines, "%x\n", line)
+	}
+	all.Files = append(all.Files, txtar.File{Name: section, Data: lines.Bytes()})
+	slices.SortFunc(all.Files, func(a, b txtar.File) int { return strings.Compare(a.Name, b.Name) })
+	need.OK(t, os.WriteFile(string(f), txtar.Format(all), 0o644))
+}
+
+// Sections are the bytes of the sections whose names begin with prefix; there must be one.
+func (f File) Sections(t testing.TB, prefix string) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	for _, s := range need.Got(txtar.ParseFile(string(f)))(t).Files {
+		if strings.HasPrefix(s.Name, prefix) {
+			found[s.Name] = need.Got(hex.DecodeString(strings.Join(strings.Fields(string(s.Data)), "")))(t)
+		}
+	}
+	need.That(t, len(found) > 0, "%s has nothing named %s (-update writes it)", f, prefix)
+	return found
+}
