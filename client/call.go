@@ -35,6 +35,9 @@ type call struct {
 	// once makes a write that must not happen twice safe to repeat: servers answer it as they answered
 	// the first one of that text. "": it may happen twice.
 	once string
+	// missing is what a 404 means; nil: a refusal like any other.
+	missing error
+	removes bool // a 404 after an earlier try is a success
 	// consul: the route is one of Consul's, where 500 is also the answer to what makes no sense.
 	consul bool
 }
@@ -314,17 +317,6 @@ func (a answer) message() string {
 	}
 	const longest = 300
 	return strings.TrimSpace(string(a.body[:min(len(a.body), longest)]))
-}
-
-// want turns an answer that is no success into an error.
-func (a answer) want() error {
-	switch {
-	case a.status < 300:
-		return nil
-	case a.status == http.StatusNotFound:
-		return ErrNotRegistered
-	}
-	return a.refusal()
 }
 
 // foreign says that an answer to a call of Rollcall's own API, or of Consul's, is of a server that does not

@@ -23,7 +23,7 @@ const (
 )
 
 func TestAServerThatIsNotRollcallIsToldFromOneThatLacksTheThing(t *testing.T) {
-	own, keys := call{method: http.MethodGet, path: []string{"v1", "rollcall", "status"}}, call{method: http.MethodGet, path: kvPath("a"), consul: true}
+	status, keys := own(http.MethodGet, "status"), ofKey(http.MethodGet, "a")
 	eureka := call{method: http.MethodGet, eureka: true, path: []string{"apps", "A"}}
 	for _, tc := range []struct {
 		name   string
@@ -33,21 +33,21 @@ func TestAServerThatIsNotRollcallIsToldFromOneThatLacksTheThing(t *testing.T) {
 		header []string
 		want   bool // it is not
 	}{
-		{name: "Spring", call: own, status: 404, body: springAnswer, want: true},
-		{name: "Spring with problem details", call: own, status: 404, body: springProblem, want: true},
-		{name: "Spring, by method", call: own, status: 405, body: springRefusal, want: true},
-		{name: "Netflix", call: own, status: 404, body: netflixAnswer, want: true},
+		{name: "Spring", call: status, status: 404, body: springAnswer, want: true},
+		{name: "Spring with problem details", call: status, status: 404, body: springProblem, want: true},
+		{name: "Spring, by method", call: status, status: 405, body: springRefusal, want: true},
+		{name: "Netflix", call: status, status: 404, body: netflixAnswer, want: true},
 		{name: "Netflix asked for a key", call: keys, status: 404, body: netflixAnswer, want: true},
-		{name: "nothing at all", call: own, status: 404, want: true},
+		{name: "nothing at all", call: status, status: 404, want: true},
 		{name: "nothing at all for a key", call: keys, status: 404, want: true},
-		{name: "JSON of others", call: own, status: 404, body: `{"error":{"code":404}}`, want: true},
-		{name: "no object", call: own, status: 404, body: `"error"`, want: true},
-		{name: "Rollcall lacks it", call: own, status: 404, body: rollcallAnswer},
-		{name: "Rollcall, by method", call: own, status: 405, body: `{"error":"Method Not Allowed"}`},
+		{name: "JSON of others", call: status, status: 404, body: `{"error":{"code":404}}`, want: true},
+		{name: "no object", call: status, status: 404, body: `"error"`, want: true},
+		{name: "Rollcall lacks it", call: status, status: 404, body: rollcallAnswer},
+		{name: "Rollcall, by method", call: status, status: 405, body: `{"error":"Method Not Allowed"}`},
 		{name: "Rollcall has no such key", call: keys, status: 404, header: []string{"X-Consul-Index", "7"}},
 		{name: "Eureka's own resources", call: eureka, status: 404, body: springAnswer},
-		{name: "a server that refuses everybody", call: own, status: 403, body: springAnswer},
-		{name: "a server that works", call: own, status: 200, body: `{}`},
+		{name: "a server that refuses everybody", call: status, status: 403, body: springAnswer},
+		{name: "a server that works", call: status, status: 200, body: `{}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := servers{"a": always(tc.status, tc.body, tc.header...)}.client(t, "a")

@@ -14,42 +14,15 @@ import (
 // misses nothing, however old the answer is.
 const indexHeader = "X-Rollcall-Index"
 
-// fetch gets everything.
-func (r *refresher) fetch(ctx context.Context) (answer, []*registry.Instance, error) {
+// fetch gets everything, or what there is of the application that is configured.
+func (r *refresher) fetch(ctx context.Context) (a answer, _ []*registry.Instance, err error) {
+	var leases []*registry.Lease
 	if r.config.App != "" {
-		return r.fetchApp(ctx)
+		a, leases, err = r.client.leasesOf(ctx, r.config.App)
+	} else {
+		a, leases, err = r.client.leases(ctx)
 	}
-	a, err := r.client.readEureka(ctx, "apps")
-	if err != nil {
-		return a, nil, fmt.Errorf("fetch the registry: %w", err)
-	}
-	if refusal := a.refusal(); refusal != nil {
-		return a, nil, fmt.Errorf("fetch the registry: %w", refusal)
-	}
-	document, err := eureka.DecodeApplications(a.body)
-	if err != nil {
-		return a, nil, fmt.Errorf("registry as %s shows it: %w", a.server, err)
-	}
-	return a, instancesOf(document.Leases), nil
-}
-
-// fetchApp gets one application. That it is not there means that it has no instances.
-func (r *refresher) fetchApp(ctx context.Context) (answer, []*registry.Instance, error) {
-	a, err := r.client.readEureka(ctx, appPath(r.config.App)...)
-	if err != nil {
-		return a, nil, fmt.Errorf("fetch %s: %w", r.config.App, err)
-	}
-	if a.status == http.StatusNotFound {
-		return a, nil, nil
-	}
-	if refusal := a.refusal(); refusal != nil {
-		return a, nil, fmt.Errorf("fetch %s: %w", r.config.App, refusal)
-	}
-	leases, err := eureka.DecodeApplication(a.body)
-	if err != nil {
-		return a, nil, fmt.Errorf("%s as %s shows it: %w", r.config.App, a.server, err)
-	}
-	return a, instancesOf(leases), nil
+	return a, instancesOf(leases), err
 }
 
 func instancesOf(leases []*registry.Lease) []*registry.Instance {
@@ -105,15 +78,12 @@ func (r *refresher) delta(ctx context.Context) step {
 // fetchDelta gets the document. The error is errNoDelta if there is none: upstream refuses it where it is
 // disabled.
 func (r *refresher) fetchDelta(ctx context.Context) (answer, *eureka.Applications, error) {
-	a, err := r.client.readEureka(ctx, "apps", "delta")
-	if err != nil {
-		return a, nil, fmt.Errorf("fetch the delta: %w", err)
-	}
+	a, err := r.client.tell(ctx, r.client.reading(ofEureka(http.MethodGet, "apps", "delta")), "fetch the delta")
 	if a.status == http.StatusForbidden || a.status == http.StatusNotFound {
 		return a, nil, fmt.Errorf("%w: %w", errNoDelta, a.refusal())
 	}
-	if refusal := a.refusal(); refusal != nil {
-		return a, nil, fmt.Errorf("fetch the delta: %w", refusal)
+	if err != nil {
+		return a, nil, err
 	}
 	document, err := eureka.DecodeApplications(a.body)
 	if err != nil {

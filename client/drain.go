@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -103,8 +102,11 @@ func (c *Client) shownAt(ctx context.Context, n NodeStatus, key registry.Key) (*
 	if n.HTTP == "" { // the node that was asked could not reach it
 		return nil, errors.New("it is " + n.Role)
 	}
-	q := call{method: http.MethodGet, path: []string{"v1", "rollcall", "apps"}, query: url.Values{"app": {key.App}, "consistency": {"stale"}}}
+	q := own(http.MethodGet, "apps").with("app", key.App, "consistency", "stale")
 	a, err := c.try(ctx, c.servers.sibling(n.HTTP), q)
+	if err == nil {
+		err = q.failure(a)
+	}
 	if err != nil {
 		return nil, err
 	}

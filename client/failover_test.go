@@ -75,7 +75,7 @@ func TestAStockServerThatKeepsItsListsBackIsPassedOver(t *testing.T) {
 		{name: "the changes, where 403 says to fetch all", path: []string{"apps", "delta"}, wants: 403},
 	} {
 		c := servers{"a": always(403, ""), "b": always(200, "{}")}.client(t, "a", "b")
-		a, err := c.readEureka(t.Context(), tc.path...)
+		a, err := c.do(t.Context(), ofEureka(http.MethodGet, tc.path...))
 		expect.That(t, err == nil && a.status == tc.wants, "%s: %d, %v, want %d", tc.name, a.status, err, tc.wants)
 	}
 	var status *StatusError

@@ -93,11 +93,13 @@ func (k *keeper) renew() error {
 	defer cancel()
 	// A try that takes long leaves time for others.
 	_, a, err := k.client.renewSession(ctx, k.session, min(k.client.timeout, k.ttl/6))
-	k.follow(a.server)
-	if err == nil {
-		k.extend(a.sent)
+	if err != nil {
+		k.follow("")
+		return err
 	}
-	return err
+	k.follow(a.server)
+	k.extend(a.sent)
+	return nil
 }
 
 // follow notes who answered ("": nobody), and ends the route to somebody else.

@@ -3,9 +3,9 @@ package client
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -59,16 +59,12 @@ type Written struct {
 
 // Get returns a key's entry. ErrNoKey: there is none.
 func (k KV) Get(ctx context.Context, key string) (Entry, error) {
-	a, err := k.read(ctx, key, make(url.Values), 0)
-	if err != nil {
-		return Entry{}, fmt.Errorf("get key %q: %w", key, err)
-	}
-	entries, err := a.entries()
+	entries, a, err := askWhole[[]Entry](ctx, k.client, k.reading(key).or(ErrNoKey), "get key %q", key)
 	if err == nil && len(entries) == 0 {
-		err = ErrNoKey
+		err = fmt.Errorf("get key %q: %w", key, ErrNoKey)
 	}
 	if err != nil {
-		return Entry{}, fmt.Errorf("get key %q: %w", key, err)
+		return Entry{}, err
 	}
 	entries[0].Fence = a.fence()
 	return entries[0], nil
@@ -76,44 +72,45 @@ func (k KV) Get(ctx context.Context, key string) (Entry, error) {
 
 // List returns the entries whose keys begin with prefix, in byte order; none if there are none.
 func (k KV) List(ctx context.Context, prefix string) ([]Entry, error) {
-	a, err := k.read(ctx, prefix, url.Values{"recurse": {""}}, 0)
-	if err != nil {
-		return nil, fmt.Errorf("list keys %q: %w", prefix, err)
-	}
-	entries, err := a.entries()
-	if err != nil {
-		return nil, fmt.Errorf("list keys %q: %w", prefix, err)
-	}
-	return entries, nil
+	return listKeys[Entry](ctx, k, prefix, "recurse", "")
 }
 
 // Keys returns the keys that begin with prefix, in byte order. With a separator each is cut after the
 // first one that follows the prefix, and each cut is listed once; "": whole keys.
 func (k KV) Keys(ctx context.Context, prefix, separator string) ([]string, error) {
-	parameters := url.Values{"keys": {""}}
-	if separator != "" {
-		parameters.Set("separator", separator)
-	}
-	var keys []string
-	a, err := k.read(ctx, prefix, parameters, 0)
-	if err == nil && a.status != http.StatusNotFound {
-		err = a.decode(&keys)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list keys %q: %w", prefix, err)
-	}
-	return keys, nil
+	return listKeys[string](ctx, k, prefix, "keys", separator)
 }
 
-// read asks for a key, or for those that begin with it.
-func (k KV) read(ctx context.Context, key string, query url.Values, patience time.Duration) (answer, error) {
+// listKeys reads what there is of the keys that begin with prefix: their entries, or the keys themselves.
+func listKeys[T any](ctx context.Context, k KV, prefix, form, separator string) ([]T, error) {
+	q := k.reading(prefix).with("separator", separator)
+	q.query.Set(form, "")
+	all, a, err := askWhole[[]T](ctx, k.client, q, "list keys %q", prefix)
+	if a.status == http.StatusNotFound {
+		return nil, nil
+	}
+	return all, err
+}
+
+// reading is a read of a key, or of those that begin with it.
+func (k KV) reading(key string) call {
+	q := ofKey(http.MethodGet, key).with()
 	switch k.consistency {
 	case "stale":
-		query.Set("stale", "")
+		q.query.Set("stale", "")
 	case "linearizable":
-		query.Set("consistent", "")
+		q.query.Set("consistent", "")
 	}
-	return k.client.do(ctx, call{method: http.MethodGet, path: kvPath(key), query: query, patience: patience, consul: true})
+	return q
+}
+
+// ofKey is a call about a key, which is one segment of the path whatever it contains.
+func ofKey(method, key string) call {
+	q := call{method: method, path: []string{"v1", "kv", key}, consul: true}
+	if method != http.MethodGet {
+		q.write, q.once = true, rand.Text()
+	}
+	return q
 }
 
 // Put writes a key's value, whatever it was and whoever holds it.
@@ -132,20 +129,14 @@ func (k KV) CAS(ctx context.Context, key string, value []byte, index uint64) (bo
 // Write writes a key under conditions. It may be repeated by this package when a server dies, and
 // takes effect once all the same.
 func (k KV) Write(ctx context.Context, w Write) (Written, error) {
-	body := w.Value
-	if body == nil {
-		body = []byte{}
+	q := ofKey(http.MethodPut, w.Key)
+	q.query, q.body, q.raw = w.query(), w.Value, true
+	if q.body == nil {
+		q.body = []byte{}
 	}
-	a, err := k.client.do(ctx, call{
-		method: http.MethodPut, path: kvPath(w.Key), query: w.query(), body: body, raw: true, write: true, consul: true, once: rand.Text(),
-	})
-	if err == nil {
-		if refusal := a.refusal(); refusal != nil {
-			err = refusal
-		}
-	}
+	a, err := k.client.tell(ctx, q, "write key %q", w.Key)
 	if err != nil {
-		return Written{}, fmt.Errorf("write key %q: %w", w.Key, err)
+		return Written{}, err
 	}
 	return Written{OK: a.yes(), Fence: a.fence()}, nil
 }
@@ -188,34 +179,10 @@ func (k KV) DeleteTree(ctx context.Context, prefix string) error {
 }
 
 func (k KV) remove(ctx context.Context, key string, query url.Values) (bool, error) {
-	a, err := k.client.do(ctx, call{method: http.MethodDelete, path: kvPath(key), query: query, write: true, consul: true, once: rand.Text()})
-	if err == nil {
-		if refusal := a.refusal(); refusal != nil {
-			err = refusal
-		}
-	}
-	if err != nil {
-		return false, fmt.Errorf("delete key %q: %w", key, err)
-	}
-	return a.yes(), nil
-}
-
-// kvPath is the path of a key, which is one segment whatever it contains.
-func kvPath(key string) []string { return []string{"v1", "kv", key} }
-
-// entries are the entries that an answer lists; none with 404.
-func (a answer) entries() ([]Entry, error) {
-	if a.status == http.StatusNotFound {
-		return nil, nil
-	}
-	if refusal := a.refusal(); refusal != nil {
-		return nil, refusal
-	}
-	var entries []Entry
-	if err := json.Unmarshal(a.body, &entries); err != nil {
-		return nil, fmt.Errorf("answer of %s: %w", a.server, err)
-	}
-	return entries, nil
+	q := ofKey(http.MethodDelete, key)
+	q.query = query
+	a, err := k.client.tell(ctx, q, "delete key %q", key)
+	return err == nil && a.yes(), err
 }
 
 // yes says whether an answer of Consul's routes is true.
@@ -293,23 +260,20 @@ func (w *kvWatch) run(ctx context.Context, each func([]Entry) error) error {
 // ask waits for a change after the index. An index that has gone back is a change: the cluster has lost
 // its data.
 func (w *kvWatch) ask(ctx context.Context) ([]Entry, uint64, error) {
-	patience := w.kv.client.timeout
+	q := w.kv.reading(w.key)
+	maps.Copy(q.query, w.query)
+	q.patience = w.kv.client.timeout
 	if w.index > 0 {
-		w.query.Set("index", strconv.FormatUint(w.index, 10))
-		w.query.Set("wait", blockFor.String())
-		patience += blockFor + blockFor/16
+		q = q.with("index", strconv.FormatUint(w.index, 10), "wait", blockFor.String())
+		q.patience += blockFor + blockFor/16
 	}
 	if w.routed != nil {
 		routed, cancel := w.routed(ctx)
 		defer cancel()
 		ctx = routed
 	}
-	a, err := w.kv.read(ctx, w.key, w.query, patience)
-	if err != nil {
-		return nil, 0, err
-	}
-	entries, err := a.entries()
-	if err != nil {
+	entries, a, err := askWhole[[]Entry](ctx, w.kv.client, q, "")
+	if err != nil && a.status != http.StatusNotFound {
 		return nil, 0, err
 	}
 	index, err := strconv.ParseUint(a.header.Get("X-Consul-Index"), 10, 64)

@@ -68,23 +68,17 @@ func TestTriesAreCountedByWhatTheyDo(t *testing.T) {
 		"kv":                func(ctx context.Context, c *Client) { _, _ = c.KV().Get(ctx, "a/b") },
 		"session":           func(ctx context.Context, c *Client) { _ = c.DestroySession(ctx, "s1") },
 		"watch": func(ctx context.Context, c *Client) {
-			_, _, _ = c.send(ctx, serverAt("a"), call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}})
+			_, _, _ = c.send(ctx, serverAt("a"), own(http.MethodGet, "watch"))
 		},
-		"delta": func(ctx context.Context, c *Client) { _, _ = c.readEureka(ctx, "apps", "delta") },
-		"vip":   func(ctx context.Context, c *Client) { _, _ = c.readEureka(ctx, "svips", "orders") },
+		"delta": func(ctx context.Context, c *Client) { _, _ = c.do(ctx, ofEureka(http.MethodGet, "apps", "delta")) },
+		"vip":   func(ctx context.Context, c *Client) { _, _ = c.do(ctx, ofEureka(http.MethodGet, "svips", "orders")) },
 		"instance": func(ctx context.Context, c *Client) {
-			_, _ = c.readEureka(ctx, "apps", "delta", "orders-1")
+			_, _ = c.do(ctx, ofEureka(http.MethodGet, "apps", "delta", "orders-1"))
 		},
-		"metadata": func(ctx context.Context, c *Client) {
-			_, _ = c.do(ctx, call{method: http.MethodPut, eureka: true, path: append(instancePath(key), "metadata")})
-		},
-		"lock": func(ctx context.Context, c *Client) {
-			_, _ = c.do(ctx, call{method: http.MethodPut, path: []string{"v1", "rollcall", "locks", "a"}})
-		},
-		"semaphore": func(ctx context.Context, c *Client) {
-			_, _ = c.do(ctx, call{method: http.MethodPut, path: []string{"v1", "rollcall", "semaphores", "a"}})
-		},
-		"instances": func(ctx context.Context, c *Client) { _, _ = c.read(ctx, "v1", "rollcall", "apps") },
+		"metadata":  func(ctx context.Context, c *Client) { _, _ = c.do(ctx, ofInstance(http.MethodPut, key, "metadata")) },
+		"lock":      func(ctx context.Context, c *Client) { _, _ = c.do(ctx, own(http.MethodPut, "locks", "a")) },
+		"semaphore": func(ctx context.Context, c *Client) { _, _ = c.do(ctx, own(http.MethodPut, "semaphores", "a")) },
+		"instances": func(ctx context.Context, c *Client) { _, _ = c.List(ctx, "") },
 	} {
 		c, r := counting(t, servers{"a": always(400, "")}, "a")
 		do(t.Context(), c)

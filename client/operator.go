@@ -2,75 +2,92 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
+
+// Override forces an instance's status, whatever its heartbeats say (DOWN and STARTING that it
+// reports win), for a time or, with 0, until EndOverride; then it has the status that it reported
+// last. by says who and why: an author of at most 128 bytes and a reason of at most 512.
+// It returns the index of the change. ErrNotRegistered: the cluster has no such instance.
+func (c *Client) Override(ctx context.Context, key registry.Key, status registry.Status, by registry.Act, d time.Duration) (index string, err error) {
+	return c.act(ctx, "override", key, ownInstance(http.MethodPut, key, "override").with("value", status.String()).by(by, d))
+}
+
+// EndOverride ends an override; where there is none it does nothing. The instance is UNKNOWN until it
+// registers again, which its next heartbeat makes it do. It returns the index of the change.
+// ErrNotRegistered: the cluster has no such instance.
+func (c *Client) EndOverride(ctx context.Context, key registry.Key, by registry.Act) (index string, err error) {
+	return c.act(ctx, "end the override of", key, ownInstance(http.MethodDelete, key, "override").by(by, 0))
+}
+
+// Quarantine hides an instance from every list for a time (1 s to 168 h), while its heartbeats are
+// accepted. It survives a cancel and registration. by is as of Override. It returns the index of the
+// change. ErrNotRegistered: the cluster has no such instance.
+func (c *Client) Quarantine(ctx context.Context, key registry.Key, by registry.Act, d time.Duration) (index string, err error) {
+	return c.act(ctx, "quarantine", key, ownInstance(http.MethodPut, key, "quarantine").by(by, d))
+}
+
+// EndQuarantine lists an instance again. It returns the index of the change. ErrNotRegistered: the
+// cluster has no such instance.
+func (c *Client) EndQuarantine(ctx context.Context, key registry.Key, by registry.Act) (index string, err error) {
+	return c.act(ctx, "end the quarantine of", key, ownInstance(http.MethodDelete, key, "quarantine").by(by, 0))
+}
+
+// act performs an operator's act on one instance.
+func (c *Client) act(ctx context.Context, operation string, key registry.Key, q call) (index string, err error) {
+	acted, err := ask[api.Acted](ctx, c, q, operation+" %s", key)
+	return acted.Index, err
+}
+
+// by adds who, why and for how long; what is not given is left out.
+func (q call) by(act registry.Act, d time.Duration) call {
+	q = q.with("author", act.Author, "reason", act.Reason)
+	if d != 0 {
+		q = q.with("for", d.String())
+	}
+	return q
+}
+
+// ownInstance is a call about one instance, of Rollcall's own API.
+func ownInstance(method string, key registry.Key, resource string) call {
+	return own(method, "apps", key.App, key.ID, resource).or(ErrNotRegistered)
+}
 
 // Explain says what is known of an instance, also after it is gone. ErrNotRegistered: nothing is
 // remembered of it.
 func (c *Client) Explain(ctx context.Context, key registry.Key) (Explanation, error) {
-	var e Explanation
-	err := c.readJSON(ctx, &e, ownPath(key, "explain")...)
-	var status *StatusError
-	if errors.As(err, &status) && status.Status == http.StatusNotFound {
-		err = fmt.Errorf("%w, and nothing is remembered of it", ErrNotRegistered)
-	}
-	if err != nil {
-		return Explanation{}, fmt.Errorf("explain %s: %w", key, err)
-	}
-	return e, nil
+	unknown := fmt.Errorf("%w, and nothing is remembered of it", ErrNotRegistered)
+	return ask[Explanation](ctx, c, c.reading(ownInstance(http.MethodGet, key, "explain").or(unknown)), "explain %s", key)
 }
 
 // List returns the listed instances of one application, in any case, or with "" of all, sorted by
 // application and id. Unlike Apps and Instances it says whose they are and when they were last
 // renewed, and is not kept waiting by a rate limit.
 func (c *Client) List(ctx context.Context, app string) ([]Instance, error) {
-	parameters := make(url.Values)
-	if app != "" {
-		parameters.Set("app", app)
-	}
-	var all []Instance
-	a, err := c.query(ctx, parameters, "v1", "rollcall", "apps")
-	if err == nil {
-		err = a.decode(&all)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list the instances: %w", err)
-	}
-	return all, nil
+	return ask[[]Instance](ctx, c, c.reading(own(http.MethodGet, "apps").with("app", app)), "list the instances")
+}
+
+// Quarantined returns the instances in quarantine, of one application or, with "", of all, sorted by
+// application and id. Explain says who put one there, and why.
+func (c *Client) Quarantined(ctx context.Context, app string) ([]Instance, error) {
+	q := c.reading(own(http.MethodGet, "apps").with("quarantined", "true", "app", app))
+	all, err := ask[[]Instance](ctx, c, q, "read the quarantined instances")
+	return slices.DeleteFunc(all, func(i Instance) bool { return i.QuarantinedUntil == 0 }), err
 }
 
 // RemoveMember takes a node out of the cluster for good: its data directory is of no use any more,
 // its name is free for a node with an empty one. ErrUnknownMember: there is none of that name.
 func (c *Client) RemoveMember(ctx context.Context, name string) error {
-	a, err := c.do(ctx, call{method: http.MethodDelete, path: []string{"v1", "rollcall", "members", name}, write: true})
-	if err == nil {
-		err = removal(a)
-	}
-	if err != nil {
-		return fmt.Errorf("remove node %q: %w", name, err)
-	}
-	return nil
-}
-
-func removal(a answer) error {
-	switch {
-	case a.status == http.StatusNotFound && a.repeated:
-		return nil // an earlier try did it, as far as anybody can tell, and it is gone
-	case a.status == http.StatusNotFound:
-		return ErrUnknownMember
-	}
-	if refusal := a.refusal(); refusal != nil {
-		return refusal
-	}
-	return nil
+	q := own(http.MethodDelete, "members", name).or(ErrUnknownMember)
+	q.removes = true
+	_, err := c.tell(ctx, q, "remove node %q", name)
+	return err
 }
 
 // PruneOptions say what Prune removes.
@@ -82,91 +99,33 @@ type PruneOptions struct {
 // Prune removes the instances that are not passing, which are those whose status is not UP, and returns
 // them. Those in quarantine stay: an operator decided what becomes of them.
 func (c *Client) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
-	q := url.Values{"not-passing": {""}}
-	if o.Service != "" {
-		q.Set("service", o.Service)
+	q := own(http.MethodPost, "prune").with("service", o.Service)
+	q.query.Set("not-passing", "")
+	if q.write = !o.DryRun; o.DryRun {
+		q.query.Set("dry-run", "")
 	}
-	if o.DryRun {
-		q.Set("dry-run", "")
-	}
-	var all []Pruned
-	a, err := c.do(ctx, call{method: http.MethodPost, path: []string{"v1", "rollcall", "prune"}, query: q, write: !o.DryRun})
-	if err == nil {
-		err = a.decode(&all)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("prune: %w", err)
-	}
-	return all, nil
-}
-
-// Quarantined returns the instances in quarantine, of one application or, with "", of all, sorted by
-// application and id. Explain says who put one there, and why.
-func (c *Client) Quarantined(ctx context.Context, app string) ([]Instance, error) {
-	parameters := url.Values{"quarantined": {"true"}}
-	if app != "" {
-		parameters.Set("app", app)
-	}
-	var all []Instance
-	a, err := c.query(ctx, parameters, "v1", "rollcall", "apps")
-	if err == nil {
-		err = a.decode(&all)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the quarantined instances: %w", err)
-	}
-	return slices.DeleteFunc(all, func(i Instance) bool { return i.QuarantinedUntil == 0 }), nil
+	return ask[[]Pruned](ctx, c, q, "prune")
 }
 
 // Settings returns what the present leader brought (GET /v1/rollcall/settings), which may differ from
 // a node's own configuration.
 func (c *Client) Settings(ctx context.Context) (Settings, error) {
-	var s Settings
-	if err := c.readJSON(ctx, &s, "v1", "rollcall", "settings"); err != nil {
-		return nil, fmt.Errorf("read the cluster's settings: %w", err)
-	}
-	return s, nil
+	return ask[Settings](ctx, c, c.reading(own(http.MethodGet, "settings")), "read the cluster's settings")
 }
 
 // Status asks one node about the cluster.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	var s Status
-	err := c.readJSON(ctx, &s, "v1", "rollcall", "status")
-	return s, err
+	return ask[Status](ctx, c, c.reading(own(http.MethodGet, "status")), "")
 }
 
 // Events returns what happened lately.
 func (c *Client) Events(ctx context.Context) (Events, error) {
-	var e Events
-	err := c.readJSON(ctx, &e, "v1", "rollcall", "events")
-	return e, err
-}
-
-// readJSON reads one document of Rollcall's own API.
-func (c *Client) readJSON(ctx context.Context, into any, path ...string) error {
-	a, err := c.read(ctx, path...)
-	if err != nil {
-		return err
-	}
-	return a.decode(into)
-}
-
-// decode reads a document of Rollcall's own API, or says why there is none.
-func (a answer) decode(into any) error {
-	if refusal := a.refusal(); refusal != nil {
-		return refusal
-	}
-	if err := json.Unmarshal(a.body, into); err != nil {
-		return fmt.Errorf("answer of %s: %w", a.server, err)
-	}
-	return nil
+	return ask[Events](ctx, c, c.reading(own(http.MethodGet, "events")), "")
 }
 
 // SelfPreservation returns whether evictions are withheld, and why.
 func (c *Client) SelfPreservation(ctx context.Context) (SelfPreservation, error) {
-	var p SelfPreservation
-	err := c.readJSON(ctx, &p, preservationPath()...)
-	return p, err
+	return ask[SelfPreservation](ctx, c, c.reading(own(http.MethodGet, "self-preservation")), "")
 }
 
 // ReleaseSelfPreservation lets evictions go on although too few leases are fresh, until that was not
@@ -182,21 +141,12 @@ func (c *Client) HoldSelfPreservation(ctx context.Context, by registry.Act, d ti
 
 // preserve performs an operator's act and returns what holds afterwards.
 func (c *Client) preserve(ctx context.Context, act string, by registry.Act, d time.Duration) (SelfPreservation, error) {
-	var p SelfPreservation
-	a, err := c.do(ctx, call{method: http.MethodPost, path: append(preservationPath(), act), query: actQuery(by, d), write: true})
-	if err == nil && a.status == http.StatusConflict && a.repeated {
+	p, a, err := askWhole[SelfPreservation](ctx, c, own(http.MethodPost, "self-preservation", act).by(by, d), "%s self-preservation", act)
+	if a.status == http.StatusConflict && a.repeated {
 		return c.SelfPreservation(ctx) // an earlier try did it, as far as anybody can tell
 	}
-	if err == nil {
-		err = a.decode(&p)
-	}
-	if err != nil {
-		return SelfPreservation{}, fmt.Errorf("%s self-preservation: %w", act, err)
-	}
-	return p, nil
+	return p, err
 }
-
-func preservationPath() []string { return []string{"v1", "rollcall", "self-preservation"} }
 
 // comparePatience bounds one try of a comparison with a peer; a server gives it 2 minutes.
 const comparePatience = 3 * time.Minute
@@ -204,86 +154,49 @@ const comparePatience = 3 * time.Minute
 // Peers says how replication to other servers is. A server that replicates nothing refuses with a
 // StatusError of 501.
 func (c *Client) Peers(ctx context.Context) (Peers, error) {
-	var p Peers
-	if err := c.readJSON(ctx, &p, "v1", "rollcall", "peers"); err != nil {
-		return Peers{}, fmt.Errorf("read the peers: %w", err)
-	}
-	return p, nil
+	return ask[Peers](ctx, c, c.reading(own(http.MethodGet, "peers")), "read the peers")
 }
 
 // PeerDiff compares with a peer and changes nothing. ErrUnknownPeer: there is none of that name.
 func (c *Client) PeerDiff(ctx context.Context, name string) (PeerDiff, error) {
-	return c.compare(ctx, "compare with", name, call{method: http.MethodGet, path: peerPath(name, "diff")})
+	return c.compare(ctx, "compare with", name, ofPeer(http.MethodGet, name, "diff"))
 }
 
 // RepairPeer compares with a peer and has the difference sent; a Eureka server, which cannot be
 // compared with, is sent everything. It returns when what differs is queued. ErrUnknownPeer: there is
 // none of that name.
 func (c *Client) RepairPeer(ctx context.Context, name string) (PeerDiff, error) {
-	return c.compare(ctx, "repair", name, call{method: http.MethodPost, path: peerPath(name, "repair"), write: true})
+	return c.compare(ctx, "repair", name, ofPeer(http.MethodPost, name, "repair"))
 }
 
 func (c *Client) compare(ctx context.Context, operation, name string, q call) (PeerDiff, error) {
 	q.patience = comparePatience
-	var d PeerDiff
-	a, err := c.do(ctx, q)
-	if err == nil {
-		err = a.aboutPeer()
-	}
-	if err == nil {
-		err = a.decode(&d)
-	}
-	if err != nil {
-		return PeerDiff{}, fmt.Errorf("%s peer %q: %w", operation, name, err)
-	}
-	return d, nil
+	return ask[PeerDiff](ctx, c, q, operation+" peer %q", name)
 }
 
 // PausePeer stops the sending to a peer until ResumePeer, whichever node sends. by is as of Override.
 // ErrUnknownPeer: there is none of that name.
 func (c *Client) PausePeer(ctx context.Context, name string, by registry.Act) error {
-	return c.setPeer(ctx, "pause", name, by)
+	_, err := c.tell(ctx, ofPeer(http.MethodPost, name, "pause").by(by, 0), "pause peer %q", name)
+	return err
 }
 
 // ResumePeer lets the sending to a peer go on, from where it was paused. by is as of Override.
 // ErrUnknownPeer: there is none of that name.
 func (c *Client) ResumePeer(ctx context.Context, name string, by registry.Act) error {
-	return c.setPeer(ctx, "resume", name, by)
-}
-
-func (c *Client) setPeer(ctx context.Context, act, name string, by registry.Act) error {
-	a, err := c.do(ctx, call{method: http.MethodPost, path: peerPath(name, act), query: actQuery(by, 0), write: true})
-	if err == nil {
-		err = a.aboutPeer()
-	}
-	if err != nil {
-		return fmt.Errorf("%s peer %q: %w", act, name, err)
-	}
-	return nil
+	_, err := c.tell(ctx, ofPeer(http.MethodPost, name, "resume").by(by, 0), "resume peer %q", name)
+	return err
 }
 
 // ForgetSender has what is known of a sender's clock forgotten, so that its next message counts as its first: by
 // the whole cluster, or, without consensus, by the server that answers. by is as of Override.
 // ErrUnknownSender: none of that name was heard.
 func (c *Client) ForgetSender(ctx context.Context, sender string, by registry.Act) error {
-	err := c.setPeer(ctx, "forget", sender, by)
-	if errors.Is(err, ErrUnknownPeer) {
-		return fmt.Errorf("forget sender %q: %w", sender, ErrUnknownSender)
-	}
+	_, err := c.tell(ctx, ofPeer(http.MethodPost, sender, "forget").or(ErrUnknownSender).by(by, 0), "forget sender %q", sender)
 	return err
 }
 
-// aboutPeer turns an answer that is no success into an error.
-func (a answer) aboutPeer() error {
-	if a.status == http.StatusNotFound {
-		return ErrUnknownPeer
-	}
-	if refusal := a.refusal(); refusal != nil {
-		return refusal
-	}
-	return nil
-}
-
-func peerPath(name, resource string) []string {
-	return []string{"v1", "rollcall", "peers", name, resource}
+// ofPeer is a call about one peer.
+func ofPeer(method, name, resource string) call {
+	return own(method, "peers", name, resource).or(ErrUnknownPeer)
 }

@@ -3,11 +3,9 @@ package client
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -117,54 +115,37 @@ func (q queue) ask(ctx context.Context, d time.Duration) (api.Acquired, error) {
 	k, p := q.keeper, q.permit
 	ctx, cancel := k.routed(ctx)
 	defer cancel()
-	query := url.Values{"session": {k.session}}
+	acquire := ofPermit(http.MethodPut, p.kind, p.Name).or(ErrNoSession).with("session", k.session)
 	if p.kind == kv.Semaphore {
-		query.Set("limit", strconv.Itoa(p.limit))
+		acquire = acquire.with("limit", strconv.Itoa(p.limit))
 	}
 	if d > 0 {
-		query.Set("wait", d.String())
+		acquire = acquire.with("wait", d.String())
 	}
-	a, err := k.client.do(ctx, call{
-		method: http.MethodPut, path: permitPath(p.kind, p.Name), query: query, body: append([]byte{}, p.Value...), raw: true, write: true,
-		patience: d + k.client.timeout,
-	})
-	if err != nil {
-		return api.Acquired{}, err
+	acquire.body, acquire.raw = append([]byte{}, p.Value...), true
+	acquire.patience = d + k.client.timeout
+	got, a, err := askWhole[api.Acquired](ctx, k.client, acquire, "")
+	if a.status == http.StatusConflict {
+		err = fmt.Errorf("%w: %w", ErrLimit, err)
 	}
-	switch a.status {
-	case http.StatusNotFound:
-		return api.Acquired{}, ErrNoSession
-	case http.StatusConflict:
-		return api.Acquired{}, fmt.Errorf("%w: %w", ErrLimit, a.refusal())
-	}
-	var got api.Acquired
-	return got, a.decode(&got)
+	return got, err
 }
 
 func (q queue) release(ctx context.Context, fence kv.Fence) (bool, error) {
-	query := url.Values{"session": {q.keeper.session}}
+	release := ofPermit(http.MethodDelete, q.permit.kind, q.permit.Name).with("session", q.keeper.session)
 	if fence.Index != 0 {
-		query.Set("fence", fenceText(fence))
+		release = release.with("fence", fenceText(fence))
 	}
-	a, err := q.keeper.client.do(ctx, call{method: http.MethodDelete, path: permitPath(q.permit.kind, q.permit.Name), query: query, write: true})
-	if err != nil {
-		return false, err
-	}
+	doc, a, err := askWhole[api.Released](ctx, q.keeper.client, release, "")
 	if a.status == http.StatusNotFound {
 		return a.repeated, nil // the session has ended
 	}
-	var doc api.Released
-	if err := a.decode(&doc); err != nil {
-		return false, err
-	}
-	return doc.Released || a.repeated, nil
+	return err == nil && (doc.Released || a.repeated), err
 }
 
-func permitPath(k kv.Kind, name string) []string {
-	if k == kv.Semaphore {
-		return []string{"v1", "rollcall", "semaphores", name}
-	}
-	return []string{"v1", "rollcall", "locks", name}
+// ofPermit is a call about the permits of one name, or without one about all of a kind.
+func ofPermit(method string, k kv.Kind, name ...string) call {
+	return own(method, append([]string{kindName(k) + "s"}, name...)...)
 }
 
 // Locks returns the locks that somebody holds or waits for, by name.
@@ -176,12 +157,7 @@ func (c *Client) Semaphores(ctx context.Context) ([]Permits, error) {
 }
 
 func (c *Client) permits(ctx context.Context, k kv.Kind) ([]Permits, error) {
-	var all []Permits
-	path := permitPath(k, "")
-	if err := c.readJSON(ctx, &all, path[:len(path)-1]...); err != nil {
-		return nil, fmt.Errorf("list the %ss: %w", kindName(k), err)
-	}
-	return all, nil
+	return ask[[]Permits](ctx, c, c.reading(ofPermit(http.MethodGet, k)), "list the %ss", kindName(k))
 }
 
 // Lock returns who holds a lock and who waits for it; nobody if there is no such lock.
@@ -195,14 +171,9 @@ func (c *Client) Semaphore(ctx context.Context, name string) (Permits, error) {
 }
 
 func (c *Client) permit(ctx context.Context, k kv.Kind, name string) (Permits, error) {
-	p := Permits{Name: name}
-	err := c.readJSON(ctx, &p, permitPath(k, name)...)
-	var status *StatusError
-	if errors.As(err, &status) && status.Status == http.StatusNotFound {
+	p, a, err := askWhole[Permits](ctx, c, c.reading(ofPermit(http.MethodGet, k, name)), "read %s %q", kindName(k), name)
+	if a.status == http.StatusNotFound {
 		return Permits{Name: name}, nil
 	}
-	if err != nil {
-		return Permits{}, fmt.Errorf("read %s %q: %w", kindName(k), name, err)
-	}
-	return p, nil
+	return p, err
 }

@@ -152,11 +152,12 @@ func (c *Client) showingEureka(ctx context.Context, key registry.Key) error {
 }
 
 func (c *Client) shownDrainedEureka(ctx context.Context, s *server, key registry.Key) error {
-	a, err := c.try(ctx, s, call{method: http.MethodGet, eureka: true, path: instancePath(key)})
-	if err != nil {
-		return err
+	q := ofInstance(http.MethodGet, key)
+	a, err := c.try(ctx, s, q)
+	if err == nil {
+		err = q.failure(a)
 	}
-	switch err := a.want(); {
+	switch {
 	case errors.Is(err, ErrNotRegistered):
 		return nil
 	case err != nil:

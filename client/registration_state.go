@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -254,10 +255,7 @@ func (r *Registration) verify() {
 
 // find is the instance as the cluster shows it; nil: it does not.
 func (r *Registration) find() (*registry.Instance, error) {
-	a, err := r.client.readEureka(r.life, instancePath(r.key)...)
-	if err == nil {
-		err = a.want()
-	}
+	a, err := r.client.tell(r.life, r.client.reading(ofInstance(http.MethodGet, r.key)), "")
 	if errors.Is(err, ErrNotRegistered) {
 		return nil, nil
 	}

@@ -40,16 +40,10 @@ func (c *Client) createSession(ctx context.Context, o SessionOptions) (Session, 
 	if err != nil {
 		return Session{}, answer{}, err
 	}
-	var s Session
 	// A session that an earlier try created holds nothing and ends by itself.
-	a, err := c.do(ctx, call{method: http.MethodPost, path: sessionPath(), body: body, write: true})
-	if err == nil {
-		err = a.decode(&s)
-	}
-	if err != nil {
-		return Session{}, answer{}, fmt.Errorf("create a session: %w", err)
-	}
-	return s, a, nil
+	q := own(http.MethodPost, "sessions")
+	q.body = body
+	return askWhole[Session](ctx, c, q, "create a session")
 }
 
 func (o SessionOptions) request() api.SessionRequest {
@@ -81,74 +75,33 @@ func (c *Client) RenewSession(ctx context.Context, id string) (Session, error) {
 
 // renewSession also returns the answer. patience bounds one try; 0: the client's timeout.
 func (c *Client) renewSession(ctx context.Context, id string, patience time.Duration) (Session, answer, error) {
-	var s Session
-	a, err := c.do(ctx, call{method: http.MethodPut, path: append(sessionPath(), id, "renew"), write: true, patience: patience})
-	if err == nil {
-		err = a.sessionDocument(&s)
-	}
-	if err != nil {
-		return Session{}, answer{}, fmt.Errorf("renew session %q: %w", id, err)
-	}
-	return s, a, nil
+	q := ofSession(http.MethodPut, id, "renew")
+	q.patience = patience
+	return askWhole[Session](ctx, c, q, "renew session %q", id)
 }
 
 // Session returns a session. ErrNoSession: it has ended, or never was.
 func (c *Client) Session(ctx context.Context, id string) (Session, error) {
-	var s Session
-	a, err := c.read(ctx, append(sessionPath(), id)...)
-	if err == nil {
-		err = a.sessionDocument(&s)
-	}
-	if err != nil {
-		return Session{}, fmt.Errorf("read session %q: %w", id, err)
-	}
-	return s, nil
+	return ask[Session](ctx, c, c.reading(ofSession(http.MethodGet, id)), "read session %q", id)
 }
 
 // Sessions returns all sessions, by id.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
-	var all []Session
-	if err := c.readJSON(ctx, &all, sessionPath()...); err != nil {
-		return nil, fmt.Errorf("list the sessions: %w", err)
-	}
-	return all, nil
+	return ask[[]Session](ctx, c, c.reading(own(http.MethodGet, "sessions")), "list the sessions")
 }
 
 // DestroySession ends a session. What it held is free after its lock-delay. ErrNoSession: it has ended
 // already, or never was.
 func (c *Client) DestroySession(ctx context.Context, id string) error {
-	a, err := c.do(ctx, call{method: http.MethodDelete, path: append(sessionPath(), id), write: true})
-	if err == nil && a.status == http.StatusNotFound && a.repeated {
-		return nil // an earlier try did it, as far as anybody can tell, and it is gone
-	}
-	if err == nil {
-		err = a.sessionOutcome()
-	}
-	if err != nil {
-		return fmt.Errorf("destroy session %q: %w", id, err)
-	}
-	return nil
+	q := ofSession(http.MethodDelete, id)
+	q.removes = true
+	_, err := c.tell(ctx, q, "destroy session %q", id)
+	return err
 }
 
-func (a answer) sessionDocument(into *Session) error {
-	if err := a.sessionOutcome(); err != nil {
-		return err
-	}
-	return a.decode(into)
+func ofSession(method, id string, act ...string) call {
+	return own(method, append([]string{"sessions", id}, act...)...).or(ErrNoSession)
 }
-
-// sessionOutcome turns an answer about one session that is no success into an error.
-func (a answer) sessionOutcome() error {
-	if a.status == http.StatusNotFound {
-		return ErrNoSession
-	}
-	if refusal := a.refusal(); refusal != nil {
-		return refusal
-	}
-	return nil
-}
-
-func sessionPath() []string { return []string{"v1", "rollcall", "sessions"} }
 
 // noSession says that an operation failed because its session has ended.
 func noSession(err error) bool { return errors.Is(err, ErrNoSession) }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -158,13 +157,8 @@ func (r watchedReader) Read(p []byte) (int, error) {
 
 // open asks a server for its stream.
 func (w *watchStream) open(ctx context.Context, s *server) (io.ReadCloser, error) {
-	q := call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, query: url.Values{}, accept: eventStream}
-	if w.app != "" {
-		q.query.Set("app", w.app)
-	}
-	if w.index != "" {
-		q.query.Set("index", w.index)
-	}
+	q := own(http.MethodGet, "watch").with("app", w.app, "index", w.index)
+	q.accept = eventStream
 	resp, done, err := w.client.send(ctx, s, q)
 	if err != nil {
 		return nil, err
