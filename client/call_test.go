@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -75,17 +74,15 @@ func TestWhatNeedsRollcallSaysSoAtOnce(t *testing.T) {
 			return c.KV().Watch(ctx, "a", func(*Entry) error { return nil })
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := servers{"a": always(404, springAnswer), "b": always(404, netflixAnswer)}.client(t, "a", "b")
-				start := time.Now()
-				err := do(t.Context(), c)
-				expect.That(t, errors.Is(err, ErrNeedsRollcall) && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNotRegistered) && !errors.Is(err, ErrNoKey),
-					"got %v, want that it needs Rollcall, and nothing else", err)
-				if took := time.Since(start); took != 0 || c.servers.quarantined() != 0 {
-					t.Errorf("took %v, with %d servers in quarantine afterwards, want neither", took, c.servers.quarantined())
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			c := servers{"a": always(404, springAnswer), "b": always(404, netflixAnswer)}.client(t, "a", "b")
+			start := time.Now()
+			err := do(t.Context(), c)
+			expect.That(t, errors.Is(err, ErrNeedsRollcall) && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNotRegistered) && !errors.Is(err, ErrNoKey),
+				"got %v, want that it needs Rollcall, and nothing else", err)
+			if took := time.Since(start); took != 0 || c.servers.quarantined() != 0 {
+				t.Errorf("took %v, with %d servers in quarantine afterwards, want neither", took, c.servers.quarantined())
+			}
 		})
 	}
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// coordinator is a server of one lock ("demo") or semaphore in memory: the routes, parameters and
-// answers of Rollcall's own API and no others, with the rules for TTLs, queue and tokens.
+// coordinator is a server of one lock ("demo") or semaphore in memory, and of keys: the routes, parameters and
+// answers of Rollcall's own API, and of Consul's for keys, and no others, with the rules for TTLs, queue,
+// lock-delays, blocking reads and tokens.
 type coordinator struct {
 	t        *testing.T
 	mu       sync.Mutex
@@ -29,8 +30,12 @@ type coordinator struct {
 	refuse   func(*http.Request) (*http.Response, error)
 	// mislay performs a request and loses its answer, if it says so.
 	mislay func(*http.Request) bool
-	calls  []string  // METHOD path, values of sessions' ids included
-	keys   *keyStore // nil: it has no keys
+	calls  []string // METHOD path, values of sessions' ids included
+
+	entries map[string]*Entry            // keys
+	delays  map[string]time.Time         // until when a key cannot be acquired
+	answers map[string]func() keysAnswer // by Idempotency-Key
+	changed chan struct{}                // closed at the next change of a key
 }
 
 type fakeSession struct {
@@ -46,7 +51,18 @@ type fakeHolder struct {
 }
 
 func newCoordinator(t *testing.T) *coordinator {
-	return &coordinator{t: t, sessions: make(map[string]*fakeSession), index: 40}
+	return &coordinator{
+		t: t, sessions: make(map[string]*fakeSession), index: 40, entries: make(map[string]*Entry), delays: make(map[string]time.Time),
+		answers: make(map[string]func() keysAnswer), changed: make(chan struct{}),
+	}
+}
+
+// coordinated runs a test in a bubble, with a coordinator and a client of it; as a subtest if it is given a name.
+func coordinated(t *testing.T, name string, test func(t *testing.T, k *coordinator, c *Client)) {
+	inBubble(t, name, func(t *testing.T) {
+		k := newCoordinator(t)
+		test(t, k, servers{"a": k.answer}.client(t, "a"))
+	})
 }
 
 // answer is one server of the cluster.
@@ -65,8 +81,8 @@ func (s *coordinator) answer(r *http.Request) (*http.Response, error) {
 	}
 	body, _ := io.ReadAll(r.Body)
 	respond := s.respond
-	if s.keys != nil && strings.HasPrefix(r.URL.Path, "/v1/kv/") {
-		respond = s.keys.respond
+	if strings.HasPrefix(r.URL.Path, "/v1/kv/") {
+		respond = s.respondKeys
 	}
 	resp, err := respond(r, body)
 	if mislay != nil && mislay(r) {
@@ -159,7 +175,7 @@ func (s *coordinator) destroy(id string) (int, any) {
 	if s.sessions[id] == nil {
 		return 404, map[string]string{"error": "no such session"}
 	}
-	if s.holds(id) >= 0 || s.keys != nil && s.keys.locked(id) {
+	if s.holds(id) >= 0 || s.locked(id) {
 		s.t.Errorf("session %s was destroyed while it held the lock, which leaves a lock-delay", id)
 	}
 	s.end(id)
@@ -176,9 +192,7 @@ func (s *coordinator) expire() {
 }
 
 func (s *coordinator) end(id string) {
-	if s.keys != nil {
-		s.keys.bereave(id)
-	}
+	s.bereave(id)
 	delete(s.sessions, id)
 	s.queue = slices.DeleteFunc(s.queue, func(q string) bool { return q == id })
 	s.holders = slices.DeleteFunc(s.holders, func(h fakeHolder) bool { return h.session == id })

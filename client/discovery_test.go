@@ -54,40 +54,38 @@ func TestAListFollowsItsServer(t *testing.T) {
 		{name: "one application of Rollcall", rollcall: true, config: DiscoveryConfig{App: "orders"}, begins: "ORDERS watch@e-2", source: SourceWatch},
 		{name: "one application of stock Eureka", config: DiscoveryConfig{App: "orders"}, begins: "ORDERS", goesOn: "ORDERS", lag: 30 * time.Second, source: SourceFetch},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				app := strings.ToUpper(tc.config.App)
-				known := newListModel("e", orders("o1", registry.Up), billing("b1"))
-				s := newListServer(known, tc.rollcall)
-				d := discover(t, tc.config, s)
-				need.OK(t, d.Ready(t.Context()))
-				synctest.Wait()
-				d.wantList(t, "at first", known.words(app))
-				s.wantAsked(t, "at first", tc.begins)
-				for _, change := range []struct {
-					name string
-					do   func()
-				}{
-					{"after a registration", func() { known.put(orders("o2", registry.Starting)) }},
-					{"after a change of status", func() { known.put(orders("o2", registry.Up)) }},
-					{"after a removal", func() { known.remove(orders("o2", registry.Up)) }},
-				} {
-					change.do()
-					if tc.lag > 0 {
-						pass(tc.lag - 1)
-						s.wantAsked(t, change.name+", too early,", "")
-						pass(1)
-					}
-					synctest.Wait()
-					d.wantList(t, change.name, known.words(app))
-					s.wantAsked(t, change.name, tc.goesOn)
+		inBubble(t, tc.name, func(t *testing.T) {
+			app := strings.ToUpper(tc.config.App)
+			known := newListModel("e", orders("o1", registry.Up), billing("b1"))
+			s := newListServer(known, tc.rollcall)
+			d := discover(t, tc.config, s)
+			need.OK(t, d.Ready(t.Context()))
+			synctest.Wait()
+			d.wantList(t, "at first", known.words(app))
+			s.wantAsked(t, "at first", tc.begins)
+			for _, change := range []struct {
+				name string
+				do   func()
+			}{
+				{"after a registration", func() { known.put(orders("o2", registry.Starting)) }},
+				{"after a change of status", func() { known.put(orders("o2", registry.Up)) }},
+				{"after a removal", func() { known.remove(orders("o2", registry.Up)) }},
+			} {
+				change.do()
+				if tc.lag > 0 {
+					pass(tc.lag - 1)
+					s.wantAsked(t, change.name+", too early,", "")
+					pass(1)
 				}
-				status := d.Status()
-				expect.That(t, status.Source == tc.source && status.Server == "http://a" && status.Err == nil && status.Held == 0,
-					"the status is %+v, want %s of http://a", status, tc.source)
-				index := d.Status().Index
-				expect.That(t, (index == "e-5") == tc.rollcall, "the index is %q", index)
-			})
+				synctest.Wait()
+				d.wantList(t, change.name, known.words(app))
+				s.wantAsked(t, change.name, tc.goesOn)
+			}
+			status := d.Status()
+			expect.That(t, status.Source == tc.source && status.Server == "http://a" && status.Err == nil && status.Held == 0,
+				"the status is %+v, want %s of http://a", status, tc.source)
+			index := d.Status().Index
+			expect.That(t, (index == "e-5") == tc.rollcall, "the index is %q", index)
 		})
 	}
 }
@@ -104,26 +102,24 @@ func TestAListGoesOnAtAnotherServer(t *testing.T) {
 		{name: "of another history, with everything", other: true, rollcall: true, asked: "watch@e-2 full watch@f-3", source: SourceWatch},
 		{name: "from Rollcall to stock Eureka", other: true, asked: "watch@e-2 full", source: SourceFetch},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				one := newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up))
-				a, b := newListServer(one, true), newListServer(one, tc.rollcall)
-				if tc.other {
-					b.listModel = newListModel("f", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up))
-				}
-				d := discover(t, DiscoveryConfig{}, a, b)
-				synctest.Wait()
-				a.wantAsked(t, "at first", "full watch@e-2")
-				a.kill()
-				pass(time.Second)
-				b.wantAsked(t, "after the first one's end", tc.asked)
-				b.put(orders("o4", registry.Up))
-				pass(DefaultRefreshInterval)
-				d.wantList(t, "after the failover", b.words(""))
-				status := d.Status()
-				expect.That(t, status.Source == tc.source && status.Server == "http://b" && status.Err == nil,
-					"the status is %+v, want %s of http://b", status, tc.source)
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			one := newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up))
+			a, b := newListServer(one, true), newListServer(one, tc.rollcall)
+			if tc.other {
+				b.listModel = newListModel("f", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up))
+			}
+			d := discover(t, DiscoveryConfig{}, a, b)
+			synctest.Wait()
+			a.wantAsked(t, "at first", "full watch@e-2")
+			a.kill()
+			pass(time.Second)
+			b.wantAsked(t, "after the first one's end", tc.asked)
+			b.put(orders("o4", registry.Up))
+			pass(DefaultRefreshInterval)
+			d.wantList(t, "after the failover", b.words(""))
+			status := d.Status()
+			expect.That(t, status.Source == tc.source && status.Server == "http://b" && status.Err == nil,
+				"the status is %+v, want %s of http://b", status, tc.source)
 		})
 	}
 }
@@ -157,23 +153,21 @@ func TestWhereDeltasDoNotLeadEverythingIsFetched(t *testing.T) {
 		}},
 		{name: "no document", goes: func(s *listServer) { s.instead("/apps/delta", always(200, `<html>`)) }},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)
-				d := discover(t, DiscoveryConfig{}, s)
-				synctest.Wait()
-				s.wantAsked(t, "at first", "full")
-				s.put(orders("o3", registry.Up))
-				tc.goes(s)
-				for range 2 {
-					pass(DefaultRefreshInterval)
-					d.wantList(t, "after an interval", s.words(""))
-				}
-				got := s.got()
-				expect.That(t, strings.HasPrefix(got, "delta full delta"), "the server is asked for %q, want a delta, everything at once, and deltas again", got)
-				status := d.Status()
-				expect.That(t, status.Err == nil && status.Age == 0, "the status is %+v, want no error and no age", status)
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)
+			d := discover(t, DiscoveryConfig{}, s)
+			synctest.Wait()
+			s.wantAsked(t, "at first", "full")
+			s.put(orders("o3", registry.Up))
+			tc.goes(s)
+			for range 2 {
+				pass(DefaultRefreshInterval)
+				d.wantList(t, "after an interval", s.words(""))
+			}
+			got := s.got()
+			expect.That(t, strings.HasPrefix(got, "delta full delta"), "the server is asked for %q, want a delta, everything at once, and deltas again", got)
+			status := d.Status()
+			expect.That(t, status.Err == nil && status.Age == 0, "the status is %+v, want no error and no age", status)
 		})
 	}
 }
@@ -208,20 +202,18 @@ func TestAWatchThatLostItsWayFetchesEverything(t *testing.T) {
 			s.put(orders("o1", registry.Up), orders("o2", registry.Down))
 		}, asks: "watch@e-3"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), true)
-				d := discover(t, DiscoveryConfig{Guard: Guard{Share: -1}}, s)
-				synctest.Wait()
-				s.wantAsked(t, "at first", "full watch@e-3")
-				s.kill()
-				tc.goes(s)
-				s.revive()
-				pass(2 * DefaultRefreshInterval)
-				got := s.got()
-				expect.That(t, strings.HasPrefix(got, tc.asks), "the server is asked for %q, want %q at the beginning", got, tc.asks)
-				d.wantList(t, "in the end", s.words(""))
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), true)
+			d := discover(t, DiscoveryConfig{Guard: Guard{Share: -1}}, s)
+			synctest.Wait()
+			s.wantAsked(t, "at first", "full watch@e-3")
+			s.kill()
+			tc.goes(s)
+			s.revive()
+			pass(2 * DefaultRefreshInterval)
+			got := s.got()
+			expect.That(t, strings.HasPrefix(got, tc.asks), "the server is asked for %q, want %q at the beginning", got, tc.asks)
+			d.wantList(t, "in the end", s.words(""))
 		})
 	}
 }
@@ -234,17 +226,15 @@ func TestAServerThatCannotBeWatchedIsFetchedFrom(t *testing.T) {
 		"what cannot be read":    stream("event: change\ndata: {\n\n"),
 		"an index is not wanted": always(400, ""),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-				s.instead("/v1/rollcall/watch", answer)
-				d := discover(t, DiscoveryConfig{}, s)
-				synctest.Wait()
-				s.put(orders("o2", registry.Up))
-				pass(DefaultRefreshInterval)
-				d.wantList(t, "after an interval", s.words(""))
-				s.wantAsked(t, "until then", "full watch@e-1 delta")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
+			s.instead("/v1/rollcall/watch", answer)
+			d := discover(t, DiscoveryConfig{}, s)
+			synctest.Wait()
+			s.put(orders("o2", registry.Up))
+			pass(DefaultRefreshInterval)
+			d.wantList(t, "after an interval", s.words(""))
+			s.wantAsked(t, "until then", "full watch@e-1 delta")
 		})
 	}
 }
@@ -293,26 +283,24 @@ func TestASilentStreamIsLeftForAnotherServer(t *testing.T) {
 
 func TestAListAgesWhileNobodyCanBeReached(t *testing.T) {
 	for _, rollcall := range []bool{true, false} {
-		t.Run(fmt.Sprintf("Rollcall: %v", rollcall), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newListServer(newListModel("e", orders("o1", registry.Up)), rollcall)
-				d := discover(t, DiscoveryConfig{}, s)
-				synctest.Wait()
-				s.kill()
-				pass(time.Hour)
-				age := d.Age()
-				expect.That(t, age == time.Hour, "the list is %v old, want an hour", age)
-				expect.That(t, d.Status().Err != nil, "the status has no error")
-				d.wantList(t, "after an hour", "ORDERS/o1=UP")
-				fetches := strings.Count(s.got(), "full")
-				expect.That(t, fetches <= 1+int(time.Hour/DefaultRefreshInterval), "everything was asked for %d times, want once per interval at most", fetches)
-				s.put(orders("o2", registry.Up))
-				s.revive()
-				pass(10 * DefaultRefreshInterval)
-				d.wantList(t, "when it is back", "ORDERS/o1=UP ORDERS/o2=UP")
-				status := d.Status()
-				expect.That(t, status.Err == nil && status.Age <= DefaultRefreshInterval, "the status is %+v", status)
-			})
+		inBubble(t, fmt.Sprintf("Rollcall: %v", rollcall), func(t *testing.T) {
+			s := newListServer(newListModel("e", orders("o1", registry.Up)), rollcall)
+			d := discover(t, DiscoveryConfig{}, s)
+			synctest.Wait()
+			s.kill()
+			pass(time.Hour)
+			age := d.Age()
+			expect.That(t, age == time.Hour, "the list is %v old, want an hour", age)
+			expect.That(t, d.Status().Err != nil, "the status has no error")
+			d.wantList(t, "after an hour", "ORDERS/o1=UP")
+			fetches := strings.Count(s.got(), "full")
+			expect.That(t, fetches <= 1+int(time.Hour/DefaultRefreshInterval), "everything was asked for %d times, want once per interval at most", fetches)
+			s.put(orders("o2", registry.Up))
+			s.revive()
+			pass(10 * DefaultRefreshInterval)
+			d.wantList(t, "when it is back", "ORDERS/o1=UP ORDERS/o2=UP")
+			status := d.Status()
+			expect.That(t, status.Err == nil && status.Age <= DefaultRefreshInterval, "the status is %+v", status)
 		})
 	}
 }
@@ -376,36 +364,34 @@ func TestASuddenlyEmptyServerDoesNotEmptyTheList(t *testing.T) {
 		{name: "Rollcall", rollcall: true, asked: "watch@e-3 full watch@f-0 full watch@f-2 full watch@f-2 full watch@f-2"},
 		{name: "stock Eureka", lag: DefaultRefreshInterval, asked: "delta full full full full", after: "delta"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), tc.rollcall)
-				d := discover(t, DiscoveryConfig{}, s)
-				synctest.Wait()
-				s.got()
-				s.restart("f")
-				s.hangUp()
-				pass(tc.lag + shortestRetry + longestRetry) // in which a fetch is on its way
-				d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP ORDERS/o3=UP")
-				held := d.Status().Held
-				expect.That(t, held == 3, "%d instances are held, want 3", held)
-				s.put(orders("o1", registry.Down))
-				s.remove(orders("o2", registry.Up))
-				pass(tc.lag)
-				if tc.rollcall { // a removal that is told of is believed
-					d.wantList(t, "after what is told", "ORDERS/o1=DOWN ORDERS/o3=UP")
-				}
-				pass(DefaultGuardHold - tc.lag - shortestRetry - longestRetry - 1)
-				if !strings.Contains(words(d.Snapshot()), "ORDERS/o3=UP") {
-					t.Errorf("the list is %q before the time is up", words(d.Snapshot()))
-				}
-				pass(shortestRetry + longestRetry)
-				d.wantList(t, "in the end", "ORDERS/o1=DOWN")
-				s.wantAsked(t, "meanwhile", tc.asked)
-				pass(DefaultRefreshInterval)
-				s.wantAsked(t, "after that", tc.after)
-				guarded := testutil.ToFloat64(d.client.metrics.guarded)
-				expect.That(t, guarded >= 3, "%v answers were not believed, want 3", guarded)
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), tc.rollcall)
+			d := discover(t, DiscoveryConfig{}, s)
+			synctest.Wait()
+			s.got()
+			s.restart("f")
+			s.hangUp()
+			pass(tc.lag + shortestRetry + longestRetry) // in which a fetch is on its way
+			d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP ORDERS/o3=UP")
+			held := d.Status().Held
+			expect.That(t, held == 3, "%d instances are held, want 3", held)
+			s.put(orders("o1", registry.Down))
+			s.remove(orders("o2", registry.Up))
+			pass(tc.lag)
+			if tc.rollcall { // a removal that is told of is believed
+				d.wantList(t, "after what is told", "ORDERS/o1=DOWN ORDERS/o3=UP")
+			}
+			pass(DefaultGuardHold - tc.lag - shortestRetry - longestRetry - 1)
+			if !strings.Contains(words(d.Snapshot()), "ORDERS/o3=UP") {
+				t.Errorf("the list is %q before the time is up", words(d.Snapshot()))
+			}
+			pass(shortestRetry + longestRetry)
+			d.wantList(t, "in the end", "ORDERS/o1=DOWN")
+			s.wantAsked(t, "meanwhile", tc.asked)
+			pass(DefaultRefreshInterval)
+			s.wantAsked(t, "after that", tc.after)
+			guarded := testutil.ToFloat64(d.client.metrics.guarded)
+			expect.That(t, guarded >= 3, "%v answers were not believed, want 3", guarded)
 		})
 	}
 }

@@ -76,21 +76,19 @@ func TestAServerThatIsCutOffFromItsClusterIsLeft(t *testing.T) {
 		{name: "one", isolated: 1, moves: 1},
 		{name: "all, which are borne for 45 s, 90 s, 180 s, 360 s", isolated: 2, moves: 4},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				known := newListModel("e", orders("o1", registry.Up))
-				a, b := newListServer(known, true), newListServer(known, true)
-				discover(t, DiscoveryConfig{}, a, b)
-				synctest.Wait()
-				a.wantAsked(t, "at first", "full watch@e-1")
-				for _, s := range []*listServer{a, b}[:tc.isolated] {
-					s.isolate()
-				}
-				pass(10 * time.Minute)
-				asked := strings.Fields(a.got() + " " + b.got())
-				expect.That(t, len(asked) == tc.moves && !strings.Contains(strings.Join(asked, ""), "full"),
-					"the servers are asked for %q, want %d watches", asked, tc.moves)
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			known := newListModel("e", orders("o1", registry.Up))
+			a, b := newListServer(known, true), newListServer(known, true)
+			discover(t, DiscoveryConfig{}, a, b)
+			synctest.Wait()
+			a.wantAsked(t, "at first", "full watch@e-1")
+			for _, s := range []*listServer{a, b}[:tc.isolated] {
+				s.isolate()
+			}
+			pass(10 * time.Minute)
+			asked := strings.Fields(a.got() + " " + b.got())
+			expect.That(t, len(asked) == tc.moves && !strings.Contains(strings.Join(asked, ""), "full"),
+				"the servers are asked for %q, want %d watches", asked, tc.moves)
 		})
 	}
 }

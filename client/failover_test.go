@@ -43,24 +43,22 @@ func TestAWriteHasThreeOutcomes(t *testing.T) {
 		{name: "no answer, done elsewhere", first: silent, second: always(200, "")},
 		{name: "no answer anywhere", first: silent, second: silent, want: ErrUnknownOutcome},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := servers{"a": tc.first, "b": tc.second}.client(t, "a", "b")
-				err := c.Cancel(t.Context(), key)
-				if tc.want != nil && !errors.Is(err, tc.want) {
-					t.Errorf("Cancel: %v, want %v", err, tc.want)
-				}
-				var status *StatusError
-				if tc.status > 0 && (!errors.As(err, &status) || status.Status != tc.status || errors.Is(err, ErrUnknownOutcome)) {
-					t.Errorf("Cancel: %v, want a plain status %d", err, tc.status)
-				}
-				if tc.status < 0 && (err == nil || errors.Is(err, ErrUnknownOutcome)) {
-					t.Errorf("Cancel: %v, want an error that says that nothing was done", err)
-				}
-				if tc.want == nil && tc.status == 0 && err != nil {
-					t.Errorf("Cancel: %v, want success", err)
-				}
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			c := servers{"a": tc.first, "b": tc.second}.client(t, "a", "b")
+			err := c.Cancel(t.Context(), key)
+			if tc.want != nil && !errors.Is(err, tc.want) {
+				t.Errorf("Cancel: %v, want %v", err, tc.want)
+			}
+			var status *StatusError
+			if tc.status > 0 && (!errors.As(err, &status) || status.Status != tc.status || errors.Is(err, ErrUnknownOutcome)) {
+				t.Errorf("Cancel: %v, want a plain status %d", err, tc.status)
+			}
+			if tc.status < 0 && (err == nil || errors.Is(err, ErrUnknownOutcome)) {
+				t.Errorf("Cancel: %v, want an error that says that nothing was done", err)
+			}
+			if tc.want == nil && tc.status == 0 && err != nil {
+				t.Errorf("Cancel: %v, want success", err)
+			}
 		})
 	}
 }

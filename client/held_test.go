@@ -15,9 +15,7 @@ import (
 
 // TestALockThatSomebodyTookAwayIsLost: the server says so when it is given back.
 func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCoordinator(t)
-		c := servers{"a": s.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		h := lockOf(t, c)
 		s.mu.Lock()
 		s.holders = nil
@@ -33,9 +31,8 @@ func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
 
 // TestAPausedHolderThatReleasesFirstFindsItsLockLost: it has not looked before.
 func TestAPausedHolderThatReleasesFirstFindsItsLockLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCoordinator(t)
-		h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
+	coordinated(t, "", func(t *testing.T, _ *coordinator, c *Client) {
+		h := lockOf(t, c)
 		h.keeper.mu.Lock()
 		h.keeper.deadline = time.Now()
 		h.keeper.mu.Unlock()

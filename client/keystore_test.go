@@ -10,19 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 )
-
-// keyStore is the keys of a coordinator: Consul's routes for them, with sessions, lock-delays, blocking
-// reads and tokens. It is guarded by the coordinator's mutex.
-type keyStore struct {
-	*coordinator
-	entries map[string]*Entry
-	delays  map[string]time.Time         // until when a key cannot be acquired
-	answers map[string]func() keysAnswer // by Idempotency-Key
-	changed chan struct{}                // closed at the next change
-}
 
 // keysAnswer is a status, a text and the values of headers.
 type keysAnswer struct {
@@ -31,16 +20,7 @@ type keysAnswer struct {
 	index, fence uint64
 }
 
-func newKeyStore(t *testing.T) *keyStore {
-	k := &keyStore{
-		coordinator: newCoordinator(t), entries: make(map[string]*Entry), delays: make(map[string]time.Time),
-		answers: make(map[string]func() keysAnswer), changed: make(chan struct{}),
-	}
-	k.keys = k
-	return k
-}
-
-func (k *keyStore) respond(r *http.Request, body []byte) (*http.Response, error) {
+func (k *coordinator) respondKeys(r *http.Request, body []byte) (*http.Response, error) {
 	key := strings.TrimPrefix(r.URL.Path, "/v1/kv/")
 	q := r.URL.Query()
 	var a keysAnswer
@@ -56,7 +36,7 @@ func (k *keyStore) respond(r *http.Request, body []byte) (*http.Response, error)
 }
 
 // read waits behind an index as the server does.
-func (k *keyStore) read(r *http.Request, key string, q url.Values) keysAnswer {
+func (k *coordinator) read(r *http.Request, key string, q url.Values) keysAnswer {
 	if !q.Has("consistent") {
 		k.t.Errorf("read of %q: not linearizable", key)
 	}
@@ -80,7 +60,7 @@ func (k *keyStore) read(r *http.Request, key string, q url.Values) keysAnswer {
 }
 
 // look is a read that does not wait.
-func (k *keyStore) look(key string, recurse bool) (keysAnswer, <-chan struct{}) {
+func (k *coordinator) look(key string, recurse bool) (keysAnswer, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.expire()
@@ -102,7 +82,7 @@ func (k *keyStore) look(key string, recurse bool) (keysAnswer, <-chan struct{}) 
 }
 
 // writeOnce answers a repeated write as it answered the first.
-func (k *keyStore) writeOnce(r *http.Request, key string, q url.Values, body []byte) keysAnswer {
+func (k *coordinator) writeOnce(r *http.Request, key string, q url.Values, body []byte) keysAnswer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	once := cmp.Or(r.Header.Get("Idempotency-Key"), fmt.Sprint(len(k.answers)))
@@ -115,7 +95,7 @@ func (k *keyStore) writeOnce(r *http.Request, key string, q url.Values, body []b
 	return a
 }
 
-func (k *keyStore) write(method, key string, q url.Values, body []byte) keysAnswer {
+func (k *coordinator) write(method, key string, q url.Values, body []byte) keysAnswer {
 	yes, no := keysAnswer{status: 200, text: "true"}, keysAnswer{status: 200, text: "false"}
 	e := k.entries[key]
 	if method == "DELETE" {
@@ -153,14 +133,14 @@ func (k *keyStore) write(method, key string, q url.Values, body []byte) keysAnsw
 	return yes
 }
 
-func (k *keyStore) change() {
+func (k *coordinator) change() {
 	k.index++
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
 
 // locked says whether a session has a lock, which its end would put a lock-delay on.
-func (k *keyStore) locked(session string) bool {
+func (k *coordinator) locked(session string) bool {
 	for _, e := range k.entries {
 		if e.Session == session && k.sessions[session].request.Behavior != "delete" {
 			return true
@@ -170,7 +150,7 @@ func (k *keyStore) locked(session string) bool {
 }
 
 // bereave ends what a session holds.
-func (k *keyStore) bereave(session string) {
+func (k *coordinator) bereave(session string) {
 	request := k.sessions[session].request
 	delay, _ := time.ParseDuration(request.LockDelay)
 	for name, e := range k.entries {
@@ -187,14 +167,14 @@ func (k *keyStore) bereave(session string) {
 }
 
 // put writes a key as anybody may.
-func (k *keyStore) put(key, value string, flags uint64) {
+func (k *coordinator) put(key, value string, flags uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.write("PUT", key, url.Values{"flags": {fmt.Sprint(flags)}}, []byte(value))
 }
 
 // entry is a key's entry, with no key if there is none.
-func (k *keyStore) entry(key string) Entry {
+func (k *coordinator) entry(key string) Entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.expire()
@@ -205,28 +185,28 @@ func (k *keyStore) entry(key string) Entry {
 }
 
 // kill ends a session as its TTL does.
-func (k *keyStore) kill(session string) {
+func (k *coordinator) kill(session string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.end(session)
 }
 
 // names are the keys there are.
-func (k *keyStore) names() []string {
+func (k *coordinator) names() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Sorted(maps.Keys(k.entries))
 }
 
 // remove deletes a key as anybody may.
-func (k *keyStore) remove(key string) {
+func (k *coordinator) remove(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.write("DELETE", key, nil, nil)
 }
 
 // free releases a key in the holder's name.
-func (k *keyStore) free(key, session string) {
+func (k *coordinator) free(key, session string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.write("PUT", key, url.Values{"release": {session}}, nil)

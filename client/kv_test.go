@@ -252,15 +252,13 @@ func TestAWatchOfAKeyEnds(t *testing.T) {
 		{name: "when it is refused", server: always(400, "Invalid index"), says: "Invalid index"},
 		{name: "without consensus", server: always(501, "needs consensus"), says: "needs consensus"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				err := servers{"a": tc.server}.client(t, "a").KV().Watch(ctx, "a", func(*Entry) error { return errEnough })
-				if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
-					t.Errorf("got %v, want %q", err, tc.says)
-				}
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			err := servers{"a": tc.server}.client(t, "a").KV().Watch(ctx, "a", func(*Entry) error { return errEnough })
+			if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("got %v, want %q", err, tc.says)
+			}
 		})
 	}
 }

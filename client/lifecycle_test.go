@@ -127,27 +127,25 @@ func TestAPartThatHangsDoesNotKeepTheTransportOpen(t *testing.T) {
 		{name: "and a bit longer", hangs: &actor{name: "x", stopping: takes(10*time.Second + closeGrace/2)},
 			want: "stop good, stop x, leave good, leave x, transport, metrics", took: 10*time.Second + closeGrace/2},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, s := staged(t)
-				tc.hangs.steps = s
-				tc.hangs.join(t, c)
-				(&actor{steps: s, name: "good"}).join(t, c)
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				start := time.Now()
-				err := c.Close(ctx)
-				expect.Equal(t, time.Since(start), tc.took, "took")
-				got := strings.Split(s.String(), ", ")
-				want := strings.Split(tc.want, ", ")
-				slices.Sort(got[:len(got)-2]) // parts act together
-				slices.Sort(want[:len(want)-2])
-				expect.Slice(t, got, want, "did")
-				if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
-					t.Errorf("Close: %v, want %q", err, tc.says)
-				}
-				time.Sleep(2 * time.Hour) // what hangs ends
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			c, s := staged(t)
+			tc.hangs.steps = s
+			tc.hangs.join(t, c)
+			(&actor{steps: s, name: "good"}).join(t, c)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			start := time.Now()
+			err := c.Close(ctx)
+			expect.Equal(t, time.Since(start), tc.took, "took")
+			got := strings.Split(s.String(), ", ")
+			want := strings.Split(tc.want, ", ")
+			slices.Sort(got[:len(got)-2]) // parts act together
+			slices.Sort(want[:len(want)-2])
+			expect.Slice(t, got, want, "did")
+			if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("Close: %v, want %q", err, tc.says)
+			}
+			time.Sleep(2 * time.Hour) // what hangs ends
 		})
 	}
 }

@@ -26,9 +26,8 @@ func lockOf(t *testing.T, c *Client) *Held {
 }
 
 func TestALockIsHeldUntilItIsReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCoordinator(t)
-		h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
+	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
+		h := lockOf(t, c)
 		time.Sleep(time.Hour)
 		if !h.Valid() || h.Err() != nil || h.Context().Err() != nil || h.Fence().Index != 41 || h.Fence().Name != "demo" {
 			t.Errorf("after an hour: valid %v, %v, fence %+v, want it held with token 41", h.Valid(), h.Err(), h.Fence())
@@ -48,9 +47,7 @@ func TestALockIsHeldUntilItIsReleased(t *testing.T) {
 }
 
 func TestTheSecondWaitsForTheFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCoordinator(t)
-		c := servers{"a": s.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, _ *coordinator, c *Client) {
 		first := lockOf(t, c)
 		time.AfterFunc(2*time.Minute, func() { first.Release(context.Background()) })
 		start := time.Now()
@@ -74,19 +71,15 @@ func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
 		{name: "who only tries", options: LockOptions{Name: "demo", Try: true}, limit: time.Hour, want: ErrNotAcquired},
 		{name: "whose time is up", options: LockOptions{Name: "demo"}, limit: 40 * time.Second, want: context.DeadlineExceeded},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newCoordinator(t)
-				c := servers{"a": s.answer}.client(t, "a")
-				first := lockOf(t, c)
-				ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
-				defer cancel()
-				expect.ErrorIs(t, expect.Err(c.AcquireLock(ctx, tc.options)), tc.want, "got")
-				sessions, holders, waiters := s.left()
-				expect.That(t, sessions == 1 && holders == 1 && waiters == 0,
-					"%d sessions, %d holders, %d waiters are left, want the first's", sessions, holders, waiters)
-				first.Release(t.Context())
-			})
+		coordinated(t, tc.name, func(t *testing.T, s *coordinator, c *Client) {
+			first := lockOf(t, c)
+			ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
+			defer cancel()
+			expect.ErrorIs(t, expect.Err(c.AcquireLock(ctx, tc.options)), tc.want, "got")
+			sessions, holders, waiters := s.left()
+			expect.That(t, sessions == 1 && holders == 1 && waiters == 0,
+				"%d sessions, %d holders, %d waiters are left, want the first's", sessions, holders, waiters)
+			first.Release(t.Context())
 		})
 	}
 }
@@ -104,20 +97,17 @@ func TestALockThatCannotBeRenewedIsLostOneTTLAfterTheLastRenewalWasSent(t *testi
 		{name: "nobody knows the outcome", refuse: always(504, "", "X-Rollcall-Outcome", "unknown"), want: 20 * time.Second, says: errNotRenewed},
 		{name: "the session is gone", refuse: always(404, `{"error":"no such session"}`), want: 10 * time.Second, says: ErrNoSession},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newCoordinator(t)
-				c := servers{"a": s.answer, "b": s.answer}.client(t, "a", "b")
-				start := time.Now()
-				h := lockOf(t, c)
-				time.AfterFunc(6*time.Second, func() { s.refusing(tc.refuse) })
-				<-h.Context().Done()
-				expect.Equal(t, time.Since(start), tc.want, "lost after")
-				err := h.Err()
-				expect.That(t, errors.Is(err, ErrLost) && errors.Is(err, tc.says), "got %v, want %v and %v", err, ErrLost, tc.says)
-				s.refusing(nil)
-				expect.ErrorIs(t, h.Release(t.Context()), ErrLost, "release:")
-			})
+		coordinated(t, tc.name, func(t *testing.T, s *coordinator, _ *Client) {
+			c := servers{"a": s.answer, "b": s.answer}.client(t, "a", "b")
+			start := time.Now()
+			h := lockOf(t, c)
+			time.AfterFunc(6*time.Second, func() { s.refusing(tc.refuse) })
+			<-h.Context().Done()
+			expect.Equal(t, time.Since(start), tc.want, "lost after")
+			err := h.Err()
+			expect.That(t, errors.Is(err, ErrLost) && errors.Is(err, tc.says), "got %v, want %v and %v", err, ErrLost, tc.says)
+			s.refusing(nil)
+			expect.ErrorIs(t, h.Release(t.Context()), ErrLost, "release:")
 		})
 	}
 }
@@ -132,29 +122,25 @@ func TestTheTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 		{name: "the creation", fails: 4 * time.Second, want: 15 * time.Second},
 		{name: "a renewal", fails: 10 * time.Second, want: 21 * time.Second}, // created at 0, answered at 1, renewed at 6
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newCoordinator(t)
-				slow := func(r *http.Request) (*http.Response, error) {
-					resp, err := s.answer(r)
-					time.Sleep(time.Second)
-					return resp, err
-				}
-				start := time.Now()
-				h := lockOf(t, servers{"a": slow}.client(t, "a"))
-				time.AfterFunc(tc.fails-time.Since(start), func() { s.refusing(unreachable) })
-				<-h.Context().Done()
-				expect.Equal(t, time.Since(start), tc.want, "lost after")
-				s.refusing(nil)
-				h.Release(t.Context())
-			})
+		coordinated(t, tc.name, func(t *testing.T, s *coordinator, _ *Client) {
+			slow := func(r *http.Request) (*http.Response, error) {
+				resp, err := s.answer(r)
+				time.Sleep(time.Second)
+				return resp, err
+			}
+			start := time.Now()
+			h := lockOf(t, servers{"a": slow}.client(t, "a"))
+			time.AfterFunc(tc.fails-time.Since(start), func() { s.refusing(unreachable) })
+			<-h.Context().Done()
+			expect.Equal(t, time.Since(start), tc.want, "lost after")
+			s.refusing(nil)
+			h.Release(t.Context())
 		})
 	}
 }
 
 func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCoordinator(t)
+	coordinated(t, "", func(t *testing.T, s *coordinator, _ *Client) {
 		var down atomic.Bool
 		a := func(r *http.Request) (*http.Response, error) {
 			if down.Load() {
@@ -195,33 +181,29 @@ func TestAHolderThatWasPausedFindsItsLockLostAtTheFirstLook(t *testing.T) {
 			}
 		}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newCoordinator(t)
-				h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
-				h.keeper.mu.Lock()
-				h.keeper.deadline = time.Now()
-				h.keeper.mu.Unlock()
-				expect.That(t, tc.lost(h), "it is held after its deadline")
-				time.Sleep(time.Minute)
-				expect.That(t, !h.Valid(), "it came back")
-				got := s.count("PUT /v1/rollcall/sessions/s1/renew")
-				expect.That(t, got == 0, "the lost session was renewed %d times", got)
-				h.Release(t.Context())
-			})
+		coordinated(t, tc.name, func(t *testing.T, s *coordinator, c *Client) {
+			h := lockOf(t, c)
+			h.keeper.mu.Lock()
+			h.keeper.deadline = time.Now()
+			h.keeper.mu.Unlock()
+			expect.That(t, tc.lost(h), "it is held after its deadline")
+			time.Sleep(time.Minute)
+			expect.That(t, !h.Valid(), "it came back")
+			got := s.count("PUT /v1/rollcall/sessions/s1/renew")
+			expect.That(t, got == 0, "the lost session was renewed %d times", got)
+			h.Release(t.Context())
 		})
 	}
 }
 
 func TestAnAcquisitionWhoseAnswerIsLostIsFoundAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCoordinator(t)
+	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		losses := 1
 		s.mislay = func(r *http.Request) bool {
 			losses--
 			return r.Method == "PUT" && losses >= -1
 		}
-		h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
+		h := lockOf(t, c)
 		if h.Fence().Index != 41 || s.count("PUT /v1/rollcall/locks/demo") < 2 || s.made != 1 {
 			t.Errorf("token %d after %d requests of %d sessions, want the first token by a second request of one session", h.Fence().Index, s.count("PUT /v1/rollcall/locks/demo"), s.made)
 		}
@@ -231,29 +213,25 @@ func TestAnAcquisitionWhoseAnswerIsLostIsFoundAgain(t *testing.T) {
 
 func TestAReleaseWhoseAnswerIsLostIsDone(t *testing.T) {
 	for name, hosts := range map[string][]string{"one server": {"a"}, "two servers": {"a", "b"}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newCoordinator(t)
-				h := lockOf(t, servers{"a": s.answer, "b": s.answer}.client(t, hosts...))
-				lost := false
-				s.mislay = func(r *http.Request) bool {
-					first := !lost && r.Method == "DELETE"
-					lost = lost || first
-					return first
-				}
-				err := h.Release(t.Context())
-				expect.That(t, err == nil && lost, "got %v, want success after a lost answer", err)
-				sessions, holders, _ := s.left()
-				expect.That(t, sessions+holders == 0, "%d sessions and %d holders are left", sessions, holders)
-			})
+		coordinated(t, name, func(t *testing.T, s *coordinator, _ *Client) {
+			h := lockOf(t, servers{"a": s.answer, "b": s.answer}.client(t, hosts...))
+			lost := false
+			s.mislay = func(r *http.Request) bool {
+				first := !lost && r.Method == "DELETE"
+				lost = lost || first
+				return first
+			}
+			err := h.Release(t.Context())
+			expect.That(t, err == nil && lost, "got %v, want success after a lost answer", err)
+			sessions, holders, _ := s.left()
+			expect.That(t, sessions+holders == 0, "%d sessions and %d holders are left", sessions, holders)
 		})
 	}
 }
 
 func TestAReleaseWithoutServersEndsWhenTheLockEndsByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCoordinator(t)
-		h := lockOf(t, servers{"a": s.answer}.client(t, "a"))
+	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
+		h := lockOf(t, c)
 		s.refusing(unreachable)
 		start := time.Now()
 		err := h.Release(t.Context())
@@ -264,9 +242,7 @@ func TestAReleaseWithoutServersEndsWhenTheLockEndsByItself(t *testing.T) {
 }
 
 func TestAWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCoordinator(t)
-		c := servers{"a": s.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		first := lockOf(t, c)
 		time.AfterFunc(time.Second, func() {
 			s.mu.Lock()
@@ -293,11 +269,9 @@ func TestRefusalsEndTheWait(t *testing.T) {
 		{name: "no coordination", refuse: always(501, `{"error":"needs consensus"}`), says: "needs consensus"},
 		{name: "a bad request", refuse: always(400, `{"error":"the TTL is too short"}`), says: "the TTL is too short"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				_, err := servers{"a": tc.refuse}.client(t, "a").AcquireLock(t.Context(), LockOptions{Name: "demo"})
-				expect.ErrorSays(t, err, tc.says, "got")
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			_, err := servers{"a": tc.refuse}.client(t, "a").AcquireLock(t.Context(), LockOptions{Name: "demo"})
+			expect.ErrorSays(t, err, tc.says, "got")
 		})
 	}
 	if _, err := (servers{"a": unreachable}).client(t, "a").AcquireLock(t.Context(), LockOptions{Name: "demo", Try: true}); err == nil {
@@ -309,9 +283,7 @@ func TestRefusalsEndTheWait(t *testing.T) {
 }
 
 func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCoordinator(t)
-		c := servers{"a": s.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, _ *coordinator, c *Client) {
 		permit := func(limit int) (*Held, error) {
 			return c.AcquireSemaphore(t.Context(), SemaphoreOptions{Limit: limit, LockOptions: LockOptions{Name: "demo", Try: true}})
 		}
@@ -346,14 +318,11 @@ func TestALockTellsItsSessionWhatToBe(t *testing.T) {
 		{name: "given", options: LockOptions{TTL: 3 * time.Second, LockDelay: time.Second}, want: api.SessionRequest{Name: `lock "demo"`, TTL: "3s", LockDelay: "1s", Behavior: "release"}},
 		{name: "no lock-delay", options: LockOptions{LockDelay: -1}, want: api.SessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "0s", Behavior: "release"}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newCoordinator(t)
-				tc.options.Name = "demo"
-				h := need.Got(servers{"a": s.answer}.client(t, "a").AcquireLock(t.Context(), tc.options))(t)
-				expect.Equal(t, s.sessions["s1"].request, tc.want, "got")
-				h.Release(t.Context())
-			})
+		coordinated(t, tc.name, func(t *testing.T, s *coordinator, c *Client) {
+			tc.options.Name = "demo"
+			h := need.Got(c.AcquireLock(t.Context(), tc.options))(t)
+			expect.Equal(t, s.sessions["s1"].request, tc.want, "got")
+			h.Release(t.Context())
 		})
 	}
 }
@@ -376,31 +345,25 @@ func wantNobody(t *testing.T, k *coordinator) {
 
 func TestElectReturnsWhatLeadReturns(t *testing.T) {
 	for _, want := range []error{nil, errLed} {
-		t.Run(fmt.Sprint(want), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newCoordinator(t)
-				c := servers{"a": k.answer}.client(t, "a")
-				type key struct{}
-				ctx := context.WithValue(t.Context(), key{}, "mine")
-				err := c.Elect(ctx, LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
-					time.Sleep(time.Hour)
-					if ctx.Err() != nil || h.Err() != nil || h.Fence().Index != 41 || ctx.Value(key{}) != "mine" {
-						t.Errorf("after an hour: %v, %v, token %d, value %v, want leadership with token 41", ctx.Err(), h.Err(), h.Fence().Index, ctx.Value(key{}))
-					}
-					return want
-				})
-				expect.Equal(t, err, want, "got")
-				wantNobody(t, k)
-				expect.That(t, len(c.parts) == 0, "the client still has %d parts", len(c.parts))
+		coordinated(t, fmt.Sprint(want), func(t *testing.T, k *coordinator, c *Client) {
+			type key struct{}
+			ctx := context.WithValue(t.Context(), key{}, "mine")
+			err := c.Elect(ctx, LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
+				time.Sleep(time.Hour)
+				if ctx.Err() != nil || h.Err() != nil || h.Fence().Index != 41 || ctx.Value(key{}) != "mine" {
+					t.Errorf("after an hour: %v, %v, token %d, value %v, want leadership with token 41", ctx.Err(), h.Err(), h.Fence().Index, ctx.Value(key{}))
+				}
+				return want
 			})
+			expect.Equal(t, err, want, "got")
+			wantNobody(t, k)
+			expect.That(t, len(c.parts) == 0, "the client still has %d parts", len(c.parts))
 		})
 	}
 }
 
 func TestOneLeadsAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t)
-		c := servers{"a": k.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		leaders, terms := 0, 0 // the lock guards them
 		lead := func(ctx context.Context, _ *Held) error {
 			if leaders++; leaders > 1 {
@@ -426,9 +389,7 @@ func TestOneLeadsAtATime(t *testing.T) {
 // TestWhoLosesLeadershipTakesPartAgain, when lead has returned, and not before; until then nothing is
 // given back.
 func TestWhoLosesLeadershipTakesPartAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t)
-		c := servers{"a": k.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		start := time.Now()
 		var began, lost []time.Duration
 		var tokens []uint64
@@ -467,46 +428,41 @@ func TestElectEndsWithItsContext(t *testing.T) {
 		{name: "while it leads"},
 		{name: "while it waits", held: true},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newCoordinator(t)
-				c := servers{"a": k.answer}.client(t, "a")
-				var other *Held
-				if tc.held {
-					other = lockOf(t, c)
+		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
+			var other *Held
+			if tc.held {
+				other = lockOf(t, c)
+			}
+			why := errors.New("enough")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			result := electing(ctx, c, func(ctx context.Context, h *Held) error {
+				<-ctx.Done()
+				if cause := context.Cause(ctx); cause != why || h.Err() != nil {
+					t.Errorf("the context ended because of %v, and the lock says %v, want %v, and the lock still held", cause, h.Err(), why)
 				}
-				why := errors.New("enough")
-				ctx, cancel := context.WithCancelCause(t.Context())
-				result := electing(ctx, c, func(ctx context.Context, h *Held) error {
-					<-ctx.Done()
-					if cause := context.Cause(ctx); cause != why || h.Err() != nil {
-						t.Errorf("the context ended because of %v, and the lock says %v, want %v, and the lock still held", cause, h.Err(), why)
-					}
-					time.Sleep(time.Minute)
-					err := h.Err()
-					expect.That(t, err == nil, "the lock says %v before lead has returned", err)
-					return errLed
-				})
 				time.Sleep(time.Minute)
-				cancel(why)
-				if err := <-result; err != nil {
-					t.Errorf("got %v, want no error: the context ended first", err)
-				}
-				if tc.held {
-					wantReleased(t, other)
-				}
-				wantNobody(t, k)
+				err := h.Err()
+				expect.That(t, err == nil, "the lock says %v before lead has returned", err)
+				return errLed
 			})
+			time.Sleep(time.Minute)
+			cancel(why)
+			if err := <-result; err != nil {
+				t.Errorf("got %v, want no error: the context ended first", err)
+			}
+			if tc.held {
+				wantReleased(t, other)
+			}
+			wantNobody(t, k)
 		})
 	}
 }
 
 // TestNobodyLeadsWhoseContextHasEnded: it ends in the moment in which the lock is acquired.
 func TestNobodyLeadsWhoseContextHasEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t)
+	coordinated(t, "", func(t *testing.T, _ *coordinator, c *Client) {
 		ctx, cancel := context.WithCancel(t.Context())
-		h := lockOf(t, servers{"a": k.answer}.client(t, "a"))
+		h := lockOf(t, c)
 		cancel()
 		expect.OKf(t, h.lead(ctx, func(context.Context, *Held) error { return errLed }), "it led")
 		wantReleased(t, h)
@@ -525,33 +481,27 @@ func TestALeaderThatWasPausedFindsItsContextEndedAtTheFirstLook(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newCoordinator(t)
-				c := servers{"a": k.answer}.client(t, "a")
-				terms := 0
-				err := c.Elect(t.Context(), LockOptions{Name: "demo", LockDelay: -1}, func(ctx context.Context, h *Held) error {
-					if terms++; terms == 2 {
-						return nil
-					}
-					h.keeper.mu.Lock()
-					h.keeper.deadline = time.Now()
-					h.keeper.mu.Unlock()
-					if !look(ctx) || !errors.Is(context.Cause(ctx), ErrLost) {
-						t.Errorf("it leads after its deadline: %v", context.Cause(ctx))
-					}
+		coordinated(t, name, func(t *testing.T, _ *coordinator, c *Client) {
+			terms := 0
+			err := c.Elect(t.Context(), LockOptions{Name: "demo", LockDelay: -1}, func(ctx context.Context, h *Held) error {
+				if terms++; terms == 2 {
 					return nil
-				})
-				expect.That(t, err == nil && terms == 2, "got %v after %d terms, want another term after the lost one", err, terms)
+				}
+				h.keeper.mu.Lock()
+				h.keeper.deadline = time.Now()
+				h.keeper.mu.Unlock()
+				if !look(ctx) || !errors.Is(context.Cause(ctx), ErrLost) {
+					t.Errorf("it leads after its deadline: %v", context.Cause(ctx))
+				}
+				return nil
 			})
+			expect.That(t, err == nil && terms == 2, "got %v after %d terms, want another term after the lost one", err, terms)
 		})
 	}
 }
 
 func TestAPanicOfLeadLeavesNoLockBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t)
-		c := servers{"a": k.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		func() {
 			defer func() {
 				got := recover()
@@ -575,9 +525,8 @@ func TestElectEndsWhenTheClusterRefuses(t *testing.T) {
 
 // TestAResignationIsNoLoss: lead released the lock by itself.
 func TestAResignationIsNoLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t)
-		err := servers{"a": k.answer}.client(t, "a").Elect(t.Context(), LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
+		err := c.Elect(t.Context(), LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
 			wantReleased(t, h)
 			if !errors.Is(context.Cause(ctx), ErrReleased) {
 				t.Errorf("the context says %v, want %v", context.Cause(ctx), ErrReleased)
@@ -601,37 +550,34 @@ func TestCloseWaitsForWhoLeads(t *testing.T) {
 		{name: "who returns in time", lasts: 3 * time.Second, limit: 10 * time.Second, told: true},
 		{name: "who does not return in time", lasts: 10 * time.Second, limit: 3 * time.Second},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newCoordinator(t)
-				var early bool
-				returned := false
-				c := servers{"a": func(r *http.Request) (*http.Response, error) {
-					early = early || r.Method == "DELETE" && !returned
-					return k.answer(r)
-				}}.client(t, "a")
-				result := electing(t.Context(), c, func(ctx context.Context, h *Held) error {
-					<-ctx.Done()
-					if !errors.Is(context.Cause(ctx), ErrClosed) {
-						t.Errorf("the context ended because of %v, want %v", context.Cause(ctx), ErrClosed)
-					}
-					time.Sleep(tc.lasts)
-					returned = true
-					return errLed
-				})
-				time.Sleep(time.Minute)
-				start := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
-				defer cancel()
-				err := c.Close(ctx)
-				took, most := time.Since(start), min(tc.lasts, tc.limit)
-				expect.That(t, took <= most+closeGrace && (err == nil) == tc.told, "took %v, and returned %v, want %v", took, err, most)
-				if err := <-result; !errors.Is(err, ErrClosed) || early {
-					t.Errorf("Elect returned %v, given back early %v, want %v", err, early, ErrClosed)
+		coordinated(t, tc.name, func(t *testing.T, k *coordinator, _ *Client) {
+			var early bool
+			returned := false
+			c := servers{"a": func(r *http.Request) (*http.Response, error) {
+				early = early || r.Method == "DELETE" && !returned
+				return k.answer(r)
+			}}.client(t, "a")
+			result := electing(t.Context(), c, func(ctx context.Context, h *Held) error {
+				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), ErrClosed) {
+					t.Errorf("the context ended because of %v, want %v", context.Cause(ctx), ErrClosed)
 				}
-				_, holders, _ := k.left()
-				expect.That(t, (holders == 0) == tc.told, "%d holders are left", holders)
+				time.Sleep(tc.lasts)
+				returned = true
+				return errLed
 			})
+			time.Sleep(time.Minute)
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
+			defer cancel()
+			err := c.Close(ctx)
+			took, most := time.Since(start), min(tc.lasts, tc.limit)
+			expect.That(t, took <= most+closeGrace && (err == nil) == tc.told, "took %v, and returned %v, want %v", took, err, most)
+			if err := <-result; !errors.Is(err, ErrClosed) || early {
+				t.Errorf("Elect returned %v, given back early %v, want %v", err, early, ErrClosed)
+			}
+			_, holders, _ := k.left()
+			expect.That(t, (holders == 0) == tc.told, "%d holders are left", holders)
 		})
 	}
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -24,4 +25,13 @@ func noneLeft(t *testing.T, before goleak.Option) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// inBubble runs a test in virtual time; as a subtest if it is given a name.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	if name == "" {
+		synctest.Test(t, test)
+		return
+	}
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }

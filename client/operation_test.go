@@ -107,14 +107,12 @@ func TestTriesAreCountedByWhatBecomesOfThem(t *testing.T) {
 		{name: "the caller has no time", server: silent, within: time.Second, want: "renew timeout 1"},
 		{name: "the caller goes away", server: silent, want: "renew canceled 1"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, r := counting(t, servers{"a": tc.server}, "a")
-				ctx, cancel := contextWithin(t, tc.within)
-				defer cancel()
-				_ = c.Renew(ctx, key, 0)
-				expect.Equal(t, tries(t, r), tc.want, "counted")
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			c, r := counting(t, servers{"a": tc.server}, "a")
+			ctx, cancel := contextWithin(t, tc.within)
+			defer cancel()
+			_ = c.Renew(ctx, key, 0)
+			expect.Equal(t, tries(t, r), tc.want, "counted")
 		})
 	}
 }

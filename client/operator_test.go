@@ -170,17 +170,15 @@ func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndTheSettleTime(t *testin
 		{name: "a cluster without nodes", server: always(200, `{"index":"e-1"}`), took: time.Minute, says: "the cluster names no nodes"},
 		{name: "one lags for a second", server: drained("e-9", "e-9", "e-9", "e-9", "e-9", "e-10"), took: settle + 5*drainPoll},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				start := time.Now()
-				err := servers{"a": tc.server}.client(t, "a").Drain(ctx, key, settle, by)
-				if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
-					t.Errorf("got %v, want %q", err, tc.says)
-				}
-				expect.Equal(t, time.Since(start), tc.took, "took")
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			start := time.Now()
+			err := servers{"a": tc.server}.client(t, "a").Drain(ctx, key, settle, by)
+			if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("got %v, want %q", err, tc.says)
+			}
+			expect.Equal(t, time.Since(start), tc.took, "took")
 		})
 	}
 }
@@ -262,21 +260,19 @@ func TestADrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
 		{name: "one never does", b: func(time.Duration) string { return `[{"id":"b","status":"UP"}]` }, says: "b (b): shows it as UP", took: time.Minute},
 		{name: "one cannot be asked", says: "b (b): ", took: time.Minute},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				start := time.Now()
-				s := servers{"a": aloneNode(func() string { return out }), "b": unreachable}
-				if tc.b != nil {
-					s["b"] = aloneNode(func() string { return tc.b(time.Since(start)) })
-				}
-				err := s.client(t, "a").Drain(ctx, registry.NewKey("A", "b"), settle, by)
-				if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
-					t.Errorf("got %v, want %q", err, tc.says)
-				}
-				expect.Equal(t, time.Since(start), tc.took, "took")
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			start := time.Now()
+			s := servers{"a": aloneNode(func() string { return out }), "b": unreachable}
+			if tc.b != nil {
+				s["b"] = aloneNode(func() string { return tc.b(time.Since(start)) })
+			}
+			err := s.client(t, "a").Drain(ctx, registry.NewKey("A", "b"), settle, by)
+			if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("got %v, want %q", err, tc.says)
+			}
+			expect.Equal(t, time.Since(start), tc.took, "took")
 		})
 	}
 }

@@ -49,7 +49,7 @@ func wantReleased(t *testing.T, held ...*Held) {
 }
 
 // wantHolders expects these in the list of the semaphore.
-func wantHolders(t *testing.T, k *keyStore, limit int, held ...*Held) {
+func wantHolders(t *testing.T, k *coordinator, limit int, held ...*Held) {
 	t.Helper()
 	want := holdersList{Limit: limit, Holders: make(map[string]bool)}
 	for _, h := range held {
@@ -61,7 +61,7 @@ func wantHolders(t *testing.T, k *keyStore, limit int, held ...*Held) {
 }
 
 // wantGone expects that no session is left, and of keys only these.
-func wantGone(t *testing.T, k *keyStore, keys ...string) {
+func wantGone(t *testing.T, k *coordinator, keys ...string) {
 	t.Helper()
 	sessions, _, _ := k.left()
 	names := k.names()
@@ -77,9 +77,8 @@ func wantStamp(t *testing.T, e Entry, what string) {
 }
 
 func TestALockByRecipeIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyStore(t)
-		h := recipeOf(t, servers{"a": k.answer}.client(t, "a"), 0)
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
+		h := recipeOf(t, c, 0)
 		time.Sleep(time.Hour)
 		e := k.entry("lock/demo")
 		if e.Session != h.Session() || e.Flags != 0x2ddccbc058a50c18 || h.Err() != nil {
@@ -97,9 +96,8 @@ func TestALockByRecipeIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
 }
 
 func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyStore(t)
-		h := recipeOf(t, servers{"a": k.answer}.client(t, "a"), 3)
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
+		h := recipeOf(t, c, 3)
 		contender, list := k.entry("semaphore/demo/"+h.Session()), k.entry("semaphore/demo/.lock")
 		expect.That(t, contender.Session == h.Session() && contender.Flags == 0xe0f69a2baa414de0 && list.Flags == 0xe0f69a2baa414de0 && list.Session == "",
 			"the contender's key is %+v, and the list %+v, want the first held, and the flags of a semaphore on both", contender, list)
@@ -119,38 +117,32 @@ func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 
 func TestWhoWaitsByRecipeWaitsOnTheServer(t *testing.T) {
 	for _, limit := range []int{0, 1} {
-		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newKeyStore(t)
-				c := servers{"a": k.answer}.client(t, "a")
-				first := recipeOf(t, c, limit)
-				time.AfterFunc(time.Hour, func() { first.Release(context.Background()) })
-				start := time.Now()
-				second := recipeOf(t, c, limit)
-				waited := time.Since(start)
-				expect.That(t, waited == time.Hour, "waited %v, want an hour", waited)
-				if first.Valid() || second.Fence().Index <= first.Fence().Index {
-					t.Errorf("first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
-				}
-				reads := 0
-				for _, key := range k.names() {
-					reads += k.count("GET /v1/kv/" + key)
-				}
-				// One who holds, and one who waits, with a request a minute each.
-				if reads += k.count("GET /v1/kv/semaphore/demo/"); reads > 130 {
-					t.Errorf("the keys were read %d times in an hour, want once a minute and waiter", reads)
-				}
-				wantReleased(t, second)
-			})
+		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, c *Client) {
+			first := recipeOf(t, c, limit)
+			time.AfterFunc(time.Hour, func() { first.Release(context.Background()) })
+			start := time.Now()
+			second := recipeOf(t, c, limit)
+			waited := time.Since(start)
+			expect.That(t, waited == time.Hour, "waited %v, want an hour", waited)
+			if first.Valid() || second.Fence().Index <= first.Fence().Index {
+				t.Errorf("first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
+			}
+			reads := 0
+			for _, key := range k.names() {
+				reads += k.count("GET /v1/kv/" + key)
+			}
+			// One who holds, and one who waits, with a request a minute each.
+			if reads += k.count("GET /v1/kv/semaphore/demo/"); reads > 130 {
+				t.Errorf("the keys were read %d times in an hour, want once a minute and waiter", reads)
+			}
+			wantReleased(t, second)
 		})
 	}
 }
 
 // TestALockDelayIsWaitedForWithPauses: nobody tells when it is over.
 func TestALockDelayIsWaitedForWithPauses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyStore(t)
-		c := servers{"a": k.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 0)
 		time.AfterFunc(time.Minute, func() { k.kill(first.Session()) })
 		start, before := time.Now(), k.count("PUT /v1/kv/lock/demo")
@@ -168,9 +160,7 @@ func TestALockDelayIsWaitedForWithPauses(t *testing.T) {
 // TestWhoWasQuickerIsNoLockDelay: somebody has acquired the key before this one does, and released it when
 // this one looks why.
 func TestWhoWasQuickerIsNoLockDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyStore(t)
-		c := servers{"a": k.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		var tries atomic.Int32
 		k.refusing(func(r *http.Request) (*http.Response, error) {
 			switch tries.Add(1) {
@@ -207,24 +197,20 @@ func TestATryByRecipeDoesNotWait(t *testing.T) {
 		{name: "a lock that is delayed", says: "nobody until a lock-delay is over"},
 		{name: "a semaphore that is full", limit: 1, held: true, says: "sessions s1"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newKeyStore(t)
-				c := servers{"a": k.answer}.client(t, "a")
-				first := recipeOf(t, c, tc.limit)
-				if !tc.held {
-					k.kill(first.Session())
-				}
-				start := time.Now()
-				_, err := byRecipe(t.Context(), c, tc.limit, LockOptions{Try: true})
-				if !errors.Is(err, ErrNotAcquired) || !strings.Contains(err.Error(), tc.says) || time.Since(start) > 0 {
-					t.Errorf("got %v after %v, want %v and %q at once", err, time.Since(start), ErrNotAcquired, tc.says)
-				}
-				if slices.Contains(k.names(), "semaphore/demo/s2") || len(k.sessions) > 1 {
-					t.Errorf("who tried left %q and sessions %v", k.names(), slices.Collect(maps.Keys(k.sessions)))
-				}
-				first.Release(t.Context())
-			})
+		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
+			first := recipeOf(t, c, tc.limit)
+			if !tc.held {
+				k.kill(first.Session())
+			}
+			start := time.Now()
+			_, err := byRecipe(t.Context(), c, tc.limit, LockOptions{Try: true})
+			if !errors.Is(err, ErrNotAcquired) || !strings.Contains(err.Error(), tc.says) || time.Since(start) > 0 {
+				t.Errorf("got %v after %v, want %v and %q at once", err, time.Since(start), ErrNotAcquired, tc.says)
+			}
+			if slices.Contains(k.names(), "semaphore/demo/s2") || len(k.sessions) > 1 {
+				t.Errorf("who tried left %q and sessions %v", k.names(), slices.Collect(maps.Keys(k.sessions)))
+			}
+			first.Release(t.Context())
 		})
 	}
 }
@@ -244,26 +230,21 @@ func TestKeysOfOtherUseAreConflicts(t *testing.T) {
 		{name: "an empty list", limit: 2, key: "semaphore/demo/.lock", flags: semaphoreFlags},
 		{name: "another limit, and nobody holds or waits", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":3,"Holders":{"dead":true}}`, flags: semaphoreFlags},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newKeyStore(t)
-				k.put(tc.key, tc.value, tc.flags)
-				h, err := byRecipe(t.Context(), servers{"a": k.answer}.client(t, "a"), tc.limit, LockOptions{})
-				expect.ErrorIs(t, err, tc.want, "got")
-				if err == nil {
-					wantHolders(t, k, tc.limit, h)
-					wantReleased(t, h)
-				}
-				wantGone(t, k, tc.key)
-			})
+		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
+			k.put(tc.key, tc.value, tc.flags)
+			h, err := byRecipe(t.Context(), c, tc.limit, LockOptions{})
+			expect.ErrorIs(t, err, tc.want, "got")
+			if err == nil {
+				wantHolders(t, k, tc.limit, h)
+				wantReleased(t, h)
+			}
+			wantGone(t, k, tc.key)
 		})
 	}
 }
 
 func TestALimitOfARecipeStaysWhileAnybodyHoldsOrWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyStore(t)
-		c := servers{"a": k.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 1)
 		expect.ErrorIs(t, expect.Err(byRecipe(t.Context(), c, 2, LockOptions{})), ErrLimit, "got")
 		wantReleased(t, first)
@@ -275,9 +256,7 @@ func TestALimitOfARecipeStaysWhileAnybodyHoldsOrWaits(t *testing.T) {
 
 // TestAPermitOfTheDeadGoesToWhoComesNext: the session has ended, and its contender's key with it.
 func TestAPermitOfTheDeadGoesToWhoComesNext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyStore(t)
-		c := servers{"a": k.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first, second := recipeOf(t, c, 2), recipeOf(t, c, 2)
 		start := time.Now()
 		time.AfterFunc(time.Minute, func() { k.kill(first.Session()) })
@@ -298,30 +277,27 @@ func TestRecipesOutliveLostAnswers(t *testing.T) {
 	for _, limit := range []int{0, 1, 2} {
 		for _, hosts := range [][]string{{"a"}, {"a", "b"}} {
 			for n := range 10 {
-				t.Run(fmt.Sprintf("write %d of a recipe with limit %d at %d servers", n+1, limit, len(hosts)), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						k := newKeyStore(t)
-						writes := 0
-						k.mislay = func(r *http.Request) bool {
-							if r.Method != "GET" {
-								writes++
-							}
-							return r.Method != "GET" && writes == n+1
+				coordinated(t, fmt.Sprintf("write %d of a recipe with limit %d at %d servers", n+1, limit, len(hosts)), func(t *testing.T, k *coordinator, _ *Client) {
+					writes := 0
+					k.mislay = func(r *http.Request) bool {
+						if r.Method != "GET" {
+							writes++
 						}
-						c := servers{"a": k.answer, "b": k.answer}.client(t, hosts...)
-						h := recipeOf(t, c, limit)
-						key := k.entry(h.Fence().Name)
-						if key.Session != h.Session() || kv.Index(key.Fence) != h.Fence().Index {
-							t.Errorf("token %d of session %s, want those of the key: %+v", h.Fence().Index, h.Session(), key)
-						}
-						if limit > 0 {
-							wantHolders(t, k, limit, h)
-						}
-						wantReleased(t, h)
-						time.Sleep(time.Hour) // for the session whose creation was not heard of
-						sessions, _, _ := k.left()
-						expect.That(t, sessions <= 1, "%d sessions are left", sessions)
-					})
+						return r.Method != "GET" && writes == n+1
+					}
+					c := servers{"a": k.answer, "b": k.answer}.client(t, hosts...)
+					h := recipeOf(t, c, limit)
+					key := k.entry(h.Fence().Name)
+					if key.Session != h.Session() || kv.Index(key.Fence) != h.Fence().Index {
+						t.Errorf("token %d of session %s, want those of the key: %+v", h.Fence().Index, h.Session(), key)
+					}
+					if limit > 0 {
+						wantHolders(t, k, limit, h)
+					}
+					wantReleased(t, h)
+					time.Sleep(time.Hour) // for the session whose creation was not heard of
+					sessions, _, _ := k.left()
+					expect.That(t, sessions <= 1, "%d sessions are left", sessions)
 				})
 			}
 		}
@@ -333,31 +309,27 @@ func TestALockByRecipeIsLostWhenItsKeysSaySo(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		limit int
-		harm  func(k *keyStore, h *Held)
+		harm  func(k *coordinator, h *Held)
 		says  error
 	}{
-		{name: "the key was deleted", harm: func(k *keyStore, _ *Held) { k.remove("lock/demo") }, says: errTaken},
-		{name: "the key was released by hand", harm: func(k *keyStore, h *Held) { k.free("lock/demo", h.Session()) }, says: errTaken},
-		{name: "the list was deleted", limit: 2, harm: func(k *keyStore, _ *Held) { k.remove("semaphore/demo/.lock") }, says: errPruned},
-		{name: "the list lacks it", limit: 2, harm: func(k *keyStore, _ *Held) { k.put("semaphore/demo/.lock", `{"Limit":2}`, semaphoreFlags) }, says: errPruned},
-		{name: "the list is none", limit: 2, harm: func(k *keyStore, _ *Held) { k.put("semaphore/demo/.lock", "x", semaphoreFlags) }, says: ErrKeyConflict},
-		{name: "the contender's key was deleted", limit: 2, harm: func(k *keyStore, h *Held) { k.remove("semaphore/demo/" + h.Session()) }, says: errPruned},
+		{name: "the key was deleted", harm: func(k *coordinator, _ *Held) { k.remove("lock/demo") }, says: errTaken},
+		{name: "the key was released by hand", harm: func(k *coordinator, h *Held) { k.free("lock/demo", h.Session()) }, says: errTaken},
+		{name: "the list was deleted", limit: 2, harm: func(k *coordinator, _ *Held) { k.remove("semaphore/demo/.lock") }, says: errPruned},
+		{name: "the list lacks it", limit: 2, harm: func(k *coordinator, _ *Held) { k.put("semaphore/demo/.lock", `{"Limit":2}`, semaphoreFlags) }, says: errPruned},
+		{name: "the list is none", limit: 2, harm: func(k *coordinator, _ *Held) { k.put("semaphore/demo/.lock", "x", semaphoreFlags) }, says: ErrKeyConflict},
+		{name: "the contender's key was deleted", limit: 2, harm: func(k *coordinator, h *Held) { k.remove("semaphore/demo/" + h.Session()) }, says: errPruned},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newKeyStore(t)
-				c := servers{"a": k.answer}.client(t, "a")
-				h := recipeOf(t, c, tc.limit)
-				time.Sleep(time.Minute)
-				tc.harm(k, h)
-				synctest.Wait()
-				err := h.Err()
-				expect.That(t, errors.Is(err, ErrLost) && errors.Is(err, tc.says) && h.Context().Err() != nil,
-					"got %v, want %v and %v at once", err, ErrLost, tc.says)
-				expect.ErrorIs(t, h.Release(t.Context()), ErrLost, "release:")
-				got := testutil.ToFloat64(c.metrics.lost.WithLabelValues(kindName(h.permit.kind)))
-				expect.That(t, got == 1, "%v losses were counted, want 1", got)
-			})
+		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
+			h := recipeOf(t, c, tc.limit)
+			time.Sleep(time.Minute)
+			tc.harm(k, h)
+			synctest.Wait()
+			err := h.Err()
+			expect.That(t, errors.Is(err, ErrLost) && errors.Is(err, tc.says) && h.Context().Err() != nil,
+				"got %v, want %v and %v at once", err, ErrLost, tc.says)
+			expect.ErrorIs(t, h.Release(t.Context()), ErrLost, "release:")
+			got := testutil.ToFloat64(c.metrics.lost.WithLabelValues(kindName(h.permit.kind)))
+			expect.That(t, got == 1, "%v losses were counted, want 1", got)
 		})
 	}
 }
@@ -366,45 +338,43 @@ func TestALockByRecipeIsLostWhenItsKeysSaySo(t *testing.T) {
 // other's way, some of whom are killed.
 func TestNeverMoreThanTheLimitHoldByRecipe(t *testing.T) {
 	for _, limit := range []int{0, 1, 3} {
-		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const contenders, turns = 8, 6
-				k := newKeyStore(t)
-				late := func(r *http.Request) (*http.Response, error) {
-					time.Sleep(rand.N(20 * time.Millisecond))
-					resp, err := k.answer(r)
-					time.Sleep(rand.N(20 * time.Millisecond))
-					return resp, err
-				}
-				c := servers{"a": late}.client(t, "a")
-				var inside atomic.Int64
-				done := make(chan struct{})
-				for range contenders {
-					go func() {
-						defer func() { done <- struct{}{} }()
-						for turn := range turns {
-							h := recipeOf(t, c, limit)
-							n := inside.Add(1)
-							expect.That(t, n <= max(int64(limit), 1), "%d hold it at a time", n)
-							time.Sleep(time.Second)
-							inside.Add(-1)
-							if turn == 2 {
-								k.kill(h.Session())
-								h.Release(t.Context())
-								continue
-							}
-							wantReleased(t, h)
+		inBubble(t, fmt.Sprintf("limit %d", limit), func(t *testing.T) {
+			const contenders, turns = 8, 6
+			k := newCoordinator(t)
+			late := func(r *http.Request) (*http.Response, error) {
+				time.Sleep(rand.N(20 * time.Millisecond))
+				resp, err := k.answer(r)
+				time.Sleep(rand.N(20 * time.Millisecond))
+				return resp, err
+			}
+			c := servers{"a": late}.client(t, "a")
+			var inside atomic.Int64
+			done := make(chan struct{})
+			for range contenders {
+				go func() {
+					defer func() { done <- struct{}{} }()
+					for turn := range turns {
+						h := recipeOf(t, c, limit)
+						n := inside.Add(1)
+						expect.That(t, n <= max(int64(limit), 1), "%d hold it at a time", n)
+						time.Sleep(time.Second)
+						inside.Add(-1)
+						if turn == 2 {
+							k.kill(h.Session())
+							h.Release(t.Context())
+							continue
 						}
-					}()
-				}
-				for range contenders {
-					<-done
-				}
-				if limit > 0 {
-					wantHolders(t, k, limit)
-				}
-				wantGone(t, k, map[bool]string{true: "semaphore/demo/.lock", false: "lock/demo"}[limit > 0])
-			})
+						wantReleased(t, h)
+					}
+				}()
+			}
+			for range contenders {
+				<-done
+			}
+			if limit > 0 {
+				wantHolders(t, k, limit)
+			}
+			wantGone(t, k, map[bool]string{true: "semaphore/demo/.lock", false: "lock/demo"}[limit > 0])
 		})
 	}
 }
@@ -412,25 +382,21 @@ func TestNeverMoreThanTheLimitHoldByRecipe(t *testing.T) {
 // TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother: the server says so when it writes.
 func TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 	for _, limit := range []int{0, 1} {
-		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newKeyStore(t)
-				c := servers{"a": k.answer}.client(t, "a")
-				killed := false
-				k.refusing(func(r *http.Request) (*http.Response, error) {
-					if strings.Contains(r.URL.RawQuery, "acquire=s1") && !killed {
-						killed = true
-						k.kill("s1")
-					}
-					return nil, nil
-				})
-				start := time.Now()
-				h := recipeOf(t, c, limit)
-				if h.Session() != "s2" || time.Since(start) >= DefaultSessionTTL/3 {
-					t.Errorf("acquired by session %s after %v, want by the second one, before any renewal", h.Session(), time.Since(start))
+		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, c *Client) {
+			killed := false
+			k.refusing(func(r *http.Request) (*http.Response, error) {
+				if strings.Contains(r.URL.RawQuery, "acquire=s1") && !killed {
+					killed = true
+					k.kill("s1")
 				}
-				wantReleased(t, h)
+				return nil, nil
 			})
+			start := time.Now()
+			h := recipeOf(t, c, limit)
+			if h.Session() != "s2" || time.Since(start) >= DefaultSessionTTL/3 {
+				t.Errorf("acquired by session %s after %v, want by the second one, before any renewal", h.Session(), time.Since(start))
+			}
+			wantReleased(t, h)
 		})
 	}
 }
@@ -439,71 +405,63 @@ func TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 // and not one for each try, and so is the next.
 func TestAWaiterTellsTheLogOnceOfAnOutage(t *testing.T) {
 	for _, recipe := range []bool{false, true} {
-		t.Run(fmt.Sprintf("recipe %v", recipe), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newKeyStore(t)
-				o := LockOptions{Name: "demo", Recipe: recipe}
-				first := need.Got(servers{"a": k.answer}.client(t, "a").AcquireLock(t.Context(), o))(t)
-				var down atomic.Bool
-				waiter := servers{"a": func(r *http.Request) (*http.Response, error) {
-					if down.Load() {
-						return unreachable(r)
-					}
-					return k.answer(r)
-				}}.client(t, "a")
-				var log logged
-				waiter.log = slog.New(slog.NewTextHandler(&log, nil))
-				second := make(chan error)
-				go func() {
-					h, err := waiter.AcquireLock(t.Context(), o)
-					if err == nil {
-						err = h.Release(t.Context())
-					}
-					second <- err
-				}()
-				for range 2 {
-					time.Sleep(time.Minute)
-					down.Store(true)
-					time.Sleep(10 * time.Minute)
-					down.Store(false)
+		coordinated(t, fmt.Sprintf("recipe %v", recipe), func(t *testing.T, k *coordinator, c *Client) {
+			o := LockOptions{Name: "demo", Recipe: recipe}
+			first := need.Got(c.AcquireLock(t.Context(), o))(t)
+			var down atomic.Bool
+			waiter := servers{"a": func(r *http.Request) (*http.Response, error) {
+				if down.Load() {
+					return unreachable(r)
 				}
+				return k.answer(r)
+			}}.client(t, "a")
+			var log logged
+			waiter.log = slog.New(slog.NewTextHandler(&log, nil))
+			second := make(chan error)
+			go func() {
+				h, err := waiter.AcquireLock(t.Context(), o)
+				if err == nil {
+					err = h.Release(t.Context())
+				}
+				second <- err
+			}()
+			for range 2 {
 				time.Sleep(time.Minute)
-				wantReleased(t, first)
-				expect.OK(t, <-second)
-				for _, message := range []string{"waiting was cut, trying again", "not acquired, trying again"} {
-					if n := strings.Count(log.String(), message); n != 2 {
-						t.Errorf("%q is in the log %d times, want once per outage:\n%s", message, n, log.String())
-					}
+				down.Store(true)
+				time.Sleep(10 * time.Minute)
+				down.Store(false)
+			}
+			time.Sleep(time.Minute)
+			wantReleased(t, first)
+			expect.OK(t, <-second)
+			for _, message := range []string{"waiting was cut, trying again", "not acquired, trying again"} {
+				if n := strings.Count(log.String(), message); n != 2 {
+					t.Errorf("%q is in the log %d times, want once per outage:\n%s", message, n, log.String())
 				}
-			})
+			}
 		})
 	}
 }
 
 func TestWhoGivesUpWaitingByRecipeLeavesNothingBehind(t *testing.T) {
 	for _, limit := range []int{0, 1} {
-		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newKeyStore(t)
-				c := servers{"a": k.answer}.client(t, "a")
-				first := recipeOf(t, c, limit)
-				before := k.names()
-				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-				defer cancel()
-				expect.ErrorIs(t, expect.Err(byRecipe(ctx, c, limit, LockOptions{})), context.DeadlineExceeded, "got")
-				if sessions, _, _ := k.left(); sessions != 1 || !slices.Equal(k.names(), before) {
-					t.Errorf("%d sessions and the keys %q are left, want the first's", sessions, k.names())
-				}
-				wantReleased(t, first)
-			})
+		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, c *Client) {
+			first := recipeOf(t, c, limit)
+			before := k.names()
+			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+			defer cancel()
+			expect.ErrorIs(t, expect.Err(byRecipe(ctx, c, limit, LockOptions{})), context.DeadlineExceeded, "got")
+			if sessions, _, _ := k.left(); sessions != 1 || !slices.Equal(k.names(), before) {
+				t.Errorf("%d sessions and the keys %q are left, want the first's", sessions, k.names())
+			}
+			wantReleased(t, first)
 		})
 	}
 }
 
 // TestRecipesReadWhatIsTrueNow: a client that is content with old data must not lock by them.
 func TestRecipesReadWhatIsTrueNow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyStore(t) // complains of reads that are not linearizable
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) { // complains of reads that are not linearizable
 		for _, consistency := range []string{"", "stale", "leader"} {
 			c := need.Got(New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: servers{"a": k.answer}}}))(t)
 			wantReleased(t, recipeOf(t, c, 0))
@@ -514,9 +472,7 @@ func TestRecipesReadWhatIsTrueNow(t *testing.T) {
 
 // TestAContenderWhoseKeyWasDeletedContendsAgain: without it the others take it for dead.
 func TestAContenderWhoseKeyWasDeletedContendsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyStore(t)
-		c := servers{"a": k.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 1)
 		time.AfterFunc(time.Minute, func() { k.remove("semaphore/demo/s2") })
 		time.AfterFunc(time.Hour, func() { first.Release(context.Background()) })
@@ -530,26 +486,23 @@ func TestAContenderWhoseKeyWasDeletedContendsAgain(t *testing.T) {
 
 func TestAWaiterByRecipeTurnsAwayFromAServerThatFellSilent(t *testing.T) {
 	for _, limit := range []int{0, 1} {
-		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newKeyStore(t)
-				var down atomic.Bool
-				a := func(r *http.Request) (*http.Response, error) {
-					resp, err := k.answer(r)
-					if down.Load() {
-						return silent(r)
-					}
-					return resp, err
+		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, _ *Client) {
+			var down atomic.Bool
+			a := func(r *http.Request) (*http.Response, error) {
+				resp, err := k.answer(r)
+				if down.Load() {
+					return silent(r)
 				}
-				first := recipeOf(t, servers{"b": k.answer}.client(t, "b"), limit)
-				time.AfterFunc(time.Second, func() { down.Store(true) })
-				time.AfterFunc(30*time.Second, func() { first.Release(context.Background()) })
-				start := time.Now()
-				second := recipeOf(t, servers{"a": a, "b": k.answer}.client(t, "a", "b"), limit)
-				waited := time.Since(start)
-				expect.That(t, waited <= 31*time.Second, "waited %v, want as long as the first held it", waited)
-				wantReleased(t, second)
-			})
+				return resp, err
+			}
+			first := recipeOf(t, servers{"b": k.answer}.client(t, "b"), limit)
+			time.AfterFunc(time.Second, func() { down.Store(true) })
+			time.AfterFunc(30*time.Second, func() { first.Release(context.Background()) })
+			start := time.Now()
+			second := recipeOf(t, servers{"a": a, "b": k.answer}.client(t, "a", "b"), limit)
+			waited := time.Since(start)
+			expect.That(t, waited <= 31*time.Second, "waited %v, want as long as the first held it", waited)
+			wantReleased(t, second)
 		})
 	}
 }
@@ -564,29 +517,25 @@ func TestAWaitEndsWithItsSession(t *testing.T) {
 		"of a lock by recipe": func(ctx context.Context, c *Client) (*Held, error) { return byRecipe(ctx, c, 0, LockOptions{}) },
 		"of a permit":         func(ctx context.Context, c *Client) (*Held, error) { return byRecipe(ctx, c, 1, LockOptions{}) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newKeyStore(t)
-				c := servers{"a": k.answer}.client(t, "a")
-				first := need.Got(acquire(t.Context(), c))(t)
-				k.refusing(func(r *http.Request) (*http.Response, error) {
-					k.mu.Lock()
-					made := k.made
-					k.mu.Unlock()
-					if r.URL.Query().Has("wait") && made < 3 {
-						return silent(r)
-					}
-					return nil, nil
-				})
-				time.AfterFunc(time.Second, func() { k.kill("s2") })
-				time.AfterFunc(6*time.Second, func() { first.Release(context.Background()) })
-				start := time.Now()
-				second, err := acquire(t.Context(), c)
-				if err != nil || second.Session() != "s3" || time.Since(start) > 8*time.Second {
-					t.Fatalf("acquired %+v, %v after %v, want it by a third session, when the renewal after 5 s was answered", second, err, time.Since(start))
+		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
+			first := need.Got(acquire(t.Context(), c))(t)
+			k.refusing(func(r *http.Request) (*http.Response, error) {
+				k.mu.Lock()
+				made := k.made
+				k.mu.Unlock()
+				if r.URL.Query().Has("wait") && made < 3 {
+					return silent(r)
 				}
-				wantReleased(t, second)
+				return nil, nil
 			})
+			time.AfterFunc(time.Second, func() { k.kill("s2") })
+			time.AfterFunc(6*time.Second, func() { first.Release(context.Background()) })
+			start := time.Now()
+			second, err := acquire(t.Context(), c)
+			if err != nil || second.Session() != "s3" || time.Since(start) > 8*time.Second {
+				t.Fatalf("acquired %+v, %v after %v, want it by a third session, when the renewal after 5 s was answered", second, err, time.Since(start))
+			}
+			wantReleased(t, second)
 		})
 	}
 }

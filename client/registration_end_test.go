@@ -30,28 +30,26 @@ func TestDeregisterCancelsWhatMayBeRegistered(t *testing.T) {
 		{name: "what is not there any more", then: func(s *registrar) { s.forget() }, want: []string{"0s POST UP", "5s DELETE"}},
 		{name: "not while the server fails", then: func(s *registrar) { s.does(http.MethodDelete, always(500, "")) }, want: []string{"0s POST UP", "5s DELETE"}, says: "500"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newRegistrar()
-				c := s.client(t)
-				config := config{Instance: orders1()}
-				if row.set != nil {
-					row.set(&config)
+		inBubble(t, row.name, func(t *testing.T) {
+			s := newRegistrar()
+			c := s.client(t)
+			config := config{Instance: orders1()}
+			if row.set != nil {
+				row.set(&config)
+			}
+			r := need.Got(c.StartRegistration(config))(t)
+			time.Sleep(time.Second)
+			if row.then != nil {
+				row.then(s)
+			}
+			time.Sleep(4 * time.Second)
+			for range 2 {
+				if err := r.Deregister(t.Context()); (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
+					t.Errorf("got %v, want %q", err, row.says)
 				}
-				r := need.Got(c.StartRegistration(config))(t)
-				time.Sleep(time.Second)
-				if row.then != nil {
-					row.then(s)
-				}
-				time.Sleep(4 * time.Second)
-				for range 2 {
-					if err := r.Deregister(t.Context()); (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
-						t.Errorf("got %v, want %q", err, row.says)
-					}
-				}
-				closeWithin(t, c, time.Minute)
-				s.wantVisits(t, row.want...)
-			})
+			}
+			closeWithin(t, c, time.Minute)
+			s.wantVisits(t, row.want...)
 		})
 	}
 }
@@ -69,19 +67,17 @@ func TestOnlyWhatWasNeverRegisteredIsNotCanceled(t *testing.T) {
 		{"outcome unknown", always(504, "", outcomeHeader, "unknown"), true},
 		{"under way", silent, true},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newRegistrar()
-				s.does(http.MethodPost, row.answer)
-				r := s.register(t)
-				time.Sleep(100 * time.Millisecond)
-				expect.OK(t, r.Deregister(t.Context()))
-				want := []string{"0s POST UP"}
-				if row.cancel {
-					want = append(want, "100ms DELETE")
-				}
-				s.wantVisits(t, want...)
-			})
+		inBubble(t, row.name, func(t *testing.T) {
+			s := newRegistrar()
+			s.does(http.MethodPost, row.answer)
+			r := s.register(t)
+			time.Sleep(100 * time.Millisecond)
+			expect.OK(t, r.Deregister(t.Context()))
+			want := []string{"0s POST UP"}
+			if row.cancel {
+				want = append(want, "100ms DELETE")
+			}
+			s.wantVisits(t, want...)
 		})
 	}
 }
@@ -262,27 +258,25 @@ func TestDrainIsToldAtOnceAndWaitsForEveryNodeAndTheSettleTime(t *testing.T) {
 		{name: "an operator forces another status", took: settle, shows: func(string, time.Duration) string { return up + `,"overridden":"UP"` }},
 		{name: "an operator took it out already", took: settle, shows: func(string, time.Duration) string { return out + `,"overridden":"OUT_OF_SERVICE"` }},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newRegistrar()
-				r := s.register(t, sleeping)
+		inBubble(t, row.name, func(t *testing.T) {
+			s := newRegistrar()
+			r := s.register(t, sleeping)
+			synctest.Wait()
+			for r.SetMetadata(pair("v", time.Now().String()+r.Instance().Meta("v"))) { // no token is left
 				synctest.Wait()
-				for r.SetMetadata(pair("v", time.Now().String()+r.Instance().Meta("v"))) { // no token is left
-					synctest.Wait()
-				}
-				time.Sleep(time.Second)
-				s.seen("")
-				start := time.Now()
-				s.rollcallNodes(func(node string) string { return row.shows(node, time.Since(start)) })
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				err := r.Drain(ctx, settle)
-				if row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
-					t.Errorf("got %v, want %q", err, row.says)
-				}
-				expect.Equal(t, time.Since(start), row.took, "took")
-				expect.Slice(t, s.seen("POST"), []string{"1s POST STARTING", "1s POST OUT_OF_SERVICE"}, "registered")
-			})
+			}
+			time.Sleep(time.Second)
+			s.seen("")
+			start := time.Now()
+			s.rollcallNodes(func(node string) string { return row.shows(node, time.Since(start)) })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := r.Drain(ctx, settle)
+			if row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
+				t.Errorf("got %v, want %q", err, row.says)
+			}
+			expect.Equal(t, time.Since(start), row.took, "took")
+			expect.Slice(t, s.seen("POST"), []string{"1s POST STARTING", "1s POST OUT_OF_SERVICE"}, "registered")
 		})
 	}
 }
@@ -301,29 +295,27 @@ func TestDrainAsksStockServersForTheInstance(t *testing.T) {
 		{name: "one answers nonsense", second: always(200, `{`), says: "http://b: "},
 		{name: "one is closed to us", second: always(403, ""), says: "http://b: http://b answered 403"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newRegistrar()
-				stock := func(r *http.Request) (*http.Response, error) {
-					switch {
-					case r.Method == http.MethodGet && r.URL.Host == "b" && r.URL.Path == "/eureka/apps/ORDERS/orders-1":
-						return row.second(r)
-					case strings.HasPrefix(r.URL.Path, "/v1/"):
-						return answered(404, "<html>no such page</html>")
-					}
-					return s.RoundTrip(r)
+		inBubble(t, row.name, func(t *testing.T) {
+			s := newRegistrar()
+			stock := func(r *http.Request) (*http.Response, error) {
+				switch {
+				case r.Method == http.MethodGet && r.URL.Host == "b" && r.URL.Path == "/eureka/apps/ORDERS/orders-1":
+					return row.second(r)
+				case strings.HasPrefix(r.URL.Path, "/v1/"):
+					return answered(404, "<html>no such page</html>")
 				}
-				c := servers{"a": stock, "b": stock}.client(t, "a", "b")
-				t.Cleanup(func() { closeWithin(t, c, time.Minute) })
-				r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
-				need.OK(t, r.Registered(t.Context()))
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-				defer cancel()
-				if err := r.Drain(ctx, 0); row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
-					t.Errorf("got %v, want %q", err, row.says)
-				}
-				expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
-			})
+				return s.RoundTrip(r)
+			}
+			c := servers{"a": stock, "b": stock}.client(t, "a", "b")
+			t.Cleanup(func() { closeWithin(t, c, time.Minute) })
+			r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
+			need.OK(t, r.Registered(t.Context()))
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			if err := r.Drain(ctx, 0); row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
+				t.Errorf("got %v, want %q", err, row.says)
+			}
+			expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
 		})
 	}
 }
@@ -389,17 +381,15 @@ func TestADrainThatIsCutShortIsStillOutOfService(t *testing.T) {
 		{"by a status", func(_ *registrar, r *Registration) { r.SetStatus(registry.Down) }, errStatusSet, "the status was set meanwhile"},
 		{"by the end", func(_ *registrar, r *Registration) { _ = r.Deregister(context.Background()) }, ErrClosed, "closed"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newRegistrar()
-				s.rollcallNodes(func(string) string { return "" })
-				r := s.register(t, sleeping)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				time.AfterFunc(10*time.Second, func() { row.cut(s, r) })
-				err := r.Drain(ctx, time.Hour)
-				expect.That(t, errors.Is(err, row.wants) && strings.Contains(err.Error(), row.says), "got %v, want %v: %q", err, row.wants, row.says)
-			})
+		inBubble(t, row.name, func(t *testing.T) {
+			s := newRegistrar()
+			s.rollcallNodes(func(string) string { return "" })
+			r := s.register(t, sleeping)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			time.AfterFunc(10*time.Second, func() { row.cut(s, r) })
+			err := r.Drain(ctx, time.Hour)
+			expect.That(t, errors.Is(err, row.wants) && strings.Contains(err.Error(), row.says), "got %v, want %v: %q", err, row.wants, row.says)
 		})
 	}
 }

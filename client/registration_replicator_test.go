@@ -261,22 +261,20 @@ func TestAStatusThatTheServerWouldNotTakeIsReachedByWayOfStarting(t *testing.T) 
 		{"and back", []registry.Status{out, up}, []string{"STARTING", "OUT_OF_SERVICE", "STARTING", "UP"}},
 		{"by way of another status", []registry.Status{down, out, starting, up}, []string{"DOWN", "OUT_OF_SERVICE", "STARTING", "UP"}},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newRegistrar()
-				r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationBurst = 10 })
-				want := []string{"0s POST UP"}
+		inBubble(t, row.name, func(t *testing.T) {
+			s := newRegistrar()
+			r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationBurst = 10 })
+			want := []string{"0s POST UP"}
+			synctest.Wait()
+			for _, status := range row.set {
+				r.SetStatus(status)
 				synctest.Wait()
-				for _, status := range row.set {
-					r.SetStatus(status)
-					synctest.Wait()
-					expect.Equal(t, s.keeps().Status, status, "the server has")
-				}
-				for _, w := range row.want {
-					want = append(want, "0s POST "+w)
-				}
-				s.wantVisits(t, want...)
-			})
+				expect.Equal(t, s.keeps().Status, status, "the server has")
+			}
+			for _, w := range row.want {
+				want = append(want, "0s POST "+w)
+			}
+			s.wantVisits(t, want...)
 		})
 	}
 }

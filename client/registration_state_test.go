@@ -3,7 +3,6 @@ package client
 import (
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -33,17 +32,15 @@ func TestWhatAFormerProcessLeftBehindIsOvercome(t *testing.T) {
 		{"a newer one, before the clock was set back", up, time.Hour, up, []string{"0s POST UP", "0s POST UP", "10s PUT"}},
 		{"a newer one that was drained", out, time.Hour, up, []string{"0s POST UP", "0s POST STARTING", "0s POST UP", "10s PUT"}},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newRegistrar()
-				s.stored = former(row.left, time.Now().Add(row.newer))
-				s.register(t, func(c *RegistrationConfig) { c.Instance.Status = row.reports })
-				time.Sleep(15 * time.Second)
-				s.wantVisits(t, row.want...)
-				i := s.keeps()
-				expect.That(t, i.Status == row.reports && i.Meta("zone") == "a",
-					"the server has %v %v, want %v and the metadata of the new process", i.Status, i.Metadata, row.reports)
-			})
+		inBubble(t, row.name, func(t *testing.T) {
+			s := newRegistrar()
+			s.stored = former(row.left, time.Now().Add(row.newer))
+			s.register(t, func(c *RegistrationConfig) { c.Instance.Status = row.reports })
+			time.Sleep(15 * time.Second)
+			s.wantVisits(t, row.want...)
+			i := s.keeps()
+			expect.That(t, i.Status == row.reports && i.Meta("zone") == "a",
+				"the server has %v %v, want %v and the metadata of the new process", i.Status, i.Metadata, row.reports)
 		})
 	}
 }
@@ -54,18 +51,16 @@ func TestALookThatFailsIsRepeatedAfterTheNextHeartbeat(t *testing.T) {
 		"nonsense":           always(200, "{"),
 		"a server that lags": always(200, `{"instance":{"app":"ORDERS","status":"UP","lastDirtyTimestamp":"1"}}`),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newRegistrar()
-				s.stored = former(registry.OutOfService, time.Now())
-				s.does(http.MethodGet, blind)
-				s.register(t)
-				time.Sleep(15 * time.Second)
-				s.wantVisits(t, "0s POST UP", "10s PUT")
-				s.does(http.MethodGet, nil)
-				time.Sleep(10 * time.Second)
-				s.wantVisits(t, "20s PUT", "20s POST STARTING", "20s POST UP")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newRegistrar()
+			s.stored = former(registry.OutOfService, time.Now())
+			s.does(http.MethodGet, blind)
+			s.register(t)
+			time.Sleep(15 * time.Second)
+			s.wantVisits(t, "0s POST UP", "10s PUT")
+			s.does(http.MethodGet, nil)
+			time.Sleep(10 * time.Second)
+			s.wantVisits(t, "20s PUT", "20s POST STARTING", "20s POST UP")
 		})
 	}
 }
@@ -77,21 +72,19 @@ func TestTheClusterIsLookedAtOnce(t *testing.T) {
 		"a document without timestamp": always(200, `{"instance":{"app":"ORDERS","status":"UP"}}`),
 		"forced by an operator":        always(200, `{"instance":{"app":"ORDERS","status":"OUT_OF_SERVICE","overriddenStatus":"OUT_OF_SERVICE"}}`),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, looks := newRegistrar(), 0
-				s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
-					looks++
-					if answer != nil {
-						return answer(r)
-					}
-					return s.serve(r, nil)
-				})
-				s.register(t)
-				time.Sleep(time.Minute)
-				s.wantVisits(t, "0s POST UP", "10s PUT", "20s PUT", "30s PUT", "40s PUT", "50s PUT", "1m0s PUT")
-				expect.That(t, looks == 1, "looked %d times, want once", looks)
+		inBubble(t, name, func(t *testing.T) {
+			s, looks := newRegistrar(), 0
+			s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
+				looks++
+				if answer != nil {
+					return answer(r)
+				}
+				return s.serve(r, nil)
 			})
+			s.register(t)
+			time.Sleep(time.Minute)
+			s.wantVisits(t, "0s POST UP", "10s PUT", "20s PUT", "30s PUT", "40s PUT", "50s PUT", "1m0s PUT")
+			expect.That(t, looks == 1, "looked %d times, want once", looks)
 		})
 	}
 }

@@ -5,15 +5,13 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 func TestAWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newCoordinator(t)
+	coordinated(t, "", func(t *testing.T, s *coordinator, _ *Client) {
 		var down atomic.Bool
 		a := func(r *http.Request) (*http.Response, error) {
 			if down.Load() {

@@ -55,25 +55,23 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){"before the answer": silent, "within the answer": endless} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				j := newJournal()
-				c := servers{"a": j.around(server), "b": j.around(always(200, ""))}.client(t, "a", "b")
-				result := make(chan error)
-				go func() { result <- c.Cancel(context.Background(), key) }()
-				synctest.Wait()
-				need.OK(t, c.Close(t.Context()))
-				err := <-result
-				expect.That(t, errors.Is(err, ErrClosed) && errors.Is(err, ErrUnknownOutcome),
-					"a write that was under way: %v, want that the client is closed and the outcome unknown", err)
-				if err := c.Renew(t.Context(), key, 0); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
-					t.Errorf("a write after it: %v, want that the client is closed, and no more", err)
-				}
-				got := len(j.lines)
-				expect.That(t, got == 1, "%d requests were sent, want none after Close", got)
-				n := c.servers.quarantined()
-				expect.That(t, n == 0, "%d servers are in quarantine because of Close", n)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			j := newJournal()
+			c := servers{"a": j.around(server), "b": j.around(always(200, ""))}.client(t, "a", "b")
+			result := make(chan error)
+			go func() { result <- c.Cancel(context.Background(), key) }()
+			synctest.Wait()
+			need.OK(t, c.Close(t.Context()))
+			err := <-result
+			expect.That(t, errors.Is(err, ErrClosed) && errors.Is(err, ErrUnknownOutcome),
+				"a write that was under way: %v, want that the client is closed and the outcome unknown", err)
+			if err := c.Renew(t.Context(), key, 0); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
+				t.Errorf("a write after it: %v, want that the client is closed, and no more", err)
+			}
+			got := len(j.lines)
+			expect.That(t, got == 1, "%d requests were sent, want none after Close", got)
+			n := c.servers.quarantined()
+			expect.That(t, n == 0, "%d servers are in quarantine because of Close", n)
 		})
 	}
 }
@@ -392,15 +390,13 @@ func TestAWriteThatHadNoConnectionDidNotHappen(t *testing.T) {
 			return here, nil
 		}, unknown: true, took: DefaultTimeout},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := dialing(t, tc.dial)
-				start := time.Now()
-				err := c.Cancel(t.Context(), key)
-				expect.That(t, err != nil && errors.Is(err, ErrUnknownOutcome) == tc.unknown, "Cancel: %v, want an unknown outcome: %v", err, tc.unknown)
-				expect.Equal(t, time.Since(start), tc.took, "took")
-				time.Sleep(dialTimeout) // the transport lets an attempt go on
-			})
+		inBubble(t, name, func(t *testing.T) {
+			c := dialing(t, tc.dial)
+			start := time.Now()
+			err := c.Cancel(t.Context(), key)
+			expect.That(t, err != nil && errors.Is(err, ErrUnknownOutcome) == tc.unknown, "Cancel: %v, want an unknown outcome: %v", err, tc.unknown)
+			expect.Equal(t, time.Since(start), tc.took, "took")
+			time.Sleep(dialTimeout) // the transport lets an attempt go on
 		})
 	}
 }
@@ -508,17 +504,15 @@ func TestATryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
 		{name: "slow, but it goes on", first: trickling(10, 4*time.Second), took: 40 * time.Second},
 		{name: "it goes on for ever", first: trickling(1000, 4*time.Second), took: 55 * time.Second, says: "no whole answer within 55s"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := servers{"a": tc.first, "b": unreachable}.client(t, "a", "b")
-				start := time.Now()
-				_, err := c.do(t.Context(), call{method: http.MethodGet, path: []string{"v1"}})
-				expect.Equal(t, time.Since(start), tc.took, "took")
-				expect.That(t, (err != nil) == (tc.says != ""), "got %v, want an error: %v", err, tc.says != "")
-				if tc.says != "" && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), tc.says)) {
-					t.Errorf("got %v, want a timeout that says %q", err, tc.says)
-				}
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			c := servers{"a": tc.first, "b": unreachable}.client(t, "a", "b")
+			start := time.Now()
+			_, err := c.do(t.Context(), call{method: http.MethodGet, path: []string{"v1"}})
+			expect.Equal(t, time.Since(start), tc.took, "took")
+			expect.That(t, (err != nil) == (tc.says != ""), "got %v, want an error: %v", err, tc.says != "")
+			if tc.says != "" && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("got %v, want a timeout that says %q", err, tc.says)
+			}
 		})
 	}
 }

@@ -83,15 +83,13 @@ func TestServersAreAskedAsTheyFare(t *testing.T) {
 		{name: "a list with a mistake changes nothing", after: []func(*serverList){func(l *serverList) { _, _ = l.replace([]string{"http://d", "nonsense"}) }}, want: "a b c"},
 		{name: "nor does an empty one", after: []func(*serverList){func(l *serverList) { _, _ = l.replace(nil) }}, want: "a b c"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := serversOf(t, true, "a", "b", "c")
-				for _, do := range tc.after {
-					do(l)
-				}
-				got := l.hosts()
-				expect.That(t, slices.Contains(strings.Split(tc.want, "|"), got), "asked in the order %s, want %s", got, tc.want)
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			l := serversOf(t, true, "a", "b", "c")
+			for _, do := range tc.after {
+				do(l)
+			}
+			got := l.hosts()
+			expect.That(t, slices.Contains(strings.Split(tc.want, "|"), got), "asked in the order %s, want %s", got, tc.want)
 		})
 	}
 }
@@ -243,19 +241,17 @@ func TestServersWithoutALeaderAreAskedLastForTheTimeTheyName(t *testing.T) {
 		{name: "too long", header: "3600", want: 5 * time.Second},
 		{name: "a date", header: "Wed, 21 Oct 2015 07:28:00 GMT", want: time.Second},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := servers{"a": always(503, "", "Retry-After", tc.header), "b": always(200, "")}.client(t, "a", "b")
-				for range 3 { // never more than that
-					c.servers.pick(time.Now())
-					need.OK(t, c.Renew(t.Context(), key, 0))
-					expect.That(t, c.servers.quarantined() == 1, "it is not asked last")
-					time.Sleep(tc.want - 1)
-					expect.That(t, c.servers.quarantined() == 1, "it is not asked last for %v", tc.want)
-					time.Sleep(time.Nanosecond)
-					expect.That(t, c.servers.quarantined() == 0, "it is asked last for more than %v", tc.want)
-				}
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			c := servers{"a": always(503, "", "Retry-After", tc.header), "b": always(200, "")}.client(t, "a", "b")
+			for range 3 { // never more than that
+				c.servers.pick(time.Now())
+				need.OK(t, c.Renew(t.Context(), key, 0))
+				expect.That(t, c.servers.quarantined() == 1, "it is not asked last")
+				time.Sleep(tc.want - 1)
+				expect.That(t, c.servers.quarantined() == 1, "it is not asked last for %v", tc.want)
+				time.Sleep(time.Nanosecond)
+				expect.That(t, c.servers.quarantined() == 0, "it is asked last for more than %v", tc.want)
+			}
 		})
 	}
 }
@@ -275,20 +271,18 @@ func TestAnElectionCostsACallerNoTime(t *testing.T) {
 			return err
 		}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				j := newJournal()
-				c := servers{"a": j.around(tc.none), "b": j.around(tc.none), "c": j.around(tc.none)}.client(t, "a", "b", "c")
-				start := time.Now()
-				for n := 1; n <= 20; n++ {
-					err := tc.call(t.Context(), c)
-					need.That(t, err != nil, "no error without a leader")
-					got := len(j.lines)
-					need.That(t, got == 3*n, "%d calls asked %d times, want every server each time", n, got)
-				}
-				took := time.Since(start)
-				expect.That(t, took == 0, "20 calls took %v, want no waiting", took)
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			j := newJournal()
+			c := servers{"a": j.around(tc.none), "b": j.around(tc.none), "c": j.around(tc.none)}.client(t, "a", "b", "c")
+			start := time.Now()
+			for n := 1; n <= 20; n++ {
+				err := tc.call(t.Context(), c)
+				need.That(t, err != nil, "no error without a leader")
+				got := len(j.lines)
+				need.That(t, got == 3*n, "%d calls asked %d times, want every server each time", n, got)
+			}
+			took := time.Since(start)
+			expect.That(t, took == 0, "20 calls took %v, want no waiting", took)
 		})
 	}
 }
@@ -305,17 +299,15 @@ func TestWhatSaysNothingOfAServerLeavesItWhereItIs(t *testing.T) {
 		{name: "the caller has no time for a wait", call: waiting, within: 10 * time.Minute, want: 0},
 		{name: "the caller never has much time", call: call{method: http.MethodGet, path: []string{"v1"}}, within: time.Second, want: 1},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := servers{"a": silent, "b": silent}.client(t, "a", "b")
-				ctx, cancel := contextWithin(t, tc.within)
-				defer cancel()
-				if _, err := c.do(ctx, tc.call); !errors.Is(err, ctx.Err()) {
-					t.Errorf("got %v, want %v", err, ctx.Err())
-				}
-				got := c.servers.quarantined()
-				expect.That(t, got == tc.want, "%d servers are in quarantine, want %d", got, tc.want)
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			c := servers{"a": silent, "b": silent}.client(t, "a", "b")
+			ctx, cancel := contextWithin(t, tc.within)
+			defer cancel()
+			if _, err := c.do(ctx, tc.call); !errors.Is(err, ctx.Err()) {
+				t.Errorf("got %v, want %v", err, ctx.Err())
+			}
+			got := c.servers.quarantined()
+			expect.That(t, got == tc.want, "%d servers are in quarantine, want %d", got, tc.want)
 		})
 	}
 }

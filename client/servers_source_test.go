@@ -127,22 +127,20 @@ func TestWithoutAnAnswerTheServersAreLookedUpAndTheNewOnesAskedOnce(t *testing.T
 		{name: "there is no new one", found: []string{"a"}, want: "PUT a", fails: true},
 		{name: "the new one is down too", found: []string{"b"}, want: "PUT a, PUT b", fails: true},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &directory{hosts: tc.found}
-				var asked []string
-				note := func(next func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
-					return func(r *http.Request) (*http.Response, error) {
-						asked = append(asked, r.Method+" "+r.URL.Host)
-						return next(r)
-					}
+		inBubble(t, tc.name, func(t *testing.T) {
+			d := &directory{hosts: tc.found}
+			var asked []string
+			note := func(next func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
+				return func(r *http.Request) (*http.Response, error) {
+					asked = append(asked, r.Method+" "+r.URL.Host)
+					return next(r)
 				}
-				c, _ := d.client(t, servers{"a": note(unreachable), "b": note(unreachable), "c": note(always(200, ""))}, "a")
-				err := c.Renew(t.Context(), key, 0)
-				expect.That(t, (err != nil) == tc.fails, "Renew: %v, want an error: %v", err, tc.fails)
-				expect.Equal(t, strings.Join(asked, ", "), tc.want, "asked")
-				d.expect(t, "one call", 1)
-			})
+			}
+			c, _ := d.client(t, servers{"a": note(unreachable), "b": note(unreachable), "c": note(always(200, ""))}, "a")
+			err := c.Renew(t.Context(), key, 0)
+			expect.That(t, (err != nil) == tc.fails, "Renew: %v, want an error: %v", err, tc.fails)
+			expect.Equal(t, strings.Join(asked, ", "), tc.want, "asked")
+			d.expect(t, "one call", 1)
 		})
 	}
 }
@@ -154,27 +152,25 @@ func TestASourceThatFailsLeavesTheServersAndIsReportedOnce(t *testing.T) {
 		"an impostor":  func(d *directory) { d.set(nil, "b", "user:secret@c?x") },
 		"it takes all": func(d *directory) { d.take = time.Hour },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &directory{}
-				c, logged := d.client(t, servers{"a": always(200, "")}, "a")
-				fail(d)
-				for range 3 {
-					time.Sleep(SourceInterval)
-					start := time.Now()
-					beat(t, c)
-					took := time.Since(start)
-					expect.That(t, took <= DefaultTimeout, "a call took %v because of its source, want %v at most", took, DefaultTimeout)
-				}
-				n := strings.Count(logged.String(), "could not be looked up")
-				expect.That(t, n == 1 && !strings.Contains(logged.String(), "secret"), "logged %d times and:\n%swant one line without a password", n, logged)
-				d.take = 0
-				d.set(nil, "a")
+		inBubble(t, name, func(t *testing.T) {
+			d := &directory{}
+			c, logged := d.client(t, servers{"a": always(200, "")}, "a")
+			fail(d)
+			for range 3 {
 				time.Sleep(SourceInterval)
+				start := time.Now()
 				beat(t, c)
-				n = strings.Count(logged.String(), "looked up again")
-				expect.That(t, n == 1, "logged:\n%swant that it works again", logged)
-			})
+				took := time.Since(start)
+				expect.That(t, took <= DefaultTimeout, "a call took %v because of its source, want %v at most", took, DefaultTimeout)
+			}
+			n := strings.Count(logged.String(), "could not be looked up")
+			expect.That(t, n == 1 && !strings.Contains(logged.String(), "secret"), "logged %d times and:\n%swant one line without a password", n, logged)
+			d.take = 0
+			d.set(nil, "a")
+			time.Sleep(SourceInterval)
+			beat(t, c)
+			n = strings.Count(logged.String(), "looked up again")
+			expect.That(t, n == 1, "logged:\n%swant that it works again", logged)
 		})
 	}
 }

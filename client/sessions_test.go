@@ -44,8 +44,7 @@ func renewalTimes(next func(*http.Request) (*http.Response, error)) (func(*http.
 }
 
 func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t)
+	coordinated(t, "", func(t *testing.T, k *coordinator, _ *Client) {
 		server, times := renewalTimes(k.answer)
 		s := keptOf(t, servers{"a": server}.client(t, "a"))
 		time.Sleep(25 * time.Second)
@@ -76,65 +75,55 @@ func TestAKeptSessionIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
 		{name: "servers are silent", refuse: silent, want: 50 * time.Second},
 		{name: "the session is gone", refuse: always(404, `{"error":"no such session"}`), want: 30 * time.Second},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newCoordinator(t)
-				c := servers{"a": k.answer}.client(t, "a")
-				start := time.Now()
-				s := keptOf(t, c)
-				time.AfterFunc(21*time.Second, func() { k.refusing(tc.refuse) })
-				<-s.Context().Done()
-				lost := time.Since(start)
-				expect.That(t, lost == tc.want, "lost after %v, want %v: it was renewed at 20 s", lost, tc.want)
-				if cause := context.Cause(s.Context()); !errors.Is(cause, ErrLost) || !errors.Is(s.Err(), ErrLost) {
-					t.Errorf("the cause is %v, and Err %v, want %v", cause, s.Err(), ErrLost)
-				}
-				k.refusing(nil)
-				for range 2 {
-					expect.ErrorIs(t, s.Close(t.Context()), ErrLost, "close:")
-				}
-				got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session"))
-				expect.That(t, got == 1, "%v losses were counted, want 1", got)
-				sessions, _, _ := k.left()
-				expect.That(t, sessions == 0, "the session is left, although it could be ended")
-			})
+		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
+			start := time.Now()
+			s := keptOf(t, c)
+			time.AfterFunc(21*time.Second, func() { k.refusing(tc.refuse) })
+			<-s.Context().Done()
+			lost := time.Since(start)
+			expect.That(t, lost == tc.want, "lost after %v, want %v: it was renewed at 20 s", lost, tc.want)
+			if cause := context.Cause(s.Context()); !errors.Is(cause, ErrLost) || !errors.Is(s.Err(), ErrLost) {
+				t.Errorf("the cause is %v, and Err %v, want %v", cause, s.Err(), ErrLost)
+			}
+			k.refusing(nil)
+			for range 2 {
+				expect.ErrorIs(t, s.Close(t.Context()), ErrLost, "close:")
+			}
+			got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session"))
+			expect.That(t, got == 1, "%v losses were counted, want 1", got)
+			sessions, _, _ := k.left()
+			expect.That(t, sessions == 0, "the session is left, although it could be ended")
 		})
 	}
 }
 
 func TestAClosedSessionIsEndedOnce(t *testing.T) {
 	for name, mislay := range map[string]bool{"and its answer arrives": false, "and its answer is lost": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newCoordinator(t)
-				k.mislay = func(r *http.Request) bool {
-					first := mislay && r.Method == "DELETE"
-					mislay = mislay && !first
-					return first
-				}
-				c := servers{"a": k.answer}.client(t, "a")
-				s := keptOf(t, c)
-				for range 2 {
-					expect.OKf(t, s.Close(t.Context()), "close")
-				}
-				if sessions, _, _ := k.left(); sessions != 0 || !errors.Is(s.Err(), ErrReleased) || !errors.Is(context.Cause(s.Context()), ErrReleased) {
-					t.Errorf("%d sessions are left, and the session says %v, want none and %v", sessions, s.Err(), ErrReleased)
-				}
-				time.Sleep(time.Hour)
-				n := k.count("PUT /v1/rollcall/sessions/s1/renew")
-				expect.That(t, n == 0, "renewed %d times after its end", n)
-				expect.That(t, len(c.parts) == 0, "the client still has %d parts, want none", len(c.parts))
-				got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session"))
-				expect.That(t, got == 0, "%v losses were counted, want none", got)
-			})
+		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
+			k.mislay = func(r *http.Request) bool {
+				first := mislay && r.Method == "DELETE"
+				mislay = mislay && !first
+				return first
+			}
+			s := keptOf(t, c)
+			for range 2 {
+				expect.OKf(t, s.Close(t.Context()), "close")
+			}
+			if sessions, _, _ := k.left(); sessions != 0 || !errors.Is(s.Err(), ErrReleased) || !errors.Is(context.Cause(s.Context()), ErrReleased) {
+				t.Errorf("%d sessions are left, and the session says %v, want none and %v", sessions, s.Err(), ErrReleased)
+			}
+			time.Sleep(time.Hour)
+			n := k.count("PUT /v1/rollcall/sessions/s1/renew")
+			expect.That(t, n == 0, "renewed %d times after its end", n)
+			expect.That(t, len(c.parts) == 0, "the client still has %d parts, want none", len(c.parts))
+			got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session"))
+			expect.That(t, got == 0, "%v losses were counted, want none", got)
 		})
 	}
 }
 
 func TestASessionThatSomebodyEndedWasLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t)
-		c := servers{"a": k.answer}.client(t, "a")
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		s := keptOf(t, c)
 		k.destroy(s.ID())
 		expect.ErrorIs(t, s.Close(t.Context()), ErrLost, "close:")
@@ -152,27 +141,23 @@ func TestACloseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 		{name: "at the TTL", ctx: time.Hour, within: 30 * time.Second},
 		{name: "at the context's end", ctx: time.Second, within: time.Second},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newCoordinator(t)
-				s := keptOf(t, servers{"a": k.answer}.client(t, "a"))
-				k.refusing(silent)
-				start := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), tc.ctx)
-				defer cancel()
-				err := s.Close(ctx)
-				expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: nobody was told", err)
-				expect.Equal(t, time.Since(start), tc.within, "took")
-			})
+		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
+			s := keptOf(t, c)
+			k.refusing(silent)
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), tc.ctx)
+			defer cancel()
+			err := s.Close(ctx)
+			expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: nobody was told", err)
+			expect.Equal(t, time.Since(start), tc.within, "took")
 		})
 	}
 }
 
 // TestASecondCloseWaitsForTheFirst, for as long as its context lasts.
 func TestASecondCloseWaitsForTheFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t)
-		s := keptOf(t, servers{"a": k.answer}.client(t, "a"))
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
+		s := keptOf(t, c)
 		k.refusing(func(*http.Request) (*http.Response, error) {
 			time.Sleep(4 * time.Second)
 			return nil, nil

@@ -123,18 +123,16 @@ func TestAWatchGoesOnWhereItWas(t *testing.T) {
 		{name: "no answer", a: silent, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
 		{name: "silence", a: stream(started(5), changed(6)), b: stream(started(6)), words: []string{"start e-5", "change e-6", "start e-6"}, asks: []string{"index=e-6"}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var b asked
-				got := told{until: tc.words[len(tc.words)-1]}
-				err := servers{"a": tc.a, "b": b.around(tc.b)}.client(t, "a", "b").Watch(t.Context(), tc.config, got.each)
-				expect.That(t, err == errEnough && reflect.DeepEqual(got.words, tc.words), "told %q, %v, want %q", got.words, err, tc.words)
-				var want []string
-				for _, q := range tc.asks {
-					want = append(want, "/v1/rollcall/watch?"+q)
-				}
-				expect.Deep(t, b.queries, want, "the second server is asked for")
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			var b asked
+			got := told{until: tc.words[len(tc.words)-1]}
+			err := servers{"a": tc.a, "b": b.around(tc.b)}.client(t, "a", "b").Watch(t.Context(), tc.config, got.each)
+			expect.That(t, err == errEnough && reflect.DeepEqual(got.words, tc.words), "told %q, %v, want %q", got.words, err, tc.words)
+			var want []string
+			for _, q := range tc.asks {
+				want = append(want, "/v1/rollcall/watch?"+q)
+			}
+			expect.Deep(t, b.queries, want, "the second server is asked for")
 		})
 	}
 }
@@ -198,13 +196,11 @@ func TestAWatchNeedsRollcall(t *testing.T) {
 		{name: "one is", a: always(404, "<html>"), b: stream(started(5)), want: errEnough},
 		{name: "nobody knows yet", a: always(404, "<html>"), b: unreachable},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				err := servers{"a": tc.a, "b": tc.b}.client(t, "a", "b").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return errEnough })
-				expect.ErrorIs(t, err, tc.want, "got")
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := servers{"a": tc.a, "b": tc.b}.client(t, "a", "b").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return errEnough })
+			expect.ErrorIs(t, err, tc.want, "got")
 		})
 	}
 }
@@ -213,17 +209,15 @@ func TestAWatchEndsWithItsClient(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
 		"while nothing happens": stream(started(5)), "while nobody answers": silent, "while nobody is there": unreachable,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := servers{"a": server}.client(t, "a")
-				result := make(chan error)
-				go func() {
-					result <- c.Watch(context.Background(), WatchConfig{}, func(WatchEvent) error { return nil })
-				}()
-				time.Sleep(time.Second)
-				need.OK(t, c.Close(t.Context()))
-				expect.Equal(t, <-result, ErrClosed, "got")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			c := servers{"a": server}.client(t, "a")
+			result := make(chan error)
+			go func() {
+				result <- c.Watch(context.Background(), WatchConfig{}, func(WatchEvent) error { return nil })
+			}()
+			time.Sleep(time.Second)
+			need.OK(t, c.Close(t.Context()))
+			expect.Equal(t, <-result, ErrClosed, "got")
 		})
 	}
 }
@@ -250,15 +244,13 @@ func TestAWatchEndsWithItsContext(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
 		"while nothing happens": stream(started(5)), "while nobody answers": silent, "while nobody is there": unreachable,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-				defer cancel()
-				start := time.Now()
-				err := servers{"a": server}.client(t, "a").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return nil })
-				took := time.Since(start)
-				expect.That(t, err == nil && took == 3*time.Second, "got %v after %v, want nil after 3s", err, took)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			start := time.Now()
+			err := servers{"a": server}.client(t, "a").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return nil })
+			took := time.Since(start)
+			expect.That(t, err == nil && took == 3*time.Second, "got %v after %v, want nil after 3s", err, took)
 		})
 	}
 }
