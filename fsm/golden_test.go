@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"reflect"
 	"testing"
 
@@ -105,6 +106,12 @@ func TestGoldenEntries(t *testing.T) {
 		[]Item{{Op: goldenOps()["quarantine"]}, {Origin: registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, Op: goldenOps()["renew-life"]}}))
 	establish := Establish{Node: "n1-7f3a", Cluster: "c-5d21", Settings: goldenSettings()}
 	goldens.Check(t, "entry-establish-settings", AppendEstablish(nil, establish))
+}
+
+// Servers compare these numbers, so they are the same in every process and every version.
+func TestGoldenDigest(t *testing.T) {
+	l := &registry.Lease{Instance: goldenInstance(), Life: 2, Edit: 3}
+	goldens.Check(t, "digest", binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, l.Instance.Fingerprint()), l.Sum()))
 }
 
 func TestGoldenResults(t *testing.T) {
