@@ -21,7 +21,7 @@ const module = "github.com/seed-20419f34/rollcall"
 // of each package may import. A package without a row is an error. "*" means everything.
 var allowed = map[string][]string{
 	"cmd/rollcall": {"*"},
-	"integration":  {"cmd/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "fsm/kv", "httpd/api", "httpd/eureka", "httpd/consul", "replication/wire"},
+	"integration":  {"cmd/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "fsm/kv", "httpd/api", "httpd/eureka", "httpd/consul", "replication/wire", "internal/expect", "internal/need"},
 	"httpd/api":    {"fsm/registry"},
 	"httpd":        {"internal/setting", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"},
 	"replication":  {"internal/setting", "replication/batcher", "replication/wire", "httpd/api", "httpd/eureka", "fsm/registry"},
@@ -73,7 +73,7 @@ var allowed = map[string][]string{
 	"docs/examples/gateway": {"client"},
 	"docs/examples/orders":  {"client", "client/balance", "fsm/registry"},
 	// The protocol's test suite: tests import it, nothing else does.
-	"httpd/conformance": {"client/sse", "httpd/eureka", "fsm/registry"},
+	"httpd/conformance": {"client/sse", "httpd/eureka", "fsm/registry", "internal/expect", "internal/need"},
 }
 
 // forbidden lists what the deterministic state machine must not import: a network, an operating

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // childAnswer is what a child says of one line: an answer of JSON, in which it may have failed.
@@ -31,10 +33,10 @@ func startChild[A childAnswer](t *testing.T, variable, value string) *child[A] {
 	cmd.Env = append(os.Environ(), variable+"="+value)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
-	must(t, err)
+	need.OK(t, err)
 	stdout, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	need.OK(t, err)
+	need.OK(t, cmd.Start())
 	c := &child[A]{cmd: cmd, stdin: stdin, answers: make(chan A)}
 	go func() {
 		defer close(c.answers)

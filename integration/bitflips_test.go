@@ -17,14 +17,14 @@ import (
 func flipBit(t *testing.T, file string, at int64, bit int) {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	must(t, err)
+	need.OK(t, err)
 	defer f.Close()
 	b := make([]byte, 1)
 	_, err = f.ReadAt(b, at)
-	must(t, err)
+	need.OK(t, err)
 	b[0] ^= 1 << bit
 	_, err = f.WriteAt(b, at)
-	must(t, err)
+	need.OK(t, err)
 }
 
 func logFile(n *Node) string { return filepath.Join(n.Dir, "raft", "log.db") }
@@ -40,7 +40,7 @@ func TestFlippedBitInTheLogIsRefused(t *testing.T) {
 	}
 	n.Kill()
 	content, err := os.ReadFile(logFile(n))
-	must(t, err)
+	need.OK(t, err)
 	value := []byte("a price of 1000")
 	found := 0
 	for at := 0; ; at++ {
@@ -71,7 +71,7 @@ func bitFlipsRound(t *testing.T) {
 		}
 		n.Kill()
 		content, err := os.ReadFile(logFile(n))
-		must(t, err)
+		need.OK(t, err)
 		at := rng.IntN(len(content))
 		for content[at] == 0 { // most of the file is not in use
 			at = rng.IntN(len(content))
@@ -79,7 +79,7 @@ func bitFlipsRound(t *testing.T) {
 		bit := rng.IntN(8)
 		flipBit(t, logFile(n), int64(at), bit)
 		t.Logf("round %d: bit %d of byte %d of %s", i, bit, at, n.Name)
-		must(t, os.WriteFile(n.LogFile, nil, 0o600))
+		need.OK(t, os.WriteFile(n.LogFile, nil, 0o600))
 		n.Start(t)
 		if ended := startedOrEnded(t, n); ended {
 			refused++
@@ -87,7 +87,7 @@ func bitFlipsRound(t *testing.T) {
 			code := n.ExitCode(t, ReadyLimit)
 			need.That(t, code == 1 && strings.Contains(said, "log.db") && !strings.Contains(said, "goroutine "),
 				"exit code %d, want 1, the name of the file and no stack:\n%s", code, said)
-			must(t, os.WriteFile(logFile(n), content, 0o600)) // the bit flips back: the node has what it acknowledged
+			need.OK(t, os.WriteFile(logFile(n), content, 0o600)) // the bit flips back: the node has what it acknowledged
 			n.Start(t)
 			n.WaitReady(t)
 		} else {
@@ -96,7 +96,7 @@ func bitFlipsRound(t *testing.T) {
 		for k := range 20 {
 			for _, node := range c.Nodes {
 				got, _, err := node.keys(fmt.Sprintf("key%d", k))
-				must(t, err)
+				need.OK(t, err)
 				want := fmt.Sprintf("value %d of round %d", k, i)
 				need.That(t, len(got) == 1 && string(got[0].Value) == want, "%s has %+v, want %q", node.Name, got, want)
 			}

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Certificates is a certificate authority made for one test.
@@ -39,7 +41,7 @@ func NewCertificates(t testing.TB) *Certificates {
 	c := &Certificates{dir: t.TempDir(), key: key, cert: template}
 	der := c.sign(t, template, key)
 	cert, err := x509.ParseCertificate(der)
-	must(t, err)
+	need.OK(t, err)
 	c.cert = cert
 	c.CA = c.write(t, "ca.pem", "CERTIFICATE", der)
 	roots := x509.NewCertPool()
@@ -56,7 +58,7 @@ func (c *Certificates) Client() *http.Client { return &http.Client{Transport: c.
 func (c *Certificates) PresentTo(t testing.TB) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(c.Issue(t, "test"))
-	must(t, err)
+	need.OK(t, err)
 	c.transport.TLSClientConfig.Certificates = []tls.Certificate{pair}
 }
 
@@ -73,7 +75,7 @@ func (c *Certificates) Issue(t testing.TB, name string) (certFile, keyFile strin
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}, key)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
+	need.OK(t, err)
 	return c.write(t, name+".pem", "CERTIFICATE", der), c.write(t, name+"-key.pem", "PRIVATE KEY", keyDER)
 }
 
@@ -90,24 +92,20 @@ func (c *Certificates) Settings(t testing.TB, node string) map[string]string {
 func (c *Certificates) sign(t testing.TB, template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, &key.PublicKey, c.key)
-	if err != nil {
-		t.Fatalf("sign certificate: %v", err)
-	}
+	need.OKf(t, err, "sign certificate")
 	return der
 }
 
 func (c *Certificates) write(t testing.TB, name, kind string, der []byte) string {
 	t.Helper()
 	path := filepath.Join(c.dir, name)
-	must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	need.OK(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return path
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatalf("make key: %v", err)
-	}
+	need.OKf(t, err, "make key")
 	return key
 }

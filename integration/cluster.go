@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // ReadyLimit is how long a cluster, a restarted node or an election may take: ten times and more
@@ -162,7 +163,7 @@ func (c *Cluster) Others(not ...*Node) []*Node {
 func NewProxy(t testing.TB, target string) *localcluster.Proxy {
 	t.Helper()
 	p, err := localcluster.StartProxy(target)
-	must(t, err)
+	need.OK(t, err)
 	t.Cleanup(p.Stop)
 	return p
 }
@@ -183,7 +184,7 @@ func NewNetwork(t testing.TB, nodes []*Node, between func(from, to *localcluster
 	}
 	links, err := localcluster.StartLinks(plain, between)
 	t.Cleanup(links.Stop)
-	must(t, err)
+	need.OK(t, err)
 	links.Introduce(plain)
 	return Network{links, nodes}
 }

@@ -134,15 +134,15 @@ func TestConsulsLockOutlivesTheLeader(t *testing.T) {
 	}
 	// Without a leader it is given up by the end of its session.
 	if err := first.Unlock(); !errors.Is(unled(err), errRefused) {
-		must(t, err)
+		need.OK(t, err)
 	}
 	select {
 	case err := <-acquired:
-		must(t, err)
+		need.OK(t, err)
 	case <-time.After(ReadyLimit):
 		t.Fatal("the lock is free, and who waits does not get it")
 	}
-	must(t, second.Unlock())
+	need.OK(t, second.Unlock())
 	leader.Start(t)
 	leader.WaitReady(t)
 }
@@ -216,7 +216,7 @@ func TestConsulsSemaphoreNeverExceedsItsLimit(t *testing.T) {
 	for range contenders {
 		select {
 		case err := <-done:
-			must(t, err)
+			need.OK(t, err)
 		case <-time.After(2 * ReadyLimit):
 			t.Fatal("not all contenders had their turn")
 		}
@@ -233,9 +233,9 @@ func TestConsulsKeysThroughALeaderKill(t *testing.T) {
 	leader := c.Leader()
 	others := c.Others(leader)
 	kv := consulClient(t, others[0]).KV()
-	must(t, second(patientConsul(t, others[0]).KV().Put(&api.KVPair{Key: "watched", Value: []byte("old"), Flags: 1<<64 - 1}, nil)))
+	need.OK(t, second(patientConsul(t, others[0]).KV().Put(&api.KVPair{Key: "watched", Value: []byte("old"), Flags: 1<<64 - 1}, nil)))
 	pair, meta, err := patientConsul(t, others[0]).KV().Get("watched", nil)
-	must(t, err)
+	need.OK(t, err)
 	expect.That(t, pair.Flags == 1<<64-1 && meta.LastIndex == pair.ModifyIndex && meta.KnownLeader,
 		"got %+v with %+v, want all 64 bits of the flags, the key's own index and a known leader", pair, meta)
 	type answer struct {
@@ -249,10 +249,10 @@ func TestConsulsKeysThroughALeaderKill(t *testing.T) {
 	}()
 	leader.Kill()
 	c.Leader(others...)
-	must(t, second(patientConsul(t, others[1]).KV().Put(&api.KVPair{Key: "watched", Value: []byte("new")}, nil)))
+	need.OK(t, second(patientConsul(t, others[1]).KV().Put(&api.KVPair{Key: "watched", Value: []byte("new")}, nil)))
 	select {
 	case a := <-changed:
-		must(t, a.err)
+		need.OK(t, a.err)
 		expect.That(t, string(a.pair.Value) == "new", "the blocking read answered %q, want the new value", a.pair.Value)
 	case <-time.After(ReadyLimit):
 		t.Fatal("the blocking read slept through the change")
@@ -283,7 +283,7 @@ func count(t *testing.T, c *Cluster) {
 		}()
 	}
 	for range c.Nodes {
-		must(t, <-done)
+		need.OK(t, <-done)
 	}
 	pair := value[*api.KVPair, *api.QueryMeta](t)(patientConsul(t, c.Nodes[0]).KV().Get("counter", nil))
 	want := fmt.Sprint(steps * len(c.Nodes))
@@ -324,7 +324,7 @@ func TestConsulsTransactionsAreAllOrNothing(t *testing.T) {
 			all[i] = &api.TxnOp{KV: op}
 		}
 		ok, response, _, err := patientConsul(t, n).Txn().Txn(all, nil)
-		must(t, err)
+		need.OK(t, err)
 		return ok, response
 	}
 	ok, response := txn(leader,
@@ -368,7 +368,7 @@ func TestConsulsSessionIsKeptThroughALeaderKill(t *testing.T) {
 	entry := value[*api.SessionEntry, *api.QueryMeta](t)(patientConsul(t, c.Others(leader)[1]).Session().Info(id, nil))
 	expect.That(t, entry != nil && entry.Name == "kept" && entry.TTL == "10s", "another node knows %+v of the session", entry)
 	close(end)
-	must(t, <-ended)
+	need.OK(t, <-ended)
 	if entry = value[*api.SessionEntry, *api.QueryMeta](t)(looked.Info(id, nil)); entry != nil {
 		t.Errorf("the session is still there after its end: %+v", entry)
 	}
@@ -382,10 +382,10 @@ func TestConsulsAgentOutlivesTheLeader(t *testing.T) {
 	leader := c.Leader()
 	others := c.Others(leader)
 	at := patientConsul(t, leader).Agent()
-	must(t, at.ServiceRegister(&api.AgentServiceRegistration{Name: "kept", Port: 80, Check: &api.AgentServiceCheck{TTL: "10s"}}))
-	must(t, at.ServiceRegister(&api.AgentServiceRegistration{Name: "silent", Port: 80, Check: &api.AgentServiceCheck{TTL: "10s"}}))
-	must(t, at.UpdateTTL("service:kept", "", api.HealthPassing))
-	must(t, at.UpdateTTL("service:silent", "", api.HealthPassing))
+	need.OK(t, at.ServiceRegister(&api.AgentServiceRegistration{Name: "kept", Port: 80, Check: &api.AgentServiceCheck{TTL: "10s"}}))
+	need.OK(t, at.ServiceRegister(&api.AgentServiceRegistration{Name: "silent", Port: 80, Check: &api.AgentServiceCheck{TTL: "10s"}}))
+	need.OK(t, at.UpdateTTL("service:kept", "", api.HealthPassing))
+	need.OK(t, at.UpdateTTL("service:silent", "", api.HealthPassing))
 	leader.Kill()
 	kept, read := consulClient(t, others[0]), patientConsul(t, others[1])
 	Eventually(t, actLimit, "the service that is silent turns critical, the other one does not", func() error {
@@ -404,12 +404,12 @@ func TestConsulsAgentIsEveryNode(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	a, b, d := consulClient(t, c.Nodes[0]), consulClient(t, c.Nodes[1]), consulClient(t, c.Nodes[2])
-	must(t, a.Agent().ServiceRegister(&api.AgentServiceRegistration{
+	need.OK(t, a.Agent().ServiceRegister(&api.AgentServiceRegistration{
 		ID: "web-1", Name: "web", Tags: []string{"v1"}, Address: "10.0.0.7", Port: 8080, Meta: map[string]string{"zone": "a"},
 		Check: &api.AgentServiceCheck{TTL: "10s"}, // in which every node is asked
 	}))
 	expect.That(t, passing(t, d, "web") == 0, "a check begins critical, and the service is listed as passing")
-	must(t, b.Agent().UpdateTTL("service:web-1", "fine", api.HealthPassing))
+	need.OK(t, b.Agent().UpdateTTL("service:web-1", "fine", api.HealthPassing))
 	for _, n := range c.Nodes {
 		entries := value[[]*api.ServiceEntry, *api.QueryMeta](t)(consulClient(t, n).Health().Service("web", "v1", true, nil))
 		expect.That(t, len(entries) == 1 && entries[0].Service.ID == "web-1" && entries[0].Service.Port == 8080 && entries[0].Service.Meta["zone"] == "a",
@@ -425,7 +425,7 @@ func TestConsulsAgentIsEveryNode(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, d.Agent().ServiceDeregister("web-1"))
+	need.OK(t, d.Agent().ServiceDeregister("web-1"))
 	for _, n := range c.Nodes {
 		entries := value[[]*api.ServiceEntry, *api.QueryMeta](t)(consulClient(t, n).Health().Service("web", "", false, nil))
 		expect.That(t, len(entries) == 0, "node %s still lists %+v", n.Name, entries)
@@ -488,7 +488,7 @@ func TestOneRegistryForEurekaAndConsul(t *testing.T) {
 	n := passing(t, client, "orders")
 	expect.That(t, n == 0, "%d instances are passing while Eureka's status is OUT_OF_SERVICE", n)
 
-	must(t, client.Agent().ServiceRegister(&api.AgentServiceRegistration{
+	need.OK(t, client.Agent().ServiceRegister(&api.AgentServiceRegistration{
 		ID: "pay-1", Name: "payments", Address: "10.0.0.8", Port: 9090, Meta: map[string]string{"zone": "c"},
 		Check: &api.AgentServiceCheck{TTL: "1h", Status: api.HealthPassing},
 	}))
@@ -498,10 +498,10 @@ func TestOneRegistryForEurekaAndConsul(t *testing.T) {
 		expect.That(t, instance != nil && instance.Status == want && instance.Metadata["zone"] == "c", "Eureka shows %+v, want %s", instance, want)
 	}
 	status("UP")
-	must(t, client.Agent().FailTTL("service:pay-1", "broken"))
+	need.OK(t, client.Agent().FailTTL("service:pay-1", "broken"))
 	status("DOWN")
-	must(t, client.Agent().PassTTL("service:pay-1", ""))
-	must(t, client.Agent().EnableServiceMaintenance("pay-1", "new disk"))
+	need.OK(t, client.Agent().PassTTL("service:pay-1", ""))
+	need.OK(t, client.Agent().EnableServiceMaintenance("pay-1", "new disk"))
 	status("OUT_OF_SERVICE")
 	answer := c.Nodes[2].Renew("PAYMENTS", "pay-1")
 	expect.That(t, answer.Status == 200, "a heartbeat of Eureka's on it: %v, want 200", answer)

@@ -106,7 +106,7 @@ func TestNodeConsulClientWatchesThroughALeaderKill(t *testing.T) {
 	}
 	sets := func(colour string) { // as often as a machine that is busy with elections wants
 		t.Helper()
-		must(t, Poll(ReadyLimit, func() error {
+		need.OK(t, Poll(ReadyLimit, func() error {
 			_, err := try[bool](client, others[1], "kv.set", arguments{"key": "config/colour", "value": colour})
 			return err
 		}))
@@ -205,7 +205,7 @@ func TestPythonConsulClientKeepsKeys(t *testing.T) {
 	}()
 	expect.That(t, put(c.Nodes[1], arguments{"key": "app/größe", "value": "zwei", "cas": before.Found.ModifyIndex}),
 		"nobody changed the key since it was read, and cas with its index fails")
-	must(t, <-changed)
+	need.OK(t, <-changed)
 	keys := invoke[pythonRead[[]string]](t, client, c.Nodes[0], "kv.get", arguments{"key": "app", "keys": true})
 	expect.Slice(t, keys.Found, []string{"app/größe"}, "the keys below app:")
 	invoke[bool](t, client, c.Nodes[2], "kv.delete", arguments{"key": "app", "recurse": true})
@@ -244,7 +244,7 @@ func TestPythonConsulClientLocks(t *testing.T) {
 	renewed := invoke[api.SessionEntry](t, holder, c.Nodes[2], "session.renew", arguments{"session_id": first})
 	expect.That(t, renewed.Name == "first" && renewed.TTL == "60s" && renewed.LockDelay == time.Second, "renewing at another node answers %+v", renewed)
 	invoke[bool](t, holder, c.Nodes[2], "session.destroy", arguments{"session_id": first})
-	must(t, <-acquired)
+	need.OK(t, <-acquired)
 	again := invoke[bool](t, holder, c.Nodes[2], "kv.put", arguments{"key": "locks/python", "value": "late", "release": first})
 	expect.That(t, !again, "the first has released what the second holds")
 }
@@ -302,17 +302,17 @@ func TestSpringCloudConsulServiceLifeCycle(t *testing.T) {
 	s := &springConsul{startDriver(t, "java", "java", "-Xmx192m", "-jar", "consul/target/driver.jar"), c}
 	s.overrides = true
 	s.isConfigured(t, "hello")
-	must(t, s.Start(c.Others(c.Leader())[0].URL(), "till", "till-1", 1))
+	need.OK(t, s.Start(c.Others(c.Leader())[0].URL(), "till", "till-1", 1))
 	s.is(t, "UP")
 	s.hasGreeting(t, "hello")
 	s.isConfigured(t, "good day")
 	s.hasGreeting(t, "good day")
 	s.discovers(t)
-	must(t, s.Override("OUT_OF_SERVICE"))
+	need.OK(t, s.Override("OUT_OF_SERVICE"))
 	s.is(t, "OUT_OF_SERVICE")
-	must(t, s.Restore())
+	need.OK(t, s.Restore())
 	s.is(t, "UP")
-	must(t, s.Stop())
+	need.OK(t, s.Stop())
 	s.isGone(t)
 }
 
@@ -351,7 +351,7 @@ func (s *springConsul) is(t *testing.T, status string) {
 // isConfigured sets the key that Spring Cloud Consul Config reads for the property greeting.
 func (s *springConsul) isConfigured(t *testing.T, greeting string) {
 	t.Helper()
-	must(t, second(consulClient(t, s.cluster.Nodes[2]).KV().Put(&api.KVPair{Key: "config/till/greeting", Value: []byte(greeting)}, nil)))
+	need.OK(t, second(consulClient(t, s.cluster.Nodes[2]).KV().Put(&api.KVPair{Key: "config/till/greeting", Value: []byte(greeting)}, nil)))
 }
 
 // hasGreeting waits until the service's property has a value, by its actuator at the address at which it

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/client/balance"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // The lease of a Service, short so that tests need not wait for long, but for a machine that stands still for some
@@ -36,7 +37,7 @@ func goClient(t testing.TB, config client.Config) *client.Client {
 	config.Timeout = cmp.Or(config.Timeout, CallLimit)
 	config.Log = slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	c, err := client.New(config)
-	must(t, err)
+	need.OK(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
 		defer cancel()
@@ -82,10 +83,10 @@ func StartService(t testing.TB, app string, config client.Config) *Service {
 	i.RenewalInterval, i.Duration = int32(serviceInterval/time.Second), int32(serviceDuration/time.Second)
 	config.Timeout = cmp.Or(config.Timeout, serviceTimeout)
 	r, err := goClient(t, config).StartRegistration(client.RegistrationConfig{Instance: i})
-	must(t, err)
+	need.OK(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
 	defer cancel()
-	must(t, r.Registered(ctx))
+	need.OK(t, r.Registered(ctx))
 	return &Service{Registration: r, key: i.Key()}
 }
 
@@ -148,7 +149,7 @@ func StartCaller(t testing.TB, app string, config client.Config, discovery clien
 	t.Helper()
 	config.Timeout = cmp.Or(config.Timeout, serviceTimeout)
 	d, err := goClient(t, config).StartDiscovery(discovery)
-	must(t, err)
+	need.OK(t, err)
 	c := &Caller{Discovery: d}
 	Eventually(t, ReadyLimit, "the caller's list has "+app, func() error {
 		if len(d.Snapshot().App(app)) == 0 {
@@ -159,7 +160,7 @@ func StartCaller(t testing.TB, app string, config client.Config, discovery clien
 	base := &http.Transport{}
 	t.Cleanup(base.CloseIdleConnections)
 	rt, err := balance.New(balance.Config{List: d, Base: base})
-	must(t, err)
+	need.OK(t, err)
 	repeat(t, callPause, func(ctx context.Context) {
 		if err := callApp(ctx, rt, app); ctx.Err() == nil {
 			c.Calls.note(err)

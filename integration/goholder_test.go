@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // goPause has a holder by package client that is paused beyond its TTL, and an heir who waits for the
@@ -201,7 +202,7 @@ func TestAHolderByGoThatWasPausedBrieflyStillHolds(t *testing.T) {
 				h := startGoHolder(t, c.Nodes[0])
 				tries := 0
 				// On a machine that is too busy the pause may be too long.
-				must(t, Poll(ReadyLimit, func() error {
+				need.OK(t, Poll(ReadyLimit, func() error {
 					tries++
 					return pausedBriefly(ctx, t, h, kind, l.name, fmt.Sprintf("brief-%s%s-%d", kind, l.name, tries))
 				}))
@@ -213,10 +214,10 @@ func TestAHolderByGoThatWasPausedBrieflyStillHolds(t *testing.T) {
 // pausedBriefly pauses a holder for a second. The error says that the pause was too long to tell anything.
 func pausedBriefly(ctx context.Context, t *testing.T, h *child[goHolderAnswer], kind, way, lock string) error {
 	got[goHolderAnswer](t)(h.ask(ctx, "acquire", kind, lock))
-	must(t, h.say("pause", way, lock))
-	must(t, localcluster.AwaitStopped(h.cmd.Process.Pid))
+	need.OK(t, h.say("pause", way, lock))
+	need.OK(t, localcluster.AwaitStopped(h.cmd.Process.Pid))
 	Pass(t, time.Second)
-	must(t, h.signal(syscall.SIGCONT))
+	need.OK(t, h.signal(syscall.SIGCONT))
 	first := got[goHolderAnswer](t)(h.hear(ctx))
 	inTime := time.Unix(0, first.Looked).Before(first.deadline().Add(-100 * time.Millisecond))
 	released := got[goHolderAnswer](t)(h.ask(ctx, "release", way, lock))

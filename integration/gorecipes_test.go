@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // contender acquires something, as often as it is asked, and returns how to give it back.
@@ -138,7 +139,7 @@ func TestGoAndConsulsClientShareASemaphore(t *testing.T) {
 	expect.That(t, most <= limit, "%d held a permit at a time, want %d at most", most, limit)
 	pair := value[*api.KVPair, *api.QueryMeta](t)(consulClient(t, c.Nodes[0]).KV().Get("semaphore/shared/.lock", nil))
 	var list struct{ Holders map[string]bool }
-	if must(t, json.Unmarshal(pair.Value, &list)); len(list.Holders) > 0 {
+	if need.OK(t, json.Unmarshal(pair.Value, &list)); len(list.Holders) > 0 {
 		t.Errorf("when all are done the holders are %v, want none", list.Holders)
 	}
 }
@@ -163,22 +164,22 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	l := got[*api.Lock](t)(theirs.LockOpts(once))
 	lost, err := l.Lock(nil)
 	expect.That(t, lost == nil && err == nil, "Consul's client has the lock beside ours: %v", err)
-	must(t, held.Release(t.Context()))
+	need.OK(t, held.Release(t.Context()))
 	if pair = value[*api.KVPair, *api.QueryMeta](t)(kv.Get("lock/mine", nil)); pair.Session != "" || !strings.HasPrefix(string(pair.Value), "unlock:") {
 		t.Errorf("after its release Consul's client sees %+v, want no session, and unlock:TIME", pair)
 	}
-	must(t, won(l.Lock(nil)))
+	need.OK(t, won(l.Lock(nil)))
 	holder := value[*api.KVPair, *api.QueryMeta](t)(kv.Get("lock/mine", nil)).Session
 	if _, err := ours.AcquireLock(t.Context(), recipe("mine")); !errors.Is(err, client.ErrNotAcquired) || !strings.Contains(err.Error(), holder) {
 		t.Errorf("our try says %v, want %v and session %s", err, client.ErrNotAcquired, holder)
 	}
-	must(t, l.Unlock())
+	need.OK(t, l.Unlock())
 
-	must(t, second(kv.Put(&api.KVPair{Key: "lock/other"}, nil)))
+	need.OK(t, second(kv.Put(&api.KVPair{Key: "lock/other"}, nil)))
 	expect.ErrorIs(t, expect.Err(ours.AcquireLock(t.Context(), recipe("other"))), client.ErrKeyConflict, "of a key that is no lock's our client says")
 
 	s := got[*api.Semaphore](t)(theirs.SemaphorePrefix("semaphore/both", 2))
-	must(t, won(s.Acquire(nil)))
+	need.OK(t, won(s.Acquire(nil)))
 	expect.ErrorIs(t, expect.Err(ours.AcquireSemaphore(t.Context(), client.SemaphoreOptions{LockOptions: recipe("both"), Limit: 3})), client.ErrLimit,
 		"with another limit than Consul's client our client says")
 	permit := got[*client.Held](t)(ours.AcquireSemaphore(t.Context(), client.SemaphoreOptions{LockOptions: recipe("both"), Limit: 2}))
@@ -191,17 +192,17 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 		t.Errorf("Consul's client sees %v, want the list and two contenders, one of them %s", keys, permit.Session())
 	}
 	// Somebody ends our session: Consul's client gets the permit, and ours learns that it has none.
-	must(t, second(theirs.Session().Destroy(permit.Session(), nil)))
+	need.OK(t, second(theirs.Session().Destroy(permit.Session(), nil)))
 	another := got[*api.Semaphore](t)(theirs.SemaphorePrefix("semaphore/both", 2))
-	must(t, won(another.Acquire(nil)))
+	need.OK(t, won(another.Acquire(nil)))
 	select {
 	case <-permit.Context().Done():
 	case <-time.After(ReadyLimit):
 		t.Error("the holder does not learn that its permit is lost")
 	}
 	expect.ErrorIs(t, permit.Release(t.Context()), client.ErrLost, "its release says")
-	must(t, s.Release())
-	must(t, another.Release())
+	need.OK(t, s.Release())
+	need.OK(t, another.Release())
 }
 
 // TestTheLockCommandTakesPartInConsulsRecipes: what rollcall lock and semaphore hold with --recipe,
@@ -217,13 +218,13 @@ func TestTheLockCommandTakesPartInConsulsRecipes(t *testing.T) {
 			t.Parallel()
 			args = append(args, "--addr", c.Nodes[0].URL(), "--", "sh", "-c", "echo runs; sleep 2; echo ends")
 			p, err := Launch(t, filepath.Join(t.TempDir(), name), nil, args...)
-			must(t, err)
+			need.OK(t, err)
 			p.said(t, "runs")
 			limit := map[string]int{"lock": 0, "semaphore": 1}[name]
 			release, err := byConsul(consulClient(t, c.Nodes[1]), "job", limit)(t.Context())
-			must(t, err)
+			need.OK(t, err)
 			expect.Equal(t, p.Output(t), "runs\nends\n", "Consul's client has it while the command says")
-			must(t, release())
+			need.OK(t, release())
 			if code := p.ExitCode(t, ReadyLimit); code != 0 {
 				t.Errorf("the command ended with %d: %s", code, p.Output(t))
 			}

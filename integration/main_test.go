@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"go.uber.org/goleak"
 )
 
@@ -109,6 +110,6 @@ var buildBench = sync.OnceValues(func() (path string, err error) {
 func benchProgram(t testing.TB) string {
 	t.Helper()
 	path, err := buildBench()
-	must(t, err)
+	need.OK(t, err)
 	return path
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Node is one server of a cluster: an address and a data directory for good, and the process that
@@ -39,7 +41,7 @@ func serverAt(addr string) *Node { return &Node{Node: localcluster.Node{HTTP: ad
 // Start starts the node's process, which must not run.
 func (n *Node) Start(t testing.TB) {
 	t.Helper()
-	must(t, n.Node.Start(append(n.within[:len(n.within):len(n.within)], Binary(t))...))
+	need.OK(t, n.Node.Start(append(n.within[:len(n.within):len(n.within)], Binary(t))...))
 	n.process = own(t, n.Process)
 }
 
@@ -68,21 +70,20 @@ func (n *Node) Output(t testing.TB) string {
 func (n *Node) Stop(t testing.TB) {
 	t.Helper()
 	n.Signal(t, syscall.SIGTERM)
-	if code := n.ExitCode(t, StopLimit); code != 0 {
-		t.Errorf("node %s: exit code %d after SIGTERM, want 0", n.Name, code)
-	}
+	code := n.ExitCode(t, StopLimit)
+	expect.That(t, code == 0, "node %s: exit code %d after SIGTERM, want 0", n.Name, code)
 }
 
 // Pause freezes the node and returns when it stands still; its sockets stay open.
 func (n *Node) Pause(t testing.TB) {
 	t.Helper()
-	must(t, n.Node.Pause())
+	need.OK(t, n.Node.Pause())
 }
 
 // Resume wakes a paused node.
 func (n *Node) Resume(t testing.TB) {
 	t.Helper()
-	must(t, n.Node.Resume())
+	need.OK(t, n.Node.Resume())
 }
 
 // Ready asks the node whether it may serve.
@@ -100,7 +101,7 @@ func (n *Node) WaitReady(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), ReadyLimit, fmt.Errorf("not within %v", ReadyLimit))
 	defer cancel()
-	must(t, n.AwaitReady(ctx, true))
+	need.OK(t, n.AwaitReady(ctx, true))
 }
 
 // StopLimit is how long a process may take from SIGTERM to its end.
@@ -111,9 +112,7 @@ const StopLimit = 30 * time.Second
 func Binary(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("ROLLCALL_BIN")
-	if path == "" {
-		t.Fatal("ROLLCALL_BIN is not set; TestMain builds the program and sets it")
-	}
+	need.That(t, path != "", "ROLLCALL_BIN is not set; TestMain builds the program and sets it")
 	return path
 }
 
@@ -158,7 +157,7 @@ func (p *Process) Running() bool { return !p.Ended() }
 // Signal sends a signal.
 func (p *Process) Signal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
-	must(t, p.Process.Signal(sig))
+	need.OK(t, p.Process.Signal(sig))
 }
 
 // ExitCode waits for the end of the process and returns its exit code, -1 after a signal.
@@ -177,9 +176,7 @@ func (p *Process) ExitCode(t testing.TB, limit time.Duration) int {
 func (p *Process) Output(t testing.TB) string {
 	t.Helper()
 	out, err := os.ReadFile(p.LogFile())
-	if err != nil {
-		t.Fatalf("read log: %v", err)
-	}
+	need.OKf(t, err, "read log")
 	return string(out)
 }
 
@@ -187,7 +184,7 @@ func (p *Process) Output(t testing.TB) string {
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	port, err := localcluster.ClaimPort()
-	must(t, err)
+	need.OK(t, err)
 	return localcluster.Address(port)
 }
 
@@ -198,9 +195,7 @@ const pollInterval = 20 * time.Millisecond
 // longer than limit. Limits are for liveness only: about ten times what is expected.
 func Eventually(t testing.TB, limit time.Duration, what string, probe func() error) {
 	t.Helper()
-	if err := Poll(limit, probe); err != nil {
-		t.Fatalf("%s: not within %v: %v", what, limit, err)
-	}
+	need.OKf(t, Poll(limit, probe), "%s: not within %v", what, limit)
 }
 
 // Poll calls probe until it returns nil or limit has passed, and returns its last answer.
@@ -232,12 +227,4 @@ func notYet(have, want int) error {
 		return nil
 	}
 	return fmt.Errorf("%d of %d so far", have, want)
-}
-
-// must fails the test over an error of a call whose result is not looked at.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // patroniMember is one PostgreSQL server with the Patroni that decides whether it is the primary.
@@ -48,12 +49,12 @@ func asPostgres(args ...string) []string {
 func startPatroni(t *testing.T, name string, n *Node, programs string, sql, rest int) *patroniMember {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "patroni-"+name) // where the user postgres may go, unlike t.TempDir
-	must(t, err)
+	need.OK(t, err)
 	postgres, err := user.Lookup("postgres")
-	must(t, err)
+	need.OK(t, err)
 	uid, _ := strconv.Atoi(postgres.Uid)
 	gid, _ := strconv.Atoi(postgres.Gid)
-	must(t, os.Chown(dir, uid, gid))
+	need.OK(t, os.Chown(dir, uid, gid))
 	m := &patroniMember{name: name, dir: dir, sql: sql, rest: rest}
 	config := fmt.Sprintf(`
 scope: demo
@@ -76,14 +77,14 @@ postgresql:
     replication: {username: replicator}
 `, name, rest, n.HTTP, sql, dir, programs)
 	file := filepath.Join(dir, "patroni.yml")
-	must(t, os.WriteFile(file, []byte(config), 0o644))
+	need.OK(t, os.WriteFile(file, []byte(config), 0o644))
 	// A copy, and a folder of its own to run in, because the user postgres may not go into a checkout that only
 	// root may read.
 	venv := filepath.Join(dir, "venv")
-	must(t, os.CopyFS(venv, os.DirFS("clients/consul/patroni/.venv")))
+	need.OK(t, os.CopyFS(venv, os.DirFS("clients/consul/patroni/.venv")))
 	m.process, err = launch(t, filepath.Join(t.TempDir(), name+".log"), []string{"HOME=" + dir},
 		asPostgres("env", "--chdir", dir, filepath.Join(venv, "bin/python3"), filepath.Join(venv, "bin/patroni"), file))
-	must(t, err)
+	need.OK(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("%s: %s", name, m.process.LastWords(30))

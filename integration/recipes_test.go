@@ -42,9 +42,9 @@ func (n *Node) put(path, body string) (string, error) {
 func (n *Node) session(t *testing.T, document string) string {
 	t.Helper()
 	body, err := n.put("/v1/session/create", document)
-	must(t, err)
+	need.OK(t, err)
 	var created struct{ ID string }
-	must(t, json.Unmarshal([]byte(body), &created))
+	need.OK(t, json.Unmarshal([]byte(body), &created))
 	return created.ID
 }
 
@@ -52,7 +52,7 @@ func (n *Node) session(t *testing.T, document string) string {
 func (n *Node) says(t *testing.T, path, body string) bool {
 	t.Helper()
 	answer, err := n.put(path, body)
-	must(t, err)
+	need.OK(t, err)
 	if answer != "true" && answer != "false" {
 		t.Fatalf("PUT %s: %q, want true or false", path, answer)
 	}
@@ -92,7 +92,7 @@ func TestRecipeOfTheMutex(t *testing.T) {
 	need.That(t, !b.says(t, "/v1/kv/lock/job?acquire="+other, "lock:2"), "two hold the lock")
 	expect.That(t, !b.says(t, "/v1/kv/lock/job?release="+other, "unlock:2"), "who does not hold the lock released it")
 	held, answer, err := d.keys("lock/job")
-	must(t, err)
+	need.OK(t, err)
 	need.That(t, len(held) == 1 && held[0].Session == first && string(held[0].Value) == "lock:1" && held[0].LockIndex == 1,
 		"the third node shows %+v, want it held by the first with its value", held)
 	token := answer.Header.Get("X-Rollcall-Fence")
@@ -119,7 +119,7 @@ func TestRecipeOfTheMutex(t *testing.T) {
 	expect.That(t, a.says(t, "/v1/kv/lock/job?release="+first, "unlock:1"), "the holder could not release its lock")
 	select {
 	case err := <-acquired:
-		must(t, err)
+		need.OK(t, err)
 	case <-time.After(ReadyLimit):
 		t.Fatal("who waits for the lock does not get it")
 	}
@@ -250,13 +250,13 @@ func TestRecipeOfTheSemaphore(t *testing.T) {
 	}
 	for i, p := range all {
 		taken, _, err := p.try(limit)
-		must(t, err)
+		need.OK(t, err)
 		need.Equal(t, taken, (i < limit), "contender %d of %d: taken is", i+1, len(all))
 	}
 	fourth := make(chan error, 1)
 	go func() { fourth <- all[3].wait(limit) }()
 	all[0].release(t)
-	must(t, <-fourth)
+	need.OK(t, <-fourth)
 
 	fifth := make(chan error, 1)
 	go func() { fifth <- all[4].wait(limit) }()
@@ -267,7 +267,7 @@ func TestRecipeOfTheSemaphore(t *testing.T) {
 		}
 		select {
 		case err := <-fifth:
-			must(t, err)
+			need.OK(t, err)
 			waiting = false
 		case <-time.After(time.Second):
 		}
@@ -276,9 +276,9 @@ func TestRecipeOfTheSemaphore(t *testing.T) {
 	expect.That(t, took >= 2*permitTTL,
 		"the dead holder's permit was given away %v after its last sign, before its TTL of %v was over twice", took, permitTTL)
 	entries, _, err := c.Nodes[0].keys(semaphore + ".lock")
-	must(t, err)
+	need.OK(t, err)
 	var lock coordination
-	must(t, json.Unmarshal(entries[0].Value, &lock))
+	need.OK(t, json.Unmarshal(entries[0].Value, &lock))
 	want := []string{all[2].session, all[3].session, all[4].session}
 	if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(lock.Holders)), want) {
 		t.Errorf("holders are %v, want %v", lock.Holders, want)

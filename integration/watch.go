@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/client/sse"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Event is one server-sent event.
@@ -33,9 +34,7 @@ func (c Change) Position(t testing.TB) uint64 {
 func position(t testing.TB, index string) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(index[strings.LastIndexByte(index, '-')+1:], 10, 64)
-	if err != nil {
-		t.Fatalf("index %q: %v", index, err)
-	}
+	need.OKf(t, err, "index %q", index)
 	return n
 }
 
@@ -55,7 +54,7 @@ func (n *Node) Watch(t testing.TB, query string) *Stream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/v1/rollcall/watch?"+query, nil)
-	must(t, err)
+	need.OK(t, err)
 	req.Header.Set("Accept", "text/event-stream")
 	resp, err := n.roundTripper().RoundTrip(req)
 	if err != nil {
@@ -110,18 +109,16 @@ func (s *Stream) Changes(t testing.TB) []Change {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil {
-		t.Fatalf("the stream from %s ended: %v", s.node, s.err)
-	}
+	need.That(t, s.err == nil, "the stream from %s ended: %v", s.node, s.err)
 	var changes []Change
 	for i, e := range s.events {
 		if e.Name == "start" && i == 0 {
 			continue
 		}
 		var c Change
-		if err := json.Unmarshal([]byte(e.Data), &c); err != nil || e.Name != "change" || c.Index != e.ID {
-			t.Fatalf("event %d from %s is %+v (%v), want a change under its own index", i, s.node, e, err)
-		}
+		err := json.Unmarshal([]byte(e.Data), &c)
+		need.That(t, err == nil && e.Name == "change" && c.Index == e.ID,
+			"event %d from %s is %+v (%v), want a change under its own index", i, s.node, e, err)
 		changes = append(changes, c)
 	}
 	return changes

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/sse"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // liveness bounds what must happen soon.
@@ -23,9 +25,7 @@ var watches = []check{
 		for len(told) < 5 {
 			doc := c.getJSON("/v1/rollcall/watch?wait=30s&app=" + strings.ToLower(c.app) + "&index=" + from)
 			changes := at(t, doc, "changes").([]any)
-			if len(changes) == 0 {
-				t.Fatalf("after %v nothing more is told", told)
-			}
+			need.That(t, len(changes) != 0, "after %v nothing more is told", told)
 			for _, change := range changes {
 				told = append(told, toldOf(t, change))
 			}
@@ -34,9 +34,7 @@ var watches = []check{
 				c.step("i1", len(told))
 			}
 		}
-		if got, want := strings.Join(told, ", "), strings.Join(lifeTold, ", "); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		expect.Equal(t, strings.Join(told, ", "), strings.Join(lifeTold, ", "), "got")
 		if doc := c.getJSON("/v1/rollcall/watch?wait=0s&app=" + c.app + "&index=" + from); len(at(t, doc, "changes").([]any)) != 0 {
 			t.Errorf("it is told again: %v", doc)
 		}
@@ -47,17 +45,13 @@ var watches = []check{
 		var told []string
 		for len(told) < 5 { // a new stream for each change
 			name, id, doc := c.nextEvent(from)
-			if name != "change" || text(t, doc, "index") != id {
-				t.Fatalf("after %v: got %s %s %v", told, name, id, doc)
-			}
+			need.That(t, name == "change" && text(t, doc, "index") == id, "after %v: got %s %s %v", told, name, id, doc)
 			told, from = append(told, toldOf(t, doc)), id
 			if len(told) < 5 {
 				c.step("i1", len(told))
 			}
 		}
-		if got, want := strings.Join(told, ", "), strings.Join(lifeTold, ", "); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		expect.Equal(t, strings.Join(told, ", "), strings.Join(lifeTold, ", "), "got")
 	}},
 	{"AnIndexThatIsNoneOrInTheFutureIs400", func(t *testing.T, c *client) {
 		now := c.now()
@@ -131,9 +125,7 @@ func (c *client) nextEvent(index string) (name, id string, doc map[string]any) {
 	}
 	for events := sse.NewReader(resp.Body, 64<<10); ; {
 		e, err := events.Next()
-		if err != nil {
-			c.t.Fatalf("watch: the stream ended without an event: %v", err)
-		}
+		need.That(c.t, err == nil, "watch: the stream ended without an event: %v", err)
 		if len(e.Name) > 0 && string(e.Name) != "start" {
 			return string(e.Name), string(e.ID), decode(c.t, string(e.Data))
 		}
@@ -153,12 +145,8 @@ var acts = []check{
 			status, doc = c.status("i1"), c.explain("i1")
 			return time.Since(began) < lasts // or it may have ended
 		})
-		if status != "OUT_OF_SERVICE" {
-			t.Errorf("its status is %s, want OUT_OF_SERVICE", status)
-		}
-		if text(t, doc, "override", "author") != "ops" || text(t, doc, "override", "reason") != "test" || text(t, doc, "reported") != "UP" {
-			t.Errorf("it is explained as %v", doc)
-		}
+		expect.That(t, status == "OUT_OF_SERVICE", "its status is %s, want OUT_OF_SERVICE", status)
+		expect.That(t, text(t, doc, "override", "author") == "ops" && text(t, doc, "override", "reason") == "test" && text(t, doc, "reported") == "UP", "it is explained as %v", doc)
 		c.eventually("the override ends", func() bool { return c.status("i1") == "UP" })
 	}},
 	{"TheQuarantinedAreInNoListAndRenew", func(t *testing.T, c *client) {
@@ -168,15 +156,11 @@ var acts = []check{
 		c.want(http.StatusOK, http.MethodPut, c.own(hidden, "/quarantine?for=1h"), "")
 		for _, path := range []string{"/eureka/apps", "/eureka/apps/" + c.app, "/eureka/vips/" + c.app, "/eureka/svips/" + c.app, "/v1/rollcall/apps?app=" + c.app} {
 			body := c.want(http.StatusOK, http.MethodGet, path, "", "Accept", "application/json").body
-			if strings.Contains(body, "host.hidden-of-"+c.app) || !strings.Contains(body, "host.shown-of-"+c.app) {
-				t.Errorf("GET %s shows the wrong one: %.300s", path, body)
-			}
+			expect.That(t, !strings.Contains(body, "host.hidden-of-"+c.app) && strings.Contains(body, "host.shown-of-"+c.app), "GET %s shows the wrong one: %.300s", path, body)
 		}
 		c.want(http.StatusNotFound, http.MethodGet, c.path(hidden, ""), "")
 		c.wantEmpty(http.StatusOK, http.MethodPut, c.path(hidden, ""), "")
-		if got := c.inDelta(hidden); got != "DELETED" {
-			t.Errorf("the delta shows it as %q, want DELETED", got)
-		}
+		expect.Equal(t, c.inDelta(hidden), "DELETED", "the delta shows it as")
 		if body := c.want(http.StatusOK, http.MethodGet, "/v1/rollcall/apps?quarantined=true&app="+c.app, "").body; !strings.Contains(body, `"quarantined_until":`) {
 			t.Errorf("asked for, it is not listed: %s", body)
 		}
@@ -185,9 +169,7 @@ var acts = []check{
 		}
 		c.want(http.StatusOK, http.MethodDelete, c.own(hidden, "/quarantine"), "")
 		c.wantStatus(hidden, "UP")
-		if got := c.inDelta(hidden); got != "ADDED" {
-			t.Errorf("the delta shows it as %q, want ADDED", got)
-		}
+		expect.Equal(t, c.inDelta(hidden), "ADDED", "the delta shows it as")
 	}},
 	{"AQuarantineSurvivesACancelAndEnds", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", dirty: 1000})
@@ -207,13 +189,9 @@ var acts = []check{
 		}
 		c.wantEmpty(http.StatusOK, http.MethodDelete, c.path("i1", ""), "")
 		doc := c.explain("i1")
-		if text(t, doc, "state") != "gone" || text(t, doc, "removed", "kind") != "canceled" || !strings.Contains(text(t, doc, "summary"), "it was canceled at") {
-			t.Errorf("gone, it is explained as %v", doc)
-		}
+		expect.That(t, text(t, doc, "state") == "gone" && text(t, doc, "removed", "kind") == "canceled" && strings.Contains(text(t, doc, "summary"), "it was canceled at"), "gone, it is explained as %v", doc)
 		history := at(t, doc, "history").([]any)
-		if len(history) != 2 || text(t, history[0], "what") != "registered" || text(t, history[1], "what") != "canceled" {
-			t.Errorf("its history is %v", history)
-		}
+		expect.That(t, len(history) == 2 && text(t, history[0], "what") == "registered" && text(t, history[1], "what") == "canceled", "its history is %v", history)
 	}},
 	{"SelfPreservationIsExplained", func(t *testing.T, c *client) {
 		doc := c.getJSON("/v1/rollcall/self-preservation")
@@ -261,8 +239,6 @@ func (c *client) inDelta(id string) string {
 func (c *client) eventually(what string, holds func() bool) {
 	c.t.Helper()
 	for end := time.Now().Add(liveness); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			c.t.Fatalf("waited %v until %s", liveness, what)
-		}
+		need.That(c.t, !time.Now().After(end), "waited %v until %s", liveness, what)
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // traps are details that break an unmodified client or peer when they are missed.
@@ -82,9 +85,7 @@ var traps = []check{
 		instance := at(t, c.getJSON(c.path("i1", "")), "instance")
 		for name, want := range map[string]string{"port": "map[$:8080 @enabled:true]", "securePort": "map[$:443 @enabled:false]"} {
 			port := at(t, instance, name)
-			if fmt.Sprint(port) != want {
-				t.Errorf("%s is %v, want %s", name, port, want)
-			}
+			expect.That(t, fmt.Sprint(port) == want, "%s is %v, want %s", name, port, want)
 			_ = text(t, port, "@enabled")
 			if _, isText := at(t, port, "$").(string); isText {
 				t.Errorf("the number of %s is a text", name)
@@ -99,15 +100,11 @@ var traps = []check{
 			"amazon": `"dataCenterInfo":{"@class":"com.netflix.appinfo.AmazonInfo","name":"Amazon","metadata":{`,
 		} {
 			a := c.want(http.StatusOK, http.MethodGet, c.path(id, ""), "", "Accept", "application/json")
-			if !strings.Contains(a.body, begin) {
-				t.Errorf("%s lacks %s in %s", id, begin, a.body)
-			}
+			expect.That(t, strings.Contains(a.body, begin), "%s lacks %s in %s", id, begin, a.body)
 		}
 	}},
 	{"Trap10TheVersionOfAFullFetchIsTheTextOne", func(t *testing.T, c *client) {
-		if got := text(t, c.getJSON("/eureka/apps"), "applications", "versions__delta"); got != "1" {
-			t.Errorf("versions__delta is %q, want \"1\"", got)
-		}
+		expect.Equal(t, text(t, c.getJSON("/eureka/apps"), "applications", "versions__delta"), "1", "versions__delta is")
 		if got := text(t, c.getJSON("/eureka/apps/delta"), "applications", "versions__delta"); got == "-1" {
 			t.Error("a delta's versions__delta is -1")
 		}
@@ -118,13 +115,9 @@ var traps = []check{
 			t.Error("an empty list of applications is no array")
 		}
 		list, ok := at(t, c.getJSON("/eureka/apps/"+c.app), "application", "instance").([]any)
-		if !ok || len(list) != 1 {
-			t.Errorf("a list of one instance is %v, want an array of one", list)
-		}
+		expect.That(t, ok && len(list) == 1, "a list of one instance is %v, want an array of one", list)
 		list, ok = at(t, c.getJSON("/eureka/vips/"+c.app), "applications", "application").([]any)
-		if !ok || len(list) != 1 {
-			t.Errorf("a list of one application is %v, want an array of one", list)
-		}
+		expect.That(t, ok && len(list) == 1, "a list of one application is %v, want an array of one", list)
 	}},
 	{"Trap12BatchAnswersHaveExactlyTheKeysOfTheProtocol", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", dirty: 2000})
@@ -152,9 +145,7 @@ var traps = []check{
 		if got, want := statuses(t, after), before; !maps.Equal(got, want) {
 			t.Errorf("the full list is %v, the old one with the delta %v", got, want)
 		}
-		if got, want := text(t, after, "applications", "apps__hashcode"), hashOf(before); got != want {
-			t.Errorf("the full list's hash is %s, want %s", got, want)
-		}
+		expect.Equal(t, text(t, after, "applications", "apps__hashcode"), hashOf(before), "the full list's hash is")
 	}},
 	{"Trap14ClientsWithoutIdentityAreNotStarved", func(t *testing.T, c *client) {
 		for range 50 {
@@ -241,15 +232,11 @@ var reads = []check{
 				"application/json": "application/json", "application/*+json": "application/json", "text/html, application/json;q=0.1": "application/json",
 			} {
 				a := c.want(http.StatusOK, http.MethodGet, path, "", "Accept", accept)
-				if got := a.header.Get("Content-Type"); got != want {
-					t.Errorf("GET %s with Accept %q: Content-Type is %q, want %q", path, accept, got, want)
-				}
+				expect.Equal(t, a.header.Get("Content-Type"), want, "GET %s with Accept %q: Content-Type is", path, accept)
 				if begin := map[bool]string{true: "<", false: "{"}[want == "application/xml"]; !strings.HasPrefix(a.body, begin) {
 					t.Errorf("GET %s with Accept %q: the body begins %.20q, want %q", path, accept, a.body, begin)
 				}
-				if strings.HasPrefix(a.body, "<?xml") {
-					t.Errorf("GET %s: the answer has an XML declaration", path)
-				}
+				expect.That(t, !strings.HasPrefix(a.body, "<?xml"), "GET %s: the answer has an XML declaration", path)
 			}
 		}
 	}},
@@ -291,24 +278,18 @@ var reads = []check{
 		for _, path := range []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/" + c.app} {
 			for _, refusal := range []string{"identity", "deflate", "gzip;q=0"} {
 				a := c.want(http.StatusOK, http.MethodGet, path, "", "Accept-Encoding", refusal)
-				if a.header.Get("Content-Encoding") != "" {
-					t.Errorf("GET %s with Accept-Encoding %q is compressed", path, refusal)
-				}
+				expect.That(t, a.header.Get("Content-Encoding") == "", "GET %s with Accept-Encoding %q is compressed", path, refusal)
 			}
 			for _, wish := range []string{"gzip", "deflate, gzip;q=1.0, *;q=0.5", "GZIP"} {
 				var a answer
 				plain := c.unchanged(path, func() {
 					a = c.want(http.StatusOK, http.MethodGet, path, "", "Accept-Encoding", wish)
 				})
-				if a.header.Get("Content-Encoding") != "gzip" {
-					t.Fatalf("GET %s with Accept-Encoding %q is not compressed", path, wish)
-				}
+				need.That(t, a.header.Get("Content-Encoding") == "gzip", "GET %s with Accept-Encoding %q is not compressed", path, wish)
 				if got := gunzip(t, a.body); got != plain {
 					t.Errorf("GET %s: the compressed answer differs", path)
 				}
-				if a.length != int64(len(a.body)) {
-					t.Errorf("GET %s: Content-Length is %d for %d bytes", path, a.length, len(a.body))
-				}
+				expect.That(t, a.length == int64(len(a.body)), "GET %s: Content-Length is %d for %d bytes", path, a.length, len(a.body))
 			}
 		}
 		if a := c.want(http.StatusOK, http.MethodGet, "/eureka/vips/nobody", "", "Accept-Encoding", "gzip"); a.header.Get("Content-Encoding") != "" {
@@ -322,9 +303,7 @@ var reads = []check{
 			want := c.unchanged(path, func() {
 				got = c.want(http.StatusOK, http.MethodGet, path+"?regions=us-east-1,eu-west-1", "").body
 			})
-			if got != want {
-				t.Errorf("GET %s with regions differs", path)
-			}
+			expect.That(t, got == want, "GET %s with regions differs", path)
 		}
 	}},
 	{"VIPsMatchPartsExactlyAndUnknownOnesAreEmpty", func(t *testing.T, c *client) {
@@ -335,9 +314,7 @@ var reads = []check{
 				if got := len(statuses(t, doc)); got != want {
 					t.Errorf("%s/%s lists %d instances, want %d", kind, vip, got, want)
 				}
-				if got := text(t, doc, "applications", "versions__delta"); got != "-1" {
-					t.Errorf("%s/%s: versions__delta is %q, want -1", kind, vip, got)
-				}
+				expect.Equal(t, text(t, doc, "applications", "versions__delta"), "-1", "%s/%s: versions__delta is", kind, vip)
 				if got, want := text(t, doc, "applications", "apps__hashcode"), hashOf(statuses(t, doc)); got != want {
 					t.Errorf("%s/%s: the hash is %q, want %q of what is listed", kind, vip, got, want)
 				}
@@ -365,9 +342,7 @@ var reads = []check{
 		c.register(registration{id: "i1"})
 		full := c.want(http.StatusOK, http.MethodGet, "/eureka/apps/"+c.app, "", "Accept", "application/json")
 		head := c.want(http.StatusOK, http.MethodHead, "/eureka/apps/"+c.app, "", "Accept", "application/json")
-		if head.length != full.length || head.body != "" {
-			t.Errorf("HEAD has length %d and body %q, want %d and none", head.length, head.body, full.length)
-		}
+		expect.That(t, head.length == full.length && head.body == "", "HEAD has length %d and body %q, want %d and none", head.length, head.body, full.length)
 	}},
 }
 
@@ -386,13 +361,9 @@ func (c *client) unchanged(path string, read func()) (body string) {
 func gunzip(t *testing.T, body string) string {
 	t.Helper()
 	r, err := gzip.NewReader(strings.NewReader(body))
-	if err != nil {
-		t.Fatalf("gzip: %v", err)
-	}
+	need.OKf(t, err, "gzip")
 	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatalf("gzip: %v", err)
-	}
+	need.OKf(t, err, "gzip")
 	return string(text)
 }
 
@@ -403,12 +374,8 @@ var freshness = []check{
 		for _, path := range c.reads() {
 			for query, want := range map[string]string{"": c.usual(), "?consistency=stale": "stale"} {
 				a := c.want(http.StatusOK, http.MethodGet, path+query, "")
-				if got := a.header.Get("X-Rollcall-Consistency"); got != want {
-					t.Errorf("GET %s%s: X-Rollcall-Consistency is %q, want %q", path, query, got, want)
-				}
-				if a.header.Get("X-Rollcall-Index") == "" {
-					t.Errorf("GET %s%s: no X-Rollcall-Index", path, query)
-				}
+				expect.Equal(t, a.header.Get("X-Rollcall-Consistency"), want, "GET %s%s: X-Rollcall-Consistency is", path, query)
+				expect.That(t, a.header.Get("X-Rollcall-Index") != "", "GET %s%s: no X-Rollcall-Index", path, query)
 				if aged := a.header.Get("X-Rollcall-Age") != ""; aged != (want == "stale") {
 					t.Errorf("GET %s%s: X-Rollcall-Age is there: %t", path, query, aged)
 				}
@@ -456,7 +423,5 @@ func (c *client) wantConsistency(t *testing.T, path, word string) {
 		return
 	}
 	a := c.want(http.StatusNotImplemented, http.MethodGet, path+"?consistency="+word, "")
-	if !strings.Contains(a.body, "consistency=stale") {
-		t.Errorf("GET %s as %s: the answer %q does not say what to ask for", path, word, a.body)
-	}
+	expect.That(t, strings.Contains(a.body, "consistency=stale"), "GET %s as %s: the answer %q does not say what to ask for", path, word, a.body)
 }

@@ -20,6 +20,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Target is a server to test.
@@ -84,21 +87,15 @@ type answer struct {
 func (c *client) do(method, path, body string, headers ...string) answer {
 	c.t.Helper()
 	req, err := http.NewRequest(method, c.base+path, strings.NewReader(body))
-	if err != nil {
-		c.t.Fatalf("%s %s: %v", method, path, err)
-	}
+	need.That(c.t, err == nil, "%s %s: %v", method, path, err)
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		c.t.Fatalf("%s %s: %v", method, path, err)
-	}
+	need.That(c.t, err == nil, "%s %s: %v", method, path, err)
 	defer resp.Body.Close()
 	read, err := io.ReadAll(resp.Body)
-	if err != nil {
-		c.t.Fatalf("%s %s: read the answer: %v", method, path, err)
-	}
+	need.That(c.t, err == nil, "%s %s: read the answer: %v", method, path, err)
 	return answer{status: resp.StatusCode, header: resp.Header, length: resp.ContentLength, body: string(read)}
 }
 
@@ -106,9 +103,7 @@ func (c *client) do(method, path, body string, headers ...string) answer {
 func (c *client) want(status int, method, path, body string, headers ...string) answer {
 	c.t.Helper()
 	a := c.do(method, path, body, headers...)
-	if a.status != status {
-		c.t.Fatalf("%s %s: got %d %q, want %d", method, path, a.status, a.body, status)
-	}
+	need.That(c.t, a.status == status, "%s %s: got %d %q, want %d", method, path, a.status, a.body, status)
 	return a
 }
 
@@ -116,9 +111,7 @@ func (c *client) want(status int, method, path, body string, headers ...string) 
 func (c *client) wantEmpty(status int, method, path, body string, headers ...string) answer {
 	c.t.Helper()
 	a := c.want(status, method, path, body, headers...)
-	if a.length != 0 || a.body != "" {
-		c.t.Fatalf("%s %s: got a body of length %d %q, want Content-Length: 0", method, path, a.length, a.body)
-	}
+	need.That(c.t, a.length == 0 && a.body == "", "%s %s: got a body of length %d %q, want Content-Length: 0", method, path, a.length, a.body)
 	return a
 }
 
@@ -137,9 +130,8 @@ func decode(t *testing.T, body string) map[string]any {
 	var doc map[string]any
 	decoder := json.NewDecoder(strings.NewReader(body))
 	decoder.UseNumber()
-	if err := decoder.Decode(&doc); err != nil {
-		t.Fatalf("not JSON: %v in %.300q", err, body)
-	}
+	err := decoder.Decode(&doc)
+	need.That(t, err == nil, "not JSON: %v in %.300q", err, body)
 	return doc
 }
 
@@ -148,9 +140,7 @@ func at(t *testing.T, doc any, keys ...string) any {
 	t.Helper()
 	for _, key := range keys {
 		object, ok := doc.(map[string]any)
-		if !ok {
-			t.Fatalf("no object around %q in %v", key, doc)
-		}
+		need.That(t, ok, "no object around %q in %v", key, doc)
 		if doc, ok = object[key]; !ok {
 			t.Fatalf("no %q in %v", key, object)
 		}
@@ -162,9 +152,7 @@ func at(t *testing.T, doc any, keys ...string) any {
 func text(t *testing.T, doc any, keys ...string) string {
 	t.Helper()
 	s, ok := at(t, doc, keys...).(string)
-	if !ok {
-		t.Fatalf("%v is %v, want a string", keys, at(t, doc, keys...))
-	}
+	need.That(t, ok, "%v is %v, want a string", keys, at(t, doc, keys...))
 	return s
 }
 
@@ -235,9 +223,7 @@ func (c *client) status(id string) string {
 // wantStatus fails unless an instance is shown with a status.
 func (c *client) wantStatus(id, want string) {
 	c.t.Helper()
-	if got := c.status(id); got != want {
-		c.t.Fatalf("status of %s is %s, want %s", id, got, want)
-	}
+	need.Equal(c.t, c.status(id), want, "status of %s is", id)
 }
 
 // replication marks a call as a peer's.
@@ -260,23 +246,18 @@ var statusWords = []string{"UP", "DOWN", "STARTING", "OUT_OF_SERVICE", "UNKNOWN"
 func wantKeys(t *testing.T, object map[string]any, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	if got := slices.Sorted(maps.Keys(object)); !slices.Equal(got, want) {
-		t.Errorf("keys are %v, want %v", got, want)
-	}
+	expect.Slice(t, slices.Sorted(maps.Keys(object)), want, "keys are")
 }
 
 // checkKeys fails unless an object has all of required and nothing beyond optional.
 func checkKeys(t *testing.T, object map[string]any, required, optional []string) {
 	t.Helper()
 	for _, key := range required {
-		if _, ok := object[key]; !ok {
-			t.Errorf("key %q is missing in %v", key, object)
-		}
+		_, ok := object[key]
+		expect.That(t, ok, "key %q is missing in %v", key, object)
 	}
 	for key := range object {
-		if !slices.Contains(required, key) && !slices.Contains(optional, key) {
-			t.Errorf("key %q is not of the protocol", key)
-		}
+		expect.That(t, slices.Contains(required, key) || slices.Contains(optional, key), "key %q is not of the protocol", key)
 	}
 }
 
@@ -288,9 +269,7 @@ func checkApplications(t *testing.T, doc map[string]any, compact bool) {
 	text(t, applications, "versions__delta")
 	text(t, applications, "apps__hashcode")
 	list, ok := applications["application"].([]any)
-	if !ok {
-		t.Fatalf("application is %v, want an array", applications["application"])
-	}
+	need.That(t, ok, "application is %v, want an array", applications["application"])
 	for _, app := range list {
 		checkApplication(t, app, compact)
 	}
@@ -301,14 +280,10 @@ func checkApplication(t *testing.T, app any, compact bool) {
 	object := app.(map[string]any)
 	wantKeys(t, object, "name", "instance")
 	instances, ok := object["instance"].([]any)
-	if !ok {
-		t.Fatalf("instance is %v, want an array", object["instance"])
-	}
+	need.That(t, ok, "instance is %v, want an array", object["instance"])
 	for _, instance := range instances {
 		checkInstance(t, instance, compact)
-		if text(t, instance, "app") != object["name"] {
-			t.Errorf("instance of %s in application %s", text(t, instance, "app"), object["name"])
-		}
+		expect.That(t, text(t, instance, "app") == object["name"], "instance of %s in application %s", text(t, instance, "app"), object["name"])
 	}
 }
 
@@ -320,9 +295,7 @@ func checkInstance(t *testing.T, instance any, compact bool) {
 	} else {
 		checkFull(t, object)
 	}
-	if !slices.Contains(statusWords, text(t, object, "status")) {
-		t.Errorf("status is %v", object["status"])
-	}
+	expect.That(t, slices.Contains(statusWords, text(t, object, "status")), "status is %v", object["status"])
 	for _, port := range []string{"port", "securePort"} {
 		wantKeys(t, object[port].(map[string]any), "$", "@enabled")
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // writes are registration, cancel and metadata.
@@ -67,9 +69,7 @@ var writes = []check{
 				action = text(t, instance, "actionType")
 			}
 		})
-		if action != "DELETED" {
-			t.Errorf("the delta's action is %q, want DELETED", action)
-		}
+		expect.That(t, action == "DELETED", "the delta's action is %q, want DELETED", action)
 	}},
 	{"MetadataIsMergedAndFirstValuesCount", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", metadata: map[string]string{"kept": "old", "changed": "old"}})
@@ -85,15 +85,11 @@ var writes = []check{
 		var shown answer
 		c.eventually("it is looked at before its lease ends", func() bool {
 			a := c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+c.app, body, "Content-Type", "application/json")
-			if got, want := a.header.Get("X-Rollcall-Lease-Clamped"), "durationInSecs=3"; got != want {
-				t.Errorf("X-Rollcall-Lease-Clamped is %q, want %q", got, want)
-			}
+			expect.Equal(t, a.header.Get("X-Rollcall-Lease-Clamped"), "durationInSecs=3", "X-Rollcall-Lease-Clamped is")
 			shown = c.do(http.MethodGet, c.path("i1", ""), "", "Accept", "application/json")
 			return shown.status == http.StatusOK
 		})
-		if got := fmt.Sprint(at(t, decode(t, shown.body), "instance", "leaseInfo", "durationInSecs")); got != "3" {
-			t.Errorf("durationInSecs is %s, want 3", got)
-		}
+		expect.Equal(t, fmt.Sprint(at(t, decode(t, shown.body), "instance", "leaseInfo", "durationInSecs")), "3", "durationInSecs is")
 		c.do(http.MethodDelete, c.path("i1", ""), "") // or its end changes lists while others are compared
 	}},
 }
@@ -113,9 +109,7 @@ var registrations = []check{
 			{"empty host name", `"instanceId":"i","hostName":"","ipAddr":"1.2.3.4","app":"` + c.app + `",` + center, "Missing hostname"},
 		} {
 			a := c.want(http.StatusBadRequest, http.MethodPost, "/eureka/apps/"+c.app, `{"instance":{`+row.instance+`}}`, "Content-Type", "application/json")
-			if row.want != "" && a.body != row.want {
-				t.Errorf("%s: got %q, want %q", row.name, a.body, row.want)
-			}
+			expect.That(t, row.want == "" || a.body == row.want, "%s: got %q, want %q", row.name, a.body, row.want)
 		}
 		c.wantEmpty(http.StatusNotFound, http.MethodGet, "/eureka/apps/"+c.app, "")
 	}},
@@ -134,9 +128,7 @@ var registrations = []check{
 			{"text/xml;charset=utf-8", `<application/>`, `<error><message>cannot parse request body</message></error>`},
 		} {
 			a := c.want(http.StatusBadRequest, http.MethodPost, "/eureka/apps/"+c.app, row.body, "Content-Type", row.contentType)
-			if a.body != row.want {
-				t.Errorf("%s %q: got %q, want %q", row.contentType, row.body, a.body, row.want)
-			}
+			expect.Equal(t, a.body, row.want, "%s %q: got", row.contentType, row.body)
 		}
 	}},
 	{"ABodyOfNoOrAnEmptyTypeIsRecognizedByItsBeginning", func(t *testing.T, c *client) {
@@ -161,9 +153,7 @@ var registrations = []check{
 // registerFixtures registers what real clients send and reads it back in both forms.
 func registerFixtures(t *testing.T, target Target) {
 	names, err := fs.Glob(target.Fixtures, "register-*")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("no register-* fixtures: %v", err)
-	}
+	need.That(t, err == nil && len(names) != 0, "no register-* fixtures: %v", err)
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) { registerFixture(t, newClient(t, target), target.Fixtures, name) })
 	}
@@ -171,15 +161,11 @@ func registerFixtures(t *testing.T, target Target) {
 
 func registerFixture(t *testing.T, c *client, fixtures fs.FS, name string) {
 	body, err := fs.ReadFile(fixtures, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	f := eureka.Format{XML: strings.HasSuffix(name, ".xml")}
 	kind := map[bool]string{true: "application/xml", false: "application/json"}[f.XML]
 	sent, err := eureka.DecodeInstance(body, f)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+	need.OKf(t, err, "%s", name)
 	key := sent.Instance.Key()
 	path := "/eureka/apps/" + key.App + "/" + url.PathEscape(key.ID)
 	c.do(http.MethodDelete, path, "")
@@ -187,21 +173,12 @@ func registerFixture(t *testing.T, c *client, fixtures fs.FS, name string) {
 	for _, f := range []eureka.Format{{}, {XML: true}} {
 		accept := map[bool]string{true: "application/xml", false: "application/json"}[f.XML]
 		shown, err := eureka.DecodeInstance([]byte(c.want(http.StatusOK, http.MethodGet, path, "", "Accept", accept).body), f)
-		if err != nil {
-			t.Fatalf("the answer in %s: %v", accept, err)
-		}
-		if got, want := shown.Instance.Key(), key; got != want {
-			t.Errorf("%s shows %v, want %v", accept, got, want)
-		}
-		if got, want := shown.Instance.Status, sent.Instance.Status; got != want {
-			t.Errorf("%s shows status %v, want %v", accept, got, want)
-		}
-		if got, want := shown.Instance.IPAddr, sent.Instance.IPAddr; got != want {
-			t.Errorf("%s shows address %v, want %v", accept, got, want)
-		}
-		if list := c.want(http.StatusOK, http.MethodGet, "/eureka/apps", "", "Accept", accept).body; !strings.Contains(list, key.ID) {
-			t.Errorf("the list in %s lacks %s", accept, key.ID)
-		}
+		need.OKf(t, err, "the answer in %s", accept)
+		expect.Equal(t, shown.Instance.Key(), key, "%s shows", accept)
+		expect.Equal(t, shown.Instance.Status, sent.Instance.Status, "%s shows status", accept)
+		expect.Equal(t, shown.Instance.IPAddr, sent.Instance.IPAddr, "%s shows address", accept)
+		list := c.want(http.StatusOK, http.MethodGet, "/eureka/apps", "", "Accept", accept).body
+		expect.That(t, strings.Contains(list, key.ID), "the list in %s lacks %s", accept, key.ID)
 	}
 	c.do(http.MethodDelete, path, "")
 }
@@ -209,9 +186,7 @@ func registerFixture(t *testing.T, c *client, fixtures fs.FS, name string) {
 // registerSpellings registers in all spellings that clients and attackers were seen to use.
 func registerSpellings(t *testing.T, target Target) {
 	file, err := fs.ReadFile(target.Fixtures, "decoder-matrix.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	var matrix struct {
 		Variants []struct{ Name, Body, Server string }
 	}
@@ -223,9 +198,8 @@ func registerSpellings(t *testing.T, target Target) {
 			c := newClient(t, target)
 			c.do(http.MethodDelete, "/eureka/apps/ORDERS/i1", "")
 			a := c.do(http.MethodPost, "/eureka/apps/ORDERS", row.Body, "Content-Type", "application/json")
-			if got := fmt.Sprint(a.status); !strings.HasPrefix(row.Server, got) {
-				t.Errorf("got %s %q, want %s", got, a.body, row.Server)
-			}
+			got := fmt.Sprint(a.status)
+			expect.That(t, strings.HasPrefix(row.Server, got), "got %s %q, want %s", got, a.body, row.Server)
 			c.want(http.StatusOK, http.MethodGet, "/eureka/apps", "") // whatever was accepted can be shown
 			c.do(http.MethodDelete, "/eureka/apps/ORDERS/i1", "")
 		})
@@ -252,9 +226,7 @@ var renewals = []check{
 			if row.peer != http.StatusConflict {
 				continue
 			}
-			if got := text(t, decode(t, a.body), "instance", "lastDirtyTimestamp"); got != "2000" {
-				t.Errorf("the conflict shows lastDirtyTimestamp %s, want 2000", got)
-			}
+			expect.Equal(t, text(t, decode(t, a.body), "instance", "lastDirtyTimestamp"), "2000", "the conflict shows lastDirtyTimestamp")
 		}
 	}},
 	{"OnlyTheExactWordMarksReplication", func(t *testing.T, c *client) {
@@ -266,16 +238,12 @@ var renewals = []check{
 	{"AReplicatedRenewalThatIsNewerBringsItsOverride", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", dirty: 2000})
 		c.wantEmpty(http.StatusNotFound, http.MethodPut, c.path("i1", "?lastDirtyTimestamp=3000&overriddenstatus=OUT_OF_SERVICE"), "", replication...)
-		if got := text(t, c.getJSON(c.path("i1", "")), "instance", "overriddenStatus"); got != "OUT_OF_SERVICE" {
-			t.Errorf("overriddenStatus is %s, want OUT_OF_SERVICE", got)
-		}
+		expect.Equal(t, text(t, c.getJSON(c.path("i1", "")), "instance", "overriddenStatus"), "OUT_OF_SERVICE", "overriddenStatus is")
 	}},
 	{"AClientsOverriddenstatusIsIgnored", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", dirty: 2000})
 		c.wantEmpty(http.StatusNotFound, http.MethodPut, c.path("i1", "?lastDirtyTimestamp=3000&overriddenstatus=OUT_OF_SERVICE"), "")
-		if got := text(t, c.getJSON(c.path("i1", "")), "instance", "overriddenStatus"); got != "UNKNOWN" {
-			t.Errorf("overriddenStatus is %s, want UNKNOWN", got)
-		}
+		expect.Equal(t, text(t, c.getJSON(c.path("i1", "")), "instance", "overriddenStatus"), "UNKNOWN", "overriddenStatus is")
 	}},
 	{"BodiesAreIgnoredWhereThereShouldBeNone", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1"})
@@ -338,12 +306,8 @@ var overrides = []check{
 		c.wantEmpty(http.StatusOK, http.MethodPut, c.path("id-of-"+c.app, "/status?value=OUT_OF_SERVICE"), "")
 		for _, path := range []string{"/serverinfo/statusoverrides", "/eureka/serverinfo/statusoverrides", "/eureka/v2/serverinfo/statusoverrides"} {
 			a := c.want(http.StatusOK, http.MethodGet, path, "")
-			if got := a.header.Get("Content-Type"); got != "application/json" {
-				t.Errorf("GET %s: Content-Type is %q, want application/json", path, got)
-			}
-			if got := text(t, decode(t, a.body), "id-of-"+c.app); got != "OUT_OF_SERVICE" {
-				t.Errorf("GET %s shows %s, want OUT_OF_SERVICE", path, got)
-			}
+			expect.Equal(t, a.header.Get("Content-Type"), "application/json", "GET %s: Content-Type is", path)
+			expect.Equal(t, text(t, decode(t, a.body), "id-of-"+c.app), "OUT_OF_SERVICE", "GET %s shows", path)
 		}
 	}},
 	{"AClientsStatusChangesAreJudgedByTheRules", func(t *testing.T, c *client) {
@@ -360,9 +324,7 @@ var overrides = []check{
 				headers := map[string][]string{"client": nil, "peer": replication}[origin]
 				c.register(registration{id: id, status: row.before, dirty: 1000}, headers...)
 				c.register(registration{id: id, status: row.reported, dirty: 2000}, headers...)
-				if got := c.status(id); got != want {
-					t.Errorf("%s: %s after %s becomes %s, want %s", origin, row.reported, row.before, got, want)
-				}
+				expect.Equal(t, c.status(id), want, "%s: %s after %s becomes", origin, row.reported, row.before)
 			}
 		}
 	}},
@@ -410,17 +372,13 @@ var batches = []check{
 			c.item("Cancel", "here", ``),
 			c.item("Cancel", "here", ``),
 		)
-		if got, want := codes(t, doc), "200 200 409 404 404 200 200 200 404"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		expect.Equal(t, codes(t, doc), "200 200 409 404 404 200 200 200 404", "got")
 	}},
 	{"AConflictBringsTheStoredInstance", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", dirty: 2000})
 		doc := c.batch(c.item("Heartbeat", "i1", `,"lastDirtyTimestamp":1000,"status":"UP"`))
 		entity := at(t, at(t, doc, "responseList").([]any)[0], "responseEntity")
-		if got := text(t, entity, "lastDirtyTimestamp"); got != "2000" {
-			t.Errorf("lastDirtyTimestamp is %s, want 2000", got)
-		}
+		expect.Equal(t, text(t, entity, "lastDirtyTimestamp"), "2000", "lastDirtyTimestamp is")
 	}},
 	{"OneBadItemSpoilsNoOther", func(t *testing.T, c *client) {
 		doc := c.batch(
@@ -432,32 +390,24 @@ var batches = []check{
 			c.item("DeleteStatusOverride", "before", `,"status":"UP"`),
 			c.registerItem("after", 1000),
 		)
-		if got, want := codes(t, doc), "200 500 400 500 500 500 200"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		expect.Equal(t, codes(t, doc), "200 500 400 500 500 500 200", "got")
 		c.wantStatus("before", "UP")
 		c.wantStatus("after", "UP")
 	}},
 	{"ItemsAreAppliedInOrder", func(t *testing.T, c *client) {
 		doc := c.batch(c.registerItem("i1", 1000), c.item("Cancel", "i1", ``), c.item("Heartbeat", "i1", ``), c.registerItem("i1", 2000))
-		if got, want := codes(t, doc), "200 200 404 200"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		expect.Equal(t, codes(t, doc), "200 200 404 200", "got")
 		c.wantStatus("i1", "UP")
 	}},
 	{"ItemsNameApplicationsInAnyCase", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1"})
 		doc := c.batch(`{"appName":"` + strings.ToLower(c.app) + `","id":"i1","action":"Heartbeat"}`)
-		if got := codes(t, doc); got != "200" {
-			t.Errorf("got %s, want 200", got)
-		}
+		expect.Equal(t, codes(t, doc), "200", "got")
 	}},
 	{"AnUnreadableBatchIs400", func(t *testing.T, c *client) {
 		for _, body := range []string{``, `{`, `[]`, `{"replicationList":null}`, `{"replicationList":[{"appName":"A","id":"i","action":"Explode"}]}`, `<batch/>`} {
 			a := c.do(http.MethodPost, "/eureka/peerreplication/batch/", body, "Content-Type", "application/json")
-			if a.status != http.StatusBadRequest && body != `{"replicationList":null}` {
-				t.Errorf("%q: got %d, want 400", body, a.status)
-			}
+			expect.That(t, a.status == http.StatusBadRequest || body == `{"replicationList":null}`, "%q: got %d, want 400", body, a.status)
 		}
 	}},
 }
@@ -473,13 +423,9 @@ var others = []check{
 		wantKeys(t, at(t, doc, "generalStats").(map[string]any), "environment", "num-of-cpus", "total-avail-memory", "current-memory-usage", "server-uptime")
 		wantKeys(t, at(t, doc, "applicationStats").(map[string]any), "registered-replicas", "available-replicas", "unavailable-replicas")
 		checkInstance(t, at(t, doc, "instanceInfo"), false)
-		if got := text(t, doc, "instanceInfo", "isCoordinatingDiscoveryServer"); got != "true" {
-			t.Errorf("isCoordinatingDiscoveryServer is %s, want true", got)
-		}
+		expect.Equal(t, text(t, doc, "instanceInfo", "isCoordinatingDiscoveryServer"), "true", "isCoordinatingDiscoveryServer is")
 		body := c.want(http.StatusOK, http.MethodGet, "/eureka/status", "").body
-		if !strings.HasPrefix(body, "<com.netflix.eureka.util.StatusInfo>") {
-			t.Errorf("the XML form begins %.60q", body)
-		}
+		expect.That(t, strings.HasPrefix(body, "<com.netflix.eureka.util.StatusInfo>"), "the XML form begins %.60q", body)
 	}},
 	{"OtherMethodsAre405WithTheAllowedOnes", func(t *testing.T, c *client) {
 		for _, row := range []struct{ method, path, allow string }{
@@ -491,9 +437,7 @@ var others = []check{
 			{http.MethodGet, "/eureka/peerreplication/batch/", "POST"},
 		} {
 			a := c.wantEmpty(http.StatusMethodNotAllowed, row.method, row.path, "")
-			if got := a.header.Get("Allow"); got != row.allow {
-				t.Errorf("%s %s: Allow is %q, want %q", row.method, row.path, got, row.allow)
-			}
+			expect.Equal(t, a.header.Get("Allow"), row.allow, "%s %s: Allow is", row.method, row.path)
 		}
 	}},
 }

@@ -1,6 +1,6 @@
 // Package expect examines what a test is about: a failed expectation is an error of the test, which goes on and finds the
 // others. Every function reports whether the expectation holds. Package need is for what a test cannot go on without.
-// Tests of every package import it; need imports it, nothing else does.
+// Tests of every package, and the suites and harnesses that tests run, import it; need imports it, nothing else does.
 package expect
 
 import (

@@ -1,5 +1,5 @@
 // Package need ends a test at the first of what the test cannot go on without. Package expect is for what a test is about.
-// Tests of every package import it; nothing else does.
+// Tests of every package, and the suites and harnesses that tests run, import it; nothing else does.
 package need
 
 import "github.com/seed-20419f34/rollcall/internal/expect"
