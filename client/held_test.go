@@ -3,15 +3,291 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
+
+// demo is one of the locks and semaphores that are called demo, by a protocol.
+type demo struct {
+	name   string
+	limit  int // of a semaphore; 0: it is a lock
+	recipe bool
+}
+
+// protocols are all there are.
+var protocols = []demo{
+	{name: "a lock"},
+	{name: "a permit", limit: 1},
+	{name: "a lock by recipe", recipe: true},
+	{name: "a permit by recipe", limit: 1, recipe: true},
+}
+
+func (d demo) acquire(ctx context.Context, c *Client, o LockOptions) (*Held, error) {
+	o.Name, o.Recipe = "demo", d.recipe
+	if d.limit > 0 {
+		return c.AcquireSemaphore(ctx, SemaphoreOptions{LockOptions: o, Limit: d.limit})
+	}
+	return c.AcquireLock(ctx, o)
+}
+
+// of acquires it, or fails the test.
+func (d demo) of(t *testing.T, c *Client) *Held {
+	t.Helper()
+	return need.Got(d.acquire(t.Context(), c, LockOptions{}))(t)
+}
+
+// byRecipe acquires the lock, or with a limit a permit of the semaphore.
+func byRecipe(ctx context.Context, c *Client, limit int, o LockOptions) (*Held, error) {
+	return demo{limit: limit, recipe: true}.acquire(ctx, c, o)
+}
+
+// recipeOf is byRecipe, or the end of the test.
+func recipeOf(t *testing.T, c *Client, limit int) *Held {
+	t.Helper()
+	return demo{limit: limit, recipe: true}.of(t, c)
+}
+
+// everyProtocol runs a test with each.
+func everyProtocol(t *testing.T, test func(t *testing.T, k *coordinator, c *Client, d demo)) {
+	for _, d := range protocols {
+		coordinated(t, d.name, func(t *testing.T, k *coordinator, c *Client) { test(t, k, c, d) })
+	}
+}
+
+// holding is a lock, a permit or a session that is kept.
+type holding interface {
+	Err() error
+	Context() context.Context
+}
+
+// holdings are what a client can hold, and how to acquire it.
+var holdings = func() map[string]func(context.Context, *Client) (holding, error) {
+	all := map[string]func(context.Context, *Client) (holding, error){
+		"a session": func(ctx context.Context, c *Client) (holding, error) { return c.KeepSession(ctx, SessionOptions{}) },
+	}
+	for _, d := range protocols {
+		all[d.name] = func(ctx context.Context, c *Client) (holding, error) { return d.acquire(ctx, c, LockOptions{}) }
+	}
+	return all
+}()
+
+func kindOf(h holding) string {
+	if held, ok := h.(*Held); ok {
+		return kindName(held.permit.kind)
+	}
+	return "session"
+}
+
+// giveUp ends what is held.
+func giveUp(ctx context.Context, h holding) error {
+	if s, ok := h.(*KeptSession); ok {
+		return s.Close(ctx)
+	}
+	return h.(*Held).Release(ctx)
+}
+
+func TestTheSecondWaitsForTheFirst(t *testing.T) {
+	everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
+		first := d.of(t, c)
+		time.AfterFunc(15*time.Minute, func() { first.Release(context.Background()) })
+		start := time.Now()
+		second := d.of(t, c)
+		waited := time.Since(start)
+		expect.That(t, waited >= 15*time.Minute && waited <= 15*time.Minute+time.Second, "waited %v, want a quarter of an hour", waited)
+		if first.Valid() || second.Fence().Index <= first.Fence().Index {
+			t.Errorf("first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
+		}
+		asked := slices.DeleteFunc(slices.Clone(k.calls), func(call string) bool { return strings.HasSuffix(call, "/renew") })
+		// One who holds, and one who waits, with a request a minute each.
+		expect.That(t, len(asked) <= 50, "%d requests in a quarter of an hour, want once a minute and waiter", len(asked))
+		wantReleased(t, second)
+	})
+}
+
+func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		try  bool
+		want error
+	}{
+		{name: "who only tries", try: true, want: ErrNotAcquired},
+		{name: "whose time is up", want: context.DeadlineExceeded},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
+				first := d.of(t, c)
+				keys := k.names()
+				_, before, _ := k.left()
+				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+				defer cancel()
+				expect.ErrorIs(t, expect.Err(d.acquire(ctx, c, LockOptions{Try: tc.try})), tc.want, "got")
+				sessions, holders, waiters := k.left()
+				expect.That(t, sessions == 1 && holders == before && waiters == 0 && slices.Equal(k.names(), keys),
+					"%d sessions, %d holders, %d waiters and the keys %q are left, want the first's", sessions, holders, waiters, k.names())
+				wantReleased(t, first)
+			})
+		})
+	}
+}
+
+func TestAWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
+	everyProtocol(t, func(t *testing.T, k *coordinator, _ *Client, d demo) {
+		var down atomic.Bool
+		a := func(r *http.Request) (*http.Response, error) {
+			if down.Load() {
+				return silent(r)
+			}
+			resp, err := k.answer(r)
+			if down.Load() {
+				return silent(r)
+			}
+			return resp, err
+		}
+		first := d.of(t, servers{"b": k.answer}.client(t, "b"))
+		time.AfterFunc(time.Second, func() { down.Store(true) })
+		time.AfterFunc(30*time.Second, func() { first.Release(context.Background()) })
+		start := time.Now()
+		second := d.of(t, servers{"a": a, "b": k.answer}.client(t, "a", "b"))
+		waited := time.Since(start)
+		expect.That(t, waited <= 31*time.Second, "waited %v, want as long as the first held it", waited)
+		wantReleased(t, second)
+	})
+}
+
+// TestAWaitEndsWithItsSession: the server is silent about the wait, and says of a renewal that the session
+// has ended.
+func TestAWaitEndsWithItsSession(t *testing.T) {
+	everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
+		first := d.of(t, c)
+		k.refusing(func(r *http.Request) (*http.Response, error) {
+			k.mu.Lock()
+			made := k.made
+			k.mu.Unlock()
+			if r.URL.Query().Has("wait") && made < 3 {
+				return silent(r)
+			}
+			return nil, nil
+		})
+		time.AfterFunc(time.Second, func() { k.kill("s2") })
+		time.AfterFunc(6*time.Second, func() { first.Release(context.Background()) })
+		start := time.Now()
+		second := d.of(t, c)
+		if second.Session() != "s3" || time.Since(start) > 8*time.Second {
+			t.Errorf("acquired %+v after %v, want it by a third session, when the renewal after 5 s was answered", second, time.Since(start))
+		}
+		wantReleased(t, second)
+	})
+}
+
+// TestHoldersOutliveLostAnswers loses the answer to each write in turn, of one server or of two.
+func TestHoldersOutliveLostAnswers(t *testing.T) {
+	for _, d := range append(protocols, demo{name: "one of two permits by recipe", limit: 2, recipe: true}) {
+		for _, hosts := range [][]string{{"a"}, {"a", "b"}} {
+			for n := range 10 {
+				coordinated(t, fmt.Sprintf("write %d of %s at %d servers", n+1, d.name, len(hosts)), func(t *testing.T, k *coordinator, _ *Client) {
+					writes := 0
+					k.mislay = func(r *http.Request) bool {
+						if r.Method != "GET" {
+							writes++
+						}
+						return r.Method != "GET" && writes == n+1
+					}
+					h := d.of(t, servers{"a": k.answer, "b": k.answer}.client(t, hosts...))
+					if d.recipe {
+						key := k.entry(h.Fence().Name)
+						expect.That(t, key.Session == h.Session() && kv.Index(key.Fence) == h.Fence().Index,
+							"token %d of session %s, want those of the key: %+v", h.Fence().Index, h.Session(), key)
+					} else {
+						expect.That(t, h.Fence().Index == 41, "token %d, want the first, by another request of the same session", h.Fence().Index)
+					}
+					if d.recipe && d.limit > 0 {
+						wantHolders(t, k, d.limit, h)
+					}
+					wantReleased(t, h)
+					time.Sleep(time.Hour) // for the session whose creation was not heard of
+					sessions, holders, _ := k.left()
+					expect.That(t, sessions <= 1 && holders == 0, "%d sessions and %d holders are left", sessions, holders)
+				})
+			}
+		}
+	}
+}
+
+func TestWhatCannotBeRenewedIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		refuse func(*http.Request) (*http.Response, error)
+		want   time.Duration
+		says   error
+	}{
+		{name: "no server is there", refuse: unreachable, want: 20 * time.Second, says: errNotRenewed},
+		{name: "servers are silent", refuse: silent, want: 20 * time.Second, says: errNotRenewed},
+		{name: "no leader is there", refuse: always(503, ""), want: 20 * time.Second, says: errNotRenewed},
+		{name: "nobody knows the outcome", refuse: always(504, "", "X-Rollcall-Outcome", "unknown"), want: 20 * time.Second, says: errNotRenewed},
+		{name: "the session is gone", refuse: always(404, `{"error":"no such session"}`), want: 10 * time.Second, says: ErrNoSession},
+	} {
+		for what, acquire := range holdings {
+			coordinated(t, what+": "+tc.name, func(t *testing.T, k *coordinator, _ *Client) {
+				c := servers{"a": k.answer, "b": k.answer}.client(t, "a", "b")
+				start := time.Now()
+				h := need.Got(acquire(t.Context(), c))(t)
+				time.AfterFunc(6*time.Second, func() { k.refusing(tc.refuse) })
+				<-h.Context().Done()
+				expect.Equal(t, time.Since(start), tc.want, "lost after")
+				for _, err := range []error{h.Err(), context.Cause(h.Context())} {
+					expect.That(t, errors.Is(err, ErrLost) && errors.Is(err, tc.says), "got %v, want %v and %v", err, ErrLost, tc.says)
+				}
+				k.refusing(nil)
+				for range 2 {
+					expect.ErrorIs(t, giveUp(t.Context(), h), ErrLost, "giving it up:")
+				}
+				expect.Equal(t, lossesOf(c, kindOf(h)), 1, "losses counted")
+				sessions, _, _ := k.left()
+				expect.That(t, sessions == 0, "the session is left, although it could be ended")
+			})
+		}
+	}
+}
+
+// lossesOf is how much of a kind was lost that a client held.
+func lossesOf(c *Client, kind string) float64 {
+	return testutil.ToFloat64(c.metrics.lost.WithLabelValues(kind))
+}
+
+// TestGivingUpWithoutServersEndsWhenTheSessionEndsByItself, or when ctx ends, if that is sooner.
+func TestGivingUpWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		ctx, within time.Duration
+	}{
+		{name: "at the TTL", ctx: time.Hour, within: DefaultSessionTTL},
+		{name: "at the context's end", ctx: time.Second, within: time.Second},
+	} {
+		for what, acquire := range holdings {
+			coordinated(t, what+" "+tc.name, func(t *testing.T, k *coordinator, c *Client) {
+				h := need.Got(acquire(t.Context(), c))(t)
+				k.refusing(silent)
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), tc.ctx)
+				defer cancel()
+				err := giveUp(ctx, h)
+				expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: nobody was told", err)
+				expect.Equal(t, time.Since(start), tc.within, "took")
+			})
+		}
+	}
+}
 
 // TestALockThatSomebodyTookAwayIsLost: the server says so when it is given back.
 func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
@@ -23,8 +299,7 @@ func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
 		for range 2 {
 			expect.ErrorIs(t, h.Release(t.Context()), ErrLost, "release:")
 		}
-		got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("lock"))
-		expect.That(t, got == 1, "%v losses were counted, want 1", got)
+		expect.Equal(t, lossesOf(c, "lock"), 1, "losses counted")
 		wantNobody(t, s)
 	})
 }
@@ -58,5 +333,112 @@ func TestWhatIsReleasedHasNoGoroutines(t *testing.T) {
 		err := k.close(t.Context(), ErrReleased)
 		expect.That(t, err == nil && ended, "closed with %v, ended %v, want it to wait", err, ended)
 		expect.ErrorIs(t, k.hold("lock", func(context.Context) error { panic("started") }), ErrReleased, "holding after its end:")
+	})
+}
+
+func TestCloseGivesBackWhatIsHeld(t *testing.T) {
+	for name, acquire := range holdings {
+		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) { // complains of a session that ends with what it holds
+			held := need.Got(acquire(t.Context(), c))(t)
+			expect.OK(t, c.Close(t.Context()))
+			wantNobody(t, k)
+			err := held.Err()
+			expect.That(t, errors.Is(err, ErrReleased) && errors.Is(err, ErrClosed), "it says %v, want %v because of %v", err, ErrReleased, ErrClosed)
+			if _, err := acquire(t.Context(), c); !errors.Is(err, ErrClosed) || k.made != 1 {
+				t.Errorf("after Close: %v, want %v, and no request", err, ErrClosed)
+			}
+		})
+	}
+}
+
+func TestCloseEndsTheWaitForALock(t *testing.T) {
+	for name, acquire := range holdings {
+		if name == "a session" {
+			continue // nobody waits for one
+		}
+		coordinated(t, name, func(t *testing.T, k *coordinator, _ *Client) {
+			need.Got(acquire(t.Context(), servers{"a": k.answer}.client(t, "a")))(t)
+			second := servers{"a": k.answer}.client(t, "a")
+			waits := make(chan error, 1)
+			go func() {
+				_, err := acquire(t.Context(), second)
+				waits <- err
+			}()
+			time.Sleep(time.Minute)
+			start := time.Now()
+			expect.OK(t, second.Close(t.Context()))
+			if err := <-waits; !errors.Is(err, ErrClosed) || time.Since(start) > time.Second {
+				t.Errorf("who waited got %v after %v, want %v at once", err, time.Since(start), ErrClosed)
+			}
+			sessions, _, waiters := k.left()
+			expect.That(t, sessions == 1 && waiters == 0, "%d sessions and %d waiters are left, want the first holder's session", sessions, waiters)
+			k.kill("s1") // the first holder's
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// TestCloseWithoutServersIsBounded: neither a holder nor one who waits keeps Close.
+func TestCloseWithoutServersIsBounded(t *testing.T) {
+	for name, acquire := range holdings {
+		for when, before := range map[string]time.Duration{"held": time.Minute, "being acquired": 0} {
+			coordinated(t, name+" "+when, func(t *testing.T, k *coordinator, c *Client) {
+				if before == 0 {
+					k.refusing(silent)
+				}
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					held, err := acquire(t.Context(), c)
+					expect.That(t, (err == nil) == (before > 0), "got %v, %v", held, err)
+				}()
+				time.Sleep(before)
+				synctest.Wait()
+				k.refusing(silent)
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				err := c.Close(ctx)
+				if took := time.Since(start); took > 3*time.Second+closeGrace || err == nil && before > 0 {
+					t.Errorf("took %v, and returned %v, want 3 s, and what could not be told", took, err)
+				}
+				<-ended
+			})
+		}
+	}
+}
+
+func TestALostLockIsNoErrorOfClose(t *testing.T) {
+	for name, acquire := range holdings {
+		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
+			held := need.Got(acquire(t.Context(), c))(t)
+			k.kill("s1")
+			time.Sleep(time.Minute)
+			err := c.Close(t.Context())
+			expect.That(t, err == nil, "close: %v, want no error: there was nothing to give back", err)
+			expect.ErrorIs(t, held.Err(), ErrLost, "it says")
+		})
+	}
+}
+
+// TestALockIsNotHeldByAClientThatCloses: Close begins when the lock has just been acquired.
+func TestALockIsNotHeldByAClientThatCloses(t *testing.T) {
+	coordinated(t, "", func(t *testing.T, k *coordinator, _ *Client) {
+		closed := make(chan error, 1)
+		var c *Client
+		slow := func(r *http.Request) (*http.Response, error) {
+			resp, err := k.answer(r)
+			if strings.HasSuffix(r.URL.Path, "/locks/demo") && r.Method == "PUT" {
+				go func() { closed <- c.Close(context.Background()) }()
+				<-r.Context().Done()
+			}
+			return resp, err
+		}
+		c = servers{"a": slow}.client(t, "a")
+		if h, err := c.AcquireLock(t.Context(), LockOptions{Name: "demo"}); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v, %v, want %v", h, err, ErrClosed)
+		}
+		expect.OK(t, <-closed)
+		wantNobody(t, k)
 	})
 }

@@ -38,78 +38,11 @@ func TestALockIsHeldUntilItIsReleased(t *testing.T) {
 		for range 2 {
 			expect.OKf(t, h.Release(t.Context()), "release")
 		}
-		sessions, holders, _ := s.left()
-		expect.That(t, sessions+holders == 0, "%d sessions and %d holders are left", sessions, holders)
+		wantNobody(t, s)
 		if h.Valid() || !errors.Is(h.Err(), ErrReleased) || !errors.Is(context.Cause(h.Context()), ErrReleased) {
 			t.Errorf("after its release: valid %v, %v, want %v", h.Valid(), h.Err(), ErrReleased)
 		}
 	})
-}
-
-func TestTheSecondWaitsForTheFirst(t *testing.T) {
-	coordinated(t, "", func(t *testing.T, _ *coordinator, c *Client) {
-		first := lockOf(t, c)
-		time.AfterFunc(2*time.Minute, func() { first.Release(context.Background()) })
-		start := time.Now()
-		second := lockOf(t, c)
-		waited := time.Since(start)
-		expect.That(t, waited >= 2*time.Minute && waited <= 2*time.Minute+time.Second, "waited %v, want two minutes", waited)
-		if first.Valid() || second.Fence().Index <= first.Fence().Index {
-			t.Errorf("first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
-		}
-		expect.OK(t, second.Release(t.Context()))
-	})
-}
-
-func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		options LockOptions
-		limit   time.Duration
-		want    error
-	}{
-		{name: "who only tries", options: LockOptions{Name: "demo", Try: true}, limit: time.Hour, want: ErrNotAcquired},
-		{name: "whose time is up", options: LockOptions{Name: "demo"}, limit: 40 * time.Second, want: context.DeadlineExceeded},
-	} {
-		coordinated(t, tc.name, func(t *testing.T, s *coordinator, c *Client) {
-			first := lockOf(t, c)
-			ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
-			defer cancel()
-			expect.ErrorIs(t, expect.Err(c.AcquireLock(ctx, tc.options)), tc.want, "got")
-			sessions, holders, waiters := s.left()
-			expect.That(t, sessions == 1 && holders == 1 && waiters == 0,
-				"%d sessions, %d holders, %d waiters are left, want the first's", sessions, holders, waiters)
-			first.Release(t.Context())
-		})
-	}
-}
-
-func TestALockThatCannotBeRenewedIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		refuse func(*http.Request) (*http.Response, error)
-		want   time.Duration
-		says   error
-	}{
-		{name: "no server is there", refuse: unreachable, want: 20 * time.Second, says: errNotRenewed},
-		{name: "servers are silent", refuse: silent, want: 20 * time.Second, says: errNotRenewed},
-		{name: "no leader is there", refuse: always(503, ""), want: 20 * time.Second, says: errNotRenewed},
-		{name: "nobody knows the outcome", refuse: always(504, "", "X-Rollcall-Outcome", "unknown"), want: 20 * time.Second, says: errNotRenewed},
-		{name: "the session is gone", refuse: always(404, `{"error":"no such session"}`), want: 10 * time.Second, says: ErrNoSession},
-	} {
-		coordinated(t, tc.name, func(t *testing.T, s *coordinator, _ *Client) {
-			c := servers{"a": s.answer, "b": s.answer}.client(t, "a", "b")
-			start := time.Now()
-			h := lockOf(t, c)
-			time.AfterFunc(6*time.Second, func() { s.refusing(tc.refuse) })
-			<-h.Context().Done()
-			expect.Equal(t, time.Since(start), tc.want, "lost after")
-			err := h.Err()
-			expect.That(t, errors.Is(err, ErrLost) && errors.Is(err, tc.says), "got %v, want %v and %v", err, ErrLost, tc.says)
-			s.refusing(nil)
-			expect.ErrorIs(t, h.Release(t.Context()), ErrLost, "release:")
-		})
-	}
 }
 
 // TestTheTTLCountsFromWhenARenewalWasSent: the answers of a slow server come when a part of it is over.
@@ -194,51 +127,6 @@ func TestAHolderThatWasPausedFindsItsLockLostAtTheFirstLook(t *testing.T) {
 			h.Release(t.Context())
 		})
 	}
-}
-
-func TestAnAcquisitionWhoseAnswerIsLostIsFoundAgain(t *testing.T) {
-	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
-		losses := 1
-		s.mislay = func(r *http.Request) bool {
-			losses--
-			return r.Method == "PUT" && losses >= -1
-		}
-		h := lockOf(t, c)
-		if h.Fence().Index != 41 || s.count("PUT /v1/rollcall/locks/demo") < 2 || s.made != 1 {
-			t.Errorf("token %d after %d requests of %d sessions, want the first token by a second request of one session", h.Fence().Index, s.count("PUT /v1/rollcall/locks/demo"), s.made)
-		}
-		h.Release(t.Context())
-	})
-}
-
-func TestAReleaseWhoseAnswerIsLostIsDone(t *testing.T) {
-	for name, hosts := range map[string][]string{"one server": {"a"}, "two servers": {"a", "b"}} {
-		coordinated(t, name, func(t *testing.T, s *coordinator, _ *Client) {
-			h := lockOf(t, servers{"a": s.answer, "b": s.answer}.client(t, hosts...))
-			lost := false
-			s.mislay = func(r *http.Request) bool {
-				first := !lost && r.Method == "DELETE"
-				lost = lost || first
-				return first
-			}
-			err := h.Release(t.Context())
-			expect.That(t, err == nil && lost, "got %v, want success after a lost answer", err)
-			sessions, holders, _ := s.left()
-			expect.That(t, sessions+holders == 0, "%d sessions and %d holders are left", sessions, holders)
-		})
-	}
-}
-
-func TestAReleaseWithoutServersEndsWhenTheLockEndsByItself(t *testing.T) {
-	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
-		h := lockOf(t, c)
-		s.refusing(unreachable)
-		start := time.Now()
-		err := h.Release(t.Context())
-		expect.That(t, err != nil, "no error, although nobody was told")
-		took := time.Since(start)
-		expect.That(t, took <= DefaultSessionTTL+time.Second, "took %v, want at most the TTL", took)
-	})
 }
 
 func TestAWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {

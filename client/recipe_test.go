@@ -17,28 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-// byRecipe acquires the lock, or with a limit a permit of the semaphore, that is called demo.
-func byRecipe(ctx context.Context, c *Client, limit int, o LockOptions) (*Held, error) {
-	o.Name, o.Recipe = "demo", true
-	if limit > 0 {
-		return c.AcquireSemaphore(ctx, SemaphoreOptions{LockOptions: o, Limit: limit})
-	}
-	return c.AcquireLock(ctx, o)
-}
-
-// recipeOf is byRecipe, or the end of the test.
-func recipeOf(t *testing.T, c *Client, limit int) *Held {
-	t.Helper()
-	h := need.Got(byRecipe(t.Context(), c, limit, LockOptions{}))(t)
-	return h
-}
 
 // wantReleased releases what must be held.
 func wantReleased(t *testing.T, held ...*Held) {
@@ -113,31 +95,6 @@ func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 		expect.That(t, n == 1, "the contender's key was deleted %d times, want once, before its session ended", n)
 		wantGone(t, k, "semaphore/demo/.lock")
 	})
-}
-
-func TestWhoWaitsByRecipeWaitsOnTheServer(t *testing.T) {
-	for _, limit := range []int{0, 1} {
-		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, c *Client) {
-			first := recipeOf(t, c, limit)
-			time.AfterFunc(time.Hour, func() { first.Release(context.Background()) })
-			start := time.Now()
-			second := recipeOf(t, c, limit)
-			waited := time.Since(start)
-			expect.That(t, waited == time.Hour, "waited %v, want an hour", waited)
-			if first.Valid() || second.Fence().Index <= first.Fence().Index {
-				t.Errorf("first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
-			}
-			reads := 0
-			for _, key := range k.names() {
-				reads += k.count("GET /v1/kv/" + key)
-			}
-			// One who holds, and one who waits, with a request a minute each.
-			if reads += k.count("GET /v1/kv/semaphore/demo/"); reads > 130 {
-				t.Errorf("the keys were read %d times in an hour, want once a minute and waiter", reads)
-			}
-			wantReleased(t, second)
-		})
-	}
 }
 
 // TestALockDelayIsWaitedForWithPauses: nobody tells when it is over.
@@ -272,38 +229,6 @@ func TestAPermitOfTheDeadGoesToWhoComesNext(t *testing.T) {
 	})
 }
 
-// TestRecipesOutliveLostAnswers loses the answer to each write in turn, of one server or of two.
-func TestRecipesOutliveLostAnswers(t *testing.T) {
-	for _, limit := range []int{0, 1, 2} {
-		for _, hosts := range [][]string{{"a"}, {"a", "b"}} {
-			for n := range 10 {
-				coordinated(t, fmt.Sprintf("write %d of a recipe with limit %d at %d servers", n+1, limit, len(hosts)), func(t *testing.T, k *coordinator, _ *Client) {
-					writes := 0
-					k.mislay = func(r *http.Request) bool {
-						if r.Method != "GET" {
-							writes++
-						}
-						return r.Method != "GET" && writes == n+1
-					}
-					c := servers{"a": k.answer, "b": k.answer}.client(t, hosts...)
-					h := recipeOf(t, c, limit)
-					key := k.entry(h.Fence().Name)
-					if key.Session != h.Session() || kv.Index(key.Fence) != h.Fence().Index {
-						t.Errorf("token %d of session %s, want those of the key: %+v", h.Fence().Index, h.Session(), key)
-					}
-					if limit > 0 {
-						wantHolders(t, k, limit, h)
-					}
-					wantReleased(t, h)
-					time.Sleep(time.Hour) // for the session whose creation was not heard of
-					sessions, _, _ := k.left()
-					expect.That(t, sessions <= 1, "%d sessions are left", sessions)
-				})
-			}
-		}
-	}
-}
-
 // TestALockByRecipeIsLostWhenItsKeysSaySo: anybody may write or delete keys.
 func TestALockByRecipeIsLostWhenItsKeysSaySo(t *testing.T) {
 	for _, tc := range []struct {
@@ -328,8 +253,7 @@ func TestALockByRecipeIsLostWhenItsKeysSaySo(t *testing.T) {
 			expect.That(t, errors.Is(err, ErrLost) && errors.Is(err, tc.says) && h.Context().Err() != nil,
 				"got %v, want %v and %v at once", err, ErrLost, tc.says)
 			expect.ErrorIs(t, h.Release(t.Context()), ErrLost, "release:")
-			got := testutil.ToFloat64(c.metrics.lost.WithLabelValues(kindName(h.permit.kind)))
-			expect.That(t, got == 1, "%v losses were counted, want 1", got)
+			expect.Equal(t, lossesOf(c, kindOf(h)), 1, "losses counted")
 		})
 	}
 }
@@ -443,22 +367,6 @@ func TestAWaiterTellsTheLogOnceOfAnOutage(t *testing.T) {
 	}
 }
 
-func TestWhoGivesUpWaitingByRecipeLeavesNothingBehind(t *testing.T) {
-	for _, limit := range []int{0, 1} {
-		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, c *Client) {
-			first := recipeOf(t, c, limit)
-			before := k.names()
-			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-			defer cancel()
-			expect.ErrorIs(t, expect.Err(byRecipe(ctx, c, limit, LockOptions{})), context.DeadlineExceeded, "got")
-			if sessions, _, _ := k.left(); sessions != 1 || !slices.Equal(k.names(), before) {
-				t.Errorf("%d sessions and the keys %q are left, want the first's", sessions, k.names())
-			}
-			wantReleased(t, first)
-		})
-	}
-}
-
 // TestRecipesReadWhatIsTrueNow: a client that is content with old data must not lock by them.
 func TestRecipesReadWhatIsTrueNow(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) { // complains of reads that are not linearizable
@@ -482,60 +390,4 @@ func TestAContenderWhoseKeyWasDeletedContendsAgain(t *testing.T) {
 		}
 		wantReleased(t, second)
 	})
-}
-
-func TestAWaiterByRecipeTurnsAwayFromAServerThatFellSilent(t *testing.T) {
-	for _, limit := range []int{0, 1} {
-		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, _ *Client) {
-			var down atomic.Bool
-			a := func(r *http.Request) (*http.Response, error) {
-				resp, err := k.answer(r)
-				if down.Load() {
-					return silent(r)
-				}
-				return resp, err
-			}
-			first := recipeOf(t, servers{"b": k.answer}.client(t, "b"), limit)
-			time.AfterFunc(time.Second, func() { down.Store(true) })
-			time.AfterFunc(30*time.Second, func() { first.Release(context.Background()) })
-			start := time.Now()
-			second := recipeOf(t, servers{"a": a, "b": k.answer}.client(t, "a", "b"), limit)
-			waited := time.Since(start)
-			expect.That(t, waited <= 31*time.Second, "waited %v, want as long as the first held it", waited)
-			wantReleased(t, second)
-		})
-	}
-}
-
-// TestAWaitEndsWithItsSession: the server is silent about the wait, and says of a renewal that the session
-// has ended.
-func TestAWaitEndsWithItsSession(t *testing.T) {
-	for name, acquire := range map[string]func(context.Context, *Client) (*Held, error){
-		"of the queue": func(ctx context.Context, c *Client) (*Held, error) {
-			return c.AcquireLock(ctx, LockOptions{Name: "demo"})
-		},
-		"of a lock by recipe": func(ctx context.Context, c *Client) (*Held, error) { return byRecipe(ctx, c, 0, LockOptions{}) },
-		"of a permit":         func(ctx context.Context, c *Client) (*Held, error) { return byRecipe(ctx, c, 1, LockOptions{}) },
-	} {
-		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
-			first := need.Got(acquire(t.Context(), c))(t)
-			k.refusing(func(r *http.Request) (*http.Response, error) {
-				k.mu.Lock()
-				made := k.made
-				k.mu.Unlock()
-				if r.URL.Query().Has("wait") && made < 3 {
-					return silent(r)
-				}
-				return nil, nil
-			})
-			time.AfterFunc(time.Second, func() { k.kill("s2") })
-			time.AfterFunc(6*time.Second, func() { first.Release(context.Background()) })
-			start := time.Now()
-			second, err := acquire(t.Context(), c)
-			if err != nil || second.Session() != "s3" || time.Since(start) > 8*time.Second {
-				t.Fatalf("acquired %+v, %v after %v, want it by a third session, when the renewal after 5 s was answered", second, err, time.Since(start))
-			}
-			wantReleased(t, second)
-		})
-	}
 }

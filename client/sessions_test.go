@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -65,38 +63,6 @@ func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *t
 	})
 }
 
-func TestAKeptSessionIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		refuse func(*http.Request) (*http.Response, error)
-		want   time.Duration
-	}{
-		{name: "no server is there", refuse: unreachable, want: 50 * time.Second},
-		{name: "servers are silent", refuse: silent, want: 50 * time.Second},
-		{name: "the session is gone", refuse: always(404, `{"error":"no such session"}`), want: 30 * time.Second},
-	} {
-		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
-			start := time.Now()
-			s := keptOf(t, c)
-			time.AfterFunc(21*time.Second, func() { k.refusing(tc.refuse) })
-			<-s.Context().Done()
-			lost := time.Since(start)
-			expect.That(t, lost == tc.want, "lost after %v, want %v: it was renewed at 20 s", lost, tc.want)
-			if cause := context.Cause(s.Context()); !errors.Is(cause, ErrLost) || !errors.Is(s.Err(), ErrLost) {
-				t.Errorf("the cause is %v, and Err %v, want %v", cause, s.Err(), ErrLost)
-			}
-			k.refusing(nil)
-			for range 2 {
-				expect.ErrorIs(t, s.Close(t.Context()), ErrLost, "close:")
-			}
-			got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session"))
-			expect.That(t, got == 1, "%v losses were counted, want 1", got)
-			sessions, _, _ := k.left()
-			expect.That(t, sessions == 0, "the session is left, although it could be ended")
-		})
-	}
-}
-
 func TestAClosedSessionIsEndedOnce(t *testing.T) {
 	for name, mislay := range map[string]bool{"and its answer arrives": false, "and its answer is lost": true} {
 		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
@@ -116,8 +82,7 @@ func TestAClosedSessionIsEndedOnce(t *testing.T) {
 			n := k.count("PUT /v1/rollcall/sessions/s1/renew")
 			expect.That(t, n == 0, "renewed %d times after its end", n)
 			expect.That(t, len(c.parts) == 0, "the client still has %d parts, want none", len(c.parts))
-			got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session"))
-			expect.That(t, got == 0, "%v losses were counted, want none", got)
+			expect.Equal(t, lossesOf(c, "session"), 0, "losses counted")
 		})
 	}
 }
@@ -127,31 +92,8 @@ func TestASessionThatSomebodyEndedWasLost(t *testing.T) {
 		s := keptOf(t, c)
 		k.destroy(s.ID())
 		expect.ErrorIs(t, s.Close(t.Context()), ErrLost, "close:")
-		got := testutil.ToFloat64(c.metrics.lost.WithLabelValues("session"))
-		expect.That(t, got == 1, "%v losses were counted, want 1", got)
+		expect.Equal(t, lossesOf(c, "session"), 1, "losses counted")
 	})
-}
-
-// TestACloseWithoutServersEndsWhenTheSessionEndsByItself, or when ctx ends, if that is sooner.
-func TestACloseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
-	for _, tc := range []struct {
-		name        string
-		ctx, within time.Duration
-	}{
-		{name: "at the TTL", ctx: time.Hour, within: 30 * time.Second},
-		{name: "at the context's end", ctx: time.Second, within: time.Second},
-	} {
-		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
-			s := keptOf(t, c)
-			k.refusing(silent)
-			start := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), tc.ctx)
-			defer cancel()
-			err := s.Close(ctx)
-			expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: nobody was told", err)
-			expect.Equal(t, time.Since(start), tc.within, "took")
-		})
-	}
 }
 
 // TestASecondCloseWaitsForTheFirst, for as long as its context lasts.
