@@ -152,15 +152,6 @@ func (d *Discovery) Ready(ctx context.Context) error {
 	return fmt.Errorf("wait for the list of instances: %w", context.Cause(ctx))
 }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // Snapshot returns the present list, which is empty until Ready.
 func (d *Discovery) Snapshot() *Snapshot { return d.list.Load() }
 
@@ -210,14 +201,12 @@ func (d *Discovery) Close(ctx context.Context) error {
 func (d *Discovery) stop(ctx context.Context) error {
 	d.quit()
 	callers := d.unsubscribe()
-	select {
-	case <-d.ended:
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the discovery to end: %w", context.Cause(ctx))
+	if err := await(ctx, d.ended, "wait for the discovery to end"); err != nil {
+		return err
 	}
 	for _, s := range callers {
-		if err := s.wait(ctx); err != nil {
-			return fmt.Errorf("wait for a function that was told of a change: %w", err)
+		if err := await(ctx, s.ended, "wait for a function that was told of a change"); err != nil {
+			return err
 		}
 	}
 	return nil

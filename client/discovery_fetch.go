@@ -181,16 +181,6 @@ func (s *subscriber) run(ctx context.Context, list func() *Snapshot) {
 	}
 }
 
-// wait waits until nobody is told any more.
-func (s *subscriber) wait(ctx context.Context) error {
-	select {
-	case <-s.ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // tell wakes the subscribers.
 func (d *Discovery) tell() {
 	d.mu.Lock()

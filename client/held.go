@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -17,7 +16,7 @@ import (
 // clock stands still while a machine is suspended.) What was looked at before the pause may still be
 // under way after it; whoever must be sure hands Fence to what it writes to.
 type Held struct {
-	keeper   *keeper
+	*keeper
 	permit   permit
 	protocol protocol
 	fence    kv.Fence
@@ -29,45 +28,31 @@ type Held struct {
 func (h *Held) Fence() kv.Fence { return h.fence }
 
 // Session is the id of the session that holds it.
-func (h *Held) Session() string { return h.keeper.session }
+func (h *Held) Session() string { return h.session }
 
 // Context ends when the lock is lost or released; context.Cause says which (ErrLost, ErrReleased). It
 // has the values of the context that the lock was acquired with, not its end. A context that is derived
 // from it does not look at the clock by itself: in a process that was paused it ends a moment later.
-func (h *Held) Context() context.Context { return keptContext{h.keeper.ctx, h.keeper} }
+func (h *Held) Context() context.Context { return h.kept() }
 
 // Valid says whether the lock is held.
-func (h *Held) Valid() bool { return h.keeper.valid() }
+func (h *Held) Valid() bool { return h.valid() }
 
 // Err is nil while the lock is held, and then says why it is not: ErrLost or ErrReleased.
-func (h *Held) Err() error { return h.keeper.err() }
+func (h *Held) Err() error { return h.err() }
 
 // Release ends Context, gives the lock to the next in the queue and ends the session. It tries until ctx
 // ends, or until the lock would end by itself. What it returns first it returns always; a later call
 // waits for the first, unless its own ctx ends before. ErrLost: the lock was not held any more.
 func (h *Held) Release(ctx context.Context) error {
-	return h.ending.do(ctx, func() error {
-		defer h.keeper.client.drop(h)
-		if err := h.release(ctx); err != nil {
-			return fmt.Errorf("release %s: %w", h.permit, err)
-		}
-		return nil
+	return h.ending.do(ctx, "", func() error {
+		defer h.client.drop(h)
+		err := h.give(ctx, func(ctx context.Context) error {
+			defer h.endSession(ctx)
+			return giveBack(ctx, ErrLost, func() (bool, error) { return h.protocol.release(ctx, h.fence) })
+		})
+		return annotate(err, "release %s", []any{h.permit})
 	})
-}
-
-func (h *Held) release(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, h.keeper.lasts())
-	defer cancel()
-	lost := h.keeper.close(ctx, ErrReleased)
-	err := h.giveBack(ctx)
-	h.endSession(ctx)
-	if lost != nil {
-		return lost
-	}
-	if errors.Is(err, ErrLost) {
-		h.keeper.countLost()
-	}
-	return err
 }
 
 // begin makes it a part of the client. The error says that it cannot be held.
@@ -76,25 +61,17 @@ func (h *Held) begin() error {
 	if w, ok := h.protocol.(watched); ok {
 		watch = w.watch
 	}
-	if err := h.keeper.hold(kindName(h.permit.kind), watch); err != nil {
+	if err := h.hold(kindName(h.permit.kind), watch); err != nil {
 		return err
 	}
-	return h.keeper.client.adopt(h)
-}
-
-// stop is the client's end.
-func (h *Held) stop(ctx context.Context) error {
-	h.keeper.finish(errReleasedByClose)
-	return h.keeper.await(ctx)
+	return h.client.adopt(h)
 }
 
 // leave gives back what was not lost, once it may.
 func (h *Held) leave(ctx context.Context) error {
 	if h.permit.until != nil {
-		select {
-		case <-h.permit.until:
-		case <-ctx.Done():
-			return fmt.Errorf("release %s: it is in use: %w", h.permit, context.Cause(ctx))
+		if err := await(ctx, h.permit.until, "release %s: it is in use", h.permit); err != nil {
+			return err
 		}
 	}
 	if err := h.Release(ctx); !errors.Is(err, ErrLost) {
@@ -103,31 +80,11 @@ func (h *Held) leave(ctx context.Context) error {
 	return nil
 }
 
-// giveBack releases the permit, and tries again while nobody knows the outcome.
-func (h *Held) giveBack(ctx context.Context) error {
-	repeated := false
-	for failures := 0; ; failures++ {
-		released, err := h.protocol.release(ctx, h.fence)
-		switch {
-		case err == nil && (released || repeated):
-			return nil
-		case err == nil:
-			return ErrLost
-		case hopeless(err):
-			return err
-		}
-		repeated = repeated || errors.Is(err, ErrUnknownOutcome)
-		if !wait(ctx, retryPause(failures)) {
-			return err
-		}
-	}
-}
-
 // endSession ends the session, so that its name is not left behind until its TTL has passed.
 func (h *Held) endSession(ctx context.Context) {
-	err := h.keeper.client.DestroySession(ctx, h.keeper.session)
+	err := h.client.DestroySession(ctx, h.session)
 	if err != nil && !noSession(err) {
-		h.keeper.client.log.Info("session not ended, it will end by itself", "session", h.keeper.session, "err", err)
+		h.client.log.Info("session not ended, it will end by itself", "session", h.session, "err", err)
 	}
 }
 
@@ -136,9 +93,9 @@ func (h *Held) endSession(ctx context.Context) {
 func (h *Held) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	_ = h.keeper.close(ctx, ErrReleased) // it does not matter whether it was lost
+	_ = h.close(ctx, ErrReleased) // it does not matter whether it was lost
 	if _, err := h.protocol.release(ctx, kv.Fence{}); err != nil {
-		h.keeper.client.log.Info("queue not left", "session", h.keeper.session, "err", err)
+		h.client.log.Info("queue not left", "session", h.session, "err", err)
 	}
 	h.endSession(ctx)
 }
@@ -150,25 +107,19 @@ type ending struct {
 	err  error         // what came of it
 }
 
-// do does it if nobody did before, and returns what came of it. ctx bounds the wait for somebody else.
-func (e *ending) do(ctx context.Context, end func() error) error {
+// do does it if nobody did before, and returns what came of it. ctx bounds the wait for somebody else, which
+// is named what in the error.
+func (e *ending) do(ctx context.Context, what string, end func() error) error {
 	done, first := e.begin()
 	if first {
 		defer close(done)
 		e.err = end()
 		return e.err
 	}
-	select {
-	case <-done:
-		return e.err
-	default:
+	if err := await(ctx, done, what); err != nil {
+		return err
 	}
-	select {
-	case <-done:
-		return e.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return e.err
 }
 
 func (e *ending) begin() (done chan struct{}, first bool) {
@@ -221,12 +172,7 @@ func (o *opening) stop(context.Context) error {
 
 // leave waits until the caller has told the cluster that it gives up.
 func (o *opening) leave(ctx context.Context) error {
-	select {
-	case <-o.ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("give up what was being acquired: %w", context.Cause(ctx))
-	}
+	return await(ctx, o.ended, "give up what was being acquired")
 }
 
 // protocol is how a session gets one lock or permit, and gives it back. It is used by one goroutine at a

@@ -202,14 +202,15 @@ func (k *keeper) finish(cause error) {
 	k.end(cause)
 }
 
+// stop is the client's end.
+func (k *keeper) stop(ctx context.Context) error {
+	k.finish(errReleasedByClose)
+	return k.await(ctx)
+}
+
 // await waits for the end of its goroutines.
 func (k *keeper) await(ctx context.Context) error {
-	select {
-	case <-k.stopped:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the renewals of session %q to end: %w", k.session, context.Cause(ctx))
-	}
+	return await(ctx, k.stopped, "wait for the renewals of session %q to end", k.session)
 }
 
 // close is finish and await. The error is how the session was lost before; nil: it was not.
@@ -227,16 +228,43 @@ func (k *keeper) close(ctx context.Context, cause error) error {
 // lasts is how long it is of use to tell the cluster that the session is given up: until it ends by itself.
 func (k *keeper) lasts() time.Duration { return max(k.remains(), farewell) }
 
-// destroy ends the session, and tries again while nobody knows the outcome. ErrLost: it had ended.
+// give ends the renewals, and has what is held given back. ErrLost: it was not held any more.
+func (k *keeper) give(ctx context.Context, back func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, k.lasts())
+	defer cancel()
+	lost := k.close(ctx, ErrReleased)
+	err := back(ctx)
+	if lost != nil {
+		return lost
+	}
+	if errors.Is(err, ErrLost) {
+		k.countLost()
+	}
+	return err
+}
+
+// destroy ends the session. ErrLost: it had ended.
 func (k *keeper) destroy(ctx context.Context) error {
+	return giveBack(ctx, fmt.Errorf("%w: %w", ErrLost, ErrNoSession), func() (bool, error) {
+		err := k.client.DestroySession(ctx, k.session)
+		if noSession(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// giveBack gives something back, and tries again while nobody knows the outcome. once says whether it was
+// still there; if it was not, the error is lost.
+func giveBack(ctx context.Context, lost error, once func() (bool, error)) error {
 	repeated := false
 	for failures := 0; ; failures++ {
-		err := k.client.DestroySession(ctx, k.session)
+		was, err := once()
 		switch {
-		case err == nil, noSession(err) && repeated:
+		case err == nil && (was || repeated):
 			return nil
-		case noSession(err):
-			return fmt.Errorf("%w: %w", ErrLost, err)
+		case err == nil:
+			return lost
 		case hopeless(err):
 			return err
 		}
@@ -246,6 +274,9 @@ func (k *keeper) destroy(ctx context.Context) error {
 		}
 	}
 }
+
+// kept is its context for those who hold something.
+func (k *keeper) kept() context.Context { return keptContext{k.ctx, k} }
 
 // keptContext is a keeper's context that looks at the clock whenever it is asked.
 type keptContext struct {

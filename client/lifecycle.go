@@ -66,7 +66,10 @@ const closeGrace = 100 * time.Millisecond
 func (c *Client) Close(ctx context.Context) error {
 	parts, first := c.beginClose()
 	if !first {
-		return c.awaitClose(ctx)
+		if err := await(ctx, c.closed, "wait for the client to close"); err != nil {
+			return err
+		}
+		return c.result
 	}
 	defer close(c.closed)
 	stopped, stopping := together(ctx, parts, part.stop)
@@ -87,15 +90,6 @@ func (l *lifecycle) beginClose() (parts []part, first bool) {
 	}
 	l.closed = make(chan struct{})
 	return slices.Collect(maps.Keys(l.parts)), true
-}
-
-func (l *lifecycle) awaitClose(ctx context.Context) error {
-	select {
-	case <-l.closed:
-		return l.result
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the client to close: %w", context.Cause(ctx))
-	}
 }
 
 // together does something with all parts at the same time. It returns those that are done with it, and

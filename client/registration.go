@@ -80,9 +80,7 @@ type Registration struct {
 	answers chan registry.Status // of Health
 	turn    turn                 // to register
 	asking  turn                 // to ask Health
-	leaving turn                 // to say farewell, never given back
-	left    chan struct{}        // closed when that is done
-	result  error                // of it
+	ending  ending               // the farewell
 }
 
 // StartRegistration starts to keep an instance registered, until Deregister or Client.Close. It does not
@@ -118,7 +116,7 @@ func newRegistration(c *Client, config RegistrationConfig, bucket *ratelimit.Buc
 		bucket: bucket, rate: config.rate(),
 		state:   newRegistrationState(config.Instance),
 		stopped: make(chan struct{}), wake: make(chan struct{}, 1), answers: make(chan registry.Status),
-		turn: newTurn(), asking: newTurn(), leaving: newTurn(), left: make(chan struct{}),
+		turn: newTurn(), asking: newTurn(),
 	}
 	r.life, r.end = context.WithCancelCause(c.life)
 	return r

@@ -23,27 +23,14 @@ func (r *Registration) Deregister(ctx context.Context) error {
 // stop ends both loops, which cuts off what they are waiting for, and waits for them.
 func (r *Registration) stop(ctx context.Context) error {
 	r.end(ErrClosed)
-	select {
-	case <-r.stopped:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the heartbeats of %s to end: %w", r.key, context.Cause(ctx))
-	}
+	return await(ctx, r.stopped, "wait for the heartbeats of %s to end", r.key)
 }
 
 // leave says farewell once, for whoever comes first; the others wait for that.
 func (r *Registration) leave(ctx context.Context) error {
-	if r.leaving.try() {
-		defer close(r.left)
-		r.result = errors.Join(r.unregister(ctx), r.awaitHealth(ctx))
-		return r.result
-	}
-	select {
-	case <-r.left:
-		return r.result
-	case <-ctx.Done():
-		return fmt.Errorf("wait until %s is canceled: %w", r.key, context.Cause(ctx))
-	}
+	return r.ending.do(ctx, fmt.Sprintf("wait until %s is canceled", r.key), func() error {
+		return errors.Join(r.unregister(ctx), r.awaitHealth(ctx))
+	})
 }
 
 // unregister cancels the instance if it may be there. It keeps the turn of registrations, so that none

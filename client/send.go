@@ -261,3 +261,24 @@ func either(ctx, other context.Context) (context.Context, context.CancelFunc) {
 		cancel(context.Canceled)
 	}
 }
+
+// await waits until done is closed. The error says what was waited for, and why ctx ended before.
+func await(ctx context.Context, done <-chan struct{}, what string, args ...any) error {
+	select {
+	case <-done:
+	case <-ctx.Done():
+		if !isClosed(done) {
+			return annotate(context.Cause(ctx), what, args)
+		}
+	}
+	return nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

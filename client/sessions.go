@@ -109,7 +109,7 @@ func noSession(err error) bool { return errors.Is(err, ErrNoSession) }
 // KeptSession is a session that is renewed every third of its TTL until it is closed, for keys that are
 // acquired with it (Write.Acquire). Safe for concurrent use. It must be closed; Client.Close does it, too.
 type KeptSession struct {
-	keeper *keeper
+	*keeper
 	ending ending
 }
 
@@ -129,60 +129,37 @@ func (c *Client) KeepSession(ctx context.Context, o SessionOptions) (*KeptSessio
 	if err := s.begin(); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 		defer cancel()
-		return nil, fmt.Errorf("keep a session: %w", errors.Join(err, s.close(ctx)))
+		return nil, fmt.Errorf("keep a session: %w", errors.Join(err, s.give(ctx, s.destroy)))
 	}
 	return s, nil
 }
 
 // ID is the session's id.
-func (s *KeptSession) ID() string { return s.keeper.session }
+func (s *KeptSession) ID() string { return s.session }
 
 // Context ends when the session is lost or closed; context.Cause says which (ErrLost, ErrReleased). Like
 // Held.Context it looks at the clock whenever it is asked.
-func (s *KeptSession) Context() context.Context { return keptContext{s.keeper.ctx, s.keeper} }
+func (s *KeptSession) Context() context.Context { return s.kept() }
 
 // Err is nil while the session is kept, and then says why it is not: ErrLost or ErrReleased.
-func (s *KeptSession) Err() error { return s.keeper.err() }
+func (s *KeptSession) Err() error { return s.err() }
 
 // Close ends the session, which frees what it holds after its lock-delay. It tries until ctx ends, or
 // until the session would end by itself. Later calls return what the first returned. ErrLost: it had
 // ended before.
 func (s *KeptSession) Close(ctx context.Context) error {
-	return s.ending.do(ctx, func() error {
-		defer s.keeper.client.drop(s)
-		if err := s.close(ctx); err != nil {
-			return fmt.Errorf("close session %q: %w", s.ID(), err)
-		}
-		return nil
+	return s.ending.do(ctx, "", func() error {
+		defer s.client.drop(s)
+		return annotate(s.give(ctx, s.destroy), "close session %q", []any{s.session})
 	})
-}
-
-func (s *KeptSession) close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.keeper.lasts())
-	defer cancel()
-	lost := s.keeper.close(ctx, ErrReleased)
-	err := s.keeper.destroy(ctx)
-	if lost != nil {
-		return lost
-	}
-	if errors.Is(err, ErrLost) {
-		s.keeper.countLost()
-	}
-	return err
 }
 
 // begin makes it a part of the client. The error says that it cannot be kept.
 func (s *KeptSession) begin() error {
-	if err := s.keeper.hold("session", nil); err != nil {
+	if err := s.hold("session", nil); err != nil {
 		return err
 	}
-	return s.keeper.client.adopt(s)
-}
-
-// stop is the client's end.
-func (s *KeptSession) stop(ctx context.Context) error {
-	s.keeper.finish(errReleasedByClose)
-	return s.keeper.await(ctx)
+	return s.client.adopt(s)
 }
 
 // leave ends what was not lost.
