@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -103,4 +105,123 @@ func TestOneServerThatIsNotRollcallProvesNothing(t *testing.T) {
 	_, err := c.Status(t.Context())
 	expect.That(t, err != nil && !errors.Is(err, ErrNeedsRollcall) && strings.Contains(err.Error(), "http://a"),
 		"Status: %v, want an error that names both servers and is not ErrNeedsRollcall", err)
+}
+
+var key = registry.NewKey("orders", "orders-1")
+
+func TestAWriteHasThreeOutcomes(t *testing.T) {
+	unknown := always(504, "", "X-Rollcall-Outcome", "unknown")
+	for _, tc := range []struct {
+		name          string
+		first, second func(*http.Request) (*http.Response, error)
+		want          error // nil: done
+		status        int   // of the StatusError; 0: none; negative: any other error
+	}{
+		{name: "done", first: always(200, ""), second: cutOff},
+		{name: "unknown instance", first: always(404, ""), second: cutOff, want: ErrNotRegistered},
+		{name: "refused", first: always(400, "no"), second: always(200, ""), status: 400},
+		{name: "no leader there, done elsewhere", first: always(503, ""), second: always(200, "")},
+		{name: "no leader anywhere", first: always(503, ""), second: always(503, ""), status: 503},
+		{name: "nobody listens there, done elsewhere", first: unreachable, second: always(200, "")},
+		{name: "nobody listens there, unknown instance elsewhere", first: unreachable, second: always(404, ""), want: ErrNotRegistered},
+		{name: "the server does not know", first: unknown, second: always(200, ""), want: ErrUnknownOutcome},
+		{name: "cut off, done elsewhere", first: cutOff, second: always(200, "")},
+		{name: "cut off, nobody elsewhere", first: cutOff, second: unreachable, want: ErrUnknownOutcome},
+		{name: "cut off, no leader elsewhere", first: cutOff, second: always(503, ""), want: ErrUnknownOutcome},
+		{name: "cut off, gone elsewhere", first: cutOff, second: always(404, "")},
+		{name: "a proxy's timeout, nobody elsewhere", first: always(504, ""), second: unreachable, want: ErrUnknownOutcome},
+		{name: "a redirect, done elsewhere", first: always(302, ""), second: always(200, "")},
+		{name: "a stock server that is not up and may have done it all the same", first: always(307, ""), second: always(503, ""), want: ErrUnknownOutcome},
+		{name: "this mode has no such thing", first: always(501, ""), second: always(200, ""), status: 501},
+		{name: "any other failure of the server, done elsewhere", first: always(508, ""), second: always(200, "")},
+		{name: "nobody trusts it, nobody elsewhere", first: untrusted, second: unreachable, status: -1},
+		{name: "no answer, done elsewhere", first: silent, second: always(200, "")},
+		{name: "no answer anywhere", first: silent, second: silent, want: ErrUnknownOutcome},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			c := servers{"a": tc.first, "b": tc.second}.client(t, "a", "b")
+			err := c.Cancel(t.Context(), key)
+			if tc.want != nil && !errors.Is(err, tc.want) {
+				t.Errorf("Cancel: %v, want %v", err, tc.want)
+			}
+			var status *StatusError
+			if tc.status > 0 && (!errors.As(err, &status) || status.Status != tc.status || errors.Is(err, ErrUnknownOutcome)) {
+				t.Errorf("Cancel: %v, want a plain status %d", err, tc.status)
+			}
+			if tc.status < 0 && (err == nil || errors.Is(err, ErrUnknownOutcome)) {
+				t.Errorf("Cancel: %v, want an error that says that nothing was done", err)
+			}
+			if tc.want == nil && tc.status == 0 && err != nil {
+				t.Errorf("Cancel: %v, want success", err)
+			}
+		})
+	}
+}
+
+func TestAStockServerThatKeepsItsListsBackIsPassedOver(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		path  []string
+		wants int
+	}{
+		{name: "all", path: []string{"apps"}, wants: 200},
+		{name: "the changes, where 403 says to fetch all", path: []string{"apps", "delta"}, wants: 403},
+	} {
+		c := servers{"a": always(403, ""), "b": always(200, "{}")}.client(t, "a", "b")
+		a, err := c.do(t.Context(), ofEureka(http.MethodGet, tc.path...))
+		expect.That(t, err == nil && a.status == tc.wants, "%s: %d, %v, want %d", tc.name, a.status, err, tc.wants)
+	}
+	var status *StatusError
+	if _, err := (servers{"a": always(403, "")}).client(t, "a").Apps(t.Context()); !errors.As(err, &status) || status.Status != 403 {
+		t.Errorf("from no server: %v, want the refusal", err)
+	}
+}
+
+func TestAFailedReadIsNeverAnUnknownOutcome(t *testing.T) {
+	c := servers{"a": cutOff, "b": unreachable}.client(t, "a", "b")
+	_, err := c.Apps(t.Context())
+	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "Apps: %v, want an error that is not an unknown outcome", err)
+}
+
+func TestTheServerThatAnsweredIsAskedFirstNextTime(t *testing.T) {
+	j := newJournal()
+	down := true
+	flaky := func(r *http.Request) (*http.Response, error) {
+		if down {
+			return unreachable(r)
+		}
+		return answered(200, "")
+	}
+	c := servers{"a": j.around(flaky), "b": always(200, "")}.client(t, "a", "b")
+	for range 3 {
+		need.OK(t, c.Renew(t.Context(), key, 0))
+		down = false
+	}
+	got := len(j.lines)
+	expect.That(t, got == 1, "the first server was asked %d times, want once, before the second one answered", got)
+}
+
+func TestASilentServerCostsOneTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := servers{"a": silent, "b": always(200, "")}.client(t, "a", "b")
+		start := time.Now()
+		need.OK(t, c.Renew(t.Context(), key, 0))
+		expect.Equal(t, time.Since(start), DefaultTimeout, "took")
+	})
+}
+
+func TestIDsAreEscapedAsOneSegment(t *testing.T) {
+	j := newJournal()
+	c := servers{"a": j.around(always(200, ""))}.client(t, "a")
+	need.OK(t, c.SetStatus(t.Context(), registry.NewKey("orders", "a/b c?#:1"), registry.OutOfService))
+	expect.Equal(t, j.String(), "PUT /eureka/apps/ORDERS/a%2Fb%20c%3F%23:1/status", "got")
+}
+
+func TestConfigReportsEveryMistake(t *testing.T) {
+	_, err := New(Config{Servers: []string{"127.0.0.1:8761", "ftp://a"}, Timeout: -1})
+	joined, ok := err.(interface{ Unwrap() []error })
+	expect.That(t, ok && len(joined.Unwrap()) == 3, "got %v, want three mistakes", err)
+	if _, err := New(Config{}); err == nil {
+		t.Error("no error without servers")
+	}
 }

@@ -3,9 +3,16 @@ package client
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Client talks to the servers of one cluster. Safe for concurrent use.
@@ -50,4 +57,96 @@ func New(c Config) (*Client, error) {
 func (c *Client) SetServers(urls []string) error {
 	_, err := c.servers.replace(urls)
 	return err
+}
+
+// DefaultTimeout bounds one try at one server. A server answers within 4 s even when it cannot learn
+// the outcome of a write.
+const DefaultTimeout = 5 * time.Second
+
+// Config is what a Client needs. Servers or Source is required; every other field has a default.
+type Config struct {
+	// Servers are URLs such as http://10.0.0.1:8761. A path is where a proxy or a stock Eureka server
+	// has its resources: /eureka/v2 of http://host/eureka/v2 is taken as it is, and to a path that does
+	// not end like that /eureka is added. User and password in a URL are sent as basic authentication.
+	Servers []string
+	// Source gives the servers anew: before the first call if Servers is empty, every SourceInterval,
+	// and when no server gave an answer. Nil: they stay as they are. See also Client.SetServers.
+	Source ServerSource
+	// InOrder tries the servers in the order in which they are given. Otherwise the client begins with
+	// any of them, so that the clients of a cluster spread over it.
+	InOrder bool
+	// Timeout bounds one try at one server: the time until its answer begins, and each pause within the
+	// answer. Zero: DefaultTimeout.
+	Timeout time.Duration
+	// Consistency is what reads of the registry ask for: linearizable, leader or stale. Empty: what
+	// the server is set to.
+	Consistency string
+	// Auth signs each request. Nil: requests carry the user and password of their server's URL, if it
+	// has them.
+	Auth Auth
+	// TLS is how servers are trusted, and this client's certificate if they want one. Nil: as the system
+	// trusts.
+	TLS *tls.Config
+	// HTTPClient sends the requests. Nil: one of the client's own, with keep-alive connections, gzip,
+	// Config.TLS and no redirects.
+	HTTPClient *http.Client
+	// Log receives what happens in the background, and what keeps it from happening. Nil: discarded.
+	Log *slog.Logger
+	// Registerer takes the client's metrics until Close. The clients of one process need registerers that
+	// tell them apart, each by its value of one label (prometheus.WrapRegistererWith). Nil: there are none.
+	Registerer prometheus.Registerer
+}
+
+// SourceInterval is how long the answer of a ServerSource is good for (upstream's
+// eureka.client.eurekaServiceUrlPollIntervalSeconds).
+const SourceInterval = 5 * time.Minute
+
+// ServerSource looks the servers up, in DNS or a file for example. An error leaves those that are known.
+type ServerSource func(ctx context.Context) ([]string, error)
+
+// Auth signs a request, in its header. An error keeps it from being sent.
+type Auth func(r *http.Request) error
+
+// BasicAuth signs with a user and a password.
+func BasicAuth(user, password string) Auth {
+	return func(r *http.Request) error {
+		r.SetBasicAuth(user, password)
+		return nil
+	}
+}
+
+// BearerAuth signs with a token, which is asked for before each request: token caches it if it is
+// costly.
+func BearerAuth(token func(ctx context.Context) (string, error)) Auth {
+	return func(r *http.Request) error {
+		t, err := token(r.Context())
+		if err != nil {
+			return fmt.Errorf("get a bearer token: %w", err)
+		}
+		r.Header.Set("Authorization", "Bearer "+t)
+		return nil
+	}
+}
+
+// Validate reports every mistake at once.
+func (c Config) Validate() error {
+	var errs []error
+	if len(c.Servers) == 0 && c.Source == nil {
+		errs = append(errs, errNoServer)
+	}
+	for _, s := range c.Servers {
+		if _, err := parseServer(s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if c.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("timeout %v is negative", c.Timeout))
+	}
+	if _, known := order.ParseConsistency(c.Consistency); !known && c.Consistency != "" {
+		errs = append(errs, fmt.Errorf("consistency %q is not linearizable, leader or stale", c.Consistency))
+	}
+	if c.HTTPClient != nil && c.TLS != nil {
+		errs = append(errs, errors.New("both HTTPClient and TLS are given; put the TLS configuration into the HTTPClient's transport"))
+	}
+	return errors.Join(errs...)
 }

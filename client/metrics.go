@@ -1,7 +1,10 @@
 package client
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -169,4 +172,91 @@ func (l *lifecycle) gaugers() []gauger {
 		}
 	}
 	return all
+}
+
+// operation is what a call does, for the metrics: one of few values, none of which is a name.
+func (q call) operation() string {
+	switch {
+	case q.eureka:
+		return q.eurekaOperation()
+	case len(q.path) > 2 && q.path[1] == "rollcall":
+		return q.ownOperation()
+	case len(q.path) > 1:
+		return q.path[1] // of Consul's API
+	}
+	return "other"
+}
+
+func (q call) eurekaOperation() string {
+	switch at := q.path[0]; {
+	case at == "vips" || at == "svips":
+		return "vip"
+	case at != "apps" || len(q.path) == 3 && q.method == http.MethodGet:
+		return "instance"
+	case len(q.path) > 3:
+		return q.path[3] // status or metadata
+	}
+	switch {
+	case q.method == http.MethodPost:
+		return "register"
+	case q.method == http.MethodPut:
+		return "renew"
+	case q.method == http.MethodDelete:
+		return "cancel"
+	case len(q.path) == 1:
+		return "apps"
+	case q.path[1] == "delta":
+		return "delta"
+	}
+	return "app"
+}
+
+// ownOperation is the resource, where that does not mean something else in Eureka's API.
+func (q call) ownOperation() string {
+	switch resource := q.path[2]; resource {
+	case "sessions":
+		return "session"
+	case "locks":
+		return "lock"
+	case "semaphores":
+		return "semaphore"
+	case "status":
+		return "cluster"
+	case "apps":
+		if len(q.path) > 5 {
+			return q.path[5] // what is done to an instance
+		}
+		return "instances"
+	default:
+		return resource
+	}
+}
+
+// outcomeOf is what came of a try, for the metrics; status is that of an answer.
+func outcomeOf(status int, err error) string {
+	var of *StatusError
+	switch {
+	case err == nil:
+		return class(status)
+	case errors.Is(err, ErrClosed):
+		return "closed"
+	case errors.Is(err, ErrUnknownOutcome):
+		return "unknown"
+	case errors.As(err, &of):
+		return class(of.Status)
+	case errors.Is(err, ErrNeedsRollcall):
+		return "4xx"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case isTimeout(err):
+		return "timeout"
+	}
+	return "unreachable"
+}
+
+func class(status int) string { return fmt.Sprintf("%dxx", status/100) }
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }

@@ -3,11 +3,18 @@ package balance
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"maps"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -109,4 +116,154 @@ func keep(list []*registry.Instance, good func(*registry.Instance) bool) []*regi
 		}
 	}
 	return kept
+}
+
+// Picker chooses one of the instances that may be called. Safe for concurrent use.
+type Picker interface {
+	// Pick returns one of list, which is sorted by id; nil if it is empty.
+	Pick(list []*registry.Instance) *registry.Instance
+}
+
+// RoundRobin takes turns: of a list that stays the same each is chosen equally often, also when other
+// lists are chosen from in between. Each picker begins with any of them, so that the clients of a service
+// do not all begin with the same.
+func RoundRobin() Picker { return &roundRobin{seed: maphash.MakeSeed()} }
+
+// roundRobin counts turns by list: two services that are called in alternation would see every other turn
+// of a common count, and each of them half of its instances. The table has places for more lists than
+// most callers have services. Lists that drive each other out of a place are chosen from at random.
+type roundRobin struct {
+	seed   maphash.Seed
+	places [256]atomic.Pointer[turns]
+}
+
+// turns are those of one list, from a random one on.
+type turns struct {
+	of    identity
+	taken atomic.Uint64
+}
+
+// identity tells a list from others, and from itself after most changes. A change that it does not tell
+// goes on with the turns that were.
+type identity struct {
+	first, last registry.Key
+	n           int
+}
+
+// Pick implements Picker.
+func (r *roundRobin) Pick(list []*registry.Instance) *registry.Instance {
+	switch n := len(list); n {
+	case 0:
+		return nil
+	case 1:
+		return list[0]
+	default:
+		of := identity{list[0].Key(), list[n-1].Key(), n}
+		return list[r.turnsOf(of).taken.Add(1)%uint64(n)]
+	}
+}
+
+func (r *roundRobin) turnsOf(of identity) *turns {
+	place := &r.places[maphash.Comparable(r.seed, of)%uint64(len(r.places))]
+	for {
+		now := place.Load()
+		if now != nil && now.of == of {
+			return now
+		}
+		begun := &turns{of: of}
+		begun.taken.Store(uint64(rand.Uint32())) // far from where the count would begin anew
+		if place.CompareAndSwap(now, begun) {
+			return begun
+		}
+	}
+}
+
+// InZone chooses, by next (nil: RoundRobin), among the instances of a zone while there is one, and among
+// all otherwise. client.ZoneOf says what an instance's zone is.
+func InZone(zone string, next Picker) Picker {
+	if next == nil {
+		next = RoundRobin()
+	}
+	return inZone{zone, next}
+}
+
+type inZone struct {
+	zone string
+	next Picker
+}
+
+// Pick implements Picker.
+func (p inZone) Pick(list []*registry.Instance) *registry.Instance {
+	return p.next.Pick(client.PreferZone(p.zone, list))
+}
+
+// avoided are the instances that could not be connected to lately. Every request reads them, and they
+// change when something dies; so they are read without a lock, and copied to be changed.
+type avoided struct {
+	time  time.Duration // for which an instance is avoided; not positive: it is not
+	mu    sync.Mutex    // held by who changes until
+	until atomic.Pointer[map[listed]time.Time]
+}
+
+// listed is an instance at an address, as the list had it. One that has registered anew since then is
+// alive, and another one: what was avoided may be called again at once.
+type listed struct {
+	address address
+	version int64 // lastDirtyTimestamp
+}
+
+// now returns what is avoided at present, which must not be changed. nil: nothing.
+func (a *avoided) now() map[listed]time.Time {
+	until := a.until.Load()
+	if until == nil {
+		return nil
+	}
+	now := time.Now()
+	for _, end := range *until {
+		if !now.Before(end) {
+			return a.change(func(map[listed]time.Time) {})
+		}
+	}
+	return *until
+}
+
+// note takes what came of a try: who could not be connected to is avoided, who answered is not.
+func (a *avoided) note(who listed, err error) {
+	switch {
+	case unconnected(err):
+		a.add(who)
+	case err == nil:
+		a.drop(who)
+	}
+}
+
+// add avoids an instance from now on.
+func (a *avoided) add(who listed) {
+	a.change(func(until map[listed]time.Time) { until[who] = time.Now().Add(a.time) })
+}
+
+// drop does not avoid an instance any more: it was connected to after all.
+func (a *avoided) drop(who listed) {
+	if _, is := a.now()[who]; is {
+		a.change(func(until map[listed]time.Time) { delete(until, who) })
+	}
+}
+
+// change changes a copy, without what is over, and returns it.
+func (a *avoided) change(do func(map[listed]time.Time)) map[listed]time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := make(map[listed]time.Time)
+	if until := a.until.Load(); until != nil {
+		maps.Copy(next, *until)
+	}
+	do(next)
+	now := time.Now()
+	maps.DeleteFunc(next, func(_ listed, end time.Time) bool { return !now.Before(end) })
+	if len(next) == 0 {
+		a.until.Store(nil)
+		return nil
+	}
+	a.until.Store(&next)
+	return next
 }

@@ -2,6 +2,7 @@ package balance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,6 +20,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -487,4 +492,276 @@ func TestAnswersStreamAsTheyCome(t *testing.T) {
 		need.That(t, err == nil && got == part, "got part %d, %v; want %d", got, err, part)
 		next <- struct{}{}
 	}
+}
+
+// wires is a network of pipes in memory, on which hosts serve, refuse, or say nothing at all.
+type wires struct {
+	mu      sync.Mutex
+	serving map[string]chan net.Conn
+	silent  map[string]bool
+	slow    time.Duration // how long it takes to connect
+	dialled []string
+}
+
+// dial connects as net.Dialer.DialContext does.
+func (w *wires) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	w.mu.Lock()
+	w.dialled = append(w.dialled, address)
+	conns, silent := w.serving[address], w.silent[address]
+	w.mu.Unlock()
+	switch {
+	case silent:
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
+	case conns == nil:
+		return nil, refused()
+	}
+	select {
+	case <-time.After(w.slow):
+	case <-ctx.Done():
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
+	}
+	here, there := net.Pipe()
+	conns <- there
+	return here, nil
+}
+
+// serve serves at an address until the test ends.
+func (w *wires) serve(t *testing.T, address string, h http.Handler) {
+	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	w.serving[address] = l.conns
+	s := &http.Server{Handler: h}
+	var g sync.WaitGroup
+	g.Go(func() { s.Serve(l) })
+	t.Cleanup(func() {
+		s.Close()
+		g.Wait()
+	})
+}
+
+// pipes is a net.Listener.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestAHostThatSaysNothingCostsItsShareOfTheTime: its packets vanish, as those of a machine that lost its
+// power do. The call goes on with another instance, soon enough for its deadline.
+func TestAHostThatSaysNothingCostsItsShareOfTheTime(t *testing.T) {
+	tests := []struct {
+		name    string
+		timeout time.Duration // of a call; 0: none
+		listed  int           // 0: 3
+		silent  int           // how many of them are
+		took    time.Duration
+		fails   bool
+	}{
+		{name: "no deadline", silent: 1, took: DefaultConnect},
+		{name: "a late deadline", timeout: time.Minute, silent: 1, took: DefaultConnect},
+		{name: "a third of the time", timeout: 3 * time.Second, silent: 1, took: time.Second},
+		{name: "two thirds of the time", timeout: 3 * time.Second, silent: 2, took: 2 * time.Second},
+		{name: "half of the time, of two", timeout: 3 * time.Second, listed: 2, silent: 1, took: 1500 * time.Millisecond},
+		{name: "two thirds of the time, although there are more than are tried", timeout: 3 * time.Second, listed: 5, silent: 2, took: 2 * time.Second},
+		{name: "all of the time", timeout: 3 * time.Second, silent: 3, took: 3 * time.Second, fails: true},
+		{name: "never too little for a handshake", timeout: 600 * time.Millisecond, silent: 1, took: leastShare},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wires{serving: map[string]chan net.Conn{}, silent: map[string]bool{}}
+				listed := instances("ORDERS", cmp.Or(test.listed, 3))
+				for n, i := range listed {
+					address := i.HostName + ":8080"
+					if n < test.silent {
+						w.silent[address] = true
+						continue
+					}
+					w.serve(t, address, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+				}
+				c := &http.Client{
+					Transport: list(listed...).transport(t, Config{Base: newBase(w.dial), Picker: inTurn{}}),
+					Timeout:   test.timeout,
+				}
+				start := time.Now()
+				resp, err := c.Get("http://orders/")
+				need.That(t, (err != nil) == test.fails, "got %v", err)
+				expect.Equal(t, time.Since(start), test.took, "it took")
+				if err != nil {
+					return
+				}
+				resp.Body.Close()
+				w.dialled = nil
+				start = time.Now()
+				if resp, err = c.Get("http://orders/"); err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				took := time.Since(start)
+				expect.That(t, took == 0 && !slices.ContainsFunc(w.dialled, func(a string) bool { return w.silent[a] }),
+					"the next call took %v and dialled %v, want it to pass over who said nothing", took, w.dialled)
+			})
+		})
+	}
+}
+
+// TestTheLastTryConnectsForTheNextCall: where nobody else is left to be tried, a connection that comes too
+// late for one call is there for the next.
+func TestTheLastTryConnectsForTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wires{serving: map[string]chan net.Conn{}, slow: time.Second}
+		w.serve(t, "h0:8080", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		c := &http.Client{
+			Transport: list(instances("ORDERS", 1)...).transport(t, Config{Base: newBase(w.dial)}),
+			Timeout:   500 * time.Millisecond,
+		}
+		_, err := c.Get("http://orders/")
+		need.That(t, err != nil, "a call was quicker than its connection")
+		time.Sleep(time.Second)
+		resp := need.Got(c.Get("http://orders/"))(t)
+		resp.Body.Close()
+	})
+}
+
+func TestAConnectionIsKeptForTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wires{serving: map[string]chan net.Conn{}}
+		w.serve(t, "h0:8080", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		transport := list(instances("ORDERS", 1)...).transport(t, Config{Base: newBase(w.dial)})
+		call := func() {
+			resp := need.Got(get(t, transport, "http://orders/"))(t)
+			read(t, resp)
+			synctest.Wait() // the connection is put back
+		}
+		call()
+		call()
+		expect.That(t, len(w.dialled) == 1, "dialled %v for two calls, want once", w.dialled)
+		(&http.Client{Transport: transport}).CloseIdleConnections()
+		synctest.Wait()
+		call()
+		expect.That(t, len(w.dialled) == 2, "dialled %v, want once more after the idle connection was closed", w.dialled)
+	})
+}
+
+// TestABaseWithoutIdleConnectionsIsLeftAlone: not every RoundTripper keeps connections.
+func TestABaseWithoutIdleConnectionsIsLeftAlone(t *testing.T) {
+	list().transport(t, Config{Base: baseFunc(ok)}).CloseIdleConnections()
+}
+
+// content is a body that can be had only once.
+type content struct {
+	io.Reader
+	closed int
+}
+
+func (c *content) Close() error {
+	c.closed++
+	return nil
+}
+
+func TestAStreamIsSentOnceAlthoughTheFirstIsDead(t *testing.T) {
+	var got []string
+	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
+		"h2:8080": func(r *http.Request) (*http.Response, error) {
+			body, err := io.ReadAll(r.Body)
+			got = append(got, string(body))
+			return &http.Response{StatusCode: 200, Body: http.NoBody}, err
+		},
+	}}
+	body := &content{Reader: strings.NewReader("text")}
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/", body)
+	need.Got(list(instances("ORDERS", 3)...).transport(t, Config{Base: n, Picker: inTurn{}}).RoundTrip(r))(t)
+	expect.That(t, len(got) == 1 && got[0] == "text" && body.closed == 1,
+		"the instance got %q, the body was closed %d times; want it sent and closed once", got, body.closed)
+}
+
+// TestABodyThatWasReadIsNotSentAgain: whoever reads it before it connects has used it up.
+func TestABodyThatWasReadIsNotSentAgain(t *testing.T) {
+	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
+		"h0:8080": func(r *http.Request) (*http.Response, error) {
+			io.CopyN(io.Discard, r.Body, 1)
+			return nil, refused()
+		},
+		"h1:8080": ok,
+	}}
+	body := &content{Reader: strings.NewReader("text")}
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/", body)
+	_, err := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}}).RoundTrip(r)
+	asked := n.took()
+	expect.That(t, err != nil && len(asked) == 1 && body.closed == 1,
+		"asked %v, %v, closed %d times; want an error of the first only", asked, err, body.closed)
+}
+
+func TestABodyThatCanBeHadAgainIsAskedForAgain(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
+			"h0:8080": func(r *http.Request) (*http.Response, error) {
+				io.Copy(io.Discard, r.Body)
+				return nil, refused()
+			},
+			"h1:8080": ok,
+		}}
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/", strings.NewReader("text"))
+		spent := errors.New("spent")
+		if fails {
+			r.GetBody = func() (io.ReadCloser, error) { return nil, spent }
+		}
+		resp, err := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}}).RoundTrip(r)
+		if fails {
+			expect.That(t, errors.Is(err, spent), "got %v, want why the body cannot be had again", err)
+			continue
+		}
+		expect.That(t, err == nil && read(t, resp) == "text", "the second instance did not get the whole body: %v", err)
+	}
+}
+
+func TestABodyIsClosedWhenNobodyWasReached(t *testing.T) {
+	body := &content{Reader: strings.NewReader("text")}
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/", body)
+	_, err := list(instances("ORDERS", 2)...).transport(t, Config{Base: &network{}}).RoundTrip(r)
+	expect.That(t, err != nil, "no error")
+	expect.That(t, body.closed == 1, "the body was closed %d times, want once", body.closed)
+}
+
+// TestATryThatIsOverTouchesTheBodyNoMore: a Base may close what it got later, from another goroutine.
+func TestATryThatIsOverTouchesTheBodyNoMore(t *testing.T) {
+	body := &content{Reader: strings.NewReader("text")}
+	over := &loan{body: body}
+	need.That(t, over.end(), "a body that nobody read cannot be lent again")
+	for _, when := range []string{"before", "after"} {
+		n, err := over.Read(make([]byte, 4))
+		expect.That(t, n == 0 && err != nil, "%s its Close the try that is over read %d bytes, %v", when, n, err)
+		over.Close()
+	}
+	kept := &loan{body: body}
+	kept.settle()
+	if text, err := io.ReadAll(kept); string(text) != "text" || err != nil {
+		t.Errorf("the next try read %q, %v", text, err)
+	}
+	expect.That(t, body.closed == 0, "the body was closed by the try that is over")
+	kept.Close()
+	kept.Close()
+	expect.That(t, body.closed == 1, "closed %d times, want once", body.closed)
+}
+
+// TestMain looks for goroutines that tests left behind. A server that closes a connection on what it has
+// not read waits for half a second before, by itself.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }

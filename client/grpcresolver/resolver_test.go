@@ -1,19 +1,27 @@
 package grpcresolver
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/client/balance"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -183,4 +191,212 @@ func TestAServiceConfigThatGRPCRefusesIsToldAtOnce(t *testing.T) {
 func TestABuilderNeedsAList(t *testing.T) {
 	_, err := NewBuilder(nil, Config{})
 	expect.That(t, err != nil && err.Error() == "no list is given; give a *client.Discovery", "got %v", err)
+}
+
+func TestWhereAnInstanceSpeaksGRPC(t *testing.T) {
+	metadata := func(pairs ...registry.Pair) func(*registry.Instance) {
+		return func(i *registry.Instance) { i.Metadata = pairs }
+	}
+	cases := []struct {
+		name   string
+		change func(i *registry.Instance)
+		config Config
+		secure bool
+		want   []string
+	}{
+		{name: "its host name and port", want: []string{"orders-1:8080"}},
+		{name: "its secure port for svip", secure: true, want: []string{"orders-1:8443"}},
+		{name: "the port of its metadata", change: metadata(registry.Pair{Key: "gRPC_port", Value: "9090"}), want: []string{"orders-1:9090"}},
+		{name: "the port of its metadata for svip", change: metadata(registry.Pair{Key: "gRPC_port", Value: "9090"}), secure: true, want: []string{"orders-1:9090"}},
+		{name: "the older key", change: metadata(registry.Pair{Key: "gRPC.port", Value: "9091"}), want: []string{"orders-1:9091"}},
+		{name: "the newer key of both", change: metadata(registry.Pair{Key: "gRPC.port", Value: "9091"}, registry.Pair{Key: "gRPC_port", Value: "9090"}), want: []string{"orders-1:9090"}},
+		{name: "a key in another case", change: metadata(registry.Pair{Key: "grpc.port", Value: "9092"}), want: []string{"orders-1:9092"}},
+		{name: "metadata that is no port", change: metadata(registry.Pair{Key: "gRPC_port", Value: "none"})},
+		{name: "metadata that is the port 0", change: metadata(registry.Pair{Key: "gRPC_port", Value: "0"})},
+		{name: "metadata that is above all ports", change: metadata(registry.Pair{Key: "gRPC_port", Value: "65536"})},
+		{name: "port not enabled", change: func(i *registry.Instance) { i.Port.Enabled = false }},
+		{name: "port 0, which it did not know when it registered", change: func(i *registry.Instance) { i.Port.Number = 0 }},
+		{name: "secure port not enabled", change: func(i *registry.Instance) { i.SecurePort.Enabled = false }, secure: true},
+		{name: "no host name", change: func(i *registry.Instance) { i.HostName = "" }, want: []string{"10.0.0.1:8080"}},
+		{name: "neither name nor address", change: func(i *registry.Instance) { i.HostName, i.IPAddr = "", "" }},
+		{name: "an address of IPv6", change: func(i *registry.Instance) { i.HostName = "fd00::1" }, want: []string{"[fd00::1]:8080"}},
+		{name: "the host that the caller chose", config: Config{Host: balance.ByIP}, want: []string{"10.0.0.1:8080"}},
+		{name: "the port that the caller chose", config: Config{Port: func(i *registry.Instance) (uint16, bool) { return i.SecurePort.Number, true }}, want: []string{"orders-1:8443"}},
+		{name: "no port that the caller chose", config: Config{Port: func(i *registry.Instance) (uint16, bool) { return 1, false }}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			i := with(instance("o1", "orders-1", 8080), func(i *registry.Instance) {
+				i.IPAddr, i.SecurePort = "10.0.0.1", registry.Port{Number: 8443, Enabled: true}
+			})
+			if c.change != nil {
+				c.change(i)
+			}
+			expect.Slice(t, c.config.locator(c.secure).addresses([]*registry.Instance{i}), c.want, "got")
+		})
+	}
+}
+
+func TestAddressesOfAService(t *testing.T) {
+	inZone := func(zone string) func(*registry.Instance) {
+		return func(i *registry.Instance) { i.Metadata = []registry.Pair{{Key: "zone", Value: zone}} }
+	}
+	a1 := with(instance("o3", "a1", 80), inZone("a"))
+	b1 := with(instance("o2", "b1", 80), inZone("b"))
+	b2 := with(instance("o1", "b2", 80), inZone("b"))
+	mute := func(i *registry.Instance) { i.Port.Enabled = false }
+	cases := []struct {
+		name      string
+		zone      string
+		instances []*registry.Instance
+		want      []string
+	}{
+		{name: "all, in an order that ids do not change", instances: []*registry.Instance{b2, b1, a1}, want: []string{"a1:80", "b1:80", "b2:80"}},
+		{name: "each once", instances: []*registry.Instance{b1, with(b1, func(i *registry.Instance) { i.InstanceID = "o9" })}, want: []string{"b1:80"}},
+		{name: "those of the zone", zone: "b", instances: []*registry.Instance{b2, b1, a1}, want: []string{"b1:80", "b2:80"}},
+		{name: "all, if the zone has none", zone: "c", instances: []*registry.Instance{b2, b1, a1}, want: []string{"a1:80", "b1:80", "b2:80"}},
+		{name: "all, if the zone has none that speaks gRPC", zone: "a", instances: []*registry.Instance{b2, b1, with(a1, mute)}, want: []string{"b1:80", "b2:80"}},
+		{name: "none", zone: "a"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			expect.Slice(t, (Config{Zone: c.zone}).locator(false).addresses(c.instances), c.want, "got")
+		})
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// liveness is when a test gives up; it decides nothing else.
+const liveness = 20 * time.Second
+
+// eurekaServer is a stock server that lists what it is told to.
+type eurekaServer struct {
+	*httptest.Server
+	mu        sync.Mutex
+	instances []*registry.Instance
+}
+
+func newEurekaServer(t *testing.T, instances ...*registry.Instance) *eurekaServer {
+	s := &eurekaServer{instances: instances}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *eurekaServer) list(instances ...*registry.Instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.instances = instances
+}
+
+func (s *eurekaServer) serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/eureka/apps" && r.URL.Path != "/eureka/apps/" {
+		http.NotFound(w, r)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var leases []*registry.Lease
+	for _, i := range s.instances {
+		leases = append(leases, &registry.Lease{Instance: i, Interval: 30, Duration: 90})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(eureka.AppendApplications(nil, eureka.Format{}, "1", fmt.Sprintf("UP_%d_", len(leases)), slices.Values(leases)))
+}
+
+// discover keeps a list of what the server lists, and believes it.
+func (s *eurekaServer) discover(t *testing.T) *client.Discovery {
+	t.Helper()
+	c, err := client.New(client.Config{Servers: []string{s.URL}})
+	need.OK(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), liveness)
+		defer cancel()
+		expect.OKf(t, c.Close(ctx), "close the client")
+	})
+	d, err := c.StartDiscovery(client.DiscoveryConfig{
+		Mode: client.RefreshFull, Interval: 10 * time.Millisecond, Guard: client.Guard{Share: -1},
+	})
+	need.OK(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), liveness)
+	defer cancel()
+	need.OK(t, d.Ready(ctx))
+	return d
+}
+
+// fakeList is a List that changes when it is told to, and has told everybody when set returns.
+type fakeList struct {
+	mu       sync.Mutex
+	snapshot *client.Snapshot
+	each     map[int]func(old, new *client.Snapshot)
+	next     int
+}
+
+func newFakeList(t *testing.T, instances ...*registry.Instance) *fakeList {
+	return &fakeList{snapshot: snapshotOf(t, instances...), each: make(map[int]func(old, new *client.Snapshot))}
+}
+
+// snapshotOf is the list of a client that was told of instances: nobody else can make one.
+func snapshotOf(t *testing.T, instances ...*registry.Instance) *client.Snapshot {
+	t.Helper()
+	return newEurekaServer(t, instances...).discover(t).Snapshot()
+}
+
+func (l *fakeList) Snapshot() *client.Snapshot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.snapshot
+}
+
+func (l *fakeList) OnChange(each func(old, new *client.Snapshot)) (stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.next
+	l.next++
+	l.each[n] = each
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.each, n)
+	}
+}
+
+func (l *fakeList) set(t *testing.T, instances ...*registry.Instance) {
+	t.Helper()
+	l.change(snapshotOf(t, instances...))()
+}
+
+// change returns what tells those who are subscribed now.
+func (l *fakeList) change(next *client.Snapshot) (tell func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, subscribed := l.snapshot, slices.Collect(maps.Values(l.each))
+	l.snapshot = next
+	return func() {
+		for _, each := range subscribed {
+			each(old, next)
+		}
+	}
+}
+
+func (l *fakeList) subscribers() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.each)
+}
+
+// instance is one of application ORDERS that is UP.
+func instance(id, host string, port uint16) *registry.Instance {
+	return &registry.Instance{
+		App: "ORDERS", InstanceID: id, HostName: host, IPAddr: host, Status: registry.Up,
+		Port: registry.Port{Number: port, Enabled: true}, DataCenter: registry.DataCenter{Name: registry.MyOwn},
+	}
+}
+
+// with returns a changed copy of an instance.
+func with(i *registry.Instance, change func(i *registry.Instance)) *registry.Instance {
+	changed := *i
+	change(&changed)
+	return &changed
 }

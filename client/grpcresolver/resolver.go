@@ -1,0 +1,261 @@
+package grpcresolver
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/serviceconfig"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/client/balance"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Scheme is the scheme of the targets.
+const Scheme = "rollcall"
+
+// roundRobin is the service config of all targets. gRPC's own default sends everything to one instance.
+const roundRobin = `{"loadBalancingConfig": [{"round_robin": {}}]}`
+
+// List is where instances are looked up: a *client.Discovery.
+type List interface {
+	// Snapshot returns the present list.
+	Snapshot() *client.Snapshot
+	// OnChange calls each after every change of the list. stop ends that; a call under way may go on.
+	OnChange(each func(old, new *client.Snapshot)) (stop func())
+}
+
+// Config says which instances are called, and where. The zero Config has a default for each field.
+type Config struct {
+	// Host is the name or address at which an instance is called; "": it cannot be. Nil:
+	// balance.ByHostName. See also balance.ByIP.
+	Host func(i *registry.Instance) string
+	// Port is where an instance speaks gRPC; false: it does not, and is not called. Nil: what its metadata
+	// says under gRPC_port, or gRPC.port, in any case (as grpc-spring-boot-starter registers), else its
+	// port, or its secure port for svip, if that is enabled.
+	Port func(i *registry.Instance) (port uint16, ok bool)
+	// Zone is preferred: its instances are called while it has any, see client.PreferZone. "": none is.
+	Zone string
+}
+
+// NewBuilder returns a builder of resolvers for grpc.WithResolvers. One builder serves any number of
+// targets and connections; their resolvers end with the connections, not with the list.
+func NewBuilder(list List, config Config) (resolver.Builder, error) {
+	if list == nil {
+		return nil, errors.New("no list is given; give a *client.Discovery")
+	}
+	return &builder{list: list, config: config}, nil
+}
+
+type builder struct {
+	list   List
+	config Config
+}
+
+// Scheme implements resolver.Builder.
+func (b *builder) Scheme() string { return Scheme }
+
+// Build implements resolver.Builder.
+func (b *builder) Build(target resolver.Target, cc resolver.ClientConn, options resolver.BuildOptions) (resolver.Resolver, error) {
+	service, err := parseTarget(target)
+	if err != nil {
+		return nil, err
+	}
+	var config *serviceconfig.ParseResult
+	if !options.DisableServiceConfig {
+		if config = cc.ParseServiceConfig(roundRobin); config.Err != nil {
+			return nil, fmt.Errorf("the service config %s: %w", roundRobin, config.Err)
+		}
+	}
+	r := &following{list: b.list, service: service, locate: b.config.locator(service.secure), cc: cc, serviceConfig: config}
+	// Before the first look, so that no change goes unnoticed in between.
+	r.stop = b.list.OnChange(func(_, _ *client.Snapshot) { r.update() })
+	r.update()
+	return r, nil
+}
+
+// service is what a target names.
+type service struct {
+	what   string // for messages
+	secure bool   // instances are called on their secure port
+	lookup func(s *client.Snapshot) []*registry.Instance
+}
+
+// parseTarget reads a target, whose authority says what kind of name the rest is.
+func parseTarget(target resolver.Target) (service, error) {
+	name := target.Endpoint()
+	if name == "" {
+		return service{}, fmt.Errorf("target %q names no service; %s", &target.URL, targets)
+	}
+	switch target.URL.Host {
+	case "":
+		return service{
+			what:   fmt.Sprintf("application %q", name),
+			lookup: func(s *client.Snapshot) []*registry.Instance { return s.App(name) },
+		}, nil
+	case "vip":
+		return service{
+			what:   fmt.Sprintf("VIP address %q", name),
+			lookup: func(s *client.Snapshot) []*registry.Instance { return s.VIP(name) },
+		}, nil
+	case "svip":
+		return service{
+			what:   fmt.Sprintf("secure VIP address %q", name),
+			secure: true,
+			lookup: func(s *client.Snapshot) []*registry.Instance { return s.SecureVIP(name) },
+		}, nil
+	}
+	return service{}, fmt.Errorf("target %q has the unknown authority %q; %s", &target.URL, target.URL.Host, targets)
+}
+
+const targets = "targets are rollcall:///APPLICATION, rollcall://vip/ADDRESS and rollcall://svip/ADDRESS"
+
+// locator tells where instances speak gRPC.
+type locator struct {
+	host func(i *registry.Instance) string
+	port func(i *registry.Instance) (port uint16, ok bool)
+	zone string
+}
+
+// locator fills in the defaults.
+func (c Config) locator(secure bool) locator {
+	l := locator{host: c.Host, port: c.Port, zone: c.Zone}
+	if l.host == nil {
+		l.host = balance.ByHostName
+	}
+	if l.port == nil {
+		l.port = func(i *registry.Instance) (uint16, bool) { return portOf(i, secure) }
+	}
+	return l
+}
+
+// addresses returns where to call instances, each address once, in an order that does not depend on the
+// instances' ids. Those that speak no gRPC do not count as their zone's.
+func (l locator) addresses(instances []*registry.Instance) []string {
+	at := make(map[*registry.Instance]string, len(instances))
+	var located []*registry.Instance
+	for _, i := range instances {
+		host := l.host(i)
+		if port, ok := l.port(i); ok && host != "" {
+			at[i] = net.JoinHostPort(host, strconv.Itoa(int(port)))
+			located = append(located, i)
+		}
+	}
+	var addresses []string
+	for _, i := range client.PreferZone(l.zone, located) {
+		addresses = append(addresses, at[i])
+	}
+	slices.Sort(addresses)
+	return slices.Compact(addresses)
+}
+
+// portOf is the default of Config.Port. Metadata that names no port is not passed over: whatever listens
+// on the instance's other ports, it is not its gRPC server.
+// Source of the keys: net.devh.boot.grpc.client.nameresolver.DiscoveryClientNameResolver.
+func portOf(i *registry.Instance, secure bool) (uint16, bool) {
+	for _, key := range []string{"gRPC_port", "gRPC.port"} {
+		for _, m := range i.Metadata {
+			if strings.EqualFold(m.Key, key) {
+				port, err := strconv.ParseUint(m.Value, 10, 16)
+				return uint16(port), err == nil && port != 0
+			}
+		}
+	}
+	port := i.PortFor(secure)
+	return port, port != 0
+}
+
+// following is a resolver that tells a connection where its service is, whenever that has changed.
+type following struct {
+	list          List
+	service       service
+	locate        locator
+	cc            resolver.ClientConn
+	serviceConfig *serviceconfig.ParseResult // nil: the connection wants none
+	stop          func()                     // the calls of update after a change
+
+	mu     sync.Mutex
+	told   *resolution // what cc was told last; nil: nothing
+	closed bool
+}
+
+// resolution is where a service is, or why it is nowhere.
+type resolution struct {
+	addresses []string // sorted
+	empty     bool     // there are no instances of any service
+	mute      int      // instances that are UP, but do not say where they speak gRPC, if all are so
+}
+
+func (r *resolution) equal(other *resolution) bool {
+	return r.empty == other.empty && r.mute == other.mute && slices.Equal(r.addresses, other.addresses)
+}
+
+func (r *following) resolve() *resolution {
+	list := r.list.Snapshot()
+	up := r.service.lookup(list)
+	if addresses := r.locate.addresses(up); len(addresses) > 0 {
+		return &resolution{addresses: addresses}
+	}
+	return &resolution{empty: list.Len() == 0, mute: len(up)}
+}
+
+// update tells the connection where its service is at present, if it knows otherwise. The list is looked
+// at under the lock: of two updates at once, the later one then tells nothing older.
+func (r *following) update() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	known, found := r.told, r.resolve()
+	if known != nil && known.equal(found) {
+		return
+	}
+	r.told = found
+	// A connection that has addresses keeps them in spite of errors: it is told first that they are gone.
+	if len(found.addresses) > 0 || known != nil && len(known.addresses) > 0 {
+		// The error that this returns asks for another resolution, which would find the same.
+		_ = r.cc.UpdateState(r.state(found.addresses))
+	}
+	if len(found.addresses) == 0 {
+		r.cc.ReportError(r.nowhere(found))
+	}
+}
+
+func (r *following) state(addresses []string) resolver.State {
+	state := resolver.State{ServiceConfig: r.serviceConfig}
+	for _, a := range addresses {
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: a})
+	}
+	return state
+}
+
+// nowhere is why there is nothing to call.
+func (r *following) nowhere(found *resolution) error {
+	switch {
+	case found.mute > 0:
+		return fmt.Errorf("none of the %d instances of %s that are UP says where it speaks gRPC; "+
+			"register an enabled port or metadata gRPC_port", found.mute, r.service.what)
+	case found.empty:
+		return fmt.Errorf("no instance of %s is UP: the list of all instances is empty (Discovery.Ready waits for it)", r.service.what)
+	}
+	return fmt.Errorf("no instance of %s is UP", r.service.what)
+}
+
+// ResolveNow implements resolver.Resolver. It does nothing: the connection is told of every change, and
+// asking the registry for one that it does not know of yet would cost it a call for each lost connection.
+func (r *following) ResolveNow(resolver.ResolveNowOptions) {}
+
+// Close implements resolver.Resolver. The connection is told nothing afterwards.
+func (r *following) Close() {
+	r.stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+}
