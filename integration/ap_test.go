@@ -207,7 +207,7 @@ func mustAgreeWithPeers(t *testing.T, n *Node) {
 	for _, p := range all.Peers {
 		Eventually(t, replicated, "node "+n.Name+" and "+p.Name+" are equal", func() error {
 			diff, err := n.DiffWith(p.Name)
-			if err == nil && diff != (Diff{}) {
+			if err == nil && diff.Apps+diff.Missing+diff.Extra != 0 {
 				err = fmt.Errorf("they differ: %+v", diff)
 			}
 			return err

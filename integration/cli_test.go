@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -61,13 +62,13 @@ func TestStatusCommandDescribesTheClusterOnEveryNode(t *testing.T) {
 	for _, n := range c.Nodes {
 		Eventually(t, ReadyLimit, "the status at "+n.Name, func() error { // a busy machine may change the leader
 			leader := c.Leader()
-			var status Status
+			var status api.Status
 			decode(t, rollcall(t, "status", "-o", "json", "--addr", n.URL()), &status)
 			if status.Mode != "cp" || status.ClusterID == "" || status.Leader != leader.Name || status.Term == 0 || len(status.Nodes) != len(c.Nodes) {
 				return fmt.Errorf("it is %+v, want mode cp, an id, leader %s, a term and %d nodes", status, leader.Name, len(c.Nodes))
 			}
 			for i, got := range status.Nodes {
-				want := NodeStatus{ID: c.Nodes[i].Name, HTTP: c.Nodes[i].HTTP, Cluster: c.Nodes[i].Cluster, Role: "follower", Applied: got.Applied, Index: got.Index}
+				want := api.NodeStatus{ID: c.Nodes[i].Name, HTTP: c.Nodes[i].HTTP, Cluster: c.Nodes[i].Cluster, Role: "follower", Applied: got.Applied, Index: got.Index}
 				if c.Nodes[i] == leader {
 					want.Role = "leader"
 				}
@@ -85,7 +86,7 @@ func TestStatusCommandDescribesTheNodesWithoutConsensus(t *testing.T) {
 	c := StartCluster(t, Config{AP: true, Nodes: 2, DC: "east"})
 	for _, n := range c.Nodes {
 		Eventually(t, replicated, "node "+n.Name+" reaches the other one", func() error {
-			var status Status
+			var status api.Status
 			decode(t, rollcall(t, "status", "-o", "json", "--addr", n.URL()), &status)
 			if status.Mode != "ap" || status.ClusterID != "east" || status.Leader != "" || len(status.Nodes) != len(c.Nodes) {
 				return fmt.Errorf("its status is %+v, want mode ap, east, no leader and %d nodes", status, len(c.Nodes))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -48,8 +49,8 @@ func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
 func mustEndWithin(t *testing.T, c *Cluster, id string, least, most int) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		e, err := taken(func() (*Explanation, error) { return n.Explain("MORTAL", id) })
-		expect.That(t, err == nil && e != nil && e.ExpiresIn > int64(least)*1000 && e.ExpiresIn <= int64(most)*1000,
+		e, err := taken(func() (*api.Explanation, error) { return n.Explain("MORTAL", id) })
+		expect.That(t, err == nil && e != nil && e.ExpiresInMS > int64(least)*1000 && e.ExpiresInMS <= int64(most)*1000,
 			"node %s explains %s by %+v, %v, want that it ends in more than %d and at most %d s", n.Name, id, e, err, least, most)
 	}
 }
@@ -98,7 +99,7 @@ func TestUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if u := p.Upstream; p.State != "on" || p.Withheld != 1 || !u.Decides || u.Allows || u.Clients != 2 || u.Threshold != 3 {
+				if u := p.Upstream; p.State != "on" || p.Withheld != 1 || !u.Decides || u.AllowsEviction || u.ExpectedClients != 2 || u.Threshold != 3 {
 					return fmt.Errorf("%+v", p)
 				}
 				return nil

@@ -143,7 +143,7 @@ func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case p.State != "failing" || p.Reason == "" || p.LagChanges < 600 || p.LagMillis <= 0:
+		case p.State != "failing" || p.Reason == "" || p.LagChanges < 600 || p.LagMS <= 0:
 			return fmt.Errorf("it is %+v", p)
 		}
 		t.Log("during the cut:", p.Reason)

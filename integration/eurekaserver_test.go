@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -120,7 +121,7 @@ func TestAPublishedEurekaServerIsAPeer(t *testing.T) {
 	mustDo(t, "heartbeat", ours.Renew("ORDERS", "lost"))
 	awaitOn(t, theirs, "ORDERS", "lost", "UP")
 
-	var status Peer
+	var status api.Peer
 	Eventually(t, replicated, "the Eureka server is ok and its link alive", func() (err error) { // an answer may be late for once
 		status, err = ours.Peer("old")
 		if err == nil && (status.State != "ok" || status.Incoming == nil || status.Incoming.Cut) {

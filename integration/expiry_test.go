@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
@@ -90,7 +91,7 @@ func mustTellTheStory(t *testing.T, c *Cluster) {
 }
 
 // happened are the words of a history.
-func happened(e *Explanation) []string {
+func happened(e *api.Explanation) []string {
 	var what []string
 	for _, event := range e.History {
 		what = append(what, event.What)
@@ -103,7 +104,7 @@ func TestNothingIsExplainedOfWhatNeverWas(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		for _, n := range StartCluster(t, fewer(ap, 1)).Nodes {
-			e, err := taken(func() (*Explanation, error) { return n.Explain("NOBODY", "never") })
+			e, err := taken(func() (*api.Explanation, error) { return n.Explain("NOBODY", "never") })
 			expect.That(t, e == nil && err == nil, "node %s explains what never was by %+v, %v, want 404", n.Name, e, err)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -60,9 +61,9 @@ func mustBeToldToRemove(t *testing.T, n *Node) {
 func awaitVote(t *testing.T, through, newcomer *Node) {
 	t.Helper()
 	Eventually(t, voteLimit, newcomer.Name+" votes", func() error {
-		var members []NodeStatus
+		var members []api.NodeStatus
 		decode(t, rollcall(t, "members", "-o", "json", "--addr", through.URL()), &members)
-		i := slices.IndexFunc(members, func(m NodeStatus) bool { return m.ID == newcomer.Name })
+		i := slices.IndexFunc(members, func(m api.NodeStatus) bool { return m.ID == newcomer.Name })
 		if i < 0 || members[i].Role != "follower" {
 			return fmt.Errorf("the members are %+v", members)
 		}

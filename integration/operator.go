@@ -7,72 +7,38 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// Preservation is what GET /v1/rollcall/self-preservation says, as far as tests look at it.
-type Preservation struct {
-	State        string // off, on, released or held
-	Reason       string
-	Until        int64 // ms since the epoch; 0: no time
-	Author, Note string
-	Withheld     int // evictions
-	Figures      PreservationFigures
-	Applications []OverdueApp
-	Transitions  []Transition // newest first
-	Upstream     struct {
-		Decides   bool
-		Clients   int `json:"expected_clients"`
-		Threshold int
-		Allows    bool `json:"allows_eviction"`
+// Status asks the node for its view of the cluster.
+func (n *Node) Status() (api.Status, error) { return ask[api.Status](n, "/v1/rollcall/status") }
+
+// Peers asks the node for its peers.
+func (n *Node) Peers() (api.Peers, error) { return ask[api.Peers](n, "/v1/rollcall/peers") }
+
+// Peer asks the node for one peer.
+func (n *Node) Peer(name string) (api.Peer, error) {
+	all, err := n.Peers()
+	if err != nil {
+		return api.Peer{}, err
 	}
+	for _, p := range all.Peers {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return api.Peer{}, fmt.Errorf("node %s has no peer %q", n.Name, name)
 }
 
-// PreservationFigures are the numbers of self-preservation.
-type PreservationFigures struct{ Leases, Counted, Fresh, Expired int }
-
-// OverdueApp is one application's part of Preservation.
-type OverdueApp struct {
-	App     string
-	Overdue []struct{ ID string }
-}
-
-// Transition is a change of self-preservation's state.
-type Transition struct{ State, Author, Reason string }
-
-// Explanation is what GET /v1/rollcall/apps/{app}/{id}/explain says, as far as tests look at it.
-type Explanation struct {
-	State            string // listed, quarantined or gone
-	Summary          string
-	Status, Reported string
-	ExpiresIn        int64 `json:"expires_in_ms"`
-	Expired          bool
-	Override         *OperatorsAct
-	Quarantine       *OperatorsAct
-	Removed          *struct{ Kind string }
-	SelfPreservation struct {
-		State     string
-		Withholds bool
-	} `json:"self_preservation"`
-	History []HistoryEvent // oldest first
-}
-
-// OperatorsAct is an override or a quarantine: who set it, and when it ends (ms since the epoch).
-type OperatorsAct struct {
-	Author, Reason string
-	Until          int64
-}
-
-// HistoryEvent is something that happened to an instance.
-type HistoryEvent struct {
-	At             int64 // ms since the epoch
-	What, Text     string
-	Times          int
-	Author, Reason string
+// DiffWith asks the node what differs between it and a peer.
+func (n *Node) DiffWith(peer string) (api.PeerDiff, error) {
+	return ask[api.PeerDiff](n, "/v1/rollcall/peers/"+peer+"/diff")
 }
 
 // Preservation asks the node about self-preservation.
-func (n *Node) Preservation() (Preservation, error) {
-	return ask[Preservation](n, "/v1/rollcall/self-preservation")
+func (n *Node) Preservation() (api.SelfPreservation, error) {
+	return ask[api.SelfPreservation](n, "/v1/rollcall/self-preservation")
 }
 
 // Release ends self-preservation, as an operator does.
@@ -81,13 +47,13 @@ func (n *Node) Release(author, reason string) Answer {
 }
 
 // Explain asks the node what it knows of an instance; nil without an error means that the node says 404.
-func (n *Node) Explain(app, id string) (*Explanation, error) {
+func (n *Node) Explain(app, id string) (*api.Explanation, error) {
 	path := ownPath(app, id) + "/explain"
 	answer := n.Get(path)
 	if answer.Status == http.StatusNotFound {
 		return nil, nil
 	}
-	explanation, err := decoded[Explanation](n, path, answer)
+	explanation, err := decoded[api.Explanation](n, path, answer)
 	return &explanation, err
 }
 

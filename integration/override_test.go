@@ -12,6 +12,7 @@ import (
 
 	"github.com/hudl/fargo"
 
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -45,7 +46,7 @@ func TestTimedOverrideEndsByItselfAcrossALeaderKill(t *testing.T) {
 			awaitStatus(t, n, "ORDERS", "orders-1", "OUT_OF_SERVICE")
 			answer := unrefused(func() Answer { return n.Renew("ORDERS", "orders-1") })
 			expect.That(t, answer.Status == http.StatusOK, "renewal while overridden: %v, want 200", answer)
-			e, err := taken(func() (*Explanation, error) { return n.Explain("ORDERS", "orders-1") })
+			e, err := taken(func() (*api.Explanation, error) { return n.Explain("ORDERS", "orders-1") })
 			need.That(t, err == nil && e != nil && e.Status == "OUT_OF_SERVICE" && e.Reported == "UP" && e.Override != nil && e.Override.Author == "ann" && e.Override.Reason == "deploy 7" && e.Override.Until != 0,
 				"node %s explains the override by %+v, %v, want ann's until a time", n.Name, e, err)
 		}
@@ -118,7 +119,7 @@ func mustHide(t *testing.T, n *Node) {
 	if answer := unrefused(func() Answer { return n.Renew("ORDERS", "sick") }); answer.Status != http.StatusOK {
 		t.Errorf("node %s: a heartbeat in quarantine is answered %v, want 200", n.Name, answer)
 	}
-	e, err := taken(func() (*Explanation, error) { return n.Explain("ORDERS", "sick") })
+	e, err := taken(func() (*api.Explanation, error) { return n.Explain("ORDERS", "sick") })
 	expect.That(t, err == nil && e != nil && e.State == "quarantined" && e.Quarantine != nil && e.Quarantine.Author == "ann" && e.Quarantine.Reason == "it answers nonsense",
 		"node %s explains it by %+v, %v, want ann's quarantine", n.Name, e, err)
 }

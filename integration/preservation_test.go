@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -25,11 +26,11 @@ func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T)
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, steadfast(fewer(ap, 1)))
 		h := startHerd(t, "HERD", 20, c.Nodes)
-		awaitFigures(t, c.Nodes[0], "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
+		awaitFigures(t, c.Nodes[0], "off", api.Figures{Leases: 20, Counted: 20, Fresh: 20})
 		silent := h.silence(12)
 
 		for _, n := range c.Nodes {
-			p := awaitFigures(t, n, "on", PreservationFigures{Leases: 20, Counted: 20, Fresh: 8, Expired: 12})
+			p := awaitFigures(t, n, "on", api.Figures{Leases: 20, Counted: 20, Fresh: 8, Expired: 12})
 			mustWithhold(t, n, p, silent)
 		}
 		mustSayWhyOnTheCommandLine(t, c, silent[0])
@@ -50,7 +51,7 @@ func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T)
 }
 
 // awaitFigures waits until a node says that self-preservation is in a state, with certain numbers.
-func awaitFigures(t *testing.T, n *Node, state string, want PreservationFigures) (p Preservation) {
+func awaitFigures(t *testing.T, n *Node, state string, want api.Figures) (p api.SelfPreservation) {
 	t.Helper()
 	Eventually(t, herdLimit, fmt.Sprintf("self-preservation is %s on node %s, with %+v", state, n.Name, want), func() (err error) {
 		if p, err = n.Preservation(); err == nil && (p.State != state || p.Figures != want) {
@@ -73,9 +74,9 @@ func awaitListing(t *testing.T, n *Node, want []string) {
 }
 
 // mustWithhold expects that a node tells why nobody is evicted, and who would be.
-func mustWithhold(t *testing.T, n *Node, p Preservation, silent []string) {
+func mustWithhold(t *testing.T, n *Node, p api.SelfPreservation, silent []string) {
 	t.Helper()
-	expect.That(t, p.Withheld == len(silent) && strings.Contains(p.Reason, "8") && strings.Contains(p.Reason, "20"),
+	expect.That(t, int(p.Withheld) == len(silent) && strings.Contains(p.Reason, "8") && strings.Contains(p.Reason, "20"),
 		"node %s withholds %d evictions because %q, want %d and the numbers", n.Name, p.Withheld, p.Reason, len(silent))
 	var overdue []string
 	for _, app := range p.Applications {
@@ -95,13 +96,13 @@ func mustWithhold(t *testing.T, n *Node, p Preservation, silent []string) {
 func mustSayWhyOnTheCommandLine(t *testing.T, c *Cluster, id string) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		var p Preservation
+		var p api.SelfPreservation
 		decode(t, rollcall(t, "self-preservation", "-o", "json", "--addr", n.URL()), &p)
 		expect.That(t, p.State == "on" && p.Withheld == 12, "self-preservation at %s: %+v, want on with 12 withheld", n.Name, p)
 		table := rollcall(t, "self-preservation", "status", "--addr", n.URL())
 		expect.That(t, strings.Contains(withoutUntil(string(table)), withoutUntil(p.Reason)),
 			"self-preservation status at %s prints\n%s\nwithout %q", n.Name, table, p.Reason)
-		var e Explanation
+		var e api.Explanation
 		decode(t, rollcall(t, "explain", "HERD/"+id, "-o", "json", "--addr", n.URL()), &e)
 		expect.That(t, e.State == "listed" && e.Expired && e.SelfPreservation.Withholds, "explain at %s: %+v, want listed, expired and withheld", n.Name, e)
 		table = rollcall(t, "explain", "HERD/"+id, "--addr", n.URL())
@@ -135,7 +136,7 @@ func mustTellOfTheRelease(t *testing.T, n *Node) {
 }
 
 // states are the remembered transitions, newest first.
-func states(p Preservation) []string {
+func states(p api.SelfPreservation) []string {
 	var states []string
 	for _, tr := range p.Transitions {
 		states = append(states, tr.State)
@@ -164,11 +165,11 @@ func mustHaveGoneByShares(t *testing.T, c *Cluster, app string, gone []string, s
 }
 
 // mustExplainAlike expects the same history of an instance from every node, and returns it.
-func mustExplainAlike(t *testing.T, nodes []*Node, app, id string) *Explanation {
+func mustExplainAlike(t *testing.T, nodes []*Node, app, id string) *api.Explanation {
 	t.Helper()
-	var first *Explanation
+	var first *api.Explanation
 	for _, n := range nodes {
-		e, err := taken(func() (*Explanation, error) { return n.Explain(app, id) })
+		e, err := taken(func() (*api.Explanation, error) { return n.Explain(app, id) })
 		need.That(t, err == nil && e != nil && len(e.History) != 0, "node %s explains %s/%s by %+v, %v, want a history", n.Name, app, id, e, err)
 		if first == nil {
 			first = e
@@ -184,12 +185,12 @@ func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, steadfast(fewer(ap, 1)))
 		h := startHerd(t, "HERD", 20, c.Nodes)
-		awaitFigures(t, c.Nodes[0], "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
+		awaitFigures(t, c.Nodes[0], "off", api.Figures{Leases: 20, Counted: 20, Fresh: 20})
 		h.silence(12)
-		awaitFigures(t, c.Nodes[len(c.Nodes)-1], "on", PreservationFigures{Leases: 20, Counted: 20, Fresh: 8, Expired: 12})
+		awaitFigures(t, c.Nodes[len(c.Nodes)-1], "on", api.Figures{Leases: 20, Counted: 20, Fresh: 8, Expired: 12})
 		h.wake()
 		for _, n := range c.Nodes {
-			p := awaitFigures(t, n, "off", PreservationFigures{Leases: 20, Counted: 20, Fresh: 20})
+			p := awaitFigures(t, n, "off", api.Figures{Leases: 20, Counted: 20, Fresh: 20})
 			expect.That(t, p.Withheld == 0 && p.Transitions[0].Author == "", "node %s: %+v, want nothing withheld and no operator", n.Name, p)
 			mustListExactly(t, n, h.ids())
 		}
@@ -250,7 +251,7 @@ func awaitHeldBeyondLease(t *testing.T, n *Node) {
 		}
 		need.That(t, p.State == "held" && p.Author == "ann" && p.Note == "the network is moved" && p.Until != 0,
 			"node %s: %+v, want held by ann until a time", n.Name, p)
-		return notYet(p.Withheld, 1)
+		return notYet(int(p.Withheld), 1)
 	})
 }
 

@@ -12,23 +12,12 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/client/sse"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Event is one server-sent event.
 type Event struct{ ID, Name, Data string }
-
-// Change is the data of an event named change, and what long polls and `rollcall watch -o json` show.
-type Change struct {
-	Index, Action, Why, App, ID, Status string
-	Instance                            json.RawMessage
-}
-
-// Position is the number of the change, which the epoch stands before.
-func (c Change) Position(t testing.TB) uint64 {
-	t.Helper()
-	return position(t, c.Index)
-}
 
 // position is the number in an index as the server writes it, epoch-number.
 func position(t testing.TB, index string) uint64 {
@@ -105,17 +94,17 @@ func readEvents(stream io.Reader, each func(Event)) error {
 
 // Changes are the changes that arrived so far, in their order. An end of the stream, a mark other than
 // the start or a change under an id that is not its index fails the test.
-func (s *Stream) Changes(t testing.TB) []Change {
+func (s *Stream) Changes(t testing.TB) []api.Change {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	need.That(t, s.err == nil, "the stream from %s ended: %v", s.node, s.err)
-	var changes []Change
+	var changes []api.Change
 	for i, e := range s.events {
 		if e.Name == "start" && i == 0 {
 			continue
 		}
-		var c Change
+		var c api.Change
 		err := json.Unmarshal([]byte(e.Data), &c)
 		need.That(t, err == nil && e.Name == "change" && c.Index == e.ID,
 			"event %d from %s is %+v (%v), want a change under its own index", i, s.node, e, err)
@@ -125,9 +114,9 @@ func (s *Stream) Changes(t testing.TB) []Change {
 }
 
 // AwaitChange waits until the stream has brought the change of an index and returns all up to now.
-func (s *Stream) AwaitChange(t testing.TB, index string) []Change {
+func (s *Stream) AwaitChange(t testing.TB, index string) []api.Change {
 	t.Helper()
-	var changes []Change
+	var changes []api.Change
 	Eventually(t, ReadyLimit, "the stream from "+s.node+" brings "+index, func() error {
 		changes = s.Changes(t)
 		if len(changes) == 0 || position(t, changes[len(changes)-1].Index) < position(t, index) {

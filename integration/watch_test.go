@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -23,7 +24,7 @@ type watcher struct{ *Process }
 // watchLine is one line that it prints: a Change, unless Event names something else.
 type watchLine struct {
 	Event string
-	Change
+	api.Change
 }
 
 // startWatcher runs the command against nodes, in their order, and waits until it watches.
@@ -57,9 +58,9 @@ func (w watcher) lines(t *testing.T) []watchLine {
 }
 
 // changes are the changes that it printed so far. That it may have missed some fails the test.
-func (w watcher) changes(t *testing.T) []Change {
+func (w watcher) changes(t *testing.T) []api.Change {
 	t.Helper()
-	var changes []Change
+	var changes []api.Change
 	for _, l := range w.lines(t) {
 		switch l.Event {
 		case "change":
@@ -83,7 +84,7 @@ func TestWatchCommandPrintsWhatHappensOnAnotherNode(t *testing.T) {
 		t.Logf("printed after %v", time.Since(began))
 		mustCancel(t, c.Nodes[len(c.Nodes)-1], "ORDERS", "orders-1")
 		Eventually(t, ReadyLimit, "the cancel is printed", func() error { return notYet(len(w.changes(t)), 2) })
-		for i, want := range []Change{
+		for i, want := range []api.Change{
 			{Action: "ADDED", Why: "registered", App: "ORDERS", ID: "orders-1", Status: "UP"},
 			{Action: "DELETED", Why: "canceled", App: "ORDERS", ID: "orders-1", Status: "UP"},
 		} {
@@ -122,7 +123,7 @@ func TestWatchCommandMissesAndRepeatsNothingWhileNodesDie(t *testing.T) {
 			}
 			r.awaitProgress(t)
 			r.stop()
-			r.check(t, func() []Change { return w.changes(t) })
+			r.check(t, func() []api.Change { return w.changes(t) })
 		})
 	}
 }
@@ -198,18 +199,18 @@ func (r *recorder) awaitProgress(t *testing.T) {
 
 // check compares what a watch brought with what was acknowledged: everything, once, in order, and
 // nothing but what was tried.
-func (r *recorder) check(t *testing.T, changes func() []Change) {
+func (r *recorder) check(t *testing.T, changes func() []api.Change) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the watch has come to "+r.last, func() error {
-		if seen := changes(); len(seen) == 0 || seen[len(seen)-1].Position(t) < position(t, r.last) {
+		if seen := changes(); len(seen) == 0 || position(t, seen[len(seen)-1].Index) < position(t, r.last) {
 			return fmt.Errorf("%d changes so far", len(seen))
 		}
 		return nil
 	})
-	seen := map[string]Change{}
+	seen := map[string]api.Change{}
 	before := uint64(0)
 	for _, c := range changes() {
-		if at := c.Position(t); at <= before {
+		if at := position(t, c.Index); at <= before {
 			t.Errorf("%+v came after %d", c, before)
 		} else {
 			before = at
@@ -274,8 +275,8 @@ func TestEveryNodeStreamsTheSameEvents(t *testing.T) {
 
 // sameEvent compares two changes. Without consensus each node counts its own changes, and notes the time
 // of its own.
-func sameEvent(ap bool) func(a, b Change) bool {
-	return func(a, b Change) bool {
+func sameEvent(ap bool) func(a, b api.Change) bool {
+	return func(a, b api.Change) bool {
 		if ap {
 			a.Index, a.Instance = b.Index, b.Instance
 		}
@@ -334,7 +335,7 @@ func mustRefusePolls(t *testing.T, n *Node, index string) {
 // poll is the answer to a long poll.
 type poll struct {
 	Index   string
-	Changes []Change
+	Changes []api.Change
 	err     error
 }
 
