@@ -123,20 +123,23 @@ func awaitOK(ctx context.Context, url string) error {
 
 // getText returns the body of a 200.
 func getText(ctx context.Context, url string) (string, error) {
-	body, err := getOK(ctx, url)
+	resp, err := getOK(ctx, url)
 	if err != nil {
 		return "", err
 	}
-	defer body.Close()
-	text, err := io.ReadAll(body)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
 	return string(text), err
 }
 
-// getOK returns the body of a 200. The caller closes it.
-func getOK(ctx context.Context, url string) (io.ReadCloser, error) {
+// getOK returns a 200, whose body the caller closes. Headers are name, value, name, value.
+func getOK(ctx context.Context, url string, headers ...string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -146,7 +149,7 @@ func getOK(ctx context.Context, url string) (io.ReadCloser, error) {
 		resp.Body.Close()
 		return nil, fmt.Errorf("GET %s: %s", url, resp.Status)
 	}
-	return resp.Body, nil
+	return resp, nil
 }
 
 // addrs are the nodes' HTTP addresses.
@@ -218,17 +221,7 @@ type bareRaft struct {
 func newBenchRaftCommand() *cobra.Command {
 	var b bareRaft
 	var addr string
-	cmd := &cobra.Command{
-		Use:    "raft",
-		Short:  "Run a node of the bare Raft library that bench compares with",
-		Hidden: true,
-		Args:   cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := localcluster.UntilParentEnds(cmd.Context(), os.LookupEnv, cmd.InOrStdin())
-			defer cancel()
-			return b.serve(ctx, addr)
-		},
-	}
+	cmd := baselineCommand("raft", "Run a node of the bare Raft library that bench compares with", func(ctx context.Context) error { return b.serve(ctx, addr) })
 	f := cmd.Flags()
 	f.StringVar(&addr, "http-addr", "", "address to serve")
 	f.StringVar(&b.addr, "cluster-addr", "", "address of Raft")
@@ -371,21 +364,26 @@ func (c *bareRaftCluster) apply(ctx context.Context) (float64, error) {
 func newBenchBareCommand() *cobra.Command {
 	var addr string
 	var gcPercent int
-	cmd := &cobra.Command{
-		Use:    "bare",
-		Short:  "Serve the bare handler that bench compares with",
-		Hidden: true,
-		Args:   cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := localcluster.UntilParentEnds(cmd.Context(), os.LookupEnv, cmd.InOrStdin())
-			defer cancel()
-			debug.SetGCPercent(gcPercent) // as the nodes: the ratio is about the work
-			return serveUntil(ctx, addr, new(bareHandler))
-		},
-	}
+	cmd := baselineCommand("bare", "Serve the bare handler that bench compares with", func(ctx context.Context) error {
+		debug.SetGCPercent(gcPercent) // as the nodes: the ratio is about the work
+		return serveUntil(ctx, addr, new(bareHandler))
+	})
 	cmd.Flags().StringVar(&addr, "http-addr", "", "address to serve")
 	cmd.Flags().IntVar(&gcPercent, "gc-percent", 100, "as the servers have it")
 	return cmd
+}
+
+// baselineCommand serves, in a process of its own, what clusters are compared with, until the process that started it ends.
+func baselineCommand(use, short string, serve func(context.Context) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Hidden: true,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := localcluster.UntilParentEnds(cmd.Context(), os.LookupEnv, cmd.InOrStdin())
+			defer cancel()
+			return serve(ctx)
+		},
+	}
 }
 
 // serveUntil serves until ctx ends.
@@ -461,16 +459,16 @@ func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l
 // fetchProfile takes a profile for about as long as a load lasts.
 func (r *ratiosRun) fetchProfile(ctx context.Context, profiler, name string) error {
 	seconds := math.Ceil((r.warm + r.window).Seconds())
-	body, err := getOK(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", profiler, seconds))
+	resp, err := getOK(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", profiler, seconds))
 	if err != nil {
 		return err
 	}
-	defer body.Close()
+	defer resp.Body.Close()
 	f, err := os.Create(filepath.Join(r.profiles, name+".pprof"))
 	if err != nil {
 		return fmt.Errorf("--profiles: %w", err)
 	}
 	defer f.Close()
-	_, err = io.Copy(f, body)
+	_, err = io.Copy(f, resp.Body)
 	return err
 }

@@ -190,13 +190,10 @@ func (r *ratiosRun) oneWatcher(ctx context.Context, c *benchCluster) error {
 }
 
 func exchangeOnce(addr string, request []byte) error {
-	conn, err := wire.Dial(addr, time.Now().Add(load.BulkGrace))
-	if err != nil {
+	return withConn(addr, time.Now().Add(load.BulkGrace), func(conn *wire.Conn) error {
+		_, err := timed(conn, request, http.StatusOK)
 		return err
-	}
-	defer conn.Close()
-	_, err = timed(conn, request, http.StatusOK)
-	return err
+	})
 }
 
 // keyWatcher reads one key by blocking queries, one after the other, until its value is 1.
@@ -253,19 +250,12 @@ func readKey(ctx context.Context, addr, key, index string) (next, value string, 
 	if index != "" {
 		url += "&wait=9m&index=" + index
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := getOK(ctx, url)
 	if err != nil {
 		return "", "", err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: %s", url, resp.Status)
-	}
 	return resp.Header.Get("X-Consul-Index"), string(text), err
 }
 
@@ -341,33 +331,41 @@ func (r *ratiosRun) cpuOfRenewing(ctx context.Context, c *benchCluster, ids []st
 
 // cpuOf is how much of a core the process of each node takes in a window, in percent, by address.
 func (r *ratiosRun) cpuOf(ctx context.Context, c *benchCluster) (map[string]float64, error) {
+	return r.growth(ctx, 2*r.window, func(ctx context.Context) (map[string]float64, error) {
+		cpu := map[string]float64{}
+		for _, addr := range c.addrs() {
+			var err error
+			if cpu[addr], err = cpuSoFar(ctx, addr); err != nil {
+				return nil, err
+			}
+		}
+		return cpu, nil
+	})
+}
+
+// cpuSoFar is what a node's process has taken since its start, in hundredths of a second: its growth per second is percent.
+func cpuSoFar(ctx context.Context, addr string) (float64, error) {
+	seconds, err := nodeMetric(ctx, addr, "process_cpu_seconds_total")
+	return 100 * seconds, err
+}
+
+// growth is by how much counters grow per second, in a window that begins when the load is warm.
+func (r *ratiosRun) growth(ctx context.Context, window time.Duration, count func(context.Context) (map[string]float64, error)) (map[string]float64, error) {
 	if !wire.Pause(ctx, r.warm) {
 		return nil, ctx.Err()
 	}
 	begin := time.Now()
-	before, err := cpuSeconds(ctx, c)
+	before, err := count(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !wire.Pause(ctx, 2*r.window) {
+	if !wire.Pause(ctx, window) {
 		return nil, ctx.Err()
 	}
-	after, err := cpuSeconds(ctx, c)
+	after, err := count(ctx)
 	seconds := time.Since(begin).Seconds()
-	for addr := range after {
-		after[addr] = 100 * (after[addr] - before[addr]) / seconds
+	for name := range after {
+		after[name] = (after[name] - before[name]) / seconds
 	}
 	return after, err
-}
-
-func cpuSeconds(ctx context.Context, c *benchCluster) (map[string]float64, error) {
-	cpu := map[string]float64{}
-	for _, addr := range c.addrs() {
-		seconds, err := nodeMetric(ctx, addr, "process_cpu_seconds_total")
-		if err != nil {
-			return nil, err
-		}
-		cpu[addr] = seconds
-	}
-	return cpu, nil
 }

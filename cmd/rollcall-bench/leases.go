@@ -290,14 +290,11 @@ func (c *crowd) changeOf(data []byte) (i int, ok bool) {
 
 // change registers an instance of the fleet at a node.
 func (c *crowd) change(ctx context.Context, addr string, i int) error {
-	conn, err := wire.Dial(addr, time.Now().Add(arrivalLimit))
-	if err != nil {
+	return withConn(addr, time.Now().Add(arrivalLimit), func(conn *wire.Conn) error {
+		c.begins(i, time.Now())
+		_, err := insisted(ctx, conn, c.fleet.registration(i), http.StatusNoContent)
 		return err
-	}
-	defer conn.Close()
-	c.begins(i, time.Now())
-	_, err = insisted(ctx, conn, c.fleet.registration(i), http.StatusNoContent)
-	return err
+	})
 }
 
 // latencies waits until every change has arrived everywhere, sends the watchers home and returns how long those from

@@ -107,36 +107,15 @@ func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 // beatCost is how much of a core a node's process takes, in percent, and of how many heartbeats a second
 // the second datacenter is told meanwhile.
 func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cpu, told float64, err error) {
-	if !wire.Pause(ctx, r.warm) {
-		return 0, 0, ctx.Err()
-	}
-	begin := time.Now()
-	before, err := p.beatsSoFar(ctx, node)
-	if err != nil {
-		return 0, 0, err
-	}
-	if !wire.Pause(ctx, r.window/2) {
-		return 0, 0, ctx.Err()
-	}
-	after, err := p.beatsSoFar(ctx, node)
-	seconds := time.Since(begin).Seconds()
-	return 100 * (after.cpu - before.cpu) / seconds, (after.told - before.told) / seconds, err
-}
-
-// beatCount is what a node has done since its start.
-type beatCount struct {
-	cpu  float64 // seconds
-	told float64 // heartbeats, to the peer
-}
-
-func (p *benchPair) beatsSoFar(ctx context.Context, node string) (n beatCount, err error) {
-	peer, err := onlyPeer(ctx, p.here)
-	if err != nil {
-		return n, err
-	}
-	n.told = float64(peer.Sent["heartbeat"])
-	n.cpu, err = nodeMetric(ctx, node, "process_cpu_seconds_total")
-	return n, err
+	grown, err := r.growth(ctx, r.window/2, func(ctx context.Context) (map[string]float64, error) {
+		peer, err := onlyPeer(ctx, p.here)
+		if err != nil {
+			return nil, err
+		}
+		cpu, err := cpuSoFar(ctx, node)
+		return map[string]float64{"cpu": cpu, "told": float64(peer.Sent["heartbeat"])}, err
+	})
+	return grown["cpu"], grown["told"], err
 }
 
 // benchAct is who pauses peers.

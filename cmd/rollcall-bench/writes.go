@@ -382,20 +382,11 @@ func (r *ratiosRun) restarts(ctx context.Context, c *benchCluster) error {
 
 // fetchCompressed fetches a document and drops it.
 func fetchCompressed(ctx context.Context, url, accept string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Accept", accept)
-	req.Header.Set("Accept-Encoding", "gzip") // named, so that the transport leaves it compressed
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := getOK(ctx, url, "Accept", accept, "Accept-Encoding", "gzip") // named, so that the transport leaves it compressed
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s", url, resp.Status)
-	}
 	_, err = io.Copy(io.Discard, resp.Body)
 	return err
 }

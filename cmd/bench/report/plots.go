@@ -257,11 +257,7 @@ func (r *Report) visibility(scenarios []scenario.Scenario, abroad bool) []wayPlo
 func (r *Report) sightings(name string, mode scenario.Mode, way trial.Way, abroad bool) []trial.Micros {
 	var delays []trial.Micros
 	for _, t := range r.runs(name, mode).of {
-		for _, s := range t.Sightings {
-			if s.Way == way && s.From != s.To && (t.Nodes[s.From].Datacenter != t.Nodes[s.To].Datacenter) == abroad {
-				delays = append(delays, s.Delay)
-			}
-		}
+		delays = append(delays, verdict.Delays(t.Trial, way, abroad)...)
 	}
 	return delays
 }

@@ -161,17 +161,23 @@ func spreadOfMicros(values []trial.Micros) Spread {
 func visibility(t *trial.Trial, abroad bool) map[trial.Way]Spread {
 	found := make(map[trial.Way]Spread)
 	for _, way := range trial.Ways {
-		var delays []trial.Micros
-		for _, s := range t.Sightings {
-			if s.Way == way && s.From != s.To && (datacenter(t, s.From) != datacenter(t, s.To)) == abroad {
-				delays = append(delays, s.Delay)
-			}
-		}
-		if len(delays) > 0 {
+		if delays := Delays(t, way, abroad); len(delays) > 0 {
 			found[way] = spreadOfMicros(delays)
 		}
 	}
 	return found
+}
+
+// Delays are how long registrations took until other nodes showed them by a way: nodes of the same datacenter, or of
+// other ones; -1: not within the trial.
+func Delays(t *trial.Trial, way trial.Way, abroad bool) []trial.Micros {
+	var delays []trial.Micros
+	for _, s := range t.Sightings {
+		if s.Way == way && s.From != s.To && (datacenter(t, s.From) != datacenter(t, s.To)) == abroad {
+			delays = append(delays, s.Delay)
+		}
+	}
+	return delays
 }
 
 // datacenter is that of a node.
