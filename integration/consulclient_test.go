@@ -76,16 +76,7 @@ func unled(err error) error {
 	return err
 }
 
-// got is must for a call with a result.
-func got[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		need.OK(t, err)
-		return v
-	}
-}
-
-// value is got for a call that tells something about its answer, too.
+// value is need.Got for a call that tells something about its answer, too.
 func value[T, M any](t *testing.T) func(T, M, error) T {
 	return func(v T, _ M, err error) T {
 		t.Helper()
@@ -106,13 +97,13 @@ func TestConsulsLockOutlivesTheLeader(t *testing.T) {
 	c := StartCluster(t, Config{})
 	leader := c.Leader()
 	others := c.Others(leader)
-	first := got[*api.Lock](t)(consulClient(t, others[0]).LockOpts(lockOptions("locks/demo")))
-	lost := got[<-chan struct{}](t)(taken(func() (<-chan struct{}, error) {
+	first := need.Got(consulClient(t, others[0]).LockOpts(lockOptions("locks/demo")))(t)
+	lost := need.Got(taken(func() (<-chan struct{}, error) {
 		lost, err := first.Lock(nil)
 		return lost, unled(err)
-	}))
+	}))(t)
 
-	second := got[*api.Lock](t)(consulClient(t, others[1]).LockOpts(lockOptions("locks/demo")))
+	second := need.Got(consulClient(t, others[1]).LockOpts(lockOptions("locks/demo")))(t)
 	acquired := make(chan error, 1)
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop) })
@@ -494,7 +485,7 @@ func TestOneRegistryForEurekaAndConsul(t *testing.T) {
 	}))
 	status := func(want string) {
 		t.Helper()
-		instance := got[*Listed](t)(c.Nodes[2].Lookup("PAYMENTS", "pay-1"))
+		instance := need.Got(c.Nodes[2].Lookup("PAYMENTS", "pay-1"))(t)
 		expect.That(t, instance != nil && instance.Status == want && instance.Metadata["zone"] == "c", "Eureka shows %+v, want %s", instance, want)
 	}
 	status("UP")

@@ -142,7 +142,7 @@ func TestNodeConsulClientRegistersAtAnyNode(t *testing.T) {
 			found[0].Service.Port != 7070 || !slices.Equal(found[0].Service.Tags, []string{"v2"}) || found[0].Service.Meta["zone"] != "c" {
 			t.Errorf("node %s lists %+v", n.Name, found)
 		}
-		instance := got[*Listed](t)(n.Lookup("CART", "cart-1"))
+		instance := need.Got(n.Lookup("CART", "cart-1"))(t)
 		expect.That(t, instance != nil && instance.Status == "UP", "node %s shows %+v to Eureka's clients, want UP", n.Name, instance)
 	}
 	invoke[any](t, client, c.Nodes[2], "agent.service.deregister", arguments{"id": "cart-1"})
@@ -230,7 +230,7 @@ func TestPythonConsulClientLocks(t *testing.T) {
 		}
 		return session, err
 	}
-	first := got[string](t)(lock(holder, c.Nodes[0], "first"))
+	first := need.Got(lock(holder, c.Nodes[0], "first"))(t)
 	acquired := make(chan error, 1)
 	go func() {
 		_, err := lock(waiter, c.Nodes[1], "second")

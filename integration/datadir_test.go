@@ -26,6 +26,8 @@ func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 	expect.That(t, !strings.Contains(said, "panic") && !strings.Contains(said, "goroutine "), "it did not refuse, it crashed:\n%s", said)
 }
 
+// Package store tests every way in which a directory does not fit, or is damaged; here the program says so, and ends.
+
 func TestDataDirectoryOfAnotherNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
@@ -35,25 +37,6 @@ func TestDataDirectoryOfAnotherNodeIsRefused(t *testing.T) {
 		n.Settings["node.name"] = "somebody-else"
 		mustRefuseToStart(t, n, n.Dir, `"n1"`, `"somebody-else"`)
 	})
-}
-
-func TestDataDirectoryOfTheOtherModeIsRefused(t *testing.T) {
-	t.Parallel()
-	eachMode(t, func(t *testing.T, ap bool) {
-		n := StartCluster(t, Config{AP: ap, Nodes: 1}).Nodes[0]
-		n.Stop(t)
-		delete(n.Settings, "replication.nodes")
-		n.Settings["mode"] = map[bool]string{false: "ap", true: "cp"}[ap]
-		mustRefuseToStart(t, n, n.Dir, `"ap"`, `"cp"`)
-	})
-}
-
-func TestDataDirectoryOfAnotherDatacenterIsRefusedWithoutConsensus(t *testing.T) {
-	t.Parallel()
-	n := StartCluster(t, Config{AP: true, Nodes: 1, DC: "east"}).Nodes[0]
-	n.Stop(t)
-	n.Settings["datacenter"] = "west"
-	mustRefuseToStart(t, n, n.Dir, `"east"`, `"west"`)
 }
 
 func TestDataDirectoryOfAnotherClusterIsRefused(t *testing.T) {
@@ -76,22 +59,9 @@ func TestCorruptDataDirectoryIsRefused(t *testing.T) {
 			overwrite(t, filepath.Join(dir, "identity.json"), "not an identity")
 			return "identity.json"
 		},
-		"identity that is cut off": func(t *testing.T, dir string) string {
-			cutOff(t, filepath.Join(dir, "identity.json"))
-			return "identity.json"
-		},
-		"identity that is missing": func(t *testing.T, dir string) string {
-			need.OK(t, os.Remove(filepath.Join(dir, "identity.json")))
-			return "identity.json"
-		},
 		"data that is something else": func(t *testing.T, dir string) string {
 			file := dataFile(t, dir)
 			overwrite(t, file, strings.Repeat("not a log ", 10_000))
-			return filepath.Base(file)
-		},
-		"data that is cut off": func(t *testing.T, dir string) string {
-			file := dataFile(t, dir)
-			cutOff(t, file)
 			return filepath.Base(file)
 		},
 	} {
@@ -125,12 +95,6 @@ func dataFile(t *testing.T, dir string) (largest string) {
 func overwrite(t *testing.T, file, content string) {
 	t.Helper()
 	need.OK(t, os.WriteFile(file, []byte(content), 0o600))
-}
-
-// cutOff keeps the first bytes of a file, as a copy that was interrupted.
-func cutOff(t *testing.T, file string) {
-	t.Helper()
-	need.OK(t, os.Truncate(file, 100))
 }
 
 func TestAnOlderCopyOfADataDirectoryIsRefused(t *testing.T) {

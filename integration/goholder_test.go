@@ -213,14 +213,14 @@ func TestAHolderByGoThatWasPausedBrieflyStillHolds(t *testing.T) {
 
 // pausedBriefly pauses a holder for a second. The error says that the pause was too long to tell anything.
 func pausedBriefly(ctx context.Context, t *testing.T, h *child[goHolderAnswer], kind, way, lock string) error {
-	got[goHolderAnswer](t)(h.ask(ctx, "acquire", kind, lock))
+	need.Got(h.ask(ctx, "acquire", kind, lock))(t)
 	need.OK(t, h.say("pause", way, lock))
 	need.OK(t, localcluster.AwaitStopped(h.cmd.Process.Pid))
 	Pass(t, time.Second)
 	need.OK(t, h.signal(syscall.SIGCONT))
-	first := got[goHolderAnswer](t)(h.hear(ctx))
+	first := need.Got(h.hear(ctx))(t)
 	inTime := time.Unix(0, first.Looked).Before(first.deadline().Add(-100 * time.Millisecond))
-	released := got[goHolderAnswer](t)(h.ask(ctx, "release", way, lock))
+	released := need.Got(h.ask(ctx, "release", way, lock))(t)
 	switch {
 	case !inTime:
 		return errors.New("the pause was too long to tell")

@@ -154,14 +154,14 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 		return client.LockOptions{Name: name, TTL: 10 * time.Second, Try: true, Recipe: true}
 	}
 
-	held := got[*client.Held](t)(ours.AcquireLock(t.Context(), recipe("mine")))
+	held := need.Got(ours.AcquireLock(t.Context(), recipe("mine")))(t)
 	pair := value[*api.KVPair, *api.QueryMeta](t)(kv.Get("lock/mine", nil))
 	if pair.Session != held.Session() || pair.Flags != api.LockFlagValue || !strings.HasPrefix(string(pair.Value), "lock:") {
 		t.Errorf("Consul's client sees %+v, want session %s, the flags of a lock, and lock:TIME", pair, held.Session())
 	}
 	once := lockOptions("lock/mine")
 	once.LockTryOnce, once.LockWaitTime = true, time.Millisecond
-	l := got[*api.Lock](t)(theirs.LockOpts(once))
+	l := need.Got(theirs.LockOpts(once))(t)
 	lost, err := l.Lock(nil)
 	expect.That(t, lost == nil && err == nil, "Consul's client has the lock beside ours: %v", err)
 	need.OK(t, held.Release(t.Context()))
@@ -178,11 +178,11 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	need.OK(t, second(kv.Put(&api.KVPair{Key: "lock/other"}, nil)))
 	expect.ErrorIs(t, expect.Err(ours.AcquireLock(t.Context(), recipe("other"))), client.ErrKeyConflict, "of a key that is no lock's our client says")
 
-	s := got[*api.Semaphore](t)(theirs.SemaphorePrefix("semaphore/both", 2))
+	s := need.Got(theirs.SemaphorePrefix("semaphore/both", 2))(t)
 	need.OK(t, won(s.Acquire(nil)))
 	expect.ErrorIs(t, expect.Err(ours.AcquireSemaphore(t.Context(), client.SemaphoreOptions{LockOptions: recipe("both"), Limit: 3})), client.ErrLimit,
 		"with another limit than Consul's client our client says")
-	permit := got[*client.Held](t)(ours.AcquireSemaphore(t.Context(), client.SemaphoreOptions{LockOptions: recipe("both"), Limit: 2}))
+	permit := need.Got(ours.AcquireSemaphore(t.Context(), client.SemaphoreOptions{LockOptions: recipe("both"), Limit: 2}))(t)
 	pairs := value[api.KVPairs, *api.QueryMeta](t)(kv.List("semaphore/both/", nil))
 	var keys []string
 	for _, p := range pairs {
@@ -193,7 +193,7 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	}
 	// Somebody ends our session: Consul's client gets the permit, and ours learns that it has none.
 	need.OK(t, second(theirs.Session().Destroy(permit.Session(), nil)))
-	another := got[*api.Semaphore](t)(theirs.SemaphorePrefix("semaphore/both", 2))
+	another := need.Got(theirs.SemaphorePrefix("semaphore/both", 2))(t)
 	need.OK(t, won(another.Acquire(nil)))
 	select {
 	case <-permit.Context().Done():

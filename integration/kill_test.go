@@ -137,20 +137,6 @@ func TestWholeClusterKilledNobodyEvicted(t *testing.T) {
 	})
 }
 
-func TestDeadInstanceGoesAfterItsLeaseAndLiveOnesStay(t *testing.T) {
-	t.Parallel()
-	eachMode(t, func(t *testing.T, ap bool) {
-		const lease = 10
-		c := StartCluster(t, fewer(ap, 2))
-		l := startLoad(t, lease, 6, 0, c.Nodes)
-		renewed := time.Now()
-		mustRegister(t, c.Nodes[1], Instance{App: "MORTAL", ID: "dead", Duration: lease})
-		awaitEviction(t, c, "dead", lease, renewed)
-		l.stop()
-		l.check(t, c.Nodes)
-	})
-}
-
 // awaitEviction waits until no node lists id, and fails if one of them drops it earlier than one
 // lease (in seconds) after from.
 func awaitEviction(t *testing.T, c *Cluster, id string, lease int, from time.Time) {

@@ -3,11 +3,8 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,8 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The two recipes that every language has for Consul, on plain HTTP: a mutex by a session that acquires
-// a key, and a semaphore by a key .lock that is written by compare-and-set.
+// The recipe that every language has for Consul, on plain HTTP: a mutex by a session that acquires a key. That of the
+// semaphore is contended for by Consul's own client.
 
 // led asks again for as long as Consul's API says that there is no leader, and so did nothing.
 func led(ask func() Answer) (answer Answer) {
@@ -134,177 +131,5 @@ func TestRecipeOfTheMutex(t *testing.T) {
 		answer := led(func() Answer { return a.Do(Request{Method: http.MethodPut, Path: "/v1/kv/lock/x?acquire=" + dead}) })
 		want := fmt.Sprintf("raft apply failed: invalid session %q", dead)
 		expect.That(t, answer.Status == 500 && string(answer.Body) == want, "acquire by a session that is gone: %v, want 500 %q", answer, want)
-	}
-}
-
-// permit is one contender's part in the recipe of the semaphore.
-type permit struct {
-	node    *Node
-	session string
-	began   time.Time // before the session was created
-}
-
-// coordination is the value of .lock: the article's form, with a list of holders.
-type coordination struct {
-	Limit   int      `json:"limit"`
-	Holders []string `json:"holders"`
-}
-
-const (
-	semaphore = "semaphore/demo/"
-	permitTTL = 10 * time.Second
-)
-
-// contend creates the session and the contender's key.
-func contend(t *testing.T, n *Node) permit {
-	t.Helper()
-	began := time.Now()
-	p := permit{n, n.session(t, fmt.Sprintf(`{"TTL":%q,"LockDelay":0,"Behavior":"delete"}`, permitTTL)), began}
-	need.That(t, n.says(t, "/v1/kv/"+semaphore+p.session+"?acquire="+p.session, "contender"), "the contender's own key was not acquired")
-	return p
-}
-
-// try takes a permit if one is free, after it has dropped the dead from the holders. It also returns
-// the index to wait behind.
-func (p permit) try(limit int) (taken bool, index string, err error) {
-	entries, answer, err := p.node.keys(semaphore + "?recurse")
-	if err != nil {
-		return false, "", err
-	}
-	lock := coordination{Limit: limit}
-	cas := uint64(0)
-	alive := map[string]bool{}
-	for _, e := range entries {
-		if e.Key == semaphore+".lock" {
-			cas, err = e.ModifyIndex, json.Unmarshal(e.Value, &lock)
-		} else if e.Session != "" {
-			alive[e.Session] = true
-		}
-	}
-	if err != nil {
-		return false, "", err
-	}
-	lock.Holders = slices.DeleteFunc(lock.Holders, func(s string) bool { return !alive[s] })
-	index = answer.Header.Get("X-Consul-Index")
-	if len(lock.Holders) >= lock.Limit {
-		return false, index, nil
-	}
-	lock.Holders = append(lock.Holders, p.session)
-	body, err := json.Marshal(lock)
-	if err != nil {
-		return false, "", err
-	}
-	said, err := p.node.put(fmt.Sprintf("/v1/kv/%s.lock?cas=%d", semaphore, cas), string(body))
-	return said == "true", index, err
-}
-
-// wait tries until it has a permit, waiting for changes in between.
-func (p permit) wait(limit int) error {
-	for deadline := time.Now().Add(ReadyLimit); time.Now().Before(deadline); {
-		taken, index, err := p.try(limit)
-		if err != nil || taken {
-			return err
-		}
-		if _, _, err := p.node.keys(semaphore + "?recurse&wait=2s&index=" + url.QueryEscape(index)); err != nil {
-			return err
-		}
-	}
-	return errors.New("no permit")
-}
-
-// release takes the session out of the holders and ends it.
-func (p permit) release(t *testing.T) {
-	t.Helper()
-	Eventually(t, ReadyLimit, "the permit is given back", func() error {
-		entries, _, err := p.node.keys(semaphore + ".lock")
-		if err != nil || len(entries) != 1 {
-			return fmt.Errorf("%+v, %v", entries, err)
-		}
-		var lock coordination
-		if err := json.Unmarshal(entries[0].Value, &lock); err != nil {
-			return err
-		}
-		lock.Holders = slices.DeleteFunc(lock.Holders, func(s string) bool { return s == p.session })
-		body, _ := json.Marshal(lock)
-		said, err := p.node.put(fmt.Sprintf("/v1/kv/%s.lock?cas=%d", semaphore, entries[0].ModifyIndex), string(body))
-		if err == nil && said != "true" {
-			err = errors.New("somebody else was quicker")
-		}
-		return err
-	})
-	answer := led(func() Answer {
-		return p.node.Do(Request{Method: http.MethodDelete, Path: "/v1/kv/" + semaphore + p.session})
-	})
-	expect.That(t, string(answer.Body) == "true", "delete the contender's key: %v", answer)
-	p.node.says(t, "/v1/session/destroy/"+p.session, "")
-}
-
-// TestRecipeOfTheSemaphore: limit 3, five contenders at three nodes; one holder dies.
-func TestRecipeOfTheSemaphore(t *testing.T) {
-	t.Parallel()
-	const limit = 3
-	c := StartCluster(t, Config{})
-	var all []permit
-	for i := range 5 {
-		all = append(all, contend(t, c.Nodes[i%3]))
-	}
-	for i, p := range all {
-		taken, _, err := p.try(limit)
-		need.OK(t, err)
-		need.Equal(t, taken, (i < limit), "contender %d of %d: taken is", i+1, len(all))
-	}
-	fourth := make(chan error, 1)
-	go func() { fourth <- all[3].wait(limit) }()
-	all[0].release(t)
-	need.OK(t, <-fourth)
-
-	fifth := make(chan error, 1)
-	go func() { fifth <- all[4].wait(limit) }()
-	// The second dies: nobody renews its session. The others are renewed meanwhile.
-	for waiting := true; waiting; {
-		for _, p := range []permit{all[2], all[3], all[4]} {
-			need.Got(p.node.put("/v1/session/renew/"+p.session, ""))(t)
-		}
-		select {
-		case err := <-fifth:
-			need.OK(t, err)
-			waiting = false
-		case <-time.After(time.Second):
-		}
-	}
-	took := time.Since(all[1].began)
-	expect.That(t, took >= 2*permitTTL,
-		"the dead holder's permit was given away %v after its last sign, before its TTL of %v was over twice", took, permitTTL)
-	entries, _, err := c.Nodes[0].keys(semaphore + ".lock")
-	need.OK(t, err)
-	var lock coordination
-	need.OK(t, json.Unmarshal(entries[0].Value, &lock))
-	want := []string{all[2].session, all[3].session, all[4].session}
-	if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(lock.Holders)), want) {
-		t.Errorf("holders are %v, want %v", lock.Holders, want)
-	}
-}
-
-// TestCoordinationNeedsConsensus: in mode ap every route says why there is none.
-func TestCoordinationNeedsConsensus(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, Config{AP: true, Nodes: 1})
-	for _, r := range []Request{
-		{Method: http.MethodPut, Path: "/v1/session/create"},
-		{Method: http.MethodGet, Path: "/v1/session/list"},
-		{Method: http.MethodPut, Path: "/v1/kv/a"},
-		{Method: http.MethodGet, Path: "/v1/kv/a?stale"},
-		{Method: http.MethodPut, Path: "/v1/txn", Body: []byte("[]")},
-		{Method: http.MethodGet, Path: "/v1/catalog/services"},
-		{Method: http.MethodGet, Path: "/v1/health/service/web"},
-		{Method: http.MethodPut, Path: "/v1/agent/service/register", Body: []byte(`{"Name":"web"}`)},
-		{Method: http.MethodGet, Path: "/v1/status/leader"},
-		{Method: http.MethodPost, Path: "/v1/rollcall/sessions"},
-		{Method: http.MethodPut, Path: "/v1/rollcall/locks/a?session=x"},
-		{Method: http.MethodPut, Path: "/v1/rollcall/semaphores/a?session=x&limit=2"},
-		{Method: http.MethodGet, Path: "/v1/rollcall/fence/a?index=1"},
-	} {
-		answer := c.Nodes[0].Do(r)
-		expect.That(t, answer.Status == http.StatusNotImplemented && len(answer.Body) >= 40, "%s %s: %v, want 501 with a sentence", r.Method, r.Path, answer)
 	}
 }
