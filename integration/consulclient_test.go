@@ -302,69 +302,6 @@ func step(kv *api.KV) error {
 	}
 }
 
-// TestConsulsTransactionsAreAllOrNothing writes at one node, and reads at the others after the leader was
-// killed.
-func TestConsulsTransactionsAreAllOrNothing(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, Config{})
-	leader := c.Leader()
-	others := c.Others(leader)
-	txn := func(n *Node, ops ...*api.KVTxnOp) (bool, *api.TxnResponse) {
-		all := make(api.TxnOps, len(ops))
-		for i, op := range ops {
-			all[i] = &api.TxnOp{KV: op}
-		}
-		ok, response, _, err := patientConsul(t, n).Txn().Txn(all, nil)
-		need.OK(t, err)
-		return ok, response
-	}
-	ok, response := txn(leader,
-		&api.KVTxnOp{Verb: api.KVSet, Key: "a", Value: []byte("1")},
-		&api.KVTxnOp{Verb: api.KVSet, Key: "b", Value: []byte("2")},
-		&api.KVTxnOp{Verb: api.KVGet, Key: "a"})
-	if !ok || len(response.Results) != 3 || string(response.Results[2].KV.Value) != "1" ||
-		response.Results[0].KV.ModifyIndex != response.Results[1].KV.ModifyIndex {
-		t.Fatalf("got %v, %+v; want three results, both writes with one index, the read after them", ok, response)
-	}
-	leader.Kill()
-	c.Leader(others...)
-	if ok, response = txn(others[0],
-		&api.KVTxnOp{Verb: api.KVSet, Key: "a", Value: []byte("lost")},
-		&api.KVTxnOp{Verb: api.KVCheckNotExists, Key: "b"}); ok || len(response.Errors) != 1 || response.Errors[0].OpIndex != 1 {
-		t.Fatalf("got %v, %+v; want a failure of the second operation", ok, response)
-	}
-	for _, n := range others {
-		pair := value[*api.KVPair, *api.QueryMeta](t)(patientConsul(t, n).KV().Get("a", nil))
-		expect.That(t, string(pair.Value) == "1", "node %s has %q after a failed transaction, want 1", n.Name, pair.Value)
-	}
-}
-
-// TestConsulsSessionIsKeptThroughALeaderKill renews as the client does, every half TTL.
-func TestConsulsSessionIsKeptThroughALeaderKill(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, Config{})
-	leader := c.Leader()
-	sessions := consulClient(t, c.Others(leader)[0]).Session()
-	looked := patientConsul(t, c.Others(leader)[0]).Session()
-	id := value[string, *api.WriteMeta](t)(looked.Create(&api.SessionEntry{Name: "kept", TTL: "10s", Behavior: "delete"}, nil))
-	end, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- sessions.RenewPeriodic("10s", id, nil, end) }()
-	leader.Kill()
-	c.Leader(c.Others(leader)...)
-	select {
-	case err := <-ended:
-		t.Fatalf("renewing ended: %v", err)
-	case <-time.After(25 * time.Second): // longer than twice the TTL
-	}
-	entry := value[*api.SessionEntry, *api.QueryMeta](t)(patientConsul(t, c.Others(leader)[1]).Session().Info(id, nil))
-	expect.That(t, entry != nil && entry.Name == "kept" && entry.TTL == "10s", "another node knows %+v of the session", entry)
-	close(end)
-	need.OK(t, <-ended)
-	if entry = value[*api.SessionEntry, *api.QueryMeta](t)(looked.Info(id, nil)); entry != nil {
-		t.Errorf("the session is still there after its end: %+v", entry)
-	}
-}
-
 // TestConsulsAgentOutlivesTheLeader registers and reports through the leader, which is killed: the service
 // is listed at the others, its TTL goes on, and its heartbeats there keep it.
 func TestConsulsAgentOutlivesTheLeader(t *testing.T) {
@@ -423,38 +360,6 @@ func TestConsulsAgentIsEveryNode(t *testing.T) {
 	}
 	if err := b.Agent().UpdateTTL("service:web-1", "", api.HealthPassing); err == nil {
 		t.Error("a heartbeat for a service that is gone is accepted")
-	}
-}
-
-// TestConsulsIDsOfTwoHostsDoNotReplaceEachOther: six hosts register one id at three nodes at once, each with its
-// address. One of them has it, the others hear who.
-func TestConsulsIDsOfTwoHostsDoNotReplaceEachOther(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
-	refused := make(chan error, 6)
-	for i := range cap(refused) {
-		agent := consulClient(t, c.Nodes[i%3]).Agent()
-		go func() {
-			refused <- agent.ServiceRegister(&api.AgentServiceRegistration{ID: "orders-8080", Name: "orders", Port: 8080, Address: fmt.Sprintf("10.0.0.%d", i)})
-		}()
-	}
-	var errs []error
-	for range cap(refused) {
-		if err := <-refused; err != nil {
-			errs = append(errs, err)
-		}
-	}
-	var all []string
-	for _, n := range c.Nodes {
-		for _, e := range value[[]*api.ServiceEntry, *api.QueryMeta](t)(consulClient(t, n).Health().Service("orders", "", true, nil)) {
-			all = append(all, e.Service.Address)
-		}
-	}
-	need.That(t, len(errs) == 5 && len(all) == 3 && all[0] == all[1] && all[0] == all[2],
-		"%d of 6 were refused, and the nodes list %v; want 5, and the one that was not at each", len(errs), all)
-	for _, err := range errs {
-		said := fmt.Sprintf(`409 (Service ID "orders-8080" is registered with the address %q and is not replaced`, all[0])
-		expect.That(t, strings.Contains(err.Error(), said), "a refused one hears %v, want %s…", err, said)
 	}
 }
 
