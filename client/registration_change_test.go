@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -34,8 +33,7 @@ func TestWhatAFormerProcessLeftBehindIsOvercome(t *testing.T) {
 		{"a newer one, before the clock was set back", up, time.Hour, up, []string{"0s POST UP", "0s POST UP", "10s PUT"}},
 		{"a newer one that was drained", out, time.Hour, up, []string{"0s POST UP", "0s POST STARTING", "0s POST UP", "10s PUT"}},
 	} {
-		inBubble(t, row.name, func(t *testing.T) {
-			s := newRegistrar()
+		registered(t, row.name, func(t *testing.T, s *registrar) {
 			s.stored = former(row.left, time.Now().Add(row.newer))
 			s.register(t, func(c *RegistrationConfig) { c.Instance.Status = row.reports })
 			time.Sleep(15 * time.Second)
@@ -53,8 +51,7 @@ func TestALookThatFailsIsRepeatedAfterTheNextHeartbeat(t *testing.T) {
 		"nonsense":           always(200, "{"),
 		"a server that lags": always(200, `{"instance":{"app":"ORDERS","status":"UP","lastDirtyTimestamp":"1"}}`),
 	} {
-		inBubble(t, name, func(t *testing.T) {
-			s := newRegistrar()
+		registered(t, name, func(t *testing.T, s *registrar) {
 			s.stored = former(registry.OutOfService, time.Now())
 			s.does(http.MethodGet, blind)
 			s.register(t)
@@ -117,8 +114,7 @@ func TestAFailingHeartbeatIsTriedAgainSoonerAndSlowerEachTime(t *testing.T) {
 
 func TestAnOutageWithinALeaseDoesNotEndIt(t *testing.T) {
 	for range 20 { // of the back-off's jitter
-		synctest.Test(t, func(t *testing.T) {
-			s := newRegistrar()
+		registered(t, "", func(t *testing.T, s *registrar) {
 			r := s.register(t)
 			time.Sleep(9 * time.Second)
 			s.fails(503)
@@ -134,8 +130,7 @@ func TestAnOutageWithinALeaseDoesNotEndIt(t *testing.T) {
 }
 
 func TestHeartbeatsGoOnAtTheirIntervalAfterAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(15 * time.Second)
 		s.fails(503)
@@ -150,8 +145,7 @@ func TestHeartbeatsGoOnAtTheirIntervalAfterAnOutage(t *testing.T) {
 }
 
 func TestARefusedHeartbeatIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(5 * time.Second)
 		s.fails(403)
@@ -165,8 +159,7 @@ func TestARefusedHeartbeatIsTriedAgain(t *testing.T) {
 
 // The cluster renews what it has an older state of, so renewals go on although it refuses the newer one.
 func TestALeaseIsRenewedWhileItsNewStateIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(5 * time.Second)
 		s.does(http.MethodPost, always(413, ""))
@@ -180,8 +173,7 @@ func TestALeaseIsRenewedWhileItsNewStateIsRefused(t *testing.T) {
 }
 
 func TestHeartbeatsAreCountedByOutcome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(15 * time.Second)
 		s.forget()
@@ -206,8 +198,7 @@ func (s *registrar) slowly(d time.Duration) func(*http.Request) (*http.Response,
 }
 
 func TestARegistrationThatOvertakesTheAnswerToAHeartbeatIsNotRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, s.slowly(3*time.Second))
 		r := s.register(t)
 		time.Sleep(5 * time.Second)
@@ -220,8 +211,7 @@ func TestARegistrationThatOvertakesTheAnswerToAHeartbeatIsNotRepeated(t *testing
 }
 
 func TestTheAnswerToAnOldHeartbeatTurnsNoTimeBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, s.slowly(3*time.Second))
 		r := s.register(t)
 		time.Sleep(11 * time.Second)

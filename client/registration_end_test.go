@@ -30,8 +30,7 @@ func TestDeregisterCancelsWhatMayBeRegistered(t *testing.T) {
 		{name: "what is not there any more", then: func(s *registrar) { s.forget() }, want: []string{"0s POST UP", "5s DELETE"}},
 		{name: "not while the server fails", then: func(s *registrar) { s.does(http.MethodDelete, always(500, "")) }, want: []string{"0s POST UP", "5s DELETE"}, says: "500"},
 	} {
-		inBubble(t, row.name, func(t *testing.T) {
-			s := newRegistrar()
+		registered(t, row.name, func(t *testing.T, s *registrar) {
 			c := s.client(t)
 			config := config{Instance: orders1()}
 			if row.set != nil {
@@ -67,8 +66,7 @@ func TestOnlyWhatWasNeverRegisteredIsNotCanceled(t *testing.T) {
 		{"outcome unknown", always(504, "", outcomeHeader, "unknown"), true},
 		{"under way", silent, true},
 	} {
-		inBubble(t, row.name, func(t *testing.T) {
-			s := newRegistrar()
+		registered(t, row.name, func(t *testing.T, s *registrar) {
 			s.does(http.MethodPost, row.answer)
 			r := s.register(t)
 			time.Sleep(100 * time.Millisecond)
@@ -83,8 +81,7 @@ func TestOnlyWhatWasNeverRegisteredIsNotCanceled(t *testing.T) {
 }
 
 func TestARegistrationThatEndsBeforeItBeganSendsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := newRegistration(s.client(t), RegistrationConfig{Instance: orders1()}.withDefaults(), nil)
 		close(r.stopped) // there are no loops
 		expect.OK(t, r.Deregister(t.Context()))
@@ -93,8 +90,7 @@ func TestARegistrationThatEndsBeforeItBeganSendsNothing(t *testing.T) {
 }
 
 func TestNoRegistrationComesAfterTheCancel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(time.Second)
 		s.does(http.MethodPost, silent)
@@ -113,8 +109,7 @@ func TestNoRegistrationComesAfterTheCancel(t *testing.T) {
 }
 
 func TestDeregisterAndCloseTogetherCancelOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodDelete, func(*http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
 			return answered(200, "")
@@ -158,8 +153,7 @@ func TestAHangingHealthKeepsTheEndFromNothingAndNoLongerThanTheContext(t *testin
 }
 
 func TestTheFarewellIsBoundedByItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		c := s.client(t)
 		r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(time.Second)
@@ -173,8 +167,7 @@ func TestTheFarewellIsBoundedByItsContext(t *testing.T) {
 }
 
 func TestTheEndWaitsForBothLoops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, s.slowly(5*time.Second)) // and does not hear that it is cut off
 		c := s.client(t)
 		r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
@@ -191,8 +184,7 @@ func TestTheEndWaitsForBothLoops(t *testing.T) {
 }
 
 func TestARefusalAfterATryThatWasCutOffIsCanceledAllTheSame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPost, always(400, ""))
 		c, err := New(Config{Servers: []string{"http://a", "http://b"}, InOrder: true, HTTPClient: &http.Client{Transport: servers{
 			"a": func(r *http.Request) (*http.Response, error) {
@@ -258,8 +250,7 @@ func TestDrainIsToldAtOnceAndWaitsForEveryNodeAndTheSettleTime(t *testing.T) {
 		{name: "an operator forces another status", took: settle, shows: func(string, time.Duration) string { return up + `,"overridden":"UP"` }},
 		{name: "an operator took it out already", took: settle, shows: func(string, time.Duration) string { return out + `,"overridden":"OUT_OF_SERVICE"` }},
 	} {
-		inBubble(t, row.name, func(t *testing.T) {
-			s := newRegistrar()
+		registered(t, row.name, func(t *testing.T, s *registrar) {
 			r := s.register(t, sleeping)
 			synctest.Wait()
 			for r.SetMetadata(pair("v", time.Now().String()+r.Instance().Meta("v"))) { // no token is left
@@ -295,8 +286,7 @@ func TestDrainAsksStockServersForTheInstance(t *testing.T) {
 		{name: "one answers nonsense", second: always(200, `{`), says: "http://b: "},
 		{name: "one is closed to us", second: always(403, ""), says: "http://b: http://b answered 403"},
 	} {
-		inBubble(t, row.name, func(t *testing.T) {
-			s := newRegistrar()
+		registered(t, row.name, func(t *testing.T, s *registrar) {
 			stock := func(r *http.Request) (*http.Response, error) {
 				switch {
 				case r.Method == http.MethodGet && r.URL.Host == "b" && r.URL.Path == "/eureka/apps/ORDERS/orders-1":
@@ -341,8 +331,7 @@ func TestHealthIsNotAskedWhileTheInstanceDrainsUntilItsStatusIsSet(t *testing.T)
 }
 
 func TestWhatHealthAnswersAfterTheDrainBeganDoesNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.rollcallNodes(func(string) string { return "" })
 		r := s.register(t, sleeping, func(c *RegistrationConfig) {
 			c.Health = func(context.Context, registry.Status) registry.Status {
@@ -357,8 +346,7 @@ func TestWhatHealthAnswersAfterTheDrainBeganDoesNotCount(t *testing.T) {
 }
 
 func TestADrainIsToldAsSoonAsAServerCanBeReached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.rollcallNodes(func(string) string { return "" })
 		r := s.register(t, sleeping)
 		time.Sleep(time.Second)
@@ -381,8 +369,7 @@ func TestADrainThatIsCutShortIsStillOutOfService(t *testing.T) {
 		{"by a status", func(_ *registrar, r *Registration) { r.SetStatus(registry.Down) }, errStatusSet, "the status was set meanwhile"},
 		{"by the end", func(_ *registrar, r *Registration) { _ = r.Deregister(context.Background()) }, ErrClosed, "closed"},
 	} {
-		inBubble(t, row.name, func(t *testing.T) {
-			s := newRegistrar()
+		registered(t, row.name, func(t *testing.T, s *registrar) {
 			s.rollcallNodes(func(string) string { return "" })
 			r := s.register(t, sleeping)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -395,8 +382,7 @@ func TestADrainThatIsCutShortIsStillOutOfService(t *testing.T) {
 }
 
 func TestADrainThatIsRefusedSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping)
 		synctest.Wait()
 		s.fails(403)
@@ -439,8 +425,7 @@ func TestNodesAreAskedAsTheUserOfTheServersURL(t *testing.T) {
 
 // TestADrainNamesTheNodeThatIsDead: there is no address to ask it at.
 func TestADrainNamesTheNodeThatIsDead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping)
 		synctest.Wait()
 		s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {

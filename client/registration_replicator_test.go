@@ -58,8 +58,7 @@ func TestTheReplicatorChecksAfter40sAndThenEvery30s(t *testing.T) {
 }
 
 func TestChangesAreToldAtOnceAsFarAsThereAreTokensAndThenTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationDelay = time.Hour })
 		synctest.Wait()
 		change := func(value string, atOnce bool) {
@@ -101,8 +100,7 @@ func TestAnUpdateOnDemandPutsTheNextCheckOffByOneInterval(t *testing.T) {
 }
 
 func TestAHeartbeatTakesWithItWhatWaitsForAToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(5 * time.Second)
 		for _, v := range []string{"1", "2", "3"} {
@@ -118,8 +116,7 @@ func TestAHeartbeatTakesWithItWhatWaitsForAToken(t *testing.T) {
 }
 
 func TestWhatIsSoAlreadyIsNoChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping)
 		time.Sleep(time.Second)
 		before := r.Instance()
@@ -153,8 +150,7 @@ func TestAnIntervalLongerThanTheBurstInMinutesStillLimits(t *testing.T) {
 }
 
 func TestAFailedUpdateIsRepairedByTheNextCheckWhileHeartbeatsAreBlocked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, silent)
 		r := s.register(t)
 		time.Sleep(5 * time.Second)
@@ -174,8 +170,7 @@ func TestAFailedUpdateIsRepairedByTheNextCheckWhileHeartbeatsAreBlocked(t *testi
 }
 
 func TestAFailedUpdateIsRepairedByTheNextHeartbeatWhileTheReplicatorIsBlocked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, func(c *RegistrationConfig) { c.ReplicationDelay, c.ReplicationInterval = time.Hour, time.Hour })
 		time.Sleep(5 * time.Second)
 		s.does(http.MethodPost, always(503, ""))
@@ -190,8 +185,7 @@ func TestAFailedUpdateIsRepairedByTheNextHeartbeatWhileTheReplicatorIsBlocked(t 
 }
 
 func TestAHangingHealthDelaysNeitherHeartbeatsNorChangesNorChecks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, func(c *RegistrationConfig) {
 			c.Health = func(ctx context.Context, _ registry.Status) registry.Status { <-ctx.Done(); return registry.Down }
 			c.ReplicationDelay, c.ReplicationInterval = 11*time.Second, 11*time.Second
@@ -214,8 +208,7 @@ func TestAHangingHealthDelaysNeitherHeartbeatsNorChangesNorChecks(t *testing.T) 
 }
 
 func TestAPanicOfHealthIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		var ill atomic.Bool
 		ill.Store(true)
 		s.register(t, sleeping, func(c *RegistrationConfig) {
@@ -234,8 +227,7 @@ func TestAPanicOfHealthIsDown(t *testing.T) {
 }
 
 func TestHealthIsToldTheStatusThatWasReportedLast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		var told []string
 		s.register(t, sleeping, func(c *RegistrationConfig) {
 			c.Health = func(_ context.Context, current registry.Status) registry.Status {
@@ -261,8 +253,7 @@ func TestAStatusThatTheServerWouldNotTakeIsReachedByWayOfStarting(t *testing.T) 
 		{"and back", []registry.Status{out, up}, []string{"STARTING", "OUT_OF_SERVICE", "STARTING", "UP"}},
 		{"by way of another status", []registry.Status{down, out, starting, up}, []string{"DOWN", "OUT_OF_SERVICE", "STARTING", "UP"}},
 	} {
-		inBubble(t, row.name, func(t *testing.T) {
-			s := newRegistrar()
+		registered(t, row.name, func(t *testing.T, s *registrar) {
 			r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationBurst = 10 })
 			want := []string{"0s POST UP"}
 			synctest.Wait()
@@ -281,8 +272,7 @@ func TestAStatusThatTheServerWouldNotTakeIsReachedByWayOfStarting(t *testing.T) 
 
 // The answer to a change is lost, so nobody knows which status the server has.
 func TestAnUnknownOutcomeOfAChangeOfStatusIsTakenForBoth(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationBurst = 10 })
 		synctest.Wait()
 		s.does(http.MethodPost, cutOff)

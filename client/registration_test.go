@@ -37,6 +37,11 @@ type registrar struct {
 
 func newRegistrar() *registrar { return &registrar{start: time.Now()} }
 
+// registered runs a test in a bubble, with a registrar; as a subtest if it is given a name.
+func registered(t *testing.T, name string, test func(t *testing.T, s *registrar)) {
+	inBubble(t, name, func(t *testing.T) { test(t, newRegistrar()) })
+}
+
 // RoundTrip implements http.RoundTripper.
 func (s *registrar) RoundTrip(r *http.Request) (*http.Response, error) {
 	instance := s.visited(r)
@@ -194,8 +199,7 @@ func orders1() *registry.Instance {
 func sleeping(c *RegistrationConfig) { c.Instance.RenewalInterval, c.Instance.Duration = 3600, 86400 }
 
 func TestARegistrationIsSentAtOnceAndRenewedAtEachInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(35 * time.Second)
 		expect.OK(t, r.Deregister(t.Context()))
@@ -205,8 +209,7 @@ func TestARegistrationIsSentAtOnceAndRenewedAtEachInterval(t *testing.T) {
 }
 
 func TestIntervalsAreCountedFromWhenAHeartbeatIsSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, func(*http.Request) (*http.Response, error) {
 			time.Sleep(4 * time.Second)
 			return answered(200, "")
@@ -219,8 +222,7 @@ func TestIntervalsAreCountedFromWhenAHeartbeatIsSent(t *testing.T) {
 }
 
 func TestAnUnknownInstanceIsRegisteredAgainAsANewState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.register(t)
 		time.Sleep(15 * time.Second)
 		s.forget()
@@ -244,16 +246,14 @@ func TestTheGivenInstanceIsLeftAlone(t *testing.T) {
 }
 
 func TestApplicationsAreKnownInUpperCase(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, func(c *RegistrationConfig) { c.Instance.App = "orders" })
 		expect.Equal(t, r.Instance().Key(), key, "it is")
 	})
 }
 
 func TestRegisteredWaitsForTheFirstSuccess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.fails(503)
 		r := s.register(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -269,8 +269,7 @@ func TestRegisteredWaitsForTheFirstSuccess(t *testing.T) {
 
 func TestRegisteredSaysThatARegistrationIsRefusedAndTriesGoOn(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 413} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newRegistrar()
+		registered(t, "", func(t *testing.T, s *registrar) {
 			s.fails(status)
 			r := s.register(t)
 			var refusal *StatusError
@@ -285,8 +284,7 @@ func TestRegisteredSaysThatARegistrationIsRefusedAndTriesGoOn(t *testing.T) {
 }
 
 func TestRegisteredEndsWithTheRegistration(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.fails(503)
 		r := s.register(t)
 		time.AfterFunc(5*time.Second, func() { _ = r.Deregister(context.Background()) })
@@ -317,8 +315,7 @@ func TestMistakesOfARegistrationAreReportedTogether(t *testing.T) {
 }
 
 func TestAClosedClientStartsNoRegistration(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		c := s.client(t)
 		closeWithin(t, c, time.Minute)
 		expect.ErrorIs(t, expect.Err(c.StartRegistration(RegistrationConfig{Instance: orders1()})), ErrClosed, "got")
@@ -327,8 +324,7 @@ func TestAClosedClientStartsNoRegistration(t *testing.T) {
 }
 
 func TestHealthyAndTheGaugeSayForHowLongNobodyHeardOfTheInstance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.fails(503)
 		r := s.register(t)
 		wantSilence := func(want time.Duration) {
@@ -377,8 +373,7 @@ func TestTheIntervalIsTheInstancesUnlessTheServerTookAnother(t *testing.T) {
 }
 
 func TestHeartbeatsComeAtTheIntervalThatTheServerTook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRegistrar()
+	registered(t, "", func(t *testing.T, s *registrar) {
 		s.clamped = "renewalIntervalInSecs=20, durationInSecs=60"
 		r := s.register(t)
 		time.Sleep(45 * time.Second)
