@@ -215,8 +215,7 @@ func TestAFunctionThatHangsKeepsNobodyFromClosing(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{OnChange: hangs.each}, s)
 		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		start := time.Now()
 		if err := d.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
 			t.Errorf("Close returns %v after %v, want the end of its context after 1s", err, time.Since(start))

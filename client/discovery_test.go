@@ -340,8 +340,7 @@ func TestTheFirstListIsTriedForMoreOften(t *testing.T) {
 		pass(time.Minute)
 		tries := len(strings.Fields(s.got()))
 		expect.That(t, tries >= 12 && tries <= 40, "%d tries in a minute, want one per %v at least", tries, longestRetry)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		err := d.Ready(ctx)
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "connection refused"),
 			"Ready: %v, want the end of its context and the connection refused", err)

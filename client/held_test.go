@@ -131,8 +131,7 @@ func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
 				first := d.of(t, c)
 				keys := k.names()
 				_, before, _ := k.left()
-				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-				defer cancel()
+				ctx := within(t, 40*time.Second)
 				expect.ErrorIs(t, expect.Err(d.acquire(ctx, c, LockOptions{Try: tc.try})), tc.want, "got")
 				sessions, holders, waiters := k.left()
 				expect.That(t, sessions == 1 && holders == before && waiters == 0 && slices.Equal(k.names(), keys),
@@ -281,8 +280,7 @@ func TestGivingUpWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 				h := need.Got(acquire(t.Context(), c))(t)
 				k.refusing(silent)
 				start := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), tc.ctx)
-				defer cancel()
+				ctx := within(t, tc.ctx)
 				err := giveUp(ctx, h)
 				expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: nobody was told", err)
 				expect.Equal(t, time.Since(start), tc.within, "took")
@@ -398,8 +396,7 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 				synctest.Wait()
 				k.refusing(silent)
 				start := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-				defer cancel()
+				ctx := within(t, 3*time.Second)
 				err := c.Close(ctx)
 				if took := time.Since(start); took > 3*time.Second+closeGrace || err == nil && before > 0 {
 					t.Errorf("took %v, and returned %v, want 3 s, and what could not be told", took, err)
@@ -537,8 +534,7 @@ func TestASecondCloseWaitsForTheFirst(t *testing.T) {
 		go s.Close(t.Context())
 		synctest.Wait()
 		start := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
 			t.Errorf("got %v after %v, want the context's end after 1 s", err, time.Since(start))
 		}

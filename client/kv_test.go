@@ -253,8 +253,7 @@ func TestAWatchOfAKeyEnds(t *testing.T) {
 		{name: "without consensus", server: always(501, "needs consensus"), says: "needs consensus"},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			defer cancel()
+			ctx := within(t, time.Hour)
 			err := servers{"a": tc.server}.client(t, "a").KV().Watch(ctx, "a", func(*Entry) error { return errEnough })
 			if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
 				t.Errorf("got %v, want %q", err, tc.says)

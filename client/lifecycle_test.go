@@ -132,8 +132,7 @@ func TestAPartThatHangsDoesNotKeepTheTransportOpen(t *testing.T) {
 			tc.hangs.steps = s
 			tc.hangs.join(t, c)
 			(&actor{steps: s, name: "good"}).join(t, c)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
+			ctx := within(t, 10*time.Second)
 			start := time.Now()
 			err := c.Close(ctx)
 			expect.Equal(t, time.Since(start), tc.took, "took")
@@ -160,8 +159,7 @@ func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
 			go func() { results <- c.Close(t.Context()) }()
 		}
 		synctest.Wait()
-		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		hasty := within(t, time.Second)
 		if err := c.Close(hasty); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broken) {
 			t.Errorf("who does not want to wait gets %v, want that", err)
 		}

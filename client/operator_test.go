@@ -45,8 +45,7 @@ func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndTheSettleTime(t *testin
 		{name: "one lags for a second", server: drained("e-9", "e-9", "e-9", "e-9", "e-9", "e-10"), took: settle + 5*drainPoll},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := within(t, time.Minute)
 			start := time.Now()
 			err := servers{"a": tc.server}.client(t, "a").Drain(ctx, key, settle, by)
 			if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
@@ -59,8 +58,7 @@ func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndTheSettleTime(t *testin
 
 func TestADrainThatIsCutShortSaysHowFarItCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		err := servers{"a": drained("e-10")}.client(t, "a").Drain(ctx, key, time.Minute, by)
 		expect.That(t, err != nil && strings.Contains(err.Error(), "OUT_OF_SERVICE everywhere") && errors.Is(err, context.DeadlineExceeded),
 			"got %v, want that the settle time is missing", err)
@@ -77,8 +75,7 @@ func TestAClusterThatStopsAnsweringLeavesTheLaggingNodeInTheError(t *testing.T) 
 			}
 			return lag(r)
 		}}.client(t, "a")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		err := c.Drain(ctx, key, 0, by)
 		expect.That(t, err != nil && strings.Contains(err.Error(), "n2 (b) is at e-9"), "got %v, want n2 in it", err)
 	})
@@ -121,8 +118,7 @@ func TestADrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
 		{name: "one cannot be asked", says: "b (b): ", took: time.Minute},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := within(t, time.Minute)
 			start := time.Now()
 			s := servers{"a": aloneNode(func() string { return out }), "b": unreachable}
 			if tc.b != nil {

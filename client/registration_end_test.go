@@ -141,8 +141,7 @@ func TestAHangingHealthKeepsTheEndFromNothingAndNoLongerThanTheContext(t *testin
 		})
 		need.OK(t, err)
 		time.Sleep(2 * time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
+		ctx := within(t, 5*time.Second)
 		err = r.Deregister(ctx)
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "health callback of ORDERS/orders-1"),
 			"got %v, want that the callback did not return in time", err)
@@ -158,8 +157,7 @@ func TestTheFarewellIsBoundedByItsContext(t *testing.T) {
 		r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(time.Second)
 		s.does(http.MethodDelete, silent)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
+		ctx := within(t, 2*time.Second)
 		err := r.Deregister(ctx)
 		expect.That(t, errors.Is(err, context.DeadlineExceeded), "got %v, want the end of the context", err)
 		expect.Equal(t, time.Since(s.start), 3*time.Second, "it took until")
@@ -172,8 +170,7 @@ func TestTheEndWaitsForBothLoops(t *testing.T) {
 		c := s.client(t)
 		r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(11 * time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		err := r.stop(ctx)
 		expect.That(t, err != nil && strings.Contains(err.Error(), "heartbeats of ORDERS/orders-1"), "got %v, want that a heartbeat did not end in time", err)
 		if err := r.stop(t.Context()); err != nil || time.Since(s.start) != 15*time.Second {
@@ -260,8 +257,7 @@ func TestDrainIsToldAtOnceAndWaitsForEveryNodeAndTheSettleTime(t *testing.T) {
 			s.seen("")
 			start := time.Now()
 			s.rollcallNodes(func(node string) string { return row.shows(node, time.Since(start)) })
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := within(t, time.Minute)
 			err := r.Drain(ctx, settle)
 			if row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
 				t.Errorf("got %v, want %q", err, row.says)
@@ -300,8 +296,7 @@ func TestDrainAsksStockServersForTheInstance(t *testing.T) {
 			t.Cleanup(func() { closeWithin(t, c, time.Minute) })
 			r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 			need.OK(t, r.Registered(t.Context()))
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
+			ctx := within(t, 3*time.Second)
 			if err := r.Drain(ctx, 0); row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
 				t.Errorf("got %v, want %q", err, row.says)
 			}
@@ -372,8 +367,7 @@ func TestADrainThatIsCutShortIsStillOutOfService(t *testing.T) {
 		registered(t, row.name, func(t *testing.T, s *registrar) {
 			s.rollcallNodes(func(string) string { return "" })
 			r := s.register(t, sleeping)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := within(t, time.Minute)
 			time.AfterFunc(10*time.Second, func() { row.cut(s, r) })
 			err := r.Drain(ctx, time.Hour)
 			expect.That(t, errors.Is(err, row.wants) && strings.Contains(err.Error(), row.says), "got %v, want %v: %q", err, row.wants, row.says)
@@ -434,8 +428,7 @@ func TestADrainNamesTheNodeThatIsDead(t *testing.T) {
 			}
 			return answered(200, `[]`)
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		err := r.Drain(ctx, 0)
 		expect.That(t, err != nil && strings.Contains(err.Error(), "n2 (b:7761): it is unreachable"), "Drain: %v, want that n2 is unreachable", err)
 	})

@@ -256,8 +256,7 @@ func TestRegisteredWaitsForTheFirstSuccess(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.fails(503)
 		r := s.register(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
+		ctx := within(t, 10*time.Second)
 		err := r.Registered(ctx)
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "503"),
 			"while no server registers it: %v, want the end of the context and the 503", err)

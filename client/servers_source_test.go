@@ -197,8 +197,7 @@ func TestWhoGivesUpDoesNotDecideForThoseWhoWaitForTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{hosts: []string{"a"}, take: 2 * time.Second}
 		c, logged := d.client(t, servers{"a": always(200, "")})
-		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		hasty := within(t, time.Second)
 		first := make(chan error, 1)
 		go func() { first <- c.Renew(hasty, key, 0) }()
 		synctest.Wait()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -125,4 +126,11 @@ func inBubble(t *testing.T, name string, test func(*testing.T)) {
 		return
 	}
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// within ends after d.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }

@@ -197,8 +197,7 @@ func TestAWatchNeedsRollcall(t *testing.T) {
 		{name: "nobody knows yet", a: always(404, "<html>"), b: unreachable},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := within(t, time.Minute)
 			err := servers{"a": tc.a, "b": tc.b}.client(t, "a", "b").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return errEnough })
 			expect.ErrorIs(t, err, tc.want, "got")
 		})
@@ -245,8 +244,7 @@ func TestAWatchEndsWithItsContext(t *testing.T) {
 		"while nothing happens": stream(started(5)), "while nobody answers": silent, "while nobody is there": unreachable,
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
+			ctx := within(t, 3*time.Second)
 			start := time.Now()
 			err := servers{"a": server}.client(t, "a").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return nil })
 			took := time.Since(start)
@@ -258,8 +256,7 @@ func TestAWatchEndsWithItsContext(t *testing.T) {
 func TestAWatchThatFindsNobodyTriesMoreAndMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+		ctx := within(t, time.Hour)
 		need.OK(t, (servers{"a": j.around(unreachable)}).client(t, "a").Watch(ctx, WatchConfig{}, nil))
 		for i := 1; i < len(j.times); i++ {
 			pause, longest := j.times[i]-j.times[i-1], min(shortestRetry<<min(i-1, 10), longestRetry)
@@ -292,8 +289,7 @@ func TestAQuietWatchStaysWithItsServer(t *testing.T) {
 			resp.Body = io.NopCloser(ticking{r.Context(), 15 * time.Second})
 			return resp, err
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+		ctx := within(t, time.Hour)
 		if err := (servers{"a": quiet}).client(t, "a").Watch(ctx, WatchConfig{}, nil); err != nil || len(j.lines) != 1 {
 			t.Errorf("got %v after %d tries, want one that lasts", err, len(j.lines))
 		}
