@@ -220,16 +220,16 @@ func (k KV) WatchTree(ctx context.Context, prefix string, each func([]Entry) err
 
 // kvWatch is the state of one watch. It belongs to the goroutine that called it.
 type kvWatch struct {
-	kv      KV
-	key     string
-	query   url.Values
-	index   uint64 // of what was told last; 0: nothing was
-	failing bool
+	kv    KV
+	key   string
+	query url.Values
+	index uint64 // of what was told last; 0: nothing was
 	// routed, if not nil, ends a question whose server is not worth waiting for.
 	routed func(context.Context) (context.Context, context.CancelFunc)
 }
 
 func (w *kvWatch) run(ctx context.Context, each func([]Entry) error) error {
+	trouble := trouble{log: w.kv.client.log}
 	for failures := 0; ; {
 		entries, index, err := w.ask(ctx)
 		if ctx.Err() != nil {
@@ -238,7 +238,7 @@ func (w *kvWatch) run(ctx context.Context, each func([]Entry) error) error {
 		if refused(err) || offersNone(err) {
 			return fmt.Errorf("watch key %q: %w", w.key, err)
 		}
-		w.report(err)
+		trouble.report(err, "watch of a key was cut, trying again", "watch of a key goes on", "key", w.key)
 		if err != nil {
 			if !wait(ctx, retryPause(failures)) {
 				return nil
@@ -284,17 +284,6 @@ func (w *kvWatch) ask(ctx context.Context) ([]Entry, uint64, error) {
 		entries[0].Fence = a.fence()
 	}
 	return entries, index, nil
-}
-
-// report logs changes between success and failure, not each failure.
-func (w *kvWatch) report(err error) {
-	switch failing := err != nil; {
-	case failing && !w.failing:
-		w.kv.client.log.Warn("watch of a key was cut, trying again", "key", w.key, "err", err)
-	case !failing && w.failing:
-		w.kv.client.log.Info("watch of a key goes on", "key", w.key)
-	}
-	w.failing = err != nil
 }
 
 // offersNone says that the cluster has no coordination at all.

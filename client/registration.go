@@ -147,14 +147,14 @@ func (r *Registration) Registered(ctx context.Context) error {
 
 // Instance is the instance as it is to be known, with the changes that may not have been told yet. It
 // must not be changed.
-func (r *Registration) Instance() *registry.Instance { return r.state.newest() }
+func (r *Registration) Instance() *registry.Instance { return r.state.facts().instance }
 
 // Interval is the time between two heartbeats: the instance's, unless the server clamped it.
-func (r *Registration) Interval() time.Duration { return r.state.times().interval }
+func (r *Registration) Interval() time.Duration { return r.state.facts().lease.interval }
 
 // LastHeartbeat is when the last heartbeat that the cluster took was sent, a registration included; the
 // zero Time if there was none.
-func (r *Registration) LastHeartbeat() time.Time { return r.state.lastHeard() }
+func (r *Registration) LastHeartbeat() time.Time { return r.state.facts().heard }
 
 // Healthy is nil while the cluster has heard of the instance within its lease's duration, and then says
 // for how long it has not, and why. It is meant for a liveness or readiness probe that wants to know of

@@ -87,12 +87,6 @@ func (s *registrationState) stopDraining() {
 	}
 }
 
-func (s *registrationState) drains() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.drain != nil
-}
-
 // want notes an update on demand, which has its token or waits for one.
 func (s *registrationState) want(atOnce bool) {
 	s.mu.Lock()
@@ -117,14 +111,14 @@ func (s *registrationState) satisfy() {
 // heartbeats is the first of a Registration's loops: it registers the instance, and renews its lease
 // once per interval from when the last renewal was sent.
 func (r *Registration) heartbeats() {
-	trouble := trouble{log: r.log, what: "heartbeat"}
+	trouble := trouble{log: r.log}
 	for failures := 0; ; {
 		sent := time.Now()
 		err := r.beat()
 		if r.life.Err() != nil {
 			return
 		}
-		trouble.report(err)
+		trouble.tellTrouble(err, "heartbeat")
 		if err == nil {
 			r.verify()
 		}
@@ -154,10 +148,11 @@ func beatPause(interval time.Duration, failures int) time.Duration {
 	return longest/2 + rand.N(longest/2)
 }
 
-// beat does what is due: the first registration, or a renewal, which says the newest state's version. A
+// beat does what is due: the first registration, or a renewal, which says the newest state's version, told or not. A
 // cluster that knows nothing or something older answers 404, and is told.
 func (r *Registration) beat() error {
-	dirty, told := r.state.version()
+	now := r.state.facts()
+	dirty, told := now.instance.LastDirty, now.told
 	if told == nil {
 		return r.register(r.life, whyFirst, r.state.first)
 	}
@@ -185,21 +180,26 @@ func beatOutcome(err error) string {
 	return "failed"
 }
 
-// trouble logs changes between success and failure, not each failure. It belongs to one goroutine.
+// trouble logs changes between success and failure, not each failure. It is for one goroutine at a time.
 type trouble struct {
 	log     *slog.Logger
-	what    string
 	failing bool
 }
 
-func (t *trouble) report(err error) {
+// report logs that failures begin, with the error, or end. about are attributes of both.
+func (t *trouble) report(err error, begin, end string, about ...any) {
 	switch failing := err != nil; {
 	case failing && !t.failing:
-		t.log.Warn("the cluster could not be told, trying again", "what", t.what, "err", err)
+		t.log.Warn(begin, append(about, "err", err)...)
 	case !failing && t.failing:
-		t.log.Info("the cluster can be told again", "what", t.what)
+		t.log.Info(end, about...)
 	}
 	t.failing = err != nil
+}
+
+// tellTrouble is report of what the cluster is told.
+func (t *trouble) tellTrouble(err error, what string) {
+	t.report(err, "the cluster could not be told, trying again", "the cluster can be told again", "what", what)
 }
 
 // Why an instance is registered, as the metrics have it.

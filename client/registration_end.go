@@ -39,7 +39,7 @@ func (r *Registration) unregister(ctx context.Context) error {
 	if err := r.turn.take(ctx); err != nil {
 		return fmt.Errorf("cancel %s: %w", r.key, err)
 	}
-	if r.config.Stay || !r.state.mayBeThere() {
+	if r.config.Stay || r.state.facts().gone {
 		return nil
 	}
 	if err := r.client.Cancel(ctx, r.key); err != nil && !errors.Is(err, ErrNotRegistered) {

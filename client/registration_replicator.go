@@ -13,7 +13,7 @@ import (
 // A check asks Health first, in a goroutine of its own, and goes on when that has answered. If Health is
 // still busy with the one before, the check does without it.
 func (r *Registration) replicate() {
-	trouble := &trouble{log: r.log, what: "update"}
+	trouble := &trouble{log: r.log}
 	check, token := time.NewTimer(r.config.ReplicationDelay), newStoppedTimer()
 	defer check.Stop()
 	defer token.Stop()
@@ -48,7 +48,7 @@ func (r *Registration) update(trouble *trouble) {
 	r.state.satisfy()
 	err := r.register(r.life, whyChanged, r.state.changed)
 	if r.life.Err() == nil {
-		trouble.report(err)
+		trouble.tellTrouble(err, "update")
 	}
 }
 
@@ -83,7 +83,7 @@ func (r *Registration) want(atOnce bool) {
 // askHealth lets Health say the status for the next check; false: it is not to be asked, or has not
 // answered yet.
 func (r *Registration) askHealth() bool {
-	if r.config.Health == nil || r.state.drains() || !r.asking.try() {
+	if r.config.Health == nil || r.state.facts().drain != nil || !r.asking.try() {
 		return false
 	}
 	go func() { // leave waits for the turn, and so for this
@@ -98,7 +98,7 @@ func (r *Registration) askHealth() bool {
 
 // health calls the callback. A panic counts as DOWN.
 func (r *Registration) health() (status registry.Status) {
-	current := r.state.newest().Status
+	current := r.state.facts().instance.Status
 	defer func() {
 		p := recover()
 		if p == nil {

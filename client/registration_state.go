@@ -18,25 +18,38 @@ import (
 type registrationState struct {
 	started time.Time
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	registrationFacts
+	failure error         // of the last try; nil: it went well
+	tries   chan struct{} // closed after each try, and replaced
+	// endDrain is of the drain.
+	endDrain context.CancelCauseFunc
+	// demanded: an update that has its token is to run. waiting: one that has not, is.
+	demanded, waiting bool
+}
+
+// registrationFacts are what is known at one moment.
+type registrationFacts struct {
 	instance *registry.Instance // as it is to be known; replaced with each change, never changed
 	told     *registry.Instance // what the cluster took last; nil: nothing yet
 	gone     bool               // nothing that was sent can have taken effect, so there is nothing to cancel
 	maybe    statuses           // under which the cluster may have it
 	looked   bool               // at what it made of the first registration
 	lease    leaseTimes
-	heard    time.Time     // when the last heartbeat was sent that the cluster took
-	failure  error         // of the last try; nil: it went well
-	tries    chan struct{} // closed after each try, and replaced
-	// drain is alive while the instance drains; nil: it does not.
-	drain    context.Context
-	endDrain context.CancelCauseFunc
-	// demanded: an update that has its token is to run. waiting: one that has not, is.
-	demanded, waiting bool
+	heard    time.Time       // when the last heartbeat was sent that the cluster took
+	drain    context.Context // alive while the instance drains; nil: it does not
+}
+
+// facts are those of this moment.
+func (s *registrationState) facts() registrationFacts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registrationFacts
 }
 
 func newRegistrationState(i *registry.Instance) *registrationState {
-	s := &registrationState{started: time.Now(), instance: i, gone: true, lease: leaseOf(i, ""), tries: make(chan struct{})}
+	s := &registrationState{started: time.Now(), tries: make(chan struct{})}
+	s.registrationFacts = registrationFacts{instance: i, gone: true, lease: leaseOf(i, "")}
 	if i.LastDirty == 0 {
 		s.change(func(*registry.Instance) {})
 	}
@@ -50,25 +63,6 @@ func (s *registrationState) change(how func(i *registry.Instance)) {
 	how(&changed)
 	changed.LastDirty = max(time.Now().UnixMilli(), s.instance.LastDirty+1)
 	s.instance = &changed
-}
-
-// version is what a renewal says: the newest lastDirtyTimestamp, told or not; and who was told last.
-func (s *registrationState) version() (dirty int64, told *registry.Instance) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.instance.LastDirty, s.told
-}
-
-func (s *registrationState) newest() *registry.Instance {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.instance
-}
-
-func (s *registrationState) times() leaseTimes {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lease
 }
 
 // first is what to register if nothing was yet.
@@ -178,19 +172,6 @@ func (s *registrationState) outcome() (done bool, next <-chan struct{}, failure 
 	return s.told != nil, s.tries, s.failure
 }
 
-// mayBeThere says that there may be something to cancel.
-func (s *registrationState) mayBeThere() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.gone
-}
-
-func (s *registrationState) lastHeard() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.heard
-}
-
 // silence is how long the cluster has not heard of the instance: since the start if it never did.
 func (s *registrationState) silence() time.Duration {
 	s.mu.Lock()
@@ -242,7 +223,7 @@ func (s statuses) bar(wanted registry.Status) bool {
 // it was drained (see registrationState.steps). Renewals would keep that alive for ever. What is found
 // is registered anew, so that it takes effect. A look that fails is repeated after the next heartbeat.
 func (r *Registration) verify() {
-	if !r.state.unverified() {
+	if now := r.state.facts(); now.told == nil || now.looked {
 		return
 	}
 	found, err := r.find()
@@ -267,12 +248,6 @@ func (r *Registration) find() (*registry.Instance, error) {
 		return nil, err
 	}
 	return lease.Instance, nil
-}
-
-func (s *registrationState) unverified() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.told != nil && !s.looked
 }
 
 // verified takes what the cluster shows, and says whether it has to be told again.

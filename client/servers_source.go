@@ -19,10 +19,10 @@ type lookup struct {
 	timeout time.Duration
 	log     *slog.Logger
 
-	mu     sync.Mutex
-	asked  time.Time // when the last answer came
-	flight *flight   // nil: nobody asks
-	failed bool      // the last answer was of no use
+	mu      sync.Mutex
+	asked   time.Time // when the last answer came
+	flight  *flight   // nil: nobody asks
+	trouble trouble
 }
 
 // flight is one question, for all calls that wait for its answer.
@@ -37,7 +37,7 @@ func newLookup(c Config, servers *serverList, timeout time.Duration, log *slog.L
 	if c.Source == nil {
 		return nil
 	}
-	return &lookup{source: c.Source, servers: servers, timeout: timeout, log: log, asked: time.Now()}
+	return &lookup{source: c.Source, servers: servers, timeout: timeout, log: log, asked: time.Now(), trouble: trouble{log: log}}
 }
 
 // candidates are whom to ask, the best first; there is at least one.
@@ -152,21 +152,10 @@ func (l *lookup) land(ctx context.Context, f *flight) {
 	f.gone = f.err != nil && ctx.Err() != nil
 	if !f.gone {
 		l.asked = time.Now()
-		l.report(f.err)
+		l.trouble.report(f.err, "the servers could not be looked up, those that are known stay", "the servers could be looked up again")
 	}
 	l.flight = nil
 	close(f.done)
-}
-
-// report logs changes between success and failure, not each failure.
-func (l *lookup) report(err error) {
-	switch {
-	case err != nil && !l.failed:
-		l.log.Warn("the servers could not be looked up, those that are known stay", "err", err)
-	case err == nil && l.failed:
-		l.log.Info("the servers could be looked up again")
-	}
-	l.failed = err != nil
 }
 
 // server is one of the servers. It never changes.
